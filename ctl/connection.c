@@ -18,6 +18,7 @@
 
 #include "ctl.h"
 #include "paths.h"
+#include "suggest.h"
 #include "varlink-idl.h"
 #include "varlink-interfaces.h"
 
@@ -163,8 +164,33 @@ static int broken(struct ctl *ctl, int error) {
 	}
 }
 
+bool ctl_ask(struct varlink_client *client, const char *method, json_object *consume_parameters,
+	     struct varlink_reply *reply) {
+	char name[64];
+	int r;
+
+	snprintf(name, sizeof(name), INTERFACE ".%s", method);
+	r = varlink_client_call(client, name, consume_parameters, reply);
+	if (r > 0)
+		varlink_reply_deinit(reply);
+	return r == 0;
+}
+
+/* "; did you mean NAME?", of the names that a method lists; or "". */
+static const char *did_you_mean(struct ctl *ctl, const char *wanted, const char *method, const char *list,
+				const char *key) {
+	struct suggestion suggestion = { .wanted = wanted };
+	struct varlink_reply reply;
+
+	if (ctl_ask(ctl->client, method, NULL, &reply)) {
+		suggest_add_members(&suggestion, ctl_get(reply.parameters, list), key);
+		varlink_reply_deinit(&reply);
+	}
+	return suggest_text(&suggestion);
+}
+
 /* @what is what the daemon missed; the user knows an attachment or a map as @subject. */
-static int not_found(const char *method, const char *subject, const char *what) {
+static int not_found(struct ctl *ctl, const char *method, const char *subject, const char *what) {
 	if (!strcmp(method, "Attach"))
 		return ctl_fail(CTL_NOT_FOUND, "%s: there is no program %s in it", subject, what);
 	if (!strcmp(method, "Detach"))
@@ -175,18 +201,19 @@ static int not_found(const char *method, const char *subject, const char *what) 
 				"there is no object %s; gpuprobectl list shows them", subject);
 	if (!strcmp(method, "ShowKernel"))
 		return ctl_fail(CTL_NOT_FOUND,
-				"there is no %s with memory probes now; gpuprobectl kernel list shows what there is",
-				what);
+				"there is no %s with memory probes now; gpuprobectl kernel list shows what there is%s",
+				what, did_you_mean(ctl, subject, "ListKernels", "kernels", "name"));
 	if (!strcmp(method, "Trace"))
 		return ctl_fail(CTL_NOT_FOUND, "there is no %s", what);
 	if (!strcmp(method, "ShowProgram"))
-		return ctl_fail(CTL_NOT_FOUND, "there is no program %s on the GPU; gpuprobectl list shows what is attached", subject);
+		return ctl_fail(CTL_NOT_FOUND, "there is no program %s on the GPU; gpuprobectl list shows what is attached%s", subject,
+				did_you_mean(ctl, subject, "List", "attachments", "program"));
 	if (!strcmp(method, "UnexportMap") && !strncmp(what, "an export", strlen("an export")))
 		return ctl_fail(CTL_NOT_FOUND, "the map %s is not exported; gpuprobectl map exports shows which are", subject);
 	if (strstr(what, "detached meanwhile"))
 		return ctl_fail(CTL_NOT_FOUND, "the map %s was detached meanwhile", subject);
-	return ctl_fail(CTL_NOT_FOUND, "there is no map %s; gpuprobectl map list shows them",
-			subject);
+	return ctl_fail(CTL_NOT_FOUND, "there is no map %s; gpuprobectl map list shows them%s",
+			subject, did_you_mean(ctl, subject, "ListMaps", "maps", "name"));
 }
 
 static int ambiguous(json_object *parameters) {
@@ -248,14 +275,14 @@ static int invalid_argument(const char *method, const char *subject, json_object
 }
 
 /* An error of the control interface. */
-static int control_error(const char *method, const char *subject, const char *error,
+static int control_error(struct ctl *ctl, const char *method, const char *subject, const char *error,
 			 json_object *parameters) {
 	const char *program = ctl_string(parameters, "program"),
 		   *reason = ctl_string(parameters, "reason");
 	int r;
 
 	if (!strcmp(error, "NotFound"))
-		return not_found(method, subject, ctl_string(parameters, "what"));
+		return not_found(ctl, method, subject, ctl_string(parameters, "what"));
 	if (!strcmp(error, "Ambiguous"))
 		return ambiguous(parameters);
 	if (!strcmp(error, "PermissionDenied"))
@@ -320,7 +347,7 @@ static int explain(struct ctl *ctl, const char *method, const char *subject,
 		return ctl_fail(
 			CTL_ERROR, "%s: unknown error %s %s", ctl->path, reply->error,
 			json_object_to_json_string_ext(reply->parameters, JSON_C_TO_STRING_PLAIN));
-	return control_error(method, subject, member->name, reply->parameters);
+	return control_error(ctl, method, subject, member->name, reply->parameters);
 }
 
 /*

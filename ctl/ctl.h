@@ -87,6 +87,9 @@ int ctl_fail_open(const char *path, int error, bool write);
 bool ctl_connect_again(struct ctl *ctl);
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply);
+/* A call whose failure is nobody's business: nothing is printed. True: the reply is the caller's. */
+bool ctl_ask(struct varlink_client *client, const char *method, json_object *consume_parameters,
+	     struct varlink_reply *reply);
 /*
  * A command without options and arguments that asks one thing: with --json it is printed here. Returns -1 with a reply
  * that the caller prints and deinitialises, or the exit status.
@@ -128,6 +131,8 @@ void ctl_print_help(const char *help);
 void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 void ctl_tell_log(const char *log);
+/* Takes control characters out of a text, but for those of @kept. */
+void ctl_clean_text(char *text, const char *kept);
 void ctl_put_json(const struct ctl *ctl, json_object *value); /* without a line end */
 void ctl_print_json(const struct ctl *ctl, json_object *value);
 void ctl_print_text(const char *text);

@@ -13,6 +13,7 @@
 
 #include "ctl.h"
 #include "demangle.h"
+#include "suggest.h"
 
 enum {
 	OPTION_PID = CTL_OPTION_OWN,
@@ -68,7 +69,7 @@ static void print_kernels(json_object *kernels) {
 }
 
 static void print_instructions(json_object *instructions) {
-	static const char *const header[] = { "ID", "KERNEL", "SOURCE", "INSTRUCTION", NULL };
+	static const char *const header[] = { "ID", "SOURCE", "INSTRUCTION", "KERNEL", NULL };
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(instructions); i++) {
@@ -76,14 +77,14 @@ static void print_instructions(json_object *instructions) {
 			    *row = json_object_new_array();
 
 		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "id")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(instruction, "kernel")));
 		json_object_array_add(
 			row, ctl_get(instruction, "file")
 				     ? ctl_format("%s:%lld", ctl_string(instruction, "file"),
 						  (long long)ctl_int(instruction, "line"))
 				     : json_object_new_string("-"));
 		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "text")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(instruction, "kernel")));
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);
@@ -179,6 +180,7 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 	       const char *instruction) {
 	const char *verb = optind < argc ? argv[optind++] : "", *subject;
+	struct suggestion suggestion = { .wanted = verb };
 	int left = argc - optind;
 
 	if (!strcmp(verb, "list") && !instruction && !left)
@@ -194,7 +196,9 @@ static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 		return ctl_usage("kernel list takes no argument and no --instruction");
 	if (!strcmp(verb, "show"))
 		return ctl_usage("kernel show takes one kernel, or --instruction");
-	return *verb ? ctl_usage("kernel has no command %s", verb)
+	suggest_add(&suggestion, "list");
+	suggest_add(&suggestion, "show");
+	return *verb ? ctl_usage("kernel has no command %s%s", verb, suggest_text(&suggestion))
 		     : ctl_usage("kernel: list or show?");
 }
 

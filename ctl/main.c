@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "suggest.h"
 #include "varlink-idl.h"
 #include "paths.h"
 
@@ -96,6 +97,7 @@ static int parse_options(struct ctl *ctl, int argc, char **argv) {
 }
 
 static int run(struct ctl *ctl, int argc, char **argv) {
+	struct suggestion suggestion = {};
 	int r, first;
 
 	r = parse_options(ctl, argc, argv);
@@ -106,13 +108,16 @@ static int run(struct ctl *ctl, int argc, char **argv) {
 		return CTL_USAGE;
 	}
 	first = optind;
+	suggestion.wanted = argv[first];
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[first], commands[i].name)) {
 			argv[first] = program_invocation_name = (char *)commands[i].title;
 			optind = 0; /* getopt starts over */
 			return commands[i].run(ctl, argc - first, argv + first);
 		}
-	return ctl_usage("there is no command %s", argv[first]);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		suggest_add(&suggestion, commands[i].name);
+	return ctl_usage("there is no command %s%s", argv[first], suggest_text(&suggestion));
 }
 
 /*

@@ -15,6 +15,7 @@
 #include "../daemon/base64.h"
 #include "ctl.h"
 #include "export.h"
+#include "names.h"
 #include "value.h"
 
 enum {
@@ -97,9 +98,11 @@ static int map_list(struct ctl *ctl, int argc, char **argv) {
 struct dump {
 	struct ctl *ctl;
 	struct value_types *types;
+	struct names names;
 	uint32_t key_type, value_type;
 	bool raw, percpu, per_process;
 	bool section; /* its one key, 0, has no type */
+	bool not_carried; /* no process has had it so far */
 	size_t n_entries;
 	int64_t pid; /* of the entry before */
 };
@@ -231,6 +234,7 @@ static int dump_begin(struct dump *dump, json_object *parameters) {
 	size_t n_btf = 0;
 	int r;
 
+	dump->not_carried = ctl_get(map, "carried") && !json_object_get_boolean(ctl_get(map, "carried"));
 	dump->percpu = !strcmp(ctl_string(map, "merge"), "percpu");
 	if (!dump->raw) {
 		dump->key_type = (uint32_t)ctl_int(parameters, "btf_key_type");
@@ -243,6 +247,8 @@ static int dump_begin(struct dump *dump, json_object *parameters) {
 	free(btf);
 	if (r)
 		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
+	if (!dump->ctl->json)
+		value_types_set_namer(dump->types, names_of, &dump->names);
 	dump->section = value_types_is_section(dump->types, dump->value_type);
 	if (dump->ctl->json) {
 		const char *text_map = json_object_to_json_string_ext(
@@ -295,7 +301,7 @@ static int dump_replies(struct dump *dump, const char *name) {
 
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero) {
 	json_object *parameters = json_object_new_object();
-	struct dump dump = { .ctl = ctl };
+	struct dump dump = { .ctl = ctl, .names.ctl = ctl };
 	int r;
 
 	json_object_object_add(parameters, "map", json_object_new_string(map));
@@ -304,6 +310,7 @@ int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero) {
 	if (!r)
 		r = dump_replies(&dump, map);
 	value_types_free(dump.types);
+	names_deinit(&dump.names);
 	return r;
 }
 
@@ -317,7 +324,7 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 		{},
 	};
 	json_object *parameters = json_object_new_object();
-	struct dump dump = { .ctl = ctl };
+	struct dump dump = { .ctl = ctl, .names.ctl = ctl };
 	int option, r = -1;
 
 	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
@@ -352,7 +359,11 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 		r = dump_replies(&dump, argv[optind]);
 	if (!r && ctl->json)
 		putchar('\n');
+	if (!r && dump.not_carried)
+		ctl_tell("no process has carried the map %s so far; gpuprobectl why says what was probed and what was not",
+			 argv[optind]);
 	value_types_free(dump.types);
+	names_deinit(&dump.names);
 	return r;
 }
 

@@ -10,6 +10,7 @@
 
 #include "ctl.h"
 #include "paths.h"
+#include "suggest.h"
 
 /* Says what is wrong. Returns @status. */
 int ctl_fail(enum ctl_exit status, const char *format, ...) {
@@ -188,6 +189,7 @@ int ctl_put_size(json_object *parameters, const char *key, const char *what, con
 int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
 	     size_t n) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
+	struct suggestion suggestion = {};
 	char all[96] = "";
 	int option, first, r;
 
@@ -198,14 +200,17 @@ int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const cha
 	}
 	first = optind;
 	optind = 0; /* getopt starts over */
+	suggestion.wanted = argv[first];
 	for (size_t i = 0; i < n; i++) {
 		if (first < argc && !strcmp(argv[first], verbs[i].name)) {
 			argv[first] = program_invocation_name = (char *)verbs[i].title;
 			return verbs[i].run(ctl, argc - first, argv + first);
 		}
+		if (first < argc)
+			suggest_add(&suggestion, verbs[i].name);
 		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " or " : "", verbs[i].name);
 	}
 	if (first == argc)
 		return ctl_usage("%s: %s?", noun, all);
-	return ctl_usage("%s has no command %s", noun, argv[first]);
+	return ctl_usage("%s has no command %s%s", noun, argv[first], suggest_text(&suggestion));
 }

@@ -7,11 +7,14 @@
  * sent to a terminal, on standard error neither.
  */
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "ctl.h"
 
@@ -107,8 +110,7 @@ void ctl_print_text(const char *text) {
 	}
 }
 
-/* Takes control characters out of a text, but for those of @kept. */
-static void clean(char *text, const char *kept) {
+void ctl_clean_text(char *text, const char *kept) {
 	const char *from = text, *out;
 
 	while (*from) {
@@ -129,7 +131,7 @@ void ctl_tell_list(const char *format, va_list arguments) {
 	fflush(stdout);
 	if (vasprintf(&text, format, arguments) < 0)
 		return;
-	clean(text, "");
+	ctl_clean_text(text, "");
 	fprintf(stderr, "gpuprobectl: %s\n", text);
 	free(text);
 }
@@ -146,7 +148,7 @@ void ctl_tell_log(const char *log) {
 	char *text = strdup(log);
 
 	if (text && *text) {
-		clean(text, "\n\t");
+		ctl_clean_text(text, "\n\t");
 		fprintf(stderr, "%s%s", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
 	}
 	free(text);
@@ -163,8 +165,61 @@ static int width(const char *text) {
 }
 
 #define MAX_COLUMNS 16
+#define SHORTENED_MIN 16 /* columns are not made narrower: a terminal that has no room wraps lines */
 
-/* Prints rows, arrays of strings, below a header that NULL ends. Nothing if there are no rows. */
+/* Columns of the terminal that standard output is; INT_MAX: it is none. */
+static int terminal_width(void) {
+	struct winsize size;
+
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) >= 0 && size.ws_col ? size.ws_col : INT_MAX;
+}
+
+/* Makes the widest columns narrower until a line fits into the terminal. */
+static void fit(int *widths, size_t n_columns) {
+	int room = terminal_width();
+
+	for (;;) {
+		size_t widest = 0;
+		int line = -2;
+
+		for (size_t j = 0; j < n_columns; j++) {
+			line += widths[j] + 2;
+			widest = widths[j] >= widths[widest] ? j : widest;
+		}
+		if (line <= room || widths[widest] <= SHORTENED_MIN)
+			return;
+		widths[widest] -= line - room < widths[widest] - SHORTENED_MIN ? line - room : widths[widest] - SHORTENED_MIN;
+	}
+}
+
+/* Prints a text in at most @columns columns, with "..." at the end of one that is cut. Returns the columns taken. */
+static int print_shortened(const char *text, int columns) {
+	const int n_text = width(text);
+	const char *out;
+
+	if (n_text <= columns) {
+		ctl_print_text(text);
+		return n_text;
+	}
+	for (int n = 0; n < columns - 3; n++) {
+		size_t length = next_character(text, &out);
+
+		fwrite(out, 1, *out == '?' ? 1 : length, stdout);
+		text += length;
+	}
+	fputs("...", stdout);
+	return columns;
+}
+
+/* The text in a row, or in the header, which is the row NULL. */
+static const char *cell_at(const char *const *header, json_object *row, size_t column) {
+	return row ? json_object_get_string(json_object_array_get_idx(row, column)) : header[column];
+}
+
+/*
+ * Prints rows, arrays of strings, below a header that NULL ends. Nothing if there are no rows. On a
+ * terminal long texts are shortened so that a row is a line.
+ */
 void ctl_print_table(const char *const *header, json_object *rows) {
 	size_t n_rows = json_object_array_length(rows), n_columns = 0;
 	int widths[MAX_COLUMNS];
@@ -175,22 +230,19 @@ void ctl_print_table(const char *const *header, json_object *rows) {
 		widths[n_columns] = width(header[n_columns]);
 	for (size_t i = 0; i < n_rows; i++)
 		for (size_t j = 0; j < n_columns; j++) {
-			json_object *row = json_object_array_get_idx(rows, i);
-			int n = width(json_object_get_string(json_object_array_get_idx(row, j)));
+			int n = width(cell_at(header, json_object_array_get_idx(rows, i), j));
 
 			widths[j] = n > widths[j] ? n : widths[j];
 		}
+	fit(widths, n_columns);
 	for (size_t i = 0; i < n_rows + 1; i++) {
 		json_object *row = i ? json_object_array_get_idx(rows, i - 1) : NULL;
 
 		for (size_t j = 0; j < n_columns; j++) {
-			const char *cell =
-				row ? json_object_get_string(json_object_array_get_idx(row, j))
-				    : header[j];
+			int n = print_shortened(cell_at(header, row, j), widths[j]);
 
-			ctl_print_text(cell);
 			if (j + 1 < n_columns)
-				printf("%*s", widths[j] - width(cell) + 2, "");
+				printf("%*s", widths[j] - n + 2, "");
 		}
 		putchar('\n');
 	}

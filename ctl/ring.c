@@ -15,6 +15,7 @@
 
 #include "../daemon/base64.h"
 #include "ctl.h"
+#include "names.h"
 #include "ring-reply.h"
 #include "value.h"
 
@@ -38,6 +39,7 @@ static const char help[] =
 struct reader {
 	struct ctl *ctl;
 	struct value_types *types; /* NULL: no reply so far */
+	struct names names;
 	const char *type_name;	   /* --type, or NULL */
 	uint32_t type;
 	int64_t type_size;
@@ -66,6 +68,8 @@ static int begin(struct reader *reader, json_object *parameters) {
 	free(btf);
 	if (r)
 		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
+	if (!reader->ctl->json)
+		value_types_set_namer(reader->types, names_of, &reader->names);
 	if (reader->raw)
 		return CTL_OK;
 	reader->type = reader->type_name ? value_types_find(reader->types, reader->type_name) : 0;
@@ -168,7 +172,7 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 		{},
 	};
 	json_object *parameters = json_object_new_object();
-	struct reader reader = { .ctl = ctl, .n_left = -1 };
+	struct reader reader = { .ctl = ctl, .names.ctl = ctl, .n_left = -1 };
 	int option, r = -1;
 
 	while (r < 0 && (option = getopt_long(argc, argv, "fn:hV", options, NULL)) >= 0) {
@@ -197,6 +201,7 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 	json_object_object_add(parameters, "raw", json_object_new_boolean(true));
 	r = ctl_stream(ctl, "ReadRing", parameters, argv[optind], take_records, &reader);
 	value_types_free(reader.types);
+	names_deinit(&reader.names);
 	return r ?: reader.type_missing ? CTL_NOT_FOUND : CTL_OK;
 }
 

@@ -211,11 +211,49 @@ class Rest(Case):
                          '2023-11-14 22:13:20  77 vec_add  probed (sass)  vectorAdd(float*, float*): no PTX for sm_90 in this image\n'
                          '2023-11-14 22:13:20  78 py?[31mthon  not-probed  no PTX for sm_90 in this image: SASS only\n')
         self.assertEqual(len(self.ctl('why', '--pid', '78').splitlines()), 1)
-        self.assertEqual(self.ctl('why', '--kernel=none'), '')
+        self.assertEqual(self.ctl('why', '--kernel=none', stderr='nothing is remembered about a kernel none'), '')
         output = self.json('why')
         self.assertEqual(set(output['outcomes'][0]), {'pid', 'comm', 'time', 'kernel', 'demangled', 'outcome', 'engine', 'reason', 'attachments'})
         self.ctl('why', '77', status=USAGE, stderr='why takes no argument, but got 77; see gpuprobectl why --help')
         self.ctl('why', '--pid=x', status=USAGE, stderr='--pid: x is not a number from 1 up; see gpuprobectl why --help')
+
+    def at_terminal(self, width, *args):
+        """What a command prints at a terminal of this width."""
+        leader, follower = pty.openpty()
+        fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack('HHHH', 24, width, 0, 0))
+        subprocess.run([CTL, '--socket', self.socket, *args], stdout=follower, check=True, timeout=60)
+        os.close(follower)
+        text = b''
+        try:
+            while part := os.read(leader, 65536):
+                text += part
+        except OSError:  # EIO: nobody has the other end any more
+            pass
+        os.close(leader)
+        return text.decode().split('\r\n')[:-1]
+
+    def test_table_width(self):
+        """At a terminal a row is a line: the longest texts are shortened. Elsewhere they are whole."""
+        kernel = 'a_kernel_with_a_long_name_' * 12
+        self.ctl('attach', self.object, '--kernel', kernel)
+        self.assertIn(kernel, self.ctl('list'))
+        for width in 170, 200:
+            lines = self.at_terminal(width, 'list')
+            self.assertEqual(len(lines), 2)
+            for line in lines:
+                self.assertLessEqual(len(line), width)
+            self.assertIn('a_kernel_with_', lines[1])
+            self.assertIn('...  ', lines[1])
+        self.assertEqual(self.at_terminal(1000, 'list'), self.ctl('list').splitlines())
+
+    def test_did_you_mean(self):
+        for args, status, text in (
+                (('atach',), USAGE, 'there is no command atach; did you mean attach?; see gpuprobectl --help'),
+                (('map', 'dmup'), USAGE, 'map has no command dmup; did you mean dump?; see gpuprobectl map --help'),
+                (('kernel', 'lst'), USAGE, 'kernel has no command lst; did you mean list?; see gpuprobectl kernel --help'),
+                (('map', 'dump', 'emtpy'), NOT_FOUND, 'there is no map emtpy; gpuprobectl map list shows them; did you mean empty?')):
+            self.ctl(*args, status=status, stderr=text)
+        self.assertEqual(self.ctl('why', '--kernel=none', '--pid=1'), '')
 
     def test_help_width(self):
         """At a terminal, a help text is as wide as that, with all its words; elsewhere it is as it is written."""
@@ -300,9 +338,9 @@ class Rest(Case):
         self.assertEqual(lines[2].split(None, 4), ['00000000000000cd', 'device', '-', '-', 'g()'])
         self.assertEqual(len(self.json('kernel', 'list', '--pid=77')['kernels']), 1)
         lines = self.ctl('kernel', 'show', 'f').splitlines()
-        self.assertEqual(lines[0].split(), 'ID KERNEL SOURCE INSTRUCTION'.split())
-        self.assertEqual(lines[1].split(None, 3), ['0000001100000000', '_Z1fv', 'x.cu:12', 'ld.global.f32 %f1, [%rd4];'])
-        self.assertEqual(lines[2].split(None, 3), ['0000001100000001', '_Z1fv', '-', 'bar?'])
+        self.assertEqual(lines[0].split(), 'ID SOURCE INSTRUCTION KERNEL'.split())
+        self.assertEqual(lines[1].split(), ['0000001100000000', 'x.cu:12', *'ld.global.f32 %f1, [%rd4];'.split(), '_Z1fv'])
+        self.assertEqual(lines[2].split(), ['0000001100000001', '-', 'bar?', '_Z1fv'])
         self.assertEqual(self.json('kernel', 'show', '--instruction=1100000000')['instructions'][0]['line'], 12)
         self.assertEqual(self.ctl('kernel', 'show', 'bare', stderr='bare: it has no instructions with memory probes'), '')
         self.ctl('kernel', 'show', 'none', status=NOT_FOUND, stderr='there is no kernel none with memory probes now; '

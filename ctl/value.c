@@ -32,6 +32,8 @@
 struct value_types {
 	struct btf *btf;
 	size_t steps; /* that are left for the value at hand */
+	value_namer *namer; /* or NULL */
+	void *namer_userdata;
 };
 
 static const char bare; /* its address marks strings that people see without quotes: names of enums,
@@ -71,6 +73,11 @@ struct value_types *value_types_free(struct value_types *types) {
 	btf__free(types->btf);
 	free(types);
 	return NULL;
+}
+
+void value_types_set_namer(struct value_types *types, value_namer *namer, void *userdata) {
+	types->namer = namer;
+	types->namer_userdata = userdata;
 }
 
 /* The struct, union or typedef of that name; 0: there is none. */
@@ -173,6 +180,35 @@ static json_object *int_json(struct value_types *types, const struct btf_type *t
 	if (btf_int_encoding(type) & BTF_INT_SIGNED)
 		return json_object_new_int64(sign_extend(value, n_bits));
 	return json_object_new_uint64(value);
+}
+
+/* Whether the type is that of an id in gpuprobe.bpf.h, below any typedefs and qualifiers. */
+static bool is_id(const struct btf *btf, uint32_t id, enum value_id *kindp) {
+	for (unsigned int depth = 0; depth < DEPTH_MAX; depth++) {
+		const struct btf_type *type = btf__type_by_id(btf, id);
+		const char *name;
+
+		if (!type || (!btf_is_typedef(type) && !btf_is_mod(type)))
+			return false;
+		name = btf__name_by_offset(btf, type->name_off);
+		*kindp = name && !strcmp(name, "gpuprobe_kernel_id") ? VALUE_ID_KERNEL : VALUE_ID_INSTRUCTION;
+		if (name && (*kindp == VALUE_ID_KERNEL || !strcmp(name, "gpuprobe_instruction_id")))
+			return true;
+		id = type->type;
+	}
+	return false;
+}
+
+/* A string, since many readers of JSON round numbers above 2^53. */
+static json_object *id_json(struct value_types *types, enum value_id kind, uint64_t id) {
+	char *name = types->namer ? types->namer(kind, id, types->namer_userdata) : NULL;
+	json_object *value;
+	char hex[17];
+
+	snprintf(hex, sizeof(hex), "%016llx", (unsigned long long)id);
+	value = bare_json(name ?: hex);
+	free(name);
+	return value;
 }
 
 static json_object *enum_json(struct value_types *types, const struct btf_type *type,
@@ -317,9 +353,12 @@ static json_object *walk(struct value_types *types, uint32_t id, const unsigned 
 	const struct btf_type *type = resolved > 0 ? btf__type_by_id(types->btf, (uint32_t)resolved)
 						   : NULL;
 	int64_t size = type ? btf__resolve_size(types->btf, id) : -1;
+	enum value_id kind;
 
 	if (!take_steps(types, 1))
 		return NULL;
+	if (size == sizeof(uint64_t) && n_data >= sizeof(uint64_t) && is_id(types->btf, id, &kind))
+		return id_json(types, kind, load_bits(data, 0, 64));
 	if (size < 0 || (uint64_t)size > n_data || depth > DEPTH_MAX)
 		return hex_json(types, data, n_data);
 	switch (btf_kind(type)) {

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ctl.h"
+#include "suggest.h"
 
 enum {
 	OPTION_PID = CTL_OPTION_OWN,
@@ -74,6 +76,19 @@ static void print(json_object *outcome) {
 	putchar('\n');
 }
 
+/* Nothing is remembered about a kernel: says so, with the closest name that there is. */
+static void tell_no_kernel(struct ctl *ctl, const char *kernel) {
+	struct suggestion suggestion = { .wanted = kernel };
+	struct varlink_reply reply;
+
+	if (ctl_ask(ctl->client, "Why", NULL, &reply)) {
+		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"), "kernel");
+		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"), "demangled");
+		varlink_reply_deinit(&reply);
+	}
+	ctl_tell("nothing is remembered about a kernel %s%s", kernel, suggest_text(&suggestion));
+}
+
 /* Why there may be nothing about the process, or for a person at a terminal how anything gets here. */
 static void tell_nothing(const struct ctl *ctl, int64_t pid) {
 	const char *lacks = pid ? ctl_process_lacks(pid) : NULL;
@@ -90,6 +105,7 @@ static void tell_nothing(const struct ctl *ctl, int64_t pid) {
 int command_why(struct ctl *ctl, int argc, char **argv) {
 	json_object *parameters = json_object_new_object(), *outcomes;
 	struct varlink_reply reply;
+	char *kernel;
 	int64_t pid;
 	int r;
 
@@ -98,18 +114,24 @@ int command_why(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
+	kernel = ctl_get(parameters, "kernel") ? strdup(ctl_string(parameters, "kernel")) : NULL;
 	pid = ctl_get(parameters, "pid") ? ctl_int(parameters, "pid") : 0;
 	r = ctl_call(ctl, "Why", parameters, "", CTL_TIMEOUT_MS, &reply);
-	if (r)
+	if (r) {
+		free(kernel);
 		return r;
+	}
 	outcomes = ctl_get(reply.parameters, "outcomes");
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
 	else
 		for (size_t i = 0; i < json_object_array_length(outcomes); i++)
 			print(json_object_array_get_idx(outcomes, i));
-	if (!json_object_array_length(outcomes))
+	if (!json_object_array_length(outcomes) && kernel && !pid)
+		tell_no_kernel(ctl, kernel);
+	else if (!json_object_array_length(outcomes))
 		tell_nothing(ctl, pid);
+	free(kernel);
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }

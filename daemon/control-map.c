@@ -39,6 +39,7 @@ json_object *control_map_json(const struct map *map, const struct object *object
 		control_add_int(json, "lost", (int64_t)map->lost);
 	}
 	control_add_int(json, "instances", map->n_instances);
+	json_object_object_add(json, "carried", json_object_new_boolean(map_was_carried(map)));
 	control_add_int(json, "bytes", (int64_t)map_bytes(map));
 	return json;
 }

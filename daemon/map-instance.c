@@ -432,6 +432,10 @@ void map_reap(struct map *map) {
 			at = &(*at)->next;
 }
 
+bool map_was_carried(const struct map *map) {
+	return map->n_instances || map->folds || map->retained;
+}
+
 uint64_t map_written(const struct map *map) {
 	uint64_t sum = map->written;
 

@@ -195,6 +195,9 @@ void map_reap(struct map *map);
 
 /* Records of all rings so far, as of the last copy, those that are gone included. */
 uint64_t map_written(const struct map *map);
+
+/* Whether a process has had an instance, or did before it went. */
+bool map_was_carried(const struct map *map);
 uint64_t map_lost(const struct map *map);
 
 /* CLOCK_MONOTONIC of the last complete copy from the device, as the process says; 0: never. */

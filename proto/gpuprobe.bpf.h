@@ -97,13 +97,21 @@ static __u64 (*const bpf_get_lane_id)(void) = (void *)511; /* 0..31 */
 static __u64 (*const bpf_get_device_ordinal)(void) = (void *)512; /* as the process numbers devices */
 
 /*
+ * Ids. Give members of keys, values and records these types, and `gpuprobectl map dump` and `ring read` show the
+ * kernel's name and the source line in their place; in JSON they are strings of 16 hexadecimal digits, as in
+ * `gpuprobectl --json kernel list`.
+ */
+typedef __u64 gpuprobe_kernel_id;
+typedef __u64 gpuprobe_instruction_id;
+
+/*
  * Contexts: what R1 points to. All are read-only and at most 168 bytes, so that the kernel's verifier checks reads
  * as those of a kprobe's pt_regs: aligned, 8 bytes wide. A program pays for the fields that it reads.
  */
 
 /* At entry and return, at lines and blocks. */
 struct gpuprobe_kernel_ctx {
-	__u64 kernel_id; /* of the kernel or device function that the probe stands in; `gpuprobectl kernel list` names it */
+	gpuprobe_kernel_id kernel_id; /* of the kernel or device function that the probe stands in; `gpuprobectl kernel list` names it */
 	__u64 device; /* ordinal in the process */
 	__u64 pid; /* of the host process, as the daemon sees it */
 	__u64 grid_dim; /* x | y << 32 */
@@ -122,7 +130,7 @@ struct gpuprobe_kernel_ctx {
 
 /* At a memory instruction. */
 struct gpuprobe_memory_ctx {
-	__u64 instruction_id; /* `gpuprobectl kernel show` resolves it to PTX text and source line */
+	gpuprobe_instruction_id instruction_id; /* `gpuprobectl kernel show` resolves it to PTX text and source line */
 	__u64 address; /* generic; of a copy, the side in global memory; of a tensor's copy, that of its map */
 	__u64 size; /* bytes a thread moves; 0: a tensor's copy, which its map describes */
 	__u64 space; /* enum gpuprobe_space */
@@ -132,7 +140,7 @@ struct gpuprobe_memory_ctx {
 
 /* At kprobe/K@call, @ret, @barrier, @syncwarp, @shfl, @malloc, @free: the SASS engine alone has these. */
 struct gpuprobe_event_ctx {
-	__u64 kernel_id;
+	gpuprobe_kernel_id kernel_id;
 	__u64 pc; /* address of the instruction */
 	__u64 args[3]; /* call: address called; barrier: index, threads (0: all); syncwarp: mask; malloc: address, size; free: address; else 0 */
 };

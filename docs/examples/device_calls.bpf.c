@@ -10,7 +10,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_HASH_MAP);
 	__uint(max_entries, 1024);
-	__type(key, __u64);
+	__type(key, gpuprobe_kernel_id);
 	__type(value, __u64);
 } calls SEC(".maps");
 

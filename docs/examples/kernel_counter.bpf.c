@@ -10,7 +10,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
-	__type(key, __u64);
+	__type(key, gpuprobe_kernel_id);
 	__type(value, __u64);
 } threads SEC(".maps");
 

@@ -13,7 +13,7 @@
 
 /* A kernel with a grid: launches of another size are told apart. */
 struct grid {
-	__u64 kernel_id;
+	gpuprobe_kernel_id kernel_id;
 	__u64 dim, dim_z;
 };
 
@@ -23,7 +23,7 @@ struct state {
 };
 
 struct bucket {
-	__u64 kernel_id;
+	gpuprobe_kernel_id kernel_id;
 	__u64 log2_ns; /* 10: 1024 to 2047 ns */
 };
 

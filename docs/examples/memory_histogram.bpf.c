@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How often the memory instructions of a kernel run, by what they are and how many bytes they move.
- * gpuprobectl kernel show --instruction=$(printf %x NUMBER) has the PTX and the source line of one.
+ * gpuprobectl map dump shows the source line, or the PTX, of each.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct access {
-	__u64 instruction;
+	gpuprobe_instruction_id instruction;
 	__u32 bytes;
 	enum gpuprobe_access kind; /* gpuprobectl prints its name */
 };

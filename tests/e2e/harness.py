@@ -159,6 +159,11 @@ class Daemon:
         equal(done.returncode, status, f"gpuprobectl {' '.join(arguments)}: {done.stderr}")
         return done.stdout
 
+    def try_ctl(self, *arguments):
+        """gpuprobectl: exit status, output, standard error."""
+        done = subprocess.run([CTL, *arguments], env=self.environment(**self.tools()), capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
     def json(self, *arguments):
         return json.loads(self.ctl(*arguments, "--json"))
 

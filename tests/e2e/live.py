@@ -20,6 +20,11 @@ def example(name):
     return os.path.join(BUILD, "docs", name + ".bpf.o")
 
 
+def shown_id(name):
+    """A kernel's id as JSON has it."""
+    return f"{kernel_id(name):016x}"
+
+
 def kernel_id(name):
     value = 0xcbf29ce484222325
     for byte in name.encode():

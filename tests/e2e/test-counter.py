@@ -66,6 +66,18 @@ def test_count():
         equal(daemon.status()["counters"]["images"], 2, "a process that nothing means sends no image")
 
 
+def test_not_carried():
+    """Zeros that nobody wrote are told from zeros that were counted."""
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        said = [daemon.try_ctl("map", "dump", "counter")]
+        run(daemon)
+        said.append(daemon.try_ctl("map", "dump", "counter"))
+        equal([status for status, _, _ in said], [0, 0])
+        equal(said[0][1:], ("0: 0\n", "gpuprobectl: no process has carried the map counter so far; gpuprobectl why says what was probed and what was not\n"))
+        equal(said[1][1:], (f"0: {N * LAUNCHES}\n", ""))
+
+
 def test_names():
     """Glob, mangled, demangled with and without parameters, and what the section says."""
     with Daemon() as daemon:
@@ -451,6 +463,6 @@ def test_stop_while_running():
 
 
 if __name__ == "__main__":
-    main([test_count, test_names, test_ways, test_kernels, test_registers, test_options, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
+    main([test_count, test_not_carried, test_names, test_ways, test_kernels, test_registers, test_options, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
           test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
           test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_broken_context, test_past_the_end, test_stop_while_running])

@@ -9,7 +9,7 @@ import threading
 import time
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need
-from live import LIVE, PTXCOMPILER, THREADS, Live, example, kernel_id, obj, reasons, sass_daemon
+from live import LIVE, PTXCOMPILER, THREADS, Live, example, obj, reasons, sass_daemon, shown_id
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
      *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
@@ -92,7 +92,7 @@ def test_one_after_the_other():
         for _ in range(3):
             threads, = daemon.attach("--engine", "sass", object=example("kernel_counter"))
             live.replay(2)
-            equal([(e["key"], e["value"]) for e in daemon.dump("threads")], [(kernel_id("vectorAdd"), 2 * NODES * THREADS)])
+            equal([(e["key"], e["value"]) for e in daemon.dump("threads")], [(shown_id("vectorAdd"), 2 * NODES * THREADS)])
             launches, = daemon.json("attach", example("kernel_duration"), "--engine", "sass")["attachments"][:1]
             live.replay(1)
             equal([e["value"] for e in daemon.dump("threads")], [3 * NODES * THREADS])

@@ -165,8 +165,10 @@ def test_memory_histogram():
         kinds = sorted((e["key"]["kind"], e["key"]["bytes"], e["value"]) for e in entries)
         equal(kinds, [("GPUPROBE_ACCESS_LOAD", 4, 256)] * 2 + [("GPUPROBE_ACCESS_STORE", 4, 256)])
         for entry in entries:
-            shown, = daemon.json("kernel", "show", f"--instruction={entry['key']['instruction']:x}")["instructions"]
+            shown, = daemon.json("kernel", "show", f"--instruction={entry['key']['instruction']}")["instructions"]
             check(shown["text"].startswith("ld." if entry["key"]["kind"].endswith("LOAD") else "st."), shown)
+            place = f"{shown['file']}:{shown['line']}" if "file" in shown else shown["text"]
+            check(f"{{.instruction = {place}, .bytes = 4," in daemon.ctl("map", "dump", "accesses"), place)
 
 
 def test_print_launch():
@@ -184,8 +186,9 @@ def test_device_calls():
         daemon.attach(object=example("device_calls"))
         status, out, err, _ = daemon.run(os.path.join(BUILD, "tests/sim/language_driver"), "calls")
         equal((status, err), (0, ""), out)
-        names = {int(kernel["id"], 16): kernel["name"] for kernel in daemon.json("kernel", "list")["kernels"]}
+        names = {kernel["id"]: kernel["name"] for kernel in daemon.json("kernel", "list")["kernels"]}
         equal({names[e["key"]]: e["value"] for e in daemon.dump("calls")}, {"twice": 512})
+        equal(daemon.ctl("map", "dump", "calls"), "twice: 512\n")
 
 
 def test_thread_time():

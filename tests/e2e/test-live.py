@@ -13,7 +13,7 @@ import threading
 import time
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, Daemon, check, equal, main, need, resident, wait_until
-from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon
+from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, obj, shown_id, reasons, sass_daemon
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
      *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
@@ -81,7 +81,7 @@ def test_overlapping():
         live.launch(4)
         live.launch(1, "lines")
         equal({e["key"]: e["value"] for e in daemon.dump("threads")},
-              {kernel_id("vectorAdd"): 7 * THREADS, kernel_id("lines"): 3 * THREADS})
+              {shown_id("vectorAdd"): 7 * THREADS, shown_id("lines"): 3 * THREADS})
         daemon.attach("--engine", "sass", "--kernel", "lines")
         detach(daemon, second)
         live.launch(2)

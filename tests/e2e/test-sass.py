@@ -8,7 +8,7 @@ import os
 import subprocess
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need
-from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon
+from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon, shown_id
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
      *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
@@ -157,14 +157,14 @@ def test_by_kernel():
         with Live(daemon) as live:
             for kernel, count in launches.items():
                 live.launch(count, kernel)
-            equal(by_key(daemon, "threads"), {kernel_id(kernel): count * THREADS for kernel, count in launches.items()})
+            equal(by_key(daemon, "threads"), {shown_id(kernel): count * THREADS for kernel, count in launches.items()})
             counted = {}
             for (kernel, log), count in by_key(daemon, "launches").items():
                 check(log < 40, "log2 of nanoseconds:", log)
                 counted[kernel] = counted.get(kernel, 0) + count
-            equal(counted, {kernel_id(kernel): count for kernel, count in launches.items()})
-            names = {int(k["id"], 16): k["name"] for k in daemon.json("kernel", "list")["kernels"]}
-            equal([names[kernel_id(kernel)] for kernel in launches], list(launches))
+            equal(counted, {shown_id(kernel): count for kernel, count in launches.items()})
+            names = {k["id"]: k["name"] for k in daemon.json("kernel", "list")["kernels"]}
+            equal([names[shown_id(kernel)] for kernel in launches], list(launches))
 
 
 def test_several_programs():

@@ -172,7 +172,7 @@ class SassCode:
             attached = session.ctl("attach", self.object("kernel_counter"), "--engine", "sass", "--pid", worker.pid).stdout.split()
             attached += session.ctl("attach", self.object("kernel_duration"), "--engine", "sass", "--pid", worker.pid).stdout.split()
             got += worker.ask("steps 6")["losses"]
-            names = {int(kernel["id"], 16): kernel["name"] for kernel in session.json("kernel", "list")["kernels"]}
+            names = {kernel["id"]: kernel["name"] for kernel in session.json("kernel", "list")["kernels"]}
             threads = {entry["key"]: entry["value"] for entry in session.json("map", "dump", "threads", "--nonzero")["entries"]}
             launches = {}
             for entry in session.json("map", "dump", "launches", "--nonzero")["entries"]:
