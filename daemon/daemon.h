@@ -28,6 +28,7 @@
 struct artifact_store;
 struct closer;
 struct job_cache;
+struct log_limit;
 struct loop_meter;
 struct metrics;
 struct other_shims;
@@ -107,6 +108,7 @@ struct daemon {
 	struct sync_list syncs;
 	struct ring_reader_list ring_readers;
 	struct trace_table *traces;
+	struct log_limit *trace_lines; /* of the log */
 	uv_timer_t *folding; /* NULL: no map has anything to be folded */
 	uint32_t last_sequence;
 	struct daemon_counters counters;
