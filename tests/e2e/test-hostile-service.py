@@ -177,11 +177,11 @@ def test_traces_are_shared():
 # ---- the log ----
 
 def test_trace_lines():
-    """A user who begins traces all the time has some lines of the log, and one that says how many were left out. Who sees what others do is named each time."""
+    """A user who begins traces all the time has some lines of the log, and one that says how many were left out. Who sees what others do, and who attaches, is named each time."""
     if os.geteuid():
         print("not root: no other user")
         return
-    with Daemon() as daemon:
+    with Daemon("--user-attach=yes", "--verify=off") as daemon:
         began = {}
         for uid in USERS[0], 0:
             for _ in range(40):
@@ -192,8 +192,16 @@ def test_trace_lines():
                     bus.receive()
                     began[uid] = began.get(uid, 0) + 1
                 bus.close()
+        with as_user(USERS[0]):
+            bus = Connection(daemon.directory, timeout=60)
+        for _ in range(12):
+            attachment, = bus.call("Attach", object=encoded(COUNTER))["attachments"]
+            bus.call("Detach", id=attachment["id"])
+        bus.close()
         daemon.stop()
         lines = daemon.text()
+        for what in "entry of vectorAdd", "detached":
+            equal(len(re.findall(rf"attachment \d+: .*{what}, by uid {USERS[0]}\n", lines)), 12, what)
         equal(len(re.findall(r"trace: began, by uid 0\n", lines)), began[0], "of root")
         written = len(re.findall(rf"trace: began, by uid {USERS[0]}\n", lines))
         check(0 < written <= 10 < began[USERS[0]], written, began)
