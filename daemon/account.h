@@ -54,6 +54,7 @@ struct account {
 	uint64_t result_bytes;
 	unsigned int attaches; /* in work */
 	bool verifies; /* one of these has a thread of the verifier's */
+	uint64_t verify_turn; /* when he last had one, or began to wait (attach-verify.c) */
 	unsigned int modules;
 };
 

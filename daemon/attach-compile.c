@@ -132,7 +132,7 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 			attach_announce(attach);
 		return;
 	case ATTACH_REGISTER_E_LIMIT:
-		attach_fail_limit(attach, "attachments", REGISTRY_ATTACHMENTS_MAX);
+		attach_fail_limit(attach, "attachments of all users (the last are for users who have few, and for root)", REGISTRY_ATTACHMENTS_MAX);
 		return;
 	case ATTACH_REGISTER_E_QUOTA:
 		attach_fail_limit(attach, "attachments of one user (quota-attachments)", attach->daemon->config->quota_attachments);

@@ -4,6 +4,7 @@
 /* An attach on its way, for the files that are its stages. */
 
 #include <json-c/json.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,14 +49,21 @@ struct attach {
 	size_t n_patches; /* programs whose patch form was asked for */
 	/* verify */
 	TAILQ_ENTRY(attach) link; /* of daemon.verifying */
+	bool waits, verifies; /* for a thread; has one */
 	uv_work_t work;
 	bool verify, allow_exit; /* as the configuration was */
-	uint64_t verify_ns; /* how long that took, and loading programs on the host */
+	uint64_t verify_ns; /* how long a thread had it the last time */
+	size_t n_verified; /* of chosen */
 	int verify_result;
 	struct verify_report report;
+	uv_timer_t timer; /* interrupts the thread; data NULL: there is none */
+	pthread_mutex_t lock; /* of what follows */
+	bool in_thread, interrupted;
+	pthread_t thread;
 	/* programs on the host */
 	void *elf; /* a copy of the object */
 	size_t n_elf;
+	bool hosts_loaded;
 	int host_result;
 	struct verify_report host_report;
 	struct host *host;
@@ -73,6 +81,13 @@ void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit);
 /* A job failed. refused: what "status": "error" means at this stage. */
 void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
 		     json_object *reply, const char *message);
+
+/* Has the chosen programs verified, and those on the host loaded; then attach_verified() (attach-verify.c). */
+void attach_verify(struct attach *attach);
+void attach_verified(struct attach *attach);
+/* An attach that is cancelled: whether it is to be freed now; else, if a thread has it, it is made to end, and attach_verify_end() frees it. */
+bool attach_verify_cancel(struct attach *attach);
+void attach_verify_end(struct attach *attach);
 
 /* The last stages, after verification (attach-compile.c). */
 void attach_compile(struct attach *attach);

@@ -179,7 +179,7 @@ int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 	struct object *object = NULL;
 	int r;
 
-	if (registry_room(&plan->daemon->registry, n_all))
+	if (registry_room(&plan->daemon->registry, plan->owner, n_all))
 		return ATTACH_REGISTER_E_LIMIT;
 	if (registry_owned(&plan->daemon->registry, plan->owner) + n_all > plan->daemon->config->quota_attachments)
 		return ATTACH_REGISTER_E_QUOTA;

@@ -6,7 +6,7 @@
  * can change any more. Nothing is visible to others before the last stage, so giving up is freeing
  * the struct: cancelled ones do so at the next callback.
  *
- *     link (worker) -> choose -> verify (thread) -> compile and what follows (attach-compile.c)
+ *     link (worker) -> choose -> verify (thread: attach-verify.c) -> compile and what follows (attach-compile.c)
  *
  * Programs of the object that run on the host are loaded in the thread, too, so that it is known which arrays
  * they share with the others, and attached at the end.
@@ -34,7 +34,6 @@
 #include "verify.h"
 
 #define ATTACH_LINK_MS 10000
-#define VERIFYING_MAX 2 /* attaches that have a thread */
 
 void attach_free(struct attach *attach) {
 	attach_choices_deinit(&attach->choices);
@@ -53,11 +52,14 @@ void attach_free(struct attach *attach) {
 	if (attach->account)
 		account_discharge_attach(attach->account);
 	account_unref(attach->account);
+	pthread_mutex_destroy(&attach->lock);
 	free(attach);
 }
 
 void attach_cancel(struct attach *attach) {
 	attach->cancelled = true;
+	if (attach_verify_cancel(attach))
+		attach_free(attach);
 }
 
 void attach_finish(struct attach *attach, const struct attach_outcome *outcome) {
@@ -110,31 +112,6 @@ void attach_fail_job(struct attach *attach, int result, enum attach_error refuse
 
 /* ---- verify ---- */
 
-/* In a thread: the configuration may be another one meanwhile. */
-static void attach_on_verify(uv_work_t *work) {
-	struct attach *attach = work->data;
-	struct verify_options options = { .allow_exit = attach->allow_exit };
-	const uint64_t begun = uv_hrtime();
-	uint64_t programs = 0, hosts = 0;
-
-	for (size_t i = 0; i < attach->choices.n; i++)
-		programs |= UINT64_C(1) << attach->chosen[i];
-	if (attach->verify)
-		attach->verify_result =
-			verify_object(attach->linked, attach->blob, programs, &options, &attach->report);
-	for (size_t i = 0; i < attach->choices.n_hosts; i++)
-		hosts |= UINT64_C(1) << attach->choices.hosts[i];
-	if (!attach->verify_result && hosts)
-		attach->host_result = host_new(&attach->host, attach->elf, attach->n_elf, attach->linked, attach->blob,
-					       programs, hosts, &attach->host_report);
-	attach->verify_ns = uv_hrtime() - begun;
-}
-
-/* The verifier's time is charged as workers' is: threads are for all, too. */
-static void attach_charge_time(const struct attach *attach) {
-	account_charge_time(attach->account, attach->verify_ns / 1000000, uv_now(attach->daemon->loop));
-}
-
 /* The programs on the host are loaded, or not. */
 static void attach_on_hosts(struct attach *attach) {
 	const struct verify_report *report = &attach->host_report;
@@ -164,53 +141,10 @@ static void attach_on_hosts(struct attach *attach) {
 	attach_fail(attach, error, program, report->log, "%s", report->reason);
 }
 
-static void attach_on_verified(uv_work_t *work, int status);
-
-/*
- * The next one for a thread, or NULL: the verifier may take seconds for each program, so a user has one thread, and another one is there for others; and one more
- * for root.
- */
-static struct attach *attach_verify_first(const struct daemon *daemon) {
-	struct attach *attach;
-
-	TAILQ_FOREACH(attach, &daemon->verifying, link)
-		if (!attach->account->verifies && daemon->n_verifying < VERIFYING_MAX + (attach->owner == 0))
-			return attach;
-	return NULL;
-}
-
-/* Those that wait for a thread get one: not all of libuv's four, as others are for hashing images, which processes wait for. */
-static void attach_verify_next(struct daemon *daemon) {
-	struct attach *attach;
-	int r;
-
-	while ((attach = attach_verify_first(daemon))) {
-		TAILQ_REMOVE(&daemon->verifying, attach, link);
-		attach->work.data = attach;
-		r = attach->cancelled ? -ECANCELED
-				      : uv_queue_work(daemon->loop, &attach->work, attach_on_verify, attach_on_verified);
-		if (r < 0) {
-			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
-			continue;
-		}
-		daemon->n_verifying++;
-		attach->account->verifies = true;
-	}
-}
-
-static void attach_on_verified(uv_work_t *work, int status) {
-	struct attach *attach = work->data;
+void attach_verified(struct attach *attach) {
 	const struct verify_report *report = &attach->report;
 	const char *reason = report->reason ?: "no reason given", *program = "";
 
-	attach_charge_time(attach);
-	attach->daemon->n_verifying--;
-	attach->account->verifies = false;
-	attach_verify_next(attach->daemon);
-	if (attach->cancelled) {
-		attach_free(attach);
-		return;
-	}
 	if (report->program < attach->linked->n_programs)
 		program = attach->linked->programs[report->program].name;
 	switch (attach->verify_result) {
@@ -346,12 +280,7 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 		return;
 	attach->verify = attach->daemon->config->verify;
 	attach->allow_exit = attach->daemon->config->allow_exit;
-	if (!attach->verify && !attach->choices.n_hosts) {
-		attach_compile(attach);
-		return;
-	}
-	TAILQ_INSERT_TAIL(&attach->daemon->verifying, attach, link);
-	attach_verify_next(attach->daemon);
+	attach_verify(attach);
 }
 
 /* A copy of a text that may be NULL. */
@@ -367,6 +296,7 @@ static struct attach *attach_alloc(struct daemon *daemon, const struct attach_op
 
 	if (!attach)
 		return NULL;
+	pthread_mutex_init(&attach->lock, NULL);
 	attach->blob_fd = -1;
 	attach->daemon = daemon;
 	attach->fn = fn;

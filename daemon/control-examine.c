@@ -221,6 +221,11 @@ static void examine_hooks(struct daemon *daemon, const struct varlink_call *call
 #endif
 }
 
+/* Where to look: a session daemon has no journal. */
+static const char *examine_log(const struct daemon *daemon, const char *service, const char *session) {
+	return daemon->config->session ? session : service;
+}
+
 static void examine_cache(const struct daemon *daemon, json_object *checks) {
 	const char *id = "daemon.cache", *title = "cache on the disk";
 	struct examine_part part[] = { { "cache", id, title, "warning", "" }, {} };
@@ -231,7 +236,7 @@ static void examine_cache(const struct daemon *daemon, json_object *checks) {
 	if (*part->line)
 		examine_add_missing(checks, part);
 	else if (daemon->cache && counters.failures)
-		examine_add(checks, id, title, "warning", "look at the disk; the daemon's log has the error: journalctl -u gpuprobed", "%s: %llu failures",
+		examine_add(checks, id, title, "warning", examine_log(daemon, "look at the disk; the daemon's log has the error: journalctl -u gpuprobed", "look at the disk; the standard error of the daemon has the error"), "%s: %llu failures",
 			    job_cache_folder(daemon->cache), (unsigned long long)counters.failures);
 	else if (daemon->cache)
 		examine_add(checks, id, title, "ok", NULL, "%s: %llu entries, %llu of %llu MiB", job_cache_folder(daemon->cache), (unsigned long long)counters.entries,
@@ -283,7 +288,7 @@ static void examine_on_pong(struct worker_task *task, int result, json_object *r
 	if (result == _WORKER_POOL_SUCCESS)
 		examine_add(examine->checks, ping->id, ping->title, "ok", NULL, "answers in %.1f ms", (double)(examine_now() - ping->began) / 1e6);
 	else
-		examine_add(examine->checks, ping->id, ping->title, "failed", "its last words are in the journal: journalctl -u gpuprobed", "%s", message);
+		examine_add(examine->checks, ping->id, ping->title, "failed", examine_log(examine->daemon, "its last words are in the journal: journalctl -u gpuprobed", "its last words are in the standard error of the daemon"), "%s", message);
 	if (!examine->pings[0].task && !examine->pings[1].task)
 		examine_finish(examine);
 }

@@ -20,6 +20,7 @@
 #include "gpu.h"
 #include "keep.h"
 #include "log.h"
+#include "log-limit.h"
 #include "loop-meter.h"
 #include "message-id.h"
 #include "memfd.h"
@@ -450,6 +451,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = daemon_start_interest(daemon, options);
 	if (r == 0)
 		r = trace_table_new(&daemon->traces, loop, daemon->interest, &daemon->config);
+	if (r == 0)
+		r = log_limit_new(&daemon->trace_lines, loop, LOG_LIMIT_MS, TRACE_BEGAN);
 	if (r == 0 && options->config->keep_artifacts) {
 		r = artifact_store_new(&daemon->artifacts, loop, options->config->keep_artifacts);
 		if (r < 0)
@@ -489,6 +492,7 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	daemon->metrics = metrics_free(daemon->metrics);
 	client_stop_folding(daemon);
 	trace_table_stop(daemon->traces);
+	daemon->trace_lines = log_limit_free(daemon->trace_lines);
 	if (daemon->handing_over)
 		daemon->interest = interest_writer_leave(daemon->interest);
 	else

@@ -28,6 +28,7 @@
 struct artifact_store;
 struct closer;
 struct job_cache;
+struct log_limit;
 struct loop_meter;
 struct metrics;
 struct other_shims;
@@ -80,8 +81,9 @@ struct daemon {
 	struct map_accounts *map_accounts;
 	struct map_exports exports;
 	struct metrics *metrics;
-	struct attach_queue verifying; /* that wait for the verifier's thread (attach.c) */
+	struct attach_queue verifying; /* that wait for a thread of the verifier's (attach-verify.c) */
 	unsigned int n_verifying; /* that have one */
+	uint64_t verify_turns; /* how many users have had or asked for one */
 	uint64_t hooks_next; /* uv_hrtime() from which on hooks are read for a user who may not attach */
 	unsigned int metrics_runs, metrics_user_runs; /* all, and of these those of users who do not see all */
 	struct loop_meter *meter;
@@ -107,6 +109,7 @@ struct daemon {
 	struct sync_list syncs;
 	struct ring_reader_list ring_readers;
 	struct trace_table *traces;
+	struct log_limit *trace_lines; /* of the log */
 	uv_timer_t *folding; /* NULL: no map has anything to be folded */
 	uint32_t last_sequence;
 	struct daemon_counters counters;

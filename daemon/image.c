@@ -564,6 +564,10 @@ static void image_request_start(struct image_request *request) {
 	const char *why;
 	bool crowded;
 
+	if (request->client && !daemon->stopping && request->hash_result == -ENODATA) {
+		image_request_refuse(request, true, false, "the image has holes: bytes that are in no memory");
+		return;
+	}
 	if (!request->client || daemon->stopping || request->hash_result < 0) {
 		image_request_finish(request, NULL);
 		return;
@@ -602,7 +606,7 @@ static void image_hash(struct image_request *request) {
 	XXH3_state_t state;
 	ssize_t n = 1;
 
-	request->hash_result = buffer ? 0 : -ENOMEM;
+	request->hash_result = !buffer ? -ENOMEM : memfd_has_holes(request->fd, size) ? -ENODATA : 0;
 	XXH3_INITSTATE(&state);
 	XXH3_128bits_reset_withSeed(&state, request->seed);
 	for (uint64_t done = 0; request->hash_result == 0 && done < size; done += (uint64_t)n) {

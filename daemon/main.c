@@ -7,10 +7,12 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
@@ -128,35 +130,78 @@ static void raise_limit(void) {
 	}
 }
 
-#define SIGNALS 3
-
 struct stop {
 	struct daemon *daemon;
 	struct watchdog *watchdog; /* NULL: nobody watches */
 	struct notify *notify;
 	struct reload reload;
 	struct runtime_dir *dir;
-	uv_signal_t signals[SIGNALS];
+	uv_poll_t poll; /* of signals.fd */
 };
 
-static const int signal_numbers[SIGNALS] = { SIGTERM, SIGINT, SIGUSR1 };
+/* Handlers stay until the process has ended: one more signal while it stops ends nothing. (libuv would take them away with its handles.) */
+static struct {
+	int fd; /* an eventfd that is never closed */
+	atomic_uint pending; /* bit n: signal n + 1 */
+} signals;
 
 static const char *const no_fields[] = { NULL };
 
-static void on_signal(uv_signal_t *handle, int number) {
-	struct stop *stop = handle->data;
+static void on_signal(int number) {
+	const int saved = errno;
 
+	atomic_fetch_or(&signals.pending, 1U << (number - 1));
+	(void)!eventfd_write(signals.fd, 1); /* if it is full, the loop will look */
+	errno = saved;
+}
+
+static void stop_for(struct stop *stop, int number) {
 	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: %s",
 		  number == SIGTERM ? "SIGTERM" : number == SIGINT ? "SIGINT" : "SIGUSR1, for another one");
 	notify_send(stop->notify, -1, "STOPPING=1");
 	stop->watchdog = watchdog_free(stop->watchdog);
-	reload_stop(&stop->reload);
 	if (daemon_stop(stop->daemon, number == SIGUSR1))
 		runtime_dir_hand_over(stop->dir);
 	notify_end(stop->notify);
-	for (int i = 0; i < SIGNALS; i++)
-		if (!uv_is_closing((uv_handle_t *)&stop->signals[i]))
-			uv_close((uv_handle_t *)&stop->signals[i], NULL);
+	uv_close((uv_handle_t *)&stop->poll, NULL);
+}
+
+static void on_signals(uv_poll_t *poll, int status, int events) {
+	static const int ends[] = { SIGTERM, SIGINT, SIGUSR1 };
+	struct stop *stop = poll->data;
+	unsigned int pending;
+	eventfd_t n;
+
+	eventfd_read(signals.fd, &n);
+	pending = atomic_exchange(&signals.pending, 0);
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (pending & 1U << (ends[i] - 1)) {
+			stop_for(stop, ends[i]);
+			return;
+		}
+	if (pending & 1U << (SIGHUP - 1))
+		reload_now(&stop->reload);
+}
+
+/* 0 or -errno, logged. */
+static int start_signals(struct stop *stop, uv_loop_t *loop) {
+	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	int r;
+
+	signals.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = signals.fd < 0 ? -errno : uv_poll_init(loop, &stop->poll, signals.fd);
+	if (r < 0) {
+		log_error("signals: %s", strerror(-r));
+		return r;
+	}
+	stop->poll.data = stop;
+	uv_poll_start(&stop->poll, UV_READABLE, on_signals);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGUSR1, &action, NULL);
+	if (reload_can(&stop->reload))
+		sigaction(SIGHUP, &action, NULL);
+	return 0;
 }
 
 static void on_beat(void *userdata) {
@@ -191,20 +236,20 @@ static int loop(const struct daemon_options *options, struct notify *notify, str
 	r = daemon_new(&stop.daemon, &uv, options);
 	if (r == 0)
 		r = notify_start(notify, &uv);
+	if (r == 0) {
+		reload_init(&stop.reload, stop.daemon, notify, argc, argv);
+		r = start_signals(&stop, &uv);
+	}
 	if (r == 0)
 		r = start_watchdog(&stop, &uv);
 	if (r == 0) {
-		reload_start(&stop.reload, &uv, stop.daemon, notify, argc, argv);
-		for (int i = 0; i < SIGNALS; i++) {
-			uv_signal_init(&uv, &stop.signals[i]);
-			stop.signals[i].data = &stop;
-			uv_signal_start(&stop.signals[i], on_signal, signal_numbers[i]);
-		}
 		log_event(LOG_LEVEL_NOTICE, MESSAGE_STARTED, no_fields, "%s " PROJECT_VERSION " listens in %s%s%s",
 			  options->config->session ? "session daemon" : "daemon", runtime_dir_path(dir),
 			  session && *session ? "; programs and gpuprobectl find it by " PATHS_SESSION_VARIABLE "=" : "", session ?: "");
 		notify_send(notify, -1, "READY=1\nSTATUS=listens in %s", runtime_dir_path(dir));
 	} else if (stop.daemon) {
+		if (stop.poll.data)
+			uv_close((uv_handle_t *)&stop.poll, NULL);
 		if (daemon_stop(stop.daemon, true)) /* the next one may be luckier */
 			runtime_dir_hand_over(dir);
 		notify_end(notify);

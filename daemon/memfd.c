@@ -10,8 +10,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 int fd_close(int fd) {
@@ -62,6 +64,7 @@ int memfd_seal(int fd) {
 }
 
 int memfd_check(int fd, uint64_t size, const char **whyp) {
+	struct statfs system;
 	struct stat status;
 	int seals;
 
@@ -74,12 +77,20 @@ int memfd_check(int fd, uint64_t size, const char **whyp) {
 		*whyp = "the memfd is not sealed";
 		return -EINVAL;
 	}
+	if (fstatfs(fd, &system) < 0 || system.f_type != TMPFS_MAGIC) {
+		*whyp = "the memfd is of huge pages";
+		return -EINVAL;
+	}
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
 	    (uint64_t)status.st_size != size) {
 		*whyp = "the memfd has another size than the message says";
 		return -EINVAL;
 	}
 	return 0;
+}
+
+bool memfd_has_holes(int fd, uint64_t size) {
+	return lseek(fd, 0, SEEK_HOLE) != (off_t)size;
 }
 
 int memfd_size(int fd, uint64_t *sizep) {

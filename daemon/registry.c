@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "memfd.h"
 
@@ -110,8 +111,12 @@ size_t registry_owned(const struct registry *registry, uid_t owner) {
 	return n;
 }
 
-int registry_room(const struct registry *registry, size_t n) {
-	return n > REGISTRY_ATTACHMENTS_MAX - registry->n_attachments ? REGISTRY_E_LIMIT : 0;
+int registry_room(const struct registry *registry, uid_t owner, size_t n) {
+	size_t max = REGISTRY_ATTACHMENTS_MAX;
+
+	if (owner != 0 && owner != geteuid())
+		max -= REGISTRY_KEPT_FOR_ROOT + (registry_owned(registry, owner) + n > REGISTRY_FEW ? REGISTRY_KEPT_FOR_FEW : 0);
+	return registry->n_attachments + n > max ? REGISTRY_E_LIMIT : 0;
 }
 
 /* The place of the id in the array, or of the next one above. */

@@ -25,6 +25,9 @@ enum {
 };
 
 #define REGISTRY_ATTACHMENTS_MAX 1024
+#define REGISTRY_KEPT_FOR_FEW 256 /* of these, for users who have up to REGISTRY_FEW, so that some cannot shut all others out */
+#define REGISTRY_KEPT_FOR_ROOT 64 /* ... and for root, and the daemon's user */
+#define REGISTRY_FEW 64
 #define REGISTRY_OBJECT_MAPS_MAX 64
 #define REGISTRY_SYMBOL_SIZE 64
 #define REGISTRY_PREFIX_SIZE 56 /* room for _pN and _mN behind it */
@@ -126,8 +129,8 @@ struct attachment *attachment_free(struct attachment *attachment);
 /* How many attachments a user has. */
 size_t registry_owned(const struct registry *registry, uid_t owner);
 
-/* Whether n more would fit. 0 or REGISTRY_E_LIMIT. */
-int registry_room(const struct registry *registry, size_t n);
+/* Whether n more of this user would fit. 0 or REGISTRY_E_LIMIT. */
+int registry_room(const struct registry *registry, uid_t owner, size_t n);
 
 /* Takes the object and its attachments, which get their ids. */
 void registry_link(struct registry *registry, struct object *object,

@@ -3,7 +3,6 @@
 #include "reload.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -48,8 +47,7 @@ static int reload_read(struct reload *reload, struct config **configp, char *err
 	return 0;
 }
 
-static void reload_on_signal(uv_signal_t *signal, int number) {
-	struct reload *reload = signal->data;
+void reload_now(struct reload *reload) {
 	struct config *config = NULL, *before = reload->config;
 	char error[CONFIG_ERROR_SIZE];
 	struct timespec now;
@@ -70,21 +68,15 @@ static void reload_on_signal(uv_signal_t *signal, int number) {
 	notify_send(reload->notify, -1, "READY=1\nSTATUS=configuration reloaded");
 }
 
-void reload_start(struct reload *reload, uv_loop_t *loop, struct daemon *daemon, struct notify *notify, int argc, char *argv[]) {
+void reload_init(struct reload *reload, struct daemon *daemon, struct notify *notify, int argc, char *argv[]) {
 	reload->daemon = daemon;
 	reload->notify = notify;
 	reload->argc = argc;
 	reload->argv = argv;
-	if (daemon->config->session && !daemon->config->file)
-		return;
-	uv_signal_init(loop, &reload->signal);
-	reload->signal.data = reload;
-	uv_signal_start(&reload->signal, reload_on_signal, SIGHUP);
 }
 
-void reload_stop(struct reload *reload) {
-	if (reload->signal.data && !uv_is_closing((uv_handle_t *)&reload->signal))
-		uv_close((uv_handle_t *)&reload->signal, NULL);
+bool reload_can(const struct reload *reload) {
+	return !reload->daemon->config->session || reload->daemon->config->file;
 }
 
 void reload_deinit(struct reload *reload) {

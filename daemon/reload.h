@@ -4,7 +4,7 @@
 /* SIGHUP: the configuration is read again. What can change while the daemon runs does so, of the rest it says that it takes a restart; a
  * configuration with a mistake changes nothing. */
 
-#include <uv.h>
+#include <stdbool.h>
 
 #include "daemon.h"
 #include "notify.h"
@@ -15,11 +15,12 @@ struct reload {
 	struct config *config; /* the last one that was read, or NULL: that of the start */
 	int argc;
 	char **argv;
-	uv_signal_t signal;
 };
 
-/* Sessions are left alone, unless they have a file: SIGHUP is the end of their terminal, too. argv stays. */
-void reload_start(struct reload *reload, uv_loop_t *loop, struct daemon *daemon, struct notify *notify, int argc, char *argv[]);
-/* Before daemon_stop(); reload_deinit() when the daemon has been freed. NULL handles are fine. */
-void reload_stop(struct reload *reload);
+/* argv stays. reload_deinit() when the daemon has been freed. */
+void reload_init(struct reload *reload, struct daemon *daemon, struct notify *notify, int argc, char *argv[]);
+/* Sessions are left alone, unless they have a file: SIGHUP is the end of their terminal, too. */
+bool reload_can(const struct reload *reload);
+/* Not while the daemon stops. */
+void reload_now(struct reload *reload);
 void reload_deinit(struct reload *reload);

@@ -20,6 +20,8 @@
 /* What passing over something without records counts for in the budget. */
 #define RING_STEP_COST 64
 #define RING_SETTLE_READS 64
+/* More records than there can be of one ring: 10^9 a second, for months. */
+#define RING_RECORDS_MAX (UINT64_C(1) << 53)
 
 struct ring {
 	uint64_t tail;	   /* of the next batch to look at */
@@ -204,7 +206,7 @@ void ring_consumer_resume(struct ring_consumer *consumer) {
 		struct ring *ring = &consumer->rings[i];
 
 		ring->tail = ring->released = tail[0] / MAP_BATCH_ALIGN * MAP_BATCH_ALIGN;
-		ring->taken = tail[1];
+		ring->taken = tail[1] <= ring->tail && tail[1] <= RING_RECORDS_MAX ? tail[1] : 0;
 	}
 }
 
@@ -248,6 +250,22 @@ bool ring_consumer_drained(const struct ring_consumer *consumer) {
 	return consumer->ended;
 }
 
+/*
+ * What the process has counted is its own memory. There are no more records than were taken and are in the ring.
+ */
+static uint64_t ring_written(const struct ring_consumer *consumer, uint32_t number) {
+	const uint64_t written = __atomic_load_n(&consumer->data[number].written, __ATOMIC_RELAXED);
+	const uint64_t taken = consumer->rings[number].taken, room = consumer->layout.ring_size / MAP_BATCH_ALIGN * RING_LANES;
+
+	return written > taken && written - taken > room ? taken : written;
+}
+
+static uint64_t ring_lost(const struct ring_consumer *consumer, uint32_t number) {
+	const uint64_t lost = __atomic_load_n(&consumer->data[number].lost, __ATOMIC_RELAXED);
+
+	return lost > RING_RECORDS_MAX ? 0 : lost;
+}
+
 static uint64_t ring_add(uint64_t a, uint64_t b) {
 	return a > INT64_MAX || b > INT64_MAX - a ? INT64_MAX : a + b;
 }
@@ -256,7 +274,7 @@ uint64_t ring_consumer_written(const struct ring_consumer *consumer) {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < consumer->layout.rings; i++)
-		sum = ring_add(sum, __atomic_load_n(&consumer->data[i].written, __ATOMIC_RELAXED));
+		sum = ring_add(sum, ring_written(consumer, i));
 	return sum;
 }
 
@@ -265,9 +283,9 @@ uint64_t ring_consumer_lost(const struct ring_consumer *consumer) {
 
 	for (uint32_t i = 0; i < consumer->layout.rings; i++) {
 		const struct ring *ring = &consumer->rings[i];
-		uint64_t written = __atomic_load_n(&consumer->data[i].written, __ATOMIC_RELAXED);
+		uint64_t written = ring_written(consumer, i);
 
-		sum = ring_add(sum, __atomic_load_n(&consumer->data[i].lost, __ATOMIC_RELAXED));
+		sum = ring_add(sum, ring_lost(consumer, i));
 		if ((ring->broken || (consumer->ended && ring->tail >= ring->until)) &&
 		    written > ring->taken)
 			sum = ring_add(sum, written - ring->taken);

@@ -384,7 +384,7 @@ int state_take_object(json_object *state, size_t i, struct registry *registry, s
 	read_maps(&reading, json, object, accounts);
 	list = read_member(&reading, json, "attachments", json_type_array);
 	if (!reading.bad && (!json_object_array_length(list) || json_object_array_length(list) > STATE_ATTACHMENTS_MAX ||
-			     registry_room(registry, json_object_array_length(list))))
+			     registry_room(registry, 0, json_object_array_length(list))))
 		reading_fail(&reading, "it has too many attachments, or none");
 	while (!reading.bad && n < json_object_array_length(list)) {
 		attachments[n] = read_attachment(&reading, json_object_array_get_idx(list, n), object);

@@ -185,8 +185,9 @@ static void tell_maps(const struct daemon *daemon, struct list *list) {
 	GAUGE("maps", "exported", daemon->exports.n, "Maps that are exported as metrics.");
 	COUNTER("metrics", "written", daemon->counters.metrics_written, "Times that a file of metrics was written.");
 	COUNTER("metrics", "failures", daemon->counters.metrics_failures, "Times that it could not be written.");
-	COUNTER("rings", "written", written, "Records that programs wrote to rings, logs included.");
-	COUNTER("rings", "lost", lost, "Records that found no room there.");
+	/* processes count these: if they lie for long enough, they begin anew, and do not stay at the end of what a number can be */
+	COUNTER("rings", "written", written & INT64_MAX, "Records that programs wrote to rings, logs included.");
+	COUNTER("rings", "lost", lost & INT64_MAX, "Records that found no room there.");
 	COUNTER("logs", "lines", daemon->counters.log_lines, "Lines of programs that were handed to readers.");
 }
 

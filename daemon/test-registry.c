@@ -66,10 +66,41 @@ static void test_order_and_detach(void **state) {
 	registry_remove(&registry, attachments[0]);
 	registry_remove(&registry, attachments[2]);
 	assert_null(registry_map(&registry, 11, NULL));
-	assert_int_equal(registry_room(&registry, REGISTRY_ATTACHMENTS_MAX - 1), 0);
-	assert_int_equal(registry_room(&registry, REGISTRY_ATTACHMENTS_MAX), REGISTRY_E_LIMIT);
 	registry_deinit(&registry);
 	map_accounts_free(accounts);
+}
+
+/* An object of n attachments. */
+static int attach_some(struct registry *registry, uid_t owner, size_t n) {
+	struct attachment *attachments[64];
+	struct object *object = NULL;
+	int r = registry_room(registry, owner, n);
+
+	if (r)
+		return r;
+	assert_int_equal(object_new(&object, 1, owner), 0);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(attachment_new(&attachments[i], object), 0);
+	registry_link(registry, object, attachments, n);
+	return 0;
+}
+
+/* Users who have taken all that they can get leave some to a user who has none, and to root. */
+static void test_room(void **state) {
+	struct registry registry;
+	unsigned int n = 0;
+
+	registry_init(&registry);
+	while (attach_some(&registry, 1001 + n % 2, 64) == 0)
+		n++;
+	assert_int_equal(attach_some(&registry, 1001, 1), REGISTRY_E_LIMIT);
+	assert_int_equal(attach_some(&registry, 1003, 60), 0);
+	for (uid_t uid = 2000; attach_some(&registry, uid, 1) == 0; uid++)
+		assert_true(registry.n_attachments < REGISTRY_ATTACHMENTS_MAX);
+	assert_int_equal(attach_some(&registry, 1004, 1), REGISTRY_E_LIMIT);
+	assert_int_equal(attach_some(&registry, 0, REGISTRY_KEPT_FOR_ROOT), 0);
+	assert_int_equal(attach_some(&registry, 0, 1), REGISTRY_E_LIMIT);
+	registry_deinit(&registry);
 }
 
 /* Symbols of objects that live at a time differ; one that is gone leaves its to the next. What was restored has its own. */
@@ -104,7 +135,7 @@ static void test_prefixes(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_order_and_detach), cmocka_unit_test(test_prefixes) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_order_and_detach), cmocka_unit_test(test_room), cmocka_unit_test(test_prefixes) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -264,8 +264,8 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 	int r;
 
 	r = program_load(v, shadow, infos, false);
-	if (!r)
-		return 0;
+	if (!r || r == -EAGAIN || r == -EINTR) /* a signal: the caller gives up */
+		return r;
 	/* after seconds; to do it again for a log of a million lines helps nobody */
 	if (r == -E2BIG)
 		return verify_report_set(v->report, VERIFY_E_REFUSED, index,

@@ -119,7 +119,7 @@ enum wire_image_flags {
 	WIRE_IMAGE_FLAG_OPTIONS = 1 << 1, /* the application has options for the driver's compiler: what is PTX is to stay PTX */
 };
 
-/* Descriptor: the sealed image. */
+/* Descriptor: the sealed image, without holes (each byte was written): else the answer is the own one. */
 struct wire_image {
 	struct wire_header header;
 	uint64_t image_size; /* bytes; equals the memfd's size */

@@ -18,6 +18,7 @@
 #include "function.h"
 #include "hook.h"
 #include "log.h"
+#include "log-limit.h"
 #include "session.h"
 #include "varlink-json.h"
 
@@ -281,7 +282,7 @@ static int control_trace_refuse(struct varlink_call *call, const struct trace_ta
 
 	switch (r) {
 	case TRACE_E_SESSIONS:
-		return control_error_limit(call, "traces", TRACE_SESSIONS_MAX);
+		return control_error_limit(call, "traces of all users (the last are for users who have none, and for root)", TRACE_SESSIONS_MAX);
 	case TRACE_E_USER:
 		return control_error_limit(call, "traces of one user (quota-traces)", trace_table_quota(table));
 	case TRACE_E_WORK:
@@ -333,7 +334,9 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 		control_trace_free(trace);
 		return r;
 	}
-	log_info("trace: began, by uid %u", (unsigned)config.options.caller);
+	/* who sees what others do is always named */
+	if (config.options.all_users || log_limit_may(daemon->trace_lines, config.options.caller))
+		log_info(TRACE_BEGAN " uid %u", (unsigned)config.options.caller);
 	varlink_call_set_userdata(call, trace);
 	varlink_call_on_cancel(call, control_trace_on_cancel);
 	varlink_call_be_patient(call);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "process-facts.h"
 #include "session-private.h"
@@ -372,17 +373,26 @@ void session_drain(struct trace_session *session) {
 #endif
 }
 
+/* How many sessions there may be for one more of a user who has n_mine. */
+static unsigned int session_room(uid_t caller, unsigned int n_mine) {
+	if (caller == 0 || caller == geteuid())
+		return TRACE_SESSIONS_MAX;
+	return TRACE_SESSIONS_MAX - TRACE_KEPT_FOR_ROOT - (n_mine ? TRACE_KEPT_FOR_NEW : 0);
+}
+
 /* Takes a place in the table. 0, TRACE_E_SESSIONS or TRACE_E_USER. */
 static int session_link(struct trace_session *session, struct trace_table *table) {
-	unsigned int n_mine = 0, place = TRACE_SESSIONS_MAX;
+	unsigned int n = 0, n_mine = 0, place = TRACE_SESSIONS_MAX;
+	const uid_t caller = session->options->caller;
 
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		if (!table->sessions[i])
 			place = place < i ? place : i;
 		else
-			n_mine += table->sessions[i]->options->caller == session->options->caller;
+			n++;
+		n_mine += table->sessions[i] && table->sessions[i]->options->caller == caller;
 	}
-	if (place == TRACE_SESSIONS_MAX)
+	if (n >= session_room(caller, n_mine))
 		return TRACE_E_SESSIONS;
 	if (n_mine >= trace_table_quota(table))
 		return TRACE_E_USER;

@@ -14,7 +14,10 @@
 
 #include "source.h"
 
+#define TRACE_BEGAN "trace: began, by" /* as the log says it */
 #define TRACE_SESSIONS_MAX 8
+#define TRACE_KEPT_FOR_NEW 2 /* of these, for users who have none, so that some cannot shut all others out */
+#define TRACE_KEPT_FOR_ROOT 2 /* ... and for root, and the daemon's user */
 #define TRACE_BUFFER_DEFAULT ((size_t)64 << 20) /* of a session */
 #define TRACE_CHUNK_SIZE ((size_t)384 << 10) /* of records in one reply: 512 KiB in base64 */
 
@@ -24,7 +27,7 @@ struct trace_table;
 
 enum {
 	_TRACE_E_SUCCESS,
-	TRACE_E_SESSIONS, /* there are TRACE_SESSIONS_MAX */
+	TRACE_E_SESSIONS, /* there are TRACE_SESSIONS_MAX, or the rest is for others */
 	TRACE_E_USER, /* the caller has trace_table_quota() */
 	TRACE_E_WORK, /* the caller's beginnings and ends have taken too much of the time */
 	TRACE_E_GONE, /* one of the pids: see bad_pid */

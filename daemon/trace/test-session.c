@@ -301,30 +301,48 @@ static void test_warnings(void **state) {
 	close(old);
 }
 
+static int start_of(struct client *client, uid_t caller) {
+	struct trace_config config = usual_config(client);
+
+	config.options.caller = caller;
+	return start_session(client, &config);
+}
+
+/* What users hold leaves a share for a user who has none, and root its own. */
 static void test_limits(void **state) {
 	struct client clients[TRACE_SESSIONS_MAX + 1] = {};
-	struct trace_config config;
 	unsigned int n = 0;
 
-	for (unsigned int i = 0; i < trace_table_quota(world.table); i++)
-		start_usual(&clients[n++]);
-	config = usual_config(&clients[n]);
-	assert_int_equal(start_session(&clients[n], &config), TRACE_E_USER);
-	while (n < TRACE_SESSIONS_MAX) {
-		config = usual_config(&clients[n]);
-		config.options.caller = 1000;
-		assert_int_equal(start_session(&clients[n], &config), 0);
-		n++;
-	}
-	config = usual_config(&clients[n]);
-	config.options.caller = 1001;
-	assert_int_equal(start_session(&clients[n], &config), TRACE_E_SESSIONS);
+	assert_int_equal(start_of(&clients[n++], 1001), 0);
+	while (n < trace_table_quota(world.table))
+		assert_int_equal(start_of(&clients[n++], 1000), 0);
+	assert_int_equal(start_of(&clients[n], 1000), TRACE_E_SESSIONS);
+	assert_int_equal(start_of(&clients[n], 1001), TRACE_E_SESSIONS);
+	assert_int_equal(start_of(&clients[n++], 1002), 0);
+	assert_int_equal(start_of(&clients[n], 1002), TRACE_E_SESSIONS);
+	assert_int_equal(start_of(&clients[n++], 1003), 0);
+	assert_int_equal(start_of(&clients[n], 1004), TRACE_E_SESSIONS);
+	while (n < TRACE_SESSIONS_MAX)
+		assert_int_equal(start_of(&clients[n++], 0), 0);
+	assert_int_equal(start_of(&clients[n], 0), TRACE_E_SESSIONS);
 	end_client(&clients[2]);
-	assert_int_equal(start_session(&clients[2], &config), 0);
+	assert_int_equal(start_of(&clients[2], 0), 0);
 	assert_int_equal(trace_table_counters(world.table).sessions, TRACE_SESSIONS_MAX);
-	for (unsigned int i = 0; i < n; i++)
-		end_client(&clients[i]);
+	while (n)
+		end_client(&clients[--n]);
 	assert_int_equal(trace_table_counters(world.table).sessions, 0);
+}
+
+/* However few there are, a user has no more than his quota. */
+static void test_quota(void **state) {
+	struct client clients[TRACE_SESSIONS_MAX] = {};
+	unsigned int n = 0;
+
+	while (n < trace_table_quota(world.table))
+		start_usual(&clients[n++]);
+	assert_int_equal(start_of(&clients[n], getuid()), TRACE_E_USER);
+	while (n)
+		end_client(&clients[--n]);
 }
 
 /* Who begins and ends traces all the time has to wait, he alone, and not who may trace all. */
@@ -987,7 +1005,7 @@ int main(int argc, char **argv) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits), TEST(test_work), TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
+		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits), TEST(test_quota), TEST(test_work), TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
 		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
 		TEST(test_short_child),
 	};

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "sandbox.h"
+
 #define EXCLUDED_MAX 65536
 #define EARLIER_MAX (UINT64_C(1) << 30)
 
@@ -43,7 +45,7 @@ static bool map_optional(const struct worker_job *job, const char *key, uint64_t
 	if (!has(job->request, key))
 		return true;
 	fd = worker_get_fd(job, job->request, key);
-	if (fd < 0 || fstat(fd, &status))
+	if (fd < 0 || sandbox_fstat(fd, &status))
 		return false;
 	return !status.st_size || !worker_map(fd, max, data, size);
 }

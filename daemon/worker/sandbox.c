@@ -30,6 +30,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -279,6 +280,11 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 	if (!options->run_programs)
 		return sandbox_filter_install(options->read_files);
 	return sandbox_filter_install_programs(apart ? 0 : getppid(), landlock >= VERSION_TRUNCATE);
+}
+
+int sandbox_fstat(int fd, struct stat *status)
+{
+	return (int)syscall(SYS_fstat, fd, status);
 }
 
 int sandbox_job_begin(const struct sandbox_options *options)

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct stat;
+
 struct sandbox_options {
 	uint64_t memory;      /* bytes of address space */
 	uint64_t file_size;   /* bytes that a descriptor may be written to */
@@ -33,6 +35,9 @@ struct sandbox_options {
  * are not: any failure there is returned as -errno with *what naming the step.
  */
 int sandbox_enter(const struct sandbox_options *options, const char **what);
+
+/* fstat(2), in the sandbox, too: the C library's may be newfstatat(2), which is refused there. */
+int sandbox_fstat(int fd, struct stat *status);
 
 /* Starts the processor time of one job: SIGXCPU ends a process that uses more. 0 or -errno. */
 int sandbox_job_begin(const struct sandbox_options *options);

@@ -130,6 +130,31 @@ static int unlink_file(void)
 	return unlink(other) && errno != ENOENT ? errno : 0;
 }
 
+/* Sizes and owners of files are found by their names, whatever the flags say. */
+static int stat_flags(int flags)
+{
+	struct stat status;
+
+	return syscall(SYS_newfstatat, AT_FDCWD, path, &status, flags) ? errno : 0;
+}
+
+static int stat_file(void)
+{
+	return stat_flags(0);
+}
+
+static int stat_empty_path(void)
+{
+	return stat_flags(AT_EMPTY_PATH);
+}
+
+static int statx_empty_path(void)
+{
+	struct statx status;
+
+	return statx(AT_FDCWD, path, AT_EMPTY_PATH, STATX_BASIC_STATS, &status) ? errno : 0;
+}
+
 static int make_socket(void)
 {
 	return socket(AF_UNIX, SOCK_STREAM, 0) < 0 ? errno : 0;
@@ -287,7 +312,7 @@ static int work(void)
 		return ENOMEM;
 	memset(memory, 1, 64 * MEBI);
 	free(memory);
-	if (pwrite(shared_fd, "result", 6, 0) != 6 || fstat(shared_fd, &status) ||
+	if (pwrite(shared_fd, "result", 6, 0) != 6 || sandbox_fstat(shared_fd, &status) ||
 	    status.st_size < 6)
 		return errno;
 	map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, shared_fd, 0);
@@ -319,6 +344,9 @@ static void test_refused(void **state)
 		{ "truncate a file", open_truncate, EACCES },
 		{ "temporary file", open_temporary, EACCES },
 		{ "remove a file", unlink_file, EACCES },
+		{ "stat", stat_file, EACCES },
+		{ "stat with AT_EMPTY_PATH", stat_empty_path, EACCES },
+		{ "statx with AT_EMPTY_PATH", statx_empty_path, EACCES },
 		{ "socket", make_socket, KILLED },
 		{ "socketpair", make_socketpair, KILLED },
 		{ "connect", connect_socket, KILLED },

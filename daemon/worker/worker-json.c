@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sandbox.h"
 #include "worker.h"
 
 #define LOG_MAX (64 * 1024)
@@ -267,7 +268,7 @@ int worker_map(int fd, uint64_t max, const uint8_t **data, size_t *size)
 	seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || (seals & sealed) != sealed)
 		return -EPERM;
-	if (fstat(fd, &status))
+	if (sandbox_fstat(fd, &status))
 		return -errno;
 	if (status.st_size <= 0)
 		return -ENODATA;

@@ -59,7 +59,7 @@ def test_examine():
     with Daemon("--verify=off", "--image-worker-argument=--test-fault=crash") as daemon:
         found = checks(Connection(daemon.directory))
         equal(found["daemon.verifier"]["state"], "warning")
-        equal(found["daemon.image-worker"]["state"], "failed")
+        equal((found["daemon.image-worker"]["state"], found["daemon.image-worker"]["todo"]), ("failed", "its last words are in the standard error of the daemon"))
     with Daemon("--verify=off", "--toolkit=/nowhere", "--metrics=/nowhere/x.prom") as daemon:
         for part in "toolkit", "metrics":
             wait_until(lambda part=part: any(line.startswith(f"--{part}=/nowhere") for line in daemon.status()["missing"]), part)
