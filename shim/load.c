@@ -9,8 +9,9 @@
  * process that forked after it came here first: CUDA does not work in the child either.
  *
  * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its
- * interest page has changed or ten seconds have passed, so that a sick daemon costs one deadline
- * and not one a module.
+ * interest page has changed or ten seconds have passed, and then it has RETRY_MS to say hello, so that a
+ * sick daemon costs one deadline and not one a module. How long all loads together may wait for compilers is the daemon's
+ * to count (its image-budget.h).
  *
  * Ids are a daemon's own, and those that go on with what it had (resume.h). Loads carry the number of the daemon they came from (its epoch), and are
  * neither armed nor spoken of once it is another's turn; their probes go on writing to memory that
@@ -42,6 +43,7 @@
 #include "sass-start.h"
 
 #define BACK_OFF_MS 10000
+#define RETRY_MS 200
 #define PAGE_WAIT_MS 1000
 #define END_WAIT_MS 1000
 #define RESUME_WAIT_MS 100
@@ -345,6 +347,14 @@ static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadlin
 	return true;
 }
 
+/* Till when a daemon may take to answer a hello: not long if it has failed us before. */
+static uint64_t hello_until(const struct interest *found, uint64_t deadline_ms)
+{
+	uint64_t soon = deadline_now_ms() + RETRY_MS;
+
+	return same_daemon(found, &failed) && soon < deadline_ms ? soon : deadline_ms;
+}
+
 /* Connects to the interested daemon, if that is not done. */
 static bool connected(const struct interest *found, uint64_t deadline_ms)
 {
@@ -357,14 +367,15 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 		return true;
 	client_close(&client);
 	reached = false;
-	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, load_driver_version(), deadline_ms,
-			 &welcome))
+	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, load_driver_version(),
+			 hello_until(found, deadline_ms), &welcome))
 		return false;
 	if (sass_why_not())
 		load_report(0, sass_why_not());
 	reached = go_on(same_daemon(found, &welcomed), &before, deadline_ms);
 	if (reached) {
 		welcomed = *found;
+		failed = (struct interest){ 0 };
 		return true;
 	}
 	client_close(&client);
