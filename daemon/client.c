@@ -637,7 +637,10 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
-	if (!module || !module->result->n_kernels)
+	if (strncmp(text, WIRE_REPORT_LIBRARY, strlen(WIRE_REPORT_LIBRARY)) == 0)
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
+				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, text);
+	else if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_FAILED, &(struct outcome_subject){}, text);
 }

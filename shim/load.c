@@ -34,6 +34,7 @@
 #include "arm.h"
 #include "bare.h"
 #include "cancel.h"
+#include "contain.h"
 #include "deadline.h"
 #include "image.h"
 #include "interest-page.h"
@@ -514,10 +515,10 @@ const struct load *load_current(void)
 }
 
 /* Would the driver compile PTX otherwise than without these options? Those that we do not know may say so. */
-static bool steers_compiler(const int *options, unsigned count)
+static bool steers_compiler(const struct load_options *options)
 {
-	for (unsigned i = 0; options && i < count; i++) {
-		switch (options[i]) {
+	for (unsigned i = 0; options->names && i < options->count; i++) {
+		switch (options->names[i]) {
 		case DRIVER_JIT_WALL_TIME:
 		case DRIVER_JIT_INFO_LOG_BUFFER:
 		case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
@@ -535,16 +536,94 @@ static bool steers_compiler(const int *options, unsigned count)
 	return false;
 }
 
-struct load *load_replace(const void *code, const int *options, unsigned count)
+/* Does the driver say something by this option? */
+static bool is_output(int name)
+{
+	switch (name) {
+	case DRIVER_JIT_THREADS_PER_BLOCK: /* in both directions */
+	case DRIVER_JIT_WALL_TIME:
+	case DRIVER_JIT_INFO_LOG_BUFFER:
+	case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+	case DRIVER_JIT_ERROR_LOG_BUFFER:
+	case DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+		return true;
+	}
+	return false;
+}
+
+/* Remembers the options of the call, and which of them our image is loaded with. False: no memory. */
+static bool take_options(struct load *load, const struct load_options *options)
+{
+	int *names;
+
+	if (!options->names || !options->values || !options->count)
+		return true;
+	names = calloc(options->count, sizeof(*names));
+	load->ours.names = names;
+	load->ours.values = calloc(options->count, sizeof(*load->ours.values));
+	load->kept = calloc(options->count, sizeof(*load->kept));
+	if (!names || !load->ours.values || !load->kept)
+		return false;
+	load->theirs = *options;
+	memcpy(load->kept, options->values, options->count * sizeof(*load->kept));
+	for (unsigned i = 0; i < options->count; i++) {
+		load->tells = load->tells || is_output(options->names[i]);
+		if (is_output(options->names[i]) && options->names[i] != DRIVER_JIT_THREADS_PER_BLOCK)
+			continue;
+		names[load->ours.count] = options->names[i];
+		load->ours.values[load->ours.count++] = options->values[i];
+	}
+	return true;
+}
+
+/* Says once to each daemon that what such a library loads is left alone. */
+static void report_contained(const struct interest *found, const struct contained *contained)
+{
+	static uint64_t said[CONTAIN_ROWS]; /* epoch + 1 */
+	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
+	char reason[WIRE_REASON_MAX];
+
+	if (!driver_own() || !load_lock_until(deadline_ms))
+		return;
+	if (!has_failed(found) && !connected(found, deadline_ms))
+		load_give_up();
+	if (client_is_open(&client) && said[contained->row] != epoch + 1) {
+		contain_reason(contained, reason);
+		load_report(0, reason);
+		said[contained->row] = epoch + 1;
+	}
+	load_unlock();
+}
+
+/* Asks for an image, unless it is one that is left alone. */
+static struct load *replace_unless(const struct interest *found, struct image *image, const void *code,
+				   const struct load_options *options, const void *caller)
+{
+	struct contained contained;
+	struct load *load;
+
+	if (contain_find(&contained, code, image->data, caller)) {
+		report_contained(found, &contained);
+		return NULL;
+	}
+	if (steers_compiler(options))
+		image->flags |= WIRE_IMAGE_FLAG_OPTIONS;
+	load = replace(found, image);
+	if (load && !take_options(load, options)) {
+		load_refused(load, 0, 1);
+		return NULL;
+	}
+	return load;
+}
+
+struct load *load_replace(const void *code, const struct load_options *options, const void *caller)
 {
 	struct interest found;
 	struct image image;
 
 	if (!load_interested(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
 		return NULL;
-	if (steers_compiler(options, count))
-		image.flags |= WIRE_IMAGE_FLAG_OPTIONS;
-	return replace(&found, &image);
+	return replace_unless(&found, &image, code, options, caller);
 }
 
 const void *load_image(const struct load *load)
@@ -561,8 +640,7 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
 	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&load->context) == 0 &&
 	    load->context)
 		load->context_id = driver_context_id(load->context);
-	free(load->kept_options);
-	load->kept_options = NULL;
+	load_free_options(load);
 	load->next = loads;
 	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
 	arm_load_added(load);
@@ -709,7 +787,7 @@ void load_forget_context(driver_handle context, uint64_t now, uint64_t until)
 	}
 }
 
-struct load *load_replace_file(const char *path, const int *options, unsigned count)
+struct load *load_replace_file(const char *path, const struct load_options *options, const void *caller)
 {
 	struct interest found;
 	struct stat status;
@@ -733,31 +811,21 @@ struct load *load_replace_file(const char *path, const int *options, unsigned co
 			bytes = NULL;
 	}
 	if (bytes && pread(fd, bytes, (size_t)status.st_size, 0) == status.st_size &&
-	    image_recognise(&image, bytes, size) && image.data == bytes) {
-		if (steers_compiler(options, count))
-			image.flags |= WIRE_IMAGE_FLAG_OPTIONS;
-		load = replace(&found, &image);
-	}
+	    image_recognise(&image, bytes, size) && image.data == bytes)
+		load = replace_unless(&found, &image, NULL, options, caller);
 	close(fd);
 	if (bytes)
 		munmap(bytes, size);
 	return load;
 }
 
-void load_keep_options(struct load *load, void **values, unsigned count)
+bool load_tells(const struct load *load)
 {
-	load->options = values;
-	load->option_count = values && count ? count : 0;
-	if (!load->option_count)
-		return;
-	load->kept_options = calloc(count, sizeof(*values));
-	if (load->kept_options)
-		memcpy(load->kept_options, values, count * sizeof(*values));
+	return load->tells;
 }
 
 void load_restore_options(struct load *load)
 {
-	if (load->kept_options)
-		memcpy(load->options, load->kept_options,
-		       load->option_count * sizeof(*load->options));
+	if (load->kept)
+		memcpy(load->theirs.values, load->kept, load->theirs.count * sizeof(*load->kept));
 }

@@ -180,6 +180,7 @@ typedef enum CUjit_option_enum {
 	CU_JIT_ERROR_LOG_BUFFER = 5,
 	CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
 	CU_JIT_OPTIMIZATION_LEVEL = 7,
+	CU_JIT_LOG_VERBOSE = 12,
 } CUjit_option;
 
 typedef enum CUjitInputType_enum {
