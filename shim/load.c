@@ -479,6 +479,18 @@ static struct load *replace(const struct interest *found, const struct image *im
 	return load;
 }
 
+bool load_report_to(const struct interest *found, const char *reason)
+{
+	if (has_failed(found))
+		return false;
+	if (!connected(found, operation_until_ms)) {
+		load_give_up();
+		return false;
+	}
+	load_report(0, reason);
+	return client_is_open(&client);
+}
+
 enum load_answer load_ask_plan(const struct interest *found, const void *names, size_t size,
 			       bool may_connect, struct load **plan)
 {
@@ -585,13 +597,9 @@ static void report_contained(const struct interest *found, const struct containe
 
 	if (!driver_own() || !load_lock_until(deadline_ms))
 		return;
-	if (!has_failed(found) && !connected(found, deadline_ms))
-		load_give_up();
-	if (client_is_open(&client) && said[contained->row] != epoch + 1) {
-		contain_reason(contained, reason);
-		load_report(0, reason);
+	contain_reason(contained, reason);
+	if (said[contained->row] != epoch + 1 && load_report_to(found, reason))
 		said[contained->row] = epoch + 1;
-	}
 	load_unlock();
 }
 

@@ -165,6 +165,9 @@ enum load_answer {
 	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
 };
 
+/* Says a reason as load_report() does of no module, over a connection that is opened for it if there is none. False: it could not be said. */
+bool load_report_to(const struct interest *found, const char *reason);
+
 /*
  * Sends names (patch.h), and takes the plan, not checked but for its seals and size. may_connect:
  * else only over a connection that is there.

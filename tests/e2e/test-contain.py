@@ -8,12 +8,14 @@ import subprocess
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, check, equal, main, need
 
 TARGETS = os.path.join(BUILD, "tests/targets")
-CONTAINED, LOG = f"{TARGETS}/s-contained", f"{TARGETS}/s-log"
+CONTAINED, LOG, CONDITIONAL = f"{TARGETS}/s-contained", f"{TARGETS}/s-log", f"{TARGETS}/s-conditional"
 LIBRARIES = {"libcufft.so.12": "libcufft.so.12", "libs-renamed.so": "libcufftw.so.12", "libs-stranger.so": None} # as what why knows them
 LIBRARIES = {f"{TARGETS}/{name}": known for name, known in LIBRARIES.items()}
 THREADS = 256
 
-need(GPUPROBED, CTL, COUNTER, SHIM, CONTAINED, LOG, *([] if GPU else [f"{SIM}/libcuda.so.1"]))
+SASS = () if GPU else (f"--sanitizer={SIM}/sanitizer/libsanitizer-public.so",)
+
+need(GPUPROBED, CTL, COUNTER, SHIM, CONTAINED, LOG, CONDITIONAL, *([] if GPU else [f"{SIM}/libcuda.so.1", f"{SIM}/sanitizer/libsanitizer-public.so"]))
 
 
 def bare(*command):
@@ -66,5 +68,32 @@ def test_log():
         equal(daemon.count_of(), text.count("\n33152\n") * THREADS, "launches of good modules")
 
 
+def launched(text):
+    """How often the kernels were launched: a condition is set once in a launch, once more in each round of a while and in the switch's second body."""
+    lines = [line.split() for line in text.splitlines()]
+    sets = len(lines) + sum(int(line[line.index("of") + 1].rstrip(":")) for line in lines if line[0] == "while") + \
+        sum(line[:3] == ["switch", "of", "1:"] for line in lines)
+    return sets, sum(int(number) for number in lines[-1][-8:])
+
+
+def test_conditional_graphs():
+    """Graphs whose kernels set conditions take the branches that they take bare, by each engine; what can be probed is."""
+    for apart in (), ("apart",):
+        command = (CONDITIONAL, *apart)
+        sets, adds = launched(bare(*command))
+        with Daemon() as daemon:
+            probed(daemon, *command)  # the shim alone
+            daemon.attach("--kernel", "*")
+            probed(daemon, *command)
+            equal(daemon.count_of(), sets + adds, f"PTX engine {apart}")
+        with Daemon("--engine=auto", *SASS) as daemon:
+            probed(daemon, *command)
+            daemon.attach("--kernel", "*", "--engine=sass")
+            probed(daemon, *command)
+            equal(daemon.count_of(), adds if apart else 0, f"SASS engine {apart}")
+            equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why() if o["reason"].startswith("module with ")],
+                  [("not-probed", "sass", "module with set: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)")])
+
+
 if __name__ == "__main__":
-    main([test_libraries, test_libraries_traced, test_log])
+    main([test_libraries, test_libraries_traced, test_log, test_conditional_graphs])
