@@ -601,6 +601,14 @@ static size_t client_report_users(const struct registry *registry, const struct 
 
 /* A module could not do something: the same kernels again, with the shim's words. A process has many plans, one after the other:
  * what was said of one before is not said again. */
+/* Whether a report says what an engine leaves alone on purpose. */
+static bool client_report_leaves(const char *text, enum outcome_engine *engine) {
+	const bool library = strncmp(text, WIRE_REPORT_LIBRARY, strlen(WIRE_REPORT_LIBRARY)) == 0;
+
+	*engine = library ? OUTCOME_ENGINE_PTX : OUTCOME_ENGINE_SASS;
+	return library || strncmp(text, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0;
+}
+
 static void client_on_report(struct daemon *daemon, const struct client *client,
 			     const struct wire_report *report) {
 	const struct process_facts *facts = &client->process->facts;
@@ -610,6 +618,7 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 	const uint64_t id = client_report_map(&text);
 	const struct map *map = id ? registry_map(&daemon->registry, id, NULL) : NULL;
 	char named[MAP_NAME_SIZE + WIRE_REASON_MAX];
+	enum outcome_engine engine;
 
 	if (id && !map)
 		return; /* nobody asks for it any more */
@@ -637,7 +646,10 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
-	if (!module || !module->result->n_kernels)
+	if (client_report_leaves(text, &engine))
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
+				&(struct outcome_subject){ .engine = engine }, text);
+	else if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_FAILED, &(struct outcome_subject){}, text);
 }

@@ -112,7 +112,10 @@ const struct config_setting config_settings[] = {
 	{ "cache-size", CONFIG_SIZE, .offset = AT(cache_size), .max = CACHE_SIZE_MAX, .argument = "BYTES",
 	  .help = "how much at most; also with K, M, G or T behind it (default 1G; 0: nothing)" },
 	{ "deadline-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(deadline_ms), 10, INTEREST_DEADLINE_MAX_MS, .argument = "N",
-	  .help = "how long a process may be held up by one module (default 2000)" },
+	  .help = "how long a process may be held up in all because its modules have to be compiled (default 2000)" },
+	{ "deadline-others-ms", CONFIG_NUMBER, CONFIG_LIVE, AT(deadline_others_ms), 0, INTEREST_DEADLINE_MAX_MS, .argument = "N",
+	  .help = "the same where what is attached is another user's or means every process (default 300;\n"
+		  "at most deadline-ms)" },
 	{ "compile-ms", CONFIG_NUMBER, 0, AT(compile_ms), 0, 3600000, .argument = "N",
 	  .help = "how long a module may be compiled when nobody waits for it any more (default 60000;\n"
 		  "0: it may not)" },
@@ -173,6 +176,7 @@ void config_set_defaults(struct config *config) {
 
 	config->verify = true;
 	config->deadline_ms = 2000;
+	config->deadline_others_ms = 300;
 	config->compile_ms = 60000;
 	config->cache_size = UINT64_C(1) << 30;
 	config->mirror_period_ms = 100;

@@ -51,7 +51,8 @@ struct config {
 
 	bool verify, allow_exit;
 	bool user_attach; /* users who are no members of the group may attach to their own processes */
-	unsigned int deadline_ms; /* of one image, for the shim */
+	unsigned int deadline_ms; /* of all images of a process together, and the most that a shim waits for one answer */
+	unsigned int deadline_others_ms; /* the same of a process of which its own user has attached nothing: at most deadline_ms */
 	unsigned int compile_ms; /* of one image, for its worker, when nobody waits any more */
 	unsigned int mirror_period_ms;
 	unsigned int workers;

@@ -80,6 +80,10 @@ const char *filter_set_match(struct filter *filter, const char *text, bool may_g
 	return "expected uid=N, exe=PATH, comm=NAME or cgroup=PATH";
 }
 
+bool filter_is_empty(const struct filter *filter) {
+	return !filter->has_pid && !filter->has_uid && !filter->has_comm && !filter->has_exe && !filter->has_cgroup;
+}
+
 bool filter_is_exact(const struct filter *filter) {
 	return !filter->has_exe || !strpbrk(filter->exe, FILTER_GLOB);
 }

@@ -46,6 +46,9 @@ const char *filter_set_match(struct filter *filter, const char *text, bool may_g
 /* Whether the rule of the page means the same processes as the filter, and no more. */
 bool filter_is_exact(const struct filter *filter);
 
+/* Does it mean every process? */
+bool filter_is_empty(const struct filter *filter);
+
 bool filter_matches(const struct filter *filter, const struct process_facts *facts);
 
 /* Whether all that other asks for is asked for here, too: who matches this one matches other. */

@@ -30,6 +30,11 @@ static size_t image_slots(const struct daemon *daemon, const struct attachment *
 	return (size_t)__builtin_popcountll(maps);
 }
 
+/* Does the attachment mean processes of its owner that were chosen? All that a session's daemon sees were. */
+static bool image_match_is_own(const struct daemon *daemon, const struct attachment *attachment, uid_t uid) {
+	return attachment->object->owner == uid && (daemon->config->session || !filter_is_empty(&attachment->filter));
+}
+
 /* Adds one that means the process, if there is room. */
 static void image_match_add(struct image_match *match, const struct daemon *daemon,
 			    const struct attachment *attachment, bool sass, size_t *text, size_t *slots) {
@@ -51,9 +56,10 @@ void image_match(struct image_match *match, const struct daemon *daemon, const s
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
 		if (attachment->on_host || !filter_matches(&attachment->filter, facts))
 			continue;
-		if (sass ? attachment_on_sass(attachment) : attachment_on_ptx(attachment))
+		if (sass ? attachment_on_sass(attachment) : attachment_on_ptx(attachment)) {
 			image_match_add(match, daemon, attachment, sass, &text, &slots);
-		else if (!match->other)
+			match->own |= image_match_is_own(daemon, attachment, facts->uid);
+		} else if (!match->other)
 			match->other = attachment;
 	}
 }

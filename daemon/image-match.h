@@ -19,6 +19,7 @@ struct image_match {
 	size_t n; /* the first of them, in order of id, as many as a job and a module can carry */
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
 	const struct attachment *other; /* one that means the process, but cannot be had so; or NULL */
+	bool own; /* one that is meant belongs to the user of the process, and does not mean every process */
 };
 
 /* sass: of a plan. */

@@ -139,6 +139,12 @@ void image_work_submit_task(struct image_work *work, struct worker_task *task, c
 		worker_pool_submit(work->daemon->image_pool, task, (unsigned int)(deadline - now));
 }
 
+void image_work_compiles(void *userdata) {
+	struct image_work *work = userdata;
+
+	work->on_compile(work->userdata);
+}
+
 void image_work_cancel(struct image_work *work) {
 	if (work->task)
 		worker_task_cancel(work->task);
@@ -149,6 +155,8 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 	json_object *request = image_work_request(work, stage);
 	const struct job_cache_use use = {
 		.uid = work->uid,
+		.missed = image_work_compiles,
+		.missed_userdata = work,
 		.number_taken = stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_EDIT ? image_number_taken : NULL,
 		.userdata = work->daemon,
 	};
@@ -183,6 +191,8 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		worker_task_free(task);
 		return r;
 	}
+	if (work->daemon->artifacts)
+		image_work_compiles(work);
 	image_work_submit_task(work, task, work->daemon->artifacts ? NULL : &use, fn, userdata);
 	return 0;
 }

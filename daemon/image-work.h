@@ -47,6 +47,7 @@ struct image_work {
 	uint64_t deadline; /* uv_now(): until then somebody waits for it */
 	uint64_t limit;	   /* uv_now(): work that is under way at the deadline goes on until then */
 	uid_t uid;	   /* whose image it is */
+	void (*on_compile)(void *userdata); /* it is not on the disk; may be called more than once, and from within image_work_start() */
 	image_work_fn fn;
 	void *userdata;
 	/* image-work.c's */
@@ -60,6 +61,9 @@ struct image_work {
 /* Takes a copy of the struct (fd is duplicated) and starts; fn is called once, never from within.
  * *workp is good until then. 0 or -errno: nothing was started. */
 int image_work_start(struct image_work **workp, const struct image_work *work);
+
+/* A compiler, or a pass of the user, has to work on it; an argument for struct job_cache_use. */
+void image_work_compiles(void *work);
 
 /* Nobody wants it any more: ends it soon, if an image worker has it. */
 void image_work_cancel(struct image_work *work);

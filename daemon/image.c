@@ -7,9 +7,9 @@
  * that mean the process, so an entry can only become useless, never wrong; and the uid, so that
  * what one user makes the workers say reaches no other.
  *
- * A request waits until its own deadline, the job goes on for --compile-ms: who has waited in vain
- * gets the own image and is told so once, and does not wait for this image again; the result serves
- * the next load. The request that a job was started for outlives its client and its deadline: it
+ * A process has one budget of waiting for compilers, for all that it ever asks for (image-budget.c). A request
+ * waits until that is used up, the job goes on for --compile-ms, and the result serves the next load. Without a
+ * budget a process gets what is known already, on the disk, too; the rest is compiled for the next one. The request that a job was started for outlives its client and its deadline: it
  * stays charged to the uid as long as the job, so that hanging up is no way around the quota. One
  * that waits for another's job is not charged, and holds no image: the ranks of a parallel program
  * load the same one at a time. One for which the quota has no room is parked until it has.
@@ -36,6 +36,7 @@
 #include "daemon.h"
 #include "exclude.h"
 #include "image-answer.h"
+#include "image-budget.h"
 #include "image-match.h"
 #include "memfd.h"
 #include "plan-prepare.h"
@@ -43,7 +44,6 @@
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
 #define IMAGE_HASH_BUFFER (128 * 1024)
 #define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
-#define IMAGE_TOLD_MAX 32 /* beyond that, those told first wait again */
 #define IMAGE_STANDING_MAX 3000 /* ids of modules in a job; it has 128 KiB */
 #define IMAGE_CROWDED "more modules of this process have what is attached, by the PTX engine, than a plan can name (3000)"
 
@@ -71,7 +71,9 @@ struct image_request {
 	struct account *account;
 	struct wire_image message;
 	int fd; /* -1: not needed any more */
-	uint64_t deadline; /* uv_now; the shim is to hear of it before its own */
+	uint64_t since; /* uv_now: when it came, or there was room for it */
+	struct image_budget budget;
+	bool compiles; /* it waits for a compiler */
 	uv_timer_t timer;
 	uint64_t seed;
 	XXH128_hash_t hash;
@@ -86,9 +88,8 @@ struct image_entry {
 	json_object *standing; /* of a plan: as in struct plan_job; else NULL */
 	struct image_result *result; /* NULL: in work */
 	struct image_work *work;     /* NULL: done */
+	bool compiles;		     /* it is not on the disk */
 	bool late;		     /* somebody has waited for it in vain */
-	uint64_t told[IMAGE_TOLD_MAX]; /* the last of those, by process.number */
-	unsigned int n_told;
 	uint64_t expires;	     /* uv_now */
 	bool doomed;		     /* an attachment of it went away while it was in work */
 	struct image_request_list waiters;
@@ -201,11 +202,6 @@ void image_cache_each(const struct image_cache *cache,
 
 /* ---- the ends of requests ---- */
 
-/* How long a process waits for an image: the shim is to hear of it before its own deadline. */
-static unsigned int image_wait_ms(const struct daemon *daemon) {
-	return daemon->config->deadline_ms - daemon->config->deadline_ms / 10;
-}
-
 static struct image_request *image_first_parked(const struct image_cache *cache, const struct account *account) {
 	struct image_request *request;
 
@@ -215,9 +211,20 @@ static struct image_request *image_first_parked(const struct image_cache *cache,
 	return NULL;
 }
 
+/* What it has waited so far is taken from the budget of the process. */
+static void image_request_spend(struct image_request *request) {
+	const uint64_t now = uv_now(request->daemon->loop);
+
+	if (request->client)
+		request->client->process->waited_ms += now - request->since;
+	request->since = now;
+}
+
 static void image_request_leave_parking(struct image_request *request) {
-	if (request->parked)
-		TAILQ_REMOVE(&request->daemon->images.parked, request, parked_link);
+	if (!request->parked)
+		return;
+	image_request_spend(request);
+	TAILQ_REMOVE(&request->daemon->images.parked, request, parked_link);
 	request->parked = false;
 }
 
@@ -256,6 +263,8 @@ static void image_request_finish(struct image_request *request, struct image_res
 	struct client *client = request->client;
 
 	image_request_leave_parking(request);
+	if (request->compiles)
+		image_request_spend(request);
 	image_request_release(request);
 	account_unref(request->account);
 	if (client) {
@@ -265,14 +274,6 @@ static void image_request_finish(struct image_request *request, struct image_res
 			shim_connection_close(client->connection);
 	}
 	uv_close((uv_handle_t *)&request->timer, image_request_closed);
-}
-
-/* Has the process waited for this image already? */
-static bool image_entry_told(const struct image_entry *entry, uint64_t process) {
-	for (unsigned int i = 0; i < entry->n_told && i < IMAGE_TOLD_MAX; i++)
-		if (entry->told[i] == process)
-			return true;
-	return false;
 }
 
 /* Ends the work on an entry whose result can serve nobody: not those who have waited in vain, and
@@ -301,27 +302,38 @@ void image_abandon(struct image_request *request) {
 		image_entry_drop_unwanted(entry);
 }
 
+/* How long it waits from its beginning. */
+static unsigned int image_request_patience(const struct image_request *request) {
+	const struct process *process = request->client->process;
+
+	return request->compiles ? image_budget_left(&request->budget, process)
+				 : image_budget_lookup_ms(&request->budget, process, request->daemon->config);
+}
+
 /* The end of the waiting, not of the work. */
 static void image_request_tell(struct image_request *request) {
 	struct daemon *daemon = request->daemon;
-	struct image_entry *entry = request->entry;
 	struct client *client = request->client;
+	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
+	char why[WIRE_REASON_MAX];
 
 	if (!client)
 		return;
+	if (request->compiles)
+		snprintf(why, sizeof(why), IMAGE_BUDGET_REASON, request->budget.ms, image_budget_setting(&request->budget));
+	else
+		snprintf(why, sizeof(why), "late: it took longer than %u ms to look it up", image_request_patience(request));
+	image_request_spend(request);
 	request->client = NULL;
 	client->request = NULL;
-	entry->told[entry->n_told++ % IMAGE_TOLD_MAX] = client->process->number;
-	if (image_answer_own(daemon, client, request->message.header.sequence,
-			     request->message.kind == WIRE_IMAGE_NAMES, true, "compiling takes longer than %u ms%s", image_wait_ms(daemon),
-			     entry->doomed ? ""
-			     : request->message.kind == WIRE_IMAGE_NAMES
-				     ? ": it goes on, and kernels are patched when the process asks again"
-				     : ": it goes on, and the next process that loads this image is probed") < 0)
+	if (image_answer_own(daemon, client, request->message.header.sequence, plan, true, "%s%s", why,
+			     request->entry->doomed ? ""
+			     : plan ? "; compiling goes on, and kernels are patched when the process asks again"
+				    : "; compiling goes on, and the next process that loads this image is probed") < 0)
 		shim_connection_close(client->connection);
 }
 
-/* The deadline of a request has come, and the work goes on. */
+/* The end of the waiting has come, and the work goes on. */
 static void image_request_on_timer(uv_timer_t *timer) {
 	struct image_request *request = timer->data;
 	struct image_entry *entry = request->entry;
@@ -335,21 +347,36 @@ static void image_request_on_timer(uv_timer_t *timer) {
 	image_entry_drop_unwanted(entry);
 }
 
-/* Makes a request wait. Work that fails at the deadline is to say so first: a millisecond later. */
-static void image_request_wait(struct image_request *request, struct image_entry *entry) {
-	uint64_t now = uv_now(request->daemon->loop);
+/* Starts its clock, anew when it turns out that a compiler has to work. Work that fails at the end is to say so first: a millisecond later. */
+static void image_request_start_clock(struct image_request *request) {
+	const uint64_t now = uv_now(request->daemon->loop), end = request->since + image_request_patience(request) + 1;
 
+	uv_timer_start(&request->timer, image_request_on_timer, end > now ? end - now : 0, 0);
+}
+
+/* Makes a request wait. */
+static void image_request_wait(struct image_request *request, struct image_entry *entry) {
 	request->entry = entry;
+	request->compiles = entry->compiles;
 	if (!request->starter)
 		image_request_release(request);
-	if (entry->late && image_entry_told(entry, request->client->process->number)) {
-		image_request_tell(request);
-		image_request_finish(request, NULL);
-		return;
-	}
 	LIST_INSERT_HEAD(&entry->waiters, request, link);
-	uv_timer_start(&request->timer, image_request_on_timer,
-		       request->deadline + 1 > now ? request->deadline + 1 - now : 0, 0);
+	image_request_start_clock(request);
+}
+
+/* The entry is not on the disk. */
+static void image_entry_on_compile(void *userdata) {
+	struct image_entry *entry = userdata;
+	struct image_request *request;
+
+	if (entry->compiles)
+		return;
+	entry->compiles = true;
+	LIST_FOREACH(request, &entry->waiters, link) {
+		request->compiles = true;
+		if (request->client)
+			image_request_start_clock(request);
+	}
 }
 
 /*
@@ -414,6 +441,7 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 static int image_entry_start(struct image_entry *entry, const struct image_request *request) {
 	struct daemon *daemon = entry->daemon;
 	struct image_cache *cache = &daemon->images;
+	const uint64_t deadline = request->since + image_budget_left(&request->budget, request->client->process);
 
 	do
 		cache->last_image = cache->last_image % IMAGE_NUMBER_MAX + 1;
@@ -428,9 +456,10 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 		.n_attachments = entry->key.n_attachments,
 		.standing = entry->standing,
 		.fd = request->fd,
-		.deadline = request->deadline,
-		.limit = request->deadline - image_wait_ms(daemon) + daemon->config->compile_ms,
+		.deadline = deadline,
+		.limit = request->since + daemon->config->compile_ms,
 		.uid = entry->key.uid,
+		.on_compile = image_entry_on_compile,
 		.fn = image_entry_finish,
 		.userdata = entry,
 	});
@@ -668,7 +697,7 @@ static void image_request_charge(struct image_request *request) {
 	} else {
 		request->parked = true;
 		TAILQ_INSERT_TAIL(&cache->parked, request, parked_link);
-		uv_timer_start(&request->timer, image_request_on_no_room, image_wait_ms(request->daemon), 0);
+		uv_timer_start(&request->timer, image_request_on_no_room, image_budget_left(&request->budget, request->client->process), 0);
 	}
 }
 
@@ -684,10 +713,10 @@ static void image_note_capability(struct process *process, const struct wire_ima
 }
 
 /*
- * Why this is not to be done for the process at all: a literal, or NULL. *served: what it asks for comes to it in another
- * way. Remembers which attachments no plan can have.
+ * Why this is not to be done for the process at all: a literal, or NULL, and then what it may wait. *served: what it asks for comes to
+ * it in another way. Remembers which attachments no plan can have.
  */
-static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan, bool *served) {
+static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan, bool *served, struct image_budget *budget) {
 	const enum engine engine = engine_rules_find(&daemon->config->engines, &process->facts);
 	struct image_match match;
 
@@ -701,6 +730,7 @@ static const char *image_refusal(struct daemon *daemon, const struct process *pr
 	if (plan)
 		image_answer_left_out(daemon, process);
 	image_match(&match, daemon, &process->facts, plan);
+	*budget = image_budget(daemon->config, match.own);
 	if (match.n_meant)
 		return NULL;
 	if (!match.other)
@@ -719,6 +749,7 @@ static int image_take(struct daemon *daemon, struct client *client, const struct
 	const bool plan = message->kind == WIRE_IMAGE_NAMES;
 	uint32_t sequence = message->header.sequence;
 	struct image_request *request;
+	struct image_budget budget;
 	const char *why;
 	bool served;
 	int r;
@@ -734,7 +765,7 @@ static int image_take(struct daemon *daemon, struct client *client, const struct
 	why = exclude_find(daemon->config, &client->process->facts);
 	if (why)
 		return image_answer_own(daemon, client, sequence, plan, false, EXCLUDE_REASON, why);
-	why = image_refusal(daemon, client->process, plan, &served);
+	why = image_refusal(daemon, client->process, plan, &served, &budget);
 	if (served)
 		return image_answer_nothing(daemon, client, sequence, why);
 	if (why)
@@ -748,7 +779,8 @@ static int image_take(struct daemon *daemon, struct client *client, const struct
 	request->message = *message;
 	request->fd = *fdp;
 	*fdp = -1;
-	request->deadline = uv_now(daemon->loop) + image_wait_ms(daemon);
+	request->since = uv_now(daemon->loop);
+	request->budget = budget;
 	uv_timer_init(daemon->loop, &request->timer);
 	request->timer.data = request;
 	request->seed = daemon->images.seed;

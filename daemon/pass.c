@@ -284,7 +284,12 @@ static unsigned int pass_left(const struct pass_drive *drive) {
 static int pass_run_step(struct pass_drive *drive, const struct pass_step *step,
 			 unsigned int timeout) {
 	json_object *request = pass_request(step, timeout);
-	const struct job_cache_use use = { .uid = drive->work->uid, .executable = step->definition->executable };
+	const struct job_cache_use use = {
+		.uid = drive->work->uid,
+		.executable = step->definition->executable,
+		.missed = image_work_compiles,
+		.missed_userdata = drive->work,
+	};
 	struct worker_task *task;
 	int r;
 

@@ -207,6 +207,7 @@ int plan_work_start(struct image_work *work) {
 		return plan_work_match(work, image);
 	if (image->state == PLAN_FAILED)
 		return -EAGAIN;
+	image_work_compiles(work);
 	work->waiter.fn = plan_work_on_image;
 	plan_image_wait(image, &work->waiter);
 	return 0;

@@ -37,6 +37,7 @@ struct process {
 	unsigned int n_connections;
 	struct module_list modules;
 	bool asks_plans; /* the SASS engine is in it */
+	uint64_t waited_ms; /* for compilers, of its budget (image-budget.h) */
 	bool found_no_room; /* an image of it has waited for its user's quota in vain (image.c) */
 	struct image_result *plan; /* the last one that it has armed; NULL: none yet */
 	struct image_result *refused; /* what it was told last in place of one; NULL: nothing yet, or it got one since */

@@ -143,6 +143,22 @@ static void test_cgroup(void **state) {
 }
 
 /* Who matches one filter matches the other. */
+static void test_empty(void **state) {
+	struct filter filter = { .own = true }, one;
+
+	assert_true(filter_is_empty(&filter));
+	one = filter;
+	one.has_pid = true;
+	assert_false(filter_is_empty(&one));
+	for (size_t i = 0; i < 4; i++) {
+		static const char *const matches[] = { "uid=1", "comm=a", "exe=/a", "cgroup=/a" };
+
+		one = filter;
+		assert_null(filter_set_match(&one, matches[i], true));
+		assert_false(filter_is_empty(&one));
+	}
+}
+
 static void test_implies(void **state) {
 	struct filter nothing = {}, uid = { .has_uid = true, .uid = 7 },
 		      both = { .has_uid = true, .uid = 7, .has_pid = true, .pid = 9 };
@@ -285,7 +301,7 @@ int main(void) {
 		cmocka_unit_test(test_matches), cmocka_unit_test(test_exe),
 		cmocka_unit_test(test_rule),	cmocka_unit_test(test_page),
 		cmocka_unit_test(test_facts),	cmocka_unit_test(test_cgroup),
-		cmocka_unit_test(test_implies),
+		cmocka_unit_test(test_empty), cmocka_unit_test(test_implies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -775,6 +775,33 @@ static void test_overtime_queue(void **state) {
 	teardown_pool(&f);
 }
 
+/* What is late waits for its turn among those that are late, and what is in time does not wait for it. */
+static void test_late(void **state) {
+	struct seen first = {}, behind[2] = {}, waits = {}, quick;
+	struct worker_task *task;
+	struct fixture f;
+
+	setup_pool(&f, NULL, 2, false, 0);
+	task = submit_overtime(&f, &first, "hang", 0, 0, 1, 60000);
+	for (int i = 0; i < 2; i++)
+		submit_overtime(&f, &behind[i], "", 0, 0, 1, 60000);
+	submit_overtime(&f, &waits, "slower", 0, 20, 2, 60000);
+	for (int i = 0; i < 3; i++) {
+		quick = once(&f, "", 0, 60000);
+		assert_int_equal(quick.result, _WORKER_POOL_SUCCESS);
+	}
+	wait_for(&f, &waits);
+	assert_int_equal(waits.result, _WORKER_POOL_SUCCESS);
+	assert_int_equal(first.n + behind[0].n + behind[1].n, 0);
+	worker_task_cancel(task);
+	for (int i = 0; i < 2; i++) {
+		wait_for(&f, &behind[i]);
+		assert_int_equal(behind[i].result, _WORKER_POOL_SUCCESS);
+	}
+	assert_int_equal(worker_pool_counters(f.pool)->timeouts, 0);
+	teardown_pool(&f);
+}
+
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),	   cmocka_unit_test(test_users), cmocka_unit_test(test_alone), cmocka_unit_test(test_refused),
@@ -786,7 +813,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
 		cmocka_unit_test(test_overtime),   cmocka_unit_test(test_overtime_ends),
 		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_extra), cmocka_unit_test(test_shared), cmocka_unit_test(test_shared_many), cmocka_unit_test(test_shared_extra),
-		cmocka_unit_test(test_extra_dies), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue),
+		cmocka_unit_test(test_extra_dies), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue), cmocka_unit_test(test_late),
 	};
 
 	if (argc != 2)

@@ -117,6 +117,12 @@ void worker_fail(struct worker *worker, int result, const char *message);
 /* Its deadline comes now. */
 void worker_hurry(struct worker *worker);
 
+/* Has its deadline passed while it may take overtime? */
+bool worker_task_is_late(const struct worker_task *task);
+
+/* May one more worker be in overtime, for this owner? */
+bool worker_pool_has_overtime(const struct worker_pool *pool, uint64_t owner);
+
 /* ---- worker-pool.c ---- */
 
 /* A worker ends by a task of this owner. */

@@ -18,7 +18,7 @@
  * may take overtime. A worker in overtime has no place in the pool any more: another one is started
  * for it, and it ends with its task; so whatever takes long, others are served by as many workers
  * as ever. What that costs is bounded: in overtime are at most as many as the pool has workers, and
- * half of them for one owner.
+ * half of them for one owner. A task whose deadline passes in the queue waits on for such a place.
  */
 
 #include "worker-pool-parts.h"
@@ -70,6 +70,11 @@ static unsigned int worker_pool_busy(const struct worker_pool *pool) {
 	return n;
 }
 
+/* Has a place in overtime become free, or will it never be needed? Else a task that is late already stays in the queue. */
+static bool worker_pool_has_place(const struct worker_pool *pool, const struct worker_task *task, uint64_t owner) {
+	return !worker_task_is_late(task) || worker_pool_has_overtime(pool, owner);
+}
+
 /* How many may work when one does for the owner. Nobody's are the daemon's own, as root's: whether a worker answers. */
 static unsigned int worker_pool_places(const struct worker_pool *pool, uint64_t owner) {
 	if (!pool->extra_max || worker_pool_works_for(pool, owner))
@@ -84,7 +89,7 @@ static bool worker_pool_wants(const struct worker_pool *pool, const struct worke
 	for (unsigned int i = 0; i < task->n_owners; i++) {
 		const uint64_t owner = task->owners[i];
 
-		if (workers >= worker_pool_places(pool, owner))
+		if (workers >= worker_pool_places(pool, owner) || !worker_pool_has_place(pool, task, owner))
 			continue;
 		before = TAILQ_FIRST(&pool->queue);
 		while (before != task && !worker_task_is_of(before, owner))
@@ -163,7 +168,8 @@ static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 			const struct worker_turn *last = worker_pool_turn(pool, owner);
 
 			n = worker_pool_works_for(pool, owner);
-			if ((pool->owner_max && n >= pool->owner_max) || busy >= worker_pool_places(pool, owner))
+			if ((pool->owner_max && n >= pool->owner_max) || busy >= worker_pool_places(pool, owner) ||
+			    !worker_pool_has_place(pool, task, owner))
 				continue;
 			turn = last ? last->turn : 0;
 			if (n > best_n || (n == best_n && turn >= best_turn))
@@ -409,7 +415,7 @@ struct worker_pool *worker_pool_free(struct worker_pool *pool) {
 static void worker_task_start_clock(struct worker_task *task, unsigned int deadline_ms) {
 	task->deadline = uv_now(task->pool->loop) + deadline_ms;
 	task->limit = task->deadline + task->overtime_ms;
-	task->queue_until = deadline_ms ? task->deadline : task->limit;
+	task->queue_until = task->limit;
 }
 
 void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,

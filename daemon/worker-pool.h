@@ -133,7 +133,8 @@ void worker_task_set_alone(struct worker_task *task);
 
 /*
  * A worker that has the task when its deadline comes may go on for so long, unless too many do so
- * for the same owner, or at all. Submitted without time, it may wait for a worker as long.
+ * for the same owner, or at all. If none has it by then, it waits until fewer do so, as long as that at most, and
+ * may then take as long.
  */
 void worker_task_set_overtime(struct worker_task *task, unsigned int overtime_ms);
 

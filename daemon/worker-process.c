@@ -118,20 +118,29 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 	worker_pool_update(pool);
 }
 
+bool worker_task_is_late(const struct worker_task *task) {
+	return task->overtime_ms && task->deadline <= uv_now(task->pool->loop);
+}
+
+bool worker_pool_has_overtime(const struct worker_pool *pool, uint64_t owner) {
+	unsigned int n = 0, n_owner = 0;
+	const struct worker *worker;
+
+	TAILQ_FOREACH(worker, &pool->list, link)
+		if (worker->overtime && worker->task) {
+			n++;
+			n_owner += worker->task->owner == owner;
+		}
+	return n < pool->workers && n_owner < (pool->workers + 1) / 2;
+}
+
 /* The deadline of a busy worker has come. False: it may not go on. */
 static bool worker_enter_overtime(struct worker *worker) {
 	const struct worker_task *task = worker->task;
 	struct worker_pool *pool = worker->pool;
 	uint64_t now = uv_now(pool->loop);
-	unsigned int n = 0, n_owner = 0;
-	const struct worker *other;
 
-	TAILQ_FOREACH(other, &pool->list, link)
-		if (other->overtime && other->task) {
-			n++;
-			n_owner += other->task->owner == task->owner;
-		}
-	if (n >= pool->workers || n_owner >= (pool->workers + 1) / 2)
+	if (!worker_pool_has_overtime(pool, task->owner))
 		return false;
 	worker->overtime = true;
 	pool->n_alive--;
@@ -446,6 +455,11 @@ void worker_assign(struct worker *worker, struct worker_task *task) {
 	worker->mixed = task->owner != WORKER_NOBODY && worker->user != WORKER_NOBODY && worker->user != task->owner;
 	worker->user = task->owner != WORKER_NOBODY ? task->owner : worker->user;
 	worker->alone = task->alone;
+	if (worker_task_is_late(task)) {
+		task->limit = now + task->overtime_ms;
+		worker_enter_overtime(worker);
+		return;
+	}
 	uv_timer_start(&worker->timer, worker_on_timer,
 		       task->deadline > now ? task->deadline - now : 0, 0);
 }

@@ -34,6 +34,7 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_PROC_ADDRESS_PER_THREAD (UINT64_C(1) << 1)
 
 /* Options of a load that say nothing to the compiler: its time and logs, the device of the context, the loader's choices and threads. */
+#define DRIVER_JIT_THREADS_PER_BLOCK 1
 #define DRIVER_JIT_WALL_TIME 2
 #define DRIVER_JIT_INFO_LOG_BUFFER 3
 #define DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES 4

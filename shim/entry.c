@@ -9,6 +9,7 @@
  * own addresses.
  */
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@
 #include "patch-kernel.h"
 #include "patching.h"
 #include "trace-gpu.h"
+#include "tracing.h"
 
 __attribute__((noinline, cold)) void entry_find_real(void **real, const char *name)
 {
@@ -93,60 +95,87 @@ WRAP(cuInit, unsigned flags)
 
 /* ---- loading ------------------------------------------------------------------------ */
 
+static driver_result (*real_cuLibraryUnload)(driver_handle);
+static driver_result (*real_cuModuleUnload)(driver_handle);
+static int have_cuLibraryUnload(void);
+static int have_cuModuleUnload(void);
+
+/*
+ * Where a call comes from; address: where it returns to. A call that is traced returns to us (trace_call), and its frame knows.
+ */
+static const void *caller_of(const void *address)
+{
+	const struct trace_frame *frame = trace_mine.outermost;
+	Dl_info self, info;
+
+	if (frame && dladdr((void *)caller_of, &self) && dladdr(address, &info) &&
+	    self.dli_fbase == info.dli_fbase)
+		return (const void *)((const uint64_t *)(frame + 1))[1];
+	return address;
+}
+
+#define CALLER caller_of(__builtin_return_address(0))
+#define OPTIONS(names, values, count) &(const struct load_options){ names, values, count }
+
 /*
  * The common way of every load. If there is a replacement and the driver takes it (`REPLACED`, an
  * expression of `load`), it is kept until the module is unloaded; whatever else happens, the
- * application's own image is loaded (`OWN`).
+ * application's own image is loaded (`OWN`). Where the application wants to hear what the driver's compiler says,
+ * its own image is loaded first, and unloaded again (`unload`).
  */
-#define LOAD(REPLACEMENT, kind, out, values, count, REPLACED, OWN) \
-	do {                                                       \
-		int saved_ = errno;                                \
-		struct load *load = REPLACEMENT;                   \
-		driver_result result_, own_;                       \
-                                                                   \
-		if (!load) {                                       \
-			errno = saved_;                            \
-			return OWN;                                \
-		}                                                  \
-		load_keep_options(load, values, count);            \
-		load_set_current(load);                            \
-		errno = saved_;                                    \
-		result_ = REPLACED;                                \
-		load_set_current(NULL);                            \
-		if (!result_) {                                    \
-			saved_ = errno;                            \
-			load_commit(load, kind, *(out));           \
-			errno = saved_;                            \
-			return 0;                                  \
-		}                                                  \
-		load_restore_options(load);                        \
-		errno = saved_;                                    \
-		own_ = OWN;                                        \
-		saved_ = errno;                                    \
-		load_refused(load, result_, own_);                 \
-		errno = saved_;                                    \
-		return own_;                                       \
+#define LOAD(REPLACEMENT, kind, out, REPLACED, OWN, unload)                                \
+	do {                                                                               \
+		int saved_ = errno;                                                        \
+		struct load *load = REPLACEMENT;                                           \
+		driver_result result_ = 0, own_;                                           \
+                                                                                           \
+		errno = saved_;                                                            \
+		if (!load)                                                                 \
+			return OWN;                                                        \
+		own_ = load_tells(load) ? OWN : 0;                                         \
+		if (own_ || (load_tells(load) && (!have_##unload() || (result_ = REAL(unload)(*(out)))))) { \
+			saved_ = errno;                                                    \
+			load_refused(load, result_, own_ ? own_ : 1);                      \
+			errno = saved_;                                                    \
+			return own_;                                                       \
+		}                                                                          \
+		load_set_current(load);                                                    \
+		result_ = REPLACED;                                                        \
+		load_set_current(NULL);                                                    \
+		if (!result_) {                                                            \
+			saved_ = errno;                                                    \
+			load_commit(load, kind, *(out));                                   \
+			errno = saved_;                                                    \
+			return 0;                                                          \
+		}                                                                          \
+		load_restore_options(load);                                                \
+		own_ = OWN;                                                                \
+		saved_ = errno;                                                            \
+		load_refused(load, result_, own_);                                         \
+		errno = saved_;                                                            \
+		return own_;                                                               \
 	} while (0)
+
+#define OURS (int *)load->ours.names, load->ours.values, load->ours.count
 
 WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_options,
      void **jit_values, unsigned jit_count, void *options, void **values, unsigned count)
 {
 	if (!have_cuLibraryLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
-#define TRY(image)                                                                          \
-	REAL(cuLibraryLoadData)(library, image, jit_options, jit_values, jit_count, options, \
-			       values, count)
-	LOAD(load_replace(code, jit_options, jit_count), LOAD_LIBRARY, library, jit_values, jit_count,
-	     TRY(load_image(load)), TRY(code));
-#undef TRY
+	LOAD(load_replace(code, OPTIONS(jit_options, jit_values, jit_count), CALLER), LOAD_LIBRARY, library,
+	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
+	     REAL(cuLibraryLoadData)(library, code, jit_options, jit_values, jit_count, options, values, count),
+	     cuLibraryUnload);
 }
 
 WRAP(cuModuleLoadData, driver_handle *module, const void *image)
 {
 	if (!have_cuModuleLoadData())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(load_replace(image, NULL, 0), LOAD_MODULE, module, NULL, 0,
-	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoadData)(module, image));
+	LOAD(load_replace(image, OPTIONS(NULL, NULL, 0), CALLER), LOAD_MODULE, module,
+	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoadData)(module, image),
+	     cuModuleUnload);
 }
 
 WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options,
@@ -154,10 +183,10 @@ WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned coun
 {
 	if (!have_cuModuleLoadDataEx())
 		return DRIVER_ERROR_NOT_FOUND;
-#define TRY(image) REAL(cuModuleLoadDataEx)(module, image, count, options, values)
-	LOAD(load_replace(image, options, count), LOAD_MODULE, module, values, count,
-	     TRY(load_image(load)), TRY(image));
-#undef TRY
+	LOAD(load_replace(image, OPTIONS(options, values, count), CALLER), LOAD_MODULE, module,
+	     REAL(cuModuleLoadDataEx)(module, load_image(load), load->ours.count, (int *)load->ours.names,
+				     load->ours.values),
+	     REAL(cuModuleLoadDataEx)(module, image, count, options, values), cuModuleUnload);
 }
 
 /* The driver takes any image as data; what is a fat binary to it, is not ours to say. */
@@ -165,9 +194,9 @@ WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
 {
 	if (!have_cuModuleLoadFatBinary())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuModuleLoadData() ? load_replace(image, NULL, 0) : NULL, LOAD_MODULE, module, NULL, 0,
-	     REAL(cuModuleLoadData)(module, load_image(load)),
-	     REAL(cuModuleLoadFatBinary)(module, image));
+	LOAD(have_cuModuleLoadData() ? load_replace(image, OPTIONS(NULL, NULL, 0), CALLER) : NULL, LOAD_MODULE,
+	     module, REAL(cuModuleLoadData)(module, load_image(load)),
+	     REAL(cuModuleLoadFatBinary)(module, image), cuModuleUnload);
 }
 
 /*
@@ -179,20 +208,23 @@ WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_
 {
 	if (!have_cuLibraryLoadFromFile())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuLibraryLoadData() ? load_replace_file(path, jit_options, jit_count) : NULL,
-	     LOAD_LIBRARY, library, jit_values, jit_count,
-	     REAL(cuLibraryLoadData)(library, load_image(load), jit_options, jit_values, jit_count,
-				    options, values, count),
+	LOAD(have_cuLibraryLoadData()
+		     ? load_replace_file(path, OPTIONS(jit_options, jit_values, jit_count), CALLER)
+		     : NULL,
+	     LOAD_LIBRARY, library,
+	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
 	     REAL(cuLibraryLoadFromFile)(library, path, jit_options, jit_values, jit_count, options,
-					values, count));
+					values, count),
+	     cuLibraryUnload);
 }
 
 WRAP(cuModuleLoad, driver_handle *module, const char *path)
 {
 	if (!have_cuModuleLoad())
 		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuModuleLoadData() ? load_replace_file(path, NULL, 0) : NULL, LOAD_MODULE, module, NULL, 0,
-	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoad)(module, path));
+	LOAD(have_cuModuleLoadData() ? load_replace_file(path, OPTIONS(NULL, NULL, 0), CALLER) : NULL,
+	     LOAD_MODULE, module, REAL(cuModuleLoadData)(module, load_image(load)),
+	     REAL(cuModuleLoad)(module, path), cuModuleUnload);
 }
 
 #define UNLOAD(name, kind)                              \

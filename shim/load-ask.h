@@ -17,5 +17,8 @@ struct image;
 struct load *load_ask(struct client *client, const struct image *image, uint64_t deadline_ms,
 		      enum load_answer *answer);
 
+/* Lets go of the options of the call that loads it: that is over. */
+void load_free_options(struct load *load);
+
 /* NULL is fine. */
 void load_free(struct load *load);

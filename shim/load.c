@@ -9,8 +9,9 @@
  * process that forked after it came here first: CUDA does not work in the child either.
  *
  * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its
- * interest page has changed or ten seconds have passed, so that a sick daemon costs one deadline
- * and not one a module.
+ * interest page has changed or ten seconds have passed, and then it has RETRY_MS to say hello, so that a
+ * sick daemon costs one deadline and not one a module. How long all loads together may wait for compilers is the daemon's
+ * to count (its image-budget.h).
  *
  * Ids are a daemon's own, and those that go on with what it had (resume.h). Loads carry the number of the daemon they came from (its epoch), and are
  * neither armed nor spoken of once it is another's turn; their probes go on writing to memory that
@@ -33,6 +34,7 @@
 #include "arm.h"
 #include "bare.h"
 #include "cancel.h"
+#include "contain.h"
 #include "deadline.h"
 #include "image.h"
 #include "interest-page.h"
@@ -42,6 +44,7 @@
 #include "sass-start.h"
 
 #define BACK_OFF_MS 10000
+#define RETRY_MS 200
 #define PAGE_WAIT_MS 1000
 #define END_WAIT_MS 1000
 #define RESUME_WAIT_MS 100
@@ -345,6 +348,14 @@ static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadlin
 	return true;
 }
 
+/* Till when a daemon may take to answer a hello: not long if it has failed us before. */
+static uint64_t hello_until(const struct interest *found, uint64_t deadline_ms)
+{
+	uint64_t soon = deadline_now_ms() + RETRY_MS;
+
+	return same_daemon(found, &failed) && soon < deadline_ms ? soon : deadline_ms;
+}
+
 /* Connects to the interested daemon, if that is not done. */
 static bool connected(const struct interest *found, uint64_t deadline_ms)
 {
@@ -357,14 +368,15 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 		return true;
 	client_close(&client);
 	reached = false;
-	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, load_driver_version(), deadline_ms,
-			 &welcome))
+	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, load_driver_version(),
+			 hello_until(found, deadline_ms), &welcome))
 		return false;
 	if (sass_why_not())
 		load_report(0, sass_why_not());
 	reached = go_on(same_daemon(found, &welcomed), &before, deadline_ms);
 	if (reached) {
 		welcomed = *found;
+		failed = (struct interest){ 0 };
 		return true;
 	}
 	client_close(&client);
@@ -467,6 +479,18 @@ static struct load *replace(const struct interest *found, const struct image *im
 	return load;
 }
 
+bool load_report_to(const struct interest *found, const char *reason)
+{
+	if (has_failed(found))
+		return false;
+	if (!connected(found, operation_until_ms)) {
+		load_give_up();
+		return false;
+	}
+	load_report(0, reason);
+	return client_is_open(&client);
+}
+
 enum load_answer load_ask_plan(const struct interest *found, const void *names, size_t size,
 			       bool may_connect, struct load **plan)
 {
@@ -503,10 +527,10 @@ const struct load *load_current(void)
 }
 
 /* Would the driver compile PTX otherwise than without these options? Those that we do not know may say so. */
-static bool steers_compiler(const int *options, unsigned count)
+static bool steers_compiler(const struct load_options *options)
 {
-	for (unsigned i = 0; options && i < count; i++) {
-		switch (options[i]) {
+	for (unsigned i = 0; options->names && i < options->count; i++) {
+		switch (options->names[i]) {
 		case DRIVER_JIT_WALL_TIME:
 		case DRIVER_JIT_INFO_LOG_BUFFER:
 		case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
@@ -524,16 +548,90 @@ static bool steers_compiler(const int *options, unsigned count)
 	return false;
 }
 
-struct load *load_replace(const void *code, const int *options, unsigned count)
+/* Does the driver say something by this option? */
+static bool is_output(int name)
+{
+	switch (name) {
+	case DRIVER_JIT_THREADS_PER_BLOCK: /* in both directions */
+	case DRIVER_JIT_WALL_TIME:
+	case DRIVER_JIT_INFO_LOG_BUFFER:
+	case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+	case DRIVER_JIT_ERROR_LOG_BUFFER:
+	case DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+		return true;
+	}
+	return false;
+}
+
+/* Remembers the options of the call, and which of them our image is loaded with. False: no memory. */
+static bool take_options(struct load *load, const struct load_options *options)
+{
+	int *names;
+
+	if (!options->names || !options->values || !options->count)
+		return true;
+	names = calloc(options->count, sizeof(*names));
+	load->ours.names = names;
+	load->ours.values = calloc(options->count, sizeof(*load->ours.values));
+	load->kept = calloc(options->count, sizeof(*load->kept));
+	if (!names || !load->ours.values || !load->kept)
+		return false;
+	load->theirs = *options;
+	memcpy(load->kept, options->values, options->count * sizeof(*load->kept));
+	for (unsigned i = 0; i < options->count; i++) {
+		load->tells = load->tells || is_output(options->names[i]);
+		if (is_output(options->names[i]) && options->names[i] != DRIVER_JIT_THREADS_PER_BLOCK)
+			continue;
+		names[load->ours.count] = options->names[i];
+		load->ours.values[load->ours.count++] = options->values[i];
+	}
+	return true;
+}
+
+/* Says once to each daemon that what such a library loads is left alone. */
+static void report_contained(const struct interest *found, const struct contained *contained)
+{
+	static uint64_t said[CONTAIN_ROWS]; /* epoch + 1 */
+	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
+	char reason[WIRE_REASON_MAX];
+
+	if (!driver_own() || !load_lock_until(deadline_ms))
+		return;
+	contain_reason(contained, reason);
+	if (said[contained->row] != epoch + 1 && load_report_to(found, reason))
+		said[contained->row] = epoch + 1;
+	load_unlock();
+}
+
+/* Asks for an image, unless it is one that is left alone. */
+static struct load *replace_unless(const struct interest *found, struct image *image, const void *code,
+				   const struct load_options *options, const void *caller)
+{
+	struct contained contained;
+	struct load *load;
+
+	if (contain_find(&contained, code, image->data, caller)) {
+		report_contained(found, &contained);
+		return NULL;
+	}
+	if (steers_compiler(options))
+		image->flags |= WIRE_IMAGE_FLAG_OPTIONS;
+	load = replace(found, image);
+	if (load && !take_options(load, options)) {
+		load_refused(load, 0, 1);
+		return NULL;
+	}
+	return load;
+}
+
+struct load *load_replace(const void *code, const struct load_options *options, const void *caller)
 {
 	struct interest found;
 	struct image image;
 
 	if (!load_interested(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
 		return NULL;
-	if (steers_compiler(options, count))
-		image.flags |= WIRE_IMAGE_FLAG_OPTIONS;
-	return replace(&found, &image);
+	return replace_unless(&found, &image, code, options, caller);
 }
 
 const void *load_image(const struct load *load)
@@ -550,8 +648,7 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
 	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&load->context) == 0 &&
 	    load->context)
 		load->context_id = driver_context_id(load->context);
-	free(load->kept_options);
-	load->kept_options = NULL;
+	load_free_options(load);
 	load->next = loads;
 	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
 	arm_load_added(load);
@@ -698,7 +795,7 @@ void load_forget_context(driver_handle context, uint64_t now, uint64_t until)
 	}
 }
 
-struct load *load_replace_file(const char *path, const int *options, unsigned count)
+struct load *load_replace_file(const char *path, const struct load_options *options, const void *caller)
 {
 	struct interest found;
 	struct stat status;
@@ -722,31 +819,21 @@ struct load *load_replace_file(const char *path, const int *options, unsigned co
 			bytes = NULL;
 	}
 	if (bytes && pread(fd, bytes, (size_t)status.st_size, 0) == status.st_size &&
-	    image_recognise(&image, bytes, size) && image.data == bytes) {
-		if (steers_compiler(options, count))
-			image.flags |= WIRE_IMAGE_FLAG_OPTIONS;
-		load = replace(&found, &image);
-	}
+	    image_recognise(&image, bytes, size) && image.data == bytes)
+		load = replace_unless(&found, &image, NULL, options, caller);
 	close(fd);
 	if (bytes)
 		munmap(bytes, size);
 	return load;
 }
 
-void load_keep_options(struct load *load, void **values, unsigned count)
+bool load_tells(const struct load *load)
 {
-	load->options = values;
-	load->option_count = values && count ? count : 0;
-	if (!load->option_count)
-		return;
-	load->kept_options = calloc(count, sizeof(*values));
-	if (load->kept_options)
-		memcpy(load->kept_options, values, count * sizeof(*values));
+	return load->tells;
 }
 
 void load_restore_options(struct load *load)
 {
-	if (load->kept_options)
-		memcpy(load->options, load->kept_options,
-		       load->option_count * sizeof(*load->options));
+	if (load->kept)
+		memcpy(load->theirs.values, load->kept, load->theirs.count * sizeof(*load->kept));
 }

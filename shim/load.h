@@ -29,6 +29,13 @@ struct load_slot {
 	char symbol[WIRE_SYMBOL_MAX];
 };
 
+/* What the application has for the driver's compiler (CUjit_option). */
+struct load_options {
+	const int *names;
+	void **values;
+	unsigned count;
+};
+
 struct load {
 	struct load *next;
 	uint64_t module_id;
@@ -49,25 +56,28 @@ struct load {
 	uint32_t start; /* of the daemon that knows it (wire.h, WELCOME) */
 	struct armed *armed; /* where: arm.c's */
 	uint64_t armed_devices; /* of a plan: bit i: the daemon knows that it is armed on device i */
-	void **options, **kept_options; /* the caller's, and what was in it */
-	unsigned option_count;
+	struct load_options theirs; /* what the caller gave to the driver, */
+	void **kept; /* what its values were, */
+	struct load_options ours; /* and what goes to the driver with our image; its arrays are ours */
+	bool tells; /* the caller wants to hear of the compiling: load_tells() */
 };
 
 /*
  * Asks the daemon for a replacement of an image, if it is interested in this process: NULL means to
- * use the application's own. Waits at most the daemon's deadline. options: what the application has
- * for the driver's compiler (CUjit_option).
+ * use the application's own. Waits at most the daemon's deadline. caller: an address in what loads it.
  */
-struct load *load_replace(const void *code, const int *options, unsigned count);
+struct load *load_replace(const void *code, const struct load_options *options, const void *caller);
 
 /* The same for a file. */
-struct load *load_replace_file(const char *path, const int *options, unsigned count);
+struct load *load_replace_file(const char *path, const struct load_options *options, const void *caller);
 
 /*
- * The values of options go into the driver and come out of it: keeps them for a second try, and
- * puts them back for it.
+ * Does the application want logs, times or the like of the driver's compiler? Then its own image is loaded first, for what the driver
+ * says of it, or the error, and unloaded. Our image is loaded without such options (load->ours).
  */
-void load_keep_options(struct load *load, void **values, unsigned count);
+bool load_tells(const struct load *load);
+
+/* The values of options go into the driver and come out of it: puts them back for another try. */
 void load_restore_options(struct load *load);
 
 /* The image to hand to the driver. */
@@ -154,6 +164,9 @@ enum load_answer {
 	LOAD_ANSWER_BARE, /* it cannot be had now; what is patched does not stay */
 	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
 };
+
+/* Says a reason as load_report() does of no module, over a connection that is opened for it if there is none. False: it could not be said. */
+bool load_report_to(const struct interest *found, const char *reason);
 
 /*
  * Sends names (patch.h), and takes the plan, not checked but for its seals and size. may_connect:

@@ -2,6 +2,7 @@
 
 #include "patch-apply.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "instance.h"
@@ -49,6 +50,21 @@ static void set_asked(const struct patch_module_entry *only, uint32_t last)
 			entry->asked = true;
 }
 
+/* Says of each module that is left alone that it is. */
+static void say_left(const struct interest *found)
+{
+	char reason[WIRE_REASON_MAX];
+
+	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
+		if (!entry->names.acts || entry->said || !patch_module_is_loaded(entry))
+			continue;
+		snprintf(reason, sizeof(reason),
+			 WIRE_REPORT_MODULE "%.80s: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)",
+			 entry->names.text);
+		entry->said = load_report_to(found, reason);
+	}
+}
+
 /* Asks about a list of modules. *plan is checked; NULL when nothing is meant. */
 static enum patch_outcome ask(const struct interest *found, struct patch_module_entry *only,
 			      bool inside, struct load **plan, struct patch_view *view)
@@ -61,6 +77,8 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 	const char *reason;
 
 	*plan = NULL;
+	if (!inside)
+		say_left(found);
 	if (list)
 		answer = load_ask_plan(found, list, size, !inside, plan);
 	free(list);

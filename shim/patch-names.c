@@ -14,6 +14,7 @@
 #include "patch.h"
 
 #define OTHER_ENTRY 0x10 /* STO_CUDA_ENTRY */
+#define GRAPH_FUNCTION "cudaGraph" /* how names of functions begin by which kernels act on graphs: cudaGraphSetConditional, cudaGraphLaunch, ... */
 
 struct bytes {
 	const unsigned char *at;
@@ -36,15 +37,19 @@ static bool section(const struct bytes *bytes, const Elf64_Ehdr *header, uint64_
 	       take(bytes, header->e_shoff + index * sizeof(*found), found, sizeof(*found));
 }
 
-/* The name of a symbol if it is a kernel's; NULL if it is none, or its text does not end. */
-static const char *kernel_name(const struct bytes *bytes, const Elf64_Shdr *strings,
-			       const Elf64_Sym *symbol)
+static bool is_kernel(const Elf64_Sym *symbol)
+{
+	return (symbol->st_other & OTHER_ENTRY) && symbol->st_shndx != SHN_UNDEF;
+}
+
+/* The name of a function; NULL if the symbol is of another kind, or its text does not end. */
+static const char *function_name(const struct bytes *bytes, const Elf64_Shdr *strings,
+				 const Elf64_Sym *symbol)
 {
 	const char *name;
 	size_t room;
 
-	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || !(symbol->st_other & OTHER_ENTRY) ||
-	    symbol->st_shndx == SHN_UNDEF || symbol->st_name >= strings->sh_size ||
+	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_name >= strings->sh_size ||
 	    strings->sh_offset > bytes->size ||
 	    strings->sh_size > bytes->size - strings->sh_offset)
 		return NULL;
@@ -69,8 +74,9 @@ static void walk(const struct bytes *bytes, const Elf64_Ehdr *header, const Elf6
 		if (table->sh_offset > bytes->size ||
 		    !take(bytes, table->sh_offset + at, &symbol, sizeof(symbol)))
 			return;
-		name = kernel_name(bytes, &strings, &symbol);
-		if (!name)
+		name = function_name(bytes, &strings, &symbol);
+		names->acts |= name && !strncmp(name, GRAPH_FUNCTION, strlen(GRAPH_FUNCTION));
+		if (!name || !is_kernel(&symbol))
 			continue;
 		length = strlen(name) + 1;
 		if (length > PATCH_NAMES_SIZE_MAX - names->size)
@@ -92,6 +98,7 @@ static void walk_all(const struct bytes *bytes, struct patch_names *names, bool 
 
 	names->count = 0;
 	names->size = 0;
+	names->acts = false;
 	if (!take(bytes, 0, &header, sizeof(header)) || memcmp(header.e_ident, ELFMAG, SELFMAG) ||
 	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(one) ||
 	    !section(bytes, &header, 0, &one))

@@ -15,6 +15,7 @@ struct patch_names {
 	uint32_t count;
 	uint32_t *offsets; /* of each name in the text */
 	uint32_t *order; /* the names' numbers, sorted by name */
+	bool acts; /* kernels of it call functions of CUDA that act on graphs: they set conditions, change nodes or launch */
 };
 
 /* Reads what it can of the bytes, which may be anything. false: no kernels, or no memory. */

@@ -45,11 +45,14 @@ struct job_lookup {
 	struct worker_pool *pool;
 	struct worker_task *task;
 	uint64_t deadline; /* uv_now */
+	uint64_t look_until; /* uv_now: then it is done as if it were not kept */
 	uint64_t since; /* uv_now, since when it could be looked up; 0: its workers are not ready yet */
 	uid_t uid;
 	char *executable; /* NULL: none */
 	bool (*number_taken)(uint32_t number, void *userdata);
 	void *number_userdata;
+	void (*missed)(void *userdata);
+	void *missed_userdata;
 	json_object *features; /* of the workers that would do it */
 	char *features_text, *text;
 	struct job_ids ids;
@@ -304,6 +307,8 @@ static void job_lookup_pass_on(struct job_lookup *lookup) {
 	struct worker_task *task = lookup->task;
 	struct worker_pool *pool = lookup->pool;
 
+	if (lookup->missed)
+		lookup->missed(lookup->missed_userdata);
 	if (lookup->keyed) {
 		lookup->fn = job_lookup_on_task;
 		lookup->userdata = lookup;
@@ -500,7 +505,7 @@ static void job_cache_pass_on(struct job_cache *cache) {
 	struct job_lookup *lookup, *next;
 
 	for (lookup = TAILQ_FIRST(&cache->waiting); lookup; lookup = next) {
-		bool enough = lookup->deadline <= now || worker_task_cancelled(lookup->task);
+		bool enough = lookup->look_until <= now || worker_task_cancelled(lookup->task);
 
 		next = TAILQ_NEXT(lookup, link);
 		if (!lookup->since && worker_pool_features(lookup->pool))
@@ -565,6 +570,8 @@ static struct job_lookup *job_lookup_new(struct job_cache *cache, struct worker_
 	lookup->uid = use->uid;
 	lookup->number_taken = use->number_taken;
 	lookup->number_userdata = use->userdata;
+	lookup->missed = use->missed;
+	lookup->missed_userdata = use->missed_userdata;
 	cache_entry_init(&lookup->entry);
 	lookup->text = job_text_request(worker_task_request(task), &lookup->ids);
 	lookup->executable = use->executable ? strdup(use->executable) : NULL;
@@ -582,10 +589,13 @@ void job_cache_submit(struct job_cache *cache, struct worker_pool *pool, struct 
 	if (!worker_task_has_owner(task))
 		worker_task_set_owner(task, use->uid);
 	if (!lookup) {
+		if (use->missed)
+			use->missed(use->missed_userdata);
 		worker_pool_submit(pool, task, deadline_ms);
 		return;
 	}
 	lookup->deadline = uv_now(cache->loop) + deadline_ms;
+	lookup->look_until = uv_now(cache->loop) + (deadline_ms ? deadline_ms : JOB_CACHE_PATIENCE_MS);
 	TAILQ_INSERT_TAIL(&cache->waiting, lookup, link);
 	job_cache_advance(cache);
 }

@@ -59,6 +59,9 @@ struct job_cache_use {
 	/* The job has a number that its output holds ("image"): it becomes that of the entry, unless somebody else has that now. NULL: it has none. */
 	bool (*number_taken)(uint32_t number, void *userdata);
 	void *userdata;
+	/* It has to be done: it goes to the pool now. May be called from within job_cache_submit(). NULL: nobody asks. */
+	void (*missed)(void *userdata);
+	void *missed_userdata;
 };
 
 /* As worker_pool_submit(), which it is without a cache: the task's function is called later, never from within. */

@@ -10,10 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Threads cost memory and a little time of their own. The code is the same, so no cache needs to know. */
+#define SPLIT_LENGTH (64 * 1024)
+
 struct compiler {
 	const struct compiler_backend *backend;
 	void *library;
 	void *state; /* owned */
+	unsigned int threads;
 	char name[48];
 };
 
@@ -64,6 +68,11 @@ struct compiler *compiler_free(struct compiler *compiler)
 	return NULL;
 }
 
+void compiler_use_threads(struct compiler *compiler, unsigned int threads)
+{
+	compiler->threads = threads;
+}
+
 const char *compiler_name(const struct compiler *compiler)
 {
 	return compiler->name;
@@ -78,18 +87,26 @@ int compiler_compile(struct compiler *compiler, const char *ptx, size_t length, 
 		     const char *const *options, size_t n_options, uint8_t **cubin, size_t *size,
 		     char **log)
 {
+	const char *all[COMPILER_OPTIONS_MAX];
 	struct compiler_request request = {
 		.ptx = ptx,
 		.length = length,
 		.arch = arch,
-		.options = options,
+		.options = all,
 		.n_options = n_options,
 	};
+	char split[32];
 	int r;
 
 	*log = NULL;
-	if (n_options >= COMPILER_OPTIONS_MAX)
+	if (n_options + 1 >= COMPILER_OPTIONS_MAX)
 		return COMPILER_E_OPTION;
+	if (n_options)
+		memcpy(all, options, n_options * sizeof(*all));
+	if (compiler->threads > 1 && length >= SPLIT_LENGTH) {
+		snprintf(split, sizeof(split), COMPILER_SPLIT "=%u", compiler->threads);
+		all[request.n_options++] = split;
+	}
 	r = compiler->backend->compile(compiler->state, &request);
 	*log = request.log;
 	if (r)

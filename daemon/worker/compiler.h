@@ -28,6 +28,8 @@ enum compiler_error {
 
 struct compiler; /* private */
 
+#define COMPILER_SPLIT "--split-compile" /* option: in so many threads */
+
 /*
  * Loads a compiler. `which` is "auto", "nvptxcompiler", "nvjitlink" or "none" (anything else:
  * -EINVAL). nvJitLink is looked for by its name, then in `toolkit` (may be NULL); the module in
@@ -39,6 +41,9 @@ struct compiler *compiler_free(struct compiler *compiler);
 
 /* Can it make patches for the SASS engine? nvJitLink cannot: what it compiles is always to be linked. */
 bool compiler_makes_patches(const struct compiler *compiler);
+
+/* Large texts are compiled by so many threads from now on: 1, until this is called. */
+void compiler_use_threads(struct compiler *compiler, unsigned int threads);
 
 /* "nvJitLink 13.0" */
 const char *compiler_name(const struct compiler *compiler);

@@ -8,6 +8,7 @@
 struct image_worker {
 	struct compiler *compiler; /* NULL: none on this machine; images then carry PTX for the
 				      driver to compile */
+	unsigned int threads; /* for large images */
 	struct compiler *patcher; /* makes patches; NULL: none; may be the same as the above */
 };
 

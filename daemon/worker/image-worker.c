@@ -8,12 +8,14 @@
  */
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "patch-job.h"
+#include "processors.h"
 #include "worker.h"
 
 static const char warm_ptx[] =
@@ -57,6 +59,34 @@ static int try_compiler(struct compiler *compiler, const char *ptx, const char *
 	return r > 0 ? -EOPNOTSUPP : r;
 }
 
+static void *nothing(void *argument)
+{
+	return argument;
+}
+
+/* Can threads be made, and does the compiler know the option? Older ones do not. */
+static bool can_split(struct compiler *compiler, unsigned int threads)
+{
+	pthread_t made[WORKER_THREADS_MAX];
+	uint8_t *cubin = NULL;
+	const char *option = COMPILER_SPLIT "=2";
+	char *log = NULL;
+	unsigned int n = 0;
+	size_t size;
+	int r;
+
+	while (n < threads && !pthread_create(&made[n], NULL, nothing, NULL))
+		n++;
+	for (unsigned int i = 0; i < n; i++)
+		pthread_join(made[i], NULL);
+	if (n < threads)
+		return false;
+	r = compiler_compile(compiler, warm_ptx, strlen(warm_ptx), "sm_90", &option, 1, &cubin, &size, &log);
+	free(cubin);
+	free(log);
+	return !r;
+}
+
 static int warm(struct json_object *features, void *userdata)
 {
 	struct image_worker *worker = userdata;
@@ -66,6 +96,8 @@ static int warm(struct json_object *features, void *userdata)
 		return worker_add_string(features, "no_compiler",
 					 "neither nvPTXCompiler nor nvJitLink is to be had");
 	r = try_compiler(worker->compiler, warm_ptx, NULL);
+	if (!r && worker->threads > 1 && can_split(worker->compiler, worker->threads))
+		compiler_use_threads(worker->compiler, worker->threads);
 	if (!r)
 		r = worker_add_string(features, "compiler", compiler_name(worker->compiler));
 	if (r || !worker->patcher)
@@ -123,6 +155,10 @@ int main(int argc, char *argv[])
 	r = worker_options_parse(&options, argc, argv);
 	if (r)
 		return r > 0 ? 0 : 2;
+	worker.threads = options.threads ? options.threads : processors_allowed();
+	if (worker.threads > WORKER_THREADS_MAX)
+		worker.threads = WORKER_THREADS_MAX;
+	options.sandbox.threads = worker.threads > 1 ? worker.threads : 0;
 	r = load_compilers(&worker, options.compiler);
 	if (r < 0) {
 		fprintf(stderr, "%s: --compiler=%s: %s\n", argv[0], options.compiler, strerror(-r));

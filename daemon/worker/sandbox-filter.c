@@ -36,6 +36,9 @@
 #endif
 
 #define FILTER_MAX 512
+#define THREAD_FLAGS                                                                                                         \
+	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SETTLS | CLONE_PARENT_SETTID | \
+	 CLONE_CHILD_CLEARTID)
 
 /* Calls that can do no harm with any argument. */
 static const uint16_t allowed[] = {
@@ -70,6 +73,8 @@ static const uint16_t allowed[] = {
 	SYS_futex,
 	SYS_sched_yield,
 	SYS_sched_getaffinity,
+	SYS_sched_get_priority_max,
+	SYS_sched_get_priority_min,
 	SYS_set_robust_list,
 	SYS_rseq,
 	SYS_restart_syscall,
@@ -195,7 +200,7 @@ static void allow_if(struct filter *filter, uint32_t number, unsigned int index,
 	on_argument(filter, number, index, mask, value, SECCOMP_RET_ALLOW);
 }
 
-static void build(struct filter *filter, bool read_files)
+static void build(struct filter *filter, bool read_files, bool threads)
 {
 	const uint32_t writing =
 		O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
@@ -219,6 +224,9 @@ static void build(struct filter *filter, bool read_files)
 	 * another's. */
 	allow_if(filter, SYS_tgkill, 0, ~0U, (uint32_t)getpid());
 	allow_if(filter, SYS_prlimit64, 0, ~0U, 0);
+	/* pthread_create(), and nothing else: clone3, which no filter can look into, is refused, and glibc takes this. */
+	if (threads)
+		allow_if(filter, SYS_clone, 0, ~0U, THREAD_FLAGS);
 	if (read_files) {
 		allow_if(filter, SYS_openat, 2, writing, O_RDONLY);
 #ifdef SYS_open
@@ -452,10 +460,10 @@ int sandbox_filter_install_group(void)
 	return install(&filter);
 }
 
-int sandbox_filter_install(bool read_files)
+int sandbox_filter_install(bool read_files, bool threads)
 {
 	struct filter filter = { .n = 0 };
 
-	build(&filter, read_files);
+	build(&filter, read_files, threads);
 	return install(&filter);
 }

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 /* Installs the system call filter in all threads. no_new_privs must be set. 0 or -errno. */
-int sandbox_filter_install(bool read_files);
+int sandbox_filter_install(bool read_files, bool threads);
 
 /*
  * The filters of run_programs: what a program may not do, and what it may not do with its group and to who was there before its parent.

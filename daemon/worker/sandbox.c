@@ -201,7 +201,7 @@ static int limit(int resource, uint64_t value)
 }
 
 /*
- * How many processes the user may have. Where there is no user namespace, those that he has already
+ * How many processes and threads the user may have. Where there is no user namespace, those that he has already
  * count, too: then all threads of the system are the nearest that is known.
  */
 static uint64_t process_limit(const struct sandbox_options *options)
@@ -209,17 +209,17 @@ static uint64_t process_limit(const struct sandbox_options *options)
 	unsigned long running, total = 0;
 	FILE *file;
 
-	if (!options->run_programs)
+	if (!options->run_programs && !options->threads)
 		return 0;
 	file = fopen("/proc/loadavg", "re");
 	if (file && fscanf(file, "%*s %*s %*s %lu/%lu", &running, &total) != 2)
 		total = 1024;
 	if (file)
 		fclose(file);
-	return total + PROCESSES_MAX;
+	return total + (options->run_programs ? PROCESSES_MAX : options->threads);
 }
 
-static int set_limits(const struct sandbox_options *options)
+static int set_limits(const struct sandbox_options *options, uint64_t processes)
 {
 	int r = 0;
 
@@ -232,7 +232,7 @@ static int set_limits(const struct sandbox_options *options)
 	if (!r)
 		r = limit(RLIMIT_NOFILE, NOFILE_MAX);
 	if (!r)
-		r = limit(RLIMIT_NPROC, process_limit(options));
+		r = limit(RLIMIT_NPROC, processes);
 	if (!r)
 		r = limit(RLIMIT_MEMLOCK, 0);
 	if (!r)
@@ -242,6 +242,7 @@ static int set_limits(const struct sandbox_options *options)
 
 int sandbox_enter(const struct sandbox_options *options, const char **what)
 {
+	const uint64_t processes = process_limit(options); /* /proc may be covered soon */
 	long landlock = landlock_version();
 	bool apart;
 	int r;
@@ -264,7 +265,7 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 	if (r)
 		return r;
 	*what = "limits";
-	r = set_limits(options);
+	r = set_limits(options, processes);
 	if (r)
 		return r;
 	/* Writing more than RLIMIT_FSIZE is an error like others, not a signal. */
@@ -278,7 +279,7 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 		return -errno;
 	*what = "system call filter";
 	if (!options->run_programs)
-		return sandbox_filter_install(options->read_files);
+		return sandbox_filter_install(options->read_files, options->threads);
 	return sandbox_filter_install_programs(apart ? 0 : getppid(), landlock >= VERSION_TRUNCATE);
 }
 

@@ -6,7 +6,7 @@
  *
  * It can compute, allocate up to a limit, read and write the descriptors it holds or is sent, and
  * end. It cannot open a file (or, with read_files, only to read), make a socket, run a program,
- * make a process, trace, or gain a privilege.
+ * make a process (or, with threads, only threads of its own), trace, or gain a privilege.
  *
  * With run_programs it is another one, for a process that runs a program which an operator has
  * named: that may read what the user may, write temporary files, start processes of its own, few,
@@ -24,6 +24,7 @@ struct sandbox_options {
 	uint64_t file_size;   /* bytes that a descriptor may be written to */
 	uint32_t cpu_seconds; /* per job, see sandbox_job_begin(); 0: no limit */
 	bool read_files;      /* openat(2) for reading works; else it fails with EACCES */
+	unsigned int threads; /* that it may make; 0: none */
 	bool run_programs;    /* see above */
 	const int *keep;      /* descriptors that stay open besides 0, 1, 2 */
 	size_t n_keep;

@@ -18,11 +18,12 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from worker_driver import PROBE, Died, Worker, memfd  # noqa: E402
+from worker_driver import PROBE, Died, Worker, memfd, small_kernels  # noqa: E402
 
 WORKER, TOOL, SAMPLE, NVCC, PTXAS = sys.argv[1:6]
 
@@ -152,6 +153,22 @@ with open(SAMPLE, "rb") as file:
     SAMPLE_IMAGE = file.read()
 HAVE_NVCC = os.access(NVCC, os.X_OK)
 needs_nvcc = unittest.skipUnless(HAVE_NVCC, "no nvcc")
+
+
+def code_sections(image):
+    """The machine code of each kernel of an image of one cubin, which is not compressed."""
+    cubin = image[image.index(b"\x7fELF"):]
+    table, = struct.unpack_from("<Q", cubin, 0x28)
+    count, names = struct.unpack_from("<HH", cubin, 0x3c)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + i * 64) for i in range(count)]
+    found = []
+    for section in sections:
+        at = sections[names][4] + section[0]
+        name = cubin[at:cubin.index(b"\0", at)]
+        if name.startswith(b".text."):
+            found.append(name + cubin[section[4]:section[4] + section[5]])
+    assert found
+    return found
 
 
 class Base(unittest.TestCase):
@@ -453,6 +470,34 @@ class Images(Base):
         reply = self.own(text.encode(), "^no kernel matches$", kind="ptx")
         reply, out = self.replaced(text.encode(), kind="ptx", attachments=[("k*",)])
         self.assertTrue(5 < len(reply["kernels"]) < 100 and reply["truncated"])
+
+    def test_contained(self):
+        """Kernels of a library that fails when they are replaced, linked into a program."""
+        names = ["_Z10vector_fftILj5E18kernel_arguments_tIjE", "_Z10my_fftPf", "_Z3runI18kernel_arguments_tE"]
+        kernels = [f".visible .entry {name}()\n{{\n\tret;\n}}\n" for name in names]
+        text = PTX.split(".visible")[0]
+        self.own((text + "".join(kernels)).encode(), "^kernels of cuFFT: they are not replaced", kind="ptx", attachments=[("*",)])
+        self.replaced((text + "".join(kernels[1:])).encode(), kind="ptx", attachments=[("*",)])
+
+    def test_threads(self):
+        """Several threads make the same code of a large module, and one makes it where there can be no others."""
+        text, made = small_kernels(200).encode(), []
+        for threads in 1, 4:
+            worker = Worker([WORKER, *self.arguments, f"--threads={threads}"])
+            counted, done = set(), threading.Event()
+
+            def count():
+                while not done.is_set():
+                    counted.add(len(os.listdir(f"/proc/{worker.process.pid}/task")))
+            counter = threading.Thread(target=count)
+            counter.start()
+            reply, out = worker.image(text, kind="ptx", attachments=[("k*",)])
+            done.set()
+            counter.join()
+            self.assertEqual((reply["status"], worker.close()), ("replaced", (0, "")), reply)
+            self.assertEqual(max(counted) > 1, self.has_compiler and threads > 1, counted)
+            made.append(b"".join(code_sections(out)) if self.has_compiler else out)
+        self.assertEqual(made[0], made[1])
 
     def test_nothing_attached(self):
         self.own(SAMPLE_IMAGE, f"^{NO_MATCH}$", attachments=[])

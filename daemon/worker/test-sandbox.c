@@ -393,6 +393,28 @@ static void test_allowed(void **state)
 	assert_int_equal(try_fn(fail_hard, &options), -SIGABRT);
 }
 
+static int make_many_kinds(void)
+{
+	int r = make_thread();
+
+	if (r)
+		return r;
+	r = fork_child();
+	return r == EPERM ? vfork_exec() : 0;
+}
+
+/* Threads, and still no process. */
+static void test_threads(void **state)
+{
+	struct sandbox_options options = plain();
+
+	options.threads = 4;
+	assert_int_equal(try_fn(make_thread, &options), 0);
+	assert_int_equal(try_fn(make_many_kinds, &options), EPERM);
+	assert_int_equal(try_fn(execute, &options), KILLED);
+	assert_int_equal(try_fn(make_executable, &options), EACCES);
+}
+
 static void test_read_files(void **state)
 {
 	struct sandbox_options options = plain();
@@ -779,7 +801,7 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused),    cmocka_unit_test(test_allowed),
+		cmocka_unit_test(test_refused),    cmocka_unit_test(test_allowed), cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_read_files), cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_status),	   cmocka_unit_test(test_programs),
 	};

@@ -42,6 +42,7 @@ static int usage(FILE *file)
 		"  --output=MIB       limit of the size of an output (default 1024)\n"
 		"  --compiler=NAME    image worker: auto, nvptxcompiler, nvjitlink or none "
 		"(default auto)\n"
+		"  --threads=N        image worker: of large images (default: processors, at most 8)\n"
 		"  --no-sandbox       for sanitizer builds and debuggers only\n"
 		"  --test-fault=WHAT  for tests only: crash, hang, garbage or slow when a job arrives\n",
 		program_invocation_short_name);
@@ -88,11 +89,12 @@ int worker_options_parse(struct worker_options *options, int argc, char *argv[])
 		{ "no-sandbox", no_argument, NULL, 'n' },
 		{ "test-fault", required_argument, NULL, 'f' },
 		{ "compiler", required_argument, NULL, 'C' },
+		{ "threads", required_argument, NULL, 't' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'v' },
 		{},
 	};
-	uint64_t memory = 4096, cpu = 60, output = 1024;
+	uint64_t memory = 4096, cpu = 60, output = 1024, threads = 0;
 	int c, r = 0;
 
 	*options = (struct worker_options){ .fd = WORKER_FD, .compiler = "auto" };
@@ -109,6 +111,9 @@ int worker_options_parse(struct worker_options *options, int argc, char *argv[])
 			break;
 		case 'C':
 			options->compiler = optarg;
+			break;
+		case 't':
+			r = parse_number("threads", optarg, WORKER_THREADS_MAX, &threads);
 			break;
 		case 'n':
 			options->no_sandbox = true;
@@ -130,6 +135,7 @@ int worker_options_parse(struct worker_options *options, int argc, char *argv[])
 	options->sandbox.memory = memory << 20;
 	options->sandbox.cpu_seconds = (uint32_t)cpu;
 	options->sandbox.file_size = output << 20;
+	options->threads = (unsigned int)threads;
 	return 0;
 }
 

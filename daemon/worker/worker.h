@@ -23,6 +23,7 @@
 #define WORKER_FD 3
 #define WORKER_MESSAGE_MAX (128 * 1024)
 #define WORKER_FDS_MAX 64
+#define WORKER_THREADS_MAX 8 /* of one; each takes memory */
 #define WORKER_SLOW_MS 2500 /* longer than a process waits by default */
 #define WORKER_INPUT_MAX (UINT64_C(1) << 30)
 
@@ -40,12 +41,13 @@ struct worker_options {
 	bool no_sandbox; /* for sanitizer builds and fuzzing alone */
 	enum worker_fault fault;
 	const char *compiler; /* image worker: "auto" or what compiler.h knows */
+	unsigned int threads; /* image worker: that compile; 0: one for each processor */
 	int fd; /* WORKER_FD */
 };
 
 /*
  * Defaults, then the command line: --memory=MIB --cpu=SECONDS --output=MIB --no-sandbox
- * --compiler=NAME --test-fault=crash|hang|garbage|slow --help --version. Prints what is wrong.
+ * --compiler=NAME --threads=N --test-fault=crash|hang|garbage|slow --help --version. Prints what is wrong.
  * 0: go on, 1: done, -EINVAL.
  */
 int worker_options_parse(struct worker_options *options, int argc, char *argv[]);

@@ -28,6 +28,36 @@ PROBE = """\
 """
 
 
+def small_kernels(n, version="8.0", target="sm_75"):
+    """A module in PTX of n small kernels, k0 and so on, of which no two are alike."""
+    kernel = """\
+.visible .entry k{i}(.param .u64 p, .param .u32 n)
+{{
+	.reg .b64 %rd<5>;
+	.reg .b32 %r<6>;
+	.reg .f32 %f<3>;
+	.reg .pred %p<2>;
+	ld.param.u64 %rd1, [p];
+	ld.param.u32 %r1, [n];
+	cvta.to.global.u64 %rd2, %rd1;
+	mov.u32 %r2, %tid.x;
+	mov.u32 %r3, %ctaid.x;
+	mov.u32 %r4, %ntid.x;
+	mad.lo.s32 %r5, %r3, %r4, %r2;
+	setp.ge.s32 %p1, %r5, %r1;
+	@%p1 bra END;
+	mul.wide.s32 %rd3, %r5, 4;
+	add.s64 %rd4, %rd2, %rd3;
+	ld.global.f32 %f1, [%rd4];
+	add.f32 %f2, %f1, 0f3F{i:06X};
+	st.global.f32 [%rd4], %f2;
+END:
+	ret;
+}}
+"""
+    return f".version {version}\n.target {target}\n.address_size 64\n" + "".join(kernel.format(i=i) for i in range(n))
+
+
 def memfd(data, seal=True):
     fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)

@@ -11,6 +11,7 @@ import time
 
 from harness import (BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until)
 from live import LIVE, THREADS, Live
+from wire import Shim, in_child
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, os.path.join(SIM, "libcuda.so.1"), VEC_ADD)
 N, LAUNCHES = 4096, 3
@@ -199,8 +200,9 @@ def reasons(daemon):
     return [(o["outcome"], o["reason"]) for o in sorted(daemon.why(), key=lambda o: o["time"])]
 
 
-def goes_on(milliseconds):
-    return ("not-probed", f"compiling takes longer than {milliseconds} ms: it goes on, and the next process that loads this image is probed")
+def goes_on(milliseconds, setting="deadline-ms"):
+    return ("not-probed", f"late: the {milliseconds} ms that this process may wait in all for compiling are used up ({setting}); "
+            "compiling goes on, and the next process that loads this image is probed")
 
 
 def timeouts(daemon):
@@ -287,6 +289,55 @@ def test_many_loads():
     with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=700") as daemon:
         daemon.attach("--kernel", "vectorAdd")
         check(run(daemon, *RUN, "--loads", "20") < 3)
+
+
+def module(number):
+    """A module in PTX with the kernel vectorAdd, of which there is no other one with this number."""
+    return (f".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry vectorAdd()\n{{ .reg .u32 %r<2>; mov.u32 %r1, {number}; ret; }}\n").encode()
+
+
+def loads(daemon, numbers, uid=None):
+    """What a process of its own (of another user) is told about these modules, "" where it gets a new one; and how long that takes."""
+    def work():
+        shim, start = Shim(daemon.directory, timeout=60), time.monotonic()
+        return [shim.image(module(number))[2] for number in numbers], time.monotonic() - start
+    return in_child(work, uid)
+
+
+def test_budget():
+    """A process waits once for all its modules; what is late is compiled behind, and the next process gets it."""
+    numbers = list(range(4))
+    with Daemon("--image-worker-argument=--test-fault=slow", "--deadline-ms=2000") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        said, seconds = loads(daemon, numbers)
+        check(1.7 < seconds < len(numbers) * 1.8, "held up for", seconds, "s")
+        equal(said, [goes_on(1800)[1]] * len(numbers))
+        wait_until(lambda: loads(daemon, numbers)[0] == [""] * len(numbers), "the next process has all of them", seconds=60)
+        equal(timeouts(daemon), 0)
+
+
+def test_budget_and_cache():
+    """Who has waited enough still gets what is known, from the memory and from the disk."""
+    with tempfile.TemporaryDirectory() as folder, Daemon("--image-worker-argument=--test-fault=slow", f"--cache-dir={folder}/cache") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        equal(loads(daemon, [1])[0], [""])
+        daemon.stop()
+        daemon.options = (*daemon.options, "--deadline-ms=1000")
+        daemon.start()
+        daemon.attach("--kernel", "vectorAdd")
+        for _ in "disk", "memory":
+            said, _ = loads(daemon, [2, 1, 3])
+            equal([bool(text) for text in said], [True, False, True], said)
+
+
+def test_budget_of_others():
+    """What another user has attached holds a process up for less time."""
+    if os.getuid():
+        return
+    with Daemon("--image-worker-argument=--test-fault=slow", "--deadline-others-ms=300") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        equal(loads(daemon, [1], uid=4242)[0], [goes_on(270, "deadline-others-ms")[1]])
+        equal(loads(daemon, [1])[0], [""])
 
 
 def test_worker_crashes():
@@ -464,5 +515,5 @@ def test_stop_while_running():
 
 if __name__ == "__main__":
     main([test_count, test_not_carried, test_names, test_ways, test_kernels, test_registers, test_options, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
-          test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
+          test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_budget, test_budget_and_cache, test_budget_of_others, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
           test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_broken_context, test_past_the_end, test_stop_while_running])

@@ -17,6 +17,15 @@ struct layout {
 	size_t strings_size;
 };
 
+/* Does a kernel call that function, which is not in the module? Then the module has its name. */
+static bool sets_conditions(const struct sim_program *program)
+{
+	for (uint32_t n = 0; n < program->module_count; n++)
+		if (ptx_module_find_function(&program->modules[n], SIM_SET_CONDITION, strlen(SIM_SET_CONDITION)))
+			return true;
+	return false;
+}
+
 static void fill_symbols(const struct sim_program *program, char *elf, const struct layout *layout, size_t name)
 {
 	Elf64_Sym *symbol = (Elf64_Sym *)(elf + layout->symbols) + 1;
@@ -31,6 +40,10 @@ static void fill_symbols(const struct sim_program *program, char *elf, const str
 		strcpy(elf + layout->strings + name, function->name);
 		name += strlen(function->name) + 1;
 	}
+	if (sets_conditions(program)) {
+		*symbol = (Elf64_Sym){ .st_name = name, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC) };
+		strcpy(elf + layout->strings + name, SIM_SET_CONDITION);
+	}
 }
 
 void *api_module_elf(const struct sim_program *program, size_t *size)
@@ -42,7 +55,8 @@ void *api_module_elf(const struct sim_program *program, size_t *size)
 
 	for (uint32_t n = 0; n < program->function_count; n++)
 		layout.strings_size += strlen(program->functions[n]->name) + 1;
-	layout.strings = layout.symbols + (program->function_count + 1) * sizeof(Elf64_Sym);
+	layout.strings_size += sets_conditions(program) ? sizeof(SIM_SET_CONDITION) : 0;
+	layout.strings = layout.symbols + (program->function_count + 1 + sets_conditions(program)) * sizeof(Elf64_Sym);
 	layout.sections = (layout.strings + layout.strings_size + 7) & ~(size_t)7;
 	layout.size = layout.sections + SECTION_COUNT * sizeof(Elf64_Shdr);
 	elf = calloc(1, layout.size);

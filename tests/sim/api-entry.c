@@ -143,7 +143,7 @@ static const struct row rows[] = {
 	THREAD(cuGraphUpload, 11010, cuGraphUpload, cuGraphUpload_ptsz), THREAD(cuGraphLaunch, 10000, cuGraphLaunch, cuGraphLaunch_ptsz),
 	OTHER(cuGraphExecUpdate, 10020, cuGraphExecUpdate), AS(cuGraphExecUpdate, 12000, cuGraphExecUpdate_v2),
 	PLAIN(cuGraphExecDestroy, 10000), PLAIN(cuGraphNodeFindInClone, 10000), PLAIN(cuGraphNodeSetEnabled, 11060),
-	PLAIN(cuGraphAddChildGraphNode, 10000), PLAIN(cuGraphChildGraphNodeGetGraph, 10000), PLAIN(cuGraphExecChildGraphNodeSetParams, 11010),
+	AS(cuGraphAddNode, 13000, cuGraphAddNode_v2), PLAIN(cuGraphConditionalHandleCreate, 12030), PLAIN(cuGraphAddChildGraphNode, 10000), PLAIN(cuGraphChildGraphNodeGetGraph, 10000), PLAIN(cuGraphExecChildGraphNodeSetParams, 11010),
 };
 
 /* The newest form that the version knows; *known says whether the name exists at all. */

@@ -18,11 +18,19 @@ CUgraph api_graph_new(void)
 	return calloc(1, sizeof(struct CUgraph_st));
 }
 
+static void free_bodies(CUgraphNode node)
+{
+	for (uint32_t n = 0; n < node->body_count; n++)
+		api_graph_free(node->bodies[n]);
+	free(node->bodies);
+}
+
 static void graph_deinit(struct CUgraph_st *graph)
 {
 	for (size_t n = 0; n < graph->count; n++) {
 		api_live_remove(graph->nodes[n]);
 		api_graph_free(graph->nodes[n]->child);
+		free_bodies(graph->nodes[n]);
 		api_node_deinit(graph->nodes[n]);
 		free(graph->nodes[n]);
 	}
@@ -48,6 +56,8 @@ static bool copy_node(struct CUgraphNode_st *to, const struct CUgraphNode_st *fr
 	to->dependencies = NULL;
 	to->dependency_count = to->dependent_count = 0;
 	to->child = NULL;
+	to->bodies = NULL;
+	to->body_count = 0;
 	if (from->type != CU_GRAPH_NODE_TYPE_KERNEL)
 		return true;
 	function = from->function->function;
@@ -103,6 +113,7 @@ CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st 
 }
 
 static bool copy_child(CUgraphNode node, CUgraph graph, bool executable);
+static bool copy_bodies(CUgraphNode node, const struct CUgraphNode_st *from, bool executable);
 
 /* The node that is at the same place of another graph. */
 static CUgraphNode at_same_place(const struct CUgraph_st *to, CUgraph graph, CUgraphNode node)
@@ -134,6 +145,8 @@ static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable)
 			return false;
 		if (from->child && !copy_child(node, from->child, executable))
 			return false;
+		if (from->bodies && !copy_bodies(node, from, executable))
+			return false;
 	}
 	return true;
 }
@@ -142,6 +155,28 @@ static bool copy_child(CUgraphNode node, CUgraph graph, bool executable)
 {
 	node->child = api_graph_new();
 	return node->child && copy_graph(node->child, graph, executable) && api_live_add(node->child, API_GRAPH);
+}
+
+bool api_graph_add_bodies(CUgraphNode node, uint32_t count)
+{
+	node->bodies = calloc(count, sizeof(*node->bodies));
+	for (uint32_t n = 0; node->bodies && n < count; n++) {
+		node->bodies[n] = api_graph_new();
+		if (!node->bodies[n] || !api_live_add(node->bodies[n], API_GRAPH))
+			return false;
+		node->body_count++;
+	}
+	return node->bodies;
+}
+
+static bool copy_bodies(CUgraphNode node, const struct CUgraphNode_st *from, bool executable)
+{
+	if (!api_graph_add_bodies(node, from->body_count))
+		return false;
+	for (uint32_t n = 0; n < from->body_count; n++)
+		if (!copy_graph(node->bodies[n], from->bodies[n], executable))
+			return false;
+	return true;
 }
 
 API_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
@@ -189,6 +224,11 @@ static CUresult check_dependencies(CUgraph graph, const CUgraphNode *dependencie
 		if (!api_live(dependencies[n], API_NODE) || dependencies[n]->graph != graph)
 			return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
+}
+
+bool api_graph_check(CUgraph graph, const CUgraphNode *dependencies, size_t count)
+{
+	return check_dependencies(graph, dependencies, count) == CUDA_SUCCESS;
 }
 
 /* The node that parameters describe; func or, in the second version, kern. */
@@ -501,6 +541,15 @@ static bool is_over(unsigned long *calls, const char *variable)
 	return limit && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) > strtoul(limit, NULL, 10);
 }
 
+static bool has_conditions(const struct CUgraph_st *graph)
+{
+	bool found = false;
+
+	for (size_t n = 0; n < graph->count && !found; n++)
+		found = graph->nodes[n]->bodies || (graph->nodes[n]->child && has_conditions(graph->nodes[n]->child));
+	return found;
+}
+
 API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
 	CUresult r = api_initialized();
@@ -518,6 +567,8 @@ API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 	api_lock();
 	if (!api_live(originalGraph, API_GRAPH))
 		r = CUDA_ERROR_INVALID_VALUE;
+	else if (has_conditions(originalGraph))
+		r = CUDA_ERROR_NOT_SUPPORTED;
 	else if (!copy_graph(graph, originalGraph, false) || !api_live_add(graph, API_GRAPH))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r == CUDA_SUCCESS)
@@ -810,6 +861,8 @@ CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream)
 {
 	CUresult r = CUDA_SUCCESS;
 
+	for (size_t n = 0; n < graph->count; n++)
+		api_condition_begin(graph->nodes[n]);
 	for (size_t n = 0; r == CUDA_SUCCESS && n < graph->count; n++) {
 		if (graph->nodes[n]->disabled)
 			continue;

@@ -197,6 +197,8 @@ CUresult api_node_run(const struct CUgraphNode_st *node, CUstream stream)
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_GRAPH:
 		return api_graph_run(node->child, stream);
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return api_condition_run(node, stream);
 	case CU_GRAPH_NODE_TYPE_EMPTY:
 		return CUDA_SUCCESS;
 	}

@@ -155,27 +155,38 @@ CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *l
 	return texts[0] ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Puts a message into the log buffer that the caller gave. */
-static void fill_log(unsigned int options, const CUjit_option *names, void **values, const char *message)
+/* Puts a message into a log buffer that the caller gave, and its length in the place of the buffer's. */
+static void fill_log(unsigned int options, const CUjit_option *names, void **values, CUjit_option buffer_name, CUjit_option size_name, const char *message)
 {
 	char *buffer = NULL;
 	void **size_value = NULL;
 	size_t size = 0;
 
 	for (unsigned int n = 0; n < options; n++) {
-		if (names[n] == CU_JIT_ERROR_LOG_BUFFER)
+		if (names[n] == buffer_name)
 			buffer = values[n];
-		if (names[n] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+		if (names[n] == size_name) {
 			size_value = &values[n];
 			size = (uintptr_t)values[n];
+			values[n] = NULL;
 		}
-		if (names[n] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
-			values[n] = NULL; /* nothing was written there */
 	}
 	if (buffer && size) {
 		snprintf(buffer, size, "%s", message);
 		*size_value = (void *)(uintptr_t)strlen(buffer);
 	}
+}
+
+/* Says what there is to be said of compiling: nothing if nothing was compiled; the time of it is a number above 0. */
+static void fill_logs(unsigned int options, const CUjit_option *names, void **values, const char *error, const char *info)
+{
+	const float milliseconds = *info ? 1.5f : 0;
+
+	fill_log(options, names, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, error);
+	fill_log(options, names, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info);
+	for (unsigned int n = 0; n < options; n++)
+		if (names[n] == CU_JIT_WALL_TIME)
+			memcpy(&values[n], &milliseconds, sizeof(milliseconds));
 }
 
 /* Machine code for this device is not compiled, so options of the compiler mean nothing. We run its PTX, but heed that. */
@@ -276,7 +287,7 @@ static CUresult make_module(CUmodule *out, struct sim_program *program, uint32_t
 
 CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned int options, const CUjit_option *names, void **values)
 {
-	char *texts[LINK_TEXTS_MAX] = {NULL}, message[512] = "";
+	char *texts[LINK_TEXTS_MAX] = {NULL}, message[512] = "", info[64] = "";
 	size_t lengths[LINK_TEXTS_MAX];
 	struct sim_program *program;
 	unsigned int count = 0;
@@ -292,7 +303,9 @@ CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned
 		if (r != CUDA_SUCCESS)
 			sim_program_free(program);
 	}
-	fill_log(options, names, values, message);
+	if (r == CUDA_SUCCESS && !has_code(image))
+		snprintf(info, sizeof(info), "CPU driver: compiled %u kernels", (*out)->function_count);
+	fill_logs(options, names, values, message, info);
 	if (r != CUDA_SUCCESS && verbose())
 		fprintf(stderr, "gpuprobe CPU driver: module load: %s\n", message[0] ? message : "not an image with PTX for this device");
 	return r;
@@ -827,7 +840,7 @@ API_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *s
 	if (!cubinOut || !state->count)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sim_program_new(&program, (const char *const *)state->texts, state->lengths, state->count, message, sizeof(message));
-	fill_log(state->options, state->names, state->values, message);
+	fill_logs(state->options, state->names, state->values, message, r == CUDA_SUCCESS ? "CPU driver: linked" : "");
 	if (r != CUDA_SUCCESS)
 		return r;
 	sim_program_free(program);

@@ -117,6 +117,9 @@ struct CUgraphNode_st {
 	CUhostFn host;
 	void *userdata;
 	CUgraph child; /* owned */
+	struct api_condition *condition;
+	uint32_t condition_kind, body_count;
+	CUgraph *bodies; /* owned */
 	struct CUgraphNode_st **dependencies; /* owned, in the order of edges */
 	size_t dependency_count, dependent_count;
 	struct CUgraphNode_st *original; /* in an exec or a clone: the node it is a copy of */
@@ -211,8 +214,18 @@ int api_capture(CUstream stream, const struct CUgraphNode_st *node);
 /* Copies a node into a graph; NULL: no memory. Under the lock. */
 CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node, const CUgraphNode *dependencies, size_t count);
 CUgraph api_graph_new(void);
+/* Do these nodes lie in that graph? Under the lock. */
+bool api_graph_check(CUgraph graph, const CUgraphNode *dependencies, size_t count);
+/* Gives a node so many empty bodies. Under the lock. */
+bool api_graph_add_bodies(CUgraphNode node, uint32_t count);
 CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream);
 void api_graph_free(CUgraph graph);
+
+/* --- api-conditional.c --- */
+
+/* The condition of a node begins with its first value, if it has one. */
+void api_condition_begin(const struct CUgraphNode_st *node);
+CUresult api_condition_run(const struct CUgraphNode_st *node, CUstream stream);
 
 /* --- api-launch.c --- */
 

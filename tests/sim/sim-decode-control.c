@@ -121,6 +121,8 @@ static bool call_outside(struct sim_decoder *d, struct ptx_range name, struct si
 
 	if (ptx_range_is(d->module->text, name, "vprintf") && site->argument_count == 2 && site->return_count <= 1)
 		control = SIM_CONTROL_PRINT;
+	else if (ptx_range_is(d->module->text, name, SIM_SET_CONDITION) && site->argument_count == 2 && !site->return_count)
+		control = SIM_CONTROL_CONDITION;
 	else if (ptx_range_is(d->module->text, name, "__assertfail"))
 		control = SIM_CONTROL_ASSERT;
 	else

@@ -152,6 +152,22 @@ SIM_OP(print)
 	return i + 1;
 }
 
+/* cudaGraphSetConditional(handle, value): the handle is the address of the value (api-conditional.c). From patched code it comes to nothing. */
+SIM_OP(condition)
+{
+	const struct sim_call *site = i->data;
+	uint64_t values[2] = {0};
+
+	for (uint32_t n = 0; n < 2; n++) {
+		const struct sim_argument *argument = &site->arguments[n];
+
+		memcpy(&values[n], argument->is_register ? (char *)&RD(argument->slot) : (char *)t->r + argument->offset, n ? 4 : 8);
+	}
+	if (!t->frame->function->trampolines)
+		__atomic_store_n((uint32_t *)(uintptr_t)values[0], (uint32_t)values[1], __ATOMIC_RELAXED);
+	return i + 1;
+}
+
 SIM_OP(assert_failed)
 {
 	return sim_fault(t, i, CUDA_ERROR_ASSERT, "an assertion failed");
@@ -367,6 +383,7 @@ sim_op sim_op_control(enum sim_control control)
 		[SIM_CONTROL_CALL] = call, [SIM_CONTROL_RETURN] = return_from, [SIM_CONTROL_EXIT] = exit_thread,
 		[SIM_CONTROL_TRAP] = trap, [SIM_CONTROL_END] = end, [SIM_CONTROL_NOP] = nop, [SIM_CONTROL_FENCE] = fence,
 		[SIM_CONTROL_PRINT] = print, [SIM_CONTROL_ASSERT] = assert_failed,
+		[SIM_CONTROL_CONDITION] = condition,
 		[SIM_CONTROL_BARRIER] = barrier, [SIM_CONTROL_WARP] = sim_warp, [SIM_CONTROL_ACTIVEMASK] = activemask,
 		[SIM_CONTROL_SPECIAL] = special,
 	};

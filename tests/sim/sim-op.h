@@ -123,6 +123,7 @@ enum sim_control {
 	SIM_CONTROL_FENCE,
 	SIM_CONTROL_PRINT, /* vprintf */
 	SIM_CONTROL_ASSERT, /* __assertfail */
+	SIM_CONTROL_CONDITION, /* cudaGraphSetConditional */
 	SIM_CONTROL_BARRIER, /* a: number, b: threads (0 as constant: all); mode: sync 0, arrive 1, red.popc 2, and 3, or 4; c predicate */
 	SIM_CONTROL_WARP, /* mode: enum sim_warp_kind | detail << 8; see sim-op-warp.c */
 	SIM_CONTROL_ACTIVEMASK,

@@ -32,6 +32,7 @@
 #define SIM_PARAMETERS_MAX 32764
 #define SIM_STACK_SIZE (256u << 10)
 #define SIM_BARRIERS 16
+#define SIM_SET_CONDITION "cudaGraphSetConditional" /* the function of CUDA's library for device code */
 #define SIM_PATCHES 41 /* classes of instructions that can be patched: enum patch_instruction (proto/patch.h) */
 
 /* --- sim-memory.c ------------------------------------------------------------------------------------------------- */

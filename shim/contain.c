@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A library is known by its file's name or its SONAME: both begin with the name in the table. */
+
+#include "contain.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire.h"
+
+/* One line each; CONTAIN_ROWS says how many. */
+static const char *const libraries[] = {
+	"libcufft", /* and libcufftw, libcufftMp: CUFFT_INTERNAL_ERROR (cuFFT 12) */
+};
+
+_Static_assert(sizeof(libraries) / sizeof(libraries[0]) == CONTAIN_ROWS, "see contain.h");
+
+static bool is_listed(struct contained *found, const char *path)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
+
+	for (unsigned i = 0; name && i < CONTAIN_ROWS; i++) {
+		if (strncmp(name, libraries[i], strlen(libraries[i])))
+			continue;
+		found->row = i;
+		snprintf(found->name, sizeof(found->name), "%s", name);
+		return true;
+	}
+	return false;
+}
+
+/* The name that the library has in itself, or NULL. */
+static const char *soname_of(const struct link_map *map)
+{
+	const char *strings = NULL;
+	size_t at = 0;
+
+	for (const ElfW(Dyn) *entry = map->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
+		if (entry->d_tag == DT_STRTAB) /* libc has made an address of it, as everywhere but on RISC-V and MIPS */
+			strings = (const char *)entry->d_un.d_ptr;
+		else if (entry->d_tag == DT_SONAME)
+			at = entry->d_un.d_val;
+	}
+	return strings && at && (uintptr_t)strings >= map->l_addr ? strings + at : NULL;
+}
+
+static bool lies_in(struct contained *found, const void *address)
+{
+	struct link_map *map = NULL;
+	Dl_info info;
+
+	if (!address || !dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+		return false;
+	return is_listed(found, info.dli_fname) || is_listed(found, soname_of(map));
+}
+
+bool contain_find(struct contained *found, const void *image, const void *data, const void *caller)
+{
+	return lies_in(found, image) || (data != image && lies_in(found, data)) || lies_in(found, caller);
+}
+
+void contain_reason(const struct contained *contained, char *reason)
+{
+	snprintf(reason, WIRE_REASON_MAX,
+		 WIRE_REPORT_LIBRARY "%s: its modules are not replaced, because it fails if they are (KNOWN LIBRARIES in gpuprobe-shim(7))",
+		 contained->name);
+}
