@@ -65,14 +65,20 @@ static void *find_in_libdl(void)
 	return found ? found : __libc_dlsym(library, "dlsym");
 }
 
-/* Finds it; every thread that does finds the same. NULL: the process has no libdl.so.2, and none is to be had. */
+/*
+ * Finds it; every thread that does finds the same. NULL: the process has no libdl.so.2, and none is to be had. A library
+ * behind us may have one, too, without a version, which dlvsym() does not find.
+ */
 static void *(*find_real(void))(void *, const char *)
 {
-	void *(*real)(void *, const char *) = __atomic_load_n(&real_dlsym, __ATOMIC_RELAXED);
+	void *(*real)(void *, const char *) = __atomic_load_n(&real_dlsym, __ATOMIC_RELAXED), *next;
 
 	if (real)
 		return real;
 	*(void **)&real = libc_minor() < 34 ? find_in_libdl() : find_in_libc();
+	next = real ? real(RTLD_NEXT, "dlsym") : NULL;
+	if (next)
+		*(void **)&real = next;
 	__atomic_store_n(&real_dlsym, real, __ATOMIC_RELAXED);
 	return real;
 }
