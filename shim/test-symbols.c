@@ -251,6 +251,35 @@ static void case_two_drivers(void)
 	CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
 }
 
+/* A second driver beside one that is there is as it is, and calls of either get to their own. */
+static void case_second_driver(void)
+{
+	void *driver = open_driver(), *second;
+	char path[4096];
+	simple_function *begin, *own;
+
+	snprintf(path, sizeof(path), "%s/toolkit/libcuda.so.1", getenv("LD_LIBRARY_PATH"));
+	second = dlopen(path, RTLD_NOW);
+	CHECK(second && second != driver);
+	if (!second)
+		return;
+	begin = (simple_function *)dlsym(driver, "cuDriverGetVersion");
+	own = (simple_function *)dlsym(second, "cuDriverGetVersion");
+	CHECK(IS_OURS(begin) && begin(NULL) == 0 && !strcmp(*last, "cuDriverGetVersion"));
+	CHECK(!IS_OURS(own) && own(NULL) == 34);
+}
+
+/* What the linker is shown of the driver is complete: its other symbols, and where it lies. */
+static void case_as_it_is(void)
+{
+	void *driver = open_driver();
+	Dl_info info;
+
+	CHECK(last && dladdr(last, &info) && info.dli_saddr == (void *)last && !strcmp(info.dli_sname, "mock_last"));
+	CHECK(dladdr((void *)dlsym(driver, "cuInit"), &info) && !info.dli_sname);
+	CHECK(!strncmp(home((const void *)last), "libcuda", 7));
+}
+
 enum {
 	ALONE,
 	BEFORE_IT,
@@ -271,6 +300,8 @@ static const struct {
 	{ "local", case_local, ALONE },
 	{ "stub", case_stub, ALONE },
 	{ "two-drivers", case_two_drivers, ALONE },
+	{ "second-driver", case_second_driver, ALONE },
+	{ "as-it-is", case_as_it_is, ALONE },
 };
 
 int main(int argc, char **argv)
