@@ -43,9 +43,8 @@ def linked():
         calls = traced(name, [name])
         report(f"{name}: all calls", calls.count("cuLaunchKernel") == 40 and calls.count("cuModuleUnload") == 20 and calls.count("cuMemAlloc_v2") == 120, str(len(calls)))
         counted(f"{name}, bound at once", [name], 40, LD_BIND_NOW="1")
-    if not SANITIZED:
-        with tempfile.TemporaryDirectory() as folder:
-            counted("a program that is profiled", ["s-linked-gprof"], 40, GMON_OUT_PREFIX=os.path.join(folder, "gmon"))
+    for name in "s-gmon", "s-gmon-linked":  # nobody tells the shim that the driver has come
+        counted(name, [name], 40)
 
 
 def plugins():
