@@ -241,6 +241,9 @@ class Preload(Case):
         self.check("preload.cupti", "warning", "by events", "install the package")
         self.write(os.path.dirname(path) + "/libgpuprobe-cupti.so")
         self.check("preload.cupti", "ok", "libgpuprobe-cupti.so")
+        self.check("preload.hold", "warning", "closes the driver", "install the package")
+        self.write(os.path.dirname(path) + "/libgpuprobe-hold.so")
+        self.check("preload.hold", "ok", "libgpuprobe-hold.so")
 
 
 class Reach(Case):

@@ -224,13 +224,13 @@ class Edit(Case):
                          [(LIBRARY, "/usr/lib/gpuprobe/" + NAME), ("/run/gpuprobe", "/run/gpuprobe")])
         for mount in edits["mounts"]:
             self.assertIn("ro", mount["options"])
-        beside = ["/usr/lib/gpuprobe/libgpuprobe-sass.so", "/usr/lib/gpuprobe/libgpuprobe-cupti.so"]
+        beside = [f"/usr/lib/gpuprobe/libgpuprobe-{name}.so" for name in ("hold", "sass", "cupti")]
         for path in beside:
             with open(self.at(path), "wb"):
                 pass
         mounts = json.loads(self.ctl("cdi", LIBRARY))["devices"][0]["containerEdits"]["mounts"]
-        self.assertEqual([mount["hostPath"] for mount in mounts[1:3]], beside)
-        self.assertEqual([mount["containerPath"] for mount in mounts[1:3]], beside)
+        self.assertEqual([mount["hostPath"] for mount in mounts[1:4]], beside)
+        self.assertEqual([mount["containerPath"] for mount in mounts[1:4]], beside)
         # what is no UTF-8 is a path nevertheless
         path = "/x\udcc2/" + NAME
         os.mkdir(self.at("/x\udcc2"), 0o755)

@@ -3,32 +3,49 @@
 #include "beside.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#define PATH_SIZE 4096
+
+static bool find(char path[PATH_SIZE], const char *library)
+{
+	const char *slash;
+	Dl_info self;
+
+	if (!dladdr((const void *)beside_load, &self) || !self.dli_fname)
+		return false;
+	slash = strrchr(self.dli_fname, '/');
+	return (size_t)snprintf(path, PATH_SIZE, "%.*s%s",
+				slash ? (int)(slash + 1 - self.dli_fname) : 0, self.dli_fname,
+				library) < PATH_SIZE;
+}
+
+void *beside_open(const char *library, int mode)
+{
+	char path[PATH_SIZE];
+	void *handle = find(path, library) ? dlopen(path, RTLD_NOW | RTLD_LOCAL | mode) : NULL;
+
+	if (!handle)
+		dlerror();
+	return handle;
+}
 
 enum beside_result beside_load(const char *library, const char *entry, uint32_t abi,
 			       const void **table)
 {
 	const void *(*function)(void);
 	const uint32_t *found;
-	const char *slash;
-	char path[4096];
+	char path[PATH_SIZE];
 	void *handle;
-	Dl_info self;
 
-	if (!dladdr((const void *)beside_load, &self) || !self.dli_fname)
+	if (!find(path, library))
 		return BESIDE_NO_PLACE;
-	slash = strrchr(self.dli_fname, '/');
-	if ((size_t)snprintf(path, sizeof(path), "%.*s%s",
-			     slash ? (int)(slash + 1 - self.dli_fname) : 0, self.dli_fname,
-			     library) >= sizeof(path))
-		return BESIDE_NO_PLACE;
-	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	if (!handle) {
-		dlerror();
+	handle = beside_open(library, RTLD_NODELETE);
+	if (!handle)
 		return BESIDE_MISSING;
-	}
 	function = (const void *(*)(void))dlsym(handle, entry);
 	found = function ? function() : NULL;
 	if (!found || *found != abi) {

@@ -15,3 +15,6 @@ enum beside_result {
 /* Fills in *table with what `entry` returns: a struct that begins with the number `abi`. */
 enum beside_result beside_load(const char *library, const char *entry, uint32_t abi,
 			       const void **table);
+
+/* A handle of it, opened RTLD_NOW | RTLD_LOCAL | mode; NULL: there is none. */
+void *beside_open(const char *library, int mode);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlsym: asks shim_dlsym(handle, name, return address). That answers with what to return, or with -1 (DLSYM_JUMP): then this *jumps* to the real dlsym
- * with the registers and the return address that the caller left, because RTLD_NEXT and RTLD_DEFAULT depend on who calls.
+ * dlsym: calls shim_dlsym(name), which says where the real dlsym is, and *jumps* there with the registers and the return address that the caller left,
+ * because RTLD_NEXT and RTLD_DEFAULT depend on who calls.
  */
 #if defined(__x86_64__)
 	.text
@@ -16,7 +16,7 @@ dlsym:
 	.cfi_adjust_cfa_offset 8
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
-	movq	24(%rsp), %rdx
+	movq	%rsi, %rdi
 	call	shim_dlsym
 	addq	$8, %rsp
 	.cfi_adjust_cfa_offset -8
@@ -24,9 +24,9 @@ dlsym:
 	.cfi_adjust_cfa_offset -8
 	popq	%rdi
 	.cfi_adjust_cfa_offset -8
-	cmpq	$-1, %rax
-	jne	1f
-	jmp	*shim_real_dlsym(%rip)
+	testq	%rax, %rax
+	jz	1f
+	jmp	*%rax
 1:	ret
 	.cfi_endproc
 	.size	dlsym, .-dlsym
@@ -42,20 +42,17 @@ dlsym:
 	.cfi_offset 29, -32
 	.cfi_offset 30, -24
 	stp	x0, x1, [sp, #16]
-	mov	x2, x30
+	mov	x0, x1
 	bl	shim_dlsym
-	mov	x9, x0
+	mov	x16, x0
 	ldp	x0, x1, [sp, #16]
 	ldp	x29, x30, [sp], #32
 	.cfi_restore 29
 	.cfi_restore 30
 	.cfi_adjust_cfa_offset -32
-	cmn	x9, #1
-	b.ne	1f
-	adrp	x16, shim_real_dlsym
-	ldr	x16, [x16, :lo12:shim_real_dlsym]
+	cbz	x16, 1f
 	br	x16
-1:	mov	x0, x9
+1:	mov	x0, #0
 	ret
 	.cfi_endproc
 	.size	dlsym, .-dlsym

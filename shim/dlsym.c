@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <sys/auxv.h>
 
+#include "libcuda.h"
 #include "old-libc.h"
 
 /*
@@ -25,10 +26,9 @@ void *__libc_dlopen_mode(const char *name, int mode) __attribute__((weak));
 void *__libc_dlsym(void *library, const char *name) __attribute__((weak));
 #define MODE_OF_DLOPEN ((int)0x80000000) /* internal to glibc: not by the loader itself */
 
-void *shim_dlsym(void *handle, const char *name, const void *caller);
+void *(*shim_dlsym(const char *name))(void *, const char *);
 
-/* Read by dlsym.S after shim_dlsym has returned DLSYM_JUMP. */
-void *(*shim_real_dlsym)(void *, const char *)__attribute__((visibility("hidden")));
+static void *(*real_dlsym)(void *, const char *);
 
 int libc_minor(void)
 {
@@ -65,15 +65,21 @@ static void *find_in_libdl(void)
 	return found ? found : __libc_dlsym(library, "dlsym");
 }
 
-/* Finds it; every thread that does finds the same. NULL: the process has no libdl.so.2, and none is to be had. */
+/*
+ * Finds it; every thread that does finds the same. NULL: the process has no libdl.so.2, and none is to be had. A library
+ * behind us may have one, too, without a version, which dlvsym() does not find.
+ */
 static void *(*find_real(void))(void *, const char *)
 {
-	void *(*real)(void *, const char *) = __atomic_load_n(&shim_real_dlsym, __ATOMIC_RELAXED);
+	void *(*real)(void *, const char *) = __atomic_load_n(&real_dlsym, __ATOMIC_RELAXED), *next;
 
 	if (real)
 		return real;
 	*(void **)&real = libc_minor() < 34 ? find_in_libdl() : find_in_libc();
-	__atomic_store_n(&shim_real_dlsym, real, __ATOMIC_RELAXED);
+	next = real ? real(RTLD_NEXT, "dlsym") : NULL;
+	if (next)
+		*(void **)&real = next;
+	__atomic_store_n(&real_dlsym, real, __ATOMIC_RELAXED);
 	return real;
 }
 
@@ -101,15 +107,12 @@ int dlsym_is_of_interest(const char *name)
 	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-/*
- * What dlsym returns, or DLSYM_JUMP: dlsym.S goes on with the real one, which is known by then.
- * caller: the return address.
- */
-void *shim_dlsym(void *handle, const char *name, const void *caller)
+/* Before a dlsym: where dlsym.S goes on; NULL if there is no real one. Without crti.o's call (arrival.c) it is here that we learn of a driver. */
+void *(*shim_dlsym(const char *name))(void *, const char *)
 {
-	if (!find_real())
-		return NULL;
-	if (!name || handle == RTLD_NEXT || !dlsym_is_of_interest(name) || getauxval(AT_SECURE))
-		return DLSYM_JUMP;
-	return symbols_dlsym(handle, name, caller);
+	void *(*real)(void *, const char *) = find_real();
+
+	if (real && name && dlsym_is_of_interest(name) && !getauxval(AT_SECURE))
+		libcuda_look();
+	return real;
 }

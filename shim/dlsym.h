@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* dlsym, as programs call it (dlsym.S), as it is, and what the shim makes of it (symbols.c). */
-
-#define DLSYM_JUMP ((void *)-1) /* the real one answers */
-
 /* libc's, or that of the next library. To it the shim calls, which RTLD_NEXT and RTLD_DEFAULT depend on. */
 void *dlsym_real(void *handle, const char *name);
 
@@ -19,6 +15,3 @@ int libc_minor(void);
 
 /* A name that may be a function's of the driver: "cu" and a capital letter. */
 int dlsym_is_of_interest(const char *name);
-
-/* What a lookup of such a name returns, or DLSYM_JUMP. */
-void *symbols_dlsym(void *handle, const char *name, const void *caller);

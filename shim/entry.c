@@ -25,26 +25,14 @@
 #include "trace-gpu.h"
 #include "tracing.h"
 
-__attribute__((noinline, cold)) void entry_find_real(void **real, const char *name)
-{
-	int saved = errno;
-
-	__atomic_store_n(real, symbols_next(name), __ATOMIC_RELEASE);
-	errno = saved;
-}
-
 /* ---- looking functions up ----------------------------------------------------------- */
 
-/*
- * After a cuGetProcAddress: name and flags are its arguments, `own` is what the driver exports
- * under its name.
- */
-static void swap(const char *name, void **found, int version, uint64_t flags, void *called,
-		 const char *own)
+/* After a cuGetProcAddress: name and flags are its arguments. */
+static void swap(const char *name, void **found, int version, uint64_t flags)
 {
 	int saved = errno;
 
-	symbols_swap(name, found, version, flags, called == driver_symbol(own));
+	symbols_swap(name, found, version, flags);
 	errno = saved;
 }
 
@@ -56,8 +44,7 @@ WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_
 		return DRIVER_ERROR_NOT_FOUND;
 	result = REAL(cuGetProcAddress)(symbol, function, version, flags);
 	if (!result)
-		swap(symbol, function, version, flags, (void *)REAL(cuGetProcAddress),
-		     "cuGetProcAddress");
+		swap(symbol, function, version, flags);
 	return result;
 }
 
@@ -70,8 +57,7 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 		return DRIVER_ERROR_NOT_FOUND;
 	result = REAL(cuGetProcAddress_v2)(symbol, function, version, flags, status);
 	if (!result)
-		swap(symbol, function, version, flags, (void *)REAL(cuGetProcAddress_v2),
-		     "cuGetProcAddress_v2");
+		swap(symbol, function, version, flags);
 	return result;
 }
 

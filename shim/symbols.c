@@ -1,73 +1,57 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-
 /*
- * Who gets our trampoline instead of a driver function: callers of dlsym and of cuGetProcAddress.
- * Both call the real one first and swap only what it found. (Programs that link libcuda.so.1 bind
- * to our exported trampolines without being asked.)
- *
- * There may be other interposers. Only functions of the driver itself are swapped, and none that
- * somebody else stands in front of; for programs that link the driver a trampoline calls the next
- * library with that symbol. So nobody is bypassed, and whoever looks for the driver behind himself
- * does not find us in front of him.
+ * The driver's functions by their names: for ourselves as they are, for callers of cuGetProcAddress
+ * as trampolines. It gives pointers that the dynamic linker does not see (libcuda.c); we call the
+ * driver's first and swap only what it found.
  *
  * A program may try one driver after another (a stub of a toolkit first, whose cuInit fails) and
- * unload it. So the driver is no more than looked at, and nothing is found once for all, until it
- * is in use.
+ * unload it. So the driver is no more than looked at until it is in use.
  *
- * Nothing here makes a syscall or takes a lock of ours; what is written are pointers that every
- * writer would set to the same. dlerror() says after us what it would say without us: glibc forgets
- * an error at the next dl* call that succeeds.
+ * Nothing here takes a lock of ours. dlerror() says after us what it would say without us: glibc
+ * forgets an error at the next dl* call that succeeds.
  */
 
 #include "symbols.h"
 
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/auxv.h>
 
+#include "beside.h"
 #include "dlsym.h"
 #include "driver.h"
+#include "libcuda.h"
 #include "trampoline.h"
 
 #define NAME_MAX_LENGTH 64
 #define CUDA_12 12000
+#define HOLD_LIBRARY "libgpuprobe-hold.so"
 
-static void *kept; /* the driver that is in use: from then on it stays */
-
-/* The driver that is loaded, with a reference of ours, or NULL. */
-static void *open_driver(void)
-{
-	return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-}
+static bool kept; /* the driver is in use: from then on it stays */
 
 void *driver_symbol(const char *name)
 {
-	void *driver = __atomic_load_n(&kept, __ATOMIC_ACQUIRE), *found;
+	return libcuda_function(trampoline_find(name));
+}
 
-	if (driver)
-		return dlsym_real(driver, name);
-	driver = open_driver();
-	if (!driver)
-		return NULL;
-	found = dlsym_real(driver, name);
-	dlclose(driver);
-	return found;
+/* Without libgpuprobe-hold.so (hold/hold.c) it is held less well: dlclose() never fails. */
+static bool hold(const char *driver)
+{
+	void *held = beside_open(HOLD_LIBRARY, 0);
+
+	if (held)
+		return true;
+	held = dlopen(driver, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	if (held)
+		dlclose(held);
+	return held;
 }
 
 void driver_keep(void)
 {
-	void *driver = driver_is_kept() ? NULL : open_driver(), *none = NULL;
+	Dl_info info;
 
-	if (!driver)
-		return;
-	if (__atomic_compare_exchange_n(&kept, &none, driver, false, __ATOMIC_ACQ_REL,
-					__ATOMIC_ACQUIRE))
-		trampoline_refresh();
-	else
-		dlclose(driver);
+	if (!driver_is_kept() && dladdr(driver_symbol("cuInit"), &info) && hold(info.dli_fname))
+		__atomic_store_n(&kept, true, __ATOMIC_RELEASE);
 }
 
 bool driver_is_kept(void)
@@ -89,101 +73,6 @@ bool driver_is_in_use(void)
 	return driver_is_kept();
 }
 
-bool symbols_is_driver(const void *function)
-{
-	Dl_info info, driver;
-
-	return dladdr(function, &info) && dladdr(driver_symbol("cuInit"), &driver) &&
-	       driver.dli_fbase == info.dli_fbase;
-}
-
-void *symbols_next(const char *name)
-{
-	void *found = dlsym_real(RTLD_NEXT, name);
-
-	return found ? found : driver_symbol(name);
-}
-
-void *symbols_local(const char *name, const void *caller)
-{
-	void *map = NULL, *found;
-	Dl_info info;
-
-	if (!dladdr1(caller, &info, &map, RTLD_DL_LINKMAP) || !map)
-		return NULL;
-	found = dlsym_real(map, name);
-	return trampoline_is_ours(found) ? NULL : found;
-}
-
-/* Does another interposer have to do with this function? */
-static int is_of_others(const char *name, const void *found)
-{
-	const void *own = driver_symbol(name), *next = dlsym_real(RTLD_NEXT, name);
-
-	return (next && next != own) || (found != own && found == dlsym_real(RTLD_DEFAULT, name));
-}
-
-/*
- * What a lookup would find without us that found our export: the next in the global scope; for
- * RTLD_DEFAULT of a library outside of it also what it brought along.
- */
-static void *find_without_us(void *handle, int index, const void *caller)
-{
-	const char *name = trampoline_name(index);
-	void *found = dlsym_real(RTLD_NEXT, name);
-
-	if (!found && handle == RTLD_DEFAULT)
-		found = symbols_local(name, caller);
-	return found == trampoline_function(index) ? NULL : found;
-}
-
-/* The name under which the driver exports a function that begins there, or NULL. */
-static const char *exported_name(const void *function)
-{
-	const ElfW(Sym) *symbol = NULL;
-	Dl_info info;
-
-	if (!dladdr1(function, &info, (void **)&symbol, RTLD_DL_SYMENT) || !info.dli_sname ||
-	    info.dli_saddr != function || !symbol || ELF64_ST_TYPE(symbol->st_info) != STT_FUNC ||
-	    !dlsym_is_of_interest(info.dli_sname))
-		return NULL;
-	return symbols_is_driver(function) ? info.dli_sname : NULL;
-}
-
-/* The trampoline of a function of the driver that is known, or gets a spare one now. */
-static int find_or_add(const char *name, void *found)
-{
-	int index = trampoline_find(name);
-
-	return index != TRAMPOLINE_NONE ? index : trampoline_add(name, found);
-}
-
-void *symbols_dlsym(void *handle, const char *name, const void *caller)
-{
-	void *found;
-	int index;
-
-	index = trampoline_find(name);
-	found = dlsym_real(handle, name);
-	if (!found)
-		return index == TRAMPOLINE_NONE ? DLSYM_JUMP : NULL;
-	if (index != TRAMPOLINE_NONE && found == trampoline_function(index)) {
-		found = find_without_us(handle, index, caller);
-		if (!found)
-			return dlsym_real(RTLD_NEXT,
-					  name); /* fails, and so dlerror() speaks of it */
-	} else if (found != driver_symbol(name) || is_of_others(name, found)) {
-		return DLSYM_JUMP;
-	}
-	if (index == TRAMPOLINE_NONE)
-		index = exported_name(found) ? trampoline_add(name, found) : TRAMPOLINE_NONE;
-	if (index == TRAMPOLINE_NONE)
-		return DLSYM_JUMP;
-	trampoline_found(index, found);
-	dlerror();
-	return trampoline_function(index);
-}
-
 /* Is it a name of the same function, of another version or for other streams? */
 static int is_version(const char *suffix)
 {
@@ -202,7 +91,7 @@ static int find_version(const char *name, const void *found, bool per_thread)
 		const char *suffix = trampoline_name(last) + length;
 
 		if (is_version(suffix) && (strstr(suffix, "_pt") != NULL) == per_thread &&
-		    driver_symbol(trampoline_name(last)) == found)
+		    libcuda_function(last) == found)
 			return last;
 	}
 	return TRAMPOLINE_NONE;
@@ -246,26 +135,25 @@ static int find_by_rules(const char *name, int version, bool per_thread)
 static int find_found(const char *name, void *found, int version, bool per_thread)
 {
 	int index = per_thread ? find_version(name, found, true) : TRAMPOLINE_NONE;
-	const char *exported;
 
 	if (index == TRAMPOLINE_NONE)
 		index = find_version(name, found, false);
-	if (index != TRAMPOLINE_NONE)
-		return index;
-	exported = exported_name(found);
-	return exported ? find_or_add(exported, found) : find_by_rules(name, version, per_thread);
+	if (index == TRAMPOLINE_NONE)
+		index = libcuda_index(found);
+	return index != TRAMPOLINE_NONE ? index : find_by_rules(name, version, per_thread);
 }
 
-void symbols_swap(const char *name, void **found, int version, uint64_t flags, int by_driver)
+void symbols_swap(const char *name, void **found, int version, uint64_t flags)
 {
 	int index;
 
-	if (!name || !found || !*found || !by_driver || !dlsym_is_of_interest(name) ||
-	    getauxval(AT_SECURE) || trampoline_is_ours(*found))
+	if (!name || !found || !*found || !dlsym_is_of_interest(name) ||
+	    trampoline_is_ours(*found))
 		return; /* a driver that refers to its own exported functions finds ours */
 	index = find_found(name, *found, version, !!(flags & DRIVER_PROC_ADDRESS_PER_THREAD));
-	if (index == TRAMPOLINE_NONE || is_of_others(trampoline_name(index), *found))
+	if (index == TRAMPOLINE_NONE)
 		return;
-	trampoline_found(index, *found);
+	if (!libcuda_function(index))
+		trampoline_set(index, *found);
 	*found = trampoline_function(index);
 }

@@ -46,7 +46,6 @@ static const char *home(const void *function)
 }
 
 #define IS_OURS(function) (!strcmp(home((const void *)(function)), "libgpuprobe-shim.so"))
-#define IS_DRIVER(function) (!strncmp(home((const void *)(function)), "libcuda", 7))
 
 static void *open_driver(void)
 {
@@ -87,7 +86,7 @@ static void case_dlsym(void)
 	      !strcmp(*last, "cuCtxDestroy_v2"));
 }
 
-/* Without a driver nobody sees one, though the shim exports its functions. */
+/* Without a driver nobody sees one. */
 static void case_no_driver(void)
 {
 	void *self = dlopen(NULL, RTLD_NOW);
@@ -110,9 +109,6 @@ static void case_next(void)
 	/* neither the driver nor we know it; we do, and the driver does not */
 	CHECK(!dlsym(RTLD_DEFAULT, "cuSomethingNew") && strstr(dlerror(), "cuSomethingNew"));
 	CHECK(!dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") && strstr(dlerror(), "cuMemAlloc_v2"));
-	/*
-	 * the next of the program is the shim's export itself; the next of the shim is the driver
-	 */
 	CHECK(IS_OURS(dlsym(RTLD_NEXT, "cuLaunchKernel")));
 	CHECK(!strncmp(home((const void *)dlsym(RTLD_NEXT, "malloc")), "libc.so", 7));
 }
@@ -164,37 +160,22 @@ static void case_get_proc_address(void)
 	CHECK(two("", &found, 12000, 0, NULL) == 0 && !found);
 }
 
-/* A library between us and the driver is called, once, and finds the driver behind it. */
+/*
+ * Another interposer stands between the program and us, wherever it is in the list: the linker finds it, and what it finds
+ * behind itself is ours.
+ */
 static void case_interposer(void)
 {
 	void *driver = open_driver();
 	int *interposed = (int *)dlsym(RTLD_DEFAULT, "interposed");
 	simple_function *by_default = (simple_function *)dlsym(RTLD_DEFAULT, "cuCtxDestroy_v2");
 	simple_function *by_handle = (simple_function *)dlsym(driver, "cuCtxDestroy_v2");
-
-	CHECK(interposed && *interposed == 0);
-	CHECK(IS_OURS(by_default) && by_default(NULL) == 0 && *interposed == 1 &&
-	      !strcmp(*last, "cuCtxDestroy_v2"));
-	*last = "";
-	CHECK(IS_DRIVER(by_handle) && by_handle(NULL) == 0 && *interposed == 1 &&
-	      !strcmp(*last, "cuCtxDestroy_v2"));
-	CHECK(by_default(NULL) == 0 && *interposed == 2);
-}
-
-/*
- * The same library before us: RTLD_DEFAULT and the linker find it, and what it finds behind itself
- * is not itself.
- */
-static void case_interposer_first(void)
-{
-	void *driver = open_driver();
-	int *interposed = (int *)dlsym(RTLD_DEFAULT, "interposed");
-	simple_function *by_default = (simple_function *)dlsym(RTLD_DEFAULT, "cuCtxDestroy_v2");
-	simple_function *by_handle = (simple_function *)dlsym(driver, "cuCtxDestroy_v2");
+	simple_function **behind = (simple_function **)dlsym(RTLD_DEFAULT, "interposed_real");
 	void *found = NULL;
 
 	CHECK(!strcmp(home((const void *)by_default), "libmock-interposer.so"));
 	CHECK(by_default(NULL) == 0 && *interposed == 1 && !strcmp(*last, "cuCtxDestroy_v2"));
+	CHECK(behind && *behind == by_handle);
 	CHECK(IS_OURS(by_handle) && by_handle(NULL) == 0 && *interposed == 1);
 	CHECK(((get_v2 *)dlsym(driver, "cuGetProcAddress_v2"))("cuCtxDestroy", &found, 12000, 0,
 							       NULL) == 0 &&
@@ -270,6 +251,35 @@ static void case_two_drivers(void)
 	CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD));
 }
 
+/* A second driver beside one that is there is as it is, and calls of either get to their own. */
+static void case_second_driver(void)
+{
+	void *driver = open_driver(), *second;
+	char path[4096];
+	simple_function *begin, *own;
+
+	snprintf(path, sizeof(path), "%s/toolkit/libcuda.so.1", getenv("LD_LIBRARY_PATH"));
+	second = dlopen(path, RTLD_NOW);
+	CHECK(second && second != driver);
+	if (!second)
+		return;
+	begin = (simple_function *)dlsym(driver, "cuDriverGetVersion");
+	own = (simple_function *)dlsym(second, "cuDriverGetVersion");
+	CHECK(IS_OURS(begin) && begin(NULL) == 0 && !strcmp(*last, "cuDriverGetVersion"));
+	CHECK(!IS_OURS(own) && own(NULL) == 34);
+}
+
+/* What the linker is shown of the driver is complete: its other symbols, and where it lies. */
+static void case_as_it_is(void)
+{
+	void *driver = open_driver();
+	Dl_info info;
+
+	CHECK(last && dladdr(last, &info) && info.dli_saddr == (void *)last && !strcmp(info.dli_sname, "mock_last"));
+	CHECK(dladdr((void *)dlsym(driver, "cuInit"), &info) && !info.dli_sname);
+	CHECK(!strncmp(home((const void *)last), "libcuda", 7));
+}
+
 enum {
 	ALONE,
 	BEFORE_IT,
@@ -286,10 +296,12 @@ static const struct {
 	{ "next", case_next, ALONE },
 	{ "get-proc-address", case_get_proc_address, ALONE },
 	{ "interposer", case_interposer, BEFORE_IT },
-	{ "interposer-first", case_interposer_first, BEHIND_IT },
+	{ "interposer-first", case_interposer, BEHIND_IT },
 	{ "local", case_local, ALONE },
 	{ "stub", case_stub, ALONE },
 	{ "two-drivers", case_two_drivers, ALONE },
+	{ "second-driver", case_second_driver, ALONE },
+	{ "as-it-is", case_as_it_is, ALONE },
 };
 
 int main(int argc, char **argv)

@@ -126,10 +126,10 @@ def many():
 
 def constructors():
     """A library's constructor has the lock of dlopen(), while another thread looks for functions of the driver: nobody waits for the other."""
-    library, slow = (os.path.join(TARGETS, f"libs-{name}.so") for name in ("construct", "slow"))
-    bare = run(["s-library", library], preload=(slow,), S_SLOW="none")
+    library = os.path.join(TARGETS, "libs-construct.so")
+    bare = run(["s-library", library], preload=())
     with fake_daemon.FakeDaemon(session("library"), deadline_ms=5000) as daemon:
-        if as_bare("a library's constructor", bare, run(["s-library", library], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW="cuStreamGetCtx")):
+        if as_bare("a library's constructor", bare, run(["s-library", library], GPUPROBE_SESSION=daemon.name)):
             report("a library's constructor", bare[0] == 0 and daemon.count() == 2 * THREADS, f"{bare} {daemon.count()}")
 
 

@@ -671,13 +671,12 @@ def programs():
 
 def constructors():
     """A library's constructor launches, while another thread looks for functions of the driver: nobody waits for the other."""
-    library, slow = (os.path.join(TARGETS, f"libs-{name}.so") for name in ("construct", "slow"))
-    bare = run(["s-library", library], preload=(slow,), S_SLOW="none")
-    for name in "cuFuncGetName", "cuEventElapsedTime_v2":
-        with fake_trace.TraceDaemon(session("library"), make=lambda: Ring(flags=fake_trace.GPU)) as daemon:
-            if as_bare(f"a library's constructor, {name}", bare, run(["s-library", library], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW=name)):
-                calls = daemon.calls()
-                check(f"a library's constructor, {name}", names(calls).count("cuLaunchKernel") == 2, names(calls))
+    library = os.path.join(TARGETS, "libs-construct.so")
+    bare = run(["s-library", library], preload=())
+    with fake_trace.TraceDaemon(session("library"), make=lambda: Ring(flags=fake_trace.GPU)) as daemon:
+        if as_bare("a library's constructor", bare, run(["s-library", library], GPUPROBE_SESSION=daemon.name)):
+            calls = daemon.calls()
+            check("a library's constructor", names(calls).count("cuLaunchKernel") == 2, names(calls))
 
 
 def ended():

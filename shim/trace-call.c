@@ -73,8 +73,6 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 
 	if (__builtin_expect(!number || trace_page_changed(), 0))
 		number = trace_look();
-	if (__builtin_expect(!begun.target, 0))
-		begun.target = trampoline_resolve((int)index, (const void *)stack[-1]);
 	if (!number || (thread->outermost && frame < thread->outermost))
 		return begun;
 	if (__builtin_expect(index < FUNCTION_COUNT, 1)) {

@@ -3,8 +3,8 @@
  * The trampolines (trampoline.h), each TRAMPOLINE_STRIDE bytes, and trace_call.
  *
  * A trampoline compares what is seen of the two interest pages with what was seen (trace_watch, trace.h), and goes on to its target. There is no
- * frame then: the function called returns to who called us. trace_call is where it goes when something has changed, a trace is on, or the
- * target is not known yet: trace_begin says what to call, and whether trace_end wants to hear of it. If not, it jumps there, too.
+ * frame then: the function called returns to who called us. trace_call is where it goes when something has changed, or a trace is on:
+ * trace_begin says what to call, and whether trace_end wants to hear of it. If not, it jumps there, too.
  *
  * Whoever unwinds a frame of trace_call, for an exception or the end of a thread, calls trace_personality.
  */
@@ -23,10 +23,7 @@
 	movl	(%rax), %eax
 	cmpl	trace_watch+24(%rip), %eax
 	jne	1f
-	movq	trampoline_targets+8*(\index)(%rip), %rax
-	testq	%rax, %rax
-	jz	1f
-	jmp	*%rax
+	jmp	*trampoline_targets+8*(\index)(%rip)
 1:	movl	$(\index), %eax
 	jmp	trace_call
 	.balign	TRAMPOLINE_STRIDE
@@ -50,7 +47,6 @@
 	b.ne	1f
 	adrp	x16, trampoline_targets+8*(\index)
 	ldr	x16, [x16, :lo12:trampoline_targets+8*(\index)]
-	cbz	x16, 1f
 	br	x16
 1:	mov	w16, #(\index)
 	b	trace_call
@@ -68,7 +64,6 @@
 trampolines:
 	.cfi_startproc
 .macro FUNCTION index, name
-	.globl	\name
 	.type	\name, %function
 \name:
 	TRAMPOLINE \index

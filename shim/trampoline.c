@@ -8,11 +8,9 @@
 
 #include "trampoline.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "driver.h"
-#include "symbols.h"
 
 #define SPARE_NAME_MAX 72
 
@@ -117,48 +115,26 @@ bool trampoline_has_wrapper(int index)
 	return find_wrapper(index) != NULL;
 }
 
-void trampoline_found(int index, void *found)
+/* What is called of a function that there is not. */
+static driver_result not_found(void)
 {
-	const struct wrapper *wrapper;
-	const bool kept = driver_is_kept();
-
-	if (__atomic_load_n(&trampoline_targets[index], __ATOMIC_RELAXED))
-		return;
-	wrapper = find_wrapper(index);
-	if (wrapper && (!kept || !__atomic_load_n(wrapper->real, __ATOMIC_RELAXED)))
-		__atomic_store_n(wrapper->real, found, __ATOMIC_RELEASE);
-	if (kept)
-		__atomic_store_n(&trampoline_targets[index], wrapper ? wrapper->function : found,
-				 __ATOMIC_RELEASE);
+	return DRIVER_ERROR_NOT_FOUND;
 }
 
-/* What a function is now: under its name, or as it was found under another (symbols_swap()). */
-static void *find_now(int index, const struct wrapper *wrapper)
+void trampoline_set(int index, void *function)
 {
-	void *found = symbols_next(trampoline_name(index)), *before;
+	const struct wrapper *wrapper = find_wrapper(index);
 
-	if (found || !wrapper)
-		return found;
-	before = __atomic_load_n(wrapper->real, __ATOMIC_ACQUIRE);
-	return before && symbols_is_driver(before) ? before : NULL;
+	if (wrapper)
+		__atomic_store_n(wrapper->real, function, __ATOMIC_RELEASE);
+	if (!function)
+		function = (void *)not_found;
+	else if (wrapper)
+		function = wrapper->function;
+	__atomic_store_n(&trampoline_targets[index], function, __ATOMIC_RELEASE);
 }
 
-static void refresh(const struct wrapper *list, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (__atomic_load_n(list[i].real, __ATOMIC_RELAXED))
-			__atomic_store_n(list[i].real, find_now(list[i].index, &list[i]),
-					 __ATOMIC_RELEASE);
-}
-
-void trampoline_refresh(void)
-{
-	refresh(wrappers, wrapper_count);
-	refresh(graph_wrappers, graph_wrapper_count);
-	refresh(node_wrappers, node_wrapper_count);
-}
-
-int trampoline_add(const char *name, void *found)
+int trampoline_add(const char *name)
 {
 	unsigned spare;
 
@@ -169,45 +145,6 @@ int trampoline_add(const char *name, void *found)
 	if (spare >= TRAMPOLINE_SPARE)
 		return TRAMPOLINE_NONE;
 	strcpy(spare_names[spare], name);
-	if (driver_is_kept())
-		__atomic_store_n(&trampoline_targets[FUNCTION_COUNT + spare], found,
-				 __ATOMIC_RELAXED);
 	__atomic_store_n(&spare_ready[spare], true, __ATOMIC_RELEASE);
 	return FUNCTION_COUNT + (int)spare;
-}
-
-/* What is called of a function that there is not. */
-static driver_result not_found(void)
-{
-	return DRIVER_ERROR_NOT_FOUND;
-}
-
-/* Is it called before the driver is begun? Then there is no use in looking whether it was. */
-static bool comes_first(int index)
-{
-	return index == FUNCTION_cuInit || index == FUNCTION_cuGetProcAddress ||
-	       index == FUNCTION_cuGetProcAddress_v2;
-}
-
-/* What only the caller has is not kept: it may be there to load the driver, and look this up. */
-void *trampoline_resolve(int index, const void *caller)
-{
-	void *target = __atomic_load_n(&trampoline_targets[index], __ATOMIC_ACQUIRE);
-	const struct wrapper *wrapper;
-	int saved = errno;
-
-	if (target)
-		return target;
-	if (!comes_first(index))
-		driver_is_in_use();
-	wrapper = find_wrapper(index);
-	target = find_now(index, wrapper);
-	if (target) {
-		trampoline_found(index, target);
-		target = wrapper ? wrapper->function : target;
-	} else {
-		target = symbols_local(trampoline_name(index), caller);
-	}
-	errno = saved;
-	return target ? target : (void *)not_found;
 }

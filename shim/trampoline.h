@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * One trampoline for each function of the driver (proto/functions.txt), exported under the
- * function's name, and some without a name for functions of newer drivers. A trampoline jumps to
- * its target, if nobody traces (trace.h): our wrapper of that function, else the next library's.
- * It leaves all but one scratch register as they are. Else it goes by trace_call, which makes a
- * frame of its own around the call.
+ * One trampoline for each function of the driver (proto/functions.txt), and some without a name for
+ * functions of newer drivers. Programs find them under the functions' names (libcuda.c). A
+ * trampoline jumps to its target, if nobody traces (trace.h): our wrapper of that function, else
+ * the driver's. It leaves all but one scratch register as they are. Else it goes by trace_call,
+ * which makes a frame of its own around the call.
  */
 
 #define TRAMPOLINE_SPARE 64
@@ -60,7 +60,7 @@ extern const struct function_row function_rows[] __attribute__((visibility("hidd
 struct wrapper {
 	int index;
 	void *function; /* ours */
-	void **real; /* what it calls, once somebody has looked it up */
+	void **real; /* what it calls: NULL if the driver has it not */
 };
 
 /* All of them: of graphs (entry-graph.c), and the others (entry.c). */
@@ -71,7 +71,7 @@ extern const size_t node_wrapper_count __attribute__((visibility("hidden")));
 extern const struct wrapper wrappers[] __attribute__((visibility("hidden")));
 extern const size_t wrapper_count __attribute__((visibility("hidden")));
 
-/* Where the trampolines jump to; NULL: not looked up yet. */
+/* Where the trampolines jump to; NULL: no driver has come yet, and nobody has a trampoline. */
 extern void *trampoline_targets[TRAMPOLINE_COUNT] __attribute__((visibility("hidden")));
 
 /* The trampoline of the function with exactly this name, or TRAMPOLINE_NONE. */
@@ -93,19 +93,10 @@ bool trampoline_is_ours(const void *function);
 /* Does it call a wrapper of ours? */
 bool trampoline_has_wrapper(int index);
 
-/*
- * A lookup found the driver's function: it is what is called from now on, if nothing is yet. While
- * the driver is not kept (driver.h) only wrappers remember it, and trampoline_resolve() looks again.
- */
-void trampoline_found(int index, void *found);
-
-/* The driver is kept: what wrappers remember becomes what it has. */
-void trampoline_refresh(void);
+/* What the driver has of that function, NULL for none: it is what is called from now on. */
+void trampoline_set(int index, void *function);
 
 /* A spare trampoline for a function that the table does not know; TRAMPOLINE_NONE: none is left. */
-int trampoline_add(const char *name, void *found);
-
-/* Looks up what is called from there: never NULL. Keeps errno. */
-void *trampoline_resolve(int index, const void *caller);
+int trampoline_add(const char *name);
 
 #endif

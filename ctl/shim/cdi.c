@@ -67,6 +67,7 @@ int cdi_print(struct ctl *ctl, int root, const char *library) {
 	device = json_object_new_object();
 	devices = json_object_new_array();
 	json_object_array_add(mounts, mount(resolved, CONTAINER_FOLDER "/" PRELOAD_LIBRARY));
+	add_beside(mounts, root, resolved, "libgpuprobe-hold.so");
 	add_beside(mounts, root, resolved, "libgpuprobe-sass.so");
 	add_beside(mounts, root, resolved, "libgpuprobe-cupti.so");
 	json_object_array_add(mounts, mount(PATHS_SYSTEM_DIR, PATHS_SYSTEM_DIR));

@@ -6,8 +6,8 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-extern int interposed;
-int interposed;
+extern int interposed, (*interposed_real)(void *);
+int interposed, (*interposed_real)(void *);
 
 int cuCtxDestroy_v2(void *context);
 int cuCtxDestroy_v2(void *context)
@@ -16,5 +16,6 @@ int cuCtxDestroy_v2(void *context)
 	int (*real)(void *) = driver ? (int (*)(void *))dlsym(driver, "cuCtxDestroy_v2") : NULL;
 
 	interposed++;
+	interposed_real = real;
 	return real ? real(context) : 1;
 }

@@ -387,6 +387,7 @@ static CUresult check_context(CUcontext ctx)
 
 API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
+	API_SLOW(cuCtxDestroy_v2);
 	CUresult r = api_initialized();
 
 	if (r == CUDA_SUCCESS)
@@ -619,6 +620,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 
 API_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
+	API_SLOW(cuDevicePrimaryCtxRelease_v2);
 	CUresult r = check_device(dev);
 	bool last;
 

@@ -101,6 +101,7 @@ API_ALIAS(cuMemGetInfo, cuMemGetInfo_v2);
 
 API_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
+	API_SLOW(cuMemAlloc_v2);
 	void *p;
 	CUresult r = allocate(dptr ? &p : NULL, bytesize, SIM_REGION_DEVICE, 0);
 
@@ -112,6 +113,8 @@ API_ALIAS(cuMemAlloc, cuMemAlloc_v2);
 
 API_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
+	API_SLOW(cuMemFree_v2);
+
 	return release(dptr, SIM_REGION_DEVICE);
 }
 API_ALIAS(cuMemFree, cuMemFree_v2);

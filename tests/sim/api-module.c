@@ -390,6 +390,7 @@ static bool refuses(void)
 
 API_EXPORT CUresult cuModuleUnload(CUmodule hmod)
 {
+	API_SLOW(cuModuleUnload);
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)

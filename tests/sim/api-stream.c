@@ -356,6 +356,7 @@ API_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 
 API_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
+	API_SLOW(cuEventCreate);
 	CUresult r = api_enter();
 	CUevent event;
 
@@ -455,6 +456,8 @@ API_EXPORT CUresult cuEventQuery(CUevent hEvent)
 
 API_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
 {
+	API_SLOW(cuEventSynchronize);
+
 	return cuEventQuery(hEvent);
 }
 

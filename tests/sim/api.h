@@ -30,6 +30,27 @@ enum api_kind {
 	API_LINK,
 };
 
+/*
+ * A function that takes long where a test says so: it tells tests/targets/s-slow.c, if that is preloaded, when it begins and
+ * when it has done its work.
+ */
+extern void s_slow_begin(const char *name) __attribute__((weak));
+extern void s_slow_end(const char *name) __attribute__((weak));
+
+static inline const char *api_slow_begin(const char *name)
+{
+	if (s_slow_begin)
+		s_slow_begin(name);
+	return name;
+}
+
+static inline void api_slow_end(const char **name)
+{
+	if (s_slow_end)
+		s_slow_end(*name);
+}
+#define API_SLOW(name) __attribute__((cleanup(api_slow_end))) const char *slow_name = api_slow_begin(#name)
+
 struct CUctx_st {
 	uint64_t id;
 	unsigned int flags;

@@ -19,7 +19,24 @@ void driver_check(CUresult result, const char *call)
 	exit(1);
 }
 
-#ifdef DRIVER_LINKED
+#ifdef DRIVER_WEAK
+#define DRIVER_DECLARE(member, symbol, name) extern __typeof__(symbol) symbol __attribute__((weak));
+DRIVER_FUNCTIONS(DRIVER_DECLARE)
+#undef DRIVER_DECLARE
+#endif
+
+#ifdef DRIVER_TABLE
+
+void driver_open(bool by_proc_address)
+{
+#define DRIVER_ADDRESS(member, symbol, name) .member = symbol,
+	static const struct driver table = { DRIVER_FUNCTIONS(DRIVER_ADDRESS) };
+#undef DRIVER_ADDRESS
+
+	driver = *(const volatile struct driver *)&table; /* it is in memory, and not in the code */
+}
+
+#elif defined(DRIVER_LINKED)
 
 void driver_open(bool by_proc_address)
 {

@@ -3,8 +3,8 @@
 
 /*
  * What all target programs share: a table of driver functions, filled in from libcuda.so.1 at run time (dlopen and dlsym,
- * or cuGetProcAddress_v2 alone, as the runtime does it) or by the linker (-DDRIVER_LINKED). Types come from our own
- * declarations, so no toolkit is needed.
+ * or cuGetProcAddress_v2 alone, as the runtime does it) or by the linker (-DDRIVER_LINKED: by what the code refers to, with
+ * -DDRIVER_WEAK weakly; -DDRIVER_TABLE: by a table in memory). Types come from our own declarations, so no toolkit is needed.
  */
 
 #include <stdbool.h>

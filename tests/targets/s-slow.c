@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded behind the shim: who looks for the function S_SLOW, as the shim does among others, waits in the middle of that, once. The driver's
- * function S_SLOW_CALL waits S_SLOW_MS milliseconds, or till who writes to the named pipe S_SLOW_PIPE has closed it, or till S_SLOW_TILL, a function of one
- * argument, was called meanwhile, or with S_SLOW_BEHIND when it is done, once: when the program has called it s_slow times since it set that. Then s_slow_waits is 1, if the program has it.
+ * Preloaded: the driver's function S_SLOW_CALL waits S_SLOW_MS milliseconds, or till who writes to the named pipe S_SLOW_PIPE has closed it, or till
+ * S_SLOW_TILL, another function, was called meanwhile, or with S_SLOW_BEHIND when it is done, once: when the program, and the shim in it, has called it
+ * s_slow times since it set that. Then s_slow_waits is 1, if the program has it. Only functions of the CPU driver that tell (API_SLOW).
  */
 
 #include <dlfcn.h>
@@ -13,21 +13,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#define VERSION "GLIBC_2.2.5"
-#else
-#define VERSION "GLIBC_2.17"
-#endif
+void s_slow_begin(const char *name);
+void s_slow_end(const char *name);
 
-static int (*real_call)(void *, void *), (*real_till)(void *);
 static atomic_bool waits, over;
+static _Thread_local bool waiting; /* in the call that is slow */
 
-static int till(void *first)
+static bool is(const char *variable, const char *name)
 {
-	int result = real_till(first);
+	const char *value = getenv(variable);
 
-	atomic_store(&over, atomic_load(&waits));
-	return result;
+	return value && !strcmp(value, name);
 }
 
 static void wait_for_pipe(const char *path)
@@ -55,36 +51,21 @@ static void wait_now(void)
 		usleep(1000);
 }
 
-static int call(void *first, void *second)
+void s_slow_begin(const char *name)
 {
-	atomic_int *slow = dlsym(RTLD_DEFAULT, "s_slow");
-	bool wait = slow && atomic_load(slow) > 0 && atomic_fetch_sub(slow, 1) == 1;
-	int result;
+	atomic_int *slow = is("S_SLOW_CALL", name) ? dlsym(RTLD_DEFAULT, "s_slow") : NULL;
 
-	if (wait && !getenv("S_SLOW_BEHIND"))
+	waiting = slow && atomic_load(slow) > 0 && atomic_fetch_sub(slow, 1) == 1;
+	if (waiting && !getenv("S_SLOW_BEHIND"))
 		wait_now();
-	result = real_call(first, second);
-	if (wait && getenv("S_SLOW_BEHIND"))
-		wait_now();
-	return result;
 }
 
-void *dlsym(void *handle, const char *name)
+void s_slow_end(const char *name)
 {
-	static atomic_bool slow;
-	const char *looked_for = getenv("S_SLOW"), *called = getenv("S_SLOW_CALL"), *until = getenv("S_SLOW_TILL");
-	void *(*real)(void *, const char *), *found;
-
-	*(void **)&real = dlvsym(RTLD_NEXT, "dlsym", VERSION);
-	if (looked_for && !strcmp(name, looked_for) && !atomic_exchange(&slow, true))
-		usleep(500000);
-	found = real(handle, name);
-	if (found && until && !strcmp(name, until)) {
-		*(void **)&real_till = found;
-		return (void *)till;
-	}
-	if (!found || !called || strcmp(name, called) != 0)
-		return found;
-	*(void **)&real_call = found;
-	return (void *)call;
+	if (is("S_SLOW_TILL", name))
+		atomic_store(&over, atomic_load(&waits));
+	if (waiting && is("S_SLOW_CALL", name) && getenv("S_SLOW_BEHIND"))
+		wait_now();
+	if (is("S_SLOW_CALL", name))
+		waiting = false;
 }

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls the function S_CALLED of the library that it is linked with. */
+
+int S_CALLED(void);
+
+int main(void)
+{
+	return S_CALLED();
+}
