@@ -30,6 +30,7 @@ enum trace_ring_flags {
 	TRACE_RING_ERRORS = 1 << 2, /* only calls that fail */
 	TRACE_RING_STACKS = 1 << 3,
 	TRACE_RING_CUPTI = 1 << 4, /* with GPU: by CUPTI where it can be had, else by events, and a NOTE says why */
+	TRACE_RING_REPLACED = 1 << 5, /* set before enabled is cleared: the process gets another ring, and counts there what it does not record until then */
 };
 
 /* Flags that a ring has from its beginning, or never. */

@@ -11,7 +11,7 @@ import fake_daemon
 import wire
 
 MAGIC, VERSION = 0x52525447, 2
-EXTRAS, GPU, ERRORS, STACKS, CUPTI = 1, 2, 4, 8, 16
+EXTRAS, GPU, ERRORS, STACKS, CUPTI, REPLACED = 1, 2, 4, 8, 16, 32
 TSC, MONOTONIC = 0, 1
 HEADER, FUNCTIONS = struct.Struct("<IIIIIIIIQQQQQ"), 104
 ENABLED, FLAGS, MIN_DURATION, SAMPLE, HEARTBEAT, HOMELESS, SLOTS_OFFSET = 8, 12, 40, 48, 56, 64, 4096
@@ -75,6 +75,11 @@ class Ring:
 
     def end(self):
         self.put(ENABLED, 0, "<I")
+
+    def replace(self):
+        """The process is to ask for another one; the page has changed."""
+        self.put(FLAGS, self.number(FLAGS, "<I") | REPLACED, "<I")
+        self.end()
 
     def widen(self, flags):
         """All calls are to be recorded, with these flags; a shim looks when the page changes."""

@@ -124,6 +124,45 @@ def threads():
     check("what finds no room is counted", lost > 0 and len(calls) + lost == 80001, len(calls), lost)
 
 
+def first():
+    """Several threads make the first calls: they wait for the one that asks, for a while; what does not wait any longer is counted."""
+    for delay in 0, 0.1, 1:
+        daemon, calls = traced(["s-trace", "first", "8", "40"], label=f"first: answered after {delay} s",
+                               script={"trace": lambda _, answer, delay=delay: time.sleep(delay) or answer})
+        lost = daemon.rings[0].lost()
+        check(f"first: answered after {delay} s: each call is there, or counted", len(calls) + lost == 320 and (lost == 0 if delay < 0.2 else len(calls) < 320), len(calls), lost)
+    number = fake_trace.NUMBERS["cuMemAlloc_v2"]
+    daemon, calls = traced(["s-trace", "first", "8", "40"], lambda: Ring(functions=[number]), label="first: others",
+                           script={"trace": lambda _, answer: time.sleep(1) or answer})
+    check("first: what is not wanted is not lost", not calls and not daemon.rings[0].lost(), calls, daemon.rings[0].lost())
+    daemon, calls = traced(["s-trace", "first", "8", "40"], lambda: None, label="first: nobody traces", script={"trace": lambda _, answer: time.sleep(1) or answer})
+    check("first: nobody traces", not calls and daemon.seen(wire.TRACE) == 1)
+
+
+def replaced():
+    """A trace that begins needs more than the ring can have: the process goes on in another one."""
+    with TraceDaemon(session("replaced")) as daemon:
+        steps = Steps(daemon.name)
+        daemon.change_rules()
+        daemon.rings[0].replace()
+        steps.do(10)
+        check("replaced: all is in the other one", len(daemon.rings) == 2 and len(daemon.rings[1].read()) == 10 and not daemon.rings[1].lost(), daemon.rings)
+        check("replaced: ends well", steps.end() == 0)
+    with TraceDaemon(session("replaced")) as daemon:
+        steps = Steps(daemon.name, "inside")
+        while steps.line() != ["in", "call", "1"]:
+            pass
+        daemon.change_rules()
+        daemon.rings[0].replace()
+        steps.process.stdin.write("x")
+        steps.process.stdin.flush()
+        steps.line()
+        steps.do(5)
+        check("replaced in the midst of a call: that is counted", len(daemon.rings) == 2 and len(daemon.rings[1].read()) == 5 and daemon.rings[1].lost() == 1,
+              daemon.rings[1].lost())
+        check("replaced in the midst of a call: ends well", steps.end() == 0)
+
+
 def processes():
     daemon, calls = traced(["s-trace", "fork"])
     rings = [len(ring.read() or []) for ring in daemon.rings]
@@ -725,7 +764,7 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, processes, signals, callbacks, stacks, gpu, lengths, contexts, cupti, cupti_fails, cupti_live, cupti_taken,
+for part in (plain, filters, arguments, kernel_names, threads, first, replaced, processes, signals, callbacks, stacks, gpu, lengths, contexts, cupti, cupti_fails, cupti_live, cupti_taken,
              cupti_taken_idle, cupti_others, cupti_forks, cupti_constructor, cupti_jump, cupti_exit, cupti_stack, behind, live, forked_at_the_end, storm, stale,
              hostile, programs, *slow, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:

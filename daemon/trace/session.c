@@ -431,6 +431,7 @@ int trace_session_new(struct trace_session **sessionp, struct trace_table *table
 		session->end = monotonic_now() + config->duration;
 	shim_rings_join(table, session);
 	trace_table_announce(table);
+	shim_rings_replace(table, session);
 	*sessionp = session;
 	return 0;
 }

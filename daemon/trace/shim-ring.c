@@ -483,7 +483,7 @@ static int ring_new(struct shim_ring **ringp, struct trace_table *table, const s
 /* ---- processes ---- */
 
 /* Sessions that mean the process now: mask. */
-static unsigned int sessions_of(struct trace_table *table, const struct process *process) {
+static unsigned int sessions_of(struct trace_table *table, const struct process *process, uint32_t ancestor) {
 	unsigned int sessions = 0;
 
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
@@ -492,6 +492,7 @@ static unsigned int sessions_of(struct trace_table *table, const struct process 
 		if (!session || session->finished || !session->options->shim)
 			continue;
 		session_forget_facts(session, process->facts.pid); /* it may be another program by now */
+		session_descends(session, process->facts.pid, (pid_t)ancestor);
 		/* the rights it had when it connected count, too */
 		if (trace_session_means(session, process->facts.pid) && (session->options->all_users || process->uid == session->options->caller))
 			sessions |= 1U << i;
@@ -516,7 +517,7 @@ static void ring_join(struct shim_ring *ring, unsigned int sessions) {
 	ring->sessions |= sessions;
 }
 
-/* Too little is recorded for a session that has just begun: the process sees that it is over, and asks for another one when the rules have changed. */
+/* The process sees that it is over, and asks whether there is another one for it if the rules have changed. */
 static void ring_retire(struct shim_ring *ring) {
 	ring->retired = true;
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
@@ -529,8 +530,8 @@ static bool has_ended(const struct shim_connection *connection) {
 	return process.fd >= 0 && poll(&process, 1, 0) > 0;
 }
 
-int shim_rings_ask(struct trace_table *table, const struct process *process, struct shim_connection *connection, int *fdp, uint64_t *sizep) {
-	unsigned int sessions = table->stopping || has_ended(connection) ? 0 : sessions_of(table, process);
+int shim_rings_ask(struct trace_table *table, const struct process *process, uint32_t ancestor, struct shim_connection *connection, int *fdp, uint64_t *sizep) {
+	unsigned int sessions = table->stopping || has_ended(connection) ? 0 : sessions_of(table, process, ancestor);
 	struct shim_ring *ring;
 	bool known = false;
 	int r;
@@ -626,19 +627,27 @@ void shim_rings_closed(struct trace_table *table, const struct shim_connection *
 
 /* ---- sessions ---- */
 
+static bool ring_may_have(const struct shim_ring *ring, struct trace_session *session) {
+	return ring->sessions && !ring->retired && session->options->shim && trace_session_means(session, ring->pid) &&
+	       (session->options->all_users || ring->uid == session->options->caller);
+}
+
 void shim_rings_join(struct trace_table *table, struct trace_session *session) {
 	struct shim_ring *ring;
 
-	LIST_FOREACH(ring, &table->rings, link) {
-		if (!ring->sessions || ring->retired || !session->options->shim || !trace_session_means(session, ring->pid) ||
-		    !(session->options->all_users || ring->uid == session->options->caller))
-			continue;
-		if (ring_suffices(ring, session->options)) {
+	LIST_FOREACH(ring, &table->rings, link)
+		if (ring_may_have(ring, session) && ring_suffices(ring, session->options))
 			ring_join(ring, 1U << session->index);
-		} else {
-			ring_lost(ring, 0, 1); /* what is called until it has another one; how much that is nobody knows */
-			ring_retire(ring);
-		}
+}
+
+void shim_rings_replace(struct trace_table *table, struct trace_session *session) {
+	struct shim_ring *ring;
+
+	LIST_FOREACH(ring, &table->rings, link) {
+		if (ring->sessions >> session->index & 1 || !ring_may_have(ring, session))
+			continue;
+		__atomic_or_fetch(&ring->header->flags, TRACE_RING_REPLACED, __ATOMIC_SEQ_CST); /* calls until then are counted in the next one */
+		ring_retire(ring);
 	}
 }
 

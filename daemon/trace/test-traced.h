@@ -19,13 +19,14 @@ struct traced {
 	struct shim_connection connection;
 	struct trace_ring *ring; /* its mapping */
 	uint64_t size;
+	uint32_t ancestor; /* as it says */
 };
 
 /* Asks. Whether it gets a ring. */
 static inline bool ask(struct traced *traced) {
 	int fd;
 
-	assert_int_equal(shim_rings_ask(world.table, &traced->process, &traced->connection, &fd, &traced->size), 0);
+	assert_int_equal(shim_rings_ask(world.table, &traced->process, traced->ancestor, &traced->connection, &fd, &traced->size), 0);
 	if (fd < 0)
 		return false;
 	assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);

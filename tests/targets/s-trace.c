@@ -175,6 +175,29 @@ static void case_threads(long number, long count)
 	say("threads", all);
 }
 
+static pthread_barrier_t together;
+
+static void *thread_first(void *argument)
+{
+	pthread_barrier_wait(&together);
+	return thread_calls(argument);
+}
+
+/* The first calls of the process are made by several threads at once. */
+static void case_first(long number, long count)
+{
+	pthread_t threads[512];
+
+	library = dlopen("libcuda.so.1", RTLD_NOW);
+	*(void **)&release = find("cuMemFree_v2");
+	pthread_barrier_init(&together, NULL, (unsigned)number);
+	for (long i = 0; i < number; i++)
+		pthread_create(&threads[i], NULL, thread_first, (void *)count);
+	for (long i = 0; i < number; i++)
+		pthread_join(threads[i], NULL);
+	say("threads", number);
+}
+
 static void wait_for(pid_t child)
 {
 	int status = -1;
@@ -692,6 +715,10 @@ int main(int argc, char **argv)
 		{ "sandboxed", case_sandboxed },
 	};
 
+	if (argc > 1 && !strcmp(argv[1], "first")) {
+		case_first(number, other);
+		return 0;
+	}
 	start();
 	if (argc > 1 && !strcmp(argv[1], "threads"))
 		case_threads(number, other);
