@@ -5,6 +5,7 @@
 #include "test-traced.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -90,6 +91,56 @@ static void test_outlived(void **state) {
 }
 
 /* ---- honest ---- */
+
+static pid_t start_sleeper(void) {
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		alarm(60);
+		for (;;)
+			pause();
+	}
+	assert_true(pid > 0);
+	return pid;
+}
+
+/* A process whose parents are not those of the trace is traced if it says of which of them it descends, and the trace follows them. */
+static void test_descendants(void **state) {
+	const pid_t root = start_sleeper(), other = start_sleeper();
+	uint32_t pids[] = { (uint32_t)root };
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	struct traced traced = { .connection = { .state = SHIM_CLOSED, .pidfd = -1 }, .process = { .number = 1, .uid = getuid() } };
+
+	config.options.filter = (struct filter){};
+	config.options.pids = pids;
+	config.options.n_pids = 1;
+	assert_int_equal(process_facts_read(&traced.process.facts, other, -1), 0);
+	traced.ancestor = (uint32_t)root;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_false(ask(&traced)); /* it is not followed */
+	end_client(&client);
+	config.options.follow = true;
+	assert_int_equal(start_session(&client, &config), 0);
+	traced.ancestor = 0;
+	assert_false(ask(&traced));
+	traced.ancestor = (uint32_t)other;
+	assert_false(ask(&traced));
+	traced.ancestor = (uint32_t)getppid(); /* of no trace */
+	assert_false(ask(&traced));
+	traced.ancestor = UINT32_MAX;
+	assert_false(ask(&traced));
+	traced.ancestor = (uint32_t)root;
+	assert_true(ask(&traced));
+	traced.ancestor = 0;
+	assert_true(ask(&traced)); /* it is known now */
+	gone(&traced);
+	kill(root, SIGKILL); /* it may be gone */
+	assert_int_equal(waitpid(root, NULL, 0), root);
+	end_client(&client);
+	kill(other, SIGKILL);
+	assert_int_equal(waitpid(other, NULL, 0), other);
+}
 
 /* A session that wants sums has no records of calls, but of those that say more than a sum; nothing is lost when its client does not read. */
 static void test_counts(void **state) {
@@ -977,7 +1028,7 @@ static void test_not_meant(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_outlived), TEST(test_counts), cmocka_unit_test(test_buckets),
+		TEST(test_outlived), TEST(test_descendants), TEST(test_counts), cmocka_unit_test(test_buckets),
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_widened), TEST(test_names),
 		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_not_meant),
 		TEST(test_same_connection),
