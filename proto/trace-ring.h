@@ -55,7 +55,8 @@ struct trace_ring {
 	uint64_t sample; /* one of so many calls is recorded, by chance (trace_is_sampled()); 0, 1: all */
 	uint64_t heartbeat; /* written by the daemon whenever it reads: CLOCK_MONOTONIC in nanoseconds */
 	uint64_t homeless; /* written by the shim: calls that were lost because no slot was free */
-	uint64_t reserved[4];
+	uint64_t unread; /* written by the shim: launches that are timed by events and whose KERNEL is not written: of those that remain the end is not known */
+	uint64_t reserved[3];
 	uint64_t functions[4096 / 64]; /* bit n: calls of function n (trace.h) are recorded; all dynamic ones have one bit, TRACE_FUNCTION_DYNAMIC */
 	char cupti[TRACE_RING_PATH_MAX]; /* path of libcupti.so; empty: where toolkits and wheels put it */
 };

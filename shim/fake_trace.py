@@ -14,7 +14,7 @@ MAGIC, VERSION = 0x52525447, 2
 EXTRAS, GPU, ERRORS, STACKS, CUPTI, REPLACED = 1, 2, 4, 8, 16, 32
 TSC, MONOTONIC = 0, 1
 HEADER, FUNCTIONS = struct.Struct("<IIIIIIIIQQQQQ"), 104
-ENABLED, FLAGS, MIN_DURATION, SAMPLE, HEARTBEAT, HOMELESS, SLOTS_OFFSET = 8, 12, 40, 48, 56, 64, 4096
+ENABLED, FLAGS, MIN_DURATION, SAMPLE, HEARTBEAT, HOMELESS, UNREAD, SLOTS_OFFSET = 8, 12, 40, 48, 56, 64, 72, 4096
 FREE, USED, LEFT = 0, 1, 2
 SLOT = 128
 PAD, CALL, NAME, KERNEL, CLOCK_PAIR, NOTE = range(6)
@@ -99,6 +99,10 @@ class Ring:
 
     def lost(self):
         return sum(self.number(self.at(slot) + 16) for slot in range(self.slots)) + self.number(HOMELESS)
+
+    def unread(self):
+        """Launches of which nobody knows the end."""
+        return self.number(UNREAD)
 
     def homeless(self):
         return self.number(HOMELESS)

@@ -268,3 +268,13 @@ void trace_gpu_context_ending(driver_handle handle)
 {
 	trace_event_context_ending(handle);
 }
+
+bool trace_gpu_has_contexts(void)
+{
+	return trace_event_has_contexts();
+}
+
+void trace_gpu_primary_ending(int device, bool surely)
+{
+	trace_event_primary_ending(device, surely);
+}

@@ -117,7 +117,7 @@ bool trace_enter_guest(uint64_t number)
 {
 	trace_mine.guest++;
 	__atomic_add_fetch(&guests, 1, __ATOMIC_SEQ_CST);
-	if (trace_session_number() == number)
+	if (number && trace_session_number() == number)
 		return true;
 	trace_leave_guest();
 	return false;
@@ -621,7 +621,7 @@ bool trace_claim(struct trace_self *thread, uint64_t number)
 {
 	int saved = errno;
 
-	if (thread->session == number && thread->is_ours)
+	if (!number || (thread->session == number && thread->is_ours))
 		return false;
 	if (thread->claiming) { /* a signal handler, while its thread is below */
 		lose_homeless(number);

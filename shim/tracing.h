@@ -178,7 +178,7 @@ void trace_end_session(uint64_t number);
 /* Has trace_ending been set, and is nobody inside? Then lets the memory go. */
 void trace_reap(void);
 
-/* Around the use of the daemon's memory by who has no slot. */
+/* Around the use of the daemon's memory by who has no slot. False: that is not the session, or none is. */
 bool trace_enter_guest(uint64_t number);
 void trace_leave_guest(void);
 
