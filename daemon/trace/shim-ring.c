@@ -45,6 +45,7 @@
 #define RING_TIDS_PAUSE 9 /* times as long as that took */
 #define RING_SCAN_NS UINT64_C(50000000) /* for slots that were never used */
 #define RING_LOST_MAX (UINT64_C(1) << 40) /* in one turn */
+#define RING_UNREAD_MAX (UINT64_C(1) << 32)
 
 /* ---- threads ---- */
 
@@ -370,6 +371,14 @@ static void ring_set_shim(const struct shim_ring *ring, struct trace_session *se
 #endif
 }
 
+/* What a session has of the ring is all that it gets: launches that have no times by now get none. */
+static void ring_tell_unread(const struct shim_ring *ring, struct trace_session *session) {
+	const uint64_t unread = __atomic_load_n(&ring->header->unread, __ATOMIC_RELAXED) - ring->unread[session->index];
+
+	if (session->options->gpu && unread <= RING_UNREAD_MAX) /* those that it found may have got theirs */
+		trace_session_unknown_ends(session, (uint32_t)ring->pid, unread);
+}
+
 /* Nobody reads it any more: the process is told, and its connections are closed, with the last of which the ring goes. */
 static void ring_end(struct shim_ring *ring) {
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
@@ -509,6 +518,7 @@ static void ring_join(struct shim_ring *ring, unsigned int sessions) {
 		if (!(sessions >> i & 1 & ~(ring->sessions >> i)))
 			continue;
 		ring_widen(ring, ring->table->sessions[i]->options);
+		ring->unread[i] = __atomic_load_n(&ring->header->unread, __ATOMIC_RELAXED);
 		ring_tell(ring, ring->table->sessions[i]);
 		for (uint32_t k = 0; k < ring->slot_count; k++) /* nothing of who had this number before */
 			ring->slots[k].announced &= ~(1U << i);
@@ -584,6 +594,7 @@ static void ring_finish(struct shim_ring *ring, int pidfd) {
 
 		if (!(ring->sessions >> i & 1))
 			continue;
+		ring_tell_unread(ring, session);
 		ring_set_shim(ring, session, false);
 		session_forget_facts(session, ring->pid);
 		if (!ring->retired)
@@ -679,6 +690,7 @@ void shim_rings_leave(struct trace_table *table, struct trace_session *session) 
 			ring_refuse(ring, "found at the end of the trace");
 			continue;
 		}
+		ring_tell_unread(ring, session);
 		if (ring->sessions == 1U << session->index) {
 			ring_drop_pending(ring);
 			ring_end(ring);

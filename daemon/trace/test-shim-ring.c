@@ -142,6 +142,50 @@ static void test_descendants(void **state) {
 	assert_int_equal(waitpid(other, NULL, 0), other);
 }
 
+/* How many launches the client was told of whose end is not known. */
+static uint64_t count_unknown_ends(const struct client *client) {
+	const struct trace_lost *lost;
+	uint64_t count = 0;
+	size_t at = 0;
+
+	while ((lost = next_record(client, &at, TRACE_LOST)))
+		count += lost->record.flags & TRACE_LOST_ENDS ? lost->count : 0;
+	return count;
+}
+
+/* Launches that have no times when a process, or the trace, ends: who asked for times is told how many there were in its trace. */
+static void test_unknown_ends(void **state) {
+	struct client a = {}, b = {}, c = {};
+	struct trace_config config = usual_config(&a);
+	struct traced traced;
+
+	config.options.gpu = true;
+	assert_int_equal(start_session(&a, &config), 0);
+	start_usual(&c); /* it did not ask */
+	begin(&traced, 1);
+	traced.ring->unread = 3;
+	config = usual_config(&b);
+	config.options.gpu = true;
+	assert_int_equal(start_session(&b, &config), 0);
+	traced.ring->unread = 7;
+	trace_session_finish(b.session);
+	gone(&traced);
+	turn_for(20);
+	assert_int_equal(count_unknown_ends(&a), 7);
+	assert_int_equal(count_unknown_ends(&b), 4);
+	assert_int_equal(count_unknown_ends(&c), 0);
+	/* what makes no sense, as of one that joined where more were on their way, is not told */
+	begin(&traced, 2);
+	traced.ring->unread = UINT64_MAX - 1;
+	gone(&traced);
+	turn_for(20);
+	assert_int_equal(count_unknown_ends(&a), 7);
+	assert_int_equal(count_lost(&a, TRACE_SOURCE_GPU), 0);
+	end_client(&a);
+	end_client(&b);
+	end_client(&c);
+}
+
 /* A session that wants sums has no records of calls, but of those that say more than a sum; nothing is lost when its client does not read. */
 static void test_counts(void **state) {
 	const uint16_t alloc = function_by_name("cuMemAlloc_v2")->number, copy = function_by_name("cuMemcpy2D_v2")->number;
@@ -1028,7 +1072,7 @@ static void test_not_meant(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_outlived), TEST(test_descendants), TEST(test_counts), cmocka_unit_test(test_buckets),
+		TEST(test_outlived), TEST(test_descendants), TEST(test_unknown_ends), TEST(test_counts), cmocka_unit_test(test_buckets),
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_widened), TEST(test_names),
 		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_not_meant),
 		TEST(test_same_connection),
