@@ -16,6 +16,7 @@ from live import LIVE, Live
 
 need(GPUPROBED, CTL, SHIM, VEC_ADD, LIVE)
 DAEMON = os.path.join(BUILD, "tests/targets/s-daemon")
+SHAPES = os.path.join(BUILD, "tests/targets/s-shapes")
 LAUNCHES = 5
 RUN = ["--", VEC_ADD, "--threads", "64", "--launches", str(LAUNCHES)]
 CALLS = {"cuInit": 1, "cuMemAlloc_v2": 3, "cuMemcpyHtoD_v2": 2, "cuModuleLoadData": 1, "cuModuleGetFunction": 1, "cuLaunchKernel": LAUNCHES, "cuMemcpyDtoH_v2": 1,
@@ -119,6 +120,19 @@ def test_daemons():
         out, err = folder.trace("-o", "x.jsonl", "--", "sh", "-c", "echo $GPUPROBE_TRACE $$")
         told, own = out.split()
         equal(told, own, "the command's own number, which all that it starts inherit")
+
+
+def test_times():
+    """All kernels of short programs have their times, however they launch and end."""
+    need(SHAPES)
+    with Folder() as folder:
+        for shape, end in [(shape, end) for shape in ("one", "streams", "callbacks", "cooperative", "events") for end in ("return", "exit", "wait")] + [
+                ("streams", "reset"), ("streams", "release"), ("one", "reset")]:
+            out, err = folder.trace("--gpu", "-o", "x.jsonl", "--", SHAPES, shape, end)
+            lines = folder.lines("x.jsonl")
+            launched = [(call["tid"], call["name"]) for call in calls(lines) if "Launch" in call["name"] and "HostFunc" not in call["name"]]
+            equal((f"launches {len(launched)}\n", sum(line["type"] == "gpu" for line in lines), lines[-1]["lost"]), (out, len(launched), 0), f"{shape} {end}: {err}")
+            check(not any(line["type"] == "note" for line in lines) and "unknown" not in err, shape, end, err)
 
 
 def test_first_calls():
@@ -306,4 +320,4 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_daemons, test_first_calls, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])
+    main([test_jsonl, test_daemons, test_first_calls, test_times, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])
