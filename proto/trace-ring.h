@@ -56,7 +56,8 @@ struct trace_ring {
 	uint64_t heartbeat; /* written by the daemon whenever it reads: CLOCK_MONOTONIC in nanoseconds */
 	uint64_t homeless; /* written by the shim: calls that were lost because no slot was free */
 	uint64_t unread; /* written by the shim: launches that are timed by events and whose KERNEL is not written: of those that remain the end is not known */
-	uint64_t reserved[3];
+	uint64_t taken; /* 1, written by the shim: the process records here; 0 at the end: it did not get this in time */
+	uint64_t reserved[2];
 	uint64_t functions[4096 / 64]; /* bit n: calls of function n (trace.h) are recorded; all dynamic ones have one bit, TRACE_FUNCTION_DYNAMIC */
 	char cupti[TRACE_RING_PATH_MAX]; /* path of libcupti.so; empty: where toolkits and wheels put it */
 };

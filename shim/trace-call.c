@@ -249,8 +249,12 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	if (__builtin_expect(trace_flag(TRACE_RING_STACKS) && !flags, 0))
 		depth = trace_stack(frame, stack);
 	if (__builtin_expect(thread->session != number || !thread->slot, 0) &&
-	    !trace_claim(thread, number))
+	    !trace_claim(thread, number)) {
+		thread->sequence++;
+		if (!thread->is_ours)
+			trace_lose_homeless(number);
 		return false;
+	}
 	if (__builtin_expect(!trace_enter(thread, number), 0)) {
 		if (thread->user->inside)
 			trace_lose(thread); /* a signal handler; who is inside keeps it mapped */

@@ -650,8 +650,11 @@ static void read_times(struct trace_self *thread, uint64_t session, bool launche
 /* The launch has no events. */
 static void lose_launch(struct trace_self *thread, uint64_t session)
 {
-	if (!trace_claim_and_enter(thread, session))
+	if (!trace_claim_and_enter(thread, session)) {
+		if (!thread->slot && !thread->is_ours)
+			trace_lose_homeless(session);
 		return;
+	}
 	trace_lose(thread);
 	tell_failures(thread);
 	trace_leave(thread);

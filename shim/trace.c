@@ -75,7 +75,7 @@ static uint32_t ancestor; /* the process that was traced with this memory, as th
 static enum {
 	LOOKING_NOT,
 	LOOKING, /* a thread looks at the pages: a moment */
-	LOOKING_ASKS, /* the daemon, or for files: others wait */
+	LOOKING_ASKS, /* the daemon, or, the first time, looks for it: others wait */
 	LOOKING_LATE, /* others have waited long enough: it may never end */
 } looking;
 static uint32_t looks; /* that are over */
@@ -385,6 +385,7 @@ static bool begin_session(int fd, uint64_t size)
 	/* trampolines go by trace_call while there is a session */
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&trace_watch[i].seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
+	__atomic_store_n(&trace_session.ring->taken, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&own->number, ++last_number, __ATOMIC_SEQ_CST);
 	lose_passed();
 	if (trace_flag(TRACE_RING_GPU))
@@ -475,13 +476,11 @@ static void look(void)
 		return;
 	if (own->here != OWN_HERE)
 		forget_parent(); /* libc did not know */
-	if (!looked)
-		ask_for_patience();
 	if (__atomic_load_n(&trace_session.ring, __ATOMIC_SEQ_CST) || !load_lock_pages())
 		return; /* the last one is still there; the next call tries again */
 	wanted = interest_wants_trace(&found);
 	load_unlock_pages();
-	looked = true;
+	__atomic_store_n(&looked, true, __ATOMIC_RELAXED);
 	if (wanted) {
 		ask_for_patience();
 		ask(&found);
@@ -504,9 +503,9 @@ static void notice_fork(void)
 /* False: another thread looks. */
 static bool begin_look(void)
 {
-	uint32_t not = LOOKING_NOT;
+	uint32_t not = LOOKING_NOT, how = __atomic_load_n(&looked, __ATOMIC_RELAXED) ? LOOKING : LOOKING_ASKS;
 
-	if (!__atomic_compare_exchange_n((uint32_t *)&looking, &not, LOOKING, false, __ATOMIC_ACQUIRE,
+	if (!__atomic_compare_exchange_n((uint32_t *)&looking, &not, how, false, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED))
 		return false;
 	trace_mine.looking = true;
@@ -609,7 +608,7 @@ static bool has_user(struct trace_self *thread)
 	return thread->user != NULL;
 }
 
-static void lose_homeless(uint64_t number)
+void trace_lose_homeless(uint64_t number)
 {
 	if (!trace_enter_guest(number))
 		return;
@@ -623,10 +622,8 @@ bool trace_claim(struct trace_self *thread, uint64_t number)
 
 	if (!number || (thread->session == number && thread->is_ours))
 		return false;
-	if (thread->claiming) { /* a signal handler, while its thread is below */
-		lose_homeless(number);
+	if (thread->claiming) /* this is a signal handler, and its thread is below */
 		return false;
-	}
 	thread->claiming = true;
 	if (thread->session != number) {
 		thread->slot = NULL;
@@ -639,11 +636,8 @@ bool trace_claim(struct trace_self *thread, uint64_t number)
 	if (!thread->is_ours && trace_enter_guest(number)) {
 		if (thread->homeless % HOMELESS_TRIES == 0 && has_user(thread))
 			claim_slot(thread, (uint32_t)((uintptr_t)thread >> 12));
-		if (!thread->slot) {
+		if (!thread->slot)
 			thread->homeless++;
-			thread->sequence++;
-			__atomic_add_fetch(&trace_session.ring->homeless, 1, __ATOMIC_RELAXED);
-		}
 		trace_leave_guest();
 	}
 	thread->claiming = false;

@@ -97,7 +97,7 @@ struct trace_self {
 	uint32_t index; /* of the slot */
 	struct trace_user *user; /* the thread's, from its first record to its end */
 	uint32_t sequence; /* of the last call */
-	uint32_t homeless; /* calls without a slot */
+	uint32_t homeless; /* how often it looked for a slot in vain */
 	uint32_t guest; /* how often it is inside without one: by itself, and in signal handlers */
 	uint32_t tid; /* 0: not asked yet */
 	bool claiming; /* a signal handler keeps out of it */
@@ -241,6 +241,9 @@ static inline void trace_write(struct trace_self *thread, uint32_t size)
 
 /* A record of this thread is lost. */
 void trace_lose(struct trace_self *thread);
+
+/* The same, of a thread without a slot; for who is not inside. */
+void trace_lose_homeless(uint64_t number);
 
 /* False: there was no room. */
 bool trace_write_note(struct trace_self *thread, const char *text);

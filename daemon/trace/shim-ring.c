@@ -588,6 +588,8 @@ static void ring_finish(struct shim_ring *ring, int pidfd) {
 	if (why)
 		trace_table_warn(ring->table, ring->pid, "its trace was broken when it ended (%s)", why);
 	ring_drop_pending(ring);
+	if (!__atomic_load_n(&ring->header->taken, __ATOMIC_RELAXED))
+		ring_lost(ring, 0, 1); /* it was told too late, and went on without; how many calls it made is not known */
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		struct trace_session *session = ring->table->sessions[i];

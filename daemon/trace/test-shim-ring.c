@@ -186,6 +186,26 @@ static void test_unknown_ends(void **state) {
 	end_client(&c);
 }
 
+/* A process that hangs up without having taken its ring has gone on without: that is a loss, of which nobody knows how many calls. */
+static void test_too_late(void **state) {
+	struct client client = {};
+	struct traced traced;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	gone(&traced);
+	session_flush_lost(client.session);
+	turn_for(20);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 0);
+	begin(&traced, 2);
+	traced.ring->taken = 0;
+	gone(&traced);
+	session_flush_lost(client.session);
+	turn_for(20);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 1);
+	end_client(&client);
+}
+
 /* A session that wants sums has no records of calls, but of those that say more than a sum; nothing is lost when its client does not read. */
 static void test_counts(void **state) {
 	const uint16_t alloc = function_by_name("cuMemAlloc_v2")->number, copy = function_by_name("cuMemcpy2D_v2")->number;
@@ -1072,7 +1092,7 @@ static void test_not_meant(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_outlived), TEST(test_descendants), TEST(test_unknown_ends), TEST(test_counts), cmocka_unit_test(test_buckets),
+		TEST(test_outlived), TEST(test_descendants), TEST(test_unknown_ends), TEST(test_too_late), TEST(test_counts), cmocka_unit_test(test_buckets),
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_widened), TEST(test_names),
 		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_not_meant),
 		TEST(test_same_connection),

@@ -33,6 +33,7 @@ static inline bool ask(struct traced *traced) {
 	if (!traced->ring)
 		traced->ring = mmap(NULL, traced->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(traced->ring, MAP_FAILED);
+	traced->ring->taken = 1;
 	return true;
 }
 
