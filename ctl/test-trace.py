@@ -408,7 +408,7 @@ class Formats(Case):
         out, err = self.finish(self.start('trace', f'--cgroup={path}', '-o', 'x.jsonl'))
         self.assertRegex(err.decode(), r'(?m)^1 events, 7 lost, 3 launches whose end is unknown, \d+\.\d s, x.jsonl\n$')
         self.trace(records, '--format=raw', '-o', 'x.gtrc', stderr=None)
-        self.assertEqual(json.loads(self.ctl('trace', 'report', '--json', 'x.gtrc', stderr=None))['files'][0]['lost'], 7)
+        self.assertEqual(json.loads(self.ctl('trace', 'report', '--json', 'x.gtrc', stderr=None))['file']['lost'], 7)
 
     def test_damage(self):
         'Nothing that a trace holds is believed.'

@@ -321,6 +321,7 @@ def cupti():
     names = {number: name for _, number, name in ring.names}
     check("cupti: names of a graph's kernels; its copy has none", sorted(names.get(number, "") for number in named) == ["", "first", "second"] and 0 in named, names)
     check("cupti: neither clock pairs nor notes", not ring.pairs and not ring.notes, ring.notes)
+    check("cupti: the end of each is known", ring.unread() == 0, ring.unread())
     check("cupti: what was collected", mine.done() == ["subscribe"] + [f"enable {kind}" for kind in (10, 1, 22, 2)], mine.done())
     mine = Cupti()
     ring, calls = mine.traced("copies", 4, label="cupti: copies")
@@ -348,6 +349,7 @@ def cupti_fails():
     for fails in "flush", "memory":
         ring, _ = Cupti(fails).traced("gpu", 3, label=f"cupti fails: {fails}")
         check(f"cupti fails: {fails}: no times", not ring.kernels and not ring.notes, ring.kernels)
+        check(f"cupti fails: {fails}: that is counted", ring.unread() == 8, ring.unread())
     ring, _ = Cupti("dropped").traced("gpu", 3, label="cupti drops")
     check("cupti drops: it is counted", ring.lost() >= 5 and ring.lost() % 5 == 0 and len(ring.kernels) == 10, ring.lost(), ring.kernels)
 

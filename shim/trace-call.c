@@ -74,7 +74,8 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 		begun.target = trampoline_resolve((int)index, (const void *)stack[-1]);
 	if ((!number && !thread->passes) || (thread->outermost && frame < thread->outermost))
 		return begun;
-	thread->passes = false;
+	if (__builtin_expect(!number, 0))
+		thread->passes = false;
 	if (__builtin_expect(index < FUNCTION_COUNT, 1)) {
 		const struct function_row *row = &function_rows[index];
 

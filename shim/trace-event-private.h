@@ -102,12 +102,6 @@ static inline void event_failed(struct gpu_context *context, driver_result resul
 	context->broken = true;
 }
 
-/* One more launch, or (-1) one less, whose KERNEL is not written yet; for who is inside. */
-static inline void event_count_unread(int64_t by)
-{
-	__atomic_add_fetch(&trace_session.ring->unread, (uint64_t)by, __ATOMIC_RELAXED);
-}
-
 /*
  * trace-event-time.c: reads the times of what has ended in a context, which is current, for who is
  * inside. eager: this is one of the last times.

@@ -316,7 +316,7 @@ static void tell_kernel(struct trace_self *thread, const struct trace_timing *ti
 	else
 		trace_lose(thread);
 	if (timing->counted)
-		event_count_unread(-1);
+		trace_count_unread(-1);
 }
 
 /* Reads the times of what has ended in a context; with the lock held, for who is inside. */

@@ -467,9 +467,22 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 	return timing;
 }
 
+/* What the driver answers; *capturing is as it says. */
+static driver_result ask_capturing(const struct gpu_launch *launch, int *capturing)
+{
+	return (launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)((driver_handle)launch->stream,
+									      capturing);
+}
+
+bool trace_event_is_captured(const struct gpu_launch *launch)
+{
+	int capturing = 0;
+
+	return is_complete() && ask_capturing(launch, &capturing) == 0 && capturing;
+}
+
 void trace_event_before(struct trace_frame *frame, const struct gpu_launch *launch)
 {
-	driver_handle stream = (driver_handle)launch->stream;
 	int mode = DRIVER_CAPTURE_MODE_RELAXED, capturing = 1;
 	struct trace_timing *timing = NULL;
 	uint64_t name = name_of_stream(launch);
@@ -478,7 +491,7 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 		frame->untimed = true;
 		return;
 	}
-	if ((launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)(stream, &capturing) != 0)
+	if (ask_capturing(launch, &capturing) != 0)
 		capturing = 0; /* the launch will fail, or is counted */
 	else if (!capturing && lock()) {
 		timing = take_timing(name, name == EVENT_STREAM_OWN ? trace_tid() : 0);
@@ -601,11 +614,11 @@ static bool finish_launch(struct trace_self *thread, const struct trace_frame *f
 	}
 	inside = trace_claim_and_enter(thread, frame->session);
 	if (inside)
-		event_count_unread(1);
+		trace_count_unread(1);
 	timing->counted = inside;
 	enqueued = enqueue(timing);
 	if (inside && !enqueued)
-		event_count_unread(-1);
+		trace_count_unread(-1);
 	if (inside)
 		trace_leave(thread);
 	return enqueued;

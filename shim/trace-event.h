@@ -10,6 +10,9 @@
 /* In a forked child: nothing of the parent's is there. */
 void trace_event_forked(void);
 
+/* Is what is launched into this stream captured? Then it does not run. */
+bool trace_event_is_captured(const struct gpu_launch *launch);
+
 /* Before a launch: if it can be timed, frame->timing is for the next two. */
 void trace_event_before(struct trace_frame *frame, const struct gpu_launch *launch);
 

@@ -245,6 +245,12 @@ void trace_lose(struct trace_self *thread);
 /* The same, of a thread without a slot; for who is not inside. */
 void trace_lose_homeless(uint64_t number);
 
+/* One more launch, or (-1) one less, whose KERNEL is not written yet. */
+static inline void trace_count_unread(int64_t by)
+{
+	__atomic_add_fetch(&trace_session.ring->unread, (uint64_t)by, __ATOMIC_RELAXED);
+}
+
 /* False: there was no room. */
 bool trace_write_note(struct trace_self *thread, const char *text);
 bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name);
