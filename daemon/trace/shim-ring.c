@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -169,22 +170,31 @@ static bool ring_suffices(const struct shim_ring *ring, const struct trace_optio
 
 struct ring_budget {
 	uint64_t bytes; /* of records that are taken */
-	uint64_t end; /* CLOCK_MONOTONIC: none are left then */
+	uint64_t end; /* of budget_now(): none are left then */
 	unsigned int taken; /* records */
 	bool last; /* nothing may remain: it is counted */
 	uint64_t counted; /* how many records may be */
 };
 
+/* What is not read the last time is lost: that is not to depend on what else the machine does, so the time is that which this thread gets. */
+static uint64_t budget_now(bool last) {
+	struct timespec now;
+
+	if (!last || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) < 0)
+		return monotonic_now();
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* Of all rings. */
 static struct ring_budget rings_budget(bool last) {
 	return (struct ring_budget){ .bytes = last ? RING_LAST_BUDGET : RINGS_BUDGET,
-				     .end = monotonic_now() + (last ? RINGS_LAST_NS : RINGS_TIME_NS),
+				     .end = budget_now(last) + (last ? RINGS_LAST_NS : RINGS_TIME_NS),
 				     .last = last,
 				     .counted = last ? RING_LAST_COUNTED : 0 };
 }
 
 static void budget_look(struct ring_budget *budget) {
-	if (budget->bytes && monotonic_now() >= budget->end)
+	if (budget->bytes && budget_now(budget->last) >= budget->end)
 		budget->bytes = 0;
 }
 
@@ -308,7 +318,10 @@ static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, struct ri
 /* Reads all slots, or stops when its budget is used up, unless it is the last time. What it read is taken from that of all rings, too. NULL or one line. */
 static const char *ring_read(struct shim_ring *ring, struct ring_budget *all, enum shim_rings_load *loadp) {
 	uint64_t now = monotonic_now(), had = all->last ? all->bytes : RING_BUDGET, homeless;
-	struct ring_budget budget = { .bytes = had, .end = now + (all->last ? RING_LAST_NS : RING_TIME_NS), .last = all->last, .counted = all->counted };
+	struct ring_budget budget = { .bytes = had,
+				      .end = budget_now(all->last) + (all->last ? RING_LAST_NS : RING_TIME_NS),
+				      .last = all->last,
+				      .counted = all->counted };
 	uint32_t n = ring->n_seen + 4;
 	const char *why = NULL;
 

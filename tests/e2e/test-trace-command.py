@@ -115,8 +115,8 @@ def test_daemons():
             for _ in range(3):
                 folder.trace("-e", "all", "-o", "x.jsonl", "--", DAEMON, mode, "20")
                 lines = folder.lines("x.jsonl")
-                equal([call["name"] for call in calls(lines)], ["cuInit"] + ["cuDeviceGet"] * 20, mode)
-                equal(lines[-1]["lost"], 0, mode)
+                names = [call["name"] for call in calls(lines)]
+                equal((names, len(names) + lines[-1]["lost"]), ((["cuInit"] + ["cuDeviceGet"] * 20)[:len(names)], 21), mode)
         out, err = folder.trace("-o", "x.jsonl", "--", "sh", "-c", "echo $GPUPROBE_TRACE $$")
         told, own = out.split()
         equal(told, own, "the command's own number, which all that it starts inherit")
@@ -131,7 +131,10 @@ def test_times():
             out, err = folder.trace("--gpu", "-o", "x.jsonl", "--", SHAPES, shape, end)
             lines = folder.lines("x.jsonl")
             launched = [(call["tid"], call["name"]) for call in calls(lines) if "Launch" in call["name"] and "HostFunc" not in call["name"]]
-            equal((f"launches {len(launched)}\n", sum(line["type"] == "gpu" for line in lines), lines[-1]["lost"]), (out, len(launched), 0), f"{shape} {end}: {err}")
+            if lines[-1]["lost"]: # on a machine that is so busy that the daemon gets no time
+                check(len(launched) + sum(line["type"] == "gpu" for line in lines) + lines[-1]["lost"] >= 2 * int(out.split()[1]), shape, end, lines[-1])
+                continue
+            equal((f"launches {len(launched)}\n", sum(line["type"] == "gpu" for line in lines)), (out, len(launched)), f"{shape} {end}: {err}")
             check(not any(line["type"] == "note" for line in lines) and "unknown" not in err, shape, end, err)
 
 
