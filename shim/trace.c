@@ -72,12 +72,14 @@ __thread struct trace_self trace_mine;
 static uint64_t last_number;
 static struct client client = CLIENT_NONE;
 static uint32_t ancestor; /* the process that was traced with this memory, as the daemon sees it; 0: none yet */
-static enum {
+enum {
 	LOOKING_NOT,
 	LOOKING, /* a thread looks at the pages: a moment */
 	LOOKING_ASKS, /* the daemon, or, the first time, looks for it: others wait */
 	LOOKING_LATE, /* others have waited long enough: it may never end */
-} looking;
+};
+
+static uint32_t looking; /* one of these */
 static uint32_t looks; /* that are over */
 static bool looked; /* for files, in this process */
 static uint32_t passed[TRAMPOLINE_COUNT]; /* calls that were made without knowing whether there is a trace */
@@ -346,7 +348,7 @@ static void wait_for_look(void)
 		now = trace_monotonic();
 		until = until ? until : now + WAIT_NS;
 		if (now >= until) {
-			__atomic_compare_exchange_n((uint32_t *)&looking, &asks, LOOKING_LATE, false,
+			__atomic_compare_exchange_n(&looking, &asks, LOOKING_LATE, false,
 						    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 			break;
 		}
@@ -459,7 +461,7 @@ static void ask_for_patience(void)
 {
 	uint32_t glance = LOOKING;
 
-	__atomic_compare_exchange_n((uint32_t *)&looking, &glance, LOOKING_ASKS, false, __ATOMIC_RELEASE,
+	__atomic_compare_exchange_n(&looking, &glance, LOOKING_ASKS, false, __ATOMIC_RELEASE,
 				    __ATOMIC_RELAXED);
 }
 
@@ -505,7 +507,7 @@ static bool begin_look(void)
 {
 	uint32_t not = LOOKING_NOT, how = __atomic_load_n(&looked, __ATOMIC_RELAXED) ? LOOKING : LOOKING_ASKS;
 
-	if (!__atomic_compare_exchange_n((uint32_t *)&looking, &not, how, false, __ATOMIC_ACQUIRE,
+	if (!__atomic_compare_exchange_n(&looking, &not, how, false, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED))
 		return false;
 	trace_mine.looking = true;
@@ -542,7 +544,8 @@ static uint64_t find_session(uint32_t index)
 		}
 		look_number = __atomic_load_n(&looks, __ATOMIC_SEQ_CST);
 	}
-	if (!trace_session_number())
+	/* twice, for a page that changes just now */
+	for (unsigned i = 0; i < 2 && !trace_session_number() && !watch_is_seen(); i++)
 		look();
 	end_look();
 	number = trace_session_number();
