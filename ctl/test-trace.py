@@ -395,6 +395,21 @@ class Formats(Case):
         self.assertEqual([item['ts_ns'] for item in self.items(records, '--min-dur=1us', stderr=None)], [0, 2000, 4000])
         self.assertEqual([item['type'] for item in self.items(records, '--errors', stderr=None)], ['lost', 'userspace'])
 
+    def test_unknown_ends(self):
+        'Launches whose end is not known are no losses: they are told apart.'
+        records = [t.start(), t.call('cuInit', 10, 20, (0,)), t.unknown_ends(1, 30), t.lost(7, 40), t.unknown_ends(2, 50), t.stop()]
+        text = self.trace(records, stderr=LOSS + 'gpuprobectl: 3 launches whose end is unknown\n')
+        self.assertIn(' --- 1 launch whose end is unknown ---\n', text)
+        lines = self.lines(records=records, stderr=None)
+        self.assertEqual([(line['type'], line['name'], line['count']) for line in lines if 'count' in line],
+                         [('note', '1 launch whose end is unknown', 1), ('lost', 'lost', 7), ('note', '2 launches whose end is unknown', 2)])
+        self.assertEqual(lines[-1], {'type': 'stop', 'events': 4, 'lost': 7})
+        path = self.file('x', b''.join(records))
+        out, err = self.finish(self.start('trace', f'--cgroup={path}', '-o', 'x.jsonl'))
+        self.assertRegex(err.decode(), r'(?m)^1 events, 7 lost, 3 launches whose end is unknown, \d+\.\d s, x.jsonl\n$')
+        self.trace(records, '--format=raw', '-o', 'x.gtrc', stderr=None)
+        self.assertEqual(json.loads(self.ctl('trace', 'report', '--json', 'x.gtrc', stderr=None))['file']['lost'], 7)
+
     def test_damage(self):
         'Nothing that a trace holds is believed.'
         whole = t.call('cuInit', 10, 20, (0,))

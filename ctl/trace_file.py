@@ -72,8 +72,12 @@ def clock(time, gpu, pid=10, device=0, drift=0, error=0):
     return record(CLOCK, struct.pack('<IIQQqQ', pid, device, gpu, BEGINNING + time, drift, error), GPU)
 
 
-def lost(count, time=0, pid=0, tid=0, source=SHIM):
-    return record(LOST, struct.pack('<QIIQ', BEGINNING + time, pid, tid, count), source)
+def lost(count, time=0, pid=0, tid=0, source=SHIM, flags=0):
+    return record(LOST, struct.pack('<QIIQ', BEGINNING + time, pid, tid, count), source, flags)
+
+
+def unknown_ends(count, time=0, pid=10):
+    return lost(count, time, pid, source=GPU, flags=1)
 
 
 def note(text, time=0, pid=10):

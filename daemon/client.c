@@ -658,7 +658,7 @@ static int client_on_trace(struct daemon *daemon, const struct client *client, c
 	union wire_message message = { .header = { .type = WIRE_TRACE_REPLY, .sequence = trace->header.sequence } };
 	int fd = -1, r;
 
-	r = daemon->traces ? shim_rings_ask(daemon->traces, client->process, client->connection, &fd, &message.trace_reply.size) : 0;
+	r = daemon->traces ? shim_rings_ask(daemon->traces, client->process, trace->ancestor, client->connection, &fd, &message.trace_reply.size) : 0;
 	return r < 0 ? r : shim_connection_send(client->connection, &message, fd);
 }
 

@@ -125,7 +125,7 @@ const char *shim_wire_check(enum shim_state state, const union wire_message *mes
 	case SHIM_TRACE:
 		if (message->header.type != WIRE_TRACE)
 			return "a message that a traced process does not send";
-		return message->trace.flags || message->trace.reserved ? "unknown flags" : NULL;
+		return message->trace.flags ? "unknown flags" : NULL;
 	case SHIM_CLOSED:
 		break;
 	}

@@ -19,6 +19,7 @@
 #define PATHS_SESSION_IN_USER_DIR "/run/user/%u/gpuprobe" /* uid; then optionally -NAME */
 #define PATHS_SESSION_IN_TMP "/tmp/gpuprobe-%u" /* uid; then optionally -NAME */
 #define PATHS_SESSION_VARIABLE "GPUPROBE_SESSION"
+#define PATHS_TRACE_VARIABLE "GPUPROBE_TRACE" /* the process id of the CMD of a trace, for all that descend from it */
 #define PATHS_SESSION_NAME_MAX 32
 
 #define PATHS_CONTROL_SOCKET "io.gpuprobe.control" /* varlink, SOCK_STREAM */

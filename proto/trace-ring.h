@@ -30,6 +30,7 @@ enum trace_ring_flags {
 	TRACE_RING_ERRORS = 1 << 2, /* only calls that fail */
 	TRACE_RING_STACKS = 1 << 3,
 	TRACE_RING_CUPTI = 1 << 4, /* with GPU: by CUPTI where it can be had, else by events, and a NOTE says why */
+	TRACE_RING_REPLACED = 1 << 5, /* set before enabled is cleared: the process gets another ring, and counts there what it does not record until then */
 };
 
 /* Flags that a ring has from its beginning, or never. */
@@ -54,7 +55,9 @@ struct trace_ring {
 	uint64_t sample; /* one of so many calls is recorded, by chance (trace_is_sampled()); 0, 1: all */
 	uint64_t heartbeat; /* written by the daemon whenever it reads: CLOCK_MONOTONIC in nanoseconds */
 	uint64_t homeless; /* written by the shim: calls that were lost because no slot was free */
-	uint64_t reserved[4];
+	uint64_t unread; /* written by the shim: launches that are timed by events and whose KERNEL is not written: of those that remain the end is not known */
+	uint64_t taken; /* 1, written by the shim: the process records here; 0 at the end: it did not get this in time */
+	uint64_t reserved[2];
 	uint64_t functions[4096 / 64]; /* bit n: calls of function n (trace.h) are recorded; all dynamic ones have one bit, TRACE_FUNCTION_DYNAMIC */
 	char cupti[TRACE_RING_PATH_MAX]; /* path of libcupti.so; empty: where toolkits and wheels put it */
 };

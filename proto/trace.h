@@ -307,8 +307,12 @@ static inline uint64_t trace_bucket_start(uint32_t bucket) {
 	return octave ? (uint64_t)((1 << TRACE_BUCKET_BITS) + step) << (octave - 1) : step;
 }
 
+enum trace_lost_flags {
+	TRACE_LOST_ENDS = 1 << 0, /* nothing is lost: of so many launches, whose calls are in the trace, it is not known when their kernels ended */
+};
+
 struct trace_lost {
-	struct trace_record record; /* source: whose */
+	struct trace_record record; /* source: whose; flags: enum trace_lost_flags */
 	uint64_t time;
 	uint32_t pid; /* 0: of all */
 	uint32_t tid; /* 0: of all its threads */

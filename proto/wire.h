@@ -320,7 +320,11 @@ struct wire_retire {
 struct wire_trace {
 	struct wire_header header;
 	uint32_t flags; /* 0 */
-	uint32_t reserved; /* 0 */
+	/*
+	 * A process of which this one descends, as the daemon sees that: the one whose memory it was forked with, if that was traced, or the CMD of a trace
+	 * (paths.h). Its parents may be gone. 0: none is known.
+	 */
+	uint32_t ancestor;
 };
 
 /* Descriptor: the memfd of trace-ring.h, unless size is 0: nobody does. */

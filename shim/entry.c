@@ -530,7 +530,7 @@ static driver_handle of_green(driver_handle green)
 		driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
 	driver_handle context = NULL;
 
-	return (mirror_has_contexts() || arm_needed()) && find && find(&context, green) == 0
+	return (mirror_has_contexts() || arm_needed() || trace_gpu_has_contexts()) && find && find(&context, green) == 0
 		       ? context
 		       : NULL;
 }
@@ -552,7 +552,7 @@ DESTROY_CONTEXT(cuGreenCtxDestroy, of_green, true)
                                                                                                \
 		if (!have_##name())                                                            \
 			return DRIVER_ERROR_NOT_FOUND;                                         \
-		trace_gpu_context_ending(NULL);                                                \
+		trace_gpu_primary_ending(device, always);                                              \
 		context = arm_primary(device, &id);                                            \
 		ending = arm_context_ending(context, always);                                  \
 		errno = saved;                                                                 \

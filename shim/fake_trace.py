@@ -11,10 +11,10 @@ import fake_daemon
 import wire
 
 MAGIC, VERSION = 0x52525447, 2
-EXTRAS, GPU, ERRORS, STACKS, CUPTI = 1, 2, 4, 8, 16
+EXTRAS, GPU, ERRORS, STACKS, CUPTI, REPLACED = 1, 2, 4, 8, 16, 32
 TSC, MONOTONIC = 0, 1
 HEADER, FUNCTIONS = struct.Struct("<IIIIIIIIQQQQQ"), 104
-ENABLED, FLAGS, MIN_DURATION, SAMPLE, HEARTBEAT, HOMELESS, SLOTS_OFFSET = 8, 12, 40, 48, 56, 64, 4096
+ENABLED, FLAGS, MIN_DURATION, SAMPLE, HEARTBEAT, HOMELESS, UNREAD, SLOTS_OFFSET = 8, 12, 40, 48, 56, 64, 72, 4096
 FREE, USED, LEFT = 0, 1, 2
 SLOT = 128
 PAD, CALL, NAME, KERNEL, CLOCK_PAIR, NOTE = range(6)
@@ -76,6 +76,11 @@ class Ring:
     def end(self):
         self.put(ENABLED, 0, "<I")
 
+    def replace(self):
+        """The process is to ask for another one; the page has changed."""
+        self.put(FLAGS, self.number(FLAGS, "<I") | REPLACED, "<I")
+        self.end()
+
     def widen(self, flags):
         """All calls are to be recorded, with these flags; a shim looks when the page changes."""
         self.memory[FUNCTIONS:FUNCTIONS + 512] = b"\xff" * 512
@@ -94,6 +99,10 @@ class Ring:
 
     def lost(self):
         return sum(self.number(self.at(slot) + 16) for slot in range(self.slots)) + self.number(HOMELESS)
+
+    def unread(self):
+        """Launches of which nobody knows the end."""
+        return self.number(UNREAD)
 
     def homeless(self):
         return self.number(HOMELESS)

@@ -50,6 +50,7 @@ struct interest_watch trace_watch[2] = {
 	{ &no_generation, INTEREST_UNSEEN },
 };
 static uint64_t asked[2]; /* generations for which interest_wants_trace() has answered */
+uint64_t interest_trace_looked[2] = { INTEREST_UNSEEN, INTEREST_UNSEEN };
 
 #define CGROUP_MAX 1024
 
@@ -154,6 +155,7 @@ static void watch(const struct page *page)
 	__atomic_store_n(&interest_generations[which],
 			 page->page ? &page->page->generation : &no_generation, __ATOMIC_RELEASE);
 	asked[which] = INTEREST_UNSEEN;
+	interest_trace_looked[which] = INTEREST_UNSEEN;
 	__atomic_store_n(&traces->seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
 	__atomic_store_n(&traces->generation,
 			 is_known(page) ? &page->page->trace_generation : &no_generation,
@@ -464,12 +466,12 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 	bool stable, meant;
 
 	if (!is_known(page)) {
-		__atomic_store_n(&trace_watch[which].seen, 0, __ATOMIC_RELEASE);
+		interest_trace_looked[which] = 0;
 		return false;
 	}
 	mapped = page->page; /* a signal handler that forks below lets go of the page, in the child, not of the memory */
 	generation = trace_snapshot(mapped, &scratch.page, &stable);
-	__atomic_store_n(&trace_watch[which].seen, generation, __ATOMIC_RELEASE);
+	interest_trace_looked[which] = generation;
 	if (generation == asked[which])
 		return false;
 	asked[which] = generation;
@@ -573,12 +575,18 @@ bool interest_wants_trace(struct interest *interest)
 		if (i >= count) {
 			__atomic_store_n(&trace_watch[i].generation, &no_generation,
 					 __ATOMIC_RELEASE);
-			__atomic_store_n(&trace_watch[i].seen, 0, __ATOMIC_RELEASE);
+			interest_trace_looked[i] = 0;
 		} else if (!wanted) {
 			wanted = page_traces(i ? &system_page : &session_page, i, interest);
 		}
 	}
 	return wanted;
+}
+
+void interest_traces_seen(void)
+{
+	for (unsigned i = 0; i < 2; i++)
+		__atomic_store_n(&trace_watch[i].seen, interest_trace_looked[i], __ATOMIC_RELEASE);
 }
 
 void interest_ignore_traces(void)

@@ -79,10 +79,14 @@ static inline bool interest_trace_is_seen(unsigned which)
 }
 
 /*
- * Does a page say, since it was last asked, that this process may be traced? After this trace_watch
- * is as seen. Makes the syscalls of interest_find() for a page that has changed. Not thread-safe.
+ * Does a page say, since it was last asked, that this process may be traced? Until
+ * interest_traces_seen() calls of other threads find that the page has changed, too. Makes the syscalls of interest_find() for a page that has changed. Not thread-safe.
  */
 bool interest_wants_trace(struct interest *interest);
+void interest_traces_seen(void);
+
+/* The generations that interest_wants_trace() has looked at last. For who looks. */
+extern uint64_t interest_trace_looked[2] __attribute__((visibility("hidden")));
 
 /* This process is nobody's: trampolines never look at a page again. */
 void interest_ignore_traces(void);

@@ -46,12 +46,9 @@ static inline unsigned number_of(uint32_t index)
 
 static inline bool is_wanted(struct trace_self *thread, uint32_t index)
 {
-	unsigned number = index < FUNCTION_COUNT ? function_rows[index].number
-						 : TRACE_FUNCTION_DYNAMIC;
-	uint64_t functions = __atomic_load_n(&trace_session.functions[number / 64], __ATOMIC_RELAXED),
-		 sample = __atomic_load_n(&trace_session.sample, __ATOMIC_RELAXED);
+	uint64_t sample = __atomic_load_n(&trace_session.sample, __ATOMIC_RELAXED);
 
-	if (!(functions >> number % 64 & 1))
+	if (!trace_wants(index))
 		return false;
 	if (__builtin_expect(sample <= 1, 1))
 		return true;
@@ -72,9 +69,11 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 	unsigned count = sizeof(frame->stack) / 8;
 
 	if (__builtin_expect(!number || trace_page_changed(), 0))
-		number = trace_look();
-	if (!number || (thread->outermost && frame < thread->outermost))
+		number = trace_look(index);
+	if ((!number && !thread->passes) || (thread->outermost && frame < thread->outermost))
 		return begun;
+	if (__builtin_expect(!number, 0))
+		thread->passes = false;
 	if (__builtin_expect(index < FUNCTION_COUNT, 1)) {
 		const struct function_row *row = &function_rows[index];
 
@@ -87,7 +86,7 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 	frame->session = number;
 	frame->timing = NULL;
 	frame->untimed = false;
-	frame->recorded = is_wanted(thread, index);
+	frame->recorded = number && is_wanted(thread, index);
 	if (frame->recorded) {
 		/* it is in the call while its events are recorded: no kernel begins before it */
 		frame->start = trace_now();
@@ -249,8 +248,12 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	if (__builtin_expect(trace_flag(TRACE_RING_STACKS) && !flags, 0))
 		depth = trace_stack(frame, stack);
 	if (__builtin_expect(thread->session != number || !thread->slot, 0) &&
-	    !trace_claim(thread, number))
+	    !trace_claim(thread, number)) {
+		thread->sequence++;
+		if (!thread->is_ours)
+			trace_lose_homeless(number);
 		return false;
+	}
 	if (__builtin_expect(!trace_enter(thread, number), 0)) {
 		if (thread->user->inside)
 			trace_lose(thread); /* a signal handler; who is inside keeps it mapped */
@@ -260,6 +263,8 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	if (__builtin_expect(on, 1)) {
 		write_names(thread, frame, flags);
 		write_call(thread, frame, end, flags, stack, depth);
+	} else if (__atomic_load_n(&trace_session.ring->flags, __ATOMIC_RELAXED) & TRACE_RING_REPLACED) {
+		trace_pass(frame->index);
 	}
 	trace_leave(thread);
 	if (__builtin_expect(!on, 0))
@@ -267,11 +272,23 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	return on;
 }
 
+/* A call that began in a session that is over is recorded in the next one, if that has begun. */
+static inline void move_to_session(struct trace_frame *frame)
+{
+	uint64_t number = trace_session_number();
+
+	if (__builtin_expect(frame->session == number, 1))
+		return;
+	frame->session = number;
+	frame->recorded = frame->recorded && number && trace_wants(frame->index);
+}
+
 void trace_end(struct trace_frame *frame)
 {
 	struct trace_self *thread = &trace_mine;
 	bool written = false;
 
+	move_to_session(frame);
 	if (frame->recorded) {
 		uint64_t end = trace_now();
 		int32_t result = (int32_t)frame->result[0];
@@ -301,6 +318,7 @@ int trace_personality(int version, int actions, uint64_t class, void *exception,
 	if ((actions & UNWIND_CLEANUP) && frame) {
 		if (frame->timing)
 			trace_gpu_abandon(frame->timing);
+		move_to_session(frame);
 		if (frame->recorded) {
 			frame->result[0] = 0;
 			record(&trace_mine, frame, trace_now(), TRACE_CALL_NO_RESULT);

@@ -59,6 +59,7 @@ struct launch {
 	uint32_t correlation; /* 0: it is being written */
 	uint32_t tid, sequence;
 	bool timed; /* or nobody waits for it */
+	bool counted; /* in the ring's `unread`, till it is timed */
 	uint64_t session;
 	uint64_t function, stream, context;
 };
@@ -117,8 +118,8 @@ bool trace_cupti_has(const struct trace_frame *frame)
 	return has;
 }
 
-void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_launch *launch,
-			  uint32_t sequence)
+void trace_cupti_launched(struct trace_self *thread, const struct trace_frame *frame,
+			  const struct gpu_launch *launch, uint32_t sequence)
 {
 	struct launch *place = &launches[mine.correlation % LAUNCHES];
 
@@ -134,6 +135,11 @@ void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_laun
 	place->function = launch->function;
 	place->stream = launch->stream;
 	place->context = (uint64_t)mine.context;
+	place->counted = trace_claim_and_enter(thread, frame->session);
+	if (place->counted) {
+		trace_count_unread(1);
+		trace_leave(thread);
+	}
 	__atomic_store_n(&place->correlation, mine.correlation, __ATOMIC_RELEASE);
 }
 
@@ -148,7 +154,7 @@ static bool find_launch(uint32_t correlation, struct launch *found)
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (__atomic_load_n(&place->correlation, __ATOMIC_RELAXED) != correlation)
 		return false;
-	__atomic_store_n(&place->timed, true, __ATOMIC_RELAXED);
+	found->timed = __atomic_exchange_n(&place->timed, true, __ATOMIC_RELAXED);
 	return true;
 }
 
@@ -176,6 +182,8 @@ static void ran(const struct cupti_work *work)
 
 	if (!telling || !find_launch(work->correlation, &launch) || launch.session != thread->session)
 		return;
+	if (launch.counted && !launch.timed)
+		trace_count_unread(-1);
 	function = launch.function;
 	if (!function && work->name && work->name[0])
 		function = number_of_name(thread, work->name);
@@ -205,8 +213,10 @@ static void ran(const struct cupti_work *work)
 
 static void lost(uint64_t count)
 {
-	if (telling)
-		__atomic_add_fetch(&trace_mine.slot->lost, count, __ATOMIC_RELAXED);
+	if (!telling)
+		return;
+	__atomic_add_fetch(&trace_mine.slot->lost, count, __ATOMIC_RELAXED);
+	trace_count_unread(-(int64_t)count); /* they have no times, but are told as lost */
 }
 
 static void trouble(const char *line)

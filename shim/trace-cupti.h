@@ -23,5 +23,5 @@ void trace_cupti_before(const struct trace_frame *frame);
 bool trace_cupti_has(const struct trace_frame *frame);
 
 /* It has, and has succeeded. */
-void trace_cupti_launched(const struct trace_frame *frame, const struct gpu_launch *launch,
+void trace_cupti_launched(struct trace_self *thread, const struct trace_frame *frame, const struct gpu_launch *launch,
 			  uint32_t sequence);

@@ -6,7 +6,7 @@
 #include "driver.h"
 #include "trace-event.h"
 
-#define EVENT_STREAMS 32
+#define EVENT_STREAMS 256 /* a power of two */
 #define EVENT_TRIES 4
 
 /* Names of the legacy stream and of a thread's own, which are the default ones and have the handle 0, too. */
@@ -24,6 +24,7 @@ struct gpu_stream {
 	unsigned turn; /* counts launches */
 	unsigned launching; /* of them: those that are on their way */
 	unsigned timings; /* that point here; 0: another stream may have the place */
+	unsigned busy; /* in which harvest (gpu_context.harvest) it was found so */
 };
 
 struct trace_timing {
@@ -38,6 +39,7 @@ struct trace_timing {
 	uint32_t tid, sequence;
 	unsigned turn, changes; /* of the stream and the context, when it was taken */
 	bool has_before, per_thread;
+	bool counted; /* in `unread` of the session's ring */
 	bool mixed; /* others' launches may lie between its events */
 };
 
@@ -46,17 +48,23 @@ struct gpu_context {
 	unsigned generation;
 	int device;
 	bool broken;
+	driver_result failed; /* what the driver answered then, if it did, */
+	bool told; /* and the trace says so */
 	driver_handle stream;
 	driver_handle events[EVENT_TRIES + 1]; /* the last one is the base, */
 	uint64_t base_time; /* of this time, 0: not known yet, */
 	uint64_t base_host, base_half; /* which is this one of the host, give or take, */
-	uint64_t base_made; /* and tried at this one */
+	uint64_t base_before, base_after; /* and lies between these of the ring's clock */
+	uint64_t base_next; /* when it is made anew, by the host's clock */
+	uint64_t base_session; /* that has a CLOCK_PAIR of it */
+	uint64_t loose_host, loose_before; /* the first of the events was recorded then; 0: it is not waited for */
+	bool measured; /* `empty` */
 	uint64_t first_time, first_host, first_half; /* of the first base */
 	uint64_t empty; /* nanoseconds from an event to the next */
 	struct trace_timing *timings; /* all: they stay for the next context that has this place */
 	struct trace_timing *unused, *pending, **pending_end;
 	struct gpu_stream streams[EVENT_STREAMS];
-	unsigned launches;
+	unsigned launches, harvest; /* counts of them */
 	bool legacy; /* the last launch was into the legacy stream; */
 	unsigned changes; /* counts those after one of which that was not so, */
 	unsigned launching[2]; /* and this those that are on their way: into others, into that one */
@@ -81,8 +89,21 @@ struct event_driver {
 	EVENT_FUNCTIONS(X)
 #undef X
 	driver_result (*elapsed)(float *, driver_handle, driver_handle);
+	driver_result (*push)(driver_handle), (*pop)(driver_handle *); /* or NULL */
 };
 
 extern struct event_driver gpu __attribute__((visibility("hidden")));
-/* trace-event-time.c: reads the times of what has ended in a context, for who is inside. */
-void event_harvest(struct trace_self *thread, struct gpu_context *context);
+
+/* The driver has answered with an error: the context is left alone. */
+static inline void event_failed(struct gpu_context *context, driver_result result)
+{
+	if (!context->broken)
+		context->failed = result;
+	context->broken = true;
+}
+
+/*
+ * trace-event-time.c: reads the times of what has ended in a context, which is current, for who is
+ * inside. eager: this is one of the last times.
+ */
+void event_harvest(struct trace_self *thread, struct gpu_context *context, bool eager);

@@ -11,7 +11,8 @@
  *
  * Each context has a base: an event whose time is known, from which others are measured. It is made
  * anew each half second, because the driver tells distances as floats, and bracketed by the host's
- * clock, which relates the two (CLOCK_PAIR). The clock of a device starts at the host's
+ * clock, which relates the two (CLOCK_PAIR). Where the GPU is busy with other work that may fail. As
+ * long as there is none, it is tried again soon, and an event that takes long will do. The clock of a device starts at the host's
  * CLOCK_MONOTONIC. It is the clock of that context which was the first in a session to read times
  * there: others start at other moments, and differ by what the GPU's clock drifted in between; their
  * times are told as the host had them.
@@ -20,6 +21,8 @@
 #include "trace-event-private.h"
 
 #define TRY_NS UINT64_C(100000)
+#define LATE_TRIES 2 /* that fail: then the GPU is busy */
+#define TRY_PAUSE 9 /* times as long as tries took that have failed, there are none */
 #define BASE_NS UINT64_C(500000000)
 #define EMPTY_MAX 4000 /* nanoseconds from an event to the next: more is no property of the GPU */
 #define SLACK_NS 10000 /* how far the two clocks may be apart for a decision */
@@ -39,11 +42,17 @@ static driver_result time_of(struct gpu_context *context, driver_handle event, u
 	float milliseconds;
 	driver_result result = gpu.elapsed(&milliseconds, context->events[EVENT_TRIES], event);
 
-	if (result)
-		context->broken |= result != DRIVER_ERROR_NOT_READY;
-	else
+	if (!result)
 		*time = context->base_time + (uint64_t)(int64_t)((double)milliseconds * 1e6);
+	else if (result != DRIVER_ERROR_NOT_READY)
+		event_failed(context, result);
 	return result;
+}
+
+/* The driver tells distances as floats: by how much one from the base may be off. */
+static uint64_t distance_error(const struct gpu_context *context, uint64_t time)
+{
+	return (time > context->base_time ? time - context->base_time : context->base_time - time) >> 23;
 }
 
 /* Has the device this context's clock? The first that asks in a session is the one. */
@@ -90,21 +99,22 @@ static bool bracket(struct gpu_context *context, driver_handle event, driver_han
 		    struct moments *moments)
 {
 	driver_result result;
+	uint64_t recorded;
 
 	moments->host_before = trace_monotonic();
 	moments->before = trace_now();
-	if (gpu.event_record(event, context->stream) != 0 ||
-	    (second && gpu.event_record(second, context->stream) != 0)) {
-		context->broken = true;
-		return false;
-	}
-	do {
-		result = gpu.event_query(second ? second : event);
-		moments->after = trace_now();
-		moments->host_after = trace_monotonic();
-	} while (result == DRIVER_ERROR_NOT_READY &&
-		 moments->host_after - moments->host_before < TRY_NS);
-	context->broken |= result && result != DRIVER_ERROR_NOT_READY;
+	result = gpu.event_record(event, context->stream);
+	if (!result && second)
+		result = gpu.event_record(second, context->stream);
+	recorded = trace_monotonic(); /* the first time that takes long itself */
+	if (!result)
+		do {
+			result = gpu.event_query(second ? second : event);
+			moments->after = trace_now();
+			moments->host_after = trace_monotonic();
+		} while (result == DRIVER_ERROR_NOT_READY && moments->host_after - recorded < TRY_NS);
+	if (result && result != DRIVER_ERROR_NOT_READY)
+		event_failed(context, result);
 	return !result;
 }
 
@@ -121,56 +131,111 @@ static void measure_empty(struct gpu_context *context)
 		    (double)milliseconds * 1e6 < (double)least)
 			least = (uint64_t)((double)milliseconds * 1e6);
 	context->empty = least <= EMPTY_MAX ? least : 0;
+	context->measured = true;
 }
 
-/* Makes the base anew, if it is old: the event of the tightest of several tries. */
-static void make_base(struct trace_self *thread, struct gpu_context *context)
+/* The event becomes the base. False: its time cannot be told. */
+static bool take_base(struct gpu_context *context, unsigned which, const struct moments *moments)
 {
-	uint64_t now = trace_monotonic(), least = UINT64_MAX, time = now;
-	struct moments moments, good = { 0 };
-	struct trace_ring_clock_pair pair = {
-		.record = { .size = sizeof(pair), .type = TRACE_RING_CLOCK_PAIR },
-		.device = (uint32_t)context->device,
-	}, *record;
 	driver_handle base = context->events[EVENT_TRIES];
-	unsigned best = EVENT_TRIES;
+	uint64_t time = moments->host_before;
 
-	if (context->base_made && now - context->base_made < BASE_NS)
-		return;
-	if (!context->base_made)
-		measure_empty(context);
-	context->base_made = now;
-	for (unsigned i = 0; i < EVENT_TRIES && !context->broken; i++) {
-		if (!bracket(context, context->events[i], NULL, &moments) ||
-		    moments.after - moments.before >= least)
-			continue;
-		best = i;
-		least = moments.after - moments.before;
-		good = moments;
-	}
-	if (best == EVENT_TRIES || (context->base_time && time_of(context, context->events[best], &time)))
-		return;
-	context->events[EVENT_TRIES] = context->events[best];
-	context->events[best] = base;
-	context->base_time = pair.gpu = time;
-	context->base_half = (good.host_after - good.host_before) / 2;
-	context->base_host = good.host_before + context->base_half;
+	if (context->base_time && time_of(context, context->events[which], &time))
+		return false;
+	context->events[EVENT_TRIES] = context->events[which];
+	context->events[which] = base;
+	context->base_time = time;
+	context->base_before = moments->before;
+	context->base_after = moments->after;
+	context->base_half = (moments->host_after - moments->host_before) / 2;
+	context->base_host = moments->host_before + context->base_half;
+	context->base_session = 0;
 	if (!context->first_time) {
 		context->first_time = context->base_time;
 		context->first_host = context->base_host;
 		context->first_half = context->base_half;
 	}
-	if (!is_clock(thread, context))
+	return true;
+}
+
+/* The event of the tightest of several tries becomes the base. False: the GPU is too busy for any. */
+static bool try_base(struct gpu_context *context)
+{
+	struct moments moments, good = { 0 };
+	unsigned best = EVENT_TRIES, late = 0;
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned i = 0; i < EVENT_TRIES && !context->broken && late < LATE_TRIES; i++) {
+		if (!bracket(context, context->events[i], NULL, &moments)) {
+			late++;
+		} else if (moments.after - moments.before < least) {
+			best = i;
+			least = moments.after - moments.before;
+			good = moments;
+		}
+		if (!i && late && !context->base_time && !context->broken) { /* better than none */
+			context->loose_host = moments.host_before;
+			context->loose_before = moments.before;
+		} else if (!i) {
+			context->loose_host = 0;
+		}
+	}
+	return best != EVENT_TRIES && take_base(context, best, &good);
+}
+
+/* The GPU has been too busy so far: has it come to the event that was recorded then? It was some time between that and now. */
+static void take_loose_base(struct gpu_context *context)
+{
+	struct moments moments = { .before = context->loose_before, .host_before = context->loose_host };
+	driver_result result = gpu.event_query(context->events[0]);
+
+	moments.after = trace_now();
+	moments.host_after = trace_monotonic();
+	if (result == DRIVER_ERROR_NOT_READY)
 		return;
-	pair.before = good.before;
-	pair.after = good.after;
-	record = trace_reserve(thread, sizeof(pair));
+	context->loose_host = 0;
+	if (result)
+		event_failed(context, result);
+	else
+		take_base(context, 0, &moments);
+}
+
+static void write_pair(struct trace_self *thread, struct gpu_context *context)
+{
+	struct trace_ring_clock_pair *record = trace_reserve(thread, sizeof(*record));
+
 	if (!record) {
 		trace_lose(thread);
 		return;
 	}
-	*record = pair;
-	trace_write(thread, sizeof(pair));
+	*record = (struct trace_ring_clock_pair){
+		.record = { .size = sizeof(*record), .type = TRACE_RING_CLOCK_PAIR },
+		.device = (uint32_t)context->device,
+		.gpu = context->base_time,
+		.before = context->base_before,
+		.after = context->base_after,
+	};
+	trace_write(thread, sizeof(*record));
+	context->base_session = thread->session;
+}
+
+/* Makes the base anew, if it is old or there is none. What fails is not tried again at once, but for the last times. */
+static void make_base(struct trace_self *thread, struct gpu_context *context, bool eager)
+{
+	uint64_t now = trace_monotonic(), then;
+
+	if (context->loose_host && !context->base_time)
+		take_loose_base(context);
+	if (now >= context->base_next || (eager && !context->base_time)) {
+		bool made = try_base(context);
+
+		if (made && !context->measured)
+			measure_empty(context);
+		then = trace_monotonic();
+		context->base_next = then + (made ? BASE_NS : TRY_PAUSE * (then - now));
+	}
+	if (context->base_time && context->base_session != thread->session && is_clock(thread, context))
+		write_pair(thread, context);
 }
 
 static void write_kernel(struct trace_self *thread, const struct trace_timing *timing,
@@ -180,6 +245,7 @@ static void write_kernel(struct trace_self *thread, const struct trace_timing *t
 	struct trace_ring_kernel *record = trace_reserve(thread, sizeof(*record));
 	bool host = !is_clock(thread, context);
 
+	error += distance_error(context, start) + distance_error(context, end);
 	if (!record) {
 		trace_lose(thread);
 		return;
@@ -238,34 +304,42 @@ static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *
 	return true;
 }
 
+/* The timing has its time, which is written if its session goes on. With the lock held, for who is inside. */
+static void tell_kernel(struct trace_self *thread, const struct trace_timing *timing, uint64_t start, uint64_t end)
+{
+	uint64_t error;
+
+	if (timing->session != thread->session)
+		return;
+	if (place(timing, &start, &end, &error))
+		write_kernel(thread, timing, start, end, error);
+	else
+		trace_lose(thread);
+	if (timing->counted)
+		trace_count_unread(-1);
+}
+
 /* Reads the times of what has ended in a context; with the lock held, for who is inside. */
-void event_harvest(struct trace_self *thread, struct gpu_context *context)
+void event_harvest(struct trace_self *thread, struct gpu_context *context, bool eager)
 {
 	struct trace_timing **link = &context->pending;
-	uint32_t busy = 0; /* streams */
 
-	make_base(thread, context);
+	make_base(thread, context, eager);
+	context->harvest++;
 	while (*link && context->base_time && !context->broken) {
 		struct trace_timing *timing = *link;
 		struct gpu_stream *stream = timing->stream;
-		uint32_t bit = UINT32_C(1) << (stream - context->streams);
-		uint64_t start = stream->last_end, end, raw, error;
+		uint64_t start = stream->last_end, end;
 
-		if ((busy & bit) || time_of(context, timing->after, &end) ||
+		if (stream->busy == context->harvest || time_of(context, timing->after, &end) ||
 		    (timing->has_before && time_of(context, timing->before, &start))) {
-			busy |= bit;
+			stream->busy = context->harvest;
 			link = &timing->next;
 			continue;
 		}
-		raw = end;
-		if (timing->session == thread->session) {
-			if (place(timing, &start, &end, &error))
-				write_kernel(thread, timing, start, end, error);
-			else
-				trace_lose(thread);
-		}
+		tell_kernel(thread, timing, start, end);
 		if (!timing->mixed)
-			stream->last_end = raw;
+			stream->last_end = end;
 		if (stream->last == timing)
 			stream->last = NULL;
 		stream->timings--;

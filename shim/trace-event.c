@@ -11,9 +11,12 @@
  * kernels of others may lie between the events of a launch: it is mixed. It ran between them, and how
  * far they are apart is its error.
  *
- * Nothing is waited for: what has ended is read by later launches, behind calls that wait
- * themselves, and before the end of the context. What has not is lost, as are launches for which
- * there are no events.
+ * What has ended is read by later launches and behind calls that wait themselves, and nothing is
+ * waited for. Only when a context or the process ends, kernels that still run are waited for, END_NS
+ * at most: the driver would wait for most of them, too. The ring counts launches whose times are not
+ * read yet. Those that remain there have an end that is not known: their kernels run for too long,
+ * their context has failed, or the process was killed. Launches for which there are no events are
+ * lost.
  *
  * Each context has events of its own, and a stream of its own. What their times are is in
  * trace-event-time.c.
@@ -28,16 +31,21 @@
 #include "trace-event-private.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "deadline.h"
 #include "driver.h"
 
-#define CONTEXTS 8
-#define TIMINGS 1024
+#define CONTEXTS 16
+#define TIMINGS 4096
 #define LOCK_MS 10
 #define END_MS 1000 /* for the end of a context */
+#define END_NS UINT64_C(500000000) /* for kernels, then */
+#define POLL_NS 2000000 /* between two looks at them, at most */
 #define HARVEST_EACH 16 /* launches */
 
 static struct gpu_context contexts[CONTEXTS];
@@ -49,6 +57,13 @@ static unsigned other_work; /* counts it; atomic */
 
 struct event_driver gpu;
 static bool gpu_complete, looked_up;
+static bool incomplete_told, registered; /* for the end of the process */
+static uint64_t releases_waited; /* nanoseconds, at releases of primary contexts */
+
+bool trace_event_has_contexts(void)
+{
+	return __atomic_load_n(&generations, __ATOMIC_RELAXED) != 0;
+}
 
 static void forget_contexts(void);
 static void give_back_left(void);
@@ -88,6 +103,8 @@ static void look_up(void)
 	*(void **)&found.elapsed = driver_symbol("cuEventElapsedTime_v2");
 	if (!found.elapsed)
 		*(void **)&found.elapsed = driver_symbol("cuEventElapsedTime");
+	*(void **)&found.push = driver_symbol("cuCtxPushCurrent_v2");
+	*(void **)&found.pop = driver_symbol("cuCtxPopCurrent_v2");
 	if (!lock())
 		return;
 	if (!looked_up) {
@@ -138,17 +155,18 @@ static bool make_timings(struct gpu_context *context)
 }
 
 /* Makes what a context needs; it is current. */
-static bool make_context(struct gpu_context *context)
+static void make_context(struct gpu_context *context)
 {
-	if (!context->timings && !make_timings(context))
-		return false;
-	if (gpu.ctx_get_device(&context->device) != 0 ||
-	    gpu.stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING) != 0)
-		return false;
-	for (unsigned i = 0; i <= EVENT_TRIES; i++)
-		if (gpu.event_create(&context->events[i], 0) != 0)
-			return false;
-	return true;
+	driver_result result = DRIVER_ERROR_OUT_OF_RESOURCES;
+
+	if (context->timings || make_timings(context))
+		result = gpu.ctx_get_device(&context->device);
+	if (!result)
+		result = gpu.stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING);
+	for (unsigned i = 0; !result && i <= EVENT_TRIES; i++)
+		result = gpu.event_create(&context->events[i], 0);
+	if (result)
+		event_failed(context, result);
 }
 
 /* The context of this thread, with the lock held; NULL: none, or it is left alone. */
@@ -174,7 +192,7 @@ static struct gpu_context *current_context(void)
 		.unused = unused->unused,
 	};
 	unused->pending_end = &unused->pending;
-	unused->broken = !make_context(unused);
+	make_context(unused);
 	return unused->broken ? NULL : unused;
 }
 
@@ -209,20 +227,76 @@ static void forget_contexts(void)
 			forget_context(&contexts[i]);
 }
 
-/* Before a context ends: what has ended in it is read, and what has not will not be known. */
-static void settle_context(struct gpu_context *context)
+/* Which contexts end. */
+struct ending {
+	driver_handle context; /* NULL: not this one alone, */
+	int device; /* and those of this device; -1: of any */
+};
+
+static bool is_ending(const struct gpu_context *context, const struct ending *ending)
+{
+	return context->handle && (!ending->context || context->handle == (uint64_t)ending->context) &&
+	       (ending->device < 0 || context->device == ending->device);
+}
+
+/* Is there a launch of the session whose time may still be had? */
+static bool is_pending(const struct gpu_context *context, uint64_t session)
+{
+	const struct trace_timing *timing = context->broken ? NULL : context->pending;
+
+	while (timing && timing->session != session)
+		timing = timing->next;
+	return timing != NULL;
+}
+
+/* Reads what has ended, with the context current meanwhile. */
+static void harvest_from_elsewhere(struct trace_self *thread, struct gpu_context *context)
+{
+	driver_handle current = NULL, popped;
+	bool pushed = false;
+
+	if (gpu.ctx_get_current(&current) != 0 || (uint64_t)current != context->handle)
+		pushed = gpu.push && gpu.pop && gpu.push((driver_handle)context->handle) == 0;
+	event_harvest(thread, context, true);
+	if (pushed)
+		gpu.pop(&popped);
+}
+
+/* Reads what has ended in contexts that end. Returns whether something is still on its way. */
+static bool settle(const struct ending *ending)
 {
 	struct trace_self *thread = &trace_mine;
 	uint64_t session = trace_session_number();
+	bool any = false, more = false;
 
-	if (!context->pending || !session || !trace_claim_and_enter(thread, session))
-		return;
-	if (!context->broken)
-		event_harvest(thread, context);
-	for (struct trace_timing *timing = context->pending; timing; timing = timing->next)
-		if (timing->session == session)
-			trace_lose(thread);
+	for (unsigned i = 0; i < CONTEXTS && session; i++)
+		any |= is_ending(&contexts[i], ending) && is_pending(&contexts[i], session);
+	if (!any || !trace_claim_and_enter(thread, session))
+		return false;
+	for (unsigned i = 0; i < CONTEXTS; i++)
+		if (is_ending(&contexts[i], ending) && is_pending(&contexts[i], session)) {
+			harvest_from_elsewhere(thread, &contexts[i]);
+			more |= is_pending(&contexts[i], session);
+		}
 	trace_leave(thread);
+	return more;
+}
+
+/* The same, until nothing is on its way, with the lock held but for pauses. Returns whether it is held. */
+static bool await(const struct ending *ending, uint64_t wait_ns)
+{
+	uint64_t until = trace_monotonic() + wait_ns;
+	struct timespec pause = { .tv_nsec = 50000 };
+
+	while (settle(ending) && trace_monotonic() < until) {
+		unlock();
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < POLL_NS)
+			pause.tv_nsec *= 2;
+		if (!lock_for(END_MS))
+			return false;
+	}
+	return true;
 }
 
 /* Events that a launch of another thread has are left to the context. */
@@ -240,42 +314,89 @@ static void end_context(struct gpu_context *context)
 	forget_context(context);
 }
 
-void trace_event_context_ending(driver_handle handle)
+static void end_contexts(const struct ending *ending, uint64_t wait_ns)
 {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	struct trace_hush hush;
 
-	if (!__atomic_load_n(&generations, __ATOMIC_RELAXED))
-		return;
-	if (!lock_for(END_MS)) {
-		__atomic_store_n(&overlooked, true, __ATOMIC_RELAXED);
-		return;
-	}
 	trace_hush(&hush);
 	gpu.exchange_mode(&mode);
-	for (unsigned i = 0; i < CONTEXTS; i++)
-		if (contexts[i].handle && (!handle || contexts[i].handle == (uint64_t)handle)) {
-			settle_context(&contexts[i]);
-			end_context(&contexts[i]);
-		}
+	if (await(ending, wait_ns)) {
+		for (unsigned i = 0; i < CONTEXTS; i++)
+			if (is_ending(&contexts[i], ending))
+				end_context(&contexts[i]);
+		unlock();
+	} else {
+		__atomic_store_n(&overlooked, true, __ATOMIC_RELAXED);
+	}
 	gpu.exchange_mode(&mode);
-	unlock();
 	trace_unhush(&hush);
+}
+
+/* False: no context has events. Else the lock is held, or whoever gets it next forgets them all. */
+static bool lock_for_end(void)
+{
+	if (!trace_event_has_contexts())
+		return false;
+	if (lock_for(END_MS))
+		return true;
+	__atomic_store_n(&overlooked, true, __ATOMIC_RELAXED);
+	return false;
+}
+
+void trace_event_context_ending(driver_handle handle)
+{
+	const struct ending ending = { .context = handle, .device = -1 };
+
+	if (lock_for_end())
+		end_contexts(&ending, handle ? END_NS : 0);
+}
+
+/* Who releases it may not be the last one that has it, and would not wait: that is paid END_NS for, once. */
+void trace_event_primary_ending(int device, bool surely)
+{
+	const struct ending ending = { .device = device };
+	uint64_t before, waited = __atomic_load_n(&releases_waited, __ATOMIC_RELAXED);
+
+	if (!lock_for_end())
+		return;
+	before = trace_monotonic();
+	end_contexts(&ending, surely ? END_NS : waited < END_NS ? END_NS - waited : 0);
+	if (!surely)
+		__atomic_add_fetch(&releases_waited, trace_monotonic() - before, __ATOMIC_RELAXED);
+}
+
+/* The process exits. Whoever else does so with it waits no longer than for the lock. */
+static void at_exit(void)
+{
+	const struct ending all = { .device = -1 };
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+
+	if (!trace_session_number() || !lock())
+		return;
+	gpu.exchange_mode(&mode);
+	if (await(&all, END_NS))
+		unlock();
+	gpu.exchange_mode(&mode);
 }
 
 /* ---- launches ---------------------------------------------------------------------------------- */
 
 static struct gpu_stream *find_stream(struct gpu_context *context, uint64_t handle, uint32_t tid)
 {
+	unsigned hash = (unsigned)((handle ^ (uint64_t)tid << 32) * UINT64_C(0x9e3779b97f4a7c15) >> 48);
 	struct gpu_stream *unused = NULL;
 
+	/* places are filled from where the stream belongs on, and never empty again */
 	for (unsigned i = 0; i < EVENT_STREAMS; i++) {
-		struct gpu_stream *stream = &context->streams[i];
+		struct gpu_stream *stream = &context->streams[(hash + i) % EVENT_STREAMS];
 
 		if (stream->used && stream->handle == handle && stream->tid == tid)
 			return stream;
 		if (!unused && !stream->timings)
 			unused = stream;
+		if (!stream->used)
+			break;
 	}
 	if (unused)
 		*unused = (struct gpu_stream){ .used = true, .handle = handle, .tid = tid };
@@ -312,10 +433,15 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 
 	if (!found)
 		return NULL;
-	if (!timing->after && (gpu.event_create(&timing->before, 0) != 0 ||
-			       gpu.event_create(&timing->after, 0) != 0)) {
-		context->broken = true;
-		return NULL;
+	if (!timing->after) {
+		driver_result result = gpu.event_create(&timing->before, 0);
+
+		if (!result)
+			result = gpu.event_create(&timing->after, 0);
+		if (result) {
+			event_failed(context, result);
+			return NULL;
+		}
 	}
 	if (context->legacy != legacy) {
 		trace_event_other_work();
@@ -328,6 +454,7 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 	timing->stream = found;
 	found->timings++;
 	timing->generation = context->generation;
+	timing->counted = false;
 	timing->mixed = found->launching || context->launching[!legacy];
 	timing->turn = ++found->turn;
 	timing->changes = context->changes;
@@ -340,23 +467,37 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 	return timing;
 }
 
+/* What the driver answers; *capturing is as it says. */
+static driver_result ask_capturing(const struct gpu_launch *launch, int *capturing)
+{
+	return (launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)((driver_handle)launch->stream,
+									      capturing);
+}
+
+bool trace_event_is_captured(const struct gpu_launch *launch)
+{
+	int capturing = 0;
+
+	return is_complete() && ask_capturing(launch, &capturing) == 0 && capturing;
+}
+
 void trace_event_before(struct trace_frame *frame, const struct gpu_launch *launch)
 {
-	driver_handle stream = (driver_handle)launch->stream;
 	int mode = DRIVER_CAPTURE_MODE_RELAXED, capturing = 1;
 	struct trace_timing *timing = NULL;
 	uint64_t name = name_of_stream(launch);
 
-	if (!is_complete() || gpu.exchange_mode(&mode) != 0)
+	if (!is_complete() || gpu.exchange_mode(&mode) != 0) {
+		frame->untimed = true;
 		return;
-	if ((launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)(stream, &capturing) == 0 &&
-	    !capturing) {
-		if (lock()) {
-			timing = take_timing(name, name == EVENT_STREAM_OWN ? trace_tid() : 0);
-			unlock();
-		}
-		frame->untimed = !timing;
 	}
+	if (ask_capturing(launch, &capturing) != 0)
+		capturing = 0; /* the launch will fail, or is counted */
+	else if (!capturing && lock()) {
+		timing = take_timing(name, name == EVENT_STREAM_OWN ? trace_tid() : 0);
+		unlock();
+	}
+	frame->untimed = !capturing && !timing;
 	if (timing) {
 		timing->handle = launch->stream;
 		timing->function = launch->function;
@@ -459,43 +600,101 @@ void trace_event_other_work(void)
 	__atomic_add_fetch(&other_work, 1, __ATOMIC_RELAXED);
 }
 
+/* Behind the launch: records its second event. Returns whether its time will be read. */
+static bool finish_launch(struct trace_self *thread, const struct trace_frame *frame,
+			  struct trace_timing *timing, uint32_t sequence)
+{
+	bool inside, enqueued;
+
+	timing->sequence = sequence;
+	timing->session = frame->session;
+	if ((int32_t)frame->result[0] || !record_event(timing, timing->after)) {
+		trace_event_abandon(timing);
+		return false;
+	}
+	inside = trace_claim_and_enter(thread, frame->session);
+	if (inside)
+		trace_count_unread(1);
+	timing->counted = inside;
+	enqueued = enqueue(timing);
+	if (inside && !enqueued)
+		trace_count_unread(-1);
+	if (inside)
+		trace_leave(thread);
+	return enqueued;
+}
+
+/* Says once why there are no times; for who is inside. */
+static void tell_failures(struct trace_self *thread)
+{
+	char text[128];
+
+	if (__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE) && !gpu_complete &&
+	    !__atomic_exchange_n(&incomplete_told, true, __ATOMIC_RELAXED))
+		trace_write_note(thread, "kernels are not timed: this driver lacks functions that are needed for that");
+	for (unsigned i = 0; i < CONTEXTS; i++) {
+		if (!__atomic_load_n(&contexts[i].broken, __ATOMIC_RELAXED) ||
+		    __atomic_exchange_n(&contexts[i].told, true, __ATOMIC_RELAXED))
+			continue;
+		snprintf(text, sizeof(text), "kernels of a context are not timed any more: the driver says error %d",
+			 contexts[i].failed);
+		trace_write_note(thread, text);
+	}
+}
+
+/* Reads what has ended in the current context: behind each call that waits, and some launches. */
+static void read_times(struct trace_self *thread, uint64_t session, bool launched)
+{
+	struct gpu_context *context;
+
+	if (!lock())
+		return;
+	context = current_context();
+	if (context && (!launched || ++context->launches % HARVEST_EACH == 0) &&
+	    trace_claim_and_enter(thread, session)) {
+		event_harvest(thread, context, false);
+		if (context->broken)
+			tell_failures(thread);
+		trace_leave(thread);
+	}
+	unlock();
+}
+
+/* The launch has no events. */
+static void lose_launch(struct trace_self *thread, uint64_t session)
+{
+	if (!trace_claim_and_enter(thread, session)) {
+		if (!thread->slot && !thread->is_ours)
+			trace_lose_homeless(session);
+		return;
+	}
+	trace_lose(thread);
+	tell_failures(thread);
+	trace_leave(thread);
+}
+
 void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
 {
 	struct trace_timing *timing = frame->timing;
-	struct gpu_context *context;
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
 	frame->timing = NULL;
 	if (timing)
 		timing->launched = trace_monotonic();
-	if (!is_complete() || gpu.exchange_mode(&mode) != 0) {
-		if (timing)
-			trace_event_abandon(timing);
-		return;
-	}
-	if (timing) {
-		timing->sequence = sequence;
-		if ((int32_t)frame->result[0] || !record_event(timing, timing->after)) {
-			trace_event_abandon(timing);
-			frame->untimed = true;
-		} else {
-			frame->untimed = !enqueue(timing);
+	if (is_complete() && gpu.exchange_mode(&mode) == 0) {
+		if (!registered && timing) /* behind what the driver itself has registered: it runs before that */
+			__atomic_store_n(&registered, atexit(at_exit) == 0, __ATOMIC_RELAXED);
+		if (timing) {
+			frame->untimed = !finish_launch(thread, frame, timing, sequence);
+			if (frame->untimed)
+				trace_event_other_work();
 		}
-		if (frame->untimed)
-			trace_event_other_work();
+		read_times(thread, frame->session, timing != NULL);
+		gpu.exchange_mode(&mode);
+	} else if (timing) {
+		trace_event_abandon(timing);
+		frame->untimed = true;
 	}
-	if (lock()) {
-		context = current_context();
-		if (context && (!timing || ++context->launches % HARVEST_EACH == 0) &&
-		    trace_claim_and_enter(thread, frame->session)) {
-			event_harvest(thread, context);
-			trace_leave(thread);
-		}
-		unlock();
-	}
-	if (frame->untimed && !(int32_t)frame->result[0] && trace_claim_and_enter(thread, frame->session)) {
-		trace_lose(thread);
-		trace_leave(thread);
-	}
-	gpu.exchange_mode(&mode);
+	if (frame->untimed && !(int32_t)frame->result[0])
+		lose_launch(thread, frame->session);
 }

@@ -10,6 +10,9 @@
 /* In a forked child: nothing of the parent's is there. */
 void trace_event_forked(void);
 
+/* Is what is launched into this stream captured? Then it does not run. */
+bool trace_event_is_captured(const struct gpu_launch *launch);
+
 /* Before a launch: if it can be timed, frame->timing is for the next two. */
 void trace_event_before(struct trace_frame *frame, const struct gpu_launch *launch);
 
@@ -22,4 +25,11 @@ void trace_event_other_work(void);
 /* The launch did not return. */
 void trace_event_abandon(struct trace_timing *timing);
 
+/* Has there been any that has events? */
+bool trace_event_has_contexts(void);
+
+/* Before a call that may end a context. NULL: any of them. */
 void trace_event_context_ending(driver_handle handle);
+
+/* Before one that ends the primary context of a device, or (surely: false) ends it if nobody else has it. */
+void trace_event_primary_ending(int device, bool surely);

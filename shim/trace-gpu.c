@@ -215,19 +215,20 @@ void trace_gpu_before(struct trace_frame *frame)
 }
 
 /* A call has succeeded that CUPTI has told us of. */
-static void launched(const struct trace_frame *frame, uint32_t sequence)
+static void launched(struct trace_self *thread, const struct trace_frame *frame, uint32_t sequence)
 {
 	enum gpu_role role = role_at(frame->index);
 	struct gpu_launch launch;
 
-	if (is_launch(frame, &launch)) {
-		trace_cupti_launched(frame, &launch, sequence);
-	} else if (is_copy(role)) {
-		launch = (struct gpu_launch){ .stream = 0 };
+	if (!is_launch(frame, &launch)) {
+		if (!is_copy(role))
+			return;
+		launch = (struct gpu_launch){ .per_thread = is_per_thread(frame->index) };
 		if (role == COPY_ASYNC)
 			launch.stream = trace_word(frame, function_rows[frame->index].words - 1u);
-		trace_cupti_launched(frame, &launch, sequence);
 	}
+	if (!trace_event_is_captured(&launch))
+		trace_cupti_launched(thread, frame, &launch, sequence);
 }
 
 static void write_note(struct trace_self *thread, uint64_t number)
@@ -249,7 +250,7 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 	if (__builtin_expect(__atomic_load_n(&note, __ATOMIC_RELAXED) != NULL, 0))
 		write_note(thread, frame->session);
 	if (frame->recorded && trace_cupti_has(frame) && !(int32_t)frame->result[0])
-		launched(frame, sequence);
+		launched(thread, frame, sequence);
 	if (!is_by_cupti() && (role == OTHER_WORK || is_copy(role) || (is_kernel(role) && !frame->timing)))
 		trace_event_other_work();
 	if (!frame->timing && !frame->untimed && ((role != WAITS && role != COPY) || is_by_cupti()))
@@ -267,4 +268,14 @@ void trace_gpu_abandon(struct trace_timing *timing)
 void trace_gpu_context_ending(driver_handle handle)
 {
 	trace_event_context_ending(handle);
+}
+
+bool trace_gpu_has_contexts(void)
+{
+	return trace_event_has_contexts();
+}
+
+void trace_gpu_primary_ending(int device, bool surely)
+{
+	trace_event_primary_ending(device, surely);
 }

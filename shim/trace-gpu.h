@@ -36,3 +36,9 @@ void trace_gpu_abandon(struct trace_timing *timing);
 
 /* Before a call that may end a context, traced or not; NULL: any of them. */
 void trace_gpu_context_ending(driver_handle handle);
+
+/* Has there been a context whose kernels are timed by events? */
+bool trace_gpu_has_contexts(void);
+
+/* Before one that ends a device's primary context, or may do so. */
+void trace_gpu_primary_ending(int device, bool surely);

@@ -3,7 +3,9 @@
 /*
  * Whether this process is traced, from its first call of the driver on. Trampolines come here
  * (trace_look) when a page of interest.h has changed since it was last looked at; then the process
- * asks the daemon, if a rule matches. One thread does that, others go on without a trace meanwhile.
+ * asks the daemon, if a rule matches. One thread does that. Calls of other threads wait for the
+ * answer, WAIT_NS at most; a call that does not wait any longer is made without a trace, and is
+ * counted as lost if the trace begins after all.
  *
  * A session ends when the daemon says so in its memory, or reads no more while the ring is full.
  * First its number becomes 0: who comes later keeps out. Then all threads are made to see that
@@ -20,6 +22,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <string.h>
@@ -38,13 +42,21 @@
 
 #define REQUIRED_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define RING_SIZE_MAX (UINT64_C(1) << 36)
+#define WAIT_NS UINT64_C(300000000) /* for another thread that asks the daemon */
+#define SPINS 1000 /* for one that looks at a page */
 #define HOMELESS_TRIES 256 /* calls of a thread without a slot till it looks for one again */
 
 /* The page that is zeros in a forked child. */
 struct own {
 	uint64_t number; /* of the session, or 0 */
-	uint64_t here; /* 1 */
+	uint64_t here;
 	uint8_t rest[4096 - 16];
+};
+
+enum {
+	OWN_FRESH = 0, /* a child that nobody has told of the fork */
+	OWN_KNOWN, /* its first call has seen that, */
+	OWN_HERE, /* and what the parent had is forgotten */
 };
 
 static const uint64_t no_number;
@@ -59,7 +71,18 @@ __thread struct trace_self trace_mine;
 
 static uint64_t last_number;
 static struct client client = CLIENT_NONE;
-static bool looking; /* a thread is in trace_look() */
+static uint32_t ancestor; /* the process that was traced with this memory, as the daemon sees it; 0: none yet */
+enum {
+	LOOKING_NOT,
+	LOOKING, /* a thread looks at the pages: a moment */
+	LOOKING_ASKS, /* the daemon, or, the first time, looks for it: others wait */
+	LOOKING_LATE, /* others have waited long enough: it may never end */
+};
+
+static uint32_t looking; /* one of these */
+static uint32_t looks; /* that are over */
+static bool looked; /* for files, in this process */
+static uint32_t passed[TRAMPOLINE_COUNT]; /* calls that were made without knowing whether there is a trace */
 static unsigned guests; /* threads that are inside without a slot */
 static unsigned reapers; /* threads that are in trace_reap() */
 static pthread_key_t key;
@@ -96,7 +119,7 @@ bool trace_enter_guest(uint64_t number)
 {
 	trace_mine.guest++;
 	__atomic_add_fetch(&guests, 1, __ATOMIC_SEQ_CST);
-	if (trace_session_number() == number)
+	if (number && trace_session_number() == number)
 		return true;
 	trace_leave_guest();
 	return false;
@@ -203,12 +226,13 @@ static void forget_parent(void)
 {
 	bool inside = trace_mine.user && trace_mine.user->inside;
 
+	looked = false;
 	load_forked_pages();
 	client_close(&client); /* or the daemon would not notice the end of the parent */
 	memset(trace_users, 0, sizeof(trace_users));
 	if (trace_mine.user)
 		*trace_mine.user = (struct trace_user){ .inside = inside, .taken = true };
-	*own = (struct own){ .here = 1 };
+	*own = (struct own){ .here = OWN_HERE };
 	guests = trace_mine.guest;
 	reapers = 0;
 	trace_ending = forget_ring(inside || guests);
@@ -216,10 +240,17 @@ static void forget_parent(void)
 	trace_gpu_forked(true);
 }
 
+/* The threads that were at it are not here. */
+static void forget_looks(void)
+{
+	looking = LOOKING_NOT;
+	memset(passed, 0, sizeof(passed));
+}
+
 static void in_child(void)
 {
 	forget_parent();
-	looking = false;
+	forget_looks();
 }
 
 static void in_parent(void)
@@ -241,11 +272,92 @@ static bool prepare(void)
 		return false;
 	}
 	has_key = pthread_key_create(&key, thread_ended) == 0;
-	own = page;
-	own->here = 1;
+	((struct own *)page)->here = OWN_HERE;
+	__atomic_store_n(&own, page, __ATOMIC_RELEASE);
 	__atomic_store_n(&trace_number, &own->number, __ATOMIC_RELEASE);
 	return true;
 }
+
+/* ---- calls that are not traced, though they may have to be --------------------------------------- */
+
+/* Calls of functions that the session records are lost; those that come later find the session. */
+static void lose_passed(void)
+{
+	uint64_t lost = 0;
+
+	for (uint32_t i = 0; i < TRAMPOLINE_COUNT; i++)
+		if (__atomic_load_n(&passed[i], __ATOMIC_SEQ_CST)) {
+			uint64_t count = __atomic_exchange_n(&passed[i], 0, __ATOMIC_SEQ_CST);
+
+			lost += trace_wants(i) ? count : 0;
+		}
+	if (lost)
+		__atomic_add_fetch(&trace_session.ring->homeless, lost, __ATOMIC_RELAXED);
+}
+
+static void forget_passed(void)
+{
+	for (unsigned i = 0; i < TRAMPOLINE_COUNT; i++)
+		if (__atomic_load_n(&passed[i], __ATOMIC_RELAXED))
+			__atomic_store_n(&passed[i], 0, __ATOMIC_SEQ_CST);
+}
+
+/* False: somebody has read it. */
+static bool take_back(uint32_t index)
+{
+	uint32_t count = __atomic_load_n(&passed[index], __ATOMIC_RELAXED);
+
+	while (count)
+		if (__atomic_compare_exchange_n(&passed[index], &count, count - 1, false, __ATOMIC_SEQ_CST,
+						__ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+void trace_pass(uint32_t index)
+{
+	__atomic_add_fetch(&passed[index], 1, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * While a look goes on that was the one with this number, a call passes. Returns the session's number
+ * if it has begun by now, without this call being counted.
+ */
+static uint64_t pass(uint32_t index, uint32_t look)
+{
+	uint64_t number;
+
+	trace_pass(index);
+	number = trace_session_number();
+	if (!number && __atomic_load_n(&looks, __ATOMIC_SEQ_CST) == look)
+		return 0;
+	return take_back(index) ? number : 0;
+}
+
+/* Waits while another thread looks, but neither for a signal handler's own thread nor endlessly. */
+static void wait_for_look(void)
+{
+	uint64_t until = 0, now;
+	struct timespec left;
+
+	for (unsigned i = 0; i < SPINS && __atomic_load_n(&looking, __ATOMIC_ACQUIRE) == LOOKING; i++)
+		trace_pause();
+	while (__atomic_load_n(&looking, __ATOMIC_ACQUIRE) == LOOKING_ASKS) {
+		uint32_t asks = LOOKING_ASKS;
+
+		now = trace_monotonic();
+		until = until ? until : now + WAIT_NS;
+		if (now >= until) {
+			__atomic_compare_exchange_n(&looking, &asks, LOOKING_LATE, false,
+						    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+			break;
+		}
+		left = (struct timespec){ .tv_nsec = (long)(until - now) };
+		syscall(SYS_futex, &looking, FUTEX_WAIT_PRIVATE, asks, &left, NULL, 0);
+	}
+}
+
+/* ---- sessions ------------------------------------------------------------------------------------ */
 
 /* Makes the memory that the daemon sent the session's; consumes fd. */
 static bool begin_session(int fd, uint64_t size)
@@ -271,21 +383,19 @@ static bool begin_session(int fd, uint64_t size)
 	if (trace_flag(TRACE_RING_STACKS))
 		trace_stack_begin();
 	for (unsigned i = 0; i < 2; i++)
-		__atomic_store_n(&trace_seen[i], __atomic_load_n(&trace_watch[i].seen, __ATOMIC_RELAXED),
-				 __ATOMIC_RELAXED);
-	/* trampolines go by trace_call from now on */
+		__atomic_store_n(&trace_seen[i], interest_trace_looked[i], __ATOMIC_RELAXED);
+	/* trampolines go by trace_call while there is a session */
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&trace_watch[i].seen, INTEREST_UNSEEN, __ATOMIC_RELEASE);
-	__atomic_store_n(&own->number, ++last_number, __ATOMIC_RELEASE);
+	__atomic_store_n(&trace_session.ring->taken, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&own->number, ++last_number, __ATOMIC_SEQ_CST);
+	lose_passed();
 	if (trace_flag(TRACE_RING_GPU))
 		trace_gpu_began(last_number);
 	return true;
 }
 
-/*
- * Asks the daemon whether somebody traces this process. What takes long is done before that: from
- * the answer on, calls of other threads are nobody's until the session has begun.
- */
+/* Asks the daemon whether somebody traces this process. */
 static void ask(const struct interest *found)
 {
 	bool unfenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0,
@@ -293,6 +403,7 @@ static void ask(const struct interest *found)
 	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
 	driver_result (*get_version)(int *) =
 		(driver_result(*)(int *))driver_symbol("cuDriverGetVersion");
+	uint32_t from = ancestor ? ancestor : trace_ancestor_told();
 	struct wire_welcome welcome;
 	union wire_message message;
 	int version = 0, fd = -1;
@@ -305,9 +416,12 @@ static void ask(const struct interest *found)
 		return;
 	memset(&message, 0, sizeof(message));
 	client_prepare(&client, &message, WIRE_TRACE, 0);
+	message.trace.ancestor = from;
 	if (!client_call(&client, &message, -1, WIRE_TRACE_REPLY, &fd, deadline_ms) || fd < 0 ||
 	    !begin_session(fd, message.trace_reply.size))
 		client_close(&client);
+	else
+		ancestor = welcome.pid;
 }
 
 /* Is there nothing to look at? */
@@ -316,26 +430,39 @@ static bool watch_is_seen(void)
 	return interest_trace_is_seen(0) && interest_trace_is_seen(1);
 }
 
-/* In a session: is it over? The pages are seen then. */
+/* In a session: does it go on? Then the pages are seen. */
 static bool session_goes_on(uint64_t number)
 {
+	uint64_t generations[2];
 	bool on = false;
 
 	if (!trace_enter_guest(number))
 		return false;
 	for (unsigned i = 0; i < 2; i++)
-		__atomic_store_n(&trace_seen[i], interest_trace_generation(i), __ATOMIC_RELAXED);
+		generations[i] = interest_trace_generation(i);
 	/* a daemon that was killed has not said that it is over */
 	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE) && client_is_alive(&client);
 	if (on) {
 		if (__atomic_load_n(&trace_session.ring->flags, __ATOMIC_RELAXED) & TRACE_RING_STACKS)
 			trace_stack_begin();
 		trace_follow();
+		/* only now: calls of other threads follow themselves until then */
+		for (unsigned i = 0; i < 2; i++)
+			__atomic_store_n(&trace_seen[i], generations[i], __ATOMIC_RELEASE);
 	}
 	trace_leave_guest();
 	if (!on)
 		trace_end_session(number);
 	return on;
+}
+
+/* From now on it may take a while. */
+static void ask_for_patience(void)
+{
+	uint32_t glance = LOOKING;
+
+	__atomic_compare_exchange_n(&looking, &glance, LOOKING_ASKS, false, __ATOMIC_RELEASE,
+				    __ATOMIC_RELAXED);
 }
 
 static void look(void)
@@ -349,32 +476,93 @@ static void look(void)
 	}
 	if (!own && !prepare())
 		return;
-	if (!own->here)
+	if (own->here != OWN_HERE)
 		forget_parent(); /* libc did not know */
 	if (__atomic_load_n(&trace_session.ring, __ATOMIC_SEQ_CST) || !load_lock_pages())
 		return; /* the last one is still there; the next call tries again */
 	wanted = interest_wants_trace(&found);
 	load_unlock_pages();
-	if (wanted)
+	__atomic_store_n(&looked, true, __ATOMIC_RELAXED);
+	if (wanted) {
+		ask_for_patience();
 		ask(&found);
+	}
+	if (!trace_session_number())
+		interest_traces_seen();
 }
 
-uint64_t trace_look(void)
+/* In a child that libc does not know of, whoever was looking in the parent is not here. */
+static void notice_fork(void)
+{
+	struct own *page = __atomic_load_n(&own, __ATOMIC_ACQUIRE);
+	uint64_t fresh = OWN_FRESH;
+
+	if (page && __atomic_compare_exchange_n(&page->here, &fresh, OWN_KNOWN, false, __ATOMIC_ACQ_REL,
+					       __ATOMIC_RELAXED))
+		forget_looks();
+}
+
+/* False: another thread looks. */
+static bool begin_look(void)
+{
+	uint32_t not = LOOKING_NOT, how = __atomic_load_n(&looked, __ATOMIC_RELAXED) ? LOOKING : LOOKING_ASKS;
+
+	if (!__atomic_compare_exchange_n(&looking, &not, how, false, __ATOMIC_ACQUIRE,
+					 __ATOMIC_RELAXED))
+		return false;
+	trace_mine.looking = true;
+	return true;
+}
+
+static void end_look(void)
+{
+	if (!trace_session_number() && watch_is_seen())
+		forget_passed();
+	__atomic_add_fetch(&looks, 1, __ATOMIC_SEQ_CST);
+	trace_mine.looking = false;
+	if (__atomic_exchange_n(&looking, LOOKING_NOT, __ATOMIC_SEQ_CST) != LOOKING)
+		syscall(SYS_futex, &looking, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Looks whether there is a trace, or lets another thread do so. */
+static uint64_t find_session(uint32_t index)
+{
+	uint32_t look_number = __atomic_load_n(&looks, __ATOMIC_SEQ_CST);
+	uint64_t number;
+
+	notice_fork();
+	while (!begin_look()) {
+		if (!trace_mine.looking)
+			wait_for_look();
+		number = trace_session_number();
+		if (number || watch_is_seen())
+			return number;
+		if (__atomic_load_n(&looking, __ATOMIC_ACQUIRE) != LOOKING_NOT) {
+			number = pass(index, look_number);
+			trace_mine.passes = !number;
+			return number;
+		}
+		look_number = __atomic_load_n(&looks, __ATOMIC_SEQ_CST);
+	}
+	/* twice, for a page that changes just now */
+	for (unsigned i = 0; i < 2 && !trace_session_number() && !watch_is_seen(); i++)
+		look();
+	end_look();
+	number = trace_session_number();
+	trace_mine.passes = !number && !watch_is_seen();
+	if (trace_mine.passes)
+		trace_pass(index);
+	return number;
+}
+
+uint64_t trace_look(uint32_t index)
 {
 	uint64_t number = trace_session_number();
 	struct trace_hush hush;
 
 	trace_hush(&hush); /* who has entered leaves, and who looks finishes */
-	if (!number || !session_goes_on(number)) {
-		number = 0;
-		if (!trace_mine.outermost && !watch_is_seen() &&
-		    !__atomic_exchange_n(&looking, true, __ATOMIC_ACQUIRE)) {
-			if (!trace_session_number())
-				look();
-			__atomic_store_n(&looking, false, __ATOMIC_RELEASE);
-			number = trace_session_number();
-		}
-	}
+	if (!number || !session_goes_on(number))
+		number = trace_mine.outermost || watch_is_seen() ? 0 : find_session(index);
 	trace_unhush(&hush);
 	return number;
 }
@@ -423,11 +611,21 @@ static bool has_user(struct trace_self *thread)
 	return thread->user != NULL;
 }
 
+void trace_lose_homeless(uint64_t number)
+{
+	if (!trace_enter_guest(number))
+		return;
+	__atomic_add_fetch(&trace_session.ring->homeless, 1, __ATOMIC_RELAXED);
+	trace_leave_guest();
+}
+
 bool trace_claim(struct trace_self *thread, uint64_t number)
 {
 	int saved = errno;
 
-	if (thread->claiming || (thread->session == number && thread->is_ours))
+	if (!number || (thread->session == number && thread->is_ours))
+		return false;
+	if (thread->claiming) /* this is a signal handler, and its thread is below */
 		return false;
 	thread->claiming = true;
 	if (thread->session != number) {
@@ -441,11 +639,8 @@ bool trace_claim(struct trace_self *thread, uint64_t number)
 	if (!thread->is_ours && trace_enter_guest(number)) {
 		if (thread->homeless % HOMELESS_TRIES == 0 && has_user(thread))
 			claim_slot(thread, (uint32_t)((uintptr_t)thread >> 12));
-		if (!thread->slot) {
+		if (!thread->slot)
 			thread->homeless++;
-			thread->sequence++;
-			__atomic_add_fetch(&trace_session.ring->homeless, 1, __ATOMIC_RELAXED);
-		}
 		trace_leave_guest();
 	}
 	thread->claiming = false;

@@ -10,8 +10,8 @@
  * exports, and so do our own wrappers with what they cause. Nested are calls of the same thread
  * whose frame lies below that of a call that is not over.
  *
- * No call waits, but those that ask the daemon, once, and for its deadline at most. The daemon's
- * memory is used between trace_enter() and trace_leave() alone. It is unmapped when no thread is
+ * No call waits, but those that ask the daemon, once, and for its deadline at most, and those of
+ * other threads meanwhile, for a part of a second. The daemon's memory is used between trace_enter() and trace_leave() alone. It is unmapped when no thread is
  * between them, by the last that leaves.
  */
 
@@ -97,10 +97,12 @@ struct trace_self {
 	uint32_t index; /* of the slot */
 	struct trace_user *user; /* the thread's, from its first record to its end */
 	uint32_t sequence; /* of the last call */
-	uint32_t homeless; /* calls without a slot */
+	uint32_t homeless; /* how often it looked for a slot in vain */
 	uint32_t guest; /* how often it is inside without one: by itself, and in signal handlers */
 	uint32_t tid; /* 0: not asked yet */
 	bool claiming; /* a signal handler keeps out of it */
+	bool passes; /* the call that begins: trace_look() did not wait for the answer */
+	bool looking; /* in trace_look(): a signal handler does not wait for that */
 	bool is_ours; /* not the application's thread */
 	uint64_t named; /* bit i: the spare function i was named */
 	uint64_t random; /* of sampling; 0: none yet */
@@ -135,8 +137,26 @@ static inline uint64_t trace_session_number(void)
 	return __atomic_load_n(__atomic_load_n(&trace_number, __ATOMIC_RELAXED), __ATOMIC_ACQUIRE);
 }
 
-/* Something has changed: begins a session, if there is to be one. Returns its number, or 0. */
-uint64_t trace_look(void);
+/*
+ * Something has changed: begins a session, if there is to be one. Returns its number, or 0. index: of
+ * the function that is called.
+ */
+uint64_t trace_look(uint32_t index);
+
+/*
+ * A call is made, or has not been recorded, while it is not known whether there will be a session. If
+ * there is, it counts as lost.
+ */
+void trace_pass(uint32_t index);
+
+/* Does the session record calls of this function, but for what sampling leaves out? */
+static inline bool trace_wants(uint32_t index)
+{
+	unsigned number = index < FUNCTION_COUNT ? function_rows[index].number :
+						   TRACE_FUNCTION_DYNAMIC;
+
+	return __atomic_load_n(&trace_session.functions[number / 64], __ATOMIC_RELAXED) >> number % 64 & 1;
+}
 
 /* Generations of the pages when they were last looked at, in a session. */
 extern uint64_t trace_seen[2] __attribute__((visibility("hidden")));
@@ -158,9 +178,12 @@ void trace_end_session(uint64_t number);
 /* Has trace_ending been set, and is nobody inside? Then lets the memory go. */
 void trace_reap(void);
 
-/* Around the use of the daemon's memory by who has no slot. */
+/* Around the use of the daemon's memory by who has no slot. False: that is not the session, or none is. */
 bool trace_enter_guest(uint64_t number);
 void trace_leave_guest(void);
+
+/* trace-ancestor.c: the CMD of a trace of which this process descends, as its program was told when it began; 0: none. */
+uint32_t trace_ancestor_told(void);
 
 /* trace-ring.c. All are for who is inside, and for the thread that has the slot. */
 
@@ -219,6 +242,15 @@ static inline void trace_write(struct trace_self *thread, uint32_t size)
 /* A record of this thread is lost. */
 void trace_lose(struct trace_self *thread);
 
+/* The same, of a thread without a slot; for who is not inside. */
+void trace_lose_homeless(uint64_t number);
+
+/* One more launch, or (-1) one less, whose KERNEL is not written yet. */
+static inline void trace_count_unread(int64_t by)
+{
+	__atomic_add_fetch(&trace_session.ring->unread, (uint64_t)by, __ATOMIC_RELAXED);
+}
+
 /* False: there was no room. */
 bool trace_write_note(struct trace_self *thread, const char *text);
 bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name);
@@ -240,6 +272,15 @@ extern const uint8_t trace_name_roles[TRAMPOLINE_COUNT] __attribute__((visibilit
 #define TRACE_STACK_ARGUMENT 255 /* of the extra that has them */
 void trace_stack_begin(void);
 unsigned trace_stack(const struct trace_frame *frame, uint64_t addresses[TRACE_STACK_MAX]);
+
+static inline void trace_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#else
+	__asm__ volatile("yield");
+#endif
+}
 
 #if defined(__x86_64__)
 static inline uint64_t trace_ticks(void)

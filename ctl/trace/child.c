@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -85,14 +86,16 @@ static void restore_signals(const struct ctl *ctl) {
 
 /* In the child: waits, then becomes CMD. */
 static void become_command(const struct trace_command *trace, int go) {
+	char byte, own[16];
 	int status;
-	char byte;
 
 	if (read(go, &byte, 1) != 1)
 		_exit(CTL_ERROR);
 	preload(trace);
 	if (trace->ctl->session)
 		setenv(PATHS_SESSION_VARIABLE, trace->ctl->session_name ?: "", 1);
+	snprintf(own, sizeof(own), "%d", (int)getpid());
+	setenv(PATHS_TRACE_VARIABLE, own, 1);
 	restore_signals(trace->ctl);
 	execvp(trace->command[0], trace->command);
 	status = errno == ENOENT ? 127 : 126;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -366,12 +368,21 @@ static void decode_clock(struct trace_decoder *decoder, const struct trace_clock
 }
 
 static void decode_lost(struct trace_decoder *decoder, const struct trace_lost *lost, struct trace_item *item) {
+	char text[80];
+	int n;
+
 	item->kind = EVENT_LOST;
 	set_times(decoder, item, lost->time, lost->time);
 	set_thread(decoder, item, lost->pid, lost->tid);
 	item->instant = true;
 	item->name = item->base = item->class = "lost";
 	item->count = lost->count;
+	if (!(lost->record.flags & TRACE_LOST_ENDS))
+		return;
+	n = snprintf(text, sizeof(text), "%" PRIu64 " launch%s whose end is unknown", lost->count, lost->count == 1 ? "" : "es");
+	item->kind = EVENT_NOTE;
+	item->class = "note";
+	item->name = item->base = trace_decoder_text(decoder, text, (size_t)n);
 }
 
 static void decode_note(struct trace_decoder *decoder, const struct trace_note *note, struct trace_item *item) {

@@ -80,9 +80,12 @@ static int stream_result(struct live *live, int r) {
 
 static void tell(struct live *live, const char *end) {
 	struct trace_stream_state state;
+	char unknown[64] = "";
 
 	trace_stream_state(live->stream, &state);
-	fprintf(stderr, "%s%" PRIu64 " events, %" PRIu64 " lost, %.1f s, %s%s", live->told ? "\r" : "", state.events, state.lost,
+	if (state.unknown_ends)
+		snprintf(unknown, sizeof(unknown), ", %" PRIu64 " launch%s whose end is unknown", state.unknown_ends, state.unknown_ends == 1 ? "" : "es");
+	fprintf(stderr, "%s%" PRIu64 " events, %" PRIu64 " lost%s, %.1f s, %s%s", live->told ? "\r" : "", state.events, state.lost, unknown,
 		(double)(now_ns() - live->began) / 1e9, live->target.path, end);
 	live->told = true;
 }
@@ -435,6 +438,8 @@ static void tell_end(struct live *live) {
 		tell(live, "\n");
 	else if (state.lost)
 		ctl_tell("lost %" PRIu64 " events", state.lost);
+	if (!live->target.path && state.unknown_ends)
+		ctl_tell("%" PRIu64 " launch%s whose end is unknown", state.unknown_ends, state.unknown_ends == 1 ? "" : "es");
 	if (live->trace->ctxsw && !state.contexts && !live->unwatched)
 		ctl_tell("there was no context switch: a process that has a GPU for itself makes none");
 	if (state.damaged)

@@ -65,7 +65,7 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		stream->state.events++;
 		break;
 	case TRACE_LOST:
-		stream->state.lost += ((const struct trace_lost *)record)->count;
+		*(record->flags & TRACE_LOST_ENDS ? &stream->state.unknown_ends : &stream->state.lost) += ((const struct trace_lost *)record)->count;
 		break;
 	case TRACE_STOP:
 		stream->state.stopped = true;

@@ -30,6 +30,7 @@ struct trace_stream_state {
 	uint64_t processes; /* beginnings and ends of processes */
 	uint64_t contexts; /* on GPUs, of events */
 	uint64_t lost; /* as the trace says */
+	uint64_t unknown_ends; /* launches; likewise */
 	uint64_t damaged, unknown; /* records that were passed over */
 	uint64_t newest; /* CLOCK_MONOTONIC: the latest end of a call or event */
 };

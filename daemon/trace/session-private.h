@@ -150,6 +150,11 @@ int session_add_targets(struct trace_session *session, uint32_t *bad_pid);
 bool session_look_at_targets(struct trace_session *session, bool last);
 /* A process has left its ring: its end is told when it comes. */
 void session_watch_end(struct trace_session *session, pid_t pid, int pidfd);
+/*
+ * A process says that it descends of another one. If the session follows that, and both are the same user's, it is traced: what it says is not proved, so others
+ * could put what they like into the trace.
+ */
+void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor);
 /* Reads facts again at the next question. */
 void session_forget_facts(struct trace_session *session, pid_t pid);
 void session_forget_all_facts(struct trace_session *session);

@@ -3,7 +3,7 @@
 /*
  * Which processes a session is about. What /proc says of one is kept for a second: sources ask for each record. A process that has ended keeps what it was, because
  * its last records come later; one that takes its pid is told from it by its start time. Children of traced processes (`follow`) are known by fork events where
- * a source has them, else by their parents in /proc as long as those live.
+ * a source has them, else by their parents in /proc as long as those live, and by what they say themselves: a daemon's parents are gone when it begins.
  *
  * A caller who may not trace others' processes does not get those of his own that have other rights than he (set-user-id programs).
  */
@@ -201,6 +201,23 @@ void session_forget_facts(struct trace_session *session, pid_t pid) {
 
 	if (member)
 		member->checked = 0;
+}
+
+void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor) {
+	const struct trace_member *from = session->options->follow && ancestor != pid ? session_member(session, ancestor) : NULL;
+	struct trace_member *member;
+	uint64_t since;
+	uid_t uid;
+
+	if (!from || !from->means)
+		return;
+	since = from->facts.start_time;
+	uid = from->facts.uid;
+	member = session_member(session, pid); /* may let go of the other one */
+	if (!member || !member->alive || member->child || member->facts.uid != uid || member->facts.start_time < since)
+		return;
+	member->child = true;
+	member->checked = 0;
 }
 
 void session_forget_all_facts(struct trace_session *session) {

@@ -267,6 +267,18 @@ size_t trace_session_trouble(struct trace_session *session, const char *const **
 	return session->n_missing - before;
 }
 
+void trace_session_unknown_ends(struct trace_session *session, uint32_t pid, uint64_t count) {
+	const struct trace_lost record = {
+		.record = { .size = sizeof(record), .type = TRACE_LOST, .source = TRACE_SOURCE_GPU, .flags = TRACE_LOST_ENDS },
+		.time = monotonic_now(),
+		.pid = pid,
+		.count = count,
+	};
+
+	if (!session->finished && count && !session_put(session, &record.record, session->config.buffer + SESSION_RESERVE))
+		trace_session_lost(session, TRACE_SOURCE_GPU, pid, 0, count); /* not even that can be told */
+}
+
 /* ---- beginning and end ---- */
 
 /* The version of the kernel's driver; empty: there is none. "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build" */
@@ -441,6 +453,7 @@ int trace_session_new(struct trace_session **sessionp, struct trace_table *table
 		session->end = monotonic_now() + config->duration;
 	shim_rings_join(table, session);
 	trace_table_announce(table);
+	shim_rings_replace(table, session);
 	*sessionp = session;
 	return 0;
 }

@@ -56,6 +56,7 @@ struct shim_ring {
 	uint32_t n_seen; /* slots that were ever used lie below */
 	uint32_t next; /* slot to begin with */
 	uint64_t homeless;
+	uint64_t unread[TRACE_SESSIONS_MAX]; /* launches without times, when the session joined */
 	uint64_t last_scan; /* of all slots */
 	struct number_map names; /* id -> struct trace_name, as it is sent */
 	size_t names_bytes;

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -45,6 +46,7 @@
 #define RING_TIDS_PAUSE 9 /* times as long as that took */
 #define RING_SCAN_NS UINT64_C(50000000) /* for slots that were never used */
 #define RING_LOST_MAX (UINT64_C(1) << 40) /* in one turn */
+#define RING_UNREAD_MAX (UINT64_C(1) << 32)
 
 /* ---- threads ---- */
 
@@ -168,22 +170,31 @@ static bool ring_suffices(const struct shim_ring *ring, const struct trace_optio
 
 struct ring_budget {
 	uint64_t bytes; /* of records that are taken */
-	uint64_t end; /* CLOCK_MONOTONIC: none are left then */
+	uint64_t end; /* of budget_now(): none are left then */
 	unsigned int taken; /* records */
 	bool last; /* nothing may remain: it is counted */
 	uint64_t counted; /* how many records may be */
 };
 
+/* What is not read the last time is lost: that is not to depend on what else the machine does, so the time is that which this thread gets. */
+static uint64_t budget_now(bool last) {
+	struct timespec now;
+
+	if (!last || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) < 0)
+		return monotonic_now();
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 /* Of all rings. */
 static struct ring_budget rings_budget(bool last) {
 	return (struct ring_budget){ .bytes = last ? RING_LAST_BUDGET : RINGS_BUDGET,
-				     .end = monotonic_now() + (last ? RINGS_LAST_NS : RINGS_TIME_NS),
+				     .end = budget_now(last) + (last ? RINGS_LAST_NS : RINGS_TIME_NS),
 				     .last = last,
 				     .counted = last ? RING_LAST_COUNTED : 0 };
 }
 
 static void budget_look(struct ring_budget *budget) {
-	if (budget->bytes && monotonic_now() >= budget->end)
+	if (budget->bytes && budget_now(budget->last) >= budget->end)
 		budget->bytes = 0;
 }
 
@@ -307,7 +318,10 @@ static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, struct ri
 /* Reads all slots, or stops when its budget is used up, unless it is the last time. What it read is taken from that of all rings, too. NULL or one line. */
 static const char *ring_read(struct shim_ring *ring, struct ring_budget *all, enum shim_rings_load *loadp) {
 	uint64_t now = monotonic_now(), had = all->last ? all->bytes : RING_BUDGET, homeless;
-	struct ring_budget budget = { .bytes = had, .end = now + (all->last ? RING_LAST_NS : RING_TIME_NS), .last = all->last, .counted = all->counted };
+	struct ring_budget budget = { .bytes = had,
+				      .end = budget_now(all->last) + (all->last ? RING_LAST_NS : RING_TIME_NS),
+				      .last = all->last,
+				      .counted = all->counted };
 	uint32_t n = ring->n_seen + 4;
 	const char *why = NULL;
 
@@ -368,6 +382,14 @@ static void ring_set_shim(const struct shim_ring *ring, struct trace_session *se
 	if (session->uprobe)
 		trace_uprobe_exclude(session->uprobe, ring->pid, shim);
 #endif
+}
+
+/* What a session has of the ring is all that it gets: launches that have no times by now get none. */
+static void ring_tell_unread(const struct shim_ring *ring, struct trace_session *session) {
+	const uint64_t unread = __atomic_load_n(&ring->header->unread, __ATOMIC_RELAXED) - ring->unread[session->index];
+
+	if (session->options->gpu && unread <= RING_UNREAD_MAX) /* those that it found may have got theirs */
+		trace_session_unknown_ends(session, (uint32_t)ring->pid, unread);
 }
 
 /* Nobody reads it any more: the process is told, and its connections are closed, with the last of which the ring goes. */
@@ -483,7 +505,7 @@ static int ring_new(struct shim_ring **ringp, struct trace_table *table, const s
 /* ---- processes ---- */
 
 /* Sessions that mean the process now: mask. */
-static unsigned int sessions_of(struct trace_table *table, const struct process *process) {
+static unsigned int sessions_of(struct trace_table *table, const struct process *process, uint32_t ancestor) {
 	unsigned int sessions = 0;
 
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
@@ -492,6 +514,7 @@ static unsigned int sessions_of(struct trace_table *table, const struct process 
 		if (!session || session->finished || !session->options->shim)
 			continue;
 		session_forget_facts(session, process->facts.pid); /* it may be another program by now */
+		session_descends(session, process->facts.pid, (pid_t)ancestor);
 		/* the rights it had when it connected count, too */
 		if (trace_session_means(session, process->facts.pid) && (session->options->all_users || process->uid == session->options->caller))
 			sessions |= 1U << i;
@@ -508,6 +531,7 @@ static void ring_join(struct shim_ring *ring, unsigned int sessions) {
 		if (!(sessions >> i & 1 & ~(ring->sessions >> i)))
 			continue;
 		ring_widen(ring, ring->table->sessions[i]->options);
+		ring->unread[i] = __atomic_load_n(&ring->header->unread, __ATOMIC_RELAXED);
 		ring_tell(ring, ring->table->sessions[i]);
 		for (uint32_t k = 0; k < ring->slot_count; k++) /* nothing of who had this number before */
 			ring->slots[k].announced &= ~(1U << i);
@@ -516,7 +540,7 @@ static void ring_join(struct shim_ring *ring, unsigned int sessions) {
 	ring->sessions |= sessions;
 }
 
-/* Too little is recorded for a session that has just begun: the process sees that it is over, and asks for another one when the rules have changed. */
+/* The process sees that it is over, and asks whether there is another one for it if the rules have changed. */
 static void ring_retire(struct shim_ring *ring) {
 	ring->retired = true;
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
@@ -529,8 +553,8 @@ static bool has_ended(const struct shim_connection *connection) {
 	return process.fd >= 0 && poll(&process, 1, 0) > 0;
 }
 
-int shim_rings_ask(struct trace_table *table, const struct process *process, struct shim_connection *connection, int *fdp, uint64_t *sizep) {
-	unsigned int sessions = table->stopping || has_ended(connection) ? 0 : sessions_of(table, process);
+int shim_rings_ask(struct trace_table *table, const struct process *process, uint32_t ancestor, struct shim_connection *connection, int *fdp, uint64_t *sizep) {
+	unsigned int sessions = table->stopping || has_ended(connection) ? 0 : sessions_of(table, process, ancestor);
 	struct shim_ring *ring;
 	bool known = false;
 	int r;
@@ -577,12 +601,15 @@ static void ring_finish(struct shim_ring *ring, int pidfd) {
 	if (why)
 		trace_table_warn(ring->table, ring->pid, "its trace was broken when it ended (%s)", why);
 	ring_drop_pending(ring);
+	if (!__atomic_load_n(&ring->header->taken, __ATOMIC_RELAXED))
+		ring_lost(ring, 0, 1); /* it was told too late, and went on without; how many calls it made is not known */
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		struct trace_session *session = ring->table->sessions[i];
 
 		if (!(ring->sessions >> i & 1))
 			continue;
+		ring_tell_unread(ring, session);
 		ring_set_shim(ring, session, false);
 		session_forget_facts(session, ring->pid);
 		if (!ring->retired)
@@ -626,19 +653,27 @@ void shim_rings_closed(struct trace_table *table, const struct shim_connection *
 
 /* ---- sessions ---- */
 
+static bool ring_may_have(const struct shim_ring *ring, struct trace_session *session) {
+	return ring->sessions && !ring->retired && session->options->shim && trace_session_means(session, ring->pid) &&
+	       (session->options->all_users || ring->uid == session->options->caller);
+}
+
 void shim_rings_join(struct trace_table *table, struct trace_session *session) {
 	struct shim_ring *ring;
 
-	LIST_FOREACH(ring, &table->rings, link) {
-		if (!ring->sessions || ring->retired || !session->options->shim || !trace_session_means(session, ring->pid) ||
-		    !(session->options->all_users || ring->uid == session->options->caller))
-			continue;
-		if (ring_suffices(ring, session->options)) {
+	LIST_FOREACH(ring, &table->rings, link)
+		if (ring_may_have(ring, session) && ring_suffices(ring, session->options))
 			ring_join(ring, 1U << session->index);
-		} else {
-			ring_lost(ring, 0, 1); /* what is called until it has another one; how much that is nobody knows */
-			ring_retire(ring);
-		}
+}
+
+void shim_rings_replace(struct trace_table *table, struct trace_session *session) {
+	struct shim_ring *ring;
+
+	LIST_FOREACH(ring, &table->rings, link) {
+		if (ring->sessions >> session->index & 1 || !ring_may_have(ring, session))
+			continue;
+		__atomic_or_fetch(&ring->header->flags, TRACE_RING_REPLACED, __ATOMIC_SEQ_CST); /* calls until then are counted in the next one */
+		ring_retire(ring);
 	}
 }
 
@@ -670,6 +705,7 @@ void shim_rings_leave(struct trace_table *table, struct trace_session *session) 
 			ring_refuse(ring, "found at the end of the trace");
 			continue;
 		}
+		ring_tell_unread(ring, session);
 		if (ring->sessions == 1U << session->index) {
 			ring_drop_pending(ring);
 			ring_end(ring);

@@ -56,6 +56,9 @@ bool trace_session_missed(struct trace_session *session, pid_t pid);
  */
 bool trace_session_emit(struct trace_session *session, const struct trace_record *record, uint32_t pid, uint32_t tid);
 
+/* Of so many launches of a process it will not be known when their kernels ended: that is no loss, and told apart. */
+void trace_session_unknown_ends(struct trace_session *session, uint32_t pid, uint64_t count);
+
 /* Records that were lost before they got here. */
 void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count);
 

@@ -115,7 +115,7 @@ static inline uint64_t count_lost(const struct client *client, uint8_t source) {
 	size_t at = 0;
 
 	while ((lost = next_record(client, &at, TRACE_LOST)))
-		n += lost->record.source == source ? lost->count : 0;
+		n += lost->record.source == source && !(lost->record.flags & TRACE_LOST_ENDS) ? lost->count : 0;
 	return n;
 }
 

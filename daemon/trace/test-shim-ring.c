@@ -5,6 +5,7 @@
 #include "test-traced.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -90,6 +91,120 @@ static void test_outlived(void **state) {
 }
 
 /* ---- honest ---- */
+
+static pid_t start_sleeper(void) {
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		alarm(60);
+		for (;;)
+			pause();
+	}
+	assert_true(pid > 0);
+	return pid;
+}
+
+/* A process whose parents are not those of the trace is traced if it says of which of them it descends, and the trace follows them. */
+static void test_descendants(void **state) {
+	const pid_t root = start_sleeper(), other = start_sleeper();
+	uint32_t pids[] = { (uint32_t)root };
+	struct client client = {};
+	struct trace_config config = usual_config(&client);
+	struct traced traced = { .connection = { .state = SHIM_CLOSED, .pidfd = -1 }, .process = { .number = 1, .uid = getuid() } };
+
+	config.options.filter = (struct filter){};
+	config.options.pids = pids;
+	config.options.n_pids = 1;
+	assert_int_equal(process_facts_read(&traced.process.facts, other, -1), 0);
+	traced.ancestor = (uint32_t)root;
+	assert_int_equal(start_session(&client, &config), 0);
+	assert_false(ask(&traced)); /* it is not followed */
+	end_client(&client);
+	config.options.follow = true;
+	assert_int_equal(start_session(&client, &config), 0);
+	traced.ancestor = 0;
+	assert_false(ask(&traced));
+	traced.ancestor = (uint32_t)other;
+	assert_false(ask(&traced));
+	traced.ancestor = (uint32_t)getppid(); /* of no trace */
+	assert_false(ask(&traced));
+	traced.ancestor = UINT32_MAX;
+	assert_false(ask(&traced));
+	traced.ancestor = (uint32_t)root;
+	assert_true(ask(&traced));
+	traced.ancestor = 0;
+	assert_true(ask(&traced)); /* it is known now */
+	gone(&traced);
+	kill(root, SIGKILL); /* it may be gone */
+	assert_int_equal(waitpid(root, NULL, 0), root);
+	end_client(&client);
+	kill(other, SIGKILL);
+	assert_int_equal(waitpid(other, NULL, 0), other);
+}
+
+/* How many launches the client was told of whose end is not known. */
+static uint64_t count_unknown_ends(const struct client *client) {
+	const struct trace_lost *lost;
+	uint64_t count = 0;
+	size_t at = 0;
+
+	while ((lost = next_record(client, &at, TRACE_LOST)))
+		count += lost->record.flags & TRACE_LOST_ENDS ? lost->count : 0;
+	return count;
+}
+
+/* Launches that have no times when a process, or the trace, ends: who asked for times is told how many there were in its trace. */
+static void test_unknown_ends(void **state) {
+	struct client a = {}, b = {}, c = {};
+	struct trace_config config = usual_config(&a);
+	struct traced traced;
+
+	config.options.gpu = true;
+	assert_int_equal(start_session(&a, &config), 0);
+	start_usual(&c); /* it did not ask */
+	begin(&traced, 1);
+	traced.ring->unread = 3;
+	config = usual_config(&b);
+	config.options.gpu = true;
+	assert_int_equal(start_session(&b, &config), 0);
+	traced.ring->unread = 7;
+	trace_session_finish(b.session);
+	gone(&traced);
+	turn_for(20);
+	assert_int_equal(count_unknown_ends(&a), 7);
+	assert_int_equal(count_unknown_ends(&b), 4);
+	assert_int_equal(count_unknown_ends(&c), 0);
+	/* what makes no sense, as of one that joined where more were on their way, is not told */
+	begin(&traced, 2);
+	traced.ring->unread = UINT64_MAX - 1;
+	gone(&traced);
+	turn_for(20);
+	assert_int_equal(count_unknown_ends(&a), 7);
+	assert_int_equal(count_lost(&a, TRACE_SOURCE_GPU), 0);
+	end_client(&a);
+	end_client(&b);
+	end_client(&c);
+}
+
+/* A process that hangs up without having taken its ring has gone on without: that is a loss, of which nobody knows how many calls. */
+static void test_too_late(void **state) {
+	struct client client = {};
+	struct traced traced;
+
+	start_usual(&client);
+	begin(&traced, 1);
+	gone(&traced);
+	session_flush_lost(client.session);
+	turn_for(20);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 0);
+	begin(&traced, 2);
+	traced.ring->taken = 0;
+	gone(&traced);
+	session_flush_lost(client.session);
+	turn_for(20);
+	assert_int_equal(count_lost(&client, TRACE_SOURCE_SHIM), 1);
+	end_client(&client);
+}
 
 /* A session that wants sums has no records of calls, but of those that say more than a sum; nothing is lost when its client does not read. */
 static void test_counts(void **state) {
@@ -404,13 +519,14 @@ static void test_two_sessions(void **state) {
 	config.options.gpu = true;
 	assert_int_equal(start_session(&b, &config), 0);
 	assert_int_equal(traced.ring->enabled, 0);
+	assert_true(traced.ring->flags & TRACE_RING_REPLACED);
 	begin(&renewed, 1);
 	assert_int_equal(world.table->n_rings, 2);
 	gone(&traced);
 	traced = renewed;
 	turn_for(20);
 	assert_int_equal(count_records(&a, TRACE_CALL), 1); /* of the old one */
-	assert_int_equal(count_lost(&a, TRACE_SOURCE_SHIM), 1); /* at least, until there was the new one */
+	assert_int_equal(count_lost(&a, TRACE_SOURCE_SHIM), 0); /* what there is until then, the process counts in the new one */
 	assert_true(trace_session_has_shim(a.session, getpid()));
 	assert_int_equal(traced.ring->enabled, 1);
 	assert_int_equal(traced.ring->functions[0], 1 << 5 | 1 << 6);
@@ -976,7 +1092,7 @@ static void test_not_meant(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_outlived), TEST(test_counts), cmocka_unit_test(test_buckets),
+		TEST(test_outlived), TEST(test_descendants), TEST(test_unknown_ends), TEST(test_too_late), TEST(test_counts), cmocka_unit_test(test_buckets),
 		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_widened), TEST(test_names),
 		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_not_meant),
 		TEST(test_same_connection),

@@ -19,19 +19,21 @@ struct traced {
 	struct shim_connection connection;
 	struct trace_ring *ring; /* its mapping */
 	uint64_t size;
+	uint32_t ancestor; /* as it says */
 };
 
 /* Asks. Whether it gets a ring. */
 static inline bool ask(struct traced *traced) {
 	int fd;
 
-	assert_int_equal(shim_rings_ask(world.table, &traced->process, &traced->connection, &fd, &traced->size), 0);
+	assert_int_equal(shim_rings_ask(world.table, &traced->process, traced->ancestor, &traced->connection, &fd, &traced->size), 0);
 	if (fd < 0)
 		return false;
 	assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (!traced->ring)
 		traced->ring = mmap(NULL, traced->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(traced->ring, MAP_FAILED);
+	traced->ring->taken = 1;
 	return true;
 }
 

@@ -15,6 +15,8 @@ from harness import BUILD, CTL, GPUPROBED, SHIM, VEC_ADD, Daemon, check, equal, 
 from live import LIVE, Live
 
 need(GPUPROBED, CTL, SHIM, VEC_ADD, LIVE)
+DAEMON = os.path.join(BUILD, "tests/targets/s-daemon")
+SHAPES = os.path.join(BUILD, "tests/targets/s-shapes")
 LAUNCHES = 5
 RUN = ["--", VEC_ADD, "--threads", "64", "--launches", str(LAUNCHES)]
 CALLS = {"cuInit": 1, "cuMemAlloc_v2": 3, "cuMemcpyHtoD_v2": 2, "cuModuleLoadData": 1, "cuModuleGetFunction": 1, "cuLaunchKernel": LAUNCHES, "cuMemcpyDtoH_v2": 1,
@@ -103,6 +105,48 @@ def test_jsonl():
         pointers = {call["out"]["dptr"] for call in made if call["name"] == "cuMemAlloc_v2"}
         equal(pointers, {call["args"]["dptr"] for call in made if call["name"] == "cuMemFree_v2"}, "freed")
         equal(lines[-1]["name"], "exit")
+
+
+def test_daemons():
+    """All that a program calls in the background, at once: whoever started it has ended by then."""
+    need(DAEMON)
+    with Folder() as folder:
+        for mode in "fork", "clone", "exec", "clear":
+            for _ in range(3):
+                folder.trace("-e", "all", "-o", "x.jsonl", "--", DAEMON, mode, "20")
+                lines = folder.lines("x.jsonl")
+                names = [call["name"] for call in calls(lines)]
+                equal((names, len(names) + lines[-1]["lost"]), ((["cuInit"] + ["cuDeviceGet"] * 20)[:len(names)], 21), mode)
+        out, err = folder.trace("-o", "x.jsonl", "--", "sh", "-c", "echo $GPUPROBE_TRACE $$")
+        told, own = out.split()
+        equal(told, own, "the command's own number, which all that it starts inherit")
+
+
+def test_times():
+    """All kernels of short programs have their times, however they launch and end."""
+    need(SHAPES)
+    with Folder() as folder:
+        for shape, end in [(shape, end) for shape in ("one", "streams", "callbacks", "cooperative", "events") for end in ("return", "exit", "wait")] + [
+                ("streams", "reset"), ("streams", "release"), ("one", "reset")]:
+            out, err = folder.trace("--gpu", "-o", "x.jsonl", "--", SHAPES, shape, end)
+            lines = folder.lines("x.jsonl")
+            launched = [(call["tid"], call["name"]) for call in calls(lines) if "Launch" in call["name"] and "HostFunc" not in call["name"]]
+            if lines[-1]["lost"]: # on a machine that is so busy that the daemon gets no time
+                check(len(launched) + sum(line["type"] == "gpu" for line in lines) + lines[-1]["lost"] >= 2 * int(out.split()[1]), shape, end, lines[-1])
+                continue
+            equal((f"launches {len(launched)}\n", sum(line["type"] == "gpu" for line in lines)), (out, len(launched)), f"{shape} {end}: {err}")
+            check(not any(line["type"] == "note" for line in lines) and "unknown" not in err, shape, end, err)
+
+
+def test_first_calls():
+    """Several threads make the first calls of a process: each is in the trace, or counted."""
+    need(DAEMON)
+    with Folder() as folder:
+        for _ in range(5):
+            folder.trace("-e", "all", "-o", "x.jsonl", "--", DAEMON, "threads", "40")
+            lines = folder.lines("x.jsonl")
+            equal(len(calls(lines)) + lines[-1]["lost"], 8 * 41)
+            check(len(calls(lines)) == 8 * 41 or lines[-1]["lost"], lines[-1])
 
 
 def test_formats():
@@ -279,4 +323,4 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])
+    main([test_jsonl, test_daemons, test_first_calls, test_times, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])

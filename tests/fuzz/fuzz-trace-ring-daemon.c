@@ -104,7 +104,7 @@ static void run(const uint8_t *data, size_t size, struct trace_session *session,
 	uint64_t ring_size;
 	int fd;
 
-	if (shim_rings_ask(fuzz.table, &fuzz.process, connection, &fd, &ring_size) || fd < 0)
+	if (shim_rings_ask(fuzz.table, &fuzz.process, 0, connection, &fd, &ring_size) || fd < 0)
 		abort();
 	known = LIST_FIRST(&fuzz.table->rings);
 	ring = mmap(NULL, ring_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -21,6 +21,7 @@
 	X(device_get_name, cuDeviceGetName, "cuDeviceGetName")                             \
 	X(primary_retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")            \
 	X(primary_release, cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease")      \
+	X(primary_reset, cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset")            \
 	X(ctx_set_current, cuCtxSetCurrent, "cuCtxSetCurrent")                             \
 	X(ctx_synchronize, cuCtxSynchronize, "cuCtxSynchronize")                           \
 	X(module_load, cuModuleLoad, "cuModuleLoad")                                       \
@@ -44,6 +45,10 @@
 	X(stream_synchronize, cuStreamSynchronize, "cuStreamSynchronize")                  \
 	X(stream_begin_capture, cuStreamBeginCapture_v2, "cuStreamBeginCapture")           \
 	X(stream_end_capture, cuStreamEndCapture, "cuStreamEndCapture")                    \
+	X(stream_wait_event, cuStreamWaitEvent, "cuStreamWaitEvent")                       \
+	X(event_create, cuEventCreate, "cuEventCreate")                                    \
+	X(event_record, cuEventRecord, "cuEventRecord")                                    \
+	X(launch_host_func, cuLaunchHostFunc, "cuLaunchHostFunc")                          \
 	X(launch_kernel, cuLaunchKernel, "cuLaunchKernel")                                 \
 	X(launch_kernel_ex, cuLaunchKernelEx, "cuLaunchKernelEx")                          \
 	X(launch_cooperative, cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel")      \

@@ -175,6 +175,29 @@ static void case_threads(long number, long count)
 	say("threads", all);
 }
 
+static pthread_barrier_t together;
+
+static void *thread_first(void *argument)
+{
+	pthread_barrier_wait(&together);
+	return thread_calls(argument);
+}
+
+/* The first calls of the process are made by several threads at once. */
+static void case_first(long number, long count)
+{
+	pthread_t threads[512];
+
+	library = dlopen("libcuda.so.1", RTLD_NOW);
+	*(void **)&release = find("cuMemFree_v2");
+	pthread_barrier_init(&together, NULL, (unsigned)number);
+	for (long i = 0; i < number; i++)
+		pthread_create(&threads[i], NULL, thread_first, (void *)count);
+	for (long i = 0; i < number; i++)
+		pthread_join(threads[i], NULL);
+	say("threads", number);
+}
+
 static void wait_for(pid_t child)
 {
 	int status = -1;
@@ -492,6 +515,50 @@ static void case_gpu_end(long count)
 	}
 }
 
+/* As many launches behind one that takes 3 s. */
+static void case_gpu_many(long count)
+{
+	launch_slow(launch, (struct slow){ 5, 3000 });
+	for (long i = 0; i < count; i++)
+		launch_slow(launch, (struct slow){ 5, 0 });
+	synchronize();
+}
+
+/* So many streams with two launches each; nobody waits for them, and the program ends by itself. */
+static void case_gpu_exit(long count)
+{
+	for (long i = 0; i < 2 * count; i++)
+		launch_slow(launch, (struct slow){ (uintptr_t)(0x100 + i % count), 1 });
+}
+
+/* It ends while a kernel runs that takes too long, or whose context has failed. */
+static void case_gpu_unknown(long runs)
+{
+	int (*fail)(int);
+
+	launch_slow(launch, (struct slow){ 5, 1 });
+	synchronize();
+	launch_slow(launch, (struct slow){ 5, runs ? (unsigned)runs : 10 });
+	if (runs)
+		return;
+	*(void **)&fail = find("mock_fail");
+	fail(710);
+	say("synchronize", synchronize());
+}
+
+/* The GPU is busy with what others have given it: no event is complete for a while. */
+static void case_gpu_busy(long milliseconds)
+{
+	int (*occupy)(int);
+
+	*(void **)&occupy = find("mock_occupy");
+	launch_slow(launch, (struct slow){ 5, 1 });
+	occupy((int)milliseconds);
+	for (unsigned i = 0; i < 40; i++)
+		launch_slow(launch, (struct slow){ 5 + i % 8, 1 });
+	synchronize();
+}
+
 /* It is cancelled, and a launch is no place where that may happen. */
 static void *launch_cancelled(void *unused)
 {
@@ -687,11 +754,17 @@ int main(int argc, char **argv)
 		{ "fork", case_fork },	   { "fork-inside", case_fork_inside },
 		{ "signal", case_signal },	    { "callbacks", case_callbacks },
 		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu }, { "gpu-end", case_gpu_end },
+		{ "gpu-many", case_gpu_many }, { "gpu-exit", case_gpu_exit }, { "gpu-unknown", case_gpu_unknown },
+		{ "gpu-busy", case_gpu_busy },
 		{ "busy", case_busy },	   { "behind", case_behind },	    { "launches", case_launches },
 		{ "copies", case_copies }, { "slow", case_slow }, { "contexts", case_contexts },
 		{ "sandboxed", case_sandboxed },
 	};
 
+	if (argc > 1 && !strcmp(argv[1], "first")) {
+		case_first(number, other);
+		return 0;
+	}
 	start();
 	if (argc > 1 && !strcmp(argv[1], "threads"))
 		case_threads(number, other);

@@ -6,6 +6,9 @@
  * legacy stream, 0 or 1, waits for the others, and they for it, but for ours. A kernel from SLOW on
  * runs for as many milliseconds as its grid is wide.
  *
+ * After mock_occupy() the streams of others wait for so long, too. After mock_fail() the context has
+ * failed: whatever is asked has that result.
+ *
  * In the stream BAD no event can be recorded; in HALF_BAD the first one can, the second not, and so on.
  */
 
@@ -25,7 +28,7 @@
 #define HALF_BAD ((void *)0x667)
 #define GRAPH_LAUNCH 514
 #define COPY 277
-#define STREAMS 16
+#define STREAMS 1024
 #define OURS (STREAMS - 1)
 #define NOT_READY 600
 #define INVALID_HANDLE 400
@@ -40,6 +43,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t begin, busy_until[STREAMS];
 static bool capturing[STREAMS];
 static int events, streams;
+static int failed; /* with which result; 0: it has not */
 static int slow_create; /* milliseconds that the next cuEventCreate() takes; 0: it does not */
 static __thread int mode; /* 2: relaxed */
 static const struct mock_tool *tool;
@@ -145,6 +149,8 @@ int gpu_query(void *event)
 
 	if (is_forbidden())
 		return CAPTURE_UNSUPPORTED;
+	if (gpu_failed())
+		return gpu_failed();
 	pthread_mutex_lock(&lock);
 	result = (uintptr_t)event < 4096 || (one->recorded && one->time > now()) ? NOT_READY : 0;
 	pthread_mutex_unlock(&lock);
@@ -156,6 +162,25 @@ void gpu_wait(void)
 	for (int i = 0; i < STREAMS; i++)
 		while (busy_until[i] > now())
 			usleep(100);
+}
+
+FUNCTION(mock_occupy, int milliseconds)
+{
+	pthread_mutex_lock(&lock);
+	busy_until[OURS] = now() + (uint64_t)milliseconds * 1000000;
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+FUNCTION(mock_fail, int result)
+{
+	__atomic_store_n(&failed, result, __ATOMIC_RELAXED);
+	return 0;
+}
+
+int gpu_failed(void)
+{
+	return __atomic_load_n(&failed, __ATOMIC_RELAXED);
 }
 
 FUNCTION(mock_slow_create, int milliseconds)
@@ -192,6 +217,8 @@ FUNCTION(cuEventRecord, void *event, void *stream)
 		return INVALID_HANDLE;
 	if (capturing[place_of(stream)])
 		return CAPTURE_UNSUPPORTED;
+	if (gpu_failed())
+		return gpu_failed();
 	errno = EAGAIN;
 	pthread_testcancel(); /* as a system call of the driver's may be */
 	pthread_mutex_lock(&lock);
@@ -210,6 +237,8 @@ FUNCTION(cuEventElapsedTime_v2, float *milliseconds, void *start, void *end)
 {
 	const struct event *from = start, *to = end;
 
+	if (gpu_failed())
+		return gpu_failed();
 	if (!from->recorded || !to->recorded)
 		return INVALID_HANDLE;
 	if (from->time > now() || to->time > now())

@@ -74,7 +74,7 @@ FUNCTION(cuCtxSynchronize, void)
 
 	gpu_wait();
 	gpu_call_end(CTX_SYNCHRONIZE, correlation);
-	return cuCtxGetCurrent(&context);
+	return gpu_failed() ? gpu_failed() : cuCtxGetCurrent(&context);
 }
 
 /* ---- arguments of all sorts ----------------------------------------------------------------- */

@@ -23,4 +23,5 @@ void gpu_call_end(uint32_t id, uint32_t correlation);
 void gpu_launch_long(void *stream, uint64_t length, uint32_t correlation, const char *name, uint64_t node);
 void gpu_launch(void *stream, uint32_t correlation, const char *name, uint64_t node);
 int gpu_query(void *event);
+int gpu_failed(void);
 void gpu_wait(void);
