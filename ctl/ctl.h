@@ -125,6 +125,8 @@ int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
 void ctl_print_help(const char *help);
 
 /* output.c; ctl_tell() is a line on standard error, ctl_tell_log() several: without control characters, as ctl_print_text() */
+/* Writes out standard output. 0, or the errno of the first write of it that failed. */
+int ctl_flush(void);
 void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 void ctl_tell_log(const char *log);

@@ -128,7 +128,7 @@ static void take_standard(void) {
 int main(int argc, char **argv) {
 	struct ctl ctl = {};
 	sigset_t ours;
-	int r;
+	int r, error;
 
 	take_standard();
 	ctl.pipe_ignored = signal(SIGPIPE, SIG_DFL) == SIG_IGN;
@@ -142,7 +142,8 @@ int main(int argc, char **argv) {
 	json_object_put(ctl.unanswered);
 	varlink_client_free(ctl.client);
 	varlink_interface_free(ctl.interface);
-	if ((fflush(stdout) == EOF || ferror(stdout)) && r == CTL_OK)
-		r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(errno));
+	error = ctl_flush();
+	if (error && r == CTL_OK)
+		r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(error));
 	return r;
 }

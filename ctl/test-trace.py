@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -507,8 +508,88 @@ class Ends(Case):
         self.assertEqual([json.loads(line)['type'] for line in files['.jsonl'].read_text().splitlines()][-2:], ['gpu', 'process'])
         self.assertEqual(files['.gtrc'].read_bytes(), b''.join(basic()[:-1]))
         for file in files.values():
-            told = f'gpuprobectl: {file}: the end of the trace is missing\n' + f'gpuprobectl: {file}: 7 events were lost while it was recorded\n'
+            told = f'gpuprobectl: {file}: cut off, the end of the trace is missing\n' + f'gpuprobectl: {file}: 7 events were lost while it was recorded\n'
             self.assertNotIn('"stop"', self.ctl('trace', 'report', '--format=jsonl', str(file), stderr=told))
+
+    def test_killed(self):
+        'SIGKILL leaves a file of whole events, which can be read, and a report says that it is cut.'
+        path = self.file('follow', b''.join(basic()[:-1]))
+        formats = 'jsonl', 'chrome', 'perfetto', 'csv', 'raw'
+        processes = [self.start('trace', f'--cgroup={path}', '-o', name, f'--format={name}') for name in formats]
+        # "exit" is of the last event
+        deadline = time.monotonic() + 60
+        while any(not (self.dir / name).exists() or b'exit' not in (self.dir / name).read_bytes() for name in formats if name != 'raw') and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in processes:
+            process.kill()
+            self.finish(process)
+        lines = [json.loads(line) for line in (self.dir / 'jsonl').read_text().splitlines()]
+        self.assertEqual((lines[0]['type'], len(lines), lines[-1]['name']), ('start', 13, 'exit'))
+        events = json.loads((self.dir / 'chrome').read_text())['traceEvents']
+        self.assertEqual([event['name'] for event in events if event['ph'] in 'Xi'][-1], 'exit')
+        self.assertEqual(len((self.dir / 'csv').read_text().splitlines()), 13)
+        data = (self.dir / 'perfetto').read_bytes()
+        self.assertEqual(sum(1 for _ in self.packets(data)) > 12, True)
+        self.assertEqual((self.dir / 'raw').read_bytes(), b''.join(basic()[:-1]))
+        for name in 'jsonl', 'raw':
+            self.assertIn('Total CUDA API calls: 5', self.ctl('trace', 'report', name, stderr=f'gpuprobectl: {name}: cut off, the end of the trace is missing\n'
+                                                              f'gpuprobectl: {name}: 7 events were lost while it was recorded\n'))
+
+    def packets(self, data):
+        'The fields of a message of protobuf, which are all its packets, to the end.'
+        at = 0
+        while at < len(data):
+            self.assertEqual(data[at], 0x0a)
+            size = shift = 0
+            while True:
+                at += 1
+                size |= (data[at] & 127) << shift
+                shift += 7
+                if data[at] < 128:
+                    break
+            at += 1 + size
+            self.assertLessEqual(at, len(data))
+            yield size
+
+    def test_full(self):
+        'A full disk is said to be one, in all formats; what of a file is there are whole events.'
+        records = [t.start()] + [t.call('cuInit', i * US, (i + 1) * US, (0,)) for i in range(20000)] + [t.stop(1, 20001, 0)]
+        path = self.file('x', b''.join(records))
+        formats = 'text', 'jsonl', 'jsonl-seed', 'chrome', 'perfetto', 'folded', 'csv', 'table', 'raw'
+        for name in formats:
+            err = self.fails_at_end('trace', f'--cgroup={path}', f'--format={name}', '-o', '/dev/full')
+            self.assertEqual((name, err), (name, 'gpuprobectl: /dev/full: No space left on device'))
+
+        def small():
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
+        for name in set(formats) - {'folded', 'table'}:
+            err = self.fails_at_end('trace', f'--cgroup={path}', f'--format={name}', '-o', 'y', preexec_fn=small)
+            self.assertEqual((name, err), (name, 'gpuprobectl: y: File too large'))
+            data = (self.dir / 'y').read_bytes()
+            if name == 'chrome':
+                json.loads(data)
+            elif name == 'perfetto':
+                list(self.packets(data))
+            elif name != 'raw':
+                self.assertTrue(not data or data.endswith(b'\n'), (name, data[-100:]))
+        with open('/dev/full', 'w') as full:
+            for name in set(formats) - {'raw'}:
+                process = subprocess.Popen([CTL, '--socket', self.socket, 'trace', f'--cgroup={path}', f'--format={name}', '-o', '-'], stdout=full, stderr=subprocess.PIPE,
+                                           cwd=self.dir, env=self.environment())
+                err = process.communicate(timeout=60)[1]
+                self.assertEqual((process.returncode, err), (ERROR, b'gpuprobectl: cannot write the output: No space left on device\n'))
+            self.trace(records, '-o', 'z.jsonl', stderr=None)
+            for args in (['z.jsonl'], ['--all', 'z.jsonl'], ['--format=chrome', 'z.jsonl'], ['--format=jsonl', '-o', '/dev/full', 'z.jsonl']):
+                process = subprocess.run([CTL, 'trace', 'report', *args], stdout=full, stderr=subprocess.PIPE, cwd=self.dir, env=self.environment(), timeout=60)
+                self.assertEqual(process.returncode, ERROR)
+                self.assertRegex(process.stderr.decode(), '^gpuprobectl: cannot write (the output|/dev/full): No space left on device\n$')
+
+    def fails_at_end(self, *args, **more):
+        process = self.start(*args, **more)
+        err = process.communicate(timeout=60)[1].decode()
+        self.assertEqual(process.returncode, ERROR, err)
+        return err.splitlines()[-1]
 
     def test_missing(self):
         path = self.file('x', b''.join(basic()))
@@ -782,4 +863,4 @@ class Hooks(Case):
 
 
 if __name__ == '__main__':
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

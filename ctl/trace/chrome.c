@@ -19,6 +19,7 @@
 
 #define PID_LIMIT (UINT32_C(1) << 22)
 #define GROUP_DEPTH 8
+#define END "\n]}\n" /* shorter than any event, which overwrites it */
 
 struct trace_writer {
 	FILE *file;
@@ -362,9 +363,9 @@ static int chrome_open(struct trace_writer **writerp, FILE *file, const struct t
 
 static int chrome_close(struct trace_writer *writer, bool complete)
 {
-	fputs("\n]}\n", writer->file);
+	fputs(END, writer->file);
 	chrome_free(writer);
 	return 0;
 }
 
-const struct trace_format trace_format_chrome = { "chrome", ".json", chrome_open, chrome_item, chrome_close };
+const struct trace_format trace_format_chrome = { "chrome", ".json", chrome_open, chrome_item, chrome_close, END };

@@ -142,7 +142,7 @@ static void print_notes(const struct read_result *result, const char *name) {
 	if (result->cut)
 		ctl_fail(CTL_OK, "%s: cut off, the last %" PRIu64 " bytes are not whole", name, result->cut);
 	else if (ends && !result->stopped)
-		ctl_fail(CTL_OK, "%s: the end of the trace is missing", name);
+		ctl_fail(CTL_OK, "%s: cut off, the end of the trace is missing", name);
 	if (result->unmatched)
 		ctl_fail(CTL_OK, "%s: %" PRIu64 " calls end that did not begin", name, result->unmatched);
 	if (result->unnamed)

@@ -583,9 +583,9 @@ class Files(Case):
 
     def test_no_end(self):
         path = self.trace([self.item('userspace', 'cuInit', 5, 5)], stop=False)
-        self.run_report(path, stderr=f'{path}: the end of the trace is missing')
-        again = self.file(self.run_report('--format=jsonl', path, stderr=f'{path}: the end of the trace is missing'), 'again')
-        self.run_report(again, stderr=f'{again}: the end of the trace is missing')
+        self.run_report(path, stderr=f'{path}: cut off, the end of the trace is missing')
+        again = self.file(self.run_report('--format=jsonl', path, stderr=f'{path}: cut off, the end of the trace is missing'), 'again')
+        self.run_report(again, stderr=f'{again}: cut off, the end of the trace is missing')
         for whole in self.trace([], name='whole'), self.file(SEEDS):
             self.assertEqual(json.loads(self.run_report('--format=jsonl', whole).splitlines()[-1])['type'], 'stop')
 
