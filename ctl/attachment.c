@@ -192,6 +192,7 @@ static int attach_option(struct ctl *ctl, int option, struct attach *attach) {
 		return -1;
 	case OPTION_PID:
 		r = ctl_number("--pid", optarg, 1, &number);
+		r = r < 0 ? ctl_check_pid("--pid", number) : r;
 		if (r < 0)
 			put(filterp, "pid", json_object_new_int64(number));
 		return r;

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 import unittest
 
 from fake_daemon import CTL, DAEMON, FakeDaemonCase
@@ -239,31 +240,25 @@ class Rest(Case):
                     self.assertEqual(line, line.rstrip())
                     self.assertTrue(len(line) <= width or len(line.split()) == 1 or line.startswith('      --'), (command, width, line))
 
-    def process_with(self, *libraries):
-        """A process that has mapped files of these names."""
-        paths = [self.file(name, b'a library') for name in libraries]
-        process = subprocess.Popen([sys.executable, '-c', 'import mmap, sys\n'
-                                    'files = [open(path) for path in sys.argv[1:]]\n'
-                                    'maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]\nprint(flush=True)\nsys.stdin.read()',
-                                    *paths], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.addCleanup(process.communicate)
-        process.stdout.readline()
-        return str(process.pid)
-
     def test_process_lacks(self):
         """Who means a process in which nothing can be probed hears of it."""
         no_shim = ('libcuda.so.1',), 'runs without the shim, so nothing is probed in it: start it again with LD_PRELOAD=libgpuprobe-shim.so, or after gpuprobectl shim enable'
         before = ('libcuda.so.535.1', 'libgpuprobe-shim.so'), \
             'has used CUDA before, and has no SASS engine, so modules that it has loaded are not probed: start it again, or see ENGINES in gpuprobectl(1)'
-        for libraries, lacks in no_shim, before:
+        neither = (), 'has loaded no CUDA library so far, and runs without the shim, so nothing would be probed in it if it did'
+        early = ('libgpuprobe-shim.so',), 'has loaded no CUDA library so far'
+        for libraries, lacks in no_shim, before, neither, early:
             pid = self.process_with(*libraries)
             self.assertRegex(self.ctl('attach', self.object, '--pid', pid, stderr=f'process {pid} {lacks}'), r'^\d+\n$')
             self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid, stderr=f'nothing is remembered; process {pid} {lacks}'), '')
             self.json('why', '--kernel=none', '--pid', pid)
-        for libraries in (), ('libgpuprobe-shim.so',), ('libcuda.so.1', 'libgpuprobe-shim.so', 'libgpuprobe-sass.so'):
-            pid = self.process_with(*libraries)
-            self.ctl('attach', self.object, '--pid', pid)
-            self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid), '')
+        pid = self.process_with('libcuda.so.1', 'libgpuprobe-shim.so', 'libgpuprobe-sass.so')
+        self.ctl('attach', self.object, '--pid', pid)
+        self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid), '')
+        thread = threading.Thread(target=time.sleep, args=(5,), daemon=True)
+        thread.start()
+        self.ctl('attach', self.object, '--pid', str(thread.native_id), status=NOT_FOUND,
+                 stderr=f'--pid: {thread.native_id} is a thread of process {os.getpid()}, whose number is wanted')
         self.ctl('why', '--kernel=none', '--pid', '4194305', stderr='nothing is remembered; process 4194305 is not there any more, or never was')
 
     def test_attach_options(self):

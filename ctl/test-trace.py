@@ -12,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -629,6 +630,19 @@ class Command(Case):
         status, out, err = self.run_command('echo', 'mine', options=['--format=csv'])
         self.assertRegex(err, r'traces/trace_\d+_\d+\.csv\n$')
 
+    def test_no_call(self):
+        'Where the shim alone was to see calls and saw none, one line says who is not seen by it.'
+        line = 'gpuprobectl: no call was traced; if some were made, then by processes without the shim, such as with a cleaned environment or another user: --backend=bpf sees those\n'
+        self.file('command.last', b''.join([t.start(), t.process(10), t.stop(1, 2, 0)]))
+        self.assertEqual(self.run_command('true', options=['--backend=shim']), (OK, '', line))
+        self.assertEqual(self.run_command('true', options=['--backend=shim', '-c']), (OK, '', line))
+        self.assertEqual(self.run_command('true', options=['--backend=bpf']), (OK, '', ''))
+        self.assertEqual(self.run_command('true', options=['-e', 'ioctl']), (OK, '', ''))
+        self.file('command.last', b''.join([t.start(), t.process(10), t.lost(3), t.stop(1, 2, 3)]))
+        self.assertEqual(self.run_command('true', options=['--backend=shim'])[2].splitlines()[-1], 'gpuprobectl: lost 3 events')
+        self.file('command.last', b''.join([t.start(), t.process(10), t.call('cuInit', 1, 2), t.stop(1, 2, 3)]))
+        self.assertNotIn('no call', self.run_command('true', options=['--backend=shim'])[2])
+
     def test_status(self):
         self.assertEqual(self.run_command('sh', '-c', 'exit 3')[0], 3)
         self.assertEqual(self.run_command('sh', '-c', 'kill -9 $$')[0], 137)
@@ -728,6 +742,7 @@ class Options(Case):
         process = self.start('trace', '--cgroup=/echo', *args)
         err = process.communicate(timeout=60)[1].decode()
         self.assertEqual(process.returncode, status, err)
+        err = re.sub(r'gpuprobectl: process \d+ has loaded no CUDA library so far\n', '', err)
         return json.loads(err.removeprefix('gpuprobectl: the daemon has a problem: '))
 
     def test_parameters(self):
@@ -736,6 +751,9 @@ class Options(Case):
         self.assertEqual(self.asked('-f', '-k', '-d5', '--sample=1/16', '--rate', '1000', '--buffer=4M', '--errors', '--min-dur', '1.5ms', '--no-extras'),
                          {'follow': True, 'stacks': True, 'duration': 5, 'sample': 16, 'rate': 1000, 'buffer': 4 << 20, 'errors': True, 'min_duration': 1500000, 'extras': False})
         self.assertEqual(self.asked('-p', str(os.getpid()), '--pid=1'), {'pids': [os.getpid(), 1]})
+        pid = self.process_with('libcuda.so.1', 'libgpuprobe-shim.so')
+        self.assertEqual(self.asked('-p', pid), {'pids': [int(pid)], 'sources': ['shim', 'kernel']})
+        self.assertEqual(self.asked('-p', pid, '-p', str(os.getpid())), {'pids': [int(pid), os.getpid()]})
         self.assertEqual(self.asked('--uid=root', '--comm', 'python'), {'filter': {'uid': 0, 'comm': 'python'}})
         self.assertEqual(self.asked('--sample=7')['sample'], 7)
         self.assertEqual(self.asked('-e', 'launch,cuMem*,!cuMemFree*'), {'calls': ['launch', 'cuMem*', '!cuMemFree*'], 'sources': ['shim', 'bpf']})
@@ -747,7 +765,7 @@ class Options(Case):
         asked = self.asked('--kernel=driver,gsp')
         self.assertEqual((asked['hooks'], set(asked['sources'])), (['driver', 'gsp'], every))
         asked = self.asked('--kernel')
-        self.assertEqual((asked.get('hooks'), set(asked['sources'])), (None, every))
+        self.assertEqual((asked['hooks'], set(asked['sources'])), (['driver', 'uvm', 'xid'], every))
         self.assertEqual(set(self.asked('--gpu')['sources']), {'gpu', *every})
         self.assertEqual(self.asked('--gpu=events'), self.asked('--gpu'))
         self.assertEqual(set(self.asked('--gpu=cupti')['sources']), {'cupti', *every})
@@ -767,7 +785,7 @@ class Options(Case):
         folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'trace/profiles')
         expected = {'launches': {'calls': ['launch'], 'sources': ['shim', 'bpf']}, 'memory': {'calls': ['memory', 'transfer'], 'stacks': True, 'sources': ['shim', 'bpf']},
                     'latency': {'calls': ['launch', 'sync'], 'sources': ['shim', 'bpf', 'gpu']}, 'driver': {'hooks': ['driver', 'gsp', 'xid'], 'sources': ['kernel']},
-                    'dev': {'calls': ['all'], 'stacks': True}, 'bench': {'aggregate': True},
+                    'dev': {'calls': ['all'], 'stacks': True, 'hooks': ['driver', 'uvm', 'xid']}, 'bench': {'aggregate': True},
                     'prod': {'calls': ['launch', 'transfer', 'memory', 'sync'], 'sample': 16, 'rate': 1000, 'extras': False, 'sources': ['shim', 'bpf']}}
         self.assertEqual({name.removesuffix('.conf') for name in os.listdir(folder)}, set(expected))
         for name, parameters in expected.items():
@@ -817,6 +835,14 @@ class Options(Case):
                 (['--json', '-c'], 'trace takes --json or another format, not both')):
             self.usage('trace', *args, text=text)
         self.ctl('trace', '-p', '99999999', status=NOT_FOUND, stderr='gpuprobectl: there is no process 99999999\n')
+        thread = threading.Thread(target=time.sleep, args=(5,), daemon=True)
+        thread.start()
+        self.ctl('trace', '-p', str(thread.native_id), status=NOT_FOUND,
+                 stderr=f'gpuprobectl: -p: {thread.native_id} is a thread of process {os.getpid()}, whose number is wanted\n')
+        path, none = self.file('x', b''.join(basic())), 'gpuprobectl: process {} has loaded no CUDA library so far\n'.format
+        self.ctl('trace', f'--cgroup={path}', '-p', str(os.getpid()), stderr=none(os.getpid()) + LOSS)
+        pid = self.process_with('libcuda.so.1')
+        self.ctl('trace', f'--cgroup={path}', '-p', pid, stderr=LOSS)
         for args in ['--nonsense'], ['-p']:
             self.ctl('trace', *args, status=USAGE, stderr=None)
 

@@ -422,6 +422,20 @@ static int open_all(struct live *live) {
 	return r ? ctl_fail(CTL_ERROR, "%s", strerror(-r)) : CTL_OK;
 }
 
+/* Whether calls of CMD were to be seen by the shim alone, and none was. */
+static bool saw_no_call(const struct live *live, const struct trace_stream_state *state) {
+	json_object *sources = ctl_get(live->trace->parameters, "sources");
+	bool shim = !sources, bpf = !sources;
+
+	for (size_t i = 0; sources && i < json_object_array_length(sources); i++) {
+		const char *source = json_object_get_string(json_object_array_get_idx(sources, i));
+
+		shim = shim || !strcmp(source, "shim");
+		bpf = bpf || !strcmp(source, "bpf");
+	}
+	return live->trace->command && shim && !bpf && !state->calls && live->complete && !live->target.error;
+}
+
 /* What there is to say at the end: of a trace to a file, one line. */
 static void tell_end(struct live *live) {
 	struct trace_stream_state state;
@@ -437,6 +451,8 @@ static void tell_end(struct live *live) {
 		tell(live, "\n");
 	else if (state.lost)
 		ctl_tell("lost %" PRIu64 " events", state.lost);
+	if (saw_no_call(live, &state))
+		ctl_tell("no call was traced; if some were made, then by processes without the shim, such as with a cleaned environment or another user: --backend=bpf sees those");
 	if (live->trace->ctxsw && !state.contexts && !live->unwatched)
 		ctl_tell("there was no context switch: a process that has a GPU for itself makes none");
 	if (state.damaged)
