@@ -50,6 +50,7 @@ enum {
 	CTL_OPTION_PRETTY,
 	CTL_OPTION_SESSION,
 	CTL_OPTION_SOCKET,
+	CTL_OPTION_TWICE, /* of ctl_getopt(), for ctl_option() */
 	CTL_OPTION_OWN, /* the first one that a command may use */
 };
 /* clang-format off */
@@ -62,6 +63,8 @@ enum {
 	{ "socket", required_argument, NULL, CTL_OPTION_SOCKET }
 /* clang-format on */
 int ctl_option(struct ctl *ctl, int option, const char *help);
+/* getopt_long(), for which an option with a value stands there once, but those of @repeatable (0 ends them; NULL: none) and those of all commands. */
+int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options, const int *repeatable);
 
 /* A command, or the verb of one: `map dump`. */
 struct ctl_command {
@@ -85,6 +88,8 @@ int ctl_fail_open(const char *path, int error, bool write);
 
 /* connection.c */
 bool ctl_connect_again(struct ctl *ctl);
+/* Where the log of the daemon is that we are connected to, or tried to: the journal has the system's alone. */
+const char *ctl_log_place(const struct ctl *ctl);
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply);
 /*

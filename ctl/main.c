@@ -87,7 +87,7 @@ static int parse_options(struct ctl *ctl, int argc, char **argv) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
 	int option, r;
 
-	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
+	while ((option = ctl_getopt(argc, argv, "+hV", options, NULL)) >= 0) {
 		r = ctl_option(ctl, option, help);
 		if (r >= 0)
 			return r;

@@ -129,7 +129,7 @@ static int run_options(struct run *run, int argc, char **argv) {
 	};
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
 		r = run_option(run, option);
 	if (r < 0 && optind == argc)
 		r = ctl_usage("run: which object?");

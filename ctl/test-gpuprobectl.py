@@ -101,7 +101,7 @@ class Attach(Case):
             'forbidden': (PERMISSION, 'not permitted; try sudo, or become a member of the group gpuprobe'),
             'other': (ERROR, f'{self.socket}: the daemon does not take filter as we gave it: is it of another version?'),
             'old': (ERROR, f'{self.socket}: the daemon does not offer this (MethodNotImplemented): is it of another version?'),
-            'crash': (UNREACHABLE, f'{self.socket}: the daemon hung up; gpuprobectl list shows whether it had done it, and its log why: journalctl -u gpuprobed'),
+            'crash': (UNREACHABLE, f'{self.socket}: the daemon hung up; gpuprobectl list shows whether it had done it, and its log why: standard error of gpuprobed'),
         }
         for program, (status, text) in cases.items():
             for option in (), ('--json',):
@@ -260,6 +260,17 @@ class Rest(Case):
         self.ctl('attach', self.object, '--pid', str(thread.native_id), status=NOT_FOUND,
                  stderr=f'--pid: {thread.native_id} is a thread of process {os.getpid()}, whose number is wanted')
         self.ctl('why', '--kernel=none', '--pid', '4194305', stderr='nothing is remembered; process 4194305 is not there any more, or never was')
+
+    def test_options_twice(self):
+        """An option with a value stands once, but for lists of them and those of all commands."""
+        for args, name in (('attach --kernel=a --kernel=b', 'kernel'), ('attach --pid 1 --pid 1', 'pid'), ('why --pid=1 --pid=2', 'pid'), ('map dump --merge=sum --merge=latest', 'merge'),
+                           ('map export --unit=s --unit=s', 'unit'), ('ring read -n1 -n2', 'count'), ('run --grid=1 --grid=2', 'grid'), ('kernel list --pid=1 --pid=2', 'pid'),
+                           ('log --object=1 --object=2', 'object'), ('doctor --only=a --only=b', 'only'), ('pass test --pass=a --pass=b', 'pass'), ('shim status --root=/ --root=/', 'root')):
+            args = args.split()
+            command = ' '.join(args[:1] if args[1].startswith('-') or args[0] == 'kernel' else args[:2])
+            self.ctl(*args, status=USAGE, stderr=f'--{name} may be given once; see gpuprobectl {command} --help')
+        self.json('list', '--json', '--socket', '/nowhere', '--socket', self.socket)
+        self.json('map', 'export', 'counts', '--label=a=b', '--label=c=d')
 
     def test_attach_options(self):
         def asked(*args):
@@ -660,8 +671,8 @@ class Connection(Case):
     def test_bad_daemon(self):
         version = 'is it of another version?'
         cases = (
-            (b'', UNREACHABLE, 'the daemon hung up; its log says why: journalctl -u gpuprobed'),
-            (b'{"parameters":', UNREACHABLE, 'the daemon hung up; its log says why: journalctl -u gpuprobed'),
+            (b'', UNREACHABLE, 'the daemon hung up; its log says why: standard error of gpuprobed'),
+            (b'{"parameters":', UNREACHABLE, 'the daemon hung up; its log says why: standard error of gpuprobed'),
             (b'HTTP/1.1 400 Bad Request\0', ERROR, 'what answers there does not talk varlink'),
             (b'{"parameters":{"attachments":[]},"continues":true}\0', ERROR, 'what answers there does not talk varlink'),
             (b'{}\0', ERROR, f"the daemon's answer to List is not understood (attachments: missing): {version}"),

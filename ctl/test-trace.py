@@ -834,6 +834,17 @@ class Options(Case):
                 (['--gpu', '--backend=bpf'], '--gpu needs the shim: not with --backend=bpf'), (['--discover', '-e', 'cuInit'], '--discover counts functions of the kernel: it goes with hooks only'),
                 (['--json', '-c'], 'trace takes --json or another format, not both')):
             self.usage('trace', *args, text=text)
+        for args in ['-o', 'a', '--output=b'], ['--format=csv', '--format=text'], ['-d1', '-d2'], ['--gpu', '--gpu=cupti'], ['--min-dur=1us', '--min-dur=1us'], ['--uid=0', '--uid=0']:
+            name = {'-o': 'output', '-d1': 'duration'}.get(args[0], args[0].split('=')[0].removeprefix('--'))
+            self.usage('trace', *args, text=f'--{name} may be given once')
+        self.usage('trace', '-o', 'x', '--save', text='trace takes -o or --save, not both')
+        for name in 'x.jsonlines', 'd.x/x.gz', 'x.':
+            self.usage('trace', '-o', name, text=f'-o: {name}: no format has the suffix .{name.split(".")[-1]}; '
+                       '.jsonl, .json, .pftrace, .folded, .csv, .gtrc and .txt are some, or say --format')
+        for name in 'x.txt', 'x.log', '.hidden', 'x':
+            self.trace(basic(), '-o', name, name='input', stderr=None)
+            self.assertEqual((self.dir / name).read_text(), TEXT)
+        self.trace(basic(), '-o', 'x.gz', '--format=text', stderr=None)
         self.ctl('trace', '-p', '99999999', status=NOT_FOUND, stderr='gpuprobectl: there is no process 99999999\n')
         thread = threading.Thread(target=time.sleep, args=(5,), daemon=True)
         thread.start()

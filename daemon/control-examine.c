@@ -231,7 +231,9 @@ static void examine_cache(const struct daemon *daemon, json_object *checks) {
 	if (*part->line)
 		examine_add_missing(checks, part);
 	else if (daemon->cache && counters.failures)
-		examine_add(checks, id, title, "warning", "look at the disk; the daemon's log has the error: journalctl -u gpuprobed", "%s: %llu failures",
+		examine_add(checks, id, title, "warning",
+			    daemon->config->session ? "look at the disk; the daemon's log, on its standard error, has the error" :
+						      "look at the disk; the daemon's log has the error: journalctl -u gpuprobed", "%s: %llu failures",
 			    job_cache_folder(daemon->cache), (unsigned long long)counters.failures);
 	else if (daemon->cache)
 		examine_add(checks, id, title, "ok", NULL, "%s: %llu entries, %llu of %llu MiB", job_cache_folder(daemon->cache), (unsigned long long)counters.entries,
@@ -283,7 +285,9 @@ static void examine_on_pong(struct worker_task *task, int result, json_object *r
 	if (result == _WORKER_POOL_SUCCESS)
 		examine_add(examine->checks, ping->id, ping->title, "ok", NULL, "answers in %.1f ms", (double)(examine_now() - ping->began) / 1e6);
 	else
-		examine_add(examine->checks, ping->id, ping->title, "failed", "its last words are in the journal: journalctl -u gpuprobed", "%s", message);
+		examine_add(examine->checks, ping->id, ping->title, "failed",
+			    examine->daemon->config->session ? "its last words are on the daemon's standard error" : "its last words are in the journal: journalctl -u gpuprobed",
+			    "%s", message);
 	if (!examine->pings[0].task && !examine->pings[1].task)
 		examine_finish(examine);
 }

@@ -20,6 +20,7 @@ struct trace_command {
 	json_object *parameters; /* of Trace */
 	char **command; /* CMD and its arguments, or NULL */
 	const char *output; /* -o, or NULL */
+	bool save; /* --save */
 	const char *format_name; /* --format, or NULL */
 	const struct trace_format *format; /* NULL: raw */
 	bool table; /* -c */

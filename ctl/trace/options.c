@@ -374,7 +374,7 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 		trace->output = argument;
 		return *argument ? -1 : ctl_usage("-o: which file?");
 	case OPTION_SAVE:
-		trace->output = "traces/";
+		trace->save = true;
 		return -1;
 	case OPTION_FORMAT:
 		return put_format(trace, argument);
@@ -492,6 +492,8 @@ static int check(struct trace_command *trace) {
 		return ctl_usage("trace takes -p or a CMD, not both");
 	if ((pids || trace->command) && ctl_get(trace->parameters, "filter"))
 		return ctl_usage("--uid and --comm are for all processes: not with -p or a CMD");
+	if (trace->save && trace->output)
+		return ctl_usage("trace takes -o or --save, not both");
 	if (trace->table && trace->format_name)
 		return ctl_usage("trace takes -c or --format, not both");
 	if (trace->gpu && has_source(trace, "bpf"))
@@ -502,11 +504,12 @@ static int check(struct trace_command *trace) {
 }
 
 int trace_options(struct trace_command *trace, int argc, char **argv) {
+	static const int lists[] = { 'p', 'e', OPTION_KERNEL, OPTION_BACKEND, OPTION_PROBE, OPTION_PROFILE, 0 }; /* these add to one another */
 	const char *argument = NULL;
 	int option, r = -1;
 	bool kernel;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "+hVp:fe:o:cskd:", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "+hVp:fe:o:cskd:", options, lists)) >= 0)
 		r = take_option(trace, option, argument = optarg);
 	if (r >= 0)
 		return r;
@@ -517,6 +520,8 @@ int trace_options(struct trace_command *trace, int argc, char **argv) {
 	r = check(trace);
 	if (r >= 0)
 		return r;
+	if (trace->save)
+		trace->output = "traces/";
 	if (trace->discover)
 		discover(trace);
 	if (trace->command)

@@ -411,7 +411,7 @@ static int parse_options(struct report *report, int argc, char **argv) {
 	bool any = false;
 	int option, r;
 
-	while ((option = getopt_long(argc, argv, "hVp:e:o:", options, NULL)) >= 0) {
+	while ((option = ctl_getopt(argc, argv, "hVp:e:o:", options, (const int[]){ 'p', 'e', 0 })) >= 0) {
 		r = take_option(report, option, argc, argv);
 		if (r >= 0)
 			return r;

@@ -24,22 +24,22 @@
 
 #define FILE_BUFFER (1 << 20)
 
-/* By the end of a name; text if it says nothing. */
-static void choose_format(struct trace_command *trace, const char *path) {
+/* By the end of a name; text if it has none. Returns the exit status. */
+static int choose_format(struct trace_command *trace, const char *path) {
 	static const struct {
 		const char *suffix, *format;
 	} suffixes[] = { { ".jsonl", "jsonl" }, { ".json", "chrome" }, { ".pftrace", "perfetto" }, { ".perfetto-trace", "perfetto" }, { ".folded", "folded" },
-			 { ".csv", "csv" }, { ".gtrc", "raw" }, { ".raw", "raw" } };
-	const size_t n = strlen(path);
+			 { ".csv", "csv" }, { ".gtrc", "raw" }, { ".raw", "raw" }, { ".txt", "text" }, { ".log", "text" } };
+	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *suffix = *name ? strrchr(name + 1, '.') : NULL;
 
-	trace->format_name = "text";
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
-		const size_t n_suffix = strlen(suffixes[i].suffix);
-
-		if (n > n_suffix && !strcmp(path + n - n_suffix, suffixes[i].suffix))
+	trace->format_name = suffix ? NULL : "text";
+	for (size_t i = 0; suffix && i < sizeof(suffixes) / sizeof(*suffixes); i++)
+		if (!strcmp(suffix, suffixes[i].suffix))
 			trace->format_name = suffixes[i].format;
-	}
+	if (!trace->format_name)
+		return ctl_usage("-o: %s: no format has the suffix %s; .jsonl, .json, .pftrace, .folded, .csv, .gtrc and .txt are some, or say --format", path, suffix);
 	trace->format = trace_format_find(trace->format_name);
+	return CTL_OK;
 }
 
 static bool is_folder(const char *path) {
@@ -103,6 +103,7 @@ static int open_file(struct trace_target *target, struct trace_command *trace) {
 int trace_target_open(struct trace_target *target, struct trace_command *trace) {
 	const bool to_stdout = trace->output && !strcmp(trace->output, "-");
 	bool for_people;
+	int r = CTL_OK;
 
 	if (trace->table)
 		trace->format_name = "table";
@@ -111,7 +112,9 @@ int trace_target_open(struct trace_target *target, struct trace_command *trace) 
 	else if (trace->output && !to_stdout && is_folder(trace->output))
 		trace->format = trace_format_find(trace->format_name = "jsonl");
 	else
-		choose_format(trace, trace->output ?: "-");
+		r = choose_format(trace, trace->output ?: "-");
+	if (r)
+		return r;
 	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
 	if (to_stdout || (!trace->output && !trace->command && (for_people || !isatty(STDOUT_FILENO))))
 		target->file = stdout;
