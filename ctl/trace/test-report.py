@@ -669,6 +669,25 @@ class Convert(Case):
             for key, value in wanted.items():
                 self.assertEqual(line.get(key), value, (key, wanted))
 
+    def test_numbers(self):
+        """Numbers that readers with doubles (jq) would take for one another are texts; those of ids always are."""
+        numbers = [2**53, 2**53 + 1, 2**53 + 2, 2**64 - 2, 2**64 - 1, -2**53 - 1, -2**63]
+        args = {f'n{i}': number for i, number in enumerate(numbers)} | {'streamId': 17, 'big_id': 2**60 + 1, 'name': '17'}
+        item = self.item('userspace', 'cuStreamGetId', 100, 50, args=args, ret=2**60 + 1, size=2**63 + 1)
+        for kind in 'jsonl', 'chrome':
+            lines = self.run_report(f'--format={kind}', self.trace([item])).decode()
+            made = json.loads(lines.splitlines()[1]) if kind == 'jsonl' else [event for event in json.loads(lines)['traceEvents'] if event['ph'] == 'X'][0]
+            wanted = {key: str(value) if isinstance(value, str) or abs(value) > 2**53 or key.lower().endswith('id') else value for key, value in args.items()}
+            self.assertEqual({key: made['args'][key] for key in args}, wanted)
+            self.assertEqual([made['ret'], made['size']] if kind == 'jsonl' else [made['args']['=result'], made['args']['=size']], [str(2**60 + 1), str(2**63 + 1)])
+            if kind == 'jsonl': # and they are read back
+                again = self.file(lines, 'again.jsonl')
+                self.assertEqual(self.run_report('--format=jsonl', again).decode(), lines)
+                csv_line = self.run_report('--format=csv', again).decode().splitlines()[1]
+                self.assertIn(f'n4={2**64 - 1}', csv_line)
+                self.assertIn(f'streamId=17', csv_line)
+                self.assertIn(f',{2**60 + 1},', csv_line)
+
     def test_names_twice(self):
         """No object has a key twice, and reading it back changes nothing. A member has the name of another struct's, or of an argument, all the same."""
         def pairs(members):
