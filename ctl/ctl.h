@@ -133,6 +133,9 @@ int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 /* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
 int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
 
+/* closest.c: whether a word may be another one that was mistyped. */
+bool ctl_is_close(const char *word, const char *other);
+
 /* help.c: prints a help text, which ends with a newline, at the width of the terminal. */
 void ctl_print_help(const char *help);
 

@@ -25,6 +25,8 @@ struct report_options {
 	const char *histogram; /* glob of names */
 	unsigned int width; /* of the terminal */
 	bool utf8;
+	bool *met; /* set when something has the name of `histogram` */
+	struct report_kernel_matches *matches;
 };
 
 struct report_part {

@@ -307,7 +307,7 @@ class Analyses(Case):
             self.assertEqual((data['count'], data['total_ns']), (len(values), sum(values)))
             self.assertEqual({p['from_ns']: p['count'] for p in data['powers'] if p['count']},
                              {0: 2, 32: 1, 64: 3, 128: 1, 512: 1, 2**19: 1, 2**39: 1})
-        self.assertIn('nothing of that name', self.run_report('--histogram=x', self.trace(items)).decode())
+        self.assertIn('nothing of that name', self.run_report('--histogram=x', self.trace(items), stderr=None).decode())
 
     def test_errors(self):
         items = [self.item('userspace', 'cuMemAlloc_v2', 1000 * i, 5, ret=2, ret_name='CUDA_ERROR_OUT_OF_MEMORY', failed=True) for i in range(1, 4)]
@@ -402,7 +402,7 @@ class Analyses(Case):
                                    args={'a': rng.choice([value(), hex(value())])}, out={'b': hex(value())}, stream=hex(value()), device=value(), **{'class': rng.choice(['gsp', 'discover', 'memory'])}))
         for i, some in enumerate((items, sorted(items, key=lambda item: item['ts_ns']), items[:1])):
             path = self.trace(some, name=f'trace{i}')
-            self.json('--all', '--histogram=*', path)
+            self.json('--all', '--histogram=*', path, stderr=None)
             self.run_report('--all', '--histogram=*', path, stderr=None)
             for name in ('text', 'csv', 'jsonl', 'jsonl-seed', 'chrome', 'perfetto', 'folded', 'table'):
                 self.run_report('--format', name, path, stderr=None)
@@ -418,6 +418,47 @@ class Analyses(Case):
             with self.subTest(args=args):
                 self.assertEqual({row['name'] for row in self.json(*args, path)['summary']['by_name']}, names)
 
+
+    def test_kernels_by_name(self):
+        """Kernels have the names that attach takes: mangled, demangled, without arguments, globs; launches are theirs."""
+        add, gemm = '_Z9vectorAddPKfS0_i', '_ZN3lib4gemmIfLi4EEEvPT_i'
+        items = [self.item('userspace', 'cuLaunchKernel', 0, 10, kernel=add, flow=1), self.item('gpu', 'vectorAdd(float const*, float const*, int)', 20, 30, kernel=add, flow=1, source='gpu'),
+                 self.item('userspace', 'cuLaunchKernel', 100, 10, kernel=gemm, flow=3), self.item('gpu', 'void lib::gemm<float, 4>(float*, int)', 120, 30, kernel=gemm, flow=3, source='gpu'),
+                 self.item('userspace', 'cuMemAlloc_v2', 200, 10, base='cuMemAlloc')]
+        path = self.trace(items)
+        for pattern, kernel in ((add, add), ('vectorAdd', add), ('vectorAdd(float const*, float const*, int)', add), ('vector*', add), ('_Z9vec*', add), ('lib::gemm', gemm),
+                                ('lib::gemm<float, 4>', gemm), ('void lib::gemm<float, 4>(float*, int)', gemm), ('*gemm*', gemm)):
+            with self.subTest(pattern=pattern):
+                lines = [json.loads(line) for line in self.run_report('--format=jsonl', '-e', pattern, path).splitlines()][1:-1]
+                self.assertEqual([(line['type'], line['kernel']) for line in lines], [('userspace', kernel), ('gpu', kernel)])
+                self.assertEqual(self.json(f'--histogram={pattern}', path)['histogram']['count'], 1)
+        lines = [json.loads(line) for line in self.run_report('--format=jsonl', '-e', 'cuLaunchKernel,!vectorAdd', path).splitlines()][1:-1]
+        self.assertEqual([line['kernel'] for line in lines], [gemm])
+        both = [json.loads(line) for line in self.run_report('--format=jsonl', '-e', f'vectorAdd(float const*, float const*, int),lib::gemm', path).splitlines()][1:-1]
+        self.assertEqual(len(both), 4)
+
+    def test_nothing_matches(self):
+        """What is not there gets a line that says what is."""
+        add = '_Z9vectorAddPKfS0_i'
+        items = [self.item('userspace', 'cuLaunchKernel', i, 1, kernel=add) for i in range(3)] + [self.item('userspace', 'cuMemAlloc_v2', 7, 1, base='cuMemAlloc')] + \
+            [self.item('gpu', 'vectorAdd(float const*, float const*, int)', 20, 30, kernel=add, source='gpu')]
+        path = self.trace(items)
+        there = 'there are cuLaunchKernel, cuMemAlloc, vectorAdd'
+        for pattern, text in (('vectoradd', 'did you mean vectorAdd?'), ('vetcorAdd', 'did you mean vectorAdd?'), ('cuMemAloc', 'did you mean cuMemAlloc?'), ('launch', 'did you mean cuLaunchKernel?'),
+                              ('gemm', there), ('ioctl', there)):
+            for args in (['-e', pattern], ['-e', pattern, '--json'], ['-e', pattern, '--format=csv'], ['-e', f'cuInit*,{pattern}']):
+                done = subprocess.run([REPORT, *args, path], capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, OK)
+                self.assertEqual(done.stderr.decode().splitlines()[-1], f'gpuprobectl: {path}: nothing is called {pattern}; {text}')
+            self.run_report(f'--histogram={pattern}', path, stderr=f'{path}: nothing that takes time is called {pattern}; {text}')
+        self.run_report('-p', '9', path, stderr=f'{path}: nothing is of a process 9; there are 7')
+        named = self.trace([self.item('userspace', 'cuInit', 1, 1, comm='python')], name='named.jsonl')
+        self.run_report('-p', '9', named, stderr=f'{named}: nothing is of a process 9; there are 7 (python)')
+        self.run_report('-e', 'vectorAdd,!gemm', '-p', '7', path)
+        many = self.trace([self.item('userspace', f'cuF{i}', i, 1) for i in range(20)], name='many.jsonl')
+        self.run_report('-e', 'other', many, stderr=f'{many}: nothing is called other; there are cuF0, cuF1, cuF2, cuF3, cuF4, cuF5 and 14 more')
+        none = self.trace([], name='none.jsonl')
+        self.run_report('-e', 'x', none, stderr=f'{none}: nothing is called x; there is nothing that has a name')
 
     def test_filters_of_types(self):
         """What is about the others goes only when it is named; losses stay, and so does what is of no process."""
@@ -809,7 +850,7 @@ class Raw(Case):
         for args, names in (([], ['cuCtxSynchronize', 'cuInit']), (['-e', 'cuI*'], ['cuInit']), (['-e', 'userspace,!sync'], ['cuInit']),
                             (['-e', 'cuCtx*,gpu'], ['cuCtxSynchronize']), (['-p', '8'], [])):
             with self.subTest(args=args):
-                rows = [line.split() for line in self.run_report('--format=table', *args, path).decode().splitlines()[1:]]
+                rows = [line.split() for line in self.run_report('--format=table', *args, path, stderr=None).decode().splitlines()[1:]]
                 self.assertEqual([(row[-1], row[2]) for row in rows], [(name, '3' if name == 'cuInit' else '1') for name in names])
 
     def kernel(self, start, end, sequence=1):
