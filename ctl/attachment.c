@@ -192,6 +192,7 @@ static int attach_option(struct ctl *ctl, int option, struct attach *attach) {
 		return -1;
 	case OPTION_PID:
 		r = ctl_number("--pid", optarg, 1, &number);
+		r = r < 0 ? ctl_check_pid("--pid", number) : r;
 		if (r < 0)
 			put(filterp, "pid", json_object_new_int64(number));
 		return r;
@@ -228,7 +229,7 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach 
 	};
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, (const int[]){ OPTION_SPACES, OPTION_EXPORT, 0 })) >= 0)
 		r = attach_option(ctl, option, attach);
 	if (attach->filter)
 		json_object_object_add(attach->parameters, "filter", attach->filter);
@@ -402,7 +403,7 @@ int command_detach(struct ctl *ctl, int argc, char **argv) {
 	bool all = false;
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_ALL)
 			all = true;
 		else

@@ -141,6 +141,10 @@ bool ctl_connect_again(struct ctl *ctl) {
 	return true;
 }
 
+const char *ctl_log_place(const struct ctl *ctl) {
+	return strcmp(ctl->path, PATHS_SYSTEM_DIR "/" PATHS_CONTROL_SOCKET) ? "standard error of gpuprobed" : "journalctl -u gpuprobed";
+}
+
 /* The connection broke. */
 static int broken(struct ctl *ctl, int error) {
 	switch (error) {
@@ -148,8 +152,8 @@ static int broken(struct ctl *ctl, int error) {
 		if (ctl->quiet)
 			return CTL_UNREACHABLE;
 		return ctl_fail(CTL_UNREACHABLE,
-				"%s: the daemon hung up; its log says why: journalctl -u gpuprobed",
-				ctl->path);
+				"%s: the daemon hung up; its log says why: %s",
+				ctl->path, ctl_log_place(ctl));
 	case ETIMEDOUT:
 		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon does not answer", ctl->path);
 	case EBADMSG:
@@ -404,8 +408,8 @@ int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameter
 		r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters), reply);
 	json_object_put(consume_parameters);
 	if (r == -ECONNRESET && instead)
-		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon hung up; %s shows whether it had done it, and its log why: journalctl -u gpuprobed",
-				ctl->path, instead);
+		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon hung up; %s shows whether it had done it, and its log why: %s",
+				ctl->path, instead, ctl_log_place(ctl));
 	return check(ctl, method, subject, r, reply);
 }
 

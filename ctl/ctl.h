@@ -50,6 +50,7 @@ enum {
 	CTL_OPTION_PRETTY,
 	CTL_OPTION_SESSION,
 	CTL_OPTION_SOCKET,
+	CTL_OPTION_TWICE, /* of ctl_getopt(), for ctl_option() */
 	CTL_OPTION_OWN, /* the first one that a command may use */
 };
 /* clang-format off */
@@ -62,6 +63,8 @@ enum {
 	{ "socket", required_argument, NULL, CTL_OPTION_SOCKET }
 /* clang-format on */
 int ctl_option(struct ctl *ctl, int option, const char *help);
+/* getopt_long(), for which an option with a value stands there once, but those of @repeatable (0 ends them; NULL: none) and those of all commands. */
+int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options, const int *repeatable);
 
 /* A command, or the verb of one: `map dump`. */
 struct ctl_command {
@@ -85,6 +88,8 @@ int ctl_fail_open(const char *path, int error, bool write);
 
 /* connection.c */
 bool ctl_connect_again(struct ctl *ctl);
+/* Where the log of the daemon is that we are connected to, or tried to: the journal has the system's alone. */
+const char *ctl_log_place(const struct ctl *ctl);
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply);
 /* A call whose failure is nobody's business: nothing is printed. True: the reply is the caller's. */
@@ -117,6 +122,13 @@ bool ctl_find_file(char path[static 4096], const char *installed, const char *be
 
 /* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is to be seen that is in the way. */
 const char *ctl_process_lacks(int64_t pid);
+/* Says so if it is the number of a thread; what: the option that gave it. Returns -1 to go on, or the exit status. */
+int ctl_check_pid(const char *what, int64_t pid);
+/* Which libraries a process has mapped. False: that is not to be seen, as it is another user's, or gone. */
+struct ctl_process_libraries {
+	bool cuda, shim, engine; /* libcuda, our shim, its SASS engine */
+};
+bool ctl_process_libraries(int64_t pid, struct ctl_process_libraries *libraries);
 
 /* map.c: dumps a map, by its name or id, as `map dump` does; JSON has no line end. Returns the exit status. */
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
@@ -128,6 +140,8 @@ int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
 void ctl_print_help(const char *help);
 
 /* output.c; ctl_tell() is a line on standard error, ctl_tell_log() several: without control characters, as ctl_print_text() */
+/* Writes out standard output. 0, or the errno of the first write of it that failed. */
+int ctl_flush(void);
 void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
 void ctl_tell_log(const char *log);

@@ -132,7 +132,7 @@ int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
 	json_object *parameters = json_object_new_object();
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, (const int[]){ OPTION_LABEL, 0 })) >= 0)
 		r = export_option(ctl, option, parameters);
 	if (r < 0 && optind == argc)
 		r = ctl_usage("map export: which map?");
@@ -152,7 +152,7 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 	struct varlink_reply reply;
 	int option, r = -1, result = CTL_OK;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
 		r = ctl_option(ctl, option, export_help);
 	if (r < 0 && optind == argc)
 		r = ctl_usage("map unexport: which map?");

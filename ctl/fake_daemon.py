@@ -34,3 +34,16 @@ class FakeDaemonCase(unittest.TestCase):
         self.daemon.kill()
         self.daemon.wait()
         self.daemon.stdout.close()
+
+    def process_with(self, *libraries):
+        """A process that has mapped files of these names."""
+        paths = [self.dir / name for name in libraries]
+        for path in paths:
+            path.write_bytes(b'a library')
+        process = subprocess.Popen([sys.executable, '-c', 'import mmap, sys\n'
+                                    'files = [open(path) for path in sys.argv[1:]]\n'
+                                    'maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]\nprint(flush=True)\nsys.stdin.read()',
+                                    *paths], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        process.stdout.readline()
+        return str(process.pid)

@@ -164,7 +164,7 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 						 {} };
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PID) {
 			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
 		} else if (option == OPTION_INSTRUCTION) {

@@ -80,7 +80,7 @@ int command_log(struct ctl *ctl, int argc, char **argv) {
 	const char *object = "";
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "fhV", options, NULL)) >= 0) {
+	while (r < 0 && (option = ctl_getopt(argc, argv, "fhV", options, NULL)) >= 0) {
 		if (option == 'f') {
 			json_object_object_add(parameters, "follow", json_object_new_boolean(true));
 		} else if (option == OPTION_OBJECT) {

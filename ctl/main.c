@@ -88,7 +88,7 @@ static int parse_options(struct ctl *ctl, int argc, char **argv) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
 	int option, r;
 
-	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
+	while ((option = ctl_getopt(argc, argv, "+hV", options, NULL)) >= 0) {
 		r = ctl_option(ctl, option, help);
 		if (r >= 0)
 			return r;
@@ -133,7 +133,7 @@ static void take_standard(void) {
 int main(int argc, char **argv) {
 	struct ctl ctl = {};
 	sigset_t ours;
-	int r;
+	int r, error;
 
 	take_standard();
 	ctl.pipe_ignored = signal(SIGPIPE, SIG_DFL) == SIG_IGN;
@@ -147,7 +147,8 @@ int main(int argc, char **argv) {
 	json_object_put(ctl.unanswered);
 	varlink_client_free(ctl.client);
 	varlink_interface_free(ctl.interface);
-	if ((fflush(stdout) == EOF || ferror(stdout)) && r == CTL_OK)
-		r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(errno));
+	error = ctl_flush();
+	if (error && r == CTL_OK)
+		r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(error));
 	return r;
 }

@@ -327,7 +327,7 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 	struct dump dump = { .ctl = ctl, .names.ctl = ctl };
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PER_PROCESS)
 			dump.per_process = true;
 		else if (option == OPTION_NONZERO)

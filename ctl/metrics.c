@@ -24,7 +24,7 @@ int command_metrics(struct ctl *ctl, int argc, char **argv) {
 	bool prometheus = false;
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PROMETHEUS)
 			prometheus = true;
 		else

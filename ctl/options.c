@@ -3,6 +3,7 @@
 /* Options and numbers on the command line, and the one line that says what is wrong with them. */
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,8 @@ int ctl_usage(const char *format, ...) {
 	return ctl_fail(CTL_USAGE, "%s; see gpuprobectl %s%s--help", text, command, *command ? " " : "");
 }
 
+static const char *twice; /* the option that ctl_getopt() met once more */
+
 static bool is_session_name(const char *name) {
 	size_t n = strlen(name);
 
@@ -91,10 +94,35 @@ int ctl_option(struct ctl *ctl, int option, const char *help) {
 	case CTL_OPTION_SOCKET:
 		ctl->socket = optarg;
 		return -1;
+	case CTL_OPTION_TWICE:
+		return ctl_usage("--%s may be given once", twice);
 	default:
 		/* getopt has said what is wrong */
 		return ctl_fail(CTL_USAGE, "see gpuprobectl %s%s--help", command, *command ? " " : "");
 	}
+}
+
+int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options, const int *repeatable) {
+	static bool seen[CTL_OPTION_OWN + 64];
+	const struct option *option = options;
+	int value;
+
+	if (!optind) /* getopt starts over */
+		memset(seen, 0, sizeof(seen));
+	value = getopt_long(argc, argv, letters, options, NULL);
+	if (value < 0 || value >= (int)(sizeof(seen) / sizeof(*seen)) || (value > UCHAR_MAX && value < CTL_OPTION_OWN))
+		return value;
+	while (option->name && option->val != value)
+		option++;
+	while (repeatable && *repeatable && *repeatable != value)
+		repeatable++;
+	if (!option->name || option->has_arg == no_argument || (repeatable && *repeatable))
+		return value;
+	twice = option->name;
+	if (seen[value])
+		return CTL_OPTION_TWICE;
+	seen[value] = true;
+	return value;
 }
 
 int ctl_first_argument(int argc, char **argv) {
@@ -116,7 +144,7 @@ int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
 	int option, r;
 
-	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while ((option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		r = ctl_option(ctl, option, help);
 		if (r >= 0)
 			return r;
@@ -193,7 +221,7 @@ int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const cha
 	char all[96] = "";
 	int option, first, r;
 
-	while ((option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0) {
+	while ((option = ctl_getopt(argc, argv, "+hV", options, NULL)) >= 0) {
 		r = ctl_option(ctl, option, help);
 		if (r >= 0)
 			return r;

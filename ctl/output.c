@@ -7,6 +7,7 @@
  * sent to a terminal, on standard error neither.
  */
 
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -125,10 +126,19 @@ void ctl_clean_text(char *text, const char *kept) {
 	*text = '\0';
 }
 
+int ctl_flush(void) {
+	static int error; /* stdio forgets what it could not write, and others change errno */
+
+	errno = 0;
+	if ((fflush(stdout) == EOF || ferror(stdout)) && !error)
+		error = errno ?: EIO;
+	return error;
+}
+
 void ctl_tell_list(const char *format, va_list arguments) {
 	char *text;
 
-	fflush(stdout);
+	ctl_flush();
 	if (vasprintf(&text, format, arguments) < 0)
 		return;
 	ctl_clean_text(text, "");

@@ -312,7 +312,7 @@ static int test(struct ctl *ctl, int argc, char **argv) {
 	struct trial trial = { .ctl = ctl };
 	int option, r;
 
-	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while ((option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PASS) {
 			pass = optarg;
 		} else if (option == OPTION_KERNEL) {

@@ -87,7 +87,7 @@ static int show(struct ctl *ctl, int argc, char **argv) {
 	struct varlink_reply reply;
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
 		r = ctl_option(ctl, option, program_help);
 	if (r < 0 && optind == argc)
 		r = ctl_usage("program show: which program?");

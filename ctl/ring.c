@@ -175,7 +175,7 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 	struct reader reader = { .ctl = ctl, .names.ctl = ctl, .n_left = -1 };
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "fn:hV", options, NULL)) >= 0) {
+	while (r < 0 && (option = ctl_getopt(argc, argv, "fn:hV", options, NULL)) >= 0) {
 		if (option == 'f')
 			json_object_object_add(parameters, "follow", json_object_new_boolean(true));
 		else if (option == 'n')

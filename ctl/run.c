@@ -129,7 +129,7 @@ static int run_options(struct run *run, int argc, char **argv) {
 	};
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
 		r = run_option(run, option);
 	if (r < 0 && optind == argc)
 		r = ctl_usage("run: which object?");
@@ -215,7 +215,7 @@ static int start_child(struct run *run) {
 		close(go[1]);
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
 	}
-	fflush(stdout);
+	ctl_flush();
 	run->child = fork();
 	if (run->child == 0) {
 		close(go[1]);
@@ -409,7 +409,7 @@ static int run_child(struct run *run) {
 	ctl_end_if_stuck(&signals, detach_at_end); /* the daemon may not answer, or a reader not read */
 	signal(SIGPIPE, SIG_IGN);
 	r = run_object(run);
-	fflush(stdout);
+	ctl_flush();
 	signal(SIGPIPE, SIG_DFL);
 	if (poll(&output, 1, 0) > 0 && output.revents & POLLERR)
 		raise(SIGPIPE);

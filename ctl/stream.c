@@ -100,7 +100,7 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 	struct varlink_reply reply = {};
 	json_object *parameters;
 	bool continues = true;
-	int r;
+	int r, error;
 
 	stream.follow = json_object_get_boolean(ctl_get(consume_parameters, "follow"));
 	parameters = json_object_get(consume_parameters);
@@ -137,8 +137,9 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 		r = take(reply.parameters, userdata);
 		varlink_reply_deinit(&reply);
 		/* what cannot be shown is not to be taken away; a reader who has gone away ends us, or is the caller's matter */
-		if (fflush(stdout) == EOF && errno != EPIPE && (r == CTL_OK || r == CTL_STREAM_ENOUGH))
-			r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(errno));
+		error = ctl_flush();
+		if (error && error != EPIPE && (r == CTL_OK || r == CTL_STREAM_ENOUGH))
+			r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(error));
 	}
 	tell_lost(&stream);
 	if (continues) /* nothing else can be called before the last reply */

@@ -50,6 +50,13 @@ static unsigned int distance(const char *a, const char *b)
 	return rows[n_a % 3][n_b];
 }
 
+bool suggest_is_close(const char *word, const char *other)
+{
+	const size_t n = strlen(word), n_other = strlen(other);
+
+	return n && n <= LENGTH_MAX && n_other <= LENGTH_MAX && distance(word, other) <= 1 + n / 5;
+}
+
 void suggest_add(struct suggestion *suggestion, const char *name)
 {
 	const size_t n_wanted = strlen(suggestion->wanted), n = strlen(name);

@@ -4,6 +4,7 @@
 /* "did you mean": the closest of some names to one that was not found. */
 
 #include <json-c/json.h>
+#include <stdbool.h>
 
 struct suggestion {
 	const char *wanted;
@@ -11,6 +12,8 @@ struct suggestion {
 	unsigned int distance; /* of best; 0: there is none yet */
 };
 
+/* Whether a word may be another one that was mistyped. */
+bool suggest_is_close(const char *word, const char *other);
 void suggest_add(struct suggestion *suggestion, const char *name);
 /* Adds the strings that the members of an array of objects have under a key. */
 void suggest_add_members(struct suggestion *suggestion, json_object *objects, const char *key);

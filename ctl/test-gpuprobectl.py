@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 import unittest
 
 from fake_daemon import CTL, DAEMON, FakeDaemonCase
@@ -100,7 +101,7 @@ class Attach(Case):
             'forbidden': (PERMISSION, 'not permitted; try sudo, or become a member of the group gpuprobe'),
             'other': (ERROR, f'{self.socket}: the daemon does not take filter as we gave it: is it of another version?'),
             'old': (ERROR, f'{self.socket}: the daemon does not offer this (MethodNotImplemented): is it of another version?'),
-            'crash': (UNREACHABLE, f'{self.socket}: the daemon hung up; gpuprobectl list shows whether it had done it, and its log why: journalctl -u gpuprobed'),
+            'crash': (UNREACHABLE, f'{self.socket}: the daemon hung up; gpuprobectl list shows whether it had done it, and its log why: standard error of gpuprobed'),
         }
         for program, (status, text) in cases.items():
             for option in (), ('--json',):
@@ -277,32 +278,37 @@ class Rest(Case):
                     self.assertEqual(line, line.rstrip())
                     self.assertTrue(len(line) <= width or len(line.split()) == 1 or line.startswith('      --'), (command, width, line))
 
-    def process_with(self, *libraries):
-        """A process that has mapped files of these names."""
-        paths = [self.file(name, b'a library') for name in libraries]
-        process = subprocess.Popen([sys.executable, '-c', 'import mmap, sys\n'
-                                    'files = [open(path) for path in sys.argv[1:]]\n'
-                                    'maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]\nprint(flush=True)\nsys.stdin.read()',
-                                    *paths], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.addCleanup(process.communicate)
-        process.stdout.readline()
-        return str(process.pid)
-
     def test_process_lacks(self):
         """Who means a process in which nothing can be probed hears of it."""
         no_shim = ('libcuda.so.1',), 'runs without the shim, so nothing is probed in it: start it again with LD_PRELOAD=libgpuprobe-shim.so, or after gpuprobectl shim enable'
         before = ('libcuda.so.535.1', 'libgpuprobe-shim.so'), \
             'has used CUDA before, and has no SASS engine, so modules that it has loaded are not probed: start it again, or see ENGINES in gpuprobectl(1)'
-        for libraries, lacks in no_shim, before:
+        neither = (), 'has loaded no CUDA library so far, and runs without the shim, so nothing would be probed in it if it did'
+        early = ('libgpuprobe-shim.so',), 'has loaded no CUDA library so far'
+        for libraries, lacks in no_shim, before, neither, early:
             pid = self.process_with(*libraries)
             self.assertRegex(self.ctl('attach', self.object, '--pid', pid, stderr=f'process {pid} {lacks}'), r'^\d+\n$')
             self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid, stderr=f'nothing is remembered; process {pid} {lacks}'), '')
             self.json('why', '--kernel=none', '--pid', pid)
-        for libraries in (), ('libgpuprobe-shim.so',), ('libcuda.so.1', 'libgpuprobe-shim.so', 'libgpuprobe-sass.so'):
-            pid = self.process_with(*libraries)
-            self.ctl('attach', self.object, '--pid', pid)
-            self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid), '')
+        pid = self.process_with('libcuda.so.1', 'libgpuprobe-shim.so', 'libgpuprobe-sass.so')
+        self.ctl('attach', self.object, '--pid', pid)
+        self.assertEqual(self.ctl('why', '--kernel=none', '--pid', pid), '')
+        thread = threading.Thread(target=time.sleep, args=(5,), daemon=True)
+        thread.start()
+        self.ctl('attach', self.object, '--pid', str(thread.native_id), status=NOT_FOUND,
+                 stderr=f'--pid: {thread.native_id} is a thread of process {os.getpid()}, whose number is wanted')
         self.ctl('why', '--kernel=none', '--pid', '4194305', stderr='nothing is remembered; process 4194305 is not there any more, or never was')
+
+    def test_options_twice(self):
+        """An option with a value stands once, but for lists of them and those of all commands."""
+        for args, name in (('attach --kernel=a --kernel=b', 'kernel'), ('attach --pid 1 --pid 1', 'pid'), ('why --pid=1 --pid=2', 'pid'), ('map dump --merge=sum --merge=latest', 'merge'),
+                           ('map export --unit=s --unit=s', 'unit'), ('ring read -n1 -n2', 'count'), ('run --grid=1 --grid=2', 'grid'), ('kernel list --pid=1 --pid=2', 'pid'),
+                           ('log --object=1 --object=2', 'object'), ('doctor --only=a --only=b', 'only'), ('pass test --pass=a --pass=b', 'pass'), ('shim status --root=/ --root=/', 'root')):
+            args = args.split()
+            command = ' '.join(args[:1] if args[1].startswith('-') or args[0] == 'kernel' else args[:2])
+            self.ctl(*args, status=USAGE, stderr=f'--{name} may be given once; see gpuprobectl {command} --help')
+        self.json('list', '--json', '--socket', '/nowhere', '--socket', self.socket)
+        self.json('map', 'export', 'counts', '--label=a=b', '--label=c=d')
 
     def test_attach_options(self):
         def asked(*args):
@@ -703,8 +709,8 @@ class Connection(Case):
     def test_bad_daemon(self):
         version = 'is it of another version?'
         cases = (
-            (b'', UNREACHABLE, 'the daemon hung up; its log says why: journalctl -u gpuprobed'),
-            (b'{"parameters":', UNREACHABLE, 'the daemon hung up; its log says why: journalctl -u gpuprobed'),
+            (b'', UNREACHABLE, 'the daemon hung up; its log says why: standard error of gpuprobed'),
+            (b'{"parameters":', UNREACHABLE, 'the daemon hung up; its log says why: standard error of gpuprobed'),
             (b'HTTP/1.1 400 Bad Request\0', ERROR, 'what answers there does not talk varlink'),
             (b'{"parameters":{"attachments":[]},"continues":true}\0', ERROR, 'what answers there does not talk varlink'),
             (b'{}\0', ERROR, f"the daemon's answer to List is not understood (attachments: missing): {version}"),

@@ -6,11 +6,13 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -522,8 +524,88 @@ class Ends(Case):
         self.assertEqual([json.loads(line)['type'] for line in files['.jsonl'].read_text().splitlines()][-2:], ['gpu', 'process'])
         self.assertEqual(files['.gtrc'].read_bytes(), b''.join(basic()[:-1]))
         for file in files.values():
-            told = f'gpuprobectl: {file}: the end of the trace is missing\n' + f'gpuprobectl: {file}: 7 events were lost while it was recorded\n'
+            told = f'gpuprobectl: {file}: cut off, the end of the trace is missing\n' + f'gpuprobectl: {file}: 7 events were lost while it was recorded\n'
             self.assertNotIn('"stop"', self.ctl('trace', 'report', '--format=jsonl', str(file), stderr=told))
+
+    def test_killed(self):
+        'SIGKILL leaves a file of whole events, which can be read, and a report says that it is cut.'
+        path = self.file('follow', b''.join(basic()[:-1]))
+        formats = 'jsonl', 'chrome', 'perfetto', 'csv', 'raw'
+        processes = [self.start('trace', f'--cgroup={path}', '-o', name, f'--format={name}') for name in formats]
+        # "exit" is of the last event
+        deadline = time.monotonic() + 60
+        while any(not (self.dir / name).exists() or b'exit' not in (self.dir / name).read_bytes() for name in formats if name != 'raw') and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in processes:
+            process.kill()
+            self.finish(process)
+        lines = [json.loads(line) for line in (self.dir / 'jsonl').read_text().splitlines()]
+        self.assertEqual((lines[0]['type'], len(lines), lines[-1]['name']), ('start', 13, 'exit'))
+        events = json.loads((self.dir / 'chrome').read_text())['traceEvents']
+        self.assertEqual([event['name'] for event in events if event['ph'] in 'Xi'][-1], 'exit')
+        self.assertEqual(len((self.dir / 'csv').read_text().splitlines()), 13)
+        data = (self.dir / 'perfetto').read_bytes()
+        self.assertEqual(sum(1 for _ in self.packets(data)) > 12, True)
+        self.assertEqual((self.dir / 'raw').read_bytes(), b''.join(basic()[:-1]))
+        for name in 'jsonl', 'raw':
+            self.assertIn('Total CUDA API calls: 5', self.ctl('trace', 'report', name, stderr=f'gpuprobectl: {name}: cut off, the end of the trace is missing\n'
+                                                              f'gpuprobectl: {name}: 7 events were lost while it was recorded\n'))
+
+    def packets(self, data):
+        'The fields of a message of protobuf, which are all its packets, to the end.'
+        at = 0
+        while at < len(data):
+            self.assertEqual(data[at], 0x0a)
+            size = shift = 0
+            while True:
+                at += 1
+                size |= (data[at] & 127) << shift
+                shift += 7
+                if data[at] < 128:
+                    break
+            at += 1 + size
+            self.assertLessEqual(at, len(data))
+            yield size
+
+    def test_full(self):
+        'A full disk is said to be one, in all formats; what of a file is there are whole events.'
+        records = [t.start()] + [t.call('cuInit', i * US, (i + 1) * US, (0,)) for i in range(20000)] + [t.stop(1, 20001, 0)]
+        path = self.file('x', b''.join(records))
+        formats = 'text', 'jsonl', 'jsonl-seed', 'chrome', 'perfetto', 'folded', 'csv', 'table', 'raw'
+        for name in formats:
+            err = self.fails_at_end('trace', f'--cgroup={path}', f'--format={name}', '-o', '/dev/full')
+            self.assertEqual((name, err), (name, 'gpuprobectl: /dev/full: No space left on device'))
+
+        def small():
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50000, 50000))
+        for name in set(formats) - {'folded', 'table'}:
+            err = self.fails_at_end('trace', f'--cgroup={path}', f'--format={name}', '-o', 'y', preexec_fn=small)
+            self.assertEqual((name, err), (name, 'gpuprobectl: y: File too large'))
+            data = (self.dir / 'y').read_bytes()
+            if name == 'chrome':
+                json.loads(data)
+            elif name == 'perfetto':
+                list(self.packets(data))
+            elif name != 'raw':
+                self.assertTrue(not data or data.endswith(b'\n'), (name, data[-100:]))
+        with open('/dev/full', 'w') as full:
+            for name in set(formats) - {'raw'}:
+                process = subprocess.Popen([CTL, '--socket', self.socket, 'trace', f'--cgroup={path}', f'--format={name}', '-o', '-'], stdout=full, stderr=subprocess.PIPE,
+                                           cwd=self.dir, env=self.environment())
+                err = process.communicate(timeout=60)[1]
+                self.assertEqual((process.returncode, err), (ERROR, b'gpuprobectl: cannot write the output: No space left on device\n'))
+            self.trace(records, '-o', 'z.jsonl', stderr=None)
+            for args in (['z.jsonl'], ['--all', 'z.jsonl'], ['--format=chrome', 'z.jsonl'], ['--format=jsonl', '-o', '/dev/full', 'z.jsonl']):
+                process = subprocess.run([CTL, 'trace', 'report', *args], stdout=full, stderr=subprocess.PIPE, cwd=self.dir, env=self.environment(), timeout=60)
+                self.assertEqual(process.returncode, ERROR)
+                self.assertRegex(process.stderr.decode(), '^gpuprobectl: cannot write (the output|/dev/full): No space left on device\n$')
+
+    def fails_at_end(self, *args, **more):
+        process = self.start(*args, **more)
+        err = process.communicate(timeout=60)[1].decode()
+        self.assertEqual(process.returncode, ERROR, err)
+        return err.splitlines()[-1]
 
     def test_missing(self):
         path = self.file('x', b''.join(basic()))
@@ -562,6 +644,19 @@ class Command(Case):
         self.assertRegex(err, '(?s)^=== TRACE SUMMARY.*\\n8 events, 7 lost, .* s, x.jsonl\\n$')
         status, out, err = self.run_command('echo', 'mine', options=['--format=csv'])
         self.assertRegex(err, r'traces/trace_\d+_\d+\.csv\n$')
+
+    def test_no_call(self):
+        'Where the shim alone was to see calls and saw none, one line says who is not seen by it.'
+        line = 'gpuprobectl: no call was traced; if some were made, then by processes without the shim, such as with a cleaned environment or another user: --backend=bpf sees those\n'
+        self.file('command.last', b''.join([t.start(), t.process(10), t.stop(1, 2, 0)]))
+        self.assertEqual(self.run_command('true', options=['--backend=shim']), (OK, '', line))
+        self.assertEqual(self.run_command('true', options=['--backend=shim', '-c']), (OK, '', line))
+        self.assertEqual(self.run_command('true', options=['--backend=bpf']), (OK, '', ''))
+        self.assertEqual(self.run_command('true', options=['-e', 'ioctl']), (OK, '', ''))
+        self.file('command.last', b''.join([t.start(), t.process(10), t.lost(3), t.stop(1, 2, 3)]))
+        self.assertEqual(self.run_command('true', options=['--backend=shim'])[2].splitlines()[-1], 'gpuprobectl: lost 3 events')
+        self.file('command.last', b''.join([t.start(), t.process(10), t.call('cuInit', 1, 2), t.stop(1, 2, 3)]))
+        self.assertNotIn('no call', self.run_command('true', options=['--backend=shim'])[2])
 
     def test_status(self):
         self.assertEqual(self.run_command('sh', '-c', 'exit 3')[0], 3)
@@ -662,6 +757,7 @@ class Options(Case):
         process = self.start('trace', '--cgroup=/echo', *args)
         err = process.communicate(timeout=60)[1].decode()
         self.assertEqual(process.returncode, status, err)
+        err = re.sub(r'gpuprobectl: process \d+ has loaded no CUDA library so far\n', '', err)
         return json.loads(err.removeprefix('gpuprobectl: the daemon has a problem: '))
 
     def test_parameters(self):
@@ -670,6 +766,9 @@ class Options(Case):
         self.assertEqual(self.asked('-f', '-k', '-d5', '--sample=1/16', '--rate', '1000', '--buffer=4M', '--errors', '--min-dur', '1.5ms', '--no-extras'),
                          {'follow': True, 'stacks': True, 'duration': 5, 'sample': 16, 'rate': 1000, 'buffer': 4 << 20, 'errors': True, 'min_duration': 1500000, 'extras': False})
         self.assertEqual(self.asked('-p', str(os.getpid()), '--pid=1'), {'pids': [os.getpid(), 1]})
+        pid = self.process_with('libcuda.so.1', 'libgpuprobe-shim.so')
+        self.assertEqual(self.asked('-p', pid), {'pids': [int(pid)], 'sources': ['shim', 'kernel']})
+        self.assertEqual(self.asked('-p', pid, '-p', str(os.getpid())), {'pids': [int(pid), os.getpid()]})
         self.assertEqual(self.asked('--uid=root', '--comm', 'python'), {'filter': {'uid': 0, 'comm': 'python'}})
         self.assertEqual(self.asked('--sample=7')['sample'], 7)
         self.assertEqual(self.asked('-e', 'launch,cuMem*,!cuMemFree*'), {'calls': ['launch', 'cuMem*', '!cuMemFree*'], 'sources': ['shim', 'bpf']})
@@ -681,7 +780,7 @@ class Options(Case):
         asked = self.asked('--kernel=driver,gsp')
         self.assertEqual((asked['hooks'], set(asked['sources'])), (['driver', 'gsp'], every))
         asked = self.asked('--kernel')
-        self.assertEqual((asked.get('hooks'), set(asked['sources'])), (None, every))
+        self.assertEqual((asked['hooks'], set(asked['sources'])), (['driver', 'uvm', 'xid'], every))
         self.assertEqual(set(self.asked('--gpu')['sources']), {'gpu', *every})
         self.assertEqual(self.asked('--gpu=events'), self.asked('--gpu'))
         self.assertEqual(set(self.asked('--gpu=cupti')['sources']), {'cupti', *every})
@@ -701,7 +800,7 @@ class Options(Case):
         folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), 'trace/profiles')
         expected = {'launches': {'calls': ['launch'], 'sources': ['shim', 'bpf']}, 'memory': {'calls': ['memory', 'transfer'], 'stacks': True, 'sources': ['shim', 'bpf']},
                     'latency': {'calls': ['launch', 'sync'], 'sources': ['shim', 'bpf', 'gpu']}, 'driver': {'hooks': ['driver', 'gsp', 'xid'], 'sources': ['kernel']},
-                    'dev': {'calls': ['all'], 'stacks': True}, 'bench': {'aggregate': True},
+                    'dev': {'calls': ['all'], 'stacks': True, 'hooks': ['driver', 'uvm', 'xid']}, 'bench': {'aggregate': True},
                     'prod': {'calls': ['launch', 'transfer', 'memory', 'sync'], 'sample': 16, 'rate': 1000, 'extras': False, 'sources': ['shim', 'bpf']}}
         self.assertEqual({name.removesuffix('.conf') for name in os.listdir(folder)}, set(expected))
         for name, parameters in expected.items():
@@ -750,7 +849,26 @@ class Options(Case):
                 (['--gpu', '--backend=bpf'], '--gpu needs the shim: not with --backend=bpf'), (['--discover', '-e', 'cuInit'], '--discover counts functions of the kernel: it goes with hooks only'),
                 (['--json', '-c'], 'trace takes --json or another format, not both')):
             self.usage('trace', *args, text=text)
+        for args in ['-o', 'a', '--output=b'], ['--format=csv', '--format=text'], ['-d1', '-d2'], ['--gpu', '--gpu=cupti'], ['--min-dur=1us', '--min-dur=1us'], ['--uid=0', '--uid=0']:
+            name = {'-o': 'output', '-d1': 'duration'}.get(args[0], args[0].split('=')[0].removeprefix('--'))
+            self.usage('trace', *args, text=f'--{name} may be given once')
+        self.usage('trace', '-o', 'x', '--save', text='trace takes -o or --save, not both')
+        for name in 'x.jsonlines', 'd.x/x.gz', 'x.':
+            self.usage('trace', '-o', name, text=f'-o: {name}: no format has the suffix .{name.split(".")[-1]}; '
+                       '.jsonl, .json, .pftrace, .folded, .csv, .gtrc and .txt are some, or say --format')
+        for name in 'x.txt', 'x.log', '.hidden', 'x':
+            self.trace(basic(), '-o', name, name='input', stderr=None)
+            self.assertEqual((self.dir / name).read_text(), TEXT)
+        self.trace(basic(), '-o', 'x.gz', '--format=text', stderr=None)
         self.ctl('trace', '-p', '99999999', status=NOT_FOUND, stderr='gpuprobectl: there is no process 99999999\n')
+        thread = threading.Thread(target=time.sleep, args=(5,), daemon=True)
+        thread.start()
+        self.ctl('trace', '-p', str(thread.native_id), status=NOT_FOUND,
+                 stderr=f'gpuprobectl: -p: {thread.native_id} is a thread of process {os.getpid()}, whose number is wanted\n')
+        path, none = self.file('x', b''.join(basic())), 'gpuprobectl: process {} has loaded no CUDA library so far\n'.format
+        self.ctl('trace', f'--cgroup={path}', '-p', str(os.getpid()), stderr=none(os.getpid()) + LOSS)
+        pid = self.process_with('libcuda.so.1')
+        self.ctl('trace', f'--cgroup={path}', '-p', pid, stderr=LOSS)
         for args in ['--nonsense'], ['-p']:
             self.ctl('trace', *args, status=USAGE, stderr=None)
 
@@ -797,4 +915,4 @@ class Hooks(Case):
 
 
 if __name__ == '__main__':
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

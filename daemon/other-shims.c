@@ -133,7 +133,7 @@ static void other_shims_tell(struct other_shims *others, bool unlogged, void (*t
 	other_shims_take(&older, "programs that run with an older shim than this daemon's",
 			 "they count for what was attached before, and nothing else reaches them; restart them", take, userdata);
 	other_shims_take(&newer, "programs that run with a newer shim than this daemon's",
-			 "they are not probed; restart the daemon: systemctl restart gpuprobed", take, userdata);
+			 others->daemon->config->session ? "they are not probed; restart the daemon" : "they are not probed; restart the daemon: systemctl restart gpuprobed", take, userdata);
 	other_shims_take(&silent, "programs that carry probes and have not come back to this daemon",
 			 "they are stopped, or have a shim of another version; what they count is read, to change it restart them", take, userdata);
 }

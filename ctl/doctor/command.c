@@ -147,7 +147,7 @@ static int parse(struct doctor *doctor, int argc, char **argv) {
 	const char *root = "/";
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_ROOT)
 			root = optarg;
 		else if (option == OPTION_ONLY)

@@ -31,7 +31,9 @@ static json_object *check_version(const struct doctor *doctor) {
 		return check("ok", "", ctl_format("answers at %s", doctor->ctl->path));
 	version = ctl_string(reply.parameters, "version");
 	if (strcmp(version, PROJECT_VERSION))
-		object = check("warning", "after an upgrade: systemctl restart gpuprobed, which keeps what is attached; else use the gpuprobectl of its version",
+		object = check("warning", !strcmp(ctl_string(reply.parameters, "mode"), "session")
+						  ? "start it again, or use the gpuprobectl of its version"
+						  : "after an upgrade: systemctl restart gpuprobed, which keeps what is attached; else use the gpuprobectl of its version",
 			       ctl_format("version %s answers at %s, but gpuprobectl is of version " PROJECT_VERSION, version, doctor->ctl->path));
 	else
 		object = check("ok", "", ctl_format("version %s answers at %s", version, doctor->ctl->path));
@@ -52,8 +54,10 @@ json_object *doctor_daemon(const struct doctor *doctor) {
 	r = ctl_call(doctor->ctl, "Examine", NULL, "", EXAMINE_MS, &reply);
 	socket = *doctor->ctl->path ? doctor->ctl->path : "the socket";
 	if (r) {
-		json_object_array_add(checks, check("failed", r == CTL_PERMISSION ? "run it as root, or join the group gpuprobe"
-								      : "systemctl start gpuprobed, or for a try: gpuprobed --session; if it runs: journalctl -u gpuprobed",
+		json_object_array_add(checks, check("failed", r == CTL_PERMISSION	      ? "run it as root, or join the group gpuprobe" :
+							      doctor->ctl->session	      ? "gpuprobed --session; if it runs, its standard error says more" :
+							      doctor->ctl->socket	      ? "start gpuprobed; if it runs, its log says more" :
+												"systemctl start gpuprobed, or for a try: gpuprobed --session; if it runs: journalctl -u gpuprobed",
 						    ctl_format("%s: no answer; what only the daemon can see was not looked at", socket)));
 		return checks;
 	}

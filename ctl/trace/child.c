@@ -108,7 +108,7 @@ int trace_child_start(struct trace_child *child, const struct trace_command *tra
 
 	if (pipe2(go, O_CLOEXEC) < 0)
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
-	fflush(stdout);
+	ctl_flush();
 	child->pid = fork();
 	if (child->pid == 0) {
 		close(go[1]);

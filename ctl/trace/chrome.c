@@ -19,6 +19,7 @@
 
 #define PID_LIMIT (UINT32_C(1) << 22)
 #define GROUP_DEPTH 8
+#define END "\n]}\n" /* shorter than any event, which overwrites it */
 
 struct trace_writer {
 	FILE *file;
@@ -55,25 +56,6 @@ static void put_name(struct trace_writer *writer, const char *name, const char *
 	out_json(&writer->out, category);
 }
 
-/* A number that a double cannot hold becomes a text, as all readers have doubles. */
-static void put_unsigned(struct trace_out *out, uint64_t number)
-{
-	bool quotes = number > UINT64_C(1) << 53;
-
-	out_text(out, quotes ? "\"" : "");
-	out_uint(out, number);
-	out_text(out, quotes ? "\"" : "");
-}
-
-static void put_signed(struct trace_out *out, int64_t number)
-{
-	bool quotes = number > INT64_C(1) << 53 || number < -(INT64_C(1) << 53);
-
-	out_text(out, quotes ? "\"" : "");
-	out_int(out, number);
-	out_text(out, quotes ? "\"" : "");
-}
-
 static void put_values(struct trace_writer *writer, const struct trace_item *item, size_t *i, size_t end, size_t n, unsigned depth);
 
 static void put_value(struct trace_writer *writer, const struct trace_item *item, size_t *i, size_t end, unsigned depth)
@@ -83,11 +65,11 @@ static void put_value(struct trace_writer *writer, const struct trace_item *item
 
 	switch (value->kind) {
 	case VALUE_INT:
-		put_signed(out, value->number);
+		out_json_int(out, value->number);
 		break;
 	case VALUE_UINT:
 	case VALUE_SIZE:
-		put_unsigned(out, (uint64_t)value->number);
+		trace_value_json(out, value);
 		break;
 	case VALUE_HEX:
 		out_char(out, '"');
@@ -108,7 +90,7 @@ static void put_value(struct trace_writer *writer, const struct trace_item *item
 		if (value->text)
 			out_json(out, value->text);
 		else
-			put_signed(out, value->number);
+			out_json_int(out, value->number);
 		break;
 	case VALUE_STRING:
 	case VALUE_BYTES:
@@ -165,13 +147,13 @@ static void put_facts(struct trace_writer *writer, const struct trace_item *item
 		put_fact(out, ",\"=result\":", item->result_name);
 	} else if (item->has_result) {
 		out_literal(out, ",\"=result\":");
-		put_signed(out, item->result);
+		out_json_int(out, item->result);
 	}
 	out_text(out, item->failed ? ",\"=failed\":true" : "");
 	out_text(out, item->open ? ",\"=open\":true" : "");
 	if (item->size) {
 		out_literal(out, ",\"=size\":");
-		put_unsigned(out, item->size);
+		out_json_uint(out, item->size);
 	}
 	if (item->kernel)
 		put_fact(out, ",\"=kernel\":", item->kernel);
@@ -181,7 +163,7 @@ static void put_facts(struct trace_writer *writer, const struct trace_item *item
 	}
 	if (item->kind == EVENT_LOST) {
 		out_literal(out, ",\"=count\":");
-		put_unsigned(out, item->count);
+		out_json_uint(out, item->count);
 	}
 	if (item->violation)
 		put_fact(out, ",\"=violation\":", item->violation);
@@ -362,9 +344,9 @@ static int chrome_open(struct trace_writer **writerp, FILE *file, const struct t
 
 static int chrome_close(struct trace_writer *writer, bool complete)
 {
-	fputs("\n]}\n", writer->file);
+	fputs(END, writer->file);
 	chrome_free(writer);
 	return 0;
 }
 
-const struct trace_format trace_format_chrome = { "chrome", ".json", chrome_open, chrome_item, chrome_close };
+const struct trace_format trace_format_chrome = { "chrome", ".json", chrome_open, chrome_item, chrome_close, END };

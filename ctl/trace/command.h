@@ -20,6 +20,7 @@ struct trace_command {
 	json_object *parameters; /* of Trace */
 	char **command; /* CMD and its arguments, or NULL */
 	const char *output; /* -o, or NULL */
+	bool save; /* --save */
 	const char *format_name; /* --format, or NULL */
 	const struct trace_format *format; /* NULL: raw */
 	bool table; /* -c */
@@ -48,14 +49,24 @@ struct trace_target {
 	FILE *file;
 	const char *path; /* NULL: no file of ours */
 	bool lines; /* for people, as it comes */
+	bool regular; /* a file on a disk, that can be written again */
+	const char *end; /* what the format has behind the last event, or NULL */
+	bool ended; /* the writer has put it there */
+	off_t written; /* bytes of whole events in a regular file */
+	int error; /* errno of the first write that failed; 0: none did */
 	bool begun; /* there is a trace */
 	bool created; /* the file was not there before */
+	char *buffer; /* of file; NULL: its own */
 	char *memory; /* of path */
 	char *link, *link_to; /* trace_latest, made when all of a complete trace is written; NULL: none */
 };
 int trace_target_open(struct trace_target *target, struct trace_command *trace);
 /* The trace begins: what was in the file goes. 0 or negative errno. */
 int trace_target_begin(struct trace_target *target);
+/* An event was written: a file gets whole ones only. */
+void trace_target_wrote(struct trace_target *target);
+/* Writes what there is, so that what kills us leaves a file that can be read. False: it could not be written, now or before. */
+bool trace_target_flush(struct trace_target *target);
 /* Says what could not be written, but not that a reader of ours has gone away (*hung_upp). Returns the exit status. */
 int trace_target_close(struct trace_target *target, bool complete, bool *hung_upp);
 

@@ -104,6 +104,7 @@ struct trace_format {
 	int (*open)(struct trace_writer **writerp, FILE *out, const struct trace_about *about);
 	int (*item)(struct trace_writer *writer, const struct trace_item *item);
 	int (*close)(struct trace_writer *writer, bool complete); /* finishes the file, of a trace that came to its end or was cut off, and frees the writer */
+	const char *end; /* what close() puts behind the last event, without which a file cannot be read; NULL: nothing */
 };
 
 /* text and csv: text.c; jsonl, jsonl-seed: jsonl.c; chrome: chrome.c; perfetto: perfetto.c; folded: folded.c; table: table.c */

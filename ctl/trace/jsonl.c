@@ -35,7 +35,7 @@
  *   error_ns     of gpu, ctxsw and clock: how far off times may be
  *   violation    what is impossible about its times
  *   parent_pid, uid, exe, status   of a process
- *   args, out    objects: arguments, and what they were at the return. Numbers; pointers, handles and flags as "0x1f"; names of enumerators, classes
+ *   args, out    objects: arguments, and what they were at the return. Numbers, as strings beyond 2^53 and those of ids (streamId); pointers, handles and flags as "0x1f"; names of enumerators, classes
  *                and commands as strings, or numbers if they have none; bytes in hexadecimal; structs as objects. A name that another one
  *                of the object has is followed by a number: flags, flags#7
  *   stack        innermost first
@@ -141,11 +141,11 @@ static size_t put_group(struct trace_out *line, const struct trace_value *values
 static size_t put_value(struct trace_out *line, const struct trace_value *values, size_t n) {
 	switch (values->kind) {
 	case VALUE_INT:
-		out_int(line, values->number);
+		out_json_int(line, values->number);
 		break;
 	case VALUE_UINT:
 	case VALUE_SIZE:
-		out_uint(line, (uint64_t)values->number);
+		trace_value_json(line, values);
 		break;
 	case VALUE_HEX:
 		out_char(line, '"');
@@ -167,7 +167,7 @@ static size_t put_value(struct trace_out *line, const struct trace_value *values
 		if (values->text)
 			out_json(line, values->text);
 		else
-			out_int(line, values->number);
+			out_json_int(line, values->number);
 		break;
 	case VALUE_GROUP:
 		return put_group(line, values, n);
@@ -263,12 +263,15 @@ static void put_rest(struct trace_out *line, const struct trace_item *item) {
 	member_uint(line, "cmd", item->command);
 	if (item->has_result) {
 		member(line, "ret");
-		out_int(line, item->result);
+		out_json_int(line, item->result);
 	}
 	member_text(line, "ret_name", item->result_name);
 	if (item->failed)
 		out_literal(line, ",\"failed\":true");
-	member_uint(line, "size", item->size);
+	if (item->size) {
+		member(line, "size");
+		out_json_uint(line, item->size);
+	}
 	member_hex(line, "stream", item->stream);
 	member_hex(line, "context", item->context);
 	member_uint(line, "device", item->device);

@@ -24,9 +24,7 @@
 #include "watch.h"
 
 #define WINDOW_LINES UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */
-#define WINDOW_FILE UINT64_C(10000000000)
-#define IDLE_FILE UINT64_C(2000000000) /* when nothing comes for so long, what waits goes */
-#define FLUSH UINT64_C(1000000000) /* a file is written that often */
+#define WINDOW_FILE UINT64_C(800000000) /* and less than a second old is what SIGKILL takes from a file */
 #define MISSING_LINES 3 /* on a terminal */
 #define MEMORY ((size_t)128 << 20)
 #define TICK_MS 100
@@ -49,7 +47,7 @@ struct live {
 	bool complete; /* the trace came to its end */
 	bool interrupted; /* by a signal, once */
 	uint64_t began, stop_at, stop_by; /* nanoseconds; 0: not yet */
-	uint64_t interval_at, told_at, flush_at, replied_at;
+	uint64_t interval_at, told_at, replied_at;
 	bool told; /* a line of progress is on the terminal */
 	bool unwatched; /* the driver did not tell all that was asked for */
 };
@@ -115,8 +113,10 @@ static int take_watch(struct live *live) {
 		tell_lines(lines);
 	if (!r && n)
 		r = trace_stream_feed(live->stream, bytes, n);
-	if (!r && n && !live->trace->format)
+	if (!r && n && !live->trace->format) {
 		fwrite(bytes, 1, n, live->target.file);
+		trace_target_wrote(&live->target);
+	}
 	free(bytes);
 	free(lines);
 	return stream_result(live, r);
@@ -133,6 +133,11 @@ static int stop_watch(struct live *live) {
 	return r;
 }
 
+/* Nanoseconds that records wait for older ones. */
+static uint64_t window(const struct live *live) {
+	return live->target.lines ? WINDOW_LINES : WINDOW_FILE;
+}
+
 /* What is to be done from time to time. */
 static int tick(struct live *live) {
 	const uint64_t now = now_ns();
@@ -143,7 +148,7 @@ static int tick(struct live *live) {
 	r = take_watch(live);
 	if (r)
 		return r;
-	if (now >= live->replied_at + (live->target.lines ? WINDOW_LINES : IDLE_FILE))
+	if (now >= live->replied_at + window(live)) /* nothing comes: what waits goes */
 		r = trace_stream_finish(live->stream);
 	if (!r && live->trace->interval && now >= live->interval_at) {
 		live->interval_at = now + live->trace->interval;
@@ -153,12 +158,7 @@ static int tick(struct live *live) {
 		live->told_at = now + 1000000000;
 		tell(live, "");
 	}
-	/* of a file its beginning at once, by which others know that the trace is on, and the rest now and then */
-	if (!live->target.path || now >= live->flush_at) {
-		live->flush_at = now + FLUSH;
-		fflush(live->target.file);
-	}
-	if (!r && ferror(live->target.file))
+	if (!trace_target_flush(&live->target) && !r)
 		return ENOUGH; /* trace_target_close() says why */
 	return stream_result(live, r);
 }
@@ -268,7 +268,7 @@ static void tell_missing(struct live *live, json_object *parameters) {
 static void start(struct live *live) {
 	if (live->watch && live->trace->ctxsw)
 		trace_watch_wait(live->watch, WATCH_START_MS);
-	fflush(live->target.file); /* who waits for the file's beginning knows that programs are traced now */
+	trace_target_flush(&live->target); /* whoever waits for the file's beginning knows that programs are traced now */
 	live->started = true;
 	if (live->child.pid)
 		trace_child_go(&live->child);
@@ -290,15 +290,17 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 		return r;
 	}
 	r = trace_stream_feed(live->stream, data, n_data);
-	if (!live->trace->format && live->target.begun)
+	if (!live->trace->format && live->target.begun) {
 		fwrite(data, 1, n_data, live->target.file);
+		trace_target_wrote(&live->target);
+	}
 	free(data);
 	tell_missing(live, parameters);
 	if (!live->started)
 		start(live);
 	if (!r && !live->target.path)
-		fflush(live->target.file);
-	if (ferror(live->target.file))
+		trace_target_flush(&live->target);
+	if (live->target.error)
 		return ENOUGH; /* trace_target_close() says why */
 	return stream_result(live, r);
 }
@@ -415,12 +417,26 @@ static int open_all(struct live *live) {
 	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
 	r = trace_sink_new(&live->sink, trace, &live->target, live->target.file == stdout && for_people ? stdout : stderr);
 	if (!r) {
-		order.window = live->target.lines ? WINDOW_LINES : WINDOW_FILE;
+		order.window = window(live);
 		order.take = trace_sink_needs_items(live->sink) ? trace_sink_item : NULL;
 		order.userdata = live->sink;
 		r = trace_stream_new(&live->stream, &order, trace_sink_begin);
 	}
 	return r ? ctl_fail(CTL_ERROR, "%s", strerror(-r)) : CTL_OK;
+}
+
+/* Whether calls of CMD were to be seen by the shim alone, and none was. */
+static bool saw_no_call(const struct live *live, const struct trace_stream_state *state) {
+	json_object *sources = ctl_get(live->trace->parameters, "sources");
+	bool shim = !sources, bpf = !sources;
+
+	for (size_t i = 0; sources && i < json_object_array_length(sources); i++) {
+		const char *source = json_object_get_string(json_object_array_get_idx(sources, i));
+
+		shim = shim || !strcmp(source, "shim");
+		bpf = bpf || !strcmp(source, "bpf");
+	}
+	return live->trace->command && shim && !bpf && !state->calls && live->complete && !live->target.error;
 }
 
 /* What there is to say at the end: of a trace to a file, one line. */
@@ -440,6 +456,8 @@ static void tell_end(struct live *live) {
 		ctl_tell("lost %" PRIu64 " events", state.lost);
 	if (!live->target.path && state.unknown_ends)
 		ctl_tell("%" PRIu64 " launch%s whose end is unknown", state.unknown_ends, state.unknown_ends == 1 ? "" : "es");
+	if (saw_no_call(live, &state))
+		ctl_tell("no call was traced; if some were made, then by processes without the shim, such as with a cleaned environment or another user: --backend=bpf sees those");
 	if (live->trace->ctxsw && !state.contexts && !live->unwatched)
 		ctl_tell("there was no context switch: a process that has a GPU for itself makes none");
 	if (state.damaged)
@@ -465,6 +483,7 @@ int trace_live(struct trace_command *trace) {
 		r = ctl_fail(CTL_ERROR, "out of memory");
 	if (!r) {
 		signal(SIGPIPE, SIG_IGN); /* CMD may be gone before it was let go */
+		signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is said to be too large */
 		r = run(&live);
 	}
 	if (!live.started)

@@ -235,6 +235,7 @@ static int put_pid(struct trace_command *trace, const char *text) {
 	r = ctl_number("-p", text, 1, &pid);
 	if (r < 0 && (pid > INT32_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH)))
 		r = ctl_fail(CTL_NOT_FOUND, "there is no process %s", text);
+	r = r < 0 ? ctl_check_pid("-p", pid) : r;
 	if (r < 0)
 		json_object_array_add(list(trace, "pids"), json_object_new_int64(pid));
 	return r;
@@ -373,7 +374,7 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 		trace->output = argument;
 		return *argument ? -1 : ctl_usage("-o: which file?");
 	case OPTION_SAVE:
-		trace->output = "traces/";
+		trace->save = true;
 		return -1;
 	case OPTION_FORMAT:
 		return put_format(trace, argument);
@@ -405,12 +406,38 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 
 /* ---- together ---- */
 
+/* Whether the shim sees all calls that are meant: those of a CMD that has it, or of processes that have. */
+static bool has_shim(struct trace_command *trace) {
+	json_object *pids = ctl_get(trace->parameters, "pids");
+	bool all = pids;
+
+	for (size_t i = 0; all && i < json_object_array_length(pids); i++) {
+		struct ctl_process_libraries libraries;
+
+		all = ctl_process_libraries(json_object_get_int64(json_object_array_get_idx(pids, i)), &libraries) && libraries.shim;
+	}
+	return all || (trace->command && trace_child_has_shim());
+}
+
+/* Processes of which nothing is to be expected for now. */
+static void tell_idle(struct trace_command *trace) {
+	json_object *pids = ctl_get(trace->parameters, "pids");
+
+	for (size_t i = 0; pids && i < json_object_array_length(pids); i++) {
+		const int64_t pid = json_object_get_int64(json_object_array_get_idx(pids, i));
+		struct ctl_process_libraries libraries;
+
+		if (ctl_process_libraries(pid, &libraries) && !libraries.cuda)
+			ctl_tell("process %lld has loaded no CUDA library so far", (long long)pid);
+	}
+}
+
 /* Which sources what was asked for needs; what the daemon does without being told is left to it. */
 static void choose_sources(struct trace_command *trace) {
 	json_object *calls = ctl_get(trace->parameters, "calls"), *hooks = ctl_get(trace->parameters, "hooks");
 	const bool only_hooks = (hooks && !calls && !has_source(trace, "kernel")) || trace->discover, only_calls = calls && !hooks;
 	const bool backend = has_source(trace, "shim") || has_source(trace, "bpf"), probes = ctl_get(trace->parameters, "probes");
-	const bool preloaded = trace->command && trace_child_has_shim();
+	const bool preloaded = has_shim(trace);
 
 	if (!ctl_get(trace->parameters, "sources") && !trace->gpu && !only_hooks && !only_calls && !preloaded)
 		return;
@@ -448,6 +475,15 @@ static int check_hooks(struct trace_command *trace) {
 	return r;
 }
 
+/* --kernel alone: of hooks that are named the daemon says which are missing, of those that are there by default it does not. */
+static void name_hooks(struct trace_command *trace) {
+	static const char *const usual[] = { "driver", "uvm", "xid" };
+	const bool named = !ctl_get(trace->parameters, "hooks");
+
+	for (size_t i = 0; named && i < sizeof(usual) / sizeof(*usual); i++)
+		json_object_array_add(list(trace, "hooks"), json_object_new_string(usual[i]));
+}
+
 /* Options that do not go together. */
 static int check(struct trace_command *trace) {
 	json_object *pids = ctl_get(trace->parameters, "pids");
@@ -456,6 +492,8 @@ static int check(struct trace_command *trace) {
 		return ctl_usage("trace takes -p or a CMD, not both");
 	if ((pids || trace->command) && ctl_get(trace->parameters, "filter"))
 		return ctl_usage("--uid and --comm are for all processes: not with -p or a CMD");
+	if (trace->save && trace->output)
+		return ctl_usage("trace takes -o or --save, not both");
 	if (trace->table && trace->format_name)
 		return ctl_usage("trace takes -c or --format, not both");
 	if (trace->gpu && has_source(trace, "bpf"))
@@ -466,10 +504,12 @@ static int check(struct trace_command *trace) {
 }
 
 int trace_options(struct trace_command *trace, int argc, char **argv) {
+	static const int lists[] = { 'p', 'e', OPTION_KERNEL, OPTION_BACKEND, OPTION_PROBE, OPTION_PROFILE, 0 }; /* these add to one another */
 	const char *argument = NULL;
 	int option, r = -1;
+	bool kernel;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "+hVp:fe:o:cskd:", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "+hVp:fe:o:cskd:", options, lists)) >= 0)
 		r = take_option(trace, option, argument = optarg);
 	if (r >= 0)
 		return r;
@@ -480,14 +520,22 @@ int trace_options(struct trace_command *trace, int argc, char **argv) {
 	r = check(trace);
 	if (r >= 0)
 		return r;
+	if (trace->save)
+		trace->output = "traces/";
 	if (trace->discover)
 		discover(trace);
 	if (trace->command)
 		json_object_object_add(trace->parameters, "follow", json_object_new_boolean(true));
+	kernel = has_source(trace, "kernel");
 	choose_sources(trace);
 	if (trace->ctl->json && (trace->format_name || trace->table))
 		return ctl_usage("trace takes --json or another format, not both");
 	if (trace->ctl->json)
 		put_format(trace, "jsonl");
-	return trace->discover ? -1 : check_hooks(trace);
+	r = trace->discover ? -1 : check_hooks(trace);
+	if (r < 0 && kernel)
+		name_hooks(trace);
+	if (r < 0)
+		tell_idle(trace);
+	return r;
 }

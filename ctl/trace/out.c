@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "item.h"
 #include "out.h"
 #include "utf8.h"
 
@@ -108,6 +109,40 @@ void out_json_cut(struct trace_out *out, const char *text, size_t n_max) {
 
 void out_json(struct trace_out *out, const char *text) {
 	out_json_cut(out, text, SIZE_MAX / 2);
+}
+
+void out_json_uint(struct trace_out *out, uint64_t number) {
+	const bool quotes = number > UINT64_C(1) << 53;
+
+	if (quotes)
+		out_char(out, '"');
+	out_uint(out, number);
+	if (quotes)
+		out_char(out, '"');
+}
+
+void out_json_int(struct trace_out *out, int64_t number) {
+	const bool quotes = number > INT64_C(1) << 53 || number < -(INT64_C(1) << 53);
+
+	if (quotes)
+		out_char(out, '"');
+	out_int(out, number);
+	if (quotes)
+		out_char(out, '"');
+}
+
+bool trace_name_is_id(const char *name) {
+	const size_t n = name ? strlen(name) : 0;
+
+	return n > 2 && (!strcmp(name + n - 2, "Id") || !strcmp(name + n - 3, "_id"));
+}
+
+void trace_value_json(struct trace_out *out, const struct trace_value *value) {
+	if (!trace_name_is_id(value->name))
+		return out_json_uint(out, (uint64_t)value->number);
+	out_char(out, '"');
+	out_uint(out, (uint64_t)value->number);
+	out_char(out, '"');
 }
 
 /* Of a text that is not plain the first character as it is, or its first byte as \x1b. Returns where the rest begins. */

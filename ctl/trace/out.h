@@ -60,9 +60,16 @@ void out_fixed(struct trace_out *out, uint64_t number, unsigned int n); /* numbe
 void out_json(struct trace_out *out, const char *text); /* with quotes; bytes that are no UTF-8 become U+FFFD */
 void out_json_cut(struct trace_out *out, const char *text, size_t n_max); /* at most so many bytes between them, the rest is left out */
 void out_printable(struct trace_out *out, const char *text); /* control characters and what is no UTF-8 as \x1b */
+void out_json_uint(struct trace_out *out, uint64_t number); /* one that a double cannot hold, as jq has them, as a text */
+void out_json_int(struct trace_out *out, int64_t number);
 void out_csv(struct trace_out *out, const char *text); /* as printable, but \ as it is, and in quotes if it needs them */
 void out_duration(struct trace_out *out, uint64_t nanoseconds); /* 850ns, 3.2us, 12.5ms, 1.50s */
 void out_size(struct trace_out *out, uint64_t bytes); /* 512, 4.0KiB, 1.5GiB */
+
+/* An unsigned number of an item: that of an id (its name says so) is always a text, as others that would come out as the same one. */
+struct trace_value;
+void trace_value_json(struct trace_out *out, const struct trace_value *value);
+bool trace_name_is_id(const char *name); /* streamId */
 
 /* Writes the line and begins a new one. 0 or -ENOMEM; errors of the file are ferror()'s. */
 int out_write(struct trace_out *out, FILE *file);

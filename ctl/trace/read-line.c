@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "out.h"
 #include "read-json.h"
 #include "read-line.h"
 #include "report-names.h"
@@ -154,6 +155,18 @@ static bool read_hex(const char *text, uint64_t *valuep) {
 	return true;
 }
 
+/* A text that is a decimal number, from INT64_MIN to UINT64_MAX. */
+static bool read_decimal(const char *text, struct read_json_number *number) {
+	*number = (struct read_json_number){ .whole = true, .negative = *text == '-' };
+	text += number->negative;
+	if (!*text || text[strspn(text, "0123456789")])
+		return false;
+	for (; *text; text++)
+		if (__builtin_mul_overflow(number->magnitude, 10, &number->magnitude) || __builtin_add_overflow(number->magnitude, (uint64_t)(*text - '0'), &number->magnitude))
+			return false;
+	return !number->negative || number->magnitude <= UINT64_C(1) << 63;
+}
+
 static bool read_values(struct read_json *json, struct trace_item *item, bool out, unsigned int depth, int64_t *np);
 
 /* The value of an argument, which is the last of the item's; one too many goes nowhere. */
@@ -175,6 +188,9 @@ static bool read_value(struct read_json *json, struct trace_item *item, struct t
 		if (read_hex(text, &bits)) {
 			value->kind = VALUE_HEX;
 			value->number = (int64_t)bits;
+		} else if (read_decimal(text, &number) && (number.magnitude > UINT64_C(1) << 53 || trace_name_is_id(value->name))) { /* as our writer has them */
+			value->kind = number.negative ? VALUE_INT : VALUE_UINT;
+			value->number = (int64_t)(number.negative ? -number.magnitude : number.magnitude);
 		}
 		return true;
 	}
@@ -275,23 +291,26 @@ static const char *text_of(const struct members *members, enum key key) {
 
 /* A number from 0 up, or hexadecimal in a text; else 0. */
 static uint64_t number_of(const struct members *members, enum key key) {
+	struct read_json_number number;
 	uint64_t value = 0;
 
 	if (!has(members, key))
 		return 0;
-	if (members->texts[key])
-		read_hex(members->texts[key], &value);
+	if (members->texts[key] && !read_hex(members->texts[key], &value))
+		value = read_decimal(members->texts[key], &number) && !number.negative ? number.magnitude : 0;
+	else if (members->texts[key])
+		return value;
 	else if (members->numbers[key].whole && !members->numbers[key].negative)
 		value = members->numbers[key].magnitude;
 	return value;
 }
 
 static int64_t signed_of(const struct members *members, enum key key) {
-	const struct read_json_number *number = &members->numbers[key];
+	struct read_json_number number = members->numbers[key];
 
-	if (members->texts[key] || !number->whole)
+	if (members->texts[key] ? !read_decimal(members->texts[key], &number) : !number.whole)
 		return 0;
-	return (int64_t)(number->negative ? -number->magnitude : number->magnitude);
+	return (int64_t)(number.negative ? -number.magnitude : number.magnitude);
 }
 
 /* Thousandths and millionths, as the seeds write them, in nanoseconds; what is no time is 0. */
@@ -374,6 +393,7 @@ static void fill_item(struct read_line *line, const struct members *members, str
 	struct trace_item *item = &line->item;
 	const uint64_t duration = number_of(members, KEY_DURATION_NS);
 	const char phase = text_of(members, KEY_PHASE)[0];
+	struct read_json_number number;
 
 	item->source = source_of(text_of(members, KEY_SOURCE));
 	item->start = number_of(members, KEY_TS_NS);
@@ -394,7 +414,7 @@ static void fill_item(struct read_line *line, const struct members *members, str
 	item->violation = *text_of(members, KEY_VIOLATION) ? text_of(members, KEY_VIOLATION) : NULL;
 	item->result_name = keep_or_null(members, KEY_RET_NAME, names);
 	item->failed = number_of(members, KEY_FAILED) != 0;
-	item->has_result = has(members, KEY_RET) && !members->texts[KEY_RET] && members->numbers[KEY_RET].whole;
+	item->has_result = has(members, KEY_RET) && (members->texts[KEY_RET] ? read_decimal(members->texts[KEY_RET], &number) : members->numbers[KEY_RET].whole);
 	if (item->has_result)
 		item->result = signed_of(members, KEY_RET);
 	if (item->kind == EVENT_PROCESS && has(members, KEY_STATUS) && item->n_values < TRACE_VALUES_MAX)

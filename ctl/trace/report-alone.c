@@ -3,7 +3,6 @@
 /* `gpuprobectl trace report` as a program of its own, for tests: nothing of it needs a daemon. */
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "../ctl.h"
 #include "command.h"
@@ -15,5 +14,5 @@ int main(int argc, char **argv) {
 	if (argc > 0)
 		argv[0] = program_invocation_name = (char *)CTL_TITLE "trace report";
 	r = command_trace_report(&ctl, argc, argv);
-	return (fflush(stdout) == EOF || ferror(stdout)) && r == CTL_OK ? CTL_ERROR : r;
+	return ctl_flush() && r == CTL_OK ? CTL_ERROR : r;
 }

@@ -7,11 +7,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../ctl.h"
+#include "report-filter.h"
 #include "report.h"
 
 struct duration {
+	const struct report_options *options;
 	const char *pattern;
 	struct report_histogram histogram;
 };
@@ -29,6 +32,7 @@ static int duration_new(void **partp, const struct report_options *options) {
 
 	if (!duration)
 		return -ENOMEM;
+	duration->options = options;
 	duration->pattern = options->histogram;
 	*partp = duration;
 	return 0;
@@ -39,8 +43,10 @@ static int duration_item(void *part, const struct trace_item *item, const struct
 
 	if (item->instant || (place->layer == REPORT_LAYER_NONE && item->kind != EVENT_KERNEL))
 		return 0;
-	if (fnmatch(duration->pattern, item->name, 0) != 0 && fnmatch(duration->pattern, item->base, 0) != 0)
+	if (strcmp(duration->pattern, item->name) != 0 && fnmatch(duration->pattern, item->name, 0) != 0 && fnmatch(duration->pattern, item->base, 0) != 0 &&
+	    !(item->kind == EVENT_KERNEL && item->kernel && report_kernel_matches(duration->options->matches, duration->pattern, item->kernel)))
 		return 0;
+	*duration->options->met = true;
 	return report_histogram_add(&duration->histogram, report_duration(item));
 }
 

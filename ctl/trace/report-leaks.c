@@ -282,11 +282,9 @@ static json_object *group_json(struct leaks *leaks, const struct report_live *ro
 
 static json_object *live_json(struct leaks *leaks, const struct report_live *live) {
 	json_object *row = json_object_new_object();
-	char address[24];
 
-	snprintf(address, sizeof(address), "0x%" PRIx64, live->address);
 	report_add_text(row, "function", report_names_text(&leaks->names, live->function));
-	report_add_text(row, "address", address);
+	report_add_hex(row, "address", live->address);
 	report_add_number(row, "size", live->size);
 	report_add_number(row, "pid", live->pid);
 	report_add_number(row, "age_ns", leaks->last > live->time ? leaks->last - live->time : 0);

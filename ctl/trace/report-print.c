@@ -64,6 +64,13 @@ void report_add_number(json_object *object, const char *key, uint64_t number) {
 	json_object_object_add(object, key, json_object_new_int64(number > INT64_MAX ? INT64_MAX : (int64_t)number));
 }
 
+void report_add_hex(json_object *object, const char *key, uint64_t number) {
+	char text[24];
+
+	snprintf(text, sizeof(text), "0x%" PRIx64, number);
+	report_add_text(object, key, text);
+}
+
 json_object *report_histogram_json(const struct report_histogram *histogram) {
 	static const struct {
 		const char *key;

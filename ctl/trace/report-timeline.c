@@ -193,7 +193,7 @@ static void add_label(json_object *object, const struct timeline_row *row) {
 	report_add_number(object, "pid", row->pid);
 	report_add_number(object, row->kind == ROW_STREAM ? "device" : "tid", row->tid);
 	if (row->kind == ROW_STREAM)
-		report_add_number(object, "stream", row->stream);
+		report_add_hex(object, "stream", row->stream);
 	else
 		report_add_text(object, "thread", row->name);
 }
@@ -257,7 +257,7 @@ static void print_label(json_object *row, bool several) {
 	if (ctl_get(row, "others"))
 		snprintf(label, sizeof(label), "other %s", kind);
 	else if (!strcmp(kind, "stream"))
-		snprintf(label, sizeof(label), "%sGPU %" PRId64 " stream %" PRIx64, whose, ctl_int(row, "device"), (uint64_t)ctl_int(row, "stream"));
+		snprintf(label, sizeof(label), "%sGPU %" PRId64 " stream %s", whose, ctl_int(row, "device"), ctl_string(row, "stream") + strlen("0x"));
 	else if (!strcmp(kind, "ioctls"))
 		snprintf(label, sizeof(label), "%s%" PRId64 "   ioctl", whose, tid);
 	else

@@ -19,6 +19,7 @@
 #include "out.h"
 #include "read-file.h"
 #include "report-filter.h"
+#include "report-seen.h"
 #include "report.h"
 
 static const char help[] =
@@ -69,6 +70,8 @@ struct report {
 	struct ctl *ctl;
 	struct report_options options;
 	struct report_filter filter;
+	struct report_kernel_matches matches;
+	struct report_seen seen; /* if something is asked for by name */
 	bool wanted[PARTS];
 	const struct trace_format *format; /* NULL: a report */
 	const char *output;
@@ -109,11 +112,45 @@ static int take_about(void *userdata, const struct trace_about *about) {
 	return r ?: report->format->open(&report->writer, report->out, about);
 }
 
+static bool asks_by_name(const struct report *report) {
+	return report->filter.n_patterns || report->filter.n_pids || report->options.histogram;
+}
+
+/* What was asked for by a name or number and is not there, and what is there instead. */
+static void tell_unmet(const struct report *report, const char *file) {
+	const struct report_filter *filter = &report->filter;
+	char *there;
+
+	for (size_t i = 0; i < filter->n_patterns; i++) {
+		const char *pattern = filter->patterns[i];
+
+		if (filter->patterns_met[i] || *pattern == '!')
+			continue;
+		there = report_seen_names(&report->seen, pattern);
+		ctl_tell("%s: nothing is called %s; %s", file, pattern, there ?: "");
+		free(there);
+	}
+	for (size_t i = 0; i < filter->n_pids; i++) {
+		if (filter->pids_met[i])
+			continue;
+		there = report_seen_pids(&report->seen);
+		ctl_tell("%s: nothing is of a process %" PRIu32 "; %s", file, filter->pids[i], there ?: "");
+		free(there);
+	}
+	if (report->options.histogram && !*report->options.met) {
+		there = report_seen_names(&report->seen, report->options.histogram);
+		ctl_tell("%s: nothing that takes time is called %s; %s", file, report->options.histogram, there ?: "");
+		free(there);
+	}
+}
+
 static int take_item(void *userdata, const struct trace_item *item) {
 	struct report *report = userdata;
 	struct report_place place;
 	int r;
 
+	if (asks_by_name(report))
+		report_seen_item(&report->seen, item);
 	/* a file of the raw format may have counts, which are for tables alone */
 	if (item->kind == EVENT_COUNTS && report->format != &trace_format_table)
 		return 0;
@@ -142,7 +179,7 @@ static void print_notes(const struct read_result *result, const char *name) {
 	if (result->cut)
 		ctl_fail(CTL_OK, "%s: cut off, the last %" PRIu64 " bytes are not whole", name, result->cut);
 	else if (ends && !result->stopped)
-		ctl_fail(CTL_OK, "%s: the end of the trace is missing", name);
+		ctl_fail(CTL_OK, "%s: cut off, the end of the trace is missing", name);
 	if (result->unmatched)
 		ctl_fail(CTL_OK, "%s: %" PRIu64 " calls end that did not begin", name, result->unmatched);
 	if (result->unnamed)
@@ -291,13 +328,23 @@ static int analyse(struct report *report, int fd, const char *name) {
 static int run_file(struct report *report, const char *path) {
 	const bool input = !strcmp(path, "-");
 	int fd = STDIN_FILENO, status;
+	bool met = false;
 
 	if (!input)
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
 		return ctl_fail_open(path, errno, false);
 	path = input ? "standard input" : path;
+	report->options.met = &met;
+	report->options.matches = report->filter.matches = &report->matches;
+	report_seen_init(&report->seen);
+	memset(report->filter.patterns_met, 0, sizeof(report->filter.patterns_met));
+	memset(report->filter.pids_met, 0, sizeof(report->filter.pids_met));
 	status = report->format ? convert(report, fd, path) : analyse(report, fd, path);
+	if (status == CTL_OK)
+		tell_unmet(report, path);
+	report_seen_deinit(&report->seen);
+	report_kernel_matches_deinit(&report->matches); /* names of another file may have the same addresses */
 	if (!input)
 		close(fd);
 	return status;
@@ -411,7 +458,7 @@ static int parse_options(struct report *report, int argc, char **argv) {
 	bool any = false;
 	int option, r;
 
-	while ((option = getopt_long(argc, argv, "hVp:e:o:", options, NULL)) >= 0) {
+	while ((option = ctl_getopt(argc, argv, "hVp:e:o:", options, (const int[]){ 'p', 'e', 0 })) >= 0) {
 		r = take_option(report, option, argc, argv);
 		if (r >= 0)
 			return r;

@@ -25,6 +25,8 @@ struct report_options {
 	const char *histogram; /* glob of names */
 	unsigned int width; /* of the terminal */
 	bool utf8;
+	bool *met; /* set when something has the name of `histogram` */
+	struct report_kernel_matches *matches;
 };
 
 struct report_part {
@@ -51,6 +53,7 @@ void report_print_powers(json_object *powers, const struct report_options *optio
 json_object *report_text(const char *text, size_t n);
 void report_add_text(json_object *object, const char *key, const char *text);
 void report_add_number(json_object *object, const char *key, uint64_t number);
+void report_add_hex(json_object *object, const char *key, uint64_t number); /* of a handle: "0x1f" */
 /* Sorts an array of objects, the largest number of that member first. */
 void report_sort(json_object *array, const char *key);
 void report_print_more(size_t n, int64_t shown, const char *what);

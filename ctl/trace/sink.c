@@ -37,6 +37,7 @@ int trace_sink_begin(const struct trace_about *about, void *userdata) {
 	int r;
 
 	r = trace_target_begin(sink->target);
+	sink->target->end = sink->trace->format ? sink->trace->format->end : NULL;
 	return r || !sink->trace->format ? r : sink->trace->format->open(&sink->writer, sink->target->file, about);
 }
 
@@ -46,8 +47,10 @@ int trace_sink_item(const struct trace_item *item, void *userdata) {
 
 	if (item->kind == EVENT_NOTE && sink->trace->format != &trace_format_text)
 		ctl_tell("process %u (%.15s): %s", item->pid, item->process->comm, item->name);
-	if (sink->writer)
+	if (sink->writer && !sink->target->error) {
 		r = sink->trace->format->item(sink->writer, item);
+		trace_target_wrote(sink->target);
+	}
 	if (!r && sink->table)
 		r = trace_table_add(sink->table, item);
 	return r;
@@ -70,7 +73,8 @@ int trace_sink_finish(struct trace_sink *sink, bool complete) {
 	if (sink->writer)
 		r = sink->trace->format->close(sink->writer, complete);
 	sink->writer = NULL;
-	fflush(sink->target->file);
+	sink->target->ended = true;
+	trace_target_flush(sink->target);
 	if (!r && sink->trace->histograms)
 		r = trace_table_print_histograms(sink->table, sink->told);
 	if (!r && sink->trace->summary)
@@ -83,6 +87,7 @@ struct trace_sink *trace_sink_free(struct trace_sink *sink) {
 		return NULL;
 	if (sink->writer)
 		sink->trace->format->close(sink->writer, false);
+	sink->target->ended = true;
 	trace_table_free(sink->table);
 	free(sink);
 	return NULL;

@@ -59,6 +59,8 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 			trace_decoder_learn(stream->decoder, record, stream->state.records);
 		break;
 	case TRACE_CALL:
+		stream->state.calls++;
+		__attribute__((fallthrough));
 	case TRACE_IOCTL:
 	case TRACE_EVENT:
 		note_time(stream, ((const struct trace_call *)record)->end);
@@ -66,6 +68,7 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		break;
 	case TRACE_LOST:
 		*(record->flags & TRACE_LOST_ENDS ? &stream->state.unknown_ends : &stream->state.lost) += ((const struct trace_lost *)record)->count;
+		stream->state.calls += record->source == TRACE_SOURCE_SHIM ? ((const struct trace_lost *)record)->count : 0;
 		break;
 	case TRACE_STOP:
 		stream->state.stopped = true;
@@ -85,6 +88,7 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		break;
 	case TRACE_COUNTS:
 		stream->state.events += ((const struct trace_counts *)record)->calls;
+		stream->state.calls += ((const struct trace_counts *)record)->calls;
 		if (!stream->options.counts)
 			return 0;
 		break;

@@ -4,6 +4,9 @@
  * Where a trace goes, and in which form. Text and tables are for people: on standard output, or standard error when a program has that
  * for its own. Other formats go there only if it is no terminal; else, and into a folder, to a file trace_TIME of its own, which
  * trace_latest names once it is complete. A trace that never begins leaves files as they were.
+ *
+ * A file is written in whole events, some times a second. Formats that need an end have one each time, which the next events overwrite. So a file is good to
+ * read whatever ends us: SIGKILL, or a full disk.
  */
 
 #include <errno.h>
@@ -21,22 +24,22 @@
 
 #define FILE_BUFFER (1 << 20)
 
-/* By the end of a name; text if it says nothing. */
-static void choose_format(struct trace_command *trace, const char *path) {
+/* By the end of a name; text if it has none. Returns the exit status. */
+static int choose_format(struct trace_command *trace, const char *path) {
 	static const struct {
 		const char *suffix, *format;
 	} suffixes[] = { { ".jsonl", "jsonl" }, { ".json", "chrome" }, { ".pftrace", "perfetto" }, { ".perfetto-trace", "perfetto" }, { ".folded", "folded" },
-			 { ".csv", "csv" }, { ".gtrc", "raw" }, { ".raw", "raw" } };
-	const size_t n = strlen(path);
+			 { ".csv", "csv" }, { ".gtrc", "raw" }, { ".raw", "raw" }, { ".txt", "text" }, { ".log", "text" } };
+	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *suffix = *name ? strrchr(name + 1, '.') : NULL;
 
-	trace->format_name = "text";
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
-		const size_t n_suffix = strlen(suffixes[i].suffix);
-
-		if (n > n_suffix && !strcmp(path + n - n_suffix, suffixes[i].suffix))
+	trace->format_name = suffix ? NULL : "text";
+	for (size_t i = 0; suffix && i < sizeof(suffixes) / sizeof(*suffixes); i++)
+		if (!strcmp(suffix, suffixes[i].suffix))
 			trace->format_name = suffixes[i].format;
-	}
+	if (!trace->format_name)
+		return ctl_usage("-o: %s: no format has the suffix %s; .jsonl, .json, .pftrace, .folded, .csv, .gtrc and .txt are some, or say --format", path, suffix);
 	trace->format = trace_format_find(trace->format_name);
+	return CTL_OK;
 }
 
 static bool is_folder(const char *path) {
@@ -91,14 +94,16 @@ static int open_file(struct trace_target *target, struct trace_command *trace) {
 		if (!target->file)
 			r = ctl_fail_open(path, errno, true);
 	}
-	if (!r)
-		setvbuf(target->file, NULL, _IOFBF, FILE_BUFFER);
+	target->buffer = r ? NULL : malloc(FILE_BUFFER);
+	if (!r && (!target->buffer || setvbuf(target->file, target->buffer, _IOFBF, FILE_BUFFER)))
+		r = ctl_fail(CTL_ERROR, "out of memory");
 	return r;
 }
 
 int trace_target_open(struct trace_target *target, struct trace_command *trace) {
 	const bool to_stdout = trace->output && !strcmp(trace->output, "-");
 	bool for_people;
+	int r = CTL_OK;
 
 	if (trace->table)
 		trace->format_name = "table";
@@ -107,7 +112,9 @@ int trace_target_open(struct trace_target *target, struct trace_command *trace) 
 	else if (trace->output && !to_stdout && is_folder(trace->output))
 		trace->format = trace_format_find(trace->format_name = "jsonl");
 	else
-		choose_format(trace, trace->output ?: "-");
+		r = choose_format(trace, trace->output ?: "-");
+	if (r)
+		return r;
 	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
 	if (to_stdout || (!trace->output && !trace->command && (for_people || !isatty(STDOUT_FILENO))))
 		target->file = stdout;
@@ -120,8 +127,51 @@ int trace_target_open(struct trace_target *target, struct trace_command *trace) 
 }
 
 int trace_target_begin(struct trace_target *target) {
+	struct stat status;
+
 	target->begun = true;
+	target->regular = target->path && fstat(fileno(target->file), &status) == 0 && S_ISREG(status.st_mode);
 	return target->path ? out_empty_file(target->file) : 0;
+}
+
+bool trace_target_flush(struct trace_target *target) {
+	const char *end = target->regular && !target->ended && target->end ? target->end : "";
+
+	if (target->error)
+		return false;
+	if (__fpending(target->file))
+		fputs(end, target->file);
+	else
+		end = "";
+	errno = 0;
+	if (fflush(target->file) == EOF || ferror(target->file)) {
+		target->error = errno ?: EIO;
+		return false;
+	}
+	if (!target->regular)
+		return true;
+	target->written = ftello(target->file) - (off_t)strlen(end);
+	if (*end && fseeko(target->file, target->written, SEEK_SET) < 0)
+		target->error = errno;
+	return !target->error;
+}
+
+void trace_target_wrote(struct trace_target *target) {
+	if (ferror(target->file) && !target->error) /* it was more than the buffer holds */
+		target->error = errno ?: EIO;
+	else if (target->path && __fpending(target->file) >= FILE_BUFFER / 2)
+		trace_target_flush(target);
+}
+
+/* What could not be written may be there in part, and have overwritten the end. */
+static void keep_whole(struct trace_target *target) {
+	const char *end = target->end ?: "";
+
+	__fpurge(target->file);
+	if (!target->regular || ftruncate(fileno(target->file), target->written) < 0)
+		return;
+	if (pwrite(fileno(target->file), end, strlen(end), target->written) < 0)
+		return; /* it is said anyway that the file is not complete */
 }
 
 /* Puts the link where it is to be at once, also in place of another. */
@@ -148,24 +198,25 @@ static bool has_hung_up(const struct trace_target *target) {
 }
 
 int trace_target_close(struct trace_target *target, bool complete, bool *hung_upp) {
-	int r = CTL_OK, failed;
+	int r = CTL_OK;
 
 	if (target->file) {
-		failed = fflush(target->file) == EOF || ferror(target->file);
-		if (target->path && fclose(target->file) == EOF)
-			failed = 1;
-		if (failed && has_hung_up(target)) {
+		if (!trace_target_flush(target))
+			keep_whole(target);
+		if (target->path && fclose(target->file) == EOF && !target->error)
+			target->error = errno;
+		if (target->error && has_hung_up(target)) {
 			*hung_upp = true;
-			__fpurge(target->file);
 			clearerr(target->file);
-		} else if (failed) {
-			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(errno));
+		} else if (target->error) {
+			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(target->error));
 		} else if (target->link && complete) {
 			r = make_link(target);
 		} else if (target->created && !target->begun) {
 			unlink(target->path); /* there was none before, and it is empty */
 		}
 	}
+	free(target->buffer);
 	free(target->memory);
 	free(target->link);
 	free(target->link_to);

@@ -307,7 +307,7 @@ class Analyses(Case):
             self.assertEqual((data['count'], data['total_ns']), (len(values), sum(values)))
             self.assertEqual({p['from_ns']: p['count'] for p in data['powers'] if p['count']},
                              {0: 2, 32: 1, 64: 3, 128: 1, 512: 1, 2**19: 1, 2**39: 1})
-        self.assertIn('nothing of that name', self.run_report('--histogram=x', self.trace(items)).decode())
+        self.assertIn('nothing of that name', self.run_report('--histogram=x', self.trace(items), stderr=None).decode())
 
     def test_errors(self):
         items = [self.item('userspace', 'cuMemAlloc_v2', 1000 * i, 5, ret=2, ret_name='CUDA_ERROR_OUT_OF_MEMORY', failed=True) for i in range(1, 4)]
@@ -402,7 +402,7 @@ class Analyses(Case):
                                    args={'a': rng.choice([value(), hex(value())])}, out={'b': hex(value())}, stream=hex(value()), device=value(), **{'class': rng.choice(['gsp', 'discover', 'memory'])}))
         for i, some in enumerate((items, sorted(items, key=lambda item: item['ts_ns']), items[:1])):
             path = self.trace(some, name=f'trace{i}')
-            self.json('--all', '--histogram=*', path)
+            self.json('--all', '--histogram=*', path, stderr=None)
             self.run_report('--all', '--histogram=*', path, stderr=None)
             for name in ('text', 'csv', 'jsonl', 'jsonl-seed', 'chrome', 'perfetto', 'folded', 'table'):
                 self.run_report('--format', name, path, stderr=None)
@@ -418,6 +418,47 @@ class Analyses(Case):
             with self.subTest(args=args):
                 self.assertEqual({row['name'] for row in self.json(*args, path)['summary']['by_name']}, names)
 
+
+    def test_kernels_by_name(self):
+        """Kernels have the names that attach takes: mangled, demangled, without arguments, globs; launches are theirs."""
+        add, gemm = '_Z9vectorAddPKfS0_i', '_ZN3lib4gemmIfLi4EEEvPT_i'
+        items = [self.item('userspace', 'cuLaunchKernel', 0, 10, kernel=add, flow=1), self.item('gpu', 'vectorAdd(float const*, float const*, int)', 20, 30, kernel=add, flow=1, source='gpu'),
+                 self.item('userspace', 'cuLaunchKernel', 100, 10, kernel=gemm, flow=3), self.item('gpu', 'void lib::gemm<float, 4>(float*, int)', 120, 30, kernel=gemm, flow=3, source='gpu'),
+                 self.item('userspace', 'cuMemAlloc_v2', 200, 10, base='cuMemAlloc')]
+        path = self.trace(items)
+        for pattern, kernel in ((add, add), ('vectorAdd', add), ('vectorAdd(float const*, float const*, int)', add), ('vector*', add), ('_Z9vec*', add), ('lib::gemm', gemm),
+                                ('lib::gemm<float, 4>', gemm), ('void lib::gemm<float, 4>(float*, int)', gemm), ('*gemm*', gemm)):
+            with self.subTest(pattern=pattern):
+                lines = [json.loads(line) for line in self.run_report('--format=jsonl', '-e', pattern, path).splitlines()][1:-1]
+                self.assertEqual([(line['type'], line['kernel']) for line in lines], [('userspace', kernel), ('gpu', kernel)])
+                self.assertEqual(self.json(f'--histogram={pattern}', path)['histogram']['count'], 1)
+        lines = [json.loads(line) for line in self.run_report('--format=jsonl', '-e', 'cuLaunchKernel,!vectorAdd', path).splitlines()][1:-1]
+        self.assertEqual([line['kernel'] for line in lines], [gemm])
+        both = [json.loads(line) for line in self.run_report('--format=jsonl', '-e', f'vectorAdd(float const*, float const*, int),lib::gemm', path).splitlines()][1:-1]
+        self.assertEqual(len(both), 4)
+
+    def test_nothing_matches(self):
+        """What is not there gets a line that says what is."""
+        add = '_Z9vectorAddPKfS0_i'
+        items = [self.item('userspace', 'cuLaunchKernel', i, 1, kernel=add) for i in range(3)] + [self.item('userspace', 'cuMemAlloc_v2', 7, 1, base='cuMemAlloc')] + \
+            [self.item('gpu', 'vectorAdd(float const*, float const*, int)', 20, 30, kernel=add, source='gpu')]
+        path = self.trace(items)
+        there = 'there are cuLaunchKernel, cuMemAlloc, vectorAdd'
+        for pattern, text in (('vectoradd', 'did you mean vectorAdd?'), ('vetcorAdd', 'did you mean vectorAdd?'), ('cuMemAloc', 'did you mean cuMemAlloc?'), ('launch', 'did you mean cuLaunchKernel?'),
+                              ('gemm', there), ('ioctl', there)):
+            for args in (['-e', pattern], ['-e', pattern, '--json'], ['-e', pattern, '--format=csv'], ['-e', f'cuInit*,{pattern}']):
+                done = subprocess.run([REPORT, *args, path], capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, OK)
+                self.assertEqual(done.stderr.decode().splitlines()[-1], f'gpuprobectl: {path}: nothing is called {pattern}; {text}')
+            self.run_report(f'--histogram={pattern}', path, stderr=f'{path}: nothing that takes time is called {pattern}; {text}')
+        self.run_report('-p', '9', path, stderr=f'{path}: nothing is of a process 9; there are 7')
+        named = self.trace([self.item('userspace', 'cuInit', 1, 1, comm='python')], name='named.jsonl')
+        self.run_report('-p', '9', named, stderr=f'{named}: nothing is of a process 9; there are 7 (python)')
+        self.run_report('-e', 'vectorAdd,!gemm', '-p', '7', path)
+        many = self.trace([self.item('userspace', f'cuF{i}', i, 1) for i in range(20)], name='many.jsonl')
+        self.run_report('-e', 'other', many, stderr=f'{many}: nothing is called other; there are cuF0, cuF1, cuF2, cuF3, cuF4, cuF5 and 14 more')
+        none = self.trace([], name='none.jsonl')
+        self.run_report('-e', 'x', none, stderr=f'{none}: nothing is called x; there is nothing that has a name')
 
     def test_filters_of_types(self):
         """What is about the others goes only when it is named; losses stay, and so does what is of no process."""
@@ -583,9 +624,9 @@ class Files(Case):
 
     def test_no_end(self):
         path = self.trace([self.item('userspace', 'cuInit', 5, 5)], stop=False)
-        self.run_report(path, stderr=f'{path}: the end of the trace is missing')
-        again = self.file(self.run_report('--format=jsonl', path, stderr=f'{path}: the end of the trace is missing'), 'again')
-        self.run_report(again, stderr=f'{again}: the end of the trace is missing')
+        self.run_report(path, stderr=f'{path}: cut off, the end of the trace is missing')
+        again = self.file(self.run_report('--format=jsonl', path, stderr=f'{path}: cut off, the end of the trace is missing'), 'again')
+        self.run_report(again, stderr=f'{again}: cut off, the end of the trace is missing')
         for whole in self.trace([], name='whole'), self.file(SEEDS):
             self.assertEqual(json.loads(self.run_report('--format=jsonl', whole).splitlines()[-1])['type'], 'stop')
 
@@ -668,6 +709,25 @@ class Convert(Case):
         for wanted, line in zip(items, got[1:]):
             for key, value in wanted.items():
                 self.assertEqual(line.get(key), value, (key, wanted))
+
+    def test_numbers(self):
+        """Numbers that readers with doubles (jq) would take for one another are texts; those of ids always are."""
+        numbers = [2**53, 2**53 + 1, 2**53 + 2, 2**64 - 2, 2**64 - 1, -2**53 - 1, -2**63]
+        args = {f'n{i}': number for i, number in enumerate(numbers)} | {'streamId': 17, 'big_id': 2**60 + 1, 'name': '17'}
+        item = self.item('userspace', 'cuStreamGetId', 100, 50, args=args, ret=2**60 + 1, size=2**63 + 1)
+        for kind in 'jsonl', 'chrome':
+            lines = self.run_report(f'--format={kind}', self.trace([item])).decode()
+            made = json.loads(lines.splitlines()[1]) if kind == 'jsonl' else [event for event in json.loads(lines)['traceEvents'] if event['ph'] == 'X'][0]
+            wanted = {key: str(value) if isinstance(value, str) or abs(value) > 2**53 or key.lower().endswith('id') else value for key, value in args.items()}
+            self.assertEqual({key: made['args'][key] for key in args}, wanted)
+            self.assertEqual([made['ret'], made['size']] if kind == 'jsonl' else [made['args']['=result'], made['args']['=size']], [str(2**60 + 1), str(2**63 + 1)])
+            if kind == 'jsonl': # and they are read back
+                again = self.file(lines, 'again.jsonl')
+                self.assertEqual(self.run_report('--format=jsonl', again).decode(), lines)
+                csv_line = self.run_report('--format=csv', again).decode().splitlines()[1]
+                self.assertIn(f'n4={2**64 - 1}', csv_line)
+                self.assertIn(f'streamId=17', csv_line)
+                self.assertIn(f',{2**60 + 1},', csv_line)
 
     def test_names_twice(self):
         """No object has a key twice, and reading it back changes nothing. A member has the name of another struct's, or of an argument, all the same."""
@@ -790,7 +850,7 @@ class Raw(Case):
         for args, names in (([], ['cuCtxSynchronize', 'cuInit']), (['-e', 'cuI*'], ['cuInit']), (['-e', 'userspace,!sync'], ['cuInit']),
                             (['-e', 'cuCtx*,gpu'], ['cuCtxSynchronize']), (['-p', '8'], [])):
             with self.subTest(args=args):
-                rows = [line.split() for line in self.run_report('--format=table', *args, path).decode().splitlines()[1:]]
+                rows = [line.split() for line in self.run_report('--format=table', *args, path, stderr=None).decode().splitlines()[1:]]
                 self.assertEqual([(row[-1], row[2]) for row in rows], [(name, '3' if name == 'cuInit' else '1') for name in names])
 
     def kernel(self, start, end, sequence=1):

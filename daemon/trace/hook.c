@@ -180,23 +180,31 @@ static void tell_probe(struct trace_hooks *hooks, const struct hook_attachment *
 	trace_session_missing(hooks->session, "probe %s: %s", attachment->hook->name, attachment->reason);
 }
 
-/* Hooks that were named get a line each; those that are there by default one together. */
+/* Whether a pattern is the name of a hook, not a set of them. */
+static bool is_named(const struct hook *hook, const struct trace_options *options) {
+	for (size_t i = 0; i < options->n_hooks; i++)
+		if (!strcmp(options->hooks[i], hook->name))
+			return true;
+	return false;
+}
+
+/* Hooks that were named get a line each; those of sets and globs one together; those that are there by default none: nobody asked for them. */
 static void tell_missing(struct trace_hooks *hooks, const struct trace_options *options) {
 	char names[400] = "";
 	size_t n = 0, n_missing = 0, n_hooks = 0;
 
 	for (size_t i = 0; i < hooks->n_attachments; i++) {
 		const struct hook_attachment *attachment = &hooks->attachments[i];
-		bool probe = !strcmp(attachment->hook->set, "user");
+		bool probe = !strcmp(attachment->hook->set, "user"), named = is_named(attachment->hook, options);
 
-		n_hooks += !probe;
+		n_hooks += !probe && !named;
 		if (attachment->method != HOOK_METHOD_NONE || attachment->waiting)
 			continue;
 		if (probe)
 			tell_probe(hooks, attachment);
-		else if (options->n_hooks)
+		else if (named)
 			trace_session_missing(hooks->session, "hook %s: %s", attachment->hook->name, attachment->reason);
-		if (probe || options->n_hooks)
+		if (probe || named || !options->n_hooks)
 			continue;
 		n_missing++;
 		if (n < sizeof(names))
@@ -296,12 +304,14 @@ static void stop_user(struct trace_hooks *hooks) {
 /* ---- beginning and end ---- */
 
 static int start(struct trace_hooks *hooks, const struct trace_options *options, const struct hook_places *places) {
+	const bool asked = options->n_hooks || options->n_probes; /* else they are there where they can be */
 	struct hook_config config;
 	struct stat namespace;
 	int r;
 
 	if (pid_namespace_is_own(&namespace)) {
-		trace_session_missing(hooks->session, "hooks: this daemon is in a PID namespace of its own, where numbers of processes are not the kernel's; "
+		if (asked)
+			trace_session_missing(hooks->session, "hooks: this daemon is in a PID namespace of its own, where numbers of processes are not the kernel's; "
 						      "start it on the host");
 		return -EOPNOTSUPP;
 	}
@@ -320,7 +330,8 @@ static int start(struct trace_hooks *hooks, const struct trace_options *options,
 	fill_config(&config, options, &hooks->kernel);
 	r = hook_programs_new(&hooks->programs, &config, find_needs(hooks, options));
 	if (r < 0) {
-		trace_session_missing(hooks->session, "hooks: %s",
+		if (asked)
+			trace_session_missing(hooks->session, "hooks: %s",
 				      r == -EPERM || r == -EACCES ? "the kernel does not let this daemon load eBPF programs" :
 				      r == -ENOSYS		  ? "this kernel has no eBPF" :
 								    "the kernel refuses their programs; it is older than 5.15");

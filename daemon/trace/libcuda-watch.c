@@ -37,7 +37,8 @@ struct mapping_event {
 	struct perf_event_header header;
 	uint32_t pid, tid;
 	uint64_t address, length, offset;
-	uint64_t file[3];
+	uint32_t major, minor;
+	uint64_t inode, generation;
 	uint32_t protection, flags;
 	char name[];
 };
@@ -164,7 +165,7 @@ static void copy_out(void *to, const char *data, size_t size, uint64_t at, size_
 }
 
 /* One event. False: it says that others were lost. */
-static bool read_event(const struct perf_event_header *header, pid_t *lastp, void (*mapped)(void *userdata, pid_t pid), void *userdata) {
+static bool read_event(const struct perf_event_header *header, pid_t *lastp, libcuda_watch_fn mapped, void *userdata) {
 	const struct mapping_event *event = (const void *)header;
 	size_t n;
 
@@ -173,14 +174,14 @@ static bool read_event(const struct perf_event_header *header, pid_t *lastp, voi
 	if (header->type != PERF_RECORD_MMAP2 || header->size <= sizeof(*event))
 		return true;
 	n = strnlen(event->name, header->size - sizeof(*event));
-	if (event->name[0] != '/' || !libcuda_path_matches(event->name, n) || (pid_t)event->pid == *lastp)
+	if (n == header->size - sizeof(*event) || event->name[0] != '/' || !libcuda_path_matches(event->name, n) || (pid_t)event->pid == *lastp)
 		return true;
 	*lastp = (pid_t)event->pid;
-	mapped(userdata, (pid_t)event->pid);
+	mapped(userdata, (pid_t)event->pid, event->name, event->inode);
 	return true;
 }
 
-bool libcuda_watch_read(struct libcuda_watch *watch, void (*mapped)(void *userdata, pid_t pid), void *userdata) {
+bool libcuda_watch_read(struct libcuda_watch *watch, libcuda_watch_fn mapped, void *userdata) {
 	union {
 		struct perf_event_header header;
 		char bytes[EVENT_MAX];

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct libcuda_watch;
@@ -13,8 +14,11 @@ struct libcuda_watch;
 int libcuda_watch_new(struct libcuda_watch **watchp);
 struct libcuda_watch *libcuda_watch_free(struct libcuda_watch *watch);
 
+/* A process has mapped one; the path is that of the kernel's event. */
+typedef void (*libcuda_watch_fn)(void *userdata, pid_t pid, const char *path, uint64_t inode);
+
 /* Calls back for each process that has mapped one since the last time. False: some events may have been lost. */
-bool libcuda_watch_read(struct libcuda_watch *watch, void (*mapped)(void *userdata, pid_t pid), void *userdata);
+bool libcuda_watch_read(struct libcuda_watch *watch, libcuda_watch_fn mapped, void *userdata);
 
 /*
  * Watches these CPUs, in ascending order, and no others; libcuda_watch_read() does so with those that run, and tests. *changedp: some have come. 0, or the negative errno

@@ -97,7 +97,7 @@ static void attach_library(struct trace_uprobe *uprobe, struct uprobe_library *l
 	const struct libcuda *file = library->file;
 	uint64_t *offsets = calloc(2 * file->n, sizeof(*offsets)), *cookies = offsets + file->n;
 	pid_t pid = uprobe_only_process(uprobe);
-	size_t n = 0, n_stepped = 0, refused = 0;
+	size_t n = 0, refused = 0;
 	int r = offsets ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !r && i < file->n; i++) {
@@ -112,7 +112,6 @@ static void attach_library(struct trace_uprobe *uprobe, struct uprobe_library *l
 			continue;
 		offsets[n] = file->functions[i].offset;
 		cookies[n++] = UPROBE_COOKIE(library->id, key);
-		n_stepped += file->functions[i].stepped;
 	}
 	if (!r && n)
 		r = uprobe_link_new(&library->link, uprobe->engine.rung, &uprobe->engine.programs, file->fd, offsets, cookies, n, pid, &refused);
@@ -120,9 +119,6 @@ static void attach_library(struct trace_uprobe *uprobe, struct uprobe_library *l
 		if (!library->broken)
 			trace_session_missing(uprobe->session, "bpf: %s: its calls are not seen: %s", file->path, strerror(-r));
 		library->retry = monotonic_now() + RETRY;
-	} else if (n_stepped && !library->told && library->id <= UPROBE_LIBRARIES_MAX) { /* that is enough of them */
-		trace_session_missing(uprobe->session, "bpf: %s: %zu of %zu functions have no instruction that a probe can take the place of cheaply: "
-						       "a call of them costs some microseconds more", file->path, n_stepped, n);
 	}
 	if (refused && !library->told)
 		trace_session_missing(uprobe->session, "bpf: %s: the kernel refused to probe %zu of %zu functions", file->path, refused, n);
@@ -268,6 +264,12 @@ static const char *real_path(int fd, const char *path, char buffer[static 1024])
 	return buffer[0] == '/' && libcuda_path_matches(buffer, (size_t)n) ? buffer : path;
 }
 
+/* A library of a process that runs was attached: it may have made calls by now. */
+static void note_late(struct trace_uprobe *uprobe, const struct uprobe_library *library) {
+	if (uprobe->started && uprobe->finding && library->link)
+		uprobe_late_add(uprobe, uprobe->finding, library->file->inode, library->file->path, false);
+}
+
 /* libcuda_found_fn: a file, which may be known. */
 static void found_library(void *userdata, int fd, const char *path) {
 	struct trace_uprobe *uprobe = userdata;
@@ -286,8 +288,10 @@ static void found_library(void *userdata, int fd, const char *path) {
 			continue;
 		close(fd);
 		add_user(library, uprobe->finding);
-		if (!library->link && !library->broken)
+		if (!library->link && !library->broken) {
 			attach_library(uprobe, library);
+			note_late(uprobe, library);
+		}
 		return;
 	}
 	library = take_place(uprobe);
@@ -308,6 +312,7 @@ static void found_library(void *userdata, int fd, const char *path) {
 	add_user(library, uprobe->finding);
 	name_library(uprobe, library);
 	attach_library(uprobe, library);
+	note_late(uprobe, library);
 }
 
 void uprobe_libraries_shim(struct trace_uprobe *uprobe) {
@@ -323,12 +328,14 @@ void uprobe_libraries_shim(struct trace_uprobe *uprobe) {
 
 /* ---- finding them ---- */
 
-/* Looks at what a traced process has mapped; one that does not answer, again later. */
-static void look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
+/* Looks at what a traced process has mapped; one that does not answer, again later. False: it is gone, or has none. */
+static bool look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
 	int r;
 
-	if (!trace_session_means(uprobe->session, pid) || trace_session_has_shim(uprobe->session, pid))
-		return;
+	if (trace_session_has_shim(uprobe->session, pid))
+		return true;
+	if (!trace_session_means(uprobe->session, pid))
+		return !trace_session_missed(uprobe->session, pid);
 	uprobe->finding = pid;
 	r = libcuda_find_mapped(pid, found_library, uprobe);
 	if (r > 0)
@@ -336,6 +343,7 @@ static void look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
 	if (r == -ETIMEDOUT || r == -EBUSY)
 		uprobe->scan_again = true;
 	uprobe->finding = 0;
+	return r != -ENOENT && r != -ESRCH && r != 0; /* one that ended and is waited for has nothing mapped */
 }
 
 /* Looks at all processes, for a while. */
@@ -369,16 +377,27 @@ static bool has_dormant_library(const struct trace_uprobe *uprobe) {
 }
 
 /* The watch: a process has mapped a libcuda. */
-static void process_mapped(void *userdata, pid_t pid) {
+static void process_mapped(void *userdata, pid_t pid, const char *path, uint64_t inode) {
 	struct trace_uprobe *uprobe = userdata;
+	struct uprobe_pending *pending = &uprobe->pending[uprobe->n_pending];
 
 	for (size_t i = 0; i < uprobe->n_pending; i++)
 		if (uprobe->pending[i].pid == pid)
 			return;
-	if (uprobe->n_pending < UPROBE_USERS_MAX)
-		uprobe->pending[uprobe->n_pending++] = (struct uprobe_pending){ pid, monotonic_now() + (has_dormant_library(uprobe) ? SHIM_DELAY : 0) };
-	else
+	if (uprobe->n_pending == UPROBE_USERS_MAX) {
 		uprobe->scan_again = true;
+		return;
+	}
+	*pending = (struct uprobe_pending){ .pid = pid, .due = monotonic_now() + (has_dormant_library(uprobe) ? SHIM_DELAY : 0), .inode = inode };
+	snprintf(pending->path, sizeof(pending->path), "%s", path);
+	uprobe->n_pending++;
+}
+
+static bool is_probed(const struct trace_uprobe *uprobe, uint64_t inode) {
+	for (size_t i = 0; i < uprobe->n_libraries; i++)
+		if (uprobe->libraries[i].file->inode == inode && uprobe->libraries[i].link)
+			return true;
+	return false;
 }
 
 /* Looks at those whose time has come, for a while. */
@@ -390,8 +409,8 @@ static void look_at_pending(struct trace_uprobe *uprobe, uint64_t until) {
 
 		if (now < uprobe->pending[i].due || now >= until)
 			uprobe->pending[n++] = uprobe->pending[i];
-		else
-			look_at_process(uprobe, uprobe->pending[i].pid);
+		else if (!look_at_process(uprobe, uprobe->pending[i].pid) && !is_probed(uprobe, uprobe->pending[i].inode))
+			uprobe_late_add(uprobe, uprobe->pending[i].pid, uprobe->pending[i].inode, uprobe->pending[i].path, true);
 	}
 	uprobe->n_pending = n;
 }
@@ -412,12 +431,14 @@ void uprobe_libraries_start(struct trace_uprobe *uprobe) {
 		libcuda_find_usual(found_library, uprobe);
 	if (!uprobe->closed)
 		scan(uprobe, monotonic_now() + FIRST_SLICE);
+	uprobe->started = true;
 }
 
 void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now) {
 	if (uprobe->watch && !libcuda_watch_read(uprobe->watch, process_mapped, uprobe))
 		uprobe->scan_again = true;
 	look_at_pending(uprobe, now + SLICE);
+	uprobe_late_tell(uprobe, now);
 	now = monotonic_now(); /* what was looked at may have taken a while */
 	if (now - uprobe->looked >= USERS_PERIOD || uprobe->tuning.no_linger)
 		look_at_users(uprobe, now);

@@ -18,6 +18,8 @@
 #define UPROBE_USERS_MAX 256
 #define UPROBE_FOUND_MAX 4096
 #define UPROBE_MORE_MAX 256
+#define UPROBE_LATE_MAX 16
+#define UPROBE_PATH_MAX 256 /* of what is shown of a path */
 
 struct bpf_object;
 struct function;
@@ -98,9 +100,18 @@ struct trace_uprobe {
 	struct libcuda_watch *watch;
 	struct uprobe_pending {
 		pid_t pid;
-		uint64_t due;
+		uint64_t due, inode;
+		char path[UPROBE_PATH_MAX];
 	} pending[UPROBE_USERS_MAX]; /* have mapped a library; if one is dormant looked at when the shim would have said that it is there */
 	size_t n_pending;
+	bool started; /* what was there at the beginning has been attached */
+	struct uprobe_late { /* libraries of which calls are missing, told or about to be */
+		pid_t pid;
+		uint64_t inode, due;
+		bool gone, told;
+		char path[UPROBE_PATH_MAX];
+	} late[UPROBE_LATE_MAX];
+	size_t n_late;
 	struct number_map names; /* of kernels: to texts */
 	struct number_map seen; /* processes: to 1 */
 	struct uprobe_code { /* where a process has code of libraries */
@@ -157,6 +168,10 @@ void uprobe_follow_forget_gone(struct uprobe_library *library);
 static inline bool uprobe_is_gone(pid_t pid) {
 	return kill(pid, 0) < 0 && errno == ESRCH;
 }
+
+/* uprobe-late.c: calls of a library are missing, of which a process has made use before it was probed; gone: that process has ended by now. */
+void uprobe_late_add(struct trace_uprobe *uprobe, pid_t pid, uint64_t inode, const char *path, bool gone);
+void uprobe_late_tell(struct trace_uprobe *uprobe, uint64_t now);
 
 /* Finds and attaches what matters at the beginning. */
 void uprobe_libraries_start(struct trace_uprobe *uprobe);

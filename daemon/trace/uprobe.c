@@ -324,6 +324,7 @@ struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe) {
 	uprobe_counter_read(uprobe->counter, monotonic_now(), true);
 	end_processes(uprobe);
 	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, uprobe_engine_take_lost(&uprobe->engine));
+	uprobe_late_tell(uprobe, UINT64_MAX);
 	uprobe_libraries_stop(uprobe);
 	uprobe_counter_free(uprobe->counter);
 	uprobe_engine_deinit(&uprobe->engine);

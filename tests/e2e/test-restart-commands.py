@@ -17,7 +17,7 @@ from manager import Manager
 need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD, LIVE, obj("log"), os.path.join(SIM, "libcuda.so.1"))
 
 ENDS = Manager.hand_over, Manager.crash
-HUNG_UP, ENDS_HERE = "the daemon hung up; its log says why: journalctl -u gpuprobed", "the trace ends here: the daemon is stopped or restarted"
+HUNG_UP, ENDS_HERE = "the daemon hung up; its log says why: standard error of gpuprobed", "the trace ends here: the daemon is stopped or restarted"
 
 
 def told(err):

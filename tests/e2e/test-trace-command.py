@@ -5,13 +5,14 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
 import tempfile
 import time
 
-from harness import BUILD, CTL, GPUPROBED, SHIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
+from harness import BUILD, CTL, GPU, GPUPROBED, SHIM, SIM, VEC_ADD, Daemon, check, equal, main, need, wait_until
 from live import LIVE, Live
 
 need(GPUPROBED, CTL, SHIM, VEC_ADD, LIVE)
@@ -204,6 +205,39 @@ def test_counted():
             equal(sum(int(line.split()[-1]) for line in bars[1].splitlines()), LAUNCHES, err)
 
 
+def test_without_shim():
+    """A command whose processes do without the shim: that nothing was seen is said."""
+    if GPU:
+        return # its program needs the simulated driver
+    with Folder() as folder:
+        library = f"LD_LIBRARY_PATH={SIM}"
+        for command in ["env", "-i"], ["sh", "-c", 'setsid env -i "$@" & wait', "sh"]:
+            out, err = folder.trace("-o", "x.jsonl", "--", *command, library, *RUN[1:], backend="auto")
+            check("PASS" in out, out)
+            equal(calls(folder.lines("x.jsonl")), [])
+            equal([line for line in err.splitlines() if "no call was traced" in line and "--backend=bpf sees those" in line][1:], [], err)
+            check("no call was traced" in err, err)
+        out, err = folder.trace("-o", "x.jsonl", *RUN, backend="auto")
+        check("no call was traced" not in err and "not traced" not in err, err)
+
+
+def test_new_library():
+    """eBPF: of a libcuda that is new to the trace calls are missing, and that is said, whether the program ended meanwhile or not."""
+    if GPU:
+        return # the driver's library does not work from elsewhere
+    with Folder() as folder:
+        out, err = folder.trace("-o", "x.jsonl", *RUN, backend="bpf")
+        if "calls of processes without the shim are not seen" in err or not calls(folder.lines("x.jsonl")):
+            return # this machine does not let its daemon probe programs
+        os.mkdir(folder.path("new"))
+        shutil.copy(os.path.join(SIM, "libcuda.so.1"), folder.path("new/libcuda.so.1"))
+        for options in [], ["--sleep-ms", "300"]:
+            out, err = folder.trace("-o", "x.jsonl", "--", "env", f"LD_LIBRARY_PATH={folder.path('new')}", *RUN[1:], *options, backend="bpf")
+            names = {call["name"] for call in calls(folder.lines("x.jsonl"))}
+            said = [line for line in err.splitlines() if f"not traced: bpf: {folder.path('new/libcuda.so.1')}: new to this trace" in line and "missing" in line]
+            equal((len(said), "cuInit" in names, bool(names)), (1, False, bool(options)), err)
+
+
 def test_exec():
     """Calls are of the program that made them, not of the one that executed it."""
     with Folder() as folder:
@@ -323,4 +357,4 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_daemons, test_first_calls, test_times, test_ctxsw, test_formats, test_counted, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])
+    main([test_jsonl, test_daemons, test_first_calls, test_times, test_ctxsw, test_formats, test_counted, test_without_shim, test_new_library, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])

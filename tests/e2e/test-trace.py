@@ -409,15 +409,15 @@ def test_late_library():
             trace.close()
             return # this machine does not let its daemon probe programs
         need(LATE)
-        library = shutil.copy(LATE, folder) # has functions that are dear to probe
+        library = shutil.copy(LATE, folder)
         process = subprocess.Popen([sys.executable, "-c", "import ctypes, sys, time\ncuda = ctypes.CDLL(sys.argv[1])\nwhile not cuda.cuInit(0): time.sleep(0.005)", library])
         wait_until(lambda: calls(trace, pid=process.pid), "a call")
+        said = lambda: [line for line in trace.later if line.startswith(f"bpf: {library}: new to this trace when process {process.pid} mapped it")]
+        wait_until(said, "that calls before are missing")
         process.kill()
         process.wait()
-        time.sleep(0.1)
         trace.close()
-        said = [line for line in trace.later if line.startswith(f"bpf: {library}: ")]
-        equal(len(said), 1, trace.later)
+        equal(len(said()), 1, trace.later)
 
 
 def test_hooks():

@@ -101,7 +101,7 @@ def test_newer_shim():
         with Live(daemon) as live:
             live.launch(2)
             line = told(daemon, "a newer shim")
-            check(f"1 (process {live.pid}): " in line and line.endswith("; restart the daemon: systemctl restart gpuprobed"), line)
+            check(f"1 (process {live.pid}): " in line and line.endswith("; restart the daemon"), line)
             upgrade(daemon, GPUPROBED)
             equal(daemon.count_of(), 0)
             live.do("load 1")
