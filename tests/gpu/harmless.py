@@ -28,7 +28,6 @@ LIMIT = 60 # seconds a program may take
 SKIPPED = 77
 FLOAT = {"shapes/contraction", "libraries/curand_device"}
 CONTEXT_DIES = {"shapes/device_assert"} # what was counted, and the last kernels' times, die with it
-NO_KERNEL_OF_OURS = {"torch_fft"} # nothing there has PTX for the device
 # Programs of which a trace must have the time of each kernel: how many there are.
 KERNELS = {"shapes/many_streams": 65, "shapes/callbacks": 8, "shapes/cooperative": 1, "shapes/surface": 2, "shapes/surface one": 1, "shapes/ipc": 2,
            "shapes/streams_events": 500, "shapes/nvrtc_atomics": 1}
@@ -249,7 +248,7 @@ class Harmless:
 
     def text(self):
         """The table for people: what each mode did, and its time by the bare one's (with others beside it: no measurement)."""
-        lines = [f"{'program':32}{'bare ms':>9}  " + "".join(f"{mode:24}" for mode in self.modes)]
+        lines = [f"{'program':32}{'bare ms':>9}  " + "".join(f"{mode:26}" for mode in self.modes)]
         for name, row in sorted(self.table.items()):
             line = f"{name:32}{row['bare'].get('ms', ''):>9}  "
             if row["bare"]["result"] != "same":
@@ -257,8 +256,10 @@ class Harmless:
                 continue
             for mode in self.modes:
                 cell = row.get(mode, {})
-                fired = "" if "map" not in self.modes[mode] else " fired" if cell.get("count") else " not fired"
-                line += f"{cell.get('result', '')} x{cell.get('ratio', '')}{fired}".ljust(24)
+                told = "" if "map" not in self.modes[mode] else " fired" if cell.get("count") else " not fired"
+                if "kernels" in cell:
+                    told = f" {cell['kernels']} kernels"
+                line += f"{cell.get('result', '')} x{cell.get('ratio', '')}{told} ".ljust(26)
             lines.append(line.rstrip())
         return "\n".join(lines)
 
@@ -280,9 +281,12 @@ class HarmlessCode:
         found.append(Program("torch_fft", [sys.executable, PROGRAMS / "torch_fft.py"], toolkit=False))
         return [program for program in found if not self.only_programs or any(part in program.name for part in self.only_programs)]
 
+    def harmless(self, programs):
+        return Harmless(self, programs)
+
     def test_harmless(self):
         """All programs in all modes; --programs takes parts of names."""
-        harmless = Harmless(self, [program for program in self.harmless_programs() if program.name != "torch_fft" or self.has_torch()])
+        harmless = self.harmless([program for program in self.harmless_programs() if program.name != "torch_fft" or self.has_torch()])
         if not harmless.programs:
             raise AssertionError("no program was built: ninja gpu-programs, or --programs names none")
         self.benchmarks["harmless"] = harmless.table
@@ -298,9 +302,9 @@ class HarmlessCode:
     def bench_harmless_first_results(self, rounds=3):
         """Milliseconds from the start of a program to its first result, bare and with a counter at every kernel; alone on the machine, interleaved.
 
-        Cold: nothing has been compiled, neither by the driver nor by the daemon. Warm: the same program again, once the daemon is idle."""
+        Cold: neither the driver nor the daemon has compiled anything. Warm: the same program again, when the daemon is idle. Counts are of both runs."""
         programs = [program for program in self.harmless_programs() if program.name in FIRST_RESULTS]
-        harmless = Harmless(self, programs)
+        harmless = self.harmless(programs)
         table = self.benchmarks["harmless_first_results"] = {}
         for _ in range(rounds):
             for program in programs:
@@ -308,10 +312,10 @@ class HarmlessCode:
                 self.first_results(harmless, program, row)
                 self.save()
         for name, row in table.items():
-            bare = statistics.median(row["bare warm"]) if row.get("bare warm") else None
-            cells = [f"{key} {statistics.median(values):.0f} ms" + (f" (x{statistics.median(values) / bare:.2f})" if bare else "")
-                     for key, values in row.items() if values and not key.startswith("count")]
-            print(f"      {name}: " + ", ".join(cells), flush=True)
+            medians = {key: statistics.median(values) for key, values in row.items() if not key.startswith("count")}
+            cells = [f"{key} {value:.0f} ms (x{value / max(0.1, medians['bare ' + key.split()[1]]):.2f})" for key, value in medians.items()]
+            print(f"      {name}: " + ", ".join(cells) + "; counted: " + ", ".join(f"{key[6:]} {values}" for key, values in row.items() if key.startswith("count")),
+                  flush=True)
 
     def first_results(self, harmless, program, row):
         def took(key, env):
@@ -329,11 +333,11 @@ class HarmlessCode:
             with harmless.session(*how.get("options", ())) as session:
                 if "attach" in how:
                     session.attach(*how["attach"])
-                took(f"{mode} cold", {**harmless.env(program, session), **uncached})
-                self.wait_for_compilers(session)
-                took(f"{mode} warm", harmless.env(program, session))
-                if "map" in how:
-                    row.setdefault(f"count {mode}", []).append(session.read(how["map"]))
+                for temperature, settings in ("cold", uncached), ("warm", {}):
+                    took(f"{mode} {temperature}", {**harmless.env(program, session), **settings})
+                    if "map" in how:
+                        row.setdefault(f"count {mode} {temperature}", []).append(session.read(how["map"]))
+                    self.wait_for_compilers(session)
 
     @staticmethod
     def wait_for_compilers(session, seconds=90):

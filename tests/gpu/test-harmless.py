@@ -4,13 +4,14 @@
 
     test-harmless.py BUILD
 """
+import contextlib
+import io
 import os
 import sys
 import tempfile
-import types
 from pathlib import Path
 
-from harmless import MODES, Harmless, Program, close, compare
+from harmless import FIRST_RESULTS, MODES, Harmless, HarmlessCode, Program, close, compare
 from session import expect
 
 BUILD = Path(sys.argv[1]).resolve()
@@ -33,18 +34,35 @@ SCRIPTS = {
 }
 
 
-def suite(scratch):
-    """What Harmless needs of a Suite."""
-    return types.SimpleNamespace(build=BUILD, scratch=Path(scratch), libraries=None, object=lambda name: BUILD / "docs" / f"{name}.bpf.o",
-                                 tool_env=lambda: {**os.environ, "LD_LIBRARY_PATH": str(SIM)})
+class Suite(HarmlessCode):
+    """What harmless.py needs of the GPU suite, on the CPU driver."""
+
+    build, libraries, save = BUILD, None, staticmethod(lambda: None)
+
+    def __init__(self, scratch, programs=()):
+        self.scratch, self.benchmarks, self.harmless_programs = Path(scratch), {}, lambda: list(programs)
+
+    def object(self, name):
+        return BUILD / "docs" / f"{name}.bpf.o"
+
+    def tool_env(self):
+        return {**os.environ, "LD_LIBRARY_PATH": str(SIM)}
+
+    def harmless(self, programs, **more):
+        return Harmless(self, programs, driver=str(SIM), jobs=2,
+                        session_options=(f"--sanitizer={SIM}/sanitizer/libsanitizer-public.so", "--deadline-ms=20000"), **more)
 
 
-def harmless(scratch, programs, **more):
-    table = Harmless(suite(scratch), programs, driver=str(SIM), jobs=2,
-                     session_options=(f"--sanitizer={SIM}/sanitizer/libsanitizer-public.so", "--deadline-ms=20000"), **more)
+def run(scratch, programs, **more):
+    table = Suite(scratch).harmless(programs, **more)
     table.run()
     print(table.text())
     return table
+
+
+def vec_add(name):
+    """A program of the driver; how long it took is no result."""
+    return Program(name, ["/bin/sh", "-c", f"{SIM}/vec_add_driver --threads 1024 --launches 3 | sed 's/first_us=[0-9]*//' && echo 'first result: 2.5 ms' >&2"])
 
 
 def test_compare():
@@ -61,7 +79,7 @@ def test_compare():
 def test_scripts(scratch):
     """No CUDA in them: nothing is counted, and why says nothing."""
     programs = [Program(name, ["/bin/sh", "-c", script]) for name, script in SCRIPTS.items()]
-    table = harmless(scratch, programs, modes={mode: MODES[mode] for mode in ("shim", "ptx", "traced")})
+    table = run(scratch, programs, modes={mode: MODES[mode] for mode in ("shim", "ptx", "traced")})
     got = {name: [row[mode]["result"] for mode in ("bare", "shim", "ptx", "traced")] for name, row in table.table.items()}
     expect("results", got, {
         "same": ["same", "same", "silent", "same"],
@@ -82,17 +100,37 @@ def test_scripts(scratch):
 
 def test_hung(scratch):
     program = Program("hangs", ["/bin/sh", "-c", "[ -z \"$LD_PRELOAD\" ] || sleep 1000 & wait"])
-    table = harmless(scratch, [program], modes={"shim": {}}, limit=10)
+    table = run(scratch, [program], modes={"shim": {}}, limit=10)
     expect("hung", table.table["hangs"]["shim"]["result"], "hung")
 
 
 def test_cuda(scratch):
     """A program of the driver, in all modes: the probes fire, and its kernels have times."""
-    program = Program("vec_add_driver", ["/bin/sh", "-c", f"{SIM}/vec_add_driver --threads 1024 --launches 3 | sed 's/first_us=[0-9]*//'"])
-    row = harmless(scratch, [program]).table["vec_add_driver"]
+    row = run(scratch, [vec_add("vec_add_driver")]).table["vec_add_driver"]
     expect("results", {mode: (row[mode]["result"], row[mode].get("detail")) for mode in row}, {mode: ("same", None) for mode in ("bare", *MODES)})
     expect("counts", {mode: row[mode]["count"] for mode in ("ptx", "sass", "memory")}, {"ptx": 3072, "sass": 3072, "memory": 3 * 3072})
     expect("kernels with times", (row["traced"]["kernels"], row["traced"]["lost"]), (3, 0))
+
+
+def test_suite(scratch):
+    """As the GPU suite calls it: a good program, a bad one, and the table of first results."""
+    Suite(scratch, [vec_add("good")]).test_harmless()
+    try:
+        Suite(scratch, [vec_add("good"), Program("bad", ["/bin/sh", "-c", SCRIPTS["differs"]])]).test_harmless()
+    except AssertionError as problem:
+        expect("said", str(problem).splitlines()[0], "5 runs are not as bare:")
+    else:
+        raise AssertionError("a program that differs was taken for a good one")
+    suite = Suite(scratch, [vec_add(FIRST_RESULTS[0])])
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        suite.bench_harmless_first_results(rounds=1)
+    print(said.getvalue())
+    row = suite.benchmarks["harmless_first_results"][FIRST_RESULTS[0]]
+    expect("times", {key: values for key, values in row.items() if not key.startswith("count")},
+           {f"{mode} {temperature}": [2.5] for mode in ("bare", "shim", "ptx", "sass") for temperature in ("cold", "warm")})
+    expect("counts", {key: values for key, values in row.items() if key.startswith("count")},
+           {f"count {mode} {temperature}": [3072 * runs] for mode in ("ptx", "sass") for temperature, runs in (("cold", 1), ("warm", 2))})
+    expect("said", FIRST_RESULTS[0] in said.getvalue(), True)
 
 
 def main():
@@ -102,7 +140,7 @@ def main():
             return 77
     test_compare()
     with tempfile.TemporaryDirectory(prefix="gpuprobe-harmless-") as scratch:
-        for test in test_scripts, test_hung, test_cuda:
+        for test in test_scripts, test_hung, test_cuda, test_suite:
             test(scratch)
     return 0
 

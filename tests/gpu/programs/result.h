@@ -15,6 +15,14 @@
 		}                                                                                \
 	} while (0)
 
+/* The same for a call that a library may not support everywhere: then its status is the result. */
+#define TRY(call)                                                         \
+	do {                                                              \
+		int status_ = (int)(call);                                \
+		if (status_)                                              \
+			printf("%s: status %d\n", #call, status_);        \
+	} while (0)
+
 static const auto program_start = std::chrono::steady_clock::now();
 
 /* Call it where the first result of the GPU has reached the host; later calls do nothing. */

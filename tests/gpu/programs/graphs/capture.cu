@@ -29,13 +29,15 @@ int main()
 
 	CHECK(cudaStreamCreateWithFlags(&main_stream, cudaStreamNonBlocking));
 	CHECK(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
+	for (int k = 0; k < STREAMS; k++) {
+		CHECK(cudaStreamCreateWithFlags(&streams[k], cudaStreamNonBlocking));
+		CHECK(cudaEventCreateWithFlags(&joined[k], cudaEventDisableTiming));
+	}
 	CHECK(cudaDeviceSynchronize());
 	CHECK(cudaStreamBeginCapture(main_stream, cudaStreamCaptureModeGlobal));
 	CHECK(cudaMemsetAsync(copy, 5, COUNT * sizeof(unsigned), main_stream));
 	CHECK(cudaEventRecord(fork, main_stream));
 	for (int k = 0; k < STREAMS; k++) {
-		CHECK(cudaStreamCreateWithFlags(&streams[k], cudaStreamNonBlocking));
-		CHECK(cudaEventCreateWithFlags(&joined[k], cudaEventDisableTiming));
 		CHECK(cudaStreamWaitEvent(streams[k], fork, 0));
 		for (int i = 0; i <= k; i++)
 			mix<<<COUNT / 128, 128, 0, streams[k]>>>(parts + k * COUNT, i + 1);

@@ -24,7 +24,7 @@ int main()
 {
 	cudaGraphNodeParams set = {cudaGraphNodeTypeMemset}, host = {cudaGraphNodeTypeHost};
 	int *device = allocate<int>(16);
-	cudaGraphNode_t node;
+	cudaGraphNode_t node, down, up;
 	cudaGraph_t graph = make_graph();
 	work what = {};
 
@@ -36,12 +36,12 @@ int main()
 	set.memset.height = 1;
 	node = add_node(graph, {}, &set);
 	node = add_kernel(graph, {node}, add, 1, 16, device, 10);
-	CHECK(cudaGraphAddMemcpyNode1D(&node, graph, &node, 1, what.values, device, 16 * sizeof(int), cudaMemcpyDeviceToHost));
+	CHECK(cudaGraphAddMemcpyNode1D(&down, graph, &node, 1, what.values, device, 16 * sizeof(int), cudaMemcpyDeviceToHost));
 	host.host.fn = on_host;
 	host.host.userData = &what;
-	node = add_node(graph, {node}, &host);
-	CHECK(cudaGraphAddMemcpyNode1D(&node, graph, &node, 1, device, what.values, 16 * sizeof(int), cudaMemcpyHostToDevice));
-	add_kernel(graph, {node}, add, 1, 16, device, 1000);
+	node = add_node(graph, {down}, &host);
+	CHECK(cudaGraphAddMemcpyNode1D(&up, graph, &node, 1, device, what.values, 16 * sizeof(int), cudaMemcpyHostToDevice));
+	add_kernel(graph, {up}, add, 1, 16, device, 1000);
 	launch_graph(graph, 4);
 	print_numbers("with a host node", device, 16);
 	printf("calls %d\n", what.calls);

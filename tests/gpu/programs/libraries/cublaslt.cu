@@ -38,9 +38,10 @@ static void matmul(const char *name, cudaDataType in, cudaDataType out, cublasCo
 	OK(cublasLtMatrixLayoutCreate(&layout_c, out, N, N, N));
 	OK(cublasLtMatmulPreferenceCreate(&preference));
 	OK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof(bytes)));
-	OK(cublasLtMatmulAlgoGetHeuristic(handle, what, layout_a, layout_b, layout_c, layout_c, preference, 1, &found, &number));
-	OK(number != 1);
-	OK(cublasLtMatmul(handle, what, one, a, layout_a, b, layout_b, zero, c, layout_c, c, layout_c, &found.algo, workspace, bytes, 0));
+	TRY(cublasLtMatmulAlgoGetHeuristic(handle, what, layout_a, layout_b, layout_c, layout_c, preference, 1, &found, &number));
+	printf("%s: %d algorithm\n", name, number);
+	if (number)
+		OK(cublasLtMatmul(handle, what, one, a, layout_a, b, layout_b, zero, c, layout_c, c, layout_c, &found.algo, workspace, bytes, 0));
 	print_result(name, c, N * N);
 }
 

@@ -17,7 +17,7 @@ int main()
 	cudnnPoolingDescriptor_t pooling;
 	cudnnFilterDescriptor_t filter;
 	cudnnHandle_t handle;
-	size_t size;
+	size_t size = 0;
 
 	OK(cudnnCreate(&handle));
 	OK(cudnnCreateTensorDescriptor(&in));
@@ -32,8 +32,8 @@ int main()
 	OK(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, FILTERS, CHANNELS, 3, 3));
 	OK(cudnnSetConvolution2dDescriptor(convolution, 1, 1, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
 	for (auto algorithm : {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_GEMM}) {
-		OK(cudnnGetConvolutionForwardWorkspaceSize(handle, in, filter, convolution, out, algorithm, &size));
-		OK(cudnnConvolutionForward(handle, &one, in, x, filter, w, convolution, algorithm, allocate<char>(size + 1), size, &zero, out, y));
+		TRY(cudnnGetConvolutionForwardWorkspaceSize(handle, in, filter, convolution, out, algorithm, &size));
+		TRY(cudnnConvolutionForward(handle, &one, in, x, filter, w, convolution, algorithm, allocate<char>(size + 1), size, &zero, out, y));
 		print_result("convolution", y, IMAGES * FILTERS * SIZE * SIZE);
 	}
 	OK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one, out, y, &zero, out, z));

@@ -21,15 +21,15 @@ int main()
 		OK(curandCreateGenerator(&generator, one.type));
 		if (one.type < CURAND_RNG_QUASI_DEFAULT)
 			OK(curandSetPseudoRandomGeneratorSeed(generator, 20261127));
-		OK(curandGenerate(generator, words, COUNT));
+		TRY(curandGenerate(generator, words, COUNT));
 		print_result("words", words, COUNT);
-		OK(curandGenerateUniform(generator, values, COUNT));
+		TRY(curandGenerateUniform(generator, values, COUNT));
 		print_result("uniform", values, COUNT);
-		OK(curandGenerateNormal(generator, values, COUNT, 1, 2));
+		TRY(curandGenerateNormal(generator, values, COUNT, 1, 2));
 		print_result("normal", values, COUNT);
-		OK(curandGenerateLogNormalDouble(generator, values64, COUNT, 0, 1));
+		TRY(curandGenerateLogNormalDouble(generator, values64, COUNT, 0, 1));
 		print_result("log-normal", values64, COUNT);
-		OK(curandGeneratePoisson(generator, words, COUNT, 10));
+		TRY(curandGeneratePoisson(generator, words, COUNT, 10));
 		print_result("Poisson", words, COUNT);
 		OK(curandDestroyGenerator(generator));
 	}

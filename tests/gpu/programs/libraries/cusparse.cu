@@ -46,7 +46,7 @@ static void spmm(cusparseSpMatDescr_t a, float *b, float *c)
 static void spgemm(cusparseSpMatDescr_t a)
 {
 	const cusparseOperation_t plain = CUSPARSE_OPERATION_NON_TRANSPOSE;
-	const cusparseSpGEMMAlg_t algorithm = CUSPARSE_SPGEMM_DEFAULT;
+	const cusparseSpGEMMAlg_t algorithm = CUSPARSE_SPGEMM_CSR_ALG_DETERMINITIC;
 	cusparseSpGEMMDescr_t product;
 	int64_t rows, columns, count;
 	int *offsets = allocate<int>(N + 1), *indices;
@@ -84,7 +84,7 @@ int main()
 
 	for (int row = 0; row < N; row++) {
 		for (int k = 0; k < row % IN_ROW; k++) {
-			indices.push_back((row * 7 + k * (N / IN_ROW)) % N);
+			indices.push_back(row % 97 + k * (N / IN_ROW));
 			values.push_back((row * 31 + k * 17) % 9 - 4);
 		}
 		offsets[row + 1] = indices.size();

@@ -20,13 +20,13 @@ static const char function_source[] = "__device__ unsigned mix(unsigned x, unsig
 
 static std::vector<char> compile(const char *source, bool lto)
 {
-	const char *options[] = {lto ? "-arch=sm_90" : "-arch=compute_90", lto ? "-dlto" : "-rdc=true"};
+	const char *options[] = {lto ? "-arch=sm_90" : "-arch=compute_90", "--relocatable-device-code=true", "-dlto"};
 	std::vector<char> code;
 	nvrtcProgram program;
 	size_t size;
 
 	OK(nvrtcCreateProgram(&program, source, "part.cu", 0, nullptr, nullptr));
-	OK(nvrtcCompileProgram(program, 2, options));
+	OK(nvrtcCompileProgram(program, lto ? 3 : 2, options));
 	OK(lto ? nvrtcGetLTOIRSize(program, &size) : nvrtcGetPTXSize(program, &size));
 	code.resize(size);
 	OK(lto ? nvrtcGetLTOIR(program, code.data()) : nvrtcGetPTX(program, code.data()));

@@ -25,6 +25,7 @@ int main()
 	cudaEvent_t done;
 
 	CHECK(cudaStreamCreateWithFlags(&last, cudaStreamNonBlocking));
+	CHECK(cudaDeviceSynchronize());
 	for (int k = 0; k < STREAMS; k++) {
 		CHECK(cudaStreamCreateWithFlags(&streams[k], cudaStreamNonBlocking));
 		CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
