@@ -28,6 +28,7 @@ SCRIPTS = {
     "skips": "echo 'skipped: no libfoo.so'; exit 77",
     "lacks": "echo \"$0: error while loading shared libraries: libfoo.so.1: cannot open shared object file\" >&2; exit 127",
     "broken": "exit 1",
+    "not built": None,
     # Of the programs that are marked FLOAT: one whose last bit changes, and one that is as the driver compiles it again.
     "shapes/contraction": "[ \"$LD_PRELOAD\" ] && x=0x1.000001p+1 y=2 || { x=0x1p+1; y=1; }; echo \"float x $y\"; echo \"~32 x $x\"",
     "libraries/curand_device": "[ \"$LD_PRELOAD$CUDA_FORCE_PTX_JIT\" ] && x=0x1p+9 || x=0x1p+1; echo \"~32 x $x\"",
@@ -37,7 +38,7 @@ SCRIPTS = {
 class Suite(HarmlessCode):
     """What harmless.py needs of the GPU suite, on the CPU driver."""
 
-    build, libraries, save = BUILD, None, staticmethod(lambda: None)
+    build, libraries, save, only_programs = BUILD, None, staticmethod(lambda: None), ["good", "bad"]
 
     def __init__(self, scratch, programs=()):
         self.scratch, self.benchmarks, self.harmless_programs = Path(scratch), {}, lambda: list(programs)
@@ -78,7 +79,7 @@ def test_compare():
 
 def test_scripts(scratch):
     """No CUDA in them: nothing is counted, and why says nothing."""
-    programs = [Program(name, ["/bin/sh", "-c", script]) for name, script in SCRIPTS.items()]
+    programs = [Program(name, ["/bin/sh", "-c", script] if script else ["/no/such/program"]) for name, script in SCRIPTS.items()]
     table = run(scratch, programs, modes={mode: MODES[mode] for mode in ("shim", "ptx", "traced")})
     got = {name: [row[mode]["result"] for mode in ("bare", "shim", "ptx", "traced")] for name, row in table.table.items()}
     expect("results", got, {
@@ -88,6 +89,7 @@ def test_scripts(scratch):
         "unstable": ["unstable", "skipped", "skipped", "skipped"],
         "skips": ["skipped"] * 4,
         "lacks": ["skipped"] * 4,
+        "not built": ["skipped"] * 4,
         "broken": ["failed", "skipped", "skipped", "skipped"],
         "shapes/contraction": ["same", "differs", "silent", "differs"],
         "libraries/curand_device": ["same", "differs", "silent", "differs"],
@@ -121,6 +123,14 @@ def test_suite(scratch):
         expect("said", str(problem).splitlines()[0], "5 runs are not as bare:")
     else:
         raise AssertionError("a program that differs was taken for a good one")
+    suite = Suite(scratch, [vec_add("good")])
+    suite.only_programs = []
+    try:
+        suite.test_harmless()
+    except AssertionError as problem:
+        expect("said", str(problem).splitlines()[1], "only 1 programs could run here")
+    else:
+        raise AssertionError("a GPU host without the programs was taken for a good one")
     suite = Suite(scratch, [vec_add(FIRST_RESULTS[0])])
     with contextlib.redirect_stdout(io.StringIO()) as said:
         suite.bench_harmless_first_results(rounds=1)

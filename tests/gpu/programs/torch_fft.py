@@ -4,7 +4,11 @@ import sys
 import time
 
 start = time.monotonic()
-import torch  # noqa: E402
+try:
+    import torch
+except ImportError:
+    print("skipped: no torch")
+    sys.exit(77)
 
 torch.manual_seed(23)
 for shape in (64, 512, 512), (8, 1021), (4, 100, 102):
