@@ -277,7 +277,7 @@ class HarmlessCode:
         names = [str(source.relative_to(PROGRAMS).with_suffix("")) for source in sorted(PROGRAMS.glob("*/*.cu"))]
         found = [Program(name, [self.program(name.replace("/", "-"))]) for name in [*names, "library", "groups", "hopper", "memory", "child"]]
         found.append(Program("shapes/surface one", [self.program("shapes-surface"), "one"]))
-        found.append(Program("torch_fft", [sys.executable, PROGRAMS / "torch_fft.py"], toolkit=False))
+        found += [Program(f"python/{script.stem}", [sys.executable, script], toolkit=False) for script in sorted(PROGRAMS.glob("python/*.py"))]
         return [program for program in found if not self.only_programs or any(part in program.name for part in self.only_programs)]
 
     def harmless(self, programs):
