@@ -273,11 +273,11 @@ class Harmless:
 
 class HarmlessCode:
     def harmless_programs(self):
-        """Those of programs/, built or not, and Python's."""
+        """Those of programs/, built or not; the longest first."""
         names = [str(source.relative_to(PROGRAMS).with_suffix("")) for source in sorted(PROGRAMS.glob("*/*.cu"))]
-        found = [Program(name, [self.program(name.replace("/", "-"))]) for name in [*names, "library", "groups", "hopper", "memory", "child"]]
+        found = [Program(f"python/{script.stem}", [sys.executable, script], toolkit=False) for script in sorted(PROGRAMS.glob("python/*.py"))]
+        found += [Program(name, [self.program(name.replace("/", "-"))]) for name in [*names, "library", "groups", "hopper", "memory", "child"]]
         found.append(Program("shapes/surface one", [self.program("shapes-surface"), "one"]))
-        found += [Program(f"python/{script.stem}", [sys.executable, script], toolkit=False) for script in sorted(PROGRAMS.glob("python/*.py"))]
         return [program for program in found if not self.only_programs or any(part in program.name for part in self.only_programs)]
 
     def harmless(self, programs):
@@ -307,24 +307,27 @@ class HarmlessCode:
             raise Skipped("--programs names none of " + ", ".join(FIRST_RESULTS))
         harmless = self.harmless(programs)
         table = self.benchmarks["harmless_first_results"] = {}
+        problems = []
         for _ in range(rounds):
             for program in programs:
-                row = table.setdefault(program.name, {})
-                self.first_results(harmless, program, row)
+                self.first_results(harmless, program, table.setdefault(program.name, {}), problems)
                 self.save()
         for name, row in table.items():
             medians = {key: statistics.median(values) for key, values in row.items() if not key.startswith("count")}
-            cells = [f"{key} {value:.0f} ms (x{value / max(0.1, medians['bare ' + key.split()[1]]):.2f})" for key, value in medians.items()]
+            cells = [f"{key} {value:.0f} ms (x{value / max(0.1, medians.get('bare ' + key.split()[1], value)):.2f})" for key, value in medians.items()]
             print(f"      {name}: " + ", ".join(cells) + "; counted: " + ", ".join(f"{key[6:]} {values}" for key, values in row.items() if key.startswith("count")),
                   flush=True)
+        if problems:
+            raise AssertionError("\n".join(problems))
 
-    def first_results(self, harmless, program, row):
+    def first_results(self, harmless, program, row, problems):
         def took(key, env):
-            run = Run(program.command, env)
+            run = Run(program.command, env, harmless.limit)
             trouble = run.trouble()
             if trouble or run.first_ms is None:
-                raise AssertionError(f"{program.name}, {key}: {trouble or 'no first result'}")
-            row.setdefault(key, []).append(run.first_ms)
+                problems.append(f"{program.name}, {key}: {trouble or 'no first result'}")
+            else:
+                row.setdefault(key, []).append(run.first_ms)
 
         uncached = {"CUDA_CACHE_DISABLE": "1"}
         took("bare cold", {**harmless.env(program), **uncached})

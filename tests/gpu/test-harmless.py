@@ -141,6 +141,12 @@ def test_suite(scratch):
     expect("counts", {key: values for key, values in row.items() if key.startswith("count")},
            {f"count {mode} {temperature}": [3072 * runs] for mode in ("ptx", "sass") for temperature, runs in (("cold", 1), ("warm", 2))})
     expect("said", FIRST_RESULTS[0] in said.getvalue(), True)
+    try:
+        Suite(scratch, [Program(FIRST_RESULTS[0], ["/bin/sh", "-c", SCRIPTS["fails"]])]).bench_harmless_first_results(rounds=1)
+    except AssertionError as problem:
+        expect("failed runs", len(str(problem).splitlines()), 8)
+    else:
+        raise AssertionError("programs without a first result were taken for good ones")
 
 
 def main():
