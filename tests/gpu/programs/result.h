@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// For programs that tests/gpu/harmless.py runs bare and in each mode: their standard output must stay the same, byte by byte.
-// Standard error has one line: the milliseconds from the start of the program to its first result.
+// For programs that tests/gpu/harmless.py runs bare and in each mode: their standard output must
+// stay the same, byte by byte. Standard error has one line: the milliseconds from the start of the
+// program to its first result.
 #pragma once
 #include <chrono>
 #include "checksum.h"
 
 /* A call of a library or of the driver: their statuses are numbers, and 0 is success. */
-#define OK(call)                                                                                 \
-	do {                                                                                     \
-		int status_ = (int)(call);                                                       \
-		if (status_) {                                                                   \
-			fprintf(stderr, "%s:%d: %s: status %d\n", __FILE__, __LINE__, #call, status_); \
-			exit(1);                                                                 \
-		}                                                                                \
+#define OK(call)                                                                                   \
+	do {                                                                                       \
+		int status_ = (int)(call);                                                         \
+		if (status_) {                                                                     \
+			fprintf(stderr, "%s:%d: %s: status %d\n", __FILE__, __LINE__, #call,       \
+				status_);                                                          \
+			exit(1);                                                                   \
+		}                                                                                  \
 	} while (0)
 
 /* The same for a call that a library may not support everywhere: then its status is the result. */
-#define TRY(call)                                                         \
-	do {                                                              \
-		int status_ = (int)(call);                                \
-		if (status_)                                              \
-			printf("%s: status %d\n", #call, status_);        \
+#define TRY(call)                                                                                  \
+	do {                                                                                       \
+		int status_ = (int)(call);                                                         \
+		if (status_)                                                                       \
+			printf("%s: status %d\n", #call, status_);                                 \
 	} while (0)
 
 static const auto program_start = std::chrono::steady_clock::now();
@@ -32,7 +34,9 @@ inline void first_result()
 
 	if (!told)
 		fprintf(stderr, "first result: %.1f ms\n",
-			std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - program_start).count());
+			std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() -
+								  program_start)
+				.count());
 	told = true;
 }
 
@@ -51,7 +55,8 @@ template <class T> void print_result(const char *name, const T *device, size_t c
 	first_result();
 }
 
-/* For floating point that may change in the last bit when its kernel is compiled again ("float" in the harness): hash and some values. */
+/* For floating point that may change in the last bit when its kernel is compiled again ("float" in
+ * the harness): hash and some values. */
 template <class T> void print_floats(const char *name, const T *device, size_t count)
 {
 	std::vector<T> values(count);

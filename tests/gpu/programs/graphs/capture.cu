@@ -22,7 +22,8 @@ __global__ void join(const unsigned *parts, unsigned *out)
 
 int main()
 {
-	unsigned *parts = numbers(STREAMS * COUNT), *out = allocate<unsigned>(COUNT), *copy = allocate<unsigned>(COUNT);
+	unsigned *parts = numbers(STREAMS * COUNT), *out = allocate<unsigned>(COUNT),
+		 *copy = allocate<unsigned>(COUNT);
 	cudaStream_t main_stream, streams[STREAMS];
 	cudaEvent_t fork, joined[STREAMS];
 	cudaGraph_t graph;

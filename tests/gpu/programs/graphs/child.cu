@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs inside graphs: child nodes, children of children, and a child in the body of a conditional node.
+// Graphs inside graphs: child nodes, children of children, and a child in the body of a conditional
+// node.
 #include "graph.h"
 
 __global__ void mix(unsigned *values, unsigned by)

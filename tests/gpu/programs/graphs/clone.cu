@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that are cloned, changed, and destroyed while instances of them go on; instances destroyed while they run; launches of several threads.
+// Graphs that are cloned, changed, and destroyed while instances of them go on; instances destroyed
+// while they run; launches of several threads.
 #include <thread>
 #include "graph.h"
 
@@ -52,7 +53,8 @@ int main()
 	for (int k = 0; k < 4; k++)
 		threads.emplace_back([=] {
 			cudaGraph_t mine = make_graph();
-			cudaGraphNode_t last = add_kernel(mine, {}, add, 1, 16, others + 16 * k, k, 5);
+			cudaGraphNode_t last =
+				add_kernel(mine, {}, add, 1, 16, others + 16 * k, k, 5);
 
 			add_kernel(mine, {last}, add, 1, 16, others + 16 * k, k + 1, 7);
 			for (int i = 0; i < 10; i++)

@@ -37,8 +37,10 @@ int main()
 	params.conditional.type = cudaGraphCondTypeWhile;
 	params.conditional.size = 1;
 	CHECK(cudaGraphAddNode(&made, graph, nodes, edges, number, &params));
-	CHECK(cudaStreamUpdateCaptureDependencies(stream, &made, nullptr, 1, cudaStreamSetCaptureDependencies));
-	CHECK(cudaStreamBeginCaptureToGraph(inner, params.conditional.phGraph_out[0], nullptr, nullptr, 0, cudaStreamCaptureModeThreadLocal));
+	CHECK(cudaStreamUpdateCaptureDependencies(stream, &made, nullptr, 1,
+						  cudaStreamSetCaptureDependencies));
+	CHECK(cudaStreamBeginCaptureToGraph(inner, params.conditional.phGraph_out[0], nullptr,
+					    nullptr, 0, cudaStreamCaptureModeThreadLocal));
 	count<<<2, 64, 0, inner>>>(state, 2, 3);
 	decide<<<1, 1, 0, inner>>>(handle, state);
 	CHECK(cudaStreamEndCapture(inner, nullptr));

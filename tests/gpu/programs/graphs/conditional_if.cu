@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IF nodes, with one body and with an else, whose condition a kernel sets; the same graph launched several times.
+// IF nodes, with one body and with an else, whose condition a kernel sets; the same graph launched
+// several times.
 #include "graph.h"
 
 __global__ void decide(cudaGraphConditionalHandle handle, int *state, int modulus)

@@ -28,12 +28,14 @@ int main()
 {
 	cudaGraph_t graph = make_graph(), *loop_body, *bodies, *odd_body;
 	int *state = allocate<int>(6);
-	cudaGraphConditionalHandle loop = condition(graph), which = condition(graph), odd = condition(graph);
+	cudaGraphConditionalHandle loop = condition(graph), which = condition(graph),
+				   odd = condition(graph);
 	cudaGraphNode_t first = add_kernel(graph, {}, begin, 1, 1, loop, state), chosen, branched;
 
 	loop_body = add_conditional(graph, {first}, loop, cudaGraphCondTypeWhile);
 	chosen = add_kernel(loop_body[0], {}, choose, 1, 1, which, odd, state);
-	bodies = add_conditional(loop_body[0], {chosen}, which, cudaGraphCondTypeSwitch, 3, &branched);
+	bodies = add_conditional(loop_body[0], {chosen}, which, cudaGraphCondTypeSwitch, 3,
+				 &branched);
 	for (int i = 0; i < 2; i++)
 		add_kernel(bodies[i], {}, count, 1, 8, state, 1 + i);
 	odd_body = add_conditional(bodies[2], {}, odd, cudaGraphCondTypeIf, 2);

@@ -2,7 +2,8 @@
 // A WHILE node: Collatz steps until 1, the loop's kernel sets the condition.
 #include "graph.h"
 
-__global__ void begin(cudaGraphConditionalHandle handle, unsigned long long *number, int *steps, unsigned long long from)
+__global__ void begin(cudaGraphConditionalHandle handle, unsigned long long *number, int *steps,
+		      unsigned long long from)
 {
 	*number = from;
 	*steps = 0;
@@ -32,7 +33,9 @@ int main()
 	for (unsigned long long from : {27ull, 1ull, 97ull, 871ull}) {
 		cudaGraph_t graph = make_graph(), *body;
 		cudaGraphConditionalHandle handle = condition(graph);
-		cudaGraphNode_t first = add_kernel(graph, {}, begin, 1, 1, handle, number, steps, from), next;
+		cudaGraphNode_t first = add_kernel(graph, {}, begin, 1, 1, handle, number, steps,
+						   from),
+				next;
 
 		body = add_conditional(graph, {first}, handle, cudaGraphCondTypeWhile);
 		next = add_kernel(body[0], {}, square, 16, 256, values);

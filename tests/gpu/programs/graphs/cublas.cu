@@ -7,7 +7,8 @@
 
 int main()
 {
-	float *a = small_numbers<float>(N * N, 5), *b = small_numbers<float>(N * N, 3), *c = allocate<float>(N * N), *d = allocate<float>(N * N), one = 1, zero = 0;
+	float *a = small_numbers<float>(N * N, 5), *b = small_numbers<float>(N * N, 3),
+	      *c = allocate<float>(N * N), *d = allocate<float>(N * N), one = 1, zero = 0;
 	void *workspace = allocate<char>(32 << 20);
 	cublasHandle_t handle;
 	cudaStream_t stream;

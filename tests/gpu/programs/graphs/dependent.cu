@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programmatic dependent launches: a kernel begins before the one that it waits for has ended; in a stream, and captured.
+// Programmatic dependent launches: a kernel begins before the one that it waits for has ended; in a
+// stream, and captured.
 #include "graph.h"
 
 __global__ void first(unsigned *values)

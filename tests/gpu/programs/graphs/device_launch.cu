@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that kernels launch: fire and forget, as a sibling, behind the launching graph (tail), and a graph that launches itself again.
+// Graphs that kernels launch: fire and forget, as a sibling, behind the launching graph (tail), and
+// a graph that launches itself again.
 #include "graph.h"
 
 __global__ void count(int *state, int where)
@@ -7,7 +8,8 @@ __global__ void count(int *state, int where)
 	atomicAdd(&state[where], 1);
 }
 
-__global__ void launch(cudaGraphExec_t one, cudaGraphExec_t sibling, cudaGraphExec_t tail, int *state)
+__global__ void launch(cudaGraphExec_t one, cudaGraphExec_t sibling, cudaGraphExec_t tail,
+		       int *state)
 {
 	state[0]++;
 	cudaGraphLaunch(one, cudaStreamGraphFireAndForget);
@@ -35,7 +37,8 @@ static cudaGraphExec_t counter(int *state, int where, unsigned threads)
 	cudaGraph_t graph = make_graph();
 	cudaGraphExec_t exec;
 
-	add_kernel(graph, {add_kernel(graph, {}, count, 1, threads, state, where)}, count, 1, threads, state, where);
+	add_kernel(graph, {add_kernel(graph, {}, count, 1, threads, state, where)}, count, 1,
+		   threads, state, where);
 	exec = for_device(graph);
 	CHECK(cudaGraphDestroy(graph));
 	return exec;
@@ -44,7 +47,8 @@ static cudaGraphExec_t counter(int *state, int where, unsigned threads)
 int main()
 {
 	int *state = allocate<int>(5);
-	cudaGraphExec_t one = counter(state, 1, 32), sibling = counter(state, 2, 64), tail = counter(state, 3, 96), exec;
+	cudaGraphExec_t one = counter(state, 1, 32), sibling = counter(state, 2, 64),
+			tail = counter(state, 3, 96), exec;
 	cudaGraph_t graph = make_graph();
 
 	CHECK(cudaDeviceSynchronize());

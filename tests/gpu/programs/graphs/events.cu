@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event nodes: one graph waits, inside, for what another one has recorded; and external events in a capture.
+// Event nodes: one graph waits, inside, for what another one has recorded; and external events in a
+// capture.
 #include "graph.h"
 
 __global__ void produce(int *values, int rounds)
@@ -19,7 +20,8 @@ __global__ void consume(const int *in, int *out)
 int main()
 {
 	int *values = allocate<int>(32), *out = allocate<int>(32);
-	cudaGraphNodeParams record = {cudaGraphNodeTypeEventRecord}, wait = {cudaGraphNodeTypeWaitEvent};
+	cudaGraphNodeParams record = {cudaGraphNodeTypeEventRecord},
+			    wait = {cudaGraphNodeTypeWaitEvent};
 	cudaGraph_t producer = make_graph(), consumer = make_graph(), captured;
 	cudaGraphExec_t first, second, third;
 	cudaStream_t one, two;

@@ -15,21 +15,24 @@ inline cudaGraphNode_t add_node(cudaGraph_t graph, after nodes, cudaGraphNodePar
 	return node;
 }
 
-template <class... P, class... A>
-cudaGraphNode_t add_kernel(cudaGraph_t graph, after nodes, void (*kernel)(P...), unsigned grid, unsigned block, A... arguments)
+template <class... P, class... A> cudaGraphNode_t add_kernel(cudaGraph_t graph, after nodes,
+							     void (*kernel)(P...), unsigned grid,
+							     unsigned block, A... arguments)
 {
 	cudaGraphNodeParams params = {cudaGraphNodeTypeKernel};
 	std::tuple<P...> values(arguments...);
 
-	return std::apply([&](auto &...value) {
-		void *pointers[] = {&value...};
+	return std::apply(
+		[&](auto &...value) {
+			void *pointers[] = {&value...};
 
-		params.kernel.func = (void *)kernel;
-		params.kernel.gridDim = dim3(grid);
-		params.kernel.blockDim = dim3(block);
-		params.kernel.kernelParams = pointers;
-		return add_node(graph, nodes, &params);
-	}, values);
+			params.kernel.func = (void *)kernel;
+			params.kernel.gridDim = dim3(grid);
+			params.kernel.blockDim = dim3(block);
+			params.kernel.kernelParams = pointers;
+			return add_node(graph, nodes, &params);
+		},
+		values);
 }
 
 inline cudaGraphNode_t add_child(cudaGraph_t graph, after nodes, cudaGraph_t child)
@@ -49,8 +52,10 @@ inline cudaGraphConditionalHandle condition(cudaGraph_t graph, unsigned value = 
 }
 
 /* Returns the array of `size` bodies, which the driver owns. */
-inline cudaGraph_t *add_conditional(cudaGraph_t graph, after nodes, cudaGraphConditionalHandle handle, cudaGraphConditionalNodeType type,
-				    unsigned size = 1, cudaGraphNode_t *made = nullptr)
+inline cudaGraph_t *add_conditional(cudaGraph_t graph, after nodes,
+				    cudaGraphConditionalHandle handle,
+				    cudaGraphConditionalNodeType type, unsigned size = 1,
+				    cudaGraphNode_t *made = nullptr)
 {
 	cudaGraphNodeParams params = {cudaGraphNodeTypeConditional};
 	cudaGraphNode_t node;

@@ -36,11 +36,13 @@ int main()
 	set.memset.height = 1;
 	node = add_node(graph, {}, &set);
 	node = add_kernel(graph, {node}, add, 1, 16, device, 10);
-	CHECK(cudaGraphAddMemcpyNode1D(&down, graph, &node, 1, what.values, device, 16 * sizeof(int), cudaMemcpyDeviceToHost));
+	CHECK(cudaGraphAddMemcpyNode1D(&down, graph, &node, 1, what.values, device,
+				       16 * sizeof(int), cudaMemcpyDeviceToHost));
 	host.host.fn = on_host;
 	host.host.userData = &what;
 	node = add_node(graph, {down}, &host);
-	CHECK(cudaGraphAddMemcpyNode1D(&up, graph, &node, 1, device, what.values, 16 * sizeof(int), cudaMemcpyHostToDevice));
+	CHECK(cudaGraphAddMemcpyNode1D(&up, graph, &node, 1, device, what.values, 16 * sizeof(int),
+				       cudaMemcpyHostToDevice));
 	add_kernel(graph, {up}, add, 1, 16, device, 1000);
 	launch_graph(graph, 4);
 	print_numbers("with a host node", device, 16);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a graph allocates and frees: by nodes, and by captured cudaMallocAsync and cudaFreeAsync.
+// Memory that a graph allocates and frees: by nodes, and by captured cudaMallocAsync and
+// cudaFreeAsync.
 #include "graph.h"
 
 #define COUNT (1 << 18)
@@ -20,7 +21,8 @@ __global__ void consume(const unsigned *in, unsigned *out)
 
 static void by_nodes(unsigned *out)
 {
-	cudaGraphNodeParams alloc = {cudaGraphNodeTypeMemAlloc}, release = {cudaGraphNodeTypeMemFree};
+	cudaGraphNodeParams alloc = {cudaGraphNodeTypeMemAlloc},
+			    release = {cudaGraphNodeTypeMemFree};
 	cudaGraph_t graph = make_graph();
 	cudaGraphExec_t exec;
 	cudaGraphNode_t node;
@@ -29,8 +31,10 @@ static void by_nodes(unsigned *out)
 	alloc.alloc.poolProps.location.type = cudaMemLocationTypeDevice;
 	alloc.alloc.bytesize = COUNT * sizeof(unsigned);
 	node = add_node(graph, {}, &alloc);
-	node = add_kernel(graph, {node}, produce, COUNT / 256, 256, (unsigned *)alloc.alloc.dptr, 17u);
-	node = add_kernel(graph, {node}, consume, COUNT / 256, 256, (unsigned *)alloc.alloc.dptr, out);
+	node = add_kernel(graph, {node}, produce, COUNT / 256, 256, (unsigned *)alloc.alloc.dptr,
+			  17u);
+	node = add_kernel(graph, {node}, consume, COUNT / 256, 256, (unsigned *)alloc.alloc.dptr,
+			  out);
 	release.free.dptr = alloc.alloc.dptr;
 	add_node(graph, {node}, &release);
 	CHECK(cudaGraphInstantiate(&exec, graph, 0));

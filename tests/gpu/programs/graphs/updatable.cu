@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel nodes that a kernel of the same graph changes: a parameter, the grid, and whether the node runs.
+// Kernel nodes that a kernel of the same graph changes: a parameter, the grid, and whether the node
+// runs.
 #include "graph.h"
 
 struct nodes {
@@ -10,7 +11,8 @@ __global__ void change(const nodes *made, int *state)
 {
 	int round = state[0]++, by = 100 * round;
 
-	cudaGraphKernelNodeSetParam(made->add, 12, by); // where `by` is among the parameters of count()
+	cudaGraphKernelNodeSetParam(made->add, 12,
+				    by); // where `by` is among the parameters of count()
 	cudaGraphKernelNodeSetGridDim(made->wide, dim3(1 + round % 4));
 	cudaGraphKernelNodeSetEnabled(made->sometimes, round % 2 == 0);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances of graphs that are changed: from another graph, parameters of single nodes, and nodes left out.
+// Instances of graphs that are changed: from another graph, parameters of single nodes, and nodes
+// left out.
 #include "graph.h"
 
 __global__ void scale(int *values, int by)
@@ -12,10 +13,12 @@ __global__ void shift(int *values, int by)
 	values[threadIdx.x] = (values[threadIdx.x] >> 1) + by;
 }
 
-static cudaGraph_t chain(int *values, void (*second)(int *, int), int by, cudaGraphNode_t *node = nullptr, bool longer = false)
+static cudaGraph_t chain(int *values, void (*second)(int *, int), int by,
+			 cudaGraphNode_t *node = nullptr, bool longer = false)
 {
 	cudaGraph_t graph = make_graph();
-	cudaGraphNode_t last = add_kernel(graph, {add_kernel(graph, {}, scale, 1, 16, values, by)}, second, 1, 16, values, by);
+	cudaGraphNode_t last = add_kernel(graph, {add_kernel(graph, {}, scale, 1, 16, values, by)},
+					  second, 1, 16, values, by);
 
 	if (node)
 		*node = last;
@@ -31,7 +34,8 @@ int main()
 	cudaGraphExecUpdateResultInfo info = {};
 	cudaKernelNodeParams params = {};
 	cudaGraphNode_t node;
-	cudaGraph_t graph = chain(values, shift, 3, &node), other = chain(values, shift, 5), another = chain(values, scale, 7),
+	cudaGraph_t graph = chain(values, shift, 3, &node), other = chain(values, shift, 5),
+		    another = chain(values, scale, 7),
 		    longer = chain(values, shift, 3, nullptr, true);
 	cudaGraphExec_t exec;
 
@@ -44,7 +48,8 @@ int main()
 	CHECK(cudaGraphExecUpdate(exec, another, &info));
 	CHECK(cudaGraphLaunch(exec, 0));
 	print_numbers("another kernel", values, 16);
-	printf("longer: %s, result %d\n", cudaGetErrorName(cudaGraphExecUpdate(exec, longer, &info)), (int)info.result);
+	printf("longer: %s, result %d\n",
+	       cudaGetErrorName(cudaGraphExecUpdate(exec, longer, &info)), (int)info.result);
 	cudaGetLastError();
 	CHECK(cudaGraphLaunch(exec, 0));
 	print_numbers("after a failed update", values, 16);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuFFT in one dimension: powers of two, batches, products of small primes, large primes (Bluestein), and inverses; double precision.
+// cuFFT in one dimension: powers of two, batches, products of small primes, large primes
+// (Bluestein), and inverses; double precision.
 #include <cufft.h>
 #include "../result.h"
 
@@ -21,7 +22,8 @@ static void complex_to_complex(cufftComplex *in, cufftComplex *out, int size, in
 
 int main()
 {
-	cufftComplex *in = (cufftComplex *)small_numbers<float>(2 * POINTS, 101), *out = (cufftComplex *)allocate<float>(2 * POINTS);
+	cufftComplex *in = (cufftComplex *)small_numbers<float>(2 * POINTS, 101),
+		     *out = (cufftComplex *)allocate<float>(2 * POINTS);
 	cufftDoubleComplex *in64 = (cufftDoubleComplex *)small_numbers<double>(2 * POINTS, 101);
 	cufftDoubleComplex *out64 = (cufftDoubleComplex *)allocate<double>(2 * POINTS);
 	cufftHandle plan;
@@ -35,7 +37,8 @@ int main()
 	for (int size : {2048, 4093}) {
 		OK(cufftPlan1d(&plan, size, CUFFT_Z2Z, 4));
 		OK(cufftExecZ2Z(plan, in64, out64, CUFFT_FORWARD));
-		print_result(size == 2048 ? "Z2Z 2048 x 4" : "Z2Z 4093 x 4", (double *)out64, 2 * 4 * size);
+		print_result(size == 2048 ? "Z2Z 2048 x 4" : "Z2Z 4093 x 4", (double *)out64,
+			     2 * 4 * size);
 		OK(cufftDestroy(plan));
 	}
 	return 0;

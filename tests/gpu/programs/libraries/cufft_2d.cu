@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuFFT in two and three dimensions, real to complex and back, batched with strides; the size of the work area is part of the result.
+// cuFFT in two and three dimensions, real to complex and back, batched with strides; the size of
+// the work area is part of the result.
 #include <cufft.h>
 #include "../result.h"
 

@@ -7,10 +7,16 @@
 
 int main()
 {
-	static const struct { const char *name; curandRngType_t type; } generators[] = {
-		{"XORWOW", CURAND_RNG_PSEUDO_XORWOW}, {"MRG32k3a", CURAND_RNG_PSEUDO_MRG32K3A}, {"MTGP32", CURAND_RNG_PSEUDO_MTGP32},
-		{"MT19937", CURAND_RNG_PSEUDO_MT19937}, {"Philox", CURAND_RNG_PSEUDO_PHILOX4_32_10}, {"Sobol32", CURAND_RNG_QUASI_SOBOL32},
-		{"scrambled Sobol32", CURAND_RNG_QUASI_SCRAMBLED_SOBOL32}};
+	static const struct {
+		const char *name;
+		curandRngType_t type;
+	} generators[] = {{"XORWOW", CURAND_RNG_PSEUDO_XORWOW},
+			  {"MRG32k3a", CURAND_RNG_PSEUDO_MRG32K3A},
+			  {"MTGP32", CURAND_RNG_PSEUDO_MTGP32},
+			  {"MT19937", CURAND_RNG_PSEUDO_MT19937},
+			  {"Philox", CURAND_RNG_PSEUDO_PHILOX4_32_10},
+			  {"Sobol32", CURAND_RNG_QUASI_SOBOL32},
+			  {"scrambled Sobol32", CURAND_RNG_QUASI_SCRAMBLED_SOBOL32}};
 	unsigned *words = numbers(COUNT);
 	float *values = allocate<float>(COUNT);
 	double *values64 = allocate<double>(COUNT);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries that may be missing, and whose headers are not in every toolkit: opened while the program runs.
+// Libraries that may be missing, and whose headers are not in every toolkit: opened while the
+// program runs.
 #pragma once
 #include <dlfcn.h>
 #include "../result.h"

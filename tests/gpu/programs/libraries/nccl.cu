@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL with one rank on one GPU. It must not use NVLS, which takes what other users of the machine share.
+// NCCL with one rank on one GPU. It must not use NVLS, which takes what other users of the machine
+// share.
 #include <nccl.h>
 #include "../result.h"
 

@@ -18,7 +18,8 @@ typedef int unary(const float *, float *, size_t, context);
 
 int main()
 {
-	unsigned *a = numbers(COUNT), *b = small_numbers<unsigned>(COUNT, 1000), *c = allocate<unsigned>(COUNT);
+	unsigned *a = numbers(COUNT), *b = small_numbers<unsigned>(COUNT, 1000),
+		 *c = allocate<unsigned>(COUNT);
 	float *x = small_numbers<float>(COUNT, 1001), *y = allocate<float>(COUNT);
 	cudaDeviceProp properties;
 	context how = {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvJitLink: two pieces of LTO-IR from NVRTC, linked to machine code and to PTX; and two PTX texts linked by the driver.
+// nvJitLink: two pieces of LTO-IR from NVRTC, linked to machine code and to PTX; and two PTX texts
+// linked by the driver.
 #include <cuda.h>
 #include <nvJitLink.h>
 #include <nvrtc.h>
@@ -16,11 +17,13 @@ extern "C" __global__ void apply(unsigned *values)
 	values[i] = mix(values[i], i) + mix(i, 3);
 }
 )";
-static const char function_source[] = "__device__ unsigned mix(unsigned x, unsigned i) { return (x ^ i) * 2654435761u + (x >> 5); }";
+static const char function_source[] = "__device__ unsigned mix(unsigned x, unsigned i) { return (x "
+				      "^ i) * 2654435761u + (x >> 5); }";
 
 static std::vector<char> compile(const char *source, bool lto)
 {
-	const char *options[] = {lto ? "-arch=sm_90" : "-arch=compute_90", "--relocatable-device-code=true", "-dlto"};
+	const char *options[] = {lto ? "-arch=sm_90" : "-arch=compute_90",
+				 "--relocatable-device-code=true", "-dlto"};
 	std::vector<char> code;
 	nvrtcProgram program;
 	size_t size;
@@ -49,17 +52,20 @@ static void launch(const char *name, const void *code, unsigned *values)
 static void by_nvjitlink(const char *name, bool ptx, unsigned *values)
 {
 	const char *options[] = {"-arch=sm_90", "-lto", "-ptx"};
-	std::vector<char> kernel = compile(kernel_source, true), function = compile(function_source, true), linked;
+	std::vector<char> kernel = compile(kernel_source, true),
+			  function = compile(function_source, true), linked;
 	nvJitLinkHandle link;
 	size_t size;
 
 	OK(nvJitLinkCreate(&link, ptx ? 3 : 2, options));
 	OK(nvJitLinkAddData(link, NVJITLINK_INPUT_LTOIR, kernel.data(), kernel.size(), "kernel"));
-	OK(nvJitLinkAddData(link, NVJITLINK_INPUT_LTOIR, function.data(), function.size(), "function"));
+	OK(nvJitLinkAddData(link, NVJITLINK_INPUT_LTOIR, function.data(), function.size(),
+			    "function"));
 	OK(nvJitLinkComplete(link));
 	OK(ptx ? nvJitLinkGetLinkedPtxSize(link, &size) : nvJitLinkGetLinkedCubinSize(link, &size));
 	linked.resize(size + 1);
-	OK(ptx ? nvJitLinkGetLinkedPtx(link, linked.data()) : nvJitLinkGetLinkedCubin(link, linked.data()));
+	OK(ptx ? nvJitLinkGetLinkedPtx(link, linked.data())
+	       : nvJitLinkGetLinkedCubin(link, linked.data()));
 	launch(name, linked.data(), values);
 	OK(nvJitLinkDestroy(&link));
 }
@@ -67,7 +73,8 @@ static void by_nvjitlink(const char *name, bool ptx, unsigned *values)
 int main()
 {
 	unsigned *values = numbers(COUNT);
-	std::vector<char> kernel = compile(kernel_source, false), function = compile(function_source, false);
+	std::vector<char> kernel = compile(kernel_source, false),
+			  function = compile(function_source, false);
 	CUlinkState link;
 	size_t size;
 	void *code;
@@ -76,8 +83,10 @@ int main()
 	by_nvjitlink("machine code by nvJitLink", false, values);
 	by_nvjitlink("PTX by nvJitLink", true, values);
 	OK(cuLinkCreate(0, nullptr, nullptr, &link));
-	OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, kernel.data(), kernel.size(), "kernel", 0, nullptr, nullptr));
-	OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, function.data(), function.size(), "function", 0, nullptr, nullptr));
+	OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, kernel.data(), kernel.size(), "kernel", 0, nullptr,
+			 nullptr));
+	OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, function.data(), function.size(), "function", 0,
+			 nullptr, nullptr));
 	OK(cuLinkComplete(link, &code, &size));
 	launch("PTX by the driver", code, values);
 	OK(cuLinkDestroy(link));

@@ -25,12 +25,14 @@ __global__ void draw(unsigned char *pixels)
 	unsigned x = blockIdx.x, y = threadIdx.x;
 
 	for (int c = 0; c < 3; c++)
-		pixels[(y * WIDTH + x) * 3 + c] = (x * (c + 1) + y * (3 - c) + (x / 16 ^ y / 16) * 8) & 255;
+		pixels[(y * WIDTH + x) * 3 + c] =
+			(x * (c + 1) + y * (3 - c) + (x / 16 ^ y / 16) * 8) & 255;
 }
 
 int main()
 {
-	unsigned char *pixels = allocate<unsigned char>(WIDTH * HEIGHT * 3), *back = allocate<unsigned char>(WIDTH * HEIGHT * 3);
+	unsigned char *pixels = allocate<unsigned char>(WIDTH * HEIGHT * 3),
+		      *back = allocate<unsigned char>(WIDTH * HEIGHT * 3);
 	image in = {{pixels}, {WIDTH * 3}}, out = {{back}, {WIDTH * 3}};
 	void *library = open_library("libnvjpeg.so.13"), *handle, *state, *encoder, *parameters;
 	unsigned long long hash = 0xcbf29ce484222325ull;
@@ -43,16 +45,21 @@ int main()
 	OK(function_of<create_on>(library, "nvjpegEncoderStateCreate")(handle, &encoder, 0));
 	OK(function_of<create_on>(library, "nvjpegEncoderParamsCreate")(handle, &parameters, 0));
 	OK(function_of<set>(library, "nvjpegEncoderParamsSetQuality")(parameters, 85, 0));
-	OK(function_of<set>(library, "nvjpegEncoderParamsSetSamplingFactors")(parameters, CSS_444, 0));
-	OK(function_of<encode>(library, "nvjpegEncodeImage")(handle, encoder, parameters, &in, RGB_INTERLEAVED, WIDTH, HEIGHT, 0));
-	OK(function_of<retrieve>(library, "nvjpegEncodeRetrieveBitstream")(handle, encoder, nullptr, &size, 0));
+	OK(function_of<set>(library, "nvjpegEncoderParamsSetSamplingFactors")(parameters, CSS_444,
+									      0));
+	OK(function_of<encode>(library, "nvjpegEncodeImage")(handle, encoder, parameters, &in,
+							     RGB_INTERLEAVED, WIDTH, HEIGHT, 0));
+	OK(function_of<retrieve>(library, "nvjpegEncodeRetrieveBitstream")(handle, encoder, nullptr,
+									   &size, 0));
 	file.resize(size);
-	OK(function_of<retrieve>(library, "nvjpegEncodeRetrieveBitstream")(handle, encoder, file.data(), &size, 0));
+	OK(function_of<retrieve>(library, "nvjpegEncodeRetrieveBitstream")(handle, encoder,
+									   file.data(), &size, 0));
 	CHECK(cudaDeviceSynchronize());
 	for (size_t i = 0; i < size; i++)
 		hash = (hash ^ file[i]) * 0x100000001b3ull;
 	printf("file of %zu bytes %016llx\n", size, hash);
-	OK(function_of<decode>(library, "nvjpegDecode")(handle, state, file.data(), size, RGB_INTERLEAVED, &out, 0));
+	OK(function_of<decode>(library, "nvjpegDecode")(handle, state, file.data(), size,
+							RGB_INTERLEAVED, &out, 0));
 	print_result("decoded", back, WIDTH * HEIGHT * 3);
 	return 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVRTC: the same text as PTX and as machine code, with templates, constants and shared memory; each loaded through the driver.
+// NVRTC: the same text as PTX and as machine code, with templates, constants and shared memory;
+// each loaded through the driver.
 #include <cuda.h>
 #include <nvrtc.h>
 #include "../result.h"

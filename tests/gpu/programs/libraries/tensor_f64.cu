@@ -27,7 +27,8 @@ __global__ void multiply(const double *a, const double *b, double *c)
 		}
 	}
 	for (int t = 0; t < 4; t++)
-		wmma::store_matrix_sync(c + row * N + column + 8 * t, sum[t], N, wmma::mem_row_major);
+		wmma::store_matrix_sync(c + row * N + column + 8 * t, sum[t], N,
+					wmma::mem_row_major);
 }
 
 __global__ void thirds(double *values)
@@ -37,7 +38,8 @@ __global__ void thirds(double *values)
 
 int main()
 {
-	double *a = small_numbers<double>(N * N, 101), *b = small_numbers<double>(N * N, 97), *c = allocate<double>(N * N);
+	double *a = small_numbers<double>(N * N, 101), *b = small_numbers<double>(N * N, 97),
+	       *c = allocate<double>(N * N);
 
 	multiply<<<dim3(N / 32, N / 32), dim3(32, 4)>>>(a, b, c);
 	print_result("whole numbers", c, N * N);

@@ -31,7 +31,7 @@ def tell(name, array):
 
 words = cupy.arange(100003, dtype=cupy.uint32)
 out = cupy.zeros_like(words)
-cupy.RawKernel(SOURCE, "mix")((391,), (256,), (words, out, 100003))
+cupy.RawKernel(SOURCE, "mix")((391,), (256,), (words, out, cupy.int32(100003)))
 tell("raw kernel", out)
 tell("element by element", cupy.ElementwiseKernel("uint32 x, uint32 y", "uint32 z", "z = x * 31 + (y >> 3)", "harmless_mix")(words, out))
 tell("sort", cupy.sort(out))

@@ -13,7 +13,8 @@ template <class T> __global__ void stencil(const T *in, T *out, T a, T b)
 		return;
 	left = in[y * SIZE + x - 1] * a + in[y * SIZE + x + 1] * b;
 	right = in[(y - 1) * SIZE + x] * b - in[(y + 1) * SIZE + x] * a;
-	out[y * SIZE + x] = (left * right + left * a - right * b + in[y * SIZE + x]) / 4; // what is at most 1 stays so
+	out[y * SIZE + x] = (left * right + left * a - right * b + in[y * SIZE + x]) /
+			    4; // what is at most 1 stays so
 }
 
 template <class T> __global__ void scale(T *values)

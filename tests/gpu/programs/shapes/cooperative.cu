@@ -21,7 +21,8 @@ int main()
 	unsigned *parts = allocate<unsigned>(BLOCKS * 128), *out = allocate<unsigned>(BLOCKS * 128);
 	void *arguments[] = {&parts, &out};
 
-	CHECK(cudaLaunchCooperativeKernel((void *)rotate, dim3(BLOCKS), dim3(128), arguments, 0, 0));
+	CHECK(cudaLaunchCooperativeKernel((void *)rotate, dim3(BLOCKS), dim3(128), arguments, 0,
+					  0));
 	print_result("rotated", out, BLOCKS * 128);
 	return 0;
 }

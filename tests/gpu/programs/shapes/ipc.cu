@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parent shares memory and an event with a child by IPC handles; each of them has one launch. The child is this program again.
+// A parent shares memory and an event with a child by IPC handles; each of them has one launch. The
+// child is this program again.
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,7 +35,8 @@ static int child()
 
 	if (fread(&handles, sizeof(handles), 1, stdin) != 1)
 		return 1;
-	CHECK(cudaIpcOpenMemHandle((void **)&values, handles.memory, cudaIpcMemLazyEnablePeerAccess));
+	CHECK(cudaIpcOpenMemHandle((void **)&values, handles.memory,
+				   cudaIpcMemLazyEnablePeerAccess));
 	CHECK(cudaIpcOpenEventHandle(&event, handles.event));
 	CHECK(cudaStreamWaitEvent(0, event, 0));
 	turn<<<COUNT / 128, 128>>>(values);
@@ -65,7 +67,8 @@ int main(int argc, char **argv)
 	OK(posix_spawn_file_actions_init(&actions));
 	OK(posix_spawn_file_actions_adddup2(&actions, pipe_ends[0], 0));
 	OK(posix_spawn(&pid, self, &actions, nullptr, arguments, environ));
-	if (write(pipe_ends[1], &handles, sizeof(handles)) != sizeof(handles) || waitpid(pid, &status, 0) != pid)
+	if (write(pipe_ends[1], &handles, sizeof(handles)) != sizeof(handles) ||
+	    waitpid(pid, &status, 0) != pid)
 		return 1;
 	printf("child: exit %d\n", WEXITSTATUS(status));
 	print_result("turned by the child", values, COUNT);

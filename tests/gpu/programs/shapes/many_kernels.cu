@@ -14,12 +14,15 @@ template <int N> __global__ void small(unsigned *values)
 typedef void (*kernel)(unsigned *);
 
 #define ONE(n) small<n>
-#define TEN(n) ONE(n##0), ONE(n##1), ONE(n##2), ONE(n##3), ONE(n##4), ONE(n##5), ONE(n##6), ONE(n##7), ONE(n##8), ONE(n##9)
+#define TEN(n)                                                                                     \
+	ONE(n##0), ONE(n##1), ONE(n##2), ONE(n##3), ONE(n##4), ONE(n##5), ONE(n##6), ONE(n##7),    \
+		ONE(n##8), ONE(n##9)
 
 int main()
 {
-	const kernel kernels[] = {TEN(1), TEN(2), TEN(3), TEN(4), TEN(5), TEN(6), TEN(7), TEN(8), TEN(9), TEN(10),
-				  TEN(11), TEN(12), TEN(13), TEN(14), TEN(15), TEN(16), TEN(17), TEN(18), TEN(19), TEN(20)};
+	const kernel kernels[] = {TEN(1),  TEN(2),  TEN(3),  TEN(4),  TEN(5),  TEN(6),  TEN(7),
+				  TEN(8),  TEN(9),  TEN(10), TEN(11), TEN(12), TEN(13), TEN(14),
+				  TEN(15), TEN(16), TEN(17), TEN(18), TEN(19), TEN(20)};
 	unsigned *values = numbers(1 << 14);
 
 	for (int i = 0; i < 200; i += 20) {

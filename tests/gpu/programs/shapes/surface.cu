@@ -6,14 +6,16 @@
 
 __global__ void draw(cudaSurfaceObject_t surface)
 {
-	unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+	unsigned x = blockIdx.x * blockDim.x + threadIdx.x,
+		 y = blockIdx.y * blockDim.y + threadIdx.y;
 
 	surf2Dwrite<unsigned>(x * y * 2654435761u + x, surface, x * sizeof(unsigned), y);
 }
 
 __global__ void look(cudaTextureObject_t texture, unsigned *out)
 {
-	unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+	unsigned x = blockIdx.x * blockDim.x + threadIdx.x,
+		 y = blockIdx.y * blockDim.y + threadIdx.y;
 
 	out[y * SIZE + x] = tex2D<unsigned>(texture, (float)y, (float)x);
 }
@@ -34,7 +36,8 @@ int main(int argc, char **)
 	resource.res.array.array = array;
 	CHECK(cudaCreateSurfaceObject(&surface, &resource));
 	draw<<<dim3(SIZE / 16, SIZE / 16), dim3(16, 16)>>>(surface);
-	CHECK(cudaMemcpy2DFromArray(pixels.data(), SIZE * sizeof(unsigned), array, 0, 0, SIZE * sizeof(unsigned), SIZE, cudaMemcpyDeviceToHost));
+	CHECK(cudaMemcpy2DFromArray(pixels.data(), SIZE * sizeof(unsigned), array, 0, 0,
+				    SIZE * sizeof(unsigned), SIZE, cudaMemcpyDeviceToHost));
 	for (unsigned pixel : pixels)
 		sum = sum * 31 + pixel;
 	printf("surface %016llx\n", sum);
