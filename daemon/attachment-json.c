@@ -16,6 +16,7 @@ json_object *attachment_program_json(const struct attachment *attachment, int fd
 	json_object *program = json_object_new_object(), *context = json_object_new_array();
 
 	add_string(program, "name", attachment->symbol);
+	add_string(program, "label", attachment->program);
 	add_int(program, "fd", fd);
 	add_int(program, "isa", attachment->isa);
 	add_int(program, "target", attachment->target);

@@ -138,6 +138,7 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 	case BPF_FUNC_ringbuf_submit:
 	case BPF_FUNC_ringbuf_discard:
 	case BPF_FUNC_trace_vprintk:
+	case BPF_FUNC_loop:
 		return 0;
 	case BPF_FUNC_perf_event_output:
 		*stub = STUB_RING;
@@ -176,7 +177,7 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 
 /*
  * A load of a 64-bit constant, which may be a declared map or a place in a data section; or a
- * function, as helpers take it that no GPU has. i: of n instructions.
+ * function, as bpf_loop takes it. i: of n instructions.
  */
 static int check_load(const struct linked *linked, const struct bpf_insn *insn, size_t i, size_t n,
 		      uint64_t *maps, char *error) {
@@ -238,6 +239,10 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 			if (to < 0 || to >= (int64_t)n)
 				return fail(error, SHADOW_E_INVALID, "insn %zu: call of nothing",
 					    i);
+			continue;
+		}
+		if (insn->src_reg == BPF_PSEUDO_KFUNC_CALL && kfunc_name(insn->imm)) {
+			shadow->kfuncs |= UINT32_C(1) << insn->imm;
 			continue;
 		}
 		r = insn->src_reg ? 0 : helper_stub(insn->imm, allow_exit, &stub, error);
@@ -363,6 +368,30 @@ int shadow_make(const struct linked *linked, const void *blob, size_t index, boo
 	return 0;
 }
 
+void shadow_bind(struct shadow *shadow, const int32_t ids[static _KFUNC_N]) {
+	for (size_t i = 0; i < shadow->n_insns; i++) {
+		struct bpf_insn *insn = &shadow->insns[i];
+
+		if (insn->code == (BPF_LD | BPF_IMM | BPF_DW))
+			i++;
+		else if (insn->code == (BPF_JMP | BPF_CALL) && insn->src_reg == BPF_PSEUDO_KFUNC_CALL)
+			insn->imm = ids[insn->imm];
+	}
+}
+
+/* What an older kernel says of what it does not know, and what it means. */
+static const struct {
+	const char *conclusion, *text;
+} too_old[] = {
+	{ "unknown opcode e5", "this kernel's verifier does not know may_goto (Linux 6.9 or newer)" },
+	{ "unknown func bpf_loop#181",
+	  "this kernel's verifier does not know bpf_loop (Linux 5.17 or newer)" },
+	{ "invalid func bpf_loop#181",
+	  "this kernel's verifier does not know bpf_loop (Linux 5.17 or newer)" },
+	{ "invalid func unknown#181",
+	  "this kernel's verifier does not know bpf_loop (Linux 5.17 or newer)" },
+};
+
 bool shadow_explain(const struct linked *linked, const void *blob, size_t index,
 		    const char *conclusion, char text[static SHADOW_ERROR_SIZE]) {
 	static const char start[] = "invalid func unknown#";
@@ -371,6 +400,11 @@ bool shadow_explain(const struct linked *linked, const void *blob, size_t index,
 	const char *name;
 	long number;
 
+	for (size_t i = 0; i < sizeof(too_old) / sizeof(too_old[0]); i++)
+		if (!strcmp(conclusion, too_old[i].conclusion)) {
+			fail(text, 0, "%s", too_old[i].text);
+			return true;
+		}
 	if (strncmp(conclusion, start, sizeof(start) - 1))
 		return false;
 	number = strtol(conclusion + sizeof(start) - 1, NULL, 10) - MISSING;

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bpf/helper-name.h"
 #include "bpf/linked.h"
 
 enum shadow_result {
@@ -33,6 +34,7 @@ struct shadow {
 	void *line_info;
 	uint32_t n_line_info, line_info_size;
 	uint64_t maps; /* bit i: map i is used */
+	uint32_t kfuncs; /* bit i: it calls function i of enum kfunc */
 };
 
 /* A map as BPF_MAP_CREATE takes it. */
@@ -50,8 +52,11 @@ int shadow_make(const struct linked *linked, const void *blob, size_t index, boo
 		struct shadow *shadow, char error[static SHADOW_ERROR_SIZE]);
 void shadow_deinit(struct shadow *shadow);
 
+/* Replaces the numbers of kfuncs by what this kernel calls them: ids of its BTF, by number. */
+void shadow_bind(struct shadow *shadow, const int32_t ids[static _KFUNC_N]);
+
 /*
- * Whether the verifier's conclusion is about a call that no GPU has: then text says which. blob and
+ * Whether the verifier's conclusion is about a call that no GPU has, or about something that this kernel is too old for: then text says which. blob and
  * index: as the shadow was made of.
  */
 bool shadow_explain(const struct linked *linked, const void *blob, size_t index,

@@ -136,6 +136,43 @@ static void test_replaced(void **state) {
 	shadow_deinit(&shadow);
 }
 
+/* Loops stay as they are; a function of the kernel is called by this kernel's id. */
+static void test_loops(void **state) {
+	const struct bpf_insn insns[] = {
+		LOAD(BPF_PSEUDO_FUNC, 5),
+		CALL(181),
+		{ .code = BPF_JMP | 0xe0 },
+		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = KFUNC_ITER_NUM_NEXT },
+		EXIT,
+		MOV(0, 0),
+		EXIT,
+	};
+	const int32_t ids[_KFUNC_N] = { [KFUNC_ITER_NUM_NEXT] = 4711 };
+	struct shadow shadow;
+
+	MAKE(insns);
+	assert_int_equal(make(&shadow, false), 0);
+	assert_memory_equal(shadow.insns, insns, sizeof(insns));
+	assert_int_equal(shadow.kfuncs, 1 << KFUNC_ITER_NUM_NEXT);
+	shadow_bind(&shadow, ids);
+	assert_int_equal(shadow.insns[4].imm, 4711);
+	assert_memory_equal(shadow.insns, insns, 4 * sizeof(insns[0]));
+	shadow_deinit(&shadow);
+}
+
+/* What an older kernel says of a loop becomes a line that says which is needed. */
+static void test_older_kernel(void **state) {
+	const struct bpf_insn insns[] = { EXIT };
+	char text[SHADOW_ERROR_SIZE];
+
+	MAKE(insns);
+	assert_true(shadow_explain(linked, blob, 0, "unknown opcode e5", text));
+	assert_string_equal(text, "this kernel's verifier does not know may_goto (Linux 6.9 or newer)");
+	assert_true(shadow_explain(linked, blob, 0, "invalid func unknown#181", text));
+	assert_string_equal(text, "this kernel's verifier does not know bpf_loop (Linux 5.17 or newer)");
+	assert_false(shadow_explain(linked, blob, 0, "unknown opcode 06", text));
+}
+
 /* Records without what they need are left out, both or one. */
 static void test_records(void **state) {
 	const struct bpf_insn insns[] = { CALL(511), EXIT };
@@ -204,7 +241,7 @@ static void test_missing(void **state) {
 		{ CALL(-1), "there is no helper -1 on a GPU" },
 		{ CALL(500), "there is no helper 500 on a GPU" },
 		{ CALL(513), "there is no helper 513 on a GPU" },
-		{ { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 3, .off = 1 },
+		{ { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 99, .off = 1 },
 		  "functions of the kernel cannot be called on a GPU" },
 		{ { .code = BPF_JMP | BPF_CALL | BPF_X, .dst_reg = 2 },
 		  "functions cannot be called through pointers" },
@@ -338,7 +375,7 @@ static int teardown(void **state) {
 
 int main(void) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced), cmocka_unit_test(test_loops), cmocka_unit_test(test_older_kernel),
 		cmocka_unit_test(test_records),	  cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_exit), cmocka_unit_test(test_missing),	  cmocka_unit_test(test_outside),
 		cmocka_unit_test(test_maps),

@@ -122,7 +122,11 @@ static void test_refused(void **state) {
 		"there is no bpf_probe_read_kernel (helper 113) on a GPU: return "
 		"bpf_probe_read_kernel(buffer, sizeof(buffer), ctx);",
 		NULL);
-	refused("callback", "there is no bpf_loop (helper 181) on a GPU: bpf_loop(8, add, &sum, 0);",
+	refused("callback",
+		"there is no bpf_for_each_map_elem (helper 164) on a GPU: "
+		"bpf_for_each_map_elem(&numbers, add, &sum, 0);",
+		NULL);
+	refused("kfunc", "functions of the kernel cannot be called on a GPU: bpf_rcu_read_lock();",
 		NULL);
 	refused("exit", "bpf_cuda_exit", NULL);
 }
@@ -132,6 +136,18 @@ static void test_exit_allowed(void **state) {
 	struct verify_report report;
 
 	assert_int_equal(verify_linked(output, true, &report), 0);
+	verify_report_deinit(&report);
+	link_output_free(output);
+}
+
+/* Loops without a constant bound, which newer kernels verify. */
+static void test_loops(void **state) {
+	struct link_output *output = link_named("loops");
+	struct verify_report report;
+	int r = verify_linked(output, false, &report);
+
+	if (r) /* an older kernel's verifier: it says so */
+		assert_non_null(strstr(report.reason, "this kernel's verifier does not know"));
 	verify_report_deinit(&report);
 	link_output_free(output);
 }
@@ -248,6 +264,7 @@ int main(int argc, char *argv[]) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_accepted),	cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_exit_allowed),	cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_loops),
 		cmocka_unit_test(test_without_records), cmocka_unit_test(test_bad_without_records),
 		cmocka_unit_test(test_garbage),		cmocka_unit_test(test_not_permitted),
 		cmocka_unit_test(test_memory),

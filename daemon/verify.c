@@ -14,6 +14,7 @@
 #include "verify.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -34,6 +35,7 @@ struct verify {
 	const uint8_t *blob;
 	int maps[LINKED_MAPS_MAX]; /* descriptors by index, for fd_array; 0: not created */
 	int btf; /* -1: none */
+	int32_t kfuncs[_KFUNC_N]; /* ids of the kernel's BTF; 0: not looked up */
 	char *log; /* LOG_SIZE bytes */
 	struct verify_report *report;
 };
@@ -288,6 +290,32 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 	return report_log(v->report, VERIFY_E_REFUSED, index, v->log, r, v->linked, v->blob);
 }
 
+/* Looks up the functions of the kernel that a shadow calls, and lets it call them. */
+static int kfuncs_bind(struct verify *v, struct shadow *shadow, size_t program) {
+	struct btf *btf = NULL;
+	int r = 0;
+
+	for (int32_t i = 1; i < _KFUNC_N && !r; i++) {
+		if (!(shadow->kfuncs & UINT32_C(1) << i) || v->kfuncs[i])
+			continue;
+		if (!btf)
+			btf = btf__load_vmlinux_btf();
+		if (!btf)
+			return verify_report_set(v->report, VERIFY_E_REFUSED, program,
+						 "%s: this kernel has no types (BTF, "
+						 "/sys/kernel/btf/vmlinux) to find it by", kfunc_name(i));
+		v->kfuncs[i] = btf__find_by_name_kind(btf, kfunc_name(i), BTF_KIND_FUNC);
+		if (v->kfuncs[i] <= 0)
+			r = verify_report_set(v->report, VERIFY_E_REFUSED, program,
+					      "this kernel's verifier does not know %s (Linux 6.4 or newer)",
+					      kfunc_name(i));
+	}
+	btf__free(btf);
+	if (!r && shadow->kfuncs)
+		shadow_bind(shadow, v->kfuncs);
+	return r;
+}
+
 /*
  * Makes the shadow of one program and the maps it needs that are not there yet, and has it
  * verified.
@@ -306,6 +334,8 @@ static int program_run(struct verify *v, size_t index, const struct verify_optio
 	for (size_t i = 0; i < v->linked->n_maps && !r; i++)
 		if ((shadow.maps & UINT64_C(1) << i) && !v->maps[i])
 			r = map_create(v, i, index);
+	if (!r)
+		r = kfuncs_bind(v, &shadow, index);
 	if (!r)
 		r = program_verify(v, &shadow, index);
 	shadow_deinit(&shadow);

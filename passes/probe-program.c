@@ -24,11 +24,13 @@
 #define PROCESS "__gpuprobe_process" /* WIRE_PROCESS_SYMBOL of proto/wire.h */
 #define PROCESS_SIZE 64
 #define PARAMETERS_MAX 64
+#define RAISE_TARGET_MIN 20 /* see check_target() */
+#define RAISE_TARGET_END 70
 
 static int program_error(struct program_set *set, const struct probe_program *program,
 			 const char *what)
 {
-	ptx_error_set(set->error, set->module->text, 0, "program %.80s: %s", program->symbol, what);
+	ptx_error_set(set->error, set->module->text, 0, "program %.80s: %s", probe_program_label(program), what);
 	return PROBE_E_PROGRAM;
 }
 
@@ -167,16 +169,25 @@ static int check_symbol(struct program_set *set, const struct probe_program *pro
 	return 0;
 }
 
-/* Can the module hold the program at all? */
+/*
+ * Can the module hold the program at all? A .target may be raised where the same PTX means the same:
+ * floating point before sm_20 is another, and warps of PTX for less than sm_70 may count on it that
+ * their threads run together, for which drivers look at the target that machine code was made from.
+ */
 static int check_target(struct program_set *set, const struct probe_program *program)
 {
-	if (set->module->address_size == 64 && program->target <= set->module->target.number)
+	const struct ptx_target *target = &set->module->target;
+	bool alike = target->number >= RAISE_TARGET_MIN && program->target < RAISE_TARGET_END;
+
+	if (set->module->address_size == 64 && (alike || program->target <= target->number))
 		return 0;
-	ptx_error_set(set->error, set->module->text, set->module->target.range.offset,
-		      "program %.80s needs sm_%u and 64-bit addresses, "
-		      "the module is for %.*s with %u-bit ones",
-		      program->symbol, program->target, (int)set->module->target.range.length,
-		      set->module->text + set->module->target.range.offset,
+	ptx_error_set(set->error, set->module->text, target->range.offset,
+		      "program %.80s needs PTX for sm_%u or newer with 64-bit addresses, "
+		      "the module's is for %.*s with %u-bit ones",
+		      probe_program_label(program),
+		      alike || target->number < RAISE_TARGET_MIN ? RAISE_TARGET_MIN
+								 : program->target,
+		      (int)target->range.length, set->module->text + target->range.offset,
 		      set->module->address_size);
 	return PROBE_E_TARGET;
 }
@@ -239,7 +250,7 @@ static int parse_consume(struct program_set *set, size_t index, char *text, size
 		if (r < 0)
 			return r;
 		ptx_error_set(set->error, set->module->text, 0, "program %.80s, line %u: %s",
-			      program->symbol, inner.line > 3 ? inner.line - 3 : 1, inner.message);
+			      probe_program_label(program), inner.line > 3 ? inner.line - 3 : 1, inner.message);
 		return PROBE_E_PROGRAM;
 	}
 	parsed->text = text;
@@ -492,6 +503,8 @@ static int insert_program(struct program_set *set, size_t index)
 	if (r)
 		return r;
 	r = ptx_edit_raise_version(set->edit, set->module, program->isa);
+	if (!r || r == PTX_EDIT_E_KEPT)
+		r = ptx_edit_raise_target(set->edit, set->module, program->target);
 	return r == PTX_EDIT_E_KEPT ? 0 : r;
 }
 

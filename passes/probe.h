@@ -67,13 +67,19 @@ enum probe_point {
  */
 struct probe_program {
 	const char *symbol; /* NUL-terminated */
+	const char *label; /* what its author calls it, for messages; NULL: as `symbol` */
 	const char *text;
 	size_t length;
 	uint32_t isa; /* least PTX ISA, 63 is 6.3: the module's .version is raised to it */
-	uint32_t target; /* least architecture, 52 is sm_52 */
+	uint32_t target; /* least architecture, 52 is sm_52: the module's .target is raised to it if both are of sm_20 to sm_69 */
 	const uint16_t *context; /* offsets in the context (proto/gpuprobe.bpf.h), multiples of 8, in the order of the parameters */
 	uint32_t context_count;
 };
+
+static inline const char *probe_program_label(const struct probe_program *program)
+{
+	return program->label ? program->label : program->symbol;
+}
 
 /* One program at one kind of point of a function. */
 struct probe_use {

@@ -28,6 +28,8 @@ struct ptx_edit {
 	uint32_t count, capacity;
 	uint32_t isa; /* 0: not raised */
 	struct ptx_range isa_range;
+	uint32_t target; /* 0: not raised */
+	struct ptx_range target_range;
 };
 
 int ptx_edit_new(struct ptx_edit **out, const char *text, size_t length)
@@ -135,6 +137,15 @@ int ptx_edit_raise_version(struct ptx_edit *edit, const struct ptx_module *modul
 	return 0;
 }
 
+int ptx_edit_raise_target(struct ptx_edit *edit, const struct ptx_module *module, uint32_t number)
+{
+	if (number <= module->target.number || number <= edit->target)
+		return PTX_EDIT_E_KEPT;
+	edit->target = number;
+	edit->target_range = module->target.range;
+	return 0;
+}
+
 static int compare_changes(const void *a, const void *b)
 {
 	const struct change *left = a, *right = b;
@@ -168,12 +179,12 @@ static int measure(const struct ptx_edit *edit, const struct change *changes, ui
 int ptx_edit_apply(const struct ptx_edit *edit, char **out, size_t *out_length)
 {
 	struct change *changes;
-	char version[32], *result, *to;
+	char version[32], target[32], *result, *to;
 	uint32_t count = edit->count, position = 0;
 	size_t length = 0;
 	int r;
 
-	changes = calloc(count + 1, sizeof(*changes));
+	changes = calloc(count + 2, sizeof(*changes));
 	if (!changes)
 		return -ENOMEM;
 	if (count)
@@ -182,6 +193,13 @@ int ptx_edit_apply(const struct ptx_edit *edit, char **out, size_t *out_length)
 		snprintf(version, sizeof(version), "%u.%u", edit->isa / 10, edit->isa % 10);
 		changes[count] = (struct change){ edit->isa_range.offset, edit->isa_range.length,
 						  count, strlen(version), version };
+		count++;
+	}
+	if (edit->target) {
+		snprintf(target, sizeof(target), "sm_%u", edit->target);
+		changes[count] =
+			(struct change){ edit->target_range.offset, edit->target_range.length,
+					 count, strlen(target), target };
 		count++;
 	}
 	qsort(changes, count, sizeof(*changes), compare_changes);

@@ -46,6 +46,12 @@ int ptx_edit_insert_after_header(struct ptx_edit *edit, const struct ptx_module 
 int ptx_edit_raise_version(struct ptx_edit *edit, const struct ptx_module *module, uint32_t isa);
 
 /*
+ * .target sm_50 becomes sm_NUMBER if it is lower; PTX_EDIT_E_KEPT otherwise. The highest of several
+ * calls counts. Options behind it stay.
+ */
+int ptx_edit_raise_target(struct ptx_edit *edit, const struct ptx_module *module, uint32_t number);
+
+/*
  * Builds the new text. *out is the caller's to free(); it has a NUL after its last byte, not
  * counted in *length. Returns 0, PTX_EDIT_E_OVERLAP, -ENOMEM or -EFBIG. The edits stay: it may be
  * called again.

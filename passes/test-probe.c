@@ -319,10 +319,25 @@ static void test_target(void **state)
 	struct probe_program one = program("p", FUNCTION("p"));
 	struct trial trial = entry_call;
 
-	expect_error(".version 6.0 .target sm_50 .address_size 64 .entry k { ret; }", &one, 1, PROBE_E_TARGET,
-		     "program p needs sm_52");
+	one.label = "cuda__p";
+	expect_error(".version 1.4 .target sm_13 .address_size 64 .entry k { ret; }", &one, 1, PROBE_E_TARGET,
+		     "program cuda__p needs PTX for sm_20 or newer with 64-bit addresses, the module's is for sm_13");
+	one.target = 70;
+	expect_error(".version 6.0 .target sm_62 .address_size 64 .entry k { ret; }", &one, 1, PROBE_E_TARGET,
+		     "program cuda__p needs PTX for sm_70 or newer with 64-bit addresses, the module's is for sm_62");
+	one.target = 52;
 	expect_error(".version 6.0 .target sm_60 .address_size 32 .entry k { ret; }", &one, 1, PROBE_E_TARGET, "32-bit");
-	/* an old version is raised, the target stays */
+	/* an old target is raised, below sm_70 */
+	trial.programs = &one;
+	must(".version 3.2 .target sm_20, texmode_independent .address_size 64 .entry k { ret; }", &trial);
+	assert_memory_equal(trial.out, ".version 6.3 .target sm_52, texmode_independent .address_size 64\n", 64);
+	finish(&trial);
+	one.target = 60;
+	must(".version 6.5 .target sm_53 .address_size 64 .entry k { ret; }", &trial);
+	assert_memory_equal(trial.out, ".version 6.5 .target sm_60 .address_size 64\n", 44);
+	finish(&trial);
+	one.target = 52;
+	/* an old version is raised, a newer target stays */
 	trial.programs = &one;
 	must(".version 6.0 .target sm_90a .entry k { ret; }", &trial);
 	assert_memory_equal(trial.out, ".version 6.3 .target sm_90a\n", 28);

@@ -102,6 +102,15 @@ static void test_header(void **state)
 	finish(edit, ".version 8.5\n.target sm_70, debug\n.address_size 64\nA\nB // x\n.entry k() { }");
 	ptx_module_deinit(&module);
 
+	module = parse(".version 6.4\n.target sm_50, debug\n.entry k() { }");
+	edit = start(module.text);
+	assert_int_equal(ptx_edit_raise_target(edit, &module, 50), PTX_EDIT_E_KEPT);
+	assert_int_equal(ptx_edit_raise_target(edit, &module, 60), 0);
+	assert_int_equal(ptx_edit_raise_target(edit, &module, 52), PTX_EDIT_E_KEPT); /* the highest counts */
+	assert_int_equal(ptx_edit_raise_version(edit, &module, 65), 0);
+	finish(edit, ".version 6.5\n.target sm_60, debug\n.entry k() { }");
+	ptx_module_deinit(&module);
+
 	module = parse(".version 9.0\n.target sm_90a\n");
 	edit = start(module.text);
 	assert_int_equal(ptx_edit_raise_version(edit, &module, 101), 0);

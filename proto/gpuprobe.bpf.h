@@ -25,7 +25,17 @@
  *   6 bpf_trace_printk, 177 bpf_trace_vprintk (bpf_printk: `gpuprobectl log`), 7 bpf_get_prandom_u32 (not for secrets),
  *   8 bpf_get_smp_processor_id (the SM), 14 bpf_get_current_pid_tgid and 16 bpf_get_current_comm (of the host process, whose id
  *   stands for the thread's too), 25 bpf_perf_event_output, 130 bpf_ringbuf_output, 131 bpf_ringbuf_reserve (NULL where the program
- *   holds a record from the same place already; whether there is room shows at submit), 132 bpf_ringbuf_submit, 133 bpf_ringbuf_discard
+ *   holds a record from the same place already; whether there is room shows at submit), 132 bpf_ringbuf_submit, 133 bpf_ringbuf_discard,
+ *   181 bpf_loop
+ *
+ * Loops whose number of rounds the verifier cannot know, each with the bound that the kernel gives it:
+ *   bpf_loop(rounds, callback, context, flags)   at most 8388608 rounds (-E2BIG), flags 0 (-EINVAL). The callback is a static function of
+ *                                                the object, the same one in each run of this call; it returns 0 to go on, 1 to stop.
+ *                                                Returns the number of rounds. Linux 5.17 or newer verifies it.
+ *   bpf_iter_num_new, _next, _destroy            (bpf_for, bpf_repeat) at most 8388608 numbers (-E2BIG). Linux 6.4 or newer.
+ *   may_goto                                     (can_loop, cond_break) 8388608 rounds in one run of the program, all its may_goto together;
+ *                                                then it jumps. Not 250 ms, as newer kernels have it. Linux 6.9 or newer.
+ * Bounds of loops in loops multiply, as in the kernel. A GPU thread that loops long holds its kernel up: choose bounds of your own.
  */
 
 /* Map types. A map of one of these types runs on the GPU; the standard types do too when a GPU program uses them. */

@@ -299,6 +299,8 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 	case HELPER_PUTS:
 		r = step_log(a, state, frame, pc, helper);
 		break;
+	case HELPER_LOOP: /* the flow knows what it calls: leave_block() */
+		return 0;
 	default:
 		break;
 	}
@@ -309,5 +311,25 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 		regs[i] = scalar;
 	if (!r && helper->kind != HELPER_MAP_LOOKUP && helper->kind != HELPER_RING_RESERVE)
 		regs[0] = scalar;
+	return r;
+}
+
+/*
+ * Functions of an iterator over numbers, which lies on a stack. What they write there is nobody
+ * else's to read; bpf_iter_num_next() gives its address, as the number is its first part, or NULL.
+ */
+int analysis_kfunc(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
+{
+	int32_t number = a->flow->insns[pc].imm;
+	struct value *regs = state->registers, scalar = value_scalar(0, 0), iterator = regs[1];
+	int r;
+
+	if (iterator.kind != VALUE_STACK || !iterator.exact || iterator.bits % 8)
+		return fault_at(a->fault, pc, "%s: R1 is not the address of an iterator on the stack",
+				kfunc_name(number));
+	r = analysis_store(a, state, frame, pc, &iterator, 0, 8, &scalar);
+	regs[0] = number == KFUNC_ITER_NUM_NEXT ? iterator : scalar;
+	for (unsigned i = 1; i <= 5; i++)
+		regs[i] = scalar;
 	return r;
 }

@@ -24,3 +24,4 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 
 /* analysis-helper.c */
 int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc);
+int analysis_kfunc(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc);

@@ -204,6 +204,8 @@ int analysis_way(const struct analysis_frame *state, const struct bpf_insn *insn
 				 ? state->registers[insn->src_reg]
 				 : value_const((uint64_t)(int64_t)insn->imm);
 
+	if (insn_is_may_goto(insn))
+		return -1;
 	if (INSN_SOURCE(insn->code) == BPF_X && insn->dst_reg == insn->src_reg &&
 	    INSN_OP(insn->code) != BPF_JSET)
 		return value_branches(insn, 0, 0);
@@ -324,6 +326,10 @@ static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_
 		*dst = value_const(insn_imm64(insn));
 		return 0;
 	}
+	if (insn_is_function(insn)) {
+		*dst = value_const(insn_function_number(insn, (int64_t)pc));
+		return 0;
+	}
 	*dst = (struct value){ .kind = VALUE_MAP, .ref = (uint32_t)insn->imm };
 	if (insn->src_reg == INSN_PSEUDO_MAP_IDX) {
 		analysis_note(a, dst->ref, MAP_USE_ANY);
@@ -385,6 +391,8 @@ static int step_branch(struct analysis *a, const struct analysis_frame *state, s
 				 : value_const((uint64_t)(int64_t)insn->imm);
 	bool equality = INSN_OP(insn->code) == BPF_JEQ || INSN_OP(insn->code) == BPF_JNE;
 
+	if (insn_is_may_goto(insn))
+		return 0;
 	if (equality && (value_is_const(x, 0) || value_is_const(&y, 0)))
 		return 0;
 	if (value_is_symbolic(x) || value_is_symbolic(&y))
@@ -465,6 +473,8 @@ int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t fra
 	default:
 		if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER)
 			return analysis_helper(a, state, frame, pc);
+		if (insn_is_kfunc_call(insn))
+			return analysis_kfunc(a, state, frame, pc);
 		return insn_is_branch(insn) ? step_branch(a, state, pc) : 0;
 	}
 }
@@ -479,6 +489,22 @@ static void enter_frame(struct analysis_frame *callee, const struct analysis_fra
 	callee->registers[10] = (struct value){ .kind = VALUE_STACK, .exact = true, .ref = frame };
 	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
 		callee->slots[i] = value_scalar(0, 0);
+}
+
+/* The same of a callback of bpf_loop: the number of the round, and what the caller has in R3. */
+static void enter_callback(struct analysis_frame *callee, const struct analysis_frame *caller,
+			   uint32_t frame)
+{
+	enter_frame(callee, NULL, frame);
+	callee->registers[2] = caller->registers[3];
+}
+
+/* What a call leaves in the caller's registers. */
+static void leave_frame(struct analysis_frame *caller, const struct value *result)
+{
+	caller->registers[0] = *result;
+	for (unsigned i = 1; i <= 5; i++)
+		caller->registers[i] = value_scalar(0, 0);
 }
 
 struct worklist {
@@ -541,13 +567,27 @@ static int flow_into(struct analysis *a, struct worklist *w, const struct analys
 	return 0;
 }
 
+/* A bpf_loop begins, or a round of it ends: once more, or behind it. `caller`: who calls bpf_loop. */
+static int leave_loop(struct analysis *a, struct worklist *w, struct analysis_frame *chain,
+		      struct analysis_frame *caller, const uint32_t to[static 2], size_t *bytes)
+{
+	struct value count = value_scalar(0, 0);
+	int r;
+
+	enter_callback(caller + 1, caller, a->flow->blocks[to[0]].frame);
+	r = flow_into(a, w, chain, to[0], bytes);
+	leave_frame(caller, &count);
+	return r ? r : flow_into(a, w, chain, to[1], bytes);
+}
+
 /* From the end of a block, whose state is `state`, to what follows. `chain` has room for one frame
  * more. */
 static int leave_block(struct analysis *a, struct worklist *w, struct analysis_frame *chain,
 		       uint32_t number, size_t *bytes)
 {
 	const struct flow_block *block = a->flow->blocks + number;
-	struct analysis_frame *state = chain + a->flow->frames[block->frame].depth;
+	const struct flow_frame *frame = a->flow->frames + block->frame;
+	struct analysis_frame *state = chain + frame->depth;
 	const struct bpf_insn *last = a->flow->insns + flow_block_last(a->flow, block);
 	uint32_t to = block->successors[0];
 	int r, way = insn_is_branch(last) ? analysis_way(state, last) : -1;
@@ -555,17 +595,14 @@ static int leave_block(struct analysis *a, struct worklist *w, struct analysis_f
 
 	if (to == FLOW_NONE)
 		return 0;
-	if (a->flow->blocks[to].frame != block->frame) {
-		if (a->flow->frames[a->flow->blocks[to].frame].depth >
-		    a->flow->frames[block->frame].depth) {
-			enter_frame(state + 1, state, a->flow->blocks[to].frame);
-		} else {
-			struct value r0 = state->registers[0];
-
-			for (unsigned i = 0; i <= 5; i++)
-				state[-1].registers[i] = i ? value_scalar(0, 0) : r0;
-		}
-	}
+	if (insn_is_loop_call(last))
+		return leave_loop(a, w, chain, state, block->successors, bytes);
+	if (insn_is_exit(last) && frame->loop)
+		return leave_loop(a, w, chain, state - 1, block->successors, bytes);
+	if (insn_is_bpf_call(last))
+		enter_frame(state + 1, state, a->flow->blocks[to].frame);
+	else if (insn_is_exit(last))
+		leave_frame(state - 1, state->registers);
 	if (way >= 0 || !insn_is_branch(last))
 		return flow_into(a, w, chain, way ? to : block->successors[1], bytes);
 	kept = state->registers[last->dst_reg];

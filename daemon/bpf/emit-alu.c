@@ -209,6 +209,8 @@ LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
 	LLVMTypeRef type = INSN_CLASS(insn->code) == BPF_JMP ? e->i64 : e->i32;
 	LLVMValueRef a, b;
 
+	if (insn_is_may_goto(insn))
+		return emit_may_goto(e);
 	if (is_null_check(e, insn)) {
 		a = LLVMBuildLoad2(e->builder, e->i1,
 				   emit_found(e, e->state->registers[insn->dst_reg].site), "");

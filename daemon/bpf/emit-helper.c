@@ -95,6 +95,8 @@ void emit_helper(struct emitter *e, const struct bpf_insn *insn)
 	case HELPER_EXIT:
 		emit_exit(e);
 		return;
+	case HELPER_LOOP: /* ends its block: emit_loop_begin() */
+		return;
 	case HELPER_PRINTK:
 	case HELPER_VPRINTK:
 	case HELPER_PUTS:

@@ -240,6 +240,8 @@ static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn)
 	else if (insn->src_reg == INSN_PSEUDO_MAP_IDX)
 		/* any number, as helpers know the map; but not 0: the verifier knows that, too */
 		value = emit_const(e, (uint64_t)(uint32_t)insn->imm + 1);
+	else if (insn_is_function(insn))
+		value = emit_const(e, insn_function_number(insn, (int64_t)e->pc));
 	else
 		value = emit_const(e, insn_imm64(insn));
 	emit_set(e, insn->dst_reg, value);
@@ -263,6 +265,14 @@ static void emit_leave(struct emitter *e, const struct flow_block *block,
 	uint32_t to = block->successors[0];
 	int way = insn_is_branch(last) ? analysis_way(e->state, last) : -1;
 
+	if (insn_is_loop_call(last)) {
+		emit_loop_begin(e, block);
+		return;
+	}
+	if (insn_is_exit(last) && frame->loop) {
+		emit_loop_next(e, block);
+		return;
+	}
 	if (insn_is_exit(last)) {
 		if (to == FLOW_NONE) {
 			LLVMBuildRet(e->builder, emit_get(e, 0));
@@ -365,6 +375,8 @@ static void emit_insn(struct emitter *e, const struct bpf_insn *insn)
 		emit_atomic(e, insn);
 	else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER)
 		emit_helper(e, insn);
+	else if (insn_is_kfunc_call(insn))
+		emit_kfunc(e, insn);
 	else if (!insn_is_jump_class(insn))
 		emit_memory(e, insn);
 }
@@ -433,6 +445,7 @@ static void emit_variables(struct emitter *e)
 		e->stacks[f] = LLVMBuildAlloca(e->builder, e->stack_type, "");
 		LLVMSetAlignment(e->stacks[f], 8);
 	}
+	emit_loop_variables(e);
 }
 
 /* A parameter that is read as a whole, as who puts the body elsewhere relies on: LLVM would read
@@ -523,7 +536,8 @@ int emit_program(LLVMModuleRef module, struct analysis *analysis,
 	e.blocks = calloc(e.flow->n_blocks, sizeof(*e.blocks));
 	e.sites = calloc(count_calls(e.flow) + 1, sizeof(*e.sites));
 	e.records = calloc(count_calls(e.flow) + 1, sizeof(*e.records));
-	if (e.registers && e.stacks && e.blocks && e.sites && e.records)
+	e.loops = calloc(e.flow->n_frames, sizeof(*e.loops));
+	if (e.registers && e.stacks && e.blocks && e.sites && e.records && e.loops)
 		r = rmw_live_out(e.flow, &e.live_out);
 	if (!r)
 		r = emit_body(&e);
@@ -532,6 +546,7 @@ int emit_program(LLVMModuleRef module, struct analysis *analysis,
 	free(e.blocks);
 	free(e.sites);
 	free(e.records);
+	free(e.loops);
 	free(e.live_out);
 	LLVMDisposeBuilder(e.builder);
 	if (!r)

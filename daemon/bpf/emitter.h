@@ -31,6 +31,11 @@ struct emit_record {
 	LLVMValueRef bytes, held;
 };
 
+/* A frame that bpf_loop calls: variables of 64 bits, how many rounds it has begun and shall make. */
+struct emit_loop {
+	LLVMValueRef round, rounds;
+};
+
 struct emitter {
 	struct analysis *analysis;
 	const struct translate_program *program;
@@ -59,6 +64,8 @@ struct emitter {
 	size_t n_sites;
 	struct emit_record *records; /* the same */
 	size_t n_records;
+	struct emit_loop *loops; /* of each frame */
+	LLVMValueRef budget; /* variable of 32 bits: what may_goto may fall through; NULL: none is */
 	/* where we are: */
 	uint32_t frame;
 	struct analysis_frame *state;
@@ -133,6 +140,13 @@ void emit_ring_helper(struct emitter *e, const struct helper *helper);
 struct emit_record *emit_record(struct emitter *e, const struct value *value);
 LLVMValueRef emit_ring_write(struct emitter *e, uint32_t map, LLVMValueRef data, LLVMValueRef size,
 			     bool aligned);
+
+/* emit-loop.c: bpf_loop, may_goto, iterators */
+void emit_loop_variables(struct emitter *e);
+void emit_loop_begin(struct emitter *e, const struct flow_block *block);
+void emit_loop_next(struct emitter *e, const struct flow_block *block);
+LLVMValueRef emit_may_goto(struct emitter *e);
+void emit_kfunc(struct emitter *e, const struct bpf_insn *insn);
 
 /* emit-log.c: helpers 6, 177, 501 */
 void emit_log_helper(struct emitter *e, const struct helper *helper);

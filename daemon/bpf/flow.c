@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "callback.h"
 #include "insn.h"
 #include "translate.h"
 
@@ -22,6 +23,7 @@ struct flow_builder {
 	struct fault *fault;
 	bool *leaders;      /* one an instruction: a block begins here */
 	bool *functions;    /* a function begins here */
+	uint32_t *callbacks; /* of each call of bpf_loop, see callback.h; NULL: there is none */
 	uint32_t *block_of; /* of a leader: number of its block within its function */
 	size_t frames_allocated, blocks_allocated;
 	size_t n_expanded; /* instructions in all copies */
@@ -32,6 +34,7 @@ static void builder_deinit(struct flow_builder *b)
 	free(b->leaders);
 	free(b->functions);
 	free(b->block_of);
+	free(b->callbacks);
 }
 
 static size_t insn_slots(const struct bpf_insn *insn)
@@ -48,13 +51,14 @@ static void mark_leaders(struct flow_builder *b)
 		const struct bpf_insn *insn = f->insns + pc;
 		bool ends = true;
 
-		if (insn_is_bpf_call(insn)) {
+		if (insn_is_bpf_call(insn) || insn_is_function(insn)) {
 			b->functions[insn_call_target(insn, (int64_t)pc)] = true;
 			b->leaders[insn_call_target(insn, (int64_t)pc)] = true;
+			ends = insn_is_call(insn);
 		} else if (insn_is_goto(insn) || insn_is_branch(insn)) {
 			b->leaders[insn_jump_target(insn, (int64_t)pc)] = true;
 		} else {
-			ends = insn_is_exit(insn);
+			ends = insn_is_exit(insn) || insn_is_loop_call(insn);
 		}
 		if (ends && pc + 1 < f->n_insns)
 			b->leaders[pc + 1] = true;
@@ -141,7 +145,33 @@ size_t flow_block_last(const struct flow *f, const struct flow_block *block)
 	return last;
 }
 
-/* Copies the function at `start` and what it calls. Recursion is bounded by the depth of frames. */
+/*
+ * Copies the function at `start`, which the call at `call_pc` calls, and what it calls. Recursion is
+ * bounded by the depth of frames.
+ */
+static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, uint32_t parent,
+			 uint32_t return_block);
+
+/* What follows a block that ends in a call: a copy of the callee, and then block `after`. */
+static int copy_callee(struct flow_builder *b, size_t pc, uint32_t frame, uint32_t after,
+		       uint32_t to[static 2])
+{
+	struct flow *f = b->flow;
+	size_t start = (size_t)insn_call_target(f->insns + pc, (int64_t)pc);
+
+	to[0] = (uint32_t)f->n_blocks;
+	if (insn_is_loop_call(f->insns + pc)) {
+		if (b->callbacks[pc] == CALLBACK_NONE)
+			return fault_at(b->fault, pc,
+					"bpf_loop (%d): R2 is not always the same function of the "
+					"program",
+					INSN_HELPER_LOOP);
+		start = b->callbacks[pc];
+		to[1] = after;
+	}
+	return copy_function(b, start, pc, frame, after);
+}
+
 static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, uint32_t parent,
 			 uint32_t return_block)
 {
@@ -157,7 +187,11 @@ static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, u
 	if (r)
 		return r;
 	f->frames[f->n_frames++] = (struct flow_frame){
-		.parent = parent, .depth = depth, .entry = entry, .return_block = return_block
+		.parent = parent,
+		.depth = depth,
+		.entry = entry,
+		.return_block = return_block,
+		.loop = depth && insn_is_loop_call(f->insns + call_pc),
 	};
 	r = copy_blocks(b, start, frame);
 	if (r)
@@ -170,11 +204,11 @@ static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, u
 		uint32_t to[2] = { FLOW_NONE, FLOW_NONE };
 
 		if (insn_is_exit(insn)) {
-			to[0] = return_block;
-		} else if (insn_is_bpf_call(insn)) {
-			to[0] = (uint32_t)f->n_blocks;
-			r = copy_function(b, (size_t)insn_call_target(insn, (int64_t)pc), pc, frame,
-					  i + 1);
+			to[f->frames[frame].loop] = return_block;
+			if (f->frames[frame].loop)
+				to[0] = entry;
+		} else if (insn_is_bpf_call(insn) || insn_is_loop_call(insn)) {
+			r = copy_callee(b, pc, frame, i + 1, to);
 			if (r)
 				return r;
 		} else if (insn_is_goto(insn) || insn_is_branch(insn)) {
@@ -204,7 +238,9 @@ int flow_init(struct flow *flow, const struct bpf_insn *insns, size_t n_insns, s
 	}
 	mark_leaders(&b);
 	number_blocks(&b);
-	r = copy_function(&b, 0, 0, FLOW_NONE, FLOW_NONE);
+	r = callback_find(insns, n_insns, &b.callbacks);
+	if (!r)
+		r = copy_function(&b, 0, 0, FLOW_NONE, FLOW_NONE);
 	builder_deinit(&b);
 	return r;
 }

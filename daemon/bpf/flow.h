@@ -8,6 +8,7 @@
  */
 
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct flow_frame {
 	uint32_t depth;        /* 0: the program itself */
 	uint32_t entry;        /* block */
 	uint32_t return_block; /* of the parent, or FLOW_NONE */
+	bool loop;             /* bpf_loop calls it, perhaps not at all, perhaps again */
 };
 
 /* Instructions [start, end) that run one after the other; control leaves after the last. */
@@ -28,7 +30,8 @@ struct flow_block {
 	uint32_t start, end;
 	/*
 	 * Branch: taken, then not taken. BPF call: the callee's entry. Exit of a callee: the
-	 * caller's block after the call. Exit of the program: FLOW_NONE.
+	 * caller's block after the call. Exit of the program: FLOW_NONE. Call of bpf_loop: the
+	 * callback's entry, then the block after the call; exit of a callback: the same two.
 	 */
 	uint32_t successors[2];
 };

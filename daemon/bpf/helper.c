@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "insn.h"
+
 static const struct helper helpers[] = {
 	{ 1, "bpf_map_lookup_elem", HELPER_MAP_LOOKUP, { NULL } },
 	{ 2, "bpf_map_update_elem", HELPER_MAP_UPDATE, { NULL } },
@@ -20,6 +22,7 @@ static const struct helper helpers[] = {
 	{ 132, "bpf_ringbuf_submit", HELPER_RING_SUBMIT, { NULL } },
 	{ 133, "bpf_ringbuf_discard", HELPER_RING_DISCARD, { NULL } },
 	{ 177, "bpf_trace_vprintk", HELPER_VPRINTK, { NULL } },
+	{ INSN_HELPER_LOOP, "bpf_loop", HELPER_LOOP, { NULL } },
 	{ 501, "ebpf_puts", HELPER_PUTS, { NULL } },
 	{ 502, "bpf_get_globaltimer", HELPER_SCALAR, { "gpuprobe_globaltimer" } },
 	{ 503,

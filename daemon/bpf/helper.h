@@ -25,6 +25,7 @@ enum helper_kind {
 	HELPER_VPRINTK,
 	HELPER_PUTS,
 	HELPER_EXIT,
+	HELPER_LOOP,
 };
 
 struct helper {

@@ -35,8 +35,13 @@
 #define INSN_CALL_BPF 1
 #define INSN_CALL_KFUNC 2
 
+#define INSN_HELPER_LOOP 181 /* bpf_loop */
+
 #define INSN_STACK_SIZE 512
 #define INSN_FRAMES_MAX 8
+
+/* The kernel's BPF_MAX_LOOPS: of one bpf_loop, of one bpf_iter_num, and of all may_goto of a program. */
+#define INSN_LOOPS_MAX (8 * 1024 * 1024)
 
 /* Bytes that a memory instruction moves. */
 static inline unsigned insn_bytes(uint8_t code)
@@ -78,6 +83,24 @@ static inline bool insn_is_bpf_call(const struct bpf_insn *insn)
 	return insn_is_call(insn) && insn->src_reg == INSN_CALL_BPF;
 }
 
+static inline bool insn_is_kfunc_call(const struct bpf_insn *insn)
+{
+	return insn_is_call(insn) && insn->src_reg == INSN_CALL_KFUNC;
+}
+
+/* A call of bpf_loop, which calls a function of the program. */
+static inline bool insn_is_loop_call(const struct bpf_insn *insn)
+{
+	return insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER &&
+	       insn->imm == INSN_HELPER_LOOP;
+}
+
+/* may_goto: falls through as long as the program's budget lasts, then jumps. */
+static inline bool insn_is_may_goto(const struct bpf_insn *insn)
+{
+	return insn->code == (BPF_JMP | INSN_JCOND);
+}
+
 /* A jump that is always taken, `ja` with 16 bits of offset or 32 (gotol). */
 static inline bool insn_is_goto(const struct bpf_insn *insn)
 {
@@ -112,6 +135,18 @@ static inline int64_t insn_jump_target(const struct bpf_insn *insn, int64_t pc)
 static inline int64_t insn_call_target(const struct bpf_insn *insn, int64_t pc)
 {
 	return pc + 1 + (int64_t)insn->imm;
+}
+
+/* A 64-bit load of the address of a function of the program. */
+static inline bool insn_is_function(const struct bpf_insn *insn)
+{
+	return insn_is_ld_imm64(insn) && insn->src_reg == INSN_PSEUDO_FUNC;
+}
+
+/* The number that stands for a function's address. Never 0, as the verifier knows of the address. */
+static inline uint64_t insn_function_number(const struct bpf_insn *insn, int64_t pc)
+{
+	return (uint64_t)insn_call_target(insn, pc) + 1;
 }
 
 static inline uint64_t insn_imm64(const struct bpf_insn *insn)

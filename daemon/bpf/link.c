@@ -31,6 +31,7 @@
 
 #include "btf-check.h"
 #include "elf-check.h"
+#include "kfunc-link.h"
 #include "lanes.h"
 #include "log-record.h"
 #include "map-layout.h"
@@ -47,7 +48,7 @@ struct link_log {
 
 /* One link step at work. */
 struct link_step {
-	const void *elf;
+	void *elf;
 	size_t size;
 	struct link_log log;
 	struct link_output *output;
@@ -184,6 +185,9 @@ static int program_capture(struct bpf_program *prog, struct bpf_prog_load_opts *
 	}
 	r = blob_append(step, bpf_program__insns(prog), n, sizeof(struct bpf_insn),
 			&program->insns);
+	if (!r)
+		kfunc_finish((struct bpf_insn *)(void *)(step->output->blob + program->insns.offset),
+			     program->insns.count);
 	if (!r && opts->func_info_cnt && opts->func_info_rec_size <= LINKED_RECORD_MAX)
 		r = blob_append(step, opts->func_info, opts->func_info_cnt,
 				opts->func_info_rec_size, &program->func_info);
@@ -657,6 +661,10 @@ static int step_run(struct link_step *step) {
 	struct bpf_object *object;
 	int r;
 
+	if (elf_check(step->elf, step->size, error))
+		return refuse(step, "%s", error);
+	if (kfunc_mark(step->elf, step->size))
+		return -ENOMEM;
 	if (elf_check(step->elf, step->size, error))
 		return refuse(step, "%s", error);
 	object = object_open(step);

@@ -40,7 +40,7 @@ static uint16_t insn_reads(const struct bpf_insn *insn)
 	case BPF_STX:
 		return dst | src | (insn_is_atomic(insn) && insn->imm == BPF_CMPXCHG ? BIT(0) : 0);
 	default:
-		if (insn_is_goto(insn))
+		if (insn_is_goto(insn) || insn_is_may_goto(insn))
 			return 0;
 		return INSN_SOURCE(insn->code) == BPF_X ? dst | src : dst;
 	}

@@ -21,6 +21,7 @@
 #endif
 
 #include "elf-check.h"
+#include "helper-name.h"
 #include "link.h"
 
 static const char *folder;
@@ -121,6 +122,32 @@ static void test_btf(void **state) {
 				    btf__type_by_id(btf, linked->maps[0].btf_value_type)->name_off),
 		"__u64");
 	btf__free(btf);
+	link_output_free(output);
+}
+
+/* Calls of functions of the kernel that a GPU has have their numbers, wherever libbpf puts them; others have none. */
+static void test_kfuncs(void **state) {
+	struct link_output *output = link_named("loops");
+	uint32_t seen = 0;
+
+	for (size_t p = 0; p < output->linked.n_programs; p++)
+		for (size_t i = 0; i < output->linked.programs[p].insns.count; i++) {
+			const struct bpf_insn *insn = insns_of(output, p) + i;
+
+			if (insn->code != (BPF_JMP | BPF_CALL) || insn->src_reg != 2)
+				continue;
+			assert_int_equal(insn->dst_reg, 0);
+			assert_int_equal(insn->off, 0);
+			assert_in_range(insn->imm, 1, _KFUNC_N - 1);
+			seen |= UINT32_C(1) << insn->imm;
+		}
+	assert_int_equal(seen, (UINT32_C(1) << _KFUNC_N) - 2);
+	link_output_free(output);
+
+	output = link_named("kfunc");
+	for (size_t i = 0; i < output->linked.programs[0].insns.count; i++)
+		if (insns_of(output, 0)[i].src_reg == 2)
+			assert_int_equal(insns_of(output, 0)[i].imm, 0);
 	link_output_free(output);
 }
 
@@ -496,7 +523,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_lanes),	      cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),
 		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_refused_newcomer),
-		cmocka_unit_test(test_core),
+		cmocka_unit_test(test_core),	      cmocka_unit_test(test_kfuncs),
 	};
 
 	if (argc < 2 || !*argv[1])

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "helper-name.h"
 #include "insn.h"
 
 struct validation {
@@ -99,8 +100,10 @@ static int validate_call(struct validation *v, size_t pc)
 		v->marks[target] |= MARK_FUNCTION;
 		return 0;
 	case INSN_CALL_KFUNC:
-		return fault_at(v->fault, pc,
-				"call of a kernel function is not available on the GPU");
+		return kfunc_name(insn->imm)
+			       ? 0
+			       : fault_at(v->fault, pc,
+					  "call of a kernel function is not available on the GPU");
 	default:
 		return fault_at(v->fault, pc, "call of an unknown kind %u", insn->src_reg);
 	}
@@ -129,9 +132,11 @@ static int validate_jump(struct validation *v, size_t pc)
 			return fault_at(v->fault, pc, "exit with reserved fields set");
 		return 0;
 	case INSN_JCOND:
-		if (!narrow && !reg)
-			return fault_at(v->fault, pc, "may_goto is not available on the GPU");
-		break;
+		if (narrow || reg)
+			break;
+		if (insn->dst_reg != 0 || insn->src_reg != 0 || insn->imm != 0)
+			return fault_at(v->fault, pc, "may_goto with reserved fields set");
+		return 0;
 	case 0xf0:
 		break;
 	default:
@@ -220,8 +225,12 @@ static int validate_ld_imm64(struct validation *v, size_t pc)
 		return fault_at(v->fault, pc,
 				"address of a kernel symbol is not available on the GPU");
 	case INSN_PSEUDO_FUNC:
-		return fault_at(v->fault, pc,
-				"callbacks are not available on the GPU in this release");
+		if (insn_call_target(insn, (int64_t)pc) < 0 ||
+		    (uint64_t)insn_call_target(insn, (int64_t)pc) >= v->n_insns ||
+		    insn[1].imm != 0)
+			return fault_at(v->fault, pc, "takes the address of no function");
+		v->marks[insn_call_target(insn, (int64_t)pc)] |= MARK_FUNCTION;
+		return 0;
 	default:
 		return fault_at(v->fault, pc, "64-bit load of an unknown kind %u", insn->src_reg);
 	}

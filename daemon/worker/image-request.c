@@ -65,6 +65,7 @@ int image_request_read_program(struct image_request *request, const struct worke
 
 	if (!json_object_is_type(object, json_type_object) ||
 	    !worker_get_string(object, "name", &program->symbol) ||
+	    (has(object, "label") && !worker_get_string(object, "label", &program->label)) ||
 	    !worker_get_int(object, "isa", 10, 999, &isa) ||
 	    !worker_get_int(object, "target", 10, 999, &target))
 		return bad(reply, "a program is not as it should be");

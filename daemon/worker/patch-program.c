@@ -29,7 +29,7 @@ static int unfit(const struct patch_program *parsed, struct ptx_error *error, co
 	vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
 	snprintf(error->message, sizeof(error->message), "program %.60s: %s",
-		 parsed->program->symbol, what);
+		 probe_program_label(parsed->program), what);
 	return PATCH_PROGRAM_E_UNFIT;
 }
 

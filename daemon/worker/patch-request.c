@@ -130,7 +130,7 @@ static int check_context(const struct patch_request *request,
 			reply, NULL, "program",
 			"attachment %lld: program %.80s reads %s of its context, which point %s does "
 			"not have on the SASS engine",
-			(long long)attachment->id, program->symbol, field, meaning->point));
+			(long long)attachment->id, probe_program_label(program), field, meaning->point));
 	}
 	return 0;
 }

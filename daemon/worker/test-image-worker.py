@@ -428,6 +428,15 @@ class Images(Base):
                  kind="ptx")
         self.own(PTX.replace("sm_80", "sm_90a").encode(), "its PTX is for sm_90a$", kind="ptx", capability=100)
 
+    def test_older_target(self):
+        """A .target that no compiler makes code for any more is raised to what the program needs."""
+        for sm in 20, 30, 35, 50, 52, 62:
+            reply, out = self.replaced(PTX.replace(".version 7.0", ".version 3.2").replace("sm_80", f"sm_{sm}").encode(), kind="ptx")
+            self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
+            if self.has_compiler:
+                self.assertEqual([e[:2] for e in entries(out)], [("elf", "sm_90"), ("ptx", f"sm_{max(sm, 52)}")])
+        self.error(PTX.replace("sm_80", "sm_13").encode(), "transform", "needs PTX for sm_20 or newer", kind="ptx")
+
     def test_newer_than_the_compiler(self):
         """PTX of a later CUDA than the compiler's is left to the driver, as without a compiler."""
         newer = PTX.replace(".version 7.0", ".version 99.0")

@@ -12,6 +12,7 @@ The assembler takes the syntax of LLVM's disassembler, one instruction a line or
     r2 = xchg((u64 *)(r1 + 0), r2)      r0 = cmpxchg((u64 *)(r1 + 0), r0, r2)
     if r1 s> 5 goto done                if w1 & r2 goto +2
     goto done         gotol done        call 1           call function    exit          done:
+    r2 = function body ll               may_goto done    call kfunc 1
 
 The interpreter follows RFC 9669 as text, one thread after the other, on memory that is a list of regions.
 Maps are in bpf_maps.py.
@@ -94,6 +95,11 @@ def _(a, m):
     return insn(0x18, int(m[1]), 6, 0, int(m[2])) + insn(0, 0, 0, 0, int(m[3]))
 
 
+@rule(r'r(\d+) = function (\S+) ll')
+def _(a, m):
+    return insn(0x18, int(m[1]), 4, 0, a.distance(m[2])) + insn(0)
+
+
 @rule(r'([rw])(\d+) = -\1\2')
 def _(a, m):
     return insn((ALU64 if m[1] == 'r' else ALU32) | 0x80, int(m[2]))
@@ -169,6 +175,16 @@ def _(a, m):
 @rule(r'gotol (\S+)')
 def _(a, m):
     return insn(JMP32, imm=a.distance(m[1]))
+
+
+@rule(r'may_goto (\S+)')
+def _(a, m):
+    return insn(JMP | 0xe0, off=a.distance(m[1]))
+
+
+@rule(r'call kfunc (\d+)')
+def _(a, m):
+    return insn(JMP | 0x80, src=2, imm=int(m[1]))
 
 
 @rule(r'call (\d+)')
@@ -264,6 +280,7 @@ class Thread:
         self.sm = self.block_number + machine.first_sm & 127
         self.stack = bytearray(machine.garbage * 512 * 8)
         self.records, self.visits = [], {}
+        self.may_goto = machine.LOOPS
 
     def visit(self, place):
         """The place, and how often the thread was there before."""
@@ -301,6 +318,7 @@ class Machine:
     MAPS = 1 << 40  # the values of each have 4 GiB
     CONTEXT_SIZE = 168
     STEPS = 1000000
+    LOOPS = 8 * 1024 * 1024  # at most, of bpf_loop, of an iterator, and of all may_goto
     PID_TGID, DEVICE, COMM = 0x123400001234, 3, b'bpf-run'  # as bpf-run says
 
     def __init__(self, code, memory=b'', maps=(), grid='1', block='1', context=None):
@@ -500,6 +518,25 @@ class Machine:
             raise BpfError('helper %d' % number)
         return values[number]
 
+    def iterator(self, number, regs):
+        """bpf_iter_num_new, _next, _destroy: two numbers of 32 bits, the last one given and the end."""
+        last, end, result = 0, 0, 0
+        if number == 1:
+            start, stop = signed(regs[2], 32), signed(regs[3], 32)
+            result = -bpf_maps.EINVAL if start > stop else -bpf_maps.E2BIG if stop - start > self.LOOPS else 0
+            if not result:
+                last, end = start - 1, stop
+        elif number == 2:
+            last, end = signed(self.load(regs[1], 4) + 1, 32), signed(self.load(regs[1] + 4, 4), 32)
+            result = regs[1]
+            if last >= end:
+                last, end, result = 0, 0, 0
+        elif number != 3:
+            raise BpfError('kfunc %d' % number)
+        self.store(regs[1], 4, last)
+        self.store(regs[1] + 4, 4, end)
+        return result
+
     def helper(self, number, regs, place):
         if number in (1, 2, 3):
             return self.map_helper(number, regs)
@@ -519,6 +556,17 @@ class Machine:
         except Exit:
             return None
 
+    def enter(self, frames, regs, back, start, loop):
+        """Begins a function at `start`; the caller goes on at `back`."""
+        frames.append((back, regs[6:11], loop))
+        if len(frames) >= 8:
+            raise BpfError('calls too deep')
+        regs[0] = 0
+        regs[6:11] = [0, 0, 0, 0, regs[10] - 512]
+        end = regs[10] - self.STACK
+        self.current.stack[end - 512:end] = self.garbage * 512
+        return start
+
     def steps(self):
         regs = [0] * 11
         if self.context is not None:
@@ -527,7 +575,7 @@ class Machine:
             regs[1] = self.MEMORY if self.memory else 0
             regs[2] = len(self.memory)
         regs[10] = self.STACK + len(self.current.stack)
-        frames, pc = [], 0
+        frames, pc = [], 0  # frames: where to go on, r6-r10, and of a callback: its start, rounds done, all rounds, context
         for _ in range(self.STEPS):
             if not 0 <= pc < len(self.insns):
                 raise BpfError('pc %d' % pc)
@@ -545,6 +593,8 @@ class Machine:
                 pc += 1
                 if src == 0:
                     regs[dst] = imm & M32 | (high & M32) << 32
+                elif src == 4:
+                    regs[dst] = pc - 1 + imm + 1  # not 0
                 elif src == 5:
                     regs[dst] = self.REFERENCES + imm
                 else:
@@ -563,19 +613,32 @@ class Machine:
             elif code == JMP | 0x90:
                 if not frames:
                     return regs[0]
-                pc, regs[6:11] = frames.pop()
+                pc, regs[6:11], loop = frames.pop()
+                if loop:
+                    start, done, rounds, context = loop
+                    if regs[0] == 0 and done + 1 < rounds:
+                        pc = self.enter(frames, regs, pc, start, (start, done + 1, rounds, context))
+                        regs[1], regs[2] = done + 1, context
+                    else:
+                        regs[0] = done + 1
             elif code == JMP | 0x80:
                 if src == 1:
-                    frames.append((pc, regs[6:11]))
-                    if len(frames) >= 8:
-                        raise BpfError('calls too deep')
-                    pc += imm
-                    regs[0] = 0
-                    regs[6:11] = [0, 0, 0, 0, regs[10] - 512]
-                    end = regs[10] - self.STACK
-                    self.current.stack[end - 512:end] = self.garbage * 512
+                    pc = self.enter(frames, regs, pc, pc + imm, None)
+                elif src == 2:
+                    regs[0] = self.iterator(imm, regs) & M64
+                elif imm == 181:
+                    rounds, start, context = regs[1] & M32, regs[2] - 1, regs[3]
+                    regs[0] = (-bpf_maps.EINVAL if regs[4] else -bpf_maps.E2BIG if rounds > self.LOOPS else 0) & M64
+                    if not regs[0] and rounds:
+                        pc = self.enter(frames, regs, pc, start, (start, 0, rounds, context))
+                        regs[1], regs[2] = 0, context
                 else:
                     regs[0] = self.helper(imm, regs, (pc, *(f[0] for f in frames))) & M64
+            elif code == JMP | 0xe0:
+                if self.current.may_goto:
+                    self.current.may_goto -= 1
+                else:
+                    pc += off
             elif code == JMP:
                 pc += off
             elif code == JMP32:

@@ -513,7 +513,24 @@ def test_stop_while_running():
         equal(process.returncode, 0, out + err)
 
 
+def test_old_targets():
+    """PTX for GPUs that no compiler makes code for any more is probed, as the driver takes it; where a program needs a newer one, it is named as its author did."""
+    for name in "sm_20", "sm_50":
+        with Daemon() as daemon:
+            daemon.attach("--kernel", "k")
+            with Live(daemon, load=f"file 0 {SOURCE}/tests/targets/{name}.ptx") as live:
+                live.launch(1, "k")
+                equal((live.do("sum"), daemon.count_of()), ([THREADS], THREADS), name)
+            equal([(o["outcome"], o["reason"]) for o in daemon.why()], [("probed", "")], name)
+    with Daemon() as daemon:
+        daemon.attach("--kernel", "k", object=os.path.join(BUILD, "docs/hash_count.bpf.o"))
+        with Live(daemon, load=f"file 0 {SOURCE}/tests/targets/sm_50.ptx") as live:
+            live.launch(1, "k")
+        reasons = [o["reason"] for o in daemon.why()]
+        check("program cuda__hash_count needs PTX for sm_70 or newer with 64-bit addresses, the module's is for sm_50" in reasons[0], reasons)
+
+
 if __name__ == "__main__":
     main([test_count, test_not_carried, test_names, test_ways, test_kernels, test_registers, test_options, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
           test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_budget, test_budget_and_cache, test_budget_of_others, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
-          test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_broken_context, test_past_the_end, test_stop_while_running])
+          test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_broken_context, test_past_the_end, test_stop_while_running, test_old_targets])

@@ -299,6 +299,14 @@ def test_configured():
         equal(len(records), 256)
 
 
+def test_loops():
+    """bpf_loop, an iterator over numbers, may_goto: the number of rounds is in a variable."""
+    with Daemon() as daemon:
+        daemon.attach(object=obj("loops"))
+        run(daemon, "vectorAdd", same=False)
+        equal(values(daemon, ".bss"), {0: {f"by_{loop}": 256 * 4950 for loop in ("helper", "iterator", "may_goto")}})
+
+
 def test_rings():
     with Daemon() as daemon:
         daemon.attach(object=obj("rings"))

@@ -32,12 +32,12 @@ static const uint8_t opcodes[] = {
 	0x79, 0x81, 0x89, 0x91, 0x62, 0x6a, 0x72, 0x7a, 0x63, 0x6b, 0x73, 0x7b, 0xc3, 0xdb,
 	0x05, 0x06, 0x15, 0x1d, 0x25, 0x2d, 0x35, 0x3d, 0x45, 0x4d, 0x55, 0x5d, 0x65, 0x6d,
 	0x75, 0x7d, 0xa5, 0xad, 0xb5, 0xbd, 0xc5, 0xcd, 0xd5, 0xdd, 0x16, 0x1e, 0x26, 0x2e,
-	0x85, 0x85, 0x85, 0x85, 0x95, 0x18, 0x18, 0x18,
+	0x85, 0x85, 0x85, 0x85, 0x95, 0x18, 0x18, 0x18, 0xe5,
 };
 static const int32_t atomics[] = { 0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1 };
 static const int32_t helpers[] = { 1,	1,   1,	  2,   3,   5,	 7,   8,   502, 503, 504,
 				   505, 506, 508, 509, 510, 511, 6,   14,  16,	25,  130,
-				   131, 131, 132, 132, 133, 177, 501, 507, 512, 12 };
+				   131, 131, 132, 132, 133, 177, 501, 507, 512, 12,	 181, 181 };
 static const uint32_t map_types[] = { 2,    6,	  1503, 27,   1,    1502, 1527, 5,
 				      1501, 1504, 1512, 1513, 4,    7,	  2,	2 };
 static const char *const names[MAPS_MAX] = { "m0", "m1", "m2" };
@@ -71,14 +71,18 @@ static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps)
 			insn->src_reg = 0;
 			insn->imm = (int8_t)b[3];
 		}
+		if (insn_is_may_goto(insn))
+			*insn = (struct bpf_insn){ .code = insn->code, .off = insn->off };
 		if (insn_is_goto(insn) || insn_is_exit(insn) || insn_is_call(insn)) {
 			insn->dst_reg = 0;
 			insn->imm = insn->code == 0x06 ? insn->off : 0;
 			insn->off = insn->code == 0x05 ? insn->off : 0;
 		}
 		if (insn_is_call(insn)) {
-			insn->src_reg = b[1] & 1;
-			insn->imm = insn->src_reg ? b[2] % 32 - 4 : PICK(helpers, b[2]);
+			insn->src_reg = b[1] % 3;
+			insn->imm = insn->src_reg == INSN_CALL_BPF     ? b[2] % 32 - 4
+				    : insn->src_reg == INSN_CALL_KFUNC ? b[2] % 5
+								       : PICK(helpers, b[2]);
 		}
 		return 1;
 	case BPF_LD:
@@ -87,6 +91,10 @@ static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps)
 							       : INSN_PSEUDO_MAP_IDX)
 						   : 0;
 		insn->imm = insn->src_reg ? (int)(b[3] % n_maps) : (int8_t)b[3];
+		if (b[2] & 4) {
+			insn->src_reg = INSN_PSEUDO_FUNC;
+			insn->imm = b[3] % 32 - 4;
+		}
 		return 2;
 	default:
 		insn->off = -8 * (b[2] % 65) + (b[3] & 7);

@@ -326,6 +326,10 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
     def test_ring_contention(self):
         self.script("rings", TOP / "daemon/bpf/test-ring.py", self.build / "daemon/bpf/bpf-run")
 
+    def test_loops(self):
+        """bpf_loop, iterators and may_goto, to their bounds."""
+        self.script("loops", TOP / "daemon/bpf/test-loops.py", self.build / "daemon/bpf/bpf-run")
+
     def test_hash_contention(self):
         self.script("hash", TOP / "tests/gpu/hash.py", self.build)
 

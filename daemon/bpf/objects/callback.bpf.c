@@ -3,11 +3,18 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Refused: bpf_loop. */
+/* Refused: bpf_for_each_map_elem. */
 
-static int add(__u32 index, void *sum)
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4);
+	__type(key, __u32);
+	__type(value, __u64);
+} numbers SEC(".maps");
+
+static long add(void *map, const void *key, void *value, void *sum)
 {
-	*(__u64 *)sum += index;
+	*(__u64 *)sum += *(__u64 *)value;
 	return 0;
 }
 
@@ -16,7 +23,7 @@ int cuda__callback(void *ctx)
 {
 	__u64 sum = 0;
 
-	bpf_loop(8, add, &sum, 0);
+	bpf_for_each_map_elem(&numbers, add, &sum, 0);
 	return (int)sum;
 }
 
