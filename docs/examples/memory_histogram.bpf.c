@@ -3,8 +3,6 @@
  * How often the memory instructions of a kernel run, by what they are and how many bytes they move.
  * gpuprobectl kernel show --instruction=$(printf %x NUMBER) has the PTX and the source line of one.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct access {
