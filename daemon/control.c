@@ -358,7 +358,19 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	options->wish.program = control_string(parameters, "program");
 	options->wish.kernel = control_string(parameters, "kernel");
 	options->wish.point = control_string(parameters, "point");
+	options->wish.host_targets = control_member(parameters, "host_targets");
+	options->wish.folder = control_string(parameters, "folder");
 	options->shared = control_bool(parameters, "shared");
+	*parameterp = "host_targets";
+	if (options->wish.host_targets) {
+		json_object_object_foreach(options->wish.host_targets, name, target) {
+			if (!control_name_valid(name) || !control_name_valid(json_object_get_string(target)))
+				return "not a program and a target of at most 2047 printable bytes";
+		}
+	}
+	*parameterp = "folder";
+	if (options->wish.folder && (*options->wish.folder != '/' || strlen(options->wish.folder) >= PATH_MAX))
+		return "not an absolute path";
 	*parameterp = "engine";
 	if (engine && !engine_from_name(engine, false, &options->wish.engine))
 		return "expected auto, ptx or sass";
