@@ -73,9 +73,15 @@ static int read_quoted(struct reader *reader, char *text, size_t size, size_t *n
 
 /* A number, a name: what ends where a separator begins. */
 static int read_word(struct reader *reader, char word[static WORD_MAX]) {
-	size_t n;
+	size_t n = 0;
+	int r;
 
-	skip_spaces(reader);
+	if (take(reader, '"')) { /* JSON has no other names of enums */
+		r = read_quoted(reader, word, WORD_MAX - 1, &n);
+		if (!r)
+			word[n] = '\0';
+		return r;
+	}
 	n = strcspn(reader->at, " \t\n,:=[]{}\"");
 	if (!n)
 		return *reader->at ? wrong(reader, "expected a value at \"%.40s\"", reader->at) : wrong(reader, "a value is missing at the end");
