@@ -17,7 +17,7 @@
 #include "daemon.h"
 
 #define UPDATE_SYNC_MS 200
-#define UPDATE_LARGE_MAX (64 << 20) /* bytes of a map that has inputs: map-start.c */
+#define UPDATE_LARGE_MAX (16 << 20) /* bytes of a map that has inputs: map-start.c */
 
 struct update {
 	struct daemon *daemon;

@@ -18,12 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "map-table.h"
 
-#define START_SIZE_MAX (UINT64_C(64) << 20) /* is copied into each new instance, in one turn of the loop */
+#define START_SIZE_MAX (UINT64_C(16) << 20) /* is copied into each new instance, in one turn of the loop */
 #define FOLDS_MAX 64 /* megabytes of instances of processes that have just ended, which are waited for */
 
 /* ---- hash maps: what GPUs do, on memory of our own that nobody else has ---- */
@@ -264,18 +263,14 @@ static void update_sum(struct map *map, uint32_t index, const unsigned char *val
 	map_value_add(spec, start, entry.values, true);
 }
 
-/* A map in which the youngest value counts: this one is. */
+/* A map in which the youngest value counts: this one is younger than those that there are, and older than whatever comes. */
 static void update_latest(struct map *map, uint32_t index, const unsigned char *value) {
 	uint64_t *start = (void *)(map->start_data + index * map->spec.layout.value_stride), stamp;
 	struct map_entry entry;
-	struct timespec now;
 
 	map_read(map, index, &entry); /* with its stamp behind it */
 	memcpy(&stamp, entry.values + sizeof(uint64_t), sizeof(stamp));
-	clock_gettime(CLOCK_REALTIME, &now); /* GPUs have it, too */
-	start[1] = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-	if (start[1] <= stamp && stamp < UINT64_MAX)
-		start[1] = stamp + 1;
+	start[1] = stamp < UINT64_MAX ? stamp + 1 : stamp;
 	start[0] = 0;
 	memcpy(start, value, map->spec.value_size);
 }
