@@ -29,6 +29,7 @@ enum {
 	OPTION_SHARED,
 	OPTION_ENGINE,
 	OPTION_EXPORT,
+	OPTION_HOST_TARGET,
 	OPTION_ALL,
 };
 
@@ -62,6 +63,10 @@ static const char attach_help[] =
 	"      --threads=N     values that a per-thread array has for each index; else 65536\n"
 	"      --ring-size=N   bytes of a ring of one process, with K, M or G; else 8M\n"
 	"      --shared        one copy of each map for all processes of a user, in host memory\n"
+	"      --host-target=PROGRAM=TARGET\n"
+	"                      where a program on the host is attached, in place of what its section says: FILE:FUNCTION for a uprobe\n"
+	"                      or uretprobe, FILE:PROVIDER:NAME for a usdt, FUNCTION for a kprobe, GROUP:NAME for a tracepoint;\n"
+	"                      may be given several times\n"
 	"      --export=MAP    show this map among the metrics (gpuprobectl map export); may be given several times\n";
 
 static const char detach_help[] =
@@ -162,6 +167,39 @@ static int put_export(struct attach *attach, const char *map) {
 	return -1;
 }
 
+/* PROGRAM=TARGET. Returns -1 to go on, or the exit status. */
+static int put_host_target(json_object *parameters, const char *text) {
+	json_object *targets = ctl_get(parameters, "host_targets");
+	const char *equals = strchr(text, '=');
+	char *program;
+
+	if (!equals || equals == text || !equals[1])
+		return ctl_usage("--host-target: %s is not PROGRAM=TARGET, as in on_launch=./app:main", text);
+	if (!targets) {
+		targets = json_object_new_object();
+		json_object_object_add(parameters, "host_targets", targets);
+	}
+	program = strndup(text, (size_t)(equals - text));
+	if (!program)
+		return ctl_fail(CTL_ERROR, "no memory");
+	if (ctl_get(targets, program)) {
+		free(program);
+		return ctl_usage("--host-target: program %.*s has two targets", (int)(equals - text), text);
+	}
+	json_object_object_add(targets, program, json_object_new_string(equals + 1));
+	free(program);
+	return -1;
+}
+
+/* The folder of this process, in which the daemon finds relative paths of uprobes. */
+static void put_folder(json_object *parameters) {
+	char *folder = getcwd(NULL, 0);
+
+	if (folder && *folder == '/')
+		json_object_object_add(parameters, "folder", json_object_new_string(folder));
+	free(folder);
+}
+
 static int attach_option(struct ctl *ctl, int option, struct attach *attach) {
 	json_object *parameters = attach->parameters, **filterp = &attach->filter;
 	int64_t number = 0;
@@ -184,6 +222,8 @@ static int attach_option(struct ctl *ctl, int option, struct attach *attach) {
 		return put_engine(parameters, optarg);
 	case OPTION_EXPORT:
 		return put_export(attach, optarg);
+	case OPTION_HOST_TARGET:
+		return put_host_target(parameters, optarg);
 	case OPTION_KERNEL:
 		put(&parameters, "kernel", json_object_new_string(optarg));
 		return -1;
@@ -225,6 +265,7 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach 
 		{ "ring-size", required_argument, NULL, OPTION_RING_SIZE },
 		{ "shared", no_argument, NULL, OPTION_SHARED },
 		{ "export", required_argument, NULL, OPTION_EXPORT },
+		{ "host-target", required_argument, NULL, OPTION_HOST_TARGET },
 		{},
 	};
 	int option, r = -1;
@@ -329,6 +370,7 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 		goto out;
 	if (r)
 		goto out;
+	put_folder(parameters);
 	/* the daemon answers when all is verified and compiled, which may take its time */
 	r = ctl_call(ctl, "Attach", json_object_get(parameters),
 		     !strcmp(path, "-") ? "standard input" : path, -1, &reply);

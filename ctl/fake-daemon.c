@@ -497,6 +497,40 @@ static int dump_map(struct varlink_call *call, json_object *parameters, void *us
 				  varlink_json_pack("what", json_object_new_string(name), NULL));
 }
 
+/* The number of a map by name or id; -1: there is none. */
+static int find_map(json_object *parameters) {
+	const char *name = json_object_get_string(get(parameters, "map"));
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
+		if (!strcmp(name, maps[i].name) || strtoul(name, NULL, 10) == i + 1)
+			return (int)i;
+	return -1;
+}
+
+static int show_map(struct varlink_call *call, json_object *parameters, void *userdata) {
+	int map = find_map(parameters);
+	json_object *reply;
+
+	if (map < 0)
+		return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_get(get(parameters, "map")), NULL));
+	reply = dump_reply((size_t)map, json_object_new_array(), true);
+	json_object_object_del(reply, "entries");
+	return varlink_call_reply(call, reply);
+}
+
+/* Takes what it gets, but says what that was if there must be no such element (noexist), or a deletion is of key 9. */
+static int update_map(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *flags = get(parameters, "flags"), *value = get(parameters, "value");
+	const char *key = json_object_get_string(get(parameters, "key"));
+	char text[256];
+
+	snprintf(text, sizeof(text), "map %s key %s value %s", json_object_get_string(get(parameters, "map")), key,
+		 value ? json_object_get_string(value) : "-");
+	if (flags ? !strcmp(json_object_get_string(flags), "noexist") : !strcmp(key, "CQAAAA=="))
+		return varlink_call_error(call, ERROR("Unavailable"), varlink_json_pack("reason", json_object_new_string(text), NULL));
+	return varlink_call_reply(call, NULL);
+}
+
 static int list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *pid = get(parameters, "pid");
 	json_object *reply = from_text(
@@ -589,6 +623,9 @@ static const struct varlink_method methods[] = {
 	{ "Why", why },
 	{ "ListMaps", list_maps },
 	{ "DumpMap", dump_map },
+	{ "ShowMap", show_map },
+	{ "UpdateMap", update_map },
+	{ "DeleteMap", update_map },
 	{ "ReadRing", fake_read_ring },
 	{ "ReadLog", fake_read_log },
 	{ "ListKernels", list_kernels },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * map list, map dump.
+ * map list, map dump; the other verbs have files of their own.
  *
  * A dump is printed as it comes, reply by reply, so a large map needs no memory here and `| head`
  * stops it early. The first reply brings the types.
@@ -15,6 +15,7 @@
 #include "../daemon/base64.h"
 #include "ctl.h"
 #include "export.h"
+#include "map-update.h"
 #include "names.h"
 #include "value.h"
 
@@ -28,6 +29,8 @@ enum {
 static const char help[] =
 	"Usage: gpuprobectl map list\n"
 	"       gpuprobectl map dump [OPTION]... MAP\n"
+	"       gpuprobectl map update MAP KEY VALUE [any|noexist|exist]\n"
+	"       gpuprobectl map delete MAP KEY\n"
 	"       gpuprobectl map export [OPTION]... MAP\n"
 	"       gpuprobectl map unexport MAP...\n"
 	"       gpuprobectl map exports\n"
@@ -42,7 +45,7 @@ static const char help[] =
 	"      --nonzero      leave out elements that are all zeros\n"
 	"      --raw          bytes in hexadecimal\n"
 	"\n"
-	"What export and its like do, gpuprobectl map export --help says.\n";
+	"What update and delete do, gpuprobectl map update --help says; export and its like, gpuprobectl map export --help.\n";
 
 static int map_list(struct ctl *ctl, int argc, char **argv) {
 	static const struct {
@@ -371,6 +374,8 @@ int command_map(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
 		{ "list", map_list, CTL_TITLE "map list" },
 		{ "dump", map_dump, CTL_TITLE "map dump" },
+		{ "update", ctl_map_update, CTL_TITLE "map update" },
+		{ "delete", ctl_map_delete, CTL_TITLE "map delete" },
 		{ "export", ctl_map_export, CTL_TITLE "map export" },
 		{ "unexport", ctl_map_unexport, CTL_TITLE "map unexport" },
 		{ "exports", ctl_map_exports, CTL_TITLE "map exports" },

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-gpuprobectl.py GPUPROBECTL FAKE_DAEMON COMPLETION: every command, every error and its exit status, and the JSON."""
 import fcntl
+import base64
 import json
 import os
 import pathlib
@@ -316,8 +317,16 @@ class Rest(Case):
                                   capture_output=True, timeout=60, check=False)
             text = done.stderr.decode()
             self.assertEqual(done.returncode, ERROR, text)
-            return {key: value for key, value in json.loads(text[text.index('{'):text.rindex('}') + 1]).items() if key != 'program'}
+            parameters = json.loads(text[text.index('{'):text.rindex('}') + 1])
+            self.assertEqual(parameters.pop('folder'), os.getcwd())
+            return {key: value for key, value in parameters.items() if key != 'program'}
         self.assertEqual(asked(), {})
+        self.assertEqual(asked('--host-target=a=./x:main', '--host-target', 'b=c:d=e'), {'host_targets': {'a': './x:main', 'b': 'c:d=e'}})
+        for text in 'a', '=b', 'a=':
+            self.ctl('attach', '--host-target', text, self.object, status=USAGE,
+                     stderr=f'--host-target: {text} is not PROGRAM=TARGET, as in on_launch=./app:main; see gpuprobectl attach --help')
+        self.ctl('attach', '--host-target=a=b', '--host-target=a=c', self.object, status=USAGE,
+                 stderr='--host-target: program a has two targets; see gpuprobectl attach --help')
         self.assertEqual(asked('--point', 'kprobe/f@x.cu:12', '--kernel=k'), {'point': 'kprobe/f@x.cu:12', 'kernel': 'k'})
         self.assertEqual(asked('--spaces=global,shared', '--spaces', 'param'), {'spaces': ['global', 'shared', 'param']})
         self.assertEqual(asked('--threads', '1048576', '--shared'), {'threads': 1048576, 'shared': True})
@@ -463,7 +472,7 @@ class Rest(Case):
         self.assertEqual(complete('gpuprobectl', 'sta'), {'status'})
         named = re.findall(r'^  ([a-z]+) ', self.run_ctl('--help'), re.M)
         self.assertEqual(complete('gpuprobectl', '') - {'--json', '--pretty', '--session', '--socket', '--help', '--version'}, set(named))
-        self.assertEqual(complete('gpuprobectl', 'map', ''), {'list', 'dump', 'export', 'unexport', 'exports', '--json', '--pretty', '--session', '--socket', '--help',
+        self.assertEqual(complete('gpuprobectl', 'map', ''), {'list', 'dump', 'update', 'delete', 'export', 'unexport', 'exports', '--json', '--pretty', '--session', '--socket', '--help',
                                                               '--version'})
         self.assertEqual(complete('gpuprobectl', '--json', 'map', 'dump', 'c'), {'counter'})
         self.assertEqual(complete('gpuprobectl', 'detach', '1'), {'1'})
@@ -511,6 +520,39 @@ class Map(Case):
         self.assertEqual(self.json('map', 'list')['maps'][0], {
             'id': 1, 'object': 1, 'name': 'counter', 'type': 'gpu_array', 'key_size': 4, 'value_size': 8, 'max_entries': 1,
             'kind': 'array', 'place': 'device', 'shards': 1, 'merge': 'sum64', 'instances': 1, 'bytes': 4096})
+
+    def test_update(self):
+        """What is typed becomes bytes by the map's types. The fake daemon says which, if there must be no such element."""
+        def sent(map_id, key, value):
+            encoded = [base64.b64encode(bytes.fromhex(text)).decode() for text in (key, value)]
+            return f'map {map_id} key {encoded[0]} value {encoded[1]}'
+
+        self.assertEqual(self.ctl('map', 'update', 'counter', '0', '18446744073709551615'), '')
+        self.assertEqual(self.json('map', 'update', 'counter', '0', '1', 'exist'), {})
+        for arguments, wanted in (
+                (('counter', '0', '258'), (1, '00000000', '0201000000000000')),
+                (('1', '0x0', '0x10'), (1, '00000000', '1000000000000000')),
+                (('plain', '1', 'hex 01 02 03 4 5 6 0x7 ff'), (4, '01000000', '01020304050607ff')),
+                (('plain', '1', '0102030405060708'), (4, '01000000', '0102030405060708')),
+                (('plain', '1', '5'), (4, '01000000', '0500000000000000')),
+                (('percpu', '1', '-2'), (3, '01000000', 'feffffffffffffff'))):
+            self.ctl('map', 'update', *arguments, 'noexist', status=ERROR, stderr=sent(*wanted))
+        # what is printed can be typed, in either form
+        raw = self.json('map', 'dump', '--raw', 'struct')['entries'][0]['value']
+        dumped = self.ctl('map', 'dump', 'struct').splitlines()[0].split(': ', 1)[1]
+        for text in dumped, json.dumps(self.json('map', 'dump', 'struct')['entries'][0]['value']):
+            self.ctl('map', 'update', 'struct', '0', text, 'noexist', status=ERROR, stderr=sent(2, '00000000', raw))
+        self.assertEqual(self.ctl('map', 'delete', 'counter', '3'), '')
+        self.ctl('map', 'delete', 'counter', '9', status=ERROR, stderr='map 1 key CQAAAA== value -')
+        for words, status, arguments in (
+                ('value x: x is not a whole number', USAGE, ('update', 'counter', '0', 'x')),
+                ('key 4294967296: 4294967296 does not fit into 32 bits', USAGE, ('update', 'counter', '4294967296', '0')),
+                ('value hex 01: expected 8 bytes in hexadecimal behind hex, as in: hex 01 02 ff', USAGE, ('update', 'counter', '0', 'hex 01')),
+                ('map update: never is none of any, noexist and exist; see gpuprobectl map update --help', USAGE, ('update', 'counter', '0', '0', 'never')),
+                ('map delete takes a map and a key: put each into quotes; see gpuprobectl map delete --help', USAGE, ('delete', 'counter')),
+                ('events is a ring: gpuprobectl ring read takes its records', ERROR, ('update', 'events', '0', '0')),
+                ('there is no map none; gpuprobectl map list shows them', NOT_FOUND, ('update', 'none', '0', '0'))):
+            self.ctl('map', *arguments, status=status, stderr=words)
 
     def test_scalar(self):
         self.assertEqual(self.ctl('map', 'dump', 'counter'), '0: 18446744073709551615\n')
@@ -577,7 +619,7 @@ class Map(Case):
         self.ctl('map', 'dump', 'nothing', status=NOT_FOUND, stderr='there is no map nothing; gpuprobectl map list shows them')
         self.ctl('map', 'dump', 'twice', status=ERROR, stderr='several maps have the name twice; say which by its id: 3, 14')
         self.ctl('map', 'dump', 'theirs', status=PERMISSION, stderr='not permitted: it is of uid 1000')
-        self.ctl('map', status=USAGE, stderr='map: list or dump or export or unexport or exports?; see gpuprobectl map --help')
+        self.ctl('map', status=USAGE, stderr='map: list or dump or update or delete or export or unexport or exports?; see gpuprobectl map --help')
         self.ctl('map', 'x', status=USAGE, stderr='map has no command x; see gpuprobectl map --help')
         self.ctl('map', 'dump', status=USAGE, stderr='map dump: which map?; see gpuprobectl map dump --help')
         self.ctl('map', 'dump', 'a', 'b', status=USAGE, stderr='map dump takes one map, but got b too; see gpuprobectl map dump --help')

@@ -100,6 +100,10 @@ bool value_types_is_section(const struct value_types *types, uint32_t type) {
 	return found && btf_is_datasec(found);
 }
 
+struct btf *value_types_btf(const struct value_types *types) {
+	return types->btf;
+}
+
 /* Bytes of a value of the type; negative: it has none. */
 int64_t value_types_size(const struct value_types *types, uint32_t type) {
 	return types->btf && type ? btf__resolve_size(types->btf, type) : -1;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct btf;
 struct value_types;
 
 /* Ids of gpuprobe.bpf.h, by the names of their types there. */
@@ -27,6 +28,7 @@ int value_types_new(struct value_types **typesp, const void *btf, size_t n_btf);
 struct value_types *value_types_free(struct value_types *types);
 uint32_t value_types_find(const struct value_types *types, const char *name);
 bool value_types_is_section(const struct value_types *types, uint32_t type);
+struct btf *value_types_btf(const struct value_types *types); /* NULL: there are none */
 int64_t value_types_size(const struct value_types *types, uint32_t type);
 json_object *value_json(struct value_types *types, uint32_t type, const unsigned char *data,
 			size_t n_data);

@@ -45,12 +45,36 @@ static int choose_engine(struct attach_choices *choices, const struct linked_pro
 	return 0;
 }
 
+/*
+ * Whether the program is written for the context that it gets there. Its argument may be any other type (void *, the struct of another
+ * project): only a context of ours that is not the point's is a mistake. section: NULL on the host, where there is none of them.
+ */
+static int choose_context(const struct linked_program *program, const char *text, const struct section *section,
+			  struct attach_trouble *trouble) {
+	static const char *const contexts[] = { "gpuprobe_kernel_ctx", "gpuprobe_memory_ctx", "gpuprobe_event_ctx" };
+	const char *wanted = section ? section_context(section) : NULL;
+	bool ours = false;
+
+	for (size_t i = 0; i < sizeof(contexts) / sizeof(contexts[0]); i++)
+		ours = ours || strcmp(program->context, contexts[i]) == 0;
+	if (!ours || (wanted && strcmp(program->context, wanted) == 0))
+		return 0;
+	if (!wanted)
+		return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name,
+				   "program %s takes a struct %s, which programs on the host (%.100s) do not get", program->name,
+				   program->context, text);
+	return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name,
+			   "program %s takes a struct %s, but %.100s%s gives a struct %s: change its argument, or its section",
+			   program->name, program->context, text, strlen(text) > 100 ? "..." : "", wanted);
+}
+
 /* Adds a GPU program. */
 static int choose_one(struct attach_choices *choices, const struct linked *linked, size_t index,
 		      const struct attach_wish *wish, struct attach_trouble *trouble) {
 	const struct linked_program *program = &linked->programs[index];
 	struct attach_choice *choice = &choices->programs[choices->n];
 	char error[SECTION_ERROR_SIZE];
+	int r;
 
 	if (!program->insns.count)
 		return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name,
@@ -80,7 +104,8 @@ static int choose_one(struct attach_choices *choices, const struct linked *linke
 			"section \"%.128s\" of program %s names no kernel: say which with --kernel",
 			choice->text, program->name);
 	}
-	return choose_engine(choices, program, wish->engine, trouble);
+	r = choose_context(program, choice->text, &choice->section, trouble);
+	return r ?: choose_engine(choices, program, wish->engine, trouble);
 }
 
 /* All that are to be looked at, in the order of the object. */
@@ -98,6 +123,9 @@ static int choose_all(struct attach_choices *choices, const struct linked *linke
 		found = true;
 		if (!program->gpu && !(all_may && program->insns.count)) {
 			choices->hosts[choices->n_hosts++] = i;
+			r = choose_context(program, program->section, NULL, trouble);
+			if (r)
+				return r;
 			continue;
 		}
 		r = choose_one(choices, linked, i, wish, trouble);

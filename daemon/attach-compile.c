@@ -121,6 +121,7 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 		.choices = &attach->choices,
 		.host = &attach->host,
 		.host_report = &attach->host_report,
+		.host_targets = attach->host_targets,
 	};
 	struct object *object = NULL;
 	int r;

@@ -29,7 +29,7 @@ struct attach {
 	void *userdata;
 	uid_t owner;
 	struct account *account; /* in which it is charged; NULL: not yet */
-	char *only_program, *kernel, *point; /* what wish points to */
+	char *only_program, *kernel, *point, *folder; /* what wish points to, host_targets too */
 	struct attach_wish wish;
 	struct filter filter;
 	uint32_t threads;
@@ -67,6 +67,7 @@ struct attach {
 	int host_result;
 	struct verify_report host_report;
 	struct host *host;
+	char *host_targets[LINKED_PROGRAMS_MAX]; /* NULL: as the section says */
 };
 
 void attach_free(struct attach *attach);

@@ -74,7 +74,8 @@ static int attach_make_host(const struct attach_plan *plan, struct object *objec
 		return r;
 	strcpy(attachment->program, linked->name);
 	strcpy(attachment->section_text, linked->section);
-	strcpy(attachment->section.kernel, where ? where + 1 : linked->section);
+	snprintf(attachment->section.kernel, sizeof(attachment->section.kernel), "%.*s", SECTION_KERNEL_SIZE - 1,
+		 plan->host_targets[program] ?: where ? where + 1 : linked->section);
 	attachment->on_host = true;
 	attachment->host_program = program;
 	*attachmentp = attachment;
@@ -193,7 +194,7 @@ int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 			n++;
 	}
 	if (r == 0 && *plan->host) {
-		r = host_attach(*plan->host, plan->host_report);
+		r = host_attach(*plan->host, plan->host_targets, plan->host_report);
 		if (r > 0)
 			r = ATTACH_REGISTER_E_HOST;
 	}

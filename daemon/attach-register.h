@@ -39,6 +39,7 @@ struct attach_plan {
 	const struct attach_choices *choices;
 	struct host **host; /* *host NULL: there are no programs on the host; taken if all goes well */
 	struct verify_report *host_report;
+	char *const *host_targets; /* by the index of a program; NULL: as its section says */
 };
 
 /*

@@ -54,7 +54,8 @@ static void attach_load_hosts(struct attach *attach) {
 		hosts |= UINT64_C(1) << attach->choices.hosts[i];
 	if (hosts)
 		attach->host_result =
-			host_new(&attach->host, attach->elf, attach->n_elf, attach->linked, attach->blob, programs, hosts, &attach->host_report);
+			host_new(&attach->host, attach->elf, attach->n_elf, attach->linked, attach->blob, programs, hosts,
+				 attach->host_targets, &attach->host_report);
 }
 
 /* The next program; after the last one those on the host. */

@@ -29,6 +29,7 @@
 #include "cache/job-cache.h"
 #include "daemon.h"
 #include "host.h"
+#include "host-target.h"
 #include "memfd.h"
 #include "pass.h"
 #include "verify.h"
@@ -49,6 +50,10 @@ void attach_free(struct attach *attach) {
 	free(attach->only_program);
 	free(attach->kernel);
 	free(attach->point);
+	free(attach->folder);
+	json_object_put(attach->wish.host_targets);
+	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++)
+		free(attach->host_targets[i]);
 	if (attach->account)
 		account_discharge_attach(attach->account);
 	account_unref(attach->account);
@@ -199,6 +204,50 @@ static bool attach_hosts(struct attach *attach) {
 	return false;
 }
 
+/* Whether a program of that name is among those that run on the host. */
+static bool attach_has_host(const struct attach *attach, const char *name) {
+	for (size_t i = 0; i < attach->choices.n_hosts; i++)
+		if (strcmp(attach->linked->programs[attach->choices.hosts[i]].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* Where programs on the host are attached. False: the attach has failed and is gone. */
+static bool attach_find_targets(struct attach *attach) {
+	char error[HOST_TARGET_ERROR_SIZE];
+	json_object *target = NULL;
+
+	if (attach->wish.host_targets) {
+		json_object_object_foreach(attach->wish.host_targets, name, value) {
+			(void)value;
+			if (attach_has_host(attach, name))
+				continue;
+			attach_fail(attach, ATTACH_E_ARGUMENT, "host_targets", NULL,
+				    "%.100s is no program of the object that is attached on the host", name);
+			return false;
+		}
+	}
+	for (size_t i = 0; i < attach->choices.n_hosts; i++) {
+		const size_t index = attach->choices.hosts[i];
+		const struct linked_program *program = &attach->linked->programs[index];
+		int r;
+
+		target = NULL;
+		if (attach->wish.host_targets)
+			json_object_object_get_ex(attach->wish.host_targets, program->name, &target);
+		r = host_target_resolve(program->name, program->section, target ? json_object_get_string(target) : NULL, attach->wish.folder,
+					&attach->host_targets[index], error);
+		if (r < 0)
+			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		else if (r)
+			attach_fail(attach, target ? ATTACH_E_ARGUMENT : ATTACH_E_INVALID_OBJECT, target ? "host_targets" : program->name, NULL,
+				    "%s", error);
+		if (r)
+			return false;
+	}
+	return true;
+}
+
 /* False: the attach has failed and is gone. */
 static bool attach_choose_programs(struct attach *attach) {
 	struct attach_outcome outcome = {};
@@ -221,7 +270,7 @@ static bool attach_choose_programs(struct attach *attach) {
 				return false;
 			}
 		}
-		return attach_hosts(attach);
+		return attach_hosts(attach) && attach_find_targets(attach);
 	case ATTACH_CHOOSE_E_NOT_FOUND:
 		outcome = (struct attach_outcome){ .error = ATTACH_E_NOT_FOUND,
 						   .program = trouble.reason };
@@ -262,12 +311,17 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 	}
 	r = linked_from_json(&attach->linked, reply, error);
 	if (r == 0 &&
-	    (attach->linked->size == 0 || attach->linked->size != worker_task_output_size(task, 1)))
+	    ((attach->linked->size == 0 && attach->linked->n_programs) ||
+	     attach->linked->size != worker_task_output_size(task, 1)))
 		r = LINKED_E_INVALID;
 	if (r) {
 		worker_task_spoil(task);
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL,
 			    "worker sent a malformed reply: %s", r > 0 ? error : strerror(-r));
+		return;
+	}
+	if (!attach->linked->n_programs) { /* none of the name that was asked for: the choice says so */
+		attach_choose_programs(attach);
 		return;
 	}
 	attach->blob_fd = worker_task_steal_fd(task, 1);
@@ -312,7 +366,8 @@ static struct attach *attach_alloc(struct daemon *daemon, const struct attach_op
 		memcpy(attach->elf, options->object, options->n_object);
 	if (!attach->elf || !attach_copy(&attach->only_program, options->wish.program) ||
 	    !attach_copy(&attach->kernel, options->wish.kernel) ||
-	    !attach_copy(&attach->point, options->wish.point)) {
+	    !attach_copy(&attach->point, options->wish.point) ||
+	    !attach_copy(&attach->folder, options->wish.folder)) {
 		attach_free(attach);
 		return NULL;
 	}
@@ -322,6 +377,8 @@ static struct attach *attach_alloc(struct daemon *daemon, const struct attach_op
 		.point = attach->point,
 		.spaces = options->wish.spaces,
 		.engine = options->wish.engine,
+		.host_targets = json_object_get(options->wish.host_targets),
+		.folder = attach->folder,
 	};
 	return attach;
 }
@@ -371,6 +428,8 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 	json_object_object_add(job, "job", json_object_new_string("link"));
 	json_object_object_add(job, "input", json_object_new_int(input));
 	json_object_object_add(job, "output", json_object_new_int(output));
+	if (attach->only_program)
+		json_object_object_add(job, "program", json_object_new_string(attach->only_program));
 	json_object_put(job);
 	if (input < 0 || output < 0) {
 		worker_task_free(task);

@@ -44,6 +44,8 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 
 	add_int(json, "id", (int64_t)attachment->id);
 	add_string(json, "kernel", section->kernel);
+	if (section_prefixed(section, attachment->section_text))
+		json_object_object_add(json, "prefixed", json_object_new_boolean(true));
 	json_object_object_add(json, "device_function",
 			       json_object_new_boolean(section->device_function));
 	add_string(json, "point", section_point_name(section));

@@ -358,7 +358,19 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	options->wish.program = control_string(parameters, "program");
 	options->wish.kernel = control_string(parameters, "kernel");
 	options->wish.point = control_string(parameters, "point");
+	options->wish.host_targets = control_member(parameters, "host_targets");
+	options->wish.folder = control_string(parameters, "folder");
 	options->shared = control_bool(parameters, "shared");
+	*parameterp = "host_targets";
+	if (options->wish.host_targets) {
+		json_object_object_foreach(options->wish.host_targets, name, target) {
+			if (!control_name_valid(name) || !control_name_valid(json_object_get_string(target)))
+				return "not a program and a target of at most 2047 printable bytes";
+		}
+	}
+	*parameterp = "folder";
+	if (options->wish.folder && (*options->wish.folder != '/' || strlen(options->wish.folder) >= PATH_MAX))
+		return "not an absolute path";
 	*parameterp = "engine";
 	if (engine && !engine_from_name(engine, false, &options->wish.engine))
 		return "expected auto, ptx or sass";
@@ -608,7 +620,8 @@ const struct varlink_method control_methods[] = {
 	{ "Attach", control_attach },	 { "Detach", control_detach },
 	{ "List", control_list },	 { "Status", control_status },
 	{ "Why", control_why },		 { "ListMaps", control_list_maps },
-	{ "DumpMap", control_dump_map }, { "ReadRing", control_read_ring },
+	{ "DumpMap", control_dump_map }, { "UpdateMap", control_update_map }, { "DeleteMap", control_delete_map },
+	{ "ShowMap", control_show_map }, { "ReadRing", control_read_ring },
 	{ "ReadLog", control_read_log }, { "ListKernels", control_list_kernels },
 	{ "ShowKernel", control_show_kernel }, { "ListPasses", control_list_passes },
 	{ "ShowProgram", control_show_program },

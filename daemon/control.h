@@ -67,6 +67,9 @@ struct map *control_find_map(const struct daemon *daemon, struct varlink_call *c
 /* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram; Why; Examine; Trace and ListHooks (trace/control-trace.c);
  * CacheStatus, ListCache and ClearCache (control-cache.c). */
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_update_map(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_delete_map(struct varlink_call *call, json_object *parameters, void *userdata);
+int control_show_map(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_read_ring(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_why(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_show_program(struct varlink_call *call, json_object *parameters, void *userdata);

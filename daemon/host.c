@@ -5,7 +5,7 @@
  * attachment are libbpf's business. Only who may load programs into the kernel anyway gets this far (attach.c).
  *
  * Which maps host programs use is known once libbpf has relocated them: from the descriptors in their instructions. Until then
- * every array is created so that it can be mapped (1504 becomes an array); what the GPU alone uses is never looked at again.
+ * every array is created so that it can be mapped (1503, 1504 and 1513 become arrays); what the GPU alone uses is never looked at again.
  */
 
 #include "host.h"
@@ -20,8 +20,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host-target.h"
+
 #define LOG_SIZE ((size_t)1 << 20)
-#define ARRAY_SHARED 1504
+
+/* Arrays of the GPU that can be the kernel's, too. */
+static bool is_shared_array(enum bpf_map_type type) {
+	return type == (enum bpf_map_type)1503 || type == (enum bpf_map_type)1504 || type == (enum bpf_map_type)1513;
+}
 
 struct host {
 	const struct linked *linked; /* borrowed while host_new() runs only */
@@ -66,9 +72,10 @@ static int report_libbpf(struct verify_report *report, int result, size_t progra
 }
 
 /* Finds the programs of ours, and leaves out all others. */
-static int choose_programs(struct host *host, uint64_t chosen, struct verify_report *report) {
+static int choose_programs(struct host *host, uint64_t chosen, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report) {
 	const struct linked *linked = host->linked;
 	struct bpf_program *program;
+	int r;
 
 	bpf_object__for_each_program(program, host->object)
 		bpf_program__set_autoload(program, false);
@@ -79,6 +86,10 @@ static int choose_programs(struct host *host, uint64_t chosen, struct verify_rep
 		if (!program)
 			return verify_report_set(report, HOST_E_INVALID, i, "the object has no program %s",
 					  linked->programs[i].name);
+		*complaint = '\0';
+		r = host_target_prepare(program, linked->programs[i].section, targets[i]);
+		if (r)
+			return report_libbpf(report, HOST_E_ATTACH, i, targets[i], -r);
 		bpf_program__set_autoload(program, true);
 		host->programs[i] = program;
 	}
@@ -90,7 +101,7 @@ static void prepare_maps(struct host *host) {
 	struct bpf_map *map;
 
 	bpf_object__for_each_map(map, host->object) {
-		if (bpf_map__type(map) == (enum bpf_map_type)ARRAY_SHARED)
+		if (is_shared_array(bpf_map__type(map)))
 			bpf_map__set_type(map, BPF_MAP_TYPE_ARRAY);
 		if (bpf_map__type(map) == BPF_MAP_TYPE_ARRAY && !bpf_map__is_internal(map))
 			bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_MMAPABLE);
@@ -156,7 +167,7 @@ static int find_maps(struct host *host, uint64_t gpu, struct verify_report *repo
 			continue;
 		if (bpf_map__type(map) != BPF_MAP_TYPE_ARRAY)
 			return verify_report_set(report, HOST_E_INVALID, SIZE_MAX,
-					  "map %s: programs on the host and on the GPU can share arrays only", linked->name);
+					  "map %s: programs on the host and on the GPU can share arrays only: BPF_MAP_TYPE_ARRAY, or 1504", linked->name);
 		host->shared |= UINT64_C(1) << i;
 	}
 	return 0;
@@ -170,14 +181,32 @@ static size_t refused_program(const struct host *host) {
 	return SIZE_MAX;
 }
 
+/* The name of a map that was left out (prepare_maps()) and that a program uses, from libbpf's words in the log; NULL: that is not what is wrong. Cuts the log. */
+static char *missing_map(char *log) {
+	static const char begin[] = "BPF map '", end[] = "' is referenced but wasn't created";
+	char *behind = strstr(log, end), *name = NULL;
+
+	if (!behind)
+		return NULL;
+	*behind = '\0';
+	for (char *at = log; (at = strstr(at, begin)); )
+		name = at += sizeof(begin) - 1;
+	return name;
+}
+
 static int load(struct host *host, char *log, struct verify_report *report) {
 	size_t program;
+	char *map;
 	int r;
 
 	r = -bpf_object__load(host->object);
 	if (!r)
 		return 0;
 	program = refused_program(host);
+	map = missing_map(log);
+	if (map)
+		return verify_report_set(report, HOST_E_INVALID, program,
+					 "map %s: a program on the host uses it, and there can be arrays only: BPF_MAP_TYPE_ARRAY, or 1504", map);
 	if (*log && r != EPERM)
 		return verify_report_log(report, HOST_E_REFUSED, program, log, -r);
 	return report_libbpf(report, HOST_E_INVALID, program, "loading the programs on the host", r);
@@ -219,7 +248,7 @@ int host_link_fd(const struct host *host, size_t program) {
 }
 
 int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
-	     uint64_t gpu_programs, uint64_t host_programs, struct verify_report *report) {
+	     uint64_t gpu_programs, uint64_t host_programs, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report) {
 	char *log = calloc(1, LOG_SIZE);
 	struct host *host = NULL;
 	int r;
@@ -233,7 +262,7 @@ int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct li
 	host->linked = linked;
 	r = host_open(host, elf, n_elf, log, report);
 	if (!r)
-		r = choose_programs(host, host_programs, report);
+		r = choose_programs(host, host_programs, targets, report);
 	if (!r) {
 		prepare_maps(host);
 		r = load(host, log, report);
@@ -250,18 +279,19 @@ int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct li
 	return 0;
 }
 
-int host_attach(struct host *host, struct verify_report *report) {
+int host_attach(struct host *host, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report) {
 	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++) {
 		char what[200];
 
 		if (!host->programs[i] || host->links[i])
 			continue;
 		*complaint = '\0';
-		host->links[i] = bpf_program__attach(host->programs[i]);
+		host->links[i] = targets[i] ? host_target_attach(host->programs[i], bpf_program__section_name(host->programs[i]), targets[i])
+					    : bpf_program__attach(host->programs[i]);
 		if (host->links[i])
 			continue;
 		snprintf(what, sizeof(what), "attaching %.60s to %.100s", bpf_program__name(host->programs[i]),
-			 bpf_program__section_name(host->programs[i]));
+			 targets[i] ?: bpf_program__section_name(host->programs[i]));
 		return report_libbpf(report, HOST_E_ATTACH, i, what, errno);
 	}
 	return 0;

@@ -25,14 +25,14 @@ struct host;
 
 /*
  * Loads the host programs of an object (bit i of host_programs: program i of linked) and creates their maps. elf is what linked was
- * made of. gpu_programs: those that go to the GPU, whose maps may be shared. Nothing runs yet. Blocks, up to seconds: may run in a
+ * made of. gpu_programs: those that go to the GPU, whose maps may be shared. targets: of each program, where it is attached (host-target.h); NULL: where its section says. Nothing runs yet. Blocks, up to seconds: may run in a
  * thread. 0, a positive result and a report (zeroed by the caller, who frees it), or negative errno.
  */
 int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
-	     uint64_t gpu_programs, uint64_t host_programs, struct verify_report *report);
+	     uint64_t gpu_programs, uint64_t host_programs, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report);
 
 /* Attaches them: from here on they run. As above. */
-int host_attach(struct host *host, struct verify_report *report);
+int host_attach(struct host *host, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report);
 
 /* What an earlier daemon attached: links alone, by which programs and maps live on. 0 or -ENOMEM. The descriptor of a link is consumed. */
 int host_adopt(struct host **hostp);

@@ -60,6 +60,25 @@ static const char *image_sass_reason(const struct daemon *daemon, const struct i
 	return "";
 }
 
+/*
+ * Adds to what `why` says of a kernel how its name was read, if it was without the prefix of the section's: the kernel does not have the name that the section
+ * says. text: room for it.
+ */
+static const char *image_prefix_reason(const struct daemon *daemon, const struct image_kernel *kernel, const char *reason,
+				       char text[static 512]) {
+	for (size_t i = 0; i < kernel->n_attachments; i++) {
+		const struct attachment *attachment = registry_attachment(&daemon->registry, kernel->attachments[i]);
+
+		if (!attachment || !section_prefixed(&attachment->section, attachment->section_text) ||
+		    outcome_kernel_means(kernel->name, kernel->demangled, attachment->section.kernel))
+			continue;
+		snprintf(text, 512, "%.256s%sthe section's %.120s%s was read without " SECTION_PREFIX ": no kernel here has that name", reason,
+			 *reason ? "; " : "", attachment->section.kernel, strlen(attachment->section.kernel) > 120 ? "..." : "");
+		return text;
+	}
+	return reason;
+}
+
 /* Remembers for the next daemon what kernels with probes are called. */
 static void image_keep_names(const struct daemon *daemon, const struct process *process, const struct image_result *result) {
 	for (size_t i = 0; i < result->n_kernels; i++)
@@ -71,6 +90,7 @@ static void image_keep_names(const struct daemon *daemon, const struct process *
 void image_answer_armed(struct daemon *daemon, struct process *process, struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	const struct image_result *last = process->plan;
+	char text[512];
 	size_t at = 0;
 
 	for (size_t i = 0; result->plan && result != last && i < result->n_kernels; i++) {
@@ -81,7 +101,7 @@ void image_answer_armed(struct daemon *daemon, struct process *process, struct i
 					&(struct outcome_subject){ kernel->name, kernel->demangled, false,
 								   kernel->attachments, kernel->n_attachments,
 								   OUTCOME_ENGINE_SASS },
-					image_sass_reason(daemon, kernel));
+					image_prefix_reason(daemon, kernel, image_sass_reason(daemon, kernel), text));
 	}
 	if (!result->plan)
 		return;
@@ -117,7 +137,7 @@ static void image_record(struct daemon *daemon, const struct process *process,
 			 const struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
-	char reason[256];
+	char reason[256], text[512];
 
 	image_keep_names(daemon, process, result);
 	image_reason(reason, daemon, facts, result);
@@ -134,7 +154,7 @@ static void image_record(struct daemon *daemon, const struct process *process,
 				&(struct outcome_subject){
 					kernel->name, kernel->demangled, kernel->device_function,
 					kernel->attachments, kernel->n_attachments, OUTCOME_ENGINE_PTX },
-				reason);
+				image_prefix_reason(daemon, kernel, reason, text));
 	}
 	if (!result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,

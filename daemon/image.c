@@ -712,6 +712,17 @@ static void image_note_capability(struct process *process, const struct wire_ima
 		process->capabilities[process->n_capabilities++] = capability;
 }
 
+/* Whether it is the launcher of `gpuprobectl run`, whose one kernel is in PTX of ours: the engine of other processes is nothing for it. */
+static bool image_runs_directly(const struct daemon *daemon, const struct process *process) {
+	const struct attachment *attachment;
+
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+		if (!attachment->on_host && attachment->filter.has_pid && strcmp(attachment->section.kernel, SECTION_DIRECTLY_RUN) == 0 &&
+		    filter_matches(&attachment->filter, &process->facts))
+			return true;
+	return false;
+}
+
 /*
  * Why this is not to be done for the process at all: a literal, or NULL, and then what it may wait. *served: what it asks for comes to
  * it in another way. Remembers which attachments no plan can have.
@@ -723,7 +734,7 @@ static const char *image_refusal(struct daemon *daemon, const struct process *pr
 	*served = false;
 	if (engine == ENGINE_OFF)
 		return "engine off: the daemon's configuration leaves this process alone (--engine)";
-	if (engine == ENGINE_SASS && !plan)
+	if (engine == ENGINE_SASS && !plan && !image_runs_directly(daemon, process))
 		return "engine sass: images of this process are not replaced (--engine)";
 	if (engine == ENGINE_PTX && plan)
 		return "engine ptx: machine code of this process is not patched (--engine)";

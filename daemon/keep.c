@@ -171,6 +171,8 @@ static void keep_sweep(struct keep *keep) {
 			if (!object->maps[i])
 				continue;
 			used[map_totals_slot(object->maps[i])] = true;
+			if (object->maps[i]->start)
+				used[object->maps[i]->start->slot] = true;
 			for (const struct map_instance *instance = object->maps[i]->instances; instance; instance = instance->next)
 				used[instance->slot] = true;
 		}

@@ -99,6 +99,16 @@ static void element_add(const struct map *map, unsigned char *sums, const unsign
 	}
 }
 
+/* Takes what instances start with off an element: what is left is what a process has added. */
+static void element_sub_start(const struct map *map, const unsigned char *key, unsigned char *sums) {
+	unsigned char *start = map->start ? malloc(element_size(map)) : NULL;
+
+	if (start && map_start_element(map, key, start))
+		for (uint32_t i = 0; i < map->n_values; i++)
+			map_value_add(&map->spec, sums + (size_t)i * map->spec.value_size, start + (size_t)i * map->spec.value_size, true);
+	free(start);
+}
+
 /* ---- what processes leave behind ---- */
 
 size_t map_hash_entry_size(const struct map *map) {
@@ -137,9 +147,12 @@ static int totals_add_slot(struct map *map, const unsigned char *slot) {
 		map_totals_step_begin(map, NULL, 0, UINT64_MAX);
 	else
 		map_totals_step_begin(map, entry, map_hash_entry_size(map), map_table_number(map->totals->table, entry));
-	newest = added || fold->recency >= entry->recency;
 	payload = map_table_payload(map->totals->table, entry);
+	if (entry->instance == MAP_TOTALS_DELETED)
+		memset(payload, 0, 2 * element_size(map));
+	newest = added || entry->instance == MAP_TOTALS_DELETED || fold->recency >= entry->recency;
 	element_add(map, payload, element, newest);
+	element_sub_start(map, key, payload);
 	if (newest) {
 		memcpy(payload + element_size(map), element, element_size(map));
 		entry->recency = fold->recency;
@@ -186,6 +199,7 @@ struct map_snapshot {
 	unsigned int begun; /* times */
 	uint64_t folds;
 	uint32_t total;		  /* the next entry of the totals */
+	uint64_t start;		  /* the next slot of what instances start with */
 	struct map_instance *instance; /* being read; NULL: the next is the first */
 	uint64_t at;		  /* its next slot */
 	bool complete;
@@ -231,6 +245,7 @@ static int snapshot_begin(struct map_snapshot *snapshot, const struct map *map) 
 	snapshot->begun++;
 	snapshot->folds = map->folds;
 	snapshot->total = 0;
+	snapshot->start = 0;
 	snapshot->instance = NULL;
 	snapshot->at = 0;
 	return map_table_new(&snapshot->table, map->spec.key_size, element_size(map));
@@ -254,13 +269,31 @@ static int snapshot_add(struct map_snapshot *snapshot, const struct map *map,
 		return r;
 	newest = added || recency >= entry->recency;
 	payload = map_table_payload(snapshot->table, entry);
-	if (!snapshot->order.latest)
+	if (!snapshot->order.latest) {
 		element_add(map, payload, element, newest);
-	else if (newest)
+		if (instance && instance != MAP_TOTALS_DELETED && snapshot->source.gone) /* what it started with is there already, once */
+			element_sub_start(map, key, payload);
+	} else if (newest)
 		memcpy(payload, element, element_size(map));
 	entry->recency = newest ? recency : entry->recency;
 	entry->instance = instance;
 	return 0;
+}
+
+/* Takes some of what instances start with. As what follows. */
+static int snapshot_start(struct map_snapshot *snapshot, struct map *map, uint64_t *spentp) {
+	const uint64_t capacity = map->spec.layout.capacity;
+	int r = 0;
+
+	if (!map->start || !snapshot->source.gone)
+		return 0;
+	for (int i = 0; !r && i < CHUNK && snapshot->start < capacity && (!i || *spentp <= MAP_STEP_BYTES); i++) {
+		*spentp += CACHE_LINE;
+		slot_copy(map->start, snapshot->start++, snapshot->slot);
+		if (is_element(snapshot->slot))
+			r = snapshot_add(snapshot, map, snapshot->slot + 8, snapshot->slot + 8 + padded_key_size(map), 0, 0);
+	}
+	return r ? r : snapshot->start < capacity ? MAP_E_AGAIN : 0;
 }
 
 /* Takes some of what processes left behind. 0: that is all, MAP_E_AGAIN: more, or an error. */
@@ -277,9 +310,11 @@ static int snapshot_totals(struct map_snapshot *snapshot, const struct map *map,
 		const unsigned char *payload = map_table_payload(table, entry);
 
 		*spentp += CACHE_LINE + 2 * element_size(map);
+		if (entry->instance == MAP_TOTALS_DELETED)
+			continue;
 		r = snapshot_add(snapshot, map, entry->key,
 				 payload + (snapshot->order.latest ? element_size(map) : 0),
-				 entry->recency, 0);
+				 entry->recency, MAP_TOTALS_DELETED);
 	}
 	if (!r && table && snapshot->total < map_table_count(table))
 		return MAP_E_AGAIN;
@@ -336,6 +371,8 @@ static int snapshot_make(struct map_snapshot *snapshot, struct map *map, uint64_
 		r = 0;
 		if (!snapshot->table || snapshot->folds != map->folds)
 			r = snapshot_begin(snapshot, map);
+		if (!r)
+			r = snapshot_start(snapshot, map, spentp);
 		if (!r)
 			r = snapshot_totals(snapshot, map, spentp);
 		if (!r)

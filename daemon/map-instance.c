@@ -94,8 +94,10 @@ static int map_instance_fill(struct map_instance *instance, uint64_t cookie) {
 	int r;
 
 	r = write_all(instance->fd, &header, sizeof(header), 0);
-	if (!r && map_start(spec))
-		r = write_all(instance->fd, map_start(spec), spec->value_size, MAP_DATA_OFFSET);
+	if (!r && instance->map->start && !map_is_sum(spec) && spec->layout.merge != MAP_MERGE_LATEST)
+		r = write_all(instance->fd, instance->map->start_data, spec->layout.data_size, MAP_DATA_OFFSET);
+	else if (!r && map_start_value(instance->map, 0, 0))
+		r = write_all(instance->fd, map_start_value(instance->map, 0, 0), spec->value_size, MAP_DATA_OFFSET);
 	if (!r && spec->layout.kind == MAP_KIND_RING) {
 		ring_start(rings, spec->layout.rings, cookie);
 		r = write_all(instance->fd, rings, spec->layout.data_size, MAP_DATA_OFFSET);
@@ -126,7 +128,7 @@ static int map_instance_map(struct map_instance *instance, uint64_t cookie) {
 				 instance->host);
 }
 
-static int map_instance_new(struct map_instance **instancep, struct map *map, uint64_t id) {
+int map_instance_make(struct map_instance **instancep, struct map *map, uint64_t id) {
 	struct map_instance *instance;
 	char name[sizeof("gpuprobe-map:") + MAP_NAME_SIZE];
 	uint64_t cookie = 0;
@@ -343,7 +345,7 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 	r = map_make_room(map, instance_size(map));
 	if (r)
 		return r;
-	r = map_instance_new(&instance, map, instance_id);
+	r = map_instance_make(&instance, map, instance_id);
 	if (r) {
 		map_discharge(map, instance_size(map));
 		return r;
@@ -404,6 +406,16 @@ int map_adopt_instance(struct map *map, const struct map_instance *like, int fd,
 	if (instance->consumer)
 		ring_consumer_resume(instance->consumer);
 	instance->slot = like->slot;
+	if (!instance->process) { /* no process has one of that number */
+		r = map->start ? MAP_E_INVALID : map_start_adopt(map, instance);
+		if (r) {
+			map_discharge(map, instance->size);
+			instance->slot = 0;
+			map_instance_free(instance);
+		}
+		*instancep = instance;
+		return r;
+	}
 	map_instance_link(map, instance);
 	if (map_totals_resume(map, instance) || gone) /* what is partly in the totals was gone then */
 		map_instance_gone(instance);

@@ -45,14 +45,26 @@ static inline bool map_is_sum(const struct map_spec *spec) {
 	return spec->layout.merge == MAP_MERGE_SUM64 || spec->layout.merge == MAP_MERGE_SUM32;
 }
 
+/* ---- map-start.c ---- */
+
 /*
- * What the value of an instance starts with; NULL: zeros. Those of a SUM map are zeros always, as
+ * What value `at` of an instance (of a percpu map in that shard) starts with; NULL: zeros. Those of a SUM map are zeros always, as
  * modules may hold such data themselves, and those of a LATEST map have no stamp yet: the initial
  * bytes come in when the map is read.
  */
-static inline const unsigned char *map_start(const struct map_spec *spec) {
-	return map_is_sum(spec) || spec->layout.merge == MAP_MERGE_LATEST ? NULL : spec->initial;
-}
+const unsigned char *map_start_value(const struct map *map, uint64_t at, uint32_t shard);
+
+/* What reading begins with; NULL: zeros. Of a LATEST map with start: with a stamp. */
+const unsigned char *map_initial_value(const struct map *map, uint64_t at, uint32_t shard);
+
+/* The same of a hash map: copies the values of a key. False: instances start without it. */
+bool map_start_element(const struct map *map, const unsigned char *key, unsigned char *element);
+
+/* An instance of an earlier daemon that is what others start with. 0 or -ENOMEM. */
+int map_start_adopt(struct map *map, struct map_instance *start);
+void map_start_free(struct map *map);
+
+#define MAP_TOTALS_DELETED UINT64_MAX /* instance of an entry of a hash map's totals that the host has deleted or written over: it does not count */
 
 /* ---- map.c ---- */
 
@@ -79,6 +91,9 @@ uint64_t map_accounts_room(const struct map_accounts *accounts, uid_t reader);
  */
 int map_instance_add_kernel(struct map *map, int fd);
 struct map_instance *map_instance_free(struct map_instance *instance);
+
+/* One that is not the map's yet, with what instances start with. 0 or negative errno. */
+int map_instance_make(struct map_instance **instancep, struct map *map, uint64_t id);
 
 /* map_fold() of a map whose instances are rings. 0 or MAP_E_AGAIN. */
 int map_fold_rings(struct map *map, uint64_t *budgetp);

@@ -150,12 +150,24 @@ static void element_copy(const struct map_instance *instance, uint64_t at, unsig
 		memcpy(out, &best, sizeof(best));
 }
 
-/* Whether a value is not what instances start with. */
-static bool value_differs(const struct map_spec *spec, const unsigned char *value) {
-	const unsigned char *start = map_start(spec);
+/* Whether value i of element `at` is not what instances start with. */
+static bool value_differs(const struct map *map, uint64_t at, uint32_t i, const unsigned char *value) {
+	const unsigned char *start = map_start_value(map, at, i);
 
-	return start ? memcmp(value, start, spec->value_size) != 0
-		     : !map_is_zero(value, spec->value_size);
+	return start ? memcmp(value, start, map->spec.value_size) != 0
+		     : !map_is_zero(value, map->spec.value_size);
+}
+
+/* The same of an element with all its values, as element_copy() makes it. */
+static bool element_differs(const struct map *map, uint64_t at, const unsigned char *element) {
+	const size_t size = map->spec.value_size;
+
+	if (!map_start_value(map, at, 0))
+		return !map_is_zero(element, map_scratch_size(map));
+	for (uint32_t i = 0; i < map->n_values; i++)
+		if (value_differs(map, at, i, element + i * size))
+			return true;
+	return false;
 }
 
 /* ---- what processes leave behind ---- */
@@ -176,7 +188,6 @@ uint64_t map_totals_bytes(const struct map *map) {
 static void totals_add_element(struct map *map, uint64_t at, const unsigned char *element,
 			       unsigned char *latest) {
 	const struct map_spec *spec = &map->spec;
-	const unsigned char *start = map_start(spec);
 	size_t size = map_scratch_size(map);
 	unsigned char *total = map->totals->sums + at * size;
 
@@ -194,8 +205,8 @@ static void totals_add_element(struct map *map, uint64_t at, const unsigned char
 		unsigned char *out = total + (size_t)i * spec->value_size;
 
 		map_value_add(spec, out, value, false);
-		map_value_add(spec, out, start, true);
-		if (value_differs(spec, value))
+		map_value_add(spec, out, map_start_value(map, at, i), true);
+		if (value_differs(map, at, i, value))
 			map_value_copy_rest(spec, out, value);
 	}
 }
@@ -210,7 +221,6 @@ static bool run_is_zero(const struct map_instance *instance, uint64_t first, uin
 int map_totals_step(struct map *map, uint64_t *budgetp) {
 	const struct map_spec *spec = &map->spec;
 	const struct map_layout *layout = &spec->layout;
-	const unsigned char *start = map_start(spec);
 	const uint64_t n = map_n_elements(map), cost = layout->value_stride * layout->shards;
 	struct map_fold *fold = &map->fold;
 	size_t size = map_scratch_size(map);
@@ -222,15 +232,14 @@ int map_totals_step(struct map *map, uint64_t *budgetp) {
 		if (!*budgetp)
 			return MAP_E_AGAIN;
 		map_spend(budgetp, cost);
-		if (layout->threads && fold->at % RUN == 0 && n - fold->at >= RUN &&
+		if (layout->threads && !map->start && fold->at % RUN == 0 && n - fold->at >= RUN &&
 		    run_is_zero(fold->instance, fold->at, RUN)) {
 			map_spend(budgetp, (RUN - 1) * cost);
 			fold->at += RUN - 1;
 			continue;
 		}
 		element_copy(fold->instance, fold->at, map->scratch);
-		if (start ? !memcmp(map->scratch, start, spec->value_size)
-			  : map_is_zero(map->scratch, size))
+		if (!element_differs(map, fold->at, map->scratch))
 			continue;
 		r = map_totals_make(map);
 		if (!r && fold->newest && !fold->latest)
@@ -274,8 +283,12 @@ static bool merge_stamped(struct map *map, uint64_t at, const struct map_source 
 		whole &= map_instance_read(i, element_copy, at, (unsigned char *)&other);
 		best = other.stamp > best.stamp ? other : best;
 	}
-	if (!best.stamp && map->spec.initial)
+	if (source->gone && map->start) {
+		memcpy(&other, map_initial_value(map, at, 0), sizeof(other));
+		best = other.stamp > best.stamp || !best.stamp ? other : best;
+	} else if (!best.stamp && map->spec.initial) {
 		memcpy(&best.value, map->spec.initial, map->spec.value_size);
+	}
 	memcpy(map->scratch, &best, sizeof(best));
 	return whole;
 }
@@ -284,7 +297,6 @@ static bool merge_stamped(struct map *map, uint64_t at, const struct map_source 
 static bool merge_latest(struct map *map, uint64_t at, const struct map_source *source) {
 	const struct map_totals *totals = source->gone ? map->totals : NULL;
 	struct map_instance *instance = newest(map, source);
-	const unsigned char *from = map_start(&map->spec);
 	unsigned char *out = map->scratch;
 	size_t size = map_scratch_size(map);
 	bool whole = true;
@@ -294,10 +306,11 @@ static bool merge_latest(struct map *map, uint64_t at, const struct map_source *
 		whole = map_instance_read(instance, element_copy, at, out);
 	else if (totals && totals->latest)
 		memcpy(out, totals->latest + at * size, size);
-	else if (from)
-		memcpy(out, from, map->spec.value_size);
+	else
+		for (uint32_t i = 0; i < map->n_values && map_start_value(map, at, i); i++)
+			memcpy(out + (size_t)i * map->spec.value_size, map_start_value(map, at, i), map->spec.value_size);
 	if (map_is_sum(&map->spec))
-		map_value_add(&map->spec, out, map->spec.initial, false);
+		map_value_add(&map->spec, out, map_initial_value(map, at, 0), false);
 	return whole;
 }
 
@@ -310,8 +323,8 @@ static void sum_begin(struct map *map, uint64_t at, const struct map_source *sou
 		source->gone && map->totals ? map->totals->sums + at * size : NULL;
 
 	memset(out, 0, size);
-	if (spec->initial)
-		memcpy(out, spec->initial, spec->value_size);
+	for (uint32_t i = 0; i < map->n_values && map_initial_value(map, at, i); i++)
+		memcpy(out + (size_t)i * spec->value_size, map_initial_value(map, at, i), spec->value_size);
 	for (uint32_t i = 0; totals && i < map->n_values; i++) {
 		size_t offset = (size_t)i * spec->value_size;
 
@@ -339,9 +352,9 @@ static bool merge_sums(struct map *map, uint64_t at, const struct map_source *so
 			size_t offset = (size_t)i * spec->value_size;
 
 			map_value_add(spec, out + offset, element + offset, false);
-			map_value_add(spec, out + offset, map_start(spec), true);
+			map_value_add(spec, out + offset, map_start_value(map, at, i), true);
 			if (map_is_sum(spec) || recency <= newest_rest[i] ||
-			    !value_differs(spec, element + offset))
+			    !value_differs(map, at, i, element + offset))
 				continue;
 			map_value_copy_rest(spec, out + offset, element + offset);
 			newest_rest[i] = recency;
@@ -378,6 +391,9 @@ bool map_elements_zero(const struct map *map, uint64_t first, uint64_t n,
 	const struct map_totals *totals = source->gone ? map->totals : NULL;
 	size_t size = map_scratch_size(map);
 
+	if (source->gone && map->start &&
+	    !map_is_zero(map_initial_value(map, first, 0), n * map->spec.layout.value_stride))
+		return false;
 	if (totals && (!map_is_zero(totals->sums + first * size, n * size) ||
 		       (totals->latest && !map_is_zero(totals->latest + first * size, n * size))))
 		return false;

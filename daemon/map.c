@@ -355,6 +355,7 @@ struct map *map_free(struct map *map) {
 		map->instances = instance->next;
 		map_instance_free(instance);
 	}
+	map_start_free(map);
 	map->totals = map_totals_free(map->totals);
 	map_charge_totals(map);
 	map_discharge(map, map->charged);

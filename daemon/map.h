@@ -18,6 +18,14 @@ enum map_result {
 	MAP_E_QUOTA, /* the owner's limit of bytes is reached; a cursor: too large to be merged */
 	MAP_E_END, /* a cursor: no more entries; a read: no such index */
 	MAP_E_AGAIN, /* a cursor: the budget is used up; call again, perhaps after other work */
+	/* of writes by the host: */
+	MAP_E_RUNNING, /* processes have it where the host cannot write */
+	MAP_E_LARGE, /* it is too large to have inputs */
+	MAP_E_EXISTS, /* MAP_UPDATE_NOEXIST, and there is such an element */
+	MAP_E_NO_KEY, /* there is none, or no such index */
+	MAP_E_FULL,
+	MAP_E_RING, /* it has no elements */
+	MAP_E_ARRAY, /* its elements cannot be deleted */
 };
 
 /*
@@ -82,7 +90,7 @@ struct map_instance {
 	struct map_instance *next; /* in order of process, then device */
 	struct map *map;
 	uint64_t id;
-	uint64_t process; /* the daemon's own number, never reused; 0: a kernel's map */
+	uint64_t process; /* the daemon's own number, never reused; 0: a kernel's map, or what instances start with */
 	pid_t pid; /* 0: of several processes */
 	char comm[16]; /* of the process; client.c writes it, and the next */
 	uid_t uid;
@@ -120,6 +128,8 @@ struct map {
 	uint64_t charged; /* bytes, for instances and retained, and ... */
 	uint64_t own; /* ... for lanes, initial bytes and scratch; and of all that, ... */
 	uint64_t charged_totals; /* ... for the totals */
+	struct map_instance *start; /* what new instances start with, once the host has written: map-start.c; else NULL */
+	unsigned char *start_data; /* its data, which can be written */
 	struct map_instance *instances;
 	unsigned int n_instances; /* of processes that are there */
 	uint32_t n_values; /* values that an element shows: the shards of a percpu map, else 1 */
@@ -174,6 +184,20 @@ void map_process_end(struct map *map, uint64_t process);
 /* The same for one instance, which is no ring: what it belonged to has ended, though not its
  * process. */
 void map_instance_end(struct map_instance *instance);
+
+/* As BPF_ANY, BPF_NOEXIST and BPF_EXIST. */
+enum map_update_flags {
+	MAP_UPDATE_ANY = 0,
+	MAP_UPDATE_NOEXIST = 1,
+	MAP_UPDATE_EXIST = 2,
+};
+
+/*
+ * Writes by the host: key and value have the map's sizes. A percpu map or per-thread array gets the value for all SMs or threads. New instances start with it; the map
+ * reads as it until processes change it. id: for memory that the first write of a map takes; never one of an instance. 0, MAP_E_* or -ENOMEM.
+ */
+int map_update(struct map *map, const void *key, const void *value, uint64_t flags, uint64_t id);
+int map_delete(struct map *map, const void *key);
 
 #define MAP_FOLD_BYTES (UINT64_C(1) << 20) /* that are gone over without others having to wait */
 

@@ -19,6 +19,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "kernel-plain.h"
+
 #define OUTCOME_TEXT_MAX 2048 /* names of C++ templates are long */
 
 void outcome_log_init(struct outcome_log *log) {
@@ -197,6 +199,10 @@ static bool outcome_name_means(const char *pattern, const char *name, size_t n) 
 		return false;
 	memcpy(copy, name, n);
 	copy[n] = '\0';
+	if (strcmp(pattern, copy) == 0 || fnmatch(pattern, copy, 0) == 0)
+		return true;
+	kernel_plain_untag(copy);
+	kernel_plain_unhash(copy);
 	return strcmp(pattern, copy) == 0 || fnmatch(pattern, copy, 0) == 0;
 }
 

@@ -180,6 +180,26 @@ const char *section_point_name(const struct section *section) {
 	return point_names[section->point];
 }
 
+const char *section_context(const struct section *section) {
+	switch (section->point) {
+	case SECTION_MEMORY:
+		return "gpuprobe_memory_ctx";
+	case SECTION_CLASS:
+		return "gpuprobe_event_ctx";
+	default:
+		return "gpuprobe_kernel_ctx";
+	}
+}
+
+bool section_prefixed(const struct section *section, const char *text) {
+	static const size_t prefix = sizeof(SECTION_PREFIX) - 1;
+	const char *name = strchr(text, '/');
+	const size_t n = strlen(section->kernel);
+
+	return name && !section->device_function && !strpbrk(section->kernel, "*?[") && n > prefix && strncmp(section->kernel, SECTION_PREFIX, prefix) == 0 &&
+	       strncmp(name + 1, section->kernel, n) == 0 && (!name[1 + n] || name[1 + n] == '@');
+}
+
 const char *section_needs_ptx(const struct section *section) {
 	if (section->point == SECTION_LINE)
 		return "source lines are points of PTX: the SASS engine has none";

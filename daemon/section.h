@@ -47,6 +47,16 @@ int section_parse(struct section *section, const char *text, const char *kernel,
 /* "entry", "return", "memory", "line", "block", or the name of the class. */
 const char *section_point_name(const struct section *section);
 
+/* The struct of proto/gpuprobe.bpf.h that a program there gets. */
+const char *section_context(const struct section *section);
+
+/*
+ * Whether the section says the kernel's name with the prefix cuda_, a convention of other loaders (kprobe/cuda__Z9vectorAddPKfS0_Pf). The name may be meant as it
+ * stands, or without the prefix. text: the section that the name was read from; a name that --kernel gave, or a glob, has no such prefix.
+ */
+#define SECTION_PREFIX "cuda_"
+bool section_prefixed(const struct section *section, const char *text);
+
 /* Why the SASS engine cannot have a program there: one line, constant; NULL: it can. And what only it can have. */
 const char *section_needs_ptx(const struct section *section);
 bool section_needs_sass(const struct section *section);

@@ -53,6 +53,59 @@ static void test_points(void **state) {
 	free(linked);
 }
 
+/* What a program's argument may be, where. */
+static void test_contexts(void **state) {
+	static const struct {
+		const char *context, *section, *point;
+		bool gpu;
+		const char *reason; /* NULL: fine */
+	} cases[] = {
+		{ "", "kprobe/f", NULL, true, NULL },
+		{ "pt_regs", "kprobe/f", NULL, true, NULL },
+		{ "gpuprobe_of_another_project", "kprobe/f", NULL, true, NULL },
+		{ "gpuprobe_kernel_ctx", "kprobe/f", NULL, true, NULL },
+		{ "gpuprobe_kernel_ctx", "kretprobe/f", NULL, true, NULL },
+		{ "gpuprobe_kernel_ctx", "kprobe/f@x.cu:3", NULL, true, NULL },
+		{ "gpuprobe_kernel_ctx", "kprobe/f@block:3", NULL, true, NULL },
+		{ "gpuprobe_memory_ctx", "memcapture/f", NULL, true, NULL },
+		{ "gpuprobe_memory_ctx", "kprobe/__memcapture", NULL, true, NULL },
+		{ "gpuprobe_event_ctx", "kprobe/f@call", NULL, true, NULL },
+		{ "gpuprobe_memory_ctx", "kprobe/f", "memcapture/f", true, NULL },
+		{ "pt_regs", "tracepoint/a/b", NULL, false, NULL },
+		{ "gpuprobe_memory_ctx", "kprobe/f", NULL, true,
+		  "program p takes a struct gpuprobe_memory_ctx, but kprobe/f gives a struct gpuprobe_kernel_ctx: change its argument, or its section" },
+		{ "gpuprobe_memory_ctx", "kretprobe/f", NULL, true,
+		  "program p takes a struct gpuprobe_memory_ctx, but kretprobe/f gives a struct gpuprobe_kernel_ctx: change its argument, or its section" },
+		{ "gpuprobe_kernel_ctx", "memcapture/f", NULL, true,
+		  "program p takes a struct gpuprobe_kernel_ctx, but memcapture/f gives a struct gpuprobe_memory_ctx: change its argument, or its section" },
+		{ "gpuprobe_kernel_ctx", "kprobe/f@malloc", NULL, true,
+		  "program p takes a struct gpuprobe_kernel_ctx, but kprobe/f@malloc gives a struct gpuprobe_event_ctx: change its argument, or its section" },
+		{ "gpuprobe_event_ctx", "kprobe/f@block:1", NULL, true,
+		  "program p takes a struct gpuprobe_event_ctx, but kprobe/f@block:1 gives a struct gpuprobe_kernel_ctx: change its argument, or its section" },
+		{ "gpuprobe_kernel_ctx", "kprobe/f", "memcapture/f", true,
+		  "program p takes a struct gpuprobe_kernel_ctx, but memcapture/f gives a struct gpuprobe_memory_ctx: change its argument, or its section" },
+		{ "gpuprobe_kernel_ctx", "tracepoint/a/b", NULL, false,
+		  "program p takes a struct gpuprobe_kernel_ctx, which programs on the host (tracepoint/a/b) do not get" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct linked *linked = calloc(1, sizeof(*linked));
+		struct attach_wish wish = { .point = cases[i].point };
+		struct attach_choices choices;
+		struct attach_trouble trouble;
+		int r;
+
+		add(linked, "p", cases[i].section, cases[i].gpu, cases[i].gpu ? 2 : 0);
+		strcpy(linked->programs[0].context, cases[i].context);
+		r = attach_choose(&choices, linked, &wish, &trouble);
+		assert_int_equal(r, cases[i].reason ? ATTACH_CHOOSE_E_OBJECT : 0);
+		if (r)
+			assert_string_equal(trouble.reason, cases[i].reason);
+		attach_choices_deinit(&choices);
+		free(linked);
+	}
+}
+
 static void test_refused(void **state) {
 	static const struct {
 		struct attach_wish wish;
@@ -193,7 +246,7 @@ static void test_bounds(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_points),
+		cmocka_unit_test(test_points), cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_hosts),
 		cmocka_unit_test(test_bounds),

@@ -25,6 +25,7 @@ static const char *folder;
 static uint8_t elf[1 << 20];
 static size_t n_elf;
 static struct link_output *output;
+static char *targets[LINKED_PROGRAMS_MAX]; /* none: as sections say */
 
 void host_target(void); /* the uprobe's */
 __attribute__((noinline, noclone)) void host_target(void) {
@@ -41,7 +42,7 @@ static int setup(void **state) {
 	assert_non_null(file);
 	n_elf = fread(elf, 1, sizeof(elf), file);
 	fclose(file);
-	assert_int_equal(link_object(elf, n_elf, &output, &failure), 0);
+	assert_int_equal(link_object(elf, n_elf, NULL, &output, &failure), 0);
 	return 0;
 }
 
@@ -78,7 +79,7 @@ static size_t map(const char *name) {
 }
 
 static int make(struct host **hostp, uint64_t gpu, uint64_t programs, struct verify_report *report) {
-	return host_new(hostp, elf, n_elf, &output->linked, output->blob, gpu, programs, report);
+	return host_new(hostp, elf, n_elf, &output->linked, output->blob, gpu, programs, targets, report);
 }
 
 /* Element `key` of a kernel array, as the GPU would see it. */
@@ -108,7 +109,7 @@ static void test_shares_arrays(void **state) {
 	assert_int_equal(host_map_fd(host, map("gpu_only")), -1);
 	host_target(); /* not attached yet */
 	assert_int_equal(mapped(host_map_fd(host, map("shared")), 0), 0);
-	assert_int_equal(host_attach(host, &report), 0);
+	assert_int_equal(host_attach(host, targets, &report), 0);
 	for (int i = 0; i < 5; i++)
 		host_target();
 	assert_int_equal(mapped(host_map_fd(host, map("shared")), 0), 5);
@@ -156,7 +157,7 @@ static void test_refused(void **state) {
 		r = make(&host, program(cases[i].gpu), program(cases[i].host), &report);
 		if (cases[i].at_attach) {
 			assert_int_equal(r, 0);
-			r = host_attach(host, &report);
+			r = host_attach(host, targets, &report);
 		}
 		assert_int_equal(r, cases[i].result);
 		assert_non_null(strstr(report.reason, cases[i].words));
@@ -171,7 +172,7 @@ static void test_no_object(void **state) {
 	struct verify_report report = {};
 	struct host *host = NULL;
 
-	assert_int_equal(host_new(&host, "no ELF at all", 13, &output->linked, output->blob, 0, program("on_host"), &report),
+	assert_int_equal(host_new(&host, "no ELF at all", 13, &output->linked, output->blob, 0, program("on_host"), targets, &report),
 			 HOST_E_INVALID);
 	assert_non_null(strstr(report.reason, "libbpf does not open the object"));
 	verify_report_deinit(&report);

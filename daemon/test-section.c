@@ -188,12 +188,35 @@ static void test_spaces(void **state) {
 	assert_int_equal(section_space("global"), 2); /* enum gpuprobe_space */
 }
 
+/* The convention cuda_ of other loaders. */
+static void test_prefix(void **state) {
+	static const struct {
+		const char *text, *kernel;
+		bool prefixed;
+	} cases[] = {
+		{ "kprobe/cuda__Z1fv", NULL, true },	{ "kretprobe/cuda_f", NULL, true },	 { "memcapture/cuda_f", NULL, true },
+		{ "kprobe/cuda_f@x.cu:3", NULL, true }, { "kprobe/f", NULL, false },		 { "kprobe/cuda_", NULL, false },
+		{ "kprobe/cuda_*", NULL, false },	{ "kprobe/cuda_f", "cuda_g", false },	 { "kprobe/cuda_fg", "cuda_f", false },
+		{ "kprobe/cuda_f", "f", false },	{ "kprobe/dev:cuda_f", NULL, false }, { "gpu", "cuda_f", false },
+		{ "kprobe", "cuda_f", false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct section section;
+		char error[SECTION_ERROR_SIZE];
+
+		assert_int_equal(section_parse(&section, cases[i].text, cases[i].kernel, error), 0);
+		assert_int_equal(section_prefixed(&section, cases[i].text), cases[i].prefixed);
+	}
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms),
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_engines),
 		cmocka_unit_test(test_spaces),
+		cmocka_unit_test(test_prefix),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

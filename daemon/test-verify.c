@@ -37,7 +37,7 @@ static struct link_output *link_named(const char *name) {
 	assert_non_null(file);
 	size = fread(elf, 1, sizeof(elf), file);
 	fclose(file);
-	assert_int_equal(link_object(elf, size, &output, &failure), 0);
+	assert_int_equal(link_object(elf, size, NULL, &output, &failure), 0);
 	return output;
 }
 

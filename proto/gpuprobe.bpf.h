@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * For authors of eBPF programs that run inside CUDA kernels. Include <linux/bpf.h> and <bpf/bpf_helpers.h>
- * first, compile with clang -O2 -g -target bpf -I/usr/include/$(uname -m)-linux-gnu (where Debian and Ubuntu have
- * <asm/types.h>), attach with gpuprobectl.
+ * For authors of eBPF programs that run inside CUDA kernels. It includes all that a program needs: compile with
+ * clang -O2 -g -target bpf, attach with gpuprobectl. A program that has vmlinux.h includes that before. A program that includes
+ * <linux/bpf.h> or other headers of the kernel itself includes them after this one.
  *
  * A program is a GPU program if its function name starts with `cuda__` or its section with `gpu`.
  *
@@ -37,6 +37,44 @@
  *                                                then it jumps. Not 250 ms, as newer kernels have it. Linux 6.9 or newer.
  * Bounds of loops in loops multiply, as in the kernel. A GPU thread that loops long holds its kernel up: choose bounds of your own.
  */
+
+#ifdef __bpf__
+#ifndef __VMLINUX_H__
+#if defined(__has_include) && !__has_include(<asm/types.h>)
+/*
+ * Debian and Ubuntu have <asm/types.h> in a folder that clang -target bpf does not search. These are the types that <linux/types.h>
+ * would give, which is not read then.
+ */
+#ifndef _LINUX_TYPES_H
+#define _LINUX_TYPES_H
+#endif
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u16 __le16;
+typedef __u16 __be16;
+typedef __u32 __le32;
+typedef __u32 __be32;
+typedef __u64 __le64;
+typedef __u64 __be64;
+typedef __u16 __sum16;
+typedef __u32 __wsum;
+#ifndef __aligned_u64
+#define __aligned_u64 __u64 __attribute__((aligned(8)))
+#define __aligned_s64 __s64 __attribute__((aligned(8)))
+#define __aligned_be64 __be64 __attribute__((aligned(8)))
+#define __aligned_le64 __le64 __attribute__((aligned(8)))
+#endif
+#endif
+#include <linux/bpf.h>
+#endif
+#include <bpf/bpf_helpers.h>
+#endif
 
 /* Map types. A map of one of these types runs on the GPU; the standard types do too when a GPU program uses them. */
 enum gpuprobe_map_type {

@@ -380,11 +380,11 @@ static inline const char *map_layout_init(struct map_layout *layout, const struc
 	if (kind < 0)
 		return "its type is not available on a GPU";
 	l->kind = (uint32_t)kind;
-	if (shape->type == 1512 || shape->type == 1513)
+	if (shape->type == 1512 || (shape->type == 1513 && l->place != MAP_PLACE_KERNEL))
 		l->place = MAP_PLACE_HOST;
 	if (kind == MAP_KIND_RING)
 		l->place = MAP_PLACE_DEVICE; /* its records are in the host area in any case */
-	if (l->place == MAP_PLACE_KERNEL && shape->type != 2 && shape->type != 1504)
+	if (l->place == MAP_PLACE_KERNEL && (kind != MAP_KIND_ARRAY || shape->type == 6))
 		return "host programs can share arrays only";
 	if (kind == MAP_KIND_RING)
 		return map_layout_ring(l, shape);

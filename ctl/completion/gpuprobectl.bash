@@ -76,7 +76,7 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 list | sort -u)" -- "$word")
 		return
 		;;
-	--export | --as | --help-text | --unit | --label | --bucket)
+	--export | --host-target | --as | --help-text | --unit | --label | --bucket)
 		return
 		;;
 	--merge)
@@ -136,7 +136,7 @@ _gpuprobectl() {
 	attach)
 		if [[ $word == -* ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "--kernel --program --point --spaces --pid --comm --exe --uid
-				--engine --threads --ring-size --shared --export $global" -- "$word")
+				--engine --threads --ring-size --shared --host-target --export $global" -- "$word")
 		else
 			compopt -o filenames 2>/dev/null
 			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")
@@ -174,10 +174,12 @@ _gpuprobectl() {
 		;;
 	map)
 		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "list dump export unexport exports $global" -- "$word")
+			mapfile -t COMPREPLY < <(compgen -W "list dump update delete export unexport exports $global" -- "$word")
 		elif [[ $noun == dump ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
 				--per-process --merge --nonzero --raw $global" -- "$word")
+		elif [[ $noun == update || $noun == delete ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list) $global" -- "$word")
 		elif [[ $noun == unexport ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 map exports) $global" -- "$word")
 		elif [[ $noun == export ]]; then

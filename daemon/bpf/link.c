@@ -24,6 +24,7 @@
 #include <bpf/libbpf.h>
 #include <ctype.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,6 +51,7 @@ struct link_log {
 struct link_step {
 	void *elf;
 	size_t size;
+	const char *only; /* a glob of the programs that are meant; NULL: all */
 	struct link_log log;
 	struct link_output *output;
 	struct link_failure *failure;
@@ -199,6 +201,11 @@ static int program_capture(struct bpf_program *prog, struct bpf_prog_load_opts *
 	return r ? -ENOMEM : 0;
 }
 
+/* Whether the caller wants this program. */
+static bool is_meant(const struct link_step *step, const struct bpf_program *prog) {
+	return !step->only || fnmatch(step->only, bpf_program__name(prog), 0) == 0;
+}
+
 /* Handlers for the sections of the object, and one for what has no other. */
 static int handlers_register(struct link_step *step, const struct bpf_object *object) {
 	LIBBPF_OPTS(libbpf_prog_handler_opts, options, .cookie = (long)(intptr_t)step,
@@ -221,6 +228,8 @@ static int handlers_register(struct link_step *step, const struct bpf_object *ob
 	bpf_object__for_each_program(prog, object) {
 		const char *section = bpf_program__section_name(prog);
 
+		if (!is_meant(step, prog))
+			continue;
 		section += *section == '?';
 		if (step->n_handlers > LINKED_PROGRAMS_MAX)
 			return refuse(step, "more than %d programs", LINKED_PROGRAMS_MAX);
@@ -267,6 +276,13 @@ static bool may_be_gpu(const struct linked_program *program) {
 	return is_certainly_gpu(program) || is_kprobe(program);
 }
 
+/* The type behind typedefs, const and the like; NULL: none. */
+static const struct btf_type *type_behind(const struct btf *btf, uint32_t id) {
+	int type = btf__resolve_type(btf, id);
+
+	return type > 0 ? btf__type_by_id(btf, (uint32_t)type) : NULL;
+}
+
 static bool is_name(const char *text, size_t size) {
 	if (!*text || strlen(text) >= size)
 		return false;
@@ -274,6 +290,26 @@ static bool is_name(const char *text, size_t size) {
 		if (!isalnum((unsigned char)*text) && *text != '_' && *text != '.' && *text != '$')
 			return false;
 	return true;
+}
+
+/* Notes the name of the struct that the program's argument points to, if its BTF says one. */
+static void context_note(const struct btf *btf, struct linked_program *program) {
+	int id = btf ? btf__find_by_name_kind(btf, program->name, BTF_KIND_FUNC) : -1;
+	const struct btf_type *type = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
+	const char *name;
+
+	type = type ? btf__type_by_id(btf, type->type) : NULL;
+	if (!type || !btf_is_func_proto(type) || !btf_vlen(type))
+		return;
+	type = type_behind(btf, btf_params(type)->type);
+	if (!type || !btf_is_ptr(type))
+		return;
+	type = type_behind(btf, type->type);
+	if (!type || !(btf_is_struct(type) || btf_is_fwd(type)))
+		return;
+	name = btf__name_by_offset(btf, type->name_off);
+	if (name && is_name(name, sizeof(program->context)))
+		strcpy(program->context, name);
 }
 
 /* Notes names and sections, and tells libbpf which programs to link. */
@@ -287,6 +323,10 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 			   *section = bpf_program__section_name(prog);
 		struct linked_program *program;
 
+		if (!is_meant(step, prog)) {
+			bpf_program__set_autoload(prog, false);
+			continue;
+		}
 		if (linked->n_programs == LINKED_PROGRAMS_MAX)
 			return refuse(step, "more than %d programs", LINKED_PROGRAMS_MAX);
 		program = &linked->programs[linked->n_programs];
@@ -298,19 +338,20 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 			if (!strcmp(linked->programs[i].name, name))
 				return refuse(step, "two programs of the name %s", name);
 		if (strlen(section) >= sizeof(program->section))
-			return refuse(step, "program %s: the name of its section is too long",
-				      name);
+			return refuse(step, "program %s: the name of its section has more than %d characters", name,
+				      LINKED_SECTION_SIZE - 1);
 		for (const char *c = section; *c; c++)
 			if (!isprint((unsigned char)*c))
 				return refuse(step, "program %s: strange name of a section", name);
 		strcpy(program->name, name);
 		strcpy(program->section, section);
+		context_note(bpf_object__btf(object), program);
 		linked->n_programs++;
 		if (bpf_program__set_autoload(prog, step->only_certain ? is_certainly_gpu(program)
 								       : may_be_gpu(program)) < 0)
 			return refuse(step, "program %s cannot be linked", name);
 	}
-	return linked->n_programs ? 0 : refuse(step, "no program in the object");
+	return linked->n_programs || step->only ? 0 : refuse(step, "no program in the object");
 }
 
 /*
@@ -687,9 +728,9 @@ static int step_run(struct link_step *step) {
 	return r;
 }
 
-int link_object(const void *elf, size_t size, struct link_output **outputp,
+int link_object(const void *elf, size_t size, const char *only, struct link_output **outputp,
 		struct link_failure *failure) {
-	struct link_step step = { .size = size, .failure = failure };
+	struct link_step step = { .size = size, .only = only, .failure = failure };
 	libbpf_print_fn_t print;
 	void *copy;
 	int r;

@@ -31,10 +31,12 @@ struct link_failure {
 };
 
 /*
+ * Links the programs whose name is `only` or matches that glob (NULL: all). Other programs are not
+ * looked at: what is wrong with them does not matter. The output may have no program then.
  * 0 with *outputp (link_output_free()), LINK_E_OBJECT with failure filled in
  * (link_failure_deinit()), or -ENOMEM.
  */
-int link_object(const void *elf, size_t size, struct link_output **outputp,
+int link_object(const void *elf, size_t size, const char *only, struct link_output **outputp,
 		struct link_failure *failure);
 struct link_output *link_output_free(struct link_output *output);
 void link_failure_deinit(struct link_failure *failure);

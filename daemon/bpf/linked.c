@@ -185,6 +185,7 @@ int linked_program_from_json(struct linked_program *program, struct json_object 
 		return wrong(error, "no object in", "programs");
 	if ((r = get_name(object, "name", p.name, sizeof(p.name), error)) ||
 	    (r = get_name(object, "section", p.section, sizeof(p.section), error)) ||
+	    (r = get_name(object, "context", p.context, sizeof(p.context), error)) ||
 	    (r = linked_insns_from_json(&p.insns, object, blob_size, error)) ||
 	    (r = get_table(object, "func_info", "count", 0, LINKED_INSNS_MAX, blob_size,
 			   &p.func_info, error)) ||
@@ -301,6 +302,7 @@ static int map_to_json(const struct linked_map *map, struct json_object *o) {
 static int program_to_json(const struct linked_program *program, struct json_object *o) {
 	if (add(o, "name", json_object_new_string(program->name)) ||
 	    add(o, "section", json_object_new_string(program->section)) ||
+	    add(o, "context", json_object_new_string(program->context)) ||
 	    add(o, "gpu", json_object_new_boolean(program->gpu)) ||
 	    add_table(o, "insns", "count", program->insns.count, &program->insns) ||
 	    add_table(o, "func_info", "count", program->func_info.count, &program->func_info) ||

@@ -30,12 +30,16 @@ int program_job_link(const struct worker_job *job, struct json_object *reply, vo
 	struct link_failure failure;
 	struct link_output *linked;
 	const uint8_t *elf;
+	const char *only = NULL;
 	size_t size;
 	int r;
 
 	if (input < 0 || output < 0)
 		return worker_reply_error(reply, NULL, "internal",
 					  "link: input or output is missing");
+	if (json_object_object_get_ex(job->request, "program", NULL) &&
+	    !worker_get_string(job->request, "program", &only))
+		return worker_reply_error(reply, NULL, "internal", "link: program is no string");
 	r = worker_map(input, LINK_OBJECT_MAX, &elf, &size);
 	if (r == -EFBIG || r == -ENODATA)
 		return worker_reply_error(reply, NULL, "object",
@@ -43,7 +47,7 @@ int program_job_link(const struct worker_job *job, struct json_object *reply, vo
 					  LINK_OBJECT_MAX >> 20);
 	if (r)
 		return worker_reply_error(reply, NULL, "internal", "link: input: %s", strerror(-r));
-	r = link_object(elf, size, &linked, &failure);
+	r = link_object(elf, size, only, &linked, &failure);
 	worker_unmap(elf, size);
 	if (r == LINK_E_OBJECT) {
 		r = worker_reply_error(reply, failure.log, "object", "%s", failure.reason);

@@ -51,13 +51,68 @@ static struct link_output *link_named(const char *name) {
 	struct link_failure failure;
 	size_t size;
 	void *elf = object_read(name, &size);
-	int r = link_object(elf, size, &output, &failure);
+	int r = link_object(elf, size, NULL, &output, &failure);
 
 	if (r == LINK_E_OBJECT)
 		print_message("%s: %s\n%s", name, failure.reason, failure.log ? failure.log : "");
 	assert_int_equal(r, 0);
 	free(elf);
 	return output;
+}
+
+/* Links those programs of foreign.bpf.o whose names match. As link_object(). */
+static int link_foreign(const char *only, struct link_output **outputp, struct link_failure *failure) {
+	size_t size;
+	void *elf = object_read("foreign", &size);
+	int r = link_object(elf, size, only, outputp, failure);
+
+	free(elf);
+	return r;
+}
+
+/* A program that cannot be used does not matter to who wants others. */
+static void test_only(void **state) {
+	struct link_output *output;
+	struct link_failure failure;
+
+	assert_int_equal(link_foreign(NULL, &output, &failure), LINK_E_OBJECT);
+	assert_string_equal(failure.reason, "program cuda__too_long: the name of its section has more than 2063 characters");
+	link_failure_deinit(&failure);
+	assert_int_equal(link_foreign("cuda__too_long", &output, &failure), LINK_E_OBJECT);
+	link_failure_deinit(&failure);
+
+	assert_int_equal(link_foreign("cuda__long", &output, &failure), 0);
+	assert_int_equal(output->linked.n_programs, 1);
+	assert_int_equal(strlen(output->linked.programs[0].section), strlen("kprobe/") + 128);
+	assert_true(output->linked.programs[0].insns.count);
+	assert_true(output->linked.programs[0].gpu);
+	link_output_free(output);
+
+	assert_int_equal(link_foreign("no_such_program", &output, &failure), 0);
+	assert_int_equal(output->linked.n_programs, 0);
+	link_output_free(output);
+}
+
+/* The struct that a program's argument points to. */
+static void test_contexts(void **state) {
+	static const char *const cases[][2] = {
+		{ "cuda__long", "" },
+		{ "cuda__regs", "pt_regs" },
+		{ "cuda__typedef", "gpuprobe_kernel_ctx" },
+		{ "cuda__memory", "gpuprobe_memory_ctx" },
+		{ "cuda__number", "" },
+		{ "on_launch", "pt_regs" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct link_output *output;
+		struct link_failure failure;
+
+		assert_int_equal(link_foreign(cases[i][0], &output, &failure), 0);
+		assert_int_equal(output->linked.n_programs, 1);
+		assert_string_equal(output->linked.programs[0].context, cases[i][1]);
+		link_output_free(output);
+	}
 }
 
 static const struct bpf_insn *insns_of(const struct link_output *output, size_t i) {
@@ -341,18 +396,18 @@ static void test_json_hostile(void **state) {
 		"{\"size\":8,\"license\":\"\",\"btf\":{\"offset\":0,\"size\":9,"
 		"\"helper_stub_type\":1},\"maps\":[],\"programs\":[]}",
 		"{\"size\":64,\"license\":\"\",\"maps\":[],"
-		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
+		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"context\":\"\",\"gpu\":true,"
 		"\"insns\":{\"offset\":60,\"count\":1},\"relocated_subprograms\":0}]}",
 		"{\"size\":64,\"license\":\"\",\"maps\":[],"
-		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
+		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"context\":\"\",\"gpu\":true,"
 		"\"insns\":{\"offset\":0,\"count\":9},\"relocated_subprograms\":0}]}",
 		"{\"size\":64,\"license\":\"\",\"maps\":[],"
-		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
+		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"context\":\"\",\"gpu\":true,"
 		"\"insns\":{\"offset\":0,\"count\":8},\"func_info\":{\"offset\":0,"
 		"\"count\":1,\"record_size\":4},"
 		"\"relocated_subprograms\":0}]}",
 		"{\"size\":64,\"license\":\"\",\"maps\":[],"
-		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"gpu\":true,"
+		"\"programs\":[{\"name\":\"p\",\"section\":\"s\",\"context\":\"\",\"gpu\":true,"
 		"\"insns\":{\"offset\":0,\"count\":8},\"line_info\":{\"offset\":8,"
 		"\"count\":4,\"record_size\":16},"
 		"\"relocated_subprograms\":0}]}",
@@ -377,7 +432,7 @@ static void test_json_hostile(void **state) {
 static void damaged(const void *elf, size_t size) {
 	struct link_output *output;
 	struct link_failure failure;
-	int r = link_object(elf, size, &output, &failure);
+	int r = link_object(elf, size, NULL, &output, &failure);
 
 	assert_true(r == 0 || r == LINK_E_OBJECT);
 	if (!r) {
@@ -399,7 +454,7 @@ static void test_damaged(void **state) {
 	uint8_t *elf = object_read("globals", &size), *copy = malloc(size), byte;
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		assert_int_equal(link_object(texts[i], strlen(texts[i]), &output, &failure),
+		assert_int_equal(link_object(texts[i], strlen(texts[i]), NULL, &output, &failure),
 				 LINK_E_OBJECT);
 		assert_true(*failure.reason);
 		link_failure_deinit(&failure);
@@ -423,7 +478,7 @@ static void refused(const void *elf, size_t size, const char *reason, const char
 	struct link_output *output;
 	struct link_failure failure;
 
-	assert_int_equal(link_object(elf, size, &output, &failure), LINK_E_OBJECT);
+	assert_int_equal(link_object(elf, size, NULL, &output, &failure), LINK_E_OBJECT);
 	if (!strstr(failure.reason, reason))
 		fail_msg("%s", failure.reason);
 	assert_int_equal(log != NULL, failure.log != NULL);
@@ -446,7 +501,7 @@ static void test_core(void **state) {
 	size_t size, ext_size;
 	uint8_t *elf = object_read("host-core", &size), *ext;
 
-	assert_int_equal(link_object(elf, size, &output, &failure), 0);
+	assert_int_equal(link_object(elf, size, NULL, &output, &failure), 0);
 	for (size_t i = 0; i < output->linked.n_programs; i++) {
 		const struct linked_program *program = &output->linked.programs[i];
 
@@ -519,6 +574,7 @@ int main(int argc, char *argv[]) {
 		cmocka_unit_test(test_counter),	      cmocka_unit_test(test_btf),
 		cmocka_unit_test(test_globals),	      cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_types_survive), cmocka_unit_test(test_classes),
+		cmocka_unit_test(test_only),	  cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_sections),      cmocka_unit_test(test_log),
 		cmocka_unit_test(test_lanes),	      cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),

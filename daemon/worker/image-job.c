@@ -358,6 +358,9 @@ static int match_kernels(struct job *job)
 {
 	int r = 0;
 
+	for (size_t i = 0; !r && image_request_prefixed(&job->request) && i < job->n_names; i++)
+		r = image_request_prefix_seen(&job->request, job->names[i]);
+	image_request_prefix_decide(&job->request);
 	for (size_t i = 0; !r && i < job->n_names; i++)
 		r = image_targets_match(&job->targets, &job->request, job->names[i], false);
 	if (r || job->targets.n || image_request_device_functions(&job->request) ||

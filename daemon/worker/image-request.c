@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel-name.h"
+
 #define PROGRAM_MAX (16 << 20)
 #define CONTEXT_END 168 /* bytes of a context: proto/gpuprobe.bpf.h */
 
@@ -160,6 +162,46 @@ static bool read_point(struct probe_use *use, struct json_object *object)
 	return true;
 }
 
+bool image_request_read_prefixed(struct image_attachment *attachment, struct json_object *object)
+{
+	return !has(object, "prefixed") ||
+	       (worker_get_bool(object, "prefixed", &attachment->prefixed) &&
+		(!attachment->prefixed || !strncmp(attachment->kernel, IMAGE_PREFIX, strlen(IMAGE_PREFIX))));
+}
+
+bool image_request_prefixed(const struct image_request *request)
+{
+	for (size_t i = 0; i < request->n_attachments; i++)
+		if (request->attachments[i].prefixed)
+			return true;
+	return false;
+}
+
+int image_request_prefix_seen(struct image_request *request, const char *mangled)
+{
+	struct kernel_name name;
+	int r = 0;
+
+	kernel_name_init(&name, mangled);
+	for (size_t i = 0; r >= 0 && i < request->n_attachments; i++) {
+		struct image_attachment *attachment = &request->attachments[i];
+
+		if (!attachment->prefixed || attachment->literal)
+			continue;
+		r = kernel_name_match(&name, attachment->kernel);
+		attachment->literal = r > 0;
+	}
+	kernel_name_deinit(&name);
+	return r < 0 ? r : 0;
+}
+
+void image_request_prefix_decide(struct image_request *request)
+{
+	for (size_t i = 0; i < request->n_attachments; i++)
+		if (request->attachments[i].prefixed && !request->attachments[i].literal)
+			request->attachments[i].kernel += strlen(IMAGE_PREFIX);
+}
+
 static int read_attachment(struct image_request *request, struct json_object *object,
 			   struct json_object *reply)
 {
@@ -169,6 +211,7 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 	if (!json_object_is_type(object, json_type_object) ||
 	    !worker_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
 	    !worker_get_string(object, "kernel", &attachment->kernel) ||
+	    !image_request_read_prefixed(attachment, object) ||
 	    !worker_get_string(object, "program", &program) ||
 	    (has(object, "device_function") &&
 	     !worker_get_bool(object, "device_function", &attachment->device_function)))

@@ -30,6 +30,8 @@ struct image_attachment {
 	int64_t id;
 	const char *kernel;   /* a pattern */
 	bool device_function; /* it means functions that are no kernels */
+	bool prefixed; /* it begins with IMAGE_PREFIX, which is left out where no kernel has the name with it */
+	bool literal; /* such a one: there is a kernel that has */
 	struct probe_use use; /* what is put there */
 };
 
@@ -74,6 +76,17 @@ int image_request_find_program(const struct image_request *request, const char *
 
 /* "spaces" of an attachment at memory instructions. False if it is there and not a list of them. */
 bool image_request_read_spaces(struct probe_use *use, struct json_object *object);
+
+/*
+ * Patterns with a prefix: seen() for each kernel that there is, then decide() once, which leaves the prefix out of those that are not literal. 0 or -ENOMEM.
+ */
+#define IMAGE_PREFIX "cuda_"
+bool image_request_prefixed(const struct image_request *request);
+int image_request_prefix_seen(struct image_request *request, const char *mangled);
+void image_request_prefix_decide(struct image_request *request);
+
+/* Reads "prefixed" of an attachment, if it is there. False: it cannot be. */
+bool image_request_read_prefixed(struct image_attachment *attachment, struct json_object *object);
 
 /* Is a text to be checked, and that is all? */
 bool image_request_checks(const struct image_request *request);

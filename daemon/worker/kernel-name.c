@@ -14,8 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../proto/kernel-plain.h"
+#include "rust-name.h"
+
 /* Names that are longer were made to hurt the demangler. nvcc's are cut at 4 KiB or so. */
 #define MANGLED_MAX (16 * 1024)
+#define RUST_MAX (16 * 1024) /* of a demangled name of Rust */
 
 /* libstdc++: status 0 fine, -1 out of memory, -2 not a mangled name. The result is malloc()ed. */
 extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status);
@@ -28,6 +32,7 @@ void kernel_name_init(struct kernel_name *name, const char *mangled)
 void kernel_name_deinit(struct kernel_name *name)
 {
 	free(name->demangled);
+	free(name->untagged);
 	free(name->qualified);
 	free(name->plain);
 	*name = (struct kernel_name){};
@@ -96,13 +101,39 @@ static char *without_arguments(const char *name)
 	return plain;
 }
 
+static bool is_rust(const char *mangled)
+{
+	return !strncmp(mangled, "_R", 2);
+}
+
+/* Rust's names have no parameters, and types of impls in front: what is plain is another way to write them. 0 or -ENOMEM. */
+static int demangle_rust(struct kernel_name *name)
+{
+	char *text = malloc(RUST_MAX);
+	int r = text ? 0 : -ENOMEM;
+
+	if (text && rust_name(name->mangled, RUST_NAME_FULL, text, RUST_MAX)) {
+		name->demangled = strdup(text);
+		name->qualified = strdup(text);
+		if (rust_name(name->mangled, RUST_NAME_PLAIN, text, RUST_MAX))
+			name->plain = strdup(text);
+		if (!name->demangled || !name->qualified || !name->plain)
+			r = -ENOMEM;
+	}
+	free(text);
+	name->tried = !r;
+	return r;
+}
+
 int kernel_name_demangle(struct kernel_name *name)
 {
-	const char *parameters, *begin;
+	const char *parameters, *begin, *text;
 	int status;
 
 	if (name->tried)
 		return 0;
+	if (is_rust(name->mangled))
+		return demangle_rust(name);
 	if (strncmp(name->mangled, "_Z", 2) || strlen(name->mangled) > MANGLED_MAX) {
 		name->tried = true;
 		return 0;
@@ -114,11 +145,20 @@ int kernel_name_demangle(struct kernel_name *name)
 		name->tried = true;
 		return 0;
 	}
-	parameters = find_parameters(name->demangled);
+	if (strstr(name->demangled, "[abi:")) {
+		name->untagged = strdup(name->demangled);
+		if (!name->untagged)
+			return -ENOMEM;
+		kernel_plain_untag(name->untagged);
+	}
+	text = name->untagged ? name->untagged : name->demangled;
+	parameters = find_parameters(text);
 	if (!parameters)
-		parameters = name->demangled + strlen(name->demangled);
-	begin = find_name(name->demangled, parameters);
+		parameters = text + strlen(text);
+	begin = find_name(text, parameters);
 	name->qualified = strndup(begin, (size_t)(parameters - begin));
+	if (name->qualified)
+		kernel_plain_unhash(name->qualified);
 	name->plain = name->qualified ? without_arguments(name->qualified) : NULL;
 	if (!name->plain)
 		return -ENOMEM;
@@ -142,6 +182,20 @@ static bool read_identifier(const char **at, const char **identifier, size_t *le
 	return true;
 }
 
+/* Goes over ABI tags behind a name. */
+static bool skip_tags(const char **at)
+{
+	const char *tag;
+	size_t length;
+
+	while (**at == 'B') {
+		++*at;
+		if (!read_identifier(at, &tag, &length))
+			return false;
+	}
+	return true;
+}
+
 bool kernel_name_short(const char *mangled, char *text, size_t size)
 {
 	const char *at = mangled + 2, *identifier;
@@ -149,6 +203,8 @@ bool kernel_name_short(const char *mangled, char *text, size_t size)
 	bool nested;
 	int n;
 
+	if (is_rust(mangled) && rust_name(mangled, RUST_NAME_PLAIN, text, size))
+		return true;
 	if (strncmp(mangled, "_Z", 2)) {
 		n = snprintf(text, size, "%s", mangled);
 		return n > 0 && (size_t)n < size;
@@ -156,8 +212,10 @@ bool kernel_name_short(const char *mangled, char *text, size_t size)
 	nested = *at == 'N';
 	at += nested;
 	do {
-		if (!read_identifier(&at, &identifier, &length))
+		if (!read_identifier(&at, &identifier, &length) || !skip_tags(&at))
 			return false;
+		if (used && length == 17 && *identifier == 'h' && *at == 'E' && strspn(identifier + 1, "0123456789abcdef") >= 16)
+			break; /* the hash of a Rust name */
 		if (length > 10 && !strncmp(identifier, "_GLOBAL__N", 10)) {
 			identifier = "(anonymous namespace)";
 			length = strlen(identifier);
@@ -248,11 +306,11 @@ int kernel_name_match(struct kernel_name *name, const char *pattern)
 
 	if (match_one(pattern, name->mangled))
 		return 1;
-	if (cannot_match(name, pattern))
+	if (!is_rust(name->mangled) && cannot_match(name, pattern))
 		return 0;
 	r = kernel_name_demangle(name);
 	if (r)
 		return r;
-	return match_one(pattern, name->demangled) || match_one(pattern, name->qualified) ||
+	return match_one(pattern, name->demangled) || match_one(pattern, name->untagged) || match_one(pattern, name->qualified) ||
 	       match_one(pattern, name->plain);
 }

@@ -11,8 +11,9 @@ struct kernel_name {
 	const char *mangled; /* borrowed */
 	/* Owned; NULL if the name is not a mangled one. */
 	char *demangled; /* vectorAdd(float const*, int) */
+	char *untagged; /* the same without ABI tags; NULL: there are none */
 	char *qualified; /* without parameters and return type: ns::kernel<float> */
-	char *plain; /* without template arguments: ns::kernel */
+	char *plain; /* without template arguments, and without the hash of a Rust name: ns::kernel */
 	bool tried;
 };
 

@@ -177,13 +177,34 @@ static int match_module(struct patch_matches *matches, const struct patch_reques
 	return r;
 }
 
-int patch_match(struct patch_matches *matches, const struct patch_request *request,
+/* Which patterns with a prefix mean it: a first walk over all names. A list that is malformed is for the second to say. */
+static int decide_prefixes(struct patch_request *request)
+{
+	struct patch_names names;
+	const char *name;
+	uint32_t index;
+	int r = 0;
+
+	if (!image_request_prefixed(&request->image))
+		return 0;
+	patch_names_init(&names, request->names, request->names_size);
+	while (!r && !patch_names_next_module(&names))
+		while (!r && !patch_names_next(&names, &name, &index))
+			r = image_request_prefix_seen(&request->image, name);
+	image_request_prefix_decide(&request->image);
+	return r;
+}
+
+int patch_match(struct patch_matches *matches, struct patch_request *request,
 		const char **what)
 {
 	struct patch_names names;
 	int r;
 
 	*matches = (struct patch_matches){};
+	r = decide_prefixes(request);
+	if (r)
+		return r;
 	patch_names_init(&names, request->names, request->names_size);
 	do {
 		r = patch_names_next_module(&names);

@@ -170,6 +170,7 @@ static int read_attachment(struct patch_request *request, struct json_object *ob
 	if (!json_object_is_type(object, json_type_object) ||
 	    !worker_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
 	    !worker_get_string(object, "kernel", &attachment->kernel) ||
+	    !image_request_read_prefixed(attachment, object) ||
 	    !worker_get_string(object, "program", &program))
 		return bad(reply, "an attachment is not as it should be");
 	if (image_request_find_program(&request->image, program, &attachment->use.program))

@@ -17,6 +17,7 @@
 #include "cubin.h"
 #include "image-select.h"
 #include "kernel-name.h"
+#include "rust-name.h"
 #include "ptxas-options.h"
 
 static void test_names(void **state)
@@ -41,6 +42,16 @@ static void test_names(void **state)
 		  "at::native::(anonymous namespace)::kernel<at::native::f()::{lambda(int)#1}>",
 		  "at::native::(anonymous namespace)::kernel" },
 		{ "_ZN1AIiE1kEv", "A<int>::k()", "A<int>::k", "A::k" },
+		/* ABI tags, and the hash of Rust's older mangling */
+		{ "_ZN6cudapy8__main__3addB2v1B4cw51E5ArrayIfLi1E1CE", "cudapy::__main__::add[abi:v1][abi:cw51](Array<float, 1, C>)",
+		  "cudapy::__main__::add", "cudapy::__main__::add" },
+		{ "_Z1fB5cxx11IiEvT_", "void f[abi:cxx11]<int>(int)", "f<int>", "f" },
+		{ "_ZN4mykr3add17h0123456789abcdefE", "mykr::add::h0123456789abcdef", "mykr::add", "mykr::add" },
+		{ "_RNvCs1234_4mykr3add", "mykr::add", "mykr::add", "mykr::add" },
+		{ "_RINvCs1234_4mykr3addfE", "mykr::add::<f32>", "mykr::add::<f32>", "mykr::add" },
+		{ "_RNvXCs1_4mykrINtB2_6MatrixfENtB2_5Scale5scale", "<mykr::Matrix<f32> as mykr::Scale>::scale",
+		  "<mykr::Matrix<f32> as mykr::Scale>::scale", "mykr::Matrix::scale" },
+		{ "_Rnonsense", NULL, NULL, NULL },
 		{ "plain", NULL, NULL, NULL },
 		{ "_Znonsense", NULL, NULL, NULL },
 		{ "", NULL, NULL, NULL },
@@ -66,6 +77,73 @@ static void test_names(void **state)
 		assert_int_equal(kernel_name_match(&name, "x::*"), 0);
 		kernel_name_deinit(&name);
 	}
+}
+
+/* What RFC 2603 and rustc's own tests have, and what must not be believed. */
+static void test_rust(void **state)
+{
+	static const struct {
+		const char *mangled, *full, *plain;
+	} cases[] = {
+		{ "_RNvC6_123foo3bar", "123foo::bar", "123foo::bar" },
+		{ "_RNCNvCs1_4mykr3foo0B3_", "mykr::foo::{closure#0}", "mykr::foo::{closure#0}" },
+		{ "_RMCs4fqI2P2rA04_13const_genericINtB0_8CharTrueKc74_E", "<const_generic::CharTrue<'t'>>", "const_generic::CharTrue" },
+		{ "_RINvNtC3std3mem8align_ofNtNtC3std3mem12DiscriminantE", "std::mem::align_of::<std::mem::Discriminant>", "std::mem::align_of" },
+		{ "_RINbNbCskIICzLVPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxuEp6OutputuEL_ECs1iopQbuBiw2_3std",
+		  "alloc::alloc::box_free::<dyn alloc::boxed::FnBox<(), Output = ()>>", "alloc::alloc::box_free" },
+		{ "_RINvC1a1bDNtC1c1dp1XuEL_E", "a::b::<dyn c::d<X = ()>>", "a::b" },
+		{ "_RINvC1a1bFG_RL0_hEuE", "a::b::<for<'a> fn(&'a u8)>", "a::b" },
+		{ "_RINvC1a1bFUKCmERfE", "a::b::<unsafe extern \"C\" fn(u32) -> &f32>", "a::b" },
+		{ "_RINvC1a1bAhj4_SxTlETmtEPdOaQzE", "a::b::<[u8; 4], [i64], (i32,), (u32, u16), *const f64, *mut i8, &mut !>", "a::b" },
+		{ "_RINvC1a1bKlnf_Kb1_KpKy123456789abcdef01_E", "a::b::<-15, true, _, 0x123456789abcdef01>", "a::b" },
+		{ "_RYNvC1a1bNvC1c1d", "<a::b as c::d>", "a::b" },
+		{ "_RNvC1a1b.llvm.123", "a::b", "a::b" },
+	};
+	static const char *const bad[] = {
+		"_R", "_RC", "_RNv", "_RNvC1a", "_RNvC9a1b", "_RNvB_1a", "_RNvC1a1b!", "_R1NvC1a1b", "_RINvC1a1bB99999999999999_E",
+		"_RNvCszzzzzzzzzzzzzzzzzzzzzz_1a1b", "_RINvC1a1bFG99999_EuE", "_RINvC1a1bRL0_hE",
+	};
+	/* a type that doubles with each tuple, and does not end */
+	static const char grows[] = "_RINvC1a1bTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTuEB7_EB6_EB5_EB4_EB3_EB2_EB1_E";
+	char text[256], small[8], deep[4096] = "_RINvC1a1b";
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_true(rust_name(cases[i].mangled, RUST_NAME_FULL, text, sizeof(text)));
+		assert_string_equal(text, cases[i].full);
+		assert_true(rust_name(cases[i].mangled, RUST_NAME_PLAIN, text, sizeof(text)));
+		assert_string_equal(text, cases[i].plain);
+		assert_false(rust_name(cases[i].mangled, RUST_NAME_FULL, small, 4));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_false(rust_name(bad[i], RUST_NAME_FULL, text, sizeof(text)));
+	assert_false(rust_name(grows, RUST_NAME_FULL, text, sizeof(text)));
+	memset(deep + strlen(deep), 'S', sizeof(deep) - strlen(deep) - 1);
+	assert_false(rust_name(deep, RUST_NAME_FULL, text, sizeof(text)));
+}
+
+/* Names that fit into a line. */
+static void test_short_names(void **state)
+{
+	static const char *const cases[][2] = {
+		{ "_Z9vectorAddPKfS0_Pf", "vectorAdd" },
+		{ "_ZN2ns6kernelIfEEvPT_", "ns::kernel" },
+		{ "_ZN6cudapy8__main__3addB2v1B4cw51E5ArrayIfLi1E1CE", "cudapy::__main__::add" },
+		{ "_Z1fB5cxx11IiEvT_", "f" },
+		{ "_ZN4mykr3add17h0123456789abcdefE", "mykr::add" },
+		{ "_ZN4mykr17h0123456789abcdegE", "mykr::h0123456789abcdeg" },
+		{ "_RNvCs1234_4mykr3add", "mykr::add" },
+		{ "_RINvCs1234_4mykr3addfE", "mykr::add" },
+		{ "plain", "plain" },
+		{ "_Rnonsense", "_Rnonsense" },
+	};
+	char text[49];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_true(kernel_name_short(cases[i][0], text, sizeof(text)));
+		assert_string_equal(text, cases[i][1]);
+	}
+	assert_false(kernel_name_short("_ZN2ns1fB99xE", text, sizeof(text)));
+	assert_false(kernel_name_short("_ZN2ns6kernelIfEEvPT_", text, 4));
 }
 
 static void test_names_before_demangling(void **state)
@@ -375,7 +453,9 @@ static void test_pieces_of_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),   cmocka_unit_test(test_names_before_demangling),
+		cmocka_unit_test(test_names),   cmocka_unit_test(test_rust),
+		cmocka_unit_test(test_short_names),
+		cmocka_unit_test(test_names_before_demangling),
 		cmocka_unit_test(test_pieces_of_names),
 		cmocka_unit_test(test_options), cmocka_unit_test(test_select),
 		cmocka_unit_test(test_cubin),   cmocka_unit_test(test_cubin_malformed),

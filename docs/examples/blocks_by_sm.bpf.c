@@ -3,8 +3,6 @@
  * Which SMs the blocks of a grid run on, as a kernel of its own: gpuprobectl run blocks_by_sm.bpf.o --grid 1000. The value of an SM
  * is the number of its blocks.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct {

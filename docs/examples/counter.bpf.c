@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Counts the threads that enter a kernel. */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct {

@@ -3,8 +3,6 @@
  * Calls of each device function that was not inlined and whose address is not taken, by all threads. The keys are ids of
  * functions: `gpuprobectl kernel list` has their names.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct {

@@ -3,8 +3,6 @@
  * Counts what each block of a kernel did, in a hash. The counts are exact: whoever finds no element
  * puts one there with a 1, unless somebody else was faster; then there is one to add to.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct {

@@ -3,8 +3,6 @@
  * Counts the threads of each kernel that a process launches, by kernel_id; the kernel_report script beside it prints them with names.
  * The first thread of each block counts for all of them: the others return at once.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct {

@@ -7,8 +7,6 @@
  * counts the launch. All launches are counted. Of launches of one kernel and grid that run at the same time (in several streams) the first counts the time since the
  * first began, the others that since the one before them ended.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 /* A kernel with a grid: launches of another size are told apart. */

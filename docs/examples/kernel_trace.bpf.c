@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* An event from every thread that enters vectorAdd: when, and which. See docs/guides/kernel-trace.md. */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct kernel_trace_event {

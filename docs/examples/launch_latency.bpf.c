@@ -4,8 +4,6 @@
  * last called cuLaunchKernel (CLOCK_MONOTONIC), times[1] when a kernel that was launched since began (the GPU's clock, which is
  * near CLOCK_REALTIME and drifts), both in nanoseconds; times[2] counts launches, times[3] sums the differences.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct {

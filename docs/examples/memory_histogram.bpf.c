@@ -3,8 +3,6 @@
  * How often the memory instructions of a kernel run, by what they are and how many bytes they move.
  * gpuprobectl map dump shows the source line, or the PTX, of each.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct access {

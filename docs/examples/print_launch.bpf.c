@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A line for each launch of vectorAdd, from its first thread: the grid, and where the result goes. gpuprobectl log -f prints it. */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 SEC("kprobe/vectorAdd")

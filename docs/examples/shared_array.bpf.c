@@ -3,8 +3,6 @@
  * An array that all threads share: counter[0] grows by one for each thread that leaves vectorAdd. See
  * docs/guides/shared-array.md, also for what the update loses when threads meet.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct {

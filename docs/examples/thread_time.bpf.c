@@ -3,8 +3,6 @@
  * How long each thread was in vectorAdd, in nanoseconds of the GPU's clock: two programs share a per-thread array, which needs no
  * atomics. Threads beyond `attach --threads` are left out.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
 struct {

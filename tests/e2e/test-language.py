@@ -171,6 +171,14 @@ def test_lines_and_blocks():
         equal(told, {("probed", "", here), ("not-probed", "no such point in this kernel: line language.cu:1", nowhere)})
 
 
+def test_run_under_every_engine():
+    """What `run` launches is PTX of ours, whatever processes of others have."""
+    for options in (), ("--engine=ptx",), ("--engine=auto",), ("--engine=sass",):
+        with Daemon(*options) as daemon:
+            out = daemon.ctl("run", os.path.join(BUILD, "docs/blocks_by_sm.bpf.o"), "--grid", "10")
+            equal(sum(int(number) for number in re.findall(r"\d+", out.split("0:", 1)[1])), 10, out)
+
+
 def test_directly_run():
     with Daemon() as daemon:
         text = daemon.ctl("run", obj("direct"), "--grid", "2", "--block", "32", "--count", "3")
@@ -453,7 +461,7 @@ def test_refusals():
             error = daemon.ctl("attach", COUNTER, *arguments, status=None)
             check(words in error and len(error.strip().splitlines()) == 1, arguments, error)
         error = daemon.ctl("attach", obj("context"), "--point", "memcapture/vectorAdd", status=None)
-        check("48 bytes" in error, error)
+        check("memcapture/vectorAdd gives a struct gpuprobe_memory_ctx" in error, error)
         equal(daemon.attachments(), [])
 
 

@@ -55,7 +55,7 @@ static void check_json(const struct link_output *output) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct link_failure failure;
 	struct link_output *output;
-	int r = link_object(data, size, &output, &failure);
+	int r = link_object(data, size, NULL, &output, &failure);
 
 	if (r == LINK_E_OBJECT) {
 		if (!*failure.reason || strchr(failure.reason, '\n'))

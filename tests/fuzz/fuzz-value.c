@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../ctl/value.h"
+#include "../../ctl/value-read.h"
 
 #define HEAD 3
 
@@ -40,6 +40,16 @@ static void show(struct value_types *types, uint32_t type, const unsigned char *
 	json_object_put(json);
 }
 
+/* Types what is shown, and whatever else there is: bytes are stored where they belong, or a line says why not. */
+static void type_in(struct value_types *types, uint32_t type, const char *text, size_t n_value) {
+	unsigned char *value = malloc(n_value ? n_value : 1); /* as large as it says: a sanitizer sees what is stored behind it */
+	char error[VALUE_ERROR_SIZE] = "";
+
+	if (value_read(types, type, text, value, n_value, error) && !*error)
+		abort();
+	free(value);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct value_types *types;
 	unsigned char *value;
@@ -53,7 +63,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	value = malloc(n_value + 1);
 	for (size_t i = 0; i < n_value; i++)
 		value[i] = data[(i + HEAD) % size];
+	value[n_value] = '\0';
 	show(types, type, value, n_value);
+	type_in(types, type, (const char *)value, n_value);
+	type_in(types, type, "{.a = 1, .b = [2, {\"c\": \"d\"}]}", n_value);
+	type_in(types, type, "[[1, 2], -1]", n_value);
+	type_in(types, type, "1", n_value);
 	value_types_size(types, type);
 	value_types_is_section(types, type);
 	value_types_find(types, "a");
