@@ -54,10 +54,11 @@ API_EXPORT CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *han
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, const void *edges, size_t count, void *parameters)
+API_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count,
+				      CUgraphNodeParams *parameters)
 {
 	struct CUgraphNode_st node = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
-	struct node_params *params = parameters;
+	struct node_params *params = (struct node_params *)parameters;
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)

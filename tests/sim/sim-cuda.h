@@ -456,9 +456,11 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const
 				 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams);
 CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
 			     size_t numDependencies);
-typedef unsigned long long CUgraphConditionalHandle;
+typedef uint64_t CUgraphConditionalHandle;
+typedef struct CUgraphEdgeData_st CUgraphEdgeData;
+typedef struct CUgraphNodeParams_st CUgraphNodeParams;
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned int value, unsigned int flags);
-CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, const void *edges, size_t count, void *parameters);
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *parameters);
 CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
 				  size_t numDependencies, CUgraph childGraph);
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph);

@@ -82,7 +82,7 @@ static CUgraph *condition(CUgraph graph, unsigned kind, unsigned size, CUgraphNo
 	params.kind = kind;
 	params.size = size;
 	params.context = context;
-	CHECK(add_node(node, graph, &first, NULL, 1, &params));
+	CHECK(add_node(node, graph, &first, NULL, 1, (CUgraphNodeParams *)&params));
 	return params.bodies;
 }
 
