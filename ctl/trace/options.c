@@ -68,7 +68,7 @@ static const char help[] =
 	"      --kernel[=SETS]  hooks of the kernel's driver: driver, memory, uvm, interrupt, gsp, lock, work, power, p2p, process, ...; else driver, uvm, xid\n"
 	"      --gpu[=SOURCE]   when kernels ran on the GPU: by events (the default), or by cupti, NVIDIA's profiling library, which is exact\n"
 	"      --ctxsw          which process was on the GPU, from one context switch to the next\n"
-	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel), auto; cupti: shim and --gpu=cupti\n"
+	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel; also with a cleaned environment), auto; cupti: shim and --gpu=cupti\n"
 	"      --probe=SPEC     a hook of your own: k:nvidia:nv_dma_map_alloc(pages=arg1:u64), u:PATH:SYMBOL(...), t:GROUP:NAME(...)\n"
 	"      --profile=NAME   options that have a name: bench, dev, driver, latency, launches, memory, prod, or files in /etc/gpuprobe/profiles\n"
 	"      --no-extras      not what arguments point to\n"
