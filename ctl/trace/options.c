@@ -406,10 +406,10 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 
 /* ---- together ---- */
 
-/* Whether the shim sees all calls that are meant: those of a CMD that has it, or of processes that have. */
+/* Whether the shim sees all calls that are meant, as far as one knows: those of a CMD that gets it, or of processes that have it, not of their children. */
 static bool has_shim(struct trace_command *trace) {
 	json_object *pids = ctl_get(trace->parameters, "pids");
-	bool all = pids;
+	bool all = pids && !ctl_get(trace->parameters, "follow");
 
 	for (size_t i = 0; all && i < json_object_array_length(pids); i++) {
 		struct ctl_process_libraries libraries;
