@@ -768,6 +768,7 @@ class Options(Case):
         self.assertEqual(self.asked('-p', str(os.getpid()), '--pid=1'), {'pids': [os.getpid(), 1]})
         pid = self.process_with('libcuda.so.1', 'libgpuprobe-shim.so')
         self.assertEqual(self.asked('-p', pid), {'pids': [int(pid)], 'sources': ['shim', 'kernel']})
+        self.assertEqual(self.asked('-p', pid, '-f'), {'pids': [int(pid)], 'follow': True})
         self.assertEqual(self.asked('-p', pid, '-p', str(os.getpid())), {'pids': [int(pid), os.getpid()]})
         self.assertEqual(self.asked('--uid=root', '--comm', 'python'), {'filter': {'uid': 0, 'comm': 'python'}})
         self.assertEqual(self.asked('--sample=7')['sample'], 7)

@@ -425,7 +425,7 @@ static int open_all(struct live *live) {
 	return r ? ctl_fail(CTL_ERROR, "%s", strerror(-r)) : CTL_OK;
 }
 
-/* Whether calls of CMD were to be seen by the shim alone, and none was. */
+/* Whether calls of CMD or of certain processes were to be seen by the shim alone, and none was. */
 static bool saw_no_call(const struct live *live, const struct trace_stream_state *state) {
 	json_object *sources = ctl_get(live->trace->parameters, "sources");
 	bool shim = !sources, bpf = !sources;
@@ -436,7 +436,7 @@ static bool saw_no_call(const struct live *live, const struct trace_stream_state
 		shim = shim || !strcmp(source, "shim");
 		bpf = bpf || !strcmp(source, "bpf");
 	}
-	return live->trace->command && shim && !bpf && !state->calls && live->complete && !live->target.error;
+	return (live->trace->command || ctl_get(live->trace->parameters, "pids")) && shim && !bpf && !state->calls && live->complete && !live->target.error;
 }
 
 /* What there is to say at the end: of a trace to a file, one line. */

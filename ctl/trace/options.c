@@ -68,7 +68,7 @@ static const char help[] =
 	"      --kernel[=SETS]  hooks of the kernel's driver: driver, memory, uvm, interrupt, gsp, lock, work, power, p2p, process, ...; else driver, uvm, xid\n"
 	"      --gpu[=SOURCE]   when kernels ran on the GPU: by events (the default), or by cupti, NVIDIA's profiling library, which is exact\n"
 	"      --ctxsw          which process was on the GPU, from one context switch to the next\n"
-	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel), auto; cupti: shim and --gpu=cupti\n"
+	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel; also with a cleaned environment), auto; cupti: shim and --gpu=cupti\n"
 	"      --probe=SPEC     a hook of your own: k:nvidia:nv_dma_map_alloc(pages=arg1:u64), u:PATH:SYMBOL(...), t:GROUP:NAME(...)\n"
 	"      --profile=NAME   options that have a name: bench, dev, driver, latency, launches, memory, prod, or files in /etc/gpuprobe/profiles\n"
 	"      --no-extras      not what arguments point to\n"
@@ -406,10 +406,10 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 
 /* ---- together ---- */
 
-/* Whether the shim sees all calls that are meant: those of a CMD that has it, or of processes that have. */
+/* Whether the shim sees all calls that are meant, as far as one knows: those of a CMD that gets it, or of processes that have it, not of their children. */
 static bool has_shim(struct trace_command *trace) {
 	json_object *pids = ctl_get(trace->parameters, "pids");
-	bool all = pids;
+	bool all = pids && !ctl_get(trace->parameters, "follow");
 
 	for (size_t i = 0; all && i < json_object_array_length(pids); i++) {
 		struct ctl_process_libraries libraries;

@@ -42,7 +42,7 @@ static const char help[] =
 	"      --all             all of these but --histogram\n"
 	"\n"
 	"  -p, --pid=PID         only this process; may be repeated\n"
-	"  -e, --events=LIST     only these: names, globs, classes, types; with ! in front: not these\n"
+	"  -e, --events=LIST     only these: names, kernels as attach has them, globs, classes, types; with ! in front: not these\n"
 	"      --from=TIME       from so long after the beginning on: 1.5s, 20ms, 3us; seconds without a unit\n"
 	"      --to=TIME         until then\n"
 	"\n"
