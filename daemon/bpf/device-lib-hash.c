@@ -337,11 +337,19 @@ static inline enum room take_room(const struct hash *h)
 	return ROOM_LATER;
 }
 
+/* Whether a slot that is an element's has this key. */
+static inline _Bool has_key(const struct hash *h, struct slot slot, u64 tag, const u64 *key)
+{
+	if ((slot.word ^ tag) >> 32 != 0)
+		return 0;
+	return h->small || (load(h, slot.address + 8) == key[0] && is_key(h, slot.address, key));
+}
+
 /*
  * Deletes the element of a sample that was used least recently, and keeps its room. False: there is
- * none, or somebody was faster.
+ * none, or somebody was faster. Another thread may have inserted the key meanwhile: not that one.
  */
-static inline _Bool evict(const struct hash *h, u64 hash)
+static inline _Bool evict(const struct hash *h, const u64 *key, u64 hash, u64 tag)
 {
 	struct slot victim = { 0 };
 	u64 oldest = 0;
@@ -354,7 +362,7 @@ static inline _Bool evict(const struct hash *h, u64 hash)
 		if ((slot.word & MAP_SLOT_STATE_MASK) != MAP_SLOT_LIVE)
 			continue;
 		used = load(h, used_of(h, slot.address));
-		if (!victim.address || used < oldest) {
+		if ((!victim.address || used < oldest) && !has_key(h, slot, tag, key)) {
 			victim = slot;
 			oldest = used;
 		}
@@ -390,7 +398,7 @@ enum { HASH_NOW = 1, HASH_LATER = 2 };
 
 /* There is one PENDING slot with the key. */
 static inline long insert_pending(const struct hash *h, struct insertion *in, struct slot slot,
-				  u64 hash)
+				  const u64 *key, u64 hash, u64 tag)
 {
 	enum room room;
 
@@ -402,7 +410,7 @@ static inline long insert_pending(const struct hash *h, struct insertion *in, st
 	}
 	room = take_room(h);
 	if (h->lru && (room == ROOM_FULL || (room == ROOM_LATER && in->looks >= HASH_POLITE)))
-		room = evict(h, hash)		     ? ROOM_TAKEN
+		room = evict(h, key, hash, tag)	     ? ROOM_TAKEN
 		       : in->looks < HASH_PATIENT ? ROOM_LATER
 						  : ROOM_FULL;
 	if (room == ROOM_TAKEN) {
@@ -475,7 +483,7 @@ static inline long update(const struct hash *h, const u64 *key, const struct has
 		if (flags == HASH_EXIST)
 			return -HASH_ENOENT;
 		if (path.pending.address)
-			r = insert_pending(h, &in, path.pending, hash);
+			r = insert_pending(h, &in, path.pending, key, hash, tag);
 		else
 			r = insert_new(h, &in, &path, tag, key, value);
 		if (r == HASH_LATER)
