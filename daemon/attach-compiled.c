@@ -58,7 +58,7 @@ static bool compiled_merge_possible(const struct map_layout *layout,
 				    const struct map_shape *shape) {
 	if (layout->merge != shape->merge) /* the type or the place has decided */
 		return false;
-	if (shape->merge == MAP_MERGE_PERCPU && shape->type != 5 && shape->type != 6)
+	if (shape->merge == MAP_MERGE_PERCPU && !map_type_is_percpu(shape->type))
 		return false;
 	return shape->merge != MAP_MERGE_LATEST || shape->value_size <= 8;
 }

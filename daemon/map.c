@@ -380,6 +380,8 @@ const char *map_type_name(uint32_t type, char buffer[static 16]) {
 		{ BPF_MAP_TYPE_PERF_EVENT_ARRAY, "perf_event_array" },
 		{ BPF_MAP_TYPE_PERCPU_HASH, "percpu_hash" },
 		{ BPF_MAP_TYPE_PERCPU_ARRAY, "percpu_array" },
+		{ BPF_MAP_TYPE_LRU_HASH, "lru_hash" },
+		{ BPF_MAP_TYPE_LRU_PERCPU_HASH, "lru_percpu_hash" },
 		{ BPF_MAP_TYPE_RINGBUF, "ringbuf" },
 		{ 1501, "gpu_hash" },
 		{ 1502, "gpu_thread_array" },

@@ -41,6 +41,7 @@
 #include <string.h>
 
 #include "bpf/helper-name.h"
+#include "map-layout.h"
 
 #define PUTS_MAX 255
 #define STUB_INSNS_MAX (2 * PUTS_MAX + 8)
@@ -442,6 +443,8 @@ static uint32_t kernel_type(const struct linked_map *map) {
 	case BPF_MAP_TYPE_PERCPU_ARRAY:
 	case BPF_MAP_TYPE_HASH:
 	case BPF_MAP_TYPE_PERCPU_HASH:
+	case BPF_MAP_TYPE_LRU_HASH:
+	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
 	case 1501:
 	case 1502:
 	case 1503:
@@ -459,8 +462,7 @@ static uint32_t kernel_type(const struct linked_map *map) {
 
 /* Whether a map's sizes make sense, as far as the verifier is to rely on them. */
 static bool sizes_valid(const struct linked_map *map) {
-	bool hash = map->type == BPF_MAP_TYPE_HASH || map->type == BPF_MAP_TYPE_PERCPU_HASH ||
-		    map->type == 1501;
+	bool hash = map_kind_of(map->type) == MAP_KIND_HASH;
 	uint32_t value_max =
 		map->internal == LINKED_MAP_DECLARED ? SHADOW_VALUE_SIZE_MAX : SHADOW_DATA_SIZE_MAX;
 

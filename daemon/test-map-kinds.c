@@ -569,6 +569,8 @@ static void test_garbage(void **state) {
 		{ BPF_MAP_TYPE_HASH, 16, 8, 100 },
 		{ BPF_MAP_TYPE_HASH, 3, 12, 100, .place = MAP_PLACE_HOST },
 		{ BPF_MAP_TYPE_PERCPU_HASH, 8, 8, 3 },
+		{ BPF_MAP_TYPE_LRU_HASH, 8, 8, 100 },
+		{ BPF_MAP_TYPE_LRU_PERCPU_HASH, 3, 8, 3 },
 		{ 1527, 4, 16, 1, .ring_bytes = 32 << 10 },
 	};
 	uint64_t seed = 88172645463325252;

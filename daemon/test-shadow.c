@@ -320,9 +320,9 @@ static int map_make(uint32_t type, uint32_t key, uint32_t value, uint32_t entrie
 
 static void test_maps(void **state) {
 	static const uint32_t arrays[] = { 2, 6, 1502, 1503, 1504, 1512, 1513 },
-			      hashes[] = { 1, 5, 1501 }, rings[] = { 4, 27, 1527 },
-			      nothing[] = { 0, 3, 9, 12, 26, 1500, 1526, UINT32_MAX };
-	const struct linked_map least_recent = { .name = "m", .type = BPF_MAP_TYPE_LRU_HASH };
+			      hashes[] = { 1, 5, 9, 10, 1501 }, rings[] = { 4, 27, 1527 },
+			      nothing[] = { 0, 3, 11, 12, 26, 1500, 1526, UINT32_MAX };
+	const struct linked_map prefixes = { .name = "m", .type = BPF_MAP_TYPE_LPM_TRIE };
 	char error[SHADOW_ERROR_SIZE];
 	struct shadow_map s;
 
@@ -358,8 +358,8 @@ static void test_maps(void **state) {
 	for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++)
 		assert_int_equal(map_make(nothing[i], 4, 8, 1, LINKED_MAP_DECLARED, &s),
 				 SHADOW_E_REFUSED);
-	assert_int_equal(shadow_map_make(&least_recent, 4096, &s, error), SHADOW_E_REFUSED);
-	assert_string_equal(error, "map m: a GPU has no maps of type 9 (lru_hash)");
+	assert_int_equal(shadow_map_make(&prefixes, 4096, &s, error), SHADOW_E_REFUSED);
+	assert_string_equal(error, "map m: a GPU has no maps of type 11 (lpm_trie)");
 	assert_int_equal(map_make(2, 4, 4096, 1, LINKED_MAP_RODATA, &s), 0);
 	assert_int_equal(s.type, BPF_MAP_TYPE_ARRAY);
 	assert_true(s.freeze);

@@ -107,7 +107,11 @@ enum gpuprobe_map_type {
  * Hashes: lookup, update (BPF_ANY, BPF_NOEXIST -EEXIST, BPF_EXIST -ENOENT; full: -E2BIG, nothing is evicted), delete (-ENOENT), from
  * all threads at once; max_entries is exact. As on a CPU, the slot of a deleted element may be taken by another while
  * somebody still holds a pointer to its value. To count: look up; if there is none, insert a zero with BPF_NOEXIST, look up again; add.
- * PERCPU_ARRAY, PERCPU_HASH: "CPU" reads SM; several warps of an SM run at once, so count with __sync_fetch_and_add.
+ * LRU_HASH, LRU_PERCPU_HASH: hashes where an update that finds the map full deletes an element and succeeds. It is the one that was
+ * used least recently of 64 slots, in which about a third are elements (of a map of at most 16 entries: of all). Lookups that find it and
+ * updates are uses; time counts insertions, in steps of a 64th of max_entries. -E2BIG only where more threads insert at the very same
+ * moment than the map has room for. What is evicted is not counted as lost. A dump that merges processes may show more than max_entries.
+ * PERCPU_ARRAY, PERCPU_HASH, LRU_PERCPU_HASH: "CPU" reads SM; several warps of an SM run at once, so count with __sync_fetch_and_add.
  * Rings: a record that finds no room is lost and counted; nobody waits. Their size is that of attach --ring-size (8 MiB for each
  * process and device), whatever max_entries says; it is divided among the SMs. Records of one warp keep their order.
  * bpf_perf_event_output and bpf_ringbuf_output return 0; -ENOSPC (the second: -EAGAIN) where there is no room; -E2BIG for a

@@ -50,9 +50,9 @@
  *
  *     value of index i for thread t:  data + (i * threads + t) * value_stride
  *
- * MAP_KIND_HASH (HASH, PERCPU_HASH, 1501): struct map_hash, 128 bytes; then `capacity` slots (a power of two), entry_stride bytes
- *   apart: u64 word (see below), the key padded to 8 bytes, then `shards` values, value_stride bytes apart (more than one for
- *   PERCPU_HASH: that of SM s is number s & (shards - 1)). Which slots a key may be in, and in which order, device-lib-hash.c says;
+ * MAP_KIND_HASH (HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, 1501): struct map_hash, 128 bytes; then `capacity` slots (a power of
+ *   two), entry_stride bytes apart: u64 word (see below), the key padded to 8 bytes, then `shards` values, value_stride bytes apart
+ *   (more than one for the PERCPU types: that of SM s is number s & (shards - 1)), then for the LRU types u64, when it was last used. Which slots a key may be in, and in which order, device-lib-hash.c says;
  *   who reads a map need not know.
  *
  * MAP_KIND_RING (RINGBUF, PERF_EVENT_ARRAY, 1527): the data is `rings` struct map_ring, 128 bytes each; the host area holds
@@ -178,7 +178,8 @@ struct map_hash {
 	uint32_t taken; /* room: elements, and slots about to become one; together with `count` a word of 8 bytes */
 	uint32_t count; /* elements; may be one too few or too many while one is inserted or deleted */
 	uint64_t overflow; /* 1: once an element was put beyond its window */
-	uint64_t reserved[14];
+	uint64_t clock; /* LRU: twice the number of slots that were taken; what "last used" is measured in */
+	uint64_t reserved[13];
 };
 
 /*
@@ -275,6 +276,16 @@ struct map_shape {
 	uint64_t ring_bytes; /* of one instance of a ring; rounded down to a power of two; 0: the default */
 };
 
+/* BPF_MAP_TYPE_PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH: each SM has values of its own. */
+static inline int map_type_is_percpu(uint32_t type) {
+	return type == 5 || type == 6 || type == 10;
+}
+
+/* BPF_MAP_TYPE_LRU_HASH, LRU_PERCPU_HASH: who inserts into a full one deletes what was not used for long. */
+static inline int map_type_is_lru(uint32_t type) {
+	return type == 9 || type == 10;
+}
+
 /* The kind of a map type, or -1: a GPU has no such maps. */
 static inline int map_kind_of(uint32_t type) {
 	switch (type) {
@@ -289,6 +300,8 @@ static inline int map_kind_of(uint32_t type) {
 		return MAP_KIND_THREADS;
 	case 1: /* BPF_MAP_TYPE_HASH */
 	case 5: /* BPF_MAP_TYPE_PERCPU_HASH */
+	case 9: /* BPF_MAP_TYPE_LRU_HASH */
+	case 10: /* BPF_MAP_TYPE_LRU_PERCPU_HASH */
 	case 1501:
 		return MAP_KIND_HASH;
 	case 4: /* BPF_MAP_TYPE_PERF_EVENT_ARRAY */
@@ -317,7 +330,7 @@ static inline uint32_t map_shards_for(uint64_t bytes) {
 static inline const char *map_layout_array(struct map_layout *l, const struct map_shape *shape) {
 	uint64_t values;
 
-	l->merge = shape->type == 6 ? MAP_MERGE_PERCPU : l->place == MAP_PLACE_DEVICE ? shape->merge : MAP_MERGE_NONE;
+	l->merge = map_type_is_percpu(shape->type) ? MAP_MERGE_PERCPU : l->place == MAP_PLACE_DEVICE ? shape->merge : MAP_MERGE_NONE;
 	if (l->merge == MAP_MERGE_LATEST)
 		l->value_stride = 16;
 	values = l->value_stride * shape->max_entries;
@@ -336,11 +349,12 @@ static inline const char *map_layout_hash(struct map_layout *l, const struct map
 	while (slots < (uint64_t)shape->max_entries * (shape->max_entries <= MAP_HASH_SPARSE_MAX ? 4 : 2))
 		slots *= 2;
 	l->capacity = slots;
-	if (shape->type == 5) {
+	if (map_type_is_percpu(shape->type)) {
 		l->merge = MAP_MERGE_PERCPU;
 		l->shards = map_shards_for(l->value_stride * slots);
 	}
-	l->entry_stride = map_round_up(8 + map_round_up(shape->key_size, 8) + l->value_stride * l->shards, 16);
+	l->entry_stride = map_round_up(8 + map_round_up(shape->key_size, 8) + l->value_stride * l->shards +
+				       (map_type_is_lru(shape->type) ? 8 : 0), 16);
 	if (l->entry_stride == 48 || l->entry_stride == 16) /* not across two lines where that is cheap to avoid */
 		l->entry_stride = l->entry_stride == 48 ? 64 : 32;
 	if (l->entry_stride > MAP_DATA_SIZE_MAX / slots)

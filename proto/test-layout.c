@@ -85,6 +85,13 @@ static int layouts_hold(void)
 	if (map_layout_init(&l, &(struct map_shape){ .type = 1, .key_size = 4, .value_size = 8, .max_entries = 256 }) ||
 	    l.kind != MAP_KIND_HASH || l.capacity != 1024 || l.entry_stride != 32 || l.data_size != 128 + 1024 * 32)
 		return 0;
+	/* an LRU map's slots have 8 bytes more */
+	if (map_layout_init(&l, &(struct map_shape){ .type = 9, .key_size = 16, .value_size = 8, .max_entries = 256 }) ||
+	    l.kind != MAP_KIND_HASH || l.capacity != 1024 || l.entry_stride != 64 || l.merge != MAP_MERGE_NONE)
+		return 0;
+	if (map_layout_init(&l, &(struct map_shape){ .type = 10, .key_size = 4, .value_size = 8, .max_entries = 4 }) ||
+	    l.shards != 256 || l.entry_stride != 16 + 256 * 8 + 16 || l.merge != MAP_MERGE_PERCPU)
+		return 0;
 	if (map_layout_init(&l, &(struct map_shape){ .type = 1527, .key_size = 4, .value_size = 32, .max_entries = 8 }) ||
 	    l.rings != 128 || l.ring_size != 65536 || l.host_size != 8192 + (8 << 20) ||
 	    map_memfd_size(&l) != 4096 + 16384 + l.host_size)

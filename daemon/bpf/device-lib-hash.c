@@ -19,6 +19,11 @@
  *     before a slot is made LIVE and lowered if that fails, `count` follows once it is. Taken but
  *     not full means that somebody is between the two: then it is tried again, HASH_PATIENT times.
  *   - A miss is one: a key changes its slot by being deleted first.
+ *   - Who inserts into a full LRU map deletes another element, and takes over its room: `count` is
+ *     lowered, `taken` is not. Of HASH_SAMPLE slots it is the element with the lowest `used`, which
+ *     a look-up or an update sets to the map's clock plus 1; the clock goes on by 2 with each slot
+ *     that is taken, which is that slot's first `used`. In a large map `used` only is a part of it,
+ *     so that it is not written each time. To anybody else that is a deletion like others.
  *
  * To keep threads that insert one key at once from filling its path, a slot bears its tag from the
  * moment that it is taken; who sees one with its own tag looks again some times before it takes
@@ -42,6 +47,7 @@
 #define HASH_POLITE 64    /* looks before one meddles with what another is about to complete */
 #define HASH_PATIENT 4096 /* looks before it is full because others are in between */
 #endif
+#define HASH_SAMPLE 64 /* slots that are looked at for an element to evict */
 
 /* of a slot's word: what tells an element's */
 #define HASH_LIVE_MASK ~(((1ull << 32) - 1) & ~MAP_SLOT_STATE_MASK)
@@ -62,6 +68,7 @@ struct hash {
 	_Bool small;    /* the tag is the key */
 	_Bool immortal; /* nobody deletes */
 	_Bool system;   /* in host memory */
+	u32 lru;        /* 0: none; else `used` is the clock without so many low bits, less 1 */
 };
 
 /* A value to store. */
@@ -163,6 +170,24 @@ static inline u64 value_of(const struct hash *h, u64 slot)
 	u64 value = slot + 8 + 8 * h->key_words;
 
 	return h->shards > 1 ? value + (shard() & (h->shards - 1)) * h->value_stride : value;
+}
+
+/* When a slot's element was last used, of an LRU map. */
+static inline u64 used_of(const struct hash *h, u64 slot)
+{
+	return slot + 8 + 8 * h->key_words + (u64)h->shards * h->value_stride;
+}
+
+/* An element is used. */
+static inline void touch(const struct hash *h, u64 slot)
+{
+	u64 now;
+
+	if (!h->lru)
+		return;
+	now = (load(h, h->base + offsetof(struct map_hash, clock)) + 1) >> (h->lru - 1);
+	if (load(h, used_of(h, slot)) != now)
+		store(h, used_of(h, slot), now);
 }
 
 /* Stores a value in pieces of 8 bytes, the last one with zeros. */
@@ -271,6 +296,9 @@ static inline struct slot take(const struct hash *h, struct slot slot, u64 tag, 
 		for (u64 i = 0; i < (u64)h->shards * h->value_stride; i += 8)
 			store(h, slot.address + 8 + 8 * h->key_words + i, 0);
 	store_value(h, value_of(h, slot.address), value);
+	if (h->lru)
+		store(h, used_of(h, slot.address),
+		      (add(h, h->base + offsetof(struct map_hash, clock), 2) + 2) >> (h->lru - 1));
 	slot.word = with_state(word, MAP_SLOT_PENDING);
 	fence_all(h);
 	store(h, slot.address, slot.word);
@@ -309,6 +337,44 @@ static inline enum room take_room(const struct hash *h)
 	return ROOM_LATER;
 }
 
+/* Whether a slot that is an element's has this key. */
+static inline _Bool has_key(const struct hash *h, struct slot slot, u64 tag, const u64 *key)
+{
+	if ((slot.word ^ tag) >> 32 != 0)
+		return 0;
+	return h->small || (load(h, slot.address + 8) == key[0] && is_key(h, slot.address, key));
+}
+
+/*
+ * Deletes the element of a sample that was used least recently, and keeps its room. False: there is
+ * none, or somebody was faster. Another thread may have inserted the key meanwhile: not that one.
+ */
+static inline _Bool evict(const struct hash *h, const u64 *key, u64 hash, u64 tag)
+{
+	struct slot victim = { 0 };
+	u64 oldest = 0;
+
+	for (u64 n = 0; n <= h->mask && (n < HASH_SAMPLE || !victim.address); n++) {
+		struct slot slot = { .address = hash_slot(h, hash, n) };
+		u64 used;
+
+		slot.word = load(h, slot.address);
+		if ((slot.word & MAP_SLOT_STATE_MASK) != MAP_SLOT_LIVE)
+			continue;
+		used = load(h, used_of(h, slot.address));
+		if ((!victim.address || used < oldest) && !has_key(h, slot, tag, key)) {
+			victim = slot;
+			oldest = used;
+		}
+	}
+	if (!victim.address || compare_and_swap(h, victim.address, victim.word,
+						with_state(victim.word, MAP_SLOT_DEAD)) !=
+				       victim.word)
+		return 0;
+	add(h, h->base, -(1ull << 32));
+	return 1;
+}
+
 /* Makes a PENDING slot LIVE, for which room is taken. False: it is no longer what it was. */
 static inline _Bool complete(const struct hash *h, struct slot slot)
 {
@@ -331,7 +397,8 @@ struct insertion {
 enum { HASH_NOW = 1, HASH_LATER = 2 };
 
 /* There is one PENDING slot with the key. */
-static inline long insert_pending(const struct hash *h, struct insertion *in, struct slot slot)
+static inline long insert_pending(const struct hash *h, struct insertion *in, struct slot slot,
+				  const u64 *key, u64 hash, u64 tag)
 {
 	enum room room;
 
@@ -342,6 +409,10 @@ static inline long insert_pending(const struct hash *h, struct insertion *in, st
 		return HASH_NOW;
 	}
 	room = take_room(h);
+	if (h->lru && (room == ROOM_FULL || (room == ROOM_LATER && in->looks >= HASH_POLITE)))
+		room = evict(h, key, hash, tag)	     ? ROOM_TAKEN
+		       : in->looks < HASH_PATIENT ? ROOM_LATER
+						  : ROOM_FULL;
 	if (room == ROOM_TAKEN) {
 		if (complete(h, slot) && slot.address == in->own.address)
 			return 0;
@@ -406,12 +477,13 @@ static inline long update(const struct hash *h, const u64 *key, const struct has
 			if (flags == HASH_NOEXIST)
 				return -HASH_EEXIST;
 			store_value(h, value_of(h, path.live.address), value);
+			touch(h, path.live.address);
 			return 0;
 		}
 		if (flags == HASH_EXIST)
 			return -HASH_ENOENT;
 		if (path.pending.address)
-			r = insert_pending(h, &in, path.pending);
+			r = insert_pending(h, &in, path.pending, key, hash, tag);
 		else
 			r = insert_new(h, &in, &path, tag, key, value);
 		if (r == HASH_LATER)
@@ -443,12 +515,12 @@ static inline long erase(const struct hash *h, const u64 *key)
 #define HASH_PARAMETERS                                                                       \
 	u64 base, u64 mask, u64 stride, u32 group_bits, u32 key_words, u32 shards,            \
 		u32 value_stride, u32 max_entries, _Bool small, _Bool immortal, _Bool system, \
-		const u64 *key
+		u32 lru, const u64 *key
 
 #define HASH_ARGUMENTS                                                                        \
 	{                                                                                     \
 		base, mask, stride, group_bits, key_words, shards, value_stride, max_entries, \
-			small, immortal, system                                               \
+			small, immortal, system, lru                                          \
 	}
 
 /* Pads a key that is too long for registers. */
@@ -468,6 +540,8 @@ u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found)
 
 	if (__builtin_expect(base != 0, 1))
 		element = find(&hash, key, !immortal);
+	if (element.found)
+		touch(&hash, element.slot.address);
 	*found = element.found;
 	return element.value;
 }

@@ -8,7 +8,7 @@
 #include "emitter.h"
 
 #define UNROLLED_MAX 64 /* bytes of a key or value that is padded without a loop */
-#define N_ARGUMENTS 16 /* of the function with the most */
+#define N_ARGUMENTS 17 /* of the function with the most */
 
 /* A variable of the function, of n words. */
 static LLVMValueRef new_words(struct emitter *e, uint32_t n)
@@ -74,12 +74,24 @@ static LLVMValueRef load_key(struct emitter *e, uint32_t size)
 	return e->long_key;
 }
 
+/* See struct hash: a large map's `used` is as exact as a 64th of its entries takes to be replaced. */
+static uint32_t lru_of(const struct translate_map *map)
+{
+	uint32_t bits = 0;
+
+	if (!map_type_is_lru(map->type))
+		return 0;
+	while (map->max_entries >> bits > 64)
+		bits++;
+	return 1 + bits;
+}
+
 /* The arguments that all functions of hash maps begin with: the map, and the key. */
 static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *args)
 {
 	const struct map_layout *layout = &e->layouts[map].layout;
 	bool system = layout->place != MAP_PLACE_DEVICE;
-	uint32_t key_size = e->maps[map].key_size;
+	uint32_t key_size = e->maps[map].key_size, lru = lru_of(e->maps + map);
 	unsigned n = 0;
 
 	args[n++] = emit_base(e, map);
@@ -91,9 +103,10 @@ static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *
 	args[n++] = LLVMConstInt(e->i32, layout->value_stride, false);
 	args[n++] = LLVMConstInt(e->i32, e->maps[map].max_entries, false);
 	args[n++] = LLVMConstInt(e->i1, key_size <= 4, false);
-	/* other objects may delete from a map that is shared */
-	args[n++] = LLVMConstInt(e->i1, !e->layouts[map].deletes && !system, false);
+	/* other objects may delete from a map that is shared, and whoever inserts into an LRU map */
+	args[n++] = LLVMConstInt(e->i1, !e->layouts[map].deletes && !system && !lru, false);
 	args[n++] = LLVMConstInt(e->i1, system, false);
+	args[n++] = LLVMConstInt(e->i32, lru, false);
 	args[n++] = load_key(e, key_size);
 	return n;
 }

@@ -387,8 +387,7 @@ static bool begins_rmw(const struct emitter *e, const struct flow_block *block, 
 	const struct value *base = e->state->registers + e->flow->insns[e->pc].src_reg;
 
 	return INSN_CLASS(e->flow->insns[e->pc].code) == BPF_LDX && base->kind == VALUE_MAP_VALUE &&
-	       (e->maps[base->ref].type == BPF_MAP_TYPE_PERCPU_ARRAY ||
-		e->maps[base->ref].type == BPF_MAP_TYPE_PERCPU_HASH) &&
+	       map_type_is_percpu(e->maps[base->ref].type) &&
 	       rmw_match(e->flow->insns, e->pc, block->end, rmw);
 }
 

@@ -5,7 +5,7 @@
  * switches, and under many random ones: a thread may be interrupted before each access to memory.
  * After each step no key has two elements; in the end the counts are those of the elements, and the
  * results are those of an order of the calls in which none comes before one that ended before it
- * began. Memory is sequentially consistent here; see test-hash-threads.c for the other half.
+ * began; of a map that evicts, what calls may answer at all. Memory is sequentially consistent here; see test-hash-threads.c for the other half.
  *
  *     test-hash-schedules [RANDOM_RUNS [SEED]]
  */
@@ -46,6 +46,7 @@ struct scenario {
 	u32 preemptions;
 	u32 prepared; /* bit i: key i is an element */
 	struct call calls[THREADS_MAX][CALLS_MAX];
+	bool lru;
 };
 
 /* One run of it. */
@@ -321,6 +322,47 @@ static const char *check_counts(void)
 	return NULL;
 }
 
+/* Whether none of its calls is one of a kind. */
+static bool is_without(const struct scenario *s, enum call_kind first, enum call_kind last)
+{
+	for (u32 t = 0; t < THREADS_MAX; t++)
+		for (u32 i = 0; i < CALLS_MAX; i++)
+			if (s->calls[t][i].kind >= first && s->calls[t][i].kind <= last)
+				return false;
+	return true;
+}
+
+/* A map that evicts is never full, and what was never inserted is not there; it is as full as it may be in the end. */
+static const char *check_lru(const struct scenario *s)
+{
+	const struct map_hash *header = (const void *)(uintptr_t)run.hash.base;
+	u32 inserted = s->prepared;
+	bool refused = false, found = false;
+
+	for (u32 t = 0; t < run.n_threads; t++)
+		for (u32 i = 0; i < CALLS_MAX && run.calls[t][i].kind != CALL_END; i++) {
+			const struct call *call = &run.calls[t][i];
+
+			if (call->kind == CALL_UPDATE && !call->result)
+				inserted |= 1u << call->key;
+			refused |= call->kind == CALL_UPDATE && call->result == -HASH_E2BIG;
+			refused |= call->kind == CALL_COUNT && !call->result;
+			if (call->kind == CALL_COUNT)
+				inserted |= 1u << call->key;
+		}
+	for (u32 t = 0; t < run.n_threads; t++)
+		for (u32 i = 0; i < CALLS_MAX && run.calls[t][i].kind != CALL_END; i++)
+			found |= run.calls[t][i].kind == CALL_LOOKUP && run.calls[t][i].result &&
+				 !(inserted >> run.calls[t][i].key & 1);
+	if (refused)
+		return "full, though it evicts";
+	if (found)
+		return "found what nobody inserted";
+	if (!header->count && inserted && is_without(s, CALL_DELETE, CALL_DELETE))
+		return "nothing is left";
+	return NULL;
+}
+
 /* ---- runs ---- */
 
 /* The word that map_hash_mix() makes a hash of, from 0. */
@@ -364,16 +406,6 @@ static bool is_as_meant(const struct scenario *s)
 	return true;
 }
 
-/* Whether none of its calls is one of a kind. */
-static bool is_without(const struct scenario *s, enum call_kind first, enum call_kind last)
-{
-	for (u32 t = 0; t < THREADS_MAX; t++)
-		for (u32 i = 0; i < CALLS_MAX; i++)
-			if (s->calls[t][i].kind >= first && s->calls[t][i].kind <= last)
-				return false;
-	return true;
-}
-
 static u32 count_threads(const struct scenario *s)
 {
 	u32 n = 0;
@@ -400,7 +432,8 @@ static void run_once(const struct scenario *s)
 		makecontext(&run.threads[t], thread_main, 0);
 	}
 	hash_init(&run.hash, s->capacity, run.group_bits, s->max_entries, s->key_size,
-		  is_without(s, CALL_DELETE, CALL_DELETE));
+		  !s->lru && is_without(s, CALL_DELETE, CALL_DELETE));
+	run.hash.lru = s->lru;
 	for (u32 i = 0; i < N_KEYS; i++)
 		make_key(s, i, run.keys[i]);
 	if (!is_as_meant(s))
@@ -415,7 +448,8 @@ static void run_once(const struct scenario *s)
 	if (!run.wrong)
 		run.wrong = hash_check(&run.hash);
 	if (!run.wrong)
-		run.wrong = is_without(s, CALL_LOOKUP, CALL_DELETE) ? check_counts() :
+		run.wrong = s->lru ? check_lru(s) :
+			    is_without(s, CALL_LOOKUP, CALL_DELETE) ? check_counts() :
 			    has_order(&start)			    ? NULL :
 									      "results that no order explains";
 	free((void *)(uintptr_t)run.hash.base);
@@ -475,6 +509,12 @@ static const struct scenario scenarios[] = {
 	{ "three insert and delete", 4, 1, 8, true, 2, 0,
 	  { { UPDATE(0, 1), DELETE(0) }, { UPDATE(0, 1) }, { UPDATE(1, 1) } } },
 	{ "three count", 4, 2, 8, true, 1, 0, { { COUNT(0) }, { COUNT(0) }, { COUNT(1) } } },
+	{ "two evict", 4, 1, 8, false, 3, 4, { { UPDATE(0, 1), LOOKUP(0) }, { UPDATE(1, 1) } }, true },
+	{ "two evict one another, one tag", 8, 1, 8, true, 2, 1,
+	  { { UPDATE(1, 0), LOOKUP(1) }, { UPDATE(0, 0), UPDATE(2, 0) } }, true },
+	{ "evicted and inserted", 4, 1, 16, false, 2, 1,
+	  { { UPDATE(1, 1) }, { UPDATE(0, 1), LOOKUP(0) }, { DELETE(0), UPDATE(1, 1) } }, true },
+	{ "three evict", 4, 1, 4, false, 2, 1, { { UPDATE(0, 1) }, { UPDATE(1, 1) }, { UPDATE(2, 1) } }, true },
 	{ "no slot to spare", 2, 1, 8, false, 2, 0,
 	  { { UPDATE(0, 1) }, { UPDATE(0, 1) }, { UPDATE(0, 1) } } },
 };
@@ -512,6 +552,7 @@ static void make_random(struct scenario *s)
 	s->max_entries = 1 + random_below(s->capacity / 2);
 	s->key_size = random_below(2) ? 8 : random_below(2) ? 4 : 16;
 	s->same_tag = s->key_size > 4 && random_below(2);
+	s->lru = !counts && s->capacity > 4 && random_below(4) == 0;
 	for (u32 t = 0; t < 2 + random_below(2); t++) {
 		for (u32 i = 0; i < CALLS_MAX; i++) {
 			struct call *call = &s->calls[t][i];

@@ -24,7 +24,7 @@ struct workload {
 	const char *name;
 	u32 n_keys, max_entries, capacity, group_bits, key_size;
 	u32 calls; /* of a thread */
-	bool deletes;
+	bool deletes, evicts;
 };
 
 static struct {
@@ -72,6 +72,16 @@ static void churn(u64 i, const u64 *key, bool insert)
 				   __ATOMIC_RELAXED);
 }
 
+/* One call of a workload that evicts: what is found is what was inserted; and inserted if it was not. */
+static void replace(u64 i, const u64 *key)
+{
+	u64 value = hash_lookup(&shared.hash, key);
+	long r = value ? 0 : hash_update(&shared.hash, key, i, HASH_NOEXIST);
+
+	if (r == -HASH_E2BIG)
+		__atomic_add_fetch(&shared.refused, 1, __ATOMIC_RELAXED);
+}
+
 static void *thread_main(void *argument)
 {
 	const struct workload *w = shared.workload;
@@ -82,12 +92,14 @@ static void *thread_main(void *argument)
 	for (u32 n = 0; n < w->calls; n++) {
 		u64 i = n % w->n_keys;
 
-		if (w->deletes) {
+		if (w->deletes || w->evicts) {
 			random = map_hash_mix(random, n);
 			i = random % w->n_keys;
 		}
 		make_key(i, key);
-		if (w->deletes)
+		if (w->evicts)
+			replace(i, key);
+		else if (w->deletes)
 			churn(i, key, random >> 40 & 1);
 		else if (hash_count(&shared.hash, key))
 			__atomic_add_fetch(&shared.inserted[i], 1, __ATOMIC_RELAXED);
@@ -103,6 +115,10 @@ static const char *check(const struct workload *w)
 	const struct map_hash *header = (const void *)(uintptr_t)shared.hash.base;
 	u64 key[KEY_WORDS];
 
+	if (w->evicts && shared.refused)
+		return "full, though it evicts";
+	if (w->evicts)
+		return header->count == w->max_entries ? hash_check(&shared.hash) : "not as full as it may be";
 	for (u32 i = 0; i < w->n_keys; i++) {
 		u64 value;
 
@@ -128,7 +144,8 @@ static int run(const struct workload *w)
 	shared.workload = w;
 	shared.refused = 0;
 	hash_init(&shared.hash, w->capacity, w->group_bits, w->max_entries, w->key_size,
-		  !w->deletes);
+		  !w->deletes && !w->evicts);
+	shared.hash.lru = w->evicts;
 	shared.inserted = calloc(w->n_keys, sizeof(u64));
 	shared.deleted = calloc(w->n_keys, sizeof(u64));
 	if (!shared.inserted || !shared.deleted ||
@@ -158,6 +175,8 @@ static const struct workload workloads[] = {
 	{ "few keys come and go", 4, 2, 64, 0, 8, 20000, true },
 	{ "keys of 40 bytes come and go", 64, 24, 64, 2, 40, 20000, true },
 	{ "one small key comes and goes", 1, 1, 64, 0, 4, 20000, true },
+	{ "all are evicted", 96, 16, 64, 0, 8, 20000, false, true },
+	{ "few are evicted", 40, 32, 128, 2, 4, 20000, false, true },
 };
 
 int main(int argc, char **argv)

@@ -126,6 +126,40 @@ class Hash(Map):
         return b''.join(key + self.data[at:at + self.value] for key, at in sorted(self.elements.items()))
 
 
+class LruHash(Hash):
+    """One that evicts the element that was used least recently, which is exact where the map is small."""
+
+    EXACT = 16  # entries
+
+    def __init__(self, *shape):
+        super().__init__(*shape)
+        self.clock, self.used = 0, {}
+
+    def lookup(self, key, thread):
+        at = super().lookup(key, thread)
+        if at is not None:
+            self.used[key] = self.clock + 1
+        return at
+
+    def update(self, key, value, flags, thread):
+        there = key in self.elements
+        if self.armed and not there and flags in (0, NOEXIST):
+            self.clock += 2
+            if not self.free:
+                self.evict()
+        result = super().update(key, value, flags, thread)
+        if not result:
+            self.used[key] = self.clock + 1 if there else self.clock
+        return result
+
+    def evict(self):
+        oldest = min(self.used[key] for key in self.elements)
+        victims = [key for key in self.elements if self.used[key] == oldest]
+        if self.entries > self.EXACT or len(victims) > 1:
+            raise MapError('which element is evicted depends on where it lies')
+        self.free.append(self.elements.pop(victims[0]))
+
+
 class Ring(Map):
     """
     Records of lanes that are together are one batch. Threads run one after the other here, so batches are put together in the end:
@@ -204,5 +238,5 @@ def make(text):
         name, _, value = word.partition('=')
         options[name] = int(value) if value else True
     kind, *sizes = map(int, shape.split(':'))
-    kinds = {1: Hash, 5: Hash, 1501: Hash, 1502: ThreadArray, 1512: ThreadArray, 4: Ring, 27: Ring, 1527: Ring}
+    kinds = {1: Hash, 5: Hash, 9: LruHash, 10: LruHash, 1501: Hash, 1502: ThreadArray, 1512: ThreadArray, 4: Ring, 27: Ring, 1527: Ring}
     return kinds.get(kind, Array)(kind, *sizes, options)

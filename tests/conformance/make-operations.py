@@ -95,6 +95,32 @@ def hash_map():
     return o
 
 
+def lru_map():
+    o = Operations()
+    o.lookup(1, 'lookup, absent: NULL')
+    o.update(1, 3, EXIST, 'BPF_EXIST, absent: -ENOENT')
+    o.update(1, 10, ANY, 'BPF_ANY, absent: 0')
+    o.update(1, 8, NOEXIST, 'BPF_NOEXIST, present: -EEXIST')
+    o.update(2, 20, NOEXIST, 'BPF_NOEXIST, absent: 0')
+    o.lookup(1, 'lookup: 10')
+    o.update(3, 30, ANY, 'the map has two: 0, instead of 2')
+    o.lookup(2, 'lookup, evicted: NULL')
+    o.update(1, 11, EXIST, 'BPF_EXIST, present: 0')
+    o.update(4, 40, NOEXIST, 'again: 0, instead of 3')
+    o.lookup(3, 'lookup, evicted: NULL')
+    o.lookup(1, 'lookup: 11')
+    o.update(5, 50, EXIST, 'BPF_EXIST, absent: -ENOENT, nothing is evicted')
+    o.update(5, 50, 3, 'unknown flags: -EINVAL')
+    o.delete(1, 'delete, present: 0')
+    o.delete(1, 'delete, deleted: -ENOENT')
+    o.update(5, 50, ANY, 'there is room: 0')
+    o.lookup(4, 'lookup: 40')
+    o.update(6, 60, ANY, 'and then not: 0, instead of 5')
+    o.delete(5, 'delete, evicted: -ENOENT')
+    o.update(6, 61, ANY, 'present: 0')
+    return o
+
+
 def hash_map_without_memory():
     o = Operations()
     o.lookup(1, 'lookup: NULL')
@@ -108,12 +134,14 @@ def hash_map_without_memory():
 ARRAYS = [('2:4:8:2', 'ARRAY'), ('2:4:8:2,host', 'ARRAY in host memory'), ('2:4:8:2,kernel', 'ARRAY of the kernel'),
           ('6:4:8:2', 'PERCPU_ARRAY'), ('1503:4:8:2', '1503'), ('1513:4:8:2', '1513'), ('1504:4:8:2,kernel', '1504'),
           ('1502:4:8:2,threads=1', '1502'), ('1512:4:8:2,threads=1', '1512')]
+LRUS = [('9:4:8:2', 'LRU_HASH'), ('10:8:8:2', 'LRU_PERCPU_HASH')]
 HASHES = [('1:8:8:2', 'HASH'), ('1:8:8:2,host', 'HASH in host memory'), ('1501:8:8:2', '1501'), ('5:8:8:2', 'PERCPU_HASH')]
 
 
 def main():
     text = HEAD
-    for maps, armed, unarmed in (ARRAYS, array, array_without_memory), (HASHES, hash_map, hash_map_without_memory):
+    for maps, armed, unarmed in (ARRAYS, array, array_without_memory), (HASHES, hash_map, hash_map_without_memory), \
+            (LRUS, lru_map, hash_map_without_memory):
         for shape, name in maps:
             text += armed().case(name, '.map ' + shape)
             text += unarmed().case(name + ', not armed', '.unarmed', '.map ' + shape)

@@ -7,7 +7,7 @@ r10 - 112 (16 bytes), texts and large records from r10 - 400. A statement leaves
 
 OTHER, HASH, THREADS, RING = 1, 2, 4, 5  # indexes of maps; 0 is an array, 3 a hash too, 6 the log
 NUMBER, KEPT, KEY, LARGE = -72, -80, -112, -400
-HASHES = ['1:8:8:6', '1501:12:20:5', '1:4:8:3', '5:4:8:4', '1:3:5:4', '1501:16:72:4', '1:8:16:40']
+HASHES = ['1:8:8:6', '1501:12:20:5', '1:4:8:3', '5:4:8:4', '1:3:5:4', '1501:16:72:4', '1:8:16:40', '9:8:16:600', '10:4:8:600']
 RINGS = ['27:0:0:4096', '1527:4:40:1', '4:4:4:64']
 TEXTS = ['', 'x', 'of %d', '100%% %x', '%d %u %lx %c', 'seven!!', 'eight...', 'a text that is longer than the words %s', '%',
          '%%%']

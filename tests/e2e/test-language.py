@@ -315,6 +315,22 @@ def test_loops():
         equal(values(daemon, ".bss"), {0: {f"by_{loop}": 256 * 4950 for loop in ("helper", "iterator", "may_goto")}})
 
 
+def test_lru():
+    """Maps that evict: every insertion succeeds, as many elements are left as have room, and each is one that somebody inserted."""
+    with Daemon() as daemon:
+        daemon.attach(object=obj("lru"))
+        run(daemon, "vectorAdd", "--launches", 2, same=False)
+        equal(values(daemon, "counts"), {0: 2 * 3 * 256, 1: 0})
+        for name, keys in ("lru", (0, 500)), ("lru_percpu", (0,)):
+            left = values(daemon, name)
+            equal(len(left), 16, name)
+            valid = {1000 * (block + 1) + thread + more for block in range(4) for thread in range(64) for more in keys}
+            check(all(key == value and key in valid for key, value in left.items()), name, left)
+        maps = {m["name"]: m for m in daemon.json("map", "list")["maps"]}
+        equal([maps[name]["type"] for name in ("lru", "lru_percpu")], ["lru_hash", "lru_percpu_hash"])
+        equal([maps[name].get("lost", 0) for name in ("lru", "lru_percpu")], [0, 0])
+
+
 def test_rings():
     with Daemon() as daemon:
         daemon.attach(object=obj("rings"))

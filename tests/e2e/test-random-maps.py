@@ -25,7 +25,7 @@ SLOTS = 0, 1 # modules of a process
 THREADS = 100 # --threads
 INTEGERS = {"__u64": (64, False), "__s64": (64, True), "__u32": (32, False), "__s32": (32, True), "__u16": (16, False), "__u8": (8, False)}
 KINDS = {"sum": ("BPF_MAP_TYPE_ARRAY", "BPF_MAP_TYPE_GPU_ARRAY_MAP"), "array": ("BPF_MAP_TYPE_ARRAY", "BPF_MAP_TYPE_GPU_ARRAY_MAP", "BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP"), "percpu": ("BPF_MAP_TYPE_PERCPU_ARRAY",),
-         "hash": ("BPF_MAP_TYPE_HASH", "BPF_MAP_TYPE_GPU_HASH_MAP"), "percpu_hash": ("BPF_MAP_TYPE_PERCPU_HASH",),
+         "hash": ("BPF_MAP_TYPE_HASH", "BPF_MAP_TYPE_GPU_HASH_MAP", "BPF_MAP_TYPE_LRU_HASH"), "percpu_hash": ("BPF_MAP_TYPE_PERCPU_HASH", "BPF_MAP_TYPE_LRU_PERCPU_HASH"),
          "threads": ("BPF_MAP_TYPE_PERGPUTD_ARRAY_MAP", "BPF_MAP_TYPE_PERGPUTD_ARRAY_HOST_MAP"), "variable": (None,)}
 
 

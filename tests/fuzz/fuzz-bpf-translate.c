@@ -39,7 +39,7 @@ static const int32_t helpers[] = { 1,	1,   1,	  2,   3,   5,	 7,   8,   502, 503
 				   505, 506, 508, 509, 510, 511, 6,   14,  16,	25,  130,
 				   131, 131, 132, 132, 133, 177, 501, 507, 512, 12,	 181, 181 };
 static const uint32_t map_types[] = { 2,    6,	  1503, 27,   1,    1502, 1527, 5,
-				      1501, 1504, 1512, 1513, 4,    7,	  2,	2 };
+				      1501, 1504, 1512, 1513, 4,    7,	  9,	10 };
 static const char *const names[MAPS_MAX] = { "m0", "m1", "m2" };
 
 #define PICK(array, n) ((array)[(n) % (sizeof(array) / sizeof((array)[0]))])
