@@ -191,15 +191,6 @@ static int put_host_target(json_object *parameters, const char *text) {
 	return -1;
 }
 
-/* The folder of this process, in which the daemon finds relative paths of uprobes. */
-static void put_folder(json_object *parameters) {
-	char *folder = getcwd(NULL, 0);
-
-	if (folder && *folder == '/')
-		json_object_object_add(parameters, "folder", json_object_new_string(folder));
-	free(folder);
-}
-
 static int attach_option(struct ctl *ctl, int option, struct attach *attach) {
 	json_object *parameters = attach->parameters, **filterp = &attach->filter;
 	int64_t number = 0;
@@ -370,7 +361,6 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 		goto out;
 	if (r)
 		goto out;
-	put_folder(parameters);
 	/* the daemon answers when all is verified and compiled, which may take its time */
 	r = ctl_call(ctl, "Attach", json_object_get(parameters),
 		     !strcmp(path, "-") ? "standard input" : path, -1, &reply);

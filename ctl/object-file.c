@@ -116,6 +116,15 @@ int object_file_read(const char *path, unsigned char **datap, size_t *n_datap) {
 	return CTL_OK;
 }
 
+/* The folder of this process, in which the daemon finds relative paths of uprobes. */
+static void put_folder(json_object *parameters) {
+	char *folder = getcwd(NULL, 0);
+
+	if (folder && *folder == '/')
+		json_object_object_add(parameters, "folder", json_object_new_string(folder));
+	free(folder);
+}
+
 int object_file_put(const char *path, json_object *parameters) {
 	unsigned char *data;
 	size_t n_data;
@@ -129,6 +138,7 @@ int object_file_put(const char *path, json_object *parameters) {
 	if (text) {
 		base64_encode(text, data, n_data);
 		json_object_object_add(parameters, "object", json_object_new_string(text));
+		put_folder(parameters);
 	} else {
 		r = ctl_fail(CTL_ERROR, "%s: out of memory", path);
 	}
