@@ -19,10 +19,12 @@
 
 #define DEPTH_MAX 32
 #define WORD_MAX 128
+#define STEPS_MAX (1 << 20) /* members and types that are looked at: types can be made that have any number of them without bytes */
 
 struct reader {
 	struct btf *btf;
 	const char *at;
+	unsigned int steps;
 	char *error;
 };
 
@@ -212,9 +214,11 @@ struct place {
 };
 
 /* Finds the member, also of structs without a name inside. False: there is none. */
-static bool find_member(const struct btf *btf, const struct btf_type *type, const char *name, uint64_t bit_offset, unsigned int depth,
+static bool find_member(struct reader *reader, const struct btf_type *type, const char *name, uint64_t bit_offset, unsigned int depth,
 			struct place *place) {
-	for (uint16_t i = 0; i < btf_vlen(type) && depth < DEPTH_MAX; i++) {
+	const struct btf *btf = reader->btf;
+
+	for (uint16_t i = 0; i < btf_vlen(type) && depth < DEPTH_MAX && reader->steps < STEPS_MAX; i++, reader->steps++) {
 		const struct btf_member *member = btf_members(type) + i;
 		const char *other = btf__name_by_offset(btf, member->name_off);
 		const uint64_t offset = bit_offset + btf_member_bit_offset(type, i);
@@ -229,7 +233,7 @@ static bool find_member(const struct btf *btf, const struct btf_type *type, cons
 		}
 		id = btf__resolve_type(btf, member->type);
 		inner = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
-		if (inner && btf_is_composite(inner) && find_member(btf, inner, name, offset, depth + 1, place))
+		if (inner && btf_is_composite(inner) && find_member(reader, inner, name, offset, depth + 1, place))
 			return true;
 	}
 	return false;
@@ -285,7 +289,7 @@ static int read_members(struct reader *reader, const struct btf_type *type, unsi
 		r = read_name(reader, name);
 		if (r)
 			return r;
-		if (is_section ? !find_variable(reader->btf, type, name, &place) : !find_member(reader->btf, type, name, 0, 0, &place))
+		if (is_section ? !find_variable(reader->btf, type, name, &place) : !find_member(reader, type, name, 0, 0, &place))
 			return wrong(reader, "%s %.60s has no %s %.60s", is_section ? "section" : "struct", what, is_section ? "variable" : "member", name);
 		id = btf__resolve_type(reader->btf, place.type);
 		member = id > 0 ? btf__type_by_id(reader->btf, (uint32_t)id) : NULL;
@@ -306,7 +310,7 @@ static int read_type(struct reader *reader, uint32_t id, unsigned char *data, si
 	const struct btf_type *type = resolved > 0 ? btf__type_by_id(reader->btf, (uint32_t)resolved) : NULL;
 	const int64_t n = type ? btf__resolve_size(reader->btf, id) : -1;
 
-	if (n < 0 || (uint64_t)n > size || depth > DEPTH_MAX)
+	if (n < 0 || (uint64_t)n > size || depth > DEPTH_MAX || reader->steps++ >= STEPS_MAX)
 		return wrong(reader, "it has a type that cannot be typed: use hex");
 	switch (btf_kind(type)) {
 	case BTF_KIND_INT:

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../daemon/worker/rust-name.h"
 #include "demangle.h"
 
 #define REFERENCES_MAX 20 /* which can make a thousand times as much of a name */
@@ -72,10 +73,22 @@ static char *demangle_apart(const char *mangled, unsigned int *failures) {
 	return NULL;
 }
 
+/* Rust's own mangling takes a bounded time. */
+static char *demangle_rust(const char *mangled) {
+	char *name = malloc(DEMANGLED_MAX + 1);
+
+	if (name && rust_name(mangled, RUST_NAME_FULL, name, DEMANGLED_MAX + 1))
+		return name;
+	free(name);
+	return NULL;
+}
+
 char *demangle(const char *mangled, unsigned int *failures) {
 	char *name;
 	int status;
 
+	if (mangled[0] == '_' && mangled[1] == 'R')
+		return demangle_rust(mangled);
 	if (mangled[0] != '_' || mangled[1] != 'Z')
 		return NULL;
 	if (count_underscores(mangled) > REFERENCES_MAX)

@@ -117,6 +117,8 @@ static void test_demangled_once(void **state) {
 		assert_string_equal(trace_demangle(&demangler, cut), cut);
 		assert_string_equal(trace_demangle(&demangler, good), "add(float*, float*)");
 		assert_string_equal(trace_demangle(&demangler, "plain"), "plain");
+		assert_string_equal(trace_demangle(&demangler, "_RINvCs1234_4mykr3addfE"), "mykr::add::<f32>");
+		assert_string_equal(trace_demangle(&demangler, "_Rnonsense"), "_Rnonsense");
 	}
 	signal(SIGCHLD, SIG_DFL);
 	assert_int_equal(children, 1);

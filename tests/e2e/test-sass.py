@@ -34,6 +34,21 @@ def test_entry():
         equal(daemon.count_of(), 3 * THREADS, "of a process that is gone")
 
 
+def test_prefix():
+    """The prefix cuda_ of a section is left out where no kernel has it, and what the host has written is there for the patch."""
+    with sass_daemon() as daemon:
+        daemon.attach("--engine", "sass", "--point", "kprobe/cuda_vectorAdd")
+        daemon.attach("--engine", "sass", "--point", "kprobe/vectorAdd", "--program", "cuda__inputs", object=obj("inputs"))
+        daemon.ctl("map", "update", "settings", "0", "{.factor = 10, .shift = 1}")
+        daemon.ctl("map", "update", "table", "7", "100")
+        with Live(daemon) as live:
+            live.launch(2)
+            equal(daemon.count_of(), 2 * THREADS)
+            equal([entry["value"] for entry in daemon.dump("results")][0], 11 * 2 * THREADS)
+            check(daemon.dump("results")[2]["value"] >= 100 * 2 * THREADS)
+            check(any("cuda_vectorAdd was read without cuda_" in outcome["reason"] for outcome in daemon.why()), daemon.why())
+
+
 def test_return():
     with sass_daemon() as daemon:
         daemon.attach("--engine", "sass", "--point", "kretprobe/vectorAdd")
