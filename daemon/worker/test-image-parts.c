@@ -13,10 +13,12 @@
 #include <cmocka.h>
 #include <elf.h>
 #include <errno.h>
+#include <sched.h>
 
 #include "cubin.h"
 #include "image-select.h"
 #include "kernel-name.h"
+#include "processors.h"
 #include "rust-name.h"
 #include "ptxas-options.h"
 
@@ -450,6 +452,23 @@ static void test_pieces_of_names(void **state)
 	}
 }
 
+/* No more than the affinity says, whatever the machine and its cgroups have. */
+static void test_processors(void **state)
+{
+	cpu_set_t all, one;
+	unsigned int n = processors_allowed();
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	assert_in_range(n, 1, CPU_COUNT(&all));
+	CPU_ZERO(&one);
+	for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
+		if (CPU_ISSET(i, &all))
+			CPU_SET(i, &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	assert_int_equal(processors_allowed(), 1);
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -459,7 +478,7 @@ int main(void)
 		cmocka_unit_test(test_pieces_of_names),
 		cmocka_unit_test(test_options), cmocka_unit_test(test_select),
 		cmocka_unit_test(test_cubin),   cmocka_unit_test(test_cubin_malformed),
-		cmocka_unit_test(test_cubin_long_name),
+		cmocka_unit_test(test_cubin_long_name), cmocka_unit_test(test_processors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

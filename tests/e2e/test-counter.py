@@ -266,7 +266,7 @@ def workers(daemon):
 
 def test_detach_while_compiled():
     """Nobody can use the result: the worker ends, which is no failure; the daemon stops while another one goes on."""
-    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=300", "--compile-ms=90000", "--workers=2") as daemon:
+    with Daemon("--image-worker-argument=--test-fault=hang", "--deadline-ms=1000", "--compile-ms=90000", "--workers=2") as daemon:
         ids = daemon.attach("--kernel", "vectorAdd")
         run(daemon)
         wait_until(lambda: len(workers(daemon)) == 3, "another worker stands in for the one that goes on")
@@ -275,7 +275,7 @@ def test_detach_while_compiled():
         wait_until(lambda: len(workers(daemon)) == 2, "the worker ends")
         daemon.attach("--kernel", "vectorAdd")
         run(daemon)
-        equal(reasons(daemon), [goes_on(270)] * 2)  # as if the first one had not been
+        equal(reasons(daemon), [goes_on(900)] * 2)  # as if the first one had not been
         equal(timeouts(daemon), 0)
         wait_until(lambda: len(workers(daemon)) == 3, "another worker stands in for the one that goes on")
         start = time.monotonic()

@@ -34,8 +34,9 @@ static void try(enum s_load how, const void *image, unsigned first, unsigned cou
 	memset(error, '#', TEXT_MAX - 1);
 	result = load(&loaded, how, image, count, names + first, values + first);
 	memcpy(&ms, &values[4], sizeof(ms));
-	printf("%s, options %u to %u: %d; info %lu bytes [%.40s], error %lu bytes [%.40s], time %d\n", how == S_LIBRARY ? "library" : "module", first,
-	       first + count, (int)result, (unsigned long)(size_t)values[1], info, (unsigned long)(size_t)values[3], error, ms > 0);
+	/* how long it is may depend on a time in it */
+	printf("%s, options %u to %u: %d; info %d [%.40s], error %d [%.40s], time %d\n", how == S_LIBRARY ? "library" : "module", first, first + count,
+	       (int)result, values[1] != NULL, info, values[3] != NULL, error, ms > 0);
 	if (result)
 		return;
 	s_get_function(&loaded);
