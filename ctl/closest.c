@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How far a word is from another one: for who has mistyped it. */
+/* Whether a word may be another one that was mistyped: few letters differ. */
 
 #include <ctype.h>
 #include <string.h>
