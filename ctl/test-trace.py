@@ -588,14 +588,17 @@ class Ends(Case):
             elif name == 'perfetto':
                 list(self.packets(data))
             elif name != 'raw':
-                self.assertTrue(not data or data.endswith(b'\n'), (name, data[-100:]))
+                self.assertTrue(data.endswith(b'\n'), (name, data[-100:]))
+            self.assertGreater(len(data), 10000, name)
+        self.trace(records, '-o', 'z.jsonl', stderr=None)
+        err = self.fails_at_end('trace', 'report', '--format=chrome', '-o', 'y', 'z.jsonl', preexec_fn=small)
+        self.assertEqual(err, 'gpuprobectl: cannot write y: File too large')
         with open('/dev/full', 'w') as full:
             for name in set(formats) - {'raw'}:
                 process = subprocess.Popen([CTL, '--socket', self.socket, 'trace', f'--cgroup={path}', f'--format={name}', '-o', '-'], stdout=full, stderr=subprocess.PIPE,
                                            cwd=self.dir, env=self.environment())
                 err = process.communicate(timeout=60)[1]
                 self.assertEqual((process.returncode, err), (ERROR, b'gpuprobectl: cannot write the output: No space left on device\n'))
-            self.trace(records, '-o', 'z.jsonl', stderr=None)
             for args in (['z.jsonl'], ['--all', 'z.jsonl'], ['--format=chrome', 'z.jsonl'], ['--format=jsonl', '-o', '/dev/full', 'z.jsonl']):
                 process = subprocess.run([CTL, 'trace', 'report', *args], stdout=full, stderr=subprocess.PIPE, cwd=self.dir, env=self.environment(), timeout=60)
                 self.assertEqual(process.returncode, ERROR)

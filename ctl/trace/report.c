@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -486,6 +487,7 @@ int command_trace_report(struct ctl *ctl, int argc, char **argv) {
 	if (r >= 0)
 		return r;
 	setlocale(LC_CTYPE, "");
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is said to be too large */
 	report.options.utf8 = !strcmp(nl_langinfo(CODESET), "UTF-8");
 	report.options.width = terminal_width();
 	if (optind == argc)

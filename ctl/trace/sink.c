@@ -38,6 +38,8 @@ int trace_sink_begin(const struct trace_about *about, void *userdata) {
 
 	r = trace_target_begin(sink->target);
 	sink->target->end = sink->trace->format ? sink->trace->format->end : NULL;
+	if (!sink->trace->format)
+		sink->target->regular = false; /* readers of records know one that is cut: nothing is taken back */
 	return r || !sink->trace->format ? r : sink->trace->format->open(&sink->writer, sink->target->file, about);
 }
 

@@ -23,6 +23,7 @@
 #include "out.h"
 
 #define FILE_BUFFER (1 << 20)
+#define FILE_PORTION (1 << 15) /* is written at once: so much is lost when the disk is full */
 
 /* By the end of a name; text if it has none. Returns the exit status. */
 static int choose_format(struct trace_command *trace, const char *path) {
@@ -159,7 +160,7 @@ bool trace_target_flush(struct trace_target *target) {
 void trace_target_wrote(struct trace_target *target) {
 	if (ferror(target->file) && !target->error) /* it was more than the buffer holds */
 		target->error = errno ?: EIO;
-	else if (target->path && __fpending(target->file) >= FILE_BUFFER / 2)
+	else if (target->path && __fpending(target->file) >= FILE_PORTION)
 		trace_target_flush(target);
 }
 

@@ -187,7 +187,6 @@ static void test_sites(void **state) {
 			assert_int_equal(call->result, 0);
 			assert_int_equal(call->sequence, i + 1);
 		}
-		assert_non_null(strstr(session.missing, " functions have no instruction")); /* sub, ret, and what the compiler made */
 	}
 }
 

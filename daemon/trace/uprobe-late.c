@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A library that the trace did not know is probed some milliseconds after a process mapped it, and a process that ends before that is not seen at all. That is
- * said in one line for each library, some of them. A process with the shim is not meant: whether it has it, it says after a while, so that long nothing is told.
+ * A library that is new to the trace is probed some milliseconds after a process mapped it. Calls before that are missing; a process that ends before that is not
+ * seen at all. One line says so for each library, up to a bound. A process with the shim misses nothing: it says that it has the shim within SHIM_DELAY, so lines wait
+ * that long.
  */
 
 #include <stdio.h>
