@@ -5,7 +5,8 @@
  * attachment are libbpf's business. Only who may load programs into the kernel anyway gets this far (attach.c).
  *
  * Which maps host programs use is known once libbpf has relocated them: from the descriptors in their instructions. Until then
- * every array is created so that it can be mapped (1503, 1504 and 1513 become arrays); what the GPU alone uses is never looked at again.
+ * every array that they may use is created so that it can be mapped. The GPU's own arrays (1503, 1504, 1513) become kernel arrays
+ * where host programs refer to them; other types of its own cannot, and a line says what can.
  */
 
 #include "host.h"
@@ -20,14 +21,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "host-maps.h"
 #include "host-target.h"
+#include "map.h"
 
 #define LOG_SIZE ((size_t)1 << 20)
-
-/* Arrays of the GPU that can be the kernel's, too. */
-static bool is_shared_array(enum bpf_map_type type) {
-	return type == (enum bpf_map_type)1503 || type == (enum bpf_map_type)1504 || type == (enum bpf_map_type)1513;
-}
 
 struct host {
 	const struct linked *linked; /* borrowed while host_new() runs only */
@@ -96,18 +94,47 @@ static int choose_programs(struct host *host, uint64_t chosen, char *const targe
 	return 0;
 }
 
-/* Makes arrays mappable; leaves out maps that only a GPU has. */
-static void prepare_maps(struct host *host) {
+/* libbpf's map of that name: internal ones are called by their section here, and "<object>.bss" there. */
+static struct bpf_map *find_map(const struct host *host, const struct linked_map *linked) {
 	struct bpf_map *map;
 
 	bpf_object__for_each_map(map, host->object) {
-		if (is_shared_array(bpf_map__type(map)))
-			bpf_map__set_type(map, BPF_MAP_TYPE_ARRAY);
-		if (bpf_map__type(map) == BPF_MAP_TYPE_ARRAY && !bpf_map__is_internal(map))
-			bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_MMAPABLE);
-		if (linked_type_is_gpu(bpf_map__type(map)))
-			bpf_map__set_autocreate(map, false);
+		const char *name = bpf_map__name(map), *dot = strrchr(name, '.');
+
+		if (linked->internal == LINKED_MAP_DECLARED ? !strcmp(name, linked->name) : dot && !strcmp(dot, linked->name))
+			return map;
 	}
+	return NULL;
+}
+
+static int cannot_share(struct verify_report *report, const struct linked_map *map) {
+	char type[16];
+
+	return verify_report_set(report, HOST_E_INVALID, SIZE_MAX,
+			  "map %s (%s): programs on the host and on the GPU can share arrays only: "
+			  "make it a BPF_MAP_TYPE_ARRAY", map->name, map_type_name(map->type, type));
+}
+
+/* Makes arrays mappable; leaves out maps that only a GPU has. used: by programs on the host. */
+static int prepare_maps(struct host *host, uint64_t used, struct verify_report *report) {
+	const struct linked *linked = host->linked;
+
+	for (size_t i = 0; i < linked->n_maps; i++) {
+		struct bpf_map *map = find_map(host, &linked->maps[i]);
+		uint32_t type = linked->maps[i].type;
+
+		if (!map || linked->maps[i].internal != LINKED_MAP_DECLARED)
+			continue;
+		if (map_kind_of(type) == MAP_KIND_ARRAY && linked_type_is_gpu(type) && used >> i & 1)
+			bpf_map__set_type(map, BPF_MAP_TYPE_ARRAY);
+		else if (linked_type_is_gpu(type) && used >> i & 1)
+			return cannot_share(report, &linked->maps[i]);
+		else if (linked_type_is_gpu(type))
+			bpf_map__set_autocreate(map, false);
+		if (bpf_map__type(map) == BPF_MAP_TYPE_ARRAY)
+			bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_MMAPABLE);
+	}
+	return 0;
 }
 
 /* The maps that a GPU program refers to, by index in linked. */
@@ -137,19 +164,6 @@ static bool program_uses(const struct bpf_program *program, int fd) {
 	return false;
 }
 
-/* libbpf's map of that name: internal ones are called by their section here, and "<object>.bss" there. */
-static struct bpf_map *find_map(const struct host *host, const struct linked_map *linked) {
-	struct bpf_map *map;
-
-	bpf_object__for_each_map(map, host->object) {
-		const char *name = bpf_map__name(map), *dot = strrchr(name, '.');
-
-		if (linked->internal == LINKED_MAP_DECLARED ? !strcmp(name, linked->name) : dot && !strcmp(dot, linked->name))
-			return map;
-	}
-	return NULL;
-}
-
 /* After loading: notes which maps host programs use, and checks that those shared with the GPU can be. */
 static int find_maps(struct host *host, uint64_t gpu, struct verify_report *report) {
 	for (size_t i = 0; i < host->linked->n_maps; i++) {
@@ -166,8 +180,7 @@ static int find_maps(struct host *host, uint64_t gpu, struct verify_report *repo
 		if (!(gpu >> i & 1) || linked->internal == LINKED_MAP_RODATA)
 			continue;
 		if (bpf_map__type(map) != BPF_MAP_TYPE_ARRAY)
-			return verify_report_set(report, HOST_E_INVALID, SIZE_MAX,
-					  "map %s: programs on the host and on the GPU can share arrays only: BPF_MAP_TYPE_ARRAY, or 1504", linked->name);
+			return cannot_share(report, linked);
 		host->shared |= UINT64_C(1) << i;
 	}
 	return 0;
@@ -249,8 +262,9 @@ int host_link_fd(const struct host *host, size_t program) {
 
 int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
 	     uint64_t gpu_programs, uint64_t host_programs, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report) {
-	char *log = calloc(1, LOG_SIZE);
+	char *log = calloc(1, LOG_SIZE), error[192];
 	struct host *host = NULL;
+	uint64_t used = 0;
 	int r;
 
 	if (!log || host_adopt(&host) < 0) {
@@ -263,10 +277,12 @@ int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct li
 	r = host_open(host, elf, n_elf, log, report);
 	if (!r)
 		r = choose_programs(host, host_programs, targets, report);
-	if (!r) {
-		prepare_maps(host);
+	if (!r && host_maps_find(elf, n_elf, linked, host_programs, &used, error))
+		r = verify_report_set(report, HOST_E_INVALID, SIZE_MAX, "%s", error);
+	if (!r)
+		r = prepare_maps(host, used, report);
+	if (!r)
 		r = load(host, log, report);
-	}
 	if (!r)
 		r = find_maps(host, gpu_maps(linked, blob, gpu_programs), report);
 	host->linked = NULL;

@@ -380,11 +380,20 @@ void shadow_bind(struct shadow *shadow, const int32_t ids[static _KFUNC_N]) {
 	}
 }
 
+#define TOO_OLD_V4                                                                     \
+	"this kernel's verifier does not know all instructions of clang -mcpu=v4 (Linux " \
+	"6.6 or newer): compile with -mcpu=v3"
+
 /* What an older kernel says of what it does not know, and what it means. */
 static const struct {
 	const char *conclusion, *text;
 } too_old[] = {
 	{ "unknown opcode e5", "this kernel's verifier does not know may_goto (Linux 6.9 or newer)" },
+	{ "unknown opcode 06", TOO_OLD_V4 }, /* gotol */
+	{ "unknown opcode 81", TOO_OLD_V4 }, /* loads that extend the sign */
+	{ "unknown opcode 89", TOO_OLD_V4 },
+	{ "unknown opcode 91", TOO_OLD_V4 },
+	{ "unknown opcode d7", TOO_OLD_V4 }, /* bswap */
 	{ "unknown func bpf_loop#181",
 	  "this kernel's verifier does not know bpf_loop (Linux 5.17 or newer)" },
 	{ "invalid func bpf_loop#181",

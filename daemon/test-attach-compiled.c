@@ -76,6 +76,8 @@ static void test_maps(void **state) {
 		{ 2, 4, 8, 0, MAP("\"merge\":4,\"resident\":true"), 0, MAP_MERGE_LATEST, true },
 		{ 6, 4, 8, 0, MAP("\"merge\":3,\"resident\":false"), 0, MAP_MERGE_PERCPU, false },
 		{ 5, 8, 8, 0, MAP("\"merge\":3,\"resident\":false"), 0, MAP_MERGE_PERCPU, false },
+		{ 10, 8, 8, 0, MAP("\"merge\":3,\"resident\":false"), 0, MAP_MERGE_PERCPU, false },
+		{ 9, 8, 8, 0, MAP("\"merge\":0,\"resident\":false"), 0, MAP_MERGE_NONE, false },
 		{ 1501, 8, 8, 0, MAP("\"merge\":0,\"resident\":false"), 0, MAP_MERGE_NONE, false },
 		{ 1527, 0, 0, 0, MAP("\"merge\":0,\"resident\":false"), 0, MAP_MERGE_NONE, false },
 		{ 2, 4, 8, 1, MAP("\"merge\":0,\"resident\":false"), 0, MAP_MERGE_NONE, false },
@@ -100,7 +102,7 @@ static void test_maps(void **state) {
 		{ 2, 4, 65536, 0, MAP("\"merge\":1,\"resident\":true"), COMPILED_E_INVALID, 0,
 		  false },
 		/* no map of a GPU, or no answer */
-		{ 9, 4, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0, false },
+		{ 11, 4, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0, false },
 		{ 2, 8, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0, false },
 		{ 2, 4, 8, 0, MAP("\"merge\":0"), COMPILED_E_INVALID, 0, false },
 		{ 2, 4, 8, 0, MAP("\"resident\":false"), COMPILED_E_INVALID, 0, false },

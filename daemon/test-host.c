@@ -123,6 +123,23 @@ static void test_shares_arrays(void **state) {
 	assert_int_equal(descriptors(), before);
 }
 
+/* The GPU's own arrays are shared where a program on the host uses them, else not even made. */
+static void test_shares_gpu_arrays(void **state) {
+	struct verify_report report = {};
+	struct host *host;
+
+	assert_int_equal(make(&host, program("cuda__gpu_arrays"), program("on_host_gpu_arrays"), &report), 0);
+	assert_true(host_map_shared(host, map("gpu_both")));
+	assert_true(host_map_shared(host, map("gpu_both_in_host")));
+	assert_int_equal(host_map_fd(host, map("gpu_only")), -1);
+	assert_int_equal(host_attach(host, &report), 0);
+	host_target();
+	assert_int_equal(mapped(host_map_fd(host, map("gpu_both")), 1), 1);
+	assert_int_equal(mapped(host_map_fd(host, map("gpu_both_in_host")), 1), 1);
+	host_free(host);
+	verify_report_deinit(&report);
+}
+
 static void test_alone_shares_nothing(void **state) {
 	struct verify_report report = {};
 	struct host *host;
@@ -142,7 +159,11 @@ static void test_refused(void **state) {
 		const char *words;
 		bool log, at_attach;
 	} cases[] = {
-		{ "cuda__hash", "on_host_hash", HOST_E_INVALID, "map hash: programs on the host and on the GPU can share arrays only",
+		{ "cuda__hash", "on_host_hash", HOST_E_INVALID,
+		  "map hash (hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY",
+		  false, false },
+		{ "cuda__table", "on_host_table", HOST_E_INVALID,
+		  "map gpu_hash (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY",
 		  false, false },
 		{ "cuda__on_gpu", "on_host_bad", HOST_E_REFUSED, "R0 invalid mem access", true, false },
 		{ "cuda__on_gpu", "on_nothing", HOST_E_ATTACH, "no_such_function", false, true },
@@ -190,6 +211,7 @@ static void test_not_permitted(void **state) {
 int main(int argc, char **argv) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shares_arrays),
+		cmocka_unit_test(test_shares_gpu_arrays),
 		cmocka_unit_test(test_alone_shares_nothing),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_no_object),

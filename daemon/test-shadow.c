@@ -170,7 +170,9 @@ static void test_older_kernel(void **state) {
 	assert_string_equal(text, "this kernel's verifier does not know may_goto (Linux 6.9 or newer)");
 	assert_true(shadow_explain(linked, blob, 0, "invalid func unknown#181", text));
 	assert_string_equal(text, "this kernel's verifier does not know bpf_loop (Linux 5.17 or newer)");
-	assert_false(shadow_explain(linked, blob, 0, "unknown opcode 06", text));
+	assert_true(shadow_explain(linked, blob, 0, "unknown opcode 06", text));
+	assert_non_null(strstr(text, "compile with -mcpu=v3"));
+	assert_false(shadow_explain(linked, blob, 0, "unknown opcode ff", text));
 }
 
 /* Records without what they need are left out, both or one. */

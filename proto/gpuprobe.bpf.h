@@ -116,7 +116,7 @@ enum gpuprobe_map_type {
  * process and device), whatever max_entries says; it is divided among the SMs. Records of one warp keep their order.
  * bpf_perf_event_output and bpf_ringbuf_output return 0; -ENOSPC (the second: -EAGAIN) where there is no room; -E2BIG for a
  * record above 4096 bytes or 1527's value_size; flags and context are ignored.
- * 1504, and ARRAY where a host program of the object uses it too: a kernel array in host memory that the GPU reads and writes
+ * 1504, and ARRAY, 1503 and 1513 where a host program of the object uses them too: a kernel array in host memory that the GPU reads and writes
  * directly, one for all processes of one user. Slow to write to: let few threads do it.
  * Global variables (.bss, .data) are arrays of one element, with the same rules; .rodata (const volatile) is constant: a program is
  * compiled for what is in it, and the way that it rules out at an `if` may do what no GPU can.

@@ -15,7 +15,7 @@
  *                     Types 1512 and 1513, and every map of an object attached as shared: then one memfd for all processes.
  *   MAP_PLACE_KERNEL  the pages of a kernel array (BPF_F_MMAPABLE), which host programs of the object use too: the
  *                     descriptor is that of the map, the data starts at offset 0, there is no header. Elements are
- *                     round_up(value_size, 8) bytes apart. ARRAY and 1504 that host programs share; one for all processes.
+ *                     round_up(value_size, 8) bytes apart. ARRAY, 1503, 1504 and 1513 that host programs share; one for all processes.
  *
  *     memfd:  header (one page) | data (data_size) | up to the next page | host area (host_size)
  *
@@ -394,11 +394,11 @@ static inline const char *map_layout_init(struct map_layout *layout, const struc
 	if (kind < 0)
 		return "its type is not available on a GPU";
 	l->kind = (uint32_t)kind;
-	if (shape->type == 1512 || (shape->type == 1513 && l->place != MAP_PLACE_KERNEL))
+	if (shape->type == 1512 || (shape->type == 1513 && shape->place != MAP_PLACE_KERNEL))
 		l->place = MAP_PLACE_HOST;
 	if (kind == MAP_KIND_RING)
 		l->place = MAP_PLACE_DEVICE; /* its records are in the host area in any case */
-	if (l->place == MAP_PLACE_KERNEL && (kind != MAP_KIND_ARRAY || shape->type == 6))
+	if (l->place == MAP_PLACE_KERNEL && (kind != MAP_KIND_ARRAY || map_type_is_percpu(shape->type)))
 		return "host programs can share arrays only";
 	if (kind == MAP_KIND_RING)
 		return map_layout_ring(l, shape);

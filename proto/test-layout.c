@@ -99,6 +99,13 @@ static int layouts_hold(void)
 	if (map_layout_init(&l, &(struct map_shape){ .type = 1502, .key_size = 4, .value_size = 8, .max_entries = 2, .threads = 10 }) ||
 	    l.data_size != 160)
 		return 0;
+	/* the GPU's own arrays can be the kernel's, those for each thread cannot */
+	if (map_layout_init(&l, &(struct map_shape){ .type = 1513, .key_size = 4, .value_size = 12, .max_entries = 2,
+						     .place = MAP_PLACE_KERNEL, .merge = MAP_MERGE_SUM32 }) ||
+	    l.place != MAP_PLACE_KERNEL || l.merge != MAP_MERGE_NONE || l.value_stride != 16 ||
+	    !map_layout_init(&l, &(struct map_shape){ .type = 1502, .key_size = 4, .value_size = 8, .max_entries = 2,
+						      .place = MAP_PLACE_KERNEL }))
+		return 0;
 	return map_layout_init(&l, &(struct map_shape){ .type = 3, .key_size = 4, .value_size = 8, .max_entries = 2 }) != NULL &&
 	       map_layout_init(&l, &(struct map_shape){ .type = 1, .key_size = 4, .value_size = 8, .max_entries = 2,
 						        .place = MAP_PLACE_KERNEL }) != NULL;

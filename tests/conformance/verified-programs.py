@@ -532,9 +532,11 @@ class Generator:
                 now[i] = None
             elif then[i] == ZERO:
                 now[i] = NUMBER
-        self.emit('r%d -= 1' % counter, 'if r%d != 0 goto %s' % (counter, start))
+        self.emit('r%d -= 1' % counter)
+        out = self.label() if r.random() < 0.3 else None
+        self.emit(*(['may_goto ' + out] if out else []), 'if r%d != 0 goto %s' % (counter, start), *([out + ':'] if out else []))
         self.frozen, self.looping = before, False
-        self.set(counter, ZERO)
+        self.set(counter, NUMBER if out else ZERO)
 
     def rounds(self):
         """Each looks up, and works on what the round before has found."""

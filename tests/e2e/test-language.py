@@ -440,6 +440,17 @@ def test_host_programs():
         check(third[0] > first[0] and third[2] == 0, third)
 
 
+def test_host_map():
+    """A map of a type that is the GPU's own is a kernel array where a program on the host uses it, too."""
+    with Daemon() as daemon:
+        daemon.attach(object=obj("hostmap"))
+        equal([(m["name"], m["place"]) for m in daemon.json("map", "list")["maps"]], [("both", "kernel")])
+        run(daemon, "vectorAdd", "--launches", "3", same=False)
+        seen = values(daemon, "both")
+        equal((seen[1], seen[2]), (7, 3))
+        check(seen[0] > 0 if GPU else seen[0] == 3 * 256, seen) # over the bus a GPU's additions may be lost: see the guide
+
+
 def test_host_types():
     """Programs on the host may rely on types of the running kernel, though those for the GPU may not."""
     with Daemon() as daemon:
@@ -452,7 +463,8 @@ def test_host_types():
 
 def test_host_programs_refused():
     shared = os.path.join(BUILD, "daemon/bpf/objects/host-shared.bpf.o")
-    cases = (("*hash", "map hash: programs on the host and on the GPU can share arrays only", 1),
+    cases = (("*hash", "map hash (hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", 1),
+             ("*table", "map gpu_hash (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", 1),
              ("*on_[gn]*", "no_such_function", 1), # of the daemon
              ("*on_[gh]*[ud]", "invalid mem access", 4), ("on_nothing", "none for the GPU", 1))
     with Daemon() as daemon:

@@ -18,6 +18,9 @@ MAP(plain, BPF_MAP_TYPE_ARRAY);
 MAP(host_only, BPF_MAP_TYPE_HASH);
 MAP(gpu_only, BPF_MAP_TYPE_GPU_ARRAY_MAP);
 MAP(hash, BPF_MAP_TYPE_HASH);
+MAP(gpu_both, BPF_MAP_TYPE_GPU_ARRAY_MAP);
+MAP(gpu_both_in_host, BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP);
+MAP(gpu_hash, BPF_MAP_TYPE_GPU_HASH_MAP);
 
 __u64 calls; /* in .bss */
 
@@ -49,6 +52,37 @@ int cuda__on_gpu(void *ctx)
 	add(&plain, 3);
 	add(&gpu_only, 0);
 	__sync_fetch_and_add(&calls, 1);
+	return 0;
+}
+
+SEC("kprobe/vectorAdd")
+int cuda__gpu_arrays(void *ctx)
+{
+	add(&gpu_both, 2);
+	add(&gpu_both_in_host, 2);
+	add(&gpu_only, 2);
+	return 0;
+}
+
+SEC("uprobe//proc/self/exe:host_target")
+int on_host_gpu_arrays(void *ctx)
+{
+	add(&gpu_both, 1);
+	add(&gpu_both_in_host, 1);
+	return 0;
+}
+
+SEC("kprobe/vectorAdd")
+int cuda__table(void *ctx)
+{
+	add(&gpu_hash, 0);
+	return 0;
+}
+
+SEC("uprobe//proc/self/exe:host_target")
+int on_host_table(void *ctx)
+{
+	add(&gpu_hash, 0);
 	return 0;
 }
 

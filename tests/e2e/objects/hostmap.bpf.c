@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "gpuprobe.bpf.h"
+
+/* A map of the GPU's own type that a program on the host writes, too: 0 counts threads, 1 and 2 are the host's. */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_GPU_ARRAY_MAP);
+	__uint(max_entries, 3);
+	__type(key, __u32);
+	__type(value, __u64);
+} both SEC(".maps");
+
+SEC("kprobe/vectorAdd")
+int cuda__count(void *ctx)
+{
+	__u32 zero = 0;
+	__u64 *value = bpf_map_lookup_elem(&both, &zero);
+
+	if (value)
+		__sync_fetch_and_add(value, 1);
+	return 0;
+}
+
+SEC("uprobe/libcuda.so.1:cuLaunchKernel")
+int host(void *ctx)
+{
+	__u32 key = 1;
+	__u64 seven = 7, *value;
+
+	bpf_map_update_elem(&both, &key, &seven, BPF_ANY);
+	key = 2;
+	value = bpf_map_lookup_elem(&both, &key);
+	if (value)
+		__sync_fetch_and_add(value, 1);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";
