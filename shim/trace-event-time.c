@@ -319,35 +319,58 @@ static void tell_kernel(struct trace_self *thread, const struct trace_timing *ti
 		trace_count_unread(-1);
 }
 
-/* Reads the times of what has ended in a context; with the lock held, for who is inside. */
+/* It is read: another launch may have it. */
+static void let_go(struct gpu_context *context, struct trace_timing **link)
+{
+	struct trace_timing *timing = *link;
+	struct gpu_stream *stream = timing->stream;
+
+	if (stream->last == timing)
+		stream->last = NULL;
+	stream->timings--;
+	stream->queued--;
+	context->queued--;
+	*link = timing->next;
+	if (!*link)
+		context->pending_end = link;
+	timing->next = context->unused;
+	context->unused = timing;
+}
+
+/*
+ * Reads the times of what has ended in a context; with the lock held, for who is inside. Each stream
+ * is in order: nothing is looked for behind its first launch that has not ended, and nothing at all
+ * once all that is left belongs to such streams.
+ */
 void event_harvest(struct trace_self *thread, struct gpu_context *context, bool eager)
 {
 	struct trace_timing **link = &context->pending;
+	unsigned left, waiting = 0; /* launches that are not looked at yet, and those of streams that are busy */
 
 	make_base(thread, context, eager);
 	context->harvest++;
-	while (*link && context->base_time && !context->broken) {
+	left = context->queued;
+	while (*link && left != waiting && context->base_time && !context->broken) {
 		struct trace_timing *timing = *link;
 		struct gpu_stream *stream = timing->stream;
 		uint64_t start = stream->last_end, end;
 
-		if (stream->busy == context->harvest || time_of(context, timing->after, &end) ||
+		left--;
+		if (stream->busy == context->harvest) {
+			waiting--;
+			link = &timing->next;
+			continue;
+		}
+		if (time_of(context, timing->after, &end) ||
 		    (timing->has_before && time_of(context, timing->before, &start))) {
 			stream->busy = context->harvest;
+			waiting += stream->queued - 1;
 			link = &timing->next;
 			continue;
 		}
 		tell_kernel(thread, timing, start, end);
 		if (!timing->mixed)
 			stream->last_end = end;
-		if (stream->last == timing)
-			stream->last = NULL;
-		stream->timings--;
-		*link = timing->next;
-		timing->next = context->unused;
-		context->unused = timing;
+		let_go(context, link);
 	}
-	context->pending_end = &context->pending;
-	while (*context->pending_end)
-		context->pending_end = &(*context->pending_end)->next;
 }

@@ -215,6 +215,7 @@ static void forget_context(struct gpu_context *context)
 	context->unused = context->pending;
 	context->pending = NULL;
 	context->pending_end = &context->pending;
+	context->queued = 0;
 	context->handle = 0;
 	context->generation = 0;
 }
@@ -588,6 +589,8 @@ static bool enqueue(struct trace_timing *timing)
 		*context->pending_end = timing;
 		context->pending_end = &timing->next;
 		timing->stream->last = timing;
+		timing->stream->queued++;
+		context->queued++;
 	} else {
 		give_back(timing);
 	}
