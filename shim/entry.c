@@ -530,7 +530,8 @@ static driver_handle of_green(driver_handle green)
 		driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
 	driver_handle context = NULL;
 
-	return (mirror_has_contexts() || arm_needed() || trace_gpu_has_contexts()) && find && find(&context, green) == 0
+	return (mirror_has_contexts() || arm_needed() || trace_gpu_has_contexts()) && find &&
+			       find(&context, green) == 0
 		       ? context
 		       : NULL;
 }

@@ -80,7 +80,8 @@ static inline bool interest_trace_is_seen(unsigned which)
 
 /*
  * Does a page say, since it was last asked, that this process may be traced? Until
- * interest_traces_seen() calls of other threads find that the page has changed, too. Makes the syscalls of interest_find() for a page that has changed. Not thread-safe.
+ * interest_traces_seen() calls of other threads find that the page has changed, too. Makes the
+ * syscalls of interest_find() for a page that has changed. Not thread-safe.
  */
 bool interest_wants_trace(struct interest *interest);
 void interest_traces_seen(void);

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 
+import fake_daemon
 import fake_trace
 import wire
 from fake_trace import Ring, TraceDaemon
@@ -178,6 +179,21 @@ def processes():
     daemon, calls = traced(["s-trace", "fork-inside"])
     check("fork: of a signal handler that came while its thread wrote: the child goes on, and has a ring of its own", len(daemon.rings) == 2 and
           [names(calls).count(name) for name in ("cuLaunchKernel", "cuMemFree_v2")] == [1, 3 + 5], names(calls))
+
+
+def ancestors():
+    """A process says of which one it descends: as its program was told, or whose memory it has, if that was traced."""
+    def told(arguments, **environment):
+        daemon, _ = traced(arguments, environment={**MOCK, **environment}, label=f"ancestors: {arguments} {environment}")
+        return [fields[1] for kind, fields in daemon.messages if kind == wire.TRACE]
+
+    said = told(["s-trace", "fork"], GPUPROBE_TRACE="4711")
+    check("ancestors: of forked processes the one that was traced, of programs what they were told", sorted(said) == sorted([4711, 4711, fake_daemon.PID, fake_daemon.PID]), said)
+    for value, number in (("17", 17), ("4294967295", 4294967295), ("4294967296", 0), ("", 0), ("x", 0), ("17x", 0), ("-1", 0), ("9" * 600, 0)):
+        said = told(["s-trace", "plain", "1"], XGPUPROBE_TRACE="5", GPUPROBE_TRAC="6", GPUPROBE_TRACE=value)
+        check(f"ancestors: {value[:20]!r}", said == [number], said)
+    said = told(["s-trace", "plain", "1"])
+    check("ancestors: nothing was said", said == [0], said)
 
 
 def signals():
@@ -780,7 +796,7 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, first, replaced, processes, signals, callbacks, stacks, gpu, gpu_ends, lengths, contexts, cupti, cupti_fails, cupti_live, cupti_taken,
+for part in (plain, filters, arguments, kernel_names, threads, first, replaced, processes, ancestors, signals, callbacks, stacks, gpu, gpu_ends, lengths, contexts, cupti, cupti_fails, cupti_live, cupti_taken,
              cupti_taken_idle, cupti_others, cupti_forks, cupti_constructor, cupti_jump, cupti_exit, cupti_stack, behind, live, forked_at_the_end, storm, stale,
              hostile, programs, *slow, unwanted):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:

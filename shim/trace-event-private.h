@@ -24,6 +24,7 @@ struct gpu_stream {
 	unsigned turn; /* counts launches */
 	unsigned launching; /* of them: those that are on their way */
 	unsigned timings; /* that point here; 0: another stream may have the place */
+	unsigned queued; /* that are in gpu_context.pending */
 	unsigned busy; /* in which harvest (gpu_context.harvest) it was found so */
 };
 
@@ -63,6 +64,7 @@ struct gpu_context {
 	uint64_t empty; /* nanoseconds from an event to the next */
 	struct trace_timing *timings; /* all: they stay for the next context that has this place */
 	struct trace_timing *unused, *pending, **pending_end;
+	unsigned queued; /* that are pending */
 	struct gpu_stream streams[EVENT_STREAMS];
 	unsigned launches, harvest; /* counts of them */
 	bool legacy; /* the last launch was into the legacy stream; */

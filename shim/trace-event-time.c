@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * When what events say was. An event is not where the kernel is. The GPU takes as long from an event
- * to the next one as from an event to a kernel that waits behind it, and from a kernel's end to its
- * event (measured: within 0.3 us; it is 1.3 us on an H200), so that is taken off twice. Where the
- * stream had nothing to do, it came to the event before the launch had reached it: the kernel began
- * later by as much as the host took from the one to the other, mostly within 0.2 us. The error of
- * the record is a bound. Of one that is mixed (trace-event.c) it is as long as what lies between its
- * events.
+ * When what events say was. An event is not where the kernel is. The GPU takes as long from an
+ * event to the next one as from an event to a kernel that waits behind it, and from a kernel's end
+ * to its event (measured: within 0.3 us; it is 1.3 us on an H200), so that is taken off twice.
+ * Where the stream had nothing to do, it came to the event before the launch had reached it: the
+ * kernel began later by as much as the host took from the one to the other, mostly within 0.2 us.
+ * The error of the record is a bound. Of one that is mixed (trace-event.c) it is as long as what
+ * lies between its events.
  *
- * Each context has a base: an event whose time is known, from which others are measured. It is made
- * anew each half second, because the driver tells distances as floats, and bracketed by the host's
- * clock, which relates the two (CLOCK_PAIR). Where the GPU is busy with other work that may fail. As
- * long as there is none, it is tried again soon, and an event that takes long will do. The clock of a device starts at the host's
- * CLOCK_MONOTONIC. It is the clock of that context which was the first in a session to read times
- * there: others start at other moments, and differ by what the GPU's clock drifted in between; their
- * times are told as the host had them.
+ * Each context has a base: an event whose time is known, from which others are measured. It is
+ * made anew each half second, because the driver tells distances as floats, and bracketed by the
+ * host's clock, which relates the two (CLOCK_PAIR). Where the GPU is busy with other work that may
+ * fail. As long as there is none, it is tried again soon, and an event that takes long will do.
+ * The clock of a device starts at the host's CLOCK_MONOTONIC. It is the clock of that context
+ * which was the first in a session to read times there: others start at other moments, and differ
+ * by what the GPU's clock drifted in between; their times are told as the host had them.
  */
 
 #include "trace-event-private.h"
@@ -158,7 +158,7 @@ static bool take_base(struct gpu_context *context, unsigned which, const struct 
 	return true;
 }
 
-/* The event of the tightest of several tries becomes the base. False: the GPU is too busy for any. */
+/* The event of the tightest of several tries becomes the base. False: the GPU is too busy. */
 static bool try_base(struct gpu_context *context)
 {
 	struct moments moments, good = { 0 };
@@ -183,7 +183,10 @@ static bool try_base(struct gpu_context *context)
 	return best != EVENT_TRIES && take_base(context, best, &good);
 }
 
-/* The GPU has been too busy so far: has it come to the event that was recorded then? It was some time between that and now. */
+/*
+ * The GPU has been too busy so far. Has it come to the event that was recorded then? It was some time
+ * between that and now.
+ */
 static void take_loose_base(struct gpu_context *context)
 {
 	struct moments moments = { .before = context->loose_before, .host_before = context->loose_host };
@@ -219,7 +222,10 @@ static void write_pair(struct trace_self *thread, struct gpu_context *context)
 	context->base_session = thread->session;
 }
 
-/* Makes the base anew, if it is old or there is none. What fails is not tried again at once, but for the last times. */
+/*
+ * Makes the base anew, if it is old or there is none. What fails is not tried again at once, but for
+ * the last times.
+ */
 static void make_base(struct trace_self *thread, struct gpu_context *context, bool eager)
 {
 	uint64_t now = trace_monotonic(), then;
@@ -304,8 +310,9 @@ static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *
 	return true;
 }
 
-/* The timing has its time, which is written if its session goes on. With the lock held, for who is inside. */
-static void tell_kernel(struct trace_self *thread, const struct trace_timing *timing, uint64_t start, uint64_t end)
+/* The timing has its time, which is written if its session goes on. For who is inside. */
+static void tell_kernel(struct trace_self *thread, const struct trace_timing *timing, uint64_t start,
+			uint64_t end)
 {
 	uint64_t error;
 
@@ -319,35 +326,58 @@ static void tell_kernel(struct trace_self *thread, const struct trace_timing *ti
 		trace_count_unread(-1);
 }
 
-/* Reads the times of what has ended in a context; with the lock held, for who is inside. */
+/* It is read: another launch may have it. */
+static void let_go(struct gpu_context *context, struct trace_timing **link)
+{
+	struct trace_timing *timing = *link;
+	struct gpu_stream *stream = timing->stream;
+
+	if (stream->last == timing)
+		stream->last = NULL;
+	stream->timings--;
+	stream->queued--;
+	context->queued--;
+	*link = timing->next;
+	if (!*link)
+		context->pending_end = link;
+	timing->next = context->unused;
+	context->unused = timing;
+}
+
+/*
+ * Reads the times of what has ended in a context; with the lock held, for who is inside. Each stream
+ * is in order: nothing is looked for behind its first launch that has not ended, and nothing at all
+ * once all that is left belongs to such streams.
+ */
 void event_harvest(struct trace_self *thread, struct gpu_context *context, bool eager)
 {
 	struct trace_timing **link = &context->pending;
+	unsigned left, waiting = 0; /* launches not looked at yet, and those of streams that are busy */
 
 	make_base(thread, context, eager);
 	context->harvest++;
-	while (*link && context->base_time && !context->broken) {
+	left = context->queued;
+	while (*link && left != waiting && context->base_time && !context->broken) {
 		struct trace_timing *timing = *link;
 		struct gpu_stream *stream = timing->stream;
 		uint64_t start = stream->last_end, end;
 
-		if (stream->busy == context->harvest || time_of(context, timing->after, &end) ||
+		left--;
+		if (stream->busy == context->harvest) {
+			waiting--;
+			link = &timing->next;
+			continue;
+		}
+		if (time_of(context, timing->after, &end) ||
 		    (timing->has_before && time_of(context, timing->before, &start))) {
 			stream->busy = context->harvest;
+			waiting += stream->queued - 1;
 			link = &timing->next;
 			continue;
 		}
 		tell_kernel(thread, timing, start, end);
 		if (!timing->mixed)
 			stream->last_end = end;
-		if (stream->last == timing)
-			stream->last = NULL;
-		stream->timings--;
-		*link = timing->next;
-		timing->next = context->unused;
-		context->unused = timing;
+		let_go(context, link);
 	}
-	context->pending_end = &context->pending;
-	while (*context->pending_end)
-		context->pending_end = &(*context->pending_end)->next;
 }

@@ -42,7 +42,7 @@
 
 #define CONTEXTS 16
 #define TIMINGS 4096
-#define LOCK_MS 10
+#define LOCK_MS 50 /* its owner may not have been given the processor for a while */
 #define END_MS 1000 /* for the end of a context */
 #define END_NS UINT64_C(500000000) /* for kernels, then */
 #define POLL_NS 2000000 /* between two looks at them, at most */
@@ -215,6 +215,7 @@ static void forget_context(struct gpu_context *context)
 	context->unused = context->pending;
 	context->pending = NULL;
 	context->pending_end = &context->pending;
+	context->queued = 0;
 	context->handle = 0;
 	context->generation = 0;
 }
@@ -282,7 +283,7 @@ static bool settle(const struct ending *ending)
 	return more;
 }
 
-/* The same, until nothing is on its way, with the lock held but for pauses. Returns whether it is held. */
+/* The same until nothing is on its way, with the lock held but for pauses. Is it held then? */
 static bool await(const struct ending *ending, uint64_t wait_ns)
 {
 	uint64_t until = trace_monotonic() + wait_ns;
@@ -352,7 +353,7 @@ void trace_event_context_ending(driver_handle handle)
 		end_contexts(&ending, handle ? END_NS : 0);
 }
 
-/* Who releases it may not be the last one that has it, and would not wait: that is paid END_NS for, once. */
+/* Who releases it may not be the last one that has it, and does not expect to wait: END_NS in all. */
 void trace_event_primary_ending(int device, bool surely)
 {
 	const struct ending ending = { .device = device };
@@ -588,6 +589,8 @@ static bool enqueue(struct trace_timing *timing)
 		*context->pending_end = timing;
 		context->pending_end = &timing->next;
 		timing->stream->last = timing;
+		timing->stream->queued++;
+		context->queued++;
 	} else {
 		give_back(timing);
 	}
@@ -631,7 +634,7 @@ static void tell_failures(struct trace_self *thread)
 
 	if (__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE) && !gpu_complete &&
 	    !__atomic_exchange_n(&incomplete_told, true, __ATOMIC_RELAXED))
-		trace_write_note(thread, "kernels are not timed: this driver lacks functions that are needed for that");
+		trace_write_note(thread, "kernels are not timed: this driver lacks functions for that");
 	for (unsigned i = 0; i < CONTEXTS; i++) {
 		if (!__atomic_load_n(&contexts[i].broken, __ATOMIC_RELAXED) ||
 		    __atomic_exchange_n(&contexts[i].told, true, __ATOMIC_RELAXED))

@@ -143,6 +143,17 @@ static bool somebody_is_inside(void)
 	return false;
 }
 
+/* Nobody looks whether the daemon is still there. */
+static void hang_up(void)
+{
+	int saved = errno, cancel;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	client_close(&client);
+	pthread_setcancelstate(cancel, NULL);
+	errno = saved;
+}
+
 /* Who comes while another thread is at it makes that one try again. */
 void trace_reap(void)
 {
@@ -158,6 +169,7 @@ void trace_reap(void)
 			continue;
 		ring = trace_session.ring;
 		size = trace_session.size;
+		hang_up();
 		__atomic_store_n(&trace_ending, false, __ATOMIC_SEQ_CST);
 		/* now another session may begin, and a child that is forked unmaps nothing; if this is one, it has done so */
 		if (__atomic_compare_exchange_n(&trace_session.ring, &ring, NULL, false, __ATOMIC_SEQ_CST,
@@ -181,7 +193,6 @@ void trace_end_session(uint64_t number)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* what is begun here is finished */
 	if (number && __atomic_compare_exchange_n(&own->number, &number, 0, false, __ATOMIC_SEQ_CST,
 						  __ATOMIC_SEQ_CST)) {
-		client_close(&client);
 		fence_all(); /* who has seen the number is seen to be inside, */
 		__atomic_store_n(&trace_ending, true, __ATOMIC_SEQ_CST);
 		fence_all(); /* and who leaves is seen to have left, or sees that it is the end */
@@ -476,7 +487,7 @@ static void look(void)
 	}
 	if (!own && !prepare())
 		return;
-	if (own->here != OWN_HERE)
+	if (__atomic_load_n(&own->here, __ATOMIC_ACQUIRE) != OWN_HERE)
 		forget_parent(); /* libc did not know */
 	if (__atomic_load_n(&trace_session.ring, __ATOMIC_SEQ_CST) || !load_lock_pages())
 		return; /* the last one is still there; the next call tries again */
@@ -497,8 +508,9 @@ static void notice_fork(void)
 	struct own *page = __atomic_load_n(&own, __ATOMIC_ACQUIRE);
 	uint64_t fresh = OWN_FRESH;
 
-	if (page && __atomic_compare_exchange_n(&page->here, &fresh, OWN_KNOWN, false, __ATOMIC_ACQ_REL,
-					       __ATOMIC_RELAXED))
+	if (page && !__atomic_load_n(&page->here, __ATOMIC_ACQUIRE) &&
+	    __atomic_compare_exchange_n(&page->here, &fresh, OWN_KNOWN, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_RELAXED))
 		forget_looks();
 }
 

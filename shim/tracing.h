@@ -2,17 +2,19 @@
 #pragma once
 
 /*
- * Tracing: calls of the application go to the daemon's memory (proto/trace-ring.h). trace.c decides
- * whether there is a trace of this process (a session) and begins and ends it; trace-call.c is what
- * trace_call in trampoline.S calls; trace-ring.c writes records; trace-name.c names kernels.
+ * Tracing: calls of the application go to the daemon's memory (proto/trace-ring.h). trace.c
+ * decides whether there is a trace of this process (a session) and begins and ends it;
+ * trace-call.c is what trace_call in trampoline.S calls; trace-ring.c writes records; trace-name.c
+ * names kernels.
  *
  * Of nested calls only the outermost is the application's: the driver may call itself through our
  * exports, and so do our own wrappers with what they cause. Nested are calls of the same thread
  * whose frame lies below that of a call that is not over.
  *
  * No call waits, but those that ask the daemon, once, and for its deadline at most, and those of
- * other threads meanwhile, for a part of a second. The daemon's memory is used between trace_enter() and trace_leave() alone. It is unmapped when no thread is
- * between them, by the last that leaves.
+ * other threads meanwhile, for a part of a second. The daemon's memory is used between
+ * trace_enter() and trace_leave() alone. It is unmapped when no thread is between them, by the
+ * last that leaves.
  */
 
 #include <stdbool.h>
