@@ -298,6 +298,14 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """Every point, context, helper and map: tests/e2e/test-language.py, on this GPU."""
         self.script("language", TOP / "tests/e2e/test-language.py", self.build)
 
+    def test_map_update(self):
+        """What the host writes to maps reaches programs: before they start, and while they run."""
+        self.script("map_update", TOP / "tests/e2e/test-map-update.py", self.build)
+
+    def test_objects(self):
+        """Sections, uprobes and names as other projects have them."""
+        self.script("objects", TOP / "tests/e2e/test-objects.py", self.build)
+
     def test_engine(self):
         """The SASS engine's points, contexts, helpers and maps, with NVIDIA's library."""
         self.script("engine", TOP / "tests/e2e/test-sass.py", self.build)
