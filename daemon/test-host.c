@@ -132,7 +132,7 @@ static void test_shares_gpu_arrays(void **state) {
 	assert_true(host_map_shared(host, map("gpu_both")));
 	assert_true(host_map_shared(host, map("gpu_both_in_host")));
 	assert_int_equal(host_map_fd(host, map("gpu_only")), -1);
-	assert_int_equal(host_attach(host, &report), 0);
+	assert_int_equal(host_attach(host, targets, &report), 0);
 	host_target();
 	assert_int_equal(mapped(host_map_fd(host, map("gpu_both")), 1), 1);
 	assert_int_equal(mapped(host_map_fd(host, map("gpu_both_in_host")), 1), 1);
