@@ -514,7 +514,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(current.bytes, data, current.size);
 	pthread_mutex_unlock(&lock);
 
-	load = load_replace(own, NULL, 0);
+	load = load_replace(own, &(const struct load_options){ 0 }, NULL);
 	if (load) {
 		struct image image;
 		volatile unsigned sum = 0;
