@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A library is known by its file's name or its SONAME: both begin with the name in the table. */
+/*
+ * A library is known by its file's name or its SONAME: both begin with the name in the table. Which library an address lies in is asked at each
+ * load, so not of dladdr(), which waits for whoever is in dlopen(), where libc has something better.
+ */
 
 #include "contain.h"
 
@@ -9,7 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dlsym.h"
 #include "wire.h"
+
+#define FIND_OBJECT_MINOR 35
 
 /* One line each; CONTAIN_ROWS says how many. */
 static const char *const libraries[] = {
@@ -47,14 +53,44 @@ static const char *soname_of(const struct link_map *map)
 	return strings && at && (uintptr_t)strings >= map->l_addr ? strings + at : NULL;
 }
 
-static bool lies_in(struct contained *found, const void *address)
+/* glibc's, from 2.35 on: takes no lock. */
+struct found_object {
+	uint64_t flags;
+	void *begin, *end;
+	struct link_map *map;
+	void *frame;
+	uint64_t reserved[8]; /* and one of aarch64 */
+};
+typedef int find_object_fn(void *address, struct found_object *found);
+
+static find_object_fn *find_object(void)
 {
+	static find_object_fn *kept;
+	find_object_fn *found = __atomic_load_n(&kept, __ATOMIC_RELAXED);
+
+	if (!found && libc_minor() >= FIND_OBJECT_MINOR)
+		found = (find_object_fn *)dlsym_libc("_dl_find_object");
+	__atomic_store_n(&kept, found, __ATOMIC_RELAXED);
+	return found;
+}
+
+const struct link_map *contain_object(const void *address)
+{
+	find_object_fn *find = find_object();
+	struct found_object found = { 0 };
 	struct link_map *map = NULL;
 	Dl_info info;
 
-	if (!address || !dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
-		return false;
-	return is_listed(found, info.dli_fname) || is_listed(found, soname_of(map));
+	if (find)
+		return find((void *)address, &found) == 0 ? found.map : NULL;
+	return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
+}
+
+static bool lies_in(struct contained *found, const void *address)
+{
+	const struct link_map *map = address ? contain_object(address) : NULL;
+
+	return map && (is_listed(found, map->l_name) || is_listed(found, soname_of(map)));
 }
 
 bool contain_find(struct contained *found, const void *image, const void *data, const void *caller)

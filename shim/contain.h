@@ -21,5 +21,9 @@ struct contained {
 /* Does one of these addresses (NULL: none) lie in such a library? */
 bool contain_find(struct contained *found, const void *image, const void *data, const void *caller);
 
+/* The object that an address lies in, or NULL. */
+struct link_map;
+const struct link_map *contain_object(const void *address);
+
 /* What to say of it: WIRE_REASON_MAX bytes. */
 void contain_reason(const struct contained *contained, char *reason);

@@ -9,13 +9,13 @@
  * own addresses.
  */
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
 #include "arm.h"
 #include "bare.h"
 #include "capture.h"
+#include "contain.h"
 #include "entry.h"
 #include "gate.h"
 #include "load.h"
@@ -92,10 +92,8 @@ static int have_cuModuleUnload(void);
 static const void *caller_of(const void *address)
 {
 	const struct trace_frame *frame = trace_mine.outermost;
-	Dl_info self, info;
 
-	if (frame && dladdr((void *)caller_of, &self) && dladdr(address, &info) &&
-	    self.dli_fbase == info.dli_fbase)
+	if (frame && contain_object(address) == contain_object((const void *)caller_of))
 		return (const void *)((const uint64_t *)(frame + 1))[1];
 	return address;
 }

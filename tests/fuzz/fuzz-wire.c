@@ -25,6 +25,7 @@
 
 #include "arm.h"
 #include "bare.h"
+#include "contain.h"
 #include "driver.h"
 #include "image.h"
 #include "interest-page.h"
@@ -257,6 +258,15 @@ void *driver_symbol(const char *name)
  */
 
 /* Always interested, and always changed: nothing that failed is remembered. */
+bool contain_find(struct contained *found, const void *image, const void *data, const void *caller)
+{
+	return false;
+}
+
+void contain_reason(const struct contained *contained, char *reason)
+{
+}
+
 bool interest_find(struct interest *interest, bool changed)
 {
 	*interest = (struct interest){ .inode = 1,
@@ -504,7 +514,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(current.bytes, data, current.size);
 	pthread_mutex_unlock(&lock);
 
-	load = load_replace(own, NULL, 0);
+	load = load_replace(own, &(const struct load_options){ 0 }, NULL);
 	if (load) {
 		struct image image;
 		volatile unsigned sum = 0;
