@@ -325,7 +325,8 @@ int analysis_kfunc(struct analysis *a, struct analysis_frame *state, uint32_t fr
 	int r;
 
 	if (iterator.kind != VALUE_STACK || !iterator.exact || iterator.bits % 8)
-		return fault_at(a->fault, pc, "%s: R1 is not the address of an iterator on the stack",
+		return fault_at(a->fault, pc,
+				"%s: R1 is not the address of an iterator on the stack",
 				kfunc_name(number));
 	r = analysis_store(a, state, frame, pc, &iterator, 0, 8, &scalar);
 	regs[0] = number == KFUNC_ITER_NUM_NEXT ? iterator : scalar;

@@ -567,7 +567,7 @@ static int flow_into(struct analysis *a, struct worklist *w, const struct analys
 	return 0;
 }
 
-/* A bpf_loop begins, or a round of it ends: once more, or behind it. `caller`: who calls bpf_loop. */
+/* A bpf_loop begins, or a round of it ends: once more, or behind it. `caller`: that of bpf_loop. */
 static int leave_loop(struct analysis *a, struct worklist *w, struct analysis_frame *chain,
 		      struct analysis_frame *caller, const uint32_t to[static 2], size_t *bytes)
 {

@@ -74,7 +74,7 @@ static LLVMValueRef load_key(struct emitter *e, uint32_t size)
 	return e->long_key;
 }
 
-/* See struct hash: a large map's `used` is as exact as a 64th of its entries takes to be replaced. */
+/* See struct hash: `used` of a large map is as exact as a 64th of its entries. */
 static uint32_t lru_of(const struct translate_map *map)
 {
 	uint32_t bits = 0;

@@ -31,7 +31,7 @@ struct emit_record {
 	LLVMValueRef bytes, held;
 };
 
-/* A frame that bpf_loop calls: variables of 64 bits, how many rounds it has begun and shall make. */
+/* A frame that bpf_loop calls: variables of 64 bits, the number of its round and of all rounds. */
 struct emit_loop {
 	LLVMValueRef round, rounds;
 };

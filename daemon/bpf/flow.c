@@ -146,8 +146,8 @@ size_t flow_block_last(const struct flow *f, const struct flow_block *block)
 }
 
 /*
- * Copies the function at `start`, which the call at `call_pc` calls, and what it calls. Recursion is
- * bounded by the depth of frames.
+ * Copies the function at `start`, which the call at `call_pc` calls, and what it calls. Recursion
+ * is bounded by the depth of frames.
  */
 static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, uint32_t parent,
 			 uint32_t return_block);

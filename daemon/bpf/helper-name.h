@@ -7,8 +7,8 @@
 const char *helper_kernel_name(uint32_t id);
 
 /*
- * Functions of the kernel (kfuncs) that a GPU has, too. A linked program calls them by these numbers
- * (src_reg 2), as the kernel's own, ids of its BTF, mean nothing on a GPU.
+ * Functions of the kernel (kfuncs) that a GPU has, too. A linked program calls them by these
+ * numbers (src_reg 2), as the kernel's own, ids of its BTF, mean nothing on a GPU.
  */
 enum kfunc {
 	KFUNC_ITER_NUM_NEW = 1,

@@ -40,7 +40,7 @@
 #define INSN_STACK_SIZE 512
 #define INSN_FRAMES_MAX 8
 
-/* The kernel's BPF_MAX_LOOPS: of one bpf_loop, of one bpf_iter_num, and of all may_goto of a program. */
+/* The kernel's BPF_MAX_LOOPS: of a bpf_loop, of a bpf_iter_num, and of all may_goto of a program. */
 #define INSN_LOOPS_MAX (8 * 1024 * 1024)
 
 /* Bytes that a memory instruction moves. */
@@ -143,7 +143,7 @@ static inline bool insn_is_function(const struct bpf_insn *insn)
 	return insn_is_ld_imm64(insn) && insn->src_reg == INSN_PSEUDO_FUNC;
 }
 
-/* The number that stands for a function's address. Never 0, as the verifier knows of the address. */
+/* The number that stands for a function's address: not 0, as the verifier knows of the address. */
 static inline uint64_t insn_function_number(const struct bpf_insn *insn, int64_t pc)
 {
 	return (uint64_t)insn_call_target(insn, pc) + 1;

@@ -20,12 +20,12 @@ static void note_table(const uint8_t *bytes, const Elf64_Shdr *sections, const E
 	const Elf64_Rel *relocations = (const void *)(bytes + table->sh_offset);
 	const Elf64_Shdr *target = &sections[table->sh_info], *symbols = &sections[table->sh_link];
 	const char *names = (const char *)bytes + sections[symbols->sh_link].sh_offset;
+	const Elf64_Sym *all = (const void *)(bytes + symbols->sh_offset);
 
 	if (!(target->sh_flags & SHF_EXECINSTR))
 		return;
 	for (size_t i = 0; i < table->sh_size / sizeof(*relocations); i++) {
-		const Elf64_Sym *symbol = (const Elf64_Sym *)(const void *)(bytes + symbols->sh_offset) +
-					  ELF64_R_SYM(relocations[i].r_info);
+		const Elf64_Sym *symbol = all + ELF64_R_SYM(relocations[i].r_info);
 		uint64_t at = target->sh_offset + relocations[i].r_offset;
 
 		if (symbol->st_shndx == SHN_UNDEF && at % sizeof(struct bpf_insn) == 0)

@@ -5,7 +5,8 @@
  * switches, and under many random ones: a thread may be interrupted before each access to memory.
  * After each step no key has two elements; in the end the counts are those of the elements, and the
  * results are those of an order of the calls in which none comes before one that ended before it
- * began; of a map that evicts, what calls may answer at all. Memory is sequentially consistent here; see test-hash-threads.c for the other half.
+ * began; of a map that evicts, what calls may answer at all. Memory is sequentially consistent here;
+ * see test-hash-threads.c for the other half.
  *
  *     test-hash-schedules [RANDOM_RUNS [SEED]]
  */
@@ -332,7 +333,7 @@ static bool is_without(const struct scenario *s, enum call_kind first, enum call
 	return true;
 }
 
-/* A map that evicts is never full, and what was never inserted is not there; it is as full as it may be in the end. */
+/* A map that evicts is never full, has what was inserted only, and something in the end. */
 static const char *check_lru(const struct scenario *s)
 {
 	const struct map_hash *header = (const void *)(uintptr_t)run.hash.base;

@@ -88,7 +88,8 @@ static void hash_init(struct hash *h, u32 capacity, u32 group_bits, u32 max_entr
 		.small = key_size <= 4,
 		.immortal = immortal,
 	};
-	h->stride = (8 + 8 * h->key_words + 8 + 8 + 15) / 16 * 16; /* one that may become an LRU map's */
+	/* room for `used`, which LRU maps have */
+	h->stride = (8 + 8 * h->key_words + 8 + 8 + 15) / 16 * 16;
 	h->base = (u64)(uintptr_t)aligned_alloc(128, (sizeof(struct map_hash) +
 						      capacity * h->stride + 127) / 128 * 128);
 	if (!h->base)

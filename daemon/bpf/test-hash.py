@@ -17,7 +17,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOOKUP, UPDATE, DELETE, COUNT = 1, 2, 3, 4
 ENOENT, E2BIG, EEXIST, ENODEV, EINVAL = -2, -7, -17, -19, -22
-HASH, PERCPU_HASH, GPU_HASH = 1, 5, 1501
+HASH, PERCPU_HASH, LRU_HASH, GPU_HASH = 1, 5, 9, 1501
 ENTRIES = 16
 MANY = 40000  # so many that neighbouring keys are kept together
 
@@ -241,19 +241,45 @@ class Churn:
             check(n == (key in elements), '%s: %s: %d insertions more than deletions' % (self.shape, key.hex(), n))
 
 
-COMPILED = [(HASH, 4, 8, True), (HASH, 8, 8, True), (GPU_HASH, 40, 12, True), (HASH, 512, 200, False), (PERCPU_HASH, 12, 8, True)]
+class Evicts:
+    """Many threads insert more keys than have room in a map that evicts: each succeeds, and what is there in the end is what was
+    inserted. (Only insertions: an update in place, or a look at a value, may meet what has taken the slot of an evicted element.)"""
+
+    def __init__(self, shape, keys, grid, block, n, seed):
+        r = random.Random(seed)
+        self.shape, self.keys, self.grid = shape, keys, grid
+        self.threads = [[(r.choice((UPDATE, UPDATE, LOOKUP)), 1, key, key[-1:] * shape.value)
+                         for key in (shape.make_key(r.randrange(keys)) for _ in range(n))] for _ in range(grid * block)]
+
+    def line(self, name):
+        return self.shape.line(name, self.threads, self.grid)
+
+    def check(self, words):
+        results, elements = self.shape.answer(words, self.threads)
+        for calls, got in zip(self.threads, results):
+            for (kind, _, _, _), (result, _) in zip(calls, got):
+                check(result in ((0, EEXIST) if kind == UPDATE else (0, 1)), '%s: %d gave %d' % (self.shape, kind, result))
+        check(len(elements) == self.shape.entries, '%s: %d elements' % (self.shape, len(elements)))
+        check(all(value == key[-1:] * self.shape.value for key, value in elements.items()), '%s: %s' % (self.shape, elements))
+
+
+COMPILED = [(HASH, 4, 8, True), (HASH, 8, 8, True), (GPU_HASH, 40, 12, True), (HASH, 512, 200, False), (PERCPU_HASH, 12, 8, True), (LRU_HASH, 8, 8, True)]
 
 
 def all_sizes():
     sizes = [(HASH, k, 8, True) for k in (1, 2, 4, 6, 8, 12, 16, 40, 64, 72)]
     sizes += [(HASH, k, 8, False) for k in (1, 4, 8, 12, 40, 65, 512)]
     sizes += [(GPU_HASH, 8, v, True) for v in (1, 2, 4, 7, 12, 16, 40, 64, 65, 200)]
-    return sizes + [(PERCPU_HASH, 4, 8, True), (PERCPU_HASH, 12, 16, True)]
+    return sizes + [(PERCPU_HASH, 4, 8, True), (PERCPU_HASH, 12, 16, True), (LRU_HASH, 8, 8, True), (LRU_HASH, 4, 8, True)]
 
 
 def make_cases(sizes, seed):
     for size in sizes:
         shape = Shape(*size)
+        if shape.kind == LRU_HASH:
+            yield Evicts(shape, 24, 4, 32, 6, seed)
+            yield Evicts(Shape(*size, '', 2), 24, 2, 32, 6, seed)
+            continue
         yield Script(shape, 150, (LOOKUP, UPDATE, UPDATE, DELETE), seed)
         if size in ((HASH, 4, 8, True), (HASH, 8, 8, True), (HASH, 40, 8, True), (HASH, 512, 8, False)):
             yield Counts(shape, 3, 4, 32, 4)
