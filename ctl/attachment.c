@@ -261,7 +261,7 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach 
 	};
 	int option, r = -1;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, (const int[]){ OPTION_SPACES, OPTION_EXPORT, 0 })) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, (const int[]){ OPTION_SPACES, OPTION_EXPORT, OPTION_HOST_TARGET, 0 })) >= 0)
 		r = attach_option(ctl, option, attach);
 	if (attach->filter)
 		json_object_object_add(attach->parameters, "filter", attach->filter);

@@ -109,7 +109,7 @@ static int read_options(struct ctl *ctl, int argc, char **argv) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
 	int option, r = -1;
 
-	while (r < 0 && (option = getopt_long(argc, argv, "+hV", options, NULL)) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "+hV", options, NULL)) >= 0)
 		r = ctl_option(ctl, option, update_help);
 	return r;
 }

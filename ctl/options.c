@@ -54,6 +54,7 @@ int ctl_usage(const char *format, ...) {
 }
 
 static const char *twice; /* the option that ctl_getopt() met once more */
+static struct suggestion closest; /* to the option that it does not know */
 
 static bool is_session_name(const char *name) {
 	size_t n = strlen(name);
@@ -98,7 +99,27 @@ int ctl_option(struct ctl *ctl, int option, const char *help) {
 		return ctl_usage("--%s may be given once", twice);
 	default:
 		/* getopt has said what is wrong */
-		return ctl_fail(CTL_USAGE, "see gpuprobectl %s%s--help", command, *command ? " " : "");
+		return ctl_fail(CTL_USAGE, "see gpuprobectl %s%s--help%s", command, *command ? " " : "", suggest_text(&closest));
+	}
+}
+
+/* The option that was mistyped, perhaps: --NAME or --NAME=VALUE. */
+static void suggest_option(const char *typed, const struct option *options) {
+	static char name[64];
+
+	closest = (struct suggestion){ .wanted = name };
+	if (strncmp(typed, "--", 2) != 0)
+		return;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(typed, "="), typed);
+	for (; options->name; options++) {
+		char candidate[64];
+
+		snprintf(candidate, sizeof(candidate), "--%s", options->name);
+		if (!strcmp(candidate, name)) { /* it lacks its value, or has one too much */
+			closest.distance = 0;
+			return;
+		}
+		suggest_add(&closest, candidate);
 	}
 }
 
@@ -110,6 +131,8 @@ int ctl_getopt(int argc, char **argv, const char *letters, const struct option *
 	if (!optind) /* getopt starts over */
 		memset(seen, 0, sizeof(seen));
 	value = getopt_long(argc, argv, letters, options, NULL);
+	if (value == '?')
+		suggest_option(argv[optind - 1], options);
 	if (value < 0 || value >= (int)(sizeof(seen) / sizeof(*seen)) || (value > UCHAR_MAX && value < CTL_OPTION_OWN))
 		return value;
 	while (option->name && option->val != value)

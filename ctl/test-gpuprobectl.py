@@ -255,7 +255,8 @@ class Rest(Case):
                 (('kernel', 'lst'), USAGE, 'kernel has no command lst; did you mean list?; see gpuprobectl kernel --help'),
                 (('map', 'dump', 'emtpy'), NOT_FOUND, 'there is no map emtpy; gpuprobectl map list shows them; did you mean empty?')):
             self.ctl(*args, status=status, stderr=text)
-        self.assertEqual(self.ctl('why', '--kernel=none', '--pid=1'), '')
+        self.ctl('attach', '--kernle=x', self.object, status=USAGE,
+                 stderr="attach: unrecognized option '--kernle=x'\ngpuprobectl: see gpuprobectl attach --help; did you mean --kernel?")
 
     def test_help_width(self):
         """At a terminal, a help text is as wide as that, with all its words; elsewhere it is as it is written."""

@@ -54,7 +54,8 @@ static unsigned int told(struct other_shims *others) {
 }
 
 static void test_full(void **state) {
-	struct daemon daemon = {};
+	struct config config = {};
+	struct daemon daemon = { .config = &config };
 	struct other_shims *others;
 	unsigned int n;
 	uv_loop_t loop;

@@ -95,7 +95,7 @@ int main()
 
 	for (int row = 0; row < N; row++) {
 		for (int k = 0; k < row % IN_ROW; k++) {
-			indices.push_back(row % 97 + k * (N / IN_ROW));
+			indices.push_back(row % (N / IN_ROW) + k * (N / IN_ROW));
 			values.push_back((row * 31 + k * 17) % 9 - 4);
 		}
 		offsets[row + 1] = indices.size();
