@@ -51,7 +51,7 @@ static void spmm(cusparseSpMatDescr_t a, float *b, float *c)
 static void spgemm(cusparseSpMatDescr_t a)
 {
 	const cusparseOperation_t plain = CUSPARSE_OPERATION_NON_TRANSPOSE;
-	const cusparseSpGEMMAlg_t algorithm = CUSPARSE_SPGEMM_CSR_ALG_DETERMINITIC;
+	const cusparseSpGEMMAlg_t algorithm = CUSPARSE_SPGEMM_DEFAULT;
 	cusparseSpGEMMDescr_t product;
 	int64_t rows, columns, count;
 	int *offsets = allocate<int>(N + 1), *indices;
