@@ -217,6 +217,7 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 	fprintf(stream, ".func %s(", name);
 	write_list(stream, fields, ".param .b64 " NAME "c");
 	fputs(")\n{\n", stream);
+	fputs(PTX_LANES_BEGIN, stream);
 	if (fields)
 		fprintf(stream, "\t.reg .b64 %%c<%u>;\n", PROBE_FIELDS);
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
@@ -234,7 +235,7 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 			fprintf(stream, "%s" NAME "a%u", j ? ", " : ", (", j);
 		fputs(program->context_count ? ");\n\t}\n" : ";\n\t}\n", stream);
 	}
-	fputs("\tret;\n}\n", stream);
+	fputs(PTX_LANES_END "\tret;\n}\n", stream);
 }
 
 /* The number of the function for these programs; it is written if it is new. */

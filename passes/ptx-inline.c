@@ -8,7 +8,8 @@
  * that would meet the one at the end.
  *
  * A thread that leaves early waits at the block's end for those of its warp that do not, as at the
- * end of any `if`: ptxas makes it the point of reconvergence.
+ * end of any `if`: ptxas makes it the point of reconvergence. For loops that does not suffice
+ * (PTX_LANES_BEGIN).
  */
 
 #include "ptx-inline.h"
@@ -208,12 +209,36 @@ static int write_instruction(const struct inlining *inlining, const struct ptx_s
 	return 0;
 }
 
+/* Does an instruction branch to a label before it? */
+static bool has_loop(const struct inlining *inlining)
+{
+	const struct ptx_body *body = inlining->body;
+
+	for (uint32_t i = 0; i < body->statement_count; i++) {
+		const struct ptx_statement *branch = &body->statements[i];
+
+		if (branch->kind != PTX_STATEMENT_INSTRUCTION ||
+		    !ptx_instruction_is(body, branch, "bra"))
+			continue;
+		for (uint32_t j = 0; j < i; j++) {
+			const struct ptx_token *label = &body->tokens[body->statements[j].first];
+			struct ptx_range name = { label->offset, label->length };
+
+			if (body->statements[j].kind == PTX_STATEMENT_LABEL &&
+			    same_name(inlining, name, &body->tokens[branch->opcode_end]))
+				return true;
+		}
+	}
+	return false;
+}
+
 static int write_body(const struct inlining *inlining)
 {
 	const struct ptx_body *body = inlining->body;
+	const bool loops = has_loop(inlining);
 	int r;
 
-	fputs("{\n", inlining->stream);
+	fputs(loops ? "{\n" PTX_LANES_BEGIN : "{\n", inlining->stream);
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		const struct ptx_statement *statement = &body->statements[i];
 
@@ -238,7 +263,8 @@ static int write_body(const struct inlining *inlining)
 			return PTX_INLINE_E_CANNOT;
 		}
 	}
-	fprintf(inlining->stream, END_LABEL "%s:\n\t}\n", inlining->suffix);
+	fprintf(inlining->stream, END_LABEL "%s:\n%s\t}\n", inlining->suffix,
+		loops ? PTX_LANES_END : "");
 	return 0;
 }
 

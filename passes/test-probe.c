@@ -6,9 +6,9 @@
 
 #define SHARED ".visible .const .align 8 .u64 __gpuprobe_o1_m0;\n"
 #define PROTOTYPE ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
-#define CALLER_BEGIN(name) ".func " name "()\n{\n"
+#define CALLER_BEGIN(name) ".func " name "()\n{\n" PTX_LANES_BEGIN
 #define CALL_PROGRAM(name) "\t{\n\t.param .b64 __gpuprobe_r;\n\tcall (__gpuprobe_r), " name ";\n\t}\n"
-#define CALLER_END "\tret;\n}\n"
+#define CALLER_END PTX_LANES_END "\tret;\n}\n"
 #define CALL(name) "{\n\tcall " name ";\n\t}\n\t"
 
 static const struct trial entry_call = {
@@ -33,9 +33,8 @@ static void check_place(const char *body)
 	snprintf(text, sizeof(text), HEADER ".visible .entry k(.param .u64 x)\n{%.*s%s}\n", (int)(mark - body), body,
 		 mark + 1);
 	snprintf(expected, sizeof(expected),
-		 HEADER FUNCTION("p") "\n" CALLER_BEGIN("__probe_func__k") CALL_PROGRAM("p") CALLER_END
-		 "\n.visible .entry k(.param .u64 x)\n{%.*s" CALL("__probe_func__k") "%s}\n",
-		 (int)(mark - body), body, mark + 1);
+		 HEADER FUNCTION("p") "\n%s\n.visible .entry k(.param .u64 x)\n{%.*s" CALL("__probe_func__k") "%s}\n",
+		 CALLER_BEGIN("__probe_func__k") CALL_PROGRAM("p") CALLER_END, (int)(mark - body), body, mark + 1);
 	must(text, &trial);
 	assert_string_equal(trial.out, expected);
 	assert_int_equal(trial.sites[0], 1);

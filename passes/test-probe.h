@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "probe.h"
+#include "ptx-inline.h"
 
 #define HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
 #define FUNCTION(name) ".func (.param .b64 r) " name "()\n{\n\tst.param.b64 [r], 0; // }\n\tret;\n}\n"

@@ -145,12 +145,12 @@ static void test_parameters(void **state)
 static void test_labels(void **state)
 {
 	check("a: bra a; @%p bra b; b:",
-	      "{\n\ta_s:\n\tbra a_s;\n\t@%p bra b_s;\n\tb_s:\n$L__end_s:\n\t}\n");
+	      "{\n" PTX_LANES_BEGIN "\ta_s:\n\tbra a_s;\n\t@%p bra b_s;\n\tb_s:\n$L__end_s:\n" PTX_LANES_END "\t}\n");
 	check("bra.uni $L__BB0_10; $L__BB0_1: $L__BB0_10:",
 	      "{\n\tbra.uni $L__BB0_10_s;\n\t$L__BB0_1_s:\n\t$L__BB0_10_s:\n$L__end_s:\n\t}\n");
-	check("bra: bra bra;", "{\n\tbra_s:\n\tbra bra_s;\n$L__end_s:\n\t}\n");
+	check("bra: bra bra;", "{\n" PTX_LANES_BEGIN "\tbra_s:\n\tbra bra_s;\n$L__end_s:\n" PTX_LANES_END "\t}\n");
 	check("$L__end1: bra $L__end1;",
-	      "{\n\t$L__end1_s:\n\tbra $L__end1_s;\n$L__end_s:\n\t}\n");
+	      "{\n" PTX_LANES_BEGIN "\t$L__end1_s:\n\tbra $L__end1_s;\n$L__end_s:\n" PTX_LANES_END "\t}\n");
 	check_cannot("$L__end: bra $L__end;");
 	check_cannot("t: .branchtargets a, b; a: b: brx.idx %r, t;");
 }
@@ -244,8 +244,8 @@ static void test_two_programs(void **state)
 	assert_int_equal(occurrences(out, "\n\t$L__BB0_1__gpuprobe1:"), 1);
 	assert_int_equal(occurrences(out, "$L__BB0_1:"), 2);
 	/* behind the declarations, before the first instruction */
-	assert_non_null(strstr(out, "\t.reg .b32 %r<3>;\n\t{\n{\n\t.local"));
-	assert_non_null(strstr(out, "$L__end__gpuprobe1:\n\t}\n\t}\n\tmov.u32 %r1, %tid.x;"));
+	assert_non_null(strstr(out, "\t.reg .b32 %r<3>;\n\t{\n{\n" PTX_LANES_BEGIN "\t.local"));
+	assert_non_null(strstr(out, "$L__end__gpuprobe1:\n" PTX_LANES_END "\t}\n\t}\n\tmov.u32 %r1, %tid.x;"));
 	free(out);
 }
 

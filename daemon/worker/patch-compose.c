@@ -75,14 +75,14 @@ static void write_call(FILE *stream, const struct patch_program *program,
 {
 	uint32_t n = program->function->parameter_count;
 
-	fputs("\t{\n\t.param .b64 r;\n", stream);
+	fputs("\t{\n" PTX_LANES_BEGIN "\t.param .b64 r;\n", stream);
 	for (uint32_t i = 0; i < n; i++)
 		fprintf(stream, "\t.param .b64 a%u;\n\tst.param.b64 [a%u], %s;\n", i, i,
 			arguments[i]);
 	fprintf(stream, "\tcall.uni (r), %s, (", program->program->symbol);
 	for (uint32_t i = 0; i < n; i++)
 		fprintf(stream, "%sa%u", i ? ", " : "", i);
-	fputs(");\n\t}\n", stream);
+	fputs(");\n" PTX_LANES_END "\t}\n", stream);
 }
 
 /* The program itself, or a call of it. */

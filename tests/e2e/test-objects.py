@@ -192,7 +192,7 @@ def test_relative_path():
 def test_shared_hash():
     """Of a hash that both sides use the answer names what can be."""
     with Daemon() as daemon:
-        refused(daemon, "map table: a program on the host uses it, and there can be arrays only: BPF_MAP_TYPE_ARRAY, or 1504", object=obj("foreign-hash"))
+        refused(daemon, "map table (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", object=obj("foreign-hash"))
 
 
 TESTS = [test_long_section, test_no_such_program, test_prefix, test_literal_before_prefix, test_wrong_context, test_names, test_no_target]

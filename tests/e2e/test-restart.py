@@ -32,7 +32,7 @@ def same(daemon, before):
     """What List and ListMaps show, without what is not there yet again."""
     def plain():
         return ([{k: v for k, v in a.items() if k not in ("modules", "processes")} for a in daemon.attachments()],
-                [{k: v for k, v in m.items() if k not in ("instances", "bytes")} for m in daemon.json("map", "list")["maps"]])
+                [{k: v for k, v in m.items() if k not in ("instances", "carried", "bytes")} for m in daemon.json("map", "list")["maps"]])
     if before is None:
         return plain()
     equal(plain(), before)
