@@ -268,17 +268,19 @@ def main():
     mode = [sys.argv.pop(1)] if sys.argv[1] == '--patch' else []
     bpf_run, count, seed = [sys.argv[1]] + mode, int((sys.argv[2:] + ['300'])[0]), int((sys.argv[3:] + ['1'])[0])
     cases = [make(s) for s in range(seed, seed + count)]
-    failures = 0
+    failures = left_out = 0
     for case, answer in zip(cases, run_all(bpf_run, cases)):
         expected = case.reference()
-        if expected != answer:
+        if expected.startswith('depends on'):  # a name for the SM or the time has found its way into what is compared
+            left_out += 1
+        elif expected != answer:
             failures += 1
             print('seed %d: interpreter %s\n        bpf-run     %s' % (case.line, expected, answer))
             if failures == 1:
                 print(case.text)
                 print(case.words())
-    print('%d programs, %d differ' % (count, failures))
-    return 1 if failures else 0
+    print('%d programs, %d left out, %d differ' % (count, left_out, failures))
+    return 1 if failures or left_out > count // 100 else 0
 
 
 if __name__ == '__main__':
