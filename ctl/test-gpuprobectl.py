@@ -263,18 +263,7 @@ class Rest(Case):
         for command in '', 'attach', 'why', 'map export', 'trace', 'trace report', 'shim', 'hook', 'doctor', 'run':
             written = self.run_ctl(*command.split(), '--help')
             for width in 40, 80, 250:
-                leader, follower = pty.openpty()
-                fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack('HHHH', 24, width, 0, 0))
-                subprocess.run([CTL, *command.split(), '--help'], stdout=follower, check=True, timeout=60)
-                os.close(follower)
-                text = b''
-                try:
-                    while part := os.read(leader, 65536):
-                        text += part
-                except OSError:  # EIO: nobody has the other end any more
-                    pass
-                os.close(leader)
-                lines = text.decode().split('\r\n')
+                lines = self.at_terminal(width, *command.split(), '--help')
                 self.assertEqual(' '.join(lines).split(), written.split(), (command, width))
                 for line in lines:
                     self.assertEqual(line, line.rstrip())
