@@ -202,6 +202,7 @@ static int find_simple(struct parsed_program *parsed)
 	int r;
 
 	parsed->simple = false;
+	parsed->loops = ptx_inline_has_loop(&parsed->module);
 	if (parsed->module.function_count != 1)
 		return 0;
 	for (size_t i = 0; i < PARAMETERS_MAX; i++)

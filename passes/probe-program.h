@@ -13,6 +13,7 @@ struct parsed_program {
 	bool used; /* it stands somewhere: its variables are needed */
 	bool called; /* its functions are needed, too */
 	bool simple; /* its one function can be inlined */
+	bool loops; /* it has a loop, or may have one */
 	uint64_t local; /* bytes that this has in local memory */
 };
 

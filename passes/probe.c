@@ -211,13 +211,17 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 {
 	FILE *stream = pass->callers;
 	uint32_t fields = 0;
+	bool loops = false;
 
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
 		fields |= fields_of(pass, programs[i]);
+		loops |= pass->set.parsed[programs[i]].loops;
+	}
 	fprintf(stream, ".func %s(", name);
 	write_list(stream, fields, ".param .b64 " NAME "c");
 	fputs(")\n{\n", stream);
-	fputs(PTX_LANES_BEGIN, stream);
+	if (loops)
+		fputs(PTX_LANES_BEGIN, stream);
 	if (fields)
 		fprintf(stream, "\t.reg .b64 %%c<%u>;\n", PROBE_FIELDS);
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++)
@@ -235,7 +239,7 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 			fprintf(stream, "%s" NAME "a%u", j ? ", " : ", (", j);
 		fputs(program->context_count ? ");\n\t}\n" : ";\n\t}\n", stream);
 	}
-	fputs(PTX_LANES_END "\tret;\n}\n", stream);
+	fputs(loops ? PTX_LANES_END "\tret;\n}\n" : "\tret;\n}\n", stream);
 }
 
 /* The number of the function for these programs; it is written if it is new. */

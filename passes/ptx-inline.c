@@ -209,33 +209,51 @@ static int write_instruction(const struct inlining *inlining, const struct ptx_s
 	return 0;
 }
 
-/* Does an instruction branch to a label before it? */
-static bool has_loop(const struct inlining *inlining)
+static bool same_text(const char *text, const struct ptx_token *a, const struct ptx_token *b)
 {
-	const struct ptx_body *body = inlining->body;
+	return a->length == b->length && !memcmp(text + a->offset, text + b->offset, a->length);
+}
 
+/* Does an instruction branch to a label before it? */
+static bool has_loop(const struct ptx_body *body)
+{
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		const struct ptx_statement *branch = &body->statements[i];
 
 		if (branch->kind != PTX_STATEMENT_INSTRUCTION ||
 		    !ptx_instruction_is(body, branch, "bra"))
 			continue;
-		for (uint32_t j = 0; j < i; j++) {
-			const struct ptx_token *label = &body->tokens[body->statements[j].first];
-			struct ptx_range name = { label->offset, label->length };
-
+		for (uint32_t j = 0; j < i; j++)
 			if (body->statements[j].kind == PTX_STATEMENT_LABEL &&
-			    same_name(inlining, name, &body->tokens[branch->opcode_end]))
+			    same_text(body->module->text, &body->tokens[body->statements[j].first],
+				      &body->tokens[branch->opcode_end]))
 				return true;
-		}
 	}
 	return false;
+}
+
+bool ptx_inline_has_loop(const struct ptx_module *module)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; !found && i < module->function_count; i++) {
+		struct ptx_error error;
+		struct ptx_body body;
+
+		if (!module->functions[i].body.length)
+			continue;
+		if (ptx_body_parse(&body, module, &module->functions[i], &error))
+			return true;
+		found = has_loop(&body);
+		ptx_body_deinit(&body);
+	}
+	return found;
 }
 
 static int write_body(const struct inlining *inlining)
 {
 	const struct ptx_body *body = inlining->body;
-	const bool loops = has_loop(inlining);
+	const bool loops = has_loop(body);
 	int r;
 
 	fputs(loops ? "{\n" PTX_LANES_BEGIN : "{\n", inlining->stream);

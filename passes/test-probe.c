@@ -6,9 +6,9 @@
 
 #define SHARED ".visible .const .align 8 .u64 __gpuprobe_o1_m0;\n"
 #define PROTOTYPE ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
-#define CALLER_BEGIN(name) ".func " name "()\n{\n" PTX_LANES_BEGIN
+#define CALLER_BEGIN(name) ".func " name "()\n{\n"
 #define CALL_PROGRAM(name) "\t{\n\t.param .b64 __gpuprobe_r;\n\tcall (__gpuprobe_r), " name ";\n\t}\n"
-#define CALLER_END PTX_LANES_END "\tret;\n}\n"
+#define CALLER_END "\tret;\n}\n"
 #define CALL(name) "{\n\tcall " name ";\n\t}\n\t"
 
 static const struct trial entry_call = {

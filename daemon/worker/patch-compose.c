@@ -73,16 +73,18 @@ static int parse_programs(struct compose *compose)
 static void write_call(FILE *stream, const struct patch_program *program,
 		       const char *const *arguments)
 {
+	const bool loops = ptx_inline_has_loop(&program->module);
 	uint32_t n = program->function->parameter_count;
 
-	fputs("\t{\n" PTX_LANES_BEGIN "\t.param .b64 r;\n", stream);
+	fputs(loops ? "\t{\n" PTX_LANES_BEGIN "\t.param .b64 r;\n" : "\t{\n\t.param .b64 r;\n",
+	      stream);
 	for (uint32_t i = 0; i < n; i++)
 		fprintf(stream, "\t.param .b64 a%u;\n\tst.param.b64 [a%u], %s;\n", i, i,
 			arguments[i]);
 	fprintf(stream, "\tcall.uni (r), %s, (", program->program->symbol);
 	for (uint32_t i = 0; i < n; i++)
 		fprintf(stream, "%sa%u", i ? ", " : "", i);
-	fputs(");\n" PTX_LANES_END "\t}\n", stream);
+	fputs(loops ? ");\n" PTX_LANES_END "\t}\n" : ");\n\t}\n", stream);
 }
 
 /* The program itself, or a call of it. */
