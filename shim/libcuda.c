@@ -13,7 +13,8 @@
  * The lock of dlopen() is not taken: the other thread may wait for it with that of ours.
  *
  * A program may try one driver after another (a stub of a toolkit first, whose cuInit fails) and unload it: each is found
- * anew. While one is there, another one beside it stays as it is.
+ * anew. While one is there, another one beside it stays as it is. A process may have two copies of the shim (/etc/ld.so.preload and
+ * LD_PRELOAD): the one that comes second to a driver does nothing.
  */
 
 #include "libcuda.h"
@@ -149,7 +150,19 @@ static struct presence look(void)
 	return presence;
 }
 
-/* The first driver gets our table. 1 ends the walk. */
+static bool is_inside(const struct dl_phdr_info *object, uintptr_t address)
+{
+	for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+		const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+
+		if (segment->p_type == PT_LOAD &&
+		    address - object->dlpi_addr - segment->p_vaddr < segment->p_memsz)
+			return true;
+	}
+	return false;
+}
+
+/* The first driver gets our table, unless it has that of another copy of the shim. 1 ends the walk. */
 static int take(struct dl_phdr_info *object, size_t size, void *data)
 {
 	const uintptr_t base = object->dlpi_addr;
@@ -166,7 +179,7 @@ static int take(struct dl_phdr_info *object, size_t size, void *data)
 		entry++;
 	count = count_symbols(base, dynamic);
 	strings = (const char *)elf_address(base, dynamic, DT_STRTAB);
-	if (entry->d_tag != DT_SYMTAB || !count || elf_address(base, dynamic, DT_SYMTAB) != entry->d_un.d_ptr || !make_table(count))
+	if (entry->d_tag != DT_SYMTAB || !count || !is_inside(object, entry->d_un.d_ptr) || elf_address(base, dynamic, DT_SYMTAB) != entry->d_un.d_ptr || !make_table(count))
 		return 1;
 	copy_symbols(base, (const ElfW(Sym) *)entry->d_un.d_ptr, strings, count);
 	mprotect(table, table_size, PROT_READ);

@@ -47,6 +47,16 @@ def linked():
         counted(name, [name], 40)
 
 
+def copies():
+    """Two copies of the shim, as of /etc/ld.so.preload and of LD_PRELOAD: one of them does the work."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copy(SHIM, folder)
+        for name, preload in ("copy second", (SHIM, copy)), ("copy first", (copy, SHIM)):
+            counted(name, ["s-threads"], 40, preload=preload)
+            counted(f"{name}, linked", ["s-linked-now"], 40, preload=preload)
+            report(f"{name}: calls", traced(name, ["s-threads"], preload=preload) == traced(name, ["s-threads"]), "")
+
+
 def plugins():
     for name in "plugin", "plugin-now", "plugin-lazy", "plugin-table":
         counted(f"{name}: linked", [f"s-host-{name}"], 2)
@@ -90,6 +100,7 @@ def closing():
                 bare=(0, text.replace("2 times, not open", "5 times, no error"), "", 0))
 
 
+copies()
 linked()
 plugins()
 names()
