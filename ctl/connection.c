@@ -267,6 +267,10 @@ static int invalid_argument(const char *method, const char *subject, json_object
 		return ctl_fail(CTL_ERROR, "%s: %s", subject, reason);
 	if (!strcmp(method, "Trace"))
 		return invalid_trace_argument(parameter, reason);
+	if (!strcmp(method, "UpdateMap") || !strcmp(method, "DeleteMap")) /* they are no options: KEY, VALUE, FLAGS */
+		return ctl_fail(CTL_USAGE, "the %s for the map %s: %s", parameter, subject, reason);
+	if (!strncmp(parameter, "host_targets", strlen("host_targets")))
+		parameter = "host-target";
 	if (!strcmp(method, "ExportMap"))
 		parameter = export_option(parameter);
 	snprintf(option, sizeof(option), "--%s", dot ? dot + 1 : parameter);

@@ -35,6 +35,7 @@ static const char help[] =
 	"  program show NAME registers, memory and engines of a program\n"
 	"  map list          maps of attached objects\n"
 	"  map dump MAP      contents of a map\n"
+	"  map update MAP    set an element of a map; also: delete\n"
 	"  map export MAP    show a map among the metrics; also: unexport, exports\n"
 	"  metrics           numbers of the daemon and of exported maps\n"
 	"  ring read MAP     records of a ring\n"
