@@ -49,7 +49,7 @@ class RealCode:
             program = self.program(name)
             bare = subprocess.run([program], capture_output=True, text=True, check=True).stdout
             for section, count in (("kprobe/*", True), ("kretprobe/*", True), ("memcapture/*", True), ("kprobe/dev:*", name == "memory")):
-                with Session(self) as session:
+                with Session(self, "--deadline-ms=20000") as session: # large modules, on a GPU that others use too
                     session.ctl("attach", self.object("counter"), "--point", section)
                     expect(f"{name} with {section}", session.run_probed(program), bare)
                     total = session.read()
