@@ -133,6 +133,9 @@ bool ctl_process_libraries(int64_t pid, struct ctl_process_libraries *libraries)
 /* map.c: dumps a map, by its name or id, as `map dump` does; JSON has no line end. Returns the exit status. */
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 
+/* kernel.c: fills in the demangled name of a kernel that the daemon listed, where it has not got it. */
+void ctl_add_demangled(json_object *kernel, unsigned int *failures);
+
 /* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
 int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
 

@@ -91,8 +91,7 @@ static void print_instructions(json_object *instructions) {
 	json_object_put(rows);
 }
 
-/* Fills in what the daemon does not know. */
-static void add_demangled(json_object *kernel, unsigned int *failures) {
+void ctl_add_demangled(json_object *kernel, unsigned int *failures) {
 	const char *name = ctl_string(kernel, "name");
 	char *demangled;
 
@@ -122,7 +121,7 @@ static int list(struct ctl *ctl, json_object *consume_parameters) {
 			break;
 		some = ctl_get(reply.parameters, "kernels");
 		for (size_t i = 0; i < json_object_array_length(some); i++) {
-			add_demangled(json_object_array_get_idx(some, i), &failures);
+			ctl_add_demangled(json_object_array_get_idx(some, i), &failures);
 			json_object_array_add(kernels, json_object_get(json_object_array_get_idx(some, i)));
 		}
 		continues = reply.continues;

@@ -9,10 +9,7 @@
 #include "names.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "demangle.h"
 
 #define INSTRUCTIONS_MAX 4096 /* that are asked for; later ones are printed as numbers */
 
@@ -44,12 +41,10 @@ static json_object *ask_kernels(struct names *names)
 
 	for (size_t i = 0; list && i < json_object_array_length(list); i++) {
 		json_object *kernel = json_object_array_get_idx(list, i);
-		char *demangled = demangle(ctl_string(kernel, "name"), &failures);
-		const char *name = demangled ?: ctl_string(kernel, "demangled");
 
+		ctl_add_demangled(kernel, &failures);
 		json_object_object_add(kernels, ctl_string(kernel, "id"),
-				       json_object_new_string(name));
-		free(demangled);
+				       json_object_get(ctl_get(kernel, "demangled")));
 	}
 	json_object_put(answer);
 	return kernels;
