@@ -54,7 +54,8 @@ struct worker {
 	bool exited;
 	bool overtime;
 	unsigned int n_handles; /* open ones */
-	uv_process_t process;
+	uv_signal_t child; /* SIGCHLD */
+	pid_t pid;
 	uv_poll_t poll;
 	uv_timer_t timer;
 	int fd;
@@ -73,6 +74,7 @@ struct worker_pool {
 	char *path;
 	char **arguments; /* argv */
 	char **environment;
+	struct spawner *spawner;
 	unsigned int workers, extra_max, owner_max, ready_ms, queue_max;
 	bool single_use, freed;
 	void (*on_crash)(const char *path, pid_t pid, const char *message);

@@ -28,6 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "spawner.h"
+
 #define ROOT 0
 #define EXTRA_MS 10
 #define RESTART_BURST 16
@@ -201,6 +203,7 @@ static void worker_pool_destroy(struct worker_pool *pool) {
 		free(*s);
 	for (char **s = pool->environment; s && *s; s++)
 		free(*s);
+	spawner_free(pool->spawner);
 	free(pool->arguments);
 	free(pool->environment);
 	free(pool->path);
@@ -358,6 +361,7 @@ static char **worker_strings(const char *first, const char *const *rest) {
 int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 		    const struct worker_pool_options *options) {
 	struct worker_pool *pool;
+	int r;
 
 	if (options->size != sizeof(*options))
 		return -EINVAL;
@@ -383,6 +387,11 @@ int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 	if (!pool->path || !pool->arguments || !pool->environment || !pool->buffer) {
 		worker_pool_destroy(pool);
 		return -ENOMEM;
+	}
+	r = spawner_new(&pool->spawner);
+	if (r < 0) {
+		worker_pool_destroy(pool);
+		return r;
 	}
 	pool->tokens = RESTART_BURST + pool->workers;
 	pool->tokens_at = uv_now(loop);

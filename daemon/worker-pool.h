@@ -68,7 +68,7 @@ struct worker_pool_load {
 	unsigned int alive, working, in_time, queued;
 };
 
-/* Starts the workers. 0 or -errno; a worker that does not start is tried again later. */
+/* Starts the workers; before anything comes from strangers (spawner.h). 0 or -errno; a worker that does not start is tried again later. */
 int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 		    const struct worker_pool_options *options);
 

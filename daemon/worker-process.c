@@ -13,15 +13,16 @@
 #include "worker-pool-parts.h"
 
 #include <errno.h>
-#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "memfd.h"
+#include "spawner.h"
 
 #define WORKER_DEPTH_MAX 16
 #define GRACE_MS 200
@@ -43,7 +44,7 @@ static void worker_closed(uv_handle_t *handle) {
 }
 
 static void worker_close_handles(struct worker *worker) {
-	uv_close((uv_handle_t *)&worker->process, worker_closed);
+	uv_close((uv_handle_t *)&worker->child, worker_closed);
 	uv_close((uv_handle_t *)&worker->timer, worker_closed);
 	if (worker->poll.loop)
 		uv_close((uv_handle_t *)&worker->poll, worker_closed);
@@ -51,7 +52,7 @@ static void worker_close_handles(struct worker *worker) {
 
 static void worker_kill(struct worker *worker) {
 	if (!worker->exited)
-		uv_process_kill(&worker->process, SIGKILL);
+		kill(worker->pid, SIGKILL);
 }
 
 /* The task that it has no more, or NULL. */
@@ -87,20 +88,19 @@ void worker_fail(struct worker *worker, int result, const char *message) {
 	}
 }
 
-static void worker_on_exit(uv_process_t *process, int64_t status, int term_signal) {
-	struct worker *worker = process->data;
+static void worker_exited(struct worker *worker, int status) {
 	struct worker_pool *pool = worker->pool;
 	struct worker_task *task = worker_take_task(worker);
 	char message[128];
 
 	worker->exited = true;
-	if (term_signal)
-		snprintf(message, sizeof(message), "worker crashed (signal %d)", term_signal);
+	if (WIFSIGNALED(status))
+		snprintf(message, sizeof(message), "worker crashed (signal %d)", WTERMSIG(status));
 	else
-		snprintf(message, sizeof(message), "worker ended (status %d)", (int)status);
+		snprintf(message, sizeof(message), "worker ended (status %d)", WEXITSTATUS(status));
 	if (worker->state != WORKER_ENDING && !pool->freed && pool->on_crash &&
 	    !(worker->state == WORKER_STARTING && pool->trouble[0]))
-		pool->on_crash(pool->path, worker->process.pid, message);
+		pool->on_crash(pool->path, worker->pid, message);
 	if (worker->state == WORKER_STARTING && !pool->freed) {
 		pool->unready = true;
 		snprintf(pool->trouble, sizeof(pool->trouble), "%s did not get ready: %s",
@@ -116,6 +116,15 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 		worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL, message);
 	}
 	worker_pool_update(pool);
+}
+
+/* A child of this process has ended: this worker, or another one. */
+static void worker_on_child(uv_signal_t *handle, int number) {
+	struct worker *worker = handle->data;
+	int status;
+
+	if (waitpid(worker->pid, &status, WNOHANG) == worker->pid)
+		worker_exited(worker, status);
 }
 
 bool worker_task_is_late(const struct worker_task *task) {
@@ -353,20 +362,6 @@ static void worker_on_readable(uv_poll_t *poll, int status, int events) {
 }
 
 int worker_spawn(struct worker_pool *pool) {
-	uv_stdio_container_t stdio[4] = { { .flags = UV_IGNORE },
-					  { .flags = UV_IGNORE },
-					  { .flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO },
-					  { .flags = UV_INHERIT_FD } };
-	uv_process_options_t options = {
-		.exit_cb = worker_on_exit,
-		.file = pool->path,
-		.args = pool->arguments,
-		.env = pool->environment,
-		.flags = UV_PROCESS_DETACHED, /* a session of its own */
-		.cwd = "/",
-		.stdio = stdio,
-		.stdio_count = 4,
-	};
 	struct worker *worker;
 	int pair[2], r;
 
@@ -379,32 +374,33 @@ int worker_spawn(struct worker_pool *pool) {
 		free(worker);
 		return r;
 	}
-	stdio[3].data.fd = pair[1];
 	worker->pool = pool;
 	worker->user = WORKER_NOBODY;
 	worker->fd = pair[0];
-	worker->process.data = worker->poll.data = worker->timer.data = worker;
+	worker->child.data = worker->poll.data = worker->timer.data = worker;
 	TAILQ_INSERT_TAIL(&pool->list, worker, link);
 	pool->n_alive++;
 	worker->n_handles = 2;
 	uv_timer_init(pool->loop, &worker->timer);
-	close_range(3, ~0U,
-		    CLOSE_RANGE_CLOEXEC); /* what a library, or whoever started us, left open */
-	r = uv_spawn(pool->loop, &worker->process, &options);
+	uv_signal_init(pool->loop, &worker->child);
+	r = uv_signal_start(&worker->child, worker_on_child, SIGCHLD);
+	if (r == 0)
+		r = spawner_start(pool->spawner, pool->path, pool->arguments, pool->environment, pair[1], &worker->pid);
 	close(pair[1]);
-	if (r == 0) {
+	if (r == 0)
 		r = uv_poll_init(pool->loop, &worker->poll, worker->fd);
-		if (r == 0) {
-			worker->n_handles = 3;
-			r = uv_poll_start(&worker->poll, UV_READABLE, worker_on_readable);
-		}
-		if (r < 0)
-			worker_kill(worker);
+	if (r == 0) {
+		worker->n_handles = 3;
+		r = uv_poll_start(&worker->poll, UV_READABLE, worker_on_readable);
 	}
 	if (r < 0) {
 		snprintf(pool->trouble, sizeof(pool->trouble), "%s: %s", pool->path,
 			 uv_strerror(r));
 		worker_end(worker);
+		if (worker->pid) {
+			worker_kill(worker);
+			waitpid(worker->pid, NULL, 0);
+		}
 		worker->exited = true;
 		worker_close_handles(worker);
 		return r;

@@ -2,6 +2,7 @@
 """A private daemon for a test, gpuprobectl, and programs under the shim. The build folder is the first argument of every test."""
 import contextlib
 import ctypes
+import glob
 import json
 import os
 import shutil
@@ -86,7 +87,7 @@ class Daemon:
         user = f"/run/user/{os.getuid()}"
         self.directory = (f"{user}/gpuprobe-{self.name}" if os.path.isdir(user)
                           else f"/tmp/gpuprobe-{os.getuid()}-{self.name}")
-        self.options = options if any(option.startswith("--config") for option in options) else ("--deadline-ms=20000", *options)
+        self.options = options if any(option.startswith("--config") for option in options) else ("--deadline-ms=20000", "--deadline-others-ms=20000", *options)
         self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="gpuprobed-", suffix=".log")
         self.process = None
         if start:
@@ -120,6 +121,14 @@ class Daemon:
     def clean(self):
         """After kill(): what a killed daemon leaves behind."""
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def children(self):
+        """Process ids of its workers, whichever of its threads started them."""
+        found = set()
+        for path in glob.glob(f"/proc/{self.process.pid}/task/*/children"):
+            with open(path) as pids:
+                found.update(map(int, pids.read().split()))
+        return found
 
     def __enter__(self):
         return self

@@ -169,13 +169,13 @@ class Stuck:
 
 def test_stuck():
     """Who sends files that cannot be closed has his connections taken, and no more than these."""
-    try:
-        stuck = Stuck()
-    except OSError as error:
-        print(f"no FUSE here: {error}")
-        return
-    try:
-        with Daemon("--quota-connections=4") as daemon:
+    with Daemon("--quota-connections=4") as daemon:
+        try:
+            stuck = Stuck()
+        except OSError as error:
+            print(f"no FUSE here: {error}")
+            return
+        try:
             before = descriptors(daemon)
             control = Connection(daemon.directory, timeout=ANSWERS) # no process: it would have to close the file as well
             file = os.open(f"{stuck.folder}/file", os.O_RDONLY)
@@ -188,15 +188,56 @@ def test_stuck():
             over = dial(daemon)
             over.settimeout(ANSWERS)
             equal(over.recv(100), b"", "one connection too many")
+        finally:
             stuck.release()
             os.close(file)
+            stuck.close()
+        control.close()
+        for peer in peers + [over]:
+            peer.close()
+        wait_until(lambda: descriptors(daemon) <= before, "descriptors are as before")
+        answers(daemon, "files that were stuck")
+
+
+def test_stuck_while_workers_start():
+    """More files that cannot be closed than threads that close them: the rest stays open, and a process that the daemon starts then has it, too."""
+    with Daemon("--quota-connections=100", "--workers=1") as daemon:
+        daemon.attach("--kernel", "vectorAdd")
+        Shim(daemon.directory).image(VEC_ADD_PTX)
+        try:
+            stuck = Stuck()
+        except OSError as error:
+            print(f"no FUSE here: {error}")
+            return
+        file = os.open(f"{stuck.folder}/file", os.O_RDONLY)
+        try: # no process is started here: it would have to close the file as well
+            peers = []
+            for _ in range(70):
+                peers.append(dial(daemon, GREETING))
+                socket.send_fds(peers[-1], [message(IMAGE, 100, PTX, 0, *FIELDS)], [file])
+            wait_until(lambda: len(stuck.flushes) == 64, "as many as may be are being closed")
+            before = daemon.children()
+            check(before, "no worker")
+            for worker in before:
+                os.kill(worker, signal.SIGKILL)
+            asks = Shim(daemon.directory, timeout=ANSWERS)
+            asks.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, *FIELDS), memfd(VEC_ADD_PTX + b"\n")) # a worker is needed
+            wait_until(lambda: daemon.children() - before, "another worker")
+            control = Connection(daemon.directory, timeout=ANSWERS)
+            for _ in range(10):
+                control.call("Status")
+                time.sleep(0.05)
             control.close()
-            for peer in peers + [over]:
-                peer.close()
-            wait_until(lambda: descriptors(daemon) <= before, "descriptors are as before")
-            answers(daemon, "files that were stuck")
-    finally:
-        stuck.close()
+        finally:
+            stuck.release()
+            os.close(file)
+            stuck.close()
+        asks.close()
+        for peer in peers:
+            peer.close()
+        shim = Shim(daemon.directory)
+        wait_until(lambda: shim.image(VEC_ADD_PTX + b"\n\n")[0], "an image")
+        shim.close()
 
 
 def unread(peer):

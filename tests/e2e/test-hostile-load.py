@@ -366,13 +366,12 @@ def test_images():
 def image_workers(daemon):
     """Their process ids."""
     found = []
-    with open(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children") as children:
-        for pid in children.read().split():
-            try:
-                with open(f"/proc/{pid}/cmdline", "rb") as line:
-                    found += [int(pid)] * line.read().split(b"\0")[0].endswith(b"gpuprobe-image-worker")
-            except OSError:
-                pass # it has ended
+    for pid in daemon.children():
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as line:
+                found += [pid] * line.read().split(b"\0")[0].endswith(b"gpuprobe-image-worker")
+        except OSError:
+            pass # it has ended
     return found
 
 

@@ -94,7 +94,7 @@ static void test_methods(void **state) {
 	check_method("xid", HOOK_METHOD_TRACEPOINT);
 	check_method("irq", HOOK_METHOD_TRACEPOINT);
 	check_method("sysmem-free", HOOK_METHOD_NONE);
-	assert_true(is_missing("hook sysmem-free: nvidia:nv_free_pages: there is no such function"));
+	assert_true(is_missing("hook sysmem-free: nvidia:nv_free_pages: there is no such function (or the compiler inlined it)"));
 	/* what is not of this version was not tried */
 	assert_null(strstr(find_attachment("sysmem-alloc")->reason, "no such function"));
 	child_run(&child);
