@@ -491,9 +491,8 @@ static void print_notices(json_object *notices) {
 }
 
 int command_list(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "ID",	  "OBJECT", "PROGRAM", "SECTION",
-					      "POINT",	  "KERNEL", "ENGINE",  "STATE",
-					      "MODULES",  "PROCESSES", "OWNER", "FILTER",  NULL };
+	static const char *const header[] = { "ID",	   "OBJECT", "PROGRAM", "POINT",   "ENGINE", "STATE", "MODULES",
+					      "PROCESSES", "OWNER",  "FILTER",	"SECTION", "KERNEL", NULL };
 	json_object *attachments, *rows;
 	struct varlink_reply reply;
 	int r;
@@ -513,11 +512,7 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 				      ctl_format("%lld", (long long)ctl_int(attachment, "object")));
 		json_object_array_add(row,
 				      json_object_new_string(ctl_string(attachment, "program")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(attachment, "section")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(attachment, "kernel")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "engine")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "state")));
 		json_object_array_add(
@@ -527,6 +522,8 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 		json_object_array_add(row,
 				      ctl_format("%lld", (long long)ctl_int(attachment, "owner")));
 		json_object_array_add(row, filter_text(ctl_get(attachment, "filter")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "section")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "kernel")));
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);

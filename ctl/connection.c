@@ -195,8 +195,12 @@ static const char *did_you_mean(struct ctl *ctl, const char *wanted, const char 
 
 /* @what is what the daemon missed; the user knows an attachment or a map as @subject. */
 static int not_found(struct ctl *ctl, const char *method, const char *subject, const char *what) {
+	if (!strcmp(method, "Attach") && !strncmp(what, "process ", strlen("process ")))
+		return ctl_fail(CTL_NOT_FOUND, "there is no %s", what);
 	if (!strcmp(method, "Attach"))
 		return ctl_fail(CTL_NOT_FOUND, "%s: there is no program %s in it", subject, what);
+	if (!strcmp(what, "an element with that key"))
+		return ctl_fail(CTL_NOT_FOUND, "the map %s has no such element", subject);
 	if (!strcmp(method, "Detach"))
 		return ctl_fail(CTL_NOT_FOUND,
 				"there is no attachment %s; gpuprobectl list shows them", subject);

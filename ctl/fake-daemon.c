@@ -133,6 +133,7 @@ static const struct {
 	const char *program, *error, *parameters;
 } attach_errors[] = {
 	{ "missing", ERROR("NotFound"), "{\"what\":\"missing\"}" },
+	{ "dead", ERROR("NotFound"), "{\"what\":\"process 4711\"}" },
 	{ "refused", ERROR("VerificationFailed"),
 	  "{\"program\":\"refused\",\"reason\":\"invalid access to map value\","
 	  "\"log\":\"; *value = 1; @ a.bpf.c:7\\nR1 invalid mem access\"}" },
@@ -518,12 +519,14 @@ static int show_map(struct varlink_call *call, json_object *parameters, void *us
 	return varlink_call_reply(call, reply);
 }
 
-/* Takes what it gets, but says what that was if there must be no such element (noexist), or a deletion is of key 9. */
+/* Takes what it gets, but has no key 10, and says what it got if there must be no such element (noexist), or a deletion is of key 9. */
 static int update_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *flags = get(parameters, "flags"), *value = get(parameters, "value");
 	const char *key = json_object_get_string(get(parameters, "key"));
 	char text[256];
 
+	if (!strcmp(key, "CgAAAA=="))
+		return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string("an element with that key"), NULL));
 	snprintf(text, sizeof(text), "map %s key %s value %s", json_object_get_string(get(parameters, "map")), key,
 		 value ? json_object_get_string(value) : "-");
 	if (flags ? !strcmp(json_object_get_string(flags), "noexist") : !strcmp(key, "CQAAAA=="))

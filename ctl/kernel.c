@@ -166,6 +166,7 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PID) {
 			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
+			r = r < 0 ? ctl_check_pid("--pid", ctl_int(parameters, "pid")) : r;
 		} else if (option == OPTION_INSTRUCTION) {
 			*instructionp = optarg;
 		} else {

@@ -24,10 +24,11 @@ enum {
 	OPTION_NONZERO,
 	OPTION_MERGE,
 	OPTION_RAW,
+	OPTION_WIDE,
 };
 
 static const char help[] =
-	"Usage: gpuprobectl map list\n"
+	"Usage: gpuprobectl map list [--wide]\n"
 	"       gpuprobectl map dump [OPTION]... MAP\n"
 	"       gpuprobectl map update MAP KEY VALUE [any|noexist|exist]\n"
 	"       gpuprobectl map delete MAP KEY\n"
@@ -44,56 +45,80 @@ static const char help[] =
 	"                     latest: the value of the one that was copied last\n"
 	"      --nonzero      leave out elements that are all zeros\n"
 	"      --raw          bytes in hexadecimal\n"
+	"      --wide         of list: all columns, also where values lie and how they are merged\n"
 	"\n"
 	"What update and delete do, gpuprobectl map update --help says; export and its like, gpuprobectl map export --help.\n";
 
-static int map_list(struct ctl *ctl, int argc, char **argv) {
-	static const struct {
-		const char *title, *member;
-	} columns[] = {
-		{ "ID", "id" },
-		{ "OBJECT", "object" },
-		{ "NAME", "name" },
-		{ "TYPE", "type" },
-		{ "KIND", "kind" },
-		{ "PLACE", "place" },
-		{ "KEY", "key_size" },
-		{ "VALUE", "value_size" },
-		{ "ENTRIES", "max_entries" },
-		{ "THREADS", "threads" },
-		{ "SHARDS", "shards" },
-		{ "MERGE", "merge" },
-		{ "WRITTEN", "written" },
-		{ "LOST", "lost" },
-		{ "INSTANCES", "instances" },
-		{ "BYTES", "bytes" },
-	};
+/* Those of --wide are not in the table of every day. */
+static const struct {
+	const char *title, *member;
+	bool wide;
+} columns[] = {
+	{ "ID", "id" },
+	{ "OBJECT", "object" },
+	{ "NAME", "name" },
+	{ "TYPE", "type" },
+	{ "KIND", "kind", true },
+	{ "PLACE", "place", true },
+	{ "KEY", "key_size" },
+	{ "VALUE", "value_size" },
+	{ "ENTRIES", "max_entries" },
+	{ "THREADS", "threads", true },
+	{ "SHARDS", "shards", true },
+	{ "MERGE", "merge", true },
+	{ "WRITTEN", "written" },
+	{ "LOST", "lost" },
+	{ "INSTANCES", "instances", true },
+	{ "BYTES", "bytes", true },
+};
+
+static void print_maps(json_object *maps, bool wide) {
 	const size_t n_columns = sizeof(columns) / sizeof(*columns);
 	const char *header[sizeof(columns) / sizeof(*columns) + 1] = {};
-	struct varlink_reply reply;
-	json_object *maps, *rows;
-	int r;
+	json_object *rows = json_object_new_array();
+	size_t n_header = 0;
 
-	r = ctl_query(ctl, argc, argv, help, "ListMaps", &reply);
-	if (r >= 0)
-		return r;
-	maps = ctl_get(reply.parameters, "maps");
-	rows = json_object_new_array();
 	for (size_t j = 0; j < n_columns; j++)
-		header[j] = columns[j].title;
+		if (wide || !columns[j].wide)
+			header[n_header++] = columns[j].title;
 	for (size_t i = 0; i < json_object_array_length(maps); i++) {
-		json_object *row = json_object_new_array();
+		json_object *map = json_object_array_get_idx(maps, i), *row = json_object_new_array();
 
 		for (size_t j = 0; j < n_columns; j++) {
-			const char *text = ctl_string(json_object_array_get_idx(maps, i),
-						      columns[j].member);
+			const char *text = ctl_string(map, columns[j].member);
 
-			json_object_array_add(row, ctl_format("%s", *text ? text : "-"));
+			if (wide || !columns[j].wide)
+				json_object_array_add(row, ctl_format("%s", *text ? text : "-"));
 		}
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);
+}
+
+static int map_list(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS, { "wide", no_argument, NULL, OPTION_WIDE }, {} };
+	struct varlink_reply reply;
+	bool wide = false;
+	int option, r = -1;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
+		if (option == OPTION_WIDE)
+			wide = true;
+		else
+			r = ctl_option(ctl, option, help);
+	}
+	if (r < 0 && optind < argc)
+		r = ctl_usage("map list takes no argument, but got %s", argv[optind]);
+	if (r >= 0)
+		return r;
+	r = ctl_call(ctl, "ListMaps", NULL, "", CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	if (ctl->json)
+		ctl_print_json(ctl, reply.parameters);
+	else
+		print_maps(ctl_get(reply.parameters, "maps"), wide);
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }

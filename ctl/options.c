@@ -54,7 +54,7 @@ int ctl_usage(const char *format, ...) {
 }
 
 static const char *twice; /* the option that ctl_getopt() met once more */
-static struct suggestion closest; /* to the option that it does not know */
+static char fault[256]; /* what is wrong with the option that it refused */
 
 static bool is_session_name(const char *name) {
 	size_t n = strlen(name);
@@ -68,8 +68,6 @@ static bool is_session_name(const char *name) {
  * the exit status.
  */
 int ctl_option(struct ctl *ctl, int option, const char *help) {
-	const char *command = command_name();
-
 	switch (option) {
 	case 'h':
 		ctl_print_help(help);
@@ -98,41 +96,61 @@ int ctl_option(struct ctl *ctl, int option, const char *help) {
 	case CTL_OPTION_TWICE:
 		return ctl_usage("--%s may be given once", twice);
 	default:
-		/* getopt has said what is wrong */
-		return ctl_fail(CTL_USAGE, "see gpuprobectl %s%s--help%s", command, *command ? " " : "", suggest_text(&closest));
+		return ctl_usage("%s%s%s", command_name(), *command_name() ? ": " : "", fault);
 	}
 }
 
-/* The option that was mistyped, perhaps: --NAME or --NAME=VALUE. */
-static void suggest_option(const char *typed, const struct option *options) {
-	static char name[64];
+/* Options that begin with what was typed are several, or none: names those, or the closest one. */
+static void refuse_unknown(const char *typed, const struct option *options) {
+	struct suggestion closest = { .wanted = typed };
+	char candidate[64], several[128] = "";
+	size_t n_several = 0;
 
-	closest = (struct suggestion){ .wanted = name };
-	if (strncmp(typed, "--", 2) != 0)
-		return;
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(typed, "="), typed);
 	for (; options->name; options++) {
-		char candidate[64];
-
 		snprintf(candidate, sizeof(candidate), "--%s", options->name);
-		if (!strcmp(candidate, name)) { /* it lacks its value, or has one too much */
-			closest.distance = 0;
-			return;
-		}
 		suggest_add(&closest, candidate);
+		if (!strncmp(candidate, typed, strlen(typed)) && n_several < sizeof(several))
+			n_several += (size_t)snprintf(several + n_several, sizeof(several) - n_several, "%s%s", n_several ? ", " : "", candidate);
 	}
+	if (n_several)
+		snprintf(fault, sizeof(fault), "option %s is ambiguous: %s", typed, several);
+	else
+		snprintf(fault, sizeof(fault), "unknown option %s%s", typed, suggest_text(&closest));
+}
+
+/* Puts into fault what is wrong with the option that getopt has just refused: it lacks its value (':'), or else is unknown or has a value too much ('?'). */
+static void refuse_option(int value, const char *typed, const char *letters, const struct option *options) {
+	const bool is_long = !strncmp(typed, "--", 2);
+	char name[64];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(typed, "="), typed);
+	if (value == ':' && is_long)
+		snprintf(fault, sizeof(fault), "option %s requires a value", name);
+	else if (value == ':')
+		snprintf(fault, sizeof(fault), "option -%c requires a value", optopt);
+	else if (!optopt)
+		refuse_unknown(name, options);
+	else if (is_long && (optopt > UCHAR_MAX || strchr(letters, optopt)))
+		snprintf(fault, sizeof(fault), "option %s takes no value", name);
+	else
+		snprintf(fault, sizeof(fault), "unknown option -%c", optopt);
 }
 
 int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options, const int *repeatable) {
 	static bool seen[CTL_OPTION_OWN + 64];
 	const struct option *option = options;
+	const int order = *letters == '+';
+	char quiet[64]; /* a colon first: getopt says nothing, and tells a value that lacks from the rest */
 	int value;
 
 	if (!optind) /* getopt starts over */
 		memset(seen, 0, sizeof(seen));
-	value = getopt_long(argc, argv, letters, options, NULL);
-	if (value == '?')
-		suggest_option(argv[optind - 1], options);
+	snprintf(quiet, sizeof(quiet), "%.*s:%s", order, letters, letters + order);
+	value = getopt_long(argc, argv, quiet, options, NULL);
+	if (value == '?' || value == ':') {
+		refuse_option(value, argv[optind - 1], letters, options);
+		return '?';
+	}
 	if (value < 0 || value >= (int)(sizeof(seen) / sizeof(*seen)) || (value > UCHAR_MAX && value < CTL_OPTION_OWN))
 		return value;
 	while (option->name && option->val != value)
@@ -152,12 +170,10 @@ int ctl_first_argument(int argc, char **argv) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
 	int option, first;
 
-	opterr = 0; /* who reads them in earnest complains */
 	do
-		option = getopt_long(argc, argv, "+", options, NULL);
+		option = getopt_long(argc, argv, "+:", options, NULL);
 	while (option >= CTL_OPTION_JSON);
 	first = option >= 0 || !strcmp(argv[optind - 1], "--") ? argc : optind;
-	opterr = 1;
 	optind = 0; /* getopt starts over */
 	return first;
 }

@@ -669,6 +669,15 @@ class Command(Case):
         os.mkdir(self.dir / 'd')
         self.assertEqual(self.run_command(str(self.dir / 'd'))[0], 126)
 
+    def test_misspelt(self):
+        'What cannot be run is said in one line, and not that it made no call.'
+        self.file('command.last', b''.join([t.start(), t.process(10), t.stop(1, 2, 0)]))
+        os.mkdir(self.dir / 'd')
+        for command, status, text in (('reprot', 127, 'reprot: No such file or directory; did you mean gpuprobectl trace report?'),
+                                      ('no-such-program', 127, 'no-such-program: No such file or directory'),
+                                      (str(self.dir / 'd'), 126, f'{self.dir}/d: Permission denied')):
+            self.assertEqual(self.run_command(command, 'x.jsonl', options=['--backend=shim']), (status, '', f'gpuprobectl: {text}\n'))
+
     def test_not_traced(self):
         'A command that cannot be traced is not run.'
         for arguments in ['--cgroup=/error/Unavailable'], ['--cgroup=/echo']:

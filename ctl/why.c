@@ -122,16 +122,17 @@ int command_why(struct ctl *ctl, int argc, char **argv) {
 		return r;
 	}
 	outcomes = ctl_get(reply.parameters, "outcomes");
-	if (ctl->json)
+	r = pid && !json_object_array_length(outcomes) ? ctl_check_pid("--pid", pid) : -1;
+	if (r < 0 && ctl->json)
 		ctl_print_json(ctl, reply.parameters);
-	else
+	else if (r < 0)
 		for (size_t i = 0; i < json_object_array_length(outcomes); i++)
 			print(json_object_array_get_idx(outcomes, i));
-	if (!json_object_array_length(outcomes) && kernel && !pid)
+	if (r < 0 && !json_object_array_length(outcomes) && kernel && !pid)
 		tell_no_kernel(ctl, kernel);
-	else if (!json_object_array_length(outcomes))
+	else if (r < 0 && !json_object_array_length(outcomes))
 		tell_nothing(ctl, pid);
 	free(kernel);
 	varlink_reply_deinit(&reply);
-	return CTL_OK;
+	return r < 0 ? CTL_OK : r;
 }

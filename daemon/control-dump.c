@@ -196,8 +196,7 @@ static bool dump_order(struct varlink_call *call, json_object *parameters, const
 		.reader = varlink_call_peer(call)->uid,
 	};
 	if (map->spec.layout.kind == MAP_KIND_RING)
-		*rp = control_error_argument(call, "map",
-					     "it is a ring, whose records are read, not dumped");
+		*rp = control_error_argument(call, "map", "it is a ring: gpuprobectl ring read takes its records");
 	else if (merge && !order->latest && strcmp(merge, "sum") != 0)
 		*rp = control_error_argument(call, "merge", "it is sum or latest");
 	else

@@ -565,7 +565,7 @@ int control_read_ring(struct varlink_call *call, json_object *parameters, void *
 	if (!map)
 		return r;
 	if (map->spec.layout.kind != MAP_KIND_RING)
-		return control_error_argument(call, "map", "it is not a ring: see DumpMap");
+		return control_error_argument(call, "map", "it is not a ring: gpuprobectl map dump shows it");
 	return reader_start(daemon, call, parameters, map->id, 0);
 }
 

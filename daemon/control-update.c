@@ -78,8 +78,7 @@ static int update_answer(struct varlink_call *call, const struct daemon *daemon,
 	case MAP_E_EXISTS:
 		return control_error_argument(call, "flags", "noexist, and the map has such an element");
 	case MAP_E_NO_KEY:
-		return control_error_argument(call, "key", map->spec.layout.kind == MAP_KIND_HASH ? "the map has no such element"
-												  : "the array has no such index");
+		return control_error_not_found(call, "an element with that key");
 	case MAP_E_RING:
 		return control_error_argument(call, "map", "it is a ring, which the host reads");
 	case MAP_E_ARRAY:

@@ -434,13 +434,13 @@ static bool control_worked_enough(struct daemon *daemon, uid_t uid) {
 	return enough;
 }
 
-/* Which process has the pid now: a later one with the same number is not meant. A line if there is none. /proc may show us less than there is. */
-static const char *control_find_process(struct filter *filter) {
+/* Which process has the pid now: a later one with the same number is not meant. False: there is none. /proc may show us less than there is. */
+static bool control_find_process(struct filter *filter) {
 	if (kill(filter->pid, 0) < 0 && errno == ESRCH)
-		return "there is no such process";
+		return false;
 	if (process_start_time(filter->pid, &filter->start_time))
 		filter->start_time = 0;
-	return NULL;
+	return true;
 }
 
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -456,9 +456,9 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	int r;
 
 	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
-	if (!why && filter.has_pid) {
-		parameter = "filter.pid";
-		why = control_find_process(&filter);
+	if (!why && filter.has_pid && !control_find_process(&filter)) {
+		snprintf(buffer, sizeof(buffer), "process %d", (int)filter.pid);
+		return control_error_not_found(call, buffer);
 	}
 	if (!why) {
 		r = control_attach_refused(daemon, call, &filter, &refused);

@@ -156,8 +156,7 @@ static void on_signal(int number) {
 }
 
 static void stop_for(struct stop *stop, int number) {
-	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: %s",
-		  number == SIGTERM ? "SIGTERM" : number == SIGINT ? "SIGINT" : "SIGUSR1, for another one");
+	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: SIG%s%s", sigabbrev_np(number), number == SIGUSR1 ? ", for another one" : "");
 	notify_send(stop->notify, -1, "STOPPING=1");
 	stop->watchdog = watchdog_free(stop->watchdog);
 	if (daemon_stop(stop->daemon, number == SIGUSR1))
@@ -179,13 +178,18 @@ static void on_signals(uv_poll_t *poll, int status, int events) {
 			stop_for(stop, ends[i]);
 			return;
 		}
-	if (pending & 1U << (SIGHUP - 1))
+	if (!(pending & 1U << (SIGHUP - 1)))
+		return;
+	if (reload_can(&stop->reload))
 		reload_now(&stop->reload);
+	else
+		stop_for(stop, SIGHUP);
 }
 
 /* 0 or -errno, logged. */
 static int start_signals(struct stop *stop, uv_loop_t *loop) {
 	const struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct sigaction before;
 	int r;
 
 	signals.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -199,7 +203,8 @@ static int start_signals(struct stop *stop, uv_loop_t *loop) {
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGUSR1, &action, NULL);
-	if (reload_can(&stop->reload))
+	sigaction(SIGHUP, NULL, &before);
+	if (reload_can(&stop->reload) || before.sa_handler != SIG_IGN) /* by nohup */
 		sigaction(SIGHUP, &action, NULL);
 	return 0;
 }

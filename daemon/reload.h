@@ -19,7 +19,7 @@ struct reload {
 
 /* argv stays. reload_deinit() when the daemon has been freed. */
 void reload_init(struct reload *reload, struct daemon *daemon, struct notify *notify, int argc, char *argv[]);
-/* Sessions are left alone, unless they have a file: SIGHUP is the end of their terminal, too. */
+/* Not sessions, unless they have a file: SIGHUP is the end of their terminal, and theirs. */
 bool reload_can(const struct reload *reload);
 /* Not while the daemon stops. */
 void reload_now(struct reload *reload);

@@ -175,6 +175,8 @@ _gpuprobectl() {
 	map)
 		if [[ -z $noun ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "list dump update delete export unexport exports $global" -- "$word")
+		elif [[ $noun == list ]]; then
+			mapfile -t COMPREPLY < <(compgen -W "--wide $global" -- "$word")
 		elif [[ $noun == dump ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
 				--per-process --merge --nonzero --raw $global" -- "$word")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * CMD: a child that waits at a pipe until the trace of it runs. Its files are those that we were given. The shim is preloaded if nothing
+ * CMD: a child that waits at a socket until the trace of it runs, and says there if it cannot become CMD. Its files are those that we were given. The shim is preloaded if nothing
  * does that already; the program runs without it when it is not installed.
  */
 
@@ -11,11 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "../launch.h"
 #include "../shim/preload.h"
+#include "../suggest.h"
 #include "command.h"
 #include "paths.h"
 
@@ -84,6 +86,15 @@ static void restore_signals(const struct ctl *ctl) {
 	sigprocmask(SIG_SETMASK, &ctl->mask, NULL);
 }
 
+/* In the child: says why it does not become CMD. Returns the exit status, as of a shell. */
+static int tell_failed(const char *command, int error) {
+	struct suggestion suggestion = { .wanted = command };
+
+	suggest_add(&suggestion, "report");
+	ctl_tell("%s: %s%s", command, strerror(error), error == ENOENT && suggestion.distance ? "; did you mean gpuprobectl trace report?" : "");
+	return error == ENOENT ? 127 : 126;
+}
+
 /* In the child: waits, then becomes CMD. */
 static void become_command(const struct trace_command *trace, int go) {
 	char byte, own[16];
@@ -98,15 +109,15 @@ static void become_command(const struct trace_command *trace, int go) {
 	setenv(PATHS_TRACE_VARIABLE, own, 1);
 	restore_signals(trace->ctl);
 	execvp(trace->command[0], trace->command);
-	status = errno == ENOENT ? 127 : 126;
-	ctl_fail(CTL_ERROR, "%s: %s", trace->command[0], strerror(errno));
+	status = tell_failed(trace->command[0], errno);
+	send(go, "", 1, MSG_NOSIGNAL);
 	_exit(status);
 }
 
 int trace_child_start(struct trace_child *child, const struct trace_command *trace) {
 	int go[2];
 
-	if (pipe2(go, O_CLOEXEC) < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go) < 0)
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
 	ctl_flush();
 	child->pid = fork();
@@ -124,11 +135,13 @@ int trace_child_start(struct trace_child *child, const struct trace_command *tra
 }
 
 void trace_child_go(struct trace_child *child) {
-	ssize_t n = write(child->go, "", 1); /* a Ctrl-C may have been its end already: trace_child_ended() tells */
+	send(child->go, "", 1, MSG_NOSIGNAL); /* a Ctrl-C may have been its end already: trace_child_ended() tells */
+}
 
-	(void)n;
-	close(child->go);
-	child->go = -1;
+bool trace_child_failed(struct trace_child *child) {
+	char byte;
+
+	return recv(child->go, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
 bool trace_child_ended(struct trace_child *child, bool wait) {

@@ -73,13 +73,15 @@ int trace_target_close(struct trace_target *target, bool complete, bool *hung_up
 /* child.c: CMD, which waits until it is traced. */
 struct trace_child {
 	pid_t pid; /* 0: there is none, or it has ended */
-	int go; /* a descriptor */
+	int go; /* a socket to it until it is CMD; -1: none */
 	int status; /* its exit status, or 128 and the signal */
 };
 /* Whether CMD will have the shim, if it does not do without on purpose. */
 bool trace_child_has_shim(void);
 int trace_child_start(struct trace_child *child, const struct trace_command *trace);
 void trace_child_go(struct trace_child *child);
+/* Whether it has said that it cannot become CMD. */
+bool trace_child_failed(struct trace_child *child);
 /* Whether it has ended by now, or waits for that. */
 bool trace_child_ended(struct trace_child *child, bool wait);
 void trace_child_kill(struct trace_child *child);

@@ -456,7 +456,7 @@ static void tell_end(struct live *live) {
 		ctl_tell("lost %" PRIu64 " events", state.lost);
 	if (!live->target.path && state.unknown_ends)
 		ctl_tell("%" PRIu64 " launch%s whose end is unknown", state.unknown_ends, state.unknown_ends == 1 ? "" : "es");
-	if (saw_no_call(live, &state))
+	if (saw_no_call(live, &state) && !trace_child_failed(&live->child))
 		ctl_tell("no call was traced; if some were made, then by processes without the shim, such as with a cleaned environment or another user: --backend=bpf sees those");
 	if (live->trace->ctxsw && !state.contexts && !live->unwatched)
 		ctl_tell("there was no context switch: a process that has a GPU for itself makes none");
@@ -498,6 +498,8 @@ int trace_live(struct trace_command *trace) {
 		raise(SIGPIPE); /* `| head` */
 	if (live.started)
 		wait_child(&live);
+	if (live.child.go >= 0)
+		close(live.child.go);
 	if (live.signals >= 0)
 		close(live.signals);
 	return live.started && live.child.status ? live.child.status : r ?: closed;

@@ -288,8 +288,8 @@ static int control_trace_refuse(struct varlink_call *call, const struct trace_ta
 	case TRACE_E_WORK:
 		return control_error_limit(call, "traces that one user begins, one after the other: ask again in a moment", 1);
 	case TRACE_E_GONE:
-		snprintf(text, sizeof(text), "%u: there is no such process", pid);
-		return control_error_argument(call, "pids", text);
+		snprintf(text, sizeof(text), "process %u", pid);
+		return control_error_not_found(call, text);
 	case TRACE_E_FOREIGN:
 		snprintf(text, sizeof(text), "process %u is not yours alone: members of the group gpuprobe may trace those of others", pid);
 		return control_error_reason(call, "PermissionDenied", text);

@@ -362,7 +362,8 @@ def test_filters():
         equal(daemon.status()["counters"]["images_replaced"], 0)
         ended = subprocess.Popen(["true"])
         ended.wait()
-        equal(daemon.ctl("attach", COUNTER, "--pid", str(ended.pid), status=None), "gpuprobectl: --pid: there is no such process\n")
+        for command in ("attach", COUNTER, "--pid"), ("trace", "-p"):
+            equal(daemon.try_ctl(*command, str(ended.pid)), (5, "", f"gpuprobectl: there is no process {ended.pid}\n"))
         for arguments in right:
             ids = daemon.attach("--kernel", "vectorAdd", *arguments)
             run(daemon)

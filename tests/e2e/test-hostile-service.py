@@ -239,5 +239,22 @@ def test_signals_while_it_stops():
             check(not os.path.exists(daemon.directory), f"{first.name}, then {more.name}: {daemon.directory} is left behind")
 
 
+def test_hangup():
+    """The terminal of a session goes away: the daemon ends in good order, but under nohup. (With a file it reads that again: test-config.py.)"""
+    with Daemon() as daemon:
+        daemon.attach()
+        daemon.process.send_signal(signal.SIGHUP)
+        equal(daemon.process.wait(timeout=15), 0, daemon.text())
+        check("stops: SIGHUP" in daemon.text(), daemon.text())
+        check(not os.path.exists(daemon.directory), daemon.directory, "is left behind")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Daemon() as daemon, open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as status:
+            ignored = int(re.search(r"^SigIgn:\s*(\w+)", status.read(), re.M)[1], 16)
+            check(ignored & 1 << (signal.SIGHUP - 1), f"SIGHUP is not ignored: {ignored:x}")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 if __name__ == "__main__":
     main([value for name, value in list(globals().items()) if name.startswith("test_")])

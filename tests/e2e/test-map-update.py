@@ -138,8 +138,11 @@ def test_hash():
         daemon.ctl("map", "update", "table", "7", "100", "noexist")
         daemon.ctl("map", "update", "table", "8", "1")
         refused(daemon, "noexist", "update", "table", "7", "1", "noexist")
-        refused(daemon, "no such element", "update", "table", "9", "1", "exist")
-        refused(daemon, "no such element", "delete", "table", "9")
+        for arguments in ("update", "table", "9", "1", "exist"), ("delete", "table", "9"), ("update", "settings", "2", "{}"):
+            equal(daemon.try_ctl("map", *arguments), (5, "", f"gpuprobectl: the map {arguments[1]} has no such element\n"))
+        for arguments, text in ((("map", "dump", "ring"), "ring: it is a ring: gpuprobectl ring read takes its records"),
+                                (("ring", "read", "table"), "table: it is not a ring: gpuprobectl map dump shows it")):
+            equal(daemon.try_ctl(*arguments), (1, "", f"gpuprobectl: {text}\n"))
         run(daemon)
         value = results(daemon)[2]
         check(value >= 100 * THREADS, value)
@@ -178,7 +181,6 @@ def test_bad_input():
                 ("a value is missing", "update", "settings", "0", "{.factor ="),
                 ("is not a whole number", "update", "settings", "zero", "{}"),
                 ("expected 40 bytes in hexadecimal", "update", "settings", "0", "hex 01 02"),
-                ("the array has no such index", "update", "settings", "2", "{}"),
                 ("noexist", "update", "settings", "0", "{}", "noexist"),
                 ("cannot be deleted", "delete", "settings", "0"),
                 ("is a ring", "update", "ring", "0", "1"),

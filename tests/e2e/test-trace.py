@@ -113,7 +113,7 @@ def test_times():
 def test_errors():
     cases = [
         ({"pids": []}, "pids", "expected 1 to"), ({"pids": [0]}, "pids", "not a process id"), ({"pids": [-1]}, "pids", "not a process id"),
-        ({"pids": [1 << 40]}, "pids", "not a process id"), ({"pids": [4194304]}, "pids", "no such process"),
+        ({"pids": [1 << 40]}, "pids", "not a process id"),
         ({"pids": [1], "filter": {"uid": 0}}, "pids", "filter"), ({"pids": [1] * 2000}, "pids", "1024"),
         ({"filter": {"pid": 0}}, "filter.pid", "process id"), ({"filter": {"uid": -1}}, "filter.uid", "user id"),
         ({"filter": {"comm": "x" * 16}}, "filter.comm", "15"), ({"filter": {"exe": "python3"}}, "filter.exe", "absolute"),
@@ -135,6 +135,11 @@ def test_errors():
             except VarlinkError as error:
                 equal((error.error, error.parameters.get("parameter")), ("InvalidArgument", parameter), str(parameters)[:200])
                 check(words in error.parameters["reason"], error.parameters, "expected", words)
+        try:
+            for _ in bus.stream("Trace", pids=[4194304]):
+                raise Failed("a trace of no process")
+        except VarlinkError as error:
+            equal((error.error, error.parameters), ("NotFound", {"what": "process 4194304"}))
         try:
             bus.call("Trace")
             raise Failed("a trace without `more`")
