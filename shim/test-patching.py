@@ -484,6 +484,15 @@ for step, script in (("hangs up", lambda connection, answer: None), ("says nothi
             live.launch(2)
             report(f"{name}: {step}", live.good() and daemon.count() == 0, f"{daemon.count()} {live.broken}")
 
+refused = []
+with PlanDaemon(session("left"), SANITIZER, script={"welcome": lambda connection, answer: answer if refused else refused.append(1)}) as daemon:
+    live = Live(daemon, GPUPROBE_SANITIZER_FAIL="cubin")
+
+    def told():
+        live.launch()
+        return any("not patched, because" in reason for reason in daemon.reports())
+    report("a module is left alone: said to a daemon that answers later", within(told, 60) and refused and live.good(), f"{live.broken} {daemon.messages}")
+
 # ---- plans that are none
 
 
