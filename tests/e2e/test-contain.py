@@ -92,8 +92,9 @@ def test_conditional_graphs():
             daemon.attach("--kernel", "*", "--engine=sass")
             probed(daemon, *command)
             equal(daemon.count_of(), adds if how == ("apart",) else 0, f"SASS engine {how}")
-            equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why() if o["reason"].startswith("module with ")],
-                  [("not-probed", "sass", "module with set: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)")])
+            left = ("not-probed", "sass", "module with set: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)")
+            for of in (), ("--kernel", "set"): # of the whole module, and so of each kernel
+                equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why(*of) if o["reason"].startswith("module with ")], [left], of)
 
 
 if __name__ == "__main__":
