@@ -646,10 +646,11 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
-	if (client_report_leaves(text, &engine))
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
-				&(struct outcome_subject){ .engine = engine }, text);
-	else if (!module || !module->result->n_kernels)
+	if (client_report_leaves(text, &engine)) { /* said again after each attach */
+		if (!outcome_log_has(&daemon->outcomes, facts->pid, &(struct outcome_subject){}, text))
+			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
+					&(struct outcome_subject){ .engine = engine }, text);
+	} else if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_FAILED, &(struct outcome_subject){}, text);
 }

@@ -12,6 +12,7 @@
 #include "daemon.h"
 #include "exclude.h"
 #include "process-facts.h"
+#include "wire.h"
 
 #define CONTROL_WHY_PART UINT64_C(1000000) /* nanoseconds of a turn of the loop */
 #define CONTROL_WHY_BYTES_MAX (4 * 1024 * 1024) /* of text; escapes may make it some times longer */
@@ -102,12 +103,18 @@ static void control_why_on_cancel(struct varlink_call *call, void *userdata) {
 	control_why_free(userdata);
 }
 
+/* Whether it is about all kernels of an image, module or library: that it failed, or is left alone. */
+static bool control_why_is_whole(const struct outcome *outcome) {
+	return !outcome->kernel[0] &&
+	       (outcome->kind == OUTCOME_FAILED || strncmp(outcome->reason, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0 ||
+		strncmp(outcome->reason, WIRE_REPORT_LIBRARY, strlen(WIRE_REPORT_LIBRARY)) == 0);
+}
+
 /* Whether the caller asked for it and may see it: what takes time comes last. */
 static bool control_why_means(const struct control_why *why, const struct outcome *outcome) {
 	if ((why->has_pid && why->pid != outcome->pid) || !control_may_see_outcome(why->daemon, why->call, outcome))
 		return false;
-	/* a failure of a whole image may be about any kernel of it */
-	return !why->kernel || (outcome->kind == OUTCOME_FAILED && !outcome->kernel[0]) || outcome_means(outcome, why->kernel);
+	return !why->kernel || control_why_is_whole(outcome) || outcome_means(outcome, why->kernel);
 }
 
 static int control_why_end(struct control_why *why) {

@@ -283,7 +283,7 @@ struct wire_unload {
  * The shim could not do something; shown by `gpuprobectl why`. A reason that begins with WIRE_REPORT_KERNEL, the name of a kernel (of a longer
  * one its first WIRE_REPORT_NAME_MAX bytes) and ": " is about that kernel of the module alone; one that begins with WIRE_REPORT_MAP, the id of a
  * map and ": " about those attachments alone that use the map; one that begins with WIRE_REPORT_LIBRARY, the name of a library and ": " says why what the
- * library loads is not replaced, one with WIRE_REPORT_MODULE, a kernel's name and ": " why the module of that kernel is not patched: these are no failures.
+ * library loads is not replaced, one with WIRE_REPORT_MODULE, a kernel's name (or that none is known) and ": " why the module of that kernel is not patched: these are no failures.
  */
 #define WIRE_REPORT_KERNEL "kernel "
 #define WIRE_REPORT_MAP "map "

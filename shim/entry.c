@@ -10,6 +10,7 @@
  */
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arm.h"
@@ -475,17 +476,39 @@ FOLLOW(cuKernelSetCacheConfig, (kernel, value, device),
        bare_changed(BARE_KERNEL_CACHE, kernel, 0, value, device), driver_handle kernel, int value,
        int device)
 
+/* The program has a list of handles of a library's kernels. */
+static void listed_kernels(driver_handle library)
+{
+	const struct driver *driver = driver_own();
+	driver_handle *kernels = NULL;
+	int saved = errno;
+	unsigned count = 0;
+
+	if (driver && driver->library_get_kernel_count && driver->library_enumerate_kernels &&
+	    driver->library_get_kernel_count(&count, library) == 0)
+		kernels = calloc((size_t)count + 1, sizeof(*kernels));
+	if (kernels && count && driver->library_enumerate_kernels(kernels, count, library) == 0)
+		for (unsigned i = 0; i < count; i++)
+			patch_kernel_got(library, kernels[i]);
+	free(kernels);
+	errno = saved;
+}
+
 #define LIST(name, library)                                                                      \
 	WRAP(name, driver_handle *list, unsigned limit, driver_handle container)                 \
 	{                                                                                        \
 		int saved = errno;                                                               \
+		driver_result result;                                                            \
 		bool listed;                                                                     \
                                                                                                  \
 		if (!have_##name())                                                              \
 			return DRIVER_ERROR_NOT_FOUND;                                           \
 		listed = arm_needed() && bare_list(library, container, list, limit);             \
 		errno = saved;                                                                   \
-		return listed ? 0 : REAL(name)(list, limit, container);                          \
+		result = listed ? 0 : REAL(name)(list, limit, container);                        \
+		if (library && !result && (arm_work() & ARM_ENGINE))                             \
+			listed_kernels(container);                                               \
+		return result;                                                                   \
 	}
 LIST(cuLibraryEnumerateKernels, true)
 LIST(cuModuleEnumerateFunctions, false)

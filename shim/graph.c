@@ -128,6 +128,17 @@ static uint64_t fixed_patches(const struct graph_record *record)
 	return record->own ? record->own_patches : record->code;
 }
 
+static enum graph_cause cause_of(const struct graph_record *record, bool with_patches)
+{
+	uint64_t now = graph_patches();
+
+	if (!with_patches && !record->fixed && now && record->failed == now)
+		return GRAPH_NOT_MADE;
+	if (record->fixed == GRAPH_LOST || (fixed_patches(record) != 0) != with_patches)
+		return GRAPH_FOLLOWED;
+	return record->fixed;
+}
+
 enum graph_cause graph_has_fixed(bool with_patches)
 {
 	enum graph_cause found;
@@ -137,9 +148,8 @@ enum graph_cause graph_has_fixed(bool with_patches)
 	for (unsigned i = 0; i < BUCKETS && !found; i++)
 		for (struct graph_record *record = buckets[i]; record && !found;
 		     record = record->next)
-			if (record->exec && record->fixed != GRAPH_LOST &&
-			    (fixed_patches(record) != 0) == with_patches)
-				found = record->fixed;
+			if (record->exec)
+				found = cause_of(record, with_patches);
 	pthread_mutex_unlock(&lock);
 	return found;
 }
@@ -474,6 +484,8 @@ static void instantiate(const struct driver *driver, struct graph_record *record
 	if (result) {
 		if (own)
 			driver->graph_exec_destroy(own);
+		if (record->failed != now) /* who patches tells of it */
+			__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
 		record->failed = now;
 		record->failure = result;
 		return;

@@ -23,6 +23,7 @@ enum graph_cause {
 	GRAPH_FOLLOWED, /* it is not fixed */
 	GRAPH_NOT_CLONED,
 	GRAPH_NOT_FOLLOWED, /* what the application did to it could not be done to a clone */
+	GRAPH_NOT_MADE, /* it is not fixed, but the driver makes no instance of the clone */
 	GRAPH_LOST, /* that, and its code is gone: it cannot be launched */
 };
 
@@ -35,7 +36,7 @@ enum graph_cause {
 void graph_patches_changed(bool patched, bool code_gone);
 /* Frees instances of ours that are used no more; the gate is closed. */
 void graph_reap(void);
-/* Why there is a fixed graph that has patches, or one that has none. */
+/* Why there is a fixed graph that has patches, or a graph that is launched without those of now. */
 enum graph_cause graph_has_fixed(bool with_patches);
 /* Is there one that cannot be launched? */
 bool graph_has_lost(void);

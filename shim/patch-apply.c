@@ -50,37 +50,42 @@ static void set_asked(const struct patch_module_entry *only, uint32_t last)
 			entry->asked = true;
 }
 
-/* Says of each module that is left alone that it is. */
-static void say_left(const struct interest *found)
+/* Says of each module that is left alone that it is. False: it could not be said. */
+static bool say_left(const struct interest *found)
 {
 	char reason[WIRE_REASON_MAX];
 
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
-		if (!entry->names.acts || entry->said || !patch_module_is_loaded(entry))
+		if (!entry->names.left || entry->asked || !patch_module_is_loaded(entry))
 			continue;
-		snprintf(reason, sizeof(reason),
-			 WIRE_REPORT_MODULE "%.80s: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)",
-			 entry->names.text);
-		entry->said = load_report_to(found, reason);
+		snprintf(reason, sizeof(reason), WIRE_REPORT_MODULE "%.80s: not patched, because %s",
+			 entry->names.count ? entry->names.text : "unknown kernels", entry->names.left);
+		if (!load_report_to(found, reason))
+			return false;
 	}
+	return true;
 }
 
-/* Asks about a list of modules. *plan is checked; NULL when nothing is meant. */
+/* Asks about the module that is just being loaded, or (NULL) about a list. *plan is checked; NULL when nothing is meant. */
 static enum patch_outcome ask(const struct interest *found, struct patch_module_entry *only,
-			      bool inside, struct load **plan, struct patch_view *view)
+			      struct load **plan, struct patch_view *view)
 {
 	uint32_t last = newest_number();
 	size_t size = 0;
 	bool left;
-	void *list = patch_module_list(only, &size, &left);
-	enum load_answer answer = size ? LOAD_ANSWER_LATER : LOAD_ANSWER_OWN;
+	void *list;
+	enum load_answer answer;
 	const char *reason;
 
 	*plan = NULL;
-	if (!inside)
-		say_left(found);
+	if (only && only->names.left) /* a launch says so: it may connect */
+		return PATCH_OUTCOME_LATER;
+	if (!only && !say_left(found))
+		return PATCH_OUTCOME_FAILED;
+	list = patch_module_list(only, &size, &left);
+	answer = size ? LOAD_ANSWER_LATER : LOAD_ANSWER_OWN;
 	if (list)
-		answer = load_ask_plan(found, list, size, !inside, plan);
+		answer = load_ask_plan(found, list, size, !only, plan);
 	free(list);
 	if (!only)
 		patch_say(0, left ? "the names of the kernels that are loaded are past 16 MiB: some modules are not patched" : NULL, &said_long);
@@ -130,7 +135,7 @@ enum patch_outcome patch_all(const struct sass_engine *engine, const struct inte
 
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		entry->asked = false;
-	outcome = ask(found, NULL, false, &plan, &view);
+	outcome = ask(found, NULL, &plan, &view);
 	if (outcome == PATCH_OUTCOME_BARE)
 		patch_none(engine);
 	if (outcome)
@@ -153,7 +158,7 @@ enum patch_outcome patch_new(const struct sass_engine *engine, const struct inte
 	struct load *plan;
 	bool needed = true;
 
-	outcome = ask(found, NULL, false, &plan, &view);
+	outcome = ask(found, NULL, &plan, &view);
 	if (outcome)
 		return outcome;
 	if (plan && patch_set.plans && !patch_set_fits(plan, &view)) {
@@ -180,7 +185,7 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 	struct load *plan;
 	bool needed = true;
 
-	outcome = ask(found, entry, true, &plan, &view);
+	outcome = ask(found, entry, &plan, &view);
 	if (outcome || !plan)
 		return outcome;
 	if (patch_set.plans && !patch_set_fits(plan, &view)) {

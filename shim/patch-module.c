@@ -112,7 +112,7 @@ static size_t record_size(const struct patch_module_entry *entry)
 static bool is_listed(const struct patch_module_entry *entry,
 		      const struct patch_module_entry *only)
 {
-	return patch_module_is_loaded(entry) && !entry->names.acts && (only ? entry == only : !entry->asked);
+	return patch_module_is_loaded(entry) && !entry->names.left && (only ? entry == only : !entry->asked);
 }
 
 /* Adds the record of a module at a place of a list; returns where the next one goes. */

@@ -16,6 +16,8 @@
 #define OTHER_ENTRY 0x10 /* STO_CUDA_ENTRY */
 #define GRAPH_FUNCTION "cudaGraph" /* how names of functions begin by which kernels act on graphs: cudaGraphSetConditional, cudaGraphLaunch, ... */
 
+static const char acts[] = "kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)", unreadable[] = "the names of its kernels cannot be read";
+
 struct bytes {
 	const unsigned char *at;
 	size_t size;
@@ -58,29 +60,30 @@ static const char *function_name(const struct bytes *bytes, const Elf64_Shdr *st
 	return *name && memchr(name, 0, room) ? name : NULL;
 }
 
-/* Counts the names of a symbol table, or (with room for them) writes them down. */
-static void walk(const struct bytes *bytes, const Elf64_Ehdr *header, const Elf64_Shdr *table,
+/* Counts the names of a symbol table, or (with room for them) writes them down. False: it does not end where it should. */
+static bool walk(const struct bytes *bytes, const Elf64_Ehdr *header, const Elf64_Shdr *table,
 		 struct patch_names *names, bool write)
 {
 	Elf64_Shdr strings;
 	Elf64_Sym symbol;
 
 	if (!section(bytes, header, table->sh_link, &strings))
-		return;
+		return false;
 	for (uint64_t at = 0; at + sizeof(symbol) <= table->sh_size; at += sizeof(symbol)) {
 		const char *name;
 		size_t length;
 
 		if (table->sh_offset > bytes->size ||
 		    !take(bytes, table->sh_offset + at, &symbol, sizeof(symbol)))
-			return;
+			return false;
 		name = function_name(bytes, &strings, &symbol);
-		names->acts |= name && !strncmp(name, GRAPH_FUNCTION, strlen(GRAPH_FUNCTION));
+		if (name && !strncmp(name, GRAPH_FUNCTION, strlen(GRAPH_FUNCTION)))
+			names->left = acts;
 		if (!name || !is_kernel(&symbol))
 			continue;
 		length = strlen(name) + 1;
 		if (length > PATCH_NAMES_SIZE_MAX - names->size)
-			return;
+			return true; /* which is more than fits in a list */
 		if (write) {
 			names->offsets[names->count] = (uint32_t)names->size;
 			memcpy(names->text + names->size, name, length);
@@ -88,6 +91,7 @@ static void walk(const struct bytes *bytes, const Elf64_Ehdr *header, const Elf6
 		names->size += length;
 		names->count++;
 	}
+	return true;
 }
 
 static void walk_all(const struct bytes *bytes, struct patch_names *names, bool write)
@@ -98,7 +102,7 @@ static void walk_all(const struct bytes *bytes, struct patch_names *names, bool 
 
 	names->count = 0;
 	names->size = 0;
-	names->acts = false;
+	names->left = unreadable;
 	if (!take(bytes, 0, &header, sizeof(header)) || memcmp(header.e_ident, ELFMAG, SELFMAG) ||
 	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(one) ||
 	    !section(bytes, &header, 0, &one))
@@ -106,7 +110,9 @@ static void walk_all(const struct bytes *bytes, struct patch_names *names, bool 
 	count = header.e_shnum ? header.e_shnum : one.sh_size;
 	for (uint64_t i = 0; i < count && section(bytes, &header, i, &one); i++)
 		if (one.sh_type == SHT_SYMTAB) {
-			walk(bytes, &header, &one, names, write);
+			names->left = NULL;
+			if (!walk(bytes, &header, &one, names, write))
+				names->left = unreadable;
 			return; /* an ELF file has one */
 		}
 }
@@ -126,7 +132,7 @@ bool patch_names_read(struct patch_names *names, const void *cubin, size_t size)
 	*names = (struct patch_names){ 0 };
 	walk_all(&bytes, names, false);
 	if (!names->count)
-		return false;
+		return names->left == unreadable;
 	names->text = malloc(names->size);
 	names->offsets = calloc(names->count, sizeof(*names->offsets));
 	names->order = calloc(names->count, sizeof(*names->order));

@@ -15,10 +15,13 @@ struct patch_names {
 	uint32_t count;
 	uint32_t *offsets; /* of each name in the text */
 	uint32_t *order; /* the names' numbers, sorted by name */
-	bool acts; /* kernels of it call functions of CUDA that act on graphs: they set conditions, change nodes or launch */
+	const char *left; /* why the module is left alone; NULL: it is not */
 };
 
-/* Reads what it can of the bytes, which may be anything. false: no kernels, or no memory. */
+/*
+ * Reads what it can of the bytes, which may be anything. A module whose kernels act on graphs is left alone, because patched code does that wrongly (a condition
+ * is not set), and one that cannot be read. false: no kernels, or no memory.
+ */
 bool patch_names_read(struct patch_names *names, const void *cubin, size_t size);
 
 void patch_names_free(struct patch_names *names);

@@ -412,6 +412,8 @@ static void say_graphs(const struct patch_round *round)
 				     "and cannot be cloned",
 		[GRAPH_NOT_FOLLOWED] = "a CUDA graph is launched without probes: it was changed in "
 				       "a way that its clone cannot follow",
+		[GRAPH_NOT_MADE] = "a CUDA graph is launched without probes, or with some only: "
+				   "the driver makes no executable graph of its clone",
 	};
 	static const char lost[] = "a CUDA graph cannot be launched any more: its patches are gone, "
 				   "and it was changed in a way that its clone cannot follow";

@@ -187,14 +187,15 @@ for how, lazy in (("", "0"), (" library", "0"), ("", "1"), (" library", "1")):
         expect(f"modules come and go while attached{how}{' lazily' * int(lazy)}", daemon, 6, live)
 
 for form in "pointer", "host":  # what is the daemon's own memory is registered before the launch
-    with PlanDaemon(session("brings_" + form), SANITIZER, kind=wire.POINTER, form=form) as daemon:
-        live = Live(daemon, load="load 0 library")
-        live.do("handle 0 vectorAdd 1")
-        live.launches += 1
-        expect(f"a launch brings its module, {form}", daemon, 1)
-        live.do("handle 0 vectorAdd 2")
-        live.launches += 2
-        expect(f"a launch brings its module, {form}: and goes on", daemon, 3, live)
+    for by in "handle", "listed":
+        with PlanDaemon(session(f"brings_{form}_{by}"), SANITIZER, kind=wire.POINTER, form=form) as daemon:
+            live = Live(daemon, load="load 0 library")
+            live.do(f"{by} 0 vectorAdd 1")
+            live.launches += 1
+            expect(f"a launch brings its module, {form}, {by}", daemon, 1)
+            live.do(f"{by} 0 vectorAdd 2")
+            live.launches += 2
+            expect(f"a launch brings its module, {form}, {by}: and goes on", daemon, 3, live)
 
 with PlanDaemon(session("slots"), SANITIZER) as daemon:  # the module comes within the launch: the next one is too late
     live = Live(daemon, load="load 0 library")
@@ -482,6 +483,15 @@ for step, script in (("hangs up", lambda connection, answer: None), ("says nothi
             live = Live(daemon)
             live.launch(2)
             report(f"{name}: {step}", live.good() and daemon.count() == 0, f"{daemon.count()} {live.broken}")
+
+refused = []
+with PlanDaemon(session("left"), SANITIZER, script={"welcome": lambda connection, answer: answer if refused else refused.append(1)}) as daemon:
+    live = Live(daemon, GPUPROBE_SANITIZER_FAIL="cubin")
+
+    def told():
+        live.launch()
+        return any("not patched, because" in reason for reason in daemon.reports())
+    report("a module is left alone: said to a daemon that answers later", within(told, 60) and refused and live.good(), f"{live.broken} {daemon.messages}")
 
 # ---- plans that are none
 

@@ -78,22 +78,23 @@ def launched(text):
 
 
 def test_conditional_graphs():
-    """Graphs whose kernels set conditions take the branches that they take bare, by each engine; what can be probed is."""
-    for apart in (), ("apart",):
-        command = (CONDITIONAL, *apart)
+    """Graphs whose kernels set conditions take the branches that they take bare, by each engine; what can be probed is, and why says what is not."""
+    for how in (), ("apart",), ("library",):
+        command = (CONDITIONAL, *how)
         sets, adds = launched(bare(*command))
         with Daemon() as daemon:
             probed(daemon, *command)  # the shim alone
             daemon.attach("--kernel", "*")
             probed(daemon, *command)
-            equal(daemon.count_of(), sets + adds, f"PTX engine {apart}")
+            equal(daemon.count_of(), sets + adds, f"PTX engine {how}")
         with Daemon("--engine=auto", *SASS) as daemon:
             probed(daemon, *command)
             daemon.attach("--kernel", "*", "--engine=sass")
             probed(daemon, *command)
-            equal(daemon.count_of(), adds if apart else 0, f"SASS engine {apart}")
-            equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why() if o["reason"].startswith("module with ")],
-                  [("not-probed", "sass", "module with set: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)")])
+            equal(daemon.count_of(), adds if how == ("apart",) else 0, f"SASS engine {how}")
+            left = ("not-probed", "sass", "module with set: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)")
+            for of in (), ("--kernel", "set"): # of the whole module, and so of each kernel
+                equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why(*of) if o["reason"].startswith("module with ")], [left], of)
 
 
 if __name__ == "__main__":

@@ -416,6 +416,8 @@ def test_no_instance():
             ids = daemon.attach("--engine", "sass")
             live.replay(2)
             equal(daemon.count_of(), (instances - 1) * 2 * NODES * THREADS)
+            live.launch(1)
+            equal(of_graphs(daemon), [] if instances == 2 else ["a CUDA graph is launched without probes, or with some only: the driver makes no executable graph of its clone"])
             detach(daemon, *ids)
             live.replay(2)
             daemon.attach("--engine", "sass", object=example("kernel_counter"))

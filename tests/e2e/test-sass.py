@@ -288,7 +288,7 @@ def test_failures():
     """Whatever NVIDIA's library refuses: the process runs, one line says what it was, and PTX is probed as ever."""
     if GPU:
         return
-    for failure in "subscribe", "old", "image", "mark", "patch", "data", "alloc", "write":
+    for failure in "subscribe", "old", "image", "mark", "patch", "data", "alloc", "write", "cubin":
         with sass_daemon() as daemon:
             daemon.attach("--engine", "sass")
             daemon.attach("--engine", "ptx", "--kernel", "lines")
@@ -308,6 +308,32 @@ def test_failures():
         equal(daemon.count_of(), 2 * THREADS)
         daemon.ctl("detach", *map(str, ids))
         live.launch(2)
+
+
+def test_left_alone():
+    """A module that is left alone is said to be so once, whether it is there before the attachment, comes while nothing else is to be asked, or within a launch."""
+    if GPU:
+        return
+    left = [("not-probed", "sass", "module with unknown kernels: not patched, because the names of its kernels cannot be read")]
+    for load, launch in ("load 0", "launch 0"), ("load 0 library", "launch 0"), ("load 0 library", "handle 0"):
+        for before in True, False:
+            with sass_daemon() as daemon, Live(daemon, load=None, GPUPROBE_SANITIZER_FAIL="cubin") as live:
+                def launches():
+                    live.do(f"{launch} vectorAdd 1")
+                    live.note("vectorAdd", 1)
+
+                if before:
+                    live.do(load)
+                    launches()
+                ids = daemon.attach("--engine", "sass")
+                if not before:
+                    live.do(load)
+                for _ in range(2):
+                    launches()
+                    equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why()], left, (load, launch, before))
+                    daemon.ctl("detach", *map(str, ids))
+                    launches()
+                    ids = daemon.attach("--engine", "sass")
 
 
 def test_no_library():

@@ -9,6 +9,7 @@
  *   break SLOT KERNEL         launches it with an address that is nobody's, which is the end of the context, and unloads the module
  *   launch SLOT KERNEL N      N launches, and waits for them
  *   handle SLOT KERNEL N      as launch, by the handle of a library's kernel: the driver loads its module then, if it has not yet
+ *   listed SLOT KERNEL N      the same by a handle out of the list of the library's kernels
  *   capture SLOT KERNEL N     captures N launches as the graph
  *   update SLOT KERNEL N      captures N launches, and updates the executable graph from them
  *   resize N                  gives every node of the executable graph N blocks, by itself
@@ -52,6 +53,7 @@
 
 #define SLOTS 8
 #define THREADS_MAX 16
+#define KERNELS 32
 #define WORDS 1024
 #define VECTORS 256
 
@@ -156,6 +158,24 @@ static CUfunction handle_of(const struct slot *slot, const char *kernel)
 
 	CHECK(driver.library_get_kernel(&handle, slot->library, kernel));
 	return (CUfunction)handle;
+}
+
+/* Drivers have such lists from CUDA 12.4 on. */
+static CUfunction listed_of(const struct slot *slot, const char *kernel)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	__typeof__(cuLibraryEnumerateKernels) *list = (__typeof__(list))dlsym(library, "cuLibraryEnumerateKernels");
+	__typeof__(cuKernelGetName) *get_name = (__typeof__(get_name))dlsym(library, "cuKernelGetName");
+	CUkernel handles[KERNELS] = {}, found = NULL;
+	const char *name;
+
+	CHECK(list(handles, KERNELS, slot->library));
+	for (unsigned i = 0; i < KERNELS && handles[i]; i++) {
+		CHECK(get_name(&name, handles[i]));
+		if (!strcmp(name, kernel))
+			found = handles[i];
+	}
+	return (CUfunction)found;
 }
 
 static void unload(struct slot *slot)
@@ -512,8 +532,10 @@ static bool run(const char *line)
 		if (driver.ctx_synchronize() == CUDA_SUCCESS)
 			return false;
 		driver.module_unload(slot->module); /* a driver refuses it, with the same error */
-	} else if ((!strcmp(verb, "launch") || (!strcmp(verb, "handle") && slot->library)) && words == 4) {
-		CUfunction function = verb[0] == 'l' ? function_of(slot, kernel) : handle_of(slot, kernel);
+	} else if ((!strcmp(verb, "launch") || (slot->library && (!strcmp(verb, "handle") || !strcmp(verb, "listed")))) && words == 4) {
+		CUfunction function = verb[0] == 'h'   ? handle_of(slot, kernel)
+				      : verb[1] == 'i' ? listed_of(slot, kernel)
+						       : function_of(slot, kernel);
 
 		for (int i = 0; i < count; i++)
 			launch(function, kernel, &state.buffers, NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * CUDA graphs with conditional nodes: IF, IF with ELSE, WHILE, SWITCH, one in another's body, one in a child graph. Kernels set the conditions; bodies add to numbers,
- * which are said after each launch. "apart": the kernels of bodies are in a module of their own. Also for a GPU: tests/gpu/suite.py.
+ * which are said after each launch. "apart": the kernels of bodies are in a module of their own. "library": as the runtime does it, one kernel
+ * is launched before, by a handle that makes the driver load the module. Also for a GPU: tests/gpu/suite.py.
  */
 
 #include <dlfcn.h>
@@ -134,11 +135,44 @@ static CUgraph make(unsigned kind, unsigned size)
 	return graph;
 }
 
+static CUfunction function_of(CUkernel kernel)
+{
+	CUfunction function;
+
+	CHECK(driver.kernel_get_function(&function, kernel));
+	return function;
+}
+
+static void load_library(void)
+{
+	CUdeviceptr at = numbers + 4 * (NUMBERS - 1);
+	CUkernel setting, adding;
+	CUlibrary library;
+	unsigned number = 1;
+
+	CHECK(driver.library_load_data(&library, HEAD SETS ADDS, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK(driver.library_get_kernel(&adding, library, "add"));
+	CHECK(driver.library_get_kernel(&setting, library, "set"));
+	CHECK(driver.launch_kernel((CUfunction)adding, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ &at, &number }, NULL));
+	add = function_of(adding);
+	set = function_of(setting);
+}
+
+static void load_modules(bool apart)
+{
+	CUmodule module;
+
+	CHECK(driver.module_load_data(&module, apart ? HEAD SETS : HEAD SETS ADDS));
+	CHECK(driver.module_get_function(&set, module, "set"));
+	if (apart)
+		CHECK(driver.module_load_data(&module, HEAD ADDS));
+	CHECK(driver.module_get_function(&add, module, "add"));
+}
+
 int main(int argc, char **argv)
 {
 	CUgraph graph, child;
 	CUgraphNode node;
-	CUmodule module;
 	CUdevice device;
 	void *library;
 
@@ -150,13 +184,12 @@ int main(int argc, char **argv)
 		return 1;
 	CHECK(driver.device_get(&device, 0));
 	CHECK(driver.primary_retain(&context, device));
-	CHECK(driver.module_load_data(&module, argc > 1 ? HEAD SETS : HEAD SETS ADDS));
-	CHECK(driver.module_get_function(&set, module, "set"));
-	if (argc > 1)
-		CHECK(driver.module_load_data(&module, HEAD ADDS));
-	CHECK(driver.module_get_function(&add, module, "add"));
 	CHECK(driver.mem_alloc(&numbers, 4 * NUMBERS + 4));
 	CHECK(driver.memset_d8(numbers, 0, 4 * NUMBERS + 4));
+	if (argc > 1 && !strcmp(argv[1], "library"))
+		load_library();
+	else
+		load_modules(argc > 1);
 	launch("if", make(IF, 1), 2);
 	launch("if or else", make(IF, 2), 2);
 	launch("while", make(WHILE, 1), 4);
