@@ -91,11 +91,13 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 	struct worker *worker = process->data;
 	struct worker_pool *pool = worker->pool;
 	struct worker_task *task = worker_take_task(worker);
+	const bool again = task && worker_pool_retry(pool, task, term_signal);
 	char message[128];
 
 	worker->exited = true;
 	if (term_signal)
-		snprintf(message, sizeof(message), "worker crashed (signal %d)", term_signal);
+		snprintf(message, sizeof(message), "worker crashed (signal %d)%s", term_signal,
+			 again ? "; its job is done once more" : "");
 	else
 		snprintf(message, sizeof(message), "worker ended (status %d)", (int)status);
 	if (worker->state != WORKER_ENDING && !pool->freed && pool->on_crash &&
@@ -113,7 +115,8 @@ static void worker_on_exit(uv_process_t *process, int64_t status, int term_signa
 	worker_close_handles(worker);
 	if (task) {
 		worker_pool_note_failure(pool, task->owner);
-		worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL, message);
+		if (!again)
+			worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL, message);
 	}
 	worker_pool_update(pool);
 }
