@@ -192,6 +192,9 @@ static bool attach_hosts(struct attach *attach) {
 			    "program %s (section \"%s\") runs on the host, where it sees all that happens: only root "
 			    "may attach it; choose a GPU program of the object with --program",
 			    program->name, program->section);
+	else if (strcmp(program->section, ".text") == 0)
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
+			    "no program in the object: function %s is in no section of its own; write SEC(\"kprobe/KERNEL\") before it", program->name);
 	else
 		attach_fail(
 			attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
@@ -310,17 +313,17 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 		return;
 	}
 	r = linked_from_json(&attach->linked, reply, error);
-	if (r == 0 &&
-	    ((attach->linked->size == 0 && attach->linked->n_programs) ||
-	     attach->linked->size != worker_task_output_size(task, 1)))
+	if (r == 0 && attach->linked->size != worker_task_output_size(task, 1)) {
+		snprintf(error, sizeof(error), "the size of its output");
 		r = LINKED_E_INVALID;
+	}
 	if (r) {
 		worker_task_spoil(task);
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL,
 			    "worker sent a malformed reply: %s", r > 0 ? error : strerror(-r));
 		return;
 	}
-	if (!attach->linked->n_programs) { /* none of the name that was asked for: the choice says so */
+	if (!attach->linked->n_programs || !attach->linked->size) { /* none of the name that was asked for, or none with instructions: the choice says so */
 		attach_choose_programs(attach);
 		return;
 	}

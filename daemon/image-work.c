@@ -130,6 +130,7 @@ void image_work_submit_task(struct image_work *work, struct worker_task *task, c
 	work->stage_fn = fn;
 	work->stage_userdata = userdata;
 	worker_task_set_owner(task, work->uid); /* job_cache_submit() does so, too */
+	worker_task_set_retry(task);
 	if (work->limit > deadline)
 		worker_task_set_overtime(task, (unsigned int)(work->limit - deadline));
 	work->task = task;

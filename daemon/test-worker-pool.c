@@ -111,6 +111,23 @@ static void on_done(struct worker_task *task, int result, json_object *reply, co
 	}
 }
 
+/* One that is done once more if the worker aborts. */
+static struct seen once_more(struct fixture *f, const char *what) {
+	json_object *request = json_object_new_object();
+	struct worker_task *task;
+	struct seen seen = {};
+
+	json_object_object_add(request, "do", json_object_new_string(what));
+	task = worker_task_new(request, on_done, &seen);
+	assert_non_null(task);
+	assert_int_equal(worker_task_add_output(task, 100), 0);
+	worker_task_set_retry(task);
+	worker_pool_submit(f->pool, task, 60000);
+	while (!seen.n)
+		uv_run(&f->loop, UV_RUN_ONCE);
+	return seen;
+}
+
 static struct worker_task *submit_overtime(struct fixture *f, struct seen *seen, const char *what,
 					   uint64_t output, unsigned int deadline_ms,
 					   uint64_t owner, unsigned int overtime_ms) {
@@ -276,6 +293,24 @@ static void check_failure(const char *what, uint64_t output, unsigned int deadli
 
 static void test_crash(void **state) {
 	check_failure("crash", 0, 60000, WORKER_POOL_E_CRASHED, "worker crashed (signal 11)");
+}
+
+static void test_abort(void **state) {
+	struct fixture f;
+	struct seen seen;
+
+	check_failure("abort once", 100, 60000, WORKER_POOL_E_CRASHED, "worker crashed (signal 6)");
+	setup_pool(&f, NULL, 1, false, 0);
+	seen = once_more(&f, "abort once");
+	assert_int_equal(seen.result, _WORKER_POOL_SUCCESS);
+	assert_string_equal(seen.output, "second");
+	assert_int_equal(worker_pool_counters(f.pool)->crashes, 1);
+	assert_int_equal(worker_pool_counters(f.pool)->jobs, 1);
+	seen = once_more(&f, "abort");
+	assert_int_equal(seen.result, WORKER_POOL_E_CRASHED);
+	assert_string_equal(seen.message, "worker crashed (signal 6)");
+	assert_int_equal(worker_pool_counters(f.pool)->crashes, 3);
+	teardown_pool(&f);
 }
 
 static void test_exit(void **state) {
@@ -805,7 +840,7 @@ static void test_late(void **state) {
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),	   cmocka_unit_test(test_users), cmocka_unit_test(test_alone), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_crash),	   cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_crash),	   cmocka_unit_test(test_abort), cmocka_unit_test(test_exit),
 		cmocka_unit_test(test_hang),	   cmocka_unit_test(test_close),
 		cmocka_unit_test(test_garbage),	   cmocka_unit_test(test_cheating_outputs),
 		cmocka_unit_test(test_crash_loop), cmocka_unit_test(test_crash_loop_of_another), cmocka_unit_test(test_single_use),

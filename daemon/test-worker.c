@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <json-c/json.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,16 @@ static void serve(const char *text, int fds[8]) {
 	if (strcmp(what, "crash") == 0) {
 		signal(SIGSEGV, SIG_DFL); /* no sanitizer's handler */
 		raise(SIGSEGV);
+	} else if (strcmp(what, "abort") == 0 || strcmp(what, "abort once") == 0) {
+		const bool again = json_object_object_get_ex(request, "one_thread", &member) && json_object_get_boolean(member);
+
+		if (pwrite(fds[0], again ? "second" : "the first", again ? 6 : 9, 0) < 0)
+			exit(4);
+		if (!again || strcmp(what, "abort") == 0) {
+			signal(SIGABRT, SIG_DFL);
+			abort();
+		}
+		say(reply);
 	} else if (strcmp(what, "crash later") == 0) {
 		usleep(500000);
 		raise(SIGKILL);

@@ -37,7 +37,7 @@ struct worker_task {
 	unsigned int overtime_ms;
 	uint64_t queue_until, deadline, limit; /* uv_now: to get a worker, and to be done */
 	uint64_t submitted, assigned; /* uv_now */
-	bool cancelled, spoiled, mixed, alone;
+	bool cancelled, spoiled, mixed, alone, retry;
 	struct worker_pool *pool; /* that it was submitted to; NULL: none yet */
 	struct worker *worker;	  /* that has it; NULL: in the queue */
 	json_object *features;	  /* of the worker that answered */
@@ -129,6 +129,9 @@ bool worker_pool_has_overtime(const struct worker_pool *pool, uint64_t owner);
 
 /* A worker ends by a task of this owner. */
 void worker_pool_note_failure(struct worker_pool *pool, uint64_t owner);
+
+/* The worker that had the task has ended by a signal: it is the first in the queue again, if it may be. */
+bool worker_pool_retry(struct worker_pool *pool, struct worker_task *task, int signal);
 
 /* Brings the pool to what it should be: dead tasks out, tasks to idle workers, workers started, timer set. */
 void worker_pool_update(struct worker_pool *pool);

@@ -25,8 +25,10 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "spawner.h"
 
@@ -438,6 +440,20 @@ void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 	pool->n_queue++;
 	pool->counters.jobs++;
 	uv_timer_start(&pool->timer, worker_pool_on_timer, 0, 0);
+}
+
+bool worker_pool_retry(struct worker_pool *pool, struct worker_task *task, int signal) {
+	if (signal != SIGABRT || !task->retry || task->cancelled || pool->freed)
+		return false;
+	for (unsigned int i = 0; i < task->n_fds; i++)
+		if (task->output_max[i] && ftruncate(task->fds[i], 0) < 0)
+			return false;
+	task->retry = false;
+	task->worker = NULL;
+	json_object_object_add(task->request, "one_thread", json_object_new_boolean(true));
+	TAILQ_INSERT_HEAD(&pool->queue, task, link);
+	pool->n_queue++;
+	return true;
 }
 
 void worker_task_share(struct worker_task *task, uint64_t owner, unsigned int deadline_ms) {

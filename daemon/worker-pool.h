@@ -131,6 +131,9 @@ bool worker_task_mixed(const struct worker_task *task);
 /* It is done by a worker that has had no owner's task before and gets none afterwards: what it says is for more than one user. */
 void worker_task_set_alone(struct worker_task *task);
 
+/* It is done once more, by another worker and with "one_thread" in the request, if the first one aborts: compilers do so in threads (job.md). */
+void worker_task_set_retry(struct worker_task *task);
+
 /*
  * A worker that has the task when its deadline comes may go on for so long, unless too many do so
  * for the same owner, or at all. If none has it by then, it waits until fewer do so, as long as that at most, and

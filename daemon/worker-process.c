@@ -91,11 +91,14 @@ void worker_fail(struct worker *worker, int result, const char *message) {
 static void worker_exited(struct worker *worker, int status) {
 	struct worker_pool *pool = worker->pool;
 	struct worker_task *task = worker_take_task(worker);
+	const int term_signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	const bool again = task && worker_pool_retry(pool, task, term_signal);
 	char message[128];
 
 	worker->exited = true;
-	if (WIFSIGNALED(status))
-		snprintf(message, sizeof(message), "worker crashed (signal %d)", WTERMSIG(status));
+	if (term_signal)
+		snprintf(message, sizeof(message), "worker crashed (signal %d)%s", term_signal,
+			 again ? "; its job is done once more" : "");
 	else
 		snprintf(message, sizeof(message), "worker ended (status %d)", WEXITSTATUS(status));
 	if (worker->state != WORKER_ENDING && !pool->freed && pool->on_crash &&
@@ -113,7 +116,8 @@ static void worker_exited(struct worker *worker, int status) {
 	worker_close_handles(worker);
 	if (task) {
 		worker_pool_note_failure(pool, task->owner);
-		worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL, message);
+		if (!again)
+			worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL, message);
 	}
 	worker_pool_update(pool);
 }

@@ -115,6 +115,10 @@ void worker_task_set_alone(struct worker_task *task) {
 	task->alone = true;
 }
 
+void worker_task_set_retry(struct worker_task *task) {
+	task->retry = true;
+}
+
 void worker_task_set_overtime(struct worker_task *task, unsigned int overtime_ms) {
 	task->overtime_ms = overtime_ms;
 }

@@ -36,12 +36,10 @@ static const char *text_of(const struct inlining *inlining)
 	return inlining->body->module->text;
 }
 
-static bool same_name(const struct inlining *inlining, struct ptx_range name,
-		      const struct ptx_token *token)
+static bool same_name(const char *text, struct ptx_range name, const struct ptx_token *token)
 {
 	return name.length == token->length &&
-	       !memcmp(text_of(inlining) + name.offset, text_of(inlining) + token->offset,
-		       name.length);
+	       !memcmp(text + name.offset, text + token->offset, name.length);
 }
 
 static int compare_names(const void *a, const void *b, void *text)
@@ -110,7 +108,7 @@ static bool operand_is(const struct inlining *inlining, const struct ptx_stateme
 	count = range->end - range->first;
 	if ((count != 3 && count != 5) ||
 	    !ptx_token_is_char(text_of(inlining), &tokens[range->first], '[') ||
-	    !same_name(inlining, name, &tokens[range->first + 1]))
+	    !same_name(text_of(inlining), name, &tokens[range->first + 1]))
 		return false;
 	return count == 3 ||
 	       (ptx_token_is_char(text_of(inlining), &tokens[range->first + 2], '+') &&
@@ -123,11 +121,11 @@ static bool needs_function(const struct inlining *inlining, const struct ptx_sta
 	for (uint32_t i = statement->first; i < statement->end; i++) {
 		const struct ptx_token *token = &inlining->body->tokens[i];
 
-		if (same_name(inlining, inlining->result, token) ||
-		    same_name(inlining, inlining->function, token))
+		if (same_name(text_of(inlining), inlining->result, token) ||
+		    same_name(text_of(inlining), inlining->function, token))
 			return true;
 		for (uint32_t j = 0; j < inlining->parameter_count; j++)
-			if (same_name(inlining, inlining->parameters[j].name, token))
+			if (same_name(text_of(inlining), inlining->parameters[j].name, token))
 				return true;
 	}
 	if (statement->kind == PTX_STATEMENT_LABEL)
@@ -209,24 +207,20 @@ static int write_instruction(const struct inlining *inlining, const struct ptx_s
 	return 0;
 }
 
-static bool same_text(const char *text, const struct ptx_token *a, const struct ptx_token *b)
-{
-	return a->length == b->length && !memcmp(text + a->offset, text + b->offset, a->length);
-}
-
 /* Does an instruction branch to a label before it? */
 static bool has_loop(const struct ptx_body *body)
 {
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		const struct ptx_statement *branch = &body->statements[i];
+		struct ptx_range name;
 
 		if (branch->kind != PTX_STATEMENT_INSTRUCTION ||
 		    !ptx_instruction_is(body, branch, "bra"))
 			continue;
+		name = (struct ptx_range){ body->tokens[branch->opcode_end].offset, body->tokens[branch->opcode_end].length };
 		for (uint32_t j = 0; j < i; j++)
 			if (body->statements[j].kind == PTX_STATEMENT_LABEL &&
-			    same_text(body->module->text, &body->tokens[body->statements[j].first],
-				      &body->tokens[branch->opcode_end]))
+			    same_name(body->module->text, name, &body->tokens[body->statements[j].first]))
 				return true;
 	}
 	return false;

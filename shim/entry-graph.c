@@ -17,8 +17,6 @@
 /* A process without the SASS engine is done here; with it, patches are brought up to date. */
 #define BEGIN(name, arguments)                                       \
 	do {                                                         \
-		if (__builtin_expect(!have_##name(), 0))             \
-			return DRIVER_ERROR_NOT_FOUND;               \
 		if (__builtin_expect(!(arm_work() & ARM_ENGINE), 1)) \
 			return REAL(name) arguments;                 \
 		if (patch_needed())                                  \
@@ -34,8 +32,6 @@
 		driver_result result;                                      \
 		unsigned work;                                             \
                                                                            \
-		if (__builtin_expect(!have_##name(), 0))                   \
-			return DRIVER_ERROR_NOT_FOUND;                     \
 		work = arm_work();                                         \
 		if (__builtin_expect(!work, 1))                            \
 			return REAL(name)(exec, stream);                   \
@@ -89,8 +85,6 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz, *parameters, (exec, graph, parame
 
 WRAP(cuGraphExecDestroy, driver_handle exec)
 {
-	if (!have_cuGraphExecDestroy())
-		return DRIVER_ERROR_NOT_FOUND;
 	if (arm_work() & ARM_ENGINE)
 		graph_removed(exec);
 	return REAL(cuGraphExecDestroy)(exec);

@@ -83,8 +83,6 @@ static void show_own(struct node_kernel *kernel, size_t size)
 	{                                                                        \
 		struct node_kernel copy;                                         \
                                                                                  \
-		if (!have_##name())                                              \
-			return DRIVER_ERROR_NOT_FOUND;                           \
 		parameters = node_choose_kernel(parameters, size, &copy);        \
 		return REAL(name) arguments;                                     \
 	}
@@ -93,8 +91,6 @@ static void show_own(struct node_kernel *kernel, size_t size)
 	{                                                                        \
 		driver_result result;                                            \
                                                                                  \
-		if (!have_##name())                                              \
-			return DRIVER_ERROR_NOT_FOUND;                           \
 		result = REAL(name)(node, parameters);                           \
 		if (!result && is_probed())                                      \
 			show_own(parameters, size);                              \
@@ -105,8 +101,6 @@ static void show_own(struct node_kernel *kernel, size_t size)
 	{                                                                        \
 		struct node_any copy;                                            \
                                                                                  \
-		if (!have_##name())                                              \
-			return DRIVER_ERROR_NOT_FOUND;                           \
 		parameters = node_choose_any(parameters, &copy);                 \
 		return REAL(name) arguments;                                     \
 	}

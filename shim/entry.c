@@ -41,8 +41,6 @@ WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_
 {
 	driver_result result;
 
-	if (!have_cuGetProcAddress())
-		return DRIVER_ERROR_NOT_FOUND;
 	result = REAL(cuGetProcAddress)(symbol, function, version, flags);
 	if (!result)
 		swap(symbol, function, version, flags);
@@ -54,8 +52,6 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 {
 	driver_result result;
 
-	if (!have_cuGetProcAddress_v2())
-		return DRIVER_ERROR_NOT_FOUND;
 	result = REAL(cuGetProcAddress_v2)(symbol, function, version, flags, status);
 	if (!result)
 		swap(symbol, function, version, flags);
@@ -69,8 +65,6 @@ WRAP(cuInit, unsigned flags)
 	driver_result result;
 	int saved;
 
-	if (!have_cuInit())
-		return DRIVER_ERROR_NOT_FOUND;
 	patch_start();
 	result = REAL(cuInit)(flags);
 	saved = errno;
@@ -84,8 +78,6 @@ WRAP(cuInit, unsigned flags)
 
 static driver_result (*real_cuLibraryUnload)(driver_handle);
 static driver_result (*real_cuModuleUnload)(driver_handle);
-static int have_cuLibraryUnload(void);
-static int have_cuModuleUnload(void);
 
 /*
  * Where a call comes from; address: where it returns to. A call that is traced returns to us (trace_call), and its frame knows.
@@ -118,7 +110,7 @@ static const void *caller_of(const void *address)
 		if (!load)                                                                 \
 			return OWN;                                                        \
 		own_ = load_tells(load) ? OWN : 0;                                         \
-		if (own_ || (load_tells(load) && (!have_##unload() || (result_ = REAL(unload)(*(out)))))) { \
+		if (own_ || (load_tells(load) && (!REAL(unload) || (result_ = REAL(unload)(*(out)))))) { \
 			saved_ = errno;                                                    \
 			load_refused(load, result_, own_ ? own_ : 1);                      \
 			errno = saved_;                                                    \
@@ -146,8 +138,6 @@ static const void *caller_of(const void *address)
 WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_options,
      void **jit_values, unsigned jit_count, void *options, void **values, unsigned count)
 {
-	if (!have_cuLibraryLoadData())
-		return DRIVER_ERROR_NOT_FOUND;
 	LOAD(load_replace(code, OPTIONS(jit_options, jit_values, jit_count), CALLER), LOAD_LIBRARY, library,
 	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
 	     REAL(cuLibraryLoadData)(library, code, jit_options, jit_values, jit_count, options, values, count),
@@ -156,8 +146,6 @@ WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_opti
 
 WRAP(cuModuleLoadData, driver_handle *module, const void *image)
 {
-	if (!have_cuModuleLoadData())
-		return DRIVER_ERROR_NOT_FOUND;
 	LOAD(load_replace(image, OPTIONS(NULL, NULL, 0), CALLER), LOAD_MODULE, module,
 	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoadData)(module, image),
 	     cuModuleUnload);
@@ -166,8 +154,6 @@ WRAP(cuModuleLoadData, driver_handle *module, const void *image)
 WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options,
      void **values)
 {
-	if (!have_cuModuleLoadDataEx())
-		return DRIVER_ERROR_NOT_FOUND;
 	LOAD(load_replace(image, OPTIONS(options, values, count), CALLER), LOAD_MODULE, module,
 	     REAL(cuModuleLoadDataEx)(module, load_image(load), load->ours.count, (int *)load->ours.names,
 				     load->ours.values),
@@ -177,9 +163,7 @@ WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned coun
 /* The driver takes any image as data; what is a fat binary to it, is not ours to say. */
 WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
 {
-	if (!have_cuModuleLoadFatBinary())
-		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuModuleLoadData() ? load_replace(image, OPTIONS(NULL, NULL, 0), CALLER) : NULL, LOAD_MODULE,
+	LOAD(REAL(cuModuleLoadData) ? load_replace(image, OPTIONS(NULL, NULL, 0), CALLER) : NULL, LOAD_MODULE,
 	     module, REAL(cuModuleLoadData)(module, load_image(load)),
 	     REAL(cuModuleLoadFatBinary)(module, image), cuModuleUnload);
 }
@@ -191,9 +175,7 @@ WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
 WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_options,
      void **jit_values, unsigned jit_count, void *options, void **values, unsigned count)
 {
-	if (!have_cuLibraryLoadFromFile())
-		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuLibraryLoadData()
+	LOAD(REAL(cuLibraryLoadData)
 		     ? load_replace_file(path, OPTIONS(jit_options, jit_values, jit_count), CALLER)
 		     : NULL,
 	     LOAD_LIBRARY, library,
@@ -205,9 +187,7 @@ WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_
 
 WRAP(cuModuleLoad, driver_handle *module, const char *path)
 {
-	if (!have_cuModuleLoad())
-		return DRIVER_ERROR_NOT_FOUND;
-	LOAD(have_cuModuleLoadData() ? load_replace_file(path, OPTIONS(NULL, NULL, 0), CALLER) : NULL,
+	LOAD(REAL(cuModuleLoadData) ? load_replace_file(path, OPTIONS(NULL, NULL, 0), CALLER) : NULL,
 	     LOAD_MODULE, module, REAL(cuModuleLoadData)(module, load_image(load)),
 	     REAL(cuModuleLoad)(module, path), cuModuleUnload);
 }
@@ -219,8 +199,6 @@ WRAP(cuModuleLoad, driver_handle *module, const char *path)
 		driver_result result;                   \
 		struct load *load;                      \
                                                         \
-		if (!have_##name())                     \
-			return DRIVER_ERROR_NOT_FOUND;  \
 		load = load_begin_unload(kind, handle); \
 		patch_unload_begin(kind, handle);       \
 		errno = saved;                          \
@@ -284,19 +262,16 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 	static driver_result work_##name(__VA_ARGS__);                              \
 	WRAP(name, __VA_ARGS__)                                                     \
 	{                                                                           \
-		if (__builtin_expect(REAL(name) && !arm_work(), 1))                 \
+		if (__builtin_expect(!arm_work(), 1))                               \
 			return REAL(name) arguments;                                \
 		return work_##name arguments;                                       \
 	}                                                                           \
 	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__)     \
 	{                                                                           \
-		unsigned work_;                                                     \
+		unsigned work_ = arm_work();                                        \
 		driver_handle probed_ = NULL;                                       \
 		driver_result result_;                                              \
                                                                                     \
-		if (!have_##name())                                                 \
-			return DRIVER_ERROR_NOT_FOUND;                              \
-		work_ = arm_work();                                                 \
 		if ((work_ & ARM_ENGINE) && patch_needed())                         \
 			patch_launch();                                             \
 		if (work_ & ARM_ENGINE)                                             \
@@ -345,8 +320,6 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 		driver_result result;                                          \
 		uint64_t before;                                               \
                                                                                \
-		if (!have_##name())                                            \
-			return DRIVER_ERROR_NOT_FOUND;                         \
 		before = arm_now();                                            \
 		result = REAL(name) arguments;                                 \
 		if (!result && __builtin_expect(mirror_awaits_kernels(), 0))   \
@@ -366,8 +339,6 @@ SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
 	{                                              \
 		driver_result result;                  \
                                                        \
-		if (!have_##name())                    \
-			return DRIVER_ERROR_NOT_FOUND; \
 		if (!(arm_work() & ARM_ENGINE))        \
 			return REAL(name) arguments;   \
 		if (patch_needed())                    \
@@ -397,8 +368,6 @@ BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz)
 	{                                                                                   \
 		driver_result result;                                                       \
                                                                                             \
-		if (!have_##name())                                                         \
-			return DRIVER_ERROR_NOT_FOUND;                                      \
 		result = REAL(name)(stream, graph);                                         \
 		if ((arm_work() & ARM_ENGINE) && result != DRIVER_ERROR_CAPTURE_WRONG_THREAD) \
 			capture_end(stream);                                                \
@@ -411,8 +380,6 @@ END_CAPTURE(cuStreamEndCapture_ptsz)
 #define DESTROY_STREAM(name)                           \
 	WRAP(name, driver_handle stream)               \
 	{                                              \
-		if (!have_##name())                    \
-			return DRIVER_ERROR_NOT_FOUND; \
 		if (arm_work() & ARM_ENGINE)           \
 			capture_abandon(stream);       \
 		return REAL(name)(stream);             \
@@ -431,8 +398,6 @@ DESTROY_STREAM(cuStreamDestroy_v2)
 	{                                             \
 		driver_result result;                 \
                                                       \
-		if (!have_##name())                   \
-			return DRIVER_ERROR_NOT_FOUND; \
 		result = REAL(name) arguments;        \
 		if (!result && arm_needed()) {        \
 			int saved = errno;            \
@@ -501,8 +466,6 @@ static void listed_kernels(driver_handle library)
 		driver_result result;                                                            \
 		bool listed;                                                                     \
                                                                                                  \
-		if (!have_##name())                                                              \
-			return DRIVER_ERROR_NOT_FOUND;                                           \
 		listed = arm_needed() && bare_list(library, container, list, limit);             \
 		errno = saved;                                                                   \
 		result = listed ? 0 : REAL(name)(list, limit, container);                        \
@@ -524,8 +487,6 @@ LIST(cuModuleEnumerateFunctions, false)
 		int saved = errno;                                                  \
 		uint64_t before;                                                    \
                                                                                     \
-		if (!have_##name())                                                 \
-			return DRIVER_ERROR_NOT_FOUND;                              \
 		context = find_context(handle);                                     \
 		trace_gpu_context_ending(context);                                  \
 		ending = arm_context_ending(context, surely);                       \
@@ -572,8 +533,6 @@ DESTROY_CONTEXT(cuGreenCtxDestroy, of_green, true)
 		int saved = errno;                                                             \
 		uint64_t id;                                                                   \
                                                                                                \
-		if (!have_##name())                                                            \
-			return DRIVER_ERROR_NOT_FOUND;                                         \
 		trace_gpu_primary_ending(device, always);                                              \
 		context = arm_primary(device, &id);                                            \
 		ending = arm_context_ending(context, always);                                  \

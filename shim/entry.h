@@ -9,17 +9,13 @@
 
 /*
  * Declares shim_NAME, which the trampoline of the function calls, and real_NAME, a pointer to the
- * driver's, which is NULL if that has no such function (trampoline_set()).
- * It is read by REAL(NAME); an _Atomic one would be a barrier in each launch.
+ * driver's. That is NULL if the driver has no such function: then nobody calls shim_NAME
+ * (trampoline_set()). It is read by REAL(NAME); an _Atomic one would be a barrier in each launch.
  */
 #define REAL(name) __atomic_load_n(&real_##name, __ATOMIC_RELAXED)
-#define WRAP(name, ...)                                                    \
-	static driver_result shim_##name(__VA_ARGS__);                     \
-	static driver_result (*real_##name)(__VA_ARGS__);                  \
-	static inline __attribute__((always_inline)) int have_##name(void) \
-	{                                                                  \
-		return REAL(name) != NULL;                                 \
-	}                                                                  \
+#define WRAP(name, ...)                                   \
+	static driver_result shim_##name(__VA_ARGS__);    \
+	static driver_result (*real_##name)(__VA_ARGS__); \
 	static driver_result shim_##name(__VA_ARGS__)
 
 /* A row of a table of wrappers (trampoline.h). */

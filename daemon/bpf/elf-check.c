@@ -122,7 +122,9 @@ static bool check_symbols(struct elf_file *f) {
 		} else if (f->sections[i].sh_type == SHT_DYNSYM ||
 			   f->sections[i].sh_type == SHT_SYMTAB_SHNDX)
 			return wrong(f, "malformed ELF file: unusual symbols");
-	if (!table || table->sh_entsize != sizeof(Elf64_Sym) ||
+	if (!table)
+		return wrong(f, "it has no symbols: strip it with -g at most");
+	if (table->sh_entsize != sizeof(Elf64_Sym) ||
 	    table->sh_size % sizeof(Elf64_Sym) || !is_strings(f, table->sh_link))
 		return wrong(f, "malformed ELF file: its symbol table");
 	names_size = f->sections[table->sh_link].sh_size;

@@ -124,8 +124,11 @@ static int refuse_by_libbpf(struct link_step *step, const char *doing, int error
 
 	if (error == -ENOMEM)
 		return -ENOMEM;
-	if (!has_btf(step))
+	if (!has_btf(step)) {
+		free(step->log.text); /* it says no more */
+		step->log = (struct link_log){};
 		return refuse(step, "it has no types (BTF): compile it with clang -g");
+	}
 	if (text)
 		text += step->log.warning;
 	if (!text || !*text)
@@ -351,7 +354,7 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 								       : may_be_gpu(program)) < 0)
 			return refuse(step, "program %s cannot be linked", name);
 	}
-	return linked->n_programs || step->only ? 0 : refuse(step, "no program in the object");
+	return linked->n_programs || step->only ? 0 : refuse(step, "no program in the object: write SEC(\"kprobe/KERNEL\") before a function");
 }
 
 /*

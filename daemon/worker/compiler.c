@@ -68,9 +68,12 @@ struct compiler *compiler_free(struct compiler *compiler)
 	return NULL;
 }
 
-void compiler_use_threads(struct compiler *compiler, unsigned int threads)
+unsigned int compiler_use_threads(struct compiler *compiler, unsigned int threads)
 {
+	unsigned int before = compiler->threads;
+
 	compiler->threads = threads;
+	return before;
 }
 
 const char *compiler_name(const struct compiler *compiler)

@@ -42,8 +42,11 @@ struct compiler *compiler_free(struct compiler *compiler);
 /* Can it make patches for the SASS engine? nvJitLink cannot: what it compiles is always to be linked. */
 bool compiler_makes_patches(const struct compiler *compiler);
 
-/* Large texts are compiled by so many threads from now on: 1, until this is called. */
-void compiler_use_threads(struct compiler *compiler, unsigned int threads);
+/*
+ * Large texts are compiled by so many threads from now on: 1, until this is called. What it was before. nvPTXCompiler aborts the process where a thread other than the
+ * caller's fails to make code.
+ */
+unsigned int compiler_use_threads(struct compiler *compiler, unsigned int threads);
 
 /* "nvJitLink 13.0" */
 const char *compiler_name(const struct compiler *compiler);

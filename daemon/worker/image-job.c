@@ -501,12 +501,17 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		.capability = job->request.capability,
 	};
 	struct image_result result;
+	unsigned int threads = 0;
 	int r;
 
 	/* With options of the application only the driver can compile; machine code it would take as it is. */
 	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code)
 		compiler = NULL;
+	if (compiler && job->request.one_thread)
+		threads = compiler_use_threads(compiler, 1);
 	r = image_build(&result, &source, compiler);
+	if (threads)
+		compiler_use_threads(compiler, threads);
 	if (r == IMAGE_BUILD_E_COMPILE)
 		r = finish(worker_reply_error(job->reply, result.log, "compile",
 					      "%s does not compile the edited PTX for sm_%u",

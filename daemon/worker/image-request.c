@@ -318,10 +318,12 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 	     !worker_get_bool(job->request, "call", &request->options.call)) ||
 	    (has(job->request, "bare") &&
 	     !worker_get_bool(job->request, "bare", &request->options.bare)) ||
+	    (has(job->request, "one_thread") &&
+	     !worker_get_bool(job->request, "one_thread", &request->one_thread)) ||
 	    (has(job->request, "isa") && !worker_get_int(job->request, "isa", 10, 999, &isa)) ||
 	    (has(job->request, "target") &&
 	     !worker_get_int(job->request, "target", 10, 999, &target)))
-		return bad(reply, "image, call, bare, isa or target are out of range");
+		return bad(reply, "image, call, bare, one_thread, isa or target are out of range");
 	request->kind = (enum image_kind)find_word(kinds, kind);
 	request->stage = (enum image_stage)find_word(stages, stage);
 	request->capability = (unsigned int)capability;

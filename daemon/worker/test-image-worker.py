@@ -23,7 +23,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from worker_driver import PROBE, Died, Worker, memfd, small_kernels  # noqa: E402
+from worker_driver import PROBE, Died, Worker, memfd, rank_kernels, small_kernels  # noqa: E402
 
 WORKER, TOOL, SAMPLE, NVCC, PTXAS = sys.argv[1:6]
 
@@ -507,6 +507,19 @@ class Images(Base):
             self.assertEqual(max(counted) > 1, self.has_compiler and threads > 1, counted)
             made.append(b"".join(code_sections(out)) if self.has_compiler else out)
         self.assertEqual(made[0], made[1])
+
+    def test_predicates(self):
+        """Kernels for which ptxas is short of predicate registers when they call a program get it all the same: in threads the compiler aborts, so the job can ask for one."""
+        looping = PROBE.replace("\tred.global.add.u64 [%a], %one;\n", "again:\n\tatom.global.add.u64 %one, [%a], 1;\n\tsetp.lt.u64 %p, %one, 9;\n\t@%p bra again;\n")
+        self.assertIn("again", looping)
+        text, how = rank_kernels(40).encode(), {"kind": "ptx", "program": looping, "attachments": [("rank*", "memory")], "call": True}
+        for threads, more in (1, {}), (4, {"one_thread": True}):
+            worker = Worker([WORKER, *self.arguments, f"--threads={threads}"])
+            reply, out = worker.image(text, **how, **more)
+            self.assertEqual((reply["status"], worker.close()), ("replaced", (0, "")), reply)
+            self.assertEqual((reply["format"], reply["kernel_count"]), ("cubin" if self.has_compiler else "ptx", 40))
+            self.assertIn(b"call __memcapture__0", extract(out)["0.1.sm_90.ptx"] if self.has_compiler else out)
+        self.error(text, "internal", "one_thread", one_thread=1, **how)
 
     def test_nothing_attached(self):
         self.own(SAMPLE_IMAGE, f"^{NO_MATCH}$", attachments=[])

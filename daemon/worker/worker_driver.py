@@ -58,6 +58,56 @@ END:
     return f".version {version}\n.target {target}\n.address_size 64\n" + "".join(kernel.format(i=i) for i in range(n))
 
 
+def rank_kernels(n, target="sm_90"):
+    """A module in PTX of n kernels that rank two keys among those of their warp, digit by digit: with a call before the atomic one needs more predicate registers than ptxas
+    of CUDA 13.0 finds."""
+    kernel = """\
+.visible .entry rank{i}(.param .u64 p)
+{{
+	.reg .b32 %r<9>, %key<2>;
+	.reg .b64 %rd<3>;
+	.reg .pred %p<2>;
+	.shared .align 4 .b8 counts[1024];
+	ld.param.u64 %rd1, [p];
+	mov.u32 %r1, %laneid;
+	mul.wide.u32 %rd2, %r1, 4;
+	add.s64 %rd1, %rd1, %rd2;
+	ld.global.u32 %key0, [%rd1+{at}];
+	ld.global.u32 %key1, [%rd1+128];
+{ranks}	st.global.u32 [%rd1], %key0;
+	st.global.u32 [%rd1+128], %key1;
+	ret;
+}}
+"""
+    bit = """\
+	and.b32 %r4, %r2, {mask};
+	setp.ne.u32 %p0, %r4, 0;
+	vote.sync.ballot.b32 %r4, %p0, -1;
+	@!%p0 not.b32 %r4, %r4;
+	and.b32 %r3, %r3, %r4;
+"""
+    rank = """\
+	and.b32 %r2, %key{k}, 255;
+	mov.u32 %r3, -1;
+{bits}	clz.b32 %r5, %r3;
+	sub.s32 %r5, 31, %r5;
+	popc.b32 %r6, %r3;
+	mov.u32 %r7, 0;
+	setp.ne.s32 %p1, %r1, %r5;
+	@%p1 bra L{k};
+	shl.b32 %r2, %r2, 2;
+	mov.u32 %r8, counts;
+	add.s32 %r8, %r8, %r2;
+	atom.shared.add.u32 %r7, [%r8], %r6;
+L{k}:
+	shfl.sync.idx.b32 %r7, %r7, %r5, 31, -1;
+	add.s32 %key{k}, %r7, %r6;
+"""
+    bits = "".join(bit.format(mask=1 << b) for b in range(8))
+    ranks = "".join(rank.format(k=k, bits=bits) for k in range(2))
+    return f".version 8.0\n.target {target}\n.address_size 64\n" + "".join(kernel.format(i=i, at=4 * i, ranks=ranks) for i in range(n))
+
+
 def memfd(data, seal=True):
     fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)

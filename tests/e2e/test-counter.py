@@ -9,9 +9,12 @@ import sys
 import tempfile
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../daemon/worker"))
+
 from harness import (BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until)
 from live import LIVE, THREADS, Live
 from wire import Shim, in_child
+from worker_driver import rank_kernels
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, os.path.join(SIM, "libcuda.so.1"), VEC_ADD)
 N, LAUNCHES = 4096, 3
@@ -349,6 +352,19 @@ def test_worker_crashes():
             equal(daemon.count_of(), 0)
 
 
+def test_compiler_aborts():
+    """A kernel that ptxas, in several threads, aborts over is probed: the job is done once more, with one."""
+    path = tempfile.NamedTemporaryFile("w", suffix=".ptx")
+    with path, Daemon("--image-worker-argument=--threads=2") as daemon:
+        print(rank_kernels(40), file=path, flush=True)
+        daemon.attach("--kernel", "rank*", object=os.path.join(BUILD, "docs/memory_histogram.bpf.o"))
+        with Live(daemon, load=f"file 0 {path.name}") as live:
+            live.launch(1, "rank7")
+        equal({(o["outcome"], o["reason"]) for o in daemon.why()}, {("probed", "")})
+        entries = daemon.dump("accesses")
+        equal(sum(e["value"] for e in entries if e["key"]["kind"] != "GPUPROBE_ACCESS_ATOMIC"), 4 * THREADS) # two loads, two stores
+
+
 def test_filters():
     with Daemon() as daemon:
         wrong = (("--pid", "1"), ("--uid", "4242"), ("--comm", "other"), ("--exe", "/bin/true"), ("--exe", "/bin/*"))
@@ -533,5 +549,5 @@ def test_old_targets():
 
 if __name__ == "__main__":
     main([test_count, test_not_carried, test_names, test_ways, test_kernels, test_registers, test_options, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
-          test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_budget, test_budget_and_cache, test_budget_of_others, test_worker_crashes, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
+          test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_budget, test_budget_and_cache, test_budget_of_others, test_worker_crashes, test_compiler_aborts, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
           test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_broken_context, test_past_the_end, test_stop_while_running, test_old_targets])

@@ -103,6 +103,46 @@ def test_wrong_context():
         equal(len(daemon.attachments()), 1)
 
 
+# ---- objects without a program ----
+
+MAP = 'struct { int (*type)[2]; int (*max_entries)[4]; unsigned *key; unsigned *value; } counts __attribute__((section(".maps")));'
+NO_PROGRAM = "no program in the object: write SEC(\"kprobe/KERNEL\") before a function"
+
+
+def test_no_program():
+    """What beginners compile, and what is no object for us: one line that says what is wrong, and what to do."""
+    clang, strip = shutil.which("clang-19"), shutil.which("llvm-strip-19")
+    with open(COUNTER, "rb") as file:
+        counter = file.read()
+    with Daemon() as daemon, tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.o")
+
+        def attach(words):
+            refused(daemon, words, object=path)
+            daemon.ctl("attach", path, status=1)
+
+        for source, options, words in (
+                ("int main() { return 0; }", "", "no program in the object: function main is in no section of its own; write SEC(\"kprobe/KERNEL\") before it"),
+                ("int main() { return 0; }", "-g", "function main is in no section of its own"),
+                ("int f() { return 0; } int g() { return 1; }", "", NO_PROGRAM),
+                ('__attribute__((section("tracepoint/a/b"))) int f() { return 0; }', "", 'program f (section "tracepoint/a/b") runs on the host'),
+                ("", "", NO_PROGRAM), ("int x = 3;", "", NO_PROGRAM), ("int x = 3;", "-g", NO_PROGRAM), ("int x;", "", NO_PROGRAM), (MAP, "-g", NO_PROGRAM),
+                ('char text[] __attribute__((section("license"))) = "GPL";', "-g", NO_PROGRAM),
+                (MAP, "", "it has no types (BTF): compile it with clang -g")) if clang else ():
+            subprocess.run([clang, "-O2", "-target", "bpf", *options.split(), "-x", "c", "-c", "-", "-o", path], input=source, text=True, check=True)
+            attach(words)
+            if words == NO_PROGRAM:
+                refused(daemon, "there is no program no_such in it", "--program", "no_such", object=path)
+        for data, words in ((b"", "is empty, not an eBPF object"), (b"x", "is not an eBPF object; compile it with"), (counter[:64], "malformed ELF file: its section headers"),
+                            (counter[:18] + b"\x3e\0" + counter[20:], "is an ELF file for another machine")):
+            with open(path, "wb") as file:
+                file.write(data)
+            attach(words)
+        if strip:
+            subprocess.run([strip, COUNTER, "-o", path], check=True)
+            attach("it has no symbols: strip it with -g at most")
+
+
 # ---- names ----
 
 def test_names():
@@ -195,7 +235,7 @@ def test_shared_hash():
         refused(daemon, "map table (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", object=obj("foreign-hash"))
 
 
-TESTS = [test_long_section, test_no_such_program, test_prefix, test_literal_before_prefix, test_wrong_context, test_names, test_no_target]
+TESTS = [test_long_section, test_no_such_program, test_prefix, test_literal_before_prefix, test_wrong_context, test_no_program, test_names, test_no_target]
 HOST_TESTS = [test_given_target, test_relative_path, test_shared_hash]
 if not may_load():
     print("skipped: programs on the host cannot be loaded here")
