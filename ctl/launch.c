@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "launch.h"
+#include "ctl/base/launch.h"
 
 static const char kernel[] = ".version 7.0\n"
 			     ".target sm_75\n"

@@ -17,10 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ctl.h"
-#include "suggest.h"
-#include "varlink-idl.h"
-#include "paths.h"
+#include "ctl/base/ctl.h"
+#include "ctl/base/suggest.h"
+#include "lib/varlink/varlink-idl.h"
+#include "proto/paths.h"
 
 static const char help[] =
 	"Usage: gpuprobectl [OPTION]... COMMAND [ARGUMENT]...\n"

@@ -66,7 +66,7 @@ class Docs(unittest.TestCase):
 
     def test_settings(self):
         """Also those that are keys of the configuration file alone."""
-        table = read(SOURCE, "daemon/config-table.c")
+        table = read(SOURCE, "daemon/gpuprobed/settings/config-table.c")
         names = re.findall(r'^\t\{ "([a-z-]+)", CONFIG_\w+(?!.*CONFIG_HIDDEN)', table, re.M)
         self.assertGreater(len(names), 15)
         pages = page("gpuprobed.8") + (page("gpuprobed.conf.5") if os.path.exists(os.path.join(DOCS, "gpuprobed.conf.5.scd")) else "")

@@ -15,7 +15,7 @@
 
 #include <inttypes.h>
 
-#include "../proto/kernel-id.h"
+#include "proto/kernel-id.h"
 
 /* Offsets / 8 in struct gpuprobe_kernel_ctx and gpuprobe_memory_ctx. */
 enum {

@@ -27,7 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../proto/kernel-id.h"
+#include "proto/kernel-id.h"
 #include "probe-bare.h"
 #include "probe-context.h"
 #include "probe-program.h"

@@ -24,7 +24,7 @@ enum {
  * at the end of a branch or a loop, but a lane that yields, as ptxas has it do in loops, is not
  * waited for there: on an H100, a grid-wide barrier behind such a probe failed. Without a loop ptxas
  * does what is needed, and a register less is taken. The mask is made so that ptxas cannot know it
- * (daemon/bpf/device-lib.h, part_mask()).
+ * (daemon/translator/device/device-lib.h, part_mask()).
  */
 #define PTX_LANES_BEGIN                                                              \
 	"\t.reg .b32 %gpuprobe_lanes, %gpuprobe_lane;\n"                             \

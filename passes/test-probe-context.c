@@ -7,7 +7,7 @@
 
 #include "test-probe.h"
 
-#include "../proto/kernel-id.h"
+#include "proto/kernel-id.h"
 
 #define FIELDS 6
 

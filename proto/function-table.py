@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """function-table.py FORMAT FUNCTIONS.TXT OUTPUT: makes of the table of all functions of libcuda what a build needs.
 
-FORMAT: c, the tables behind daemon/trace/function.h; shim, rows for the shim (functions.inc); assembly, rows for its trampolines (functions.S.inc).
+FORMAT: c, the tables behind lib/function.h; shim, rows for the shim (functions.inc); assembly, rows for its trampolines (functions.S.inc).
 """
 import re
 import sys
@@ -145,7 +145,7 @@ def assembly(table):
 
 
 class Source:
-    """The tables behind daemon/trace/function.h. Everything has a number in its array, because things refer to each other in circles."""
+    """The tables behind lib/function.h. Everything has a number in its array, because things refer to each other in circles."""
 
     def __init__(self, table):
         self.table = table
@@ -229,7 +229,7 @@ def c(table):
               ('function_field', 'fields', source.field_rows), ('function_struct', 'structs', source.struct_rows),
               ('function_type', 'types', source.type_rows), ('function_argument', 'arguments', arguments),
               ('function_extra', 'extras', extras), ('function', 'functions', functions)]
-    text = [NOTE, '#include "function-table.h"\n\n', f'static const struct function_type types[{len(source.type_rows)}];\n']
+    text = [NOTE, '#include "lib/function-table.h"\n\n', f'static const struct function_type types[{len(source.type_rows)}];\n']
     for kind, name, rows in arrays:
         text.append(f'\nstatic const struct {kind} {name}[{len(rows)}] = {{\n' + ''.join(f'\t{row},\n' for row in rows) + '};\n')
     text.append('\nconst struct function *const function_all[] = {\n' + ''.join(f'\tfunctions + {i},\n' for i in range(len(functions))) + '};\n')

@@ -86,7 +86,7 @@ class Units(unittest.TestCase):
             text = read(UNITS, unit)
             self.assertIn(f"\n{listen}={folder}/{path}\n", text)
             self.assertIn(f"\nFileDescriptorName={name}\n", text)
-            self.assertIn(f'"{name}"', read(SOURCE, "daemon/main.c"))
+            self.assertIn(f'"{name}"', read(SOURCE, "daemon/gpuprobed/main.c"))
         self.assertIn(f"\nRuntimeDirectory={os.path.basename(folder)}\n", read(SERVICE))
         self.assertIn(f"\nd {folder} 0755 gpuprobe gpuprobe -\n", read(UNITS, "gpuprobed.tmpfiles"))
 
@@ -104,12 +104,12 @@ class Units(unittest.TestCase):
 
     def test_catalog(self):
         """Each id has its explanation, with fields that the daemon sends, and the other way round."""
-        ids = dict(re.findall(r'^#define (MESSAGE_\w+) "([0-9a-f]{32})"$', read(SOURCE, "daemon/message-id.h"), re.M))
+        ids = dict(re.findall(r'^#define (MESSAGE_\w+) "([0-9a-f]{32})"$', read(SOURCE, "daemon/gpuprobed/base/message-id.h"), re.M))
         self.assertEqual(len(set(ids.values())), len(ids))
         text = read(UNITS, "gpuprobed.catalog")
         self.assertEqual(sorted(re.findall(r"^-- (\w+)$", text, re.M)), sorted(ids.values()))
-        folder = os.path.join(SOURCE, "daemon")
-        sources = "".join(read(folder, name) for name in os.listdir(folder) if name.endswith(".c"))
+        folder = os.path.join(SOURCE, "daemon/gpuprobed")
+        sources = "".join(read(place, name) for place, _, names in os.walk(folder) for name in names if name.endswith(".c"))
         for name in ids:
             self.assertIn(name, sources)
         for field in re.findall(r"@(\w+)@", text):

@@ -22,7 +22,7 @@ def twice(path):
 
 
 def main(source):
-    paths = [os.path.join(folder, name) for part in ("ctl", "daemon", "docs", "passes", "shim", "systemd", "tests")
+    paths = [os.path.join(folder, name) for part in ("ctl", "daemon", "docs", "lib", "passes", "shim", "systemd", "tests")
              for folder, _, names in os.walk(os.path.join(source, part)) for name in names if name.endswith(".py")]
     found = [line for path in paths for line in twice(path)]
     print("\n".join(found) or f"{len(paths)} files")

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-#include "ctl.h"
+#include "ctl/base/ctl.h"
 
 enum doctor_state {
 	DOCTOR_OK,

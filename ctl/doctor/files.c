@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../shim/preload.h"
+#include "ctl/shim/preload.h"
 #include "doctor.h"
 
 #define READ_MAX ((size_t)16 << 20) /* more than the mappings of a process are */

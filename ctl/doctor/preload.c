@@ -2,13 +2,13 @@
 
 /* Our library in all programs, as `shim status` sees it. */
 
-#include "../shim/preload.h"
+#include "ctl/shim/preload.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../shim/check.h"
+#include "ctl/shim/check.h"
 #include "doctor.h"
 
 struct listing {

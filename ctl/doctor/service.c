@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "doctor.h"
-#include "paths.h"
+#include "proto/paths.h"
 
 #define GROUP "gpuprobe"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "../trace/params.h"
+#include "ctl/trace/read/params.h"
 #include "client.h"
 
 #define PAGE ((size_t)4096)

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../trace/ctxsw-tag.h"
+#include "ctl/trace/base/ctxsw-tag.h"
 #include "clock.h"
 #include "ctxsw.h"
 #include "record.h"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../daemon/trace/clock.h"
+#include "lib/clock.h"
 #include "clock.h"
 #include "ctxsw.h"
 #include "source.h"

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "ctxsw.h"
-#include "trace.h"
+#include "proto/trace.h"
 
 #define RM_ENGINES_MAX 16 /* of a GPU; those of further instances are counted as lost */
 

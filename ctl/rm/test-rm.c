@@ -14,13 +14,13 @@
 
 #include <cmocka.h>
 
-#include "../trace/ctxsw-tag.h"
+#include "ctl/trace/base/ctxsw-tag.h"
 #include "clock.h"
 #include "ctxsw.h"
 #include "fake-driver.h"
 #include "record.h"
 #include "source.h"
-#include "trace.h"
+#include "proto/trace.h"
 
 #define US UINT64_C(1000)
 #define MS (1000 * US)

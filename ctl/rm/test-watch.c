@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "../trace/watch.h"
+#include "ctl/trace/watch.h"
 #include "fake-driver.h"
-#include "trace.h"
+#include "proto/trace.h"
 
 #define N 1000 /* spans: more than BYTES_MAX, which is 16 KiB here */
 #define MISSED 100 /* events that the driver did not tell, before the last span */

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "ctl.h"
-#include "paths.h"
+#include "ctl/base/ctl.h"
+#include "proto/paths.h"
 #include "preload.h"
 
 #define CDI_VERSION "0.5.0"

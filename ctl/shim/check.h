@@ -3,7 +3,7 @@
 
 /* Whether a library may be loaded into every program of this machine. */
 
-#include "ctl.h"
+#include "ctl/base/ctl.h"
 
 #define CHECK_REASON_SIZE 512
 

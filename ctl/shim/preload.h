@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-#include "ctl.h"
+#include "ctl/base/ctl.h"
 
 #define PRELOAD_LIBRARY "libgpuprobe-shim.so"
 

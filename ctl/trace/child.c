@@ -15,11 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../launch.h"
-#include "../shim/preload.h"
-#include "../suggest.h"
+#include "ctl/base/launch.h"
+#include "ctl/shim/preload.h"
+#include "ctl/base/suggest.h"
 #include "command.h"
-#include "paths.h"
+#include "proto/paths.h"
 
 
 /* Whether it is ours, and ld.so finds it. One that is named and missing, as after a removal, brings nothing. */

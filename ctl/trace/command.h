@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "../ctl.h"
-#include "item.h"
+#include "ctl/base/ctl.h"
+#include "ctl/trace/base/item.h"
 
 #define TRACE_PROFILES_MAX 8
 

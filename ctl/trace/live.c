@@ -17,10 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../daemon/base64.h"
-#include "../rm/driver.h"
+#include "lib/base64.h"
+#include "ctl/rm/driver.h"
 #include "command.h"
-#include "stream.h"
+#include "ctl/trace/read/stream.h"
 #include "watch.h"
 
 #define WINDOW_LINES UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */

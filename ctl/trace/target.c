@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "out.h"
+#include "ctl/trace/base/out.h"
 
 #define FILE_BUFFER (1 << 20)
 #define FILE_PORTION (1 << 15) /* is written at once: so much is lost when the disk is full */

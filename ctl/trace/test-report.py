@@ -936,7 +936,7 @@ class Documentation(Case):
         """Each member that a line of ours can have is in the page of the formats."""
         page = (DOCS / 'gpuprobe-trace.5.scd').read_text()
         page = page[page.index('# JSONL'):page.index('# JSONL-SEED')]
-        source = (pathlib.Path(__file__).parent / 'jsonl.c').read_text()
+        source = (pathlib.Path(__file__).parent / 'write/jsonl.c').read_text()
         members = re.findall(r'member\w*\(line, "(\w+)"', source) + re.findall(r'\\"(\w+)\\":', source)
         self.assertGreater(len(set(members)), 30)
         for member in set(members):

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../rm/source.h"
-#include "trace.h"
+#include "ctl/rm/source.h"
+#include "proto/trace.h"
 #include "watch.h"
 
 #define PERIOD_NS UINT64_C(50000000)

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "patch-job.h"
-#include "processors.h"
-#include "worker.h"
+#include "daemon/worker/patch/patch-job.h"
+#include "daemon/worker/base/processors.h"
+#include "daemon/worker/base/worker.h"
 
 static const char warm_ptx[] =
 	".version 6.3\n"

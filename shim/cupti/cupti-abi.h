@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "driver.h"
+#include "shim/link/driver.h"
 
 typedef int cupti_result;
 

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cupti-source.h"
+#include "shim/trace/cupti-source.h"
 #include "find.h"
 
 #define BUFFER_SIZE ((size_t)128 << 10)

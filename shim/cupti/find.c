@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "toolkit.h"
+#include "shim/base/toolkit.h"
 
 static char line[512];
 

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cupti-source.h"
+#include "shim/trace/cupti-source.h"
 
 static const char *source_path, *cupti_path, *empty_path, *real_path;
 static char folder[] = "/tmp/gpuprobe-test-cupti-XXXXXX";

@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "interest.h"
-#include "paths.h"
+#include "proto/interest.h"
+#include "proto/paths.h"
 
 #define ROUNDS_MAX 101
 #define FOLDER_MAX 128

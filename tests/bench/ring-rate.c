@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "../../daemon/test-ring-daemon.h"
+#include "daemon/gpuprobed/clients/test-ring-daemon.h"
 
 #define RING_BYTES (UINT64_C(256) << 20)
 

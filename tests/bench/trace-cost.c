@@ -30,10 +30,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "interest.h"
-#include "paths.h"
-#include "trace-ring.h"
-#include "wire.h"
+#include "proto/interest.h"
+#include "proto/paths.h"
+#include "proto/trace-ring.h"
+#include "proto/wire.h"
 
 #define ROUNDS_MAX 101
 #define FOLDER_MAX 96

@@ -24,10 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../daemon/trace/test-trace-producer.h"
-#include "base64.h"
-#include "clock.h"
-#include "wire.h"
+#include "daemon/gpuprobed/trace/session/test-trace-producer.h"
+#include "lib/base64.h"
+#include "lib/clock.h"
+#include "proto/wire.h"
 
 #define WORDS 6
 #define FUNCTION 307 /* cuLaunchKernel */

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "function.h"
-#include "stream.h"
+#include "lib/function.h"
+#include "ctl/trace/read/stream.h"
 
 struct job {
 	const struct trace_format *format;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a traced call costs by source B: bare, by each rung of the ladder (daemon/trace/uprobe-link.h), and at each kind of site, in turns.
+ * What a traced call costs by source B: bare, by each rung of the ladder (daemon/gpuprobed/trace/source/uprobe-link.h), and at each kind of site, in turns.
  *
  *   uprobe-cost LIBCUDA TEST-LIBCUDA [CALLS=100000] [ROUNDS=5]
  *
- * LIBCUDA has all functions: the toolkit's lib64/stubs/libcuda.so will do. TEST-LIBCUDA is daemon/trace/libcuda.so.1 of the build folder. As root. Prints one
+ * LIBCUDA has all functions: the toolkit's lib64/stubs/libcuda.so will do. TEST-LIBCUDA is daemon/gpuprobed/trace/libcuda.so.1 of the build folder. As root. Prints one
  * JSON object: nanoseconds a call, by the clock and of CPU time (the best round, as others share the machine), and milliseconds for attaching to and detaching
  * from all functions (median). Exits 1 if a session's record of a
  * call at a push costs more than 1500 ns, attaching takes more than 20 ms, detaching more than 100 ms, or a record is missing.
@@ -33,8 +33,8 @@
 
 #include <fcntl.h>
 
-#include "function.h"
-#include "uprobe-private.h"
+#include "lib/function.h"
+#include "daemon/gpuprobed/trace/source/uprobe-private.h"
 
 #define ROUNDS_MAX 101
 #define BATCHES 500

@@ -40,7 +40,7 @@
 #include <string.h>
 
 #include "bpf-run.h"
-#include "wire.h"
+#include "proto/wire.h"
 
 /* ---- the driver ---- */
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "translate.h"
+#include "daemon/translator/translate.h"
 
 struct bytes {
 	uint8_t *data;

@@ -165,7 +165,7 @@ class Judge:
             result = self.run(command, timeout=self.options.timeout)
             if re.search('Unresolved extern|Cannot take address of function', result.stdout): # made to be linked
                 result = self.run([*command, '-c'], timeout=self.options.timeout)
-            if '(C7600)' in result.stdout: # as the worker does (daemon/worker/image-build.c)
+            if '(C7600)' in result.stdout: # as the worker does (daemon/worker/image/image-build.c)
                 again = self.run([*command, '--Ofast-compile=min'], timeout=self.options.timeout)
                 result = result if again.returncode else again
         except subprocess.TimeoutExpired:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes probe-bpf-*.ptx beside this script from probes.bpf.c, with clang and the program worker: what the daemon puts into modules.
 
-usage: probes.py WORKER [CLANG]        WORKER: build/daemon/bpf/gpuprobe-program-worker"""
+usage: probes.py WORKER [CLANG]        WORKER: build/daemon/translator/gpuprobe-program-worker"""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 def main(worker, clang='clang-19'):
-    spec = importlib.util.spec_from_file_location('client', os.path.join(ROOT, 'daemon/bpf/test-program-worker.py'))
+    spec = importlib.util.spec_from_file_location('client', os.path.join(ROOT, 'daemon/translator/test-program-worker.py'))
     client = importlib.util.module_from_spec(spec)
     sys.dont_write_bytecode = True
     spec.loader.exec_module(client)

@@ -15,7 +15,7 @@ import time
 
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else None
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-GPUPROBED = os.path.join(BUILD, "daemon/gpuprobed")
+GPUPROBED = os.path.join(BUILD, "daemon/gpuprobed/gpuprobed")
 CTL = os.path.join(BUILD, "ctl/gpuprobectl")
 SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim.so")
 SIM = os.path.join(BUILD, "tests/sim")

@@ -9,7 +9,7 @@ source=$(realpath "$(dirname "$0")/../..")
 if [ "${2:-}" = "" ]; then
 	[ "$(id -u)" = 0 ] && unshare --mount --propagation private true 2>/dev/null || { echo "skipped: needs root and mount namespaces"; exit 77; }
 	unshare --user --map-root-user --mount --pid --fork mount -t proc proc /proc 2>/dev/null || { echo "skipped: needs user namespaces"; exit 77; }
-	for file in shim/libgpuprobe-shim.so tests/sim/libcuda.so.1 docs/counter.bpf.o daemon/bpf/gpuprobe-program-worker; do
+	for file in shim/libgpuprobe-shim.so tests/sim/libcuda.so.1 docs/counter.bpf.o daemon/translator/gpuprobe-program-worker; do
 		[ -e "$build/$file" ] || { echo "skipped: $file was not built"; exit 77; }
 	done
 	exec unshare --mount --propagation private "$0" "$build" host
@@ -35,7 +35,7 @@ fail() { echo "FAILED: $*"; cat /run/log; kill "${daemon:-}" "${waiting:-}" 2>/d
 mount -t tmpfs -o mode=755 none /run || exit 77
 unset GPUPROBE_SESSION
 ctl=$build/ctl/gpuprobectl root=/run/container
-"$build/daemon/gpuprobed" --cache-size=0 2>/run/log &
+"$build/daemon/gpuprobed/gpuprobed" --cache-size=0 2>/run/log &
 daemon=$!
 for _ in $(seq 200); do "$ctl" status >/dev/null 2>&1 && break; sleep 0.05; done
 

@@ -16,7 +16,7 @@ from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, Failed, chec
 from varlink import Connection, VarlinkError
 from wire import ARMED, DISARM, IMAGE, MIRROR, PTX, SYNC, SYNCED, Closed, Shim, memfd, message
 
-OBJECTS = os.path.join(BUILD, "daemon/bpf/objects")
+OBJECTS = os.path.join(BUILD, "daemon/translator/objects")
 need(GPUPROBED, CTL, COUNTER, OBJECTS)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
     VEC_ADD_PTX = file.read()

@@ -510,7 +510,7 @@ def test_broken_context():
 
 def test_past_the_end():
     """The kernel's verifier refuses it, and its log names the line."""
-    bad = os.path.join(BUILD, "daemon/bpf/objects/past-end.bpf.o")
+    bad = os.path.join(BUILD, "daemon/translator/objects/past-end.bpf.o")
     check(os.path.exists(bad), bad)
     with Daemon() as daemon:
         text = daemon.ctl("attach", bad, "--kernel", "vectorAdd", status=None)

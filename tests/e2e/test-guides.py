@@ -10,7 +10,7 @@ import tempfile
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, check, equal, main, need, wait_until
 
 EXAMPLES = os.path.join(SOURCE, "docs/examples")
-PASSES = {name: os.path.join(BUILD, "daemon/ptxpass", name)
+PASSES = {name: os.path.join(BUILD, "daemon/worker/ptxpass", name)
           for name in ("ptxpass_kprobe_entry", "ptxpass_kretprobe", "ptxpass_kprobe_memcapture")}
 
 

@@ -287,7 +287,7 @@ def sleeping(seconds):
 
 def test_killed_in_pass():
     """A daemon that is killed, or an application, while a pass of the user runs that has started others: nothing of it stays."""
-    need(f"{BUILD}/daemon/ptxpass/gpuprobe-pass-worker")
+    need(f"{BUILD}/daemon/worker/ptxpass/gpuprobe-pass-worker")
     for victim in "daemon", "application", "pass":
         folder = tempfile.mkdtemp()
         try:

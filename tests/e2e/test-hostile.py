@@ -136,7 +136,7 @@ def test_contexts():
     with Daemon() as daemon:
         daemon.attach("--kernel", "vectorAdd")
         for name in "gpu-array", "percpu":
-            daemon.attach("--kernel", "vectorAdd", object=os.path.join(BUILD, f"daemon/bpf/objects/{name}.bpf.o"))
+            daemon.attach("--kernel", "vectorAdd", object=os.path.join(BUILD, f"daemon/translator/objects/{name}.bpf.o"))
         shim = Shim(daemon.directory)
         _, module, _, slots = shim.image(VEC_ADD_PTX)
         merges = {m["id"]: m["merge"] for m in daemon.json("map", "list")["maps"]}
@@ -304,7 +304,7 @@ def test_slow_images():
         with open(f"{folder}/gpuprobe-image-worker", "w") as file:
             file.write(HANGING_WORKER.format(python=sys.executable))
         os.chmod(f"{folder}/gpuprobe-image-worker", 0o755)
-        os.symlink(f"{BUILD}/daemon/bpf/gpuprobe-program-worker", f"{folder}/gpuprobe-program-worker")
+        os.symlink(f"{BUILD}/daemon/translator/gpuprobe-program-worker", f"{folder}/gpuprobe-program-worker")
         with Daemon(f"--worker-dir={folder}", "--workers=2", "--deadline-ms=1500") as daemon:
             ids = daemon.attach("--kernel", "*")
             numbers = iter(range(1000))

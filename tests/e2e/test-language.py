@@ -454,7 +454,7 @@ def test_host_map():
 def test_host_types():
     """Programs on the host may rely on types of the running kernel, though those for the GPU may not."""
     with Daemon() as daemon:
-        daemon.attach("--program", "*_launch", object=os.path.join(BUILD, "daemon/bpf/objects/host-core.bpf.o"))
+        daemon.attach("--program", "*_launch", object=os.path.join(BUILD, "daemon/translator/objects/host-core.bpf.o"))
         run(daemon, "vectorAdd", same=False)
         seen = values(daemon, "seen")
         check(seen[0] > 0, "a process id, as the kernel has it", seen)
@@ -462,7 +462,7 @@ def test_host_types():
 
 
 def test_host_programs_refused():
-    shared = os.path.join(BUILD, "daemon/bpf/objects/host-shared.bpf.o")
+    shared = os.path.join(BUILD, "daemon/translator/objects/host-shared.bpf.o")
     cases = (("*hash", "map hash (hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", 1),
              ("*table", "map gpu_hash (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", 1),
              ("*on_[gn]*", "no_such_function", 1), # of the daemon

@@ -12,7 +12,7 @@ import wire
 from harness import BUILD, COUNTER, CTL, GPUPROBED, Daemon, as_user, check, equal, main, need
 
 need(GPUPROBED, CTL, COUNTER)
-PROGRAM_WORKER = os.path.join(BUILD, "daemon/bpf/gpuprobe-program-worker")
+PROGRAM_WORKER = os.path.join(BUILD, "daemon/translator/gpuprobe-program-worker")
 NAMES = wire.names((1, 0, ["k"]))
 
 # Does what FILE says for jobs with names and without: dies, or writes bytes and replies. FILE.log says which had what.

@@ -11,7 +11,7 @@ from harness import BUILD, COUNTER, CTL, GPUPROBED, Daemon, as_user, check, equa
 from wire import Shim
 
 need(GPUPROBED, CTL, COUNTER)
-PROGRAM_WORKER = os.path.join(BUILD, "daemon/bpf/gpuprobe-program-worker")
+PROGRAM_WORKER = os.path.join(BUILD, "daemon/translator/gpuprobe-program-worker")
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n"
 
 # Replies with what FILE says (JSON, or text), after it has written N bytes into its output.

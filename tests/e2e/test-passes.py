@@ -12,7 +12,7 @@ import tempfile
 
 from harness import BUILD, COUNTER, VEC_ADD, Daemon, check, equal, main, need, wait_until
 
-need(os.path.join(BUILD, "daemon/ptxpass/gpuprobe-pass-worker"), COUNTER, VEC_ADD)
+need(os.path.join(BUILD, "daemon/worker/ptxpass/gpuprobe-pass-worker"), COUNTER, VEC_ADD)
 N, LAUNCHES = 4096, 3
 RUN = [VEC_ADD, "--threads", str(N), "--launches", str(LAUNCHES)]
 COPY = "sed 's/^{\"full_ptx\"/{\"output_ptx\"/'" # the PTX as it came; more sed after it changes it

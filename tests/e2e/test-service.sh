@@ -11,7 +11,7 @@ skip() { echo "skipped: $*"; exit 77; }
 # ---- outside ----
 if [ "${2:-}" = "" ]; then
 	[ "$(id -u)" = 0 ] && unshare --mount --pid --uts --ipc --cgroup --fork true 2>/dev/null || skip "needs root and namespaces"
-	for file in /lib/systemd/systemd "$build"/{systemd/gpuprobed.service,shim/libgpuprobe-shim.so,tests/sim/libcuda.so.1,docs/counter.bpf.o,daemon/bpf/gpuprobe-program-worker}; do
+	for file in /lib/systemd/systemd "$build"/{systemd/gpuprobed.service,shim/libgpuprobe-shim.so,tests/sim/libcuda.so.1,docs/counter.bpf.o,daemon/translator/gpuprobe-program-worker}; do
 		[ -e "$file" ] || skip "$file is missing"
 	done
 	work=$(mktemp -d /var/tmp/test-service.XXXXXX)
@@ -47,7 +47,7 @@ if [ "$2" = boot ]; then
 	mount --bind "$work/out" "$root/opt/test/out"
 	# what meson install would do
 	bin=$(dirname "$(sed -n 's/^ExecStart=\(\S*\).*/\1/p' "$build/systemd/gpuprobed.service")")
-	install -D -m 755 -t "$root$bin" "$build/daemon/gpuprobed" "$build/ctl/gpuprobectl"
+	install -D -m 755 -t "$root$bin" "$build/daemon/gpuprobed/gpuprobed" "$build/ctl/gpuprobectl"
 	install -D -m 755 -t "$root$bin/../libexec/gpuprobe" "$build"/daemon/{worker/gpuprobe-image-worker,bpf/gpuprobe-program-worker,ptxpass/gpuprobe-pass-worker}
 	shim=$("$build/ctl/gpuprobectl" shim status | sed -n 's/^installed: \([^:]*\):.*/\1/p')
 	install -D -m 644 "$build/shim/libgpuprobe-shim.so" "$root$shim"

@@ -5,7 +5,7 @@ set -u
 build=$(realpath "$1")
 if [ "${2:-}" != inside ]; then
 	[ "$(id -u)" = 0 ] && unshare --mount --propagation private true 2>/dev/null || { echo "skipped: needs root and mount namespaces"; exit 77; }
-	for file in shim/libgpuprobe-shim.so tests/sim/libcuda.so.1 docs/counter.bpf.o daemon/bpf/gpuprobe-program-worker; do
+	for file in shim/libgpuprobe-shim.so tests/sim/libcuda.so.1 docs/counter.bpf.o daemon/translator/gpuprobe-program-worker; do
 		[ -e "$build/$file" ] || { echo "skipped: $file was not built"; exit 77; }
 	done
 	exec unshare --mount --propagation private "$0" "$build" inside
@@ -15,7 +15,7 @@ mount -t tmpfs none /run || exit 77
 unset GPUPROBE_SESSION
 ctl=$build/ctl/gpuprobectl
 mkdir /run/systemd-private-test && mount --bind /run/systemd-private-test /var/tmp || exit 77 # as PrivateTmp= has it
-"$build/daemon/gpuprobed" --cache-size=0 --metrics=/var/tmp/a.prom --metrics=unix:/run/metrics --keep-artifacts=/var/tmp/b 2>/run/log &
+"$build/daemon/gpuprobed/gpuprobed" --cache-size=0 --metrics=/var/tmp/a.prom --metrics=unix:/run/metrics --keep-artifacts=/var/tmp/b 2>/run/log &
 daemon=$!
 for _ in $(seq 100); do "$ctl" status >/dev/null 2>&1 && break; sleep 0.05; done
 [ "$(grep -c "nobody else sees it: the unit has a /var/tmp of its own" /run/log)" = 2 ] || fail "private: $(cat /run/log)"
@@ -42,6 +42,6 @@ kill "$daemon"
 wait "$daemon" || fail "exit status $?"
 [ -z "$(ls -A /run/gpuprobe)" ] || fail "left behind: $(ls -A /run/gpuprobe)"
 chown 65534 /run/gpuprobe # as the service's is
-"$build/daemon/gpuprobed" --cache-size=0 2>/run/log && fail "it runs in the folder of another user"
+"$build/daemon/gpuprobed/gpuprobed" --cache-size=0 2>/run/log && fail "it runs in the folder of another user"
 grep -q "^gpuprobed: error: /run/gpuprobe: not a directory of this user alone (.*systemctl start gpuprobed" /run/log || fail "another user's folder"
 echo ok

@@ -24,7 +24,7 @@ with open(f"{SOURCE}/proto/functions.txt") as file:
 NAMES = {number: function for function, number in NUMBERS.items()}
 LAUNCH = NUMBERS["cuLaunchKernel"]
 RUN = (VEC_ADD, "--threads", "64", "--launches", "3")
-LATE = os.path.join(BUILD, "daemon/trace/libcuda.so.1")
+LATE = os.path.join(BUILD, "daemon/gpuprobed/trace/libcuda.so.1")
 USER = 61234
 US = {"pids": [os.getpid()], "sources": ["shim"]}
 

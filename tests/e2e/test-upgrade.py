@@ -13,8 +13,8 @@ from harness import BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, Daemon, check, eq
 from live import LIVE, PTXCOMPILER, SANITIZER, THREADS, Live, obj
 from manager import Manager
 
-OLD = os.path.join(BUILD, "daemon/gpuprobed-old")
-NEXT = os.path.join(BUILD, "daemon/gpuprobed-next")
+OLD = os.path.join(BUILD, "daemon/gpuprobed/gpuprobed-old")
+NEXT = os.path.join(BUILD, "daemon/gpuprobed/gpuprobed-next")
 OLD_SHIM = os.path.join(BUILD, "shim/libgpuprobe-shim-old.so")
 ENGINE = "--engine", "auto", "--sanitizer", SANITIZER
 

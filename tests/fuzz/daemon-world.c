@@ -19,13 +19,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "control.h"
-#include "log.h"
-#include "memfd.h"
-#include "pass.h"
-#include "plan-prepare.h"
-#include "store.h"
-#include "varlink-server.h"
+#include "daemon/gpuprobed/control/control.h"
+#include "daemon/gpuprobed/base/log.h"
+#include "daemon/gpuprobed/base/memfd.h"
+#include "daemon/gpuprobed/image/pass.h"
+#include "daemon/gpuprobed/image/plan-prepare.h"
+#include "daemon/gpuprobed/keep/store.h"
+#include "lib/varlink/varlink-server.h"
 
 #define TURNS 6
 #define OUTPUT_MAX ((size_t)64 << 10)

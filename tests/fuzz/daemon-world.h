@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon.h"
+#include "daemon/gpuprobed/daemon.h"
 
 #define WORLD_MAPS 3
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link.h"
+#include "daemon/translator/job/link.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

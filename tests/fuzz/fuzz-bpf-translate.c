@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "insn.h"
-#include "translate.h"
+#include "daemon/translator/check/insn.h"
+#include "daemon/translator/translate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

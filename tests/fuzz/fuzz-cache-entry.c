@@ -15,9 +15,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "cache/entry.h"
-#include "cache/job-text.h"
-#include "memfd.h"
+#include "daemon/gpuprobed/workers/cache/entry.h"
+#include "daemon/gpuprobed/workers/cache/job-text.h"
+#include "daemon/gpuprobed/base/memfd.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "record.h"
-#include "spans.h"
+#include "ctl/rm/record.h"
+#include "ctl/rm/spans.h"
 
 #define HEAD 9
 #define BATCH_MAX 64

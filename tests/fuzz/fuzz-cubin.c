@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cubin.h"
+#include "daemon/worker/compiler/cubin.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

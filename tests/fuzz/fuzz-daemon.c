@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "daemon-world.h"
-#include "memfd.h"
-#include "varlink-message.h"
-#include "wire.h"
+#include "daemon/gpuprobed/base/memfd.h"
+#include "lib/varlink/varlink-message.h"
+#include "proto/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

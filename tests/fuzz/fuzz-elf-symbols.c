@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "elf-symbols.h"
-#include "symbols.h"
+#include "lib/elf-symbols.h"
+#include "ctl/trace/read/symbols.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

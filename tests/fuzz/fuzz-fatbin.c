@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fatbin.h"
+#include "daemon/worker/fatbin/fatbin.h"
 
 #define LIMIT (1 << 20)
 

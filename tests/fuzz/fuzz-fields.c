@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fields.h"
-#include "openmetrics.h"
+#include "daemon/gpuprobed/map/fields.h"
+#include "daemon/gpuprobed/metrics/openmetrics.h"
 
 #define HEAD 3
 

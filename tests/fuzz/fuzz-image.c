@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fatbin.h"
-#include "image-job.h"
-#include "ptx-module.h"
+#include "daemon/worker/fatbin/fatbin.h"
+#include "daemon/worker/image/image-job.h"
+#include "passes/ptx-module.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

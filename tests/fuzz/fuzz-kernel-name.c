@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel-name.h"
-#include "ptxas-options.h"
+#include "lib/kernel-name.h"
+#include "daemon/worker/compiler/ptxas-options.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

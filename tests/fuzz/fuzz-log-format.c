@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log-format.h"
-#include "varlink-json.h"
+#include "daemon/gpuprobed/map/log-format.h"
+#include "lib/varlink/varlink-json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "map.h"
-#include "ring.h"
+#include "daemon/gpuprobed/map/map.h"
+#include "daemon/gpuprobed/map/ring.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch-names.h"
+#include "lib/patch-names.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "image.h"
-#include "patch-names.h"
-#include "patch-plan.h"
+#include "shim/module/image.h"
+#include "shim/patch/patch-names.h"
+#include "shim/patch/patch-plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "patch.h"
-#include "plan-check.h"
+#include "proto/patch.h"
+#include "daemon/gpuprobed/image/plan-check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
  * program's instead, put into a fixed module.
  */
 
-#include "probe.h"
+#include "passes/probe.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring.h"
+#include "daemon/gpuprobed/map/ring.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config.h"
-#include "hook-spec.h"
-#include "pass-definition.h"
-#include "section.h"
+#include "daemon/gpuprobed/settings/config.h"
+#include "daemon/gpuprobed/trace/hook/hook-spec.h"
+#include "lib/pass/pass-definition.h"
+#include "lib/pass/section.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shadow.h"
+#include "daemon/gpuprobed/verify/shadow.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
  * Kernels complain on stderr: run it with -close_fd_mask=2.
  */
 
-#include "sim-op.h"
+#include "tests/sim/sim-op.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "libcuda.h"
-#include "site.h"
+#include "daemon/gpuprobed/trace/source/libcuda.h"
+#include "daemon/gpuprobed/trace/source/site.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

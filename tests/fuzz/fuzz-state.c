@@ -11,9 +11,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "map-layout.h"
-#include "memfd.h"
-#include "state.h"
+#include "proto/map-layout.h"
+#include "daemon/gpuprobed/base/memfd.h"
+#include "daemon/gpuprobed/keep/state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call.h"
-#include "function.h"
+#include "ctl/trace/read/call.h"
+#include "lib/function.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "read-file.h"
+#include "ctl/trace/read/read-file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

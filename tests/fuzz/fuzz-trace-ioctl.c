@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "decode.h"
-#include "ioctl.h"
+#include "ctl/trace/read/decode.h"
+#include "ctl/trace/read/ioctl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

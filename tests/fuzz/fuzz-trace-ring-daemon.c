@@ -10,10 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "process-facts.h"
-#include "process.h"
-#include "shim-server.h"
-#include "trace/shim-ring-private.h"
+#include "daemon/gpuprobed/wire/process-facts.h"
+#include "daemon/gpuprobed/image/process.h"
+#include "daemon/gpuprobed/wire/shim-server.h"
+#include "daemon/gpuprobed/trace/session/shim-ring-private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

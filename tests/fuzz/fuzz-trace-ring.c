@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tracing.h"
+#include "shim/trace/tracing.h"
 
 #define SIZE 16384
 #define OFFSET 4096

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "stream.h"
+#include "ctl/trace/read/stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stream.h"
+#include "ctl/trace/read/stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

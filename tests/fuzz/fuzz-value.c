@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../ctl/value-read.h"
+#include "ctl/base/value-read.h"
 
 #define HEAD 3
 

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "varlink-idl.h"
-#include "varlink-interfaces.h"
-#include "varlink-json.h"
-#include "varlink-message.h"
+#include "lib/varlink/varlink-idl.h"
+#include "lib/varlink/varlink-interfaces.h"
+#include "lib/varlink/varlink-json.h"
+#include "lib/varlink/varlink-message.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

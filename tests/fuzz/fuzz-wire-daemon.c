@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../daemon/shim-wire.h"
-#include "patch.h"
+#include "daemon/gpuprobed/wire/shim-wire.h"
+#include "proto/patch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

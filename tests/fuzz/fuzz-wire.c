@@ -23,17 +23,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "arm.h"
-#include "bare.h"
-#include "contain.h"
-#include "driver.h"
-#include "image.h"
-#include "interest-page.h"
-#include "load.h"
-#include "map-layout.h"
-#include "mirror.h"
-#include "paths.h"
-#include "wire.h"
+#include "shim/module/arm.h"
+#include "shim/module/bare.h"
+#include "shim/module/contain.h"
+#include "shim/link/driver.h"
+#include "shim/module/image.h"
+#include "shim/interest/interest-page.h"
+#include "shim/module/load.h"
+#include "proto/map-layout.h"
+#include "shim/module/mirror.h"
+#include "proto/paths.h"
+#include "proto/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -69,7 +69,7 @@ class Benchmarks:
 
     def bench_ring_reader(self):
         """What one core takes out of rings: alone, and through gpuprobectl while all SMs write."""
-        alone = subprocess.run([self.build / "daemon/ring-rate"], env=self.tool_env(), capture_output=True, text=True, timeout=120)
+        alone = subprocess.run([self.build / "daemon/gpuprobed/ring-rate"], env=self.tool_env(), capture_output=True, text=True, timeout=120)
         figures = self.benchmarks["ring_reader"] = {"consumer_alone": alone.stdout.strip().splitlines()}
         with Session(self) as session:
             session.ctl("attach", self.timed_object("probes"), "--program", "cuda__ring32", "--ring-size", 1 << 30)

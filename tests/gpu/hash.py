@@ -40,7 +40,7 @@ SMALL_CASES = [
 
 
 def load_test_hash():
-    spec = importlib.util.spec_from_file_location('test_hash', TOP + '/daemon/bpf/test-hash.py')
+    spec = importlib.util.spec_from_file_location('test_hash', TOP + '/daemon/translator/device/test-hash.py')
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -52,7 +52,7 @@ def contend(build, case, folder):
     code = load_test_hash().insns_of('%s/tests/gpu/hash-%s.bpf.o' % (build, kind))
     path = os.path.join(folder, 'hash.ptx')
     with open(path, 'w') as f:
-        subprocess.run([build + '/daemon/bpf/bpf-run', '--ptx', '--map', '1:8:8:%d' % entries], input=code.hex(), text=True,
+        subprocess.run([build + '/daemon/translator/bpf-run', '--ptx', '--map', '1:8:8:%d' % entries], input=code.hex(), text=True,
                        stdout=f, check=True)
     p = subprocess.run([build + '/tests/gpu/hash-contention', kind, path, str(entries), str(keys), str(threads), str(rounds)],
                        capture_output=True, text=True, timeout=300)
@@ -66,7 +66,7 @@ def main():
     build = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         faults = [contend(build, case, folder) for case in (SMALL_CASES if '--small' in sys.argv else CASES)]
-    p = subprocess.run([sys.executable, TOP + '/daemon/bpf/test-hash.py', build + '/daemon/bpf/bpf-run', build + '/tests/gpu'],
+    p = subprocess.run([sys.executable, TOP + '/daemon/translator/device/test-hash.py', build + '/daemon/translator/bpf-run', build + '/tests/gpu'],
                        capture_output=True, text=True, timeout=300)
     print((p.stdout + p.stderr).strip())
     faults = [f for f in faults + [p.returncode and 'test-hash.py: exit %d' % p.returncode] if f]

@@ -28,7 +28,7 @@ class Session:
         build = self.suite.build
         self.log = open(self.suite.scratch / f"{self.name}.log", "w")
         self.daemon = subprocess.Popen(
-            [build / "daemon/gpuprobed", f"--session={self.name}", *self.options],
+            [build / "daemon/gpuprobed/gpuprobed", f"--session={self.name}", *self.options],
             env=self.suite.tool_env(), stderr=self.log, stdout=self.log, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
         while self.ctl("status", check=False).returncode != 0:

@@ -333,11 +333,11 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         self.script("guides", TOP / "tests/e2e/test-guides.py", self.build)
 
     def test_ring_contention(self):
-        self.script("rings", TOP / "daemon/bpf/test-ring.py", self.build / "daemon/bpf/bpf-run")
+        self.script("rings", TOP / "daemon/translator/device/test-ring.py", self.build / "daemon/translator/bpf-run")
 
     def test_loops(self):
         """bpf_loop, iterators and may_goto, to their bounds."""
-        self.script("loops", TOP / "daemon/bpf/test-loops.py", self.build / "daemon/bpf/bpf-run")
+        self.script("loops", TOP / "daemon/translator/test-loops.py", self.build / "daemon/translator/bpf-run")
 
     def test_hash_contention(self):
         self.script("hash", TOP / "tests/gpu/hash.py", self.build)
@@ -393,19 +393,19 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
             raise AssertionError((result.stdout + result.stderr)[-3000:])
 
     def test_random_programs(self):
-        self.programs("random_programs", "random-programs.py", self.build / "daemon/bpf/bpf-run", "500")
+        self.programs("random_programs", "random-programs.py", self.build / "daemon/translator/bpf-run", "500")
 
     def test_conformance(self):
         cases = sorted((TOP / "tests/conformance/cases").iterdir())
-        self.programs("conformance", "run.py", self.build / "daemon/bpf/bpf-run", *cases)
+        self.programs("conformance", "run.py", self.build / "daemon/translator/bpf-run", *cases)
 
     def test_random_patch_forms(self):
-        self.programs("random_patch_forms", "random-programs.py", "--patch", self.build / "daemon/bpf/bpf-run", "200", "1001")
+        self.programs("random_patch_forms", "random-programs.py", "--patch", self.build / "daemon/translator/bpf-run", "200", "1001")
 
     def test_patch_forms(self):
         """Programs as the SASS engine has them, called by a kernel."""
         folder = TOP / "tests/conformance"
-        self.programs("patch_forms", "run.py", "--patch", self.build / "daemon/bpf/bpf-run", folder / "patch-only.txt",
+        self.programs("patch_forms", "run.py", "--patch", self.build / "daemon/translator/bpf-run", folder / "patch-only.txt",
                       *sorted((folder / "cases").iterdir()))
 
     # ---------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from session import expect
 
 BUILD = Path(sys.argv[1]).resolve()
 SIM = BUILD / "tests/sim"
-NEEDED = ["daemon/gpuprobed", "ctl/gpuprobectl", "shim/libgpuprobe-shim.so", "docs/counter.bpf.o", "docs/memory_histogram.bpf.o", "tests/sim/libcuda.so.1",
+NEEDED = ["daemon/gpuprobed/gpuprobed", "ctl/gpuprobectl", "shim/libgpuprobe-shim.so", "docs/counter.bpf.o", "docs/memory_histogram.bpf.o", "tests/sim/libcuda.so.1",
           "tests/sim/vec_add_driver", "tests/sim/sanitizer/libsanitizer-public.so", "daemon/worker/libgpuprobe-ptxcompiler.so"]
 
 # Whether a script runs preloaded; gpuprobectl trace does that, too.

@@ -14,8 +14,8 @@
 #include <sys/utsname.h>
 #include <termios.h>
 
-#include "hook-programs.h"
-#include "test-hook-session.h"
+#include "daemon/gpuprobed/trace/hook/hook-programs.h"
+#include "daemon/gpuprobed/trace/hook/test-hook-session.h"
 
 #define RM_CONTROL 0xc020462au
 #define RM_ALLOC 0xc030462bu

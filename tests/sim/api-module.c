@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "api.h"
-#include "fatbin.h"
+#include "daemon/worker/fatbin/fatbin.h"
 #include "sim-program.h"
 
 #define IMAGE_MAX (UINT64_C(256) << 20)

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "patch.h"
+#include "proto/patch.h"
 #include "sim-decode.h"
 
 bool sim_operands(struct sim_decoder *d, uint32_t least, uint32_t most)

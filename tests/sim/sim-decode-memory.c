@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "patch.h"
+#include "proto/patch.h"
 #include "sim-decode.h"
 
 /* Parts of ld, st, atom and red that are understood and need no more. */

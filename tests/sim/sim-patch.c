@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "patch.h"
+#include "proto/patch.h"
 #include "sim-op.h"
 
 #define NO_INSN UINT32_MAX

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ptx-module.h"
+#include "passes/ptx-module.h"
 #include "sim-cuda.h"
 
 #define SIM_WARP 32

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "fatbin.h"
+#include "daemon/worker/fatbin/fatbin.h"
 #include "sim-cuda.h"
 
 #define OK(call) assert_int_equal(call, CUDA_SUCCESS)

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "probe.h"
+#include "passes/probe.h"
 #include "sim-cuda.h"
 
 #define OK(call) assert_int_equal(call, CUDA_SUCCESS)

@@ -2,7 +2,7 @@
 
 /*
  * What an application does that NVIDIA's profiling library, which a trace brings into it, is not to
- * disturb: shim/test-trace.py runs this with the driver of shim/mock/traced and CUPTI's stand-in.
+ * disturb: shim/tests/test-trace.py runs this with the driver of shim/mock/traced and CUPTI's stand-in.
  *
  *   s-cupti CASE [ARGUMENT]
  */

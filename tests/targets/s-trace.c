@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls of a driver that a tracer would get wrong: shim/test-trace.py runs this with the driver of
+ * Calls of a driver that a tracer would get wrong: shim/tests/test-trace.py runs this with the driver of
  * shim/mock/traced, alone, under the shim and traced, and says what there should be.
  *
  *   s-trace CASE [NUMBER...]

@@ -3,7 +3,7 @@
 
 /*
  * What the s-*.c programs share. Each does one thing that programs do and that a preloaded library
- * may break, and prints the same with and without the shim (shim/test-targets.py).
+ * may break, and prints the same with and without the shim (shim/tests/test-targets.py).
  */
 
 #include <string.h>

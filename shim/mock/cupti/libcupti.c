@@ -21,8 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cupti-abi.h"
-#include "../traced/mock.h"
+#include "shim/cupti/cupti-abi.h"
+#include "shim/mock/traced/mock.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define FAILED 999

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A libcuda.so.1 for tests of tracing (shim/test-trace.py). Functions say whether they got what
+ * A libcuda.so.1 for tests of tracing (shim/tests/test-trace.py). Functions say whether they got what
  * tests/targets/s-trace.c gives them: each is called with known values.
  */
 

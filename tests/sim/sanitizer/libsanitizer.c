@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stand-in for NVIDIA's libsanitizer-public.so, on top of the CPU driver (sim-patching.h): what is used of it (shim/sass/sanitizer-abi.h).
+ * The stand-in for NVIDIA's libsanitizer-public.so, on top of the CPU driver (sim-patching.h): what is used of it (shim/sanitizer/sanitizer-abi.h).
  * In a folder of its own: who is to use it says where it is. Where it differs from the real one: images need PTX (a bare cubin is refused),
  * and a program counter is a number of the instruction in its module.
  *
@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sanitizer-abi.h"
-#include "sim-patching.h"
+#include "shim/sanitizer/sanitizer-abi.h"
+#include "tests/sim/sim-patching.h"
 
 #define CALLBACKS 64
 #define EXPORT __attribute__((visibility("default")))

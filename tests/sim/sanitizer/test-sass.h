@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "sass.h"
-#include "sim-cuda.h"
+#include "shim/patch/sass.h"
+#include "tests/sim/sim-cuda.h"
 #include "test-sass-patches.h"
 
 extern const unsigned char kernels_image[]; /* tests/targets/kernels.cu */

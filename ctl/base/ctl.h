@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What the commands of gpuprobectl share. Each command is one function that returns the exit
+ * status.
+ */
+
+#include <getopt.h>
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/varlink/varlink-client.h"
+
+enum ctl_exit {
+	CTL_OK = 0,
+	CTL_ERROR = 1,
+	CTL_USAGE = 2,
+	CTL_UNREACHABLE = 3, /* no daemon, or it went away */
+	CTL_VERIFIER = 4,    /* the verifier refused a program */
+	CTL_NOT_FOUND = 5,
+	CTL_PERMISSION = 6,
+};
+
+#define CTL_TIMEOUT_MS 30000
+#define CTL_TITLE "gpuprobectl: " /* argv[0] of a command begins with it */
+
+struct ctl {
+	bool json, pretty;
+	const char *socket;       /* --socket, or NULL */
+	bool session;             /* --session or the variable: no other daemon will do */
+	const char *session_name; /* NULL or "": the one without a name */
+	char path[256];           /* of the socket, once connected */
+	struct varlink_client *client;
+	unsigned int n_reconnects; /* the daemon hung up so often, and there was another one */
+	struct varlink_interface *interface;
+	bool quiet; /* that the daemon hung up is not said: the caller does something about it */
+	struct json_object *unanswered; /* parameters of a call with `more` that only looks and has had no reply yet, or NULL */
+	bool pipe_ignored, child_ignored; /* SIGPIPE and SIGCHLD were, when we were started; they are not here */
+	sigset_t mask; /* of then */
+};
+
+/* options.c: options that every command takes, anywhere on the command line */
+enum {
+	CTL_OPTION_JSON = 256,
+	CTL_OPTION_PRETTY,
+	CTL_OPTION_SESSION,
+	CTL_OPTION_SOCKET,
+	CTL_OPTION_TWICE, /* of ctl_getopt(), for ctl_option() */
+	CTL_OPTION_OWN, /* the first one that a command may use */
+};
+/* clang-format off */
+#define CTL_OPTIONS \
+	{ "help", no_argument, NULL, 'h' }, \
+	{ "version", no_argument, NULL, 'V' }, \
+	{ "json", no_argument, NULL, CTL_OPTION_JSON }, \
+	{ "pretty", no_argument, NULL, CTL_OPTION_PRETTY }, \
+	{ "session", optional_argument, NULL, CTL_OPTION_SESSION }, \
+	{ "socket", required_argument, NULL, CTL_OPTION_SOCKET }
+/* clang-format on */
+int ctl_option(struct ctl *ctl, int option, const char *help);
+/* getopt_long(), for which an option with a value stands there once, but those of @repeatable (0 ends them; NULL: none) and those of all commands. */
+int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options, const int *repeatable);
+
+/* A command, or the verb of one: `map dump`. */
+struct ctl_command {
+	const char *name;
+	int (*run)(struct ctl *ctl, int argc, char **argv);
+	char title[32]; /* its argv[0], which getopt puts before what it says */
+};
+int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
+	     size_t n);
+/* Where the first argument stands that is no option which all commands have; argc: nowhere, or behind an option of another kind or a "--". */
+int ctl_first_argument(int argc, char **argv);
+int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
+int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
+int ctl_size(const char *what, const char *text, int64_t *sizep);
+/* Adds the number from `min` up that an option's argument is to the parameters of a call. Returns -1 to go on, or the exit status. */
+int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text, int64_t min);
+int ctl_put_size(json_object *parameters, const char *key, const char *what, const char *text);
+int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int ctl_fail_open(const char *path, int error, bool write);
+
+/* connection.c */
+bool ctl_connect_again(struct ctl *ctl);
+/* Where the log of the daemon is that we are connected to, or tried to: the journal has the system's alone. */
+const char *ctl_log_place(const struct ctl *ctl);
+int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
+	     const char *subject, int timeout_ms, struct varlink_reply *reply);
+/* A call whose failure is nobody's business: nothing is printed. True: the reply is the caller's. */
+bool ctl_ask(struct varlink_client *client, const char *method, json_object *consume_parameters,
+	     struct varlink_reply *reply);
+/*
+ * A command without options and arguments that asks one thing: with --json it is printed here. Returns -1 with a reply
+ * that the caller prints and deinitialises, or the exit status.
+ */
+int ctl_query(struct ctl *ctl, int argc, char **argv, const char *help, const char *method,
+	      struct varlink_reply *reply);
+int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_parameters);
+int ctl_next(struct ctl *ctl, const char *method, const char *subject, struct varlink_reply *reply);
+
+/*
+ * stream.c: calls a method that gives records, with `more`, and hands the parameters of each reply to take(), until
+ * the last one, Ctrl-C, or until take() returns another value than CTL_OK: CTL_STREAM_ENOUGH, or an
+ * exit status. Says what was lost. Returns the exit status.
+ */
+#define CTL_STREAM_ENOUGH (-1)
+int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_parameters,
+	       const char *subject, int (*take)(json_object *parameters, void *userdata),
+	       void *userdata);
+
+/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes one; before, if it is not NULL, is called then, in another thread. Once a process. */
+void ctl_end_if_stuck(const sigset_t *signals, void (*before)(void));
+
+/* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not there; path is where it should be, and errno says why. */
+bool ctl_find_file(char path[static 4096], const char *installed, const char *beside);
+
+/* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is to be seen that is in the way. */
+const char *ctl_process_lacks(int64_t pid);
+/* Says so if it is the number of a thread; what: the option that gave it. Returns -1 to go on, or the exit status. */
+int ctl_check_pid(const char *what, int64_t pid);
+/* Which libraries a process has mapped. False: that is not to be seen, as it is another user's, or gone. */
+struct ctl_process_libraries {
+	bool cuda, shim, engine; /* libcuda, our shim, its SASS engine */
+};
+bool ctl_process_libraries(int64_t pid, struct ctl_process_libraries *libraries);
+
+/* map.c: dumps a map, by its name or id, as `map dump` does; JSON has no line end. Returns the exit status. */
+int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
+
+/* kernel.c: fills in the demangled name of a kernel that the daemon listed, where it has not got it. */
+void ctl_add_demangled(json_object *kernel, unsigned int *failures);
+
+/* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
+int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
+
+/* help.c: prints a help text, which ends with a newline, at the width of the terminal. */
+void ctl_print_help(const char *help);
+
+/* output.c; ctl_tell() is a line on standard error, ctl_tell_log() several: without control characters, as ctl_print_text() */
+/* Writes out standard output. 0, or the errno of the first write of it that failed. */
+int ctl_flush(void);
+void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void ctl_tell_list(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
+void ctl_tell_log(const char *log);
+/* Takes control characters out of a text, but for those of @kept. */
+void ctl_clean_text(char *text, const char *kept);
+void ctl_put_json(const struct ctl *ctl, json_object *value); /* without a line end */
+void ctl_print_json(const struct ctl *ctl, json_object *value);
+void ctl_print_text(const char *text);
+void ctl_print_table(const char *const *header, json_object *rows);
+void ctl_print_time(int64_t microseconds);
+const char *ctl_string(json_object *object, const char *key);
+int64_t ctl_int(json_object *object, const char *key);
+json_object *ctl_get(json_object *object, const char *key);
+json_object *ctl_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* one file each */
+int command_attach(struct ctl *ctl, int argc, char **argv);
+int command_detach(struct ctl *ctl, int argc, char **argv);
+int command_list(struct ctl *ctl, int argc, char **argv);
+int command_status(struct ctl *ctl, int argc, char **argv);
+int command_why(struct ctl *ctl, int argc, char **argv);
+int command_metrics(struct ctl *ctl, int argc, char **argv);
+int command_map(struct ctl *ctl, int argc, char **argv);
+int command_kernel(struct ctl *ctl, int argc, char **argv);
+int command_ring(struct ctl *ctl, int argc, char **argv);
+int command_run(struct ctl *ctl, int argc, char **argv);
+int command_log(struct ctl *ctl, int argc, char **argv);
+int command_program(struct ctl *ctl, int argc, char **argv);
+int command_cache(struct ctl *ctl, int argc, char **argv);
+int command_pass(struct ctl *ctl, int argc, char **argv);
+int command_trace(struct ctl *ctl, int argc, char **argv);
+int command_hook(struct ctl *ctl, int argc, char **argv);
+int command_doctor(struct ctl *ctl, int argc, char **argv);
+int command_shim(struct ctl *ctl, int argc, char **argv);

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* attach, detach, list. */
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "ctl/base/ctl.h"
+#include "export.h"
+#include "ctl/base/object-file.h"
+#include "lib/varlink/varlink-json.h"
+
+enum {
+	OPTION_KERNEL = CTL_OPTION_OWN,
+	OPTION_PROGRAM,
+	OPTION_PID,
+	OPTION_COMM,
+	OPTION_EXE,
+	OPTION_UID,
+	OPTION_POINT,
+	OPTION_SPACES,
+	OPTION_THREADS,
+	OPTION_RING_SIZE,
+	OPTION_SHARED,
+	OPTION_ENGINE,
+	OPTION_EXPORT,
+	OPTION_HOST_TARGET,
+	OPTION_ALL,
+};
+
+#define EXPORTS_MAX 16
+
+/* The command line of attach. */
+struct attach {
+	json_object *parameters, *filter;
+	const char *exports[EXPORTS_MAX];
+	size_t n_exports;
+};
+
+static const char attach_help[] =
+	"Usage: gpuprobectl attach [OPTION]... FILE\n"
+	"\n"
+	"Attaches the programs of an eBPF object (- is standard input) and prints the ids of the attachments, one a line, when\n"
+	"they are armed. Kernels that a process has loaded already are probed from their next launch on where the process has the SASS\n"
+	"engine, else when it loads their module again.\n"
+	"\n"
+	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what the program's section says\n"
+	"      --program=NAME  only this program of the object, or those that a glob matches\n"
+	"      --point=POINT   where, in place of the program's section: kprobe/f, kretprobe/f, memcapture/f, kprobe/f@x.cu:12,\n"
+	"                      kprobe/f@block:3; dev:f for a device function; --kernel then stands for f\n"
+	"      --spaces=LIST   memory points: which of global,shared,local,const,param,generic; else all but param\n"
+	"      --pid=PID       only this process\n"
+	"      --comm=NAME     only processes of this name\n"
+	"      --exe=PATH      only processes of this executable, or of those that a glob matches\n"
+	"      --uid=USER      only processes of this user\n"
+	"      --engine=NAME   auto: in PTX where a module has it when it is loaded, else in the machine code (the default);\n"
+	"                      ptx: only where modules carry PTX; sass: in the machine code of loaded kernels\n"
+	"      --threads=N     values that a per-thread array has for each index; else 65536\n"
+	"      --ring-size=N   bytes of a ring of one process, with K, M or G; else 8M\n"
+	"      --shared        one copy of each map for all processes of a user, in host memory\n"
+	"      --host-target=PROGRAM=TARGET\n"
+	"                      where a program on the host is attached, in place of what its section says: FILE:FUNCTION for a uprobe\n"
+	"                      or uretprobe, FILE:PROVIDER:NAME for a usdt, FUNCTION for a kprobe, GROUP:NAME for a tracepoint;\n"
+	"                      may be given several times\n"
+	"      --export=MAP    show this map among the metrics (gpuprobectl map export); may be given several times\n";
+
+static const char detach_help[] =
+	"Usage: gpuprobectl detach ID...\n"
+	"       gpuprobectl detach --all\n"
+	"\n"
+	"Removes attachments. Maps go with the last attachment of their object.\n";
+
+static const char list_help[] = "Usage: gpuprobectl list\n"
+				"\n"
+				"Lists the attachments that you may see.\n";
+
+/* Adds a member to *@objectp, which is made if needed. */
+static void put(json_object **objectp, const char *key, json_object *value) {
+	if (!*objectp)
+		*objectp = json_object_new_object();
+	json_object_object_add(*objectp, key, value);
+}
+
+/*
+ * The executable as /proc/PID/exe names it: absolute and without links, which is what python3 and all of /bin are. One that is not here may be in a
+ * container, and stays as it is; so does a glob of any folder. Returns -1 to go on, or the exit status.
+ */
+static int put_exe(json_object **filterp, const char *path) {
+	bool is_glob = strpbrk(path, "*?[");
+	char *folder, *resolved;
+
+	if (!*path)
+		return ctl_usage("--exe: the path is empty");
+	if (is_glob && strchr("/*?[", *path)) {
+		resolved = strdup(path);
+	} else if (is_glob) {
+		folder = getcwd(NULL, 0);
+		if (!folder || asprintf(&resolved, "%s/%s", folder, path) < 0)
+			resolved = NULL;
+		free(folder);
+	} else {
+		resolved = realpath(path, NULL);
+		if (!resolved && *path == '/')
+			resolved = strdup(path);
+	}
+	if (!resolved)
+		return ctl_fail(CTL_USAGE, "--exe: %s: %s", path, strerror(errno));
+	put(filterp, "exe", json_object_new_string(resolved));
+	free(resolved);
+	return -1;
+}
+
+/* A user by name or number. */
+static int put_uid(json_object **filterp, const char *user) {
+	struct passwd *passwd = getpwnam(user);
+	int64_t uid;
+	int r;
+
+	if (passwd) {
+		uid = passwd->pw_uid;
+	} else if (user[strspn(user, "0123456789")]) {
+		return ctl_usage("--uid: there is no user %s", user);
+	} else {
+		r = ctl_number("--uid", user, 0, &uid);
+		if (r >= 0)
+			return r;
+	}
+	put(filterp, "uid", json_object_new_int64(uid));
+	return -1;
+}
+
+/* Adds the names of a list with commas. Returns -1 to go on, or the exit status. */
+static int put_spaces(json_object *parameters, const char *list) {
+	json_object *spaces = ctl_get(parameters, "spaces");
+
+	if (!spaces) {
+		spaces = json_object_new_array();
+		json_object_object_add(parameters, "spaces", spaces);
+	}
+	for (size_t n; *list; list += n + (list[n] == ',')) {
+		n = strcspn(list, ",");
+		if (!n)
+			return ctl_usage("--spaces: a name is missing before a comma");
+		json_object_array_add(spaces, json_object_new_string_len(list, (int)n));
+	}
+	return json_object_array_length(spaces) ? -1 : ctl_usage("--spaces: the list is empty");
+}
+
+/* Returns -1 to go on, or the exit status. */
+static int put_engine(json_object *parameters, const char *name) {
+	if (strcmp(name, "auto") && strcmp(name, "ptx") && strcmp(name, "sass"))
+		return ctl_usage("--engine: %s is none of auto, ptx and sass", name);
+	json_object_object_add(parameters, "engine", json_object_new_string(name));
+	return -1;
+}
+
+/* Returns -1 to go on, or the exit status. */
+static int put_export(struct attach *attach, const char *map) {
+	if (attach->n_exports == EXPORTS_MAX)
+		return ctl_usage("--export: at most %d maps", EXPORTS_MAX);
+	attach->exports[attach->n_exports++] = map;
+	return -1;
+}
+
+/* PROGRAM=TARGET. Returns -1 to go on, or the exit status. */
+static int put_host_target(json_object *parameters, const char *text) {
+	json_object *targets = ctl_get(parameters, "host_targets");
+	const char *equals = strchr(text, '=');
+	char *program;
+
+	if (!equals || equals == text || !equals[1])
+		return ctl_usage("--host-target: %s is not PROGRAM=TARGET, as in on_launch=./app:main", text);
+	if (!targets) {
+		targets = json_object_new_object();
+		json_object_object_add(parameters, "host_targets", targets);
+	}
+	program = strndup(text, (size_t)(equals - text));
+	if (!program)
+		return ctl_fail(CTL_ERROR, "no memory");
+	if (ctl_get(targets, program)) {
+		free(program);
+		return ctl_usage("--host-target: program %.*s has two targets", (int)(equals - text), text);
+	}
+	json_object_object_add(targets, program, json_object_new_string(equals + 1));
+	free(program);
+	return -1;
+}
+
+static int attach_option(struct ctl *ctl, int option, struct attach *attach) {
+	json_object *parameters = attach->parameters, **filterp = &attach->filter;
+	int64_t number = 0;
+	int r;
+
+	switch (option) {
+	case OPTION_POINT:
+		put(&parameters, "point", json_object_new_string(optarg));
+		return -1;
+	case OPTION_SPACES:
+		return put_spaces(parameters, optarg);
+	case OPTION_THREADS:
+		return ctl_put_number(parameters, "threads", "--threads", optarg, 1);
+	case OPTION_RING_SIZE:
+		return ctl_put_size(parameters, "ring_size", "--ring-size", optarg);
+	case OPTION_SHARED:
+		put(&parameters, "shared", json_object_new_boolean(true));
+		return -1;
+	case OPTION_ENGINE:
+		return put_engine(parameters, optarg);
+	case OPTION_EXPORT:
+		return put_export(attach, optarg);
+	case OPTION_HOST_TARGET:
+		return put_host_target(parameters, optarg);
+	case OPTION_KERNEL:
+		put(&parameters, "kernel", json_object_new_string(optarg));
+		return -1;
+	case OPTION_PROGRAM:
+		put(&parameters, "program", json_object_new_string(optarg));
+		return -1;
+	case OPTION_PID:
+		r = ctl_number("--pid", optarg, 1, &number);
+		r = r < 0 ? ctl_check_pid("--pid", number) : r;
+		if (r < 0)
+			put(filterp, "pid", json_object_new_int64(number));
+		return r;
+	case OPTION_COMM:
+		put(filterp, "comm", json_object_new_string(optarg));
+		return -1;
+	case OPTION_EXE:
+		return put_exe(filterp, optarg);
+	case OPTION_UID:
+		return put_uid(filterp, optarg);
+	default:
+		return ctl_option(ctl, option, attach_help);
+	}
+}
+
+/* Reads the command line of attach. Returns -1 to go on, or the exit status. */
+static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach *attach) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "kernel", required_argument, NULL, OPTION_KERNEL },
+		{ "program", required_argument, NULL, OPTION_PROGRAM },
+		{ "pid", required_argument, NULL, OPTION_PID },
+		{ "comm", required_argument, NULL, OPTION_COMM },
+		{ "exe", required_argument, NULL, OPTION_EXE },
+		{ "uid", required_argument, NULL, OPTION_UID },
+		{ "point", required_argument, NULL, OPTION_POINT },
+		{ "spaces", required_argument, NULL, OPTION_SPACES },
+		{ "engine", required_argument, NULL, OPTION_ENGINE },
+		{ "threads", required_argument, NULL, OPTION_THREADS },
+		{ "ring-size", required_argument, NULL, OPTION_RING_SIZE },
+		{ "shared", no_argument, NULL, OPTION_SHARED },
+		{ "export", required_argument, NULL, OPTION_EXPORT },
+		{ "host-target", required_argument, NULL, OPTION_HOST_TARGET },
+		{},
+	};
+	int option, r = -1;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, (const int[]){ OPTION_SPACES, OPTION_EXPORT, OPTION_HOST_TARGET, 0 })) >= 0)
+		r = attach_option(ctl, option, attach);
+	if (attach->filter)
+		json_object_object_add(attach->parameters, "filter", attach->filter);
+	if (r < 0 && optind == argc)
+		r = ctl_usage("attach: which object?");
+	if (r < 0 && optind + 1 < argc)
+		r = ctl_usage("attach takes one object, but got %s too", argv[optind + 1]);
+	return r;
+}
+
+/* Prints the ids. An attachment that is not armed is an error, though the others stay. */
+static int print_attached(const struct ctl *ctl, json_object *parameters) {
+	json_object *attachments = ctl_get(parameters, "attachments");
+	int r = CTL_OK;
+
+	if (ctl->json)
+		ctl_print_json(ctl, parameters);
+	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
+		json_object *attachment = json_object_array_get_idx(attachments, i);
+
+		if (!ctl->json)
+			printf("%lld\n", (long long)ctl_int(attachment, "id"));
+		if (strcmp(ctl_string(attachment, "state"), "armed"))
+			r = ctl_fail(
+				CTL_ERROR, "attachment %lld (%s) is %s; gpuprobectl why tells more",
+				(long long)ctl_int(attachment, "id"),
+				ctl_string(attachment, "program"), ctl_string(attachment, "state"));
+	}
+	return r;
+}
+
+/* What is known already to come of it: nothing, in a process that cannot be probed. */
+static void tell_lacks(json_object *filter) {
+	const char *lacks;
+
+	if (!ctl_get(filter, "pid"))
+		return;
+	lacks = ctl_process_lacks(ctl_int(filter, "pid"));
+	if (lacks)
+		ctl_tell("process %lld %s", (long long)ctl_int(filter, "pid"), lacks);
+}
+
+/* The id of the attached object's map of that name; 0: it has none. */
+static int64_t find_map(json_object *attached, const char *name) {
+	json_object *maps = ctl_get(attached, "maps");
+
+	for (size_t i = 0; i < json_object_array_length(maps); i++) {
+		json_object *map = json_object_array_get_idx(maps, i);
+
+		if (!strcmp(ctl_string(map, "name"), name))
+			return ctl_int(map, "id");
+	}
+	return 0;
+}
+
+static int detach(struct ctl *ctl, json_object *ids, bool quiet);
+
+/* Exports maps of what was attached. If one cannot be exported, nothing stays attached. Returns the exit status. */
+static int export_attached(struct ctl *ctl, const struct attach *attach, json_object *attached) {
+	json_object *attachments = ctl_get(attached, "attachments"), *ids;
+	struct varlink_reply reply;
+	int r = CTL_OK;
+
+	for (size_t i = 0; !r && i < attach->n_exports; i++) {
+		int64_t id = find_map(attached, attach->exports[i]);
+
+		if (!id)
+			r = ctl_fail(CTL_NOT_FOUND, "--export: the object has no map %s", attach->exports[i]);
+		else
+			r = ctl_call(ctl, "ExportMap", varlink_json_pack("map", ctl_format("%lld", (long long)id), NULL), attach->exports[i],
+				     CTL_TIMEOUT_MS, &reply);
+		if (!r)
+			varlink_reply_deinit(&reply);
+	}
+	if (!r)
+		return CTL_OK;
+	ids = json_object_new_array();
+	for (size_t i = 0; i < json_object_array_length(attachments); i++)
+		json_object_array_add(ids, json_object_new_int64(ctl_int(json_object_array_get_idx(attachments, i), "id")));
+	detach(ctl, ids, true);
+	json_object_put(ids);
+	return r;
+}
+
+int command_attach(struct ctl *ctl, int argc, char **argv) {
+	json_object *parameters = json_object_new_object();
+	struct attach attach = { .parameters = parameters };
+	struct varlink_reply reply;
+	const char *path;
+	int r;
+
+	r = attach_options(ctl, argc, argv, &attach);
+	path = argv[optind];
+	if (r < 0)
+		r = object_file_put(path, parameters);
+	else
+		goto out;
+	if (r)
+		goto out;
+	/* the daemon answers when all is verified and compiled, which may take its time */
+	r = ctl_call(ctl, "Attach", json_object_get(parameters),
+		     !strcmp(path, "-") ? "standard input" : path, -1, &reply);
+	if (!r) {
+		r = export_attached(ctl, &attach, reply.parameters);
+		r = r ?: print_attached(ctl, reply.parameters);
+		if (!r && attach.filter)
+			tell_lacks(attach.filter);
+		varlink_reply_deinit(&reply);
+	}
+out:
+	json_object_put(parameters);
+	return r;
+}
+
+/* Adds the ids of all attachments to @ids. */
+static int collect_ids(struct ctl *ctl, json_object *ids) {
+	struct varlink_reply reply;
+	json_object *attachments;
+	int r;
+
+	r = ctl_call(ctl, "List", NULL, "", CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	attachments = ctl_get(reply.parameters, "attachments");
+	for (size_t i = 0; i < json_object_array_length(attachments); i++)
+		json_object_array_add(
+			ids, json_object_new_int64(
+				     ctl_int(json_object_array_get_idx(attachments, i), "id")));
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}
+
+/*
+ * Detaches all of @ids, those behind one that fails too. Returns the exit status of the first that
+ * failed.
+ */
+static int detach(struct ctl *ctl, json_object *ids, bool quiet) {
+	json_object *detached = json_object_new_array();
+	struct varlink_reply reply;
+	int result = CTL_OK, r;
+
+	for (size_t i = 0; i < json_object_array_length(ids); i++) {
+		json_object *id = json_object_array_get_idx(ids, i);
+
+		r = ctl_call(ctl, "Detach", varlink_json_pack("id", json_object_get(id), NULL),
+			     json_object_get_string(id), CTL_TIMEOUT_MS, &reply);
+		result = result ?: r;
+		if (r == CTL_UNREACHABLE)
+			break;
+		if (!r) {
+			json_object_array_add(detached, json_object_get(id));
+			varlink_reply_deinit(&reply);
+		}
+	}
+	if (ctl->json && !quiet) {
+		json_object *output = varlink_json_pack("detached", json_object_get(detached),
+							NULL);
+
+		ctl_print_json(ctl, output);
+		json_object_put(output);
+	}
+	json_object_put(detached);
+	return result;
+}
+
+int command_detach(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS,
+						 { "all", no_argument, NULL, OPTION_ALL },
+						 {} };
+	json_object *ids = json_object_new_array();
+	bool all = false;
+	int option, r = -1;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
+		if (option == OPTION_ALL)
+			all = true;
+		else
+			r = ctl_option(ctl, option, detach_help);
+	}
+	if (r < 0 && all == (optind < argc))
+		r = all ? ctl_usage("detach takes ids or --all, not both")
+			: ctl_usage("detach: which attachment?");
+	for (int i = optind; r < 0 && i < argc; i++) {
+		int64_t id;
+
+		r = ctl_number("detach", argv[i], 1, &id);
+		if (r < 0)
+			json_object_array_add(ids, json_object_new_int64(id));
+	}
+	if (r < 0)
+		r = all ? collect_ids(ctl, ids) : CTL_OK;
+	else
+		goto out;
+	if (!r)
+		r = detach(ctl, ids, false);
+out:
+	json_object_put(ids);
+	return r;
+}
+
+/* The filter in the words of the command line. */
+static json_object *filter_text(json_object *filter) {
+	static const char *const names[] = { "pid", "uid", "comm", "exe" };
+	json_object *value;
+	char *text = NULL;
+	size_t n_text;
+	FILE *stream = open_memstream(&text, &n_text);
+
+	for (size_t i = 0; stream && i < sizeof(names) / sizeof(*names); i++) {
+		json_object *member = ctl_get(filter, names[i]);
+
+		if (member)
+			fprintf(stream, "%s%s=%s", ftell(stream) ? " " : "", names[i],
+				json_object_get_string(member));
+	}
+	if (stream)
+		fclose(stream);
+	value = json_object_new_string(text && *text ? text : "-");
+	free(text);
+	return value;
+}
+
+/* Not part of the table; most daemons have none. */
+static void print_notices(json_object *notices) {
+	for (size_t i = 0; notices && i < json_object_array_length(notices); i++)
+		ctl_tell("%s", json_object_get_string(json_object_array_get_idx(notices, i)));
+}
+
+int command_list(struct ctl *ctl, int argc, char **argv) {
+	static const char *const header[] = { "ID",	   "OBJECT", "PROGRAM", "POINT",   "ENGINE", "STATE", "MODULES",
+					      "PROCESSES", "OWNER",  "FILTER",	"SECTION", "KERNEL", NULL };
+	json_object *attachments, *rows;
+	struct varlink_reply reply;
+	int r;
+
+	r = ctl_query(ctl, argc, argv, list_help, "List", &reply);
+	if (r >= 0)
+		return r;
+	attachments = ctl_get(reply.parameters, "attachments");
+	rows = json_object_new_array();
+	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
+		json_object *attachment = json_object_array_get_idx(attachments, i),
+			    *row = json_object_new_array();
+
+		json_object_array_add(row,
+				      ctl_format("%lld", (long long)ctl_int(attachment, "id")));
+		json_object_array_add(row,
+				      ctl_format("%lld", (long long)ctl_int(attachment, "object")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(attachment, "program")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "engine")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "state")));
+		json_object_array_add(
+			row, ctl_format("%lld", (long long)ctl_int(attachment, "modules")));
+		json_object_array_add(
+			row, ctl_format("%lld", (long long)ctl_int(attachment, "processes")));
+		json_object_array_add(row,
+				      ctl_format("%lld", (long long)ctl_int(attachment, "owner")));
+		json_object_array_add(row, filter_text(ctl_get(attachment, "filter")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "section")));
+		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "kernel")));
+		json_object_array_add(rows, row);
+	}
+	ctl_print_table(header, rows);
+	json_object_put(rows);
+	print_notices(ctl_get(reply.parameters, "notices"));
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}

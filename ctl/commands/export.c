@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* map export, map unexport, map exports: maps among the metrics. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "export.h"
+#include "lib/varlink/varlink-json.h"
+
+enum {
+	OPTION_AS = CTL_OPTION_OWN,
+	OPTION_HELP_TEXT,
+	OPTION_TYPE,
+	OPTION_UNIT,
+	OPTION_LABEL,
+	OPTION_BUCKET,
+	OPTION_SM,
+	OPTION_MERGE,
+	OPTION_NONZERO,
+};
+
+static const char export_help[] =
+	"Usage: gpuprobectl map export [OPTION]... MAP\n"
+	"       gpuprobectl map unexport MAP...\n"
+	"       gpuprobectl map exports\n"
+	"\n"
+	"Shows a map among the metrics of the daemon (gpuprobectl metrics, gpuprobed --metrics), takes it out, or lists what is shown.\n"
+	"Members of the key become labels, and each number of the value a metric. See gpuprobe-metrics(5).\n"
+	"\n"
+	"      --as=NAME         of the metric; else gpuprobe_map_ and the name of the map\n"
+	"      --help-text=TEXT  what it is\n"
+	"      --type=TYPE       counter, gauge or histogram; else counter if programs only ever add to the map, gauge if not\n"
+	"      --unit=UNIT       at the end of the name: bytes, nanoseconds\n"
+	"      --label=NAME=TEXT a label for all its series; may be given several times\n"
+	"      --bucket=MEMBER   histogram: the member of the key that is the number of the bucket, log2 of what is counted\n"
+	"      --sm              a series for each SM; else their sum\n"
+	"      --merge=HOW       sum, the default, or latest: how values of several processes become one\n"
+	"      --nonzero         leave out zeros\n";
+
+int ctl_export_map(struct ctl *ctl, json_object *consume_parameters, const char *subject) {
+	struct varlink_reply reply;
+	int r;
+
+	r = ctl_call(ctl, "ExportMap", consume_parameters, subject, CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	if (ctl->json) {
+		ctl_print_json(ctl, ctl_get(reply.parameters, "export"));
+	} else {
+		json_object *families = ctl_get(ctl_get(reply.parameters, "export"), "families");
+
+		for (size_t i = 0; i < json_object_array_length(families); i++) {
+			ctl_print_text(json_object_get_string(json_object_array_get_idx(families, i)));
+			putchar('\n');
+		}
+	}
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}
+
+/* Adds a label, NAME=TEXT. Returns -1 to go on, or the exit status. */
+static int put_label(json_object *parameters, const char *text) {
+	json_object *labels = ctl_get(parameters, "labels");
+	const char *value = strchr(text, '=');
+	char *name;
+
+	if (!value || value == text)
+		return ctl_usage("--label: %s is not NAME=TEXT", text);
+	if (!labels) {
+		labels = json_object_new_object();
+		json_object_object_add(parameters, "labels", labels);
+	}
+	name = strndup(text, (size_t)(value - text));
+	json_object_object_add(labels, name, varlink_json_string(value + 1));
+	free(name);
+	return -1;
+}
+
+static int put_type(json_object *parameters, const char *type) {
+	if (strcmp(type, "counter") && strcmp(type, "gauge") && strcmp(type, "histogram"))
+		return ctl_usage("--type: %s is none of counter, gauge and histogram", type);
+	json_object_object_add(parameters, "kind", json_object_new_string(type));
+	return -1;
+}
+
+static int export_option(struct ctl *ctl, int option, json_object *parameters) {
+	static const char *const texts[] = {
+		[OPTION_AS - OPTION_AS] = "name", [OPTION_HELP_TEXT - OPTION_AS] = "help", [OPTION_UNIT - OPTION_AS] = "unit",
+		[OPTION_BUCKET - OPTION_AS] = "bucket", [OPTION_MERGE - OPTION_AS] = "merge",
+	};
+
+	switch (option) {
+	case OPTION_AS:
+	case OPTION_HELP_TEXT:
+	case OPTION_UNIT:
+	case OPTION_BUCKET:
+	case OPTION_MERGE:
+		json_object_object_add(parameters, texts[option - OPTION_AS], varlink_json_string(optarg));
+		return -1;
+	case OPTION_TYPE:
+		return put_type(parameters, optarg);
+	case OPTION_LABEL:
+		return put_label(parameters, optarg);
+	case OPTION_SM:
+		json_object_object_add(parameters, "per_sm", json_object_new_boolean(true));
+		return -1;
+	case OPTION_NONZERO:
+		json_object_object_add(parameters, "nonzero", json_object_new_boolean(true));
+		return -1;
+	default:
+		return ctl_option(ctl, option, export_help);
+	}
+}
+
+int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "as", required_argument, NULL, OPTION_AS },
+		{ "help-text", required_argument, NULL, OPTION_HELP_TEXT },
+		{ "type", required_argument, NULL, OPTION_TYPE },
+		{ "unit", required_argument, NULL, OPTION_UNIT },
+		{ "label", required_argument, NULL, OPTION_LABEL },
+		{ "bucket", required_argument, NULL, OPTION_BUCKET },
+		{ "sm", no_argument, NULL, OPTION_SM },
+		{ "merge", required_argument, NULL, OPTION_MERGE },
+		{ "nonzero", no_argument, NULL, OPTION_NONZERO },
+		{},
+	};
+	json_object *parameters = json_object_new_object();
+	int option, r = -1;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, (const int[]){ OPTION_LABEL, 0 })) >= 0)
+		r = export_option(ctl, option, parameters);
+	if (r < 0 && optind == argc)
+		r = ctl_usage("map export: which map?");
+	if (r < 0 && optind + 1 < argc)
+		r = ctl_usage("map export takes one map, but got %s too", argv[optind + 1]);
+	if (r >= 0) {
+		json_object_put(parameters);
+		return r;
+	}
+	json_object_object_add(parameters, "map", varlink_json_string(argv[optind]));
+	return ctl_export_map(ctl, parameters, argv[optind]);
+}
+
+int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	json_object *unexported, *output;
+	struct varlink_reply reply;
+	int option, r = -1, result = CTL_OK;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
+		r = ctl_option(ctl, option, export_help);
+	if (r < 0 && optind == argc)
+		r = ctl_usage("map unexport: which map?");
+	if (r >= 0)
+		return r;
+	unexported = json_object_new_array();
+	for (int i = optind; i < argc; i++) {
+		r = ctl_call(ctl, "UnexportMap", varlink_json_pack("map", varlink_json_string(argv[i]), NULL), argv[i], CTL_TIMEOUT_MS, &reply);
+		result = result ?: r;
+		if (r == CTL_UNREACHABLE)
+			break;
+		if (!r) {
+			json_object_array_add(unexported, varlink_json_string(argv[i]));
+			varlink_reply_deinit(&reply);
+		}
+	}
+	output = varlink_json_pack("unexported", unexported, NULL);
+	if (ctl->json)
+		ctl_print_json(ctl, output);
+	json_object_put(output);
+	return result;
+}
+
+int ctl_map_exports(struct ctl *ctl, int argc, char **argv) {
+	static const char *const header[] = { "MAP", "NAME", "TYPE", "OWNER", "METRICS", NULL };
+	json_object *exports, *rows;
+	struct varlink_reply reply;
+	int r;
+
+	r = ctl_query(ctl, argc, argv, export_help, "ListExports", &reply);
+	if (r >= 0)
+		return r;
+	exports = ctl_get(reply.parameters, "exports");
+	rows = json_object_new_array();
+	for (size_t i = 0; i < json_object_array_length(exports); i++) {
+		json_object *export = json_object_array_get_idx(exports, i), *row = json_object_new_array(), *families = ctl_get(export, "families");
+		size_t n = json_object_array_length(families);
+
+		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(export, "map")));
+		json_object_array_add(row, json_object_new_string(ctl_string(export, "map_name")));
+		json_object_array_add(row, json_object_new_string(ctl_string(export, "kind")));
+		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(export, "owner")));
+		json_object_array_add(row, ctl_format(n > 1 ? "%s and %zu more" : "%s",
+						      json_object_get_string(json_object_array_get_idx(families, 0)), n - 1));
+		json_object_array_add(rows, row);
+	}
+	ctl_print_table(header, rows);
+	json_object_put(rows);
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl/base/ctl.h"
+
+bool ctl_find_file(char path[static 4096], const char *installed, const char *beside) {
+	char self[4000];
+	ssize_t n;
+
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n > 0) {
+		self[n] = '\0';
+		*strrchr(self, '/') = '\0';
+		snprintf(path, 4096, "%s/%s", self, beside);
+		if (!access(path, R_OK))
+			return true;
+	}
+	strncpy(path, installed, 4095)[4095] = '\0';
+	return !access(path, R_OK);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* hook: places in the kernel at which a trace can look: what there is, what is at work and by which of its alternatives, and why others cannot be. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "ctl/trace/command.h"
+#include "lib/varlink/varlink-json.h"
+
+static const char help[] =
+	"Usage: gpuprobectl hook list [PATTERN]\n"
+	"       gpuprobectl hook test NAME [-- CMD [ARGUMENT]...]\n"
+	"       gpuprobectl hook status\n"
+	"\n"
+	"Places in the kernel's driver, and others of the kernel, at which gpuprobectl trace can look.\n"
+	"\n"
+	"list prints those that a name, a glob or a set matches; status which are at work, by what, how often they were hit, and why others cannot be. test\n"
+	"attaches one and waits until it is hit, by CMD if there is one, else by any program; Ctrl-C ends that. Exit status of test: 0 it was hit, 1 it was not.\n";
+
+static int call_list(struct ctl *ctl, const char *pattern, struct varlink_reply *reply) {
+	json_object *parameters = varlink_json_pack("pattern", pattern ? json_object_new_string(pattern) : NULL, NULL);
+
+	return ctl_call(ctl, "ListHooks", parameters, pattern ?: "", CTL_TIMEOUT_MS, reply);
+}
+
+static json_object *text(json_object *hook, const char *key) {
+	const char *value = ctl_string(hook, key);
+
+	return json_object_new_string(*value ? value : "-");
+}
+
+static void print_list(json_object *hooks) {
+	static const char *const header[] = { "NAME", "SET", "STATE", "METHOD", "TARGET", "PURPOSE", NULL };
+	static const char *const keys[] = { "name", "set", "state", "method", "target", "purpose" };
+	json_object *rows = json_object_new_array();
+
+	for (size_t i = 0; i < json_object_array_length(hooks); i++) {
+		json_object *row = json_object_new_array();
+
+		for (size_t j = 0; j < sizeof(keys) / sizeof(*keys); j++)
+			json_object_array_add(row, text(json_object_array_get_idx(hooks, i), keys[j]));
+		json_object_array_add(rows, row);
+	}
+	ctl_print_table(header, rows);
+	json_object_put(rows);
+}
+
+static int no_such_hook(const char *pattern) {
+	return ctl_fail(CTL_NOT_FOUND, "there is no hook %s; gpuprobectl hook list shows them", pattern);
+}
+
+/* Options of a verb. Returns -1 to go on, or the exit status. */
+static int read_options(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = { CTL_OPTIONS, {} };
+	int option, r = -1;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
+		r = ctl_option(ctl, option, help);
+	return r;
+}
+
+static int hook_list(struct ctl *ctl, int argc, char **argv) {
+	struct varlink_reply reply;
+	const char *pattern;
+	int r;
+
+	r = read_options(ctl, argc, argv);
+	if (r >= 0)
+		return r;
+	if (optind + 1 < argc)
+		return ctl_usage("hook list takes one pattern, but got %s too", argv[optind + 1]);
+	pattern = argv[optind];
+	r = call_list(ctl, pattern, &reply);
+	if (r)
+		return r;
+	if (pattern && !json_object_array_length(ctl_get(reply.parameters, "hooks")))
+		r = no_such_hook(pattern);
+	else if (ctl->json)
+		ctl_print_json(ctl, reply.parameters);
+	else
+		print_list(ctl_get(reply.parameters, "hooks"));
+	varlink_reply_deinit(&reply);
+	return r;
+}
+
+/* The version of NVIDIA's kernel module, or "". */
+static const char *driver_version(char version[static 64]) {
+	FILE *file = fopen("/sys/module/nvidia/version", "re");
+
+	version[0] = '\0';
+	if (file) {
+		if (fgets(version, 64, file))
+			version[strcspn(version, "\n")] = '\0';
+		fclose(file);
+	}
+	return version;
+}
+
+static void print_status(json_object *hooks) {
+	static const char *const header[] = { "NAME", "STATE", "METHOD", "TARGET", "HITS", "REASON", NULL };
+	json_object *rows = json_object_new_array();
+	size_t n = json_object_array_length(hooks), attached = 0, available = 0;
+	char version[64];
+
+	for (size_t i = 0; i < n; i++) {
+		json_object *hook = json_object_array_get_idx(hooks, i), *row = json_object_new_array();
+		const char *state = ctl_string(hook, "state");
+
+		attached += strcmp(state, "attached") == 0;
+		available += strcmp(state, "available") == 0;
+		json_object_array_add(row, text(hook, "name"));
+		json_object_array_add(row, text(hook, "state"));
+		json_object_array_add(row, text(hook, "method"));
+		json_object_array_add(row, text(hook, "target"));
+		json_object_array_add(row, strcmp(state, "attached") ? json_object_new_string("-") :
+								       ctl_format("%lld", (long long)ctl_int(hook, "hits")));
+		json_object_array_add(row, text(hook, "reason"));
+		json_object_array_add(rows, row);
+	}
+	printf("driver: %s\nhooks: %zu attached, %zu available, %zu unavailable\n\n", *driver_version(version) ? version : "none", attached, available,
+	       n - attached - available);
+	ctl_print_table(header, rows);
+	json_object_put(rows);
+}
+
+static int hook_status(struct ctl *ctl, int argc, char **argv) {
+	struct varlink_reply reply;
+	int r;
+
+	r = ctl_no_options(ctl, argc, argv, help);
+	if (r >= 0)
+		return r;
+	r = call_list(ctl, NULL, &reply);
+	if (r)
+		return r;
+	if (ctl->json)
+		ctl_print_json(ctl, reply.parameters);
+	else
+		print_status(ctl_get(reply.parameters, "hooks"));
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}
+
+/* Attaches the hook and waits. Returns the exit status. */
+static int test(struct ctl *ctl, json_object *hook, char **command) {
+	json_object *names = json_object_new_array(), *sources = json_object_new_array(), *result;
+	struct trace_command trace = { .ctl = ctl, .command = command, .test = true };
+	const char *name = ctl_string(hook, "name");
+	int r;
+
+	trace.test_processes = !strcmp(ctl_string(hook, "set"), "process");
+	json_object_array_add(names, json_object_new_string(name));
+	json_object_array_add(sources, json_object_new_string("kernel"));
+	trace.parameters = varlink_json_pack("hooks", names, "sources", sources, "follow", json_object_new_boolean(true), NULL);
+	r = trace_live(&trace);
+	json_object_put(trace.parameters);
+	if (!trace.tested)
+		return r ?: CTL_ERROR;
+	if (ctl->json) {
+		result = varlink_json_pack("name", json_object_new_string(name), "hits", json_object_new_int64((int64_t)trace.hits), "method",
+					   json_object_get(ctl_get(hook, "method")), "target", json_object_get(ctl_get(hook, "target")), NULL);
+		ctl_print_json(ctl, result);
+		json_object_put(result);
+	} else {
+		ctl_print_text(name);
+		printf(": %s, by %s at ", trace.hits ? "hit" : "not hit", ctl_string(hook, "method"));
+		ctl_print_text(ctl_string(hook, "target"));
+		putchar('\n');
+	}
+	return trace.hits ? CTL_OK : CTL_ERROR;
+}
+
+static int hook_test(struct ctl *ctl, int argc, char **argv) {
+	struct varlink_reply reply;
+	json_object *hooks, *hook;
+	char **command = NULL;
+	int r, n = 1;
+
+	while (n < argc && strcmp(argv[n], "--"))
+		n++;
+	if (n < argc)
+		command = argv + n + 1; /* whose options are not ours */
+	r = read_options(ctl, n, argv);
+	if (r >= 0)
+		return r;
+	if (optind == n)
+		return ctl_usage("hook test: which hook?");
+	if (optind + 1 < n)
+		return ctl_usage("hook test takes one hook, but got %s too; a CMD comes behind --", argv[optind + 1]);
+	if (command && !*command)
+		return ctl_usage("hook test: which CMD?");
+	r = call_list(ctl, argv[optind], &reply);
+	if (r)
+		return r;
+	hooks = ctl_get(reply.parameters, "hooks");
+	hook = json_object_array_get_idx(hooks, 0);
+	if (!json_object_array_length(hooks))
+		r = no_such_hook(argv[optind]);
+	else if (json_object_array_length(hooks) > 1)
+		r = ctl_fail(CTL_ERROR, "%s are %zu hooks; gpuprobectl hook list %s shows them", argv[optind], json_object_array_length(hooks),
+			     argv[optind]);
+	else if (!strcmp(ctl_string(hook, "state"), "unavailable"))
+		r = ctl_fail(CTL_ERROR, "%s: unavailable: %s", ctl_string(hook, "name"), ctl_string(hook, "reason"));
+	else
+		r = test(ctl, hook, command);
+	varlink_reply_deinit(&reply);
+	return r;
+}
+
+int command_hook(struct ctl *ctl, int argc, char **argv) {
+	static const struct ctl_command verbs[] = {
+		{ "list", hook_list, CTL_TITLE "hook list" },
+		{ "test", hook_test, CTL_TITLE "hook test" },
+		{ "status", hook_status, CTL_TITLE "hook status" },
+	};
+
+	return ctl_verb(ctl, argc, argv, help, "hook", verbs, sizeof(verbs) / sizeof(*verbs));
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kernel list, kernel show: what numbers in contexts and events stand for.
+ *
+ * Kernels on the SASS engine come by the thousand, and the daemon, which reads no foreign names, has the mangled ones of
+ * most: they are demangled here.
+ */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "ctl/trace/read/demangle.h"
+#include "ctl/base/suggest.h"
+
+enum {
+	OPTION_PID = CTL_OPTION_OWN,
+	OPTION_INSTRUCTION,
+};
+
+static const char kernel_help[] =
+	"Usage: gpuprobectl kernel list [--pid=PID]\n"
+	"       gpuprobectl kernel show KERNEL\n"
+	"       gpuprobectl kernel show --instruction=ID\n"
+	"\n"
+	"list shows the kernels and device functions that are or were probed, or missed, newest first. show prints the instructions that\n"
+	"have memory probes, of a kernel (a name, a glob, or an id in hexadecimal), or the one instruction that an instruction id stands for.\n"
+	"\n"
+	"      --pid=PID         only kernels of this process\n"
+	"      --instruction=ID  a number in hexadecimal, as contexts hold it\n";
+
+/* "1,2", or "-". */
+static json_object *ids_text(json_object *ids) {
+	json_object *value;
+	char *text = NULL;
+	size_t n_text;
+	FILE *stream = open_memstream(&text, &n_text);
+
+	for (size_t i = 0; stream && i < json_object_array_length(ids); i++)
+		fprintf(stream, "%s%s", i ? "," : "",
+			json_object_get_string(json_object_array_get_idx(ids, i)));
+	if (stream)
+		fclose(stream);
+	value = json_object_new_string(text && *text ? text : "-");
+	free(text);
+	return value;
+}
+
+static void print_kernels(json_object *kernels) {
+	static const char *const header[] = { "ID", "TYPE", "PIDS", "ATTACHMENTS", "KERNEL", NULL };
+	json_object *rows = json_object_new_array();
+
+	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
+		json_object *kernel = json_object_array_get_idx(kernels, i),
+			    *row = json_object_new_array();
+		bool device = json_object_get_boolean(ctl_get(kernel, "device_function"));
+
+		json_object_array_add(row, json_object_new_string(ctl_string(kernel, "id")));
+		json_object_array_add(row, json_object_new_string(device ? "device" : "kernel"));
+		json_object_array_add(row, ids_text(ctl_get(kernel, "pids")));
+		json_object_array_add(row, ids_text(ctl_get(kernel, "attachments")));
+		json_object_array_add(row, json_object_new_string(ctl_string(kernel, "demangled")));
+		json_object_array_add(rows, row);
+	}
+	ctl_print_table(header, rows);
+	json_object_put(rows);
+}
+
+static void print_instructions(json_object *instructions) {
+	static const char *const header[] = { "ID", "SOURCE", "INSTRUCTION", "KERNEL", NULL };
+	json_object *rows = json_object_new_array();
+
+	for (size_t i = 0; i < json_object_array_length(instructions); i++) {
+		json_object *instruction = json_object_array_get_idx(instructions, i),
+			    *row = json_object_new_array();
+
+		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "id")));
+		json_object_array_add(
+			row, ctl_get(instruction, "file")
+				     ? ctl_format("%s:%lld", ctl_string(instruction, "file"),
+						  (long long)ctl_int(instruction, "line"))
+				     : json_object_new_string("-"));
+		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "text")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(instruction, "kernel")));
+		json_object_array_add(rows, row);
+	}
+	ctl_print_table(header, rows);
+	json_object_put(rows);
+}
+
+void ctl_add_demangled(json_object *kernel, unsigned int *failures) {
+	const char *name = ctl_string(kernel, "name");
+	char *demangled;
+
+	if (strcmp(name, ctl_string(kernel, "demangled")) != 0)
+		return;
+	demangled = demangle(name, failures);
+	if (demangled)
+		json_object_object_add(kernel, "demangled", json_object_new_string(demangled));
+	free(demangled);
+}
+
+/* Reads all replies, and prints them as one. Returns the exit status. */
+static int list(struct ctl *ctl, json_object *consume_parameters) {
+	json_object *json = json_object_new_object(), *kernels = json_object_new_array();
+	struct varlink_reply reply;
+	unsigned int failures = 0;
+	bool continues = true;
+	int r;
+
+	json_object_object_add(json, "kernels", kernels);
+	r = ctl_call_more(ctl, "ListKernels", consume_parameters);
+	while (!r && continues) {
+		json_object *some;
+
+		r = ctl_next(ctl, "ListKernels", "", &reply);
+		if (r)
+			break;
+		some = ctl_get(reply.parameters, "kernels");
+		for (size_t i = 0; i < json_object_array_length(some); i++) {
+			ctl_add_demangled(json_object_array_get_idx(some, i), &failures);
+			json_object_array_add(kernels, json_object_get(json_object_array_get_idx(some, i)));
+		}
+		continues = reply.continues;
+		varlink_reply_deinit(&reply);
+	}
+	if (!r && ctl->json)
+		ctl_print_json(ctl, json);
+	else if (!r)
+		print_kernels(kernels);
+	json_object_put(json);
+	return r;
+}
+
+/* Asks and prints. Returns the exit status. */
+static int show(struct ctl *ctl, json_object *consume_parameters, const char *subject) {
+	struct varlink_reply reply;
+	int r;
+
+	r = ctl_call(ctl, "ShowKernel", consume_parameters, subject, CTL_TIMEOUT_MS, &reply);
+	if (r)
+		return r;
+	if (ctl->json)
+		ctl_print_json(ctl, reply.parameters);
+	else if (json_object_array_length(ctl_get(reply.parameters, "instructions")))
+		print_instructions(ctl_get(reply.parameters, "instructions"));
+	else
+		ctl_tell("%s: it has no instructions with memory probes", subject);
+	varlink_reply_deinit(&reply);
+	return CTL_OK;
+}
+
+/* Reads the options; *instructionp is in argv. Returns -1 to go on, or the exit status. */
+static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters,
+		 const char **instructionp) {
+	static const struct option options[] = { CTL_OPTIONS,
+						 { "pid", required_argument, NULL, OPTION_PID },
+						 { "instruction", required_argument, NULL,
+						   OPTION_INSTRUCTION },
+						 {} };
+	int option, r = -1;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
+		if (option == OPTION_PID) {
+			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
+			r = r < 0 ? ctl_check_pid("--pid", ctl_int(parameters, "pid")) : r;
+		} else if (option == OPTION_INSTRUCTION) {
+			*instructionp = optarg;
+		} else {
+			r = ctl_option(ctl, option, kernel_help);
+		}
+	}
+	return r;
+}
+
+/* What is asked for, after the options. Returns the exit status; consumes parameters. */
+static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
+	       const char *instruction) {
+	const char *verb = optind < argc ? argv[optind++] : "", *subject;
+	struct suggestion suggestion = { .wanted = verb };
+	int left = argc - optind;
+
+	if (!strcmp(verb, "list") && !instruction && !left)
+		return list(ctl, parameters);
+	if (!strcmp(verb, "show") && !ctl_get(parameters, "pid") && left == !instruction) {
+		subject = instruction ?: argv[optind];
+		json_object_object_add(parameters, instruction ? "instruction" : "kernel",
+				       json_object_new_string(subject));
+		return show(ctl, parameters, subject);
+	}
+	json_object_put(parameters);
+	if (!strcmp(verb, "list"))
+		return ctl_usage("kernel list takes no argument and no --instruction");
+	if (!strcmp(verb, "show"))
+		return ctl_usage("kernel show takes one kernel, or --instruction");
+	suggest_add(&suggestion, "list");
+	suggest_add(&suggestion, "show");
+	return *verb ? ctl_usage("kernel has no command %s%s", verb, suggest_text(&suggestion))
+		     : ctl_usage("kernel: list or show?");
+}
+
+int command_kernel(struct ctl *ctl, int argc, char **argv) {
+	json_object *parameters = json_object_new_object();
+	const char *instruction = NULL;
+	int r;
+
+	r = parse(ctl, argc, argv, parameters, &instruction);
+	if (r >= 0) {
+		json_object_put(parameters);
+		return r;
+	}
+	return run(ctl, argc, argv, parameters, instruction);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * ring read: records of a ring, one a line, as they come.
+ *
+ * A record has the type that --type names, else that of the map's values, if its size is that of
+ * the type, but for padding: one ring may have records of several kinds. Else it is hexadecimal.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base64.h"
+#include "ctl/base/ctl.h"
+#include "ctl/base/names.h"
+#include "proto/ring-reply.h"
+#include "ctl/base/value.h"
+
+enum {
+	OPTION_RAW = CTL_OPTION_OWN,
+	OPTION_TYPE,
+};
+
+static const char help[] =
+	"Usage: gpuprobectl ring read [OPTION]... MAP\n"
+	"\n"
+	"Prints the records of a ring, which is given by its name or id, and takes them out: "
+	"process, SM, lane, value. Each record goes\n"
+	"to one reader.\n"
+	"\n"
+	"  -f, --follow       go on until Ctrl-C\n"
+	"  -n, --count=COUNT  stop after so many records; more may have been taken out\n"
+	"      --type=STRUCT  show records as this struct of the object; else as the map's values\n"
+	"      --raw          bytes in hexadecimal\n";
+
+struct reader {
+	struct ctl *ctl;
+	struct value_types *types; /* NULL: no reply so far */
+	struct names names;
+	const char *type_name;	   /* --type, or NULL */
+	uint32_t type;
+	int64_t type_size;
+	bool raw;
+	bool type_missing;
+	int64_t n_left; /* records to print; negative: all */
+};
+
+/*
+ * Takes the types from the first reply. Returns the exit status. Records come with it, and nobody else gets them: without the type that
+ * --type names they are shown nevertheless.
+ */
+static int begin(struct reader *reader, json_object *parameters) {
+	json_object *text = ctl_get(parameters, "btf");
+	unsigned char *btf = NULL;
+	size_t n_btf = 0;
+	int r;
+
+	if (text && !reader->raw &&
+	    base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
+			  &btf, &n_btf))
+		n_btf = 0;
+	r = value_types_new(&reader->types, n_btf ? btf : NULL, n_btf);
+	if (r == -EINVAL)
+		r = value_types_new(&reader->types, NULL, 0);
+	free(btf);
+	if (r)
+		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
+	if (!reader->ctl->json)
+		value_types_set_namer(reader->types, names_of, &reader->names);
+	if (reader->raw)
+		return CTL_OK;
+	reader->type = reader->type_name ? value_types_find(reader->types, reader->type_name) : 0;
+	if (reader->type_name && !reader->type) {
+		ctl_fail(CTL_NOT_FOUND, "--type: the object has no struct %s: records are shown as the map's values",
+			 reader->type_name);
+		reader->type_missing = true;
+		reader->type_name = NULL;
+	}
+	if (!reader->type_name)
+		reader->type = (uint32_t)ctl_int(parameters, "btf_value_type");
+	reader->type_size = value_types_size(reader->types, reader->type);
+	if (reader->type_size <= 0 && !reader->type_missing && !reader->ctl->json && isatty(STDOUT_FILENO))
+		ctl_tell("the map has no type for its records, which are shown as bytes: --type=STRUCT shows them as this struct of the object");
+	return CTL_OK;
+}
+
+/* The bytes by their type; NULL without memory. */
+static json_object *read_value(const struct reader *reader, const unsigned char *data,
+			       size_t n_data) {
+	const int64_t padding = (int64_t)n_data - reader->type_size;
+	bool fits = reader->type_size > 0 && padding >= 0 && (reader->type_name || padding < 8);
+
+	return value_json(reader->types, fits ? reader->type : 0, data, n_data);
+}
+
+/* 1234 sm 17 lane 3: {.ts = 5} */
+static void print_record(const struct reader *reader, const struct ring_reply_batch *batch,
+			 unsigned int lane, const unsigned char *data) {
+	json_object *value = read_value(reader, data, batch->size), *output;
+
+	if (reader->ctl->json) {
+		output = json_object_new_object();
+		json_object_object_add(output, "pid", json_object_new_int64(batch->pid));
+		json_object_object_add(output, "sm", json_object_new_int64(batch->sm));
+		json_object_object_add(output, "lane", json_object_new_int64(lane));
+		json_object_object_add(output, "record", json_object_get(value));
+		ctl_print_json(reader->ctl, output);
+		json_object_put(output);
+	} else {
+		printf("%u sm %u lane %u: ", batch->pid, batch->sm, lane);
+		value_print(value, stdout);
+		putchar('\n');
+	}
+	json_object_put(value);
+}
+
+/* Prints batches of proto/ring-reply.h. Returns the exit status, or CTL_STREAM_ENOUGH. */
+static int print_batches(struct reader *reader, const unsigned char *data, size_t n_data) {
+	struct ring_reply_batch batch;
+
+	while (n_data) {
+		if (n_data < sizeof(batch))
+			goto fail;
+		memcpy(&batch, data, sizeof(batch));
+		data += sizeof(batch);
+		n_data -= sizeof(batch);
+		if (!batch.size || __builtin_popcount(batch.lanes) != (int)batch.count ||
+		    (uint64_t)batch.size * batch.count > n_data)
+			goto fail;
+		for (; batch.lanes; batch.lanes &= batch.lanes - 1) {
+			if (!reader->n_left)
+				return CTL_STREAM_ENOUGH;
+			print_record(reader, &batch, (unsigned int)__builtin_ctz(batch.lanes),
+				     data);
+			reader->n_left -= reader->n_left > 0;
+			data += batch.size;
+			n_data -= batch.size;
+		}
+	}
+	return reader->n_left ? CTL_OK : CTL_STREAM_ENOUGH;
+fail:
+	return ctl_fail(CTL_ERROR, "the daemon sent records that make no sense");
+}
+
+static int take_records(json_object *parameters, void *userdata) {
+	json_object *text = ctl_get(parameters, "batches");
+	struct reader *reader = userdata;
+	int r = reader->types ? CTL_OK : begin(reader, parameters);
+	unsigned char *data = NULL;
+	size_t n_data = 0;
+
+	if (r || !text)
+		return r;
+	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
+			  &data, &n_data))
+		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
+	r = print_batches(reader, data, n_data);
+	free(data);
+	return r;
+}
+
+static int ring_read(struct ctl *ctl, int argc, char **argv) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "follow", no_argument, NULL, 'f' },
+		{ "count", required_argument, NULL, 'n' },
+		{ "raw", no_argument, NULL, OPTION_RAW },
+		{ "type", required_argument, NULL, OPTION_TYPE },
+		{},
+	};
+	json_object *parameters = json_object_new_object();
+	struct reader reader = { .ctl = ctl, .names.ctl = ctl, .n_left = -1 };
+	int option, r = -1;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "fn:hV", options, NULL)) >= 0) {
+		if (option == 'f')
+			json_object_object_add(parameters, "follow", json_object_new_boolean(true));
+		else if (option == 'n')
+			r = ctl_number("--count", optarg, 1, &reader.n_left);
+		else if (option == OPTION_RAW)
+			reader.raw = true;
+		else if (option == OPTION_TYPE)
+			reader.type_name = optarg;
+		else
+			r = ctl_option(ctl, option, help);
+	}
+	if (r < 0 && reader.raw && reader.type_name)
+		r = ctl_usage("ring read takes --raw or --type, not both");
+	if (r < 0 && optind == argc)
+		r = ctl_usage("ring read: which map?");
+	if (r < 0 && optind + 1 < argc)
+		r = ctl_usage("ring read takes one map, but got %s too", argv[optind + 1]);
+	if (r >= 0) {
+		json_object_put(parameters);
+		return r;
+	}
+	json_object_object_add(parameters, "map", json_object_new_string(argv[optind]));
+	json_object_object_add(parameters, "raw", json_object_new_boolean(true));
+	r = ctl_stream(ctl, "ReadRing", parameters, argv[optind], take_records, &reader);
+	value_types_free(reader.types);
+	names_deinit(&reader.names);
+	return r ?: reader.type_missing ? CTL_NOT_FOUND : CTL_OK;
+}
+
+int command_ring(struct ctl *ctl, int argc, char **argv) {
+	static const struct ctl_command verbs[] = {
+		{ "read", ring_read, CTL_TITLE "ring read" },
+	};
+
+	return ctl_verb(ctl, argc, argv, help, "ring", verbs, sizeof(verbs) / sizeof(*verbs));
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* why. */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl/base/ctl.h"
+#include "ctl/base/suggest.h"
+
+enum {
+	OPTION_PID = CTL_OPTION_OWN,
+	OPTION_KERNEL,
+};
+
+static const char help[] =
+	"Usage: gpuprobectl why [--pid=PID] [--kernel=NAME]\n"
+	"\n"
+	"Lists what was probed, and by which engine, and what was not, newest first, and the reason in one line each.\n"
+	"\n"
+	"      --pid=PID      only about this process\n"
+	"      --kernel=NAME  only about this kernel: a glob, or a mangled or demangled name\n";
+
+static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters) {
+	static const struct option options[] = {
+		CTL_OPTIONS,
+		{ "pid", required_argument, NULL, OPTION_PID },
+		{ "kernel", required_argument, NULL, OPTION_KERNEL },
+		{},
+	};
+	int option, r = -1;
+
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
+		if (option == OPTION_PID) {
+			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
+		} else if (option == OPTION_KERNEL) {
+			json_object_object_add(parameters, "kernel",
+					       json_object_new_string(optarg));
+		} else {
+			r = ctl_option(ctl, option, help);
+		}
+	}
+	if (r < 0 && optind < argc)
+		r = ctl_usage("why takes no argument, but got %s", argv[optind]);
+	return r;
+}
+
+/*
+ * 2026-11-21 10:00:00  1234 vec_add  probed (sass)  vectorAdd(float*): no PTX for sm_90 in this image
+ */
+static void print(json_object *outcome) {
+	const char *kernel = ctl_string(outcome, "demangled"),
+		   *reason = ctl_string(outcome, "reason"), *engine = ctl_string(outcome, "engine");
+
+	if (!*kernel)
+		kernel = ctl_string(outcome, "kernel");
+	ctl_print_time(ctl_int(outcome, "time"));
+	printf("  %lld ", (long long)ctl_int(outcome, "pid"));
+	ctl_print_text(ctl_string(outcome, "comm"));
+	printf("  ");
+	ctl_print_text(ctl_string(outcome, "outcome"));
+	if (*engine)
+		printf(" (%s)", engine);
+	if (*kernel) {
+		printf("  ");
+		ctl_print_text(kernel);
+	}
+	if (*reason) {
+		printf("%s", *kernel ? ": " : "  ");
+		ctl_print_text(reason);
+	}
+	putchar('\n');
+}
+
+/* Nothing is remembered about a kernel: says so, with the closest name that there is. */
+static void tell_no_kernel(struct ctl *ctl, const char *kernel) {
+	struct suggestion suggestion = { .wanted = kernel };
+	struct varlink_reply reply;
+
+	if (ctl_ask(ctl->client, "Why", NULL, &reply)) {
+		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"), "kernel");
+		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"), "demangled");
+		varlink_reply_deinit(&reply);
+	}
+	ctl_tell("nothing is remembered about a kernel %s%s", kernel, suggest_text(&suggestion));
+}
+
+/* Why there may be nothing about the process, or for a person at a terminal how anything gets here. */
+static void tell_nothing(const struct ctl *ctl, int64_t pid) {
+	const char *lacks = pid ? ctl_process_lacks(pid) : NULL;
+
+	if (pid && (pid > INT32_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH)))
+		lacks = "is not there any more, or never was";
+	if (lacks && !ctl->json)
+		ctl_tell("nothing is remembered; process %lld %s", (long long)pid, lacks);
+	else if (isatty(STDOUT_FILENO))
+		ctl_tell("nothing is remembered; a kernel shows up here when a process with the shim loads its module "
+			 "(gpuprobectl doctor --only='reach.*' lists CUDA processes without it)");
+}
+
+int command_why(struct ctl *ctl, int argc, char **argv) {
+	json_object *parameters = json_object_new_object(), *outcomes;
+	struct varlink_reply reply;
+	char *kernel;
+	int64_t pid;
+	int r;
+
+	r = parse(ctl, argc, argv, parameters);
+	if (r >= 0) {
+		json_object_put(parameters);
+		return r;
+	}
+	kernel = ctl_get(parameters, "kernel") ? strdup(ctl_string(parameters, "kernel")) : NULL;
+	pid = ctl_get(parameters, "pid") ? ctl_int(parameters, "pid") : 0;
+	r = ctl_call(ctl, "Why", parameters, "", CTL_TIMEOUT_MS, &reply);
+	if (r) {
+		free(kernel);
+		return r;
+	}
+	outcomes = ctl_get(reply.parameters, "outcomes");
+	r = pid && !json_object_array_length(outcomes) ? ctl_check_pid("--pid", pid) : -1;
+	if (r < 0 && ctl->json)
+		ctl_print_json(ctl, reply.parameters);
+	else if (r < 0)
+		for (size_t i = 0; i < json_object_array_length(outcomes); i++)
+			print(json_object_array_get_idx(outcomes, i));
+	if (r < 0 && !json_object_array_length(outcomes) && kernel && !pid)
+		tell_no_kernel(ctl, kernel);
+	else if (r < 0 && !json_object_array_length(outcomes))
+		tell_nothing(ctl, pid);
+	free(kernel);
+	varlink_reply_deinit(&reply);
+	return r < 0 ? CTL_OK : r;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* `gpuprobectl trace report` as a program of its own, for tests: nothing of it needs a daemon. */
+
+#include <errno.h>
+
+#include "ctl/base/ctl.h"
+#include "ctl/trace/command.h"
+
+int main(int argc, char **argv) {
+	struct ctl ctl = {};
+	int r;
+
+	if (argc > 0)
+		argv[0] = program_invocation_name = (char *)CTL_TITLE "trace report";
+	r = command_trace_report(&ctl, argc, argv);
+	return ctl_flush() && r == CTL_OK ? CTL_ERROR : r;
+}

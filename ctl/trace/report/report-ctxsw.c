@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* --ctxsw: which process was on which GPU for how long, and what switching between them took. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "report-busy.h"
+#include "ctl/trace/read/report-names.h"
+#include "report.h"
+
+#define PROCESSES_MAX 4096
+#define DEVICES_MAX 64
+#define SWITCH_MAX UINT64_C(1000000) /* nanoseconds: what is longer between two contexts is idle time */
+
+struct ctxsw_device {
+	uint32_t device;
+	struct report_busy busy;
+	uint64_t contexts, end; /* end: of the latest one */
+	struct report_histogram between; /* from one context to the next */
+};
+
+/* Times of a process on a device; the name is "device\tname". */
+struct ctxsw_process {
+	struct report_histogram times;
+	uint64_t preempted;
+};
+
+struct ctxsw {
+	struct report_names names;
+	struct ctxsw_process *rows; /* by the number of the name; 0: all others */
+	size_t n_rows;
+	struct ctxsw_device *devices[DEVICES_MAX];
+	size_t n_devices;
+	uint64_t untold; /* of further devices */
+};
+
+static void ctxsw_free(void *part) {
+	struct ctxsw *ctxsw = part;
+
+	for (size_t i = 0; ctxsw && i < ctxsw->n_rows; i++)
+		report_histogram_deinit(&ctxsw->rows[i].times);
+	for (size_t i = 0; ctxsw && i < ctxsw->n_devices; i++) {
+		report_histogram_deinit(&ctxsw->devices[i]->between);
+		report_histogram_deinit(&ctxsw->devices[i]->busy.gaps);
+		free(ctxsw->devices[i]);
+	}
+	if (ctxsw) {
+		report_names_deinit(&ctxsw->names);
+		free(ctxsw->rows);
+	}
+	free(ctxsw);
+}
+
+static int ctxsw_new(void **partp, const struct report_options *options) {
+	struct ctxsw *ctxsw = calloc(1, sizeof(*ctxsw));
+
+	if (!ctxsw)
+		return -ENOMEM;
+	report_names_init(&ctxsw->names, PROCESSES_MAX, REPORT_NAME_BYTES_MAX);
+	*partp = ctxsw;
+	return 0;
+}
+
+static int count_process(struct ctxsw *ctxsw, const struct trace_item *item) {
+	struct ctxsw_process *rows;
+	uint32_t number;
+	char key[128];
+	size_t n;
+
+	snprintf(key, sizeof(key), "%" PRIu32 "\t%s", item->device, item->name);
+	number = report_names_number(&ctxsw->names, key);
+	if (number >= ctxsw->n_rows) {
+		n = ctxsw->n_rows ? ctxsw->n_rows : 16;
+		while (n <= number)
+			n *= 2;
+		rows = realloc(ctxsw->rows, n * sizeof(*rows));
+		if (!rows)
+			return -ENOMEM;
+		memset(rows + ctxsw->n_rows, 0, (n - ctxsw->n_rows) * sizeof(*rows));
+		ctxsw->rows = rows;
+		ctxsw->n_rows = n;
+	}
+	for (size_t i = 0; i < item->n_values; i++)
+		ctxsw->rows[number].preempted += !strcmp(item->values[i].name, "preemption") && item->values[i].text && strcmp(item->values[i].text, "FE_ACK_WFI") != 0;
+	return report_histogram_add(&ctxsw->rows[number].times, report_duration(item));
+}
+
+/* The device of that number; *devicep NULL: there are too many. 0 or -ENOMEM. */
+static int device_of(struct ctxsw *ctxsw, uint32_t number, struct ctxsw_device **devicep) {
+	*devicep = NULL;
+	for (size_t i = 0; i < ctxsw->n_devices && !*devicep; i++)
+		if (ctxsw->devices[i]->device == number)
+			*devicep = ctxsw->devices[i];
+	if (*devicep || ctxsw->n_devices == DEVICES_MAX)
+		return 0;
+	*devicep = calloc(1, sizeof(**devicep));
+	if (!*devicep)
+		return -ENOMEM;
+	(*devicep)->device = number;
+	ctxsw->devices[ctxsw->n_devices++] = *devicep;
+	return 0;
+}
+
+static int ctxsw_item(void *part, const struct trace_item *item, const struct report_place *place) {
+	struct ctxsw *ctxsw = part;
+	struct ctxsw_device *device;
+	int r;
+
+	if (item->kind != EVENT_CTXSW || item->instant)
+		return 0;
+	r = device_of(ctxsw, item->device, &device);
+	if (!device) {
+		ctxsw->untold += !r;
+		return r;
+	}
+	if (device->contexts && item->start >= device->end && item->start - device->end < SWITCH_MAX)
+		r = report_histogram_add(&device->between, item->start - device->end);
+	device->contexts++;
+	device->end = item->end > device->end ? item->end : device->end;
+	if (!r)
+		r = report_busy_add(&device->busy, item->start, item->end);
+	return r ?: count_process(ctxsw, item);
+}
+
+static json_object *device_json(struct ctxsw_device *device) {
+	json_object *row = json_object_new_object();
+	const double switching = device->between.total;
+	uint64_t all = 0;
+
+	if (report_busy_finish(&device->busy) == 0)
+		all = device->busy.last - device->busy.first;
+	report_add_number(row, "device", device->device);
+	report_add_number(row, "contexts", device->contexts);
+	report_add_number(row, "observed_ns", all);
+	report_add_number(row, "busy_ns", device->busy.busy);
+	report_add_number(row, "switching_ns", (uint64_t)switching);
+	report_add_number(row, "idle_ns", all > device->busy.busy + (uint64_t)switching ? all - device->busy.busy - (uint64_t)switching : 0);
+	json_object_object_add(row, "between", report_histogram_json(&device->between));
+	return row;
+}
+
+static json_object *ctxsw_json(void *part) {
+	struct ctxsw *ctxsw = part;
+	json_object *data = json_object_new_object(), *devices = json_object_new_array(), *processes = json_object_new_array();
+
+	for (size_t i = 0; i < ctxsw->n_devices; i++)
+		json_object_array_add(devices, device_json(ctxsw->devices[i]));
+	for (uint32_t i = 0; i < ctxsw->n_rows; i++) {
+		const char *key = report_names_text(&ctxsw->names, i), *tab = strchr(key, '\t');
+		json_object *row;
+
+		if (!ctxsw->rows[i].times.count)
+			continue;
+		row = report_histogram_json(&ctxsw->rows[i].times);
+		report_add_number(row, "device", tab ? strtoul(key, NULL, 10) : 0);
+		report_add_text(row, "name", tab ? tab + 1 : key);
+		report_add_number(row, "preempted", ctxsw->rows[i].preempted);
+		json_object_array_add(processes, row);
+	}
+	report_sort(processes, "total_ns");
+	report_add_number(data, "untold", ctxsw->untold);
+	json_object_object_add(data, "devices", devices);
+	json_object_object_add(data, "processes", processes);
+	return data;
+}
+
+/* Each text with its number in front: time of all, and its share. */
+static void print_share(const char *label, int64_t part, int64_t all) {
+	json_object *text = report_text_time(part);
+
+	printf("  %-10s %10s  %5.1f%%\n", label, json_object_get_string(text), all > 0 ? 100 * (double)part / (double)all : 0);
+	json_object_put(text);
+}
+
+static void print_device(json_object *device) {
+	const int64_t all = ctl_int(device, "observed_ns");
+	json_object *between = ctl_get(device, "between");
+
+	printf("GPU %" PRId64 ": %" PRId64 " contexts, one after another", ctl_int(device, "device"), ctl_int(device, "contexts"));
+	report_print_text(" in ", report_text_time(all));
+	putchar('\n');
+	print_share("busy", ctl_int(device, "busy_ns"), all);
+	print_share("switching", ctl_int(device, "switching_ns"), all);
+	print_share("idle", ctl_int(device, "idle_ns"), all);
+	if (ctl_int(between, "count")) {
+		report_print_text("  a switch takes ", report_text_time(ctl_int(between, "p50_ns")));
+		report_print_text(" (p50), ", report_text_time(ctl_int(between, "p99_ns")));
+		puts(" (p99)");
+	}
+	putchar('\n');
+}
+
+/* For how long the GPU of a row was watched. */
+static double observed(json_object *devices, json_object *row) {
+	for (size_t i = 0; i < json_object_array_length(devices); i++) {
+		json_object *device = json_object_array_get_idx(devices, i);
+
+		if (ctl_int(device, "device") == ctl_int(row, "device"))
+			return (double)ctl_int(device, "observed_ns");
+	}
+	return 0;
+}
+
+static void ctxsw_print(json_object *data, const struct report_options *options) {
+	static const char *const header[] = { "GPU", "TIMES", "TOTAL", "%", "MEAN", "P50", "P99", "MAX", "PREEMPTED", "PROCESS", NULL };
+	json_object *devices = ctl_get(data, "devices"), *processes = ctl_get(data, "processes"), *rows = json_object_new_array();
+	const int64_t limit = options->top > 50 ? options->top : 50;
+
+	puts("=== CONTEXTS ON THE GPU ===\n");
+	for (size_t i = 0; i < json_object_array_length(devices); i++)
+		print_device(json_object_array_get_idx(devices, i));
+	for (size_t i = 0; i < json_object_array_length(processes) && (int64_t)i < limit; i++) {
+		json_object *from = json_object_array_get_idx(processes, i), *row = json_object_new_array();
+		const double all = observed(devices, from);
+
+		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "device")));
+		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
+		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
+		json_object_array_add(row, ctl_format("%.1f", all > 0 ? 100 * (double)ctl_int(from, "total_ns") / all : 0));
+		report_add_times(row, from);
+		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "preempted")));
+		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
+		json_object_array_add(rows, row);
+	}
+	if (json_object_array_length(processes))
+		ctl_print_table(header, rows);
+	else
+		puts("The trace has no context switches: gpuprobectl trace --ctxsw records them.");
+	report_print_more(json_object_array_length(processes), limit, "processes");
+	if (ctl_int(data, "untold"))
+		printf("%" PRId64 " contexts of further GPUs are left out.\n", ctl_int(data, "untold"));
+	json_object_put(rows);
+}
+
+const struct report_part report_ctxsw = {
+	.name = "ctxsw",
+	.new = ctxsw_new,
+	.free = ctxsw_free,
+	.item = ctxsw_item,
+	.json = ctxsw_json,
+	.print = ctxsw_print,
+};

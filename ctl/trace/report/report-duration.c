@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* --histogram NAME: how long what matches a glob took. */
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "report-filter.h"
+#include "report.h"
+
+struct duration {
+	const struct report_options *options;
+	const char *pattern;
+	struct report_histogram histogram;
+};
+
+static void duration_free(void *part) {
+	struct duration *duration = part;
+
+	if (duration)
+		report_histogram_deinit(&duration->histogram);
+	free(duration);
+}
+
+static int duration_new(void **partp, const struct report_options *options) {
+	struct duration *duration = calloc(1, sizeof(*duration));
+
+	if (!duration)
+		return -ENOMEM;
+	duration->options = options;
+	duration->pattern = options->histogram;
+	*partp = duration;
+	return 0;
+}
+
+static int duration_item(void *part, const struct trace_item *item, const struct report_place *place) {
+	struct duration *duration = part;
+
+	if (item->instant || (place->layer == REPORT_LAYER_NONE && item->kind != EVENT_KERNEL))
+		return 0;
+	if (strcmp(duration->pattern, item->name) != 0 && fnmatch(duration->pattern, item->name, 0) != 0 && fnmatch(duration->pattern, item->base, 0) != 0 &&
+	    !(item->kind == EVENT_KERNEL && item->kernel && report_kernel_matches(duration->options->matches, duration->pattern, item->kernel)))
+		return 0;
+	*duration->options->met = true;
+	return report_histogram_add(&duration->histogram, report_duration(item));
+}
+
+static json_object *duration_json(void *part) {
+	struct duration *duration = part;
+	json_object *data = report_histogram_json(&duration->histogram);
+
+	report_add_text(data, "name", duration->pattern);
+	json_object_object_add(data, "powers", report_powers_json(&duration->histogram));
+	return data;
+}
+
+static void duration_print(json_object *data, const struct report_options *options) {
+	static const char *const header[] = { "COUNT", "TOTAL", "MEAN", "P50", "P99", "MAX", NULL };
+	json_object *rows = json_object_new_array(), *row = json_object_new_array();
+
+	fputs("=== DURATION OF ", stdout);
+	ctl_print_text(ctl_string(data, "name"));
+	puts(" ===\n");
+	if (!ctl_int(data, "count"))
+		puts("The trace has nothing of that name that takes time.");
+	json_object_array_add(row, ctl_format("%" PRId64, ctl_int(data, "count")));
+	json_object_array_add(row, report_text_time(ctl_int(data, "total_ns")));
+	report_add_times(row, data);
+	json_object_array_add(rows, row);
+	if (ctl_int(data, "count"))
+		ctl_print_table(header, rows);
+	json_object_put(rows);
+	report_print_powers(ctl_get(data, "powers"), options);
+}
+
+const struct report_part report_histogram_of = {
+	.name = "histogram",
+	.new = duration_new,
+	.free = duration_free,
+	.item = duration_item,
+	.json = duration_json,
+	.print = duration_print,
+};

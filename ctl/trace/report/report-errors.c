@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* --errors: what failed, what is impossible, and what was lost. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "ctl/trace/read/report-names.h"
+#include "report.h"
+
+#define ERRORS_MAX 4096
+#define VIOLATIONS_MAX 100 /* that are shown one by one */
+
+struct error_row {
+	uint64_t count, first, last;
+};
+
+struct violation {
+	uint64_t id, start;
+	uint32_t name, text;
+};
+
+struct errors {
+	struct report_names names, texts; /* names: type, name and result, with tabs between */
+	struct error_row *rows;
+	size_t n_rows, n_violations;
+	uint64_t violations, lost, xids;
+	struct violation shown[VIOLATIONS_MAX];
+};
+
+static void errors_free(void *part) {
+	struct errors *errors = part;
+
+	if (errors) {
+		report_names_deinit(&errors->names);
+		report_names_deinit(&errors->texts);
+		free(errors->rows);
+	}
+	free(errors);
+}
+
+static int errors_new(void **partp, const struct report_options *options) {
+	struct errors *errors = calloc(1, sizeof(*errors));
+
+	if (!errors)
+		return -ENOMEM;
+	report_names_init(&errors->names, ERRORS_MAX, REPORT_NAME_BYTES_MAX);
+	report_names_init(&errors->texts, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
+	errors->rows = calloc(ERRORS_MAX + 1, sizeof(*errors->rows));
+	*partp = errors;
+	if (errors->rows)
+		return 0;
+	free(errors);
+	return -ENOMEM;
+}
+
+static void count_error(struct errors *errors, const struct trace_item *item, const char *result) {
+	struct error_row *row;
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s\t%s\t%s", report_type_name(item->kind), item->name, result);
+	row = &errors->rows[report_names_number(&errors->names, text)];
+	if (!row->count || item->start < row->first)
+		row->first = item->start;
+	if (item->start > row->last)
+		row->last = item->start;
+	row->count++;
+}
+
+static int errors_item(void *part, const struct trace_item *item, const struct report_place *place) {
+	struct errors *errors = part;
+	char number[32];
+
+	if (item->failed) {
+		snprintf(number, sizeof(number), "%" PRId64, item->result);
+		count_error(errors, item, item->result_name ? item->result_name : number);
+	}
+	if (item->kind == EVENT_HOOK && !strcmp(item->class, "xid")) {
+		errors->xids++;
+		count_error(errors, item, "Xid");
+	}
+	if (item->kind == EVENT_LOST)
+		errors->lost += item->count;
+	if (!item->violation)
+		return 0;
+	errors->violations++;
+	if (errors->n_violations < VIOLATIONS_MAX)
+		errors->shown[errors->n_violations++] = (struct violation){
+			.id = item->id,
+			.start = item->start,
+			.name = report_names_number(&errors->texts, item->name),
+			.text = report_names_number(&errors->texts, item->violation),
+		};
+	return 0;
+}
+
+/* One of the three parts of a text, which tabs divide. */
+static void add_part(json_object *object, const char *key, const char **textp) {
+	const size_t n = strcspn(*textp, "\t");
+
+	json_object_object_add(object, key, report_text(*textp, n));
+	*textp += (*textp)[n] ? n + 1 : n;
+}
+
+static json_object *errors_json(void *part) {
+	struct errors *errors = part;
+	json_object *data = json_object_new_object(), *failed = json_object_new_array(), *violations = json_object_new_array();
+
+	for (uint32_t i = 0; i <= ERRORS_MAX; i++) {
+		const char *text = report_names_text(&errors->names, i);
+		json_object *row;
+
+		if (!errors->rows[i].count)
+			continue;
+		row = json_object_new_object();
+		add_part(row, "type", &text);
+		add_part(row, "name", &text);
+		add_part(row, "result", &text);
+		report_add_number(row, "count", errors->rows[i].count);
+		report_add_number(row, "first_ns", errors->rows[i].first);
+		report_add_number(row, "last_ns", errors->rows[i].last);
+		json_object_array_add(failed, row);
+	}
+	report_sort(failed, "count");
+	for (size_t i = 0; i < errors->n_violations; i++) {
+		const struct violation *violation = &errors->shown[i];
+		json_object *row = json_object_new_object();
+
+		report_add_number(row, "event_id", violation->id);
+		report_add_number(row, "ts_ns", violation->start);
+		report_add_text(row, "name", report_names_text(&errors->texts, violation->name));
+		report_add_text(row, "violation", report_names_text(&errors->texts, violation->text));
+		json_object_array_add(violations, row);
+	}
+	json_object_object_add(data, "failed", failed);
+	json_object_object_add(data, "violations", violations);
+	report_add_number(data, "n_violations", errors->violations);
+	report_add_number(data, "xids", errors->xids);
+	report_add_number(data, "lost", errors->lost);
+	return data;
+}
+
+static void errors_print(json_object *data, const struct report_options *options) {
+	static const char *const header[] = { "COUNT", "TYPE", "NAME", "RESULT", "FIRST", "LAST", NULL };
+	json_object *rows = json_object_new_array(), *failed = ctl_get(data, "failed"), *violations = ctl_get(data, "violations");
+	const int64_t limit = options->top > 50 ? options->top : 50, n = ctl_int(data, "n_violations");
+
+	for (size_t i = 0; i < json_object_array_length(failed) && (int64_t)i < limit; i++) {
+		json_object *from = json_object_array_get_idx(failed, i), *row = json_object_new_array();
+
+		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
+		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
+		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
+		json_object_array_add(row, json_object_get(ctl_get(from, "result")));
+		json_object_array_add(row, ctl_format("%.6f s", (double)ctl_int(from, "first_ns") / 1e9));
+		json_object_array_add(row, ctl_format("%.6f s", (double)ctl_int(from, "last_ns") / 1e9));
+		json_object_array_add(rows, row);
+	}
+	puts("=== ERRORS ===\n");
+	ctl_print_table(header, rows);
+	report_print_more(json_object_array_length(failed), limit, "kinds of errors");
+	if (!json_object_array_length(failed))
+		puts("Nothing failed.");
+	json_object_put(rows);
+	if (n)
+		printf("\nTimes that are not possible: %" PRId64 "\n", n);
+	for (size_t i = 0; i < json_object_array_length(violations) && (int64_t)i < options->top; i++) {
+		json_object *row = json_object_array_get_idx(violations, i);
+
+		printf("  %.6f s  #%" PRId64 " ", (double)ctl_int(row, "ts_ns") / 1e9, ctl_int(row, "event_id"));
+		ctl_print_text(ctl_string(row, "name"));
+		fputs(": ", stdout);
+		ctl_print_text(ctl_string(row, "violation"));
+		putchar('\n');
+	}
+	if (ctl_int(data, "lost"))
+		printf("\nLost events: %" PRId64 "\n", ctl_int(data, "lost"));
+}
+
+const struct report_part report_errors = {
+	.name = "errors",
+	.new = errors_new,
+	.free = errors_free,
+	.item = errors_item,
+	.json = errors_json,
+	.print = errors_print,
+};

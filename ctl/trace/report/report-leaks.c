@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * --leaks: what was allocated and not freed when the trace, or the process, ended. An allocation holds from the end of its call
+ * on, a free from the beginning of its own: so the address that one thread frees and another gets at once is told apart, though
+ * the other's call began first. What ends with a context or a pool, without a call that frees it, counts as not freed. A process that
+ * executes another program has ended as far as its allocations go.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "report-live.h"
+#include "ctl/trace/read/report-names.h"
+
+#define LIVE_MAX ((size_t)1 << 22)
+#define SHOWN_MAX 10000 /* one by one, in JSON */
+#define FRAMES_MAX 24
+
+struct leaks {
+	struct report_names names, stacks;
+	struct report_live_table live;
+	size_t n_pending, max_pending;
+	struct report_live *pending; /* a heap, the earliest first: calls that are not over yet */
+	uint64_t allocations, frees, unknown, replaced, untold, without_address;
+	uint64_t bytes, peak, last;
+};
+
+static void leaks_free(void *part) {
+	struct leaks *leaks = part;
+
+	if (leaks) {
+		report_names_deinit(&leaks->names);
+		report_names_deinit(&leaks->stacks);
+		free(leaks->live.rows);
+		free(leaks->pending);
+	}
+	free(leaks);
+}
+
+static int leaks_new(void **partp, const struct report_options *options) {
+	struct leaks *leaks = calloc(1, sizeof(*leaks));
+
+	if (!leaks)
+		return -ENOMEM;
+	report_names_init(&leaks->names, 256, REPORT_NAME_BYTES_MAX);
+	report_names_init(&leaks->stacks, 65536, (size_t)32 << 20);
+	*partp = leaks;
+	return 0;
+}
+
+/* Frames of a stack, a line each. */
+static uint32_t stack_number(struct leaks *leaks, const struct trace_item *item) {
+	char text[4096];
+	size_t n = 0;
+
+	if (!item->n_frames)
+		return 0;
+	for (size_t i = 0; i < item->n_frames && i < FRAMES_MAX && n + 1 < sizeof(text); i++) {
+		const int added = snprintf(text + n, sizeof(text) - n, "%s%s", i ? "\n" : "", item->frames[i]);
+
+		n = added < 0 || (size_t)added >= sizeof(text) - n ? sizeof(text) - 1 : n + (size_t)added;
+	}
+	return report_names_number(&leaks->stacks, text);
+}
+
+/* The first value that is a number, of those at the entry or at the return. */
+static uint64_t address_of(const struct trace_item *item, bool out) {
+	for (size_t i = 0; i < item->n_values; i++) {
+		const struct trace_value *value = &item->values[i];
+
+		if (value->out != out)
+			continue;
+		if (value->kind == VALUE_HEX || value->kind == VALUE_UINT || value->kind == VALUE_INT)
+			return (uint64_t)value->number;
+		if (!out)
+			break;
+	}
+	return 0;
+}
+
+/* An allocation's call is over. */
+static int commit(struct leaks *leaks, const struct report_live *live) {
+	struct report_live *before = report_live_find(&leaks->live, live->pid, (enum report_resource)live->resource, live->address);
+	int r = 0;
+
+	if (before) {
+		/* its free was not seen: lost, or of a kind that is not known; of another process by then, if its own ended */
+		leaks->replaced += !before->ended;
+		leaks->bytes -= report_is_memory((enum report_resource)before->resource) && !before->ended ? before->size : 0;
+		*before = *live;
+	} else if (leaks->live.n == LIVE_MAX) {
+		leaks->untold++;
+		return 0;
+	} else {
+		r = report_live_add(&leaks->live, live);
+	}
+	if (report_is_memory((enum report_resource)live->resource) && !live->ended)
+		leaks->bytes += live->size;
+	if (leaks->bytes > leaks->peak)
+		leaks->peak = leaks->bytes;
+	return r;
+}
+
+/* Takes the earliest from the heap. */
+static struct report_live pending_pop(struct leaks *leaks) {
+	struct report_live first = leaks->pending[0], last = leaks->pending[--leaks->n_pending];
+	size_t place = 0;
+
+	for (;;) {
+		size_t child = 2 * place + 1;
+
+		if (child + 1 < leaks->n_pending && leaks->pending[child + 1].time < leaks->pending[child].time)
+			child++;
+		if (child >= leaks->n_pending || leaks->pending[child].time >= last.time)
+			break;
+		leaks->pending[place] = leaks->pending[child];
+		place = child;
+	}
+	if (leaks->n_pending)
+		leaks->pending[place] = last;
+	return first;
+}
+
+static int pending_push(struct leaks *leaks, const struct report_live *live) {
+	struct report_live *pending;
+	size_t place;
+
+	if (leaks->n_pending == leaks->max_pending) {
+		leaks->max_pending = leaks->max_pending ? leaks->max_pending * 2 : 64;
+		pending = realloc(leaks->pending, leaks->max_pending * sizeof(*pending));
+		if (!pending)
+			return -ENOMEM;
+		leaks->pending = pending;
+	}
+	for (place = leaks->n_pending++; place && leaks->pending[(place - 1) / 2].time > live->time; place = (place - 1) / 2)
+		leaks->pending[place] = leaks->pending[(place - 1) / 2];
+	leaks->pending[place] = *live;
+	return 0;
+}
+
+/* What is there at that time. */
+static int advance(struct leaks *leaks, uint64_t time) {
+	int r = 0;
+
+	while (!r && leaks->n_pending && leaks->pending[0].time <= time) {
+		const struct report_live live = pending_pop(leaks);
+
+		r = commit(leaks, &live);
+	}
+	return r;
+}
+
+static void free_one(struct leaks *leaks, const struct trace_item *item, enum report_resource resource) {
+	const uint64_t address = address_of(item, false);
+	struct report_live *live;
+
+	if (!address) /* of NULL: that does nothing */
+		return;
+	leaks->frees++;
+	live = report_live_find(&leaks->live, item->pid, resource, address);
+	if (!live || live->ended) {
+		leaks->unknown++;
+		return;
+	}
+	leaks->bytes -= report_is_memory(resource) ? live->size : 0;
+	report_live_remove(&leaks->live, live);
+}
+
+/* A process has ended, or executed another program. What of others is not over yet is still awaited: they may free what it gets before. */
+static int end_process(struct leaks *leaks, uint32_t pid, uint64_t time) {
+	int r = advance(leaks, time);
+
+	for (size_t i = 0; i < leaks->n_pending; i++)
+		leaks->pending[i].ended = leaks->pending[i].ended || leaks->pending[i].pid == pid;
+	for (size_t i = 0; i < leaks->live.n_rows; i++) {
+		struct report_live *live = &leaks->live.rows[i];
+
+		if (!live->resource || live->pid != pid || live->ended)
+			continue;
+		live->ended = true;
+		leaks->bytes -= report_is_memory((enum report_resource)live->resource) ? live->size : 0;
+	}
+	return r;
+}
+
+static int leaks_item(void *part, const struct trace_item *item, const struct report_place *place) {
+	struct leaks *leaks = part;
+	enum report_resource resource;
+	struct report_live live;
+	bool allocates;
+	int r;
+
+	if (item->end > leaks->last)
+		leaks->last = item->end;
+	if (item->kind == EVENT_PROCESS && (!strcmp(item->name, "exit") || !strcmp(item->name, "exec")))
+		return end_process(leaks, item->pid, item->start);
+	/* inner calls of the driver to itself do the same once more */
+	if (item->kind != EVENT_CALL || item->failed || item->open || !place->outermost)
+		return 0;
+	resource = report_resource_of(item->base, &allocates);
+	if (resource == RESOURCE_NONE)
+		return 0;
+	r = advance(leaks, item->start);
+	if (r)
+		return r;
+	if (!allocates) {
+		free_one(leaks, item, resource);
+		return 0;
+	}
+	/* of cuStreamBeginCaptureToGraph(): the graph was there before */
+	if (!strcmp(item->base, "cuStreamEndCapture") && report_live_find(&leaks->live, item->pid, resource, address_of(item, true)))
+		return 0;
+	leaks->allocations++;
+	live = (struct report_live){
+		.address = address_of(item, resource != RESOURCE_REGISTRATION),
+		.size = item->size,
+		.time = item->end,
+		.pid = item->pid,
+		.resource = (uint8_t)resource,
+	};
+	if (!live.address) {
+		leaks->without_address++;
+		return 0;
+	}
+	live.function = report_names_number(&leaks->names, item->name);
+	live.stack = stack_number(leaks, item);
+	return pending_push(leaks, &live);
+}
+
+/* By function, stack and whether their process ended; the oldest first. */
+static int live_order(const void *a, const void *b) {
+	const struct report_live *left = a, *right = b;
+
+	if (left->function != right->function)
+		return left->function < right->function ? -1 : 1;
+	if (left->stack != right->stack)
+		return left->stack < right->stack ? -1 : 1;
+	if (left->ended != right->ended)
+		return left->ended ? -1 : 1;
+	if (left->time != right->time)
+		return left->time < right->time ? -1 : 1;
+	return (left->address > right->address) - (left->address < right->address);
+}
+
+static bool same_group(const struct report_live *a, const struct report_live *b) {
+	return a->function == b->function && a->stack == b->stack && a->ended == b->ended;
+}
+
+static json_object *stack_json(const char *text) {
+	json_object *array = json_object_new_array();
+
+	while (*text) {
+		const size_t n = strcspn(text, "\n");
+
+		json_object_array_add(array, report_text(text, n));
+		text += text[n] ? n + 1 : n;
+	}
+	return array;
+}
+
+/* The rows from the first one on that belong together; n of them. */
+static json_object *group_json(struct leaks *leaks, const struct report_live *rows, size_t n) {
+	json_object *group = json_object_new_object();
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += rows[i].size;
+	report_add_text(group, "function", report_names_text(&leaks->names, rows->function));
+	report_add_number(group, "count", n);
+	report_add_number(group, "bytes", bytes);
+	report_add_number(group, "oldest_ns", leaks->last > rows->time ? leaks->last - rows->time : 0);
+	report_add_number(group, "newest_ns", leaks->last > rows[n - 1].time ? leaks->last - rows[n - 1].time : 0);
+	json_object_object_add(group, "process_ended", json_object_new_boolean(rows->ended));
+	json_object_object_add(group, "stack", rows->stack ? stack_json(report_names_text(&leaks->stacks, rows->stack)) : json_object_new_array());
+	return group;
+}
+
+static json_object *live_json(struct leaks *leaks, const struct report_live *live) {
+	json_object *row = json_object_new_object();
+
+	report_add_text(row, "function", report_names_text(&leaks->names, live->function));
+	report_add_hex(row, "address", live->address);
+	report_add_number(row, "size", live->size);
+	report_add_number(row, "pid", live->pid);
+	report_add_number(row, "age_ns", leaks->last > live->time ? leaks->last - live->time : 0);
+	return row;
+}
+
+static json_object *leaks_json(void *part) {
+	struct leaks *leaks = part;
+	struct report_live_table *table = &leaks->live;
+	json_object *data = json_object_new_object(), *groups = json_object_new_array(), *all = json_object_new_array();
+	size_t n = 0, last;
+
+	if (advance(leaks, UINT64_MAX) != 0)
+		report_add_text(data, "error", "out of memory");
+	for (size_t i = 0; i < table->n_rows; i++)
+		if (table->rows[i].resource)
+			table->rows[n++] = table->rows[i];
+	if (n)
+		qsort(table->rows, n, sizeof(*table->rows), live_order);
+	for (size_t i = 0; i < n; i = last) {
+		for (last = i + 1; last < n && same_group(&table->rows[i], &table->rows[last]); last++)
+			;
+		json_object_array_add(groups, group_json(leaks, &table->rows[i], last - i));
+	}
+	report_sort(groups, "bytes");
+	for (size_t i = 0; i < n && i < SHOWN_MAX; i++)
+		json_object_array_add(all, live_json(leaks, &table->rows[i]));
+	table->n_rows = 0;
+	json_object_object_add(data, "groups", groups);
+	json_object_object_add(data, "live", all);
+	report_add_number(data, "n_live", n);
+	report_add_number(data, "allocations", leaks->allocations);
+	report_add_number(data, "frees", leaks->frees);
+	report_add_number(data, "unknown_frees", leaks->unknown);
+	report_add_number(data, "replaced", leaks->replaced);
+	report_add_number(data, "without_address", leaks->without_address);
+	report_add_number(data, "untold", leaks->untold);
+	report_add_number(data, "peak_bytes", leaks->peak);
+	return data;
+}
+
+static void print_group(json_object *group) {
+	json_object *stack = ctl_get(group, "stack");
+
+	printf("%" PRId64 " by ", ctl_int(group, "count"));
+	ctl_print_text(ctl_string(group, "function"));
+	report_print_text(": ", report_text_size(ctl_int(group, "bytes")));
+	report_print_text(", the oldest for ", report_text_time(ctl_int(group, "oldest_ns")));
+	puts(json_object_get_boolean(ctl_get(group, "process_ended")) ? ", until the process ended" : "");
+	for (size_t i = 0; i < json_object_array_length(stack); i++) {
+		fputs("    ", stdout);
+		ctl_print_text(json_object_get_string(json_object_array_get_idx(stack, i)));
+		putchar('\n');
+	}
+}
+
+static void leaks_print(json_object *data, const struct report_options *options) {
+	static const struct {
+		const char *key, *text;
+	} notes[] = {
+		{ "unknown_frees", "frees of what the trace did not see allocated" },
+		{ "replaced", "addresses were allocated again, but their free is not in the trace" },
+		{ "without_address", "allocations without their address in the trace" },
+		{ "untold", "allocations beyond what is remembered at once" },
+	};
+	json_object *groups = ctl_get(data, "groups");
+
+	puts("=== NOT FREED ===\n");
+	for (size_t i = 0; i < json_object_array_length(groups) && (int64_t)i < options->top; i++)
+		print_group(json_object_array_get_idx(groups, i));
+	report_print_more(json_object_array_length(groups), options->top, "places");
+	if (!json_object_array_length(groups))
+		puts("Nothing.");
+	printf("\n%" PRId64 " allocations, %" PRId64 " frees, %" PRId64 " not freed", ctl_int(data, "allocations"), ctl_int(data, "frees"),
+	       ctl_int(data, "n_live"));
+	report_print_text("; at most ", report_text_size(ctl_int(data, "peak_bytes")));
+	puts(" at once");
+	for (size_t i = 0; i < sizeof(notes) / sizeof(*notes); i++)
+		if (ctl_int(data, notes[i].key))
+			printf("%" PRId64 " %s\n", ctl_int(data, notes[i].key), notes[i].text);
+}
+
+const struct report_part report_leaks = {
+	.name = "leaks",
+	.new = leaks_new,
+	.free = leaks_free,
+	.item = leaks_item,
+	.json = leaks_json,
+	.print = leaks_print,
+};

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/trace/read/report-names.h"
+#include "report-place.h"
+
+#define THREADS 8192 /* a power of two */
+#define DEPTH_MAX 64
+
+struct place_span {
+	uint64_t id, start, end;
+	enum report_layer layer;
+};
+
+struct place_thread {
+	uint32_t pid, tid;
+	bool used;
+	unsigned int depth;
+	const char *call; /* base name of the outermost call on the stack */
+	unsigned int call_depth; /* its place on the stack */
+	struct place_span *spans;
+};
+
+struct report_places {
+	struct report_names names;
+	size_t n;
+	struct place_thread threads[THREADS];
+};
+
+int report_places_new(struct report_places **placesp) {
+	struct report_places *places = calloc(1, sizeof(*places));
+
+	if (!places)
+		return -ENOMEM;
+	report_names_init(&places->names, 4096, (size_t)1 << 20);
+	*placesp = places;
+	return 0;
+}
+
+struct report_places *report_places_free(struct report_places *places) {
+	if (!places)
+		return NULL;
+	for (size_t i = 0; i < THREADS; i++)
+		free(places->threads[i].spans);
+	report_names_deinit(&places->names);
+	free(places);
+	return NULL;
+}
+
+static enum report_layer layer_of(const struct trace_item *item) {
+	static const char *const waits[] = { "gsp", "rpc", "lock", "locks" };
+
+	switch (item->kind) {
+	case EVENT_CALL:
+		return REPORT_LAYER_API;
+	case EVENT_IOCTL:
+		return REPORT_LAYER_IOCTL;
+	case EVENT_HOOK:
+		for (size_t i = 0; i < sizeof(waits) / sizeof(*waits); i++)
+			if (!strcmp(item->class, waits[i]))
+				return REPORT_LAYER_RPC;
+		return REPORT_LAYER_DRIVER;
+	default:
+		return REPORT_LAYER_NONE;
+	}
+}
+
+/* When there are too many threads, what they are doing is forgotten: the threads that go on are found again. */
+static struct place_thread *thread_of(struct report_places *places, uint32_t pid, uint32_t tid) {
+	const uint32_t ids[] = { pid, tid };
+	const size_t first = report_hash(ids, sizeof(ids), 0) & (THREADS - 1);
+	struct place_thread *thread;
+
+	for (size_t i = first;; i = (i + 1) & (THREADS - 1)) {
+		thread = &places->threads[i];
+		if (!thread->used || (thread->pid == pid && thread->tid == tid))
+			break;
+	}
+	if (!thread->used && places->n >= THREADS * 3 / 4) {
+		for (size_t i = 0; i < THREADS; i++)
+			places->threads[i].used = false;
+		places->n = 0;
+		thread = &places->threads[first];
+	}
+	if (!thread->used) {
+		places->n++;
+		thread->used = true;
+		thread->pid = pid;
+		thread->tid = tid;
+		thread->depth = 0;
+		if (!thread->spans)
+			thread->spans = malloc(DEPTH_MAX * sizeof(*thread->spans));
+	}
+	return thread->spans ? thread : NULL;
+}
+
+/* Takes from the stack what cannot be around the item. Returns whether the item can be put on it. */
+static bool unwind(struct place_thread *thread, const struct trace_item *item, struct report_place *place) {
+	unsigned int depth = item->parent ? thread->depth : 0;
+
+	while (depth && thread->spans[depth - 1].id != item->parent)
+		depth--;
+	if (depth) {
+		thread->depth = depth;
+		return true;
+	}
+	while (thread->depth) {
+		const struct place_span *top = &thread->spans[thread->depth - 1];
+
+		if (top->start > item->start) {
+			place->late = !item->instant;
+			if (item->end <= top->start)
+				return false;
+		} else if (top->end > item->start || (item->instant && top->end == item->start)) {
+			return true;
+		}
+		thread->depth--;
+	}
+	return true;
+}
+
+int report_places_item(struct report_places *places, const struct trace_item *item, struct report_place *place) {
+	const enum report_layer layer = layer_of(item);
+	struct place_thread *thread;
+	uint64_t end = item->end > item->start ? item->end : item->start;
+
+	*place = (struct report_place){ .layer = layer, .around = REPORT_LAYER_NONE, .outermost = true };
+	if (layer == REPORT_LAYER_NONE)
+		return 0;
+	thread = thread_of(places, item->pid, item->tid);
+	if (!thread)
+		return -ENOMEM;
+	if (!unwind(thread, item, place)) {
+		place->duration = end - item->start;
+		return 0;
+	}
+	if (thread->depth) {
+		const struct place_span *top = &thread->spans[thread->depth - 1];
+
+		place->around = top->layer;
+		if (end > top->end)
+			end = top->end > item->start ? top->end : item->start;
+	}
+	for (unsigned int i = 0; i < thread->depth; i++)
+		place->outermost = place->outermost && thread->spans[i].layer != layer;
+	if (thread->call && thread->call_depth >= thread->depth)
+		thread->call = NULL;
+	if (!thread->call && layer == REPORT_LAYER_API) {
+		thread->call = report_names_keep(&places->names, item->base);
+		thread->call_depth = thread->depth;
+	}
+	place->call = thread->call;
+	place->duration = end - item->start;
+	if (!item->instant && thread->depth < DEPTH_MAX)
+		thread->spans[thread->depth++] = (struct place_span){ .id = item->id, .start = item->start, .end = end, .layer = layer };
+	else if (item->instant && thread->call && thread->call_depth >= thread->depth)
+		thread->call = NULL;
+	return 0;
+}

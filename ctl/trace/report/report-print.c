@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How reports show times, sizes and histograms. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "ctl/trace/read/read-json.h"
+#include "report.h"
+
+/* Nanoseconds, with the unit that leaves three digits. */
+json_object *report_text_time(int64_t nanoseconds) {
+	static const struct {
+		double scale;
+		const char *unit;
+	} units[] = { { 1e9, "s" }, { 1e6, "ms" }, { 1e3, "us" } };
+	const double value = (double)nanoseconds, size = value < 0 ? -value : value;
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (size >= units[i].scale)
+			return ctl_format("%.*f %s", size >= units[i].scale * 100 ? 1 : size >= units[i].scale * 10 ? 2 : 3, value / units[i].scale,
+					  units[i].unit);
+	return ctl_format("%" PRId64 " ns", nanoseconds);
+}
+
+json_object *report_text_size(int64_t bytes) {
+	static const char units[] = "KMGTPE";
+	double value = (double)bytes / 1024;
+	size_t unit = 0;
+
+	if (bytes < 10240)
+		return ctl_format("%" PRId64 " B", bytes);
+	for (; value >= 1024 && unit + 1 < sizeof(units) - 1; unit++)
+		value /= 1024;
+	return ctl_format("%.1f %ciB", value, units[unit]);
+}
+
+/* Names are other people's: bytes that are no UTF-8 become '?', as JSON needs it. */
+json_object *report_text(const char *text, size_t n) {
+	char *copy = strndup(text, n);
+	json_object *value;
+
+	for (char *at = copy; at && *at; at++) {
+		const unsigned int length = (unsigned char)*at < 0x80 ? 1 : read_json_utf8(at);
+
+		if (length)
+			at += length - 1;
+		else
+			*at = '?';
+	}
+	value = copy ? json_object_new_string(copy) : NULL;
+	free(copy);
+	return value;
+}
+
+void report_add_text(json_object *object, const char *key, const char *text) {
+	json_object_object_add(object, key, report_text(text, strlen(text)));
+}
+
+void report_add_number(json_object *object, const char *key, uint64_t number) {
+	json_object_object_add(object, key, json_object_new_int64(number > INT64_MAX ? INT64_MAX : (int64_t)number));
+}
+
+void report_add_hex(json_object *object, const char *key, uint64_t number) {
+	char text[24];
+
+	snprintf(text, sizeof(text), "0x%" PRIx64, number);
+	report_add_text(object, key, text);
+}
+
+json_object *report_histogram_json(const struct report_histogram *histogram) {
+	static const struct {
+		const char *key;
+		double percent;
+	} percentiles[] = { { "p50_ns", 50 }, { "p90_ns", 90 }, { "p99_ns", 99 }, { "p999_ns", 99.9 } };
+	json_object *object = json_object_new_object();
+
+	report_add_number(object, "count", histogram->count);
+	report_add_number(object, "total_ns", histogram->total < 9e18 ? (uint64_t)histogram->total : INT64_MAX);
+	report_add_number(object, "mean_ns", (uint64_t)(report_histogram_mean(histogram) + 0.5));
+	report_add_number(object, "min_ns", histogram->min);
+	for (size_t i = 0; i < sizeof(percentiles) / sizeof(*percentiles); i++)
+		report_add_number(object, percentiles[i].key, report_histogram_percentile(histogram, percentiles[i].percent));
+	report_add_number(object, "max_ns", histogram->max);
+	return object;
+}
+
+void report_add_times(json_object *row, json_object *histogram) {
+	static const char *const keys[] = { "mean_ns", "p50_ns", "p99_ns", "max_ns" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+		json_object_array_add(row, report_text_time(ctl_int(histogram, keys[i])));
+}
+
+json_object *report_powers_json(const struct report_histogram *histogram) {
+	json_object *array = json_object_new_array();
+	unsigned int first = 0, last = 64;
+
+	while (first < last && !report_histogram_power(histogram, first))
+		first++;
+	while (last > first && !report_histogram_power(histogram, last - 1))
+		last--;
+	for (unsigned int i = first; i < last; i++) {
+		json_object *bar = json_object_new_object();
+
+		report_add_number(bar, "from_ns", i ? UINT64_C(1) << i : 0);
+		report_add_number(bar, "count", report_histogram_power(histogram, i));
+		json_object_array_add(array, bar);
+	}
+	return array;
+}
+
+/* So much of a width, to an eighth of a column where the terminal can show it. */
+static void print_bar(double share, unsigned int width, bool utf8) {
+	static const char *const eighths[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
+	const unsigned int n = (unsigned int)(share * width * 8 + 0.5);
+
+	for (unsigned int i = 0; i < n / 8; i++)
+		fputs(utf8 ? "█" : "#", stdout);
+	if (utf8)
+		fputs(eighths[n % 8], stdout);
+	else if (n % 8 >= 4 || (n && n < 8))
+		putchar('#');
+}
+
+void report_print_powers(json_object *powers, const struct report_options *options) {
+	const size_t n = json_object_array_length(powers);
+	const unsigned int width = options->width > 60 ? options->width - 40 : 20;
+	int64_t most = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		const int64_t count = ctl_int(json_object_array_get_idx(powers, i), "count");
+
+		most = count > most ? count : most;
+	}
+	for (size_t i = 0; i < n; i++) {
+		json_object *bar = json_object_array_get_idx(powers, i), *from, *to;
+		const int64_t start = ctl_int(bar, "from_ns"), count = ctl_int(bar, "count");
+
+		from = report_text_time(start);
+		to = report_text_time(!start ? 2 : start > INT64_MAX / 2 ? INT64_MAX : start * 2);
+		printf("  %9s .. %-9s %9" PRId64 " |", json_object_get_string(from), json_object_get_string(to), count);
+		print_bar((double)count / (double)most, width, options->utf8);
+		putchar('\n');
+		json_object_put(from);
+		json_object_put(to);
+	}
+}
+
+struct sort_row {
+	int64_t number;
+	size_t place;
+	json_object *row;
+};
+
+static int sort_order(const void *a, const void *b) {
+	const struct sort_row *left = a, *right = b;
+
+	if (left->number != right->number)
+		return left->number > right->number ? -1 : 1;
+	return (left->place > right->place) - (left->place < right->place);
+}
+
+void report_sort(json_object *array, const char *key) {
+	const size_t n = json_object_array_length(array);
+	struct sort_row *rows = calloc(n + 1, sizeof(*rows));
+
+	if (!rows)
+		return; /* as they came, then */
+	for (size_t i = 0; i < n; i++) {
+		rows[i].row = json_object_get(json_object_array_get_idx(array, i));
+		rows[i].number = ctl_int(rows[i].row, key);
+		rows[i].place = i;
+	}
+	qsort(rows, n, sizeof(*rows), sort_order);
+	for (size_t i = 0; i < n; i++)
+		json_object_array_put_idx(array, i, rows[i].row);
+	free(rows);
+}
+
+/* Below a list that is longer. */
+void report_print_more(size_t n, int64_t shown, const char *what) {
+	if (n > (size_t)shown)
+		printf("... and %zu more %s\n", n - (size_t)shown, what);
+}
+
+void report_print_text(const char *label, json_object *consume_text) {
+	printf("%s%s", label, json_object_get_string(consume_text));
+	json_object_put(consume_text);
+}

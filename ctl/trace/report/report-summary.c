@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* --summary: the seeds' numbers in their layout, what the GPU did, and counts by type and by name. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "report-busy.h"
+#include "ctl/trace/read/report-names.h"
+#include "report.h"
+
+#define KINDS (EVENT_NOTE + 1)
+#define DEVICES_MAX 64
+#define TOP_NAMES 20
+
+struct count_row {
+	uint64_t count, failed, total;
+};
+
+struct count_table {
+	struct report_names names;
+	struct count_row *rows; /* of number; 0: all others */
+	size_t n_rows;
+};
+
+struct summary {
+	uint64_t calls, launches, allocations, allocated, transfers, transferred, failed;
+	uint64_t memory_lines, memory_bytes; /* of the seeds, whose calls have no sizes */
+	uint64_t ioctls, ioctl_time, syscalls, scheduler;
+	uint64_t kernels, kernel_time, violations, lost;
+	uint64_t first, last;
+	bool any;
+	size_t n_devices;
+	struct summary_device {
+		uint32_t pid, device;
+		struct report_busy *busy;
+	} devices[DEVICES_MAX];
+	struct count_table types, names[KINDS];
+};
+
+static void summary_free(void *part) {
+	struct summary *summary = part;
+
+	for (size_t i = 0; summary && i < summary->n_devices; i++) {
+		report_histogram_deinit(&summary->devices[i].busy->gaps);
+		free(summary->devices[i].busy);
+	}
+	for (size_t i = 0; summary && i <= KINDS; i++) {
+		struct count_table *table = i < KINDS ? &summary->names[i] : &summary->types;
+
+		report_names_deinit(&table->names);
+		free(table->rows);
+	}
+	free(summary);
+}
+
+static int summary_new(void **partp, const struct report_options *options) {
+	struct summary *summary = calloc(1, sizeof(*summary));
+
+	if (!summary)
+		return -ENOMEM;
+	for (size_t i = 0; i < KINDS; i++)
+		report_names_init(&summary->names[i].names, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
+	report_names_init(&summary->types.names, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
+	*partp = summary;
+	return 0;
+}
+
+/* How often: an event of --discover is a number of calls. */
+static uint64_t times_of(const struct trace_item *item) {
+	if (item->kind != EVENT_HOOK || strcmp(item->class, "discover") != 0 || !item->n_values || item->values[0].number < 0)
+		return 1;
+	return (uint64_t)item->values[0].number;
+}
+
+static int count(struct count_table *table, const char *text, const struct trace_item *item) {
+	const uint32_t number = report_names_number(&table->names, text);
+	struct count_row *rows;
+	size_t n;
+
+	if (number >= table->n_rows) {
+		n = table->n_rows ? table->n_rows : 32;
+		while (n <= number)
+			n *= 2;
+		rows = realloc(table->rows, n * sizeof(*rows));
+		if (!rows)
+			return -ENOMEM;
+		memset(rows + table->n_rows, 0, (n - table->n_rows) * sizeof(*rows));
+		table->rows = rows;
+		table->n_rows = n;
+	}
+	table->rows[number].count += times_of(item);
+	table->rows[number].total += report_duration(item);
+	table->rows[number].failed += item->failed;
+	return 0;
+}
+
+static void count_call(struct summary *summary, const struct trace_item *item) {
+	summary->calls++;
+	summary->launches += report_is_launch(item);
+	if (report_is_allocation(item->base) && !item->failed) {
+		summary->allocations++;
+		summary->allocated += item->size;
+	}
+	if (report_is_transfer(item) && !item->failed) {
+		summary->transfers++;
+		summary->transferred += item->size;
+	}
+}
+
+static void count_hook(struct summary *summary, const struct trace_item *item) {
+	summary->scheduler += !strcmp(item->class, "scheduler") || !strcmp(item->class, "work");
+	summary->syscalls += !strcmp(item->class, "syscall");
+	if (!strcmp(item->class, "memory") && item->size) {
+		summary->memory_lines++;
+		summary->memory_bytes += item->size;
+	}
+}
+
+static int count_kernel(struct summary *summary, const struct trace_item *item) {
+	struct summary_device *device = summary->devices, *end = device + summary->n_devices;
+
+	summary->kernels++;
+	summary->kernel_time += report_duration(item);
+	while (device < end && (device->pid != item->pid || device->device != item->device))
+		device++;
+	if (device == end) {
+		if (summary->n_devices == DEVICES_MAX)
+			return 0;
+		device->pid = item->pid;
+		device->device = item->device;
+		device->busy = calloc(1, sizeof(*device->busy));
+		if (!device->busy)
+			return -ENOMEM;
+		summary->n_devices++;
+	}
+	return report_busy_add(device->busy, item->start, item->end);
+}
+
+static int summary_item(void *part, const struct trace_item *item, const struct report_place *place) {
+	struct summary *summary = part;
+	char type[64];
+	int r = 0;
+
+	if (!summary->any || item->start < summary->first)
+		summary->first = item->start;
+	if (item->end > summary->last)
+		summary->last = item->end;
+	summary->any = true;
+	summary->failed += item->failed;
+	summary->violations += item->violation != NULL;
+	switch (item->kind) {
+	case EVENT_CALL:
+		count_call(summary, item);
+		break;
+	case EVENT_IOCTL:
+		summary->ioctls++;
+		summary->ioctl_time += report_duration(item);
+		break;
+	case EVENT_HOOK:
+		count_hook(summary, item);
+		break;
+	case EVENT_KERNEL:
+		r = count_kernel(summary, item);
+		break;
+	case EVENT_LOST:
+		summary->lost += item->count;
+		break;
+	default:
+		break;
+	}
+	snprintf(type, sizeof(type), "%s\t%s", report_type_name(item->kind), item->class);
+	if (!r)
+		r = count(&summary->types, type, item);
+	return r ? r : count(&summary->names[item->kind], item->name, item);
+}
+
+/* The rows of a table: those of types have a class behind a tab. */
+static void add_counts(json_object *array, const struct count_table *table, const char *type) {
+	for (uint32_t i = 0; i < table->n_rows; i++) {
+		const char *text = report_names_text(&table->names, i), *tab = strchr(text, '\t');
+		json_object *row;
+
+		if (!table->rows[i].count)
+			continue;
+		row = json_object_new_object();
+		json_object_object_add(row, "type", type ? report_text(type, strlen(type)) : report_text(text, strcspn(text, "\t")));
+		report_add_text(row, type ? "name" : "class", type ? text : tab ? tab + 1 : "");
+		report_add_number(row, "count", table->rows[i].count);
+		report_add_number(row, "failed", table->rows[i].failed);
+		report_add_number(row, "total_ns", table->rows[i].total);
+		json_object_array_add(array, row);
+	}
+	report_sort(array, "count");
+}
+
+static json_object *summary_gpu(struct summary *summary) {
+	json_object *gpu = json_object_new_object();
+	uint64_t busy = 0, idle = 0, processes = 0;
+
+	for (size_t i = 0; i < summary->n_devices; i++) {
+		struct report_busy *device = summary->devices[i].busy;
+		size_t k = 0;
+
+		while (summary->devices[k].pid != summary->devices[i].pid)
+			k++;
+		processes += k == i;
+
+		if (report_busy_finish(device) == 0) {
+			busy += device->busy;
+			idle += device->last - device->first - device->busy;
+		}
+	}
+	report_add_number(gpu, "kernels", summary->kernels);
+	report_add_number(gpu, "kernel_ns", summary->kernel_time);
+	/* a device is one of a process: nothing says which of another process is the same */
+	report_add_number(gpu, "devices", summary->n_devices);
+	report_add_number(gpu, "processes", processes);
+	report_add_number(gpu, "busy_ns", busy);
+	report_add_number(gpu, "idle_ns", idle);
+	return gpu;
+}
+
+static json_object *summary_json(void *part) {
+	struct summary *summary = part;
+	json_object *data = json_object_new_object(), *user = json_object_new_object(), *kernel = json_object_new_object();
+	json_object *types = json_object_new_array(), *names = json_object_new_array();
+
+	report_add_number(user, "calls", summary->calls);
+	report_add_number(user, "launches", summary->launches);
+	/* where calls have no sizes, the seeds' lines beside them have */
+	report_add_number(user, "allocations", !summary->allocated && summary->memory_lines ? summary->memory_lines : summary->allocations);
+	report_add_number(user, "allocated_bytes", summary->allocated ? summary->allocated : summary->memory_bytes);
+	report_add_number(user, "transfers", summary->transfers);
+	report_add_number(user, "transferred_bytes", summary->transferred);
+	json_object_object_add(data, "userspace", user);
+	/* of traces of system calls alone: what the seeds' hook of a function that is not there leaves */
+	report_add_number(kernel, "ioctls", summary->ioctls ? summary->ioctls : summary->syscalls);
+	report_add_number(kernel, "ioctl_ns", summary->ioctl_time);
+	report_add_number(kernel, "scheduler_calls", summary->scheduler);
+	json_object_object_add(data, "kernel_space", kernel);
+	json_object_object_add(data, "gpu", summary_gpu(summary));
+	report_add_number(data, "first_ns", summary->first);
+	report_add_number(data, "last_ns", summary->last);
+	report_add_number(data, "failed", summary->failed);
+	report_add_number(data, "violations", summary->violations);
+	report_add_number(data, "lost", summary->lost);
+	add_counts(types, &summary->types, NULL);
+	for (size_t i = 0; i < KINDS; i++)
+		add_counts(names, &summary->names[i], report_type_name((enum trace_item_kind)i));
+	report_sort(names, "count");
+	json_object_object_add(data, "by_type", types);
+	json_object_object_add(data, "by_name", names);
+	return data;
+}
+
+static void print_bytes(const char *label, int64_t bytes) {
+	printf("  %s: %" PRId64 " bytes (%.2f MB)\n", label, bytes, (double)bytes / (1 << 20));
+}
+
+static void print_counts(json_object *array, const char *key, int64_t limit) {
+	static const char *const by_type[] = { "TYPE", "CLASS", "COUNT", "FAILED", "TOTAL", NULL };
+	static const char *const by_name[] = { "TYPE", "NAME", "COUNT", "FAILED", "TOTAL", NULL };
+	json_object *rows = json_object_new_array();
+
+	for (size_t i = 0; i < json_object_array_length(array) && (int64_t)i < limit; i++) {
+		json_object *from = json_object_array_get_idx(array, i), *row = json_object_new_array();
+
+		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
+		json_object_array_add(row, json_object_get(ctl_get(from, key)));
+		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
+		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "failed")));
+		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
+		json_object_array_add(rows, row);
+	}
+	putchar('\n');
+	ctl_print_table(*key == 'c' ? by_type : by_name, rows);
+	report_print_more(json_object_array_length(array), limit, "names");
+	json_object_put(rows);
+}
+
+static void summary_print(json_object *data, const struct report_options *options) {
+	json_object *user = ctl_get(data, "userspace"), *kernel = ctl_get(data, "kernel_space"), *gpu = ctl_get(data, "gpu");
+	const double busy = (double)ctl_int(gpu, "busy_ns"), all = busy + (double)ctl_int(gpu, "idle_ns");
+
+	printf("=== TRACE SUMMARY ===\n\nUSERSPACE (libcuda.so):\n");
+	printf("  Total CUDA API calls: %" PRId64 "\n", ctl_int(user, "calls"));
+	printf("  Kernel launches: %" PRId64 "\n", ctl_int(user, "launches"));
+	printf("  Memory allocations: %" PRId64 "\n", ctl_int(user, "allocations"));
+	print_bytes("Total memory allocated", ctl_int(user, "allocated_bytes"));
+	printf("  Memory transfers: %" PRId64 "\n", ctl_int(user, "transfers"));
+	print_bytes("Total data transferred", ctl_int(user, "transferred_bytes"));
+	printf("\nKERNEL SPACE (nvidia.ko):\n");
+	printf("  IOCTL calls: %" PRId64 "\n", ctl_int(kernel, "ioctls"));
+	printf("  Total IOCTL time: %.3f ms\n", (double)ctl_int(kernel, "ioctl_ns") / 1e6);
+	printf("  Scheduler calls: %" PRId64 "\n", ctl_int(kernel, "scheduler_calls"));
+	if (ctl_int(gpu, "kernels")) {
+		printf("\nGPU:\n  Kernels run: %" PRId64 "\n", ctl_int(gpu, "kernels"));
+		printf("  Total kernel time: %.3f ms\n", (double)ctl_int(gpu, "kernel_ns") / 1e6);
+		printf("  Busy: %.3f ms of %.3f ms (%.1f%%)", busy / 1e6, all / 1e6, all > 0 ? busy * 100 / all : 100.0);
+		if (ctl_int(gpu, "processes") > 1)
+			printf(", added up over %" PRId64 " processes, each with GPUs of its own", ctl_int(gpu, "processes"));
+		putchar('\n');
+	}
+	printf("\nTRACE:\n  From %.6f s to %.6f s\n", (double)ctl_int(data, "first_ns") / 1e9, (double)ctl_int(data, "last_ns") / 1e9);
+	printf("  Failed: %" PRId64 "\n  Lost events: %" PRId64 "\n", ctl_int(data, "failed"), ctl_int(data, "lost"));
+	if (ctl_int(data, "violations"))
+		printf("  Impossible times: %" PRId64 " (see --errors)\n", ctl_int(data, "violations"));
+	print_counts(ctl_get(data, "by_type"), "class", INT64_MAX);
+	print_counts(ctl_get(data, "by_name"), "name", options->top > TOP_NAMES ? options->top : TOP_NAMES);
+}
+
+const struct report_part report_summary = {
+	.name = "summary",
+	.new = summary_new,
+	.free = summary_free,
+	.item = summary_item,
+	.json = summary_json,
+	.print = summary_print,
+};

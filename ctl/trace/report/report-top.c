@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* --top: the slowest calls, ioctls and hooks. What is on the GPU has a table of its own (--kernels). */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/base/ctl.h"
+#include "ctl/trace/read/report-names.h"
+#include "report.h"
+
+struct slow {
+	uint64_t duration, start, id;
+	uint32_t pid, tid;
+	uint32_t name, result; /* numbers of names; 0 of result: none */
+	enum trace_item_kind kind;
+	bool open;
+};
+
+struct top {
+	struct report_names names;
+	size_t n, max;
+	struct slow *heap; /* the fastest of them first */
+};
+
+static void top_free(void *part) {
+	struct top *top = part;
+
+	if (top) {
+		report_names_deinit(&top->names);
+		free(top->heap);
+	}
+	free(top);
+}
+
+static int top_new(void **partp, const struct report_options *options) {
+	struct top *top = calloc(1, sizeof(*top));
+
+	if (!top)
+		return -ENOMEM;
+	report_names_init(&top->names, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
+	top->max = (size_t)options->top;
+	top->heap = calloc(top->max, sizeof(*top->heap));
+	*partp = top;
+	if (top->heap)
+		return 0;
+	free(top);
+	return -ENOMEM;
+}
+
+/* Of equal ones the earlier is slower, so that the result does not depend on chance. */
+static bool is_faster(const struct slow *a, const struct slow *b) {
+	return a->duration != b->duration ? a->duration < b->duration : a->start > b->start;
+}
+
+static void sift(struct top *top, size_t place) {
+	struct slow slow = top->heap[place];
+
+	for (;;) {
+		size_t child = 2 * place + 1;
+
+		if (child + 1 < top->n && is_faster(&top->heap[child + 1], &top->heap[child]))
+			child++;
+		if (child >= top->n || !is_faster(&top->heap[child], &slow))
+			break;
+		top->heap[place] = top->heap[child];
+		place = child;
+	}
+	top->heap[place] = slow;
+}
+
+static int top_item(void *part, const struct trace_item *item, const struct report_place *place) {
+	struct top *top = part;
+	struct slow slow = {
+		.duration = report_duration(item),
+		.start = item->start,
+		.id = item->id,
+		.pid = item->pid,
+		.tid = item->tid,
+		.kind = item->kind,
+		.open = item->open,
+	};
+
+	if (place->layer == REPORT_LAYER_NONE || item->instant || (top->n == top->max && !is_faster(top->heap, &slow)))
+		return 0;
+	slow.name = report_names_number(&top->names, item->name);
+	slow.result = item->result_name ? report_names_number(&top->names, item->result_name) : 0;
+	if (top->n == top->max) {
+		top->heap[0] = slow;
+		sift(top, 0);
+		return 0;
+	}
+	top->heap[top->n++] = slow;
+	if (top->n == top->max)
+		for (size_t i = top->n / 2; i-- > 0;)
+			sift(top, i);
+	return 0;
+}
+
+static int slow_order(const void *a, const void *b) {
+	const struct slow *left = a, *right = b;
+
+	return is_faster(right, left) ? -1 : is_faster(left, right);
+}
+
+static json_object *top_json(void *part) {
+	struct top *top = part;
+	json_object *array = json_object_new_array();
+
+	qsort(top->heap, top->n, sizeof(*top->heap), slow_order);
+	for (size_t i = 0; i < top->n; i++) {
+		const struct slow *slow = &top->heap[i];
+		json_object *row = json_object_new_object();
+
+		report_add_text(row, "type", report_type_name(slow->kind));
+		report_add_text(row, "name", report_names_text(&top->names, slow->name));
+		json_object_object_add(row, "duration_us", json_object_new_double((double)slow->duration / 1e3));
+		report_add_number(row, "duration_ns", slow->duration);
+		report_add_number(row, "ts_ns", slow->start);
+		report_add_number(row, "event_id", slow->id);
+		report_add_number(row, "pid", slow->pid);
+		report_add_number(row, "tid", slow->tid);
+		if (slow->result)
+			report_add_text(row, "ret_name", report_names_text(&top->names, slow->result));
+		if (slow->open)
+			json_object_object_add(row, "open", json_object_new_boolean(true));
+		json_object_array_add(array, row);
+	}
+	return array;
+}
+
+static void top_print(json_object *data, const struct report_options *options) {
+	static const char *const header[] = { "DURATION", "TYPE", "NAME", "AT", "PID", "TID", "RESULT", NULL };
+	json_object *rows = json_object_new_array();
+
+	for (size_t i = 0; i < json_object_array_length(data); i++) {
+		json_object *from = json_object_array_get_idx(data, i), *row = json_object_new_array();
+
+		json_object_array_add(row, report_text_time(ctl_int(from, "duration_ns")));
+		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
+		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
+		json_object_array_add(row, ctl_format("%.6f s", (double)ctl_int(from, "ts_ns") / 1e9));
+		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "pid")));
+		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "tid")));
+		json_object_array_add(row, ctl_format("%s", ctl_get(from, "open") ? "(running)" : ctl_string(from, "ret_name")));
+		json_object_array_add(rows, row);
+	}
+	printf("=== SLOWEST CALLS ===\n\n");
+	ctl_print_table(header, rows);
+	if (!json_object_array_length(rows))
+		puts("The trace has no calls that take time.");
+	json_object_put(rows);
+}
+
+const struct report_part report_top = { .name = "top", .new = top_new, .free = top_free, .item = top_item, .json = top_json, .print = top_print };

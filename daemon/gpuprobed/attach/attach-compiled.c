@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The worker that compiled an operator's program is trusted with that program only: symbols must
+ * begin with the object's prefix, so that no object can shadow another's; layouts are checked again
+ * by map.c.
+ */
+
+#include "attach-compiled.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/gpuprobed/base/memfd.h"
+#include "daemon/gpuprobed/registry/outcome.h"
+
+#define COMPILED_FIRST_OUTPUT 1
+#define COMPILED_PARAM_COUNT 56 /* offset in a kernel's context; params come behind it, the end of it */
+
+void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], const char *prefix, size_t map) {
+	_Static_assert(REGISTRY_PREFIX_SIZE + 4 < REGISTRY_SYMBOL_SIZE, "room for _m63");
+	snprintf(symbol, REGISTRY_SYMBOL_SIZE, "%.*s_m%u", REGISTRY_PREFIX_SIZE - 1, prefix, (unsigned)map % 100);
+}
+
+static int compiled_wrong(char *error, const char *what) {
+	snprintf(error, COMPILED_ERROR_SIZE, "worker sent a malformed reply: %s", what);
+	return COMPILED_E_INVALID;
+}
+
+/* An integer member in a range. */
+static bool compiled_int(json_object *object, const char *key, int64_t min, int64_t max,
+			 int64_t *value) {
+	json_object *member = NULL;
+
+	if (!json_object_object_get_ex(object, key, &member) ||
+	    !json_object_is_type(member, json_type_int))
+		return false;
+	*value = json_object_get_int64(member);
+	return *value >= min && *value <= max;
+}
+
+static bool compiled_bool(json_object *object, const char *key, bool *value) {
+	json_object *member = NULL;
+
+	if (!json_object_object_get_ex(object, key, &member) ||
+	    !json_object_is_type(member, json_type_boolean))
+		return false;
+	*value = json_object_get_boolean(member);
+	return true;
+}
+
+/* What a worker may have proved: nothing else leaves the memory of the map as map-layout.h says. */
+static bool compiled_merge_possible(const struct map_layout *layout,
+				    const struct map_shape *shape) {
+	if (layout->merge != shape->merge) /* the type or the place has decided */
+		return false;
+	if (shape->merge == MAP_MERGE_PERCPU && !map_type_is_percpu(shape->type))
+		return false;
+	return shape->merge != MAP_MERGE_LATEST || shape->value_size <= 8;
+}
+
+/* Maps that no program uses need no layout. */
+static int compiled_map_parse(struct compiled_map *map, json_object *object,
+			      const struct map_shape *wanted, char *error) {
+	struct map_shape shape = *wanted;
+	const char *why;
+	int64_t merge;
+
+	if (!json_object_is_type(object, json_type_object) ||
+	    !compiled_bool(object, "used", &map->used))
+		return compiled_wrong(error, "map");
+	if (!map->used)
+		return 0;
+	if (!compiled_int(object, "merge", MAP_MERGE_NONE, MAP_MERGE_LATEST, &merge) ||
+	    !compiled_bool(object, "resident", &map->resident))
+		return compiled_wrong(error, "layout of a map");
+	shape.merge = (uint32_t)merge;
+	why = map_layout_init(&map->layout, &shape);
+	if (why)
+		return compiled_wrong(error, why);
+	if (!compiled_merge_possible(&map->layout, &shape))
+		return compiled_wrong(error, "a map cannot merge so");
+	if (map->resident && !map_can_be_resident(&map->layout))
+		return compiled_wrong(error, "modules cannot hold the data of this map");
+	return 0;
+}
+
+static int compiled_symbol(struct compiled_program *program, json_object *object, const char *prefix,
+			   char *error) {
+	json_object *symbol = NULL;
+	const char *text;
+
+	if (!json_object_object_get_ex(object, "symbol", &symbol) ||
+	    !json_object_is_type(symbol, json_type_string))
+		return compiled_wrong(error, "symbol");
+	text = json_object_get_string(symbol);
+	if (strlen(text) >= sizeof(program->symbol) || strncmp(text, prefix, strlen(prefix)) != 0 ||
+	    text[strlen(prefix)] != '_' ||
+	    strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$") !=
+		    strlen(text))
+		return compiled_wrong(error, "symbol");
+	strcpy(program->symbol, text);
+	return 0;
+}
+
+static int compiled_context(struct compiled_program *program, json_object *object, char *error) {
+	json_object *offsets = NULL;
+
+	if (!json_object_object_get_ex(object, "context", &offsets) ||
+	    !json_object_is_type(offsets, json_type_array) ||
+	    json_object_array_length(offsets) > COMPILED_CONTEXT_MAX)
+		return compiled_wrong(error, "context of a program");
+	for (size_t i = 0; i < json_object_array_length(offsets); i++) {
+		json_object *item = json_object_array_get_idx(offsets, i);
+		int64_t offset =
+			json_object_is_type(item, json_type_int) ? json_object_get_int64(item) : -1;
+
+		if (offset < 0 || offset > UINT16_MAX || offset % 8)
+			return compiled_wrong(error, "context of a program");
+		for (size_t k = 0; k < i; k++)
+			if (program->context[k] == offset)
+				return compiled_wrong(error, "context of a program");
+		program->context[program->n_context++] = (uint16_t)offset;
+	}
+	return 0;
+}
+
+int compiled_check_context(const struct compiled_program *program, const char *name, enum section_point point,
+			   char error[static COMPILED_ERROR_SIZE]) {
+	const bool memory = point == SECTION_MEMORY;
+	const int size = memory			  ? COMPILED_MEMORY_CONTEXT_SIZE
+			 : point == SECTION_CLASS ? COMPILED_EVENT_CONTEXT_SIZE
+						  : COMPILED_KERNEL_CONTEXT_SIZE;
+
+	for (size_t i = 0; i < program->n_context; i++)
+		if (program->context[i] >= size) {
+			snprintf(error, COMPILED_ERROR_SIZE,
+				 "program %s reads byte %d of its context: %s it has %d bytes",
+				 name, program->context[i],
+				 memory ? "at a memory access" : "at this point", size);
+			return COMPILED_E_INVALID;
+		}
+	return 0;
+}
+
+/* The program has no patch form, for this reason. */
+__attribute__((format(printf, 2, 3)))
+static void compiled_no_patch(struct compiled_program *program, const char *format, ...) {
+	va_list arguments;
+
+	program->patch_fd = fd_close(program->patch_fd);
+	va_start(arguments, format);
+	vsnprintf(program->patch_reason, sizeof(program->patch_reason), format, arguments);
+	va_end(arguments);
+	outcome_clean(program->patch_reason);
+}
+
+void compiled_check_patch(struct compiled_program *program, const struct section *section, uint32_t spaces) {
+	const char *why = section_needs_ptx(section);
+
+	if (program->patch_fd < 0)
+		return;
+	if (why)
+		compiled_no_patch(program, "%s", why);
+	else if (section->point == SECTION_MEMORY && !(spaces & SECTION_SPACES_SASS))
+		compiled_no_patch(program, "the SASS engine sees accesses to global, shared and local memory only");
+	for (size_t i = 0; i < program->n_context; i++)
+		if ((section->point == SECTION_ENTRY || section->point == SECTION_RETURN) &&
+		    program->context[i] >= COMPILED_PARAM_COUNT)
+			compiled_no_patch(program, "the program reads the parameters of the kernel, which the SASS engine "
+						   "does not know");
+}
+
+/* The patch form of program i, if there is one. */
+static int compiled_patch_parse(struct compiled_program *program, size_t i, json_object *object,
+				struct worker_task *task, const struct compiled_request *request,
+				char *error) {
+	const unsigned int output = (unsigned int)(COMPILED_FIRST_OUTPUT + request->n_chosen + i);
+	json_object *reason = NULL;
+	int64_t size = 0, slots;
+
+	if (i >= request->n_patches) {
+		compiled_no_patch(program, "%s", request->no_patch ?: "");
+		return 0;
+	}
+	if (json_object_object_get_ex(object, "patch_size", NULL) &&
+	    !compiled_int(object, "patch_size", 0, INT64_MAX, &size))
+		return compiled_wrong(error, "size of a patch form");
+	if (!size) {
+		json_object_object_get_ex(object, "patch_reason", &reason);
+		compiled_no_patch(program, "%s",
+				  json_object_is_type(reason, json_type_string) && json_object_get_string_len(reason)
+					  ? json_object_get_string(reason)
+					  : "the program has no form for the SASS engine");
+		return 0;
+	}
+	if ((uint64_t)size != worker_task_output_size(task, output))
+		return compiled_wrong(error, "size of a patch form");
+	if (!compiled_int(object, "patch_maps", 1, 65, &slots) || (size_t)slots != program->n_maps + 1)
+		return compiled_wrong(error, "slots of a patch form");
+	program->patch_fd = worker_task_steal_fd(task, output);
+	return 0;
+}
+
+/* The maps that a program uses, in the order of its slots. */
+static int compiled_maps(const struct compiled *compiled, struct compiled_program *program,
+			 json_object *object, char *error) {
+	json_object *maps = NULL;
+
+	if (!json_object_object_get_ex(object, "maps", &maps) ||
+	    !json_object_is_type(maps, json_type_array))
+		return compiled_wrong(error, "maps of a program");
+	for (size_t k = 0; k < json_object_array_length(maps); k++) {
+		json_object *map = json_object_array_get_idx(maps, k);
+		int64_t n = json_object_is_type(map, json_type_int) ? json_object_get_int64(map)
+								    : -1;
+
+		if (n < 0 || (size_t)n >= compiled->n_maps || !compiled->maps[n].used ||
+		    program->maps >> n & 1)
+			return compiled_wrong(error, "maps of a program");
+		program->maps |= UINT64_C(1) << n;
+		program->map_order[program->n_maps++] = (uint8_t)n;
+	}
+	return 0;
+}
+
+static int compiled_program_parse(struct compiled *compiled, size_t i, json_object *object,
+				  struct worker_task *task, const struct compiled_request *request,
+				  char *error) {
+	struct compiled_program *program = &compiled->programs[i];
+	int64_t value;
+	int r;
+
+	if (!json_object_is_type(object, json_type_object) ||
+	    !compiled_int(object, "index", 0, INT32_MAX, &value) ||
+	    (size_t)value != request->chosen[i])
+		return compiled_wrong(error, "program");
+	r = compiled_symbol(program, object, request->prefix, error);
+	if (r)
+		return r;
+	if (!compiled_int(object, "size", 1, INT64_MAX, &value) ||
+	    (uint64_t)value !=
+		    worker_task_output_size(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i)))
+		return compiled_wrong(error, "size of a program");
+	program->size = (uint64_t)value;
+	r = compiled_context(program, object, error);
+	if (r)
+		return r;
+	if (!compiled_bool(object, "process", &program->process))
+		return compiled_wrong(error, "process");
+	if (!compiled_int(object, "isa", 10, 999, &value))
+		return compiled_wrong(error, "isa");
+	program->isa = (unsigned int)value;
+	if (!compiled_int(object, "target", 10, 999, &value))
+		return compiled_wrong(error, "target");
+	program->target = (unsigned int)value;
+	if (json_object_object_get_ex(object, "local_bytes", NULL)) {
+		if (!compiled_int(object, "local_bytes", 0, UINT32_MAX, &value))
+			return compiled_wrong(error, "local memory of a program");
+		program->local_bytes = (uint32_t)value;
+	}
+	r = compiled_maps(compiled, program, object, error);
+	if (r == 0)
+		r = compiled_patch_parse(program, i, object, task, request, error);
+	if (r)
+		return r;
+	program->fd = worker_task_steal_fd(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i));
+	return 0;
+}
+
+int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task,
+		       const struct compiled_request *request,
+		       char error[static COMPILED_ERROR_SIZE]) {
+	const size_t n_maps = request->n_maps, n_chosen = request->n_chosen;
+	json_object *maps = NULL, *programs = NULL;
+	struct compiled *compiled;
+	int r = 0;
+
+	if (!json_object_object_get_ex(reply, "maps", &maps) ||
+	    !json_object_is_type(maps, json_type_array) ||
+	    json_object_array_length(maps) != n_maps || n_maps > 64)
+		return compiled_wrong(error, "maps");
+	if (!json_object_object_get_ex(reply, "programs", &programs) ||
+	    !json_object_is_type(programs, json_type_array) ||
+	    json_object_array_length(programs) != n_chosen)
+		return compiled_wrong(error, "programs");
+	compiled = calloc(1, sizeof(*compiled));
+	if (!compiled)
+		return -ENOMEM;
+	compiled->maps = calloc(n_maps ? n_maps : 1, sizeof(*compiled->maps));
+	compiled->programs = calloc(n_chosen ? n_chosen : 1, sizeof(*compiled->programs));
+	if (!compiled->maps || !compiled->programs)
+		r = -ENOMEM;
+	else
+		for (size_t i = 0; i < n_chosen; i++)
+			compiled->programs[i].fd = compiled->programs[i].patch_fd = -1;
+	compiled->n_maps = n_maps;
+	for (size_t i = 0; r == 0 && i < n_maps; i++)
+		r = compiled_map_parse(&compiled->maps[i], json_object_array_get_idx(maps, i),
+				       &request->shapes[i], error);
+	for (size_t i = 0; r == 0 && i < n_chosen; i++) {
+		compiled->n_programs = i + 1;
+		r = compiled_program_parse(compiled, i, json_object_array_get_idx(programs, i),
+					   task, request, error);
+	}
+	if (r) {
+		compiled_free(compiled);
+		return r;
+	}
+	*compiledp = compiled;
+	return 0;
+}
+
+struct compiled *compiled_free(struct compiled *compiled) {
+	if (!compiled)
+		return NULL;
+	for (size_t i = 0; i < compiled->n_programs; i++) {
+		fd_close(compiled->programs[i].fd);
+		fd_close(compiled->programs[i].patch_fd);
+	}
+	free(compiled->maps);
+	free(compiled->programs);
+	free(compiled);
+	return NULL;
+}

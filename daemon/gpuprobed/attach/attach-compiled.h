@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The reply of the job `compile` (worker/job.md), checked. */
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/map-layout.h"
+#include "daemon/gpuprobed/registry/registry.h"
+#include "daemon/gpuprobed/workers/worker-pool.h"
+
+enum {
+	_COMPILED_E_SUCCESS,
+	COMPILED_E_INVALID,
+};
+
+#define COMPILED_ERROR_SIZE 256
+#define COMPILED_CONTEXT_MAX 64
+#define COMPILED_PATCH_REASON_SIZE 192
+#define COMPILED_KERNEL_CONTEXT_SIZE 168 /* of proto/gpuprobe.bpf.h's contexts */
+#define COMPILED_MEMORY_CONTEXT_SIZE 48
+#define COMPILED_EVENT_CONTEXT_SIZE 40
+
+struct compiled_map {
+	bool used;
+	bool resident; /* modules hold the data themselves */
+	struct map_layout layout;
+};
+
+struct compiled_program {
+	char symbol[REGISTRY_SYMBOL_SIZE];
+	int fd; /* sealed PTX */
+	unsigned int isa, target;
+	bool process; /* refers to WIRE_PROCESS_SYMBOL */
+	uint16_t context[COMPILED_CONTEXT_MAX]; /* multiples of 8, each once */
+	size_t n_context;
+	uint64_t maps; /* bit i: uses map i */
+	uint64_t size; /* bytes of PTX */
+	uint32_t local_bytes;
+	int patch_fd; /* its patch form, sealed; -1: it has none */
+	char patch_reason[COMPILED_PATCH_REASON_SIZE]; /* why not */
+	uint8_t map_order[64]; /* the maps as their slots are ordered in the patch form */
+	size_t n_maps;
+};
+
+struct compiled {
+	size_t n_maps, n_programs;
+	struct compiled_map *maps;
+	struct compiled_program *programs; /* in the order in which they were asked for */
+};
+
+/* The symbol of the pointer to a map, or of its data. */
+void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], const char *prefix, size_t map);
+
+/* What was asked for. Borrowed. */
+struct compiled_request {
+	const char *prefix; /* of all its symbols */
+	size_t n_maps;
+	const struct map_shape *shapes; /* of the maps, but for what the programs do to them */
+	size_t n_chosen;
+	const size_t *chosen; /* indices of programs; their outputs are the task's descriptors from
+				 1 on, in that order */
+	size_t n_patches; /* of the first so many a patch form was asked for; its outputs come next */
+	const char *no_patch; /* why not of the others */
+};
+
+/*
+ * The layouts are computed here: the worker says no more than which merge it proved, and one that
+ * such a map cannot have is refused. 0, COMPILED_E_INVALID with a line in error, or -ENOMEM.
+ */
+int compiled_from_json(struct compiled **compiledp, json_object *reply, struct worker_task *task,
+		       const struct compiled_request *request,
+		       char error[static COMPILED_ERROR_SIZE]);
+struct compiled *compiled_free(struct compiled *compiled);
+
+/* Whether all that the program reads of its context is there. 0, or COMPILED_E_INVALID with a line
+ * for its author in error. */
+int compiled_check_context(const struct compiled_program *program, const char *name, enum section_point point,
+			   char error[static COMPILED_ERROR_SIZE]);
+
+/* The same for the SASS engine, which knows less; the program has no patch form any more if it reads what is not there, and says why. */
+void compiled_check_patch(struct compiled_program *program, const struct section *section, uint32_t spaces);

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The last stage: what was chosen and compiled becomes an object of the registry, or nothing at
+ * all. */
+
+#include "attach-register.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpuprobed/daemon.h"
+
+/* Whether what the pass gives the program comes from the process slot (proto/gpuprobe.bpf.h:
+ * device, pid). */
+static bool attach_needs_process(const struct compiled_program *compiled,
+				 enum section_point point) {
+	for (size_t i = 0; point != SECTION_MEMORY && point != SECTION_CLASS && i < compiled->n_context; i++)
+		if (compiled->context[i] == 8 || compiled->context[i] == 16)
+			return true;
+	return compiled->process;
+}
+
+/* The attachment of one compiled program; takes its descriptor. 0 or -errno. */
+static int attach_make(const struct attach_plan *plan, struct object *object, size_t i,
+		       struct compiled_program *compiled, struct attachment **attachmentp) {
+	const struct attach_choice *choice = &plan->choices->programs[i];
+	struct attachment *attachment;
+	int r;
+
+	r = attachment_new(&attachment, object);
+	if (r < 0)
+		return r;
+	strcpy(attachment->program, plan->linked->programs[choice->program].name);
+	attachment->section = choice->section;
+	snprintf(attachment->section_text, sizeof(attachment->section_text), "%s", choice->text);
+	attachment->spaces = plan->spaces ?: SECTION_SPACES_DEFAULT;
+	strcpy(attachment->symbol, compiled->symbol);
+	attachment->filter = *plan->filter;
+	attachment->maps = compiled->maps;
+	attachment->isa = compiled->isa;
+	attachment->target = compiled->target;
+	attachment->process = attach_needs_process(compiled, choice->section.point);
+	_Static_assert(COMPILED_KERNEL_CONTEXT_SIZE / 8 <= REGISTRY_CONTEXT_MAX, "each field once");
+	attachment->n_context = compiled->n_context;
+	memcpy(attachment->context, compiled->context, compiled->n_context * sizeof(uint16_t));
+	attachment->fd = compiled->fd;
+	compiled->fd = -1;
+	attachment->size = compiled->size;
+	attachment->local_bytes = compiled->local_bytes;
+	attachment->engine = plan->engine;
+	attachment->patch_fd = compiled->patch_fd;
+	compiled->patch_fd = -1;
+	_Static_assert(sizeof(attachment->patch_reason) == sizeof(compiled->patch_reason), "the same text");
+	strcpy(attachment->patch_reason, compiled->patch_reason);
+	_Static_assert(sizeof(attachment->patch_maps) == sizeof(compiled->map_order), "the same maps");
+	memcpy(attachment->patch_maps, compiled->map_order, sizeof(attachment->patch_maps));
+	attachment->n_patch_maps = compiled->n_maps;
+	*attachmentp = attachment;
+	return 0;
+}
+
+/* The attachment of a program on the host. 0 or -errno. */
+static int attach_make_host(const struct attach_plan *plan, struct object *object, size_t program,
+			    struct attachment **attachmentp) {
+	const struct linked_program *linked = &plan->linked->programs[program];
+	const char *where = strchr(linked->section, '/');
+	struct attachment *attachment;
+	int r;
+
+	r = attachment_new(&attachment, object);
+	if (r < 0)
+		return r;
+	strcpy(attachment->program, linked->name);
+	strcpy(attachment->section_text, linked->section);
+	snprintf(attachment->section.kernel, sizeof(attachment->section.kernel), "%.*s", SECTION_KERNEL_SIZE - 1,
+		 plan->host_targets[program] ?: where ? where + 1 : linked->section);
+	attachment->on_host = true;
+	attachment->host_program = program;
+	*attachmentp = attachment;
+	return 0;
+}
+
+/* One map of the object. 0, MAP_E_*, or -errno. */
+static int attach_map(const struct attach_plan *plan, struct object *object, size_t i,
+		      const struct map_layout *layout) {
+	const struct linked_map *linked = &plan->linked->maps[i];
+	bool kernel = layout->place == MAP_PLACE_KERNEL;
+	struct map_spec spec = {
+		.name = linked->name,
+		.type = linked->type,
+		.key_size = linked->key_size,
+		.value_size = linked->value_size,
+		.max_entries = linked->max_entries,
+		.flags = linked->flags,
+		.btf_key_type = linked->btf_key_type,
+		.btf_value_type = linked->btf_value_type,
+		.layout = *layout,
+		.kernel_fd = kernel ? host_map_fd(*plan->host, i) : -1,
+	};
+	const char *bytes = plan->blob;
+
+	_Static_assert(sizeof(struct map_lane) == sizeof(struct linked_lane), "the same records");
+	if (linked->initial.count && !kernel) { /* a kernel's map has them already */
+		spec.initial = bytes + linked->initial.offset;
+		spec.n_initial = linked->initial.count;
+	}
+	if (linked->has_lanes) { /* none at all, perhaps: nothing is added */
+		spec.lanes = (const struct map_lane *)(bytes + linked->lanes.offset);
+		spec.n_lanes = linked->lanes.count;
+	}
+	return map_new(&object->maps[i], ++plan->daemon->registry.last_map, object->id,
+		       object->owner, &spec, plan->daemon->map_accounts);
+}
+
+/* Whether map i is an array that programs on the host alone use; then its layout. */
+static bool attach_host_layout(const struct attach_plan *plan, size_t i, struct map_layout *layout) {
+	const struct linked_map *linked = &plan->linked->maps[i];
+	const struct map_shape shape = {
+		.type = linked->type,
+		.key_size = linked->key_size,
+		.value_size = linked->value_size,
+		.max_entries = linked->max_entries,
+		.place = MAP_PLACE_KERNEL,
+	};
+
+	return *plan->host && host_map_fd(*plan->host, i) >= 0 && linked->internal != LINKED_MAP_RODATA &&
+	       !map_layout_init(layout, &shape);
+}
+
+/* The object with its maps. 0, MAP_E_*, or -errno. */
+static int attach_object(const struct attach_plan *plan, const struct compiled *compiled,
+			 struct object **objectp) {
+	const struct linked *linked = plan->linked;
+	struct map_layout layout;
+	struct object *object;
+	uint64_t used = 0;
+	int r;
+
+	for (size_t i = 0; i < compiled->n_programs; i++)
+		used |= compiled->programs[i].maps;
+	r = object_new(&object, plan->object_id, plan->owner);
+	if (r < 0)
+		return r;
+	object->prefix = *plan->prefix;
+	*plan->prefix = NULL;
+	object->n_maps = linked->n_maps;
+	object->shared = plan->shared;
+	if (linked->btf.count) {
+		object->n_btf = linked->btf.count;
+		object->btf = malloc(object->n_btf);
+		if (!object->btf)
+			r = -ENOMEM;
+		else
+			memcpy(object->btf, (const char *)plan->blob + linked->btf.offset,
+			       object->n_btf);
+	}
+	for (size_t i = 0; r == 0 && i < linked->n_maps; i++) {
+		compiled_slot_symbol(object->slots[i], object->prefix->text, i);
+		if (compiled->maps[i].resident)
+			object->resident |= UINT64_C(1) << i;
+		if (used >> i & 1)
+			r = attach_map(plan, object, i, &compiled->maps[i].layout);
+		else if (attach_host_layout(plan, i, &layout))
+			r = attach_map(plan, object, i, &layout);
+	}
+	if (r) {
+		object_free(object);
+		return r;
+	}
+	*objectp = object;
+	return 0;
+}
+
+int attach_register(const struct attach_plan *plan, struct compiled *compiled,
+		    struct object **objectp) {
+	struct attachment *attachments[ATTACH_PROGRAMS_MAX + LINKED_PROGRAMS_MAX] = {};
+	size_t n = 0, n_gpu = plan->choices->n, n_all = n_gpu + plan->choices->n_hosts;
+	struct object *object = NULL;
+	int r;
+
+	if (registry_room(&plan->daemon->registry, plan->owner, n_all))
+		return ATTACH_REGISTER_E_LIMIT;
+	if (registry_owned(&plan->daemon->registry, plan->owner) + n_all > plan->daemon->config->quota_attachments)
+		return ATTACH_REGISTER_E_QUOTA;
+	r = attach_object(plan, compiled, &object);
+	if (r > 0)
+		r = r == MAP_E_QUOTA ? ATTACH_REGISTER_E_MAP_QUOTA : ATTACH_REGISTER_E_MAP;
+	while (r == 0 && n < n_all) {
+		r = n < n_gpu ? attach_make(plan, object, n, &compiled->programs[n], &attachments[n])
+			      : attach_make_host(plan, object, plan->choices->hosts[n - n_gpu], &attachments[n]);
+		if (r == 0)
+			n++;
+	}
+	if (r == 0 && *plan->host) {
+		r = host_attach(*plan->host, plan->host_targets, plan->host_report);
+		if (r > 0)
+			r = ATTACH_REGISTER_E_HOST;
+	}
+	if (r) {
+		while (n)
+			attachment_free(attachments[--n]);
+		object_free(object);
+		return r;
+	}
+	object->host = *plan->host;
+	*plan->host = NULL;
+	registry_link(&plan->daemon->registry, object, attachments, n);
+	*objectp = object;
+	return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* The way of an eBPF object to armed probes: link, choose, verify, compile, register. */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "attach-choose.h"
+#include "daemon/gpuprobed/settings/filter.h"
+#include "daemon/gpuprobed/registry/registry.h"
+
+struct attach;
+struct daemon;
+
+#define ATTACH_OBJECT_MAX (8 * 1024 * 1024)
+
+enum attach_error {
+	_ATTACH_SUCCESS,
+	ATTACH_E_NOT_FOUND,
+	ATTACH_E_INVALID_OBJECT,
+	ATTACH_E_VERIFICATION,
+	ATTACH_E_COMPILE,
+	ATTACH_E_UNAVAILABLE,
+	ATTACH_E_PERMISSION,
+	ATTACH_E_LIMIT,
+	ATTACH_E_ARGUMENT, /* outcome.program: which parameter */
+	ATTACH_E_INTERNAL,
+};
+
+struct attach_outcome {
+	enum attach_error error;
+	const char *program; /* or what was not found, or what the limit is of, or the parameter */
+	const char *reason;
+	const char *log; /* NULL: none */
+	uint64_t limit;
+	/* success; all belong to the registry */
+	const struct object *object;
+};
+
+typedef void (*attach_fn)(const struct attach_outcome *outcome, void *userdata);
+
+struct attach_options {
+	uid_t owner;
+	const void *object; /* ELF, copied */
+	size_t n_object;
+	struct attach_wish wish; /* copied */
+	const struct filter *filter;
+	uint32_t threads;    /* of per-thread arrays; 0: the default */
+	uint64_t ring_bytes; /* of one instance of a ring; 0: the default */
+	bool shared;	     /* one copy of each map for all processes of a user */
+	unsigned int max;    /* of the owner's attaches in work */
+};
+
+/* Starts. fn is called once, from the loop, unless attach_cancel() is called first. 0, ATTACH_E_LIMIT: so many are in work, or -errno. */
+int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options,
+	       attach_fn fn, void *userdata);
+
+/* fn will not be called, nothing will be attached. It stays in work until what works on it has ended. */
+void attach_cancel(struct attach *attach);

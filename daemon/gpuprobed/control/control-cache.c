@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* CacheStatus, ListCache and ClearCache. The last two look at the disk: in a thread, and the answer comes when it is through. */
+
+#include "control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpuprobed/workers/cache/job-cache.h"
+#include "daemon/gpuprobed/daemon.h"
+
+#define CONTROL_CACHE_LIST_MAX 1000
+
+int control_cache_status(struct varlink_call *call, json_object *parameters, void *userdata) {
+	const struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object();
+	struct cache_counters counters;
+
+	cache_counters(daemon->cache, &counters);
+	json_object_object_add(json, "enabled", json_object_new_boolean(daemon->cache != NULL));
+	control_add_string(json, "folder", job_cache_folder(daemon->cache));
+	control_add_int(json, "limit", (int64_t)counters.limit);
+	control_add_int(json, "bytes", (int64_t)counters.bytes);
+	control_add_int(json, "entries", (int64_t)counters.entries);
+	control_add_int(json, "hits", (int64_t)counters.hits);
+	control_add_int(json, "misses", (int64_t)counters.misses);
+	control_add_int(json, "invalid", (int64_t)counters.invalid);
+	control_add_int(json, "stores", (int64_t)counters.stores);
+	control_add_int(json, "skipped", (int64_t)counters.skipped);
+	control_add_int(json, "failures", (int64_t)counters.failures);
+	control_add_int(json, "evicted", (int64_t)counters.evicted);
+	return varlink_call_reply(call, json);
+}
+
+static json_object *control_cache_item_json(const struct cache_item *item) {
+	json_object *json = json_object_new_object();
+	char text[CACHE_KEY_TEXT_SIZE];
+	struct cache_key key;
+
+	memcpy(key.bytes, item->header.key, sizeof(key.bytes));
+	cache_key_text(&key, text);
+	control_add_string(json, "key", text);
+	control_add_string(json, "job", item->header.job);
+	control_add_string(json, "name", item->header.name);
+	control_add_int(json, "uid", item->header.uid);
+	control_add_int(json, "bytes", (int64_t)item->bytes);
+	control_add_int(json, "used", item->used * 1000000);
+	return json;
+}
+
+/* The end of a call that waited for the disk, unless it could not be read. True: it was answered. */
+static bool control_cache_failed(struct varlink_call *call, const struct job_cache_report *report) {
+	if (report->result == 0)
+		return false;
+	control_error_reason(call, "Unavailable",
+			     report->result == CACHE_STORE_E_UNSAFE ? "the folder of the cache is not the daemon's alone"
+								    : strerror(-report->result));
+	return true;
+}
+
+static void control_on_listed(const struct job_cache_report *report, void *userdata) {
+	struct varlink_call *call = userdata;
+	json_object *json, *entries;
+
+	if (!control_cache_failed(call, report)) {
+		json = json_object_new_object();
+		entries = json_object_new_array();
+		for (size_t i = 0; i < report->n_items; i++)
+			json_object_array_add(entries, control_cache_item_json(&report->items[i]));
+		json_object_object_add(json, "entries", entries);
+		control_add_int(json, "total", (int64_t)report->usage.entries);
+		control_add_int(json, "bytes", (int64_t)report->usage.bytes);
+		varlink_call_reply(call, json);
+	}
+	varlink_call_unref(call);
+}
+
+static void control_on_cleared(const struct job_cache_report *report, void *userdata) {
+	struct varlink_call *call = userdata;
+	json_object *json;
+
+	if (!control_cache_failed(call, report)) {
+		json = json_object_new_object();
+		control_add_int(json, "removed", (int64_t)report->usage.removed);
+		control_add_int(json, "bytes", (int64_t)report->usage.bytes);
+		varlink_call_reply(call, json);
+	}
+	varlink_call_unref(call);
+}
+
+/* Whether a call that was referred for later can be; else it is answered. */
+static int control_cache_referred(struct varlink_call *call, int r) {
+	if (r == 0)
+		return 0;
+	r = r == -EBUSY ? control_error_limit(call, "calls that look through the cache at the same time", 1)
+			: control_error_reason(call, "Internal", strerror(-r));
+	varlink_call_unref(call);
+	return r;
+}
+
+static int control_no_cache(struct varlink_call *call) {
+	return control_error_reason(call, "Unavailable", "this daemon has no cache on the disk (--cache-dir, --cache-size)");
+}
+
+int control_list_cache(struct varlink_call *call, json_object *parameters, void *userdata) {
+	const struct daemon *daemon = userdata;
+	const uint32_t uid = control_is_admin(call) ? CACHE_STORE_ANYBODY : varlink_call_peer(call)->uid;
+
+	if (!daemon->cache)
+		return control_no_cache(call);
+	varlink_call_ref(call);
+	return control_cache_referred(call, job_cache_list(daemon->cache, uid, CONTROL_CACHE_LIST_MAX, control_on_listed, call));
+}
+
+int control_clear_cache(struct varlink_call *call, json_object *parameters, void *userdata) {
+	const struct daemon *daemon = userdata;
+
+	if (!control_may_attach(call))
+		return control_error_reason(call, "PermissionDenied", "only who may attach may clear the cache: it is everybody's");
+	if (!daemon->cache)
+		return control_no_cache(call);
+	varlink_call_ref(call);
+	return control_cache_referred(call, job_cache_clear(daemon->cache, CACHE_STORE_ANYBODY, control_on_cleared, call));
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * DumpMap: ask the processes to copy their instances out now, wait a moment for them, then stream
+ * the entries. A stream keeps only the map's id and a cursor: the map may grow, shrink or go away
+ * between two replies. With `more` it is a stream, which waits for a slow reader. Without,
+ * everything is gathered for one reply, as text, in parts as well, and refused when it gets too
+ * large; of a user one at a time.
+ */
+
+#include "control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base64.h"
+#include "daemon/gpuprobed/clients/client.h"
+#include "daemon/gpuprobed/daemon.h"
+#include "lib/varlink/varlink-json.h"
+
+#define DUMP_SYNC_MS 200
+#define DUMP_NS 1000000 /* of one turn: an element takes the longer the more processes have the map */
+#define DUMP_CHUNK_BYTES (64 * 1024)	  /* of one reply; also of one turn */
+#define DUMP_REPLY_MAX (12 * 1024 * 1024) /* of text, so that the message stays below 16 MiB */
+
+#define DUMP_TOO_LARGE \
+	"bytes of hash maps that are read at one time: ask when no other is, or per process"
+
+struct dump {
+	struct daemon *daemon;
+	struct varlink_call *call;
+	struct sync_request *sync;
+	struct map_cursor cursor;
+	uint64_t map;
+	bool more;
+	bool started;	      /* the first reply, with the BTF, is out */
+	struct varlink_json_list entries; /* gathered, not sent yet */
+	size_t n_bytes;	      /* of text in entries, about */
+};
+
+static void dump_free(struct dump *dump) {
+	struct varlink_call *call = dump->call;
+
+	if (dump->sync)
+		client_sync_cancel(dump->sync);
+	map_cursor_deinit(&dump->cursor);
+	varlink_json_list_deinit(&dump->entries);
+	free(dump);
+	varlink_call_unref(call);
+}
+
+static void dump_on_cancel(struct varlink_call *call, void *userdata) {
+	dump_free(userdata);
+}
+
+/* Bytes as a string, which is ready: json-c would look for what it has to escape, for long. NULL without memory. */
+static json_object *dump_bytes(const void *data, size_t size, size_t *n_bytes) {
+	char *text = malloc(base64_encoded_size(size) + 2);
+	json_object *json = text ? json_object_new_string("") : NULL;
+
+	if (!json) {
+		free(text);
+		return NULL;
+	}
+	text[0] = '"';
+	base64_encode(text + 1, data, size);
+	strcpy(text + base64_encoded_size(size), "\"");
+	json_object_set_serializer(json, json_object_userdata_to_json_string, text, json_object_free_userdata);
+	*n_bytes += base64_encoded_size(size) + 3;
+	return json;
+}
+
+/* One element as the type Entry. NULL without memory. */
+static json_object *dump_entry(const struct map *map, const struct map_entry *entry,
+			       bool per_process, size_t *n_bytes) {
+	json_object *json = json_object_new_object(), *values = json_object_new_array();
+	json_object *key = dump_bytes(entry->key, map->spec.key_size, n_bytes), *value = key;
+	size_t size = map->spec.value_size;
+
+	for (uint32_t i = 0; value && i < entry->n_values; i++) {
+		value = dump_bytes(entry->values + i * size, size, n_bytes);
+		json_object_array_add(values, value);
+	}
+	json_object_object_add(json, "key", key);
+	json_object_object_add(json, "values", values);
+	if (per_process && entry->pid)
+		control_add_int(json, "pid", entry->pid);
+	if (map->spec.layout.kind == MAP_KIND_THREADS)
+		control_add_int(json, "thread", entry->thread);
+	*n_bytes += 64;
+	if (value)
+		return json;
+	json_object_put(json);
+	return NULL;
+}
+
+/* The parameters of a reply with the entries gathered so far. */
+static json_object *dump_reply(struct dump *dump, const struct map *map,
+			       const struct object *object) {
+	json_object *json = json_object_new_object();
+	char *text;
+
+	json_object_object_add(json, "map", control_map_json(map, object));
+	json_object_object_add(json, "entries", varlink_json_list_steal(&dump->entries));
+	dump->n_bytes = 0;
+	if (!dump->started && object->btf) {
+		text = malloc(base64_encoded_size(object->n_btf));
+		if (text) {
+			base64_encode(text, object->btf, object->n_btf);
+			control_add_string(json, "btf", text);
+			free(text);
+		}
+	}
+	control_add_int(json, "btf_key_type", map->spec.btf_key_type);
+	control_add_int(json, "btf_value_type", map->spec.btf_value_type);
+	dump->started = true;
+	return json;
+}
+
+/* Ends the dump with the result of its answer. */
+static int dump_end(struct dump *dump, int r) {
+	varlink_call_on_cancel(dump->call, NULL);
+	if (r == VARLINK_E_INVALID)
+		control_error_reason(dump->call, "Internal",
+				     "the answer does not fit the interface");
+	dump_free(dump);
+	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
+}
+
+/* A part: gathers entries, sends a reply when there are enough. */
+static int dump_produce(struct varlink_call *call, void *userdata) {
+	struct dump *dump = userdata;
+	struct object *object = NULL;
+	struct map *map = registry_map(&dump->daemon->registry, dump->map, &object);
+	const uint64_t end = uv_hrtime() + DUMP_NS;
+	size_t start = dump->n_bytes;
+	struct map_entry entry;
+	int r;
+
+	if (!map)
+		return dump_end(
+			dump, control_error_not_found(call, "the map: it was detached meanwhile"));
+	do {
+		r = map_next(map, &dump->cursor, &entry);
+		if (r)
+			break;
+		if (base64_encoded_size((size_t)entry.n_values * map->spec.value_size) >
+		    DUMP_REPLY_MAX)
+			return dump_end(dump, control_error_limit(call, "bytes of text of one element",
+								  DUMP_REPLY_MAX));
+		r = varlink_json_list_add(&dump->entries, dump_entry(map, &entry, dump->cursor.order.per_process, &dump->n_bytes));
+		if (r < 0)
+			break;
+	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES && uv_hrtime() < end);
+	if (r < 0)
+		return dump_end(dump, control_error_reason(call, "Internal", strerror(-r)));
+	if (r == MAP_E_QUOTA)
+		return dump_end(dump, control_error_limit(call, DUMP_TOO_LARGE,
+							  MAP_SNAPSHOT_BYTES_MAX / (dump->cursor.order.reader ? 2 : 1)));
+	if (r == MAP_E_END)
+		return dump_end(dump, varlink_call_reply(call, dump_reply(dump, map, object)));
+	if (!dump->more && dump->n_bytes > DUMP_REPLY_MAX)
+		return dump_end(
+			dump,
+			control_error_limit(
+				call,
+				"bytes of one reply: ask with `more`, or for nonzero elements only",
+				DUMP_REPLY_MAX));
+	if (dump->more && dump->n_bytes >= DUMP_CHUNK_BYTES) {
+		r = varlink_call_continue(call, dump_reply(dump, map, object));
+		if (r < 0 || r == VARLINK_E_INVALID)
+			return dump_end(dump, r);
+	}
+	return VARLINK_PRODUCE_AGAIN;
+}
+
+static void dump_start(void *userdata) {
+	struct dump *dump = userdata;
+
+	dump->sync = NULL;
+	if (dump->more ? varlink_call_work(dump->call, dump_produce) : varlink_call_gather(dump->call, dump_produce))
+		dump_end(dump, 0);
+}
+
+/* What the caller asks for. False: *rp is the answer. */
+static bool dump_order(struct varlink_call *call, json_object *parameters, const struct map *map,
+		       struct map_order *order, int *rp) {
+	const char *merge = control_string(parameters, "merge");
+
+	*order = (struct map_order){
+		.per_process = control_bool(parameters, "per_process"),
+		.nonzero = control_bool(parameters, "nonzero"),
+		.latest = merge && !strcmp(merge, "latest"),
+		.reader = varlink_call_peer(call)->uid,
+	};
+	if (map->spec.layout.kind == MAP_KIND_RING)
+		*rp = control_error_argument(call, "map", "it is a ring: gpuprobectl ring read takes its records");
+	else if (merge && !order->latest && strcmp(merge, "sum") != 0)
+		*rp = control_error_argument(call, "merge", "it is sum or latest");
+	else
+		return true;
+	return false;
+}
+
+int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	struct map_order order;
+	struct dump *dump;
+	struct map *map;
+	int r = 0;
+
+	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
+	if (!map || !dump_order(call, parameters, map, &order, &r))
+		return r;
+	dump = calloc(1, sizeof(*dump));
+	if (!dump)
+		return -ENOMEM;
+	dump->daemon = daemon;
+	dump->map = map->id;
+	dump->more = varlink_call_more(call);
+	map_cursor_init(&dump->cursor, &order);
+	dump->sync = client_sync(daemon, map, DUMP_SYNC_MS, dump_start, dump, &r);
+	if (r < 0) {
+		free(dump);
+		return r;
+	}
+	dump->call = varlink_call_ref(call);
+	varlink_call_set_userdata(call, dump);
+	varlink_call_on_cancel(call, dump_on_cancel);
+	if (!dump->sync)
+		dump_start(dump);
+	return 0;
+}

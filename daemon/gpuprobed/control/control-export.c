@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* ExportMap, UnexportMap, ListExports and Metrics. */
+
+#include "control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/keep/keep.h"
+#include "daemon/gpuprobed/metrics/map-export.h"
+#include "daemon/gpuprobed/metrics/metrics.h"
+
+int control_export_map(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	struct map_export_refusal refusal = {};
+	struct map_export_options options;
+	const struct map_export *export = NULL;
+	struct object *object;
+	struct map *map;
+	int r = 0;
+
+	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
+	if (!map)
+		return r;
+	registry_map(&daemon->registry, map->id, &object);
+	r = map_export_options_from_json(&options, parameters, &refusal);
+	if (r == 0 && options.name && strncmp(options.name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0 && !control_may_attach(call))
+		return control_error_reason(call, "PermissionDenied", "only root and members of the group gpuprobe choose any name for metrics (one of another "
+								      "exporter would spoil what that one says): begin it with " MAP_EXPORT_PREFIX);
+	if (r == 0)
+		r = map_exports_add(&daemon->exports, map, object, &options, &export, &refusal);
+	if (r == MAP_EXPORT_E_INVALID)
+		return control_error_argument(call, refusal.parameter, refusal.reason);
+	if (r == MAP_EXPORT_E_LIMIT)
+		return daemon->exports.n >= MAP_EXPORTS_MAX ? control_error_limit(call, "exported maps", MAP_EXPORTS_MAX)
+							    : control_error_limit(call, "exported maps of a user", MAP_EXPORTS_UID_MAX);
+	if (r < 0)
+		return r;
+	keep_changed(daemon->keep);
+	parameters = json_object_new_object();
+	json_object_object_add(parameters, "export", map_export_json(export));
+	return varlink_call_reply(call, parameters);
+}
+
+int control_unexport_map(struct varlink_call *call, json_object *parameters, void *userdata) {
+	const char *name = control_string(parameters, "map");
+	struct daemon *daemon = userdata;
+	struct map_export *export;
+	char what[300];
+	struct map *map;
+	int r = 0;
+
+	map = control_find_map(daemon, call, name, &r);
+	if (!map)
+		return r;
+	export = map_exports_find(&daemon->exports, map->id);
+	if (!export) {
+		snprintf(what, sizeof(what), "an export of map %s", name);
+		return control_error_not_found(call, what);
+	}
+	map_exports_remove(&daemon->exports, export);
+	keep_changed(daemon->keep);
+	return varlink_call_reply(call, NULL);
+}
+
+int control_list_exports(struct varlink_call *call, json_object *parameters, void *userdata) {
+	json_object *json = json_object_new_object(), *exports = json_object_new_array();
+	const struct daemon *daemon = userdata;
+	const struct map_export *export;
+
+	TAILQ_FOREACH(export, &daemon->exports.list, link)
+		if (control_may_see(call, export->owner))
+			json_object_array_add(exports, map_export_json(export));
+	json_object_object_add(json, "exports", exports);
+	return varlink_call_reply(call, json);
+}
+
+/* ---- Metrics ---- */
+
+struct metrics_call {
+	struct varlink_call *call;
+	struct metrics_run *run;
+};
+
+static void metrics_call_free(struct metrics_call *metrics) {
+	varlink_call_unref(metrics->call);
+	free(metrics);
+}
+
+static void metrics_call_on_cancel(struct varlink_call *call, void *userdata) {
+	struct metrics_call *metrics = userdata;
+
+	metrics_run_cancel(metrics->run);
+	metrics_call_free(metrics);
+}
+
+static void metrics_call_on_text(struct metrics_text *text, void *userdata) {
+	struct metrics_call *metrics = userdata;
+	json_object *json;
+
+	varlink_call_on_cancel(metrics->call, NULL);
+	if (!text) {
+		control_error_reason(metrics->call, "Internal", "no memory");
+	} else {
+		json = json_object_new_object();
+		json_object_object_add(json, "text", json_object_new_string_len(text->data, (int)text->n));
+		varlink_call_reply(metrics->call, json);
+	}
+	metrics_call_free(metrics);
+}
+
+int control_metrics(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	const struct metrics_view view = {
+		.all = control_is_admin(call),
+		.uid = varlink_call_peer(call)->uid,
+		.call = call,
+		.prometheus = control_bool(parameters, "prometheus"),
+	};
+	struct metrics_call *metrics = calloc(1, sizeof(*metrics));
+	int r;
+
+	if (!metrics)
+		return -ENOMEM;
+	r = metrics_run_new(&metrics->run, daemon, &view, metrics_call_on_text, metrics);
+	if (r < 0) {
+		free(metrics);
+		return r == -EBUSY ? control_error_limit(call, "metrics that are read at the same time", METRICS_RUNS_MAX) : r;
+	}
+	metrics->call = varlink_call_ref(call);
+	varlink_call_set_userdata(call, metrics);
+	varlink_call_on_cancel(call, metrics_call_on_cancel);
+	return 0;
+}

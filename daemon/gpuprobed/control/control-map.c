@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The type Map of the interface, and which map a caller means. */
+
+#include "control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpuprobed/daemon.h"
+
+/* Counts of records may be anything a process says: they stay within what JSON's readers take. */
+static int64_t records(uint64_t n) {
+	return n < INT64_MAX ? (int64_t)n : INT64_MAX;
+}
+
+json_object *control_map_json(const struct map *map, const struct object *object) {
+	const struct map_layout *layout = &map->spec.layout;
+	json_object *json = json_object_new_object();
+	char buffer[16];
+
+	control_add_int(json, "id", (int64_t)map->id);
+	control_add_int(json, "object", (int64_t)object->id);
+	control_add_string(json, "name", map->name);
+	control_add_string(json, "type", map_type_name(map->spec.type, buffer));
+	control_add_int(json, "key_size", map->spec.key_size);
+	control_add_int(json, "value_size", map->spec.value_size);
+	control_add_int(json, "max_entries", map->spec.max_entries);
+	control_add_string(json, "kind", map_kind_name(layout->kind));
+	control_add_string(json, "place", map_place_name(layout->place));
+	control_add_int(json, "shards", layout->shards);
+	control_add_string(json, "merge", map_merge_name(layout->merge));
+	if (layout->kind == MAP_KIND_THREADS)
+		control_add_int(json, "threads", layout->threads);
+	if (layout->kind == MAP_KIND_RING) {
+		control_add_int(json, "written", records(map_written(map)));
+		control_add_int(json, "lost", records(map_lost(map)));
+	} else if (map->lost) {
+		control_add_int(json, "lost", (int64_t)map->lost);
+	}
+	control_add_int(json, "instances", map->n_instances);
+	json_object_object_add(json, "carried", json_object_new_boolean(map_was_carried(map)));
+	control_add_int(json, "bytes", (int64_t)map_bytes(map));
+	return json;
+}
+
+struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
+			     const char *name, int *rp) {
+	struct map *found = NULL;
+	json_object *ids = json_object_new_array();
+	const struct object *object;
+	size_t n = 0;
+	char *end;
+	unsigned long long id = strtoull(name, &end, 10);
+	bool by_id = name[0] >= '0' && name[0] <= '9' && !*end;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link) {
+		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps;
+		     i++) {
+			struct map *map = object->maps[i];
+
+			if (!map || (by_id ? map->id != id : strcmp(map->name, name) != 0))
+				continue;
+			found = map;
+			n++;
+			json_object_array_add(ids, json_object_new_int64((int64_t)map->id));
+		}
+	}
+	if (n > 1) {
+		json_object *json = json_object_new_object();
+
+		control_add_string(json, "what", name);
+		json_object_object_add(json, "ids", ids);
+		*rp = varlink_call_error(call, "io.gpuprobe.control.Ambiguous", json);
+		return NULL;
+	}
+	json_object_put(ids);
+	if (!found)
+		*rp = control_error_not_found(call, name);
+	return found;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* ListPasses: the definitions that the daemon goes by. They are no secret: anybody may see them. */
+
+#include "control.h"
+#include "daemon/gpuprobed/daemon.h"
+
+static json_object *control_strings(const struct pass_strings *strings) {
+	json_object *array = json_object_new_array();
+
+	for (size_t i = 0; i < strings->n; i++)
+		json_object_array_add(array, json_object_new_string(strings->strings[i]));
+	return array;
+}
+
+static json_object *control_pass_json(const struct pass_definition *definition) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "name", definition->name);
+	control_add_string(json, "description", definition->description);
+	control_add_string(json, "file", definition->file);
+	control_add_string(json, "executable", definition->executable ?: "");
+	control_add_int(json, "order", definition->order);
+	json_object_object_add(json, "include", control_strings(&definition->include));
+	json_object_object_add(json, "exclude", control_strings(&definition->exclude));
+	return json;
+}
+
+int control_list_passes(struct varlink_call *call, json_object *parameters, void *userdata) {
+	const struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object(), *passes = json_object_new_array(),
+		    *folders = json_object_new_array();
+
+	for (size_t i = 0; i < daemon->passes.n; i++)
+		json_object_array_add(passes, control_pass_json(daemon->passes.definitions[i]));
+	for (size_t i = 0; i < daemon->n_pass_folders; i++)
+		json_object_array_add(folders, json_object_new_string(daemon->pass_folders[i]));
+	json_object_object_add(json, "passes", passes);
+	json_object_object_add(json, "folders", folders);
+	return varlink_call_reply(call, json);
+}

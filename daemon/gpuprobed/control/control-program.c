@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * ShowProgram. What is said of patches is what the compiler said of the functions that they are part of: the object's own, if they
+ * were made alone, else those that fewest others are part of.
+ */
+
+#include "control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpuprobed/daemon.h"
+#include "proto/patch.h"
+
+static const char *control_instruction_name(uint32_t instruction) {
+	static const char *const names[] = {
+		[PATCH_BLOCK_ENTER] = "entry",	 [PATCH_BLOCK_EXIT] = "return", [PATCH_GLOBAL_MEMORY] = "global",
+		[PATCH_SHARED_MEMORY] = "shared", [PATCH_LOCAL_MEMORY] = "local", [PATCH_BARRIER] = "barrier",
+		[PATCH_SYNCWARP] = "syncwarp",	 [PATCH_SHFL] = "shfl",		[PATCH_CALL] = "call",
+		[PATCH_RET] = "ret",		 [PATCH_MALLOC] = "malloc",	[PATCH_FREE] = "free",
+		[PATCH_REMOTE_SHARED_MEMORY] = "remote",
+	};
+
+	return instruction < sizeof(names) / sizeof(names[0]) ? names[instruction] : NULL;
+}
+
+/* Whether a function for such instructions has to do with the attachment's point. */
+static bool control_is_of_point(const struct section *section, uint32_t instruction) {
+	switch (section->point) {
+	case SECTION_ENTRY:
+		return instruction == PATCH_BLOCK_ENTER;
+	case SECTION_RETURN:
+		return instruction == PATCH_BLOCK_EXIT;
+	case SECTION_MEMORY:
+		return (instruction >= PATCH_GLOBAL_MEMORY && instruction <= PATCH_LOCAL_MEMORY) ||
+		       instruction == PATCH_REMOTE_SHARED_MEMORY;
+	case SECTION_CLASS:
+		return instruction == section->instruction;
+	case SECTION_LINE:
+	case SECTION_BLOCK:
+		break;
+	}
+	return false;
+}
+
+/* The image of that capability with the attachment and fewest others. */
+static const struct plan_image *control_patch(const struct daemon *daemon, uint32_t capability, uint64_t attachment) {
+	const struct plan_image *image, *best = NULL;
+
+	TAILQ_FOREACH(image, &daemon->plans.list, link) {
+		bool has = false;
+
+		for (size_t i = 0; i < image->n_attachments; i++)
+			has = has || image->attachments[i] == attachment;
+		if (has && image->state == PLAN_READY && image->capability == capability &&
+		    (!best || image->n_attachments < best->n_attachments))
+			best = image;
+	}
+	return best;
+}
+
+static json_object *control_patches_json(const struct daemon *daemon, const struct attachment *attachment) {
+	json_object *array = json_object_new_array();
+
+	for (unsigned int c = 0; c < daemon->n_capabilities; c++) {
+		const struct plan_image *image = control_patch(daemon, daemon->capabilities[c], attachment->id);
+
+		for (size_t i = 0; image && i < image->n_functions; i++) {
+			const struct plan_function *function = &image->functions[i];
+			const char *name = control_instruction_name(function->instruction);
+			json_object *json;
+
+			if (!name || !control_is_of_point(&attachment->section, function->instruction))
+				continue;
+			json = json_object_new_object();
+			control_add_string(json, "instruction", name);
+			control_add_int(json, "capability", image->capability);
+			control_add_int(json, "registers", function->registers);
+			control_add_int(json, "spill_stores", function->spill_stores);
+			control_add_int(json, "spill_loads", function->spill_loads);
+			control_add_int(json, "stack", function->stack);
+			json_object_array_add(array, json);
+		}
+	}
+	return array;
+}
+
+static json_object *control_program_json(const struct daemon *daemon, const struct attachment *attachment) {
+	json_object *json = json_object_new_object(), *maps = json_object_new_array();
+	const struct object *object = attachment->object;
+
+	json_object_object_add(json, "attachment", control_attachment_json(attachment));
+	control_add_string(json, "symbol", attachment->symbol);
+	control_add_int(json, "ptx_size", (int64_t)attachment->size);
+	control_add_int(json, "local_bytes", attachment->local_bytes);
+	control_add_int(json, "isa", attachment->isa);
+	control_add_int(json, "target", attachment->target);
+	for (size_t i = 0; i < object->n_maps; i++)
+		if (attachment->maps >> i & 1 && object->maps[i])
+			json_object_array_add(maps, json_object_new_string(object->maps[i]->spec.name));
+	json_object_object_add(json, "maps", maps);
+	control_add_string(json, "sass", attachment->patch_fd >= 0 ? "" : attachment->patch_reason);
+	json_object_object_add(json, "patches", control_patches_json(daemon, attachment));
+	return json;
+}
+
+/* Whether the argument means the attachment: its number, or the name of its program. */
+static bool control_means_program(const char *program, const struct attachment *attachment) {
+	char *end;
+	uint64_t id;
+
+	errno = 0;
+	id = strtoull(program, &end, 10);
+	if (*program >= '0' && *program <= '9' && !*end)
+		return !errno && id == attachment->id;
+	return strcmp(program, attachment->program) == 0;
+}
+
+int control_show_program(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	const char *program = control_string(parameters, "program");
+	json_object *json, *programs = json_object_new_array();
+	const struct attachment *attachment;
+
+	daemon_count_modules(daemon);
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+		if (!attachment->on_host && control_may_see(call, attachment->object->owner) &&
+		    control_means_program(program, attachment))
+			json_object_array_add(programs, control_program_json(daemon, attachment));
+	if (!json_object_array_length(programs)) {
+		json_object_put(programs);
+		return control_error_not_found(call, program);
+	}
+	json = json_object_new_object();
+	json_object_object_add(json, "programs", programs);
+	return varlink_call_reply(call, json);
+}

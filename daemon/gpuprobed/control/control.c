@@ -1,0 +1,634 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Methods answer at once, but Attach (attach.c) and DumpMap (control-dump.c). Parameters have been
+ * checked against the interface file; here they get their meaning. No method shows a caller what is
+ * another user's.
+ */
+
+#include "control.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/gpuprobed/attach/attach.h"
+#include "lib/base64.h"
+#include "daemon/gpuprobed/daemon.h"
+#include "kernels.h"
+#include "daemon/gpuprobed/registry/kernels-list.h"
+#include "daemon/gpuprobed/base/log.h"
+#include "daemon/gpuprobed/base/message-id.h"
+#include "missing.h"
+#include "daemon/gpuprobed/clients/other-shims.h"
+#include "daemon/gpuprobed/wire/process-facts.h"
+#include "daemon/gpuprobed/metrics/statistics.h"
+#include "lib/varlink/varlink-json.h"
+#include "daemon/gpuprobed/verify/verify.h"
+
+#define CONTROL_INTERFACE "io.gpuprobe.control."
+#define CONTROL_GROUP "gpuprobe"
+/* Between two lists of hooks for users: so often the time that one takes, and at least so many nanoseconds. */
+#define CONTROL_HOOKS_PAUSE 10
+#define CONTROL_HOOKS_MIN UINT64_C(200000000)
+/* Attaches of one user in work at a time, each with an object of megabytes: of one who may attach to his own processes only, and of others. */
+#define CONTROL_ATTACHES_OWN 4
+#define CONTROL_ATTACHES_MAX 64
+
+/* ---- who may ---- */
+
+bool control_is_admin(const struct varlink_call *call) {
+	uid_t uid = varlink_call_peer(call)->uid;
+
+	return uid == 0 || uid == geteuid();
+}
+
+bool control_may_attach(const struct varlink_call *call) {
+	struct group *group;
+
+	if (control_is_admin(call))
+		return true;
+	group = getgrnam(CONTROL_GROUP);
+	return group && varlink_call_peer_in_group(call, group->gr_gid);
+}
+
+bool control_may_read_hooks(const struct daemon *daemon, const struct varlink_call *call) {
+	return control_may_attach(call) || uv_hrtime() >= daemon->hooks_next;
+}
+
+void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call, uint64_t began) {
+	const uint64_t now = uv_hrtime(), pause = CONTROL_HOOKS_PAUSE * (now - began);
+
+	if (!control_may_attach(call))
+		daemon->hooks_next = now + (pause > CONTROL_HOOKS_MIN ? pause : CONTROL_HOOKS_MIN);
+}
+
+bool control_may_see(const struct varlink_call *call, uid_t owner) {
+	return control_is_admin(call) || varlink_call_peer(call)->uid == owner;
+}
+
+/* ---- JSON ---- */
+
+json_object *control_member(json_object *parameters, const char *key) {
+	json_object *member = NULL;
+
+	json_object_object_get_ex(parameters, key, &member);
+	return member;
+}
+
+const char *control_string(json_object *parameters, const char *key) {
+	json_object *member = control_member(parameters, key);
+
+	return member ? json_object_get_string(member) : NULL;
+}
+
+bool control_bool(json_object *parameters, const char *key) {
+	json_object *member = control_member(parameters, key);
+
+	return member && json_object_get_boolean(member);
+}
+
+void control_add_int(json_object *object, const char *key, int64_t value) {
+	json_object_object_add(object, key, json_object_new_int64(value));
+}
+
+void control_add_string(json_object *object, const char *key, const char *value) {
+	json_object_object_add(object, key, varlink_json_string(value));
+}
+
+static json_object *control_filter_json(const struct filter *filter) {
+	json_object *json = json_object_new_object();
+
+	if (filter->has_pid)
+		control_add_int(json, "pid", filter->pid);
+	if (filter->has_uid)
+		control_add_int(json, "uid", filter->uid);
+	if (filter->has_comm)
+		control_add_string(json, "comm", filter->comm);
+	if (filter->has_exe)
+		control_add_string(json, "exe", filter->exe);
+	return json;
+}
+
+static const char *control_point_name(const struct attachment *attachment) {
+	return attachment->on_host ? "host" : section_point_name(&attachment->section);
+}
+
+json_object *control_attachment_json(const struct attachment *attachment) {
+	json_object *json = json_object_new_object();
+
+	control_add_int(json, "id", (int64_t)attachment->id);
+	control_add_int(json, "object", (int64_t)attachment->object->id);
+	control_add_string(json, "program", attachment->program);
+	control_add_string(json, "point", control_point_name(attachment));
+	control_add_string(json, "kernel", attachment->section.kernel);
+	control_add_string(json, "section", attachment->section_text);
+	control_add_string(json, "engine", engine_name(attachment->engine));
+	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
+	control_add_string(json, "state", "armed");
+	control_add_int(json, "modules", attachment->n_modules);
+	control_add_int(json, "processes", attachment->n_processes);
+	control_add_int(json, "owner", attachment->object->owner);
+	return json;
+}
+
+/* ---- errors ---- */
+
+int control_error_not_found(struct varlink_call *call, const char *what) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "what", what);
+	return varlink_call_error(call, CONTROL_INTERFACE "NotFound", json);
+}
+
+int control_error_reason(struct varlink_call *call, const char *error, const char *reason) {
+	json_object *json = json_object_new_object();
+	char name[64];
+
+	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
+	control_add_string(json, "reason", reason);
+	return varlink_call_error(call, name, json);
+}
+
+int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "parameter", parameter);
+	control_add_string(json, "reason", reason);
+	return varlink_call_error(call, CONTROL_INTERFACE "InvalidArgument", json);
+}
+
+int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "what", what);
+	control_add_int(json, "limit", (int64_t)limit);
+	return varlink_call_error(call, CONTROL_INTERFACE "LimitExceeded", json);
+}
+
+/* ---- Attach ---- */
+
+/* A call of Attach in work. */
+struct control_attach {
+	struct daemon *daemon;
+	struct varlink_call *call;
+	struct attach *attach;
+};
+
+static void control_attach_cancel(struct varlink_call *call, void *userdata) {
+	struct control_attach *work = userdata;
+
+	attach_cancel(work->attach);
+	free(work);
+	varlink_call_unref(call);
+}
+
+static void control_log_attached(const struct attachment *attachment, uid_t uid) {
+	char id[24], owner[16];
+	const char *const fields[] = { "GPUPROBE_ATTACHMENT", id, "GPUPROBE_PROGRAM", attachment->program,
+				       "GPUPROBE_KERNEL", attachment->section.kernel, "GPUPROBE_UID", owner, NULL };
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)attachment->id);
+	snprintf(owner, sizeof(owner), "%u", (unsigned)uid);
+	log_event(LOG_LEVEL_INFO, MESSAGE_ATTACHED, fields, "attachment %s: %s at %s of %s, by uid %s", id, attachment->program,
+		  control_point_name(attachment), attachment->section.kernel, owner);
+}
+
+static void control_log_detached(uint64_t attachment, uid_t uid) {
+	char id[24], by[16];
+	const char *const fields[] = { "GPUPROBE_ATTACHMENT", id, "GPUPROBE_UID", by, NULL };
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)attachment);
+	snprintf(by, sizeof(by), "%u", (unsigned)uid);
+	log_event(LOG_LEVEL_INFO, MESSAGE_DETACHED, fields, "attachment %s: detached, by uid %s", id, by);
+}
+
+static int control_attach_success(struct control_attach *work, const struct object *object) {
+	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
+		    *maps = json_object_new_array();
+	const struct attachment *attachment;
+
+	daemon_count_modules(work->daemon);
+	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link) {
+		if (attachment->object != object)
+			continue;
+		control_log_attached(attachment, object->owner);
+		json_object_array_add(attachments, control_attachment_json(attachment));
+	}
+	for (size_t i = 0; i < object->n_maps; i++)
+		if (object->maps[i])
+			json_object_array_add(maps, control_map_json(object->maps[i], object));
+	json_object_object_add(json, "attachments", attachments);
+	json_object_object_add(json, "maps", maps);
+	return varlink_call_reply(work->call, json);
+}
+
+static int control_attach_failure(struct varlink_call *call, const struct attach_outcome *outcome) {
+	json_object *json;
+	const char *error = NULL;
+
+	switch (outcome->error) {
+	case ATTACH_E_NOT_FOUND:
+		return control_error_not_found(call, outcome->program);
+	case ATTACH_E_LIMIT:
+		return control_error_limit(call, outcome->program, outcome->limit);
+	case ATTACH_E_ARGUMENT:
+		return control_error_argument(call, outcome->program, outcome->reason);
+	case ATTACH_E_PERMISSION:
+		return control_error_reason(call, "PermissionDenied", outcome->reason);
+	case ATTACH_E_UNAVAILABLE:
+		return control_error_reason(call, "Unavailable", outcome->reason);
+	case ATTACH_E_INVALID_OBJECT:
+		error = CONTROL_INTERFACE "InvalidObject";
+		break;
+	case ATTACH_E_VERIFICATION:
+		error = CONTROL_INTERFACE "VerificationFailed";
+		break;
+	case ATTACH_E_COMPILE:
+		error = CONTROL_INTERFACE "CompileFailed";
+		break;
+	case ATTACH_E_INTERNAL:
+	case _ATTACH_SUCCESS:
+		return control_error_reason(call, "Internal", outcome->reason);
+	}
+	json = json_object_new_object();
+	if (outcome->error != ATTACH_E_INVALID_OBJECT)
+		control_add_string(json, "program", outcome->program ?: "");
+	control_add_string(json, "reason", outcome->reason);
+	if (outcome->log)
+		control_add_string(json, "log", outcome->log);
+	return varlink_call_error(call, error, json);
+}
+
+static void control_attach_done(const struct attach_outcome *outcome, void *userdata) {
+	struct control_attach *work = userdata;
+	struct varlink_call *call = work->call;
+	int r;
+
+	varlink_call_on_cancel(call, NULL);
+	if (outcome->error)
+		r = control_attach_failure(call, outcome);
+	else
+		r = control_attach_success(work, outcome->object);
+	if (r)
+		control_error_reason(call, "Internal", "the answer could not be sent");
+	free(work);
+	varlink_call_unref(call);
+}
+
+const char *control_filter(json_object *json, struct filter *filter, const char **parameterp) {
+	json_object *member;
+
+	*filter = (struct filter){};
+	if (!json)
+		return NULL;
+	*parameterp = "filter.pid";
+	member = control_member(json, "pid");
+	if (member) {
+		if (json_object_get_int64(member) <= 0 || json_object_get_int64(member) > INT_MAX)
+			return "not a process id";
+		filter->has_pid = true;
+		filter->pid = (pid_t)json_object_get_int64(member);
+	}
+	*parameterp = "filter.uid";
+	member = control_member(json, "uid");
+	if (member) {
+		if (json_object_get_int64(member) < 0 ||
+		    json_object_get_int64(member) >= UINT32_MAX)
+			return "not a user id";
+		filter->has_uid = true;
+		filter->uid = (uid_t)json_object_get_int64(member);
+	}
+	*parameterp = "filter.comm";
+	member = control_member(json, "comm");
+	if (member && !filter_set_comm(filter, json_object_get_string(member)))
+		return "a command name has 1 to 15 bytes, as in /proc/PID/comm";
+	*parameterp = "filter.exe";
+	member = control_member(json, "exe");
+	if (member && !filter_set_exe(filter, json_object_get_string(member)))
+		return "not an absolute path or a glob of one";
+	return NULL;
+}
+
+bool control_name_valid(const char *name) {
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < n; i++)
+		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+			return false;
+	return n > 0 && n < SECTION_KERNEL_SIZE;
+}
+
+/* The state spaces of a call. A line, perhaps in buffer, if there are none of these names. */
+static const char *control_spaces(json_object *json, uint32_t *spaces, char buffer[static 128]) {
+	if (!json)
+		return NULL;
+	for (size_t i = 0; i < json_object_array_length(json); i++) {
+		const char *name = json_object_get_string(json_object_array_get_idx(json, i));
+		uint32_t space = section_space(name);
+
+		if (!space) {
+			snprintf(
+				buffer, 128,
+				"%.32s: expected some of global, shared, local, const, param, generic",
+				name);
+			return buffer;
+		}
+		*spaces |= space;
+	}
+	return *spaces ? NULL : "empty";
+}
+
+/*
+ * What a call of Attach says but the object and the filter. A line about the member in *parameterp,
+ * perhaps in buffer, if it makes no sense.
+ */
+static const char *control_attach_options(json_object *parameters, struct attach_options *options,
+					  const char **parameterp, char buffer[static 128]) {
+	json_object *threads = control_member(parameters, "threads"),
+		    *ring_size = control_member(parameters, "ring_size");
+	const char *engine = control_string(parameters, "engine");
+	const char *why;
+
+	options->wish.program = control_string(parameters, "program");
+	options->wish.kernel = control_string(parameters, "kernel");
+	options->wish.point = control_string(parameters, "point");
+	options->wish.host_targets = control_member(parameters, "host_targets");
+	options->wish.folder = control_string(parameters, "folder");
+	options->shared = control_bool(parameters, "shared");
+	*parameterp = "host_targets";
+	if (options->wish.host_targets) {
+		json_object_object_foreach(options->wish.host_targets, name, target) {
+			if (!control_name_valid(name) || !control_name_valid(json_object_get_string(target)))
+				return "not a program and a target of at most 2047 printable bytes";
+		}
+	}
+	*parameterp = "folder";
+	if (options->wish.folder && (*options->wish.folder != '/' || strlen(options->wish.folder) >= PATH_MAX))
+		return "not an absolute path";
+	*parameterp = "engine";
+	if (engine && !engine_from_name(engine, false, &options->wish.engine))
+		return "expected auto, ptx or sass";
+	*parameterp = "kernel";
+	if (options->wish.kernel && !control_name_valid(options->wish.kernel))
+		return CONTROL_KERNEL_REASON;
+	*parameterp = "point";
+	if (options->wish.point && !control_name_valid(options->wish.point))
+		return "not a section of at most 2047 printable bytes";
+	*parameterp = "spaces";
+	why = control_spaces(control_member(parameters, "spaces"), &options->wish.spaces, buffer);
+	if (why)
+		return why;
+	*parameterp = "threads";
+	if (threads && (json_object_get_int64(threads) < 1 ||
+			json_object_get_int64(threads) > MAP_THREADS_MAX))
+		return "a per-thread array has values for 1 to 268435456 threads";
+	options->threads = threads ? (uint32_t)json_object_get_int64(threads) : MAP_THREADS_DEFAULT;
+	*parameterp = "ring_size";
+	if (ring_size && (json_object_get_int64(ring_size) < (int64_t)MAP_RING_SIZE_MIN ||
+			  json_object_get_int64(ring_size) > (int64_t)MAP_RING_TOTAL_MAX))
+		return "a ring has 16384 (16 KiB) to 2147483648 (2 GiB) bytes";
+	options->ring_bytes =
+		ring_size ? (uint64_t)json_object_get_int64(ring_size) : MAP_RING_TOTAL_DEFAULT;
+	return NULL;
+}
+
+/*
+ * Whether the caller may attach to the processes that the filter means; if he may to his own only, the filter means these alone from then
+ * on. 0 or answered.
+ */
+static int control_attach_refused(const struct daemon *daemon, struct varlink_call *call, struct filter *filter, bool *refused) {
+	const uid_t uid = varlink_call_peer(call)->uid;
+
+	*refused = false;
+	if (control_may_attach(call))
+		return 0;
+	*refused = true;
+	if (!daemon->config->user_attach)
+		return control_error_reason(call, "PermissionDenied",
+					    "only root and members of the group " CONTROL_GROUP
+					    " may attach (user-attach = yes would let users attach to their own processes)");
+	if (filter->has_uid && filter->uid != uid)
+		return control_error_reason(call, "PermissionDenied",
+					    "processes of others: only root and members of the group " CONTROL_GROUP " may attach to them");
+	*refused = false;
+	filter->has_uid = filter->own = true;
+	filter->uid = uid;
+	return 0;
+}
+
+/* Whether a user has used up what workers may do for him. */
+static bool control_worked_enough(struct daemon *daemon, uid_t uid) {
+	struct account *account;
+	bool enough;
+
+	if (account_get(&daemon->accounts, uid, &account) < 0)
+		return false;
+	enough = account_check_time(account, uv_now(daemon->loop)) != 0;
+	account_unref(account);
+	return enough;
+}
+
+/* Which process has the pid now: a later one with the same number is not meant. False: there is none. /proc may show us less than there is. */
+static bool control_find_process(struct filter *filter) {
+	if (kill(filter->pid, 0) < 0 && errno == ESRCH)
+		return false;
+	if (process_start_time(filter->pid, &filter->start_time))
+		filter->start_time = 0;
+	return true;
+}
+
+static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	struct control_attach *work;
+	struct attach_options options = {};
+	json_object *object = control_member(parameters, "object");
+	const char *why, *parameter = NULL;
+	char buffer[128];
+	unsigned char *bytes;
+	struct filter filter;
+	bool refused;
+	int r;
+
+	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
+	if (!why && filter.has_pid && !control_find_process(&filter)) {
+		snprintf(buffer, sizeof(buffer), "process %d", (int)filter.pid);
+		return control_error_not_found(call, buffer);
+	}
+	if (!why) {
+		r = control_attach_refused(daemon, call, &filter, &refused);
+		if (refused)
+			return r;
+		if (control_worked_enough(daemon, varlink_call_peer(call)->uid))
+			return control_error_limit(call, "seconds of workers for one user in a minute (quota-compile-seconds)",
+						   daemon->config->quota_compile_seconds);
+	}
+	if (!why)
+		why = control_attach_options(parameters, &options, &parameter, buffer);
+	if (why)
+		return control_error_argument(call, parameter, why);
+	r = base64_decode(json_object_get_string(object),
+			  (size_t)json_object_get_string_len(object), &bytes, &options.n_object);
+	if (r == -EINVAL)
+		return control_error_argument(call, "object", "not base64");
+	if (r < 0)
+		return r;
+	if (options.n_object == 0 || options.n_object > ATTACH_OBJECT_MAX) {
+		free(bytes);
+		return options.n_object
+			       ? control_error_limit(call, "bytes of an object", ATTACH_OBJECT_MAX)
+			       : control_error_argument(call, "object", "empty");
+	}
+	json_object_object_del(parameters, "object"); /* megabytes that nobody needs any more */
+	options.object = bytes;
+	options.max = filter.own ? CONTROL_ATTACHES_OWN : CONTROL_ATTACHES_MAX;
+	options.owner = varlink_call_peer(call)->uid;
+	options.filter = &filter;
+	work = calloc(1, sizeof(*work));
+	r = work ? attach_new(&work->attach, daemon, &options, control_attach_done, work) : -ENOMEM;
+	free(bytes);
+	if (r) {
+		free(work);
+		return r == ATTACH_E_LIMIT ? control_error_limit(call, "attaches of one user in work", options.max) : r;
+	}
+	work->daemon = daemon;
+	work->call = varlink_call_ref(call);
+	varlink_call_set_userdata(call, work);
+	varlink_call_on_cancel(call, control_attach_cancel);
+	return 0;
+}
+
+/* ---- the other methods ---- */
+
+static int control_detach(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	int64_t id = json_object_get_int64(control_member(parameters, "id"));
+	struct attachment *attachment =
+		id > 0 ? registry_attachment(&daemon->registry, (uint64_t)id) : NULL;
+	char what[64];
+
+	if (!attachment || !control_may_see(call, attachment->object->owner)) {
+		snprintf(what, sizeof(what), "attachment %lld", (long long)id);
+		return control_error_not_found(call, what);
+	}
+	control_log_detached((uint64_t)id, varlink_call_peer(call)->uid);
+	daemon_detach(daemon, attachment);
+	return varlink_call_reply(call, NULL);
+}
+
+static void control_add_notice(const char *line, void *notices) {
+	json_object_array_add(notices, json_object_new_string(line));
+}
+
+static int control_list(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object(), *attachments = json_object_new_array(), *notices = json_object_new_array();
+	const struct attachment *attachment;
+
+	daemon_count_modules(daemon);
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+		if (control_may_see(call, attachment->object->owner))
+			json_object_array_add(attachments, control_attachment_json(attachment));
+	json_object_object_add(json, "attachments", attachments);
+	other_shims_each(daemon->other_shims, control_add_notice, notices);
+	if (json_object_array_length(notices))
+		json_object_object_add(json, "notices", notices);
+	else
+		json_object_put(notices);
+	return varlink_call_reply(call, json);
+}
+
+static int control_list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object(), *maps = json_object_new_array();
+	const struct object *object;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
+			if (object->maps[i])
+				json_object_array_add(maps,
+						      control_map_json(object->maps[i], object));
+	json_object_object_add(json, "maps", maps);
+	return varlink_call_reply(call, json);
+}
+
+/* ---- Status ---- */
+
+static json_object *control_counters_json(const struct daemon *daemon) {
+	const struct worker_pool_counters *image = worker_pool_counters(daemon->image_pool);
+	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
+	json_object *json = json_object_new_object();
+
+	control_add_int(json, "images", (int64_t)daemon->counters.images);
+	control_add_int(json, "images_replaced", (int64_t)daemon->counters.images_replaced);
+	control_add_int(json, "images_own", (int64_t)daemon->counters.images_own);
+	control_add_int(json, "images_cached", (int64_t)daemon->counters.images_cached);
+	control_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
+	control_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
+	control_add_int(json, "processes", (int64_t)daemon->processes.total);
+	return json;
+}
+
+static void control_add_missing(const char *part, const char *line, void *userdata) {
+	json_object_array_add(userdata, json_object_new_string(line));
+}
+
+static void control_add_statistic(const struct statistic *statistic, void *userdata) {
+	json_object *json = json_object_new_object();
+
+	control_add_string(json, "group", statistic->group);
+	control_add_string(json, "name", statistic->name);
+	if (statistic->of)
+		control_add_string(json, "of", statistic->of);
+	control_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
+	control_add_string(json, "unit", statistic_unit_name(statistic->unit));
+	control_add_int(json, "value", statistic->value < INT64_MAX ? (int64_t)statistic->value : INT64_MAX);
+	json_object_array_add(userdata, json);
+}
+
+static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
+	struct daemon *daemon = userdata;
+	json_object *json = json_object_new_object(), *missing = json_object_new_array(), *statistics = json_object_new_array();
+	const struct object *object;
+	int64_t maps = 0;
+
+	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		for (size_t i = 0; i < object->n_maps; i++)
+			maps += object->maps[i] != NULL;
+	control_add_string(json, "version", PROJECT_VERSION);
+	control_add_int(json, "pid", getpid());
+	control_add_string(json, "mode", daemon->config->session ? "session" : "system");
+	control_add_int(json, "started", daemon->started);
+	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
+	control_add_string(json, "compiler", worker_pool_features(daemon->image_pool) ? missing_feature(daemon, "compiler") ?: "driver" : "unknown yet");
+	control_add_int(json, "attachments", daemon->registry.n_attachments);
+	control_add_int(json, "maps", maps);
+	json_object_object_add(json, "counters", control_counters_json(daemon));
+	statistics_each(daemon, control_add_statistic, statistics);
+	json_object_object_add(json, "statistics", statistics);
+	missing_each(daemon, control_add_missing, missing);
+	json_object_object_add(json, "missing", missing);
+	return varlink_call_reply(call, json);
+}
+
+const struct varlink_method control_methods[] = {
+	{ "Attach", control_attach },	 { "Detach", control_detach },
+	{ "List", control_list },	 { "Status", control_status },
+	{ "Why", control_why },		 { "ListMaps", control_list_maps },
+	{ "DumpMap", control_dump_map }, { "UpdateMap", control_update_map }, { "DeleteMap", control_delete_map },
+	{ "ShowMap", control_show_map }, { "ReadRing", control_read_ring },
+	{ "ReadLog", control_read_log }, { "ListKernels", control_list_kernels },
+	{ "ShowKernel", control_show_kernel }, { "ListPasses", control_list_passes },
+	{ "ShowProgram", control_show_program },
+	{ "Trace", control_trace, VARLINK_METHOD_MORE_ONLY },
+	{ "ListHooks", control_list_hooks },
+	{ "CacheStatus", control_cache_status }, { "ListCache", control_list_cache }, { "ClearCache", control_clear_cache },
+	{ "Examine", control_examine },
+	{ "ExportMap", control_export_map }, { "UnexportMap", control_unexport_map },
+	{ "ListExports", control_list_exports }, { "Metrics", control_metrics }, {},
+};

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A process asks for a plan again with each module that it loads, and gets mostly the same: what `why` knows of
+ * its kernels already is not remembered again. A replaced image is probed once the process has it; a plan once it says that
+ * the patches are in place.
+ */
+
+#include "image-answer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/gpuprobed/clients/client.h"
+#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/keep/keep.h"
+#include "kernel-names.h"
+
+/* Remembers that points that were asked for by the name of the kernel are not there. */
+static void image_record_missing(struct daemon *daemon, const struct process_facts *facts,
+				 const struct image_kernel *kernel) {
+	char reason[256];
+
+	snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
+		 kernel->device_function ? "this device function" : "this kernel",
+		 kernel->missing_point, kernel->n_missing > 1 ? ", and others" : "");
+	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
+			&(struct outcome_subject){ kernel->name, kernel->demangled,
+						   kernel->device_function, kernel->missing,
+						   kernel->n_missing, OUTCOME_ENGINE_PTX },
+			reason);
+}
+
+/* Whether a result has the same kernel with the same attachments; *at is where to look first. */
+static bool image_has_kernel(const struct image_result *result, const struct image_kernel *kernel, size_t *at) {
+	for (size_t i = 0; i < result->n_kernels; i++) {
+		const struct image_kernel *other = &result->kernels[(*at + i) % result->n_kernels];
+
+		if (strcmp(other->name, kernel->name) != 0)
+			continue;
+		*at = (*at + i + 1) % result->n_kernels;
+		return other->n_attachments == kernel->n_attachments &&
+		       (!kernel->n_attachments ||
+			memcmp(other->attachments, kernel->attachments,
+			       kernel->n_attachments * sizeof(kernel->attachments[0])) == 0);
+	}
+	return false;
+}
+
+/* Why a kernel is patched and not rewritten; empty if it was asked for. */
+static const char *image_sass_reason(const struct daemon *daemon, const struct image_kernel *kernel) {
+	for (size_t i = 0; i < kernel->n_attachments; i++) {
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, kernel->attachments[i]);
+
+		if (attachment && attachment_on_ptx(attachment))
+			return "engine auto: the module was loaded before, or not with PTX that could be rewritten";
+	}
+	return "";
+}
+
+/*
+ * Adds to what `why` says of a kernel how its name was read, if it was without the prefix of the section's: the kernel does not have the name that the section
+ * says. text: room for it.
+ */
+static const char *image_prefix_reason(const struct daemon *daemon, const struct image_kernel *kernel, const char *reason,
+				       char text[static 512]) {
+	for (size_t i = 0; i < kernel->n_attachments; i++) {
+		const struct attachment *attachment = registry_attachment(&daemon->registry, kernel->attachments[i]);
+
+		if (!attachment || !section_prefixed(&attachment->section, attachment->section_text) ||
+		    outcome_kernel_means(kernel->name, kernel->demangled, attachment->section.kernel))
+			continue;
+		snprintf(text, 512, "%.256s%sthe section's %.120s%s was read without " SECTION_PREFIX ": no kernel here has that name", reason,
+			 *reason ? "; " : "", attachment->section.kernel, strlen(attachment->section.kernel) > 120 ? "..." : "");
+		return text;
+	}
+	return reason;
+}
+
+/* Remembers for the next daemon what kernels with probes are called. */
+static void image_keep_names(const struct daemon *daemon, const struct process *process, const struct image_result *result) {
+	for (size_t i = 0; i < result->n_kernels; i++)
+		if (result->kernels[i].n_attachments)
+			kernel_names_add(keep_names(daemon->keep), process->facts.uid, result->kernels[i].name, result->kernels[i].demangled,
+					 result->kernels[i].device_function);
+}
+
+void image_answer_armed(struct daemon *daemon, struct process *process, struct image_result *result) {
+	const struct process_facts *facts = &process->facts;
+	const struct image_result *last = process->plan;
+	char text[512];
+	size_t at = 0;
+
+	for (size_t i = 0; result->plan && result != last && i < result->n_kernels; i++) {
+		const struct image_kernel *kernel = &result->kernels[i];
+
+		if (kernel->n_attachments && (!last || !image_has_kernel(last, kernel, &at)))
+			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_PROBED,
+					&(struct outcome_subject){ kernel->name, kernel->demangled, false,
+								   kernel->attachments, kernel->n_attachments,
+								   OUTCOME_ENGINE_SASS },
+					image_prefix_reason(daemon, kernel, image_sass_reason(daemon, kernel), text));
+	}
+	if (!result->plan)
+		return;
+	image_keep_names(daemon, process, result);
+	image_result_ref(result);
+	image_result_unref(process->plan);
+	process->plan = result;
+}
+
+/* What a process was told about a plan: why there is none, if that is news. */
+static void image_record_plan(struct daemon *daemon, struct process *process, struct image_result *result) {
+	const struct process_facts *facts = &process->facts;
+	const struct image_result *last = process->refused;
+
+	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED,
+				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS }, result->reason);
+	image_result_unref(process->refused);
+	process->refused = result->replaced ? NULL : image_result_ref(result);
+}
+
+/* What `why` says of an image: with what would help an image that has no PTX. */
+static void image_reason(char reason[static 256], const struct daemon *daemon, const struct process_facts *facts,
+			 const struct image_result *result) {
+	const bool hint = !result->replaced && !result->failed && strncmp(result->reason, "no PTX", 6) == 0 &&
+			  !engine_is_sass(engine_rules_find(&daemon->config->engines, facts));
+
+	snprintf(reason, 256, "%s%s", result->reason, hint ? "; gpuprobed --engine=auto would reach it" : "");
+}
+
+static void image_record(struct daemon *daemon, const struct process *process,
+			 const struct image_result *result) {
+	const struct process_facts *facts = &process->facts;
+	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
+	char reason[256], text[512];
+
+	image_keep_names(daemon, process, result);
+	image_reason(reason, daemon, facts, result);
+
+	for (size_t i = 0; i < result->n_kernels; i++) {
+		const struct image_kernel *kernel = &result->kernels[i];
+
+		if (kernel->n_missing)
+			image_record_missing(daemon, facts, kernel);
+		if (kernel->n_missing && !kernel->n_attachments)
+			continue;
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				result->replaced ? OUTCOME_PROBED : kind,
+				&(struct outcome_subject){
+					kernel->name, kernel->demangled, kernel->device_function,
+					kernel->attachments, kernel->n_attachments, OUTCOME_ENGINE_PTX },
+				image_prefix_reason(daemon, kernel, reason, text));
+	}
+	if (!result->n_kernels)
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
+				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, reason);
+}
+
+/* Sends the ids of the attachments. 0 or negative. */
+static int image_send_attachments(struct client *client, uint32_t sequence, const struct image_result *result, uint64_t module) {
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < result->n_attachments; i += WIRE_IDS_MAX) {
+		const size_t n = result->n_attachments - i < WIRE_IDS_MAX ? result->n_attachments - i : WIRE_IDS_MAX;
+		union wire_message ids = { .header = { .type = WIRE_IDS, .sequence = sequence } };
+
+		ids.ids.module_id = module;
+		ids.ids.count = (uint32_t)n;
+		memcpy(ids.ids.ids, result->attachments + i, n * sizeof(ids.ids.ids[0]));
+		r = shim_connection_send(client->connection, &ids, -1);
+	}
+	return r;
+}
+
+/* Whether a process that gets no plan is to ask again, and what becomes of that which it has. */
+static enum wire_later image_later(const struct daemon *daemon, const struct process *process, const struct image_result *result) {
+	const struct module *module;
+
+	if (!result->plan || result->replaced || (!result->failed && !result->later))
+		return WIRE_LATER_NOT;
+	LIST_FOREACH(module, &process->modules, link)
+		for (size_t i = 0; module->result->plan && i < module->result->n_attachments; i++)
+			if (!registry_attachment(&daemon->registry, module->result->attachments[i]))
+				return WIRE_LATER_BARE;
+	return WIRE_LATER_KEEP;
+}
+
+/* Sends IMAGE_REPLY, the SLOTs and IDS. 0 or negative: the connection is of no use any more. */
+static int image_send(struct client *client, uint32_t sequence, const struct image_result *result,
+		      uint64_t module, enum wire_later later) {
+	union wire_message message = {};
+	int r;
+
+	message.header.type = WIRE_IMAGE_REPLY;
+	message.header.sequence = sequence;
+	message.image_reply.module_id = module;
+	message.image_reply.verdict = result->replaced ? WIRE_VERDICT_REPLACED : WIRE_VERDICT_OWN;
+	message.image_reply.later = later;
+	if (result->replaced) {
+		message.image_reply.image_size = result->size;
+		message.image_reply.slot_count = (uint32_t)result->n_slots;
+		_Static_assert(IMAGE_PROGRAMS_MAX <= WIRE_ATTACHMENTS_MAX, "all of an image");
+		message.image_reply.attachment_count = (uint32_t)result->n_attachments;
+	} else {
+		memcpy(message.image_reply.reason, result->reason, strlen(result->reason));
+	}
+	r = shim_connection_send(client->connection, &message, result->replaced ? result->fd : -1);
+	for (size_t i = 0; r == 0 && result->replaced && i < result->n_slots; i++) {
+		union wire_message slot = {};
+
+		slot.header.type = WIRE_SLOT;
+		slot.header.sequence = sequence;
+		slot.slot.module_id = module;
+		slot.slot.map_id = result->slots[i].map;
+		slot.slot.kind = result->slots[i].kind;
+		slot.slot.offset = result->slots[i].offset;
+		memcpy(slot.slot.symbol, result->slots[i].symbol, strlen(result->slots[i].symbol));
+		r = shim_connection_send(client->connection, &slot, -1);
+	}
+	return r == 0 && result->replaced ? image_send_attachments(client, sequence, result, module) : r;
+}
+
+/* Answers; remember: for `why`. 0 or negative as image_answer(). */
+static int image_answer_with(struct daemon *daemon, struct client *client, uint32_t sequence,
+			     struct image_result *result, bool remember) {
+	struct process *process = client->process;
+	struct image_result *own = NULL;
+	struct module *module = NULL;
+	char reason[128];
+	int r;
+
+	if (client->connection->state == SHIM_LOADER_BUSY)
+		client->connection->state = SHIM_LOADER;
+	if (result->replaced && !client_wants(daemon, result)) {
+		r = image_result_new_own(&own, false, "what was attached went away meanwhile");
+		if (r < 0)
+			return r;
+		own->plan = result->plan;
+		result = own;
+	}
+	if (result->replaced) {
+		r = process_module_new(&daemon->processes, process, result, &module);
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			process_module_refusal(reason, process, result, r);
+			r = image_result_new_own(&own, false, "%s", reason);
+			if (r < 0)
+				return r;
+			own->plan = result->plan;
+			own->later = true;
+			result = own;
+		}
+	}
+	if (result->replaced)
+		daemon->counters.images_replaced++;
+	else
+		daemon->counters.images_own++;
+	r = image_send(client, sequence, result, module ? module->id : ++daemon->processes.last_module,
+		       image_later(daemon, process, result));
+	if (result->plan)
+		image_record_plan(daemon, process, result);
+	else if (remember)
+		image_record(daemon, process, result);
+	image_result_unref(own);
+	return r;
+}
+
+int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result) {
+	return image_answer_with(daemon, client, sequence, result, true);
+}
+
+int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t sequence, const char *reason) {
+	struct image_result *result;
+	int r;
+
+	r = image_result_new_own(&result, false, "%s", reason);
+	if (r < 0)
+		return r;
+	r = image_answer_with(daemon, client, sequence, result, false);
+	image_result_unref(result);
+	return r;
+}
+
+int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, bool later,
+		     const char *format, ...) {
+	struct image_result *result;
+	char reason[WIRE_REASON_MAX];
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	r = image_result_new_own(&result, false, "%s", reason);
+	if (r < 0)
+		return r;
+	result->plan = plan;
+	result->later = later;
+	r = image_answer(daemon, client, sequence, result);
+	image_result_unref(result);
+	return r;
+}
+
+void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant, size_t n) {
+	const struct process_facts *facts = &process->facts;
+	char reason[128];
+
+	snprintf(reason, sizeof(reason),
+		 "%zu attachments mean this process: only the first %zu of them are applied", n_meant, n);
+	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
+			&(struct outcome_subject){}, reason);
+}
+
+void image_answer_without(struct daemon *daemon, const struct process *process, uint64_t attachment, const char *reason) {
+	const struct process_facts *facts = &process->facts;
+	const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS, .attachments = &attachment, .n_attachments = 1 };
+
+	if (!outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason))
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED, &subject, reason);
+}
+
+void image_answer_left_out(struct daemon *daemon, const struct process *process) {
+	const struct attachment *attachment;
+
+	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+		if (!attachment->on_host && attachment->engine != ENGINE_PTX && !attachment_on_sass(attachment) &&
+		    filter_matches(&attachment->filter, &process->facts))
+			image_answer_without(daemon, process, attachment->id, attachment->patch_reason);
+}

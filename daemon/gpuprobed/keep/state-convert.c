@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Versions of the state file. A daemon reads its own and all before: from each version there is one step to the next. Members that it does not know
+ * are passed over, so that a member more needs no new version if it may be missing.
+ *
+ *   1  what is attached
+ *   2  `session` and `starts`, by which processes know the state again (1: none did); `last`, so that no id is given out twice
+ *      (1: the highest that is there)
+ */
+
+#include "state.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "proto/patch.h"
+
+static int64_t member_int(json_object *json, const char *key) {
+	json_object *member;
+
+	return json_object_object_get_ex(json, key, &member) && json_object_is_type(member, json_type_int) ? json_object_get_int64(member) : 0;
+}
+
+/* The highest id among an object's maps or attachments. */
+static int64_t highest(json_object *object, const char *key) {
+	json_object *list;
+	int64_t best = 0;
+
+	if (!json_object_object_get_ex(object, key, &list) || !json_object_is_type(list, json_type_array))
+		return 0;
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		int64_t id = member_int(json_object_array_get_idx(list, i), "id");
+
+		best = id > best ? id : best;
+	}
+	return best;
+}
+
+static int convert_1(json_object *state) {
+	json_object *last = json_object_new_object(), *objects;
+	int64_t object_id = 0, attachment = 0, map = 0;
+	uint64_t session = 0;
+
+	if (json_object_object_get_ex(state, "objects", &objects) && json_object_is_type(objects, json_type_array))
+		for (size_t i = 0; i < json_object_array_length(objects); i++) {
+			json_object *object = json_object_array_get_idx(objects, i);
+			int64_t maps = highest(object, "maps"), attachments = highest(object, "attachments");
+
+			object_id = member_int(object, "id") > object_id ? member_int(object, "id") : object_id;
+			attachment = attachments > attachment ? attachments : attachment;
+			map = maps > map ? maps : map;
+		}
+	json_object_object_add(last, "object", json_object_new_int64(object_id));
+	json_object_object_add(last, "attachment", json_object_new_int64(attachment));
+	json_object_object_add(last, "map", json_object_new_int64(map));
+	json_object_object_add(state, "last", last);
+	if (getrandom(&session, sizeof(session), 0) != sizeof(session))
+		return -1;
+	json_object_object_add(state, "session", json_object_new_int64((int64_t)(session | 1)));
+	json_object_object_add(state, "starts", json_object_new_int64(1));
+	return 0;
+}
+
+/* From version i + 1 to the next. */
+static int (*const converters[STATE_VERSION - 1])(json_object *state) = { convert_1 };
+
+int state_convert(json_object *state, char error[static STATE_ERROR_SIZE]) {
+	int64_t version = member_int(state, "version");
+	json_object *daemon;
+
+	if (version < 1) {
+		snprintf(error, STATE_ERROR_SIZE, "it is damaged: it has no version");
+		return STATE_E_REFUSED;
+	}
+	if (version > STATE_VERSION) {
+		json_object_object_get_ex(state, "daemon", &daemon);
+		snprintf(error, STATE_ERROR_SIZE, "it is of version %lld, written by gpuprobed %.64s; this one reads up to %d", (long long)version,
+			 json_object_is_type(daemon, json_type_string) ? json_object_get_string(daemon) : "?", STATE_VERSION);
+		return STATE_E_REFUSED;
+	}
+	for (; version < STATE_VERSION; version++)
+		if (converters[version - 1](state)) {
+			snprintf(error, STATE_ERROR_SIZE, "it is of version %lld, which could not be converted", (long long)version);
+			return STATE_E_REFUSED;
+		}
+	json_object_object_add(state, "version", json_object_new_int(STATE_VERSION));
+	if (member_int(state, "layout") != MAP_LAYOUT_VERSION) {
+		snprintf(error, STATE_ERROR_SIZE, "maps are laid out as of version %lld, which this daemon does not read",
+			 (long long)member_int(state, "layout"));
+		return STATE_E_REFUSED;
+	}
+	if (json_object_object_get_ex(state, "patch", NULL) && member_int(state, "patch") != PATCH_VERSION) {
+		snprintf(error, STATE_ERROR_SIZE, "programs are compiled for patches of version %lld, which this daemon does not make",
+			 (long long)member_int(state, "patch"));
+		return STATE_E_REFUSED;
+	}
+	return 0;
+}

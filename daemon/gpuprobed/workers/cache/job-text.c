@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What comes from a disk is taken no better than what comes from a worker: strictly parsed here, and checked by who asked for it. */
+
+#include "job-text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/gpuprobed/registry/outcome.h"
+
+#define JOB_DEPTH_MAX 16 /* as worker-pool.c takes it */
+
+/* Turns an id into another number. False: it is none of those. */
+typedef bool (*job_id_fn)(const struct job_ids *ids, int64_t id, int64_t *number);
+
+static bool job_id_to_position(const struct job_ids *ids, int64_t id, int64_t *number) {
+	for (size_t i = 0; i < ids->n; i++)
+		if (ids->ids[i] == id) {
+			*number = (int64_t)i;
+			return true;
+		}
+	return false;
+}
+
+static bool job_id_from_position(const struct job_ids *ids, int64_t position, int64_t *number) {
+	if (position < 0 || (size_t)position >= ids->n)
+		return false;
+	*number = ids->ids[position];
+	return true;
+}
+
+static bool job_convert_id(json_object *id, const struct job_ids *ids, job_id_fn fn) {
+	int64_t number;
+
+	if (!json_object_is_type(id, json_type_int) || !fn(ids, json_object_get_int64(id), &number))
+		return false;
+	return json_object_set_int64(id, number);
+}
+
+/* The ids in an array; key: they are that member of its elements. Absent is fine. */
+static bool job_convert_array(json_object *object, const char *name, const char *key, const struct job_ids *ids, job_id_fn fn) {
+	json_object *array = NULL, *id;
+
+	if (!json_object_object_get_ex(object, name, &array))
+		return true;
+	if (!json_object_is_type(array, json_type_array))
+		return false;
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		id = json_object_array_get_idx(array, i);
+		if (key && (!json_object_is_type(id, json_type_object) || !json_object_object_get_ex(id, key, &id)))
+			return false;
+		if (!job_convert_id(id, ids, fn))
+			return false;
+	}
+	return true;
+}
+
+/* All ids of a reply, in place. */
+static bool job_convert_reply(json_object *reply, const struct job_ids *ids, job_id_fn fn) {
+	json_object *kernels = NULL, *kernel;
+
+	if (!job_convert_array(reply, "applied", NULL, ids, fn))
+		return false;
+	if (!json_object_object_get_ex(reply, "kernels", &kernels))
+		return true;
+	if (!json_object_is_type(kernels, json_type_array))
+		return false;
+	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
+		kernel = json_object_array_get_idx(kernels, i);
+		if (!json_object_is_type(kernel, json_type_object) || !job_convert_array(kernel, "attachments", NULL, ids, fn) ||
+		    !job_convert_array(kernel, "missing", "id", ids, fn))
+			return false;
+	}
+	return true;
+}
+
+/* A copy that shares nothing. NULL: no memory. */
+static json_object *job_copy(json_object *object) {
+	json_object *copy = NULL;
+
+	return json_object_deep_copy(object, &copy, NULL) < 0 ? NULL : copy;
+}
+
+static char *job_string(json_object *object, size_t *sizep) {
+	const char *text = json_object_to_json_string_length(object, JSON_C_TO_STRING_PLAIN, sizep);
+
+	return text && *sizep ? strdup(text) : NULL;
+}
+
+char *job_text_request(json_object *request, struct job_ids *ids) {
+	json_object *copy = job_copy(request), *attachments = NULL, *id;
+	char *text = NULL;
+	bool fits = copy;
+	size_t size;
+
+	*ids = (struct job_ids){};
+	if (fits && json_object_object_get_ex(copy, "attachments", &attachments)) {
+		fits = json_object_is_type(attachments, json_type_array) && json_object_array_length(attachments) <= JOB_IDS_MAX;
+		for (size_t i = 0; fits && i < json_object_array_length(attachments); i++) {
+			fits = json_object_object_get_ex(json_object_array_get_idx(attachments, i), "id", &id) &&
+			       json_object_is_type(id, json_type_int);
+			if (!fits)
+				break;
+			ids->ids[ids->n++] = json_object_get_int64(id);
+			json_object_set_int64(id, (int64_t)i);
+		}
+	}
+	if (fits) {
+		json_object_object_del(copy, "id");
+		json_object_object_del(copy, "image");
+		json_object_object_del(copy, "timeout_ms");
+		text = job_string(copy, &size);
+	}
+	json_object_put(copy);
+	return text;
+}
+
+char *job_text_keep_reply(json_object *reply, const struct job_ids *ids, size_t *sizep) {
+	json_object *copy = job_copy(reply);
+	char *text = NULL;
+
+	if (copy && job_convert_reply(copy, ids, job_id_to_position)) {
+		json_object_object_del(copy, "id");
+		text = job_string(copy, sizep);
+	}
+	json_object_put(copy);
+	if (text && *sizep > CACHE_ENTRY_REPLY_MAX) {
+		free(text);
+		text = NULL;
+	}
+	return text;
+}
+
+json_object *job_text_take_reply(const char *text, size_t size, const struct job_ids *ids) {
+	struct json_tokener *tokener = json_tokener_new_ex(JOB_DEPTH_MAX);
+	json_object *reply, *status = NULL;
+
+	if (!tokener)
+		return NULL;
+	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+	reply = json_tokener_parse_ex(tokener, text, (int)size);
+	if (json_tokener_get_error(tokener) != json_tokener_success || json_tokener_get_parse_end(tokener) != size ||
+	    !json_object_is_type(reply, json_type_object) || !json_object_object_get_ex(reply, "status", &status) ||
+	    !json_object_is_type(status, json_type_string) || strcmp(json_object_get_string(status), "error") == 0 ||
+	    !job_convert_reply(reply, ids, job_id_from_position)) {
+		json_object_put(reply);
+		reply = NULL;
+	}
+	json_tokener_free(tokener);
+	return reply;
+}
+
+/* A text of the first element of an array, or NULL. */
+static const char *job_first(json_object *object, const char *array_key, const char *key) {
+	json_object *array = NULL, *text = NULL;
+
+	if (!json_object_object_get_ex(object, array_key, &array) || !json_object_is_type(array, json_type_array) ||
+	    !json_object_array_length(array) ||
+	    !json_object_object_get_ex(json_object_array_get_idx(array, 0), key, &text) || !json_object_is_type(text, json_type_string))
+		return NULL;
+	return json_object_get_string(text);
+}
+
+static const char *job_member(json_object *object, const char *key) {
+	json_object *text = NULL;
+
+	return json_object_object_get_ex(object, key, &text) && json_object_is_type(text, json_type_string)
+		       ? json_object_get_string(text)
+		       : NULL;
+}
+
+void job_text_name(json_object *request, json_object *reply, struct cache_entry *entry) {
+	const char *name = job_first(reply, "kernels", "demangled");
+
+	if (!name)
+		name = job_member(request, "executable");
+	if (!name)
+		name = job_first(request, "attachments", "kernel");
+	if (!name)
+		name = job_first(request, "programs", "name");
+	if (!name)
+		name = job_first(reply, "programs", "name");
+	strncpy(entry->job, job_member(request, "job") ?: "", sizeof(entry->job) - 1);
+	strncpy(entry->name, name ?: "", sizeof(entry->name) - 1);
+	outcome_clean(entry->name);
+}

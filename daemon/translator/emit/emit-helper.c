@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Helpers: which part of the emitter has them; those that only give numbers are here. */
+
+#include <errno.h>
+
+#include "emitter.h"
+#include "daemon/translator/check/helper.h"
+#include "proto/wire.h"
+
+/* bpf_get_current_comm(buffer, size): a text that always ends, then zeros. */
+static void emit_comm(struct emitter *e)
+{
+	uint64_t size = e->state->registers[2].bits, end = size < 16 ? size - 1 : 15;
+
+	for (uint64_t at = 0; at < size;) {
+		struct emit_address to = emit_address(e, 1, (int64_t)at);
+		unsigned bytes = size - at >= 8 ? 8 : 1;
+		LLVMValueRef word = emit_const(e, 0);
+
+		if (at < 16) {
+			word = emit_process_word(e,
+					    offsetof(struct gpuprobe_process, comm) + at / 8 * 8);
+			word = LLVMBuildLShr(e->builder, word, emit_const(e, at % 8 * 8), "");
+			/* what is beyond the end */
+			if (at + bytes > end)
+				word = LLVMBuildAnd(
+					e->builder, word,
+					emit_const(e,
+						   end <= at ? 0
+							     : (UINT64_C(1) << (end - at) * 8) - 1),
+					"");
+		}
+		emit_store(e, &to, bytes, word);
+		at += bytes;
+	}
+	emit_set(e, 0, emit_const(e, 0));
+}
+
+/* The calling thread leaves the kernel: what follows in the program is not reached. */
+static void emit_exit(struct emitter *e)
+{
+	emit_call(e, "gpuprobe_exit", NULL, 0);
+	LLVMBuildRet(e->builder, emit_const(e, 0));
+	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "left"));
+	emit_set(e, 0, emit_const(e, 0));
+}
+
+/* Helpers of maps with keys. */
+static void emit_map_helper(struct emitter *e, enum helper_kind kind)
+{
+	uint32_t map = e->state->registers[1].ref;
+	bool hash = e->layouts[map].layout.kind == MAP_KIND_HASH;
+
+	if (kind == HELPER_MAP_LOOKUP)
+		hash ? emit_hash_lookup(e, map) : emit_map_lookup(e, map);
+	else if (kind == HELPER_MAP_UPDATE)
+		hash ? emit_hash_update(e, map) : emit_map_update(e, map);
+	else if (hash)
+		emit_hash_delete(e, map);
+	else /* elements of arrays always exist */
+		emit_set(e, 0, emit_const(e, (uint64_t)(int64_t)-EINVAL));
+}
+
+void emit_helper(struct emitter *e, const struct bpf_insn *insn)
+{
+	const struct helper *helper = helper_find((uint32_t)insn->imm);
+
+	switch (helper->kind) {
+	case HELPER_MAP_LOOKUP:
+	case HELPER_MAP_UPDATE:
+	case HELPER_MAP_DELETE:
+		emit_map_helper(e, helper->kind);
+		return;
+	case HELPER_SCALAR:
+		emit_set(e, 0, emit_call(e, helper->device[0], NULL, 0));
+		return;
+	case HELPER_TRIPLE:
+		for (unsigned i = 0; i < 3; i++) {
+			struct emit_address to = emit_address(e, i + 1, 0);
+
+			emit_store(e, &to, 8, emit_call(e, helper->device[i], NULL, 0));
+		}
+		emit_set(e, 0, emit_const(e, 0));
+		return;
+	case HELPER_PID_TGID:
+		emit_set(e, 0, emit_process_word(e, offsetof(struct gpuprobe_process, pid_tgid)));
+		return;
+	case HELPER_DEVICE:
+		emit_set(e, 0, emit_process_word(e, offsetof(struct gpuprobe_process, device)));
+		return;
+	case HELPER_COMM:
+		emit_comm(e);
+		return;
+	case HELPER_EXIT:
+		emit_exit(e);
+		return;
+	case HELPER_LOOP: /* ends its block: emit_loop_begin() */
+		return;
+	case HELPER_PRINTK:
+	case HELPER_VPRINTK:
+	case HELPER_PUTS:
+		emit_log_helper(e, helper);
+		return;
+	case HELPER_PERF_OUTPUT:
+	case HELPER_RING_OUTPUT:
+	case HELPER_RING_RESERVE:
+	case HELPER_RING_SUBMIT:
+	case HELPER_RING_DISCARD:
+		emit_ring_helper(e, helper);
+		return;
+	default:
+		emit_call(e, "gpuprobe_membar", NULL, 0);
+		emit_set(e, 0, emit_const(e, 0));
+	}
+}

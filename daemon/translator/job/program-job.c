@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The jobs of the program worker, between the harness and what does the work: JSON and descriptors
+ * on one side, link.h and translate.h on the other. The daemon asks and is believed, but what it
+ * asks about came from a stranger, and a request may also be wrong: every member is checked before
+ * it is used.
+ */
+
+#include "program-job.h"
+
+#include <bpf/libbpf.h>
+#include <ctype.h>
+#include <errno.h>
+#include <linux/btf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "link.h"
+#include "lib/bpf/linked.h"
+#include "daemon/translator/translate.h"
+
+#define SYMBOL_SIZE 64 /* of a slot or program, with its NUL: wire.h */
+#define PREFIX_MAX 48
+
+int program_job_link(const struct worker_job *job, struct json_object *reply, void *userdata) {
+	int input = worker_get_fd(job, job->request, "input"),
+	    output = worker_get_fd(job, job->request, "output");
+	struct link_failure failure;
+	struct link_output *linked;
+	const uint8_t *elf;
+	const char *only = NULL;
+	size_t size;
+	int r;
+
+	if (input < 0 || output < 0)
+		return worker_reply_error(reply, NULL, "internal",
+					  "link: input or output is missing");
+	if (json_object_object_get_ex(job->request, "program", NULL) &&
+	    !worker_get_string(job->request, "program", &only))
+		return worker_reply_error(reply, NULL, "internal", "link: program is no string");
+	r = worker_map(input, LINK_OBJECT_MAX, &elf, &size);
+	if (r == -EFBIG || r == -ENODATA)
+		return worker_reply_error(reply, NULL, "object",
+					  "the object is empty or larger than %zu MiB",
+					  LINK_OBJECT_MAX >> 20);
+	if (r)
+		return worker_reply_error(reply, NULL, "internal", "link: input: %s", strerror(-r));
+	r = link_object(elf, size, only, &linked, &failure);
+	worker_unmap(elf, size);
+	if (r == LINK_E_OBJECT) {
+		r = worker_reply_error(reply, failure.log, "object", "%s", failure.reason);
+		link_failure_deinit(&failure);
+		return r;
+	}
+	if (r)
+		return r;
+	r = worker_write(output, linked->blob, linked->linked.size, 0);
+	if (r)
+		r = worker_reply_error(reply, NULL, "internal", "link: output: %s", strerror(-r));
+	else if (!(r = linked_to_json(&linked->linked, reply)))
+		r = worker_reply_status(reply, "linked");
+	link_output_free(linked);
+	return r;
+}
+
+/* A compile request, taken apart. */
+struct compile {
+	const uint8_t *blob;
+	size_t blob_size;
+	struct translate_map maps[TRANSLATE_MAPS_MAX];
+	struct linked_map linked_maps[TRANSLATE_MAPS_MAX]; /* own the maps' names */
+	size_t n_maps;
+	struct translate_program programs[TRANSLATE_PROGRAMS_MAX];
+	char symbols[TRANSLATE_PROGRAMS_MAX][SYMBOL_SIZE];
+	int64_t indices[TRANSLATE_PROGRAMS_MAX]; /* as the daemon counts programs */
+	int outputs[TRANSLATE_PROGRAMS_MAX];
+	int patch_outputs[TRANSLATE_PROGRAMS_MAX]; /* -1: no patch form is wanted */
+	size_t n_programs;
+	char error[192];
+};
+
+/* Whether text is a PTX identifier of at most `max` characters. */
+static bool is_symbol(const char *text, size_t max) {
+	if (!*text || isdigit((unsigned char)*text) || strlen(text) > max)
+		return false;
+	for (; *text; text++)
+		if (!isalnum((unsigned char)*text) && *text != '_')
+			return false;
+	return true;
+}
+
+/* Says that the request is wrong. Returns LINKED_E_INVALID. */
+static int wrong(struct compile *c, const char *what) {
+	snprintf(c->error, sizeof(c->error), "compile: %s", what);
+	return LINKED_E_INVALID;
+}
+
+static int maps_parse(struct compile *c, struct json_object *request) {
+	struct json_object *array, *object;
+	int64_t place, threads, ring_bytes;
+	const char *symbol;
+	int r;
+
+	if (!worker_get_array(request, "maps", TRANSLATE_MAPS_MAX, &array))
+		return wrong(c, "no maps, or too many");
+	c->n_maps = json_object_array_length(array);
+	for (size_t i = 0; i < c->n_maps; i++) {
+		struct linked_map *map = &c->linked_maps[i];
+
+		object = json_object_array_get_idx(array, i);
+		r = linked_map_from_json(map, object, c->blob_size, c->error);
+		if (r)
+			return r;
+		if (!worker_get_string(object, "slot_symbol", &symbol) ||
+		    !is_symbol(symbol, SYMBOL_SIZE - 1))
+			return wrong(c, "a map's slot_symbol is no symbol");
+		if (!worker_get_int(object, "place", 0, MAP_PLACE_KERNEL, &place) ||
+		    !worker_get_int(object, "threads", 0, MAP_THREADS_MAX, &threads) ||
+		    !worker_get_int(object, "ring_bytes", 0, (int64_t)MAP_RING_TOTAL_MAX,
+				    &ring_bytes))
+			return wrong(c, "a map's place, threads or ring_bytes");
+		c->maps[i] = (struct translate_map){
+			.name = map->name,
+			.type = map->type,
+			.key_size = map->key_size,
+			.value_size = map->value_size,
+			.max_entries = map->max_entries,
+			.slot_symbol = symbol,
+			.place = (uint32_t)place,
+			.threads = (uint32_t)threads,
+			.ring_bytes = (uint64_t)ring_bytes,
+			.log = map->internal == LINKED_MAP_LOG,
+			.constant = map->internal == LINKED_MAP_RODATA && map->initial.count
+					    ? c->blob + map->initial.offset
+					    : NULL,
+		};
+	}
+	return 0;
+}
+
+/* The strings of the object's BTF, if the request says where it is and they are sound. */
+static int strings_parse(struct compile *c, struct json_object *request,
+			 struct translate_lines *lines) {
+	struct linked_table btf;
+	struct btf_header header;
+	int r;
+
+	r = linked_btf_from_json(&btf, request, c->blob_size, c->error);
+	if (r || btf.count < sizeof(header))
+		return r;
+	memcpy(&header, c->blob + btf.offset, sizeof(header));
+	if (header.hdr_len > btf.count || header.str_off > btf.count - header.hdr_len ||
+	    header.str_len > btf.count - header.hdr_len - header.str_off || !header.str_len)
+		return 0;
+	lines->strings = (const char *)c->blob + btf.offset + header.hdr_len + header.str_off;
+	if (!lines->strings[header.str_len - 1])
+		lines->strings_size = header.str_len;
+	return 0;
+}
+
+/* Where a program's instructions come from. */
+static int lines_parse(struct compile *c, struct json_object *program,
+		       struct translate_lines *lines) {
+	struct linked_table table;
+	int r;
+
+	r = linked_lines_from_json(&table, program, c->blob_size, c->error);
+	if (r || table.record_size < sizeof(struct bpf_line_info))
+		return r;
+	lines->records = c->blob + table.offset;
+	lines->n = table.count;
+	lines->record_size = table.record_size;
+	return 0;
+}
+
+static int programs_parse(struct compile *c, const struct worker_job *job) {
+	struct json_object *array, *object;
+	struct translate_lines lines = {}, strings = {};
+	const char *prefix, *name;
+	struct linked_table insns;
+	int r;
+
+	if (!worker_get_string(job->request, "prefix", &prefix) || !is_symbol(prefix, PREFIX_MAX))
+		return wrong(c, "prefix is no symbol");
+	if (!worker_get_array(job->request, "programs", TRANSLATE_PROGRAMS_MAX, &array) ||
+	    !json_object_array_length(array))
+		return wrong(c, "no programs, or too many");
+	c->n_programs = json_object_array_length(array);
+	r = strings_parse(c, job->request, &strings);
+	if (r)
+		return r;
+	for (size_t i = 0; i < c->n_programs; i++) {
+		object = json_object_array_get_idx(array, i);
+		if (!json_object_is_type(object, json_type_object) ||
+		    !worker_get_string(object, "name", &name) ||
+		    !worker_get_int(object, "index", 0, LINKED_PROGRAMS_MAX - 1, &c->indices[i]))
+			return wrong(c, "a program without a name or an index");
+		r = linked_insns_from_json(&insns, object, c->blob_size, c->error);
+		lines = strings;
+		if (!r)
+			r = lines_parse(c, object, &lines);
+		if (r)
+			return r;
+		if (!insns.count)
+			return wrong(c, "a program without instructions");
+		c->outputs[i] = worker_get_fd(job, object, "output");
+		if (c->outputs[i] < 0)
+			return wrong(c, "a program without an output");
+		c->patch_outputs[i] = worker_get_fd(job, object, "patch_output");
+		if (c->patch_outputs[i] < 0 &&
+		    json_object_object_get_ex(object, "patch_output", NULL))
+			return wrong(c, "a program's patch_output is no descriptor");
+		snprintf(c->symbols[i], SYMBOL_SIZE, "%s_p%d", prefix, (int)c->indices[i]);
+		for (size_t j = 0; j < i; j++)
+			if (c->indices[j] == c->indices[i])
+				return wrong(c, "two programs of the same index");
+		c->programs[i] = (struct translate_program){
+			.name = name,
+			.symbol = c->symbols[i],
+			.index = (uint16_t)c->indices[i],
+			.patch = c->patch_outputs[i] >= 0,
+			.insns = (const struct bpf_insn *)(const void *)(c->blob + insns.offset),
+			.n_insns = insns.count,
+			.lines = lines,
+		};
+	}
+	return 0;
+}
+
+/* Appends a new object to an array; NULL when out of memory. */
+static struct json_object *append(struct json_object *array) {
+	struct json_object *object = json_object_new_object();
+
+	if (object && json_object_array_add(array, object) < 0) {
+		json_object_put(object);
+		return NULL;
+	}
+	return object;
+}
+
+static int maps_reply(const struct translate_result *result, struct json_object *reply) {
+	struct json_object *array = json_object_new_array(), *o;
+	int r;
+
+	r = worker_add_object(reply, "maps", array);
+	for (size_t i = 0; i < result->n_maps && !r; i++) {
+		const struct translate_map_result *map = &result->maps[i];
+
+		o = append(array);
+		if (!o || worker_add_int(o, "merge", map->layout.merge) ||
+		    worker_add_bool(o, "used", map->used) ||
+		    worker_add_bool(o, "resident", map->resident))
+			r = -ENOMEM;
+	}
+	return r;
+}
+
+/* Appends a number to an array. */
+static int append_int(struct json_object *array, int64_t n) {
+	struct json_object *number = json_object_new_int64(n);
+
+	if (!number || json_object_array_add(array, number) < 0) {
+		json_object_put(number);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* What the reply says about a program's patch form. */
+static int patch_reply(const struct translate_program_result *program, struct json_object *o) {
+	int r;
+
+	r = worker_add_int(o, "patch_size", (int64_t)program->patch_size);
+	if (!r)
+		r = worker_add_int(o, "patch_maps", program->patch_maps);
+	if (!r && program->patch_reason)
+		r = worker_add_string(o, "patch_reason", program->patch_reason);
+	return r;
+}
+
+/* One program of the reply. */
+static int program_reply(const struct compile *c, size_t i,
+			 const struct translate_program_result *program, struct json_object *o) {
+	struct json_object *maps = json_object_new_array(), *context;
+	int r = 0;
+
+	if (worker_add_object(o, "maps", maps) ||
+	    worker_add_object(o, "context", context = json_object_new_array()) ||
+	    worker_add_int(o, "index", c->indices[i]) ||
+	    worker_add_string(o, "symbol", c->symbols[i]) ||
+	    worker_add_int(o, "size", (int64_t)program->size) ||
+	    worker_add_int(o, "isa", program->isa) ||
+	    worker_add_int(o, "target", program->target) ||
+	    worker_add_bool(o, "process", program->process) ||
+	    worker_add_int(o, "local_bytes", (int64_t)program->local_bytes))
+		return -ENOMEM;
+	for (size_t m = 0; m < c->n_maps && !r; m++)
+		if (program->maps & UINT64_C(1) << m)
+			r = append_int(maps, (int64_t)m);
+	for (uint32_t f = 0; f < program->context_count && !r; f++)
+		r = append_int(context, program->context[f]);
+	if (!r && c->patch_outputs[i] >= 0)
+		r = patch_reply(program, o);
+	return r;
+}
+
+/* Writes the PTX and the reply. */
+static int compile_reply(const struct compile *c, const struct translate_result *result,
+			 struct json_object *reply) {
+	struct json_object *array, *o;
+	int r;
+
+	for (size_t i = 0; i < result->n_programs; i++) {
+		const struct translate_program_result *program = &result->programs[i];
+
+		r = worker_write(c->outputs[i], program->ptx, program->size, 0);
+		if (!r && program->patch)
+			r = worker_write(c->patch_outputs[i], program->patch, program->patch_size,
+					 0);
+		if (r)
+			return worker_reply_error(reply, NULL, "internal",
+						  "compile: output of program %s: %s",
+						  c->programs[i].name, strerror(-r));
+	}
+	r = worker_reply_status(reply, "compiled");
+	if (!r)
+		r = maps_reply(result, reply);
+	if (!r)
+		r = worker_add_object(reply, "programs", array = json_object_new_array());
+	for (size_t i = 0; i < result->n_programs && !r; i++) {
+		o = append(array);
+		r = o ? program_reply(c, i, &result->programs[i], o) : -ENOMEM;
+	}
+	return r;
+}
+
+static int compile_run(struct compile *c, const struct worker_job *job, struct json_object *reply) {
+	struct translate_result result;
+	char *error = NULL;
+	int r;
+
+	r = maps_parse(c, job->request);
+	if (!r)
+		r = programs_parse(c, job);
+	if (r == LINKED_E_INVALID)
+		return worker_reply_error(reply, NULL, "internal", "%s", c->error);
+	if (r)
+		return r;
+	r = translate_object(c->programs, c->n_programs, c->maps, c->n_maps, &result, &error);
+	if (r == -ENOMEM)
+		return r;
+	if (r) {
+		const char *word =
+			r == TRANSLATE_E_PROGRAM || r == TRANSLATE_E_MAP ? "program" : "internal";
+
+		r = worker_reply_error(reply, NULL, word, "%s",
+				       error ? error : "the request is malformed");
+		free(error);
+		return r;
+	}
+	r = compile_reply(c, &result, reply);
+	translate_result_deinit(&result);
+	return r;
+}
+
+int program_job_compile(const struct worker_job *job, struct json_object *reply, void *userdata) {
+	int input = worker_get_fd(job, job->request, "input");
+	struct compile *c;
+	int r;
+
+	if (input < 0)
+		return worker_reply_error(reply, NULL, "internal", "compile: input is missing");
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return -ENOMEM;
+	r = worker_map(input, LINKED_BLOB_MAX, &c->blob, &c->blob_size);
+	if (r)
+		r = worker_reply_error(reply, NULL, "internal", "compile: input: %s", strerror(-r));
+	else {
+		r = compile_run(c, job, reply);
+		worker_unmap(c->blob, c->blob_size);
+	}
+	free(c);
+	return r;
+}
+
+int program_job_warm(struct json_object *features, void *userdata) {
+	static const struct bpf_insn insns[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	const struct translate_program program = {
+		.name = "warm",
+		.symbol = "warm",
+		.insns = insns,
+		.n_insns = sizeof(insns) / sizeof(insns[0]),
+	};
+	struct translate_result result;
+	char *error = NULL;
+	int r;
+
+	r = translate_object(&program, 1, NULL, 0, &result, &error);
+	if (r) {
+		fprintf(stderr, "LLVM does not work in the sandbox: %s\n",
+			error ? error : strerror(r < 0 ? -r : EIO));
+		free(error);
+		return r < 0 ? r : -EIO;
+	}
+	translate_result_deinit(&result);
+	return worker_add_string(features, "libbpf", libbpf_version_string());
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The new image is a fatbin with
+ *
+ *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old
+ * image recorded; twice, if a kernel got so many registers that blocks become impossible which were possible
+ * (image-registers.h),
+ *   - the edited PTX, so that a driver with another device, or one that compiles everything anew,
+ * gets the probe too,
+ *   - all entries of the old image that the driver does not consider on this device, as they were.
+ *
+ * Entries that the driver would consider go, so that none can be preferred over ours. Without a
+ * compiler the PTX stands alone, and PTX text stays PTX text: then the driver compiles.
+ */
+
+#include "image-build.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "image-registers.h"
+#include "image-select.h"
+#include "daemon/worker/compiler/ptxas-options.h"
+
+/*
+ * ptxas of CUDA 13.0 fails for some kernels that call a function, for sm_90 and newer: it tests several bits of a register at once, keeps the results across the call, and is
+ * short of predicate registers, of which there are seven. With this option it compiles them, with some more of the others. An older compiler does not know it.
+ */
+#define QUICKLY "--Ofast-compile=min"
+#define NO_REGISTERS "(C7600)" /* in the log: register allocation failed */
+
+/* ELF entries carry the version of the cubin's ABI as 1.7 or 1.8. */
+#define CUBIN_ABI_OFFSET 8
+
+void image_result_deinit(struct image_result *result)
+{
+	free(result->data);
+	free(result->log);
+	free(result->text);
+	*result = (struct image_result){};
+}
+
+static uint64_t target_flags(const struct ptx_module *module)
+{
+	uint64_t flags = FATBIN_FLAG_64BIT | FATBIN_FLAG_LINUX;
+
+	if (module->target.suffix == 'a')
+		flags |= FATBIN_FLAG_ARCH_SPECIFIC;
+	if (module->target.suffix == 'f')
+		flags |= FATBIN_FLAG_FAMILY;
+	return flags;
+}
+
+static int64_t microseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+static void get_options(struct ptxas_options *options, const struct image_source *source)
+{
+	*options = (struct ptxas_options){};
+	if (source->entry)
+		ptxas_options_read(options, source->entry->options, source->entry->options_size);
+	if (source->module->target.debug)
+		ptxas_options_add(options, "--device-debug");
+	if (source->patch) {
+		ptxas_options_add(options, "--compile-as-tools-patch");
+		ptxas_options_add(options, "--verbose");
+	}
+}
+
+/* The same text once more with QUICKLY, if that may help; if it does not, what was said first stands. As compiler_compile(), of which r is the result. */
+static int compile_quickly(int r, struct image_result *result, const char *text, size_t length, const char *arch, struct compiler *compiler,
+			   struct ptxas_options *options, uint8_t **cubin, size_t *size)
+{
+	char *log = NULL;
+
+	if (r != COMPILER_E_SOURCE || result->quickly || !result->log || !strstr(result->log, NO_REGISTERS))
+		return r;
+	ptxas_options_add(options, QUICKLY);
+	if (compiler_compile(compiler, text, length, arch, options->options, options->n, cubin, size, &log)) {
+		free(log);
+		return r;
+	}
+	free(result->log);
+	result->log = log;
+	result->quickly = true;
+	return 0;
+}
+
+/* The cubin for the device of a text, NULL if there is no compiler that can make it. */
+static int compile(struct image_result *result, const struct image_source *source, const char *text,
+		   size_t length, struct compiler *compiler, uint8_t **cubin, size_t *size)
+{
+	const struct ptx_module *edited = source->module;
+	struct ptxas_options options;
+	int64_t start;
+	char arch[32];
+	int r;
+
+	if (!compiler)
+		return 0;
+	get_options(&options, source);
+	if (result->quickly)
+		ptxas_options_add(&options, QUICKLY);
+	snprintf(arch, sizeof(arch), "sm_%u", source->capability);
+	if (edited->target.suffix)
+		snprintf(arch + strlen(arch), 2, "%c", edited->target.suffix);
+	start = microseconds();
+	r = compiler_compile(compiler, text, length, arch, options.options, options.n, cubin, size,
+			     &result->log);
+	r = compile_quickly(r, result, text, length, arch, compiler, &options, cubin, size);
+	result->compile_us += microseconds() - start;
+	switch (r) {
+	case COMPILER_E_NEWER:
+		/* A device or PTX newer than the compiler: the driver knows it. */
+		return 0;
+	case COMPILER_E_OPTION:
+	case COMPILER_E_SOURCE:
+	case COMPILER_E_INTERNAL:
+		return IMAGE_BUILD_E_COMPILE;
+	}
+	return r;
+}
+
+static bool is_bounded(const struct image_source *source)
+{
+	static const char option[] = "--maxrregcount=";
+	struct ptxas_options options;
+
+	get_options(&options, source);
+	for (size_t i = 0; i < options.n; i++)
+		if (!strncmp(options.options[i], option, sizeof(option) - 1))
+			return true;
+	return false;
+}
+
+/* Compiles once more where registers have to be limited. What fails then leaves the cubin as it is. */
+static int compile_limited(struct image_result *result, const struct image_source *source,
+			   struct compiler *compiler, uint8_t **cubin, size_t *size)
+{
+	struct image_result limited = { .quickly = result->quickly };
+	uint8_t *better = NULL;
+	size_t better_size = 0;
+	int r;
+
+	if (source->patch || !*cubin || is_bounded(source))
+		return 0;
+	r = image_registers_limit(&limited.text, &limited.text_length, source->module, *cubin, *size,
+				  source->code, source->code_size);
+	if (!r && limited.text)
+		r = compile(&limited, source, limited.text, limited.text_length, compiler, &better,
+			    &better_size);
+	result->compile_us += limited.compile_us;
+	if (!r && better) {
+		free(*cubin);
+		*cubin = better;
+		*size = better_size;
+		result->text = limited.text;
+		result->text_length = limited.text_length;
+		limited.text = NULL;
+	}
+	image_result_deinit(&limited);
+	return r < 0 ? r : 0;
+}
+
+/* Puts the new image together. */
+static int pack(struct image_result *result, const struct image_source *source,
+		const uint8_t *cubin, size_t cubin_size)
+{
+	const struct ptx_module *edited = source->module;
+	const struct fatbin_entry *entry = source->entry;
+	struct fatbin_spec ptx = {
+		.kind = FATBIN_KIND_PTX,
+		.isa_major = (uint16_t)(edited->isa / 10),
+		.isa_minor = (uint16_t)(edited->isa % 10),
+		.sm = edited->target.number,
+		.flags = target_flags(edited),
+		.options = entry ? entry->options : NULL,
+		.options_size = entry ? entry->options_size : 0,
+		.name = entry ? entry->name : NULL,
+		.name_size = entry ? entry->name_size : 0,
+	};
+	struct fatbin_writer writer;
+	int r;
+
+	r = fatbin_writer_init(&writer);
+	if (!r && cubin) {
+		struct fatbin_spec code = {
+			.kind = FATBIN_KIND_ELF,
+			.isa_major = 1,
+			.isa_minor = cubin_size > CUBIN_ABI_OFFSET ? cubin[CUBIN_ABI_OFFSET] : 0,
+			.sm = source->capability,
+			.flags = ptx.flags,
+			.name = ptx.name,
+			.name_size = ptx.name_size,
+			.payload = cubin,
+			.payload_size = cubin_size,
+		};
+
+		r = fatbin_writer_add(&writer, &code);
+	}
+	if (!r)
+		r = fatbin_writer_add_ptx(&writer, &ptx, result->text ? result->text : edited->text,
+					  result->text ? result->text_length : edited->length);
+	for (size_t i = 0; !r && source->fatbin && i < source->fatbin->n_entries; i++)
+		if (!image_entry_is_for(&source->fatbin->entries[i], source->capability))
+			r = fatbin_writer_copy(&writer, &source->fatbin->entries[i]);
+	if (!r)
+		r = fatbin_writer_finish(&writer, &result->data, &result->size);
+	fatbin_writer_deinit(&writer);
+	/* The only positive error of the writer: a name or options of gigabytes. */
+	return r > 0 ? -EFBIG : r;
+}
+
+int image_build(struct image_result *result, const struct image_source *source,
+		struct compiler *compiler)
+{
+	const struct ptx_module *module = source->module;
+	uint8_t *cubin = NULL;
+	size_t cubin_size = 0;
+	int r;
+
+	*result = (struct image_result){};
+	r = compile(result, source, module->text, module->length, compiler, &cubin, &cubin_size);
+	if (!r)
+		r = compile_limited(result, source, compiler, &cubin, &cubin_size);
+	if (!r && !cubin && !source->fatbin) {
+		result->data = malloc(module->length + 1);
+		if (!result->data)
+			return -ENOMEM;
+		memcpy(result->data, module->text, module->length);
+		result->size = module->length;
+	} else if (!r) {
+		r = pack(result, source, cubin, cubin_size);
+	}
+	result->machine_code = cubin;
+	free(cubin);
+	return r;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* From edited PTX to a new image. */
+
+#include "daemon/worker/compiler/compiler.h"
+#include "daemon/worker/fatbin/fatbin.h"
+#include "passes/ptx-module.h"
+
+enum image_build_error {
+	_IMAGE_BUILD_E_SUCCESS,
+	IMAGE_BUILD_E_COMPILE, /* see log */
+};
+
+/* What to build. All borrowed. */
+struct image_source {
+	const struct fatbin *fatbin; /* the image that the PTX is from; NULL if it was PTX text */
+	const struct fatbin_entry *entry; /* its entry there; NULL likewise */
+	const struct ptx_module *module;  /* edited */
+	const uint8_t *code; /* the machine code that would run without us, or NULL */
+	size_t code_size;
+	unsigned int capability;
+	bool patch; /* for the SASS engine: the log then tells of the functions that were made */
+};
+
+struct image_result {
+	uint8_t *data; /* owned; a fatbin, or PTX text */
+	size_t size;
+	bool machine_code; /* it holds a cubin for the device; else the driver has to compile */
+	int64_t compile_us;
+	bool quickly; /* compiled with the option of that name (image-build.c) */
+	char *log; /* owned, may be NULL */
+	char *text; /* owned: the PTX that was compiled, if it is not the edited one; else NULL */
+	size_t text_length;
+};
+
+/* 0, enum image_build_error, or -ENOMEM and the like. *result needs image_result_deinit() in any
+ * case. */
+int image_build(struct image_result *result, const struct image_source *source,
+		struct compiler *compiler);
+void image_result_deinit(struct image_result *result);

@@ -1,0 +1,644 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The job `image`.
+ *
+ * First, which kernels would run on this device: those of the machine code that the driver would
+ * take, else those of the PTX that it would compile (image-select.c). Then, which attachments mean
+ * which of them (image-target.c); device functions are looked for in the PTX, as machine code does
+ * not name them. Only if some do, the PTX that stands for that code is parsed, checked to have all
+ * its kernels, edited (image-edit.c), compiled and put into a new image (image-build.c).
+ *
+ * Where passes of the user take part, this is done in stages, each a job of its own that starts
+ * from the image; what comes from such a pass is believed as little as the image (image-check.c).
+ *
+ * Whatever is not an error but does not lead to a new image is `own` with a reason of one line:
+ * operators read it.
+ */
+
+#include "image-job.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/worker/compiler/cubin.h"
+#include "image-build.h"
+#include "image-edit.h"
+#include "image-request.h"
+#include "image-select.h"
+#include "lib/kernel-name.h"
+#include "proto/wire.h"
+
+#define PAYLOAD_MAX PTX_SOURCE_MAX
+#define NAMED_MAX 3   /* kernels that nobody means, by name */
+#define NAMED_SIZE 49
+
+/* PTX and what it says. */
+struct source {
+	char *text; /* owned; a NUL follows */
+	size_t length;
+	struct ptx_module module;
+	bool parsed;
+};
+
+struct job {
+	struct image_request request;
+	struct json_object *reply;
+	/* The image. */
+	struct fatbin fatbin;
+	/* Machine code that would run; NULL: the driver would compile `entry`. */
+	const struct fatbin_entry *code;
+	/* PTX entry; NULL if there is none, or the image is PTX text. */
+	const struct fatbin_entry *entry;
+	uint8_t *code_bytes; /* owned */
+	uint64_t code_size;
+	struct cubin cubin;
+	struct source original;
+	struct source foreign; /* that a pass of the user made of it */
+	/* What would run. */
+	char **names; /* owned, of all kernels */
+	size_t n_names;
+	char **device_names; /* owned, of functions that attachments may mean */
+	size_t n_device_names;
+	struct image_targets targets;
+	bool edited; /* what the targets' uses say about sites is true */
+};
+
+static int finish(int r)
+{
+	return r ? r : 1;
+}
+
+/* A reply is ready: these return 1, or -ENOMEM. */
+__attribute__((format(printf, 3, 4))) static int reply_error(struct job *job, const char *error,
+							     const char *format, ...)
+{
+	char message[400];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message, sizeof(message), format, arguments);
+	va_end(arguments);
+	return finish(worker_reply_error(job->reply, NULL, error, "%s", message));
+}
+
+static int add_kernels(struct job *job)
+{
+	int r;
+
+	r = image_targets_add_kernels(&job->targets, &job->request, job->reply, job->edited);
+	return r ? r : worker_add_int(job->reply, "kernel_count", (int64_t)job->n_names);
+}
+
+__attribute__((format(printf, 2, 3))) static int reply_own(struct job *job, const char *format, ...)
+{
+	char reason[400];
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	r = worker_reply_status(job->reply, "own");
+	if (!r)
+		r = worker_add_line(job->reply, "reason", reason);
+	return finish(r ? r : add_kernels(job));
+}
+
+static void own_device(const struct job *job, char *text, size_t size)
+{
+	snprintf(text, size, "sm_%u", job->request.capability);
+}
+
+static int add_name(char ***names, size_t *count, const char *name, size_t length)
+{
+	if (!(*count & (*count - 1))) {
+		char **more = reallocarray(*names, *count ? 2 * *count : 1, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		*names = more;
+	}
+	(*names)[*count] = strndup(name, length);
+	return (*names)[(*count)++] ? 0 : -ENOMEM;
+}
+
+/* Reads the machine code `data`, which has to stay, and takes its kernels' names. */
+static int read_code(struct job *job, const uint8_t *data, size_t size)
+{
+	int r;
+
+	r = cubin_parse(&job->cubin, data, size);
+	if (r > 0)
+		return reply_error(job, "image",
+				   "malformed machine code: no cubin, or its tables lie outside");
+	for (size_t i = 0; !r && i < job->cubin.n_kernels; i++)
+		r = add_name(&job->names, &job->n_names, job->cubin.kernels[i],
+			     strlen(job->cubin.kernels[i]));
+	return r;
+}
+
+static int parse(struct source *source, struct ptx_error *error)
+{
+	int r = ptx_module_parse(&source->module, source->text, source->length, error);
+
+	source->parsed = !r;
+	return r;
+}
+
+static void source_deinit(struct source *source)
+{
+	if (source->parsed)
+		ptx_module_deinit(&source->module);
+	free(source->text);
+}
+
+/* Parses the PTX of the image. */
+static int read_ptx(struct job *job)
+{
+	struct ptx_error error = {};
+	int r;
+
+	r = parse(&job->original, &error);
+	if (r > 0)
+		return reply_error(job, "image", "PTX line %u: %s", error.line, error.message);
+	return r;
+}
+
+static int read_ptx_entry(struct job *job)
+{
+	int r;
+
+	r = fatbin_entry_ptx(job->entry, PAYLOAD_MAX, &job->original.text, &job->original.length);
+	if (r == FATBIN_E_OPAQUE)
+		return reply_own(job, "the PTX in this image is scrambled");
+	if (r > 0)
+		return reply_error(job, "image", "PTX entry: %s", fatbin_strerror(r));
+	return r ? r : read_ptx(job);
+}
+
+static int take_ptx_names(struct job *job)
+{
+	const struct ptx_module *module = &job->original.module;
+	const struct ptx_function *kernel = NULL;
+	int r = 0;
+
+	while (!r && (kernel = ptx_module_next_kernel(module, kernel)))
+		if (kernel->body.length)
+			r = add_name(&job->names, &job->n_names, module->text + kernel->name.offset,
+				     kernel->name.length);
+	return r;
+}
+
+static int read_fatbin(struct job *job)
+{
+	const struct image_request *request = &job->request;
+	char device[16];
+	int r;
+
+	r = fatbin_parse(&job->fatbin, request->data, request->size);
+	if (r > 0)
+		return reply_error(job, "image", "malformed fatbin: %s", fatbin_strerror(r));
+	if (r)
+		return r;
+	own_device(job, device, sizeof(device));
+	job->code = image_select_code(&job->fatbin, request->capability);
+	if (!job->code) {
+		job->entry = image_select_ptx(&job->fatbin, request->capability);
+		if (!job->entry)
+			return reply_own(job, "no code for %s in this image", device);
+		r = read_ptx_entry(job);
+		return r ? r : take_ptx_names(job);
+	}
+	r = fatbin_entry_decompress(job->code, PAYLOAD_MAX, &job->code_bytes, &job->code_size);
+	if (r == FATBIN_E_OPAQUE)
+		return reply_own(job, "the machine code in this image is scrambled");
+	if (r > 0)
+		return reply_error(job, "image", "machine code entry: %s", fatbin_strerror(r));
+	return r ? r : read_code(job, job->code_bytes, job->code_size);
+}
+
+/* Takes a copy of PTX text; NULs at its end are the sender's. */
+static int copy_text(struct source *source, const uint8_t *data, size_t length)
+{
+	while (length && !data[length - 1])
+		length--;
+	source->text = malloc(length + 1);
+	if (!source->text)
+		return -ENOMEM;
+	memcpy(source->text, data, length);
+	source->text[length] = '\0';
+	source->length = length;
+	return 0;
+}
+
+static int read_text(struct job *job)
+{
+	const struct image_request *request = &job->request;
+	const struct ptx_target *target = &job->original.module.target;
+	int r;
+
+	r = copy_text(&job->original, request->data, request->size);
+	if (!r)
+		r = read_ptx(job);
+	if (r)
+		return r;
+	if (target->number > request->capability ||
+	    (target->suffix == 'a' && target->number != request->capability))
+		return reply_own(job, "no code for sm_%u in this image: its PTX is for %.*s",
+				 request->capability, (int)target->range.length,
+				 job->original.text + target->range.offset);
+	return take_ptx_names(job);
+}
+
+/* Reads the image: what would run, and which kernels that has. */
+static int read_image(struct job *job)
+{
+	switch (job->request.kind) {
+	case IMAGE_FATBIN:
+		return read_fatbin(job);
+	case IMAGE_PTX:
+		return read_text(job);
+	case IMAGE_CUBIN:
+		return read_code(job, job->request.data, job->request.size);
+	}
+	return -EINVAL;
+}
+
+/* There is machine code: finds, parses and checks the PTX that it was made from. */
+static int find_source(struct job *job)
+{
+	const struct fatbin_entry *any;
+	uint32_t virtual_sm;
+	char device[16];
+	int r;
+
+	own_device(job, device, sizeof(device));
+	if (job->request.kind == IMAGE_CUBIN)
+		return reply_own(job, "no PTX for %s in this image: SASS only", device);
+	if (job->cubin.relocatable)
+		return reply_own(job, "relocatable code (-rdc=true), to be linked before it runs");
+	virtual_sm = job->cubin.virtual_sm ? job->cubin.virtual_sm : job->code->sm;
+	job->entry =
+		image_select_source(&job->fatbin, job->request.capability, job->code, virtual_sm);
+	if (!job->entry) {
+		any = image_select_ptx(&job->fatbin, job->request.capability);
+		if (!any)
+			return reply_own(job, "no PTX for %s in this image: SASS only", device);
+		return reply_own(job,
+				 "no PTX for %s in this image: its SASS for sm_%u%s was made from "
+				 "compute_%u%s, "
+				 "its PTX is compute_%u%s",
+				 device, job->code->sm, image_entry_suffix(job->code), virtual_sm,
+				 image_entry_suffix(job->code), any->sm, image_entry_suffix(any));
+	}
+	r = read_ptx_entry(job);
+	for (size_t i = 0; !r && i < job->n_names; i++) {
+		const struct ptx_function *kernel;
+
+		kernel = ptx_module_find_function(&job->original.module, job->names[i],
+						  strlen(job->names[i]));
+		if (!kernel || !kernel->entry || !kernel->body.length)
+			return reply_own(job,
+					 "the PTX of this image lacks kernel %.120s of its SASS",
+					 job->names[i]);
+	}
+	return r;
+}
+
+/* Nobody means any of the image's kernels: what could have been meant, as the name may be mistyped. */
+static int reply_no_match(struct job *job)
+{
+	char names[NAMED_MAX][NAMED_SIZE], name[NAMED_SIZE], text[NAMED_MAX * (NAMED_SIZE + 2)] = "";
+	size_t n = 0, length = 0;
+	bool more = false;
+
+	for (size_t i = 0; i < job->n_names && !more; i++) {
+		bool known = false;
+
+		if (!kernel_name_short(job->names[i], name, sizeof(name)))
+			continue;
+		for (size_t j = 0; j < n; j++) /* of one template */
+			known |= !strcmp(names[j], name);
+		more = !known && n == NAMED_MAX;
+		if (known || more)
+			continue;
+		strcpy(names[n], name);
+		length += (size_t)sprintf(text + length, "%s%s", n++ ? ", " : "", name);
+	}
+	return reply_own(job, n ? "no kernel matches; it has %s%s" : "no kernel matches", text, more ? ", ..." : "");
+}
+
+/*
+ * Kernels of libraries that fail when their modules are replaced, and that were linked into the program, so that the shim sees no library
+ * (shim/module/contain.c). The name has both parts.
+ */
+static const struct {
+	const char *library, *parts[2];
+} contained[] = {
+	{ "cuFFT", { "_fft", "kernel_arguments_t" } },
+};
+
+/* Leaves the image alone if it is one of those: 1, else 0. */
+static int reply_contained(struct job *job)
+{
+	for (size_t i = 0; i < job->n_names; i++)
+		for (size_t k = 0; k < sizeof(contained) / sizeof(*contained); k++)
+			if (strstr(job->names[i], contained[k].parts[0]) && strstr(job->names[i], contained[k].parts[1]))
+				return reply_own(job, "kernels of %s: they are not replaced, because it fails if they are (KNOWN LIBRARIES in gpuprobe-shim(7))",
+						 contained[k].library);
+	return 0;
+}
+
+/* Finds the kernels that attachments mean; without any there is no need to look at PTX. */
+static int match_kernels(struct job *job)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && image_request_prefixed(&job->request) && i < job->n_names; i++)
+		r = image_request_prefix_seen(&job->request, job->names[i]);
+	image_request_prefix_decide(&job->request);
+	for (size_t i = 0; !r && i < job->n_names; i++)
+		r = image_targets_match(&job->targets, &job->request, job->names[i], false);
+	if (r || job->targets.n || image_request_device_functions(&job->request) ||
+	    image_request_checks(&job->request))
+		return r;
+	return reply_no_match(job);
+}
+
+static int match_device_functions(struct job *job)
+{
+	const struct ptx_module *module = &job->original.module;
+	int r = 0;
+
+	if (!image_request_device_functions(&job->request))
+		return 0;
+	for (uint32_t i = 0; !r && i < module->function_count; i++) {
+		const struct ptx_function *function = &module->functions[i];
+
+		if (!function->entry && function->body.length)
+			r = add_name(&job->device_names, &job->n_device_names,
+				     module->text + function->name.offset, function->name.length);
+	}
+	for (size_t i = 0; !r && i < job->n_device_names; i++)
+		r = image_targets_match(&job->targets, &job->request, job->device_names[i], true);
+	if (r || job->targets.n || image_request_checks(&job->request))
+		return r;
+	return reply_own(job, "no kernel and no device function matches");
+}
+
+/* The text that a pass of the user made, if the stage has one. */
+static int read_foreign(struct job *job)
+{
+	const struct image_targets none = {};
+	const bool edited = job->request.stage >= IMAGE_STAGE_CHECK_EDITED;
+	struct ptx_error error = {};
+	int r;
+
+	if (job->request.stage < IMAGE_STAGE_CHECK)
+		return 0;
+	r = copy_text(&job->foreign, job->request.text, job->request.text_size);
+	if (r)
+		return r;
+	r = parse(&job->foreign, &error);
+	if (r > 0)
+		return reply_error(job, "transform", "PTX line %u: %s", error.line, error.message);
+	if (!r)
+		r = image_check(&job->foreign.module, &job->original.module, &job->request,
+				edited ? &job->targets : &none, &error);
+	return r > 0 ? reply_error(job, "transform", "%s", error.message) : r;
+}
+
+/* Writes an output that the request names (fd -1: it does not) and its size into the reply. */
+static int deliver(struct job *job, int fd, const char *what, const void *data, size_t size)
+{
+	int r;
+
+	if (fd < 0)
+		return 0;
+	r = worker_write(fd, data, size, 0);
+	if (r)
+		return reply_error(job, "internal", "cannot write the output of %zu bytes (%s): %s",
+				   size, what, strerror(-r));
+	return worker_add_int(job->reply, what, (int64_t)size);
+}
+
+static int deliver_instructions(struct job *job, const struct image_edited *edited,
+				const struct ptx_module *module)
+{
+	size_t length;
+	char *text;
+	int r;
+
+	if (job->request.instructions < 0)
+		return 0;
+	r = image_instructions_write(&edited->probes, module, &text, &length);
+	if (r)
+		return r;
+	r = deliver(job, job->request.instructions, "instructions_size", text, length);
+	free(text);
+	return r;
+}
+
+/* No program found a place: says so for the first one. */
+static int reply_no_point(struct job *job)
+{
+	struct image_target *target = &job->targets.targets[0];
+	char point[192];
+	int r;
+
+	r = kernel_name_demangle(&target->name);
+	if (r)
+		return r;
+	job->edited = false; /* all that were meant are named */
+	image_point_format(&target->uses[0], point, sizeof(point));
+	return reply_own(job, "no such point in %s %.200s: %s%s",
+			 target->device_function ? "device function" : "kernel",
+			 target->name.plain ? target->name.plain : target->name.mangled, point,
+			 job->targets.n > 1 || target->count > 1 ? ", and others" : "");
+}
+
+/* Edits `module`; what is said about it goes into the reply. */
+static int edit(struct job *job, const struct ptx_module *module, struct source *out)
+{
+	struct ptx_error error = {};
+	struct image_edited edited;
+	int r;
+
+	r = image_edit(&edited, module, &job->request, &job->targets, &error);
+	if (r > 0)
+		r = reply_error(job, "transform", "%s", error.message);
+	job->edited = true;
+	if (!r && !image_targets_sites(&job->targets))
+		r = reply_no_point(job);
+	if (!r)
+		r = deliver_instructions(job, &edited, module);
+	if (!r) {
+		out->text = edited.text;
+		out->length = edited.length;
+		edited.text = NULL;
+		r = parse(out, &error);
+		if (r > 0)
+			r = reply_error(job, "transform", "the edited text, line %u: %s",
+					error.line, error.message);
+	}
+	image_edited_deinit(&edited);
+	return r;
+}
+
+/* Compiles, makes the new image, replies. */
+static int build(struct job *job, const struct source *edited, struct compiler *compiler)
+{
+	const struct image_source source = {
+		.fatbin = job->request.kind == IMAGE_FATBIN ? &job->fatbin : NULL,
+		.entry = job->entry,
+		.module = &edited->module,
+		.code = job->code_bytes,
+		.code_size = job->code_size,
+		.capability = job->request.capability,
+	};
+	struct image_result result;
+	unsigned int threads = 0;
+	int r;
+
+	/* With options of the application only the driver can compile; machine code it would take as it is. */
+	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code)
+		compiler = NULL;
+	if (compiler && job->request.one_thread)
+		threads = compiler_use_threads(compiler, 1);
+	r = image_build(&result, &source, compiler);
+	if (threads)
+		compiler_use_threads(compiler, threads);
+	if (r == IMAGE_BUILD_E_COMPILE)
+		r = finish(worker_reply_error(job->reply, result.log, "compile",
+					      "%s does not compile the edited PTX for sm_%u",
+					      compiler_name(compiler), job->request.capability));
+	if (!r)
+		r = deliver(job, job->request.text_output, "text_size",
+			    result.text ? result.text : edited->text,
+			    result.text ? result.text_length : edited->length);
+	if (!r)
+		r = deliver(job, job->request.output, "size", result.data, result.size);
+	if (!r)
+		r = worker_add_int(job->reply, "compile_us", result.compile_us);
+	if (!r)
+		r = worker_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
+	image_result_deinit(&result);
+	return r;
+}
+
+/* The end of every reply that is no error and not `own`. */
+static int reply(struct job *job, const char *status)
+{
+	int r = worker_reply_status(job->reply, status);
+
+	if (!r && job->edited)
+		r = image_targets_add_applied(&job->targets, &job->request, job->reply);
+	return finish(r ? r : add_kernels(job));
+}
+
+static int stage_edit(struct job *job)
+{
+	struct source edited = {};
+	int r;
+
+	r = edit(job, &job->foreign.module, &edited);
+	if (!r)
+		r = deliver(job, job->request.text_output, "text_size", edited.text, edited.length);
+	if (!r)
+		r = deliver(job, job->request.output, "size", edited.text, edited.length);
+	if (!r)
+		r = worker_add_int(job->reply, "isa", edited.module.isa);
+	if (!r)
+		r = worker_add_int(job->reply, "target", edited.module.target.number);
+	source_deinit(&edited);
+	return r ? r : reply(job, "text");
+}
+
+static int stage_all(struct job *job, struct compiler *compiler)
+{
+	struct source edited = {};
+	int r;
+
+	r = edit(job, &job->original.module, &edited);
+	if (!r)
+		r = build(job, &edited, compiler);
+	source_deinit(&edited);
+	return r ? r : reply(job, "replaced");
+}
+
+/* What is asked for, once the PTX is there. */
+static int run_stage(struct job *job, struct compiler *compiler)
+{
+	int r;
+
+	switch (job->request.stage) {
+	case IMAGE_STAGE_EXTRACT:
+		r = deliver(job, job->request.output, "size", job->original.text,
+			    job->original.length);
+		return r ? r : reply(job, "text");
+	case IMAGE_STAGE_CHECK:
+	case IMAGE_STAGE_CHECK_EDITED:
+		return reply(job, "text");
+	case IMAGE_STAGE_EDIT:
+		return stage_edit(job);
+	case IMAGE_STAGE_BUILD:
+		r = build(job, &job->foreign, compiler);
+		return r ? r : reply(job, "replaced");
+	case IMAGE_STAGE_ALL:
+		return stage_all(job, compiler);
+	}
+	return -EINVAL;
+}
+
+static void names_free(char **names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
+}
+
+static void job_deinit(struct job *job)
+{
+	image_targets_deinit(&job->targets);
+	names_free(job->names, job->n_names);
+	names_free(job->device_names, job->n_device_names);
+	source_deinit(&job->foreign);
+	source_deinit(&job->original);
+	cubin_deinit(&job->cubin);
+	free(job->code_bytes);
+	fatbin_deinit(&job->fatbin);
+	image_request_deinit(&job->request);
+}
+
+int image_job(const struct worker_job *worker_job, struct json_object *json, void *userdata)
+{
+	struct image_worker *worker = userdata;
+	struct job job = { .reply = json };
+	int r;
+
+	r = image_request_read(&job.request, worker_job, json);
+	if (!r)
+		r = read_image(&job);
+	if (!r)
+		r = match_kernels(&job);
+	if (!r)
+		r = reply_contained(&job);
+	if (!r && !job.original.parsed)
+		r = find_source(&job);
+	if (!r)
+		r = match_device_functions(&job);
+	if (!r)
+		r = read_foreign(&job);
+	if (!r)
+		r = run_stage(&job, worker->compiler);
+	/* Everything above ends in a reply (1) or a failure; running out of memory is the image's
+	 * fault, not ours. */
+	if (r < 0)
+		r = finish(worker_reply_error(json, NULL, "internal", "%s", strerror(-r)));
+	job_deinit(&job);
+	return r > 0 ? 0 : r;
+}

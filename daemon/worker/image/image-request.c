@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * What is wrong with a request is the daemon's fault, so it is an `internal` error; an image that
+ * cannot be mapped is too, as the daemon has checked its seals and size.
+ */
+
+#include "image-request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/kernel-name.h"
+
+#define PROGRAM_MAX (16 << 20)
+#define CONTEXT_END 168 /* bytes of a context: proto/gpuprobe.bpf.h */
+
+static int bad(struct json_object *reply, const char *what)
+{
+	int r = worker_reply_error(reply, NULL, "internal", "bad request: %s", what);
+
+	return r ? r : 1;
+}
+
+static bool has(struct json_object *object, const char *key)
+{
+	return json_object_object_get_ex(object, key, NULL);
+}
+
+/* "context": offsets, multiples of 8. False if it is there and not that. */
+static bool read_context(struct probe_program *program, struct json_object *object)
+{
+	struct json_object *array;
+	uint16_t *context;
+
+	if (!has(object, "context"))
+		return true;
+	if (!worker_get_array(object, "context", IMAGE_CONTEXT_MAX, &array))
+		return false;
+	context = calloc(json_object_array_length(array) + 1, sizeof(*context));
+	if (!context)
+		return false;
+	program->context = context;
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		struct json_object *member = json_object_array_get_idx(array, i);
+		int64_t offset;
+
+		if (!json_object_is_type(member, json_type_int))
+			return false;
+		offset = json_object_get_int64(member);
+		if (offset < 0 || offset >= CONTEXT_END || offset % 8)
+			return false;
+		context[program->context_count++] = (uint16_t)offset;
+	}
+	return true;
+}
+
+int image_request_read_program(struct image_request *request, const struct worker_job *job,
+			       struct json_object *object, bool bare, struct json_object *reply)
+{
+	struct probe_program *program = &request->programs[request->n_programs];
+	const uint8_t *text = NULL;
+	int64_t isa, target;
+	size_t size = 0;
+	int fd;
+
+	if (!json_object_is_type(object, json_type_object) ||
+	    !worker_get_string(object, "name", &program->symbol) ||
+	    (has(object, "label") && !worker_get_string(object, "label", &program->label)) ||
+	    !worker_get_int(object, "isa", 10, 999, &isa) ||
+	    !worker_get_int(object, "target", 10, 999, &target))
+		return bad(reply, "a program is not as it should be");
+	fd = worker_get_fd(job, object, "fd");
+	if (fd < 0 && (!bare || has(object, "fd")))
+		return bad(reply, "a program has no descriptor");
+	if (fd >= 0 && worker_map(fd, PROGRAM_MAX, &text, &size))
+		return bad(reply, "a program's descriptor is no sealed memfd of a fitting size");
+	program->text = (const char *)text;
+	program->length = size;
+	program->isa = (uint32_t)isa;
+	program->target = (uint32_t)target;
+	request->n_programs++; /* from here on it is freed with the others */
+	if (!read_context(program, object))
+		return bad(reply, "a program's context is no list of offsets");
+	return 0;
+}
+
+int image_request_find_program(const struct image_request *request, const char *name,
+			       uint32_t *index)
+{
+	for (size_t i = 0; i < request->n_programs; i++) {
+		if (!strcmp(request->programs[i].symbol, name)) {
+			*index = (uint32_t)i;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+bool image_request_read_spaces(struct probe_use *use, struct json_object *object)
+{
+	/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
+	static const char *const names[] = { "generic", "global", "shared",
+					     "local",	"const",  "param" };
+	struct json_object *array;
+
+	use->spaces = PROBE_SPACES_DEFAULT;
+	if (!has(object, "spaces"))
+		return true;
+	if (!worker_get_array(object, "spaces", sizeof(names) / sizeof(*names), &array))
+		return false;
+	use->spaces = 0;
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		struct json_object *member = json_object_array_get_idx(array, i);
+		size_t space = 0;
+
+		if (!json_object_is_type(member, json_type_string))
+			return false;
+		while (space < sizeof(names) / sizeof(*names) &&
+		       strcmp(json_object_get_string(member), names[space]))
+			space++;
+		if (space == sizeof(names) / sizeof(*names))
+			return false;
+		use->spaces |= 1u << space;
+	}
+	return use->spaces;
+}
+
+/* What "point" says, with the members that belong to it. */
+static bool read_point(struct probe_use *use, struct json_object *object)
+{
+	const char *point;
+	int64_t number;
+
+	if (!worker_get_string(object, "point", &point))
+		return false;
+	if (!strcmp(point, "entry")) {
+		use->point = PROBE_ENTRY;
+		return true;
+	}
+	if (!strcmp(point, "return")) {
+		use->point = PROBE_RETURN;
+		return true;
+	}
+	if (!strcmp(point, "memory")) {
+		use->point = PROBE_MEMORY;
+		return image_request_read_spaces(use, object);
+	}
+	if (!strcmp(point, "line")) {
+		use->point = PROBE_LINE;
+		if (!worker_get_string(object, "file", &use->file) || !*use->file ||
+		    !worker_get_int(object, "line", 1, UINT32_MAX, &number))
+			return false;
+		use->line = (uint32_t)number;
+		return true;
+	}
+	if (strcmp(point, "block") || !worker_get_int(object, "block", 0, UINT32_MAX - 1, &number))
+		return false;
+	use->point = PROBE_BLOCK;
+	use->block = (uint32_t)number;
+	return true;
+}
+
+bool image_request_read_prefixed(struct image_attachment *attachment, struct json_object *object)
+{
+	return !has(object, "prefixed") ||
+	       (worker_get_bool(object, "prefixed", &attachment->prefixed) &&
+		(!attachment->prefixed || !strncmp(attachment->kernel, IMAGE_PREFIX, strlen(IMAGE_PREFIX))));
+}
+
+bool image_request_prefixed(const struct image_request *request)
+{
+	for (size_t i = 0; i < request->n_attachments; i++)
+		if (request->attachments[i].prefixed)
+			return true;
+	return false;
+}
+
+int image_request_prefix_seen(struct image_request *request, const char *mangled)
+{
+	struct kernel_name name;
+	int r = 0;
+
+	kernel_name_init(&name, mangled);
+	for (size_t i = 0; r >= 0 && i < request->n_attachments; i++) {
+		struct image_attachment *attachment = &request->attachments[i];
+
+		if (!attachment->prefixed || attachment->literal)
+			continue;
+		r = kernel_name_match(&name, attachment->kernel);
+		attachment->literal = r > 0;
+	}
+	kernel_name_deinit(&name);
+	return r < 0 ? r : 0;
+}
+
+void image_request_prefix_decide(struct image_request *request)
+{
+	for (size_t i = 0; i < request->n_attachments; i++)
+		if (request->attachments[i].prefixed && !request->attachments[i].literal)
+			request->attachments[i].kernel += strlen(IMAGE_PREFIX);
+}
+
+static int read_attachment(struct image_request *request, struct json_object *object,
+			   struct json_object *reply)
+{
+	struct image_attachment *attachment = &request->attachments[request->n_attachments];
+	const char *program;
+
+	if (!json_object_is_type(object, json_type_object) ||
+	    !worker_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
+	    !worker_get_string(object, "kernel", &attachment->kernel) ||
+	    !image_request_read_prefixed(attachment, object) ||
+	    !worker_get_string(object, "program", &program) ||
+	    (has(object, "device_function") &&
+	     !worker_get_bool(object, "device_function", &attachment->device_function)))
+		return bad(reply, "an attachment is not as it should be");
+	if (!read_point(&attachment->use, object))
+		return bad(reply, "an attachment's point is none that there is");
+	if (image_request_find_program(request, program, &attachment->use.program))
+		return bad(reply, "an attachment names a program that is not there");
+	request->n_attachments++;
+	return 0;
+}
+
+static int read_stubs(struct image_request *request, struct json_object *object,
+		      struct json_object *reply)
+{
+	struct json_object *array;
+	const char **stubs;
+
+	if (!has(object, "stubs"))
+		return 0;
+	if (!worker_get_array(object, "stubs", IMAGE_STUBS_MAX, &array))
+		return bad(reply, "stubs is no list, or too long");
+	stubs = calloc(json_object_array_length(array) + 1, sizeof(*stubs));
+	if (!stubs)
+		return -ENOMEM;
+	request->options.stubs = stubs;
+	for (size_t i = 0; i < json_object_array_length(array); i++) {
+		struct json_object *member = json_object_array_get_idx(array, i);
+
+		if (!json_object_is_type(member, json_type_string))
+			return bad(reply, "a stub is no name");
+		stubs[request->options.n_stubs++] = json_object_get_string(member);
+	}
+	return 0;
+}
+
+static int read_lists(struct image_request *request, const struct worker_job *job,
+		      struct json_object *reply)
+{
+	struct json_object *programs, *attachments;
+	int r;
+
+	if (!worker_get_array(job->request, "programs", IMAGE_PROGRAMS_MAX, &programs))
+		return bad(reply, "no programs, or too many");
+	if (!worker_get_array(job->request, "attachments", IMAGE_ATTACHMENTS_MAX, &attachments))
+		return bad(reply, "no attachments, or too many");
+	request->programs =
+		calloc(json_object_array_length(programs) + 1, sizeof(*request->programs));
+	request->attachments =
+		calloc(json_object_array_length(attachments) + 1, sizeof(*request->attachments));
+	if (!request->programs || !request->attachments)
+		return -ENOMEM;
+	for (size_t i = 0; i < json_object_array_length(programs); i++) {
+		r = image_request_read_program(request, job,
+					       json_object_array_get_idx(programs, i), false,
+					       reply);
+		if (r)
+			return r;
+	}
+	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
+		r = read_attachment(request, json_object_array_get_idx(attachments, i), reply);
+		if (r)
+			return r;
+	}
+	return read_stubs(request, job->request, reply);
+}
+
+/* The index of `text` in names, a list that NULL ends; -1 if it is not there. */
+static int find_word(const char *const *names, const char *text)
+{
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(names[i], text))
+			return i;
+	return -1;
+}
+
+/* A descriptor that may be absent. False if it is named and not there. */
+static bool read_optional_fd(const struct worker_job *job, const char *key, int *fd)
+{
+	*fd = has(job->request, key) ? worker_get_fd(job, job->request, key) : -1;
+	return *fd >= 0 || !has(job->request, key);
+}
+
+static int read_words(struct image_request *request, const struct worker_job *job,
+		      struct json_object *reply)
+{
+	static const char *const kinds[] = { "fatbin", "ptx", "cubin", NULL };
+	static const char *const stages[] = { "all",	      "extract", "check", "edit",
+					      "check_edited", "build",	 NULL };
+	const char *kind, *stage = "all";
+	int64_t capability, image = 0, isa = 0, target = 0;
+
+	if (!worker_get_string(job->request, "kind", &kind) || find_word(kinds, kind) < 0)
+		return bad(reply, "kind is not fatbin, ptx or cubin");
+	if (has(job->request, "stage") &&
+	    (!worker_get_string(job->request, "stage", &stage) || find_word(stages, stage) < 0))
+		return bad(reply, "stage is none that there is");
+	if (!worker_get_int(job->request, "flags", 0, UINT32_MAX, &request->flags) ||
+	    !worker_get_int(job->request, "capability", 30, 999, &capability))
+		return bad(reply, "flags or capability are missing or out of range");
+	if ((has(job->request, "image") &&
+	     !worker_get_int(job->request, "image", 0, INT32_MAX, &image)) ||
+	    (has(job->request, "call") &&
+	     !worker_get_bool(job->request, "call", &request->options.call)) ||
+	    (has(job->request, "bare") &&
+	     !worker_get_bool(job->request, "bare", &request->options.bare)) ||
+	    (has(job->request, "one_thread") &&
+	     !worker_get_bool(job->request, "one_thread", &request->one_thread)) ||
+	    (has(job->request, "isa") && !worker_get_int(job->request, "isa", 10, 999, &isa)) ||
+	    (has(job->request, "target") &&
+	     !worker_get_int(job->request, "target", 10, 999, &target)))
+		return bad(reply, "image, call, bare, one_thread, isa or target are out of range");
+	request->kind = (enum image_kind)find_word(kinds, kind);
+	request->stage = (enum image_stage)find_word(stages, stage);
+	request->capability = (unsigned int)capability;
+	request->options.image = (uint32_t)image;
+	request->isa = (uint32_t)isa;
+	request->target = (uint32_t)target;
+	return 0;
+}
+
+int image_request_read(struct image_request *request, const struct worker_job *job,
+		       struct json_object *reply)
+{
+	int input, text, r;
+
+	*request = (struct image_request){ .output = -1 };
+	r = read_words(request, job, reply);
+	if (r)
+		return r;
+	input = worker_get_fd(job, job->request, "input");
+	request->output = worker_get_fd(job, job->request, "output");
+	if (input < 0 || input == request->output ||
+	    (request->output < 0 && !image_request_checks(request)))
+		return bad(reply, "input or output name no descriptor");
+	if (!read_optional_fd(job, "text_output", &request->text_output) ||
+	    !read_optional_fd(job, "instructions", &request->instructions))
+		return bad(reply, "text_output or instructions name no descriptor");
+	if (worker_map(input, WORKER_INPUT_MAX, &request->data, &request->size))
+		return bad(reply, "the input is no sealed memfd of a fitting size");
+	if (request->stage >= IMAGE_STAGE_CHECK) {
+		text = worker_get_fd(job, job->request, "text");
+		if (text < 0 ||
+		    worker_map(text, WORKER_INPUT_MAX, &request->text, &request->text_size))
+			return bad(reply, "the text is no sealed memfd of a fitting size");
+	}
+	return read_lists(request, job, reply);
+}
+
+void image_request_deinit(struct image_request *request)
+{
+	for (size_t i = 0; i < request->n_programs; i++) {
+		worker_unmap((const uint8_t *)request->programs[i].text,
+			     request->programs[i].length);
+		free((void *)request->programs[i].context);
+	}
+	worker_unmap(request->data, request->size);
+	worker_unmap(request->text, request->text_size);
+	free(request->programs);
+	free(request->attachments);
+	free((void *)request->options.stubs);
+	*request = (struct image_request){};
+}
+
+bool image_request_checks(const struct image_request *request)
+{
+	return request->stage == IMAGE_STAGE_CHECK || request->stage == IMAGE_STAGE_CHECK_EDITED;
+}
+
+bool image_request_device_functions(const struct image_request *request)
+{
+	for (size_t i = 0; i < request->n_attachments; i++)
+		if (request->attachments[i].device_function)
+			return true;
+	return false;
+}

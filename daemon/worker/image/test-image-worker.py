@@ -1,0 +1,820 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The image worker as the daemon uses it: jobs on what nvcc makes, on what an attacker would make, and on faults.
+
+test-image-worker.py WORKER FATBIN_TOOL SAMPLE_FATBIN NVCC PTXAS
+
+SAMPLE_FATBIN has va.cu's code for sm_90 and compute_90; it stands in where there is no nvcc. Where there is no compiler the
+worker makes PTX, and what is checked about cubins is left out.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from worker_driver import PROBE, Died, Worker, memfd, rank_kernels, small_kernels  # noqa: E402
+
+WORKER, TOOL, SAMPLE, NVCC, PTXAS = sys.argv[1:6]
+
+SOURCE = """
+__global__ void vectorAdd(const float *a, const float *b, float *c, int n)
+{
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < n)
+		c[i] = a[i] + b[i];
+}
+namespace ns { template<class T> __global__ void kernel(T *p) { *p += 1; } }
+extern "C" __global__ void plain(int *p) { atomicAdd(p, 1); }
+template __global__ void ns::kernel<float>(float *);
+template __global__ void ns::kernel<int>(int *);
+"""
+PTX = """\
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry vectorAdd(.param .u64 p)
+{
+	.reg .b64 %a;
+	ld.param.u64 %a, [p];
+	st.global.u64 [%a], %a;
+	ret;
+}
+"""
+ADD = "_Z9vectorAddPKfS0_Pfi"
+FLOAT, INT = "_ZN2ns6kernelIfEEvPT_", "_ZN2ns6kernelIiEEvPT_"
+NO_MATCH = "no kernel matches; it has .*"
+
+folder = tempfile.mkdtemp()
+compiled = {}
+
+
+def nvcc(*arguments, source=SOURCE, kind="-fatbin"):
+    """The output of nvcc, made once."""
+    key = arguments, source, kind
+    if key not in compiled:
+        path = os.path.join(folder, f"{len(compiled)}.cu")
+        with open(path, "w") as file:
+            file.write(source)
+        subprocess.run([NVCC, kind, *arguments, path, "-o", path + ".out"], check=True, capture_output=True)
+        with open(path + ".out", "rb") as file:
+            compiled[key] = file.read()
+    return compiled[key]
+
+
+def gencode(virtual, *real):
+    return ["-gencode", f"arch=compute_{virtual},code=[{','.join(real)}]"]
+
+
+def tool(image, *arguments):
+    path = os.path.join(folder, "image")
+    with open(path, "wb") as file:
+        file.write(image)
+    return subprocess.run([TOOL, arguments[0], path, *arguments[1:]], check=True, capture_output=True, text=True).stdout
+
+
+def entries(image):
+    """[(kind, sm, line)] of a fatbin."""
+    return [(line.split()[1], line.split()[2], line) for line in tool(image, "list").splitlines()[:-1]]
+
+
+def extract(image):
+    """{file name: bytes} of a fatbin's entries."""
+    where = tempfile.mkdtemp(dir=folder)
+    found = {}
+    for path in tool(image, "extract", "-o", where).splitlines():
+        with open(path, "rb") as file:
+            found[os.path.basename(path)] = file.read()
+    return found
+
+
+def entry(kind, payload, sm=90, flags=0x11, uncompressed=0):
+    """A fatbin of one entry, made by hand."""
+    padded = payload + b"\0" * (-len(payload) % 8)
+    compressed = len(payload) if uncompressed else 0
+    header = struct.pack("<HHIQIIHHIIIQQQ", kind, 0x101, 64, len(padded), compressed, 0, 0, 7, sm, 0, 0, flags, 0,
+                         uncompressed)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 64 + len(padded)) + header + padded
+
+
+def registers(cubin):
+    """{function: registers} of a cubin, from its .nv.info."""
+    def string(table, offset):
+        return cubin[table + offset:cubin.index(b"\0", table + offset)].decode()
+
+    at, = struct.unpack_from("<Q", cubin, 40)
+    count, names = struct.unpack_from("<HH", cubin, 60)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, at + 64 * i) for i in range(count)]
+    symbols = next(section for section in sections if section[1] == 2)
+    info = next(s for s in sections if string(sections[names][4], s[0]) == ".nv.info")
+    found, at = {}, info[4]
+    while at + 4 <= info[4] + info[5]:
+        form, attribute, value = struct.unpack_from("<BBH", cubin, at)
+        if (form, attribute) == (4, 0x2f):
+            index, number = struct.unpack_from("<II", cubin, at + 4)
+            name, = struct.unpack_from("<I", cubin, symbols[4] + 24 * index)
+            found[string(sections[symbols[6]][4], name)] = number
+        at += 4 + (value if form == 4 else 0)
+    return found
+
+
+def wide(name, live, directives=""):
+    """A kernel with so many values alive at once."""
+    return (f".visible .entry {name}(.param .u64 p)\n{directives}\n{{\n.reg .b64 %a;\n.reg .f32 %f<{live}>;\nld.param.u64 %a, [p];\n" +
+            "".join(f"ld.volatile.global.f32 %f{i}, [%a+{4 * i}];\n" for i in range(live)) +
+            "".join(f"st.volatile.global.f32 [%a+{4 * i}], %f{i * 7 % live};\n" for i in range(live)) + "ret;\n}\n")
+
+
+# A program that needs more registers than a block of 1024 threads has for each.
+WIDE_PROBE = """.visible .global .align 8 .u64 __gpuprobe_o1_m0 = 0;
+.func (.param .b64 r) __gpuprobe_o1_p0()
+{
+.reg .b64 %rd<3>;
+.reg .f32 %f<90>;
+ld.global.u64 %rd1, [__gpuprobe_o1_m0];
+""" + "".join(f"ld.volatile.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(90)) + "".join(
+    f"st.volatile.global.f32 [%rd1+{4 * i}], %f{i * 7 % 90};\n" for i in range(90)) + """mov.u64 %rd2, 0;
+st.param.b64 [r], %rd2;
+ret;
+}
+"""
+
+with open(SAMPLE, "rb") as file:
+    SAMPLE_IMAGE = file.read()
+HAVE_NVCC = os.access(NVCC, os.X_OK)
+needs_nvcc = unittest.skipUnless(HAVE_NVCC, "no nvcc")
+
+
+def code_sections(image):
+    """The machine code of each kernel of an image of one cubin, which is not compressed."""
+    cubin = image[image.index(b"\x7fELF"):]
+    table, = struct.unpack_from("<Q", cubin, 0x28)
+    count, names = struct.unpack_from("<HH", cubin, 0x3c)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + i * 64) for i in range(count)]
+    found = []
+    for section in sections:
+        at = sections[names][4] + section[0]
+        name = cubin[at:cubin.index(b"\0", at)]
+        if name.startswith(b".text."):
+            found.append(name + cubin[section[4]:section[4] + section[5]])
+    assert found
+    return found
+
+
+class Base(unittest.TestCase):
+    arguments = []
+
+    @classmethod
+    def setUpClass(cls):
+        cls.worker = Worker([WORKER, *cls.arguments])
+        cls.has_compiler = "compiler" in cls.worker.hello["features"]
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.worker.close() == (0, "")
+
+    def replaced(self, image, **how):
+        reply, out = self.worker.image(image, **how)
+        self.assertEqual(reply["status"], "replaced", reply)
+        self.assertEqual(reply["size"], len(out))
+        self.assertEqual(reply["id"], 7)
+        return reply, out
+
+    def own(self, image, reason, **how):
+        reply, out = self.worker.image(image, **how)
+        self.assertEqual(reply["status"], "own", reply)
+        self.assertRegex(reply["reason"], reason)
+        self.assertEqual(out, b"")
+        return reply
+
+    def error(self, image, error, message=".", **how):
+        reply, out = self.worker.image(image, **how)
+        self.assertEqual((reply["status"], reply["error"]), ("error", error), reply)
+        self.assertRegex(reply["message"], message)
+        self.assertNotIn("\n", reply["message"])
+        self.assertEqual(out, b"")
+        return reply
+
+
+class Images(Base):
+    def check_cubin(self, cubin, kernels, sm):
+        self.assertEqual(cubin[:4], b"\x7fELF")
+        self.assertIn(b"__gpuprobe_o1_m0\0", cubin)
+        for kernel in kernels:
+            self.assertIn(b".text." + kernel.encode() + b"\0", cubin)
+
+    def check_image(self, out, kernels, probed, sm="90", ptx_sm="90", others=()):
+        """A new image: one cubin for the device, one PTX, both with the probe; the other entries as named."""
+        listed = [(kind, name) for kind, name, _ in entries(out)]
+        expected = ([("elf", f"sm_{sm}")] if self.has_compiler else []) + [("ptx", f"sm_{ptx_sm}")]
+        self.assertEqual(listed, expected + list(others))
+        files = extract(out)
+        if self.has_compiler:
+            self.check_cubin(files[f"0.0.sm_{sm}.cubin"], kernels, sm)
+        text = files[f"0.{int(self.has_compiler)}.sm_{ptx_sm}.ptx"].decode()
+        self.assertEqual(text.count(".visible .global .align 8 .u64 __gpuprobe_o1_m0"), 1)
+        for kernel in kernels:
+            # The probe is in the kernel itself, or the kernel begins with a call.
+            body = re.search(r"\.entry " + re.escape(kernel) + r"\(.*?^}", text, re.S | re.M).group(0)
+            self.assertEqual("__gpuprobe_o1_m0" in body or f"__probe_func__{kernel}" in body, kernel in probed, kernel)
+        if os.access(PTXAS, os.X_OK):
+            path = os.path.join(folder, "check.ptx")
+            with open(path, "w") as file:
+                file.write(text)
+            subprocess.run([PTXAS, "-arch", f"sm_{sm}", path, "-o", path + ".cubin"], check=True)
+
+    def test_sample(self):
+        reply, out = self.replaced(SAMPLE_IMAGE)
+        self.assertEqual(reply["applied"], [3])
+        self.assertEqual(reply["kernels"], [{
+            "name": ADD, "demangled": "vectorAdd(float const*, float const*, float*, int)", "attachments": [3]}])
+        self.assertEqual(reply["kernel_count"], 4)
+        self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
+        self.check_image(out, [ADD, FLOAT, INT, "plain"], [ADD])
+        self.assertIn("0 failures", tool(out, "verify"))
+
+    def test_called_program(self):
+        """A program with a function of its own is called, not made part of the kernel."""
+        first_line, rest = PROBE.split("\n", 1)
+        program = (first_line + "\n.func __gpuprobe_o1_p0_h()\n{\n\tret;\n}\n" +
+                   rest.replace("\tret;\n}", "\tcall __gpuprobe_o1_p0_h;\n\tret;\n}"))
+        reply, out = self.replaced(SAMPLE_IMAGE, program=program)
+        text = next(data for name, data in extract(out).items() if name.endswith(".ptx"))
+        self.assertIn(f"__probe_func__{ADD}".encode(), text)
+        self.check_image(out, [ADD, FLOAT, INT, "plain"], [ADD])
+
+    def test_patterns(self):
+        for pattern, kernels in [
+            (ADD, [ADD]), ("vectorAdd", [ADD]), ("vectorAdd(float const*, float const*, float*, int)", [ADD]),
+            ("vector*", [ADD]), ("vectorAdd(*)", [ADD]), ("ns::kernel", [FLOAT, INT]), ("ns::kernel<float>", [FLOAT]),
+            ("ns::kernel<*>", [FLOAT, INT]), ("ns::*", [FLOAT, INT]), ("plain", ["plain"]), ("[p-q]lain", ["plain"]),
+            ("*", [ADD, FLOAT, INT, "plain"]),
+        ]:
+            with self.subTest(pattern):
+                reply, out = self.replaced(SAMPLE_IMAGE, attachments=[(pattern,)])
+                self.assertEqual(sorted(k["name"] for k in reply["kernels"]), sorted(kernels))
+        for pattern in "vectorAd", "kernel", "", "vectorAdd(int)", "_Z", "ns", "void ns::kernel<float>":
+            with self.subTest(pattern):
+                reply = self.own(SAMPLE_IMAGE, f"^{NO_MATCH}$", attachments=[(pattern,)])
+                self.assertEqual((reply["kernels"], reply["kernel_count"]), ([], 4))
+
+    def test_several_attachments(self):
+        reply, out = self.replaced(SAMPLE_IMAGE, attachments=[("plain",), ("nothing",), ("ns::kernel",), ("p*",)])
+        self.assertEqual(reply["applied"], [3, 5, 6])
+        self.assertEqual({k["name"]: k["attachments"] for k in reply["kernels"]},
+                         {"plain": [3, 6], FLOAT: [5], INT: [5]})
+        self.check_image(out, [ADD, FLOAT, INT, "plain"], [FLOAT, INT, "plain"])
+
+    @needs_nvcc
+    def test_other_devices_stay(self):
+        image = nvcc(*gencode("80", "sm_80"), *gencode("90", "sm_90", "compute_90"), *gencode("100", "sm_100"))
+        reply, out = self.replaced(image)
+        self.check_image(out, [ADD], [ADD], others=[("elf", "sm_80"), ("elf", "sm_100")])
+        untouched = {line.split(" ", 1)[1] for _, _, line in entries(image)}
+        self.assertEqual(len({line.split(" ", 1)[1] for _, _, line in entries(out)} & untouched), 2)
+        # 8.6 runs the code for 8.0, which has no PTX; 12.0 would compile the PTX for 9.0.
+        self.own(image, "^no PTX for sm_86 in this image: its SASS for sm_80 was made from compute_80|"
+                 "^no PTX for sm_86 in this image: SASS only$", capability=86)
+        reply, out = self.replaced(image, capability=120)
+        self.check_image(out, [ADD], [ADD], sm="120", others=[("elf", "sm_80"), ("elf", "sm_90"), ("elf", "sm_100")])
+        self.own(image, "^no code for sm_75 in this image$", capability=75)
+
+    @needs_nvcc
+    def test_same_source_only(self):
+        # Machine code for 9.0 was made from compute_90; that PTX for compute_80 exists is no help.
+        image = nvcc(*gencode("90", "sm_90"), *gencode("80", "compute_80"))
+        self.own(image, "^no PTX for sm_90 in this image: its SASS for sm_90 was made from compute_90, "
+                 "its PTX is compute_80$")
+        # Here it was made from compute_80.
+        image = nvcc("-gencode", "arch=compute_80,code=[sm_90,compute_80]")
+        reply, out = self.replaced(image)
+        self.check_image(out, [ADD], [ADD], ptx_sm="80")
+        # And here there is none: the driver would compile.
+        image = nvcc(*gencode("80", "sm_80", "compute_80"))
+        reply, out = self.replaced(image)
+        self.check_image(out, [ADD], [ADD], ptx_sm="80", others=[("elf", "sm_80")])
+
+    @needs_nvcc
+    def test_architecture_specific(self):
+        image = nvcc(*gencode("90a", "sm_90a", "compute_90a"))
+        reply, out = self.replaced(image)
+        self.check_image(out, [ADD], [ADD], sm="90a", ptx_sm="90a")
+        self.own(image, "^no code for sm_100 in this image$", capability=100)
+        image = nvcc(*gencode("100f", "sm_100f", "compute_100f"))
+        reply, out = self.replaced(image, capability=103)
+        self.check_image(out, [ADD], [ADD], sm="103f", ptx_sm="100f")
+        # Of code for 90 and 90a on a 9.0 the special one runs, and its source counts.
+        image = nvcc(*gencode("90", "sm_90", "compute_90"), *gencode("90a", "sm_90a"))
+        self.own(image, "its SASS for sm_90a was made from compute_90a, its PTX is compute_90$")
+
+    @needs_nvcc
+    def check_registers(self, image, kind, limited, bare=True):
+        """Kernels that are compiled for 64 registers: {name: is it}; the others are as the compiler has them."""
+        reply, out = self.replaced(image, kind=kind, program=WIDE_PROBE, attachments=[("k*",)], bare=bare)
+        files = extract(out)
+        text = next(data for name, data in files.items() if name.endswith(".ptx")).decode()
+        found = registers(next(data for name, data in files.items() if name.endswith("sm_90.cubin")))
+        for name, is_limited in limited.items():
+            self.assertEqual(bool(re.search(rf"\.entry {name}\([^)]*\)[^{{]*\.maxnreg 64\n{{", text)), is_limited, name)
+            self.assertTrue(found[name] <= 64 or not is_limited, (name, found))
+        return found
+
+    def test_registers(self):
+        """Where a block of 1024 threads was possible, it is with the probe, if the kernel does not say how large its blocks are."""
+        if not self.has_compiler:
+            self.skipTest("no compiler")
+        head = PTX.split(".visible")[0]
+        kernels = head + wide("k_few", 30) + wide("k_many", 100) + wide("k_bound", 30, ".maxntid 128, 1, 1") + wide("other", 100)
+        found = self.check_registers(kernels.encode(), "ptx", {"k_few": True, "k_many": False, "k_bound": False,
+                                                               "k_few__gpuprobe_bare": False, "k_many__gpuprobe_bare": False})
+        self.assertLessEqual(found["k_few__gpuprobe_bare"], 64)
+        self.assertGreater(min(found["k_many"], found["k_bound"], found["other"]), 64)
+        self.check_registers(kernels.encode(), "ptx", {"k_few": False, "k_many": False}, bare=False) # what it was is not known
+        if os.access(PTXAS, os.X_OK):
+            path = os.path.join(folder, "wide.ptx")
+            with open(path, "w") as file:
+                file.write(kernels)
+            subprocess.run([PTXAS, "-arch=sm_90", path, "-o", path + ".cubin"], check=True)
+            with open(path + ".cubin", "rb") as file:
+                code = entry(2, file.read(), sm=90)
+            text = entry(1, kernels.encode(), sm=80)
+            image = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(code) + len(text) - 32) + code[16:] + text[16:]
+            for bare in True, False:
+                self.check_registers(image, "fatbin", {"k_few": True, "k_many": False, "k_bound": False}, bare)
+
+    def test_registers_of_callers(self):
+        """A kernel that calls a probed device function has its original beside it, with the registers that it had."""
+        if not self.has_compiler:
+            self.skipTest("no compiler")
+        head = PTX.split(".visible")[0]
+        call = ".visible .entry %s()\n%s{\ncall f;\nret;\n}\n"
+        text = head + ".func f()\n{\nbar.sync 0;\nret;\n}\n" + call % ("calls", "") + call % ("bound", ".maxntid 128\n")
+        points = [[("f", "entry", {"device_function": True})], [("f", "entry", {"device_function": True}), ("calls", "entry")]]
+        for attachments in points:
+            reply, out = self.replaced(text.encode(), kind="ptx", program=WIDE_PROBE, attachments=attachments, bare=True)
+            found = registers(next(data for name, data in extract(out).items() if name.endswith("sm_90.cubin")))
+            self.assertLess(max(found["calls__gpuprobe_bare"], found["bound__gpuprobe_bare"]), 32, found)
+            self.assertLessEqual(found["calls"], 64)
+            self.assertGreater(found["bound"], 64)
+        # Where that cannot be, there is no probe.
+        taken = text + ".visible .global .u64 table[1] = {f};\n"
+        reply = self.own(taken.encode(), r"^no such point in device function f: entry \(refused: REGISTERS in gpuprobe-shim\(7\)\)$",
+                         kind="ptx", attachments=points[0], bare=True)
+        for pattern in "f", "*":
+            reply, out = self.replaced(taken.encode(), kind="ptx", attachments=[(pattern, "entry", {"device_function": True}), ("calls",)],
+                                       bare=True)
+            self.assertEqual((reply["applied"], {k["name"]: k.get("missing") for k in reply["kernels"]}),
+                             ([4], {"calls": None, "f": [{"id": 3, "point": "entry (refused: REGISTERS in gpuprobe-shim(7))"}]}))
+
+    def test_options(self):
+        image = nvcc(*gencode("90", "sm_90", "compute_90"), "-maxrregcount=16", "-Xptxas", "-O1")
+        reply, out = self.replaced(image)
+        self.assertIn('options "-O1  -maxrregcount=16 "', entries(out)[-1][2])
+        if self.has_compiler:
+            # The compiler leaves its command line in the cubin.
+            cubin = extract(out)["0.0.sm_90.cubin"]
+            self.assertRegex(cubin, rb"maxrregcount[ =]16")
+            self.assertRegex(cubin, rb"-O 1|opt-level[ =]1|-O1")
+
+    @needs_nvcc
+    def test_debug_and_compression(self):
+        for arguments in ["-G"], ["-lineinfo"], ["-Xfatbin", "--compress-mode=speed"], ["-Xfatbin", "-compress-all"], \
+                         ["-Xfatbin", "--compress-mode=none"]:
+            with self.subTest(arguments):
+                reply, out = self.replaced(nvcc(*gencode("90", "sm_90", "compute_90"), *arguments))
+                self.check_image(out, [ADD], [ADD])
+
+    @needs_nvcc
+    def test_ptx_lacks_a_kernel(self):
+        cubin = nvcc("-arch=sm_90", kind="-cubin")
+        both = entry(2, cubin)[16:] + entry(1, PTX.encode() + b"\0")[16:]
+        image = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(both)) + both
+        self.own(image, r"^the PTX of this image lacks kernel \S+ of its SASS$")
+        # A name that is no name stays in one line.
+        reply = self.own(image.replace(b"vectorAddPKf", b"vector\n\x1b\xffPKf"), "^the PTX of this image lacks",
+                         attachments=[("*",)])
+        self.assertNotRegex(reply["reason"], "[\0-\x1f]")
+
+    def test_options_of_the_application(self):
+        """With options of the application the driver compiles what it would compile without us."""
+        reply, out = self.replaced(PTX.encode(), kind="ptx", flags=2)
+        self.assertEqual(reply["format"], "ptx")
+        self.assertTrue(out.startswith(b".version") and b"__gpuprobe_o1_m0" in out, out[:100])
+        reply, out = self.replaced(entry(1, PTX.encode(), sm=80), flags=2)
+        self.assertEqual((reply["format"], [e[0] for e in entries(out)]), ("ptx", ["ptx"]))
+        reply, out = self.replaced(SAMPLE_IMAGE, flags=2)
+        self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
+
+    def test_ptx_text(self):
+        for text in PTX, PTX + "\0", PTX + "\0\0\0":
+            reply, out = self.replaced(text.encode(), kind="ptx")
+            if self.has_compiler:
+                self.assertEqual(reply["format"], "cubin")
+                self.assertEqual([e[:2] for e in entries(out)], [("elf", "sm_90"), ("ptx", "sm_80")])
+            else:
+                self.assertEqual(reply["format"], "ptx")
+                self.assertIn(b"[__gpuprobe_o1_m0]", out)
+        self.own(PTX.replace("sm_80", "sm_100").encode(), "^no code for sm_90 in this image: its PTX is for sm_100$",
+                 kind="ptx")
+        self.own(PTX.replace("sm_80", "sm_90a").encode(), "its PTX is for sm_90a$", kind="ptx", capability=100)
+
+    def test_older_target(self):
+        """A .target that no compiler makes code for any more is raised to what the program needs."""
+        for sm in 20, 30, 35, 50, 52, 62:
+            reply, out = self.replaced(PTX.replace(".version 7.0", ".version 3.2").replace("sm_80", f"sm_{sm}").encode(), kind="ptx")
+            self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
+            if self.has_compiler:
+                self.assertEqual([e[:2] for e in entries(out)], [("elf", "sm_90"), ("ptx", f"sm_{max(sm, 52)}")])
+        self.error(PTX.replace("sm_80", "sm_13").encode(), "transform", "needs PTX for sm_20 or newer", kind="ptx")
+
+    def test_newer_than_the_compiler(self):
+        """PTX of a later CUDA than the compiler's is left to the driver, as without a compiler."""
+        newer = PTX.replace(".version 7.0", ".version 99.0")
+        reply, out = self.replaced(newer.encode(), kind="ptx")
+        self.assertEqual(reply["format"], "ptx")
+        self.assertIn(b"[__gpuprobe_o1_m0]", out)
+        reply, out = self.replaced(entry(1, newer.encode() + b"\0", sm=80))
+        self.assertEqual((reply["format"], [e[0] for e in entries(out)]), ("ptx", ["ptx"]))
+
+    @needs_nvcc
+    def test_cubin(self):
+        image = nvcc("-arch=sm_90", kind="-cubin")
+        reply = self.own(image, "^no PTX for sm_90 in this image: SASS only$", kind="cubin")
+        self.assertEqual([k["name"] for k in reply["kernels"]], [ADD])
+        self.assertEqual(reply["kernel_count"], 4)
+        self.own(image, f"^{NO_MATCH}$", kind="cubin", attachments=[("other",)])
+        image = nvcc(*gencode("90", "sm_90"))
+        reply = self.own(image, "^no PTX for sm_90 in this image: SASS only$", attachments=[("ns::kernel",)])
+        self.assertEqual(sorted(k["name"] for k in reply["kernels"]), [FLOAT, INT])
+
+    @needs_nvcc
+    def test_relocatable(self):
+        image = nvcc(*gencode("90", "sm_90", "compute_90"), "-rdc=true")
+        self.own(image, r"^relocatable code \(-rdc=true\)")
+
+    def test_no_version_in_text(self):
+        body = PTX.split("\n", 1)[1]
+        image = entry(1, body.encode() + b"\0", sm=80)
+        reply, out = self.replaced(image)
+        self.assertTrue(extract(out)[f"0.{int(self.has_compiler)}.sm_80.ptx"].startswith(b".version 7.0\n"))
+
+    def test_many_kernels(self):
+        kernels = "".join(f".visible .entry k{i}()\n{{\n\tret;\n}}\n" for i in range(700))
+        text = PTX.split(".visible")[0] + kernels
+        reply, out = self.replaced(text.encode(), kind="ptx", attachments=[("k*",)])
+        self.assertEqual((reply["kernel_count"], len(reply["kernels"]), reply["truncated"]), (700, 500, True))
+        # Names so long that the message would burst.
+        kernels = "".join(f".visible .entry k{i}{'x' * 2000}()\n{{\n\tret;\n}}\n" for i in range(100))
+        text = PTX.split(".visible")[0] + kernels
+        reply = self.own(text.encode(), "^no kernel matches$", kind="ptx")
+        reply, out = self.replaced(text.encode(), kind="ptx", attachments=[("k*",)])
+        self.assertTrue(5 < len(reply["kernels"]) < 100 and reply["truncated"])
+
+    def test_contained(self):
+        """Kernels of a library that fails when they are replaced, linked into a program."""
+        names = ["_Z10vector_fftILj5E18kernel_arguments_tIjE", "_Z10my_fftPf", "_Z3runI18kernel_arguments_tE"]
+        kernels = [f".visible .entry {name}()\n{{\n\tret;\n}}\n" for name in names]
+        text = PTX.split(".visible")[0]
+        self.own((text + "".join(kernels)).encode(), "^kernels of cuFFT: they are not replaced", kind="ptx", attachments=[("*",)])
+        self.replaced((text + "".join(kernels[1:])).encode(), kind="ptx", attachments=[("*",)])
+
+    def test_threads(self):
+        """Several threads make the same code of a large module, and one makes it where there can be no others."""
+        text, made = small_kernels(200).encode(), []
+        for threads in 1, 4:
+            worker = Worker([WORKER, *self.arguments, f"--threads={threads}"])
+            counted, done = set(), threading.Event()
+
+            def count():
+                while not done.is_set():
+                    counted.add(len(os.listdir(f"/proc/{worker.process.pid}/task")))
+            counter = threading.Thread(target=count)
+            counter.start()
+            reply, out = worker.image(text, kind="ptx", attachments=[("k*",)])
+            done.set()
+            counter.join()
+            self.assertEqual((reply["status"], worker.close()), ("replaced", (0, "")), reply)
+            self.assertEqual(max(counted) > 1, self.has_compiler and threads > 1, counted)
+            made.append(b"".join(code_sections(out)) if self.has_compiler else out)
+        self.assertEqual(made[0], made[1])
+
+    def test_predicates(self):
+        """Kernels for which ptxas is short of predicate registers when they call a program get it all the same: in threads the compiler aborts, so the job can ask for one."""
+        looping = PROBE.replace("\tred.global.add.u64 [%a], %one;\n", "again:\n\tatom.global.add.u64 %one, [%a], 1;\n\tsetp.lt.u64 %p, %one, 9;\n\t@%p bra again;\n")
+        self.assertIn("again", looping)
+        text, how = rank_kernels(40).encode(), {"kind": "ptx", "program": looping, "attachments": [("rank*", "memory")], "call": True}
+        for threads, more in (1, {}), (4, {"one_thread": True}):
+            worker = Worker([WORKER, *self.arguments, f"--threads={threads}"])
+            reply, out = worker.image(text, **how, **more)
+            self.assertEqual((reply["status"], worker.close()), ("replaced", (0, "")), reply)
+            self.assertEqual((reply["format"], reply["kernel_count"]), ("cubin" if self.has_compiler else "ptx", 40))
+            self.assertIn(b"call __memcapture__0", extract(out)["0.1.sm_90.ptx"] if self.has_compiler else out)
+        self.error(text, "internal", "one_thread", one_thread=1, **how)
+
+    def test_nothing_attached(self):
+        self.own(SAMPLE_IMAGE, f"^{NO_MATCH}$", attachments=[])
+
+    def test_no_match(self):
+        """The reason names what there is, in words that --kernel takes; not what is too long, nor a template twice, nor more than three."""
+        def has(*names):
+            text = PTX.split(".visible")[0] + "".join(f".visible .entry {name}()\n{{\n\tret;\n}}\n" for name in names)
+            said = self.own(text.encode(), "^no kernel matches", kind="ptx", attachments=[("nothing",)])["reason"].removeprefix("no kernel matches")
+            for name in said.removeprefix("; it has ").removesuffix(", ...").split(", ") if said else []:
+                self.replaced(text.encode(), kind="ptx", attachments=[(name,)])
+            return said
+
+        hidden = "_GLOBAL__N__0a1b2c3d_4_x_cu_5e6f7a8b_123456"
+        self.assertEqual(has("a"), "; it has a")
+        self.assertEqual(has("_ZN2ns6kernelIfEEvPT_i", "_ZN2ns6kernelIiEEvPT_i", "_ZL5fixedPf"), "; it has ns::kernel, fixed")
+        self.assertEqual(has(f"_ZN{len(hidden)}{hidden}1kE", "x" * 49, "y" * 48), "; it has (anonymous namespace)::k, " + "y" * 48)
+        self.assertEqual(has("x" * 49, "_Z", "_Z99x", "_ZZ1fvE1g", "_ZNK1aE", "_Z0", "_ZN", "_ZN1a", "_Z99999999999999999999999x"), "")
+        self.assertEqual(has("a", "b", "c"), "; it has a, b, c")
+        self.assertEqual(has("a", "b", "c", "d"), "; it has a, b, c, ...")
+
+
+class WithoutCompiler(Images):
+    arguments = ["--compiler=none"]
+
+    def test_features(self):
+        self.assertFalse(self.has_compiler)
+        self.assertIn("no_compiler", self.worker.hello["features"])
+
+
+class Hostile(Base):
+    def test_truncated(self):
+        size = len(SAMPLE_IMAGE)
+        for length in list(range(1, 600, 7)) + list(range(600, size, 211)):
+            reply, _ = self.worker.image(SAMPLE_IMAGE[:length])
+            self.assertEqual((reply["status"], reply.get("error")), ("error", "image"), (length, reply))
+
+    def test_garbage(self):
+        for kind in "fatbin", "ptx", "cubin":
+            for data in b"\0", b"garbage", os.urandom(5000), b"\x50\xed\x55\xba" * 100, b"\x7fELF" + b"\xff" * 1000:
+                reply, _ = self.worker.image(data, kind=kind)
+                self.assertEqual((reply["status"], reply.get("error")), ("error", "image"), reply)
+
+    def test_damaged(self):
+        """Bytes changed here and there: any answer, but an answer."""
+        for position in list(range(0, 300)) + list(range(300, len(SAMPLE_IMAGE), 97)):
+            image = bytearray(SAMPLE_IMAGE)
+            image[position] ^= 0x81
+            reply, _ = self.worker.image(bytes(image))
+            self.assertIn(reply["status"], ("replaced", "own", "error"))
+
+    def test_huge_sizes(self):
+        self.error(entry(1, b"\x28\xb5\x2f\xfd" + bytes(100), flags=0x8011, uncompressed=1 << 40), "image", "limit")
+        self.error(entry(1, b"\x10" * 100, flags=0x2011, uncompressed=1 << 62), "image", "limit")
+        self.error(entry(2, b"\x10" * 100, flags=0x2011, uncompressed=1 << 20), "image", "corrupt")
+        self.own(entry(1, b"\x10" * 100, flags=0x12011, uncompressed=1 << 20), "scrambled")
+        self.own(entry(8, b"\x10" * 100, flags=0x12011, uncompressed=1 << 20), "^no code for sm_90 in this image$")
+        # 254 MiB of spaces in LZ4's 1 MiB: within the limit, and no PTX.
+        bomb = b"\x1f \x01\x00" + b"\xff" * (1 << 20) + b"\x00" + b"\x50     "
+        self.error(entry(1, bomb, flags=0x2011, uncompressed=15 + 4 + 5 + 255 * (1 << 20) - 4), "image")
+
+    def test_no_ptx(self):
+        self.error(entry(1, b"this is no PTX\0"), "image", r"PTX line \d+: ")
+        self.error(b".version 7.0\n.target sm_80\n.visible .entry x(", "image", r"PTX line", kind="ptx")
+        self.error(b"\xff\xfe\n\0\x01", "image", kind="ptx")
+
+    def test_does_not_assemble(self):
+        bad = PTX.replace("st.global.u64", "st.global.nonsense")
+        if self.has_compiler:
+            reply = self.error(bad.encode(), "compile", "does not compile the edited PTX for sm_90", kind="ptx")
+            self.assertIn("nonsense", reply["log"])
+            self.error(PTX.replace("%a", "%unknown", 1).encode(), "compile", kind="ptx")
+        self.replaced(PTX.encode(), kind="ptx")
+
+    def test_unknown_device(self):
+        # A device that the compiler does not know yet: the driver does.
+        reply, out = self.replaced(PTX.encode(), kind="ptx", capability=990)
+        self.assertEqual(reply["format"], "ptx")
+
+    def test_program(self):
+        self.error(SAMPLE_IMAGE, "transform", program=".func nothing() { ret; }\n")
+        self.error(SAMPLE_IMAGE, "transform", program="}")
+        self.error(SAMPLE_IMAGE, "transform", program="\xff")
+        self.error(PTX.replace("vectorAdd", "__gpuprobe_o1_m0").encode(), "transform", kind="ptx",
+                   attachments=[("*",)])
+
+    def test_kernel_names(self):
+        name = "_Z" + "N" * 3000 + "1aE"
+        text = PTX.replace("vectorAdd", name)
+        self.own(text.encode(), "no kernel matches", kind="ptx", attachments=[("x*",)])
+        self.replaced(text.encode(), kind="ptx", attachments=[("_Z*",)])
+
+    def test_request(self):
+        good = {"job": "image", "id": 1, "kind": "ptx", "flags": 0, "input": 0, "output": 1, "capability": 90,
+                "programs": [{"name": "p", "fd": 2, "isa": 63, "target": 52}],
+                "attachments": [{"id": 3, "kernel": "k", "point": "entry", "program": "p"}]}
+        for change in [
+            {"kind": "elf"}, {"kind": 1}, {"kind": None}, {"flags": "0"}, {"flags": -1}, {"input": "0"}, {"input": 3},
+            {"input": -1}, {"input": 0.0}, {"input": True}, {"output": 0}, {"output": 9}, {"output": 1 << 80},
+            {"capability": 0}, {"capability": "90"}, {"capability": 1 << 40}, {"programs": {}}, {"programs": [1]},
+            {"programs": [{}]}, {"programs": [{"name": "p", "fd": 7, "isa": 63, "target": 52}]},
+            {"programs": [{"name": "p", "fd": 2, "isa": "63", "target": 52}]},
+            {"programs": [{"name": "p", "fd": 2, "isa": 63, "target": 52}] * 65},
+            {"attachments": "x"}, {"attachments": [3]}, {"attachments": [{"id": 3}]},
+            {"attachments": [{"id": 3, "kernel": "k", "point": "entry", "program": "other"}]},
+            {"attachments": [{"id": "3", "kernel": "k", "point": "entry", "program": "p"}]},
+            {"attachments": [{"id": 3, "kernel": "k\0x", "point": "entry", "program": "p"}]},
+            {"job": "link"}, {"job": 3}, {"job": "x" * 5000},
+            {"stage": "none"}, {"stage": 1}, {"stage": "check"}, {"stage": "edit", "text": 9}, {"stage": "build", "text": 1},
+            {"text_output": 9}, {"instructions": "x"}, {"image": -1}, {"image": 1 << 31}, {"call": 1}, {"stubs": "x"},
+            {"stubs": [1]}, {"stubs": ["x"] * 65}, {"isa": 1}, {"target": "90"},
+        ]:
+            fds = [memfd(PTX.encode()), memfd(b"", seal=False), memfd(PROBE.encode())]
+            with self.subTest(change):
+                self.worker.send(dict(good, **change), fds)
+                reply = self.worker.receive()
+                self.assertEqual((reply["status"], reply["error"], reply["id"]), ("error", "internal", 1), reply)
+            for fd in fds:
+                os.close(fd)
+
+    def test_descriptors(self):
+        message = {"job": "image", "id": 1, "kind": "ptx", "flags": 0, "input": 0, "output": 1, "capability": 90,
+                   "programs": [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52}],
+                   "attachments": [{"id": 3, "kernel": "vectorAdd", "point": "entry", "program": "__gpuprobe_o1_p0"}]}
+        read_end, write_end = os.pipe()
+        image, probe = memfd(PTX.encode()), memfd(PROBE.encode())
+        for what, fds in [
+            ("not sealed", [memfd(PTX.encode(), seal=False), memfd(b"", seal=False), probe]),
+            ("empty", [memfd(b""), memfd(b"", seal=False), probe]),
+            ("a pipe", [read_end, memfd(b"", seal=False), probe]),
+            ("a socket", [self.worker.socket.fileno(), memfd(b"", seal=False), probe]),
+            ("a program's not sealed", [image, memfd(b"", seal=False), memfd(PROBE.encode(), seal=False)]),
+            ("output is sealed", [image, memfd(b""), probe]),
+            ("output is a pipe", [image, write_end, probe]),
+            ("none", []),
+        ]:
+            with self.subTest(what):
+                self.worker.send(message, fds)
+                reply = self.worker.receive()
+                self.assertEqual((reply["status"], reply["error"]), ("error", "internal"), reply)
+        self.replaced(PTX.encode(), kind="ptx")
+
+    def test_no_leak(self):
+        """Descriptors and memory after many jobs of all kinds."""
+        def used():
+            # The answer to this says that the descriptors of the job before are closed.
+            self.worker.send({"id": 1})
+            self.worker.receive()
+            with open(f"/proc/{self.worker.process.pid}/status") as status:
+                rss = int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
+            try:
+                return len(os.listdir(f"/proc/{self.worker.process.pid}/fd")), rss
+            except PermissionError:
+                return 0, rss
+
+        def some():
+            self.worker.image(SAMPLE_IMAGE)
+            self.worker.image(SAMPLE_IMAGE, attachments=[("other",)])
+            self.worker.image(SAMPLE_IMAGE[:1000])
+            self.worker.image(PTX.encode(), kind="ptx", capability=75)
+            self.worker.image(b"x", kind="ptx")
+
+        for _ in range(10):
+            some()
+        before = used()
+        for _ in range(60):
+            some()
+        after = used()
+        self.assertEqual(after[0], before[0])
+        self.assertLess(after[1], before[1] + 8 * 1024)
+
+    def test_sandboxed(self):
+        with open(f"/proc/{self.worker.process.pid}/status") as status:
+            text = status.read()
+        self.assertIn("Seccomp:\t2\n", text)
+        self.assertIn("CapEff:\t0000000000000000\n", text)
+        self.assertIn("NoNewPrivs:\t1\n", text)
+
+
+class Life(unittest.TestCase):
+    """A worker that ends, and how."""
+
+    def ends(self, worker, code, words):
+        with self.assertRaises(Died) as died:
+            worker.receive()
+        self.assertRegex(str(died.exception), f"(?s)^{code}: .*{words}")
+        worker.socket.close()
+        worker.process.stderr.close()
+
+    def test_no_request(self):
+        for message in b"x", b"{", b"[]", b"3", b'{"id":1}x', b'{"id":1}\0', b"\xff", b'{"id":"1"}', b'{"job":"image"}', \
+                b'{"id":1.0}', b'{"id":1,"x":"\xff"}', b"[" * 1000, b'{"id":1,}', b"nul":
+            with self.subTest(message):
+                worker = Worker([WORKER, "--compiler=none"])
+                worker.send(message)
+                self.ends(worker, 1, "serving: Bad message")
+
+    def test_too_long(self):
+        worker = Worker([WORKER, "--compiler=none"])
+        worker.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        worker.send(b'{"id":1}' + b" " * (128 * 1024))
+        self.ends(worker, 1, "serving: Protocol error")
+        worker = Worker([WORKER, "--compiler=none"])
+        worker.send(b'{"id":1,"job":"none"}', [2] * 65)
+        self.ends(worker, 1, "serving: Protocol error")
+        worker = Worker([WORKER, "--compiler=none"])
+        worker.send(b'{"id":1,"job":"none"}' + b" " * (100 * 1024), [2] * 64)
+        self.assertEqual(worker.receive()["message"], 'this worker does not do the job "none"')
+        self.assertEqual(worker.close(), (0, ""))
+
+    def test_ping(self):
+        worker = Worker([WORKER, "--compiler=none"])
+        worker.send(b'{"id":7,"job":"ping"}')
+        self.assertEqual(worker.receive(), {"id": 7, "status": "pong"})
+        self.assertEqual(worker.close(), (0, ""))
+
+    def test_faults(self):
+        worker = Worker([WORKER, "--compiler=none", "--test-fault=crash"])
+        worker.send({"id": 1})
+        self.ends(worker, -signal.SIGSEGV, "")
+        worker = Worker([WORKER, "--compiler=none", "--test-fault=garbage"])
+        worker.send({"id": 1})
+        with self.assertRaises(ValueError):
+            worker.receive()
+        worker.close()
+        worker = Worker([WORKER, "--compiler=none", "--test-fault=hang"])
+        worker.send({"id": 1})
+        worker.socket.settimeout(0.3)
+        with self.assertRaises(TimeoutError):
+            worker.receive()
+        worker.process.kill()
+        worker.close()
+        worker = Worker([WORKER, "--compiler=none", "--test-fault=slow"])
+        worker.send({"id": 1, "job": "none"})
+        worker.socket.settimeout(0.3)
+        with self.assertRaises(TimeoutError):
+            worker.receive()
+        worker.socket.settimeout(None)
+        self.assertEqual(worker.receive()["message"], 'this worker does not do the job "none"')
+        self.assertEqual(worker.close(), (0, ""))
+
+    def test_output_limit(self):
+        worker = Worker([WORKER, "--compiler=none", "--output=1"])
+        text = PTX + "//" + "x" * (1 << 20) + "\n"
+        reply, _ = worker.image(text.encode(), kind="ptx")
+        self.assertEqual(reply["error"], "internal")
+        self.assertIn("File too large", reply["message"])
+        self.assertEqual(worker.image(PTX.encode(), kind="ptx")[0]["status"], "replaced")
+        self.assertEqual(worker.close(), (0, ""))
+
+    def test_memory_limit(self):
+        worker = Worker([WORKER, "--compiler=none", "--memory=150"])
+        text = PTX + "//" + "x" * (200 << 20) + "\n"
+        reply, _ = worker.image(text.encode(), kind="ptx")
+        self.assertEqual((reply["status"], reply["error"]), ("error", "internal"), reply)
+        self.assertEqual(worker.image(PTX.encode(), kind="ptx")[0]["status"], "replaced")
+        self.assertEqual(worker.close(), (0, ""))
+
+    def test_arguments(self):
+        for argument in "--memory=x", "--memory=-1", "--cpu=", "--bogus", "extra", "--test-fault=no", "--compiler=gcc":
+            done = subprocess.run([WORKER, argument], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, argument)
+            self.assertNotEqual(done.stderr, "")
+        self.assertEqual(subprocess.run([WORKER, "--help"], capture_output=True).returncode, 0)
+        self.assertEqual(subprocess.run([WORKER, "--version"], capture_output=True).returncode, 0)
+        # Descriptor 3 is no socket.
+        done = subprocess.run([WORKER, "--compiler=none"], capture_output=True, close_fds=True)
+        self.assertEqual(done.returncode, 1)
+
+
+def measure():
+    image = nvcc(*gencode("90", "sm_90", "compute_90")) if HAVE_NVCC else SAMPLE_IMAGE
+    start = time.perf_counter()
+    worker = Worker([WORKER])
+    ready = time.perf_counter()
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        reply, _ = worker.image(image)
+        times.append(time.perf_counter() - begin)
+    own = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        worker.image(image, attachments=[("other",)])
+        own.append(time.perf_counter() - begin)
+    worker.close()
+    print(f"{worker.hello['features'].get('compiler', 'no compiler')}: ready after {1e3 * (ready - start):.1f} ms, first job "
+          f"{1e3 * times[0]:.1f} ms, later jobs {1e3 * sorted(times)[10]:.1f} ms (median; compile "
+          f"{reply.get('compile_us', 0) / 1e3:.1f}), no kernel matches {1e3 * sorted(own)[10]:.2f} ms")
+
+
+if __name__ == "__main__":
+    try:
+        result = unittest.main(argv=sys.argv[:1] + sys.argv[6:], exit=False, verbosity=1).result
+        measure()
+    finally:
+        shutil.rmtree(folder)
+    sys.exit(not result.wasSuccessful())

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The shim's list of names (proto/patch.h), as hostile as any image: nothing is read that has not
+ * been checked.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/patch.h"
+
+enum patch_names_error {
+	_PATCH_NAMES_E_SUCCESS,
+	PATCH_NAMES_E_END, /* there is no more */
+	PATCH_NAMES_E_MALFORMED, /* `what` says how */
+};
+
+/* Reads from front to back. All pointers lie in the list, which is the caller's. */
+struct patch_names {
+	const uint8_t *position, *end;
+	uint64_t modules; /* that were read */
+	struct patch_module module; /* the one that names belong to */
+	const char *names, *names_end;
+	uint32_t next; /* index of the next name in it */
+	const char *what;
+};
+
+/* The list may be empty (NULL and 0). */
+void patch_names_init(struct patch_names *names, const void *data, size_t size);
+
+/* The next module, whatever is left of this one's names. */
+int patch_names_next_module(struct patch_names *names);
+
+/* The next name of the module, NUL-terminated in the list, and its index. */
+int patch_names_next(struct patch_names *names, const char **name, uint32_t *index);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The wrappers of the driver's functions for graphs. But for launches, they are nothing without the
+ * SASS engine; with it the work is in graph.c.
+ */
+
+#include <errno.h>
+
+#include "shim/module/arm.h"
+#include "entry.h"
+#include "entry-node.h"
+#include "shim/base/gate.h"
+#include "shim/graph/graph.h"
+#include "shim/patch/patching.h"
+
+/* A process without the SASS engine is done here; with it, patches are brought up to date. */
+#define BEGIN(name, arguments)                                       \
+	do {                                                         \
+		if (__builtin_expect(!(arm_work() & ARM_ENGINE), 1)) \
+			return REAL(name) arguments;                 \
+		if (patch_needed())                                  \
+			patch_launch();                              \
+	} while (0)
+
+/* ---- launches ----------------------------------------------------------------------- */
+
+#define LAUNCH(name)                                                       \
+	WRAP(name, driver_handle exec, driver_handle stream)               \
+	{                                                                  \
+		driver_handle launched = exec;                             \
+		driver_result result;                                      \
+		unsigned work;                                             \
+                                                                           \
+		work = arm_work();                                         \
+		if (__builtin_expect(!work, 1))                            \
+			return REAL(name)(exec, stream);                   \
+		if ((work & ARM_ENGINE) && patch_needed())                 \
+			patch_launch();                                    \
+		if (work & ~ARM_ENGINE)                                    \
+			arm_current(0);                                    \
+		if (!(work & ARM_ENGINE))                                  \
+			return REAL(name)(exec, stream);                   \
+		gate_enter();                                              \
+		result = graph_find(&launched);                            \
+		if (!result)                                               \
+			result = REAL(name)(launched, stream);             \
+		if (result && launched != exec && graph_is_sound(exec))    \
+			result = REAL(name)(exec, stream);                 \
+		gate_leave();                                              \
+		return result;                                             \
+	}
+LAUNCH(cuGraphLaunch)
+LAUNCH(cuGraphLaunch_ptsz)
+LAUNCH(cuGraphUpload)
+LAUNCH(cuGraphUpload_ptsz)
+
+/* ---- from a graph to what is launched, and its end ------------------------------------ */
+
+#define INSTANTIATE(name, FLAGS, arguments, ...)                           \
+	WRAP(name, driver_handle *exec, driver_handle graph, __VA_ARGS__)  \
+	{                                                                  \
+		driver_result result;                                      \
+		uint64_t patches;                                          \
+                                                                           \
+		BEGIN(name, arguments);                                    \
+		gate_enter();                                              \
+		patches = graph_patches();                                 \
+		result = REAL(name) arguments;                             \
+		if (!result)                                               \
+			graph_added(*exec, graph, FLAGS, patches);         \
+		gate_leave();                                              \
+		return result;                                             \
+	}
+INSTANTIATE(cuGraphInstantiate, 0, (exec, graph, node, text, size), driver_handle *node, char *text,
+	    size_t size)
+INSTANTIATE(cuGraphInstantiate_v2, 0, (exec, graph, node, text, size), driver_handle *node,
+	    char *text, size_t size)
+INSTANTIATE(cuGraphInstantiateWithFlags, flags, (exec, graph, flags), unsigned long long flags)
+/* The parameters begin with the flags. */
+INSTANTIATE(cuGraphInstantiateWithParams, *parameters, (exec, graph, parameters),
+	    uint64_t *parameters)
+INSTANTIATE(cuGraphInstantiateWithParams_ptsz, *parameters, (exec, graph, parameters),
+	    uint64_t *parameters)
+
+WRAP(cuGraphExecDestroy, driver_handle exec)
+{
+	if (arm_work() & ARM_ENGINE)
+		graph_removed(exec);
+	return REAL(cuGraphExecDestroy)(exec);
+}
+
+/* ---- changes of what is launched ------------------------------------------------------ */
+
+#define UPDATE(name, arguments, ...)                                         \
+	WRAP(name, driver_handle exec, driver_handle graph, __VA_ARGS__)     \
+	{                                                                    \
+		driver_result result;                                        \
+                                                                             \
+		BEGIN(name, arguments);                                      \
+		gate_enter();                                                \
+		result = REAL(name) arguments;                               \
+		if (!result)                                                 \
+			graph_updated(exec, graph);                          \
+		gate_leave();                                                \
+		return result;                                               \
+	}
+UPDATE(cuGraphExecUpdate, (exec, graph, node, status), driver_handle *node, int *status)
+UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
+
+/*
+ * SET: an expression of `found`, and of `node`, which is the clone's then. CHOOSE: what is done with
+ * the arguments before all.
+ */
+#define UPDATE_NODE(name, SET, arguments, ...) UPDATE_CHOSEN(name, , SET, arguments, __VA_ARGS__)
+#define UPDATE_CHOSEN(name, CHOOSE, SET, arguments, ...)                                     \
+	WRAP(name, driver_handle exec, driver_handle node, __VA_ARGS__)                      \
+	{                                                                                    \
+		driver_handle theirs = exec;                                                 \
+		struct graph_node found;                                                     \
+		driver_result result;                                                        \
+                                                                                             \
+		CHOOSE;                                                                      \
+		BEGIN(name, arguments);                                                      \
+		gate_enter();                                                                \
+		result = REAL(name) arguments;                                               \
+		if (!result && graph_node_begin(exec, node, &found)) {                       \
+			bool done;                                                           \
+                                                                                             \
+			node = found.node;                                                   \
+			done = SET;                                                          \
+			exec = found.own;                                                    \
+			node = found.own_node;                                               \
+			graph_node_end(theirs, done, !exec || REAL(name) arguments == 0);    \
+		}                                                                            \
+		gate_leave();                                                                \
+		return result;                                                               \
+	}
+#define CHOOSE_KERNEL(size)      \
+	struct node_kernel copy; \
+	parameters = node_choose_kernel(parameters, size, &copy)
+#define SET(function) \
+	(node && driver_own()->function && driver_own()->function(node, parameters) == 0)
+
+UPDATE_NODE(cuGraphExecBatchMemOpNodeSetParams, SET(node_set_batch), (exec, node, parameters),
+	    const void *parameters)
+UPDATE_NODE(cuGraphExecEventRecordNodeSetEvent, SET(node_set_record), (exec, node, parameters),
+	    const void *parameters)
+UPDATE_NODE(cuGraphExecEventWaitNodeSetEvent, SET(node_set_wait), (exec, node, parameters),
+	    const void *parameters)
+UPDATE_NODE(cuGraphExecExternalSemaphoresSignalNodeSetParams, SET(node_set_signal),
+	    (exec, node, parameters), const void *parameters)
+UPDATE_NODE(cuGraphExecExternalSemaphoresWaitNodeSetParams, SET(node_set_wait_external),
+	    (exec, node, parameters), const void *parameters)
+UPDATE_NODE(cuGraphExecHostNodeSetParams, SET(node_set_host), (exec, node, parameters),
+	    const void *parameters)
+UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams, CHOOSE_KERNEL(NODE_KERNEL_SIZE_1), SET(node_set_kernel),
+	      (exec, node, parameters), const void *parameters)
+UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams_v2, CHOOSE_KERNEL(NODE_KERNEL_SIZE_2), SET(node_set_kernel_v2),
+	      (exec, node, parameters), const void *parameters)
+UPDATE_NODE(cuGraphExecMemcpyNodeSetParams, SET(node_set_copy), (exec, node, parameters, context),
+	    const void *parameters, driver_handle context)
+UPDATE_NODE(cuGraphExecMemsetNodeSetParams, SET(node_set_memory), (exec, node, parameters, context),
+	    const void *parameters, driver_handle context)
+UPDATE_CHOSEN(cuGraphExecNodeSetParams, struct node_any copy; parameters = node_choose_any(parameters, &copy),
+	      SET(node_set_any), (exec, node, parameters), void *parameters)
+UPDATE_NODE(cuGraphExecChildGraphNodeSetParams, graph_node_given(theirs, &found, child),
+	    (exec, node, child), driver_handle child)
+UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, &found, enabled),
+	    (exec, node, enabled), unsigned enabled)
+
+const struct wrapper graph_wrappers[] = {
+	ENTRY(cuGraphExecBatchMemOpNodeSetParams),
+	ENTRY(cuGraphExecChildGraphNodeSetParams),
+	ENTRY(cuGraphExecDestroy),
+	ENTRY(cuGraphExecEventRecordNodeSetEvent),
+	ENTRY(cuGraphExecEventWaitNodeSetEvent),
+	ENTRY(cuGraphExecExternalSemaphoresSignalNodeSetParams),
+	ENTRY(cuGraphExecExternalSemaphoresWaitNodeSetParams),
+	ENTRY(cuGraphExecHostNodeSetParams),
+	ENTRY(cuGraphExecKernelNodeSetParams),
+	ENTRY(cuGraphExecKernelNodeSetParams_v2),
+	ENTRY(cuGraphExecMemcpyNodeSetParams),
+	ENTRY(cuGraphExecMemsetNodeSetParams),
+	ENTRY(cuGraphExecNodeSetParams),
+	ENTRY(cuGraphExecUpdate),
+	ENTRY(cuGraphExecUpdate_v2),
+	ENTRY(cuGraphInstantiate),
+	ENTRY(cuGraphInstantiateWithFlags),
+	ENTRY(cuGraphInstantiateWithParams),
+	ENTRY(cuGraphInstantiateWithParams_ptsz),
+	ENTRY(cuGraphInstantiate_v2),
+	ENTRY(cuGraphLaunch),
+	ENTRY(cuGraphLaunch_ptsz),
+	ENTRY(cuGraphNodeSetEnabled),
+	ENTRY(cuGraphUpload),
+	ENTRY(cuGraphUpload_ptsz),
+};
+const size_t graph_wrapper_count = sizeof(graph_wrappers) / sizeof(graph_wrappers[0]);

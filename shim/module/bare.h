@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Kernels of replaced modules as they were: probed kernel K has beside it one named K +
+ * BARE_SUFFIX, with the original's body (passes/probe.h). When the daemon says that none of the
+ * attachments is left that a module was made for, launches of its kernels go to those.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shim/link/driver.h"
+
+struct load;
+
+#define BARE_SUFFIX "__gpuprobe_bare" /* PROBE_BARE_SUFFIX of passes/probe.h */
+
+/* How many retired modules the process has. Read by launches of probed processes. */
+extern unsigned bare_retired_count __attribute__((visibility("hidden")));
+
+/* Must this launch come by bare_function()? */
+static inline bool bare_needed(void)
+{
+	return __atomic_load_n(&bare_retired_count, __ATOMIC_RELAXED) != 0;
+}
+
+/* What to launch in place of a function or kernel: itself, or its bare one. */
+driver_handle bare_function(driver_handle handle);
+
+/*
+ * Probes take registers, of which a block has 64 K: the probed form of a kernel may be impossible to
+ * launch where the bare one is possible. Blocks of so many threads always are, at 255 registers.
+ */
+#define BARE_THREADS_ALWAYS 256
+
+/* What to launch in place of a function or kernel with blocks of so many threads. */
+driver_handle bare_for_block(driver_handle handle, uint64_t threads);
+
+/* It could not be launched, with this result: the bare one for another try, or NULL. */
+driver_handle bare_instead(driver_handle handle, driver_result result);
+
+/* The bare form of `handle` was launched because the probed one could not be: the daemon is told. */
+void bare_launched(driver_handle handle);
+
+/*
+ * The handle that the application knows for one that the driver tells of, such as a graph's: for a
+ * bare kernel's that of the probed one, else itself. Of a function, and of a library's kernel.
+ */
+driver_handle bare_own_function(driver_handle function);
+driver_handle bare_own_kernel(driver_handle kernel);
+
+/* What the driver gave out: of a module that is none of ours, nothing is remembered. */
+void bare_got_function(driver_handle module, driver_handle function, const char *name);
+void bare_got_kernel(driver_handle library, driver_handle kernel, const char *name);
+void bare_got_function_of(driver_handle kernel, driver_handle function);
+void bare_got_module(driver_handle library, driver_handle module);
+
+/* A library or module of ours? */
+bool bare_is_container(driver_handle handle);
+
+/*
+ * The number of kernels of a library or functions of a module, and their handles, without bare
+ * ones; of one that is none of ours *count stays as it is, and the list is false.
+ */
+void bare_count(bool library, driver_handle container, unsigned *count);
+bool bare_list(bool library, driver_handle container, driver_handle *list, unsigned limit);
+
+enum bare_setting {
+	BARE_FUNCTION_ATTRIBUTE,
+	BARE_FUNCTION_CACHE, /* attribute and device: 0 */
+	BARE_FUNCTION_BANKS,
+	BARE_KERNEL_ATTRIBUTE,
+	BARE_KERNEL_CACHE,
+};
+
+/*
+ * The application has changed something about a function or kernel, which the bare one must get,
+ * too.
+ */
+void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
+		  int device);
+
+/* A replaced module came, or goes; a context is gone (now, until: arm_outlives()). */
+void bare_load_added(const struct load *load);
+void bare_load_removed(const struct load *load);
+void bare_context_ended(driver_handle context, uint64_t now, uint64_t until);
+
+/* The daemon's word. epoch: of which daemon the id is. */
+void bare_retire(uint64_t module_id, uint64_t epoch);
+
+/* The same for all modules of other daemons. */
+void bare_retire_others(uint64_t epoch);
+
+/* Is there a module of that daemon that it has not retired? */
+bool bare_is_awaited(uint64_t epoch);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* One question to the daemon: what it has in place of an image. With the loader's lock held. */
+
+#include <stdint.h>
+
+#include "shim/interest/client.h"
+#include "load.h"
+
+struct image;
+
+/*
+ * Sends the image and takes the answer; NULL but with a plan, or an image in place of the own one.
+ * Which daemon it is of is the caller's to fill in.
+ */
+struct load *load_ask(struct client *client, const struct image *image, uint64_t deadline_ms,
+		      enum load_answer *answer);
+
+/* Lets go of the options of the call that loads it: that is over. */
+void load_free_options(struct load *load);
+
+/* NULL is fine. */
+void load_free(struct load *load);

@@ -1,0 +1,839 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * One connection to the daemon, one list of replaced images, one lock around both; another lock
+ * around the interest pages, so that a process that nobody is interested in never waits. Locks are
+ * waited for no longer than the daemon's deadline, which is also the time that a load has from its
+ * begin to its arming, and are never held while the driver loads or unloads. Who comes here again
+ * while he holds a lock (a signal handler, a callback of a tool) is let go on alone. So is a
+ * process that forked after it came here first: CUDA does not work in the child either.
+ *
+ * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its
+ * interest page has changed or ten seconds have passed, and then it has RETRY_MS to say hello, so that a
+ * sick daemon costs one deadline and not one a module. How long all loads together may wait for compilers is the daemon's
+ * to count (its image-budget.h).
+ *
+ * Ids are a daemon's own, and those that go on with what it had (resume.h). Loads carry the number of the daemon they came from (its epoch), and are
+ * neither armed nor spoken of once it is another's turn; their probes go on writing to memory that
+ * nobody reads.
+ */
+
+#include "load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arm.h"
+#include "bare.h"
+#include "shim/base/cancel.h"
+#include "contain.h"
+#include "shim/base/deadline.h"
+#include "image.h"
+#include "shim/interest/interest-page.h"
+#include "load-ask.h"
+#include "mirror.h"
+#include "resume.h"
+#include "shim/patch/sass-start.h"
+
+#define BACK_OFF_MS 10000
+#define RETRY_MS 200
+#define PAGE_WAIT_MS 1000
+#define END_WAIT_MS 1000
+#define RESUME_WAIT_MS 100
+#define OWNER_PARENT -1 /* in a child, which may have the number of its parent in another namespace */
+
+static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER; /* around interest_find() */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all that follows */
+static pid_t owner; /* the process that came here first; 0: none yet */
+static struct load *loads;
+static struct client client = CLIENT_NONE;
+static struct interest interest; /* what the connection is opened for */
+static bool reached; /* it was, or was once */
+static struct interest failed; /* what was tried in vain, */
+static uint64_t failed_until_ms; /* and till when it is not tried again */
+static uint64_t epoch; /* the number of the daemon */
+static struct wire_welcome welcome; /* what it said, */
+static struct interest welcomed; /* and for what that was */
+static uint64_t operation_until_ms; /* how long who holds the lock may wait for the daemon */
+static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
+static bool asking; /* who holds the lock waits for the daemon; read without it */
+
+/* What a thread unloads that could not say so: who has the lock next forgets it. */
+struct unloaded {
+	struct unloaded *next;
+	enum load_kind kind;
+	driver_handle handle;
+};
+
+static struct unloaded *unloaded;
+
+static __thread bool inside; /* this thread holds one of the locks, or is about to */
+static __thread int cancel_before; /* it: cancel.h */
+static __thread const struct load *being_loaded;
+
+static void forget_unloaded(void);
+
+static void before_fork(void)
+{
+	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) == getpid())
+		mirror_forking();
+}
+
+static void in_child(void)
+{
+	__atomic_store_n(&owner, OWNER_PARENT, __ATOMIC_RELAXED);
+	client_close(&client); /* or the daemon would not notice the end of the parent */
+	arm_forked();
+	mirror_forked(true);
+}
+
+static void in_parent(void)
+{
+	mirror_forked(false);
+}
+
+/* Is this the process whose memory this is? The first that asks makes it its own. */
+bool load_is_owner(void)
+{
+	pid_t none = 0, self = getpid();
+
+	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) == self)
+		return true;
+	if (!__atomic_compare_exchange_n(&owner, &none, self, false, __ATOMIC_RELAXED,
+					 __ATOMIC_RELAXED))
+		return false;
+	pthread_atfork(before_fork, in_parent, in_child);
+	return true;
+}
+
+static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
+{
+	int before;
+
+	if (inside || mirror_is_mine())
+		return false;
+	inside = true;
+	before = cancel_forbid();
+	if (deadline_lock(mutex, until_ms)) {
+		cancel_before = before;
+		return true;
+	}
+	cancel_allow(before);
+	inside = false;
+	return false;
+}
+
+static void leave(pthread_mutex_t *mutex)
+{
+	int before = cancel_before;
+
+	pthread_mutex_unlock(mutex);
+	inside = false;
+	cancel_allow(before);
+}
+
+bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms)
+{
+	if (!load_is_owner() || !enter(&lock, until_ms))
+		return false;
+	operation_until_ms = daemon_until_ms;
+	return true;
+}
+
+bool load_lock_until(uint64_t until_ms)
+{
+	if (!load_lock_twice(until_ms, until_ms))
+		return false;
+	if (__atomic_load_n(&unloaded, __ATOMIC_RELAXED))
+		forget_unloaded();
+	return true;
+}
+
+bool load_lock_for_end(void)
+{
+	return load_lock_until(deadline_now_ms() + 2 * load_deadline_ms() + END_WAIT_MS);
+}
+
+bool load_lock(void)
+{
+	return load_lock_until(deadline_now_ms() + __atomic_load_n(&wait_ms, __ATOMIC_RELAXED));
+}
+
+void load_unlock(void)
+{
+	leave(&lock);
+}
+
+struct load *load_first(void)
+{
+	return loads;
+}
+
+bool load_is_current(const struct load *load)
+{
+	return load->epoch == epoch;
+}
+
+bool load_is_epoch(uint64_t number)
+{
+	return number == epoch;
+}
+
+void load_give_up(void)
+{
+	client_close(&client);
+	failed = interest;
+	failed_until_ms = deadline_now_ms() + BACK_OFF_MS;
+}
+
+struct client *load_client(uint64_t *deadline_ms)
+{
+	*deadline_ms = operation_until_ms;
+	return client_is_open(&client) ? &client : NULL;
+}
+
+const char *load_folder(void)
+{
+	return interest.folder;
+}
+
+uint32_t load_driver_version(void)
+{
+	static int known;
+	int version = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (!version && driver_own()->driver_get_version(&version) != 0)
+		version = 0;
+	__atomic_store_n(&known, version, __ATOMIC_RELAXED);
+	return (uint32_t)version;
+}
+
+uint32_t load_deadline_ms(void)
+{
+	return __atomic_load_n(&wait_ms, __ATOMIC_RELAXED);
+}
+
+bool load_is_asking(void)
+{
+	return __atomic_load_n(&asking, __ATOMIC_RELAXED);
+}
+
+void load_process(int device, struct gpuprobe_process *process)
+{
+	*process = (struct gpuprobe_process){
+		.pid_tgid = (uint64_t)welcome.pid << 32 | welcome.pid,
+		.device = (uint64_t)device,
+	};
+	memcpy(process->comm, welcome.comm, sizeof(process->comm));
+}
+
+void load_report(uint64_t module_id, const char *reason)
+{
+	union wire_message message;
+	uint64_t deadline_ms;
+
+	if (!load_client(&deadline_ms))
+		return;
+	memset(&message, 0, sizeof(message));
+	client_prepare(&client, &message, WIRE_REPORT, 0);
+	message.report.module_id = module_id;
+	strncpy(message.report.reason, reason, WIRE_REASON_MAX - 1);
+	if (!client_send(&client, &message, -1, deadline_ms))
+		load_give_up();
+}
+
+void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason)
+{
+	char text[WIRE_REASON_MAX];
+
+	snprintf(text, sizeof(text), WIRE_REPORT_MAP "%llu: %s", (unsigned long long)map_id, reason);
+	load_report(module_id, text);
+}
+
+void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, unsigned launches)
+{
+	char reason[WIRE_REASON_MAX];
+
+	snprintf(reason, sizeof(reason),
+		 WIRE_REPORT_KERNEL "%s: launched %u time%s without probes, with which registers do not suffice",
+		 kernel, launches, launches == 1 ? "" : "s");
+	if (!load_lock())
+		return;
+	if (number == epoch)
+		load_report(module_id, reason);
+	load_unlock();
+}
+
+/* Read once: the program may be changing its environment in another thread. */
+static bool opted_out(void)
+{
+	static enum choice { UNKNOWN, NONE, OFF } known;
+	enum choice choice = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (choice == UNKNOWN) {
+		const char *text = secure_getenv("GPUPROBE");
+
+		choice = text && !strcmp(text, "off") ? OFF : NONE;
+		__atomic_store_n(&known, choice, __ATOMIC_RELAXED);
+	}
+	return choice == OFF;
+}
+
+bool load_allowed(void)
+{
+	return !getauxval(AT_SECURE) && !opted_out();
+}
+
+/* Whoever owns the process: a child may look at the pages, though its parent has loaded modules. */
+bool load_lock_pages(void)
+{
+	return enter(&page_lock, deadline_now_ms() + PAGE_WAIT_MS);
+}
+
+void load_forked_pages(void)
+{
+	pthread_mutex_init(&page_lock, NULL);
+	interest_forked();
+}
+
+void load_unlock_pages(void)
+{
+	leave(&page_lock);
+}
+
+bool load_interested(struct interest *found)
+{
+	bool yes;
+
+	if (!load_allowed() || !load_lock_pages())
+		return false;
+	yes = interest_find(found, false) && found->deadline_ms;
+	load_unlock_pages();
+	return yes;
+}
+
+static bool same_daemon(const struct interest *a, const struct interest *b)
+{
+	return a->device == b->device && a->inode == b->inode && !strcmp(a->folder, b->folder);
+}
+
+/* Has it just failed us? */
+static bool has_failed(const struct interest *found)
+{
+	return same_daemon(found, &failed) && found->generation == failed.generation &&
+	       deadline_now_ms() < failed_until_ms;
+}
+
+/*
+ * A new connection. The daemon may be the one of before, or one that goes on with what that had, and is told what we have; else it knows nothing of that.
+ */
+static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadline_ms)
+{
+	if (same && welcome.session == before->session && welcome.start == before->start &&
+	    mirror_is_connected())
+		return true;
+	if (welcome.session && welcome.session == before->session)
+		return resume_all(&client, welcome.start, deadline_ms);
+	epoch++;
+	mirror_forget_daemon();
+	bare_retire_others(epoch);
+	return true;
+}
+
+/* Till when a daemon may take to answer a hello: not long if it has failed us before. */
+static uint64_t hello_until(const struct interest *found, uint64_t deadline_ms)
+{
+	uint64_t soon = deadline_now_ms() + RETRY_MS;
+
+	return same_daemon(found, &failed) && soon < deadline_ms ? soon : deadline_ms;
+}
+
+/* Connects to the interested daemon, if that is not done. */
+static bool connected(const struct interest *found, uint64_t deadline_ms)
+{
+	const bool open = same_daemon(found, &interest) && client_is_alive(&client);
+	const struct wire_welcome before = welcome;
+
+	interest = *found;
+	__atomic_store_n(&wait_ms, found->deadline_ms, __ATOMIC_RELAXED);
+	if (open)
+		return true;
+	client_close(&client);
+	reached = false;
+	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, load_driver_version(),
+			 hello_until(found, deadline_ms), &welcome))
+		return false;
+	if (sass_why_not())
+		load_report(0, sass_why_not());
+	reached = go_on(same_daemon(found, &welcomed), &before, deadline_ms);
+	if (reached) {
+		welcomed = *found;
+		failed = (struct interest){ 0 };
+		return true;
+	}
+	client_close(&client);
+	welcome = before; /* whom has been told a part only is to be told all */
+	return false;
+}
+
+bool load_is_welcome(const struct wire_welcome *other)
+{
+	bool same;
+
+	if (!load_lock())
+		return true;
+	same = welcome.session == other->session && welcome.start == other->start;
+	load_unlock();
+	return same;
+}
+
+enum load_resumed load_resume(void)
+{
+	enum load_resumed result = LOAD_RESUME_LATER;
+	enum interest_change change;
+	struct interest found;
+	uint64_t deadline_ms;
+
+	if (!load_lock_until(deadline_now_ms() + RESUME_WAIT_MS))
+		return result;
+	change = interest_look_again(&interest, &found);
+	if (change == INTEREST_UNCHANGED && !reached) { /* it did not answer yet */
+		found = interest;
+		change = INTEREST_OTHER;
+	}
+	switch (change) {
+	case INTEREST_ENDED:
+		result = LOAD_RESUME_NEVER;
+		break;
+	case INTEREST_UNCHANGED:
+		result = client_is_alive(&client) ? LOAD_RESUMED : LOAD_RESUME_LATER;
+		break;
+	case INTEREST_OTHER:
+		deadline_ms = deadline_now_ms() + found.deadline_ms;
+		if (has_failed(&found))
+			break;
+		if (connected(&found, deadline_ms))
+			result = LOAD_RESUMED;
+		else
+			load_give_up();
+		break;
+	}
+	load_unlock();
+	return result;
+}
+
+static void tell_unload(const struct load *load)
+{
+	union wire_message message;
+	uint64_t deadline_ms;
+
+	if (!load_is_current(load) || !load_client(&deadline_ms))
+		return;
+	memset(&message, 0, sizeof(message));
+	client_prepare(&client, &message, WIRE_UNLOAD, 0);
+	message.unload.module_id = load->module_id;
+	if (!client_send(&client, &message, -1, deadline_ms))
+		load_give_up();
+}
+
+/* Connects and asks, with the lock held. */
+static struct load *connect_and_ask(const struct interest *found, const struct image *image,
+				    uint64_t deadline_ms, enum load_answer *answer)
+{
+	struct load *load = NULL;
+
+	*answer = LOAD_ANSWER_NONE;
+	if (has_failed(found))
+		return NULL;
+	__atomic_store_n(&asking, true, __ATOMIC_RELAXED);
+	if (connected(found, deadline_ms))
+		load = load_ask(&client, image, deadline_ms, answer);
+	if (load) {
+		load->epoch = epoch;
+		load->start = welcome.start;
+	}
+	__atomic_store_n(&asking, false, __ATOMIC_RELAXED);
+	if (*answer == LOAD_ANSWER_NONE)
+		load_give_up();
+	return load;
+}
+
+static struct load *replace(const struct interest *found, const struct image *image)
+{
+	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
+	enum load_answer answer;
+	struct load *load;
+
+	if (!driver_own() || !load_lock_until(deadline_ms))
+		return NULL;
+	load = connect_and_ask(found, image, deadline_ms, &answer);
+	load_unlock();
+	return load;
+}
+
+bool load_report_to(const struct interest *found, const char *reason)
+{
+	if (has_failed(found))
+		return false;
+	if (!connected(found, operation_until_ms)) {
+		load_give_up();
+		return false;
+	}
+	load_report(0, reason);
+	return client_is_open(&client);
+}
+
+enum load_answer load_ask_plan(const struct interest *found, const void *names, size_t size,
+			       bool may_connect, struct load **plan)
+{
+	const struct image image = { .data = names, .size = size, .kind = WIRE_IMAGE_NAMES };
+	enum load_answer answer;
+
+	*plan = NULL;
+	if (!may_connect && !(same_daemon(found, &interest) && client_is_alive(&client)))
+		return LOAD_ANSWER_NONE;
+	*plan = connect_and_ask(found, &image, operation_until_ms, &answer);
+	return answer;
+}
+
+void load_refuse_plan(struct load *plan)
+{
+	load_give_up();
+	load_free(plan);
+}
+
+void load_end_plan(struct load *plan)
+{
+	tell_unload(plan);
+	load_free(plan);
+}
+
+void load_set_current(const struct load *load)
+{
+	being_loaded = load;
+}
+
+const struct load *load_current(void)
+{
+	return being_loaded;
+}
+
+/* Would the driver compile PTX otherwise than without these options? Those that we do not know may say so. */
+static bool steers_compiler(const struct load_options *options)
+{
+	for (unsigned i = 0; options->names && i < options->count; i++) {
+		switch (options->names[i]) {
+		case DRIVER_JIT_WALL_TIME:
+		case DRIVER_JIT_INFO_LOG_BUFFER:
+		case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+		case DRIVER_JIT_ERROR_LOG_BUFFER:
+		case DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+		case DRIVER_JIT_TARGET_FROM_CUCONTEXT:
+		case DRIVER_JIT_FALLBACK_STRATEGY:
+		case DRIVER_JIT_LOG_VERBOSE:
+		case DRIVER_JIT_SPLIT_COMPILE:
+		case DRIVER_JIT_BINARY_LOADER_THREAD_COUNT:
+			continue;
+		}
+		return true;
+	}
+	return false;
+}
+
+/* Does the driver say something by this option? */
+static bool is_output(int name)
+{
+	switch (name) {
+	case DRIVER_JIT_THREADS_PER_BLOCK: /* in both directions */
+	case DRIVER_JIT_WALL_TIME:
+	case DRIVER_JIT_INFO_LOG_BUFFER:
+	case DRIVER_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+	case DRIVER_JIT_ERROR_LOG_BUFFER:
+	case DRIVER_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+		return true;
+	}
+	return false;
+}
+
+/* Remembers the options of the call, and which of them our image is loaded with. False: no memory. */
+static bool take_options(struct load *load, const struct load_options *options)
+{
+	int *names;
+
+	if (!options->names || !options->values || !options->count)
+		return true;
+	names = calloc(options->count, sizeof(*names));
+	load->ours.names = names;
+	load->ours.values = calloc(options->count, sizeof(*load->ours.values));
+	load->kept = calloc(options->count, sizeof(*load->kept));
+	if (!names || !load->ours.values || !load->kept)
+		return false;
+	load->theirs = *options;
+	memcpy(load->kept, options->values, options->count * sizeof(*load->kept));
+	for (unsigned i = 0; i < options->count; i++) {
+		load->tells = load->tells || is_output(options->names[i]);
+		if (is_output(options->names[i]) && options->names[i] != DRIVER_JIT_THREADS_PER_BLOCK)
+			continue;
+		names[load->ours.count] = options->names[i];
+		load->ours.values[load->ours.count++] = options->values[i];
+	}
+	return true;
+}
+
+/* Says once to each daemon that what such a library loads is left alone. */
+static void report_contained(const struct interest *found, const struct contained *contained)
+{
+	static uint64_t said[CONTAIN_ROWS]; /* epoch + 1 */
+	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
+	char reason[WIRE_REASON_MAX];
+
+	if (!driver_own() || !load_lock_until(deadline_ms))
+		return;
+	contain_reason(contained, reason);
+	if (said[contained->row] != epoch + 1 && load_report_to(found, reason))
+		said[contained->row] = epoch + 1;
+	load_unlock();
+}
+
+/* Asks for an image, unless it is one that is left alone. */
+static struct load *replace_unless(const struct interest *found, struct image *image, const void *code,
+				   const struct load_options *options, const void *caller)
+{
+	struct contained contained;
+	struct load *load;
+
+	if (contain_find(&contained, code, image->data, caller)) {
+		report_contained(found, &contained);
+		return NULL;
+	}
+	if (steers_compiler(options))
+		image->flags |= WIRE_IMAGE_FLAG_OPTIONS;
+	load = replace(found, image);
+	if (load && !take_options(load, options)) {
+		load_refused(load, 0, 1);
+		return NULL;
+	}
+	return load;
+}
+
+struct load *load_replace(const void *code, const struct load_options *options, const void *caller)
+{
+	struct interest found;
+	struct image image;
+
+	if (!load_interested(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
+		return NULL;
+	return replace_unless(&found, &image, code, options, caller);
+}
+
+const void *load_image(const struct load *load)
+{
+	return load->image;
+}
+
+void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
+{
+	load->kind = kind;
+	load->handle = handle;
+	if (!load_lock())
+		return; /* never armed, and its image stays mapped */
+	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&load->context) == 0 &&
+	    load->context)
+		load->context_id = driver_context_id(load->context);
+	load_free_options(load);
+	load->next = loads;
+	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
+	arm_load_added(load);
+	bare_load_added(load);
+	if (load_is_current(load) && load->start != welcome.start && client_is_open(&client) &&
+	    !resume_load(&client, load, welcome.start, operation_until_ms))
+		load_give_up(); /* the daemon was another one when it was asked for */
+	load_unlock();
+	arm_current(load->deadline_ms); /* what takes longer is done before the first launch */
+}
+
+void load_refused(struct load *load, driver_result result, driver_result own_result)
+{
+	char reason[WIRE_REASON_MAX];
+
+	if (load_lock()) {
+		snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d",
+			 result);
+		if (!own_result && load_is_current(load)) /* else it is not our image's fault */
+			load_report(load->module_id, reason);
+		tell_unload(load);
+		load_unlock();
+	}
+	load_free(load);
+}
+
+/* Takes it off the list. */
+static struct load *take(enum load_kind kind, driver_handle handle)
+{
+	for (struct load **link = &loads; *link; link = &(*link)->next) {
+		struct load *load = *link;
+
+		if (load->kind != kind || load->handle != handle)
+			continue;
+		__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
+		return load;
+	}
+	return NULL;
+}
+
+static struct load *find(enum load_kind kind, driver_handle handle)
+{
+	struct load *load = loads;
+
+	while (load && (load->kind != kind || load->handle != handle))
+		load = load->next;
+	return load;
+}
+
+static void leave_unloaded(enum load_kind kind, driver_handle handle)
+{
+	struct unloaded *one = malloc(sizeof(*one));
+
+	if (!one)
+		return;
+	*one = (struct unloaded){ __atomic_load_n(&unloaded, __ATOMIC_RELAXED), kind, handle };
+	while (!__atomic_compare_exchange_n(&unloaded, &one->next, one, true, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+/* With the lock held. The driver may be about to unload it: nothing is read, the image stays. */
+static void forget_unloaded(void)
+{
+	struct unloaded *one = __atomic_exchange_n(&unloaded, NULL, __ATOMIC_ACQUIRE);
+
+	while (one) {
+		struct load *load = take(one->kind, one->handle);
+		struct unloaded *next = one->next;
+
+		if (load) {
+			mirror_lock();
+			mirror_drop_regions(load);
+			mirror_unlock();
+			arm_load_removed(load, false);
+			bare_load_removed(load);
+			tell_unload(load);
+			load->image = NULL;
+			load_free(load);
+		}
+		free(one);
+		one = next;
+	}
+}
+
+void load_settle(void)
+{
+	if (__atomic_load_n(&unloaded, __ATOMIC_RELAXED) && load_lock())
+		load_unlock();
+}
+
+/*
+ * What the module counts itself is read when its kernels have ended. They are waited for with no
+ * lock held, as the driver does in the call that follows: it may be long.
+ */
+struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
+{
+	if (!__atomic_load_n(&loads, __ATOMIC_RELAXED) || !load_is_owner())
+		return NULL;
+	while (load_lock_for_end()) {
+		struct load *load = find(kind, handle);
+		driver_handle context = load ? arm_next_awaited(load) : NULL;
+
+		if (load && !context) {
+			take(kind, handle);
+			arm_load_removed(load, true);
+			bare_load_removed(load);
+		}
+		load_unlock();
+		if (!context)
+			return load;
+		arm_await(context);
+	}
+	leave_unloaded(kind, handle);
+	return NULL;
+}
+
+void load_end_unload(struct load *load, driver_result result)
+{
+	if (result)
+		return; /* the driver may still read the image: it stays mapped */
+	if (load_lock()) {
+		tell_unload(load);
+		load_unlock();
+	}
+	load_free(load);
+}
+
+void load_forget_context(driver_handle context, uint64_t now, uint64_t until)
+{
+	for (struct load **link = &loads; *link;) {
+		struct load *load = *link;
+
+		if (load->kind != LOAD_MODULE || load->context != context ||
+		    arm_outlives(load->context_id, load->born, now, until)) {
+			link = &load->next;
+			continue;
+		}
+		__atomic_store_n(link, load->next, __ATOMIC_RELAXED);
+		arm_load_removed(load, false);
+		bare_load_removed(load);
+		tell_unload(load);
+		load_free(load);
+	}
+}
+
+struct load *load_replace_file(const char *path, const struct load_options *options, const void *caller)
+{
+	struct interest found;
+	struct stat status;
+	struct load *load = NULL;
+	struct image image;
+	char *bytes = NULL;
+	size_t size = 0;
+	int fd;
+
+	if (!path || !load_interested(&found))
+		return NULL;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+	    (uint64_t)status.st_size < WIRE_IMAGE_SIZE_MAX) {
+		size = (size_t)status.st_size + IMAGE_TAIL; /* zeros behind it: PTX ends with one */
+		bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
+		if (bytes == MAP_FAILED)
+			bytes = NULL;
+	}
+	if (bytes && pread(fd, bytes, (size_t)status.st_size, 0) == status.st_size &&
+	    image_recognise(&image, bytes, size) && image.data == bytes)
+		load = replace_unless(&found, &image, NULL, options, caller);
+	close(fd);
+	if (bytes)
+		munmap(bytes, size);
+	return load;
+}
+
+bool load_tells(const struct load *load)
+{
+	return load->tells;
+}
+
+void load_restore_options(struct load *load)
+{
+	if (load->kept)
+		memcpy(load->theirs.values, load->kept, load->theirs.count * sizeof(*load->kept));
+}
