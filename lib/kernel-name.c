@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../proto/kernel-plain.h"
+#include "proto/kernel-plain.h"
 #include "rust-name.h"
 
 /* Names that are longer were made to hurt the demangler. nvcc's are cut at 4 KiB or so. */

@@ -100,6 +100,8 @@ def main():
         for other in included:
             here = f"{os.path.dirname(path)}/{other}"
             target = here if here in known else other
+            if target not in known and "/" in other:
+                bad["a path that is not from the top"].append(f"{path}: {other}")
             if target not in known:
                 continue
             its = longest(target, DOMAINS)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "map-layout.h"
+#include "proto/map-layout.h"
 
 #define BLOCK 256
 

@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../proto/kernel-id.h"
+#include "proto/kernel-id.h"
 #include "patch-fields.h"
 #include "patch-program.h"
 #include "passes/ptx-inline.h"

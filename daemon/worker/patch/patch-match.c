@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../proto/kernel-id.h"
+#include "proto/kernel-id.h"
 #include "passes/probe.h"
 
 #define TARGETS_MAX (IMAGE_KERNELS_MAX + 1) /* one more than are listed: then the reply says so */
