@@ -102,8 +102,28 @@ static void tell_nothing(const struct ctl *ctl, int64_t pid) {
 			 "(gpuprobectl doctor --only='reach.*' lists CUDA processes without it)");
 }
 
+/* Returns the exit status. */
+static int show(struct ctl *ctl, const struct varlink_reply *reply, const char *kernel, int64_t pid) {
+	json_object *outcomes = ctl_get(reply->parameters, "outcomes");
+	const size_t n = json_object_array_length(outcomes);
+	int r = n || !pid ? -1 : ctl_check_pid("--pid", pid);
+
+	if (r >= 0)
+		return r;
+	if (ctl->json)
+		ctl_print_json(ctl, reply->parameters);
+	else
+		for (size_t i = 0; i < n; i++)
+			print(json_object_array_get_idx(outcomes, i));
+	if (!n && kernel && !pid)
+		tell_no_kernel(ctl, kernel);
+	else if (!n)
+		tell_nothing(ctl, pid);
+	return CTL_OK;
+}
+
 int command_why(struct ctl *ctl, int argc, char **argv) {
-	json_object *parameters = json_object_new_object(), *outcomes;
+	json_object *parameters = json_object_new_object();
 	struct varlink_reply reply;
 	char *kernel;
 	int64_t pid;
@@ -121,18 +141,8 @@ int command_why(struct ctl *ctl, int argc, char **argv) {
 		free(kernel);
 		return r;
 	}
-	outcomes = ctl_get(reply.parameters, "outcomes");
-	r = pid && !json_object_array_length(outcomes) ? ctl_check_pid("--pid", pid) : -1;
-	if (r < 0 && ctl->json)
-		ctl_print_json(ctl, reply.parameters);
-	else if (r < 0)
-		for (size_t i = 0; i < json_object_array_length(outcomes); i++)
-			print(json_object_array_get_idx(outcomes, i));
-	if (r < 0 && !json_object_array_length(outcomes) && kernel && !pid)
-		tell_no_kernel(ctl, kernel);
-	else if (r < 0 && !json_object_array_length(outcomes))
-		tell_nothing(ctl, pid);
+	r = show(ctl, &reply, kernel, pid);
 	free(kernel);
 	varlink_reply_deinit(&reply);
-	return r < 0 ? CTL_OK : r;
+	return r;
 }

@@ -5,6 +5,7 @@ Descriptors as a weapon: what the daemon has in flight to who does not read, and
 file of a FUSE server that does not answer): the daemon answers others meanwhile.
 """
 import base64
+import contextlib
 import errno
 import itertools
 import os
@@ -167,31 +168,48 @@ class Stuck:
         os.rmdir(self.folder)
 
 
+@contextlib.contextmanager
+def stuck_file():
+    """Such a file system and its file, open; None where there is no FUSE. No process may be started meanwhile: it would have to close the file as well."""
+    try:
+        stuck = Stuck()
+    except OSError as error:
+        print(f"no FUSE here: {error}")
+        yield None
+        return
+    file = os.open(f"{stuck.folder}/file", os.O_RDONLY)
+    try:
+        yield stuck, file
+    finally:
+        stuck.release()
+        os.close(file)
+        stuck.close()
+
+
+def send_stuck(daemon, file):
+    """Sends it in place of an image. The connection."""
+    peer = dial(daemon, GREETING)
+    socket.send_fds(peer, [message(IMAGE, 100, PTX, 0, *FIELDS)], [file])
+    return peer
+
+
 def test_stuck():
     """Who sends files that cannot be closed has his connections taken, and no more than these."""
     with Daemon("--quota-connections=4") as daemon:
-        try:
-            stuck = Stuck()
-        except OSError as error:
-            print(f"no FUSE here: {error}")
-            return
-        try:
+        with stuck_file() as there:
+            if not there:
+                return
+            stuck, file = there
             before = descriptors(daemon)
-            control = Connection(daemon.directory, timeout=ANSWERS) # no process: it would have to close the file as well
-            file = os.open(f"{stuck.folder}/file", os.O_RDONLY)
+            control = Connection(daemon.directory, timeout=ANSWERS)
             peers = []
             for n in range(4):
-                peers.append(dial(daemon, GREETING))
-                socket.send_fds(peers[-1], [message(IMAGE, 100, PTX, 0, *FIELDS)], [file])
+                peers.append(send_stuck(daemon, file))
                 wait_until(lambda: len(stuck.flushes) == n + 1, "it is being closed")
                 control.call("Status")
             over = dial(daemon)
             over.settimeout(ANSWERS)
             equal(over.recv(100), b"", "one connection too many")
-        finally:
-            stuck.release()
-            os.close(file)
-            stuck.close()
         control.close()
         for peer in peers + [over]:
             peer.close()
@@ -204,17 +222,11 @@ def test_stuck_while_workers_start():
     with Daemon("--quota-connections=100", "--workers=1") as daemon:
         daemon.attach("--kernel", "vectorAdd")
         Shim(daemon.directory).image(VEC_ADD_PTX)
-        try:
-            stuck = Stuck()
-        except OSError as error:
-            print(f"no FUSE here: {error}")
-            return
-        file = os.open(f"{stuck.folder}/file", os.O_RDONLY)
-        try: # no process is started here: it would have to close the file as well
-            peers = []
-            for _ in range(70):
-                peers.append(dial(daemon, GREETING))
-                socket.send_fds(peers[-1], [message(IMAGE, 100, PTX, 0, *FIELDS)], [file])
+        with stuck_file() as there:
+            if not there:
+                return
+            stuck, file = there
+            peers = [send_stuck(daemon, file) for _ in range(70)]
             wait_until(lambda: len(stuck.flushes) == 64, "as many as may be are being closed")
             before = daemon.children()
             check(before, "no worker")
@@ -228,10 +240,6 @@ def test_stuck_while_workers_start():
                 control.call("Status")
                 time.sleep(0.05)
             control.close()
-        finally:
-            stuck.release()
-            os.close(file)
-            stuck.close()
         asks.close()
         for peer in peers:
             peer.close()

@@ -104,17 +104,11 @@ static void *run(void *userdata) {
 	int channel = (int)(intptr_t)userdata, fd;
 	struct order order;
 
-	if (unshare(CLONE_FILES) < 0)
+	if (unshare(CLONE_FILES) < 0 || (channel != ITS_CHANNEL && dup3(channel, ITS_CHANNEL, O_CLOEXEC) < 0) || close_range(ITS_CHANNEL + 1, ~0U, 0) < 0)
 		result.error = errno;
-	else if (channel != ITS_CHANNEL && dup3(channel, ITS_CHANNEL, O_CLOEXEC) < 0)
-		result.error = errno;
-	else if (close_range(ITS_CHANNEL + 1, ~0U, 0) < 0)
-		result.error = errno;
-	if (result.error) {
-		send(channel, &result, sizeof(result), MSG_NOSIGNAL);
+	send(result.error ? channel : ITS_CHANNEL, &result, sizeof(result), MSG_NOSIGNAL);
+	if (result.error)
 		return NULL;
-	}
-	send(ITS_CHANNEL, &result, sizeof(result), MSG_NOSIGNAL);
 	while (receive(&order, &fd)) {
 		result = fd < 0 ? (struct result){ .error = EMFILE } : start(&order, fd);
 		if (fd >= 0)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef GPUPROBE_SPAWNER_H
-#define GPUPROBE_SPAWNER_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -24,5 +23,3 @@ struct spawner *spawner_free(struct spawner *spawner);
  * 0 or -errno: it does not run.
  */
 int spawner_start(struct spawner *spawner, const char *path, char *const *arguments, char *const *environment, int fd, pid_t *pidp);
-
-#endif

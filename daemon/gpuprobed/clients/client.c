@@ -601,14 +601,6 @@ static size_t client_report_users(const struct registry *registry, const struct 
 
 /* A module could not do something: the same kernels again, with the shim's words. A process has many plans, one after the other:
  * what was said of one before is not said again. */
-/* Whether a report says what an engine leaves alone on purpose. */
-static bool client_report_leaves(const char *text, enum outcome_engine *engine) {
-	const bool library = strncmp(text, WIRE_REPORT_LIBRARY, strlen(WIRE_REPORT_LIBRARY)) == 0;
-
-	*engine = library ? OUTCOME_ENGINE_PTX : OUTCOME_ENGINE_SASS;
-	return library || strncmp(text, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0;
-}
-
 static void client_on_report(struct daemon *daemon, const struct client *client,
 			     const struct wire_report *report) {
 	const struct process_facts *facts = &client->process->facts;
@@ -646,7 +638,8 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
-	if (client_report_leaves(text, &engine)) { /* said again after each attach */
+	engine = outcome_left_by(text);
+	if (engine) { /* said again after each attach */
 		if (!outcome_log_has(&daemon->outcomes, facts->pid, &(struct outcome_subject){}, text))
 			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
 					&(struct outcome_subject){ .engine = engine }, text);

@@ -12,7 +12,6 @@
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/settings/exclude.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
-#include "proto/wire.h"
 
 #define CONTROL_WHY_PART UINT64_C(1000000) /* nanoseconds of a turn of the loop */
 #define CONTROL_WHY_BYTES_MAX (4 * 1024 * 1024) /* of text; escapes may make it some times longer */
@@ -106,8 +105,7 @@ static void control_why_on_cancel(struct varlink_call *call, void *userdata) {
 /* Whether it is about all kernels of an image, module or library: that it failed, or is left alone. */
 static bool control_why_is_whole(const struct outcome *outcome) {
 	return !outcome->kernel[0] &&
-	       (outcome->kind == OUTCOME_FAILED || strncmp(outcome->reason, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0 ||
-		strncmp(outcome->reason, WIRE_REPORT_LIBRARY, strlen(WIRE_REPORT_LIBRARY)) == 0);
+	       (outcome->kind == OUTCOME_FAILED || outcome_left_by(outcome->reason) != OUTCOME_ENGINE_NONE);
 }
 
 /* Whether the caller asked for it and may see it: what takes time comes last. */

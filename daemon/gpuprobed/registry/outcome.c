@@ -20,6 +20,7 @@
 #include <xxhash.h>
 
 #include "proto/kernel-plain.h"
+#include "proto/wire.h"
 
 #define OUTCOME_TEXT_MAX 2048 /* names of C++ templates are long */
 
@@ -204,6 +205,12 @@ static bool outcome_name_means(const char *pattern, const char *name, size_t n) 
 	kernel_plain_untag(copy);
 	kernel_plain_unhash(copy);
 	return strcmp(pattern, copy) == 0 || fnmatch(pattern, copy, 0) == 0;
+}
+
+enum outcome_engine outcome_left_by(const char *text) {
+	if (strncmp(text, WIRE_REPORT_LIBRARY, strlen(WIRE_REPORT_LIBRARY)) == 0)
+		return OUTCOME_ENGINE_PTX;
+	return strncmp(text, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0 ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_NONE;
 }
 
 bool outcome_means(const struct outcome *outcome, const char *pattern) {
