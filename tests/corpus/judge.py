@@ -165,9 +165,6 @@ class Judge:
             result = self.run(command, timeout=self.options.timeout)
             if re.search('Unresolved extern|Cannot take address of function', result.stdout): # made to be linked
                 result = self.run([*command, '-c'], timeout=self.options.timeout)
-            if '(C7600)' in result.stdout: # as the worker does (daemon/worker/image/image-build.c)
-                again = self.run([*command, '--Ofast-compile=min'], timeout=self.options.timeout)
-                result = result if again.returncode else again
         except subprocess.TimeoutExpired:
             return None, f'timeout after {self.options.timeout} s'
         return (None if result.returncode else time.monotonic() - start), result.stdout
@@ -220,7 +217,7 @@ class Judge:
                 bare_seconds, bare = self.assemble(path, target, bool(debug))
                 if seconds is None and output.startswith('timeout'):
                     status = 'timeout'
-                elif seconds is None and bare_seconds is not None and 'C7600' in output and b'setmaxnreg' in text:
+                elif seconds is None and bare_seconds is not None and 'C7600' in output:
                     status = 'given up'
                 elif seconds is None and bare_seconds is None:
                     status = 'refused'
@@ -389,7 +386,7 @@ class Judge:
                 print(f'NOTE {name}: {note}')
         for name, size in self.slow:
             print(f'NOT ASSEMBLED {name}: {size} bytes, ptxas took more than {self.options.timeout} s')
-        for name, why in self.given_up: # which registers a warp group has is fixed there, and ptxas does not always cope
+        for name, why in self.given_up:
             print(f'GIVEN UP {name}: {why}')
         for name, why in self.refused:
             print(f'REFUSED BARE {name}: {why}')

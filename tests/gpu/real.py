@@ -48,6 +48,12 @@ class RealCode:
         for name in "library", "groups", "hopper", "memory", "child":
             program = self.program(name)
             bare = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+            with Session(self, "--deadline-ms=60000") as session:
+                session.attach("memory_histogram", "*", "--engine", "ptx")
+                expect(f"{name} with memory probes", session.run_probed(program), bare)
+                accesses = probed[f"{name} memory_histogram"] = session.read("accesses")
+                if name not in ("child", "library") and not accesses: # ptxas cannot compile all of library with them (C7600)
+                    raise AssertionError(f"{name} with memory probes: nothing was counted: {session.ctl('why').stdout[:500]}")
             for section, count in (("kprobe/*", True), ("kretprobe/*", True), ("memcapture/*", True), ("kprobe/dev:*", name == "memory")):
                 with Session(self, "--deadline-ms=20000") as session: # large modules, on a GPU that others use too
                     session.ctl("attach", self.object("counter"), "--point", section)

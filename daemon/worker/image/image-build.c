@@ -26,13 +26,6 @@
 #include "image-select.h"
 #include "daemon/worker/compiler/ptxas-options.h"
 
-/*
- * ptxas of CUDA 13.0 fails for some kernels that call a function, for sm_90 and newer: it tests several bits of a register at once, keeps the results across the call, and is
- * short of predicate registers, of which there are seven. With this option it compiles them, with some more of the others. An older compiler does not know it.
- */
-#define QUICKLY "--Ofast-compile=min"
-#define NO_REGISTERS "(C7600)" /* in the log: register allocation failed */
-
 /* ELF entries carry the version of the cubin's ABI as 1.7 or 1.8. */
 #define CUBIN_ABI_OFFSET 8
 
@@ -76,25 +69,6 @@ static void get_options(struct ptxas_options *options, const struct image_source
 	}
 }
 
-/* The same text once more with QUICKLY, if that may help; if it does not, what was said first stands. As compiler_compile(), of which r is the result. */
-static int compile_quickly(int r, struct image_result *result, const char *text, size_t length, const char *arch, struct compiler *compiler,
-			   struct ptxas_options *options, uint8_t **cubin, size_t *size)
-{
-	char *log = NULL;
-
-	if (r != COMPILER_E_SOURCE || result->quickly || !result->log || !strstr(result->log, NO_REGISTERS))
-		return r;
-	ptxas_options_add(options, QUICKLY);
-	if (compiler_compile(compiler, text, length, arch, options->options, options->n, cubin, size, &log)) {
-		free(log);
-		return r;
-	}
-	free(result->log);
-	result->log = log;
-	result->quickly = true;
-	return 0;
-}
-
 /* The cubin for the device of a text, NULL if there is no compiler that can make it. */
 static int compile(struct image_result *result, const struct image_source *source, const char *text,
 		   size_t length, struct compiler *compiler, uint8_t **cubin, size_t *size)
@@ -108,15 +82,12 @@ static int compile(struct image_result *result, const struct image_source *sourc
 	if (!compiler)
 		return 0;
 	get_options(&options, source);
-	if (result->quickly)
-		ptxas_options_add(&options, QUICKLY);
 	snprintf(arch, sizeof(arch), "sm_%u", source->capability);
 	if (edited->target.suffix)
 		snprintf(arch + strlen(arch), 2, "%c", edited->target.suffix);
 	start = microseconds();
 	r = compiler_compile(compiler, text, length, arch, options.options, options.n, cubin, size,
 			     &result->log);
-	r = compile_quickly(r, result, text, length, arch, compiler, &options, cubin, size);
 	result->compile_us += microseconds() - start;
 	switch (r) {
 	case COMPILER_E_NEWER:
@@ -146,7 +117,7 @@ static bool is_bounded(const struct image_source *source)
 static int compile_limited(struct image_result *result, const struct image_source *source,
 			   struct compiler *compiler, uint8_t **cubin, size_t *size)
 {
-	struct image_result limited = { .quickly = result->quickly };
+	struct image_result limited = {};
 	uint8_t *better = NULL;
 	size_t better_size = 0;
 	int r;

@@ -28,7 +28,6 @@ struct image_result {
 	size_t size;
 	bool machine_code; /* it holds a cubin for the device; else the driver has to compile */
 	int64_t compile_us;
-	bool quickly; /* compiled with the option of that name (image-build.c) */
 	char *log; /* owned, may be NULL */
 	char *text; /* owned: the PTX that was compiled, if it is not the edited one; else NULL */
 	size_t text_length;

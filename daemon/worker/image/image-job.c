@@ -514,8 +514,9 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		compiler_use_threads(compiler, threads);
 	if (r == IMAGE_BUILD_E_COMPILE)
 		r = finish(worker_reply_error(job->reply, result.log, "compile",
-					      "%s does not compile the edited PTX for sm_%u",
-					      compiler_name(compiler), job->request.capability));
+					      "%s does not compile the edited PTX for sm_%u: %.*s",
+					      compiler_name(compiler), job->request.capability,
+					      (int)strcspn(result.log ?: "", "\n"), result.log ?: ""));
 	if (!r)
 		r = deliver(job, job->request.text_output, "text_size",
 			    result.text ? result.text : edited->text,

@@ -509,16 +509,20 @@ class Images(Base):
         self.assertEqual(made[0], made[1])
 
     def test_predicates(self):
-        """Kernels for which ptxas is short of predicate registers when they call a program get it all the same: in threads the compiler aborts, so the job can ask for one."""
+        """Kernels for which ptxas is short of predicate registers when they call a program: in threads the compiler aborts, so the job can ask for one, and hears why."""
         looping = PROBE.replace("\tred.global.add.u64 [%a], %one;\n", "again:\n\tatom.global.add.u64 %one, [%a], 1;\n\tsetp.lt.u64 %p, %one, 9;\n\t@%p bra again;\n")
         self.assertIn("again", looping)
         text, how = rank_kernels(40).encode(), {"kind": "ptx", "program": looping, "attachments": [("rank*", "memory")], "call": True}
         for threads, more in (1, {}), (4, {"one_thread": True}):
             worker = Worker([WORKER, *self.arguments, f"--threads={threads}"])
             reply, out = worker.image(text, **how, **more)
-            self.assertEqual((reply["status"], worker.close()), ("replaced", (0, "")), reply)
-            self.assertEqual((reply["format"], reply["kernel_count"]), ("cubin" if self.has_compiler else "ptx", 40))
-            self.assertIn(b"call __memcapture__0", extract(out)["0.1.sm_90.ptx"] if self.has_compiler else out)
+            self.assertEqual(worker.close()[0], 0)
+            if self.has_compiler:
+                self.assertEqual((reply["status"], reply["error"], out), ("error", "compile", b""), reply)
+                self.assertIn("(C7600)", reply["log"])
+            else:
+                self.assertEqual((reply["status"], reply["kernel_count"]), ("replaced", 40), reply)
+                self.assertIn(b"call __memcapture__0", out)
         self.error(text, "internal", "one_thread", one_thread=1, **how)
 
     def test_nothing_attached(self):
@@ -589,7 +593,7 @@ class Hostile(Base):
     def test_does_not_assemble(self):
         bad = PTX.replace("st.global.u64", "st.global.nonsense")
         if self.has_compiler:
-            reply = self.error(bad.encode(), "compile", "does not compile the edited PTX for sm_90", kind="ptx")
+            reply = self.error(bad.encode(), "compile", "does not compile the edited PTX for sm_90: ptxas .*nonsense", kind="ptx")
             self.assertIn("nonsense", reply["log"])
             self.error(PTX.replace("%a", "%unknown", 1).encode(), "compile", kind="ptx")
         self.replaced(PTX.encode(), kind="ptx")
