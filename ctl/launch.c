@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * gpuprobe-launch: launches an empty kernel, for `gpuprobectl run`. The shim is in this process as in any other, so the kernel becomes
- * whatever programs are attached to it. The CUDA driver is the only thing that it needs.
+ * gpuprobe-launch: launches an empty kernel, for `gpuprobectl run`. The shim is in this process as
+ * in any other, so the kernel becomes whatever programs are attached to it. The CUDA driver is the
+ * only thing that it needs.
  *
  *     gpuprobe-launch GRID_X GRID_Y GRID_Z BLOCK_X BLOCK_Y BLOCK_Z COUNT DEVICE
  *
- * Prints the microseconds that all launches took together. Exit status: 0, 1 (the driver says no), 2 usage, 69 no driver or device.
+ * Prints the microseconds that all launches took together. Exit status: 0, 1 (the driver says no),
+ * 2 usage, 69 no driver or device.
  */
 
 #include <dlfcn.h>
@@ -33,8 +35,8 @@ static struct {
 	int (*set_current)(void *);
 	int (*module_load)(void **, const void *);
 	int (*get_function)(void **, void *, const char *);
-	int (*launch)(void *, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
-		      unsigned int, void *, void **, void **);
+	int (*launch)(void *, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+		      unsigned int, unsigned int, void *, void **, void **);
 	int (*synchronize)(void);
 	int (*module_unload)(void *);
 	int (*primary_release)(int);
@@ -68,7 +70,8 @@ static int find_driver(void) {
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
 		*(void **)symbols[i].function = dlsym(library, symbols[i].name);
 		if (!*(void **)symbols[i].function) {
-			fprintf(stderr, "gpuprobe-launch: the CUDA driver has no %s\n", symbols[i].name);
+			fprintf(stderr, "gpuprobe-launch: the CUDA driver has no %s\n",
+				symbols[i].name);
 			return LAUNCH_NO_DEVICE;
 		}
 	}
@@ -82,7 +85,8 @@ static int check(int result, const char *what, int status) {
 	if (!result)
 		return 0;
 	cuda.error_string(result, &text);
-	fprintf(stderr, "gpuprobe-launch: %s: %s (%d)\n", what, text ? text : "unknown error", result);
+	fprintf(stderr, "gpuprobe-launch: %s: %s (%d)\n", what, text ? text : "unknown error",
+		result);
 	return status;
 }
 
@@ -101,10 +105,12 @@ static int launch(const unsigned int *size, uint64_t count) {
 
 	r = check(cuda.module_load(&module, kernel), "loading the kernel", 1);
 	if (!r)
-		r = check(cuda.get_function(&function, module, LAUNCH_KERNEL), "finding the kernel", 1);
+		r = check(cuda.get_function(&function, module, LAUNCH_KERNEL), "finding the kernel",
+			  1);
 	start = now_us();
 	for (uint64_t i = 0; i < count && !r; i++)
-		r = check(cuda.launch(function, size[0], size[1], size[2], size[3], size[4], size[5], 0, NULL, NULL, NULL),
+		r = check(cuda.launch(function, size[0], size[1], size[2], size[3], size[4],
+				      size[5], 0, NULL, NULL, NULL),
 			  "launching the kernel", 1);
 	if (!r)
 		r = check(cuda.synchronize(), "running the kernel", 1);
@@ -122,7 +128,8 @@ int main(int argc, char **argv) {
 	int device, r;
 
 	if (argc != 9) {
-		fprintf(stderr, "usage: gpuprobe-launch GRID_X GRID_Y GRID_Z BLOCK_X BLOCK_Y BLOCK_Z COUNT DEVICE\n");
+		fprintf(stderr, "usage: gpuprobe-launch GRID_X GRID_Y GRID_Z BLOCK_X BLOCK_Y "
+				"BLOCK_Z COUNT DEVICE\n");
 		return 2;
 	}
 	for (int i = 0; i < 8; i++) {
@@ -140,9 +147,11 @@ int main(int argc, char **argv) {
 	if (!r)
 		r = check(cuda.init(0), "starting CUDA", LAUNCH_NO_DEVICE);
 	if (!r)
-		r = check(cuda.device_get(&device, (int)numbers[7]), "finding the device", LAUNCH_NO_DEVICE);
+		r = check(cuda.device_get(&device, (int)numbers[7]), "finding the device",
+			  LAUNCH_NO_DEVICE);
 	if (!r)
-		r = check(cuda.primary_retain(&context, device), "making a context", LAUNCH_NO_DEVICE);
+		r = check(cuda.primary_retain(&context, device), "making a context",
+			  LAUNCH_NO_DEVICE);
 	if (r)
 		return r;
 	r = check(cuda.set_current(context), "using the context", 1);

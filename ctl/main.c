@@ -61,7 +61,8 @@ static const char help[] =
 	"  -V, --version         print the version\n"
 	"\n"
 	"Without --session and --socket: your session daemon if one runs, else the system's.\n"
-	"Exit status: 0 fine, 1 error, 2 usage, 3 no daemon, 4 refused by the verifier, 5 not found, 6 not permitted.\n";
+	"Exit status: 0 fine, 1 error, 2 usage, 3 no daemon, 4 refused by the verifier, 5 not "
+	"found, 6 not permitted.\n";
 
 static const struct ctl_command commands[] = {
 	{ "attach", command_attach, CTL_TITLE "attach" },
@@ -122,12 +123,14 @@ static int run(struct ctl *ctl, int argc, char **argv) {
 }
 
 /*
- * Descriptors 0 to 2 that are closed stay so for who reads or writes them, but are taken: else they would be the socket to the daemon, or the file of a
- * trace, and what is meant for the user would go there.
+ * Descriptors 0 to 2 that are closed stay so for who reads or writes them, but are taken: else they
+ * would be the socket to the daemon, or the file of a trace, and what is meant for the user would
+ * go there.
  */
 static void take_standard(void) {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
 			return;
 }
 

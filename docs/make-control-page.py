@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """make-control-page.py INTERFACE: the manual page io.gpuprobe.control(7), for scdoc, of the comments in the interface's file: it says what the interface says."""
+
 import re
 import sys
 
@@ -85,16 +86,20 @@ def main():
                 write_members(found, out, "Answers")
             parts[kind].append("\n".join(out))
     print(f"{name}(7)\n\n# NAME\n\n{name} - the varlink interface of gpuprobed\n\n# DESCRIPTION\n\n{escape(about)}\n")
-    print("The protocol is varlink (_https://varlink.org_): messages in JSON, each with a NUL behind it, on a socket of the file system: _/run/gpuprobe/io.gpuprobe.control_; "
-          "_/run/user/UID/gpuprobe[-NAME]/io.gpuprobe.control_ of a session daemon. *gpuprobectl*(1) speaks it; *varlinkctl*(1) does, and programs of yours can. Messages have at most "
-          "16 MiB. A member that may be absent may be null, too. Who may call what: *gpuprobed*(8), AUTHORISATION. A later version may have more members and methods; "
-          "none changes its meaning.\n\nThis page is made of the interface's own file, _io.gpuprobe.control.varlink_.\n")
+    print(
+        "The protocol is varlink (_https://varlink.org_): messages in JSON, each with a NUL behind it, on a socket of the file system: _/run/gpuprobe/io.gpuprobe.control_; "
+        "_/run/user/UID/gpuprobe[-NAME]/io.gpuprobe.control_ of a session daemon. *gpuprobectl*(1) speaks it; *varlinkctl*(1) does, and programs of yours can. Messages have at most "
+        "16 MiB. A member that may be absent may be null, too. Who may call what: *gpuprobed*(8), AUTHORISATION. A later version may have more members and methods; "
+        "none changes its meaning.\n\nThis page is made of the interface's own file, _io.gpuprobe.control.varlink_.\n"
+    )
     for kind, title in (("method", "METHODS"), ("type", "TYPES"), ("error", "ERRORS")):
         print(f"# {title}\n")
         print("\n".join(parts[kind]))
-    print("# EXAMPLES\n\n```\n$ varlinkctl introspect /run/gpuprobe/io.gpuprobe.control io.gpuprobe.control\n"
-          "$ varlinkctl call /run/gpuprobe/io.gpuprobe.control io.gpuprobe.control.Status '{}'\n"
-          "$ varlinkctl call --more /run/gpuprobe/io.gpuprobe.control io.gpuprobe.control.DumpMap '{\"map\":\"counter\"}'\n```\n")
+    print(
+        "# EXAMPLES\n\n```\n$ varlinkctl introspect /run/gpuprobe/io.gpuprobe.control io.gpuprobe.control\n"
+        "$ varlinkctl call /run/gpuprobe/io.gpuprobe.control io.gpuprobe.control.Status '{}'\n"
+        '$ varlinkctl call --more /run/gpuprobe/io.gpuprobe.control io.gpuprobe.control.DumpMap \'{"map":"counter"}\'\n```\n'
+    )
     print("# SEE ALSO\n\n*gpuprobectl*(1), *gpuprobed*(8), *gpuprobe-wire*(7), *varlinkctl*(1)")
 
 

@@ -4,6 +4,7 @@
 test-docs.py GPUPROBED GPUPROBECTL SOURCE: whatever a user can type or call has its place in a manual page, and in the completion. What is asked of is the
 programs' own help, the interface, and the sources: who adds something finds out here what he has not documented.
 """
+
 import fnmatch
 import os
 import re
@@ -141,15 +142,24 @@ class Docs(unittest.TestCase):
         clang = shutil.which("clang-19") or shutil.which("clang")
         if not clang:
             self.skipTest("no clang")
-        lines = [line for name in ((SOURCE, "README.md"), (DOCS, "guides/operator.md")) for line in re.findall(r"^\$ clang (.*?)(?:  +#.*)?$", read(*name), re.M)]
+        lines = [
+            line for name in ((SOURCE, "README.md"), (DOCS, "guides/operator.md")) for line in re.findall(r"^\$ clang (.*?)(?:  +#.*)?$", read(*name), re.M)
+        ]
         self.assertEqual(len(lines), 2, lines)
         with tempfile.TemporaryDirectory() as folder:
             for name in "proto", "docs":
                 os.symlink(os.path.join(SOURCE, name), os.path.join(folder, name))
             shutil.copy(os.path.join(DOCS, "examples/counter.bpf.c"), folder)
             for line in lines:
-                done = subprocess.run(["sh", "-c", f"'{clang}' {line}"], cwd=folder, env={**os.environ, "CPATH": os.path.join(SOURCE, "proto")}, capture_output=True,
-                                      text=True, timeout=60, check=False)
+                done = subprocess.run(
+                    ["sh", "-c", f"'{clang}' {line}"],
+                    cwd=folder,
+                    env={**os.environ, "CPATH": os.path.join(SOURCE, "proto")},
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    check=False,
+                )
                 self.assertEqual((done.returncode, done.stderr), (0, ""), line)
                 os.unlink(os.path.join(folder, "counter.bpf.o"))
 
@@ -164,8 +174,13 @@ class Docs(unittest.TestCase):
 
     def test_architecture(self):
         """Each file that architecture.md names is there, if only in one of the folders that it speaks of."""
-        there = [os.path.relpath(os.path.join(folder, file), SOURCE) for top in os.listdir(SOURCE) if not top.startswith((".", "build"))
-                 for folder, _, files in os.walk(os.path.join(SOURCE, top)) for file in files]
+        there = [
+            os.path.relpath(os.path.join(folder, file), SOURCE)
+            for top in os.listdir(SOURCE)
+            if not top.startswith((".", "build"))
+            for folder, _, files in os.walk(os.path.join(SOURCE, top))
+            for file in files
+        ]
         named = set(re.findall(r"`([\w./*-]+\.(?:c|h|S|py|md|txt|json|varlink))`", read(DOCS, "architecture.md")))
         self.assertGreater(len(named), 80)
         lacking = [name for name in sorted(named) if not any(fnmatch.fnmatch("/" + path, "*/" + name) for path in there)]

@@ -25,8 +25,8 @@ void base64_encode(char *text, const void *data, size_t n) {
 		*text++ = base64_digits[v & 63];
 	}
 	if (i < n) {
-		uint32_t v = (uint32_t)bytes[i] << 16 |
-			     (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0);
+		uint32_t v =
+			(uint32_t)bytes[i] << 16 | (i + 1 < n ? (uint32_t)bytes[i + 1] << 8 : 0);
 
 		*text++ = base64_digits[v >> 18];
 		*text++ = base64_digits[v >> 12 & 63];
@@ -38,8 +38,10 @@ void base64_encode(char *text, const void *data, size_t n) {
 
 /* The value of a digit plus 1; 0: it is none. */
 static const unsigned char base64_values[256] = {
-	['A'] = 1,  2,	3,  4,	5,  6,	7,  8,	9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
-	['a'] = 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52,
+	['A'] = 1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,         12,         13,
+	14,         15, 16, 17, 18, 19, 20, 21, 22, 23, 24,         25,         26,
+	['a'] = 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37,         38,         39,
+	40,         41, 42, 43, 44, 45, 46, 47, 48, 49, 50,         51,         52,
 	['0'] = 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, ['+'] = 63, ['/'] = 64,
 };
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The counter runs at one rate, CLOCK_MONOTONIC at one that NTP bends a little all the time. So its line is renewed once a second: the new segment begins where
- * the old one ends, with the slope that meets what the clocks said a second later if they go on as they did. A time is converted by the segment it lies in.
+ * The counter runs at one rate, CLOCK_MONOTONIC at one that NTP bends a little all the time. So its
+ * line is renewed once a second: the new segment begins where the old one ends, with the slope that
+ * meets what the clocks said a second later if they go on as they did. A time is converted by the
+ * segment it lies in.
  *
- * While nobody traces, nobody looks; and while the machine sleeps, one of the two may stand still, or the counter begin again. When they are too far apart
- * for a bend, the line begins anew where they are.
+ * While nobody traces, nobody looks; and while the machine sleeps, one of the two may stand still,
+ * or the counter begin again. When they are too far apart for a bend, the line begins anew where
+ * they are.
  */
 
 #include "clock.h"
@@ -60,24 +63,29 @@ static void tsc_read(uint64_t *tscp, uint64_t *nanosecondsp) {
 }
 
 /* Whether a line of a file has all these words. */
-static bool file_has(const char *path, const char *line_start, const char *first, const char *second) {
+static bool file_has(const char *path, const char *line_start, const char *first,
+		     const char *second) {
 	FILE *file = fopen(path, "re");
 	char line[8192];
 	bool found = false;
 
 	while (file && !found && fgets(line, sizeof(line), file))
-		found = strncmp(line, line_start, strlen(line_start)) == 0 && strstr(line, first) && strstr(line, second);
+		found = strncmp(line, line_start, strlen(line_start)) == 0 && strstr(line, first) &&
+			strstr(line, second);
 	if (file)
 		fclose(file);
 	return found;
 }
 
-/* On x86 the kernel says whether the counter is even, and takes another clock source when it finds that it is not. */
+/* On x86 the kernel says whether the counter is even, and takes another clock source when it finds
+ * that it is not. */
 static bool tsc_usable(void) {
 #if defined(__x86_64__)
-	static const char source[] = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+	static const char source[] =
+		"/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-	return file_has("/proc/cpuinfo", "flags", " constant_tsc", " nonstop_tsc") && !file_has(source, "", "hpet", "") && !file_has(source, "", "acpi_pm", "");
+	return file_has("/proc/cpuinfo", "flags", " constant_tsc", " nonstop_tsc") &&
+	       !file_has(source, "", "hpet", "") && !file_has(source, "", "acpi_pm", "");
 #elif defined(__aarch64__)
 	return true;
 #else
@@ -95,15 +103,19 @@ static uint64_t tsc_slope(uint64_t tsc, uint64_t nanoseconds) {
 }
 
 static void tsc_push(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds, uint64_t slope) {
-	memmove(&clock->segments[1], &clock->segments[0], sizeof(clock->segments) - sizeof(clock->segments[0]));
+	memmove(&clock->segments[1], &clock->segments[0],
+		sizeof(clock->segments) - sizeof(clock->segments[0]));
 	clock->segments[0] = (struct tsc_segment){ tsc, nanoseconds, slope };
 	if (clock->n < TSC_SEGMENTS)
 		clock->n++;
 }
 
-/* The slope since the anchor; about `slope`, or else one of the clocks has stood still since, and it is that. */
-static uint64_t tsc_long_slope(const struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds, uint64_t slope) {
-	const uint64_t since = tsc_slope(tsc > clock->first_tsc ? tsc - clock->first_tsc : 0, nanoseconds - clock->first_ns);
+/* The slope since the anchor; about `slope`, or else one of the clocks has stood still since, and
+ * it is that. */
+static uint64_t tsc_long_slope(const struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds,
+			       uint64_t slope) {
+	const uint64_t since = tsc_slope(tsc > clock->first_tsc ? tsc - clock->first_tsc : 0,
+					 nanoseconds - clock->first_ns);
 
 	return since < slope - slope / 1000 || since > slope + slope / 1000 ? slope : since;
 }
@@ -130,7 +142,8 @@ void tsc_clock_feed(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds)
 		return;
 	}
 	here = clock->n ? tsc_clock_nanoseconds(clock, tsc) : nanoseconds;
-	if (clock->n && (tsc < clock->segments[0].tsc || here > nanoseconds + TSC_STEP_NS || nanoseconds > here + TSC_STEP_NS)) {
+	if (clock->n && (tsc < clock->segments[0].tsc || here > nanoseconds + TSC_STEP_NS ||
+			 nanoseconds > here + TSC_STEP_NS)) {
 		tsc_begin_anew(clock, tsc, nanoseconds);
 		return;
 	}
@@ -143,7 +156,9 @@ void tsc_clock_feed(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds)
 	target = nanoseconds + TSC_PERIOD_NS;
 	if (target <= here)
 		target = here + TSC_PERIOD_NS / 2;
-	tsc_push(clock, tsc, here, tsc_slope((uint64_t)(((unsigned __int128)TSC_PERIOD_NS << 32) / slope), target - here));
+	tsc_push(clock, tsc, here,
+		 tsc_slope((uint64_t)(((unsigned __int128)TSC_PERIOD_NS << 32) / slope),
+			   target - here));
 	if (nanoseconds - clock->first_ns > TSC_ANCHOR_NS) {
 		clock->first_tsc += (tsc - clock->first_tsc) / 2;
 		clock->first_ns = tsc_clock_nanoseconds(clock, clock->first_tsc);
@@ -181,13 +196,16 @@ void tsc_clock_update(struct tsc_clock *clock) {
 }
 
 uint64_t tsc_clock_nanoseconds(const struct tsc_clock *clock, uint64_t tsc) {
-	const struct tsc_segment *segment = &clock->segments[0], *last = &clock->segments[clock->n - 1];
+	const struct tsc_segment *segment = &clock->segments[0],
+				 *last = &clock->segments[clock->n - 1];
 	__int128 nanoseconds;
 
 	while (tsc < segment->tsc && segment < last)
 		segment++;
-	nanoseconds = (__int128)segment->nanoseconds + (((__int128)tsc - segment->tsc) * segment->slope >> 32);
-	/* where the line begins anew it may do so below the end of what was before: a later time is not to become an earlier one */
+	nanoseconds = (__int128)segment->nanoseconds +
+		      (((__int128)tsc - segment->tsc) * segment->slope >> 32);
+	/* where the line begins anew it may do so below the end of what was before: a later time is
+	 * not to become an earlier one */
 	if (segment != clock->segments && nanoseconds > segment[-1].nanoseconds)
 		return segment[-1].nanoseconds;
 	return nanoseconds < 0 ? 0 : (uint64_t)nanoseconds;
@@ -202,7 +220,8 @@ uint64_t tsc_clock_steps(const struct tsc_clock *clock, uint64_t nanoseconds) {
 /* ---- a GPU's clock ---- */
 
 /* How far a pair is from the line of no drift through the base, and its weight. */
-static double gpu_offset(const struct gpu_clock *clock, const struct gpu_clock_pair *pair, double *xp, double *weightp) {
+static double gpu_offset(const struct gpu_clock *clock, const struct gpu_clock_pair *pair,
+			 double *xp, double *weightp) {
 	double x = (double)(int64_t)(pair->gpu - clock->base_gpu), half = (double)pair->half + 16;
 
 	*xp = x;
@@ -212,7 +231,8 @@ static double gpu_offset(const struct gpu_clock *clock, const struct gpu_clock_p
 
 /* The line through all pairs, seen from the newest one so that numbers stay small. */
 static void gpu_fit(struct gpu_clock *clock, const struct gpu_clock_pair *newest) {
-	double sum = 0, sum_x = 0, sum_y = 0, sum_xx = 0, sum_xy = 0, squares = 0, first = 0, last = 0, best = (double)newest->half, offset, determinant, x, y, w;
+	double sum = 0, sum_x = 0, sum_y = 0, sum_xx = 0, sum_xy = 0, squares = 0, first = 0,
+	       last = 0, best = (double)newest->half, offset, determinant, x, y, w;
 
 	clock->base_gpu = newest->gpu;
 	clock->base_host = newest->host;
@@ -228,7 +248,9 @@ static void gpu_fit(struct gpu_clock *clock, const struct gpu_clock_pair *newest
 		best = fmin(best, (double)clock->pairs[i].half);
 	}
 	determinant = sum * sum_xx - sum_x * sum_x;
-	clock->drift = last - first >= GPU_DRIFT_SPAN_NS && determinant > 0 ? (sum * sum_xy - sum_x * sum_y) / determinant : 0;
+	clock->drift = last - first >= GPU_DRIFT_SPAN_NS && determinant > 0
+			       ? (sum * sum_xy - sum_x * sum_y) / determinant
+			       : 0;
 	clock->drift = fmax(-GPU_DRIFT_MAX, fmin(GPU_DRIFT_MAX, clock->drift));
 	offset = (sum_y - clock->drift * sum_x) / sum;
 	for (unsigned int i = 0; i < clock->n; i++) {
@@ -246,9 +268,11 @@ static bool gpu_jumped(uint64_t difference) {
 }
 
 void gpu_clock_add(struct gpu_clock *clock, uint64_t gpu, uint64_t host, uint64_t half) {
-	const struct gpu_clock_pair *last = &clock->pairs[(clock->next + GPU_CLOCK_PAIRS - 1) % GPU_CLOCK_PAIRS];
+	const struct gpu_clock_pair *last =
+		&clock->pairs[(clock->next + GPU_CLOCK_PAIRS - 1) % GPU_CLOCK_PAIRS];
 
-	if (clock->n && (gpu <= last->gpu || host <= last->host || gpu_jumped((gpu - last->gpu) - (host - last->host))))
+	if (clock->n && (gpu <= last->gpu || host <= last->host ||
+			 gpu_jumped((gpu - last->gpu) - (host - last->host))))
 		*clock = (struct gpu_clock){};
 	clock->pairs[clock->next] = (struct gpu_clock_pair){ gpu, host, half };
 	if (clock->n < GPU_CLOCK_PAIRS)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Clocks of others in nanoseconds of CLOCK_MONOTONIC: the processor's counter, which the shim stamps calls with, and those of GPUs. */
+/* Clocks of others in nanoseconds of CLOCK_MONOTONIC: the processor's counter, which the shim
+ * stamps calls with, and those of GPUs. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,7 +12,8 @@
 #define TSC_SEGMENTS 16
 #define TSC_PERIOD_NS UINT64_C(1000000000) /* a segment is that long */
 
-/* From `tsc` on it was nanoseconds + (counter - tsc) * slope / 2^32. Segments join without a step, so order is kept, unless the clocks have had one. */
+/* From `tsc` on it was nanoseconds + (counter - tsc) * slope / 2^32. Segments join without a step,
+ * so order is kept, unless the clocks have had one. */
 struct tsc_segment {
 	uint64_t tsc;
 	uint64_t nanoseconds;
@@ -20,12 +22,14 @@ struct tsc_segment {
 
 struct tsc_clock {
 	bool usable; /* the counter runs evenly, on all processors */
-	uint64_t first_tsc, first_ns; /* the anchor that slopes are taken from; moved along, so that they follow what NTP does */
+	uint64_t first_tsc, first_ns; /* the anchor that slopes are taken from; moved along, so that
+					 they follow what NTP does */
 	unsigned int n;
 	struct tsc_segment segments[TSC_SEGMENTS]; /* the newest first */
 };
 
-/* Reads both clocks once. Slopes need some milliseconds after that: tsc_clock_start() waits for what is left of them. It is called again after a pause. */
+/* Reads both clocks once. Slopes need some milliseconds after that: tsc_clock_start() waits for
+ * what is left of them. It is called again after a pause. */
 void tsc_clock_init(struct tsc_clock *clock);
 void tsc_clock_start(struct tsc_clock *clock);
 
@@ -45,7 +49,8 @@ uint64_t tsc_clock_steps(const struct tsc_clock *clock, uint64_t nanoseconds);
 
 #define GPU_CLOCK_PAIRS 64
 
-/* Pairs of readings, the last of them, and a line through them by least squares, good pairs weighing more. */
+/* Pairs of readings, the last of them, and a line through them by least squares, good pairs
+ * weighing more. */
 struct gpu_clock {
 	unsigned int n, next;
 	struct gpu_clock_pair {

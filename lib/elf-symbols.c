@@ -39,7 +39,9 @@ int elf_file_open(const char *path, bool any, uid_t owner) {
 
 int elf_file_read(int fd, void *to, size_t n, uint64_t offset) {
 	for (size_t done = 0; done < n;) {
-		ssize_t r = offset > INT64_MAX - n ? 0 : pread(fd, (char *)to + done, n - done, (off_t)(offset + done));
+		ssize_t r = offset > INT64_MAX - n ? 0
+						   : pread(fd, (char *)to + done, n - done,
+							   (off_t)(offset + done));
 
 		if (r < 0 && errno == EINTR)
 			continue;
@@ -74,8 +76,10 @@ int elf_image_init(struct elf_image *image, int fd) {
 	r = elf_file_read(fd, &header, sizeof(header), 0);
 	if (r)
 		return r;
-	if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-	    (header.e_type != ET_DYN && header.e_type != ET_EXEC) || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_shentsize != sizeof(Elf64_Shdr) ||
+	if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    header.e_ident[EI_DATA] != ELFDATA2LSB ||
+	    (header.e_type != ET_DYN && header.e_type != ET_EXEC) ||
+	    header.e_phentsize != sizeof(Elf64_Phdr) || header.e_shentsize != sizeof(Elf64_Shdr) ||
 	    !header.e_shnum || header.e_phnum > SEGMENTS_MAX || header.e_shnum > SECTIONS_MAX)
 		return -ENOEXEC;
 	image->type = header.e_type;
@@ -84,7 +88,8 @@ int elf_image_init(struct elf_image *image, int fd) {
 	image->n_sections = header.e_shnum;
 	r = read_new(fd, &image->segments, image->n_segments * sizeof(Elf64_Phdr), header.e_phoff);
 	if (!r)
-		r = read_new(fd, &image->sections, image->n_sections * sizeof(Elf64_Shdr), header.e_shoff);
+		r = read_new(fd, &image->sections, image->n_sections * sizeof(Elf64_Shdr),
+			     header.e_shoff);
 	if (r)
 		elf_image_deinit(image);
 	return r;
@@ -98,14 +103,17 @@ void elf_image_deinit(struct elf_image *image) {
 
 /* Whether it is code that lies in the file as a whole. */
 static bool is_code(const Elf64_Phdr *segment) {
-	return segment->p_type == PT_LOAD && segment->p_flags & PF_X && segment->p_offset <= INT64_MAX && segment->p_filesz <= INT64_MAX - segment->p_offset;
+	return segment->p_type == PT_LOAD && segment->p_flags & PF_X &&
+	       segment->p_offset <= INT64_MAX && segment->p_filesz <= INT64_MAX - segment->p_offset;
 }
 
-bool elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t *offsetp, uint64_t *followp) {
+bool elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t *offsetp,
+		      uint64_t *followp) {
 	for (size_t i = 0; i < image->n_segments; i++) {
 		const Elf64_Phdr *segment = &image->segments[i];
 
-		if (!is_code(segment) || address < segment->p_vaddr || address - segment->p_vaddr >= segment->p_filesz)
+		if (!is_code(segment) || address < segment->p_vaddr ||
+		    address - segment->p_vaddr >= segment->p_filesz)
 			continue;
 		*offsetp = segment->p_offset + (address - segment->p_vaddr);
 		*followp = segment->p_filesz - (address - segment->p_vaddr);
@@ -118,7 +126,8 @@ bool elf_image_address(const struct elf_image *image, uint64_t offset, uint64_t 
 	for (size_t i = 0; i < image->n_segments; i++) {
 		const Elf64_Phdr *segment = &image->segments[i];
 
-		if (!is_code(segment) || offset < segment->p_offset || offset - segment->p_offset >= segment->p_filesz)
+		if (!is_code(segment) || offset < segment->p_offset ||
+		    offset - segment->p_offset >= segment->p_filesz)
 			continue;
 		*addressp = segment->p_vaddr + (offset - segment->p_offset);
 		return true;
@@ -144,7 +153,8 @@ int elf_image_function(const struct elf_image *image, uint64_t address) {
 	if (r)
 		return r;
 	/* pcrel, 4 bytes; 4 bytes; relative to the table, 4 bytes: sorted pairs */
-	if (header.version != 1 || header.frames_encoding != 0x1b || header.count_encoding != 0x03 || header.table_encoding != 0x3b ||
+	if (header.version != 1 || header.frames_encoding != 0x1b ||
+	    header.count_encoding != 0x03 || header.table_encoding != 0x3b ||
 	    header.count > (segment->p_filesz - sizeof(header)) / 8)
 		return -ENOENT;
 	for (high = header.count; low < high;) {
@@ -152,7 +162,8 @@ int elf_image_function(const struct elf_image *image, uint64_t address) {
 		int32_t pair[2];
 		uint64_t start;
 
-		r = elf_file_read(image->fd, pair, sizeof(pair), segment->p_offset + sizeof(header) + 8 * middle);
+		r = elf_file_read(image->fd, pair, sizeof(pair),
+				  segment->p_offset + sizeof(header) + 8 * middle);
 		if (r)
 			return r;
 		start = segment->p_vaddr + (uint64_t)(int64_t)pair[0];
@@ -166,20 +177,25 @@ int elf_image_function(const struct elf_image *image, uint64_t address) {
 	return -ENOENT;
 }
 
-/* A symbol that a table defines; hidden: a version that is there for programs of old alone. What is not 0 ends the table. */
-typedef int (*take_symbol_fn)(void *userdata, const Elf64_Sym *symbol, const char *name, bool hidden);
+/* A symbol that a table defines; hidden: a version that is there for programs of old alone. What is
+ * not 0 ends the table. */
+typedef int (*take_symbol_fn)(void *userdata, const Elf64_Sym *symbol, const char *name,
+			      bool hidden);
 
 /* The versions of a table's symbols, a number for each, or NULL. */
 static const Elf64_Shdr *find_versions(const struct elf_image *image, const Elf64_Shdr *table) {
-	for (const Elf64_Shdr *section = image->sections; section < image->sections + image->n_sections; section++)
-		if (section->sh_type == SHT_GNU_versym && section->sh_link == (size_t)(table - image->sections) &&
+	for (const Elf64_Shdr *section = image->sections;
+	     section < image->sections + image->n_sections; section++)
+		if (section->sh_type == SHT_GNU_versym &&
+		    section->sh_link == (size_t)(table - image->sections) &&
 		    section->sh_size / sizeof(Elf64_Versym) >= table->sh_size / sizeof(Elf64_Sym))
 			return section;
 	return NULL;
 }
 
 /* What one table defines, a part of it at a time. */
-static int read_table(const struct elf_image *image, const Elf64_Shdr *table, const char *strings, uint64_t n_strings, take_symbol_fn take, void *userdata) {
+static int read_table(const struct elf_image *image, const Elf64_Shdr *table, const char *strings,
+		      uint64_t n_strings, take_symbol_fn take, void *userdata) {
 	const uint64_t n = table->sh_size / sizeof(Elf64_Sym);
 	const Elf64_Shdr *versions = find_versions(image, table);
 	Elf64_Versym numbers[CHUNK] = {};
@@ -189,19 +205,25 @@ static int read_table(const struct elf_image *image, const Elf64_Shdr *table, co
 	for (uint64_t first = 0; first < n && !r; first += CHUNK) {
 		size_t k = n - first < CHUNK ? n - first : CHUNK;
 
-		r = elf_file_read(image->fd, symbols, k * sizeof(symbols[0]), table->sh_offset + first * sizeof(symbols[0]));
+		r = elf_file_read(image->fd, symbols, k * sizeof(symbols[0]),
+				  table->sh_offset + first * sizeof(symbols[0]));
 		if (!r && versions)
-			r = elf_file_read(image->fd, numbers, k * sizeof(numbers[0]), versions->sh_offset + first * sizeof(numbers[0]));
+			r = elf_file_read(image->fd, numbers, k * sizeof(numbers[0]),
+					  versions->sh_offset + first * sizeof(numbers[0]));
 		for (size_t i = 0; i < k && !r; i++)
 			if (symbols[i].st_shndx != SHN_UNDEF && symbols[i].st_name < n_strings)
-				r = take(userdata, &symbols[i], strings + symbols[i].st_name, numbers[i] & VERSION_HIDDEN);
+				r = take(userdata, &symbols[i], strings + symbols[i].st_name,
+					 numbers[i] & VERSION_HIDDEN);
 	}
 	return r;
 }
 
 /* As elf_image_functions(), of all symbols. */
-static int read_symbols(const struct elf_image *image, uint32_t kind, const struct elf_limits *limits, take_symbol_fn take, void *userdata, char **stringsp) {
-	const Elf64_Shdr *table = image->sections, *end = image->sections + image->n_sections, *names;
+static int read_symbols(const struct elf_image *image, uint32_t kind,
+			const struct elf_limits *limits, take_symbol_fn take, void *userdata,
+			char **stringsp) {
+	const Elf64_Shdr *table = image->sections, *end = image->sections + image->n_sections,
+			 *names;
 	int r;
 
 	*stringsp = NULL;
@@ -209,7 +231,8 @@ static int read_symbols(const struct elf_image *image, uint32_t kind, const stru
 		table++;
 	if (table == end)
 		return -ENOENT;
-	if (table->sh_link >= image->n_sections || table->sh_entsize != sizeof(Elf64_Sym) || table->sh_size / sizeof(Elf64_Sym) > limits->symbols)
+	if (table->sh_link >= image->n_sections || table->sh_entsize != sizeof(Elf64_Sym) ||
+	    table->sh_size / sizeof(Elf64_Sym) > limits->symbols)
 		return -ENOEXEC;
 	names = &image->sections[table->sh_link];
 	if (names->sh_type != SHT_STRTAB || names->sh_size > limits->strings)
@@ -226,11 +249,15 @@ struct taker {
 static int take_function(void *userdata, const Elf64_Sym *symbol, const char *name, bool hidden) {
 	const struct taker *taker = userdata;
 
-	return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC ? taker->take(taker->userdata, symbol, name) : 0;
+	return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC
+		       ? taker->take(taker->userdata, symbol, name)
+		       : 0;
 }
 
-int elf_image_functions(const struct elf_image *image, uint32_t kind, const struct elf_limits *limits,
-			int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name), void *userdata, char **stringsp) {
+int elf_image_functions(const struct elf_image *image, uint32_t kind,
+			const struct elf_limits *limits,
+			int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name),
+			void *userdata, char **stringsp) {
 	struct taker taker = { take, userdata };
 
 	return read_symbols(image, kind, limits, take_function, &taker, stringsp);
@@ -305,7 +332,8 @@ static size_t count_found(struct elf_wanted *wanted, size_t n, int answer) {
 	return found;
 }
 
-int elf_functions_find(int fd, const struct elf_limits *limits, struct elf_wanted *wanted, size_t n, const atomic_bool *stop) {
+int elf_functions_find(int fd, const struct elf_limits *limits, struct elf_wanted *wanted, size_t n,
+		       const atomic_bool *stop) {
 	static const uint32_t kinds[] = { SHT_DYNSYM, SHT_SYMTAB };
 	struct finding finding = { wanted, n, stop };
 	struct elf_image image;

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Functions of ELF files. The files are anybody's, who may make anything of them at any time: a FIFO, on whose opening one would wait; a link to another file, once
- * somebody has looked; a shorter file, which would kill who has it mapped. So a file is opened as a path first, looked at, and read by pread(2) into memory of
- * bounded size; nothing in it is believed.
+ * Functions of ELF files. The files are anybody's, who may make anything of them at any time: a
+ * FIFO, on whose opening one would wait; a link to another file, once somebody has looked; a
+ * shorter file, which would kill who has it mapped. So a file is opened as a path first, looked at,
+ * and read by pread(2) into memory of bounded size; nothing in it is believed.
  */
 
 #include <elf.h>
@@ -14,7 +15,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Opens a regular file, which belongs to the owner unless any will do; never blocks. The descriptor, or -errno. */
+/* Opens a regular file, which belongs to the owner unless any will do; never blocks. The
+ * descriptor, or -errno. */
 int elf_file_open(const char *path, bool any, uid_t owner);
 
 /* All n bytes at an offset. 0, -ENOEXEC: the file ends before that, or another -errno. */
@@ -33,14 +35,17 @@ struct elf_image {
 int elf_image_init(struct elf_image *image, int fd);
 void elf_image_deinit(struct elf_image *image);
 
-/* Where an address of code is in the file, and how many bytes of its segment follow. False: nowhere. */
-bool elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t *offsetp, uint64_t *followp);
+/* Where an address of code is in the file, and how many bytes of its segment follow. False:
+ * nowhere. */
+bool elf_image_offset(const struct elf_image *image, uint64_t address, uint64_t *offsetp,
+		      uint64_t *followp);
 /* The other way. */
 bool elf_image_address(const struct elf_image *image, uint64_t offset, uint64_t *addressp);
 
 /*
- * Whether a function begins at an address, as the file's table for unwinding (.eh_frame_hdr) says, which also has functions without symbols. 0, -ENOENT: none
- * does, or there is no such table of the usual form, or another -errno.
+ * Whether a function begins at an address, as the file's table for unwinding (.eh_frame_hdr) says,
+ * which also has functions without symbols. 0, -ENOENT: none does, or there is no such table of the
+ * usual form, or another -errno.
  */
 int elf_image_function(const struct elf_image *image, uint64_t address);
 
@@ -49,12 +54,15 @@ struct elf_limits {
 };
 
 /*
- * Gives each function of a table of symbols (SHT_DYNSYM or SHT_SYMTAB) with its name, which lies in *stringsp: those are the caller's to free, also when the answer
- * is another. take ends it by not returning 0, which is the answer then. 0, -ENOENT: there is no such table, -ENOEXEC: it is broken or over the limits, or
- * another -errno.
+ * Gives each function of a table of symbols (SHT_DYNSYM or SHT_SYMTAB) with its name, which lies in
+ * *stringsp: those are the caller's to free, also when the answer is another. take ends it by not
+ * returning 0, which is the answer then. 0, -ENOENT: there is no such table, -ENOEXEC: it is broken
+ * or over the limits, or another -errno.
  */
-int elf_image_functions(const struct elf_image *image, uint32_t kind, const struct elf_limits *limits,
-			int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name), void *userdata, char **stringsp);
+int elf_image_functions(const struct elf_image *image, uint32_t kind,
+			const struct elf_limits *limits,
+			int (*take)(void *userdata, const Elf64_Sym *symbol, const char *name),
+			void *userdata, char **stringsp);
 
 enum {
 	_ELF_E_SUCCESS,
@@ -73,7 +81,8 @@ struct elf_wanted {
 };
 
 /*
- * Finds n functions in one reading of a file, which *stop ends with -ECANCELED. 0: see `r` of each; -ENOEXEC: it is no program or library, or over the
- * limits; or another -errno.
+ * Finds n functions in one reading of a file, which *stop ends with -ECANCELED. 0: see `r` of each;
+ * -ENOEXEC: it is no program or library, or over the limits; or another -errno.
  */
-int elf_functions_find(int fd, const struct elf_limits *limits, struct elf_wanted *wanted, size_t n, const atomic_bool *stop);
+int elf_functions_find(int fd, const struct elf_limits *limits, struct elf_wanted *wanted, size_t n,
+		       const atomic_bool *stop);

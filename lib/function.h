@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Every function of libcuda: number, name, class, arguments with their types, enums and structs. Made at build time (function-table.py) from
- * proto/functions.txt, which is made of the toolkit's own metadata (make-functions.py) and lies there because builds need no toolkit. The shim has
- * a smaller table of the same file.
+ * Every function of libcuda: number, name, class, arguments with their types, enums and structs.
+ * Made at build time (function-table.py) from proto/functions.txt, which is made of the toolkit's
+ * own metadata (make-functions.py) and lies there because builds need no toolkit. The shim has a
+ * smaller table of the same file.
  */
 
 #include <stdbool.h>
@@ -91,8 +92,9 @@ struct function_extra {
 };
 
 /*
- * Words of a record are in the order of the ABI: 0 to 5 are rdi, rsi, rdx, rcx, r8, r9; 6 and on are stack slots, from 8(%rsp) at the entry; the last
- * `floats` words are of xmm0, xmm1. A function with a struct on the stack may have words of registers that mean nothing.
+ * Words of a record are in the order of the ABI: 0 to 5 are rdi, rsi, rdx, rcx, r8, r9; 6 and on
+ * are stack slots, from 8(%rsp) at the entry; the last `floats` words are of xmm0, xmm1. A function
+ * with a struct on the stack may have words of registers that mean nothing.
  */
 struct function {
 	uint16_t number;
@@ -103,10 +105,12 @@ struct function {
 	uint8_t n_arguments, n_extras;
 	const struct function_argument *arguments;
 	const struct function_extra *extras;
-	int8_t size_argument; /* the one that says how many bytes a MEMORY or TRANSFER function is about; -1: none */
+	int8_t size_argument; /* the one that says how many bytes a MEMORY or TRANSFER function is
+				 about; -1: none */
 	uint8_t size_unit; /* bytes that it counts in */
 	int8_t rows_argument; /* the one that it is to be multiplied by; -1: none */
-	int8_t stream_argument, context_argument, device_argument; /* the first ones of these, by value; -1: none */
+	int8_t stream_argument, context_argument,
+		device_argument; /* the first ones of these, by value; -1: none */
 	int8_t kernel_argument; /* the one that a LAUNCH puts on the GPU; -1: none */
 };
 
@@ -115,20 +119,26 @@ extern const size_t function_count;
 
 const struct function *function_by_number(uint16_t number); /* NULL: unknown */
 const struct function *function_by_name(const char *name);
-/* Whether a struct that an argument points to says how many bytes a call is about: it takes the record of a call to know that. */
+/* Whether a struct that an argument points to says how many bytes a call is about: it takes the
+ * record of a call to know that. */
 bool function_describes_size(const struct function *function);
-/* The words that say it: of the size, and of what it is to be multiplied by; false: there is none. */
+/* The words that say it: of the size, and of what it is to be multiplied by; false: there is none.
+ */
 struct function_size_words {
 	const struct function_argument *size, *rows; /* rows: or NULL */
 };
 bool function_size_words(const struct function *function, struct function_size_words *words);
 const char *function_class_name(enum function_class class);
 const struct function_enum *function_results(void); /* CUresult */
-const char *function_enumerator(const struct function_enum *enumeration, int64_t value); /* NULL: none of that value */
+const char *function_enumerator(const struct function_enum *enumeration,
+				int64_t value); /* NULL: none of that value */
 
 /*
- * Selects functions by patterns, in order: names and globs (with and without version), classes, "all"; `!` before one takes away, and if the first
- * one does, from all. No patterns: all but QUERY. Functions that the table does not know are of the class OTHER, and of "*". Sets bits of functions.
- * Returns the number of the first pattern that matches nothing, counted from 1 (what `functions` has is undefined then), or 0.
+ * Selects functions by patterns, in order: names and globs (with and without version), classes,
+ * "all"; `!` before one takes away, and if the first one does, from all. No patterns: all but
+ * QUERY. Functions that the table does not know are of the class OTHER, and of "*". Sets bits of
+ * functions. Returns the number of the first pattern that matches nothing, counted from 1 (what
+ * `functions` has is undefined then), or 0.
  */
-size_t function_select(const char *const *patterns, size_t n, uint64_t functions[TRACE_FUNCTION_MAX / 64]);
+size_t function_select(const char *const *patterns, size_t n,
+		       uint64_t functions[TRACE_FUNCTION_MAX / 64]);

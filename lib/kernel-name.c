@@ -24,13 +24,11 @@
 /* libstdc++: status 0 fine, -1 out of memory, -2 not a mangled name. The result is malloc()ed. */
 extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *length, int *status);
 
-void kernel_name_init(struct kernel_name *name, const char *mangled)
-{
+void kernel_name_init(struct kernel_name *name, const char *mangled) {
 	*name = (struct kernel_name){ .mangled = mangled };
 }
 
-void kernel_name_deinit(struct kernel_name *name)
-{
+void kernel_name_deinit(struct kernel_name *name) {
 	free(name->demangled);
 	free(name->untagged);
 	free(name->qualified);
@@ -38,20 +36,17 @@ void kernel_name_deinit(struct kernel_name *name)
 	*name = (struct kernel_name){};
 }
 
-static bool is_open(char c)
-{
+static bool is_open(char c) {
 	return c == '(' || c == '<' || c == '[' || c == '{';
 }
 
-static bool is_close(char c)
-{
+static bool is_close(char c) {
 	return c == ')' || c == '>' || c == ']' || c == '}';
 }
 
 /* The `(` of the parameters: the partner of the last `)`; NULL if the name has none (or is a
  * variable's). */
-static const char *find_parameters(const char *demangled)
-{
+static const char *find_parameters(const char *demangled) {
 	const char *end = strrchr(demangled, ')');
 	unsigned int depth = 0;
 
@@ -66,8 +61,7 @@ static const char *find_parameters(const char *demangled)
 
 /* Where the name begins that ends before `end`: behind the return type, which a space outside
  * brackets ends. */
-static const char *find_name(const char *demangled, const char *end)
-{
+static const char *find_name(const char *demangled, const char *end) {
 	unsigned int depth = 0;
 
 	for (const char *c = end; c > demangled; c--) {
@@ -82,8 +76,7 @@ static const char *find_name(const char *demangled, const char *end)
 }
 
 /* A copy of `name` without what stands in <>. */
-static char *without_arguments(const char *name)
-{
+static char *without_arguments(const char *name) {
 	char *plain = malloc(strlen(name) + 1), *to = plain;
 	unsigned int depth = 0;
 
@@ -101,14 +94,13 @@ static char *without_arguments(const char *name)
 	return plain;
 }
 
-static bool is_rust(const char *mangled)
-{
+static bool is_rust(const char *mangled) {
 	return !strncmp(mangled, "_R", 2);
 }
 
-/* Rust's names have no parameters, and types of impls in front: what is plain is another way to write them. 0 or -ENOMEM. */
-static int demangle_rust(struct kernel_name *name)
-{
+/* Rust's names have no parameters, and types of impls in front: what is plain is another way to
+ * write them. 0 or -ENOMEM. */
+static int demangle_rust(struct kernel_name *name) {
 	char *text = malloc(RUST_MAX);
 	int r = text ? 0 : -ENOMEM;
 
@@ -125,8 +117,7 @@ static int demangle_rust(struct kernel_name *name)
 	return r;
 }
 
-int kernel_name_demangle(struct kernel_name *name)
-{
+int kernel_name_demangle(struct kernel_name *name) {
 	const char *parameters, *begin, *text;
 	int status;
 
@@ -167,8 +158,7 @@ int kernel_name_demangle(struct kernel_name *name)
 }
 
 /* Reads <length><identifier> at *at. False: there is none. */
-static bool read_identifier(const char **at, const char **identifier, size_t *length)
-{
+static bool read_identifier(const char **at, const char **identifier, size_t *length) {
 	char *end;
 
 	*at += **at == 'L'; /* static */
@@ -183,8 +173,7 @@ static bool read_identifier(const char **at, const char **identifier, size_t *le
 }
 
 /* Goes over ABI tags behind a name. */
-static bool skip_tags(const char **at)
-{
+static bool skip_tags(const char **at) {
 	const char *tag;
 	size_t length;
 
@@ -196,8 +185,7 @@ static bool skip_tags(const char **at)
 	return true;
 }
 
-bool kernel_name_short(const char *mangled, char *text, size_t size)
-{
+bool kernel_name_short(const char *mangled, char *text, size_t size) {
 	const char *at = mangled + 2, *identifier;
 	size_t used = 0, length;
 	bool nested;
@@ -214,22 +202,24 @@ bool kernel_name_short(const char *mangled, char *text, size_t size)
 	do {
 		if (!read_identifier(&at, &identifier, &length) || !skip_tags(&at))
 			return false;
-		if (used && length == 17 && *identifier == 'h' && *at == 'E' && strspn(identifier + 1, "0123456789abcdef") >= 16)
+		if (used && length == 17 && *identifier == 'h' && *at == 'E' &&
+		    strspn(identifier + 1, "0123456789abcdef") >= 16)
 			break; /* the hash of a Rust name */
 		if (length > 10 && !strncmp(identifier, "_GLOBAL__N", 10)) {
 			identifier = "(anonymous namespace)";
 			length = strlen(identifier);
 		}
-		n = snprintf(text + used, size - used, "%s%.*s", used ? "::" : "", (int)length, identifier);
+		n = snprintf(text + used, size - used, "%s%.*s", used ? "::" : "", (int)length,
+			     identifier);
 		if (n < 0 || (size_t)n >= size - used)
 			return false;
 		used += (size_t)n;
-	} while (nested && *at != 'E' && *at != 'I'); /* the end, or arguments of the template that it is */
+	} while (nested && *at != 'E' &&
+		 *at != 'I'); /* the end, or arguments of the template that it is */
 	return true;
 }
 
-static bool match_one(const char *pattern, const char *text)
-{
+static bool match_one(const char *pattern, const char *text) {
 	return text && (!strcmp(pattern, text) || !fnmatch(pattern, text, 0));
 }
 
@@ -237,25 +227,30 @@ static bool match_one(const char *pattern, const char *text)
  * Could the demangler have written the piece by itself: a type, a keyword, the suffix of a number,
  * a name with a short form?
  */
-static bool is_demanglers(const char *piece, size_t length)
-{
+static bool is_demanglers(const char *piece, size_t length) {
 	static const char words[] =
-		"void wchar_t bool char signed unsigned short int long __int128 float double __float128 "
+		"void wchar_t bool char signed unsigned short int long __int128 float double "
+		"__float128 "
 		"_Float16 _Float32 _Float32x _Float64 _Float64x _Float128 _Accum _Fract _Sat "
 		"bfloat16_t half decimal32 decimal64 decimal128 char8_t "
-		"char16_t char32_t nullptr_t decltype auto const volatile restrict __restrict true false "
+		"char16_t char32_t nullptr_t decltype auto const volatile restrict __restrict true "
+		"false "
 		"_Complex _Imaginary __complex__ __imaginary__ __vector std string basic_string "
-		"char_traits allocator basic_istream basic_ostream basic_iostream istream ostream iostream "
+		"char_traits allocator basic_istream basic_ostream basic_iostream istream ostream "
+		"iostream "
 		"operator new delete sizeof alignof typeid throw noexcept requires cast const_cast "
 		"dynamic_cast reinterpret_cast static_cast co_await vtable VTT for construction in "
-		"typeinfo name fn non virtual thunk covariant return guard variable reference temporary "
+		"typeinfo name fn non virtual thunk covariant return guard variable reference "
+		"temporary "
 		"hidden alias transaction_safe java Class resource initializer init "
-		"function TLS wrapper template parameter object anonymous namespace lambda unnamed type "
+		"function TLS wrapper template parameter object anonymous namespace lambda unnamed "
+		"type "
 		"default arg abi clone global constructors destructors keyed to literal ull "
 		"enum class typename concept struct union this parm pack expansion gs sr";
 
 	/* these it puts before a function's type, without a space behind them */
-	static const char *const glued[] = { "const", "volatile", "restrict", "_Complex", "_Imaginary" };
+	static const char *const glued[] = { "const", "volatile", "restrict", "_Complex",
+					     "_Imaginary" };
 
 	for (size_t i = 0; i < sizeof(glued) / sizeof(glued[0]); i++)
 		if (!strncmp(piece, glued[i], strlen(glued[i])))
@@ -263,10 +258,11 @@ static bool is_demanglers(const char *piece, size_t length)
 	return memmem(words, sizeof(words) - 1, piece, length);
 }
 
-/* The length without what the demangler puts behind a literal: `ull` at most. A mangled name may have anything for a literal's digits. */
-static size_t without_suffix(const char *piece, size_t length)
-{
-	for (int i = 0; i < 3 && length && (piece[length - 1] == 'u' || piece[length - 1] == 'l'); i++)
+/* The length without what the demangler puts behind a literal: `ull` at most. A mangled name may
+ * have anything for a literal's digits. */
+static size_t without_suffix(const char *piece, size_t length) {
+	for (int i = 0; i < 3 && length && (piece[length - 1] == 'u' || piece[length - 1] == 'l');
+	     i++)
 		length--;
 	return length;
 }
@@ -277,8 +273,7 @@ static size_t without_suffix(const char *piece, size_t length)
  * in the mangled name letter for letter, unless the demangler wrote it. A pattern that is one
  * identifier is a whole name, which the demangler never wrote.
  */
-static bool cannot_match(const struct kernel_name *name, const char *pattern)
-{
+static bool cannot_match(const struct kernel_name *name, const char *pattern) {
 	static const char identifier[] =
 		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 	size_t length;
@@ -294,14 +289,14 @@ static bool cannot_match(const struct kernel_name *name, const char *pattern)
 			continue;
 		}
 		if (!(*pattern >= '0' && *pattern <= '9') && !is_demanglers(pattern, length) &&
-		    !memmem(name->mangled, strlen(name->mangled), pattern, without_suffix(pattern, length)))
+		    !memmem(name->mangled, strlen(name->mangled), pattern,
+			    without_suffix(pattern, length)))
 			return true;
 	}
 	return false;
 }
 
-int kernel_name_match(struct kernel_name *name, const char *pattern)
-{
+int kernel_name_match(struct kernel_name *name, const char *pattern) {
 	int r;
 
 	if (match_one(pattern, name->mangled))
@@ -311,6 +306,6 @@ int kernel_name_match(struct kernel_name *name, const char *pattern)
 	r = kernel_name_demangle(name);
 	if (r)
 		return r;
-	return match_one(pattern, name->demangled) || match_one(pattern, name->untagged) || match_one(pattern, name->qualified) ||
-	       match_one(pattern, name->plain);
+	return match_one(pattern, name->demangled) || match_one(pattern, name->untagged) ||
+	       match_one(pattern, name->qualified) || match_one(pattern, name->plain);
 }

@@ -13,7 +13,8 @@ struct kernel_name {
 	char *demangled; /* vectorAdd(float const*, int) */
 	char *untagged; /* the same without ABI tags; NULL: there are none */
 	char *qualified; /* without parameters and return type: ns::kernel<float> */
-	char *plain; /* without template arguments, and without the hash of a Rust name: ns::kernel */
+	char *plain; /* without template arguments, and without the hash of a Rust name: ns::kernel
+		      */
 	bool tried;
 };
 
@@ -28,7 +29,7 @@ int kernel_name_demangle(struct kernel_name *name);
 int kernel_name_match(struct kernel_name *name, const char *pattern);
 
 /*
- * Writes a short name that means this kernel (and others of its template): ns::kernel. Does not demangle, which may take gigabytes. False:
- * there is none of fewer than `size` bytes.
+ * Writes a short name that means this kernel (and others of its template): ns::kernel. Does not
+ * demangle, which may take gigabytes. False: there is none of fewer than `size` bytes.
  */
 bool kernel_name_short(const char *mangled, char *text, size_t size);

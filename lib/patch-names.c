@@ -10,21 +10,18 @@
 
 #include <string.h>
 
-static int malformed(struct patch_names *names, const char *what)
-{
+static int malformed(struct patch_names *names, const char *what) {
 	names->what = what;
 	return PATCH_NAMES_E_MALFORMED;
 }
 
-void patch_names_init(struct patch_names *names, const void *data, size_t size)
-{
+void patch_names_init(struct patch_names *names, const void *data, size_t size) {
 	*names = (struct patch_names){ .position = data };
 	names->end = size ? names->position + size : names->position;
 }
 
 /* Do the names fill the record? */
-static int check_names(struct patch_names *names)
-{
+static int check_names(struct patch_names *names) {
 	const char *position = names->names;
 
 	for (uint32_t i = 0; i < names->module.name_count; i++) {
@@ -41,8 +38,7 @@ static int check_names(struct patch_names *names)
 	return 0;
 }
 
-int patch_names_next_module(struct patch_names *names)
-{
+int patch_names_next_module(struct patch_names *names) {
 	size_t left = (size_t)(names->end - names->position);
 	int r;
 
@@ -67,8 +63,7 @@ int patch_names_next_module(struct patch_names *names)
 	return 0;
 }
 
-int patch_names_next(struct patch_names *names, const char **name, uint32_t *index)
-{
+int patch_names_next(struct patch_names *names, const char **name, uint32_t *index) {
 	if (names->next == names->module.name_count)
 		return PATCH_NAMES_E_END;
 	*name = names->names;

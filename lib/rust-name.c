@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A parser that goes down the grammar of RFC 2603 and writes as it goes. A name comes from a stranger, and a back reference in it may stand for any part
- * before it, again and again: steps, depth and output have bounds. What is not written (muted) is parsed all the same, to find out where it ends.
+ * A parser that goes down the grammar of RFC 2603 and writes as it goes. A name comes from a
+ * stranger, and a back reference in it may stand for any part before it, again and again: steps,
+ * depth and output have bounds. What is not written (muted) is parsed all the same, to find out
+ * where it ends.
  */
 
 #include "rust-name.h"
@@ -32,8 +34,7 @@ static bool type(struct rust *rust);
 
 /* ---- output ---- */
 
-static bool put(struct rust *rust, const char *text, size_t n)
-{
+static bool put(struct rust *rust, const char *text, size_t n) {
 	if (rust->muted)
 		return true;
 	if (n >= rust->size - rust->used)
@@ -44,9 +45,8 @@ static bool put(struct rust *rust, const char *text, size_t n)
 	return true;
 }
 
-__attribute__((format(printf, 2, 3)))
-static bool print(struct rust *rust, const char *format, ...)
-{
+__attribute__((format(printf, 2, 3))) static bool print(struct rust *rust, const char *format,
+							...) {
 	char text[64];
 	va_list arguments;
 	int n;
@@ -59,8 +59,7 @@ static bool print(struct rust *rust, const char *format, ...)
 
 /* ---- the smallest parts ---- */
 
-static bool next_is(struct rust *rust, char c)
-{
+static bool next_is(struct rust *rust, char c) {
 	if (*rust->at != c)
 		return false;
 	rust->at++;
@@ -68,8 +67,7 @@ static bool next_is(struct rust *rust, char c)
 }
 
 /* One more step down. Each that succeeds has its rust->depth--. */
-static bool enter(struct rust *rust)
-{
+static bool enter(struct rust *rust) {
 	if (rust->steps++ >= STEPS_MAX || rust->depth >= DEPTH_MAX)
 		return false;
 	rust->depth++;
@@ -77,9 +75,9 @@ static bool enter(struct rust *rust)
 }
 
 /* base-62-number: "_" is 0, "0_" is 1. */
-static bool base62(struct rust *rust, uint64_t *value)
-{
-	static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+static bool base62(struct rust *rust, uint64_t *value) {
+	static const char digits[] =
+		"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 	uint64_t n = 0;
 
 	if (next_is(rust, '_')) {
@@ -99,8 +97,7 @@ static bool base62(struct rust *rust, uint64_t *value)
 }
 
 /* A base-62-number behind a tag: 0 without the tag, else one more than it says. */
-static bool tagged(struct rust *rust, char tag, uint64_t *value)
-{
+static bool tagged(struct rust *rust, char tag, uint64_t *value) {
 	*value = 0;
 	if (!next_is(rust, tag))
 		return true;
@@ -117,8 +114,7 @@ struct identifier {
 	bool punycode;
 };
 
-static bool identifier(struct rust *rust, struct identifier *id)
-{
+static bool identifier(struct rust *rust, struct identifier *id) {
 	size_t n = 0;
 
 	id->punycode = next_is(rust, 'u');
@@ -139,16 +135,15 @@ static bool identifier(struct rust *rust, struct identifier *id)
 	return true;
 }
 
-static bool put_identifier(struct rust *rust, const struct identifier *id)
-{
+static bool put_identifier(struct rust *rust, const struct identifier *id) {
 	if (!id->punycode)
 		return put(rust, id->bytes, id->n);
 	return put(rust, "punycode{", 9) && put(rust, id->bytes, id->n) && put(rust, "}", 1);
 }
 
 /* Goes on at an earlier place of the name with fn, and comes back. */
-static bool back_reference(struct rust *rust, bool (*fn)(struct rust *rust, bool in_value), bool in_value)
-{
+static bool back_reference(struct rust *rust, bool (*fn)(struct rust *rust, bool in_value),
+			   bool in_value) {
 	const char *tag = rust->at - 1, *behind; /* at the B */
 	uint64_t offset;
 	bool good;
@@ -166,20 +161,19 @@ static bool back_reference(struct rust *rust, bool (*fn)(struct rust *rust, bool
 
 /* ---- lifetimes ---- */
 
-static bool lifetime(struct rust *rust, uint64_t number)
-{
+static bool lifetime(struct rust *rust, uint64_t number) {
 	const uint64_t index = rust->lifetimes - number;
 
 	if (!number)
 		return put(rust, "'_", 2);
 	if (number > rust->lifetimes)
 		return false;
-	return index < 26 ? print(rust, "'%c", (char)('a' + index)) : print(rust, "'_%" PRIu64, index);
+	return index < 26 ? print(rust, "'%c", (char)('a' + index))
+			  : print(rust, "'_%" PRIu64, index);
 }
 
 /* binder: for<'a, 'b>. What it binds is to be taken off rust->lifetimes again. */
-static bool binder(struct rust *rust, uint64_t *bound)
-{
+static bool binder(struct rust *rust, uint64_t *bound) {
 	if (!tagged(rust, 'G', bound) || *bound > LIFETIMES_MAX - rust->lifetimes)
 		return false;
 	if (!*bound)
@@ -197,16 +191,14 @@ static bool binder(struct rust *rust, uint64_t *bound)
 /* ---- constants ---- */
 
 /* const-data: hexadecimal digits. */
-static bool digits(struct rust *rust, const char **hex, size_t *n)
-{
+static bool digits(struct rust *rust, const char **hex, size_t *n) {
 	*hex = rust->at;
 	*n = strspn(rust->at, "0123456789abcdef");
 	rust->at += *n;
 	return next_is(rust, '_');
 }
 
-static bool constant(struct rust *rust, bool in_value)
-{
+static bool constant(struct rust *rust, bool in_value) {
 	const char kind = *rust->at, *hex;
 	uint64_t value = 0;
 	bool negative;
@@ -217,7 +209,9 @@ static bool constant(struct rust *rust, bool in_value)
 		return put(rust, "_", 1);
 	if (next_is(rust, 'B'))
 		return back_reference(rust, constant, false);
-	if (!kind || !strchr("hijlmnostxyabc", kind)) /* integers, bool and char: what else there may be is rare in kernels */
+	if (!kind ||
+	    !strchr("hijlmnostxyabc",
+		    kind)) /* integers, bool and char: what else there may be is rare in kernels */
 		return false;
 	rust->at++;
 	negative = strchr("asxlni", kind) && next_is(rust, 'n');
@@ -232,25 +226,25 @@ static bool constant(struct rust *rust, bool in_value)
 	if (kind == 'b')
 		return value <= 1 && print(rust, "%s", value ? "true" : "false");
 	if (kind == 'c')
-		return value >= ' ' && value < 0x7f ? print(rust, "'%c'", (char)value) : print(rust, "'\\u{%" PRIx64 "}'", value);
+		return value >= ' ' && value < 0x7f ? print(rust, "'%c'", (char)value)
+						    : print(rust, "'\\u{%" PRIx64 "}'", value);
 	return print(rust, "%s%" PRIu64, negative ? "-" : "", value);
 }
 
 /* ---- types ---- */
 
-static const char *basic_type(char c)
-{
+static const char *basic_type(char c) {
 	static const char *const names[26] = {
-		"i8", "bool", "char", "f64", "str", "f32", NULL, "u8", "isize", "usize", NULL, "i32", "u32",
-		"i128", "u128", "_", NULL, NULL, "i16", "u16", "()", "...", NULL, "i64", "u64", "!",
+		"i8",    "bool", "char", "f64", "str",  "f32",  NULL,  "u8", "isize",
+		"usize", NULL,   "i32",  "u32", "i128", "u128", "_",   NULL, NULL,
+		"i16",   "u16",  "()",   "...", NULL,   "i64",  "u64", "!",
 	};
 
 	return c >= 'a' && c <= 'z' ? names[c - 'a'] : NULL;
 }
 
 /* fn-sig. */
-static bool function_type(struct rust *rust)
-{
+static bool function_type(struct rust *rust) {
 	struct identifier abi;
 	uint64_t bound;
 
@@ -260,8 +254,9 @@ static bool function_type(struct rust *rust)
 		return false;
 	if (next_is(rust, 'K')) {
 		abi = (struct identifier){ .bytes = "C", .n = 1 };
-		if ((!next_is(rust, 'C') && !identifier(rust, &abi)) || !put(rust, "extern \"", 8) ||
-		    !put_identifier(rust, &abi) || !put(rust, "\" ", 2))
+		if ((!next_is(rust, 'C') && !identifier(rust, &abi)) ||
+		    !put(rust, "extern \"", 8) || !put_identifier(rust, &abi) ||
+		    !put(rust, "\" ", 2))
 			return false;
 	}
 	if (!put(rust, "fn(", 3))
@@ -278,8 +273,7 @@ static bool function_type(struct rust *rust)
 }
 
 /* dyn-trait: a path, and types that it is bound to. */
-static bool dyn_trait(struct rust *rust)
-{
+static bool dyn_trait(struct rust *rust) {
 	bool open = *rust->at == 'I' && !rust->plain && !rust->muted; /* its <> are open for more */
 
 	if (!path(rust, false))
@@ -291,8 +285,8 @@ static bool dyn_trait(struct rust *rust)
 	for (; next_is(rust, 'p'); open = true) {
 		struct identifier id;
 
-		if (!put(rust, open ? ", " : "<", open ? 2 : 1) || !identifier(rust, &id) || !put_identifier(rust, &id) ||
-		    !put(rust, " = ", 3) || !type(rust))
+		if (!put(rust, open ? ", " : "<", open ? 2 : 1) || !identifier(rust, &id) ||
+		    !put_identifier(rust, &id) || !put(rust, " = ", 3) || !type(rust))
 			return false;
 		if (*rust->at != 'p' && !put(rust, ">", 1))
 			return false;
@@ -300,8 +294,7 @@ static bool dyn_trait(struct rust *rust)
 	return true;
 }
 
-static bool dyn_type(struct rust *rust)
-{
+static bool dyn_type(struct rust *rust) {
 	uint64_t bound, number;
 
 	if (!put(rust, "dyn ", 4) || !binder(rust, &bound))
@@ -315,8 +308,7 @@ static bool dyn_type(struct rust *rust)
 	return !number || (put(rust, " + ", 3) && lifetime(rust, number));
 }
 
-static bool tuple_type(struct rust *rust)
-{
+static bool tuple_type(struct rust *rust) {
 	size_t n = 0;
 
 	if (!put(rust, "(", 1))
@@ -327,8 +319,7 @@ static bool tuple_type(struct rust *rust)
 	return put(rust, n == 1 ? ",)" : ")", n == 1 ? 2 : 1);
 }
 
-static bool reference_type(struct rust *rust, bool is_mutable)
-{
+static bool reference_type(struct rust *rust, bool is_mutable) {
 	uint64_t number = 0;
 
 	if (!put(rust, "&", 1) || (next_is(rust, 'L') && !base62(rust, &number)))
@@ -338,8 +329,7 @@ static bool reference_type(struct rust *rust, bool is_mutable)
 	return (!is_mutable || put(rust, "mut ", 4)) && type(rust);
 }
 
-static bool type_inside(struct rust *rust, bool in_value)
-{
+static bool type_inside(struct rust *rust, bool in_value) {
 	const char c = *rust->at;
 	const char *basic = basic_type(c);
 
@@ -351,7 +341,8 @@ static bool type_inside(struct rust *rust, bool in_value)
 		return put(rust, basic, strlen(basic));
 	switch (c) {
 	case 'A':
-		return put(rust, "[", 1) && type(rust) && put(rust, "; ", 2) && constant(rust, false) && put(rust, "]", 1);
+		return put(rust, "[", 1) && type(rust) && put(rust, "; ", 2) &&
+		       constant(rust, false) && put(rust, "]", 1);
 	case 'S':
 		return put(rust, "[", 1) && type(rust) && put(rust, "]", 1);
 	case 'T':
@@ -375,8 +366,7 @@ static bool type_inside(struct rust *rust, bool in_value)
 	}
 }
 
-static bool type(struct rust *rust)
-{
+static bool type(struct rust *rust) {
 	bool good = enter(rust) && type_inside(rust, false);
 
 	rust->depth -= good;
@@ -386,8 +376,7 @@ static bool type(struct rust *rust)
 /* ---- paths ---- */
 
 /* Parses without writing. */
-static bool skip_path(struct rust *rust)
-{
+static bool skip_path(struct rust *rust) {
 	bool good;
 
 	rust->muted++;
@@ -396,9 +385,9 @@ static bool skip_path(struct rust *rust)
 	return good;
 }
 
-/* "M", "X" (both with the path of the impl, which nobody needs) and "Y": a type, and the trait that it has. */
-static bool impl_path(struct rust *rust, bool has_impl, bool has_trait)
-{
+/* "M", "X" (both with the path of the impl, which nobody needs) and "Y": a type, and the trait that
+ * it has. */
+static bool impl_path(struct rust *rust, bool has_impl, bool has_trait) {
 	uint64_t number;
 
 	if (has_impl && (!tagged(rust, 's', &number) || !skip_path(rust)))
@@ -413,8 +402,7 @@ static bool impl_path(struct rust *rust, bool has_impl, bool has_trait)
 }
 
 /* "N": a name in a path. */
-static bool nested_path(struct rust *rust, bool in_value)
-{
+static bool nested_path(struct rust *rust, bool in_value) {
 	const char namespace = *rust->at;
 	struct identifier id;
 	uint64_t number;
@@ -426,14 +414,16 @@ static bool nested_path(struct rust *rust, bool in_value)
 		return false;
 	if (namespace >= 'a')
 		return !id.n || (put(rust, "::", 2) && put_identifier(rust, &id));
-	if (!(namespace == 'C' ? put(rust, "::{closure", 10) : namespace == 'S' ? put(rust, "::{shim", 7) : print(rust, "::{%c", namespace)))
+	if (!(namespace == 'C'   ? put(rust, "::{closure", 10)
+	      : namespace == 'S' ? put(rust, "::{shim", 7)
+				 : print(rust, "::{%c", namespace)))
 		return false;
-	return (!id.n || (put(rust, ":", 1) && put_identifier(rust, &id))) && print(rust, "#%" PRIu64 "}", number);
+	return (!id.n || (put(rust, ":", 1) && put_identifier(rust, &id))) &&
+	       print(rust, "#%" PRIu64 "}", number);
 }
 
 /* generic-arg. */
-static bool argument(struct rust *rust)
-{
+static bool argument(struct rust *rust) {
 	uint64_t number;
 
 	if (next_is(rust, 'L'))
@@ -442,8 +432,7 @@ static bool argument(struct rust *rust)
 }
 
 /* "I": a path with arguments. */
-static bool generic_path(struct rust *rust, bool in_value)
-{
+static bool generic_path(struct rust *rust, bool in_value) {
 	bool good = true;
 
 	if (!path(rust, in_value))
@@ -458,8 +447,7 @@ static bool generic_path(struct rust *rust, bool in_value)
 	return good;
 }
 
-static bool path_inside(struct rust *rust, bool in_value)
-{
+static bool path_inside(struct rust *rust, bool in_value) {
 	struct identifier id;
 	uint64_t number;
 	char c = *rust->at;
@@ -469,7 +457,8 @@ static bool path_inside(struct rust *rust, bool in_value)
 	rust->at++;
 	switch (c) {
 	case 'C':
-		return tagged(rust, 's', &number) && identifier(rust, &id) && put_identifier(rust, &id);
+		return tagged(rust, 's', &number) && identifier(rust, &id) &&
+		       put_identifier(rust, &id);
 	case 'M':
 	case 'X':
 	case 'Y':
@@ -485,16 +474,14 @@ static bool path_inside(struct rust *rust, bool in_value)
 	}
 }
 
-static bool path(struct rust *rust, bool in_value)
-{
+static bool path(struct rust *rust, bool in_value) {
 	bool good = enter(rust) && path_inside(rust, in_value);
 
 	rust->depth -= good;
 	return good;
 }
 
-bool rust_name(const char *mangled, enum rust_name_style style, char *text, size_t size)
-{
+bool rust_name(const char *mangled, enum rust_name_style style, char *text, size_t size) {
 	struct rust rust = { .text = text, .size = size, .plain = style == RUST_NAME_PLAIN };
 
 	if (strncmp(mangled, "_R", 2) || !size)
@@ -504,7 +491,8 @@ bool rust_name(const char *mangled, enum rust_name_style style, char *text, size
 	rust.at += strspn(rust.at, "0123456789"); /* a version of the mangling */
 	if (rust.at != rust.begin || !path(&rust, true))
 		return false;
-	if (*rust.at >= 'A' && *rust.at <= 'Z' && !skip_path(&rust)) /* the crate that it was made for */
+	if (*rust.at >= 'A' && *rust.at <= 'Z' &&
+	    !skip_path(&rust)) /* the crate that it was made for */
 		return false;
 	/* what compilers put behind it */
 	return rust.used && (!*rust.at || *rust.at == '.' || *rust.at == '$');

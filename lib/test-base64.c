@@ -39,7 +39,7 @@ static void test_vectors(void **state) {
 }
 
 static void test_bad(void **state) {
-	static const char *const bad[] = { "Z",	     "Zg",   "Zg=",  "Z===", "====",	"Zg==Zg==",
+	static const char *const bad[] = { "Z",      "Zg",   "Zg=",  "Z===", "====",    "Zg==Zg==",
 					   "Zm9v\n", "Zh==", "Zm9=", "Zm-v", "Zm9v ===" };
 	unsigned char *data;
 	size_t n;

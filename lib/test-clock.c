@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Clocks made up: a counter whose relation to CLOCK_MONOTONIC bends, and GPUs that drift, jitter and jump. */
+/* Clocks made up: a counter whose relation to CLOCK_MONOTONIC bends, and GPUs that drift, jitter
+ * and jump. */
 
 #include "clock.h"
 
@@ -21,7 +22,9 @@ static uint64_t true_time(uint64_t tsc, double ppm) {
 }
 
 static void test_tsc_follows(void **state) {
-	struct tsc_clock clock = { .usable = true, .first_tsc = 3000000, .first_ns = true_time(3000000, 0) };
+	struct tsc_clock clock = { .usable = true,
+				   .first_tsc = 3000000,
+				   .first_ns = true_time(3000000, 0) };
 	uint64_t last = 0;
 
 	for (unsigned int second = 1; second < 60; second++) {
@@ -38,7 +41,8 @@ static void test_tsc_follows(void **state) {
 		}
 	}
 	/* calls that began some segments ago */
-	assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, (uint64_t)(50 * TSC_HZ)) - true_time((uint64_t)(50 * TSC_HZ), 0))) < 300);
+	assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, (uint64_t)(50 * TSC_HZ)) -
+				    true_time((uint64_t)(50 * TSC_HZ), 0))) < 300);
 	assert_int_equal(clock.n, TSC_SEGMENTS);
 	/* before all of them, and before the boot: no wrap-around */
 	assert_true(tsc_clock_nanoseconds(&clock, 0) < 6 * SECOND);
@@ -61,11 +65,13 @@ static void test_tsc_bends(void **state) {
 			last = tsc_clock_nanoseconds(&clock, t);
 		}
 		if (second > 30)
-			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc) - real)) < 10000);
+			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc) - real)) <
+				    10000);
 	}
 }
 
-/* Nobody has looked for a day, and the slope was not that good: the line begins where the clocks are. */
+/* Nobody has looked for a day, and the slope was not that good: the line begins where the clocks
+ * are. */
 static void test_tsc_pause(void **state) {
 	const uint64_t begun = (uint64_t)TSC_HZ, later = begun + (uint64_t)(86400 * TSC_HZ);
 	struct tsc_clock clock = { .usable = true, .first_ns = true_time(0, 0) };
@@ -73,13 +79,17 @@ static void test_tsc_pause(void **state) {
 	tsc_clock_feed(&clock, begun, true_time(begun, 0) + 1000); /* one part in a million off */
 	tsc_clock_feed(&clock, later, true_time(later, 0));
 	for (uint64_t t = later; t < later + (uint64_t)TSC_HZ; t += 10000019)
-		assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, t) - true_time(t, 0))) < 1000);
+		assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, t) - true_time(t, 0))) <
+			    1000);
 }
 
-/* The machine sleeps: the counter goes on and CLOCK_MONOTONIC does not, or the counter begins again. */
+/* The machine sleeps: the counter goes on and CLOCK_MONOTONIC does not, or the counter begins
+ * again. */
 static void test_tsc_sleep(void **state) {
 	for (int again = 0; again < 2; again++) {
-		struct tsc_clock clock = { .usable = true, .first_tsc = 5, .first_ns = true_time(5, 0) };
+		struct tsc_clock clock = { .usable = true,
+					   .first_tsc = 5,
+					   .first_ns = true_time(5, 0) };
 		uint64_t tsc = 0, real = 0, last = 0;
 
 		for (unsigned int second = 1; second < 20; second++) {
@@ -93,11 +103,19 @@ static void test_tsc_sleep(void **state) {
 			tsc += (uint64_t)TSC_HZ;
 			real += SECOND;
 			tsc_clock_feed(&clock, tsc, real);
-			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc) - real)) < 1000);
-			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc + (uint64_t)TSC_HZ / 2) - real - SECOND / 2)) < 1000);
-			if (!again && second < 10) { /* a call from before, and one that began before the line did, and ended after that */
-				assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, last) - true_time(last, 0))) < 1000);
-				assert_true(tsc_clock_nanoseconds(&clock, tsc - (second + 1) * (uint64_t)TSC_HZ + (uint64_t)TSC_HZ / 2) <= tsc_clock_nanoseconds(&clock, tsc));
+			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc) - real)) <
+				    1000);
+			assert_true(llabs((int64_t)(tsc_clock_nanoseconds(
+							    &clock, tsc + (uint64_t)TSC_HZ / 2) -
+						    real - SECOND / 2)) < 1000);
+			if (!again && second < 10) { /* a call from before, and one that began
+							before the line did, and ended after that */
+				assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, last) -
+							    true_time(last, 0))) < 1000);
+				assert_true(tsc_clock_nanoseconds(
+						    &clock, tsc - (second + 1) * (uint64_t)TSC_HZ +
+								    (uint64_t)TSC_HZ / 2) <=
+					    tsc_clock_nanoseconds(&clock, tsc));
 			}
 		}
 	}
@@ -115,7 +133,8 @@ static void test_tsc_sleep_first(void **state) {
 		clock.first_tsc = again ? tsc_now() + UINT64_C(1000000000000000) : 1;
 		clock.first_ns = monotonic_now() - (again ? 0 : 5 * SECOND);
 		tsc_clock_start(&clock);
-		assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc_now()) - monotonic_now())) < 20000);
+		assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, tsc_now()) -
+					    monotonic_now())) < 20000);
 		assert_in_range(tsc_clock_steps(&clock, SECOND), SECOND / 100, 100 * SECOND);
 	}
 }
@@ -129,12 +148,16 @@ static void test_tsc_real(void **state) {
 	tsc_clock_start(&clock);
 	assert_int_equal(clock.n, 1);
 	for (int i = 0; i < 1000; i++) {
-		uint64_t before = monotonic_now(), now = tsc_clock_nanoseconds(&clock, tsc_now()), after = monotonic_now();
+		uint64_t before = monotonic_now(), now = tsc_clock_nanoseconds(&clock, tsc_now()),
+			 after = monotonic_now();
 
 		assert_true(now + 20000 > before && now < after + 20000);
 	}
 	/* there and back */
-	assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock, clock.segments[0].tsc + tsc_clock_steps(&clock, SECOND)) - clock.segments[0].nanoseconds - SECOND)) < 100);
+	assert_true(llabs((int64_t)(tsc_clock_nanoseconds(&clock,
+							  clock.segments[0].tsc +
+								  tsc_clock_steps(&clock, SECOND)) -
+				    clock.segments[0].nanoseconds - SECOND)) < 100);
 }
 
 static void test_gpu_drift(void **state) {
@@ -142,7 +165,8 @@ static void test_gpu_drift(void **state) {
 	const double drift = 37e-6;
 
 	for (unsigned int i = 0; i < 200; i++) {
-		uint64_t gpu = UINT64_C(1700000000000000000) + i * SECOND / 2, half = 300 + (uint64_t)(rand() % 3000);
+		uint64_t gpu = UINT64_C(1700000000000000000) + i * SECOND / 2,
+			 half = 300 + (uint64_t)(rand() % 3000);
 		double host = 1e12 + (double)i * SECOND / 2 * (1 + drift);
 		/* the reading lies anywhere in what is known */
 		int64_t off = rand() % (int64_t)(2 * half) - (int64_t)half;
@@ -153,10 +177,12 @@ static void test_gpu_drift(void **state) {
 		assert_true(llabs(gpu_clock_drift_ppb(&clock) - 37000) < 3000);
 		for (uint64_t ahead = 0; ahead < SECOND; ahead += SECOND / 7) {
 			double real = 1e12 + ((double)i * SECOND / 2 + (double)ahead) * (1 + drift);
-			double miss = fabs((double)gpu_clock_nanoseconds(&clock, gpu + ahead) - real);
+			double miss =
+				fabs((double)gpu_clock_nanoseconds(&clock, gpu + ahead) - real);
 
 			assert_true(miss < 3000);
-			assert_true(miss < 4 * (double)clock.error); /* the estimate is not a boast */
+			assert_true(miss <
+				    4 * (double)clock.error); /* the estimate is not a boast */
 		}
 		assert_true(clock.error > 100 && clock.error < 5000);
 	}
@@ -188,9 +214,10 @@ static void test_gpu_few(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tsc_follows), cmocka_unit_test(test_tsc_bends), cmocka_unit_test(test_tsc_pause), cmocka_unit_test(test_tsc_sleep),
+		cmocka_unit_test(test_tsc_follows),     cmocka_unit_test(test_tsc_bends),
+		cmocka_unit_test(test_tsc_pause),       cmocka_unit_test(test_tsc_sleep),
 		cmocka_unit_test(test_tsc_sleep_first), cmocka_unit_test(test_tsc_real),
-		cmocka_unit_test(test_gpu_drift),   cmocka_unit_test(test_gpu_few),
+		cmocka_unit_test(test_gpu_drift),       cmocka_unit_test(test_gpu_few),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

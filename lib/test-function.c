@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The table of all functions: lookups, patterns, and that what it says of one function agrees with itself. */
+/* The table of all functions: lookups, patterns, and that what it says of one function agrees with
+ * itself. */
 
 #include "function.h"
 
@@ -18,7 +19,9 @@ static const struct function *known(const char *name) {
 }
 
 static void test_lookups(void **state) {
-	static const char *const missing[] = { "", "c", "cu", "cuMemAllo", "cuMemAlloc_v9", "cuZ", "memAlloc", "cuMemAlloc ", "~" };
+	static const char *const missing[] = {
+		"", "c", "cu", "cuMemAllo", "cuMemAlloc_v9", "cuZ", "memAlloc", "cuMemAlloc ", "~"
+	};
 
 	assert_int_equal(function_count, 637);
 	for (size_t i = 0; i < function_count; i++) {
@@ -27,7 +30,8 @@ static void test_lookups(void **state) {
 		assert_ptr_equal(function_by_name(function->name), function);
 		assert_ptr_equal(function_by_number(function->number), function);
 		assert_true(i == 0 || strcmp(function_all[i - 1]->name, function->name) < 0);
-		assert_int_equal(strncmp(function->name, function->base, strlen(function->base)), 0);
+		assert_int_equal(strncmp(function->name, function->base, strlen(function->base)),
+				 0);
 	}
 	for (size_t i = 0; i < sizeof(missing) / sizeof(*missing); i++)
 		assert_null(function_by_name(missing[i]));
@@ -35,7 +39,8 @@ static void test_lookups(void **state) {
 	assert_null(function_by_number(TRACE_FUNCTION_OWN - 1));
 	assert_null(function_by_number(TRACE_FUNCTION_DYNAMIC));
 	assert_null(function_by_number(UINT16_MAX));
-	assert_int_equal(known("cuInit")->number, 1); /* of cupti_driver_cbid.h, which does not change */
+	assert_int_equal(known("cuInit")->number,
+			 1); /* of cupti_driver_cbid.h, which does not change */
 	assert_int_equal(known("cuLaunchKernel")->number, 307);
 	assert_string_equal(known("cuMemAlloc_v2")->base, "cuMemAlloc");
 	assert_string_equal(known("cuMemcpy2DAsync_v2_ptsz")->base, "cuMemcpy2DAsync");
@@ -47,14 +52,17 @@ static void test_lookups(void **state) {
 static void check_function(const struct function *function) {
 	unsigned floats = 0, used = 0;
 
-	assert_true(function->words <= TRACE_WORDS_MAX && function->n_arguments <= TRACE_WORDS_MAX && function->n_extras <= 4);
+	assert_true(function->words <= TRACE_WORDS_MAX &&
+		    function->n_arguments <= TRACE_WORDS_MAX && function->n_extras <= 4);
 	for (int i = 0; i < function->n_arguments; i++) {
 		const struct function_argument *argument = &function->arguments[i];
 
 		assert_int_equal(argument->words, (argument->type->size + 7) / 8);
-		assert_true(argument->words > 0 && argument->word + argument->words <= function->words);
+		assert_true(argument->words > 0 &&
+			    argument->word + argument->words <= function->words);
 		if (argument->type->kind == FUNCTION_FLOAT) {
-			assert_int_equal(argument->word, function->words - function->floats + floats);
+			assert_int_equal(argument->word,
+					 function->words - function->floats + floats);
 			floats++;
 		}
 		for (int j = argument->word; j < argument->word + argument->words; j++) {
@@ -62,7 +70,8 @@ static void check_function(const struct function *function) {
 			used |= 1u << j;
 		}
 		if (argument->out)
-			assert_true(argument->type->kind == FUNCTION_POINTER && argument->type->target && argument->type->target->size <= 8);
+			assert_true(argument->type->kind == FUNCTION_POINTER &&
+				    argument->type->target && argument->type->target->size <= 8);
 	}
 	assert_int_equal(floats, function->floats);
 	for (int i = 0; i < function->n_extras; i++) {
@@ -72,7 +81,9 @@ static void check_function(const struct function *function) {
 		assert_true(extra->argument < function->n_arguments);
 		assert_int_equal(extra->word, argument->word);
 		assert_int_equal(extra->when == TRACE_EXTRA_RETURN, argument->out);
-		assert_int_equal(extra->size, argument->type->kind == FUNCTION_STRING ? 0 : argument->type->target->size);
+		assert_int_equal(extra->size, argument->type->kind == FUNCTION_STRING
+						      ? 0
+						      : argument->type->target->size);
 		assert_true(extra->size > 0 || extra->when == TRACE_EXTRA_ENTRY);
 	}
 }
@@ -136,7 +147,8 @@ static void test_enums(void **state) {
 	assert_true(results->n >= 101);
 	for (size_t i = 0; i < results->n; i++) {
 		assert_true(i == 0 || results->values[i - 1].value < results->values[i].value);
-		assert_string_equal(function_enumerator(results, results->values[i].value), results->values[i].name);
+		assert_string_equal(function_enumerator(results, results->values[i].value),
+				    results->values[i].name);
 	}
 	assert_string_equal(function_enumerator(results, 0), "CUDA_SUCCESS");
 	assert_string_equal(function_enumerator(results, 600), "CUDA_ERROR_NOT_READY");
@@ -144,9 +156,10 @@ static void test_enums(void **state) {
 	assert_null(function_enumerator(results, -1));
 	assert_null(function_enumerator(results, 998));
 	assert_null(function_enumerator(results, INT64_MAX));
-	for (int class = 0; class < _FUNCTION_CLASS_N; class++)
+	for (int class = 0; class < _FUNCTION_CLASS_N; class ++)
 		for (int other = 0; other < class; other++)
-			assert_string_not_equal(function_class_name(class), function_class_name(other));
+			assert_string_not_equal(function_class_name(class),
+						function_class_name(other));
 	assert_string_equal(function_class_name(FUNCTION_TRANSFER), "transfer");
 	assert_string_equal(function_class_name(_FUNCTION_CLASS_N), "other");
 }
@@ -167,8 +180,10 @@ static size_t count(const struct selection *selection) {
 	return n;
 }
 
-#define SELECT(selection, ...) \
-	function_select((const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *), (selection)->functions)
+#define SELECT(selection, ...)                                                         \
+	function_select((const char *const[]){ __VA_ARGS__ },                          \
+			sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *), \
+			(selection)->functions)
 
 static void test_select(void **state) {
 	struct selection selection, other;
@@ -278,13 +293,15 @@ static void test_classes(void **state) {
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		if (known(cases[i].name)->class != cases[i].class)
-			fail_msg("%s: %s", cases[i].name, function_class_name(known(cases[i].name)->class));
+			fail_msg("%s: %s", cases[i].name,
+				 function_class_name(known(cases[i].name)->class));
 }
 
 int main(void) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lookups), cmocka_unit_test(test_layouts), cmocka_unit_test(test_types),
-		cmocka_unit_test(test_enums),	cmocka_unit_test(test_select),	cmocka_unit_test(test_classes),
+		cmocka_unit_test(test_lookups), cmocka_unit_test(test_layouts),
+		cmocka_unit_test(test_types),   cmocka_unit_test(test_enums),
+		cmocka_unit_test(test_select),  cmocka_unit_test(test_classes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,16 +14,15 @@ struct parts {
 };
 
 static bool is_space(const char *text, struct ptx_range part, enum probe_space *space,
-		     bool *cluster)
-{
+		     bool *cluster) {
 	static const struct {
 		const char *name;
 		enum probe_space space;
 	} names[] = {
 		{ "global", PROBE_SPACE_GLOBAL },      { "shared", PROBE_SPACE_SHARED },
 		{ "shared::cta", PROBE_SPACE_SHARED }, { "shared::cluster", PROBE_SPACE_SHARED },
-		{ "local", PROBE_SPACE_LOCAL },	       { "const", PROBE_SPACE_CONST },
-		{ "param", PROBE_SPACE_PARAM },	       { "param::entry", PROBE_SPACE_PARAM },
+		{ "local", PROBE_SPACE_LOCAL },        { "const", PROBE_SPACE_CONST },
+		{ "param", PROBE_SPACE_PARAM },        { "param::entry", PROBE_SPACE_PARAM },
 		{ "param::func", PROBE_SPACE_PARAM },
 	};
 
@@ -37,8 +36,7 @@ static bool is_space(const char *text, struct ptx_range part, enum probe_space *
 	return false;
 }
 
-static void read_part(const char *text, struct ptx_range part, struct parts *parts)
-{
+static void read_part(const char *text, struct ptx_range part, struct parts *parts) {
 	enum probe_space space;
 	enum ptx_type type;
 	bool cluster;
@@ -69,11 +67,10 @@ static void read_part(const char *text, struct ptx_range part, struct parts *par
 }
 
 static void read_parts(const struct ptx_body *body, const struct ptx_statement *statement,
-		       struct parts *parts)
-{
+		       struct parts *parts) {
 	struct ptx_range part;
 
-	*parts = (struct parts) { .vector = 1 };
+	*parts = (struct parts){ .vector = 1 };
 	for (uint32_t token = statement->opcode, number = 0; token < statement->opcode_end;
 	     token++) {
 		const char *text = body->module->text;
@@ -84,7 +81,7 @@ static void read_parts(const struct ptx_body *body, const struct ptx_statement *
 
 			at += text[at] == '.';
 			dot = memchr(text + at, '.', end - at);
-			part = (struct ptx_range) { at, (dot ? (uint32_t)(dot - text) : end) - at };
+			part = (struct ptx_range){ at, (dot ? (uint32_t)(dot - text) : end) - at };
 			at += part.length;
 			if (number == 0)
 				parts->first = part;
@@ -97,15 +94,13 @@ static void read_parts(const struct ptx_body *body, const struct ptx_statement *
 }
 
 /* [x+4] or x[1]. */
-static bool is_address(const struct ptx_body *body, uint32_t operand)
-{
+static bool is_address(const struct ptx_body *body, uint32_t operand) {
 	return probe_names_addressed(body, &body->operands[operand]) != PTX_NONE;
 }
 
 /* The n-th operand that is an address; PTX_NONE. */
 static uint32_t find_address(const struct ptx_body *body, const struct ptx_statement *statement,
-			     uint32_t n)
-{
+			     uint32_t n) {
 	for (uint32_t i = 0; i < statement->operand_count; i++)
 		if (is_address(body, statement->first_operand + i) && !n--)
 			return statement->first_operand + i;
@@ -113,8 +108,7 @@ static uint32_t find_address(const struct ptx_body *body, const struct ptx_state
 }
 
 /* The operand n after another, if the instruction has it. */
-static uint32_t operand_after(const struct ptx_statement *statement, uint32_t operand, uint32_t n)
-{
+static uint32_t operand_after(const struct ptx_statement *statement, uint32_t operand, uint32_t n) {
 	if (operand == PTX_NONE ||
 	    operand + n >= statement->first_operand + statement->operand_count)
 		return PTX_NONE;
@@ -122,8 +116,7 @@ static uint32_t operand_after(const struct ptx_statement *statement, uint32_t op
 }
 
 /* Registers in {a, b, c}, or 1. */
-static uint32_t count_elements(const struct ptx_body *body, uint32_t operand)
-{
+static uint32_t count_elements(const struct ptx_body *body, uint32_t operand) {
 	const struct ptx_operand *range = &body->operands[operand];
 	uint32_t count = 1;
 
@@ -137,8 +130,7 @@ static uint32_t count_elements(const struct ptx_body *body, uint32_t operand)
  * prefetches.
  */
 static bool read_copy(const struct ptx_body *body, const struct ptx_statement *statement,
-		      const struct parts *parts, struct probe_access *out)
-{
+		      const struct parts *parts, struct probe_access *out) {
 	uint32_t to = find_address(body, statement, 0), from = find_address(body, statement, 1);
 
 	if (parts->spaces < 2 || to == PTX_NONE || from == PTX_NONE ||
@@ -160,8 +152,7 @@ static bool read_copy(const struct ptx_body *body, const struct ptx_statement *s
 
 /* `st.bulk [to], size, 0` moves as many bytes as it says. */
 static void read_store(const struct ptx_body *body, const struct ptx_statement *statement,
-		       const struct parts *parts, struct probe_access *out)
-{
+		       const struct parts *parts, struct probe_access *out) {
 	out->kind = PROBE_ACCESS_STORE;
 	out->value = operand_after(statement, out->address, 1);
 	if (ptx_range_is(body->module->text, parts->second, "bulk")) {
@@ -172,8 +163,7 @@ static void read_store(const struct ptx_body *body, const struct ptx_statement *
 
 /* ldmatrix, stmatrix: each thread has some 32-bit registers. */
 static void read_matrix(const struct ptx_body *body, const struct ptx_statement *statement,
-			bool store, struct probe_access *out)
-{
+			bool store, struct probe_access *out) {
 	uint32_t registers =
 		store ? operand_after(statement, out->address, 1) : statement->first_operand;
 
@@ -186,8 +176,7 @@ static void read_matrix(const struct ptx_body *body, const struct ptx_statement 
 
 /* Is it an argument or a result of a call that is just being made? */
 static bool is_call_frame(const struct probe_names *names, uint32_t statement,
-			  const struct probe_access *access)
-{
+			  const struct probe_access *access) {
 	const struct ptx_variable *variable;
 	uint32_t name;
 
@@ -200,8 +189,7 @@ static bool is_call_frame(const struct probe_names *names, uint32_t statement,
 	return variable && variable->space == PTX_SPACE_PARAM;
 }
 
-bool probe_access_read(const struct probe_names *names, uint32_t index, struct probe_access *out)
-{
+bool probe_access_read(const struct probe_names *names, uint32_t index, struct probe_access *out) {
 	const struct ptx_body *body = names->body;
 	const struct ptx_statement *statement = &body->statements[index];
 	const char *text = body->module->text;
@@ -210,7 +198,7 @@ bool probe_access_read(const struct probe_names *names, uint32_t index, struct p
 	if (statement->kind != PTX_STATEMENT_INSTRUCTION)
 		return false;
 	read_parts(body, statement, &parts);
-	*out = (struct probe_access) {
+	*out = (struct probe_access){
 		.space = parts.space,
 		.cluster = parts.cluster,
 		.address = find_address(body, statement, 0),

@@ -15,7 +15,8 @@ struct probe_bare {
 	struct probe_bare_call *calls; /* of device functions, by name, in the order of the text */
 	uint32_t call_count, call_capacity;
 	/* By function: */
-	bool *held; /* it can have no original, or is called by what can have none, or by its address */
+	bool *held; /* it can have no original, or is called by what can have none, or by its
+		       address */
 	bool *probed; /* it got a program */
 };
 
@@ -27,13 +28,14 @@ void probe_bare_deinit(struct probe_bare *bare);
 void probe_bare_read_kernel(struct probe_bare *bare, const struct ptx_body *body);
 
 /*
- * Reads all bodies, as is needed before a device function gets a program: who calls it? Those that are held then must not get one. 0,
- * PROBE_E_FUNCTION (*error is filled in) or -ENOMEM.
+ * Reads all bodies, as is needed before a device function gets a program: who calls it? Those that
+ * are held then must not get one. 0, PROBE_E_FUNCTION (*error is filled in) or -ENOMEM.
  */
 int probe_bare_read(struct probe_bare *bare, struct ptx_error *error);
 
 /*
- * Puts the originals into the module: of probed kernels, and of what calls probed device functions, at however many removes. Each stands
- * behind its function under that one's name with PROBE_BARE_SUFFIX (probe.h), and calls originals. Returns 0, or as ptx_edit_insert().
+ * Puts the originals into the module: of probed kernels, and of what calls probed device functions,
+ * at however many removes. Each stands behind its function under that one's name with
+ * PROBE_BARE_SUFFIX (probe.h), and calls originals. Returns 0, or as ptx_edit_insert().
  */
 int probe_bare_write(const struct probe_bare *bare, struct ptx_edit *edit);

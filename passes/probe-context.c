@@ -53,25 +53,21 @@ struct writer {
 /* A line of text. */
 #define LINE(writer, format, ...) fprintf((writer)->stream, "\t" format "\n", ##__VA_ARGS__)
 
-static const char *token_text(const struct writer *writer, uint32_t token)
-{
+static const char *token_text(const struct writer *writer, uint32_t token) {
 	return writer->text + writer->body->tokens[token].offset;
 }
 
-static int token_length(const struct writer *writer, uint32_t token)
-{
+static int token_length(const struct writer *writer, uint32_t token) {
 	return (int)writer->body->tokens[token].length;
 }
 
-static void declare(const struct writer *writer)
-{
+static void declare(const struct writer *writer) {
 	LINE(writer, ".reg .b64 " FIELD ";", writer->field);
 }
 
 /* c = low | middle << 16 | high << 32, of special registers. */
 static void write_pair(const struct writer *writer, const char *low, const char *middle,
-		       const char *high)
-{
+		       const char *high) {
 	declare(writer);
 	LINE(writer, "{\n\t.reg .b32 " PROBE_REGISTER "w, " PROBE_REGISTER "x;");
 	LINE(writer, "mov.u32 " PROBE_REGISTER "w, %s;", low);
@@ -86,8 +82,7 @@ static void write_pair(const struct writer *writer, const char *low, const char 
 	     writer->field);
 }
 
-static void write_special(const struct writer *writer, const char *name)
-{
+static void write_special(const struct writer *writer, const char *name) {
 	declare(writer);
 	LINE(writer, "{\n\t.reg .b32 " PROBE_REGISTER "w;");
 	LINE(writer, "mov.u32 " PROBE_REGISTER "w, %s;", name);
@@ -95,16 +90,15 @@ static void write_special(const struct writer *writer, const char *name)
 }
 
 /* Part of the process slot, which is there once in a process and on a device. */
-static void write_process(const struct writer *writer, unsigned int offset, unsigned int bits)
-{
+static void write_process(const struct writer *writer, unsigned int offset, unsigned int bits) {
 	declare(writer);
 	LINE(writer, "ld.%s.u%u " FIELD ", [__gpuprobe_process+%u];", writer->place->process_space,
 	     bits, writer->field, offset);
 }
 
 /* The register in which something is computed: the field's, or the temporary one. */
-static const char *target_name(const struct writer *writer, bool temporary, char *name, size_t size)
-{
+static const char *target_name(const struct writer *writer, bool temporary, char *name,
+			       size_t size) {
 	if (temporary)
 		snprintf(name, size, TEMPORARY);
 	else
@@ -114,8 +108,7 @@ static const char *target_name(const struct writer *writer, bool temporary, char
 
 /* A register's bits, zero-extended into `to`; false if it has none. suffix: "", or ".x" of one. */
 static bool widen(const struct writer *writer, const char *to, uint8_t type, const char *name,
-		  int length, const char *suffix)
-{
+		  int length, const char *suffix) {
 	bool integer = type == PTX_TYPE_B32 || type == PTX_TYPE_U32 || type == PTX_TYPE_S32 ||
 		       type == PTX_TYPE_B16 || type == PTX_TYPE_U16 || type == PTX_TYPE_S16;
 	unsigned int bits = 8 * ptx_type_size(type);
@@ -140,15 +133,13 @@ static bool widen(const struct writer *writer, const char *to, uint8_t type, con
 }
 
 /* The temporary register goes to its place in the field: c |= t << 8 * at. */
-static void merge(const struct writer *writer, uint32_t at)
-{
+static void merge(const struct writer *writer, uint32_t at) {
 	LINE(writer, "shl.b64 " TEMPORARY ", " TEMPORARY ", %u;", 8 * at);
 	LINE(writer, "or.b64 " FIELD ", " FIELD ", " TEMPORARY ";", writer->field, writer->field);
 }
 
 /* Its first 8 bytes, in pieces as large as its alignment allows. False: it has none. */
-static bool write_parameter(const struct writer *writer, const struct ptx_variable *parameter)
-{
+static bool write_parameter(const struct writer *writer, const struct ptx_variable *parameter) {
 	uint64_t size = parameter->size < 8 ? parameter->size : 8;
 	uint32_t alignment = ptx_type_size(parameter->type) * parameter->vector, piece;
 	const char *name = writer->text + parameter->name.offset;
@@ -182,8 +173,7 @@ static bool write_parameter(const struct writer *writer, const struct ptx_variab
 }
 
 /* A field of gpuprobe_kernel_ctx. False: *number is its value. */
-static bool write_kernel_field(const struct writer *writer, uint64_t *number)
-{
+static bool write_kernel_field(const struct writer *writer, uint64_t *number) {
 	const struct ptx_module *module = writer->body->module;
 	const struct ptx_function *function = writer->body->function;
 
@@ -222,8 +212,7 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number)
 }
 
 /* Is it an expression of numbers, 1+2*3, (.u64)-1, WARP_SZ? */
-static bool is_expression(const struct writer *writer, uint32_t first, uint32_t end)
-{
+static bool is_expression(const struct writer *writer, uint32_t first, uint32_t end) {
 	for (uint32_t i = first; i < end; i++) {
 		const struct ptx_token *token = &writer->body->tokens[i];
 
@@ -240,16 +229,14 @@ static bool is_expression(const struct writer *writer, uint32_t first, uint32_t 
 
 /* The text of tokens [first, end). */
 static const char *range_text(const struct writer *writer, uint32_t first, uint32_t end,
-			      int *length)
-{
+			      int *length) {
 	*length = (int)(writer->body->tokens[end - 1].offset +
 			writer->body->tokens[end - 1].length - writer->body->tokens[first].offset);
 	return token_text(writer, first);
 }
 
 /* What cvta converts from: "" is generic, NULL: it cannot. */
-static const char *address_space(const struct writer *writer)
-{
+static const char *address_space(const struct writer *writer) {
 	const struct ptx_module *module = writer->body->module;
 
 	switch (writer->place->access->space) {
@@ -283,13 +270,13 @@ struct source {
  * the field's register. False if it is none of them.
  */
 static bool find_base(const struct writer *writer, uint32_t token, const char *to,
-		      struct source *source)
-{
+		      struct source *source) {
 	const struct probe_place *place = writer->place;
 	const struct ptx_token *word = &writer->body->tokens[token];
 	struct probe_register found;
 
-	*source = (struct source) { .text = token_text(writer, token), .length = token_length(writer, token) };
+	*source = (struct source){ .text = token_text(writer, token),
+				   .length = token_length(writer, token) };
 	if (probe_names_register(place->names, place->statement, token, &found)) {
 		if (found.vector != 1)
 			return false;
@@ -310,8 +297,7 @@ static bool find_base(const struct writer *writer, uint32_t token, const char *t
 }
 
 /* [base], [base+constant], [base, {...}], array[index]. False: it cannot be had. */
-static bool write_address(const struct writer *writer)
-{
+static bool write_address(const struct writer *writer) {
 	const char *space = address_space(writer), *expression;
 	const struct ptx_operand *operand;
 	struct source source;
@@ -351,9 +337,11 @@ static bool write_address(const struct writer *writer)
 		expression = range_text(writer, first, end, &length);
 		LINE(writer, "add.s64 %s, %.*s, %.*s;", to, source.length, source.text, length,
 		     expression);
-		if (source.narrow && *space && strcmp(space, "global")) /* the instruction adds as many bits as the register has */
+		if (source.narrow && *space &&
+		    strcmp(space,
+			   "global")) /* the instruction adds as many bits as the register has */
 			LINE(writer, "and.b64 %s, %s, 0xffffffff;", to, to);
-		source = (struct source) { .text = to, .length = (int)strlen(to) };
+		source = (struct source){ .text = to, .length = (int)strlen(to) };
 	}
 	if (*space)
 		LINE(writer, "cvta.%s.u64 %s, %.*s;", space, to, source.length, source.text);
@@ -363,8 +351,8 @@ static bool write_address(const struct writer *writer)
 }
 
 /* The bits of [-]number as an element of the access; false if the tokens are none. */
-static bool constant_bits(const struct writer *writer, uint32_t first, uint32_t end, uint64_t *bits)
-{
+static bool constant_bits(const struct writer *writer, uint32_t first, uint32_t end,
+			  uint64_t *bits) {
 	const struct ptx_token *token = &writer->body->tokens[first];
 	bool negative = ptx_token_is_char(writer->text, token, '-');
 	enum ptx_type type = writer->place->access->type;
@@ -393,8 +381,7 @@ static bool constant_bits(const struct writer *writer, uint32_t first, uint32_t 
 	return true;
 }
 
-static uint64_t element_mask(const struct writer *writer)
-{
+static uint64_t element_mask(const struct writer *writer) {
 	uint32_t bytes = writer->place->access->element;
 
 	return bytes < 8 ? (UINT64_C(1) << 8 * bytes) - 1 : UINT64_MAX;
@@ -403,8 +390,7 @@ static uint64_t element_mask(const struct writer *writer)
 /* One element, tokens [first, end), at a byte of the value. suffix: ".x" of a vector's name, or "".
  */
 static void write_element(const struct writer *writer, uint32_t first, uint32_t end, uint32_t at,
-			  const char *suffix)
-{
+			  const char *suffix) {
 	const struct probe_place *place = writer->place;
 	uint64_t bits = 0, mask = element_mask(writer);
 	struct probe_register found = { 0 };
@@ -434,8 +420,7 @@ static void write_element(const struct writer *writer, uint32_t first, uint32_t 
 }
 
 /* The elements of a vector's name: v.x, v.y, ... */
-static void write_vector(const struct writer *writer, uint32_t token, uint32_t count)
-{
+static void write_vector(const struct writer *writer, uint32_t token, uint32_t count) {
 	static const char *const suffixes[] = { ".x", ".y", ".z", ".w" };
 	uint32_t element = writer->place->access->element;
 
@@ -445,8 +430,7 @@ static void write_vector(const struct writer *writer, uint32_t token, uint32_t c
 
 /* The first 8 bytes of the operand: a, {a, b, ...} or a vector's name. False: *number is the value.
  */
-static bool write_value(const struct writer *writer, uint64_t *number)
-{
+static bool write_value(const struct writer *writer, uint64_t *number) {
 	const struct probe_access *access = writer->place->access;
 	const struct ptx_operand *operand;
 	struct probe_register found;
@@ -482,8 +466,7 @@ static bool write_value(const struct writer *writer, uint64_t *number)
 }
 
 /* How many bytes an operand says. False: *number is known. */
-static bool write_size(const struct writer *writer, uint64_t *number)
-{
+static bool write_size(const struct writer *writer, uint64_t *number) {
 	const struct probe_access *access = writer->place->access;
 	const struct probe_place *place = writer->place;
 	const struct ptx_operand *operand;
@@ -507,8 +490,7 @@ static bool write_size(const struct writer *writer, uint64_t *number)
 }
 
 /* A field of gpuprobe_memory_ctx. False: *number is its value. */
-static bool write_memory_field(const struct writer *writer, uint64_t *number)
-{
+static bool write_memory_field(const struct writer *writer, uint64_t *number) {
 	*number = 0;
 	switch (writer->field) {
 	case FIELD_INSTRUCTION_ID:
@@ -531,8 +513,7 @@ static bool write_memory_field(const struct writer *writer, uint64_t *number)
 }
 
 void probe_context_write(FILE *stream, const struct probe_place *place,
-			 struct probe_context *context)
-{
+			 struct probe_context *context) {
 	struct writer writer = {
 		.stream = stream,
 		.place = place,
@@ -557,7 +538,6 @@ void probe_context_write(FILE *stream, const struct probe_place *place,
 	}
 }
 
-bool probe_context_needs_process(uint32_t wanted)
-{
+bool probe_context_needs_process(uint32_t wanted) {
 	return wanted & (1u << FIELD_DEVICE | 1u << FIELD_PID);
 }

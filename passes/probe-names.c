@@ -5,15 +5,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int compare_ranges(const char *text, struct ptx_range left, struct ptx_range right)
-{
+static int compare_ranges(const char *text, struct ptx_range left, struct ptx_range right) {
 	if (left.length != right.length)
 		return left.length < right.length ? -1 : 1;
 	return memcmp(text + left.offset, text + right.offset, left.length);
 }
 
-static int compare_registers(const void *a, const void *b, void *context)
-{
+static int compare_registers(const void *a, const void *b, void *context) {
 	const struct ptx_body *body = context;
 	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
 	int order = compare_ranges(body->module->text, body->registers[left].name,
@@ -22,8 +20,7 @@ static int compare_registers(const void *a, const void *b, void *context)
 	return order ? order : (left > right) - (left < right);
 }
 
-static int compare_variables(const void *a, const void *b, void *context)
-{
+static int compare_variables(const void *a, const void *b, void *context) {
 	const struct ptx_body *body = context;
 	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
 	int order = compare_ranges(body->module->text, body->variables[left].name,
@@ -33,8 +30,7 @@ static int compare_variables(const void *a, const void *b, void *context)
 }
 
 static uint32_t *sorted(uint32_t count, int (*compare)(const void *, const void *, void *),
-			const struct ptx_body *body)
-{
+			const struct ptx_body *body) {
 	uint32_t *indexes = calloc((size_t)count + 1, sizeof(*indexes));
 
 	for (uint32_t i = 0; indexes && i < count; i++)
@@ -44,8 +40,7 @@ static uint32_t *sorted(uint32_t count, int (*compare)(const void *, const void 
 	return indexes;
 }
 
-int probe_names_init(struct probe_names *names, const struct ptx_body *body)
-{
+int probe_names_init(struct probe_names *names, const struct ptx_body *body) {
 	uint32_t open = PTX_NONE;
 
 	names->body = body;
@@ -67,35 +62,30 @@ int probe_names_init(struct probe_names *names, const struct ptx_body *body)
 	return 0;
 }
 
-void probe_names_deinit(struct probe_names *names)
-{
+void probe_names_deinit(struct probe_names *names) {
 	free(names->scopes);
 	free(names->registers);
 	free(names->variables);
-	*names = (struct probe_names) { 0 };
+	*names = (struct probe_names){ 0 };
 }
 
 /* Does what `declaring` declares hold at `at`? */
-static bool encloses(const struct probe_names *names, uint32_t declaring, uint32_t at)
-{
+static bool encloses(const struct probe_names *names, uint32_t declaring, uint32_t at) {
 	uint32_t open = names->scopes[declaring];
 
 	return declaring < at && (open == PTX_NONE || at < names->body->statements[open].partner);
 }
 
-static struct ptx_range name_of(const struct probe_names *names, uint32_t index, bool registers)
-{
+static struct ptx_range name_of(const struct probe_names *names, uint32_t index, bool registers) {
 	return registers ? names->body->registers[index].name : names->body->variables[index].name;
 }
 
-static uint32_t count_of(const struct probe_names *names, uint32_t index, bool registers)
-{
+static uint32_t count_of(const struct probe_names *names, uint32_t index, bool registers) {
 	return registers ? names->body->registers[index].count
 			 : names->body->variables[index].count;
 }
 
-static uint32_t statement_of(const struct probe_names *names, uint32_t index, bool registers)
-{
+static uint32_t statement_of(const struct probe_names *names, uint32_t index, bool registers) {
 	return registers ? names->body->registers[index].statement
 			 : names->body->variables[index].statement;
 }
@@ -105,8 +95,7 @@ static uint32_t statement_of(const struct probe_names *names, uint32_t index, bo
  * that of %r<N>.
  */
 static uint32_t find(const struct probe_names *names, struct ptx_range name, uint32_t number,
-		     uint32_t at, bool registers)
-{
+		     uint32_t at, bool registers) {
 	const uint32_t *sorted_indexes = registers ? names->registers : names->variables;
 	const char *text = names->body->module->text;
 	uint32_t from = 0,
@@ -136,8 +125,7 @@ static uint32_t find(const struct probe_names *names, struct ptx_range name, uin
 
 /* %r12: declared as such, or as %r<N>, or even as %r1<N>. */
 static uint32_t find_declared(const struct probe_names *names, struct ptx_range name, uint32_t at,
-			      bool registers)
-{
+			      bool registers) {
 	const char *text = names->body->module->text;
 	uint32_t index, found = find(names, name, PTX_NONE, at, registers);
 	uint64_t number = 0, unit = 1;
@@ -150,11 +138,11 @@ static uint32_t find_declared(const struct probe_names *names, struct ptx_range 
 		number += (uint64_t)(digit - '0') * unit;
 		if (digit == '0' && name.length - length > 1)
 			continue; /* %r01 is not one of %r<N> */
-		index = find(names, (struct ptx_range) { name.offset, length }, (uint32_t)number,
-			     at, registers);
+		index = find(names, (struct ptx_range){ name.offset, length }, (uint32_t)number, at,
+			     registers);
 		if (index != PTX_NONE &&
-		    (found == PTX_NONE || statement_of(names, index, registers) >
-						  statement_of(names, found, registers)))
+		    (found == PTX_NONE ||
+		     statement_of(names, index, registers) > statement_of(names, found, registers)))
 			found = index;
 	}
 	return found;
@@ -162,8 +150,7 @@ static uint32_t find_declared(const struct probe_names *names, struct ptx_range 
 
 /* The parameter of that name. */
 static const struct ptx_variable *find_parameter(const struct probe_names *names,
-						 struct ptx_range name)
-{
+						 struct ptx_range name) {
 	const struct ptx_module *module = names->body->module;
 	const struct ptx_function *function = names->body->function;
 
@@ -178,8 +165,7 @@ static const struct ptx_variable *find_parameter(const struct probe_names *names
 }
 
 bool probe_names_register(const struct probe_names *names, uint32_t statement, uint32_t token,
-			  struct probe_register *out)
-{
+			  struct probe_register *out) {
 	const struct ptx_token *word = &names->body->tokens[token];
 	const char *text = names->body->module->text, *dot;
 	struct ptx_range name = { word->offset, word->length };
@@ -193,35 +179,32 @@ bool probe_names_register(const struct probe_names *names, uint32_t statement, u
 		name.length = (uint32_t)(dot - text) - name.offset;
 	index = find_declared(names, name, statement, true);
 	if (index != PTX_NONE) {
-		*out = (struct probe_register) { names->body->registers[index].type,
-						 dot ? 1 : names->body->registers[index].vector };
+		*out = (struct probe_register){ names->body->registers[index].type,
+						dot ? 1 : names->body->registers[index].vector };
 		return true;
 	}
 	parameter = find_parameter(names, name);
 	if (!parameter || parameter->space != PTX_SPACE_REG)
 		return false;
-	*out = (struct probe_register) { parameter->type, dot ? 1 : parameter->vector };
+	*out = (struct probe_register){ parameter->type, dot ? 1 : parameter->vector };
 	return true;
 }
 
 const struct ptx_variable *probe_names_variable(const struct probe_names *names, uint32_t statement,
-						uint32_t token)
-{
+						uint32_t token) {
 	const struct ptx_token *word = &names->body->tokens[token];
-	uint32_t index = find_declared(names, (struct ptx_range) { word->offset, word->length },
+	uint32_t index = find_declared(names, (struct ptx_range){ word->offset, word->length },
 				       statement, false);
 
 	return index == PTX_NONE ? NULL : &names->body->variables[index];
 }
 
-bool probe_names_hide(const struct probe_names *names, uint32_t statement, struct ptx_range name)
-{
+bool probe_names_hide(const struct probe_names *names, uint32_t statement, struct ptx_range name) {
 	return find_declared(names, name, statement, false) != PTX_NONE ||
 	       find_declared(names, name, statement, true) != PTX_NONE;
 }
 
-uint32_t probe_names_addressed(const struct ptx_body *body, const struct ptx_operand *operand)
-{
+uint32_t probe_names_addressed(const struct ptx_body *body, const struct ptx_operand *operand) {
 	const char *text = body->module->text;
 
 	if (operand->end - operand->first < 3)

@@ -33,8 +33,10 @@ bool probe_names_register(const struct probe_names *names, uint32_t statement, u
 const struct ptx_variable *probe_names_variable(const struct probe_names *names, uint32_t statement,
 						uint32_t token);
 
-/* The token of the name in an address, [name...] or, of an array, name[index]; PTX_NONE: it is none. */
+/* The token of the name in an address, [name...] or, of an array, name[index]; PTX_NONE: it is
+ * none. */
 uint32_t probe_names_addressed(const struct ptx_body *body, const struct ptx_operand *operand);
 
-/* Does the body declare something of that name, so that no parameter is meant by it at the statement? */
+/* Does the body declare something of that name, so that no parameter is meant by it at the
+ * statement? */
 bool probe_names_hide(const struct probe_names *names, uint32_t statement, struct ptx_range name);

@@ -28,29 +28,26 @@
 #define RAISE_TARGET_END 70
 
 static int program_error(struct program_set *set, const struct probe_program *program,
-			 const char *what)
-{
-	ptx_error_set(set->error, set->module->text, 0, "program %.80s: %s", probe_program_label(program), what);
+			 const char *what) {
+	ptx_error_set(set->error, set->module->text, 0, "program %.80s: %s",
+		      probe_program_label(program), what);
 	return PROBE_E_PROGRAM;
 }
 
-static int taken(struct program_set *set, const char *name, size_t length)
-{
+static int taken(struct program_set *set, const char *name, size_t length) {
 	ptx_error_set(set->error, set->module->text, 0, "the module already has a symbol %.*s%s",
 		      length > 160 ? 160 : (int)length, name, length > 160 ? "..." : "");
 	return PROBE_E_TAKEN;
 }
 
-static struct placed_name *find_placed(struct program_set *set, const char *name, size_t length)
-{
+static struct placed_name *find_placed(struct program_set *set, const char *name, size_t length) {
 	for (size_t i = 0; i < set->placed_count; i++)
 		if (!strncmp(set->placed[i].name, name, length) && !set->placed[i].name[length])
 			return &set->placed[i];
 	return NULL;
 }
 
-static int place(struct program_set *set, const char *name, size_t length, bool shared)
-{
+static int place(struct program_set *set, const char *name, size_t length, bool shared) {
 	struct placed_name *larger;
 	size_t capacity;
 
@@ -62,7 +59,7 @@ static int place(struct program_set *set, const char *name, size_t length, bool 
 		set->placed = larger;
 		set->placed_capacity = capacity;
 	}
-	set->placed[set->placed_count] = (struct placed_name) { strndup(name, length), shared };
+	set->placed[set->placed_count] = (struct placed_name){ strndup(name, length), shared };
 	if (!set->placed[set->placed_count].name)
 		return -ENOMEM;
 	set->placed_count++;
@@ -73,8 +70,7 @@ static int place(struct program_set *set, const char *name, size_t length, bool 
  * Something brings this name. Returns 0 if it is new (and now placed), PROBE_E_TAKEN if that may
  * not be, and -EEXIST if what brings it is to be left out.
  */
-static int bring(struct program_set *set, const char *name, size_t length, bool shared)
-{
+static int bring(struct program_set *set, const char *name, size_t length, bool shared) {
 	struct placed_name *before = find_placed(set, name, length);
 
 	if (before && before->shared && shared)
@@ -84,20 +80,17 @@ static int bring(struct program_set *set, const char *name, size_t length, bool 
 	return place(set, name, length, shared);
 }
 
-int program_set_place(struct program_set *set, const char *name)
-{
+int program_set_place(struct program_set *set, const char *name) {
 	return bring(set, name, strlen(name), false);
 }
 
-static bool is_shared(const struct ptx_variable *variable)
-{
+static bool is_shared(const struct ptx_variable *variable) {
 	return variable->linkage == PTX_LINKAGE_VISIBLE || variable->linkage == PTX_LINKAGE_EXTERN;
 }
 
 /* Cuts the global variables out that are there already. */
 static int merge_variables(struct program_set *set, const struct probe_program *program,
-			   const struct ptx_module *text, struct ptx_edit *edit)
-{
+			   const struct ptx_module *text, struct ptx_edit *edit) {
 	const struct ptx_variable *variable;
 	bool several;
 	int r;
@@ -125,8 +118,7 @@ static int merge_variables(struct program_set *set, const struct probe_program *
  * Finds functions whose names clash. Prototypes (of vprintf) stay, though the module may have them
  * too: ptxas takes them twice, and wants one before the first call.
  */
-static int check_functions(struct program_set *set, const struct ptx_module *text)
-{
+static int check_functions(struct program_set *set, const struct ptx_module *text) {
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < text->function_count; i++)
@@ -138,8 +130,7 @@ static int check_functions(struct program_set *set, const struct ptx_module *tex
 
 /* Does the program define .func (.param .b64 r) SYMBOL (.param .b64 c0, ...), as it says? */
 static int check_symbol(struct program_set *set, const struct probe_program *program,
-			const struct ptx_module *text)
-{
+			const struct ptx_module *text) {
 	const struct ptx_function *function =
 		ptx_module_find_function(text, program->symbol, strlen(program->symbol));
 
@@ -170,12 +161,12 @@ static int check_symbol(struct program_set *set, const struct probe_program *pro
 }
 
 /*
- * Can the module hold the program at all? A .target may be raised where the same PTX means the same:
- * floating point before sm_20 is another, and warps of PTX for less than sm_70 may count on it that
- * their threads run together, for which drivers look at the target that machine code was made from.
+ * Can the module hold the program at all? A .target may be raised where the same PTX means the
+ * same: floating point before sm_20 is another, and warps of PTX for less than sm_70 may count on
+ * it that their threads run together, for which drivers look at the target that machine code was
+ * made from.
  */
-static int check_target(struct program_set *set, const struct probe_program *program)
-{
+static int check_target(struct program_set *set, const struct probe_program *program) {
 	const struct ptx_target *target = &set->module->target;
 	bool alike = target->number >= RAISE_TARGET_MIN && program->target < RAISE_TARGET_END;
 
@@ -193,8 +184,7 @@ static int check_target(struct program_set *set, const struct probe_program *pro
 }
 
 /* Is the program one function that ptx_inline_write() understands? */
-static int find_simple(struct parsed_program *parsed)
-{
+static int find_simple(struct parsed_program *parsed) {
 	const char *arguments[PARAMETERS_MAX];
 	char *bytes = NULL;
 	size_t length;
@@ -218,8 +208,7 @@ static int find_simple(struct parsed_program *parsed)
 	return r < 0 ? r : 0;
 }
 
-static int find_local(struct parsed_program *parsed)
-{
+static int find_local(struct parsed_program *parsed) {
 	struct ptx_error error;
 	struct ptx_body body;
 	int r;
@@ -238,8 +227,7 @@ static int find_local(struct parsed_program *parsed)
 }
 
 /* text becomes the program's, also on failure. */
-static int parse_consume(struct program_set *set, size_t index, char *text, size_t length)
-{
+static int parse_consume(struct program_set *set, size_t index, char *text, size_t length) {
 	const struct probe_program *program = &set->programs[index];
 	struct parsed_program *parsed = &set->parsed[index];
 	struct ptx_error inner;
@@ -251,7 +239,8 @@ static int parse_consume(struct program_set *set, size_t index, char *text, size
 		if (r < 0)
 			return r;
 		ptx_error_set(set->error, set->module->text, 0, "program %.80s, line %u: %s",
-			      probe_program_label(program), inner.line > 3 ? inner.line - 3 : 1, inner.message);
+			      probe_program_label(program), inner.line > 3 ? inner.line - 3 : 1,
+			      inner.message);
 		return PROBE_E_PROGRAM;
 	}
 	parsed->text = text;
@@ -264,8 +253,7 @@ static int parse_consume(struct program_set *set, size_t index, char *text, size
 	return r ? r : find_local(parsed);
 }
 
-static int parse_program(struct program_set *set, size_t index)
-{
+static int parse_program(struct program_set *set, size_t index) {
 	const struct probe_program *program = &set->programs[index];
 	size_t length = sizeof(PROGRAM_HEADER) - 1 + program->length;
 	char *text;
@@ -284,14 +272,12 @@ static int parse_program(struct program_set *set, size_t index)
 	return parse_consume(set, index, text, length);
 }
 
-static bool is_slot(const struct ptx_variable *variable)
-{
+static bool is_slot(const struct ptx_variable *variable) {
 	return variable->space == PTX_SPACE_CONST && is_shared(variable);
 }
 
 /* Lays variables out one behind the other, as constant memory might be. */
-static void add_constant(uint64_t *end, const struct ptx_variable *variable)
-{
+static void add_constant(uint64_t *end, const struct ptx_variable *variable) {
 	uint64_t alignment = ptx_type_size(variable->type) * (uint64_t)variable->vector;
 	uint64_t size = variable->size, last = variable->count ? variable->count - 1 : 0;
 
@@ -306,8 +292,7 @@ static void add_constant(uint64_t *end, const struct ptx_variable *variable)
 
 /* Has an earlier program that slot? */
 static bool is_repeated(const struct program_set *set, size_t index, const char *name,
-			size_t length)
-{
+			size_t length) {
 	for (size_t i = 0; i < index; i++)
 		if (set->parsed[i].text &&
 		    ptx_module_find_variable(&set->parsed[i].module, name, length))
@@ -316,8 +301,7 @@ static bool is_repeated(const struct program_set *set, size_t index, const char 
 }
 
 /* What the module's constants and ours take together, at the most. */
-static bool constant_overflows(const struct program_set *set)
-{
+static bool constant_overflows(const struct program_set *set) {
 	uint64_t end = 0, ours = 0;
 
 	for (uint32_t i = 0; i < set->module->variable_count; i++)
@@ -341,8 +325,8 @@ static bool constant_overflows(const struct program_set *set)
 
 /* The name in [NAME] or [NAME+...], if the operand is of that form. */
 static const struct ptx_token *address_name(const struct ptx_body *body,
-					    const struct ptx_statement *statement, uint32_t operand)
-{
+					    const struct ptx_statement *statement,
+					    uint32_t operand) {
 	const struct ptx_operand *range;
 
 	if (operand >= statement->operand_count)
@@ -356,8 +340,7 @@ static const struct ptx_token *address_name(const struct ptx_body *body,
 
 /* ld.const of slots becomes ld.global. */
 static int move_loads(const struct ptx_module *text, const struct ptx_function *function,
-		      struct ptx_edit *edit)
-{
+		      struct ptx_edit *edit) {
 	const struct ptx_variable *variable;
 	const struct ptx_token *name;
 	struct ptx_error error;
@@ -394,8 +377,7 @@ static int move_loads(const struct ptx_module *text, const struct ptx_function *
 
 /* .const of a slot's declaration becomes .global. */
 static int move_slot(const struct ptx_module *text, const struct ptx_variable *variable,
-		     struct ptx_edit *edit)
-{
+		     struct ptx_edit *edit) {
 	struct ptx_lexer lexer;
 	struct ptx_token token;
 	struct ptx_error error;
@@ -407,15 +389,14 @@ static int move_slot(const struct ptx_module *text, const struct ptx_variable *v
 		r = ptx_lexer_next(&lexer, &token, &error);
 		if (!r && ptx_token_is(text->text, &token, ".const"))
 			return ptx_edit_replace(edit,
-						(struct ptx_range) { token.offset, token.length },
+						(struct ptx_range){ token.offset, token.length },
 						".global", 7);
 	} while (!r && token.kind != PTX_TOKEN_END);
 	return r < 0 ? r : -EINVAL; /* it was parsed before */
 }
 
 /* Moves the program's slots out of constant memory: it is parsed once more. */
-static int move_constants(struct program_set *set, size_t index)
-{
+static int move_constants(struct program_set *set, size_t index) {
 	struct parsed_program *parsed = &set->parsed[index];
 	const struct ptx_module *text = &parsed->module;
 	struct ptx_edit *edit;
@@ -444,8 +425,7 @@ static int move_constants(struct program_set *set, size_t index)
 	return parse_consume(set, index, moved, length);
 }
 
-int program_set_parse(struct program_set *set, const bool *listed)
-{
+int program_set_parse(struct program_set *set, const bool *listed) {
 	int r = 0;
 
 	set->parsed = calloc(set->count + 1, sizeof(*set->parsed));
@@ -464,8 +444,7 @@ int program_set_parse(struct program_set *set, const bool *listed)
 }
 
 /* Puts what is left of the program's text into the module. */
-static int insert_rest(struct program_set *set, const struct ptx_edit *edit)
-{
+static int insert_rest(struct program_set *set, const struct ptx_edit *edit) {
 	static const size_t header = sizeof(PROGRAM_HEADER) - 1;
 	size_t length;
 	char *rest;
@@ -482,8 +461,7 @@ static int insert_rest(struct program_set *set, const struct ptx_edit *edit)
 }
 
 /* Adds one program to the module: its variables, and its functions if it is called. */
-static int insert_program(struct program_set *set, size_t index)
-{
+static int insert_program(struct program_set *set, size_t index) {
 	const struct probe_program *program = &set->programs[index];
 	const struct parsed_program *parsed = &set->parsed[index];
 	const struct ptx_module *text = &parsed->module;
@@ -509,8 +487,7 @@ static int insert_program(struct program_set *set, size_t index)
 	return r == PTX_EDIT_E_KEPT ? 0 : r;
 }
 
-int program_set_insert(struct program_set *set)
-{
+int program_set_insert(struct program_set *set) {
 	char line[96];
 	int r = 0;
 
@@ -527,8 +504,7 @@ int program_set_insert(struct program_set *set)
 	return ptx_edit_insert_after_header(set->edit, set->module, line, strlen(line));
 }
 
-void program_set_deinit(struct program_set *set)
-{
+void program_set_deinit(struct program_set *set) {
 	for (size_t i = 0; i < set->placed_count; i++)
 		free(set->placed[i].name);
 	free(set->placed);

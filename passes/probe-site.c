@@ -25,16 +25,14 @@ struct finder {
 	bool *targets; /* by statement: a label that something branches to */
 };
 
-static int compare_files(const void *a, const void *b)
-{
+static int compare_files(const void *a, const void *b) {
 	const struct probe_file *left = a, *right = b;
 
 	return (left->number > right->number) - (left->number < right->number);
 }
 
-int probe_files_init(struct probe_files *files, const struct ptx_module *module)
-{
-	*files = (struct probe_files) { 0 };
+int probe_files_init(struct probe_files *files, const struct ptx_module *module) {
+	*files = (struct probe_files){ 0 };
 	files->files = calloc((size_t)module->item_count + 1, sizeof(*files->files));
 	if (!files->files)
 		return -ENOMEM;
@@ -50,31 +48,29 @@ int probe_files_init(struct probe_files *files, const struct ptx_module *module)
 		ptx_lexer_init(&lexer, module->text, text->offset, text->offset + text->length);
 		for (unsigned int j = 0; j < 3; j++)
 			if (ptx_lexer_next(&lexer, &token[j], &error))
-				token[j] = (struct ptx_token) { .kind = PTX_TOKEN_END };
+				token[j] = (struct ptx_token){ .kind = PTX_TOKEN_END };
 		if (token[2].kind != PTX_TOKEN_STRING || token[2].length < 2 ||
 		    !ptx_integer_value(module->text + token[1].offset, token[1].length,
 				       &file->number))
 			continue;
-		file->path = (struct ptx_range) { token[2].offset + 1, token[2].length - 2 };
+		file->path = (struct ptx_range){ token[2].offset + 1, token[2].length - 2 };
 		files->count++;
 	}
 	qsort(files->files, files->count, sizeof(*files->files), compare_files);
 	return 0;
 }
 
-void probe_files_deinit(struct probe_files *files)
-{
+void probe_files_deinit(struct probe_files *files) {
 	free(files->files);
 }
 
 bool probe_files_find(const struct probe_files *files, const struct ptx_body *body,
-		      const struct ptx_statement *loc, struct ptx_range *path, uint32_t *line)
-{
+		      const struct ptx_statement *loc, struct ptx_range *path, uint32_t *line) {
 	const struct ptx_token *token = &body->tokens[loc->first];
 	struct probe_file wanted = { 0 }, *found;
 	uint64_t number;
 
-	*path = (struct ptx_range) { 0 };
+	*path = (struct ptx_range){ 0 };
 	*line = 0;
 	if (loc->end - loc->first < 3 ||
 	    !ptx_integer_value(body->module->text + token[1].offset, token[1].length,
@@ -92,8 +88,7 @@ bool probe_files_find(const struct probe_files *files, const struct ptx_body *bo
 	return true;
 }
 
-static int compare_names(const void *a, const void *b, void *text)
-{
+static int compare_names(const void *a, const void *b, void *text) {
 	const struct ptx_token *left = a, *right = b;
 	const char *bytes = text;
 
@@ -102,28 +97,24 @@ static int compare_names(const void *a, const void *b, void *text)
 	return memcmp(bytes + left->offset, bytes + right->offset, left->length);
 }
 
-static bool is_branch(const struct ptx_body *body, const struct ptx_statement *statement)
-{
+static bool is_branch(const struct ptx_body *body, const struct ptx_statement *statement) {
 	return ptx_instruction_is(body, statement, "bra") ||
 	       ptx_instruction_is(body, statement, "brx");
 }
 
-static bool is_return(const struct ptx_body *body, const struct ptx_statement *statement)
-{
+static bool is_return(const struct ptx_body *body, const struct ptx_statement *statement) {
 	return ptx_instruction_is(body, statement, "ret") ||
 	       ptx_instruction_is(body, statement, "exit");
 }
 
-static bool ends_block(const struct ptx_body *body, const struct ptx_statement *statement)
-{
+static bool ends_block(const struct ptx_body *body, const struct ptx_statement *statement) {
 	return is_branch(body, statement) || is_return(body, statement) ||
 	       ptx_instruction_is(body, statement, "trap");
 }
 
 /* Is it one of NAME0 ... of an operand NAME<count>? */
 static bool is_numbered(const struct ptx_body *body, const struct ptx_operand *operand,
-			const struct ptx_token *label)
-{
+			const struct ptx_token *label) {
 	const struct ptx_token *name = &body->tokens[operand->first];
 	const char *text = body->module->text, *digits = text + label->offset + name->length;
 	uint64_t count, number = 0;
@@ -142,8 +133,7 @@ static bool is_numbered(const struct ptx_body *body, const struct ptx_operand *o
 }
 
 /* Is the label in a .branchtargets NAME<count>? */
-static bool is_in_range(const struct ptx_body *body, const struct ptx_token *label)
-{
+static bool is_in_range(const struct ptx_body *body, const struct ptx_token *label) {
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		const struct ptx_statement *statement = &body->statements[i];
 
@@ -157,8 +147,7 @@ static bool is_in_range(const struct ptx_body *body, const struct ptx_token *lab
 }
 
 /* Fills in targets. 0 or -ENOMEM. */
-static int find_targets(struct finder *finder)
-{
+static int find_targets(struct finder *finder) {
 	const struct ptx_body *body = finder->body;
 	char *text = (char *)(uintptr_t)body->module->text;
 	struct ptx_token *names;
@@ -209,8 +198,7 @@ static int find_targets(struct finder *finder)
 }
 
 static int add(struct finder *finder, uint32_t statement, enum probe_point point, uint32_t use,
-	       bool stub)
-{
+	       bool stub) {
 	struct probe_sites *sites = finder->sites;
 	struct probe_site *larger;
 	uint32_t capacity;
@@ -225,13 +213,12 @@ static int add(struct finder *finder, uint32_t statement, enum probe_point point
 		sites->sites = larger;
 		sites->capacity = capacity;
 	}
-	sites->sites[sites->count++] = (struct probe_site) { statement, use, (uint8_t)point, stub };
+	sites->sites[sites->count++] = (struct probe_site){ statement, use, (uint8_t)point, stub };
 	return 0;
 }
 
 /* Takes `<length><name>` of a mangled name; false if there is none. */
-static bool next_name(const char **at, const char *end, const char **name, size_t *length)
-{
+static bool next_name(const char **at, const char *end, const char **name, size_t *length) {
 	*length = 0;
 	while (*at < end && **at >= '0' && **at <= '9' && *length < 100000)
 		*length = *length * 10 + (size_t)(*(*at)++ - '0');
@@ -242,8 +229,7 @@ static bool next_name(const char **at, const char *end, const char **name, size_
 	return true;
 }
 
-bool probe_name_is(const char *name, size_t length, const char *wanted)
-{
+bool probe_name_is(const char *name, size_t length, const char *wanted) {
 	const char *at = name, *end = name + length, *part;
 	bool nested, first = true;
 	size_t part_length;
@@ -269,8 +255,7 @@ bool probe_name_is(const char *name, size_t length, const char *wanted)
 	return !*wanted && at < end && *at != 'I'; /* I: of a template */
 }
 
-static bool is_stub(const struct finder *finder, const struct ptx_statement *statement)
-{
+static bool is_stub(const struct finder *finder, const struct ptx_statement *statement) {
 	struct ptx_call call;
 
 	if (!finder->options->n_stubs || !ptx_instruction_call(finder->body, statement, &call) ||
@@ -284,8 +269,7 @@ static bool is_stub(const struct finder *finder, const struct ptx_statement *sta
 	return false;
 }
 
-static int find_entry(struct finder *finder, uint32_t use)
-{
+static int find_entry(struct finder *finder, uint32_t use) {
 	const struct ptx_body *body = finder->body;
 	uint32_t first = body->statement_count, stubs = 0;
 	int r;
@@ -306,8 +290,7 @@ static int find_entry(struct finder *finder, uint32_t use)
 	return stubs ? 0 : add(finder, first, PROBE_ENTRY, use, false);
 }
 
-static int find_returns(struct finder *finder, uint32_t use)
-{
+static int find_returns(struct finder *finder, uint32_t use) {
 	const struct ptx_body *body = finder->body;
 	bool reached = true;
 	int r;
@@ -328,8 +311,7 @@ static int find_returns(struct finder *finder, uint32_t use)
 	return reached ? add(finder, body->statement_count, PROBE_RETURN, use, false) : 0;
 }
 
-static int find_memory(struct finder *finder, uint32_t use, uint32_t spaces)
-{
+static int find_memory(struct finder *finder, uint32_t use, uint32_t spaces) {
 	struct probe_access access;
 	int r;
 
@@ -344,16 +326,14 @@ static int find_memory(struct finder *finder, uint32_t use, uint32_t spaces)
 }
 
 /* Is it the path, or its end from a '/' on? */
-static bool path_matches(const char *path, size_t length, const char *wanted)
-{
+static bool path_matches(const char *path, size_t length, const char *wanted) {
 	size_t tail = strlen(wanted);
 
 	return tail <= length && !memcmp(path + length - tail, wanted, tail) &&
 	       (tail == length || path[length - tail - 1] == '/');
 }
 
-static int find_line(struct finder *finder, uint32_t use, const char *file, uint32_t line)
-{
+static int find_line(struct finder *finder, uint32_t use, const char *file, uint32_t line) {
 	const struct ptx_body *body = finder->body;
 	bool here = false, before = false;
 	struct ptx_range path;
@@ -378,8 +358,7 @@ static int find_line(struct finder *finder, uint32_t use, const char *file, uint
 	return 0;
 }
 
-static int find_block(struct finder *finder, uint32_t use, uint32_t block)
-{
+static int find_block(struct finder *finder, uint32_t use, uint32_t block) {
 	const struct ptx_body *body = finder->body;
 	bool starts = true;
 
@@ -394,8 +373,7 @@ static int find_block(struct finder *finder, uint32_t use, uint32_t block)
 	return 0;
 }
 
-static int compare_sites(const void *a, const void *b)
-{
+static int compare_sites(const void *a, const void *b) {
 	static const uint8_t order[] = { [PROBE_ENTRY] = 0,
 					 [PROBE_BLOCK] = 1,
 					 [PROBE_LINE] = 2,
@@ -410,8 +388,7 @@ static int compare_sites(const void *a, const void *b)
 	return (left->use > right->use) - (left->use < right->use);
 }
 
-static int find_use(struct finder *finder, const struct probe_use *use, uint32_t index)
-{
+static int find_use(struct finder *finder, const struct probe_use *use, uint32_t index) {
 	switch (use->point) {
 	case PROBE_ENTRY:
 		return find_entry(finder, index);
@@ -438,8 +415,7 @@ enum frame_part {
 	FRAME_RESULT,
 };
 
-static enum frame_part frame_part(const struct probe_names *names, uint32_t index)
-{
+static enum frame_part frame_part(const struct probe_names *names, uint32_t index) {
 	const struct ptx_body *body = names->body;
 	const struct ptx_statement *statement = &body->statements[index];
 	const struct ptx_variable *variable;
@@ -459,8 +435,7 @@ static enum frame_part frame_part(const struct probe_names *names, uint32_t inde
 }
 
 /* Does it stand between arguments and their call without breaking them up? */
-static bool is_frame_declaration(const struct ptx_body *body, uint32_t index)
-{
+static bool is_frame_declaration(const struct ptx_body *body, uint32_t index) {
 	switch (body->statements[index].kind) {
 	case PTX_STATEMENT_LOC:
 	case PTX_STATEMENT_VARIABLE:
@@ -476,8 +451,7 @@ static bool is_frame_declaration(const struct ptx_body *body, uint32_t index)
 }
 
 /* The first statement of those that an instruction belongs together with. */
-static uint32_t frame_begin(const struct probe_names *names, uint32_t statement)
-{
+static uint32_t frame_begin(const struct probe_names *names, uint32_t statement) {
 	enum frame_part part = statement < names->body->statement_count
 				       ? frame_part(names, statement)
 				       : FRAME_NONE;
@@ -497,8 +471,7 @@ static uint32_t frame_begin(const struct probe_names *names, uint32_t statement)
 }
 
 /* Is the parameter that the statement reads a result of the call? */
-static bool is_result_of(const struct ptx_body *body, uint32_t index, uint32_t call_index)
-{
+static bool is_result_of(const struct ptx_body *body, uint32_t index, uint32_t call_index) {
 	const struct ptx_statement *statement = &body->statements[index];
 	const struct ptx_token *name = &body->tokens[probe_names_addressed(
 		body, &body->operands[statement->first_operand + 1])];
@@ -513,8 +486,7 @@ static bool is_result_of(const struct ptx_body *body, uint32_t index, uint32_t c
 }
 
 /* Marks the sites that stand between a call and a read of its result. */
-static int find_fragile(struct probe_sites *sites, const struct probe_names *names)
-{
+static int find_fragile(struct probe_sites *sites, const struct probe_names *names) {
 	const struct ptx_body *body = names->body;
 	bool *fragile = calloc((size_t)body->statement_count + 1, sizeof(*fragile));
 	uint32_t call = PTX_NONE, marked = 0;
@@ -538,8 +510,7 @@ static int find_fragile(struct probe_sites *sites, const struct probe_names *nam
 
 int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
 		     const struct probe_files *files, const struct probe_options *options,
-		     const struct probe_function *function)
-{
+		     const struct probe_function *function) {
 	struct finder finder = {
 		.sites = sites,
 		.names = names,
@@ -549,7 +520,7 @@ int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
 	};
 	int r;
 
-	*sites = (struct probe_sites) { 0 };
+	*sites = (struct probe_sites){ 0 };
 	r = find_targets(&finder);
 	for (uint32_t i = 0; i < function->use_count && !r; i++)
 		r = find_use(&finder, &function->uses[i], i);
@@ -563,14 +534,12 @@ int probe_sites_init(struct probe_sites *sites, const struct probe_names *names,
 	return r;
 }
 
-void probe_sites_deinit(struct probe_sites *sites)
-{
+void probe_sites_deinit(struct probe_sites *sites) {
 	free(sites->sites);
-	*sites = (struct probe_sites) { 0 };
+	*sites = (struct probe_sites){ 0 };
 }
 
-uint32_t probe_site_offset(const struct probe_names *names, const struct probe_site *site)
-{
+uint32_t probe_site_offset(const struct probe_names *names, const struct probe_site *site) {
 	const struct ptx_body *body = names->body;
 	uint32_t statement = site->statement, first;
 

@@ -29,7 +29,7 @@ struct probe_files {
 	struct probe_file {
 		uint64_t number;
 		struct ptx_range path; /* without quotes */
-	} * files;
+	} *files;
 	uint32_t count;
 };
 

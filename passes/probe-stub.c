@@ -22,8 +22,7 @@ struct replacer {
 	struct ptx_error *error;
 };
 
-static bool same_text(const struct replacer *replacer, uint32_t left, uint32_t right)
-{
+static bool same_text(const struct replacer *replacer, uint32_t left, uint32_t right) {
 	const struct ptx_token *a = &replacer->body->tokens[left],
 			       *b = &replacer->body->tokens[right];
 
@@ -33,8 +32,7 @@ static bool same_text(const struct replacer *replacer, uint32_t left, uint32_t r
 
 /* Writes `mov REGISTER, 0;` with the statement's guard; false if it is no register for a mov. */
 static bool write_zero(const struct replacer *replacer, FILE *stream, uint32_t statement,
-		       uint32_t token)
-{
+		       uint32_t token) {
 	const struct ptx_token *name = &replacer->body->tokens[token];
 	struct probe_register found;
 	unsigned int size;
@@ -58,8 +56,7 @@ static bool write_zero(const struct replacer *replacer, FILE *stream, uint32_t s
 }
 
 /* A list of registers: a, or {a, b}. */
-static int replace_read(const struct replacer *replacer, uint32_t index)
-{
+static int replace_read(const struct replacer *replacer, uint32_t index) {
 	const struct ptx_statement *statement = &replacer->body->statements[index];
 	const struct ptx_operand *to = &replacer->body->operands[statement->first_operand];
 	char *bytes = NULL;
@@ -91,8 +88,7 @@ static int replace_read(const struct replacer *replacer, uint32_t index)
 
 /* Does another call write that parameter? */
 static bool is_written(const struct replacer *replacer, const struct ptx_statement *statement,
-		       uint32_t name)
-{
+		       uint32_t name) {
 	struct ptx_call call;
 
 	if (!ptx_instruction_call(replacer->body, statement, &call))
@@ -105,8 +101,7 @@ static bool is_written(const struct replacer *replacer, const struct ptx_stateme
 
 /* Is it ld.param ..., [name...]? */
 static bool reads(const struct replacer *replacer, const struct ptx_statement *statement,
-		  uint32_t name)
-{
+		  uint32_t name) {
 	uint32_t from;
 
 	if (statement->operand_count < 2 || !ptx_instruction_is(replacer->body, statement, "ld"))
@@ -117,8 +112,7 @@ static bool reads(const struct replacer *replacer, const struct ptx_statement *s
 }
 
 /* One result of the call: a parameter, or a register in old PTX. */
-static int replace_result(const struct replacer *replacer, uint32_t index, uint32_t name)
-{
+static int replace_result(const struct replacer *replacer, uint32_t index, uint32_t name) {
 	const struct ptx_body *body = replacer->body;
 	uint32_t open = replacer->names->scopes[index];
 	uint32_t end = open == PTX_NONE ? body->statement_count : body->statements[open].partner;
@@ -135,8 +129,7 @@ static int replace_result(const struct replacer *replacer, uint32_t index, uint3
 
 /* A result in a register, as old PTX has it, is 0 behind the bytes. */
 static int add_zeroes(const struct replacer *replacer, uint32_t statement,
-		      const struct ptx_call *call, FILE *stream)
-{
+		      const struct ptx_call *call, FILE *stream) {
 	struct probe_register found;
 
 	for (uint32_t i = call->returns; i < call->returns_end; i++) {
@@ -154,8 +147,7 @@ static int add_zeroes(const struct replacer *replacer, uint32_t statement,
 
 /* The call itself. */
 static int replace_call(const struct replacer *replacer, uint32_t statement,
-			const struct ptx_call *call, const char *bytes, size_t length)
-{
+			const struct ptx_call *call, const char *bytes, size_t length) {
 	char *whole = NULL;
 	size_t whole_length;
 	FILE *stream;
@@ -178,8 +170,7 @@ static int replace_call(const struct replacer *replacer, uint32_t statement,
 }
 
 int probe_stub_replace(struct ptx_edit *edit, const struct probe_names *names, uint32_t statement,
-		       const char *bytes, size_t length, struct ptx_error *error)
-{
+		       const char *bytes, size_t length, struct ptx_error *error) {
 	const struct ptx_body *body = names->body;
 	struct replacer replacer = {
 		.edit = edit,

@@ -36,10 +36,14 @@
 #include "ptx-inline.h"
 
 #define INLINE_MAX 16384 /* bytes of programs that are put into a function */
-#define LOCAL_MAX 512 /* bytes of local memory that come with them, unless one alone has more: as an eBPF program's stack */
+#define LOCAL_MAX                                                                               \
+	512 /* bytes of local memory that come with them, unless one alone has more: as an eBPF \
+	       program's stack */
 #define INLINE_TOTAL_MAX ((size_t)16 << 20) /* of all functions; the others call */
 #define FIELD_COST 256 /* about what it takes to compute a field */
-#define NAME "__gpuprobe_" /* of parameters: assemblers do not let a scope hide a kernel's, nor a function a variable */
+#define NAME                                                                                 \
+	"__gpuprobe_" /* of parameters: assemblers do not let a scope hide a kernel's, nor a \
+			 function a variable */
 
 /* A function __memcapture__N and the like: which programs it calls. */
 struct signature {
@@ -93,8 +97,7 @@ static const char *const prefixes[] = {
 };
 
 /* The sites of one place are [first, the result). */
-static uint32_t place_end(const struct work *work, uint32_t first)
-{
+static uint32_t place_end(const struct work *work, uint32_t first) {
 	const struct probe_site *sites = work->sites.sites;
 	uint32_t end = first + 1;
 
@@ -104,14 +107,12 @@ static uint32_t place_end(const struct work *work, uint32_t first)
 	return end;
 }
 
-static uint32_t program_of(const struct work *work, uint32_t site)
-{
+static uint32_t program_of(const struct work *work, uint32_t site) {
 	return work->function->uses[work->sites.sites[site].use].program;
 }
 
 /* Bits of the fields that a program reads. */
-static uint32_t fields_of(const struct pass *pass, uint32_t program)
-{
+static uint32_t fields_of(const struct pass *pass, uint32_t program) {
 	const struct probe_program *one = &pass->set.programs[program];
 	uint32_t fields = 0;
 
@@ -120,8 +121,7 @@ static uint32_t fields_of(const struct pass *pass, uint32_t program)
 	return fields;
 }
 
-static uint32_t fields_of_place(const struct work *work, uint32_t first, uint32_t end)
-{
+static uint32_t fields_of_place(const struct work *work, uint32_t first, uint32_t end) {
 	uint32_t fields = 0;
 
 	for (uint32_t i = first; i < end; i++)
@@ -130,8 +130,7 @@ static uint32_t fields_of_place(const struct work *work, uint32_t first, uint32_
 }
 
 /* Notes that a place's programs are used, and how. */
-static void count_place(struct work *work, uint32_t first, uint32_t end)
-{
+static void count_place(struct work *work, uint32_t first, uint32_t end) {
 	for (uint32_t i = first; i < end; i++) {
 		struct parsed_program *program = &work->pass->set.parsed[program_of(work, i)];
 
@@ -147,8 +146,7 @@ static void count_place(struct work *work, uint32_t first, uint32_t end)
  * that are called one after the other do share it. And where a function calls itself, or is called
  * by what it calls, each level would have it, on a stack whose depth assemblers do not know.
  */
-static bool take_local(struct work *work, uint32_t first, uint32_t end)
-{
+static bool take_local(struct work *work, uint32_t first, uint32_t end) {
 	uint64_t bytes = 0;
 
 	for (uint32_t i = first; i < end; i++)
@@ -160,8 +158,7 @@ static bool take_local(struct work *work, uint32_t first, uint32_t end)
 }
 
 /* Decides for the places of memory instructions, or for all others. */
-static void choose_forms(struct work *work, bool memory, size_t *left)
-{
+static void choose_forms(struct work *work, bool memory, size_t *left) {
 	struct pass *pass = work->pass;
 	uint32_t end;
 
@@ -182,7 +179,8 @@ static void choose_forms(struct work *work, bool memory, size_t *left)
 		if (site->fragile) {
 			work->forms[first] = simple ? FORM_INLINE : FORM_NONE;
 		} else if (simple && !pass->options->call && length <= *left &&
-			   length <= INLINE_TOTAL_MAX - pass->inlined && take_local(work, first, end)) {
+			   length <= INLINE_TOTAL_MAX - pass->inlined &&
+			   take_local(work, first, end)) {
 			work->forms[first] = FORM_INLINE;
 			*left -= length;
 			pass->inlined += length;
@@ -193,8 +191,7 @@ static void choose_forms(struct work *work, bool memory, size_t *left)
 }
 
 /* The list of fields, as parameters of a call or a declaration. */
-static void write_list(FILE *stream, uint32_t fields, const char *format)
-{
+static void write_list(FILE *stream, uint32_t fields, const char *format) {
 	const char *separator = "";
 
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++) {
@@ -207,8 +204,7 @@ static void write_list(FILE *stream, uint32_t fields, const char *format)
 
 /* Writes a function that calls programs one after the other, with the fields that each reads. */
 static void write_caller(struct pass *pass, const char *name, const uint32_t *programs,
-			 uint32_t count)
-{
+			 uint32_t count) {
 	FILE *stream = pass->callers;
 	uint32_t fields = 0;
 	bool loops = false;
@@ -232,7 +228,9 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 
 		fputs("\t{\n\t.param .b64 " NAME "r;\n", stream);
 		for (uint32_t j = 0; j < program->context_count; j++)
-			fprintf(stream, "\t.param .b64 " NAME "a%u;\n\tst.param.b64 [" NAME "a%u], %%c%u;\n",
+			fprintf(stream,
+				"\t.param .b64 " NAME "a%u;\n\tst.param.b64 [" NAME
+				"a%u], %%c%u;\n",
 				j, j, program->context[j] / 8);
 		fprintf(stream, "\tcall (" NAME "r), %s", program->symbol);
 		for (uint32_t j = 0; j < program->context_count; j++)
@@ -244,8 +242,7 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 
 /* The number of the function for these programs; it is written if it is new. */
 static int find_signature(struct pass *pass, enum probe_point point, const uint32_t *programs,
-			  uint32_t count, uint32_t *number)
-{
+			  uint32_t count, uint32_t *number) {
 	struct signature *larger, *signature;
 	uint32_t capacity;
 	char name[32];
@@ -275,7 +272,7 @@ static int find_signature(struct pass *pass, enum probe_point point, const uint3
 	if (r)
 		return r;
 	signature = &pass->signatures[pass->signature_count];
-	*signature = (struct signature) { point, *number, calloc(count, sizeof(*programs)), count };
+	*signature = (struct signature){ point, *number, calloc(count, sizeof(*programs)), count };
 	if (!signature->programs)
 		return -ENOMEM;
 	memcpy(signature->programs, programs, count * sizeof(*programs));
@@ -286,8 +283,7 @@ static int find_signature(struct pass *pass, enum probe_point point, const uint3
 
 /* The name of the function that an entry or a return calls; it is written if it is new. */
 static int find_named(struct work *work, enum probe_point point, const uint32_t *programs,
-		      uint32_t count, char **name)
-{
+		      uint32_t count, char **name) {
 	const struct ptx_range range = work->function->function->name;
 	const char *text = work->body->module->text;
 	int r;
@@ -312,8 +308,7 @@ static int find_named(struct work *work, enum probe_point point, const uint32_t 
 }
 
 static int find_caller(struct work *work, enum probe_point point, const uint32_t *programs,
-		       uint32_t count, char **name)
-{
+		       uint32_t count, char **name) {
 	uint32_t number;
 	int r;
 
@@ -327,8 +322,7 @@ static int find_caller(struct work *work, enum probe_point point, const uint32_t
 
 /* The call of a place's programs. */
 static int write_call(struct work *work, FILE *stream, uint32_t first, uint32_t end,
-		      const struct probe_context *context)
-{
+		      const struct probe_context *context) {
 	uint32_t *programs = calloc(end - first, sizeof(*programs));
 	char *name = NULL;
 	int r;
@@ -363,8 +357,7 @@ static int write_call(struct work *work, FILE *stream, uint32_t first, uint32_t 
 
 /* A place's programs themselves. */
 static int write_programs(struct work *work, FILE *stream, uint32_t first, uint32_t end,
-			  const struct probe_context *context)
-{
+			  const struct probe_context *context) {
 	const char *arguments[64];
 	char suffix[32];
 	int r = 0;
@@ -383,8 +376,7 @@ static int write_programs(struct work *work, FILE *stream, uint32_t first, uint3
 }
 
 /* Notes an instruction that gets a memory probe; its index is the count before. */
-static int add_instruction(struct work *work, uint32_t statement)
-{
+static int add_instruction(struct work *work, uint32_t statement) {
 	struct pass *pass = work->pass;
 	struct probe_instruction *larger, *instruction;
 	uint32_t capacity;
@@ -401,7 +393,7 @@ static int add_instruction(struct work *work, uint32_t statement)
 		if (work->body->statements[work->loc_next].kind == PTX_STATEMENT_LOC)
 			work->loc = &work->body->statements[work->loc_next];
 	instruction = &pass->instructions[pass->instruction_count];
-	*instruction = (struct probe_instruction) {
+	*instruction = (struct probe_instruction){
 		.index = pass->instruction_count,
 		.function = work->function->function,
 		.text = ptx_statement_text(work->body, &work->body->statements[statement]),
@@ -414,15 +406,13 @@ static int add_instruction(struct work *work, uint32_t statement)
 }
 
 /* Lines and blocks stand before an instruction whatever its predicate is. */
-static bool is_guarded(const struct work *work, const struct probe_site *site)
-{
+static bool is_guarded(const struct work *work, const struct probe_site *site) {
 	return (site->stub || site->point == PROBE_MEMORY || site->point == PROBE_RETURN) &&
 	       site->statement < work->body->statement_count &&
 	       work->body->statements[site->statement].guard != PTX_NONE;
 }
 
-static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t end)
-{
+static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t end) {
 	const struct probe_site *site = &work->sites.sites[first];
 	struct pass *pass = work->pass;
 	struct probe_context context = { .wanted = fields_of_place(work, first, end) };
@@ -466,8 +456,7 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 	return r;
 }
 
-static int edit_place(struct work *work, uint32_t first, uint32_t end)
-{
+static int edit_place(struct work *work, uint32_t first, uint32_t end) {
 	const struct probe_site *site = &work->sites.sites[first];
 	struct ptx_edit *edit = work->pass->set.edit;
 	char *bytes = NULL;
@@ -490,16 +479,14 @@ static int edit_place(struct work *work, uint32_t first, uint32_t end)
 	return r;
 }
 
-static bool has_calls(const struct ptx_body *body)
-{
+static bool has_calls(const struct ptx_body *body) {
 	for (uint32_t i = 0; i < body->statement_count; i++)
 		if (ptx_instruction_is(body, &body->statements[i], "call"))
 			return true;
 	return false;
 }
 
-static int edit_sites(struct work *work)
-{
+static int edit_sites(struct work *work) {
 	size_t left = INLINE_MAX;
 	uint32_t end;
 	int r = 0;
@@ -520,16 +507,14 @@ static int edit_sites(struct work *work)
 }
 
 /* Did the function get a program? */
-static bool has_sites(const struct probe_function *function)
-{
+static bool has_sites(const struct probe_function *function) {
 	for (uint32_t i = 0; i < function->use_count; i++)
 		if (function->uses[i].sites)
 			return true;
 	return false;
 }
 
-static int edit_function(struct pass *pass, const struct probe_function *function)
-{
+static int edit_function(struct pass *pass, const struct probe_function *function) {
 	struct work work = { .pass = pass, .function = function };
 	struct ptx_error inner;
 	struct ptx_body body;
@@ -571,8 +556,7 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
  */
 static int check_functions(const struct ptx_module *module, struct probe_function *functions,
 			   size_t count, bool *listed, size_t program_count,
-			   struct probe_function **ordered)
-{
+			   struct probe_function **ordered) {
 	for (size_t i = 0; i < count; i++) {
 		const struct ptx_function *function = functions[i].function;
 		size_t index = (size_t)(function - module->functions);
@@ -594,8 +578,7 @@ static int check_functions(const struct ptx_module *module, struct probe_functio
 }
 
 /* Does a device function have uses? */
-static bool has_device_function(const struct ptx_module *module, struct probe_function **ordered)
-{
+static bool has_device_function(const struct ptx_module *module, struct probe_function **ordered) {
 	for (uint32_t i = 0; i < module->function_count; i++)
 		if (ordered[i] && ordered[i]->use_count && !module->functions[i].entry &&
 		    module->functions[i].body.length)
@@ -604,8 +587,7 @@ static bool has_device_function(const struct ptx_module *module, struct probe_fu
 }
 
 /* Everything between the checks and the clean-up. */
-static int run(struct pass *pass, struct probe_function **ordered)
-{
+static int run(struct pass *pass, struct probe_function **ordered) {
 	const struct ptx_module *module = pass->set.module;
 	char *callers = NULL;
 	size_t length = 0;
@@ -639,8 +621,7 @@ static int run(struct pass *pass, struct probe_function **ordered)
 int probe_apply(struct ptx_edit *edit, const struct ptx_module *module,
 		const struct probe_options *options, const struct probe_program *programs,
 		size_t program_count, struct probe_function *functions, size_t function_count,
-		struct probe_result *result, struct ptx_error *error)
-{
+		struct probe_result *result, struct ptx_error *error) {
 	struct pass pass = {
 		.set = { .edit = edit,
 			 .module = module,
@@ -671,6 +652,6 @@ int probe_apply(struct ptx_edit *edit, const struct ptx_module *module,
 		free(pass.instructions);
 		return r;
 	}
-	*result = (struct probe_result) { pass.instructions, pass.instruction_count };
+	*result = (struct probe_result){ pass.instructions, pass.instruction_count };
 	return 0;
 }

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Programs are put into a module: where a thread enters a function, on every way out of it, at its memory instructions, at a
- * source line, at a basic block. Either their bodies stand there (inlined, which is faster: ptx-inline.h), or they are called
- * through a function with a name that a reader of the PTX finds: __probe_func__<function>, __retprobe_func__<function>,
+ * Programs are put into a module: where a thread enters a function, on every way out of it, at its
+ * memory instructions, at a source line, at a basic block. Either their bodies stand there
+ * (inlined, which is faster: ptx-inline.h), or they are called through a function with a name that
+ * a reader of the PTX finds: __probe_func__<function>, __retprobe_func__<function>,
  * __memcapture__N.
  */
 
@@ -18,40 +19,49 @@ enum {
 	PROBE_E_TAKEN,
 	/* the module is for an architecture or address size that a program cannot run on */
 	PROBE_E_TARGET,
-	/* a function's body is not understood: one that gets programs or, with options.bare where device functions do, any */
+	/* a function's body is not understood: one that gets programs or, with options.bare where
+	 * device functions do, any */
 	PROBE_E_FUNCTION,
 };
 
 enum probe_point {
 	/*
-	 * Before the first statement that is no declaration. If the body calls one of options.stubs, there instead: each such
-	 * call is replaced.
+	 * Before the first statement that is no declaration. If the body calls one of
+	 * options.stubs, there instead: each such call is replaced.
 	 */
 	PROBE_ENTRY,
-	/* Before every `ret` and `exit` of the body, under its predicate, and at its end if that can be reached. */
+	/* Before every `ret` and `exit` of the body, under its predicate, and at its end if that
+	 * can be reached. */
 	PROBE_RETURN,
 	/*
-	 * Before every memory instruction, under its predicate: ld ldu st atom red, ldmatrix stmatrix, cp.async and cp.reduce.async
-	 * (not what waits or commits), multimem. Not st.param and the ld.param of a call's result.
+	 * Before every memory instruction, under its predicate: ld ldu st atom red, ldmatrix
+	 * stmatrix, cp.async and cp.reduce.async (not what waits or commits), multimem. Not
+	 * st.param and the ld.param of a call's result.
 	 */
 	PROBE_MEMORY,
-	/* Before the first instruction of each run of instructions whose .loc names that line (not only in its inlined_at). */
+	/* Before the first instruction of each run of instructions whose .loc names that line (not
+	 * only in its inlined_at). */
 	PROBE_LINE,
 	/*
-	 * At the start of the n-th basic block of the body, counted from 0 in the order of the text: blocks begin at labels that
-	 * something branches to, and behind bra, brx, ret, exit and trap.
+	 * At the start of the n-th basic block of the body, counted from 0 in the order of the
+	 * text: blocks begin at labels that something branches to, and behind bra, brx, ret, exit
+	 * and trap.
 	 */
 	PROBE_BLOCK,
 };
 
 /*
- * At one instruction, entries come before blocks, lines, memory accesses and returns; programs of one point in calling order.
- * Between the passing of arguments and their call, and between st.param of a result and its ret, lines, blocks and returns stand
- * before the first of these. Between a call and the ld.param of its result, where nothing may be called, programs stand themselves
- * whatever options.call says; if they cannot (probe_use.sites does not count it), there is no such place. A field that a program reads is computed there, from registers that are only read:
- * - a function's parameters in registers (.reg) have at its return what the function has left in them; those in .param space
+ * At one instruction, entries come before blocks, lines, memory accesses and returns; programs of
+ * one point in calling order. Between the passing of arguments and their call, and between st.param
+ * of a result and its ret, lines, blocks and returns stand before the first of these. Between a
+ * call and the ld.param of its result, where nothing may be called, programs stand themselves
+ * whatever options.call says; if they cannot (probe_use.sites does not count it), there is no such
+ * place. A field that a program reads is computed there, from registers that are only read:
+ * - a function's parameters in registers (.reg) have at its return what the function has left in
+ * them; those in .param space
  *   are always as passed;
- * - the address of a parameter is 0 before PTX 7.7 or sm_70 (no cvta.param), and in functions that are no kernels;
+ * - the address of a parameter is 0 before PTX 7.7 or sm_70 (no cvta.param), and in functions that
+ * are no kernels;
  * - a parameter is 0 where its name means something else, as in a scope that declares it;
  * - fields beyond the end of a memory context are 0.
  */
@@ -62,8 +72,9 @@ enum probe_point {
 #define PROBE_SPACES_DEFAULT 0x1fu /* all but param */
 
 /*
- * A program's PTX, laid out as daemon/worker/job.md says, without .version/.target/.address_size. It defines
- * .func (.param .b64 r) SYMBOL(.param .b64 c0, ...), one parameter for each field of the context that it reads. Borrowed.
+ * A program's PTX, laid out as daemon/worker/job.md says, without .version/.target/.address_size.
+ * It defines .func (.param .b64 r) SYMBOL(.param .b64 c0, ...), one parameter for each field of the
+ * context that it reads. Borrowed.
  */
 struct probe_program {
 	const char *symbol; /* NUL-terminated */
@@ -71,13 +82,14 @@ struct probe_program {
 	const char *text;
 	size_t length;
 	uint32_t isa; /* least PTX ISA, 63 is 6.3: the module's .version is raised to it */
-	uint32_t target; /* least architecture, 52 is sm_52: the module's .target is raised to it if both are of sm_20 to sm_69 */
-	const uint16_t *context; /* offsets in the context (proto/gpuprobe.bpf.h), multiples of 8, in the order of the parameters */
+	uint32_t target; /* least architecture, 52 is sm_52: the module's .target is raised to it if
+			    both are of sm_20 to sm_69 */
+	const uint16_t *context; /* offsets in the context (proto/gpuprobe.bpf.h), multiples of 8,
+				    in the order of the parameters */
 	uint32_t context_count;
 };
 
-static inline const char *probe_program_label(const struct probe_program *program)
-{
+static inline const char *probe_program_label(const struct probe_program *program) {
 	return program->label ? program->label : program->symbol;
 }
 
@@ -89,11 +101,13 @@ struct probe_use {
 	const char *file; /* LINE: matches the end of the path in .file, at a '/' or whole */
 	uint32_t line; /* LINE */
 	uint32_t block; /* BLOCK */
-	uint32_t sites; /* out: places where it stands now; 0: there is no such point, or it was refused */
+	uint32_t sites; /* out: places where it stands now; 0: there is no such point, or it was
+			   refused */
 	bool refused; /* out: the function is one that gets no program with options.bare */
 };
 
-/* A function of the module (kernel or device function), with what is to be put into it; in calling order at each point. */
+/* A function of the module (kernel or device function), with what is to be put into it; in calling
+ * order at each point. */
 struct probe_function {
 	const struct ptx_function *function;
 	struct probe_use *uses;
@@ -105,7 +119,8 @@ struct probe_instruction {
 	uint32_t index; /* lower half of its id: counted over the module, in order of text */
 	const struct ptx_function *function;
 	struct ptx_range text; /* in the module's text */
-	struct ptx_range file; /* in the module's text, without quotes; length 0: no line information */
+	struct ptx_range
+		file; /* in the module's text, without quotes; length 0: no line information */
 	uint32_t line; /* 0: unknown */
 };
 
@@ -116,10 +131,12 @@ struct probe_options {
 	uint32_t image; /* upper half of instruction ids */
 	bool call; /* call programs even where they could be inlined */
 	/*
-	 * Each kernel that got a probe, or calls a device function with one, is also put into the module as it was, as a kernel of the
-	 * same linkage and attributes named with PROBE_BARE_SUFFIX behind its name; so are the device functions between them, which
-	 * these call. Nothing is done about a kernel whose name is taken or that has memory of its own. Device functions for which it cannot
-	 * be done, or not for all that call them (their address is taken, they have an alias), get no program.
+	 * Each kernel that got a probe, or calls a device function with one, is also put into the
+	 * module as it was, as a kernel of the same linkage and attributes named with
+	 * PROBE_BARE_SUFFIX behind its name; so are the device functions between them, which these
+	 * call. Nothing is done about a kernel whose name is taken or that has memory of its own.
+	 * Device functions for which it cannot be done, or not for all that call them (their
+	 * address is taken, they have an alias), get no program.
 	 */
 	bool bare;
 };
@@ -130,11 +147,14 @@ struct probe_result {
 };
 
 /*
- * Adds the edits. Each program that is used is put into the module once; a global line (.visible .global|.const .align 8 .u64 X;)
- * that another program brought already is dropped. `.const` lines of programs become `.global` (and the loads that name them,
- * ld.global) if the module's constant bank would be more than full (64 KiB, alignment counted). Returns 0, one of the enum above
- * (*error is filled in, its place is in the module's text), or -ENOMEM, -EINVAL. What edits were added on failure is of no use.
+ * Adds the edits. Each program that is used is put into the module once; a global line (.visible
+ * .global|.const .align 8 .u64 X;) that another program brought already is dropped. `.const` lines
+ * of programs become `.global` (and the loads that name them, ld.global) if the module's constant
+ * bank would be more than full (64 KiB, alignment counted). Returns 0, one of the enum above
+ * (*error is filled in, its place is in the module's text), or -ENOMEM, -EINVAL. What edits were
+ * added on failure is of no use.
  */
-int probe_apply(struct ptx_edit *edit, const struct ptx_module *module, const struct probe_options *options,
-		const struct probe_program *programs, size_t program_count, struct probe_function *functions,
-		size_t function_count, struct probe_result *result, struct ptx_error *error);
+int probe_apply(struct ptx_edit *edit, const struct ptx_module *module,
+		const struct probe_options *options, const struct probe_program *programs,
+		size_t program_count, struct probe_function *functions, size_t function_count,
+		struct probe_result *result, struct ptx_error *error);

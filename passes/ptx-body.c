@@ -22,8 +22,7 @@ struct reader {
 };
 
 static int collect_tokens(struct reader *reader, const struct ptx_module *module,
-			  const struct ptx_function *function)
-{
+			  const struct ptx_function *function) {
 	struct ptx_lexer lexer;
 	struct ptx_token token;
 	int r;
@@ -44,8 +43,7 @@ static int collect_tokens(struct reader *reader, const struct ptx_module *module
 	return 0;
 }
 
-static int add_operand(struct reader *reader, struct ptx_statement *statement, uint32_t first)
-{
+static int add_operand(struct reader *reader, struct ptx_statement *statement, uint32_t first) {
 	struct ptx_operand operand = { first, reader->parser.position };
 
 	if (operand.first == operand.end)
@@ -56,8 +54,7 @@ static int add_operand(struct reader *reader, struct ptx_statement *statement, u
 }
 
 /* Operands up to and with `;`. */
-static int read_operands(struct reader *reader, struct ptx_statement *statement)
-{
+static int read_operands(struct reader *reader, struct ptx_statement *statement) {
 	struct ptx_parser *parser = &reader->parser;
 	uint32_t first;
 	int r;
@@ -81,8 +78,7 @@ static int read_operands(struct reader *reader, struct ptx_statement *statement)
 }
 
 /* @%p, @!%p */
-static int read_guard(struct reader *reader, struct ptx_statement *statement)
-{
+static int read_guard(struct reader *reader, struct ptx_statement *statement) {
 	struct ptx_parser *parser = &reader->parser;
 	int r;
 
@@ -99,8 +95,7 @@ static int read_guard(struct reader *reader, struct ptx_statement *statement)
 	return ptx_parser_next(parser);
 }
 
-static int read_instruction(struct reader *reader, struct ptx_statement *statement)
-{
+static int read_instruction(struct reader *reader, struct ptx_statement *statement) {
 	struct ptx_parser *parser = &reader->parser;
 	int r = 0;
 
@@ -120,8 +115,7 @@ static int read_instruction(struct reader *reader, struct ptx_statement *stateme
 }
 
 /* One name of a .reg: %r<33> or %SP */
-static int read_register(struct reader *reader, struct ptx_register *out)
-{
+static int read_register(struct reader *reader, struct ptx_register *out) {
 	struct ptx_parser *parser = &reader->parser;
 	int r;
 
@@ -135,8 +129,7 @@ static int read_register(struct reader *reader, struct ptx_register *out)
 	return r;
 }
 
-static int read_registers(struct reader *reader, const struct ptx_declaration *declaration)
-{
+static int read_registers(struct reader *reader, const struct ptx_declaration *declaration) {
 	struct ptx_parser *parser = &reader->parser;
 	struct ptx_register one = {
 		.statement = reader->body.statement_count,
@@ -161,8 +154,7 @@ static int read_registers(struct reader *reader, const struct ptx_declaration *d
 }
 
 /* Registers or variables: .align may stand before the space that says which. */
-static int read_declaration(struct reader *reader, struct ptx_statement *statement)
-{
+static int read_declaration(struct reader *reader, struct ptx_statement *statement) {
 	struct ptx_declaration declaration;
 	const uint32_t *count = &reader->body.variable_count;
 	int r;
@@ -188,16 +180,14 @@ static int read_declaration(struct reader *reader, struct ptx_statement *stateme
 }
 
 /* .pragma, .callprototype and directives that we do not know. */
-static int read_until_semicolon(struct reader *reader)
-{
+static int read_until_semicolon(struct reader *reader) {
 	int r;
 
 	r = ptx_parser_skip_to_end(&reader->parser, false);
 	return r ? r : ptx_parser_next(&reader->parser);
 }
 
-static int read_section(struct reader *reader)
-{
+static int read_section(struct reader *reader) {
 	struct ptx_parser *parser = &reader->parser;
 	int r;
 
@@ -210,8 +200,7 @@ static int read_section(struct reader *reader)
 					  : ptx_parser_fail(parser, "'{'");
 }
 
-static int read_directive(struct reader *reader, struct ptx_statement *statement)
-{
+static int read_directive(struct reader *reader, struct ptx_statement *statement) {
 	static const struct {
 		const char *name;
 		enum ptx_statement_kind kind;
@@ -238,19 +227,22 @@ static int read_directive(struct reader *reader, struct ptx_statement *statement
 		if (ptx_parser_at_word(parser, plain[i].name))
 			statement->kind = plain[i].kind;
 	switch (statement->kind) {
-	case PTX_STATEMENT_LOC: return ptx_parser_loc(parser);
-	case PTX_STATEMENT_FILE: return ptx_parser_file(parser);
-	case PTX_STATEMENT_SECTION: return read_section(reader);
+	case PTX_STATEMENT_LOC:
+		return ptx_parser_loc(parser);
+	case PTX_STATEMENT_FILE:
+		return ptx_parser_file(parser);
+	case PTX_STATEMENT_SECTION:
+		return read_section(reader);
 	case PTX_STATEMENT_BRANCH_TARGETS:
 	case PTX_STATEMENT_CALL_TARGETS:
 		r = ptx_parser_next(parser);
 		return r ? r : read_operands(reader, statement);
-	default: return read_until_semicolon(reader);
+	default:
+		return read_until_semicolon(reader);
 	}
 }
 
-static int read_scope_open(struct reader *reader, struct ptx_statement *statement)
-{
+static int read_scope_open(struct reader *reader, struct ptx_statement *statement) {
 	statement->kind = PTX_STATEMENT_SCOPE_OPEN;
 	if (reader->depth == PTX_NESTING_MAX) {
 		ptx_error_set(reader->parser.error, reader->parser.text,
@@ -262,8 +254,7 @@ static int read_scope_open(struct reader *reader, struct ptx_statement *statemen
 	return ptx_parser_next(&reader->parser);
 }
 
-static int read_scope_close(struct reader *reader, struct ptx_statement *statement)
-{
+static int read_scope_close(struct reader *reader, struct ptx_statement *statement) {
 	statement->kind = PTX_STATEMENT_SCOPE_CLOSE;
 	if (!reader->depth)
 		return ptx_parser_fail(&reader->parser, "a statement");
@@ -273,8 +264,7 @@ static int read_scope_close(struct reader *reader, struct ptx_statement *stateme
 	return ptx_parser_next(&reader->parser);
 }
 
-static int read_statement(struct reader *reader)
-{
+static int read_statement(struct reader *reader) {
 	struct ptx_parser *parser = &reader->parser;
 	struct ptx_statement statement = {
 		.first = parser->position,
@@ -311,8 +301,7 @@ static int read_statement(struct reader *reader)
 }
 
 int ptx_body_parse(struct ptx_body *out, const struct ptx_module *module,
-		   const struct ptx_function *function, struct ptx_error *error)
-{
+		   const struct ptx_function *function, struct ptx_error *error) {
 	struct reader reader = { .body = { .module = module, .function = function } };
 	int r;
 
@@ -336,8 +325,7 @@ int ptx_body_parse(struct ptx_body *out, const struct ptx_module *module,
 	return 0;
 }
 
-void ptx_body_deinit(struct ptx_body *body)
-{
+void ptx_body_deinit(struct ptx_body *body) {
 	free(body->tokens);
 	free(body->statements);
 	free(body->operands);
@@ -354,8 +342,7 @@ struct part_cursor {
 
 /* Takes the next part; false if there is none. */
 static bool next_part(const struct ptx_body *body, const struct ptx_statement *statement,
-		      struct part_cursor *cursor, struct ptx_range *part)
-{
+		      struct part_cursor *cursor, struct ptx_range *part) {
 	const char *text = body->module->text, *dot;
 	uint32_t end;
 
@@ -375,8 +362,7 @@ static bool next_part(const struct ptx_body *body, const struct ptx_statement *s
 }
 
 struct ptx_range ptx_instruction_part(const struct ptx_body *body,
-				      const struct ptx_statement *statement, unsigned int part)
-{
+				      const struct ptx_statement *statement, unsigned int part) {
 	struct part_cursor cursor = { .token = statement->opcode };
 	struct ptx_range range;
 
@@ -387,14 +373,12 @@ struct ptx_range ptx_instruction_part(const struct ptx_body *body,
 }
 
 bool ptx_instruction_is(const struct ptx_body *body, const struct ptx_statement *statement,
-			const char *name)
-{
+			const char *name) {
 	return ptx_range_is(body->module->text, ptx_instruction_part(body, statement, 0), name);
 }
 
 bool ptx_instruction_has(const struct ptx_body *body, const struct ptx_statement *statement,
-			 const char *modifier)
-{
+			 const char *modifier) {
 	struct part_cursor cursor = { .token = statement->opcode };
 	struct ptx_range part;
 
@@ -407,14 +391,12 @@ bool ptx_instruction_has(const struct ptx_body *body, const struct ptx_statement
 }
 
 /* Is the operand in parentheses? */
-static bool is_list(const struct ptx_body *body, const struct ptx_operand *operand)
-{
+static bool is_list(const struct ptx_body *body, const struct ptx_operand *operand) {
 	return ptx_token_is_char(body->module->text, &body->tokens[operand->first], '(');
 }
 
 bool ptx_instruction_call(const struct ptx_body *body, const struct ptx_statement *statement,
-			  struct ptx_call *call)
-{
+			  struct ptx_call *call) {
 	const struct ptx_operand *operand, *end;
 
 	if (!statement->operand_count || !ptx_instruction_is(body, statement, "call"))
@@ -444,8 +426,7 @@ bool ptx_instruction_call(const struct ptx_body *body, const struct ptx_statemen
 }
 
 struct ptx_range ptx_statement_text(const struct ptx_body *body,
-				    const struct ptx_statement *statement)
-{
+				    const struct ptx_statement *statement) {
 	const struct ptx_token *first = &body->tokens[statement->first],
 			       *last = &body->tokens[statement->end - 1];
 
@@ -453,8 +434,7 @@ struct ptx_range ptx_statement_text(const struct ptx_body *body,
 }
 
 void ptx_statement_write_guard(const struct ptx_body *body, const struct ptx_statement *statement,
-			       bool negate, FILE *stream)
-{
+			       bool negate, FILE *stream) {
 	const struct ptx_token *guard;
 
 	if (statement->guard == PTX_NONE)

@@ -4,8 +4,8 @@
  * The cursor, and declarations: `.visible .global .align 4 .v2 .f32 x[3][4] = {...}, y;` reads the
  * same at module scope, in a body and (without linkage and initializer) in a parameter list. The
  * directives before the name are taken in any order; ptxas lets .align and .attribute stand before
- * the state space, too. Where PTX has a number, WARP_SZ may stand. Bounds that do not multiply to 64
- * bits are an error.
+ * the state space, too. Where PTX has a number, WARP_SZ may stand. Bounds that do not multiply to
+ * 64 bits are an error.
  */
 
 #include "ptx-parser.h"
@@ -18,19 +18,19 @@ static const struct {
 	uint8_t type;
 	uint8_t size;
 } types[] = {
-	{ "b32", PTX_TYPE_B32, 4 },	    { "b64", PTX_TYPE_B64, 8 },
-	{ "u32", PTX_TYPE_U32, 4 },	    { "u64", PTX_TYPE_U64, 8 },
-	{ "f32", PTX_TYPE_F32, 4 },	    { "f64", PTX_TYPE_F64, 8 },
-	{ "s32", PTX_TYPE_S32, 4 },	    { "s64", PTX_TYPE_S64, 8 },
-	{ "b8", PTX_TYPE_B8, 1 },	    { "b16", PTX_TYPE_B16, 2 },
-	{ "b128", PTX_TYPE_B128, 16 },	    { "u8", PTX_TYPE_U8, 1 },
-	{ "u16", PTX_TYPE_U16, 2 },	    { "s8", PTX_TYPE_S8, 1 },
-	{ "s16", PTX_TYPE_S16, 2 },	    { "pred", PTX_TYPE_PRED, 1 },
-	{ "f16", PTX_TYPE_F16, 2 },	    { "f16x2", PTX_TYPE_F16X2, 4 },
-	{ "bf16", PTX_TYPE_BF16, 2 },	    { "bf16x2", PTX_TYPE_BF16X2, 4 },
+	{ "b32", PTX_TYPE_B32, 4 },         { "b64", PTX_TYPE_B64, 8 },
+	{ "u32", PTX_TYPE_U32, 4 },         { "u64", PTX_TYPE_U64, 8 },
+	{ "f32", PTX_TYPE_F32, 4 },         { "f64", PTX_TYPE_F64, 8 },
+	{ "s32", PTX_TYPE_S32, 4 },         { "s64", PTX_TYPE_S64, 8 },
+	{ "b8", PTX_TYPE_B8, 1 },           { "b16", PTX_TYPE_B16, 2 },
+	{ "b128", PTX_TYPE_B128, 16 },      { "u8", PTX_TYPE_U8, 1 },
+	{ "u16", PTX_TYPE_U16, 2 },         { "s8", PTX_TYPE_S8, 1 },
+	{ "s16", PTX_TYPE_S16, 2 },         { "pred", PTX_TYPE_PRED, 1 },
+	{ "f16", PTX_TYPE_F16, 2 },         { "f16x2", PTX_TYPE_F16X2, 4 },
+	{ "bf16", PTX_TYPE_BF16, 2 },       { "bf16x2", PTX_TYPE_BF16X2, 4 },
 	{ "texref", PTX_TYPE_TEXREF, 8 },   { "samplerref", PTX_TYPE_SAMPLERREF, 8 },
 	{ "surfref", PTX_TYPE_SURFREF, 8 }, { "tf32", PTX_TYPE_OTHER, 0 },
-	{ "e4m3", PTX_TYPE_OTHER, 0 },	    { "e5m2", PTX_TYPE_OTHER, 0 },
+	{ "e4m3", PTX_TYPE_OTHER, 0 },      { "e5m2", PTX_TYPE_OTHER, 0 },
 	{ "e4m3x2", PTX_TYPE_OTHER, 0 },    { "e5m2x2", PTX_TYPE_OTHER, 0 },
 };
 
@@ -38,10 +38,10 @@ static const struct {
 	const char *name;
 	enum ptx_space space;
 } spaces[] = {
-	{ ".reg", PTX_SPACE_REG },	 { ".param", PTX_SPACE_PARAM },
+	{ ".reg", PTX_SPACE_REG },       { ".param", PTX_SPACE_PARAM },
 	{ ".global", PTX_SPACE_GLOBAL }, { ".const", PTX_SPACE_CONST },
 	{ ".shared", PTX_SPACE_SHARED }, { ".local", PTX_SPACE_LOCAL },
-	{ ".tex", PTX_SPACE_TEX },	 { ".sreg", PTX_SPACE_SREG },
+	{ ".tex", PTX_SPACE_TEX },       { ".sreg", PTX_SPACE_SREG },
 };
 
 static const struct {
@@ -56,8 +56,7 @@ static const struct {
 
 #define ELEMENTS(array) (sizeof(array) / sizeof((array)[0]))
 
-enum ptx_type ptx_type_from_name(const char *name, size_t length)
-{
+enum ptx_type ptx_type_from_name(const char *name, size_t length) {
 	if (length && *name == '.') {
 		name++;
 		length--;
@@ -68,16 +67,14 @@ enum ptx_type ptx_type_from_name(const char *name, size_t length)
 	return PTX_TYPE_NONE;
 }
 
-unsigned int ptx_type_size(enum ptx_type type)
-{
+unsigned int ptx_type_size(enum ptx_type type) {
 	for (size_t i = 0; i < ELEMENTS(types); i++)
 		if (types[i].type == type)
 			return types[i].size;
 	return 0;
 }
 
-int ptx_array_grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
-{
+int ptx_array_grow(void **array, uint32_t *capacity, uint32_t count, size_t size) {
 	uint32_t larger;
 	void *moved;
 
@@ -94,8 +91,7 @@ int ptx_array_grow(void **array, uint32_t *capacity, uint32_t count, size_t size
 	return 0;
 }
 
-int ptx_parser_next(struct ptx_parser *parser)
-{
+int ptx_parser_next(struct ptx_parser *parser) {
 	parser->last_end = parser->token.offset + parser->token.length;
 	if (!parser->tokens)
 		return ptx_lexer_next(&parser->lexer, &parser->token, parser->error);
@@ -105,8 +101,7 @@ int ptx_parser_next(struct ptx_parser *parser)
 	return 0;
 }
 
-int ptx_parser_fail(struct ptx_parser *parser, const char *what)
-{
+int ptx_parser_fail(struct ptx_parser *parser, const char *what) {
 	const struct ptx_token *token = &parser->token;
 
 	if (token->kind == PTX_TOKEN_END)
@@ -120,8 +115,7 @@ int ptx_parser_fail(struct ptx_parser *parser, const char *what)
 	return PTX_E_SYNTAX;
 }
 
-int ptx_parser_expect(struct ptx_parser *parser, char c)
-{
+int ptx_parser_expect(struct ptx_parser *parser, char c) {
 	char what[] = { '\'', c, '\'', '\0' };
 
 	if (!ptx_parser_at(parser, c))
@@ -129,8 +123,7 @@ int ptx_parser_expect(struct ptx_parser *parser, char c)
 	return ptx_parser_next(parser);
 }
 
-bool ptx_parser_at_number(const struct ptx_parser *parser, uint64_t *value)
-{
+bool ptx_parser_at_number(const struct ptx_parser *parser, uint64_t *value) {
 	*value = 32;
 	return ptx_parser_at_word(parser, "WARP_SZ") ||
 	       (parser->token.kind == PTX_TOKEN_INTEGER &&
@@ -138,8 +131,7 @@ bool ptx_parser_at_number(const struct ptx_parser *parser, uint64_t *value)
 				  value));
 }
 
-int ptx_parser_count(struct ptx_parser *parser, struct ptx_range *name, uint32_t *count)
-{
+int ptx_parser_count(struct ptx_parser *parser, struct ptx_range *name, uint32_t *count) {
 	uint64_t value;
 	int r;
 
@@ -156,28 +148,28 @@ int ptx_parser_count(struct ptx_parser *parser, struct ptx_range *name, uint32_t
 }
 
 /* What a bracket does to the depth: 1, -1 or 0. */
-static int bracket(const char *text, const struct ptx_token *token)
-{
+static int bracket(const char *text, const struct ptx_token *token) {
 	if (token->kind != PTX_TOKEN_PUNCTUATION)
 		return 0;
 	switch (text[token->offset]) {
 	case '(':
 	case '[':
-	case '{': return 1;
+	case '{':
+		return 1;
 	case ')':
 	case ']':
-	case '}': return -1;
-	default: return 0;
+	case '}':
+		return -1;
+	default:
+		return 0;
 	}
 }
 
-static char closing(char opening)
-{
+static char closing(char opening) {
 	return opening == '(' ? ')' : opening == '[' ? ']' : '}';
 }
 
-int ptx_parser_skip_brackets(struct ptx_parser *parser)
-{
+int ptx_parser_skip_brackets(struct ptx_parser *parser) {
 	char open[PTX_NESTING_MAX];
 	unsigned int depth = 0;
 	int r, change;
@@ -203,8 +195,7 @@ int ptx_parser_skip_brackets(struct ptx_parser *parser)
 	return 0;
 }
 
-int ptx_parser_skip_to_end(struct ptx_parser *parser, bool comma)
-{
+int ptx_parser_skip_to_end(struct ptx_parser *parser, bool comma) {
 	int r = 0, change;
 
 	while (!r) {
@@ -218,13 +209,11 @@ int ptx_parser_skip_to_end(struct ptx_parser *parser, bool comma)
 	return r;
 }
 
-static int expect_kind(struct ptx_parser *parser, enum ptx_token_kind kind, const char *what)
-{
+static int expect_kind(struct ptx_parser *parser, enum ptx_token_kind kind, const char *what) {
 	return parser->token.kind == kind ? ptx_parser_next(parser) : ptx_parser_fail(parser, what);
 }
 
-int ptx_parser_file(struct ptx_parser *parser)
-{
+int ptx_parser_file(struct ptx_parser *parser) {
 	int r;
 
 	r = ptx_parser_next(parser);
@@ -241,8 +230,7 @@ int ptx_parser_file(struct ptx_parser *parser)
 }
 
 /* file line column: the column may be missing */
-static int position(struct ptx_parser *parser)
-{
+static int position(struct ptx_parser *parser) {
 	int r;
 
 	r = expect_kind(parser, PTX_TOKEN_INTEGER, "the number of a file");
@@ -253,8 +241,7 @@ static int position(struct ptx_parser *parser)
 	return r;
 }
 
-int ptx_parser_loc(struct ptx_parser *parser)
-{
+int ptx_parser_loc(struct ptx_parser *parser) {
 	int r;
 
 	r = ptx_parser_next(parser);
@@ -286,8 +273,7 @@ int ptx_parser_loc(struct ptx_parser *parser)
 	return r;
 }
 
-bool ptx_parser_at_linkage(const struct ptx_parser *parser, enum ptx_linkage *linkage)
-{
+bool ptx_parser_at_linkage(const struct ptx_parser *parser, enum ptx_linkage *linkage) {
 	for (size_t i = 0; i < ELEMENTS(linkages); i++) {
 		if (ptx_parser_at_word(parser, linkages[i].name)) {
 			*linkage = linkages[i].linkage;
@@ -297,8 +283,7 @@ bool ptx_parser_at_linkage(const struct ptx_parser *parser, enum ptx_linkage *li
 	return false;
 }
 
-static bool at_space(const struct ptx_parser *parser, enum ptx_space *space)
-{
+static bool at_space(const struct ptx_parser *parser, enum ptx_space *space) {
 	for (size_t i = 0; i < ELEMENTS(spaces); i++) {
 		if (ptx_parser_at_word(parser, spaces[i].name)) {
 			*space = spaces[i].space;
@@ -308,8 +293,7 @@ static bool at_space(const struct ptx_parser *parser, enum ptx_space *space)
 	return false;
 }
 
-bool ptx_parser_at_declaration(const struct ptx_parser *parser)
-{
+bool ptx_parser_at_declaration(const struct ptx_parser *parser) {
 	enum ptx_space space;
 
 	return at_space(parser, &space) || ptx_parser_at_word(parser, ".align") ||
@@ -317,8 +301,7 @@ bool ptx_parser_at_declaration(const struct ptx_parser *parser)
 }
 
 /* .align 16 */
-static int alignment(struct ptx_parser *parser, uint32_t *out)
-{
+static int alignment(struct ptx_parser *parser, uint32_t *out) {
 	uint64_t value;
 	int r;
 
@@ -336,8 +319,7 @@ static int alignment(struct ptx_parser *parser, uint32_t *out)
  * One directive of a declaration. pointer: after `.ptr`, where space and alignment are those of
  * what is pointed to.
  */
-static int prefix_part(struct ptx_parser *parser, struct ptx_variable *base, bool *pointer)
-{
+static int prefix_part(struct ptx_parser *parser, struct ptx_variable *base, bool *pointer) {
 	enum ptx_linkage linkage;
 	enum ptx_space space;
 	enum ptx_type type;
@@ -382,8 +364,7 @@ static int prefix_part(struct ptx_parser *parser, struct ptx_variable *base, boo
 	return ptx_parser_next(parser);
 }
 
-int ptx_declaration_prefix(struct ptx_parser *parser, struct ptx_declaration *declaration)
-{
+int ptx_declaration_prefix(struct ptx_parser *parser, struct ptx_declaration *declaration) {
 	bool pointer = false;
 	int r;
 
@@ -402,8 +383,7 @@ int ptx_declaration_prefix(struct ptx_parser *parser, struct ptx_declaration *de
 }
 
 /* [3]: multiplies it in; or []: *open. */
-static int bound(struct ptx_parser *parser, uint64_t *elements, bool *open)
-{
+static int bound(struct ptx_parser *parser, uint64_t *elements, bool *open) {
 	uint64_t value = 1;
 	int r;
 
@@ -426,8 +406,7 @@ static int bound(struct ptx_parser *parser, uint64_t *elements, bool *open)
 
 /* Reads a name and its bounds; *open if one is, which elements does not count then. */
 static int read_name(struct ptx_parser *parser, const struct ptx_declaration *declaration,
-		     struct ptx_variable *out, bool *open)
-{
+		     struct ptx_variable *out, bool *open) {
 	int r;
 
 	*open = false;
@@ -445,8 +424,7 @@ static int read_name(struct ptx_parser *parser, const struct ptx_declaration *de
 }
 
 /* Of an array of `repeated` times as many elements as there are. */
-static int set_size(struct ptx_parser *parser, struct ptx_variable *out, uint64_t repeated)
-{
+static int set_size(struct ptx_parser *parser, struct ptx_variable *out, uint64_t repeated) {
 	if (__builtin_mul_overflow(out->elements, repeated, &out->elements) ||
 	    __builtin_mul_overflow(out->elements, (uint64_t)out->vector * ptx_type_size(out->type),
 				   &out->size))
@@ -455,8 +433,7 @@ static int set_size(struct ptx_parser *parser, struct ptx_variable *out, uint64_
 }
 
 int ptx_declaration_name(struct ptx_parser *parser, const struct ptx_declaration *declaration,
-			 struct ptx_variable *out)
-{
+			 struct ptx_variable *out) {
 	bool open;
 	int r;
 
@@ -468,8 +445,7 @@ int ptx_declaration_name(struct ptx_parser *parser, const struct ptx_declaration
  * The first bound of an open array that is initialized: how many values the outermost braces have,
  * of which several make an element if they have no braces of their own.
  */
-static uint64_t first_bound(struct ptx_parser *parser, const struct ptx_variable *variable)
-{
+static uint64_t first_bound(struct ptx_parser *parser, const struct ptx_variable *variable) {
 	uint64_t count = 0, element = variable->elements * variable->vector;
 	struct ptx_range range = variable->initializer;
 	struct ptx_lexer lexer;
@@ -493,8 +469,7 @@ static uint64_t first_bound(struct ptx_parser *parser, const struct ptx_variable
 
 /* name[bounds] = initializer, or name<count> */
 static int declarator(struct ptx_parser *parser, const struct ptx_declaration *declaration,
-		      struct ptx_variable *out)
-{
+		      struct ptx_variable *out) {
 	uint32_t start;
 	bool open;
 	int r;
@@ -522,8 +497,7 @@ static int declarator(struct ptx_parser *parser, const struct ptx_declaration *d
 
 int ptx_declaration_variables(struct ptx_parser *parser, const struct ptx_declaration *declaration,
 			      struct ptx_variable **variables, uint32_t *capacity, uint32_t *count,
-			      uint32_t statement)
-{
+			      uint32_t statement) {
 	struct ptx_variable variable;
 	uint32_t first = *count;
 	int r;

@@ -32,8 +32,7 @@ struct ptx_edit {
 	struct ptx_range target_range;
 };
 
-int ptx_edit_new(struct ptx_edit **out, const char *text, size_t length)
-{
+int ptx_edit_new(struct ptx_edit **out, const char *text, size_t length) {
 	struct ptx_edit *edit;
 
 	if (length > PTX_SOURCE_MAX)
@@ -47,8 +46,7 @@ int ptx_edit_new(struct ptx_edit **out, const char *text, size_t length)
 	return 0;
 }
 
-struct ptx_edit *ptx_edit_free(struct ptx_edit *edit)
-{
+struct ptx_edit *ptx_edit_free(struct ptx_edit *edit) {
 	if (!edit)
 		return NULL;
 	for (uint32_t i = 0; i < edit->count; i++)
@@ -59,8 +57,7 @@ struct ptx_edit *ptx_edit_free(struct ptx_edit *edit)
 }
 
 /* bytes becomes the edit's, also on failure. */
-static int add_consume(struct ptx_edit *edit, struct ptx_range range, char *bytes, size_t length)
-{
+static int add_consume(struct ptx_edit *edit, struct ptx_range range, char *bytes, size_t length) {
 	struct change *changes;
 	uint32_t capacity;
 
@@ -87,8 +84,7 @@ static int add_consume(struct ptx_edit *edit, struct ptx_range range, char *byte
 }
 
 int ptx_edit_replace(struct ptx_edit *edit, struct ptx_range range, const char *bytes,
-		     size_t length)
-{
+		     size_t length) {
 	char *copy = NULL;
 
 	if (length) {
@@ -100,13 +96,11 @@ int ptx_edit_replace(struct ptx_edit *edit, struct ptx_range range, const char *
 	return add_consume(edit, range, copy, length);
 }
 
-int ptx_edit_insert(struct ptx_edit *edit, uint32_t offset, const char *bytes, size_t length)
-{
+int ptx_edit_insert(struct ptx_edit *edit, uint32_t offset, const char *bytes, size_t length) {
 	return ptx_edit_replace(edit, (struct ptx_range){ offset, 0 }, bytes, length);
 }
 
-int ptx_edit_insertf(struct ptx_edit *edit, uint32_t offset, const char *format, ...)
-{
+int ptx_edit_insertf(struct ptx_edit *edit, uint32_t offset, const char *format, ...) {
 	va_list arguments;
 	char *bytes;
 	int length;
@@ -120,16 +114,14 @@ int ptx_edit_insertf(struct ptx_edit *edit, uint32_t offset, const char *format,
 }
 
 int ptx_edit_insert_after_header(struct ptx_edit *edit, const struct ptx_module *module,
-				 const char *bytes, size_t length)
-{
+				 const char *bytes, size_t length) {
 	int r;
 
 	r = ptx_edit_insert(edit, module->header_end, "\n", 1);
 	return r ? r : ptx_edit_insert(edit, module->header_end, bytes, length);
 }
 
-int ptx_edit_raise_version(struct ptx_edit *edit, const struct ptx_module *module, uint32_t isa)
-{
+int ptx_edit_raise_version(struct ptx_edit *edit, const struct ptx_module *module, uint32_t isa) {
 	if (isa <= module->isa || isa <= edit->isa)
 		return PTX_EDIT_E_KEPT;
 	edit->isa = isa;
@@ -137,8 +129,7 @@ int ptx_edit_raise_version(struct ptx_edit *edit, const struct ptx_module *modul
 	return 0;
 }
 
-int ptx_edit_raise_target(struct ptx_edit *edit, const struct ptx_module *module, uint32_t number)
-{
+int ptx_edit_raise_target(struct ptx_edit *edit, const struct ptx_module *module, uint32_t number) {
 	if (number <= module->target.number || number <= edit->target)
 		return PTX_EDIT_E_KEPT;
 	edit->target = number;
@@ -146,8 +137,7 @@ int ptx_edit_raise_target(struct ptx_edit *edit, const struct ptx_module *module
 	return 0;
 }
 
-static int compare_changes(const void *a, const void *b)
-{
+static int compare_changes(const void *a, const void *b) {
 	const struct change *left = a, *right = b;
 
 	if (left->offset != right->offset)
@@ -159,8 +149,7 @@ static int compare_changes(const void *a, const void *b)
 
 /* The length of the new text; checks that no two changes touch the same bytes. */
 static int measure(const struct ptx_edit *edit, const struct change *changes, uint32_t count,
-		   size_t *length)
-{
+		   size_t *length) {
 	uint32_t position = 0;
 
 	*length = edit->length;
@@ -176,8 +165,7 @@ static int measure(const struct ptx_edit *edit, const struct change *changes, ui
 	return 0;
 }
 
-int ptx_edit_apply(const struct ptx_edit *edit, char **out, size_t *out_length)
-{
+int ptx_edit_apply(const struct ptx_edit *edit, char **out, size_t *out_length) {
 	struct change *changes;
 	char version[32], target[32], *result, *to;
 	uint32_t count = edit->count, position = 0;

@@ -11,7 +11,7 @@
 enum {
 	_PTX_EDIT_E_SUCCESS,
 	PTX_EDIT_E_OVERLAP, /* two replacements share a byte, or an insertion lies inside one */
-	PTX_EDIT_E_KEPT,    /* raise_version: as high already */
+	PTX_EDIT_E_KEPT, /* raise_version: as high already */
 };
 
 struct ptx_edit; /* private */

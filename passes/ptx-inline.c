@@ -3,9 +3,9 @@
 /*
  * Registers and variables that the body declares are the block's own, so they need no other names.
  * Labels are renamed all the same, and so is the way out: `ret` becomes a branch to the block's
- * end. Reading a parameter becomes a move, writing the result nothing. Whatever else mentions one of
- * them, or the function itself, is left to a call; so are variables that all calls share, and a label
- * that would meet the one at the end.
+ * end. Reading a parameter becomes a move, writing the result nothing. Whatever else mentions one
+ * of them, or the function itself, is left to a call; so are variables that all calls share, and a
+ * label that would meet the one at the end.
  *
  * A thread that leaves early waits at the block's end for those of its warp that do not, as at the
  * end of any `if`: ptxas makes it the point of reconvergence. For loops that does not suffice
@@ -31,19 +31,16 @@ struct inlining {
 	size_t label_count;
 };
 
-static const char *text_of(const struct inlining *inlining)
-{
+static const char *text_of(const struct inlining *inlining) {
 	return inlining->body->module->text;
 }
 
-static bool same_name(const char *text, struct ptx_range name, const struct ptx_token *token)
-{
+static bool same_name(const char *text, struct ptx_range name, const struct ptx_token *token) {
 	return name.length == token->length &&
 	       !memcmp(text + name.offset, text + token->offset, name.length);
 }
 
-static int compare_names(const void *a, const void *b, void *text)
-{
+static int compare_names(const void *a, const void *b, void *text) {
 	const struct ptx_range *left = a, *right = b;
 	const char *bytes = text;
 
@@ -53,8 +50,7 @@ static int compare_names(const void *a, const void *b, void *text)
 }
 
 /* Fills in labels. 0 or -ENOMEM. */
-static int collect_labels(struct inlining *inlining)
-{
+static int collect_labels(struct inlining *inlining) {
 	const struct ptx_body *body = inlining->body;
 
 	inlining->labels = calloc((size_t)body->statement_count + 1, sizeof(*inlining->labels));
@@ -72,8 +68,7 @@ static int collect_labels(struct inlining *inlining)
 	return 0;
 }
 
-static bool is_label(const struct inlining *inlining, const struct ptx_token *token)
-{
+static bool is_label(const struct inlining *inlining, const struct ptx_token *token) {
 	struct ptx_range name = { token->offset, token->length };
 	size_t from = 0, to = inlining->label_count;
 
@@ -81,8 +76,8 @@ static bool is_label(const struct inlining *inlining, const struct ptx_token *to
 		return false;
 	while (from < to) {
 		size_t middle = from + (to - from) / 2;
-		int order = compare_names(&name, &inlining->labels[middle],
-					  (void *)text_of(inlining));
+		int order =
+			compare_names(&name, &inlining->labels[middle], (void *)text_of(inlining));
 
 		if (!order)
 			return true;
@@ -96,8 +91,7 @@ static bool is_label(const struct inlining *inlining, const struct ptx_token *to
 
 /* Does an operand read or write memory at the name, without an offset or with +0? */
 static bool operand_is(const struct inlining *inlining, const struct ptx_statement *statement,
-		       uint32_t operand, struct ptx_range name)
-{
+		       uint32_t operand, struct ptx_range name) {
 	const struct ptx_operand *range;
 	const struct ptx_token *tokens = inlining->body->tokens;
 	uint32_t count;
@@ -116,8 +110,7 @@ static bool operand_is(const struct inlining *inlining, const struct ptx_stateme
 }
 
 /* Is it one whose meaning a block inside another function cannot keep? */
-static bool needs_function(const struct inlining *inlining, const struct ptx_statement *statement)
-{
+static bool needs_function(const struct inlining *inlining, const struct ptx_statement *statement) {
 	for (uint32_t i = statement->first; i < statement->end; i++) {
 		const struct ptx_token *token = &inlining->body->tokens[i];
 
@@ -134,8 +127,7 @@ static bool needs_function(const struct inlining *inlining, const struct ptx_sta
 	if (statement->kind != PTX_STATEMENT_VARIABLE)
 		return false;
 	for (uint32_t i = 0; i < statement->declaration_count; i++) {
-		uint8_t space =
-			inlining->body->variables[statement->first_declaration + i].space;
+		uint8_t space = inlining->body->variables[statement->first_declaration + i].space;
 
 		if (space != PTX_SPACE_LOCAL && space != PTX_SPACE_PARAM)
 			return true;
@@ -144,8 +136,8 @@ static bool needs_function(const struct inlining *inlining, const struct ptx_sta
 }
 
 /* The statement as it is, but for labels, which are operands or the statement itself. */
-static void write_statement(const struct inlining *inlining, const struct ptx_statement *statement)
-{
+static void write_statement(const struct inlining *inlining,
+			    const struct ptx_statement *statement) {
 	const struct ptx_token *tokens = inlining->body->tokens;
 	uint32_t done = tokens[statement->first].offset, from = statement->end;
 
@@ -166,8 +158,7 @@ static void write_statement(const struct inlining *inlining, const struct ptx_st
 }
 
 static void write_move(const struct inlining *inlining, const struct ptx_statement *statement,
-		       const char *argument)
-{
+		       const char *argument) {
 	const struct ptx_operand *to = &inlining->body->operands[statement->first_operand];
 	const struct ptx_token *first = &inlining->body->tokens[to->first];
 	const struct ptx_token *last = &inlining->body->tokens[to->end - 1];
@@ -179,8 +170,8 @@ static void write_move(const struct inlining *inlining, const struct ptx_stateme
 		text_of(inlining) + first->offset, argument);
 }
 
-static int write_instruction(const struct inlining *inlining, const struct ptx_statement *statement)
-{
+static int write_instruction(const struct inlining *inlining,
+			     const struct ptx_statement *statement) {
 	const struct ptx_body *body = inlining->body;
 	bool wide = ptx_instruction_has(body, statement, "b64") ||
 		    ptx_instruction_has(body, statement, "u64");
@@ -208,8 +199,7 @@ static int write_instruction(const struct inlining *inlining, const struct ptx_s
 }
 
 /* Does an instruction branch to a label before it? */
-static bool has_loop(const struct ptx_body *body)
-{
+static bool has_loop(const struct ptx_body *body) {
 	for (uint32_t i = 0; i < body->statement_count; i++) {
 		const struct ptx_statement *branch = &body->statements[i];
 		struct ptx_range name;
@@ -217,17 +207,18 @@ static bool has_loop(const struct ptx_body *body)
 		if (branch->kind != PTX_STATEMENT_INSTRUCTION ||
 		    !ptx_instruction_is(body, branch, "bra"))
 			continue;
-		name = (struct ptx_range){ body->tokens[branch->opcode_end].offset, body->tokens[branch->opcode_end].length };
+		name = (struct ptx_range){ body->tokens[branch->opcode_end].offset,
+					   body->tokens[branch->opcode_end].length };
 		for (uint32_t j = 0; j < i; j++)
 			if (body->statements[j].kind == PTX_STATEMENT_LABEL &&
-			    same_name(body->module->text, name, &body->tokens[body->statements[j].first]))
+			    same_name(body->module->text, name,
+				      &body->tokens[body->statements[j].first]))
 				return true;
 	}
 	return false;
 }
 
-bool ptx_inline_has_loop(const struct ptx_module *module)
-{
+bool ptx_inline_has_loop(const struct ptx_module *module) {
 	bool found = false;
 
 	for (uint32_t i = 0; !found && i < module->function_count; i++) {
@@ -244,8 +235,7 @@ bool ptx_inline_has_loop(const struct ptx_module *module)
 	return found;
 }
 
-static int write_body(const struct inlining *inlining)
-{
+static int write_body(const struct inlining *inlining) {
 	const struct ptx_body *body = inlining->body;
 	const bool loops = has_loop(body);
 	int r;
@@ -280,9 +270,9 @@ static int write_body(const struct inlining *inlining)
 	return 0;
 }
 
-int ptx_inline_write(FILE *stream, const struct ptx_module *module, const struct ptx_function *function,
-		     const char *const *arguments, const char *suffix)
-{
+int ptx_inline_write(FILE *stream, const struct ptx_module *module,
+		     const struct ptx_function *function, const char *const *arguments,
+		     const char *suffix) {
 	struct inlining inlining = {
 		.stream = stream,
 		.arguments = arguments,

@@ -22,12 +22,12 @@ enum {
  * Around code in which lanes may part: those that come together leave together. Kernels rely on
  * that, in barriers and in what they ask of the lanes that are active. ptxas makes lanes meet again
  * at the end of a branch or a loop, but a lane that yields, as ptxas has it do in loops, is not
- * waited for there: on an H100, a grid-wide barrier behind such a probe failed. Without a loop ptxas
- * does what is needed, and a register less is taken. The mask is made so that ptxas cannot know it
- * (daemon/translator/device/device-lib.h, part_mask()).
+ * waited for there: on an H100, a grid-wide barrier behind such a probe failed. Without a loop
+ * ptxas does what is needed, and a register less is taken. The mask is made so that ptxas cannot
+ * know it (daemon/translator/device/device-lib.h, part_mask()).
  */
-#define PTX_LANES_BEGIN                                                              \
-	"\t.reg .b32 %gpuprobe_lanes, %gpuprobe_lane;\n"                             \
+#define PTX_LANES_BEGIN                                                                \
+	"\t.reg .b32 %gpuprobe_lanes, %gpuprobe_lane;\n"                               \
 	"\tactivemask.b32 %gpuprobe_lanes;\n\tmov.u32 %gpuprobe_lane, %lanemask_eq;\n" \
 	"\tor.b32 %gpuprobe_lanes, %gpuprobe_lanes, %gpuprobe_lane;\n"
 #define PTX_LANES_END "\tbar.warp.sync %gpuprobe_lanes;\n"
@@ -36,9 +36,10 @@ enum {
 bool ptx_inline_has_loop(const struct ptx_module *module);
 
 /*
- * Writes the body of a function with 8-byte parameters and one result. Parameter n is replaced by arguments[n] (a register or
- * a number), the result is dropped, labels get `suffix` appended. On PTX_INLINE_E_CANNOT what was written so far is of no use.
- * Returns as the enum says, or -ENOMEM.
+ * Writes the body of a function with 8-byte parameters and one result. Parameter n is replaced by
+ * arguments[n] (a register or a number), the result is dropped, labels get `suffix` appended. On
+ * PTX_INLINE_E_CANNOT what was written so far is of no use. Returns as the enum says, or -ENOMEM.
  */
-int ptx_inline_write(FILE *stream, const struct ptx_module *module, const struct ptx_function *function,
-		     const char *const *arguments, const char *suffix);
+int ptx_inline_write(FILE *stream, const struct ptx_module *module,
+		     const struct ptx_function *function, const char *const *arguments,
+		     const char *suffix);

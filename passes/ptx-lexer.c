@@ -23,9 +23,9 @@ enum byte_class {
 };
 
 static const uint8_t byte_classes[256] = {
-	['\t'] = BYTE_SPACE,	  ['\n'] = BYTE_SPACE,	       ['\r'] = BYTE_SPACE,
-	[' '] = BYTE_SPACE,	  ['a' ... 'z'] = BYTE_LETTER, ['A' ... 'Z'] = BYTE_LETTER,
-	['_'] = BYTE_LETTER,	  ['$'] = BYTE_LETTER,	       ['0' ... '9'] = BYTE_DIGIT,
+	['\t'] = BYTE_SPACE,      ['\n'] = BYTE_SPACE,         ['\r'] = BYTE_SPACE,
+	[' '] = BYTE_SPACE,       ['a' ... 'z'] = BYTE_LETTER, ['A' ... 'Z'] = BYTE_LETTER,
+	['_'] = BYTE_LETTER,      ['$'] = BYTE_LETTER,         ['0' ... '9'] = BYTE_DIGIT,
 	['{'] = BYTE_PUNCTUATION, ['}'] = BYTE_PUNCTUATION,    ['('] = BYTE_PUNCTUATION,
 	[')'] = BYTE_PUNCTUATION, ['['] = BYTE_PUNCTUATION,    [']'] = BYTE_PUNCTUATION,
 	['<'] = BYTE_PUNCTUATION, ['>'] = BYTE_PUNCTUATION,    [','] = BYTE_PUNCTUATION,
@@ -36,14 +36,12 @@ static const uint8_t byte_classes[256] = {
 	['^'] = BYTE_PUNCTUATION, ['~'] = BYTE_PUNCTUATION,    ['?'] = BYTE_PUNCTUATION,
 };
 
-static bool byte_is(unsigned char byte, unsigned int classes)
-{
+static bool byte_is(unsigned char byte, unsigned int classes) {
 	return byte_classes[byte] & classes;
 }
 
 void ptx_error_set(struct ptx_error *error, const char *text, uint32_t offset, const char *format,
-		   ...)
-{
+		   ...) {
 	uint32_t line_start = 0;
 	va_list arguments;
 
@@ -64,14 +62,12 @@ void ptx_error_set(struct ptx_error *error, const char *text, uint32_t offset, c
 			*c = '?'; /* one line of ASCII, whatever was quoted */
 }
 
-void ptx_lexer_init(struct ptx_lexer *lexer, const char *text, uint32_t begin, uint32_t end)
-{
+void ptx_lexer_init(struct ptx_lexer *lexer, const char *text, uint32_t begin, uint32_t end) {
 	*lexer = (struct ptx_lexer){ .text = text, .length = end, .position = begin };
 }
 
 /* Does the line have nothing but white space before offset? */
-static bool at_line_start(const char *text, uint32_t offset)
-{
+static bool at_line_start(const char *text, uint32_t offset) {
 	while (offset > 0 && text[offset - 1] != '\n') {
 		if (!byte_is(text[offset - 1], BYTE_SPACE))
 			return false;
@@ -84,8 +80,7 @@ static bool at_line_start(const char *text, uint32_t offset)
  * If a comment or a preprocessor line begins at offset, returns the offset after it; offset itself
  * if none does, and UINT32_MAX if a comment does not end.
  */
-uint32_t ptx_comment_end(const char *text, uint32_t offset, uint32_t end)
-{
+uint32_t ptx_comment_end(const char *text, uint32_t offset, uint32_t end) {
 	const char *at;
 
 	if (text[offset] == '/' && offset + 1 < end && text[offset + 1] == '*') {
@@ -108,8 +103,7 @@ uint32_t ptx_comment_end(const char *text, uint32_t offset, uint32_t end)
 }
 
 /* Skips white space and comments. */
-static int skip_blank(struct ptx_lexer *lexer, struct ptx_error *error)
-{
+static int skip_blank(struct ptx_lexer *lexer, struct ptx_error *error) {
 	uint32_t after;
 
 	for (;;) {
@@ -131,22 +125,19 @@ static int skip_blank(struct ptx_lexer *lexer, struct ptx_error *error)
 	}
 }
 
-static uint32_t follow_end(const struct ptx_lexer *lexer, uint32_t at)
-{
+static uint32_t follow_end(const struct ptx_lexer *lexer, uint32_t at) {
 	while (at < lexer->length && byte_is(lexer->text[at], BYTE_FOLLOW))
 		at++;
 	return at;
 }
 
 /* A byte of the source, or NUL (which is no legal byte) past its end. */
-static char byte_at(const struct ptx_lexer *lexer, uint32_t at)
-{
+static char byte_at(const struct ptx_lexer *lexer, uint32_t at) {
 	return at < lexer->length ? lexer->text[at] : '\0';
 }
 
 /* The end of a dotted part whose first byte is at: `shared::cluster` is one part. */
-static uint32_t part_end(const struct ptx_lexer *lexer, uint32_t at)
-{
+static uint32_t part_end(const struct ptx_lexer *lexer, uint32_t at) {
 	at = follow_end(lexer, at);
 	while (byte_at(lexer, at) == ':' && byte_at(lexer, at + 1) == ':' &&
 	       byte_is(byte_at(lexer, at + 2), BYTE_FOLLOW))
@@ -154,29 +145,25 @@ static uint32_t part_end(const struct ptx_lexer *lexer, uint32_t at)
 	return at;
 }
 
-static uint32_t word_end(const struct ptx_lexer *lexer, uint32_t at)
-{
+static uint32_t word_end(const struct ptx_lexer *lexer, uint32_t at) {
 	at = follow_end(lexer, at + 1);
 	while (byte_at(lexer, at) == '.' && byte_is(byte_at(lexer, at + 1), BYTE_FOLLOW))
 		at = part_end(lexer, at + 1);
 	return at;
 }
 
-static uint32_t digits_end(const struct ptx_lexer *lexer, uint32_t at)
-{
+static uint32_t digits_end(const struct ptx_lexer *lexer, uint32_t at) {
 	while (byte_is(byte_at(lexer, at), BYTE_DIGIT))
 		at++;
 	return at;
 }
 
-static bool is_hex(char c)
-{
+static bool is_hex(char c) {
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
 /* After the digits of a decimal number: an exponent, if one is there. */
-static uint32_t exponent_end(const struct ptx_lexer *lexer, uint32_t at)
-{
+static uint32_t exponent_end(const struct ptx_lexer *lexer, uint32_t at) {
 	uint32_t digits = at + 1;
 
 	if (byte_at(lexer, at) != 'e' && byte_at(lexer, at) != 'E')
@@ -187,8 +174,7 @@ static uint32_t exponent_end(const struct ptx_lexer *lexer, uint32_t at)
 }
 
 /* A number that begins with a digit. Returns its end, or the start if it is none. */
-static uint32_t number_end(const struct ptx_lexer *lexer, uint32_t at, enum ptx_token_kind *kind)
-{
+static uint32_t number_end(const struct ptx_lexer *lexer, uint32_t at, enum ptx_token_kind *kind) {
 	char second = byte_at(lexer, at + 1) | 0x20;
 	uint32_t start = at, end;
 
@@ -225,8 +211,7 @@ static uint32_t number_end(const struct ptx_lexer *lexer, uint32_t at, enum ptx_
 }
 
 /* A token that begins with a dot: `.entry`, `.2d`, `.debug_info`, or the number `.5`. */
-static uint32_t dot_end(const struct ptx_lexer *lexer, uint32_t at, enum ptx_token_kind *kind)
-{
+static uint32_t dot_end(const struct ptx_lexer *lexer, uint32_t at, enum ptx_token_kind *kind) {
 	uint32_t end = digits_end(lexer, at + 1);
 
 	if (end > at + 1) {
@@ -241,8 +226,7 @@ static uint32_t dot_end(const struct ptx_lexer *lexer, uint32_t at, enum ptx_tok
 	return end > at + 1 ? end : at;
 }
 
-static int fail(const struct ptx_lexer *lexer, struct ptx_error *error, const char *what)
-{
+static int fail(const struct ptx_lexer *lexer, struct ptx_error *error, const char *what) {
 	unsigned char byte = lexer->text[lexer->position];
 
 	if (byte > ' ' && byte < 0x7f)
@@ -252,8 +236,7 @@ static int fail(const struct ptx_lexer *lexer, struct ptx_error *error, const ch
 	return PTX_E_SYNTAX;
 }
 
-int ptx_lexer_next(struct ptx_lexer *lexer, struct ptx_token *token, struct ptx_error *error)
-{
+int ptx_lexer_next(struct ptx_lexer *lexer, struct ptx_token *token, struct ptx_error *error) {
 	enum ptx_token_kind kind = PTX_TOKEN_PUNCTUATION;
 	uint32_t at, end;
 	const char *quote;
@@ -297,8 +280,7 @@ int ptx_lexer_next(struct ptx_lexer *lexer, struct ptx_token *token, struct ptx_
 	return 0;
 }
 
-bool ptx_integer_value(const char *text, uint32_t length, uint64_t *value)
-{
+bool ptx_integer_value(const char *text, uint32_t length, uint64_t *value) {
 	unsigned int base = 10, digit;
 	uint64_t result = 0;
 	uint32_t i = 0;
@@ -329,8 +311,7 @@ bool ptx_integer_value(const char *text, uint32_t length, uint64_t *value)
 	return true;
 }
 
-bool ptx_float_bits(const char *text, uint32_t length, uint64_t *bits, unsigned int *width)
-{
+bool ptx_float_bits(const char *text, uint32_t length, uint64_t *bits, unsigned int *width) {
 	char copy[512], *end;
 	uint64_t pattern = 0;
 	double value;

@@ -20,7 +20,7 @@
 enum {
 	_PTX_E_SUCCESS,
 	PTX_E_SYNTAX, /* not understood: struct ptx_error says where and why */
-	PTX_E_LIMIT,  /* larger, or nested deeper, than we accept; struct ptx_error says what */
+	PTX_E_LIMIT, /* larger, or nested deeper, than we accept; struct ptx_error says what */
 };
 
 /*
@@ -45,9 +45,9 @@ enum ptx_token_kind {
 	PTX_TOKEN_WORD,
 	/* a dot and one word: .entry .b32 .debug_info; `.v4.f32` is two of them */
 	PTX_TOKEN_DIRECTIVE,
-	PTX_TOKEN_INTEGER,     /* 12 0x1F 017 0b11 12U */
-	PTX_TOKEN_FLOAT,       /* 0f3F800000 0d3FF0000000000000 1.5 1e-3 */
-	PTX_TOKEN_STRING,      /* with its quotes */
+	PTX_TOKEN_INTEGER, /* 12 0x1F 017 0b11 12U */
+	PTX_TOKEN_FLOAT, /* 0f3F800000 0d3FF0000000000000 1.5 1e-3 */
+	PTX_TOKEN_STRING, /* with its quotes */
 	PTX_TOKEN_PUNCTUATION, /* one byte: { } ( ) [ ] < > , ; : @ ! = + - * / % & | ^ ~ ? */
 };
 
@@ -82,20 +82,17 @@ bool ptx_integer_value(const char *text, uint32_t length, uint64_t *value);
  */
 bool ptx_float_bits(const char *text, uint32_t length, uint64_t *bits, unsigned int *width);
 
-static inline bool ptx_token_is_char(const char *text, const struct ptx_token *token, char c)
-{
+static inline bool ptx_token_is_char(const char *text, const struct ptx_token *token, char c) {
 	return token->kind == PTX_TOKEN_PUNCTUATION && text[token->offset] == c;
 }
 
-static inline bool ptx_token_is(const char *text, const struct ptx_token *token, const char *word)
-{
+static inline bool ptx_token_is(const char *text, const struct ptx_token *token, const char *word) {
 	size_t length = strlen(word);
 
 	return token->length == length && !memcmp(text + token->offset, word, length);
 }
 
-static inline bool ptx_range_is(const char *text, struct ptx_range range, const char *word)
-{
+static inline bool ptx_range_is(const char *text, struct ptx_range range, const char *word) {
 	size_t length = strlen(word);
 
 	return range.length == length && !memcmp(text + range.offset, word, length);

@@ -15,8 +15,9 @@
 enum symbol_kind {
 	SYMBOL_DEFINITION, /* a function with a body; sorts before its prototypes */
 	SYMBOL_PROTOTYPE,
-	SYMBOL_VARIABLE, /* x<4> is one of the name x; sorts before what says that it is elsewhere */
-	SYMBOL_EXTERN,	 /* that */
+	SYMBOL_VARIABLE, /* x<4> is one of the name x; sorts before what says that it is elsewhere
+			  */
+	SYMBOL_EXTERN, /* that */
 	SYMBOL_ALIAS,
 };
 
@@ -42,16 +43,14 @@ struct reader {
 };
 
 static int add_symbol(struct reader *reader, struct ptx_range name, enum symbol_kind kind,
-		      uint32_t index)
-{
+		      uint32_t index) {
 	struct symbol symbol = { name, index, kind };
 
 	return PTX_ARRAY_ADD(reader->symbols, reader->symbols_capacity, reader->symbol_count,
 			     symbol);
 }
 
-static int add_item(struct reader *reader, enum ptx_item_kind kind, uint32_t start)
-{
+static int add_item(struct reader *reader, enum ptx_item_kind kind, uint32_t start) {
 	struct ptx_item item = { { start, reader->parser.last_end - start }, kind };
 
 	return PTX_ARRAY_ADD(reader->module.items, reader->items_capacity,
@@ -61,8 +60,7 @@ static int add_item(struct reader *reader, enum ptx_item_kind kind, uint32_t sta
 /*
  * The parser stands at a `{`: moves it behind the `}` that closes it, reading no tokens in between.
  */
-static int skip_braces(struct ptx_parser *parser)
-{
+static int skip_braces(struct ptx_parser *parser) {
 	const char *text = parser->text;
 	uint32_t at = parser->token.offset, end = parser->lexer.length, open = at, after, depth = 0;
 	const char *quote;
@@ -111,8 +109,7 @@ static int skip_braces(struct ptx_parser *parser)
 }
 
 /* .version 8.3 */
-static int read_version(struct reader *reader)
-{
+static int read_version(struct reader *reader) {
 	struct ptx_parser *parser = &reader->parser;
 	uint64_t major, minor;
 	const char *number, *dot;
@@ -137,12 +134,11 @@ static int read_version(struct reader *reader)
 }
 
 /* sm_90a, compute_75 */
-static bool target_name(struct ptx_target *target, const char *text, uint32_t length)
-{
+static bool target_name(struct ptx_target *target, const char *text, uint32_t length) {
 	uint32_t prefix, digits;
 	uint64_t number;
 
-	prefix = length > 3 && !memcmp(text, "sm_", 3)	      ? 3
+	prefix = length > 3 && !memcmp(text, "sm_", 3)        ? 3
 		 : length > 8 && !memcmp(text, "compute_", 8) ? 8
 							      : 0;
 	if (!prefix)
@@ -161,8 +157,7 @@ static bool target_name(struct ptx_target *target, const char *text, uint32_t le
 }
 
 /* .target sm_90a, debug */
-static int read_target(struct reader *reader)
-{
+static int read_target(struct reader *reader) {
 	struct ptx_parser *parser = &reader->parser;
 	struct ptx_target *target = &reader->module.target;
 	int r;
@@ -193,8 +188,7 @@ static int read_target(struct reader *reader)
 }
 
 /* .version, one or more .target, and perhaps .address_size, in this order, as ptxas demands. */
-static int read_header(struct reader *reader)
-{
+static int read_header(struct reader *reader) {
 	struct ptx_parser *parser = &reader->parser;
 	uint64_t size;
 	int r;
@@ -226,8 +220,7 @@ static int read_header(struct reader *reader)
 }
 
 /* ( .param .b32 a, .param .align 8 .b8 b[16] ) */
-static int read_parameters(struct reader *reader, uint32_t *first, uint32_t *count)
-{
+static int read_parameters(struct reader *reader, uint32_t *first, uint32_t *count) {
 	struct ptx_parser *parser = &reader->parser;
 	struct ptx_declaration declaration;
 	struct ptx_variable parameter;
@@ -255,8 +248,7 @@ static int read_parameters(struct reader *reader, uint32_t *first, uint32_t *cou
 }
 
 /* .maxntid 128, 1, 1 .noreturn .pragma "x"; -- up to the `{` or `;` */
-static int read_directives(struct reader *reader, struct ptx_function *function)
-{
+static int read_directives(struct reader *reader, struct ptx_function *function) {
 	struct ptx_parser *parser = &reader->parser;
 	struct ptx_directive directive;
 	uint64_t number;
@@ -290,8 +282,7 @@ static int read_directives(struct reader *reader, struct ptx_function *function)
  * Between .func and the name: attributes and the return parameters; then the name and the
  * parameters.
  */
-static int read_signature(struct reader *reader, struct ptx_function *function)
-{
+static int read_signature(struct reader *reader, struct ptx_function *function) {
 	struct ptx_parser *parser = &reader->parser;
 	bool attribute;
 	int r;
@@ -319,8 +310,7 @@ static int read_signature(struct reader *reader, struct ptx_function *function)
 	return r;
 }
 
-static int read_function(struct reader *reader, enum ptx_linkage linkage, uint32_t start)
-{
+static int read_function(struct reader *reader, enum ptx_linkage linkage, uint32_t start) {
 	struct ptx_parser *parser = &reader->parser;
 	struct ptx_function function = { .linkage = linkage,
 					 .entry = ptx_parser_at_word(parser, ".entry") };
@@ -353,8 +343,7 @@ static int read_function(struct reader *reader, enum ptx_linkage linkage, uint32
 			     reader->module.function_count, function);
 }
 
-static int read_variables(struct reader *reader, enum ptx_linkage linkage, uint32_t start)
-{
+static int read_variables(struct reader *reader, enum ptx_linkage linkage, uint32_t start) {
 	struct ptx_declaration declaration;
 	uint32_t first = reader->module.variable_count;
 	int r;
@@ -370,13 +359,15 @@ static int read_variables(struct reader *reader, enum ptx_linkage linkage, uint3
 				      PTX_NONE);
 	for (uint32_t i = first; !r && i < reader->module.variable_count; i++)
 		r = add_symbol(reader, reader->module.variables[i].name,
-			       reader->module.variables[i].linkage == PTX_LINKAGE_EXTERN ? SYMBOL_EXTERN : SYMBOL_VARIABLE, i);
+			       reader->module.variables[i].linkage == PTX_LINKAGE_EXTERN
+				       ? SYMBOL_EXTERN
+				       : SYMBOL_VARIABLE,
+			       i);
 	return r;
 }
 
 /* .section .debug_info { ... } */
-static int read_section(struct reader *reader, uint32_t start)
-{
+static int read_section(struct reader *reader, uint32_t start) {
 	struct ptx_parser *parser = &reader->parser;
 	int r;
 
@@ -395,8 +386,7 @@ static int read_section(struct reader *reader, uint32_t start)
 }
 
 /* .pragma "x"; and .alias a, b; */
-static int read_until_semicolon(struct reader *reader, enum ptx_item_kind kind, uint32_t start)
-{
+static int read_until_semicolon(struct reader *reader, enum ptx_item_kind kind, uint32_t start) {
 	struct ptx_parser *parser = &reader->parser;
 	struct ptx_range name;
 	int r;
@@ -415,8 +405,7 @@ static int read_until_semicolon(struct reader *reader, enum ptx_item_kind kind, 
 }
 
 /* @@DWARF ... to the end of the line */
-static int read_dwarf(struct reader *reader, uint32_t start)
-{
+static int read_dwarf(struct reader *reader, uint32_t start) {
 	struct ptx_parser *parser = &reader->parser;
 	const char *newline;
 
@@ -430,8 +419,7 @@ static int read_dwarf(struct reader *reader, uint32_t start)
 }
 
 /* One thing at module scope. */
-static int read_item(struct reader *reader)
-{
+static int read_item(struct reader *reader) {
 	struct ptx_parser *parser = &reader->parser;
 	enum ptx_linkage linkage = PTX_LINKAGE_LOCAL;
 	uint32_t start = parser->token.offset;
@@ -464,15 +452,13 @@ static int read_item(struct reader *reader)
 }
 
 static int compare_names(const char *left, uint32_t left_length, const char *right,
-			 uint32_t right_length)
-{
+			 uint32_t right_length) {
 	int order = memcmp(left, right, left_length < right_length ? left_length : right_length);
 
 	return order ? order : (left_length > right_length) - (left_length < right_length);
 }
 
-static int compare_symbols(const void *a, const void *b, void *text)
-{
+static int compare_symbols(const void *a, const void *b, void *text) {
 	const struct symbol *left = a, *right = b;
 	int order = compare_names((const char *)text + left->name.offset, left->name.length,
 				  (const char *)text + right->name.offset, right->name.length);
@@ -484,21 +470,19 @@ static int compare_symbols(const void *a, const void *b, void *text)
 	return (left->name.offset > right->name.offset) - (left->name.offset < right->name.offset);
 }
 
-/* Whether it is the one of its name that has a body or memory. x<4> is none: it may stand beside x. */
-static bool is_definition(const struct ptx_module *module, const struct symbol *symbol)
-{
+/* Whether it is the one of its name that has a body or memory. x<4> is none: it may stand beside x.
+ */
+static bool is_definition(const struct ptx_module *module, const struct symbol *symbol) {
 	return symbol->kind == SYMBOL_DEFINITION ||
 	       (symbol->kind == SYMBOL_VARIABLE && !module->variables[symbol->index].count);
 }
 
-static bool is_variable(const struct symbol *symbol)
-{
+static bool is_variable(const struct symbol *symbol) {
 	return symbol && (symbol->kind == SYMBOL_VARIABLE || symbol->kind == SYMBOL_EXTERN);
 }
 
 /* 0, or PTX_E_SYNTAX where a name is defined twice. */
-static int check_symbols(const struct reader *reader)
-{
+static int check_symbols(const struct reader *reader) {
 	const struct ptx_module *module = &reader->module;
 	const struct symbol *first = NULL;
 
@@ -507,8 +491,9 @@ static int check_symbols(const struct reader *reader)
 
 		if (!is_definition(module, symbol))
 			continue;
-		if (first && !compare_names(module->text + first->name.offset, first->name.length,
-					    module->text + symbol->name.offset, symbol->name.length)) {
+		if (first &&
+		    !compare_names(module->text + first->name.offset, first->name.length,
+				   module->text + symbol->name.offset, symbol->name.length)) {
 			ptx_error_set(reader->parser.error, module->text, symbol->name.offset,
 				      "%.*s is defined twice", (int)symbol->name.length,
 				      module->text + symbol->name.offset);
@@ -520,8 +505,7 @@ static int check_symbols(const struct reader *reader)
 }
 
 /* Sorts the names and hands them to the module. */
-static int build_symbols(struct reader *reader)
-{
+static int build_symbols(struct reader *reader) {
 	struct ptx_symbols *symbols;
 	int r;
 
@@ -543,8 +527,7 @@ static int build_symbols(struct reader *reader)
 }
 
 int ptx_module_parse(struct ptx_module *out, const char *text, size_t length,
-		     struct ptx_error *error)
-{
+		     struct ptx_error *error) {
 	struct reader reader = { .module = { .text = text, .length = length } };
 	int r;
 
@@ -569,8 +552,7 @@ int ptx_module_parse(struct ptx_module *out, const char *text, size_t length,
 	return 0;
 }
 
-void ptx_module_deinit(struct ptx_module *module)
-{
+void ptx_module_deinit(struct ptx_module *module) {
 	free(module->functions);
 	free(module->variables);
 	free(module->parameters);
@@ -584,8 +566,7 @@ void ptx_module_deinit(struct ptx_module *module)
 
 /* The first symbol of that name, NULL if there is none. Those of the same name follow it. */
 static const struct symbol *find_symbol(const struct ptx_module *module, const char *name,
-					size_t length)
-{
+					size_t length) {
 	const struct symbol *array = module->symbols->array;
 	uint32_t low = 0, high = module->symbols->count, middle;
 
@@ -606,8 +587,7 @@ static const struct symbol *find_symbol(const struct ptx_module *module, const c
 }
 
 const struct ptx_function *ptx_module_find_function(const struct ptx_module *module,
-						    const char *name, size_t length)
-{
+						    const char *name, size_t length) {
 	const struct symbol *symbol = find_symbol(module, name, length);
 
 	if (!symbol || symbol->kind > SYMBOL_PROTOTYPE)
@@ -617,8 +597,7 @@ const struct ptx_function *ptx_module_find_function(const struct ptx_module *mod
 
 /* The symbol x<13> for the name x12. */
 static const struct symbol *find_numbered(const struct ptx_module *module, const char *name,
-					  size_t length)
-{
+					  size_t length) {
 	uint64_t number = 0, unit = 1;
 
 	for (size_t digits = 1; digits < length && digits < 10; digits++, unit *= 10) {
@@ -631,16 +610,14 @@ static const struct symbol *find_numbered(const struct ptx_module *module, const
 		if (digit == '0' && digits > 1)
 			continue; /* x01 is not one of x<N> */
 		symbol = find_symbol(module, name, length - digits);
-		if (is_variable(symbol) &&
-		    number < module->variables[symbol->index].count)
+		if (is_variable(symbol) && number < module->variables[symbol->index].count)
 			return symbol;
 	}
 	return NULL;
 }
 
 const struct ptx_variable *ptx_module_find_variable(const struct ptx_module *module,
-						    const char *name, size_t length)
-{
+						    const char *name, size_t length) {
 	const struct symbol *symbol = find_symbol(module, name, length);
 
 	if (!symbol)
@@ -650,14 +627,12 @@ const struct ptx_variable *ptx_module_find_variable(const struct ptx_module *mod
 	return &module->variables[symbol->index];
 }
 
-bool ptx_module_has_symbol(const struct ptx_module *module, const char *name, size_t length)
-{
+bool ptx_module_has_symbol(const struct ptx_module *module, const char *name, size_t length) {
 	return find_symbol(module, name, length) || find_numbered(module, name, length);
 }
 
 const struct ptx_function *ptx_module_next_kernel(const struct ptx_module *module,
-						  const struct ptx_function *after)
-{
+						  const struct ptx_function *after) {
 	uint32_t next = after ? after - module->functions + 1 : 0;
 
 	for (; next < module->function_count; next++)
@@ -668,8 +643,7 @@ const struct ptx_function *ptx_module_next_kernel(const struct ptx_module *modul
 
 const struct ptx_directive *ptx_function_directive(const struct ptx_module *module,
 						   const struct ptx_function *function,
-						   const char *name)
-{
+						   const char *name) {
 	for (uint32_t i = 0; i < function->directive_count; i++)
 		if (ptx_range_is(module->text,
 				 module->directives[function->first_directive + i].name, name))

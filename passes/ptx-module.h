@@ -77,17 +77,18 @@ struct ptx_variable {
 	/* the statement with its `;`, which its declarators share; a parameter without its comma */
 	struct ptx_range text;
 	struct ptx_range initializer; /* after `=`; length 0 if there is none */
-	/* product of the array bounds; 1 if no array; if one is open, x[], as many as are initialized */
+	/* product of the array bounds; 1 if no array; if one is open, x[], as many as are
+	 * initialized */
 	uint64_t elements;
-	uint64_t size;	    /* bytes: elements x vector x size of the type */
-	uint32_t count;	    /* x<4> is x0 ... x3, of that size each; 0: it is one, named x */
+	uint64_t size; /* bytes: elements x vector x size of the type */
+	uint32_t count; /* x<4> is x0 ... x3, of that size each; 0: it is one, named x */
 	uint32_t alignment; /* as written, 0 if not */
 	uint32_t statement; /* in a body: the statement that declares it; else PTX_NONE */
-	uint8_t linkage;    /* enum ptx_linkage */
-	uint8_t space;	    /* enum ptx_space */
-	uint8_t type;	    /* enum ptx_type */
-	uint8_t vector;	    /* 1, 2, 4 or 8 */
-	bool array;	    /* written with [] */
+	uint8_t linkage; /* enum ptx_linkage */
+	uint8_t space; /* enum ptx_space */
+	uint8_t type; /* enum ptx_type */
+	uint8_t vector; /* 1, 2, 4 or 8 */
+	bool array; /* written with [] */
 };
 
 /* `.reg .b32 %r<33>` is {name "%r", count 33}: %r0 ... %r32. `.reg .b32 x` has count 0. */
@@ -109,20 +110,20 @@ struct ptx_function {
 	struct ptx_range name;
 	struct ptx_range text; /* from the linkage directive to the `}` or `;` */
 	struct ptx_range body; /* from `{` to `}`, both included; length 0: a prototype */
-	uint32_t first_return, return_count;	   /* in module->parameters */
+	uint32_t first_return, return_count; /* in module->parameters */
 	uint32_t first_parameter, parameter_count; /* in module->parameters */
 	uint32_t first_directive, directive_count; /* in module->directives */
-	uint8_t linkage;			   /* enum ptx_linkage */
-	bool entry;				   /* a kernel */
+	uint8_t linkage; /* enum ptx_linkage */
+	bool entry; /* a kernel */
 };
 
 enum ptx_item_kind {
-	PTX_ITEM_FILE,	  /* .file 1 "x.cu" */
+	PTX_ITEM_FILE, /* .file 1 "x.cu" */
 	PTX_ITEM_SECTION, /* .section .debug_info { ... } */
-	PTX_ITEM_PRAGMA,  /* .pragma "x"; */
-	PTX_ITEM_ALIAS,	  /* .alias a, b; */
-	PTX_ITEM_LOC,	  /* .loc 1 2 3 */
-	PTX_ITEM_DWARF,	  /* @@DWARF ..., the old form of debug sections: a line */
+	PTX_ITEM_PRAGMA, /* .pragma "x"; */
+	PTX_ITEM_ALIAS, /* .alias a, b; */
+	PTX_ITEM_LOC, /* .loc 1 2 3 */
+	PTX_ITEM_DWARF, /* @@DWARF ..., the old form of debug sections: a line */
 };
 
 /* What else stands at module scope. */
@@ -143,11 +144,11 @@ struct ptx_target {
 struct ptx_module {
 	const char *text; /* borrowed */
 	uint32_t length;
-	uint32_t isa;		    /* .version 8.3 is 83 (major * 10 + minor) */
+	uint32_t isa; /* .version 8.3 is 83 (major * 10 + minor) */
 	struct ptx_range isa_range; /* the number in .version */
 	struct ptx_target target;
 	uint32_t address_size; /* 64 or 32; 64 if the module does not say */
-	uint32_t header_end;   /* offset after .version, .target, .address_size: text may go here */
+	uint32_t header_end; /* offset after .version, .target, .address_size: text may go here */
 
 	struct ptx_function *functions; /* in the order of the text, prototypes too */
 	uint32_t function_count;
@@ -195,19 +196,19 @@ const struct ptx_directive *ptx_function_directive(const struct ptx_module *modu
 
 enum ptx_statement_kind {
 	PTX_STATEMENT_INSTRUCTION,
-	PTX_STATEMENT_LABEL,	      /* L: -- name is tokens[first] */
-	PTX_STATEMENT_REGISTERS,      /* .reg ...; */
-	PTX_STATEMENT_VARIABLE,	      /* .local .shared .param .global .const ...; */
-	PTX_STATEMENT_SCOPE_OPEN,     /* { */
-	PTX_STATEMENT_SCOPE_CLOSE,    /* } */
-	PTX_STATEMENT_LOC,	      /* .loc ... */
-	PTX_STATEMENT_FILE,	      /* .file ... */
-	PTX_STATEMENT_PRAGMA,	      /* .pragma "...", ...; */
+	PTX_STATEMENT_LABEL, /* L: -- name is tokens[first] */
+	PTX_STATEMENT_REGISTERS, /* .reg ...; */
+	PTX_STATEMENT_VARIABLE, /* .local .shared .param .global .const ...; */
+	PTX_STATEMENT_SCOPE_OPEN, /* { */
+	PTX_STATEMENT_SCOPE_CLOSE, /* } */
+	PTX_STATEMENT_LOC, /* .loc ... */
+	PTX_STATEMENT_FILE, /* .file ... */
+	PTX_STATEMENT_PRAGMA, /* .pragma "...", ...; */
 	PTX_STATEMENT_BRANCH_TARGETS, /* .branchtargets L1, L2; -- named by the label before it */
-	PTX_STATEMENT_CALL_TARGETS,   /* .calltargets f, g; */
+	PTX_STATEMENT_CALL_TARGETS, /* .calltargets f, g; */
 	PTX_STATEMENT_CALL_PROTOTYPE, /* .callprototype (.param .b32 _) _ (.param .b64 _); */
-	PTX_STATEMENT_SECTION,	      /* .section ... { } */
-	PTX_STATEMENT_OTHER,	      /* a directive that we do not know, up to its `;` */
+	PTX_STATEMENT_SECTION, /* .section ... { } */
+	PTX_STATEMENT_OTHER, /* a directive that we do not know, up to its `;` */
 };
 
 /*
@@ -216,7 +217,7 @@ enum ptx_statement_kind {
  */
 struct ptx_statement {
 	uint32_t first, end; /* all its tokens, with the `;` or `:` */
-	uint32_t guard;	     /* the predicate of `@%p`; PTX_NONE if there is none */
+	uint32_t guard; /* the predicate of `@%p`; PTX_NONE if there is none */
 	/* the mnemonic: `ld.global.u32` is one token, `ld .global .u32` three; else PTX_NONE */
 	uint32_t opcode, opcode_end;
 	/* in body->operands: of instructions, and the names in .branchtargets and .calltargets */
@@ -225,8 +226,8 @@ struct ptx_statement {
 	uint32_t partner;
 	/* REGISTERS: in body->registers; VARIABLE: in body->variables */
 	uint32_t first_declaration, declaration_count;
-	uint16_t depth;	    /* scopes around it; SCOPE_OPEN and SCOPE_CLOSE stand outside theirs */
-	uint8_t kind;	    /* enum ptx_statement_kind */
+	uint16_t depth; /* scopes around it; SCOPE_OPEN and SCOPE_CLOSE stand outside theirs */
+	uint8_t kind; /* enum ptx_statement_kind */
 	bool guard_negated; /* @!%p */
 };
 
@@ -239,9 +240,9 @@ struct ptx_operand {
 };
 
 struct ptx_body {
-	const struct ptx_module *module;     /* borrowed */
+	const struct ptx_module *module; /* borrowed */
 	const struct ptx_function *function; /* borrowed */
-	struct ptx_token *tokens;	     /* without the outer braces */
+	struct ptx_token *tokens; /* without the outer braces */
 	uint32_t token_count;
 	struct ptx_statement *statements;
 	uint32_t statement_count;
@@ -273,7 +274,7 @@ bool ptx_instruction_has(const struct ptx_body *body, const struct ptx_statement
 
 /* A call, however many lines it takes. */
 struct ptx_call {
-	uint32_t target;    /* token: a function's name, or a register (indirect) */
+	uint32_t target; /* token: a function's name, or a register (indirect) */
 	uint32_t prototype; /* token: the label of a .callprototype, .calltargets, or a table of
 			       functions; PTX_NONE if direct */
 	uint32_t returns,
@@ -294,7 +295,6 @@ struct ptx_range ptx_statement_text(const struct ptx_body *body,
 void ptx_statement_write_guard(const struct ptx_body *body, const struct ptx_statement *statement,
 			       bool negate, FILE *stream);
 
-static inline const char *ptx_body_token_text(const struct ptx_body *body, uint32_t token)
-{
+static inline const char *ptx_body_token_text(const struct ptx_body *body, uint32_t token) {
 	return body->module->text + body->tokens[token].offset;
 }

@@ -11,11 +11,11 @@
 
 struct ptx_parser {
 	const char *text;
-	struct ptx_lexer lexer;		/* used if tokens is NULL */
+	struct ptx_lexer lexer; /* used if tokens is NULL */
 	const struct ptx_token *tokens; /* ends with PTX_TOKEN_END */
-	uint32_t position;		/* of token in tokens */
-	struct ptx_token token;		/* the current one */
-	uint32_t last_end;		/* offset after the token before it */
+	uint32_t position; /* of token in tokens */
+	struct ptx_token token; /* the current one */
+	uint32_t last_end; /* offset after the token before it */
 	struct ptx_error *error;
 };
 
@@ -28,13 +28,11 @@ int ptx_parser_next(struct ptx_parser *parser);
 /* Fills in the error at the current token: "expected <what>, not '...'". Returns PTX_E_SYNTAX. */
 int ptx_parser_fail(struct ptx_parser *parser, const char *what);
 
-static inline bool ptx_parser_at(const struct ptx_parser *parser, char c)
-{
+static inline bool ptx_parser_at(const struct ptx_parser *parser, char c) {
 	return ptx_token_is_char(parser->text, &parser->token, c);
 }
 
-static inline bool ptx_parser_at_word(const struct ptx_parser *parser, const char *word)
-{
+static inline bool ptx_parser_at_word(const struct ptx_parser *parser, const char *word) {
 	return ptx_token_is(parser->text, &parser->token, word);
 }
 
@@ -72,7 +70,7 @@ int ptx_array_grow(void **array, uint32_t *capacity, uint32_t count, size_t size
 /* What the directives before a name say. */
 struct ptx_declaration {
 	struct ptx_variable base; /* without name, text and array */
-	uint32_t start;		  /* offset of the first directive */
+	uint32_t start; /* offset of the first directive */
 };
 
 /* Reads linkage, space, alignment, attributes, vector and type, up to the name. */

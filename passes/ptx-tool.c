@@ -23,11 +23,16 @@ static const char usage[] =
 	"       ptx-tool probe FILE --probe PROBE.ptx [options] -o OUT\n"
 	"                                       put programs into it; FILE and OUT may be -\n"
 	"options of probe:\n"
-	"       --probe PROBE.ptx               a program: its last function; the next options are this one's\n"
-	"       --context N,N,...               offsets of the fields that its parameters stand for\n"
-	"       --point entry|return|memory|line:FILE:N|block:N   where it goes: several; else at the entry\n"
-	"       --spaces MASK                   of which state spaces, for a memory point before it\n"
-	"       --kernel GLOB, --device GLOB    in which kernels (else all) and device functions (else none)\n"
+	"       --probe PROBE.ptx               a program: its last function; the next options are "
+	"this one's\n"
+	"       --context N,N,...               offsets of the fields that its parameters stand "
+	"for\n"
+	"       --point entry|return|memory|line:FILE:N|block:N   where it goes: several; else at "
+	"the entry\n"
+	"       --spaces MASK                   of which state spaces, for a memory point before "
+	"it\n"
+	"       --kernel GLOB, --device GLOB    in which kernels (else all) and device functions "
+	"(else none)\n"
 	"       --stub NAME                     calls of this stand for the entry\n"
 	"       --image N                       upper half of the ids of instructions\n"
 	"       --call                          call programs, even if they could be put there\n"
@@ -42,8 +47,7 @@ struct file {
 };
 
 /* The file's bytes, without NULs at the end. */
-static int read_file(const char *path, char **text, size_t *length)
-{
+static int read_file(const char *path, char **text, size_t *length) {
 	FILE *stream = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	size_t capacity = 1 << 16, got;
 	char *bytes = NULL, *larger;
@@ -78,8 +82,7 @@ fail:
 	return 1;
 }
 
-static int report(const char *path, int r, const struct ptx_error *error)
-{
+static int report(const char *path, int r, const struct ptx_error *error) {
 	if (r > 0)
 		fprintf(stderr, "%s:%u:%u: %s\n", path, error->line, error->column, error->message);
 	else
@@ -87,8 +90,7 @@ static int report(const char *path, int r, const struct ptx_error *error)
 	return 1;
 }
 
-static int open_module(struct file *file, const char *path)
-{
+static int open_module(struct file *file, const char *path) {
 	struct ptx_error error;
 	int r;
 
@@ -102,22 +104,19 @@ static int open_module(struct file *file, const char *path)
 	return report(path, r, &error);
 }
 
-static void close_module(struct file *file)
-{
+static void close_module(struct file *file) {
 	ptx_module_deinit(&file->module);
 	free(file->text);
 }
 
-static double seconds(void)
-{
+static double seconds(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-static int parse(int argc, char **argv)
-{
+static int parse(int argc, char **argv) {
 	struct ptx_error error;
 	struct ptx_module *module;
 	struct ptx_body body;
@@ -150,8 +149,10 @@ static int parse(int argc, char **argv)
 		ptx_body_deinit(&body);
 	}
 	if (!r)
-		printf("%zu bytes, version %u.%u, target sm_%u%.1s%s, %u kernels, %u bodies, %u variables, "
-		       "%llu statements, %llu tokens, %llu calls; module %.0f MB/s, bodies %.0f MB/s\n",
+		printf("%zu bytes, version %u.%u, target sm_%u%.1s%s, %u kernels, %u bodies, %u "
+		       "variables, "
+		       "%llu statements, %llu tokens, %llu calls; module %.0f MB/s, bodies %.0f "
+		       "MB/s\n",
 		       file.length, module->isa / 10, module->isa % 10, module->target.number,
 		       &module->target.suffix, module->target.debug ? " debug" : "", kernels,
 		       bodies, module->variable_count, (unsigned long long)statements,
@@ -168,8 +169,7 @@ static int parse(int argc, char **argv)
  * Checks that statements and tokens of a body cover it: nothing lies between tokens but white space
  * and comments.
  */
-static bool body_covers(const struct ptx_body *body)
-{
+static bool body_covers(const struct ptx_body *body) {
 	uint32_t next = 0;
 
 	for (uint32_t i = 0; i < body->statement_count; i++) {
@@ -180,8 +180,7 @@ static bool body_covers(const struct ptx_body *body)
 	return next == body->token_count;
 }
 
-static int roundtrip(int argc, char **argv)
-{
+static int roundtrip(int argc, char **argv) {
 	struct ptx_edit *edit = NULL;
 	struct ptx_error error;
 	struct ptx_body body;
@@ -222,8 +221,7 @@ static int roundtrip(int argc, char **argv)
 	return !!r;
 }
 
-static int list(int argc, char **argv)
-{
+static int list(int argc, char **argv) {
 	const struct ptx_function *function;
 	const struct ptx_variable *variable;
 	struct file file;
@@ -245,13 +243,12 @@ static int list(int argc, char **argv)
 	return 0;
 }
 
-static int statements(int argc, char **argv)
-{
-	static const char *const kinds[] = { "instruction",   "label",	     "registers",
-					     "variable",      "open",	     "close",
-					     "loc",	      "file",	     "pragma",
+static int statements(int argc, char **argv) {
+	static const char *const kinds[] = { "instruction",   "label",       "registers",
+					     "variable",      "open",        "close",
+					     "loc",           "file",        "pragma",
 					     "branchtargets", "calltargets", "callprototype",
-					     "section",	      "other" };
+					     "section",       "other" };
 	const struct ptx_statement *statement;
 	struct ptx_error error;
 	struct ptx_range range;
@@ -287,8 +284,7 @@ static int statements(int argc, char **argv)
 }
 
 /* The probe's function is the last one that its file defines. */
-static int read_probe(const char *path, struct probe_program *program, char **buffer)
-{
+static int read_probe(const char *path, struct probe_program *program, char **buffer) {
 	static const char header[] = ".version 6.3\n.target sm_52\n.address_size 64\n";
 	const struct ptx_function *function = NULL;
 	struct ptx_error error;
@@ -325,8 +321,7 @@ static int read_probe(const char *path, struct probe_program *program, char **bu
 	return 0;
 }
 
-static int write_file(const char *path, const char *text, size_t length)
-{
+static int write_file(const char *path, const char *text, size_t length) {
 	FILE *stream = strcmp(path, "-") ? fopen(path, "we") : stdout;
 
 	if (stream && fwrite(text, 1, length, stream) == length && !fflush(stream)) {
@@ -358,8 +353,8 @@ struct request {
 	bool instructions;
 };
 
-static bool name_matches(const struct file *file, const struct ptx_function *function, const char *glob)
-{
+static bool name_matches(const struct file *file, const struct ptx_function *function,
+			 const char *glob) {
 	char *name = strndup(file->text + function->name.offset, function->name.length);
 	bool matches = name && !fnmatch(glob, name, 0);
 
@@ -367,21 +362,19 @@ static bool name_matches(const struct file *file, const struct ptx_function *fun
 	return matches;
 }
 
-static void print_instructions(const struct file *file, const struct probe_result *result)
-{
+static void print_instructions(const struct file *file, const struct probe_result *result) {
 	for (size_t i = 0; i < result->n_instructions; i++) {
 		const struct probe_instruction *one = &result->instructions[i];
 
-		fprintf(stderr, "%u %.*s %.*s:%u %.*s\n", one->index, (int)one->function->name.length,
-			file->text + one->function->name.offset, (int)one->file.length,
-			file->text + one->file.offset, one->line, (int)one->text.length,
-			file->text + one->text.offset);
+		fprintf(stderr, "%u %.*s %.*s:%u %.*s\n", one->index,
+			(int)one->function->name.length, file->text + one->function->name.offset,
+			(int)one->file.length, file->text + one->file.offset, one->line,
+			(int)one->text.length, file->text + one->text.offset);
 	}
 }
 
 /* Probes the matching functions and writes the new text. */
-static int probe_module(struct file *file, const struct request *request)
-{
+static int probe_module(struct file *file, const struct request *request) {
 	size_t count = 0, sites = 0, probed = 0, length, n = file->module.function_count;
 	struct probe_function *functions = calloc(n + 1, sizeof(*functions));
 	struct probe_use *uses = calloc(n * request->use_count + 1, sizeof(*uses));
@@ -398,14 +391,15 @@ static int probe_module(struct file *file, const struct request *request)
 
 		if (!glob || !function->body.length || !name_matches(file, function, glob))
 			continue;
-		functions[count] = (struct probe_function){ function, uses + count * request->use_count,
-							    request->use_count };
+		functions[count] =
+			(struct probe_function){ function, uses + count * request->use_count,
+						 request->use_count };
 		memcpy(functions[count].uses, request->uses, request->use_count * sizeof(*uses));
 		count++;
 	}
 	if (!r)
-		r = probe_apply(edit, &file->module, &request->options, request->programs, request->program_count,
-				functions, count, &result, &error);
+		r = probe_apply(edit, &file->module, &request->options, request->programs,
+				request->program_count, functions, count, &result, &error);
 	if (!r)
 		r = ptx_edit_apply(edit, &out, &length);
 	if (r) {
@@ -433,8 +427,7 @@ static int probe_module(struct file *file, const struct request *request)
 }
 
 /* entry, return, memory, line:FILE:N, block:N */
-static bool read_point(struct request *request, char *word)
-{
+static bool read_point(struct request *request, char *word) {
 	struct probe_use use = { .spaces = PROBE_SPACES_DEFAULT };
 	char *colon = strrchr(word, ':'), *end;
 	unsigned long number;
@@ -470,8 +463,7 @@ static bool read_point(struct request *request, char *word)
 	return true;
 }
 
-static bool read_context(struct request *request, const char *list)
-{
+static bool read_context(struct request *request, const char *list) {
 	struct probe_program *program;
 	uint16_t *context;
 	char *end;
@@ -481,7 +473,8 @@ static bool read_context(struct request *request, const char *list)
 	program = &request->programs[request->program_count - 1];
 	context = request->contexts[request->program_count - 1];
 	program->context = context;
-	for (program->context_count = 0; *list && program->context_count < CONTEXT_MAX; list = end + (*end == ',')) {
+	for (program->context_count = 0; *list && program->context_count < CONTEXT_MAX;
+	     list = end + (*end == ',')) {
 		context[program->context_count++] = (uint16_t)strtoul(list, &end, 10);
 		if (end == list)
 			return false;
@@ -490,8 +483,7 @@ static bool read_context(struct request *request, const char *list)
 }
 
 /* Takes one option; false: wrong usage, or a program that cannot be read. */
-static bool read_option(struct request *request, int option)
-{
+static bool read_option(struct request *request, int option) {
 	switch (option) {
 	case 'p':
 		if (request->program_count == PROGRAMS_MAX ||
@@ -506,7 +498,8 @@ static bool read_option(struct request *request, int option)
 		return read_point(request, optarg);
 	case 's':
 		if (request->use_count)
-			request->uses[request->use_count - 1].spaces = (uint32_t)strtoul(optarg, NULL, 0);
+			request->uses[request->use_count - 1].spaces =
+				(uint32_t)strtoul(optarg, NULL, 0);
 		return request->use_count;
 	case 'k':
 		request->kernels = optarg;
@@ -537,15 +530,20 @@ static bool read_option(struct request *request, int option)
 	return false;
 }
 
-static int probe(int argc, char **argv)
-{
+static int probe(int argc, char **argv) {
 	static const struct option options[] = {
-		{ "probe", required_argument, NULL, 'p' },   { "context", required_argument, NULL, 'c' },
-		{ "point", required_argument, NULL, 'P' },   { "spaces", required_argument, NULL, 's' },
-		{ "kernel", required_argument, NULL, 'k' },  { "device", required_argument, NULL, 'd' },
-		{ "stub", required_argument, NULL, 'S' },    { "image", required_argument, NULL, 'I' },
-		{ "call", no_argument, NULL, 'C' },	     { "instructions", no_argument, NULL, 'l' },
-		{ "bare", no_argument, NULL, 'b' },	     { "output", required_argument, NULL, 'o' },
+		{ "probe", required_argument, NULL, 'p' },
+		{ "context", required_argument, NULL, 'c' },
+		{ "point", required_argument, NULL, 'P' },
+		{ "spaces", required_argument, NULL, 's' },
+		{ "kernel", required_argument, NULL, 'k' },
+		{ "device", required_argument, NULL, 'd' },
+		{ "stub", required_argument, NULL, 'S' },
+		{ "image", required_argument, NULL, 'I' },
+		{ "call", no_argument, NULL, 'C' },
+		{ "instructions", no_argument, NULL, 'l' },
+		{ "bare", no_argument, NULL, 'b' },
+		{ "output", required_argument, NULL, 'o' },
 		{ 0 },
 	};
 	struct request request = { .kernels = "*" };
@@ -576,13 +574,12 @@ static int probe(int argc, char **argv)
 	return r;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	static const struct {
 		const char *name;
 		int (*run)(int argc, char **argv);
 	} commands[] = {
-		{ "parse", parse },	      { "roundtrip", roundtrip },	{ "list", list },
+		{ "parse", parse },           { "roundtrip", roundtrip }, { "list", list },
 		{ "statements", statements }, { "probe", probe },
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is computed for instructions that the CPU driver does not run (tests/sim/test-sim-context.c has the others): the text itself.
- * tests/corpus/points.ptx has them too, for ptxas.
+ * What is computed for instructions that the CPU driver does not run (tests/sim/test-sim-context.c
+ * has the others): the text itself. tests/corpus/points.ptx has them too, for ptxas.
  */
 
 #include "test-probe.h"
@@ -13,7 +13,8 @@
 
 static const uint16_t all[] = { 0, 8, 16, 24, 32, 40 };
 
-/* Space and kind are those of proto/gpuprobe.bpf.h. size and value: a number, or lines that must be there. */
+/* Space and kind are those of proto/gpuprobe.bpf.h. size and value: a number, or lines that must be
+ * there. */
 struct row {
 	const char *code, *address, *size;
 	unsigned int space, kind;
@@ -25,77 +26,107 @@ struct row {
 
 static const struct row rows[] = {
 	{ "cp.async.ca.shared.global [%r1], [%rd1], 4;", FROM_GLOBAL("%rd1"), "0x4", 1, 5, "0x0" },
-	{ "cp.async.cg.shared.global.L2::128B [%r1+16], [%rd1+32], 16, %r2;", "\tadd.s64 " C1 ", %rd1, 32;\n" FROM_GLOBAL(C1), "0x10", 1, 5,
+	{ "cp.async.cg.shared.global.L2::128B [%r1+16], [%rd1+32], 16, %r2;",
+	  "\tadd.s64 " C1 ", %rd1, 32;\n" FROM_GLOBAL(C1), "0x10", 1, 5, "0x0" },
+	{ "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], %r2, "
+	  "[%r3];",
+	  FROM_GLOBAL("%rd1"), "\tcvt.u64.u32 %gpuprobe_c2, %r2;\n", 1, 5, "0x0" },
+	{ "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r1], [%r2], "
+	  "32, [%r3];",
+	  "\tcvt.u64.u32 " C1 ", %r1;\n\tcvta.shared::cluster.u64 " C1 ", " C1 ";\n", "0x20", 2, 5,
 	  "0x0" },
-	{ "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], %r2, [%r3];", FROM_GLOBAL("%rd1"),
-	  "\tcvt.u64.u32 %gpuprobe_c2, %r2;\n", 1, 5, "0x0" },
-	{ "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r1], [%r2], 32, [%r3];",
-	  "\tcvt.u64.u32 " C1 ", %r1;\n\tcvta.shared::cluster.u64 " C1 ", " C1 ";\n", "0x20", 2, 5, "0x0" },
-	{ "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;", FROM_GLOBAL("%rd1"), "0x40", 1, 5, "0x0" },
-	{ "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r1], 64;", FROM_GLOBAL("%rd1"), "0x40", 1, 5, "0x0" },
-	{ "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3}], [%r3];",
+	{ "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;", FROM_GLOBAL("%rd1"),
+	  "0x40", 1, 5, "0x0" },
+	{ "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r1], 64;",
+	  FROM_GLOBAL("%rd1"), "0x40", 1, 5, "0x0" },
+	{ "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], "
+	  "[%rd1, {%r2, %r3}], [%r3];",
 	  "\tmov.b64 " C1 ", %rd1;\n", "0x0", 0, 5, "0x0" },
-	{ "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd1+64, {%r2}], [%r1];", "\tadd.s64 " C1 ", %rd1, 64;\n", "0x0", 0, 5, "0x0" },
+	{ "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%rd1+64, {%r2}], [%r1];",
+	  "\tadd.s64 " C1 ", %rd1, 64;\n", "0x0", 0, 5, "0x0" },
 	{ "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r2, %r2, %r2, %r2}, [%r1];",
 	  "\tcvt.u64.u32 " C1 ", %r1;\n\tcvta.shared.u64 " C1 ", " C1 ";\n", "0x10", 2, 6, "0x0" },
 	{ "ld.shared.u32 %r2, [%r1+8196];",
-	  "\tadd.s64 " C1 ", " C1 ", 8196;\n\tand.b64 " C1 ", " C1 ", 0xffffffff;\n\tcvta.shared.u64 " C1 ", " C1 ";\n", "0x4", 2, 1, "0x0" },
-	{ "ldmatrix.sync.aligned.m8n8.x1.b16 {%r2}, [%rd1];", "\tmov.b64 " C1 ", %rd1;\n", "0x4", 0, 6, "0x0" },
-	{ "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {%r2, %r3};", "\tcvta.shared.u64 " C1 ", " C1 ";\n", "0x8", 2, 2,
-	  "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n\t{\n\t.reg .b64 %gpuprobe_t;\n\tcvt.u64.u32 %gpuprobe_t, %r3;\n"
-	  "\tshl.b64 %gpuprobe_t, %gpuprobe_t, 32;\n\tor.b64 %gpuprobe_c5, %gpuprobe_c5, %gpuprobe_t;\n\t}\n" },
-	{ "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];", "\tcvta.shared::cluster.u64 " C1 ", " C1 ";\n",
-	  "0x4", 2, 2, "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
-	{ "st.bulk.weak.shared::cta [%rd1], %rd2, 0;", "\tcvta.shared.u64 " C1 ", %rd1;\n", "\tmov.b64 %gpuprobe_c2, %rd2;\n", 2, 2, "0x0" },
-	{ "multimem.cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;", FROM_GLOBAL("%rd1"), "0x40", 1, 5, "0x0" },
-	{ "multimem.red.relaxed.gpu.global.add.u32 [%rd1], %r2;", FROM_GLOBAL("%rd1"), "0x4", 1, 4, "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
-	{ "multimem.ld_reduce.relaxed.gpu.global.add.v4.f32 {%f1, %f1, %f1, %f1}, [%rd1];", FROM_GLOBAL("%rd1"), "0x10", 1, 1, "0x0" },
+	  "\tadd.s64 " C1 ", " C1 ", 8196;\n\tand.b64 " C1 ", " C1
+	  ", 0xffffffff;\n\tcvta.shared.u64 " C1 ", " C1 ";\n",
+	  "0x4", 2, 1, "0x0" },
+	{ "ldmatrix.sync.aligned.m8n8.x1.b16 {%r2}, [%rd1];", "\tmov.b64 " C1 ", %rd1;\n", "0x4", 0,
+	  6, "0x0" },
+	{ "stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {%r2, %r3};",
+	  "\tcvta.shared.u64 " C1 ", " C1 ";\n", "0x8", 2, 2,
+	  "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n\t{\n\t.reg .b64 %gpuprobe_t;\n\tcvt.u64.u32 "
+	  "%gpuprobe_t, %r3;\n"
+	  "\tshl.b64 %gpuprobe_t, %gpuprobe_t, 32;\n\tor.b64 %gpuprobe_c5, %gpuprobe_c5, "
+	  "%gpuprobe_t;\n\t}\n" },
+	{ "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r2, [%r3];",
+	  "\tcvta.shared::cluster.u64 " C1 ", " C1 ";\n", "0x4", 2, 2,
+	  "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
+	{ "st.bulk.weak.shared::cta [%rd1], %rd2, 0;", "\tcvta.shared.u64 " C1 ", %rd1;\n",
+	  "\tmov.b64 %gpuprobe_c2, %rd2;\n", 2, 2, "0x0" },
+	{ "multimem.cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;",
+	  FROM_GLOBAL("%rd1"), "0x40", 1, 5, "0x0" },
+	{ "multimem.red.relaxed.gpu.global.add.u32 [%rd1], %r2;", FROM_GLOBAL("%rd1"), "0x4", 1, 4,
+	  "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
+	{ "multimem.ld_reduce.relaxed.gpu.global.add.v4.f32 {%f1, %f1, %f1, %f1}, [%rd1];",
+	  FROM_GLOBAL("%rd1"), "0x10", 1, 1, "0x0" },
 	{ "st.b128 [%rd1], %q;", "\tmov.b64 " C1 ", %rd1;\n", "0x10", 0, 2,
 	  "\t{\n\t.reg .b64 %gpuprobe_e;\n\tmov.b128 {%gpuprobe_c5, %gpuprobe_e}, %q;\n\t}\n" },
-	{ "st.global.v4.f32 [%rd1], v4;", FROM_GLOBAL("%rd1"), "0x10", 1, 2, "\tmov.b32 %gpuprobe_w, v4.y;\n" },
-	{ "st.global.u32 [%rd1], 1+2*3;", FROM_GLOBAL("%rd1"), "0x4", 1, 2, "\tmov.b64 %gpuprobe_c5, 1+2*3;\n" },
-	{ "st.global.f32 [%rd1], 0d3FF8000000000000;", FROM_GLOBAL("%rd1"), "0x4", 1, 2, "0x3fc00000" },
+	{ "st.global.v4.f32 [%rd1], v4;", FROM_GLOBAL("%rd1"), "0x10", 1, 2,
+	  "\tmov.b32 %gpuprobe_w, v4.y;\n" },
+	{ "st.global.u32 [%rd1], 1+2*3;", FROM_GLOBAL("%rd1"), "0x4", 1, 2,
+	  "\tmov.b64 %gpuprobe_c5, 1+2*3;\n" },
+	{ "st.global.f32 [%rd1], 0d3FF8000000000000;", FROM_GLOBAL("%rd1"), "0x4", 1, 2,
+	  "0x3fc00000" },
 	{ "st.global.f32 [%rd1], -1.5;", FROM_GLOBAL("%rd1"), "0x4", 1, 2, "0xbfc00000" },
-	{ "st.u16 [4096+8], -1;", "\tmov.u64 " C1 ", 4096;\n\tadd.s64 " C1 ", " C1 ", 8;\n", "0x2", 0, 2, "0xffff" },
-	{ "atom.global.v2.f32.add {%f1, %f1}, [%rd1], {%f1, %f1};", FROM_GLOBAL("%rd1"), "0x8", 1, 3, "\tmov.b32 %gpuprobe_w, %f1;\n" },
-	{ "ld.param.u64 %rd2, [x];", "\tmov.u64 " C1 ", x;\n\tcvta.param.u64 " C1 ", " C1 ";\n", "0x8", 5, 1, "0x0" },
-	{ "ld.global.u32 %r2, array[%rd1+2];", "\tmov.u64 " C1 ", array[%rd1+2];\n" FROM_GLOBAL(C1), "0x4", 1, 1, "0x0" },
-	{ "st.volatile.global.u32 array[3], %r2;", "\tmov.u64 " C1 ", array[3];\n" FROM_GLOBAL(C1), "0x4", 1, 2, "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
-	{ "ld.param.u32 %r2, y[1];", "\tmov.u64 " C1 ", y[1];\n\tcvta.param.u64 " C1 ", " C1 ";\n", "0x4", 5, 1, "0x0" },
-	{ "st.global.u64 [%rd1+WARP_SZ*2], (.u64)-WARP_SZ;", "\tadd.s64 " C1 ", %rd1, WARP_SZ*2;\n", "0x8", 1, 2,
-	  "\tmov.b64 %gpuprobe_c5, (.u64)-WARP_SZ;\n" },
+	{ "st.u16 [4096+8], -1;", "\tmov.u64 " C1 ", 4096;\n\tadd.s64 " C1 ", " C1 ", 8;\n", "0x2",
+	  0, 2, "0xffff" },
+	{ "atom.global.v2.f32.add {%f1, %f1}, [%rd1], {%f1, %f1};", FROM_GLOBAL("%rd1"), "0x8", 1,
+	  3, "\tmov.b32 %gpuprobe_w, %f1;\n" },
+	{ "ld.param.u64 %rd2, [x];", "\tmov.u64 " C1 ", x;\n\tcvta.param.u64 " C1 ", " C1 ";\n",
+	  "0x8", 5, 1, "0x0" },
+	{ "ld.global.u32 %r2, array[%rd1+2];", "\tmov.u64 " C1 ", array[%rd1+2];\n" FROM_GLOBAL(C1),
+	  "0x4", 1, 1, "0x0" },
+	{ "st.volatile.global.u32 array[3], %r2;", "\tmov.u64 " C1 ", array[3];\n" FROM_GLOBAL(C1),
+	  "0x4", 1, 2, "\tcvt.u64.u32 %gpuprobe_c5, %r2;\n" },
+	{ "ld.param.u32 %r2, y[1];", "\tmov.u64 " C1 ", y[1];\n\tcvta.param.u64 " C1 ", " C1 ";\n",
+	  "0x4", 5, 1, "0x0" },
+	{ "st.global.u64 [%rd1+WARP_SZ*2], (.u64)-WARP_SZ;", "\tadd.s64 " C1 ", %rd1, WARP_SZ*2;\n",
+	  "0x8", 1, 2, "\tmov.b64 %gpuprobe_c5, (.u64)-WARP_SZ;\n" },
 	/* what is not understood is 0 */
-	{ "ld.global.u32 %r2, [%rd1+nothing];", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1, "0x0" },
-	{ "ld.global.u32 %r2, [%rd1 %r2];", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1, "0x0" },
-	{ "ld.global.u32 %r2, table;", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1, "0x0" },
+	{ "ld.global.u32 %r2, [%rd1+nothing];", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1,
+	  1, "0x0" },
+	{ "ld.global.u32 %r2, [%rd1 %r2];", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1,
+	  "0x0" },
+	{ "ld.global.u32 %r2, table;", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1,
+	  "0x0" },
 	{ "ld.global.u32 %r2, [];", "\tst.param.b64 [__gpuprobe_a1], 0x0;\n", "0x4", 1, 1, "0x0" },
 	{ "ld.global.u32 %r2, [v4];", "\tmov.b64 " C1 ", 0;\n", "0x4", 1, 1, "0x0" },
 	{ "st.global.u32 [%rd1];", FROM_GLOBAL("%rd1"), "0x4", 1, 2, "0x0" },
-	{ "st.global.u32 [%rd1], unknown;", FROM_GLOBAL("%rd1"), "0x4", 1, 2, "\tmov.b64 %gpuprobe_c5, 0x0;\n" },
+	{ "st.global.u32 [%rd1], unknown;", FROM_GLOBAL("%rd1"), "0x4", 1, 2,
+	  "\tmov.b64 %gpuprobe_c5, 0x0;\n" },
 	{ "st.global.unheard_of [%rd1], %r2;", FROM_GLOBAL("%rd1"), "0x0", 1, 2, "0x0" },
 };
 
-static struct probe_program reader(void)
-{
+static struct probe_program reader(void) {
 	static char text[512];
 	struct probe_program one;
 
-	snprintf(text, sizeof(text), ".func (.param .b64 r) p(.param .b64 c0, .param .b64 c1, .param .b64 c2, .param .b64 c3, .param .b64 c4, "
-				     ".param .b64 c5)\n{\n\tst.param.b64 [r], 0;\n\tret;\n}\n");
+	snprintf(text, sizeof(text),
+		 ".func (.param .b64 r) p(.param .b64 c0, .param .b64 c1, .param .b64 c2, .param "
+		 ".b64 c3, .param .b64 c4, "
+		 ".param .b64 c5)\n{\n\tst.param.b64 [r], 0;\n\tret;\n}\n");
 	one = program("p", text);
 	one.context = all;
 	one.context_count = FIELDS;
 	return one;
 }
 
-static void expect(const struct row *row, const char *out, const char *what)
-{
+static void expect(const struct row *row, const char *out, const char *what) {
 	if (!strstr(out, what))
 		fail_msg("%s: no\n%s\nin\n%s", row->code, what, strstr(out, ".entry"));
 }
 
-static void test_memory(void **state)
-{
+static void test_memory(void **state) {
 	const struct probe_program one = reader();
 	struct trial trial = {
 		.programs = &one,
@@ -108,7 +139,9 @@ static void test_memory(void **state)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		snprintf(text, sizeof(text),
-			 ".version 8.6\n.target sm_90\n.address_size 64\n.global .b32 array[9];\n.visible .entry k(.param .u64 x, .param .b32 y[2])\n{\n.reg .b64 %%rd<3>;\n.reg .b32 %%r<4>;\n"
+			 ".version 8.6\n.target sm_90\n.address_size 64\n.global .b32 "
+			 "array[9];\n.visible .entry k(.param .u64 x, .param .b32 y[2])\n{\n.reg "
+			 ".b64 %%rd<3>;\n.reg .b32 %%r<4>;\n"
 			 ".reg .f32 %%f<2>;\n.reg .b128 %%q;\n.reg .v4 .f32 v4;\n%s\nret;\n}\n",
 			 rows[i].code);
 		must(text, &trial);
@@ -116,15 +149,22 @@ static void test_memory(void **state)
 		expect(&rows[i], trial.out, "\tst.param.b64 [__gpuprobe_a0], 0x900000000;\n");
 		expect(&rows[i], trial.out, rows[i].address);
 		for (unsigned int field = 2; field < FIELDS; field++) {
-			const char *wanted = field == 2 ? rows[i].size : field == 5 ? rows[i].value : NULL;
+			const char *wanted = field == 2   ? rows[i].size
+					     : field == 5 ? rows[i].value
+							  : NULL;
 
 			if (wanted && wanted[0] == '\t') {
 				expect(&rows[i], trial.out, wanted);
-				snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a%u], %%gpuprobe_c%u;\n", field, field);
+				snprintf(line, sizeof(line),
+					 "\tst.param.b64 [__gpuprobe_a%u], %%gpuprobe_c%u;\n",
+					 field, field);
 			} else if (wanted) {
-				snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a%u], %s;\n", field, wanted);
+				snprintf(line, sizeof(line),
+					 "\tst.param.b64 [__gpuprobe_a%u], %s;\n", field, wanted);
 			} else {
-				snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a%u], 0x%x;\n", field, field == 3 ? rows[i].space : rows[i].kind);
+				snprintf(line, sizeof(line),
+					 "\tst.param.b64 [__gpuprobe_a%u], 0x%x;\n", field,
+					 field == 3 ? rows[i].space : rows[i].kind);
 			}
 			expect(&rows[i], trial.out, line);
 		}
@@ -133,8 +173,7 @@ static void test_memory(void **state)
 }
 
 /* Parameters whose address or value cannot be had. */
-static void test_parameters(void **state)
-{
+static void test_parameters(void **state) {
 	static const uint16_t fields[] = { 0, 56, 64, 72, 80, 88 };
 	struct probe_program one = reader();
 	struct trial trial = {
@@ -147,39 +186,55 @@ static void test_parameters(void **state)
 	char line[96];
 
 	/* no cvta.param: before PTX 7.7, before sm_70, in functions */
-	must(".version 7.6\n.target sm_90\n.address_size 64\n.entry k(.param .u64 x) { .reg .b64 a; ld.param.u64 a, [x]; }\n", &trial);
+	must(".version 7.6\n.target sm_90\n.address_size 64\n.entry k(.param .u64 x) { .reg .b64 "
+	     "a; ld.param.u64 a, [x]; }\n",
+	     &trial);
 	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a1], 0x0;\n"));
 	finish(&trial);
-	must(".version 8.0\n.target sm_60\n.address_size 64\n.entry k(.param .u64 x) { .reg .b64 a; ld.param.u64 a, [x]; }\n", &trial);
+	must(".version 8.0\n.target sm_60\n.address_size 64\n.entry k(.param .u64 x) { .reg .b64 "
+	     "a; ld.param.u64 a, [x]; }\n",
+	     &trial);
 	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a1], 0x0;\n"));
 	finish(&trial);
-	must(".version 8.0\n.target sm_90\n.address_size 64\n.func k(.param .u64 x) { .reg .b64 a; ld.param.u64 a, [x]; }\n", &trial);
+	must(".version 8.0\n.target sm_90\n.address_size 64\n.func k(.param .u64 x) { .reg .b64 a; "
+	     "ld.param.u64 a, [x]; }\n",
+	     &trial);
 	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a1], 0x0;\n"));
 	finish(&trial);
 	/* references are no numbers */
 	one.context = fields;
 	trial.uses[0].point = PROBE_ENTRY;
-	must(".version 7.0\n.target sm_80, texmode_independent\n.address_size 64\n.visible .entry k(.param .texref t, .param .samplerref s, .param .u64 x, .param .surfref u) { ret; }\n", &trial);
+	must(".version 7.0\n.target sm_80, texmode_independent\n.address_size 64\n.visible .entry "
+	     "k(.param .texref t, .param .samplerref s, .param .u64 x, .param .surfref u) { ret; "
+	     "}\n",
+	     &trial);
 	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a7], 0x4;\n"));
 	for (unsigned int field = 8; field < 12; field++) {
-		snprintf(line, sizeof(line), field == 10 ? "ld.param.u64 %%gpuprobe_c%u, [x+0];\n" : "\tst.param.b64 [__gpuprobe_a%u], 0x0;\n", field);
+		snprintf(line, sizeof(line),
+			 field == 10 ? "ld.param.u64 %%gpuprobe_c%u, [x+0];\n"
+				     : "\tst.param.b64 [__gpuprobe_a%u], 0x0;\n",
+			 field);
 		assert_non_null(strstr(trial.out, line));
 	}
-	snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a0], 0x%llx;\n", (unsigned long long)kernel_id("k", 1));
+	snprintf(line, sizeof(line), "\tst.param.b64 [__gpuprobe_a0], 0x%llx;\n",
+		 (unsigned long long)kernel_id("k", 1));
 	assert_non_null(strstr(trial.out, line));
 	assemble(trial.out, "sm_80");
 	finish(&trial);
 	/* a name that is another's in a scope */
 	trial.uses[0].point = PROBE_RETURN;
-	must(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x, .param .u64 y) { .reg .pred p; { .reg .u64 x; .reg .b64 y<3>; mov.u64 x, 5; setp.eq.u64 p, x, 5; @p ret; } ret; }\n", &trial);
+	must(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x, "
+	     ".param .u64 y) { .reg .pred p; { .reg .u64 x; .reg .b64 y<3>; mov.u64 x, 5; "
+	     "setp.eq.u64 p, x, 5; @p ret; } ret; }\n",
+	     &trial);
 	assert_non_null(strstr(trial.out, "\tst.param.b64 [__gpuprobe_a8], 0x0;\n"));
 	assert_non_null(strstr(trial.out, "ld.param.u64 %gpuprobe_c9, [y+0];\n"));
-	assert_non_null(strstr(strstr(trial.out, "@p ret;"), "ld.param.u64 %gpuprobe_c8, [x+0];\n"));
+	assert_non_null(
+		strstr(strstr(trial.out, "@p ret;"), "ld.param.u64 %gpuprobe_c8, [x+0];\n"));
 	finish(&trial);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_parameters),

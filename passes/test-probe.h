@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the tests of the pass share: a text goes in with programs and points, the new text comes out. */
+/* What the tests of the pass share: a text goes in with programs and points, the new text comes
+ * out. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,8 @@
 #include "ptx-inline.h"
 
 #define HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
-#define FUNCTION(name) ".func (.param .b64 r) " name "()\n{\n\tst.param.b64 [r], 0; // }\n\tret;\n}\n"
+#define FUNCTION(name) \
+	".func (.param .b64 r) " name "()\n{\n\tst.param.b64 [r], 0; // }\n\tret;\n}\n"
 #define USES_MAX 8
 
 struct trial {
@@ -37,14 +39,14 @@ struct trial {
 	char *out;
 };
 
-static inline struct probe_program program(const char *symbol, const char *text)
-{
-	return (struct probe_program){ .symbol = symbol, .text = text, .length = strlen(text), .isa = 63, .target = 52 };
+static inline struct probe_program program(const char *symbol, const char *text) {
+	return (struct probe_program){
+		.symbol = symbol, .text = text, .length = strlen(text), .isa = 63, .target = 52
+	};
 }
 
 /* Does what the trial says to the text; what it leaves in there is freed by finish(). */
-static inline int attempt(const char *text, struct trial *trial)
-{
+static inline int attempt(const char *text, struct trial *trial) {
 	struct probe_function *functions;
 	struct probe_use *uses;
 	struct ptx_module module;
@@ -58,7 +60,8 @@ static inline int attempt(const char *text, struct trial *trial)
 	memset(trial->sites, 0, sizeof(trial->sites));
 	trial->refused = false;
 	if (ptx_module_parse(&module, text, strlen(text), &trial->error))
-		fail_msg("%u:%u: %s\n%s", trial->error.line, trial->error.column, trial->error.message, text);
+		fail_msg("%u:%u: %s\n%s", trial->error.line, trial->error.column,
+			 trial->error.message, text);
 	functions = calloc(module.function_count + 1, sizeof(*functions));
 	uses = calloc((size_t)module.function_count * USES_MAX + 1, sizeof(*uses));
 	assert_non_null(functions);
@@ -69,11 +72,12 @@ static inline int attempt(const char *text, struct trial *trial)
 			continue;
 		if (trial->only && !ptx_range_is(text, module.functions[i].name, trial->only))
 			continue;
-		functions[n] = (struct probe_function){ &module.functions[i], uses + n * USES_MAX, trial->use_count };
+		functions[n] = (struct probe_function){ &module.functions[i], uses + n * USES_MAX,
+							trial->use_count };
 		memcpy(functions[n++].uses, trial->uses, sizeof(trial->uses));
 	}
-	r = probe_apply(edit, &module, &trial->options, trial->programs, trial->count, functions, n, &trial->result,
-			&trial->error);
+	r = probe_apply(edit, &module, &trial->options, trial->programs, trial->count, functions, n,
+			&trial->result, &trial->error);
 	if (!r) {
 		assert_int_equal(ptx_edit_apply(edit, &trial->out, &length), 0);
 		assert_int_equal(strlen(trial->out), length);
@@ -90,22 +94,20 @@ static inline int attempt(const char *text, struct trial *trial)
 	return r;
 }
 
-static inline void finish(struct trial *trial)
-{
+static inline void finish(struct trial *trial) {
 	free(trial->out);
 	free(trial->result.instructions);
 }
 
-static inline void must(const char *text, struct trial *trial)
-{
+static inline void must(const char *text, struct trial *trial) {
 	int r = attempt(text, trial);
 
 	if (r)
-		fail_msg("%d: %u:%u: %s\n%s", r, trial->error.line, trial->error.column, trial->error.message, text);
+		fail_msg("%d: %u:%u: %s\n%s", r, trial->error.line, trial->error.column,
+			 trial->error.message, text);
 }
 
-static inline size_t occurrences(const char *text, const char *what)
-{
+static inline size_t occurrences(const char *text, const char *what) {
 	size_t n = 0;
 
 	for (; (text = strstr(text, what)); text += strlen(what))
@@ -114,8 +116,7 @@ static inline size_t occurrences(const char *text, const char *what)
 }
 
 /* ptxas takes the text, if the environment names one (PTXAS). */
-static inline void assemble(const char *text, const char *architecture)
-{
+static inline void assemble(const char *text, const char *architecture) {
 	char path[] = "/tmp/test-probe-XXXXXX", command[512];
 	const char *ptxas = getenv("PTXAS");
 	int fd, status;
@@ -126,7 +127,8 @@ static inline void assemble(const char *text, const char *architecture)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 	close(fd);
-	snprintf(command, sizeof(command), "%s -arch %s -o /dev/null %s", ptxas, architecture, path);
+	snprintf(command, sizeof(command), "%s -arch %s -o /dev/null %s", ptxas, architecture,
+		 path);
 	status = system(command);
 	unlink(path);
 	if (!WIFEXITED(status) || WEXITSTATUS(status))

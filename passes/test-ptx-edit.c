@@ -10,8 +10,7 @@
 
 #include "ptx-edit.h"
 
-static struct ptx_edit *start(const char *text)
-{
+static struct ptx_edit *start(const char *text) {
 	struct ptx_edit *edit;
 
 	assert_int_equal(ptx_edit_new(&edit, text, strlen(text)), 0);
@@ -19,8 +18,7 @@ static struct ptx_edit *start(const char *text)
 }
 
 /* Applies (twice: it changes nothing) and frees. */
-static void finish(struct ptx_edit *edit, const char *expected)
-{
+static void finish(struct ptx_edit *edit, const char *expected) {
 	size_t length;
 	char *out;
 
@@ -33,8 +31,7 @@ static void finish(struct ptx_edit *edit, const char *expected)
 	assert_null(ptx_edit_free(edit));
 }
 
-static void test_changes(void **state)
-{
+static void test_changes(void **state) {
 	struct ptx_edit *edit;
 
 	finish(start(""), "");
@@ -51,8 +48,7 @@ static void test_changes(void **state)
 	finish(edit, "ab012<7>x567Z!");
 }
 
-static void test_bad_changes(void **state)
-{
+static void test_bad_changes(void **state) {
 	struct ptx_edit *edit = start("0123456789");
 	size_t length;
 	char *out;
@@ -76,8 +72,7 @@ static void test_bad_changes(void **state)
 	assert_null(ptx_edit_free(NULL));
 }
 
-static struct ptx_module parse(const char *text)
-{
+static struct ptx_module parse(const char *text) {
 	struct ptx_error error;
 	struct ptx_module module;
 
@@ -85,8 +80,7 @@ static struct ptx_module parse(const char *text)
 	return module;
 }
 
-static void test_header(void **state)
-{
+static void test_header(void **state) {
 	static const char text[] =
 		".version 7.0\n.target sm_70, debug\n.address_size 64 // x\n.entry k() { }";
 	struct ptx_module module = parse(text);
@@ -99,14 +93,16 @@ static void test_header(void **state)
 			 PTX_EDIT_E_KEPT); /* the highest counts */
 	assert_int_equal(ptx_edit_insert_after_header(edit, &module, "A", 1), 0);
 	assert_int_equal(ptx_edit_insert_after_header(edit, &module, "B", 1), 0);
-	finish(edit, ".version 8.5\n.target sm_70, debug\n.address_size 64\nA\nB // x\n.entry k() { }");
+	finish(edit,
+	       ".version 8.5\n.target sm_70, debug\n.address_size 64\nA\nB // x\n.entry k() { }");
 	ptx_module_deinit(&module);
 
 	module = parse(".version 6.4\n.target sm_50, debug\n.entry k() { }");
 	edit = start(module.text);
 	assert_int_equal(ptx_edit_raise_target(edit, &module, 50), PTX_EDIT_E_KEPT);
 	assert_int_equal(ptx_edit_raise_target(edit, &module, 60), 0);
-	assert_int_equal(ptx_edit_raise_target(edit, &module, 52), PTX_EDIT_E_KEPT); /* the highest counts */
+	assert_int_equal(ptx_edit_raise_target(edit, &module, 52),
+			 PTX_EDIT_E_KEPT); /* the highest counts */
 	assert_int_equal(ptx_edit_raise_version(edit, &module, 65), 0);
 	finish(edit, ".version 6.5\n.target sm_60, debug\n.entry k() { }");
 	ptx_module_deinit(&module);
@@ -118,8 +114,7 @@ static void test_header(void **state)
 	ptx_module_deinit(&module);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_changes),
 		cmocka_unit_test(test_bad_changes),

@@ -20,31 +20,30 @@ static const uint16_t no_parameter[] = { 160 }; /* reads as 0 */
 static const char *const arguments[] = { "0", "%other" };
 
 /* As LLVM writes them: a loop, a way out in the middle, a stack. */
-#define LOOP(name)                                                                         \
-	SLOT BEGIN(name) "\t.local .align 8 .b8 \t__local_depot0[16];\n"                   \
-			 "\t.reg .b64 \t%SP;\n\t.reg .b64 \t%SPL;\n"                       \
-			 "\t.reg .pred \t%p<3>;\n\t.reg .b32 \t%r<4>;\n"                   \
-			 "\t.reg .b64 \t%rd<4>;\n\n"                                       \
-			 "\tmov.u64 \t%SPL, __local_depot0;\n"                             \
-			 "\tcvta.local.u64 \t%SP, %SPL;\n"                                 \
-			 "\tld.param.u64 \t%rd1, [ctx+0];\n"                               \
-			 "\tst.u64 \t[%SP+8], %rd1;\n"                                     \
-			 "\tmov.u32 \t%r1, %tid.x;\n"                                      \
-			 "\tsetp.gt.u32 \t%p1, %r1, 100;\n"                                \
-			 "\tst.param.b64 \t[r], 0;\n"                                      \
-			 "\t@%p1 ret;\n"                                                   \
-			 "$L__BB0_1:\n"                                                    \
-			 "\tadd.s32 \t%r1, %r1, -1;\n"                                     \
-			 "\tsetp.gt.s32 \t%p2, %r1, 0;\n"                                  \
-			 "\tred.global.add.u64 \t[__gpuprobe_o1_m0], 1;\n"                 \
-			 "\t@%p2 bra \t$L__BB0_1;\n"                                       \
-			 "\tbra.uni \t$L__BB0_2;\n"                                        \
-			 "$L__BB0_2:\n"                                                    \
-			 "\t@!%p2 st.param.b64 \t[r+0], %rd1;\n"                           \
+#define LOOP(name)                                                         \
+	SLOT BEGIN(name) "\t.local .align 8 .b8 \t__local_depot0[16];\n"   \
+			 "\t.reg .b64 \t%SP;\n\t.reg .b64 \t%SPL;\n"       \
+			 "\t.reg .pred \t%p<3>;\n\t.reg .b32 \t%r<4>;\n"   \
+			 "\t.reg .b64 \t%rd<4>;\n\n"                       \
+			 "\tmov.u64 \t%SPL, __local_depot0;\n"             \
+			 "\tcvta.local.u64 \t%SP, %SPL;\n"                 \
+			 "\tld.param.u64 \t%rd1, [ctx+0];\n"               \
+			 "\tst.u64 \t[%SP+8], %rd1;\n"                     \
+			 "\tmov.u32 \t%r1, %tid.x;\n"                      \
+			 "\tsetp.gt.u32 \t%p1, %r1, 100;\n"                \
+			 "\tst.param.b64 \t[r], 0;\n"                      \
+			 "\t@%p1 ret;\n"                                   \
+			 "$L__BB0_1:\n"                                    \
+			 "\tadd.s32 \t%r1, %r1, -1;\n"                     \
+			 "\tsetp.gt.s32 \t%p2, %r1, 0;\n"                  \
+			 "\tred.global.add.u64 \t[__gpuprobe_o1_m0], 1;\n" \
+			 "\t@%p2 bra \t$L__BB0_1;\n"                       \
+			 "\tbra.uni \t$L__BB0_2;\n"                        \
+			 "$L__BB0_2:\n"                                    \
+			 "\t@!%p2 st.param.b64 \t[r+0], %rd1;\n"           \
 			 "\tret;\n}\n"
 
-static struct ptx_module parse(const char *text)
-{
+static struct ptx_module parse(const char *text) {
 	struct ptx_module module;
 	struct ptx_error error;
 
@@ -54,8 +53,7 @@ static struct ptx_module parse(const char *text)
 }
 
 /* The block that a program's body becomes, malloced; NULL if it must be called. */
-static char *inlined(const char *program)
-{
+static char *inlined(const char *program) {
 	char text[8192], *block = NULL;
 	struct ptx_module module;
 	size_t length;
@@ -66,8 +64,8 @@ static char *inlined(const char *program)
 	module = parse(text);
 	stream = open_memstream(&block, &length);
 	assert_non_null(stream);
-	r = ptx_inline_write(stream, &module,
-			     ptx_module_find_function(&module, "p", 1), arguments, "_s");
+	r = ptx_inline_write(stream, &module, ptx_module_find_function(&module, "p", 1), arguments,
+			     "_s");
 	assert_int_equal(fclose(stream), 0);
 	ptx_module_deinit(&module);
 	assert_in_range(r, 0, PTX_INLINE_E_CANNOT);
@@ -77,8 +75,7 @@ static char *inlined(const char *program)
 	return NULL;
 }
 
-static void check(const char *body, const char *expected)
-{
+static void check(const char *body, const char *expected) {
 	char program[4096], *block;
 
 	snprintf(program, sizeof(program), BEGIN("p") "%s}\n", body);
@@ -88,8 +85,7 @@ static void check(const char *body, const char *expected)
 	free(block);
 }
 
-static void check_cannot(const char *body)
-{
+static void check_cannot(const char *body) {
 	char program[4096], *block;
 
 	snprintf(program, sizeof(program), BEGIN("p") "%s}\n", body);
@@ -98,8 +94,7 @@ static void check_cannot(const char *body)
 		fail_msg("inlined:\n%s", block);
 }
 
-static void test_ways_out(void **state)
-{
+static void test_ways_out(void **state) {
 	check("ret;", "{\n\tbra $L__end_s;\n$L__end_s:\n\t}\n");
 	check("ret.uni;", "{\n\tbra $L__end_s;\n$L__end_s:\n\t}\n");
 	check("@p ret; @!%p2 ret;",
@@ -109,8 +104,7 @@ static void test_ways_out(void **state)
 	check("exit;", "{\n\texit;\n$L__end_s:\n\t}\n");
 }
 
-static void test_parameter_and_result(void **state)
-{
+static void test_parameter_and_result(void **state) {
 	check("ld.param.b64 %a, [ctx];", "{\n\tmov.b64 %a, 0;\n$L__end_s:\n\t}\n");
 	check("@%p ld.param.u64 %a, [ctx+0];", "{\n\t@%p mov.b64 %a, 0;\n$L__end_s:\n\t}\n");
 	check("ld .param .b64 %a, [ctx];", "{\n\tmov.b64 %a, 0;\n$L__end_s:\n\t}\n");
@@ -127,37 +121,43 @@ static void test_parameter_and_result(void **state)
 }
 
 /* None, or several. */
-static void test_parameters(void **state)
-{
+static void test_parameters(void **state) {
 	char *block = inlined(".func (.param .b64 r) p()\n{\nst.param.b64 [r], 0;\nret;\n}\n");
 
 	assert_string_equal(block, "{\n\tbra $L__end_s;\n$L__end_s:\n\t}\n");
 	free(block);
 	block = inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b)\n"
-			"{\nld.param.b64 %x, [b];\n@%p ld.param.u64 %y, [a+0];\nld.param.b64 %z, [b];\n}\n");
-	assert_string_equal(block, "{\n\tmov.b64 %x, %other;\n\t@%p mov.b64 %y, 0;\n\tmov.b64 %z, %other;\n$L__end_s:\n\t}\n");
+			"{\nld.param.b64 %x, [b];\n@%p ld.param.u64 %y, [a+0];\nld.param.b64 %z, "
+			"[b];\n}\n");
+	assert_string_equal(block, "{\n\tmov.b64 %x, %other;\n\t@%p mov.b64 %y, 0;\n\tmov.b64 %z, "
+				   "%other;\n$L__end_s:\n\t}\n");
 	free(block);
-	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { mov.b64 %x, b; }\n"));
-	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { st.param.b64 [b], 0; }\n"));
-	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { ld.param.b64 %x, [b+8]; }\n"));
+	assert_null(inlined(
+		".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { mov.b64 %x, b; }\n"));
+	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { st.param.b64 "
+			    "[b], 0; }\n"));
+	assert_null(inlined(".func (.param .b64 r) p(.param .b64 a, .param .b64 b) { ld.param.b64 "
+			    "%x, [b+8]; }\n"));
 }
 
-static void test_labels(void **state)
-{
+static void test_labels(void **state) {
 	check("a: bra a; @%p bra b; b:",
-	      "{\n" PTX_LANES_BEGIN "\ta_s:\n\tbra a_s;\n\t@%p bra b_s;\n\tb_s:\n$L__end_s:\n" PTX_LANES_END "\t}\n");
+	      "{\n" PTX_LANES_BEGIN
+	      "\ta_s:\n\tbra a_s;\n\t@%p bra b_s;\n\tb_s:\n$L__end_s:\n" PTX_LANES_END "\t}\n");
 	check("bra.uni $L__BB0_10; $L__BB0_1: $L__BB0_10:",
 	      "{\n\tbra.uni $L__BB0_10_s;\n\t$L__BB0_1_s:\n\t$L__BB0_10_s:\n$L__end_s:\n\t}\n");
-	check("bra: bra bra;", "{\n" PTX_LANES_BEGIN "\tbra_s:\n\tbra bra_s;\n$L__end_s:\n" PTX_LANES_END "\t}\n");
+	check("bra: bra bra;",
+	      "{\n" PTX_LANES_BEGIN "\tbra_s:\n\tbra bra_s;\n$L__end_s:\n" PTX_LANES_END "\t}\n");
 	check("$L__end1: bra $L__end1;",
-	      "{\n" PTX_LANES_BEGIN "\t$L__end1_s:\n\tbra $L__end1_s;\n$L__end_s:\n" PTX_LANES_END "\t}\n");
+	      "{\n" PTX_LANES_BEGIN "\t$L__end1_s:\n\tbra $L__end1_s;\n$L__end_s:\n" PTX_LANES_END
+	      "\t}\n");
 	check_cannot("$L__end: bra $L__end;");
 	check_cannot("t: .branchtargets a, b; a: b: brx.idx %r, t;");
 }
 
-static void test_other_statements(void **state)
-{
-	check(".reg .pred %p<3>;\n.local .align 8 .b8 d[8]; .loc 1 2 3\n add.u32 %a, /* + */ %b, 1;",
+static void test_other_statements(void **state) {
+	check(".reg .pred %p<3>;\n.local .align 8 .b8 d[8]; .loc 1 2 3\n add.u32 %a, /* + */ %b, "
+	      "1;",
 	      "{\n\t.reg .pred %p<3>;\n\t.local .align 8 .b8 d[8];\n"
 	      "\tadd.u32 %a, /* + */ %b, 1;\n$L__end_s:\n\t}\n");
 	check_cannot(".pragma \"nounroll\";");
@@ -179,8 +179,7 @@ struct plan {
 
 /* Probes as planned; returns the new text, which is assembled, too. */
 static char *probe(const char *text, const char *const *programs, size_t n_programs,
-		   struct plan *plans, size_t n)
-{
+		   struct plan *plans, size_t n) {
 	static const char *const symbols[] = { "p0", "p1", "p2" };
 	struct probe_program entries[PROBES_MAX];
 	struct probe_use uses[PROBES_MAX][PROBES_MAX] = {};
@@ -200,7 +199,8 @@ static char *probe(const char *text, const char *const *programs, size_t n_progr
 	}
 	for (size_t i = 0; i < n; i++) {
 		functions[i] = (struct probe_function){
-			.function = ptx_module_find_function(&module, plans[i].kernel, strlen(plans[i].kernel)),
+			.function = ptx_module_find_function(&module, plans[i].kernel,
+							     strlen(plans[i].kernel)),
 			.uses = uses[i],
 			.use_count = (uint32_t)strlen(plans[i].programs),
 		};
@@ -208,7 +208,8 @@ static char *probe(const char *text, const char *const *programs, size_t n_progr
 			uses[i][j].program = (uint32_t)(plans[i].programs[j] - '0');
 	}
 	assert_int_equal(ptx_edit_new(&edit, text, strlen(text)), 0);
-	if (probe_apply(edit, &module, &options, entries, n_programs, functions, n, &result, &error))
+	if (probe_apply(edit, &module, &options, entries, n_programs, functions, n, &result,
+			&error))
 		fail_msg("%s", error.message);
 	assert_int_equal(ptx_edit_apply(edit, &out, &length), 0);
 	for (size_t i = 0; i < n; i++) {
@@ -229,8 +230,7 @@ static const char two_kernels[] =
 			   "\tsetp.eq.s32 %p1, %r1, 0;\n\t@%p1 bra $L__BB0_1;\n\tbar.sync 0;\n"
 			   "$L__BB0_1:\n\tret;\n") KERNEL("b", "$L__BB0_1:\n\tret;\n");
 
-static void test_two_programs(void **state)
-{
+static void test_two_programs(void **state) {
 	static const char *const programs[] = { LOOP("p0"), LOOP("p1") };
 	struct plan plans[] = { { "a", "01", false }, { "b", "1", false } };
 	char *out;
@@ -245,12 +245,12 @@ static void test_two_programs(void **state)
 	assert_int_equal(occurrences(out, "$L__BB0_1:"), 2);
 	/* behind the declarations, before the first instruction */
 	assert_non_null(strstr(out, "\t.reg .b32 %r<3>;\n\t{\n{\n" PTX_LANES_BEGIN "\t.local"));
-	assert_non_null(strstr(out, "$L__end__gpuprobe1:\n" PTX_LANES_END "\t}\n\t}\n\tmov.u32 %r1, %tid.x;"));
+	assert_non_null(strstr(out, "$L__end__gpuprobe1:\n" PTX_LANES_END
+				    "\t}\n\t}\n\tmov.u32 %r1, %tid.x;"));
 	free(out);
 }
 
-static void test_called_and_inlined(void **state)
-{
+static void test_called_and_inlined(void **state) {
 	static const char *const programs[] = {
 		LOOP("p0"),
 		".func p1_helper() { ret; }\n" BEGIN("p1") "\tcall p1_helper;\n\tret;\n}\n",
@@ -270,8 +270,7 @@ static void test_called_and_inlined(void **state)
 }
 
 /* A program of some thousand instructions. */
-static char *large(const char *name, size_t instructions)
-{
+static char *large(const char *name, size_t instructions) {
 	char *text = NULL;
 	size_t length;
 	FILE *stream = open_memstream(&text, &length);
@@ -284,8 +283,7 @@ static char *large(const char *name, size_t instructions)
 	return text;
 }
 
-static void test_sizes(void **state)
-{
+static void test_sizes(void **state) {
 	char *small = large("p0", 400), *other = large("p1", 400), *big = large("p2", 800), *out;
 	const char *const programs[] = { small, other, big };
 	struct plan plans[] = { { "a", "0", false }, { "b", "01", false } };
@@ -305,9 +303,10 @@ static void test_sizes(void **state)
 }
 
 /* So many kernels that the module would grow without measure: the last ones call. */
-static void test_many_kernels(void **state)
-{
-	enum { N = 1200 };
+static void test_many_kernels(void **state) {
+	enum {
+		N = 1200
+	};
 	char *program_text = large("p0", 690), *text = NULL;
 	struct probe_program one = program("p0", program_text);
 	struct trial trial = { .programs = &one, .count = 1, .use_count = 1, .kernels_only = true };
@@ -333,14 +332,14 @@ static void test_many_kernels(void **state)
 }
 
 /* Memory instructions come behind the returns, and what does not fit calls. */
-static void test_many_sites(void **state)
-{
+static void test_many_sites(void **state) {
 	char *program_text = large("p0", 50), *text = NULL;
 	struct probe_program one = program("p0", program_text);
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT }, { .point = PROBE_RETURN } },
+		.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT },
+			  { .point = PROBE_RETURN } },
 		.use_count = 2,
 		.kernels_only = true,
 	};
@@ -350,7 +349,9 @@ static void test_many_sites(void **state)
 	one.context = no_parameter;
 	one.context_count = 1;
 	stream = open_memstream(&text, &length);
-	fputs(HEADER ".visible .entry k(.param .u64 x)\n{\n\t.reg .b64 %rd<3>;\n\tld.param.u64 %rd1, [x];\n", stream);
+	fputs(HEADER ".visible .entry k(.param .u64 x)\n{\n\t.reg .b64 %rd<3>;\n\tld.param.u64 "
+		     "%rd1, [x];\n",
+	      stream);
 	for (int i = 0; i < 500; i++)
 		fputs("\tld.volatile.global.u64 %rd2, [%rd1];\n", stream);
 	fputs("\tret;\n}\n", stream);
@@ -368,8 +369,7 @@ static void test_many_sites(void **state)
 	free(program_text);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ways_out),
 		cmocka_unit_test(test_parameter_and_result),

@@ -19,8 +19,7 @@
  * The tokens as "W:add D:.u32 ,"; an error as "E:line:column". text is copied so that a sanitizer
  * sees any byte read behind it.
  */
-static void lex(const char *text, size_t length, char *out, size_t size)
-{
+static void lex(const char *text, size_t length, char *out, size_t size) {
 	static const char letters[] = "?WDIFS";
 	char *copy = malloc(length + 1);
 	struct ptx_error error;
@@ -52,16 +51,14 @@ static void lex(const char *text, size_t length, char *out, size_t size)
 	free(copy);
 }
 
-static void check(const char *text, const char *expected)
-{
+static void check(const char *text, const char *expected) {
 	char out[4096];
 
 	lex(text, strlen(text), out, sizeof(out));
 	assert_string_equal(out, expected);
 }
 
-static void test_words(void **state)
-{
+static void test_words(void **state) {
 	check("ld.global.u32 %r1, [%rd1+4];", "W:ld.global.u32 W:%r1 , [ W:%rd1 + I:4 ] ;");
 	check("ld.global.L1::no_allocate.L2::128B.v4.f32",
 	      "W:ld.global.L1::no_allocate.L2::128B.v4.f32");
@@ -79,8 +76,7 @@ static void test_words(void **state)
 	check("{ts:.branchtargets a;}", "{ W:ts : D:.branchtargets W:a ; }");
 }
 
-static void test_numbers(void **state)
-{
+static void test_numbers(void **state) {
 	check("0 12 017 0x1F 0XfU 0b101 12u", "I:0 I:12 I:017 I:0x1F I:0XfU I:0b101 I:12u");
 	check("0f3F800000 0F3f800000 0d3FF0000000000000",
 	      "F:0f3F800000 F:0F3f800000 F:0d3FF0000000000000");
@@ -95,8 +91,7 @@ static void test_numbers(void **state)
 	check("8.b64", "E:1:1");
 }
 
-static void test_blank(void **state)
-{
+static void test_blank(void **state) {
 	check("a // } ret; \"\nb /* } \" */ c/**/d", "W:a W:b W:c W:d");
 	check("/* /* */ x // no newline", "W:x");
 	check("# 1 \"f } .cu\"\n x\n  #pragma\ny", "W:x W:y");
@@ -109,15 +104,13 @@ static void test_blank(void **state)
 	check("a # b", "W:a E:1:3");
 }
 
-static void test_strings(void **state)
-{
+static void test_strings(void **state) {
 	check(".pragma \"a } b; // c\";", "D:.pragma S:\"a } b; // c\" ;");
 	check("\"\" \"back\\\" x", "S:\"\" S:\"back\\\" W:x");
 	check("\n\n  \"no end", "E:3:3");
 }
 
-static void test_errors(void **state)
-{
+static void test_errors(void **state) {
 	char out[64];
 
 	check("a . b", "W:a E:1:3");
@@ -130,18 +123,16 @@ static void test_errors(void **state)
 }
 
 /* Every prefix of a text with everything: nothing behind it may be read (a sanitizer tells). */
-static void test_prefixes(void **state)
-{
-	static const char text[] =
-		"ld.a::b.c %x.y 0f3F800000 0d3FF0000000000000 1.5e-3 .5e+3 0x1FU 0b1 .entry $a.b /* c */ \"s\" // d";
+static void test_prefixes(void **state) {
+	static const char text[] = "ld.a::b.c %x.y 0f3F800000 0d3FF0000000000000 1.5e-3 .5e+3 "
+				   "0x1FU 0b1 .entry $a.b /* c */ \"s\" // d";
 	char out[4096];
 
 	for (size_t length = 0; length < sizeof(text); length++)
 		lex(text, length, out, sizeof(out));
 }
 
-static void test_values(void **state)
-{
+static void test_values(void **state) {
 	static const struct {
 		const char *text;
 		bool good;
@@ -165,9 +156,9 @@ static void test_values(void **state)
 	uint64_t value;
 
 	for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
-		assert_int_equal(
-			ptx_integer_value(integers[i].text, strlen(integers[i].text), &value),
-			integers[i].good);
+		assert_int_equal(ptx_integer_value(integers[i].text, strlen(integers[i].text),
+						   &value),
+				 integers[i].good);
 		if (integers[i].good)
 			assert_true(value == integers[i].value);
 	}
@@ -183,8 +174,7 @@ static void test_values(void **state)
 	assert_false(ptx_float_bits("", 0, &value, &width));
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words),  cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_blank),  cmocka_unit_test(test_strings),

@@ -14,8 +14,7 @@
 
 #define HEADER ".version 8.3\n.target sm_90a, debug\n.address_size 64\n"
 
-static struct ptx_module parse(const char *text)
-{
+static struct ptx_module parse(const char *text) {
 	struct ptx_error error = { 0 };
 	struct ptx_module module;
 
@@ -24,8 +23,7 @@ static struct ptx_module parse(const char *text)
 	return module;
 }
 
-static struct ptx_body parse_body(const struct ptx_module *module, const char *name)
-{
+static struct ptx_body parse_body(const struct ptx_module *module, const char *name) {
 	const struct ptx_function *function = ptx_module_find_function(module, name, strlen(name));
 	struct ptx_error error = { 0 };
 	struct ptx_body body;
@@ -36,8 +34,7 @@ static struct ptx_body parse_body(const struct ptx_module *module, const char *n
 	return body;
 }
 
-static void assert_range(const char *text, struct ptx_range range, const char *expected)
-{
+static void assert_range(const char *text, struct ptx_range range, const char *expected) {
 	char copy[512];
 
 	assert_true(range.length < sizeof(copy));
@@ -46,8 +43,7 @@ static void assert_range(const char *text, struct ptx_range range, const char *e
 	assert_string_equal(copy, expected);
 }
 
-static void assert_token(const struct ptx_body *body, uint32_t token, const char *expected)
-{
+static void assert_token(const struct ptx_body *body, uint32_t token, const char *expected) {
 	assert_in_range(token, 0, body->token_count - 1);
 	assert_range(body->module->text,
 		     (struct ptx_range){ body->tokens[token].offset, body->tokens[token].length },
@@ -56,8 +52,7 @@ static void assert_token(const struct ptx_body *body, uint32_t token, const char
 
 /* The whole text fails, bodies included, with this message at this place. */
 static void assert_error(const char *text, int expected, unsigned int line, unsigned int column,
-			 const char *message)
-{
+			 const char *message) {
 	struct ptx_error error = { 0 };
 	struct ptx_module module;
 	struct ptx_body body;
@@ -79,8 +74,7 @@ static void assert_error(const char *text, int expected, unsigned int line, unsi
 		fail_msg("'%s': %d, %u:%u: %s", text, r, error.line, error.column, error.message);
 }
 
-static void test_header(void **state)
-{
+static void test_header(void **state) {
 	struct ptx_module module = parse("// comment\n  " HEADER "//x\n");
 
 	assert_int_equal(module.isa, 83);
@@ -113,18 +107,20 @@ static void test_header(void **state)
 	assert_error(HEADER ".version 8.3", PTX_E_SYNTAX, 4, 1, "not '.version'");
 }
 
-static const char functions_text[] = HEADER
-	".extern .func  (.param .b32 func_retval0) vprintf\n(\n\t.param .b64 vprintf_param_0,\n\t.param .b64 vprintf_param_1\n)\n;\n"
-	".func _Z1fv() .noreturn ;\n"
-	".visible .entry $k.x(.param .u64 .ptr .global .align 16 $k_param_0, .param .align 8 .b8 $k_param_1[24], .param .texref t)\n"
-	".maxntid 128, 1, 1 .minnctapersm 2\n.pragma \"x } {\"; .explicitcluster\n{ ret; /* } */ // }\n }\n"
-	".weak .func (.reg .b32 r) f (.reg .v2 .f32 a, .reg .pred b) { ret; }\n"
-	".func .attribute(.unified(1, 2)) plain { }\n"
-	".func _Z1fv() .noreturn { trap; }\n"
-	".alias other, plain;\n";
+static const char functions_text[] =
+	HEADER ".extern .func  (.param .b32 func_retval0) vprintf\n(\n\t.param .b64 "
+	       "vprintf_param_0,\n\t.param .b64 vprintf_param_1\n)\n;\n"
+	       ".func _Z1fv() .noreturn ;\n"
+	       ".visible .entry $k.x(.param .u64 .ptr .global .align 16 $k_param_0, .param .align "
+	       "8 .b8 $k_param_1[24], .param .texref t)\n"
+	       ".maxntid 128, 1, 1 .minnctapersm 2\n.pragma \"x } {\"; .explicitcluster\n{ ret; /* "
+	       "} */ // }\n }\n"
+	       ".weak .func (.reg .b32 r) f (.reg .v2 .f32 a, .reg .pred b) { ret; }\n"
+	       ".func .attribute(.unified(1, 2)) plain { }\n"
+	       ".func _Z1fv() .noreturn { trap; }\n"
+	       ".alias other, plain;\n";
 
-static void test_functions(void **state)
-{
+static void test_functions(void **state) {
 	struct ptx_module module = parse(functions_text);
 	const struct ptx_function *function;
 	const struct ptx_variable *parameter;
@@ -187,14 +183,16 @@ static void test_functions(void **state)
 	ptx_module_deinit(&module); /* twice does no harm */
 }
 
-static void test_variables(void **state)
-{
-	struct ptx_module module = parse(
-		HEADER
-		".global .align 1 .b8 $str[4] = {37, 100, 10}; .extern .shared .align 16 .b8 dyn[];\n"
-		".visible .const .v2 .f32 a[3][5], b = { 1, (2) }, c; .global .u64 p=generic(a)+8;\n"
-		".extern .global .attribute(.managed) .align 4 .b32 m; .const[3] .b32 old; .weak.global.s16 w;\n"
-		".global .samplerref s = {addr_mode_0=clamp_to_edge, filter_mode=nearest}; .common .global .b128 q;\n");
+static void test_variables(void **state) {
+	struct ptx_module module =
+		parse(HEADER ".global .align 1 .b8 $str[4] = {37, 100, 10}; .extern .shared .align "
+			     "16 .b8 dyn[];\n"
+			     ".visible .const .v2 .f32 a[3][5], b = { 1, (2) }, c; .global .u64 "
+			     "p=generic(a)+8;\n"
+			     ".extern .global .attribute(.managed) .align 4 .b32 m; .const[3] .b32 "
+			     "old; .weak.global.s16 w;\n"
+			     ".global .samplerref s = {addr_mode_0=clamp_to_edge, "
+			     "filter_mode=nearest}; .common .global .b128 q;\n");
 	const struct ptx_variable *v = module.variables;
 
 	assert_int_equal(module.variable_count, 11);
@@ -228,8 +226,10 @@ static void test_variables(void **state)
 	ptx_module_deinit(&module);
 
 	assert_error(HEADER ".global .b32 x", PTX_E_SYNTAX, 4, 15, "not the end");
-	assert_error(HEADER ".func f();\n.func f() { ret; }\n.func f() { }", PTX_E_SYNTAX, 6, 7, "f is defined twice");
-	assert_error(HEADER ".global .b32 x;\n.const .b16 x;", PTX_E_SYNTAX, 5, 13, "x is defined twice");
+	assert_error(HEADER ".func f();\n.func f() { ret; }\n.func f() { }", PTX_E_SYNTAX, 6, 7,
+		     "f is defined twice");
+	assert_error(HEADER ".global .b32 x;\n.const .b16 x;", PTX_E_SYNTAX, 5, 13,
+		     "x is defined twice");
 	assert_error(HEADER ".global x;", PTX_E_SYNTAX, 4, 9, "expected a type");
 	assert_error(HEADER ".global .b32 x = ;", PTX_E_SYNTAX, 4, 18, "initial value");
 	assert_error(HEADER ".global .b32 x[4;", PTX_E_SYNTAX, 4, 17, "expected ']'");
@@ -243,14 +243,15 @@ static void test_variables(void **state)
 }
 
 /* What ptxas takes and compilers do not write. */
-static void test_written_by_hand(void **state)
-{
-	struct ptx_module module = parse(
-		".version 8.0\n.target sm_70, debug\n.target sm_90\n.address_size 64\n"
-		".align 16 .attribute(.managed) .global .b32 m; .visible .align WARP_SZ .const .b8 w[WARP_SZ][2];\n"
-		".global .align 8 .u32 x<3>, y, nothing<0>;\n"
-		".visible .entry k(.align 8 .param .b8 p[WARP_SZ]) .maxntid WARP_SZ, 2 {\n"
-		".align 8 .reg .b32 r<WARP_SZ>, s; .align 4 .attribute(.managed) .shared .b8 b<12>; .extern .func f (.param .b32 a); ret; }");
+static void test_written_by_hand(void **state) {
+	struct ptx_module module =
+		parse(".version 8.0\n.target sm_70, debug\n.target sm_90\n.address_size 64\n"
+		      ".align 16 .attribute(.managed) .global .b32 m; .visible .align WARP_SZ "
+		      ".const .b8 w[WARP_SZ][2];\n"
+		      ".global .align 8 .u32 x<3>, y, nothing<0>;\n"
+		      ".visible .entry k(.align 8 .param .b8 p[WARP_SZ]) .maxntid WARP_SZ, 2 {\n"
+		      ".align 8 .reg .b32 r<WARP_SZ>, s; .align 4 .attribute(.managed) .shared .b8 "
+		      "b<12>; .extern .func f (.param .b32 a); ret; }");
 	const struct ptx_variable *v = module.variables;
 	const struct ptx_function *function = ptx_module_find_function(&module, "k", 1);
 	struct ptx_error error;
@@ -295,8 +296,7 @@ static void test_written_by_hand(void **state)
 }
 
 /* An open array has as many elements as are initialized. */
-static void test_open_arrays(void **state)
-{
+static void test_open_arrays(void **state) {
 	static const struct {
 		const char *declaration;
 		uint64_t elements, size;
@@ -324,12 +324,12 @@ static void test_open_arrays(void **state)
 	}
 }
 
-static void test_items(void **state)
-{
-	struct ptx_module module = parse(
-		HEADER
-		".file 1 \"a } b.cu\", 123, 456\n.section .debug_str { $L: .b8 1,2 // }\n.b64 .debug_line+4 }\n.pragma \"x;\" , \"y\";\n"
-		".section\t.debug_loc\n{\n}\n@@DWARF .section .debug_info, \"\n@@DWARF\n.loc 1 2 3\n.alias a, b;");
+static void test_items(void **state) {
+	struct ptx_module module =
+		parse(HEADER ".file 1 \"a } b.cu\", 123, 456\n.section .debug_str { $L: .b8 1,2 // "
+			     "}\n.b64 .debug_line+4 }\n.pragma \"x;\" , \"y\";\n"
+			     ".section\t.debug_loc\n{\n}\n@@DWARF .section .debug_info, "
+			     "\"\n@@DWARF\n.loc 1 2 3\n.alias a, b;");
 
 	assert_int_equal(module.item_count, 8);
 	assert_int_equal(module.items[1].kind, PTX_ITEM_SECTION);
@@ -366,8 +366,7 @@ static const char body_text[] = HEADER
 	".loc 1 2 3, function_name $L+4, inlined_at 5 6\n a: b:\n.pragma \"no } ret;\";\n"
 	"setp.eq.and.u32 p|q, x, 1, !p; .future thing {;}; call plain; call (r), f; ret; }\n";
 
-static void test_body(void **state)
-{
+static void test_body(void **state) {
 	struct ptx_module module = parse(body_text);
 	struct ptx_body body = parse_body(&module, "k");
 	const struct ptx_statement *s = body.statements;
@@ -443,8 +442,7 @@ static void test_body(void **state)
 	ptx_module_deinit(&module);
 }
 
-static void test_instructions(void **state)
-{
+static void test_instructions(void **state) {
 	struct ptx_module module = parse(body_text);
 	struct ptx_body body = parse_body(&module, "k");
 	const struct ptx_statement *s = body.statements;
@@ -487,8 +485,7 @@ static void test_instructions(void **state)
 	ptx_module_deinit(&module);
 }
 
-static void test_body_errors(void **state)
-{
+static void test_body_errors(void **state) {
 	struct ptx_error error = { 0 };
 	struct ptx_module module;
 	struct ptx_body body;
@@ -520,8 +517,7 @@ static void test_body_errors(void **state)
 }
 
 /* Brackets and scopes nest to a limit, and no further. */
-static void test_nesting(void **state)
-{
+static void test_nesting(void **state) {
 	static const char brackets[] = "({[";
 	char text[4096], *at;
 
@@ -543,8 +539,7 @@ static void test_nesting(void **state)
 	}
 }
 
-static void test_size(void **state)
-{
+static void test_size(void **state) {
 	struct ptx_error error = { 0 };
 	struct ptx_module module;
 
@@ -554,8 +549,7 @@ static void test_size(void **state)
 }
 
 /* Any prefix of a good text: fails or not, but cleanly (run under sanitizers). */
-static void test_prefixes(void **state)
-{
+static void test_prefixes(void **state) {
 	static const char *const texts[] = { functions_text, body_text };
 	struct ptx_error error;
 	struct ptx_module module;
@@ -580,15 +574,20 @@ static void test_prefixes(void **state)
 	}
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_header),	    cmocka_unit_test(test_functions),
-		cmocka_unit_test(test_variables),   cmocka_unit_test(test_items),
-		cmocka_unit_test(test_body),	    cmocka_unit_test(test_instructions),
-		cmocka_unit_test(test_body_errors), cmocka_unit_test(test_nesting),
-		cmocka_unit_test(test_size),	    cmocka_unit_test(test_prefixes),
-		cmocka_unit_test(test_written_by_hand), cmocka_unit_test(test_open_arrays),
+		cmocka_unit_test(test_header),
+		cmocka_unit_test(test_functions),
+		cmocka_unit_test(test_variables),
+		cmocka_unit_test(test_items),
+		cmocka_unit_test(test_body),
+		cmocka_unit_test(test_instructions),
+		cmocka_unit_test(test_body_errors),
+		cmocka_unit_test(test_nesting),
+		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_prefixes),
+		cmocka_unit_test(test_written_by_hand),
+		cmocka_unit_test(test_open_arrays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

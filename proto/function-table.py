@@ -4,11 +4,14 @@
 
 FORMAT: c, the tables behind lib/function.h; shim, rows for the shim (functions.inc); assembly, rows for its trampolines (functions.S.inc).
 """
+
 import re
 import sys
 
-NOTE = '/* Made from functions.txt by function-table.py. */\n'
-SHIM = NOTE + '''
+NOTE = "/* Made from functions.txt by function-table.py. */\n"
+SHIM = (
+    NOTE
+    + """
 /*
  * FUNCTION(number, name, words, floats, extras...): every function of libcuda, sorted by name as strcmp() does.
  *
@@ -27,13 +30,31 @@ SHIM = NOTE + '''
 
 /* clang-format off */
 #ifdef FUNCTION
-'''
-ASSEMBLY = NOTE + '''/* FUNCTION index, name: in the order of functions.inc, from 0. */
-'''
-BUILTIN = {'int': ('int', 4), 'unsigned int': ('uint', 4), 'short': ('int', 2), 'unsigned short': ('uint', 2), 'char': ('int', 1),
-           'signed char': ('int', 1), 'unsigned char': ('uint', 1), 'long': ('int', 8), 'unsigned long': ('uint', 8), 'long long': ('int', 8),
-           'unsigned long long': ('uint', 8), 'size_t': ('uint', 8), 'float': ('float', 4), 'double': ('float', 8), '_Bool': ('bool', 1)}
-MARK = re.compile(r'(?:(out|read|string|stream|size|rows)(?:\*(\d+))? )?(.*?)(\w+)$')
+"""
+)
+ASSEMBLY = (
+    NOTE
+    + """/* FUNCTION index, name: in the order of functions.inc, from 0. */
+"""
+)
+BUILTIN = {
+    "int": ("int", 4),
+    "unsigned int": ("uint", 4),
+    "short": ("int", 2),
+    "unsigned short": ("uint", 2),
+    "char": ("int", 1),
+    "signed char": ("int", 1),
+    "unsigned char": ("uint", 1),
+    "long": ("int", 8),
+    "unsigned long": ("uint", 8),
+    "long long": ("int", 8),
+    "unsigned long long": ("uint", 8),
+    "size_t": ("uint", 8),
+    "float": ("float", 4),
+    "double": ("float", 8),
+    "_Bool": ("bool", 1),
+}
+MARK = re.compile(r"(?:(out|read|string|stream|size|rows)(?:\*(\d+))? )?(.*?)(\w+)$")
 EXTRAS_MAX = 4
 
 
@@ -47,8 +68,8 @@ class Argument:
 class Function:
     def __init__(self, number, kind, name, arguments):
         self.number, self.kind, self.name = int(number), kind, name
-        self.base = re.sub(r'(_v\d+)?(_pt[ds][sz])?$', '', name)
-        self.arguments = [Argument(text) for text in arguments.split(', ') if text]
+        self.base = re.sub(r"(_v\d+)?(_pt[ds][sz])?$", "", name)
+        self.arguments = [Argument(text) for text in arguments.split(", ") if text]
 
     def lay_out(self, table):
         """Gives each argument its words: first registers, then the stack, then registers of floats."""
@@ -57,7 +78,7 @@ class Function:
         for argument in self.arguments:
             kind, size = table.type(argument.type)
             argument.size, argument.words = size, max(1, (size + 7) // 8)
-            if kind == 'float':
+            if kind == "float":
                 floats.append(argument)
             elif argument.words <= 2 and registers + argument.words <= 6:
                 argument.word = registers
@@ -72,10 +93,13 @@ class Function:
             argument.word = self.words
             self.words += 1
         self.floats = len(floats)
-        self.extras = [(i, a.word, 1 if a.mark == 'out' else 0, 0 if a.mark == 'string' else table.type(table.target(a.type))[1])
-                       for i, a in enumerate(self.arguments) if a.mark in ('out', 'read', 'string')]
+        self.extras = [
+            (i, a.word, 1 if a.mark == "out" else 0, 0 if a.mark == "string" else table.type(table.target(a.type))[1])
+            for i, a in enumerate(self.arguments)
+            if a.mark in ("out", "read", "string")
+        ]
         if len(self.extras) > EXTRAS_MAX:
-            raise SystemExit(f'{self.name}: more than {EXTRAS_MAX} extras')
+            raise SystemExit(f"{self.name}: more than {EXTRAS_MAX} extras")
 
 
 class Table:
@@ -83,23 +107,23 @@ class Table:
         self.enums, self.structs, self.types, self.functions = {}, {}, {}, []
         members = None
         for number, line in enumerate(open(path), 1):
-            line = line.rstrip('\n')
+            line = line.rstrip("\n")
             words = line.split()
-            if not words or line.startswith('#') or words[0] == 'toolkit':
+            if not words or line.startswith("#") or words[0] == "toolkit":
                 continue
-            if line.startswith('\t'):
-                members.append(line[1:].split(' ', 1))
-            elif words[0] == 'enum':
+            if line.startswith("\t"):
+                members.append(line[1:].split(" ", 1))
+            elif words[0] == "enum":
                 members = self.enums[words[1]] = []
-            elif words[0] == 'struct':
+            elif words[0] == "struct":
                 members = []
                 self.structs[words[1]] = (int(words[2]), members)
-            elif words[0] == 'type':
+            elif words[0] == "type":
                 self.types[words[1]] = words[2:]
             else:
-                match = re.fullmatch(r'(\d+) (\w+) (\w+)\((.*)\)', line)
+                match = re.fullmatch(r"(\d+) (\w+) (\w+)\((.*)\)", line)
                 if not match:
-                    sys.exit(f'{path}:{number}: not understood')
+                    sys.exit(f"{path}:{number}: not understood")
                 self.functions.append(Function(*match.groups()))
         self.functions.sort(key=lambda function: function.name)
         for function in self.functions:
@@ -107,26 +131,26 @@ class Table:
 
     def target(self, text):
         """What a pointer points to; None: anything."""
-        text = re.sub(r' ?\*$', '', text)
-        plain = re.sub(r'^const ', '', text)
-        return None if plain == 'void' else text
+        text = re.sub(r" ?\*$", "", text)
+        plain = re.sub(r"^const ", "", text)
+        return None if plain == "void" else text
 
     def type(self, text):
         """Kind and size of a type."""
-        text = re.sub(r'^const ', '', text)
-        array = re.fullmatch(r'(.*?) ?\[(\d+)\](.*)', text)
+        text = re.sub(r"^const ", "", text)
+        array = re.fullmatch(r"(.*?) ?\[(\d+)\](.*)", text)
         if array:
-            return 'bytes', self.type(array[1] + array[3])[1] * int(array[2])
-        if text.endswith('*'):
-            return 'pointer', 8
+            return "bytes", self.type(array[1] + array[3])[1] * int(array[2])
+        if text.endswith("*"):
+            return "pointer", 8
         if text in BUILTIN:
             return BUILTIN[text]
         if text in self.enums:
-            return 'enum', 4
+            return "enum", 4
         if text in self.structs:
-            return 'struct', self.structs[text][0]
+            return "struct", self.structs[text][0]
         words = self.types[text]
-        return self.type(' '.join(words[1:])) if words[0] == '=' else (words[0], int(words[1]))
+        return self.type(" ".join(words[1:])) if words[0] == "=" else (words[0], int(words[1]))
 
 
 def shim(table):
@@ -134,14 +158,14 @@ def shim(table):
     read_max = max(size for function in functions for _, _, _, size in function.extras)
     lines = [SHIM % (len(functions), max(function.words for function in functions), read_max)]
     for function in functions:
-        extras = ''.join(', { %d, %d, %d, %d }' % extra for extra in function.extras)
-        lines.append(f'FUNCTION({function.number}, {function.name}, {function.words}, {function.floats}{extras})\n')
-    lines.append('#endif\n/* clang-format on */\n')
-    return ''.join(lines)
+        extras = "".join(", { %d, %d, %d, %d }" % extra for extra in function.extras)
+        lines.append(f"FUNCTION({function.number}, {function.name}, {function.words}, {function.floats}{extras})\n")
+    lines.append("#endif\n/* clang-format on */\n")
+    return "".join(lines)
 
 
 def assembly(table):
-    return ASSEMBLY + ''.join(f'FUNCTION {i}, {function.name}\n' for i, function in enumerate(table.functions))
+    return ASSEMBLY + "".join(f"FUNCTION {i}, {function.name}\n" for i, function in enumerate(table.functions))
 
 
 class Source:
@@ -149,7 +173,7 @@ class Source:
 
     def __init__(self, table):
         self.table = table
-        self.types, self.structs, self.enums = {}, {}, {} # name: number
+        self.types, self.structs, self.enums = {}, {}, {}  # name: number
         self.type_rows, self.struct_rows, self.field_rows, self.enum_rows, self.value_rows = [], [], [], [], []
 
     def enum(self, name):
@@ -158,7 +182,7 @@ class Source:
             values = sorted(((int(value), member) for value, member in self.table.enums[name]), key=lambda pair: pair[0])
             self.enum_rows.append(f'{{ "{name}", {len(values)}, values + {len(self.value_rows)} }}')
             self.value_rows += [f'{{ {value}, "{member}" }}' for value, member in values]
-        return f'&enums[{self.enums[name]}]'
+        return f"&enums[{self.enums[name]}]"
 
     def struct(self, name):
         if name not in self.structs:
@@ -167,17 +191,17 @@ class Source:
             self.struct_rows.append(None)
             rows = []
             for offset, text in members:
-                kind, field = re.fullmatch(r'(.*?)(\w+)', text).groups()
+                kind, field = re.fullmatch(r"(.*?)(\w+)", text).groups()
                 rows.append(f'{{ "{field}", {offset}, {self.type(kind.strip())} }}')
             self.struct_rows[self.structs[name]] = f'{{ "{name}", {size}, {len(rows)}, fields + {len(self.field_rows)} }}'
             self.field_rows += rows
-        return f'&structs[{self.structs[name]}]'
+        return f"&structs[{self.structs[name]}]"
 
     def resolve(self, text):
         """The name of the struct or enum that a type is."""
-        text = re.sub(r'^const ', '', text)
-        while self.table.types.get(text, [''])[0] == '=':
-            text = ' '.join(self.table.types[text][1:])
+        text = re.sub(r"^const ", "", text)
+        while self.table.types.get(text, [""])[0] == "=":
+            text = " ".join(self.table.types[text][1:])
         return text
 
     def type(self, text):
@@ -185,18 +209,18 @@ class Source:
             self.types[text] = len(self.types)
             self.type_rows.append(None)
             kind, size = self.table.type(text)
-            enumeration = structure = target = 'NULL'
-            if kind == 'enum':
+            enumeration = structure = target = "NULL"
+            if kind == "enum":
                 enumeration = self.enum(self.resolve(text))
-            elif kind == 'struct':
+            elif kind == "struct":
                 structure = self.struct(self.resolve(text))
-            elif text == 'const char *':
-                kind = 'string'
-            elif text.endswith('*') and self.table.target(text):
+            elif text == "const char *":
+                kind = "string"
+            elif text.endswith("*") and self.table.target(text):
                 target = self.type(self.table.target(text))
-            kind = 'bytes' if kind == 'opaque' else kind
+            kind = "bytes" if kind == "opaque" else kind
             self.type_rows[self.types[text]] = f'{{ "{text}", FUNCTION_{kind.upper()}, {size}, {enumeration}, {structure}, {target} }}'
-        return f'&types[{self.types[text]}]'
+        return f"&types[{self.types[text]}]"
 
 
 def marked(function, mark):
@@ -211,45 +235,55 @@ def c(table):
     source = Source(table)
     arguments, extras, functions = [], [], []
     for function in table.functions:
-        size = marked(function, 'size')
-        functions.append(f'{{ {function.number}, FUNCTION_{function.kind.upper()}, "{function.name}", "{function.base}", '
-                         f'{function.words}, {function.floats}, '
-                         f'{len(function.arguments)}, {len(function.extras)}, arguments + {len(arguments)}, extras + {len(extras)}, '
-                         f'{size}, {function.arguments[size].unit if size >= 0 else 0}, {marked(function, "rows")}, '
-                         f'{marked(function, "stream")}, {typed(function, "CUcontext")}, {typed(function, "CUdevice")}, '
-                         f'{typed(function, "CUfunction") if function.kind == "launch" else -1} }}')
-        arguments += [f'{{ "{a.name}", {source.type(a.type)}, {a.word}, {a.words}, {"true" if a.mark == "out" else "false"} }}'
-                      for a in function.arguments]
-        extras += ['{ %d, %d, %d, %d }' % extra for extra in function.extras]
-    results = source.enum('CUresult')
+        size = marked(function, "size")
+        functions.append(
+            f'{{ {function.number}, FUNCTION_{function.kind.upper()}, "{function.name}", "{function.base}", '
+            f"{function.words}, {function.floats}, "
+            f"{len(function.arguments)}, {len(function.extras)}, arguments + {len(arguments)}, extras + {len(extras)}, "
+            f"{size}, {function.arguments[size].unit if size >= 0 else 0}, {marked(function, 'rows')}, "
+            f"{marked(function, 'stream')}, {typed(function, 'CUcontext')}, {typed(function, 'CUdevice')}, "
+            f"{typed(function, 'CUfunction') if function.kind == 'launch' else -1} }}"
+        )
+        arguments += [f'{{ "{a.name}", {source.type(a.type)}, {a.word}, {a.words}, {"true" if a.mark == "out" else "false"} }}' for a in function.arguments]
+        extras += ["{ %d, %d, %d, %d }" % extra for extra in function.extras]
+    results = source.enum("CUresult")
     numbers = {function.number: i for i, function in enumerate(table.functions)}
     if len(numbers) != len(functions):
-        raise SystemExit('two functions have one number')
-    arrays = [('function_enumerator', 'values', source.value_rows), ('function_enum', 'enums', source.enum_rows),
-              ('function_field', 'fields', source.field_rows), ('function_struct', 'structs', source.struct_rows),
-              ('function_type', 'types', source.type_rows), ('function_argument', 'arguments', arguments),
-              ('function_extra', 'extras', extras), ('function', 'functions', functions)]
-    text = [NOTE, '#include "lib/function-table.h"\n\n', f'static const struct function_type types[{len(source.type_rows)}];\n']
+        raise SystemExit("two functions have one number")
+    arrays = [
+        ("function_enumerator", "values", source.value_rows),
+        ("function_enum", "enums", source.enum_rows),
+        ("function_field", "fields", source.field_rows),
+        ("function_struct", "structs", source.struct_rows),
+        ("function_type", "types", source.type_rows),
+        ("function_argument", "arguments", arguments),
+        ("function_extra", "extras", extras),
+        ("function", "functions", functions),
+    ]
+    text = [NOTE, '#include "lib/function-table.h"\n\n', f"static const struct function_type types[{len(source.type_rows)}];\n"]
     for kind, name, rows in arrays:
-        text.append(f'\nstatic const struct {kind} {name}[{len(rows)}] = {{\n' + ''.join(f'\t{row},\n' for row in rows) + '};\n')
-    text.append('\nconst struct function *const function_all[] = {\n' + ''.join(f'\tfunctions + {i},\n' for i in range(len(functions))) + '};\n')
-    text.append(f'const size_t function_count = {len(functions)};\n')
-    text.append('\nconst uint16_t function_table_numbers[TRACE_FUNCTION_DYNAMIC] = {\n' +
-                ''.join(f'\t[{number}] = {i + 1},\n' for number, i in sorted(numbers.items())) + '};\n')
-    text.append(f'const struct function_enum *const function_table_results = {results};\n')
-    return ''.join(text)
+        text.append(f"\nstatic const struct {kind} {name}[{len(rows)}] = {{\n" + "".join(f"\t{row},\n" for row in rows) + "};\n")
+    text.append("\nconst struct function *const function_all[] = {\n" + "".join(f"\tfunctions + {i},\n" for i in range(len(functions))) + "};\n")
+    text.append(f"const size_t function_count = {len(functions)};\n")
+    text.append(
+        "\nconst uint16_t function_table_numbers[TRACE_FUNCTION_DYNAMIC] = {\n"
+        + "".join(f"\t[{number}] = {i + 1},\n" for number, i in sorted(numbers.items()))
+        + "};\n"
+    )
+    text.append(f"const struct function_enum *const function_table_results = {results};\n")
+    return "".join(text)
 
 
-FORMATS = {'c': c, 'shim': shim, 'assembly': assembly}
+FORMATS = {"c": c, "shim": shim, "assembly": assembly}
 
 
 def main():
     if len(sys.argv) != 4 or sys.argv[1] not in FORMATS:
-        sys.exit('usage: function-table.py FORMAT FUNCTIONS.TXT OUTPUT')
+        sys.exit("usage: function-table.py FORMAT FUNCTIONS.TXT OUTPUT")
     text = FORMATS[sys.argv[1]](Table(sys.argv[2]))
-    with open(sys.argv[3], 'w') as output:
+    with open(sys.argv[3], "w") as output:
         output.write(text)
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * A record of an object's log ring (its internal map ".log", a MAP_KIND_RING): what bpf_trace_printk, bpf_trace_vprintk and
- * ebpf_puts write. Followed by arg_count u64, then format_length bytes of text without NUL, padded to 8 bytes.
- * Whoever reads it believes none of it.
+ * A record of an object's log ring (its internal map ".log", a MAP_KIND_RING): what
+ * bpf_trace_printk, bpf_trace_vprintk and ebpf_puts write. Followed by arg_count u64, then
+ * format_length bytes of text without NUL, padded to 8 bytes. Whoever reads it believes none of it.
  */
 
 #include <stdint.h>

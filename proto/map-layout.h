@@ -4,18 +4,21 @@
 /*
  * Layout of a map and of its instances.
  *
- * An *instance* is the memory of a map for one process and CUDA context (contexts of one device share nothing), or for all
- * processes if the map is shared. Who holds it says its place:
+ * An *instance* is the memory of a map for one process and CUDA context (contexts of one device
+ * share nothing), or for all processes if the map is shared. Who holds it says its place:
  *
- *   MAP_PLACE_DEVICE  a buffer in device memory; a memfd that daemon and process share holds a header page and a copy of the
- *                     buffer, byte for byte (the mirror). The daemon fills the copy before it hands it out, the shim
- *                     uploads it when it creates the buffer and copies back when asked, periodically, and before the context
+ *   MAP_PLACE_DEVICE  a buffer in device memory; a memfd that daemon and process share holds a
+ *                     header page and a copy of the buffer, byte for byte (the mirror). The daemon
+ *                     fills the copy before it hands it out, the shim uploads it when it creates
+ *                     the buffer and copies back when asked, periodically, and before the context
  *                     ends. Rings have a host area behind the copy that the GPU writes to directly.
- *   MAP_PLACE_HOST    the memfd itself: header page, then the data, registered with the driver. Nothing is copied.
- *                     Types 1512 and 1513, and every map of an object attached as shared: then one memfd for all processes.
- *   MAP_PLACE_KERNEL  the pages of a kernel array (BPF_F_MMAPABLE), which host programs of the object use too: the
- *                     descriptor is that of the map, the data starts at offset 0, there is no header. Elements are
- *                     round_up(value_size, 8) bytes apart. ARRAY, 1503, 1504 and 1513 that host programs share; one for all processes.
+ *   MAP_PLACE_HOST    the memfd itself: header page, then the data, registered with the driver.
+ *                     Nothing is copied. Types 1512 and 1513, and every map of an object attached
+ *                     as shared: then one memfd for all processes.
+ *   MAP_PLACE_KERNEL  the pages of a kernel array (BPF_F_MMAPABLE), which host programs of the
+ *                     object use too: the descriptor is that of the map, the data starts at offset
+ *                     0, there is no header. Elements are round_up(value_size, 8) bytes apart.
+ *                     ARRAY, 1503, 1504 and 1513 that host programs share; one for all processes.
  *
  *     memfd:  header (one page) | data (data_size) | up to the next page | host area (host_size)
  *
@@ -29,36 +32,49 @@
  *   shard_stride = max_entries * value_stride, rounded up to 128 (a cache line) when shards > 1
  *   data_size    = shards * shard_stride
  *
- *   shards is a power of two. Device code picks its shard as (%smid & (shards - 1)). What the shards mean:
+ *   shards is a power of two. Device code picks its shard as (%smid & (shards - 1)). What the
+ *   shards mean:
  *
- *   MAP_MERGE_NONE   shards == 1; the copy is the value. Between instances: see `merge` of the reader.
+ *   MAP_MERGE_NONE   shards == 1; the copy is the value. Between instances: see `merge` of the
+ *                    reader.
  *   MAP_MERGE_SUM64, MAP_MERGE_SUM32
- *                    the compiler proved that GPU programs only ever add to the values atomically and
- *                    never read them: the value is the sum over shards and instances, lane by lane of 8 or 4
- *                    bytes, modulo 2^64 or 2^32.
+ *                    the compiler proved that GPU programs only ever add to the values atomically
+ *                    and never read them: the value is the sum over shards and instances, lane by
+ *                    lane of 8 or 4 bytes, modulo 2^64 or 2^32.
  *   MAP_MERGE_PERCPU a PERCPU map: shard s is the copy of SM s.
- *   MAP_MERGE_LATEST the compiler proved that GPU programs only ever update the values whole and never read them, and
- *                    value_size <= 8: an element is {u64 value, zero-extended; u64 stamp}, stored at once; the stamp is
- *                    %globaltimer (never 0), or 0 where the shard was never written. The value is that with the highest stamp.
+ *   MAP_MERGE_LATEST the compiler proved that GPU programs only ever update the values whole and
+ *                    never read them, and value_size <= 8: an element is {u64 value, zero-extended;
+ *                    u64 stamp}, stored at once; the stamp is %globaltimer (never 0), or 0 where
+ *                    the shard was never written. The value is that with the highest stamp.
  *
- *   The buffer of a map that merges by sums or keeps the latest may be spread over the modules: each module has one of the same
- *   size as a variable, zeros at first, and the shim merges them when it mirrors. Its instances therefore always start
+ *   The buffer of a map that merges by sums or keeps the latest may be spread over the modules:
+ *   each module has one of the same size as a variable, zeros at first, and the shim merges them
+ *   when it mirrors. Its instances therefore always start
  *   with zeros; the initial bytes of a data section are added once by who reads the map.
  *
- * MAP_KIND_THREADS (1502, 1512): one value a thread, `threads` of them for each index; the thread's number is that of
- *   its block in the grid (x fastest) times the block's size plus its number in the block. Threads beyond have none.
+ * MAP_KIND_THREADS (1502, 1512): one value a thread, `threads` of them for each index; the thread's
+ * number is that of
+ *   its block in the grid (x fastest) times the block's size plus its number in the block. Threads
+ *   beyond have none.
  *
  *     value of index i for thread t:  data + (i * threads + t) * value_stride
  *
- * MAP_KIND_HASH (HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, 1501): struct map_hash, 128 bytes; then `capacity` slots (a power of
- *   two), entry_stride bytes apart: u64 word (see below), the key padded to 8 bytes, then `shards` values, value_stride bytes apart
- *   (more than one for the PERCPU types: that of SM s is number s & (shards - 1)), then for the LRU types u64, when it was last used. Which slots a key may be in, and in which order, device-lib-hash.c says;
+ * MAP_KIND_HASH (HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, 1501): struct map_hash, 128 bytes;
+ * then `capacity` slots (a power of
+ *   two), entry_stride bytes apart: u64 word (see below), the key padded to 8 bytes, then `shards`
+ *   values, value_stride bytes apart
+ *   (more than one for the PERCPU types: that of SM s is number s & (shards - 1)), then for the LRU
+ *   types u64, when it was last used. Which slots a key may be in, and in which order,
+ *   device-lib-hash.c says;
  *   who reads a map need not know.
  *
- * MAP_KIND_RING (RINGBUF, PERF_EVENT_ARRAY, 1527): the data is `rings` struct map_ring, 128 bytes each; the host area holds
- *   `rings` tails, u64, 64 bytes apart (the daemon keeps a number of its own behind each), padded to a page, then `rings` rings of ring_size bytes (a power of two). See below.
+ * MAP_KIND_RING (RINGBUF, PERF_EVENT_ARRAY, 1527): the data is `rings` struct map_ring, 128 bytes
+ * each; the host area holds
+ *   `rings` tails, u64, 64 bytes apart (the daemon keeps a number of its own behind each), padded
+ *   to a page, then `rings` rings of ring_size bytes (a power of two). See below.
  *
- * The daemon never believes the header or the contents of an instance that it has handed out: a process may write there.
+ * The daemon never believes the header or the contents of an instance that it has handed out: a
+ * process may write there.
  */
 
 #include <stddef.h>
@@ -71,15 +87,22 @@
 #define MAP_SHARD_ALIGN 128
 #define MAP_DATA_SIZE_MAX (UINT64_C(1) << 32) /* of one instance, host area included */
 #define MAP_SHARDED_SIZE_MAX (UINT64_C(64) << 20) /* shards are halved until data_size fits */
-#define MAP_RESIDENT_SIZE_MAX (UINT64_C(1) << 20) /* largest data_size that a module holds itself */
-#define MAP_HASH_SPARSE_MAX 16384 /* entries of a hash map that has four slots for each; else two */
+#define MAP_RESIDENT_SIZE_MAX                                               \
+	(UINT64_C(1) << 20) /* largest data_size that a module holds itself \
+			     */
+#define MAP_HASH_SPARSE_MAX                                                   \
+	16384 /* entries of a hash map that has four slots for each; else two \
+	       */
 #define MAP_HASH_GROUPED_MIN 131072 /* slots of one that keeps neighbouring keys together */
 #define MAP_KEY_SIZE_MAX 512 /* bytes; of hash maps */
-#define MAP_THREADS_DEFAULT UINT32_C(65536) /* of per-thread arrays, where the user does not say */
+#define MAP_THREADS_DEFAULT                                                  \
+	UINT32_C(65536) /* of per-thread arrays, where the user does not say \
+			 */
 #define MAP_THREADS_MAX (UINT32_C(1) << 28)
 #define MAP_RINGS_MAX 128 /* of one instance: a producer uses ring (%smid & (rings - 1)) */
 #define MAP_RING_SIZE_MIN (UINT64_C(16) << 10) /* of one of them */
-#define MAP_RING_TOTAL_DEFAULT (UINT64_C(8) << 20) /* of one instance, where the user does not say */
+#define MAP_RING_TOTAL_DEFAULT \
+	(UINT64_C(8) << 20) /* of one instance, where the user does not say */
 #define MAP_RING_TOTAL_MAX (UINT64_C(2) << 30)
 #define MAP_RECORD_SIZE_MAX 4096 /* bytes of one record */
 
@@ -149,17 +172,20 @@ _Static_assert(sizeof(struct map_header) <= MAP_DATA_OFFSET, "the header has a p
 /*
  * Hash maps are open-addressed and lock-free. The word of a slot:
  *
- *     bits 0-2 state, bits 3-31 version, bits 32-63 tag (upper half of the key's hash; for keys of at most 4 bytes the key, zero-extended)
+ *     bits 0-2 state, bits 3-31 version, bits 32-63 tag (upper half of the key's hash; for keys of
+ *     at most 4 bytes the key, zero-extended)
  *
  *   EMPTY    never used: a search ends here
  *   BUSY     one thread writes key and value; others pass by
- *   PENDING  key and value are there; being checked for a second slot with the same key (see device-lib-hash.c)
+ *   PENDING  key and value are there; being checked for a second slot with the same key (see
+ *            device-lib-hash.c)
  *   LIVE     an element
  *   DEAD     deleted, can be taken again (BUSY, with the next version); a search goes on
  *   KILLED   was PENDING, gave way to another slot with the same key; who wrote it makes it DEAD
  *
- * Only what is LIVE is an element; its key does not change while the word stays the same. A search looks at MAP_HASH_WINDOW slots
- * at most, unless `overflow` says that an element lies further on. An EMPTY slot is all zeros; once used, never EMPTY again.
+ * Only what is LIVE is an element; its key does not change while the word stays the same. A search
+ * looks at MAP_HASH_WINDOW slots at most, unless `overflow` says that an element lies further on.
+ * An EMPTY slot is all zeros; once used, never EMPTY again.
  */
 enum map_slot_state {
 	MAP_SLOT_EMPTY = 0,
@@ -175,16 +201,20 @@ enum map_slot_state {
 #define MAP_HASH_WINDOW 128
 
 struct map_hash {
-	uint32_t taken; /* room: elements, and slots about to become one; together with `count` a word of 8 bytes */
-	uint32_t count; /* elements; may be one too few or too many while one is inserted or deleted */
+	uint32_t taken; /* room: elements, and slots about to become one; together with `count` a
+			   word of 8 bytes */
+	uint32_t count; /* elements; may be one too few or too many while one is inserted or deleted
+			 */
 	uint64_t overflow; /* 1: once an element was put beyond its window */
-	uint64_t clock; /* LRU: twice the number of slots that were taken; what "last used" is measured in */
+	uint64_t clock; /* LRU: twice the number of slots that were taken; what "last used" is
+			   measured in */
 	uint64_t reserved[13];
 };
 
 /*
- * Neighbouring keys are in neighbouring slots, a cache line of them (2 to the power of this) in a large map: a warp whose keys
- * are numbers in a row touches few lines, and all of each. Elements of small maps are far apart: all SMs are at them at once.
+ * Neighbouring keys are in neighbouring slots, a cache line of them (2 to the power of this) in a
+ * large map: a warp whose keys are numbers in a row touches few lines, and all of each. Elements of
+ * small maps are far apart: all SMs are at them at once.
  */
 static inline uint32_t map_hash_group_bits(const struct map_layout *layout) {
 	if (layout->capacity < MAP_HASH_GROUPED_MIN)
@@ -199,21 +229,24 @@ static inline uint64_t map_hash_mix(uint64_t hash, uint64_t word) {
 }
 
 /*
- * Rings. Producers of ring r reserve by compare-and-swap on `head`, write a batch (one warp's records of one size), fence, and
- * store the stamp; the consumer looks at the batch at its tail, takes it if the stamp is there, and stores the new tail in the
- * host area. Positions count bytes, never wrap, and are multiples of 32; position p lies at (p & (ring_size - 1)).
+ * Rings. Producers of ring r reserve by compare-and-swap on `head`, write a batch (one warp's
+ * records of one size), fence, and store the stamp; the consumer looks at the batch at its tail,
+ * takes it if the stamp is there, and stores the new tail in the host area. Positions count bytes,
+ * never wrap, and are multiples of 32; position p lies at (p & (ring_size - 1)).
  *
  *     struct map_batch | count records of `size` bytes | padding to 32 bytes
  *
- * A batch lies in one piece: where it would not fit before the end of the ring, a batch of count 0 and size 0 fills the rest.
- * A producer that finds no room adds its records to `lost` and goes on. It looks at the consumer's tail, which is across the bus,
- * only when the cached one leaves no room, and that at most every MAP_RING_REFRESH_NS.
+ * A batch lies in one piece: where it would not fit before the end of the ring, a batch of count 0
+ * and size 0 fills the rest. A producer that finds no room adds its records to `lost` and goes on.
+ * It looks at the consumer's tail, which is across the bus, only when the cached one leaves no
+ * room, and that at most every MAP_RING_REFRESH_NS.
  */
 struct map_ring {
 	uint64_t head; /* position */
 	uint64_t tail; /* cached copy of the consumer's */
 	uint64_t lost; /* records */
-	uint64_t base; /* device address of the ring's bytes; written by the shim; 0: not there, records are lost */
+	uint64_t base; /* device address of the ring's bytes; written by the shim; 0: not there,
+			  records are lost */
 	uint64_t tail_address; /* device address of the consumer's tail; written by the shim */
 	uint64_t refreshed; /* %globaltimer when a producer last read the consumer's tail */
 	uint64_t cookie; /* random, from the daemon */
@@ -234,7 +267,8 @@ struct map_batch {
 #define MAP_RING_TAIL_STRIDE 64
 #define MAP_RING_REFRESH_NS 20000
 
-_Static_assert(sizeof(struct map_hash) == 128 && sizeof(struct map_ring) == 128 && sizeof(struct map_batch) == 32,
+_Static_assert(sizeof(struct map_hash) == 128 && sizeof(struct map_ring) == 128 &&
+		       sizeof(struct map_batch) == 32,
 	       "device code and daemon agree on these");
 
 static inline uint64_t map_ring_stamp(uint64_t position, uint64_t cookie) {
@@ -251,19 +285,22 @@ static inline uint64_t map_host_offset(const struct map_layout *layout) {
 }
 
 static inline uint64_t map_memfd_size(const struct map_layout *layout) {
-	return layout->host_size ? map_host_offset(layout) + layout->host_size : MAP_DATA_OFFSET + layout->data_size;
+	return layout->host_size ? map_host_offset(layout) + layout->host_size
+				 : MAP_DATA_OFFSET + layout->data_size;
 }
 
 /* From the start of the host area. */
 static inline uint64_t map_ring_offset(const struct map_layout *layout, uint32_t ring) {
-	return map_round_up((uint64_t)layout->rings * MAP_RING_TAIL_STRIDE, 4096) + ring * layout->ring_size;
+	return map_round_up((uint64_t)layout->rings * MAP_RING_TAIL_STRIDE, 4096) +
+	       ring * layout->ring_size;
 }
 
 /* Whether modules may hold the data themselves. */
 static inline int map_can_be_resident(const struct map_layout *layout) {
 	return layout->kind == MAP_KIND_ARRAY && layout->place == MAP_PLACE_DEVICE &&
 	       layout->data_size <= MAP_RESIDENT_SIZE_MAX &&
-	       (layout->merge == MAP_MERGE_SUM64 || layout->merge == MAP_MERGE_SUM32 || layout->merge == MAP_MERGE_LATEST);
+	       (layout->merge == MAP_MERGE_SUM64 || layout->merge == MAP_MERGE_SUM32 ||
+		layout->merge == MAP_MERGE_LATEST);
 }
 
 /* What a layout follows from. */
@@ -271,9 +308,11 @@ struct map_shape {
 	uint32_t type; /* enum bpf_map_type, or 15xx */
 	uint32_t key_size, value_size, max_entries;
 	uint32_t place; /* enum map_place */
-	uint32_t merge; /* of arrays, what the programs do: NONE, SUM64, SUM32, LATEST; ignored for PERCPU types */
+	uint32_t merge; /* of arrays, what the programs do: NONE, SUM64, SUM32, LATEST; ignored for
+			   PERCPU types */
 	uint32_t threads; /* of per-thread arrays */
-	uint64_t ring_bytes; /* of one instance of a ring; rounded down to a power of two; 0: the default */
+	uint64_t ring_bytes; /* of one instance of a ring; rounded down to a power of two; 0: the
+				default */
 };
 
 /* BPF_MAP_TYPE_PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH: each SM has values of its own. */
@@ -281,7 +320,8 @@ static inline int map_type_is_percpu(uint32_t type) {
 	return type == 5 || type == 6 || type == 10;
 }
 
-/* BPF_MAP_TYPE_LRU_HASH, LRU_PERCPU_HASH: who inserts into a full one deletes what was not used for long. */
+/* BPF_MAP_TYPE_LRU_HASH, LRU_PERCPU_HASH: who inserts into a full one deletes what was not used for
+ * long. */
 static inline int map_type_is_lru(uint32_t type) {
 	return type == 9 || type == 10;
 }
@@ -330,11 +370,15 @@ static inline uint32_t map_shards_for(uint64_t bytes) {
 static inline const char *map_layout_array(struct map_layout *l, const struct map_shape *shape) {
 	uint64_t values;
 
-	l->merge = map_type_is_percpu(shape->type) ? MAP_MERGE_PERCPU : l->place == MAP_PLACE_DEVICE ? shape->merge : MAP_MERGE_NONE;
+	l->merge = map_type_is_percpu(shape->type) ? MAP_MERGE_PERCPU
+		   : l->place == MAP_PLACE_DEVICE  ? shape->merge
+						   : MAP_MERGE_NONE;
 	if (l->merge == MAP_MERGE_LATEST)
 		l->value_stride = 16;
 	values = l->value_stride * shape->max_entries;
-	l->shards = l->merge == MAP_MERGE_NONE ? 1 : map_shards_for(map_round_up(values, MAP_SHARD_ALIGN));
+	l->shards = l->merge == MAP_MERGE_NONE
+			    ? 1
+			    : map_shards_for(map_round_up(values, MAP_SHARD_ALIGN));
 	l->shard_stride = l->shards > 1 ? map_round_up(values, MAP_SHARD_ALIGN) : values;
 	l->data_size = l->shards * l->shard_stride;
 	return NULL;
@@ -346,16 +390,20 @@ static inline const char *map_layout_hash(struct map_layout *l, const struct map
 	if (!shape->key_size || shape->key_size > MAP_KEY_SIZE_MAX)
 		return "a hash map has keys of 1 to 512 bytes";
 	/* a warp waits for its longest search: small maps can afford to have it short */
-	while (slots < (uint64_t)shape->max_entries * (shape->max_entries <= MAP_HASH_SPARSE_MAX ? 4 : 2))
+	while (slots <
+	       (uint64_t)shape->max_entries * (shape->max_entries <= MAP_HASH_SPARSE_MAX ? 4 : 2))
 		slots *= 2;
 	l->capacity = slots;
 	if (map_type_is_percpu(shape->type)) {
 		l->merge = MAP_MERGE_PERCPU;
 		l->shards = map_shards_for(l->value_stride * slots);
 	}
-	l->entry_stride = map_round_up(8 + map_round_up(shape->key_size, 8) + l->value_stride * l->shards +
-				       (map_type_is_lru(shape->type) ? 8 : 0), 16);
-	if (l->entry_stride == 48 || l->entry_stride == 16) /* not across two lines where that is cheap to avoid */
+	l->entry_stride =
+		map_round_up(8 + map_round_up(shape->key_size, 8) + l->value_stride * l->shards +
+				     (map_type_is_lru(shape->type) ? 8 : 0),
+			     16);
+	if (l->entry_stride == 48 ||
+	    l->entry_stride == 16) /* not across two lines where that is cheap to avoid */
 		l->entry_stride = l->entry_stride == 48 ? 64 : 32;
 	if (l->entry_stride > MAP_DATA_SIZE_MAX / slots)
 		return "it is larger than 4 GiB";
@@ -382,10 +430,11 @@ static inline const char *map_layout_ring(struct map_layout *l, const struct map
 }
 
 /*
- * Fills in *layout from the shape. Returns NULL, or why there is no such map on a GPU (a static string); *layout is then
- * undefined.
+ * Fills in *layout from the shape. Returns NULL, or why there is no such map on a GPU (a static
+ * string); *layout is then undefined.
  */
-static inline const char *map_layout_init(struct map_layout *layout, const struct map_shape *shape) {
+static inline const char *map_layout_init(struct map_layout *layout,
+					  const struct map_shape *shape) {
 	struct map_layout *l = layout;
 	int kind = map_kind_of(shape->type);
 	const char *wrong = NULL;
@@ -398,7 +447,8 @@ static inline const char *map_layout_init(struct map_layout *layout, const struc
 		l->place = MAP_PLACE_HOST;
 	if (kind == MAP_KIND_RING)
 		l->place = MAP_PLACE_DEVICE; /* its records are in the host area in any case */
-	if (l->place == MAP_PLACE_KERNEL && (kind != MAP_KIND_ARRAY || map_type_is_percpu(shape->type)))
+	if (l->place == MAP_PLACE_KERNEL &&
+	    (kind != MAP_KIND_ARRAY || map_type_is_percpu(shape->type)))
 		return "host programs can share arrays only";
 	if (kind == MAP_KIND_RING)
 		return map_layout_ring(l, shape);

@@ -4,31 +4,37 @@
 /*
  * The SASS engine: what shim, daemon and worker say to each other about patches.
  *
- * A patch image holds device functions that NVIDIA's Compute Sanitizer patching API calls from the machine code of
- * kernels that the process has loaded. Patches are per module; which kernel of it is meant is said by the data that its
- * functions get: the address of a struct patch_data in device memory, or 0 (then a patch returns at once).
+ * A patch image holds device functions that NVIDIA's Compute Sanitizer patching API calls from the
+ * machine code of kernels that the process has loaded. Patches are per module; which kernel of it
+ * is meant is said by the data that its functions get: the address of a struct patch_data in device
+ * memory, or 0 (then a patch returns at once).
  *
- * The shim asks with WIRE_IMAGE of kind WIRE_IMAGE_NAMES (wire.h), whose memfd is a *list of names*: the kernels of the modules
- * that are loaded. The answer (WIRE_VERDICT_REPLACED) carries a memfd with a *plan*, and SLOTs that say what to write where in the data
- * of every kernel. WIRE_VERDICT_OWN: there is nothing to patch, or nothing now (enum wire_later). A plan is like a replaced image otherwise: it has a module_id, is armed
- * (its slots have memory in a context), and unloaded (the shim has another plan, or none).
- * All integers little-endian; every record begins at a multiple of 8 bytes.
+ * The shim asks with WIRE_IMAGE of kind WIRE_IMAGE_NAMES (wire.h), whose memfd is a *list of
+ * names*: the kernels of the modules that are loaded. The answer (WIRE_VERDICT_REPLACED) carries a
+ * memfd with a *plan*, and SLOTs that say what to write where in the data of every kernel.
+ * WIRE_VERDICT_OWN: there is nothing to patch, or nothing now (enum wire_later). A plan is like a
+ * replaced image otherwise: it has a module_id, is armed (its slots have memory in a context), and
+ * unloaded (the shim has another plan, or none). All integers little-endian; every record begins at
+ * a multiple of 8 bytes.
  */
 
 #include <stdint.h>
 
-#define PATCH_NAMES_SIZE_MAX (UINT32_C(16) << 20) /* of a list of names; modules beyond it are left unpatched */
+#define PATCH_NAMES_SIZE_MAX \
+	(UINT32_C(16) << 20) /* of a list of names; modules beyond it are left unpatched */
 #define PATCH_MAGIC UINT32_C(0x50525047) /* "GPRP" */
 #define PATCH_VERSION UINT32_C(1)
 #define PATCH_ATTACHMENTS_MAX 58 /* of one plan */
 #define PATCH_DATA_MAX 4096 /* bytes of a struct patch_data with its slots */
 
-/* A module in a list of names; `name_count` NUL-terminated mangled names follow, then NULs up to `size`. */
+/* A module in a list of names; `name_count` NUL-terminated mangled names follow, then NULs up to
+ * `size`. */
 struct patch_module {
 	uint32_t size; /* of this record, names and padding included */
 	uint32_t number; /* the shim's, to find the module again */
-	uint64_t module_id; /* of the replaced image that the module came from (wire.h); 0: its own. Attachments that stand in it
-			       already are left out of the plan for it */
+	uint64_t module_id; /* of the replaced image that the module came from (wire.h); 0: its own.
+			       Attachments that stand in it already are left out of the plan for it
+			     */
 	uint32_t name_count;
 	uint32_t reserved; /* 0 */
 };
@@ -37,11 +43,14 @@ struct patch_module {
 struct patch_plan {
 	uint32_t magic, version;
 	uint64_t size; /* of the whole */
-	uint64_t image, image_size; /* a cubin, or a fatbin with the cubin and its PTX; for sanitizerAddPatches() */
+	uint64_t image, image_size; /* a cubin, or a fatbin with the cubin and its PTX; for
+				       sanitizerAddPatches() */
 	uint64_t image_id; /* of its content: equal ones are loaded once. Never 0 */
 	uint32_t points, point_count; /* struct patch_point[] */
-	uint32_t kernels, kernel_count; /* struct patch_kernel[]; names that are in none are not meant. May be 0 */
-	uint32_t data_size; /* of a struct patch_data with its slots; a multiple of 16, at most PATCH_DATA_MAX */
+	uint32_t kernels, kernel_count; /* struct patch_kernel[]; names that are in none are not
+					   meant. May be 0 */
+	uint32_t data_size; /* of a struct patch_data with its slots; a multiple of 16, at most
+			       PATCH_DATA_MAX */
 	uint32_t reserved; /* 0 */
 };
 
@@ -60,24 +69,28 @@ struct patch_kernel {
 	uint64_t attachments; /* bit i: the image's attachment i means it */
 };
 
-/* In device memory, one for each kernel that is meant in a context; what patches get as their user data. */
+/* In device memory, one for each kernel that is meant in a context; what patches get as their user
+ * data. */
 struct patch_data {
 	uint64_t attachments, kernel_id; /* of patch_kernel */
 	uint64_t process; /* address of a struct gpuprobe_process (wire.h) in device memory */
 	uint64_t reserved; /* 0 */
 	/*
-	 * 0 until SLOTs say otherwise. Of program 0 of the image, then of program 1, ...: the address of the struct gpuprobe_process first (as
-	 * in `process`; a SLOT of kind PROCESS, map_id 0), then those of the data of its maps (POINTER or REGION; several programs
-	 * may use one map: all its SLOTs in a plan have the same kind and get the same address).
+	 * 0 until SLOTs say otherwise. Of program 0 of the image, then of program 1, ...: the
+	 * address of the struct gpuprobe_process first (as in `process`; a SLOT of kind PROCESS,
+	 * map_id 0), then those of the data of its maps (POINTER or REGION; several programs may
+	 * use one map: all its SLOTs in a plan have the same kind and get the same address).
 	 */
 	uint64_t slots[];
 };
 
-/* Classes of instructions that have patches, Sanitizer_InstructionId: names of points on the SASS engine (daemon/worker/job.md). */
+/* Classes of instructions that have patches, Sanitizer_InstructionId: names of points on the SASS
+ * engine (daemon/worker/job.md). */
 enum patch_instruction {
 	PATCH_BLOCK_ENTER = 1, /* f(data, u64 pc) */
 	PATCH_BLOCK_EXIT = 2, /* f(data, u64 pc) */
-	PATCH_GLOBAL_MEMORY = 3, /* f(data, u64 pc, u64 address, u32 size, u32 flags, u64 pointer to the new value or 0) */
+	PATCH_GLOBAL_MEMORY = 3, /* f(data, u64 pc, u64 address, u32 size, u32 flags, u64 pointer to
+				    the new value or 0) */
 	PATCH_SHARED_MEMORY = 4, /* likewise; the address is an offset in shared memory */
 	PATCH_LOCAL_MEMORY = 5, /* likewise; in local memory */
 	PATCH_BARRIER = 6, /* f(data, u64 pc, u32 index, u32 threads, u32 flags) */
@@ -89,5 +102,5 @@ enum patch_instruction {
 	PATCH_FREE = 12, /* f(data, u64 pc, u64 address) */
 	PATCH_REMOTE_SHARED_MEMORY = 17, /* as PATCH_GLOBAL_MEMORY */
 };
-/* All return u32 0 (SANITIZER_PATCH_SUCCESS); anything else would end the warp. flags of memory: 1 read, 2 write, 4 system atomic, 8 prefetch;
- * an atomic has 3 and no pointer. */
+/* All return u32 0 (SANITIZER_PATCH_SUCCESS); anything else would end the warp. flags of memory: 1
+ * read, 2 write, 4 system atomic, 8 prefetch; an atomic has 3 and no pointer. */

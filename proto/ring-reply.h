@@ -12,9 +12,9 @@
 struct ring_reply_batch {
 	uint32_t pid;
 	uint32_t sm;
-	uint32_t size;	   /* bytes of one record, never 0 */
-	uint32_t count;	   /* 1..32 */
-	uint32_t lanes;	   /* bit i: lane i wrote one; count bits are set */
+	uint32_t size; /* bytes of one record, never 0 */
+	uint32_t count; /* 1..32 */
+	uint32_t lanes; /* bit i: lane i wrote one; count bits are set */
 	uint32_t reserved; /* 0 */
 };
 

@@ -4,6 +4,7 @@
 test-bpf-header.py CLANG PROTO MULTIARCH: what our users' programs include compiles: gpuprobe.bpf.h alone needs no -I, and headers of the kernel and of libbpf
 may stand beside it. MULTIARCH is -I and the folder that has <asm/types.h> on Debian.
 """
+
 import os
 import subprocess
 import sys
@@ -69,8 +70,14 @@ class Header(unittest.TestCase):
         """What the compiler says; empty: it is satisfied."""
         with open(os.path.join(self.folder, "x.bpf.c"), "w") as file:
             file.write(includes + PROGRAM)
-        return subprocess.run([CLANG, "-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-I", PROTO, *options, "-c", "x.bpf.c", "-o", "x.bpf.o"],
-                              cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60).stdout
+        return subprocess.run(
+            [CLANG, "-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-I", PROTO, *options, "-c", "x.bpf.c", "-o", "x.bpf.o"],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        ).stdout
 
     def test_alone(self):
         for options in (), (MULTIARCH,), ("-mcpu=v3", "-std=gnu11"):

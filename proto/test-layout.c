@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The layouts that a shim of one release and a daemon of another must agree on. If one of these fails, the version in the
- * header has to change with the layout.
+ * The layouts that a shim of one release and a daemon of another must agree on. If one of these
+ * fails, the version in the header has to change with the layout.
  */
 
 #include "interest.h"
@@ -12,7 +12,8 @@
 #include "wire.h"
 
 #define SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type)
-#define OFFSET(type, field, bytes) _Static_assert(offsetof(struct type, field) == (bytes), #type "." #field)
+#define OFFSET(type, field, bytes) \
+	_Static_assert(offsetof(struct type, field) == (bytes), #type "." #field)
 
 SIZE(wire_header, 16);
 SIZE(wire_hello, 56);
@@ -74,57 +75,94 @@ OFFSET(map_layout, value_stride, 24);
 OFFSET(map_layout, host_size, 72);
 
 /* A few layouts that existing objects rely on. */
-static int layouts_hold(void)
-{
+static int layouts_hold(void) {
 	struct map_layout l;
 
-	if (map_layout_init(&l, &(struct map_shape){ .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1,
+	if (map_layout_init(&l, &(struct map_shape){ .type = 2,
+						     .key_size = 4,
+						     .value_size = 8,
+						     .max_entries = 1,
 						     .merge = MAP_MERGE_SUM64 }) ||
-	    l.kind != MAP_KIND_ARRAY || l.shards != 256 || l.shard_stride != 128 || l.data_size != 32768)
+	    l.kind != MAP_KIND_ARRAY || l.shards != 256 || l.shard_stride != 128 ||
+	    l.data_size != 32768)
 		return 0;
-	if (map_layout_init(&l, &(struct map_shape){ .type = 1, .key_size = 4, .value_size = 8, .max_entries = 256 }) ||
-	    l.kind != MAP_KIND_HASH || l.capacity != 1024 || l.entry_stride != 32 || l.data_size != 128 + 1024 * 32)
+	if (map_layout_init(&l, &(struct map_shape){ .type = 1,
+						     .key_size = 4,
+						     .value_size = 8,
+						     .max_entries = 256 }) ||
+	    l.kind != MAP_KIND_HASH || l.capacity != 1024 || l.entry_stride != 32 ||
+	    l.data_size != 128 + 1024 * 32)
 		return 0;
 	/* an LRU map's slots have 8 bytes more */
-	if (map_layout_init(&l, &(struct map_shape){ .type = 9, .key_size = 16, .value_size = 8, .max_entries = 256 }) ||
-	    l.kind != MAP_KIND_HASH || l.capacity != 1024 || l.entry_stride != 64 || l.merge != MAP_MERGE_NONE)
+	if (map_layout_init(&l, &(struct map_shape){ .type = 9,
+						     .key_size = 16,
+						     .value_size = 8,
+						     .max_entries = 256 }) ||
+	    l.kind != MAP_KIND_HASH || l.capacity != 1024 || l.entry_stride != 64 ||
+	    l.merge != MAP_MERGE_NONE)
 		return 0;
-	if (map_layout_init(&l, &(struct map_shape){ .type = 10, .key_size = 4, .value_size = 8, .max_entries = 4 }) ||
+	if (map_layout_init(&l, &(struct map_shape){ .type = 10,
+						     .key_size = 4,
+						     .value_size = 8,
+						     .max_entries = 4 }) ||
 	    l.shards != 256 || l.entry_stride != 16 + 256 * 8 + 16 || l.merge != MAP_MERGE_PERCPU)
 		return 0;
-	if (map_layout_init(&l, &(struct map_shape){ .type = 1527, .key_size = 4, .value_size = 32, .max_entries = 8 }) ||
+	if (map_layout_init(&l, &(struct map_shape){ .type = 1527,
+						     .key_size = 4,
+						     .value_size = 32,
+						     .max_entries = 8 }) ||
 	    l.rings != 128 || l.ring_size != 65536 || l.host_size != 8192 + (8 << 20) ||
 	    map_memfd_size(&l) != 4096 + 16384 + l.host_size)
 		return 0;
-	if (map_layout_init(&l, &(struct map_shape){ .type = 1502, .key_size = 4, .value_size = 8, .max_entries = 2, .threads = 10 }) ||
+	if (map_layout_init(&l, &(struct map_shape){ .type = 1502,
+						     .key_size = 4,
+						     .value_size = 8,
+						     .max_entries = 2,
+						     .threads = 10 }) ||
 	    l.data_size != 160)
 		return 0;
 	/* the GPU's own arrays can be the kernel's, those for each thread cannot */
-	if (map_layout_init(&l, &(struct map_shape){ .type = 1513, .key_size = 4, .value_size = 12, .max_entries = 2,
-						     .place = MAP_PLACE_KERNEL, .merge = MAP_MERGE_SUM32 }) ||
+	if (map_layout_init(&l, &(struct map_shape){ .type = 1513,
+						     .key_size = 4,
+						     .value_size = 12,
+						     .max_entries = 2,
+						     .place = MAP_PLACE_KERNEL,
+						     .merge = MAP_MERGE_SUM32 }) ||
 	    l.place != MAP_PLACE_KERNEL || l.merge != MAP_MERGE_NONE || l.value_stride != 16 ||
-	    !map_layout_init(&l, &(struct map_shape){ .type = 1502, .key_size = 4, .value_size = 8, .max_entries = 2,
+	    !map_layout_init(&l, &(struct map_shape){ .type = 1502,
+						      .key_size = 4,
+						      .value_size = 8,
+						      .max_entries = 2,
 						      .place = MAP_PLACE_KERNEL }))
 		return 0;
-	return map_layout_init(&l, &(struct map_shape){ .type = 3, .key_size = 4, .value_size = 8, .max_entries = 2 }) != NULL &&
-	       map_layout_init(&l, &(struct map_shape){ .type = 1, .key_size = 4, .value_size = 8, .max_entries = 2,
-						        .place = MAP_PLACE_KERNEL }) != NULL;
+	return map_layout_init(&l, &(struct map_shape){ .type = 3,
+							.key_size = 4,
+							.value_size = 8,
+							.max_entries = 2 }) != NULL &&
+	       map_layout_init(&l, &(struct map_shape){ .type = 1,
+							.key_size = 4,
+							.value_size = 8,
+							.max_entries = 2,
+							.place = MAP_PLACE_KERNEL }) != NULL;
 }
 
-int main(void)
-{
-	union wire_message message = { .header = { WIRE_MAGIC, WIRE_VERSION, WIRE_SYNC, sizeof(struct wire_sync), 1 } };
+int main(void) {
+	union wire_message message = { .header = { WIRE_MAGIC, WIRE_VERSION, WIRE_SYNC,
+						   sizeof(struct wire_sync), 1 } };
 
-	if (!wire_valid(&message, sizeof(struct wire_sync)) || wire_valid(&message, sizeof(struct wire_sync) - 1))
+	if (!wire_valid(&message, sizeof(struct wire_sync)) ||
+	    wire_valid(&message, sizeof(struct wire_sync) - 1))
 		return 1;
 	message.header.version++;
 	if (wire_valid(&message, sizeof(struct wire_sync)))
 		return 1;
 	message.header.version--;
 	message.header.type = WIRE_DISARM;
-	if (wire_valid(&message, sizeof(struct wire_sync)) || wire_size(0) || wire_size(WIRE_KEEP + 1))
+	if (wire_valid(&message, sizeof(struct wire_sync)) || wire_size(0) ||
+	    wire_size(WIRE_KEEP + 1))
 		return 1;
 	if (!layouts_hold())
 		return 1;
-	return interest_hash("") != UINT64_C(0xcbf29ce484222325) || interest_hash("/bin/true") == interest_hash("/bin/false");
+	return interest_hash("") != UINT64_C(0xcbf29ce484222325) ||
+	       interest_hash("/bin/true") == interest_hash("/bin/false");
 }

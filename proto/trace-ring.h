@@ -2,16 +2,20 @@
 #pragma once
 
 /*
- * How the shim hands calls to the daemon: a memfd for each traced process, made and sealed (SHRINK|GROW|SEAL) by the daemon, mapped by both.
- * What is to be recorded may become more while it runs: then the daemon writes the header's flags (but not those of TRACE_RING_AT_ONCE), min_duration,
- * sample and functions, and changes the generation of traces in the page of interest.h, at which the shim reads them again.
+ * How the shim hands calls to the daemon: a memfd for each traced process, made and sealed
+ * (SHRINK|GROW|SEAL) by the daemon, mapped by both. What is to be recorded may become more while it
+ * runs: then the daemon writes the header's flags (but not those of TRACE_RING_AT_ONCE),
+ * min_duration, sample and functions, and changes the generation of traces in the page of
+ * interest.h, at which the shim reads them again.
  *
- * A header, then slot_count slots at slots_offset, slot_stride bytes apart. A thread claims a slot at its first recorded call and alone
- * writes to it; the daemon alone reads. Nobody waits: what finds no room is counted in `lost`. The daemon believes nothing that it reads.
+ * A header, then slot_count slots at slots_offset, slot_stride bytes apart. A thread claims a slot
+ * at its first recorded call and alone writes to it; the daemon alone reads. Nobody waits: what
+ * finds no room is counted in `lost`. The daemon believes nothing that it reads.
  *
- * A slot's data is a ring of slot_bytes (a power of two): head and tail count bytes and never wrap; a record lies at head & (slot_bytes - 1),
- * is a multiple of 8 bytes, and never crosses the end (a PAD fills it). The producer writes the record, then stores head (release);
- * the consumer loads head (acquire), reads, then stores tail (release).
+ * A slot's data is a ring of slot_bytes (a power of two): head and tail count bytes and never wrap;
+ * a record lies at head & (slot_bytes - 1), is a multiple of 8 bytes, and never crosses the end (a
+ * PAD fills it). The producer writes the record, then stores head (release); the consumer loads
+ * head (acquire), reads, then stores tail (release).
  */
 
 #include <stdbool.h>
@@ -22,29 +26,37 @@
 #define TRACE_RING_RECORD_MAX 1024 /* bytes */
 #define TRACE_RING_SLOTS_MAX 256
 #define TRACE_RING_PATH_MAX 256
-#define TRACE_RING_STALE_NS UINT64_C(5000000000) /* a heartbeat older than this: nobody reads any more, the shim stops */
+#define TRACE_RING_STALE_NS                                                                        \
+	UINT64_C(5000000000) /* a heartbeat older than this: nobody reads any more, the shim stops \
+			      */
 
 enum trace_ring_flags {
 	TRACE_RING_EXTRAS = 1 << 0, /* record what pointer arguments point to */
 	TRACE_RING_GPU = 1 << 1, /* time kernels on the GPU */
 	TRACE_RING_ERRORS = 1 << 2, /* only calls that fail */
 	TRACE_RING_STACKS = 1 << 3,
-	TRACE_RING_CUPTI = 1 << 4, /* with GPU: by CUPTI where it can be had, else by events, and a NOTE says why */
-	TRACE_RING_REPLACED = 1 << 5, /* set before enabled is cleared: the process gets another ring, and counts there what it does not record until then */
+	TRACE_RING_CUPTI = 1 << 4, /* with GPU: by CUPTI where it can be had, else by events, and a
+				      NOTE says why */
+	TRACE_RING_REPLACED =
+		1 << 5, /* set before enabled is cleared: the process gets another ring, and counts
+			   there what it does not record until then */
 };
 
 /* Flags that a ring has from its beginning, or never. */
 #define TRACE_RING_AT_ONCE (TRACE_RING_GPU | TRACE_RING_CUPTI)
 
 enum trace_ring_clock {
-	TRACE_RING_TSC = 0, /* times are of rdtsc (on aarch64 cntvct_el0); the daemon knows what they are in nanoseconds */
-	TRACE_RING_MONOTONIC = 1, /* the machine's TSC is not invariant: CLOCK_MONOTONIC in nanoseconds */
+	TRACE_RING_TSC = 0, /* times are of rdtsc (on aarch64 cntvct_el0); the daemon knows what
+			       they are in nanoseconds */
+	TRACE_RING_MONOTONIC =
+		1, /* the machine's TSC is not invariant: CLOCK_MONOTONIC in nanoseconds */
 };
 
 struct trace_ring {
 	uint32_t magic;
 	uint32_t version;
-	uint32_t enabled; /* 0: the shim stops recording for good and drops its mapping when it can */
+	uint32_t enabled; /* 0: the shim stops recording for good and drops its mapping when it can
+			   */
 	uint32_t flags; /* enum trace_ring_flags */
 	uint32_t clock; /* enum trace_ring_clock */
 	uint32_t slot_count;
@@ -52,20 +64,27 @@ struct trace_ring {
 	uint32_t slot_stride;
 	uint64_t slots_offset;
 	uint64_t min_duration; /* in units of the clock; shorter calls are left out */
-	uint64_t sample; /* one of so many calls is recorded, by chance (trace_is_sampled()); 0, 1: all */
-	uint64_t heartbeat; /* written by the daemon whenever it reads: CLOCK_MONOTONIC in nanoseconds */
+	uint64_t sample; /* one of so many calls is recorded, by chance (trace_is_sampled()); 0, 1:
+			    all */
+	uint64_t heartbeat; /* written by the daemon whenever it reads: CLOCK_MONOTONIC in
+			       nanoseconds */
 	uint64_t homeless; /* written by the shim: calls that were lost because no slot was free */
-	uint64_t unread; /* written by the shim: launches that are timed by events and whose KERNEL is not written: of those that remain the end is not known */
-	uint64_t taken; /* 1, written by the shim: the process records here; 0 at the end: it did not get this in time */
+	uint64_t unread; /* written by the shim: launches that are timed by events and whose KERNEL
+			    is not written: of those that remain the end is not known */
+	uint64_t taken; /* 1, written by the shim: the process records here; 0 at the end: it did
+			   not get this in time */
 	uint64_t reserved[2];
-	uint64_t functions[4096 / 64]; /* bit n: calls of function n (trace.h) are recorded; all dynamic ones have one bit, TRACE_FUNCTION_DYNAMIC */
-	char cupti[TRACE_RING_PATH_MAX]; /* path of libcupti.so; empty: where toolkits and wheels put it */
+	uint64_t functions[4096 / 64]; /* bit n: calls of function n (trace.h) are recorded; all
+					  dynamic ones have one bit, TRACE_FUNCTION_DYNAMIC */
+	char cupti[TRACE_RING_PATH_MAX]; /* path of libcupti.so; empty: where toolkits and wheels
+					    put it */
 };
 
 enum trace_slot_state {
 	TRACE_SLOT_FREE = 0,
 	TRACE_SLOT_USED = 1,
-	TRACE_SLOT_LEFT = 2, /* its thread ended; the daemon makes it FREE when it has read everything */
+	TRACE_SLOT_LEFT =
+		2, /* its thread ended; the daemon makes it FREE when it has read everything */
 };
 
 struct trace_slot {
@@ -106,7 +125,8 @@ struct trace_ring_call {
 	uint16_t function;
 	uint8_t n_arguments;
 	uint8_t n_extras;
-	uint64_t words[]; /* as in trace.h, with extras; with TRACE_RING_STACKS the last extra has argument 255: return addresses, 8 bytes each */
+	uint64_t words[]; /* as in trace.h, with extras; with TRACE_RING_STACKS the last extra has
+			     argument 255: return addresses, 8 bytes each */
 };
 
 /* Kinds FUNCTION and KERNEL of trace_name_kind. */
@@ -119,7 +139,8 @@ struct trace_ring_name {
 };
 
 enum trace_ring_kernel_flags {
-	TRACE_RING_KERNEL_HOST = 1 << 0, /* start and end are of CLOCK_MONOTONIC, in nanoseconds; else of the GPU's clock as of CLOCK_PAIR */
+	TRACE_RING_KERNEL_HOST = 1 << 0, /* start and end are of CLOCK_MONOTONIC, in nanoseconds;
+					    else of the GPU's clock as of CLOCK_PAIR */
 };
 
 struct trace_ring_kernel {
@@ -131,7 +152,8 @@ struct trace_ring_kernel {
 	uint64_t context;
 	uint64_t stream;
 	uint64_t function; /* 0: a graph or a copy */
-	uint32_t error; /* nanoseconds by which each of start and end may be off, beside what the clocks are */
+	uint32_t error; /* nanoseconds by which each of start and end may be off, beside what the
+			   clocks are */
 	uint32_t reserved; /* 0 */
 };
 
@@ -152,8 +174,9 @@ struct trace_ring_note {
 };
 
 /*
- * Whether a call is taken as one of `sample`: by chance, each by its own, as each Nth one of a program that calls the same functions in turn would always be of the
- * same function. random is the caller's, any number at first.
+ * Whether a call is taken as one of `sample`: by chance, each by its own, as each Nth one of a
+ * program that calls the same functions in turn would always be of the same function. random is the
+ * caller's, any number at first.
  */
 static inline bool trace_is_sampled(uint64_t *random, uint64_t sample) {
 	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

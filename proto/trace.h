@@ -2,11 +2,12 @@
 #pragma once
 
 /*
- * A trace: one record after another. What `Trace` of the control interface streams (in base64), and what
- * `gpuprobectl trace --format raw` writes to a file. Little-endian; each record is a multiple of 8 bytes, begins with a
- * struct trace_record and lies at a multiple of 8 bytes. TRACE_START comes first, TRACE_STOP last; a file that was cut off lacks the
- * latter. A reader skips records of types that it does not know. Records come in the order in which their sources gave them
- * away: calls at their end, and those of different threads mixed within some hundred milliseconds.
+ * A trace: one record after another. What `Trace` of the control interface streams (in base64), and
+ * what `gpuprobectl trace --format raw` writes to a file. Little-endian; each record is a multiple
+ * of 8 bytes, begins with a struct trace_record and lies at a multiple of 8 bytes. TRACE_START
+ * comes first, TRACE_STOP last; a file that was cut off lacks the latter. A reader skips records of
+ * types that it does not know. Records come in the order in which their sources gave them away:
+ * calls at their end, and those of different threads mixed within some hundred milliseconds.
  *
  * Times are nanoseconds of the host's CLOCK_MONOTONIC, whatever stamped them.
  * A NAME, PROCESS or THREAD comes before the first record that needs it.
@@ -91,10 +92,14 @@ struct trace_thread {
 
 enum trace_name_kind {
 	TRACE_NAME_FUNCTION = 1, /* id: `function` of calls, >= TRACE_FUNCTION_DYNAMIC; pid 0 */
-	TRACE_NAME_KERNEL = 2, /* id: CUfunction or CUkernel handle, of process pid; a later one replaces it */
-	TRACE_NAME_HOOK = 3, /* id: `hook` of events; pid 0. Its set, and what it is: "memory nvidia:nv_dma_map_alloc(pages:u64,contig:bool)=s32" */
-	TRACE_NAME_FILE = 5, /* id: the inode of a file that process pid executes code of; text: its path, as that process sees it. For names of functions in stacks */
-	TRACE_NAME_LIBRARY = 4, /* id: of a libcuda.so.1 that was found; text: path and version; for information */
+	TRACE_NAME_KERNEL =
+		2, /* id: CUfunction or CUkernel handle, of process pid; a later one replaces it */
+	TRACE_NAME_HOOK = 3, /* id: `hook` of events; pid 0. Its set, and what it is: "memory
+				nvidia:nv_dma_map_alloc(pages:u64,contig:bool)=s32" */
+	TRACE_NAME_FILE = 5, /* id: the inode of a file that process pid executes code of; text: its
+				path, as that process sees it. For names of functions in stacks */
+	TRACE_NAME_LIBRARY = 4, /* id: of a libcuda.so.1 that was found; text: path and version; for
+				   information */
 };
 
 struct trace_name {
@@ -106,8 +111,9 @@ struct trace_name {
 };
 
 /*
- * Functions have the numbers of CUPTI's callback ids (cupti_driver_cbid.h), which never change; those without one have a number from
- * TRACE_FUNCTION_OWN of the table of all functions (functions.txt); what neither knows gets one, and a NAME, while it runs.
+ * Functions have the numbers of CUPTI's callback ids (cupti_driver_cbid.h), which never change;
+ * those without one have a number from TRACE_FUNCTION_OWN of the table of all functions
+ * (functions.txt); what neither knows gets one, and a NAME, while it runs.
  */
 #define TRACE_FUNCTION_OWN 2048
 #define TRACE_FUNCTION_DYNAMIC 3072
@@ -120,9 +126,10 @@ enum trace_call_flags {
 };
 
 /*
- * A call of a cu* function, sent at its end. words[0 .. n_arguments): 8 bytes each, in the order of the ABI: rdi, rsi, rdx, rcx, r8, r9, then
- * slots of the stack, then xmm registers of floats; which argument is where, functions.txt knows. Bits above an argument's type may be anything.
- * Then n_extras times a struct trace_extra.
+ * A call of a cu* function, sent at its end. words[0 .. n_arguments): 8 bytes each, in the order of
+ * the ABI: rdi, rsi, rdx, rcx, r8, r9, then slots of the stack, then xmm registers of floats; which
+ * argument is where, functions.txt knows. Bits above an argument's type may be anything. Then
+ * n_extras times a struct trace_extra.
  */
 struct trace_call {
 	struct trace_record record; /* flags: enum trace_call_flags */
@@ -130,7 +137,8 @@ struct trace_call {
 	uint64_t end;
 	uint32_t pid;
 	uint32_t tid;
-	uint32_t sequence; /* of the recorded calls of this thread from this source: gaps are losses */
+	uint32_t sequence; /* of the recorded calls of this thread from this source: gaps are losses
+			    */
 	int32_t result; /* CUresult */
 	uint16_t function; /* 0: unknown */
 	uint8_t n_arguments;
@@ -168,7 +176,8 @@ enum trace_ioctl_flags {
 	TRACE_IOCTL_STATUS = 1 << 1, /* `status` is there */
 };
 
-/* An ioctl of a device of the driver, at its end. Three byte strings follow, each padded to 8 bytes. */
+/* An ioctl of a device of the driver, at its end. Three byte strings follow, each padded to 8
+ * bytes. */
 struct trace_ioctl {
 	struct trace_record record; /* flags: enum trace_ioctl_flags */
 	uint64_t start;
@@ -181,9 +190,11 @@ struct trace_ioctl {
 	uint8_t minor; /* of GPU */
 	uint16_t n_before; /* bytes of the argument at entry, at most 128 */
 	uint16_t n_after; /* bytes of the argument at return */
-	uint16_t n_inner; /* bytes at entry of what the argument's pointer (RM_CONTROL, RM_ALLOC, XFER) points to */
+	uint16_t n_inner; /* bytes at entry of what the argument's pointer (RM_CONTROL, RM_ALLOC,
+			     XFER) points to */
 	uint32_t stack;
-	uint32_t status; /* at return, of those whose status lies behind the bytes (UVM's 33 and 68); else 0 */
+	uint32_t status; /* at return, of those whose status lies behind the bytes (UVM's 33 and
+			    68); else 0 */
 	uint8_t bytes[];
 };
 
@@ -192,7 +203,8 @@ enum trace_event_flags {
 	TRACE_EVENT_OPEN = 1 << 1,
 };
 
-/* A hook of the kernel's driver, a tracepoint, or a probe of the user: see the NAME of `hook` for what words are. */
+/* A hook of the kernel's driver, a tracepoint, or a probe of the user: see the NAME of `hook` for
+ * what words are. */
 struct trace_event {
 	struct trace_record record; /* flags: enum trace_event_flags */
 	uint64_t start;
@@ -203,7 +215,8 @@ struct trace_event {
 	uint32_t hook;
 	int64_t result; /* of a function that returned */
 	uint8_t n_words;
-	/* bytes of text behind the words, NUL-padded to 8: of each argument of type str in turn, with its NUL (the argument's word is the pointer) */
+	/* bytes of text behind the words, NUL-padded to 8: of each argument of type str in turn,
+	 * with its NUL (the argument's word is the pointer) */
 	uint8_t n_text;
 	uint16_t reserved; /* 0 */
 	uint32_t stack;
@@ -229,7 +242,8 @@ struct trace_kernel {
 enum trace_ctxsw_flags {
 	TRACE_CTXSW_INSTANT = 1 << 0, /* a point in time: another event of the engine, `began` */
 	TRACE_CTXSW_OPEN = 1 << 1, /* the context was still there when tracing ended */
-	TRACE_CTXSW_FOREIGN = 1 << 2, /* pid is of the initial namespace, which is not the one of the trace's other pids */
+	TRACE_CTXSW_FOREIGN = 1 << 2, /* pid is of the initial namespace, which is not the one of
+					 the trace's other pids */
 };
 
 /* A context was on a GPU's engine for compute and graphics, from one context switch to the next. */
@@ -237,13 +251,16 @@ struct trace_ctxsw {
 	struct trace_record record; /* flags: enum trace_ctxsw_flags */
 	uint64_t start;
 	uint64_t end;
-	uint32_t pid; /* 0: of another user, which the driver does not tell; UINT32_MAX: the driver's own */
+	uint32_t pid; /* 0: of another user, which the driver does not tell; UINT32_MAX: the
+			 driver's own */
 	uint32_t device; /* N of /dev/nvidiaN */
 	uint32_t context; /* the driver's number of it */
 	uint32_t error; /* nanoseconds by which start and end may be off */
-	uint8_t began; /* the event by which it began, NV_EVENT_BUFFER_FECS_CTXSWTAG_*; 0: not seen, it began at `start` or before */
+	uint8_t began; /* the event by which it began, NV_EVENT_BUFFER_FECS_CTXSWTAG_*; 0: not seen,
+			  it began at `start` or before */
 	uint8_t ended; /* ... and ended; 0: not seen, it ended at `end` or before */
-	uint8_t preemption; /* how it was made to stop, a tag FE_ACK_*; 0: the driver did not tell */
+	uint8_t preemption; /* how it was made to stop, a tag FE_ACK_*; 0: the driver did not tell
+			     */
 	uint8_t vmid;
 	uint8_t gpu_instance; /* of MIG; 0xff: none */
 	uint8_t compute_instance;
@@ -251,10 +268,12 @@ struct trace_ctxsw {
 	char comm[16]; /* of pid; empty: unknown */
 };
 
-/* How the clock of a GPU relates to the host's: host = host_time + (gpu - gpu_time) * (1 + drift * 1e-9). */
+/* How the clock of a GPU relates to the host's: host = host_time + (gpu - gpu_time) * (1 + drift *
+ * 1e-9). */
 struct trace_clock {
 	struct trace_record record;
-	uint32_t pid; /* whose device it is: ordinals are of processes; 0: the GPU's own timer (%globaltimer), and device is N of /dev/nvidiaN */
+	uint32_t pid; /* whose device it is: ordinals are of processes; 0: the GPU's own timer
+			 (%globaltimer), and device is N of /dev/nvidiaN */
 	uint32_t device;
 	uint64_t gpu_time; /* nanoseconds of the clock that stamped this process's kernels */
 	uint64_t host_time;
@@ -263,8 +282,9 @@ struct trace_clock {
 };
 
 /*
- * Calls of a function that were counted where they happened (`aggregate` of Trace), and not sent: those of one process and source since the last such record
- * of the three. Of these n_buckets have another number of calls than 0.
+ * Calls of a function that were counted where they happened (`aggregate` of Trace), and not sent:
+ * those of one process and source since the last such record of the three. Of these n_buckets have
+ * another number of calls than 0.
  */
 struct trace_counts {
 	struct trace_record record;
@@ -274,7 +294,8 @@ struct trace_counts {
 	uint16_t function;
 	uint16_t n_buckets;
 	uint64_t calls;
-	uint64_t errors; /* calls with a result that is neither CUDA_SUCCESS nor CUDA_ERROR_NOT_READY */
+	uint64_t errors; /* calls with a result that is neither CUDA_SUCCESS nor
+			    CUDA_ERROR_NOT_READY */
 	uint64_t time; /* sum of durations, nanoseconds */
 	uint64_t min, max; /* durations, since counting began */
 	uint64_t bytes; /* that were to be allocated, freed or copied */
@@ -285,7 +306,8 @@ struct trace_counts {
 	} buckets[];
 };
 
-/* Eight buckets for each power of two: a duration is known within a sixteenth. The last one has all that is longer (half an hour). */
+/* Eight buckets for each power of two: a duration is known within a sixteenth. The last one has all
+ * that is longer (half an hour). */
 #define TRACE_BUCKETS 312
 #define TRACE_BUCKET_BITS 3
 
@@ -294,21 +316,26 @@ static inline uint32_t trace_bucket_of(uint64_t duration) {
 
 	if (duration < 1 << TRACE_BUCKET_BITS)
 		return (uint32_t)duration;
-	for (uint32_t bits = 32; bits; bits /= 2) /* as not all compilers of BPF know __builtin_clzll() */
+	for (uint32_t bits = 32; bits;
+	     bits /= 2) /* as not all compilers of BPF know __builtin_clzll() */
 		power += duration >> power >> bits ? bits : 0;
-	bucket = (power - TRACE_BUCKET_BITS + 1) << TRACE_BUCKET_BITS | (uint32_t)(duration >> (power - TRACE_BUCKET_BITS) & ((1 << TRACE_BUCKET_BITS) - 1));
+	bucket = (power - TRACE_BUCKET_BITS + 1) << TRACE_BUCKET_BITS |
+		 (uint32_t)(duration >> (power - TRACE_BUCKET_BITS) &
+			    ((1 << TRACE_BUCKET_BITS) - 1));
 	return bucket < TRACE_BUCKETS ? bucket : TRACE_BUCKETS - 1;
 }
 
 /* The shortest duration of a bucket. */
 static inline uint64_t trace_bucket_start(uint32_t bucket) {
-	const uint32_t octave = bucket >> TRACE_BUCKET_BITS, step = bucket & ((1 << TRACE_BUCKET_BITS) - 1);
+	const uint32_t octave = bucket >> TRACE_BUCKET_BITS,
+		       step = bucket & ((1 << TRACE_BUCKET_BITS) - 1);
 
 	return octave ? (uint64_t)((1 << TRACE_BUCKET_BITS) + step) << (octave - 1) : step;
 }
 
 enum trace_lost_flags {
-	TRACE_LOST_ENDS = 1 << 0, /* nothing is lost: of so many launches, whose calls are in the trace, it is not known when their kernels ended */
+	TRACE_LOST_ENDS = 1 << 0, /* nothing is lost: of so many launches, whose calls are in the
+				     trace, it is not known when their kernels ended */
 };
 
 struct trace_lost {
@@ -328,7 +355,8 @@ struct trace_note {
 	char text[]; /* NUL-padded to the record's end */
 };
 
-/* Return addresses, innermost first; a text for each follows, NUL-terminated ("file+0x12 (symbol+0x4)"), padded at the end. */
+/* Return addresses, innermost first; a text for each follows, NUL-terminated ("file+0x12
+ * (symbol+0x4)"), padded at the end. */
 struct trace_stack {
 	struct trace_record record;
 	uint32_t id; /* never 0 */

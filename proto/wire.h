@@ -7,28 +7,37 @@
  * Transport: AF_UNIX, SOCK_SEQPACKET, at <runtime dir>/shim.sock (paths.h). One datagram is one
  * message; each message type has one fixed size, little-endian, no pointers, no padding that
  * is not named. Descriptors travel as SCM_RIGHTS beside the message that says so; at most one.
- * Every descriptor is a memfd (but for MAP_PLACE_KERNEL). The sender of an image seals it (SHRINK|GROW|WRITE|SEAL); the daemon
- * seals map instances against SHRINK|GROW|SEAL. A receiver checks seals and size before mapping.
+ * Every descriptor is a memfd (but for MAP_PLACE_KERNEL). The sender of an image seals it
+ * (SHRINK|GROW|WRITE|SEAL); the daemon seals map instances against SHRINK|GROW|SEAL. A receiver
+ * checks seals and size before mapping.
  *
  * A process opens up to three connections, told apart by wire_hello.role:
  *   LOADER   strictly request and reply, driven by the thread that loads a module:
- *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT + IDS], INSTANCE -> INSTANCE_REPLY,
- *              RESUME [+ IDS] -> RESUMED, KEEP -> KEPT, and ARMED, UNLOAD, REPORT, which have no reply.
- *   TRACE    opened by a process that may be traced (interest.h): HELLO -> WELCOME, TRACE -> TRACE_REPLY; then nothing, until one side
- *            closes it: the daemon when the trace is over, the process when it ends. Calls go through shared memory (trace-ring.h).
- *   MIRROR   opened only while instances exist, or replaced modules that are not retired; the daemon speaks first:
- *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time, and RETIRE and another WELCOME (of which
+ *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT + IDS], INSTANCE ->
+ *              INSTANCE_REPLY,
+ *              RESUME [+ IDS] -> RESUMED, KEEP -> KEPT, and ARMED, UNLOAD, REPORT, which have no
+ *              reply.
+ *   TRACE    opened by a process that may be traced (interest.h): HELLO -> WELCOME, TRACE ->
+ *            TRACE_REPLY; then nothing, until one side closes it: the daemon when the trace is
+ *            over, the process when it ends. Calls go through shared memory (trace-ring.h).
+ *   MIRROR   opened only while instances exist, or replaced modules that are not retired; the
+ *            daemon speaks first:
+ *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time, and RETIRE
+ *              and another WELCOME (of which
  *              mirror_period_ms counts from then on), which have no reply.
- * The daemon identifies the process by SO_PEERCRED alone; nothing in a message is believed about it.
- * When its last connection closes, the process is gone and its map instances are folded into the
- * maps' totals.
+ * The daemon identifies the process by SO_PEERCRED alone; nothing in a message is believed about
+ * it. When its last connection closes, the process is gone and its map instances are folded into
+ * the maps' totals.
  *
- * A daemon may end and another one go on with what it had: WELCOME then has the same `session`, and another `start`. A process that finds itself
- * with such a one says what it has, for each module RESUME (with its attachments and maps, IDS), then for each instance KEEP; what the
- * daemon does not know any more it forgets. With another session it forgets all. Meanwhile its memory is the daemon's, as ever.
+ * A daemon may end and another one go on with what it had: WELCOME then has the same `session`, and
+ * another `start`. A process that finds itself with such a one says what it has, for each module
+ * RESUME (with its attachments and maps, IDS), then for each instance KEEP; what the daemon does
+ * not know any more it forgets. With another session it forgets all. Meanwhile its memory is the
+ * daemon's, as ever.
  *
- * A process keeps its shim when the daemon is upgraded. The header and HELLO are the same in all versions, so that a daemon can tell of shims that it
- * does not understand; it closes the connection then. Such a process counts on in the memory that it has, as while there is no daemon.
+ * A process keeps its shim when the daemon is upgraded. The header and HELLO are the same in all
+ * versions, so that a daemon can tell of shims that it does not understand; it closes the
+ * connection then. Such a process counts on in the memory that it has, as while there is no daemon.
  *
  * Unknown type, wrong version, wrong size, a missing or surplus descriptor: the daemon closes the
  * connection; the shim closes it and lets the application use its own image.
@@ -100,11 +109,13 @@ struct wire_hello {
 struct wire_welcome {
 	struct wire_header header;
 	uint32_t deadline_ms; /* how long the shim waits for any one reply */
-	uint32_t mirror_period_ms; /* how often device-resident maps are copied out; 0: only when asked */
+	uint32_t mirror_period_ms; /* how often device-resident maps are copied out; 0: only when
+				      asked */
 	uint32_t pid; /* of the process, as the daemon sees it */
 	uint32_t start; /* number of the daemon among those of the session */
 	char comm[16]; /* as in /proc/PID/comm, NUL-padded */
-	uint64_t session; /* the same for a daemon that goes on with what another one had; 0: none ever does */
+	uint64_t session; /* the same for a daemon that goes on with what another one had; 0: none
+			     ever does */
 };
 
 enum wire_image_kind {
@@ -115,11 +126,14 @@ enum wire_image_kind {
 };
 
 enum wire_image_flags {
-	WIRE_IMAGE_FLAG_RELOCATABLE = 1 << 0, /* wrapper version 2 (-rdc=true): only its linked part is sent */
-	WIRE_IMAGE_FLAG_OPTIONS = 1 << 1, /* the application has options for the driver's compiler: what is PTX is to stay PTX */
+	WIRE_IMAGE_FLAG_RELOCATABLE =
+		1 << 0, /* wrapper version 2 (-rdc=true): only its linked part is sent */
+	WIRE_IMAGE_FLAG_OPTIONS = 1 << 1, /* the application has options for the driver's compiler:
+					     what is PTX is to stay PTX */
 };
 
-/* Descriptor: the sealed image, without holes (each byte was written): else the answer is the own one. */
+/* Descriptor: the sealed image, without holes (each byte was written): else the answer is the own
+ * one. */
 struct wire_image {
 	struct wire_header header;
 	uint64_t image_size; /* bytes; equals the memfd's size */
@@ -133,7 +147,8 @@ struct wire_image {
 
 enum wire_verdict {
 	WIRE_VERDICT_OWN = 0, /* hand the application's own image to the driver; no descriptor */
-	WIRE_VERDICT_REPLACED = 1, /* hand this one to the driver; descriptor: the sealed new image */
+	WIRE_VERDICT_REPLACED =
+		1, /* hand this one to the driver; descriptor: the sealed new image */
 };
 
 /* Of a plan, where there is none for a reason that may pass: the shim asks again in a while. */
@@ -144,13 +159,14 @@ enum wire_later {
 };
 
 /*
- * Descriptor: the new image when replaced. slot_count SLOT messages follow on the same connection, then as many IDS as hold attachment_count ids
- * of attachments.
+ * Descriptor: the new image when replaced. slot_count SLOT messages follow on the same connection,
+ * then as many IDS as hold attachment_count ids of attachments.
  */
 struct wire_image_reply {
 	struct wire_header header;
 	uint64_t module_id; /* names this load in ARMED, UNLOAD, REPORT; never 0 */
-	uint64_t image_size; /* bytes, 0 when not replaced; the image starts at offset 0 of the memfd */
+	uint64_t image_size; /* bytes, 0 when not replaced; the image starts at offset 0 of the
+				memfd */
 	uint32_t verdict; /* enum wire_verdict */
 	uint32_t slot_count; /* <= WIRE_SLOTS_MAX, 0 when not replaced */
 	uint32_t attachment_count; /* <= WIRE_ATTACHMENTS_MAX, 0 when not replaced */
@@ -160,21 +176,24 @@ struct wire_image_reply {
 
 enum wire_slot_kind {
 	/*
-	 * 8 bytes: a pointer that the shim fills in with the device address of the data of this process's instance of map
-	 * `map_id` (in that context). While it is 0 the probe does nothing, so a module works before it is armed and when
-	 * arming fails. May lie in constant memory.
+	 * 8 bytes: a pointer that the shim fills in with the device address of the data of this
+	 * process's instance of map `map_id` (in that context). While it is 0 the probe does
+	 * nothing, so a module works before it is armed and when arming fails. May lie in constant
+	 * memory.
 	 */
 	WIRE_SLOT_POINTER = 1,
 	/*
-	 * The instance's data_size: it *is* data of the instance. The map merges by sums or keeps the latest (map-layout.h), and
-	 * what the shim mirrors is merged over the modules that the process has or had in that context.
+	 * The instance's data_size: it *is* data of the instance. The map merges by sums or keeps
+	 * the latest (map-layout.h), and what the shim mirrors is merged over the modules that the
+	 * process has or had in that context.
 	 */
 	WIRE_SLOT_DATA = 2,
-	/* A struct gpuprobe_process, which the shim fills in (in a plan: the address of one). map_id is 0. May lie in constant memory. */
+	/* A struct gpuprobe_process, which the shim fills in (in a plan: the address of one).
+	 * map_id is 0. May lie in constant memory. */
 	WIRE_SLOT_PROCESS = 3,
 	/*
-	 * Of a plan only: a pointer to data_size bytes of device memory that the shim allocates, zeros at first, and that are data of the
-	 * instance as those of WIRE_SLOT_DATA are.
+	 * Of a plan only: a pointer to data_size bytes of device memory that the shim allocates,
+	 * zeros at first, and that are data of the instance as those of WIRE_SLOT_DATA are.
 	 */
 	WIRE_SLOT_REGION = 4,
 };
@@ -194,7 +213,8 @@ struct wire_slot {
 	uint64_t module_id;
 	uint64_t map_id;
 	uint32_t kind; /* enum wire_slot_kind; of a plan POINTER, REGION or PROCESS */
-	uint32_t offset; /* of a plan: in struct patch_data, of the 8 bytes that are filled in; else 0 */
+	uint32_t offset; /* of a plan: in struct patch_data, of the 8 bytes that are filled in; else
+			    0 */
 	char symbol[WIRE_SYMBOL_MAX]; /* empty in a plan */
 };
 
@@ -212,7 +232,8 @@ enum wire_resume_flags {
 	WIRE_RESUME_PLAN = 1 << 1, /* it replaced nothing: a plan of the SASS engine */
 };
 
-/* A module that was replaced by an earlier daemon of the session. As many IDS follow as hold the ids of its attachments, then of its maps. */
+/* A module that was replaced by an earlier daemon of the session. As many IDS follow as hold the
+ * ids of its attachments, then of its maps. */
 struct wire_resume {
 	struct wire_header header;
 	uint64_t module_id;
@@ -253,14 +274,15 @@ struct wire_instance {
 };
 
 /*
- * Descriptor: the instance's memfd, or with MAP_PLACE_KERNEL a kernel map's (map-layout.h), unless size is 0 (refused: quota,
- * unknown map).
+ * Descriptor: the instance's memfd, or with MAP_PLACE_KERNEL a kernel map's (map-layout.h), unless
+ * size is 0 (refused: quota, unknown map).
  */
 struct wire_instance_reply {
 	struct wire_header header;
 	uint64_t map_id;
 	uint64_t instance_id; /* never 0 */
-	uint64_t size; /* bytes of the memfd: map_memfd_size(); of a kernel map: whole pages to map */
+	uint64_t size; /* bytes of the memfd: map_memfd_size(); of a kernel map: whole pages to map
+			*/
 	uint64_t data_size; /* bytes of the device buffer, or of the data in host memory */
 	uint32_t place; /* enum map_place */
 	uint32_t kind; /* enum map_kind */
@@ -280,10 +302,13 @@ struct wire_unload {
 };
 
 /*
- * The shim could not do something; shown by `gpuprobectl why`. A reason that begins with WIRE_REPORT_KERNEL, the name of a kernel (of a longer
- * one its first WIRE_REPORT_NAME_MAX bytes) and ": " is about that kernel of the module alone; one that begins with WIRE_REPORT_MAP, the id of a
- * map and ": " about those attachments alone that use the map; one that begins with WIRE_REPORT_LIBRARY, the name of a library and ": " says why what the
- * library loads is not replaced, one with WIRE_REPORT_MODULE, a kernel's name (or that none is known) and ": " why the module of that kernel is not patched: these are no failures.
+ * The shim could not do something; shown by `gpuprobectl why`. A reason that begins with
+ * WIRE_REPORT_KERNEL, the name of a kernel (of a longer one its first WIRE_REPORT_NAME_MAX bytes)
+ * and ": " is about that kernel of the module alone; one that begins with WIRE_REPORT_MAP, the id
+ * of a map and ": " about those attachments alone that use the map; one that begins with
+ * WIRE_REPORT_LIBRARY, the name of a library and ": " says why what the library loads is not
+ * replaced, one with WIRE_REPORT_MODULE, a kernel's name (or that none is known) and ": " why the
+ * module of that kernel is not patched: these are no failures.
  */
 #define WIRE_REPORT_KERNEL "kernel "
 #define WIRE_REPORT_MAP "map "
@@ -301,15 +326,16 @@ struct wire_sync {
 	struct wire_header header;
 };
 
-/* Stop probes from using the map (write 0 into its slots), copy it a last time, then answer SYNCED. */
+/* Stop probes from using the map (write 0 into its slots), copy it a last time, then answer SYNCED.
+ */
 struct wire_disarm {
 	struct wire_header header;
 	uint64_t map_id;
 };
 
 /*
- * None of the attachments that a replaced module was made for is left: its kernels may be launched without probes from now on
- * (passes/probe.h: "bare" kernels).
+ * None of the attachments that a replaced module was made for is left: its kernels may be launched
+ * without probes from now on (passes/probe.h: "bare" kernels).
  */
 struct wire_retire {
 	struct wire_header header;
@@ -321,8 +347,9 @@ struct wire_trace {
 	struct wire_header header;
 	uint32_t flags; /* 0 */
 	/*
-	 * A process of which this one descends, as the daemon sees that: the one whose memory it was forked with, if that was traced, or the CMD of a trace
-	 * (paths.h). Its parents may be gone. 0: none is known.
+	 * A process of which this one descends, as the daemon sees that: the one whose memory it
+	 * was forked with, if that was traced, or the CMD of a trace (paths.h). Its parents may be
+	 * gone. 0: none is known.
 	 */
 	uint32_t ancestor;
 };

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-units.py SERVICE SOURCE: what systemd says of the units, and what they and the catalog must have in common with the sources.
 Needs systemd-analyze and journalctl 250 or later."""
+
 import os
 import re
 import shutil
@@ -81,8 +82,10 @@ class Units(unittest.TestCase):
         """Sockets lie where proto/paths.h says, under the names that the daemon expects."""
         paths = dict(re.findall(r'^#define (\w+) "(.*?)"', read(SOURCE, "proto/paths.h"), re.M))
         folder = paths["PATHS_SYSTEM_DIR"]
-        for unit, listen, path, name in (("gpuprobed.socket", "ListenStream", paths["PATHS_CONTROL_SOCKET"], "control"),
-                                         ("gpuprobed-shim.socket", "ListenSequentialPacket", paths["PATHS_SHIM_SOCKET"], "shim")):
+        for unit, listen, path, name in (
+            ("gpuprobed.socket", "ListenStream", paths["PATHS_CONTROL_SOCKET"], "control"),
+            ("gpuprobed-shim.socket", "ListenSequentialPacket", paths["PATHS_SHIM_SOCKET"], "shim"),
+        ):
             text = read(UNITS, unit)
             self.assertIn(f"\n{listen}={folder}/{path}\n", text)
             self.assertIn(f"\nFileDescriptorName={name}\n", text)
@@ -91,8 +94,10 @@ class Units(unittest.TestCase):
         self.assertIn(f"\nd {folder} 0755 gpuprobe gpuprobe -\n", read(UNITS, "gpuprobed.tmpfiles"))
 
     def test_preset(self):
-        self.assertEqual(re.findall(r"^(\w+ \S+)$", read(UNITS, "gpuprobed.preset"), re.M),
-                         ["disable gpuprobed.service", "disable gpuprobed.socket", "disable gpuprobed-shim.socket"])
+        self.assertEqual(
+            re.findall(r"^(\w+ \S+)$", read(UNITS, "gpuprobed.preset"), re.M),
+            ["disable gpuprobed.service", "disable gpuprobed.socket", "disable gpuprobed-shim.socket"],
+        )
 
     def test_user(self):
         """sysusers makes the user and the group that the service has."""

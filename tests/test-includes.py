@@ -8,6 +8,7 @@ those below. KNOWN are the includes that point upward today, a number for each p
 the number. Files of tests may include anything.
 usage: test-includes.py SOURCE [--list]
 """
+
 import collections
 import os
 import re
@@ -25,7 +26,23 @@ DOMAINS = {  # the longest prefix counts
     "ctl": ["proto", "lib"],
 }
 ROOMS = {
-    "daemon/gpuprobed": ["base", "settings", "map", "workers", "verify", "registry", "wire", "image", "clients", "keep", "trace", "attach", "metrics", "control", "."],
+    "daemon/gpuprobed": [
+        "base",
+        "settings",
+        "map",
+        "workers",
+        "verify",
+        "registry",
+        "wire",
+        "image",
+        "clients",
+        "keep",
+        "trace",
+        "attach",
+        "metrics",
+        "control",
+        ".",
+    ],
     "daemon/gpuprobed/trace": ["bpf", "source", "hook", "session"],
     "daemon/translator": ["device", "check", "emit", "job", "."],
     "daemon/worker": ["base", "fatbin", "compiler", "image", "patch", "ptxpass", "."],
@@ -109,7 +126,7 @@ def main():
                 bad[f"{domain} -> {its}"].append(f"{path}: {target}")
             for program, rooms in ROOMS.items():
                 if path.startswith(program + "/") and target.startswith(program + "/"):
-                    a, b = (p[len(program) + 1:].split("/")[0] if "/" in p[len(program) + 1:] else "." for p in (path, target))
+                    a, b = (p[len(program) + 1 :].split("/")[0] if "/" in p[len(program) + 1 :] else "." for p in (path, target))
                     if a != b and a in rooms and b in rooms and rooms.index(b) > rooms.index(a):
                         bad[f"{program}: {a} -> {b}"].append(f"{path}: {target}")
                     if a not in rooms or b not in rooms:

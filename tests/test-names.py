@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """No test, and no helper of tests, is lost because something behind it has the same name."""
+
 import ast
 import os
 import sys
@@ -22,8 +23,13 @@ def twice(path):
 
 
 def main(source):
-    paths = [os.path.join(folder, name) for part in ("ctl", "daemon", "docs", "lib", "passes", "shim", "systemd", "tests")
-             for folder, _, names in os.walk(os.path.join(source, part)) for name in names if name.endswith(".py")]
+    paths = [
+        os.path.join(folder, name)
+        for part in ("ctl", "daemon", "docs", "lib", "passes", "shim", "systemd", "tests")
+        for folder, _, names in os.walk(os.path.join(source, part))
+        for name in names
+        if name.endswith(".py")
+    ]
     found = [line for path in paths for line in twice(path)]
     print("\n".join(found) or f"{len(paths)} files")
     return 1 if found or len(paths) < 50 else 0

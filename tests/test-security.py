@@ -4,13 +4,14 @@
 Each claim of SECURITY.md names the tests that show it: test-security.py SOURCE BUILD. A claim is a list item of the chapters in CLAIMS, and ends with [test] or
 [test: function], one or more, which exist in the build. What no test shows is in another chapter.
 """
+
 import json
 import os
 import re
 import sys
 
 CLAIMS, NOT_TESTED = "From each place", "Not tested"
-LENGTH_MAX = 420 # of a claim: one thing
+LENGTH_MAX = 420  # of a claim: one thing
 TAG = re.compile(r"\[([a-z0-9-]+)(?:: (test_[a-z0-9_]+))?\]")
 TAGS = re.compile(r"((?:\s*" + TAG.pattern.replace("(test_", "(?:test_").replace("([a", "(?:[a") + r")+)$")
 
@@ -28,12 +29,16 @@ def items(text):
 
 class Tests:
     """What the build has: names, and for each the sources."""
+
     def __init__(self, build):
         with open(f"{build}/meson-info/intro-tests.json", encoding="utf-8") as file:
             tests = json.load(file)
         with open(f"{build}/meson-info/intro-targets.json", encoding="utf-8") as file:
-            sources = {path: [source for group in target["target_sources"] for source in group.get("sources", [])]
-                       for target in json.load(file) for path in target["filename"]}
+            sources = {
+                path: [source for group in target["target_sources"] for source in group.get("sources", [])]
+                for target in json.load(file)
+                for path in target["filename"]
+            }
         self.files = {}
         for test in tests:
             paths = [path for word in test["cmd"] for path in sources.get(word, [word] if word.endswith((".py", ".sh")) else [])]
@@ -76,9 +81,15 @@ def self_test(tests):
     """What is wrong is found."""
     page = f"## {CLAIMS}\n\n- One. [names]\n- Two, of\n  two lines. [names] [security]\n{{}}\n## {NOT_TESTED}\n\n- Three.\n{{}}"
     assert not list(troubles(page.format("", ""), tests))
-    for more, untested, what in (("- Four.", "", "names no test"), ("- Four [names] is.", "", "names no test"), ("- Four. [nobody]", "", "no test nobody"),
-                                 ("- Four. [names] [nobody]", "", "no test nobody"), ("- Four. [e2e-hostile-service: test_nothing]", "", "has no test_nothing"),
-                                 ("- " + "Four " * LENGTH_MAX + "[names]", "", "more than one thing"), ("", "- Four. [names]", "is under")):
+    for more, untested, what in (
+        ("- Four.", "", "names no test"),
+        ("- Four [names] is.", "", "names no test"),
+        ("- Four. [nobody]", "", "no test nobody"),
+        ("- Four. [names] [nobody]", "", "no test nobody"),
+        ("- Four. [e2e-hostile-service: test_nothing]", "", "has no test_nothing"),
+        ("- " + "Four " * LENGTH_MAX + "[names]", "", "more than one thing"),
+        ("", "- Four. [names]", "is under"),
+    ):
         found = list(troubles(page.format(more, untested), tests))
         assert len(found) == 1 and what in found[0], (more, untested, found)
     assert list(troubles("", tests))

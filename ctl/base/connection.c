@@ -74,10 +74,10 @@ static int unreachable(struct ctl *ctl, int error) {
 			ctl->path, strerror(error),
 			ctl->session_name && *ctl->session_name ? "=" : "",
 			ctl->session_name ?: "");
-	return ctl_fail(
-		CTL_UNREACHABLE,
-		"no daemon at %s: %s; start it with: systemctl start gpuprobed, or try: gpuprobed --session",
-		ctl->path, strerror(error));
+	return ctl_fail(CTL_UNREACHABLE,
+			"no daemon at %s: %s; start it with: systemctl start gpuprobed, or try: "
+			"gpuprobed --session",
+			ctl->path, strerror(error));
 }
 
 /* Connects to the daemon that is meant, unless connected. Returns the exit status. */
@@ -130,8 +130,8 @@ static int ctl_connect(struct ctl *ctl, int timeout_ms) {
 }
 
 /*
- * The daemon hung up, perhaps because it is being restarted: systemd holds its socket meanwhile, so who connects waits in the queue. False: nobody listens
- * any more.
+ * The daemon hung up, perhaps because it is being restarted: systemd holds its socket meanwhile, so
+ * who connects waits in the queue. False: nobody listens any more.
  */
 bool ctl_connect_again(struct ctl *ctl) {
 	ctl->client = varlink_client_free(ctl->client);
@@ -142,7 +142,9 @@ bool ctl_connect_again(struct ctl *ctl) {
 }
 
 const char *ctl_log_place(const struct ctl *ctl) {
-	return strcmp(ctl->path, PATHS_SYSTEM_DIR "/" PATHS_CONTROL_SOCKET) ? "standard error of gpuprobed" : "journalctl -u gpuprobed";
+	return strcmp(ctl->path, PATHS_SYSTEM_DIR "/" PATHS_CONTROL_SOCKET)
+		       ? "standard error of gpuprobed"
+		       : "journalctl -u gpuprobed";
 }
 
 /* The connection broke. */
@@ -151,8 +153,7 @@ static int broken(struct ctl *ctl, int error) {
 	case ECONNRESET:
 		if (ctl->quiet)
 			return CTL_UNREACHABLE;
-		return ctl_fail(CTL_UNREACHABLE,
-				"%s: the daemon hung up; its log says why: %s",
+		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon hung up; its log says why: %s",
 				ctl->path, ctl_log_place(ctl));
 	case ETIMEDOUT:
 		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon does not answer", ctl->path);
@@ -181,8 +182,8 @@ bool ctl_ask(struct varlink_client *client, const char *method, json_object *con
 }
 
 /* "; did you mean NAME?", of the names that a method lists; or "". */
-static const char *did_you_mean(struct ctl *ctl, const char *wanted, const char *method, const char *list,
-				const char *key) {
+static const char *did_you_mean(struct ctl *ctl, const char *wanted, const char *method,
+				const char *list, const char *key) {
 	struct suggestion suggestion = { .wanted = wanted };
 	struct varlink_reply reply;
 
@@ -205,19 +206,26 @@ static int not_found(struct ctl *ctl, const char *method, const char *subject, c
 		return ctl_fail(CTL_NOT_FOUND,
 				"there is no attachment %s; gpuprobectl list shows them", subject);
 	if (!strcmp(method, "ReadLog"))
-		return ctl_fail(CTL_NOT_FOUND,
-				"there is no object %s; gpuprobectl list shows them", subject);
+		return ctl_fail(CTL_NOT_FOUND, "there is no object %s; gpuprobectl list shows them",
+				subject);
 	if (!strcmp(method, "ShowKernel"))
 		return ctl_fail(CTL_NOT_FOUND,
-				"there is no %s with memory probes now; gpuprobectl kernel list shows what there is%s",
+				"there is no %s with memory probes now; gpuprobectl kernel list "
+				"shows what there is%s",
 				what, did_you_mean(ctl, subject, "ListKernels", "kernels", "name"));
 	if (!strcmp(method, "Trace"))
 		return ctl_fail(CTL_NOT_FOUND, "there is no %s", what);
 	if (!strcmp(method, "ShowProgram"))
-		return ctl_fail(CTL_NOT_FOUND, "there is no program %s on the GPU; gpuprobectl list shows what is attached%s", subject,
+		return ctl_fail(CTL_NOT_FOUND,
+				"there is no program %s on the GPU; gpuprobectl list shows what is "
+				"attached%s",
+				subject,
 				did_you_mean(ctl, subject, "List", "attachments", "program"));
 	if (!strcmp(method, "UnexportMap") && !strncmp(what, "an export", strlen("an export")))
-		return ctl_fail(CTL_NOT_FOUND, "the map %s is not exported; gpuprobectl map exports shows which are", subject);
+		return ctl_fail(
+			CTL_NOT_FOUND,
+			"the map %s is not exported; gpuprobectl map exports shows which are",
+			subject);
 	if (strstr(what, "detached meanwhile"))
 		return ctl_fail(CTL_NOT_FOUND, "the map %s was detached meanwhile", subject);
 	return ctl_fail(CTL_NOT_FOUND, "there is no map %s; gpuprobectl map list shows them%s",
@@ -240,8 +248,10 @@ static int ambiguous(json_object *parameters) {
 static int invalid_trace_argument(const char *parameter, const char *reason) {
 	static const struct {
 		const char *parameter, *option;
-	} options[] = { { "calls", "-e" }, { "hooks", "-e, --kernel" }, { "pids", "-p" }, { "probes", "--probe" }, { "sources", "--backend" },
-			{ "min_duration", "--min-dur" }, { "duration", "-d" } };
+	} options[] = { { "calls", "-e" },          { "hooks", "-e, --kernel" },
+			{ "pids", "-p" },           { "probes", "--probe" },
+			{ "sources", "--backend" }, { "min_duration", "--min-dur" },
+			{ "duration", "-d" } };
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
 		if (!strcmp(parameter, options[i].parameter))
@@ -253,7 +263,11 @@ static int invalid_trace_argument(const char *parameter, const char *reason) {
 static const char *export_option(const char *parameter) {
 	static const struct {
 		const char *parameter, *option;
-	} options[] = { { "name", "as" }, { "help", "help-text" }, { "kind", "type" }, { "labels", "label" }, { "per_sm", "sm" } };
+	} options[] = { { "name", "as" },
+			{ "help", "help-text" },
+			{ "kind", "type" },
+			{ "labels", "label" },
+			{ "per_sm", "sm" } };
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
 		if (!strcmp(parameter, options[i].parameter))
@@ -267,11 +281,13 @@ static int invalid_argument(const char *method, const char *subject, json_object
 		   *reason = ctl_string(parameters, "reason");
 	char option[64];
 
-	if (!strcmp(parameter, "map") || !strcmp(parameter, "object") || !strcmp(parameter, "pattern"))
+	if (!strcmp(parameter, "map") || !strcmp(parameter, "object") ||
+	    !strcmp(parameter, "pattern"))
 		return ctl_fail(CTL_ERROR, "%s: %s", subject, reason);
 	if (!strcmp(method, "Trace"))
 		return invalid_trace_argument(parameter, reason);
-	if (!strcmp(method, "UpdateMap") || !strcmp(method, "DeleteMap")) /* they are no options: KEY, VALUE, FLAGS */
+	if (!strcmp(method, "UpdateMap") ||
+	    !strcmp(method, "DeleteMap")) /* they are no options: KEY, VALUE, FLAGS */
 		return ctl_fail(CTL_USAGE, "the %s for the map %s: %s", parameter, subject, reason);
 	if (!strncmp(parameter, "host_targets", strlen("host_targets")))
 		parameter = "host-target";
@@ -287,8 +303,8 @@ static int invalid_argument(const char *method, const char *subject, json_object
 }
 
 /* An error of the control interface. */
-static int control_error(struct ctl *ctl, const char *method, const char *subject, const char *error,
-			 json_object *parameters) {
+static int control_error(struct ctl *ctl, const char *method, const char *subject,
+			 const char *error, json_object *parameters) {
 	const char *program = ctl_string(parameters, "program"),
 		   *reason = ctl_string(parameters, "reason");
 	int r;
@@ -320,7 +336,9 @@ static int control_error(struct ctl *ctl, const char *method, const char *subjec
 		r = ctl_fail(CTL_ERROR, "%s cannot run on a GPU: %s", subject, reason);
 	else
 		r = ctl_fail(CTL_ERROR, "%s: not usable: %s", subject, reason);
-	ctl_tell_log(ctl_string(parameters, "log")); /* of libbpf or the verifier, below the line that says what is wrong */
+	ctl_tell_log(ctl_string(
+		parameters,
+		"log")); /* of libbpf or the verifier, below the line that says what is wrong */
 	return r;
 }
 
@@ -356,9 +374,9 @@ static int explain(struct ctl *ctl, const char *method, const char *subject,
 		member = varlink_interface_find(ctl->interface, VARLINK_MEMBER_ERROR,
 						reply->error + strlen(INTERFACE "."));
 	if (!member || varlink_type_validate_open(member->type, reply->parameters, &fault))
-		return ctl_fail(
-			CTL_ERROR, "%s: unknown error %s %s", ctl->path, reply->error,
-			json_object_to_json_string_ext(reply->parameters, JSON_C_TO_STRING_PLAIN));
+		return ctl_fail(CTL_ERROR, "%s: unknown error %s %s", ctl->path, reply->error,
+				json_object_to_json_string_ext(reply->parameters,
+							       JSON_C_TO_STRING_PLAIN));
 	return control_error(ctl, method, subject, member->name, reply->parameters);
 }
 
@@ -374,20 +392,21 @@ static int check(struct ctl *ctl, const char *method, const char *subject, int r
 		return broken(ctl, -r);
 	if (r > 0)
 		r = explain(ctl, method, subject, reply);
-	else if (varlink_type_validate_open(
-			 varlink_interface_find(ctl->interface, VARLINK_MEMBER_METHOD, method)
-				 ->reply,
-			 reply->parameters, &fault))
-		r = ctl_fail(
-			CTL_ERROR,
-			"%s: the daemon's answer to %s is not understood (%s: %s): is it of another version?",
-			ctl->path, method, fault.field, fault.reason);
+	else if (varlink_type_validate_open(varlink_interface_find(ctl->interface,
+								   VARLINK_MEMBER_METHOD, method)
+						    ->reply,
+					    reply->parameters, &fault))
+		r = ctl_fail(CTL_ERROR,
+			     "%s: the daemon's answer to %s is not understood (%s: %s): is it of "
+			     "another version?",
+			     ctl->path, method, fault.field, fault.reason);
 	if (r)
 		varlink_reply_deinit(reply);
 	return r;
 }
 
-/* What is not called again after the daemon hung up, as it may have been done: a second time it would be another attachment, or an error. NULL: it is. */
+/* What is not called again after the daemon hung up, as it may have been done: a second time it
+ * would be another attachment, or an error. NULL: it is. */
 static const char *look_instead(const char *method) {
 	if (!strcmp(method, "Attach") || !strcmp(method, "Detach"))
 		return "gpuprobectl list";
@@ -413,10 +432,13 @@ int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameter
 	snprintf(name, sizeof(name), INTERFACE ".%s", method);
 	r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters), reply);
 	if (r == -ECONNRESET && !instead && ctl_connect_again(ctl))
-		r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters), reply);
+		r = varlink_client_call(ctl->client, name, json_object_get(consume_parameters),
+					reply);
 	json_object_put(consume_parameters);
 	if (r == -ECONNRESET && instead)
-		return ctl_fail(CTL_UNREACHABLE, "%s: the daemon hung up; %s shows whether it had done it, and its log why: %s",
+		return ctl_fail(CTL_UNREACHABLE,
+				"%s: the daemon hung up; %s shows whether it had done it, and its "
+				"log why: %s",
 				ctl->path, instead, ctl_log_place(ctl));
 	return check(ctl, method, subject, r, reply);
 }
@@ -429,7 +451,8 @@ static int send_more(struct ctl *ctl, const char *method, json_object *parameter
 	return varlink_client_call_more(ctl->client, name, json_object_get(parameters));
 }
 
-/* Calls with `more`; replies come from ctl_next(). Returns the exit status. What only looks is called again if the daemon hangs up before its first reply. */
+/* Calls with `more`; replies come from ctl_next(). Returns the exit status. What only looks is
+ * called again if the daemon hangs up before its first reply. */
 int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_parameters) {
 	const bool again = !strcmp(method, "DumpMap") || !strcmp(method, "ListKernels");
 	int r;

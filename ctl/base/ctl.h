@@ -21,7 +21,7 @@ enum ctl_exit {
 	CTL_ERROR = 1,
 	CTL_USAGE = 2,
 	CTL_UNREACHABLE = 3, /* no daemon, or it went away */
-	CTL_VERIFIER = 4,    /* the verifier refused a program */
+	CTL_VERIFIER = 4, /* the verifier refused a program */
 	CTL_NOT_FOUND = 5,
 	CTL_PERMISSION = 6,
 };
@@ -31,16 +31,18 @@ enum ctl_exit {
 
 struct ctl {
 	bool json, pretty;
-	const char *socket;       /* --socket, or NULL */
-	bool session;             /* --session or the variable: no other daemon will do */
+	const char *socket; /* --socket, or NULL */
+	bool session; /* --session or the variable: no other daemon will do */
 	const char *session_name; /* NULL or "": the one without a name */
-	char path[256];           /* of the socket, once connected */
+	char path[256]; /* of the socket, once connected */
 	struct varlink_client *client;
 	unsigned int n_reconnects; /* the daemon hung up so often, and there was another one */
 	struct varlink_interface *interface;
 	bool quiet; /* that the daemon hung up is not said: the caller does something about it */
-	struct json_object *unanswered; /* parameters of a call with `more` that only looks and has had no reply yet, or NULL */
-	bool pipe_ignored, child_ignored; /* SIGPIPE and SIGCHLD were, when we were started; they are not here */
+	struct json_object *unanswered; /* parameters of a call with `more` that only looks and has
+					   had no reply yet, or NULL */
+	bool pipe_ignored, child_ignored; /* SIGPIPE and SIGCHLD were, when we were started; they
+					     are not here */
 	sigset_t mask; /* of then */
 };
 
@@ -63,8 +65,10 @@ enum {
 	{ "socket", required_argument, NULL, CTL_OPTION_SOCKET }
 /* clang-format on */
 int ctl_option(struct ctl *ctl, int option, const char *help);
-/* getopt_long(), for which an option with a value stands there once, but those of @repeatable (0 ends them; NULL: none) and those of all commands. */
-int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options, const int *repeatable);
+/* getopt_long(), for which an option with a value stands there once, but those of @repeatable (0
+ * ends them; NULL: none) and those of all commands. */
+int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options,
+	       const int *repeatable);
 
 /* A command, or the verb of one: `map dump`. */
 struct ctl_command {
@@ -72,15 +76,18 @@ struct ctl_command {
 	int (*run)(struct ctl *ctl, int argc, char **argv);
 	char title[32]; /* its argv[0], which getopt puts before what it says */
 };
-int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
-	     size_t n);
-/* Where the first argument stands that is no option which all commands have; argc: nowhere, or behind an option of another kind or a "--". */
+int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun,
+	     const struct ctl_command *verbs, size_t n);
+/* Where the first argument stands that is no option which all commands have; argc: nowhere, or
+ * behind an option of another kind or a "--". */
 int ctl_first_argument(int argc, char **argv);
 int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
 int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
 int ctl_size(const char *what, const char *text, int64_t *sizep);
-/* Adds the number from `min` up that an option's argument is to the parameters of a call. Returns -1 to go on, or the exit status. */
-int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text, int64_t min);
+/* Adds the number from `min` up that an option's argument is to the parameters of a call. Returns
+ * -1 to go on, or the exit status. */
+int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text,
+		   int64_t min);
 int ctl_put_size(json_object *parameters, const char *key, const char *what, const char *text);
 int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -88,16 +95,18 @@ int ctl_fail_open(const char *path, int error, bool write);
 
 /* connection.c */
 bool ctl_connect_again(struct ctl *ctl);
-/* Where the log of the daemon is that we are connected to, or tried to: the journal has the system's alone. */
+/* Where the log of the daemon is that we are connected to, or tried to: the journal has the
+ * system's alone. */
 const char *ctl_log_place(const struct ctl *ctl);
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply);
-/* A call whose failure is nobody's business: nothing is printed. True: the reply is the caller's. */
+/* A call whose failure is nobody's business: nothing is printed. True: the reply is the caller's.
+ */
 bool ctl_ask(struct varlink_client *client, const char *method, json_object *consume_parameters,
 	     struct varlink_reply *reply);
 /*
- * A command without options and arguments that asks one thing: with --json it is printed here. Returns -1 with a reply
- * that the caller prints and deinitialises, or the exit status.
+ * A command without options and arguments that asks one thing: with --json it is printed here.
+ * Returns -1 with a reply that the caller prints and deinitialises, or the exit status.
  */
 int ctl_query(struct ctl *ctl, int argc, char **argv, const char *help, const char *method,
 	      struct varlink_reply *reply);
@@ -105,44 +114,53 @@ int ctl_call_more(struct ctl *ctl, const char *method, json_object *consume_para
 int ctl_next(struct ctl *ctl, const char *method, const char *subject, struct varlink_reply *reply);
 
 /*
- * stream.c: calls a method that gives records, with `more`, and hands the parameters of each reply to take(), until
- * the last one, Ctrl-C, or until take() returns another value than CTL_OK: CTL_STREAM_ENOUGH, or an
- * exit status. Says what was lost. Returns the exit status.
+ * stream.c: calls a method that gives records, with `more`, and hands the parameters of each reply
+ * to take(), until the last one, Ctrl-C, or until take() returns another value than CTL_OK:
+ * CTL_STREAM_ENOUGH, or an exit status. Says what was lost. Returns the exit status.
  */
 #define CTL_STREAM_ENOUGH (-1)
 int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata);
 
-/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes one; before, if it is not NULL, is called then, in another thread. Once a process. */
+/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes
+ * one; before, if it is not NULL, is called then, in another thread. Once a process. */
 void ctl_end_if_stuck(const sigset_t *signals, void (*before)(void));
 
-/* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not there; path is where it should be, and errno says why. */
+/* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not
+ * there; path is where it should be, and errno says why. */
 bool ctl_find_file(char path[static 4096], const char *installed, const char *beside);
 
-/* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is to be seen that is in the way. */
+/* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is
+ * to be seen that is in the way. */
 const char *ctl_process_lacks(int64_t pid);
-/* Says so if it is the number of a thread; what: the option that gave it. Returns -1 to go on, or the exit status. */
+/* Says so if it is the number of a thread; what: the option that gave it. Returns -1 to go on, or
+ * the exit status. */
 int ctl_check_pid(const char *what, int64_t pid);
-/* Which libraries a process has mapped. False: that is not to be seen, as it is another user's, or gone. */
+/* Which libraries a process has mapped. False: that is not to be seen, as it is another user's, or
+ * gone. */
 struct ctl_process_libraries {
 	bool cuda, shim, engine; /* libcuda, our shim, its SASS engine */
 };
 bool ctl_process_libraries(int64_t pid, struct ctl_process_libraries *libraries);
 
-/* map.c: dumps a map, by its name or id, as `map dump` does; JSON has no line end. Returns the exit status. */
+/* map.c: dumps a map, by its name or id, as `map dump` does; JSON has no line end. Returns the exit
+ * status. */
 int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero);
 
-/* kernel.c: fills in the demangled name of a kernel that the daemon listed, where it has not got it. */
+/* kernel.c: fills in the demangled name of a kernel that the daemon listed, where it has not got
+ * it. */
 void ctl_add_demangled(json_object *kernel, unsigned int *failures);
 
-/* log.c: prints the lines that an object's programs have written; as elements of a JSON array if asked. Returns the exit status. */
+/* log.c: prints the lines that an object's programs have written; as elements of a JSON array if
+ * asked. Returns the exit status. */
 int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array);
 
 /* help.c: prints a help text, which ends with a newline, at the width of the terminal. */
 void ctl_print_help(const char *help);
 
-/* output.c; ctl_tell() is a line on standard error, ctl_tell_log() several: without control characters, as ctl_print_text() */
+/* output.c; ctl_tell() is a line on standard error, ctl_tell_log() several: without control
+ * characters, as ctl_print_text() */
 /* Writes out standard output. 0, or the errno of the first write of it that failed. */
 int ctl_flush(void);
 void ctl_tell(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -14,8 +14,7 @@
 #define INSTRUCTIONS_MAX 4096 /* that are asked for; later ones are printed as numbers */
 
 /* The parameters of the daemon's answer, or NULL. */
-static json_object *ask(struct names *names, const char *method, json_object *consume_parameters)
-{
+static json_object *ask(struct names *names, const char *method, json_object *consume_parameters) {
 	struct varlink_reply reply;
 	json_object *parameters = NULL;
 
@@ -33,8 +32,7 @@ static json_object *ask(struct names *names, const char *method, json_object *co
 	return parameters;
 }
 
-static json_object *ask_kernels(struct names *names)
-{
+static json_object *ask_kernels(struct names *names) {
 	json_object *answer = ask(names, "ListKernels", json_object_new_object()),
 		    *list = ctl_get(answer, "kernels"), *kernels = json_object_new_object();
 	unsigned int failures = 0;
@@ -51,16 +49,15 @@ static json_object *ask_kernels(struct names *names)
 }
 
 /* "x.cu:12" where there is line information, else the instruction's text; NULL: unknown. */
-static json_object *ask_instruction(struct names *names, const char *hex)
-{
+static json_object *ask_instruction(struct names *names, const char *hex) {
 	json_object *parameters = json_object_new_object(), *answer, *list, *instruction,
 		    *name = NULL;
 
 	json_object_object_add(parameters, "instruction", json_object_new_string(hex));
 	answer = ask(names, "ShowKernel", parameters);
 	list = ctl_get(answer, "instructions");
-	instruction = list && json_object_array_length(list) ? json_object_array_get_idx(list, 0)
-							     : NULL;
+	instruction =
+		list && json_object_array_length(list) ? json_object_array_get_idx(list, 0) : NULL;
 	if (instruction && ctl_get(instruction, "file"))
 		name = ctl_format("%s:%lld", ctl_string(instruction, "file"),
 				  (long long)ctl_int(instruction, "line"));
@@ -70,8 +67,7 @@ static json_object *ask_instruction(struct names *names, const char *hex)
 	return name;
 }
 
-char *names_of(enum value_id kind, uint64_t id, void *userdata)
-{
+char *names_of(enum value_id kind, uint64_t id, void *userdata) {
 	struct names *names = userdata;
 	json_object *name = NULL;
 	char hex[17], *text;
@@ -96,8 +92,7 @@ char *names_of(enum value_id kind, uint64_t id, void *userdata)
 	return text;
 }
 
-void names_deinit(struct names *names)
-{
+void names_deinit(struct names *names) {
 	varlink_client_free(names->client);
 	json_object_put(names->kernels);
 	json_object_put(names->instructions);

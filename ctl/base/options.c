@@ -23,7 +23,8 @@ int ctl_fail(enum ctl_exit status, const char *format, ...) {
 	return status;
 }
 
-/* Says why a file, or one to @write, which need not be there, could not be opened. Returns the exit status. */
+/* Says why a file, or one to @write, which need not be there, could not be opened. Returns the exit
+ * status. */
 int ctl_fail_open(const char *path, int error, bool write) {
 	enum ctl_exit status = CTL_ERROR;
 
@@ -34,7 +35,8 @@ int ctl_fail_open(const char *path, int error, bool write) {
 	return ctl_fail(status, "%s: %s", path, strerror(error));
 }
 
-/* What stands behind "gpuprobectl: " in the title of the command that runs; empty: none does so far. */
+/* What stands behind "gpuprobectl: " in the title of the command that runs; empty: none does so
+ * far. */
 static const char *command_name(void) {
 	const char *title = program_invocation_name;
 
@@ -50,7 +52,8 @@ int ctl_usage(const char *format, ...) {
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	return ctl_fail(CTL_USAGE, "%s; see gpuprobectl %s%s--help", text, command, *command ? " " : "");
+	return ctl_fail(CTL_USAGE, "%s; see gpuprobectl %s%s--help", text, command,
+			*command ? " " : "");
 }
 
 static const char *twice; /* the option that ctl_getopt() met once more */
@@ -110,16 +113,21 @@ static void refuse_unknown(const char *typed, const struct option *options) {
 		snprintf(candidate, sizeof(candidate), "--%s", options->name);
 		suggest_add(&closest, candidate);
 		if (!strncmp(candidate, typed, strlen(typed)) && n_several < sizeof(several))
-			n_several += (size_t)snprintf(several + n_several, sizeof(several) - n_several, "%s%s", n_several ? ", " : "", candidate);
+			n_several +=
+				(size_t)snprintf(several + n_several, sizeof(several) - n_several,
+						 "%s%s", n_several ? ", " : "", candidate);
 	}
 	if (n_several)
 		snprintf(fault, sizeof(fault), "option %s is ambiguous: %s", typed, several);
 	else
-		snprintf(fault, sizeof(fault), "unknown option %s%s", typed, suggest_text(&closest));
+		snprintf(fault, sizeof(fault), "unknown option %s%s", typed,
+			 suggest_text(&closest));
 }
 
-/* Puts into fault what is wrong with the option that getopt has just refused: it lacks its value (':'), or else is unknown or has a value too much ('?'). */
-static void refuse_option(int value, const char *typed, const char *letters, const struct option *options) {
+/* Puts into fault what is wrong with the option that getopt has just refused: it lacks its value
+ * (':'), or else is unknown or has a value too much ('?'). */
+static void refuse_option(int value, const char *typed, const char *letters,
+			  const struct option *options) {
 	const bool is_long = !strncmp(typed, "--", 2);
 	char name[64];
 
@@ -136,11 +144,13 @@ static void refuse_option(int value, const char *typed, const char *letters, con
 		snprintf(fault, sizeof(fault), "unknown option -%c", optopt);
 }
 
-int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options, const int *repeatable) {
+int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options,
+	       const int *repeatable) {
 	static bool seen[CTL_OPTION_OWN + 64];
 	const struct option *option = options;
 	const int order = *letters == '+';
-	char quiet[64]; /* a colon first: getopt says nothing, and tells a value that lacks from the rest */
+	char quiet[64]; /* a colon first: getopt says nothing, and tells a value that lacks from the
+			   rest */
 	int value;
 
 	if (!optind) /* getopt starts over */
@@ -151,7 +161,8 @@ int ctl_getopt(int argc, char **argv, const char *letters, const struct option *
 		refuse_option(value, argv[optind - 1], letters, options);
 		return '?';
 	}
-	if (value < 0 || value >= (int)(sizeof(seen) / sizeof(*seen)) || (value > UCHAR_MAX && value < CTL_OPTION_OWN))
+	if (value < 0 || value >= (int)(sizeof(seen) / sizeof(*seen)) ||
+	    (value > UCHAR_MAX && value < CTL_OPTION_OWN))
 		return value;
 	while (option->name && option->val != value)
 		option++;
@@ -233,7 +244,8 @@ int ctl_size(const char *what, const char *text, int64_t *sizep) {
 	return -1;
 }
 
-int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text, int64_t min) {
+int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text,
+		   int64_t min) {
 	int64_t number;
 	int r;
 
@@ -253,8 +265,8 @@ int ctl_put_size(json_object *parameters, const char *key, const char *what, con
 	return r;
 }
 
-int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun, const struct ctl_command *verbs,
-	     size_t n) {
+int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun,
+	     const struct ctl_command *verbs, size_t n) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
 	struct suggestion suggestion = {};
 	char all[96] = "";
@@ -275,7 +287,8 @@ int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const cha
 		}
 		if (first < argc)
 			suggest_add(&suggestion, verbs[i].name);
-		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " or " : "", verbs[i].name);
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " or " : "",
+			 verbs[i].name);
 	}
 	if (first == argc)
 		return ctl_usage("%s: %s?", noun, all);

@@ -3,8 +3,8 @@
 /*
  * Output for people and for programs.
  *
- * Names of processes and kernels, and lines of source in the verifier's log, are other people's choice, so control characters in them are not
- * sent to a terminal, on standard error neither.
+ * Names of processes and kernels, and lines of source in the verifier's log, are other people's
+ * choice, so control characters in them are not sent to a terminal, on standard error neither.
  */
 
 #include <errno.h>
@@ -56,11 +56,13 @@ json_object *ctl_format(const char *format, ...) {
 	return value;
 }
 
-/* Prints JSON, spread out if the user wants it pretty. json-c leaves those control characters as they are that are no ASCII, and DEL. */
+/* Prints JSON, spread out if the user wants it pretty. json-c leaves those control characters as
+ * they are that are no ASCII, and DEL. */
 void ctl_put_json(const struct ctl *ctl, json_object *value) {
 	int flags = ctl->pretty ? JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED
 				: JSON_C_TO_STRING_PLAIN;
-	const char *text = json_object_to_json_string_ext(value, flags | JSON_C_TO_STRING_NOSLASHESCAPE);
+	const char *text =
+		json_object_to_json_string_ext(value, flags | JSON_C_TO_STRING_NOSLASHESCAPE);
 
 	for (size_t n; *text; text += n) {
 		unsigned char next;
@@ -68,7 +70,8 @@ void ctl_put_json(const struct ctl *ctl, json_object *value) {
 		n = strcspn(text, "\x7f\xc2");
 		fwrite(text, 1, n, stdout);
 		next = text[n] ? (unsigned char)text[n + 1] : 0;
-		if (text[n] == 0x7f || (next >= 0x80 && next < 0xa0)) { /* a path need not be UTF-8 */
+		if (text[n] == 0x7f ||
+		    (next >= 0x80 && next < 0xa0)) { /* a path need not be UTF-8 */
 			n += text[n] == 0x7f ? 1 : 2;
 			printf("\\u%04x", (unsigned char)text[n - 1]);
 		} else if (text[n]) {
@@ -175,7 +178,8 @@ static int width(const char *text) {
 }
 
 #define MAX_COLUMNS 16
-#define SHORTENED_MIN 16 /* columns are not made narrower: a terminal that has no room wraps lines */
+#define SHORTENED_MIN \
+	16 /* columns are not made narrower: a terminal that has no room wraps lines */
 
 /* Columns of the terminal that standard output is; INT_MAX: it is none. */
 static int terminal_width(void) {
@@ -198,11 +202,14 @@ static void fit(int *widths, size_t n_columns) {
 		}
 		if (line <= room || widths[widest] <= SHORTENED_MIN)
 			return;
-		widths[widest] -= line - room < widths[widest] - SHORTENED_MIN ? line - room : widths[widest] - SHORTENED_MIN;
+		widths[widest] -= line - room < widths[widest] - SHORTENED_MIN
+					  ? line - room
+					  : widths[widest] - SHORTENED_MIN;
 	}
 }
 
-/* Prints a text in at most @columns columns, with "..." at the end of one that is cut. Returns the columns taken. */
+/* Prints a text in at most @columns columns, with "..." at the end of one that is cut. Returns the
+ * columns taken. */
 static int print_shortened(const char *text, int columns) {
 	const int n_text = width(text);
 	const char *out;
@@ -223,7 +230,8 @@ static int print_shortened(const char *text, int columns) {
 
 /* The text in a row, or in the header, which is the row NULL. */
 static const char *cell_at(const char *const *header, json_object *row, size_t column) {
-	return row ? json_object_get_string(json_object_array_get_idx(row, column)) : header[column];
+	return row ? json_object_get_string(json_object_array_get_idx(row, column))
+		   : header[column];
 }
 
 /*

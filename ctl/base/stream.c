@@ -23,9 +23,9 @@
 struct stream {
 	struct ctl *ctl;
 	bool follow;
-	int signals;	    /* a descriptor */
+	int signals; /* a descriptor */
 	int64_t lost, told; /* records; those that the user knows of */
-	int64_t told_at;    /* milliseconds */
+	int64_t told_at; /* milliseconds */
 };
 
 static int64_t now_ms(void) {
@@ -57,17 +57,21 @@ static int stream_wait(struct stream *stream) {
 			untold = false;
 		}
 		r = varlink_client_wait(stream->ctl->client, stream->signals,
-					untold ? (int)left : stream->follow ? -1 : CTL_TIMEOUT_MS);
+					untold           ? (int)left
+					: stream->follow ? -1
+							 : CTL_TIMEOUT_MS);
 		if (r == VARLINK_CLIENT_E_OTHER)
 			return CTL_STREAM_ENOUGH;
 		if (r == VARLINK_CLIENT_E_AGAIN && !stream->follow)
-			return ctl_fail(CTL_UNREACHABLE, "%s: the daemon does not answer", stream->ctl->path);
+			return ctl_fail(CTL_UNREACHABLE, "%s: the daemon does not answer",
+					stream->ctl->path);
 		if (r != VARLINK_CLIENT_E_AGAIN)
 			return CTL_OK; /* what is wrong, ctl_next() says */
 	}
 }
 
-/* Waits until somebody listens, up to half a minute. CTL_STREAM_ENOUGH: the user wants no more; CTL_UNREACHABLE: nobody does. */
+/* Waits until somebody listens, up to half a minute. CTL_STREAM_ENOUGH: the user wants no more;
+ * CTL_UNREACHABLE: nobody does. */
 static int stream_await(struct stream *stream) {
 	const int64_t until = now_ms() + CTL_TIMEOUT_MS;
 	struct pollfd polled = { .fd = stream->signals, .events = POLLIN };
@@ -77,10 +81,12 @@ static int stream_await(struct stream *stream) {
 		if (ctl_connect_again(stream->ctl))
 			return CTL_OK;
 	while (poll(&polled, 1, AWAIT_MS) <= 0 && now_ms() < until);
-	return polled.revents ? CTL_STREAM_ENOUGH : ctl_fail(CTL_UNREACHABLE, "%s: no daemon came", stream->ctl->path);
+	return polled.revents ? CTL_STREAM_ENOUGH
+			      : ctl_fail(CTL_UNREACHABLE, "%s: no daemon came", stream->ctl->path);
 }
 
-/* Blocks the signals that end us, unless a caller has, who does something about them. Returns a descriptor for them, or -1. */
+/* Blocks the signals that end us, unless a caller has, who does something about them. Returns a
+ * descriptor for them, or -1. */
 static int catch_signals(void) {
 	sigset_t signals, before;
 
@@ -131,12 +137,14 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 		if (r)
 			break;
 		stream.lost = ctl_int(reply.parameters, "lost");
-		if (stream.lost < stream.told) /* it is the sum of the rings that are there, and one went, or of a new daemon's */
+		if (stream.lost < stream.told) /* it is the sum of the rings that are there, and one
+						  went, or of a new daemon's */
 			stream.told = stream.lost;
 		continues = reply.continues;
 		r = take(reply.parameters, userdata);
 		varlink_reply_deinit(&reply);
-		/* what cannot be shown is not to be taken away; a reader who has gone away ends us, or is the caller's matter */
+		/* what cannot be shown is not to be taken away; a reader who has gone away ends us,
+		 * or is the caller's matter */
 		error = ctl_flush();
 		if (error && error != EPIPE && (r == CTL_OK || r == CTL_STREAM_ENOUGH))
 			r = ctl_fail(CTL_ERROR, "cannot write the output: %s", strerror(error));

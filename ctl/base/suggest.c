@@ -4,8 +4,8 @@
  * Suggestions for misspelt names.
  *
  * The distance between two names is the number of letters that must be added, removed, changed, or
- * swapped with their neighbour, without regard to case. A name is suggested if less than a third of it differs, or
- * if it begins with what was typed.
+ * swapped with their neighbour, without regard to case. A name is suggested if less than a third of
+ * it differs, or if it begins with what was typed.
  */
 
 #include "suggest.h"
@@ -17,19 +17,16 @@
 
 #define LENGTH_MAX 128 /* longer names are not compared */
 
-static unsigned int min(unsigned int a, unsigned int b)
-{
+static unsigned int min(unsigned int a, unsigned int b) {
 	return a < b ? a : b;
 }
 
-static bool same_letter(char a, char b)
-{
+static bool same_letter(char a, char b) {
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
 /* Both have at most LENGTH_MAX letters. */
-static unsigned int distance(const char *a, const char *b)
-{
+static unsigned int distance(const char *a, const char *b) {
 	unsigned int rows[3][LENGTH_MAX + 1]; /* of the last three letters of a, in turns */
 	const unsigned int n_a = (unsigned int)strlen(a), n_b = (unsigned int)strlen(b);
 
@@ -50,15 +47,13 @@ static unsigned int distance(const char *a, const char *b)
 	return rows[n_a % 3][n_b];
 }
 
-bool suggest_is_close(const char *word, const char *other)
-{
+bool suggest_is_close(const char *word, const char *other) {
 	const size_t n = strlen(word), n_other = strlen(other);
 
 	return n && n <= LENGTH_MAX && n_other <= LENGTH_MAX && distance(word, other) <= 1 + n / 5;
 }
 
-void suggest_add(struct suggestion *suggestion, const char *name)
-{
+void suggest_add(struct suggestion *suggestion, const char *name) {
 	const size_t n_wanted = strlen(suggestion->wanted), n = strlen(name);
 	const bool begins = n_wanted >= 3 && !strncmp(name, suggestion->wanted, n_wanted);
 	unsigned int found;
@@ -74,8 +69,7 @@ void suggest_add(struct suggestion *suggestion, const char *name)
 	snprintf(suggestion->best, sizeof(suggestion->best), "%s", name);
 }
 
-void suggest_add_members(struct suggestion *suggestion, json_object *objects, const char *key)
-{
+void suggest_add_members(struct suggestion *suggestion, json_object *objects, const char *key) {
 	for (size_t i = 0; i < json_object_array_length(objects); i++) {
 		json_object *name;
 
@@ -84,8 +78,7 @@ void suggest_add_members(struct suggestion *suggestion, json_object *objects, co
 	}
 }
 
-const char *suggest_text(const struct suggestion *suggestion)
-{
+const char *suggest_text(const struct suggestion *suggestion) {
 	static char text[300];
 
 	if (!suggestion->distance)

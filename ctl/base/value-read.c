@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A parser that goes down the type and the text together, and stores as it goes. It takes the manner of C that `map dump` prints,
+ * A parser that goes down the type and the text together, and stores as it goes. It takes the
+ * manner of C that `map dump` prints,
  * {.a = 1, .color = RED, .name = "x", .list = [7, 8]}, and JSON, {"a": 1, "list": [7, 8]}.
  *
- * Types come from the daemon, but from its user's object in the first place: each store is checked against the size of the value, and the depth is bounded.
+ * Types come from the daemon, but from its user's object in the first place: each store is checked
+ * against the size of the value, and the depth is bounded.
  */
 
 #include "value-read.h"
@@ -19,7 +21,9 @@
 
 #define DEPTH_MAX 32
 #define WORD_MAX 128
-#define STEPS_MAX (1 << 20) /* members and types that are looked at: types can be made that have any number of them without bytes */
+#define STEPS_MAX                                                                                 \
+	(1 << 20) /* members and types that are looked at: types can be made that have any number \
+		     of them without bytes */
 
 struct reader {
 	struct btf *btf;
@@ -28,11 +32,12 @@ struct reader {
 	char *error;
 };
 
-static int read_type(struct reader *reader, uint32_t id, unsigned char *data, size_t size, unsigned int depth);
+static int read_type(struct reader *reader, uint32_t id, unsigned char *data, size_t size,
+		     unsigned int depth);
 
 /* Says what is wrong; returns -EINVAL. */
-__attribute__((format(printf, 2, 3)))
-static int wrong(struct reader *reader, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static int wrong(struct reader *reader, const char *format,
+						       ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -55,7 +60,8 @@ static bool take(struct reader *reader, char c) {
 	return true;
 }
 
-/* Text in quotes, behind the first one. JSON's escapes of control characters and Unicode are none here. */
+/* Text in quotes, behind the first one. JSON's escapes of control characters and Unicode are none
+ * here. */
 static int read_quoted(struct reader *reader, char *text, size_t size, size_t *np) {
 	size_t n = 0;
 
@@ -86,7 +92,8 @@ static int read_word(struct reader *reader, char word[static WORD_MAX]) {
 	}
 	n = strcspn(reader->at, " \t\n,:=[]{}\"");
 	if (!n)
-		return *reader->at ? wrong(reader, "expected a value at \"%.40s\"", reader->at) : wrong(reader, "a value is missing at the end");
+		return *reader->at ? wrong(reader, "expected a value at \"%.40s\"", reader->at)
+				   : wrong(reader, "a value is missing at the end");
 	if (n >= WORD_MAX)
 		return wrong(reader, "%.40s... is too long", reader->at);
 	memcpy(word, reader->at, n);
@@ -99,14 +106,18 @@ static void store_bits(unsigned char *data, uint32_t bit_offset, uint32_t n_bits
 	for (uint32_t i = 0; i < n_bits; i++) {
 		const uint32_t bit = bit_offset + i;
 
-		data[bit / 8] = (unsigned char)((data[bit / 8] & ~(1u << bit % 8)) | (i < 64 ? value >> i & 1 : 0) << bit % 8);
+		data[bit / 8] = (unsigned char)((data[bit / 8] & ~(1u << bit % 8)) |
+						(i < 64 ? value >> i & 1 : 0) << bit % 8);
 	}
 }
 
-/* A whole number of n_bits (1 to 64): what fits as a signed one, if the type is, or as an unsigned one. */
-static int read_integer(struct reader *reader, const char *word, uint32_t n_bits, bool is_signed, uint64_t *valuep) {
+/* A whole number of n_bits (1 to 64): what fits as a signed one, if the type is, or as an unsigned
+ * one. */
+static int read_integer(struct reader *reader, const char *word, uint32_t n_bits, bool is_signed,
+			uint64_t *valuep) {
 	const bool negative = *word == '-';
-	const uint64_t top = UINT64_C(1) << (n_bits - 1), most = is_signed ? top - 1 : top - 1 + top;
+	const uint64_t top = UINT64_C(1) << (n_bits - 1),
+		       most = is_signed ? top - 1 : top - 1 + top;
 	char *end;
 
 	errno = 0;
@@ -114,30 +125,37 @@ static int read_integer(struct reader *reader, const char *word, uint32_t n_bits
 	if (!isdigit((unsigned char)word[negative]) || *end)
 		return wrong(reader, "%.60s is not a whole number", word);
 	if (errno || (negative ? !is_signed || *valuep > top : *valuep > most))
-		return wrong(reader, "%.60s does not fit into %u bits%s", word, n_bits, is_signed ? " with a sign" : "");
+		return wrong(reader, "%.60s does not fit into %u bits%s", word, n_bits,
+			     is_signed ? " with a sign" : "");
 	if (negative)
 		*valuep = -*valuep;
 	return 0;
 }
 
 /* The value of the name in an enum. False: it has no such. */
-static bool find_enumerator(const struct btf *btf, const struct btf_type *type, const char *name, uint64_t *valuep) {
+static bool find_enumerator(const struct btf *btf, const struct btf_type *type, const char *name,
+			    uint64_t *valuep) {
 	for (uint16_t i = 0; i < btf_vlen(type); i++) {
 		const bool wide = btf_is_enum64(type);
-		const char *other = btf__name_by_offset(btf, wide ? btf_enum64(type)[i].name_off : btf_enum(type)[i].name_off);
+		const char *other = btf__name_by_offset(btf, wide ? btf_enum64(type)[i].name_off
+								  : btf_enum(type)[i].name_off);
 
 		if (!other || strcmp(other, name) != 0)
 			continue;
-		*valuep = wide ? btf_enum64_value(btf_enum64(type) + i) : (uint64_t)(int64_t)btf_enum(type)[i].val;
+		*valuep = wide ? btf_enum64_value(btf_enum64(type) + i)
+			       : (uint64_t)(int64_t)btf_enum(type)[i].val;
 		return true;
 	}
 	return false;
 }
 
 /* A scalar of n_bits at bit_offset: an integer, a bool, an enum, a pointer. */
-static int read_scalar(struct reader *reader, const struct btf_type *type, unsigned char *data, uint32_t bit_offset, uint32_t n_bits) {
-	const bool is_enum = type && (btf_is_enum(type) || btf_is_enum64(type)), is_int = type && btf_is_int(type);
-	const bool is_signed = is_enum ? btf_kflag(type) : is_int && (btf_int_encoding(type) & BTF_INT_SIGNED);
+static int read_scalar(struct reader *reader, const struct btf_type *type, unsigned char *data,
+		       uint32_t bit_offset, uint32_t n_bits) {
+	const bool is_enum = type && (btf_is_enum(type) || btf_is_enum64(type)),
+		   is_int = type && btf_is_int(type);
+	const bool is_signed =
+		is_enum ? btf_kflag(type) : is_int && (btf_int_encoding(type) & BTF_INT_SIGNED);
 	char word[WORD_MAX];
 	uint64_t value = 0;
 	int r;
@@ -150,8 +168,10 @@ static int read_scalar(struct reader *reader, const struct btf_type *type, unsig
 	if (is_enum && find_enumerator(reader->btf, type, word, &value))
 		r = 0;
 	else if (is_enum && !isdigit((unsigned char)*word) && *word != '-')
-		r = wrong(reader, "%.60s is no name of the enum %.60s", word, btf__name_by_offset(reader->btf, type->name_off));
-	else if (is_int && (btf_int_encoding(type) & BTF_INT_BOOL) && (!strcmp(word, "true") || !strcmp(word, "false")))
+		r = wrong(reader, "%.60s is no name of the enum %.60s", word,
+			  btf__name_by_offset(reader->btf, type->name_off));
+	else if (is_int && (btf_int_encoding(type) & BTF_INT_BOOL) &&
+		 (!strcmp(word, "true") || !strcmp(word, "false")))
 		value = !strcmp(word, "true");
 	else
 		r = read_integer(reader, word, n_bits, is_signed, &value);
@@ -182,7 +202,8 @@ static int read_float(struct reader *reader, unsigned char *data, size_t size) {
 	return 0;
 }
 
-static int read_array(struct reader *reader, const struct btf_array *array, unsigned char *data, size_t size, unsigned int depth) {
+static int read_array(struct reader *reader, const struct btf_array *array, unsigned char *data,
+		      size_t size, unsigned int depth) {
 	const int64_t element = btf__resolve_size(reader->btf, array->type);
 	size_t n;
 
@@ -196,10 +217,13 @@ static int read_array(struct reader *reader, const struct btf_array *array, unsi
 		int r;
 
 		if (i && !take(reader, ','))
-			return wrong(reader, "expected , or ] in an array at \"%.40s\"", reader->at);
+			return wrong(reader, "expected , or ] in an array at \"%.40s\"",
+				     reader->at);
 		if (i == array->nelems)
-			return wrong(reader, "an array has %u elements, but more are given", array->nelems);
-		r = read_type(reader, array->type, data + i * (uint64_t)element, (size_t)element, depth + 1);
+			return wrong(reader, "an array has %u elements, but more are given",
+				     array->nelems);
+		r = read_type(reader, array->type, data + i * (uint64_t)element, (size_t)element,
+			      depth + 1);
 		if (r)
 			return r;
 	}
@@ -214,11 +238,12 @@ struct place {
 };
 
 /* Finds the member, also of structs without a name inside. False: there is none. */
-static bool find_member(struct reader *reader, const struct btf_type *type, const char *name, uint64_t bit_offset, unsigned int depth,
-			struct place *place) {
+static bool find_member(struct reader *reader, const struct btf_type *type, const char *name,
+			uint64_t bit_offset, unsigned int depth, struct place *place) {
 	const struct btf *btf = reader->btf;
 
-	for (uint16_t i = 0; i < btf_vlen(type) && depth < DEPTH_MAX && reader->steps < STEPS_MAX; i++, reader->steps++) {
+	for (uint16_t i = 0; i < btf_vlen(type) && depth < DEPTH_MAX && reader->steps < STEPS_MAX;
+	     i++, reader->steps++) {
 		const struct btf_member *member = btf_members(type) + i;
 		const char *other = btf__name_by_offset(btf, member->name_off);
 		const uint64_t offset = bit_offset + btf_member_bit_offset(type, i);
@@ -228,18 +253,21 @@ static bool find_member(struct reader *reader, const struct btf_type *type, cons
 		if (other && *other) {
 			if (strcmp(other, name) != 0)
 				continue;
-			*place = (struct place){ member->type, offset, btf_member_bitfield_size(type, i) };
+			*place = (struct place){ member->type, offset,
+						 btf_member_bitfield_size(type, i) };
 			return true;
 		}
 		id = btf__resolve_type(btf, member->type);
 		inner = id > 0 ? btf__type_by_id(btf, (uint32_t)id) : NULL;
-		if (inner && btf_is_composite(inner) && find_member(reader, inner, name, offset, depth + 1, place))
+		if (inner && btf_is_composite(inner) &&
+		    find_member(reader, inner, name, offset, depth + 1, place))
 			return true;
 	}
 	return false;
 }
 
-static bool find_variable(const struct btf *btf, const struct btf_type *section, const char *name, struct place *place) {
+static bool find_variable(const struct btf *btf, const struct btf_type *section, const char *name,
+			  struct place *place) {
 	for (uint16_t i = 0; i < btf_vlen(section); i++) {
 		const struct btf_var_secinfo *info = btf_var_secinfos(section) + i;
 		const struct btf_type *variable = btf__type_by_id(btf, info->type);
@@ -272,12 +300,14 @@ static int read_name(struct reader *reader, char name[static WORD_MAX]) {
 }
 
 /* Structs, unions and data sections. */
-static int read_members(struct reader *reader, const struct btf_type *type, unsigned char *data, size_t size, unsigned int depth) {
+static int read_members(struct reader *reader, const struct btf_type *type, unsigned char *data,
+			size_t size, unsigned int depth) {
 	const bool is_section = btf_is_datasec(type);
 	const char *what = btf__name_by_offset(reader->btf, type->name_off);
 
 	if (!take(reader, '{'))
-		return wrong(reader, "expected { of %s %.60s at \"%.40s\"", is_section ? "section" : "struct", what, reader->at);
+		return wrong(reader, "expected { of %s %.60s at \"%.40s\"",
+			     is_section ? "section" : "struct", what, reader->at);
 	for (bool first = true; !take(reader, '}'); first = false) {
 		const struct btf_type *member;
 		struct place place;
@@ -289,25 +319,33 @@ static int read_members(struct reader *reader, const struct btf_type *type, unsi
 		r = read_name(reader, name);
 		if (r)
 			return r;
-		if (is_section ? !find_variable(reader->btf, type, name, &place) : !find_member(reader, type, name, 0, 0, &place))
-			return wrong(reader, "%s %.60s has no %s %.60s", is_section ? "section" : "struct", what, is_section ? "variable" : "member", name);
+		if (is_section ? !find_variable(reader->btf, type, name, &place)
+			       : !find_member(reader, type, name, 0, 0, &place))
+			return wrong(reader, "%s %.60s has no %s %.60s",
+				     is_section ? "section" : "struct", what,
+				     is_section ? "variable" : "member", name);
 		id = btf__resolve_type(reader->btf, place.type);
 		member = id > 0 ? btf__type_by_id(reader->btf, (uint32_t)id) : NULL;
-		if (place.bit_offset > size * 8 || place.n_bits > size * 8 - place.bit_offset || (!place.n_bits && place.bit_offset % 8))
+		if (place.bit_offset > size * 8 || place.n_bits > size * 8 - place.bit_offset ||
+		    (!place.n_bits && place.bit_offset % 8))
 			return wrong(reader, "%.60s: its type makes no sense", name);
 		if (place.n_bits)
-			r = read_scalar(reader, member, data, (uint32_t)place.bit_offset, place.n_bits);
+			r = read_scalar(reader, member, data, (uint32_t)place.bit_offset,
+					place.n_bits);
 		else
-			r = read_type(reader, place.type, data + place.bit_offset / 8, size - place.bit_offset / 8, depth + 1);
+			r = read_type(reader, place.type, data + place.bit_offset / 8,
+				      size - place.bit_offset / 8, depth + 1);
 		if (r)
 			return r;
 	}
 	return 0;
 }
 
-static int read_type(struct reader *reader, uint32_t id, unsigned char *data, size_t size, unsigned int depth) {
+static int read_type(struct reader *reader, uint32_t id, unsigned char *data, size_t size,
+		     unsigned int depth) {
 	const int resolved = btf__resolve_type(reader->btf, id);
-	const struct btf_type *type = resolved > 0 ? btf__type_by_id(reader->btf, (uint32_t)resolved) : NULL;
+	const struct btf_type *type =
+		resolved > 0 ? btf__type_by_id(reader->btf, (uint32_t)resolved) : NULL;
 	const int64_t n = type ? btf__resolve_size(reader->btf, id) : -1;
 
 	if (n < 0 || (uint64_t)n > size || depth > DEPTH_MAX || reader->steps++ >= STEPS_MAX)
@@ -331,7 +369,8 @@ static int read_type(struct reader *reader, uint32_t id, unsigned char *data, si
 	}
 }
 
-/* All bytes as hexadecimal digits, in pairs, with spaces and 0x or not. -EINVAL without a line: it is not that. */
+/* All bytes as hexadecimal digits, in pairs, with spaces and 0x or not. -EINVAL without a line: it
+ * is not that. */
 static int read_hex(const char *text, unsigned char *data, size_t size) {
 	size_t n = 0;
 
@@ -346,21 +385,29 @@ static int read_hex(const char *text, unsigned char *data, size_t size) {
 			text += 2;
 		for (int i = 0; i < 2 && isxdigit((unsigned char)*text); i++)
 			digits[i] = *text++;
-		if (!*digits || n == size || (*text && !isspace((unsigned char)*text) && !isxdigit((unsigned char)*text)))
+		if (!*digits || n == size ||
+		    (*text && !isspace((unsigned char)*text) && !isxdigit((unsigned char)*text)))
 			return -EINVAL;
 		data[n] = (unsigned char)strtoul(digits, NULL, 16);
 	}
 	return n == size ? 0 : -EINVAL;
 }
 
-int value_read(struct value_types *types, uint32_t type, const char *text, unsigned char *data, size_t size, char error[static VALUE_ERROR_SIZE]) {
+int value_read(struct value_types *types, uint32_t type, const char *text, unsigned char *data,
+	       size_t size, char error[static VALUE_ERROR_SIZE]) {
 	struct reader reader = { .btf = value_types_btf(types), .at = text, .error = error };
 	int r;
 
 	memset(data, 0, size);
 	skip_spaces(&reader);
-	if (!strncmp(reader.at, "hex", 3) && (!reader.at[3] || isspace((unsigned char)reader.at[3])))
-		return read_hex(reader.at + 3, data, size) ? wrong(&reader, "expected %zu bytes in hexadecimal behind hex, as in: hex 01 02 ff", size) : 0;
+	if (!strncmp(reader.at, "hex", 3) &&
+	    (!reader.at[3] || isspace((unsigned char)reader.at[3])))
+		return read_hex(reader.at + 3, data, size)
+			       ? wrong(&reader,
+				       "expected %zu bytes in hexadecimal behind hex, as in: hex "
+				       "01 02 ff",
+				       size)
+			       : 0;
 	if (reader.btf && type) {
 		r = read_type(&reader, type, data, size, 0);
 	} else if (strlen(reader.at) == 2 * size && !read_hex(reader.at, data, size)) {
@@ -369,7 +416,10 @@ int value_read(struct value_types *types, uint32_t type, const char *text, unsig
 		memset(data, 0, size);
 		r = read_scalar(&reader, NULL, data, 0, (uint32_t)size * 8);
 	} else {
-		return wrong(&reader, "it has no type (clang -g makes types): give all %zu bytes, as in: hex 01 02 ff", size);
+		return wrong(&reader,
+			     "it has no type (clang -g makes types): give all %zu bytes, as in: "
+			     "hex 01 02 ff",
+			     size);
 	}
 	if (r)
 		return r;

@@ -4,14 +4,15 @@
  * Values by their types.
  *
  * One walk over the types makes JSON: integers are numbers, enums their names, structs and data
- * sections objects, arrays arrays, arrays of char strings if they are text. For people the same tree is printed in
- * the manner of C. libbpf has btf_dump__dump_type_data() for that, but the one of Debian 12 (1.1)
- * leaves out what follows an array of char that ends with a NUL in the same struct.
+ * sections objects, arrays arrays, arrays of char strings if they are text. For people the same
+ * tree is printed in the manner of C. libbpf has btf_dump__dump_type_data() for that, but the one
+ * of Debian 12 (1.1) leaves out what follows an array of char that ends with a NUL in the same
+ * struct.
  *
  * BTF comes from the daemon, but from its user's object in the first place: every access is checked
  * against the size of the data, and the depth is bounded. What has no type, or one that does not
- * fit, is hexadecimal. As types can be made that have any number of members at the same place, or of
- * none, the steps of a value are bounded, too: what is beyond them is left out, and shown as ?.
+ * fit, is hexadecimal. As types can be made that have any number of members at the same place, or
+ * of none, the steps of a value are bounded, too: what is beyond them is left out, and shown as ?.
  */
 
 #include <bpf/btf.h>
@@ -27,7 +28,8 @@
 #define DEPTH_MAX 32
 #define STEPS_MIN ((size_t)1 << 14) /* of one value; and STEPS_BYTE for each of its bytes */
 #define STEPS_BYTE 64
-#define STEP_ENUMERATORS 16 /* that a step goes over: arrays of an enum that has thousands are no mischief */
+#define STEP_ENUMERATORS \
+	16 /* that a step goes over: arrays of an enum that has thousands are no mischief */
 
 struct value_types {
 	struct btf *btf;
@@ -39,7 +41,8 @@ struct value_types {
 static const char bare; /* its address marks strings that people see without quotes: names of enums,
 			   hexadecimal */
 
-/* Whether types begin where types can, which libbpf takes for granted of a header of unknown length. */
+/* Whether types begin where types can, which libbpf takes for granted of a header of unknown
+ * length. */
 static bool is_aligned(const void *btf, size_t n_btf) {
 	struct btf_header header;
 
@@ -134,7 +137,8 @@ static uint64_t load_bits(const unsigned char *data, uint32_t bit_offset, uint32
 }
 
 static int64_t sign_extend(uint64_t value, uint32_t n_bits) {
-	return n_bits && n_bits < 64 ? (int64_t)(value << (64 - n_bits)) >> (64 - n_bits) : (int64_t)value;
+	return n_bits && n_bits < 64 ? (int64_t)(value << (64 - n_bits)) >> (64 - n_bits)
+				     : (int64_t)value;
 }
 
 /* Takes steps, if there are as many left. */
@@ -172,8 +176,8 @@ static json_object *hex_json(struct value_types *types, const unsigned char *dat
 }
 
 /* An integer of @n_bits bits at @bit_offset. */
-static json_object *int_json(struct value_types *types, const struct btf_type *type, const unsigned char *data,
-			     uint32_t bit_offset, uint32_t n_bits) {
+static json_object *int_json(struct value_types *types, const struct btf_type *type,
+			     const unsigned char *data, uint32_t bit_offset, uint32_t n_bits) {
 	uint64_t value;
 
 	if (n_bits > 64)
@@ -195,7 +199,8 @@ static bool is_id(const struct btf *btf, uint32_t id, enum value_id *kindp) {
 		if (!type || (!btf_is_typedef(type) && !btf_is_mod(type)))
 			return false;
 		name = btf__name_by_offset(btf, type->name_off);
-		*kindp = name && !strcmp(name, "gpuprobe_kernel_id") ? VALUE_ID_KERNEL : VALUE_ID_INSTRUCTION;
+		*kindp = name && !strcmp(name, "gpuprobe_kernel_id") ? VALUE_ID_KERNEL
+								     : VALUE_ID_INSTRUCTION;
 		if (name && (*kindp == VALUE_ID_KERNEL || !strcmp(name, "gpuprobe_instruction_id")))
 			return true;
 		id = type->type;
@@ -220,13 +225,15 @@ static json_object *enum_json(struct value_types *types, const struct btf_type *
 	uint64_t value = load_bits(data, bit_offset, n_bits),
 		 mask = n_bits < 64 ? (UINT64_C(1) << n_bits) - 1 : UINT64_MAX;
 
-	for (uint16_t i = 0; i < btf_vlen(type) && (i % STEP_ENUMERATORS || take_steps(types, 1)); i++) {
+	for (uint16_t i = 0; i < btf_vlen(type) && (i % STEP_ENUMERATORS || take_steps(types, 1));
+	     i++) {
 		bool wide = btf_is_enum64(type);
 		uint64_t candidate = wide ? btf_enum64_value(btf_enum64(type) + i)
 					  : (uint64_t)(int64_t)btf_enum(type)[i].val;
-		const char *name = (candidate & mask) != value ? NULL
-				   : name_at(types->btf, wide ? btf_enum64(type)[i].name_off
-							      : btf_enum(type)[i].name_off);
+		const char *name = (candidate & mask) != value
+					   ? NULL
+					   : name_at(types->btf, wide ? btf_enum64(type)[i].name_off
+								      : btf_enum(type)[i].name_off);
 
 		if (name)
 			return bare_json(name);
@@ -236,7 +243,8 @@ static json_object *enum_json(struct value_types *types, const struct btf_type *
 	return json_object_new_uint64(value);
 }
 
-static json_object *float_json(struct value_types *types, const struct btf_type *type, const unsigned char *data) {
+static json_object *float_json(struct value_types *types, const struct btf_type *type,
+			       const unsigned char *data) {
 	double wide;
 	float narrow;
 
@@ -248,7 +256,8 @@ static json_object *float_json(struct value_types *types, const struct btf_type 
 	} else {
 		return hex_json(types, data, type->size);
 	}
-	return __builtin_isfinite(wide) ? json_object_new_double(wide) : hex_json(types, data, type->size);
+	return __builtin_isfinite(wide) ? json_object_new_double(wide)
+					: hex_json(types, data, type->size);
 }
 
 static json_object *walk(struct value_types *types, uint32_t id, const unsigned char *data,
@@ -257,11 +266,13 @@ static json_object *walk(struct value_types *types, uint32_t id, const unsigned 
 /* An array of char that is printable up to its first NUL, as a string; else NULL. */
 static json_object *text_json(struct value_types *types, const struct btf_array *array,
 			      const unsigned char *data) {
-	const struct btf_type *element = btf__type_by_id(types->btf, btf__resolve_type(types->btf, array->type));
+	const struct btf_type *element =
+		btf__type_by_id(types->btf, btf__resolve_type(types->btf, array->type));
 	const char *name = element ? btf__name_by_offset(types->btf, element->name_off) : NULL;
 	size_t n = 0;
 
-	if (!name || !btf_is_int(element) || element->size != 1 || strcmp(name, "char") || !take_steps(types, array->nelems))
+	if (!name || !btf_is_int(element) || element->size != 1 || strcmp(name, "char") ||
+	    !take_steps(types, array->nelems))
 		return NULL;
 	for (; n < array->nelems && data[n]; n++)
 		if (data[n] < 0x20 || data[n] > 0x7e)
@@ -293,7 +304,8 @@ static json_object *array_json(struct value_types *types, const struct btf_type 
 /* A member that is a bitfield, or NULL if it does not fit. */
 static json_object *bitfield_json(struct value_types *types, uint32_t id, const unsigned char *data,
 				  size_t n_data, uint32_t bit_offset, uint32_t n_bits) {
-	const struct btf_type *type = btf__type_by_id(types->btf, btf__resolve_type(types->btf, id));
+	const struct btf_type *type =
+		btf__type_by_id(types->btf, btf__resolve_type(types->btf, id));
 
 	if (!type || n_bits > 64 || (uint64_t)bit_offset + n_bits > (uint64_t)n_data * 8)
 		return NULL;
@@ -345,8 +357,9 @@ static json_object *section_json(struct value_types *types, const struct btf_typ
 		const char *name = variable ? name_at(types->btf, variable->name_off) : NULL;
 
 		if (name && info->offset <= n_data && info->size <= n_data - info->offset)
-			json_object_object_add(object, name, walk(types, info->type, data + info->offset,
-								  info->size, depth + 1));
+			json_object_object_add(object, name,
+					       walk(types, info->type, data + info->offset,
+						    info->size, depth + 1));
 	}
 	return object;
 }
@@ -354,8 +367,8 @@ static json_object *section_json(struct value_types *types, const struct btf_typ
 static json_object *walk(struct value_types *types, uint32_t id, const unsigned char *data,
 			 size_t n_data, unsigned int depth) {
 	int resolved = btf__resolve_type(types->btf, id);
-	const struct btf_type *type = resolved > 0 ? btf__type_by_id(types->btf, (uint32_t)resolved)
-						   : NULL;
+	const struct btf_type *type =
+		resolved > 0 ? btf__type_by_id(types->btf, (uint32_t)resolved) : NULL;
 	int64_t size = type ? btf__resolve_size(types->btf, id) : -1;
 	enum value_id kind;
 

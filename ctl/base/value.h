@@ -14,7 +14,7 @@ struct value_types;
 
 /* Ids of gpuprobe.bpf.h, by the names of their types there. */
 enum value_id {
-	VALUE_ID_KERNEL,      /* gpuprobe_kernel_id */
+	VALUE_ID_KERNEL, /* gpuprobe_kernel_id */
 	VALUE_ID_INSTRUCTION, /* gpuprobe_instruction_id */
 };
 

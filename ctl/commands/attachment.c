@@ -45,29 +45,40 @@ struct attach {
 static const char attach_help[] =
 	"Usage: gpuprobectl attach [OPTION]... FILE\n"
 	"\n"
-	"Attaches the programs of an eBPF object (- is standard input) and prints the ids of the attachments, one a line, when\n"
-	"they are armed. Kernels that a process has loaded already are probed from their next launch on where the process has the SASS\n"
+	"Attaches the programs of an eBPF object (- is standard input) and prints the ids of the "
+	"attachments, one a line, when\n"
+	"they are armed. Kernels that a process has loaded already are probed from their next "
+	"launch on where the process has the SASS\n"
 	"engine, else when it loads their module again.\n"
 	"\n"
-	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what the program's section says\n"
+	"      --kernel=NAME   kernels to probe: a glob, or a mangled or demangled name; else what "
+	"the program's section says\n"
 	"      --program=NAME  only this program of the object, or those that a glob matches\n"
-	"      --point=POINT   where, in place of the program's section: kprobe/f, kretprobe/f, memcapture/f, kprobe/f@x.cu:12,\n"
-	"                      kprobe/f@block:3; dev:f for a device function; --kernel then stands for f\n"
-	"      --spaces=LIST   memory points: which of global,shared,local,const,param,generic; else all but param\n"
+	"      --point=POINT   where, in place of the program's section: kprobe/f, kretprobe/f, "
+	"memcapture/f, kprobe/f@x.cu:12,\n"
+	"                      kprobe/f@block:3; dev:f for a device function; --kernel then stands "
+	"for f\n"
+	"      --spaces=LIST   memory points: which of global,shared,local,const,param,generic; "
+	"else all but param\n"
 	"      --pid=PID       only this process\n"
 	"      --comm=NAME     only processes of this name\n"
 	"      --exe=PATH      only processes of this executable, or of those that a glob matches\n"
 	"      --uid=USER      only processes of this user\n"
-	"      --engine=NAME   auto: in PTX where a module has it when it is loaded, else in the machine code (the default);\n"
-	"                      ptx: only where modules carry PTX; sass: in the machine code of loaded kernels\n"
+	"      --engine=NAME   auto: in PTX where a module has it when it is loaded, else in the "
+	"machine code (the default);\n"
+	"                      ptx: only where modules carry PTX; sass: in the machine code of "
+	"loaded kernels\n"
 	"      --threads=N     values that a per-thread array has for each index; else 65536\n"
 	"      --ring-size=N   bytes of a ring of one process, with K, M or G; else 8M\n"
 	"      --shared        one copy of each map for all processes of a user, in host memory\n"
 	"      --host-target=PROGRAM=TARGET\n"
-	"                      where a program on the host is attached, in place of what its section says: FILE:FUNCTION for a uprobe\n"
-	"                      or uretprobe, FILE:PROVIDER:NAME for a usdt, FUNCTION for a kprobe, GROUP:NAME for a tracepoint;\n"
+	"                      where a program on the host is attached, in place of what its "
+	"section says: FILE:FUNCTION for a uprobe\n"
+	"                      or uretprobe, FILE:PROVIDER:NAME for a usdt, FUNCTION for a kprobe, "
+	"GROUP:NAME for a tracepoint;\n"
 	"                      may be given several times\n"
-	"      --export=MAP    show this map among the metrics (gpuprobectl map export); may be given several times\n";
+	"      --export=MAP    show this map among the metrics (gpuprobectl map export); may be "
+	"given several times\n";
 
 static const char detach_help[] =
 	"Usage: gpuprobectl detach ID...\n"
@@ -87,8 +98,9 @@ static void put(json_object **objectp, const char *key, json_object *value) {
 }
 
 /*
- * The executable as /proc/PID/exe names it: absolute and without links, which is what python3 and all of /bin are. One that is not here may be in a
- * container, and stays as it is; so does a glob of any folder. Returns -1 to go on, or the exit status.
+ * The executable as /proc/PID/exe names it: absolute and without links, which is what python3 and
+ * all of /bin are. One that is not here may be in a container, and stays as it is; so does a glob
+ * of any folder. Returns -1 to go on, or the exit status.
  */
 static int put_exe(json_object **filterp, const char *path) {
 	bool is_glob = strpbrk(path, "*?[");
@@ -174,7 +186,9 @@ static int put_host_target(json_object *parameters, const char *text) {
 	char *program;
 
 	if (!equals || equals == text || !equals[1])
-		return ctl_usage("--host-target: %s is not PROGRAM=TARGET, as in on_launch=./app:main", text);
+		return ctl_usage(
+			"--host-target: %s is not PROGRAM=TARGET, as in on_launch=./app:main",
+			text);
 	if (!targets) {
 		targets = json_object_new_object();
 		json_object_object_add(parameters, "host_targets", targets);
@@ -184,7 +198,8 @@ static int put_host_target(json_object *parameters, const char *text) {
 		return ctl_fail(CTL_ERROR, "no memory");
 	if (ctl_get(targets, program)) {
 		free(program);
-		return ctl_usage("--host-target: program %.*s has two targets", (int)(equals - text), text);
+		return ctl_usage("--host-target: program %.*s has two targets",
+				 (int)(equals - text), text);
 	}
 	json_object_object_add(targets, program, json_object_new_string(equals + 1));
 	free(program);
@@ -261,7 +276,9 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach 
 	};
 	int option, r = -1;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, (const int[]){ OPTION_SPACES, OPTION_EXPORT, OPTION_HOST_TARGET, 0 })) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options,
+					     (const int[]){ OPTION_SPACES, OPTION_EXPORT,
+							    OPTION_HOST_TARGET, 0 })) >= 0)
 		r = attach_option(ctl, option, attach);
 	if (attach->filter)
 		json_object_object_add(attach->parameters, "filter", attach->filter);
@@ -285,10 +302,11 @@ static int print_attached(const struct ctl *ctl, json_object *parameters) {
 		if (!ctl->json)
 			printf("%lld\n", (long long)ctl_int(attachment, "id"));
 		if (strcmp(ctl_string(attachment, "state"), "armed"))
-			r = ctl_fail(
-				CTL_ERROR, "attachment %lld (%s) is %s; gpuprobectl why tells more",
-				(long long)ctl_int(attachment, "id"),
-				ctl_string(attachment, "program"), ctl_string(attachment, "state"));
+			r = ctl_fail(CTL_ERROR,
+				     "attachment %lld (%s) is %s; gpuprobectl why tells more",
+				     (long long)ctl_int(attachment, "id"),
+				     ctl_string(attachment, "program"),
+				     ctl_string(attachment, "state"));
 	}
 	return r;
 }
@@ -319,7 +337,8 @@ static int64_t find_map(json_object *attached, const char *name) {
 
 static int detach(struct ctl *ctl, json_object *ids, bool quiet);
 
-/* Exports maps of what was attached. If one cannot be exported, nothing stays attached. Returns the exit status. */
+/* Exports maps of what was attached. If one cannot be exported, nothing stays attached. Returns the
+ * exit status. */
 static int export_attached(struct ctl *ctl, const struct attach *attach, json_object *attached) {
 	json_object *attachments = ctl_get(attached, "attachments"), *ids;
 	struct varlink_reply reply;
@@ -329,10 +348,13 @@ static int export_attached(struct ctl *ctl, const struct attach *attach, json_ob
 		int64_t id = find_map(attached, attach->exports[i]);
 
 		if (!id)
-			r = ctl_fail(CTL_NOT_FOUND, "--export: the object has no map %s", attach->exports[i]);
+			r = ctl_fail(CTL_NOT_FOUND, "--export: the object has no map %s",
+				     attach->exports[i]);
 		else
-			r = ctl_call(ctl, "ExportMap", varlink_json_pack("map", ctl_format("%lld", (long long)id), NULL), attach->exports[i],
-				     CTL_TIMEOUT_MS, &reply);
+			r = ctl_call(ctl, "ExportMap",
+				     varlink_json_pack("map", ctl_format("%lld", (long long)id),
+						       NULL),
+				     attach->exports[i], CTL_TIMEOUT_MS, &reply);
 		if (!r)
 			varlink_reply_deinit(&reply);
 	}
@@ -340,7 +362,9 @@ static int export_attached(struct ctl *ctl, const struct attach *attach, json_ob
 		return CTL_OK;
 	ids = json_object_new_array();
 	for (size_t i = 0; i < json_object_array_length(attachments); i++)
-		json_object_array_add(ids, json_object_new_int64(ctl_int(json_object_array_get_idx(attachments, i), "id")));
+		json_object_array_add(
+			ids, json_object_new_int64(
+				     ctl_int(json_object_array_get_idx(attachments, i), "id")));
 	detach(ctl, ids, true);
 	json_object_put(ids);
 	return r;
@@ -417,8 +441,8 @@ static int detach(struct ctl *ctl, json_object *ids, bool quiet) {
 		}
 	}
 	if (ctl->json && !quiet) {
-		json_object *output = varlink_json_pack("detached", json_object_get(detached),
-							NULL);
+		json_object *output =
+			varlink_json_pack("detached", json_object_get(detached), NULL);
 
 		ctl_print_json(ctl, output);
 		json_object_put(output);
@@ -491,8 +515,9 @@ static void print_notices(json_object *notices) {
 }
 
 int command_list(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "ID",	   "OBJECT", "PROGRAM", "POINT",   "ENGINE", "STATE", "MODULES",
-					      "PROCESSES", "OWNER",  "FILTER",	"SECTION", "KERNEL", NULL };
+	static const char *const header[] = { "ID",      "OBJECT",  "PROGRAM",   "POINT", "ENGINE",
+					      "STATE",   "MODULES", "PROCESSES", "OWNER", "FILTER",
+					      "SECTION", "KERNEL",  NULL };
 	json_object *attachments, *rows;
 	struct varlink_reply reply;
 	int r;
@@ -513,17 +538,20 @@ int command_list(struct ctl *ctl, int argc, char **argv) {
 		json_object_array_add(row,
 				      json_object_new_string(ctl_string(attachment, "program")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
-		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "engine")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(attachment, "engine")));
 		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "state")));
-		json_object_array_add(
-			row, ctl_format("%lld", (long long)ctl_int(attachment, "modules")));
-		json_object_array_add(
-			row, ctl_format("%lld", (long long)ctl_int(attachment, "processes")));
+		json_object_array_add(row, ctl_format("%lld",
+						      (long long)ctl_int(attachment, "modules")));
+		json_object_array_add(row, ctl_format("%lld",
+						      (long long)ctl_int(attachment, "processes")));
 		json_object_array_add(row,
 				      ctl_format("%lld", (long long)ctl_int(attachment, "owner")));
 		json_object_array_add(row, filter_text(ctl_get(attachment, "filter")));
-		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "section")));
-		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "kernel")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(attachment, "section")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(attachment, "kernel")));
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);

@@ -12,8 +12,10 @@
 static const char help[] =
 	"Usage: gpuprobectl cache [status | list | clear]\n"
 	"\n"
-	"What the daemon has compiled it keeps on the disk, so that the same is there at once, also after a restart. status (without a word, too) shows how\n"
-	"much that is, and what it was good for since the daemon started; list shows the entries, those used last first; clear removes all of them: what is\n"
+	"What the daemon has compiled it keeps on the disk, so that the same is there at once, "
+	"also after a restart. status (without a word, too) shows how\n"
+	"much that is, and what it was good for since the daemon started; list shows the entries, "
+	"those used last first; clear removes all of them: what is\n"
 	"loaded stays as it is, and the next load is compiled.\n";
 
 /* A number of bytes for a person. */
@@ -31,7 +33,8 @@ static void print_status(json_object *status) {
 	const int64_t skipped = ctl_int(status, "skipped"), failures = ctl_int(status, "failures");
 
 	if (!json_object_get_boolean(ctl_get(status, "enabled"))) {
-		puts("no cache: this daemon keeps nothing on the disk (gpuprobed --cache-dir=DIR --cache-size=BYTES)");
+		puts("no cache: this daemon keeps nothing on the disk (gpuprobed --cache-dir=DIR "
+		     "--cache-size=BYTES)");
 		return;
 	}
 	fputs("folder: ", stdout);
@@ -40,14 +43,17 @@ static void print_status(json_object *status) {
 	print_bytes(ctl_int(status, "bytes"));
 	fputs(" of ", stdout);
 	print_bytes(ctl_int(status, "limit"));
-	printf("\nsince the start:\n  hits: %" PRId64 "\n  misses: %" PRId64 "\n  written: %" PRId64 "\n  gone to make room: %" PRId64 "\n",
-	       ctl_int(status, "hits"), ctl_int(status, "misses"), ctl_int(status, "stores"), ctl_int(status, "evicted"));
+	printf("\nsince the start:\n  hits: %" PRId64 "\n  misses: %" PRId64 "\n  written: %" PRId64
+	       "\n  gone to make room: %" PRId64 "\n",
+	       ctl_int(status, "hits"), ctl_int(status, "misses"), ctl_int(status, "stores"),
+	       ctl_int(status, "evicted"));
 	if (skipped)
 		printf("  not written, too much at once: %" PRId64 "\n", skipped);
 	if (ctl_int(status, "invalid"))
 		printf("  damaged, and removed: %" PRId64 "\n", ctl_int(status, "invalid"));
 	if (failures)
-		printf("  failures of the disk: %" PRId64 " (the daemon's log says which)\n", failures);
+		printf("  failures of the disk: %" PRId64 " (the daemon's log says which)\n",
+		       failures);
 }
 
 static int status(struct ctl *ctl, int argc, char **argv) {
@@ -65,10 +71,12 @@ static int status(struct ctl *ctl, int argc, char **argv) {
 static void print_entries(json_object *parameters) {
 	static const char *const header[] = { "KEY", "JOB", "UID", "BYTES", "USED", "NAME", NULL };
 	json_object *entries = ctl_get(parameters, "entries"), *rows = json_object_new_array();
-	const int64_t shown = (int64_t)json_object_array_length(entries), total = ctl_int(parameters, "total");
+	const int64_t shown = (int64_t)json_object_array_length(entries),
+		      total = ctl_int(parameters, "total");
 
 	for (size_t i = 0; i < json_object_array_length(entries); i++) {
-		json_object *entry = json_object_array_get_idx(entries, i), *row = json_object_new_array();
+		json_object *entry = json_object_array_get_idx(entries, i),
+			    *row = json_object_new_array();
 		const time_t used = (time_t)(ctl_int(entry, "used") / 1000000);
 		char when[32] = "-";
 		struct tm tm;
@@ -123,6 +131,7 @@ int command_cache(struct ctl *ctl, int argc, char **argv) {
 	};
 
 	if (ctl_first_argument(argc, argv) < argc)
-		return ctl_verb(ctl, argc, argv, help, "cache", verbs, sizeof(verbs) / sizeof(*verbs));
+		return ctl_verb(ctl, argc, argv, help, "cache", verbs,
+				sizeof(verbs) / sizeof(*verbs));
 	return status(ctl, argc, argv);
 }

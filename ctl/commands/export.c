@@ -27,17 +27,22 @@ static const char export_help[] =
 	"       gpuprobectl map unexport MAP...\n"
 	"       gpuprobectl map exports\n"
 	"\n"
-	"Shows a map among the metrics of the daemon (gpuprobectl metrics, gpuprobed --metrics), takes it out, or lists what is shown.\n"
-	"Members of the key become labels, and each number of the value a metric. See gpuprobe-metrics(5).\n"
+	"Shows a map among the metrics of the daemon (gpuprobectl metrics, gpuprobed --metrics), "
+	"takes it out, or lists what is shown.\n"
+	"Members of the key become labels, and each number of the value a metric. See "
+	"gpuprobe-metrics(5).\n"
 	"\n"
 	"      --as=NAME         of the metric; else gpuprobe_map_ and the name of the map\n"
 	"      --help-text=TEXT  what it is\n"
-	"      --type=TYPE       counter, gauge or histogram; else counter if programs only ever add to the map, gauge if not\n"
+	"      --type=TYPE       counter, gauge or histogram; else counter if programs only ever "
+	"add to the map, gauge if not\n"
 	"      --unit=UNIT       at the end of the name: bytes, nanoseconds\n"
 	"      --label=NAME=TEXT a label for all its series; may be given several times\n"
-	"      --bucket=MEMBER   histogram: the member of the key that is the number of the bucket, log2 of what is counted\n"
+	"      --bucket=MEMBER   histogram: the member of the key that is the number of the "
+	"bucket, log2 of what is counted\n"
 	"      --sm              a series for each SM; else their sum\n"
-	"      --merge=HOW       sum, the default, or latest: how values of several processes become one\n"
+	"      --merge=HOW       sum, the default, or latest: how values of several processes "
+	"become one\n"
 	"      --nonzero         leave out zeros\n";
 
 int ctl_export_map(struct ctl *ctl, json_object *consume_parameters, const char *subject) {
@@ -53,7 +58,8 @@ int ctl_export_map(struct ctl *ctl, json_object *consume_parameters, const char 
 		json_object *families = ctl_get(ctl_get(reply.parameters, "export"), "families");
 
 		for (size_t i = 0; i < json_object_array_length(families); i++) {
-			ctl_print_text(json_object_get_string(json_object_array_get_idx(families, i)));
+			ctl_print_text(
+				json_object_get_string(json_object_array_get_idx(families, i)));
 			putchar('\n');
 		}
 	}
@@ -88,8 +94,9 @@ static int put_type(json_object *parameters, const char *type) {
 
 static int export_option(struct ctl *ctl, int option, json_object *parameters) {
 	static const char *const texts[] = {
-		[OPTION_AS - OPTION_AS] = "name", [OPTION_HELP_TEXT - OPTION_AS] = "help", [OPTION_UNIT - OPTION_AS] = "unit",
-		[OPTION_BUCKET - OPTION_AS] = "bucket", [OPTION_MERGE - OPTION_AS] = "merge",
+		[OPTION_AS - OPTION_AS] = "name",     [OPTION_HELP_TEXT - OPTION_AS] = "help",
+		[OPTION_UNIT - OPTION_AS] = "unit",   [OPTION_BUCKET - OPTION_AS] = "bucket",
+		[OPTION_MERGE - OPTION_AS] = "merge",
 	};
 
 	switch (option) {
@@ -98,7 +105,8 @@ static int export_option(struct ctl *ctl, int option, json_object *parameters) {
 	case OPTION_UNIT:
 	case OPTION_BUCKET:
 	case OPTION_MERGE:
-		json_object_object_add(parameters, texts[option - OPTION_AS], varlink_json_string(optarg));
+		json_object_object_add(parameters, texts[option - OPTION_AS],
+				       varlink_json_string(optarg));
 		return -1;
 	case OPTION_TYPE:
 		return put_type(parameters, optarg);
@@ -132,7 +140,8 @@ int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
 	json_object *parameters = json_object_new_object();
 	int option, r = -1;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, (const int[]){ OPTION_LABEL, 0 })) >= 0)
+	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options,
+					     (const int[]){ OPTION_LABEL, 0 })) >= 0)
 		r = export_option(ctl, option, parameters);
 	if (r < 0 && optind == argc)
 		r = ctl_usage("map export: which map?");
@@ -160,7 +169,9 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 		return r;
 	unexported = json_object_new_array();
 	for (int i = optind; i < argc; i++) {
-		r = ctl_call(ctl, "UnexportMap", varlink_json_pack("map", varlink_json_string(argv[i]), NULL), argv[i], CTL_TIMEOUT_MS, &reply);
+		r = ctl_call(ctl, "UnexportMap",
+			     varlink_json_pack("map", varlink_json_string(argv[i]), NULL), argv[i],
+			     CTL_TIMEOUT_MS, &reply);
 		result = result ?: r;
 		if (r == CTL_UNREACHABLE)
 			break;
@@ -188,15 +199,19 @@ int ctl_map_exports(struct ctl *ctl, int argc, char **argv) {
 	exports = ctl_get(reply.parameters, "exports");
 	rows = json_object_new_array();
 	for (size_t i = 0; i < json_object_array_length(exports); i++) {
-		json_object *export = json_object_array_get_idx(exports, i), *row = json_object_new_array(), *families = ctl_get(export, "families");
+		json_object *export = json_object_array_get_idx(exports, i),
+			    *row = json_object_new_array(), *families = ctl_get(export, "families");
 		size_t n = json_object_array_length(families);
 
 		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(export, "map")));
 		json_object_array_add(row, json_object_new_string(ctl_string(export, "map_name")));
 		json_object_array_add(row, json_object_new_string(ctl_string(export, "kind")));
 		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(export, "owner")));
-		json_object_array_add(row, ctl_format(n > 1 ? "%s and %zu more" : "%s",
-						      json_object_get_string(json_object_array_get_idx(families, 0)), n - 1));
+		json_object_array_add(
+			row,
+			ctl_format(n > 1 ? "%s and %zu more" : "%s",
+				   json_object_get_string(json_object_array_get_idx(families, 0)),
+				   n - 1));
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);

@@ -3,8 +3,9 @@
 /*
  * Help texts, broken at the width of a terminal; elsewhere they are printed as they are written.
  *
- * A block is a paragraph, or an option with its description, whose lines are joined and broken anew: a line that begins where the description of
- * the one above does belongs to it, and so does one without blanks to a paragraph.
+ * A block is a paragraph, or an option with its description, whose lines are joined and broken
+ * anew: a line that begins where the description of the one above does belongs to it, and so does
+ * one without blanks to a paragraph.
  */
 
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #define WIDTH_MIN 40
 
 struct block {
-	size_t hang;   /* where its other lines begin */
+	size_t hang; /* where its other lines begin */
 	size_t column; /* that was printed to; 0: no block is open */
 	bool paragraph;
 };
@@ -37,8 +38,10 @@ static void end_block(struct block *block) {
 	*block = (struct block){};
 }
 
-/* Prints the words of a line of help; with a blank before them, if they go on with what is there. */
-static void print_words(struct block *block, const char *text, size_t length, bool go_on, size_t width) {
+/* Prints the words of a line of help; with a blank before them, if they go on with what is there.
+ */
+static void print_words(struct block *block, const char *text, size_t length, bool go_on,
+			size_t width) {
 	const char *end = text + length;
 
 	for (size_t n; text < end; text += strspn(text, " ")) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hook: places in the kernel at which a trace can look: what there is, what is at work and by which of its alternatives, and why others cannot be. */
+/* hook: places in the kernel at which a trace can look: what there is, what is at work and by which
+ * of its alternatives, and why others cannot be. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,13 +16,17 @@ static const char help[] =
 	"       gpuprobectl hook test NAME [-- CMD [ARGUMENT]...]\n"
 	"       gpuprobectl hook status\n"
 	"\n"
-	"Places in the kernel's driver, and others of the kernel, at which gpuprobectl trace can look.\n"
+	"Places in the kernel's driver, and others of the kernel, at which gpuprobectl trace can "
+	"look.\n"
 	"\n"
-	"list prints those that a name, a glob or a set matches; status which are at work, by what, how often they were hit, and why others cannot be. test\n"
-	"attaches one and waits until it is hit, by CMD if there is one, else by any program; Ctrl-C ends that. Exit status of test: 0 it was hit, 1 it was not.\n";
+	"list prints those that a name, a glob or a set matches; status which are at work, by "
+	"what, how often they were hit, and why others cannot be. test\n"
+	"attaches one and waits until it is hit, by CMD if there is one, else by any program; "
+	"Ctrl-C ends that. Exit status of test: 0 it was hit, 1 it was not.\n";
 
 static int call_list(struct ctl *ctl, const char *pattern, struct varlink_reply *reply) {
-	json_object *parameters = varlink_json_pack("pattern", pattern ? json_object_new_string(pattern) : NULL, NULL);
+	json_object *parameters = varlink_json_pack(
+		"pattern", pattern ? json_object_new_string(pattern) : NULL, NULL);
 
 	return ctl_call(ctl, "ListHooks", parameters, pattern ?: "", CTL_TIMEOUT_MS, reply);
 }
@@ -33,7 +38,8 @@ static json_object *text(json_object *hook, const char *key) {
 }
 
 static void print_list(json_object *hooks) {
-	static const char *const header[] = { "NAME", "SET", "STATE", "METHOD", "TARGET", "PURPOSE", NULL };
+	static const char *const header[] = { "NAME",   "SET",     "STATE", "METHOD",
+					      "TARGET", "PURPOSE", NULL };
 	static const char *const keys[] = { "name", "set", "state", "method", "target", "purpose" };
 	json_object *rows = json_object_new_array();
 
@@ -41,7 +47,8 @@ static void print_list(json_object *hooks) {
 		json_object *row = json_object_new_array();
 
 		for (size_t j = 0; j < sizeof(keys) / sizeof(*keys); j++)
-			json_object_array_add(row, text(json_object_array_get_idx(hooks, i), keys[j]));
+			json_object_array_add(row,
+					      text(json_object_array_get_idx(hooks, i), keys[j]));
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);
@@ -49,7 +56,8 @@ static void print_list(json_object *hooks) {
 }
 
 static int no_such_hook(const char *pattern) {
-	return ctl_fail(CTL_NOT_FOUND, "there is no hook %s; gpuprobectl hook list shows them", pattern);
+	return ctl_fail(CTL_NOT_FOUND, "there is no hook %s; gpuprobectl hook list shows them",
+			pattern);
 }
 
 /* Options of a verb. Returns -1 to go on, or the exit status. */
@@ -100,13 +108,15 @@ static const char *driver_version(char version[static 64]) {
 }
 
 static void print_status(json_object *hooks) {
-	static const char *const header[] = { "NAME", "STATE", "METHOD", "TARGET", "HITS", "REASON", NULL };
+	static const char *const header[] = { "NAME", "STATE",  "METHOD", "TARGET",
+					      "HITS", "REASON", NULL };
 	json_object *rows = json_object_new_array();
 	size_t n = json_object_array_length(hooks), attached = 0, available = 0;
 	char version[64];
 
 	for (size_t i = 0; i < n; i++) {
-		json_object *hook = json_object_array_get_idx(hooks, i), *row = json_object_new_array();
+		json_object *hook = json_object_array_get_idx(hooks, i),
+			    *row = json_object_new_array();
 		const char *state = ctl_string(hook, "state");
 
 		attached += strcmp(state, "attached") == 0;
@@ -115,12 +125,15 @@ static void print_status(json_object *hooks) {
 		json_object_array_add(row, text(hook, "state"));
 		json_object_array_add(row, text(hook, "method"));
 		json_object_array_add(row, text(hook, "target"));
-		json_object_array_add(row, strcmp(state, "attached") ? json_object_new_string("-") :
-								       ctl_format("%lld", (long long)ctl_int(hook, "hits")));
+		json_object_array_add(row, strcmp(state, "attached")
+						   ? json_object_new_string("-")
+						   : ctl_format("%lld",
+								(long long)ctl_int(hook, "hits")));
 		json_object_array_add(row, text(hook, "reason"));
 		json_object_array_add(rows, row);
 	}
-	printf("driver: %s\nhooks: %zu attached, %zu available, %zu unavailable\n\n", *driver_version(version) ? version : "none", attached, available,
+	printf("driver: %s\nhooks: %zu attached, %zu available, %zu unavailable\n\n",
+	       *driver_version(version) ? version : "none", attached, available,
 	       n - attached - available);
 	ctl_print_table(header, rows);
 	json_object_put(rows);
@@ -154,19 +167,23 @@ static int test(struct ctl *ctl, json_object *hook, char **command) {
 	trace.test_processes = !strcmp(ctl_string(hook, "set"), "process");
 	json_object_array_add(names, json_object_new_string(name));
 	json_object_array_add(sources, json_object_new_string("kernel"));
-	trace.parameters = varlink_json_pack("hooks", names, "sources", sources, "follow", json_object_new_boolean(true), NULL);
+	trace.parameters = varlink_json_pack("hooks", names, "sources", sources, "follow",
+					     json_object_new_boolean(true), NULL);
 	r = trace_live(&trace);
 	json_object_put(trace.parameters);
 	if (!trace.tested)
 		return r ?: CTL_ERROR;
 	if (ctl->json) {
-		result = varlink_json_pack("name", json_object_new_string(name), "hits", json_object_new_int64((int64_t)trace.hits), "method",
-					   json_object_get(ctl_get(hook, "method")), "target", json_object_get(ctl_get(hook, "target")), NULL);
+		result = varlink_json_pack("name", json_object_new_string(name), "hits",
+					   json_object_new_int64((int64_t)trace.hits), "method",
+					   json_object_get(ctl_get(hook, "method")), "target",
+					   json_object_get(ctl_get(hook, "target")), NULL);
 		ctl_print_json(ctl, result);
 		json_object_put(result);
 	} else {
 		ctl_print_text(name);
-		printf(": %s, by %s at ", trace.hits ? "hit" : "not hit", ctl_string(hook, "method"));
+		printf(": %s, by %s at ", trace.hits ? "hit" : "not hit",
+		       ctl_string(hook, "method"));
 		ctl_print_text(ctl_string(hook, "target"));
 		putchar('\n');
 	}
@@ -189,7 +206,8 @@ static int hook_test(struct ctl *ctl, int argc, char **argv) {
 	if (optind == n)
 		return ctl_usage("hook test: which hook?");
 	if (optind + 1 < n)
-		return ctl_usage("hook test takes one hook, but got %s too; a CMD comes behind --", argv[optind + 1]);
+		return ctl_usage("hook test takes one hook, but got %s too; a CMD comes behind --",
+				 argv[optind + 1]);
 	if (command && !*command)
 		return ctl_usage("hook test: which CMD?");
 	r = call_list(ctl, argv[optind], &reply);
@@ -200,10 +218,11 @@ static int hook_test(struct ctl *ctl, int argc, char **argv) {
 	if (!json_object_array_length(hooks))
 		r = no_such_hook(argv[optind]);
 	else if (json_object_array_length(hooks) > 1)
-		r = ctl_fail(CTL_ERROR, "%s are %zu hooks; gpuprobectl hook list %s shows them", argv[optind], json_object_array_length(hooks),
-			     argv[optind]);
+		r = ctl_fail(CTL_ERROR, "%s are %zu hooks; gpuprobectl hook list %s shows them",
+			     argv[optind], json_object_array_length(hooks), argv[optind]);
 	else if (!strcmp(ctl_string(hook, "state"), "unavailable"))
-		r = ctl_fail(CTL_ERROR, "%s: unavailable: %s", ctl_string(hook, "name"), ctl_string(hook, "reason"));
+		r = ctl_fail(CTL_ERROR, "%s: unavailable: %s", ctl_string(hook, "name"),
+			     ctl_string(hook, "reason"));
 	else
 		r = test(ctl, hook, command);
 	varlink_reply_deinit(&reply);

@@ -3,8 +3,8 @@
 /*
  * kernel list, kernel show: what numbers in contexts and events stand for.
  *
- * Kernels on the SASS engine come by the thousand, and the daemon, which reads no foreign names, has the mangled ones of
- * most: they are demangled here.
+ * Kernels on the SASS engine come by the thousand, and the daemon, which reads no foreign names,
+ * has the mangled ones of most: they are demangled here.
  */
 
 #include <stdio.h>
@@ -25,8 +25,10 @@ static const char kernel_help[] =
 	"       gpuprobectl kernel show KERNEL\n"
 	"       gpuprobectl kernel show --instruction=ID\n"
 	"\n"
-	"list shows the kernels and device functions that are or were probed, or missed, newest first. show prints the instructions that\n"
-	"have memory probes, of a kernel (a name, a glob, or an id in hexadecimal), or the one instruction that an instruction id stands for.\n"
+	"list shows the kernels and device functions that are or were probed, or missed, newest "
+	"first. show prints the instructions that\n"
+	"have memory probes, of a kernel (a name, a glob, or an id in hexadecimal), or the one "
+	"instruction that an instruction id stands for.\n"
 	"\n"
 	"      --pid=PID         only kernels of this process\n"
 	"      --instruction=ID  a number in hexadecimal, as contexts hold it\n";
@@ -122,7 +124,8 @@ static int list(struct ctl *ctl, json_object *consume_parameters) {
 		some = ctl_get(reply.parameters, "kernels");
 		for (size_t i = 0; i < json_object_array_length(some); i++) {
 			ctl_add_demangled(json_object_array_get_idx(some, i), &failures);
-			json_object_array_add(kernels, json_object_get(json_object_array_get_idx(some, i)));
+			json_object_array_add(kernels,
+					      json_object_get(json_object_array_get_idx(some, i)));
 		}
 		continues = reply.continues;
 		varlink_reply_deinit(&reply);

@@ -17,11 +17,15 @@ static const char update_help[] =
 	"Usage: gpuprobectl map update [OPTION]... MAP KEY VALUE [any|noexist|exist]\n"
 	"       gpuprobectl map delete [OPTION]... MAP KEY\n"
 	"\n"
-	"Writes an element of a map, which is given by its name or id, or deletes one of a hash map. Programs that start then find it there;\n"
-	"what processes have already is written to in host memory alone (type 1513, attach --shared, arrays shared with the host).\n"
+	"Writes an element of a map, which is given by its name or id, or deletes one of a hash "
+	"map. Programs that start then find it there;\n"
+	"what processes have already is written to in host memory alone (type 1513, attach "
+	"--shared, arrays shared with the host).\n"
 	"\n"
-	"KEY and VALUE are typed as map dump prints them, each as one argument: a number, the name of an enum, \"text\",\n"
-	"{.a = 1, .list = [7, 8]} or JSON, where what is not there is zero; or all bytes: 'hex 01 02 ff'. Options stand before MAP.\n"
+	"KEY and VALUE are typed as map dump prints them, each as one argument: a number, the name "
+	"of an enum, \"text\",\n"
+	"{.a = 1, .list = [7, 8]} or JSON, where what is not there is zero; or all bytes: 'hex 01 "
+	"02 ff'. Options stand before MAP.\n"
 	"A percpu map or per-thread array gets the value for all SMs or threads.\n";
 
 struct target {
@@ -38,12 +42,14 @@ static int find(struct ctl *ctl, const char *name, struct target *target) {
 	json_object *text;
 	int r;
 
-	r = ctl_call(ctl, "ShowMap", varlink_json_pack("map", varlink_json_string(name), NULL), name, CTL_TIMEOUT_MS, &reply);
+	r = ctl_call(ctl, "ShowMap", varlink_json_pack("map", varlink_json_string(name), NULL),
+		     name, CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
 	text = ctl_get(reply.parameters, "btf");
 	if (text)
-		base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &btf, &n_btf);
+		base64_decode(json_object_get_string(text),
+			      (size_t)json_object_get_string_len(text), &btf, &n_btf);
 	target->key_type = (uint32_t)ctl_int(reply.parameters, "btf_key_type");
 	target->value_type = (uint32_t)ctl_int(reply.parameters, "btf_value_type");
 	r = value_types_new(&target->types, n_btf ? btf : NULL, n_btf);
@@ -56,7 +62,8 @@ static int find(struct ctl *ctl, const char *name, struct target *target) {
 }
 
 /* Puts the bytes of what was typed into the parameters. Returns the exit status. */
-static int put(const struct target *target, json_object *parameters, const char *member, const char *size_member, uint32_t type, const char *text) {
+static int put(const struct target *target, json_object *parameters, const char *member,
+	       const char *size_member, uint32_t type, const char *text) {
 	const size_t size = (size_t)ctl_int(target->map, size_member);
 	unsigned char *data = malloc(size ? size : 1);
 	char *encoded = malloc(base64_encoded_size(size)), error[VALUE_ERROR_SIZE];
@@ -76,7 +83,8 @@ static int put(const struct target *target, json_object *parameters, const char 
 }
 
 /* Reads key and value (NULL: none) for the map, and calls. */
-static int change(struct ctl *ctl, const char *method, const char *name, const char *key, const char *value, json_object *parameters) {
+static int change(struct ctl *ctl, const char *method, const char *name, const char *key,
+		  const char *value, json_object *parameters) {
 	struct target target = {};
 	struct varlink_reply reply;
 	char id[24];
@@ -84,7 +92,8 @@ static int change(struct ctl *ctl, const char *method, const char *name, const c
 
 	r = find(ctl, name, &target);
 	if (!r && !strcmp(ctl_string(target.map, "kind"), "ring"))
-		r = ctl_fail(CTL_ERROR, "%s is a ring: gpuprobectl ring read takes its records", name);
+		r = ctl_fail(CTL_ERROR, "%s is a ring: gpuprobectl ring read takes its records",
+			     name);
 	if (!r)
 		r = put(&target, parameters, "key", "key_size", target.key_type, key);
 	if (!r && value)
@@ -92,7 +101,8 @@ static int change(struct ctl *ctl, const char *method, const char *name, const c
 	if (!r) {
 		snprintf(id, sizeof(id), "%lld", (long long)ctl_int(target.map, "id"));
 		json_object_object_add(parameters, "map", json_object_new_string(id));
-		r = ctl_call(ctl, method, json_object_get(parameters), name, CTL_TIMEOUT_MS, &reply);
+		r = ctl_call(ctl, method, json_object_get(parameters), name, CTL_TIMEOUT_MS,
+			     &reply);
 		if (!r) {
 			if (ctl->json)
 				ctl_print_json(ctl, reply.parameters);
@@ -104,7 +114,8 @@ static int change(struct ctl *ctl, const char *method, const char *name, const c
 	return r;
 }
 
-/* Options stand before the map: a value may begin with a minus. Returns -1 to go on, or the exit status. */
+/* Options stand before the map: a value may begin with a minus. Returns -1 to go on, or the exit
+ * status. */
 static int read_options(struct ctl *ctl, int argc, char **argv) {
 	static const struct option options[] = { CTL_OPTIONS, {} };
 	int option, r = -1;
@@ -123,7 +134,8 @@ int ctl_map_update(struct ctl *ctl, int argc, char **argv) {
 	n = argc - optind;
 	argv += optind;
 	if (r < 0 && (n < 3 || n > 4))
-		r = ctl_usage("map update takes a map, a key and a value, perhaps with any, noexist or exist behind them: put each into quotes");
+		r = ctl_usage("map update takes a map, a key and a value, perhaps with any, "
+			      "noexist or exist behind them: put each into quotes");
 	if (r < 0 && n == 4)
 		flags = argv[3];
 	if (r < 0 && strcmp(flags, "any") && strcmp(flags, "noexist") && strcmp(flags, "exist"))

@@ -36,7 +36,8 @@ static const char help[] =
 	"       gpuprobectl map unexport MAP...\n"
 	"       gpuprobectl map exports\n"
 	"\n"
-	"Lists maps, or shows the contents of one, which is given by its name or id. Values are shown\n"
+	"Lists maps, or shows the contents of one, which is given by its name or id. Values are "
+	"shown\n"
 	"by their types; several values of one key are those of the SMs that hold one; those of a\n"
 	"per-thread array are shown with the thread's number in the grid.\n"
 	"\n"
@@ -47,7 +48,8 @@ static const char help[] =
 	"      --raw          bytes in hexadecimal\n"
 	"      --wide         of list: all columns, also where values lie and how they are merged\n"
 	"\n"
-	"What update and delete do, gpuprobectl map update --help says; export and its like, gpuprobectl map export --help.\n";
+	"What update and delete do, gpuprobectl map update --help says; export and its like, "
+	"gpuprobectl map export --help.\n";
 
 /* Those of --wide are not in the table of every day. */
 static const struct {
@@ -82,7 +84,8 @@ static void print_maps(json_object *maps, bool wide) {
 		if (wide || !columns[j].wide)
 			header[n_header++] = columns[j].title;
 	for (size_t i = 0; i < json_object_array_length(maps); i++) {
-		json_object *map = json_object_array_get_idx(maps, i), *row = json_object_new_array();
+		json_object *map = json_object_array_get_idx(maps, i),
+			    *row = json_object_new_array();
 
 		for (size_t j = 0; j < n_columns; j++) {
 			const char *text = ctl_string(map, columns[j].member);
@@ -97,7 +100,9 @@ static void print_maps(json_object *maps, bool wide) {
 }
 
 static int map_list(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, { "wide", no_argument, NULL, OPTION_WIDE }, {} };
+	static const struct option options[] = { CTL_OPTIONS,
+						 { "wide", no_argument, NULL, OPTION_WIDE },
+						 {} };
 	struct varlink_reply reply;
 	bool wide = false;
 	int option, r = -1;
@@ -262,7 +267,8 @@ static int dump_begin(struct dump *dump, json_object *parameters) {
 	size_t n_btf = 0;
 	int r;
 
-	dump->not_carried = ctl_get(map, "carried") && !json_object_get_boolean(ctl_get(map, "carried"));
+	dump->not_carried =
+		ctl_get(map, "carried") && !json_object_get_boolean(ctl_get(map, "carried"));
 	dump->percpu = !strcmp(ctl_string(map, "merge"), "percpu");
 	if (!dump->raw) {
 		dump->key_type = (uint32_t)ctl_int(parameters, "btf_key_type");
@@ -388,7 +394,8 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 	if (!r && ctl->json)
 		putchar('\n');
 	if (!r && dump.not_carried)
-		ctl_tell("no process has carried the map %s so far; gpuprobectl why says what was probed and what was not",
+		ctl_tell("no process has carried the map %s so far; gpuprobectl why says what was "
+			 "probed and what was not",
 			 argv[optind]);
 	value_types_free(dump.types);
 	names_deinit(&dump.names);

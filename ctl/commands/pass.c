@@ -31,11 +31,13 @@ static const char help[] =
 	"Usage: gpuprobectl pass list\n"
 	"       gpuprobectl pass test [OPTION]... FILE\n"
 	"\n"
-	"list shows the passes that the daemon runs, in their order. test runs each pass on a file with PTX, here and without a daemon, and\n"
+	"list shows the passes that the daemon runs, in their order. test runs each pass on a file "
+	"with PTX, here and without a daemon, and\n"
 	"says for each: ok (it changes nothing), changed, or failed, and why.\n"
 	"\n"
 	"      --pass=NAME      only this pass\n"
-	"      --kernel=KERNEL  the kernel that it is to work on, as PTX names it; else the first one in the file\n"
+	"      --kernel=KERNEL  the kernel that it is to work on, as PTX names it; else the first "
+	"one in the file\n"
 	"      --pass-dir=DIR   definitions of passes, instead of " PASS_DATA_FOLDER " and\n"
 	"                       " PASS_SYSTEM_FOLDER " (also: " PASS_VARIABLE "=DIR)\n";
 
@@ -61,7 +63,7 @@ static json_object *join(json_object *strings, json_object *excluded) {
 }
 
 static void print_passes(json_object *parameters) {
-	static const char *const header[] = { "ORDER",	    "NAME",	   "POINTS",
+	static const char *const header[] = { "ORDER",      "NAME",        "POINTS",
 					      "EXECUTABLE", "DESCRIPTION", NULL };
 	json_object *passes = ctl_get(parameters, "passes"), *rows = json_object_new_array();
 
@@ -74,8 +76,8 @@ static void print_passes(json_object *parameters) {
 		json_object_array_add(row, json_object_new_string(ctl_string(pass, "name")));
 		json_object_array_add(row,
 				      join(ctl_get(pass, "include"), ctl_get(pass, "exclude")));
-		json_object_array_add(
-			row, json_object_new_string(*executable ? executable : "built in"));
+		json_object_array_add(row, json_object_new_string(*executable ? executable
+									      : "built in"));
 		json_object_array_add(row, json_object_new_string(ctl_string(pass, "description")));
 		json_object_array_add(rows, row);
 	}
@@ -147,7 +149,8 @@ static int read_kernel(struct trial *trial, const char *path, const char *kernel
 		return ctl_fail(CTL_ERROR, "%s: %s", path, strerror(-r));
 	do
 		first = ptx_module_next_kernel(&module, first);
-	while (first && (!first->body.length || (kernel && !ptx_range_is(trial->text, first->name, kernel))));
+	while (first && (!first->body.length ||
+			 (kernel && !ptx_range_is(trial->text, first->name, kernel))));
 	if (first)
 		snprintf(trial->kernel, sizeof(trial->kernel), "%.*s", (int)first->name.length,
 			 trial->text + first->name.offset);
@@ -198,7 +201,8 @@ static void add_result(struct trial *trial, const struct pass_definition *defini
 	json_object_object_add(object, "result", json_object_new_string(result));
 	if (status >= 0)
 		json_object_object_add(object, "exit_status", json_object_new_int(status));
-	json_object_object_add(object, "reason", varlink_json_string(reason)); /* also what the pass wrote */
+	json_object_object_add(object, "reason",
+			       varlink_json_string(reason)); /* also what the pass wrote */
 	json_object_array_add(trial->results, object);
 	trial->failed += !strcmp(result, "failed");
 }
@@ -237,7 +241,7 @@ static int try_pass(struct trial *trial, const struct pass_definition *definitio
 	if (r < 0)
 		return ctl_fail(CTL_ERROR, "pass %s: %s", definition->name, strerror(-r));
 	add_result(trial, definition, point,
-		   r		? "failed"
+		   r            ? "failed"
 		   : output.ptx ? "changed"
 				: "ok",
 		   output.status, error);

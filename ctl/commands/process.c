@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a number given as --pid is, and what a process lacks to be probed or traced, as far as one sees that from outside. */
+/* What a number given as --pid is, and what a process lacks to be probed or traced, as far as one
+ * sees that from outside. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,11 @@ int ctl_check_pid(const char *what, int64_t pid) {
 		if (sscanf(line, "Tgid: %lld", &process) == 1)
 			break;
 	fclose(file);
-	return process == pid ? -1 : ctl_fail(CTL_NOT_FOUND, "%s: %lld is a thread of process %lld, whose number is wanted", what, (long long)pid, process);
+	return process == pid
+		       ? -1
+		       : ctl_fail(CTL_NOT_FOUND,
+				  "%s: %lld is a thread of process %lld, whose number is wanted",
+				  what, (long long)pid, process);
 }
 
 bool ctl_process_libraries(int64_t pid, struct ctl_process_libraries *libraries) {
@@ -52,11 +57,14 @@ const char *ctl_process_lacks(int64_t pid) {
 	if (!ctl_process_libraries(pid, &libraries))
 		return NULL;
 	if (!libraries.cuda)
-		return libraries.shim ? "has loaded no CUDA library so far" :
-					"has loaded no CUDA library so far, and runs without the shim, so nothing would be probed in it if it did";
+		return libraries.shim ? "has loaded no CUDA library so far"
+				      : "has loaded no CUDA library so far, and runs without the "
+					"shim, so nothing would be probed in it if it did";
 	if (!libraries.shim)
-		return "runs without the shim, so nothing is probed in it: start it again with LD_PRELOAD=libgpuprobe-shim.so, or after gpuprobectl shim enable";
+		return "runs without the shim, so nothing is probed in it: start it again with "
+		       "LD_PRELOAD=libgpuprobe-shim.so, or after gpuprobectl shim enable";
 	if (!libraries.engine)
-		return "has used CUDA before, and has no SASS engine, so modules that it has loaded are not probed: start it again, or see ENGINES in gpuprobectl(1)";
+		return "has used CUDA before, and has no SASS engine, so modules that it has "
+		       "loaded are not probed: start it again, or see ENGINES in gpuprobectl(1)";
 	return NULL;
 }

@@ -10,8 +10,10 @@
 static const char program_help[] =
 	"Usage: gpuprobectl program show PROGRAM\n"
 	"\n"
-	"Shows what became of a program on the GPU, given by its name or by the id of its attachment: its size as PTX, local memory,\n"
-	"maps, which engine can run it and why another cannot, and registers, spills and stack of its patches, once a process needed them.\n";
+	"Shows what became of a program on the GPU, given by its name or by the id of its "
+	"attachment: its size as PTX, local memory,\n"
+	"maps, which engine can run it and why another cannot, and registers, spills and stack of "
+	"its patches, once a process needed them.\n";
 
 static void print_list(json_object *list) {
 	size_t n = json_object_array_length(list);
@@ -25,7 +27,8 @@ static void print_list(json_object *list) {
 
 /* Points of the SASS engine alone: proto/gpuprobe.bpf.h, struct gpuprobe_event_ctx. */
 static bool is_event(const char *point) {
-	static const char *const events[] = { "call", "ret", "barrier", "syncwarp", "shfl", "malloc", "free" };
+	static const char *const events[] = { "call", "ret",    "barrier", "syncwarp",
+					      "shfl", "malloc", "free" };
 
 	for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++)
 		if (!strcmp(point, events[i]))
@@ -33,7 +36,8 @@ static bool is_event(const char *point) {
 	return false;
 }
 
-/* "sass engine: no: it reads params of its context". Whom the attachment does not ask for is not asked. */
+/* "sass engine: no: it reads params of its context". Whom the attachment does not ask for is not
+ * asked. */
 static void print_engine(const char *name, const char *asked, const char *reason) {
 	bool wanted = !strcmp(asked, name) || !strcmp(asked, "auto");
 
@@ -47,17 +51,23 @@ static void print_engine(const char *name, const char *asked, const char *reason
 
 /* What the compiler said of the functions that hold the program on the SASS engine. */
 static void print_patches(json_object *patches) {
-	static const char *const header[] = { "PATCH", "DEVICE", "REGISTERS", "SPILL-STORES", "SPILL-LOADS", "STACK", NULL };
+	static const char *const header[] = { "PATCH",       "DEVICE", "REGISTERS", "SPILL-STORES",
+					      "SPILL-LOADS", "STACK",  NULL };
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(patches); i++) {
-		static const char *const numbers[] = { "registers", "spill_stores", "spill_loads", "stack" };
-		json_object *patch = json_object_array_get_idx(patches, i), *row = json_object_new_array();
+		static const char *const numbers[] = { "registers", "spill_stores", "spill_loads",
+						       "stack" };
+		json_object *patch = json_object_array_get_idx(patches, i),
+			    *row = json_object_new_array();
 
-		json_object_array_add(row, json_object_new_string(ctl_string(patch, "instruction")));
-		json_object_array_add(row, ctl_format("sm_%lld", (long long)ctl_int(patch, "capability")));
+		json_object_array_add(row,
+				      json_object_new_string(ctl_string(patch, "instruction")));
+		json_object_array_add(row, ctl_format("sm_%lld",
+						      (long long)ctl_int(patch, "capability")));
 		for (size_t j = 0; j < sizeof(numbers) / sizeof(*numbers); j++)
-			json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(patch, numbers[j])));
+			json_object_array_add(
+				row, ctl_format("%lld", (long long)ctl_int(patch, numbers[j])));
 		json_object_array_add(rows, row);
 	}
 	ctl_print_table(header, rows);
@@ -66,15 +76,17 @@ static void print_patches(json_object *patches) {
 
 static void print_program(json_object *program) {
 	json_object *attachment = ctl_get(program, "attachment");
-	const char *engine = ctl_string(attachment, "engine"), *point = ctl_string(attachment, "point");
+	const char *engine = ctl_string(attachment, "engine"),
+		   *point = ctl_string(attachment, "point");
 	long long isa = ctl_int(program, "isa");
 
 	ctl_print_text(ctl_string(attachment, "program"));
 	printf(", attachment %lld: %s of ", (long long)ctl_int(attachment, "id"), point);
 	ctl_print_text(ctl_string(attachment, "kernel"));
-	printf("\nPTX: %lld bytes, ISA %lld.%lld, sm_%lld\nlocal memory of a thread: %lld bytes\nmaps: ",
-	       (long long)ctl_int(program, "ptx_size"), isa / 10, isa % 10, (long long)ctl_int(program, "target"),
-	       (long long)ctl_int(program, "local_bytes"));
+	printf("\nPTX: %lld bytes, ISA %lld.%lld, sm_%lld\nlocal memory of a thread: %lld "
+	       "bytes\nmaps: ",
+	       (long long)ctl_int(program, "ptx_size"), isa / 10, isa % 10,
+	       (long long)ctl_int(program, "target"), (long long)ctl_int(program, "local_bytes"));
 	print_list(ctl_get(program, "maps"));
 	print_engine("ptx", engine, is_event(point) ? "it has no such point" : "");
 	print_engine("sass", engine, ctl_string(program, "sass"));

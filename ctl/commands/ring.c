@@ -40,7 +40,7 @@ struct reader {
 	struct ctl *ctl;
 	struct value_types *types; /* NULL: no reply so far */
 	struct names names;
-	const char *type_name;	   /* --type, or NULL */
+	const char *type_name; /* --type, or NULL */
 	uint32_t type;
 	int64_t type_size;
 	bool raw;
@@ -49,7 +49,8 @@ struct reader {
 };
 
 /*
- * Takes the types from the first reply. Returns the exit status. Records come with it, and nobody else gets them: without the type that
+ * Takes the types from the first reply. Returns the exit status. Records come with it, and nobody
+ * else gets them: without the type that
  * --type names they are shown nevertheless.
  */
 static int begin(struct reader *reader, json_object *parameters) {
@@ -74,7 +75,9 @@ static int begin(struct reader *reader, json_object *parameters) {
 		return CTL_OK;
 	reader->type = reader->type_name ? value_types_find(reader->types, reader->type_name) : 0;
 	if (reader->type_name && !reader->type) {
-		ctl_fail(CTL_NOT_FOUND, "--type: the object has no struct %s: records are shown as the map's values",
+		ctl_fail(CTL_NOT_FOUND,
+			 "--type: the object has no struct %s: records are shown as the map's "
+			 "values",
 			 reader->type_name);
 		reader->type_missing = true;
 		reader->type_name = NULL;
@@ -82,8 +85,10 @@ static int begin(struct reader *reader, json_object *parameters) {
 	if (!reader->type_name)
 		reader->type = (uint32_t)ctl_int(parameters, "btf_value_type");
 	reader->type_size = value_types_size(reader->types, reader->type);
-	if (reader->type_size <= 0 && !reader->type_missing && !reader->ctl->json && isatty(STDOUT_FILENO))
-		ctl_tell("the map has no type for its records, which are shown as bytes: --type=STRUCT shows them as this struct of the object");
+	if (reader->type_size <= 0 && !reader->type_missing && !reader->ctl->json &&
+	    isatty(STDOUT_FILENO))
+		ctl_tell("the map has no type for its records, which are shown as bytes: "
+			 "--type=STRUCT shows them as this struct of the object");
 	return CTL_OK;
 }
 

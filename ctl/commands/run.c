@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * run: a program becomes a kernel of its own. A child process waits until the program is attached to it alone, then becomes
- * gpuprobe-launch, which launches an empty kernel under the shim. Afterwards the log and the maps are printed and everything is detached,
- * whatever happened in between: signals are looked at between two steps only, and nobody who reads our output ends us. Where a reader has
- * stopped to read there is no next step, and who ends us (stuck.c) detaches before.
+ * run: a program becomes a kernel of its own. A child process waits until the program is attached
+ * to it alone, then becomes gpuprobe-launch, which launches an empty kernel under the shim.
+ * Afterwards the log and the maps are printed and everything is detached, whatever happened in
+ * between: signals are looked at between two steps only, and nobody who reads our output ends us.
+ * Where a reader has stopped to read there is no next step, and who ends us (stuck.c) detaches
+ * before.
  */
 
 #include <errno.h>
@@ -39,7 +41,8 @@ enum {
 static const char help[] =
 	"Usage: gpuprobectl run [OPTION]... FILE\n"
 	"\n"
-	"Runs the program of an eBPF object whose section is kprobe/__directly_run as a kernel of its own, prints its log and maps, and leaves\n"
+	"Runs the program of an eBPF object whose section is kprobe/__directly_run as a kernel of "
+	"its own, prints its log and maps, and leaves\n"
 	"nothing behind.\n"
 	"\n"
 	"      --grid=X[,Y[,Z]]   blocks; else 1\n"
@@ -69,7 +72,8 @@ static const int64_t grid_max[3] = { INT32_MAX, 65535, 65535 }, block_max[3] = {
 #define BLOCK_THREADS_MAX 1024
 
 /* "8,4" into three numbers. Returns -1 to go on, or the exit status. */
-static int read_size(const char *what, const char *text, const int64_t max[static 3], int64_t size[static 3]) {
+static int read_size(const char *what, const char *text, const int64_t max[static 3],
+		     int64_t size[static 3]) {
 	char *copy = strdup(text), *rest = copy, *word;
 	int n = 0, r = -1;
 
@@ -77,11 +81,12 @@ static int read_size(const char *what, const char *text, const int64_t max[stati
 	if (!copy)
 		return ctl_fail(CTL_ERROR, "out of memory");
 	while (r < 0 && (word = strsep(&rest, ",")))
-		r = n < 3 ? ctl_number(what, word, 1, &size[n++]) : ctl_usage("%s takes up to three numbers, not %s", what, text);
+		r = n < 3 ? ctl_number(what, word, 1, &size[n++])
+			  : ctl_usage("%s takes up to three numbers, not %s", what, text);
 	for (int i = 0; r < 0 && i < 3; i++)
 		if (size[i] > max[i])
-			r = ctl_usage("%s: %lld is too many in %c, at most %lld", what, (long long)size[i], "xyz"[i],
-				      (long long)max[i]);
+			r = ctl_usage("%s: %lld is too many in %c, at most %lld", what,
+				      (long long)size[i], "xyz"[i], (long long)max[i]);
 	if (r < 0 && max == block_max && size[0] * size[1] * size[2] > BLOCK_THREADS_MAX)
 		r = ctl_usage("%s: %s are more than %d threads", what, text, BLOCK_THREADS_MAX);
 	free(copy);
@@ -100,10 +105,13 @@ static int run_option(struct run *run, int option) {
 		return ctl_number("--count", optarg, 1, &run->count);
 	case OPTION_DEVICE:
 		r = ctl_number("--device", optarg, 0, &run->device);
-		return r < 0 && run->device > INT32_MAX ? ctl_usage("--device: there is no device %s", optarg) : r;
+		return r < 0 && run->device > INT32_MAX
+			       ? ctl_usage("--device: there is no device %s", optarg)
+			       : r;
 	case OPTION_PROGRAM:
 		json_object_object_add(run->parameters, "program", json_object_new_string(optarg));
-		json_object_object_add(run->parameters, "point", json_object_new_string("kprobe/__directly_run"));
+		json_object_object_add(run->parameters, "point",
+				       json_object_new_string("kprobe/__directly_run"));
 		return -1;
 	case OPTION_THREADS:
 		return ctl_put_number(run->parameters, "threads", "--threads", optarg, 1);
@@ -139,7 +147,8 @@ static int run_options(struct run *run, int argc, char **argv) {
 	return r;
 }
 
-/* What is to be detached whatever becomes of us, by the main thread or by the one that ends it; @ctl for its path alone. */
+/* What is to be detached whatever becomes of us, by the main thread or by the one that ends it;
+ * @ctl for its path alone. */
 static struct {
 	pthread_mutex_t lock;
 	const struct ctl *ctl;
@@ -163,8 +172,13 @@ static void detach_at_end(void) {
 	pthread_mutex_lock(&kept.lock);
 	if (kept.attachments)
 		r = varlink_client_connect(&client, kept.ctl->path, LEAVE_MS);
-	for (size_t i = 0; client && r >= 0 && i < json_object_array_length(kept.attachments); i++) {
-		json_object *parameters = varlink_json_pack("id", json_object_new_int64(ctl_int(json_object_array_get_idx(kept.attachments, i), "id")), NULL);
+	for (size_t i = 0; client && r >= 0 && i < json_object_array_length(kept.attachments);
+	     i++) {
+		json_object *parameters = varlink_json_pack(
+			"id",
+			json_object_new_int64(
+				ctl_int(json_object_array_get_idx(kept.attachments, i), "id")),
+			NULL);
 		struct varlink_reply reply;
 
 		r = varlink_client_call(client, "io.gpuprobe.control.Detach", parameters, &reply);
@@ -177,7 +191,9 @@ static void detach_at_end(void) {
 
 /* Returns the exit status. */
 static int find_file(char path[static 4096], const char *installed, const char *beside) {
-	return ctl_find_file(path, installed, beside) ? CTL_OK : ctl_fail(CTL_ERROR, "%s: %s; is it installed?", path, strerror(errno));
+	return ctl_find_file(path, installed, beside)
+		       ? CTL_OK
+		       : ctl_fail(CTL_ERROR, "%s: %s; is it installed?", path, strerror(errno));
 }
 
 /* In the child: waits, then becomes the launcher. */
@@ -190,7 +206,9 @@ static void become_launcher(const struct run *run, int go, int output) {
 		_exit(CTL_ERROR);
 	for (int i = 0; i < 8; i++) {
 		snprintf(numbers[i], sizeof(numbers[i]), "%lld",
-			 (long long)(i < 6 ? run->size[i] : i == 6 ? run->count : run->device));
+			 (long long)(i < 6    ? run->size[i]
+				     : i == 6 ? run->count
+					      : run->device));
 		arguments[i + 1] = numbers[i];
 	}
 	if (asprintf(&value, "%s%s%s", run->shim, preload ? ":" : "", preload ?: "") < 0)
@@ -231,14 +249,17 @@ static int start_child(struct run *run) {
 /* Whether one of the attachments is at the launcher's kernel. */
 static bool is_runnable(json_object *attachments) {
 	for (size_t i = 0; i < json_object_array_length(attachments); i++)
-		if (!strcmp(ctl_string(json_object_array_get_idx(attachments, i), "kernel"), LAUNCH_KERNEL))
+		if (!strcmp(ctl_string(json_object_array_get_idx(attachments, i), "kernel"),
+			    LAUNCH_KERNEL))
 			return true;
 	return false;
 }
 
-/* Whether the user wants no more; waits until then, or for what the child prints. -1: for as long as it takes. */
+/* Whether the user wants no more; waits until then, or for what the child prints. -1: for as long
+ * as it takes. */
 static bool is_interrupted(struct run *run, int timeout_ms) {
-	struct pollfd fds[] = { { .fd = run->signals, .events = POLLIN }, { .fd = run->output, .events = POLLIN } };
+	struct pollfd fds[] = { { .fd = run->signals, .events = POLLIN },
+				{ .fd = run->output, .events = POLLIN } };
 	struct signalfd_siginfo taken;
 
 	if (run->interrupted)
@@ -273,40 +294,46 @@ static int launch(struct run *run, int64_t *microsecondsp) {
 	if (interrupted || is_interrupted(run, 0))
 		return ctl_fail(CTL_ERROR, "interrupted: the kernel may not have run to its end");
 	if (WIFSIGNALED(status))
-		return ctl_fail(CTL_ERROR, "the kernel may not have run: gpuprobe-launch: %s", strsignal(WTERMSIG(status)));
+		return ctl_fail(CTL_ERROR, "the kernel may not have run: gpuprobe-launch: %s",
+				strsignal(WTERMSIG(status)));
 	return WEXITSTATUS(status) ? CTL_ERROR : CTL_OK; /* it has said why */
 }
 
 /*
- * Whether the program was in the kernel that the process launched: fail open is not for us. A daemon that came meanwhile
- * does not know. Returns the exit status.
+ * Whether the program was in the kernel that the process launched: fail open is not for us. A
+ * daemon that came meanwhile does not know. Returns the exit status.
  */
 static int check_probed(struct run *run, pid_t pid) {
-	const char *reason = "the launcher did not reach this daemon: if it is that of a session, say which with --session";
+	const char *reason = "the launcher did not reach this daemon: if it is that of a session, "
+			     "say which with --session";
 	struct varlink_reply reply;
 	json_object *outcomes;
 	bool probed = false;
 	int r;
 
-	r = ctl_call(run->ctl, "Why", varlink_json_pack("pid", json_object_new_int64(pid), NULL), "", CTL_TIMEOUT_MS, &reply);
+	r = ctl_call(run->ctl, "Why", varlink_json_pack("pid", json_object_new_int64(pid), NULL),
+		     "", CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
 	outcomes = ctl_get(reply.parameters, "outcomes");
 	for (size_t i = 0; i < json_object_array_length(outcomes); i++) {
 		json_object *outcome = json_object_array_get_idx(outcomes, i);
 
-		probed |= !strcmp(ctl_string(outcome, "outcome"), "probed") && !strcmp(ctl_string(outcome, "kernel"), LAUNCH_KERNEL);
+		probed |= !strcmp(ctl_string(outcome, "outcome"), "probed") &&
+			  !strcmp(ctl_string(outcome, "kernel"), LAUNCH_KERNEL);
 		reason = *ctl_string(outcome, "reason") ? ctl_string(outcome, "reason") : reason;
 	}
 	if (!probed && run->ctl->n_reconnects && !json_object_array_length(outcomes))
-		ctl_fail(CTL_OK, "the daemon was restarted meanwhile: whether the program was in the kernel is to be seen in its maps only");
+		ctl_fail(CTL_OK, "the daemon was restarted meanwhile: whether the program was in "
+				 "the kernel is to be seen in its maps only");
 	else if (!probed)
 		r = ctl_fail(CTL_ERROR, "%s: the program was not run: %s", run->path, reason);
 	varlink_reply_deinit(&reply);
 	return r;
 }
 
-/* Prints log and maps of the object. Returns the exit status: what Ctrl-C has cut short is no success. */
+/* Prints log and maps of the object. Returns the exit status: what Ctrl-C has cut short is no
+ * success. */
 static int print_results(struct run *run, json_object *maps, int64_t object, int64_t microseconds) {
 	bool interrupted;
 	int r = CTL_OK, n = 0;
@@ -322,7 +349,8 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 		const char *name = ctl_string(map, "name");
 		char id[24];
 
-		if (!strncmp(name, ".rodata", strlen(".rodata")) || !strcmp(ctl_string(map, "kind"), "ring"))
+		if (!strncmp(name, ".rodata", strlen(".rodata")) ||
+		    !strcmp(ctl_string(map, "kind"), "ring"))
 			continue;
 		interrupted = is_interrupted(run, 0);
 		if (interrupted)
@@ -336,7 +364,10 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 	}
 	if (run->ctl->json)
 		puts("]}");
-	return !r && interrupted ? ctl_fail(CTL_ERROR, "interrupted: not all of the log and the maps is printed") : r;
+	return !r && interrupted
+		       ? ctl_fail(CTL_ERROR,
+				  "interrupted: not all of the log and the maps is printed")
+		       : r;
 }
 
 /* What is left of an attached object goes. Returns the exit status. */
@@ -344,10 +375,13 @@ static int detach(struct run *run, json_object *attachments) {
 	struct varlink_reply reply;
 	int result = CTL_OK, r;
 
-	for (size_t i = 0; result != CTL_UNREACHABLE && i < json_object_array_length(attachments); i++) {
+	for (size_t i = 0; result != CTL_UNREACHABLE && i < json_object_array_length(attachments);
+	     i++) {
 		json_object *attachment = json_object_array_get_idx(attachments, i);
 
-		r = ctl_call(run->ctl, "Detach", varlink_json_pack("id", json_object_get(ctl_get(attachment, "id")), NULL),
+		r = ctl_call(run->ctl, "Detach",
+			     varlink_json_pack("id", json_object_get(ctl_get(attachment, "id")),
+					       NULL),
 			     ctl_string(attachment, "id"), CTL_TIMEOUT_MS, &reply);
 		if (!r)
 			varlink_reply_deinit(&reply);
@@ -364,11 +398,16 @@ static int run_attached(struct run *run, json_object *reply) {
 	int r;
 
 	if (!is_runnable(attachments))
-		return ctl_fail(CTL_ERROR, "%s: no program has the section kprobe/__directly_run: say which one with --program",
+		return ctl_fail(CTL_ERROR,
+				"%s: no program has the section kprobe/__directly_run: say which "
+				"one with --program",
 				run->path);
 	r = launch(run, &microseconds) ?: check_probed(run, pid);
-	return r ?: print_results(run, ctl_get(reply, "maps"),
-				  ctl_int(json_object_array_get_idx(attachments, 0), "object"), microseconds);
+	return r
+		       ?: print_results(run, ctl_get(reply, "maps"),
+					ctl_int(json_object_array_get_idx(attachments, 0),
+						"object"),
+					microseconds);
 }
 
 static int run_object(struct run *run) {
@@ -382,14 +421,18 @@ static int run_object(struct run *run) {
 		return r;
 	keep_for_end(run->ctl, ctl_get(reply.parameters, "attachments"));
 	r = run_attached(run, reply.parameters);
-	/* a daemon that was restarted while the kernel ran has hung up; that there is none is said once */
-	detached = ctl_connect_again(run->ctl) || r != CTL_UNREACHABLE ? detach(run, ctl_get(reply.parameters, "attachments")) : r;
+	/* a daemon that was restarted while the kernel ran has hung up; that there is none is said
+	 * once */
+	detached = ctl_connect_again(run->ctl) || r != CTL_UNREACHABLE
+			   ? detach(run, ctl_get(reply.parameters, "attachments"))
+			   : r;
 	keep_for_end(NULL, NULL);
 	varlink_reply_deinit(&reply);
 	return r ?: detached;
 }
 
-/* With a child that waits: signals are ours to look at, and a reader that hangs up only shows afterwards. */
+/* With a child that waits: signals are ours to look at, and a reader that hangs up only shows
+ * afterwards. */
 static int run_child(struct run *run) {
 	struct pollfd output = { .fd = STDOUT_FILENO };
 	struct sigaction hangup;
@@ -400,13 +443,15 @@ static int run_child(struct run *run) {
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGQUIT);
-	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) /* as it is under nohup */
+	if (!sigaction(SIGHUP, NULL, &hangup) &&
+	    hangup.sa_handler != SIG_IGN) /* as it is under nohup */
 		sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	run->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (run->signals < 0)
 		return ctl_fail(CTL_ERROR, "%s", strerror(errno));
-	ctl_end_if_stuck(&signals, detach_at_end); /* the daemon may not answer, or a reader not read */
+	ctl_end_if_stuck(&signals,
+			 detach_at_end); /* the daemon may not answer, or a reader not read */
 	signal(SIGPIPE, SIG_IGN);
 	r = run_object(run);
 	ctl_flush();
@@ -417,9 +462,12 @@ static int run_child(struct run *run) {
 }
 
 int command_run(struct ctl *ctl, int argc, char **argv) {
-	struct run run = {
-		.ctl = ctl, .size = { 1, 1, 1, 1, 1, 1 }, .count = 1, .go = -1, .output = -1, .signals = -1
-	};
+	struct run run = { .ctl = ctl,
+			   .size = { 1, 1, 1, 1, 1, 1 },
+			   .count = 1,
+			   .go = -1,
+			   .output = -1,
+			   .signals = -1 };
 	int r;
 
 	run.parameters = json_object_new_object();

@@ -3,8 +3,9 @@
 /*
  * status.
  *
- * What the daemon counts is a list of numbers with names, so that a newer daemon may have others: a line for each group, or for each one of several that the group
- * is about (a pool of workers, a socket) if more than one number is of it.
+ * What the daemon counts is a list of numbers with names, so that a newer daemon may have others: a
+ * line for each group, or for each one of several that the group is about (a pool of workers, a
+ * socket) if more than one number is of it.
  */
 
 #include <stdio.h>
@@ -15,7 +16,8 @@
 static const char help[] =
 	"Usage: gpuprobectl status\n"
 	"\n"
-	"Shows the state of the daemon, what it has done since it started, and what it cannot do here.\n"
+	"Shows the state of the daemon, what it has done since it started, and what it cannot do "
+	"here.\n"
 	"gpuprobectl metrics shows the same numbers for programs that collect such.\n";
 
 /* A number in its unit. */
@@ -25,7 +27,8 @@ static void print_value(const char *unit, int64_t value) {
 	size_t i = 0;
 
 	if (!strcmp(unit, "microseconds")) {
-		printf(value < 1000000 ? "%.1f ms" : "%.1f s", value < 1000000 ? scaled / 1e3 : scaled / 1e6);
+		printf(value < 1000000 ? "%.1f ms" : "%.1f s",
+		       value < 1000000 ? scaled / 1e3 : scaled / 1e6);
 		return;
 	}
 	if (strcmp(unit, "bytes")) {
@@ -69,7 +72,8 @@ static void print_line(json_object *statistics, size_t first) {
 	for (size_t i = 0; i < first; i++)
 		if (together(statistics, json_object_array_get_idx(statistics, i), begin))
 			return;
-	snprintf(title, sizeof(title), "%s%s%s:", ctl_string(begin, "group"), has_line(statistics, begin) ? " " : "",
+	snprintf(title, sizeof(title), "%s%s%s:", ctl_string(begin, "group"),
+		 has_line(statistics, begin) ? " " : "",
 		 has_line(statistics, begin) ? ctl_string(begin, "of") : "");
 	printf("  %-21s", title);
 	for (size_t i = first; i < json_object_array_length(statistics); i++) {
@@ -92,7 +96,8 @@ static void print_line(json_object *statistics, size_t first) {
 }
 
 static void print(const struct ctl *ctl, json_object *status) {
-	json_object *missing = ctl_get(status, "missing"), *statistics = ctl_get(status, "statistics");
+	json_object *missing = ctl_get(status, "missing"),
+		    *statistics = ctl_get(status, "statistics");
 
 	printf("gpuprobed %s, process %lld, %s daemon at %s\n", ctl_string(status, "version"),
 	       (long long)ctl_int(status, "pid"), ctl_string(status, "mode"), ctl->path);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Signals that are blocked, because they are looked at between two steps, where a step does not end: who reads our output has stopped to. A
- * thread sees that a signal stays where it is, does what must not be left undone, and lets it end us as it ends others.
+ * Signals that are blocked, because they are looked at between two steps, where a step does not
+ * end: who reads our output has stopped to. A thread sees that a signal stays where it is, does
+ * what must not be left undone, and lets it end us as it ends others.
  */
 
 #include <poll.h>
@@ -22,7 +23,8 @@ struct ending {
 
 static void *end_if_stuck(void *userdata) {
 	const struct ending *ending = userdata;
-	struct pollfd polled = { .fd = signalfd(-1, &ending->signals, SFD_CLOEXEC), .events = POLLIN };
+	struct pollfd polled = { .fd = signalfd(-1, &ending->signals, SFD_CLOEXEC),
+				 .events = POLLIN };
 
 	do {
 		while (poll(&polled, 1, -1) < 0)

@@ -20,7 +20,8 @@ enum {
 static const char help[] =
 	"Usage: gpuprobectl why [--pid=PID] [--kernel=NAME]\n"
 	"\n"
-	"Lists what was probed, and by which engine, and what was not, newest first, and the reason in one line each.\n"
+	"Lists what was probed, and by which engine, and what was not, newest first, and the "
+	"reason in one line each.\n"
 	"\n"
 	"      --pid=PID      only about this process\n"
 	"      --kernel=NAME  only about this kernel: a glob, or a mangled or demangled name\n";
@@ -50,7 +51,8 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 }
 
 /*
- * 2026-11-21 10:00:00  1234 vec_add  probed (sass)  vectorAdd(float*): no PTX for sm_90 in this image
+ * 2026-11-21 10:00:00  1234 vec_add  probed (sass)  vectorAdd(float*): no PTX for sm_90 in this
+ * image
  */
 static void print(json_object *outcome) {
 	const char *kernel = ctl_string(outcome, "demangled"),
@@ -83,13 +85,15 @@ static void tell_no_kernel(struct ctl *ctl, const char *kernel) {
 
 	if (ctl_ask(ctl->client, "Why", NULL, &reply)) {
 		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"), "kernel");
-		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"), "demangled");
+		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"),
+				    "demangled");
 		varlink_reply_deinit(&reply);
 	}
 	ctl_tell("nothing is remembered about a kernel %s%s", kernel, suggest_text(&suggestion));
 }
 
-/* Why there may be nothing about the process, or for a person at a terminal how anything gets here. */
+/* Why there may be nothing about the process, or for a person at a terminal how anything gets here.
+ */
 static void tell_nothing(const struct ctl *ctl, int64_t pid) {
 	const char *lacks = pid ? ctl_process_lacks(pid) : NULL;
 
@@ -98,12 +102,14 @@ static void tell_nothing(const struct ctl *ctl, int64_t pid) {
 	if (lacks && !ctl->json)
 		ctl_tell("nothing is remembered; process %lld %s", (long long)pid, lacks);
 	else if (isatty(STDOUT_FILENO))
-		ctl_tell("nothing is remembered; a kernel shows up here when a process with the shim loads its module "
+		ctl_tell("nothing is remembered; a kernel shows up here when a process with the "
+			 "shim loads its module "
 			 "(gpuprobectl doctor --only='reach.*' lists CUDA processes without it)");
 }
 
 /* Returns the exit status. */
-static int show(struct ctl *ctl, const struct varlink_reply *reply, const char *kernel, int64_t pid) {
+static int show(struct ctl *ctl, const struct varlink_reply *reply, const char *kernel,
+		int64_t pid) {
 	json_object *outcomes = ctl_get(reply->parameters, "outcomes");
 	const size_t n = json_object_array_length(outcomes);
 	int r = n || !pid ? -1 : ctl_check_pid("--pid", pid);

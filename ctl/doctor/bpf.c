@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the kernel can do with eBPF, by doing it: nothing else says it reliably. Nothing is attached. */
+/* What the kernel can do with eBPF, by doing it: nothing else says it reliably. Nothing is
+ * attached. */
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -11,16 +12,20 @@
 
 #include "doctor.h"
 
-#define ATTACH_UPROBE_MULTI 48 /* BPF_TRACE_UPROBE_MULTI, and below BPF_TRACE_UPROBE_SESSION: Debian 12's header has neither */
+#define ATTACH_UPROBE_MULTI                                                                      \
+	48 /* BPF_TRACE_UPROBE_MULTI, and below BPF_TRACE_UPROBE_SESSION: Debian 12's header has \
+	      neither */
 #define ATTACH_UPROBE_SESSION 57
 
-/* Loads `return 0`, as what the verifier sees GPU programs: a kprobe's program. A descriptor or -errno. */
+/* Loads `return 0`, as what the verifier sees GPU programs: a kprobe's program. A descriptor or
+ * -errno. */
 static int load_program(unsigned int attach_type) {
 	static const struct bpf_insn program[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
-	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = (enum bpf_attach_type)attach_type);
+	LIBBPF_OPTS(bpf_prog_load_opts, options,
+		    .expected_attach_type = (enum bpf_attach_type)attach_type);
 
 	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "doctor", "GPL", program, 2, &options);
 }
@@ -42,29 +47,40 @@ static void look_load(const struct doctor *doctor, struct finding *finding) {
 	program = load_program(0);
 	if (program >= 0)
 		close(program);
-	map = program < 0 ? program : bpf_map_create(BPF_MAP_TYPE_RINGBUF, "doctor", 0, 0, (unsigned int)sysconf(_SC_PAGESIZE), &options);
+	map = program < 0 ? program
+			  : bpf_map_create(BPF_MAP_TYPE_RINGBUF, "doctor", 0, 0,
+					   (unsigned int)sysconf(_SC_PAGESIZE), &options);
 	if (map >= 0)
 		close(map);
 	if (map >= 0)
 		doctor_say(finding, DOCTOR_OK, NULL, "a program was verified and a ring made");
 	else if (program == -EPERM || program == -EACCES)
-		doctor_say(finding, DOCTOR_FAILED, "not in a container: run the daemon on the host, or give the container CAP_BPF and CAP_PERFMON and allow bpf(2)",
+		doctor_say(finding, DOCTOR_FAILED,
+			   "not in a container: run the daemon on the host, or give the container "
+			   "CAP_BPF and CAP_PERFMON and allow bpf(2)",
 			   "bpf(2): %s, although this is root", strerror(-program));
 	else if (program < 0)
-		doctor_say(finding, DOCTOR_FAILED, "use a kernel that was built with CONFIG_BPF_SYSCALL and CONFIG_BPF_EVENTS: without its verifier no program is attached",
+		doctor_say(finding, DOCTOR_FAILED,
+			   "use a kernel that was built with CONFIG_BPF_SYSCALL and "
+			   "CONFIG_BPF_EVENTS: without its verifier no program is attached",
 			   "a program cannot be loaded: %s", strerror(-program));
 	else
-		doctor_say(finding, DOCTOR_WARNING, "use Linux 5.8 or later", "a ring cannot be made: %s", strerror(-map));
+		doctor_say(finding, DOCTOR_WARNING, "use Linux 5.8 or later",
+			   "a ring cannot be made: %s", strerror(-map));
 }
 
-/* Whether there are links of many uprobes: of no file, so that a kernel that knows them says EBADF. */
+/* Whether there are links of many uprobes: of no file, so that a kernel that knows them says EBADF.
+ */
 static bool has_link(unsigned int attach_type) {
 	static const unsigned long offset = 1;
 	struct {
 		__u32 program, target, attach_type, flags;
 		__u64 path, offsets, references, cookies;
 		__u32 n, multi_flags, pid, padding;
-	} create = { .attach_type = attach_type, .path = (__u64)(unsigned long)"/", .offsets = (__u64)(unsigned long)&offset, .n = 1 };
+	} create = { .attach_type = attach_type,
+		     .path = (__u64)(unsigned long)"/",
+		     .offsets = (__u64)(unsigned long)&offset,
+		     .n = 1 };
 	int program = load_program(attach_type), link, error;
 
 	if (program < 0)
@@ -85,7 +101,8 @@ static void look_multi(const struct doctor *doctor, struct finding *finding) {
 		return;
 	program = load_program(0);
 	if (program < 0) {
-		doctor_say(finding, DOCTOR_SKIPPED, NULL, "no program can be loaded: see kernel.bpf");
+		doctor_say(finding, DOCTOR_SKIPPED, NULL,
+			   "no program can be loaded: see kernel.bpf");
 		return;
 	}
 	close(program);
@@ -95,7 +112,8 @@ static void look_multi(const struct doctor *doctor, struct finding *finding) {
 		doctor_say(finding, DOCTOR_OK, NULL, "one link for all functions");
 	else
 		doctor_say(finding, DOCTOR_WARNING, "nothing, or use Linux 6.6 or later",
-			   "each function is attached by itself: trace --backend=bpf begins some seconds later, and costs more a call");
+			   "each function is attached by itself: trace --backend=bpf begins some "
+			   "seconds later, and costs more a call");
 }
 
 const struct doctor_check doctor_bpf_checks[] = {

@@ -20,8 +20,10 @@ enum {
 static const char help[] =
 	"Usage: gpuprobectl doctor [--only=GLOB] [--root=DIR]\n"
 	"\n"
-	"Looks at all that probes need: the kernel, the service, sockets, the preload, the driver, the toolkit, what the preload does not reach, and what the\n"
-	"daemon says of itself. Prints for each whether it is fine, what was found, and what to do. Some can be looked at by root alone.\n"
+	"Looks at all that probes need: the kernel, the service, sockets, the preload, the driver, "
+	"the toolkit, what the preload does not reach, and what the\n"
+	"daemon says of itself. Prints for each whether it is fine, what was found, and what to "
+	"do. Some can be looked at by root alone.\n"
 	"\n"
 	"ok; warning: something can be done without; failed; skipped: not looked at; unknown.\n"
 	"Exit status: 0 nothing failed, 1 something did, 2 usage.\n"
@@ -29,7 +31,8 @@ static const char help[] =
 	"      --only=GLOB  only checks whose id matches: 'kernel.*', daemon.verifier\n"
 	"      --root=DIR   the system in this folder, not the one that runs\n";
 
-static const char *const names[_DOCTOR_STATES] = { "ok", "warning", "failed", "skipped", "unknown" };
+static const char *const names[_DOCTOR_STATES] = { "ok", "warning", "failed", "skipped",
+						   "unknown" };
 
 /* ---- looking ---- */
 
@@ -37,7 +40,8 @@ static bool is_wanted(const struct doctor *doctor, const char *id) {
 	return !doctor->only || fnmatch(doctor->only, id, 0) == 0;
 }
 
-static void look(const struct doctor *doctor, const struct doctor_check *checks, json_object *results) {
+static void look(const struct doctor *doctor, const struct doctor_check *checks,
+		 json_object *results) {
 	for (const struct doctor_check *check = checks; check->id; check++) {
 		struct finding finding = {};
 		json_object *result;
@@ -48,14 +52,16 @@ static void look(const struct doctor *doctor, const struct doctor_check *checks,
 		result = json_object_new_object();
 		json_object_object_add(result, "id", json_object_new_string(check->id));
 		json_object_object_add(result, "title", json_object_new_string(check->title));
-		json_object_object_add(result, "state", json_object_new_string(names[finding.state]));
+		json_object_object_add(result, "state",
+				       json_object_new_string(names[finding.state]));
 		json_object_object_add(result, "found", json_object_new_string(finding.found));
 		json_object_object_add(result, "todo", json_object_new_string(finding.todo));
 		json_object_array_add(results, result);
 	}
 }
 
-/* Whether a check of the daemon can be meant: a glob that begins otherwise does not make us talk to it. */
+/* Whether a check of the daemon can be meant: a glob that begins otherwise does not make us talk to
+ * it. */
 static bool is_about_daemon(const struct doctor *doctor) {
 	size_t n = doctor->only ? strcspn(doctor->only, "*?[\\") : 0;
 
@@ -92,7 +98,8 @@ static bool use_colours(void) {
 }
 
 static void print(json_object *checks) {
-	static const char *const colours[_DOCTOR_STATES] = { "\033[32m", "\033[33m", "\033[1;31m", "\033[2m", "\033[35m" };
+	static const char *const colours[_DOCTOR_STATES] = { "\033[32m", "\033[33m", "\033[1;31m",
+							     "\033[2m", "\033[35m" };
 	bool colour = use_colours();
 	int width = 0;
 
@@ -105,7 +112,8 @@ static void print(json_object *checks) {
 		json_object *check = json_object_array_get_idx(checks, i);
 		enum doctor_state state = state_of(check);
 
-		printf("%s%-8s%s %-*s  ", colour ? colours[state] : "", names[state], colour ? "\033[0m" : "", width, ctl_string(check, "id"));
+		printf("%s%-8s%s %-*s  ", colour ? colours[state] : "", names[state],
+		       colour ? "\033[0m" : "", width, ctl_string(check, "id"));
 		ctl_print_text(ctl_string(check, "title"));
 		fputs(": ", stdout);
 		ctl_print_text(ctl_string(check, "found"));
@@ -132,7 +140,8 @@ static int report(const struct doctor *doctor, json_object *checks) {
 		ctl_print_json(doctor->ctl, out);
 	} else {
 		print(checks);
-		printf("%u ok, %u warnings, %u failed, %u skipped, %u unknown\n", counts[DOCTOR_OK], counts[DOCTOR_WARNING], counts[DOCTOR_FAILED], counts[DOCTOR_SKIPPED],
+		printf("%u ok, %u warnings, %u failed, %u skipped, %u unknown\n", counts[DOCTOR_OK],
+		       counts[DOCTOR_WARNING], counts[DOCTOR_FAILED], counts[DOCTOR_SKIPPED],
 		       counts[DOCTOR_UNKNOWN]);
 	}
 	json_object_put(out);
@@ -141,9 +150,10 @@ static int report(const struct doctor *doctor, json_object *checks) {
 
 /* Returns -1 to go on, or the exit status. */
 static int parse(struct doctor *doctor, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS, { "root", required_argument, NULL, OPTION_ROOT }, { "only", required_argument, NULL, OPTION_ONLY }, {}
-	};
+	static const struct option options[] = { CTL_OPTIONS,
+						 { "root", required_argument, NULL, OPTION_ROOT },
+						 { "only", required_argument, NULL, OPTION_ONLY },
+						 {} };
 	const char *root = "/";
 	int option, r = -1;
 

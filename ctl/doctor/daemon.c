@@ -21,7 +21,8 @@ static json_object *check(const char *state, const char *todo, json_object *cons
 	return object;
 }
 
-/* That it answers; and whether it is the daemon that was installed with us, or still the one before, or another one's. */
+/* That it answers; and whether it is the daemon that was installed with us, or still the one
+ * before, or another one's. */
 static json_object *check_version(const struct doctor *doctor) {
 	struct varlink_reply reply;
 	json_object *object;
@@ -31,12 +32,18 @@ static json_object *check_version(const struct doctor *doctor) {
 		return check("ok", "", ctl_format("answers at %s", doctor->ctl->path));
 	version = ctl_string(reply.parameters, "version");
 	if (strcmp(version, PROJECT_VERSION))
-		object = check("warning", !strcmp(ctl_string(reply.parameters, "mode"), "session")
-						  ? "start it again, or use the gpuprobectl of its version"
-						  : "after an upgrade: systemctl restart gpuprobed, which keeps what is attached; else use the gpuprobectl of its version",
-			       ctl_format("version %s answers at %s, but gpuprobectl is of version " PROJECT_VERSION, version, doctor->ctl->path));
+		object = check(
+			"warning",
+			!strcmp(ctl_string(reply.parameters, "mode"), "session")
+				? "start it again, or use the gpuprobectl of its version"
+				: "after an upgrade: systemctl restart gpuprobed, which keeps what "
+				  "is attached; else use the gpuprobectl of its version",
+			ctl_format("version %s answers at %s, but gpuprobectl is of "
+				   "version " PROJECT_VERSION,
+				   version, doctor->ctl->path));
 	else
-		object = check("ok", "", ctl_format("version %s answers at %s", version, doctor->ctl->path));
+		object = check("ok", "",
+			       ctl_format("version %s answers at %s", version, doctor->ctl->path));
 	varlink_reply_deinit(&reply);
 	return object;
 }
@@ -48,23 +55,33 @@ json_object *doctor_daemon(const struct doctor *doctor) {
 	int r;
 
 	if (!doctor->live) {
-		json_object_array_add(checks, check("skipped", "", ctl_format("that system does not run")));
+		json_object_array_add(checks,
+				      check("skipped", "", ctl_format("that system does not run")));
 		return checks;
 	}
 	r = ctl_call(doctor->ctl, "Examine", NULL, "", EXAMINE_MS, &reply);
 	socket = *doctor->ctl->path ? doctor->ctl->path : "the socket";
 	if (r) {
-		json_object_array_add(checks, check("failed", r == CTL_PERMISSION	      ? "run it as root, or join the group gpuprobe" :
-							      doctor->ctl->session	      ? "gpuprobed --session; if it runs, its standard error says more" :
-							      doctor->ctl->socket	      ? "start gpuprobed; if it runs, its log says more" :
-												"systemctl start gpuprobed, or for a try: gpuprobed --session; if it runs: journalctl -u gpuprobed",
-						    ctl_format("%s: no answer; what only the daemon can see was not looked at", socket)));
+		json_object_array_add(
+			checks,
+			check("failed",
+			      r == CTL_PERMISSION    ? "run it as root, or join the group gpuprobe"
+			      : doctor->ctl->session ? "gpuprobed --session; if it runs, its "
+						       "standard error says more"
+			      : doctor->ctl->socket
+				      ? "start gpuprobed; if it runs, its log says more"
+				      : "systemctl start gpuprobed, or for a try: gpuprobed "
+					"--session; if it runs: journalctl -u gpuprobed",
+			      ctl_format("%s: no answer; what only the daemon can see was not "
+					 "looked at",
+					 socket)));
 		return checks;
 	}
 	json_object_array_add(checks, check_version(doctor));
 	theirs = ctl_get(reply.parameters, "checks");
 	for (size_t i = 0; i < json_object_array_length(theirs); i++)
-		json_object_array_add(checks, json_object_get(json_object_array_get_idx(theirs, i)));
+		json_object_array_add(checks,
+				      json_object_get(json_object_array_get_idx(theirs, i)));
 	varlink_reply_deinit(&reply);
 	return checks;
 }

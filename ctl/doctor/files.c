@@ -15,9 +15,12 @@
 #include "doctor.h"
 
 #define READ_MAX ((size_t)16 << 20) /* more than the mappings of a process are */
-#define READ_STEP ((size_t)64 << 10) /* at a time: /proc/sys refuses to be asked for more than it could allocate */
+#define READ_STEP   \
+	((size_t)64 \
+	 << 10) /* at a time: /proc/sys refuses to be asked for more than it could allocate */
 
-void doctor_say(struct finding *finding, enum doctor_state state, const char *todo, const char *format, ...) {
+void doctor_say(struct finding *finding, enum doctor_state state, const char *todo,
+		const char *format, ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -43,7 +46,8 @@ char *doctor_read(const struct doctor *doctor, const char *path) {
 
 	if (fd < 0)
 		return NULL;
-	while (text && at < READ_MAX && (n = read(fd, text + at, READ_MAX - at < READ_STEP ? READ_MAX - at : READ_STEP)) > 0)
+	while (text && at < READ_MAX &&
+	       (n = read(fd, text + at, READ_MAX - at < READ_STEP ? READ_MAX - at : READ_STEP)) > 0)
 		at += (size_t)n;
 	if (n < 0)
 		error = errno;
@@ -96,7 +100,8 @@ bool doctor_link(const struct doctor *doctor, const char *path, char target[stat
 	return true;
 }
 
-void doctor_folder(const struct doctor *doctor, const char *path, bool (*take)(const char *name, void *userdata), void *userdata) {
+void doctor_folder(const struct doctor *doctor, const char *path,
+		   bool (*take)(const char *name, void *userdata), void *userdata) {
 	int fd = open_in(doctor, path, O_RDONLY | O_DIRECTORY);
 	DIR *folder = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
@@ -128,8 +133,10 @@ static bool real_name(const struct doctor *doctor, const char *path, char name[s
 	return true;
 }
 
-/* A path of the dynamic linker's cache that ends with /library: whatever its format, paths are texts in it that end with a NUL. */
-static bool find_cached(const struct doctor *doctor, const char *library, char path[static 4096], char name[static 256]) {
+/* A path of the dynamic linker's cache that ends with /library: whatever its format, paths are
+ * texts in it that end with a NUL. */
+static bool find_cached(const struct doctor *doctor, const char *library, char path[static 4096],
+			char name[static 256]) {
 	int fd = open_in(doctor, "/etc/ld.so.cache", O_RDONLY);
 	size_t n = 0, n_library = strlen(library) + 1;
 	char *cache = fd < 0 ? NULL : malloc(READ_MAX + 1), *at;
@@ -143,7 +150,8 @@ static bool find_cached(const struct doctor *doctor, const char *library, char p
 	if (!cache)
 		return false;
 	cache[n] = '\0';
-	for (at = cache; !found && (at = memmem(at, n - (size_t)(at - cache), library, n_library)); at++) {
+	for (at = cache; !found && (at = memmem(at, n - (size_t)(at - cache), library, n_library));
+	     at++) {
 		const char *begin = memrchr(cache, '\0', (size_t)(at - cache));
 
 		if (at == cache || at[-1] != '/' || !begin || begin[1] != '/')
@@ -155,14 +163,22 @@ static bool find_cached(const struct doctor *doctor, const char *library, char p
 	return found;
 }
 
-bool doctor_library(const struct doctor *doctor, const char *library, char path[static 4096], char name[static 256]) {
+bool doctor_library(const struct doctor *doctor, const char *library, char path[static 4096],
+		    char name[static 256]) {
 	static const char *const folders[] = {
 #ifdef __x86_64__
-		"/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu",
+		"/usr/lib/x86_64-linux-gnu",
+		"/lib/x86_64-linux-gnu",
 #else
-		"/usr/lib/aarch64-linux-gnu", "/lib/aarch64-linux-gnu",
+		"/usr/lib/aarch64-linux-gnu",
+		"/lib/aarch64-linux-gnu",
 #endif
-		"/usr/lib64", "/lib64", "/usr/lib", "/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib",
+		"/usr/lib64",
+		"/lib64",
+		"/usr/lib",
+		"/lib",
+		"/usr/local/nvidia/lib64",
+		"/usr/lib/wsl/lib",
 	};
 
 	if (find_cached(doctor, library, path, name))
@@ -176,7 +192,8 @@ bool doctor_library(const struct doctor *doctor, const char *library, char path[
 }
 
 bool doctor_toolkit(const struct doctor *doctor, const char *file, char path[static 4096]) {
-	const char *folders[] = { getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit" };
+	const char *folders[] = { getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda",
+				  "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit" };
 
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
 		if (!folders[i] || folders[i][0] != '/')

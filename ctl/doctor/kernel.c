@@ -31,11 +31,18 @@ static void look_release(const struct doctor *doctor, struct finding *finding) {
 	unsigned int version = release(doctor, text);
 
 	if (!version)
-		doctor_say(finding, DOCTOR_UNKNOWN, "mount /proc", "/proc/sys/kernel/osrelease does not tell");
+		doctor_say(finding, DOCTOR_UNKNOWN, "mount /proc",
+			   "/proc/sys/kernel/osrelease does not tell");
 	else if (version < 5008)
-		doctor_say(finding, DOCTOR_FAILED, "use Linux 5.8 or later: CAP_BPF and ring buffers of eBPF are of that version", "%s", text);
+		doctor_say(finding, DOCTOR_FAILED,
+			   "use Linux 5.8 or later: CAP_BPF and ring buffers of eBPF are of that "
+			   "version",
+			   "%s", text);
 	else if (version < 6006)
-		doctor_say(finding, DOCTOR_OK, NULL, "%s; from 6.6 on one link attaches all uprobes of a trace, which is quicker", text);
+		doctor_say(finding, DOCTOR_OK, NULL,
+			   "%s; from 6.6 on one link attaches all uprobes of a trace, which is "
+			   "quicker",
+			   text);
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "%s", text);
 }
@@ -44,10 +51,13 @@ static void look_btf(const struct doctor *doctor, struct finding *finding) {
 	struct stat status;
 
 	if (doctor_stat(doctor, "/sys/kernel/btf/vmlinux", &status))
-		doctor_say(finding, DOCTOR_OK, NULL, "/sys/kernel/btf/vmlinux, %lld KiB", (long long)status.st_size / 1024);
+		doctor_say(finding, DOCTOR_OK, NULL, "/sys/kernel/btf/vmlinux, %lld KiB",
+			   (long long)status.st_size / 1024);
 	else
-		doctor_say(finding, DOCTOR_WARNING, "use a kernel that was built with CONFIG_DEBUG_INFO_BTF",
-			   "no /sys/kernel/btf/vmlinux: hooks and host programs that need the kernel's types are not there");
+		doctor_say(finding, DOCTOR_WARNING,
+			   "use a kernel that was built with CONFIG_DEBUG_INFO_BTF",
+			   "no /sys/kernel/btf/vmlinux: hooks and host programs that need the "
+			   "kernel's types are not there");
 }
 
 static void look_uprobe(const struct doctor *doctor, struct finding *finding) {
@@ -56,8 +66,10 @@ static void look_uprobe(const struct doctor *doctor, struct finding *finding) {
 	if (doctor_number(doctor, "/sys/bus/event_source/devices/uprobe/type", &type))
 		doctor_say(finding, DOCTOR_OK, NULL, "there (perf type %ld)", type);
 	else
-		doctor_say(finding, DOCTOR_WARNING, "use a kernel that was built with CONFIG_UPROBE_EVENTS",
-			   "no uprobe in /sys/bus/event_source/devices: trace --backend=bpf and host programs at functions of a library are not there");
+		doctor_say(finding, DOCTOR_WARNING,
+			   "use a kernel that was built with CONFIG_UPROBE_EVENTS",
+			   "no uprobe in /sys/bus/event_source/devices: trace --backend=bpf and "
+			   "host programs at functions of a library are not there");
 }
 
 static bool take_any(const char *name, void *userdata) {
@@ -84,7 +96,8 @@ static void look_tracefs(const struct doctor *doctor, struct finding *finding) {
 		doctor_say(finding, DOCTOR_SKIPPED, "run it as root", "only root may look into it");
 	else
 		doctor_say(finding, DOCTOR_WARNING, "mount -t tracefs tracefs /sys/kernel/tracing",
-			   "not mounted: tracepoints by name (t:GROUP:NAME, host programs at tracepoints) are not there; raw tracepoints are");
+			   "not mounted: tracepoints by name (t:GROUP:NAME, host programs at "
+			   "tracepoints) are not there; raw tracepoints are");
 }
 
 static void look_lockdown(const struct doctor *doctor, struct finding *finding) {
@@ -93,10 +106,13 @@ static void look_lockdown(const struct doctor *doctor, struct finding *finding) 
 	if (!text)
 		doctor_say(finding, DOCTOR_OK, NULL, "no lockdown, or securityfs is not mounted");
 	else if (strstr(text, "[confidentiality]"))
-		doctor_say(finding, DOCTOR_WARNING, "boot with lockdown=integrity if hooks in the driver are wanted",
-			   "confidentiality: eBPF may not read the kernel's memory, so most hooks are not there; GPU programs are not affected");
+		doctor_say(finding, DOCTOR_WARNING,
+			   "boot with lockdown=integrity if hooks in the driver are wanted",
+			   "confidentiality: eBPF may not read the kernel's memory, so most hooks "
+			   "are not there; GPU programs are not affected");
 	else if (strstr(text, "[integrity]"))
-		doctor_say(finding, DOCTOR_OK, NULL, "integrity: eBPF may read, and not write, other memory");
+		doctor_say(finding, DOCTOR_OK, NULL,
+			   "integrity: eBPF may read, and not write, other memory");
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "none");
 	free(text);
@@ -106,24 +122,35 @@ static void look_paranoid(const struct doctor *doctor, struct finding *finding) 
 	long level;
 
 	if (!doctor_number(doctor, "/proc/sys/kernel/perf_event_paranoid", &level))
-		doctor_say(finding, DOCTOR_WARNING, "use a kernel that was built with CONFIG_PERF_EVENTS", "no performance events: no uprobes before Linux 6.6, no stacks");
+		doctor_say(finding, DOCTOR_WARNING,
+			   "use a kernel that was built with CONFIG_PERF_EVENTS",
+			   "no performance events: no uprobes before Linux 6.6, no stacks");
 	else if (level > 2)
 		doctor_say(finding, DOCTOR_WARNING,
-			   "nothing unless trace --backend=bpf says that it is not permitted; then: sysctl kernel.perf_event_paranoid=2",
-			   "%ld, a level of this distribution's: some kernels refuse CAP_PERFMON there", level);
+			   "nothing unless trace --backend=bpf says that it is not permitted; "
+			   "then: sysctl kernel.perf_event_paranoid=2",
+			   "%ld, a level of this distribution's: some kernels refuse CAP_PERFMON "
+			   "there",
+			   level);
 	else
-		doctor_say(finding, DOCTOR_OK, NULL, "%ld: the daemon's CAP_PERFMON is enough", level);
+		doctor_say(finding, DOCTOR_OK, NULL, "%ld: the daemon's CAP_PERFMON is enough",
+			   level);
 }
 
 static void look_kptr(const struct doctor *doctor, struct finding *finding) {
 	long level;
 
 	if (!doctor_number(doctor, "/proc/sys/kernel/kptr_restrict", &level))
-		doctor_say(finding, DOCTOR_UNKNOWN, "mount /proc", "/proc/sys/kernel/kptr_restrict does not tell");
+		doctor_say(finding, DOCTOR_UNKNOWN, "mount /proc",
+			   "/proc/sys/kernel/kptr_restrict does not tell");
 	else if (level > 1)
-		doctor_say(finding, DOCTOR_WARNING, "sysctl kernel.kptr_restrict=1 where hooks are wanted", "%ld: nobody sees the kernel's addresses, and hooks are found by them", level);
+		doctor_say(finding, DOCTOR_WARNING,
+			   "sysctl kernel.kptr_restrict=1 where hooks are wanted",
+			   "%ld: nobody sees the kernel's addresses, and hooks are found by them",
+			   level);
 	else
-		doctor_say(finding, DOCTOR_OK, NULL, "%ld%s", level, level ? ": hooks need CAP_SYSLOG (kernel-hooks.conf)" : "");
+		doctor_say(finding, DOCTOR_OK, NULL, "%ld%s", level,
+			   level ? ": hooks need CAP_SYSLOG (kernel-hooks.conf)" : "");
 }
 
 static void look_memlock(const struct doctor *doctor, struct finding *finding) {
@@ -137,11 +164,14 @@ static void look_memlock(const struct doctor *doctor, struct finding *finding) {
 	limits = doctor_read(doctor, "/proc/self/limits");
 	line = limits ? strstr(limits, "Max locked memory") : NULL;
 	if (!line || sscanf(line, "Max locked memory %31s", soft) != 1)
-		doctor_say(finding, DOCTOR_UNKNOWN, "mount /proc", "/proc/self/limits does not tell");
+		doctor_say(finding, DOCTOR_UNKNOWN, "mount /proc",
+			   "/proc/self/limits does not tell");
 	else if (!strcmp(soft, "unlimited"))
 		doctor_say(finding, DOCTOR_OK, NULL, "unlimited");
 	else
-		doctor_say(finding, DOCTOR_WARNING, "for a session daemon: ulimit -l unlimited; the unit has LimitMEMLOCK=infinity",
+		doctor_say(finding, DOCTOR_WARNING,
+			   "for a session daemon: ulimit -l unlimited; the unit has "
+			   "LimitMEMLOCK=infinity",
 			   "%s bytes: kernels before 5.11 charge eBPF maps to it", soft);
 	free(limits);
 }

@@ -19,12 +19,14 @@
 
 /* ---- units ---- */
 
-static const char *const units[] = { "gpuprobed.service", "gpuprobed.socket", "gpuprobed-shim.socket" };
+static const char *const units[] = { "gpuprobed.service", "gpuprobed.socket",
+				     "gpuprobed-shim.socket" };
 
 /* Where systemd finds a unit, the first of its places. */
 static bool find_unit(const struct doctor *doctor, const char *unit, char path[static 256]) {
-	static const char *const folders[] = { "/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
-					       "/lib/systemd/system" };
+	static const char *const folders[] = { "/etc/systemd/system", "/run/systemd/system",
+					       "/usr/local/lib/systemd/system",
+					       "/usr/lib/systemd/system", "/lib/systemd/system" };
 	char target[4096];
 
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
@@ -47,22 +49,31 @@ static void look_units(const struct doctor *doctor, struct finding *finding) {
 		}
 		n++;
 		if (doctor_link(doctor, path, target) && !strcmp(target, "/dev/null")) {
-			doctor_say(finding, DOCTOR_FAILED, "systemctl unmask gpuprobed.service gpuprobed.socket gpuprobed-shim.socket", "%s is masked (%s)", units[i], path);
+			doctor_say(finding, DOCTOR_FAILED,
+				   "systemctl unmask gpuprobed.service gpuprobed.socket "
+				   "gpuprobed-shim.socket",
+				   "%s is masked (%s)", units[i], path);
 			return;
 		}
 	}
 	if (!missing)
-		doctor_say(finding, DOCTOR_OK, NULL, "%.*s", (int)(strrchr(path, '/') - path), path);
+		doctor_say(finding, DOCTOR_OK, NULL, "%.*s", (int)(strrchr(path, '/') - path),
+			   path);
 	else if (n)
-		doctor_say(finding, DOCTOR_FAILED, "reinstall the package gpuprobed", "%s is not installed, others are", missing);
+		doctor_say(finding, DOCTOR_FAILED, "reinstall the package gpuprobed",
+			   "%s is not installed, others are", missing);
 	else
-		doctor_say(finding, DOCTOR_WARNING, "install the package gpuprobed, or try: gpuprobed --session", "not installed");
+		doctor_say(finding, DOCTOR_WARNING,
+			   "install the package gpuprobed, or try: gpuprobed --session",
+			   "not installed");
 }
 
 static void look_enabled(const struct doctor *doctor, struct finding *finding) {
-	static const char *const wants[] = { "/etc/systemd/system/multi-user.target.wants/gpuprobed.service",
-					     "/etc/systemd/system/sockets.target.wants/gpuprobed.socket",
-					     "/etc/systemd/system/sockets.target.wants/gpuprobed-shim.socket" };
+	static const char *const wants[] = {
+		"/etc/systemd/system/multi-user.target.wants/gpuprobed.service",
+		"/etc/systemd/system/sockets.target.wants/gpuprobed.socket",
+		"/etc/systemd/system/sockets.target.wants/gpuprobed-shim.socket"
+	};
 	char target[4096];
 	size_t n = 0;
 
@@ -71,7 +82,9 @@ static void look_enabled(const struct doctor *doctor, struct finding *finding) {
 	if (n == 3)
 		doctor_say(finding, DOCTOR_OK, NULL, "service and sockets start at boot");
 	else
-		doctor_say(finding, DOCTOR_WARNING, "systemctl enable --now gpuprobed", "%s", n ? "in part: not all of service and sockets start at boot" : "it does not start at boot");
+		doctor_say(finding, DOCTOR_WARNING, "systemctl enable --now gpuprobed", "%s",
+			   n ? "in part: not all of service and sockets start at boot"
+			     : "it does not start at boot");
 }
 
 /* What a program says, at most size - 1 bytes. False: it could not be run. */
@@ -107,14 +120,17 @@ static const char *property(const char *text, const char *key, char value[static
 	size_t n = strlen(key);
 
 	*value = '\0';
-	for (const char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+	for (const char *line = text; line;
+	     line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
 		if (!strncmp(line, key, n) && line[n] == '=')
 			snprintf(value, 64, "%.*s", (int)strcspn(line + n + 1, "\n"), line + n + 1);
 	return value;
 }
 
 static void look_active(const struct doctor *doctor, struct finding *finding) {
-	char *arguments[] = { (char *)"systemctl", (char *)"show", (char *)"--property=ActiveState,SubState,Result,NRestarts", (char *)"gpuprobed.service", NULL };
+	char *arguments[] = { (char *)"systemctl", (char *)"show",
+			      (char *)"--property=ActiveState,SubState,Result,NRestarts",
+			      (char *)"gpuprobed.service", NULL };
 	char text[512], active[64], result[64], restarts[64];
 
 	if (!doctor->live) {
@@ -122,21 +138,30 @@ static void look_active(const struct doctor *doctor, struct finding *finding) {
 		return;
 	}
 	if (!output_of(arguments, text, sizeof(text))) {
-		doctor_say(finding, DOCTOR_SKIPPED, NULL, doctor_exists(doctor, "/run/systemd/system") ? "systemctl does not answer this user (is D-Bus there?)" : "systemd does not run here");
+		doctor_say(finding, DOCTOR_SKIPPED, NULL,
+			   doctor_exists(doctor, "/run/systemd/system")
+				   ? "systemctl does not answer this user (is D-Bus there?)"
+				   : "systemd does not run here");
 		return;
 	}
 	property(text, "ActiveState", active);
 	property(text, "Result", result);
 	property(text, "NRestarts", restarts);
 	if (!strcmp(active, "active") && strcmp(restarts, "0"))
-		doctor_say(finding, DOCTOR_WARNING, "its log says why: journalctl -u gpuprobed", "active, started again %s times since it was asked to run", restarts);
+		doctor_say(finding, DOCTOR_WARNING, "its log says why: journalctl -u gpuprobed",
+			   "active, started again %s times since it was asked to run", restarts);
 	else if (!strcmp(active, "active"))
 		doctor_say(finding, DOCTOR_OK, NULL, "active");
 	else if (!strcmp(active, "failed") || (*result && strcmp(result, "success")))
-		doctor_say(finding, DOCTOR_FAILED, "its log says why: journalctl -u gpuprobed; then: systemctl reset-failed gpuprobed; systemctl start gpuprobed", "%s (%s)", active,
-			   result);
+		doctor_say(finding, DOCTOR_FAILED,
+			   "its log says why: journalctl -u gpuprobed; then: systemctl "
+			   "reset-failed gpuprobed; systemctl start gpuprobed",
+			   "%s (%s)", active, result);
 	else
-		doctor_say(finding, DOCTOR_WARNING, "systemctl enable --now gpuprobed; or only its sockets, which start it when somebody asks", "%s", active);
+		doctor_say(finding, DOCTOR_WARNING,
+			   "systemctl enable --now gpuprobed; or only its sockets, which start it "
+			   "when somebody asks",
+			   "%s", active);
 }
 
 /* ---- sockets ---- */
@@ -146,20 +171,30 @@ static void look_socket(const struct doctor *doctor, struct finding *finding, co
 	struct stat folder, status;
 
 	if (!doctor_stat(doctor, PATHS_SYSTEM_DIR, &folder)) {
-		doctor_say(finding, DOCTOR_WARNING, "systemctl enable --now gpuprobed", "no " PATHS_SYSTEM_DIR ": no daemon of the system has run");
+		doctor_say(finding, DOCTOR_WARNING, "systemctl enable --now gpuprobed",
+			   "no " PATHS_SYSTEM_DIR ": no daemon of the system has run");
 		return;
 	}
 	if (!S_ISDIR(folder.st_mode) || folder.st_mode & 022 || (folder.st_mode & 0555) != 0555) {
-		doctor_say(finding, DOCTOR_FAILED, "systemctl stop gpuprobed; rm -r " PATHS_SYSTEM_DIR "; systemd-tmpfiles --create gpuprobed.conf; systemctl start gpuprobed",
-			   PATHS_SYSTEM_DIR ": mode %04o, and it should be a folder with mode 0755", folder.st_mode & 07777);
+		doctor_say(finding, DOCTOR_FAILED,
+			   "systemctl stop gpuprobed; rm -r " PATHS_SYSTEM_DIR
+			   "; systemd-tmpfiles --create gpuprobed.conf; systemctl start gpuprobed",
+			   PATHS_SYSTEM_DIR ": mode %04o, and it should be a folder with mode 0755",
+			   folder.st_mode & 07777);
 		return;
 	}
 	if (!doctor_stat(doctor, path, &status))
-		doctor_say(finding, DOCTOR_WARNING, "systemctl enable --now gpuprobed", "%s is not there: no daemon of the system runs", path);
+		doctor_say(finding, DOCTOR_WARNING, "systemctl enable --now gpuprobed",
+			   "%s is not there: no daemon of the system runs", path);
 	else if (!S_ISSOCK(status.st_mode))
-		doctor_say(finding, DOCTOR_FAILED, "remove it, and: systemctl restart gpuprobed.socket gpuprobed-shim.socket gpuprobed", "%s is not a socket", path);
+		doctor_say(finding, DOCTOR_FAILED,
+			   "remove it, and: systemctl restart gpuprobed.socket "
+			   "gpuprobed-shim.socket gpuprobed",
+			   "%s is not a socket", path);
 	else if ((status.st_mode & 0666) != 0666)
-		doctor_say(finding, DOCTOR_FAILED, "systemctl restart gpuprobed.socket gpuprobed-shim.socket gpuprobed", "%s: mode %04o, so not everybody reaches it; it should be 0666", path,
+		doctor_say(finding, DOCTOR_FAILED,
+			   "systemctl restart gpuprobed.socket gpuprobed-shim.socket gpuprobed",
+			   "%s: mode %04o, so not everybody reaches it; it should be 0666", path,
 			   status.st_mode & 07777);
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "%s", path);
@@ -179,8 +214,10 @@ static void look_shim(const struct doctor *doctor, struct finding *finding) {
 static const char *group_members(const char *text, gid_t *group) {
 	size_t n = strlen(GROUP);
 
-	for (const char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
-		const char *number = strncmp(line, GROUP ":", n + 1) ? NULL : strchr(line + n + 1, ':');
+	for (const char *line = text; line;
+	     line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+		const char *number =
+			strncmp(line, GROUP ":", n + 1) ? NULL : strchr(line + n + 1, ':');
 
 		if (!number)
 			continue;
@@ -193,7 +230,8 @@ static const char *group_members(const char *text, gid_t *group) {
 static bool is_member(const char *members, const char *name) {
 	size_t n = strlen(name);
 
-	for (members++; *members && *members != '\n'; members += strcspn(members, ",\n"), members += *members == ',')
+	for (members++; *members && *members != '\n';
+	     members += strcspn(members, ",\n"), members += *members == ',')
 		if (strcspn(members, ",\n") == n && !memcmp(members, name, n))
 			return true;
 	return false;
@@ -217,17 +255,26 @@ static void look_group(const struct doctor *doctor, struct finding *finding) {
 
 	members = text ? group_members(text, &group) : NULL;
 	if (!members)
-		doctor_say(finding, DOCTOR_WARNING, "systemd-sysusers gpuprobed.conf, or install the package gpuprobed",
-			   "there is no group " GROUP ": only root may attach to the daemon of the system");
+		doctor_say(finding, DOCTOR_WARNING,
+			   "systemd-sysusers gpuprobed.conf, or install the package gpuprobed",
+			   "there is no group " GROUP
+			   ": only root may attach to the daemon of the system");
 	else if (geteuid() == 0)
-		doctor_say(finding, DOCTOR_OK, NULL, "root may do everything; the group " GROUP " is there");
+		doctor_say(finding, DOCTOR_OK, NULL,
+			   "root may do everything; the group " GROUP " is there");
 	else if (process_has(group))
-		doctor_say(finding, DOCTOR_OK, NULL, "%s is in the group " GROUP ", and may attach", name);
+		doctor_say(finding, DOCTOR_OK, NULL, "%s is in the group " GROUP ", and may attach",
+			   name);
 	else if (is_member(members, name))
-		doctor_say(finding, DOCTOR_WARNING, "log in again, or: newgrp " GROUP, "%s is in the group " GROUP ", but this session began before", name);
+		doctor_say(finding, DOCTOR_WARNING, "log in again, or: newgrp " GROUP,
+			   "%s is in the group " GROUP ", but this session began before", name);
 	else {
-		snprintf(todo, sizeof(todo), "usermod -a -G " GROUP " %.64s, and log in again; a member may see what probes see in all processes", name);
-		doctor_say(finding, DOCTOR_WARNING, todo, "%s is not in the group " GROUP ": what is his alone can be seen", name);
+		snprintf(todo, sizeof(todo),
+			 "usermod -a -G " GROUP " %.64s, and log in again; a member may see what "
+			 "probes see in all processes",
+			 name);
+		doctor_say(finding, DOCTOR_WARNING, todo,
+			   "%s is not in the group " GROUP ": what is his alone can be seen", name);
 	}
 	free(text);
 }

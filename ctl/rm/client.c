@@ -10,7 +10,9 @@
 #include "client.h"
 
 #define PAGE ((size_t)4096)
-#define ALLOC_SIZED 535 /* the first drivers whose NVOS21 has a number of bytes; before, the status is in its place */
+#define ALLOC_SIZED                                                                               \
+	535 /* the first drivers whose NVOS21 has a number of bytes; before, the status is in its \
+	       place */
 #define ALLOC_MAX 512 /* bytes: more than any structure of parameters that objects of ours have */
 
 enum {
@@ -95,12 +97,16 @@ struct id_info { /* NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS */
 
 /* ---- calls ---- */
 
-static int call(struct rm_client *client, int fd, unsigned int number, void *argument, size_t size) {
-	return client->driver->ioctl(client->driver->userdata, fd, _IOC(_IOC_READ | _IOC_WRITE, 'F', number, size), argument);
+static int call(struct rm_client *client, int fd, unsigned int number, void *argument,
+		size_t size) {
+	return client->driver->ioctl(client->driver->userdata, fd,
+				     _IOC(_IOC_READ | _IOC_WRITE, 'F', number, size), argument);
 }
 
-/* Keeps what went wrong: a negative errno, or the driver's status. Returns it, as functions of this file do. */
-static int failed(struct rm_client *client, const char *what, uint32_t number, int r, uint32_t status) {
+/* Keeps what went wrong: a negative errno, or the driver's status. Returns it, as functions of this
+ * file do. */
+static int failed(struct rm_client *client, const char *what, uint32_t number, int r,
+		  uint32_t status) {
 	const char *name = trace_status_name(status);
 	char reason[64];
 
@@ -108,7 +114,11 @@ static int failed(struct rm_client *client, const char *what, uint32_t number, i
 		return 0;
 	client->status = r ? RM_OK : status;
 	snprintf(reason, sizeof(reason), "NV_STATUS %#x", status);
-	snprintf(client->error, sizeof(client->error), number ? "%s %#x: %s" : "%s%.0x: %s", what, number, r ? strerror(-r) : name ? name : reason);
+	snprintf(client->error, sizeof(client->error), number ? "%s %#x: %s" : "%s%.0x: %s", what,
+		 number,
+		 r      ? strerror(-r)
+		 : name ? name
+			: reason);
 	return r ?: RM_E_REFUSED;
 }
 
@@ -118,9 +128,13 @@ int rm_answer_wrong(struct rm_client *client, const char *what) {
 	return RM_E_ANSWER;
 }
 
-int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const void *parameters, size_t n, uint32_t *handlep) {
+int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const void *parameters,
+	     size_t n, uint32_t *handlep) {
 	_Alignas(8) char buffer[ALLOC_MAX] = {};
-	struct arg_alloc argument = { .root = client->root, .parent = parent, .class = class, .parameters = n ? (uintptr_t)buffer : 0 };
+	struct arg_alloc argument = { .root = client->root,
+				      .parent = parent,
+				      .class = class,
+				      .parameters = n ? (uintptr_t)buffer : 0 };
 	int r;
 
 	if (n > sizeof(buffer))
@@ -128,7 +142,8 @@ int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const vo
 	if (n)
 		memcpy(buffer, parameters, n);
 	r = call(client, client->ctl, ESC_ALLOC, &argument, sizeof(argument));
-	r = failed(client, "RM_ALLOC", class, r < 0 ? r : 0, client->branch < ALLOC_SIZED ? argument.n_parameters : argument.status);
+	r = failed(client, "RM_ALLOC", class, r < 0 ? r : 0,
+		   client->branch < ALLOC_SIZED ? argument.n_parameters : argument.status);
 	if (r)
 		return r;
 	if (!argument.handle)
@@ -138,14 +153,18 @@ int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const vo
 }
 
 void rm_free(struct rm_client *client, uint32_t handle) {
-	struct arg_free argument = { .root = client->root, .parent = client->root, .handle = handle };
+	struct arg_free argument = { .root = client->root,
+				     .parent = client->root,
+				     .handle = handle };
 
 	if (handle)
 		call(client, client->ctl, ESC_FREE, &argument, sizeof(argument));
 }
 
-int rm_control(struct rm_client *client, uint32_t object, uint32_t command, void *parameters, size_t n) {
-	struct arg_control argument = { client->root, object, command, 0, (uintptr_t)parameters, (uint32_t)n, 0 };
+int rm_control(struct rm_client *client, uint32_t object, uint32_t command, void *parameters,
+	       size_t n) {
+	struct arg_control argument = { client->root,          object,      command, 0,
+					(uintptr_t)parameters, (uint32_t)n, 0 };
 	const int r = call(client, client->ctl, ESC_CONTROL, &argument, sizeof(argument));
 
 	return failed(client, "RM_CONTROL", command, r < 0 ? r : 0, argument.status);
@@ -166,7 +185,8 @@ static int check_version(struct rm_client *client) {
 	client->branch = (unsigned int)strtoul(client->version, NULL, 10);
 	if (client->branch >= RM_OLDEST && client->branch < 10000)
 		return 0;
-	snprintf(client->error, sizeof(client->error), "the driver's version is %.40s: %d or later is needed",
+	snprintf(client->error, sizeof(client->error),
+		 "the driver's version is %.40s: %d or later is needed",
 		 *client->version ? client->version : "unknown", RM_OLDEST);
 	return RM_E_VERSION;
 }
@@ -205,7 +225,8 @@ int rm_cards(struct rm_client *client, struct rm_card *cards, size_t *np) {
 		const struct arg_card *card = &arguments[i];
 
 		if (card->valid)
-			cards[n++] = (struct rm_card){ card->id, card->minor, card->domain, card->bus, card->slot, card->function };
+			cards[n++] = (struct rm_card){ card->id,  card->minor, card->domain,
+						       card->bus, card->slot,  card->function };
 	}
 	if (!r)
 		*np = n;
@@ -232,8 +253,11 @@ int rm_gpu_open(struct rm_gpu *gpu, struct rm_client *client, const struct rm_ca
 		r = rm_control(client, client->root, COMMAND_ID_INFO, &info, sizeof(info));
 	parameters[0] = info.device;
 	if (!r)
-		r = rm_alloc(client, client->root, CLASS_DEVICE, parameters, sizeof(parameters), &gpu->device);
-	return r ?: rm_alloc(client, gpu->device, CLASS_SUBDEVICE, &info.subdevice, sizeof(info.subdevice), &gpu->subdevice);
+		r = rm_alloc(client, client->root, CLASS_DEVICE, parameters, sizeof(parameters),
+			     &gpu->device);
+	return r
+		       ?: rm_alloc(client, gpu->device, CLASS_SUBDEVICE, &info.subdevice,
+				   sizeof(info.subdevice), &gpu->subdevice);
 }
 
 void rm_gpu_close(struct rm_gpu *gpu) {
@@ -250,7 +274,11 @@ void rm_gpu_close(struct rm_gpu *gpu) {
 /* A descriptor is good for one mapping, which the driver prepares for it. */
 static int map(struct rm_memory *memory, struct rm_client *client) {
 	const struct rm_driver *driver = client->driver;
-	struct arg_map argument = { .root = client->root, .device = client->root, .memory = memory->handle, .size = memory->size, .flags = MAP_READ_ONLY };
+	struct arg_map argument = { .root = client->root,
+				    .device = client->root,
+				    .memory = memory->handle,
+				    .size = memory->size,
+				    .flags = MAP_READ_ONLY };
 	int r;
 
 	r = driver->open(driver->userdata, "/dev/nvidiactl");
@@ -262,7 +290,8 @@ static int map(struct rm_memory *memory, struct rm_client *client) {
 	if (!r) {
 		memory->address = driver->map(driver->userdata, argument.fd, memory->size);
 		if (!memory->address)
-			r = failed(client, "mmap of /dev/nvidiactl", 0, errno ? -errno : -EIO, RM_OK);
+			r = failed(client, "mmap of /dev/nvidiactl", 0, errno ? -errno : -EIO,
+				   RM_OK);
 	}
 	driver->close(driver->userdata, argument.fd);
 	return r;
@@ -277,11 +306,14 @@ int rm_memory_init(struct rm_memory *memory, struct rm_client *client, size_t si
 	} parameters = { .attr = ATTR_WRITE_BACK, .attr2 = ATTR2_USER_READ_ONLY };
 	int r;
 
-	_Static_assert(offsetof(__typeof__(parameters), attr) == 24 && offsetof(__typeof__(parameters), size) == 64, "NV_MEMORY_ALLOCATION_PARAMS");
+	_Static_assert(offsetof(__typeof__(parameters), attr) == 24 &&
+			       offsetof(__typeof__(parameters), size) == 64,
+		       "NV_MEMORY_ALLOCATION_PARAMS");
 	*memory = (struct rm_memory){ .size = (size + PAGE - 1) & ~(PAGE - 1) };
 	parameters.size = memory->size;
 	parameters.alignment = PAGE;
-	r = rm_alloc(client, client->root, CLASS_MEMORY_DEVICELESS, &parameters, sizeof(parameters), &memory->handle);
+	r = rm_alloc(client, client->root, CLASS_MEMORY_DEVICELESS, &parameters, sizeof(parameters),
+		     &memory->handle);
 	return r ?: map(memory, client);
 }
 

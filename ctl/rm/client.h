@@ -2,10 +2,12 @@
 #pragma once
 
 /*
- * A client of NVIDIA's resource manager, as every CUDA program is one: it opens /dev/nvidiactl and makes objects there, without
- * privileges and without CUDA. Layouts are those of the public headers of NVIDIA's open kernel modules; those in use here are the
- * same from 525 on (RM_ALLOC with the 32 bytes of NVOS21, which every driver since then takes beside NVOS64; where its status is differs). What a structure of
- * parameters has grown by since is zero: for objects the driver reads as much as it knows of a buffer that is larger than any.
+ * A client of NVIDIA's resource manager, as every CUDA program is one: it opens /dev/nvidiactl and
+ * makes objects there, without privileges and without CUDA. Layouts are those of the public headers
+ * of NVIDIA's open kernel modules; those in use here are the same from 525 on (RM_ALLOC with the 32
+ * bytes of NVOS21, which every driver since then takes beside NVOS64; where its status is differs).
+ * What a structure of parameters has grown by since is zero: for objects the driver reads as much
+ * as it knows of a buffer that is larger than any.
  *
  * Functions return 0, negative errno, or one of:
  */
@@ -67,22 +69,26 @@ struct rm_memory {
 	size_t size;
 };
 
-/* Opens the driver and looks at its version. On failure client->error says what was wrong; _deinit() is due in any case. */
+/* Opens the driver and looks at its version. On failure client->error says what was wrong;
+ * _deinit() is due in any case. */
 int rm_client_init(struct rm_client *client, const struct rm_driver *driver);
 void rm_client_deinit(struct rm_client *client);
 
 /* The GPUs that there are, at most RM_GPUS_MAX. */
 int rm_cards(struct rm_client *client, struct rm_card *cards, size_t *np);
 
-/* Opens one: the driver wakes it, which takes a second or so where nobody else uses it. _close() takes one that failed, too. */
+/* Opens one: the driver wakes it, which takes a second or so where nobody else uses it. _close()
+ * takes one that failed, too. */
 int rm_gpu_open(struct rm_gpu *gpu, struct rm_client *client, const struct rm_card *card);
 void rm_gpu_close(struct rm_gpu *gpu);
 
 /* An object of that class; n bytes of parameters. */
-int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const void *parameters, size_t n, uint32_t *handlep);
+int rm_alloc(struct rm_client *client, uint32_t parent, uint32_t class, const void *parameters,
+	     size_t n, uint32_t *handlep);
 void rm_free(struct rm_client *client, uint32_t handle);
 /* parameters: n bytes, exactly as many as the command has. */
-int rm_control(struct rm_client *client, uint32_t object, uint32_t command, void *parameters, size_t n);
+int rm_control(struct rm_client *client, uint32_t object, uint32_t command, void *parameters,
+	       size_t n);
 
 /* What the driver answered makes no sense: keeps that in client->error and returns RM_E_ANSWER. */
 int rm_answer_wrong(struct rm_client *client, const char *what);

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Pairs of readings of a GPU's timer (PTIMER: what %globaltimer shows, and what stamps context switches) and of the host's clock, which
- * the driver takes by RM_CONTROL 0x20800406. No context and no kernel on the GPU is needed for that.
+ * Pairs of readings of a GPU's timer (PTIMER: what %globaltimer shows, and what stamps context
+ * switches) and of the host's clock, which the driver takes by RM_CONTROL 0x20800406. No context
+ * and no kernel on the GPU is needed for that.
  */
 
 #include "client.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The buffer is a ring of records of one size with a header of its own, both in memory of the driver's that we may only read: `put` is the
- * driver's, `get` is told to it by a call. When the ring is full, new records are dropped (KEEP_OLDEST): none changes while it is read.
+ * The buffer is a ring of records of one size with a header of its own, both in memory of the
+ * driver's that we may only read: `put` is the driver's, `get` is told to it by a call. When the
+ * ring is full, new records are dropped (KEEP_OLDEST): none changes while it is read.
  */
 
 #include <stdatomic.h>
@@ -54,9 +55,13 @@ static int bind_buffer(struct rm_ctxsw *ctxsw) {
 	int r;
 
 	for (int all_users = 1;; all_users--) {
-		struct bind bind = { .buffer = ctxsw->buffer, .record_size = RM_RECORD_SIZE, .level = LEVEL_FULL, .all_users = (uint8_t)all_users };
+		struct bind bind = { .buffer = ctxsw->buffer,
+				     .record_size = RM_RECORD_SIZE,
+				     .level = LEVEL_FULL,
+				     .all_users = (uint8_t)all_users };
 
-		r = rm_control(ctxsw->gpu->client, ctxsw->gpu->subdevice, COMMAND_BIND, &bind, sizeof(bind));
+		r = rm_control(ctxsw->gpu->client, ctxsw->gpu->subdevice, COMMAND_BIND, &bind,
+			       sizeof(bind));
 		ctxsw->all_users = all_users;
 		ctxsw->reason = r ? bind.reason : RM_CTXSW_REASON_NONE;
 		if (r != RM_E_REFUSED || !all_users)
@@ -65,7 +70,9 @@ static int bind_buffer(struct rm_ctxsw *ctxsw) {
 }
 
 int rm_ctxsw_init(struct rm_ctxsw *ctxsw, struct rm_gpu *gpu) {
-	struct event_buffer buffer = { .record_size = RM_RECORD_SIZE, .n = RECORDS, .subdevice = gpu->subdevice };
+	struct event_buffer buffer = { .record_size = RM_RECORD_SIZE,
+				       .n = RECORDS,
+				       .subdevice = gpu->subdevice };
 	struct enable enable = { .enable = 1, .flags = KEEP_OLDEST };
 	int r;
 
@@ -76,7 +83,8 @@ int rm_ctxsw_init(struct rm_ctxsw *ctxsw, struct rm_gpu *gpu) {
 	buffer.header_memory = ctxsw->header.handle;
 	buffer.records_memory = ctxsw->records.handle;
 	if (!r)
-		r = rm_alloc(gpu->client, gpu->client->root, CLASS_EVENT_BUFFER, &buffer, sizeof(buffer), &ctxsw->buffer);
+		r = rm_alloc(gpu->client, gpu->client->root, CLASS_EVENT_BUFFER, &buffer,
+			     sizeof(buffer), &ctxsw->buffer);
 	if (!r)
 		r = bind_buffer(ctxsw);
 	return r ?: rm_control(gpu->client, ctxsw->buffer, COMMAND_ENABLE, &enable, sizeof(enable));
@@ -95,15 +103,19 @@ int rm_ctxsw_flush(struct rm_ctxsw *ctxsw) {
 	return rm_control(ctxsw->gpu->client, ctxsw->buffer, COMMAND_FLUSH, NULL, 0);
 }
 
-int rm_ctxsw_read(struct rm_ctxsw *ctxsw, struct rm_ctxsw_record *records, size_t n_max, size_t *np) {
+int rm_ctxsw_read(struct rm_ctxsw *ctxsw, struct rm_ctxsw_record *records, size_t n_max,
+		  size_t *np) {
 	const struct rm_record_header *header = ctxsw->header.address;
 	const uint32_t before = ctxsw->get;
 	uint32_t update[2];
 
-	*np = rm_records_read(ctxsw->records.address, ctxsw->n, &ctxsw->get, atomic_load_explicit(&header->put, memory_order_acquire), records, n_max);
+	*np = rm_records_read(ctxsw->records.address, ctxsw->n, &ctxsw->get,
+			      atomic_load_explicit(&header->put, memory_order_acquire), records,
+			      n_max);
 	if (ctxsw->get == before)
 		return 0;
 	update[0] = ctxsw->get;
 	update[1] = 0;
-	return rm_control(ctxsw->gpu->client, ctxsw->buffer, COMMAND_UPDATE_GET, update, sizeof(update));
+	return rm_control(ctxsw->gpu->client, ctxsw->buffer, COMMAND_UPDATE_GET, update,
+			  sizeof(update));
 }

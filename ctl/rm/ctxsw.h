@@ -2,11 +2,13 @@
 #pragma once
 
 /*
- * Context switches of a GPU's engine for compute and graphics: its firmware (FECS) logs them, and the driver copies them into an event
- * buffer (class NV_EVENT_BUFFER) of everybody who asked for them, with the process that each context belongs to.
+ * Context switches of a GPU's engine for compute and graphics: its firmware (FECS) logs them, and
+ * the driver copies them into an event buffer (class NV_EVENT_BUFFER) of everybody who asked for
+ * them, with the process that each context belongs to.
  *
- * The driver tells a client that is not the kernel's the beginnings and ends of contexts only (SIMPLE_START, SIMPLE_END); of other users'
- * contexts it hides the process and blurs the times, unless the client is root's.
+ * The driver tells a client that is not the kernel's the beginnings and ends of contexts only
+ * (SIMPLE_START, SIMPLE_END); of other users' contexts it hides the process and blurs the times,
+ * unless the client is root's.
  */
 
 #include "client.h"
@@ -48,11 +50,13 @@ struct rm_ctxsw {
 int rm_ctxsw_init(struct rm_ctxsw *ctxsw, struct rm_gpu *gpu);
 void rm_ctxsw_deinit(struct rm_ctxsw *ctxsw);
 
-/* Has the driver look at the firmware's log now: it does so 30 times a second, up to some release of branch 535 only once. */
+/* Has the driver look at the firmware's log now: it does so 30 times a second, up to some release
+ * of branch 535 only once. */
 int rm_ctxsw_flush(struct rm_ctxsw *ctxsw);
 
 /*
- * Up to n_max records that are new, in their order; what was taken is the driver's again. What found no room in the
- * buffer is a gap in the sequence numbers.
+ * Up to n_max records that are new, in their order; what was taken is the driver's again. What
+ * found no room in the buffer is a gap in the sequence numbers.
  */
-int rm_ctxsw_read(struct rm_ctxsw *ctxsw, struct rm_ctxsw_record *records, size_t n_max, size_t *np);
+int rm_ctxsw_read(struct rm_ctxsw *ctxsw, struct rm_ctxsw_record *records, size_t n_max,
+		  size_t *np);

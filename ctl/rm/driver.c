@@ -40,4 +40,5 @@ static void kernel_unmap(void *userdata, void *address, size_t size) {
 	munmap(address, size);
 }
 
-const struct rm_driver rm_driver_kernel = { kernel_open, kernel_close, kernel_ioctl, kernel_map, kernel_unmap, NULL };
+const struct rm_driver rm_driver_kernel = { kernel_open, kernel_close, kernel_ioctl,
+					    kernel_map,  kernel_unmap, NULL };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The system calls that a client of the driver makes, as a table: tests answer them themselves, the diagnostic prints them. */
+/* The system calls that a client of the driver makes, as a table: tests answer them themselves, the
+ * diagnostic prints them. */
 
 #include <stddef.h>
 

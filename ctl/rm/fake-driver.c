@@ -99,12 +99,14 @@ static uint32_t make_memory(struct fake_object *object, const char *parameters) 
 }
 
 static uint32_t make_event_buffer(struct fake_driver *fake, const char *parameters) {
-	const struct fake_object *header = find(fake, get32(parameters, 60)), *ring = find(fake, get32(parameters, 64));
+	const struct fake_object *header = find(fake, get32(parameters, 60)),
+				 *ring = find(fake, get32(parameters, 64));
 	const uint32_t size = get32(parameters, 16), n = get32(parameters, 20);
 
 	if (!header || !header->address || !ring || !ring->address)
 		return INVALID_OBJECT_HANDLE;
-	if (size != RECORD || n < 2 || (uint64_t)n * size > ring->size || get32(parameters, 32) || get32(parameters, 68))
+	if (size != RECORD || n < 2 || (uint64_t)n * size > ring->size || get32(parameters, 32) ||
+	    get32(parameters, 68))
 		return INVALID_ARGUMENT;
 	if (!find(fake, get32(parameters, 52)))
 		return INVALID_OBJECT_HANDLE;
@@ -123,22 +125,27 @@ static uint32_t alloc(struct fake_driver *fake, void *argument) {
 
 	while (object < fake->objects + FAKE_OBJECTS && object->handle)
 		object++;
-	if (object == fake->objects + FAKE_OBJECTS || get32(argument, 8) || (class != 0x41 && !find(fake, get32(argument, 0))))
+	if (object == fake->objects + FAKE_OBJECTS || get32(argument, 8) ||
+	    (class != 0x41 && !find(fake, get32(argument, 0))))
 		return INVALID_CLIENT;
 	switch (class) {
 	case 0x41:
 		break;
 	case 0x80:
-		status = above && above->class == 0x41 ? get32(parameters, 0) < fake->n_gpus ? OK : INVALID_ARGUMENT : INVALID_OBJECT_PARENT;
+		status = above && above->class == 0x41
+				 ? get32(parameters, 0) < fake->n_gpus ? OK : INVALID_ARGUMENT
+				 : INVALID_OBJECT_PARENT;
 		break;
 	case 0x2080:
 		status = above && above->class == 0x80 ? OK : INVALID_OBJECT_PARENT;
 		break;
 	case 0x90ce:
-		status = above && above->class == 0x41 ? make_memory(object, parameters) : INVALID_OBJECT_PARENT;
+		status = above && above->class == 0x41 ? make_memory(object, parameters)
+						       : INVALID_OBJECT_PARENT;
 		break;
 	case 0x90cd:
-		status = above && above->class == 0x41 ? make_event_buffer(fake, parameters) : INVALID_OBJECT_PARENT;
+		status = above && above->class == 0x41 ? make_event_buffer(fake, parameters)
+						       : INVALID_OBJECT_PARENT;
 		break;
 	default:
 		status = INVALID_CLASS;
@@ -168,7 +175,8 @@ static uint32_t map_memory(struct fake_driver *fake, void *argument) {
 
 	if (!memory || !memory->address || get32(argument, 4) != get32(argument, 0))
 		return INVALID_OBJECT_HANDLE;
-	if (get64(argument, 16) || get64(argument, 24) > memory->size || (get32(argument, 44) & 3) != 1)
+	if (get64(argument, 16) || get64(argument, 24) > memory->size ||
+	    (get32(argument, 44) & 3) != 1)
 		return INVALID_ARGUMENT;
 	return dup2(memory->fd, (int)get32(argument, 48)) < 0 ? INVALID_ARGUMENT : OK;
 }
@@ -209,7 +217,8 @@ static uint32_t flush(struct fake_driver *fake) {
 	struct fake_object *header = find(fake, fake->header), *ring = find(fake, fake->ring);
 	uint64_t until = fake->taken + (fake->portion ? fake->portion : fake->n_records);
 
-	for (; fake->enabled && fake->taken < until && fake->taken < fake->n_records; fake->taken++) {
+	for (; fake->enabled && fake->taken < until && fake->taken < fake->n_records;
+	     fake->taken++) {
 		char record[RECORD];
 
 		if ((fake->put + 1) % fake->n_ring == fake->get) {
@@ -233,11 +242,13 @@ static uint32_t control(struct fake_driver *fake, const void *argument) {
 	const struct fake_object *object = find(fake, get32(argument, 4));
 	static const struct {
 		uint32_t command, class, size;
-	} commands[] = { { 0x205, 0x41, 32 },	     { 0x20800406, 0x2080, 264 }, { 0x20801238, 0x2080, 24 },
-			 { 0x90cd0101, 0x90cd, 8 },  { 0x90cd0102, 0x90cd, 8 },	  { 0x90cd0104, 0x90cd, 0 } };
+	} commands[] = { { 0x205, 0x41, 32 },        { 0x20800406, 0x2080, 264 },
+			 { 0x20801238, 0x2080, 24 }, { 0x90cd0101, 0x90cd, 8 },
+			 { 0x90cd0102, 0x90cd, 8 },  { 0x90cd0104, 0x90cd, 0 } };
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
-		if (commands[i].command == command && (!object || object->class != commands[i].class))
+		if (commands[i].command == command &&
+		    (!object || object->class != commands[i].class))
 			return INVALID_OBJECT_HANDLE;
 		else if (commands[i].command == command && commands[i].size != n)
 			return INVALID_PARAM_STRUCT;
@@ -289,10 +300,12 @@ int fake_driver_ioctl(void *userdata, int fd, unsigned long command, void *argum
 	static const struct {
 		uint8_t nr, status_at, number_at;
 		uint16_t size;
-	} ioctls[] = { { 0x29, 12, 8, 16 }, { 0x2a, 28, 8, 32 }, { 0x2b, 28, 12, 32 },	 { 0x4e, 40, 8, 56 },
-		       { 200, 0, 0, 2304 }, { 201, 0, 0, 4 },	 { 210, 0, 0, 72 } };
+	} ioctls[] = { { 0x29, 12, 8, 16 }, { 0x2a, 28, 8, 32 }, { 0x2b, 28, 12, 32 },
+		       { 0x4e, 40, 8, 56 }, { 200, 0, 0, 2304 }, { 201, 0, 0, 4 },
+		       { 210, 0, 0, 72 } };
 	struct fake_driver *fake = userdata;
-	const bool old = fake->version && atoi(fake->version) < 535; /* NVOS21 has no number of bytes */
+	const bool old =
+		fake->version && atoi(fake->version) < 535; /* NVOS21 has no number of bytes */
 	const uint32_t nr = _IOC_NR(command), size = _IOC_SIZE(command);
 	const int call = fake->n_ioctls++;
 	uint32_t status = OK;
@@ -301,7 +314,8 @@ int fake_driver_ioctl(void *userdata, int fd, unsigned long command, void *argum
 
 	while (i < sizeof(ioctls) / sizeof(*ioctls) && ioctls[i].nr != nr)
 		i++;
-	if (_IOC_TYPE(command) != 'F' || _IOC_DIR(command) != 3 || i == sizeof(ioctls) / sizeof(*ioctls) || ioctls[i].size != size)
+	if (_IOC_TYPE(command) != 'F' || _IOC_DIR(command) != 3 ||
+	    i == sizeof(ioctls) / sizeof(*ioctls) || ioctls[i].size != size)
 		return -EINVAL;
 	if (fake->fail_at == call + 1)
 		return -fake->error;
@@ -314,12 +328,16 @@ int fake_driver_ioctl(void *userdata, int fd, unsigned long command, void *argum
 	else if (nr == 210)
 		r = version(fake, argument);
 	else
-		status = nr == 0x29 ? free_object(fake, argument) : nr == 0x2a ? control(fake, argument) : nr == 0x2b ? alloc(fake, argument) : map_memory(fake, argument);
+		status = nr == 0x29   ? free_object(fake, argument)
+			 : nr == 0x2a ? control(fake, argument)
+			 : nr == 0x2b ? alloc(fake, argument)
+				      : map_memory(fake, argument);
 	if (ioctls[i].status_at)
 		put32(argument, nr == 0x2b && old ? 24 : ioctls[i].status_at, status);
 	if (call < FAKE_LOG) {
 		fake->log[call].nr = nr;
-		fake->log[call].number = ioctls[i].number_at ? get32(argument, ioctls[i].number_at) : 0;
+		fake->log[call].number =
+			ioctls[i].number_at ? get32(argument, ioctls[i].number_at) : 0;
 		fake->log[call].status = status;
 	}
 	return r;
@@ -330,7 +348,8 @@ int fake_driver_open(void *userdata, const char *path) {
 	unsigned int minor;
 	int fd;
 
-	if (strcmp(path, "/dev/nvidiactl") && (sscanf(path, "/dev/nvidia%u", &minor) != 1 || minor >= fake->n_gpus))
+	if (strcmp(path, "/dev/nvidiactl") &&
+	    (sscanf(path, "/dev/nvidia%u", &minor) != 1 || minor >= fake->n_gpus))
 		return -ENOENT;
 	fd = memfd_create("fake-driver", MFD_CLOEXEC);
 	fake->n_fds += fd >= 0;
@@ -354,7 +373,8 @@ static void fake_unmap(void *userdata, void *address, size_t size) {
 
 void fake_driver_init(struct fake_driver *fake, struct rm_driver *driver) {
 	*fake = (struct fake_driver){ .n_gpus = 1 };
-	*driver = (struct rm_driver){ fake_driver_open, fake_close, fake_driver_ioctl, fake_map, fake_unmap, fake };
+	*driver = (struct rm_driver){ fake_driver_open, fake_close, fake_driver_ioctl,
+				      fake_map,         fake_unmap, fake };
 }
 
 void fake_driver_deinit(struct fake_driver *fake) {

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * A test double of the driver's resource manager: answers the ioctls of a client from the numbers that are in NVIDIA's public headers,
- * which it reads at their offsets and not by our structs, and refuses what the driver would. It is strict: an argument of another
- * size, an object that is not there, a parent of the wrong kind are refused.
+ * A test double of the driver's resource manager: answers the ioctls of a client from the numbers
+ * that are in NVIDIA's public headers, which it reads at their offsets and not by our structs, and
+ * refuses what the driver would. It is strict: an argument of another size, an object that is not
+ * there, a parent of the wrong kind are refused.
  */
 
 #include <stdbool.h>
@@ -27,7 +28,8 @@ struct fake_driver {
 	uint32_t bind_status, bind_reason; /* a binding is refused ... */
 	bool only_all_users; /* ... if it is of all users */
 	int64_t ppm; /* how much faster the GPU's timer is */
-	const void *records; /* of 32 bytes, for the event buffer; time 0 ... is since the binding, on the GPU's timer */
+	const void *records; /* of 32 bytes, for the event buffer; time 0 ... is since the binding,
+				on the GPU's timer */
 	size_t n_records;
 	size_t portion; /* so many a flush; 0: all */
 	bool put_wrong; /* `put` lies outside of the ring */

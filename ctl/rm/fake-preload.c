@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The double of the driver for whole programs, by LD_PRELOAD: /dev/nvidiactl and /dev/nvidiaN are there. FAKE_DRIVER has words, as in
- * "gpus=2 version=470.57 open=13 refuse=18:0x1b bind=0x56:4 records=FILE": errno of open(2), the number of a call that is refused and by
- * which status, status and reason of a binding, a file of records for the event buffer; slow=25:2000 makes that call and those behind it
- * last so many milliseconds.
+ * The double of the driver for whole programs, by LD_PRELOAD: /dev/nvidiactl and /dev/nvidiaN are
+ * there. FAKE_DRIVER has words, as in "gpus=2 version=470.57 open=13 refuse=18:0x1b bind=0x56:4
+ * records=FILE": errno of open(2), the number of a call that is refused and by which status, status
+ * and reason of a binding, a file of records for the event buffer; slow=25:2000 makes that call and
+ * those behind it last so many milliseconds.
  */
 
 #include <dlfcn.h>
@@ -46,7 +47,8 @@ __attribute__((constructor)) static void configure(void) {
 	fake_driver_init(&fake, &driver);
 	while ((word = strsep(&rest, " "))) {
 		char *value = strchr(word, '='), *colon = value ? strchr(value, ':') : NULL;
-		const unsigned long number = value ? strtoul(value + 1, NULL, 0) : 0, second = colon ? strtoul(colon + 1, NULL, 0) : 0;
+		const unsigned long number = value ? strtoul(value + 1, NULL, 0) : 0,
+				    second = colon ? strtoul(colon + 1, NULL, 0) : 0;
 
 		if (!strncmp(word, "gpus=", 5))
 			fake.n_gpus = (unsigned int)number;
@@ -82,7 +84,8 @@ static int open_device(const char *path) {
 }
 
 int open(const char *path, int flags, ...) {
-	int (*next)(const char *path, int flags, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
+	int (*next)(const char *path, int flags, ...) =
+		(int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
 	va_list arguments;
 	mode_t mode;
 
@@ -95,13 +98,15 @@ int open(const char *path, int flags, ...) {
 int open64(const char *path, int flags, ...) __attribute__((alias("open")));
 
 int access(const char *path, int mode) {
-	int (*next)(const char *path, int mode) = (int (*)(const char *, int))dlsym(RTLD_NEXT, "access");
+	int (*next)(const char *path, int mode) =
+		(int (*)(const char *, int))dlsym(RTLD_NEXT, "access");
 
 	return is_device(path) ? 0 : next(path, mode);
 }
 
 int ioctl(int fd, unsigned long command, ...) {
-	int (*next)(int fd, unsigned long command, ...) = (int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
+	int (*next)(int fd, unsigned long command, ...) =
+		(int (*)(int, unsigned long, ...))dlsym(RTLD_NEXT, "ioctl");
 	va_list arguments;
 	void *argument;
 	int r;

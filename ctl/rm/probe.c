@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * rm-probe [CMD [ARGUMENT]...]: a diagnostic. Does what `gpuprobectl trace` does with the driver's resource manager, step by step, and
- * prints each call with its bytes, its time and what it said; what is refused is tried in other ways. CMD is run twice at a time, so that
- * there are contexts to switch; with the number of a user in RM_PROBE_UID all is done once more as that user.
+ * rm-probe [CMD [ARGUMENT]...]: a diagnostic. Does what `gpuprobectl trace` does with the driver's
+ * resource manager, step by step, and prints each call with its bytes, its time and what it said;
+ * what is refused is tried in other ways. CMD is run twice at a time, so that there are contexts to
+ * switch; with the number of a user in RM_PROBE_UID all is done once more as that user.
  */
 
 #include <errno.h>
@@ -51,7 +52,8 @@ static int probe_open(void *userdata, const char *path) {
 	const int fd = rm_driver_kernel.open(NULL, path);
 
 	if (!quiet)
-		printf("  open %s = %d%s%s\n", path, fd, fd < 0 ? " " : "", fd < 0 ? strerror(-fd) : "");
+		printf("  open %s = %d%s%s\n", path, fd, fd < 0 ? " " : "",
+		       fd < 0 ? strerror(-fd) : "");
 	return fd;
 }
 
@@ -84,7 +86,8 @@ static int probe_ioctl(void *userdata, int fd, unsigned long command, void *argu
 		print_bytes("out", argument, n);
 		if (inner)
 			print_bytes("  > ", inner, n_inner);
-		printf("    = %d%s%s, %" PRIu64 " ns\n", r, r < 0 ? " " : "", r < 0 ? strerror(-r) : "", after - before);
+		printf("    = %d%s%s, %" PRIu64 " ns\n", r, r < 0 ? " " : "",
+		       r < 0 ? strerror(-r) : "", after - before);
 	}
 	return r;
 }
@@ -92,7 +95,8 @@ static int probe_ioctl(void *userdata, int fd, unsigned long command, void *argu
 static void *probe_map(void *userdata, int fd, size_t size) {
 	void *address = rm_driver_kernel.map(NULL, fd, size);
 
-	printf("  mmap fd %d size %zu = %p%s%s\n", fd, size, address, address ? "" : " ", address ? "" : strerror(errno));
+	printf("  mmap fd %d size %zu = %p%s%s\n", fd, size, address, address ? "" : " ",
+	       address ? "" : strerror(errno));
 	return address;
 }
 
@@ -100,7 +104,8 @@ static void probe_unmap(void *userdata, void *address, size_t size) {
 	rm_driver_kernel.unmap(NULL, address, size);
 }
 
-static const struct rm_driver driver = { probe_open, probe_close, probe_ioctl, probe_map, probe_unmap, NULL };
+static const struct rm_driver driver = { probe_open, probe_close, probe_ioctl,
+					 probe_map,  probe_unmap, NULL };
 
 static bool step(struct rm_client *client, const char *what, int r) {
 	printf("%s %s%s%s\n", r ? "FAILED" : "ok", what, r ? ": " : "", r ? client->error : "");
@@ -118,14 +123,21 @@ struct correlation {
 
 static void print_samples(struct rm_gpu *gpu, uint8_t source, uint8_t n) {
 	struct correlation answer = { .source = source, .n = n };
-	const uint64_t mono = now_ns(CLOCK_MONOTONIC), raw = now_ns(CLOCK_MONOTONIC_RAW), tsc = __builtin_ia32_rdtsc();
+	const uint64_t mono = now_ns(CLOCK_MONOTONIC), raw = now_ns(CLOCK_MONOTONIC_RAW),
+		       tsc = __builtin_ia32_rdtsc();
 
-	printf("-- 0x20800406 source %u, %u samples; mono %" PRIu64 " raw %" PRIu64 " tsc %" PRIu64 "\n", source, n, mono, raw, tsc);
-	if (!step(gpu->client, "samples", rm_control(gpu->client, gpu->subdevice, 0x20800406, &answer, sizeof(answer))))
+	printf("-- 0x20800406 source %u, %u samples; mono %" PRIu64 " raw %" PRIu64 " tsc %" PRIu64
+	       "\n",
+	       source, n, mono, raw, tsc);
+	if (!step(gpu->client, "samples",
+		  rm_control(gpu->client, gpu->subdevice, 0x20800406, &answer, sizeof(answer))))
 		return;
 	for (unsigned int i = 0; i < n; i++)
-		printf("    host %" PRIu64 " (+%" PRIu64 ") gpu %" PRIu64 " (+%" PRIu64 ")\n", answer.samples[i].host,
-		       i ? answer.samples[i].host - answer.samples[i - 1].host : 0, answer.samples[i].gpu, i ? answer.samples[i].gpu - answer.samples[i - 1].gpu : 0);
+		printf("    host %" PRIu64 " (+%" PRIu64 ") gpu %" PRIu64 " (+%" PRIu64 ")\n",
+		       answer.samples[i].host,
+		       i ? answer.samples[i].host - answer.samples[i - 1].host : 0,
+		       answer.samples[i].gpu,
+		       i ? answer.samples[i].gpu - answer.samples[i - 1].gpu : 0);
 }
 
 static void probe_clock(struct rm_gpu *gpu) {
@@ -138,7 +150,8 @@ static void probe_clock(struct rm_gpu *gpu) {
 	print_samples(gpu, 2, 16);
 	print_samples(gpu, 3, 16);
 	print_samples(gpu, 3, 1);
-	step(gpu->client, "0x20800403", rm_control(gpu->client, gpu->subdevice, 0x20800403, answer, 8));
+	step(gpu->client, "0x20800403",
+	     rm_control(gpu->client, gpu->subdevice, 0x20800403, answer, 8));
 	printf("-- single calls: host-gpu against the first\n");
 	for (int i = 0; i < 30; i++) {
 		struct correlation one = { .source = 3, .n = 1 };
@@ -148,20 +161,26 @@ static void probe_clock(struct rm_gpu *gpu) {
 			break;
 		if (!i)
 			first = (struct rm_pair){ one.samples[0].gpu, one.samples[0].host, 0 };
-		printf(" %+" PRId64 "/%" PRIu64 "/%" PRIu64, (int64_t)((one.samples[0].host - first.host) - (one.samples[0].gpu - first.gpu)),
+		printf(" %+" PRId64 "/%" PRIu64 "/%" PRIu64,
+		       (int64_t)((one.samples[0].host - first.host) -
+				 (one.samples[0].gpu - first.gpu)),
 		       one.samples[0].host - raw, now_ns(CLOCK_MONOTONIC_RAW) - raw);
 	}
 	printf(" (offset/into the call/call)\n-- pairs every 100 ms\n");
 	for (int i = 0; i < 30; i++) {
 		before = now_ns(CLOCK_MONOTONIC);
-		if (!(i ? !rm_clock_pair(gpu, &pair) : step(gpu->client, "pair", rm_clock_pair(gpu, &pair))))
+		if (!(i ? !rm_clock_pair(gpu, &pair)
+			: step(gpu->client, "pair", rm_clock_pair(gpu, &pair))))
 			break;
 		if (!i)
 			first = pair;
-		printf(" %+" PRId64 "+-%" PRIu64 "/%" PRIu64, (int64_t)((pair.host - first.host) - (pair.gpu - first.gpu)), pair.half, now_ns(CLOCK_MONOTONIC) - before);
+		printf(" %+" PRId64 "+-%" PRIu64 "/%" PRIu64,
+		       (int64_t)((pair.host - first.host) - (pair.gpu - first.gpu)), pair.half,
+		       now_ns(CLOCK_MONOTONIC) - before);
 		usleep(100000);
 	}
-	printf(" (offset+-half/ns for it)\n   first: gpu %" PRIu64 " host %" PRIu64 "\n", first.gpu, first.host);
+	printf(" (offset+-half/ns for it)\n   first: gpu %" PRIu64 " host %" PRIu64 "\n", first.gpu,
+	       first.host);
 	quiet = false;
 }
 
@@ -180,8 +199,10 @@ static pid_t start(char **command) {
 static void print_record(const struct rm_ctxsw_record *record, uint64_t *last) {
 	const char *tag = trace_ctxsw_tag_name(record->tag);
 
-	printf("    %5u %-14s pid %-10" PRIu32 " context %#-10" PRIx32 " vmid %u mig %u/%u time %" PRIu64 " (%+" PRId64 ")\n", record->sequence, tag ? tag : "?",
-	       record->pid, record->context, record->vmid, record->gpu_instance, record->compute_instance, record->gpu_time,
+	printf("    %5u %-14s pid %-10" PRIu32 " context %#-10" PRIx32
+	       " vmid %u mig %u/%u time %" PRIu64 " (%+" PRId64 ")\n",
+	       record->sequence, tag ? tag : "?", record->pid, record->context, record->vmid,
+	       record->gpu_instance, record->compute_instance, record->gpu_time,
 	       *last ? (int64_t)(record->gpu_time - *last) : 0);
 	*last = record->gpu_time;
 }
@@ -189,7 +210,9 @@ static void print_record(const struct rm_ctxsw_record *record, uint64_t *last) {
 static void watch(struct rm_ctxsw *ctxsw, char **command) {
 	const struct rm_record_header *header = ctxsw->header.address;
 	struct rm_ctxsw_record records[512];
-	uint64_t last = 0, n_all = 0, until = now_ns(CLOCK_MONOTONIC) + SECONDS * UINT64_C(1000000000), longest = 0, flushes = 0, sum = 0;
+	uint64_t last = 0, n_all = 0,
+		 until = now_ns(CLOCK_MONOTONIC) + SECONDS * UINT64_C(1000000000), longest = 0,
+		 flushes = 0, sum = 0;
 	size_t n, n_tags[256] = {}, n_shown = 0, gaps = 0;
 	uint16_t sequence = 0;
 	pid_t pids[2];
@@ -219,23 +242,29 @@ static void watch(struct rm_ctxsw *ctxsw, char **command) {
 			gaps += n_all + i && (uint16_t)(sequence + 1) != records[i].sequence;
 			sequence = records[i].sequence;
 			n_tags[records[i].tag]++;
-			if (n_shown < RECORDS_SHOWN && (round < FLUSHES - 10 || round > FLUSHES + 10)) {
+			if (n_shown < RECORDS_SHOWN &&
+			    (round < FLUSHES - 10 || round > FLUSHES + 10)) {
 				n_shown++;
 				print_record(&records[i], &last);
 			}
 		}
 		n_all += n;
 		if (n || round % 10 == 0)
-			printf("   round %d: %zu records, get %u put %u count %" PRIu64 " dropped %" PRIu64 ", our get %u\n", round, n, header->get, header->put, header->n_records,
+			printf("   round %d: %zu records, get %u put %u count %" PRIu64
+			       " dropped %" PRIu64 ", our get %u\n",
+			       round, n, header->get, header->put, header->n_records,
 			       header->n_dropped, ctxsw->get);
 		if (round == FLUSHES)
 			n_shown = RECORDS_SHOWN / 2;
 		usleep(50000);
 	}
-	printf("-- %" PRIu64 " records, %zu gaps; %" PRIu64 " flushes, %" PRIu64 " ns each, longest %" PRIu64 "\n", n_all, gaps, flushes, flushes ? sum / flushes : 0, longest);
+	printf("-- %" PRIu64 " records, %zu gaps; %" PRIu64 " flushes, %" PRIu64
+	       " ns each, longest %" PRIu64 "\n",
+	       n_all, gaps, flushes, flushes ? sum / flushes : 0, longest);
 	for (unsigned int i = 0; i < 256; i++)
 		if (n_tags[i])
-			printf("   %zu of %s\n", n_tags[i], trace_ctxsw_tag_name((uint8_t)i) ?: "?");
+			printf("   %zu of %s\n", n_tags[i],
+			       trace_ctxsw_tag_name((uint8_t)i) ?: "?");
 	for (int i = 0; i < 2; i++)
 		if (pids[i] > 0) {
 			kill(pids[i], SIGTERM);
@@ -255,15 +284,21 @@ static void try_others(struct rm_gpu *gpu) {
 	uint32_t handle = 0;
 
 	for (size_t i = 0; i < sizeof(parents) / sizeof(*parents); i++) {
-		const uint32_t parent = i == 0 ? client->root : i == 1 ? gpu->device : gpu->subdevice;
-		uint32_t memory[32] = { [6] = UINT32_C(5) << 29, [7] = UINT32_C(1) << 22, [16] = 4096, [18] = 4096 };
+		const uint32_t parent = i == 0   ? client->root
+					: i == 1 ? gpu->device
+						 : gpu->subdevice;
+		uint32_t memory[32] = {
+			[6] = UINT32_C(5) << 29, [7] = UINT32_C(1) << 22, [16] = 4096, [18] = 4096
+		};
 
 		printf("-- other memory: parent %zu\n", i);
-		if (step(client, "0x90ce", rm_alloc(client, parent, 0x90ce, memory, sizeof(memory), &handle)))
+		if (step(client, "0x90ce",
+			 rm_alloc(client, parent, 0x90ce, memory, sizeof(memory), &handle)))
 			rm_free(client, handle);
 		memory[6] |= UINT32_C(1) << 25;
 		memory[2] = 0x8000;
-		if (step(client, "0x3e", rm_alloc(client, parent, 0x3e, memory, sizeof(memory), &handle)))
+		if (step(client, "0x3e",
+			 rm_alloc(client, parent, 0x3e, memory, sizeof(memory), &handle)))
 			rm_free(client, handle);
 	}
 }
@@ -277,9 +312,11 @@ static void try_binds(struct rm_ctxsw *ctxsw) {
 			uint32_t bind[6] = { ctxsw->buffer, sizes[i], 1, 0, all, 0 };
 
 			printf("-- bind size %u all %u\n", sizes[i], all);
-			step(client, "V2", rm_control(client, ctxsw->gpu->subdevice, 0x20801238, bind, 24));
+			step(client, "V2",
+			     rm_control(client, ctxsw->gpu->subdevice, 0x20801238, bind, 24));
 			printf("   reason %u\n", bind[5]);
-			step(client, "V1", rm_control(client, ctxsw->gpu->subdevice, 0x20801231, bind, 20));
+			step(client, "V1",
+			     rm_control(client, ctxsw->gpu->subdevice, 0x20801231, bind, 20));
 		}
 }
 
@@ -288,7 +325,8 @@ static void probe_gpu(struct rm_client *client, const struct rm_card *card, char
 	struct rm_ctxsw ctxsw = {};
 	int r;
 
-	printf("== GPU %u: id %#x %04x:%02x:%02x.%u\n", card->minor, card->id, card->domain, card->bus, card->slot, card->function);
+	printf("== GPU %u: id %#x %04x:%02x:%02x.%u\n", card->minor, card->id, card->domain,
+	       card->bus, card->slot, card->function);
 	if (step(client, "open", rm_gpu_open(&gpu, client, card))) {
 		probe_clock(&gpu);
 		r = rm_ctxsw_init(&ctxsw, &gpu);

@@ -25,7 +25,8 @@ struct record { /* NV_EVENT_BUFFER_RECORD with NV_EVENT_BUFFER_FECS_RECORD_V2 */
 
 _Static_assert(sizeof(struct record) == RM_RECORD_SIZE, "NV_EVENT_BUFFER_RECORD");
 
-size_t rm_records_read(const void *ring, uint32_t n, uint32_t *getp, uint32_t put, struct rm_ctxsw_record *records, size_t n_max) {
+size_t rm_records_read(const void *ring, uint32_t n, uint32_t *getp, uint32_t put,
+		       struct rm_ctxsw_record *records, size_t n_max) {
 	uint32_t get = *getp;
 	size_t n_read = 0;
 
@@ -44,8 +45,10 @@ size_t rm_records_read(const void *ring, uint32_t n, uint32_t *getp, uint32_t pu
 			.sequence = record.sequence,
 			.tag = record.tag,
 			.vmid = record.vmid,
-			.gpu_instance = record.type == TYPE_CTXSW_V2 ? record.gpu_instance : INSTANCE_NONE,
-			.compute_instance = record.type == TYPE_CTXSW_V2 ? record.compute_instance : INSTANCE_NONE,
+			.gpu_instance =
+				record.type == TYPE_CTXSW_V2 ? record.gpu_instance : INSTANCE_NONE,
+			.compute_instance = record.type == TYPE_CTXSW_V2 ? record.compute_instance
+									 : INSTANCE_NONE,
 		};
 	}
 	*getp = get;

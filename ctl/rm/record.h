@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The bytes of an event buffer. They are the driver's and may change, or make no sense: whatever is there is bounded by who reads it. */
+/* The bytes of an event buffer. They are the driver's and may change, or make no sense: whatever is
+ * there is bounded by who reads it. */
 
 #include <stdatomic.h>
 
@@ -16,7 +17,9 @@ struct rm_record_header { /* NV_EVENT_BUFFER_HEADER */
 };
 
 /*
- * Reads on from *getp to put in a ring of n records, but no more than n_max, and sets *getp. Records of kinds that are not of context
- * switches are passed over. Returns how many there are in records.
+ * Reads on from *getp to put in a ring of n records, but no more than n_max, and sets *getp.
+ * Records of kinds that are not of context switches are passed over. Returns how many there are in
+ * records.
  */
-size_t rm_records_read(const void *ring, uint32_t n, uint32_t *getp, uint32_t put, struct rm_ctxsw_record *records, size_t n_max);
+size_t rm_records_read(const void *ring, uint32_t n, uint32_t *getp, uint32_t put,
+		       struct rm_ctxsw_record *records, size_t n_max);

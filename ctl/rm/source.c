@@ -21,7 +21,9 @@
 #define CLOCK_PERIOD (500 * MS)
 #define CLOCK_FIRST_N 10
 #define FLUSH_PERIOD (500 * MS)
-#define CLOCK_REACH (UINT64_C(3600) * 1000 * MS) /* what is further off from the latest pair is no time of an event */
+#define CLOCK_REACH              \
+	(UINT64_C(3600) * 1000 * \
+	 MS) /* what is further off from the latest pair is no time of an event */
 #define READ_MAX 512 /* records at a time */
 #define COMMS 64 /* names of processes that are remembered, a power of two */
 #define COMM_PERIOD (1000 * MS) /* they may change */
@@ -76,7 +78,8 @@ static void put(struct rm_source *source, const void *record, size_t n) {
 	source->n += n;
 }
 
-static void tell(struct rm_source *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void tell(struct rm_source *source, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 static void tell(struct rm_source *source, const char *format, ...) {
 	char line[512];
 	va_list arguments;
@@ -88,9 +91,11 @@ static void tell(struct rm_source *source, const char *format, ...) {
 		source->options.tell(source->options.userdata, line);
 }
 
-/* What would help against what the driver said to a binding, of which it may have told the reason. */
+/* What would help against what the driver said to a binding, of which it may have told the reason.
+ */
 static const char *help_for(const struct rm_client *client, uint32_t reason) {
-	static const char root[] = "; root may, or all if the driver is loaded with NVreg_RestrictProfilingToAdminUsers=0";
+	static const char root[] = "; root may, or all if the driver is loaded with "
+				   "NVreg_RestrictProfilingToAdminUsers=0";
 
 	switch (reason) {
 	case RM_CTXSW_REASON_GPU_TOO_OLD:
@@ -105,7 +110,9 @@ static const char *help_for(const struct rm_client *client, uint32_t reason) {
 	default:
 		if (client->status == RM_INSUFFICIENT_PERMISSIONS)
 			return root;
-		return client->status == RM_INVALID_PARAM_STRUCT && client->branch > RM_NEWEST_TRIED ? "; this driver is newer than what gpuprobe was tried with" : "";
+		return client->status == RM_INVALID_PARAM_STRUCT && client->branch > RM_NEWEST_TRIED
+			       ? "; this driver is newer than what gpuprobe was tried with"
+			       : "";
 	}
 }
 
@@ -130,7 +137,8 @@ static const char *comm_of(struct rm_source *source, uint32_t pid) {
 		close(fd);
 	}
 	if (n > 0)
-		memset(comm->text + n - 1, 0, sizeof(comm->text) - (size_t)n + 1); /* the end of the line, too */
+		memset(comm->text + n - 1, 0,
+		       sizeof(comm->text) - (size_t)n + 1); /* the end of the line, too */
 	return comm->text;
 }
 
@@ -165,11 +173,14 @@ static void put_lost(struct rm_source *source, uint64_t time, uint64_t n) {
 
 /* A pair of clocks, and what they say by now. */
 static void read_clock(struct source_gpu *gpu) {
-	struct trace_clock clock = { .record = { .size = sizeof(clock), .type = TRACE_CLOCK, .source = TRACE_SOURCE_GPU } };
+	struct trace_clock clock = {
+		.record = { .size = sizeof(clock), .type = TRACE_CLOCK, .source = TRACE_SOURCE_GPU }
+	};
 	struct rm_pair pair;
 
 	if (rm_clock_pair(&gpu->gpu, &pair)) {
-		tell(gpu->source, "clock of GPU %" PRIu32 ": %s%s", gpu->gpu.card.minor, gpu->gpu.client->error, help_for(gpu->gpu.client, RM_CTXSW_REASON_NONE));
+		tell(gpu->source, "clock of GPU %" PRIu32 ": %s%s", gpu->gpu.card.minor,
+		     gpu->gpu.client->error, help_for(gpu->gpu.client, RM_CTXSW_REASON_NONE));
 		gpu->clocked = false;
 		return;
 	}
@@ -185,7 +196,8 @@ static void read_clock(struct source_gpu *gpu) {
 
 static void take_record(struct source_gpu *gpu, const struct rm_ctxsw_record *record) {
 	const uint64_t distance = record->gpu_time - gpu->clock.base_gpu;
-	const uint32_t error = gpu->clock.error < UINT32_MAX ? (uint32_t)gpu->clock.error : UINT32_MAX;
+	const uint32_t error =
+		gpu->clock.error < UINT32_MAX ? (uint32_t)gpu->clock.error : UINT32_MAX;
 	unsigned int lost = 0;
 	uint64_t time = gpu->source->now;
 
@@ -215,7 +227,8 @@ static void read_switches(struct source_gpu *gpu, bool flush) {
 		return;
 	gpu->switched = false;
 	rm_spans_finish(&gpu->spans, gpu->source->now); /* nothing is known of what comes */
-	tell(gpu->source, "context switches of GPU %" PRIu32 " from here on: %s", gpu->gpu.card.minor, gpu->gpu.client->error);
+	tell(gpu->source, "context switches of GPU %" PRIu32 " from here on: %s",
+	     gpu->gpu.card.minor, gpu->gpu.client->error);
 }
 
 static void poll_gpu(struct source_gpu *gpu, bool last) {
@@ -237,7 +250,9 @@ static void open_gpu(struct source_gpu *gpu, struct rm_source *source, const str
 	int r = rm_gpu_open(&gpu->gpu, &source->client, card);
 
 	gpu->source = source;
-	gpu->spans = (struct rm_spans){ .device = card->minor, .since = monotonic_now(), .emit = emit, .userdata = source };
+	gpu->spans = (struct rm_spans){
+		.device = card->minor, .since = monotonic_now(), .emit = emit, .userdata = source
+	};
 	if (r) {
 		tell(source, "GPU %" PRIu32 ": %s", card->minor, source->client.error);
 		return;
@@ -252,7 +267,8 @@ static void open_gpu(struct source_gpu *gpu, struct rm_source *source, const str
 		r = rm_ctxsw_init(&gpu->ctxsw, &gpu->gpu);
 	gpu->switched = gpu->n_pairs && !r;
 	if (r)
-		tell(source, "context switches of GPU %" PRIu32 ": %s%s", card->minor, source->client.error, help_for(&source->client, gpu->ctxsw.reason));
+		tell(source, "context switches of GPU %" PRIu32 ": %s%s", card->minor,
+		     source->client.error, help_for(&source->client, gpu->ctxsw.reason));
 }
 
 /* ---- all of them ---- */
@@ -266,7 +282,8 @@ static int open_all(struct rm_source *source) {
 	if (!r)
 		r = rm_cards(&source->client, cards, &n);
 	if (r) {
-		tell(source, "the GPU's clock%s: %s", source->options.ctxsw ? " and context switches" : "", source->client.error);
+		tell(source, "the GPU's clock%s: %s",
+		     source->options.ctxsw ? " and context switches" : "", source->client.error);
 		return 0;
 	}
 	if (!n && source->options.ctxsw)

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What the driver tells a trace by its resource manager, as records of proto/trace.h: how the timer of each GPU relates to the host's
- * clock, and context switches. Calls of it may take long: opening a GPU that sleeps a second or two, others as long as the driver is
- * busy with something else.
+ * What the driver tells a trace by its resource manager, as records of proto/trace.h: how the timer
+ * of each GPU relates to the host's clock, and context switches. Calls of it may take long: opening
+ * a GPU that sleeps a second or two, others as long as the driver is busy with something else.
  */
 
 #include <stdbool.h>

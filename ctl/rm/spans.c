@@ -7,20 +7,30 @@
 
 /* The engine of that instance, a new one if need be; NULL: too many. */
 static struct rm_engine *engine_of(struct rm_spans *spans, const struct rm_ctxsw_record *record) {
-	for (struct rm_engine *engine = spans->engines; engine < spans->engines + RM_ENGINES_MAX; engine++) {
+	for (struct rm_engine *engine = spans->engines; engine < spans->engines + RM_ENGINES_MAX;
+	     engine++) {
 		if (!engine->used)
-			*engine = (struct rm_engine){ true, record->gpu_instance, record->compute_instance, spans->since, false, {} };
-		if (engine->gpu_instance == record->gpu_instance && engine->compute_instance == record->compute_instance)
+			*engine = (struct rm_engine){ true,
+						      record->gpu_instance,
+						      record->compute_instance,
+						      spans->since,
+						      false,
+						      {} };
+		if (engine->gpu_instance == record->gpu_instance &&
+		    engine->compute_instance == record->compute_instance)
 			return engine;
 	}
 	return NULL;
 }
 
 /* A span of the record's context, which has begun by that event (0: an unknown one). */
-static void begin(struct rm_spans *spans, struct rm_engine *engine, const struct rm_ctxsw_record *record, uint64_t time, uint32_t error, uint8_t by) {
+static void begin(struct rm_spans *spans, struct rm_engine *engine,
+		  const struct rm_ctxsw_record *record, uint64_t time, uint32_t error, uint8_t by) {
 	engine->on = true;
 	engine->span = (struct trace_ctxsw){
-		.record = { .size = sizeof(engine->span), .type = TRACE_CTXSW, .source = TRACE_SOURCE_GPU },
+		.record = { .size = sizeof(engine->span),
+			    .type = TRACE_CTXSW,
+			    .source = TRACE_SOURCE_GPU },
 		.start = time,
 		.pid = record->pid,
 		.device = spans->device,
@@ -34,7 +44,8 @@ static void begin(struct rm_spans *spans, struct rm_engine *engine, const struct
 	};
 }
 
-static void end(struct rm_spans *spans, struct rm_engine *engine, uint64_t time, uint32_t error, uint8_t by, uint16_t sequence) {
+static void end(struct rm_spans *spans, struct rm_engine *engine, uint64_t time, uint32_t error,
+		uint8_t by, uint16_t sequence) {
 	engine->on = false;
 	engine->span.end = time > engine->span.start ? time : engine->span.start;
 	engine->span.error = error;
@@ -44,15 +55,18 @@ static void end(struct rm_spans *spans, struct rm_engine *engine, uint64_t time,
 }
 
 /* The end of a context: of the one that is there, or of one whose beginning nobody saw. */
-static void take_end(struct rm_spans *spans, struct rm_engine *engine, const struct rm_ctxsw_record *record, uint64_t time, uint32_t error) {
-	if (engine->on && (engine->span.pid != record->pid || engine->span.context != record->context))
+static void take_end(struct rm_spans *spans, struct rm_engine *engine,
+		     const struct rm_ctxsw_record *record, uint64_t time, uint32_t error) {
+	if (engine->on &&
+	    (engine->span.pid != record->pid || engine->span.context != record->context))
 		end(spans, engine, time, error, 0, record->sequence);
 	if (!engine->on)
 		begin(spans, engine, record, engine->last < time ? engine->last : time, error, 0);
 	end(spans, engine, time, error, record->tag, record->sequence);
 }
 
-static void take_instant(struct rm_spans *spans, struct rm_engine *engine, const struct rm_ctxsw_record *record, uint64_t time, uint32_t error) {
+static void take_instant(struct rm_spans *spans, struct rm_engine *engine,
+			 const struct rm_ctxsw_record *record, uint64_t time, uint32_t error) {
 	const struct rm_engine before = *engine;
 
 	begin(spans, engine, record, time, error, record->tag);
@@ -69,7 +83,8 @@ static unsigned int lost_before(struct rm_spans *spans, uint16_t sequence) {
 	return lost;
 }
 
-unsigned int rm_spans_add(struct rm_spans *spans, const struct rm_ctxsw_record *record, uint64_t time, uint32_t error) {
+unsigned int rm_spans_add(struct rm_spans *spans, const struct rm_ctxsw_record *record,
+			  uint64_t time, uint32_t error) {
 	struct rm_engine *engine = engine_of(spans, record);
 	unsigned int lost = lost_before(spans, record->sequence);
 
@@ -114,7 +129,8 @@ unsigned int rm_spans_lose(struct rm_spans *spans, const struct rm_ctxsw_record 
 }
 
 void rm_spans_finish(struct rm_spans *spans, uint64_t now) {
-	for (struct rm_engine *engine = spans->engines; engine < spans->engines + RM_ENGINES_MAX; engine++)
+	for (struct rm_engine *engine = spans->engines; engine < spans->engines + RM_ENGINES_MAX;
+	     engine++)
 		if (engine->on) {
 			engine->span.record.flags |= TRACE_CTXSW_OPEN;
 			end(spans, engine, now, engine->span.error, 0, engine->span.sequence);

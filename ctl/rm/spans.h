@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * From events of context switches to what lies between them: which context was on the engine, from when to when. An engine has one
- * context at a time; with MIG each instance has an engine of its own.
+ * From events of context switches to what lies between them: which context was on the engine, from
+ * when to when. An engine has one context at a time; with MIG each instance has an engine of its
+ * own.
  */
 
 #include <stdbool.h>
@@ -17,7 +18,8 @@
 struct rm_engine {
 	bool used;
 	uint8_t gpu_instance, compute_instance;
-	uint64_t last; /* host: of the event before; the context of an end whose beginning nobody saw was there since then */
+	uint64_t last; /* host: of the event before; the context of an end whose beginning nobody
+			  saw was there since then */
 	bool on; /* a context is on it: */
 	struct trace_ctxsw span;
 };
@@ -33,10 +35,11 @@ struct rm_spans {
 };
 
 /*
- * The next event, with its time on the host's clock and the error of that. Gives away a span that it ends. Returns how many events were
- * lost before it.
+ * The next event, with its time on the host's clock and the error of that. Gives away a span that
+ * it ends. Returns how many events were lost before it.
  */
-unsigned int rm_spans_add(struct rm_spans *spans, const struct rm_ctxsw_record *record, uint64_t time, uint32_t error);
+unsigned int rm_spans_add(struct rm_spans *spans, const struct rm_ctxsw_record *record,
+			  uint64_t time, uint32_t error);
 /* An event whose time is not known. Returns how many were lost, with it. */
 unsigned int rm_spans_lose(struct rm_spans *spans, const struct rm_ctxsw_record *record);
 /* Gives away what is still there. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The client of the resource manager, against a double of the driver: what it asks for, and what it does with each refusal. */
+/* The client of the resource manager, against a double of the driver: what it asks for, and what it
+ * does with each refusal. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +39,14 @@ struct event { /* as in the buffer */
 };
 
 static struct event event(uint16_t sequence, uint8_t tag, uint32_t pid, uint64_t time) {
-	return (struct event){ .type = 2, .tag = tag, .sequence = sequence, .context = pid + 1, .pid = pid, .gpu_instance = 0xff, .compute_instance = 0xff, .time = time };
+	return (struct event){ .type = 2,
+			       .tag = tag,
+			       .sequence = sequence,
+			       .context = pid + 1,
+			       .pid = pid,
+			       .gpu_instance = 0xff,
+			       .compute_instance = 0xff,
+			       .time = time };
 }
 
 static uint64_t now_ns(void) {
@@ -62,7 +70,8 @@ struct world {
 static void take_line(void *userdata, const char *line) {
 	struct world *world = userdata;
 
-	snprintf(world->lines + strlen(world->lines), sizeof(world->lines) - strlen(world->lines), "%s\n", line);
+	snprintf(world->lines + strlen(world->lines), sizeof(world->lines) - strlen(world->lines),
+		 "%s\n", line);
 }
 
 static void setup(struct world *world) {
@@ -83,7 +92,9 @@ static void take(struct world *world) {
 }
 
 static void open_world(struct world *world, bool ctxsw) {
-	const struct rm_source_options options = { .driver = &world->driver, .ctxsw = ctxsw, .tell = take_line, .userdata = world };
+	const struct rm_source_options options = {
+		.driver = &world->driver, .ctxsw = ctxsw, .tell = take_line, .userdata = world
+	};
 
 	assert_int_equal(rm_source_new(&world->source, &options), 0);
 	take(world);
@@ -103,7 +114,8 @@ static const void *record(const struct world *world, uint16_t type, size_t n) {
 	for (size_t at = 0; at < world->n;) {
 		const struct trace_record *record = (const void *)(world->bytes + at);
 
-		assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 && at + record->size <= world->n);
+		assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 &&
+			    at + record->size <= world->n);
 		if (record->type == type && !n--)
 			return record;
 		at += record->size;
@@ -121,13 +133,17 @@ static size_t count(const struct world *world, uint16_t type) {
 
 /* ---- what is asked for ---- */
 
-/* The calls in their order, each of the number that it has in NVIDIA's headers; sizes and arguments the double checks. */
+/* The calls in their order, each of the number that it has in NVIDIA's headers; sizes and arguments
+ * the double checks. */
 static void test_calls(void **state) {
 	static const struct {
 		uint32_t nr, number;
-	} calls[] = { { 210, 0 },	     { 0x2b, 0x41 },	   { 200, 0 },		 { 201, 0 },	       { 0x2a, 0x205 },	     { 0x2b, 0x80 },
-		      { 0x2b, 0x2080 },	     { 0x2a, 0x20800406 }, { 0x2a, 0x20800406 }, { 0x2a, 0x20800406 }, { 0x2a, 0x20800406 }, { 0x2a, 0x20800406 },
-		      { 0x2b, 0x90ce },	     { 0x4e, 0 },	   { 0x2b, 0x90ce },	 { 0x4e, 0 },	       { 0x2b, 0x90cd },     { 0x2a, 0x20801238 },
+	} calls[] = { { 210, 0 },           { 0x2b, 0x41 },       { 200, 0 },
+		      { 201, 0 },           { 0x2a, 0x205 },      { 0x2b, 0x80 },
+		      { 0x2b, 0x2080 },     { 0x2a, 0x20800406 }, { 0x2a, 0x20800406 },
+		      { 0x2a, 0x20800406 }, { 0x2a, 0x20800406 }, { 0x2a, 0x20800406 },
+		      { 0x2b, 0x90ce },     { 0x4e, 0 },          { 0x2b, 0x90ce },
+		      { 0x4e, 0 },          { 0x2b, 0x90cd },     { 0x2a, 0x20801238 },
 		      { 0x2a, 0x90cd0101 } };
 	struct world world;
 
@@ -153,12 +169,16 @@ static int golden_ioctl(void *userdata, int fd, unsigned long command, void *arg
 }
 
 static void test_golden(void **state) {
-	static const unsigned char expected[32] = { 0x1a, 0, 0xd0, 0xc1, 0x01, 0, 0xf0, 0xca, 0x06, 0x04, 0x80, 0x20, 0, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
-						    0x08, 0x01, 0, 0, 0, 0, 0, 0 };
+	static const unsigned char expected[32] = { 0x1a, 0,    0xd0, 0xc1, 0x01, 0,    0xf0, 0xca,
+						    0x06, 0x04, 0x80, 0x20, 0,    0,    0,    0,
+						    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
+						    0x08, 0x01, 0,    0,    0,    0,    0,    0 };
 	const struct rm_driver driver = { .ioctl = golden_ioctl };
 	struct rm_client client = { .driver = &driver, .root = 0xc1d0001a };
 
-	assert_int_equal(rm_control(&client, 0xcaf00001, 0x20800406, (void *)(uintptr_t)0x1122334455667788, 264), 0); /* as seen on an H200 */
+	assert_int_equal(rm_control(&client, 0xcaf00001, 0x20800406,
+				    (void *)(uintptr_t)0x1122334455667788, 264),
+			 0); /* as seen on an H200 */
 	assert_memory_equal(golden, expected, sizeof(expected));
 	assert_int_equal(rm_alloc(&client, 0, 0x41, NULL, 0, &client.root), -5);
 	assert_string_equal(client.error, "RM_ALLOC 0x41: Input/output error");
@@ -166,7 +186,8 @@ static void test_golden(void **state) {
 
 /* ---- refusals ---- */
 
-/* Whichever call is refused: one line says which and how, the rest goes on, and nothing is left behind. */
+/* Whichever call is refused: one line says which and how, the rest goes on, and nothing is left
+ * behind. */
 static void refused(const char *version) {
 	struct world world;
 	int n;
@@ -185,10 +206,15 @@ static void refused(const char *version) {
 			world.fake.fail_at = by_errno ? i : 0;
 			world.fake.error = 13;
 			open_world(&world, true);
-			/* ioctls without a status; the measurement of a reading, without which pairs are as good as their calls are short; all users' contexts */
-			if ((by_errno || world.fake.log[i - 1].status == LOST_PERMISSION) && i != 8 && (i != 18 || by_errno)) {
-				assert_non_null(strstr(world.lines, by_errno ? "Permission denied" : "NV_ERR_INSUFFICIENT_PERMISSIONS"));
-				assert_ptr_equal(strchr(world.lines, '\n'), world.lines + strlen(world.lines) - 1);
+			/* ioctls without a status; the measurement of a reading, without which
+			 * pairs are as good as their calls are short; all users' contexts */
+			if ((by_errno || world.fake.log[i - 1].status == LOST_PERMISSION) &&
+			    i != 8 && (i != 18 || by_errno)) {
+				assert_non_null(strstr(
+					world.lines, by_errno ? "Permission denied"
+							      : "NV_ERR_INSUFFICIENT_PERMISSIONS"));
+				assert_ptr_equal(strchr(world.lines, '\n'),
+						 world.lines + strlen(world.lines) - 1);
 			} else {
 				assert_string_equal(world.lines, "");
 			}
@@ -205,7 +231,8 @@ static void test_refused(void **state) {
 
 /* Later on, too: of what is refused then there is no more, which is said once. */
 static void test_refused_later(void **state) {
-	struct event events[] = { event(0, CTXSW_SIMPLE_START, 7, MS), event(1, CTXSW_SIMPLE_END, 7, 2 * MS) };
+	struct event events[] = { event(0, CTXSW_SIMPLE_START, 7, MS),
+				  event(1, CTXSW_SIMPLE_END, 7, 2 * MS) };
 
 	for (int i = 1; i <= 6; i++) {
 		struct world world;
@@ -216,9 +243,12 @@ static void test_refused_later(void **state) {
 		open_world(&world, true);
 		world.fake.refuse_at = world.fake.n_ioctls + i;
 		world.fake.status = 0x0f; /* GPU_IS_LOST */
-		assert_int_equal(rm_source_poll(world.source, now_ns() + 1000 * MS), 0); /* clock: 4; flush; get */
+		assert_int_equal(rm_source_poll(world.source, now_ns() + 1000 * MS),
+				 0); /* clock: 4; flush; get */
 		assert_non_null(strstr(world.lines, "NV_ERR_GPU_IS_LOST"));
-		assert_non_null(strstr(world.lines, i <= 4 ? "clock of GPU 0: " : "context switches of GPU 0 from here on: "));
+		assert_non_null(
+			strstr(world.lines, i <= 4 ? "clock of GPU 0: "
+						   : "context switches of GPU 0 from here on: "));
 		assert_int_equal(rm_source_poll(world.source, now_ns() + 2000 * MS), 0);
 		assert_int_equal(rm_source_finish(world.source, now_ns() + 3000 * MS), 0);
 		assert_ptr_equal(strchr(world.lines, '\n'), world.lines + strlen(world.lines) - 1);
@@ -231,13 +261,24 @@ static void test_bind(void **state) {
 		uint32_t status, reason;
 		const char *help;
 	} refusals[] = {
-		{ 0x56, RM_CTXSW_REASON_NEED_ADMIN, "NV_ERR_NOT_SUPPORTED; root may, or all if the driver is loaded with NVreg_RestrictProfilingToAdminUsers=0\n" },
-		{ 0x56, RM_CTXSW_REASON_NEED_CAPABILITY, "NV_ERR_NOT_SUPPORTED; the host of this virtual GPU does not allow profiling\n" },
-		{ 0x56, RM_CTXSW_REASON_GPU_TOO_OLD, "NV_ERR_NOT_SUPPORTED; this GPU does not log them\n" },
-		{ 0x56, RM_CTXSW_REASON_NOT_ENABLED, "NV_ERR_NOT_SUPPORTED; they are not told to this instance of MIG or virtual GPU\n" },
-		{ 0x1b, 0, "NV_ERR_INSUFFICIENT_PERMISSIONS; root may, or all if the driver is loaded with NVreg_RestrictProfilingToAdminUsers=0\n" },
-		{ 0x3a, 0, "NV_ERR_INVALID_PARAM_STRUCT; this driver is newer than what gpuprobe was tried with\n" },
-		{ 0x12345, 77, "context switches of GPU 0: RM_CONTROL 0x20801238: NV_STATUS 0x12345\n" },
+		{ 0x56, RM_CTXSW_REASON_NEED_ADMIN,
+		  "NV_ERR_NOT_SUPPORTED; root may, or all if the driver is loaded with "
+		  "NVreg_RestrictProfilingToAdminUsers=0\n" },
+		{ 0x56, RM_CTXSW_REASON_NEED_CAPABILITY,
+		  "NV_ERR_NOT_SUPPORTED; the host of this virtual GPU does not allow profiling\n" },
+		{ 0x56, RM_CTXSW_REASON_GPU_TOO_OLD,
+		  "NV_ERR_NOT_SUPPORTED; this GPU does not log them\n" },
+		{ 0x56, RM_CTXSW_REASON_NOT_ENABLED,
+		  "NV_ERR_NOT_SUPPORTED; they are not told to this instance of MIG or virtual "
+		  "GPU\n" },
+		{ 0x1b, 0,
+		  "NV_ERR_INSUFFICIENT_PERMISSIONS; root may, or all if the driver is loaded with "
+		  "NVreg_RestrictProfilingToAdminUsers=0\n" },
+		{ 0x3a, 0,
+		  "NV_ERR_INVALID_PARAM_STRUCT; this driver is newer than what gpuprobe was tried "
+		  "with\n" },
+		{ 0x12345, 77,
+		  "context switches of GPU 0: RM_CONTROL 0x20801238: NV_STATUS 0x12345\n" },
 	};
 	struct world world;
 
@@ -264,8 +305,10 @@ static void test_versions(void **state) {
 	static const struct {
 		const char *version;
 		bool good;
-	} versions[] = { { "580.159.04", true }, { "525.60.11", true }, { "595.45.04", true }, { "700.1", true },
-			 { "470.57", false },	 { "", false },		{ "unknown", false },  { "99999999999999999999", false } };
+	} versions[] = { { "580.159.04", true }, { "525.60.11", true },
+			 { "595.45.04", true },  { "700.1", true },
+			 { "470.57", false },    { "", false },
+			 { "unknown", false },   { "99999999999999999999", false } };
 
 	for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++) {
 		struct world world;
@@ -277,7 +320,9 @@ static void test_versions(void **state) {
 		if (versions[i].good)
 			assert_string_equal(world.lines, "");
 		else
-			assert_non_null(strstr(world.lines, "the GPU's clock and context switches: the driver's version is "));
+			assert_non_null(strstr(
+				world.lines,
+				"the GPU's clock and context switches: the driver's version is "));
 		close_world(&world);
 	}
 }
@@ -317,14 +362,16 @@ static void test_clock(void **state) {
 
 		nanosleep(&wait, NULL);
 		now = now_ns();
-		assert_int_equal(rm_source_poll(world.source, now + (uint64_t)i * 1000 * MS), 0); /* each takes a pair */
+		assert_int_equal(rm_source_poll(world.source, now + (uint64_t)i * 1000 * MS),
+				 0); /* each takes a pair */
 	}
 	take(&world);
 	assert_int_equal(count(&world, TRACE_CLOCK), 31);
 	clock = record(&world, TRACE_CLOCK, 30);
 	assert_int_equal(clock->pid, 0);
 	assert_true(clock->host_time > now - 1000 * MS && clock->host_time < now + 1000 * MS);
-	assert_in_range((uint64_t)-clock->drift, 20000, 80000); /* the host's clock in times of the GPU's; 50,000 but for noise */
+	assert_in_range((uint64_t)-clock->drift, 20000,
+			80000); /* the host's clock in times of the GPU's; 50,000 but for noise */
 	assert_in_range(clock->error, 1, 100 * US);
 	close_world(&world);
 }
@@ -335,7 +382,8 @@ static void test_clock_wrong(void **state) {
 	setup(&world);
 	world.fake.clock_wrong = true;
 	open_world(&world, true);
-	assert_string_equal(world.lines, "clock of GPU 0: RM_CONTROL 0x20800406: times that cannot be\n");
+	assert_string_equal(world.lines,
+			    "clock of GPU 0: RM_CONTROL 0x20800406: times that cannot be\n");
 	assert_int_equal(world.n, 0);
 	close_world(&world);
 }
@@ -373,7 +421,8 @@ static void test_spans(void **state) {
 	world.fake.records = events;
 	world.fake.n_records = sizeof(events) / sizeof(*events);
 	open_world(&world, true);
-	assert_int_equal(rm_source_poll(world.source, now_ns()), 0); /* the first poll has flushed */
+	assert_int_equal(rm_source_poll(world.source, now_ns()),
+			 0); /* the first poll has flushed */
 	take(&world);
 	assert_int_equal(rm_source_finish(world.source, now_ns() + 60000 * MS), 0);
 	take(&world);
@@ -389,14 +438,17 @@ static void test_spans(void **state) {
 		assert_int_equal(span->preemption, spans[i].preemption);
 		assert_true(span->end >= span->start);
 		if (spans[i].duration != UINT64_MAX) /* to a step of the timer */
-			assert_in_range(span->end - span->start, spans[i].duration > 64 ? spans[i].duration - 64 : 0, spans[i].duration + 64);
+			assert_in_range(span->end - span->start,
+					spans[i].duration > 64 ? spans[i].duration - 64 : 0,
+					spans[i].duration + 64);
 	}
 	assert_int_equal(count(&world, TRACE_LOST), 1);
 	assert_int_equal(((const struct trace_lost *)record(&world, TRACE_LOST, 0))->count, 2);
 	close_world(&world);
 }
 
-/* With MIG each instance has an engine, and so a context of its own; more instances than there is room for are losses. */
+/* With MIG each instance has an engine, and so a context of its own; more instances than there is
+ * room for are losses. */
 static void test_instances(void **state) {
 	struct event events[40];
 	struct world world;
@@ -424,14 +476,18 @@ static void test_instances(void **state) {
 	close_world(&world);
 }
 
-/* 20,000 events through a ring of 4096, as they come and in a burst that is too much for it: all come in order, or are counted. */
+/* 20,000 events through a ring of 4096, as they come and in a burst that is too much for it: all
+ * come in order, or are counted. */
 static void test_ring(void **state) {
-	enum { N = 20000 };
+	enum {
+		N = 20000
+	};
 	struct event *events = calloc(N + 1, sizeof(*events));
 
 	assert_non_null(events);
 	for (uint32_t i = 0; i <= N; i++)
-		events[i] = event((uint16_t)i, i % 2 ? CTXSW_SIMPLE_END : CTXSW_SIMPLE_START, 1000 + i / 2, i * 10 * US);
+		events[i] = event((uint16_t)i, i % 2 ? CTXSW_SIMPLE_END : CTXSW_SIMPLE_START,
+				  1000 + i / 2, i * 10 * US);
 	for (int burst = 0; burst < 2; burst++) {
 		struct world world;
 		uint64_t lost = 0, last = 0;
@@ -455,7 +511,8 @@ static void test_ring(void **state) {
 		assert_int_equal(lost, world.fake.n_dropped);
 		assert_int_equal(lost, burst ? N - 4095 : 0);
 		assert_int_equal(count(&world, TRACE_CTXSW), burst ? 2048 : N / 2);
-		for (size_t i = 0, at = 0; at < world.n; at += ((const struct trace_record *)(const void *)(world.bytes + at))->size) {
+		for (size_t i = 0, at = 0; at < world.n;
+		     at += ((const struct trace_record *)(const void *)(world.bytes + at))->size) {
 			const struct trace_ctxsw *span = (const void *)(world.bytes + at);
 
 			if (span->record.type != TRACE_CTXSW)
@@ -471,7 +528,8 @@ static void test_ring(void **state) {
 
 /* What is no ring, and what is no event of ours. */
 static void test_records(void **state) {
-	struct event ring[4] = { event(3, 6, 1, 30), event(4, 7, 1, 40), event(1, 6, 1, 10), event(2, 7, 1, 20) };
+	struct event ring[4] = { event(3, 6, 1, 30), event(4, 7, 1, 40), event(1, 6, 1, 10),
+				 event(2, 7, 1, 20) };
 	struct rm_ctxsw_record records[4];
 	uint32_t get = 2;
 
@@ -486,7 +544,8 @@ static void test_records(void **state) {
 		assert_int_equal(records[i].gpu_time, 10 * (i + 1));
 	}
 	get = 0;
-	assert_int_equal(rm_records_read(ring, 4, &get, 3, records, 2), 2); /* no more than there is room for */
+	assert_int_equal(rm_records_read(ring, 4, &get, 3, records, 2),
+			 2); /* no more than there is room for */
 	assert_int_equal(get, 2);
 	get = 9;
 	assert_int_equal(rm_records_read(ring, 4, &get, 3, records, 4), 0);
@@ -528,7 +587,9 @@ static void test_refused_open(void **state) {
 
 /* The driver's memory says things that cannot be: nothing is read, nothing hangs. */
 static void test_put_wrong(void **state) {
-	struct event events[] = { event(0, CTXSW_SIMPLE_START, 7, MS), event(1, CTXSW_SIMPLE_END, 7, UINT64_MAX / 2), event(2, CTXSW_FE_ACK, 7, 2 * MS) };
+	struct event events[] = { event(0, CTXSW_SIMPLE_START, 7, MS),
+				  event(1, CTXSW_SIMPLE_END, 7, UINT64_MAX / 2),
+				  event(2, CTXSW_FE_ACK, 7, 2 * MS) };
 	struct world world;
 
 	setup(&world);
@@ -551,16 +612,23 @@ static void test_put_wrong(void **state) {
 	assert_int_equal(count(&world, TRACE_LOST), 1);
 	assert_int_equal(((const struct trace_lost *)record(&world, TRACE_LOST, 0))->count, 1);
 	assert_int_equal(count(&world, TRACE_CTXSW), 1);
-	assert_int_equal(((const struct trace_ctxsw *)record(&world, TRACE_CTXSW, 0))->record.flags & TRACE_CTXSW_OPEN, TRACE_CTXSW_OPEN);
+	assert_int_equal(
+		((const struct trace_ctxsw *)record(&world, TRACE_CTXSW, 0))->record.flags &
+			TRACE_CTXSW_OPEN,
+		TRACE_CTXSW_OPEN);
 	close_world(&world);
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_calls),	 cmocka_unit_test(test_golden),	    cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_later),
-		cmocka_unit_test(test_bind),	 cmocka_unit_test(test_versions),   cmocka_unit_test(test_gpus),    cmocka_unit_test(test_clock),
-		cmocka_unit_test(test_clock_wrong), cmocka_unit_test(test_spans),   cmocka_unit_test(test_instances), cmocka_unit_test(test_ring),
-		cmocka_unit_test(test_records),	 cmocka_unit_test(test_put_wrong),  cmocka_unit_test(test_refused_open),
+		cmocka_unit_test(test_calls),        cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_refused),      cmocka_unit_test(test_refused_later),
+		cmocka_unit_test(test_bind),         cmocka_unit_test(test_versions),
+		cmocka_unit_test(test_gpus),         cmocka_unit_test(test_clock),
+		cmocka_unit_test(test_clock_wrong),  cmocka_unit_test(test_spans),
+		cmocka_unit_test(test_instances),    cmocka_unit_test(test_ring),
+		cmocka_unit_test(test_records),      cmocka_unit_test(test_put_wrong),
+		cmocka_unit_test(test_refused_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The thread that asks the driver: what finds no room is counted, and what is asked of it ends though the driver does not answer. */
+/* The thread that asks the driver: what finds no room is counted, and what is asked of it ends
+ * though the driver does not answer. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,9 +33,11 @@ static void put(unsigned char *record, uint16_t sequence, uint8_t tag, uint64_t 
 	memcpy(record + 24, &time, sizeof(time));
 }
 
-/* Until the thread has given back all that it had of the driver: it ends behind its last call, and nobody joins it. */
+/* Until the thread has given back all that it had of the driver: it ends behind its last call, and
+ * nobody joins it. */
 static void wait_free(void) {
-	while (__atomic_load_n(&fake.n_fds, __ATOMIC_SEQ_CST) || __atomic_load_n(&fake.n_objects, __ATOMIC_SEQ_CST))
+	while (__atomic_load_n(&fake.n_fds, __ATOMIC_SEQ_CST) ||
+	       __atomic_load_n(&fake.n_objects, __ATOMIC_SEQ_CST))
 		usleep(1000);
 	usleep(10000);
 }
@@ -46,7 +49,8 @@ static void test_slow_reader(void **state) {
 
 	fake_driver_init(&fake, &driver);
 	for (uint32_t i = 0; i < 2 * N; i++)
-		put(records[i], (uint16_t)(i < 2 * N - 2 ? i : i + MISSED), i % 2 ? 7 : 6, (i + 1) * UINT64_C(1000));
+		put(records[i], (uint16_t)(i < 2 * N - 2 ? i : i + MISSED), i % 2 ? 7 : 6,
+		    (i + 1) * UINT64_C(1000));
 	fake.records = records;
 	fake.n_records = 2 * N;
 	assert_int_equal(trace_watch_new(&watch, &driver, true), 0);
@@ -55,11 +59,13 @@ static void test_slow_reader(void **state) {
 	assert_int_equal(trace_watch_take(watch, (void **)&bytes, &n, &lines), 0);
 	assert_null(lines);
 	assert_true(n > 0 && n < (size_t)32 << 10);
-	for (size_t at = 0; at < n; at += ((const struct trace_record *)(const void *)(bytes + at))->size) {
+	for (size_t at = 0; at < n;
+	     at += ((const struct trace_record *)(const void *)(bytes + at))->size) {
 		const struct trace_record *record = (const void *)(bytes + at);
 
 		n_spans += record->type == TRACE_CTXSW;
-		n_lost += record->type == TRACE_LOST ? ((const struct trace_lost *)record)->count : 0;
+		n_lost +=
+			record->type == TRACE_LOST ? ((const struct trace_lost *)record)->count : 0;
 	}
 	assert_int_equal(n_spans + n_lost, N + MISSED);
 	assert_true(n_lost > 0);
@@ -105,7 +111,8 @@ static void test_no_answer(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_slow_reader), cmocka_unit_test(test_no_answer) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_slow_reader),
+					    cmocka_unit_test(test_no_answer) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

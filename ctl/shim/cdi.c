@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * shim cdi: what a runtime for containers needs to know (Container Device Interface): the library, the folder with the daemon's sockets, and LD_PRELOAD. In
- * containers the library has a path of its own, since the folders of libraries differ from one distribution to the next.
+ * shim cdi: what a runtime for containers needs to know (Container Device Interface): the library,
+ * the folder with the daemon's sockets, and LD_PRELOAD. In containers the library has a path of its
+ * own, since the folders of libraries differ from one distribution to the next.
  */
 
 #include "cdi.h"
@@ -38,12 +39,14 @@ static json_object *mount(const char *host, const char *container) {
 	return mount;
 }
 
-/* A library that lies beside the shim and that it loads where it is wanted: mounted if it is installed. */
+/* A library that lies beside the shim and that it loads where it is wanted: mounted if it is
+ * installed. */
 static void add_beside(json_object *mounts, int root, const char *library, const char *name) {
 	char path[4096 + 32], container[128];
 	int fd;
 
-	snprintf(path, sizeof(path), "%.*s/%s", (int)(strrchr(library, '/') - library), library, name);
+	snprintf(path, sizeof(path), "%.*s/%s", (int)(strrchr(library, '/') - library), library,
+		 name);
 	snprintf(container, sizeof(container), CONTAINER_FOLDER "/%s", name);
 	fd = preload_open_in_root(root, path, O_PATH);
 	if (fd < 0)
@@ -71,7 +74,8 @@ int cdi_print(struct ctl *ctl, int root, const char *library) {
 	add_beside(mounts, root, resolved, "libgpuprobe-sass.so");
 	add_beside(mounts, root, resolved, "libgpuprobe-cupti.so");
 	json_object_array_add(mounts, mount(PATHS_SYSTEM_DIR, PATHS_SYSTEM_DIR));
-	json_object_array_add(env, json_object_new_string("LD_PRELOAD=" CONTAINER_FOLDER "/" PRELOAD_LIBRARY));
+	json_object_array_add(env, json_object_new_string("LD_PRELOAD=" CONTAINER_FOLDER
+							  "/" PRELOAD_LIBRARY));
 	json_object_object_add(edits, "env", env);
 	json_object_object_add(edits, "mounts", mounts);
 	add_text(device, "name", "all");

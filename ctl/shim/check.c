@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A library in /etc/ld.so.preload runs in every program, root's among them. So nobody but root may be able to change it, or a folder on the
- * way to it; every user must be able to read it, because ld.so complains in each program that cannot; and it must have shown, in a child, that
- * programs start and end with it, and say what they say without it. ld.so tells of a library that it cannot load on standard error, which
- * the child shares with us.
+ * A library in /etc/ld.so.preload runs in every program, root's among them. So nobody but root may
+ * be able to change it, or a folder on the way to it; every user must be able to read it, because
+ * ld.so complains in each program that cannot; and it must have shown, in a child, that programs
+ * start and end with it, and say what they say without it. ld.so tells of a library that it cannot
+ * load on standard error, which the child shares with us.
  */
 
 #include "check.h"
@@ -37,7 +38,9 @@
 #error "which machine is this?"
 #endif
 
-static enum ctl_exit __attribute__((format(printf, 3, 4))) refuse(char *reason, enum ctl_exit status, const char *format, ...) {
+static enum ctl_exit __attribute__((format(printf, 3, 4))) refuse(char *reason,
+								  enum ctl_exit status,
+								  const char *format, ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -69,13 +72,18 @@ static bool path_in_root(int root, int fd, char path[static 4096]) {
 }
 
 /* Who may change it, and who may read it. */
-static enum ctl_exit check_status(const struct stat *status, mode_t needed, const char *path, char *reason) {
+static enum ctl_exit check_status(const struct stat *status, mode_t needed, const char *path,
+				  char *reason) {
 	if (status->st_uid != 0)
-		return refuse(reason, CTL_ERROR, "%s: belongs to user %u, who could change it; it must be root's", path, status->st_uid);
+		return refuse(reason, CTL_ERROR,
+			      "%s: belongs to user %u, who could change it; it must be root's",
+			      path, status->st_uid);
 	if (status->st_mode & 022)
-		return refuse(reason, CTL_ERROR, "%s: others than root may write to it (mode %04o)", path, status->st_mode & 07777);
+		return refuse(reason, CTL_ERROR, "%s: others than root may write to it (mode %04o)",
+			      path, status->st_mode & 07777);
 	if ((status->st_mode & needed) != needed)
-		return refuse(reason, CTL_ERROR, "%s: not every user may read it (mode %04o)", path, status->st_mode & 07777);
+		return refuse(reason, CTL_ERROR, "%s: not every user may read it (mode %04o)", path,
+			      status->st_mode & 07777);
 	return CTL_OK;
 }
 
@@ -86,7 +94,8 @@ static enum ctl_exit check_folders(int root, const char *path, char *reason) {
 	int fd, r;
 
 	for (const char *slash = path; slash; slash = strchr(slash + 1, '/')) {
-		snprintf(folder, sizeof(folder), "/%.*s", slash == path ? 0 : (int)(slash - path) - 1, path + 1);
+		snprintf(folder, sizeof(folder), "/%.*s",
+			 slash == path ? 0 : (int)(slash - path) - 1, path + 1);
 		fd = preload_open_in_root(root, folder, O_PATH | O_DIRECTORY);
 		r = fd < 0 ? fd : fstat(fd, &status) < 0 ? -errno : 0;
 		if (fd >= 0)
@@ -100,16 +109,20 @@ static enum ctl_exit check_folders(int root, const char *path, char *reason) {
 	return CTL_OK;
 }
 
-/* Whether all that is loaded is there: ld.so does not look, and a program finds out later, by SIGBUS. */
+/* Whether all that is loaded is there: ld.so does not look, and a program finds out later, by
+ * SIGBUS. */
 static bool is_whole(int fd, const Elf64_Ehdr *header, off_t size) {
 	Elf64_Phdr segment;
 
 	if (header->e_phentsize != sizeof(segment))
 		return false;
 	for (unsigned int i = 0; i < header->e_phnum; i++) {
-		if (pread(fd, &segment, sizeof(segment), (off_t)(header->e_phoff + i * sizeof(segment))) != sizeof(segment))
+		if (pread(fd, &segment, sizeof(segment),
+			  (off_t)(header->e_phoff + i * sizeof(segment))) != sizeof(segment))
 			return false;
-		if (segment.p_type == PT_LOAD && (segment.p_filesz > (size_t)size || segment.p_offset > (size_t)size - segment.p_filesz))
+		if (segment.p_type == PT_LOAD &&
+		    (segment.p_filesz > (size_t)size ||
+		     segment.p_offset > (size_t)size - segment.p_filesz))
 			return false;
 	}
 	return header->e_phnum > 0;
@@ -118,10 +131,14 @@ static bool is_whole(int fd, const Elf64_Ehdr *header, off_t size) {
 static enum ctl_exit check_elf(int fd, off_t size, const char *path, char *reason) {
 	Elf64_Ehdr header;
 
-	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) || memcmp(header.e_ident, ELFMAG, SELFMAG))
+	if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
+	    memcmp(header.e_ident, ELFMAG, SELFMAG))
 		return refuse(reason, CTL_ERROR, "%s: is not a library (no ELF file)", path);
-	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != MACHINE)
-		return refuse(reason, CTL_ERROR, "%s: is not for this machine (class %d, machine %d)", path, header.e_ident[EI_CLASS], header.e_machine);
+	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+	    header.e_machine != MACHINE)
+		return refuse(reason, CTL_ERROR,
+			      "%s: is not for this machine (class %d, machine %d)", path,
+			      header.e_ident[EI_CLASS], header.e_machine);
 	if (header.e_type != ET_DYN)
 		return refuse(reason, CTL_ERROR, "%s: is not a shared library", path);
 	if (!is_whole(fd, &header, size))
@@ -129,7 +146,8 @@ static enum ctl_exit check_elf(int fd, off_t size, const char *path, char *reaso
 	return CTL_OK;
 }
 
-static enum ctl_exit check_file(int root, const char *path, char resolved[static 4096], char *reason) {
+static enum ctl_exit check_file(int root, const char *path, char resolved[static 4096],
+				char *reason) {
 	struct stat status;
 	enum ctl_exit r;
 	int fd;
@@ -138,14 +156,19 @@ static enum ctl_exit check_file(int root, const char *path, char resolved[static
 		return refuse(reason, CTL_ERROR, "%s: is not an absolute path", path);
 	fd = preload_open_in_root(root, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
-		return refuse(reason, fd == -ENOENT || fd == -ENOTDIR ? CTL_NOT_FOUND : fd == -EACCES ? CTL_PERMISSION : CTL_ERROR, "%s: %s", path,
-			      strerror(-fd));
+		return refuse(reason,
+			      fd == -ENOENT || fd == -ENOTDIR ? CTL_NOT_FOUND
+			      : fd == -EACCES                 ? CTL_PERMISSION
+							      : CTL_ERROR,
+			      "%s: %s", path, strerror(-fd));
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
 		r = refuse(reason, CTL_ERROR, "%s: is not a file", path);
 	else if (!path_in_root(root, fd, resolved))
 		r = refuse(reason, CTL_ERROR, "%s: cannot be found again", path);
 	else if (strpbrk(resolved, " \t\r\n:#$"))
-		r = refuse(reason, CTL_ERROR, "%s: has a character in its path that ld.so.preload cannot have", resolved);
+		r = refuse(reason, CTL_ERROR,
+			   "%s: has a character in its path that ld.so.preload cannot have",
+			   resolved);
 	else
 		r = check_status(&status, 0444, resolved, reason);
 	if (r == CTL_OK)
@@ -159,14 +182,17 @@ static enum ctl_exit check_file(int root, const char *path, char resolved[static
 /* ---- a program that has it ---- */
 
 /* In the child: one group for all that it starts, no core file, not much time. */
-static void __attribute__((noreturn)) run_child(int root, const char *program, char *const *arguments, char *const *environment, int out) {
+static void __attribute__((noreturn)) run_child(int root, const char *program,
+						char *const *arguments, char *const *environment,
+						int out) {
 	const struct rlimit none = {}, seconds = { CHECK_SECONDS, CHECK_SECONDS };
 	int null = open("/dev/null", O_RDWR);
 
 	setpgid(0, 0);
 	setrlimit(RLIMIT_CORE, &none);
 	setrlimit(RLIMIT_CPU, &seconds);
-	if (fchdir(root) < 0 || null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+	if (fchdir(root) < 0 || null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 ||
+	    dup2(out, 2) < 0)
 		_exit(127);
 	execve(program, arguments, environment);
 	dprintf(2, "%s: %s\n", program, strerror(errno));
@@ -184,7 +210,8 @@ static int milliseconds_until(const struct timespec *end) {
 
 /* Collects what the child says until it has ended. False: it did not in time. */
 static bool listen_to(int process, int in, char *said, size_t size) {
-	struct pollfd polls[2] = { { .fd = process, .events = POLLIN }, { .fd = in, .events = POLLIN } };
+	struct pollfd polls[2] = { { .fd = process, .events = POLLIN },
+				   { .fd = in, .events = POLLIN } };
 	struct timespec end;
 	size_t n = 0;
 
@@ -197,7 +224,8 @@ static bool listen_to(int process, int in, char *said, size_t size) {
 		polls[0].revents = 0;
 		if (poll(polls, 2, milliseconds_until(&end)) == 0)
 			return false;
-		while ((got = read(in, n < size - 1 ? said + n : rest, n < size - 1 ? size - 1 - n : sizeof(rest))) > 0)
+		while ((got = read(in, n < size - 1 ? said + n : rest,
+				   n < size - 1 ? size - 1 - n : sizeof(rest))) > 0)
 			n += n < size - 1 ? (size_t)got : 0;
 		said[n] = '\0';
 		if (got == 0)
@@ -215,7 +243,8 @@ struct trial {
 };
 
 /* Runs a program with the library at this path in the root, or without one (NULL). */
-static enum ctl_exit try_program(int root, const char *library, const char *program, const char *argument, struct trial *trial, char *reason) {
+static enum ctl_exit try_program(int root, const char *library, const char *program,
+				 const char *argument, struct trial *trial, char *reason) {
 	char variable[4200], *arguments[] = { (char *)program, (char *)argument, NULL };
 	char *environment[] = { variable, (char *)"PATH=/usr/bin:/bin", (char *)"LC_ALL=C", NULL };
 	int pipes[2], process;
@@ -227,7 +256,8 @@ static enum ctl_exit try_program(int root, const char *library, const char *prog
 		return refuse(reason, CTL_ERROR, "cannot try it: %s", strerror(errno));
 	pid = fork();
 	if (pid == 0)
-		run_child(root, program, arguments, library ? environment : environment + 1, pipes[1]);
+		run_child(root, program, arguments, library ? environment : environment + 1,
+			  pipes[1]);
 	close(pipes[1]);
 	if (pid > 0)
 		setpgid(pid, pid); /* here, too: who comes first does it */
@@ -259,10 +289,12 @@ static const char *first_difference(const char *said, const char *other) {
 }
 
 /*
- * Runs a program with the library; if it does not say what it should, without, too: what another library in /etc/ld.so.preload adds to it, or
- * ld.so about one that is missing, is not this one's fault. @name is for messages.
+ * Runs a program with the library; if it does not say what it should, without, too: what another
+ * library in /etc/ld.so.preload adds to it, or ld.so about one that is missing, is not this one's
+ * fault. @name is for messages.
  */
-static enum ctl_exit check_program(int root, const char *library, const char *program, const char *name, const char *argument, const char *expected,
+static enum ctl_exit check_program(int root, const char *library, const char *program,
+				   const char *name, const char *argument, const char *expected,
 				   char *reason) {
 	struct trial with = {}, without = {};
 	const char *line;
@@ -272,9 +304,11 @@ static enum ctl_exit check_program(int root, const char *library, const char *pr
 	if (r)
 		return r;
 	if (!with.in_time)
-		return refuse(reason, CTL_ERROR, "%s: with it, %s does not end in %d s", library, name, CHECK_SECONDS);
+		return refuse(reason, CTL_ERROR, "%s: with it, %s does not end in %d s", library,
+			      name, CHECK_SECONDS);
 	if (WIFSIGNALED(with.status))
-		return refuse(reason, CTL_ERROR, "%s: with it, %s is killed by signal %d (%s)", library, name, WTERMSIG(with.status),
+		return refuse(reason, CTL_ERROR, "%s: with it, %s is killed by signal %d (%s)",
+			      library, name, WTERMSIG(with.status),
 			      strsignal(WTERMSIG(with.status)));
 	if (strcmp(with.said, expected)) {
 		r = try_program(root, NULL, program, argument, &without, reason);
@@ -282,14 +316,17 @@ static enum ctl_exit check_program(int root, const char *library, const char *pr
 			return r;
 		line = first_difference(with.said, without.said);
 		if (strcmp(with.said, without.said))
-			return refuse(reason, CTL_ERROR, "%s: with it, %s says: %.*s", library, name, (int)strcspn(line, "\n"), line);
+			return refuse(reason, CTL_ERROR, "%s: with it, %s says: %.*s", library,
+				      name, (int)strcspn(line, "\n"), line);
 	}
 	if (with.status)
-		return refuse(reason, CTL_ERROR, "%s: with it, %s fails with status %d", library, name, WEXITSTATUS(with.status));
+		return refuse(reason, CTL_ERROR, "%s: with it, %s fails with status %d", library,
+			      name, WEXITSTATUS(with.status));
 	return CTL_OK;
 }
 
-enum ctl_exit check_library(int root, const char *path, char resolved[static 4096], char reason[static CHECK_REASON_SIZE]) {
+enum ctl_exit check_library(int root, const char *path, char resolved[static 4096],
+			    char reason[static CHECK_REASON_SIZE]) {
 	enum ctl_exit r;
 
 	*resolved = '\0';
@@ -298,6 +335,7 @@ enum ctl_exit check_library(int root, const char *path, char resolved[static 409
 		return r;
 	r = check_program(root, resolved, "/bin/true", "/bin/true", NULL, "", reason);
 	if (r == CTL_OK)
-		r = check_program(root, resolved, "/proc/self/exe", "gpuprobectl", "--version", "gpuprobectl " PROJECT_VERSION "\n", reason);
+		r = check_program(root, resolved, "/proc/self/exe", "gpuprobectl", "--version",
+				  "gpuprobectl " PROJECT_VERSION "\n", reason);
 	return r;
 }

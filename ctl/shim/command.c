@@ -25,14 +25,19 @@ static const char help[] =
 	"       gpuprobectl shim status [--root=DIR]\n"
 	"       gpuprobectl shim cdi [--root=DIR] [LIBRARY]\n"
 	"\n"
-	"Puts the library that brings probes into CUDA programs into /etc/ld.so.preload, and so into every program that starts from then on; takes it out\n"
+	"Puts the library that brings probes into CUDA programs into /etc/ld.so.preload, and so "
+	"into every program that starts from then on; takes it out\n"
 	"again; or says whether it is there and whether it is sound.\n"
 	"\n"
-	"enable refuses a library that is missing, that others than root can change, that not everybody can read, or with which programs do not run as they\n"
-	"should. LIBRARY is the one that is installed (" LAUNCH_SHIM ") unless given. disable works without the library.\n"
-	"What else is in the file stays as it is. Exit status of status: 1 if a library of ours is enabled and not sound.\n"
+	"enable refuses a library that is missing, that others than root can change, that not "
+	"everybody can read, or with which programs do not run as they\n"
+	"should. LIBRARY is the one that is installed (" LAUNCH_SHIM
+	") unless given. disable works without the library.\n"
+	"What else is in the file stays as it is. Exit status of status: 1 if a library of ours is "
+	"enabled and not sound.\n"
 	"\n"
-	"cdi prints a specification (Container Device Interface) that gives containers the library and the daemon's sockets, for a file in /etc/cdi.\n"
+	"cdi prints a specification (Container Device Interface) that gives containers the library "
+	"and the daemon's sockets, for a file in /etc/cdi.\n"
 	"Only for images with glibc 2.17 or later: in others no program starts with it.\n"
 	"\n"
 	"      --root=DIR  the system in this folder, not the one that runs\n";
@@ -46,7 +51,9 @@ struct shim {
 
 /* Options and at most @max arguments. Returns -1 to go on, or the exit status. */
 static int parse(struct shim *shim, int argc, char **argv, int max) {
-	static const struct option options[] = { CTL_OPTIONS, { "root", required_argument, NULL, OPTION_ROOT }, {} };
+	static const struct option options[] = { CTL_OPTIONS,
+						 { "root", required_argument, NULL, OPTION_ROOT },
+						 {} };
 	const char *root = "/";
 	int option, r = -1;
 
@@ -59,15 +66,18 @@ static int parse(struct shim *shim, int argc, char **argv, int max) {
 	if (r >= 0)
 		return r;
 	if (optind + max < argc)
-		return ctl_usage("%s: %s is too much", argv[0] + strlen(CTL_TITLE), argv[optind + max]);
+		return ctl_usage("%s: %s is too much", argv[0] + strlen(CTL_TITLE),
+				 argv[optind + max]);
 	shim->library = optind < argc ? argv[optind] : NULL;
 	shim->root = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (shim->root < 0)
-		return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR, "--root=%s: %s", root, strerror(errno));
+		return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR, "--root=%s: %s", root,
+				strerror(errno));
 	return -1;
 }
 
-/* Says what was done: a line, or {"changed":true,"enabled":true,"file":"/etc/ld.so.preload","library":"..."}. */
+/* Says what was done: a line, or
+ * {"changed":true,"enabled":true,"file":"/etc/ld.so.preload","library":"..."}. */
 static void report(const struct shim *shim, bool changed, const char *library, const char *line) {
 	json_object *out;
 
@@ -105,7 +115,8 @@ static int change_once(struct shim *shim, const char *library, const char **done
 	if (differs < 0)
 		r = ctl_fail(CTL_ERROR, "%s", strerror(-differs));
 	if (differs > 0) {
-		/* no file costs programs less than an empty one; what a link names stays, for the link's sake */
+		/* no file costs programs less than an empty one; what a link names stays, for the
+		 * link's sake */
 		bool remove = !library && !shim->preload.linked && is_blank(text, n);
 
 		r = preload_replace(&shim->preload, remove ? NULL : text, n);
@@ -115,7 +126,8 @@ static int change_once(struct shim *shim, const char *library, const char **done
 	return r;
 }
 
-/* The file with our library as @library, or without (NULL), under the lock. 0, or the exit status. */
+/* The file with our library as @library, or without (NULL), under the lock. 0, or the exit status.
+ */
 static int change(struct shim *shim, const char *library, const char **donep) {
 	int lock, r, tries = 0;
 
@@ -126,12 +138,15 @@ static int change(struct shim *shim, const char *library, const char **donep) {
 		r = change_once(shim, library, donep);
 	while (r == PRELOAD_CHANGED && ++tries < CHANGE_TRIES);
 	if (r == PRELOAD_CHANGED)
-		r = ctl_fail(CTL_ERROR, "%s: somebody else changes it all the time; nothing is changed", shim->preload.path);
+		r = ctl_fail(CTL_ERROR,
+			     "%s: somebody else changes it all the time; nothing is changed",
+			     shim->preload.path);
 	preload_unlock(shim->root, lock);
 	return r;
 }
 
-/* Whether the file is to be changed at all: if not, nothing is written, so that it works on a disk that cannot be written to. 0 or the exit status. */
+/* Whether the file is to be changed at all: if not, nothing is written, so that it works on a disk
+ * that cannot be written to. 0 or the exit status. */
 static int needs_change(struct shim *shim, const char *library, bool *neededp) {
 	char *text;
 	size_t n;
@@ -151,8 +166,10 @@ static int check_owner(const struct preload *preload) {
 	const struct stat *status = &preload->status;
 
 	if (status->st_nlink && (status->st_uid != 0 || status->st_mode & 022))
-		return ctl_fail(CTL_ERROR, "%s: others than root may write to it (user %u, mode %04o): not enabled", preload->path, status->st_uid,
-				status->st_mode & 07777);
+		return ctl_fail(
+			CTL_ERROR,
+			"%s: others than root may write to it (user %u, mode %04o): not enabled",
+			preload->path, status->st_uid, status->st_mode & 07777);
 	return 0;
 }
 
@@ -164,7 +181,8 @@ static int enable(struct shim *shim) {
 
 	if (*library != '/') { /* a path of ours, seen from where we are */
 		if (!realpath(library, path))
-			return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR, "%s: %s: not enabled", library, strerror(errno));
+			return ctl_fail(errno == ENOENT ? CTL_NOT_FOUND : CTL_ERROR,
+					"%s: %s: not enabled", library, strerror(errno));
 		library = path;
 	}
 	r = (int)check_library(shim->root, library, resolved, reason);
@@ -172,7 +190,10 @@ static int enable(struct shim *shim) {
 		return ctl_fail((enum ctl_exit)r, "%s: not enabled", reason);
 	name = strrchr(resolved, '/') + 1;
 	if (strcmp(name, PRELOAD_LIBRARY))
-		return ctl_fail(CTL_ERROR, "%s: is not named " PRELOAD_LIBRARY ", by which it is found again: not enabled", resolved);
+		return ctl_fail(CTL_ERROR,
+				"%s: is not named " PRELOAD_LIBRARY
+				", by which it is found again: not enabled",
+				resolved);
 	r = needs_change(shim, resolved, &needed);
 	if (r == 0 && needed)
 		r = check_owner(&shim->preload);
@@ -186,7 +207,8 @@ static int enable(struct shim *shim) {
 	r = change(shim, resolved, &done);
 	if (r)
 		return r;
-	snprintf(line, sizeof(line), "%s is in %s: programs that start from now on have it", resolved, shim->preload.path);
+	snprintf(line, sizeof(line), "%s is in %s: programs that start from now on have it",
+		 resolved, shim->preload.path);
 	report(shim, done != NULL, resolved, line);
 	return CTL_OK;
 }
@@ -208,7 +230,8 @@ static int disable(struct shim *shim) {
 	r = change(shim, NULL, &done);
 	if (r)
 		return r;
-	snprintf(line, sizeof(line), PRELOAD_LIBRARY " is out of %s%s", shim->preload.path, done ? done : "");
+	snprintf(line, sizeof(line), PRELOAD_LIBRARY " is out of %s%s", shim->preload.path,
+		 done ? done : "");
 	report(shim, done != NULL, NULL, line);
 	return CTL_OK;
 }
@@ -285,7 +308,8 @@ static int status(struct shim *shim) {
 	json_object_object_add(out, "enabled", json_object_new_boolean(enabled));
 	json_object_object_add(out, "file", json_object_new_string(shim->preload.path));
 	json_object_object_add(out, "libraries", listing.ours);
-	json_object_object_add(out, "installed", json_object_get(json_object_array_get_idx(installed, 0)));
+	json_object_object_add(out, "installed",
+			       json_object_get(json_object_array_get_idx(installed, 0)));
 	json_object_object_add(out, "others", listing.others);
 	if (shim->ctl->json)
 		ctl_print_json(shim->ctl, out);

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ld.so splits the file at blanks, tabs, line ends and colons, and a # hides what follows it in its line, wherever it stands. So do we:
- * what is edited is what ld.so would load, and everything else stays as it is, byte for byte.
+ * ld.so splits the file at blanks, tabs, line ends and colons, and a # hides what follows it in its
+ * line, wherever it stands. So do we: what is edited is what ld.so would load, and everything else
+ * stays as it is, byte for byte.
  *
- * But the ld.so of glibc looks for each further # from the file's beginning on, in as many bytes as are left behind the one before, and so misses
- * many: it loads names that it should not see. So a name of ours in any comment but the first is taken out, as one that may be loaded, and it is not
+ * But the ld.so of glibc looks for each further # from the file's beginning on, in as many bytes as
+ * are left behind the one before, and so misses many: it loads names that it should not see. So a
+ * name of ours in any comment but the first is taken out, as one that may be loaded, and it is not
  * what brings the library into programs.
  *
- * A file that is broken for a moment breaks every program that starts in that moment, and one that is broken after a crash breaks the next
- * boot. So the new text is written beside it, is on the disk before it gets the name, and gets it in one step. Others edit the file, too, who know no
+ * A file that is broken for a moment breaks every program that starts in that moment, and one that
+ * is broken after a crash breaks the next boot. So the new text is written beside it, is on the
+ * disk before it gets the name, and gets it in one step. Others edit the file, too, who know no
  * lock: whether it still is what was read is looked at last.
  *
- * The lock is a file of its own, because whoever may read a file may lock it: this one is root's alone. Its name goes with the lock; who has
- * waited for it sees that, and starts over.
+ * The lock is a file of its own, because whoever may read a file may lock it: this one is root's
+ * alone. Its name goes with the lock; who has waited for it sees that, and starts over.
  */
 
 #include "preload.h"
@@ -39,7 +42,8 @@
 #define LOCK_SECONDS 10
 
 int preload_open_in_root(int root, const char *path, int flags) {
-	struct open_how how = { .flags = (unsigned int)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+	struct open_how how = { .flags = (unsigned int)flags | O_CLOEXEC,
+				.resolve = RESOLVE_IN_ROOT };
 	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
 
 	return fd < 0 ? -errno : (int)fd;
@@ -92,7 +96,8 @@ static int find_folder(struct preload *preload) {
 	if (fstatat(fd, FILE_NAME, &status, AT_SYMLINK_NOFOLLOW) == 0)
 		preload->linked = S_ISLNK(status.st_mode);
 	close(fd);
-	snprintf(preload->folder + strlen(preload->folder), sizeof(preload->folder) - strlen(preload->folder), "/%s", preload->name);
+	snprintf(preload->folder + strlen(preload->folder),
+		 sizeof(preload->folder) - strlen(preload->folder), "/%s", preload->name);
 	strcpy(preload->name, FILE_NAME);
 	snprintf(preload->path, sizeof(preload->path), "%s/%s", preload->folder, preload->name);
 	return 0;
@@ -127,15 +132,19 @@ int preload_read(struct preload *preload, int root) {
 		return r;
 	fd = preload_open_in_root(root, ETC "/" FILE_NAME, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	if (fd == -ENOENT && preload->linked)
-		return ctl_fail(CTL_ERROR, "%s: is a link that leads nowhere; remove it or make what it names", preload->path);
+		return ctl_fail(CTL_ERROR,
+				"%s: is a link that leads nowhere; remove it or make what it names",
+				preload->path);
 	if (fd == -ENOENT)
 		return 0;
 	if (fd < 0)
 		return fail(preload, "cannot open", -fd);
 	r = fstat(fd, &preload->status) < 0 ? -errno : preload->linked ? find(preload, fd) : 0;
-	if (r == 0 && (!S_ISREG(preload->status.st_mode) || preload->status.st_size > SIZE_MAX_FILE)) {
+	if (r == 0 &&
+	    (!S_ISREG(preload->status.st_mode) || preload->status.st_size > SIZE_MAX_FILE)) {
 		close(fd);
-		return ctl_fail(CTL_ERROR, "%s: is not a file of at most 1 MiB: left alone", preload->path);
+		return ctl_fail(CTL_ERROR, "%s: is not a file of at most 1 MiB: left alone",
+				preload->path);
 	}
 	if (r == 0)
 		r = read_all(preload, fd);
@@ -165,9 +174,12 @@ static bool in_comment(const char *text, size_t at) {
 	return at && text[at - 1] == '#';
 }
 
-/* The next library from @at on: where it begins and ends, and whether it is in a comment, which ld.so may not see. False: there is none. */
-static bool next_library(const struct preload *preload, size_t at, size_t *beginp, size_t *endp, bool *hiddenp) {
-	const char *text = preload->text, *first = preload->n ? memchr(text, '#', preload->n) : NULL;
+/* The next library from @at on: where it begins and ends, and whether it is in a comment, which
+ * ld.so may not see. False: there is none. */
+static bool next_library(const struct preload *preload, size_t at, size_t *beginp, size_t *endp,
+			 bool *hiddenp) {
+	const char *text = preload->text,
+		   *first = preload->n ? memchr(text, '#', preload->n) : NULL;
 	size_t n = preload->n;
 
 	for (;;) {
@@ -191,10 +203,13 @@ static bool next_library(const struct preload *preload, size_t at, size_t *begin
 static bool is_ours(const char *path, size_t n) {
 	size_t name = strlen(PRELOAD_LIBRARY);
 
-	return n >= name && !memcmp(path + n - name, PRELOAD_LIBRARY, name) && (n == name || path[n - name - 1] == '/');
+	return n >= name && !memcmp(path + n - name, PRELOAD_LIBRARY, name) &&
+	       (n == name || path[n - name - 1] == '/');
 }
 
-void preload_each(const struct preload *preload, void (*take)(const char *path, size_t n, bool ours, void *userdata), void *userdata) {
+void preload_each(const struct preload *preload,
+		  void (*take)(const char *path, size_t n, bool ours, void *userdata),
+		  void *userdata) {
 	size_t begin, end = 0;
 	bool hidden, ours;
 
@@ -246,7 +261,8 @@ int preload_edit(const struct preload *preload, const char *library, char **text
 	if (kept < preload->n)
 		fwrite(preload->text + kept, 1, preload->n - kept, file);
 	if (!there && library)
-		fprintf(file, "%s%s\n", preload->n && preload->text[preload->n - 1] != '\n' ? "\n" : "", library);
+		fprintf(file, "%s%s\n",
+			preload->n && preload->text[preload->n - 1] != '\n' ? "\n" : "", library);
 	if (fclose(file)) {
 		free(*textp);
 		*textp = NULL;
@@ -324,9 +340,11 @@ static bool is_as_read(const struct preload *preload, int folder) {
 
 	if (fstatat(folder, preload->name, &now, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT && !read->st_nlink;
-	return read->st_nlink && now.st_dev == read->st_dev && now.st_ino == read->st_ino && now.st_size == read->st_size &&
-	       now.st_mtim.tv_sec == read->st_mtim.tv_sec && now.st_mtim.tv_nsec == read->st_mtim.tv_nsec &&
-	       now.st_ctim.tv_sec == read->st_ctim.tv_sec && now.st_ctim.tv_nsec == read->st_ctim.tv_nsec;
+	return read->st_nlink && now.st_dev == read->st_dev && now.st_ino == read->st_ino &&
+	       now.st_size == read->st_size && now.st_mtim.tv_sec == read->st_mtim.tv_sec &&
+	       now.st_mtim.tv_nsec == read->st_mtim.tv_nsec &&
+	       now.st_ctim.tv_sec == read->st_ctim.tv_sec &&
+	       now.st_ctim.tv_nsec == read->st_ctim.tv_nsec;
 }
 
 int preload_replace(const struct preload *preload, const char *text, size_t n) {
@@ -342,7 +360,8 @@ int preload_replace(const struct preload *preload, const char *text, size_t n) {
 		close(folder);
 		return PRELOAD_CHANGED;
 	}
-	if (r == 0 && (text ? renameat(folder, NEW_NAME, folder, preload->name) : unlinkat(folder, preload->name, 0)) < 0)
+	if (r == 0 && (text ? renameat(folder, NEW_NAME, folder, preload->name)
+			    : unlinkat(folder, preload->name, 0)) < 0)
 		r = -errno;
 	if (r < 0) {
 		unlinkat(folder, NEW_NAME, 0);
@@ -362,12 +381,14 @@ static int try_lock(int folder) {
 	struct stat ours, named;
 	int fd, r;
 
-	fd = openat(folder, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+	fd = openat(folder, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+		    0600);
 	if (fd < 0)
 		return -errno;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &ours) < 0)
 		r = errno == EWOULDBLOCK ? -EAGAIN : -errno;
-	else if (fstatat(folder, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) < 0 || named.st_ino != ours.st_ino || named.st_dev != ours.st_dev)
+	else if (fstatat(folder, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
+		 named.st_ino != ours.st_ino || named.st_dev != ours.st_dev)
 		r = -EAGAIN; /* the one before us has removed it */
 	else
 		return fd;
@@ -391,9 +412,12 @@ int preload_lock(int root) {
 	} while (lock == -EAGAIN && now.tv_sec < end.tv_sec && nanosleep(&pause, NULL) == 0);
 	close(folder);
 	if (lock == -EAGAIN)
-		return -(int)ctl_fail(CTL_ERROR, "another gpuprobectl edits /" ETC "/" FILE_NAME "; nothing is changed");
+		return -(int)ctl_fail(CTL_ERROR, "another gpuprobectl edits /" ETC "/" FILE_NAME
+						 "; nothing is changed");
 	if (lock < 0)
-		return -(int)ctl_fail(exit_of(-lock), "/" ETC "/" LOCK_NAME ": %s; nothing is changed", strerror(-lock));
+		return -(int)ctl_fail(exit_of(-lock),
+				      "/" ETC "/" LOCK_NAME ": %s; nothing is changed",
+				      strerror(-lock));
 	return lock;
 }
 

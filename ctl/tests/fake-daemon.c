@@ -45,7 +45,7 @@ static struct {
 	const char *btf; /* in base64 */
 	int types[N_TYPES];
 	struct fake_types ring_types;
-	int64_t run_pid;   /* of the process that the last program to be run is attached to */
+	int64_t run_pid; /* of the process that the last program to be run is attached to */
 	bool run_unprobed; /* and was not put into */
 	bool kept_waiting; /* the first Detach of `clinging` was */
 } state;
@@ -116,7 +116,8 @@ static void make_btf(void) {
 	check(btf__add_field(btf, "x", types[TYPE_U32], 0, 0));
 	check(btf__add_field(btf, "y", types[TYPE_COLOR], 32, 0));
 	name = btf__add_var(btf, "entered", BTF_VAR_GLOBAL_ALLOCATED, types[TYPE_U64]);
-	list = btf__add_var(btf, "pairs", BTF_VAR_STATIC, btf__add_array(btf, types[TYPE_U32], types[TYPE_PAIR], 2));
+	list = btf__add_var(btf, "pairs", BTF_VAR_STATIC,
+			    btf__add_array(btf, types[TYPE_U32], types[TYPE_PAIR], 2));
 	types[TYPE_SECTION] = btf__add_datasec(btf, ".bss", 24);
 	check(btf__add_datasec_var_info(btf, name, 0, 8));
 	check(btf__add_datasec_var_info(btf, list, 8, 16));
@@ -138,13 +139,13 @@ static const struct {
 	  "{\"program\":\"refused\",\"reason\":\"invalid access to map value\","
 	  "\"log\":\"; *value = 1; @ a.bpf.c:7\\nR1 invalid mem access\"}" },
 	{ "hostile", ERROR("VerificationFailed"),
-	  "{\"program\":\"host\\u001bile\",\"reason\":\"a\\nb\\u009bc\",\"log\":\"; x = \\\"\\u001b[31m\\\" @ a.c:1\\n\\tR1\\u009b1m\\u00e9\\r\\n\"}" },
+	  "{\"program\":\"host\\u001bile\",\"reason\":\"a\\nb\\u009bc\",\"log\":\"; x = "
+	  "\\\"\\u001b[31m\\\" @ a.c:1\\n\\tR1\\u009b1m\\u00e9\\r\\n\"}" },
 	{ "logless", ERROR("VerificationFailed"),
 	  "{\"program\":\"logless\",\"reason\":\"no reason\",\"log\":null}" },
 	{ "uncompiled", ERROR("CompileFailed"),
 	  "{\"program\":\"uncompiled\",\"reason\":\"helper 6 comes with the next release\"}" },
-	{ "nameless", ERROR("CompileFailed"),
-	  "{\"program\":\"\",\"reason\":\"no worker\"}" },
+	{ "nameless", ERROR("CompileFailed"), "{\"program\":\"\",\"reason\":\"no worker\"}" },
 	{ "invalid", ERROR("InvalidObject"),
 	  "{\"reason\":\"no GPU program in it\",\"log\":\"libbpf: hm\\n\"}" },
 	{ "denied", ERROR("PermissionDenied"),
@@ -164,7 +165,8 @@ static json_object *maps_of_run(void);
 
 static int attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *program = get(parameters, "program"), *kernel = get(parameters, "kernel"),
-		    *filter = get(parameters, "filter"), *point = get(parameters, "point"), *engine = get(parameters, "engine");
+		    *filter = get(parameters, "filter"), *point = get(parameters, "point"),
+		    *engine = get(parameters, "engine");
 	const char *name = program ? json_object_get_string(program) : "cuda__count";
 	bool run = point && !strcmp(json_object_get_string(point), "kprobe/__directly_run");
 	json_object *attachment, *list = json_object_new_array();
@@ -181,8 +183,9 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 		json_object_object_del(parameters, "object");
 		return varlink_call_error(
 			call, ERROR("Internal"),
-			varlink_json_pack("reason", json_object_new_string(json_object_to_json_string_ext(
-							    parameters, JSON_C_TO_STRING_PLAIN)),
+			varlink_json_pack("reason",
+					  json_object_new_string(json_object_to_json_string_ext(
+						  parameters, JSON_C_TO_STRING_PLAIN)),
 					  NULL));
 	}
 	if (base64_decode(json_object_get_string(get(parameters, "object")),
@@ -193,10 +196,12 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 		"id", json_object_new_int64(++state.next_id), "object",
 		json_object_new_int64((int64_t)n_data), "program", json_object_new_string(name),
 		"point", json_object_new_string("entry"), "kernel",
-		kernel ? json_object_get(kernel) : json_object_new_string(run ? "__gpuprobe_directly_run" : "vectorAdd"), "section",
-		json_object_new_string(point ? json_object_get_string(point) : "kprobe/vectorAdd"), "engine",
-		engine ? json_object_get(engine) : json_object_new_string("auto"), "filter",
-		filter ? json_object_get(filter) : json_object_new_object(), "state",
+		kernel ? json_object_get(kernel)
+		       : json_object_new_string(run ? "__gpuprobe_directly_run" : "vectorAdd"),
+		"section",
+		json_object_new_string(point ? json_object_get_string(point) : "kprobe/vectorAdd"),
+		"engine", engine ? json_object_get(engine) : json_object_new_string("auto"),
+		"filter", filter ? json_object_get(filter) : json_object_new_object(), "state",
 		json_object_new_string(strcmp(name, "failed") ? "armed" : "failed"), "modules",
 		json_object_new_int(0), "processes", json_object_new_int(0), "owner",
 		json_object_new_int64(varlink_call_peer(call)->uid), NULL);
@@ -208,12 +213,15 @@ static int attach(struct varlink_call *call, json_object *parameters, void *user
 		state.run_unprobed = !strcmp(name, "unprobed");
 	}
 	return varlink_call_reply(
-		call, varlink_json_pack("attachments", list, "maps", run ? maps_of_run() : json_object_new_array(), NULL));
+		call, varlink_json_pack("attachments", list, "maps",
+					run ? maps_of_run() : json_object_new_array(), NULL));
 }
 
-/* Who is the first to detach `clinging` waits for an answer for ever, which standard output tells. */
+/* Who is the first to detach `clinging` waits for an answer for ever, which standard output tells.
+ */
 static bool keeps_waiting(json_object *attachment) {
-	if (state.kept_waiting || strcmp(json_object_get_string(get(attachment, "program")), "clinging") != 0)
+	if (state.kept_waiting ||
+	    strcmp(json_object_get_string(get(attachment, "program")), "clinging") != 0)
 		return false;
 	state.kept_waiting = true;
 	puts("waits");
@@ -246,19 +254,31 @@ static int list_attachments(struct varlink_call *call, json_object *parameters, 
 }
 
 static int status(struct varlink_call *call, json_object *parameters, void *userdata) {
-	json_object *reply = from_text(
-		"{\"version\":\"0.1.0\",\"pid\":4711,\"mode\":\"session\",\"started\":1700000000000000,\"verify\":\"on\","
-		"\"compiler\":\"nvJitLink 13.0\",\"attachments\":1,\"maps\":2,\"counters\":{\"images\":3,\"images_replaced\":2,"
-		"\"images_own\":1,\"images_cached\":0,\"worker_crashes\":0,\"worker_timeouts\":0,\"processes\":1},"
-		"\"statistics\":[{\"group\":\"daemon\",\"name\":\"memory\",\"kind\":\"gauge\",\"unit\":\"bytes\",\"value\":6291456},"
-		"{\"group\":\"daemon\",\"name\":\"longest_turn\",\"kind\":\"gauge\",\"unit\":\"microseconds\",\"value\":1500},"
-		"{\"group\":\"workers\",\"name\":\"jobs\",\"of\":\"image\",\"kind\":\"counter\",\"unit\":\"number\",\"value\":9007199254740993},"
-		"{\"group\":\"workers\",\"name\":\"jobs\",\"of\":\"program\",\"kind\":\"counter\",\"unit\":\"number\",\"value\":2},"
-		"{\"group\":\"workers\",\"name\":\"alive\",\"of\":\"image\",\"kind\":\"gauge\",\"unit\":\"number\",\"value\":3},"
-		"{\"group\":\"workers\",\"name\":\"alive\",\"of\":\"program\",\"kind\":\"gauge\",\"unit\":\"number\",\"value\":1},"
-		"{\"group\":\"quotas\",\"name\":\"hit\",\"of\":\"images\",\"kind\":\"counter\",\"unit\":\"number\",\"value\":0},"
-		"{\"group\":\"quotas\",\"name\":\"hit\",\"of\":\"maps\",\"kind\":\"counter\",\"unit\":\"number\",\"value\":4}],"
-		"\"missing\":[\"no CAP_BPF: nothing can be verified; run as root\"]}");
+	json_object *reply =
+		from_text("{\"version\":\"0.1.0\",\"pid\":4711,\"mode\":\"session\",\"started\":"
+			  "1700000000000000,\"verify\":\"on\","
+			  "\"compiler\":\"nvJitLink "
+			  "13.0\",\"attachments\":1,\"maps\":2,\"counters\":{\"images\":3,\"images_"
+			  "replaced\":2,"
+			  "\"images_own\":1,\"images_cached\":0,\"worker_crashes\":0,\"worker_"
+			  "timeouts\":0,\"processes\":1},"
+			  "\"statistics\":[{\"group\":\"daemon\",\"name\":\"memory\",\"kind\":"
+			  "\"gauge\",\"unit\":\"bytes\",\"value\":6291456},"
+			  "{\"group\":\"daemon\",\"name\":\"longest_turn\",\"kind\":\"gauge\","
+			  "\"unit\":\"microseconds\",\"value\":1500},"
+			  "{\"group\":\"workers\",\"name\":\"jobs\",\"of\":\"image\",\"kind\":"
+			  "\"counter\",\"unit\":\"number\",\"value\":9007199254740993},"
+			  "{\"group\":\"workers\",\"name\":\"jobs\",\"of\":\"program\",\"kind\":"
+			  "\"counter\",\"unit\":\"number\",\"value\":2},"
+			  "{\"group\":\"workers\",\"name\":\"alive\",\"of\":\"image\",\"kind\":"
+			  "\"gauge\",\"unit\":\"number\",\"value\":3},"
+			  "{\"group\":\"workers\",\"name\":\"alive\",\"of\":\"program\",\"kind\":"
+			  "\"gauge\",\"unit\":\"number\",\"value\":1},"
+			  "{\"group\":\"quotas\",\"name\":\"hit\",\"of\":\"images\",\"kind\":"
+			  "\"counter\",\"unit\":\"number\",\"value\":0},"
+			  "{\"group\":\"quotas\",\"name\":\"hit\",\"of\":\"maps\",\"kind\":"
+			  "\"counter\",\"unit\":\"number\",\"value\":4}],"
+			  "\"missing\":[\"no CAP_BPF: nothing can be verified; run as root\"]}");
 	const char *version = getenv("FAKE_VERSION");
 
 	if (version)
@@ -268,22 +288,32 @@ static int status(struct varlink_call *call, json_object *parameters, void *user
 
 static int why(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *kernel = get(parameters, "kernel"), *pid = get(parameters, "pid");
-	json_object *reply = from_text(
-		"{\"outcomes\":[{\"pid\":77,\"comm\":\"vec_add\",\"time\":1700000000000000,\"kernel\":\"_Z9vectorAddPfS_\",\"demangled\":"
-		"\"vectorAdd(float*, float*)\",\"outcome\":\"probed\",\"reason\":\"no PTX for sm_90 in this image\",\"engine\":\"sass\",\"attachments\":[1]},"
-		"{\"pid\":78,\"comm\":\"py\\u001b[31mthon\",\"time\":1700000000000000,\"kernel\":\"\",\"demangled\":\"\",\"outcome\":"
-		"\"not-probed\",\"reason\":\"no PTX for sm_90 in this image: SASS only\",\"engine\":\"\",\"attachments\":[]}]}");
+	json_object *reply =
+		from_text("{\"outcomes\":[{\"pid\":77,\"comm\":\"vec_add\",\"time\":"
+			  "1700000000000000,\"kernel\":\"_Z9vectorAddPfS_\",\"demangled\":"
+			  "\"vectorAdd(float*, float*)\",\"outcome\":\"probed\",\"reason\":\"no "
+			  "PTX for sm_90 in this image\",\"engine\":\"sass\",\"attachments\":[1]},"
+			  "{\"pid\":78,\"comm\":\"py\\u001b[31mthon\",\"time\":1700000000000000,"
+			  "\"kernel\":\"\",\"demangled\":\"\",\"outcome\":"
+			  "\"not-probed\",\"reason\":\"no PTX for sm_90 in this image: SASS "
+			  "only\",\"engine\":\"\",\"attachments\":[]}]}");
 
 	if (kernel && !strcmp(json_object_get_string(kernel), "none"))
 		json_object_array_del_idx(get(reply, "outcomes"), 0, 2);
 	if (pid && json_object_get_int64(pid) == state.run_pid) {
 		json_object_put(reply);
 		return varlink_call_reply(
-			call, from_text(state.run_unprobed
-					? "{\"outcomes\":[{\"pid\":1,\"comm\":\"gpuprobe-launch\",\"time\":1,\"kernel\":\"\",\"demangled\":\"\","
-					  "\"outcome\":\"failed\",\"reason\":\"the compiler said no\",\"engine\":\"\",\"attachments\":[]}]}"
-					: "{\"outcomes\":[{\"pid\":1,\"comm\":\"gpuprobe-launch\",\"time\":1,\"kernel\":\"__gpuprobe_directly_run\","
-					  "\"demangled\":\"\",\"outcome\":\"probed\",\"reason\":\"\",\"engine\":\"\",\"attachments\":[1]}]}"));
+			call,
+			from_text(
+				state.run_unprobed
+					? "{\"outcomes\":[{\"pid\":1,\"comm\":\"gpuprobe-launch\","
+					  "\"time\":1,\"kernel\":\"\",\"demangled\":\"\","
+					  "\"outcome\":\"failed\",\"reason\":\"the compiler said "
+					  "no\",\"engine\":\"\",\"attachments\":[]}]}"
+					: "{\"outcomes\":[{\"pid\":1,\"comm\":\"gpuprobe-launch\","
+					  "\"time\":1,\"kernel\":\"__gpuprobe_directly_run\","
+					  "\"demangled\":\"\",\"outcome\":\"probed\",\"reason\":"
+					  "\"\",\"engine\":\"\",\"attachments\":[1]}]}"));
 	}
 	if (pid && json_object_get_int64(pid) == 78)
 		json_object_array_del_idx(get(reply, "outcomes"), 0, 1);
@@ -451,8 +481,10 @@ static json_object *dump_reply(size_t map, json_object *consume_entries, bool fi
 	return varlink_json_pack(
 		"map", map_json(map), "entries", consume_entries, "btf",
 		first && typed ? json_object_new_string(state.btf) : NULL, "btf_key_type",
-		json_object_new_int(!typed || maps[map].value_type == TYPE_SECTION ? 0
-				    : state.types[is_kind(map, "hash") ? TYPE_PAIR : TYPE_U32]),
+		json_object_new_int(
+			!typed || maps[map].value_type == TYPE_SECTION
+				? 0
+				: state.types[is_kind(map, "hash") ? TYPE_PAIR : TYPE_U32]),
 		"btf_value_type",
 		json_object_new_int(typed ? state.types[maps[map].value_type] : 0), NULL);
 }
@@ -490,10 +522,11 @@ static int dump_map(struct varlink_call *call, json_object *parameters, void *us
 		if (!strcmp(name, maps[i].name) || strtoul(name, NULL, 10) == i + 1)
 			return i == 4 && varlink_call_more(call)
 				       ? varlink_call_stream(call, produce_large)
-				       : varlink_call_reply(
-						 call,
-						 dump_reply(i, entries_of(i, per_process, nonzero, latest),
-							    true));
+				       : varlink_call_reply(call,
+							    dump_reply(i,
+								       entries_of(i, per_process,
+										  nonzero, latest),
+								       true));
 	return varlink_call_error(call, ERROR("NotFound"),
 				  varlink_json_pack("what", json_object_new_string(name), NULL));
 }
@@ -513,33 +546,45 @@ static int show_map(struct varlink_call *call, json_object *parameters, void *us
 	json_object *reply;
 
 	if (map < 0)
-		return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_get(get(parameters, "map")), NULL));
+		return varlink_call_error(
+			call, ERROR("NotFound"),
+			varlink_json_pack("what", json_object_get(get(parameters, "map")), NULL));
 	reply = dump_reply((size_t)map, json_object_new_array(), true);
 	json_object_object_del(reply, "entries");
 	return varlink_call_reply(call, reply);
 }
 
-/* Takes what it gets, but has no key 10, and says what it got if there must be no such element (noexist), or a deletion is of key 9. */
+/* Takes what it gets, but has no key 10, and says what it got if there must be no such element
+ * (noexist), or a deletion is of key 9. */
 static int update_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *flags = get(parameters, "flags"), *value = get(parameters, "value");
 	const char *key = json_object_get_string(get(parameters, "key"));
 	char text[256];
 
 	if (!strcmp(key, "CgAAAA=="))
-		return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string("an element with that key"), NULL));
-	snprintf(text, sizeof(text), "map %s key %s value %s", json_object_get_string(get(parameters, "map")), key,
+		return varlink_call_error(
+			call, ERROR("NotFound"),
+			varlink_json_pack(
+				"what", json_object_new_string("an element with that key"), NULL));
+	snprintf(text, sizeof(text), "map %s key %s value %s",
+		 json_object_get_string(get(parameters, "map")), key,
 		 value ? json_object_get_string(value) : "-");
 	if (flags ? !strcmp(json_object_get_string(flags), "noexist") : !strcmp(key, "CQAAAA=="))
-		return varlink_call_error(call, ERROR("Unavailable"), varlink_json_pack("reason", json_object_new_string(text), NULL));
+		return varlink_call_error(call, ERROR("Unavailable"),
+					  varlink_json_pack("reason", json_object_new_string(text),
+							    NULL));
 	return varlink_call_reply(call, NULL);
 }
 
 static int list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *pid = get(parameters, "pid");
-	json_object *reply = from_text(
-		"{\"kernels\":[{\"id\":\"00000000000000ab\",\"name\":\"_Z9vectorAddPfS_\",\"demangled\":\"vectorAdd(float*, float*)\","
-		"\"device_function\":false,\"pids\":[77,78],\"attachments\":[1]},{\"id\":\"00000000000000cd\",\"name\":\"_Z1gv\","
-		"\"demangled\":\"_Z1gv\",\"device_function\":true,\"pids\":[],\"attachments\":[]}]}");
+	json_object *reply =
+		from_text("{\"kernels\":[{\"id\":\"00000000000000ab\",\"name\":\"_Z9vectorAddPfS_"
+			  "\",\"demangled\":\"vectorAdd(float*, float*)\","
+			  "\"device_function\":false,\"pids\":[77,78],\"attachments\":[1]},{\"id\":"
+			  "\"00000000000000cd\",\"name\":\"_Z1gv\","
+			  "\"demangled\":\"_Z1gv\",\"device_function\":true,\"pids\":[],"
+			  "\"attachments\":[]}]}");
 
 	if (pid && json_object_get_int64(pid) == 77)
 		json_object_array_del_idx(get(reply, "kernels"), 1, 1);
@@ -555,34 +600,47 @@ static int list_kernels(struct varlink_call *call, json_object *parameters, void
 }
 
 static int show_kernel(struct varlink_call *call, json_object *parameters, void *userdata) {
-	json_object *kernel = get(parameters, "kernel"), *instruction = get(parameters, "instruction");
-	json_object *reply = from_text(
-		"{\"instructions\":[{\"id\":\"0000001100000000\",\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, [%rd4];\","
-		"\"file\":\"x.cu\",\"line\":12},{\"id\":\"0000001100000001\",\"kernel\":\"_Z1fv\",\"text\":\"bar\\u001b\"}]}");
+	json_object *kernel = get(parameters, "kernel"),
+		    *instruction = get(parameters, "instruction");
+	json_object *reply =
+		from_text("{\"instructions\":[{\"id\":\"0000001100000000\",\"kernel\":\"_Z1fv\","
+			  "\"text\":\"ld.global.f32 %f1, [%rd4];\","
+			  "\"file\":\"x.cu\",\"line\":12},{\"id\":\"0000001100000001\",\"kernel\":"
+			  "\"_Z1fv\",\"text\":\"bar\\u001b\"}]}");
 
 	if (!kernel == !instruction)
 		return varlink_call_invalid_parameter(call, "kernel");
 	if (instruction)
 		json_object_array_del_idx(get(reply, "instructions"), 1, 1);
 	if (!strcmp(json_object_get_string(kernel ?: instruction), "none"))
-		return varlink_call_error(call, ERROR("NotFound"),
-					  varlink_json_pack("what", json_object_new_string("kernel none"), NULL));
+		return varlink_call_error(
+			call, ERROR("NotFound"),
+			varlink_json_pack("what", json_object_new_string("kernel none"), NULL));
 	if (kernel && !strcmp(json_object_get_string(kernel), "bare"))
 		json_object_array_del_idx(get(reply, "instructions"), 0, 2);
 	return varlink_call_reply(call, reply);
 }
 
-/* Attachment 1 of a program with patches, and 2, which only the SASS engine can run; `ptx` cannot be run there. */
+/* Attachment 1 of a program with patches, and 2, which only the SASS engine can run; `ptx` cannot
+ * be run there. */
 static int show_program(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const char *name = json_object_get_string(get(parameters, "program"));
-	json_object *reply = from_text(
-		"{\"programs\":[{\"attachment\":{\"id\":1,\"object\":1,\"program\":\"cuda__count\",\"point\":\"entry\",\"kernel\":\"gemm\\u001b*\","
-		"\"section\":\"kprobe/gemm*\",\"filter\":{},\"engine\":\"auto\",\"state\":\"armed\",\"modules\":1,\"processes\":1,\"owner\":0},"
-		"\"symbol\":\"__gpuprobe_o1_p0\",\"ptx_size\":1234,\"local_bytes\":16,\"isa\":63,\"target\":52,\"maps\":[\"a\",\"b\"],\"sass\":\"\","
-		"\"patches\":[{\"instruction\":\"entry\",\"capability\":90,\"registers\":24,\"spill_stores\":4,\"spill_loads\":8,\"stack\":16}]},"
-		"{\"attachment\":{\"id\":2,\"object\":1,\"program\":\"cuda__count\",\"point\":\"barrier\",\"kernel\":\"f\",\"section\":\"kprobe/f@barrier\","
-		"\"filter\":{},\"engine\":\"sass\",\"state\":\"armed\",\"modules\":0,\"processes\":0,\"owner\":0},\"symbol\":\"__gpuprobe_o1_p1\","
-		"\"ptx_size\":20,\"local_bytes\":0,\"isa\":78,\"target\":90,\"maps\":[],\"sass\":\"\",\"patches\":[]}]}");
+	json_object *reply =
+		from_text("{\"programs\":[{\"attachment\":{\"id\":1,\"object\":1,\"program\":"
+			  "\"cuda__count\",\"point\":\"entry\",\"kernel\":\"gemm\\u001b*\","
+			  "\"section\":\"kprobe/"
+			  "gemm*\",\"filter\":{},\"engine\":\"auto\",\"state\":\"armed\","
+			  "\"modules\":1,\"processes\":1,\"owner\":0},"
+			  "\"symbol\":\"__gpuprobe_o1_p0\",\"ptx_size\":1234,\"local_bytes\":16,"
+			  "\"isa\":63,\"target\":52,\"maps\":[\"a\",\"b\"],\"sass\":\"\","
+			  "\"patches\":[{\"instruction\":\"entry\",\"capability\":90,\"registers\":"
+			  "24,\"spill_stores\":4,\"spill_loads\":8,\"stack\":16}]},"
+			  "{\"attachment\":{\"id\":2,\"object\":1,\"program\":\"cuda__count\","
+			  "\"point\":\"barrier\",\"kernel\":\"f\",\"section\":\"kprobe/f@barrier\","
+			  "\"filter\":{},\"engine\":\"sass\",\"state\":\"armed\",\"modules\":0,"
+			  "\"processes\":0,\"owner\":0},\"symbol\":\"__gpuprobe_o1_p1\","
+			  "\"ptx_size\":20,\"local_bytes\":0,\"isa\":78,\"target\":90,\"maps\":[],"
+			  "\"sass\":\"\",\"patches\":[]}]}");
 	json_object *programs = get(reply, "programs");
 
 	if (!strcmp(name, "1"))
@@ -592,29 +650,41 @@ static int show_program(struct varlink_call *call, json_object *parameters, void
 
 		json_object_array_del_idx(programs, 1, 1);
 		add_member(get(program, "attachment"), "engine", json_object_new_string("ptx"));
-		add_member(program, "sass", json_object_new_string("it reads params of its context"));
+		add_member(program, "sass",
+			   json_object_new_string("it reads params of its context"));
 		add_member(program, "patches", json_object_new_array());
 	}
 	if (!strcmp(name, "none"))
-		return varlink_call_error(call, ERROR("NotFound"), varlink_json_pack("what", json_object_new_string("none"), NULL));
+		return varlink_call_error(call, ERROR("NotFound"),
+					  varlink_json_pack("what", json_object_new_string("none"),
+							    NULL));
 	return varlink_call_reply(call, reply);
 }
 
 static int list_passes(struct varlink_call *call, json_object *parameters, void *userdata) {
 	return varlink_call_reply(
-		call, from_text("{\"passes\":[{\"name\":\"mine\",\"description\":\"does \\u001bthis\",\"file\":\"/etc/p/mine.json\","
-				"\"executable\":\"/usr/bin/mine\",\"order\":50,\"include\":[\"kprobe/*\"],\"exclude\":[\"kprobe/f\"]},"
-				"{\"name\":\"kretprobe\",\"description\":\"\",\"file\":\"\",\"executable\":\"\",\"order\":200,"
-				"\"include\":[\"kretprobe/*\"],\"exclude\":[]}],\"folders\":[\"/etc/p\"]}"));
+		call,
+		from_text("{\"passes\":[{\"name\":\"mine\",\"description\":\"does "
+			  "\\u001bthis\",\"file\":\"/etc/p/mine.json\","
+			  "\"executable\":\"/usr/bin/mine\",\"order\":50,\"include\":[\"kprobe/"
+			  "*\"],\"exclude\":[\"kprobe/f\"]},"
+			  "{\"name\":\"kretprobe\",\"description\":\"\",\"file\":\"\","
+			  "\"executable\":\"\",\"order\":200,"
+			  "\"include\":[\"kretprobe/*\"],\"exclude\":[]}],\"folders\":[\"/etc/"
+			  "p\"]}"));
 }
 
 /* One of each state, one that is of a later daemon, and a terminal's command. */
 static int examine(struct varlink_call *call, json_object *parameters, void *userdata) {
 	return varlink_call_reply(
-		call, from_text("{\"checks\":[{\"id\":\"daemon.fine\",\"title\":\"this\",\"state\":\"ok\",\"found\":\"as it should be\",\"todo\":\"\"},"
-				"{\"id\":\"daemon.less\",\"title\":\"that\",\"state\":\"warning\",\"found\":\"not there\",\"todo\":\"get \\u001bone\"},"
-				"{\"id\":\"daemon.broken\",\"title\":\"other\",\"state\":\"failed\",\"found\":\"gone\",\"todo\":\"mend it\"},"
-				"{\"id\":\"daemon.later\",\"title\":\"new\",\"state\":\"splendid\",\"found\":\"x\",\"todo\":\"\"}]}"));
+		call, from_text("{\"checks\":[{\"id\":\"daemon.fine\",\"title\":\"this\",\"state\":"
+				"\"ok\",\"found\":\"as it should be\",\"todo\":\"\"},"
+				"{\"id\":\"daemon.less\",\"title\":\"that\",\"state\":\"warning\","
+				"\"found\":\"not there\",\"todo\":\"get \\u001bone\"},"
+				"{\"id\":\"daemon.broken\",\"title\":\"other\",\"state\":"
+				"\"failed\",\"found\":\"gone\",\"todo\":\"mend it\"},"
+				"{\"id\":\"daemon.later\",\"title\":\"new\",\"state\":\"splendid\","
+				"\"found\":\"x\",\"todo\":\"\"}]}"));
 }
 
 static const struct varlink_method methods[] = {

@@ -26,7 +26,7 @@ struct event {
 /* The userdata of all methods. */
 struct fake_types {
 	const char *btf; /* in base64 */
-	int event;	 /* the id of struct event in it */
+	int event; /* the id of struct event in it */
 };
 
 int fake_read_ring(struct varlink_call *call, json_object *parameters, void *userdata);

@@ -23,7 +23,7 @@ struct fake_ring {
 	const char *name;
 	bool typed;
 	size_t sizes[RECORDS_MAX]; /* of its records, which begin with the first event; 0: none */
-	int64_t lost[2];	   /* in the first and in the second reply */
+	int64_t lost[2]; /* in the first and in the second reply */
 };
 
 static const struct fake_ring rings[] = {
@@ -100,9 +100,9 @@ static json_object *reply_of(const struct work *work, const struct batches *batc
 		strcpy(text, "!");
 	reply = varlink_json_pack(
 		"records", json_object_new_array(), "batches", json_object_new_string(text), "lost",
-		json_object_new_int64(lost ? strtoll(lost, NULL, 10) : work->ring->lost[!first]), "btf",
-		first && typed ? json_object_new_string(work->types->btf) : NULL, "btf_value_type",
-		json_object_new_int(typed ? work->types->event : 0), NULL);
+		json_object_new_int64(lost ? strtoll(lost, NULL, 10) : work->ring->lost[!first]),
+		"btf", first && typed ? json_object_new_string(work->types->btf) : NULL,
+		"btf_value_type", json_object_new_int(typed ? work->types->event : 0), NULL);
 	free(text);
 	return reply;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The fake daemon's traces. A call is told what to play by its cgroup, a path of a file: its bytes are sent as they are, so many in a
- * reply as the name says ("x.100"; else all), lines of FILE.missing are `missing` of the first one, and those of FILE.later of the second. What comes behind
- * them follows from the name: "follow" in it, nothing, for ever; "last", the end of the call with the rest of the file as soon as none of its
- * processes lives; else the end. "/echo" says what it was asked for, "/error/NAME" is that error, "/hangup" ends the connection after
- * the first reply.
+ * The fake daemon's traces. A call is told what to play by its cgroup, a path of a file: its bytes
+ * are sent as they are, so many in a reply as the name says ("x.100"; else all), lines of
+ * FILE.missing are `missing` of the first one, and those of FILE.later of the second. What comes
+ * behind them follows from the name: "follow" in it, nothing, for ever; "last", the end of the call
+ * with the rest of the file as soon as none of its processes lives; else the end. "/echo" says what
+ * it was asked for, "/error/NAME" is that error, "/hangup" ends the connection after the first
+ * reply.
  */
 
 #include <errno.h>
@@ -40,7 +42,8 @@ static json_object *get(json_object *object, const char *key) {
 	return value;
 }
 
-/* The next records; the first reply of a call that waits for its processes has the beginning only. */
+/* The next records; the first reply of a call that waits for its processes has the beginning only.
+ */
 static json_object *next_reply(struct play *play) {
 	size_t portion = play->last && !play->started ? sizeof(struct trace_start) : play->portion;
 	size_t n = play->n - play->at < portion ? play->n - play->at : portion;
@@ -49,7 +52,8 @@ static json_object *next_reply(struct play *play) {
 
 	base64_encode(text, play->bytes + play->at, n);
 	play->at += n;
-	reply = varlink_json_pack("records", json_object_new_string(text), "missing", play->started ? play->later : play->missing, NULL);
+	reply = varlink_json_pack("records", json_object_new_string(text), "missing",
+				  play->started ? play->later : play->missing, NULL);
 	if (play->started)
 		play->later = NULL;
 	play->started = true;
@@ -59,7 +63,8 @@ static json_object *next_reply(struct play *play) {
 
 static bool is_alive(const struct play *play) {
 	for (size_t i = 0; play->pids && i < json_object_array_length(play->pids); i++)
-		if (kill((pid_t)json_object_get_int64(json_object_array_get_idx(play->pids, i)), 0) == 0)
+		if (kill((pid_t)json_object_get_int64(json_object_array_get_idx(play->pids, i)),
+			 0) == 0)
 			return true;
 	return false;
 }
@@ -83,7 +88,8 @@ static int produce(struct varlink_call *call, void *userdata) {
 	if (play->follow)
 		return VARLINK_PRODUCE_IDLE;
 	uv_timer_stop(&play->timer);
-	return varlink_call_reply(call, varlink_json_pack("records", json_object_new_string(""), NULL));
+	return varlink_call_reply(call,
+				  varlink_json_pack("records", json_object_new_string(""), NULL));
 }
 
 static void wake(uv_timer_t *timer) {
@@ -139,11 +145,18 @@ static int play_error(struct varlink_call *call, const char *name) {
 
 	snprintf(error, sizeof(error), ERROR("%s"), name);
 	if (!strcmp(name, "InvalidArgument"))
-		return varlink_call_error(call, error, varlink_json_pack("parameter", json_object_new_string("calls"), "reason",
-									 json_object_new_string("cuFoo: no function has that name"), NULL));
+		return varlink_call_error(
+			call, error,
+			varlink_json_pack(
+				"parameter", json_object_new_string("calls"), "reason",
+				json_object_new_string("cuFoo: no function has that name"), NULL));
 	if (!strcmp(name, "NotFound"))
-		return varlink_call_error(call, error, varlink_json_pack("what", json_object_new_string("process 7"), NULL));
-	return varlink_call_error(call, error, varlink_json_pack("reason", json_object_new_string("not today"), NULL));
+		return varlink_call_error(
+			call, error,
+			varlink_json_pack("what", json_object_new_string("process 7"), NULL));
+	return varlink_call_error(call, error,
+				  varlink_json_pack("reason", json_object_new_string("not today"),
+						    NULL));
 }
 
 int fake_trace(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -157,31 +170,43 @@ int fake_trace(struct varlink_call *call, json_object *parameters, void *userdat
 	if (path)
 		return play_file(call, parameters, path);
 	json_object_object_del(parameters, "cgroup");
-	return varlink_call_error(call, ERROR("Internal"),
-				  varlink_json_pack("reason", json_object_new_string(json_object_to_json_string_ext(parameters, JSON_C_TO_STRING_PLAIN)), NULL));
+	return varlink_call_error(
+		call, ERROR("Internal"),
+		varlink_json_pack("reason",
+				  json_object_new_string(json_object_to_json_string_ext(
+					  parameters, JSON_C_TO_STRING_PLAIN)),
+				  NULL));
 }
 
 int fake_list_hooks(struct varlink_call *call, json_object *parameters, void *userdata) {
-	static const char text[] =
-		"[{\"name\":\"ioctl\",\"set\":\"driver\",\"purpose\":\"ioctls of NVIDIA's devices\",\"arguments\":[],\"state\":\"attached\","
-		"\"method\":\"raw-tracepoint\",\"target\":\"sys_enter\",\"reason\":\"no kprobes here\",\"hits\":12},"
-		"{\"name\":\"xid\",\"set\":\"driver\",\"purpose\":\"errors of the GPU\",\"arguments\":[\"code:u32\"],\"state\":\"available\","
-		"\"method\":\"tracepoint\",\"target\":\"nvidia:nvidia_dev_xid\",\"reason\":\"\",\"hits\":0},"
-		"{\"name\":\"nvidia:rm_\\u001bioctl\",\"set\":\"gsp\",\"purpose\":\"RM\",\"arguments\":[],\"state\":\"unavailable\","
-		"\"method\":\"kprobe\",\"target\":\"\",\"reason\":\"this kernel has no kprobes\",\"hits\":0}]";
+	static const char text[] = "[{\"name\":\"ioctl\",\"set\":\"driver\",\"purpose\":\"ioctls "
+				   "of NVIDIA's devices\",\"arguments\":[],\"state\":\"attached\","
+				   "\"method\":\"raw-tracepoint\",\"target\":\"sys_enter\","
+				   "\"reason\":\"no kprobes here\",\"hits\":12},"
+				   "{\"name\":\"xid\",\"set\":\"driver\",\"purpose\":\"errors of "
+				   "the GPU\",\"arguments\":[\"code:u32\"],\"state\":\"available\","
+				   "\"method\":\"tracepoint\",\"target\":\"nvidia:nvidia_dev_xid\","
+				   "\"reason\":\"\",\"hits\":0},"
+				   "{\"name\":\"nvidia:rm_\\u001bioctl\",\"set\":\"gsp\","
+				   "\"purpose\":\"RM\",\"arguments\":[],\"state\":\"unavailable\","
+				   "\"method\":\"kprobe\",\"target\":\"\",\"reason\":\"this kernel "
+				   "has no kprobes\",\"hits\":0}]";
 	json_object *pattern = get(parameters, "pattern"), *hooks, *all;
 	const char *name = pattern ? json_object_get_string(pattern) : NULL;
 
 	if (name && strlen(name) > 255)
-		return varlink_call_error(call, ERROR("InvalidArgument"),
-					  varlink_json_pack("parameter", json_object_new_string("pattern"), "reason", json_object_new_string("longer than 255 bytes"), NULL));
+		return varlink_call_error(
+			call, ERROR("InvalidArgument"),
+			varlink_json_pack("parameter", json_object_new_string("pattern"), "reason",
+					  json_object_new_string("longer than 255 bytes"), NULL));
 	if (varlink_json_parse(&all, text, strlen(text)))
 		abort();
 	hooks = json_object_new_array();
 	for (size_t i = 0; i < json_object_array_length(all); i++) {
 		json_object *hook = json_object_array_get_idx(all, i);
 
-		if (!name || strchr(name, '*') || !strcmp(name, json_object_get_string(get(hook, "name"))) ||
+		if (!name || strchr(name, '*') ||
+		    !strcmp(name, json_object_get_string(get(hook, "name"))) ||
 		    !strcmp(name, json_object_get_string(get(hook, "set"))))
 			json_object_array_add(hooks, json_object_get(hook));
 	}

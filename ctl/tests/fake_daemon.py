@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of gpuprobectl against the fake daemon share. Their first two arguments are GPUPROBECTL and FAKE_DAEMON."""
+
 import os
 import pathlib
 import shutil
@@ -19,16 +20,16 @@ class FakeDaemonCase(unittest.TestCase):
         return None
 
     def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix='test-gpuprobectl-'))
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="test-gpuprobectl-"))
         self.addCleanup(shutil.rmtree, self.dir)
-        self.socket = str(self.dir / 'socket')
+        self.socket = str(self.dir / "socket")
         self.start_daemon()
         self.addCleanup(self.stop)
 
     def start_daemon(self, **variables):
         """Also another one, behind stop()."""
         self.daemon = subprocess.Popen([DAEMON, self.socket], stdout=subprocess.PIPE, env={**(self.daemon_environment() or os.environ), **variables})
-        self.assertEqual(self.daemon.stdout.readline(), b'ready\n')
+        self.assertEqual(self.daemon.stdout.readline(), b"ready\n")
 
     def stop(self):
         self.daemon.kill()
@@ -39,11 +40,19 @@ class FakeDaemonCase(unittest.TestCase):
         """A process that has mapped files of these names."""
         paths = [self.dir / name for name in libraries]
         for path in paths:
-            path.write_bytes(b'a library')
-        process = subprocess.Popen([sys.executable, '-c', 'import mmap, sys\n'
-                                    'files = [open(path) for path in sys.argv[1:]]\n'
-                                    'maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]\nprint(flush=True)\nsys.stdin.read()',
-                                    *paths], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            path.write_bytes(b"a library")
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import mmap, sys\n"
+                "files = [open(path) for path in sys.argv[1:]]\n"
+                "maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]\nprint(flush=True)\nsys.stdin.read()",
+                *paths,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self.addCleanup(process.communicate)
         process.stdout.readline()
         return str(process.pid)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test-cache.py GPUPROBECTL FAKE_DAEMON: cache, cache list, cache clear."""
+
 import json
 import os
 import subprocess
@@ -15,18 +16,34 @@ OK, ERROR, USAGE = range(3)
 class Cache(FakeDaemonCase):
     def ctl(self, *arguments, status=OK, errors=""):
         kept = {k: v for k, v in os.environ.items() if k.startswith(("ASAN", "LSAN", "UBSAN", "LD_LIBRARY"))}
-        done = subprocess.run([CTL, "--socket", self.socket, "cache", *arguments], capture_output=True, text=True, timeout=60,
-                              env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC", **kept})
+        done = subprocess.run(
+            [CTL, "--socket", self.socket, "cache", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC", **kept},
+        )
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertEqual(done.stderr, errors and f"gpuprobectl: {errors}\n")
         return done.stdout
 
     def test_status(self):
         shown = self.ctl()
-        self.assertEqual(shown.splitlines(), [
-            "folder: /var/?cache", "entries: 2, 1.5 MiB of 1.0 GiB", "since the start:", "  hits: 10", "  misses: 11", "  written: 13",
-            "  gone to make room: 16", "  not written, too much at once: 14", "  damaged, and removed: 12",
-            "  failures of the disk: 15 (the daemon's log says which)"])
+        self.assertEqual(
+            shown.splitlines(),
+            [
+                "folder: /var/?cache",
+                "entries: 2, 1.5 MiB of 1.0 GiB",
+                "since the start:",
+                "  hits: 10",
+                "  misses: 11",
+                "  written: 13",
+                "  gone to make room: 16",
+                "  not written, too much at once: 14",
+                "  damaged, and removed: 12",
+                "  failures of the disk: 15 (the daemon's log says which)",
+            ],
+        )
         self.assertEqual(self.ctl("status"), shown)
         self.assertEqual(self.ctl("--socket", self.socket), shown)
         self.assertEqual(self.ctl("--socket", self.socket, "status"), shown)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-doctor.py GPUPROBECTL FAKE_DAEMON SHIM: each check of doctor in a root folder made for it, fine and not; what can be tried only by doing it, under
 a filter of system calls; the daemon's own; the output. Needs root."""
+
 import ctypes
 import json
 import os
@@ -23,7 +24,7 @@ EPERM, EINVAL, ENOSYS = 1, 22, 38
 
 def refuse(command, error):
     """For a child: bpf(2) with this command fails."""
-    allow, fail = 0x7fff0000, 0x50000 | error
+    allow, fail = 0x7FFF0000, 0x50000 | error
     program = [(0x20, 0, 0, 0), (0x15, 0, 3, BPF), (0x20, 0, 0, 16), (0x15, 0, 1, command), (0x06, 0, 0, fail), (0x06, 0, 0, allow)]
     code = b"".join(struct.pack("HBBI", *line) for line in program)
     buffer = ctypes.create_string_buffer(code)
@@ -58,8 +59,14 @@ class Case(unittest.TestCase):
         shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
 
     def run_ctl(self, *arguments, status=OK, environment=None, error="", **more):
-        done = subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=120,
-                              env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", **(environment or {})}, **more)
+        done = subprocess.run(
+            [CTL, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", **(environment or {})},
+            **more,
+        )
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         if error is not None:
             self.assertEqual(done.stderr, error and f"gpuprobectl: {error}\n")
@@ -80,12 +87,17 @@ class Case(unittest.TestCase):
 class Kernel(Case):
     def test_release(self):
         self.check("kernel.release", "unknown", "does not tell", "/proc")
-        for text, state, todo in (("6.18.1-x\n", "ok", None), ("6.1.0-40-amd64\n", "ok", None), ("5.8.0\n", "ok", None), ("5.7.19\n", "failed", "5.8"),
-                                  ("4.19.0\n", "failed", "5.8")):
+        for text, state, todo in (
+            ("6.18.1-x\n", "ok", None),
+            ("6.1.0-40-amd64\n", "ok", None),
+            ("5.8.0\n", "ok", None),
+            ("5.7.19\n", "failed", "5.8"),
+            ("4.19.0\n", "failed", "5.8"),
+        ):
             self.write("/proc/sys/kernel/osrelease", text)
             self.check("kernel.release", state, text.strip(), todo)
         self.check("kernel.release", "ok", os.uname().release, live=True)
-        self.assertEqual(json.loads(self.run_ctl("doctor", "--json", "--only=kernel.[kmr]*"))["unknown"], 0) # all that is in /proc can be read
+        self.assertEqual(json.loads(self.run_ctl("doctor", "--json", "--only=kernel.[kmr]*"))["unknown"], 0)  # all that is in /proc can be read
 
     def test_files(self):
         self.check("kernel.btf", "warning", "no /sys/kernel/btf", "CONFIG_DEBUG_INFO_BTF")
@@ -102,8 +114,11 @@ class Kernel(Case):
 
     def test_lockdown(self):
         self.check("kernel.lockdown", "ok", "no lockdown")
-        for text, state, found, todo in (("[none] integrity confidentiality\n", "ok", "none", None), ("none [integrity] confidentiality\n", "ok", "integrity", None),
-                                         ("none integrity [confidentiality]\n", "warning", "confidentiality", "lockdown=integrity")):
+        for text, state, found, todo in (
+            ("[none] integrity confidentiality\n", "ok", "none", None),
+            ("none [integrity] confidentiality\n", "ok", "integrity", None),
+            ("none integrity [confidentiality]\n", "warning", "confidentiality", "lockdown=integrity"),
+        ):
             self.write("/sys/kernel/security/lockdown", text)
             self.check("kernel.lockdown", state, found, todo)
 
@@ -171,6 +186,7 @@ class Service(Case):
         def says(text, code=0):
             self.write("/bin/systemctl", f"#!/bin/sh\ncat <<END\n{text}\nEND\nexit {code}\n", 0o755)
             return {"live": True, "environment": {"PATH": f"{self.root}/bin:/usr/bin:/bin"}}
+
         self.check("service.active", "skipped", "does not run")
         silent = "does not answer this user" if os.path.exists("/run/systemd/system") else "systemd does not run"
         self.check("service.active", "skipped", silent, **says("", 1))
@@ -248,7 +264,9 @@ class Preload(Case):
 
 class Reach(Case):
     def process(self, pid, shim, namespace="1", environment=b"", comm="python3"):
-        self.write(f"/proc/{pid}/maps", "7f0-7f1 r-xp 0 0:0 1 /usr/lib/libcuda.so.580.1\n" + ("7f2-7f3 r-xp 0 0:0 2 /usr/lib/libgpuprobe-shim.so\n" if shim else ""))
+        self.write(
+            f"/proc/{pid}/maps", "7f0-7f1 r-xp 0 0:0 1 /usr/lib/libcuda.so.580.1\n" + ("7f2-7f3 r-xp 0 0:0 2 /usr/lib/libgpuprobe-shim.so\n" if shim else "")
+        )
         self.write(f"/proc/{pid}/environ", environment)
         self.write(f"/proc/{pid}/comm", comm + "\n")
         self.link(f"/proc/{pid}/ns/mnt", f"mnt:[{namespace}]")
@@ -385,18 +403,32 @@ class Command(Case):
 
     def test_daemon(self):
         out = self.run_ctl("--socket", self.socket, "doctor", "--only=daemon.*", status=ERROR)
-        self.assertEqual(out, f"ok       daemon.reachable  daemon: version 0.1.0 answers at {self.socket}\n"
-                              "ok       daemon.fine       this: as it should be\n"
-                              "warning  daemon.less       that: not there\n"
-                              "                           -> get ?one\n"
-                              "failed   daemon.broken     other: gone\n"
-                              "                           -> mend it\n"
-                              "unknown  daemon.later      new: x\n"
-                              "2 ok, 1 warnings, 1 failed, 0 skipped, 1 unknown\n")
+        self.assertEqual(
+            out,
+            f"ok       daemon.reachable  daemon: version 0.1.0 answers at {self.socket}\n"
+            "ok       daemon.fine       this: as it should be\n"
+            "warning  daemon.less       that: not there\n"
+            "                           -> get ?one\n"
+            "failed   daemon.broken     other: gone\n"
+            "                           -> mend it\n"
+            "unknown  daemon.later      new: x\n"
+            "2 ok, 1 warnings, 1 failed, 0 skipped, 1 unknown\n",
+        )
         out = json.loads(self.run_ctl("--socket", self.socket, "doctor", "--only=daemon.l*", "--json"))
-        self.assertEqual(out, {"checks": [{"id": "daemon.less", "title": "that", "state": "warning", "found": "not there", "todo": "get \x1bone"},
-                                          {"id": "daemon.later", "title": "new", "state": "splendid", "found": "x", "todo": ""}],
-                               "ok": 0, "warning": 1, "failed": 0, "skipped": 0, "unknown": 1})
+        self.assertEqual(
+            out,
+            {
+                "checks": [
+                    {"id": "daemon.less", "title": "that", "state": "warning", "found": "not there", "todo": "get \x1bone"},
+                    {"id": "daemon.later", "title": "new", "state": "splendid", "found": "x", "todo": ""},
+                ],
+                "ok": 0,
+                "warning": 1,
+                "failed": 0,
+                "skipped": 0,
+                "unknown": 1,
+            },
+        )
 
     def test_version(self):
         """A daemon of before, which an upgrade did not restart."""
@@ -404,7 +436,7 @@ class Command(Case):
         daemon = subprocess.Popen([DAEMON, path], stdout=subprocess.PIPE, env={**os.environ, "FAKE_VERSION": "0.0.9"})
         self.addCleanup(lambda: (daemon.kill(), daemon.wait(), daemon.stdout.close()))
         self.assertEqual(daemon.stdout.readline(), b"ready\n")
-        check, = json.loads(self.run_ctl("--socket", path, "doctor", "--only=daemon.reachable", "--json"))["checks"]
+        (check,) = json.loads(self.run_ctl("--socket", path, "doctor", "--only=daemon.reachable", "--json"))["checks"]
         self.assertEqual((check["state"], check["found"]), ("warning", f"version 0.0.9 answers at {path}, but gpuprobectl is of version 0.1.0"))
         self.assertIn("start it again", check["todo"])
 
@@ -415,8 +447,10 @@ class Command(Case):
         self.assertIn("no answer; what only the daemon can see was not looked at\n", out)
         self.assertIn("-> start gpuprobed; if it runs, its log says more", out)
         # the rest is looked at all the same, and a check of something else does not ask for the daemon
-        self.assertEqual(self.run_ctl("--socket", path, "doctor", "--only=driver.mig", "--root", self.root), "ok       driver.mig  MIG: no GPU instances\n"
-                         "1 ok, 0 warnings, 0 failed, 0 skipped, 0 unknown\n")
+        self.assertEqual(
+            self.run_ctl("--socket", path, "doctor", "--only=driver.mig", "--root", self.root),
+            "ok       driver.mig  MIG: no GPU instances\n1 ok, 0 warnings, 0 failed, 0 skipped, 0 unknown\n",
+        )
 
     def test_all(self):
         os.makedirs(self.root + "/etc")

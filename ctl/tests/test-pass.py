@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """test-pass.py GPUPROBECTL FAKE_DAEMON: pass list and pass test."""
+
 import json
 import os
 import shutil
@@ -40,8 +41,9 @@ class Case(unittest.TestCase):
 
     def ctl(self, *arguments, status=OK, errors="", **environment):
         kept = {k: v for k, v in os.environ.items() if k.startswith(("ASAN", "LSAN", "UBSAN", "LD_LIBRARY"))}
-        done = subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=60,
-                              env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **kept, **environment})
+        done = subprocess.run(
+            [CTL, *arguments], capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", **kept, **environment}
+        )
         self.assertEqual(done.returncode, status, done.stderr)
         if errors is not None:
             self.assertEqual(done.stderr, errors and f"gpuprobectl: {errors}\n")
@@ -49,8 +51,9 @@ class Case(unittest.TestCase):
 
     def run_test(self, *arguments, status=OK, errors="", **environment):
         """{pass: (result, exit status)}, the reasons, and the points."""
-        out = json.loads(self.ctl("pass", "test", self.ptx, "--json", *arguments, status=status, errors=errors,
-                                  GPUPROBE_PTXPASS_DIR=self.passes, **environment))
+        out = json.loads(
+            self.ctl("pass", "test", self.ptx, "--json", *arguments, status=status, errors=errors, GPUPROBE_PTXPASS_DIR=self.passes, **environment)
+        )
         self.reasons = {r["pass"]: r["reason"] for r in out}
         self.points = {r["pass"]: r["attach_point"] for r in out}
         return {r["pass"]: (r["result"], r.get("exit_status")) for r in out}
@@ -75,16 +78,26 @@ class List(Case):
 class Test(Case):
     def test_user(self):
         self.define("same", "echo '{}'\n", order=1)
-        self.define("change", "sed 's/^{\"full_ptx\"/{\"output_ptx\"/'\n", order=2)
+        self.define("change", 'sed \'s/^{"full_ptx"/{"output_ptx"/\'\n', order=2)
         self.define("fail", "echo no good >&2; exit 66\n", order=3)
         self.define("crash", "kill -KILL $$\n", order=4)
         self.define("late", "exec sleep 100\n", order=5, timeout_ms=200)
         self.define("other", "exit 9\n", order=6, attach_points={"include": ["kprobe/nothing"]})
-        self.define("validated", "sed 's/^{\"full_ptx\"/{\"output_ptx\"/'\n", order=7, validation={"required_symbols": ["h"]})
+        self.define("validated", 'sed \'s/^{"full_ptx"/{"output_ptx"/\'\n', order=7, validation={"required_symbols": ["h"]})
         names = ["same", "change", "fail", "crash", "late", "other", "validated"]
         results = self.run_test(status=ERROR)
-        self.assertEqual({name: results[name] for name in names}, {
-            "same": ("ok", 0), "change": ("changed", 0), "fail": ("failed", 66), "crash": ("failed", 137), "late": ("failed", None), "other": ("ok", None), "validated": ("failed", 0)})
+        self.assertEqual(
+            {name: results[name] for name in names},
+            {
+                "same": ("ok", 0),
+                "change": ("changed", 0),
+                "fail": ("failed", 66),
+                "crash": ("failed", 137),
+                "late": ("failed", None),
+                "other": ("ok", None),
+                "validated": ("failed", 0),
+            },
+        )
         self.assertEqual(self.reasons["fail"], "exit status 66: no good")
         self.assertEqual(self.reasons["late"], "timed out after 200 ms")
         self.assertEqual(self.reasons["validated"], "output_ptx lacks h")
@@ -98,11 +111,13 @@ class Test(Case):
         self.ctl("pass", "test", b"/nowhere\xc2x", status=NOT_FOUND, errors="/nowhere?x: No such file or directory")
 
     def test_chosen(self):
-        self.define("mine", "test \"$PTX_ATTACH_POINT\" = kprobe/g && grep -q '\"to_patch_kernel\":\"g\"' && echo '{}'\n")
+        self.define("mine", 'test "$PTX_ATTACH_POINT" = kprobe/g && grep -q \'"to_patch_kernel":"g"\' && echo \'{}\'\n')
         self.assertEqual(self.run_test("--pass=mine", "--kernel=g"), {"mine": ("ok", 0)})
         self.assertEqual(self.run_test("--pass=mine", status=ERROR), {"mine": ("failed", 1)})
-        self.assertEqual(json.loads(self.ctl("pass", "--json", "test", "--pass=mine", "--kernel=g", "--pass-dir", self.passes, self.ptx)),
-                         [{"pass": "mine", "attach_point": "kprobe/g", "result": "ok", "exit_status": 0, "reason": ""}])
+        self.assertEqual(
+            json.loads(self.ctl("pass", "--json", "test", "--pass=mine", "--kernel=g", "--pass-dir", self.passes, self.ptx)),
+            [{"pass": "mine", "attach_point": "kprobe/g", "result": "ok", "exit_status": 0, "reason": ""}],
+        )
         lines = self.ctl("pass", "test", "--pass", "mine", "--kernel", "g", "--pass-dir", self.passes, self.ptx).splitlines()
         self.assertEqual([line.split() for line in lines], ["PASS POINT RESULT EXIT REASON".split(), "mine kprobe/g ok 0".split()])
 
@@ -123,8 +138,7 @@ class Test(Case):
         self.ctl("pass", "dump", status=USAGE, errors="pass has no command dump; see gpuprobectl pass --help")
         self.ctl("pass", "test", status=USAGE, errors="pass test takes one file; see gpuprobectl pass test --help")
         self.ctl("pass", "test", self.ptx, self.ptx, status=USAGE, errors="pass test takes one file; see gpuprobectl pass test --help")
-        self.ctl("pass", "test", self.ptx, "--pass=none", "--pass-dir", self.passes, status=NOT_FOUND,
-                 errors="there is no pass none")
+        self.ctl("pass", "test", self.ptx, "--pass=none", "--pass-dir", self.passes, status=NOT_FOUND, errors="there is no pass none")
         self.ctl("pass", "test", self.ptx, "--kernel=h", status=NOT_FOUND, errors=f"{self.ptx}: it has no kernel h")
         self.ctl("pass", "test", "/nowhere", status=NOT_FOUND, errors="/nowhere: No such file or directory")
         if os.getuid():

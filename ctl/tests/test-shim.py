@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """test-shim.py GPUPROBECTL SHIM: shim enable, disable and status, in a root folder of its own and, in a mount namespace, for all programs of the system.
 Needs root and a mount namespace."""
+
 import ctypes
 import errno
 import json
@@ -107,25 +108,26 @@ class Edit(Case):
         """What was there, and is there after enable and after disable: None is no file."""
         us = LIBRARY.encode()
         for before, enabled, disabled in (
-                (b"", us + b"\n", None),
-                (b"\n \n", b"\n \n" + us + b"\n", None),
-                (b"/a.so\n", b"/a.so\n" + us + b"\n", b"/a.so\n"),
-                (b"/a.so", b"/a.so\n" + us + b"\n", b"/a.so\n"),
-                (b"# x\n", b"# x\n" + us + b"\n", b"# x\n"),
-                (b"# " + us, b"# " + us + b"\n" + us + b"\n", b"# " + us + b"\n"),
-                (b"/a.so\n/old/" + NAME.encode() + b"\n/b.so\n", b"/a.so\n" + us + b"\n/b.so\n", b"/a.so\n/b.so\n"),
-                (b"/a.so " + NAME.encode() + b":/b.so\n", b"/a.so " + us + b":/b.so\n", b"/a.so /b.so\n"),
-                (b"/x/" + NAME.encode() + b"\t/a.so\n", us + b"\t/a.so\n", b"/a.so\n"),
-                (b"/a.so\t/x/" + NAME.encode() + b" \n/b.so", b"/a.so\t" + us + b" \n/b.so", b"/a.so\n/b.so"),
-                (us + b"#c\n", us + b"#c\n", b"#c\n"),
-                (b"/a.so#" + us + b"\n", b"/a.so#" + us + b"\n" + us + b"\n", b"/a.so#" + us + b"\n"),
-                (us + b"\n" + us + b"\n/x/" + NAME.encode() + b"\n/a.so\n", us + b"\n/a.so\n", b"/a.so\n"),
-                (us + b" /y/" + NAME.encode() + b"\n", us + b"\n", None),
-                (b"# x\n# " + us + b" is off\n", b"# x\n# is off\n" + us + b"\n", b"# x\n# is off\n"),
-                (b"# x\n#" + us, b"# x\n#\n" + us + b"\n", b"# x\n#\n"),
-                (us + b" # " + us + b"\n# x " + us + b"#" + us + b"\n", us + b" # " + us + b"\n# x #\n", b"# " + us + b"\n# x #\n"),
-                (b"/lib/my" + NAME.encode() + b"\n", b"/lib/my" + NAME.encode() + b"\n" + us + b"\n", b"/lib/my" + NAME.encode() + b"\n"),
-                (b"/a\0b.so\n\xff\n", b"/a\0b.so\n\xff\n" + us + b"\n", b"/a\0b.so\n\xff\n")):
+            (b"", us + b"\n", None),
+            (b"\n \n", b"\n \n" + us + b"\n", None),
+            (b"/a.so\n", b"/a.so\n" + us + b"\n", b"/a.so\n"),
+            (b"/a.so", b"/a.so\n" + us + b"\n", b"/a.so\n"),
+            (b"# x\n", b"# x\n" + us + b"\n", b"# x\n"),
+            (b"# " + us, b"# " + us + b"\n" + us + b"\n", b"# " + us + b"\n"),
+            (b"/a.so\n/old/" + NAME.encode() + b"\n/b.so\n", b"/a.so\n" + us + b"\n/b.so\n", b"/a.so\n/b.so\n"),
+            (b"/a.so " + NAME.encode() + b":/b.so\n", b"/a.so " + us + b":/b.so\n", b"/a.so /b.so\n"),
+            (b"/x/" + NAME.encode() + b"\t/a.so\n", us + b"\t/a.so\n", b"/a.so\n"),
+            (b"/a.so\t/x/" + NAME.encode() + b" \n/b.so", b"/a.so\t" + us + b" \n/b.so", b"/a.so\n/b.so"),
+            (us + b"#c\n", us + b"#c\n", b"#c\n"),
+            (b"/a.so#" + us + b"\n", b"/a.so#" + us + b"\n" + us + b"\n", b"/a.so#" + us + b"\n"),
+            (us + b"\n" + us + b"\n/x/" + NAME.encode() + b"\n/a.so\n", us + b"\n/a.so\n", b"/a.so\n"),
+            (us + b" /y/" + NAME.encode() + b"\n", us + b"\n", None),
+            (b"# x\n# " + us + b" is off\n", b"# x\n# is off\n" + us + b"\n", b"# x\n# is off\n"),
+            (b"# x\n#" + us, b"# x\n#\n" + us + b"\n", b"# x\n#\n"),
+            (us + b" # " + us + b"\n# x " + us + b"#" + us + b"\n", us + b" # " + us + b"\n# x #\n", b"# " + us + b"\n# x #\n"),
+            (b"/lib/my" + NAME.encode() + b"\n", b"/lib/my" + NAME.encode() + b"\n" + us + b"\n", b"/lib/my" + NAME.encode() + b"\n"),
+            (b"/a\0b.so\n\xff\n", b"/a\0b.so\n\xff\n" + us + b"\n", b"/a\0b.so\n\xff\n"),
+        ):
             with self.subTest(before=before):
                 self.write(before)
                 self.enable()
@@ -220,8 +222,10 @@ class Edit(Case):
         self.assertEqual((out["cdiVersion"], out["kind"], [device["name"] for device in out["devices"]]), ("0.5.0", "gpuprobe.io/shim", ["all"]))
         edits = out["devices"][0]["containerEdits"]
         self.assertEqual(edits["env"], ["LD_PRELOAD=/usr/lib/gpuprobe/" + NAME])
-        self.assertEqual([(mount["hostPath"], mount["containerPath"]) for mount in edits["mounts"]],
-                         [(LIBRARY, "/usr/lib/gpuprobe/" + NAME), ("/run/gpuprobe", "/run/gpuprobe")])
+        self.assertEqual(
+            [(mount["hostPath"], mount["containerPath"]) for mount in edits["mounts"]],
+            [(LIBRARY, "/usr/lib/gpuprobe/" + NAME), ("/run/gpuprobe", "/run/gpuprobe")],
+        )
         for mount in edits["mounts"]:
             self.assertIn("ro", mount["options"])
         beside = [f"/usr/lib/gpuprobe/libgpuprobe-{name}.so" for name in ("hold", "sass", "cupti")]
@@ -253,7 +257,7 @@ class Edit(Case):
 
     def test_not_root(self):
         """Another user may ask, and do nothing when nothing is to be done; else he is told."""
-        program = shutil.copy(CTL, self.root) # whom the folder of the build may be closed to
+        program = shutil.copy(CTL, self.root)  # whom the folder of the build may be closed to
         self.ctl("status", user=65534, program=program)
         self.ctl("disable", user=65534, program=program)
         self.enable(user=65534, program=program, status=PERMISSION, error="/etc/.ld.so.preload.lock: Permission denied; nothing is changed")
@@ -311,7 +315,7 @@ class Refuse(Case):
         for folder in "a b", "a:b", "a#b", "a$b", "a\nb":
             os.mkdir(self.at("/usr/" + folder), 0o755)
             shutil.copy(self.at("/usr/lib/gpuprobe/other.so"), self.at(f"/usr/{folder}/{NAME}"))
-            shown = folder.replace("\n", "?") # one line
+            shown = folder.replace("\n", "?")  # one line
             self.refused(f"/usr/{shown}/{NAME}: has a character in its path that ld.so.preload cannot have", f"/usr/{folder}/{NAME}")
 
     def test_root(self):
@@ -327,11 +331,13 @@ class Refuse(Case):
     def test_no_library(self):
         with open(SHIM, "rb") as file:
             elf = file.read()
-        for data, error in ((b"", "is not a library (no ELF file)"),
-                            (b"#!/bin/sh\n" + bytes(100), "is not a library (no ELF file)"),
-                            (elf[:4] + b"\1" + elf[5:], f"is not for this machine (class 1, machine {elf[18]})"),
-                            (elf[:18] + b"\xf3" + elf[19:], "is not for this machine (class 2, machine 243)"),
-                            (elf[:16] + b"\2" + elf[17:], "is not a shared library")):
+        for data, error in (
+            (b"", "is not a library (no ELF file)"),
+            (b"#!/bin/sh\n" + bytes(100), "is not a library (no ELF file)"),
+            (elf[:4] + b"\1" + elf[5:], f"is not for this machine (class 1, machine {elf[18]})"),
+            (elf[:18] + b"\xf3" + elf[19:], "is not for this machine (class 2, machine 243)"),
+            (elf[:16] + b"\2" + elf[17:], "is not a shared library"),
+        ):
             with open(self.at(LIBRARY), "wb") as file:
                 file.write(data)
             self.refused(f"{LIBRARY}: {error}")
@@ -355,7 +361,7 @@ class Refuse(Case):
             with open(self.at(LIBRARY), "wb") as file:
                 file.write(elf[:n])
             self.refused(f"{LIBRARY}: is cut off")
-        with open(self.at(LIBRARY), "wb") as file: # what is not loaded may be absent
+        with open(self.at(LIBRARY), "wb") as file:  # what is not loaded may be absent
             file.write(elf[:end])
         self.enable()
 
@@ -370,23 +376,59 @@ class Refuse(Case):
         self.check_child("extern int nowhere(void); int f(void); int (*g)(void) = nowhere;", "with it, /bin/true says: ", "undefined symbol: nowhere")
 
     def test_constructor_hangs(self):
-        self.check_child("#include <unistd.h>\n__attribute__((constructor)) static void f(void) { for (;;) pause(); }",
-                         "with it, /bin/true does not end in 10 s")
+        self.check_child(
+            "#include <unistd.h>\n__attribute__((constructor)) static void f(void) { for (;;) pause(); }", "with it, /bin/true does not end in 10 s"
+        )
 
 
 class Trouble(Case):
     """Crashes, errors, and others who edit."""
+
     OLD = b"/a.so # mine\n"
     NEW = OLD + LIBRARY.encode() + b"\n"
     # the calls with which a file is changed, and around it
-    CALLS = "openat", "openat2", "flock", "newfstatat", "read", "write", "fchown", "flistxattr", "fgetxattr", "fsetxattr", "fchmod", "fsync", \
-        "renameat", "unlinkat", "close"
+    CALLS = (
+        "openat",
+        "openat2",
+        "flock",
+        "newfstatat",
+        "read",
+        "write",
+        "fchown",
+        "flistxattr",
+        "fgetxattr",
+        "fsetxattr",
+        "fchmod",
+        "fsync",
+        "renameat",
+        "unlinkat",
+        "close",
+    )
 
     def strace(self, call, fault, n, *arguments):
         """Runs it with something bad at its nth call. Its exit status, and whether the call came."""
         log = self.at("/log")
-        done = subprocess.run(["strace", "-o", log, "-e", "trace=" + call, "-e", f"inject={call}:{fault}:when={n}", CTL, "shim", arguments[0],
-                               "--root", self.root, *arguments[1:]], capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+        done = subprocess.run(
+            [
+                "strace",
+                "-o",
+                log,
+                "-e",
+                "trace=" + call,
+                "-e",
+                f"inject={call}:{fault}:when={n}",
+                CTL,
+                "shim",
+                arguments[0],
+                "--root",
+                self.root,
+                *arguments[1:],
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=ENVIRONMENT,
+        )
         with open(log) as file:
             text = file.read()
         return done, "killed by SIGKILL" in text or "(INJECTED)" in text
@@ -421,6 +463,7 @@ class Trouble(Case):
         def check(done, text, old, new):
             self.assertIn(text, (old, new))
             seen.add(text == old)
+
         n = self.each("signal=KILL", self.CALLS, check)
         self.assertEqual(seen, {True, False})
         self.assertGreater(n, 60)
@@ -438,9 +481,9 @@ class Trouble(Case):
                 failed.append(done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertTrue(text == old or "is changed, but" in done.stderr or "cannot write the output" in done.stderr, done.stderr)
+
         for error in "ENOSPC", "EIO":
-            self.each("error=" + error, ("openat2", "flock", "write", "fchown", "flistxattr", "fgetxattr", "fsetxattr", "fchmod", "fsync", "renameat"),
-                      check)
+            self.each("error=" + error, ("openat2", "flock", "write", "fchown", "flistxattr", "fgetxattr", "fsetxattr", "fchmod", "fsync", "renameat"), check)
         self.assertGreater(len(failed), 30)
 
     def test_full_disk(self):
@@ -497,23 +540,46 @@ class Trouble(Case):
     def test_concurrent(self):
         self.write(self.OLD)
         for _ in range(3):
-            running = [subprocess.Popen([CTL, "shim", verb, "--root", self.root, *library], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
-                       for _ in range(6) for verb, *library in (("enable", LIBRARY), ("disable",))]
+            running = [
+                subprocess.Popen([CTL, "shim", verb, "--root", self.root, *library], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+                for _ in range(6)
+                for verb, *library in (("enable", LIBRARY), ("disable",))
+            ]
             self.assertEqual([process.wait(timeout=120) for process in running], [OK] * len(running))
             self.assertIn(self.read(), (self.OLD, self.NEW))
 
     @unittest.skipUnless(shutil.which("strace"), "no strace")
     def test_edited_meanwhile(self):
         """What somebody else writes while the new file is on its way to the disk stays."""
-        for text, (verb, *arguments), wanted in ((self.OLD, ("enable", LIBRARY), self.OLD + b"/b.so\n" + LIBRARY.encode() + b"\n"),
-                                                 (self.NEW, ("disable",), self.OLD + b"/b.so\n"), (None, ("enable", LIBRARY), b"/b.so\n" + LIBRARY.encode() + b"\n")):
+        for text, (verb, *arguments), wanted in (
+            (self.OLD, ("enable", LIBRARY), self.OLD + b"/b.so\n" + LIBRARY.encode() + b"\n"),
+            (self.NEW, ("disable",), self.OLD + b"/b.so\n"),
+            (None, ("enable", LIBRARY), b"/b.so\n" + LIBRARY.encode() + b"\n"),
+        ):
             with self.subTest(text=text):
                 if text is None:
                     os.unlink(self.file)
                 else:
                     self.write(text)
-                slow = subprocess.Popen(["strace", "-o", self.at("/log"), "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=3000000:when=1", CTL, "shim", verb,
-                                         "--root", self.root, *arguments], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+                slow = subprocess.Popen(
+                    [
+                        "strace",
+                        "-o",
+                        self.at("/log"),
+                        "-e",
+                        "trace=fsync",
+                        "-e",
+                        "inject=fsync:delay_enter=3000000:when=1",
+                        CTL,
+                        "shim",
+                        verb,
+                        "--root",
+                        self.root,
+                        *arguments,
+                    ],
+                    env=ENVIRONMENT,
+                    stdout=subprocess.DEVNULL,
+                )
                 while not os.path.exists(self.at("/etc/.ld.so.preload.new")) and slow.poll() is None:
                     time.sleep(0.01)
                 with open(self.file, "ab") as file:
@@ -523,6 +589,7 @@ class Trouble(Case):
 
     def test_locked(self):
         import fcntl
+
         with open(self.at("/etc/.ld.so.preload.lock"), "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self.enable(status=ERROR, error="another gpuprobectl edits /etc/ld.so.preload; nothing is changed")
@@ -555,16 +622,23 @@ class System(unittest.TestCase):
 
     def others(self):
         """What else is in the file, and is missing or says something, is not our library's fault; and it can be mended if it was ours."""
+
         def ctl(*arguments):
             done = subprocess.run([CTL, "shim", *arguments], capture_output=True, text=True, env=ENVIRONMENT)
             return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("gpuprobectl")], done.stdout
+
         def write(*lines):
             with open("/etc/ld.so.preload", "w") as file:
                 file.write("".join(line + "\n" for line in lines))
+
         os.mkdir("/opt/x")
         for library, word in ("/opt/noisy.so", "noise"), ("/opt/x/" + NAME, "other"):
-            subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], check=True, text=True,
-                           input='#include <stdio.h>\n__attribute__((constructor)) static void f(void) { fputs("%s\\n", stderr); }' % word)
+            subprocess.run(
+                ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library],
+                check=True,
+                text=True,
+                input='#include <stdio.h>\n__attribute__((constructor)) static void f(void) { fputs("%s\\n", stderr); }' % word,
+            )
         write("/old/" + NAME)
         self.assertEqual(ctl("enable", self.library)[:2], (OK, []))
         with open("/etc/ld.so.preload") as file:
@@ -579,8 +653,12 @@ class System(unittest.TestCase):
         write(self.library)
 
     def test(self):
-        programs = (["cat", "/proc/self/maps"], ["sh", "-c", "cat /proc/$$/maps; true"], [sys.executable, "-c", "print(open('/proc/self/maps').read())"],
-                    ["setpriv", "--reuid=65534", "--clear-groups", "cat", "/proc/self/maps"])
+        programs = (
+            ["cat", "/proc/self/maps"],
+            ["sh", "-c", "cat /proc/$$/maps; true"],
+            [sys.executable, "-c", "print(open('/proc/self/maps').read())"],
+            ["setpriv", "--reuid=65534", "--clear-groups", "cat", "/proc/self/maps"],
+        )
         for program in programs:
             self.assertFalse(self.has(*program))
         subprocess.run([CTL, "shim", "enable", self.library], check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * CMD: a child that waits at a socket until the trace of it runs, and says there if it cannot become CMD. Its files are those that we were given. The shim is preloaded if nothing
- * does that already; the program runs without it when it is not installed.
+ * CMD: a child that waits at a socket until the trace of it runs, and says there if it cannot
+ * become CMD. Its files are those that we were given. The shim is preloaded if nothing does that
+ * already; the program runs without it when it is not installed.
  */
 
 #include <errno.h>
@@ -21,8 +22,8 @@
 #include "command.h"
 #include "proto/paths.h"
 
-
-/* Whether it is ours, and ld.so finds it. One that is named and missing, as after a removal, brings nothing. */
+/* Whether it is ours, and ld.so finds it. One that is named and missing, as after a removal, brings
+ * nothing. */
 static void take_library(const char *path, size_t n, bool ours, void *userdata) {
 	char name[4096];
 
@@ -63,7 +64,8 @@ static bool wants_shim(const struct trace_command *trace) {
 	bool wanted = !sources;
 
 	for (size_t i = 0; sources && i < json_object_array_length(sources); i++)
-		wanted |= !strcmp(json_object_get_string(json_object_array_get_idx(sources, i)), "shim");
+		wanted |= !strcmp(json_object_get_string(json_object_array_get_idx(sources, i)),
+				  "shim");
 	return wanted;
 }
 
@@ -71,7 +73,8 @@ static void preload(const struct trace_command *trace) {
 	const char *others = getenv("LD_PRELOAD");
 	char shim[4096], *value;
 
-	if (!wants_shim(trace) || is_preloaded() || !ctl_find_file(shim, LAUNCH_SHIM, "../shim/" PRELOAD_LIBRARY))
+	if (!wants_shim(trace) || is_preloaded() ||
+	    !ctl_find_file(shim, LAUNCH_SHIM, "../shim/" PRELOAD_LIBRARY))
 		return;
 	if (asprintf(&value, "%s%s%s", shim, others ? ":" : "", others ?: "") >= 0)
 		setenv("LD_PRELOAD", value, 1);
@@ -91,7 +94,9 @@ static int tell_failed(const char *command, int error) {
 	struct suggestion suggestion = { .wanted = command };
 
 	suggest_add(&suggestion, "report");
-	ctl_tell("%s: %s%s", command, strerror(error), error == ENOENT && suggestion.distance ? "; did you mean gpuprobectl trace report?" : "");
+	ctl_tell("%s: %s%s", command, strerror(error),
+		 error == ENOENT && suggestion.distance ? "; did you mean gpuprobectl trace report?"
+							: "");
 	return error == ENOENT ? 127 : 126;
 }
 
@@ -135,7 +140,8 @@ int trace_child_start(struct trace_child *child, const struct trace_command *tra
 }
 
 void trace_child_go(struct trace_child *child) {
-	send(child->go, "", 1, MSG_NOSIGNAL); /* a Ctrl-C may have been its end already: trace_child_ended() tells */
+	send(child->go, "", 1,
+	     MSG_NOSIGNAL); /* a Ctrl-C may have been its end already: trace_child_ended() tells */
 }
 
 bool trace_child_failed(struct trace_child *child) {

@@ -39,9 +39,11 @@ struct trace_command {
 /* options.c: reads the command line. Returns -1 to go on, or the exit status. */
 int trace_options(struct trace_command *trace, int argc, char **argv);
 
-/* profile.c: takes the options of a profile; each by take, which returns -1 to go on, the exit status, or TRACE_PROFILE_E_OPTION. */
+/* profile.c: takes the options of a profile; each by take, which returns -1 to go on, the exit
+ * status, or TRACE_PROFILE_E_OPTION. */
 #define TRACE_PROFILE_E_OPTION (-2)
-typedef int (*trace_profile_option_fn)(struct trace_command *trace, const char *name, const char *value);
+typedef int (*trace_profile_option_fn)(struct trace_command *trace, const char *name,
+				       const char *value);
 int trace_profile(struct trace_command *trace, const char *name, trace_profile_option_fn take);
 
 /* target.c: where the trace goes. */
@@ -58,16 +60,19 @@ struct trace_target {
 	bool created; /* the file was not there before */
 	char *buffer; /* of file; NULL: its own */
 	char *memory; /* of path */
-	char *link, *link_to; /* trace_latest, made when all of a complete trace is written; NULL: none */
+	char *link, *link_to; /* trace_latest, made when all of a complete trace is written; NULL:
+				 none */
 };
 int trace_target_open(struct trace_target *target, struct trace_command *trace);
 /* The trace begins: what was in the file goes. 0 or negative errno. */
 int trace_target_begin(struct trace_target *target);
 /* An event was written: a file gets whole ones only. */
 void trace_target_wrote(struct trace_target *target);
-/* Writes what there is, so that what kills us leaves a file that can be read. False: it could not be written, now or before. */
+/* Writes what there is, so that what kills us leaves a file that can be read. False: it could not
+ * be written, now or before. */
 bool trace_target_flush(struct trace_target *target);
-/* Says what could not be written, but not that a reader of ours has gone away (*hung_upp). Returns the exit status. */
+/* Says what could not be written, but not that a reader of ours has gone away (*hung_upp). Returns
+ * the exit status. */
 int trace_target_close(struct trace_target *target, bool complete, bool *hung_upp);
 
 /* child.c: CMD, which waits until it is traced. */
@@ -88,14 +93,16 @@ void trace_child_kill(struct trace_child *child);
 
 /* sink.c: items to a writer and to statistics. */
 struct trace_sink;
-int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace, struct trace_target *target, FILE *told);
+int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace,
+		   struct trace_target *target, FILE *told);
 struct trace_sink *trace_sink_free(struct trace_sink *sink);
 int trace_sink_begin(const struct trace_about *about, void *sink);
 int trace_sink_item(const struct trace_item *item, void *sink);
 bool trace_sink_needs_items(const struct trace_sink *sink);
 /* What --interval prints. */
 int trace_sink_interval(struct trace_sink *sink);
-/* Finishes the output, of a trace that came to its end or was cut off, and prints the statistics that were asked for. */
+/* Finishes the output, of a trace that came to its end or was cut off, and prints the statistics
+ * that were asked for. */
 int trace_sink_finish(struct trace_sink *sink, bool complete);
 
 /* live.c: asks the daemon, and goes on until the end. Returns the exit status. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A trace while it runs: replies of the daemon become records, records items, items output. It ends with the daemon's last reply (CMD or
- * all of the processes ended, the duration is over), or by a signal: then what happened until that moment is still waited for, which
- * takes a fraction of a second. Signals, and the end of CMD, come through a descriptor and are looked at between two replies. A program
- * that is traced lives on, whatever happens here.
+ * A trace while it runs: replies of the daemon become records, records items, items output. It ends
+ * with the daemon's last reply (CMD or all of the processes ended, the duration is over), or by a
+ * signal: then what happened until that moment is still waited for, which takes a fraction of a
+ * second. Signals, and the end of CMD, come through a descriptor and are looked at between two
+ * replies. A program that is traced lives on, whatever happens here.
  */
 
 #include <errno.h>
@@ -23,8 +24,10 @@
 #include "ctl/trace/read/stream.h"
 #include "watch.h"
 
-#define WINDOW_LINES UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */
-#define WINDOW_FILE UINT64_C(800000000) /* and less than a second old is what SIGKILL takes from a file */
+#define WINDOW_LINES \
+	UINT64_C(300000000) /* nanoseconds that records wait for older ones: somebody watches */
+#define WINDOW_FILE \
+	UINT64_C(800000000) /* and less than a second old is what SIGKILL takes from a file */
 #define MISSING_LINES 3 /* on a terminal */
 #define MEMORY ((size_t)128 << 20)
 #define TICK_MS 100
@@ -82,8 +85,10 @@ static void tell(struct live *live, const char *end) {
 
 	trace_stream_state(live->stream, &state);
 	if (state.unknown_ends)
-		snprintf(unknown, sizeof(unknown), ", %" PRIu64 " launch%s whose end is unknown", state.unknown_ends, state.unknown_ends == 1 ? "" : "es");
-	fprintf(stderr, "%s%" PRIu64 " events, %" PRIu64 " lost%s, %.1f s, %s%s", live->told ? "\r" : "", state.events, state.lost, unknown,
+		snprintf(unknown, sizeof(unknown), ", %" PRIu64 " launch%s whose end is unknown",
+			 state.unknown_ends, state.unknown_ends == 1 ? "" : "es");
+	fprintf(stderr, "%s%" PRIu64 " events, %" PRIu64 " lost%s, %.1f s, %s%s",
+		live->told ? "\r" : "", state.events, state.lost, unknown,
 		(double)(now_ns() - live->began) / 1e9, live->target.path, end);
 	live->told = true;
 }
@@ -173,8 +178,8 @@ static void stop_soon(struct live *live, uint64_t milliseconds) {
 }
 
 /*
- * A Ctrl-C reaches CMD by the terminal; what was sent to us alone goes on to it. It decides what a signal means; the second one ends the
- * trace.
+ * A Ctrl-C reaches CMD by the terminal; what was sent to us alone goes on to it. It decides what a
+ * signal means; the second one ends the trace.
  */
 static int take_signal(struct live *live, const struct signalfd_siginfo *signal) {
 	if (signal->ssi_signo == SIGCHLD) {
@@ -231,9 +236,14 @@ static int wait_reply(struct live *live) {
 		trace_stream_state(live->stream, &state);
 		if (live->trace->test && hits(live, &state) && !live->trace->command)
 			return ENOUGH;
-		if (live->stop_by && now_ns() >= live->stop_by && live->trace->command && !live->child.pid)
-			return ctl_fail(CTL_UNREACHABLE, "the daemon does not end the trace: what happened last is missing");
-		if (live->stop_by && (now_ns() >= live->stop_by || (!live->trace->command && !live->trace->aggregate && state.newest > live->stop_at)))
+		if (live->stop_by && now_ns() >= live->stop_by && live->trace->command &&
+		    !live->child.pid)
+			return ctl_fail(
+				CTL_UNREACHABLE,
+				"the daemon does not end the trace: what happened last is missing");
+		if (live->stop_by && (now_ns() >= live->stop_by ||
+				      (!live->trace->command && !live->trace->aggregate &&
+				       state.newest > live->stop_at)))
 			return ENOUGH;
 		r = varlink_client_wait(live->trace->ctl->client, live->signals, TICK_MS);
 		if (r == VARLINK_CLIENT_E_OTHER)
@@ -252,14 +262,16 @@ static int wait_reply(struct live *live) {
 /* What was asked for and is not there, from the beginning on or since now. */
 static void tell_missing(struct live *live, json_object *parameters) {
 	json_object *missing = ctl_get(parameters, "missing");
-	const size_t n = missing ? json_object_array_length(missing) : 0, shown = isatty(STDERR_FILENO) && n > MISSING_LINES ? MISSING_LINES : n;
+	const size_t n = missing ? json_object_array_length(missing) : 0,
+		     shown = isatty(STDERR_FILENO) && n > MISSING_LINES ? MISSING_LINES : n;
 
 	if (shown && live->told) { /* behind what is told of the progress */
 		fputc('\n', stderr);
 		live->told = false;
 	}
 	for (size_t i = 0; i < shown; i++)
-		ctl_tell("not traced: %s", json_object_get_string(json_object_array_get_idx(missing, i)));
+		ctl_tell("not traced: %s",
+			 json_object_get_string(json_object_array_get_idx(missing, i)));
 	if (shown < n)
 		ctl_tell("not traced: %zu more; gpuprobectl hook status says why", n - shown);
 }
@@ -268,7 +280,8 @@ static void tell_missing(struct live *live, json_object *parameters) {
 static void start(struct live *live) {
 	if (live->watch && live->trace->ctxsw)
 		trace_watch_wait(live->watch, WATCH_START_MS);
-	trace_target_flush(&live->target); /* whoever waits for the file's beginning knows that programs are traced now */
+	trace_target_flush(&live->target); /* whoever waits for the file's beginning knows that
+					      programs are traced now */
 	live->started = true;
 	if (live->child.pid)
 		trace_child_go(&live->child);
@@ -280,7 +293,8 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 	size_t n_data;
 	int r;
 
-	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text), &data, &n_data))
+	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
+			  &data, &n_data))
 		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
 	live->replied_at = now_ns();
 	/* behind its end there is nothing any more */
@@ -307,7 +321,8 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 
 /* A file in our own form ends as it should, though the daemon was not asked for the end. */
 static void end_raw(struct live *live) {
-	struct trace_stop stop = { .record = { .size = sizeof(stop), .type = TRACE_STOP }, .time = now_ns() };
+	struct trace_stop stop = { .record = { .size = sizeof(stop), .type = TRACE_STOP },
+				   .time = now_ns() };
 	struct trace_stream_state state;
 
 	trace_stream_state(live->stream, &state);
@@ -333,7 +348,8 @@ static int read_replies(struct live *live) {
 		continues = reply.continues;
 		r = take_reply(live, reply.parameters, !continues);
 		if ((!r || r == ENOUGH) && !continues && ctl_get(reply.parameters, "notice"))
-			r = ctl_fail(CTL_UNREACHABLE, "the trace ends here: %s", ctl_string(reply.parameters, "notice"));
+			r = ctl_fail(CTL_UNREACHABLE, "the trace ends here: %s",
+				     ctl_string(reply.parameters, "notice"));
 		varlink_reply_deinit(&reply);
 		if (!r && now_ns() >= tick_at) {
 			r = tick(live);
@@ -380,13 +396,16 @@ static int watch_signals(struct live *live) {
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGQUIT);
-	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) /* as it is under nohup */
+	if (!sigaction(SIGHUP, NULL, &hangup) &&
+	    hangup.sa_handler != SIG_IGN) /* as it is under nohup */
 		sigaddset(&ending, SIGHUP);
 	signals = ending;
-	sigaddset(&signals, SIGINT); /* which a pager at the same terminal gets, too, and reads on later */
+	sigaddset(&signals,
+		  SIGINT); /* which a pager at the same terminal gets, too, and reads on later */
 	sigaddset(&signals, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
-	signal(SIGCHLD, SIG_DFL); /* where whoever started us ignores it, nobody would say that CMD has ended */
+	signal(SIGCHLD, SIG_DFL); /* where whoever started us ignores it, nobody would say that CMD
+				     has ended */
 	if (live->target.lines && !live->trace->command) /* which would not hear of it */
 		ctl_end_if_stuck(&ending, NULL);
 	live->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -400,22 +419,31 @@ static int open_nothing(struct live *live) {
 
 static int open_all(struct live *live) {
 	struct trace_command *trace = live->trace;
-	struct trace_order_options order = { .memory = MEMORY, .min_duration = trace->min_duration, .errors = trace->errors, .gpu = trace->gpu, .counts = true };
+	struct trace_order_options order = { .memory = MEMORY,
+					     .min_duration = trace->min_duration,
+					     .errors = trace->errors,
+					     .gpu = trace->gpu,
+					     .counts = true };
 	bool for_people;
 	int r;
 
 	r = trace->test ? open_nothing(live) : trace_target_open(&live->target, trace);
-	if (!r && !trace->test && !trace->format && live->target.lines && isatty(fileno(live->target.file)))
+	if (!r && !trace->test && !trace->format && live->target.lines &&
+	    isatty(fileno(live->target.file)))
 		r = ctl_usage("--format=raw is not for a terminal: -o FILE");
 	if (r)
 		return r;
-	/* only sums are wanted: calls are counted where they happen, unless something depends on single ones */
-	if (trace->format == &trace_format_table && !trace->gpu && !trace->discover && !trace->test && !ctl_get(trace->parameters, "rate")) {
+	/* only sums are wanted: calls are counted where they happen, unless something depends on
+	 * single ones */
+	if (trace->format == &trace_format_table && !trace->gpu && !trace->discover &&
+	    !trace->test && !ctl_get(trace->parameters, "rate")) {
 		trace->aggregate = true;
-		json_object_object_add(trace->parameters, "aggregate", json_object_new_boolean(true));
+		json_object_object_add(trace->parameters, "aggregate",
+				       json_object_new_boolean(true));
 	}
 	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
-	r = trace_sink_new(&live->sink, trace, &live->target, live->target.file == stdout && for_people ? stdout : stderr);
+	r = trace_sink_new(&live->sink, trace, &live->target,
+			   live->target.file == stdout && for_people ? stdout : stderr);
 	if (!r) {
 		order.window = window(live);
 		order.take = trace_sink_needs_items(live->sink) ? trace_sink_item : NULL;
@@ -436,7 +464,8 @@ static bool saw_no_call(const struct live *live, const struct trace_stream_state
 		shim = shim || !strcmp(source, "shim");
 		bpf = bpf || !strcmp(source, "bpf");
 	}
-	return (live->trace->command || ctl_get(live->trace->parameters, "pids")) && shim && !bpf && !state->calls && live->complete && !live->target.error;
+	return (live->trace->command || ctl_get(live->trace->parameters, "pids")) && shim && !bpf &&
+	       !state->calls && live->complete && !live->target.error;
 }
 
 /* What there is to say at the end: of a trace to a file, one line. */
@@ -455,18 +484,24 @@ static void tell_end(struct live *live) {
 	else if (state.lost)
 		ctl_tell("lost %" PRIu64 " events", state.lost);
 	if (!live->target.path && state.unknown_ends)
-		ctl_tell("%" PRIu64 " launch%s whose end is unknown", state.unknown_ends, state.unknown_ends == 1 ? "" : "es");
+		ctl_tell("%" PRIu64 " launch%s whose end is unknown", state.unknown_ends,
+			 state.unknown_ends == 1 ? "" : "es");
 	if (saw_no_call(live, &state) && !trace_child_failed(&live->child))
-		ctl_tell("no call was traced; if some were made, then by processes without the shim, such as with a cleaned environment or another user: --backend=bpf sees those");
+		ctl_tell("no call was traced; if some were made, then by processes without the "
+			 "shim, such as with a cleaned environment or another user: --backend=bpf "
+			 "sees those");
 	if (live->trace->ctxsw && !state.contexts && !live->unwatched)
-		ctl_tell("there was no context switch: a process that has a GPU for itself makes none");
+		ctl_tell("there was no context switch: a process that has a GPU for itself makes "
+			 "none");
 	if (state.damaged)
 		ctl_tell("passed over %" PRIu64 " records that make no sense", state.damaged);
 }
 
-/* Clocks of GPUs belong to their times. Who has no GPU hears of it only if context switches were asked for. */
+/* Clocks of GPUs belong to their times. Who has no GPU hears of it only if context switches were
+ * asked for. */
 static bool wants_watch(const struct trace_command *trace) {
-	return !trace->test && (trace->ctxsw || (trace->gpu && access("/dev/nvidiactl", F_OK) == 0));
+	return !trace->test &&
+	       (trace->ctxsw || (trace->gpu && access("/dev/nvidiactl", F_OK) == 0));
 }
 
 int trace_live(struct trace_command *trace) {
@@ -479,7 +514,8 @@ int trace_live(struct trace_command *trace) {
 		r = trace_child_start(&live.child, trace);
 	if (!r)
 		r = watch_signals(&live);
-	if (!r && wants_watch(trace) && trace_watch_new(&live.watch, &rm_driver_kernel, trace->ctxsw))
+	if (!r && wants_watch(trace) &&
+	    trace_watch_new(&live.watch, &rm_driver_kernel, trace->ctxsw))
 		r = ctl_fail(CTL_ERROR, "out of memory");
 	if (!r) {
 		signal(SIGPIPE, SIG_IGN); /* CMD may be gone before it was let go */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Options of a trace, on the command line and in profiles. Some are members of the call of Trace, others are for us who read it; which sources and
- * hooks the daemon is asked for where nobody says follows from them (the end of this file).
+ * Options of a trace, on the command line and in profiles. Some are members of the call of Trace,
+ * others are for us who read it; which sources and hooks the daemon is asked for where nobody says
+ * follows from them (the end of this file).
  */
 
 #include <errno.h>
@@ -42,16 +43,22 @@ static const char help[] =
 	"       gpuprobectl trace [OPTION]... -- CMD [ARGUMENT]...\n"
 	"       gpuprobectl trace report [OPTION]... [FILE]...\n"
 	"\n"
-	"Shows what CUDA programs do: calls of the driver, its ioctls and what it does in the kernel, and kernels on the GPU. Without PID and CMD: of all\n"
-	"programs. Lines go to standard output, those of a CMD to standard error. Ctrl-C ends the trace.\n"
+	"Shows what CUDA programs do: calls of the driver, its ioctls and what it does in the "
+	"kernel, and kernels on the GPU. Without PID and CMD: of all\n"
+	"programs. Lines go to standard output, those of a CMD to standard error. Ctrl-C ends the "
+	"trace.\n"
 	"\n"
 	"  -p, --pid=PID        this process; may be given several times\n"
 	"  -f, --follow         children of the processes, too; those of a CMD always are\n"
-	"  -e, --events=LIST    with commas: functions, globs, classes (launch, memory, transfer, sync, module, graph, stream, event, context, device, ipc,\n"
-	"                       query, other, all), hooks and their sets (ioctl, driver, uvm, ...); ! before one takes it away. Else all but query\n"
-	"  -o, --output=FILE    into a file; a folder gets trace_TIME and the link trace_latest; -: standard output\n"
+	"  -e, --events=LIST    with commas: functions, globs, classes (launch, memory, transfer, "
+	"sync, module, graph, stream, event, context, device, ipc,\n"
+	"                       query, other, all), hooks and their sets (ioctl, driver, uvm, "
+	"...); ! before one takes it away. Else all but query\n"
+	"  -o, --output=FILE    into a file; a folder gets trace_TIME and the link trace_latest; "
+	"-: standard output\n"
 	"      --save           into the folder traces/\n"
-	"      --format=FORMAT  text, jsonl, jsonl-seed, chrome, perfetto, folded, csv, table, raw; else by the name of the file\n"
+	"      --format=FORMAT  text, jsonl, jsonl-seed, chrome, perfetto, folded, csv, table, "
+	"raw; else by the name of the file\n"
 	"  -c, --count          a table of calls, errors and times only\n"
 	"      --hist           histograms of durations, at the end\n"
 	"  -s, --summary        a summary, at the end\n"
@@ -65,12 +72,17 @@ static const char help[] =
 	"      --uid=USER       processes of this user\n"
 	"      --comm=NAME      processes of this name\n"
 	"  -k, --stacks         stacks of calls\n"
-	"      --kernel[=SETS]  hooks of the kernel's driver: driver, memory, uvm, interrupt, gsp, lock, work, power, p2p, process, ...; else driver, uvm, xid\n"
-	"      --gpu[=SOURCE]   when kernels ran on the GPU: by events (the default), or by cupti, NVIDIA's profiling library, which is exact\n"
+	"      --kernel[=SETS]  hooks of the kernel's driver: driver, memory, uvm, interrupt, gsp, "
+	"lock, work, power, p2p, process, ...; else driver, uvm, xid\n"
+	"      --gpu[=SOURCE]   when kernels ran on the GPU: by events (the default), or by cupti, "
+	"NVIDIA's profiling library, which is exact\n"
 	"      --ctxsw          which process was on the GPU, from one context switch to the next\n"
-	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel; also with a cleaned environment), auto; cupti: shim and --gpu=cupti\n"
-	"      --probe=SPEC     a hook of your own: k:nvidia:nv_dma_map_alloc(pages=arg1:u64), u:PATH:SYMBOL(...), t:GROUP:NAME(...)\n"
-	"      --profile=NAME   options that have a name: bench, dev, driver, latency, launches, memory, prod, or files in /etc/gpuprobe/profiles\n"
+	"      --backend=NAME   how calls are seen: shim (in the process), bpf (from the kernel; "
+	"also with a cleaned environment), auto; cupti: shim and --gpu=cupti\n"
+	"      --probe=SPEC     a hook of your own: k:nvidia:nv_dma_map_alloc(pages=arg1:u64), "
+	"u:PATH:SYMBOL(...), t:GROUP:NAME(...)\n"
+	"      --profile=NAME   options that have a name: bench, dev, driver, latency, launches, "
+	"memory, prod, or files in /etc/gpuprobe/profiles\n"
 	"      --no-extras      not what arguments point to\n"
 	"      --buffer=SIZE    bytes for each thread that is traced, with K, M or G; else 1M\n"
 	"  -d, --duration=SEC   for so many seconds\n";
@@ -109,8 +121,8 @@ static const struct option options[] = {
 };
 
 /*
- * A duration such as 10us or 1.5ms, in nanoseconds; plain: what a number without a unit counts, 0: it needs one. Returns -1 to go on, or
- * the exit status.
+ * A duration such as 10us or 1.5ms, in nanoseconds; plain: what a number without a unit counts, 0:
+ * it needs one. Returns -1 to go on, or the exit status.
  */
 static int read_duration(const char *what, const char *text, double plain, uint64_t *nanosecondsp) {
 	const struct {
@@ -123,7 +135,8 @@ static int read_duration(const char *what, const char *text, double plain, uint6
 	if (*text >= '0' && *text <= '9' && text[1] != 'x' && text[1] != 'X')
 		number = strtod(text, &end);
 	for (size_t i = 0; end && i < sizeof(units) / sizeof(*units); i++)
-		if (!strcmp(end, units[i].name) && number * units[i].unit >= 1 && number * units[i].unit < 1e18) {
+		if (!strcmp(end, units[i].name) && number * units[i].unit >= 1 &&
+		    number * units[i].unit < 1e18) {
 			*nanosecondsp = (uint64_t)(number * units[i].unit);
 			return -1;
 		}
@@ -156,12 +169,13 @@ static void add_source(struct trace_command *trace, const char *name) {
 }
 
 /*
- * Whether a pattern is for calls: a class of them, or the name of a function, or a glob that may be one. `memory` and others are sets of
- * hooks, too: --kernel.
+ * Whether a pattern is for calls: a class of them, or the name of a function, or a glob that may be
+ * one. `memory` and others are sets of hooks, too: --kernel.
  */
 static bool is_call(const char *pattern) {
-	static const char *const classes[] = { "launch", "memory", "transfer", "sync", "module", "graph", "stream", "event", "context", "device", "ipc",
-					       "query", "other", "all" };
+	static const char *const classes[] = { "launch", "memory", "transfer", "sync",    "module",
+					       "graph",  "stream", "event",    "context", "device",
+					       "ipc",    "query",  "other",    "all" };
 
 	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
 		if (!strcmp(pattern, classes[i]))
@@ -179,15 +193,17 @@ static int check_hook(struct trace_command *trace, const char *pattern) {
 	r = ctl_call(trace->ctl, "ListHooks", parameters, pattern, CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
-	r = json_object_array_length(ctl_get(reply.parameters, "hooks")) ?
-		    -1 :
-		    ctl_usage("there is no function, class of functions, hook or set of hooks %s", pattern);
+	r = json_object_array_length(ctl_get(reply.parameters, "hooks"))
+		    ? -1
+		    : ctl_usage("there is no function, class of functions, hook or set of hooks %s",
+				pattern);
 	varlink_reply_deinit(&reply);
 	return r;
 }
 
 /* Words of a list with commas: those for hooks are told apart, or all are. */
-static int put_patterns(struct trace_command *trace, const char *what, const char *text, bool all_hooks) {
+static int put_patterns(struct trace_command *trace, const char *what, const char *text,
+			bool all_hooks) {
 	char *copy = strdup(text), *rest = copy, *word;
 	int r = -1;
 
@@ -197,7 +213,10 @@ static int put_patterns(struct trace_command *trace, const char *what, const cha
 		if (!word[*word == '!'])
 			r = ctl_usage("%s: a name is missing in %s", what, *text ? text : "\"\"");
 		else
-			json_object_array_add(list(trace, all_hooks || !is_call(word + (*word == '!')) ? "hooks" : "calls"), json_object_new_string(word));
+			json_object_array_add(
+				list(trace, all_hooks || !is_call(word + (*word == '!')) ? "hooks"
+											 : "calls"),
+				json_object_new_string(word));
 	free(copy);
 	return r;
 }
@@ -244,10 +263,13 @@ static int put_pid(struct trace_command *trace, const char *text) {
 static int put_cgroup(struct trace_command *trace, const char *path) {
 	static const char mount[] = "/sys/fs/cgroup";
 
-	if (!strncmp(path, mount, sizeof(mount) - 1) && (path[sizeof(mount) - 1] == '/' || !path[sizeof(mount) - 1]))
+	if (!strncmp(path, mount, sizeof(mount) - 1) &&
+	    (path[sizeof(mount) - 1] == '/' || !path[sizeof(mount) - 1]))
 		path += sizeof(mount) - 1;
 	if (*path != '/')
-		return ctl_usage("--cgroup: %s is not the path of a cgroup, such as /system.slice/a.service", path);
+		return ctl_usage(
+			"--cgroup: %s is not the path of a cgroup, such as /system.slice/a.service",
+			path);
 	json_object_object_add(trace->parameters, "cgroup", json_object_new_string(path));
 	return -1;
 }
@@ -255,7 +277,8 @@ static int put_cgroup(struct trace_command *trace, const char *path) {
 /* ---- what of it ---- */
 
 static int put_sample(struct trace_command *trace, const char *text) {
-	return ctl_put_number(trace->parameters, "sample", "--sample", strncmp(text, "1/", 2) ? text : text + 2, 1);
+	return ctl_put_number(trace->parameters, "sample", "--sample",
+			      strncmp(text, "1/", 2) ? text : text + 2, 1);
 }
 
 static int put_gpu(struct trace_command *trace, const char *source) {
@@ -283,7 +306,9 @@ static int put_format(struct trace_command *trace, const char *name) {
 	trace->format_name = name;
 	trace->format = trace_format_find(name);
 	if (!trace->format && strcmp(name, "raw"))
-		return ctl_usage("--format: %s is none of text, jsonl, jsonl-seed, chrome, perfetto, folded, csv, table, raw", name);
+		return ctl_usage("--format: %s is none of text, jsonl, jsonl-seed, chrome, "
+				 "perfetto, folded, csv, table, raw",
+				 name);
 	return -1;
 }
 
@@ -300,7 +325,8 @@ static int take_process_option(struct trace_command *trace, int option, const ch
 		return put_user(trace, argument);
 	case OPTION_COMM:
 		if (strlen(argument) > 15)
-			return ctl_usage("--comm: %s: names of processes have at most 15 bytes", argument);
+			return ctl_usage("--comm: %s: names of processes have at most 15 bytes",
+					 argument);
 		put_filter(trace, "comm", json_object_new_string(argument));
 		return -1;
 	default:
@@ -320,7 +346,8 @@ static int take_filter_option(struct trace_command *trace, int option, const cha
 	case OPTION_MIN_DUR:
 		r = read_duration("--min-dur", argument, 0, &trace->min_duration);
 		if (r < 0)
-			json_object_object_add(trace->parameters, "min_duration", json_object_new_int64((int64_t)trace->min_duration));
+			json_object_object_add(trace->parameters, "min_duration",
+					       json_object_new_int64((int64_t)trace->min_duration));
 		return r;
 	case OPTION_ERRORS:
 		trace->errors = true;
@@ -354,14 +381,17 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 
 /* An option of a profile: of those that say what a trace is to show, not of whom it is. */
 static int take_profile_option(struct trace_command *trace, const char *name, const char *value) {
-	static const struct option general[] = { CTL_OPTIONS, { .name = "pid" }, { .name = "profile" }, {} };
+	static const struct option general[] = {
+		CTL_OPTIONS, { .name = "pid" }, { .name = "profile" }, {}
+	};
 	const struct option *option = options, *not = general;
 
 	while (not->name && strcmp(not->name, name) != 0)
 		not++;
 	while (option->name && strcmp(option->name, name) != 0)
 		option++;
-	if (not->name || !option->name || (value ? option->has_arg == no_argument : option->has_arg == required_argument))
+	if (not->name || !option->name ||
+	    (value ? option->has_arg == no_argument : option->has_arg == required_argument))
 		return TRACE_PROFILE_E_OPTION;
 	return take_option(trace, option->val, value);
 }
@@ -406,7 +436,8 @@ static int take_option(struct trace_command *trace, int option, const char *argu
 
 /* ---- together ---- */
 
-/* Whether the shim sees all calls that are meant, as far as one knows: those of a CMD that gets it, or of processes that have it, not of their children. */
+/* Whether the shim sees all calls that are meant, as far as one knows: those of a CMD that gets it,
+ * or of processes that have it, not of their children. */
 static bool has_shim(struct trace_command *trace) {
 	json_object *pids = ctl_get(trace->parameters, "pids");
 	bool all = pids && !ctl_get(trace->parameters, "follow");
@@ -414,7 +445,10 @@ static bool has_shim(struct trace_command *trace) {
 	for (size_t i = 0; all && i < json_object_array_length(pids); i++) {
 		struct ctl_process_libraries libraries;
 
-		all = ctl_process_libraries(json_object_get_int64(json_object_array_get_idx(pids, i)), &libraries) && libraries.shim;
+		all = ctl_process_libraries(
+			      json_object_get_int64(json_object_array_get_idx(pids, i)),
+			      &libraries) &&
+		      libraries.shim;
 	}
 	return all || (trace->command && trace_child_has_shim());
 }
@@ -434,12 +468,17 @@ static void tell_idle(struct trace_command *trace) {
 
 /* Which sources what was asked for needs; what the daemon does without being told is left to it. */
 static void choose_sources(struct trace_command *trace) {
-	json_object *calls = ctl_get(trace->parameters, "calls"), *hooks = ctl_get(trace->parameters, "hooks");
-	const bool only_hooks = (hooks && !calls && !has_source(trace, "kernel")) || trace->discover, only_calls = calls && !hooks;
-	const bool backend = has_source(trace, "shim") || has_source(trace, "bpf"), probes = ctl_get(trace->parameters, "probes");
+	json_object *calls = ctl_get(trace->parameters, "calls"),
+		    *hooks = ctl_get(trace->parameters, "hooks");
+	const bool only_hooks =
+			   (hooks && !calls && !has_source(trace, "kernel")) || trace->discover,
+		   only_calls = calls && !hooks;
+	const bool backend = has_source(trace, "shim") || has_source(trace, "bpf"),
+		   probes = ctl_get(trace->parameters, "probes");
 	const bool preloaded = has_shim(trace);
 
-	if (!ctl_get(trace->parameters, "sources") && !trace->gpu && !only_hooks && !only_calls && !preloaded)
+	if (!ctl_get(trace->parameters, "sources") && !trace->gpu && !only_hooks && !only_calls &&
+	    !preloaded)
 		return;
 	if (!only_hooks && !backend) {
 		add_source(trace, "shim");
@@ -454,10 +493,15 @@ static void choose_sources(struct trace_command *trace) {
 
 /* Hooks of which functions are counted only, and not looked at. */
 static void discover(struct trace_command *trace) {
-	json_object *patterns = ctl_get(trace->parameters, "hooks"), *hooks = json_object_new_array();
+	json_object *patterns = ctl_get(trace->parameters, "hooks"),
+		    *hooks = json_object_new_array();
 
 	for (size_t i = 0; i < (patterns ? json_object_array_length(patterns) : 1); i++)
-		json_object_array_add(hooks, ctl_format("discover:%s", patterns ? json_object_get_string(json_object_array_get_idx(patterns, i)) : "*"));
+		json_object_array_add(
+			hooks, ctl_format("discover:%s",
+					  patterns ? json_object_get_string(
+							     json_object_array_get_idx(patterns, i))
+						   : "*"));
 	json_object_object_add(trace->parameters, "hooks", hooks);
 	trace->table = true;
 }
@@ -475,7 +519,8 @@ static int check_hooks(struct trace_command *trace) {
 	return r;
 }
 
-/* --kernel alone: of hooks that are named the daemon says which are missing, of those that are there by default it does not. */
+/* --kernel alone: of hooks that are named the daemon says which are missing, of those that are
+ * there by default it does not. */
 static void name_hooks(struct trace_command *trace) {
 	static const char *const usual[] = { "driver", "uvm", "xid" };
 	const bool named = !ctl_get(trace->parameters, "hooks");
@@ -499,12 +544,15 @@ static int check(struct trace_command *trace) {
 	if (trace->gpu && has_source(trace, "bpf"))
 		return ctl_usage("--gpu needs the shim: not with --backend=bpf");
 	if (trace->discover && (ctl_get(trace->parameters, "calls") || trace->gpu))
-		return ctl_usage("--discover counts functions of the kernel: it goes with hooks only");
+		return ctl_usage(
+			"--discover counts functions of the kernel: it goes with hooks only");
 	return -1;
 }
 
 int trace_options(struct trace_command *trace, int argc, char **argv) {
-	static const int lists[] = { 'p', 'e', OPTION_KERNEL, OPTION_BACKEND, OPTION_PROBE, OPTION_PROFILE, 0 }; /* these add to one another */
+	static const int lists[] = {
+		'p', 'e', OPTION_KERNEL, OPTION_BACKEND, OPTION_PROBE, OPTION_PROFILE, 0
+	}; /* these add to one another */
 	const char *argument = NULL;
 	int option, r = -1;
 	bool kernel;
@@ -516,7 +564,8 @@ int trace_options(struct trace_command *trace, int argc, char **argv) {
 	if (optind < argc)
 		trace->command = argv + optind;
 	else if (optind > 0 && argv[optind - 1] != argument && !strcmp(argv[optind - 1], "--"))
-		return ctl_usage("a CMD is missing behind --"); /* a script's empty list, which does not mean all programs */
+		return ctl_usage("a CMD is missing behind --"); /* a script's empty list, which does
+								   not mean all programs */
 	r = check(trace);
 	if (r >= 0)
 		return r;

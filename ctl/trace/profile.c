@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Options of a trace that have a name: a file with one option in each line, without its dashes, as `events launch,memory` or `stacks`. They stand where --profile does:
- * what comes behind it on the command line is added, or goes before.
+ * Options of a trace that have a name: a file with one option in each line, without its dashes, as
+ * `events launch,memory` or `stacks`. They stand where --profile does: what comes behind it on the
+ * command line is added, or goes before.
  */
 
 #include <errno.h>
@@ -30,7 +31,8 @@ static char *list_profiles(void) {
 		const char *name = strrchr(found.gl_pathv[i], '/') + 1;
 		char *longer;
 
-		if (asprintf(&longer, "%s%s%.*s", names ?: "", names ? ", " : "", (int)(strlen(name) - strlen(".conf")), name) < 0)
+		if (asprintf(&longer, "%s%s%.*s", names ?: "", names ? ", " : "",
+			     (int)(strlen(name) - strlen(".conf")), name) < 0)
 			break;
 		free(names);
 		names = longer;
@@ -57,7 +59,8 @@ static FILE *open_profile(const char *name, char path[static 512]) {
 }
 
 /* One line. Returns -1 to go on, or the exit status. */
-static int take_line(struct trace_command *trace, const char *path, int number, char *line, trace_profile_option_fn take) {
+static int take_line(struct trace_command *trace, const char *path, int number, char *line,
+		     trace_profile_option_fn take) {
 	char *name = line + strspn(line, " \t"), *value;
 	int r;
 
@@ -74,7 +77,9 @@ static int take_line(struct trace_command *trace, const char *path, int number, 
 		value[--n] = '\0';
 	r = take(trace, name, *value ? value : NULL);
 	if (r == TRACE_PROFILE_E_OPTION)
-		return ctl_usage("%s: line %d: %s is no option of a profile, or has a value that it should not, or lacks one", path, number, name);
+		return ctl_usage("%s: line %d: %s is no option of a profile, or has a value that "
+				 "it should not, or lacks one",
+				 path, number, name);
 	if (r >= 0)
 		ctl_tell("that is in %s, line %d", path, number);
 	return r;
@@ -90,8 +95,12 @@ int trace_profile(struct trace_command *trace, const char *name, trace_profile_o
 		const int error = errno;
 		char *names = list_profiles();
 
-		r = *name && (strchr(name, '/') || error != ENOENT) ? ctl_fail(error == EACCES ? CTL_PERMISSION : CTL_NOT_FOUND, "--profile: %s: %s", path, strerror(error)) :
-			    ctl_fail(CTL_NOT_FOUND, "--profile: there is no profile %s; there are: %s", *name ? name : "\"\"", names ?: "none");
+		r = *name && (strchr(name, '/') || error != ENOENT)
+			    ? ctl_fail(error == EACCES ? CTL_PERMISSION : CTL_NOT_FOUND,
+				       "--profile: %s: %s", path, strerror(error))
+			    : ctl_fail(CTL_NOT_FOUND,
+				       "--profile: there is no profile %s; there are: %s",
+				       *name ? name : "\"\"", names ?: "none");
 		free(names);
 		return r;
 	}

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where a trace goes, and in which form. Text and tables are for people: on standard output, or standard error when a program has that
- * for its own. Other formats go there only if it is no terminal; else, and into a folder, to a file trace_TIME of its own, which
- * trace_latest names once it is complete. A trace that never begins leaves files as they were.
+ * Where a trace goes, and in which form. Text and tables are for people: on standard output, or
+ * standard error when a program has that for its own. Other formats go there only if it is no
+ * terminal; else, and into a folder, to a file trace_TIME of its own, which trace_latest names once
+ * it is complete. A trace that never begins leaves files as they were.
  *
- * A file is written in whole events, some times a second. Formats that need an end have one each time, which the next events overwrite. So a file is good to
- * read whatever ends us: SIGKILL, or a full disk.
+ * A file is written in whole events, some times a second. Formats that need an end have one each
+ * time, which the next events overwrite. So a file is good to read whatever ends us: SIGKILL, or a
+ * full disk.
  */
 
 #include <errno.h>
@@ -29,16 +31,22 @@
 static int choose_format(struct trace_command *trace, const char *path) {
 	static const struct {
 		const char *suffix, *format;
-	} suffixes[] = { { ".jsonl", "jsonl" }, { ".json", "chrome" }, { ".pftrace", "perfetto" }, { ".perfetto-trace", "perfetto" }, { ".folded", "folded" },
-			 { ".csv", "csv" }, { ".gtrc", "raw" }, { ".raw", "raw" }, { ".txt", "text" }, { ".log", "text" } };
-	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *suffix = *name ? strrchr(name + 1, '.') : NULL;
+	} suffixes[] = { { ".jsonl", "jsonl" },      { ".json", "chrome" },
+			 { ".pftrace", "perfetto" }, { ".perfetto-trace", "perfetto" },
+			 { ".folded", "folded" },    { ".csv", "csv" },
+			 { ".gtrc", "raw" },         { ".raw", "raw" },
+			 { ".txt", "text" },         { ".log", "text" } };
+	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
+		   *suffix = *name ? strrchr(name + 1, '.') : NULL;
 
 	trace->format_name = suffix ? NULL : "text";
 	for (size_t i = 0; suffix && i < sizeof(suffixes) / sizeof(*suffixes); i++)
 		if (!strcmp(suffix, suffixes[i].suffix))
 			trace->format_name = suffixes[i].format;
 	if (!trace->format_name)
-		return ctl_usage("-o: %s: no format has the suffix %s; .jsonl, .json, .pftrace, .folded, .csv, .gtrc and .txt are some, or say --format", path, suffix);
+		return ctl_usage("-o: %s: no format has the suffix %s; .jsonl, .json, .pftrace, "
+				 ".folded, .csv, .gtrc and .txt are some, or say --format",
+				 path, suffix);
 	trace->format = trace_format_find(trace->format_name);
 	return CTL_OK;
 }
@@ -46,11 +54,13 @@ static int choose_format(struct trace_command *trace, const char *path) {
 static bool is_folder(const char *path) {
 	struct stat status;
 
-	return path[strlen(path) - 1] == '/' || (stat(path, &status) >= 0 && S_ISDIR(status.st_mode));
+	return path[strlen(path) - 1] == '/' ||
+	       (stat(path, &status) >= 0 && S_ISDIR(status.st_mode));
 }
 
 /* Creates a file of its own in a folder, which is made if need be. */
-static int open_in_folder(struct trace_target *target, struct trace_command *trace, const char *folder) {
+static int open_in_folder(struct trace_target *target, struct trace_command *trace,
+			  const char *folder) {
 	const char *suffix = trace->format ? trace->format->suffix : ".gtrc";
 	const int n = (int)strlen(folder) - (folder[strlen(folder) - 1] == '/' && folder[1]);
 	char now[32], number[16] = "";
@@ -64,7 +74,8 @@ static int open_in_folder(struct trace_target *target, struct trace_command *tra
 	for (int i = 2; !target->file && i < 1000; i++) {
 		free(target->memory);
 		target->memory = NULL;
-		if (asprintf(&target->memory, "%.*s/trace_%s%s%s", n, folder, now, number, suffix) < 0)
+		if (asprintf(&target->memory, "%.*s/trace_%s%s%s", n, folder, now, number, suffix) <
+		    0)
 			return ctl_fail(CTL_ERROR, "out of memory");
 		target->file = fopen(target->memory, "wxe");
 		if (!target->file && errno != EEXIST)
@@ -76,7 +87,9 @@ static int open_in_folder(struct trace_target *target, struct trace_command *tra
 	target->link_to = strdup(strrchr(target->memory, '/') + 1);
 	if (asprintf(&target->link, "%.*s/trace_latest%s", n, folder, suffix) < 0)
 		target->link = NULL;
-	return target->file && target->link && target->link_to ? CTL_OK : ctl_fail(CTL_ERROR, "%s: cannot be created", target->memory);
+	return target->file && target->link && target->link_to
+		       ? CTL_OK
+		       : ctl_fail(CTL_ERROR, "%s: cannot be created", target->memory);
 }
 
 static int open_file(struct trace_target *target, struct trace_command *trace) {
@@ -117,7 +130,8 @@ int trace_target_open(struct trace_target *target, struct trace_command *trace) 
 	if (r)
 		return r;
 	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
-	if (to_stdout || (!trace->output && !trace->command && (for_people || !isatty(STDOUT_FILENO))))
+	if (to_stdout ||
+	    (!trace->output && !trace->command && (for_people || !isatty(STDOUT_FILENO))))
 		target->file = stdout;
 	else if (!trace->output && for_people)
 		target->file = stderr;
@@ -131,7 +145,8 @@ int trace_target_begin(struct trace_target *target) {
 	struct stat status;
 
 	target->begun = true;
-	target->regular = target->path && fstat(fileno(target->file), &status) == 0 && S_ISREG(status.st_mode);
+	target->regular = target->path && fstat(fileno(target->file), &status) == 0 &&
+			  S_ISREG(status.st_mode);
 	return target->path ? out_empty_file(target->file) : 0;
 }
 
@@ -210,7 +225,8 @@ int trace_target_close(struct trace_target *target, bool complete, bool *hung_up
 			*hung_upp = true;
 			clearerr(target->file);
 		} else if (target->error) {
-			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output", strerror(target->error));
+			r = ctl_fail(CTL_ERROR, "%s: %s", target->path ?: "cannot write the output",
+				     strerror(target->error));
 		} else if (target->link && complete) {
 			r = make_link(target);
 		} else if (target->created && !target->begun) {

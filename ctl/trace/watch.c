@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the driver itself tells (ctl/rm), beside what the daemon sends: clocks of GPUs, and context switches. The daemon has no GPU device,
- * whoever traces CUDA programs may open one. Calls of the driver may take long, so they are made in a thread of their own, and nothing
- * waits for it for longer than a bound.
+ * What the driver itself tells (ctl/rm), beside what the daemon sends: clocks of GPUs, and context
+ * switches. The daemon has no GPU device, whoever traces CUDA programs may open one. Calls of the
+ * driver may take long, so they are made in a thread of their own, and nothing waits for it for
+ * longer than a bound.
  */
 
 #include <errno.h>
@@ -18,7 +19,9 @@
 
 #define PERIOD_NS UINT64_C(50000000)
 #ifndef BYTES_MAX
-#define BYTES_MAX ((size_t)16 << 20) /* that wait for a reader who is slow; what comes then is lost, and counted */
+#define BYTES_MAX   \
+	((size_t)16 \
+	 << 20) /* that wait for a reader who is slow; what comes then is lost, and counted */
 #endif
 
 struct trace_watch {
@@ -52,7 +55,8 @@ static void destroy(struct trace_watch *watch) {
 
 /* Waits for a change, no longer than until that time. Returns whether there may have been one. */
 static bool wait_until(struct trace_watch *watch, uint64_t time) {
-	const struct timespec until = { .tv_sec = (time_t)(time / 1000000000), .tv_nsec = (long)(time % 1000000000) };
+	const struct timespec until = { .tv_sec = (time_t)(time / 1000000000),
+					.tv_nsec = (long)(time % 1000000000) };
 
 	return pthread_cond_timedwait(&watch->changed, &watch->lock, &until) == 0;
 }
@@ -100,7 +104,8 @@ static void take_bytes(struct trace_watch *watch, struct rm_source *source) {
 	char *bytes = rm_source_take(source, &n);
 
 	if (bytes && watch->n + n > BYTES_MAX) {
-		for (size_t at = 0; at < n; at += ((const struct trace_record *)(const void *)(bytes + at))->size)
+		for (size_t at = 0; at < n;
+		     at += ((const struct trace_record *)(const void *)(bytes + at))->size)
 			watch->n_lost += n_lost_with((const void *)(bytes + at));
 	} else if (bytes) {
 		add_bytes(watch, bytes, n);
@@ -130,7 +135,9 @@ static void watch_source(struct trace_watch *watch, struct rm_source *source) {
 
 static void *run(void *userdata) {
 	struct trace_watch *watch = userdata;
-	const struct rm_source_options options = { .driver = watch->driver, .ctxsw = watch->ctxsw, .tell = take_line, .userdata = watch };
+	const struct rm_source_options options = {
+		.driver = watch->driver, .ctxsw = watch->ctxsw, .tell = take_line, .userdata = watch
+	};
 	struct rm_source *source = NULL;
 	int r;
 
@@ -220,7 +227,10 @@ void trace_watch_stop(struct trace_watch *watch, uint64_t milliseconds) {
 }
 
 int trace_watch_take(struct trace_watch *watch, void **bytesp, size_t *np, char **linesp) {
-	struct trace_lost lost = { .record = { .size = sizeof(lost), .type = TRACE_LOST, .source = TRACE_SOURCE_GPU }, .time = now_ns() };
+	struct trace_lost lost = {
+		.record = { .size = sizeof(lost), .type = TRACE_LOST, .source = TRACE_SOURCE_GPU },
+		.time = now_ns()
+	};
 	int r;
 
 	pthread_mutex_lock(&watch->lock);

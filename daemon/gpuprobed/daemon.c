@@ -71,8 +71,10 @@ void daemon_count_modules(struct daemon *daemon) {
 	}
 	LIST_FOREACH(process, &daemon->processes.list, link)
 		LIST_FOREACH(module, &process->modules, link)
-			for (size_t i = 0; module->armed && i < module->result->n_attachments; i++) {
-				attachment = registry_attachment(&daemon->registry, module->result->attachments[i]);
+			for (size_t i = 0; module->armed && i < module->result->n_attachments;
+			     i++) {
+				attachment = registry_attachment(&daemon->registry,
+								 module->result->attachments[i]);
 				if (!attachment)
 					continue;
 				attachment->n_modules++;
@@ -90,7 +92,8 @@ static void daemon_on_breach(const struct shim_connection *connection, const cha
 			&(struct outcome_subject){}, why);
 }
 
-static void daemon_on_other(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata) {
+static void daemon_on_other(const struct shim_connection *connection,
+			    const struct shim_greeting *greeting, void *userdata) {
 	struct daemon *daemon = userdata;
 
 	other_shims_greeted(daemon->other_shims, connection, greeting);
@@ -107,11 +110,13 @@ static void daemon_log_full(const struct daemon *daemon) {
 			most = account;
 	snprintf(uid, sizeof(uid), "%u", (unsigned)most->uid);
 	log_event(LOG_LEVEL_WARNING, MESSAGE_FULL, fields,
-		  "programs have as many connections as there may be (%d, of which the last are for users who have few, and for root): some are not served; uid %s has most, %u",
+		  "programs have as many connections as there may be (%d, of which the last are "
+		  "for users who have few, and for root): some are not served; uid %s has most, %u",
 		  SHIM_CONNECTIONS_MAX, uid, most->connections);
 }
 
-/* Somebody is not served for want of descriptors, or of room: one line in a minute, as it may be the same for all of them. */
+/* Somebody is not served for want of descriptors, or of room: one line in a minute, as it may be
+ * the same for all of them. */
 static void daemon_on_exhausted(int error, void *userdata) {
 	static const char *const no_fields[] = { NULL };
 	struct daemon *daemon = userdata;
@@ -125,10 +130,13 @@ static void daemon_on_exhausted(int error, void *userdata) {
 		daemon_log_full(daemon);
 	else if (error == -EMFILE)
 		log_event(LOG_LEVEL_WARNING, MESSAGE_EXHAUSTED, no_fields,
-			  "no descriptor is left for connections: the daemon may have %llu open; give it more (LimitNOFILE= of the unit, ulimit -n), or lower quota-connections",
+			  "no descriptor is left for connections: the daemon may have %llu open; "
+			  "give it more (LimitNOFILE= of the unit, ulimit -n), or lower "
+			  "quota-connections",
 			  (unsigned long long)limit.rlim_cur);
 	else
-		log_event(LOG_LEVEL_WARNING, MESSAGE_EXHAUSTED, no_fields, "connections cannot be accepted: %s%s", strerror(-error),
+		log_event(LOG_LEVEL_WARNING, MESSAGE_EXHAUSTED, no_fields,
+			  "connections cannot be accepted: %s%s", strerror(-error),
 			  error == -ENFILE ? " (fs.file-max)" : "");
 }
 
@@ -207,7 +215,8 @@ static void daemon_on_worker_crash(const char *path, pid_t pid, const char *mess
 	const char *const fields[] = { "GPUPROBE_WORKER", path, "GPUPROBE_PID", number, NULL };
 
 	snprintf(number, sizeof(number), "%d", (int)pid);
-	log_event(LOG_LEVEL_WARNING, MESSAGE_WORKER_CRASHED, fields, "%s, process %s: %s", path, number, message);
+	log_event(LOG_LEVEL_WARNING, MESSAGE_WORKER_CRASHED, fields, "%s, process %s: %s", path,
+		  number, message);
 }
 
 /* The cache on the disk: without it the daemon does the same, and takes longer. 0 or -errno. */
@@ -227,8 +236,8 @@ static int daemon_start_cache(struct daemon *daemon) {
 		return 0;
 	r = job_cache_new(&daemon->cache, daemon->loop, folder, config->cache_size);
 	if (r) {
-		snprintf(daemon->no_cache, sizeof(daemon->no_cache), "no cache: %.400s: %s (--cache-dir)", folder,
-			 job_cache_reason(r));
+		snprintf(daemon->no_cache, sizeof(daemon->no_cache),
+			 "no cache: %.400s: %s (--cache-dir)", folder, job_cache_reason(r));
 		log_warning("%s", daemon->no_cache);
 	}
 	return 0;
@@ -256,8 +265,10 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 	image.workers = options->config->workers;
 	image.extra_max = image.workers;
 	program.workers = program.extra_max = 2;
-	program.owner_max = 1; /* what one has attached may take half a minute: others do not wait for it */
-	program.single_use = true; /* each job sees one operator's object, in a process of its own */
+	program.owner_max =
+		1; /* what one has attached may take half a minute: others do not wait for it */
+	program.single_use =
+		true; /* each job sees one operator's object, in a process of its own */
 	r = worker_pool_new(&daemon->image_pool, daemon->loop, &image);
 	if (r == 0)
 		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
@@ -290,8 +301,8 @@ static int daemon_load_passes(struct daemon *daemon, const struct daemon_options
 		   daemon->pass_folders[0], daemon->n_pass_folders > 1 ? " and " : "",
 		   daemon->n_pass_folders > 1 ? daemon->pass_folders[1] : "");
 	if (!options->pass_pool.path && pass_set_runs_programs(&daemon->passes)) {
-		log_error(
-			"gpuprobe-pass-worker is not found: passes of the user cannot run; reinstall");
+		log_error("gpuprobe-pass-worker is not found: passes of the user cannot run; "
+			  "reinstall");
 		return -ENOENT;
 	}
 	return 0;
@@ -319,7 +330,8 @@ struct daemon_page_rules {
 };
 
 /* What the page says of the configuration. */
-static struct interest_options daemon_interest_options(const struct config *config, struct daemon_page_rules *rules) {
+static struct interest_options daemon_interest_options(const struct config *config,
+						       struct daemon_page_rules *rules) {
 	return (struct interest_options){
 		.deadline_ms = config->deadline_ms,
 		.sass_rules = rules->sass,
@@ -345,12 +357,16 @@ static int daemon_start_interest(struct daemon *daemon, const struct daemon_opti
 	return r;
 }
 
-/* Warns of a program that is named by a link to it: what counts is /proc/PID/exe, which names none. */
+/* Warns of a program that is named by a link to it: what counts is /proc/PID/exe, which names none.
+ */
 static void daemon_warn_link(const char *option, const struct filter *filter) {
-	char *target = filter->has_exe && filter_is_exact(filter) ? realpath(filter->exe, NULL) : NULL;
+	char *target =
+		filter->has_exe && filter_is_exact(filter) ? realpath(filter->exe, NULL) : NULL;
 
 	if (target && strcmp(target, filter->exe) != 0)
-		log_warning("--%s: exe=%s means no process of this host: it is a link, or one leads to it; say exe=%s", option, filter->exe, target);
+		log_warning("--%s: exe=%s means no process of this host: it is a link, or one "
+			    "leads to it; say exe=%s",
+			    option, filter->exe, target);
 	free(target);
 }
 
@@ -388,27 +404,34 @@ static int daemon_restore(struct daemon *daemon, const struct daemon_options *op
 	if (r < 0)
 		return r;
 	if (n)
-		log_notice("goes on with %u attachment%s of the daemon before", n, n == 1 ? "" : "s");
+		log_notice("goes on with %u attachment%s of the daemon before", n,
+			   n == 1 ? "" : "s");
 	return 0;
 }
 
-/* Warns of a path that lies in a /tmp or /var/tmp that systemd has made for the unit (PrivateTmp=). */
+/* Warns of a path that lies in a /tmp or /var/tmp that systemd has made for the unit (PrivateTmp=).
+ */
 static void daemon_warn_private(const char *option, const char *path) {
 	FILE *file = fopen("/proc/self/mountinfo", "re");
 	char root[4096], folder[4096];
 	bool found = false;
 
-	while (file && !found && fscanf(file, "%*s %*s %*s %4095s %4095s %*[^\n]", root, folder) == 2)
-		found = strstr(root, "/systemd-private-") && !strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/';
+	while (file && !found &&
+	       fscanf(file, "%*s %*s %*s %4095s %4095s %*[^\n]", root, folder) == 2)
+		found = strstr(root, "/systemd-private-") &&
+			!strncmp(path, folder, strlen(folder)) && path[strlen(folder)] == '/';
 	if (file)
 		fclose(file);
 	if (found)
-		log_warning("--%s=%s: nobody else sees it: the unit has a %s of its own (PrivateTmp=); say another folder, such as /run/gpuprobe", option, path, folder);
+		log_warning("--%s=%s: nobody else sees it: the unit has a %s of its own "
+			    "(PrivateTmp=); say another folder, such as /run/gpuprobe",
+			    option, path, folder);
 }
 
 static void daemon_warn_all_private(const struct config *config) {
 	for (size_t i = 0; i < config->metrics.n; i++)
-		daemon_warn_private("metrics", config->metrics.items[i] + strcspn(config->metrics.items[i], "/"));
+		daemon_warn_private("metrics", config->metrics.items[i] +
+						       strcspn(config->metrics.items[i], "/"));
 	if (config->keep_artifacts)
 		daemon_warn_private("keep-artifacts", config->keep_artifacts);
 }
@@ -430,7 +453,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	daemon->config = options->config;
 	registry_init(&daemon->registry);
 	plan_images_init(&daemon->plans);
-	daemon->n_capabilities = (unsigned int)gpu_capabilities(GPU_PCI_FOLDER, daemon->capabilities, PLAN_CAPABILITIES_MAX);
+	daemon->n_capabilities = (unsigned int)gpu_capabilities(
+		GPU_PCI_FOLDER, daemon->capabilities, PLAN_CAPABILITIES_MAX);
 	daemon_set_quotas(daemon);
 	process_table_init(&daemon->processes);
 	outcome_log_init(&daemon->outcomes);
@@ -456,13 +480,14 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0 && options->config->keep_artifacts) {
 		r = artifact_store_new(&daemon->artifacts, loop, options->config->keep_artifacts);
 		if (r < 0)
-			log_error("--keep-artifacts=%s: %s", options->config->keep_artifacts, strerror(-r));
+			log_error("--keep-artifacts=%s: %s", options->config->keep_artifacts,
+				  strerror(-r));
 	}
 	if (r == 0 && daemon->config->verify) {
 		daemon->verify_available = verify_available();
 		if (daemon->verify_available)
-			log_warning(
-				"programs cannot be verified, and so not attached: CAP_BPF and CAP_PERFMON are missing (see --verify)");
+			log_warning("programs cannot be verified, and so not attached: CAP_BPF and "
+				    "CAP_PERFMON are missing (see --verify)");
 	}
 	if (r == 0)
 		r = daemon_load_passes(daemon, options);
@@ -496,7 +521,9 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	if (daemon->handing_over)
 		daemon->interest = interest_writer_leave(daemon->interest);
 	else
-		daemon->interest = interest_writer_free(daemon->interest); /* no new loads from here on; who is connected ends his probes (shim/module/mirror.c) */
+		daemon->interest = interest_writer_free(
+			daemon->interest); /* no new loads from here on; who is connected ends his
+					      probes (shim/module/mirror.c) */
 	daemon->control = varlink_server_free(daemon->control);
 	process_table_unwatch(&daemon->processes);
 	daemon->shims = shim_server_free(daemon->shims);

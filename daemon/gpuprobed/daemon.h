@@ -38,7 +38,7 @@ struct varlink_server;
 struct daemon_options {
 	const struct config *config; /* stays */
 	const char *control_path; /* NULL: control_fd is given */
-	const char *shim_path;	  /* NULL: shim_fd is given */
+	const char *shim_path; /* NULL: shim_fd is given */
 	const char *interest_path;
 	const char *state_path;
 	struct store *store; /* consumed */
@@ -74,18 +74,21 @@ struct daemon {
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
 	struct job_cache *cache; /* on the disk; NULL: none */
 	char no_cache[512]; /* why, where there should be one */
-	int64_t started;      /* microseconds since the epoch */
+	int64_t started; /* microseconds since the epoch */
 	int64_t started_boot; /* the same, of CLOCK_BOOTTIME: nobody sets that */
 	int verify_available; /* of verify_available() */
 	struct registry registry;
 	struct map_accounts *map_accounts;
 	struct map_exports exports;
 	struct metrics *metrics;
-	struct attach_queue verifying; /* that wait for a thread of the verifier's (attach-verify.c) */
+	struct attach_queue
+		verifying; /* that wait for a thread of the verifier's (attach-verify.c) */
 	unsigned int n_verifying; /* that have one */
 	uint64_t verify_turns; /* how many users have had or asked for one */
-	uint64_t hooks_next; /* uv_hrtime() from which on hooks are read for a user who may not attach */
-	unsigned int metrics_runs, metrics_user_runs; /* all, and of these those of users who do not see all */
+	uint64_t hooks_next; /* uv_hrtime() from which on hooks are read for a user who may not
+				attach */
+	unsigned int metrics_runs,
+		metrics_user_runs; /* all, and of these those of users who do not see all */
 	struct loop_meter *meter;
 	struct account_table accounts;
 	struct account_limits account_limits; /* of them */
@@ -93,7 +96,8 @@ struct daemon {
 	struct outcome_log outcomes;
 	struct image_cache images;
 	struct plan_images plans;
-	uint32_t capabilities[PLAN_CAPABILITIES_MAX]; /* of the machine's devices, and those that processes asked for */
+	uint32_t capabilities[PLAN_CAPABILITIES_MAX]; /* of the machine's devices, and those that
+							 processes asked for */
 	unsigned int n_capabilities;
 	struct interest_writer *interest;
 	struct worker_pool *image_pool, *program_pool;
@@ -119,13 +123,15 @@ struct daemon {
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options);
 
 /*
- * Closes everything; run the loop until it ends, then daemon_free(). hand_over: the next daemon goes on with what this one has, if somebody keeps it (keep.h);
- * else nothing stays attached. Whether it hands over: then the interest page and the state stay.
+ * Closes everything; run the loop until it ends, then daemon_free(). hand_over: the next daemon
+ * goes on with what this one has, if somebody keeps it (keep.h); else nothing stays attached.
+ * Whether it hands over: then the interest page and the state stay.
  */
 bool daemon_stop(struct daemon *daemon, bool hand_over);
 struct daemon *daemon_free(struct daemon *daemon);
 
-/* Goes on with another configuration, which stays: what changes live (CONFIG_LIVE) does so at once, in processes, too. */
+/* Goes on with another configuration, which stays: what changes live (CONFIG_LIVE) does so at once,
+ * in processes, too. */
 void daemon_configure(struct daemon *daemon, const struct config *config);
 
 /* After attachments have come or gone. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* gpuprobed: its configuration, where it lives, the loop, and the end. Exit status: 0 asked to stop, 1 cannot
- * run, 2 wrong usage. */
+/* gpuprobed: its configuration, where it lives, the loop, and the end. Exit status: 0 asked to
+ * stop, 1 cannot run, 2 wrong usage. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +73,8 @@ static int open_runtime_dir(const struct config *config, struct runtime_dir **di
 		strcpy(path, PATHS_SYSTEM_DIR);
 	} else if (runtime_dir_session_path(path, getuid(), config->session_name)) {
 		fprintf(stderr,
-			"gpuprobed: --session=%s: a name has 1 to %d letters, digits and underscores\n",
+			"gpuprobed: --session=%s: a name has 1 to %d letters, digits and "
+			"underscores\n",
 			config->session_name, PATHS_SESSION_NAME_MAX);
 		return 2;
 	}
@@ -82,7 +83,9 @@ static int open_runtime_dir(const struct config *config, struct runtime_dir **di
 		log_error("%s: another gpuprobed runs there", path);
 	else if (r == RUNTIME_DIR_E_UNSAFE)
 		log_error("%s: not a directory of this user alone%s", path,
-			  config->session ? "" : " (the service has a user of its own: systemctl start gpuprobed; a private daemon: gpuprobed --session)");
+			  config->session ? ""
+					  : " (the service has a user of its own: systemctl start "
+					    "gpuprobed; a private daemon: gpuprobed --session)");
 	else if (r < 0)
 		log_error("%s: %s%s", path, strerror(-r),
 			  !config->session && r == -EACCES
@@ -139,7 +142,8 @@ struct stop {
 	uv_poll_t poll; /* of signals.fd */
 };
 
-/* Handlers stay until the process has ended: one more signal while it stops ends nothing. (libuv would take them away with its handles.) */
+/* Handlers stay until the process has ended: one more signal while it stops ends nothing. (libuv
+ * would take them away with its handles.) */
 static struct {
 	int fd; /* an eventfd that is never closed */
 	atomic_uint pending; /* bit n: signal n + 1 */
@@ -156,7 +160,8 @@ static void on_signal(int number) {
 }
 
 static void stop_for(struct stop *stop, int number) {
-	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: SIG%s%s", sigabbrev_np(number), number == SIGUSR1 ? ", for another one" : "");
+	log_event(LOG_LEVEL_NOTICE, MESSAGE_STOPS, no_fields, "stops: SIG%s%s",
+		  sigabbrev_np(number), number == SIGUSR1 ? ", for another one" : "");
 	notify_send(stop->notify, -1, "STOPPING=1");
 	stop->watchdog = watchdog_free(stop->watchdog);
 	if (daemon_stop(stop->daemon, number == SIGUSR1))
@@ -220,14 +225,16 @@ static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
 
 	r = sd_watchdog_enabled(0, &us);
 	if (r > 0)
-		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image_pool, us / 1000, on_beat, stop->notify);
+		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image_pool, us / 1000,
+				 on_beat, stop->notify);
 	if (r < 0)
 		log_error("watchdog: %s", strerror(-r));
 	return r;
 }
 
 /* Runs until a signal. An exit status. */
-static int loop(const struct daemon_options *options, struct notify *notify, struct runtime_dir *dir, int argc, char *argv[]) {
+static int loop(const struct daemon_options *options, struct notify *notify,
+		struct runtime_dir *dir, int argc, char *argv[]) {
 	const char *session = options->config->session_name;
 	struct stop stop = { .notify = notify, .dir = dir };
 	uv_loop_t uv;
@@ -248,9 +255,15 @@ static int loop(const struct daemon_options *options, struct notify *notify, str
 	if (r == 0)
 		r = start_watchdog(&stop, &uv);
 	if (r == 0) {
-		log_event(LOG_LEVEL_NOTICE, MESSAGE_STARTED, no_fields, "%s " PROJECT_VERSION " listens in %s%s%s",
-			  options->config->session ? "session daemon" : "daemon", runtime_dir_path(dir),
-			  session && *session ? "; programs and gpuprobectl find it by " PATHS_SESSION_VARIABLE "=" : "", session ?: "");
+		log_event(LOG_LEVEL_NOTICE, MESSAGE_STARTED, no_fields,
+			  "%s " PROJECT_VERSION " listens in %s%s%s",
+			  options->config->session ? "session daemon" : "daemon",
+			  runtime_dir_path(dir),
+			  session && *session
+				  ? "; programs and gpuprobectl find it by " PATHS_SESSION_VARIABLE
+				    "="
+				  : "",
+			  session ?: "");
 		notify_send(notify, -1, "READY=1\nSTATUS=listens in %s", runtime_dir_path(dir));
 	} else if (stop.daemon) {
 		if (stop.poll.data)
@@ -267,7 +280,8 @@ static int loop(const struct daemon_options *options, struct notify *notify, str
 	return r < 0 ? 1 : 0;
 }
 
-/* Who starts us with descriptors 0 to 2 closed gets nothing of what is written there: else it would be in what is opened next. */
+/* Who starts us with descriptors 0 to 2 closed gets nothing of what is written there: else it would
+ * be in what is opened next. */
 static void open_standard(void) {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0)
@@ -287,19 +301,23 @@ static void prepare_process(void) {
 /* With its configuration, until it ends. An exit status. */
 static int run(const struct config *config, int argc, char *argv[]) {
 	static struct worker_setup workers; /* as long as the process */
-	struct daemon_options options = { .config = config, .socket_mode = config->session ? 0600 : 0666 };
+	struct daemon_options options = { .config = config,
+					  .socket_mode = config->session ? 0600 : 0666 };
 	struct runtime_dir *dir = NULL;
 	struct notify *notify;
 	int r;
 
 	if (worker_setup(&workers, config, &options) < 0) {
-		log_error("the workers are not found: reinstall, or say where they are with --worker-dir=DIR");
+		log_error("the workers are not found: reinstall, or say where they are with "
+			  "--worker-dir=DIR");
 		return 1;
 	}
 	prepare_process();
 	r = notify_new(&notify, getenv("NOTIFY_SOCKET"));
 	if (r < 0) {
-		log_warning("%s: %s: nobody is told that the daemon is ready, nor keeps its descriptors", getenv("NOTIFY_SOCKET"), strerror(-r));
+		log_warning("%s: %s: nobody is told that the daemon is ready, nor keeps its "
+			    "descriptors",
+			    getenv("NOTIFY_SOCKET"), strerror(-r));
 		r = notify_new(&notify, NULL);
 	}
 	if (r < 0 || take_descriptors(&options, notify) < 0)

@@ -8,8 +8,10 @@
 
 #include "daemon/gpuprobed/base/log.h"
 
-/* Takes over what does not change without a restart. *restartp: their names, for people. 0 or -ENOMEM. */
-static int reload_keep(struct config *config, const struct config *before, char *restart, size_t size) {
+/* Takes over what does not change without a restart. *restartp: their names, for people. 0 or
+ * -ENOMEM. */
+static int reload_keep(struct config *config, const struct config *before, char *restart,
+		       size_t size) {
 	size_t n = 0;
 	int r;
 
@@ -18,7 +20,8 @@ static int reload_keep(struct config *config, const struct config *before, char 
 		if (setting->flags & CONFIG_LIVE || config_same(setting, config, before))
 			continue;
 		if (n < size)
-			n += (size_t)snprintf(restart + n, size - n, "%s%s", n ? ", " : "", setting->name);
+			n += (size_t)snprintf(restart + n, size - n, "%s%s", n ? ", " : "",
+					      setting->name);
 		r = config_copy(setting, config, before);
 		if (r < 0)
 			return r;
@@ -54,11 +57,13 @@ void reload_now(struct reload *reload) {
 	int r;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	notify_send(reload->notify, -1, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
+	notify_send(reload->notify, -1, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
+		    (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
 	r = reload_read(reload, &config, error);
 	if (r) {
 		log_error("reload: %s; everything stays as it was", error);
-		notify_send(reload->notify, -1, "READY=1\nSTATUS=configuration not reloaded: %s", error);
+		notify_send(reload->notify, -1, "READY=1\nSTATUS=configuration not reloaded: %s",
+			    error);
 		return;
 	}
 	daemon_configure(reload->daemon, config);
@@ -68,7 +73,8 @@ void reload_now(struct reload *reload) {
 	notify_send(reload->notify, -1, "READY=1\nSTATUS=configuration reloaded");
 }
 
-void reload_init(struct reload *reload, struct daemon *daemon, struct notify *notify, int argc, char *argv[]) {
+void reload_init(struct reload *reload, struct daemon *daemon, struct notify *notify, int argc,
+		 char *argv[]) {
 	reload->daemon = daemon;
 	reload->notify = notify;
 	reload->argc = argc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* SIGHUP: the configuration is read again. What can change while the daemon runs does so, of the rest it says that it takes a restart; a
- * configuration with a mistake changes nothing. */
+/* SIGHUP: the configuration is read again. What can change while the daemon runs does so, of the
+ * rest it says that it takes a restart; a configuration with a mistake changes nothing. */
 
 #include <stdbool.h>
 
@@ -18,7 +18,8 @@ struct reload {
 };
 
 /* argv stays. reload_deinit() when the daemon has been freed. */
-void reload_init(struct reload *reload, struct daemon *daemon, struct notify *notify, int argc, char *argv[]);
+void reload_init(struct reload *reload, struct daemon *daemon, struct notify *notify, int argc,
+		 char *argv[]);
 /* Not sessions, unless they have a file: SIGHUP is the end of their terminal, and theirs. */
 bool reload_can(const struct reload *reload);
 /* Not while the daemon stops. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The watchdog over pools of workers that answer, that hang, and that do not start (test-worker.c). */
+/* The watchdog over pools of workers that answer, that hang, and that do not start (test-worker.c).
+ */
 
 #include "watchdog.h"
 
@@ -28,9 +29,14 @@ static void on_beat(void *userdata) {
 }
 
 static void setup(struct fixture *f, const char *argument, uint64_t timeout_ms) {
-	const char *const arguments[] = { argument, NULL }, *const environment[] = { "LANG=C", NULL };
+	const char *const arguments[] = { argument, NULL }, *const environment[] = { "LANG=C",
+										     NULL };
 	const struct worker_pool_options options = {
-		.size = sizeof(options), .path = worker_path, .arguments = arguments, .environment = environment, .workers = 2,
+		.size = sizeof(options),
+		.path = worker_path,
+		.arguments = arguments,
+		.environment = environment,
+		.workers = 2,
 	};
 
 	*f = (struct fixture){};
@@ -66,11 +72,13 @@ static void test_hang(void **state) {
 	teardown(&f); /* with a ping on its way */
 }
 
-static void on_reply(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+static void on_reply(struct worker_task *task, int result, json_object *reply, const char *message,
+		     void *userdata) {
 	++*(unsigned int *)userdata;
 }
 
-/* Workers that have more time for their jobs than the watchdog has are no reason; those whose time is up are. */
+/* Workers that have more time for their jobs than the watchdog has are no reason; those whose time
+ * is up are. */
 static void test_busy(void **state) {
 	struct worker_task *tasks[2];
 	unsigned int replies = 0;
@@ -118,10 +126,8 @@ static void test_short(void **state) {
 
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_alive),
-		cmocka_unit_test(test_hang),
-		cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_no_worker),
+		cmocka_unit_test(test_alive), cmocka_unit_test(test_hang),
+		cmocka_unit_test(test_busy),  cmocka_unit_test(test_no_worker),
 		cmocka_unit_test(test_short),
 	};
 

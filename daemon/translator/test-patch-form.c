@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the text of a patch form has: slots behind a pointer, each loaded once, and nothing that lies
- * in a module.
+ * What the text of a patch form has: slots behind a pointer, each loaded once, and nothing that
+ * lies in a module.
  */
 
 #include <setjmp.h>
@@ -17,8 +17,7 @@
 
 static struct translate_result translated_with(const struct translate_program *about,
 					       const struct bpf_insn *insns, size_t n,
-					       const struct translate_map *maps, size_t n_maps)
-{
+					       const struct translate_map *maps, size_t n_maps) {
 	struct translate_program program = *about;
 	struct translate_result result;
 	char *error = NULL;
@@ -36,8 +35,7 @@ static struct translate_result translated_with(const struct translate_program *a
 
 /* Both forms of a program that must have them; what holds for all patch forms does. */
 static struct translate_result translated(const struct bpf_insn *insns, size_t n,
-					  const struct translate_map *maps, size_t n_maps)
-{
+					  const struct translate_map *maps, size_t n_maps) {
 	static const char *const never[] = { ".visible", ".const", ".shared", ".version", ".target",
 					     "//",       "exit;",  ".nc.",    "bar.sync" };
 	static const struct translate_program wanted = { .patch = true };
@@ -59,8 +57,7 @@ static struct translate_result translated(const struct bpf_insn *insns, size_t n
 }
 
 /* How often the slot at an offset is loaded. */
-static size_t loads(const char *patch, unsigned offset)
-{
+static size_t loads(const char *patch, unsigned offset) {
 	size_t n = 0;
 
 	for (const char *p = patch; (p = strstr(p, "ld.relaxed.cta.global.b64")); p++) {
@@ -72,8 +69,7 @@ static size_t loads(const char *patch, unsigned offset)
 }
 
 /* A map that is in the module otherwise is behind a pointer, with the same layout. */
-static void test_counter(void **state)
-{
+static void test_counter(void **state) {
 	struct translate_result result = translated(counter, COUNT(counter), &array8, 1),
 				module = translated_with(&(struct translate_program){ 0 }, counter,
 							 COUNT(counter), &array8, 1);
@@ -101,12 +97,14 @@ static void test_counter(void **state)
 }
 
 /* Slots are those of the maps that the program uses, ascending. */
-static void test_slots(void **state)
-{
-	static const struct bpf_insn two[] = { LOOKUP(2, 0, 11), MOV(1, 1),
+static void test_slots(void **state) {
+	static const struct bpf_insn two[] = { LOOKUP(2, 0, 11),
+					       MOV(1, 1),
 					       ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
-					       LOOKUP(0, 0, 2), MOV(1, 2),
-					       ATOMIC(BPF_W, BPF_ADD, 0, 1, 0), END };
+					       LOOKUP(0, 0, 2),
+					       MOV(1, 2),
+					       ATOMIC(BPF_W, BPF_ADD, 0, 1, 0),
+					       END };
 	static const struct bpf_insn last[] = { LOOKUP(2, 0, 2), MOV(1, 1),
 						ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0), END };
 	struct translate_map maps[3] = { array8, array8, array8 };
@@ -132,8 +130,7 @@ static void test_slots(void **state)
 }
 
 /* Fields of the context follow the slots; what is not needed is not loaded. */
-static void test_parameters(void **state)
-{
+static void test_parameters(void **state) {
 	static const struct bpf_insn reads[] = { LOAD(BPF_DW, 0, 1, 80), LOAD(BPF_DW, 2, 1, 16),
 						 ADDR(0, 2), EXIT };
 	struct translate_result result = translated(reads, COUNT(reads), NULL, 0);
@@ -155,8 +152,7 @@ static void test_parameters(void **state)
 }
 
 /* The process is a pointer, which may be 0: loaded once, compared before it is used. */
-static void test_process(void **state)
-{
+static void test_process(void **state) {
 	/* 14: pid and thread; 512: the device */
 	static const struct bpf_insn asks[] = { CALL(14), MOVR(6, 0), CALL(512), ADDR(0, 6), EXIT };
 	struct translate_result result = translated(asks, COUNT(asks), NULL, 0);
@@ -173,8 +169,7 @@ static void test_process(void **state)
 }
 
 /* Stores whole values only where there is an instance. */
-static void test_resident_update(void **state)
-{
+static void test_resident_update(void **state) {
 	static const struct bpf_insn insns[] = { STOREI(BPF_W, 10, -4, 0),
 						 STOREI(BPF_DW, 10, -16, 7), UPDATE(0), END };
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
@@ -188,8 +183,7 @@ static void test_resident_update(void **state)
 }
 
 /* Values of constant address: the program does nothing where the map is not armed. */
-static void test_direct(void **state)
-{
+static void test_direct(void **state) {
 	static const struct bpf_insn insns[] = {
 		LD64(2, INSN_PSEUDO_MAP_IDX_VALUE, 0, 4),
 		LOAD(BPF_W, 0, 2, 0),
@@ -204,8 +198,7 @@ static void test_direct(void **state)
 }
 
 /* A thread cannot end in a patch: by a helper, or at an address that is none (of helper 503: 0). */
-static void test_exit(void **state)
-{
+static void test_exit(void **state) {
 	static const struct bpf_insn leaves[] = { CALL(511), JEQ0(0, 1), CALL(507), END };
 	static const struct bpf_insn never_leaves[] = { MOV(0, 0), JEQ0(0, 1), CALL(507), END };
 	static const struct bpf_insn nowhere[] = { MOV(1, 0), MOV(2, 0), MOV(3, 0), CALL(503),
@@ -217,8 +210,7 @@ static void test_exit(void **state)
 	} cases[] = {
 		{ leaves, COUNT(leaves),
 		  "bpf_cuda_exit ends a thread, which the SASS engine cannot" },
-		{ nowhere, COUNT(nowhere),
-		  "it uses an address that is none, which ends a thread" },
+		{ nowhere, COUNT(nowhere), "it uses an address that is none, which ends a thread" },
 	};
 	struct translate_result result;
 
@@ -239,8 +231,7 @@ static void test_exit(void **state)
 	translate_result_deinit(&result);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counter),
 		cmocka_unit_test(test_slots),

@@ -17,7 +17,7 @@ spec = importlib.util.spec_from_file_location("programs", os.path.join(here, "te
 programs = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(programs)
 
-ENDS = {"entry": 56, "return": 56, "memory": 48, "call": 40, "syncwarp": 40} # of what a program can read there
+ENDS = {"entry": 56, "return": 56, "memory": 48, "call": 40, "syncwarp": 40}  # of what a program can read there
 
 
 def patch_forms(worker, path):
@@ -32,8 +32,7 @@ def patch_forms(worker, path):
     reply, texts = programs.compile(worker, linked, blob, range(len(gpu)))
     if reply["status"] != "compiled":
         return []
-    return [(p["symbol"], text, p["context"], p["patch_maps"])
-            for p, text in zip(reply["programs"], texts[len(gpu):]) if p["patch_size"]]
+    return [(p["symbol"], text, p["context"], p["patch_maps"]) for p, text in zip(reply["programs"], texts[len(gpu) :]) if p["patch_size"]]
 
 
 def main(program_worker, image_worker, folder):
@@ -63,7 +62,7 @@ def main(program_worker, image_worker, folder):
                 if point == "entry":
                     print(name, symbol, reply["functions"][0], f"{reply['compile_us']} us")
         together = [("*", "entry", i) for i, form in enumerate(forms) if not any(field >= 56 for field in form[2])]
-        if together: # all programs of the object, in one function
+        if together:  # all programs of the object, in one function
             reply, _ = image.patch(forms, together)
             assert reply["status"] == "planned", (name, reply)
     assert planned > 20, planned

@@ -36,8 +36,7 @@ class Worker:
     def send(self, request, fds):
         self.id += 1
         request["id"] = self.id
-        self.socket.sendmsg([json.dumps(request).encode()],
-                            [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        self.socket.sendmsg([json.dumps(request).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
 
     def ask(self, request, fds):
         self.send(request, fds)
@@ -75,9 +74,13 @@ def compile(worker, linked, blob, patches=None, **change):
     programs = [(i, p) for i, p in enumerate(linked["programs"]) if p["gpu"]]
     outputs = [os.memfd_create("ptx", os.MFD_ALLOW_SEALING) for _ in programs]
     maps = [dict(m, slot_symbol=f"__gpuprobe_o1_m{i}", place=0, threads=0, ring_bytes=0) for i, m in enumerate(linked["maps"])]
-    request = {"job": "compile", "input": 0, "prefix": "__gpuprobe_o1", "maps": maps,
-               "programs": [{"index": i, "name": p["name"], "insns": p["insns"], "line_info": p["line_info"], "output": n + 1}
-                            for n, (i, p) in enumerate(programs)]}
+    request = {
+        "job": "compile",
+        "input": 0,
+        "prefix": "__gpuprobe_o1",
+        "maps": maps,
+        "programs": [{"index": i, "name": p["name"], "insns": p["insns"], "line_info": p["line_info"], "output": n + 1} for n, (i, p) in enumerate(programs)],
+    }
     for n in patches or []:
         request["programs"][n]["patch_output"] = len(outputs) + 1
         outputs.append(os.memfd_create("patch", os.MFD_ALLOW_SEALING))
@@ -123,8 +126,9 @@ def check_patches(worker, read):
 
     linked, blob = link(worker, read("counter"))
     for lie in (99, -1, "x", None):
-        reply, _ = compile(worker, linked, blob, programs=[{"index": 0, "name": "p", "insns": linked["programs"][0]["insns"],
-                                                            "output": 1, "patch_output": lie}])
+        reply, _ = compile(
+            worker, linked, blob, programs=[{"index": 0, "name": "p", "insns": linked["programs"][0]["insns"], "output": 1, "patch_output": lie}]
+        )
         assert reply["status"] == "error" and "patch_output" in reply["message"], reply
 
 
@@ -140,7 +144,7 @@ def check_ptxas(worker, folder, ptxas):
             continue
         wanted = range(sum(p["gpu"] for p in linked["programs"]))
         reply, texts = compile(worker, linked, blob, wanted)
-        forms = [text for text in texts[len(wanted):] if text] if reply["status"] == "compiled" else []
+        forms = [text for text in texts[len(wanted) :] if text] if reply["status"] == "compiled" else []
         for sm in (75, 90, 100) if forms else ():
             refused, functions, registers = patch_text.compile(ptxas, sm, patch_text.module(forms, sm))
             assert not refused, (name, sm, refused)
@@ -171,8 +175,17 @@ def main(path, folder, ptxas=None):
     assert "__gpuprobe_o1_p0" in texts[0], texts[0]
 
     # two programs with functions, data sections, every helper, rings, sections
-    for name, count in (("calls", 2), ("globals", 1), ("helpers", 1), ("gpu-array", 1), ("percpu", 1), ("hash-ring", 1),
-                        ("rings", 1), ("exit", 1), ("sections", 7)):
+    for name, count in (
+        ("calls", 2),
+        ("globals", 1),
+        ("helpers", 1),
+        ("gpu-array", 1),
+        ("percpu", 1),
+        ("hash-ring", 1),
+        ("rings", 1),
+        ("exit", 1),
+        ("sections", 7),
+    ):
         linked, blob = link(worker, read(name))
         assert linked["status"] == "linked", linked
         reply, texts = compile(worker, linked, blob)
@@ -222,12 +235,18 @@ def main(path, folder, ptxas=None):
 
     # requests that lie
     linked, blob = link(worker, read("counter"))
-    for change in ({"prefix": "a b"}, {"prefix": "x" * 200}, {"maps": [{}]}, {"maps": 3}, {"programs": []},
-                   {"maps": [dict(m, slot_symbol="m", place=3, threads=0, ring_bytes=0) for m in linked["maps"]]},
-                   {"maps": [dict(m, slot_symbol="m", place=0, threads=-1, ring_bytes=0) for m in linked["maps"]]},
-                   {"programs": [{"index": 0, "name": "p", "output": 1, "insns": {"offset": 0, "count": 30000}}]},
-                   {"programs": [{"index": 0, "name": "p", "output": 9, "insns": linked["programs"][0]["insns"]}]},
-                   {"programs": [{"index": -1, "name": "p", "output": 1, "insns": linked["programs"][0]["insns"]}]}):
+    for change in (
+        {"prefix": "a b"},
+        {"prefix": "x" * 200},
+        {"maps": [{}]},
+        {"maps": 3},
+        {"programs": []},
+        {"maps": [dict(m, slot_symbol="m", place=3, threads=0, ring_bytes=0) for m in linked["maps"]]},
+        {"maps": [dict(m, slot_symbol="m", place=0, threads=-1, ring_bytes=0) for m in linked["maps"]]},
+        {"programs": [{"index": 0, "name": "p", "output": 1, "insns": {"offset": 0, "count": 30000}}]},
+        {"programs": [{"index": 0, "name": "p", "output": 9, "insns": linked["programs"][0]["insns"]}]},
+        {"programs": [{"index": -1, "name": "p", "output": 1, "insns": linked["programs"][0]["insns"]}]},
+    ):
         reply, _ = compile(worker, linked, blob, **change)
         assert reply["status"] == "error" and reply["error"] == "internal", (change, reply)
     # instructions that are none
@@ -242,8 +261,7 @@ def main(path, folder, ptxas=None):
     linked_at = time.monotonic()
     compile(worker, linked, blob)
     end = time.monotonic()
-    print(f"start {1e3 * (ready - start):.1f} ms, link {1e3 * (linked_at - ready):.1f} ms, "
-          f"compile {1e3 * (end - linked_at):.1f} ms")
+    print(f"start {1e3 * (ready - start):.1f} ms, link {1e3 * (linked_at - ready):.1f} ms, compile {1e3 * (end - linked_at):.1f} ms")
     worker.end()
 
     # faults on purpose, for the daemon's tests

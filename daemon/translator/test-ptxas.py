@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../tests/conformance'))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/conformance"))
 import bpf  # noqa: E402
 import patch_text  # noqa: E402
 import run  # noqa: E402
 
-KERNEL = '''
+KERNEL = """
 .visible .entry vectorAdd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)
 {
 	.reg .pred %%p<2>;
@@ -50,48 +50,48 @@ KERNEL = '''
 DONE:
 	ret;
 }
-'''
+"""
 
-CALL = '''
+CALL = """
 	{
 	.param .b64 r;
 	call.uni (r), __gpuprobe_run, ();
 	}
-'''
+"""
 
-COUNTER = '''
+COUNTER = """
 *(u32 *)(r10 - 4) = 0; r2 = r10; r2 += -4; r1 = map[0] ll; call 1; if r0 == 0 goto out
 r1 = 1; lock *(u64 *)(r0 + 0) += r1
 out: ; r0 = 0; exit
-'''
+"""
 
-HEADER = '.version 8.0\n.target sm_%d\n.address_size 64\n'
+HEADER = ".version 8.0\n.target sm_%d\n.address_size 64\n"
 
 
 def assembled(ptxas, sm, text):
     """Registers, bytes of stack of the kernel."""
-    with tempfile.NamedTemporaryFile('w', suffix='.ptx') as f:
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as f:
         f.write(HEADER % sm + text)
         f.flush()
-        p = subprocess.run([ptxas, '-arch=sm_%d' % sm, '-v', '-o', '/dev/null', f.name], capture_output=True, text=True)
+        p = subprocess.run([ptxas, "-arch=sm_%d" % sm, "-v", "-o", "/dev/null", f.name], capture_output=True, text=True)
     if p.returncode:
-        sys.exit('ptxas: %s' % p.stderr)
-    stacks = [int(n) for n in re.findall(r'(\d+) bytes (?:stack|spill)', p.stderr)]
-    return int(re.search(r'Used (\d+) registers', p.stderr)[1]), sum(stacks)
+        sys.exit("ptxas: %s" % p.stderr)
+    stacks = [int(n) for n in re.findall(r"(\d+) bytes (?:stack|spill)", p.stderr)]
+    return int(re.search(r"Used (\d+) registers", p.stderr)[1]), sum(stacks)
 
 
 def translated(bpf_run, code, maps, context, *options):
     """The module that bpf-run makes of a program."""
-    options = [bpf_run, '--ptx', *options] + [x for m in maps for x in ('--map', m)]
+    options = [bpf_run, "--ptx", *options] + [x for m in maps for x in ("--map", m)]
     if context is not None:
-        options += ['--context', context.hex()]
+        options += ["--context", context.hex()]
     return subprocess.run(options, input=code.hex(), capture_output=True, text=True, check=True).stdout
 
 
 def patch_form(bpf_run, code, maps, context, symbol):
     """A program for the SASS engine."""
-    text = translated(bpf_run, code, maps, context, '--patch')
-    return text[text.index('.address_size 64\n') + 17:text.index('.visible .entry')].replace('__gpuprobe_run', symbol)
+    text = translated(bpf_run, code, maps, context, "--patch")
+    return text[text.index(".address_size 64\n") + 17 : text.index(".visible .entry")].replace("__gpuprobe_run", symbol)
 
 
 def check_cases(ptxas, bpf_run, cases):
@@ -99,65 +99,68 @@ def check_cases(ptxas, bpf_run, cases):
     failed = count = 0
     for case in cases:
         text = translated(bpf_run, case.code(), case.maps, case.context)
-        with tempfile.NamedTemporaryFile('w', suffix='.ptx') as f:
+        with tempfile.NamedTemporaryFile("w", suffix=".ptx") as f:
             f.write(text)
             f.flush()
-            p = subprocess.run([ptxas, '-arch=sm_90', '-o', '/dev/null', f.name], capture_output=True, text=True)
+            p = subprocess.run([ptxas, "-arch=sm_90", "-o", "/dev/null", f.name], capture_output=True, text=True)
         count += 1
         if p.returncode:
             failed += 1
-            print('%s: %s: %s' % (case.path, case.name, p.stdout + p.stderr))
-    print('%d cases, %d refused by ptxas' % (count, failed))
+            print("%s: %s: %s" % (case.path, case.name, p.stdout + p.stderr))
+    print("%d cases, %d refused by ptxas" % (count, failed))
     return failed or not count
 
 
 def check_patches(ptxas, bpf_run, cases):
     """The same for the SASS engine, many in a module. What the CUDA compiler does not take."""
-    forms = [patch_form(bpf_run, c.code(), c.maps, c.context, '__gpuprobe_o%d' % i) for i, c in enumerate(cases) if not c.exits()]
+    forms = [patch_form(bpf_run, c.code(), c.maps, c.context, "__gpuprobe_o%d" % i) for i, c in enumerate(cases) if not c.exits()]
     failed, spills, registers = 0, [], []
     for i in range(0, len(forms), 50):
-        refused, functions, most = patch_text.compile(ptxas, 90, patch_text.module(forms[i:i + 50], 90))
-        spills += [f[1] for name, f in functions.items() if name.startswith('__gpuprobe_o')]
+        refused, functions, most = patch_text.compile(ptxas, 90, patch_text.module(forms[i : i + 50], 90))
+        spills += [f[1] for name, f in functions.items() if name.startswith("__gpuprobe_o")]
         registers.append(most)
         if refused:
             failed = 1
             print(refused)
-    print('%d patches: %d registers at most, %d with spills, of %d bytes at most' %
-          (len(forms), max(registers), sum(map(bool, spills)), max(spills)))
+    print("%d patches: %d registers at most, %d with spills, of %d bytes at most" % (len(forms), max(registers), sum(map(bool, spills)), max(spills)))
     return failed or not forms
 
 
 def check_patched_counter(ptxas, bpf_run, kind):
     """A counter as a patch, in the function that runs it and called by that."""
-    form = patch_form(bpf_run, bpf.assemble(COUNTER), [kind], b'\0', '__gpuprobe_run')
-    failed = '.local' in form or form.count('ld.') != 2 or '.global ' in form[:form.index('{')] or '.const' in form
+    form = patch_form(bpf_run, bpf.assemble(COUNTER), [kind], b"\0", "__gpuprobe_run")
+    failed = ".local" in form or form.count("ld.") != 2 or ".global " in form[: form.index("{")] or ".const" in form
     for sm in (75, 90, 100):
         called = patch_text.compile(ptxas, sm, patch_text.module([form], sm))
         pasted = patch_text.compile(ptxas, sm, patch_text.module([form, form], sm, True))
-        print('map %s as a patch, sm_%d: registers %d; bytes of stack, of spills called %s, pasted twice %s %s' %
-              (kind, sm, pasted[2], called[1], pasted[1], called[0] + pasted[0]))
-        failed |= called[1].get('__gpuprobe_run') != (0, 0, 0) or pasted[1].get('gpuprobe_x_1') != (0, 0, 0)
+        print(
+            "map %s as a patch, sm_%d: registers %d; bytes of stack, of spills called %s, pasted twice %s %s"
+            % (kind, sm, pasted[2], called[1], pasted[1], called[0] + pasted[0])
+        )
+        failed |= called[1].get("__gpuprobe_run") != (0, 0, 0) or pasted[1].get("gpuprobe_x_1") != (0, 0, 0)
     return failed
 
 
 def main():
     ptxas, bpf_run, *paths = sys.argv[1:]
-    cases = [c for path in paths for c in run.read_cases(path) if not c.expected.startswith('error: ')]
+    cases = [c for path in paths for c in run.read_cases(path) if not c.expected.startswith("error: ")]
     failed = check_cases(ptxas, bpf_run, cases)
     failed |= check_patches(ptxas, bpf_run, cases)
-    for kind in ('2:4:8:1', '1503:4:8:1', '6:4:8:1'):
+    for kind in ("2:4:8:1", "1503:4:8:1", "6:4:8:1"):
         failed |= check_patched_counter(ptxas, bpf_run, kind)
-        text = translated(bpf_run, bpf.assemble(COUNTER), [kind], b'\0')
-        text = text[text.index('.visible '):text.index('.visible .entry')]
-        assert text.count('ret;') == 1 and '.local' not in text, text
-        slot, body = text[:text.index('.func')], text[text.index('\n{\n'):]
-        body = re.sub(r'\tst\.param.*\n\tret;\n', '', body)
+        text = translated(bpf_run, bpf.assemble(COUNTER), [kind], b"\0")
+        text = text[text.index(".visible ") : text.index(".visible .entry")]
+        assert text.count("ret;") == 1 and ".local" not in text, text
+        slot, body = text[: text.index(".func")], text[text.index("\n{\n") :]
+        body = re.sub(r"\tst\.param.*\n\tret;\n", "", body)
         for sm in (75, 90):
-            bare = assembled(ptxas, sm, KERNEL % '')
+            bare = assembled(ptxas, sm, KERNEL % "")
             called = assembled(ptxas, sm, text + KERNEL % CALL)
             pasted = assembled(ptxas, sm, slot + KERNEL % (body + body))
-            print('map %s, sm_%d: registers bare %d, called %d, pasted twice %d; bytes of stack %d, %d, %d' %
-                  (kind, sm, bare[0], called[0], pasted[0], bare[1], called[1], pasted[1]))
+            print(
+                "map %s, sm_%d: registers bare %d, called %d, pasted twice %d; bytes of stack %d, %d, %d"
+                % (kind, sm, bare[0], called[0], pasted[0], bare[1], called[1], pasted[1])
+            )
             if called[0] > bare[0] or pasted[0] > bare[0] or called[1] or pasted[1]:
                 failed = 1
     return 1 if failed else 0

@@ -20,8 +20,7 @@ static const struct translate_map percpu8 = { "per_sm", BPF_MAP_TYPE_PERCPU_ARRA
 /* Translates one program, that must work. */
 static struct translate_result translated_as(bool takes_memory, const struct bpf_insn *insns,
 					     size_t n, const struct translate_map *maps,
-					     size_t n_maps)
-{
+					     size_t n_maps) {
 	struct translate_program program = { .name = "p",
 					     .symbol = "__gpuprobe_o1_p0",
 					     .insns = insns,
@@ -37,13 +36,11 @@ static struct translate_result translated_as(bool takes_memory, const struct bpf
 }
 
 static struct translate_result translated(const struct bpf_insn *insns, size_t n,
-					  const struct translate_map *maps, size_t n_maps)
-{
+					  const struct translate_map *maps, size_t n_maps) {
 	return translated_as(false, insns, n, maps, n_maps);
 }
 
-static void test_counter(void **state)
-{
+static void test_counter(void **state) {
 	struct translate_result result = translated(counter, COUNT(counter), &array8, 1);
 	const struct translate_program_result *p = result.programs;
 	static const char slot[] = ".visible .global .align 128 .b8 __gpuprobe_o1_m0[32768];\n";
@@ -80,8 +77,7 @@ static void test_counter(void **state)
 }
 
 /* Fields of the context that are read, in whatever way, are the parameters. */
-static void test_context(void **state)
-{
+static void test_context(void **state) {
 	static const struct bpf_insn ignores[] = { MOVR(6, 1), STORE(BPF_DW, 10, 1, -8), END };
 	static const struct bpf_insn reads[] = {
 		MOVR(6, 1),
@@ -120,8 +116,7 @@ static void test_context(void **state)
 }
 
 /* Programs, and what they allow for the layout of the map that they use. */
-static void test_sharding(void **state)
-{
+static void test_sharding(void **state) {
 #define PROGRAM(...) \
 	(const struct bpf_insn[]){ __VA_ARGS__ }, COUNT(((const struct bpf_insn[]){ __VA_ARGS__ }))
 	const struct {
@@ -236,8 +231,7 @@ static void test_sharding(void **state)
 }
 
 /* A value that is passed to update as the source of another map's value is read. */
-static void test_sharding_source(void **state)
-{
+static void test_sharding_source(void **state) {
 	static const struct bpf_insn insns[] = {
 		LOOKUP(0, 0, 10),
 		MOV(1, 1),
@@ -262,8 +256,7 @@ static void test_sharding_source(void **state)
 	translate_result_deinit(&result);
 }
 
-static void test_two_programs(void **state)
-{
+static void test_two_programs(void **state) {
 	static const struct bpf_insn reader[] = { LOOKUP(0, 0, 1), LOAD(BPF_DW, 1, 0, 0), END };
 	static const struct bpf_insn nothing[] = { END };
 	struct translate_program programs[] = {
@@ -303,8 +296,7 @@ static void test_two_programs(void **state)
 	translate_result_deinit(&result);
 }
 
-static void test_percpu(void **state)
-{
+static void test_percpu(void **state) {
 	static const struct bpf_insn plain[] = {
 		LOOKUP(0, 0, 3), LOAD(BPF_DW, 1, 0, 0), ADD(1, 1), STORE(BPF_DW, 0, 1, 0), END,
 	};
@@ -351,7 +343,8 @@ static void test_percpu(void **state)
 	assert_int_equal(occurrences(result.programs[0].ptx, "red.global"), 0);
 	translate_result_deinit(&result);
 
-	/* where the sum is wanted: of the GPU's scope, or of the system's where other GPUs add, too */
+	/* where the sum is wanted: of the GPU's scope, or of the system's where other GPUs add, too
+	 */
 	result = translated(used, COUNT(used), &percpu8, 1);
 	assert_int_equal(occurrences(result.programs[0].ptx, "atom.global.add.u64"), 1);
 	translate_result_deinit(&result);
@@ -370,8 +363,7 @@ static void test_percpu(void **state)
 	translate_result_deinit(&result);
 }
 
-static void test_layout(void **state)
-{
+static void test_layout(void **state) {
 	const struct {
 		uint32_t value_size, max_entries, shards;
 		uint64_t value_stride, shard_stride;
@@ -399,8 +391,7 @@ static void test_layout(void **state)
 	}
 }
 
-static void test_unused_map(void **state)
-{
+static void test_unused_map(void **state) {
 	static const struct bpf_insn insns[] = { END };
 	struct translate_map map = array8;
 	struct translate_result result;
@@ -413,8 +404,7 @@ static void test_unused_map(void **state)
 }
 
 /* Values of constant address: a program whose map is not armed does nothing. */
-static void test_direct(void **state)
-{
+static void test_direct(void **state) {
 	static const struct bpf_insn insns[] = {
 		LD64(2, INSN_PSEUDO_MAP_IDX_VALUE, 0, 4),
 		LOAD(BPF_W, 0, 2, 0),
@@ -429,8 +419,7 @@ static void test_direct(void **state)
 }
 
 /* Whatever LLVM puts beside the function carries the function's name. */
-static void test_private_symbols(void **state)
-{
+static void test_private_symbols(void **state) {
 	struct bpf_insn insns[64] = { LOAD(BPF_DW, 2, 1, 0) };
 	struct translate_result result;
 	size_t n = 1;
@@ -454,8 +443,7 @@ static void test_private_symbols(void **state)
 	translate_result_deinit(&result);
 }
 
-static void test_stack_in_registers(void **state)
-{
+static void test_stack_in_registers(void **state) {
 	/* a structure on the stack, written in pieces, passed to a function by address, summed
 	 * there */
 	static const struct bpf_insn insns[] = {
@@ -486,11 +474,10 @@ static void test_stack_in_registers(void **state)
  * The kernel's verifier knows that the address of a map is not NULL, and does not look at what
  * would come if it were.
  */
-static void test_map_is_not_null(void **state)
-{
+static void test_map_is_not_null(void **state) {
 	static const struct bpf_insn insns[] = {
-		MOV(0, 0),	  MAP(1, 0),		 JEQ0(1, 1), EXIT,
-		LD64(2, 0, 64, 0), LOAD(BPF_DW, 0, 2, 0), EXIT,
+		MOV(0, 0), MAP(1, 0), JEQ0(1, 1), EXIT, LD64(2, 0, 64, 0), LOAD(BPF_DW, 0, 2, 0),
+		EXIT,
 	};
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
 
@@ -499,8 +486,7 @@ static void test_map_is_not_null(void **state)
 }
 
 /* The same with half of the address of a value. */
-static void test_half_address_is_not_null(void **state)
-{
+static void test_half_address_is_not_null(void **state) {
 	static const struct bpf_insn insns[] = {
 		LOOKUP(0, 0, 4),
 		INSN(BPF_JMP32 | BPF_JNE | BPF_K, 0, 0, 3, 0),
@@ -521,11 +507,10 @@ static void test_half_address_is_not_null(void **state)
 }
 
 /*
- * What .rodata holds is known, at constant places: so are branches on it, of which the other way may
- * do what no GPU can; and sizes.
+ * What .rodata holds is known, at constant places: so are branches on it, of which the other way
+ * may do what no GPU can; and sizes.
  */
-static void test_constants(void **state)
-{
+static void test_constants(void **state) {
 	static const uint8_t bytes[] = { 0, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 24, 0, 0, 0 };
 	struct translate_map maps[] = {
 		{ ".rodata", BPF_MAP_TYPE_ARRAY, 4, sizeof(bytes), 1, "__gpuprobe_o1_m0",
@@ -552,13 +537,19 @@ static void test_constants(void **state)
 		END,
 	};
 	static const struct bpf_insn stores[] = {
-		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 0), STOREI(BPF_W, 6, 0, 1), END,
+		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 0),
+		STOREI(BPF_W, 6, 0, 1),
+		END,
 	};
 	static const struct bpf_insn reads[] = {
-		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 8), LOAD(BPF_W, 0, 6, 0), EXIT,
+		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 8),
+		LOAD(BPF_W, 0, 6, 0),
+		EXIT,
 	};
 	static const struct bpf_insn beyond[] = {
-		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 8), LOAD(BPF_DW, 0, 6, 0), EXIT,
+		LD64(6, INSN_PSEUDO_MAP_IDX_VALUE, 0, 8),
+		LOAD(BPF_DW, 0, 6, 0),
+		EXIT,
 	};
 	struct translate_program program = {
 		.name = "p", .symbol = "p", .insns = insns, .n_insns = COUNT(insns)
@@ -580,7 +571,8 @@ static void test_constants(void **state)
 	program.n_insns = COUNT(stores);
 	assert_int_equal(translate_object(&program, 1, maps, 2, &result, &error),
 			 TRANSLATE_E_PROGRAM);
-	assert_string_equal(error, "program p, instruction 2: stores to map .rodata, which is constant");
+	assert_string_equal(error,
+			    "program p, instruction 2: stores to map .rodata, which is constant");
 	free(error);
 
 	/* .data may be anything */
@@ -589,13 +581,15 @@ static void test_constants(void **state)
 	program.n_insns = COUNT(insns);
 	assert_int_equal(translate_object(&program, 1, maps, 2, &result, &error),
 			 TRANSLATE_E_PROGRAM);
-	assert_string_equal(error, "program p, instruction 4: bpf_get_stackid (27) is not available on the GPU");
+	assert_string_equal(
+		error,
+		"program p, instruction 4: bpf_get_stackid (27) is not available on the GPU");
 	free(error);
 }
 
-/* Never reached, and nobody knows such a helper: looked at for the patch form, which has an exit. */
-static void test_unknown_helper(void **state)
-{
+/* Never reached, and nobody knows such a helper: looked at for the patch form, which has an exit.
+ */
+static void test_unknown_helper(void **state) {
 	static const struct bpf_insn insns[] = {
 		MOV(1, 1), JEQ0(1, 2), LD64(2, 0, 0, 0), CALL(9999), CALL(507), END,
 	};
@@ -610,7 +604,8 @@ static void test_unknown_helper(void **state)
 
 	assert_int_equal(translate_object(&program, 1, NULL, 0, &result, &error),
 			 TRANSLATE_E_PROGRAM);
-	assert_string_equal(error, "program p, instruction 4: helper 9999 is not available on the GPU");
+	assert_string_equal(error,
+			    "program p, instruction 4: helper 9999 is not available on the GPU");
 	free(error);
 	program.insns = skips;
 	program.n_insns = COUNT(skips);
@@ -619,8 +614,7 @@ static void test_unknown_helper(void **state)
 	translate_result_deinit(&result);
 }
 
-static void check_map_access(const struct bpf_insn *insns, size_t n)
-{
+static void check_map_access(const struct bpf_insn *insns, size_t n) {
 	const struct translate_map maps[] = { array8, percpu8 };
 	struct translate_program program = {
 		.name = "p", .symbol = "p", .insns = insns, .n_insns = n
@@ -636,23 +630,21 @@ static void check_map_access(const struct bpf_insn *insns, size_t n)
 }
 
 /* The verifier lets programs read the kernel's maps themselves. There are none on a GPU. */
-static void test_map_is_not_memory(void **state)
-{
+static void test_map_is_not_memory(void **state) {
 	static const struct bpf_insn plain[] = { MAP(1, 0), LOAD(BPF_W, 0, 1, 16), EXIT };
 	static const struct bpf_insn moved[] = { MAP(1, 0), ADD(1, 0), LOAD(BPF_W, 0, 1, 16),
 						 EXIT };
 	static const struct bpf_insn moved_by[] = { MAP(1, 0), MOV(2, 0), ADDR(2, 1),
 						    LOAD(BPF_W, 0, 2, 16), EXIT };
-	static const struct bpf_insn spilled[] = {
-		MAP(1, 0), STORE(BPF_DW, 10, 1, -8), LOAD(BPF_DW, 1, 10, -8),
-		LOAD(BPF_W, 0, 1, 16), EXIT
-	};
+	static const struct bpf_insn spilled[] = { MAP(1, 0), STORE(BPF_DW, 10, 1, -8),
+						   LOAD(BPF_DW, 1, 10, -8), LOAD(BPF_W, 0, 1, 16),
+						   EXIT };
 	static const struct bpf_insn either[] = {
 		CALL(7), MAP(6, 0), JEQ0(0, 2), MAP(6, 1), LOAD(BPF_W, 0, 6, 16), EXIT,
 	};
 	static const struct bpf_insn or_stack[] = {
-		STOREI(BPF_DW, 10, -8, 0), CALL(7), MOVR(6, 10), JEQ0(0, 2),
-		MAP(6, 1), LOAD(BPF_W, 0, 6, -8), EXIT,
+		STOREI(BPF_DW, 10, -8, 0), CALL(7), MOVR(6, 10), JEQ0(0, 2), MAP(6, 1),
+		LOAD(BPF_W, 0, 6, -8),     EXIT,
 	};
 
 	check_map_access(plain, COUNT(plain));
@@ -664,19 +656,13 @@ static void test_map_is_not_memory(void **state)
 }
 
 /* What may be a map or an address in one is still an address that we must not lose. */
-static void test_map_or_value(void **state)
-{
+static void test_map_or_value(void **state) {
 	static const struct bpf_insn insns[] = {
-		LOOKUP(0, 0, 9),
-		MOVR(6, 0),
-		MOV(1, 1),
-		ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
-		CALL(7),
-		JEQ0(0, 2),
-		MAP(6, 0),
-		INSN(BPF_JMP | BPF_JGT | BPF_K, 6, 0, 1, 77),
-		MOV(7, 0),
-		END,
+		LOOKUP(0, 0, 9), MOVR(6, 0),
+		MOV(1, 1),       ATOMIC(BPF_DW, BPF_ADD, 0, 1, 0),
+		CALL(7),         JEQ0(0, 2),
+		MAP(6, 0),       INSN(BPF_JMP | BPF_JGT | BPF_K, 6, 0, 1, 77),
+		MOV(7, 0),       END,
 	};
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
 
@@ -685,8 +671,7 @@ static void test_map_or_value(void **state)
 }
 
 /* Each kind of map, and each part of the PTX that it brings. */
-static void test_kinds(void **state)
-{
+static void test_kinds(void **state) {
 	static const struct bpf_insn output[] = {
 		MOVR(6, 1),
 		MOV(1, 0),
@@ -702,8 +687,8 @@ static void test_kinds(void **state)
 		EXIT,
 	};
 	static const struct bpf_insn reserve[] = {
-		MAP(1, 0), MOV(2, 32), MOV(3, 0), CALL(131), JEQ0(0, 4), STOREI(BPF_DW, 0, 24, 5),
-		MOVR(1, 0), MOV(2, 0), CALL(132), END,
+		MAP(1, 0),  MOV(2, 32), MOV(3, 0), CALL(131), JEQ0(0, 4), STOREI(BPF_DW, 0, 24, 5),
+		MOVR(1, 0), MOV(2, 0),  CALL(132), END,
 	};
 	struct translate_map map = { "ring", BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, "__gpuprobe_o1_m0" };
 	struct translate_result result = translated(output, COUNT(output), &map, 1);
@@ -712,11 +697,13 @@ static void test_kinds(void **state)
 	assert_int_equal(result.maps[0].layout.rings, 128);
 	assert_int_equal(result.programs[0].target, 70);
 	assert_int_equal(result.programs[0].local_bytes, 0);
-	/* once for whole warps, once for parts, under a mask that ptxas does not know (device-lib.h) */
+	/* once for whole warps, once for parts, under a mask that ptxas does not know
+	 * (device-lib.h) */
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.global.v4"), 2);
 	assert_int_equal(occurrences(result.programs[0].ptx, "st.release.sys.global.v2.b64"), 4);
 	assert_int_equal(occurrences(result.programs[0].ptx, "%lanemask_eq"), 1);
-	assert_int_equal(occurrences(result.programs[0].ptx, "fence"), 0); /* empties the L1 cache */
+	assert_int_equal(occurrences(result.programs[0].ptx, "fence"),
+			 0); /* empties the L1 cache */
 	assert_int_equal(occurrences(result.programs[0].ptx, "match.any"), 0);
 	assert_int_equal(occurrences(result.programs[0].ptx, ".pragma"), 0);
 	assert_int_equal(occurrences(result.programs[0].ptx, "ld.const"), 1);
@@ -751,8 +738,7 @@ static void test_kinds(void **state)
 }
 
 /* The process is a slot like those of maps; only who asks for it has it. */
-static void test_process(void **state)
-{
+static void test_process(void **state) {
 	static const struct bpf_insn asks[] = { CALL(14), EXIT };
 	struct translate_result result = translated(asks, COUNT(asks), NULL, 0);
 	static const char slot[] = ".visible .const .align 8 .b8 __gpuprobe_process[64];\n";
@@ -767,8 +753,7 @@ static void test_process(void **state)
 }
 
 /* Whole values with the time, 16 bytes at once, each SM for itself. */
-static void test_latest(void **state)
-{
+static void test_latest(void **state) {
 	static const struct bpf_insn insns[] = { STOREI(BPF_W, 10, -4, 0),
 						 STOREI(BPF_DW, 10, -16, 7), UPDATE(0), END };
 	struct translate_result result = translated(insns, COUNT(insns), &array8, 1);
@@ -782,8 +767,7 @@ static void test_latest(void **state)
 	translate_result_deinit(&result);
 }
 
-static void test_exit(void **state)
-{
+static void test_exit(void **state) {
 	static const struct bpf_insn insns[] = { CALL(511), JEQ0(0, 1), CALL(507), END };
 	struct translate_result result = translated(insns, COUNT(insns), NULL, 0);
 
@@ -792,8 +776,7 @@ static void test_exit(void **state)
 	translate_result_deinit(&result);
 }
 
-static void test_errors(void **state)
-{
+static void test_errors(void **state) {
 	static const struct bpf_insn bad[] = { MOV(0, 0), CALL(6), EXIT };
 	struct translate_program program = {
 		.name = "cuda__x", .symbol = "__gpuprobe_o1_p0", .insns = bad, .n_insns = 3
@@ -831,14 +814,13 @@ static void test_errors(void **state)
 	map = array8;
 	map.slot_symbol = "9x";
 	assert_int_equal(translate_object(&program, 1, &map, 1, &result, &error), -EINVAL);
-	assert_int_equal(
-		translate_object(&program, TRANSLATE_PROGRAMS_MAX + 1, &array8, 1, &result, &error),
-		-EINVAL);
+	assert_int_equal(translate_object(&program, TRANSLATE_PROGRAMS_MAX + 1, &array8, 1, &result,
+					  &error),
+			 -EINVAL);
 }
 
 /* Calls multiply when they are inlined; that has an end. */
-static void test_explosion(void **state)
-{
+static void test_explosion(void **state) {
 	struct bpf_insn insns[7 * 9 + 2];
 	struct translate_program program = { .name = "boom", .symbol = "boom", .insns = insns };
 	struct translate_result result;
@@ -850,8 +832,8 @@ static void test_explosion(void **state)
 		size_t next = n + 9;
 
 		for (int i = 0; i < 8; i++, n++)
-			insns[n] = INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0,
-					(int)(next - n - 1));
+			insns[n] =
+				INSN(BPF_JMP | BPF_CALL, 0, INSN_CALL_BPF, 0, (int)(next - n - 1));
 		insns[n++] = EXIT;
 	}
 	insns[n++] = MOV(0, 0);
@@ -864,8 +846,7 @@ static void test_explosion(void **state)
 	free(error);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_counter),
 		cmocka_unit_test(test_context),

@@ -43,8 +43,7 @@ static const struct bpf_insn counter[] = {
 static const struct translate_map array8 = { "counter", BPF_MAP_TYPE_ARRAY, 4, 8,
 					     1,         "__gpuprobe_o1_m0" };
 
-static inline size_t occurrences(const char *text, const char *what)
-{
+static inline size_t occurrences(const char *text, const char *what) {
 	size_t n = 0;
 
 	for (; (text = strstr(text, what)); text++)

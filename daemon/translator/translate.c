@@ -41,8 +41,7 @@ struct translation {
 	char **error;
 };
 
-static bool is_identifier(const char *s)
-{
+static bool is_identifier(const char *s) {
 	if (!s || !(isalpha((unsigned char)*s) || *s == '_'))
 		return false;
 	for (; *s; s++)
@@ -51,8 +50,7 @@ static bool is_identifier(const char *s)
 	return true;
 }
 
-static bool input_is_valid(const struct translation *t)
-{
+static bool input_is_valid(const struct translation *t) {
 	if (t->n_programs > TRANSLATE_PROGRAMS_MAX || t->n_maps > TRANSLATE_MAPS_MAX)
 		return false;
 	for (size_t i = 0; i < t->n_programs; i++)
@@ -67,16 +65,14 @@ static bool input_is_valid(const struct translation *t)
 }
 
 /* Passes a fault on as the caller's error. */
-static int set_error(struct translation *t, int r, const char *text)
-{
+static int set_error(struct translation *t, int r, const char *text) {
 	if (r <= 0)
 		return r;
 	*t->error = strdup(text);
 	return *t->error ? r : -ENOMEM;
 }
 
-static int analyse(struct translation *t, size_t i)
-{
+static int analyse(struct translation *t, size_t i) {
 	const struct translate_program *program = t->programs + i;
 	struct fault fault = { .program = program->name, .lines = &program->lines };
 	struct unit *unit = t->units + i;
@@ -94,8 +90,7 @@ static int analyse(struct translation *t, size_t i)
 	return set_error(t, r, fault.text);
 }
 
-static int lay_out_maps(struct translation *t)
-{
+static int lay_out_maps(struct translation *t) {
 	for (size_t i = 0; i < t->n_maps; i++) {
 		const char *reason = NULL;
 		uint8_t uses = 0;
@@ -114,8 +109,7 @@ static int lay_out_maps(struct translation *t)
 }
 
 /* Bytes of local memory, from its declarations: `.local .align 8 .b8 __local_depot0[512];`. */
-static uint64_t local_bytes(const char *ptx)
-{
+static uint64_t local_bytes(const char *ptx) {
 	uint64_t bytes = 0;
 
 	for (const char *p = ptx; (p = strstr(p, ".local .align")); p++) {
@@ -128,8 +122,7 @@ static uint64_t local_bytes(const char *ptx)
 }
 
 /* Appends a line of LLVM's output if it is one to keep, without comment. */
-static void put_line(FILE *out, const char *line, size_t length)
-{
+static void put_line(FILE *out, const char *line, size_t length) {
 	const char *comment = memmem(line, length, "//", 2);
 	/* the pragma only says that LLVM did not unroll a loop */
 	static const char *const dropped[] = { ".version ", ".target ", ".address_size ",
@@ -154,15 +147,13 @@ static void put_line(FILE *out, const char *line, size_t length)
 }
 
 /* Whether a line declares a variable that the host writes. */
-static bool is_slot(const char *line)
-{
+static bool is_slot(const char *line) {
 	return strncmp(line, ".visible .global ", 17) == 0 ||
 	       strncmp(line, ".visible .const ", 16) == 0;
 }
 
 /* Cuts LLVM's output to what job.md says. Returns text that the caller frees, or NULL. */
-static char *cut_ptx(const char *text, size_t *size)
-{
+static char *cut_ptx(const char *text, size_t *size) {
 	char *ptx = NULL;
 	FILE *out = open_memstream(&ptx, size);
 
@@ -189,8 +180,7 @@ struct needs {
 
 /* What a program needs beyond the least, by the maps that it uses. */
 static struct needs find_needs(const struct translation *t, const struct analysis *analysis,
-			       struct translate_program_result *result)
-{
+			       struct translate_program_result *result) {
 	struct needs needs = { 0 };
 	bool host = false;
 
@@ -217,8 +207,7 @@ static struct needs find_needs(const struct translation *t, const struct analysi
 
 /* One form of a program, as LLVM prints it. */
 static int emit_form(struct translation *t, size_t i, bool patch, const struct needs *needs,
-		     char **text)
-{
+		     char **text) {
 	unsigned target = t->result.programs[i].target;
 	struct fault fault = { .program = t->programs[i].name, .lines = &t->programs[i].lines };
 	struct unit *unit = t->units + i;
@@ -242,8 +231,7 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct n
 }
 
 /* Whether a program calls a helper, reachable or not. */
-static bool calls(const struct translate_program *program, enum helper_kind kind)
-{
+static bool calls(const struct translate_program *program, enum helper_kind kind) {
 	for (size_t pc = 0; pc < program->n_insns; pc++) {
 		const struct bpf_insn *insn = program->insns + pc;
 
@@ -263,8 +251,7 @@ static bool calls(const struct translate_program *program, enum helper_kind kind
  * The patch form, if there can be one. LLVM has a thread end, too, where it sees that an address
  * can be none.
  */
-static int emit_patch(struct translation *t, size_t i, const struct needs *needs)
-{
+static int emit_patch(struct translation *t, size_t i, const struct needs *needs) {
 	struct translate_program_result *result = t->result.programs + i;
 	char *text = NULL;
 	int r;
@@ -285,8 +272,7 @@ static int emit_patch(struct translation *t, size_t i, const struct needs *needs
 	return r;
 }
 
-static int emit(struct translation *t, size_t i)
-{
+static int emit(struct translation *t, size_t i) {
 	struct translate_program_result *result = t->result.programs + i;
 	struct needs needs = find_needs(t, &t->units[i].analysis, result);
 	char *text = NULL;
@@ -303,8 +289,7 @@ static int emit(struct translation *t, size_t i)
 	return r || !t->programs[i].patch ? r : emit_patch(t, i, &needs);
 }
 
-static int translate(struct translation *t)
-{
+static int translate(struct translation *t) {
 	int r = 0;
 
 	for (size_t i = 0; !r && i < t->n_programs; i++)
@@ -318,8 +303,7 @@ static int translate(struct translation *t)
 
 int translate_object(const struct translate_program *programs, size_t n_programs,
 		     const struct translate_map *maps, size_t n_maps,
-		     struct translate_result *result, char **error)
-{
+		     struct translate_result *result, char **error) {
 	struct translation t = {
 		.programs = programs, .n_programs = n_programs, .maps = maps, .n_maps = n_maps
 	};
@@ -354,8 +338,7 @@ int translate_object(const struct translate_program *programs, size_t n_programs
 	return TRANSLATE_OK;
 }
 
-void translate_result_deinit(struct translate_result *result)
-{
+void translate_result_deinit(struct translate_result *result) {
 	for (size_t i = 0; result->programs && i < result->n_programs; i++) {
 		free(result->programs[i].ptx);
 		free(result->programs[i].patch);

@@ -19,8 +19,8 @@
 
 enum {
 	TRANSLATE_OK = 0,
-	TRANSLATE_E_PROGRAM,  /* a program does what a GPU cannot, or is malformed */
-	TRANSLATE_E_MAP,      /* a map that a program uses cannot be on a GPU */
+	TRANSLATE_E_PROGRAM, /* a program does what a GPU cannot, or is malformed */
+	TRANSLATE_E_MAP, /* a map that a program uses cannot be on a GPU */
 	TRANSLATE_E_INTERNAL, /* LLVM refused what we made: a defect of ours */
 };
 
@@ -39,7 +39,7 @@ enum {
 
 struct translate_map {
 	const char *name; /* for messages */
-	uint32_t type;    /* enum bpf_map_type, or 15xx */
+	uint32_t type; /* enum bpf_map_type, or 15xx */
 	uint32_t key_size;
 	uint32_t value_size;
 	uint32_t max_entries;
@@ -61,7 +61,7 @@ struct translate_lines {
 };
 
 struct translate_program {
-	const char *name;   /* for messages */
+	const char *name; /* for messages */
 	const char *symbol; /* of the function to emit: a PTX identifier */
 	const struct bpf_insn *insns;
 	size_t n_insns;
@@ -77,20 +77,20 @@ struct translate_program {
 
 struct translate_map_result {
 	bool used; /* by any program */
-	bool deletes;  /* a program deletes elements */
+	bool deletes; /* a program deletes elements */
 	bool resident; /* slot_symbol is the data itself, in the module, not a pointer to it */
 	struct map_layout layout; /* undefined but for `merge` and `shards`, if it is not used */
 };
 
 struct translate_program_result {
-	char *ptx;            /* owned by the result; NUL-terminated; laid out as job.md says */
-	size_t size;          /* strlen(ptx) */
+	char *ptx; /* owned by the result; NUL-terminated; laid out as job.md says */
+	size_t size; /* strlen(ptx) */
 	unsigned isa, target; /* 63: PTX 6.3; 52: sm_52 */
 	/* the fields of the context that it reads, ascending: its parameters */
 	uint16_t context[TRANSLATE_CONTEXT_FIELDS];
 	uint32_t context_count;
-	bool process;         /* it refers to __gpuprobe_process */
-	uint64_t maps;        /* bit i: map i is used */
+	bool process; /* it refers to __gpuprobe_process */
+	uint64_t maps; /* bit i: map i is used */
 	uint64_t local_bytes; /* of local memory a thread: a stack that is not in registers */
 	/* the patch form, if it is wanted: as `ptx`; NULL: it has none, for a reason of one line */
 	char *patch;

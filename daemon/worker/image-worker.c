@@ -18,18 +18,17 @@
 #include "daemon/worker/base/processors.h"
 #include "daemon/worker/base/worker.h"
 
-static const char warm_ptx[] =
-	".version 6.3\n"
-	".target sm_75\n"
-	".address_size 64\n"
-	".visible .entry warm(.param .u64 p)\n"
-	"{\n"
-	"	.reg .u64 %a;\n"
-	"	ld.param.u64 %a, [p];\n"
-	"	cvta.to.global.u64 %a, %a;\n"
-	"	st.global.u64 [%a], %a;\n"
-	"	ret;\n"
-	"}\n";
+static const char warm_ptx[] = ".version 6.3\n"
+			       ".target sm_75\n"
+			       ".address_size 64\n"
+			       ".visible .entry warm(.param .u64 p)\n"
+			       "{\n"
+			       "	.reg .u64 %a;\n"
+			       "	ld.param.u64 %a, [p];\n"
+			       "	cvta.to.global.u64 %a, %a;\n"
+			       "	st.global.u64 [%a], %a;\n"
+			       "	ret;\n"
+			       "}\n";
 
 static const char warm_patch[] =
 	".version 6.3\n"
@@ -42,8 +41,7 @@ static const char warm_patch[] =
 	"}\n";
 
 /* Compiles a little; what does not work in the sandbox must not be promised. */
-static int try_compiler(struct compiler *compiler, const char *ptx, const char *option)
-{
+static int try_compiler(struct compiler *compiler, const char *ptx, const char *option) {
 	uint8_t *cubin = NULL;
 	char *log = NULL;
 	size_t size;
@@ -59,14 +57,12 @@ static int try_compiler(struct compiler *compiler, const char *ptx, const char *
 	return r > 0 ? -EOPNOTSUPP : r;
 }
 
-static void *nothing(void *argument)
-{
+static void *nothing(void *argument) {
 	return argument;
 }
 
 /* Can threads be made, and does the compiler know the option? Older ones do not. */
-static bool can_split(struct compiler *compiler, unsigned int threads)
-{
+static bool can_split(struct compiler *compiler, unsigned int threads) {
 	pthread_t made[WORKER_THREADS_MAX];
 	uint8_t *cubin = NULL;
 	const char *option = COMPILER_SPLIT "=2";
@@ -81,14 +77,14 @@ static bool can_split(struct compiler *compiler, unsigned int threads)
 		pthread_join(made[i], NULL);
 	if (n < threads)
 		return false;
-	r = compiler_compile(compiler, warm_ptx, strlen(warm_ptx), "sm_90", &option, 1, &cubin, &size, &log);
+	r = compiler_compile(compiler, warm_ptx, strlen(warm_ptx), "sm_90", &option, 1, &cubin,
+			     &size, &log);
 	free(cubin);
 	free(log);
 	return !r;
 }
 
-static int warm(struct json_object *features, void *userdata)
-{
+static int warm(struct json_object *features, void *userdata) {
 	struct image_worker *worker = userdata;
 	int r;
 
@@ -107,8 +103,7 @@ static int warm(struct json_object *features, void *userdata)
 }
 
 /* The folder of this program, where its modules lie too; NULL if it cannot be told. */
-static const char *own_folder(char *path, size_t size)
-{
+static const char *own_folder(char *path, size_t size) {
 	ssize_t n = readlink("/proc/self/exe", path, size - 1);
 	char *slash;
 
@@ -123,8 +118,7 @@ static const char *own_folder(char *path, size_t size)
 }
 
 /* Loads what compiles images, and what compiles patches, which may be the same. */
-static int load_compilers(struct image_worker *worker, const char *which)
-{
+static int load_compilers(struct image_worker *worker, const char *which) {
 	const char *toolkit = getenv("CUDA_HOME"), *folder;
 	char path[4096];
 	int r;
@@ -142,8 +136,7 @@ static int load_compilers(struct image_worker *worker, const char *which)
 	return r < 0 ? r : 0;
 }
 
-int main(int argc, char *argv[])
-{
+int main(int argc, char *argv[]) {
 	static const struct worker_handler handlers[] = {
 		{ "image", image_job },
 		{ "patch", patch_job },

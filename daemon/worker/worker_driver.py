@@ -112,7 +112,7 @@ def memfd(data, seal=True):
     fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]
     if seal:
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     return fd
@@ -131,8 +131,7 @@ class Worker:
 
         self.socket = ours
         self.socket.settimeout(60)
-        self.process = subprocess.Popen(command, preexec_fn=prepare, close_fds=False, env=environment,
-                                        stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(command, preexec_fn=prepare, close_fds=False, env=environment, stderr=subprocess.PIPE)
         theirs.close()
         self.hello = self.receive()
 
@@ -157,19 +156,25 @@ class Worker:
         _, errors = self.process.communicate(timeout=20)
         return self.process.returncode, errors.decode(errors="replace")
 
-    def image(self, image, kind="fatbin", capability=90, program=PROBE, attachments=(("vectorAdd",),), text=None,
-              outputs=(), **members):
+    def image(self, image, kind="fatbin", capability=90, program=PROBE, attachments=(("vectorAdd",),), text=None, outputs=(), **members):
         """One job `image`; returns the reply and the new image. An attachment is (kernel[, point[, members]]).
 
         `text` is a foreign text; `outputs` names further outputs, which are found in self.outputs afterwards.
         """
         fds = [memfd(image), os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
         message = {
-            "job": "image", "id": 7, "kind": kind, "flags": 0, "input": 0, "output": 1, "capability": capability,
+            "job": "image",
+            "id": 7,
+            "kind": kind,
+            "flags": 0,
+            "input": 0,
+            "output": 1,
+            "capability": capability,
             "programs": [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52}],
-            "attachments": [{"id": i, "kernel": a[0], "point": (*a, "entry")[1], "program": "__gpuprobe_o1_p0",
-                             **(a[2] if len(a) > 2 else {})}
-                            for i, a in enumerate(attachments, 3)],
+            "attachments": [
+                {"id": i, "kernel": a[0], "point": (*a, "entry")[1], "program": "__gpuprobe_o1_p0", **(a[2] if len(a) > 2 else {})}
+                for i, a in enumerate(attachments, 3)
+            ],
         }
         if isinstance(program, str):
             fds.append(memfd(program.encode()))
@@ -195,13 +200,17 @@ class Worker:
         (kernel, point, index of its program[, members]); names is a list of names as names_list() makes it."""
         fds = [os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
         message = {
-            "job": "patch", "id": 11, "output": 0, "capability": capability, "programs": [],
-            "attachments": [{"id": i, "kernel": a[0], "point": a[1], "program": programs[a[2]][0], **(a[3] if len(a) > 3 else {})}
-                            for i, a in enumerate(attachments, 3)],
+            "job": "patch",
+            "id": 11,
+            "output": 0,
+            "capability": capability,
+            "programs": [],
+            "attachments": [
+                {"id": i, "kernel": a[0], "point": a[1], "program": programs[a[2]][0], **(a[3] if len(a) > 3 else {})} for i, a in enumerate(attachments, 3)
+            ],
         }
         for name, text, context, slots in programs:
-            message["programs"].append({"name": name, "isa": 63, "target": 52, "context": list(context), "maps": slots,
-                                        "process": True})
+            message["programs"].append({"name": name, "isa": 63, "target": 52, "context": list(context), "maps": slots, "process": True})
             if text is not None:
                 message["programs"][-1]["fd"] = len(fds)
                 fds.append(memfd(text.encode()))
@@ -233,10 +242,11 @@ class Plan:
     """A plan of proto/patch.h, taken apart."""
 
     def __init__(self, data):
-        (magic, version, size, image, image_size, self.image_id, points, n_points, kernels, n_kernels, self.data_size,
-         reserved) = struct.unpack_from("<IIQQQQIIIIII", data)
+        (magic, version, size, image, image_size, self.image_id, points, n_points, kernels, n_kernels, self.data_size, reserved) = struct.unpack_from(
+            "<IIQQQQIIIIII", data
+        )
         assert (magic, version, size, reserved) == (0x50525047, 1, len(data), 0)
-        self.image = data[image:image + image_size]
+        self.image = data[image : image + image_size]
         self.points = {}
         for i in range(n_points):
             instruction, reserved, symbol = struct.unpack_from("<II56s", data, points + 64 * i)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which SMs the blocks of a grid run on, as a kernel of its own: gpuprobectl run blocks_by_sm.bpf.o --grid 1000. The value of an SM
- * is the number of its blocks.
+ * Which SMs the blocks of a grid run on, as a kernel of its own: gpuprobectl run blocks_by_sm.bpf.o
+ * --grid 1000. The value of an SM is the number of its blocks.
  */
 #include "gpuprobe.bpf.h"
 
@@ -13,8 +13,7 @@ struct {
 } blocks SEC(".maps");
 
 SEC("kprobe/__directly_run")
-int cuda__blocks_by_sm(void *ctx)
-{
+int cuda__blocks_by_sm(void *ctx) {
 	__u32 key = 0;
 	__u64 *count = bpf_map_lookup_elem(&blocks, &key);
 

@@ -10,8 +10,7 @@ struct {
 } counter SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__counter(void *ctx)
-{
+int cuda__counter(void *ctx) {
 	__u32 key = 0;
 	__u64 *count = bpf_map_lookup_elem(&counter, &key);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calls of each device function that was not inlined and whose address is not taken, by all threads. The keys are ids of
- * functions: `gpuprobectl kernel list` has their names.
+ * Calls of each device function that was not inlined and whose address is not taken, by all
+ * threads. The keys are ids of functions: `gpuprobectl kernel list` has their names.
  */
 #include "gpuprobe.bpf.h"
 
@@ -13,12 +13,12 @@ struct {
 } calls SEC(".maps");
 
 SEC("kprobe/dev:*")
-int cuda__device_calls(struct gpuprobe_kernel_ctx *ctx)
-{
+int cuda__device_calls(struct gpuprobe_kernel_ctx *ctx) {
 	__u64 function = ctx->kernel_id, zero = 0, *count = bpf_map_lookup_elem(&calls, &function);
 
 	if (!count) {
-		bpf_map_update_elem(&calls, &function, &zero, BPF_NOEXIST); /* or somebody else does */
+		bpf_map_update_elem(&calls, &function, &zero,
+				    BPF_NOEXIST); /* or somebody else does */
 		count = bpf_map_lookup_elem(&calls, &function);
 	}
 	if (count)

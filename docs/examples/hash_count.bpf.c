@@ -13,8 +13,7 @@ struct {
 } counts SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__hash_count(void *ctx)
-{
+int cuda__hash_count(void *ctx) {
 	__u64 x, y, z, one = 1, *count;
 
 	bpf_get_block_idx(&x, &y, &z);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long each launch of each kernel took, as a histogram: for a kernel_id and the logarithm (base 2) of nanoseconds, how many launches. The
- * kernel_report script beside it prints it with names.
+ * How long each launch of each kernel took, as a histogram: for a kernel_id and the logarithm (base
+ * 2) of nanoseconds, how many launches. The kernel_report script beside it prints it with names.
  *
- * The first thread of each block does all the work. At the entry the first of them to come notes the time; at the return the last of the grid
- * counts the launch. All launches are counted. Of launches of one kernel and grid that run at the same time (in several streams) the first counts the time since the
- * first began, the others that since the one before them ended.
+ * The first thread of each block does all the work. At the entry the first of them to come notes
+ * the time; at the return the last of the grid counts the launch. All launches are counted. Of
+ * launches of one kernel and grid that run at the same time (in several streams) the first counts
+ * the time since the first began, the others that since the one before them ended.
  */
 #include "gpuprobe.bpf.h"
 
@@ -39,16 +40,14 @@ struct {
 	__type(value, __u64);
 } launches SEC(".maps");
 
-static __always_inline int is_first_thread(void)
-{
+static __always_inline int is_first_thread(void) {
 	__u64 x, y, z;
 
 	bpf_get_thread_idx(&x, &y, &z);
 	return !(x | y | z);
 }
 
-static __always_inline __u64 log2_of(__u64 value)
-{
+static __always_inline __u64 log2_of(__u64 value) {
 	__u64 log = 0;
 
 	for (int shift = 32; shift; shift /= 2)
@@ -60,8 +59,7 @@ static __always_inline __u64 log2_of(__u64 value)
 }
 
 SEC("kprobe/*")
-int cuda__begin(struct gpuprobe_kernel_ctx *ctx)
-{
+int cuda__begin(struct gpuprobe_kernel_ctx *ctx) {
 	struct grid key = { ctx->kernel_id, ctx->grid_dim, ctx->grid_dim_z };
 	struct state none = {}, *state;
 
@@ -78,10 +76,10 @@ int cuda__begin(struct gpuprobe_kernel_ctx *ctx)
 }
 
 SEC("kretprobe/*")
-int cuda__end(struct gpuprobe_kernel_ctx *ctx)
-{
+int cuda__end(struct gpuprobe_kernel_ctx *ctx) {
 	struct grid key = { ctx->kernel_id, ctx->grid_dim, ctx->grid_dim_z };
-	__u64 blocks = (key.dim & 0xffffffff) * (key.dim >> 32) * key.dim_z, zero = 0, now, begin, *count;
+	__u64 blocks = (key.dim & 0xffffffff) * (key.dim >> 32) * key.dim_z, zero = 0, now, begin,
+	      *count;
 	struct bucket bucket = { key.kernel_id, 0 };
 	struct state *state;
 

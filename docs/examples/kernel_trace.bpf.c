@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* An event from every thread that enters vectorAdd: when, and which. See docs/guides/kernel-trace.md. */
+/* An event from every thread that enters vectorAdd: when, and which. See
+ * docs/guides/kernel-trace.md. */
 #include "gpuprobe.bpf.h"
 
 struct kernel_trace_event {
@@ -16,8 +17,7 @@ struct {
 } events SEC(".maps");
 
 SEC("kprobe/_Z9vectorAddPKfS0_Pf")
-int cuda__kernel_trace(void *ctx)
-{
+int cuda__kernel_trace(void *ctx) {
 	struct kernel_trace_event event = {};
 
 	event.ts = bpf_get_globaltimer();

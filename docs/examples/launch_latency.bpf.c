@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long a launch takes to reach the GPU: a uprobe on the host and a probe in the kernel share one map. times[0] is when the host
- * last called cuLaunchKernel (CLOCK_MONOTONIC), times[1] when a kernel that was launched since began (the GPU's clock, which is
- * near CLOCK_REALTIME and drifts), both in nanoseconds; times[2] counts launches, times[3] sums the differences.
+ * How long a launch takes to reach the GPU: a uprobe on the host and a probe in the kernel share
+ * one map. times[0] is when the host last called cuLaunchKernel (CLOCK_MONOTONIC), times[1] when a
+ * kernel that was launched since began (the GPU's clock, which is near CLOCK_REALTIME and drifts),
+ * both in nanoseconds; times[2] counts launches, times[3] sums the differences.
  */
 #include "gpuprobe.bpf.h"
 
@@ -14,8 +15,7 @@ struct {
 } times SEC(".maps");
 
 SEC("uprobe/libcuda.so.1:cuLaunchKernel")
-int host_launch(void *ctx)
-{
+int host_launch(void *ctx) {
 	__u32 zero = 0;
 	__u64 *launched = bpf_map_lookup_elem(&times, &zero);
 
@@ -25,11 +25,12 @@ int host_launch(void *ctx)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__launch(void *ctx)
-{
+int cuda__launch(void *ctx) {
 	__u32 zero = 0, one = 1, two = 2, three = 3;
-	__u64 *launched = bpf_map_lookup_elem(&times, &zero), *began = bpf_map_lookup_elem(&times, &one);
-	__u64 *count = bpf_map_lookup_elem(&times, &two), *sum = bpf_map_lookup_elem(&times, &three);
+	__u64 *launched = bpf_map_lookup_elem(&times, &zero),
+	      *began = bpf_map_lookup_elem(&times, &one);
+	__u64 *count = bpf_map_lookup_elem(&times, &two),
+	      *sum = bpf_map_lookup_elem(&times, &three);
 	__u64 x, y, z, now;
 
 	if (!launched || !began || !count || !sum)

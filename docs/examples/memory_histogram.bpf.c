@@ -19,13 +19,13 @@ struct {
 } accesses SEC(".maps");
 
 SEC("memcapture/vectorAdd")
-int cuda__memory_histogram(struct gpuprobe_memory_ctx *ctx)
-{
+int cuda__memory_histogram(struct gpuprobe_memory_ctx *ctx) {
 	struct access key = { ctx->instruction_id, ctx->size, ctx->kind };
 	__u64 *count = bpf_map_lookup_elem(&accesses, &key), zero = 0;
 
 	if (!count) {
-		bpf_map_update_elem(&accesses, &key, &zero, BPF_NOEXIST); /* or somebody else does */
+		bpf_map_update_elem(&accesses, &key, &zero,
+				    BPF_NOEXIST); /* or somebody else does */
 		count = bpf_map_lookup_elem(&accesses, &key);
 	}
 	if (count)

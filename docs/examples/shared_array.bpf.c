@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * An array that all threads share: counter[0] grows by one for each thread that leaves vectorAdd. See
- * docs/guides/shared-array.md, also for what the update loses when threads meet.
+ * An array that all threads share: counter[0] grows by one for each thread that leaves vectorAdd.
+ * See docs/guides/shared-array.md, also for what the update loses when threads meet.
  */
 #include "gpuprobe.bpf.h"
 
@@ -13,8 +13,7 @@ struct {
 } counter SEC(".maps");
 
 SEC("kretprobe/vectorAdd")
-int cuda__retprobe(void *ctx)
-{
+int cuda__retprobe(void *ctx) {
 	__u32 key = 0;
 	__u64 *count = bpf_map_lookup_elem(&counter, &key), next;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How long each thread was in vectorAdd, in nanoseconds of the GPU's clock: two programs share a per-thread array, which needs no
- * atomics. Threads beyond `attach --threads` are left out.
+ * How long each thread was in vectorAdd, in nanoseconds of the GPU's clock: two programs share a
+ * per-thread array, which needs no atomics. Threads beyond `attach --threads` are left out.
  */
 #include "gpuprobe.bpf.h"
 
@@ -13,8 +13,7 @@ struct {
 } nanoseconds SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__enter(void *ctx)
-{
+int cuda__enter(void *ctx) {
 	__u32 key = 0;
 	__u64 *time = bpf_map_lookup_elem(&nanoseconds, &key);
 
@@ -24,8 +23,7 @@ int cuda__enter(void *ctx)
 }
 
 SEC("kretprobe/vectorAdd")
-int cuda__leave(void *ctx)
-{
+int cuda__leave(void *ctx) {
 	__u32 key = 0;
 	__u64 *time = bpf_map_lookup_elem(&nanoseconds, &key);
 

@@ -32,8 +32,8 @@ struct btf_file {
 	char *error;
 };
 
-__attribute__((format(printf, 2, 3)))
-static bool wrong(struct btf_file *f, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static bool wrong(struct btf_file *f, const char *format,
+							...) {
 	va_list arguments;
 
 	va_start(arguments, format);

@@ -18,7 +18,7 @@ bool btf_ext_check(const void *data, size_t size, const void *btf,
 		   char error[static BTF_CHECK_ERROR_SIZE]);
 
 /*
- * The name of the next section of code with CO-RE relocations (against types of the running kernel);
- * NULL: there is no more. data has been checked; *at is 0 at first.
+ * The name of the next section of code with CO-RE relocations (against types of the running
+ * kernel); NULL: there is no more. data has been checked; *at is 0 at first.
  */
 const char *btf_ext_core_section(const void *data, const void *btf, size_t *at);

@@ -39,8 +39,8 @@ struct elf_file {
 	char *error;
 };
 
-__attribute__((format(printf, 2, 3)))
-static bool wrong(struct elf_file *f, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static bool wrong(struct elf_file *f, const char *format,
+							...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -124,8 +124,8 @@ static bool check_symbols(struct elf_file *f) {
 			return wrong(f, "malformed ELF file: unusual symbols");
 	if (!table)
 		return wrong(f, "it has no symbols: strip it with -g at most");
-	if (table->sh_entsize != sizeof(Elf64_Sym) ||
-	    table->sh_size % sizeof(Elf64_Sym) || !is_strings(f, table->sh_link))
+	if (table->sh_entsize != sizeof(Elf64_Sym) || table->sh_size % sizeof(Elf64_Sym) ||
+	    !is_strings(f, table->sh_link))
 		return wrong(f, "malformed ELF file: its symbol table");
 	names_size = f->sections[table->sh_link].sh_size;
 	f->symbols = (const void *)(f->bytes + table->sh_offset);

@@ -10,8 +10,7 @@
 
 static const char *const names[] = { __BPF_FUNC_MAPPER(HELPER_NAME) };
 
-const char *helper_kernel_name(uint32_t id)
-{
+const char *helper_kernel_name(uint32_t id) {
 	return id && id < sizeof(names) / sizeof(names[0]) ? names[id] : NULL;
 }
 
@@ -21,13 +20,11 @@ static const char *const kfuncs[_KFUNC_N] = {
 	[KFUNC_ITER_NUM_DESTROY] = "bpf_iter_num_destroy",
 };
 
-const char *kfunc_name(int32_t number)
-{
+const char *kfunc_name(int32_t number) {
 	return number > 0 && number < _KFUNC_N ? kfuncs[number] : NULL;
 }
 
-int32_t kfunc_find(const char *name)
-{
+int32_t kfunc_find(const char *name) {
 	for (int32_t i = 1; i < _KFUNC_N; i++)
 		if (!strcmp(kfuncs[i], name))
 			return i;

@@ -3,7 +3,8 @@
 
 #include <stdint.h>
 
-/* What a helper of the kernel is called ("bpf_loop"); NULL if the headers of this build know none. */
+/* What a helper of the kernel is called ("bpf_loop"); NULL if the headers of this build know none.
+ */
 const char *helper_kernel_name(uint32_t id);
 
 /*

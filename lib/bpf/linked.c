@@ -18,11 +18,8 @@
 #define ERROR_SIZE 192
 
 static const char *const internal_names[] = {
-	[LINKED_MAP_DECLARED] = NULL,
-	[LINKED_MAP_RODATA] = "rodata",
-	[LINKED_MAP_DATA] = "data",
-	[LINKED_MAP_BSS] = "bss",
-	[LINKED_MAP_LOG] = "log",
+	[LINKED_MAP_DECLARED] = NULL, [LINKED_MAP_RODATA] = "rodata", [LINKED_MAP_DATA] = "data",
+	[LINKED_MAP_BSS] = "bss",     [LINKED_MAP_LOG] = "log",
 };
 
 #define N_INTERNAL_NAMES (sizeof(internal_names) / sizeof(internal_names[0]))
@@ -167,7 +164,8 @@ int linked_insns_from_json(struct linked_table *insns, struct json_object *objec
 
 int linked_lines_from_json(struct linked_table *lines, struct json_object *object,
 			   uint64_t blob_size, char error[static ERROR_SIZE]) {
-	return get_table(object, "line_info", "count", 0, LINKED_INSNS_MAX, blob_size, lines, error);
+	return get_table(object, "line_info", "count", 0, LINKED_INSNS_MAX, blob_size, lines,
+			 error);
 }
 
 int linked_btf_from_json(struct linked_table *btf, struct json_object *object, uint64_t blob_size,

@@ -20,7 +20,9 @@ struct json_object;
 #define LINKED_MAPS_MAX 64
 #define LINKED_INSNS_MAX 32768 /* of one program with its subprograms */
 #define LINKED_NAME_SIZE 128 /* of a program, with its NUL */
-#define LINKED_SECTION_SIZE 2064 /* of a section: kretprobe/ and a kernel name of any length that is taken (section.h) */
+#define LINKED_SECTION_SIZE                                                                        \
+	2064 /* of a section: kretprobe/ and a kernel name of any length that is taken (section.h) \
+	      */
 #define LINKED_CONTEXT_SIZE 64
 #define LINKED_MAP_NAME_SIZE 64
 #define LINKED_BLOB_MAX (UINT64_C(64) << 20)
@@ -70,7 +72,8 @@ struct linked_map {
 struct linked_program {
 	char name[LINKED_NAME_SIZE]; /* the C function: an identifier */
 	char section[LINKED_SECTION_SIZE];
-	char context[LINKED_CONTEXT_SIZE]; /* the struct that its argument points to, by BTF; empty: another type, or unknown */
+	char context[LINKED_CONTEXT_SIZE]; /* the struct that its argument points to, by BTF; empty:
+					      another type, or unknown */
 	bool gpu; /* by its name, section, helpers or maps */
 	struct linked_table insns; /* struct bpf_insn; none: it can only run on the host */
 	struct linked_table func_info; /* as BPF_PROG_LOAD takes them */

@@ -26,8 +26,8 @@
 static const char *const attach_types[] = { "any", "kprobe", "kretprobe", "memcapture" };
 
 /* Says what is wrong. Returns PASS_E_INVALID. */
-__attribute__((format(printf, 2, 3)))
-static int invalid(char error[static PASS_ERROR_SIZE], const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static int invalid(char error[static PASS_ERROR_SIZE],
+							 const char *format, ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -71,7 +71,7 @@ static json_object *parse_object(const char *text, size_t length, const char **w
 /* Refuses members that are not in `names`, which NULL ends. */
 static int check_members(json_object *object, const char *const *names, const char *where,
 			 char error[static PASS_ERROR_SIZE]) {
-	json_object_object_foreach (object, key, value) {
+	json_object_object_foreach(object, key, value) {
 		size_t i = 0;
 
 		(void)value;
@@ -92,8 +92,8 @@ static int get(json_object *object, const char *key, enum json_type type, json_o
 	if (json_object_is_type(*memberp, type))
 		return 0;
 	return invalid(error, "%s is not %s", key,
-		       type == json_type_string	 ? "a string"
-		       : type == json_type_int	 ? "an integer"
+		       type == json_type_string  ? "a string"
+		       : type == json_type_int   ? "an integer"
 		       : type == json_type_array ? "an array"
 						 : "an object");
 }
@@ -208,8 +208,9 @@ static int parse_validation(struct pass_definition *definition, json_object *obj
 /* A name in the folder of a file, as an absolute path; the caller's. NULL: no memory. */
 static char *name_beside(const char *file, const char *name) {
 	const char *slash = strrchr(file, '/');
-	char *folder = slash ? strndup(file, slash > file ? (size_t)(slash - file) : 1) : strdup("."), *real,
-	     *path;
+	char *folder =
+		     slash ? strndup(file, slash > file ? (size_t)(slash - file) : 1) : strdup("."),
+	     *real, *path;
 
 	real = folder ? realpath(folder, NULL) : NULL;
 	if (!folder || asprintf(&path, "%s/%s", real ? real : folder, name) < 0)
@@ -249,10 +250,10 @@ static int parse_executable(struct pass_definition *definition, json_object *obj
 
 static int parse_members(struct pass_definition *definition, json_object *object,
 			 char error[static PASS_ERROR_SIZE]) {
-	static const char *const members[] = { "name",		"description", "executable",
+	static const char *const members[] = { "name",          "description", "executable",
 					       "attach_points", "attach_type", "order",
-					       "parameters",	"validation",  "timeout_ms",
-					       "memory_mib",	"$schema",     NULL };
+					       "parameters",    "validation",  "timeout_ms",
+					       "memory_mib",    "$schema",     NULL };
 	int64_t timeout = TIMEOUT_MS, memory = MEMORY_MIB;
 	json_object *parameters = NULL;
 	int r;
@@ -332,8 +333,7 @@ static int check_owner(const struct stat *status, const char *what,
 	if (status->st_mode & S_IWOTH)
 		return invalid(error, "%s is writable by everybody", what);
 	if (status->st_mode & S_IWGRP && status->st_gid && status->st_gid != getegid())
-		return invalid(error, "%s is writable by group %u", what,
-			       (unsigned)status->st_gid);
+		return invalid(error, "%s is writable by group %u", what, (unsigned)status->st_gid);
 	return 0;
 }
 

@@ -37,9 +37,9 @@ struct pass_strings {
 
 struct pass_definition {
 	char *name;
-	char *description;		      /* "" if there is none */
-	char *file;			      /* "" if built in */
-	char *executable;		      /* absolute; NULL: built in */
+	char *description; /* "" if there is none */
+	char *file; /* "" if built in */
+	char *executable; /* absolute; NULL: built in */
 	struct pass_strings include, exclude; /* globs of attach points: kprobe/vector* */
 	enum pass_attach_type attach_type;
 	int64_t order;
@@ -70,8 +70,8 @@ json_object *pass_definition_to_json(const struct pass_definition *definition);
 /* Does it mean this attach point ("kprobe/vectorAdd")? */
 bool pass_definition_means(const struct pass_definition *definition, const char *attach_point);
 
-/* May we run this file: a regular executable file of root or our own, which others can neither write
- * nor replace? 0, PASS_E_INVALID with error, or -ENOMEM. */
+/* May we run this file: a regular executable file of root or our own, which others can neither
+ * write nor replace? 0, PASS_E_INVALID with error, or -ENOMEM. */
 int pass_executable_check(const char *path, char error[static PASS_ERROR_SIZE]);
 
 struct pass_set {

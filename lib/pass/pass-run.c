@@ -36,7 +36,7 @@
 
 #define PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define FILE_SIZE_MAX (UINT64_C(64) << 20) /* that a pass may write */
-#define WORDS_MAX 4096			   /* of standard error that are kept */
+#define WORDS_MAX 4096 /* of standard error that are kept */
 #define FAILED_TO_START 127
 #define TEMPORARY "TMPDIR="
 #define FOLDERS_OPEN 16 /* while the folder is removed */
@@ -66,8 +66,8 @@ struct running {
 	char temporary[40]; /* TMPDIR= and the folder; empty: there is none */
 };
 
-__attribute__((format(printf, 2, 3)))
-static int failed(char error[static PASS_ERROR_SIZE], const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static int failed(char error[static PASS_ERROR_SIZE],
+							const char *format, ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -118,7 +118,8 @@ static void limit(__rlimit_resource_t resource, uint64_t value) {
 static const struct running *supervised; /* in the supervisor, for its handler */
 static volatile sig_atomic_t remover;
 
-/* We have died: the group ends, the supervisor with it, so that a child outside of it removes the folder. */
+/* We have died: the group ends, the supervisor with it, so that a child outside of it removes the
+ * folder. */
 static void kill_group(int signal) {
 	pid_t group = getpgrp(), pid = *supervised->temporary ? fork() : -1;
 
@@ -185,9 +186,11 @@ static void supervise(const struct running *running, char *const *environment) {
 	do
 		ended = pid < 0 ? -1 : waitpid(-1, &status, 0);
 	while (ended != pid && (ended >= 0 || errno == EINTR));
-	if (ended == pid && pid > 0 && write(running->theirs[STATUS], &status, sizeof(status)) < 0 && remover <= 0)
+	if (ended == pid && pid > 0 &&
+	    write(running->theirs[STATUS], &status, sizeof(status)) < 0 && remover <= 0)
 		_exit(1);
-	/* The first process of a namespace is not killed from within it, and takes all others with it. */
+	/* The first process of a namespace is not killed from within it, and takes all others with
+	 * it. */
 	while (remover > 0 && waitpid(remover, NULL, 0) < 0 && errno == EINTR)
 		;
 	_exit(0);
@@ -377,7 +380,7 @@ static int make_request(const struct pass_run *run, json_object **requestp) {
 	if (!request || !ptx)
 		return -ENOMEM;
 	if (run->parameters) {
-		json_object_object_foreach (run->parameters, key, value)
+		json_object_object_foreach(run->parameters, key, value)
 			json_object_object_add(request, key, json_object_get(value));
 	}
 	json_object_object_add(request, "full_ptx", ptx);

@@ -11,7 +11,7 @@ struct pass_run {
 	const char *attach_point;
 	const char *ptx;
 	size_t ptx_length;
-	const char *kernel;	 /* to_patch_kernel; NULL: none */
+	const char *kernel; /* to_patch_kernel; NULL: none */
 	json_object *parameters; /* members that are added to the request; NULL: none */
 	const struct pass_strings *required_symbols; /* of the output; NULL: none */
 	uint64_t max_output_bytes;

@@ -23,16 +23,17 @@ static const struct {
 	const char *name;
 	enum patch_instruction instruction;
 } classes[] = {
-	{ "call", PATCH_CALL }, { "ret", PATCH_RET },       { "barrier", PATCH_BARRIER }, { "syncwarp", PATCH_SYNCWARP },
-	{ "shfl", PATCH_SHFL }, { "malloc", PATCH_MALLOC }, { "free", PATCH_FREE },
+	{ "call", PATCH_CALL },         { "ret", PATCH_RET },   { "barrier", PATCH_BARRIER },
+	{ "syncwarp", PATCH_SYNCWARP }, { "shfl", PATCH_SHFL }, { "malloc", PATCH_MALLOC },
+	{ "free", PATCH_FREE },
 };
 static const char *const space_names[] = {
 	"generic", "global", "shared", "local", "const", "param"
 };
 
 /* Says what is wrong with the section, in one line; returns SECTION_E_INVALID. */
-__attribute__((format(printf, 3, 4)))
-static int wrong(char *error, const char *text, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static int wrong(char *error, const char *text,
+						       const char *format, ...) {
 	va_list arguments;
 	int n;
 
@@ -79,13 +80,17 @@ static int parse_place(struct section *section, const char *text, const char *pl
 
 	if (section->point != SECTION_ENTRY)
 		return wrong(error, text,
-			     "a source line, block or class of instructions has one point, that of kprobe/: no @ here");
+			     "a source line, block or class of instructions has one point, that of "
+			     "kprobe/: no @ here");
 	if (parse_class(section, place))
 		return section->device_function
-			       ? wrong(error, text, "classes of instructions are those of kernels: no dev: here")
+			       ? wrong(error, text,
+				       "classes of instructions are those of kernels: no dev: here")
 			       : 0;
 	if (!n || !colon[1])
-		return wrong(error, text, "expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @");
+		return wrong(error, text,
+			     "expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, "
+			     "shfl, malloc, free after @");
 	if (n == 5 && strncmp(place, "block", 5) == 0) {
 		if (!number(colon + 1, 0, &section->block))
 			return wrong(error, text, "expected a number after block:");
@@ -174,7 +179,8 @@ int section_parse(struct section *section, const char *text, const char *kernel,
 }
 
 const char *section_point_name(const struct section *section) {
-	for (size_t i = 0; section->point == SECTION_CLASS && i < sizeof(classes) / sizeof(classes[0]); i++)
+	for (size_t i = 0;
+	     section->point == SECTION_CLASS && i < sizeof(classes) / sizeof(classes[0]); i++)
 		if (classes[i].instruction == section->instruction)
 			return classes[i].name;
 	return point_names[section->point];
@@ -196,7 +202,8 @@ bool section_prefixed(const struct section *section, const char *text) {
 	const char *name = strchr(text, '/');
 	const size_t n = strlen(section->kernel);
 
-	return name && !section->device_function && !strpbrk(section->kernel, "*?[") && n > prefix && strncmp(section->kernel, SECTION_PREFIX, prefix) == 0 &&
+	return name && !section->device_function && !strpbrk(section->kernel, "*?[") &&
+	       n > prefix && strncmp(section->kernel, SECTION_PREFIX, prefix) == 0 &&
 	       strncmp(name + 1, section->kernel, n) == 0 && (!name[1 + n] || name[1 + n] == '@');
 }
 

@@ -24,7 +24,7 @@ enum section_result {
 #define SECTION_ERROR_SIZE 256
 #define SECTION_KERNEL_SIZE 2048 /* names of C++ templates are long */
 #define SECTION_FILE_SIZE 256
-#define SECTION_DIRECTLY_RUN                                                                       \
+#define SECTION_DIRECTLY_RUN \
 	"__gpuprobe_directly_run" /* the kernel that `gpuprobectl run` launches */
 
 struct section {
@@ -51,19 +51,24 @@ const char *section_point_name(const struct section *section);
 const char *section_context(const struct section *section);
 
 /*
- * Whether the section says the kernel's name with the prefix cuda_, a convention of other loaders (kprobe/cuda__Z9vectorAddPKfS0_Pf). The name may be meant as it
- * stands, or without the prefix. text: the section that the name was read from; a name that --kernel gave, or a glob, has no such prefix.
+ * Whether the section says the kernel's name with the prefix cuda_, a convention of other loaders
+ * (kprobe/cuda__Z9vectorAddPKfS0_Pf). The name may be meant as it stands, or without the prefix.
+ * text: the section that the name was read from; a name that --kernel gave, or a glob, has no such
+ * prefix.
  */
 #define SECTION_PREFIX "cuda_"
 bool section_prefixed(const struct section *section, const char *text);
 
-/* Why the SASS engine cannot have a program there: one line, constant; NULL: it can. And what only it can have. */
+/* Why the SASS engine cannot have a program there: one line, constant; NULL: it can. And what only
+ * it can have. */
 const char *section_needs_ptx(const struct section *section);
 bool section_needs_sass(const struct section *section);
 
 /* Names of state spaces. The bit of one, 1 << its number in proto/gpuprobe.bpf.h; 0: there is none
  * of this name. */
 #define SECTION_SPACES_DEFAULT UINT32_C(0x1f) /* all but param */
-#define SECTION_SPACES_SASS UINT32_C(0xf) /* that accesses of machine code can be to: generic, global, shared, local */
+#define SECTION_SPACES_SASS                                                                      \
+	UINT32_C(0xf) /* that accesses of machine code can be to: generic, global, shared, local \
+		       */
 uint32_t section_space(const char *name);
 const char *section_space_name(unsigned int number); /* NULL: no more */

@@ -23,7 +23,8 @@
 static void test_parse(void **state) {
 	static const char text[] =
 		"{\"name\":\"mine\",\"description\":\"d\",\"executable\":\"bin/x\","
-		"\"attach_points\":{\"include\":[\"kprobe/a*\",\"kretprobe/b\"],\"exclude\":[\"kprobe/ab\"]},"
+		"\"attach_points\":{\"include\":[\"kprobe/a*\",\"kretprobe/"
+		"b\"],\"exclude\":[\"kprobe/ab\"]},"
 		"\"attach_type\":\"any\",\"order\":-5,\"parameters\":{\"x\":1},"
 		"\"validation\":{\"max_output_bytes\":100,\"required_symbols\":[\"s\"]},"
 		"\"timeout_ms\":5,\"memory_mib\":7}\n";
@@ -78,10 +79,10 @@ static void test_types(void **state) {
 		char text[256], error[PASS_ERROR_SIZE];
 		struct pass_definition *d;
 
-		snprintf(
-			text, sizeof(text),
-			"{\"name\":\"kretprobe\",\"attach_type\":\"%s\",\"attach_points\":{\"include\":[\"*\"]}}",
-			cases[i].type);
+		snprintf(text, sizeof(text),
+			 "{\"name\":\"kretprobe\",\"attach_type\":\"%s\",\"attach_points\":{"
+			 "\"include\":[\"*\"]}}",
+			 cases[i].type);
 		assert_int_equal(pass_definition_parse(&d, text, strlen(text), "/x", error), 0);
 		assert_int_equal(pass_definition_means(d, cases[i].point), cases[i].means);
 		pass_definition_free(d);
@@ -112,7 +113,8 @@ static void test_invalid(void **state) {
 		  "include is missing" },
 		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{\"include\":[1]}}",
 		  "no string" },
-		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"attach_points\":{\"include\":[\"*\"],\"exlude\":[]}}",
+		{ "{\"name\":\"mine\",\"executable\":\"/"
+		  "x\",\"attach_points\":{\"include\":[\"*\"],\"exlude\":[]}}",
 		  "attach_points.exlude: there is no such member" },
 		{ "{\"name\":\"mine\",\"executable\":\"/x\",\"ordr\":1," POINTS "}",
 		  "ordr: there is no such member" },
@@ -195,7 +197,7 @@ static void expect(const char *first, const char *second, size_t n_found, const 
 }
 
 #define BUILTINS "kprobe_entry kretprobe kprobe_memcapture"
-#define USER(name, order)                                                                          \
+#define USER(name, order) \
 	"{\"name\":\"" name "\",\"executable\":\"/bin/sh\",\"order\":" order "," POINTS "}"
 
 static void test_relative(void) {
@@ -289,7 +291,8 @@ static void test_bad_files(void **state) {
 	expect("loose", "none", 1, BUILTINS " p");
 	assert_int_equal(chmod(place("loose", ""), 0777), 0);
 	expect("loose", "none", 0, BUILTINS);
-	assert_non_null(strstr(complaints, "the folder of its executable is writable by everybody"));
+	assert_non_null(
+		strstr(complaints, "the folder of its executable is writable by everybody"));
 	assert_int_equal(chmod(place("loose", ""), 01777), 0);
 	expect("loose", "none", 1, BUILTINS " p");
 	/* A folder that is none. */
@@ -323,8 +326,8 @@ static int remove_base(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse),	  cmocka_unit_test(test_types),
-		cmocka_unit_test(test_invalid),	  cmocka_unit_test(test_folders),
+		cmocka_unit_test(test_parse),     cmocka_unit_test(test_types),
+		cmocka_unit_test(test_invalid),   cmocka_unit_test(test_folders),
 		cmocka_unit_test(test_bad_files), cmocka_unit_test(test_which_folders),
 	};
 

@@ -80,11 +80,21 @@ static void test_malformed(void **state) {
 	static const struct {
 		const char *text, *kernel, *error;
 	} cases[] = {
-		{ "kprobe/f@x.cu", NULL, "kprobe/f@x.cu: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
-		{ "kprobe/f@", NULL, "kprobe/f@: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
-		{ "kprobe/f@:12", NULL, "kprobe/f@:12: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
-		{ "kprobe/f@x.cu:", NULL, "kprobe/f@x.cu:: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
-		{ "kprobe/f@12", NULL, "kprobe/f@12: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
+		{ "kprobe/f@x.cu", NULL,
+		  "kprobe/f@x.cu: expected FILE:LINE, block:N, or one of call, ret, barrier, "
+		  "syncwarp, shfl, malloc, free after @" },
+		{ "kprobe/f@", NULL,
+		  "kprobe/f@: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, "
+		  "shfl, malloc, free after @" },
+		{ "kprobe/f@:12", NULL,
+		  "kprobe/f@:12: expected FILE:LINE, block:N, or one of call, ret, barrier, "
+		  "syncwarp, shfl, malloc, free after @" },
+		{ "kprobe/f@x.cu:", NULL,
+		  "kprobe/f@x.cu:: expected FILE:LINE, block:N, or one of call, ret, barrier, "
+		  "syncwarp, shfl, malloc, free after @" },
+		{ "kprobe/f@12", NULL,
+		  "kprobe/f@12: expected FILE:LINE, block:N, or one of call, ret, barrier, "
+		  "syncwarp, shfl, malloc, free after @" },
 		{ "kprobe/f@x.cu:y", NULL,
 		  "kprobe/f@x.cu:y: expected the number of a line after the file: FILE:LINE" },
 		{ "kprobe/f@x.cu:0", NULL,
@@ -92,9 +102,11 @@ static void test_malformed(void **state) {
 		{ "kprobe/f@x.cu:-1", NULL,
 		  "kprobe/f@x.cu:-1: expected the number of a line after the file: FILE:LINE" },
 		{ "kprobe/f@x.cu:4294967295", NULL,
-		  "kprobe/f@x.cu:4294967295: expected the number of a line after the file: FILE:LINE" },
+		  "kprobe/f@x.cu:4294967295: expected the number of a line after the file: "
+		  "FILE:LINE" },
 		{ "kprobe/f@block:", NULL,
-		  "kprobe/f@block:: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
+		  "kprobe/f@block:: expected FILE:LINE, block:N, or one of call, ret, barrier, "
+		  "syncwarp, shfl, malloc, free after @" },
 		{ "kprobe/f@block:x", NULL, "kprobe/f@block:x: expected a number after block:" },
 		{ "kprobe/f@block:4294967295", NULL,
 		  "kprobe/f@block:4294967295: expected a number after block:" },
@@ -105,15 +117,19 @@ static void test_malformed(void **state) {
 		  "kprobe/dev:@x:1: expected the name of a device function after dev:" },
 		{ "kprobe/f", "dev:", "dev:: expected the name of a device function after dev:" },
 		{ "kretprobe/f@x.cu:1", NULL,
-		  "kretprobe/f@x.cu:1: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
+		  "kretprobe/f@x.cu:1: a source line, block or class of instructions has one "
+		  "point, that of kprobe/: no @ here" },
 		{ "memcapture/f@block:1", NULL,
-		  "memcapture/f@block:1: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
+		  "memcapture/f@block:1: a source line, block or class of instructions has one "
+		  "point, that of kprobe/: no @ here" },
 		{ "kprobe/__memcapture@x:1", NULL,
-		  "kprobe/__memcapture@x:1: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
+		  "kprobe/__memcapture@x:1: a source line, block or class of instructions has one "
+		  "point, that of kprobe/: no @ here" },
 		{ "kprobe/dev:f@call", NULL,
 		  "kprobe/dev:f@call: classes of instructions are those of kernels: no dev: here" },
 		{ "kretprobe/f@ret", NULL,
-		  "kretprobe/f@ret: a source line, block or class of instructions has one point, that of kprobe/: no @ here" },
+		  "kretprobe/f@ret: a source line, block or class of instructions has one point, "
+		  "that of kprobe/: no @ here" },
 		{ "kprobe/a\tb", NULL, "kprobe/a?b: strange character in the name" },
 		{ long_name, NULL, NULL },
 		{ long_file, NULL, NULL },
@@ -145,12 +161,15 @@ static void test_engines(void **state) {
 		const char *place;
 		enum patch_instruction instruction;
 	} classes[] = {
-		{ "call", PATCH_CALL }, { "ret", PATCH_RET },       { "barrier", PATCH_BARRIER }, { "syncwarp", PATCH_SYNCWARP },
-		{ "shfl", PATCH_SHFL }, { "malloc", PATCH_MALLOC }, { "free", PATCH_FREE },
+		{ "call", PATCH_CALL },       { "ret", PATCH_RET },
+		{ "barrier", PATCH_BARRIER }, { "syncwarp", PATCH_SYNCWARP },
+		{ "shfl", PATCH_SHFL },       { "malloc", PATCH_MALLOC },
+		{ "free", PATCH_FREE },
 	};
-	static const char *const ptx[] = { "kprobe/f@x.cu:1", "kprobe/f@block:2", "kprobe/dev:f", "memcapture/dev:f",
-					   "kprobe/__directly_run" },
-				 *const both[] = { "kprobe/f", "kretprobe/f", "memcapture/f", "kprobe/__memcapture" };
+	static const char *const ptx[] = { "kprobe/f@x.cu:1", "kprobe/f@block:2", "kprobe/dev:f",
+					   "memcapture/dev:f", "kprobe/__directly_run" },
+				 *const both[] = { "kprobe/f", "kretprobe/f", "memcapture/f",
+						   "kprobe/__memcapture" };
 	char text[64], error[SECTION_ERROR_SIZE];
 	struct section section;
 
@@ -194,10 +213,12 @@ static void test_prefix(void **state) {
 		const char *text, *kernel;
 		bool prefixed;
 	} cases[] = {
-		{ "kprobe/cuda__Z1fv", NULL, true },	{ "kretprobe/cuda_f", NULL, true },	 { "memcapture/cuda_f", NULL, true },
-		{ "kprobe/cuda_f@x.cu:3", NULL, true }, { "kprobe/f", NULL, false },		 { "kprobe/cuda_", NULL, false },
-		{ "kprobe/cuda_*", NULL, false },	{ "kprobe/cuda_f", "cuda_g", false },	 { "kprobe/cuda_fg", "cuda_f", false },
-		{ "kprobe/cuda_f", "f", false },	{ "kprobe/dev:cuda_f", NULL, false }, { "gpu", "cuda_f", false },
+		{ "kprobe/cuda__Z1fv", NULL, true },   { "kretprobe/cuda_f", NULL, true },
+		{ "memcapture/cuda_f", NULL, true },   { "kprobe/cuda_f@x.cu:3", NULL, true },
+		{ "kprobe/f", NULL, false },           { "kprobe/cuda_", NULL, false },
+		{ "kprobe/cuda_*", NULL, false },      { "kprobe/cuda_f", "cuda_g", false },
+		{ "kprobe/cuda_fg", "cuda_f", false }, { "kprobe/cuda_f", "f", false },
+		{ "kprobe/dev:cuda_f", NULL, false },  { "gpu", "cuda_f", false },
 		{ "kprobe", "cuda_f", false },
 	};
 
@@ -212,10 +233,8 @@ static void test_prefix(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forms),
-		cmocka_unit_test(test_malformed),
-		cmocka_unit_test(test_engines),
-		cmocka_unit_test(test_spaces),
+		cmocka_unit_test(test_forms),   cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_engines), cmocka_unit_test(test_spaces),
 		cmocka_unit_test(test_prefix),
 	};
 

@@ -26,14 +26,15 @@
 #define STRUCT "{\"bool\":false,\"int\":2,\"float\":3.14,\"string\":\"a lot of string\"}"
 #define MAP "{\"bar\":\"Bar\",\"foo\":\"Foo\"}"
 #define SET "{\"one\":{},\"two\":{},\"three\":{}}"
-#define MYTYPE                                                                                                \
-	"{\"object\":{\"method\":\"" INTERFACE ".Test09\",\"parameters\":{\"map\":" MAP                       \
-	"}},\"enum\":\"two\","                                                                                \
-	"\"struct\":{\"first\":1,\"second\":\"2\"},\"array\":[\"one\",\"two\",\"three\"],\"dictionary\":" MAP \
-	","                                                                                                   \
-	"\"stringset\":" SET                                                                                  \
-	",\"nullable\":null,\"nullable_array_struct\":null,\"interface\":{\"foo\":[null,"                     \
-	"{\"foo\":\"foo\",\"bar\":\"bar\"},null,{\"one\":\"foo\",\"two\":\"bar\"}],\"anon\":{\"foo\":true,\"bar\":false}}}"
+#define MYTYPE                                                                                 \
+	"{\"object\":{\"method\":\"" INTERFACE ".Test09\",\"parameters\":{\"map\":" MAP        \
+	"}},\"enum\":\"two\","                                                                 \
+	"\"struct\":{\"first\":1,\"second\":\"2\"},\"array\":[\"one\",\"two\",\"three\"],"     \
+	"\"dictionary\":" MAP ","                                                              \
+	"\"stringset\":" SET                                                                   \
+	",\"nullable\":null,\"nullable_array_struct\":null,\"interface\":{\"foo\":[null,"      \
+	"{\"foo\":\"foo\",\"bar\":\"bar\"},null,{\"one\":\"foo\",\"two\":\"bar\"}],\"anon\":{" \
+	"\"foo\":true,\"bar\":false}}}"
 #define N_MORE 10
 #define N_CLIENTS 16
 
@@ -127,8 +128,8 @@ static int start(struct varlink_call *call, json_object *parameters, void *userd
 	service->clients[id % N_CLIENTS].id = id;
 	service->clients[id % N_CLIENTS].next = 0;
 	snprintf(text, sizeof(text), "%u", id);
-	return varlink_call_reply(
-		call, varlink_json_pack("client_id", json_object_new_string(text), NULL));
+	return varlink_call_reply(call, varlink_json_pack("client_id", json_object_new_string(text),
+							  NULL));
 }
 
 /*

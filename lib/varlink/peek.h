@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Input of a stream socket without descriptors. Who reads descriptors, though he does not want them, lets go of them, and that takes as long as
- * who sent them wants: a TCP socket that lingers holds whoever has it last. So input is looked at before libuv reads it.
+ * Input of a stream socket without descriptors. Who reads descriptors, though he does not want
+ * them, lets go of them, and that takes as long as who sent them wants: a TCP socket that lingers
+ * holds whoever has it last. So input is looked at before libuv reads it.
  */
 
 #include <errno.h>
@@ -12,8 +13,9 @@
 #include <uv.h>
 
 /*
- * For a uv_alloc_cb: libuv is to read what lies there already, at most n bytes. An empty buffer, which comes back as UV_ENOBUFS, is that there is
- * nothing now (true), or that there are descriptors or that it cannot be read (false).
+ * For a uv_alloc_cb: libuv is to read what lies there already, at most n bytes. An empty buffer,
+ * which comes back as UV_ENOBUFS, is that there is nothing now (true), or that there are
+ * descriptors or that it cannot be read (false).
  */
 static inline bool peek_input(const uv_handle_t *handle, char *bytes, size_t n, uv_buf_t *buffer) {
 	struct iovec vector = { bytes, n };
@@ -26,7 +28,8 @@ static inline bool peek_input(const uv_handle_t *handle, char *bytes, size_t n, 
 		return false;
 	found = recvmsg(fd, &header, MSG_PEEK | MSG_DONTWAIT);
 	if (found < 0 && errno == ECONNRESET)
-		found = 0; /* a peer that has not read all is gone: it is said once, and then it is the end */
+		found = 0; /* a peer that has not read all is gone: it is said once, and then it is
+			      the end */
 	if (found < 0)
 		return errno == EAGAIN || errno == EINTR;
 	if (!(header.msg_flags & MSG_CTRUNC))

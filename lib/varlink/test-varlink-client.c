@@ -29,13 +29,11 @@ struct step {
 	const char *bytes;
 	size_t n_bytes;
 	bool piecemeal; /* byte by byte */
-	bool silent;    /* says nothing, and stays */
+	bool silent; /* says nothing, and stays */
 };
 
-#define SAY(text) \
-	{ (text), sizeof(text) }
-#define SAY_RAW(text) \
-	{ (text), sizeof(text) - 1 }
+#define SAY(text) { (text), sizeof(text) }
+#define SAY_RAW(text) { (text), sizeof(text) - 1 }
 
 static char path[64];
 
@@ -56,9 +54,9 @@ static void serve(int listener, const struct step *steps, size_t n_steps) {
 		if (steps[i].silent)
 			pause();
 		for (size_t n = 0; n < steps[i].n_bytes;) {
-			ssize_t sent = send(fd, steps[i].bytes + n,
-					    steps[i].piecemeal ? 1 : steps[i].n_bytes - n,
-					    MSG_NOSIGNAL);
+			ssize_t sent =
+				send(fd, steps[i].bytes + n,
+				     steps[i].piecemeal ? 1 : steps[i].n_bytes - n, MSG_NOSIGNAL);
 
 			if (sent < 0)
 				_exit(0);
@@ -139,9 +137,9 @@ static void test_replies(void **state) {
 }
 
 static void test_more(void **state) {
-	static const char replies[] =
-		"{\"parameters\":{\"i\":0},\"continues\":true}\0{\"parameters\":{\"i\":1},\"continues\":true}\0"
-		"{\"parameters\":{\"i\":2}}";
+	static const char replies[] = "{\"parameters\":{\"i\":0},\"continues\":true}\0{"
+				      "\"parameters\":{\"i\":1},\"continues\":true}\0"
+				      "{\"parameters\":{\"i\":2}}";
 	struct varlink_client *client;
 	struct varlink_reply reply;
 	pid_t pid = START(5000, &client, SAY(replies),

@@ -19,7 +19,8 @@ static const char example[] =
 	"interface org.example.a-b.c1 # more\n"
 	"type Color (red, green)\n"
 	"type Node (value: int, next: ?Node, colors: []Color)\n"
-	"method Do(b: bool, i: int, f: float, s: string, o: object, a: []?int, m: [string]string, set: [string](),\n"
+	"method Do(b: bool, i: int, f: float, s: string, o: object, a: []?int, m: [string]string, "
+	"set: [string](),\n"
 	"          n: ?Node, in_line: ?(x: int, y: (one, two))) -> (nodes: [][string]Node)\n"
 	"# comment\n"
 	"\n"
@@ -96,7 +97,8 @@ static void test_refused(void **state) {
 		{ "interface a.b\ntype A (a: int", 2 },
 		{ "interface a.b\ntype A int", 2 },
 		{ "interface a.b\ntype A (a: int)\n\xff", 1 },
-		{ "interface a.b\ntype A (a: [][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][]int)",
+		{ "interface a.b\ntype A (a: "
+		  "[][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][][]int)",
 		  2 },
 	};
 	struct varlink_interface *interface;
@@ -143,8 +145,9 @@ static void check(const struct varlink_type *type, const char *text, int expecte
 	json_object_put(value);
 }
 
-#define GOOD \
-	"\"b\":true,\"i\":1,\"f\":1.5,\"s\":\"\",\"o\":{\"x\":[1]},\"a\":[1,null],\"m\":{\"k\":\"v\"},\"set\":{\"x\":{}}"
+#define GOOD                                                                                     \
+	"\"b\":true,\"i\":1,\"f\":1.5,\"s\":\"\",\"o\":{\"x\":[1]},\"a\":[1,null],\"m\":{\"k\":" \
+	"\"v\"},\"set\":{\"x\":{}}"
 
 static void test_validate(void **state) {
 	struct varlink_interface *interface;

@@ -104,7 +104,8 @@ static void test_refused(void **state) {
 		"\"\xe2\x82\"",
 		"/* */{}",
 		"{}//",
-		"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+		"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
+		"]]",
 		"\xef\xbb\xbf{}",
 	};
 
@@ -115,8 +116,8 @@ static void test_refused(void **state) {
 
 /* A text that is cut anywhere is no text. */
 static void test_cut(void **state) {
-	static const char text[] =
-		"{\"method\":\"a.B\",\"parameters\":{\"x\":[1,2.5,\"\\u00e9\\n\",true,null]},\"more\":false}";
+	static const char text[] = "{\"method\":\"a.B\",\"parameters\":{\"x\":[1,2.5,"
+				   "\"\\u00e9\\n\",true,null]},\"more\":false}";
 	json_object *value;
 
 	for (size_t n = 0; n < strlen(text); n++)
@@ -266,7 +267,8 @@ static void test_list(void **state) {
 	size_t n_text, n_expected;
 
 	for (int i = 0; i < 3000; i++) {
-		item = varlink_json_pack("n", json_object_new_int(i), "text", json_object_new_string("\"/\xc3\xa4\n"), NULL);
+		item = varlink_json_pack("n", json_object_new_int(i), "text",
+					 json_object_new_string("\"/\xc3\xa4\n"), NULL);
 		json_object_array_add(tree, json_object_get(item));
 		assert_int_equal(varlink_json_list_add(&list, item), 0);
 	}
@@ -287,12 +289,11 @@ static void test_list(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_utf8),
-		cmocka_unit_test(test_accepted),      cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_cut),           cmocka_unit_test(test_string),
-		cmocka_unit_test(test_print),         cmocka_unit_test(test_call_message),
-		cmocka_unit_test(test_bounded),	      cmocka_unit_test(test_list),
-		cmocka_unit_test(test_reply_message),
+		cmocka_unit_test(test_utf8),         cmocka_unit_test(test_accepted),
+		cmocka_unit_test(test_refused),      cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_string),       cmocka_unit_test(test_print),
+		cmocka_unit_test(test_call_message), cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_list),         cmocka_unit_test(test_reply_message),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

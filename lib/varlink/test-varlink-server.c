@@ -191,7 +191,8 @@ static int produce_burst(struct varlink_call *call, void *userdata) {
 	value = json_object_new_string_len(text, (int)n_text);
 	free(text);
 	if (!strcmp(fixture->burst, "error"))
-		r = varlink_call_error(call, "org.example.test.Refused", varlink_json_pack("how", value, NULL));
+		r = varlink_call_error(call, "org.example.test.Refused",
+				       varlink_json_pack("how", value, NULL));
 	else if (!strcmp(fixture->burst, "continue"))
 		r = varlink_call_continue(call, varlink_json_pack("text", value, NULL));
 	else
@@ -263,8 +264,7 @@ static const struct varlink_method methods[] = {
 	{ "Fail", fail_handler }, { "Who", who },
 	{ "Refuse", refuse },     { "Burst", burst },
 	{ "Slow", slow },         { "Work", work },
-	{ "Gather", gather },
-	{},
+	{ "Gather", gather },     {},
 };
 
 static void close_socket(int consumed_fd, void *userdata) {
@@ -301,9 +301,9 @@ static int setup(void **state) {
 						    .is_behind = is_behind,
 						    .userdata = fixture }),
 			 0);
-	assert_int_equal(
-		varlink_server_add_interface(fixture->server, interface, methods, fixture, &fault),
-		0);
+	assert_int_equal(varlink_server_add_interface(fixture->server, interface, methods, fixture,
+						      &fault),
+			 0);
 	snprintf(fixture->path, sizeof(fixture->path), "/tmp/test-varlink-%d", getpid());
 	assert_int_equal(varlink_server_listen(fixture->server, fixture->path, 0600), 0);
 	*state = fixture;
@@ -403,8 +403,9 @@ static void expect(struct fixture *fixture, int fd, const char *call, const char
 	"{\"method\":\"org.example.test." method "\",\"parameters\":" parameters "}"
 #define MORE(method, parameters) \
 	"{\"method\":\"org.example.test." method "\",\"parameters\":" parameters ",\"more\":true}"
-#define ONEWAY(method, parameters) \
-	"{\"method\":\"org.example.test." method "\",\"parameters\":" parameters ",\"oneway\":true}"
+#define ONEWAY(method, parameters)                                                              \
+	"{\"method\":\"org.example.test." method "\",\"parameters\":" parameters ",\"oneway\":" \
+	"true}"
 #define ERROR(name, key, value) \
 	"{\"error\":\"org.varlink.service." name "\",\"parameters\":{\"" key "\":\"" value "\"}}"
 #define OK "{\"parameters\":{}}"
@@ -415,7 +416,8 @@ static void test_service(void **state) {
 	int fd = dial(fixture);
 
 	expect(fixture, fd, "{\"method\":\"org.varlink.service.GetInfo\"}",
-	       "{\"parameters\":{\"vendor\":\"v\",\"product\":\"p\",\"version\":\"1\",\"url\":\"u\","
+	       "{\"parameters\":{\"vendor\":\"v\",\"product\":\"p\",\"version\":\"1\",\"url\":"
+	       "\"u\","
 	       "\"interfaces\":[\"org.varlink.service\",\"org.example.test\"]}}");
 	send_text(fixture, fd,
 		  "{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":"
@@ -424,7 +426,8 @@ static void test_service(void **state) {
 		receive(fixture, fd),
 		"{\"parameters\":{\"description\":\"interface org.example.test\\nmethod Echo("));
 	expect(fixture, fd,
-	       "{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":{\"interface\":\"a.b\"}}",
+	       "{\"method\":\"org.varlink.service.GetInterfaceDescription\",\"parameters\":{"
+	       "\"interface\":\"a.b\"}}",
 	       ERROR("InterfaceNotFound", "interface", "a.b"));
 	close(fd);
 }
@@ -473,7 +476,8 @@ static void test_parameters(void **state) {
 	expect(fixture, fd, CALL("Echo", "{\"number\":-5,\"text\":\"\\u00e9/\"}"),
 	       "{\"parameters\":{\"number\":-5,\"text\":\"\xc3\xa9/\"}}");
 	expect(fixture, fd,
-	       " { \"method\" : \"org.example.test.Echo\" , \"more\" : true, \"parameters\":{\"text\":\"hi\"} } \n",
+	       " { \"method\" : \"org.example.test.Echo\" , \"more\" : true, "
+	       "\"parameters\":{\"text\":\"hi\"} } \n",
 	       HI);
 	close(fd);
 }
@@ -577,8 +581,8 @@ static void test_flood(void **state) {
 	for (int i = 0; i < 20000; i++, n_bytes += sizeof(call))
 		memcpy(bytes + n_bytes, call, sizeof(call));
 	for (int64_t end = now_ms() + 20000; replies < 20000 && now_ms() < end;) {
-		ssize_t n = sent < n_bytes ? send(fd, bytes + sent, n_bytes - sent, MSG_NOSIGNAL)
-					   : 0;
+		ssize_t n =
+			sent < n_bytes ? send(fd, bytes + sent, n_bytes - sent, MSG_NOSIGNAL) : 0;
 
 		sent += n > 0 ? n : 0;
 		uv_run(&fixture->loop, UV_RUN_NOWAIT);
@@ -844,13 +848,12 @@ static void test_total_limit(void **state) {
 	struct fixture *fixture = *state, other = {};
 	int fds[3];
 
-	assert_int_equal(
-		varlink_server_new(&other.server, &fixture->loop,
-				   &(struct varlink_server_options){
-					   .size = sizeof(struct varlink_server_options),
-					   .connections_max = 2,
-				   }),
-		0);
+	assert_int_equal(varlink_server_new(&other.server, &fixture->loop,
+					    &(struct varlink_server_options){
+						    .size = sizeof(struct varlink_server_options),
+						    .connections_max = 2,
+					    }),
+			 0);
 	snprintf(other.path, sizeof(other.path), "/tmp/test-varlink-%d-total", getpid());
 	assert_int_equal(varlink_server_listen(other.server, other.path, 0600), 0);
 	for (int i = 0; i < 3; i++)
@@ -894,11 +897,15 @@ static void test_byte_limit(void **state) {
 	free(bytes);
 }
 
-/* An answer beyond the limit closes the connection; who gave it is told so by it, and not cancelled as well. */
+/* An answer beyond the limit closes the connection; who gave it is told so by it, and not cancelled
+ * as well. */
 static void test_failed_answer(void **state) {
-	static const char *const in_stream[] = { MORE("Burst", "{\"how\":\"reply\"}"), MORE("Burst", "{\"how\":\"continue\"}"),
-						 MORE("Burst", "{\"how\":\"error\"}"), CALL("Burst", "{\"how\":\"at once\"}") },
-				 *const later_on[] = { CALL("Burst", "{\"how\":\"reply\"}"), CALL("Burst", "{\"how\":\"error\"}") };
+	static const char *const in_stream[] = { MORE("Burst", "{\"how\":\"reply\"}"),
+						 MORE("Burst", "{\"how\":\"continue\"}"),
+						 MORE("Burst", "{\"how\":\"error\"}"),
+						 CALL("Burst", "{\"how\":\"at once\"}") },
+				 *const later_on[] = { CALL("Burst", "{\"how\":\"reply\"}"),
+						       CALL("Burst", "{\"how\":\"error\"}") };
 	struct fixture *fixture = *state;
 	int fd;
 
@@ -929,8 +936,10 @@ static void test_cancel_after_fault(void **state) {
 	send_text(fixture, fd, CALL("Burst", "{\"how\":\"reply\"}"));
 	while (!fixture->later)
 		uv_run(&fixture->loop, UV_RUN_NOWAIT);
-	assert_int_equal(varlink_call_reply(fixture->later, varlink_json_pack("text", json_object_new_string("\xff"), NULL)),
-			 VARLINK_E_INVALID);
+	assert_int_equal(
+		varlink_call_reply(fixture->later,
+				   varlink_json_pack("text", json_object_new_string("\xff"), NULL)),
+		VARLINK_E_INVALID);
 	close(fd);
 	while (fixture->later)
 		uv_run(&fixture->loop, UV_RUN_NOWAIT);
@@ -942,7 +951,8 @@ static void test_cancel_after_fault(void **state) {
  * turns; so nobody keeps the loop by calling on and on.
  */
 static void test_turns(void **state) {
-	static const char *const calls[] = { ONEWAY("Slow", "{\"who\":\"a\"}"), CALL("Slow", "{\"who\":\"b\"}") };
+	static const char *const calls[] = { ONEWAY("Slow", "{\"who\":\"a\"}"),
+					     CALL("Slow", "{\"who\":\"b\"}") };
 	struct fixture *fixture = *state;
 	int fds[2];
 
@@ -951,7 +961,9 @@ static void test_turns(void **state) {
 		expect(fixture, fds[i], CALL("Echo", "{\"text\":\"hi\"}"), HI);
 	}
 	for (size_t i = 0; i < 8; i++)
-		assert_int_equal(send(fds[i / 4], calls[i / 4], strlen(calls[i / 4]) + 1, MSG_NOSIGNAL), strlen(calls[i / 4]) + 1);
+		assert_int_equal(send(fds[i / 4], calls[i / 4], strlen(calls[i / 4]) + 1,
+				      MSG_NOSIGNAL),
+				 strlen(calls[i / 4]) + 1);
 	for (size_t n = 0; n < 8; n = strlen(fixture->slow)) {
 		uv_run(&fixture->loop, UV_RUN_NOWAIT);
 		assert_in_range(strlen(fixture->slow), n, n + 1);
@@ -990,8 +1002,10 @@ static void test_work(void **state) {
 
 /* Calls that gather: the first of a user has its turn until it ends, or its client goes. */
 static void test_gather(void **state) {
-	static const char *const calls[] = { CALL("Gather", "{\"who\":\"a\"}"), CALL("Gather", "{\"who\":\"b\"}"),
-					     CALL("Gather", "{\"who\":\"c\"}"), CALL("Gather", "{\"who\":\"d\"}") };
+	static const char *const calls[] = { CALL("Gather", "{\"who\":\"a\"}"),
+					     CALL("Gather", "{\"who\":\"b\"}"),
+					     CALL("Gather", "{\"who\":\"c\"}"),
+					     CALL("Gather", "{\"who\":\"d\"}") };
 	struct fixture *fixture = *state;
 	int fds[4];
 
@@ -1083,18 +1097,19 @@ static void test_add_interface(void **state) {
 	struct fixture *fixture = *state;
 	struct varlink_fault fault;
 
-	assert_int_equal(
-		varlink_server_add_interface(fixture->server, interface, methods, NULL, &fault),
-		-EEXIST);
+	assert_int_equal(varlink_server_add_interface(fixture->server, interface, methods, NULL,
+						      &fault),
+			 -EEXIST);
 	assert_int_equal(varlink_server_add_interface(fixture->server, "interface a.b\nerror X ()",
 						      methods, NULL, &fault),
 			 -EINVAL);
-	assert_int_equal(
-		varlink_server_add_interface(fixture->server, "interface", methods, NULL, &fault),
-		VARLINK_E_INVALID);
+	assert_int_equal(varlink_server_add_interface(fixture->server, "interface", methods, NULL,
+						      &fault),
+			 VARLINK_E_INVALID);
 }
 
-/* The server is freed with a call running, a stream under way, one half sent, and one that waits for the next turn. */
+/* The server is freed with a call running, a stream under way, one half sent, and one that waits
+ * for the next turn. */
 static void test_free_busy(void **state) {
 	struct fixture *fixture = *state;
 	int fds[4] = { dial(fixture), dial(fixture), dial(fixture), dial(fixture) };
@@ -1118,12 +1133,34 @@ static void test_free_busy(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		TEST(service),          TEST(errors),        TEST(parameters), TEST(peer),
-		TEST(handler_fails),    TEST(oneway),        TEST(close_socket), TEST(behind),        TEST(pipelined),  TEST(flood),
-		TEST(garbage),          TEST(cut),           TEST(bytewise),   TEST(oversize),
-		TEST(stream),           TEST(back_pressure), TEST(disconnect), TEST(late_answer),
+		TEST(service),
+		TEST(errors),
+		TEST(parameters),
+		TEST(peer),
+		TEST(handler_fails),
+		TEST(oneway),
+		TEST(close_socket),
+		TEST(behind),
+		TEST(pipelined),
+		TEST(flood),
+		TEST(garbage),
+		TEST(cut),
+		TEST(bytewise),
+		TEST(oversize),
+		TEST(stream),
+		TEST(back_pressure),
+		TEST(disconnect),
+		TEST(late_answer),
 		TEST(connection_limit),
-		TEST(total_limit), TEST(byte_limit),    TEST(failed_answer), TEST(cancel_after_fault), TEST(turns), TEST(work), TEST(gather), TEST(listen),     TEST(add_interface),
+		TEST(total_limit),
+		TEST(byte_limit),
+		TEST(failed_answer),
+		TEST(cancel_after_fault),
+		TEST(turns),
+		TEST(work),
+		TEST(gather),
+		TEST(listen),
+		TEST(add_interface),
 		TEST(free_busy),
 	};
 

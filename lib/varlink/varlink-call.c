@@ -25,7 +25,8 @@ struct varlink_call *varlink_call_ref(struct varlink_call *call) {
 	return call;
 }
 
-/* A call ends: gives back what was charged for it; if it gathers, the next one of its user has its turn. */
+/* A call ends: gives back what was charged for it; if it gathers, the next one of its user has its
+ * turn. */
 static void call_leave(struct varlink_call *call) {
 	struct varlink_user *user = call->connection->user;
 	struct varlink_call *next;
@@ -194,7 +195,8 @@ int call_dispatch(struct varlink_connection *connection,
 
 /* Whether the producer may be asked for more. */
 bool call_can_produce(const struct varlink_call *call) {
-	return call->produce && !call->idle && (!call->gathers || TAILQ_FIRST(&call->connection->user->gathering) == call);
+	return call->produce && !call->idle &&
+	       (!call->gathers || TAILQ_FIRST(&call->connection->user->gathering) == call);
 }
 
 /* Asks the producer for more. Returns its answer. */
@@ -332,7 +334,8 @@ int varlink_call_reply(struct varlink_call *call, json_object *consume_parameter
 static void count_error(struct varlink_server *server, const char *name) {
 	size_t i = 0;
 
-	while (i < VARLINK_ERRORS_MAX && server->errors[i].name && strcmp(server->errors[i].name, name) != 0)
+	while (i < VARLINK_ERRORS_MAX && server->errors[i].name &&
+	       strcmp(server->errors[i].name, name) != 0)
 		i++;
 	if (i < VARLINK_ERRORS_MAX) {
 		server->errors[i].name = name;
@@ -470,7 +473,8 @@ bool varlink_call_hold(struct varlink_call *call, size_t n_bytes) {
 	struct varlink_user *user = call->connection ? call->connection->user : NULL;
 	size_t max = call->connection ? call->connection->server->bytes_per_uid_max / 2 : 0;
 
-	if (!user || (n_bytes > call->n_held && (n_bytes > max || user->n_bytes - call->n_held > max - n_bytes)))
+	if (!user || (n_bytes > call->n_held &&
+		      (n_bytes > max || user->n_bytes - call->n_held > max - n_bytes)))
 		return false;
 	user->n_bytes += n_bytes - call->n_held;
 	call->n_held = n_bytes;

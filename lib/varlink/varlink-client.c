@@ -26,7 +26,7 @@
 enum client_state {
 	CLIENT_IDLE,
 	CLIENT_AWAITING_REPLY, /* one */
-	CLIENT_AWAITING_MORE,  /* one that does not continue, perhaps after some that do */
+	CLIENT_AWAITING_MORE, /* one that does not continue, perhaps after some that do */
 	CLIENT_DEAD,
 };
 
@@ -198,8 +198,8 @@ static int receive_reply(struct varlink_client *client, struct varlink_reply *re
 
 /*
  * Waits until a reply begins to come, which varlink_client_next() then reads, or until @other_fd is
- * readable, which goes before it. @timeout_ms: negative for ever. Returns 0, VARLINK_CLIENT_E_OTHER,
- * VARLINK_CLIENT_E_AGAIN, or negative errno.
+ * readable, which goes before it. @timeout_ms: negative for ever. Returns 0,
+ * VARLINK_CLIENT_E_OTHER, VARLINK_CLIENT_E_AGAIN, or negative errno.
  */
 int varlink_client_wait(struct varlink_client *client, int other_fd, int timeout_ms) {
 	struct pollfd pollfds[] = { { .fd = client->fd, .events = POLLIN },

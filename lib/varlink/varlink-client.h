@@ -28,8 +28,8 @@ enum {
 struct varlink_client;
 
 struct varlink_reply {
-	json_object *root;       /* owns the rest */
-	const char *error;       /* a qualified name, or NULL */
+	json_object *root; /* owns the rest */
+	const char *error; /* a qualified name, or NULL */
 	json_object *parameters; /* never NULL */
 	bool continues;
 };

@@ -78,7 +78,8 @@ static void on_closed(uv_handle_t *handle) {
 	server_handle_closed(server);
 }
 
-/* A second descriptor of the socket, if that is not to be closed here; -1: it is. The reserve is for when there is none left. */
+/* A second descriptor of the socket, if that is not to be closed here; -1: it is. The reserve is
+ * for when there is none left. */
 static int dup_for_closer(struct varlink_connection *connection) {
 	struct varlink_server *server = connection->server;
 	int fd, copy;
@@ -247,7 +248,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
 	if (!input_reserve(connection))
 		return;
 	n = connection->n_input_max - connection->input_end;
-	connection->nothing = peek_input(handle, connection->input + connection->input_end, n < INPUT_CHUNK ? n : INPUT_CHUNK, buffer);
+	connection->nothing = peek_input(handle, connection->input + connection->input_end,
+					 n < INPUT_CHUNK ? n : INPUT_CHUNK, buffer);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n_read, const uv_buf_t *buffer) {
@@ -442,12 +444,13 @@ static int read_peer(struct varlink_connection *connection) {
 		return r;
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &n_credentials) < 0)
 		return -errno;
-	connection->peer = (struct varlink_peer){ credentials.uid, credentials.gid,
-						  credentials.pid };
+	connection->peer =
+		(struct varlink_peer){ credentials.uid, credentials.gid, credentials.pid };
 	return 0;
 }
 
-/* Answers, as far as it can be done at once, the call that a client one too many is about to make. */
+/* Answers, as far as it can be done at once, the call that a client one too many is about to make.
+ */
 static void refuse_connection(struct varlink_connection *connection) {
 	const struct varlink_server *server = connection->server;
 	char text[256];
@@ -456,7 +459,9 @@ static void refuse_connection(struct varlink_connection *connection) {
 
 	if (!server->limit_error)
 		return;
-	n = snprintf(text, sizeof(text), "{\"error\":\"%s\",\"parameters\":{\"what\":\"connections of one user\",\"limit\":%u}}",
+	n = snprintf(text, sizeof(text),
+		     "{\"error\":\"%s\",\"parameters\":{\"what\":\"connections of one "
+		     "user\",\"limit\":%u}}",
 		     server->limit_error, server->connections_per_uid_max);
 	buffer = uv_buf_init(text, (unsigned int)n + 1);
 	if (n < (int)sizeof(text))

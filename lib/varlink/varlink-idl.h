@@ -12,9 +12,9 @@
 
 enum {
 	_VARLINK_IDL_E_SUCCESS,
-	VARLINK_IDL_E_SYNTAX,  /* the text is not an interface description */
+	VARLINK_IDL_E_SYNTAX, /* the text is not an interface description */
 	VARLINK_IDL_E_UNKNOWN, /* a member that the type does not have */
-	VARLINK_IDL_E_TYPE,    /* a value of another type */
+	VARLINK_IDL_E_TYPE, /* a value of another type */
 	VARLINK_IDL_E_MISSING, /* no value, or null, where the type is not nullable */
 };
 
@@ -28,11 +28,11 @@ enum varlink_kind {
 	VARLINK_FLOAT,
 	VARLINK_STRING,
 	VARLINK_OBJECT,
-	VARLINK_ARRAY,  /* of element */
-	VARLINK_MAP,    /* from strings to element */
+	VARLINK_ARRAY, /* of element */
+	VARLINK_MAP, /* from strings to element */
 	VARLINK_STRUCT, /* fields with their types */
-	VARLINK_ENUM,   /* fields without types */
-	VARLINK_NAMED,  /* another type of the interface: resolved */
+	VARLINK_ENUM, /* fields without types */
+	VARLINK_NAMED, /* another type of the interface: resolved */
 };
 
 struct varlink_field {
@@ -44,9 +44,9 @@ struct varlink_field {
 struct varlink_type {
 	enum varlink_kind kind;
 	bool nullable;
-	struct varlink_type *element;        /* of ARRAY and MAP */
-	struct varlink_field *fields;        /* of STRUCT and ENUM */
-	const char *name;                    /* of NAMED */
+	struct varlink_type *element; /* of ARRAY and MAP */
+	struct varlink_field *fields; /* of STRUCT and ENUM */
+	const char *name; /* of NAMED */
 	const struct varlink_type *resolved; /* of NAMED */
 };
 
@@ -60,7 +60,7 @@ struct varlink_member {
 	struct varlink_member *next;
 	enum varlink_member_kind kind;
 	const char *name;
-	struct varlink_type *type;  /* a type's, an error's parameters, what a method takes */
+	struct varlink_type *type; /* a type's, an error's parameters, what a method takes */
 	struct varlink_type *reply; /* what a method returns, else NULL */
 };
 
@@ -68,9 +68,9 @@ struct varlink_interface;
 
 /* Where a text or a value is wrong. */
 struct varlink_fault {
-	unsigned int line;                 /* of a text */
+	unsigned int line; /* of a text */
 	char field[VARLINK_IDL_FIELD_MAX]; /* of a value, as in "filter.pid" or "ids[2]" */
-	const char *reason;                /* a few words */
+	const char *reason; /* a few words */
 };
 
 int varlink_interface_new(struct varlink_interface **interfacep, const char *text,

@@ -383,7 +383,8 @@ json_object *varlink_json_list_steal(struct varlink_json_list *list) {
 	if (!array || !list->n)
 		return array;
 	strcpy(list->text + list->n, "]");
-	json_object_set_serializer(array, json_object_userdata_to_json_string, list->text, json_object_free_userdata);
+	json_object_set_serializer(array, json_object_userdata_to_json_string, list->text,
+				   json_object_free_userdata);
 	*list = (struct varlink_json_list){};
 	return array;
 }

@@ -23,8 +23,9 @@ bool varlink_utf8_valid(const char *text, size_t n_text);
 json_object *varlink_json_string(const char *text);
 
 /*
- * An array that grows as text, which is a fifteenth of a tree. Begin with {}. _add() takes the item in any case; NULL stands for one that there was no
- * memory for. _steal() empties the list. Validation sees an empty array.
+ * An array that grows as text, which is a fifteenth of a tree. Begin with {}. _add() takes the item
+ * in any case; NULL stands for one that there was no memory for. _steal() empties the list.
+ * Validation sees an empty array.
  */
 struct varlink_json_list {
 	char *text; /* without the closing bracket, for which there is room */

@@ -13,18 +13,18 @@ enum {
 };
 
 #define VARLINK_MESSAGE_MAX (16 * 1024 * 1024) /* bytes, without the NUL */
-#define VARLINK_CALL_VALUES_MAX 65536	       /* JSON values in a call */
+#define VARLINK_CALL_VALUES_MAX 65536 /* JSON values in a call */
 
 struct varlink_call_message {
-	json_object *root;       /* owns the rest */
-	const char *method;      /* not checked further */
+	json_object *root; /* owns the rest */
+	const char *method; /* not checked further */
 	json_object *parameters; /* an object, or NULL */
 	bool oneway, more, upgrade;
 };
 
 struct varlink_reply_message {
-	json_object *root;       /* owns the rest */
-	const char *error;       /* a qualified name, or NULL */
+	json_object *root; /* owns the rest */
+	const char *error; /* a qualified name, or NULL */
 	json_object *parameters; /* an object, or NULL */
 	bool continues;
 };

@@ -11,10 +11,10 @@
 #include "varlink-server.h"
 
 enum connection_state {
-	CONNECTION_IDLE,     /* waits for a call */
-	CONNECTION_RUNNING,  /* a call has no final answer yet */
+	CONNECTION_IDLE, /* waits for a call */
+	CONNECTION_RUNNING, /* a call has no final answer yet */
 	CONNECTION_DRAINING, /* nothing more is read or run; closed when all is written */
-	CONNECTION_CLOSED,   /* its handle is being closed; freed by the loop */
+	CONNECTION_CLOSED, /* its handle is being closed; freed by the loop */
 };
 
 /* What connections of one uid use together. Lives as long as one of them. */
@@ -44,7 +44,7 @@ struct varlink_listener {
 	int fd;
 	struct varlink_server *server;
 	struct varlink_listener *next;
-	char *path;   /* to be removed at the end, or NULL */
+	char *path; /* to be removed at the end, or NULL */
 	dev_t device; /* of what was bound there */
 	ino_t inode;
 };
@@ -71,7 +71,8 @@ struct varlink_server {
 	bool (*is_behind)(void *userdata);
 	void (*exhausted)(int error, void *userdata);
 	void *userdata;
-	int reserve_fd; /* given up to tell a client that there is no other one, or to let go of one; -1: it is */
+	int reserve_fd; /* given up to tell a client that there is no other one, or to let go of
+			   one; -1: it is */
 	size_t message_max, output_mark, bytes_per_uid_max;
 	uint64_t turn_per_uid; /* nanoseconds */
 	struct varlink_server_counters counters;
@@ -89,24 +90,24 @@ struct varlink_connection {
 	struct varlink_peer peer;
 	enum connection_state state;
 	bool processing; /* connection_process() is on the stack */
-	bool waiting;    /* for the next turn, in its user's list */
+	bool waiting; /* for the next turn, in its user's list */
 	TAILQ_ENTRY(varlink_connection) waiting_link;
 	bool reading;
-	bool read_ended;           /* the client shut its side down */
-	bool nothing;              /* when libuv last wanted to read */
+	bool read_ended; /* the client shut its side down */
+	bool nothing; /* when libuv last wanted to read */
 	struct varlink_call *call; /* in RUNNING */
 
 	char *input;
 	size_t n_input_max, input_begin, input_end;
 	size_t input_scanned; /* from input_begin: no NUL there */
 
-	size_t n_output;        /* bytes not yet written */
+	size_t n_output; /* bytes not yet written */
 	size_t last_queue_size; /* as the loop told it, and since when */
 	uint64_t last_progress; /* loop time, ms */
 };
 
 struct varlink_call {
-	unsigned int n_refs;                   /* one is the connection's while the call runs */
+	unsigned int n_refs; /* one is the connection's while the call runs */
 	struct varlink_connection *connection; /* NULL when done or cancelled */
 	bool done, dispatching, idle, woken, patient;
 	size_t n_held; /* bytes that its user is charged for it */
@@ -131,7 +132,8 @@ int server_user_acquire(struct varlink_server *server, uid_t uid, struct varlink
 void server_user_release(struct varlink_server *server, struct varlink_user *user);
 void server_handle_closed(struct varlink_server *server);
 bool server_turn_over(struct varlink_server *server, struct varlink_user *user);
-void server_turn_used(struct varlink_server *server, struct varlink_user *user, uint64_t nanoseconds);
+void server_turn_used(struct varlink_server *server, struct varlink_user *user,
+		      uint64_t nanoseconds);
 void server_wait(struct varlink_connection *connection);
 void server_unwait(struct varlink_connection *connection);
 void server_reserve(struct varlink_server *server);

@@ -11,11 +11,11 @@
  * client does not take, or a running call whose connection is not read (the client sent ahead too
  * much, or shut its side down), so that reading cannot tell that the client has gone.
  *
- * Calls are answered on the loop, so whoever keeps it keeps all others waiting. In a turn a user has
- * turn_per_uid of it, and all users together TURN_USERS times that. Who has used that up waits, with
- * all his connections, for the next turn, in which those who waited longest come first. A turn ends
- * with the idle handle, which runs only while somebody waits; before that, time adds up over turns,
- * and no more comes of it than one wait.
+ * Calls are answered on the loop, so whoever keeps it keeps all others waiting. In a turn a user
+ * has turn_per_uid of it, and all users together TURN_USERS times that. Who has used that up waits,
+ * with all his connections, for the next turn, in which those who waited longest come first. A turn
+ * ends with the idle handle, which runs only while somebody waits; before that, time adds up over
+ * turns, and no more comes of it than one wait.
  */
 
 #include <errno.h>
@@ -94,10 +94,12 @@ bool server_turn_over(struct varlink_server *server, struct varlink_user *user) 
 		user->turn = server->turn;
 		user->used = 0;
 	}
-	return user->used >= server->turn_per_uid || server->used >= TURN_USERS * server->turn_per_uid;
+	return user->used >= server->turn_per_uid ||
+	       server->used >= TURN_USERS * server->turn_per_uid;
 }
 
-void server_turn_used(struct varlink_server *server, struct varlink_user *user, uint64_t nanoseconds) {
+void server_turn_used(struct varlink_server *server, struct varlink_user *user,
+		      uint64_t nanoseconds) {
 	user->used += nanoseconds;
 	server->used += nanoseconds;
 }
@@ -111,7 +113,8 @@ static void on_turn(uv_idle_t *idle) {
 	server->turn++;
 	server->used = 0;
 	while ((user = TAILQ_FIRST(&server->waiting)) && !server_turn_over(server, user)) {
-		while ((connection = TAILQ_FIRST(&user->waiting)) && !server_turn_over(server, user)) {
+		while ((connection = TAILQ_FIRST(&user->waiting)) &&
+		       !server_turn_over(server, user)) {
 			server_unwait(connection);
 			connection_process(connection);
 		}
@@ -197,9 +200,9 @@ static int get_interface_description(struct varlink_call *call, json_object *par
 	name = json_object_get_string(value);
 	service = server_find_service(userdata, name, strlen(name));
 	if (!service)
-		return varlink_call_error(
-			call, "org.varlink.service.InterfaceNotFound",
-			varlink_json_pack("interface", json_object_new_string(name), NULL));
+		return varlink_call_error(call, "org.varlink.service.InterfaceNotFound",
+					  varlink_json_pack("interface",
+							    json_object_new_string(name), NULL));
 	return varlink_call_reply(
 		call,
 		varlink_json_pack(
@@ -303,7 +306,8 @@ int varlink_server_new(struct varlink_server **serverp, uv_loop_t *loop,
 	uv_idle_init(loop, &server->turns);
 	server->sweep.data = server->turns.data = server;
 	server->n_handles = 3;
-	/* with its first stream libuv takes a descriptor for good: now, so that nobody looks for it later */
+	/* with its first stream libuv takes a descriptor for good: now, so that nobody looks for it
+	 * later */
 	uv_pipe_init(loop, &server->first, 0);
 	server->first.data = server;
 	uv_close((uv_handle_t *)&server->first, on_handle_closed);
@@ -409,8 +413,8 @@ static void listener_pause(struct varlink_listener *listener, uint64_t ms) {
 }
 
 /*
- * There is no descriptor for the next client: one that is kept for this tells it so. Without that one clients wait in the queue, as accept(2) would
- * fail again and again.
+ * There is no descriptor for the next client: one that is kept for this tells it so. Without that
+ * one clients wait in the queue, as accept(2) would fail again and again.
  */
 static void refuse_exhausted(struct varlink_listener *listener, int error) {
 	struct varlink_server *server = listener->server;
@@ -423,14 +427,18 @@ static void refuse_exhausted(struct varlink_listener *listener, int error) {
 		server->exhausted(-error, server->userdata);
 	if (server->reserve_fd >= 0) {
 		close(server->reserve_fd);
-		server->reserve_fd = -1; /* again after the pause: who was refused may not be closed before */
+		server->reserve_fd =
+			-1; /* again after the pause: who was refused may not be closed before */
 		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	}
 	if (fd >= 0 && server->limit_error) {
 		getrlimit(RLIMIT_NOFILE, &limit);
-		n = snprintf(text, sizeof(text), "{\"error\":\"%s\",\"parameters\":{\"what\":\"descriptors of the daemon (LimitNOFILE=)\",\"limit\":%llu}}",
+		n = snprintf(text, sizeof(text),
+			     "{\"error\":\"%s\",\"parameters\":{\"what\":\"descriptors of the "
+			     "daemon (LimitNOFILE=)\",\"limit\":%llu}}",
 			     server->limit_error, (unsigned long long)limit.rlim_cur);
-		if (n < (int)sizeof(text) && send(fd, text, (size_t)n + 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		if (n < (int)sizeof(text) &&
+		    send(fd, text, (size_t)n + 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 			n = 0; /* it has gone */
 	}
 	if (fd >= 0)
@@ -455,7 +463,8 @@ static void on_connections(uv_poll_t *poll, int status, int events) {
 
 		if (fd >= 0) {
 			connection_new(listener->server, fd);
-		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+		} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			   errno == ENOBUFS) {
 			refuse_exhausted(listener, errno);
 			return;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
@@ -482,7 +491,8 @@ static int listen_on(struct varlink_server *server, int fd, char *path) {
 	}
 	listener->server = server;
 	listener->fd = fd;
-	r = listen(fd, LISTEN_BACKLOG) < 0 ? -errno : uv_poll_init(server->loop, &listener->poll, fd);
+	r = listen(fd, LISTEN_BACKLOG) < 0 ? -errno
+					   : uv_poll_init(server->loop, &listener->poll, fd);
 	if (r < 0) {
 		close(fd);
 		free(listener);
@@ -580,7 +590,9 @@ const struct varlink_server_counters *varlink_server_counters(const struct varli
 	return &server->counters;
 }
 
-void varlink_server_each_error(const struct varlink_server *server, void (*take)(const char *name, uint64_t n, void *userdata), void *userdata) {
+void varlink_server_each_error(const struct varlink_server *server,
+			       void (*take)(const char *name, uint64_t n, void *userdata),
+			       void *userdata) {
 	for (size_t i = 0; i < VARLINK_ERRORS_MAX && server->errors[i].name; i++)
 		take(server->errors[i].name, server->errors[i].n, userdata);
 }

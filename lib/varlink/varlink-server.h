@@ -31,9 +31,9 @@
 enum {
 	_VARLINK_E_SUCCESS,
 	VARLINK_E_DISCONNECTED, /* the client is gone; nothing was sent, there is nothing to do */
-	VARLINK_E_FULL,    /* varlink_call_continue: the client must read first; nothing was sent */
-	VARLINK_E_SINGLE,  /* varlink_call_continue: the client did not ask for more replies */
-	VARLINK_E_DONE,    /* the call has its final answer already; nothing was sent */
+	VARLINK_E_FULL, /* varlink_call_continue: the client must read first; nothing was sent */
+	VARLINK_E_SINGLE, /* varlink_call_continue: the client did not ask for more replies */
+	VARLINK_E_DONE, /* the call has its final answer already; nothing was sent */
 	VARLINK_E_INVALID, /* reply or interface does not fit: see the fault; nothing was sent, the
 			      call can be answered */
 };
@@ -52,26 +52,29 @@ struct varlink_peer {
 #define VARLINK_BYTES_PER_UID_MAX ((size_t)256 * 1024 * 1024)
 
 struct varlink_server_options {
-	size_t size;                                  /* of this struct */
+	size_t size; /* of this struct */
 	const char *vendor, *product, *version, *url; /* GetInfo; copied */
-	unsigned int connections_max;                 /* 0: 4096 */
-	unsigned int connections_per_uid_max;         /* 0: 128 */
-	/* an error with members what and limit, as which the first call of a connection too many of one uid is answered; NULL: it is closed
-	 * without a word */
+	unsigned int connections_max; /* 0: 4096 */
+	unsigned int connections_per_uid_max; /* 0: 128 */
+	/* an error with members what and limit, as which the first call of a connection too many of
+	 * one uid is answered; NULL: it is closed without a word */
 	const char *limit_error;
-	size_t message_max;                           /* bytes of a call; 0: 16 MiB */
+	size_t message_max; /* bytes of a call; 0: 16 MiB */
 	size_t output_mark; /* bytes queued to a client above which producers and further calls
 			       wait; 0: 256 KiB */
-	size_t bytes_per_uid_max; /* in both directions, of all connections of a uid, and what their calls hold; 0: VARLINK_BYTES_PER_UID_MAX */
-	unsigned int stall_ms;    /* a client that has not read for so long is dropped; 0: 10 s */
-	unsigned int turn_per_uid_us; /* calls and producers of a uid in one turn of the loop: what is left goes on
-					 in the next one; 0: 2 ms */
-	/* takes a socket that is to be closed, in which a client may have left descriptors: to let go of them may take as long as he wants.
-	 * NULL: they are closed on the loop */
+	size_t bytes_per_uid_max; /* in both directions, of all connections of a uid, and what their
+				     calls hold; 0: VARLINK_BYTES_PER_UID_MAX */
+	unsigned int stall_ms; /* a client that has not read for so long is dropped; 0: 10 s */
+	unsigned int turn_per_uid_us; /* calls and producers of a uid in one turn of the loop: what
+					 is left goes on in the next one; 0: 2 ms */
+	/* takes a socket that is to be closed, in which a client may have left descriptors: to let
+	 * go of them may take as long as he wants. NULL: they are closed on the loop */
 	void (*close_socket)(int consumed_fd, void *userdata);
-	/* whether so many of them are not closed yet that nobody should be accepted for now. NULL: never */
+	/* whether so many of them are not closed yet that nobody should be accepted for now. NULL:
+	 * never */
 	bool (*is_behind)(void *userdata);
-	/* a client could not be served for want of descriptors or memory: -errno. NULL: nobody wants to know */
+	/* a client could not be served for want of descriptors or memory: -errno. NULL: nobody
+	 * wants to know */
 	void (*exhausted)(int error, void *userdata);
 	void *userdata;
 };
@@ -109,14 +112,16 @@ unsigned int varlink_server_connections(const struct varlink_server *server);
 /* So far. */
 struct varlink_server_counters {
 	uint64_t connections; /* that were served */
-	uint64_t refused;     /* that were not: there were too many */
-	uint64_t exhausted;   /* that were not: there was no descriptor, or no memory */
+	uint64_t refused; /* that were not: there were too many */
+	uint64_t exhausted; /* that were not: there was no descriptor, or no memory */
 	uint64_t calls;
 };
 const struct varlink_server_counters *varlink_server_counters(const struct varlink_server *server);
 
 /* Errors that were answered so far, by their names without the interface. */
-void varlink_server_each_error(const struct varlink_server *server, void (*take)(const char *name, uint64_t n, void *userdata), void *userdata);
+void varlink_server_each_error(const struct varlink_server *server,
+			       void (*take)(const char *name, uint64_t n, void *userdata),
+			       void *userdata);
 
 struct varlink_call *varlink_call_ref(struct varlink_call *call);
 struct varlink_call *varlink_call_unref(struct varlink_call *call);
@@ -141,8 +146,8 @@ void varlink_call_on_cancel(struct varlink_call *call,
 			    void (*cancel)(struct varlink_call *call, void *userdata));
 
 /*
- * For streams of much, perhaps to a pager: as long as the call runs, a client that does not read is not dropped (what waits for it is bounded all the same), and
- * its socket takes more at a time.
+ * For streams of much, perhaps to a pager: as long as the call runs, a client that does not read is
+ * not dropped (what waits for it is bounded all the same), and its socket takes more at a time.
  */
 void varlink_call_be_patient(struct varlink_call *call);
 
@@ -160,14 +165,17 @@ enum {
 };
 typedef int (*varlink_producer)(struct varlink_call *call, void *userdata);
 int varlink_call_stream(struct varlink_call *call, varlink_producer produce);
-/* The same for a call without `more`, too: one whose only reply takes more than a turn of the loop. */
+/* The same for a call without `more`, too: one whose only reply takes more than a turn of the loop.
+ */
 int varlink_call_work(struct varlink_call *call, varlink_producer produce);
-/* The same for one whose only reply is large and gathered in memory: of a user's such calls one at a time is worked on, in the order in which they came. */
+/* The same for one whose only reply is large and gathered in memory: of a user's such calls one at
+ * a time is worked on, in the order in which they came. */
 int varlink_call_gather(struct varlink_call *call, varlink_producer produce);
 void varlink_call_wake(struct varlink_call *call);
 
 /*
- * From now on, until it is over, the call holds so much memory of its own, which is charged to its user. False, and nothing changes: he has as much as he may
- * have so, which is half of bytes_per_uid_max, as messages need room, too.
+ * From now on, until it is over, the call holds so much memory of its own, which is charged to its
+ * user. False, and nothing changes: he has as much as he may have so, which is half of
+ * bytes_per_uid_max, as messages need room, too.
  */
 bool varlink_call_hold(struct varlink_call *call, size_t n_bytes);

@@ -9,15 +9,13 @@
 #include <pthread.h>
 
 /* Returns what cancel_allow() gives back. */
-static inline int cancel_forbid(void)
-{
+static inline int cancel_forbid(void) {
 	int before = PTHREAD_CANCEL_ENABLE;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	return before;
 }
 
-static inline void cancel_allow(int before)
-{
+static inline void cancel_allow(int before) {
 	pthread_setcancelstate(before, NULL);
 }

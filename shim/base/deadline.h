@@ -8,8 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
-static inline uint64_t deadline_now_ms(void)
-{
+static inline uint64_t deadline_now_ms(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -17,14 +16,13 @@ static inline uint64_t deadline_now_ms(void)
 }
 
 /* As the functions of pthread that end in clocklock and clockwait take it. */
-static inline struct timespec deadline_time(uint64_t until_ms)
-{
-	return (struct timespec){ .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+static inline struct timespec deadline_time(uint64_t until_ms) {
+	return (struct timespec){ .tv_sec = (time_t)(until_ms / 1000),
+				  .tv_nsec = (long)(until_ms % 1000) * 1000000 };
 }
 
 /* Returns whether the mutex is locked; not if that takes longer. */
-static inline bool deadline_lock(pthread_mutex_t *mutex, uint64_t until_ms)
-{
+static inline bool deadline_lock(pthread_mutex_t *mutex, uint64_t until_ms) {
 	const struct timespec until = deadline_time(until_ms);
 
 	return pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until) == 0;

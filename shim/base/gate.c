@@ -26,8 +26,7 @@ static bool has_key;
 static __thread bool closer; /* this thread has closed it: a signal handler passes */
 static unsigned hurried; /* threads that wait for the closer */
 
-static void give_back(void *record)
-{
+static void give_back(void *record) {
 	struct gate_thread *thread = record;
 
 	__atomic_store_n(&thread->depth, 0, __ATOMIC_RELEASE);
@@ -35,15 +34,13 @@ static void give_back(void *record)
 	__atomic_store_n(&thread->used, false, __ATOMIC_RELEASE);
 }
 
-void gate_start(void)
-{
+void gate_start(void) {
 	has_key = pthread_key_create(&key, give_back) == 0;
 	gate_fenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 	pthread_atfork(NULL, NULL, gate_open); /* who closed it is not in the child */
 }
 
-struct gate_thread *gate_register(void)
-{
+struct gate_thread *gate_register(void) {
 	int saved = errno;
 	struct gate_thread *thread = __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
 	bool unused = false;
@@ -60,7 +57,8 @@ struct gate_thread *gate_register(void)
 			errno = saved;
 			return &homeless;
 		}
-		*thread = (struct gate_thread){ __atomic_load_n(&threads, __ATOMIC_RELAXED), 0, true };
+		*thread = (struct gate_thread){ __atomic_load_n(&threads, __ATOMIC_RELAXED), 0,
+						true };
 		while (!__atomic_compare_exchange_n(&threads, &thread->next, thread, true,
 						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 			;
@@ -72,18 +70,17 @@ struct gate_thread *gate_register(void)
 	return thread;
 }
 
-static void pause_shortly(void)
-{
+static void pause_shortly(void) {
 	const struct timespec pause = { .tv_nsec = PAUSE_NS };
-	int saved = errno, before = cancel_forbid(); /* a launch is none of the calls that end threads */
+	int saved = errno,
+	    before = cancel_forbid(); /* a launch is none of the calls that end threads */
 
 	nanosleep(&pause, NULL);
 	cancel_allow(before);
 	errno = saved;
 }
 
-void gate_wait(struct gate_thread *thread)
-{
+void gate_wait(struct gate_thread *thread) {
 	if (closer)
 		return;
 	while (thread == &homeless) { /* who closes it waits for none of these */
@@ -102,23 +99,19 @@ void gate_wait(struct gate_thread *thread)
 	} while (__atomic_load_n(&gate_closed, __ATOMIC_ACQUIRE));
 }
 
-bool gate_is_inside(void)
-{
+bool gate_is_inside(void) {
 	return closer || (gate_mine && gate_mine->depth);
 }
 
-void gate_hurry(bool begin)
-{
+void gate_hurry(bool begin) {
 	__atomic_add_fetch(&hurried, begin ? 1 : -1, __ATOMIC_SEQ_CST);
 }
 
-bool gate_is_hurried(void)
-{
+bool gate_is_hurried(void) {
 	return __atomic_load_n(&hurried, __ATOMIC_SEQ_CST);
 }
 
-bool gate_close(uint64_t until_ms)
-{
+bool gate_close(uint64_t until_ms) {
 	if (gate_is_inside())
 		return false;
 	closer = true;
@@ -143,8 +136,7 @@ bool gate_close(uint64_t until_ms)
 	return true;
 }
 
-void gate_open(void)
-{
+void gate_open(void) {
 	__atomic_store_n(&gate_closed, false, __ATOMIC_RELEASE);
 	closer = false;
 }

@@ -31,8 +31,7 @@ struct gate_thread *gate_register(void);
 void gate_wait(struct gate_thread *thread);
 
 /* Before the call that launches. */
-static inline void gate_enter(void)
-{
+static inline void gate_enter(void) {
 	struct gate_thread *thread = gate_mine;
 
 	if (__builtin_expect(!thread, 0))
@@ -46,8 +45,7 @@ static inline void gate_enter(void)
 }
 
 /* Behind it. */
-static inline void gate_leave(void)
-{
+static inline void gate_leave(void) {
 	struct gate_thread *thread = gate_mine;
 
 	__atomic_store_n(&thread->depth, thread->depth - 1, __ATOMIC_RELEASE);

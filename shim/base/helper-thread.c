@@ -6,25 +6,24 @@
 #include <pthread.h>
 #include <signal.h>
 
-static int add_local(struct dl_phdr_info *library, size_t size, void *sum)
-{
+static int add_local(struct dl_phdr_info *library, size_t size, void *sum) {
 	for (unsigned i = 0; i < library->dlpi_phnum; i++)
 		if (library->dlpi_phdr[i].p_type == PT_TLS)
-			*(size_t *)sum += library->dlpi_phdr[i].p_memsz + library->dlpi_phdr[i].p_align;
+			*(size_t *)sum +=
+				library->dlpi_phdr[i].p_memsz + library->dlpi_phdr[i].p_align;
 	return 0;
 }
 
-/* libc takes the thread-local memory of the program and its libraries from the stack: that comes on top. */
-static size_t local_size(void)
-{
+/* libc takes the thread-local memory of the program and its libraries from the stack: that comes on
+ * top. */
+static size_t local_size(void) {
 	size_t local = 0;
 
 	dl_iterate_phdr(add_local, &local);
 	return local;
 }
 
-bool helper_thread(void *(*run)(void *), size_t stack)
-{
+bool helper_thread(void *(*run)(void *), size_t stack) {
 	sigset_t all, before;
 	pthread_attr_t attributes;
 	pthread_t created;

@@ -4,5 +4,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A thread of ours in the application's process: detached, with so much stack, and no signal goes to it. */
+/* A thread of ours in the application's process: detached, with so much stack, and no signal goes
+ * to it. */
 bool helper_thread(void *(*run)(void *), size_t stack);

@@ -25,8 +25,7 @@ static unsigned passed;
 static bool changing, met, ending;
 static sem_t inside, go_on;
 
-static void *launch_often(void *unused)
-{
+static void *launch_often(void *unused) {
 	do {
 		gate_enter();
 		if (__atomic_load_n(&changing, __ATOMIC_RELAXED))
@@ -37,8 +36,7 @@ static void *launch_often(void *unused)
 	return unused;
 }
 
-static void test_nobody_is_met(void **state)
-{
+static void test_nobody_is_met(void **state) {
 	pthread_t threads[3];
 
 	__atomic_store_n(&ending, false, __ATOMIC_RELAXED);
@@ -58,8 +56,7 @@ static void test_nobody_is_met(void **state)
 	assert_false(met);
 }
 
-static void test_many_threads(void **state)
-{
+static void test_many_threads(void **state) {
 	pthread_attr_t attributes;
 	unsigned before = passed;
 
@@ -83,16 +80,14 @@ static void test_many_threads(void **state)
 	assert_false(met);
 }
 
-static void *leave_in_launch(void *unused)
-{
+static void *leave_in_launch(void *unused) {
 	gate_enter();
 	sem_post(&inside);
 	sem_wait(&go_on);
 	return unused;
 }
 
-static void test_a_thread_that_never_leaves(void **state)
-{
+static void test_a_thread_that_never_leaves(void **state) {
 	pthread_t thread;
 
 	pthread_create(&thread, NULL, leave_in_launch, NULL);
@@ -106,8 +101,7 @@ static void test_a_thread_that_never_leaves(void **state)
 	gate_open();
 }
 
-static void test_a_launch_in_a_launch(void **state)
-{
+static void test_a_launch_in_a_launch(void **state) {
 	gate_enter();
 	assert_true(gate_is_inside());
 	assert_false(gate_close(LONG));
@@ -120,15 +114,13 @@ static void test_a_launch_in_a_launch(void **state)
 	gate_open();
 }
 
-static void on_signal(int number)
-{
+static void on_signal(int number) {
 	gate_enter();
 	passed++;
 	gate_leave();
 }
 
-static void test_a_signal_handler_launches(void **state)
-{
+static void test_a_signal_handler_launches(void **state) {
 	unsigned before = passed;
 
 	signal(SIGUSR1, on_signal);
@@ -141,8 +133,7 @@ static void test_a_signal_handler_launches(void **state)
 	assert_int_equal(passed, before + 2);
 }
 
-static void test_who_waits_for_the_closer(void **state)
-{
+static void test_who_waits_for_the_closer(void **state) {
 	pthread_t thread;
 
 	pthread_create(&thread, NULL, leave_in_launch, NULL);
@@ -158,8 +149,7 @@ static void test_who_waits_for_the_closer(void **state)
 	gate_open();
 }
 
-static void *launch_and_end(void *lock)
-{
+static void *launch_and_end(void *lock) {
 	pthread_mutex_lock(lock);
 	sem_post(&inside);
 	gate_enter();
@@ -169,8 +159,7 @@ static void *launch_and_end(void *lock)
 	return NULL;
 }
 
-static void test_a_thread_that_is_cancelled(void **state)
-{
+static void test_a_thread_that_is_cancelled(void **state) {
 	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	pthread_t thread;
 	void *result;
@@ -190,15 +179,13 @@ static void test_a_thread_that_is_cancelled(void **state)
 static bool no_memory;
 
 /* In place of libc's. */
-void *aligned_alloc(size_t alignment, size_t size)
-{
+void *aligned_alloc(size_t alignment, size_t size) {
 	void *memory = NULL;
 
 	return no_memory || posix_memalign(&memory, alignment, size) ? NULL : memory;
 }
 
-static void *launch_twice(void *unused)
-{
+static void *launch_twice(void *unused) {
 	gate_enter();
 	gate_enter();
 	gate_leave();
@@ -207,8 +194,7 @@ static void *launch_twice(void *unused)
 }
 
 /* Who comes while it is closed waits; later it is not closed any more. In a process of its own. */
-static void test_no_memory_for_a_thread(void **state)
-{
+static void test_no_memory_for_a_thread(void **state) {
 	pthread_t thread;
 
 	assert_true(gate_close(LONG));
@@ -230,15 +216,13 @@ static void test_no_memory_for_a_thread(void **state)
 	assert_false(gate_close(LONG));
 }
 
-static void test_lines(void **state)
-{
+static void test_lines(void **state) {
 	gate_enter();
 	assert_int_equal((uintptr_t)gate_mine % 64, 0);
 	gate_leave();
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	const struct CMUnitTest memory[] = { cmocka_unit_test(test_no_memory_for_a_thread) };
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nobody_is_met),

@@ -35,10 +35,9 @@ struct search {
 	bool failed; /* one was there: line says why it cannot be loaded */
 };
 
-static int add_loaded(struct dl_phdr_info *info, size_t size, void *data)
-{
-	static const char *const names[] = {"libcudart.so", "libnvrtc.so", "libcublas.so",
-					    "libnvJitLink.so"};
+static int add_loaded(struct dl_phdr_info *info, size_t size, void *data) {
+	static const char *const names[] = { "libcudart.so", "libnvrtc.so", "libcublas.so",
+					     "libnvJitLink.so" };
 	struct loaded *loaded = data;
 	const char *base = strrchr(info->dlpi_name, '/');
 	size_t length = base ? (size_t)(base - info->dlpi_name) : 0;
@@ -55,8 +54,7 @@ static int add_loaded(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
-static void *open_file(struct search *search, const char *path)
-{
+static void *open_file(struct search *search, const char *path) {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
 	if (!library) {
@@ -68,8 +66,7 @@ static void *open_file(struct search *search, const char *path)
 }
 
 /* Opens the library in folder/below, if it is there. */
-static void *open_in(struct search *search, const char *folder, const char *below)
-{
+static void *open_in(struct search *search, const char *folder, const char *below) {
 	char path[PATH_MAX];
 	void *library = NULL;
 
@@ -81,8 +78,7 @@ static void *open_in(struct search *search, const char *folder, const char *belo
 	return library;
 }
 
-static void *open_beside_loaded(struct search *search)
-{
+static void *open_beside_loaded(struct search *search) {
 	struct loaded *loaded = calloc(1, sizeof(*loaded));
 	void *library = NULL;
 
@@ -90,14 +86,14 @@ static void *open_beside_loaded(struct search *search)
 		return NULL;
 	dl_iterate_phdr(add_loaded, loaded);
 	for (unsigned n = 0; !library && n < loaded->count; n++)
-		for (const char *const *below = search->library->beside; !library && *below; below++)
+		for (const char *const *below = search->library->beside; !library && *below;
+		     below++)
 			library = open_in(search, loaded->folders[n], *below);
 	free(loaded);
 	return library;
 }
 
-static void *open_below(struct search *search, const char *toolkit)
-{
+static void *open_below(struct search *search, const char *toolkit) {
 	void *library = NULL;
 
 	for (const char *const *below = search->library->below; !library && *below; below++)
@@ -105,14 +101,12 @@ static void *open_below(struct search *search, const char *toolkit)
 	return library;
 }
 
-static int newer_first(const void *a, const void *b)
-{
+static int newer_first(const void *a, const void *b) {
 	return strverscmp(*(char *const *)b, *(char *const *)a);
 }
 
-static void *open_installed(struct search *search)
-{
-	static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
+static void *open_installed(struct search *search) {
+	static const char *const variables[] = { "CUDA_HOME", "CUDA_PATH" };
 	static const char *const patterns[] = {
 		"/usr/local/cuda",
 		"/usr/local/cuda-[0-9]*",
@@ -129,7 +123,7 @@ static void *open_installed(struct search *search)
 			library = open_below(search, folder);
 	}
 	for (size_t n = 0; !library && n < sizeof(patterns) / sizeof(patterns[0]); n++) {
-		glob_t found = {0};
+		glob_t found = { 0 };
 
 		if (!glob(patterns[n], GLOB_NOSORT, NULL, &found)) {
 			qsort(found.gl_pathv, found.gl_pathc, sizeof(found.gl_pathv[0]),
@@ -142,9 +136,9 @@ static void *open_installed(struct search *search)
 	return library;
 }
 
-void *toolkit_open(const struct toolkit_library *wanted, const char *path, char *line, size_t size)
-{
-	struct search search = {.library = wanted, .line = line, .size = size};
+void *toolkit_open(const struct toolkit_library *wanted, const char *path, char *line,
+		   size_t size) {
+	struct search search = { .library = wanted, .line = line, .size = size };
 	void *library;
 
 	if (path && path[0]) {

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * The part of CUPTI that is used, declared from its documentation: nothing of NVIDIA's is needed to build. test-abi.c compares where the real
- * headers are. Records have grown at their ends only since CUDA 11, so these are their beginnings. Handles are opaque pointers.
+ * The part of CUPTI that is used, declared from its documentation: nothing of NVIDIA's is needed to
+ * build. test-abi.c compares where the real headers are. Records have grown at their ends only
+ * since CUDA 11, so these are their beginnings. Handles are opaque pointers.
  */
 
 #include <stddef.h>
@@ -19,14 +20,20 @@ enum {
 	CUPTI_SOMEBODY_ELSE = 39, /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */
 };
 
-enum { CUPTI_DOMAIN_DRIVER = 1 };
+enum {
+	CUPTI_DOMAIN_DRIVER = 1
+};
 
-enum { CUPTI_ENTER = 0, CUPTI_EXIT = 1 };
+enum {
+	CUPTI_ENTER = 0,
+	CUPTI_EXIT = 1
+};
 
 enum {
 	CUPTI_MEMCPY = 1,
 	CUPTI_MEMSET = 2,
-	CUPTI_KERNEL = 10, /* CONCURRENT_KERNEL: the kind that does not make kernels wait for one another */
+	CUPTI_KERNEL = 10, /* CONCURRENT_KERNEL: the kind that does not make kernels wait for one
+			      another */
 	CUPTI_MEMCPY_PEER = 22,
 };
 
@@ -109,21 +116,23 @@ struct cupti_set {
 
 typedef void (*cupti_callback)(void *userdata, int domain, uint32_t id, const void *data);
 typedef void (*cupti_requested)(uint8_t **buffer, size_t *size, size_t *records_max);
-typedef void (*cupti_completed)(driver_handle context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+typedef void (*cupti_completed)(driver_handle context, uint32_t stream, uint8_t *buffer,
+				size_t size, size_t valid);
 
-#define CUPTI_FUNCTIONS(X)                                                                         \
-	X(get_result_string, "cuptiGetResultString", (cupti_result, const char **))                \
-	X(subscribe, "cuptiSubscribe", (driver_handle *, cupti_callback, void *))                  \
-	X(unsubscribe, "cuptiUnsubscribe", (driver_handle))                                        \
-	X(enable_callback, "cuptiEnableCallback", (uint32_t, driver_handle, int, uint32_t))        \
-	X(enable_domain, "cuptiEnableDomain", (uint32_t, driver_handle, int))                      \
-	X(register_clock, "cuptiActivityRegisterTimestampCallback", (uint64_t (*)(void)))          \
-	X(register_buffers, "cuptiActivityRegisterCallbacks", (cupti_requested, cupti_completed))  \
-	X(enable, "cuptiActivityEnable", (int))                                                    \
-	X(disable, "cuptiActivityDisable", (int))                                                  \
-	X(flush_all, "cuptiActivityFlushAll", (uint32_t))                                          \
-	X(next_record, "cuptiActivityGetNextRecord", (uint8_t *, size_t, struct cupti_record **))  \
-	X(dropped_records, "cuptiActivityGetNumDroppedRecords", (driver_handle, uint32_t, size_t *)) \
+#define CUPTI_FUNCTIONS(X)                                                                        \
+	X(get_result_string, "cuptiGetResultString", (cupti_result, const char **))               \
+	X(subscribe, "cuptiSubscribe", (driver_handle *, cupti_callback, void *))                 \
+	X(unsubscribe, "cuptiUnsubscribe", (driver_handle))                                       \
+	X(enable_callback, "cuptiEnableCallback", (uint32_t, driver_handle, int, uint32_t))       \
+	X(enable_domain, "cuptiEnableDomain", (uint32_t, driver_handle, int))                     \
+	X(register_clock, "cuptiActivityRegisterTimestampCallback", (uint64_t (*)(void)))         \
+	X(register_buffers, "cuptiActivityRegisterCallbacks", (cupti_requested, cupti_completed)) \
+	X(enable, "cuptiActivityEnable", (int))                                                   \
+	X(disable, "cuptiActivityDisable", (int))                                                 \
+	X(flush_all, "cuptiActivityFlushAll", (uint32_t))                                         \
+	X(next_record, "cuptiActivityGetNextRecord", (uint8_t *, size_t, struct cupti_record **)) \
+	X(dropped_records, "cuptiActivityGetNumDroppedRecords",                                   \
+	  (driver_handle, uint32_t, size_t *))                                                    \
 	X(finalize, "cuptiFinalize", (void))
 
 struct cupti {
@@ -131,5 +140,6 @@ struct cupti {
 	CUPTI_FUNCTIONS(X)
 #undef X
 	/* since CUDA 12.8, or NULL: it tells who was there before */
-	cupti_result (*subscribe_named)(driver_handle *, cupti_callback, void *, struct cupti_subscriber *);
+	cupti_result (*subscribe_named)(driver_handle *, cupti_callback, void *,
+					struct cupti_subscriber *);
 };

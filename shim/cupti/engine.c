@@ -8,13 +8,12 @@
  * from any thread; they are looked at by the thread that flushes, and only at its next flush, when
  * the calls have long ended.
  *
- * CUPTI serves one subscriber at a time, and says who it is. A profiler that comes later is refused,
- * if it asks (PyTorch's does, and has no kernels then). But CUPTI gives its buffers to whom asked for
- * them last, subscriber or not; then ours do not come back any more, and what that one has enabled
- * is left alone at our end. It may free() ours, and we get those that somebody else had given: they
- * are not looked at.
- * It leaves the process as NVIDIA's
- * documentation wants it: at the end of a call of the driver. Until there is one it is idle.
+ * CUPTI serves one subscriber at a time, and says who it is. A profiler that comes later is
+ * refused, if it asks (PyTorch's does, and has no kernels then). But CUPTI gives its buffers to
+ * whom asked for them last, subscriber or not; then ours do not come back any more, and what that
+ * one has enabled is left alone at our end. It may free() ours, and we get those that somebody else
+ * had given: they are not looked at. It leaves the process as NVIDIA's documentation wants it: at
+ * the end of a call of the driver. Until there is one it is idle.
  */
 
 #include <dlfcn.h>
@@ -58,7 +57,7 @@ static enum state state;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around start, flush and stop */
 static uint32_t calls[CALLS_MAX];
 static uint32_t call_count;
-static const int kinds[] = {CUPTI_KERNEL, CUPTI_MEMCPY, CUPTI_MEMCPY_PEER, CUPTI_MEMSET};
+static const int kinds[] = { CUPTI_KERNEL, CUPTI_MEMCPY, CUPTI_MEMCPY_PEER, CUPTI_MEMSET };
 static bool enabled[sizeof(kinds) / sizeof(kinds[0])];
 
 /* All buffers that there ever were; of them unused ones, and those with records, in their order. */
@@ -77,8 +76,7 @@ static unsigned calls_since; /* and calls since then */
 static bool told_taken;
 static struct buffer *ripe, **ripe_end; /* with the lock: those that wait for the next flush */
 
-static const char *failure(const char *call, cupti_result result)
-{
+static const char *failure(const char *call, cupti_result result) {
 	static __thread char line[160];
 	const char *text = NULL;
 
@@ -91,8 +89,7 @@ static const char *failure(const char *call, cupti_result result)
 /* --- what CUPTI calls --- */
 
 /* Takes CUPTI away. In the thread of a call that ends. */
-static void leave(void)
-{
+static void leave(void) {
 	enum state leaving = LEAVING;
 
 	if (!__atomic_compare_exchange_n(&state, &leaving, GOING, false, __ATOMIC_ACQ_REL,
@@ -104,23 +101,21 @@ static void leave(void)
 	__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);
 }
 
-static void on_call(void *userdata, int domain, uint32_t id, const void *data)
-{
+static void on_call(void *userdata, int domain, uint32_t id, const void *data) {
 	const struct cupti_call *call = data;
-	enum state now = __atomic_load_n(&state, __ATOMIC_ACQUIRE); /* what is used was set before */
+	enum state now =
+		__atomic_load_n(&state, __ATOMIC_ACQUIRE); /* what is used was set before */
 
 	if (domain != CUPTI_DOMAIN_DRIVER)
 		return;
 	if (now == ON && call->site == CUPTI_ENTER) {
 		__atomic_add_fetch(&calls_since, 1, __ATOMIC_RELAXED);
 		events->called(call->correlation, call->context);
-	}
-	else if (now == LEAVING && call->site == CUPTI_EXIT)
+	} else if (now == LEAVING && call->site == CUPTI_EXIT)
 		leave();
 }
 
-static struct buffer *new_buffer(void)
-{
+static struct buffer *new_buffer(void) {
 	struct buffer *buffer = &buffers[buffer_count];
 	void *bytes = buffer_count < BUFFERS_MAX ? malloc(BUFFER_SIZE) : NULL;
 
@@ -131,8 +126,7 @@ static struct buffer *new_buffer(void)
 	return buffer;
 }
 
-static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max)
-{
+static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max) {
 	struct buffer *buffer;
 
 	pthread_mutex_lock(&buffers_lock);
@@ -154,8 +148,7 @@ static void on_requested(uint8_t **bytes, size_t *size, size_t *records_max)
 }
 
 /* The buffer of ours that CUPTI has there; NULL: it is somebody else's. */
-static struct buffer *take_back(const uint8_t *bytes)
-{
+static struct buffer *take_back(const uint8_t *bytes) {
 	struct buffer *mine = NULL;
 
 	pthread_mutex_lock(&buffers_lock);
@@ -169,8 +162,7 @@ static struct buffer *take_back(const uint8_t *bytes)
 }
 
 static void on_completed(driver_handle context, uint32_t stream, uint8_t *bytes, size_t size,
-			 size_t valid)
-{
+			 size_t valid) {
 	struct buffer *buffer = take_back(bytes);
 	size_t count = 0;
 
@@ -197,19 +189,18 @@ static void on_completed(driver_handle context, uint32_t stream, uint8_t *bytes,
 
 /* --- records --- */
 
-static void tell(const struct cupti_record *record)
-{
+static void tell(const struct cupti_record *record) {
 	const struct cupti_kernel *kernel = (const void *)record;
 	const struct cupti_copy *copy = (const void *)record;
 	const struct cupti_copy_peer *peer = (const void *)record;
 	const struct cupti_set *set = (const void *)record;
-	struct cupti_work work = {0};
+	struct cupti_work work = { 0 };
 
-#define TAKE(from)                                                                                 \
-	(work = (struct cupti_work){.correlation = (from)->correlation,                            \
-				    .device = (from)->device,                                      \
-				    .start = (from)->start,                                        \
-				    .end = (from)->end})
+#define TAKE(from)                                                       \
+	(work = (struct cupti_work){ .correlation = (from)->correlation, \
+				     .device = (from)->device,           \
+				     .start = (from)->start,             \
+				     .end = (from)->end })
 	switch (record->kind) {
 	case CUPTI_KERNEL:
 		TAKE(kernel);
@@ -233,8 +224,7 @@ static void tell(const struct cupti_record *record)
 		events->ran(&work); /* else it has not ended yet */
 }
 
-static void read_buffer(const struct buffer *buffer)
-{
+static void read_buffer(const struct buffer *buffer) {
 	struct cupti_record *record = NULL;
 
 	while (cupti.next_record(buffer->bytes, buffer->valid, &record) == CUPTI_OK)
@@ -242,8 +232,7 @@ static void read_buffer(const struct buffer *buffer)
 }
 
 /* Has CUPTI buffers, or has it not even asked for one? */
-static bool is_silent(void)
-{
+static bool is_silent(void) {
 	bool silent;
 
 	pthread_mutex_lock(&buffers_lock);
@@ -252,9 +241,9 @@ static bool is_silent(void)
 	return silent;
 }
 
-/* Has CUPTI everything given back that it had, if it is to? What runs meanwhile makes it ask for more. */
-static bool gives_back(void)
-{
+/* Has CUPTI everything given back that it had, if it is to? What runs meanwhile makes it ask for
+ * more. */
+static bool gives_back(void) {
 	bool all;
 
 	pthread_mutex_lock(&buffers_lock);
@@ -269,9 +258,9 @@ static bool gives_back(void)
 	return all;
 }
 
-/* Tells, once, if buffers do not come back any more, or nobody asks for one though there is work. */
-static void look_for_taker(void)
-{
+/* Tells, once, if buffers do not come back any more, or nobody asks for one though there is work.
+ */
+static void look_for_taker(void) {
 	uint64_t since;
 
 	pthread_mutex_lock(&buffers_lock);
@@ -286,8 +275,7 @@ static void look_for_taker(void)
 }
 
 /* Tells of what waits, and takes all buffers that have records by now. */
-static void ripen(void)
-{
+static void ripen(void) {
 	struct buffer *taken = ripe, **end = ripe_end;
 	uint64_t lost;
 
@@ -310,11 +298,10 @@ static void ripen(void)
 }
 
 /*
- * What CUPTI had when it was here the last time, it has forgotten; what it gave back when it left is
- * not looked at, as names in it may be gone.
+ * What CUPTI had when it was here the last time, it has forgotten; what it gave back when it left
+ * is not looked at, as names in it may be gone.
  */
-static void forget_buffers(void)
-{
+static void forget_buffers(void) {
 	pthread_mutex_lock(&buffers_lock);
 	*done_end = unused;
 	unused = done;
@@ -335,19 +322,17 @@ static void forget_buffers(void)
 
 /* --- start and stop --- */
 
-static const char *subscribe(void)
-{
+static const char *subscribe(void) {
 	char other[CUPTI_SUBSCRIBER_OTHER_SIZE + 1] = "";
-	struct cupti_subscriber named = {.size = sizeof(named),
-					 .name = "gpuprobed",
-					 .other = other,
-					 .other_size = CUPTI_SUBSCRIBER_OTHER_SIZE};
+	struct cupti_subscriber named = { .size = sizeof(named),
+					  .name = "gpuprobed",
+					  .other = other,
+					  .other_size = CUPTI_SUBSCRIBER_OTHER_SIZE };
 	static __thread char line[160];
 	cupti_result result;
 
-	result = cupti.subscribe_named ?
-			 cupti.subscribe_named(&subscriber, on_call, NULL, &named) :
-			 cupti.subscribe(&subscriber, on_call, NULL);
+	result = cupti.subscribe_named ? cupti.subscribe_named(&subscriber, on_call, NULL, &named)
+				       : cupti.subscribe(&subscriber, on_call, NULL);
 	if (result != CUPTI_SOMEBODY_ELSE)
 		return result ? failure("cuptiSubscribe", result) : NULL;
 	if (strchr(other, '<')) /* "CUPTI for <not provided>" */
@@ -357,15 +342,13 @@ static const char *subscribe(void)
 	return line;
 }
 
-static void disable_calls(void)
-{
+static void disable_calls(void) {
 	for (uint32_t i = 0; i < call_count; i++)
 		cupti.enable_callback(0, subscriber, CUPTI_DOMAIN_DRIVER, calls[i]);
 	call_count = 0;
 }
 
-static void disable_all(void)
-{
+static void disable_all(void) {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (enabled[i])
 			cupti.disable(kinds[i]);
@@ -374,8 +357,7 @@ static void disable_all(void)
 }
 
 /* Enables what is wished. */
-static const char *enable_all(const struct cupti_wish *wish)
-{
+static const char *enable_all(const struct cupti_wish *wish) {
 	cupti_result result;
 
 	for (uint32_t i = 0; i < wish->call_count && call_count < CALLS_MAX; i++)
@@ -393,8 +375,7 @@ static const char *enable_all(const struct cupti_wish *wish)
 	return NULL;
 }
 
-static const char *begin(const struct cupti_wish *wish)
-{
+static const char *begin(const struct cupti_wish *wish) {
 	const char *reason = subscribe();
 	cupti_result result;
 
@@ -424,8 +405,7 @@ static const char *begin(const struct cupti_wish *wish)
 }
 
 /* Is it away, or back again? False: another thread takes long. */
-static bool come_back(void)
-{
+static bool come_back(void) {
 	enum state leaving = LEAVING;
 
 	for (int i = 0; i < LEAVE_MS; i++) {
@@ -433,20 +413,19 @@ static bool come_back(void)
 
 		if (now == AWAY || now == ON)
 			return true;
-		if (now == LEAVING && __atomic_compare_exchange_n(&state, &leaving, ON, false,
-								  __ATOMIC_ACQ_REL,
-								  __ATOMIC_RELAXED)) {
+		if (now == LEAVING &&
+		    __atomic_compare_exchange_n(&state, &leaving, ON, false, __ATOMIC_ACQ_REL,
+						__ATOMIC_RELAXED)) {
 			cupti.enable_domain(0, subscriber, CUPTI_DOMAIN_DRIVER);
 			return true;
 		}
 		leaving = LEAVING;
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
 	return false;
 }
 
-static const char *start_locked(const struct cupti_wish *wish, const struct cupti_events *wanted)
-{
+static const char *start_locked(const struct cupti_wish *wish, const struct cupti_events *wanted) {
 	const char *reason = NULL;
 
 	if (!found) {
@@ -472,8 +451,7 @@ static const char *start_locked(const struct cupti_wish *wish, const struct cupt
 	return begin(wish);
 }
 
-static const char *start(const struct cupti_wish *wish, const struct cupti_events *wanted)
-{
+static const char *start(const struct cupti_wish *wish, const struct cupti_events *wanted) {
 	const char *reason;
 
 	pthread_mutex_lock(&lock);
@@ -482,8 +460,7 @@ static const char *start(const struct cupti_wish *wish, const struct cupti_event
 	return reason;
 }
 
-static void flush(bool all)
-{
+static void flush(bool all) {
 	pthread_mutex_lock(&lock);
 	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == ON) {
 		cupti.flush_all(0);
@@ -496,16 +473,14 @@ static void flush(bool all)
 }
 
 /* What CUPTI has goes to somebody else, who may free it: it is ours no more. */
-static void disown_buffers(void)
-{
+static void disown_buffers(void) {
 	pthread_mutex_lock(&buffers_lock);
 	for (unsigned i = 0; i < buffer_count; i++)
 		buffers[i].away = false;
 	pthread_mutex_unlock(&buffers_lock);
 }
 
-static void stop_locked(void)
-{
+static void stop_locked(void) {
 	if (told_taken || !gives_back()) {
 		/* they are another's now, and so is what is enabled */
 		disable_calls();
@@ -522,23 +497,20 @@ static void stop_locked(void)
 	cupti.enable_domain(1, subscriber, CUPTI_DOMAIN_DRIVER);
 }
 
-static void stop(void)
-{
+static void stop(void) {
 	pthread_mutex_lock(&lock);
 	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == ON)
 		stop_locked();
 	pthread_mutex_unlock(&lock);
 }
 
-static void forked(void)
-{
+static void forked(void) {
 	__atomic_store_n(&state, AWAY, __ATOMIC_RELEASE);
 }
 
 __attribute__((visibility("default"))) const struct cupti_source *gpuprobe_cupti(void);
 
-const struct cupti_source *gpuprobe_cupti(void)
-{
+const struct cupti_source *gpuprobe_cupti(void) {
 	static const struct cupti_source source = {
 		.abi = CUPTI_ABI,
 		.start = start,

@@ -21,7 +21,7 @@ static const struct toolkit_library profiling = {
 	.what = "CUPTI",
 	.missing = "libcupti.so is not installed (CUDA toolkit: extras/CUPTI; wheels: "
 		   "nvidia-cuda-cupti)",
-	.names = (const char *const[]){"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL},
+	.names = (const char *const[]){ "libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL },
 	.beside =
 		(const char *const[]){
 			"", /* wheels for 13, packages of toolkits */
@@ -30,11 +30,10 @@ static const struct toolkit_library profiling = {
 			"/../../cuda_cupti/lib", /* wheels for 12 */
 			NULL,
 		},
-	.below = (const char *const[]){"/extras/CUPTI/lib64", "/lib64", NULL},
+	.below = (const char *const[]){ "/extras/CUPTI/lib64", "/lib64", NULL },
 };
 
-static int find_loaded(struct dl_phdr_info *info, size_t size, void *data)
-{
+static int find_loaded(struct dl_phdr_info *info, size_t size, void *data) {
 	const char *base = strrchr(info->dlpi_name, '/');
 	char *path = data;
 
@@ -45,8 +44,7 @@ static int find_loaded(struct dl_phdr_info *info, size_t size, void *data)
 	return 1;
 }
 
-const char *find_cupti(const char *path, struct cupti *table)
-{
+const char *find_cupti(const char *path, struct cupti *table) {
 	char loaded[PATH_MAX] = "";
 	struct cupti found;
 	const char *missing = NULL;
@@ -58,15 +56,15 @@ const char *find_cupti(const char *path, struct cupti *table)
 		library = toolkit_open(&profiling, path, line, sizeof(line));
 	if (!library)
 		return line;
-#define X(field, name, arguments)                                                                  \
-	found.field = (__typeof__(found.field))dlsym(library, name);                               \
-	if (!found.field && !missing)                                                              \
+#define X(field, name, arguments)                                    \
+	found.field = (__typeof__(found.field))dlsym(library, name); \
+	if (!found.field && !missing)                                \
 		missing = name;
 	CUPTI_FUNCTIONS(X)
 #undef X
 	if (missing) {
-		snprintf(line, sizeof(line), "CUPTI has no %s: CUDA 11.6 is the oldest that will do",
-			 missing);
+		snprintf(line, sizeof(line),
+			 "CUPTI has no %s: CUDA 11.6 is the oldest that will do", missing);
 		return line;
 	}
 	found.subscribe_named =

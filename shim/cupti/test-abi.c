@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares cupti-abi.h with NVIDIA's own headers: it compiles, or they differ. Built only where those are. */
+/* Compares cupti-abi.h with NVIDIA's own headers: it compiles, or they differ. Built only where
+ * those are. */
 
 #pragma GCC diagnostic ignored "-Wredundant-decls"
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"
@@ -10,10 +11,10 @@
 
 #include "cupti-abi.h"
 
-#define SAME(ours, theirs)                                                                         \
+#define SAME(ours, theirs) \
 	_Static_assert((long long)(ours) == (long long)(theirs), #ours " is not " #theirs)
-#define SAME_AT(ours, member, theirs, other)                                                       \
-	SAME(offsetof(struct ours, member), offsetof(theirs, other));                              \
+#define SAME_AT(ours, member, theirs, other)                          \
+	SAME(offsetof(struct ours, member), offsetof(theirs, other)); \
 	SAME(sizeof(((struct ours *)0)->member), sizeof(((theirs *)0)->other))
 
 SAME(sizeof(cupti_result), sizeof(CUptiResult));
@@ -35,21 +36,21 @@ SAME_AT(cupti_call, context, CUpti_CallbackData, context);
 SAME_AT(cupti_call, correlation, CUpti_CallbackData, correlationId);
 SAME_AT(cupti_record, kind, CUpti_Activity, kind);
 
-#define KERNEL(theirs)                                                                             \
-	SAME_AT(cupti_kernel, kind, theirs, kind);                                                 \
-	SAME_AT(cupti_kernel, start, theirs, start);                                               \
-	SAME_AT(cupti_kernel, end, theirs, end);                                                   \
-	SAME_AT(cupti_kernel, device, theirs, deviceId);                                           \
-	SAME_AT(cupti_kernel, context, theirs, contextId);                                         \
-	SAME_AT(cupti_kernel, stream, theirs, streamId);                                           \
-	SAME_AT(cupti_kernel, correlation, theirs, correlationId);                                 \
+#define KERNEL(theirs)                                             \
+	SAME_AT(cupti_kernel, kind, theirs, kind);                 \
+	SAME_AT(cupti_kernel, start, theirs, start);               \
+	SAME_AT(cupti_kernel, end, theirs, end);                   \
+	SAME_AT(cupti_kernel, device, theirs, deviceId);           \
+	SAME_AT(cupti_kernel, context, theirs, contextId);         \
+	SAME_AT(cupti_kernel, stream, theirs, streamId);           \
+	SAME_AT(cupti_kernel, correlation, theirs, correlationId); \
 	SAME_AT(cupti_kernel, name, theirs, name)
 #define NODE(ours, theirs) SAME_AT(ours, graph_node, theirs, graphNodeId)
-#define REST(ours, theirs)                                                                         \
-	SAME_AT(ours, kind, theirs, kind);                                                         \
-	SAME_AT(ours, start, theirs, start);                                                       \
-	SAME_AT(ours, end, theirs, end);                                                           \
-	SAME_AT(ours, device, theirs, deviceId);                                                   \
+#define REST(ours, theirs)                       \
+	SAME_AT(ours, kind, theirs, kind);       \
+	SAME_AT(ours, start, theirs, start);     \
+	SAME_AT(ours, end, theirs, end);         \
+	SAME_AT(ours, device, theirs, deviceId); \
 	SAME_AT(ours, correlation, theirs, correlationId)
 KERNEL(CUpti_ActivityKernel4);
 KERNEL(CUpti_ActivityKernel6);
@@ -77,29 +78,37 @@ SAME(CUPTI_SUBSCRIBER_OTHER_SIZE, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN);
 #endif
 
 /* Each function with handles as opaque pointers: number, order and sizes of the arguments. */
-#define FUNCTION(name, ...)                                                                        \
-	_Static_assert(__builtin_types_compatible_p(__typeof__(name), CUptiResult(__VA_ARGS__)), #name)
+#define FUNCTION(name, ...)                                                                      \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(name), CUptiResult(__VA_ARGS__)), \
+		       #name)
 FUNCTION(cuptiGetResultString, CUptiResult, const char **);
 FUNCTION(cuptiSubscribe, CUpti_SubscriberHandle *, CUpti_CallbackFunc, void *);
 FUNCTION(cuptiUnsubscribe, CUpti_SubscriberHandle);
-FUNCTION(cuptiEnableCallback, uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain, CUpti_CallbackId);
+FUNCTION(cuptiEnableCallback, uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain,
+	 CUpti_CallbackId);
 FUNCTION(cuptiEnableDomain, uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain);
 FUNCTION(cuptiActivityRegisterTimestampCallback, uint64_t (*)(void));
-FUNCTION(cuptiActivityRegisterCallbacks, CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc);
+FUNCTION(cuptiActivityRegisterCallbacks, CUpti_BuffersCallbackRequestFunc,
+	 CUpti_BuffersCallbackCompleteFunc);
 FUNCTION(cuptiActivityEnable, CUpti_ActivityKind);
 FUNCTION(cuptiActivityDisable, CUpti_ActivityKind);
 FUNCTION(cuptiActivityFlushAll, uint32_t);
 FUNCTION(cuptiActivityGetNextRecord, uint8_t *, size_t, CUpti_Activity **);
 FUNCTION(cuptiActivityGetNumDroppedRecords, CUcontext, uint32_t, size_t *);
 FUNCTION(cuptiFinalize, void);
-_Static_assert(__builtin_types_compatible_p(CUpti_CallbackFunc, void (*)(void *, CUpti_CallbackDomain, CUpti_CallbackId, const void *)) &&
-		       __builtin_types_compatible_p(CUpti_BuffersCallbackRequestFunc, void (*)(uint8_t **, size_t *, size_t *)) &&
-		       __builtin_types_compatible_p(CUpti_BuffersCallbackCompleteFunc, void (*)(CUcontext, uint32_t, uint8_t *, size_t, size_t)) &&
-		       sizeof(CUpti_CallbackDomain) == sizeof(int) && sizeof(CUpti_ActivityKind) == sizeof(int) && sizeof(CUpti_CallbackId) == 4,
+_Static_assert(__builtin_types_compatible_p(CUpti_CallbackFunc,
+					    void (*)(void *, CUpti_CallbackDomain, CUpti_CallbackId,
+						     const void *)) &&
+		       __builtin_types_compatible_p(CUpti_BuffersCallbackRequestFunc,
+						    void (*)(uint8_t **, size_t *, size_t *)) &&
+		       __builtin_types_compatible_p(CUpti_BuffersCallbackCompleteFunc,
+						    void (*)(CUcontext, uint32_t, uint8_t *, size_t,
+							     size_t)) &&
+		       sizeof(CUpti_CallbackDomain) == sizeof(int) &&
+		       sizeof(CUpti_ActivityKind) == sizeof(int) && sizeof(CUpti_CallbackId) == 4,
 	       "callbacks and enums");
 
-int main(void)
-{
+int main(void) {
 	puts("the declarations agree");
 	return 0;
 }

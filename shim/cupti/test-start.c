@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * start() against the stand-in (shim/mock/cupti), and NVIDIA's own library where it is: finds it by
- * its path, beside a toolkit that is loaded, and by $CUDA_HOME; takes the one that is loaded already
- * before all others; and the real one, without a driver that it knows, says no.
+ * its path, beside a toolkit that is loaded, and by $CUDA_HOME; takes the one that is loaded
+ * already before all others; and the real one, without a driver that it knows, says no.
  *
  *   test-start LIBGPUPROBE-CUPTI LIBCUPTI EMPTY-LIBRARY REAL-LIBCUPTI
  */
@@ -21,21 +21,18 @@
 static const char *source_path, *cupti_path, *empty_path, *real_path;
 static char folder[] = "/tmp/gpuprobe-test-cupti-XXXXXX";
 
-static uint64_t now(void)
-{
+static uint64_t now(void) {
 	return (uint64_t)time(NULL);
 }
 
-static void called(uint32_t correlation, driver_handle context)
-{
+static void called(uint32_t correlation, driver_handle context) {
 }
 
 /* Does start(path) answer with a line that has this in it (NULL: with success)? */
-static bool starts(const char *path, const char *wanted)
-{
-	static const uint32_t calls[] = {307};
-	static const struct cupti_events events = {.clock = now, .called = called};
-	const struct cupti_wish wish = {.path = path, .calls = calls, .call_count = 1};
+static bool starts(const char *path, const char *wanted) {
+	static const uint32_t calls[] = { 307 };
+	static const struct cupti_events events = { .clock = now, .called = called };
+	const struct cupti_wish wish = { .path = path, .calls = calls, .call_count = 1 };
 	void *library = dlopen(source_path, RTLD_NOW);
 	cupti_entry entry = library ? (cupti_entry)dlsym(library, CUPTI_ENTRY) : NULL;
 	const struct cupti_source *source = entry ? entry() : NULL;
@@ -51,28 +48,23 @@ static bool starts(const char *path, const char *wanted)
 	return false;
 }
 
-static bool by_path(void)
-{
+static bool by_path(void) {
 	return starts(cupti_path, NULL) && starts(cupti_path, NULL);
 }
 
-static bool missing(void)
-{
+static bool missing(void) {
 	return starts("/nowhere/libcupti.so", "CUPTI cannot be loaded: /nowhere");
 }
 
-static bool not_that_library(void)
-{
+static bool not_that_library(void) {
 	return starts(empty_path, "CUPTI has no cuptiGetResultString");
 }
 
-static bool relative(void)
-{
+static bool relative(void) {
 	return starts("libcupti.so", "not absolute");
 }
 
-static bool link_to(const char *place, const char *target)
-{
+static bool link_to(const char *place, const char *target) {
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s%s", folder, place);
@@ -85,8 +77,7 @@ static bool link_to(const char *place, const char *target)
 }
 
 /* A toolkit that is loaded: something named like its runtime, with the library beside it. */
-static bool by_loaded(const char *runtime, const char *library)
-{
+static bool by_loaded(const char *runtime, const char *library) {
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s%s", folder, runtime);
@@ -94,24 +85,21 @@ static bool by_loaded(const char *runtime, const char *library)
 	       dlopen(path, RTLD_NOW) && starts("", NULL);
 }
 
-static bool by_toolkit(void)
-{
-	return by_loaded("/a/targets/x/lib/libcudart.so.13", "/a/extras/CUPTI/lib64/libcupti.so.13");
+static bool by_toolkit(void) {
+	return by_loaded("/a/targets/x/lib/libcudart.so.13",
+			 "/a/extras/CUPTI/lib64/libcupti.so.13");
 }
 
-static bool by_wheels_12(void)
-{
+static bool by_wheels_12(void) {
 	return by_loaded("/b/nvidia/cuda_runtime/lib/libcudart.so.12",
 			 "/b/nvidia/cuda_cupti/lib/libcupti.so.12");
 }
 
-static bool by_wheels_13(void)
-{
+static bool by_wheels_13(void) {
 	return by_loaded("/c/nvidia/cu13/lib/libcublas.so.13", "/c/nvidia/cu13/lib/libcupti.so.13");
 }
 
-static bool by_environment(void)
-{
+static bool by_environment(void) {
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s/d", folder);
@@ -120,19 +108,17 @@ static bool by_environment(void)
 }
 
 /* Whatever path is given: two of them in a process know nothing of each other. */
-static bool the_loaded_one(void)
-{
+static bool the_loaded_one(void) {
 	return dlopen(cupti_path, RTLD_NOW) && starts("/nowhere/libcupti.so", NULL);
 }
 
-static bool without_driver(void)
-{
-	return starts(real_path, "cuptiSubscribe failed") && starts(real_path, "cuptiSubscribe failed");
+static bool without_driver(void) {
+	return starts(real_path, "cuptiSubscribe failed") &&
+	       starts(real_path, "cuptiSubscribe failed");
 }
 
 /* Each in a process of its own: what is loaded stays. */
-static int run(const char *name, bool (*test)(void))
-{
+static int run(const char *name, bool (*test)(void)) {
 	pid_t pid = fork();
 	int status;
 
@@ -147,8 +133,7 @@ static int run(const char *name, bool (*test)(void))
 	return status != 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	int failed = 0;
 	char command[128];
 

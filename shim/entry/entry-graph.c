@@ -25,30 +25,29 @@
 
 /* ---- launches ----------------------------------------------------------------------- */
 
-#define LAUNCH(name)                                                       \
-	WRAP(name, driver_handle exec, driver_handle stream)               \
-	{                                                                  \
-		driver_handle launched = exec;                             \
-		driver_result result;                                      \
-		unsigned work;                                             \
-                                                                           \
-		work = arm_work();                                         \
-		if (__builtin_expect(!work, 1))                            \
-			return REAL(name)(exec, stream);                   \
-		if ((work & ARM_ENGINE) && patch_needed())                 \
-			patch_launch();                                    \
-		if (work & ~ARM_ENGINE)                                    \
-			arm_current(0);                                    \
-		if (!(work & ARM_ENGINE))                                  \
-			return REAL(name)(exec, stream);                   \
-		gate_enter();                                              \
-		result = graph_find(&launched);                            \
-		if (!result)                                               \
-			result = REAL(name)(launched, stream);             \
-		if (result && launched != exec && graph_is_sound(exec))    \
-			result = REAL(name)(exec, stream);                 \
-		gate_leave();                                              \
-		return result;                                             \
+#define LAUNCH(name)                                                    \
+	WRAP(name, driver_handle exec, driver_handle stream) {          \
+		driver_handle launched = exec;                          \
+		driver_result result;                                   \
+		unsigned work;                                          \
+                                                                        \
+		work = arm_work();                                      \
+		if (__builtin_expect(!work, 1))                         \
+			return REAL(name)(exec, stream);                \
+		if ((work & ARM_ENGINE) && patch_needed())              \
+			patch_launch();                                 \
+		if (work & ~ARM_ENGINE)                                 \
+			arm_current(0);                                 \
+		if (!(work & ARM_ENGINE))                               \
+			return REAL(name)(exec, stream);                \
+		gate_enter();                                           \
+		result = graph_find(&launched);                         \
+		if (!result)                                            \
+			result = REAL(name)(launched, stream);          \
+		if (result && launched != exec && graph_is_sound(exec)) \
+			result = REAL(name)(exec, stream);              \
+		gate_leave();                                           \
+		return result;                                          \
 	}
 LAUNCH(cuGraphLaunch)
 LAUNCH(cuGraphLaunch_ptsz)
@@ -57,20 +56,19 @@ LAUNCH(cuGraphUpload_ptsz)
 
 /* ---- from a graph to what is launched, and its end ------------------------------------ */
 
-#define INSTANTIATE(name, FLAGS, arguments, ...)                           \
-	WRAP(name, driver_handle *exec, driver_handle graph, __VA_ARGS__)  \
-	{                                                                  \
-		driver_result result;                                      \
-		uint64_t patches;                                          \
-                                                                           \
-		BEGIN(name, arguments);                                    \
-		gate_enter();                                              \
-		patches = graph_patches();                                 \
-		result = REAL(name) arguments;                             \
-		if (!result)                                               \
-			graph_added(*exec, graph, FLAGS, patches);         \
-		gate_leave();                                              \
-		return result;                                             \
+#define INSTANTIATE(name, FLAGS, arguments, ...)                            \
+	WRAP(name, driver_handle *exec, driver_handle graph, __VA_ARGS__) { \
+		driver_result result;                                       \
+		uint64_t patches;                                           \
+                                                                            \
+		BEGIN(name, arguments);                                     \
+		gate_enter();                                               \
+		patches = graph_patches();                                  \
+		result = REAL(name) arguments;                              \
+		if (!result)                                                \
+			graph_added(*exec, graph, FLAGS, patches);          \
+		gate_leave();                                               \
+		return result;                                              \
 	}
 INSTANTIATE(cuGraphInstantiate, 0, (exec, graph, node, text, size), driver_handle *node, char *text,
 	    size_t size)
@@ -83,8 +81,7 @@ INSTANTIATE(cuGraphInstantiateWithParams, *parameters, (exec, graph, parameters)
 INSTANTIATE(cuGraphInstantiateWithParams_ptsz, *parameters, (exec, graph, parameters),
 	    uint64_t *parameters)
 
-WRAP(cuGraphExecDestroy, driver_handle exec)
-{
+WRAP(cuGraphExecDestroy, driver_handle exec) {
 	if (arm_work() & ARM_ENGINE)
 		graph_removed(exec);
 	return REAL(cuGraphExecDestroy)(exec);
@@ -92,49 +89,47 @@ WRAP(cuGraphExecDestroy, driver_handle exec)
 
 /* ---- changes of what is launched ------------------------------------------------------ */
 
-#define UPDATE(name, arguments, ...)                                         \
-	WRAP(name, driver_handle exec, driver_handle graph, __VA_ARGS__)     \
-	{                                                                    \
-		driver_result result;                                        \
-                                                                             \
-		BEGIN(name, arguments);                                      \
-		gate_enter();                                                \
-		result = REAL(name) arguments;                               \
-		if (!result)                                                 \
-			graph_updated(exec, graph);                          \
-		gate_leave();                                                \
-		return result;                                               \
+#define UPDATE(name, arguments, ...)                                       \
+	WRAP(name, driver_handle exec, driver_handle graph, __VA_ARGS__) { \
+		driver_result result;                                      \
+                                                                           \
+		BEGIN(name, arguments);                                    \
+		gate_enter();                                              \
+		result = REAL(name) arguments;                             \
+		if (!result)                                               \
+			graph_updated(exec, graph);                        \
+		gate_leave();                                              \
+		return result;                                             \
 	}
 UPDATE(cuGraphExecUpdate, (exec, graph, node, status), driver_handle *node, int *status)
 UPDATE(cuGraphExecUpdate_v2, (exec, graph, status), void *status)
 
 /*
- * SET: an expression of `found`, and of `node`, which is the clone's then. CHOOSE: what is done with
- * the arguments before all.
+ * SET: an expression of `found`, and of `node`, which is the clone's then. CHOOSE: what is done
+ * with the arguments before all.
  */
 #define UPDATE_NODE(name, SET, arguments, ...) UPDATE_CHOSEN(name, , SET, arguments, __VA_ARGS__)
-#define UPDATE_CHOSEN(name, CHOOSE, SET, arguments, ...)                                     \
-	WRAP(name, driver_handle exec, driver_handle node, __VA_ARGS__)                      \
-	{                                                                                    \
-		driver_handle theirs = exec;                                                 \
-		struct graph_node found;                                                     \
-		driver_result result;                                                        \
-                                                                                             \
-		CHOOSE;                                                                      \
-		BEGIN(name, arguments);                                                      \
-		gate_enter();                                                                \
-		result = REAL(name) arguments;                                               \
-		if (!result && graph_node_begin(exec, node, &found)) {                       \
-			bool done;                                                           \
-                                                                                             \
-			node = found.node;                                                   \
-			done = SET;                                                          \
-			exec = found.own;                                                    \
-			node = found.own_node;                                               \
-			graph_node_end(theirs, done, !exec || REAL(name) arguments == 0);    \
-		}                                                                            \
-		gate_leave();                                                                \
-		return result;                                                               \
+#define UPDATE_CHOSEN(name, CHOOSE, SET, arguments, ...)                                  \
+	WRAP(name, driver_handle exec, driver_handle node, __VA_ARGS__) {                 \
+		driver_handle theirs = exec;                                              \
+		struct graph_node found;                                                  \
+		driver_result result;                                                     \
+                                                                                          \
+		CHOOSE;                                                                   \
+		BEGIN(name, arguments);                                                   \
+		gate_enter();                                                             \
+		result = REAL(name) arguments;                                            \
+		if (!result && graph_node_begin(exec, node, &found)) {                    \
+			bool done;                                                        \
+                                                                                          \
+			node = found.node;                                                \
+			done = SET;                                                       \
+			exec = found.own;                                                 \
+			node = found.own_node;                                            \
+			graph_node_end(theirs, done, !exec || REAL(name) arguments == 0); \
+		}                                                                         \
+		gate_leave();                                                             \
+		return result;                                                            \
 	}
 #define CHOOSE_KERNEL(size)      \
 	struct node_kernel copy; \
@@ -154,16 +149,17 @@ UPDATE_NODE(cuGraphExecExternalSemaphoresWaitNodeSetParams, SET(node_set_wait_ex
 	    (exec, node, parameters), const void *parameters)
 UPDATE_NODE(cuGraphExecHostNodeSetParams, SET(node_set_host), (exec, node, parameters),
 	    const void *parameters)
-UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams, CHOOSE_KERNEL(NODE_KERNEL_SIZE_1), SET(node_set_kernel),
-	      (exec, node, parameters), const void *parameters)
-UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams_v2, CHOOSE_KERNEL(NODE_KERNEL_SIZE_2), SET(node_set_kernel_v2),
-	      (exec, node, parameters), const void *parameters)
+UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams, CHOOSE_KERNEL(NODE_KERNEL_SIZE_1),
+	      SET(node_set_kernel), (exec, node, parameters), const void *parameters)
+UPDATE_CHOSEN(cuGraphExecKernelNodeSetParams_v2, CHOOSE_KERNEL(NODE_KERNEL_SIZE_2),
+	      SET(node_set_kernel_v2), (exec, node, parameters), const void *parameters)
 UPDATE_NODE(cuGraphExecMemcpyNodeSetParams, SET(node_set_copy), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
 UPDATE_NODE(cuGraphExecMemsetNodeSetParams, SET(node_set_memory), (exec, node, parameters, context),
 	    const void *parameters, driver_handle context)
-UPDATE_CHOSEN(cuGraphExecNodeSetParams, struct node_any copy; parameters = node_choose_any(parameters, &copy),
-	      SET(node_set_any), (exec, node, parameters), void *parameters)
+UPDATE_CHOSEN(cuGraphExecNodeSetParams, struct node_any copy;
+	      parameters = node_choose_any(parameters, &copy), SET(node_set_any),
+	      (exec, node, parameters), void *parameters)
 UPDATE_NODE(cuGraphExecChildGraphNodeSetParams, graph_node_given(theirs, &found, child),
 	    (exec, node, child), driver_handle child)
 UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, &found, enabled),

@@ -14,28 +14,25 @@
 #define TYPE_KERNEL 0
 
 /* Is anything in the process probed by other code than the SASS engine's? */
-static bool is_probed(void)
-{
+static bool is_probed(void) {
 	return arm_work() & ~ARM_ENGINE;
 }
 
 /* The handle that is to be in place of the node's; true: it is another one. */
-static bool choose(const struct node_kernel *kernel, size_t size, driver_handle *handle)
-{
+static bool choose(const struct node_kernel *kernel, size_t size, driver_handle *handle) {
 	uint64_t threads = (uint64_t)kernel->block[0] * kernel->block[1] * kernel->block[2];
-	driver_handle own = kernel->function || size < NODE_KERNEL_SIZE_2 ? kernel->function : kernel->kernel;
+	driver_handle own =
+		kernel->function || size < NODE_KERNEL_SIZE_2 ? kernel->function : kernel->kernel;
 
 	*handle = threads > BARE_THREADS_ALWAYS ? bare_for_block(own, threads) : own;
 	return *handle != own;
 }
 
-static void put(struct node_kernel *kernel, driver_handle handle)
-{
+static void put(struct node_kernel *kernel, driver_handle handle) {
 	*(kernel->function ? &kernel->function : &kernel->kernel) = handle;
 }
 
-const void *node_choose_kernel(const void *given, size_t size, struct node_kernel *copy)
-{
+const void *node_choose_kernel(const void *given, size_t size, struct node_kernel *copy) {
 	driver_handle handle;
 	int saved = errno;
 
@@ -48,8 +45,7 @@ const void *node_choose_kernel(const void *given, size_t size, struct node_kerne
 	return given;
 }
 
-void *node_choose_any(void *given, struct node_any *copy)
-{
+void *node_choose_any(void *given, struct node_any *copy) {
 	const struct node_any *any = given;
 	driver_handle handle;
 	int saved = errno;
@@ -68,8 +64,7 @@ void *node_choose_any(void *given, struct node_any *copy)
  * What the driver says of a node: an application knows no bare kernels. Of a library's kernel it
  * tells both, the function and the kernel, and it is the latter that the runtime looks for.
  */
-static void show_own(struct node_kernel *kernel, size_t size)
-{
+static void show_own(struct node_kernel *kernel, size_t size) {
 	int saved = errno;
 
 	kernel->function = bare_own_function(kernel->function);
@@ -78,31 +73,28 @@ static void show_own(struct node_kernel *kernel, size_t size)
 	errno = saved;
 }
 
-#define KERNEL(name, size, arguments, ...)                                       \
-	WRAP(name, __VA_ARGS__, const void *parameters)                          \
-	{                                                                        \
-		struct node_kernel copy;                                         \
-                                                                                 \
-		parameters = node_choose_kernel(parameters, size, &copy);        \
-		return REAL(name) arguments;                                     \
+#define KERNEL(name, size, arguments, ...)                                \
+	WRAP(name, __VA_ARGS__, const void *parameters) {                 \
+		struct node_kernel copy;                                  \
+                                                                          \
+		parameters = node_choose_kernel(parameters, size, &copy); \
+		return REAL(name) arguments;                              \
 	}
-#define GET_KERNEL(name, size)                                                   \
-	WRAP(name, driver_handle node, struct node_kernel *parameters)           \
-	{                                                                        \
-		driver_result result;                                            \
-                                                                                 \
-		result = REAL(name)(node, parameters);                           \
-		if (!result && is_probed())                                      \
-			show_own(parameters, size);                              \
-		return result;                                                   \
+#define GET_KERNEL(name, size)                                           \
+	WRAP(name, driver_handle node, struct node_kernel *parameters) { \
+		driver_result result;                                    \
+                                                                         \
+		result = REAL(name)(node, parameters);                   \
+		if (!result && is_probed())                              \
+			show_own(parameters, size);                      \
+		return result;                                           \
 	}
-#define ANY(name, arguments, ...)                                                \
-	WRAP(name, __VA_ARGS__, void *parameters)                                \
-	{                                                                        \
-		struct node_any copy;                                            \
-                                                                                 \
-		parameters = node_choose_any(parameters, &copy);                 \
-		return REAL(name) arguments;                                     \
+#define ANY(name, arguments, ...)                                \
+	WRAP(name, __VA_ARGS__, void *parameters) {              \
+		struct node_any copy;                            \
+                                                                 \
+		parameters = node_choose_any(parameters, &copy); \
+		return REAL(name) arguments;                     \
 	}
 
 KERNEL(cuGraphAddKernelNode, NODE_KERNEL_SIZE_1, (node, graph, nodes, count, parameters),

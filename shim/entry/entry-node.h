@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Nodes of graphs are launched by the driver. So the kernel that a node with large blocks gets is chosen when the node is made or
- * changed: the bare one, where the probed one could not be launched (bare.h).
+ * Nodes of graphs are launched by the driver. So the kernel that a node with large blocks gets is
+ * chosen when the node is made or changed: the bare one, where the probed one could not be launched
+ * (bare.h).
  */
 
 #include <stddef.h>

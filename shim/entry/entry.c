@@ -29,16 +29,14 @@
 /* ---- looking functions up ----------------------------------------------------------- */
 
 /* After a cuGetProcAddress: name and flags are its arguments. */
-static void swap(const char *name, void **found, int version, uint64_t flags)
-{
+static void swap(const char *name, void **found, int version, uint64_t flags) {
 	int saved = errno;
 
 	symbols_swap(name, found, version, flags);
 	errno = saved;
 }
 
-WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_t flags)
-{
+WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_t flags) {
 	driver_result result;
 
 	result = REAL(cuGetProcAddress)(symbol, function, version, flags);
@@ -48,8 +46,7 @@ WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_
 }
 
 WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint64_t flags,
-     void *status)
-{
+     void *status) {
 	driver_result result;
 
 	result = REAL(cuGetProcAddress_v2)(symbol, function, version, flags, status);
@@ -60,8 +57,7 @@ WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint
 
 /* ---- the beginning: the last moment for the SASS engine to come into the process -------- */
 
-WRAP(cuInit, unsigned flags)
-{
+WRAP(cuInit, unsigned flags) {
 	driver_result result;
 	int saved;
 
@@ -80,10 +76,10 @@ static driver_result (*real_cuLibraryUnload)(driver_handle);
 static driver_result (*real_cuModuleUnload)(driver_handle);
 
 /*
- * Where a call comes from; address: where it returns to. A call that is traced returns to us (trace_call), and its frame knows.
+ * Where a call comes from; address: where it returns to. A call that is traced returns to us
+ * (trace_call), and its frame knows.
  */
-static const void *caller_of(const void *address)
-{
+static const void *caller_of(const void *address) {
 	const struct trace_frame *frame = trace_mine.outermost;
 
 	if (frame && contain_object(address) == contain_object((const void *)caller_of))
@@ -92,79 +88,81 @@ static const void *caller_of(const void *address)
 }
 
 #define CALLER caller_of(__builtin_return_address(0))
-#define OPTIONS(names, values, count) &(const struct load_options){ names, values, count }
+#define OPTIONS(names, values, count)  \
+	&(const struct load_options) { \
+		names, values, count   \
+	}
 
 /*
  * The common way of every load. If there is a replacement and the driver takes it (`REPLACED`, an
  * expression of `load`), it is kept until the module is unloaded; whatever else happens, the
- * application's own image is loaded (`OWN`). Where the application wants to hear what the driver's compiler says,
- * its own image is loaded first, and unloaded again (`unload`).
+ * application's own image is loaded (`OWN`). Where the application wants to hear what the driver's
+ * compiler says, its own image is loaded first, and unloaded again (`unload`).
  */
-#define LOAD(REPLACEMENT, kind, out, REPLACED, OWN, unload)                                \
-	do {                                                                               \
-		int saved_ = errno;                                                        \
-		struct load *load = REPLACEMENT;                                           \
-		driver_result result_ = 0, own_;                                           \
-                                                                                           \
-		errno = saved_;                                                            \
-		if (!load)                                                                 \
-			return OWN;                                                        \
-		own_ = load_tells(load) ? OWN : 0;                                         \
-		if (own_ || (load_tells(load) && (!REAL(unload) || (result_ = REAL(unload)(*(out)))))) { \
-			saved_ = errno;                                                    \
-			load_refused(load, result_, own_ ? own_ : 1);                      \
-			errno = saved_;                                                    \
-			return own_;                                                       \
-		}                                                                          \
-		load_set_current(load);                                                    \
-		result_ = REPLACED;                                                        \
-		load_set_current(NULL);                                                    \
-		if (!result_) {                                                            \
-			saved_ = errno;                                                    \
-			load_commit(load, kind, *(out));                                   \
-			errno = saved_;                                                    \
-			return 0;                                                          \
-		}                                                                          \
-		load_restore_options(load);                                                \
-		own_ = OWN;                                                                \
-		saved_ = errno;                                                            \
-		load_refused(load, result_, own_);                                         \
-		errno = saved_;                                                            \
-		return own_;                                                               \
+#define LOAD(REPLACEMENT, kind, out, REPLACED, OWN, unload)                                      \
+	do {                                                                                     \
+		int saved_ = errno;                                                              \
+		struct load *load = REPLACEMENT;                                                 \
+		driver_result result_ = 0, own_;                                                 \
+                                                                                                 \
+		errno = saved_;                                                                  \
+		if (!load)                                                                       \
+			return OWN;                                                              \
+		own_ = load_tells(load) ? OWN : 0;                                               \
+		if (own_ ||                                                                      \
+		    (load_tells(load) && (!REAL(unload) || (result_ = REAL(unload)(*(out)))))) { \
+			saved_ = errno;                                                          \
+			load_refused(load, result_, own_ ? own_ : 1);                            \
+			errno = saved_;                                                          \
+			return own_;                                                             \
+		}                                                                                \
+		load_set_current(load);                                                          \
+		result_ = REPLACED;                                                              \
+		load_set_current(NULL);                                                          \
+		if (!result_) {                                                                  \
+			saved_ = errno;                                                          \
+			load_commit(load, kind, *(out));                                         \
+			errno = saved_;                                                          \
+			return 0;                                                                \
+		}                                                                                \
+		load_restore_options(load);                                                      \
+		own_ = OWN;                                                                      \
+		saved_ = errno;                                                                  \
+		load_refused(load, result_, own_);                                               \
+		errno = saved_;                                                                  \
+		return own_;                                                                     \
 	} while (0)
 
 #define OURS (int *)load->ours.names, load->ours.values, load->ours.count
 
 WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_options,
-     void **jit_values, unsigned jit_count, void *options, void **values, unsigned count)
-{
-	LOAD(load_replace(code, OPTIONS(jit_options, jit_values, jit_count), CALLER), LOAD_LIBRARY, library,
+     void **jit_values, unsigned jit_count, void *options, void **values, unsigned count) {
+	LOAD(load_replace(code, OPTIONS(jit_options, jit_values, jit_count), CALLER), LOAD_LIBRARY,
+	     library,
 	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
-	     REAL(cuLibraryLoadData)(library, code, jit_options, jit_values, jit_count, options, values, count),
+	     REAL(cuLibraryLoadData)(library, code, jit_options, jit_values, jit_count, options,
+				     values, count),
 	     cuLibraryUnload);
 }
 
-WRAP(cuModuleLoadData, driver_handle *module, const void *image)
-{
+WRAP(cuModuleLoadData, driver_handle *module, const void *image) {
 	LOAD(load_replace(image, OPTIONS(NULL, NULL, 0), CALLER), LOAD_MODULE, module,
-	     REAL(cuModuleLoadData)(module, load_image(load)), REAL(cuModuleLoadData)(module, image),
-	     cuModuleUnload);
+	     REAL(cuModuleLoadData)(module, load_image(load)),
+	     REAL(cuModuleLoadData)(module, image), cuModuleUnload);
 }
 
 WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options,
-     void **values)
-{
+     void **values) {
 	LOAD(load_replace(image, OPTIONS(options, values, count), CALLER), LOAD_MODULE, module,
-	     REAL(cuModuleLoadDataEx)(module, load_image(load), load->ours.count, (int *)load->ours.names,
-				     load->ours.values),
+	     REAL(cuModuleLoadDataEx)(module, load_image(load), load->ours.count,
+				      (int *)load->ours.names, load->ours.values),
 	     REAL(cuModuleLoadDataEx)(module, image, count, options, values), cuModuleUnload);
 }
 
 /* The driver takes any image as data; what is a fat binary to it, is not ours to say. */
-WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
-{
-	LOAD(REAL(cuModuleLoadData) ? load_replace(image, OPTIONS(NULL, NULL, 0), CALLER) : NULL, LOAD_MODULE,
-	     module, REAL(cuModuleLoadData)(module, load_image(load)),
+WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image) {
+	LOAD(REAL(cuModuleLoadData) ? load_replace(image, OPTIONS(NULL, NULL, 0), CALLER) : NULL,
+	     LOAD_MODULE, module, REAL(cuModuleLoadData)(module, load_image(load)),
 	     REAL(cuModuleLoadFatBinary)(module, image), cuModuleUnload);
 }
 
@@ -173,28 +171,26 @@ WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image)
  * same for both, but for "preserved", which ours is.
  */
 WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_options,
-     void **jit_values, unsigned jit_count, void *options, void **values, unsigned count)
-{
+     void **jit_values, unsigned jit_count, void *options, void **values, unsigned count) {
 	LOAD(REAL(cuLibraryLoadData)
 		     ? load_replace_file(path, OPTIONS(jit_options, jit_values, jit_count), CALLER)
 		     : NULL,
 	     LOAD_LIBRARY, library,
 	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
 	     REAL(cuLibraryLoadFromFile)(library, path, jit_options, jit_values, jit_count, options,
-					values, count),
+					 values, count),
 	     cuLibraryUnload);
 }
 
-WRAP(cuModuleLoad, driver_handle *module, const char *path)
-{
-	LOAD(REAL(cuModuleLoadData) ? load_replace_file(path, OPTIONS(NULL, NULL, 0), CALLER) : NULL,
+WRAP(cuModuleLoad, driver_handle *module, const char *path) {
+	LOAD(REAL(cuModuleLoadData) ? load_replace_file(path, OPTIONS(NULL, NULL, 0), CALLER)
+				    : NULL,
 	     LOAD_MODULE, module, REAL(cuModuleLoadData)(module, load_image(load)),
 	     REAL(cuModuleLoad)(module, path), cuModuleUnload);
 }
 
 #define UNLOAD(name, kind)                              \
-	WRAP(name, driver_handle handle)                \
-	{                                               \
+	WRAP(name, driver_handle handle) {              \
 		int saved = errno;                      \
 		driver_result result;                   \
 		struct load *load;                      \
@@ -219,8 +215,7 @@ UNLOAD(cuModuleUnload, LOAD_MODULE)
  */
 
 /* What is launched in place of a function, in a probed process, with blocks of that size. */
-static __attribute__((noinline)) driver_handle prepare(driver_handle function, uint64_t threads)
-{
+static __attribute__((noinline)) driver_handle prepare(driver_handle function, uint64_t threads) {
 	arm_current(0);
 	if (bare_needed())
 		function = bare_function(function);
@@ -228,15 +223,13 @@ static __attribute__((noinline)) driver_handle prepare(driver_handle function, u
 }
 
 /* Of a CUlaunchConfig, which begins with the grid. */
-static uint64_t threads_of(const unsigned *configuration)
-{
+static uint64_t threads_of(const unsigned *configuration) {
 	return configuration ? (uint64_t)configuration[3] * configuration[4] * configuration[5] : 0;
 }
 
 /* After each try of a launch. False: that was all. */
 static __attribute__((noinline)) bool again(driver_handle *function, driver_handle *probed,
-					    driver_result result)
-{
+					    driver_result result) {
 	int saved = errno;
 	driver_handle bare = NULL;
 
@@ -258,49 +251,46 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, THREADS, arguments, ...)                                       \
-	static driver_result work_##name(__VA_ARGS__);                              \
-	WRAP(name, __VA_ARGS__)                                                     \
-	{                                                                           \
-		if (__builtin_expect(!arm_work(), 1))                               \
-			return REAL(name) arguments;                                \
-		return work_##name arguments;                                       \
-	}                                                                           \
-	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__)     \
-	{                                                                           \
-		unsigned work_ = arm_work();                                        \
-		driver_handle probed_ = NULL;                                       \
-		driver_result result_;                                              \
-                                                                                    \
-		if ((work_ & ARM_ENGINE) && patch_needed())                         \
-			patch_launch();                                             \
-		if (work_ & ARM_ENGINE)                                             \
-			patch_first_launch(function);                               \
-		if (work_ & ~ARM_ENGINE)                                            \
-			function = prepare(function, THREADS);                      \
-		do {                                                                \
-			if (work_ & ARM_ENGINE)                                     \
-				gate_enter();                                       \
-			result_ = REAL(name) arguments;                             \
-			if (work_ & ARM_ENGINE)                                     \
-				gate_leave();                                       \
-		} while (__builtin_expect(result_ || probed_, 0) &&                 \
-			 (work_ & ~ARM_ENGINE) && again(&function, &probed_, result_)); \
-		return result_;                                                     \
+#define LAUNCH(name, THREADS, arguments, ...)                                                \
+	static driver_result work_##name(__VA_ARGS__);                                       \
+	WRAP(name, __VA_ARGS__) {                                                            \
+		if (__builtin_expect(!arm_work(), 1))                                        \
+			return REAL(name) arguments;                                         \
+		return work_##name arguments;                                                \
+	}                                                                                    \
+	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {            \
+		unsigned work_ = arm_work();                                                 \
+		driver_handle probed_ = NULL;                                                \
+		driver_result result_;                                                       \
+                                                                                             \
+		if ((work_ & ARM_ENGINE) && patch_needed())                                  \
+			patch_launch();                                                      \
+		if (work_ & ARM_ENGINE)                                                      \
+			patch_first_launch(function);                                        \
+		if (work_ & ~ARM_ENGINE)                                                     \
+			function = prepare(function, THREADS);                               \
+		do {                                                                         \
+			if (work_ & ARM_ENGINE)                                              \
+				gate_enter();                                                \
+			result_ = REAL(name) arguments;                                      \
+			if (work_ & ARM_ENGINE)                                              \
+				gate_leave();                                                \
+		} while (__builtin_expect(result_ || probed_, 0) && (work_ & ~ARM_ENGINE) && \
+			 again(&function, &probed_, result_));                               \
+		return result_;                                                              \
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, (uint64_t)bx * by * bz,                                                       \
+	LAUNCH(name, (uint64_t)bx *by *bz,                                                         \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
 	       void **extra)
 #define LAUNCH_KERNEL_EX(name)                                                                \
-	LAUNCH(name, threads_of(configuration),                                               \
-	       (configuration, function, parameters, extra), const void *configuration,       \
-	       driver_handle function, void **parameters, void **extra)
+	LAUNCH(name, threads_of(configuration), (configuration, function, parameters, extra), \
+	       const void *configuration, driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, (uint64_t)bx * by * bz,                                               \
+	LAUNCH(name, (uint64_t)bx *by *bz,                                                 \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)
@@ -314,17 +304,16 @@ LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz)
 
 /* ---- waiting: what kernels had written to before is free then -------------------------- */
 
-#define SYNCHRONIZE(name, arguments, context, ...)                             \
-	WRAP(name, __VA_ARGS__)                                                \
-	{                                                                      \
-		driver_result result;                                          \
-		uint64_t before;                                               \
-                                                                               \
-		before = arm_now();                                            \
-		result = REAL(name) arguments;                                 \
-		if (!result && __builtin_expect(mirror_awaits_kernels(), 0))   \
-			arm_synchronized(context, before);                     \
-		return result;                                                 \
+#define SYNCHRONIZE(name, arguments, context, ...)                           \
+	WRAP(name, __VA_ARGS__) {                                            \
+		driver_result result;                                        \
+		uint64_t before;                                             \
+                                                                             \
+		before = arm_now();                                          \
+		result = REAL(name) arguments;                               \
+		if (!result && __builtin_expect(mirror_awaits_kernels(), 0)) \
+			arm_synchronized(context, before);                   \
+		return result;                                               \
 	}
 SYNCHRONIZE(cuCtxSynchronize, (), NULL, void)
 SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
@@ -334,25 +323,24 @@ SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
  * are brought up to date before; while there is a capture nothing is patched ---------
  */
 
-#define BEGIN_CAPTURE(name, arguments, ...)            \
-	WRAP(name, __VA_ARGS__)                        \
-	{                                              \
-		driver_result result;                  \
-                                                       \
-		if (!(arm_work() & ARM_ENGINE))        \
-			return REAL(name) arguments;   \
-		if (patch_needed())                    \
-			patch_launch();                \
-		gate_enter();                          \
-		capture_begin(stream);                 \
-		result = REAL(name) arguments;         \
-		if (result)                            \
-			capture_end(stream);           \
-		gate_leave();                          \
-		return result;                         \
+#define BEGIN_CAPTURE(name, arguments, ...)          \
+	WRAP(name, __VA_ARGS__) {                    \
+		driver_result result;                \
+                                                     \
+		if (!(arm_work() & ARM_ENGINE))      \
+			return REAL(name) arguments; \
+		if (patch_needed())                  \
+			patch_launch();              \
+		gate_enter();                        \
+		capture_begin(stream);               \
+		result = REAL(name) arguments;       \
+		if (result)                          \
+			capture_end(stream);         \
+		gate_leave();                        \
+		return result;                       \
 	}
-#define BEGIN_CAPTURE_TO(name)                                                               \
-	BEGIN_CAPTURE(name, (stream, graph, nodes, edges, count, mode), driver_handle stream, \
+#define BEGIN_CAPTURE_TO(name)                                                                 \
+	BEGIN_CAPTURE(name, (stream, graph, nodes, edges, count, mode), driver_handle stream,  \
 		      driver_handle graph, const void *nodes, const void *edges, size_t count, \
 		      int mode)
 BEGIN_CAPTURE(cuStreamBeginCapture, (stream), driver_handle stream)
@@ -363,26 +351,24 @@ BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph)
 BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz)
 
 /* A capture ends with an error, too, but not in a wrong thread. */
-#define END_CAPTURE(name)                                                                   \
-	WRAP(name, driver_handle stream, driver_handle *graph)                              \
-	{                                                                                   \
-		driver_result result;                                                       \
-                                                                                            \
-		result = REAL(name)(stream, graph);                                         \
+#define END_CAPTURE(name)                                                                     \
+	WRAP(name, driver_handle stream, driver_handle *graph) {                              \
+		driver_result result;                                                         \
+                                                                                              \
+		result = REAL(name)(stream, graph);                                           \
 		if ((arm_work() & ARM_ENGINE) && result != DRIVER_ERROR_CAPTURE_WRONG_THREAD) \
-			capture_end(stream);                                                \
-		return result;                                                              \
+			capture_end(stream);                                                  \
+		return result;                                                                \
 	}
 END_CAPTURE(cuStreamEndCapture)
 END_CAPTURE(cuStreamEndCapture_ptsz)
 
 /* Before, because another stream may get the handle as soon as it is free. */
-#define DESTROY_STREAM(name)                           \
-	WRAP(name, driver_handle stream)               \
-	{                                              \
-		if (arm_work() & ARM_ENGINE)           \
-			capture_abandon(stream);       \
-		return REAL(name)(stream);             \
+#define DESTROY_STREAM(name)                     \
+	WRAP(name, driver_handle stream) {       \
+		if (arm_work() & ARM_ENGINE)     \
+			capture_abandon(stream); \
+		return REAL(name)(stream);       \
 	}
 DESTROY_STREAM(cuStreamDestroy)
 DESTROY_STREAM(cuStreamDestroy_v2)
@@ -393,23 +379,21 @@ DESTROY_STREAM(cuStreamDestroy_v2)
  * A call that is nothing to us until it has succeeded in a process with probed modules. DONE has
  * its own errno.
  */
-#define FOLLOW(name, arguments, DONE, ...)            \
-	WRAP(name, __VA_ARGS__)                       \
-	{                                             \
-		driver_result result;                 \
-                                                      \
-		result = REAL(name) arguments;        \
-		if (!result && arm_needed()) {        \
-			int saved = errno;            \
-                                                      \
-			DONE;                         \
-			errno = saved;                \
-		}                                     \
-		return result;                        \
+#define FOLLOW(name, arguments, DONE, ...)     \
+	WRAP(name, __VA_ARGS__) {              \
+		driver_result result;          \
+                                               \
+		result = REAL(name) arguments; \
+		if (!result && arm_needed()) { \
+			int saved = errno;     \
+                                               \
+			DONE;                  \
+			errno = saved;         \
+		}                              \
+		return result;                 \
 	}
 
-static void got_kernel(driver_handle library, driver_handle kernel, const char *name)
-{
+static void got_kernel(driver_handle library, driver_handle kernel, const char *name) {
 	bare_got_kernel(library, kernel, name);
 	if (arm_work() & ARM_ENGINE)
 		patch_kernel_got(library, kernel);
@@ -423,8 +407,8 @@ FOLLOW(cuLibraryGetModule, (module, library), bare_got_module(library, *module),
        driver_handle *module, driver_handle library)
 FOLLOW(cuKernelGetFunction, (function, kernel), bare_got_function_of(kernel, *function),
        driver_handle *function, driver_handle kernel)
-FOLLOW(cuLibraryGetKernelCount, (count, library), bare_count(true, library, count),
-       unsigned *count, driver_handle library)
+FOLLOW(cuLibraryGetKernelCount, (count, library), bare_count(true, library, count), unsigned *count,
+       driver_handle library)
 FOLLOW(cuModuleGetFunctionCount, (count, module), bare_count(false, module, count), unsigned *count,
        driver_handle module)
 FOLLOW(cuFuncSetAttribute, (function, attribute, value),
@@ -442,8 +426,7 @@ FOLLOW(cuKernelSetCacheConfig, (kernel, value, device),
        int device)
 
 /* The program has a list of handles of a library's kernels. */
-static void listed_kernels(driver_handle library)
-{
+static void listed_kernels(driver_handle library) {
 	const struct driver *driver = driver_own();
 	driver_handle *kernels = NULL;
 	int saved = errno;
@@ -459,19 +442,18 @@ static void listed_kernels(driver_handle library)
 	errno = saved;
 }
 
-#define LIST(name, library)                                                                      \
-	WRAP(name, driver_handle *list, unsigned limit, driver_handle container)                 \
-	{                                                                                        \
-		int saved = errno;                                                               \
-		driver_result result;                                                            \
-		bool listed;                                                                     \
-                                                                                                 \
-		listed = arm_needed() && bare_list(library, container, list, limit);             \
-		errno = saved;                                                                   \
-		result = listed ? 0 : REAL(name)(list, limit, container);                        \
-		if (library && !result && (arm_work() & ARM_ENGINE))                             \
-			listed_kernels(container);                                               \
-		return result;                                                                   \
+#define LIST(name, library)                                                          \
+	WRAP(name, driver_handle *list, unsigned limit, driver_handle container) {   \
+		int saved = errno;                                                   \
+		driver_result result;                                                \
+		bool listed;                                                         \
+                                                                                     \
+		listed = arm_needed() && bare_list(library, container, list, limit); \
+		errno = saved;                                                       \
+		result = listed ? 0 : REAL(name)(list, limit, container);            \
+		if (library && !result && (arm_work() & ARM_ENGINE))                 \
+			listed_kernels(container);                                   \
+		return result;                                                       \
 	}
 LIST(cuLibraryEnumerateKernels, true)
 LIST(cuModuleEnumerateFunctions, false)
@@ -479,8 +461,7 @@ LIST(cuModuleEnumerateFunctions, false)
 /* ---- the end of a context: what its instances hold is copied out first -------------- */
 
 #define DESTROY_CONTEXT(name, find_context, surely)                                 \
-	WRAP(name, driver_handle handle)                                            \
-	{                                                                           \
+	WRAP(name, driver_handle handle) {                                          \
 		struct mirror_context *ending;                                      \
 		driver_handle context;                                              \
 		driver_result result;                                               \
@@ -500,14 +481,12 @@ LIST(cuModuleEnumerateFunctions, false)
 		return result;                                                      \
 	}
 
-static driver_handle itself(driver_handle context)
-{
+static driver_handle itself(driver_handle context) {
 	return context;
 }
 
 /* A green context is destroyed under a handle of its own. */
-static driver_handle of_green(driver_handle green)
-{
+static driver_handle of_green(driver_handle green) {
 	driver_result (*find)(driver_handle *, driver_handle) = (driver_result(*)(
 		driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
 	driver_handle context = NULL;
@@ -524,25 +503,24 @@ DESTROY_CONTEXT(cuCtxDetach, itself, false)
 DESTROY_CONTEXT(cuGreenCtxDestroy, of_green, true)
 
 /* always: the primary context is gone after a success, whoever holds it. */
-#define RELEASE_PRIMARY(name, always)                                                          \
-	WRAP(name, int device)                                                                 \
-	{                                                                                      \
-		struct mirror_context *ending;                                                 \
-		driver_handle context;                                                         \
-		driver_result result;                                                          \
-		int saved = errno;                                                             \
-		uint64_t id;                                                                   \
-                                                                                               \
-		trace_gpu_primary_ending(device, always);                                              \
-		context = arm_primary(device, &id);                                            \
-		ending = arm_context_ending(context, always);                                  \
-		errno = saved;                                                                 \
-		result = REAL(name)(device);                                                   \
-		saved = errno;                                                                 \
-		if (context)                                                                   \
-			arm_primary_ended(ending, context, device, id, always && !result);     \
-		errno = saved;                                                                 \
-		return result;                                                                 \
+#define RELEASE_PRIMARY(name, always)                                                      \
+	WRAP(name, int device) {                                                           \
+		struct mirror_context *ending;                                             \
+		driver_handle context;                                                     \
+		driver_result result;                                                      \
+		int saved = errno;                                                         \
+		uint64_t id;                                                               \
+                                                                                           \
+		trace_gpu_primary_ending(device, always);                                  \
+		context = arm_primary(device, &id);                                        \
+		ending = arm_context_ending(context, always);                              \
+		errno = saved;                                                             \
+		result = REAL(name)(device);                                               \
+		saved = errno;                                                             \
+		if (context)                                                               \
+			arm_primary_ended(ending, context, device, id, always && !result); \
+		errno = saved;                                                             \
+		return result;                                                             \
 	}
 RELEASE_PRIMARY(cuDevicePrimaryCtxRelease, 0)
 RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2, 0)

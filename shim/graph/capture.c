@@ -17,15 +17,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held for no call */
 static struct capture *captures;
 static unsigned count; /* of them, and those that there was no memory for: these stay */
 
-void capture_begin(driver_handle stream)
-{
+void capture_begin(driver_handle stream) {
 	const struct driver *driver = driver_own();
 	struct capture *capture = malloc(sizeof(*capture));
 	driver_handle context = NULL;
 	uint64_t id;
 
-	if (driver && (!driver->stream_get_context ||
-		       driver->stream_get_context(stream, &context) != 0))
+	if (driver &&
+	    (!driver->stream_get_context || driver->stream_get_context(stream, &context) != 0))
 		driver->ctx_get_current(&context);
 	id = context ? driver_context_id(context) : DRIVER_CONTEXT_ID_NONE;
 	pthread_mutex_lock(&lock);
@@ -38,8 +37,7 @@ void capture_begin(driver_handle stream)
 }
 
 /* With the lock held. */
-static void take_off(struct capture **link)
-{
+static void take_off(struct capture **link) {
 	struct capture *capture = *link;
 
 	*link = capture->next;
@@ -48,8 +46,7 @@ static void take_off(struct capture **link)
 }
 
 /* Removes those of a stream (NULL is one, too); one or all. */
-static void end(driver_handle stream, bool all)
-{
+static void end(driver_handle stream, bool all) {
 	pthread_mutex_lock(&lock);
 	for (struct capture **link = &captures; *link;) {
 		struct capture *capture = *link;
@@ -65,18 +62,15 @@ static void end(driver_handle stream, bool all)
 	pthread_mutex_unlock(&lock);
 }
 
-void capture_end(driver_handle stream)
-{
+void capture_end(driver_handle stream) {
 	end(stream, false);
 }
 
-void capture_abandon(driver_handle stream)
-{
+void capture_abandon(driver_handle stream) {
 	end(stream, true);
 }
 
-void capture_forget(driver_handle context, uint64_t now, uint64_t until)
-{
+void capture_forget(driver_handle context, uint64_t now, uint64_t until) {
 	pthread_mutex_lock(&lock);
 	for (struct capture **link = &captures; *link;) {
 		struct capture *capture = *link;
@@ -90,7 +84,6 @@ void capture_forget(driver_handle context, uint64_t now, uint64_t until)
 	pthread_mutex_unlock(&lock);
 }
 
-bool capture_is_going_on(void)
-{
+bool capture_is_going_on(void) {
 	return __atomic_load_n(&count, __ATOMIC_SEQ_CST);
 }

@@ -8,8 +8,7 @@
 #define TYPE_CHILD 4
 #define EDGE_DATA 8 /* bytes */
 
-driver_handle *graph_nodes(driver_handle graph, size_t *count)
-{
+driver_handle *graph_nodes(driver_handle graph, size_t *count) {
 	const struct driver *driver = driver_own();
 	driver_handle *nodes;
 
@@ -23,8 +22,7 @@ driver_handle *graph_nodes(driver_handle graph, size_t *count)
 }
 
 /* The graph in a node; NULL if it has none. */
-static driver_handle child_of(driver_handle node)
-{
+static driver_handle child_of(driver_handle node) {
 	const struct driver *driver = driver_own();
 	driver_handle child;
 	int type;
@@ -36,8 +34,7 @@ static driver_handle child_of(driver_handle node)
 }
 
 static driver_handle find_in_clone(driver_handle clone, driver_handle node, bool *inner,
-				   unsigned depth)
-{
+				   unsigned depth) {
 	const struct driver *driver = driver_own();
 	driver_handle found = NULL, child, *nodes;
 	size_t count = 0;
@@ -59,40 +56,35 @@ static driver_handle find_in_clone(driver_handle clone, driver_handle node, bool
 	return found;
 }
 
-driver_handle graph_node_in_clone(driver_handle clone, driver_handle node, bool *inner)
-{
+driver_handle graph_node_in_clone(driver_handle clone, driver_handle node, bool *inner) {
 	return find_in_clone(clone, node, inner, 0);
 }
 
 /* ---- pairs
  * -------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
-{
+static int compare(const void *a, const void *b) {
 	uintptr_t x = (uintptr_t)((const struct graph_pair *)a)->from;
 	uintptr_t y = (uintptr_t)((const struct graph_pair *)b)->from;
 
 	return x < y ? -1 : x > y;
 }
 
-static int compare_handles(const void *a, const void *b)
-{
-	uintptr_t x = (uintptr_t) * (const driver_handle *)a;
-	uintptr_t y = (uintptr_t) * (const driver_handle *)b;
+static int compare_handles(const void *a, const void *b) {
+	uintptr_t x = (uintptr_t)*(const driver_handle *)a;
+	uintptr_t y = (uintptr_t)*(const driver_handle *)b;
 
 	return x < y ? -1 : x > y;
 }
 
-static struct graph_pair *find(struct graph_pair *list, size_t count, driver_handle from)
-{
+static struct graph_pair *find(struct graph_pair *list, size_t count, driver_handle from) {
 	const struct graph_pair key = { .from = from };
 
 	return count ? bsearch(&key, list, count, sizeof(*list), compare) : NULL;
 }
 
 /* What a node depends on, by its edges, to be freed. */
-static driver_handle *dependencies_of(driver_handle node, size_t *count)
-{
+static driver_handle *dependencies_of(driver_handle node, size_t *count) {
 	const struct driver *driver = driver_own();
 	driver_handle *list = NULL;
 	void *edges = NULL;
@@ -117,8 +109,7 @@ static driver_handle *dependencies_of(driver_handle node, size_t *count)
 
 /* Moves what no other node depends on to the front, in its order. SIZE_MAX: it
  * cannot be known. */
-static size_t take_sinks(driver_handle *nodes, size_t count)
-{
+static size_t take_sinks(driver_handle *nodes, size_t count) {
 	const struct driver *driver = driver_own();
 	size_t sinks = 0;
 
@@ -143,8 +134,7 @@ struct level {
 	size_t walked;
 };
 
-static bool join(struct level *level, driver_handle from, driver_handle to)
-{
+static bool join(struct level *level, driver_handle from, driver_handle to) {
 	struct graph_pair *pair = find(level->pairs, level->count, from);
 
 	if (!pair || pair->to)
@@ -155,8 +145,7 @@ static bool join(struct level *level, driver_handle from, driver_handle to)
 }
 
 /* What two nodes that are a pair depend on. */
-static bool join_dependencies(struct level *level, const struct graph_pair *pair)
-{
+static bool join_dependencies(struct level *level, const struct graph_pair *pair) {
 	const struct driver *driver = driver_own();
 	size_t count = 0, others = 0;
 	driver_handle *from, *to;
@@ -177,8 +166,7 @@ static bool join_dependencies(struct level *level, const struct graph_pair *pair
 }
 
 /* Is every node in one pair? */
-static bool is_complete(const struct level *level, driver_handle *scratch)
-{
+static bool is_complete(const struct level *level, driver_handle *scratch) {
 	for (size_t i = 0; i < level->count; i++)
 		scratch[i] = level->pairs[i].to;
 	qsort(scratch, level->count, sizeof(*scratch), compare_handles);
@@ -189,8 +177,7 @@ static bool is_complete(const struct level *level, driver_handle *scratch)
 }
 
 /* from and to are nodes of two graphs, and used up. */
-static bool pair_level(struct level *level, driver_handle *from, driver_handle *to)
-{
+static bool pair_level(struct level *level, driver_handle *from, driver_handle *to) {
 	size_t sinks, others;
 	bool same;
 
@@ -208,8 +195,7 @@ static bool pair_level(struct level *level, driver_handle *from, driver_handle *
 }
 
 static bool pair_graphs(struct graph_pairs *pairs, driver_handle from, driver_handle to,
-			unsigned depth)
-{
+			unsigned depth) {
 	size_t count = 0, others = 0, first = pairs->count;
 	driver_handle *nodes = graph_nodes(from, &count), *other_nodes = graph_nodes(to, &others);
 	struct level level = { .count = count };
@@ -239,8 +225,7 @@ static bool pair_graphs(struct graph_pairs *pairs, driver_handle from, driver_ha
 	return same;
 }
 
-bool graph_pairs_make(struct graph_pairs *pairs, driver_handle from, driver_handle to)
-{
+bool graph_pairs_make(struct graph_pairs *pairs, driver_handle from, driver_handle to) {
 	const struct driver *driver = driver_own();
 
 	if ((driver->graph_dependencies_v2 || driver->graph_dependencies) &&
@@ -253,15 +238,13 @@ bool graph_pairs_make(struct graph_pairs *pairs, driver_handle from, driver_hand
 	return false;
 }
 
-driver_handle graph_pairs_find(const struct graph_pairs *pairs, driver_handle from)
-{
+driver_handle graph_pairs_find(const struct graph_pairs *pairs, driver_handle from) {
 	const struct graph_pair *pair = find(pairs->list, pairs->count, from);
 
 	return pair ? pair->to : NULL;
 }
 
-void graph_pairs_deinit(struct graph_pairs *pairs)
-{
+void graph_pairs_deinit(struct graph_pairs *pairs) {
 	free(pairs->list);
 	*pairs = (struct graph_pairs){ 0 };
 }

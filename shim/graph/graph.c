@@ -78,14 +78,12 @@ static uint64_t last_number;
 static bool overlooked; /* there was no memory for a record: a fixed graph, for good */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct graph_record **bucket_of(driver_handle exec)
-{
+static struct graph_record **bucket_of(driver_handle exec) {
 	return &buckets[((uintptr_t)exec >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 54];
 }
 
 /* The record of an executable graph, or NULL: it has no kernels, or we never saw it. */
-static struct graph_record *find(driver_handle exec)
-{
+static struct graph_record *find(driver_handle exec) {
 	struct graph_record *record =
 		exec ? __atomic_load_n(bucket_of(exec), __ATOMIC_ACQUIRE) : NULL;
 
@@ -96,8 +94,7 @@ static struct graph_record *find(driver_handle exec)
 
 /* ---- patches ------------------------------------------------------------------------ */
 
-void graph_patches_changed(bool patched, bool code_gone)
-{
+void graph_patches_changed(bool patched, bool code_gone) {
 	uint64_t number = __atomic_add_fetch(&last_number, 2, __ATOMIC_RELAXED);
 
 	if (code_gone)
@@ -105,31 +102,26 @@ void graph_patches_changed(bool patched, bool code_gone)
 	__atomic_store_n(&patches, patched ? number : 0, __ATOMIC_RELEASE);
 }
 
-uint64_t graph_patches(void)
-{
+uint64_t graph_patches(void) {
 	return __atomic_load_n(&patches, __ATOMIC_ACQUIRE);
 }
 
 /* Is the code of patches of this number still there? */
-static bool is_there(uint64_t number)
-{
+static bool is_there(uint64_t number) {
 	return !number || (number != NEVER && number >= __atomic_load_n(&oldest, __ATOMIC_RELAXED));
 }
 
 /* Can our instance be launched, though perhaps with older patches? */
-static bool own_is_there(const struct graph_record *record)
-{
+static bool own_is_there(const struct graph_record *record) {
 	return record->own && is_there(record->own_patches);
 }
 
 /* Number of the patches that a fixed graph is launched with. */
-static uint64_t fixed_patches(const struct graph_record *record)
-{
+static uint64_t fixed_patches(const struct graph_record *record) {
 	return record->own ? record->own_patches : record->code;
 }
 
-static enum graph_cause cause_of(const struct graph_record *record, bool with_patches)
-{
+static enum graph_cause cause_of(const struct graph_record *record, bool with_patches) {
 	uint64_t now = graph_patches();
 
 	if (!with_patches && !record->fixed && now && record->failed == now)
@@ -139,8 +131,7 @@ static enum graph_cause cause_of(const struct graph_record *record, bool with_pa
 	return record->fixed;
 }
 
-enum graph_cause graph_has_fixed(bool with_patches)
-{
+enum graph_cause graph_has_fixed(bool with_patches) {
 	enum graph_cause found;
 
 	pthread_mutex_lock(&lock);
@@ -154,8 +145,7 @@ enum graph_cause graph_has_fixed(bool with_patches)
 	return found;
 }
 
-bool graph_has_lost(void)
-{
+bool graph_has_lost(void) {
 	bool found = false;
 
 	pthread_mutex_lock(&lock);
@@ -167,8 +157,7 @@ bool graph_has_lost(void)
 	return found;
 }
 
-void graph_reap(void)
-{
+void graph_reap(void) {
 	const struct driver *driver = driver_own();
 	struct graph_aside *aside;
 
@@ -183,16 +172,14 @@ void graph_reap(void)
 
 /* ---- a record, with the lock held ---------------------------------------------------- */
 
-static bool can_clone(const struct driver *driver)
-{
+static bool can_clone(const struct driver *driver) {
 	return driver && driver->graph_clone && driver->graph_destroy &&
 	       driver->graph_exec_destroy && driver->graph_instantiate && driver->graph_get_nodes &&
 	       driver->graph_node_get_type;
 }
 
 /* Destroys our instance, of a graph that nobody launches. */
-static void drop_own(struct graph_record *record)
-{
+static void drop_own(struct graph_record *record) {
 	if (record->own)
 		driver_own()->graph_exec_destroy(record->own);
 	record->own = record->own_of = NULL;
@@ -200,8 +187,7 @@ static void drop_own(struct graph_record *record)
 }
 
 /* Takes our instance out of use; without memory for a note of it, it is never freed. */
-static void put_aside(struct graph_record *record)
-{
+static void put_aside(struct graph_record *record) {
 	struct graph_aside *aside = record->own ? malloc(sizeof(*aside)) : NULL;
 
 	__atomic_store_n(&record->own_patches, NEVER, __ATOMIC_RELAXED);
@@ -213,8 +199,7 @@ static void put_aside(struct graph_record *record)
 	record->failed = NEVER;
 }
 
-static void drop_change(struct graph_record *record, size_t at)
-{
+static void drop_change(struct graph_record *record, size_t at) {
 	struct graph_change *change = &record->changes[at];
 
 	if (change->child)
@@ -222,8 +207,7 @@ static void drop_change(struct graph_record *record, size_t at)
 	memmove(change, change + 1, (--record->change_count - at) * sizeof(*change));
 }
 
-static void drop_updated(struct graph_record *record)
-{
+static void drop_updated(struct graph_record *record) {
 	if (record->updated)
 		driver_own()->graph_destroy(record->updated);
 	if (record->own_of == record->updated)
@@ -232,8 +216,7 @@ static void drop_updated(struct graph_record *record)
 	graph_pairs_deinit(&record->pairs);
 }
 
-static void drop_graphs(struct graph_record *record)
-{
+static void drop_graphs(struct graph_record *record) {
 	drop_updated(record);
 	while (record->change_count)
 		drop_change(record, record->change_count - 1);
@@ -249,8 +232,7 @@ static void drop_graphs(struct graph_record *record)
  * where the code of that is gone, our instance, to which it was done, too: the patches that it has
  * stay. Where that is not so either nothing can be launched.
  */
-static void fix(struct graph_record *record)
-{
+static void fix(struct graph_record *record) {
 	bool keeps_own = own_is_there(record) && !is_there(record->code);
 	enum graph_cause before = record->fixed;
 
@@ -267,8 +249,7 @@ static void fix(struct graph_record *record)
  * Kernels of our instance may have got the code of now. Where it was bare it needs that code then,
  * but is no instance of now: the odd numbers, which patches do not have, say so.
  */
-static void take_own_code(struct graph_record *record)
-{
+static void take_own_code(struct graph_record *record) {
 	uint64_t now = graph_patches();
 
 	if (record->own && !record->own_patches && now)
@@ -276,8 +257,7 @@ static void take_own_code(struct graph_record *record)
 }
 
 /* Kernels of it have got the code of now, and those of our instance are about to. */
-static void take_code(struct graph_record *record)
-{
+static void take_code(struct graph_record *record) {
 	uint64_t now = graph_patches();
 
 	take_own_code(record);
@@ -289,8 +269,7 @@ static void take_code(struct graph_record *record)
 }
 
 /* The node of the graph that our instances are made from, for one of record->clone. */
-static driver_handle node_now(struct graph_record *record, driver_handle node)
-{
+static driver_handle node_now(struct graph_record *record, driver_handle node) {
 	if (!record->updated)
 		return node;
 	if (!record->pairs.list &&
@@ -306,8 +285,7 @@ enum contents {
 };
 
 /* The device may change the node of the instance that it knows, which is not ours. */
-static bool is_device_updatable(const struct driver *driver, driver_handle node)
-{
+static bool is_device_updatable(const struct driver *driver, driver_handle node) {
 	uint64_t value[ATTRIBUTE_WORDS] = { 0 };
 
 	return driver->node_get_attribute &&
@@ -315,8 +293,7 @@ static bool is_device_updatable(const struct driver *driver, driver_handle node)
 	       (uint32_t)value[0];
 }
 
-static enum contents look(const struct driver *driver, driver_handle graph, unsigned depth)
-{
+static enum contents look(const struct driver *driver, driver_handle graph, unsigned depth) {
 	enum contents contents = CONTENTS_NONE;
 	size_t count = 0;
 	driver_handle child, *nodes = depth > GRAPH_DEPTH_MAX ? NULL : graph_nodes(graph, &count);
@@ -344,8 +321,7 @@ static enum contents look(const struct driver *driver, driver_handle graph, unsi
 }
 
 /* A record that nobody uses, or a new one. */
-static struct graph_record *take_record(driver_handle exec)
-{
+static struct graph_record *take_record(driver_handle exec) {
 	struct graph_record **bucket = bucket_of(exec), *record = find(exec);
 
 	for (struct graph_record *other = *bucket; other && !record; other = other->next)
@@ -375,8 +351,7 @@ struct entered {
 };
 
 /* Calls of ours disturb no capture. */
-static struct entered enter(const struct driver *driver)
-{
+static struct entered enter(const struct driver *driver) {
 	struct entered entered = { DRIVER_CAPTURE_MODE_RELAXED, cancel_forbid() };
 
 	driver->exchange_capture_mode(&entered.mode);
@@ -384,15 +359,14 @@ static struct entered enter(const struct driver *driver)
 	return entered;
 }
 
-static void leave(const struct driver *driver, struct entered entered)
-{
+static void leave(const struct driver *driver, struct entered entered) {
 	pthread_mutex_unlock(&lock);
 	driver->exchange_capture_mode(&entered.mode);
 	cancel_allow(entered.cancel);
 }
 
-void graph_added(driver_handle exec, driver_handle graph, unsigned long long flags, uint64_t before)
-{
+void graph_added(driver_handle exec, driver_handle graph, unsigned long long flags,
+		 uint64_t before) {
 	const struct driver *driver = driver_own();
 	struct entered entered;
 	int saved = errno;
@@ -422,8 +396,7 @@ void graph_added(driver_handle exec, driver_handle graph, unsigned long long fla
 	errno = saved;
 }
 
-void graph_removed(driver_handle exec)
-{
+void graph_removed(driver_handle exec) {
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
 	struct entered entered;
@@ -446,8 +419,7 @@ void graph_removed(driver_handle exec)
 
 /* Does to an instance what the application did to its own. */
 static driver_result repeat(const struct driver *driver, struct graph_record *record,
-			    driver_handle own)
-{
+			    driver_handle own) {
 	driver_result result = 0;
 
 	for (size_t i = 0; i < record->change_count && !result; i++) {
@@ -465,8 +437,7 @@ static driver_result repeat(const struct driver *driver, struct graph_record *re
 }
 
 /* Makes our instance, of the patches of now. If it cannot be, the one that there was stays. */
-static void instantiate(const struct driver *driver, struct graph_record *record)
-{
+static void instantiate(const struct driver *driver, struct graph_record *record) {
 	driver_handle graph = record->updated ? record->updated : record->clone;
 	uint64_t now = graph_patches();
 	driver_handle before = NULL, own = NULL;
@@ -498,8 +469,7 @@ static void instantiate(const struct driver *driver, struct graph_record *record
 }
 
 static __attribute__((noinline)) driver_result find_slowly(struct graph_record *record,
-							   driver_handle *exec)
-{
+							   driver_handle *exec) {
 	const struct driver *driver = driver_own();
 	int saved = errno;
 	struct entered entered = enter(driver);
@@ -518,8 +488,7 @@ static __attribute__((noinline)) driver_result find_slowly(struct graph_record *
 	return result;
 }
 
-driver_result graph_find(driver_handle *exec)
-{
+driver_result graph_find(driver_handle *exec) {
 	struct graph_record *record = find(*exec);
 	uint64_t now = graph_patches();
 
@@ -535,16 +504,14 @@ driver_result graph_find(driver_handle *exec)
 	return find_slowly(record, exec);
 }
 
-bool graph_is_sound(driver_handle exec)
-{
+bool graph_is_sound(driver_handle exec) {
 	const struct graph_record *record = find(exec);
 
 	return record && is_there(record->code);
 }
 
 /* Its nodes have the parameters of the graph's; what is left out stays left out. */
-static void take_graph(struct graph_record *record, driver_handle clone)
-{
+static void take_graph(struct graph_record *record, driver_handle clone) {
 	drop_updated(record);
 	record->updated = clone;
 	for (size_t i = record->change_count; i-- > 0;)
@@ -555,8 +522,7 @@ static void take_graph(struct graph_record *record, driver_handle clone)
 		fix(record);
 }
 
-void graph_updated(driver_handle exec, driver_handle graph)
-{
+void graph_updated(driver_handle exec, driver_handle graph) {
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
 	struct entered entered;
@@ -581,8 +547,7 @@ void graph_updated(driver_handle exec, driver_handle graph)
 	errno = saved;
 }
 
-bool graph_node_begin(driver_handle exec, driver_handle node, struct graph_node *found)
-{
+bool graph_node_begin(driver_handle exec, driver_handle node, struct graph_node *found) {
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
 	driver_handle now = NULL;
@@ -616,8 +581,7 @@ bool graph_node_begin(driver_handle exec, driver_handle node, struct graph_node 
 	return record->fixed != GRAPH_NOT_CLONED;
 }
 
-void graph_node_end(driver_handle exec, bool node_done, bool own_done)
-{
+void graph_node_end(driver_handle exec, bool node_done, bool own_done) {
 	const struct driver *driver = driver_own();
 	int saved = errno;
 	struct entered entered = enter(driver);
@@ -632,8 +596,7 @@ void graph_node_end(driver_handle exec, bool node_done, bool own_done)
 }
 
 /* The last change of a node; child is consumed. */
-static bool note_change(struct graph_record *record, driver_handle node, driver_handle child)
-{
+static bool note_change(struct graph_record *record, driver_handle node, driver_handle child) {
 	struct graph_change *list =
 		reallocarray(record->changes, record->change_count + 1, sizeof(*list));
 
@@ -648,15 +611,13 @@ static bool note_change(struct graph_record *record, driver_handle node, driver_
 }
 
 /* Forgets that a node was left out (given: that it was given a graph). */
-static void forget_change(struct graph_record *record, driver_handle node, bool given)
-{
+static void forget_change(struct graph_record *record, driver_handle node, bool given) {
 	for (size_t i = record->change_count; i-- > 0;)
 		if (record->changes[i].node == node && (record->changes[i].child != NULL) == given)
 			drop_change(record, i);
 }
 
-bool graph_node_enabled(driver_handle exec, const struct graph_node *node, bool enabled)
-{
+bool graph_node_enabled(driver_handle exec, const struct graph_node *node, bool enabled) {
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
 	struct entered entered;
@@ -673,8 +634,7 @@ bool graph_node_enabled(driver_handle exec, const struct graph_node *node, bool 
 	return done;
 }
 
-bool graph_node_given(driver_handle exec, const struct graph_node *node, driver_handle child)
-{
+bool graph_node_given(driver_handle exec, const struct graph_node *node, driver_handle child) {
 	const struct driver *driver = driver_own();
 	struct graph_record *record = find(exec);
 	struct entered entered;

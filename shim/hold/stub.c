@@ -2,7 +2,6 @@
 
 /* Has the SONAME of the driver, at build time. Nothing loads it. */
 int hold_stub(void);
-int hold_stub(void)
-{
+int hold_stub(void) {
 	return 0;
 }

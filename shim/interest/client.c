@@ -28,8 +28,7 @@
  */
 #define LEAST_DESCRIPTOR 40
 
-int client_move_descriptor(int fd)
-{
+int client_move_descriptor(int fd) {
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
 
 	if (moved < 0 && fd > STDERR_FILENO)
@@ -40,16 +39,14 @@ int client_move_descriptor(int fd)
 	return moved;
 }
 
-bool client_is_open(const struct client *client)
-{
+bool client_is_open(const struct client *client) {
 	struct stat status;
 
 	return client->fd >= 0 && fstat(client->fd, &status) == 0 && S_ISSOCK(status.st_mode) &&
 	       status.st_dev == client->device && status.st_ino == client->inode;
 }
 
-bool client_is_alive(const struct client *client)
-{
+bool client_is_alive(const struct client *client) {
 	struct pollfd polled = { .fd = client->fd, .events = POLLIN };
 	int saved = errno, r = -1;
 
@@ -61,16 +58,14 @@ bool client_is_alive(const struct client *client)
 	return r == 0;
 }
 
-void client_close(struct client *client)
-{
+void client_close(struct client *client) {
 	if (client_is_open(client))
 		close(client->fd);
 	client->fd = -1;
 }
 
 /* Waits for the socket; false when the deadline is over. */
-static bool wait_for(int fd, short events, uint64_t deadline_ms)
-{
+static bool wait_for(int fd, short events, uint64_t deadline_ms) {
 	struct pollfd polled = { .fd = fd, .events = events };
 
 	for (;;) {
@@ -88,8 +83,7 @@ static bool wait_for(int fd, short events, uint64_t deadline_ms)
 }
 
 void client_prepare(struct client *client, union wire_message *message, enum wire_type type,
-		    uint32_t sequence)
-{
+		    uint32_t sequence) {
 	message->header = (struct wire_header){
 		.magic = WIRE_MAGIC,
 		.version = WIRE_VERSION,
@@ -100,8 +94,7 @@ void client_prepare(struct client *client, union wire_message *message, enum wir
 }
 
 bool client_send(struct client *client, const union wire_message *message, int fd,
-		 uint64_t deadline_ms)
-{
+		 uint64_t deadline_ms) {
 	struct iovec bytes = { (void *)message, message->header.size };
 	union {
 		struct cmsghdr header;
@@ -134,8 +127,7 @@ bool client_send(struct client *client, const union wire_message *message, int f
 }
 
 /* Takes the descriptors out of a datagram: at most one is kept. false if there were more. */
-static bool take_descriptor(struct msghdr *datagram, int *fd)
-{
+static bool take_descriptor(struct msghdr *datagram, int *fd) {
 	bool surplus = false;
 
 	*fd = -1;
@@ -161,8 +153,7 @@ static bool take_descriptor(struct msghdr *datagram, int *fd)
 }
 
 bool client_receive(struct client *client, union wire_message *message, enum wire_type type,
-		    int *fd, uint64_t deadline_ms)
-{
+		    int *fd, uint64_t deadline_ms) {
 	struct iovec bytes = { message, sizeof(*message) };
 	union {
 		struct cmsghdr header;
@@ -198,8 +189,7 @@ bool client_receive(struct client *client, union wire_message *message, enum wir
 }
 
 bool client_call(struct client *client, union wire_message *message, int send_fd,
-		 enum wire_type reply, int *fd, uint64_t deadline_ms)
-{
+		 enum wire_type reply, int *fd, uint64_t deadline_ms) {
 	uint32_t sequence = message->header.sequence;
 
 	if (!client_send(client, message, send_fd, deadline_ms) ||
@@ -218,8 +208,7 @@ bool client_call(struct client *client, union wire_message *message, int send_fd
  * A user's own session daemon must be that user's; below /run/gpuprobe only the system's daemon can
  * listen.
  */
-static bool peer_is_trusted(int fd, const char *folder)
-{
+static bool peer_is_trusted(int fd, const char *folder) {
 	struct ucred peer;
 	socklen_t length = sizeof(peer);
 
@@ -232,8 +221,7 @@ static bool peer_is_trusted(int fd, const char *folder)
  * Connects; a full queue of connections is waited for until the deadline, as poll() does not tell
  * of it.
  */
-static bool connect_patiently(int fd, const struct sockaddr_un *address, uint64_t deadline_ms)
-{
+static bool connect_patiently(int fd, const struct sockaddr_un *address, uint64_t deadline_ms) {
 	const struct timespec pause = { .tv_nsec = 1000000 };
 
 	while (connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0) {
@@ -245,8 +233,7 @@ static bool connect_patiently(int fd, const struct sockaddr_un *address, uint64_
 }
 
 /* Makes the socket. */
-static bool make_socket(struct client *client)
-{
+static bool make_socket(struct client *client) {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct stat status;
 
@@ -262,8 +249,7 @@ static bool make_socket(struct client *client)
 	return true;
 }
 
-static bool connect_to(struct client *client, const char *folder, uint64_t deadline_ms)
-{
+static bool connect_to(struct client *client, const char *folder, uint64_t deadline_ms) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int length;
 
@@ -275,8 +261,7 @@ static bool connect_to(struct client *client, const char *folder, uint64_t deadl
 }
 
 bool client_open(struct client *client, const char *folder, enum wire_role role,
-		 uint32_t driver_version, uint64_t deadline_ms, struct wire_welcome *welcome)
-{
+		 uint32_t driver_version, uint64_t deadline_ms, struct wire_welcome *welcome) {
 	union wire_message message;
 
 	*client = (struct client)CLIENT_NONE;

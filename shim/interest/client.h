@@ -59,5 +59,6 @@ bool client_receive(struct client *client, union wire_message *message, enum wir
 bool client_call(struct client *client, union wire_message *message, int send_fd,
 		 enum wire_type reply, int *fd, uint64_t deadline_ms);
 
-/* A descriptor moved out of the way of programs that count on low numbers; consumes fd. -1: it can be no other than a standard one. */
+/* A descriptor moved out of the way of programs that count on low numbers; consumes fd. -1: it can
+ * be no other than a standard one. */
 int client_move_descriptor(int fd);

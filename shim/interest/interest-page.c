@@ -8,9 +8,9 @@
  * Calls and launches that find a page changed believe it as it is mapped, and know the process's
  * numbers: what users say of other processes must not make a system call in one that is sandboxed.
  *
- * Launches read the generations of the mapped pages without a lock, and may be interrupted in it for
- * as long as you like: what was mapped once stays, and another page takes its place in memory. Where
- * there is none a word that never changes is read.
+ * Launches read the generations of the mapped pages without a lock, and may be interrupted in it
+ * for as long as you like: what was mapped once stays, and another page takes its place in memory.
+ * Where there is none a word that never changes is read.
  */
 
 #include "interest-page.h"
@@ -72,8 +72,7 @@ static struct {
  * The name of the session that is asked for, perhaps no valid one; NULL: none is. Read once: the
  * program may be changing its environment in another thread.
  */
-static const char *session_name(void)
-{
+static const char *session_name(void) {
 	static char name[PATHS_SESSION_NAME_MAX + 2];
 	static bool known;
 	const char *text = known ? NULL : secure_getenv(PATHS_SESSION_VARIABLE);
@@ -85,8 +84,7 @@ static const char *session_name(void)
 }
 
 /* A session name: letters, digits, underscore, 1 to 32 of them. */
-static bool valid_name(const char *name)
-{
+static bool valid_name(const char *name) {
 	size_t length =
 		strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
 
@@ -94,8 +92,7 @@ static bool valid_name(const char *name)
 }
 
 /* Writes the session folder of this user; false if there can be none. */
-static bool session_folder(char *folder, const char *name)
-{
+static bool session_folder(char *folder, const char *name) {
 	struct stat status;
 	char user[64];
 	int length;
@@ -116,8 +113,7 @@ static bool session_folder(char *folder, const char *name)
  * Is the mapped page still that of its folder? A new daemon makes a new file; the old one's number
  * is not free while we map it.
  */
-static bool is_fresh(const struct page *page)
-{
+static bool is_fresh(const struct page *page) {
 	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
 	struct stat status;
 
@@ -129,26 +125,23 @@ static bool is_fresh(const struct page *page)
 }
 
 /* Does the page's end or change tell of another daemon? */
-static bool is_open(const struct page *page)
-{
-	return page->page && !(__atomic_load_n(&page->page->flags, __ATOMIC_RELAXED) & INTEREST_FLAG_CLOSED);
+static bool is_open(const struct page *page) {
+	return page->page &&
+	       !(__atomic_load_n(&page->page->flags, __ATOMIC_RELAXED) & INTEREST_FLAG_CLOSED);
 }
 
 /* The same without a system call: has nothing told that there is another file? */
-static bool is_settled(const struct page *page)
-{
+static bool is_settled(const struct page *page) {
 	return page->looked && (!page->page || is_open(page));
 }
 
-static bool is_known(const struct page *page)
-{
+static bool is_known(const struct page *page) {
 	return page->page && page->page->magic == INTEREST_MAGIC &&
 	       page->page->version == INTEREST_VERSION;
 }
 
 /* Lets launches and trampolines read the generations of a page; of none, if it is not mapped. */
-static void watch(const struct page *page)
-{
+static void watch(const struct page *page) {
 	unsigned which = page == &system_page;
 	struct interest_watch *traces = &trace_watch[which];
 
@@ -163,8 +156,7 @@ static void watch(const struct page *page)
 }
 
 /* Maps a file where the page before it was. There is no moment at which nothing is there. */
-static bool map_in_place(struct page *page, int fd)
-{
+static bool map_in_place(struct page *page, int fd) {
 	void *mapped = mmap(NULL, INTEREST_PAGE_SIZE, PROT_READ, MAP_SHARED, fd, 0), *before;
 
 	if (mapped == MAP_FAILED)
@@ -173,7 +165,8 @@ static bool map_in_place(struct page *page, int fd)
 		page->memory = mapped;
 		return true;
 	}
-	before = mremap(page->memory, 0, INTEREST_PAGE_SIZE, MREMAP_MAYMOVE); /* of size 0: a second one */
+	before = mremap(page->memory, 0, INTEREST_PAGE_SIZE,
+			MREMAP_MAYMOVE); /* of size 0: a second one */
 	if (mremap(mapped, INTEREST_PAGE_SIZE, INTEREST_PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   page->memory) == MAP_FAILED) {
 		munmap(mapped, INTEREST_PAGE_SIZE);
@@ -186,8 +179,7 @@ static bool map_in_place(struct page *page, int fd)
 }
 
 /* Maps the page of a folder; without one (NULL) there is none. */
-static void map_page(struct page *page, const char *folder)
-{
+static void map_page(struct page *page, const char *folder) {
 	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
 	struct stat status;
 	int fd;
@@ -214,8 +206,7 @@ static void map_page(struct page *page, const char *folder)
 	close(fd);
 }
 
-static bool in_namespace(const char *link, const char *initial)
-{
+static bool in_namespace(const char *link, const char *initial) {
 	char text[64];
 	ssize_t length = readlink(link, text, sizeof(text) - 1);
 
@@ -234,8 +225,7 @@ struct facts {
 };
 
 /* Namespaces change with the process, and with them the numbers of users. */
-static void know_self(void)
-{
+static void know_self(void) {
 	pid_t pid = getpid();
 	uid_t uid = getuid();
 
@@ -247,13 +237,11 @@ static void know_self(void)
 	self.same_users = in_namespace("/proc/self/ns/user", INITIAL_USER_NAMESPACE);
 }
 
-static bool pid_is(const struct facts *facts, uint32_t wanted)
-{
+static bool pid_is(const struct facts *facts, uint32_t wanted) {
 	return wanted == (uint32_t)self.pid || (!self.same_pids && facts->doubt);
 }
 
-static bool uid_is(const struct facts *facts, uint32_t wanted)
-{
+static bool uid_is(const struct facts *facts, uint32_t wanted) {
 	const bool same = wanted == (uint32_t)self.uid;
 
 	if (same == facts->doubt) /* whatever namespace it is in */
@@ -262,8 +250,7 @@ static bool uid_is(const struct facts *facts, uint32_t wanted)
 }
 
 /* Reads a file of /proc; returns its length, at most size - 1, with a NUL behind; -1: none. */
-static ssize_t read_text(const char *path, char *text, size_t size)
-{
+static ssize_t read_text(const char *path, char *text, size_t size) {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
 
@@ -274,8 +261,7 @@ static ssize_t read_text(const char *path, char *text, size_t size)
 	return length;
 }
 
-static bool comm_is(struct facts *facts, const char *wanted)
-{
+static bool comm_is(struct facts *facts, const char *wanted) {
 	if (!facts->has_comm) {
 		char text[sizeof(facts->comm) + 1];
 		ssize_t length = read_text("/proc/self/comm", text, sizeof(text));
@@ -289,11 +275,9 @@ static bool comm_is(struct facts *facts, const char *wanted)
 	return facts->comm[0] ? !strncmp(facts->comm, wanted, sizeof(facts->comm)) : facts->doubt;
 }
 
-static bool exe_is(struct facts *facts, uint64_t wanted)
-{
+static bool exe_is(struct facts *facts, uint64_t wanted) {
 	if (!facts->has_exe) {
-		ssize_t length =
-			readlink("/proc/self/exe", scratch.text, sizeof(scratch.text) - 1);
+		ssize_t length = readlink("/proc/self/exe", scratch.text, sizeof(scratch.text) - 1);
 
 		if (length > 0) {
 			scratch.text[length] = 0;
@@ -305,8 +289,7 @@ static bool exe_is(struct facts *facts, uint64_t wanted)
 }
 
 /* The path in the unified hierarchy; none in a namespace, where it begins elsewhere. */
-static void read_cgroup(struct facts *facts)
-{
+static void read_cgroup(struct facts *facts) {
 	char *text = scratch.text, *line;
 
 	facts->has_cgroup = true;
@@ -324,8 +307,7 @@ static void read_cgroup(struct facts *facts)
 }
 
 /* Is it in the cgroup with this hash, or in one below it? */
-static bool cgroup_is(struct facts *facts, uint64_t wanted)
-{
+static bool cgroup_is(struct facts *facts, uint64_t wanted) {
 	char *path = scratch.text;
 
 	if (!facts->has_cgroup)
@@ -340,8 +322,7 @@ static bool cgroup_is(struct facts *facts, uint64_t wanted)
 }
 
 /* Could this rule mean this process? Where one cannot know, it could, if facts->doubt is true. */
-static bool rule_matches(const struct interest_rule *rule, struct facts *facts)
-{
+static bool rule_matches(const struct interest_rule *rule, struct facts *facts) {
 	if ((rule->flags & INTEREST_RULE_PID) && !pid_is(facts, rule->pid))
 		return false;
 	if ((rule->flags & INTEREST_RULE_UID) && !uid_is(facts, rule->uid))
@@ -354,8 +335,7 @@ static bool rule_matches(const struct interest_rule *rule, struct facts *facts)
 }
 
 /* Is this process left alone, as far as it can know? */
-static bool is_excluded(const struct interest_page *copy)
-{
+static bool is_excluded(const struct interest_page *copy) {
 	struct facts facts = { .doubt = false };
 
 	for (uint32_t i = 0; i < copy->exclude_rule_count && i < INTEREST_EXCLUDE_RULES_MAX; i++)
@@ -365,8 +345,7 @@ static bool is_excluded(const struct interest_page *copy)
 }
 
 /* Takes a stable copy of the page; false if the daemon kept writing. */
-static bool snapshot(const struct interest_page *page, struct interest_page *copy)
-{
+static bool snapshot(const struct interest_page *page, struct interest_page *copy) {
 	for (unsigned i = 0; i < INTEREST_RETRIES; i++) {
 		uint64_t before = __atomic_load_n(&page->generation, __ATOMIC_ACQUIRE);
 
@@ -378,15 +357,13 @@ static bool snapshot(const struct interest_page *page, struct interest_page *cop
 	return false;
 }
 
-static uint32_t deadline_of(const struct interest_page *page)
-{
+static uint32_t deadline_of(const struct interest_page *page) {
 	uint32_t ms = page->deadline_ms;
 
 	return ms < INTEREST_DEADLINE_MAX_MS ? ms : INTEREST_DEADLINE_MAX_MS;
 }
 
-static bool page_matches(const struct page *page, struct interest *interest)
-{
+static bool page_matches(const struct page *page, struct interest *interest) {
 	const struct interest_page *copy = &scratch.page;
 	struct facts facts = { .doubt = true };
 	bool stable, meant;
@@ -411,8 +388,7 @@ static bool page_matches(const struct page *page, struct interest *interest)
 }
 
 /* Does the page say whether the process gets the engine? Then *wanted is the answer. */
-static bool page_decides(const struct page *page, bool *wanted, char *sanitizer)
-{
+static bool page_decides(const struct page *page, bool *wanted, char *sanitizer) {
 	const struct interest_page *copy = &scratch.page;
 	struct facts facts = { 0 };
 
@@ -439,8 +415,7 @@ static bool page_decides(const struct page *page, bool *wanted, char *sanitizer)
 
 /* What a page says about traces; *stable: at one moment. Returns the generation. */
 static uint64_t trace_snapshot(const struct interest_page *page, struct interest_page *copy,
-			       bool *stable)
-{
+			       bool *stable) {
 	uint64_t before = 0;
 
 	*stable = false;
@@ -458,8 +433,7 @@ static uint64_t trace_snapshot(const struct interest_page *page, struct interest
 }
 
 /* Has the page begun to say that this process may be traced? */
-static bool page_traces(const struct page *page, unsigned which, struct interest *interest)
-{
+static bool page_traces(const struct page *page, unsigned which, struct interest *interest) {
 	struct facts facts = { .doubt = true };
 	const struct interest_page *copy = &scratch.page, *mapped;
 	uint64_t generation;
@@ -469,7 +443,8 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 		interest_trace_looked[which] = 0;
 		return false;
 	}
-	mapped = page->page; /* a signal handler that forks below lets go of the page, in the child, not of the memory */
+	mapped = page->page; /* a signal handler that forks below lets go of the page, in the child,
+				not of the memory */
 	generation = trace_snapshot(mapped, &scratch.page, &stable);
 	interest_trace_looked[which] = generation;
 	if (generation == asked[which])
@@ -478,8 +453,7 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 	meant = !stable || copy->trace_rule_count > INTEREST_TRACE_RULES_MAX;
 	for (uint32_t i = 0; !meant && i < copy->trace_rule_count; i++)
 		meant = rule_matches(&copy->trace_rules[i], &facts);
-	if (!meant || (stable && is_excluded(copy)) ||
-	    (mapped->flags & INTEREST_FLAG_CLOSED))
+	if (!meant || (stable && is_excluded(copy)) || (mapped->flags & INTEREST_FLAG_CLOSED))
 		return false;
 	strcpy(interest->folder, page->folder);
 	interest->deadline_ms = deadline_of(mapped);
@@ -491,8 +465,7 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
  * those that are has changed: then its daemon is there, and files are not looked at. Returns how
  * many of session_page and system_page count.
  */
-static unsigned map_pages(bool changed)
-{
+static unsigned map_pages(bool changed) {
 	bool (*is_good)(const struct page *) = changed ? is_settled : is_fresh;
 	const char *name = session_name();
 	char folder[INTEREST_FOLDER_MAX];
@@ -508,27 +481,25 @@ static unsigned map_pages(bool changed)
 	return name ? 1 : 2;
 }
 
-bool interest_find(struct interest *interest, bool changed)
-{
+bool interest_find(struct interest *interest, bool changed) {
 	unsigned count = map_pages(changed);
 
 	return (count > 0 && page_matches(&session_page, interest)) ||
 	       (count > 1 && page_matches(&system_page, interest));
 }
 
-bool interest_is_foreign(void)
-{
-	return (is_open(&session_page) && session_page.page->magic == INTEREST_MAGIC && !is_known(&session_page)) ||
-	       (is_open(&system_page) && system_page.page->magic == INTEREST_MAGIC && !is_known(&system_page));
+bool interest_is_foreign(void) {
+	return (is_open(&session_page) && session_page.page->magic == INTEREST_MAGIC &&
+		!is_known(&session_page)) ||
+	       (is_open(&system_page) && system_page.page->magic == INTEREST_MAGIC &&
+		!is_known(&system_page));
 }
 
-bool interest_is_gone(void)
-{
+bool interest_is_gone(void) {
 	return !is_open(&session_page) && !is_open(&system_page);
 }
 
-enum interest_change interest_look_again(const struct interest *found, struct interest *now)
-{
+enum interest_change interest_look_again(const struct interest *found, struct interest *now) {
 	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
 	struct interest_page page;
 	struct stat status;
@@ -556,8 +527,7 @@ enum interest_change interest_look_again(const struct interest *found, struct in
 	return INTEREST_OTHER;
 }
 
-bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
-{
+bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX]) {
 	unsigned count = map_pages(false);
 	bool wanted = false;
 
@@ -566,8 +536,7 @@ bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
 	return count > 1 && page_decides(&system_page, &wanted, sanitizer) && wanted;
 }
 
-bool interest_wants_trace(struct interest *interest)
-{
+bool interest_wants_trace(struct interest *interest) {
 	unsigned count = map_pages(true);
 	bool wanted = false;
 
@@ -583,23 +552,21 @@ bool interest_wants_trace(struct interest *interest)
 	return wanted;
 }
 
-void interest_traces_seen(void)
-{
+void interest_traces_seen(void) {
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&trace_watch[i].seen, interest_trace_looked[i], __ATOMIC_RELEASE);
 }
 
-void interest_ignore_traces(void)
-{
+void interest_ignore_traces(void) {
 	for (unsigned i = 0; i < 2; i++) {
 		__atomic_store_n(&trace_watch[i].generation, &no_generation, __ATOMIC_RELEASE);
 		__atomic_store_n(&trace_watch[i].seen, 0, __ATOMIC_RELEASE);
 	}
 }
 
-void interest_forked(void)
-{
-	session_page = (struct page){ .memory = session_page.memory, .before = session_page.before };
+void interest_forked(void) {
+	session_page =
+		(struct page){ .memory = session_page.memory, .before = session_page.before };
 	system_page = (struct page){ .memory = system_page.memory, .before = system_page.before };
 	self.pid = 0;
 	watch(&session_page);

@@ -31,18 +31,21 @@ bool interest_find(struct interest *interest, bool changed);
 bool interest_is_gone(void);
 
 /*
- * Is there one of another version, whose page we do not understand? As of the last look. Not thread-safe.
+ * Is there one of another version, whose page we do not understand? As of the last look. Not
+ * thread-safe.
  */
 bool interest_is_foreign(void);
 
 enum interest_change {
-	INTEREST_UNCHANGED, /* the page is still that one, or cannot be looked at now, or not be understood */
+	INTEREST_UNCHANGED, /* the page is still that one, or cannot be looked at now, or not be
+			       understood */
 	INTEREST_OTHER, /* another daemon is there */
 	INTEREST_ENDED, /* its daemon has ended in good order, and no other one is there */
 };
 
 /*
- * What has become of the daemon that was found, whether it is interested now or not; *now: as far as it is another one. Any thread may ask.
+ * What has become of the daemon that was found, whether it is interested now or not; *now: as far
+ * as it is another one. Any thread may ask.
  */
 enum interest_change interest_look_again(const struct interest *found, struct interest *now);
 
@@ -53,7 +56,8 @@ bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX]);
 
 /*
  * What the trampolines compare (trampoline.S knows the layout): a page's trace_generation, and what
- * it was when it was last looked at. INTEREST_UNSEEN differs from what a page says when it is stable.
+ * it was when it was last looked at. INTEREST_UNSEEN differs from what a page says when it is
+ * stable.
  */
 struct interest_watch {
 	const uint64_t *generation;
@@ -65,15 +69,13 @@ struct interest_watch {
 extern struct interest_watch trace_watch[2] __attribute__((visibility("hidden")));
 
 /* What a page says now, and whether that was looked at. Any thread may ask. */
-static inline uint64_t interest_trace_generation(unsigned which)
-{
+static inline uint64_t interest_trace_generation(unsigned which) {
 	const uint64_t *now = __atomic_load_n(&trace_watch[which].generation, __ATOMIC_ACQUIRE);
 
 	return __atomic_load_n(now, __ATOMIC_RELAXED);
 }
 
-static inline bool interest_trace_is_seen(unsigned which)
-{
+static inline bool interest_trace_is_seen(unsigned which) {
 	return interest_trace_generation(which) ==
 	       __atomic_load_n(&trace_watch[which].seen, __ATOMIC_RELAXED);
 }

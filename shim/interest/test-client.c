@@ -21,13 +21,11 @@
 
 static volatile sig_atomic_t alarms;
 
-static void on_alarm(int number)
-{
+static void on_alarm(int number) {
 	alarms++;
 }
 
-static void test_alive(void **state)
-{
+static void test_alive(void **state) {
 	struct sigaction action = { .sa_handler = on_alarm };
 	struct itimerval storm = { { 0, 20 }, { 0, 20 } }, quiet = { 0 };
 	struct client client = CLIENT_NONE;
@@ -51,8 +49,7 @@ static void test_alive(void **state)
 	client_close(&client);
 }
 
-static int limit_descriptors(rlim_t count)
-{
+static int limit_descriptors(rlim_t count) {
 	struct rlimit limit;
 
 	getrlimit(RLIMIT_NOFILE, &limit);
@@ -61,8 +58,7 @@ static int limit_descriptors(rlim_t count)
 }
 
 /* Where the program has closed a standard descriptor, none of ours takes its place, and stays. */
-static void test_move(void **state)
-{
+static void test_move(void **state) {
 	int moved;
 
 	close(STDIN_FILENO);
@@ -83,9 +79,9 @@ static void test_move(void **state)
 	assert_int_equal(dup(STDOUT_FILENO), STDIN_FILENO);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alive), cmocka_unit_test(test_move) };
+int main(void) {
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alive),
+					    cmocka_unit_test(test_move) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,10 @@
 #include "interest-page.h"
 #include "proto/paths.h"
 
-static void test_deadline(void **state)
-{
-	const uint32_t deadlines[][2] = { { 10, 10 }, { 60001, 60001 }, { 600000, 600000 }, { 600001, 600000 } };
+static void test_deadline(void **state) {
+	const uint32_t deadlines[][2] = {
+		{ 10, 10 }, { 60001, 60001 }, { 600000, 600000 }, { 600001, 600000 }
+	};
 	struct interest_page page = { .magic = INTEREST_MAGIC,
 				      .version = INTEREST_VERSION,
 				      .flags = INTEREST_FLAG_EVERYONE };
@@ -47,8 +48,7 @@ static void test_deadline(void **state)
 	rmdir(folder);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_deadline) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,8 +10,7 @@
 
 #define PATH_SIZE 4096
 
-static bool find(char path[PATH_SIZE], const char *library)
-{
+static bool find(char path[PATH_SIZE], const char *library) {
 	const char *slash;
 	Dl_info self;
 
@@ -23,8 +22,7 @@ static bool find(char path[PATH_SIZE], const char *library)
 				library) < PATH_SIZE;
 }
 
-void *beside_open(const char *library, int mode)
-{
+void *beside_open(const char *library, int mode) {
 	char path[PATH_SIZE];
 	void *handle = find(path, library) ? dlopen(path, RTLD_NOW | RTLD_LOCAL | mode) : NULL;
 
@@ -34,8 +32,7 @@ void *beside_open(const char *library, int mode)
 }
 
 enum beside_result beside_load(const char *library, const char *entry, uint32_t abi,
-			       const void **table)
-{
+			       const void **table) {
 	const void *(*function)(void);
 	const uint32_t *found;
 	char path[PATH_SIZE];

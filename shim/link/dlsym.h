@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* libc's, or that of the next library. To it the shim calls, which RTLD_NEXT and RTLD_DEFAULT depend on. */
+/* libc's, or that of the next library. To it the shim calls, which RTLD_NEXT and RTLD_DEFAULT
+ * depend on. */
 void *dlsym_real(void *handle, const char *name);
 
 /*
- * A function of libc by its name, where a program would find it first, or in the libraries that were libc's parts before glibc 2.34, in whatever scope
- * they are. NULL: the process has it not, or not yet; dlerror() may speak of it.
+ * A function of libc by its name, where a program would find it first, or in the libraries that
+ * were libc's parts before glibc 2.34, in whatever scope they are. NULL: the process has it not, or
+ * not yet; dlerror() may speak of it.
  */
 void *dlsym_libc(const char *name);
 

@@ -7,11 +7,11 @@ static const struct driver *complete; /* the table, if the driver has all that m
 static bool looked_up;
 
 /*
- * Nobody waits here for another thread: who comes from a library's constructor has the lock of dlopen(), which the other one's dlsym() waits for.
- * Threads that come at a time find the same; the first one's table stays.
+ * Nobody waits here for another thread: who comes from a library's constructor has the lock of
+ * dlopen(), which the other one's dlsym() waits for. Threads that come at a time find the same; the
+ * first one's table stays.
  */
-static void look_up(void)
-{
+static void look_up(void) {
 	struct driver *table = calloc(1, sizeof(*table));
 	const struct driver *none = NULL;
 	int missing = 0;
@@ -26,21 +26,19 @@ static void look_up(void)
 #define X(field, name, arguments) table->field = (driver_result(*) arguments)driver_symbol(name);
 	DRIVER_OPTIONAL_FUNCTIONS(X)
 #undef X
-	if (missing || !__atomic_compare_exchange_n(&complete, &none, table, false, __ATOMIC_RELEASE,
-						    __ATOMIC_RELAXED))
+	if (missing || !__atomic_compare_exchange_n(&complete, &none, table, false,
+						    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		free(table);
 	__atomic_store_n(&looked_up, true, __ATOMIC_RELEASE);
 }
 
-const struct driver *driver_own(void)
-{
+const struct driver *driver_own(void) {
 	if (!__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE) && driver_is_in_use())
 		look_up();
 	return __atomic_load_n(&complete, __ATOMIC_ACQUIRE);
 }
 
-uint64_t driver_context_id(driver_handle context)
-{
+uint64_t driver_context_id(driver_handle context) {
 	const struct driver *driver = driver_own();
 	unsigned long long id;
 

@@ -16,10 +16,11 @@ bool object_write(struct object_writer *writer, uintptr_t *at, uintptr_t value);
 void object_end_writing(struct object_writer *writer);
 
 /* The dynamic section, or NULL. */
-ElfW(Dyn) *object_dynamic(const struct dl_phdr_info *object);
+ElfW(Dyn) * object_dynamic(const struct dl_phdr_info *object);
 
 /*
- * Replaces addresses that an object's relocations by name have put into its data: `instead` says by what, or NULL. What the
- * linker has not looked up yet (lazy binding) it leaves alone.
+ * Replaces addresses that an object's relocations by name have put into its data: `instead` says by
+ * what, or NULL. What the linker has not looked up yet (lazy binding) it leaves alone.
  */
-void imports_replace(const struct dl_phdr_info *object, void *(*instead)(const char *name, void *address));
+void imports_replace(const struct dl_phdr_info *object,
+		     void *(*instead)(const char *name, void *address));

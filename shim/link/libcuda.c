@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * From when libcuda.so.1 is in the process, the dynamic linker finds our trampolines under the names of its functions.
+ * From when libcuda.so.1 is in the process, the dynamic linker finds our trampolines under the
+ * names of its functions.
  *
- * The linker reads an object's symbols where the object's dynamic section says (DT_SYMTAB). There we put a copy of
- * libcuda's table, in which its functions have the addresses of trampolines. So whoever looks a function up in libcuda finds
- * ours: dlsym() by whatever handle, another interposer that looks behind itself, calls that are bound lazily, and what is
- * loaded later. Nobody else's symbol is touched, none is there that would not be without us, and what libcuda itself runs
- * is as it was. What was bound before is set right in the objects' tables (imports.c): that is, what came with libcuda.
+ * The linker reads an object's symbols where the object's dynamic section says (DT_SYMTAB). There
+ * we put a copy of libcuda's table, in which its functions have the addresses of trampolines. So
+ * whoever looks a function up in libcuda finds ours: dlsym() by whatever handle, another interposer
+ * that looks behind itself, calls that are bound lazily, and what is loaded later. Nobody else's
+ * symbol is touched, none is there that would not be without us, and what libcuda itself runs is as
+ * it was. What was bound before is set right in the objects' tables (imports.c): that is, what came
+ * with libcuda.
  *
- * All this happens within dl_iterate_phdr(), so that no object goes meanwhile, and two threads do it one after the other.
- * The lock of dlopen() is not taken: the other thread may wait for it with that of ours.
+ * All this happens within dl_iterate_phdr(), so that no object goes meanwhile, and two threads do
+ * it one after the other. The lock of dlopen() is not taken: the other thread may wait for it with
+ * that of ours.
  *
- * A program may try one driver after another (a stub of a toolkit first, whose cuInit fails) and unload it: each is found
- * anew. While one is there, another one beside it stays as it is. A process may have two copies of the shim (/etc/ld.so.preload and
- * LD_PRELOAD): the one that comes second to a driver does nothing.
+ * A program may try one driver after another (a stub of a toolkit first, whose cuInit fails) and
+ * unload it: each is found anew. While one is there, another one beside it stays as it is. A
+ * process may have two copies of the shim (/etc/ld.so.preload and LD_PRELOAD): the one that comes
+ * second to a driver does nothing.
  */
 
 #include "libcuda.h"
@@ -36,16 +41,15 @@
 
 static void *own[TRAMPOLINE_COUNT];
 static uintptr_t driver_base; /* of the one that has our table */
-static ElfW(Sym) *table; /* the copy; that of a driver that has gone is unmapped when another one comes */
+static ElfW(Sym) *
+	table; /* the copy; that of a driver that has gone is unmapped when another one comes */
 static size_t table_size;
 
-void *libcuda_function(int index)
-{
+void *libcuda_function(int index) {
 	return index == TRAMPOLINE_NONE ? NULL : __atomic_load_n(&own[index], __ATOMIC_ACQUIRE);
 }
 
-int libcuda_index(const void *function)
-{
+int libcuda_index(const void *function) {
 	for (int i = 0; i < TRAMPOLINE_COUNT; i++)
 		if (libcuda_function(i) == function)
 			return i;
@@ -53,10 +57,10 @@ int libcuda_index(const void *function)
 }
 
 /* How many symbols there are is nowhere said but in the hash tables. */
-static size_t count_symbols(uintptr_t base, const ElfW(Dyn) *dynamic)
-{
+static size_t count_symbols(uintptr_t base, const ElfW(Dyn) * dynamic) {
 	const uint32_t *hash = (const uint32_t *)elf_address(base, dynamic, DT_HASH);
-	const uint32_t *gnu = (const uint32_t *)elf_address(base, dynamic, DT_GNU_HASH), *buckets, *chains;
+	const uint32_t *gnu = (const uint32_t *)elf_address(base, dynamic, DT_GNU_HASH), *buckets,
+		       *chains;
 	uint32_t last = 0;
 
 	if (hash)
@@ -74,8 +78,7 @@ static size_t count_symbols(uintptr_t base, const ElfW(Dyn) *dynamic)
 	return last + 1;
 }
 
-static bool make_table(size_t count)
-{
+static bool make_table(size_t count) {
 	if (table)
 		munmap(table, table_size);
 	table_size = count * sizeof(*table);
@@ -85,24 +88,22 @@ static bool make_table(size_t count)
 	return table;
 }
 
-static bool is_function(const ElfW(Sym) *symbol)
-{
-	return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && symbol->st_shndx != SHN_UNDEF;
+static bool is_function(const ElfW(Sym) * symbol) {
+	return ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
+	       ELF64_ST_BIND(symbol->st_info) != STB_LOCAL && symbol->st_shndx != SHN_UNDEF;
 }
 
-static bool is_driver(const struct dl_phdr_info *object, const ElfW(Dyn) *dynamic)
-{
+static bool is_driver(const struct dl_phdr_info *object, const ElfW(Dyn) * dynamic) {
 	return dynamic && elf_names(object->dlpi_addr, dynamic, DT_SONAME, LIBCUDA);
 }
 
-static bool has_our_table(const ElfW(Dyn) *dynamic)
-{
+static bool has_our_table(const ElfW(Dyn) * dynamic) {
 	return table && elf_value(dynamic, DT_SYMTAB) == (uintptr_t)table;
 }
 
 /* Fills our table and own[] by its symbols. */
-static void copy_symbols(uintptr_t base, const ElfW(Sym) *symbols, const char *strings, size_t count)
-{
+static void copy_symbols(uintptr_t base, const ElfW(Sym) * symbols, const char *strings,
+			 size_t count) {
 	for (int i = 0; i < TRAMPOLINE_COUNT; i++)
 		__atomic_store_n(&own[i], NULL, __ATOMIC_RELAXED);
 	for (size_t i = 0; i < count; i++) {
@@ -130,8 +131,7 @@ struct presence {
 	bool ours, other;
 };
 
-static int look_at(struct dl_phdr_info *object, size_t size, void *data)
-{
+static int look_at(struct dl_phdr_info *object, size_t size, void *data) {
 	struct presence *presence = data;
 	const ElfW(Dyn) *dynamic = object_dynamic(object);
 
@@ -142,16 +142,14 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *data)
 	return presence->ours;
 }
 
-static struct presence look(void)
-{
+static struct presence look(void) {
 	struct presence presence = { false, false };
 
 	dl_iterate_phdr(look_at, &presence);
 	return presence;
 }
 
-static bool is_inside(const struct dl_phdr_info *object, uintptr_t address)
-{
+static bool is_inside(const struct dl_phdr_info *object, uintptr_t address) {
 	for (unsigned i = 0; i < object->dlpi_phnum; i++) {
 		const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
 
@@ -162,9 +160,9 @@ static bool is_inside(const struct dl_phdr_info *object, uintptr_t address)
 	return false;
 }
 
-/* The first driver gets our table, unless it has that of another copy of the shim. 1 ends the walk. */
-static int take(struct dl_phdr_info *object, size_t size, void *data)
-{
+/* The first driver gets our table, unless it has that of another copy of the shim. 1 ends the walk.
+ */
+static int take(struct dl_phdr_info *object, size_t size, void *data) {
 	const uintptr_t base = object->dlpi_addr;
 	ElfW(Dyn) *dynamic = object_dynamic(object), *entry = dynamic;
 	struct object_writer writer = { .object = object };
@@ -179,7 +177,8 @@ static int take(struct dl_phdr_info *object, size_t size, void *data)
 		entry++;
 	count = count_symbols(base, dynamic);
 	strings = (const char *)elf_address(base, dynamic, DT_STRTAB);
-	if (entry->d_tag != DT_SYMTAB || !count || !is_inside(object, entry->d_un.d_ptr) || elf_address(base, dynamic, DT_SYMTAB) != entry->d_un.d_ptr || !make_table(count))
+	if (entry->d_tag != DT_SYMTAB || !count || !is_inside(object, entry->d_un.d_ptr) ||
+	    elf_address(base, dynamic, DT_SYMTAB) != entry->d_un.d_ptr || !make_table(count))
 		return 1;
 	copy_symbols(base, (const ElfW(Sym) *)entry->d_un.d_ptr, strings, count);
 	mprotect(table, table_size, PROT_READ);
@@ -190,22 +189,19 @@ static int take(struct dl_phdr_info *object, size_t size, void *data)
 	return 1;
 }
 
-static void *instead(const char *name, void *address)
-{
+static void *instead(const char *name, void *address) {
 	int index = trampoline_find(name);
 
 	return address && address == libcuda_function(index) ? trampoline_function(index) : NULL;
 }
 
-static int replace_imports(struct dl_phdr_info *object, size_t size, void *data)
-{
+static int replace_imports(struct dl_phdr_info *object, size_t size, void *data) {
 	if (object->dlpi_addr != driver_base)
 		imports_replace(object, instead);
 	return 0;
 }
 
-void libcuda_arrived(void)
-{
+void libcuda_arrived(void) {
 	struct presence presence;
 	int saved = errno;
 
@@ -218,11 +214,10 @@ void libcuda_arrived(void)
 }
 
 /*
- * Another thread may be about to load it: dlopen() waits for that. Which objects it loads besides is not known, so none of
- * their tables is written to.
+ * Another thread may be about to load it: dlopen() waits for that. Which objects it loads besides
+ * is not known, so none of their tables is written to.
  */
-void libcuda_look(void)
-{
+void libcuda_look(void) {
 	struct presence presence;
 	int saved = errno;
 	void *driver;

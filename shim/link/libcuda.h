@@ -11,5 +11,6 @@ void *libcuda_function(int index);
 /* The number of a function by its address, or TRAMPOLINE_NONE. */
 int libcuda_index(const void *function);
 
-/* Looks for a driver of which nobody has told (arrival.c). For programs' calls of dlsym(); waits for a dlopen() that brings one. */
+/* Looks for a driver of which nobody has told (arrival.c). For programs' calls of dlsym(); waits
+ * for a dlopen() that brings one. */
 void libcuda_look(void);

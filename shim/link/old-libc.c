@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shim is loaded into programs of containers, whose libc may be much older than the one that it was built with, and a version that is missing there
- * would keep all programs from starting. So what libc.so.6 has got under a newer version than GLIBC_2.17, be it that it came later or that it moved
- * there from libpthread.so.0 and libdl.so.2 (glibc 2.34), is defined here, for the shim alone: by a system call, or by the one that the process has,
- * which is found by its name when it is needed. A test reads the versions from the library (test-exports.py).
+ * The shim is loaded into programs of containers, whose libc may be much older than the one that it
+ * was built with, and a version that is missing there would keep all programs from starting. So
+ * what libc.so.6 has got under a newer version than GLIBC_2.17, be it that it came later or that it
+ * moved there from libpthread.so.0 and libdl.so.2 (glibc 2.34), is defined here, for the shim
+ * alone: by a system call, or by the one that the process has, which is found by its name when it
+ * is needed. A test reads the versions from the library (test-exports.py).
  *
- * What a process lacks that has no libpthread.so.0 fails, as it would for want of memory; who has NVIDIA's driver has it.
+ * What a process lacks that has no libpthread.so.0 fails, as it would for want of memory; who has
+ * NVIDIA's driver has it.
  */
 
 #include <dlfcn.h>
@@ -30,8 +33,7 @@
 #define PAUSE_LAST_NS 1000000
 #define ONCE_DONE 2 /* glibc's */
 
-static void *find(void **kept, const char *name)
-{
+static void *find(void **kept, const char *name) {
 	void *found = __atomic_load_n(kept, __ATOMIC_RELAXED);
 
 	if (found)
@@ -42,88 +44,80 @@ static void *find(void **kept, const char *name)
 }
 
 /* The function of that name that the process has, or NULL. */
-#define REAL(name)                                             \
-	({                                                     \
-		static void *kept;                             \
-		(__typeof__(name) *)find(&kept, #name);        \
+#define REAL(name)                                      \
+	({                                              \
+		static void *kept;                      \
+		(__typeof__(name) *)find(&kept, #name); \
 	})
 
-/* ---- <dlfcn.h> ----------------------------------------------------------------------------------- */
+/* ---- <dlfcn.h>
+ * ----------------------------------------------------------------------------------- */
 
-void *dlopen(const char *file, int mode)
-{
+void *dlopen(const char *file, int mode) {
 	__typeof__(dlopen) *real = REAL(dlopen);
 
 	return real ? real(file, mode) : NULL;
 }
 
-int dlclose(void *library)
-{
+int dlclose(void *library) {
 	__typeof__(dlclose) *real = REAL(dlclose);
 
 	return real ? real(library) : -1;
 }
 
-char *dlerror(void)
-{
+char *dlerror(void) {
 	__typeof__(dlerror) *real = REAL(dlerror);
 
 	return real ? real() : NULL;
 }
 
-int dladdr(const void *address, Dl_info *info)
-{
+int dladdr(const void *address, Dl_info *info) {
 	__typeof__(dladdr) *real = REAL(dladdr);
 
 	return real ? real(address, info) : 0;
 }
 
-int dladdr1(const void *address, Dl_info *info, void **extra, int flags)
-{
+int dladdr1(const void *address, Dl_info *info, void **extra, int flags) {
 	__typeof__(dladdr1) *real = REAL(dladdr1);
 
 	return real ? real(address, info, extra, flags) : 0;
 }
 
-/* ---- threads ------------------------------------------------------------------------------------- */
+/* ---- threads
+ * ------------------------------------------------------------------------------------- */
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
-{
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+		   void *argument) {
 	__typeof__(pthread_create) *real = REAL(pthread_create);
 
 	return real ? real(thread, attributes, run, argument) : EAGAIN;
 }
 
-int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size)
-{
+int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size) {
 	__typeof__(pthread_attr_setstacksize) *real = REAL(pthread_attr_setstacksize);
 
 	return real ? real(attributes, size) : EAGAIN;
 }
 
-int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
-{
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
 	__typeof__(pthread_sigmask) *real = REAL(pthread_sigmask);
 
 	return real ? real(how, set, before) : EAGAIN;
 }
 
-int pthread_key_create(pthread_key_t *key, void (*destroy)(void *))
-{
+int pthread_key_create(pthread_key_t *key, void (*destroy)(void *)) {
 	__typeof__(pthread_key_create) *real = REAL(pthread_key_create);
 
 	return real ? real(key, destroy) : EAGAIN;
 }
 
-int pthread_setspecific(pthread_key_t key, const void *value)
-{
+int pthread_setspecific(pthread_key_t key, const void *value) {
 	__typeof__(pthread_setspecific) *real = REAL(pthread_setspecific);
 
 	return real ? real(key, value) : EAGAIN;
 }
 
-int pthread_once(pthread_once_t *once, void (*run)(void))
-{
+int pthread_once(pthread_once_t *once, void (*run)(void)) {
 	__typeof__(pthread_once) *real = REAL(pthread_once);
 
 	if (real)
@@ -134,22 +128,21 @@ int pthread_once(pthread_once_t *once, void (*run)(void))
 	return 0;
 }
 
-int pthread_mutex_trylock(pthread_mutex_t *mutex)
-{
+int pthread_mutex_trylock(pthread_mutex_t *mutex) {
 	__typeof__(pthread_mutex_trylock) *real = REAL(pthread_mutex_trylock);
 
 	return real ? real(mutex) : 0; /* as libc.so.6 locks and unlocks without libpthread.so.0 */
 }
 
 /* No point of cancellation. False: the time has come. */
-static bool pause_until(long *pause_ns, clockid_t clock, const struct timespec *until)
-{
+static bool pause_until(long *pause_ns, clockid_t clock, const struct timespec *until) {
 	const struct timespec pause = { .tv_nsec = *pause_ns };
 	struct timespec now;
 	int saved = errno;
 
 	clock_gettime(clock, &now);
-	if (now.tv_sec > until->tv_sec || (now.tv_sec == until->tv_sec && now.tv_nsec >= until->tv_nsec))
+	if (now.tv_sec > until->tv_sec ||
+	    (now.tv_sec == until->tv_sec && now.tv_nsec >= until->tv_nsec))
 		return false;
 	syscall(SYS_nanosleep, &pause, NULL);
 	errno = saved;
@@ -159,8 +152,7 @@ static bool pause_until(long *pause_ns, clockid_t clock, const struct timespec *
 }
 
 /* glibc has the next two since 2.30. Before, who waits looks again and again. */
-int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
-{
+int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until) {
 	__typeof__(pthread_mutex_clocklock) *real;
 	long pause_ns = PAUSE_FIRST_NS;
 
@@ -175,9 +167,10 @@ int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struc
 	return ETIMEDOUT;
 }
 
-int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
-{
-	__typeof__(pthread_cond_clockwait) *real = libc_minor() < 30 ? NULL : REAL(pthread_cond_clockwait);
+int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
+			   const struct timespec *until) {
+	__typeof__(pthread_cond_clockwait) *real =
+		libc_minor() < 30 ? NULL : REAL(pthread_cond_clockwait);
 	long pause_ns = PAUSE_LAST_NS;
 	bool early;
 
@@ -189,26 +182,23 @@ int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, cl
 	return early ? 0 : ETIMEDOUT; /* one may wake up without a reason */
 }
 
-/* ---- files and memory ---------------------------------------------------------------------------- */
+/* ---- files and memory
+ * ---------------------------------------------------------------------------- */
 
-int fstat64(int fd, struct stat64 *status)
-{
+int fstat64(int fd, struct stat64 *status) {
 	return (int)syscall(SYS_fstat, fd, status);
 }
 
-int stat64(const char *path, struct stat64 *status)
-{
+int stat64(const char *path, struct stat64 *status) {
 	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, status, 0);
 }
 
-int lstat64(const char *path, struct stat64 *status)
-{
+int lstat64(const char *path, struct stat64 *status) {
 	return (int)syscall(SYS_newfstatat, AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
 }
 
 /* For commands with a number, or nothing. */
-int fcntl64(int fd, int command, ...)
-{
+int fcntl64(int fd, int command, ...) {
 	va_list arguments;
 	long argument;
 
@@ -218,13 +208,11 @@ int fcntl64(int fd, int command, ...)
 	return (int)syscall(SYS_fcntl, fd, command, argument);
 }
 
-int memfd_create(const char *name, unsigned flags)
-{
+int memfd_create(const char *name, unsigned flags) {
 	return (int)syscall(SYS_memfd_create, name, flags);
 }
 
-void *reallocarray(void *memory, size_t count, size_t size)
-{
+void *reallocarray(void *memory, size_t count, size_t size) {
 	size_t bytes;
 
 	if (__builtin_mul_overflow(count, size, &bytes)) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How functions are bound that glibc has in another library, or under another version, from some release after 2.17 on (old-libc.c). */
+/* How functions are bound that glibc has in another library, or under another version, from some
+ * release after 2.17 on (old-libc.c). */
 
 /* The version of all that glibc had when it came to the architecture. */
 #if defined(__x86_64__)
@@ -13,7 +14,8 @@
 #define OLDEST(name) __asm__(".symver " #name ", " #name "@" OLDEST_VERSION)
 
 /*
- * To whichever library of the process has it, or NULL. Where the loader knows of a function that it is libc.so.6's, glibc before 2.30 ends the program
- * that does not find it there, be it weak or not; so of no version, and then of no library.
+ * To whichever library of the process has it, or NULL. Where the loader knows of a function that it
+ * is libc.so.6's, glibc before 2.30 ends the program that does not find it there, be it weak or
+ * not; so of no version, and then of no library.
  */
 #define UNVERSIONED(name) __asm__(".symver " #name ", " #name "@")

@@ -28,14 +28,12 @@
 
 static bool kept; /* the driver is in use: from then on it stays */
 
-void *driver_symbol(const char *name)
-{
+void *driver_symbol(const char *name) {
 	return libcuda_function(trampoline_find(name));
 }
 
 /* Without libgpuprobe-hold.so (hold/hold.c) it is held less well: dlclose() never fails. */
-static bool hold(const char *driver)
-{
+static bool hold(const char *driver) {
 	void *held = beside_open(HOLD_LIBRARY, 0);
 
 	if (held)
@@ -46,21 +44,18 @@ static bool hold(const char *driver)
 	return held;
 }
 
-void driver_keep(void)
-{
+void driver_keep(void) {
 	Dl_info info;
 
 	if (!driver_is_kept() && dladdr(driver_symbol("cuInit"), &info) && hold(info.dli_fname))
 		__atomic_store_n(&kept, true, __ATOMIC_RELEASE);
 }
 
-bool driver_is_kept(void)
-{
+bool driver_is_kept(void) {
 	return __atomic_load_n(&kept, __ATOMIC_ACQUIRE);
 }
 
-bool driver_is_in_use(void)
-{
+bool driver_is_in_use(void) {
 	driver_result (*get_current)(driver_handle *);
 	driver_handle context;
 
@@ -74,14 +69,12 @@ bool driver_is_in_use(void)
 }
 
 /* Is it a name of the same function, of another version or for other streams? */
-static int is_version(const char *suffix)
-{
+static int is_version(const char *suffix) {
 	return !*suffix || !strncmp(suffix, "_v", 2) || !strncmp(suffix, "_pt", 3);
 }
 
 /* The trampoline of a version of `name` that stands for what was found. */
-static int find_version(const char *name, const void *found, bool per_thread)
-{
+static int find_version(const char *name, const void *found, bool per_thread) {
 	size_t length = strlen(name);
 	int first = trampoline_lower_bound(name), last = first;
 
@@ -98,8 +91,7 @@ static int find_version(const char *name, const void *found, bool per_thread)
 }
 
 /* The trampoline of name + suffix, if that is a function with a wrapper. */
-static int find_suffixed(const char *name, const char *suffix)
-{
+static int find_suffixed(const char *name, const char *suffix) {
 	char full[NAME_MAX_LENGTH + 8];
 	size_t length = strlen(name);
 	int index;
@@ -113,8 +105,7 @@ static int find_suffixed(const char *name, const char *suffix)
 }
 
 /* The driver exports it under no name at all: which function it is say the rules of the driver. */
-static int find_by_rules(const char *name, int version, bool per_thread)
-{
+static int find_by_rules(const char *name, int version, bool per_thread) {
 	int index = TRAMPOLINE_NONE;
 
 	/* the one function that has another name there */
@@ -132,8 +123,7 @@ static int find_by_rules(const char *name, int version, bool per_thread)
  * cuGetProcAddress gives many versions of a function under one name. Which one was found tells its
  * address.
  */
-static int find_found(const char *name, void *found, int version, bool per_thread)
-{
+static int find_found(const char *name, void *found, int version, bool per_thread) {
 	int index = per_thread ? find_version(name, found, true) : TRAMPOLINE_NONE;
 
 	if (index == TRAMPOLINE_NONE)
@@ -143,12 +133,10 @@ static int find_found(const char *name, void *found, int version, bool per_threa
 	return index != TRAMPOLINE_NONE ? index : find_by_rules(name, version, per_thread);
 }
 
-void symbols_swap(const char *name, void **found, int version, uint64_t flags)
-{
+void symbols_swap(const char *name, void **found, int version, uint64_t flags) {
 	int index;
 
-	if (!name || !found || !*found || !dlsym_is_of_interest(name) ||
-	    trampoline_is_ours(*found))
+	if (!name || !found || !*found || !dlsym_is_of_interest(name) || trampoline_is_ours(*found))
 		return; /* a driver that refers to its own exported functions finds ours */
 	index = find_found(name, *found, version, !!(flags & DRIVER_PROC_ADDRESS_PER_THREAD));
 	if (index == TRAMPOLINE_NONE)

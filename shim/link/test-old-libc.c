@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the shim does where libc is old: with a libc that does not have what came with glibc 2.30, and one without threads. */
+/* What the shim does where libc is old: with a libc that does not have what came with glibc 2.30,
+ * and one without threads. */
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -28,31 +29,26 @@ static unsigned runs, asked_later;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 
-int libc_minor(void)
-{
+int libc_minor(void) {
 	return 29;
 }
 
-void *dlsym_libc(const char *name)
-{
+void *dlsym_libc(const char *name) {
 	static void *(*find)(void *, const char *) = dlsym;
 
 	asked_later += strstr(name, "clock") != NULL;
 	return threads ? find(RTLD_DEFAULT, name) : NULL;
 }
 
-static void run(void)
-{
+static void run(void) {
 	runs++;
 }
 
-static void *start(void *unused)
-{
+static void *start(void *unused) {
 	return NULL;
 }
 
-static struct timespec after(int ms)
-{
+static struct timespec after(int ms) {
 	struct timespec time;
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
@@ -65,15 +61,14 @@ static struct timespec after(int ms)
 	return time;
 }
 
-static bool is_past(struct timespec time)
-{
+static bool is_past(struct timespec time) {
 	struct timespec now = after(0);
 
-	return now.tv_sec > time.tv_sec || (now.tv_sec == time.tv_sec && now.tv_nsec >= time.tv_nsec);
+	return now.tv_sec > time.tv_sec ||
+	       (now.tv_sec == time.tv_sec && now.tv_nsec >= time.tv_nsec);
 }
 
-static void test_without_threads(void **state)
-{
+static void test_without_threads(void **state) {
 	pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct timespec until = after(20000);
 	pthread_attr_t attributes;
@@ -102,8 +97,7 @@ static void test_without_threads(void **state)
 	assert_non_null(dlopen(NULL, RTLD_LAZY));
 }
 
-static void *hold(void *unused)
-{
+static void *hold(void *unused) {
 	pthread_mutex_lock(&mutex);
 	__atomic_store_n(&runs, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&runs, __ATOMIC_SEQ_CST) == 1)
@@ -112,15 +106,13 @@ static void *hold(void *unused)
 	return NULL;
 }
 
-static void *let_go(void *unused)
-{
+static void *let_go(void *unused) {
 	usleep(20000);
 	__atomic_store_n(&runs, 2, __ATOMIC_SEQ_CST);
 	return NULL;
 }
 
-static void test_lock(void **state)
-{
+static void test_lock(void **state) {
 	struct timespec until;
 	pthread_t holder, other;
 
@@ -146,8 +138,7 @@ static void test_lock(void **state)
 	assert_int_equal(asked_later, 0);
 }
 
-static void *tell(void *unused)
-{
+static void *tell(void *unused) {
 	pthread_mutex_lock(&mutex);
 	runs = 2;
 	pthread_cond_broadcast(&condition);
@@ -155,8 +146,7 @@ static void *tell(void *unused)
 	return NULL;
 }
 
-static void test_condition(void **state)
-{
+static void test_condition(void **state) {
 	struct timespec until = after(60000);
 	pthread_t teller;
 	int r = 0;
@@ -180,8 +170,7 @@ static void test_condition(void **state)
 	assert_int_equal(asked_later, 0);
 }
 
-static void test_files(void **state)
-{
+static void test_files(void **state) {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING), copy;
 	struct stat status;
 	char link[64];
@@ -210,8 +199,7 @@ static void test_files(void **state)
 	close(copy);
 }
 
-static void test_memory(void **state)
-{
+static void test_memory(void **state) {
 	volatile size_t much = SIZE_MAX / 2;
 	char *memory = reallocarray(NULL, 3, 5);
 
@@ -226,11 +214,11 @@ static void test_memory(void **state)
 	free(memory);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_without_threads), cmocka_unit_test(test_lock),   cmocka_unit_test(test_condition),
-		cmocka_unit_test(test_files),		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_without_threads), cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_condition),       cmocka_unit_test(test_files),
+		cmocka_unit_test(test_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,12 +26,12 @@ static const struct names {
 
 _Static_assert(sizeof(names) <= UINT16_MAX, "offsets of names have 16 bits");
 
-#define FUNCTION(number, name, words, floats, ...)                                             \
-	{ number,                                                                              \
-	  offsetof(struct names, name),                                                        \
-	  words,                                                                               \
-	  floats,                                                                              \
-	  sizeof((struct function_extra[]){ __VA_ARGS__ }) / sizeof(struct function_extra),    \
+#define FUNCTION(number, name, words, floats, ...)                                          \
+	{ number,                                                                           \
+	  offsetof(struct names, name),                                                     \
+	  words,                                                                            \
+	  floats,                                                                           \
+	  sizeof((struct function_extra[]){ __VA_ARGS__ }) / sizeof(struct function_extra), \
 	  { __VA_ARGS__ } },
 const struct function_row function_rows[] = {
 #include "functions.inc"
@@ -48,14 +48,12 @@ static char spare_names[TRAMPOLINE_SPARE][SPARE_NAME_MAX];
 static unsigned spare_count; /* of those that somebody has taken */
 static bool spare_ready[TRAMPOLINE_SPARE]; /* name and target are there */
 
-const char *trampoline_name(int index)
-{
+const char *trampoline_name(int index) {
 	return index < FUNCTION_COUNT ? (const char *)&names + function_rows[index].name
 				      : spare_names[index - FUNCTION_COUNT];
 }
 
-int trampoline_lower_bound(const char *name)
-{
+int trampoline_lower_bound(const char *name) {
 	int low = 0, high = FUNCTION_COUNT;
 
 	while (low < high) {
@@ -69,8 +67,7 @@ int trampoline_lower_bound(const char *name)
 	return low;
 }
 
-int trampoline_find(const char *name)
-{
+int trampoline_find(const char *name) {
 	int found;
 
 	if (name[0] != 'c' || name[1] != 'u')
@@ -85,19 +82,16 @@ int trampoline_find(const char *name)
 	return TRAMPOLINE_NONE;
 }
 
-void *trampoline_function(int index)
-{
+void *trampoline_function(int index) {
 	return (void *)(trampolines + (size_t)index * TRAMPOLINE_STRIDE);
 }
 
-bool trampoline_is_ours(const void *function)
-{
+bool trampoline_is_ours(const void *function) {
 	return (const unsigned char *)function >= trampolines &&
 	       (const unsigned char *)function < trampolines_end;
 }
 
-static const struct wrapper *find_wrapper(int index)
-{
+static const struct wrapper *find_wrapper(int index) {
 	for (size_t i = 0; i < wrapper_count; i++)
 		if (wrappers[i].index == index)
 			return &wrappers[i];
@@ -110,19 +104,16 @@ static const struct wrapper *find_wrapper(int index)
 	return NULL;
 }
 
-bool trampoline_has_wrapper(int index)
-{
+bool trampoline_has_wrapper(int index) {
 	return find_wrapper(index) != NULL;
 }
 
 /* What is called of a function that there is not. */
-static driver_result not_found(void)
-{
+static driver_result not_found(void) {
 	return DRIVER_ERROR_NOT_FOUND;
 }
 
-void trampoline_set(int index, void *function)
-{
+void trampoline_set(int index, void *function) {
 	const struct wrapper *wrapper = find_wrapper(index);
 
 	if (wrapper)
@@ -134,8 +125,7 @@ void trampoline_set(int index, void *function)
 	__atomic_store_n(&trampoline_targets[index], function, __ATOMIC_RELEASE);
 }
 
-int trampoline_add(const char *name)
-{
+int trampoline_add(const char *name) {
 	unsigned spare;
 
 	if (strlen(name) >= SPARE_NAME_MAX ||

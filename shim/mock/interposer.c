@@ -10,8 +10,7 @@ extern int interposed, (*interposed_real)(void *);
 int interposed, (*interposed_real)(void *);
 
 int cuCtxDestroy_v2(void *context);
-int cuCtxDestroy_v2(void *context)
-{
+int cuCtxDestroy_v2(void *context) {
 	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	int (*real)(void *) = driver ? (int (*)(void *))dlsym(driver, "cuCtxDestroy_v2") : NULL;
 

@@ -15,12 +15,11 @@
 EXPORT extern const char *mock_last;
 const char *mock_last = "";
 
-#define MOCK(name, ...)               \
-	EXPORT int name(__VA_ARGS__); \
-	EXPORT int name(__VA_ARGS__)  \
-	{                             \
-		mock_last = #name;    \
-		return 0;             \
+#define MOCK(name, ...)                \
+	EXPORT int name(__VA_ARGS__);  \
+	EXPORT int name(__VA_ARGS__) { \
+		mock_last = #name;     \
+		return 0;              \
 	}
 
 MOCK(cuInit, unsigned flags)
@@ -62,8 +61,7 @@ static const struct {
 };
 
 /* The empty name is legal and finds nothing; 500 for what is not there, as the driver answers. */
-static int find(const char *symbol, void **found, int version, uint64_t flags)
-{
+static int find(const char *symbol, void **found, int version, uint64_t flags) {
 	*found = NULL;
 	if (!*symbol)
 		return 0;
@@ -77,7 +75,8 @@ static int find(const char *symbol, void **found, int version, uint64_t flags)
 		return 0;
 	}
 	if (!strcmp(symbol, "cuGraphExecUpdate")) {
-		*found = version >= 12000 ? (void *)cuGraphExecUpdate_v2 : (void *)cuGraphExecUpdate;
+		*found =
+			version >= 12000 ? (void *)cuGraphExecUpdate_v2 : (void *)cuGraphExecUpdate;
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -89,14 +88,13 @@ static int find(const char *symbol, void **found, int version, uint64_t flags)
 	return 500;
 }
 
-int cuGetProcAddress(const char *symbol, void **found, int version, uint64_t flags)
-{
+int cuGetProcAddress(const char *symbol, void **found, int version, uint64_t flags) {
 	mock_last = "cuGetProcAddress";
 	return find(symbol, found, version, flags);
 }
 
-int cuGetProcAddress_v2(const char *symbol, void **found, int version, uint64_t flags, int *status)
-{
+int cuGetProcAddress_v2(const char *symbol, void **found, int version, uint64_t flags,
+			int *status) {
 	int result = find(symbol, found, version, flags);
 
 	mock_last = "cuGetProcAddress_v2";

@@ -7,8 +7,7 @@
 #include "shim/patch/sass.h"
 
 const struct sass_engine *gpuprobe_sass(void);
-const struct sass_engine *gpuprobe_sass(void)
-{
+const struct sass_engine *gpuprobe_sass(void) {
 	static const struct sass_engine engine = { .abi = SASS_ABI + 1 };
 
 	return &engine;

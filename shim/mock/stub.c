@@ -14,8 +14,7 @@ int stub_start(int *version);
 
 static int calls;
 
-static void *find(const char *name)
-{
+static void *find(const char *name) {
 	static void *driver;
 
 	calls++;
@@ -24,23 +23,20 @@ static void *find(const char *name)
 	return driver ? dlsym(driver, name) : NULL;
 }
 
-int cuDriverGetVersion(int *version)
-{
+int cuDriverGetVersion(int *version) {
 	int (*next)(int *) = (int (*)(int *))find("cuDriverGetVersion");
 
 	return next ? next(version) : 35;
 }
 
-int cuInit(unsigned flags)
-{
+int cuInit(unsigned flags) {
 	int (*next)(unsigned) = (int (*)(unsigned))find("cuInit");
 
 	return next ? next(flags) : 35;
 }
 
 /* By the linker's tables, as calls of other files of the library are. */
-int stub_start(int *version)
-{
+int stub_start(int *version) {
 	int result = cuInit(0);
 
 	return result ? result : cuDriverGetVersion(version);

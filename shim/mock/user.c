@@ -9,8 +9,7 @@
 int cuInit(unsigned flags);
 void *user_look(const char *name);
 
-void *user_look(const char *name)
-{
+void *user_look(const char *name) {
 	void *found = cuInit(0) == 0 ? dlsym(RTLD_DEFAULT, name) : NULL;
 
 	__asm__ volatile("" : "+r"(found)); /* dlsym is called from here, not jumped to */

@@ -37,7 +37,8 @@ static __thread struct {
 	uint64_t generation;
 } here;
 
-/* Where a module is armed, or failed to be: that is not tried again, unless it was for want of a daemon. */
+/* Where a module is armed, or failed to be: that is not tried again, unless it was for want of a
+ * daemon. */
 struct armed {
 	struct armed *next;
 	driver_handle context;
@@ -45,29 +46,25 @@ struct armed {
 	bool awaited; /* the module is being unloaded, and its kernels there were waited for */
 };
 
-static struct armed *find_armed(const struct load *load, driver_handle context)
-{
+static struct armed *find_armed(const struct load *load, driver_handle context) {
 	for (struct armed *one = load->armed; one; one = one->next)
 		if (one->context == context)
 			return one;
 	return NULL;
 }
 
-bool arm_is_armed(const struct load *load)
-{
+bool arm_is_armed(const struct load *load) {
 	for (const struct armed *one = load->armed; one; one = one->next)
 		if (!one->partly)
 			return true;
 	return false;
 }
 
-void arm_again(void)
-{
+void arm_again(void) {
 	__atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
 }
 
-static struct armed *note_armed(struct load *load, driver_handle context)
-{
+static struct armed *note_armed(struct load *load, driver_handle context) {
 	struct armed *one = calloc(1, sizeof(*one));
 
 	if (one) {
@@ -78,8 +75,7 @@ static struct armed *note_armed(struct load *load, driver_handle context)
 }
 
 /* Forgets that a load was armed, in one context or (NULL) in all. */
-static void forget_armed(struct load *load, driver_handle context)
-{
+static void forget_armed(struct load *load, driver_handle context) {
 	for (struct armed **link = &load->armed; *link;) {
 		struct armed *one = *link;
 
@@ -92,25 +88,21 @@ static void forget_armed(struct load *load, driver_handle context)
 	}
 }
 
-uint64_t arm_born(void)
-{
+uint64_t arm_born(void) {
 	return __atomic_add_fetch(&births, 1, __ATOMIC_RELEASE);
 }
 
-uint64_t arm_now(void)
-{
+uint64_t arm_now(void) {
 	return __atomic_load_n(&births, __ATOMIC_ACQUIRE);
 }
 
-void arm_load_added(struct load *load)
-{
+void arm_load_added(struct load *load) {
 	__atomic_add_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
 	load->born = arm_born();
 	arm_again();
 }
 
-driver_handle arm_next_awaited(const struct load *load)
-{
+driver_handle arm_next_awaited(const struct load *load) {
 	bool counts = false;
 
 	for (uint32_t i = 0; i < load->slot_count; i++)
@@ -128,8 +120,7 @@ driver_handle arm_next_awaited(const struct load *load)
  * Giving device memory back waits for kernels as cuCtxSynchronize() does, which would end captures
  * of other threads, whatever their mode and ours [H100]. Where no memory can be had, nobody waits.
  */
-static void give_scratch_back(void)
-{
+static void give_scratch_back(void) {
 	const struct driver *driver = driver_own();
 	driver_pointer scratch;
 
@@ -138,8 +129,7 @@ static void give_scratch_back(void)
 }
 
 /* Waits for the kernels of a context. ends: it is about to end, and its captures with it. */
-static void await(driver_handle context, bool ends)
-{
+static void await(driver_handle context, bool ends) {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle before = NULL;
@@ -157,14 +147,12 @@ static void await(driver_handle context, bool ends)
 	driver->exchange_capture_mode(&mode);
 }
 
-void arm_await(driver_handle context)
-{
+void arm_await(driver_handle context) {
 	await(context, false);
 }
 
 /* Keeps what a module that is about to be unloaded has counted, in every context. */
-static void end_regions(const struct load *load)
-{
+static void end_regions(const struct load *load) {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle before = NULL;
@@ -182,8 +170,7 @@ static void end_regions(const struct load *load)
 	driver->exchange_capture_mode(&mode);
 }
 
-void arm_load_removed(struct load *load, bool keep)
-{
+void arm_load_removed(struct load *load, bool keep) {
 	__atomic_sub_fetch(&arm_load_count, 1, __ATOMIC_RELAXED);
 	if (keep)
 		end_regions(load);
@@ -192,8 +179,7 @@ void arm_load_removed(struct load *load, bool keep)
 }
 
 const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
-			     struct instance **instance)
-{
+			     struct instance **instance) {
 	union wire_message message;
 	struct client *client;
 	uint64_t deadline_ms;
@@ -227,8 +213,7 @@ const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
 }
 
 /* Where a slot's variable lies in the current context, and its size; 0 if it is not there. */
-static driver_pointer find_slot(const struct load *load, const char *symbol, size_t *size)
-{
+static driver_pointer find_slot(const struct load *load, const char *symbol, size_t *size) {
 	const struct driver *driver = driver_own();
 	driver_pointer where = 0;
 	driver_result result;
@@ -244,8 +229,7 @@ static driver_pointer find_slot(const struct load *load, const char *symbol, siz
 }
 
 /* Tells the module which process it is in. */
-static const char *arm_process(struct mirror_context *context, driver_pointer where, size_t size)
-{
+static const char *arm_process(struct mirror_context *context, driver_pointer where, size_t size) {
 	struct gpuprobe_process process;
 
 	if (size != sizeof(process))
@@ -258,8 +242,7 @@ static const char *arm_process(struct mirror_context *context, driver_pointer wh
 
 /* Gives a probe the address of its map. */
 static const char *arm_pointer(struct mirror_context *context, struct instance *instance,
-			       driver_pointer where)
-{
+			       driver_pointer where) {
 	const char *reason;
 
 	mirror_reuse(context, instance);
@@ -272,8 +255,7 @@ static const char *arm_pointer(struct mirror_context *context, struct instance *
 }
 
 static const char *arm_slot(const struct load *load, struct mirror_context *context,
-			    const struct load_slot *slot)
-{
+			    const struct load_slot *slot) {
 	struct instance *instance;
 	const char *reason;
 	size_t size;
@@ -295,9 +277,9 @@ static const char *arm_slot(const struct load *load, struct mirror_context *cont
 		       : "no memory for a map: the process has none, or it cannot be summed up";
 }
 
-/* Arms one module in the current context: a probe whose map is not to be had does nothing, the others work. Returns how many slots have nothing. */
-static uint32_t arm_load(const struct load *load, struct mirror_context *context)
-{
+/* Arms one module in the current context: a probe whose map is not to be had does nothing, the
+ * others work. Returns how many slots have nothing. */
+static uint32_t arm_load(const struct load *load, struct mirror_context *context) {
 	uint32_t failed = 0;
 
 	for (uint32_t i = 0; i < load->slot_count; i++) {
@@ -313,8 +295,7 @@ static uint32_t arm_load(const struct load *load, struct mirror_context *context
 	return failed;
 }
 
-void arm_report(const struct load *load, int device, const char *reason)
-{
+void arm_report(const struct load *load, int device, const char *reason) {
 	union wire_message message;
 	struct client *client;
 	uint64_t deadline_ms;
@@ -335,8 +316,7 @@ void arm_report(const struct load *load, int device, const char *reason)
 }
 
 /* Arms what is not armed in this context; both locks are held. */
-static void arm_context(driver_handle handle)
-{
+static void arm_context(driver_handle handle) {
 	struct mirror_context *context = mirror_find_context(handle);
 	uint64_t deadline_ms;
 
@@ -357,7 +337,8 @@ static void arm_context(driver_handle handle)
 		if (!one)
 			return;
 		failed = arm_load(load, context);
-		/* what could not be armed may be retired, and that is said on the mirror's connection */
+		/* what could not be armed may be retired, and that is said on the mirror's
+		 * connection */
 		reason = mirror_start(load_folder(), load_deadline_ms(), load->epoch);
 		if (reason)
 			load_report(load->module_id, reason);
@@ -367,10 +348,10 @@ static void arm_context(driver_handle handle)
 	}
 }
 
-/* The slow path of a launch; due: mirror_is_due(); until_ms: how long it may take, 0: as long as a load. */
+/* The slow path of a launch; due: mirror_is_due(); until_ms: how long it may take, 0: as long as a
+ * load. */
 static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t seen, bool due,
-						 uint64_t until_ms)
-{
+						 uint64_t until_ms) {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
@@ -388,8 +369,7 @@ static __attribute__((noinline)) void arm_slowly(driver_handle context, uint64_t
 	load_unlock();
 }
 
-void arm_current(uint64_t until_ms)
-{
+void arm_current(uint64_t until_ms) {
 	const struct driver *driver = driver_own();
 	uint64_t seen = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
 	driver_handle context = NULL;
@@ -407,8 +387,7 @@ void arm_current(uint64_t until_ms)
 }
 
 /* Copies a context's instances out; the mirror's thread leaves it alone from then on. */
-static void detach(struct mirror_context *context)
-{
+static void detach(struct mirror_context *context) {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle before = NULL;
@@ -424,8 +403,7 @@ static void detach(struct mirror_context *context)
 }
 
 /* Does a context have instances that are copied? */
-static bool is_copied(driver_handle handle)
-{
+static bool is_copied(driver_handle handle) {
 	const struct mirror_context *context;
 	bool copied = false;
 
@@ -441,8 +419,7 @@ static bool is_copied(driver_handle handle)
 	return copied;
 }
 
-static bool is_primary_active(int device)
-{
+static bool is_primary_active(int device) {
 	const struct driver *driver = driver_own();
 	unsigned flags;
 	int active = 0;
@@ -451,8 +428,7 @@ static bool is_primary_active(int device)
 }
 
 /* The primary context and its id, if it is active. */
-static driver_handle find_primary(int device, uint64_t *id)
-{
+static driver_handle find_primary(int device, uint64_t *id) {
 	const struct driver *driver = driver_own();
 	driver_handle primary = NULL;
 
@@ -463,13 +439,11 @@ static driver_handle find_primary(int device, uint64_t *id)
 	return primary;
 }
 
-driver_handle arm_primary(int device, uint64_t *id)
-{
+driver_handle arm_primary(int device, uint64_t *id) {
 	return arm_needed() || mirror_has_contexts() ? find_primary(device, id) : NULL;
 }
 
-struct mirror_context *arm_context_ending(driver_handle handle, bool surely)
-{
+struct mirror_context *arm_context_ending(driver_handle handle, bool surely) {
 	struct mirror_context *context = NULL;
 	int saved = errno;
 
@@ -491,8 +465,7 @@ struct mirror_context *arm_context_ending(driver_handle handle, bool surely)
 }
 
 /* Stops one context's probes from using a map; it must be current. */
-static void disarm_in(struct mirror_context *context, uint64_t map_id)
-{
+static void disarm_in(struct mirror_context *context, uint64_t map_id) {
 	const driver_pointer none = 0;
 	const struct instance *found = mirror_find_instance(context, map_id);
 	bool written = true, held;
@@ -527,9 +500,10 @@ static void disarm_in(struct mirror_context *context, uint64_t map_id)
 	}
 }
 
-/* Both locks are held. now: the id of the context that has the handle now, or 0. What came behind `until` is another's, too. */
-static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now, uint64_t until)
-{
+/* Both locks are held. now: the id of the context that has the handle now, or 0. What came behind
+ * `until` is another's, too. */
+static void forget_context(struct mirror_context *context, driver_handle handle, uint64_t now,
+			   uint64_t until) {
 	for (struct load *load = load_first(); load; load = load->next)
 		forget_armed(load, handle);
 	arm_again();
@@ -540,8 +514,7 @@ static void forget_context(struct mirror_context *context, driver_handle handle,
 }
 
 /* Does what arm_disarm() left undone in a context that was ending. */
-static void disarm_unwanted(struct mirror_context *context)
-{
+static void disarm_unwanted(struct mirror_context *context) {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle before = NULL;
@@ -550,7 +523,8 @@ static void disarm_unwanted(struct mirror_context *context)
 		return;
 	driver->exchange_capture_mode(&mode);
 	if (driver->ctx_set_current(context->handle) == 0) {
-		for (struct instance *instance = context->instances; instance; instance = instance->next)
+		for (struct instance *instance = context->instances; instance;
+		     instance = instance->next)
 			if (instance->unwanted)
 				disarm_in(context, instance->map_id);
 		driver->ctx_set_current(before);
@@ -559,8 +533,7 @@ static void disarm_unwanted(struct mirror_context *context)
 }
 
 /* What was armed meanwhile is of the same context. */
-static void keep_context(struct mirror_context *context, driver_handle handle)
-{
+static void keep_context(struct mirror_context *context, driver_handle handle) {
 	struct mirror_context *meanwhile = context ? mirror_find_context(handle) : NULL;
 
 	patch_context_ending(handle, false);
@@ -572,13 +545,14 @@ static void keep_context(struct mirror_context *context, driver_handle handle)
 		mirror_keep_context(context);
 }
 
-void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before, bool gone)
-{
+void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before,
+		       bool gone) {
 	int saved = errno;
 
 	if (!handle || (!context && !arm_needed() && !mirror_has_contexts()))
 		return;
-	if (load_lock_for_end()) { /* else nobody touches the context any more, and its memory is lost */
+	if (load_lock_for_end()) { /* else nobody touches the context any more, and its memory is
+				      lost */
 		mirror_lock();
 		if (!context && gone) { /* the lock could not be had before */
 			context = mirror_find_context(handle);
@@ -603,8 +577,7 @@ void arm_context_ended(struct mirror_context *context, driver_handle handle, uin
  * retained it anew by then; only its id tells.
  */
 void arm_primary_ended(struct mirror_context *context, driver_handle handle, int device,
-		       uint64_t id, bool gone)
-{
+		       uint64_t id, bool gone) {
 	int saved = errno;
 	uint64_t now = 0;
 
@@ -632,21 +605,18 @@ void arm_primary_ended(struct mirror_context *context, driver_handle handle, int
 	errno = saved;
 }
 
-bool arm_is_current(driver_handle context)
-{
+bool arm_is_current(driver_handle context) {
 	const struct driver *driver = driver_own();
 	driver_handle current = NULL;
 
 	return driver && driver->ctx_get_current(&current) == 0 && current == context;
 }
 
-void arm_forked(void)
-{
+void arm_forked(void) {
 	__atomic_store_n(&arm_load_count, 0, __ATOMIC_RELAXED);
 }
 
-void arm_synchronized(driver_handle context, uint64_t before)
-{
+void arm_synchronized(driver_handle context, uint64_t before) {
 	int saved = errno;
 
 	if (context || (driver_own() && driver_own()->ctx_get_current(&context) == 0))
@@ -655,14 +625,12 @@ void arm_synchronized(driver_handle context, uint64_t before)
 }
 
 /* The same in one that is ending: if it lives on. */
-static void disarm_later(struct mirror_context *context, uint64_t map_id)
-{
+static void disarm_later(struct mirror_context *context, uint64_t map_id) {
 	for (struct instance *instance = context->instances; instance; instance = instance->next)
 		instance->unwanted |= instance->map_id == map_id;
 }
 
-void arm_disarm(uint64_t map_id)
-{
+void arm_disarm(uint64_t map_id) {
 	const struct driver *driver = driver_own();
 
 	if (!load_lock())

@@ -23,14 +23,12 @@ extern unsigned arm_load_count __attribute__((visibility("hidden")));
 #define ARM_ENGINE 0x80000000u
 
 /* How many replaced modules, and ARM_ENGINE. */
-static inline unsigned arm_work(void)
-{
+static inline unsigned arm_work(void) {
 	return __atomic_load_n(&arm_load_count, __ATOMIC_RELAXED);
 }
 
 /* Is there anything at all that launches and ends of contexts have to do with? */
-static inline bool arm_needed(void)
-{
+static inline bool arm_needed(void) {
 	return __atomic_load_n(&arm_load_count, __ATOMIC_RELAXED) != 0;
 }
 
@@ -46,8 +44,7 @@ uint64_t arm_now(void);
  * (driver_context_id()), belong to another one that has its handle? now: the id of that, or 0;
  * until: what was born behind it is of that, too.
  */
-static inline bool arm_outlives(uint64_t id, uint64_t born, uint64_t now, uint64_t until)
-{
+static inline bool arm_outlives(uint64_t id, uint64_t born, uint64_t now, uint64_t until) {
 	return (now && id == now) || born > until;
 }
 
@@ -97,13 +94,14 @@ void arm_disarm(uint64_t map_id);
 
 /*
  * Before a call that may end a context, or surely does: its instances are copied out a last time,
- * and other threads of ours leave it alone. Where it ends surely its kernels are waited for; one that lives on
- * may run them for as long as it likes. What is returned, perhaps NULL, goes to arm_context_ended()
- * after that call. gone: it has ended. before: arm_now() before that call; another one may have the
- * handle since.
+ * and other threads of ours leave it alone. Where it ends surely its kernels are waited for; one
+ * that lives on may run them for as long as it likes. What is returned, perhaps NULL, goes to
+ * arm_context_ended() after that call. gone: it has ended. before: arm_now() before that call;
+ * another one may have the handle since.
  */
 struct mirror_context *arm_context_ending(driver_handle handle, bool surely);
-void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before, bool gone);
+void arm_context_ended(struct mirror_context *context, driver_handle handle, uint64_t before,
+		       bool gone);
 
 /*
  * The same for the primary context of a device, which lives on while others hold it. It is NULL
@@ -113,13 +111,15 @@ driver_handle arm_primary(int device, uint64_t *id);
 void arm_primary_ended(struct mirror_context *context, driver_handle handle, int device,
 		       uint64_t id, bool gone);
 
-/* The kernels of a context (NULL: the current one) that began before that (arm_now()) have ended. */
+/* The kernels of a context (NULL: the current one) that began before that (arm_now()) have ended.
+ */
 void arm_synchronized(driver_handle context, uint64_t before);
 
 /* After a cuCtxDetach(), for which it had to be current: it still is if it lives on. */
 bool arm_is_current(driver_handle context);
 
 /*
- * In a forked child, where CUDA does not work: calls go to the driver at once, and take no lock that another thread may have had.
+ * In a forked child, where CUDA does not work: calls go to the driver at once, and take no lock
+ * that another thread may have had.
  */
 void arm_forked(void);

@@ -6,24 +6,21 @@
 
 #include "arm.h"
 
-driver_handle bare_context(void)
-{
+driver_handle bare_context(void) {
 	driver_handle context = NULL;
 
 	return driver_own()->ctx_get_current(&context) == 0 ? context : NULL;
 }
 
-void bare_note_context(struct bare_origin *origin)
-{
+void bare_note_context(struct bare_origin *origin) {
 	origin->context = bare_context();
-	origin->context_id = origin->context ? driver_context_id(origin->context)
-					     : DRIVER_CONTEXT_ID_NONE;
+	origin->context_id =
+		origin->context ? driver_context_id(origin->context) : DRIVER_CONTEXT_ID_NONE;
 	origin->born = arm_born();
 }
 
 /* The bare form of a handle; the context of its origin must be current, if it has one. */
-static driver_handle ask(const struct bare_origin *origin, const char *name)
-{
+static driver_handle ask(const struct bare_origin *origin, const char *name) {
 	const struct driver *driver = driver_own();
 	driver_handle kernel = NULL, found = NULL;
 	driver_result result = -1;
@@ -35,29 +32,26 @@ static driver_handle ask(const struct bare_origin *origin, const char *name)
 		result = driver->library_get_kernel(&kernel, origin->from, name);
 		found = kernel;
 		if (result == 0 && origin->kind == BARE_KERNEL_FUNCTION)
-			result = driver->kernel_get_function ?
-					 driver->kernel_get_function(&found, kernel) :
-					 -1;
+			result = driver->kernel_get_function
+					 ? driver->kernel_get_function(&found, kernel)
+					 : -1;
 	}
 	return result == 0 ? found : NULL;
 }
 
 /* Makes the context of an origin current, if it has one; *before is for leave(). */
-static bool enter(const struct bare_origin *origin, driver_handle *before)
-{
+static bool enter(const struct bare_origin *origin, driver_handle *before) {
 	*before = bare_context();
 	return !origin->context || origin->context == *before ||
 	       driver_own()->ctx_set_current(origin->context) == 0;
 }
 
-static void leave(const struct bare_origin *origin, driver_handle before)
-{
+static void leave(const struct bare_origin *origin, driver_handle before) {
 	if (origin->context && origin->context != before)
 		driver_own()->ctx_set_current(before);
 }
 
-driver_handle bare_ask(const struct bare_origin *origin, const char *name)
-{
+driver_handle bare_ask(const struct bare_origin *origin, const char *name) {
 	driver_handle before, found;
 
 	if (!enter(origin, &before))
@@ -67,10 +61,10 @@ driver_handle bare_ask(const struct bare_origin *origin, const char *name)
 	return found;
 }
 
-/* What a module or library gives out, by the driver's function, for the name of a bare kernel without the suffix. */
+/* What a module or library gives out, by the driver's function, for the name of a bare kernel
+ * without the suffix. */
 static driver_handle get_own(driver_result (*get)(driver_handle *, driver_handle, const char *),
-			     driver_handle from, const char *bare_name)
-{
+			     driver_handle from, const char *bare_name) {
 	char *name = strndup(bare_name, strlen(bare_name) - strlen(BARE_SUFFIX));
 	driver_handle own = NULL;
 
@@ -80,8 +74,7 @@ static driver_handle get_own(driver_result (*get)(driver_handle *, driver_handle
 	return own;
 }
 
-driver_handle bare_ask_own_function(driver_handle function)
-{
+driver_handle bare_ask_own_function(driver_handle function) {
 	const struct driver *driver = driver_own();
 	driver_handle module;
 	const char *name;
@@ -93,8 +86,7 @@ driver_handle bare_ask_own_function(driver_handle function)
 	return get_own(driver->module_get_function, module, name);
 }
 
-driver_handle bare_ask_own_kernel(driver_handle kernel)
-{
+driver_handle bare_ask_own_kernel(driver_handle kernel) {
 	const struct driver *driver = driver_own();
 	driver_handle library;
 	const char *name;
@@ -106,8 +98,7 @@ driver_handle bare_ask_own_kernel(driver_handle kernel)
 	return get_own(driver->library_get_kernel, library, name);
 }
 
-unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle)
-{
+unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle) {
 	const struct driver *driver = driver_own();
 	driver_result result = -1;
 	driver_handle before;
@@ -127,15 +118,15 @@ unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle
 	return result == 0 && threads > 0 ? (unsigned)threads : 0;
 }
 
-static bool make(const struct bare_change *change, driver_handle bare)
-{
+static bool make(const struct bare_change *change, driver_handle bare) {
 	const struct driver *driver = driver_own();
 	int result = -1;
 
 	switch (change->setting) {
 	case BARE_FUNCTION_ATTRIBUTE:
 		if (driver->function_set_attribute)
-			result = driver->function_set_attribute(bare, change->attribute, change->value);
+			result = driver->function_set_attribute(bare, change->attribute,
+								change->value);
 		break;
 	case BARE_FUNCTION_CACHE:
 		if (driver->function_set_cache)
@@ -158,8 +149,7 @@ static bool make(const struct bare_change *change, driver_handle bare)
 	return result == 0;
 }
 
-bool bare_repeat(const struct bare_change *change, const char *name)
-{
+bool bare_repeat(const struct bare_change *change, const char *name) {
 	driver_handle before, bare;
 	bool good;
 

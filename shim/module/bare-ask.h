@@ -30,8 +30,7 @@ struct bare_change {
 };
 
 /* Is it a bare kernel's? */
-static inline bool bare_is_name(const char *name)
-{
+static inline bool bare_is_name(const char *name) {
 	size_t length = strlen(name), suffix = sizeof(BARE_SUFFIX) - 1;
 
 	return length > suffix && !strcmp(name + length - suffix, BARE_SUFFIX);
@@ -46,11 +45,13 @@ void bare_note_context(struct bare_origin *origin);
 /* The bare form of a handle; name: with the suffix. NULL if there is none. */
 driver_handle bare_ask(const struct bare_origin *origin, const char *name);
 
-/* The probed form of a bare function, or of a library's bare kernel; NULL: it is none, or the driver does not say. */
+/* The probed form of a bare function, or of a library's bare kernel; NULL: it is none, or the
+ * driver does not say. */
 driver_handle bare_ask_own_function(driver_handle function);
 driver_handle bare_ask_own_kernel(driver_handle kernel);
 
-/* How many threads a block of a function or kernel of that origin can have; 0: the driver does not say. */
+/* How many threads a block of a function or kernel of that origin can have; 0: the driver does not
+ * say. */
 unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle);
 
 /* Makes the change on the bare form of the handle that it was made with. */

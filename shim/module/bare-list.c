@@ -15,24 +15,24 @@ struct calls {
 	void (*got)(driver_handle, driver_handle, const char *);
 };
 
-static bool get_calls(bool library, struct calls *calls)
-{
+static bool get_calls(bool library, struct calls *calls) {
 	const struct driver *driver = driver_own();
 
 	if (!driver)
 		return false;
 	if (library)
-		*calls = (struct calls){ driver->library_get_kernel_count, driver->library_enumerate_kernels,
-					 driver->kernel_get_name, bare_got_kernel };
+		*calls = (struct calls){ driver->library_get_kernel_count,
+					 driver->library_enumerate_kernels, driver->kernel_get_name,
+					 bare_got_kernel };
 	else
-		*calls = (struct calls){ driver->module_get_function_count, driver->module_enumerate_functions,
+		*calls = (struct calls){ driver->module_get_function_count,
+					 driver->module_enumerate_functions,
 					 driver->function_get_name, bare_got_function };
 	return calls->count && calls->list && calls->get_name;
 }
 
 /* All handles but those of bare kernels, for the caller to free; NULL: the driver does not say. */
-static driver_handle *get_handles(bool library, driver_handle container, unsigned *count)
-{
+static driver_handle *get_handles(bool library, driver_handle container, unsigned *count) {
 	driver_handle *handles;
 	struct calls calls;
 	unsigned all = 0, kept = 0;
@@ -59,8 +59,7 @@ static driver_handle *get_handles(bool library, driver_handle container, unsigne
 	return handles;
 }
 
-void bare_count(bool library, driver_handle container, unsigned *count)
-{
+void bare_count(bool library, driver_handle container, unsigned *count) {
 	driver_handle *handles;
 
 	if (bare_is_container(container)) {
@@ -69,8 +68,7 @@ void bare_count(bool library, driver_handle container, unsigned *count)
 	}
 }
 
-bool bare_list(bool library, driver_handle container, driver_handle *list, unsigned limit)
-{
+bool bare_list(bool library, driver_handle container, driver_handle *list, unsigned limit) {
 	driver_handle *handles;
 	unsigned count;
 

@@ -85,8 +85,7 @@ static unsigned early_next;
 
 static __thread bool inside; /* this thread holds the lock: a signal handler goes away */
 
-static bool enter(void)
-{
+static bool enter(void) {
 	if (inside)
 		return false;
 	inside = true;
@@ -97,8 +96,7 @@ static bool enter(void)
 }
 
 /* For what must not be missed: handles that end. Nobody comes here in a forked child. */
-static bool enter_surely(void)
-{
+static bool enter_surely(void) {
 	if (inside)
 		return false;
 	inside = true;
@@ -106,21 +104,18 @@ static bool enter_surely(void)
 	return true;
 }
 
-static void leave(void)
-{
+static void leave(void) {
 	pthread_mutex_unlock(&lock);
 	inside = false;
 }
 
 /* ---- the table -------------------------------------------------------------------------- */
 
-static struct entry **bucket_of(driver_handle handle)
-{
+static struct entry **bucket_of(driver_handle handle) {
 	return &buckets[(uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 54];
 }
 
-static struct entry *find(driver_handle handle, bool container)
-{
+static struct entry *find(driver_handle handle, bool container) {
 	struct entry *entry = __atomic_load_n(bucket_of(handle), __ATOMIC_ACQUIRE);
 
 	while (entry && (__atomic_load_n(&entry->handle, __ATOMIC_ACQUIRE) != handle ||
@@ -129,35 +124,30 @@ static struct entry *find(driver_handle handle, bool container)
 	return handle ? entry : NULL;
 }
 
-static void set_target(struct entry *entry, driver_handle target)
-{
+static void set_target(struct entry *entry, driver_handle target) {
 	__atomic_store_n(&entry->target, target, __ATOMIC_RELEASE);
 }
 
-static void set_bare(struct entry *entry, driver_handle bare)
-{
+static void set_bare(struct entry *entry, driver_handle bare) {
 	__atomic_store_n(&entry->bare, bare, __ATOMIC_RELEASE);
 }
 
 /* What a launch of this handle is to find before it has asked the driver. */
-static void reset(struct entry *entry, driver_handle handle)
-{
+static void reset(struct entry *entry, driver_handle handle) {
 	driver_handle bare = entry->kernel && !entry->kernel->failed ? NULL : handle;
 
 	set_bare(entry, bare);
 	set_target(entry, entry->module->retired ? bare : handle);
 }
 
-static void forget(struct entry *entry)
-{
+static void forget(struct entry *entry) {
 	__atomic_store_n(&entry->handle, NULL, __ATOMIC_RELEASE);
 	entry->module = NULL;
 	entry->kernel = NULL;
 }
 
 /* An entry of the handle's chain that is not in use. */
-static struct entry *get_free(driver_handle handle)
-{
+static struct entry *get_free(driver_handle handle) {
 	struct entry **bucket = bucket_of(handle), *entry = *bucket;
 
 	while (entry && entry->handle)
@@ -173,8 +163,7 @@ static struct entry *get_free(driver_handle handle)
 }
 
 static void add(driver_handle handle, struct bare_origin origin, struct module *module,
-		struct kernel *kernel)
-{
+		struct kernel *kernel) {
 	bool container = origin.kind == BARE_CONTAINER;
 	struct entry *entry = find(handle, container);
 
@@ -198,7 +187,7 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
 }
 
 /* All entries, those that are not in use, too. */
-#define FOR_EACH_ENTRY(entry)                            \
+#define FOR_EACH_ENTRY(entry)                                    \
 	for (unsigned bucket_ = 0; bucket_ < BUCKETS; bucket_++) \
 		for (struct entry *entry = buckets[bucket_]; entry; entry = entry->next)
 
@@ -208,8 +197,7 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
  * The module's kernel of that name (length counts, without the suffix); it is made if there is
  * none.
  */
-static struct kernel *get_kernel(struct module *module, const char *name, size_t length)
-{
+static struct kernel *get_kernel(struct module *module, const char *name, size_t length) {
 	struct kernel *kernel;
 
 	for (kernel = module->kernels; kernel; kernel = kernel->next)
@@ -230,15 +218,13 @@ static struct kernel *get_kernel(struct module *module, const char *name, size_t
 	return kernel;
 }
 
-static void free_kernel(struct kernel *kernel)
-{
+static void free_kernel(struct kernel *kernel) {
 	free(kernel->name);
 	free(kernel->changes);
 	free(kernel);
 }
 
-void bare_load_added(const struct load *load)
-{
+void bare_load_added(const struct load *load) {
 	struct module *module = calloc(1, sizeof(*module));
 
 	if (!module || !enter()) {
@@ -247,22 +233,22 @@ void bare_load_added(const struct load *load)
 	}
 	*module = (struct module){ modules, load, load->module_id, load->epoch };
 	for (unsigned i = 0; i < EARLY_MAX; i++)
-		module->retired |= early[i].module_id == load->module_id &&
-				   early[i].epoch == load->epoch;
+		module->retired |=
+			early[i].module_id == load->module_id && early[i].epoch == load->epoch;
 	if (module->retired)
 		__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
 	modules = module;
 	add(load->handle,
-	    (struct bare_origin){ BARE_CONTAINER, NULL, load->context, load->context_id, load->born },
+	    (struct bare_origin){ BARE_CONTAINER, NULL, load->context, load->context_id,
+				  load->born },
 	    module, NULL);
 	leave();
 }
 
-static void free_module(struct module *module)
-{
+static void free_module(struct module *module) {
 	FOR_EACH_ENTRY(entry)
-		if (entry->module == module)
-			forget(entry);
+	if (entry->module == module)
+		forget(entry);
 	while (module->kernels) {
 		struct kernel *kernel = module->kernels;
 
@@ -277,8 +263,7 @@ static void free_module(struct module *module)
 	free(module);
 }
 
-void bare_load_removed(const struct load *load)
-{
+void bare_load_removed(const struct load *load) {
 	if (!enter_surely())
 		return;
 	for (struct module **link = &modules; *link; link = &(*link)->next) {
@@ -295,19 +280,17 @@ void bare_load_removed(const struct load *load)
 
 /* Went what was come by so with a context that has ended? */
 static bool is_gone(const struct bare_origin *origin, driver_handle context, uint64_t now,
-		    uint64_t until)
-{
+		    uint64_t until) {
 	return origin->context == context &&
 	       !arm_outlives(origin->context_id, origin->born, now, until);
 }
 
-void bare_context_ended(driver_handle context, uint64_t now, uint64_t until)
-{
+void bare_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	if (!context || !enter_surely())
 		return;
 	FOR_EACH_ENTRY(entry)
-		if (entry->handle && is_gone(&entry->origin, context, now, until))
-			forget(entry);
+	if (entry->handle && is_gone(&entry->origin, context, now, until))
+		forget(entry);
 	for (struct module *module = modules; module; module = module->next) {
 		for (struct kernel *kernel = module->kernels; kernel; kernel = kernel->next) {
 			unsigned kept = 0;
@@ -322,19 +305,17 @@ void bare_context_ended(driver_handle context, uint64_t now, uint64_t until)
 }
 
 /* With the lock held. */
-static void retire(struct module *module)
-{
+static void retire(struct module *module) {
 	if (module->retired)
 		return;
 	module->retired = true;
 	FOR_EACH_ENTRY(entry)
-		if (entry->module == module)
-			reset(entry, entry->handle);
+	if (entry->module == module)
+		reset(entry, entry->handle);
 	__atomic_add_fetch(&bare_retired_count, 1, __ATOMIC_RELAXED);
 }
 
-void bare_retire(uint64_t module_id, uint64_t epoch)
-{
+void bare_retire(uint64_t module_id, uint64_t epoch) {
 	struct module *module;
 
 	if (!enter())
@@ -352,8 +333,7 @@ void bare_retire(uint64_t module_id, uint64_t epoch)
 	leave();
 }
 
-void bare_retire_others(uint64_t epoch)
-{
+void bare_retire_others(uint64_t epoch) {
 	if (!enter())
 		return;
 	for (struct module *module = modules; module; module = module->next)
@@ -362,8 +342,7 @@ void bare_retire_others(uint64_t epoch)
 	leave();
 }
 
-bool bare_is_awaited(uint64_t epoch)
-{
+bool bare_is_awaited(uint64_t epoch) {
 	bool awaited = false;
 
 	if (!enter())
@@ -376,13 +355,11 @@ bool bare_is_awaited(uint64_t epoch)
 
 /* ---- what the driver gave out, and what is changed about it ------------------------------- */
 
-bool bare_is_container(driver_handle handle)
-{
+bool bare_is_container(driver_handle handle) {
 	return find(handle, true);
 }
 
-static void got(driver_handle from, driver_handle handle, const char *name, enum bare_kind kind)
-{
+static void got(driver_handle from, driver_handle handle, const char *name, enum bare_kind kind) {
 	struct bare_origin origin = { .kind = kind, .from = from };
 	const struct entry *container;
 	struct kernel *kernel = NULL;
@@ -401,23 +378,19 @@ static void got(driver_handle from, driver_handle handle, const char *name, enum
 	leave();
 }
 
-void bare_got_function(driver_handle module, driver_handle function, const char *name)
-{
+void bare_got_function(driver_handle module, driver_handle function, const char *name) {
 	got(module, function, name, BARE_FUNCTION);
 }
 
-void bare_got_kernel(driver_handle library, driver_handle kernel, const char *name)
-{
+void bare_got_kernel(driver_handle library, driver_handle kernel, const char *name) {
 	got(library, kernel, name, BARE_KERNEL);
 }
 
-void bare_got_module(driver_handle library, driver_handle module)
-{
+void bare_got_module(driver_handle library, driver_handle module) {
 	got(library, module, NULL, BARE_CONTAINER);
 }
 
-void bare_got_function_of(driver_handle kernel, driver_handle function)
-{
+void bare_got_function_of(driver_handle kernel, driver_handle function) {
 	struct bare_origin origin = { .kind = BARE_KERNEL_FUNCTION };
 	const struct entry *entry;
 
@@ -435,8 +408,7 @@ void bare_got_function_of(driver_handle kernel, driver_handle function)
 }
 
 /* Notes a change in place of an earlier one of the same thing. True: the bare kernel needs it. */
-static bool note(struct kernel *kernel, const struct bare_change *change)
-{
+static bool note(struct kernel *kernel, const struct bare_change *change) {
 	struct bare_change *larger;
 
 	for (unsigned i = 0; i < kernel->change_count; i++) {
@@ -461,8 +433,7 @@ static bool note(struct kernel *kernel, const struct bare_change *change)
 }
 
 void bare_changed(enum bare_setting setting, driver_handle handle, int attribute, int value,
-		  int device)
-{
+		  int device) {
 	struct bare_change change = { setting, handle, { 0 }, attribute, value, device };
 	const struct entry *changed;
 
@@ -476,8 +447,8 @@ void bare_changed(enum bare_setting setting, driver_handle handle, int attribute
 		if (note(kernel, &change)) {
 			kernel->version++;
 			FOR_EACH_ENTRY(entry)
-				if (entry->kernel == kernel)
-					reset(entry, entry->handle);
+			if (entry->kernel == kernel)
+				reset(entry, entry->handle);
 		}
 	}
 	leave();
@@ -496,8 +467,7 @@ struct question {
 };
 
 /* With the lock held. */
-static bool copy_changes(struct question *question)
-{
+static bool copy_changes(struct question *question) {
 	const struct kernel *kernel = question->kernel;
 
 	free(question->changes);
@@ -511,8 +481,7 @@ static bool copy_changes(struct question *question)
 	return question->changes;
 }
 
-static bool begin(struct question *question, struct entry *entry, driver_handle handle)
-{
+static bool begin(struct question *question, struct entry *entry, driver_handle handle) {
 	struct kernel *kernel;
 	bool good = false;
 
@@ -531,8 +500,7 @@ static bool begin(struct question *question, struct entry *entry, driver_handle 
 }
 
 /* The bare form of the handle, with all changes made; NULL if that fails. */
-static driver_handle answer(const struct question *question)
-{
+static driver_handle answer(const struct question *question) {
 	const char *name = question->kernel->name;
 	driver_handle bare = bare_ask(&question->origin, name);
 
@@ -543,8 +511,7 @@ static driver_handle answer(const struct question *question)
 }
 
 /* Publishes the answer, or takes it back. False: something was changed meanwhile, ask again. */
-static bool finish(struct question *question, driver_handle *bare, unsigned rounds)
-{
+static bool finish(struct question *question, driver_handle *bare, unsigned rounds) {
 	struct kernel *kernel = question->kernel;
 	bool again;
 
@@ -560,8 +527,8 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 	} else if (!*bare) {
 		kernel->failed = true;
 		FOR_EACH_ENTRY(entry)
-			if (entry->kernel == kernel)
-				reset(entry, entry->handle);
+		if (entry->kernel == kernel)
+			reset(entry, entry->handle);
 	} else if (!again && question->entry->handle == question->handle &&
 		   question->entry->kernel == kernel) {
 		set_bare(question->entry, *bare);
@@ -576,8 +543,7 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 }
 
 /* The slow path of a launch. */
-static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driver_handle handle)
-{
+static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driver_handle handle) {
 	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle bare = NULL;
 	struct question question;
@@ -595,8 +561,7 @@ static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driv
 	return bare ? bare : handle;
 }
 
-driver_handle bare_function(driver_handle handle)
-{
+driver_handle bare_function(driver_handle handle) {
 	struct entry *entry = find(handle, false);
 	driver_handle target;
 
@@ -609,8 +574,7 @@ driver_handle bare_function(driver_handle handle)
 /* ---- what the probed kernel has not registers enough for ----------------------------------- */
 
 /* The bare form of a handle, or itself: waits a moment for a thread that is asking for it. */
-static driver_handle get_bare(struct entry *entry, driver_handle handle)
-{
+static driver_handle get_bare(struct entry *entry, driver_handle handle) {
 	const struct timespec moment = { .tv_nsec = 1000000 };
 	driver_handle bare;
 	int saved = errno, cancel = cancel_forbid();
@@ -633,8 +597,7 @@ static driver_handle get_bare(struct entry *entry, driver_handle handle)
  * Asks the driver how many threads a block of the kernel and of its bare form can have. Without a
  * bare one, and where the driver does not say: as many as there may be. Returns entry->threads.
  */
-static __attribute__((noinline)) unsigned ask_threads(struct entry *entry, driver_handle handle)
-{
+static __attribute__((noinline)) unsigned ask_threads(struct entry *entry, driver_handle handle) {
 	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle bare = get_bare(entry, handle);
 	unsigned threads = UINT_MAX, bare_threads = 0;
@@ -668,8 +631,7 @@ static __attribute__((noinline)) unsigned ask_threads(struct entry *entry, drive
 	return threads;
 }
 
-void bare_launched(driver_handle handle)
-{
+void bare_launched(driver_handle handle) {
 	struct entry *entry = find(handle, false);
 	char name[WIRE_REPORT_NAME_MAX + 1] = "";
 	uint64_t module_id = 0, epoch = 0;
@@ -696,8 +658,7 @@ void bare_launched(driver_handle handle)
 	errno = saved;
 }
 
-driver_handle bare_for_block(driver_handle handle, uint64_t threads)
-{
+driver_handle bare_for_block(driver_handle handle, uint64_t threads) {
 	struct entry *entry = find(handle, false);
 	driver_handle bare;
 	unsigned most;
@@ -715,16 +676,15 @@ driver_handle bare_for_block(driver_handle handle, uint64_t threads)
 	return bare;
 }
 
-static driver_handle get_own(driver_handle handle, driver_handle (*ask)(driver_handle))
-{
+static driver_handle get_own(driver_handle handle, driver_handle (*ask)(driver_handle)) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle own = NULL;
 
 	if (!handle || !driver_own() || !enter())
 		return handle;
 	FOR_EACH_ENTRY(entry)
-		if (entry->handle && entry->handle != handle && entry->bare == handle)
-			own = entry->handle;
+	if (entry->handle && entry->handle != handle && entry->bare == handle)
+		own = entry->handle;
 	leave();
 	if (!own) { /* it may have another one in each context */
 		driver_own()->exchange_capture_mode(&mode);
@@ -734,23 +694,20 @@ static driver_handle get_own(driver_handle handle, driver_handle (*ask)(driver_h
 	return own ? own : handle;
 }
 
-driver_handle bare_own_function(driver_handle function)
-{
+driver_handle bare_own_function(driver_handle function) {
 	return get_own(function, bare_ask_own_function);
 }
 
-driver_handle bare_own_kernel(driver_handle kernel)
-{
+driver_handle bare_own_kernel(driver_handle kernel) {
 	return get_own(kernel, bare_ask_own_kernel);
 }
 
-driver_handle bare_instead(driver_handle handle, driver_result result)
-{
+driver_handle bare_instead(driver_handle handle, driver_result result) {
 	struct entry *entry;
 	driver_handle bare;
 
-	if (result != DRIVER_ERROR_OUT_OF_RESOURCES && result != DRIVER_ERROR_COOPERATIVE_TOO_LARGE &&
-	    result != DRIVER_ERROR_CLUSTER_SIZE)
+	if (result != DRIVER_ERROR_OUT_OF_RESOURCES &&
+	    result != DRIVER_ERROR_COOPERATIVE_TOO_LARGE && result != DRIVER_ERROR_CLUSTER_SIZE)
 		return NULL;
 	entry = find(handle, false);
 	bare = entry ? get_bare(entry, handle) : handle;

@@ -20,8 +20,7 @@ struct load;
 extern unsigned bare_retired_count __attribute__((visibility("hidden")));
 
 /* Must this launch come by bare_function()? */
-static inline bool bare_needed(void)
-{
+static inline bool bare_needed(void) {
 	return __atomic_load_n(&bare_retired_count, __ATOMIC_RELAXED) != 0;
 }
 
@@ -29,8 +28,8 @@ static inline bool bare_needed(void)
 driver_handle bare_function(driver_handle handle);
 
 /*
- * Probes take registers, of which a block has 64 K: the probed form of a kernel may be impossible to
- * launch where the bare one is possible. Blocks of so many threads always are, at 255 registers.
+ * Probes take registers, of which a block has 64 K: the probed form of a kernel may be impossible
+ * to launch where the bare one is possible. Blocks of so many threads always are, at 255 registers.
  */
 #define BARE_THREADS_ALWAYS 256
 
@@ -40,7 +39,8 @@ driver_handle bare_for_block(driver_handle handle, uint64_t threads);
 /* It could not be launched, with this result: the bare one for another try, or NULL. */
 driver_handle bare_instead(driver_handle handle, driver_result result);
 
-/* The bare form of `handle` was launched because the probed one could not be: the daemon is told. */
+/* The bare form of `handle` was launched because the probed one could not be: the daemon is told.
+ */
 void bare_launched(driver_handle handle);
 
 /*

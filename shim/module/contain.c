@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A library is known by its file's name or its SONAME: both begin with the name in the table. Which library an address lies in is asked at each
- * load, so not of dladdr(), which waits for whoever is in dlopen(), where libc has something better.
+ * A library is known by its file's name or its SONAME: both begin with the name in the table. Which
+ * library an address lies in is asked at each load, so not of dladdr(), which waits for whoever is
+ * in dlopen(), where libc has something better.
  */
 
 #include "contain.h"
@@ -24,8 +25,7 @@ static const char *const libraries[] = {
 
 _Static_assert(sizeof(libraries) / sizeof(libraries[0]) == CONTAIN_ROWS, "see contain.h");
 
-static bool is_listed(struct contained *found, const char *path)
-{
+static bool is_listed(struct contained *found, const char *path) {
 	const char *slash = path ? strrchr(path, '/') : NULL, *name = slash ? slash + 1 : path;
 
 	for (unsigned i = 0; name && i < CONTAIN_ROWS; i++) {
@@ -39,13 +39,13 @@ static bool is_listed(struct contained *found, const char *path)
 }
 
 /* The name that the library has in itself, or NULL. */
-static const char *soname_of(const struct link_map *map)
-{
+static const char *soname_of(const struct link_map *map) {
 	const char *strings = NULL;
 	size_t at = 0;
 
 	for (const ElfW(Dyn) *entry = map->l_ld; entry && entry->d_tag != DT_NULL; entry++) {
-		if (entry->d_tag == DT_STRTAB) /* libc has made an address of it, as everywhere but on RISC-V and MIPS */
+		if (entry->d_tag == DT_STRTAB) /* libc has made an address of it, as everywhere but
+						  on RISC-V and MIPS */
 			strings = (const char *)entry->d_un.d_ptr;
 		else if (entry->d_tag == DT_SONAME)
 			at = entry->d_un.d_val;
@@ -63,8 +63,7 @@ struct found_object {
 };
 typedef int find_object_fn(void *address, struct found_object *found);
 
-static find_object_fn *find_object(void)
-{
+static find_object_fn *find_object(void) {
 	static find_object_fn *kept;
 	find_object_fn *found = __atomic_load_n(&kept, __ATOMIC_RELAXED);
 
@@ -74,8 +73,7 @@ static find_object_fn *find_object(void)
 	return found;
 }
 
-const struct link_map *contain_object(const void *address)
-{
+const struct link_map *contain_object(const void *address) {
 	find_object_fn *find = find_object();
 	struct found_object found = { 0 };
 	struct link_map *map = NULL;
@@ -86,21 +84,21 @@ const struct link_map *contain_object(const void *address)
 	return dladdr1(address, &info, (void **)&map, RTLD_DL_LINKMAP) ? map : NULL;
 }
 
-static bool lies_in(struct contained *found, const void *address)
-{
+static bool lies_in(struct contained *found, const void *address) {
 	const struct link_map *map = address ? contain_object(address) : NULL;
 
 	return map && (is_listed(found, map->l_name) || is_listed(found, soname_of(map)));
 }
 
-bool contain_find(struct contained *found, const void *image, const void *data, const void *caller)
-{
-	return lies_in(found, image) || (data != image && lies_in(found, data)) || lies_in(found, caller);
+bool contain_find(struct contained *found, const void *image, const void *data,
+		  const void *caller) {
+	return lies_in(found, image) || (data != image && lies_in(found, data)) ||
+	       lies_in(found, caller);
 }
 
-void contain_reason(const struct contained *contained, char *reason)
-{
+void contain_reason(const struct contained *contained, char *reason) {
 	snprintf(reason, WIRE_REASON_MAX,
-		 WIRE_REPORT_LIBRARY "%s: its modules are not replaced, because it fails if they are (KNOWN LIBRARIES in gpuprobe-shim(7))",
+		 WIRE_REPORT_LIBRARY "%s: its modules are not replaced, because it fails if they "
+				     "are (KNOWN LIBRARIES in gpuprobe-shim(7))",
 		 contained->name);
 }

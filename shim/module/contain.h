@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Libraries whose modules are not replaced, because they fail if they are: the PTX engine leaves them alone. A module is such a
- * library's if its image lies in the library, or the call that loads it comes from there (an image that was made at run
- * time lies on the heap). Linked into a program such a library is not seen here; the image worker knows some of its kernels (image-job.c).
+ * Libraries whose modules are not replaced, because they fail if they are: the PTX engine leaves
+ * them alone. A module is such a library's if its image lies in the library, or the call that loads
+ * it comes from there (an image that was made at run time lies on the heap). Linked into a program
+ * such a library is not seen here; the image worker knows some of its kernels (image-job.c).
  */
 
 #include <stdbool.h>

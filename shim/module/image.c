@@ -35,14 +35,12 @@ struct container_header {
 	uint64_t size; /* of what follows the header */
 };
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
+static uint64_t larger(uint64_t a, uint64_t b) {
 	return a > b ? a : b;
 }
 
 /* Section headers are copied: the driver takes them at any alignment. */
-static bool elf_size(const char *bytes, size_t limit, size_t *size)
-{
+static bool elf_size(const char *bytes, size_t limit, size_t *size) {
 	uint64_t end, count;
 	Elf64_Shdr section;
 	Elf64_Ehdr header;
@@ -80,8 +78,7 @@ static bool elf_size(const char *bytes, size_t limit, size_t *size)
  * Could this be PTX? Comments, blank lines, directives: nothing that is not text in the first
  * bytes.
  */
-static bool looks_like_text(const unsigned char *bytes)
-{
+static bool looks_like_text(const unsigned char *bytes) {
 	for (unsigned i = 0; i < 16 && bytes[i]; i++)
 		if (bytes[i] < ' ' && !strchr("\t\n\r\f", bytes[i]))
 			return false;
@@ -92,8 +89,7 @@ static bool looks_like_text(const unsigned char *bytes)
  * The image inside a wrapper, a structure that nvcc leaves in the program's memory; NULL if it is
  * of no known version.
  */
-static const void *unwrap(const struct wrapper_header *wrapper, uint32_t *flags)
-{
+static const void *unwrap(const struct wrapper_header *wrapper, uint32_t *flags) {
 	if (wrapper->version != 1 && wrapper->version != 2)
 		return NULL;
 	if (wrapper->version == 2)
@@ -101,8 +97,7 @@ static const void *unwrap(const struct wrapper_header *wrapper, uint32_t *flags)
 	return wrapper->data;
 }
 
-bool image_recognise(struct image *image, const void *code, size_t available)
-{
+bool image_recognise(struct image *image, const void *code, size_t available) {
 	uint32_t magic;
 
 	*image = (struct image){ .data = code };
@@ -145,16 +140,14 @@ bool image_recognise(struct image *image, const void *code, size_t available)
 }
 
 /* Memory files count as files: what is written past the limit ends the program. */
-bool image_is_too_long(const struct image *image)
-{
+bool image_is_too_long(const struct image *image) {
 	struct rlimit limit;
 
 	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && image->size > limit.rlim_cur;
 }
 
 /* The kernel gives up after 150 ms (EBUSY) while it moves a page elsewhere: then once more. */
-static bool seal(int fd)
-{
+static bool seal(int fd) {
 	for (int tries = 0; tries < SEAL_TRIES; tries++) {
 		if (fcntl(fd, F_ADD_SEALS,
 			  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0)
@@ -165,8 +158,7 @@ static bool seal(int fd)
 	return false;
 }
 
-int image_to_memfd(const struct image *image)
-{
+int image_to_memfd(const struct image *image) {
 	const char *bytes = image->data;
 	size_t left = image->size;
 	int fd;

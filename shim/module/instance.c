@@ -22,20 +22,18 @@
 #define RESIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define HOST_PAGE UINT64_C(4096)
 
-static struct instance *left; /* nothing of them but addresses that the driver may still know; with the lock */
+static struct instance
+	*left; /* nothing of them but addresses that the driver may still know; with the lock */
 
-static struct map_header *header_of(const struct instance *instance)
-{
+static struct map_header *header_of(const struct instance *instance) {
 	return instance->mapping;
 }
 
-static bool in_host_memory(const struct instance *instance)
-{
+static bool in_host_memory(const struct instance *instance) {
 	return instance->layout.place != MAP_PLACE_DEVICE;
 }
 
-static void *data_of(const struct instance *instance)
-{
+static void *data_of(const struct instance *instance) {
 	return instance->layout.place == MAP_PLACE_KERNEL
 		       ? instance->mapping
 		       : (char *)instance->mapping + MAP_DATA_OFFSET;
@@ -44,8 +42,7 @@ static void *data_of(const struct instance *instance)
 /* ---- the mapping -------------------------------------------------------------------- */
 
 /* Is it a memfd that keeps its size, and has this one? */
-static bool is_sealed(int fd, uint64_t size)
-{
+static bool is_sealed(int fd, uint64_t size) {
 	struct stat status;
 	int seals = fcntl(fd, F_GET_SEALS);
 
@@ -54,20 +51,17 @@ static bool is_sealed(int fd, uint64_t size)
 }
 
 /* A kernel map does not change its size, and mmap() refuses to go beyond it. */
-static bool is_kernel_map(int fd)
-{
+static bool is_kernel_map(int fd) {
 	struct stat status;
 
 	return fstat(fd, &status) == 0 && !(status.st_mode & S_IFMT);
 }
 
-static bool is_power_of_two(uint64_t n)
-{
+static bool is_power_of_two(uint64_t n) {
 	return n && !(n & (n - 1));
 }
 
-static bool is_ring(const struct map_layout *layout)
-{
+static bool is_ring(const struct map_layout *layout) {
 	return layout->kind == MAP_KIND_RING && layout->place == MAP_PLACE_DEVICE &&
 	       layout->rings <= MAP_RINGS_MAX && is_power_of_two(layout->rings) &&
 	       layout->data_size == layout->rings * sizeof(struct map_ring) &&
@@ -77,8 +71,7 @@ static bool is_ring(const struct map_layout *layout)
 }
 
 /* Takes the layout out of the header, and checks that the reply and the memfd are of that kind. */
-static bool read_header(struct instance *instance, const struct wire_instance_reply *reply)
-{
+static bool read_header(struct instance *instance, const struct wire_instance_reply *reply) {
 	const struct map_header *header = header_of(instance);
 	struct map_layout *layout = &instance->layout;
 
@@ -91,8 +84,7 @@ static bool read_header(struct instance *instance, const struct wire_instance_re
 	       reply->size == map_memfd_size(layout);
 }
 
-static bool map_memory(struct instance *instance, const struct wire_instance_reply *reply, int fd)
-{
+static bool map_memory(struct instance *instance, const struct wire_instance_reply *reply, int fd) {
 	bool kernel = reply->place == MAP_PLACE_KERNEL;
 
 	if (!reply->data_size || reply->data_size > MAP_DATA_SIZE_MAX ||
@@ -113,8 +105,7 @@ static bool map_memory(struct instance *instance, const struct wire_instance_rep
 	return kernel || read_header(instance, reply);
 }
 
-struct instance *instance_new(const struct wire_instance_reply *reply, int fd)
-{
+struct instance *instance_new(const struct wire_instance_reply *reply, int fd) {
 	struct instance *instance = calloc(1, sizeof(*instance));
 	bool good = false;
 
@@ -137,8 +128,7 @@ struct instance *instance_new(const struct wire_instance_reply *reply, int fd)
  * Unregisters the host memory. False: the driver did not say that it has let go of it, as when no
  * context is current any more.
  */
-static bool unregister(struct instance *instance)
-{
+static bool unregister(struct instance *instance) {
 	driver_result result = 0;
 
 	if (instance->registered)
@@ -149,9 +139,9 @@ static bool unregister(struct instance *instance)
 	return true;
 }
 
-/* The memory goes. False: the driver may still know the addresses, and nobody else gets them till it has let go of them. */
-static bool unmap(struct instance *instance)
-{
+/* The memory goes. False: the driver may still know the addresses, and nobody else gets them till
+ * it has let go of them. */
+static bool unmap(struct instance *instance) {
 	if (instance->mapping == MAP_FAILED)
 		return true;
 	if (unregister(instance)) {
@@ -164,8 +154,7 @@ static bool unmap(struct instance *instance)
 }
 
 /* A context is current: what the driver could not let go of without one. */
-static void unmap_left(void)
-{
+static void unmap_left(void) {
 	for (struct instance **link = &left; *link;) {
 		struct instance *instance = *link;
 
@@ -178,8 +167,7 @@ static void unmap_left(void)
 	}
 }
 
-void instance_free(struct instance *instance)
-{
+void instance_free(struct instance *instance) {
 	if (!instance)
 		return;
 	while (instance->regions) {
@@ -203,8 +191,7 @@ void instance_free(struct instance *instance)
 
 /* Gives the driver a part of the mapping; *address is where kernels find it. */
 static const char *register_memory(struct instance *instance, void *memory, uint64_t size,
-				   driver_pointer *address)
-{
+				   driver_pointer *address) {
 	const struct driver *driver = driver_own();
 
 	unmap_left();
@@ -220,8 +207,7 @@ static const char *register_memory(struct instance *instance, void *memory, uint
 }
 
 /* Registers the rings, and writes down where they are, for the control blocks' upload. */
-static const char *register_rings(struct instance *instance)
-{
+static const char *register_rings(struct instance *instance) {
 	const struct map_layout *layout = &instance->layout;
 	struct map_ring *rings = data_of(instance);
 	driver_pointer area;
@@ -238,8 +224,7 @@ static const char *register_rings(struct instance *instance)
 
 /* Makes a buffer for data, if there is none (0). */
 static const char *upload(const void *data, size_t size, driver_handle stream,
-			  driver_pointer buffer, driver_pointer *address)
-{
+			  driver_pointer buffer, driver_pointer *address) {
 	const struct driver *driver = driver_own();
 
 	if (!buffer && driver->mem_alloc(&buffer, size) != 0)
@@ -254,12 +239,11 @@ static const char *upload(const void *data, size_t size, driver_handle stream,
 }
 
 /*
- * The same from within the driver. It is the driver's memory all the same: what the engine allocates
- * cannot be copied with the driver's functions [H200], and the mirror has to.
+ * The same from within the driver. It is the driver's memory all the same: what the engine
+ * allocates cannot be copied with the driver's functions [H200], and the mirror has to.
  */
 static const char *upload_inside(const void *data, size_t size,
-				 const struct instance_engine *inside, driver_pointer *address)
-{
+				 const struct instance_engine *inside, driver_pointer *address) {
 	const struct driver *driver = driver_own();
 	driver_pointer buffer;
 	const char *reason;
@@ -274,8 +258,7 @@ static const char *upload_inside(const void *data, size_t size,
 	return reason;
 }
 
-const char *instance_prepare(struct instance *instance, driver_handle stream)
-{
+const char *instance_prepare(struct instance *instance, driver_handle stream) {
 	const char *reason = NULL;
 
 	if (instance->address)
@@ -298,8 +281,7 @@ const char *instance_prepare(struct instance *instance, driver_handle stream)
 }
 
 const char *instance_prepare_inside(struct instance *instance, const struct instance_engine *inside,
-				    bool *later)
-{
+				    bool *later) {
 	*later = !instance->address &&
 		 (in_host_memory(instance) || instance->layout.kind == MAP_KIND_RING);
 	if (instance->address || *later)
@@ -308,8 +290,7 @@ const char *instance_prepare_inside(struct instance *instance, const struct inst
 }
 
 const char *instance_prepare_region(struct instance *instance, driver_handle stream,
-				    const struct instance_engine *inside, driver_pointer *address)
-{
+				    const struct instance_engine *inside, driver_pointer *address) {
 	const char *reason;
 	void *zeros;
 
@@ -334,8 +315,7 @@ const char *instance_prepare_region(struct instance *instance, driver_handle str
 	return "no memory for a map: the process has none";
 }
 
-bool instance_release(struct instance *instance)
-{
+bool instance_release(struct instance *instance) {
 	for (const struct instance_region *region = instance->regions; region;
 	     region = region->next)
 		if (region->load)
@@ -349,23 +329,19 @@ bool instance_release(struct instance *instance)
 }
 
 /* Is its data a buffer of its own, and nothing else? */
-static bool is_buffer(const struct instance *instance)
-{
+static bool is_buffer(const struct instance *instance) {
 	return !in_host_memory(instance) && instance->layout.kind != MAP_KIND_RING;
 }
 
-void instance_disarm(struct instance *instance)
-{
+void instance_disarm(struct instance *instance) {
 	instance->disarmed = true;
 	if (is_buffer(instance) && unmap(instance))
 		instance->mapping = MAP_FAILED;
 }
 
-bool instance_follow(struct instance *instance, struct instance *before)
-{
+bool instance_follow(struct instance *instance, struct instance *before) {
 	if (!before->unused || !before->address || before->regions || !is_buffer(before) ||
-	    instance->address || !is_buffer(instance) ||
-	    instance->data_size != before->data_size)
+	    instance->address || !is_buffer(instance) || instance->data_size != before->data_size)
 		return false;
 	instance->spare = before->address;
 	before->address = 0;
@@ -374,8 +350,7 @@ bool instance_follow(struct instance *instance, struct instance *before)
 
 /* ---- the copy ----------------------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
+static uint64_t now_ns(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -383,8 +358,7 @@ static uint64_t now_ns(void)
 }
 
 /* The younger of each pair of elements, {value, time of the store}; 0: never. */
-static void keep_latest(const struct instance *instance, uint64_t *to, const uint64_t *from)
-{
+static void keep_latest(const struct instance *instance, uint64_t *to, const uint64_t *from) {
 	for (uint64_t i = 0; i < instance->data_size / 8; i += 2)
 		if (from[i + 1] > to[i + 1]) {
 			to[i] = from[i];
@@ -393,8 +367,7 @@ static void keep_latest(const struct instance *instance, uint64_t *to, const uin
 }
 
 /* Merges what one module holds into `to`. */
-static void merge_data(const struct instance *instance, void *to, const void *from)
-{
+static void merge_data(const struct instance *instance, void *to, const void *from) {
 	if (instance->layout.merge == MAP_MERGE_LATEST) {
 		keep_latest(instance, to, from);
 	} else if (instance->layout.merge == MAP_MERGE_SUM64) {
@@ -414,8 +387,7 @@ static void merge_data(const struct instance *instance, void *to, const void *fr
 
 /* Merges what a region holds into `to`; the instance's room for one's bytes is overwritten. */
 static bool add_region(struct instance *instance, driver_pointer region, driver_handle stream,
-		       void *to)
-{
+		       void *to) {
 	const struct driver *driver = driver_own();
 
 	if (driver->copy_to_host(instance->sum, region, instance->data_size, stream) != 0 ||
@@ -430,8 +402,7 @@ static bool add_region(struct instance *instance, driver_pointer region, driver_
  * killed at any moment. A region that is gone without our notice holds up no other one; where
  * nothing can be copied any more, as in a context with an error, all stays as it is.
  */
-static bool copy_data(struct instance *instance, driver_handle stream)
-{
+static bool copy_data(struct instance *instance, driver_handle stream) {
 	const struct driver *driver = driver_own();
 	bool some = !instance->address && !instance->regions;
 
@@ -451,13 +422,11 @@ static bool copy_data(struct instance *instance, driver_handle stream)
 	return some;
 }
 
-bool instance_is_copied(const struct instance *instance)
-{
+bool instance_is_copied(const struct instance *instance) {
 	return !instance->disarmed && !instance->stale && !in_host_memory(instance);
 }
 
-void instance_copy(struct instance *instance, driver_handle stream, bool final)
-{
+void instance_copy(struct instance *instance, driver_handle stream, bool final) {
 	struct map_header *header = header_of(instance);
 
 	if (!instance_is_copied(instance))
@@ -470,8 +439,7 @@ void instance_copy(struct instance *instance, driver_handle stream, bool final)
 	__atomic_add_fetch(&header->sequence, 1, __ATOMIC_RELEASE);
 }
 
-void instance_mark_final(struct instance *instance)
-{
+void instance_mark_final(struct instance *instance) {
 	if (!instance->disarmed && !instance->stale && instance->layout.place != MAP_PLACE_KERNEL)
 		header_of(instance)->state = MAP_INSTANCE_FINAL;
 }
@@ -479,8 +447,7 @@ void instance_mark_final(struct instance *instance)
 /* ---- data in modules ---------------------------------------------------------------- */
 
 bool instance_add_region(struct instance *instance, const struct load *load,
-			 driver_pointer address)
-{
+			 driver_pointer address) {
 	struct instance_region *region;
 
 	if (!map_can_be_resident(&instance->layout))
@@ -492,7 +459,8 @@ bool instance_add_region(struct instance *instance, const struct load *load,
 		instance->sum = malloc(instance->data_size);
 	if (!instance->total)
 		instance->total = malloc(instance->data_size);
-	if (!instance->past && instance->sum && instance->total) /* where it is, copies rely on the others */
+	if (!instance->past && instance->sum &&
+	    instance->total) /* where it is, copies rely on the others */
 		instance->past = calloc(1, instance->data_size);
 	region = malloc(sizeof(*region));
 	if (!instance->sum || !instance->total || !instance->past || !region) {
@@ -504,8 +472,7 @@ bool instance_add_region(struct instance *instance, const struct load *load,
 	return true;
 }
 
-bool instance_has_region(const struct instance *instance, const struct load *load)
-{
+bool instance_has_region(const struct instance *instance, const struct load *load) {
 	for (const struct instance_region *region = instance->regions; region;
 	     region = region->next)
 		if (region->load == load)
@@ -514,8 +481,7 @@ bool instance_has_region(const struct instance *instance, const struct load *loa
 }
 
 void instance_end_regions(struct instance *instance, const struct load *load,
-			  driver_handle stream)
-{
+			  driver_handle stream) {
 	for (const struct instance_region *region = instance->regions; region;
 	     region = region->next)
 		if (region->load == load &&
@@ -524,8 +490,7 @@ void instance_end_regions(struct instance *instance, const struct load *load,
 	instance_drop_regions(instance, load);
 }
 
-void instance_drop_regions(struct instance *instance, const struct load *load)
-{
+void instance_drop_regions(struct instance *instance, const struct load *load) {
 	for (struct instance_region **link = &instance->regions; *link;) {
 		struct instance_region *region = *link;
 

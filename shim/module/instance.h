@@ -33,7 +33,8 @@ struct instance {
 	void *mapping; /* of the daemon's descriptor */
 	uint64_t size; /* of the mapping */
 	uint64_t data_size;
-	struct map_layout layout; /* as the header had it, checked; of KERNEL place and kind alone */
+	struct map_layout
+		layout; /* as the header had it, checked; of KERNEL place and kind alone */
 	driver_pointer address; /* of the data, as kernels see it; 0 until instance_prepare() */
 	driver_pointer spare; /* buffer for it, of one that is used no more; 0: none */
 	void *registered; /* the part of the mapping that the driver knows; NULL: none */
@@ -44,8 +45,10 @@ struct instance {
 	bool forgotten; /* of a daemon that is gone: never found again */
 	bool disarmed; /* its map or its daemon is gone; its memory stays, kernels may still write
 			  to it */
-	bool unwanted; /* its map is gone, and it is to be disarmed if its context, which is ending, lives on */
-	bool held; /* disarmed, but something may still point to its memory: that goes with the context */
+	bool unwanted; /* its map is gone, and it is to be disarmed if its context, which is ending,
+			  lives on */
+	bool held; /* disarmed, but something may still point to its memory: that goes with the
+		      context */
 	uint64_t unused_since; /* arm_born(): no kernel that begins later does; 0: they may */
 	bool unused; /* no kernel does */
 };
@@ -119,8 +122,7 @@ bool instance_has_region(const struct instance *instance, const struct load *loa
  * Before the module is unloaded, when its kernels have ended: keeps what its regions hold, or where
  * that cannot be read, as in a context with an error, what was copied last.
  */
-void instance_end_regions(struct instance *instance, const struct load *load,
-			  driver_handle stream);
+void instance_end_regions(struct instance *instance, const struct load *load, driver_handle stream);
 
 /* It is unloaded already. */
 void instance_drop_regions(struct instance *instance, const struct load *load);

@@ -15,8 +15,7 @@
 #define CONTENT_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* Fills in which device the module is for: the current context's, or the first. */
-static bool describe_device(struct wire_image *message)
-{
+static bool describe_device(struct wire_image *message) {
 	const struct driver *driver = driver_own();
 	driver_handle context = NULL;
 	int device = 0, major, minor;
@@ -35,16 +34,14 @@ static bool describe_device(struct wire_image *message)
 }
 
 /* Is the answer something whose end the driver will find where it is? */
-static bool ends_inside(const struct load *load)
-{
+static bool ends_inside(const struct load *load) {
 	struct image image;
 
 	return image_recognise(&image, load->image, load->size) && image.data == load->image;
 }
 
 /* Maps what the daemon answered, with zeros behind it, because PTX ends with one; consumes fd. */
-static bool map_reply(struct load *load, int fd, uint64_t size)
-{
+static bool map_reply(struct load *load, int fd, uint64_t size) {
 	struct stat status;
 	int seals = fcntl(fd, F_GET_SEALS);
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -65,8 +62,7 @@ static bool map_reply(struct load *load, int fd, uint64_t size)
 }
 
 /* Does the slot make sense for this load? */
-static bool is_slot(const struct load *load, const struct wire_slot *slot)
-{
+static bool is_slot(const struct load *load, const struct wire_slot *slot) {
 	if (slot->module_id != load->module_id || slot->symbol[WIRE_SYMBOL_MAX - 1])
 		return false;
 	if (load->kind == LOAD_PLAN)
@@ -77,8 +73,8 @@ static bool is_slot(const struct load *load, const struct wire_slot *slot)
 	return slot->kind >= WIRE_SLOT_POINTER && slot->kind <= WIRE_SLOT_PROCESS;
 }
 
-static bool receive_attachments(struct client *client, struct load *load, uint32_t count, uint64_t deadline_ms)
-{
+static bool receive_attachments(struct client *client, struct load *load, uint32_t count,
+				uint64_t deadline_ms) {
 	union wire_message message;
 
 	if (count > WIRE_ATTACHMENTS_MAX)
@@ -98,8 +94,8 @@ static bool receive_attachments(struct client *client, struct load *load, uint32
 	return true;
 }
 
-static bool receive_slots(struct client *client, struct load *load, uint32_t count, uint64_t deadline_ms)
-{
+static bool receive_slots(struct client *client, struct load *load, uint32_t count,
+			  uint64_t deadline_ms) {
 	union wire_message message;
 
 	if (count > WIRE_SLOTS_MAX)
@@ -120,15 +116,13 @@ static bool receive_slots(struct client *client, struct load *load, uint32_t cou
 	return true;
 }
 
-void load_drop_image(struct load *load)
-{
+void load_drop_image(struct load *load) {
 	if (load->image && load->image != MAP_FAILED)
 		munmap(load->image, load->size);
 	load->image = NULL;
 }
 
-void load_free_options(struct load *load)
-{
+void load_free_options(struct load *load) {
 	free(load->kept);
 	free((void *)load->ours.names);
 	free(load->ours.values);
@@ -136,8 +130,7 @@ void load_free_options(struct load *load)
 	load->ours = (struct load_options){ 0 };
 }
 
-void load_free(struct load *load)
-{
+void load_free(struct load *load) {
 	if (!load)
 		return;
 	load_drop_image(load);
@@ -148,8 +141,7 @@ void load_free(struct load *load)
 }
 
 /* What an answer without an image says. */
-static enum load_answer answer_of(const struct wire_image_reply *reply)
-{
+static enum load_answer answer_of(const struct wire_image_reply *reply) {
 	if (reply->verdict != WIRE_VERDICT_OWN)
 		return LOAD_ANSWER_NONE;
 	switch (reply->later) {
@@ -163,8 +155,7 @@ static enum load_answer answer_of(const struct wire_image_reply *reply)
 }
 
 struct load *load_ask(struct client *client, const struct image *image, uint64_t deadline_ms,
-		      enum load_answer *answer)
-{
+		      enum load_answer *answer) {
 	static const char *said;
 	const char *why = NULL;
 	uint32_t slot_count, attachment_count;
@@ -182,12 +173,14 @@ struct load *load_ask(struct client *client, const struct image *image, uint64_t
 		return NULL;
 	sent = image_to_memfd(image);
 	if (sent < 0)
-		why = image_is_too_long(image)
-			      ? "what the daemon is to see of a module is past the program's limit on "
-				"the size of files (ulimit -f)"
-			      : "what the daemon is to see of a module cannot be passed on: the program "
-				"has no descriptor or no memory for it";
-	if (why && (image->kind != WIRE_IMAGE_NAMES || why != said)) /* names are sent again and again */
+		why = image_is_too_long(image) ? "what the daemon is to see of a module is past "
+						 "the program's limit on "
+						 "the size of files (ulimit -f)"
+					       : "what the daemon is to see of a module cannot be "
+						 "passed on: the program "
+						 "has no descriptor or no memory for it";
+	if (why &&
+	    (image->kind != WIRE_IMAGE_NAMES || why != said)) /* names are sent again and again */
 		load_report(0, why);
 	if (image->kind == WIRE_IMAGE_NAMES)
 		said = why;

@@ -9,13 +9,13 @@
  * process that forked after it came here first: CUDA does not work in the child either.
  *
  * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its
- * interest page has changed or ten seconds have passed, and then it has RETRY_MS to say hello, so that a
- * sick daemon costs one deadline and not one a module. How long all loads together may wait for compilers is the daemon's
- * to count (its image-budget.h).
+ * interest page has changed or ten seconds have passed, and then it has RETRY_MS to say hello, so
+ * that a sick daemon costs one deadline and not one a module. How long all loads together may wait
+ * for compilers is the daemon's to count (its image-budget.h).
  *
- * Ids are a daemon's own, and those that go on with what it had (resume.h). Loads carry the number of the daemon they came from (its epoch), and are
- * neither armed nor spoken of once it is another's turn; their probes go on writing to memory that
- * nobody reads.
+ * Ids are a daemon's own, and those that go on with what it had (resume.h). Loads carry the number
+ * of the daemon they came from (its epoch), and are neither armed nor spoken of once it is
+ * another's turn; their probes go on writing to memory that nobody reads.
  */
 
 #include "load.h"
@@ -48,7 +48,8 @@
 #define PAGE_WAIT_MS 1000
 #define END_WAIT_MS 1000
 #define RESUME_WAIT_MS 100
-#define OWNER_PARENT -1 /* in a child, which may have the number of its parent in another namespace */
+#define OWNER_PARENT \
+	-1 /* in a child, which may have the number of its parent in another namespace */
 
 static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER; /* around interest_find() */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all that follows */
@@ -81,28 +82,24 @@ static __thread const struct load *being_loaded;
 
 static void forget_unloaded(void);
 
-static void before_fork(void)
-{
+static void before_fork(void) {
 	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) == getpid())
 		mirror_forking();
 }
 
-static void in_child(void)
-{
+static void in_child(void) {
 	__atomic_store_n(&owner, OWNER_PARENT, __ATOMIC_RELAXED);
 	client_close(&client); /* or the daemon would not notice the end of the parent */
 	arm_forked();
 	mirror_forked(true);
 }
 
-static void in_parent(void)
-{
+static void in_parent(void) {
 	mirror_forked(false);
 }
 
 /* Is this the process whose memory this is? The first that asks makes it its own. */
-bool load_is_owner(void)
-{
+bool load_is_owner(void) {
 	pid_t none = 0, self = getpid();
 
 	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) == self)
@@ -114,8 +111,7 @@ bool load_is_owner(void)
 	return true;
 }
 
-static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
-{
+static bool enter(pthread_mutex_t *mutex, uint64_t until_ms) {
 	int before;
 
 	if (inside || mirror_is_mine())
@@ -131,8 +127,7 @@ static bool enter(pthread_mutex_t *mutex, uint64_t until_ms)
 	return false;
 }
 
-static void leave(pthread_mutex_t *mutex)
-{
+static void leave(pthread_mutex_t *mutex) {
 	int before = cancel_before;
 
 	pthread_mutex_unlock(mutex);
@@ -140,16 +135,14 @@ static void leave(pthread_mutex_t *mutex)
 	cancel_allow(before);
 }
 
-bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms)
-{
+bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms) {
 	if (!load_is_owner() || !enter(&lock, until_ms))
 		return false;
 	operation_until_ms = daemon_until_ms;
 	return true;
 }
 
-bool load_lock_until(uint64_t until_ms)
-{
+bool load_lock_until(uint64_t until_ms) {
 	if (!load_lock_twice(until_ms, until_ms))
 		return false;
 	if (__atomic_load_n(&unloaded, __ATOMIC_RELAXED))
@@ -157,56 +150,46 @@ bool load_lock_until(uint64_t until_ms)
 	return true;
 }
 
-bool load_lock_for_end(void)
-{
+bool load_lock_for_end(void) {
 	return load_lock_until(deadline_now_ms() + 2 * load_deadline_ms() + END_WAIT_MS);
 }
 
-bool load_lock(void)
-{
+bool load_lock(void) {
 	return load_lock_until(deadline_now_ms() + __atomic_load_n(&wait_ms, __ATOMIC_RELAXED));
 }
 
-void load_unlock(void)
-{
+void load_unlock(void) {
 	leave(&lock);
 }
 
-struct load *load_first(void)
-{
+struct load *load_first(void) {
 	return loads;
 }
 
-bool load_is_current(const struct load *load)
-{
+bool load_is_current(const struct load *load) {
 	return load->epoch == epoch;
 }
 
-bool load_is_epoch(uint64_t number)
-{
+bool load_is_epoch(uint64_t number) {
 	return number == epoch;
 }
 
-void load_give_up(void)
-{
+void load_give_up(void) {
 	client_close(&client);
 	failed = interest;
 	failed_until_ms = deadline_now_ms() + BACK_OFF_MS;
 }
 
-struct client *load_client(uint64_t *deadline_ms)
-{
+struct client *load_client(uint64_t *deadline_ms) {
 	*deadline_ms = operation_until_ms;
 	return client_is_open(&client) ? &client : NULL;
 }
 
-const char *load_folder(void)
-{
+const char *load_folder(void) {
 	return interest.folder;
 }
 
-uint32_t load_driver_version(void)
-{
+uint32_t load_driver_version(void) {
 	static int known;
 	int version = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
@@ -216,18 +199,15 @@ uint32_t load_driver_version(void)
 	return (uint32_t)version;
 }
 
-uint32_t load_deadline_ms(void)
-{
+uint32_t load_deadline_ms(void) {
 	return __atomic_load_n(&wait_ms, __ATOMIC_RELAXED);
 }
 
-bool load_is_asking(void)
-{
+bool load_is_asking(void) {
 	return __atomic_load_n(&asking, __ATOMIC_RELAXED);
 }
 
-void load_process(int device, struct gpuprobe_process *process)
-{
+void load_process(int device, struct gpuprobe_process *process) {
 	*process = (struct gpuprobe_process){
 		.pid_tgid = (uint64_t)welcome.pid << 32 | welcome.pid,
 		.device = (uint64_t)device,
@@ -235,8 +215,7 @@ void load_process(int device, struct gpuprobe_process *process)
 	memcpy(process->comm, welcome.comm, sizeof(process->comm));
 }
 
-void load_report(uint64_t module_id, const char *reason)
-{
+void load_report(uint64_t module_id, const char *reason) {
 	union wire_message message;
 	uint64_t deadline_ms;
 
@@ -250,20 +229,20 @@ void load_report(uint64_t module_id, const char *reason)
 		load_give_up();
 }
 
-void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason)
-{
+void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason) {
 	char text[WIRE_REASON_MAX];
 
-	snprintf(text, sizeof(text), WIRE_REPORT_MAP "%llu: %s", (unsigned long long)map_id, reason);
+	snprintf(text, sizeof(text), WIRE_REPORT_MAP "%llu: %s", (unsigned long long)map_id,
+		 reason);
 	load_report(module_id, text);
 }
 
-void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, unsigned launches)
-{
+void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, unsigned launches) {
 	char reason[WIRE_REASON_MAX];
 
 	snprintf(reason, sizeof(reason),
-		 WIRE_REPORT_KERNEL "%s: launched %u time%s without probes, with which registers do not suffice",
+		 WIRE_REPORT_KERNEL
+		 "%s: launched %u time%s without probes, with which registers do not suffice",
 		 kernel, launches, launches == 1 ? "" : "s");
 	if (!load_lock())
 		return;
@@ -273,9 +252,12 @@ void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, u
 }
 
 /* Read once: the program may be changing its environment in another thread. */
-static bool opted_out(void)
-{
-	static enum choice { UNKNOWN, NONE, OFF } known;
+static bool opted_out(void) {
+	static enum choice {
+		UNKNOWN,
+		NONE,
+		OFF
+	} known;
 	enum choice choice = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
 	if (choice == UNKNOWN) {
@@ -287,30 +269,25 @@ static bool opted_out(void)
 	return choice == OFF;
 }
 
-bool load_allowed(void)
-{
+bool load_allowed(void) {
 	return !getauxval(AT_SECURE) && !opted_out();
 }
 
 /* Whoever owns the process: a child may look at the pages, though its parent has loaded modules. */
-bool load_lock_pages(void)
-{
+bool load_lock_pages(void) {
 	return enter(&page_lock, deadline_now_ms() + PAGE_WAIT_MS);
 }
 
-void load_forked_pages(void)
-{
+void load_forked_pages(void) {
 	pthread_mutex_init(&page_lock, NULL);
 	interest_forked();
 }
 
-void load_unlock_pages(void)
-{
+void load_unlock_pages(void) {
 	leave(&page_lock);
 }
 
-bool load_interested(struct interest *found)
-{
+bool load_interested(struct interest *found) {
 	bool yes;
 
 	if (!load_allowed() || !load_lock_pages())
@@ -320,23 +297,21 @@ bool load_interested(struct interest *found)
 	return yes;
 }
 
-static bool same_daemon(const struct interest *a, const struct interest *b)
-{
+static bool same_daemon(const struct interest *a, const struct interest *b) {
 	return a->device == b->device && a->inode == b->inode && !strcmp(a->folder, b->folder);
 }
 
 /* Has it just failed us? */
-static bool has_failed(const struct interest *found)
-{
+static bool has_failed(const struct interest *found) {
 	return same_daemon(found, &failed) && found->generation == failed.generation &&
 	       deadline_now_ms() < failed_until_ms;
 }
 
 /*
- * A new connection. The daemon may be the one of before, or one that goes on with what that had, and is told what we have; else it knows nothing of that.
+ * A new connection. The daemon may be the one of before, or one that goes on with what that had,
+ * and is told what we have; else it knows nothing of that.
  */
-static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadline_ms)
-{
+static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadline_ms) {
 	if (same && welcome.session == before->session && welcome.start == before->start &&
 	    mirror_is_connected())
 		return true;
@@ -349,16 +324,14 @@ static bool go_on(bool same, const struct wire_welcome *before, uint64_t deadlin
 }
 
 /* Till when a daemon may take to answer a hello: not long if it has failed us before. */
-static uint64_t hello_until(const struct interest *found, uint64_t deadline_ms)
-{
+static uint64_t hello_until(const struct interest *found, uint64_t deadline_ms) {
 	uint64_t soon = deadline_now_ms() + RETRY_MS;
 
 	return same_daemon(found, &failed) && soon < deadline_ms ? soon : deadline_ms;
 }
 
 /* Connects to the interested daemon, if that is not done. */
-static bool connected(const struct interest *found, uint64_t deadline_ms)
-{
+static bool connected(const struct interest *found, uint64_t deadline_ms) {
 	const bool open = same_daemon(found, &interest) && client_is_alive(&client);
 	const struct wire_welcome before = welcome;
 
@@ -384,8 +357,7 @@ static bool connected(const struct interest *found, uint64_t deadline_ms)
 	return false;
 }
 
-bool load_is_welcome(const struct wire_welcome *other)
-{
+bool load_is_welcome(const struct wire_welcome *other) {
 	bool same;
 
 	if (!load_lock())
@@ -395,8 +367,7 @@ bool load_is_welcome(const struct wire_welcome *other)
 	return same;
 }
 
-enum load_resumed load_resume(void)
-{
+enum load_resumed load_resume(void) {
 	enum load_resumed result = LOAD_RESUME_LATER;
 	enum interest_change change;
 	struct interest found;
@@ -430,8 +401,7 @@ enum load_resumed load_resume(void)
 	return result;
 }
 
-static void tell_unload(const struct load *load)
-{
+static void tell_unload(const struct load *load) {
 	union wire_message message;
 	uint64_t deadline_ms;
 
@@ -446,8 +416,7 @@ static void tell_unload(const struct load *load)
 
 /* Connects and asks, with the lock held. */
 static struct load *connect_and_ask(const struct interest *found, const struct image *image,
-				    uint64_t deadline_ms, enum load_answer *answer)
-{
+				    uint64_t deadline_ms, enum load_answer *answer) {
 	struct load *load = NULL;
 
 	*answer = LOAD_ANSWER_NONE;
@@ -466,8 +435,7 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
 	return load;
 }
 
-static struct load *replace(const struct interest *found, const struct image *image)
-{
+static struct load *replace(const struct interest *found, const struct image *image) {
 	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
 	enum load_answer answer;
 	struct load *load;
@@ -479,8 +447,7 @@ static struct load *replace(const struct interest *found, const struct image *im
 	return load;
 }
 
-bool load_report_to(const struct interest *found, const char *reason)
-{
+bool load_report_to(const struct interest *found, const char *reason) {
 	if (has_failed(found))
 		return false;
 	if (!connected(found, operation_until_ms)) {
@@ -492,8 +459,7 @@ bool load_report_to(const struct interest *found, const char *reason)
 }
 
 enum load_answer load_ask_plan(const struct interest *found, const void *names, size_t size,
-			       bool may_connect, struct load **plan)
-{
+			       bool may_connect, struct load **plan) {
 	const struct image image = { .data = names, .size = size, .kind = WIRE_IMAGE_NAMES };
 	enum load_answer answer;
 
@@ -504,31 +470,27 @@ enum load_answer load_ask_plan(const struct interest *found, const void *names, 
 	return answer;
 }
 
-void load_refuse_plan(struct load *plan)
-{
+void load_refuse_plan(struct load *plan) {
 	load_give_up();
 	load_free(plan);
 }
 
-void load_end_plan(struct load *plan)
-{
+void load_end_plan(struct load *plan) {
 	tell_unload(plan);
 	load_free(plan);
 }
 
-void load_set_current(const struct load *load)
-{
+void load_set_current(const struct load *load) {
 	being_loaded = load;
 }
 
-const struct load *load_current(void)
-{
+const struct load *load_current(void) {
 	return being_loaded;
 }
 
-/* Would the driver compile PTX otherwise than without these options? Those that we do not know may say so. */
-static bool steers_compiler(const struct load_options *options)
-{
+/* Would the driver compile PTX otherwise than without these options? Those that we do not know may
+ * say so. */
+static bool steers_compiler(const struct load_options *options) {
 	for (unsigned i = 0; options->names && i < options->count; i++) {
 		switch (options->names[i]) {
 		case DRIVER_JIT_WALL_TIME:
@@ -549,8 +511,7 @@ static bool steers_compiler(const struct load_options *options)
 }
 
 /* Does the driver say something by this option? */
-static bool is_output(int name)
-{
+static bool is_output(int name) {
 	switch (name) {
 	case DRIVER_JIT_THREADS_PER_BLOCK: /* in both directions */
 	case DRIVER_JIT_WALL_TIME:
@@ -563,9 +524,9 @@ static bool is_output(int name)
 	return false;
 }
 
-/* Remembers the options of the call, and which of them our image is loaded with. False: no memory. */
-static bool take_options(struct load *load, const struct load_options *options)
-{
+/* Remembers the options of the call, and which of them our image is loaded with. False: no memory.
+ */
+static bool take_options(struct load *load, const struct load_options *options) {
 	int *names;
 
 	if (!options->names || !options->values || !options->count)
@@ -580,7 +541,8 @@ static bool take_options(struct load *load, const struct load_options *options)
 	memcpy(load->kept, options->values, options->count * sizeof(*load->kept));
 	for (unsigned i = 0; i < options->count; i++) {
 		load->tells = load->tells || is_output(options->names[i]);
-		if (is_output(options->names[i]) && options->names[i] != DRIVER_JIT_THREADS_PER_BLOCK)
+		if (is_output(options->names[i]) &&
+		    options->names[i] != DRIVER_JIT_THREADS_PER_BLOCK)
 			continue;
 		names[load->ours.count] = options->names[i];
 		load->ours.values[load->ours.count++] = options->values[i];
@@ -589,8 +551,7 @@ static bool take_options(struct load *load, const struct load_options *options)
 }
 
 /* Says once to each daemon that what such a library loads is left alone. */
-static void report_contained(const struct interest *found, const struct contained *contained)
-{
+static void report_contained(const struct interest *found, const struct contained *contained) {
 	static uint64_t said[CONTAIN_ROWS]; /* epoch + 1 */
 	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
 	char reason[WIRE_REASON_MAX];
@@ -604,9 +565,9 @@ static void report_contained(const struct interest *found, const struct containe
 }
 
 /* Asks for an image, unless it is one that is left alone. */
-static struct load *replace_unless(const struct interest *found, struct image *image, const void *code,
-				   const struct load_options *options, const void *caller)
-{
+static struct load *replace_unless(const struct interest *found, struct image *image,
+				   const void *code, const struct load_options *options,
+				   const void *caller) {
 	struct contained contained;
 	struct load *load;
 
@@ -624,8 +585,8 @@ static struct load *replace_unless(const struct interest *found, struct image *i
 	return load;
 }
 
-struct load *load_replace(const void *code, const struct load_options *options, const void *caller)
-{
+struct load *load_replace(const void *code, const struct load_options *options,
+			  const void *caller) {
 	struct interest found;
 	struct image image;
 
@@ -634,13 +595,11 @@ struct load *load_replace(const void *code, const struct load_options *options, 
 	return replace_unless(&found, &image, code, options, caller);
 }
 
-const void *load_image(const struct load *load)
-{
+const void *load_image(const struct load *load) {
 	return load->image;
 }
 
-void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
-{
+void load_commit(struct load *load, enum load_kind kind, driver_handle handle) {
 	load->kind = kind;
 	load->handle = handle;
 	if (!load_lock())
@@ -660,8 +619,7 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle)
 	arm_current(load->deadline_ms); /* what takes longer is done before the first launch */
 }
 
-void load_refused(struct load *load, driver_result result, driver_result own_result)
-{
+void load_refused(struct load *load, driver_result result, driver_result own_result) {
 	char reason[WIRE_REASON_MAX];
 
 	if (load_lock()) {
@@ -676,8 +634,7 @@ void load_refused(struct load *load, driver_result result, driver_result own_res
 }
 
 /* Takes it off the list. */
-static struct load *take(enum load_kind kind, driver_handle handle)
-{
+static struct load *take(enum load_kind kind, driver_handle handle) {
 	for (struct load **link = &loads; *link; link = &(*link)->next) {
 		struct load *load = *link;
 
@@ -689,8 +646,7 @@ static struct load *take(enum load_kind kind, driver_handle handle)
 	return NULL;
 }
 
-static struct load *find(enum load_kind kind, driver_handle handle)
-{
+static struct load *find(enum load_kind kind, driver_handle handle) {
 	struct load *load = loads;
 
 	while (load && (load->kind != kind || load->handle != handle))
@@ -698,8 +654,7 @@ static struct load *find(enum load_kind kind, driver_handle handle)
 	return load;
 }
 
-static void leave_unloaded(enum load_kind kind, driver_handle handle)
-{
+static void leave_unloaded(enum load_kind kind, driver_handle handle) {
 	struct unloaded *one = malloc(sizeof(*one));
 
 	if (!one)
@@ -711,8 +666,7 @@ static void leave_unloaded(enum load_kind kind, driver_handle handle)
 }
 
 /* With the lock held. The driver may be about to unload it: nothing is read, the image stays. */
-static void forget_unloaded(void)
-{
+static void forget_unloaded(void) {
 	struct unloaded *one = __atomic_exchange_n(&unloaded, NULL, __ATOMIC_ACQUIRE);
 
 	while (one) {
@@ -734,8 +688,7 @@ static void forget_unloaded(void)
 	}
 }
 
-void load_settle(void)
-{
+void load_settle(void) {
 	if (__atomic_load_n(&unloaded, __ATOMIC_RELAXED) && load_lock())
 		load_unlock();
 }
@@ -744,8 +697,7 @@ void load_settle(void)
  * What the module counts itself is read when its kernels have ended. They are waited for with no
  * lock held, as the driver does in the call that follows: it may be long.
  */
-struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
-{
+struct load *load_begin_unload(enum load_kind kind, driver_handle handle) {
 	if (!__atomic_load_n(&loads, __ATOMIC_RELAXED) || !load_is_owner())
 		return NULL;
 	while (load_lock_for_end()) {
@@ -766,8 +718,7 @@ struct load *load_begin_unload(enum load_kind kind, driver_handle handle)
 	return NULL;
 }
 
-void load_end_unload(struct load *load, driver_result result)
-{
+void load_end_unload(struct load *load, driver_result result) {
 	if (result)
 		return; /* the driver may still read the image: it stays mapped */
 	if (load_lock()) {
@@ -777,8 +728,7 @@ void load_end_unload(struct load *load, driver_result result)
 	load_free(load);
 }
 
-void load_forget_context(driver_handle context, uint64_t now, uint64_t until)
-{
+void load_forget_context(driver_handle context, uint64_t now, uint64_t until) {
 	for (struct load **link = &loads; *link;) {
 		struct load *load = *link;
 
@@ -795,8 +745,8 @@ void load_forget_context(driver_handle context, uint64_t now, uint64_t until)
 	}
 }
 
-struct load *load_replace_file(const char *path, const struct load_options *options, const void *caller)
-{
+struct load *load_replace_file(const char *path, const struct load_options *options,
+			       const void *caller) {
 	struct interest found;
 	struct stat status;
 	struct load *load = NULL;
@@ -827,13 +777,11 @@ struct load *load_replace_file(const char *path, const struct load_options *opti
 	return load;
 }
 
-bool load_tells(const struct load *load)
-{
+bool load_tells(const struct load *load) {
 	return load->tells;
 }
 
-void load_restore_options(struct load *load)
-{
+void load_restore_options(struct load *load) {
 	if (load->kept)
 		memcpy(load->theirs.values, load->kept, load->theirs.count * sizeof(*load->kept));
 }

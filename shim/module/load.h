@@ -18,7 +18,8 @@
 enum load_kind {
 	LOAD_LIBRARY, /* handle is a CUlibrary: good in every context */
 	LOAD_MODULE, /* handle is a CUmodule: of one context */
-	LOAD_PLAN, /* no image for the driver: what the SASS engine does (patch.h); kept by patch.c */
+	LOAD_PLAN, /* no image for the driver: what the SASS engine does (patch.h); kept by patch.c
+		    */
 };
 
 /* A variable of the module that arming fills in or takes over; see wire_slot. */
@@ -55,25 +56,30 @@ struct load {
 	uint32_t attachment_count;
 	uint32_t start; /* of the daemon that knows it (wire.h, WELCOME) */
 	struct armed *armed; /* where: arm.c's */
-	uint64_t armed_devices; /* of a plan: bit i: the daemon knows that it is armed on device i */
+	uint64_t
+		armed_devices; /* of a plan: bit i: the daemon knows that it is armed on device i */
 	struct load_options theirs; /* what the caller gave to the driver, */
 	void **kept; /* what its values were, */
-	struct load_options ours; /* and what goes to the driver with our image; its arrays are ours */
+	struct load_options
+		ours; /* and what goes to the driver with our image; its arrays are ours */
 	bool tells; /* the caller wants to hear of the compiling: load_tells() */
 };
 
 /*
  * Asks the daemon for a replacement of an image, if it is interested in this process: NULL means to
- * use the application's own. Waits at most the daemon's deadline. caller: an address in what loads it.
+ * use the application's own. Waits at most the daemon's deadline. caller: an address in what loads
+ * it.
  */
 struct load *load_replace(const void *code, const struct load_options *options, const void *caller);
 
 /* The same for a file. */
-struct load *load_replace_file(const char *path, const struct load_options *options, const void *caller);
+struct load *load_replace_file(const char *path, const struct load_options *options,
+			       const void *caller);
 
 /*
- * Does the application want logs, times or the like of the driver's compiler? Then its own image is loaded first, for what the driver
- * says of it, or the error, and unloaded. Our image is loaded without such options (load->ours).
+ * Does the application want logs, times or the like of the driver's compiler? Then its own image is
+ * loaded first, for what the driver says of it, or the error, and unloaded. Our image is loaded
+ * without such options (load->ours).
  */
 bool load_tells(const struct load *load);
 
@@ -144,8 +150,10 @@ uint32_t load_driver_version(void);
 void load_process(int device, struct gpuprobe_process *process);
 /* Tells the daemon a reason, for `gpuprobectl why`. */
 void load_report(uint64_t module_id, const char *reason);
-void load_report_map(uint64_t module_id, uint64_t map_id, const char *reason); /* those who use it are without it */
-/* The same of a kernel (its name may be cut) that had to be launched without probes for want of registers, so often by now. Takes the lock. */
+void load_report_map(uint64_t module_id, uint64_t map_id,
+		     const char *reason); /* those who use it are without it */
+/* The same of a kernel (its name may be cut) that had to be launched without probes for want of
+ * registers, so often by now. Takes the lock. */
 void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches);
 /* Is a daemon interested in this process, and may we have to do with it? */
 bool load_interested(struct interest *found);
@@ -165,7 +173,8 @@ enum load_answer {
 	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
 };
 
-/* Says a reason as load_report() does of no module, over a connection that is opened for it if there is none. False: it could not be said. */
+/* Says a reason as load_report() does of no module, over a connection that is opened for it if
+ * there is none. False: it could not be said. */
 bool load_report_to(const struct interest *found, const char *reason);
 
 /*
@@ -181,7 +190,8 @@ void load_drop_image(struct load *plan);
 /* Tells the daemon that a plan is used no more, and forgets it. */
 void load_end_plan(struct load *plan);
 
-/* Is this what the daemon said that we are connected with? Takes the lock; what cannot be known is true. */
+/* Is this what the daemon said that we are connected with? Takes the lock; what cannot be known is
+ * true. */
 bool load_is_welcome(const struct wire_welcome *other);
 
 enum load_resumed {
@@ -190,7 +200,8 @@ enum load_resumed {
 	LOAD_RESUME_NEVER, /* it has ended for good */
 };
 
-/* The daemon does not answer any more: goes on with the one that comes next, if it is there. For the mirror's thread. */
+/* The daemon does not answer any more: goes on with the one that comes next, if it is there. For
+ * the mirror's thread. */
 enum load_resumed load_resume(void);
 
 /* Closes the connection after a failure; no daemon is asked again for a while. */

@@ -3,9 +3,10 @@
 /*
  * Maps live in device memory and the daemon reads shared memory: one thread copies, when the daemon
  * asks, every mirror_period_ms otherwise, and a last time when the process exits. It starts with
- * the first armed module, blocks all signals, and polls its own connection; when the daemon is gone it
- * waits for the next, which may go on with what that one had. It ends with the last instance. Copies go over a stream of ours that blocks nothing, in the relaxed capture mode, so that
- * no capture of the application is disturbed.
+ * the first armed module, blocks all signals, and polls its own connection; when the daemon is gone
+ * it waits for the next, which may go on with what that one had. It ends with the last instance.
+ * Copies go over a stream of ours that blocks nothing, in the relaxed capture mode, so that no
+ * capture of the application is disturbed.
  *
  * At exit the thread waits for the GPU (kernels that still run count, too) while the exiting thread
  * waits for it, no longer than the deadline. An exit handler that is registered after the driver
@@ -47,10 +48,12 @@
 #define TRY_AGAIN_MS 1000 /* where no thread can be made */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and who forks */
+static pthread_mutex_t fork_lock =
+	PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and who forks */
 static struct mirror_context *contexts;
 static bool awaits_kernels; /* read without the lock */
-static uint64_t try_ms; /* there is no thread, and when to try again to make one; 0: there is, or none is wanted. Read without the lock */
+static uint64_t try_ms; /* there is no thread, and when to try again to make one; 0: there is, or
+			   none is wanted. Read without the lock */
 
 static struct {
 	pthread_mutex_t lock;
@@ -65,7 +68,8 @@ static struct {
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	struct client client;
-	struct client connecting; /* what will be that, when the daemon has answered: the thread's own */
+	struct client
+		connecting; /* what will be that, when the daemon has answered: the thread's own */
 } thread = { .lock = PTHREAD_MUTEX_INITIALIZER,
 	     .ended = PTHREAD_COND_INITIALIZER,
 	     .client = CLIENT_NONE,
@@ -76,8 +80,7 @@ static __thread int cancel_before; /* it: cancel.h */
 static __thread bool copies; /* it is the thread */
 static __thread bool forking; /* this thread holds fork_lock till it has forked */
 
-void mirror_lock(void)
-{
+void mirror_lock(void) {
 	mine = true;
 	cancel_before = cancel_forbid();
 	if (copies)
@@ -85,8 +88,7 @@ void mirror_lock(void)
 	pthread_mutex_lock(&lock);
 }
 
-bool mirror_lock_until(uint64_t until_ms)
-{
+bool mirror_lock_until(uint64_t until_ms) {
 	mine = true;
 	cancel_before = cancel_forbid();
 	if (deadline_lock(&lock, until_ms))
@@ -96,8 +98,7 @@ bool mirror_lock_until(uint64_t until_ms)
 	return false;
 }
 
-void mirror_unlock(void)
-{
+void mirror_unlock(void) {
 	int before = cancel_before;
 
 	pthread_mutex_unlock(&lock);
@@ -107,31 +108,26 @@ void mirror_unlock(void)
 	cancel_allow(before);
 }
 
-bool mirror_is_mine(void)
-{
+bool mirror_is_mine(void) {
 	return mine;
 }
 
-bool mirror_is_thread(void)
-{
+bool mirror_is_thread(void) {
 	return copies;
 }
 
-struct mirror_context *mirror_first_context(void)
-{
+struct mirror_context *mirror_first_context(void) {
 	return contexts;
 }
 
-struct mirror_context *mirror_find_context(driver_handle handle)
-{
+struct mirror_context *mirror_find_context(driver_handle handle) {
 	for (struct mirror_context *context = contexts; context; context = context->next)
 		if (context->handle == handle && !context->ending)
 			return context;
 	return NULL;
 }
 
-struct mirror_context *mirror_add_context(driver_handle handle)
-{
+struct mirror_context *mirror_add_context(driver_handle handle) {
 	const struct driver *driver = driver_own();
 	struct mirror_context *context = calloc(1, sizeof(*context));
 
@@ -149,30 +145,25 @@ struct mirror_context *mirror_add_context(driver_handle handle)
 	return context;
 }
 
-bool mirror_has_stream(struct mirror_context *context)
-{
+bool mirror_has_stream(struct mirror_context *context) {
 	return context->stream ||
 	       driver_own()->stream_create(&context->stream, DRIVER_STREAM_NON_BLOCKING) == 0;
 }
 
-struct instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id)
-{
-	for (struct instance *instance = context->instances; instance;
-	     instance = instance->next)
+struct instance *mirror_find_instance(struct mirror_context *context, uint64_t map_id) {
+	for (struct instance *instance = context->instances; instance; instance = instance->next)
 		if (instance->map_id == map_id && !instance->forgotten)
 			return instance;
 	return NULL;
 }
 
-void mirror_add_instance(struct mirror_context *context, struct instance *instance)
-{
+void mirror_add_instance(struct mirror_context *context, struct instance *instance) {
 	instance->next = context->instances;
 	context->instances = instance;
 }
 
 bool mirror_write(struct mirror_context *context, driver_pointer where, const void *bytes,
-		  size_t size)
-{
+		  size_t size) {
 	const struct driver *driver = driver_own();
 
 	return mirror_has_stream(context) &&
@@ -180,8 +171,7 @@ bool mirror_write(struct mirror_context *context, driver_pointer where, const vo
 	       driver->stream_synchronize(context->stream) == 0;
 }
 
-void mirror_copy(struct mirror_context *context, bool wait, bool final)
-{
+void mirror_copy(struct mirror_context *context, bool wait, bool final) {
 	for (struct instance *instance = context->instances; instance; instance = instance->next) {
 		if (!instance_is_copied(instance) || !mirror_has_stream(context))
 			continue;
@@ -192,8 +182,7 @@ void mirror_copy(struct mirror_context *context, bool wait, bool final)
 	}
 }
 
-void mirror_end_regions(struct mirror_context *context, const struct load *load)
-{
+void mirror_end_regions(struct mirror_context *context, const struct load *load) {
 	for (struct instance *instance = context->instances; instance; instance = instance->next)
 		if (instance_has_region(instance, load) && context->ending)
 			instance_drop_regions(instance, load);
@@ -201,26 +190,22 @@ void mirror_end_regions(struct mirror_context *context, const struct load *load)
 			instance_end_regions(instance, load, context->stream);
 }
 
-void mirror_drop_regions(const struct load *load)
-{
+void mirror_drop_regions(const struct load *load) {
 	for (struct mirror_context *context = contexts; context; context = context->next)
 		for (struct instance *instance = context->instances; instance;
 		     instance = instance->next)
 			instance_drop_regions(instance, load);
 }
 
-void mirror_end_context(struct mirror_context *context)
-{
+void mirror_end_context(struct mirror_context *context) {
 	context->ending = true;
 }
 
-void mirror_keep_context(struct mirror_context *context)
-{
+void mirror_keep_context(struct mirror_context *context) {
 	context->ending = false;
 }
 
-static void unlink_context(struct mirror_context *context)
-{
+static void unlink_context(struct mirror_context *context) {
 	for (struct mirror_context **link = &contexts; *link; link = &(*link)->next) {
 		if (*link == context) {
 			__atomic_store_n(link, context->next, __ATOMIC_RELAXED);
@@ -229,8 +214,7 @@ static void unlink_context(struct mirror_context *context)
 	}
 }
 
-void mirror_join_context(struct mirror_context *to, struct mirror_context *context)
-{
+void mirror_join_context(struct mirror_context *to, struct mirror_context *context) {
 	struct instance **end = &to->instances;
 
 	unlink_context(context);
@@ -242,8 +226,7 @@ void mirror_join_context(struct mirror_context *to, struct mirror_context *conte
 	free(context);
 }
 
-void mirror_free_context(struct mirror_context *context)
-{
+void mirror_free_context(struct mirror_context *context) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
 	if (!context)
@@ -262,13 +245,11 @@ void mirror_free_context(struct mirror_context *context)
 }
 
 /* Does an idle context need its memory no more? */
-static bool is_droppable(const struct instance *instance)
-{
+static bool is_droppable(const struct instance *instance) {
 	return instance->disarmed && !instance->held && !instance->forgotten;
 }
 
-void mirror_drop_disarmed(driver_handle handle)
-{
+void mirror_drop_disarmed(driver_handle handle) {
 	struct mirror_context *context;
 
 	mirror_lock();
@@ -286,8 +267,7 @@ void mirror_drop_disarmed(driver_handle handle)
 	mirror_unlock();
 }
 
-unsigned mirror_count_disarmed(driver_handle handle)
-{
+unsigned mirror_count_disarmed(driver_handle handle) {
 	const struct mirror_context *context;
 	unsigned count = 0;
 
@@ -300,14 +280,12 @@ unsigned mirror_count_disarmed(driver_handle handle)
 	return count;
 }
 
-void mirror_unuse(struct instance *instance)
-{
+void mirror_unuse(struct instance *instance) {
 	instance->unused_since = arm_born();
 	__atomic_store_n(&awaits_kernels, true, __ATOMIC_RELAXED);
 }
 
-void mirror_synchronized(driver_handle handle, uint64_t before)
-{
+void mirror_synchronized(driver_handle handle, uint64_t before) {
 	bool others = false;
 
 	if (mine || !mirror_lock_until(deadline_now_ms()))
@@ -323,13 +301,11 @@ void mirror_synchronized(driver_handle handle, uint64_t before)
 	mirror_unlock();
 }
 
-bool mirror_awaits_kernels(void)
-{
+bool mirror_awaits_kernels(void) {
 	return __atomic_load_n(&awaits_kernels, __ATOMIC_RELAXED);
 }
 
-void mirror_reuse(struct mirror_context *context, struct instance *instance)
-{
+void mirror_reuse(struct mirror_context *context, struct instance *instance) {
 	for (struct instance **link = &context->instances; *link; link = &(*link)->next) {
 		struct instance *before = *link;
 
@@ -341,13 +317,11 @@ void mirror_reuse(struct mirror_context *context, struct instance *instance)
 	}
 }
 
-bool mirror_has_contexts(void)
-{
+bool mirror_has_contexts(void) {
 	return __atomic_load_n(&contexts, __ATOMIC_RELAXED) != NULL;
 }
 
-void mirror_forget_daemon(void)
-{
+void mirror_forget_daemon(void) {
 	mirror_lock();
 	for (struct mirror_context *context = contexts; context; context = context->next)
 		for (struct instance *instance = context->instances; instance;
@@ -357,8 +331,7 @@ void mirror_forget_daemon(void)
 }
 
 /* Asks whether the daemon knows one instance, with the lock held. */
-static bool keep_instance(struct client *client, struct instance *instance, uint64_t deadline_ms)
-{
+static bool keep_instance(struct client *client, struct instance *instance, uint64_t deadline_ms) {
 	union wire_message message;
 
 	memset(&message, 0, sizeof(message));
@@ -373,8 +346,7 @@ static bool keep_instance(struct client *client, struct instance *instance, uint
 	return true;
 }
 
-bool mirror_keep_instances(struct client *client, uint64_t deadline_ms)
-{
+bool mirror_keep_instances(struct client *client, uint64_t deadline_ms) {
 	bool good = true;
 
 	mirror_lock();
@@ -388,8 +360,7 @@ bool mirror_keep_instances(struct client *client, uint64_t deadline_ms)
 
 /* ---- the thread --------------------------------------------------------------------- */
 
-static void copy_all(bool wait, bool final)
-{
+static void copy_all(bool wait, bool final) {
 	const struct driver *driver = driver_own();
 
 	load_settle(); /* or it would copy from modules that are gone */
@@ -402,16 +373,14 @@ static void copy_all(bool wait, bool final)
 }
 
 /* The process exits. */
-static void copy_finally(void)
-{
+static void copy_finally(void) {
 	if (!thread.finished)
 		copy_all(true, true);
 	thread.finished = true;
 }
 
 /* Serves one message; false: the connection is of no more use. */
-static bool serve(uint32_t *period_ms, uint32_t wait_ms)
-{
+static bool serve(uint32_t *period_ms, uint32_t wait_ms) {
 	union wire_message message;
 	uint64_t deadline_ms = deadline_now_ms() + wait_ms;
 	uint32_t sequence;
@@ -434,12 +403,12 @@ static bool serve(uint32_t *period_ms, uint32_t wait_ms)
 	else
 		return false;
 	client_prepare(&thread.client, &message, WIRE_SYNCED, sequence);
-	client_send(&thread.client, &message, -1, deadline_ms); /* one that has ended may have said more */
+	client_send(&thread.client, &message, -1,
+		    deadline_ms); /* one that has ended may have said more */
 	return true;
 }
 
-static bool is_stopping(bool *elsewhere)
-{
+static bool is_stopping(bool *elsewhere) {
 	bool stopping;
 
 	pthread_mutex_lock(&thread.lock);
@@ -454,8 +423,7 @@ static bool is_stopping(bool *elsewhere)
  * say of; true if so. Whoever adds one starts the thread while he holds the instances' lock, so he
  * finds it at work or ended, never in between.
  */
-static bool retire(void)
-{
+static bool retire(void) {
 	bool idle = !bare_is_awaited(thread.connected_epoch);
 
 	mirror_lock();
@@ -479,8 +447,7 @@ static bool retire(void)
  * Serves a connection until the process exits, the daemon does, or there is a new one. true: the
  * thread has retired.
  */
-static bool run(uint32_t *period_ms, uint32_t wait_ms)
-{
+static bool run(uint32_t *period_ms, uint32_t wait_ms) {
 	bool elsewhere;
 
 	while (!is_stopping(&elsewhere) && !elsewhere) {
@@ -504,10 +471,13 @@ static bool run(uint32_t *period_ms, uint32_t wait_ms)
 	return false;
 }
 
-enum outcome { OUTCOME_ENDED, OUTCOME_RETIRED, OUTCOME_UNCONNECTED };
+enum outcome {
+	OUTCOME_ENDED,
+	OUTCOME_RETIRED,
+	OUTCOME_UNCONNECTED
+};
 
-static enum outcome connect_and_run(uint32_t *period_ms)
-{
+static enum outcome connect_and_run(uint32_t *period_ms) {
 	struct wire_welcome welcome = { 0 };
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
@@ -521,9 +491,12 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 	pthread_mutex_unlock(&thread.lock);
 	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
 	open = client_open(&thread.connecting, folder, WIRE_ROLE_MIRROR, load_driver_version(),
-			   deadline_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
+			   deadline_now_ms() +
+				   (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
 			   &welcome);
-	if (open && !load_is_welcome(&welcome)) { /* it came meanwhile: it has to be told what we have first */
+	if (open &&
+	    !load_is_welcome(
+		    &welcome)) { /* it came meanwhile: it has to be told what we have first */
 		client_close(&thread.connecting);
 		return OUTCOME_ENDED;
 	}
@@ -543,8 +516,7 @@ static enum outcome connect_and_run(uint32_t *period_ms)
 }
 
 /* Waits so long, or less if something happens. False: the process exits, and all is copied. */
-static bool rest(uint32_t wait_ms)
-{
+static bool rest(uint32_t wait_ms) {
 	const struct timespec until = deadline_time(deadline_now_ms() + wait_ms);
 	bool stopping;
 
@@ -563,18 +535,17 @@ static bool rest(uint32_t wait_ms)
  * The daemon did not answer in time; it may be busy. Says whether to try again. The last copy needs
  * no connection: the memory is there.
  */
-static bool try_again(unsigned *tries)
-{
+static bool try_again(unsigned *tries) {
 	return rest(1000) && ++*tries < CONNECT_TRIES;
 }
 
 /* The map of an instance that probes still use; 0: there is none. */
-static uint64_t next_armed_map(void)
-{
+static uint64_t next_armed_map(void) {
 	uint64_t map_id = 0;
 
 	mirror_lock();
-	for (const struct mirror_context *context = contexts; context && !map_id; context = context->next)
+	for (const struct mirror_context *context = contexts; context && !map_id;
+	     context = context->next)
 		for (const struct instance *instance = context->instances; instance && !map_id;
 		     instance = instance->next)
 			map_id = instance->disarmed || instance->unwanted ? 0 : instance->map_id;
@@ -583,8 +554,7 @@ static uint64_t next_armed_map(void)
 }
 
 /* The daemon has ended for good, and not told us all: no probe is left. */
-static void end_all(void)
-{
+static void end_all(void) {
 	uint64_t map_id, before = 0;
 
 	while ((map_id = next_armed_map()) != 0 && map_id != before) {
@@ -596,10 +566,10 @@ static void end_all(void)
 }
 
 /*
- * The daemon is gone. Goes on copying, for a process may be killed at any time, and looks for another daemon, soon often and later once a second.
+ * The daemon is gone. Goes on copying, for a process may be killed at any time, and looks for
+ * another daemon, soon often and later once a second.
  */
-static enum outcome await_daemon(uint32_t period_ms)
-{
+static enum outcome await_daemon(uint32_t period_ms) {
 	uint32_t wait_ms = AWAIT_FIRST_MS, times = 0;
 	uint64_t copied_ms = deadline_now_ms();
 	bool elsewhere;
@@ -613,7 +583,9 @@ static enum outcome await_daemon(uint32_t period_ms)
 			copied_ms = deadline_now_ms();
 			copy_all(false, false);
 		}
-		wait_ms = wait_ms < AWAIT_SOON_MS / 2 ? wait_ms * 2 : times++ < AWAIT_SOON_TIMES ? AWAIT_SOON_MS : AWAIT_LAST_MS;
+		wait_ms = wait_ms < AWAIT_SOON_MS / 2  ? wait_ms * 2
+			  : times++ < AWAIT_SOON_TIMES ? AWAIT_SOON_MS
+						       : AWAIT_LAST_MS;
 		if (period_ms && wait_ms > period_ms)
 			wait_ms = period_ms;
 		switch (load_resume()) {
@@ -629,8 +601,7 @@ static enum outcome await_daemon(uint32_t period_ms)
 	return OUTCOME_RETIRED;
 }
 
-static void *mirror_thread(void *unused)
-{
+static void *mirror_thread(void *unused) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	uint32_t period_ms = 0;
 	unsigned tries = 0;
@@ -671,8 +642,7 @@ static void *mirror_thread(void *unused)
  * Runs when the process exits: the last copy, bounded by the deadline. exit() may have been called
  * anywhere, in a signal handler.
  */
-static void at_exit(void)
-{
+static void at_exit(void) {
 	uint64_t until_ms =
 		deadline_now_ms() + __atomic_load_n(&thread.deadline_ms, __ATOMIC_RELAXED);
 	const struct timespec until = deadline_time(until_ms);
@@ -690,8 +660,7 @@ static void at_exit(void)
 	pthread_mutex_unlock(&thread.lock);
 }
 
-bool mirror_is_connected(void)
-{
+bool mirror_is_connected(void) {
 	bool connected;
 
 	pthread_mutex_lock(&thread.lock);
@@ -700,52 +669,48 @@ bool mirror_is_connected(void)
 	return connected;
 }
 
-void mirror_forking(void)
-{
+void mirror_forking(void) {
 	if (!forking) /* a signal handler may fork in here */
 		forking = deadline_lock(&fork_lock, deadline_now_ms() + FORK_WAIT_MS);
 }
 
-void mirror_forked(bool in_child)
-{
+void mirror_forked(bool in_child) {
 	if (forking)
 		pthread_mutex_unlock(&fork_lock);
 	forking = false;
 	if (in_child) {
 		client_close(&thread.client);
 		client_close(&thread.connecting);
-		__atomic_store_n(&thread.owner, 0, __ATOMIC_RELAXED); /* a child may have its parent's number */
+		__atomic_store_n(&thread.owner, 0,
+				 __ATOMIC_RELAXED); /* a child may have its parent's number */
 	}
 }
 
 /* With the thread's lock held. */
-static void make_thread(void)
-{
+static void make_thread(void) {
 	thread.running = helper_thread(mirror_thread, STACK_SIZE);
-	__atomic_store_n(&try_ms, thread.running ? 0 : deadline_now_ms() + TRY_AGAIN_MS, __ATOMIC_RELAXED);
+	__atomic_store_n(&try_ms, thread.running ? 0 : deadline_now_ms() + TRY_AGAIN_MS,
+			 __ATOMIC_RELAXED);
 }
 
-bool mirror_is_due(void)
-{
+bool mirror_is_due(void) {
 	uint64_t due = __atomic_load_n(&try_ms, __ATOMIC_RELAXED), now;
 
 	if (!due)
 		return false;
 	now = deadline_now_ms();
-	return now >= due && __atomic_compare_exchange_n(&try_ms, &due, now + TRY_AGAIN_MS, false, __ATOMIC_RELAXED,
-							 __ATOMIC_RELAXED);
+	return now >= due && __atomic_compare_exchange_n(&try_ms, &due, now + TRY_AGAIN_MS, false,
+							 __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-void mirror_try_again(void)
-{
+void mirror_try_again(void) {
 	pthread_mutex_lock(&thread.lock);
 	if (thread.wanted && !thread.running && !thread.stopping)
 		make_thread();
 	pthread_mutex_unlock(&thread.lock);
 }
 
-const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch)
-{
+const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch) {
 	bool runs;
 
 	pthread_mutex_lock(&thread.lock);
@@ -765,5 +730,6 @@ const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoc
 	}
 	runs = thread.running || thread.stopping;
 	pthread_mutex_unlock(&thread.lock);
-	return runs ? NULL : "no thread can be made that copies its maps: what they count is not seen";
+	return runs ? NULL
+		    : "no thread can be made that copies its maps: what they count is not seen";
 }

@@ -83,7 +83,8 @@ unsigned mirror_count_disarmed(driver_handle handle);
  * run now have ended: giving it back would wait for all that there are then.
  */
 void mirror_unuse(struct instance *instance);
-/* Kernels that began in the context before that (arm_now()) have ended. Takes the lock if it can be had at once. */
+/* Kernels that began in the context before that (arm_now()) have ended. Takes the lock if it can be
+ * had at once. */
 void mirror_synchronized(driver_handle handle, uint64_t before);
 /* Is there anything of which that must be known? Needs no lock. */
 bool mirror_awaits_kernels(void);
@@ -105,7 +106,8 @@ bool mirror_is_thread(void);
  */
 const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
 
-/* Could no thread be made, and is it time to try again? Asked by each launch; one of them a second is told so, and tries. */
+/* Could no thread be made, and is it time to try again? Asked by each launch; one of them a second
+ * is told so, and tries. */
 bool mirror_is_due(void);
 /* With the locks of the loader and of the instances held. */
 void mirror_try_again(void);
@@ -114,8 +116,8 @@ void mirror_try_again(void);
 bool mirror_is_connected(void);
 
 /*
- * Tells a daemon that goes on with what an earlier one had which instances there are; those that it does not know are forgotten. Takes the lock of the
- * instances. False: the connection is broken.
+ * Tells a daemon that goes on with what an earlier one had which instances there are; those that it
+ * does not know are forgotten. Takes the lock of the instances. False: the connection is broken.
  */
 bool mirror_keep_instances(struct client *client, uint64_t deadline_ms);
 
@@ -123,9 +125,10 @@ bool mirror_keep_instances(struct client *client, uint64_t deadline_ms);
 void mirror_forget_daemon(void);
 
 /*
- * Around a fork: the thread is not in the driver meanwhile, or the child would find a lock of the driver's held for good. It is waited for a moment only.
- * Nobody else is kept waiting: who has a lock that another handler of the fork takes may be launching.
- * In the child the connection's descriptor is closed, also of one that is just being made.
+ * Around a fork: the thread is not in the driver meanwhile, or the child would find a lock of the
+ * driver's held for good. It is waited for a moment only. Nobody else is kept waiting: who has a
+ * lock that another handler of the fork takes may be launching. In the child the connection's
+ * descriptor is closed, also of one that is just being made.
  */
 void mirror_forking(void);
 void mirror_forked(bool in_child);

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Telling a daemon that goes on with what an earlier one had what this process has from that: modules and instances. With the loader's lock held, and not
- * that of the instances.
+ * Telling a daemon that goes on with what an earlier one had what this process has from that:
+ * modules and instances. With the loader's lock held, and not that of the instances.
  */
 
 #include <stdbool.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The table of handles, by itself: over a driver whose handles are ours to use again, and that counts what it is asked. */
+/* The table of handles, by itself: over a driver whose handles are ours to use again, and that
+ * counts what it is asked. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,16 +15,16 @@
 #include "load.h"
 
 static char handles[16];
-#define CONTEXT ((driver_handle)&handles[0])
+#define CONTEXT ((driver_handle) & handles[0])
 #define CONTEXT_ID 7
-#define OTHER_CONTEXT ((driver_handle)&handles[1])
-#define MODULE ((driver_handle)&handles[2])
-#define FUNCTION ((driver_handle)&handles[3]) /* "k" of it, */
-#define BARE ((driver_handle)&handles[4]) /* and as it was */
-#define LIBRARY ((driver_handle)&handles[5])
-#define KERNEL ((driver_handle)&handles[6])
-#define BARE_KERNEL_HANDLE ((driver_handle)&handles[7])
-#define OTHER_FUNCTION ((driver_handle)&handles[8]) /* the same as FUNCTION */
+#define OTHER_CONTEXT ((driver_handle) & handles[1])
+#define MODULE ((driver_handle) & handles[2])
+#define FUNCTION ((driver_handle) & handles[3]) /* "k" of it, */
+#define BARE ((driver_handle) & handles[4]) /* and as it was */
+#define LIBRARY ((driver_handle) & handles[5])
+#define KERNEL ((driver_handle) & handles[6])
+#define BARE_KERNEL_HANDLE ((driver_handle) & handles[7])
+#define OTHER_FUNCTION ((driver_handle) & handles[8]) /* the same as FUNCTION */
 
 static driver_handle current;
 static unsigned asked; /* for functions and kernels */
@@ -45,26 +46,22 @@ static struct {
 	char kernel[100];
 } reported;
 
-static driver_result get_current(driver_handle *context)
-{
+static driver_result get_current(driver_handle *context) {
 	*context = current;
 	return 0;
 }
 
-static driver_result get_id(driver_handle context, unsigned long long *id)
-{
+static driver_result get_id(driver_handle context, unsigned long long *id) {
 	*id = CONTEXT_ID;
 	return 0;
 }
 
-static driver_result set_current(driver_handle context)
-{
+static driver_result set_current(driver_handle context) {
 	current = context;
 	return 0;
 }
 
-static driver_result give(driver_handle *out, const char *name, driver_handle handle)
-{
+static driver_result give(driver_handle *out, const char *name, driver_handle handle) {
 	void (*run)(void) = during;
 
 	during = NULL;
@@ -77,20 +74,17 @@ static driver_result give(driver_handle *out, const char *name, driver_handle ha
 	return 0;
 }
 
-static driver_result get_function(driver_handle *out, driver_handle module, const char *name)
-{
+static driver_result get_function(driver_handle *out, driver_handle module, const char *name) {
 	assert_ptr_equal(module, MODULE);
 	return give(out, name, BARE);
 }
 
-static driver_result get_kernel(driver_handle *out, driver_handle library, const char *name)
-{
+static driver_result get_kernel(driver_handle *out, driver_handle library, const char *name) {
 	assert_ptr_equal(library, LIBRARY);
 	return give(out, name, BARE_KERNEL_HANDLE);
 }
 
-static driver_result function_set(driver_handle handle, int attribute, int value)
-{
+static driver_result function_set(driver_handle handle, int attribute, int value) {
 	set.count++;
 	set.handle = handle;
 	set.attribute = attribute;
@@ -99,50 +93,43 @@ static driver_result function_set(driver_handle handle, int attribute, int value
 	return set_result;
 }
 
-static driver_result kernel_set(int attribute, int value, driver_handle handle, int device)
-{
+static driver_result kernel_set(int attribute, int value, driver_handle handle, int device) {
 	function_set(handle, attribute, value);
 	set.device = device;
 	return set_result;
 }
 
-static driver_result function_set_cache(driver_handle handle, int value)
-{
+static driver_result function_set_cache(driver_handle handle, int value) {
 	return function_set(handle, 100, value);
 }
 
-static driver_result function_set_banks(driver_handle handle, int value)
-{
+static driver_result function_set_banks(driver_handle handle, int value) {
 	return function_set(handle, 101, value);
 }
 
-static driver_result kernel_set_cache(driver_handle handle, int value, int device)
-{
+static driver_result kernel_set_cache(driver_handle handle, int value, int device) {
 	return kernel_set(102, value, handle, device);
 }
 
-static driver_result get_attribute(int *value, int attribute, driver_handle handle)
-{
+static driver_result get_attribute(int *value, int attribute, driver_handle handle) {
 	assert_int_equal(attribute, 0);
 	threads.asked++;
 	*value = handle == FUNCTION || handle == KERNEL ? threads.probed : threads.bare;
 	return 0;
 }
 
-static driver_result get_kernel_attribute(int *value, int attribute, driver_handle handle, int device)
-{
+static driver_result get_kernel_attribute(int *value, int attribute, driver_handle handle,
+					  int device) {
 	assert_int_equal(device, 2);
 	return get_attribute(value, attribute, handle);
 }
 
-static driver_result get_device(int *device)
-{
+static driver_result get_device(int *device) {
 	*device = 2;
 	return 0;
 }
 
-void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches)
-{
+void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches) {
 	assert_int_equal(epoch, 1);
 	reported.count++;
 	reported.module = module_id;
@@ -150,33 +137,35 @@ void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, un
 	snprintf(reported.kernel, sizeof(reported.kernel), "%s", kernel);
 }
 
-uint64_t arm_born(void)
-{
+uint64_t arm_born(void) {
 	return ++births;
 }
 
-static driver_result nothing(void)
-{
+static driver_result nothing(void) {
 	return 0;
 }
 
-bool driver_is_in_use(void)
-{
+bool driver_is_in_use(void) {
 	return true;
 }
 
-void *driver_symbol(const char *name)
-{
+void *driver_symbol(const char *name) {
 	static const struct {
 		const char *name;
 		void *function;
 	} functions[] = {
-		{ "cuCtxGetCurrent", get_current },	   { "cuCtxSetCurrent", set_current },
-		{ "cuModuleGetFunction", get_function },   { "cuLibraryGetKernel", get_kernel },
-		{ "cuFuncSetAttribute", function_set },	   { "cuKernelSetAttribute", kernel_set },
-		{ "cuFuncSetCacheConfig", function_set_cache }, { "cuKernelSetCacheConfig", kernel_set_cache },
-		{ "cuFuncSetSharedMemConfig", function_set_banks }, { "cuFuncGetAttribute", get_attribute },
-		{ "cuKernelGetAttribute", get_kernel_attribute }, { "cuCtxGetDevice", get_device },
+		{ "cuCtxGetCurrent", get_current },
+		{ "cuCtxSetCurrent", set_current },
+		{ "cuModuleGetFunction", get_function },
+		{ "cuLibraryGetKernel", get_kernel },
+		{ "cuFuncSetAttribute", function_set },
+		{ "cuKernelSetAttribute", kernel_set },
+		{ "cuFuncSetCacheConfig", function_set_cache },
+		{ "cuKernelSetCacheConfig", kernel_set_cache },
+		{ "cuFuncSetSharedMemConfig", function_set_banks },
+		{ "cuFuncGetAttribute", get_attribute },
+		{ "cuKernelGetAttribute", get_kernel_attribute },
+		{ "cuCtxGetDevice", get_device },
 		{ "cuCtxGetId", get_id },
 	};
 
@@ -186,11 +175,14 @@ void *driver_symbol(const char *name)
 	return nothing;
 }
 
-static struct load module_load = { .module_id = 1, .epoch = 1, .kind = LOAD_MODULE, .handle = MODULE, .context = CONTEXT };
-static struct load library_load = { .module_id = 2, .epoch = 1, .kind = LOAD_LIBRARY, .handle = LIBRARY };
+static struct load module_load = {
+	.module_id = 1, .epoch = 1, .kind = LOAD_MODULE, .handle = MODULE, .context = CONTEXT
+};
+static struct load library_load = {
+	.module_id = 2, .epoch = 1, .kind = LOAD_LIBRARY, .handle = LIBRARY
+};
 
-static int begin(void **state)
-{
+static int begin(void **state) {
 	current = CONTEXT;
 	asked = 0;
 	memset(&set, 0, sizeof(set));
@@ -204,8 +196,7 @@ static int begin(void **state)
 	return 0;
 }
 
-static int end(void **state)
-{
+static int end(void **state) {
 	bare_load_removed(&module_load);
 	bare_load_removed(&library_load);
 	assert_false(bare_needed());
@@ -215,8 +206,7 @@ static int end(void **state)
 }
 
 /* The driver is asked once, and not before it must be. */
-static void test_switch(void **state)
-{
+static void test_switch(void **state) {
 	assert_false(bare_needed());
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 	assert_int_equal(asked, 0);
@@ -241,8 +231,7 @@ static void test_switch(void **state)
 }
 
 /* What is gone is not known any more, and its handle may be another's. */
-static void test_ends(void **state)
-{
+static void test_ends(void **state) {
 	bare_retire(1, 1);
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
 	bare_load_removed(&module_load);
@@ -261,8 +250,7 @@ static void test_ends(void **state)
 }
 
 /* A context that has the handle of one that has ended keeps what is its own. */
-static void test_reborn(void **state)
-{
+static void test_reborn(void **state) {
 	uint64_t before = births;
 
 	bare_retire(1, 1);
@@ -277,8 +265,7 @@ static void test_reborn(void **state)
 }
 
 /* There is none: that is found out once. */
-static void test_none(void **state)
-{
+static void test_none(void **state) {
 	bare_got_function(MODULE, OTHER_CONTEXT, "other");
 	bare_retire(1, 1);
 	for (int i = 0; i < 3; i++)
@@ -287,8 +274,7 @@ static void test_none(void **state)
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
 }
 
-static void test_changes(void **state)
-{
+static void test_changes(void **state) {
 	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 1000, 0);
 	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0);
 	bare_changed(BARE_KERNEL_ATTRIBUTE, KERNEL, 9, 50, 3);
@@ -299,7 +285,8 @@ static void test_changes(void **state)
 	assert_int_equal(set.count, 1);
 	assert_true(set.handle == BARE && set.attribute == 8 && set.value == 2000);
 	assert_ptr_equal(bare_function(KERNEL), BARE_KERNEL_HANDLE);
-	assert_true(set.handle == BARE_KERNEL_HANDLE && set.attribute == 9 && set.value == 50 && set.device == 3);
+	assert_true(set.handle == BARE_KERNEL_HANDLE && set.attribute == 9 && set.value == 50 &&
+		    set.device == 3);
 	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 2000, 0); /* as it is */
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
 	assert_int_equal(set.count, 2);
@@ -308,14 +295,14 @@ static void test_changes(void **state)
 	assert_int_equal(set.value, 3000);
 	set_result = 1;
 	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 4000, 0);
-	assert_ptr_equal(bare_function(FUNCTION), FUNCTION); /* only that one is as the application wants it */
+	assert_ptr_equal(bare_function(FUNCTION),
+			 FUNCTION); /* only that one is as the application wants it */
 	set_result = 0;
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 }
 
 /* Each way to set something is the way in which it is set on the bare one. */
-static void test_settings(void **state)
-{
+static void test_settings(void **state) {
 	static const struct {
 		enum bare_setting setting;
 		driver_handle handle, bare;
@@ -332,38 +319,34 @@ static void test_settings(void **state)
 		assert_ptr_equal(bare_function(settings[i].handle), settings[i].bare);
 		bare_changed(settings[i].setting, settings[i].handle, 0, 2, settings[i].device);
 		assert_ptr_equal(bare_function(settings[i].handle), settings[i].bare);
-		assert_true(set.handle == settings[i].bare && set.attribute == settings[i].attribute && set.value == 2 &&
+		assert_true(set.handle == settings[i].bare &&
+			    set.attribute == settings[i].attribute && set.value == 2 &&
 			    set.device == settings[i].device);
 	}
 }
 
 /* In a context that is not current: it is while the driver is asked, and then the other again. */
-static void test_elsewhere(void **state)
-{
+static void test_elsewhere(void **state) {
 	bare_retire(1, 1);
 	current = OTHER_CONTEXT;
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
 	assert_ptr_equal(current, OTHER_CONTEXT);
 }
 
-static void change(void)
-{
+static void change(void) {
 	bare_changed(BARE_FUNCTION_ATTRIBUTE, FUNCTION, 8, 7000, 0);
 }
 
-static void unload(void)
-{
+static void unload(void) {
 	bare_load_removed(&module_load);
 }
 
-static void launch(void)
-{
+static void launch(void) {
 	assert_ptr_equal(bare_function(FUNCTION), FUNCTION);
 }
 
 /* What happens while somebody asks the driver. */
-static void test_meanwhile(void **state)
-{
+static void test_meanwhile(void **state) {
 	bare_retire(1, 1);
 	during = launch; /* in another thread it is the same: not switched yet */
 	assert_ptr_equal(bare_function(FUNCTION), BARE);
@@ -378,8 +361,7 @@ static void test_meanwhile(void **state)
 }
 
 /* Large blocks go to the bare one where that can have them; how large, is asked once. */
-static void test_blocks(void **state)
-{
+static void test_blocks(void **state) {
 	threads.probed = 640;
 	threads.bare = 960;
 	assert_ptr_equal(bare_for_block(FUNCTION, 640), FUNCTION);
@@ -404,9 +386,10 @@ static void test_blocks(void **state)
 }
 
 /* Where the bare one would be of no help, or there is none, nothing is asked a second time. */
-static void test_blocks_in_vain(void **state)
-{
-	static const int limits[][2] = { { 1024, 1024 }, { 512, 512 }, { 512, 256 }, { 0, 1024 }, { 512, 0 } };
+static void test_blocks_in_vain(void **state) {
+	static const int limits[][2] = {
+		{ 1024, 1024 }, { 512, 512 }, { 512, 256 }, { 0, 1024 }, { 512, 0 }
+	};
 
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
 		threads.probed = limits[i][0];
@@ -425,8 +408,7 @@ static void test_blocks_in_vain(void **state)
 }
 
 /* What the driver refuses for want of registers is tried once more. */
-static void test_refused(void **state)
-{
+static void test_refused(void **state) {
 	threads.probed = threads.bare = 1024;
 	assert_null(bare_instead(FUNCTION, 0));
 	assert_null(bare_instead(FUNCTION, 1));
@@ -446,8 +428,7 @@ static void test_refused(void **state)
 }
 
 /* Many handles: buckets are chains. */
-static void test_many(void **state)
-{
+static void test_many(void **state) {
 	static char many[5000];
 
 	for (size_t i = 0; i < sizeof(many); i++)
@@ -460,8 +441,7 @@ static void test_many(void **state)
 		assert_ptr_equal(bare_function(&many[i]), &many[i]);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_switch, begin, end),
 		cmocka_unit_test_setup_teardown(test_ends, begin, end),

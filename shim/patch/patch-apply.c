@@ -19,8 +19,7 @@
 
 static const char *said_long;
 
-struct load *patch_plans(void)
-{
+struct load *patch_plans(void) {
 	return patch_set.plans;
 }
 
@@ -28,48 +27,47 @@ struct load *patch_plans(void)
  * What there is to patch is said: of plans that have brought nothing the daemon keeps no more than
  * what it shows of their kernels, and there may be as many as modules.
  */
-static void trim(const struct load *newest)
-{
+static void trim(const struct load *newest) {
 	if (patch_set.count > PLANS_MAX)
 		patch_end_plan(newest->module_id);
 }
 
 /* patch_module_entry.number of the last module that was loaded. */
-static uint32_t newest_number(void)
-{
+static uint32_t newest_number(void) {
 	const struct patch_module_entry *newest = patch_module_first();
 
 	return newest ? newest->number : 0;
 }
 
-/* Newer ones than `last` were loaded by other threads while the daemon was waited for: they were not in the list. */
-static void set_asked(const struct patch_module_entry *only, uint32_t last)
-{
+/* Newer ones than `last` were loaded by other threads while the daemon was waited for: they were
+ * not in the list. */
+static void set_asked(const struct patch_module_entry *only, uint32_t last) {
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		if (only ? entry == only : entry->number <= last)
 			entry->asked = true;
 }
 
 /* Says of each module that is left alone that it is. False: it could not be said. */
-static bool say_left(const struct interest *found)
-{
+static bool say_left(const struct interest *found) {
 	char reason[WIRE_REASON_MAX];
 
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
 		if (!entry->names.left || entry->asked || !patch_module_is_loaded(entry))
 			continue;
-		snprintf(reason, sizeof(reason), WIRE_REPORT_MODULE "%.80s: not patched, because %s",
-			 entry->names.count ? entry->names.text : "unknown kernels", entry->names.left);
+		snprintf(reason, sizeof(reason),
+			 WIRE_REPORT_MODULE "%.80s: not patched, because %s",
+			 entry->names.count ? entry->names.text : "unknown kernels",
+			 entry->names.left);
 		if (!load_report_to(found, reason))
 			return false;
 	}
 	return true;
 }
 
-/* Asks about the module that is just being loaded, or (NULL) about a list. *plan is checked; NULL when nothing is meant. */
+/* Asks about the module that is just being loaded, or (NULL) about a list. *plan is checked; NULL
+ * when nothing is meant. */
 static enum patch_outcome ask(const struct interest *found, struct patch_module_entry *only,
-			      struct load **plan, struct patch_view *view)
-{
+			      struct load **plan, struct patch_view *view) {
 	uint32_t last = newest_number();
 	size_t size = 0;
 	bool left;
@@ -88,7 +86,11 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 		answer = load_ask_plan(found, list, size, !only, plan);
 	free(list);
 	if (!only)
-		patch_say(0, left ? "the names of the kernels that are loaded are past 16 MiB: some modules are not patched" : NULL, &said_long);
+		patch_say(0,
+			  left ? "the names of the kernels that are loaded are past 16 MiB: some "
+				 "modules are not patched"
+			       : NULL,
+			  &said_long);
 	if (answer == LOAD_ANSWER_NONE)
 		return PATCH_OUTCOME_FAILED;
 	if (answer == LOAD_ANSWER_LATER)
@@ -110,8 +112,7 @@ static enum patch_outcome ask(const struct interest *found, struct patch_module_
 	return PATCH_OUTCOME_DONE;
 }
 
-enum patch_outcome patch_none(const struct sass_engine *engine)
-{
+enum patch_outcome patch_none(const struct sass_engine *engine) {
 	struct patch_round round = { .engine = engine, .plan = patch_set.base };
 	enum patch_outcome outcome;
 
@@ -125,8 +126,7 @@ enum patch_outcome patch_none(const struct sass_engine *engine)
 	return outcome;
 }
 
-enum patch_outcome patch_all(const struct sass_engine *engine, const struct interest *found)
-{
+enum patch_outcome patch_all(const struct sass_engine *engine, const struct interest *found) {
 	struct patch_round round = { .engine = engine };
 	uint32_t last = newest_number();
 	enum patch_outcome outcome;
@@ -150,8 +150,7 @@ enum patch_outcome patch_all(const struct sass_engine *engine, const struct inte
 	return patch_round_all(&round);
 }
 
-enum patch_outcome patch_new(const struct sass_engine *engine, const struct interest *found)
-{
+enum patch_outcome patch_new(const struct sass_engine *engine, const struct interest *found) {
 	struct patch_round round = { .engine = engine };
 	enum patch_outcome outcome;
 	struct patch_view view;
@@ -177,8 +176,7 @@ enum patch_outcome patch_new(const struct sass_engine *engine, const struct inte
 }
 
 enum patch_outcome patch_one(const struct sass_engine *engine, const struct interest *found,
-			     struct patch_module_entry *entry)
-{
+			     struct patch_module_entry *entry) {
 	struct patch_round round = { .engine = engine, .inside = true };
 	enum patch_outcome outcome;
 	struct patch_view view;
@@ -205,8 +203,7 @@ enum patch_outcome patch_one(const struct sass_engine *engine, const struct inte
 	return outcome;
 }
 
-void patch_end_plan(uint64_t id)
-{
+void patch_end_plan(uint64_t id) {
 	for (struct load **link = &patch_set.plans; id && *link; link = &(*link)->next) {
 		struct load *plan = *link;
 
@@ -221,8 +218,7 @@ void patch_end_plan(uint64_t id)
 
 /* Takes the data of one instance from the cells of a context; false: it may still be in some. */
 static bool forget_instance(const struct sass_engine *engine, const struct patch_context *context,
-			    const struct instance *instance)
-{
+			    const struct instance *instance) {
 	bool done = true;
 
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next) {
@@ -239,8 +235,7 @@ static bool forget_instance(const struct sass_engine *engine, const struct patch
 }
 
 bool patch_forget_map(const struct sass_engine *engine, const struct mirror_context *mirror,
-		      uint64_t map_id)
-{
+		      uint64_t map_id) {
 	struct patch_context *context = patch_context_find(mirror->handle);
 	bool done = true;
 

@@ -40,8 +40,7 @@ _Static_assert(!offsetof(struct patch_data, attachments), "write_cells() takes i
 
 static struct patch_context *contexts;
 
-struct patch_context *patch_context_find(driver_handle handle)
-{
+struct patch_context *patch_context_find(driver_handle handle) {
 	struct patch_context *context = contexts;
 
 	while (context && context->handle != handle)
@@ -49,8 +48,7 @@ struct patch_context *patch_context_find(driver_handle handle)
 	return context;
 }
 
-struct patch_context *patch_context_get(driver_handle handle)
-{
+struct patch_context *patch_context_get(driver_handle handle) {
 	struct patch_context *context = patch_context_find(handle);
 
 	if (context)
@@ -66,8 +64,7 @@ struct patch_context *patch_context_get(driver_handle handle)
 	return context;
 }
 
-void patch_context_forget(driver_handle handle, uint64_t now, uint64_t until)
-{
+void patch_context_forget(driver_handle handle, uint64_t now, uint64_t until) {
 	for (struct patch_context **link = &contexts; *link; link = &(*link)->next) {
 		struct patch_context *context = *link;
 
@@ -90,8 +87,7 @@ void patch_context_forget(driver_handle handle, uint64_t now, uint64_t until)
 }
 
 /* Keeps memory for later; without memory for a note of it, it is lost. */
-static void keep_spare(struct patch_context *context, driver_pointer address, size_t size)
-{
+static void keep_spare(struct patch_context *context, driver_pointer address, size_t size) {
 	struct patch_spare *spare = malloc(sizeof(*spare));
 
 	if (!spare)
@@ -101,8 +97,7 @@ static void keep_spare(struct patch_context *context, driver_pointer address, si
 }
 
 /* Takes from the smallest piece that is large enough, so that the same again finds its own. */
-static bool take_spare(struct patch_context *context, size_t size, driver_pointer *address)
-{
+static bool take_spare(struct patch_context *context, size_t size, driver_pointer *address) {
 	struct patch_spare **best = NULL, *spare;
 
 	for (struct patch_spare **link = &context->spare; *link; link = &(*link)->next)
@@ -122,8 +117,7 @@ static bool take_spare(struct patch_context *context, size_t size, driver_pointe
 }
 
 const char *patch_context_alloc(struct patch_context *context, const struct sass_engine *engine,
-				size_t size, driver_pointer *address)
-{
+				size_t size, driver_pointer *address) {
 	size_t chunk = size > CHUNK_SIZE ? size : CHUNK_SIZE;
 	const char *reason;
 
@@ -138,8 +132,7 @@ const char *patch_context_alloc(struct patch_context *context, const struct sass
 }
 
 const char *patch_context_load(struct patch_context *context, const struct sass_engine *engine,
-			       const struct patch_view *view)
-{
+			       const struct patch_view *view) {
 	struct patch_image *image = context->images;
 	const char *reason;
 
@@ -162,19 +155,16 @@ const char *patch_context_load(struct patch_context *context, const struct sass_
 
 /* ---- cells -------------------------------------------------------------------------- */
 
-static bool is_meant(const struct patch_module_entry *entry, uint32_t name)
-{
+static bool is_meant(const struct patch_module_entry *entry, uint32_t name) {
 	return entry->attachments && entry->attachments[name];
 }
 
-static bool is_for(const struct patch_cells *cells, const struct patch_view *view)
-{
+static bool is_for(const struct patch_cells *cells, const struct patch_view *view) {
 	return view && cells->image_id == view->image_id && cells->cell_size == view->data_size;
 }
 
 /* The place of a name among the cells, or -1. */
-static int64_t place_of(const struct patch_cells *cells, uint32_t name)
-{
+static int64_t place_of(const struct patch_cells *cells, uint32_t name) {
 	uint32_t low = 0, high = cells->count;
 
 	while (low < high) {
@@ -191,8 +181,7 @@ static int64_t place_of(const struct patch_cells *cells, uint32_t name)
 }
 
 static driver_pointer find_cell(const struct patch_module_entry *entry,
-				const struct patch_view *view, uint32_t name)
-{
+				const struct patch_view *view, uint32_t name) {
 	for (const struct patch_cells *cells = entry->cells; cells; cells = cells->next) {
 		int64_t place = is_for(cells, view) ? place_of(cells, name) : -1;
 
@@ -203,15 +192,13 @@ static driver_pointer find_cell(const struct patch_module_entry *entry,
 }
 
 driver_pointer patch_cells_find(const struct patch_module_entry *entry,
-				const struct patch_view *view, uint32_t name)
-{
+				const struct patch_view *view, uint32_t name) {
 	return is_meant(entry, name) ? find_cell(entry, view, name) : 0;
 }
 
 /* Makes cells for the kernels that are meant and have none. */
 static const char *add_cells(struct patch_context *context, const struct sass_engine *engine,
-			     struct patch_module_entry *entry, const struct patch_view *view)
-{
+			     struct patch_module_entry *entry, const struct patch_view *view) {
 	struct patch_cells *cells;
 	const char *reason;
 	uint32_t count = 0;
@@ -244,14 +231,13 @@ static const char *add_cells(struct patch_context *context, const struct sass_en
 	return NULL;
 }
 
-static char *cell_at(const struct patch_cells *cells, uint32_t place)
-{
+static char *cell_at(const struct patch_cells *cells, uint32_t place) {
 	return cells->bytes + (size_t)place * cells->cell_size;
 }
 
-/* Leaves a cell these of its attachments; the rest stays: a kernel that runs may have seen others. */
-static bool keep_attachments(char *cell, uint64_t keep)
-{
+/* Leaves a cell these of its attachments; the rest stays: a kernel that runs may have seen others.
+ */
+static bool keep_attachments(char *cell, uint64_t keep) {
 	uint64_t attachments;
 
 	memcpy(&attachments, cell, sizeof(attachments));
@@ -261,9 +247,9 @@ static bool keep_attachments(char *cell, uint64_t keep)
 }
 
 static const char *send_cells(const struct patch_context *context, const struct sass_engine *engine,
-			      struct patch_cells *cells)
-{
-	const char *reason = engine->write(context->handle, cells->address, cells->bytes, cells->size);
+			      struct patch_cells *cells) {
+	const char *reason =
+		engine->write(context->handle, cells->address, cells->bytes, cells->size);
 
 	cells->unsent = reason;
 	return reason;
@@ -273,8 +259,7 @@ static const char *send_cells(const struct patch_context *context, const struct 
 static const char *write_cells(const struct patch_context *context,
 			       const struct sass_engine *engine,
 			       const struct patch_module_entry *entry, struct patch_cells *cells,
-			       const struct patch_view *view)
-{
+			       const struct patch_view *view) {
 	bool live = false;
 	const char *reason;
 
@@ -301,8 +286,7 @@ static const char *write_cells(const struct patch_context *context,
 }
 
 /* The bits of cells for an older image whose attachments the view has, too. */
-static uint64_t still_meant(const struct patch_cells *cells, const struct patch_view *view)
-{
+static uint64_t still_meant(const struct patch_cells *cells, const struct patch_view *view) {
 	uint64_t bits = 0;
 
 	for (unsigned i = 0; i < PATCH_ATTACHMENTS_MAX && cells->epoch == view->epoch; i++)
@@ -313,8 +297,7 @@ static uint64_t still_meant(const struct patch_cells *cells, const struct patch_
 }
 
 static void narrow_cells(const struct patch_context *context, const struct sass_engine *engine,
-			 struct patch_cells *cells, uint64_t keep)
-{
+			 struct patch_cells *cells, uint64_t keep) {
 	bool live = false;
 
 	for (uint32_t i = 0; i < cells->count; i++)
@@ -324,8 +307,7 @@ static void narrow_cells(const struct patch_context *context, const struct sass_
 }
 
 const char *patch_cells_prepare(struct patch_context *context, const struct sass_engine *engine,
-				struct patch_module_entry *entry, const struct patch_view *view)
-{
+				struct patch_module_entry *entry, const struct patch_view *view) {
 	const char *reason = add_cells(context, engine, entry, view);
 
 	for (struct patch_cells *cells = entry->cells; cells && !reason; cells = cells->next)
@@ -335,20 +317,19 @@ const char *patch_cells_prepare(struct patch_context *context, const struct sass
 }
 
 void patch_cells_finish(struct patch_context *context, const struct sass_engine *engine,
-			struct patch_module_entry *entry, const struct patch_view *view)
-{
+			struct patch_module_entry *entry, const struct patch_view *view) {
 	for (struct patch_cells *cells = entry->cells; cells; cells = cells->next) {
 		bool patched = view && entry->patched != view->image_id &&
 			       cells->image_id == entry->patched;
 
 		if (cells->live && !is_for(cells, view))
-			narrow_cells(context, engine, cells, patched ? still_meant(cells, view) : 0);
+			narrow_cells(context, engine, cells,
+				     patched ? still_meant(cells, view) : 0);
 	}
 }
 
 bool patch_cells_forget(const struct patch_context *context, const struct sass_engine *engine,
-			struct patch_module_entry *entry, driver_pointer address)
-{
+			struct patch_module_entry *entry, driver_pointer address) {
 	bool done = true;
 
 	for (struct patch_cells *cells = entry->cells; cells; cells = cells->next) {
@@ -359,7 +340,8 @@ bool patch_cells_forget(const struct patch_context *context, const struct sass_e
 		for (uint32_t i = 0; i < cells->count; i++) {
 			uint64_t *words = (uint64_t *)cell_at(cells, i);
 
-			for (uint32_t k = sizeof(struct patch_data) / 8; k < cells->cell_size / 8; k++)
+			for (uint32_t k = sizeof(struct patch_data) / 8; k < cells->cell_size / 8;
+			     k++)
 				if (words[k] == address) {
 					words[k] = 0;
 					found = true;
@@ -371,8 +353,7 @@ bool patch_cells_forget(const struct patch_context *context, const struct sass_e
 	return done;
 }
 
-void patch_cells_free(struct patch_context *context, struct patch_module_entry *entry)
-{
+void patch_cells_free(struct patch_context *context, struct patch_module_entry *entry) {
 	while (entry->cells) {
 		struct patch_cells *cells = entry->cells;
 

@@ -59,8 +59,8 @@ const char *patch_cells_prepare(struct patch_context *context, const struct sass
 				struct patch_module_entry *entry, const struct patch_view *view);
 
 /*
- * Writes no attachments into the cells for all other images (view NULL: for all); those of the image
- * that the module is patched with keep the ones that the view has, too.
+ * Writes no attachments into the cells for all other images (view NULL: for all); those of the
+ * image that the module is patched with keep the ones that the view has, too.
  */
 void patch_cells_finish(struct patch_context *context, const struct sass_engine *engine,
 			struct patch_module_entry *entry, const struct patch_view *view);

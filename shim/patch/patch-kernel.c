@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The table is read by launches without a lock: entries are added to chains and never taken off. One
- * whose kernel was launched is used again in its chain.
+ * The table is read by launches without a lock: entries are added to chains and never taken off.
+ * One whose kernel was launched is used again in its chain.
  */
 
 #include "patch-kernel.h"
@@ -19,17 +19,16 @@ struct entry {
 	driver_handle library; /* only for who holds the lock */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all but reading; held for no call */
+static pthread_mutex_t lock =
+	PTHREAD_MUTEX_INITIALIZER; /* around all but reading; held for no call */
 static struct entry *buckets[BUCKETS];
 
-static struct entry **bucket_of(driver_handle kernel)
-{
+static struct entry **bucket_of(driver_handle kernel) {
 	return &buckets[(uint64_t)(uintptr_t)kernel * UINT64_C(0x9e3779b97f4a7c15) >> 54];
 }
 
 /* The entry of a kernel, or (NULL) one of the chain that is not in use. */
-static struct entry *find(struct entry *const *bucket, driver_handle kernel)
-{
+static struct entry *find(struct entry *const *bucket, driver_handle kernel) {
 	struct entry *entry = __atomic_load_n(bucket, __ATOMIC_ACQUIRE);
 
 	while (entry && __atomic_load_n(&entry->kernel, __ATOMIC_RELAXED) != kernel)
@@ -37,8 +36,7 @@ static struct entry *find(struct entry *const *bucket, driver_handle kernel)
 	return entry;
 }
 
-void patch_kernel_got(driver_handle library, driver_handle kernel)
-{
+void patch_kernel_got(driver_handle library, driver_handle kernel) {
 	struct entry **bucket = bucket_of(kernel), *entry;
 
 	pthread_mutex_lock(&lock);
@@ -59,8 +57,7 @@ void patch_kernel_got(driver_handle library, driver_handle kernel)
 	pthread_mutex_unlock(&lock);
 }
 
-void patch_kernel_forget(driver_handle library)
-{
+void patch_kernel_forget(driver_handle library) {
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct entry *entry = buckets[i]; entry; entry = entry->next)
@@ -69,8 +66,7 @@ void patch_kernel_forget(driver_handle library)
 	pthread_mutex_unlock(&lock);
 }
 
-bool patch_kernel_take(driver_handle kernel)
-{
+bool patch_kernel_take(driver_handle kernel) {
 	struct entry *entry = kernel ? find(bucket_of(kernel), kernel) : NULL;
 
 	return entry && __atomic_compare_exchange_n(&entry->kernel, &kernel, NULL, false,

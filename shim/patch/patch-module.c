@@ -14,8 +14,7 @@ static struct patch_module_entry *modules;
 static uint32_t last_number;
 
 struct patch_module_entry *patch_module_add(driver_handle context, driver_handle module,
-					    driver_handle library, const void *cubin, size_t size)
-{
+					    driver_handle library, const void *cubin, size_t size) {
 	struct patch_module_entry *entry = calloc(1, sizeof(*entry));
 	const struct load *load = load_current();
 
@@ -40,8 +39,7 @@ struct patch_module_entry *patch_module_add(driver_handle context, driver_handle
 }
 
 void patch_module_mark(driver_handle context, driver_handle module, driver_handle library,
-		       enum patch_module_state from, enum patch_module_state to)
-{
+		       enum patch_module_state from, enum patch_module_state to) {
 	pthread_mutex_lock(&lock);
 	for (struct patch_module_entry *entry = modules; entry; entry = entry->next)
 		if ((!context || entry->context == context) &&
@@ -52,26 +50,22 @@ void patch_module_mark(driver_handle context, driver_handle module, driver_handl
 	pthread_mutex_unlock(&lock);
 }
 
-struct patch_module_entry *patch_module_first(void)
-{
+struct patch_module_entry *patch_module_first(void) {
 	return __atomic_load_n(&modules, __ATOMIC_ACQUIRE);
 }
 
-bool patch_module_is_loaded(const struct patch_module_entry *entry)
-{
+bool patch_module_is_loaded(const struct patch_module_entry *entry) {
 	return __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE) == PATCH_MODULE_LOADED;
 }
 
-struct patch_module_entry *patch_module_by_number(uint32_t number)
-{
+struct patch_module_entry *patch_module_by_number(uint32_t number) {
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
 		if (entry->number == number)
 			return entry;
 	return NULL;
 }
 
-struct patch_module_entry *patch_module_take_gone(void)
-{
+struct patch_module_entry *patch_module_take_gone(void) {
 	struct patch_module_entry *gone = NULL;
 
 	pthread_mutex_lock(&lock);
@@ -86,16 +80,14 @@ struct patch_module_entry *patch_module_take_gone(void)
 	return gone;
 }
 
-void patch_module_free(struct patch_module_entry *entry)
-{
+void patch_module_free(struct patch_module_entry *entry) {
 	patch_names_free(&entry->names);
 	free(entry->attachments);
 	free(entry->kernel_ids);
 	free(entry);
 }
 
-uint64_t patch_module_origin(const struct patch_module_entry *entry)
-{
+uint64_t patch_module_origin(const struct patch_module_entry *entry) {
 	for (const struct load *load = load_first(); load; load = load->next)
 		if (load_is_current(load) &&
 		    (load->kind == LOAD_LIBRARY ? load->handle == entry->library
@@ -104,20 +96,18 @@ uint64_t patch_module_origin(const struct patch_module_entry *entry)
 	return entry->module_id && load_is_epoch(entry->epoch) ? entry->module_id : 0;
 }
 
-static size_t record_size(const struct patch_module_entry *entry)
-{
+static size_t record_size(const struct patch_module_entry *entry) {
 	return (sizeof(struct patch_module) + entry->names.size + 7) & ~(size_t)7;
 }
 
 static bool is_listed(const struct patch_module_entry *entry,
-		      const struct patch_module_entry *only)
-{
-	return patch_module_is_loaded(entry) && !entry->names.left && (only ? entry == only : !entry->asked);
+		      const struct patch_module_entry *only) {
+	return patch_module_is_loaded(entry) && !entry->names.left &&
+	       (only ? entry == only : !entry->asked);
 }
 
 /* Adds the record of a module at a place of a list; returns where the next one goes. */
-static size_t add_record(char *list, size_t at, const struct patch_module_entry *entry)
-{
+static size_t add_record(char *list, size_t at, const struct patch_module_entry *entry) {
 	const struct patch_module record = {
 		.size = (uint32_t)record_size(entry),
 		.number = entry->number,
@@ -130,8 +120,7 @@ static size_t add_record(char *list, size_t at, const struct patch_module_entry 
 	return at + record.size;
 }
 
-void *patch_module_list(const struct patch_module_entry *only, size_t *size, bool *left)
-{
+void *patch_module_list(const struct patch_module_entry *only, size_t *size, bool *left) {
 	const struct patch_module_entry *first = patch_module_first();
 	size_t total = 0, at = 0;
 	char *list;
@@ -146,7 +135,8 @@ void *patch_module_list(const struct patch_module_entry *only, size_t *size, boo
 	list = total ? calloc(1, total) : NULL;
 	if (!list)
 		return NULL;
-	for (int patched = 1; patched >= 0; patched--) /* what is patched comes first: it is to stay so */
+	for (int patched = 1; patched >= 0;
+	     patched--) /* what is patched comes first: it is to stay so */
 		for (const struct patch_module_entry *entry = first; entry; entry = entry->next) {
 			/* what was unloaded since leaves room; what was marked since was counted */
 			if ((entry->patched != 0) != patched || !is_listed(entry, only))

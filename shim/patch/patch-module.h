@@ -30,7 +30,8 @@ struct patch_module_entry {
 	uint64_t module_id, epoch; /* of the load that it comes from; 0: its own, or see there */
 	struct patch_names names;
 	uint64_t plan; /* id of the one that is for it alone; 0: none */
-	bool asked; /* it was in a list that a plan, or OWN, was got for; of one that is left alone: why was said */
+	bool asked; /* it was in a list that a plan, or OWN, was got for; of one that is left alone:
+		       why was said */
 	uint64_t patched; /* id of the image that it is patched with; 0: bare */
 	uint64_t *attachments, *kernel_ids; /* of each name, from the plan; NULL: none is meant */
 	struct patch_cells *cells;
@@ -57,7 +58,8 @@ void patch_module_free(struct patch_module_entry *entry);
 uint64_t patch_module_origin(const struct patch_module_entry *entry);
 
 /*
- * Makes a list of names (proto/patch.h) of one module, or (NULL) of all that were not asked about. Modules that are left alone (patch_names.left) are in none.
- * Freed with free(); NULL: there are none (*size is 0), or no memory. *left: some do not fit.
+ * Makes a list of names (proto/patch.h) of one module, or (NULL) of all that were not asked about.
+ * Modules that are left alone (patch_names.left) are in none. Freed with free(); NULL: there are
+ * none (*size is 0), or no memory. *left: some do not fit.
  */
 void *patch_module_list(const struct patch_module_entry *only, size_t *size, bool *left);

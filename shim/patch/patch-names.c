@@ -14,17 +14,19 @@
 #include "proto/patch.h"
 
 #define OTHER_ENTRY 0x10 /* STO_CUDA_ENTRY */
-#define GRAPH_FUNCTION "cudaGraph" /* how names of functions begin by which kernels act on graphs: cudaGraphSetConditional, cudaGraphLaunch, ... */
+#define GRAPH_FUNCTION                                                              \
+	"cudaGraph" /* how names of functions begin by which kernels act on graphs: \
+		       cudaGraphSetConditional, cudaGraphLaunch, ... */
 
-static const char acts[] = "kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)", unreadable[] = "the names of its kernels cannot be read";
+static const char acts[] = "kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)",
+		  unreadable[] = "the names of its kernels cannot be read";
 
 struct bytes {
 	const unsigned char *at;
 	size_t size;
 };
 
-static bool take(const struct bytes *bytes, uint64_t offset, void *to, size_t size)
-{
+static bool take(const struct bytes *bytes, uint64_t offset, void *to, size_t size) {
 	if (offset > bytes->size || size > bytes->size - offset)
 		return false;
 	memcpy(to, bytes->at + offset, size);
@@ -32,38 +34,33 @@ static bool take(const struct bytes *bytes, uint64_t offset, void *to, size_t si
 }
 
 static bool section(const struct bytes *bytes, const Elf64_Ehdr *header, uint64_t index,
-		    Elf64_Shdr *found)
-{
-	return index <= bytes->size / sizeof(*found) &&
-	       header->e_shoff <= bytes->size &&
+		    Elf64_Shdr *found) {
+	return index <= bytes->size / sizeof(*found) && header->e_shoff <= bytes->size &&
 	       take(bytes, header->e_shoff + index * sizeof(*found), found, sizeof(*found));
 }
 
-static bool is_kernel(const Elf64_Sym *symbol)
-{
+static bool is_kernel(const Elf64_Sym *symbol) {
 	return (symbol->st_other & OTHER_ENTRY) && symbol->st_shndx != SHN_UNDEF;
 }
 
 /* The name of a function; NULL if the symbol is of another kind, or its text does not end. */
 static const char *function_name(const struct bytes *bytes, const Elf64_Shdr *strings,
-				 const Elf64_Sym *symbol)
-{
+				 const Elf64_Sym *symbol) {
 	const char *name;
 	size_t room;
 
 	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_name >= strings->sh_size ||
-	    strings->sh_offset > bytes->size ||
-	    strings->sh_size > bytes->size - strings->sh_offset)
+	    strings->sh_offset > bytes->size || strings->sh_size > bytes->size - strings->sh_offset)
 		return NULL;
 	name = (const char *)bytes->at + strings->sh_offset + symbol->st_name;
 	room = strings->sh_size - symbol->st_name;
 	return *name && memchr(name, 0, room) ? name : NULL;
 }
 
-/* Counts the names of a symbol table, or (with room for them) writes them down. False: it does not end where it should. */
+/* Counts the names of a symbol table, or (with room for them) writes them down. False: it does not
+ * end where it should. */
 static bool walk(const struct bytes *bytes, const Elf64_Ehdr *header, const Elf64_Shdr *table,
-		 struct patch_names *names, bool write)
-{
+		 struct patch_names *names, bool write) {
 	Elf64_Shdr strings;
 	Elf64_Sym symbol;
 
@@ -94,8 +91,7 @@ static bool walk(const struct bytes *bytes, const Elf64_Ehdr *header, const Elf6
 	return true;
 }
 
-static void walk_all(const struct bytes *bytes, struct patch_names *names, bool write)
-{
+static void walk_all(const struct bytes *bytes, struct patch_names *names, bool write) {
 	Elf64_Ehdr header;
 	Elf64_Shdr one;
 	uint64_t count;
@@ -117,16 +113,14 @@ static void walk_all(const struct bytes *bytes, struct patch_names *names, bool 
 		}
 }
 
-static int compare(const void *a, const void *b, void *context)
-{
+static int compare(const void *a, const void *b, void *context) {
 	const struct patch_names *names = context;
 
 	return strcmp(names->text + names->offsets[*(const uint32_t *)a],
 		      names->text + names->offsets[*(const uint32_t *)b]);
 }
 
-bool patch_names_read(struct patch_names *names, const void *cubin, size_t size)
-{
+bool patch_names_read(struct patch_names *names, const void *cubin, size_t size) {
 	const struct bytes bytes = { cubin, size };
 
 	*names = (struct patch_names){ 0 };
@@ -147,16 +141,14 @@ bool patch_names_read(struct patch_names *names, const void *cubin, size_t size)
 	return true;
 }
 
-void patch_names_free(struct patch_names *names)
-{
+void patch_names_free(struct patch_names *names) {
 	free(names->text);
 	free(names->offsets);
 	free(names->order);
 	*names = (struct patch_names){ 0 };
 }
 
-uint32_t patch_names_find(const struct patch_names *names, const char *name)
-{
+uint32_t patch_names_find(const struct patch_names *names, const char *name) {
 	uint32_t low = 0, high = names->count;
 
 	while (low < high) {

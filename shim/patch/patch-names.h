@@ -19,8 +19,9 @@ struct patch_names {
 };
 
 /*
- * Reads what it can of the bytes, which may be anything. A module whose kernels act on graphs is left alone, because patched code does that wrongly (a condition
- * is not set), and one that cannot be read. false: no kernels, or no memory.
+ * Reads what it can of the bytes, which may be anything. A module whose kernels act on graphs is
+ * left alone, because patched code does that wrongly (a condition is not set), and one that cannot
+ * be read. false: no kernels, or no memory.
  */
 bool patch_names_read(struct patch_names *names, const void *cubin, size_t size);
 

@@ -9,15 +9,14 @@
 #define POINTS_MAX 64
 
 /* Do `count` records lie inside, where records may? */
-static bool lies_inside(const struct patch_plan *plan, uint32_t offset, uint32_t count, size_t size)
-{
+static bool lies_inside(const struct patch_plan *plan, uint32_t offset, uint32_t count,
+			size_t size) {
 	return offset % 8 == 0 && offset >= sizeof(*plan) && offset <= plan->size &&
 	       count <= (plan->size - offset) / size;
 }
 
 /* The image must end inside of itself; behind a plan there is a page of zeros (load-ask.c). */
-static bool is_image(const struct patch_plan *plan)
-{
+static bool is_image(const struct patch_plan *plan) {
 	struct image image;
 	const char *start;
 
@@ -30,24 +29,20 @@ static bool is_image(const struct patch_plan *plan)
 	       (image.kind == WIRE_IMAGE_CUBIN || image.kind == WIRE_IMAGE_FATBIN);
 }
 
-static bool is_instruction(uint32_t instruction)
-{
+static bool is_instruction(uint32_t instruction) {
 	return (instruction >= PATCH_BLOCK_ENTER && instruction <= PATCH_FREE) ||
 	       instruction == PATCH_REMOTE_SHARED_MEMORY;
 }
 
-static bool are_points(const struct patch_point *points, uint32_t count)
-{
+static bool are_points(const struct patch_point *points, uint32_t count) {
 	for (uint32_t i = 0; i < count; i++)
 		if (!is_instruction(points[i].instruction) || points[i].reserved ||
-		    !points[i].symbol[0] ||
-		    !memchr(points[i].symbol, 0, sizeof(points[i].symbol)))
+		    !points[i].symbol[0] || !memchr(points[i].symbol, 0, sizeof(points[i].symbol)))
 			return false;
 	return true;
 }
 
-static bool are_kernels(const struct patch_kernel *kernels, uint32_t count)
-{
+static bool are_kernels(const struct patch_kernel *kernels, uint32_t count) {
 	for (uint32_t i = 0; i < count; i++)
 		if (!kernels[i].attachments || kernels[i].attachments >> PATCH_ATTACHMENTS_MAX)
 			return false;
@@ -55,8 +50,7 @@ static bool are_kernels(const struct patch_kernel *kernels, uint32_t count)
 }
 
 /* The plan's attachments are those that some kernel has, in the order of their bits. */
-static void take_ids(struct patch_view *view, const struct load *load)
-{
+static void take_ids(struct patch_view *view, const struct load *load) {
 	uint64_t meant = 0;
 	uint32_t count = 0;
 
@@ -69,8 +63,7 @@ static void take_ids(struct patch_view *view, const struct load *load)
 			view->ids[bit] = load->attachments[count++];
 }
 
-const char *patch_plan_read(struct patch_view *view, const struct load *load)
-{
+const char *patch_plan_read(struct patch_view *view, const struct load *load) {
 	const struct patch_plan *plan = load->image;
 
 	if (load->length < sizeof(*plan) || plan->magic != PATCH_MAGIC ||

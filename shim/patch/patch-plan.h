@@ -18,7 +18,8 @@ struct patch_view {
 	const struct patch_kernel *kernels;
 	uint32_t point_count, kernel_count, data_size;
 	uint64_t epoch; /* of the daemon that the ids are of */
-	uint64_t ids[PATCH_ATTACHMENTS_MAX]; /* which attachment each bit is; 0: none, or not known */
+	uint64_t ids[PATCH_ATTACHMENTS_MAX]; /* which attachment each bit is; 0: none, or not known
+					      */
 };
 
 /*

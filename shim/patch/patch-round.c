@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Each module says which kernels are meant (from its plan) and what it is patched with; a round makes the second follow from the
- * first. Memory is made and written first; then modules are (un)patched, for which the
- * GPU must be idle and no launch on its way, because the engine waits for all kernels of the
- * context, and a kernel may wait for what the application has yet to launch. A module that is just
- * being loaded has no launches.
+ * Each module says which kernels are meant (from its plan) and what it is patched with; a round
+ * makes the second follow from the first. Memory is made and written first; then modules are
+ * (un)patched, for which the GPU must be idle and no launch on its way, because the engine waits
+ * for all kernels of the context, and a kernel may wait for what the application has yet to launch.
+ * A module that is just being loaded has no launches.
  */
 
 #include "patch-round.h"
@@ -40,8 +40,7 @@ static const char *said_busy, *said_kept, *said_old, *said_lost;
 /* The address of the data of a slot's map; 0 if there is none, and then perhaps why. */
 static const char *fill_slot(struct patch_round *round, struct patch_context *context,
 			     struct mirror_context *mirror, const struct patch_slot *slot,
-			     driver_pointer *address)
-{
+			     driver_pointer *address) {
 	const struct instance_engine inside = { round->engine, context->handle };
 	struct instance *instance;
 	const char *reason;
@@ -62,8 +61,7 @@ static const char *fill_slot(struct patch_round *round, struct patch_context *co
 }
 
 /* Writes down which process it is, where the context has not got that from this daemon. */
-static const char *fill_process(struct patch_round *round, struct patch_context *context)
-{
+static const char *fill_process(struct patch_round *round, struct patch_context *context) {
 	struct gpuprobe_process process;
 	const char *reason = NULL;
 
@@ -81,8 +79,7 @@ static const char *fill_process(struct patch_round *round, struct patch_context 
 	return reason;
 }
 
-static const char *fill_locked(struct patch_round *round, struct patch_context *context)
-{
+static const char *fill_locked(struct patch_round *round, struct patch_context *context) {
 	struct mirror_context *mirror = mirror_find_context(context->handle);
 	const char *reason;
 
@@ -105,7 +102,8 @@ static const char *fill_locked(struct patch_round *round, struct patch_context *
 		if (slot->kind != WIRE_SLOT_PROCESS)
 			reason = fill_slot(round, context, mirror, slot, &address);
 		if (reason) /* the others work */
-			load_report_map(round->plan ? round->plan->module_id : 0, slot->map_id, reason);
+			load_report_map(round->plan ? round->plan->module_id : 0, slot->map_id,
+					reason);
 		reason = NULL;
 		context->data[i] = address;
 	}
@@ -117,8 +115,7 @@ static const char *fill_locked(struct patch_round *round, struct patch_context *
 }
 
 /* Sees to it that the slots of the set are filled in for a context. */
-static const char *fill(struct patch_round *round, struct patch_context *context)
-{
+static const char *fill(struct patch_round *round, struct patch_context *context) {
 	const char *reason;
 
 	if (context->filled == patch_set.serial && (!context->incomplete || round->inside))
@@ -141,8 +138,7 @@ static const char *fill(struct patch_round *round, struct patch_context *context
  * there. Handles stay the same when functions are loaded lazily, and so does what they get.
  */
 static const char *give_data(const struct sass_engine *engine,
-			     const struct patch_module_entry *entry)
-{
+			     const struct patch_module_entry *entry) {
 	const struct driver *driver = driver_own();
 	const char *reason = NULL, *name;
 	driver_handle *functions = NULL;
@@ -157,9 +153,10 @@ static const char *give_data(const struct sass_engine *engine,
 			uint32_t number = driver->function_get_name(&name, functions[i]) == 0
 						  ? patch_names_find(&entry->names, name)
 						  : PATCH_NAME_NONE;
-			driver_pointer data = number == PATCH_NAME_NONE
-						      ? 0
-						      : patch_cells_find(entry, &patch_set.view, number);
+			driver_pointer data =
+				number == PATCH_NAME_NONE
+					? 0
+					: patch_cells_find(entry, &patch_set.view, number);
 
 			reason = engine->set_data(functions[i], data);
 		}
@@ -179,15 +176,14 @@ static const char *give_data(const struct sass_engine *engine,
 	return reason;
 }
 
-static bool must_patch(const struct patch_module_entry *entry)
-{
+static bool must_patch(const struct patch_module_entry *entry) {
 	return patch_module_is_loaded(entry) &&
 	       entry->patched != (entry->attachments ? patch_set.view.image_id : 0);
 }
 
 /* Says once a device and plan that it is armed, or why not. */
-static void tell(struct patch_round *round, const struct patch_context *context, const char *reason)
-{
+static void tell(struct patch_round *round, const struct patch_context *context,
+		 const char *reason) {
 	uint64_t bit = UINT64_C(1) << (context->device & 63);
 
 	if (!round->plan || (!reason && (round->plan->armed_devices & bit)))
@@ -199,8 +195,7 @@ static void tell(struct patch_round *round, const struct patch_context *context,
 
 /* Makes the module's context current; not inside, where it is. */
 static struct patch_context *enter_context(struct patch_round *round,
-					   const struct patch_module_entry *entry)
-{
+					   const struct patch_module_entry *entry) {
 	struct patch_context *context = patch_context_get(entry->context);
 
 	if (!context)
@@ -218,8 +213,7 @@ static struct patch_context *enter_context(struct patch_round *round,
 }
 
 /* Memory and image, before the module is patched. */
-static void prepare(struct patch_round *round, struct patch_module_entry *entry)
-{
+static void prepare(struct patch_round *round, struct patch_module_entry *entry) {
 	struct patch_context *context;
 	const char *reason;
 
@@ -242,15 +236,15 @@ static void prepare(struct patch_round *round, struct patch_module_entry *entry)
 }
 
 /* Patches or unpatches the module, with the gate closed or before its first launch. */
-static void change(struct patch_round *round, struct patch_module_entry *entry)
-{
+static void change(struct patch_round *round, struct patch_module_entry *entry) {
 	struct patch_context *context = enter_context(round, entry);
 	const char *reason;
 
 	if (!context)
 		return;
 	if (entry->attachments) {
-		reason = round->engine->patch(entry->module, patch_set.view.points, patch_set.view.point_count);
+		reason = round->engine->patch(entry->module, patch_set.view.points,
+					      patch_set.view.point_count);
 		entry->patched = reason ? 0 : patch_set.view.image_id;
 		if (!reason)
 			reason = give_data(round->engine, entry);
@@ -268,21 +262,20 @@ static void change(struct patch_round *round, struct patch_module_entry *entry)
  * What patches of older images read says that nothing is meant, or where they are still in place
  * that only what is meant by now is; and what those read that should be taken out, and cannot now.
  */
-static void finish(struct patch_round *round, struct patch_module_entry *entry)
-{
+static void finish(struct patch_round *round, struct patch_module_entry *entry) {
 	struct patch_context *context =
 		entry->cells && patch_module_is_loaded(entry) ? enter_context(round, entry) : NULL;
 
 	if (!context)
 		return;
-	patch_cells_finish(context, round->engine, entry, entry->attachments ? &patch_set.view : NULL);
+	patch_cells_finish(context, round->engine, entry,
+			   entry->attachments ? &patch_set.view : NULL);
 	if (entry->attachments && !must_patch(entry))
 		tell(round, context, NULL);
 }
 
 /* Waits till no kernel of a context runs. False: they go on, or it cannot be known now. */
-static bool wait_idle(const struct patch_context *context, uint64_t until_ms)
-{
+static bool wait_idle(const struct patch_context *context, uint64_t until_ms) {
 	const struct driver *driver = driver_own();
 	const struct timespec pause = { .tv_nsec = PAUSE_NS };
 	driver_handle event = NULL;
@@ -304,16 +297,14 @@ static bool wait_idle(const struct patch_context *context, uint64_t until_ms)
 }
 
 /* How long launches may be held up. */
-static uint64_t idle_wait_ms(void)
-{
+static uint64_t idle_wait_ms(void) {
 	uint32_t deadline_ms = load_deadline_ms();
 
 	return deadline_ms && deadline_ms < IDLE_WAIT_MS ? deadline_ms : IDLE_WAIT_MS;
 }
 
 /* Graphs that were instantiated before have not got what is in the modules now. */
-static void change_graphs(bool code_gone)
-{
+static void change_graphs(bool code_gone) {
 	bool patched = false;
 
 	for (const struct patch_module_entry *entry = patch_module_first(); entry;
@@ -323,8 +314,7 @@ static void change_graphs(bool code_gone)
 }
 
 /* Changes what must be, with the gate closed. */
-static enum patch_outcome change_all(struct patch_round *round)
-{
+static enum patch_outcome change_all(struct patch_round *round) {
 	uint64_t until_ms = deadline_now_ms() + idle_wait_ms();
 	struct patch_module_entry *first = patch_module_first();
 	const struct patch_context *idle = NULL, *busy = NULL;
@@ -373,11 +363,10 @@ static enum patch_outcome change_all(struct patch_round *round)
 }
 
 /*
- * Where attachments follow one another and the patches stay, nothing else finds a context idle: then
- * the memory of many maps that are gone is a reason to look.
+ * Where attachments follow one another and the patches stay, nothing else finds a context idle:
+ * then the memory of many maps that are gone is a reason to look.
  */
-static void drop_disarmed(struct patch_round *round)
-{
+static void drop_disarmed(struct patch_round *round) {
 	struct patch_module_entry *entry = patch_module_first();
 	const struct patch_context *context;
 
@@ -391,15 +380,13 @@ static void drop_disarmed(struct patch_round *round)
 	gate_open();
 }
 
-void patch_say(uint64_t module_id, const char *what, const char **said)
-{
+void patch_say(uint64_t module_id, const char *what, const char **said) {
 	if (what && what != *said)
 		load_report(module_id, what);
 	*said = what;
 }
 
-static void say_graphs(const struct patch_round *round)
-{
+static void say_graphs(const struct patch_round *round) {
 	static const char *const kept[] = {
 		[GRAPH_NOT_CLONED] = "a CUDA graph keeps kernel patches: it cannot be cloned, and "
 				     "modules stay as they are till it is destroyed",
@@ -415,16 +402,17 @@ static void say_graphs(const struct patch_round *round)
 		[GRAPH_NOT_MADE] = "a CUDA graph is launched without probes, or with some only: "
 				   "the driver makes no executable graph of its clone",
 	};
-	static const char lost[] = "a CUDA graph cannot be launched any more: its patches are gone, "
-				   "and it was changed in a way that its clone cannot follow";
+	static const char lost[] =
+		"a CUDA graph cannot be launched any more: its patches are gone, "
+		"and it was changed in a way that its clone cannot follow";
 
 	patch_say(0, round->kept ? kept[graph_has_fixed(true)] : NULL, &said_kept);
-	patch_say(0, round->plan && patch_set.plans ? bare[graph_has_fixed(false)] : NULL, &said_old);
+	patch_say(0, round->plan && patch_set.plans ? bare[graph_has_fixed(false)] : NULL,
+		  &said_old);
 	patch_say(0, graph_has_lost() ? lost : NULL, &said_lost);
 }
 
-enum patch_outcome patch_round_all(struct patch_round *round)
-{
+enum patch_outcome patch_round_all(struct patch_round *round) {
 	enum patch_outcome outcome;
 
 	for (struct patch_module_entry *entry = patch_module_first(); entry; entry = entry->next)
@@ -434,16 +422,15 @@ enum patch_outcome patch_round_all(struct patch_round *round)
 		finish(round, entry);
 	drop_disarmed(round);
 	patch_say(round->plan ? round->plan->module_id : 0,
-	    outcome == PATCH_OUTCOME_BUSY
-		    ? "kernels ran on for too long: the SASS engine patches them later"
-		    : NULL,
-	    &said_busy);
+		  outcome == PATCH_OUTCOME_BUSY
+			  ? "kernels ran on for too long: the SASS engine patches them later"
+			  : NULL,
+		  &said_busy);
 	say_graphs(round);
 	return outcome;
 }
 
-enum patch_outcome patch_round_one(struct patch_round *round, struct patch_module_entry *entry)
-{
+enum patch_outcome patch_round_one(struct patch_round *round, struct patch_module_entry *entry) {
 	prepare(round, entry);
 	if (!entry->attachments) { /* perhaps it can be done outside of the driver */
 		entry->asked = false;

@@ -11,35 +11,31 @@
 struct patch_set patch_set;
 static uint64_t serials;
 
-bool patch_set_is_current(void)
-{
+bool patch_set_is_current(void) {
 	return patch_set.plans && load_is_current(patch_set.base);
 }
 
 /* Is a plan of the set's image? */
-static bool is_same_image(const struct patch_view *view)
-{
+static bool is_same_image(const struct patch_view *view) {
 	return patch_set_is_current() && patch_set.view.image_id == view->image_id &&
 	       patch_set.view.data_size == view->data_size;
 }
 
-bool patch_set_fits(const struct load *plan, const struct patch_view *view)
-{
+bool patch_set_fits(const struct load *plan, const struct patch_view *view) {
 	if (!is_same_image(view))
 		return false;
 	for (uint32_t i = 0; i < plan->slot_count; i++) {
 		const struct patch_slot *slot = &patch_set.slots[plan->slots[i].offset / 8];
 
-		if (slot->kind && (slot->kind != plan->slots[i].kind ||
-				   slot->map_id != plan->slots[i].map_id))
+		if (slot->kind &&
+		    (slot->kind != plan->slots[i].kind || slot->map_id != plan->slots[i].map_id))
 			return false;
 	}
 	return true;
 }
 
 /* Adds the slots of a plan. Returns whether there are more now. */
-static bool add_slots(struct patch_slot slots[static PATCH_SLOTS_MAX], const struct load *plan)
-{
+static bool add_slots(struct patch_slot slots[static PATCH_SLOTS_MAX], const struct load *plan) {
 	bool more = false;
 
 	for (uint32_t i = 0; i < plan->slot_count; i++) {
@@ -55,18 +51,16 @@ static bool add_slots(struct patch_slot slots[static PATCH_SLOTS_MAX], const str
 /* The module of a kernel; they come in rows. only: the one that was asked about, or NULL. */
 static struct patch_module_entry *module_of(const struct patch_kernel *kernel,
 					    struct patch_module_entry *before,
-					    struct patch_module_entry *only)
-{
-	struct patch_module_entry *entry =
-		before && before->number == kernel->module ? before
-							   : patch_module_by_number(kernel->module);
+					    struct patch_module_entry *only) {
+	struct patch_module_entry *entry = before && before->number == kernel->module
+						   ? before
+						   : patch_module_by_number(kernel->module);
 
 	return entry && (!only || entry == only) && kernel->name < entry->names.count ? entry
-											: NULL;
+										      : NULL;
 }
 
-bool patch_set_knows(const struct patch_view *view, struct patch_module_entry *only)
-{
+bool patch_set_knows(const struct patch_view *view, struct patch_module_entry *only) {
 	struct patch_module_entry *entry = NULL;
 
 	for (uint32_t i = 0; i < view->kernel_count; i++) {
@@ -77,15 +71,13 @@ bool patch_set_knows(const struct patch_view *view, struct patch_module_entry *o
 	return true;
 }
 
-void patch_set_forget_kernels(struct patch_module_entry *entry)
-{
+void patch_set_forget_kernels(struct patch_module_entry *entry) {
 	free(entry->attachments);
 	free(entry->kernel_ids);
 	entry->attachments = entry->kernel_ids = NULL;
 }
 
-static void take_kernels(const struct patch_view *view)
-{
+static void take_kernels(const struct patch_view *view) {
 	struct patch_module_entry *entry = NULL;
 
 	for (uint32_t i = 0; i < view->kernel_count; i++) {
@@ -105,8 +97,7 @@ static void take_kernels(const struct patch_view *view)
 	}
 }
 
-static void end_plans(struct load *plans)
-{
+static void end_plans(struct load *plans) {
 	while (plans) {
 		struct load *plan = plans;
 
@@ -115,8 +106,7 @@ static void end_plans(struct load *plans)
 	}
 }
 
-void patch_set_adopt(struct load *plan, const struct patch_view *view)
-{
+void patch_set_adopt(struct load *plan, const struct patch_view *view) {
 	static struct patch_slot slots[PATCH_SLOTS_MAX];
 	struct load *before = patch_set.plans;
 	bool same;
@@ -140,8 +130,7 @@ void patch_set_adopt(struct load *plan, const struct patch_view *view)
 	end_plans(before);
 }
 
-bool patch_set_join(struct load *plan, const struct patch_view *view)
-{
+bool patch_set_join(struct load *plan, const struct patch_view *view) {
 	bool more = add_slots(patch_set.slots, plan);
 
 	if (more)
@@ -158,8 +147,7 @@ bool patch_set_join(struct load *plan, const struct patch_view *view)
 	return more;
 }
 
-void patch_set_end(void)
-{
+void patch_set_end(void) {
 	struct load *before = patch_set.plans;
 
 	patch_set.plans = patch_set.base = NULL;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The plans at one time, which are all of one image. Each has the slots of those attachments that mean some kernel in its list, and
- * the set has them all. With the loader's lock held.
+ * The plans at one time, which are all of one image. Each has the slots of those attachments that
+ * mean some kernel in its list, and the set has them all. With the loader's lock held.
  */
 
 #include <stdbool.h>
@@ -38,10 +38,12 @@ extern struct patch_set patch_set;
 /* Are there plans, of the daemon that we are connected with? */
 bool patch_set_is_current(void);
 
-/* May the plan be one of the set: is it of its image, and do its slots contradict none that there are? */
+/* May the plan be one of the set: is it of its image, and do its slots contradict none that there
+ * are? */
 bool patch_set_fits(const struct load *plan, const struct patch_view *view);
 
-/* Are all kernels of a plan of modules that there are? only: the one that was asked about, or NULL. */
+/* Are all kernels of a plan of modules that there are? only: the one that was asked about, or NULL.
+ */
 bool patch_set_knows(const struct patch_view *view, struct patch_module_entry *only);
 
 /* Makes the plan the only one. Its kernels and no others are meant. */

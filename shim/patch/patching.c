@@ -13,8 +13,8 @@
  * them, are left so, too. Within events the driver is asked for names and numbers, but for nothing
  * that takes memory or waits for the GPU: that is the engine's.
  *
- * What goes wrong leaves kernels unpatched, and the launch goes on. A daemon that was stopped has taken its page away, and no page
- * tells of the next one: launches look for it now and then.
+ * What goes wrong leaves kernels unpatched, and the launch goes on. A daemon that was stopped has
+ * taken its page away, and no page tells of the next one: launches look for it now and then.
  */
 
 #include "patching.h"
@@ -45,7 +45,8 @@
 #define EVENT_WAIT_MS 100
 #define BACK_OFF_MS 10000
 #define GONE_MS 100 /* how often a daemon is looked for where there is none: three system calls */
-#define BUSY_FIRST_MS 1000 /* then twice as long each time: it costs launches that are held up or wait */
+#define BUSY_FIRST_MS \
+	1000 /* then twice as long each time: it costs launches that are held up or wait */
 #define BUSY_LAST_MS 320000
 #define START_WAIT_MS 2000
 #define START_PAUSE_NS 1000000
@@ -71,33 +72,30 @@ static struct ended *ended;
 static pid_t starter; /* the process whose first cuInit() is in patch_start(); 0: none was yet */
 static __thread bool starting; /* it is this thread */
 
-static void leave_for_launch(void)
-{
+static void leave_for_launch(void) {
 	__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
 }
 
-static void read_generations(uint64_t now[2])
-{
+static void read_generations(uint64_t now[2]) {
 	for (unsigned i = 0; i < 2; i++)
-		now[i] = __atomic_load_n(__atomic_load_n(&interest_generations[i], __ATOMIC_ACQUIRE),
-					 __ATOMIC_ACQUIRE);
+		now[i] =
+			__atomic_load_n(__atomic_load_n(&interest_generations[i], __ATOMIC_ACQUIRE),
+					__ATOMIC_ACQUIRE);
 }
 
-static bool are_seen(const uint64_t now[2])
-{
+static bool are_seen(const uint64_t now[2]) {
 	return now[0] == __atomic_load_n(&patch_seen[0], __ATOMIC_RELAXED) &&
 	       now[1] == __atomic_load_n(&patch_seen[1], __ATOMIC_RELAXED);
 }
 
-static void see(const uint64_t now[2])
-{
+static void see(const uint64_t now[2]) {
 	__atomic_store_n(&patch_seen[0], now[0], __ATOMIC_RELAXED);
 	__atomic_store_n(&patch_seen[1], now[1], __ATOMIC_RELAXED);
 }
 
-/* A module is gone, and off the list: the engine forgets what it knows of it, but nothing of another one that has its handle. */
-static void forget_module(driver_handle module)
-{
+/* A module is gone, and off the list: the engine forgets what it knows of it, but nothing of
+ * another one that has its handle. */
+static void forget_module(driver_handle module) {
 	const struct patch_module_entry *entry = patch_module_first();
 
 	while (entry && entry->module != module)
@@ -110,8 +108,7 @@ static void forget_module(driver_handle module)
  * Frees what belongs to modules and contexts that are gone. A context that was made since may have
  * the handle of one, so the modules were marked when it ended.
  */
-static void reap(void)
-{
+static void reap(void) {
 	struct ended *one = __atomic_exchange_n(&ended, NULL, __ATOMIC_ACQUIRE);
 	struct patch_module_entry *entry;
 
@@ -133,8 +130,7 @@ static void reap(void)
 /* ---- launches ----------------------------------------------------------------------- */
 
 /* What could not be done is tried again: after a failure of the daemon in a while. */
-static void leave(enum patch_outcome outcome)
-{
+static void leave(enum patch_outcome outcome) {
 	uint64_t wait_ms = BACK_OFF_MS;
 
 	if (outcome == PATCH_OUTCOME_DONE) {
@@ -154,8 +150,7 @@ static void leave(enum patch_outcome outcome)
  * Asks about all modules, or (all false) about those that came since and could not be asked about
  * then.
  */
-static void plan_and_apply(const struct interest *found, bool all)
-{
+static void plan_and_apply(const struct interest *found, bool all) {
 	enum patch_outcome outcome = PATCH_OUTCOME_OTHER;
 
 	all = all || all_left || !patch_set_is_current();
@@ -169,8 +164,7 @@ static void plan_and_apply(const struct interest *found, bool all)
 }
 
 /* With the lock held. */
-static void work(const struct interest *found, bool all)
-{
+static void work(const struct interest *found, bool all) {
 	const struct driver *driver = driver_own();
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle before = NULL;
@@ -192,8 +186,7 @@ static void work(const struct interest *found, bool all)
 }
 
 /* One look at the pages; false: they have changed since. */
-static bool look(void)
-{
+static bool look(void) {
 	struct interest found;
 	uint64_t now[2], then[2];
 	bool yes, gone, foreign, changed;
@@ -224,7 +217,8 @@ static bool look(void)
 		bool all = !are_seen(now);
 
 		__atomic_store_n(&meant, yes, __ATOMIC_RELAXED);
-		if (foreign) /* what is patched counts on: who upgrades the daemon has not said otherwise */
+		if (foreign) /* what is patched counts on: who upgrades the daemon has not said
+				otherwise */
 			__atomic_store_n(&patch_again, false, __ATOMIC_RELAXED);
 		else
 			work(yes ? &found : NULL, all);
@@ -238,8 +232,7 @@ static bool look(void)
 	return now[0] == then[0] && now[1] == then[1];
 }
 
-void patch_launch(void)
-{
+void patch_launch(void) {
 	int saved = errno;
 
 	if (gate_is_inside()) {
@@ -253,8 +246,7 @@ void patch_launch(void)
 	errno = saved;
 }
 
-void patch_first_launch(driver_handle kernel)
-{
+void patch_first_launch(driver_handle kernel) {
 	int saved = errno, mode = DRIVER_CAPTURE_MODE_RELAXED;
 	const struct driver *driver;
 	driver_handle function;
@@ -275,16 +267,14 @@ void patch_first_launch(driver_handle kernel)
 /* ---- events ------------------------------------------------------------------------- */
 
 /* With the lock held: asks about a module that is being loaded, and patches it. */
-static void patch_arrived(const struct interest *found, struct patch_module_entry *entry)
-{
+static void patch_arrived(const struct interest *found, struct patch_module_entry *entry) {
 	driver_handle current = NULL;
 
 	if (entry->asked)
 		return; /* a launch in another thread has seen it first */
 	reap(); /* the context may have the handle of an older one */
-	if (capture_is_going_on() ||
-	    driver_own()->ctx_get_current(&current) != 0 || current != entry->context ||
-	    patch_one(engine, found, entry) != PATCH_OUTCOME_DONE)
+	if (capture_is_going_on() || driver_own()->ctx_get_current(&current) != 0 ||
+	    current != entry->context || patch_one(engine, found, entry) != PATCH_OUTCOME_DONE)
 		leave_for_launch();
 }
 
@@ -292,8 +282,7 @@ static void patch_arrived(const struct interest *found, struct patch_module_entr
  * Within the driver. Who has the lock may wait for what this thread has of the driver, so it is not
  * waited for long; but while he waits for the daemon alone, it is, and for launches he does not.
  */
-static bool lock_in_event(const struct interest *found)
-{
+static bool lock_in_event(const struct interest *found) {
 	uint64_t until_ms = deadline_now_ms() + found->deadline_ms;
 	bool locked;
 
@@ -305,8 +294,7 @@ static bool lock_in_event(const struct interest *found)
 	return locked;
 }
 
-static void arrived(struct patch_module_entry *entry)
-{
+static void arrived(struct patch_module_entry *entry) {
 	struct interest found;
 	uint64_t now[2];
 	bool yes;
@@ -331,19 +319,16 @@ static void arrived(struct patch_module_entry *entry)
 }
 
 static void module_loaded(driver_handle context, driver_handle module, driver_handle library,
-			  const void *cubin, size_t size)
-{
+			  const void *cubin, size_t size) {
 	int saved = errno;
-	struct patch_module_entry *entry =
-		patch_module_add(context, module, library, cubin, size);
+	struct patch_module_entry *entry = patch_module_add(context, module, library, cubin, size);
 
 	if (entry)
 		arrived(entry);
 	errno = saved;
 }
 
-static void module_unloading(driver_handle context, driver_handle module)
-{
+static void module_unloading(driver_handle context, driver_handle module) {
 	int saved = errno;
 
 	if (module)
@@ -356,12 +341,10 @@ static void module_unloading(driver_handle context, driver_handle module)
  * patched.
  */
 static void functions_loaded(driver_handle context, driver_handle module,
-			     const driver_handle *functions, uint32_t count)
-{
+			     const driver_handle *functions, uint32_t count) {
 }
 
-static void context_ending(driver_handle context)
-{
+static void context_ending(driver_handle context) {
 	int saved = errno;
 	struct ended *one = malloc(sizeof(*one));
 
@@ -381,8 +364,7 @@ static void context_ending(driver_handle context)
  * Another thread is in there: cuInit() is to reach the driver when the engine has subscribed. It is
  * not waited for long: it may want what this thread has, the loader's lock in a constructor.
  */
-static void wait_for_starter(void)
-{
+static void wait_for_starter(void) {
 	const struct timespec pause = { .tv_nsec = START_PAUSE_NS };
 	uint64_t until_ms = deadline_now_ms() + START_WAIT_MS;
 	int before = cancel_forbid();
@@ -393,8 +375,7 @@ static void wait_for_starter(void)
 	cancel_allow(before);
 }
 
-static void start_engine(void)
-{
+static void start_engine(void) {
 	static const struct sass_events events = {
 		.module_loaded = module_loaded,
 		.module_unloading = module_unloading,
@@ -411,8 +392,7 @@ static void start_engine(void)
 	__atomic_or_fetch(&arm_load_count, ARM_ENGINE, __ATOMIC_RELEASE);
 }
 
-void patch_start(void)
-{
+void patch_start(void) {
 	pid_t nobody = 0;
 	int saved = errno;
 
@@ -431,21 +411,18 @@ void patch_start(void)
 /* ---- unloading ---------------------------------------------------------------------- */
 
 /* Who patches is done with it then; what he did later would be done to what is gone. */
-static bool lock_for_unload(void)
-{
+static bool lock_for_unload(void) {
 	return load_lock_until(deadline_now_ms() + 2 * load_deadline_ms() + LOCK_WAIT_MS);
 }
 
 static void mark(enum load_kind kind, driver_handle handle, enum patch_module_state from,
-		 enum patch_module_state to)
-{
+		 enum patch_module_state to) {
 	patch_module_mark(NULL, kind == LOAD_MODULE ? handle : NULL,
 			  kind == LOAD_LIBRARY ? handle : NULL, from, to);
 }
 
 /* What the driver did not unload is asked about again: it was left alone meanwhile. */
-static void live_on(enum load_kind kind, driver_handle handle)
-{
+static void live_on(enum load_kind kind, driver_handle handle) {
 	bool locked = lock_for_unload();
 
 	mark(kind, handle, PATCH_MODULE_ENDING, PATCH_MODULE_LOADED);
@@ -458,8 +435,7 @@ static void live_on(enum load_kind kind, driver_handle handle)
 	leave_for_launch();
 }
 
-void patch_unload_begin(enum load_kind kind, driver_handle handle)
-{
+void patch_unload_begin(enum load_kind kind, driver_handle handle) {
 	bool locked;
 
 	if (!engine || !handle || !load_is_owner())
@@ -472,8 +448,7 @@ void patch_unload_begin(enum load_kind kind, driver_handle handle)
 		load_unlock();
 }
 
-void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result result)
-{
+void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result result) {
 	if (!engine || !handle || !load_is_owner())
 		return;
 	if (result) {
@@ -487,8 +462,7 @@ void patch_unload_end(enum load_kind kind, driver_handle handle, driver_result r
 	}
 }
 
-void patch_context_ending(driver_handle handle, bool ending)
-{
+void patch_context_ending(driver_handle handle, bool ending) {
 	struct patch_context *context = NULL;
 
 	if (engine)
@@ -502,8 +476,7 @@ void patch_context_ending(driver_handle handle, bool ending)
 	}
 }
 
-void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until)
-{
+void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until) {
 	if (!engine)
 		return;
 	reap(); /* the engine has told that it ends */
@@ -511,7 +484,6 @@ void patch_context_gone(driver_handle handle, uint64_t now, uint64_t until)
 	capture_forget(handle, now, until);
 }
 
-bool patch_disarm(const struct mirror_context *context, uint64_t map_id)
-{
+bool patch_disarm(const struct mirror_context *context, uint64_t map_id) {
 	return !engine || patch_forget_map(engine, context, map_id);
 }

@@ -22,8 +22,7 @@ extern uint64_t patch_seen[2] __attribute__((visibility("hidden")));
 extern bool patch_again __attribute__((visibility("hidden")));
 
 /* Must this launch come by patch_launch()? */
-static inline bool patch_needed(void)
-{
+static inline bool patch_needed(void) {
 	for (unsigned i = 0; i < 2; i++) {
 		const uint64_t *now = __atomic_load_n(&interest_generations[i], __ATOMIC_CONSUME);
 

@@ -13,8 +13,7 @@ static bool tried, started;
 static const char *why_not;
 
 /* Loads the library; returns why not, or NULL. */
-static const char *load_engine(const struct sass_engine **engine)
-{
+static const char *load_engine(const struct sass_engine **engine) {
 	const void *table = NULL;
 
 	switch (beside_load(SASS_LIBRARY, SASS_ENTRY, SASS_ABI, &table)) {
@@ -30,8 +29,7 @@ static const char *load_engine(const struct sass_engine **engine)
 	}
 }
 
-static bool is_wanted(char sanitizer[INTEREST_SANITIZER_MAX])
-{
+static bool is_wanted(char sanitizer[INTEREST_SANITIZER_MAX]) {
 	bool wanted;
 
 	if (!load_allowed() || !load_lock_pages())
@@ -41,16 +39,14 @@ static bool is_wanted(char sanitizer[INTEREST_SANITIZER_MAX])
 	return wanted;
 }
 
-bool sass_claims_process(void)
-{
+bool sass_claims_process(void) {
 	char sanitizer[INTEREST_SANITIZER_MAX];
 
 	return __atomic_load_n(&started, __ATOMIC_RELAXED) ||
 	       (!__atomic_load_n(&tried, __ATOMIC_RELAXED) && is_wanted(sanitizer));
 }
 
-const struct sass_engine *sass_start(const struct sass_events *events)
-{
+const struct sass_engine *sass_start(const struct sass_events *events) {
 	char sanitizer[INTEREST_SANITIZER_MAX];
 	static char line[WIRE_REASON_MAX];
 	const struct sass_engine *engine = NULL;
@@ -70,7 +66,6 @@ const struct sass_engine *sass_start(const struct sass_events *events)
 	return NULL;
 }
 
-const char *sass_why_not(void)
-{
+const char *sass_why_not(void) {
 	return __atomic_load_n(&why_not, __ATOMIC_ACQUIRE);
 }

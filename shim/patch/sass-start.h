@@ -14,7 +14,8 @@ struct sass_events;
  */
 const struct sass_engine *sass_start(const struct sass_events *events);
 
-/* Is the engine in this process, or will it come with cuInit()? NVIDIA's tools exclude each other. */
+/* Is the engine in this process, or will it come with cuInit()? NVIDIA's tools exclude each other.
+ */
 bool sass_claims_process(void);
 
 /* Why the process runs without the engine although a daemon wants it; or NULL. */

@@ -53,7 +53,8 @@ struct sass_engine {
 	const char *(*patch)(driver_handle module, const struct patch_point *points,
 			     uint32_t count);
 	const char *(*unpatch)(driver_handle module);
-	/* The module is gone for good; module_unloading() does not say so, for the driver may refuse. */
+	/* The module is gone for good; module_unloading() does not say so, for the driver may
+	 * refuse. */
 	void (*forget)(driver_handle module);
 	/*
 	 * What patches in launches of a function get from now on: the address of a struct

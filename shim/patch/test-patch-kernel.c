@@ -14,14 +14,12 @@
 #define LIBRARY ((driver_handle)(uintptr_t)1)
 #define OTHER ((driver_handle)(uintptr_t)2)
 
-static driver_handle kernel_of(uintptr_t number)
-{
+static driver_handle kernel_of(uintptr_t number) {
 	return (driver_handle)(0x7f0000000000 + 64 * number);
 }
 
 /* Each is taken once, and none that was not given. */
-static void test_once(void **state)
-{
+static void test_once(void **state) {
 	for (int round = 0; round < 3; round++) {
 		for (uintptr_t i = 0; i < KERNELS; i++)
 			patch_kernel_got(LIBRARY, kernel_of(i));
@@ -36,8 +34,7 @@ static void test_once(void **state)
 }
 
 /* Of a library that is gone there are none, and a handle is of the library that had it last. */
-static void test_library(void **state)
-{
+static void test_library(void **state) {
 	for (uintptr_t i = 0; i < KERNELS; i++)
 		patch_kernel_got(i % 2 ? LIBRARY : OTHER, kernel_of(i));
 	patch_kernel_got(OTHER, kernel_of(1));
@@ -47,8 +44,7 @@ static void test_library(void **state)
 	patch_kernel_forget(OTHER);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_once),
 		cmocka_unit_test(test_library),

@@ -26,7 +26,8 @@ static bool started;
 static driver_result (*function_module)(driver_handle *, driver_handle);
 static driver_result (*current_context)(driver_handle *); /* cuCtxGetCurrent */
 
-/* A module that is or was patched. There are thousands of modules and functions, and launches wait for us: they are in trees of libc's. */
+/* A module that is or was patched. There are thousands of modules and functions, and launches wait
+ * for us: they are in trees of libc's. */
 struct patched {
 	driver_handle module;
 	bool now; /* it is patched */
@@ -38,8 +39,7 @@ static pthread_mutex_t patched_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *patched; /* tree of struct patched */
 
 /* The line for a call that failed. */
-static const char *failure(const char *call, sanitizer_result result)
-{
+static const char *failure(const char *call, sanitizer_result result) {
 	static __thread char line[160];
 	const char *text = NULL;
 
@@ -51,28 +51,25 @@ static const char *failure(const char *call, sanitizer_result result)
 
 /* --- what is patched, and which functions have data --- */
 
-static int compare_handles(const void *a, const void *b)
-{
+static int compare_handles(const void *a, const void *b) {
 	return ((uintptr_t)a > (uintptr_t)b) - ((uintptr_t)a < (uintptr_t)b);
 }
 
-static int compare_modules(const void *a, const void *b)
-{
-	return compare_handles(((const struct patched *)a)->module, ((const struct patched *)b)->module);
+static int compare_modules(const void *a, const void *b) {
+	return compare_handles(((const struct patched *)a)->module,
+			       ((const struct patched *)b)->module);
 }
 
 /* With the lock held: the record of a module, or NULL. */
-static struct patched *patched_find(driver_handle module)
-{
-	const struct patched wanted = {.module = module};
+static struct patched *patched_find(driver_handle module) {
+	const struct patched wanted = { .module = module };
 	struct patched **found = tfind(&wanted, &patched, compare_modules);
 
 	return found ? *found : NULL;
 }
 
 /* The same; it is made if there is none. NULL: no memory. */
-static struct patched *patched_get(driver_handle module)
-{
+static struct patched *patched_get(driver_handle module) {
 	struct patched *one = patched_find(module);
 
 	if (one)
@@ -87,8 +84,7 @@ static struct patched *patched_get(driver_handle module)
 	return NULL;
 }
 
-static bool patched_is(driver_handle module)
-{
+static bool patched_is(driver_handle module) {
 	const struct patched *one;
 	bool is;
 
@@ -100,8 +96,7 @@ static bool patched_is(driver_handle module)
 }
 
 /* The module is patched from now on, or not. False: no memory. */
-static bool patched_set(driver_handle module, bool now)
-{
+static bool patched_set(driver_handle module, bool now) {
 	struct patched *one;
 
 	pthread_mutex_lock(&patched_lock);
@@ -113,8 +108,7 @@ static bool patched_set(driver_handle module, bool now)
 }
 
 /* A function of the module has data. False: no memory. */
-static bool patched_add(driver_handle module, driver_handle function)
-{
+static bool patched_add(driver_handle module, driver_handle function) {
 	struct patched *one;
 	bool added;
 
@@ -126,8 +120,7 @@ static bool patched_add(driver_handle module, driver_handle function)
 }
 
 /* Takes one of the functions of a module that have data; NULL: there is none. */
-static driver_handle patched_take(driver_handle module)
-{
+static driver_handle patched_take(driver_handle module) {
 	driver_handle taken = NULL;
 	struct patched *one;
 
@@ -142,8 +135,7 @@ static driver_handle patched_take(driver_handle module)
 }
 
 /* Forgets a module and its functions. */
-static void patched_forget(driver_handle module)
-{
+static void patched_forget(driver_handle module) {
 	struct patched *one;
 
 	pthread_mutex_lock(&patched_lock);
@@ -160,8 +152,7 @@ static void patched_forget(driver_handle module)
  * Forgets a module, and takes their data from its functions; from where that fails they stay. The
  * library is called without the lock: it may wait for a thread that tells us of an unloading.
  */
-static sanitizer_result patched_clear(driver_handle module)
-{
+static sanitizer_result patched_clear(driver_handle module) {
 	sanitizer_result result = SANITIZER_OK;
 	driver_handle function;
 
@@ -176,8 +167,7 @@ static sanitizer_result patched_clear(driver_handle module)
 
 /* --- events --- */
 
-static void on_callback(void *userdata, int domain, uint32_t id, const void *data)
-{
+static void on_callback(void *userdata, int domain, uint32_t id, const void *data) {
 	const struct sanitizer_functions *functions = data;
 	const struct sanitizer_context *context = data;
 	const struct sanitizer_module *module = data;
@@ -205,8 +195,7 @@ static void on_callback(void *userdata, int domain, uint32_t id, const void *dat
 
 /* --- the table --- */
 
-static const char *start(const char *path, const struct sass_events *wanted)
-{
+static const char *start(const char *path, const struct sass_events *wanted) {
 	static const uint32_t callbacks[] = {
 		SANITIZER_MODULE_LOADED,
 		SANITIZER_MODULE_UNLOAD_STARTING,
@@ -248,22 +237,19 @@ static const char *start(const char *path, const struct sass_events *wanted)
 	return NULL;
 }
 
-static void stop(void)
-{
+static void stop(void) {
 	if (subscriber)
 		sanitizer.unsubscribe(subscriber);
 	subscriber = NULL;
 }
 
-static const char *load_image(driver_handle context, const void *image)
-{
+static const char *load_image(driver_handle context, const void *image) {
 	sanitizer_result result = sanitizer.add_patches(image, context);
 
 	return result ? failure("sanitizerAddPatches", result) : NULL;
 }
 
-static const char *unpatch(driver_handle module)
-{
+static const char *unpatch(driver_handle module) {
 	sanitizer_result result = SANITIZER_OK;
 
 	if (patched_is(module))
@@ -276,8 +262,7 @@ static const char *unpatch(driver_handle module)
 
 /* Marks the instructions and patches them. Returns the call that failed, or NULL. */
 static const char *patch_points(driver_handle module, const struct patch_point *points,
-				uint32_t count, sanitizer_result *result)
-{
+				uint32_t count, sanitizer_result *result) {
 	for (uint32_t n = 0; n < count; n++) {
 		*result = sanitizer.patch_instructions((int)points[n].instruction, module,
 						       points[n].symbol);
@@ -288,8 +273,7 @@ static const char *patch_points(driver_handle module, const struct patch_point *
 	return *result ? "sanitizerPatchModule" : NULL;
 }
 
-static const char *patch(driver_handle module, const struct patch_point *points, uint32_t count)
-{
+static const char *patch(driver_handle module, const struct patch_point *points, uint32_t count) {
 	const char *error = unpatch(module), *call; /* or else the patches would add up */
 	sanitizer_result result;
 
@@ -313,8 +297,7 @@ static const char *patch(driver_handle module, const struct patch_point *points,
  * Not before there are contexts: the driver that is loaded before cuInit may not be the one that
  * works. Threads that come at a time find the same.
  */
-static void look_up(void)
-{
+static void look_up(void) {
 	static bool done;
 	void *driver;
 
@@ -328,8 +311,7 @@ static void look_up(void)
 	__atomic_store_n(&done, true, __ATOMIC_RELEASE);
 }
 
-static const char *set_data(driver_handle function, driver_pointer data)
-{
+static const char *set_data(driver_handle function, driver_pointer data) {
 	driver_handle module = NULL;
 	sanitizer_result result;
 
@@ -341,8 +323,7 @@ static const char *set_data(driver_handle function, driver_pointer data)
 	return result ? failure("sanitizerSetCallbackData", result) : NULL;
 }
 
-static const char *alloc(driver_handle context, driver_pointer *address, size_t size)
-{
+static const char *alloc(driver_handle context, driver_pointer *address, size_t size) {
 	void *memory = NULL;
 	sanitizer_result result = sanitizer.alloc(context, &memory, size);
 
@@ -352,8 +333,7 @@ static const char *alloc(driver_handle context, driver_pointer *address, size_t 
 	return NULL;
 }
 
-static const char *release(driver_handle context, driver_pointer address)
-{
+static const char *release(driver_handle context, driver_pointer address) {
 	sanitizer_result result = sanitizer.free(context, (void *)(uintptr_t)address);
 
 	return result ? failure("sanitizerFree", result) : NULL;
@@ -361,8 +341,7 @@ static const char *release(driver_handle context, driver_pointer address)
 
 /* The handle NULL is a stream of the current context; it does not wait for kernels [H200]. */
 static const char *write_memory(driver_handle context, driver_pointer address, const void *bytes,
-				size_t size)
-{
+				size_t size) {
 	driver_handle stream = NULL, current = NULL;
 	sanitizer_result result = SANITIZER_OK;
 
@@ -379,8 +358,7 @@ static const char *write_memory(driver_handle context, driver_pointer address, c
 }
 
 __attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(void);
-__attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(void)
-{
+__attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(void) {
 	static const struct sass_engine engine = {
 		.abi = SASS_ABI,
 		.start = start,

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * The part of the Compute Sanitizer API that is used, declared from its documentation: nothing of NVIDIA's is needed to build.
- * test-abi.c compares where the real headers are. These declarations hold from CUDA 12.3 to 13.5 at least. Handles are opaque pointers.
+ * The part of the Compute Sanitizer API that is used, declared from its documentation: nothing of
+ * NVIDIA's is needed to build. test-abi.c compares where the real headers are. These declarations
+ * hold from CUDA 12.3 to 13.5 at least. Handles are opaque pointers.
  */
 
 #include <stddef.h>
@@ -25,7 +26,9 @@ enum {
 	SANITIZER_UNKNOWN = 999,
 };
 
-enum { SANITIZER_DOMAIN_RESOURCE = 3 };
+enum {
+	SANITIZER_DOMAIN_RESOURCE = 3
+};
 
 /* Callbacks of the domain, and what their data is. */
 enum {
@@ -55,22 +58,22 @@ struct sanitizer_functions {
 
 typedef void (*sanitizer_callback)(void *userdata, int domain, uint32_t id, const void *data);
 
-#define SANITIZER_FUNCTIONS(X)                                                                   \
-	X(get_result_string, "sanitizerGetResultString", (sanitizer_result, const char **))      \
-	X(subscribe, "sanitizerSubscribe", (driver_handle *, sanitizer_callback, void *))        \
-	X(unsubscribe, "sanitizerUnsubscribe", (driver_handle))                                  \
-	X(enable_callback, "sanitizerEnableCallback", (uint32_t, driver_handle, int, uint32_t))  \
-	X(add_patches, "sanitizerAddPatches", (const void *, driver_handle))                     \
-	X(patch_instructions, "sanitizerPatchInstructions", (int, driver_handle, const char *))  \
-	X(patch_module, "sanitizerPatchModule", (driver_handle))                                 \
-	X(unpatch_module, "sanitizerUnpatchModule", (driver_handle))                             \
-	X(set_callback_data, "sanitizerSetCallbackData", (driver_handle, const void *))          \
-	X(alloc, "sanitizerAlloc", (driver_handle, void **, size_t))                             \
-	X(free, "sanitizerFree", (driver_handle, void *))                                        \
-	X(get_stream_handle, "sanitizerGetStreamHandle",                                         \
-	  (driver_handle, driver_handle, driver_handle *))                                       \
-	X(copy_to_device, "sanitizerMemcpyHostToDeviceAsync",                                    \
-	  (void *, void *, size_t, driver_handle))                                               \
+#define SANITIZER_FUNCTIONS(X)                                                                  \
+	X(get_result_string, "sanitizerGetResultString", (sanitizer_result, const char **))     \
+	X(subscribe, "sanitizerSubscribe", (driver_handle *, sanitizer_callback, void *))       \
+	X(unsubscribe, "sanitizerUnsubscribe", (driver_handle))                                 \
+	X(enable_callback, "sanitizerEnableCallback", (uint32_t, driver_handle, int, uint32_t)) \
+	X(add_patches, "sanitizerAddPatches", (const void *, driver_handle))                    \
+	X(patch_instructions, "sanitizerPatchInstructions", (int, driver_handle, const char *)) \
+	X(patch_module, "sanitizerPatchModule", (driver_handle))                                \
+	X(unpatch_module, "sanitizerUnpatchModule", (driver_handle))                            \
+	X(set_callback_data, "sanitizerSetCallbackData", (driver_handle, const void *))         \
+	X(alloc, "sanitizerAlloc", (driver_handle, void **, size_t))                            \
+	X(free, "sanitizerFree", (driver_handle, void *))                                       \
+	X(get_stream_handle, "sanitizerGetStreamHandle",                                        \
+	  (driver_handle, driver_handle, driver_handle *))                                      \
+	X(copy_to_device, "sanitizerMemcpyHostToDeviceAsync",                                   \
+	  (void *, void *, size_t, driver_handle))                                              \
 	X(stream_synchronize, "sanitizerStreamSynchronize", (driver_handle))
 
 struct sanitizer {

@@ -11,10 +11,10 @@
 #include "sanitizer-abi.h"
 #include "proto/patch.h"
 
-#define SAME(ours, theirs)                                                                         \
+#define SAME(ours, theirs) \
 	_Static_assert((long long)(ours) == (long long)(theirs), #ours " is not " #theirs)
-#define SAME_AT(ours, member, theirs, other)                                                       \
-	SAME(offsetof(struct ours, member), offsetof(theirs, other));                              \
+#define SAME_AT(ours, member, theirs, other)                          \
+	SAME(offsetof(struct ours, member), offsetof(theirs, other)); \
 	SAME(sizeof(((struct ours *)0)->member), sizeof(((theirs *)0)->other))
 
 SAME(sizeof(sanitizer_result), sizeof(SanitizerResult));
@@ -58,9 +58,9 @@ SAME(PATCH_FREE, SANITIZER_INSTRUCTION_DEVICE_SIDE_FREE);
 SAME(PATCH_REMOTE_SHARED_MEMORY, SANITIZER_INSTRUCTION_REMOTE_SHARED_MEMORY_ACCESS);
 
 /* What the patches of each class are called with: (data, pc, ...). */
-#define PATCH(type, ...)                                                                           \
-	_Static_assert(__builtin_types_compatible_p(                                               \
-			       type, SanitizerPatchResult(*)(void *, uint64_t, ##__VA_ARGS__)),    \
+#define PATCH(type, ...)                                                                        \
+	_Static_assert(__builtin_types_compatible_p(                                            \
+			       type, SanitizerPatchResult(*)(void *, uint64_t, ##__VA_ARGS__)), \
 		       #type)
 PATCH(SanitizerCallbackBlockEnter);
 PATCH(SanitizerCallbackBlockExit);
@@ -74,9 +74,9 @@ PATCH(SanitizerCallbackDeviceSideMalloc, void *, uint64_t);
 PATCH(SanitizerCallbackDeviceSideFree, void *);
 
 /* Each function with handles as opaque pointers: number, order and sizes of the arguments. */
-#define FUNCTION(name, ...)                                                                        \
-	_Static_assert(__builtin_types_compatible_p(__typeof__(name),                              \
-						    SanitizerResult(__VA_ARGS__)),                 \
+#define FUNCTION(name, ...)                                                        \
+	_Static_assert(__builtin_types_compatible_p(__typeof__(name),              \
+						    SanitizerResult(__VA_ARGS__)), \
 		       #name)
 FUNCTION(sanitizerGetResultString, SanitizerResult, const char **);
 FUNCTION(sanitizerSubscribe, Sanitizer_SubscriberHandle *, Sanitizer_CallbackFunc, void *);
@@ -103,8 +103,7 @@ _Static_assert(__builtin_types_compatible_p(Sanitizer_CallbackFunc,
 						     Sanitizer_CallbackId, const void *)),
 	       "callbacks");
 
-int main(void)
-{
+int main(void) {
 	puts("the declarations agree");
 	return 0;
 }

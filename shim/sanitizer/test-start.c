@@ -21,12 +21,10 @@
 static const char *engine_path, *real_path, *empty_path;
 static char folder[] = "/tmp/gpuprobe-test-start-XXXXXX";
 
-static void ignore(void *userdata, int domain, uint32_t id, const void *data)
-{
+static void ignore(void *userdata, int domain, uint32_t id, const void *data) {
 }
 
-static const struct sass_engine *engine(void)
-{
+static const struct sass_engine *engine(void) {
 	void *library = dlopen(engine_path, RTLD_NOW);
 	sass_entry entry = library ? (sass_entry)dlsym(library, SASS_ENTRY) : NULL;
 
@@ -34,8 +32,7 @@ static const struct sass_engine *engine(void)
 }
 
 /* Does start(path) answer with a line that has this in it (NULL: with success)? */
-static bool starts(const char *path, const char *wanted)
-{
+static bool starts(const char *path, const char *wanted) {
 	static const struct sass_events none;
 	const struct sass_engine *table = engine();
 	const char *line = table ? table->start(path, &none) : "no engine";
@@ -48,28 +45,23 @@ static bool starts(const char *path, const char *wanted)
 	return false;
 }
 
-static bool by_path(void)
-{
+static bool by_path(void) {
 	return starts(real_path, NULL) && starts(real_path, "has been started");
 }
 
-static bool missing(void)
-{
+static bool missing(void) {
 	return starts("/nowhere/" SANITIZER_LIBRARY, "cannot be loaded");
 }
 
-static bool not_that_library(void)
-{
+static bool not_that_library(void) {
 	return starts(empty_path, "has no sanitizer");
 }
 
-static bool relative(void)
-{
+static bool relative(void) {
 	return starts(SANITIZER_LIBRARY, "not absolute");
 }
 
-static bool link_to(const char *place, const char *target)
-{
+static bool link_to(const char *place, const char *target) {
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s%s", folder, place);
@@ -82,8 +74,7 @@ static bool link_to(const char *place, const char *target)
 }
 
 /* A toolkit that is loaded: something named like its runtime, with the library beside it. */
-static bool by_loaded(const char *runtime, const char *library)
-{
+static bool by_loaded(const char *runtime, const char *library) {
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s%s", folder, runtime);
@@ -91,26 +82,22 @@ static bool by_loaded(const char *runtime, const char *library)
 	       dlopen(path, RTLD_NOW) && starts("", NULL);
 }
 
-static bool by_toolkit(void)
-{
+static bool by_toolkit(void) {
 	return by_loaded("/a/targets/x/lib/libcudart.so.13",
 			 "/a/compute-sanitizer/" SANITIZER_LIBRARY);
 }
 
-static bool by_wheels_12(void)
-{
+static bool by_wheels_12(void) {
 	return by_loaded("/b/nvidia/cuda_runtime/lib/libcudart.so.12",
 			 "/b/nvidia/cuda_sanitizer_api/lib/" SANITIZER_LIBRARY);
 }
 
-static bool by_wheels_13(void)
-{
+static bool by_wheels_13(void) {
 	return by_loaded("/c/nvidia/cu13/lib/libcublas.so.13",
 			 "/c/nvidia/cu13/lib/" SANITIZER_LIBRARY);
 }
 
-static bool by_environment(void)
-{
+static bool by_environment(void) {
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s/d", folder);
@@ -118,8 +105,7 @@ static bool by_environment(void)
 	return link_to("/d/compute-sanitizer/" SANITIZER_LIBRARY, real_path) && starts("", NULL);
 }
 
-static bool other_subscriber(void)
-{
+static bool other_subscriber(void) {
 	void *library = dlopen(real_path, RTLD_NOW);
 	sanitizer_result (*subscribe)(driver_handle *, sanitizer_callback, void *);
 	driver_handle subscriber;
@@ -129,8 +115,7 @@ static bool other_subscriber(void)
 	       starts(real_path, "another tool");
 }
 
-static bool injection(void)
-{
+static bool injection(void) {
 	setenv("CUDA_INJECTION64_PATH", "/opt/tool.so", 1);
 	return starts(
 		real_path,
@@ -138,8 +123,7 @@ static bool injection(void)
 }
 
 /* Each in a process of its own: the engine starts once. */
-static int run(const char *name, bool (*test)(void))
-{
+static int run(const char *name, bool (*test)(void)) {
 	pid_t pid = fork();
 	int status;
 
@@ -154,8 +138,7 @@ static int run(const char *name, bool (*test)(void))
 	return status != 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	int failed = 0;
 	char command[128];
 

@@ -5,6 +5,7 @@ A script is a dict: step -> function(connection, answer). The steps are "welcome
 (bytes, descriptors) that the right daemon would send, and what the function returns is sent instead (None: hang up). "silent": never
 read. The right answer to PTX is the same PTX, with a counter of threads at every ret, in one of the forms of FORMS: what a slot is,
 and where the map's memory."""
+
 import array
 import ctypes
 import fcntl
@@ -48,17 +49,18 @@ def folder_of(name):
 
 def through(load, code):
     """Code that uses the map's address in %ga, where there is one."""
-    return ("{ .reg .pred %gp; .reg .b64 %ga; .reg .b64 %gx<5>;\n" + load + "setp.eq.u64 %gp, %ga, 0;\n@%gp bra GPUPROBE_NONE;\n" + code +
-            "GPUPROBE_NONE:\n}\n")
+    return "{ .reg .pred %gp; .reg .b64 %ga; .reg .b64 %gx<5>;\n" + load + "setp.eq.u64 %gp, %ga, 0;\n@%gp bra GPUPROBE_NONE;\n" + code + "GPUPROBE_NONE:\n}\n"
 
 
 LOAD, LOAD_CONST = (f"ld.{space}.u64 %ga, [gpuprobe_map];\n" for space in ("global", "const"))
 POINTER, POINTER_CONST = (f".visible .{space} .align 8 .u64 gpuprobe_map{value};\n" for space, value in (("global", ""), ("const", " = 0")))
 COUNT = "red.global.add.u64 [%ga], 1;\n"
 # in the third ring: what is written in the control block, beside the consumer's tail, and in the ring
-COUNT_RING = ("ld.global.u64 %gx0, [%ga+280];\nsetp.eq.u64 %gp, %gx0, 0;\n@%gp bra GPUPROBE_NONE;\nld.global.u64 %gx1, [%ga+288];\n"
-              "atom.global.add.u64 %gx2, [%ga+312], 1;\nred.global.add.u64 [%gx1+8], 1;\nand.b64 %gx3, %gx2, 2047;\n"
-              "shl.b64 %gx3, %gx3, 3;\nadd.u64 %gx3, %gx3, %gx0;\nst.global.u64 [%gx3], %gx2;\n")
+COUNT_RING = (
+    "ld.global.u64 %gx0, [%ga+280];\nsetp.eq.u64 %gp, %gx0, 0;\n@%gp bra GPUPROBE_NONE;\nld.global.u64 %gx1, [%ga+288];\n"
+    "atom.global.add.u64 %gx2, [%ga+312], 1;\nred.global.add.u64 [%gx1+8], 1;\nand.b64 %gx3, %gx2, 2047;\n"
+    "shl.b64 %gx3, %gx3, 3;\nadd.u64 %gx3, %gx3, %gx0;\nst.global.u64 [%gx3], %gx2;\n"
+)
 COUNT_PROCESS = COUNT + "".join(f"ld.const.u64 %gx0, [__gpuprobe_process+{n}];\nst.global.u64 [%ga+{8 + n}], %gx0;\n" for n in range(0, 64, 8))
 PROCESS = ".visible .const .align 8 .b8 __gpuprobe_process[64];\n"
 SLOT, PROCESS_SLOT = (MAP, wire.POINTER, b"gpuprobe_map"), (0, wire.PROCESS, b"__gpuprobe_process")
@@ -66,16 +68,23 @@ SLOT, PROCESS_SLOT = (MAP, wire.POINTER, b"gpuprobe_map"), (0, wire.PROCESS, b"_
 FORMS = {
     "pointer": (POINTER, through(LOAD, COUNT), [SLOT], wire.DEVICE, wire.ARRAY),
     "const": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.DEVICE, wire.ARRAY),
-    "resident": (f".visible .global .align 128 .b8 gpuprobe_map[{DATA_SIZE}];\n",
-                 "{ .reg .b64 %ga;\nmov.u64 %ga, gpuprobe_map;\nred.global.add.u64 [%ga], 1;\n}\n",
-                 [(MAP, wire.DATA, b"gpuprobe_map")], wire.DEVICE, wire.ARRAY),
+    "resident": (
+        f".visible .global .align 128 .b8 gpuprobe_map[{DATA_SIZE}];\n",
+        "{ .reg .b64 %ga;\nmov.u64 %ga, gpuprobe_map;\nred.global.add.u64 [%ga], 1;\n}\n",
+        [(MAP, wire.DATA, b"gpuprobe_map")],
+        wire.DEVICE,
+        wire.ARRAY,
+    ),
     "host": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.HOST, wire.ARRAY),
     "kernel": (POINTER_CONST, through(LOAD_CONST, COUNT), [SLOT], wire.KERNEL, wire.ARRAY),
     "ring": (POINTER_CONST, through(LOAD_CONST, COUNT_RING), [SLOT], wire.DEVICE, wire.RING),
-    "two": (POINTER_CONST + POINTER_CONST.replace("gpuprobe_map", "gpuprobe_other"),
-            through(LOAD_CONST, COUNT) + through(LOAD_CONST.replace("gpuprobe_map", "gpuprobe_other"), COUNT)
-            .replace("GPUPROBE_NONE", "GPUPROBE_NO_OTHER"),
-            [SLOT, (MAP + 1, wire.POINTER, b"gpuprobe_other")], {MAP: wire.HOST, MAP + 1: wire.DEVICE}, wire.ARRAY),
+    "two": (
+        POINTER_CONST + POINTER_CONST.replace("gpuprobe_map", "gpuprobe_other"),
+        through(LOAD_CONST, COUNT) + through(LOAD_CONST.replace("gpuprobe_map", "gpuprobe_other"), COUNT).replace("GPUPROBE_NONE", "GPUPROBE_NO_OTHER"),
+        [SLOT, (MAP + 1, wire.POINTER, b"gpuprobe_other")],
+        {MAP: wire.HOST, MAP + 1: wire.DEVICE},
+        wire.ARRAY,
+    ),
     "process": (PROCESS + POINTER_CONST, through(LOAD_CONST, COUNT_PROCESS), [PROCESS_SLOT, SLOT], wire.DEVICE, wire.ARRAY),
 }
 
@@ -133,7 +142,7 @@ class FakeDaemon:
         os.chmod(self.folder, 0o700)
         self.write_page(text if text is not None else page(flags, deadline_ms))
         self.messages, self.instances, self.connections, self.module, self.steps, self.roles = [], [], [], 0, {}, {}
-        self.scripted = set() # connections for which the script says what is answered
+        self.scripted = set()  # connections for which the script says what is answered
         self.lock = threading.Lock()
         self.by_name[name] = self
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
@@ -165,8 +174,12 @@ class FakeDaemon:
     def settle(self):
         """What processes said that have ended is read, on a busy machine also; but for what comes behind a script that sleeps."""
         limit = time.monotonic() + 5
-        while time.monotonic() < limit and (self.listener.fileno() >= 0 and select.select([self.listener], [], [], 0)[0] or
-                                            not self.script.get("silent") and any(c.fileno() >= 0 and c not in self.scripted for c in self.connections)):
+        while time.monotonic() < limit and (
+            self.listener.fileno() >= 0
+            and select.select([self.listener], [], [], 0)[0]
+            or not self.script.get("silent")
+            and any(c.fileno() >= 0 and c not in self.scripted for c in self.connections)
+        ):
             time.sleep(0.005)
 
     def hang_up(self):
@@ -220,8 +233,7 @@ class FakeDaemon:
             self.messages.append((kind, fields))
         if kind == wire.HELLO:
             self.roles[connection] = fields[0]
-            return self.send(connection, "welcome", [(wire.message(wire.WELCOME, self.deadline_ms, self.period_ms, PID, 0, COMM, 0,
-                                                                     sequence=sequence), [])])
+            return self.send(connection, "welcome", [(wire.message(wire.WELCOME, self.deadline_ms, self.period_ms, PID, 0, COMM, 0, sequence=sequence), [])])
         if kind == wire.IMAGE:
             image = os.pread(fd, fields[0], 0)
             os.close(fd)
@@ -252,8 +264,9 @@ class FakeDaemon:
         reply = wire.message(wire.IMAGE_REPLY, module, len(new), 1, len(slots), 0, 0, b"", sequence=sequence)
         if not self.send(connection, "image", [(reply, [wire.memfd(new)])]):
             return False
-        return all(self.send(connection, "slot", [(wire.message(wire.SLOT, module, map_id, kind, 0, symbol, sequence=sequence), [])])
-                   for map_id, kind, symbol in slots)
+        return all(
+            self.send(connection, "slot", [(wire.message(wire.SLOT, module, map_id, kind, 0, symbol, sequence=sequence), [])]) for map_id, kind, symbol in slots
+        )
 
     def answer_instance(self, connection, map_id, sequence):
         place, kind = FORMS[self.form][3:]

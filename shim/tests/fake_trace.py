@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon that traces, and reads what the shim writes (proto/trace-ring.h). The functions' table is read from proto/functions.txt."""
+
 import fcntl
 import mmap
 import os
@@ -38,7 +39,7 @@ class Call:
         for _ in range(extras):
             argument, when, size, reserved = struct.unpack_from("<BBHI", data, at)
             assert not reserved
-            self.extras[argument] = (when, data[at + 8:at + 8 + size])
+            self.extras[argument] = (when, data[at + 8 : at + 8 + size])
             at += 8 + (size + 7) // 8 * 8
         assert at == len(data), (at, len(data))
 
@@ -48,14 +49,14 @@ class Call:
 
 class Ring:
     """What one process was given."""
+
     def __init__(self, slots=16, slot_bytes=1 << 16, flags=0, functions=None, clock=TSC, min_duration=0, sample=0, change=None, seals=SEALS, cut=0, cupti=""):
         self.slots, self.slot_bytes, self.stride = slots, slot_bytes, SLOT + slot_bytes
         size = SLOTS_OFFSET + slots * self.stride
         self.size = size
         self.fd = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, size - cut)
-        header = HEADER.pack(MAGIC, VERSION, 1, flags, clock, slots, slot_bytes, self.stride, SLOTS_OFFSET, min_duration, sample,
-                             time.monotonic_ns(), 0)
+        header = HEADER.pack(MAGIC, VERSION, 1, flags, clock, slots, slot_bytes, self.stride, SLOTS_OFFSET, min_duration, sample, time.monotonic_ns(), 0)
         bits = sum(1 << number for number in range(4096)) if functions is None else sum(1 << number for number in functions)
         header += bytes(FUNCTIONS - len(header)) + bits.to_bytes(512, "little") + cupti.encode()
         if change:
@@ -65,7 +66,7 @@ class Ring:
         if seals:
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
         self.kernels, self.pairs, self.names, self.notes, self.by_slot = [], [], [], [], []
-        self.exact = [] # of kernels: flags, and nanoseconds by which they may be off
+        self.exact = []  # of kernels: flags, and nanoseconds by which they may be off
 
     def number(self, offset, form="<Q"):
         return struct.unpack_from(form, self.memory, offset)[0]
@@ -83,7 +84,7 @@ class Ring:
 
     def widen(self, flags):
         """All calls are to be recorded, with these flags; a shim looks when the page changes."""
-        self.memory[FUNCTIONS:FUNCTIONS + 512] = b"\xff" * 512
+        self.memory[FUNCTIONS : FUNCTIONS + 512] = b"\xff" * 512
         self.put(FLAGS, flags, "<I")
         self.put(MIN_DURATION, 0)
         self.put(SAMPLE, 1)
@@ -119,7 +120,7 @@ class Ring:
                 start = at + SLOT + tail % self.slot_bytes
                 size, kind = struct.unpack_from("<HB", self.memory, start)
                 assert size and size % 8 == 0 and size <= 1024 and tail % self.slot_bytes + size <= self.slot_bytes, (size, kind)
-                record = bytes(self.memory[start:start + size])
+                record = bytes(self.memory[start : start + size])
                 if kind == CALL:
                     calls.append(Call(record, tid))
                 elif kind == NAME:
@@ -145,6 +146,7 @@ class Ring:
 
 class TraceDaemon(fake_daemon.FakeDaemon):
     """Traces whom `rules` name; make() is what a process is given (None: nothing)."""
+
     def __init__(self, name, rules=(RULE,), make=None, probes=False, **more):
         self.make, self.generation, self.rings = make or Ring, 2, []
         more.setdefault("deadline_ms", 2000)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs target programs bare and under the shim. The build folder is the first argument of every test here."""
+
 import os
 import resource
 import subprocess
@@ -47,8 +48,14 @@ def run(arguments, preload=(SHIM,), timeout=60, file_size=None, **environment):
     clean.update(sanitizer_options(arguments))
     start = time.monotonic()
     try:
-        done = subprocess.run([os.path.join(TARGETS, arguments[0]), *arguments[1:]], capture_output=True, text=True, timeout=timeout, preexec_fn=limited(file_size),
-                              env={**clean, "LD_LIBRARY_PATH": SIM, **({"LD_PRELOAD": ":".join(preload)} if preload else {}), **environment})
+        done = subprocess.run(
+            [os.path.join(TARGETS, arguments[0]), *arguments[1:]],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            preexec_fn=limited(file_size),
+            env={**clean, "LD_LIBRARY_PATH": SIM, **({"LD_PRELOAD": ":".join(preload)} if preload else {}), **environment},
+        )
     except subprocess.TimeoutExpired as late:
         return "hangs", str(late.stdout), str(late.stderr), timeout
     seconds = time.monotonic() - start
@@ -80,8 +87,12 @@ class Steps:
 
     def __init__(self, name, preload=(SHIM,), **environment):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-        self.process = subprocess.Popen([os.path.join(TARGETS, "s-steps")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": ":".join(preload), "GPUPROBE_SESSION": name, **environment})
+        self.process = subprocess.Popen(
+            [os.path.join(TARGETS, "s-steps")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": ":".join(preload), "GPUPROBE_SESSION": name, **environment},
+        )
 
     def step(self, what):
         start = time.monotonic()
@@ -109,12 +120,14 @@ class Releasing:
 
     def begun(self):
         """Whether it is there; asked once."""
+
         def opened():
             try:
                 self.fd = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
             except OSError:  # nobody reads yet
                 pass
             return self.fd >= 0
+
         return within(opened)
 
     def end(self):

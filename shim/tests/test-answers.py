@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Daemons that are late, broken or hostile: the program prints and returns what it does bare, within the deadline."""
+
 import os
 import struct
 import time
@@ -17,10 +18,12 @@ LOADS = ["s-unload"]  # four good loads
 
 def header(change):
     """The right answer with its header changed: offsets 0 magic, 4 version, 6 type, 8 size, 12 sequence."""
+
     def answer(_, messages):
         data = bytearray(messages[0][0])
         change(data)
         return [(bytes(data), messages[0][1]), *messages[1:]]
+
     return answer
 
 
@@ -32,6 +35,7 @@ def resized(extra):
     def answer(_, messages):
         data, fds = messages[0]
         return [(data[:extra] if extra < 0 else data + b"\0" * extra, fds)]
+
     return answer
 
 
@@ -39,11 +43,13 @@ def descriptors(count):
     def answer(_, messages):
         data, fds = messages[0]
         return [(data, fds[:1] * count if fds else [os.open("/dev/null", os.O_RDONLY) for _ in range(count)])]
+
     return answer
 
 
 def image(contents):
     """Another image than the right one, properly sealed."""
+
     def answer(_, messages):
         data, fds = messages[0]
         for fd in fds:
@@ -51,6 +57,7 @@ def image(contents):
         data = bytearray(data)
         struct.pack_into("<Q", data, 24, len(contents))
         return [(bytes(data), [wire.memfd(contents)])]
+
     return answer
 
 
@@ -60,6 +67,7 @@ def instance_file(size, seals=fake_daemon.INSTANCE_SEALS):
         for fd in fds:
             os.close(fd)
         return [(data, [wire.memfd(b"\0" * size, seals)])]
+
     return answer
 
 
@@ -95,7 +103,7 @@ def steps():
         yield f"{step}: type of another", {step: field("<H", 6, wire.SYNC)}
         yield f"{step}: unknown type", {step: field("<H", 6, 999)}
         yield f"{step}: wrong size field", {step: field("<I", 8, 1 << 31)}
-        yield f"{step}: another sequence", {step: field("<I", 12, 0xdead)}
+        yield f"{step}: another sequence", {step: field("<I", 12, 0xDEAD)}
         yield f"{step}: cut short", {step: resized(-4)}
         yield f"{step}: too long", {step: resized(4)}
         yield f"{step}: 5000 bytes", {step: resized(5000)}
@@ -111,17 +119,17 @@ def steps():
     yield "image: module 0", {"image": field("<Q", 16, 0)}
     yield "image: verdict unknown", {"image": field("<I", 32, 7)}
     yield "image: own, with a descriptor", {"image": field("<I", 32, 0)}
-    yield "image: 4 billion slots", {"image": field("<I", 36, 0xffffffff)}
+    yield "image: 4 billion slots", {"image": field("<I", 36, 0xFFFFFFFF)}
     yield "image: 257 slots", {"image": field("<I", 36, 257)}
     yield "image: more slots than come", {"image": field("<I", 36, 5)}
     yield "image: not PTX", {"image": image(b"\x01\x02\x03" * 5000)}
     yield "image: text without an end, one page", {"image": image(b"x" * 4096)}
     yield "image: text without an end, 4 pages", {"image": image(b"/" * 16384)}
-    yield "image: a wrapper", {"image": image(struct.pack("<IIQQ", 0x466243b1, 1, 0x1000, 0).ljust(4096, b"\0"))}
-    yield "image: a wrapper that could be text", {"image": image(struct.pack("<IIQQ", 0x466243b1, 0, 0x7878787878787878, 0).ljust(4096, b"\0"))}
-    yield "image: container of 1 TiB", {"image": image(struct.pack("<IHHQ", 0xba55ed50, 1, 16, 1 << 40).ljust(4096, b"\0"))}
-    yield "image: container without a header", {"image": image(struct.pack("<IHHQ", 0xba55ed50, 1, 0, 100).ljust(4096, b"\0"))}
-    yield "image: container, longer than it is", {"image": image(struct.pack("<IHHQ", 0xba55ed50, 1, 16, 1 << 20).ljust(4096, b"\0"))}
+    yield "image: a wrapper", {"image": image(struct.pack("<IIQQ", 0x466243B1, 1, 0x1000, 0).ljust(4096, b"\0"))}
+    yield "image: a wrapper that could be text", {"image": image(struct.pack("<IIQQ", 0x466243B1, 0, 0x7878787878787878, 0).ljust(4096, b"\0"))}
+    yield "image: container of 1 TiB", {"image": image(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 40).ljust(4096, b"\0"))}
+    yield "image: container without a header", {"image": image(struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 100).ljust(4096, b"\0"))}
+    yield "image: container, longer than it is", {"image": image(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 20).ljust(4096, b"\0"))}
     for offset, count in ((64, 4), (1 << 30, 60000), ((1 << 64) - 64, 2), (3, 4), (64, 0)):
         yield f"image: ELF {offset:#x} {count}", {"image": image(elf(offset, count))}
     yield "image: one byte", {"image": image(b"x")}
@@ -129,8 +137,14 @@ def steps():
     yield "slot: a name without an end", {"slot": header(lambda data: data.__setitem__(slice(40, 104), b"x" * 64))}
     yield "slot: a name that is not there", {"slot": header(lambda data: data.__setitem__(slice(40, 104), b"nothing".ljust(64, b"\0")))}
     yield "instance: no descriptor", {"instance": descriptors(0)}
-    yield "instance: refused", {"instance": lambda connection, answer: [(wire.message(
-        wire.INSTANCE_REPLY, fake_daemon.MAP, 1, 0, 0, 0, 0, sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]}
+    yield (
+        "instance: refused",
+        {
+            "instance": lambda connection, answer: [
+                (wire.message(wire.INSTANCE_REPLY, fake_daemon.MAP, 1, 0, 0, 0, 0, sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])
+            ]
+        },
+    )
     yield "instance: of another map", {"instance": field("<Q", 16, 999)}
     yield "instance: 1 TiB", {"instance": field("<Q", 32, 1 << 40)}
     yield "instance: data of 1 TiB", {"instance": field("<Q", 40, 1 << 40)}
@@ -159,7 +173,7 @@ def pages():
     yield "closed", page(flags=fake_daemon.EVERYONE | fake_daemon.CLOSED)
     yield "nobody is meant", page(flags=0)
     yield "being written for ever", page(generation=3)
-    yield "absurd count of rules", page(flags=0)[:24] + struct.pack("<I", 0xffffffff) + page(flags=0)[28:]
+    yield "absurd count of rules", page(flags=0)[:24] + struct.pack("<I", 0xFFFFFFFF) + page(flags=0)[28:]
     yield "no time", page(deadline_ms=0)
     yield "noise", os.urandom(4096)
 
@@ -191,8 +205,7 @@ def folders():
     if os.getuid() == 0:
         yield "of another user", lambda daemon: os.chown(daemon.folder, 65534, 65534)
     yield "a link", lambda daemon: (os.rename(daemon.folder, daemon.folder + "_"), os.symlink(daemon.folder + "_", daemon.folder))
-    yield "its page a link", lambda daemon: (os.rename(daemon.folder + "/interest", daemon.folder + "/real"),
-                                             os.symlink("real", daemon.folder + "/interest"))
+    yield "its page a link", lambda daemon: (os.rename(daemon.folder + "/interest", daemon.folder + "/real"), os.symlink("real", daemon.folder + "/interest"))
 
 
 for number, (label, spoil) in enumerate(folders()):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Daemons that die, come back, and lose interest while a process runs."""
+
 import os
 import time
 
@@ -30,8 +31,9 @@ for form in ("pointer", "resident"):
     second = fake_daemon.FakeDaemon(name, form=form)
     good = program.step("l") and program.step("k") and program.step("l") and within(lambda: second.count() == 2 * THREADS)
     report(f"{form}: the second daemon counts what was loaded since", good, str(second.count()))
-    report(f"{form}: and hears of no old module", sorted(f[0] for k, f in second.messages if k in (wire.ARMED, wire.UNLOAD)) == [1, 1, 2, 2],
-           str(second.messages))
+    report(
+        f"{form}: and hears of no old module", sorted(f[0] for k, f in second.messages if k in (wire.ARMED, wire.UNLOAD)) == [1, 1, 2, 2], str(second.messages)
+    )
     report(f"{form}: ends", program.end() == 0 and second.count() == 2 * THREADS, str(second.count()))
     second.stop()
 
@@ -74,8 +76,7 @@ for form in ("pointer", "resident"):
 
     # A daemon that does not take the mirror's connection at first: it is asked again, and nothing is lost.
     refused = []
-    script = {"welcome": lambda connection, answer: answer if len(refused) or daemon.seen(wire.HELLO) == 1
-              else refused.append(1)}
+    script = {"welcome": lambda connection, answer: answer if len(refused) or daemon.seen(wire.HELLO) == 1 else refused.append(1)}
     with fake_daemon.FakeDaemon(session(f"busy_{form}"), script, form=form) as daemon:
         program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.connected(2)) and within(lambda: daemon.count() == THREADS)
@@ -84,12 +85,12 @@ for form in ("pointer", "resident"):
     with fake_daemon.FakeDaemon(session(f"no_{form}"), always, form=form) as daemon:
         program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.seen(wire.HELLO) == 2)
-        report(f"{form}: the last copy needs no connection", good and program.end() == 0 and daemon.count() == THREADS,
-               str(daemon.count()))
+        report(f"{form}: the last copy needs no connection", good and program.end() == 0 and daemon.count() == THREADS, str(daemon.count()))
 
     # Another daemon is there, and does not take the first connection, while the one before still has ours: what that one gave is not for this one.
-    with fake_daemon.FakeDaemon(session(f"other_{form}"), {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) != 3 else None},
-                                form=form) as daemon:
+    with fake_daemon.FakeDaemon(
+        session(f"other_{form}"), {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) != 3 else None}, form=form
+    ) as daemon:
         program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.connected(2) and daemon.count() == THREADS)
         daemon.write_page(fake_daemon.page())
@@ -102,14 +103,20 @@ for form in ("pointer", "resident"):
     # A process that may make no thread: that is said.
     with fake_daemon.FakeDaemon(session(f"no_thread_{form}"), form=form) as daemon:
         ran = run(["s-seccomp", "threads"], GPUPROBE_SESSION=daemon.name)
-        report(f"{form}: no thread", ran[0] == 0 and ran[1] == "33152 33152\n" and any("no thread" in reason for reason in daemon.reports()),
-               f"{ran} {daemon.reports()}")
+        report(
+            f"{form}: no thread",
+            ran[0] == 0 and ran[1] == "33152 33152\n" and any("no thread" in reason for reason in daemon.reports()),
+            f"{ran} {daemon.reports()}",
+        )
 
     # It may later: then a launch finds out.
     with fake_daemon.FakeDaemon(session(f"thread_later_{form}"), form=form) as daemon:
         ran = run(["s-seccomp", "threads", "later"], GPUPROBE_SESSION=daemon.name)
-        report(f"{form}: a thread later", ran[:2] == (0, f"33152 33152\n{20 * 33152}\n") and any("no thread" in reason for reason in daemon.reports()) and
-               daemon.count() == 22 * THREADS, f"{ran} {daemon.reports()} {daemon.count()}")
+        report(
+            f"{form}: a thread later",
+            ran[:2] == (0, f"33152 33152\n{20 * 33152}\n") and any("no thread" in reason for reason in daemon.reports()) and daemon.count() == 22 * THREADS,
+            f"{ran} {daemon.reports()} {daemon.count()}",
+        )
 
     # A child that lives on does not keep the parent's connections open.
     with fake_daemon.FakeDaemon(session(f"fork_{form}"), form=form) as daemon:
@@ -120,8 +127,9 @@ for form in ("pointer", "resident"):
         report(f"{form}: a child lives on", good and within(lambda: all(c.fileno() < 0 for c in daemon.connections), 2))
 
     # Nor the mirror's that was just being made.
-    with fake_daemon.FakeDaemon(session(f"fork_early_{form}"), {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) == 1 else []},
-                                form=form) as daemon:
+    with fake_daemon.FakeDaemon(
+        session(f"fork_early_{form}"), {"welcome": lambda connection, answer: answer if daemon.seen(wire.HELLO) == 1 else []}, form=form
+    ) as daemon:
         program = Steps(daemon.name)
         good = program.step("k") and within(lambda: daemon.seen(wire.HELLO) == 2) and program.step("f")
         time.sleep(0.2)

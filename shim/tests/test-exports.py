@@ -7,6 +7,7 @@ it is loaded (the shim: looks at the list of libraries once, arrival.c).
 
 EXPORTS is a list beside this file. None of it is a function of the driver.
 """
+
 import os
 import re
 import subprocess
@@ -64,8 +65,10 @@ if set(needed) - {"libc.so.6"} - set(lines("needed.txt")) or "libc.so.6" not in 
 for version in sorted(set(re.findall(r"Name: (\S+)  Flags", run(readelf, "-VW", shim)))):
     number = re.fullmatch(r"GLIBC_2\.(\d+)(\.\d+)?", version)
     if not number or int(number[1]) > GLIBC_MINOR:
-        print(f"needs {version}: glibc 2.{GLIBC_MINOR} is to do (old-libc.c):",
-              *re.findall(rf"(\S+)@{re.escape(version)}$", run(nm, "-D", "--undefined-only", shim), re.M))
+        print(
+            f"needs {version}: glibc 2.{GLIBC_MINOR} is to do (old-libc.c):",
+            *re.findall(rf"(\S+)@{re.escape(version)}$", run(nm, "-D", "--undefined-only", shim), re.M),
+        )
         failed = 1
 for name in re.findall(r" U ([^@\s]+)$", run(nm, "-D", "--undefined-only", shim), re.M):
     print(f"{name}: needed, of no version, and not weak")

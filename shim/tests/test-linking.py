@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs and libraries of all kinds that are linked with the driver, that have its names for something else, or that stand before it: each runs as
 it does bare, with and without a driver, and is probed and traced where it uses the driver."""
+
 import os
 import shutil
 import tempfile
@@ -41,7 +42,11 @@ def linked():
     for name in "s-linked", "s-linked-now", "s-linked-table", "s-linked-no-pie":
         counted(name, [name], 40)
         calls = traced(name, [name])
-        report(f"{name}: all calls", calls.count("cuLaunchKernel") == 40 and calls.count("cuModuleUnload") == 20 and calls.count("cuMemAlloc_v2") == 120, str(len(calls)))
+        report(
+            f"{name}: all calls",
+            calls.count("cuLaunchKernel") == 40 and calls.count("cuModuleUnload") == 20 and calls.count("cuMemAlloc_v2") == 120,
+            str(len(calls)),
+        )
         counted(f"{name}, bound at once", [name], 40, LD_BIND_NOW="1")
     for name in "s-gmon", "s-gmon-linked":  # nobody tells the shim that the driver has come
         counted(name, [name], 40)
@@ -96,8 +101,13 @@ def closing():
     counted("closed until it fails", ["s-dlclose"], 3, bare=(0, text, "", 0))
     counted("closed once", ["s-dlclose", "1"], 3, bare=(0, text.replace("2 times, not open", "1 times, no error"), "", 0))
     with tempfile.TemporaryDirectory() as folder:
-        counted("closed too often, without libgpuprobe-hold.so", ["s-dlclose", "5"], 3, preload=(shutil.copy(SHIM, folder),),
-                bare=(0, text.replace("2 times, not open", "5 times, no error"), "", 0))
+        counted(
+            "closed too often, without libgpuprobe-hold.so",
+            ["s-dlclose", "5"],
+            3,
+            preload=(shutil.copy(SHIM, folder),),
+            bare=(0, text.replace("2 times, not open", "5 times, no error"), "", 0),
+        )
 
 
 copies()

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels are patched and unpatched while the process runs: the shim, the SASS engine and the stand-in for NVIDIA's library on the CPU
 driver; plans that are right, wrong, late and missing."""
+
 import os
 import resource
 import shutil
@@ -32,8 +33,14 @@ class Live:
     def __init__(self, daemon, shim=SHIM, load="load 0", file_size=None, arguments=(), **more):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
         self.launches, self.broken = 0, []
-        self.process = subprocess.Popen([LIVE, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=limited(file_size),
-                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": shim, "GPUPROBE_SESSION": daemon.name, **more})
+        self.process = subprocess.Popen(
+            [LIVE, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=limited(file_size),
+            env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": shim, "GPUPROBE_SESSION": daemon.name, **more},
+        )
         self.read("start")
         if load:
             self.do(load)
@@ -167,7 +174,11 @@ for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
             if cycle in (49, 199):
                 sizes.append(live.size())
         expect(f"{label}: 200 cycles with new maps", daemon, 200, live)
-        report(f"{label}: 200 cycles with new maps: nothing kept", good and abs(sizes[0][0] - sizes[1][0]) < 2 and abs(sizes[0][1] - sizes[1][1]) < 9 and len(daemon.instances) == 200, f"{good} {sizes}")
+        report(
+            f"{label}: 200 cycles with new maps: nothing kept",
+            good and abs(sizes[0][0] - sizes[1][0]) < 2 and abs(sizes[0][1] - sizes[1][1]) < 9 and len(daemon.instances) == 200,
+            f"{good} {sizes}",
+        )
 
 for how, lazy in (("", "0"), (" library", "0"), ("", "1"), (" library", "1")):
     with PlanDaemon(session("loads" + how.strip()), SANITIZER) as daemon:
@@ -214,7 +225,9 @@ with PlanDaemon(session("slots"), SANITIZER) as daemon:  # the module comes with
 
 if not SANITIZED:  # what makes a function slow answers before a sanitizer can
     with PlanDaemon(session("refused"), SANITIZER, attached=False) as daemon:
-        live = Live(daemon, f"{SHIM}:{TARGETS}/libs-slow.so", load="load 0 library", S_SLOW_CALL="cuModuleUnload", S_SLOW_TILL="cuEventSynchronize", S_SLOW_BEHIND="1")
+        live = Live(
+            daemon, f"{SHIM}:{TARGETS}/libs-slow.so", load="load 0 library", S_SLOW_CALL="cuModuleUnload", S_SLOW_TILL="cuEventSynchronize", S_SLOW_BEHIND="1"
+        )
         live.launch()
         live.do("refuse 0")
         daemon.attach()
@@ -275,13 +288,16 @@ with PlanDaemon(session("threads"), SANITIZER, attached=False) as daemon:
         begun = live.do("counts")[0]
         within(lambda: live.do("counts")[0] > begun + 3)
     daemon.attach(False)
-    ended, = live.do("stop")
+    (ended,) = live.do("stop")
     live.launches = ended
     live.launch()
     good = live.good()
     total = daemon.count()
-    report("three threads launch while it is attached and detached", good and total % THREADS == 0 and 0 < total < ended * THREADS,
-           f"{total} of {ended * THREADS} {live.broken} {sorted(set(daemon.reports()))}")
+    report(
+        "three threads launch while it is attached and detached",
+        good and total % THREADS == 0 and 0 < total < ended * THREADS,
+        f"{total} of {ended * THREADS} {live.broken} {sorted(set(daemon.reports()))}",
+    )
 
 with PlanDaemon(session("threads_on"), SANITIZER) as daemon:  # what changes is nothing to these kernels: none is lost
     live = Live(daemon)
@@ -292,7 +308,7 @@ with PlanDaemon(session("threads_on"), SANITIZER) as daemon:  # what changes is 
         daemon.attach()
         begun = live.do("counts")[0]
         within(lambda: live.do("counts")[0] > begun + 3)
-    ended, = live.do("stop")
+    (ended,) = live.do("stop")
     live.launches += ended
     expect("three threads launch while patches are replaced", daemon, ended + 1, live)
 
@@ -306,6 +322,7 @@ for kernels in "vectorAdd", "nothing":
             time.sleep(0.1)
             daemon.kernels = "vectorAdd"
         return answer
+
     asking = False
     with PlanDaemon(session("meanwhile"), SANITIZER, kernels=kernels, script={"plan": answer_late, "plan-own": answer_late}) as daemon:
         live = Live(daemon, GPUPROBE_SIM_LAZY="1")
@@ -317,7 +334,7 @@ for kernels in "vectorAdd", "nothing":
         asked.wait(15)
         live.launch(3, slot=1)
         asking = False
-        ended, = live.do("stop")
+        (ended,) = live.do("stop")
         live.launches += ended
         expect(f"a module comes while another thread asks ({kernels})", daemon, 3 + (ended + 2) * (kernels == "vectorAdd"), live, str(daemon.asked))
 
@@ -429,7 +446,11 @@ with PlanDaemon(session("descriptors"), SANITIZER) as daemon:
     time.sleep(1.1)
     live.launch(2)
     expect("there is one again", daemon, 7, live)
-    report("and the daemon hears of it once", len(daemon.reports()) == 1 and "no descriptor" in daemon.reports()[0] and len(daemon.asked) == asked + 1, f"{daemon.reports()} {daemon.asked}")
+    report(
+        "and the daemon hears of it once",
+        len(daemon.reports()) == 1 and "no descriptor" in daemon.reports()[0] and len(daemon.asked) == asked + 1,
+        f"{daemon.reports()} {daemon.asked}",
+    )
 
 for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
     with PlanDaemon(session("disarm_" + label), SANITIZER, kind=kind, period_ms=0) as daemon:
@@ -457,8 +478,11 @@ for label, patches in (("the pointer of a probe", False), ("the data of a patch"
         daemon.attach()
         live.launch(3)
         good = live.good() and good
-        report(f"{label} cannot be written when its map goes", good and daemon.values() == [4 * THREADS, 3 * THREADS],
-               f"{daemon.values()} {live.broken} {daemon.reports()}")
+        report(
+            f"{label} cannot be written when its map goes",
+            good and daemon.values() == [4 * THREADS, 3 * THREADS],
+            f"{daemon.values()} {live.broken} {daemon.reports()}",
+        )
 
 # ---- daemons that die, come back, are late
 
@@ -491,6 +515,7 @@ with PlanDaemon(session("left"), SANITIZER, script={"welcome": lambda connection
     def told():
         live.launch()
         return any("not patched, because" in reason for reason in daemon.reports())
+
     report("a module is left alone: said to a daemon that answers later", within(told, 60) and refused and live.good(), f"{live.broken} {daemon.messages}")
 
 # ---- plans that are none
@@ -500,33 +525,64 @@ def field(form, offset, value):
     def edit(plan):
         struct.pack_into(form, plan, offset, value)
         return bytes(plan)
+
     return edit
 
 
 BAD = {
-    "empty": lambda plan: b"", "short": lambda plan: bytes(plan[:71]), "one byte more": lambda plan: bytes(plan) + b"\0",
-    "magic": field("<I", 0, 1), "version": field("<I", 4, 2), "size": field("<Q", 8, 1 << 40), "size less": field("<Q", 8, 100),
-    "image outside": field("<Q", 16, 1 << 40), "image odd": field("<Q", 16, 73), "image in the header": field("<Q", 16, 8),
-    "image size": field("<Q", 24, 1 << 40), "image size around": field("<Q", 24, (1 << 64) - 8), "no image size": field("<Q", 24, 0),
-    "image id": field("<Q", 32, 0), "points outside": field("<I", 40, 1 << 31), "points odd": field("<I", 40, 75),
-    "many points": field("<I", 44, 1 << 30), "no points": field("<I", 44, 0), "kernels outside": field("<I", 48, 0xfffffff8),
-    "many kernels": field("<I", 52, 0xffffffff), "data odd": field("<I", 56, 56), "no data": field("<I", 56, 0), "data large": field("<I", 56, 8192),
-    "data smaller than slots": field("<I", 56, 32), "reserved": field("<I", 60, 1), "instruction": field("<I", 64, 13), "instruction 0": field("<I", 64, 0),
-    "point reserved": field("<I", 68, 1), "no symbol": field("<B", 72, 0), "symbol without end": field("<56s", 72, b"x" * 56),
-    "unknown module": field("<I", 128, 77), "unknown name": field("<I", 132, 1000000), "no attachments": field("<Q", 144, 0),
-    "attachment 58": field("<Q", 144, 1 << 58), "image cut": field("<Q", 24, 40),
+    "empty": lambda plan: b"",
+    "short": lambda plan: bytes(plan[:71]),
+    "one byte more": lambda plan: bytes(plan) + b"\0",
+    "magic": field("<I", 0, 1),
+    "version": field("<I", 4, 2),
+    "size": field("<Q", 8, 1 << 40),
+    "size less": field("<Q", 8, 100),
+    "image outside": field("<Q", 16, 1 << 40),
+    "image odd": field("<Q", 16, 73),
+    "image in the header": field("<Q", 16, 8),
+    "image size": field("<Q", 24, 1 << 40),
+    "image size around": field("<Q", 24, (1 << 64) - 8),
+    "no image size": field("<Q", 24, 0),
+    "image id": field("<Q", 32, 0),
+    "points outside": field("<I", 40, 1 << 31),
+    "points odd": field("<I", 40, 75),
+    "many points": field("<I", 44, 1 << 30),
+    "no points": field("<I", 44, 0),
+    "kernels outside": field("<I", 48, 0xFFFFFFF8),
+    "many kernels": field("<I", 52, 0xFFFFFFFF),
+    "data odd": field("<I", 56, 56),
+    "no data": field("<I", 56, 0),
+    "data large": field("<I", 56, 8192),
+    "data smaller than slots": field("<I", 56, 32),
+    "reserved": field("<I", 60, 1),
+    "instruction": field("<I", 64, 13),
+    "instruction 0": field("<I", 64, 0),
+    "point reserved": field("<I", 68, 1),
+    "no symbol": field("<B", 72, 0),
+    "symbol without end": field("<56s", 72, b"x" * 56),
+    "unknown module": field("<I", 128, 77),
+    "unknown name": field("<I", 132, 1000000),
+    "no attachments": field("<Q", 144, 0),
+    "attachment 58": field("<Q", 144, 1 << 58),
+    "image cut": field("<Q", 24, 40),
 }
 BAD_SLOTS = {
-    "slot in the header": [(0, wire.PROCESS, 24)], "slot outside": [(77, wire.REGION, DATA_SIZE)], "slot odd": [(77, wire.REGION, 41)],
-    "slot far outside": [(77, wire.REGION, 0xfffffff8)], "slot of a module": [(77, wire.DATA, MAP_OFFSET)],
+    "slot in the header": [(0, wire.PROCESS, 24)],
+    "slot outside": [(77, wire.REGION, DATA_SIZE)],
+    "slot odd": [(77, wire.REGION, 41)],
+    "slot far outside": [(77, wire.REGION, 0xFFFFFFF8)],
+    "slot of a module": [(77, wire.DATA, MAP_OFFSET)],
 }
 for label, edit in BAD.items():
     with PlanDaemon(session("bad"), SANITIZER) as daemon:
         daemon.edit = edit
         live = Live(daemon)
         live.launch(2)
-        report(f"plan: {label}", live.good() and daemon.count() == 0 and not daemon.seen(wire.ARMED) and len(daemon.asked) == 1,
-               f"{daemon.count()} {live.broken} {daemon.reports()} {daemon.asked}")
+        report(
+            f"plan: {label}",
+            live.good() and daemon.count() == 0 and not daemon.seen(wire.ARMED) and len(daemon.asked) == 1,
+            f"{daemon.count()} {live.broken} {daemon.reports()} {daemon.asked}",
+        )
 for label, slots in BAD_SLOTS.items():
     with PlanDaemon(session("bad"), SANITIZER) as daemon:
         daemon.slots = slots
@@ -556,29 +612,35 @@ for what in ("image", "mark", "patch", "data", "alloc", "write", "unpatch"):
 with PlanDaemon(session("not_there"), "/nonexistent/libsanitizer-public.so") as daemon:
     live = Live(daemon)
     live.launch(2)
-    report("no library of NVIDIA's: why", live.good() and not daemon.asked and len(daemon.reports()) == 1 and
-           [fields[0] for kind, fields in daemon.messages if kind == wire.REPORT] == [0], str(daemon.messages))
+    report(
+        "no library of NVIDIA's: why",
+        live.good() and not daemon.asked and len(daemon.reports()) == 1 and [fields[0] for kind, fields in daemon.messages if kind == wire.REPORT] == [0],
+        str(daemon.messages),
+    )
 
 with tempfile.TemporaryDirectory() as folder:
     shim = shutil.copy(SHIM, folder)
     with PlanDaemon(session("alone"), SANITIZER) as daemon:
         live = Live(daemon, shim)
         live.launch(2)
-        report("no engine beside the shim: why", live.good() and len(daemon.reports()) == 1 and "beside the shim" in daemon.reports()[0],
-               str(daemon.messages))
+        report("no engine beside the shim: why", live.good() and len(daemon.reports()) == 1 and "beside the shim" in daemon.reports()[0], str(daemon.messages))
     shutil.copy(OLD_ENGINE, os.path.join(folder, "libgpuprobe-sass.so"))
     with PlanDaemon(session("old"), SANITIZER) as daemon:
         live = Live(daemon, shim)
         live.launch(2)
-        report("an engine of another version: why", live.good() and len(daemon.reports()) == 1 and "another version" in daemon.reports()[0],
-               str(daemon.messages))
+        report(
+            "an engine of another version: why", live.good() and len(daemon.reports()) == 1 and "another version" in daemon.reports()[0], str(daemon.messages)
+        )
 
 # ---- who gets the engine
 
 for label, rules, wanted in (
-        ("no rules", (), False), ("by name", (rule(RULE_COMM, comm=b"live_driver"),), True), ("another name", (rule(RULE_COMM, comm=b"python3"),), False),
-        ("all but this one", (rule(RULE_NOT | RULE_COMM, comm=b"live_driver"), rule()), False),
-        ("all but another one", (rule(RULE_NOT | RULE_COMM, comm=b"python3"), rule()), True)):
+    ("no rules", (), False),
+    ("by name", (rule(RULE_COMM, comm=b"live_driver"),), True),
+    ("another name", (rule(RULE_COMM, comm=b"python3"),), False),
+    ("all but this one", (rule(RULE_NOT | RULE_COMM, comm=b"live_driver"), rule()), False),
+    ("all but another one", (rule(RULE_NOT | RULE_COMM, comm=b"python3"), rule()), True),
+):
     with PlanDaemon(session("rules"), SANITIZER, rules=rules) as daemon:
         live = Live(daemon)
         live.launch(2)

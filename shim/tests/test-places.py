@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Where maps can be: DISARM in every place, registrations that fail, contexts that end, slots and instances that are not what they say."""
+
 import fcntl
 import os
 import struct
@@ -23,8 +24,13 @@ class Program:
 
     def __init__(self, name, program, *arguments):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-        self.process = subprocess.Popen([os.path.join(TARGETS, program), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name})
+        self.process = subprocess.Popen(
+            [os.path.join(TARGETS, program), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name},
+        )
 
     def line(self):
         self.process.stdin.write("\n")
@@ -59,6 +65,7 @@ def disarm_map(daemon, map_id):
         except (OSError, IndexError):
             return False
         return within(lambda: daemon.seen(wire.SYNCED) > seen, 0.5)
+
     return within(answered)
 
 
@@ -74,8 +81,9 @@ def disarm_partly():
 def reused(form, waits=True):
     """Attached and detached again and again, each time with another map: the buffer of one that kernels are done with is the next one's, and nothing of it is seen
     there. That they are done is known when the program has waited for them: without that, only behind the next launch, which does."""
+
     def slot(_, messages):
-        (data, fds), = messages
+        ((data, fds),) = messages
         fields = list(struct.unpack_from(wire.BODIES[wire.SLOT], data, 16))
         return [(wire.message(wire.SLOT, fields[0], MAP + fields[0], *fields[2:], sequence=struct.unpack_from("<I", data, 12)[0]), fds)]
 
@@ -107,7 +115,7 @@ def register_fails(form, place_bytes):
 
 def no_first(_, messages):
     """No memory for the first of two maps."""
-    (data, fds), = messages
+    ((data, fds),) = messages
     if struct.unpack_from("<Q", data, 16)[0] != MAP:
         return messages
     os.close(fds[0])
@@ -131,28 +139,34 @@ def one_of_two():
 
 def in_message(form, offset, value):
     """A step's right answer with one field changed."""
+
     def answer(_, messages):
         data = bytearray(messages[0][0])
         struct.pack_into(form, data, offset, value)
         return [(bytes(data), messages[0][1])]
+
     return answer
 
 
 def in_header(*changes):
     """A right instance whose memory has other values at these offsets."""
+
     def answer(_, messages):
         for offset, form, value in changes:
             os.pwrite(messages[0][1][0], struct.pack(form, value), offset)
         return messages
+
     return answer
 
 
 def instead(make):
     """Another descriptor than the right one."""
+
     def answer(_, messages):
         for fd in messages[0][1]:
             os.close(fd)
         return [(messages[0][0], [make()])]
+
     return answer
 
 
@@ -180,21 +194,34 @@ SIZES = [  # form, change of the slot, what is reported
 ]
 # of struct wire_instance_reply: size at 32, data_size 40, place 48, kind 52; of struct map_header: see wire.HEADER
 INSTANCES = [
-    ("pointer", "place 3", in_message("<I", 48, 3)), ("pointer", "place of another", in_message("<I", 48, wire.HOST)),
-    ("host", "place of another", in_message("<I", 48, wire.DEVICE)), ("pointer", "kind 4", in_message("<I", 52, 4)),
-    ("pointer", "kind of another", in_message("<I", 52, wire.HASH)), ("pointer", "said to be a ring", in_message("<I", 52, wire.RING)),
-    ("ring", "said to be none", in_message("<I", 52, wire.ARRAY)), ("pointer", "old layout", in_header((4, "<I", 1))),
-    ("pointer", "map of another", in_header((8, "<Q", 5))), ("pointer", "size of its data", in_header((104, "<Q", 8))),
-    ("pointer", "a host area", in_header((112, "<Q", 4096))), ("ring", "no rings", in_header((60, "<I", 0))),
-    ("ring", "three rings", in_header((60, "<I", 3))), ("ring", "more rings", in_header((60, "<I", 8))),
-    ("ring", "a ring of 2^63", in_header((96, "<Q", 1 << 63))), ("ring", "a ring of 100", in_header((96, "<Q", 100))),
-    ("ring", "larger rings", in_header((96, "<Q", 2 * RING_SIZE))), ("ring", "a smaller area", in_header((112, "<Q", RING_AREA - 4096))),
-    ("ring", "in host memory", in_header((44, "<I", wire.HOST))), ("host", "unsealed", instead(lambda: file_of(8192, 0))),
+    ("pointer", "place 3", in_message("<I", 48, 3)),
+    ("pointer", "place of another", in_message("<I", 48, wire.HOST)),
+    ("host", "place of another", in_message("<I", 48, wire.DEVICE)),
+    ("pointer", "kind 4", in_message("<I", 52, 4)),
+    ("pointer", "kind of another", in_message("<I", 52, wire.HASH)),
+    ("pointer", "said to be a ring", in_message("<I", 52, wire.RING)),
+    ("ring", "said to be none", in_message("<I", 52, wire.ARRAY)),
+    ("pointer", "old layout", in_header((4, "<I", 1))),
+    ("pointer", "map of another", in_header((8, "<Q", 5))),
+    ("pointer", "size of its data", in_header((104, "<Q", 8))),
+    ("pointer", "a host area", in_header((112, "<Q", 4096))),
+    ("ring", "no rings", in_header((60, "<I", 0))),
+    ("ring", "three rings", in_header((60, "<I", 3))),
+    ("ring", "more rings", in_header((60, "<I", 8))),
+    ("ring", "a ring of 2^63", in_header((96, "<Q", 1 << 63))),
+    ("ring", "a ring of 100", in_header((96, "<Q", 100))),
+    ("ring", "larger rings", in_header((96, "<Q", 2 * RING_SIZE))),
+    ("ring", "a smaller area", in_header((112, "<Q", RING_AREA - 4096))),
+    ("ring", "in host memory", in_header((44, "<I", wire.HOST))),
+    ("host", "unsealed", instead(lambda: file_of(8192, 0))),
     ("kernel", "a memfd, unsealed", instead(lambda: file_of(DATA_SIZE, 0))),
     ("kernel", "a memfd, too small", instead(lambda: file_of(2048, INSTANCE_SEALS))),
-    ("kernel", "a pipe", instead(pipe)), ("kernel", "a device", instead(lambda: os.open("/dev/zero", os.O_RDWR))),
-    ("kernel", "larger than it is", in_message("<Q", 32, 1 << 20)), ("kernel", "less than its data", in_message("<Q", 40, 4097)),
-    ("kernel", "not whole pages", in_message("<Q", 32, 4000)), ("kernel", "no array", in_message("<I", 52, wire.HASH)),
+    ("kernel", "a pipe", instead(pipe)),
+    ("kernel", "a device", instead(lambda: os.open("/dev/zero", os.O_RDWR))),
+    ("kernel", "larger than it is", in_message("<Q", 32, 1 << 20)),
+    ("kernel", "less than its data", in_message("<Q", 40, 4097)),
+    ("kernel", "not whole pages", in_message("<Q", 32, 4000)),
+    ("kernel", "no array", in_message("<I", 52, wire.HASH)),
 ]
 
 

@@ -3,6 +3,7 @@
 """RETIRE: launches go to bare kernels, under every handle that the driver gives out, with what the application has set before and after;
 and what must not switch: graphs, modules that have no bare kernels, modules of another id. The probe counts threads; no map is disarmed
 here, so what it counts is what was launched with it. The program's output is that of a run without the shim."""
+
 import os
 import struct
 import subprocess
@@ -21,8 +22,13 @@ class Program:
     def __init__(self, name=None, few=False):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
         shim = {"LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name} if name else {}
-        self.process = subprocess.Popen([os.path.join(TARGETS, "s-retire"), *["few"] * few], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, env={**clean, "LD_LIBRARY_PATH": SIM, **shim})
+        self.process = subprocess.Popen(
+            [os.path.join(TARGETS, "s-retire"), *["few"] * few],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**clean, "LD_LIBRARY_PATH": SIM, **shim},
+        )
 
     def write(self, letters):
         self.process.stdin.write(letters.encode())
@@ -64,11 +70,13 @@ def count(daemon):
 
 def own_after(daemons, number):
     """A script: of the images behind that many, the application's own is used."""
+
     def image(connection, answer):
         if daemons[0].module <= number:
             return answer
         os.close(answer[0][1][0])
         return [(wire.message(wire.IMAGE_REPLY, daemons[0].module, 0, 0, 0, 0, 0, b"", sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]
+
     return {"image": image, "slot": lambda connection, answer: answer if daemons[0].module <= number else []}
 
 
@@ -147,8 +155,11 @@ with fake_daemon.FakeDaemon(session("middle"), bare=True, deadline_ms=30000) as 
     report("in the middle of launches", good and program.end() == (0, ""), f"{first} counted")
 
 # What was attached went away before the modules were armed: they are told so, too.
-refused = {"instance": lambda connection, answer: [(wire.message(
-    wire.INSTANCE_REPLY, fake_daemon.MAP, 1, 0, 0, 0, 0, sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])]}
+refused = {
+    "instance": lambda connection, answer: [
+        (wire.message(wire.INSTANCE_REPLY, fake_daemon.MAP, 1, 0, 0, 0, 0, sequence=struct.unpack_from("<I", answer[0][0], 12)[0]), [])
+    ]
+}
 with fake_daemon.FakeDaemon(session("refused"), bare=True, script=refused, deadline_ms=30000) as one:
     program = Program(one.name)
     program.step("ac")

@@ -5,6 +5,7 @@ Programs that were built with a sanitizer begin and end under the shim: its runt
 
   test-sanitized.py SHIM
 """
+
 import os
 import shutil
 import subprocess
@@ -16,7 +17,10 @@ SOURCE = r"""
 #include <stdlib.h>
 int main(void) { return dlsym(RTLD_DEFAULT, "malloc") && atoi("7") == 7 ? 7 : 1; }
 """
-BUILDS = [("clang-19", f"-fsanitize={kind}") for kind in ("address", "memory", "thread", "undefined")] + [("gcc", "-fsanitize=thread"), ("gcc", "-static-libasan", "-fsanitize=address")]
+BUILDS = [("clang-19", f"-fsanitize={kind}") for kind in ("address", "memory", "thread", "undefined")] + [
+    ("gcc", "-fsanitize=thread"),
+    ("gcc", "-static-libasan", "-fsanitize=address"),
+]
 
 shim = os.path.abspath(sys.argv[1])
 failed = tried = 0

@@ -3,6 +3,7 @@
 """A set-uid program is left alone, even when /etc/ld.so.preload brings the shim into it and the system's daemon is interested in all,
 and traces all.
 Needs root: it runs in a mount namespace with an overlay on /etc and a /run of its own."""
+
 import os
 import shutil
 import subprocess
@@ -40,11 +41,17 @@ def inner():
                 os.chmod(f"{PLACE}/{program}", mode)
                 done = subprocess.run([f"{PLACE}/{program}"], user=NOBODY, group=NOBODY, extra_groups=[], env={}, capture_output=True, text=True)
                 asked = daemon.seen(wire.IMAGE)
-                report(f"{program} {mode:o}", done.returncode == 0 and done.stdout == "165760\n" * 8 and asked == (40 if mode == 0o755 else 0),
-                       f"status {done.returncode}, {asked} images, {done.stdout!r} {done.stderr!r}")
+                report(
+                    f"{program} {mode:o}",
+                    done.returncode == 0 and done.stdout == "165760\n" * 8 and asked == (40 if mode == 0o755 else 0),
+                    f"status {done.returncode}, {asked} images, {done.stdout!r} {done.stderr!r}",
+                )
                 calls = len(daemon.calls())
-                report(f"{program} {mode:o}: traced", calls > 200 and daemon.seen(wire.TRACE) == 1 if mode == 0o755 else not daemon.messages,
-                       f"{calls} calls, {len(daemon.messages)} messages")
+                report(
+                    f"{program} {mode:o}: traced",
+                    calls > 200 and daemon.seen(wire.TRACE) == 1 if mode == 0o755 else not daemon.messages,
+                    f"{calls} calls, {len(daemon.messages)} messages",
+                )
     end()
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Patching in a process that captures, abandons captures, loads and unloads modules, and launches, all at the same time: no call of its own
 fails, it does not hang, and its kernels are counted all the same."""
+
 import os
 import subprocess
 import time
@@ -16,8 +17,13 @@ THREADS = 256
 class Storm:
     def __init__(self, daemon, preload=SHIM, **more):
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-        self.process = subprocess.Popen([os.path.join(SIM, "storm_driver")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": preload, "GPUPROBE_SESSION": daemon.name, **more})
+        self.process = subprocess.Popen(
+            [os.path.join(SIM, "storm_driver")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**clean, "LD_LIBRARY_PATH": SIM, "LD_PRELOAD": preload, "GPUPROBE_SESSION": daemon.name, **more},
+        )
         self.process.stdout.readline()
 
     def do(self, command):
@@ -43,8 +49,14 @@ with PlanDaemon(session("abandoned"), SANITIZER, attached=False) as daemon:
 if not SANITIZED:  # what makes a function slow answers before a sanitizer can
     with PlanDaemon(session("reborn"), SANITIZER, attached=False) as daemon:
         # what is free is used again at once
-        storm = Storm(daemon, f"{SHIM}:{TARGETS}/libs-slow.so", S_SLOW_CALL="cuCtxDestroy_v2", S_SLOW_TILL="cuEventSynchronize", S_SLOW_BEHIND="1",
-                      GLIBC_TUNABLES="glibc.malloc.tcache_count=0")
+        storm = Storm(
+            daemon,
+            f"{SHIM}:{TARGETS}/libs-slow.so",
+            S_SLOW_CALL="cuCtxDestroy_v2",
+            S_SLOW_TILL="cuEventSynchronize",
+            S_SLOW_BEHIND="1",
+            GLIBC_TUNABLES="glibc.malloc.tcache_count=0",
+        )
         storm.do("launch 1")
         good = storm.do("reborn") is not None
         daemon.attach()
@@ -52,7 +64,11 @@ if not SANITIZED:  # what makes a function slow answers before a sanitizer can
         good = good and storm.do("end") is not None
         storm.do("launch 2")
         good = storm.good() and good
-        report("a capture in a context that has the handle of one that ends", good and daemon.count() == 2 * THREADS, f"{good} {daemon.count()}, {daemon.reports()}")
+        report(
+            "a capture in a context that has the handle of one that ends",
+            good and daemon.count() == 2 * THREADS,
+            f"{good} {daemon.count()}, {daemon.reports()}",
+        )
 
 with PlanDaemon(session("storm"), SANITIZER, attached=False) as daemon:
     storm = Storm(daemon)
@@ -70,6 +86,5 @@ with PlanDaemon(session("storm"), SANITIZER, attached=False) as daemon:
         before, now = now, daemon.count()
     storm.do("launch 2")
     good = calm is not None and within(lambda: daemon.count() == before + 2 * THREADS)
-    report("captures, loads and launches while patches come and go", storm.good() and good,
-           f"{calm} {before} {daemon.count()} {sorted(set(daemon.reports()))}")
+    report("captures, loads and launches while patches come and go", storm.good() and good, f"{calm} {before} {daemon.count()} {sorted(set(daemon.reports()))}")
 end()

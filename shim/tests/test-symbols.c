@@ -34,8 +34,7 @@ typedef int simple_function(void *);
 static const char **last;
 
 /* The library that a function lies in. */
-static const char *home(const void *function)
-{
+static const char *home(const void *function) {
 	Dl_info info;
 	const char *slash;
 
@@ -47,8 +46,7 @@ static const char *home(const void *function)
 
 #define IS_OURS(function) (!strcmp(home((const void *)(function)), "libgpuprobe-shim.so"))
 
-static void *open_driver(void)
-{
+static void *open_driver(void) {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
 	if (!driver) {
@@ -59,8 +57,7 @@ static void *open_driver(void)
 	return driver;
 }
 
-static void case_dlsym(void)
-{
+static void case_dlsym(void) {
 	void *driver = open_driver();
 	launch_function *launch = (launch_function *)dlsym(driver, "cuLaunchKernel");
 	launch_function *per_thread = (launch_function *)dlsym(driver, "cuLaunchKernel_ptsz");
@@ -87,8 +84,7 @@ static void case_dlsym(void)
 }
 
 /* Without a driver nobody sees one. */
-static void case_no_driver(void)
-{
+static void case_no_driver(void) {
 	void *self = dlopen(NULL, RTLD_NOW);
 
 	CHECK(!dlsym(RTLD_DEFAULT, "cuLaunchKernel"));
@@ -99,8 +95,7 @@ static void case_no_driver(void)
 }
 
 /* RTLD_NEXT and RTLD_DEFAULT of whoever calls. */
-static void case_next(void)
-{
+static void case_next(void) {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
 
 	last = (const char **)dlsym(driver, "mock_last");
@@ -113,8 +108,7 @@ static void case_next(void)
 	CHECK(!strncmp(home((const void *)dlsym(RTLD_NEXT, "malloc")), "libc.so", 7));
 }
 
-static void case_get_proc_address(void)
-{
+static void case_get_proc_address(void) {
 	void *driver = open_driver(), *found = NULL;
 	get_v2 *two = (get_v2 *)dlsym(driver, "cuGetProcAddress_v2");
 	get_v1 *one = (get_v1 *)dlsym(driver, "cuGetProcAddress");
@@ -161,11 +155,10 @@ static void case_get_proc_address(void)
 }
 
 /*
- * Another interposer stands between the program and us, wherever it is in the list: the linker finds it, and what it finds
- * behind itself is ours.
+ * Another interposer stands between the program and us, wherever it is in the list: the linker
+ * finds it, and what it finds behind itself is ours.
  */
-static void case_interposer(void)
-{
+static void case_interposer(void) {
 	void *driver = open_driver();
 	int *interposed = (int *)dlsym(RTLD_DEFAULT, "interposed");
 	simple_function *by_default = (simple_function *)dlsym(RTLD_DEFAULT, "cuCtxDestroy_v2");
@@ -184,8 +177,7 @@ static void case_interposer(void)
 }
 
 /* A library outside of the global scope that links the driver finds it there. */
-static void case_local(void)
-{
+static void case_local(void) {
 	void *user = dlopen("libmock-user.so", RTLD_NOW | RTLD_LOCAL);
 	void *(*look)(const char *) =
 		user ? (void *(*)(const char *))dlsym(user, "user_look") : NULL;
@@ -202,8 +194,7 @@ static void case_local(void)
 }
 
 /* A library outside of the global scope that stands for the driver, which it loads itself. */
-static void case_stub(void)
-{
+static void case_stub(void) {
 	void *stub = dlopen("libmock-stub.so", RTLD_NOW | RTLD_LOCAL);
 	int (*start)(int *) = stub ? (int (*)(int *))dlsym(stub, "stub_start") : NULL;
 	int version = 0;
@@ -217,10 +208,12 @@ static void case_stub(void)
 }
 
 /* A program that tries a toolkit's stub first, and unloads it: nothing of it is left. */
-static void case_two_drivers(void)
-{
-	static const char *const names[] = { "cuInit", "cuDriverGetVersion", "cuModuleUnload", "cuGraphLaunch", "cuGraphNodeSetParams" };
-	enum { NAMES = sizeof(names) / sizeof(names[0]) };
+static void case_two_drivers(void) {
+	static const char *const names[] = { "cuInit", "cuDriverGetVersion", "cuModuleUnload",
+					     "cuGraphLaunch", "cuGraphNodeSetParams" };
+	enum {
+		NAMES = sizeof(names) / sizeof(names[0])
+	};
 	simple_function *first[NAMES], *function;
 	void *driver = NULL;
 	char path[4096];
@@ -252,8 +245,7 @@ static void case_two_drivers(void)
 }
 
 /* A second driver beside one that is there is as it is, and calls of either get to their own. */
-static void case_second_driver(void)
-{
+static void case_second_driver(void) {
 	void *driver = open_driver(), *second;
 	char path[4096];
 	simple_function *begin, *own;
@@ -270,12 +262,12 @@ static void case_second_driver(void)
 }
 
 /* What the linker is shown of the driver is complete: its other symbols, and where it lies. */
-static void case_as_it_is(void)
-{
+static void case_as_it_is(void) {
 	void *driver = open_driver();
 	Dl_info info;
 
-	CHECK(last && dladdr(last, &info) && info.dli_saddr == (void *)last && !strcmp(info.dli_sname, "mock_last"));
+	CHECK(last && dladdr(last, &info) && info.dli_saddr == (void *)last &&
+	      !strcmp(info.dli_sname, "mock_last"));
 	CHECK(dladdr((void *)dlsym(driver, "cuInit"), &info) && !info.dli_sname);
 	CHECK(!strncmp(home((const void *)last), "libcuda", 7));
 }
@@ -304,8 +296,7 @@ static const struct {
 	{ "as-it-is", case_as_it_is, ALONE },
 };
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	if (argc == 2) {
 		for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 			if (!strcmp(cases[i].name, argv[1]))

@@ -3,6 +3,7 @@
 """Every s-* program: bare, under the shim with no daemon, with a daemon that probes, with GPUPROBE=off. Output and status are the same,
 and with the daemon the threads that it launched are counted, in every form: what the GPU writes to host memory itself is there however
 the program ends."""
+
 import os
 import struct
 import time
@@ -13,12 +14,32 @@ from target_runs import SANITIZED, SHIM, TARGETS, as_bare, end, report, run, ses
 
 THREADS = 256  # of each launch
 PROGRAMS = [  # arguments, launches, whether all that is in device memory can be counted
-    (["s-plain"], 0, True), (["s-dlsym"], 3, True), (["s-linked"], 40, True), (["s-threads"], 40, True), (["s-signal"], 20, True),
-    (["s-fork"], 4, True), (["s-exec"], 4, False), (["s-close"], 5, False), (["s-unload"], 3, True), (["s-file"], 2, True),
-    (["s-ptsz"], 5, True), (["s-context"], 7, True), (["s-context", "none"], 20, True), (["s-context", "attached"], 3, True),
-    (["s-errno"], 2, True), (["s-environment"], 22, True), (["s-register"], 3, True), (["s-capture"], 3, True),
-    (["s-exit", "return"], 1, True), (["s-exit", "exit"], 1, True), (["s-exit", "_exit"], 1, False), (["s-exit", "abort"], 1, False),
-    (["s-exit", "kill"], 1, False), (["s-exit", "thread"], 1, True), (["s-exit", "handler"], 1, True), (["s-exit", "nested"], 2, False),
+    (["s-plain"], 0, True),
+    (["s-dlsym"], 3, True),
+    (["s-linked"], 40, True),
+    (["s-threads"], 40, True),
+    (["s-signal"], 20, True),
+    (["s-fork"], 4, True),
+    (["s-exec"], 4, False),
+    (["s-close"], 5, False),
+    (["s-unload"], 3, True),
+    (["s-file"], 2, True),
+    (["s-ptsz"], 5, True),
+    (["s-context"], 7, True),
+    (["s-context", "none"], 20, True),
+    (["s-context", "attached"], 3, True),
+    (["s-errno"], 2, True),
+    (["s-environment"], 22, True),
+    (["s-register"], 3, True),
+    (["s-capture"], 3, True),
+    (["s-exit", "return"], 1, True),
+    (["s-exit", "exit"], 1, True),
+    (["s-exit", "_exit"], 1, False),
+    (["s-exit", "abort"], 1, False),
+    (["s-exit", "kill"], 1, False),
+    (["s-exit", "thread"], 1, True),
+    (["s-exit", "handler"], 1, True),
+    (["s-exit", "nested"], 2, False),
 ]
 RING, STAMPS = 2 * 128, 2048  # the ring that the probe uses: its control block, and how much of it
 
@@ -26,7 +47,7 @@ RING, STAMPS = 2 * 128, 2048  # the ring that the probe uses: its control block,
 def ring_is_right(daemon, mirrored):
     """What the probe left in the rings; and in the control blocks, what the daemon and the shim had written there."""
     for memory, written, cookie, base in zip(daemon.instances, daemon.values(RING + 56), daemon.values(RING + 48), daemon.values(RING + 24)):
-        count, = struct.unpack_from("<Q", memory, 8192 + 2 * 64 + 8)
+        (count,) = struct.unpack_from("<Q", memory, 8192 + 2 * 64 + 8)
         stamps = struct.unpack_from(f"<{STAMPS}Q", memory, 8192 + 4096 + 2 * fake_daemon.RING_SIZE)
         expected = [max(0, count - 1 - (count - 1 - n) % STAMPS) if n < count else 0 for n in range(STAMPS)]
         if list(stamps) != expected or cookie != fake_daemon.COOKIE + 2 or not base or (mirrored and written != count):
@@ -53,9 +74,11 @@ def one(number, arguments, launches, exact, form):
             counted, wanted = daemon.count(), launches * THREADS
             good = counted == wanted if exact or form in ("host", "kernel", "ring") else counted <= wanted
             good = good and (form != "ring" or ring_is_right(daemon, exact)) and (form != "process" or not exact or process_is_right(daemon))
-            report(f"{label}: probed, {form}", good and (launches == 0) == (daemon.seen(wire.IMAGE) == 0) and
-                   (launches == 0 or within(lambda: daemon.seen(wire.ARMED) > 0)), f"counted {counted}, launched {wanted}; images {daemon.seen(wire.IMAGE)}, "
-                   f"armed {daemon.seen(wire.ARMED)}, {daemon.reports()}")
+            report(
+                f"{label}: probed, {form}",
+                good and (launches == 0) == (daemon.seen(wire.IMAGE) == 0) and (launches == 0 or within(lambda: daemon.seen(wire.ARMED) > 0)),
+                f"counted {counted}, launched {wanted}; images {daemon.seen(wire.IMAGE)}, armed {daemon.seen(wire.ARMED)}, {daemon.reports()}",
+            )
         before = daemon.seen(wire.IMAGE)
         if as_bare(f"{label}: GPUPROBE=off", bare, run(arguments, GPUPROBE_SESSION=daemon.name, GPUPROBE="off")):
             report(f"{label}: GPUPROBE=off", daemon.seen(wire.IMAGE) == before, "the daemon was asked")
@@ -150,15 +173,20 @@ def kept():
         with fake_daemon.FakeDaemon(session(f"kept{form}"), form=form, deadline_ms=5000) as daemon:
             ours = run(["s-keep"], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW_CALL="cuDevicePrimaryCtxRelease_v2", S_SLOW_MS="500")
             if as_bare(f"a context lives on, {form}", bare, ours):
-                report(f"a context lives on, {form}", bare[0] == 0 and daemon.count() == 6 * THREADS and not daemon.reports(), f"{daemon.count()}, {daemon.reports()}")
+                report(
+                    f"a context lives on, {form}",
+                    bare[0] == 0 and daemon.count() == 6 * THREADS and not daemon.reports(),
+                    f"{daemon.count()}, {daemon.reports()}",
+                )
 
 
 def handles():
     """A context with the handle of one that has ended is another one, whether its end was in time or not."""
     slow, first = os.path.join(TARGETS, "libs-slow.so"), {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}  # what is free is used again at once
     for label, arguments, deadline, more in (  # who ends the first one waits for two deadlines, in vain
-            ("late", [], 2000, {"S_SLOW_CALL": "cuMemAlloc_v2", "S_SLOW_TILL": "cuCtxDestroy_v2"}),
-            ("meanwhile", ["meanwhile"], 5000, {"S_SLOW_CALL": "cuCtxDestroy_v2", "S_SLOW_TILL": "cuMemFree_v2", "S_SLOW_BEHIND": "1"})):
+        ("late", [], 2000, {"S_SLOW_CALL": "cuMemAlloc_v2", "S_SLOW_TILL": "cuCtxDestroy_v2"}),
+        ("meanwhile", ["meanwhile"], 5000, {"S_SLOW_CALL": "cuCtxDestroy_v2", "S_SLOW_TILL": "cuMemFree_v2", "S_SLOW_BEHIND": "1"}),
+    ):
         bare = run(["s-handle", *arguments], preload=(slow,), **first, **more)
         for form in "pointer", "resident":
             with fake_daemon.FakeDaemon(session(f"handle{form}"), form=form, deadline_ms=deadline) as daemon:
@@ -166,8 +194,11 @@ def handles():
                 if as_bare(f"a handle of before, {label}, {form}", bare, ours):
                     wanted = 3 * THREADS  # what cannot be copied in time is lost: a fourth
                     unloaded = [fields[0] for kind, fields in daemon.messages if kind == wire.UNLOAD]
-                    report(f"a handle of before, {label}, {form}", bare[0] == 0 and wanted <= daemon.count() <= wanted + THREADS and not daemon.reports() and
-                           (label == "late" or unloaded == [1, 2]), f"{daemon.count()}, {unloaded}, {daemon.reports()}")
+                    report(
+                        f"a handle of before, {label}, {form}",
+                        bare[0] == 0 and wanted <= daemon.count() <= wanted + THREADS and not daemon.reports() and (label == "late" or unloaded == [1, 2]),
+                        f"{daemon.count()}, {unloaded}, {daemon.reports()}",
+                    )
 
 
 def forks():
@@ -190,8 +221,7 @@ def meanwhile():
             with fake_daemon.FakeDaemon(session(f"{what}{form}"), form=form, deadline_ms=200) as daemon:
                 if as_bare(f"s-while {what}, {form}", bare, run(["s-while", what], GPUPROBE_SESSION=daemon.name)):
                     launched = int(bare[1].split("launches=")[1])
-                    report(f"s-while {what}, {form}", bare[0] == 0 and daemon.count() == launched * THREADS,
-                           f"{bare} {daemon.count()}, {daemon.reports()}")
+                    report(f"s-while {what}, {form}", bare[0] == 0 and daemon.count() == launched * THREADS, f"{bare} {daemon.count()}, {daemon.reports()}")
 
 
 def unloaded_in_a_handler():
@@ -201,8 +231,11 @@ def unloaded_in_a_handler():
     bare = run(["s-unload", "handler"], preload=())
     with fake_daemon.FakeDaemon(session("handler"), script, form="resident", deadline_ms=5000) as daemon:
         if as_bare("unloaded in a signal handler", bare, run(["s-unload", "handler"], GPUPROBE_SESSION=daemon.name)):
-            report("unloaded in a signal handler", bare[0] == 0 and daemon.count() >= 2 * THREADS and daemon.seen(wire.UNLOAD) == 1,
-                   f"{bare} {daemon.count()}, {daemon.seen(wire.UNLOAD)} {[kind for kind, _ in daemon.messages]} {daemon.reports()}")
+            report(
+                "unloaded in a signal handler",
+                bare[0] == 0 and daemon.count() >= 2 * THREADS and daemon.seen(wire.UNLOAD) == 1,
+                f"{bare} {daemon.count()}, {daemon.seen(wire.UNLOAD)} {[kind for kind, _ in daemon.messages]} {daemon.reports()}",
+            )
 
 
 def namespaces():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """s-trace: bare, under the shim, and traced. It prints the same; and what the ring has is what it called."""
+
 import os
 import signal
 import subprocess
@@ -52,8 +53,7 @@ def plain():
     check("plain: every call", names(calls) == wanted, names(calls))
     check("plain: results", [call.result for call in calls[-4:]] == [0, 0, 1, 600], calls[-4:])
     check("plain: words", [call.words for call in calls[1:21]] == [(n,) for n in range(20)] and calls[21].words[1] == 64, calls)
-    check("plain: in order", consecutive(calls) and all(call.start < call.end for call in calls) and
-          all(a.end <= b.start for a, b in zip(calls, calls[1:])))
+    check("plain: in order", consecutive(calls) and all(call.start < call.end for call in calls) and all(a.end <= b.start for a, b in zip(calls, calls[1:])))
     check("plain: no extras unless asked for", not any(call.extras for call in calls))
     check("plain: asked once, hung up", daemon.seen(wire.TRACE) == 1)
     daemon, calls = traced(["s-trace", "plain", "3"], lambda: Ring(clock=fake_trace.MONOTONIC))
@@ -84,17 +84,20 @@ def arguments():
     check("arguments: launch", by_name["cuLaunchKernel"].words == (0x5000, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), by_name["cuLaunchKernel"])
     opened = by_name["cuIpcOpenMemHandle_v2"]
     inside = b"".join(word.to_bytes(8, "little") for word in opened.words[6:])
-    check("arguments: a struct on the stack", len(opened.words) == 14 and inside == bytes(range(64)) and opened.words[1] & 0xffffffff == 77,
-          opened.words)
+    check("arguments: a struct on the stack", len(opened.words) == 14 and inside == bytes(range(64)) and opened.words[1] & 0xFFFFFFFF == 77, opened.words)
     check("arguments: what comes back", opened.extras == {0: (1, (77).to_bytes(8, "little"))}, opened.extras)
-    check("arguments: floats", by_name["cuTexRefSetMipmapLevelClamp"].words == (3, 0x3fc00000, 0x40200000),
-          by_name["cuTexRefSetMipmapLevelClamp"])
+    check("arguments: floats", by_name["cuTexRefSetMipmapLevelClamp"].words == (3, 0x3FC00000, 0x40200000), by_name["cuTexRefSetMipmapLevelClamp"])
     dynamic = [call for call in calls if isinstance(call.name, int)]
     names_given = {number: name for kind, number, name in daemon.rings[0].names if kind == 1}
-    check("arguments: functions of a newer driver", [names_given.get(call.function) for call in dynamic] ==
-          ["cuFutureFunction", "cuFutureFunction_v2", "cuFutureFunction_v2"] and len(names_given) == 2 and
-          all(call.function >= fake_trace.DYNAMIC and len(call.words) == 6 for call in dynamic), dynamic, names_given)
-    check("arguments: their words", dynamic[0].words[:4] == (1, 3, 5, 6) and dynamic[1].words[0] & 0xffffffff == 2, dynamic)
+    check(
+        "arguments: functions of a newer driver",
+        [names_given.get(call.function) for call in dynamic] == ["cuFutureFunction", "cuFutureFunction_v2", "cuFutureFunction_v2"]
+        and len(names_given) == 2
+        and all(call.function >= fake_trace.DYNAMIC and len(call.words) == 6 for call in dynamic),
+        dynamic,
+        names_given,
+    )
+    check("arguments: their words", dynamic[0].words[:4] == (1, 3, 5, 6) and dynamic[1].words[0] & 0xFFFFFFFF == 2, dynamic)
 
 
 def kernel_names():
@@ -112,11 +115,9 @@ def kernel_names():
 def threads():
     daemon, calls = traced(["s-trace", "threads", "8", "1000"])
     mine = [call for call in calls if call.name == "cuMemFree_v2"]
-    check("threads: all calls, each its own thread's", len(mine) == 8000 and all(call.words == (call.tid,) for call in mine) and
-          consecutive(calls), len(mine))
+    check("threads: all calls, each its own thread's", len(mine) == 8000 and all(call.words == (call.tid,) for call in mine) and consecutive(calls), len(mine))
     daemon, calls = traced(["s-trace", "threads", "40", "100"], lambda: Ring(slots=4), label="more threads than slots")
-    check("threads without a slot are counted", len(calls) + daemon.rings[0].lost() == 4001 and consecutive(calls), len(calls),
-          daemon.rings[0].lost())
+    check("threads without a slot are counted", len(calls) + daemon.rings[0].lost() == 4001 and consecutive(calls), len(calls), daemon.rings[0].lost())
     daemon, calls = traced(["s-trace", "threads", "-10", "100"], label="threads that end")
     states = daemon.rings[0].states()
     check("their slots are left", len(calls) == 1001 and states.count(fake_trace.USED) == 1 and states.count(fake_trace.FREE) == 15, states)
@@ -129,17 +130,23 @@ def first():
     """Several threads make the first calls: they wait for the one that asks, for a while; what does not wait any longer is counted."""
     for delay in 0, 0.05, 1:
         for _ in range(10):
-            daemon, calls = traced(["s-trace", "first", "8", "40"], label=f"first: answered after {delay} s",
-                                   script={"trace": lambda _, answer, delay=delay: time.sleep(delay) or answer})
+            daemon, calls = traced(
+                ["s-trace", "first", "8", "40"],
+                label=f"first: answered after {delay} s",
+                script={"trace": lambda _, answer, delay=delay: time.sleep(delay) or answer},
+            )
             lost = daemon.rings[0].lost()
             if len(calls) + lost != 320 or bool(lost) == (delay == 1):
                 break  # on a busy machine the answer may come too late, or a thread not at once
         check(f"first: answered after {delay} s: each call is there, or counted", len(calls) + lost == 320 and bool(lost) == (delay == 1), len(calls), lost)
     number = fake_trace.NUMBERS["cuMemAlloc_v2"]
-    daemon, calls = traced(["s-trace", "first", "8", "40"], lambda: Ring(functions=[number]), label="first: others",
-                           script={"trace": lambda _, answer: time.sleep(1) or answer})
+    daemon, calls = traced(
+        ["s-trace", "first", "8", "40"], lambda: Ring(functions=[number]), label="first: others", script={"trace": lambda _, answer: time.sleep(1) or answer}
+    )
     check("first: what is not wanted is not lost", not calls and not daemon.rings[0].lost(), calls, daemon.rings[0].lost())
-    daemon, calls = traced(["s-trace", "first", "8", "40"], lambda: None, label="first: nobody traces", script={"trace": lambda _, answer: time.sleep(1) or answer})
+    daemon, calls = traced(
+        ["s-trace", "first", "8", "40"], lambda: None, label="first: nobody traces", script={"trace": lambda _, answer: time.sleep(1) or answer}
+    )
     check("first: nobody traces", not calls and daemon.seen(wire.TRACE) == 1)
 
 
@@ -162,8 +169,11 @@ def replaced():
         steps.process.stdin.flush()
         steps.line()
         steps.do(5)
-        check("replaced in the midst of a call: that is counted", len(daemon.rings) == 2 and len(daemon.rings[1].read()) == 5 and daemon.rings[1].lost() == 1,
-              daemon.rings[1].lost())
+        check(
+            "replaced in the midst of a call: that is counted",
+            len(daemon.rings) == 2 and len(daemon.rings[1].read()) == 5 and daemon.rings[1].lost() == 1,
+            daemon.rings[1].lost(),
+        )
         check("replaced in the midst of a call: ends well", steps.end() == 0)
 
 
@@ -174,21 +184,35 @@ def processes():
     by_process = {}
     for call in calls:
         by_process[call.tid] = by_process.get(call.tid, 0) + 1
-    check("fork: everybody has a ring of his own", sorted(by_process.values()) == [7, 9, 11, 16] and len(daemon.rings) == 4,
-          by_process, len(daemon.rings), rings, counts)
+    check(
+        "fork: everybody has a ring of his own",
+        sorted(by_process.values()) == [7, 9, 11, 16] and len(daemon.rings) == 4,
+        by_process,
+        len(daemon.rings),
+        rings,
+        counts,
+    )
     daemon, calls = traced(["s-trace", "fork-inside"])
-    check("fork: of a signal handler that came while its thread wrote: the child goes on, and has a ring of its own", len(daemon.rings) == 2 and
-          [names(calls).count(name) for name in ("cuLaunchKernel", "cuMemFree_v2")] == [1, 3 + 5], names(calls))
+    check(
+        "fork: of a signal handler that came while its thread wrote: the child goes on, and has a ring of its own",
+        len(daemon.rings) == 2 and [names(calls).count(name) for name in ("cuLaunchKernel", "cuMemFree_v2")] == [1, 3 + 5],
+        names(calls),
+    )
 
 
 def ancestors():
     """A process says of which one it descends: as its program was told, or whose memory it has, if that was traced."""
+
     def told(arguments, **environment):
         daemon, _ = traced(arguments, environment={**MOCK, **environment}, label=f"ancestors: {arguments} {environment}")
         return [fields[1] for kind, fields in daemon.messages if kind == wire.TRACE]
 
     said = told(["s-trace", "fork"], GPUPROBE_TRACE="4711")
-    check("ancestors: of forked processes the one that was traced, of programs what they were told", sorted(said) == sorted([4711, 4711, fake_daemon.PID, fake_daemon.PID]), said)
+    check(
+        "ancestors: of forked processes the one that was traced, of programs what they were told",
+        sorted(said) == sorted([4711, 4711, fake_daemon.PID, fake_daemon.PID]),
+        said,
+    )
     for value, number in (("17", 17), ("4294967295", 4294967295), ("4294967296", 0), ("", 0), ("x", 0), ("17x", 0), ("-1", 0), ("9" * 600, 0)):
         said = told(["s-trace", "plain", "1"], XGPUPROBE_TRACE="5", GPUPROBE_TRAC="6", GPUPROBE_TRACE=value)
         check(f"ancestors: {value[:20]!r}", said == [number], said)
@@ -203,16 +227,29 @@ def signals():
     made, handled = map(int, daemon.error.split()[1::2])
     lost = daemon.rings[0].lost()
     plain, mine = sum(call.words == (2,) for call in calls), sum(call.words == (1,) for call in calls)
-    check("signals: all calls but those that a handler made in the midst of one", plain == made and mine <= handled and lost <= handled - mine and
-          all(call.start < call.end for call in calls), plain, made, mine, lost, handled)
+    check(
+        "signals: all calls but those that a handler made in the midst of one",
+        plain == made and mine <= handled and lost <= handled - mine and all(call.start < call.end for call in calls),
+        plain,
+        made,
+        mine,
+        lost,
+        handled,
+    )
 
 
 def callbacks():
     daemon, calls = traced(["s-trace", "callbacks"])
-    check("callbacks: outermost calls, and those of the driver's threads", sorted(map(str, names(calls))) ==
-          ["cuCtxSynchronize", "cuInit"] + ["cuLaunchHostFunc"] * 3 + ["cuMemFree_v2"] * 2 + ["cuStreamAddCallback"], names(calls))
-    check("callbacks: a call that its thread's end left has no result",
-          [call.flags for call in calls if call.name == "cuLaunchHostFunc"].count(fake_trace.NO_RESULT) == 1, calls)
+    check(
+        "callbacks: outermost calls, and those of the driver's threads",
+        sorted(map(str, names(calls))) == ["cuCtxSynchronize", "cuInit"] + ["cuLaunchHostFunc"] * 3 + ["cuMemFree_v2"] * 2 + ["cuStreamAddCallback"],
+        names(calls),
+    )
+    check(
+        "callbacks: a call that its thread's end left has no result",
+        [call.flags for call in calls if call.name == "cuLaunchHostFunc"].count(fake_trace.NO_RESULT) == 1,
+        calls,
+    )
 
 
 def gpu():
@@ -223,8 +260,12 @@ def gpu():
     launches = {call.sequence: call for call in calls if call.name in ("cuLaunchKernel", "cuGraphLaunch")}
     captured = [call for call in launches.values() if call.words[8:9] == (2,)]
     timed = {kernel[0]: kernel for kernel in ring.kernels}
-    check("gpu: each launch has its time, once, but for one that was captured", len(ring.kernels) == len(timed) == len(launches) - 1 and
-          not timed.keys() - launches.keys() and captured[0].sequence not in timed, len(ring.kernels), len(launches))
+    check(
+        "gpu: each launch has its time, once, but for one that was captured",
+        len(ring.kernels) == len(timed) == len(launches) - 1 and not timed.keys() - launches.keys() and captured[0].sequence not in timed,
+        len(ring.kernels),
+        len(launches),
+    )
     good = True
     for sequence, tid, device, start, stop, context, stream, function in ring.kernels:
         call = launches[sequence]
@@ -236,51 +277,94 @@ def gpu():
     busy = [(abs(kernel[4] - kernel[3] - long), error) for kernel, (_, error) in zip(ring.kernels, ring.exact) if kernel[6] == 1]
     check("gpu: one behind another takes what it takes", len(busy) == 40 and sum(by > 2 * error + 1000 for by, error in busy) <= 2, busy)
     off = [(abs(kernel[4] - kernel[3] - long), error) for kernel, (_, error) in zip(ring.kernels, ring.exact) if kernel[7]]
-    check("gpu: a stream that had nothing to do, too, within the error", sum(by > error + 5000 for by, error in off) <= 2 and # the mock may have been preempted
-          sorted(idle)[20] in range(long - 5000, long + 2000), off, idle)
+    check(
+        "gpu: a stream that had nothing to do, too, within the error",
+        sum(by > error + 5000 for by, error in off) <= 2  # the mock may have been preempted
+        and sorted(idle)[20] in range(long - 5000, long + 2000),
+        off,
+        idle,
+    )
     check("gpu: clock pairs", ring.pairs and all(device == 3 and before <= after for device, _, _, before, after in ring.pairs), ring.pairs)
     device, _, clock, before, after = ring.pairs[0]
     slack = after - before + 2000 + 3 * 10**5
-    check("gpu: none begins before it is launched", all(kernel[3] - clock + after + slack >= launches[kernel[0]].start for kernel in ring.kernels),
-          [(kernel[3] - clock + after - launches[kernel[0]].start) for kernel in ring.kernels][:5], slack)
-    daemon, calls = traced(["s-trace", "gpu-many", "5000"], lambda: Ring(slot_bytes=1 << 20, flags=fake_trace.GPU, functions=[fake_trace.NUMBERS["cuLaunchKernel"]]),
-                           label="more launches than events")
+    check(
+        "gpu: none begins before it is launched",
+        all(kernel[3] - clock + after + slack >= launches[kernel[0]].start for kernel in ring.kernels),
+        [(kernel[3] - clock + after - launches[kernel[0]].start) for kernel in ring.kernels][:5],
+        slack,
+    )
+    daemon, calls = traced(
+        ["s-trace", "gpu-many", "5000"],
+        lambda: Ring(slot_bytes=1 << 20, flags=fake_trace.GPU, functions=[fake_trace.NUMBERS["cuLaunchKernel"]]),
+        label="more launches than events",
+    )
     ring = daemon.rings[0]
-    check("more launches than events: those that have one are timed, the others lost", 4000 < len(ring.kernels) < 5001 and len(ring.kernels) + ring.lost() == 5001 and
-          not ring.unread(), len(ring.kernels), ring.lost(), ring.unread())
+    check(
+        "more launches than events: those that have one are timed, the others lost",
+        4000 < len(ring.kernels) < 5001 and len(ring.kernels) + ring.lost() == 5001 and not ring.unread(),
+        len(ring.kernels),
+        ring.lost(),
+        ring.unread(),
+    )
     daemon, calls = traced(["s-trace", "gpu-end", "10"], lambda: Ring(flags=fake_trace.GPU), label="nobody waits")
     ring = daemon.rings[0]
-    check("nobody waits: times are read behind a copy and at the end of the context, which waits for what runs then", len(ring.kernels) == 30 and
-          not ring.lost() and not ring.unread(), len(ring.kernels), ring.lost(), ring.unread())
+    check(
+        "nobody waits: times are read behind a copy and at the end of the context, which waits for what runs then",
+        len(ring.kernels) == 30 and not ring.lost() and not ring.unread(),
+        len(ring.kernels),
+        ring.lost(),
+        ring.unread(),
+    )
     daemon, calls = traced(["s-trace", "gpu", "3"], lambda: Ring(flags=fake_trace.GPU), environment=OLD_MOCK, label="an old driver")
     check("an old driver: times without names", len(daemon.rings[0].kernels) == 8)
 
 
 def gpu_ends():
     """A program that ends in an orderly way has the times of all its launches; those whose end is not known are counted, and are not lost."""
-    for arguments, label, kernels, unread in ((("gpu-exit", "64"), "the process exits", 128, 0), (("gpu-busy", "60"), "the GPU is busy with other work", 41, 0),
-                                              (("gpu-unknown", "5000"), "a kernel that runs for longer than it is waited for", 1, 1),
-                                              (("gpu-unknown", "0"), "a context that fails", 1, 1)):
+    for arguments, label, kernels, unread in (
+        (("gpu-exit", "64"), "the process exits", 128, 0),
+        (("gpu-busy", "60"), "the GPU is busy with other work", 41, 0),
+        (("gpu-unknown", "5000"), "a kernel that runs for longer than it is waited for", 1, 1),
+        (("gpu-unknown", "0"), "a context that fails", 1, 1),
+    ):
         daemon, calls = traced(["s-trace", *arguments], lambda: Ring(flags=fake_trace.GPU), label=label)
         ring = daemon.rings[0]
         check(label, (len(ring.kernels), ring.unread(), ring.lost()) == (kernels, unread, 0), len(ring.kernels), ring.unread(), ring.lost())
-        check(f"{label}: what is wrong is said", ring.notes == (["kernels of a context are not timed any more: the driver says error 710"] if arguments[1] == "0" else []),
-              ring.notes)
+        check(
+            f"{label}: what is wrong is said",
+            ring.notes == (["kernels of a context are not timed any more: the driver says error 710"] if arguments[1] == "0" else []),
+            ring.notes,
+        )
 
 
 def lengths():
     """Kernels of which it is known how long they run: by no more than twice its error another time is told, or it is lost."""
-    for which, label, untimed in ((0, "the legacy stream and others", 0), (1, "two names of the legacy stream", 0), (2, "two names of a thread's own", 0),
-                                  (3, "a stream that has a launch on its way", 0), (4, "two threads, one stream", 0), (5, "two threads, and the legacy stream", 0),
-                                  (6, "a stream that ends before its work", 0), (7, "no events can be recorded", 10), (8, "another thread has the lock", 1)):
+    for which, label, untimed in (
+        (0, "the legacy stream and others", 0),
+        (1, "two names of the legacy stream", 0),
+        (2, "two names of a thread's own", 0),
+        (3, "a stream that has a launch on its way", 0),
+        (4, "two threads, one stream", 0),
+        (5, "two threads, and the legacy stream", 0),
+        (6, "a stream that ends before its work", 0),
+        (7, "no events can be recorded", 10),
+        (8, "another thread has the lock", 1),
+    ):
         daemon, calls = traced(["s-trace", "slow", str(which)], lambda: Ring(flags=fake_trace.GPU, clock=fake_trace.MONOTONIC), label=f"lengths: {label}")
         ring = daemon.rings[0]
         launches = {(call.sequence, call.tid): call for call in calls if call.name.startswith("cuLaunchKernel")}
-        off = [(abs(kernel[4] - kernel[3] - launches[kernel[:2]].words[1] * 1000000), error, *launches[kernel[:2]].words[1:4])
-               for kernel, (_, error) in zip(ring.kernels, ring.exact)]
+        off = [
+            (abs(kernel[4] - kernel[3] - launches[kernel[:2]].words[1] * 1000000), error, *launches[kernel[:2]].words[1:4])
+            for kernel, (_, error) in zip(ring.kernels, ring.exact)
+        ]
         check(f"lengths: {label}: within the error", all(by <= 2 * error + 20000 for by, error, *_ in off), off)
-        check(f"lengths: {label}: each has its time or is lost", len(off) + ring.lost() == len(launches) and ring.lost() <= untimed and
-              (ring.lost() or untimed < 10), len(off), ring.lost(), len(launches))
+        check(
+            f"lengths: {label}: each has its time or is lost",
+            len(off) + ring.lost() == len(launches) and ring.lost() <= untimed and (ring.lost() or untimed < 10),
+            len(off),
+            ring.lost(),
+            len(launches),
+        )
 
 
 def contexts():
@@ -288,9 +372,15 @@ def contexts():
     daemon, calls = traced(["s-trace", "contexts", "14"], lambda: Ring(flags=fake_trace.GPU, clock=fake_trace.MONOTONIC))
     ring = daemon.rings[0]
     launches = {call.sequence: call for call in calls if call.name == "cuLaunchKernel"}
-    check("contexts: whose times are whose", len(ring.kernels) == 14 and [(kernel[5], flags) for kernel, (flags, _) in zip(ring.kernels, ring.exact)] ==
-          [(0x1000, 0), (0x2000, 1)] * 7, ring.kernels, ring.exact)
-    late = [(kernel[3] - launches[kernel[0]].start, launches[kernel[0]].end - kernel[3], error) for kernel, (flags, error) in zip(ring.kernels, ring.exact) if flags]
+    check(
+        "contexts: whose times are whose",
+        len(ring.kernels) == 14 and [(kernel[5], flags) for kernel, (flags, _) in zip(ring.kernels, ring.exact)] == [(0x1000, 0), (0x2000, 1)] * 7,
+        ring.kernels,
+        ring.exact,
+    )
+    late = [
+        (kernel[3] - launches[kernel[0]].start, launches[kernel[0]].end - kernel[3], error) for kernel, (flags, error) in zip(ring.kernels, ring.exact) if flags
+    ]
     check("contexts: the host's times are", all(since >= -error - 1000 and till >= -error - 1000 for since, till, error in late), late)
     drifts = [(gpu - ring.pairs[0][2]) / ((before + after) / 2 - (ring.pairs[0][3] + ring.pairs[0][4]) / 2) - 1 for _, _, gpu, before, after in ring.pairs[1:]]
     half = max(after - before for _, _, _, before, after in ring.pairs)
@@ -299,6 +389,7 @@ def contexts():
 
 class Cupti:
     """Rings that ask for CUPTI's times, and what the stand-in for CUPTI (mock/cupti) was told to do."""
+
     def __init__(self, fails="", path=None, **more):
         self.path = os.path.join(BUILD, "shim/mock/cupti/libcupti.so") if path is None else path
         self.log = tempfile.NamedTemporaryFile(mode="r", prefix="cupti-")
@@ -325,8 +416,11 @@ def cupti():
     graph = next(call for call in launches.values() if call.name == "cuGraphLaunch")
     captured = next(call for call in launches.values() if call.words[8:9] == (2,))
     of_calls = sorted(kernel[0] for kernel in ring.kernels)
-    check("cupti: each launch has its kernel, the graph three, one that was captured none",
-          of_calls == sorted([*(set(launches) - {captured.sequence}), graph.sequence, graph.sequence]), of_calls)
+    check(
+        "cupti: each launch has its kernel, the graph three, one that was captured none",
+        of_calls == sorted([*(set(launches) - {captured.sequence}), graph.sequence, graph.sequence]),
+        of_calls,
+    )
     good, named = True, {}
     for sequence, tid, device, start, stop, context, stream, function in ring.kernels:
         call = launches[sequence]
@@ -335,7 +429,11 @@ def cupti():
         named.update({function: sequence} if call is graph else {})
     check("cupti: what it says of them", good and set(ring.exact) == {(1, 1000)}, ring.kernels[:3], ring.exact[:3])
     names = {number: name for _, number, name in ring.names}
-    check("cupti: names of a graph's kernels; its copy has none", sorted(names.get(number, "") for number in named) == ["", "first", "second"] and 0 in named, names)
+    check(
+        "cupti: names of a graph's kernels; its copy has none",
+        sorted(names.get(number, "") for number in named) == ["", "first", "second"] and 0 in named,
+        names,
+    )
     check("cupti: neither clock pairs nor notes", not ring.pairs and not ring.notes, ring.notes)
     check("cupti: the end of each is known", ring.unread() == 0, ring.unread())
     check("cupti: what was collected", mine.done() == ["subscribe"] + [f"enable {kind}" for kind in (10, 1, 22, 2)], mine.done())
@@ -349,17 +447,27 @@ def cupti():
 
 def cupti_fails():
     """Whatever is wrong with CUPTI: the program runs as bare, the times come by events, and a note says why."""
-    for fails, text in (("subscribe", "another profiler has CUPTI in this process: Nsight Thing"), ("callback", "knows none of the functions"),
-                        ("clock", "cuptiActivityRegisterTimestampCallback failed: a reason (999)"), ("buffers", "cuptiActivityRegisterCallbacks failed"),
-                        ("enable", "cuptiActivityEnable failed")):
+    for fails, text in (
+        ("subscribe", "another profiler has CUPTI in this process: Nsight Thing"),
+        ("callback", "knows none of the functions"),
+        ("clock", "cuptiActivityRegisterTimestampCallback failed: a reason (999)"),
+        ("buffers", "cuptiActivityRegisterCallbacks failed"),
+        ("enable", "cuptiActivityEnable failed"),
+    ):
         mine = Cupti(fails)
         ring, _ = mine.traced("gpu", 3, label=f"cupti fails: {fails}")
-        check(f"cupti fails: {fails}: a note", len(ring.notes) == 1 and ring.notes[0].startswith("kernels are timed by events, not by CUPTI: ") and
-              text in ring.notes[0], ring.notes)
+        check(
+            f"cupti fails: {fails}: a note",
+            len(ring.notes) == 1 and ring.notes[0].startswith("kernels are timed by events, not by CUPTI: ") and text in ring.notes[0],
+            ring.notes,
+        )
         check(f"cupti fails: {fails}: events", len(ring.kernels) == 8 and ring.pairs and not any(flags for flags, _ in ring.exact), ring.kernels)
         check(f"cupti fails: {fails}: nothing stays", mine.done() == ([] if fails == "subscribe" else ["subscribe", "unsubscribe"]), mine.done())
-    for path, text in (("/nowhere/libcupti.so", "CUPTI cannot be loaded: /nowhere"), ("libcupti.so", "its path is not absolute"),
-                       (os.path.join(BUILD, "shim/mock/libempty.so"), "CUPTI has no cuptiGetResultString")):
+    for path, text in (
+        ("/nowhere/libcupti.so", "CUPTI cannot be loaded: /nowhere"),
+        ("libcupti.so", "its path is not absolute"),
+        (os.path.join(BUILD, "shim/mock/libempty.so"), "CUPTI has no cuptiGetResultString"),
+    ):
         ring, _ = Cupti(path=path).traced("gpu", 3, label=f"cupti: {path}")
         check(f"cupti: {path}: a note, and events", len(ring.notes) == 1 and text in ring.notes[0] and len(ring.kernels) == 8, ring.notes)
     for fails in "flush", "memory":
@@ -382,15 +490,22 @@ def cupti_live():
                 steps.do(5)
                 ring = daemon.rings[-1]
                 check(f"cupti live {fails}{n}: kernels", within(lambda: ring.read() is None or len(ring.kernels) == 5, 5), ring.kernels)
-                check(f"cupti live {fails}{n}: it is there", [line for line in mine.done() if not line.startswith(("enable", "disable"))] ==
-                      ["subscribe", *["unsubscribe", "finalize", "subscribe"] * n], mine.done())
+                check(
+                    f"cupti live {fails}{n}: it is there",
+                    [line for line in mine.done() if not line.startswith(("enable", "disable"))]
+                    == ["subscribe", *["unsubscribe", "finalize", "subscribe"] * n],
+                    mine.done(),
+                )
                 ring.end()
                 if n != 1:
                     check(f"cupti live {fails}{n}: over without a call", within(lambda: steps.maps() == (0, 0), 5), steps.maps())
                     check(f"cupti live {fails}{n}: nothing is collected", within(lambda: mine.done()[-1].startswith("disable"), 5), mine.done())
                 steps.do(5)
-                check(f"cupti live {fails}{n}: it leaves at the end of a call", within(lambda: steps.do(1) and mine.done()[-2:] == ["unsubscribe", "finalize"], 5) and
-                      steps.maps() == (0, 0), mine.done())
+                check(
+                    f"cupti live {fails}{n}: it leaves at the end of a call",
+                    within(lambda: steps.do(1) and mine.done()[-2:] == ["unsubscribe", "finalize"], 5) and steps.maps() == (0, 0),
+                    mine.done(),
+                )
                 check(f"cupti live {fails}{n}: nothing later", len(daemon.rings) == n + 1 and not ring.read() and len(ring.kernels) == 5)
             daemon.change_rules()
             steps.do(5)
@@ -398,8 +513,13 @@ def cupti_live():
             within(lambda: mine.done()[-1].startswith("disable"), 5)
             daemon.change_rules()
             steps.do(3)
-            check(f"cupti live {fails}: another trace before it could leave", mine.done()[-1].startswith("enable") and mine.done().count("subscribe") == 4 and
-                  within(lambda: daemon.rings[-1].read() is None or len(daemon.rings[-1].kernels) == 3, 5), mine.done())
+            check(
+                f"cupti live {fails}: another trace before it could leave",
+                mine.done()[-1].startswith("enable")
+                and mine.done().count("subscribe") == 4
+                and within(lambda: daemon.rings[-1].read() is None or len(daemon.rings[-1].kernels) == 3, 5),
+                mine.done(),
+            )
             check(f"cupti live {fails}: ends well", steps.end() == 0)
 
 
@@ -412,11 +532,17 @@ def cupti_taken():
         steps.do(5)
         steps.do(-5000)
         ring = daemon.rings[-1]
-        check("cupti taken: a note says so", within(lambda: ring.beat() or ring.read() is None or ring.notes, 8) and "has taken CUPTI over" in ring.notes[0] and
-              not ring.kernels, ring.notes)
+        check(
+            "cupti taken: a note says so",
+            within(lambda: ring.beat() or ring.read() is None or ring.notes, 8) and "has taken CUPTI over" in ring.notes[0] and not ring.kernels,
+            ring.notes,
+        )
         ring.end()
-        check("cupti taken: nothing is disabled, and CUPTI stays", within(lambda: mine.done()[-1] == "unsubscribe", 5) and steps.do(3) and
-              not any(line.startswith(("disable", "finalize")) for line in mine.done()), mine.done())
+        check(
+            "cupti taken: nothing is disabled, and CUPTI stays",
+            within(lambda: mine.done()[-1] == "unsubscribe", 5) and steps.do(3) and not any(line.startswith(("disable", "finalize")) for line in mine.done()),
+            mine.done(),
+        )
         check("cupti taken: ends well", steps.maps() == (0, 0) and steps.end() == 0)
 
 
@@ -430,10 +556,17 @@ def cupti_taken_idle():
         ring = daemon.rings[-1]
         check("cupti idle: kernels at first", within(lambda: ring.beat() or ring.read() is None or len(ring.kernels) == 5, 5), ring.kernels)
         steps.do(-5000)
-        check("cupti idle: a note says so", within(lambda: ring.beat() or ring.read() is None or ring.notes, 8) and "has taken CUPTI over" in ring.notes[0], ring.notes)
+        check(
+            "cupti idle: a note says so",
+            within(lambda: ring.beat() or ring.read() is None or ring.notes, 8) and "has taken CUPTI over" in ring.notes[0],
+            ring.notes,
+        )
         ring.end()
-        check("cupti idle: nothing is disabled, and CUPTI stays", within(lambda: mine.done()[-1] == "unsubscribe", 5) and steps.do(3) and
-              not any(line.startswith(("disable", "finalize")) for line in mine.done()), mine.done())
+        check(
+            "cupti idle: nothing is disabled, and CUPTI stays",
+            within(lambda: mine.done()[-1] == "unsubscribe", 5) and steps.do(3) and not any(line.startswith(("disable", "finalize")) for line in mine.done()),
+            mine.done(),
+        )
         check("cupti idle: ends well", steps.maps() == (0, 0) and steps.end() == 0)
 
 
@@ -455,13 +588,20 @@ def cupti_others():
             for _ in range(4):
                 time.sleep(0.1)  # what runs is in a buffer till it has ended
                 goes_on = steps.do(5)
-            check(f"{label}: kernels, if the buffers are ours", within(lambda: ring.read() is None or len(ring.kernels) >= 5, 5) if first else goes_on, ring.kernels)
+            check(
+                f"{label}: kernels, if the buffers are ours",
+                within(lambda: ring.read() is None or len(ring.kernels) >= 5, 5) if first else goes_on,
+                ring.kernels,
+            )
             ring.end()
             check(f"{label}: over", within(lambda: mine.done()[-1] in ("finalize", "unsubscribe") or not steps.do(1), 5) and steps.do(3), mine.done())
             daemon.change_rules()
             steps.do(5)
             time.sleep(0.1)
-            check(f"{label}: again", steps.do(5) and within(lambda: daemon.rings[-1].read() is None or len(daemon.rings[-1].kernels) >= 5, 5) and len(daemon.rings) == 2)
+            check(
+                f"{label}: again",
+                steps.do(5) and within(lambda: daemon.rings[-1].read() is None or len(daemon.rings[-1].kernels) >= 5, 5) and len(daemon.rings) == 2,
+            )
             check(f"{label}: ends well", steps.end() == 0)
 
 
@@ -471,18 +611,33 @@ def cupti_forks():
         mine = Cupti(fails)
         daemon, calls = traced(["s-cupti", case], mine.ring, environment=mine.environment, label=f"cupti: {case}")
         notes = [note for ring in daemon.rings for note in ring.notes]
-        check(f"cupti: {case}: the child has events, the parent CUPTI", len(daemon.rings) == 2 and mine.done().count("subscribe") == 1 and
-              notes == ["kernels are timed by events, not by CUPTI: this process was forked by one that used CUPTI"], notes, mine.done())
+        check(
+            f"cupti: {case}: the child has events, the parent CUPTI",
+            len(daemon.rings) == 2
+            and mine.done().count("subscribe") == 1
+            and notes == ["kernels are timed by events, not by CUPTI: this process was forked by one that used CUPTI"],
+            notes,
+            mine.done(),
+        )
         check(f"cupti: {case}: kernels", case != "fork" or len(daemon.rings[0].kernels) == 2, [ring.kernels for ring in daemon.rings])
 
 
 def cupti_constructor():
     """A library's constructor makes the first call: CUPTI cannot be loaded meanwhile, and is waited for for a while only."""
     mine = Cupti()
-    daemon, calls = traced(["s-cupti", "constructor", os.path.join(TARGETS, "libs-construct.so")], mine.ring, environment=mine.environment, label="cupti: a constructor")
+    daemon, calls = traced(
+        ["s-cupti", "constructor", os.path.join(TARGETS, "libs-construct.so")], mine.ring, environment=mine.environment, label="cupti: a constructor"
+    )
     ring = daemon.rings[0]
-    check("cupti: a constructor", names(calls).count("cuLaunchKernel") == len(ring.kernels) == 2 and not mine.done() and
-          ring.notes == ["kernels are timed by events, not by CUPTI: it takes too long to load and start it"], ring.notes, ring.kernels, mine.done())
+    check(
+        "cupti: a constructor",
+        names(calls).count("cuLaunchKernel") == len(ring.kernels) == 2
+        and not mine.done()
+        and ring.notes == ["kernels are timed by events, not by CUPTI: it takes too long to load and start it"],
+        ring.notes,
+        ring.kernels,
+        mine.done(),
+    )
 
 
 def cupti_jump():
@@ -517,8 +672,14 @@ def behind():
 class Steps:
     def __init__(self, name, case="steps", *more, program="s-trace", **variables):
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("GPUPROBE", "LD_"))}
-        self.process = subprocess.Popen([os.path.join(TARGETS, program), case, *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-                                        env={**environment, **MOCK, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name, **variables})
+        self.process = subprocess.Popen(
+            [os.path.join(TARGETS, program), case, *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={**environment, **MOCK, "LD_PRELOAD": SHIM, "GPUPROBE_SESSION": name, **variables},
+        )
         if case == "steps":
             self.do(1)
 
@@ -542,7 +703,7 @@ class Steps:
     def is_socket(self, fd):
         try:
             return os.readlink(f"/proc/{self.process.pid}/fd/{fd}").startswith("socket:")
-        except FileNotFoundError: # closed meanwhile
+        except FileNotFoundError:  # closed meanwhile
             return False
 
     def end(self):
@@ -605,8 +766,14 @@ def live():
             daemon.change_rules()
             steps.do(5)
             calls = ring.read()
-            check(f"live: more is wanted ({flags})", [call.sequence for call in calls] == list(range(5 * n + 1, 5 * n + 6)) and daemon.rings == [ring] and not ring.pairs and
-                  all((255 in call.extras) == bool(flags & fake_trace.STACKS) for call in calls), calls)
+            check(
+                f"live: more is wanted ({flags})",
+                [call.sequence for call in calls] == list(range(5 * n + 1, 5 * n + 6))
+                and daemon.rings == [ring]
+                and not ring.pairs
+                and all((255 in call.extras) == bool(flags & fake_trace.STACKS) for call in calls),
+                calls,
+            )
         check("live: ends well, widened", steps.end() == 0)
     with TraceDaemon(session("inside")) as daemon:
         steps = Steps(daemon.name, "inside")
@@ -650,7 +817,11 @@ def storm():
             steps.process.stdin.write("e")
             steps.process.stdin.flush()
             goes_on = steps.line() == ["did", "1"] and steps.do(5)
-            check(f"storm {flags}: {len(daemon.rings)} traces", goes_on and len(daemon.rings) == traces and calls and steps.maps() == (0, 0) and steps.end() == 0, goes_on)
+            check(
+                f"storm {flags}: {len(daemon.rings)} traces",
+                goes_on and len(daemon.rings) == traces and calls and steps.maps() == (0, 0) and steps.end() == 0,
+                goes_on,
+            )
 
 
 def stale():
@@ -667,42 +838,66 @@ def stale():
 
 def hostile():
     """Answers that make no sense: no trace, and no harm."""
+
     def field(offset, value, form="<I"):
         def change(header):
-            header[offset:offset + len(value.to_bytes(8, "little")[:4 if form == "<I" else 8])] = value.to_bytes(8, "little")[:4 if form == "<I" else 8]
+            header[offset : offset + len(value.to_bytes(8, "little")[: 4 if form == "<I" else 8])] = value.to_bytes(8, "little")[: 4 if form == "<I" else 8]
             return bytes(header)
+
         return lambda: Ring(change=change)
 
     wrong = {
-        "magic": field(0, 1), "version": field(4, 99), "clock": field(16, 2), "no slots": field(20, 0), "many slots": field(20, 257),
-        "more slots than there are": field(20, 17), "size of slots": field(24, 1 << 17), "no power of two": field(24, 3000),
-        "small slots": field(24, 1024), "stride": field(28, 128), "odd stride": field(28, 128 + (1 << 16) + 1), "offset": field(32, 1 << 40, "<Q"),
-        "offset in the header": field(32, 64, "<Q"), "offset that is odd": field(32, 4097, "<Q"), "unsealed": lambda: Ring(seals=0),
-        "half sealed": lambda: Ring(seals=1 << 1), "short": lambda: Ring(cut=4096), "nothing": lambda: None,
+        "magic": field(0, 1),
+        "version": field(4, 99),
+        "clock": field(16, 2),
+        "no slots": field(20, 0),
+        "many slots": field(20, 257),
+        "more slots than there are": field(20, 17),
+        "size of slots": field(24, 1 << 17),
+        "no power of two": field(24, 3000),
+        "small slots": field(24, 1024),
+        "stride": field(28, 128),
+        "odd stride": field(28, 128 + (1 << 16) + 1),
+        "offset": field(32, 1 << 40, "<Q"),
+        "offset in the header": field(32, 64, "<Q"),
+        "offset that is odd": field(32, 4097, "<Q"),
+        "unsealed": lambda: Ring(seals=0),
+        "half sealed": lambda: Ring(seals=1 << 1),
+        "short": lambda: Ring(cut=4096),
+        "nothing": lambda: None,
     }
     for label, make in wrong.items():
         daemon, calls = traced(["s-trace", "plain", "5"], make, label=f"hostile: {label}")
         check(f"hostile: {label}", daemon.seen(wire.TRACE) == 1 and (label == "nothing" or daemon.rings[0].states() == [0] * 16))
-    for label, script in (("no welcome", {"welcome": lambda *_: None}), ("no answer", {"trace": lambda *_: None}), ("late", {"trace": lambda *_: time.sleep(1)}),
-                          ("without its memory", {"trace": lambda _, answer: [(answer[0][0], [])]}),
-                          ("garbage", {"trace": lambda *_: [(b"x" * 24, [])]}), ("deaf", {"silent": True})):
+    for label, script in (
+        ("no welcome", {"welcome": lambda *_: None}),
+        ("no answer", {"trace": lambda *_: None}),
+        ("late", {"trace": lambda *_: time.sleep(1)}),
+        ("without its memory", {"trace": lambda _, answer: [(answer[0][0], [])]}),
+        ("garbage", {"trace": lambda *_: [(b"x" * 24, [])]}),
+        ("deaf", {"silent": True}),
+    ):
         start = time.monotonic()
         daemon, calls = traced(["s-trace", "plain", "5"], label=f"hostile: {label}", script=script, deadline_ms=300)
         check(f"hostile: {label}", not calls and time.monotonic() - start < 20)
+
     def scribble(ring, value):
         for slot in range(ring.slots):
             for offset in (8, 16, 64):
                 ring.put(ring.at(slot) + offset, value)
+
     for value in (1, 3 << 40, 2**64 - 8):
         with TraceDaemon(session("scribble")) as daemon:
             steps = Steps(daemon.name)
             scribble(daemon.rings[0], value)
             check(f"hostile: heads and tails {value:#x}", steps.do(3000) and steps.end() == 0)
         with TraceDaemon(session("scribble")) as daemon:
+
             def make():
                 ring = Ring()
                 scribble(ring, value)
                 return ring
+
             daemon.make = make
             steps = Steps(daemon.name)
             check(f"hostile: heads and tails from the beginning {value:#x}", steps.do(3000) and steps.end() == 0)
@@ -711,9 +906,30 @@ def hostile():
 def programs():
     """Programs that do what a preloaded library may break, each traced with all there is, on the CPU driver."""
     everything = fake_trace.EXTRAS | fake_trace.GPU | fake_trace.STACKS
-    for arguments in (["s-plain"], ["s-dlsym"], ["s-linked"], ["s-threads"], ["s-signal"], ["s-fork"], ["s-exec"], ["s-close"], ["s-unload"], ["s-file"],
-                      ["s-ptsz"], ["s-context"], ["s-context", "none"], ["s-errno"], ["s-register"], ["s-capture"], ["s-exit", "return"],
-                      ["s-exit", "exit"], ["s-exit", "_exit"], ["s-exit", "abort"], ["s-exit", "thread"], ["s-exit", "handler"]):
+    for arguments in (
+        ["s-plain"],
+        ["s-dlsym"],
+        ["s-linked"],
+        ["s-threads"],
+        ["s-signal"],
+        ["s-fork"],
+        ["s-exec"],
+        ["s-close"],
+        ["s-unload"],
+        ["s-file"],
+        ["s-ptsz"],
+        ["s-context"],
+        ["s-context", "none"],
+        ["s-errno"],
+        ["s-register"],
+        ["s-capture"],
+        ["s-exit", "return"],
+        ["s-exit", "exit"],
+        ["s-exit", "_exit"],
+        ["s-exit", "abort"],
+        ["s-exit", "thread"],
+        ["s-exit", "handler"],
+    ):
         label = "traced: " + " ".join(arguments)
         bare = run(arguments, preload=())
         with TraceDaemon(session("programs"), make=lambda: Ring(slot_bytes=1 << 20, flags=everything), period_ms=50) as daemon:
@@ -723,10 +939,23 @@ def programs():
             if as_bare(label, bare, ours):
                 launches = [call for call in calls if "LaunchKernel" in str(call.name) and not call.result]
                 kernels = sum(len(ring.kernels) for ring in daemon.rings)
-                report(label, bool(calls) == (arguments != ["s-plain"]) and not lost and kernels <= len(launches) + 10,
-                       f"{len(calls)} calls, {lost} lost, {len(launches)} launches, {kernels} kernels")
+                report(
+                    label,
+                    bool(calls) == (arguments != ["s-plain"]) and not lost and kernels <= len(launches) + 10,
+                    f"{len(calls)} calls, {lost} lost, {len(launches)} launches, {kernels} kernels",
+                )
 
-    for arguments in (["s-threads"], ["s-signal"], ["s-fork"], ["s-exec"], ["s-close"], ["s-exit", "return"], ["s-exit", "_exit"], ["s-exit", "abort"], ["s-exit", "handler"]):
+    for arguments in (
+        ["s-threads"],
+        ["s-signal"],
+        ["s-fork"],
+        ["s-exec"],
+        ["s-close"],
+        ["s-exit", "return"],
+        ["s-exit", "_exit"],
+        ["s-exit", "abort"],
+        ["s-exit", "handler"],
+    ):
         label = "with CUPTI: " + " ".join(arguments)
         bare = run(arguments, preload=())
         mine = Cupti(slot_bytes=1 << 20)
@@ -757,7 +986,9 @@ def ended():
     bare = run(["s-ended"], preload=(slow,))
     for wait in "500", "1500":
         with TraceDaemon(session("ended"), make=lambda: Ring(flags=fake_trace.GPU)) as daemon:
-            if as_bare(f"ended: {wait} ms", bare, run(["s-ended"], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW_CALL="cuEventCreate", S_SLOW_MS=wait)):
+            if as_bare(
+                f"ended: {wait} ms", bare, run(["s-ended"], preload=(SHIM, slow), GPUPROBE_SESSION=daemon.name, S_SLOW_CALL="cuEventCreate", S_SLOW_MS=wait)
+            ):
                 calls = daemon.calls()
                 main = next(call.tid for call in calls if call.name == "cuInit")
                 kernels = [kernel for ring in daemon.rings for kernel in ring.kernels if kernel[1] == main]
@@ -780,8 +1011,12 @@ def unwanted():
         check("seccomp: nobody asks", not daemon.messages)
     if SANITIZED:
         return  # it makes system calls of its own
-    numbers = [kind for kind, number in (("pid", 0xeffffffc), ("user", 0xeffffffd)) if os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:[{number}]"]
-    rules = [rule for kind, rule in (("pid", (1, os.getpid(), 0, 0, b"", 0)), ("user", (2 | 4 | 8 | 16, 0, os.getuid() + 1, 0, b"s-trace", 12345))) if kind in numbers]
+    numbers = [kind for kind, number in (("pid", 0xEFFFFFFC), ("user", 0xEFFFFFFD)) if os.readlink(f"/proc/self/ns/{kind}") == f"{kind}:[{number}]"]
+    rules = [
+        rule
+        for kind, rule in (("pid", (1, os.getpid(), 0, 0, b"", 0)), ("user", (2 | 4 | 8 | 16, 0, os.getuid() + 1, 0, b"s-trace", 12345)))
+        if kind in numbers
+    ]
     with TraceDaemon(session("sandbox"), rules=()) as daemon:
         steps = Steps(daemon.name, "sandboxed")
         check("sandbox: it begins", steps.line() == ["init", "0"] and steps.line() == ["sandboxed", "1"])
@@ -796,9 +1031,44 @@ def unwanted():
 if not os.path.exists("/proc/self/maps"):
     sys.exit(77)
 slow = () if SANITIZED else (constructors, ended)  # it looks for functions before another dlsym() can answer
-for part in (plain, filters, arguments, kernel_names, threads, first, replaced, processes, ancestors, signals, callbacks, stacks, gpu, gpu_ends, lengths, contexts, cupti, cupti_fails, cupti_live, cupti_taken,
-             cupti_taken_idle, cupti_others, cupti_forks, cupti_constructor, cupti_jump, cupti_exit, cupti_stack, behind, live, forked_at_the_end, storm, stale,
-             hostile, programs, *slow, unwanted):
+for part in (
+    plain,
+    filters,
+    arguments,
+    kernel_names,
+    threads,
+    first,
+    replaced,
+    processes,
+    ancestors,
+    signals,
+    callbacks,
+    stacks,
+    gpu,
+    gpu_ends,
+    lengths,
+    contexts,
+    cupti,
+    cupti_fails,
+    cupti_live,
+    cupti_taken,
+    cupti_taken_idle,
+    cupti_others,
+    cupti_forks,
+    cupti_constructor,
+    cupti_jump,
+    cupti_exit,
+    cupti_stack,
+    behind,
+    live,
+    forked_at_the_end,
+    storm,
+    stale,
+    hostile,
+    programs,
+    *slow,
+    unwanted,
+):
     if len(sys.argv) < 3 or part.__name__ in sys.argv[2:]:
         part()
 end()

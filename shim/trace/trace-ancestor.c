@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A trace of a CMD means all processes that descend of it. One whose parents are gone, as a daemon's,
- * cannot be known by them: `gpuprobectl trace` tells CMD its own number in a variable, and all inherit
- * that. It is read where the kernel put it when the program began, as the program may have cleared or
- * changed its environment since.
+ * A trace of a CMD means all processes that descend of it. One whose parents are gone, as a
+ * daemon's, cannot be known by them: `gpuprobectl trace` tells CMD its own number in a variable,
+ * and all inherit that. It is read where the kernel put it when the program began, as the program
+ * may have cleared or changed its environment since.
  */
 
 #include <fcntl.h>
@@ -24,8 +24,7 @@ struct position {
 };
 
 /* Returns whether that was the end of what is looked for. */
-static bool take(struct position *at, char byte)
-{
+static bool take(struct position *at, char byte) {
 	bool inside = at->matched == strlen(VARIABLE);
 
 	if (!byte) {
@@ -44,8 +43,7 @@ static bool take(struct position *at, char byte)
 	return false;
 }
 
-uint32_t trace_ancestor_told(void)
-{
+uint32_t trace_ancestor_told(void) {
 	int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
 	struct position at = { 0 };
 	char bytes[512];

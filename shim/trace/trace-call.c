@@ -29,8 +29,7 @@ void trace_end(struct trace_frame *frame);
 int trace_personality(int version, int actions, uint64_t class, void *exception, void *context);
 
 /* For a few words: memcpy() takes longer, and the compiler is not to make one of it. */
-static inline void copy(uint64_t *to, const uint64_t *from, unsigned count)
-{
+static inline void copy(uint64_t *to, const uint64_t *from, unsigned count) {
 	for (unsigned i = 0; i < count; i++) {
 		to[i] = from[i];
 		__asm__("" : "+r"(i));
@@ -38,14 +37,12 @@ static inline void copy(uint64_t *to, const uint64_t *from, unsigned count)
 }
 
 /* Of which number of trace.h a function is, and how many words its record has. */
-static inline unsigned number_of(uint32_t index)
-{
+static inline unsigned number_of(uint32_t index) {
 	return index < FUNCTION_COUNT ? function_rows[index].number
 				      : TRACE_FUNCTION_DYNAMIC + index - FUNCTION_COUNT;
 }
 
-static inline bool is_wanted(struct trace_self *thread, uint32_t index)
-{
+static inline bool is_wanted(struct trace_self *thread, uint32_t index) {
 	uint64_t sample = __atomic_load_n(&trace_session.sample, __ATOMIC_RELAXED);
 
 	if (!trace_wants(index))
@@ -57,8 +54,7 @@ static inline bool is_wanted(struct trace_self *thread, uint32_t index)
 	return trace_is_sampled(&thread->random, sample);
 }
 
-struct trace_begun trace_begin(struct trace_frame *frame)
-{
+struct trace_begun trace_begin(struct trace_frame *frame) {
 	struct trace_self *thread = &trace_mine;
 	uint64_t number = trace_session_number();
 	uint32_t index = frame->index;
@@ -98,8 +94,7 @@ struct trace_begun trace_begin(struct trace_frame *frame)
 
 /* How much there is to record of what arguments point to; fills in the lengths. */
 static uint32_t size_extras(const struct function_row *row, const struct trace_frame *frame,
-			    int32_t result, uint16_t lengths[FUNCTION_EXTRAS_MAX])
-{
+			    int32_t result, uint16_t lengths[FUNCTION_EXTRAS_MAX]) {
 	uint32_t size = 0;
 
 	for (unsigned i = 0; i < row->extra_count; i++) {
@@ -120,8 +115,7 @@ static uint32_t size_extras(const struct function_row *row, const struct trace_f
 
 /* Returns how many there are. */
 static uint8_t write_extras(const struct function_row *row, const struct trace_frame *frame,
-			    const uint16_t lengths[FUNCTION_EXTRAS_MAX], uint8_t *to)
-{
+			    const uint16_t lengths[FUNCTION_EXTRAS_MAX], uint8_t *to) {
 	uint8_t count = 0;
 
 	for (unsigned i = 0; i < row->extra_count; i++) {
@@ -146,8 +140,7 @@ static uint8_t write_extras(const struct function_row *row, const struct trace_f
 }
 
 /* The stack of a call, as its last extra. */
-static void write_stack(const uint64_t *stack, uint32_t size, uint8_t *to)
-{
+static void write_stack(const uint64_t *stack, uint32_t size, uint8_t *to) {
 	*(struct trace_extra *)to = (struct trace_extra){
 		.argument = TRACE_STACK_ARGUMENT,
 		.size = (uint16_t)size,
@@ -157,8 +150,7 @@ static void write_stack(const uint64_t *stack, uint32_t size, uint8_t *to)
 
 /* The arguments, in the order of functions.inc; the last ones are floats. */
 static inline void write_words(const struct trace_frame *frame, uint64_t *words, unsigned count,
-			       unsigned floats)
-{
+			       unsigned floats) {
 	unsigned plain = count - floats;
 
 	if (plain <= TRACE_REGISTERS) {
@@ -173,8 +165,7 @@ static inline void write_words(const struct trace_frame *frame, uint64_t *words,
 
 /* Writes the record of a call, for who is inside. stack: `depth` addresses, as many as fit. */
 static void write_call(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
-		       uint8_t flags, const uint64_t *stack, unsigned depth)
-{
+		       uint8_t flags, const uint64_t *stack, unsigned depth) {
 	bool known = frame->index < FUNCTION_COUNT;
 	const struct function_row *row = &function_rows[known ? frame->index : 0];
 	int32_t result = (int32_t)frame->result[0];
@@ -189,7 +180,8 @@ static void write_call(struct trace_self *thread, const struct trace_frame *fram
 	size = (uint32_t)sizeof(*call) + count * 8 + extras;
 	if (depth) {
 		if (addresses > TRACE_RING_RECORD_MAX - sizeof(struct trace_extra) - size)
-			addresses = TRACE_RING_RECORD_MAX - (uint32_t)sizeof(struct trace_extra) - size;
+			addresses =
+				TRACE_RING_RECORD_MAX - (uint32_t)sizeof(struct trace_extra) - size;
 		size += (uint32_t)sizeof(struct trace_extra) + addresses;
 	}
 	call = trace_reserve(thread, size);
@@ -221,8 +213,7 @@ static void write_call(struct trace_self *thread, const struct trace_frame *fram
 }
 
 /* What has to be there before the record. */
-static void write_names(struct trace_self *thread, const struct trace_frame *frame, uint8_t flags)
-{
+static void write_names(struct trace_self *thread, const struct trace_frame *frame, uint8_t flags) {
 	uint32_t index = frame->index;
 
 	if (index >= FUNCTION_COUNT) {
@@ -239,8 +230,7 @@ static void write_names(struct trace_self *thread, const struct trace_frame *fra
 
 /* Returns whether there is a record now. */
 static bool record(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
-		   uint8_t flags)
-{
+		   uint8_t flags) {
 	uint64_t number = frame->session, stack[TRACE_STACK_MAX];
 	unsigned depth = 0;
 	bool on;
@@ -263,7 +253,8 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	if (__builtin_expect(on, 1)) {
 		write_names(thread, frame, flags);
 		write_call(thread, frame, end, flags, stack, depth);
-	} else if (__atomic_load_n(&trace_session.ring->flags, __ATOMIC_RELAXED) & TRACE_RING_REPLACED) {
+	} else if (__atomic_load_n(&trace_session.ring->flags, __ATOMIC_RELAXED) &
+		   TRACE_RING_REPLACED) {
 		trace_pass(frame->index);
 	}
 	trace_leave(thread);
@@ -273,8 +264,7 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 }
 
 /* A call that began in a session that is over is recorded in the next one, if that has begun. */
-static inline void move_to_session(struct trace_frame *frame)
-{
+static inline void move_to_session(struct trace_frame *frame) {
 	uint64_t number = trace_session_number();
 
 	if (__builtin_expect(frame->session == number, 1))
@@ -283,8 +273,7 @@ static inline void move_to_session(struct trace_frame *frame)
 	frame->recorded = frame->recorded && number && trace_wants(frame->index);
 }
 
-void trace_end(struct trace_frame *frame)
-{
+void trace_end(struct trace_frame *frame) {
 	struct trace_self *thread = &trace_mine;
 	bool written = false;
 
@@ -311,8 +300,7 @@ void trace_end(struct trace_frame *frame)
  * Of a call that is left by an exception or by the end of its thread. (A longjmp is not told; see
  * tracing.h.)
  */
-int trace_personality(int version, int actions, uint64_t class, void *exception, void *context)
-{
+int trace_personality(int version, int actions, uint64_t class, void *exception, void *context) {
 	struct trace_frame *frame = trace_mine.outermost;
 
 	if ((actions & UNWIND_CLEANUP) && frame) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Times of kernels and copies by CUPTI, through libgpuprobe-cupti.so (cupti-source.h). A call that CUPTI
- * knows has a number there, which it tells within the call; behind it the number is put into a
- * table, with the record of the call, and what ran on the GPU finds it there. The table is written
- * by all threads, each place by one at a time, and read by the one that flushes.
+ * Times of kernels and copies by CUPTI, through libgpuprobe-cupti.so (cupti-source.h). A call that
+ * CUPTI knows has a number there, which it tells within the call; behind it the number is put into
+ * a table, with the record of the call, and what ran on the GPU finds it there. The table is
+ * written by all threads, each place by one at a time, and read by the one that flushes.
  *
  * That is a thread of ours, which exists while there is a session with such times. It also loads
  * CUPTI and starts it, as a thread of the application may have too little stack for that; it sees
- * the session's end, and has CUPTI leave the process then; and when the process exits, it writes what
- * is known by then. Who begins a session, or exits, waits for it, but not for ever: he may have
- * interrupted what it waits for.
+ * the session's end, and has CUPTI leave the process then; and when the process exits, it writes
+ * what is known by then. Who begins a session, or exits, waits for it, but not for ever: he may
+ * have interrupted what it waits for.
  *
  * What CUPTI itself calls of the driver is not the application's.
  */
@@ -53,7 +53,8 @@
 #define GIVEN_UP (UINT64_MAX - 2) /* and nobody waits for any more; */
 #define REFUSED (UINT64_MAX - 3) /* it could not, and says why in `answer`; there is no thread; */
 #define STARTED (UINT64_MAX - 4) /* it has, and the session will have its number soon; */
-#define FINISHING (UINT64_MAX - 5) /* to write what is known of the session `last`: the process exits */
+#define FINISHING \
+	(UINT64_MAX - 5) /* to write what is known of the session `last`: the process exits */
 
 struct launch {
 	uint32_t correlation; /* 0: it is being written */
@@ -74,7 +75,8 @@ static bool registered; /* for the end of the process */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* who has it is in CUPTI, or forks */
 static __thread bool forking; /* this thread holds it till it has forked */
 
-/* What CUPTI has told of the call that this thread is in. It may have been left by a longjmp: there is no frame then. */
+/* What CUPTI has told of the call that this thread is in. It may have been left by a longjmp: there
+ * is no frame then. */
 static __thread struct {
 	const struct trace_frame *frame; /* to compare with; NULL: nobody is interested */
 	uint32_t correlation; /* 0: none yet */
@@ -94,24 +96,22 @@ static char answer[256];
 static uint64_t names[NAMES]; /* of the session that follows; the thread's */
 static uint64_t names_session;
 
-/* ---- what CUPTI tells ---------------------------------------------------------------------------- */
+/* ---- what CUPTI tells
+ * ---------------------------------------------------------------------------- */
 
-static void called(uint32_t correlation, driver_handle context)
-{
+static void called(uint32_t correlation, driver_handle context) {
 	if (!mine.frame || mine.correlation)
 		return;
 	mine.context = context;
 	mine.correlation = correlation;
 }
 
-void trace_cupti_before(const struct trace_frame *frame)
-{
+void trace_cupti_before(const struct trace_frame *frame) {
 	mine.frame = frame;
 	mine.correlation = 0;
 }
 
-bool trace_cupti_has(const struct trace_frame *frame)
-{
+bool trace_cupti_has(const struct trace_frame *frame) {
 	bool has = mine.frame == frame && mine.correlation;
 
 	mine.frame = NULL;
@@ -119,8 +119,7 @@ bool trace_cupti_has(const struct trace_frame *frame)
 }
 
 void trace_cupti_launched(struct trace_self *thread, const struct trace_frame *frame,
-			  const struct gpu_launch *launch, uint32_t sequence)
-{
+			  const struct gpu_launch *launch, uint32_t sequence) {
 	struct launch *place = &launches[mine.correlation % LAUNCHES];
 
 	if (place->correlation && !__atomic_load_n(&place->timed, __ATOMIC_RELAXED) &&
@@ -144,8 +143,7 @@ void trace_cupti_launched(struct trace_self *thread, const struct trace_frame *f
 }
 
 /* The call that caused what ran; false: it is not recorded, or long forgotten. */
-static bool find_launch(uint32_t correlation, struct launch *found)
-{
+static bool find_launch(uint32_t correlation, struct launch *found) {
 	struct launch *place = &launches[correlation % LAUNCHES];
 
 	if (!correlation || __atomic_load_n(&place->correlation, __ATOMIC_ACQUIRE) != correlation)
@@ -159,8 +157,7 @@ static bool find_launch(uint32_t correlation, struct launch *found)
 }
 
 /* The number of a kernel that has a name only; the name is written when it is first seen. */
-static uint64_t number_of_name(struct trace_self *thread, const char *name)
-{
+static uint64_t number_of_name(struct trace_self *thread, const char *name) {
 	uint64_t number = interest_hash(name) | UINT64_C(1) << 63; /* no address in a process */
 	uint64_t *place = &names[number % NAMES];
 
@@ -173,14 +170,14 @@ static uint64_t number_of_name(struct trace_self *thread, const char *name)
 }
 
 /* In the thread that flushes, which is inside. */
-static void ran(const struct cupti_work *work)
-{
+static void ran(const struct cupti_work *work) {
 	struct trace_self *thread = &trace_mine;
 	struct trace_ring_kernel *record;
 	struct launch launch;
 	uint64_t function;
 
-	if (!telling || !find_launch(work->correlation, &launch) || launch.session != thread->session)
+	if (!telling || !find_launch(work->correlation, &launch) ||
+	    launch.session != thread->session)
 		return;
 	if (launch.counted && !launch.timed)
 		trace_count_unread(-1);
@@ -211,16 +208,14 @@ static void ran(const struct cupti_work *work)
 	trace_write(thread, sizeof(*record));
 }
 
-static void lost(uint64_t count)
-{
+static void lost(uint64_t count) {
 	if (!telling)
 		return;
 	__atomic_add_fetch(&trace_mine.slot->lost, count, __ATOMIC_RELAXED);
 	trace_count_unread(-(int64_t)count); /* they have no times, but are told as lost */
 }
 
-static void trouble(const char *line)
-{
+static void trouble(const char *line) {
 	if (telling && !trace_write_note(&trace_mine, line))
 		trace_lose(&trace_mine);
 }
@@ -233,21 +228,19 @@ static const struct cupti_events events = {
 	.trouble = trouble,
 };
 
-/* ---- what is wanted ------------------------------------------------------------------------------ */
+/* ---- what is wanted
+ * ------------------------------------------------------------------------------ */
 
-static uint64_t now_wanted(void)
-{
+static uint64_t now_wanted(void) {
 	return __atomic_load_n(&wanted, __ATOMIC_ACQUIRE);
 }
 
-static bool is_session(uint64_t value)
-{
+static bool is_session(uint64_t value) {
 	return value != NOTHING && value < FINISHING;
 }
 
 /* False: it is not `from` any more. */
-static bool change(uint64_t from, uint64_t to)
-{
+static bool change(uint64_t from, uint64_t to) {
 	if (!__atomic_compare_exchange_n(&wanted, &from, to, false, __ATOMIC_ACQ_REL,
 					 __ATOMIC_RELAXED))
 		return false;
@@ -257,8 +250,7 @@ static bool change(uint64_t from, uint64_t to)
 }
 
 /* Waits while that is wanted, till then (of CLOCK_MONOTONIC) at most. */
-static void wait_while(uint64_t value, uint64_t until)
-{
+static void wait_while(uint64_t value, uint64_t until) {
 	uint32_t seen = __atomic_load_n(&changes, __ATOMIC_ACQUIRE);
 	uint64_t now = trace_monotonic();
 
@@ -274,11 +266,11 @@ static void wait_while(uint64_t value, uint64_t until)
 	}
 }
 
-/* ---- the thread ---------------------------------------------------------------------------------- */
+/* ---- the thread
+ * ---------------------------------------------------------------------------------- */
 
 /* Writes what is known into the memory of the session. False: it is over, or nobody reads. */
-static bool flush(uint64_t number, bool all)
-{
+static bool flush(uint64_t number, bool all) {
 	struct trace_self *thread = &trace_mine;
 	bool on;
 
@@ -300,8 +292,7 @@ static bool flush(uint64_t number, bool all)
 }
 
 /* Finds libgpuprobe-cupti.so; returns why not, or NULL. */
-static const char *load(void)
-{
+static const char *load(void) {
 	const void *table = NULL;
 
 	if (source)
@@ -328,8 +319,7 @@ static const char *load(void)
 }
 
 /* Starts CUPTI. Returns whether it is there, and still wanted; else the thread ends. */
-static bool start(void)
-{
+static bool start(void) {
 	const char *reason = load();
 	bool on = false;
 
@@ -350,8 +340,7 @@ static bool start(void)
 }
 
 /* Returns whether the session goes on, or another is to begin. */
-static bool follow(uint64_t number)
-{
+static bool follow(uint64_t number) {
 	bool on;
 
 	pthread_mutex_lock(&mutex);
@@ -363,8 +352,7 @@ static bool follow(uint64_t number)
 }
 
 /* Always false: the thread ends. */
-static bool finish(void)
-{
+static bool finish(void) {
 	pthread_mutex_lock(&mutex);
 	flush(__atomic_load_n(&last, __ATOMIC_RELAXED), true);
 	pthread_mutex_unlock(&mutex);
@@ -372,8 +360,7 @@ static bool finish(void)
 	return false;
 }
 
-static void *run(void *argument)
-{
+static void *run(void *argument) {
 	bool on = true;
 
 	trace_mine.outermost = OURS;
@@ -397,11 +384,10 @@ static void *run(void *argument)
 }
 
 /*
- * The process exits: the thread writes what is known by now, and leaves CUPTI alone, which ends soon,
- * too.
+ * The process exits: the thread writes what is known by now, and leaves CUPTI alone, which ends
+ * soon, too.
  */
-static void at_exit(void)
-{
+static void at_exit(void) {
 	uint64_t number = now_wanted();
 
 	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) != getpid() || !is_session(number))
@@ -411,11 +397,11 @@ static void at_exit(void)
 		wait_while(FINISHING, trace_monotonic() + EXIT_NS);
 }
 
-/* ---- sessions ------------------------------------------------------------------------------------ */
+/* ---- sessions
+ * ------------------------------------------------------------------------------------ */
 
 /* Has the thread start CUPTI; makes it, if there is none. Returns why it does not, or NULL. */
-static const char *ask(void)
-{
+static const char *ask(void) {
 	uint64_t until = trace_monotonic() + START_NS, before;
 
 	do {
@@ -433,11 +419,12 @@ static const char *ask(void)
 		return "it takes too long to load and start it";
 	if (now_wanted() == STARTED)
 		return NULL;
-	return now_wanted() == REFUSED ? answer : "this process has just been forked"; /* by a signal handler */
+	return now_wanted() == REFUSED
+		       ? answer
+		       : "this process has just been forked"; /* by a signal handler */
 }
 
-static const char *begin(const uint32_t *calls, uint32_t count, bool copies)
-{
+static const char *begin(const uint32_t *calls, uint32_t count, bool copies) {
 	pid_t used = __atomic_load_n(&owner, __ATOMIC_RELAXED);
 	const char *reason;
 
@@ -458,8 +445,7 @@ static const char *begin(const uint32_t *calls, uint32_t count, bool copies)
 	return reason;
 }
 
-const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies)
-{
+const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies) {
 	static char line[320];
 	const char *reason = begin(calls, count, copies);
 
@@ -469,25 +455,21 @@ const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies
 	return line;
 }
 
-void trace_cupti_began(uint64_t number)
-{
+void trace_cupti_began(uint64_t number) {
 	change(STARTED, number);
 }
 
 /* The mutex, for a thread of the application: bounded. */
-static bool lock(void)
-{
+static bool lock(void) {
 	return deadline_lock(&mutex, deadline_now_ms() + LOCK_MS);
 }
 
-void trace_cupti_forking(void)
-{
+void trace_cupti_forking(void) {
 	if (!forking) /* a signal handler may fork in here */
 		forking = __atomic_load_n(&owner, __ATOMIC_RELAXED) == getpid() && lock();
 }
 
-void trace_cupti_forked(bool in_child)
-{
+void trace_cupti_forked(bool in_child) {
 	const struct cupti_source *used = __atomic_load_n(&source, __ATOMIC_ACQUIRE);
 
 	if (forking)

@@ -6,8 +6,8 @@
 #include "trace-gpu.h"
 
 /*
- * Before a session: calls of these functions (CUPTI's numbers), and copies, are to have times. NULL,
- * or why that cannot be had: a static line. Waits for a thread of ours, two seconds at most.
+ * Before a session: calls of these functions (CUPTI's numbers), and copies, are to have times.
+ * NULL, or why that cannot be had: a static line. Waits for a thread of ours, two seconds at most.
  */
 const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies);
 
@@ -23,5 +23,5 @@ void trace_cupti_before(const struct trace_frame *frame);
 bool trace_cupti_has(const struct trace_frame *frame);
 
 /* It has, and has succeeded. */
-void trace_cupti_launched(struct trace_self *thread, const struct trace_frame *frame, const struct gpu_launch *launch,
-			  uint32_t sequence);
+void trace_cupti_launched(struct trace_self *thread, const struct trace_frame *frame,
+			  const struct gpu_launch *launch, uint32_t sequence);

@@ -9,7 +9,8 @@
 #define EVENT_STREAMS 256 /* a power of two */
 #define EVENT_TRIES 4
 
-/* Names of the legacy stream and of a thread's own, which are the default ones and have the handle 0, too. */
+/* Names of the legacy stream and of a thread's own, which are the default ones and have the handle
+ * 0, too. */
 #define EVENT_STREAM_LEGACY 1
 #define EVENT_STREAM_OWN 2
 
@@ -33,7 +34,8 @@ struct trace_timing {
 	struct gpu_context *context;
 	struct gpu_stream *stream;
 	driver_handle before, after;
-	uint64_t recorded, launched; /* CLOCK_MONOTONIC: the event before it, and the launch, returned */
+	uint64_t recorded,
+		launched; /* CLOCK_MONOTONIC: the event before it, and the launch, returned */
 	uint64_t function, handle;
 	uint64_t session;
 	unsigned generation; /* of the context */
@@ -58,7 +60,8 @@ struct gpu_context {
 	uint64_t base_before, base_after; /* and lies between these of the ring's clock */
 	uint64_t base_next; /* when it is made anew, by the host's clock */
 	uint64_t base_session; /* that has a CLOCK_PAIR of it */
-	uint64_t loose_host, loose_before; /* the first of the events was recorded then; 0: it is not waited for */
+	uint64_t loose_host, loose_before; /* the first of the events was recorded then; 0: it is
+					      not waited for */
 	bool measured; /* `empty` */
 	uint64_t first_time, first_host, first_half; /* of the first base */
 	uint64_t empty; /* nanoseconds from an event to the next */
@@ -69,21 +72,22 @@ struct gpu_context {
 	unsigned launches, harvest; /* counts of them */
 	bool legacy; /* the last launch was into the legacy stream; */
 	unsigned changes; /* counts those after one of which that was not so, */
-	unsigned launching[2]; /* and this those that are on their way: into others, into that one */
+	unsigned
+		launching[2]; /* and this those that are on their way: into others, into that one */
 };
 
-#define EVENT_FUNCTIONS(X)                                                            \
-	X(event_create, "cuEventCreate", (driver_handle *, unsigned))           \
-	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                  \
-	X(event_record, "cuEventRecord", (driver_handle, driver_handle))        \
+#define EVENT_FUNCTIONS(X)                                                        \
+	X(event_create, "cuEventCreate", (driver_handle *, unsigned))             \
+	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                    \
+	X(event_record, "cuEventRecord", (driver_handle, driver_handle))          \
 	X(event_record_own, "cuEventRecord_ptsz", (driver_handle, driver_handle)) \
-	X(event_query, "cuEventQuery", (driver_handle))                         \
-	X(stream_create, "cuStreamCreate", (driver_handle *, unsigned))         \
-	X(stream_destroy, "cuStreamDestroy_v2", (driver_handle))                \
-	X(is_capturing, "cuStreamIsCapturing", (driver_handle, int *))          \
-	X(is_capturing_own, "cuStreamIsCapturing_ptsz", (driver_handle, int *)) \
-	X(exchange_mode, "cuThreadExchangeStreamCaptureMode", (int *))          \
-	X(ctx_get_current, "cuCtxGetCurrent", (driver_handle *))                \
+	X(event_query, "cuEventQuery", (driver_handle))                           \
+	X(stream_create, "cuStreamCreate", (driver_handle *, unsigned))           \
+	X(stream_destroy, "cuStreamDestroy_v2", (driver_handle))                  \
+	X(is_capturing, "cuStreamIsCapturing", (driver_handle, int *))            \
+	X(is_capturing_own, "cuStreamIsCapturing_ptsz", (driver_handle, int *))   \
+	X(exchange_mode, "cuThreadExchangeStreamCaptureMode", (int *))            \
+	X(ctx_get_current, "cuCtxGetCurrent", (driver_handle *))                  \
 	X(ctx_get_device, "cuCtxGetDevice", (int *))
 
 struct event_driver {
@@ -97,8 +101,7 @@ struct event_driver {
 extern struct event_driver gpu __attribute__((visibility("hidden")));
 
 /* The driver has answered with an error: the context is left alone. */
-static inline void event_failed(struct gpu_context *context, driver_result result)
-{
+static inline void event_failed(struct gpu_context *context, driver_result result) {
 	if (!context->broken)
 		context->failed = result;
 	context->broken = true;

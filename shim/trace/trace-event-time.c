@@ -37,8 +37,7 @@ static struct {
 } clocks[DEVICES];
 
 /* DRIVER_ERROR_NOT_READY: it has no time yet. */
-static driver_result time_of(struct gpu_context *context, driver_handle event, uint64_t *time)
-{
+static driver_result time_of(struct gpu_context *context, driver_handle event, uint64_t *time) {
 	float milliseconds;
 	driver_result result = gpu.elapsed(&milliseconds, context->events[EVENT_TRIES], event);
 
@@ -50,14 +49,14 @@ static driver_result time_of(struct gpu_context *context, driver_handle event, u
 }
 
 /* The driver tells distances as floats: by how much one from the base may be off. */
-static uint64_t distance_error(const struct gpu_context *context, uint64_t time)
-{
-	return (time > context->base_time ? time - context->base_time : context->base_time - time) >> 23;
+static uint64_t distance_error(const struct gpu_context *context, uint64_t time) {
+	return (time > context->base_time ? time - context->base_time
+					  : context->base_time - time) >>
+	       23;
 }
 
 /* Has the device this context's clock? The first that asks in a session is the one. */
-static bool is_clock(const struct trace_self *thread, const struct gpu_context *context)
-{
+static bool is_clock(const struct trace_self *thread, const struct gpu_context *context) {
 	if ((unsigned)context->device >= DEVICES)
 		return false;
 	if (clocks[context->device].session != thread->session) {
@@ -68,22 +67,24 @@ static bool is_clock(const struct trace_self *thread, const struct gpu_context *
 }
 
 /* A time of the GPU, as CLOCK_MONOTONIC had it, with an error of host_error(). */
-static uint64_t host_of(const struct gpu_context *context, uint64_t time)
-{
+static uint64_t host_of(const struct gpu_context *context, uint64_t time) {
 	int64_t since = (int64_t)(time - context->base_time);
 	uint64_t span = context->base_time - context->first_time;
 
 	if (span >= SLOPE_NS)
-		since = (int64_t)((double)since * (double)(context->base_host - context->first_host) /
+		since = (int64_t)((double)since *
+				  (double)(context->base_host - context->first_host) /
 				  (double)span);
 	return context->base_host + (uint64_t)since;
 }
 
-static uint64_t host_error(const struct gpu_context *context, uint64_t time)
-{
+static uint64_t host_error(const struct gpu_context *context, uint64_t time) {
 	uint64_t span = context->base_time - context->first_time,
-		 since = time > context->base_time ? time - context->base_time : context->base_time - time;
-	double drift = span >= SLOPE_NS ? (double)(context->first_half + context->base_half) / (double)span : DRIFT;
+		 since = time > context->base_time ? time - context->base_time
+						   : context->base_time - time;
+	double drift = span >= SLOPE_NS
+			       ? (double)(context->first_half + context->base_half) / (double)span
+			       : DRIFT;
 
 	return context->base_half + (uint64_t)((double)since * drift) + 1;
 }
@@ -96,8 +97,7 @@ struct moments {
 
 /* Records an event, or two, and sees the last one complete. False: not in time. */
 static bool bracket(struct gpu_context *context, driver_handle event, driver_handle second,
-		    struct moments *moments)
-{
+		    struct moments *moments) {
 	driver_result result;
 	uint64_t recorded;
 
@@ -112,15 +112,15 @@ static bool bracket(struct gpu_context *context, driver_handle event, driver_han
 			result = gpu.event_query(second ? second : event);
 			moments->after = trace_now();
 			moments->host_after = trace_monotonic();
-		} while (result == DRIVER_ERROR_NOT_READY && moments->host_after - recorded < TRY_NS);
+		} while (result == DRIVER_ERROR_NOT_READY &&
+			 moments->host_after - recorded < TRY_NS);
 	if (result && result != DRIVER_ERROR_NOT_READY)
 		event_failed(context, result);
 	return !result;
 }
 
 /* Once: how long the GPU takes from an event to the next. */
-static void measure_empty(struct gpu_context *context)
-{
+static void measure_empty(struct gpu_context *context) {
 	uint64_t least = EMPTY_MAX + 1;
 	struct moments moments;
 	float milliseconds;
@@ -135,8 +135,7 @@ static void measure_empty(struct gpu_context *context)
 }
 
 /* The event becomes the base. False: its time cannot be told. */
-static bool take_base(struct gpu_context *context, unsigned which, const struct moments *moments)
-{
+static bool take_base(struct gpu_context *context, unsigned which, const struct moments *moments) {
 	driver_handle base = context->events[EVENT_TRIES];
 	uint64_t time = moments->host_before;
 
@@ -159,8 +158,7 @@ static bool take_base(struct gpu_context *context, unsigned which, const struct 
 }
 
 /* The event of the tightest of several tries becomes the base. False: the GPU is too busy. */
-static bool try_base(struct gpu_context *context)
-{
+static bool try_base(struct gpu_context *context) {
 	struct moments moments, good = { 0 };
 	unsigned best = EVENT_TRIES, late = 0;
 	uint64_t least = UINT64_MAX;
@@ -184,12 +182,12 @@ static bool try_base(struct gpu_context *context)
 }
 
 /*
- * The GPU has been too busy so far. Has it come to the event that was recorded then? It was some time
- * between that and now.
+ * The GPU has been too busy so far. Has it come to the event that was recorded then? It was some
+ * time between that and now.
  */
-static void take_loose_base(struct gpu_context *context)
-{
-	struct moments moments = { .before = context->loose_before, .host_before = context->loose_host };
+static void take_loose_base(struct gpu_context *context) {
+	struct moments moments = { .before = context->loose_before,
+				   .host_before = context->loose_host };
 	driver_result result = gpu.event_query(context->events[0]);
 
 	moments.after = trace_now();
@@ -203,8 +201,7 @@ static void take_loose_base(struct gpu_context *context)
 		take_base(context, 0, &moments);
 }
 
-static void write_pair(struct trace_self *thread, struct gpu_context *context)
-{
+static void write_pair(struct trace_self *thread, struct gpu_context *context) {
 	struct trace_ring_clock_pair *record = trace_reserve(thread, sizeof(*record));
 
 	if (!record) {
@@ -223,11 +220,10 @@ static void write_pair(struct trace_self *thread, struct gpu_context *context)
 }
 
 /*
- * Makes the base anew, if it is old or there is none. What fails is not tried again at once, but for
- * the last times.
+ * Makes the base anew, if it is old or there is none. What fails is not tried again at once, but
+ * for the last times.
  */
-static void make_base(struct trace_self *thread, struct gpu_context *context, bool eager)
-{
+static void make_base(struct trace_self *thread, struct gpu_context *context, bool eager) {
 	uint64_t now = trace_monotonic(), then;
 
 	if (context->loose_host && !context->base_time)
@@ -240,13 +236,13 @@ static void make_base(struct trace_self *thread, struct gpu_context *context, bo
 		then = trace_monotonic();
 		context->base_next = then + (made ? BASE_NS : TRY_PAUSE * (then - now));
 	}
-	if (context->base_time && context->base_session != thread->session && is_clock(thread, context))
+	if (context->base_time && context->base_session != thread->session &&
+	    is_clock(thread, context))
 		write_pair(thread, context);
 }
 
 static void write_kernel(struct trace_self *thread, const struct trace_timing *timing,
-			 uint64_t start, uint64_t end, uint64_t error)
-{
+			 uint64_t start, uint64_t end, uint64_t error) {
 	const struct gpu_context *context = timing->context;
 	struct trace_ring_kernel *record = trace_reserve(thread, sizeof(*record));
 	bool host = !is_clock(thread, context);
@@ -283,11 +279,11 @@ static void write_kernel(struct trace_self *thread, const struct trace_timing *t
 }
 
 /*
- * When a kernel began and ended, from the events: the one before it (that of the kernel before, or its
- * own), and the one behind it. False: that cannot be.
+ * When a kernel began and ended, from the events: the one before it (that of the kernel before, or
+ * its own), and the one behind it. False: that cannot be.
  */
-static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *end, uint64_t *error)
-{
+static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *end,
+		  uint64_t *error) {
 	const struct gpu_context *context = timing->context;
 	uint64_t reached = host_of(context, *start), empty = context->empty, gap = empty;
 	uint64_t least = *start;
@@ -296,7 +292,8 @@ static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *
 		return false;
 	*error = empty + (timing->mixed ? *end - least : 0);
 	if (timing->has_before && reached < timing->recorded + SLACK_NS) {
-		/* the GPU waited for the host, which may have been interrupted behind the doorbell */
+		/* the GPU waited for the host, which may have been interrupted behind the doorbell
+		 */
 		gap = timing->launched - timing->recorded;
 		*error += gap;
 	} else if (!timing->has_before && timing->launched > reached + empty) {
@@ -311,9 +308,8 @@ static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *
 }
 
 /* The timing has its time, which is written if its session goes on. For who is inside. */
-static void tell_kernel(struct trace_self *thread, const struct trace_timing *timing, uint64_t start,
-			uint64_t end)
-{
+static void tell_kernel(struct trace_self *thread, const struct trace_timing *timing,
+			uint64_t start, uint64_t end) {
 	uint64_t error;
 
 	if (timing->session != thread->session)
@@ -327,8 +323,7 @@ static void tell_kernel(struct trace_self *thread, const struct trace_timing *ti
 }
 
 /* It is read: another launch may have it. */
-static void let_go(struct gpu_context *context, struct trace_timing **link)
-{
+static void let_go(struct gpu_context *context, struct trace_timing **link) {
 	struct trace_timing *timing = *link;
 	struct gpu_stream *stream = timing->stream;
 
@@ -345,14 +340,14 @@ static void let_go(struct gpu_context *context, struct trace_timing **link)
 }
 
 /*
- * Reads the times of what has ended in a context; with the lock held, for who is inside. Each stream
- * is in order: nothing is looked for behind its first launch that has not ended, and nothing at all
- * once all that is left belongs to such streams.
+ * Reads the times of what has ended in a context; with the lock held, for who is inside. Each
+ * stream is in order: nothing is looked for behind its first launch that has not ended, and nothing
+ * at all once all that is left belongs to such streams.
  */
-void event_harvest(struct trace_self *thread, struct gpu_context *context, bool eager)
-{
+void event_harvest(struct trace_self *thread, struct gpu_context *context, bool eager) {
 	struct trace_timing **link = &context->pending;
-	unsigned left, waiting = 0; /* launches not looked at yet, and those of streams that are busy */
+	unsigned left,
+		waiting = 0; /* launches not looked at yet, and those of streams that are busy */
 
 	make_base(thread, context, eager);
 	context->harvest++;

@@ -4,28 +4,30 @@
  * When kernels and graphs ran on the GPU, by events of the driver: one behind each launch, and one
  * before it unless the stream is busy with the launch before, for then a kernel begins where that
  * one ends. What lies in the stream between launches (copies, waits) makes one necessary, too, and
- * so does a launch into the legacy stream between others, or one of them between such: they wait for
- * each other.
+ * so does a launch into the legacy stream between others, or one of them between such: they wait
+ * for each other.
  *
  * Where several threads launch into one stream at a time, or into two that wait for each other, the
- * kernels of others may lie between the events of a launch: it is mixed. It ran between them, and how
- * far they are apart is its error.
+ * kernels of others may lie between the events of a launch: it is mixed. It ran between them, and
+ * how far they are apart is its error.
  *
  * What has ended is read by later launches and behind calls that wait themselves, and nothing is
- * waited for. Only when a context or the process ends, kernels that still run are waited for, END_NS
- * at most: the driver would wait for most of them, too. The ring counts launches whose times are not
- * read yet. Those that remain there have an end that is not known: their kernels run for too long,
- * their context has failed, or the process was killed. Launches for which there are no events are
- * lost.
+ * waited for. Only when a context or the process ends, kernels that still run are waited for,
+ * END_NS at most: the driver would wait for most of them, too. The ring counts launches whose times
+ * are not read yet. Those that remain there have an end that is not known: their kernels run for
+ * too long, their context has failed, or the process was killed. Launches for which there are no
+ * events are lost.
  *
  * Each context has events of its own, and a stream of its own. What their times are is in
  * trace-event-time.c.
  *
- * A launch that is captured is left alone. Our calls are made in the relaxed mode of captures, as a capture of another thread would
- * forbid them. After any error of a call of ours the context is left alone.
+ * A launch that is captured is left alone. Our calls are made in the relaxed mode of captures, as a
+ * capture of another thread would forbid them. After any error of a call of ours the context is
+ * left alone.
  *
- * The lock is waited for as long as that may take, and not endlessly: a signal handler on a stack of
- * its own may have interrupted its owner. Who does not get it leaves what he has for the next who does.
+ * The lock is waited for as long as that may take, and not endlessly: a signal handler on a stack
+ * of its own may have interrupted its owner. Who does not get it leaves what he has for the next
+ * who does.
  */
 
 #include "trace-event-private.h"
@@ -50,7 +52,8 @@
 
 static struct gpu_context contexts[CONTEXTS];
 static unsigned generations;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around these; generations are also read without */
+static pthread_mutex_t mutex =
+	PTHREAD_MUTEX_INITIALIZER; /* around these; generations are also read without */
 static bool overlooked; /* one has ended while the lock could not be had */
 static struct trace_timing *left; /* those that were to be given back then; atomic */
 static unsigned other_work; /* counts it; atomic */
@@ -60,17 +63,16 @@ static bool gpu_complete, looked_up;
 static bool incomplete_told, registered; /* for the end of the process */
 static uint64_t releases_waited; /* nanoseconds, at releases of primary contexts */
 
-bool trace_event_has_contexts(void)
-{
+bool trace_event_has_contexts(void) {
 	return __atomic_load_n(&generations, __ATOMIC_RELAXED) != 0;
 }
 
 static void forget_contexts(void);
 static void give_back_left(void);
 
-static bool lock_for(uint32_t wait_ms)
-{
-	if (pthread_mutex_trylock(&mutex) != 0 && !deadline_lock(&mutex, deadline_now_ms() + wait_ms))
+static bool lock_for(uint32_t wait_ms) {
+	if (pthread_mutex_trylock(&mutex) != 0 &&
+	    !deadline_lock(&mutex, deadline_now_ms() + wait_ms))
 		return false;
 	if (__atomic_exchange_n(&overlooked, false, __ATOMIC_RELAXED))
 		forget_contexts();
@@ -79,19 +81,16 @@ static bool lock_for(uint32_t wait_ms)
 	return true;
 }
 
-static bool lock(void)
-{
+static bool lock(void) {
 	return lock_for(LOCK_MS);
 }
 
-static void unlock(void)
-{
+static void unlock(void) {
 	pthread_mutex_unlock(&mutex);
 }
 
 /* The lock is not held while functions are looked for: as in driver.c. */
-static void look_up(void)
-{
+static void look_up(void) {
 	struct event_driver found;
 	bool complete = true;
 
@@ -115,9 +114,9 @@ static void look_up(void)
 	unlock();
 }
 
-/* Has the driver all that is needed? Asked when a kernel is launched: the driver is the one that stays then. */
-static bool is_complete(void)
-{
+/* Has the driver all that is needed? Asked when a kernel is launched: the driver is the one that
+ * stays then. */
+static bool is_complete(void) {
 	if (!driver_is_in_use())
 		return false;
 	if (!__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE))
@@ -125,23 +124,23 @@ static bool is_complete(void)
 	return __atomic_load_n(&looked_up, __ATOMIC_ACQUIRE) && gpu_complete;
 }
 
-void trace_event_forked(void)
-{
+void trace_event_forked(void) {
 	memset(contexts, 0, sizeof(contexts));
-	for (unsigned i = 0; i < CONTEXTS; i++) /* a signal handler may have forked in the midst of it */
+	for (unsigned i = 0; i < CONTEXTS;
+	     i++) /* a signal handler may have forked in the midst of it */
 		contexts[i].pending_end = &contexts[i].pending;
 	overlooked = false;
 	left = NULL;
 	pthread_mutex_init(&mutex, NULL);
 }
 
-/* ---- contexts ---------------------------------------------------------------------------------- */
+/* ---- contexts ----------------------------------------------------------------------------------
+ */
 
-static bool make_timings(struct gpu_context *context)
-{
-	struct trace_timing *timings = mmap(NULL, TIMINGS * sizeof(*timings),
-					    PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-					    -1, 0);
+static bool make_timings(struct gpu_context *context) {
+	struct trace_timing *timings =
+		mmap(NULL, TIMINGS * sizeof(*timings), PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (timings == MAP_FAILED)
 		return false;
@@ -155,8 +154,7 @@ static bool make_timings(struct gpu_context *context)
 }
 
 /* Makes what a context needs; it is current. */
-static void make_context(struct gpu_context *context)
-{
+static void make_context(struct gpu_context *context) {
 	driver_result result = DRIVER_ERROR_OUT_OF_RESOURCES;
 
 	if (context->timings || make_timings(context))
@@ -170,8 +168,7 @@ static void make_context(struct gpu_context *context)
 }
 
 /* The context of this thread, with the lock held; NULL: none, or it is left alone. */
-static struct gpu_context *current_context(void)
-{
+static struct gpu_context *current_context(void) {
 	struct gpu_context *unused = NULL;
 	driver_handle handle = NULL;
 
@@ -196,8 +193,7 @@ static struct gpu_context *current_context(void)
 	return unused->broken ? NULL : unused;
 }
 
-static void destroy_events(struct trace_timing *timing)
-{
+static void destroy_events(struct trace_timing *timing) {
 	if (timing->before)
 		gpu.event_destroy(timing->before);
 	if (timing->after)
@@ -205,8 +201,7 @@ static void destroy_events(struct trace_timing *timing)
 }
 
 /* The events that it has, but for those that launches of other threads are made with, are gone. */
-static void forget_context(struct gpu_context *context)
-{
+static void forget_context(struct gpu_context *context) {
 	for (struct trace_timing *timing = context->unused; timing; timing = timing->next)
 		timing->before = timing->after = NULL;
 	for (struct trace_timing *timing = context->pending; timing; timing = timing->next)
@@ -221,8 +216,7 @@ static void forget_context(struct gpu_context *context)
 }
 
 /* Which one has ended is not known: the events of those that have not are left to them. */
-static void forget_contexts(void)
-{
+static void forget_contexts(void) {
 	for (unsigned i = 0; i < CONTEXTS; i++)
 		if (contexts[i].handle)
 			forget_context(&contexts[i]);
@@ -234,15 +228,14 @@ struct ending {
 	int device; /* and those of this device; -1: of any */
 };
 
-static bool is_ending(const struct gpu_context *context, const struct ending *ending)
-{
-	return context->handle && (!ending->context || context->handle == (uint64_t)ending->context) &&
+static bool is_ending(const struct gpu_context *context, const struct ending *ending) {
+	return context->handle &&
+	       (!ending->context || context->handle == (uint64_t)ending->context) &&
 	       (ending->device < 0 || context->device == ending->device);
 }
 
 /* Is there a launch of the session whose time may still be had? */
-static bool is_pending(const struct gpu_context *context, uint64_t session)
-{
+static bool is_pending(const struct gpu_context *context, uint64_t session) {
 	const struct trace_timing *timing = context->broken ? NULL : context->pending;
 
 	while (timing && timing->session != session)
@@ -251,8 +244,7 @@ static bool is_pending(const struct gpu_context *context, uint64_t session)
 }
 
 /* Reads what has ended, with the context current meanwhile. */
-static void harvest_from_elsewhere(struct trace_self *thread, struct gpu_context *context)
-{
+static void harvest_from_elsewhere(struct trace_self *thread, struct gpu_context *context) {
 	driver_handle current = NULL, popped;
 	bool pushed = false;
 
@@ -264,8 +256,7 @@ static void harvest_from_elsewhere(struct trace_self *thread, struct gpu_context
 }
 
 /* Reads what has ended in contexts that end. Returns whether something is still on its way. */
-static bool settle(const struct ending *ending)
-{
+static bool settle(const struct ending *ending) {
 	struct trace_self *thread = &trace_mine;
 	uint64_t session = trace_session_number();
 	bool any = false, more = false;
@@ -284,8 +275,7 @@ static bool settle(const struct ending *ending)
 }
 
 /* The same until nothing is on its way, with the lock held but for pauses. Is it held then? */
-static bool await(const struct ending *ending, uint64_t wait_ns)
-{
+static bool await(const struct ending *ending, uint64_t wait_ns) {
 	uint64_t until = trace_monotonic() + wait_ns;
 	struct timespec pause = { .tv_nsec = 50000 };
 
@@ -301,8 +291,7 @@ static bool await(const struct ending *ending, uint64_t wait_ns)
 }
 
 /* Events that a launch of another thread has are left to the context. */
-static void end_context(struct gpu_context *context)
-{
+static void end_context(struct gpu_context *context) {
 	for (struct trace_timing *timing = context->unused; timing; timing = timing->next)
 		destroy_events(timing);
 	for (struct trace_timing *timing = context->pending; timing; timing = timing->next)
@@ -315,8 +304,7 @@ static void end_context(struct gpu_context *context)
 	forget_context(context);
 }
 
-static void end_contexts(const struct ending *ending, uint64_t wait_ns)
-{
+static void end_contexts(const struct ending *ending, uint64_t wait_ns) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	struct trace_hush hush;
 
@@ -335,8 +323,7 @@ static void end_contexts(const struct ending *ending, uint64_t wait_ns)
 }
 
 /* False: no context has events. Else the lock is held, or whoever gets it next forgets them all. */
-static bool lock_for_end(void)
-{
+static bool lock_for_end(void) {
 	if (!trace_event_has_contexts())
 		return false;
 	if (lock_for(END_MS))
@@ -345,17 +332,16 @@ static bool lock_for_end(void)
 	return false;
 }
 
-void trace_event_context_ending(driver_handle handle)
-{
+void trace_event_context_ending(driver_handle handle) {
 	const struct ending ending = { .context = handle, .device = -1 };
 
 	if (lock_for_end())
 		end_contexts(&ending, handle ? END_NS : 0);
 }
 
-/* Who releases it may not be the last one that has it, and does not expect to wait: END_NS in all. */
-void trace_event_primary_ending(int device, bool surely)
-{
+/* Who releases it may not be the last one that has it, and does not expect to wait: END_NS in all.
+ */
+void trace_event_primary_ending(int device, bool surely) {
 	const struct ending ending = { .device = device };
 	uint64_t before, waited = __atomic_load_n(&releases_waited, __ATOMIC_RELAXED);
 
@@ -368,8 +354,7 @@ void trace_event_primary_ending(int device, bool surely)
 }
 
 /* The process exits. Whoever else does so with it waits no longer than for the lock. */
-static void at_exit(void)
-{
+static void at_exit(void) {
 	const struct ending all = { .device = -1 };
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
@@ -381,11 +366,12 @@ static void at_exit(void)
 	gpu.exchange_mode(&mode);
 }
 
-/* ---- launches ---------------------------------------------------------------------------------- */
+/* ---- launches ----------------------------------------------------------------------------------
+ */
 
-static struct gpu_stream *find_stream(struct gpu_context *context, uint64_t handle, uint32_t tid)
-{
-	unsigned hash = (unsigned)((handle ^ (uint64_t)tid << 32) * UINT64_C(0x9e3779b97f4a7c15) >> 48);
+static struct gpu_stream *find_stream(struct gpu_context *context, uint64_t handle, uint32_t tid) {
+	unsigned hash =
+		(unsigned)((handle ^ (uint64_t)tid << 32) * UINT64_C(0x9e3779b97f4a7c15) >> 48);
 	struct gpu_stream *unused = NULL;
 
 	/* places are filled from where the stream belongs on, and never empty again */
@@ -404,28 +390,24 @@ static struct gpu_stream *find_stream(struct gpu_context *context, uint64_t hand
 	return unused;
 }
 
-static bool record_event(const struct trace_timing *timing, driver_handle event)
-{
-	return (timing->per_thread ? gpu.event_record_own : gpu.event_record)(
-		       event, (driver_handle)timing->handle) == 0;
+static bool record_event(const struct trace_timing *timing, driver_handle event) {
+	return (timing->per_thread ? gpu.event_record_own
+				   : gpu.event_record)(event, (driver_handle)timing->handle) == 0;
 }
 
 /* What the stream is found by. */
-static uint64_t name_of_stream(const struct gpu_launch *launch)
-{
+static uint64_t name_of_stream(const struct gpu_launch *launch) {
 	if (launch->stream)
 		return launch->stream;
 	return launch->per_thread ? EVENT_STREAM_OWN : EVENT_STREAM_LEGACY;
 }
 
-static bool is_legacy(const struct gpu_stream *stream)
-{
+static bool is_legacy(const struct gpu_stream *stream) {
 	return stream && stream->handle == EVENT_STREAM_LEGACY;
 }
 
 /* A timing for a launch on this stream, with its events; with the lock held. */
-static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
-{
+static struct trace_timing *take_timing(uint64_t stream, uint32_t tid) {
 	struct gpu_context *context = current_context();
 	struct trace_timing *timing = context ? context->unused : NULL;
 	struct gpu_stream *found = timing ? find_stream(context, stream, tid) : NULL;
@@ -462,28 +444,26 @@ static struct trace_timing *take_timing(uint64_t stream, uint32_t tid)
 	found->launching++;
 	context->launching[legacy]++;
 	/* is it busy with nothing but the launch before? */
-	timing->has_before = timing->mixed || !found->last || found->last->mixed || found->other_work != others ||
+	timing->has_before = timing->mixed || !found->last || found->last->mixed ||
+			     found->other_work != others ||
 			     gpu.event_query(found->last->after) != DRIVER_ERROR_NOT_READY;
 	found->other_work = others;
 	return timing;
 }
 
 /* What the driver answers; *capturing is as it says. */
-static driver_result ask_capturing(const struct gpu_launch *launch, int *capturing)
-{
-	return (launch->per_thread ? gpu.is_capturing_own : gpu.is_capturing)((driver_handle)launch->stream,
-									      capturing);
+static driver_result ask_capturing(const struct gpu_launch *launch, int *capturing) {
+	return (launch->per_thread ? gpu.is_capturing_own
+				   : gpu.is_capturing)((driver_handle)launch->stream, capturing);
 }
 
-bool trace_event_is_captured(const struct gpu_launch *launch)
-{
+bool trace_event_is_captured(const struct gpu_launch *launch) {
 	int capturing = 0;
 
 	return is_complete() && ask_capturing(launch, &capturing) == 0 && capturing;
 }
 
-void trace_event_before(struct trace_frame *frame, const struct gpu_launch *launch)
-{
+void trace_event_before(struct trace_frame *frame, const struct gpu_launch *launch) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED, capturing = 1;
 	struct trace_timing *timing = NULL;
 	uint64_t name = name_of_stream(launch);
@@ -518,8 +498,7 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 }
 
 /* Its launch is no longer on its way; with the lock held. False: the context has ended. */
-static bool end_launch(struct trace_timing *timing)
-{
+static bool end_launch(struct trace_timing *timing) {
 	struct gpu_context *context = timing->context;
 	struct gpu_stream *stream = timing->stream;
 
@@ -532,8 +511,7 @@ static bool end_launch(struct trace_timing *timing)
 }
 
 /* With the lock held. The events of a context that has ended are gone. */
-static void give_back(struct trace_timing *timing)
-{
+static void give_back(struct trace_timing *timing) {
 	struct gpu_context *context = timing->context;
 
 	if (end_launch(timing))
@@ -545,16 +523,14 @@ static void give_back(struct trace_timing *timing)
 }
 
 /* They are taken all at once, so that none comes again while another thread puts one before it. */
-static void leave(struct trace_timing *timing)
-{
+static void leave(struct trace_timing *timing) {
 	timing->next = __atomic_load_n(&left, __ATOMIC_RELAXED);
 	while (!__atomic_compare_exchange_n(&left, &timing->next, timing, true, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED))
 		;
 }
 
-static void give_back_left(void)
-{
+static void give_back_left(void) {
 	struct trace_timing *timing = __atomic_exchange_n(&left, NULL, __ATOMIC_ACQUIRE), *next;
 
 	for (; timing; timing = next) {
@@ -563,8 +539,7 @@ static void give_back_left(void)
 	}
 }
 
-void trace_event_abandon(struct trace_timing *timing)
-{
+void trace_event_abandon(struct trace_timing *timing) {
 	if (!lock()) {
 		leave(timing);
 		return;
@@ -574,8 +549,7 @@ void trace_event_abandon(struct trace_timing *timing)
 }
 
 /* The launch has succeeded: it is waited for. False: it cannot be. */
-static bool enqueue(struct trace_timing *timing)
-{
+static bool enqueue(struct trace_timing *timing) {
 	struct gpu_context *context = timing->context;
 	bool lives;
 
@@ -598,15 +572,13 @@ static bool enqueue(struct trace_timing *timing)
 	return lives;
 }
 
-void trace_event_other_work(void)
-{
+void trace_event_other_work(void) {
 	__atomic_add_fetch(&other_work, 1, __ATOMIC_RELAXED);
 }
 
 /* Behind the launch: records its second event. Returns whether its time will be read. */
 static bool finish_launch(struct trace_self *thread, const struct trace_frame *frame,
-			  struct trace_timing *timing, uint32_t sequence)
-{
+			  struct trace_timing *timing, uint32_t sequence) {
 	bool inside, enqueued;
 
 	timing->sequence = sequence;
@@ -628,26 +600,26 @@ static bool finish_launch(struct trace_self *thread, const struct trace_frame *f
 }
 
 /* Says once why there are no times; for who is inside. */
-static void tell_failures(struct trace_self *thread)
-{
+static void tell_failures(struct trace_self *thread) {
 	char text[128];
 
 	if (__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE) && !gpu_complete &&
 	    !__atomic_exchange_n(&incomplete_told, true, __ATOMIC_RELAXED))
-		trace_write_note(thread, "kernels are not timed: this driver lacks functions for that");
+		trace_write_note(thread,
+				 "kernels are not timed: this driver lacks functions for that");
 	for (unsigned i = 0; i < CONTEXTS; i++) {
 		if (!__atomic_load_n(&contexts[i].broken, __ATOMIC_RELAXED) ||
 		    __atomic_exchange_n(&contexts[i].told, true, __ATOMIC_RELAXED))
 			continue;
-		snprintf(text, sizeof(text), "kernels of a context are not timed any more: the driver says error %d",
+		snprintf(text, sizeof(text),
+			 "kernels of a context are not timed any more: the driver says error %d",
 			 contexts[i].failed);
 		trace_write_note(thread, text);
 	}
 }
 
 /* Reads what has ended in the current context: behind each call that waits, and some launches. */
-static void read_times(struct trace_self *thread, uint64_t session, bool launched)
-{
+static void read_times(struct trace_self *thread, uint64_t session, bool launched) {
 	struct gpu_context *context;
 
 	if (!lock())
@@ -664,8 +636,7 @@ static void read_times(struct trace_self *thread, uint64_t session, bool launche
 }
 
 /* The launch has no events. */
-static void lose_launch(struct trace_self *thread, uint64_t session)
-{
+static void lose_launch(struct trace_self *thread, uint64_t session) {
 	if (!trace_claim_and_enter(thread, session)) {
 		if (!thread->slot && !thread->is_ours)
 			trace_lose_homeless(session);
@@ -676,8 +647,7 @@ static void lose_launch(struct trace_self *thread, uint64_t session)
 	trace_leave(thread);
 }
 
-void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
-{
+void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence) {
 	struct trace_timing *timing = frame->timing;
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 
@@ -685,7 +655,8 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 	if (timing)
 		timing->launched = trace_monotonic();
 	if (is_complete() && gpu.exchange_mode(&mode) == 0) {
-		if (!registered && timing) /* behind what the driver itself has registered: it runs before that */
+		if (!registered &&
+		    timing) /* behind what the driver itself has registered: it runs before that */
 			__atomic_store_n(&registered, atexit(at_exit) == 0, __ATOMIC_RELAXED);
 		if (timing) {
 			frame->untimed = !finish_launch(thread, frame, timing, sequence);

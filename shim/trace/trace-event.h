@@ -31,5 +31,6 @@ bool trace_event_has_contexts(void);
 /* Before a call that may end a context. NULL: any of them. */
 void trace_event_context_ending(driver_handle handle);
 
-/* Before one that ends the primary context of a device, or (surely: false) ends it if nobody else has it. */
+/* Before one that ends the primary context of a device, or (surely: false) ends it if nobody else
+ * has it. */
 void trace_event_primary_ending(int device, bool surely);

@@ -32,13 +32,11 @@ static uint8_t roles[TRAMPOLINE_COUNT];
 static bool by_cupti; /* this session's times; also read by calls of an earlier one */
 static const char *note; /* for who reads the trace; NULL: there is none, or it is written */
 
-static bool is_by_cupti(void)
-{
+static bool is_by_cupti(void) {
 	return __atomic_load_n(&by_cupti, __ATOMIC_RELAXED);
 }
 
-static enum gpu_role role_of(const char *name)
-{
+static enum gpu_role role_of(const char *name) {
 	static const struct {
 		const char *prefix;
 		enum gpu_role role;
@@ -80,45 +78,41 @@ static enum gpu_role role_of(const char *name)
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (!strncmp(name, known[i].prefix, strlen(known[i].prefix)))
-			return known[i].role == COPY && strstr(name, "Async") ? COPY_ASYNC :
-										known[i].role;
+			return known[i].role == COPY && strstr(name, "Async") ? COPY_ASYNC
+									      : known[i].role;
 	return NO_ROLE;
 }
 
 /* Of the function of a trampoline; a call of an earlier session may see it too early. */
-static enum gpu_role role_at(uint32_t index)
-{
+static enum gpu_role role_at(uint32_t index) {
 	return (enum gpu_role)__atomic_load_n(&roles[index], __ATOMIC_RELAXED);
 }
 
-static void find_roles(void)
-{
+static void find_roles(void) {
 	if (role_at(FUNCTION_cuLaunchKernel))
 		return;
 	for (int i = 0; i < FUNCTION_COUNT; i++)
 		__atomic_store_n(&roles[i], (uint8_t)role_of(trampoline_name(i)), __ATOMIC_RELAXED);
 }
 
-static bool is_copy(enum gpu_role role)
-{
+static bool is_copy(enum gpu_role role) {
 	return role == COPY || role == COPY_ASYNC;
 }
 
-static bool is_kernel(enum gpu_role role)
-{
+static bool is_kernel(enum gpu_role role) {
 	return role >= KERNEL && role <= GRID_DEFAULT;
 }
 
 /* Which functions the session traces that put work on the GPU; returns whether copies are some. */
-static bool wanted_calls(uint32_t calls[FUNCTION_COUNT], uint32_t *count)
-{
+static bool wanted_calls(uint32_t calls[FUNCTION_COUNT], uint32_t *count) {
 	bool copies = false;
 
 	*count = 0;
 	for (int i = 0; i < FUNCTION_COUNT; i++) {
 		unsigned number = function_rows[i].number;
 
-		if (!(is_kernel(role_at((uint32_t)i)) || is_copy(role_at((uint32_t)i))) || number >= TRACE_FUNCTION_OWN ||
+		if (!(is_kernel(role_at((uint32_t)i)) || is_copy(role_at((uint32_t)i))) ||
+		    number >= TRACE_FUNCTION_OWN ||
 		    !(trace_session.functions[number / 64] >> number % 64 & 1))
 			continue;
 		calls[(*count)++] = number;
@@ -127,8 +121,7 @@ static bool wanted_calls(uint32_t calls[FUNCTION_COUNT], uint32_t *count)
 	return copies;
 }
 
-void trace_gpu_begin(void)
-{
+void trace_gpu_begin(void) {
 	uint32_t calls[FUNCTION_COUNT], count;
 	const char *reason = NULL;
 	bool copies;
@@ -143,34 +136,29 @@ void trace_gpu_begin(void)
 	__atomic_store_n(&note, reason, __ATOMIC_RELEASE);
 }
 
-void trace_gpu_began(uint64_t number)
-{
+void trace_gpu_began(uint64_t number) {
 	if (is_by_cupti())
 		trace_cupti_began(number);
 }
 
-void trace_gpu_forking(void)
-{
+void trace_gpu_forking(void) {
 	trace_cupti_forking();
 }
 
-void trace_gpu_forked(bool in_child)
-{
+void trace_gpu_forked(bool in_child) {
 	if (in_child)
 		trace_event_forked();
 	trace_cupti_forked(in_child);
 }
 
-static bool is_per_thread(uint32_t index)
-{
+static bool is_per_thread(uint32_t index) {
 	const char *name = trampoline_name((int)index);
 
 	return !strcmp(name + strlen(name) - strlen("_ptsz"), "_ptsz");
 }
 
 /* What the call puts on the GPU; false: it is no launch. */
-static bool is_launch(const struct trace_frame *frame, struct gpu_launch *launch)
-{
+static bool is_launch(const struct trace_frame *frame, struct gpu_launch *launch) {
 	*launch = (struct gpu_launch){ .function = trace_word(frame, 0) };
 	switch (role_at(frame->index)) {
 	case KERNEL:
@@ -180,7 +168,8 @@ static bool is_launch(const struct trace_frame *frame, struct gpu_launch *launch
 		launch->function = trace_word(frame, 1);
 		if (!trace_word(frame, 0))
 			return false;
-		memcpy(&launch->stream, (const char *)trace_word(frame, 0) + CONFIGURATION_STREAM, 8);
+		memcpy(&launch->stream, (const char *)trace_word(frame, 0) + CONFIGURATION_STREAM,
+		       8);
 		break;
 	case GRAPH:
 		launch->function = 0;
@@ -198,8 +187,7 @@ static bool is_launch(const struct trace_frame *frame, struct gpu_launch *launch
 	return true;
 }
 
-void trace_gpu_before(struct trace_frame *frame)
-{
+void trace_gpu_before(struct trace_frame *frame) {
 	struct gpu_launch launch;
 	struct trace_hush hush;
 
@@ -215,8 +203,8 @@ void trace_gpu_before(struct trace_frame *frame)
 }
 
 /* A call has succeeded that CUPTI has told us of. */
-static void launched(struct trace_self *thread, const struct trace_frame *frame, uint32_t sequence)
-{
+static void launched(struct trace_self *thread, const struct trace_frame *frame,
+		     uint32_t sequence) {
 	enum gpu_role role = role_at(frame->index);
 	struct gpu_launch launch;
 
@@ -231,8 +219,7 @@ static void launched(struct trace_self *thread, const struct trace_frame *frame,
 		trace_cupti_launched(thread, frame, &launch, sequence);
 }
 
-static void write_note(struct trace_self *thread, uint64_t number)
-{
+static void write_note(struct trace_self *thread, uint64_t number) {
 	const char *text = __atomic_load_n(&note, __ATOMIC_ACQUIRE);
 
 	if (!trace_claim_and_enter(thread, number))
@@ -242,8 +229,7 @@ static void write_note(struct trace_self *thread, uint64_t number)
 	trace_leave(thread);
 }
 
-void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence)
-{
+void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint32_t sequence) {
 	enum gpu_role role = role_at(frame->index);
 	struct trace_hush hush;
 
@@ -251,7 +237,8 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 		write_note(thread, frame->session);
 	if (frame->recorded && trace_cupti_has(frame) && !(int32_t)frame->result[0])
 		launched(thread, frame, sequence);
-	if (!is_by_cupti() && (role == OTHER_WORK || is_copy(role) || (is_kernel(role) && !frame->timing)))
+	if (!is_by_cupti() &&
+	    (role == OTHER_WORK || is_copy(role) || (is_kernel(role) && !frame->timing)))
 		trace_event_other_work();
 	if (!frame->timing && !frame->untimed && ((role != WAITS && role != COPY) || is_by_cupti()))
 		return;
@@ -260,22 +247,18 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 	trace_unhush(&hush);
 }
 
-void trace_gpu_abandon(struct trace_timing *timing)
-{
+void trace_gpu_abandon(struct trace_timing *timing) {
 	trace_event_abandon(timing);
 }
 
-void trace_gpu_context_ending(driver_handle handle)
-{
+void trace_gpu_context_ending(driver_handle handle) {
 	trace_event_context_ending(handle);
 }
 
-bool trace_gpu_has_contexts(void)
-{
+bool trace_gpu_has_contexts(void) {
 	return trace_event_has_contexts();
 }
 
-void trace_gpu_primary_ending(int device, bool surely)
-{
+void trace_gpu_primary_ending(int device, bool surely) {
 	trace_event_primary_ending(device, surely);
 }

@@ -5,8 +5,8 @@
  * that is called. The handle may be a CUfunction, or a CUkernel in its place. Which slots have been
  * told is kept in a hash table of the process, which is never locked: a place belongs to a handle
  * once its key is set, and is told of a slot by that slot's thread alone. When it is full, or a
- * module is unloaded, or a context with what it has, whose handles may come again under other names, all is forgotten; who is just
- * writing to it may then tell a name twice.
+ * module is unloaded, or a context with what it has, whose handles may come again under other
+ * names, all is forgotten; who is just writing to it may then tell a name twice.
  *
  * Drivers before CUDA 12.3 know no names of handles: there a name is known from where a handle came
  * from.
@@ -62,8 +62,7 @@ static driver_result (*function_get_name)(const char **, driver_handle);
 static driver_result (*kernel_get_name)(const char **, driver_handle);
 static bool looked_up;
 
-void trace_name_forget(void)
-{
+void trace_name_forget(void) {
 	for (unsigned i = 0; i < PLACES; i++) {
 		if (!__atomic_load_n(&places[i].handle, __ATOMIC_RELAXED))
 			continue;
@@ -74,16 +73,16 @@ void trace_name_forget(void)
 }
 
 /* Threads that come at a time find the same, and none waits: as in driver.c. */
-static void look_up(void)
-{
-	__atomic_store_n((void **)&kernel_get_name, driver_symbol("cuKernelGetName"), __ATOMIC_RELAXED);
-	__atomic_store_n((void **)&function_get_name, driver_symbol("cuFuncGetName"), __ATOMIC_RELAXED);
+static void look_up(void) {
+	__atomic_store_n((void **)&kernel_get_name, driver_symbol("cuKernelGetName"),
+			 __ATOMIC_RELAXED);
+	__atomic_store_n((void **)&function_get_name, driver_symbol("cuFuncGetName"),
+			 __ATOMIC_RELAXED);
 	__atomic_store_n(&looked_up, true, __ATOMIC_RELEASE);
 }
 
 /* The place of a handle, which may have been free; NULL: there is none near. */
-static struct place *find(uint64_t handle)
-{
+static struct place *find(uint64_t handle) {
 	uint64_t hash = handle * UINT64_C(0x9e3779b97f4a7c15) >> 52;
 
 	for (unsigned i = 0; i < PROBES; i++) {
@@ -99,8 +98,7 @@ static struct place *find(uint64_t handle)
 	return NULL;
 }
 
-static const char *name_of(driver_handle handle)
-{
+static const char *name_of(driver_handle handle) {
 	__typeof__(function_get_name) of_function;
 	__typeof__(kernel_get_name) of_kernel;
 	const char *name = NULL;
@@ -119,8 +117,7 @@ static const char *name_of(driver_handle handle)
 }
 
 /* Writes the name, if this slot was not told it. name: or NULL, then the driver knows. */
-static void tell(struct trace_self *thread, uint64_t handle, const char *name)
-{
+static void tell(struct trace_self *thread, uint64_t handle, const char *name) {
 	struct place *place = handle ? find(handle) : NULL;
 	uint64_t *word, bit = UINT64_C(1) << thread->index % 64;
 
@@ -141,16 +138,14 @@ static void tell(struct trace_self *thread, uint64_t handle, const char *name)
 		__atomic_or_fetch(word, bit, __ATOMIC_RELAXED);
 }
 
-void trace_name_launched(struct trace_self *thread, const struct trace_frame *frame)
-{
+void trace_name_launched(struct trace_self *thread, const struct trace_frame *frame) {
 	enum role role = (enum role)trace_name_roles[frame->index];
 
 	if (role == LAUNCHES_FIRST || role == LAUNCHES_SECOND)
 		tell(thread, frame->words[role == LAUNCHES_SECOND], NULL);
 }
 
-void trace_name_changed(struct trace_self *thread, const struct trace_frame *frame)
-{
+void trace_name_changed(struct trace_self *thread, const struct trace_frame *frame) {
 	enum role role = (enum role)trace_name_roles[frame->index];
 
 	if (role == UNLOADS) {

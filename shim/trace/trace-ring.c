@@ -14,8 +14,7 @@
 #define SLOT_BYTES_MAX (UINT32_C(1) << 30)
 
 /* Makes it the session. Others may just be reading the settings of the last one (tracing.h). */
-static void publish(const struct trace_session *session)
-{
+static void publish(const struct trace_session *session) {
 	struct trace_session *to = &trace_session;
 
 	for (unsigned i = 0; i < TRACE_FUNCTION_MAX / 64; i++)
@@ -34,8 +33,7 @@ static void publish(const struct trace_session *session)
 	__atomic_store_n(&to->ring, session->ring, __ATOMIC_SEQ_CST);
 }
 
-bool trace_adopt(struct trace_ring *ring, uint64_t size)
-{
+bool trace_adopt(struct trace_ring *ring, uint64_t size) {
 	struct trace_session session = {
 		.flags = ring->flags,
 		.clock = ring->clock,
@@ -52,8 +50,8 @@ bool trace_adopt(struct trace_ring *ring, uint64_t size)
 	    session.slot_count > TRACE_RING_SLOTS_MAX ||
 	    session.slot_bytes < 2 * TRACE_RING_RECORD_MAX || session.slot_bytes > SLOT_BYTES_MAX ||
 	    (session.slot_bytes & (session.slot_bytes - 1)) || session.slot_stride % 8 ||
-	    session.slot_stride < sizeof(struct trace_slot) + session.slot_bytes ||
-	    offset % 8 || offset < sizeof(*ring) || offset > size ||
+	    session.slot_stride < sizeof(struct trace_slot) + session.slot_bytes || offset % 8 ||
+	    offset < sizeof(*ring) || offset > size ||
 	    (uint64_t)session.slot_count * session.slot_stride > size - offset)
 		return false;
 	session.ring = ring;
@@ -68,8 +66,7 @@ bool trace_adopt(struct trace_ring *ring, uint64_t size)
 }
 
 /* Another thread may be at it: what it has read before the last change is not what stays. */
-static void follow(uint64_t *to, const uint64_t *from)
-{
+static void follow(uint64_t *to, const uint64_t *from) {
 	uint64_t value;
 
 	do {
@@ -78,8 +75,7 @@ static void follow(uint64_t *to, const uint64_t *from)
 	} while (__atomic_load_n(from, __ATOMIC_SEQ_CST) != value);
 }
 
-void trace_follow(void)
-{
+void trace_follow(void) {
 	const struct trace_ring *ring = trace_session.ring;
 	struct trace_session *to = &trace_session;
 	uint32_t flags, begun = to->flags & TRACE_RING_AT_ONCE;
@@ -90,13 +86,13 @@ void trace_follow(void)
 	follow(&to->sample, &ring->sample);
 	do {
 		flags = __atomic_load_n(&ring->flags, __ATOMIC_SEQ_CST);
-		__atomic_store_n(&to->flags, (flags & ~TRACE_RING_AT_ONCE) | begun, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&to->flags, (flags & ~TRACE_RING_AT_ONCE) | begun,
+				 __ATOMIC_SEQ_CST);
 	} while (__atomic_load_n(&ring->flags, __ATOMIC_SEQ_CST) != flags);
 }
 
 /* Nobody has read for long: nobody will. */
-static bool is_stale(void)
-{
+static bool is_stale(void) {
 	uint64_t heartbeat = __atomic_load_n(&trace_session.ring->heartbeat, __ATOMIC_RELAXED),
 		 now = trace_monotonic();
 
@@ -105,19 +101,16 @@ static bool is_stale(void)
 	return now > heartbeat && now - heartbeat > TRACE_RING_STALE_NS;
 }
 
-void trace_lose(struct trace_self *thread)
-{
+void trace_lose(struct trace_self *thread) {
 	uint64_t lost = __atomic_add_fetch(&thread->slot->lost, 1, __ATOMIC_RELAXED);
 
 	if (lost % LOST_CHECK == 0 && is_stale())
 		trace_end_session(thread->session);
 }
 
-void *trace_reserve(struct trace_self *thread, uint32_t size)
-{
-	uint32_t bytes = trace_session.slot_bytes,
-		 at = (uint32_t)thread->head & (bytes - 1), to_end = bytes - at,
-		 needed = size <= to_end ? size : size + to_end;
+void *trace_reserve(struct trace_self *thread, uint32_t size) {
+	uint32_t bytes = trace_session.slot_bytes, at = (uint32_t)thread->head & (bytes - 1),
+		 to_end = bytes - at, needed = size <= to_end ? size : size + to_end;
 
 	if (__builtin_expect(thread->head + needed - thread->tail > bytes, 0)) {
 		uint64_t tail = __atomic_load_n(&thread->slot->tail, __ATOMIC_ACQUIRE);
@@ -137,8 +130,7 @@ void *trace_reserve(struct trace_self *thread, uint32_t size)
 	return thread->data + at;
 }
 
-bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name)
-{
+bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name) {
 	size_t most = TRACE_RING_RECORD_MAX - sizeof(struct trace_ring_name), length = strlen(name);
 	struct trace_ring_name *record;
 	uint32_t size;
@@ -160,8 +152,7 @@ bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, con
 	return true;
 }
 
-bool trace_write_note(struct trace_self *thread, const char *text)
-{
+bool trace_write_note(struct trace_self *thread, const char *text) {
 	size_t most = TRACE_RING_RECORD_MAX - sizeof(struct trace_ring_note), length = strlen(text);
 	struct trace_ring_note *record;
 	uint32_t size;
@@ -172,7 +163,8 @@ bool trace_write_note(struct trace_self *thread, const char *text)
 	record = trace_reserve(thread, size);
 	if (!record)
 		return false;
-	record->record = (struct trace_ring_record){ .size = (uint16_t)size, .type = TRACE_RING_NOTE };
+	record->record =
+		(struct trace_ring_record){ .size = (uint16_t)size, .type = TRACE_RING_NOTE };
 	memset(record->text, 0, size - sizeof(*record));
 	memcpy(record->text, text, length);
 	trace_write(thread, size);

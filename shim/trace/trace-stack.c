@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who called (TRACE_RING_STACKS): by libc's backtrace(), which needs no frame pointers. It loads its
- * unwinder when it is first called, which is why that happens when a session begins.
+ * Who called (TRACE_RING_STACKS): by libc's backtrace(), which needs no frame pointers. It loads
+ * its unwinder when it is first called, which is why that happens when a session begins.
  */
 
 #include <execinfo.h>
@@ -11,15 +11,13 @@
 
 #define OWN_FRAMES 8 /* of ours, above the caller's */
 
-void trace_stack_begin(void)
-{
+void trace_stack_begin(void) {
 	void *address;
 
 	backtrace(&address, 1);
 }
 
-unsigned trace_stack(const struct trace_frame *frame, uint64_t addresses[TRACE_STACK_MAX])
-{
+unsigned trace_stack(const struct trace_frame *frame, uint64_t addresses[TRACE_STACK_MAX]) {
 	uint64_t caller = ((const uint64_t *)(frame + 1))[1];
 	void *found[TRACE_STACK_MAX + OWN_FRAMES];
 	struct trace_hush hush;

@@ -71,7 +71,8 @@ __thread struct trace_self trace_mine;
 
 static uint64_t last_number;
 static struct client client = CLIENT_NONE;
-static uint32_t ancestor; /* the process that was traced with this memory, as the daemon sees it; 0: none yet */
+static uint32_t ancestor; /* the process that was traced with this memory, as the daemon sees it; 0:
+			     none yet */
 enum {
 	LOOKING_NOT,
 	LOOKING, /* a thread looks at the pages: a moment */
@@ -82,41 +83,37 @@ enum {
 static uint32_t looking; /* one of these */
 static uint32_t looks; /* that are over */
 static bool looked; /* for files, in this process */
-static uint32_t passed[TRAMPOLINE_COUNT]; /* calls that were made without knowing whether there is a trace */
+static uint32_t passed[TRAMPOLINE_COUNT]; /* calls that were made without knowing whether there is a
+					     trace */
 static unsigned guests; /* threads that are inside without a slot */
 static unsigned reapers; /* threads that are in trace_reap() */
 static pthread_key_t key;
 static bool has_key;
 
-uint64_t trace_monotonic(void)
-{
+uint64_t trace_monotonic(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-void trace_hush(struct trace_hush *hush)
-{
+void trace_hush(struct trace_hush *hush) {
 	hush->error = errno;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &hush->cancel);
 }
 
-void trace_unhush(const struct trace_hush *hush)
-{
+void trace_unhush(const struct trace_hush *hush) {
 	pthread_setcancelstate(hush->cancel, NULL);
 	errno = hush->error;
 }
 
-uint32_t trace_tid(void)
-{
+uint32_t trace_tid(void) {
 	if (!trace_mine.tid)
 		trace_mine.tid = (uint32_t)syscall(SYS_gettid);
 	return trace_mine.tid;
 }
 
-bool trace_enter_guest(uint64_t number)
-{
+bool trace_enter_guest(uint64_t number) {
 	trace_mine.guest++;
 	__atomic_add_fetch(&guests, 1, __ATOMIC_SEQ_CST);
 	if (number && trace_session_number() == number)
@@ -125,16 +122,14 @@ bool trace_enter_guest(uint64_t number)
 	return false;
 }
 
-void trace_leave_guest(void)
-{
+void trace_leave_guest(void) {
 	__atomic_sub_fetch(&guests, 1, __ATOMIC_SEQ_CST);
 	trace_mine.guest--;
 	if (__atomic_load_n(&trace_ending, __ATOMIC_SEQ_CST))
 		trace_reap();
 }
 
-static bool somebody_is_inside(void)
-{
+static bool somebody_is_inside(void) {
 	if (__atomic_load_n(&guests, __ATOMIC_SEQ_CST))
 		return true;
 	for (unsigned i = 0; i < TRACE_USERS_MAX; i++)
@@ -144,8 +139,7 @@ static bool somebody_is_inside(void)
 }
 
 /* Nobody looks whether the daemon is still there. */
-static void hang_up(void)
-{
+static void hang_up(void) {
 	int saved = errno, cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
@@ -155,8 +149,7 @@ static void hang_up(void)
 }
 
 /* Who comes while another thread is at it makes that one try again. */
-void trace_reap(void)
-{
+void trace_reap(void) {
 	struct trace_ring *ring;
 	unsigned seen = 0;
 	uint64_t size;
@@ -171,26 +164,27 @@ void trace_reap(void)
 		size = trace_session.size;
 		hang_up();
 		__atomic_store_n(&trace_ending, false, __ATOMIC_SEQ_CST);
-		/* now another session may begin, and a child that is forked unmaps nothing; if this is one, it has done so */
-		if (__atomic_compare_exchange_n(&trace_session.ring, &ring, NULL, false, __ATOMIC_SEQ_CST,
-						__ATOMIC_SEQ_CST) && ring)
+		/* now another session may begin, and a child that is forked unmaps nothing; if this
+		 * is one, it has done so */
+		if (__atomic_compare_exchange_n(&trace_session.ring, &ring, NULL, false,
+						__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) &&
+		    ring)
 			munmap(ring, size);
 	} while (!__atomic_compare_exchange_n(&reapers, &seen, 0, false, __ATOMIC_SEQ_CST,
 					      __ATOMIC_SEQ_CST));
 }
 
 /* All threads see what this one has written, and it sees what they have. */
-static void fence_all(void)
-{
+static void fence_all(void) {
 	if (!__atomic_load_n(&trace_fenced, __ATOMIC_RELAXED))
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
-void trace_end_session(uint64_t number)
-{
+void trace_end_session(uint64_t number) {
 	int saved = errno, cancel;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* what is begun here is finished */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
+			       &cancel); /* what is begun here is finished */
 	if (number && __atomic_compare_exchange_n(&own->number, &number, 0, false, __ATOMIC_SEQ_CST,
 						  __ATOMIC_SEQ_CST)) {
 		fence_all(); /* who has seen the number is seen to be inside, */
@@ -203,8 +197,7 @@ void trace_end_session(uint64_t number)
 }
 
 /* A thread ends: its slot is another's once the daemon has read it. */
-static void thread_ended(void *value)
-{
+static void thread_ended(void *value) {
 	struct trace_self *thread = value;
 
 	if (thread->slot && trace_enter(thread, thread->session)) {
@@ -217,14 +210,14 @@ static void thread_ended(void *value)
 	thread->user = NULL;
 }
 
-/* In a child: lets the parent's memory go. Returns whether what this thread is in the midst of needs some there. */
-static bool forget_ring(bool inside)
-{
+/* In a child: lets the parent's memory go. Returns whether what this thread is in the midst of
+ * needs some there. */
+static bool forget_ring(bool inside) {
 	void *ring = trace_session.ring;
 
 	if (inside && ring &&
-	    mmap(ring, trace_session.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-		 -1, 0) == ring)
+	    mmap(ring, trace_session.size, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == ring)
 		return true;
 	trace_session.ring = NULL;
 	if (ring)
@@ -233,8 +226,7 @@ static bool forget_ring(bool inside)
 }
 
 /* In a child: it has no session, and no other threads. */
-static void forget_parent(void)
-{
+static void forget_parent(void) {
 	bool inside = trace_mine.user && trace_mine.user->inside;
 
 	looked = false;
@@ -252,26 +244,22 @@ static void forget_parent(void)
 }
 
 /* The threads that were at it are not here. */
-static void forget_looks(void)
-{
+static void forget_looks(void) {
 	looking = LOOKING_NOT;
 	memset(passed, 0, sizeof(passed));
 }
 
-static void in_child(void)
-{
+static void in_child(void) {
 	forget_parent();
 	forget_looks();
 }
 
-static void in_parent(void)
-{
+static void in_parent(void) {
 	trace_gpu_forked(false);
 }
 
 /* Once: what sessions need. */
-static bool prepare(void)
-{
+static bool prepare(void) {
 	void *page = mmap(NULL, sizeof(*own), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			  -1, 0);
 
@@ -289,11 +277,11 @@ static bool prepare(void)
 	return true;
 }
 
-/* ---- calls that are not traced, though they may have to be --------------------------------------- */
+/* ---- calls that are not traced, though they may have to be
+ * --------------------------------------- */
 
 /* Calls of functions that the session records are lost; those that come later find the session. */
-static void lose_passed(void)
-{
+static void lose_passed(void) {
 	uint64_t lost = 0;
 
 	for (uint32_t i = 0; i < TRAMPOLINE_COUNT; i++)
@@ -306,36 +294,32 @@ static void lose_passed(void)
 		__atomic_add_fetch(&trace_session.ring->homeless, lost, __ATOMIC_RELAXED);
 }
 
-static void forget_passed(void)
-{
+static void forget_passed(void) {
 	for (unsigned i = 0; i < TRAMPOLINE_COUNT; i++)
 		if (__atomic_load_n(&passed[i], __ATOMIC_RELAXED))
 			__atomic_store_n(&passed[i], 0, __ATOMIC_SEQ_CST);
 }
 
 /* False: somebody has read it. */
-static bool take_back(uint32_t index)
-{
+static bool take_back(uint32_t index) {
 	uint32_t count = __atomic_load_n(&passed[index], __ATOMIC_RELAXED);
 
 	while (count)
-		if (__atomic_compare_exchange_n(&passed[index], &count, count - 1, false, __ATOMIC_SEQ_CST,
-						__ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&passed[index], &count, count - 1, false,
+						__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 			return true;
 	return false;
 }
 
-void trace_pass(uint32_t index)
-{
+void trace_pass(uint32_t index) {
 	__atomic_add_fetch(&passed[index], 1, __ATOMIC_SEQ_CST);
 }
 
 /*
- * While a look goes on that was the one with this number, a call passes. Returns the session's number
- * if it has begun by now, without this call being counted.
+ * While a look goes on that was the one with this number, a call passes. Returns the session's
+ * number if it has begun by now, without this call being counted.
  */
-static uint64_t pass(uint32_t index, uint32_t look)
-{
+static uint64_t pass(uint32_t index, uint32_t look) {
 	uint64_t number;
 
 	trace_pass(index);
@@ -346,12 +330,12 @@ static uint64_t pass(uint32_t index, uint32_t look)
 }
 
 /* Waits while another thread looks, but neither for a signal handler's own thread nor endlessly. */
-static void wait_for_look(void)
-{
+static void wait_for_look(void) {
 	uint64_t until = 0, now;
 	struct timespec left;
 
-	for (unsigned i = 0; i < SPINS && __atomic_load_n(&looking, __ATOMIC_ACQUIRE) == LOOKING; i++)
+	for (unsigned i = 0; i < SPINS && __atomic_load_n(&looking, __ATOMIC_ACQUIRE) == LOOKING;
+	     i++)
 		trace_pause();
 	while (__atomic_load_n(&looking, __ATOMIC_ACQUIRE) == LOOKING_ASKS) {
 		uint32_t asks = LOOKING_ASKS;
@@ -368,11 +352,11 @@ static void wait_for_look(void)
 	}
 }
 
-/* ---- sessions ------------------------------------------------------------------------------------ */
+/* ---- sessions
+ * ------------------------------------------------------------------------------------ */
 
 /* Makes the memory that the daemon sent the session's; consumes fd. */
-static bool begin_session(int fd, uint64_t size)
-{
+static bool begin_session(int fd, uint64_t size) {
 	int seals = fcntl(fd, F_GET_SEALS);
 	struct stat status;
 	void *ring = MAP_FAILED;
@@ -407,10 +391,9 @@ static bool begin_session(int fd, uint64_t size)
 }
 
 /* Asks the daemon whether somebody traces this process. */
-static void ask(const struct interest *found)
-{
-	bool unfenced = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0,
-				0) != 0;
+static void ask(const struct interest *found) {
+	bool unfenced =
+		syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
 	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
 	driver_result (*get_version)(int *) =
 		(driver_result(*)(int *))driver_symbol("cuDriverGetVersion");
@@ -436,14 +419,12 @@ static void ask(const struct interest *found)
 }
 
 /* Is there nothing to look at? */
-static bool watch_is_seen(void)
-{
+static bool watch_is_seen(void) {
 	return interest_trace_is_seen(0) && interest_trace_is_seen(1);
 }
 
 /* In a session: does it go on? Then the pages are seen. */
-static bool session_goes_on(uint64_t number)
-{
+static bool session_goes_on(uint64_t number) {
 	uint64_t generations[2];
 	bool on = false;
 
@@ -452,9 +433,11 @@ static bool session_goes_on(uint64_t number)
 	for (unsigned i = 0; i < 2; i++)
 		generations[i] = interest_trace_generation(i);
 	/* a daemon that was killed has not said that it is over */
-	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE) && client_is_alive(&client);
+	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE) &&
+	     client_is_alive(&client);
 	if (on) {
-		if (__atomic_load_n(&trace_session.ring->flags, __ATOMIC_RELAXED) & TRACE_RING_STACKS)
+		if (__atomic_load_n(&trace_session.ring->flags, __ATOMIC_RELAXED) &
+		    TRACE_RING_STACKS)
 			trace_stack_begin();
 		trace_follow();
 		/* only now: calls of other threads follow themselves until then */
@@ -468,16 +451,14 @@ static bool session_goes_on(uint64_t number)
 }
 
 /* From now on it may take a while. */
-static void ask_for_patience(void)
-{
+static void ask_for_patience(void) {
 	uint32_t glance = LOOKING;
 
 	__atomic_compare_exchange_n(&looking, &glance, LOOKING_ASKS, false, __ATOMIC_RELEASE,
 				    __ATOMIC_RELAXED);
 }
 
-static void look(void)
-{
+static void look(void) {
 	struct interest found;
 	bool wanted;
 
@@ -503,8 +484,7 @@ static void look(void)
 }
 
 /* In a child that libc does not know of, whoever was looking in the parent is not here. */
-static void notice_fork(void)
-{
+static void notice_fork(void) {
 	struct own *page = __atomic_load_n(&own, __ATOMIC_ACQUIRE);
 	uint64_t fresh = OWN_FRESH;
 
@@ -515,9 +495,9 @@ static void notice_fork(void)
 }
 
 /* False: another thread looks. */
-static bool begin_look(void)
-{
-	uint32_t not = LOOKING_NOT, how = __atomic_load_n(&looked, __ATOMIC_RELAXED) ? LOOKING : LOOKING_ASKS;
+static bool begin_look(void) {
+	uint32_t not = LOOKING_NOT,
+		 how = __atomic_load_n(&looked, __ATOMIC_RELAXED) ? LOOKING : LOOKING_ASKS;
 
 	if (!__atomic_compare_exchange_n(&looking, &not, how, false, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED))
@@ -526,8 +506,7 @@ static bool begin_look(void)
 	return true;
 }
 
-static void end_look(void)
-{
+static void end_look(void) {
 	if (!trace_session_number() && watch_is_seen())
 		forget_passed();
 	__atomic_add_fetch(&looks, 1, __ATOMIC_SEQ_CST);
@@ -537,8 +516,7 @@ static void end_look(void)
 }
 
 /* Looks whether there is a trace, or lets another thread do so. */
-static uint64_t find_session(uint32_t index)
-{
+static uint64_t find_session(uint32_t index) {
 	uint32_t look_number = __atomic_load_n(&looks, __ATOMIC_SEQ_CST);
 	uint64_t number;
 
@@ -567,8 +545,7 @@ static uint64_t find_session(uint32_t index)
 	return number;
 }
 
-uint64_t trace_look(uint32_t index)
-{
+uint64_t trace_look(uint32_t index) {
 	uint64_t number = trace_session_number();
 	struct trace_hush hush;
 
@@ -580,14 +557,14 @@ uint64_t trace_look(uint32_t index)
 }
 
 /* The first slot from `first` on that is free and in order becomes the thread's. */
-static void claim_slot(struct trace_self *thread, uint32_t first)
-{
+static void claim_slot(struct trace_self *thread, uint32_t first) {
 	const struct trace_session *session = &trace_session;
 
 	for (uint32_t i = 0; i < session->slot_count; i++) {
 		uint32_t index = (first + i) % session->slot_count;
 		struct trace_slot *slot =
-			(struct trace_slot *)(session->slots + (uint64_t)index * session->slot_stride);
+			(struct trace_slot *)(session->slots +
+					      (uint64_t)index * session->slot_stride);
 		uint32_t unused = TRACE_SLOT_FREE;
 
 		if (!__atomic_compare_exchange_n(&slot->state, &unused, TRACE_SLOT_USED, false,
@@ -600,15 +577,15 @@ static void claim_slot(struct trace_self *thread, uint32_t first)
 		slot->tid = trace_tid();
 		thread->data = (uint8_t *)(slot + 1);
 		thread->index = index;
-		__atomic_signal_fence(__ATOMIC_SEQ_CST); /* a handler that finds the slot writes to it */
+		__atomic_signal_fence(
+			__ATOMIC_SEQ_CST); /* a handler that finds the slot writes to it */
 		thread->slot = slot;
 		return;
 	}
 }
 
 /* Gives the thread a user of its own, for as long as it lives. */
-static bool has_user(struct trace_self *thread)
-{
+static bool has_user(struct trace_self *thread) {
 	for (unsigned i = 0; !thread->user && i < TRACE_USERS_MAX; i++) {
 		bool taken = false;
 
@@ -623,16 +600,14 @@ static bool has_user(struct trace_self *thread)
 	return thread->user != NULL;
 }
 
-void trace_lose_homeless(uint64_t number)
-{
+void trace_lose_homeless(uint64_t number) {
 	if (!trace_enter_guest(number))
 		return;
 	__atomic_add_fetch(&trace_session.ring->homeless, 1, __ATOMIC_RELAXED);
 	trace_leave_guest();
 }
 
-bool trace_claim(struct trace_self *thread, uint64_t number)
-{
+bool trace_claim(struct trace_self *thread, uint64_t number) {
 	int saved = errno;
 
 	if (!number || (thread->session == number && thread->is_ours))

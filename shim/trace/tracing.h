@@ -54,8 +54,7 @@ _Static_assert(sizeof(struct trace_frame) == TRACE_FRAME_SIZE &&
 #endif
 
 /* An argument of the call that is no float, counted as in functions.inc. */
-static inline uint64_t trace_word(const struct trace_frame *frame, unsigned number)
-{
+static inline uint64_t trace_word(const struct trace_frame *frame, unsigned number) {
 	return number < TRACE_REGISTERS ? frame->words[number]
 					: frame->stack[number - TRACE_REGISTERS];
 }
@@ -82,8 +81,7 @@ extern struct trace_session trace_session __attribute__((visibility("hidden")));
  * Who is not inside may read flags, clock, sample, min_duration and functions, perhaps just when
  * they become another session's: a call of the one before. It writes nothing any more.
  */
-static inline bool trace_flag(uint32_t flag)
-{
+static inline bool trace_flag(uint32_t flag) {
 	return __atomic_load_n(&trace_session.flags, __ATOMIC_RELAXED) & flag;
 }
 
@@ -114,8 +112,8 @@ extern __thread struct trace_self trace_mine
 	__attribute__((visibility("hidden"), tls_model("initial-exec")));
 
 /*
- * Is a thread using the daemon's memory? One writer, a cache line for each. It is the thread's in all
- * sessions: who comes late from an old one does not touch what another has in the new one.
+ * Is a thread using the daemon's memory? One writer, a cache line for each. It is the thread's in
+ * all sessions: who comes late from an old one does not touch what another has in the new one.
  */
 struct trace_user {
 	_Alignas(64) bool inside;
@@ -134,39 +132,39 @@ extern bool trace_fenced __attribute__((visibility("hidden"))); /* there is no m
  */
 extern const uint64_t *trace_number __attribute__((visibility("hidden")));
 
-static inline uint64_t trace_session_number(void)
-{
+static inline uint64_t trace_session_number(void) {
 	return __atomic_load_n(__atomic_load_n(&trace_number, __ATOMIC_RELAXED), __ATOMIC_ACQUIRE);
 }
 
 /*
- * Something has changed: begins a session, if there is to be one. Returns its number, or 0. index: of
- * the function that is called.
+ * Something has changed: begins a session, if there is to be one. Returns its number, or 0. index:
+ * of the function that is called.
  */
 uint64_t trace_look(uint32_t index);
 
 /*
- * A call is made, or has not been recorded, while it is not known whether there will be a session. If
- * there is, it counts as lost.
+ * A call is made, or has not been recorded, while it is not known whether there will be a session.
+ * If there is, it counts as lost.
  */
 void trace_pass(uint32_t index);
 
 /* Does the session record calls of this function, but for what sampling leaves out? */
-static inline bool trace_wants(uint32_t index)
-{
-	unsigned number = index < FUNCTION_COUNT ? function_rows[index].number :
-						   TRACE_FUNCTION_DYNAMIC;
+static inline bool trace_wants(uint32_t index) {
+	unsigned number =
+		index < FUNCTION_COUNT ? function_rows[index].number : TRACE_FUNCTION_DYNAMIC;
 
-	return __atomic_load_n(&trace_session.functions[number / 64], __ATOMIC_RELAXED) >> number % 64 & 1;
+	return __atomic_load_n(&trace_session.functions[number / 64], __ATOMIC_RELAXED) >>
+		       number % 64 &
+	       1;
 }
 
 /* Generations of the pages when they were last looked at, in a session. */
 extern uint64_t trace_seen[2] __attribute__((visibility("hidden")));
 
-static inline bool trace_page_changed(void)
-{
+static inline bool trace_page_changed(void) {
 	for (unsigned i = 0; i < 2; i++)
-		if (interest_trace_generation(i) != __atomic_load_n(&trace_seen[i], __ATOMIC_RELAXED))
+		if (interest_trace_generation(i) !=
+		    __atomic_load_n(&trace_seen[i], __ATOMIC_RELAXED))
 			return true;
 	return false;
 }
@@ -180,24 +178,24 @@ void trace_end_session(uint64_t number);
 /* Has trace_ending been set, and is nobody inside? Then lets the memory go. */
 void trace_reap(void);
 
-/* Around the use of the daemon's memory by who has no slot. False: that is not the session, or none is. */
+/* Around the use of the daemon's memory by who has no slot. False: that is not the session, or none
+ * is. */
 bool trace_enter_guest(uint64_t number);
 void trace_leave_guest(void);
 
-/* trace-ancestor.c: the CMD of a trace of which this process descends, as its program was told when it began; 0: none. */
+/* trace-ancestor.c: the CMD of a trace of which this process descends, as its program was told when
+ * it began; 0: none. */
 uint32_t trace_ancestor_told(void);
 
 /* trace-ring.c. All are for who is inside, and for the thread that has the slot. */
 
-static inline void trace_fence(void)
-{
+static inline void trace_fence(void) {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (__builtin_expect(__atomic_load_n(&trace_fenced, __ATOMIC_RELAXED), 0))
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-static inline void trace_leave(struct trace_self *thread)
-{
+static inline void trace_leave(struct trace_self *thread) {
 	__atomic_store_n(&thread->user->inside, false, __ATOMIC_RELEASE);
 	trace_fence();
 	if (__builtin_expect(__atomic_load_n(&trace_ending, __ATOMIC_RELAXED), 0))
@@ -205,8 +203,7 @@ static inline void trace_leave(struct trace_self *thread)
 }
 
 /* False: the session is over, or this is a signal handler that came while the thread is inside. */
-static inline bool trace_enter(struct trace_self *thread, uint64_t number)
-{
+static inline bool trace_enter(struct trace_self *thread, uint64_t number) {
 	if (__builtin_expect(thread->user->inside, 0))
 		return false;
 	__atomic_store_n(&thread->user->inside, true, __ATOMIC_RELAXED);
@@ -218,27 +215,28 @@ static inline bool trace_enter(struct trace_self *thread, uint64_t number)
 }
 
 /*
- * Sees to it that the thread has a slot of this session, if one is free. Returns whether it has. Not
- * for who is inside.
+ * Sees to it that the thread has a slot of this session, if one is free. Returns whether it has.
+ * Not for who is inside.
  */
 bool trace_claim(struct trace_self *thread, uint64_t number);
 
-/* Both, for who writes what is no call's record: then trace_leave(). False: there is no slot, or as trace_enter(). */
-static inline bool trace_claim_and_enter(struct trace_self *thread, uint64_t number)
-{
+/* Both, for who writes what is no call's record: then trace_leave(). False: there is no slot, or as
+ * trace_enter(). */
+static inline bool trace_claim_and_enter(struct trace_self *thread, uint64_t number) {
 	return (thread->session == number || trace_claim(thread, number)) && thread->slot &&
 	       trace_enter(thread, number);
 }
 
 /* Room for a record of `size` bytes, which lies there when trace_write() was called. NULL: lost. */
 void *trace_reserve(struct trace_self *thread, uint32_t size);
-static inline void trace_write(struct trace_self *thread, uint32_t size)
-{
+static inline void trace_write(struct trace_self *thread, uint32_t size) {
 	thread->head += size;
 	__atomic_store_n(&thread->slot->head, thread->head, __ATOMIC_RELEASE);
 	/* the daemon has read where the next ones will be: it takes a while to have that back */
-	__builtin_prefetch(thread->data + ((thread->head + 128) & (trace_session.slot_bytes - 1)), 1);
-	__builtin_prefetch(thread->data + ((thread->head + 192) & (trace_session.slot_bytes - 1)), 1);
+	__builtin_prefetch(thread->data + ((thread->head + 128) & (trace_session.slot_bytes - 1)),
+			   1);
+	__builtin_prefetch(thread->data + ((thread->head + 192) & (trace_session.slot_bytes - 1)),
+			   1);
 }
 
 /* A record of this thread is lost. */
@@ -248,8 +246,7 @@ void trace_lose(struct trace_self *thread);
 void trace_lose_homeless(uint64_t number);
 
 /* One more launch, or (-1) one less, whose KERNEL is not written yet. */
-static inline void trace_count_unread(int64_t by)
-{
+static inline void trace_count_unread(int64_t by) {
 	__atomic_add_fetch(&trace_session.ring->unread, (uint64_t)by, __ATOMIC_RELAXED);
 }
 
@@ -275,8 +272,7 @@ extern const uint8_t trace_name_roles[TRAMPOLINE_COUNT] __attribute__((visibilit
 void trace_stack_begin(void);
 unsigned trace_stack(const struct trace_frame *frame, uint64_t addresses[TRACE_STACK_MAX]);
 
-static inline void trace_pause(void)
-{
+static inline void trace_pause(void) {
 #if defined(__x86_64__)
 	__builtin_ia32_pause();
 #else
@@ -285,16 +281,14 @@ static inline void trace_pause(void)
 }
 
 #if defined(__x86_64__)
-static inline uint64_t trace_ticks(void)
-{
+static inline uint64_t trace_ticks(void) {
 	uint32_t low, high;
 
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
 	return (uint64_t)high << 32 | low;
 }
 #else
-static inline uint64_t trace_ticks(void)
-{
+static inline uint64_t trace_ticks(void) {
 	uint64_t ticks;
 
 	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
@@ -318,8 +312,7 @@ uint64_t trace_monotonic(void);
 /* This thread's. */
 uint32_t trace_tid(void);
 
-static inline uint64_t trace_now(void)
-{
+static inline uint64_t trace_now(void) {
 	uint32_t clock = __atomic_load_n(&trace_session.clock, __ATOMIC_RELAXED);
 
 	return __builtin_expect(clock == TRACE_RING_TSC, 1) ? trace_ticks() : trace_monotonic();

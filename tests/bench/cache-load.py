@@ -6,6 +6,7 @@ restart of the daemon. One JSON object a size; milliseconds, medians (of cold: t
 
     tests/bench/cache-load.py build
 """
+
 import fcntl
 import json
 import mmap

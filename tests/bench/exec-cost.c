@@ -28,8 +28,7 @@ enum {
 	WAYS
 };
 
-static double now_us(void)
-{
+static double now_us(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -37,8 +36,7 @@ static double now_us(void)
 }
 
 /* One process, from its start to its end. */
-static double spawn(const char *preload)
-{
+static double spawn(const char *preload) {
 	char variable[4096];
 	char *const argv[] = { (char *)"true", NULL };
 	char *const environment[] = { preload ? variable : NULL, NULL };
@@ -56,15 +54,13 @@ static double spawn(const char *preload)
 	return now_us() - start;
 }
 
-static int compare(const void *a, const void *b)
-{
+static int compare(const void *a, const void *b) {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	static double times[WAYS][SPAWNS_MAX];
 	int spawns = argc > 3 ? atoi(argv[3]) : 800;
 	double medians[WAYS];

@@ -25,8 +25,7 @@
 typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
 			    unsigned, void *, void **, void **);
 
-static double now_ns(void)
-{
+static double now_ns(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -34,8 +33,7 @@ static double now_ns(void)
 }
 
 /* The child: prints nanoseconds a launch. */
-static int measure(long launches)
-{
+static int measure(long launches) {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	launch_function *launch =
 		driver ? (launch_function *)dlsym(driver, "cuLaunchKernel") : NULL;
@@ -55,8 +53,7 @@ static int measure(long launches)
 	return 0;
 }
 
-static double run_child(char *const *argv, const char *preload, const char *launches)
-{
+static double run_child(char *const *argv, const char *preload, const char *launches) {
 	int pipes[2], status = -1;
 	double result = -1;
 	FILE *output;
@@ -86,21 +83,18 @@ static double run_child(char *const *argv, const char *preload, const char *laun
 	return result;
 }
 
-static int compare(const void *a, const void *b)
-{
+static int compare(const void *a, const void *b) {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-static double median(double *values, int count)
-{
+static double median(double *values, int count) {
 	qsort(values, (size_t)count, sizeof(*values), compare);
 	return values[count / 2];
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	double bare[ROUNDS_MAX], shim[ROUNDS_MAX], bare_ns, shim_ns;
 	const char *launches = argc > 3 ? argv[3] : "10000000";
 	int rounds = argc > 4 ? atoi(argv[4]) : 7;

@@ -37,8 +37,7 @@ enum {
 
 typedef int load_function(void **, const void *);
 
-static double now_ns(void)
-{
+static double now_ns(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -46,8 +45,7 @@ static double now_ns(void)
 }
 
 /* The child: prints nanoseconds a load. */
-static int measure(long loads)
-{
+static int measure(long loads) {
 	static const char image[] = ".version 8.0\n.target sm_90\n.address_size 64\n";
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *module = NULL;
 	load_function *load = driver ? (load_function *)dlsym(driver, "cuModuleLoadData") : NULL;
@@ -67,8 +65,7 @@ static int measure(long loads)
 }
 
 /* A session's folder with an interest page of eight rules, none of which means us. */
-static void write_page(char folder[FOLDER_MAX], const char *session)
-{
+static void write_page(char folder[FOLDER_MAX], const char *session) {
 	static struct interest_page page = {
 		.magic = INTEREST_MAGIC,
 		.version = INTEREST_VERSION,
@@ -106,8 +103,7 @@ static void write_page(char folder[FOLDER_MAX], const char *session)
 	close(fd);
 }
 
-static void remove_page(const char folder[FOLDER_MAX])
-{
+static void remove_page(const char folder[FOLDER_MAX]) {
 	char path[FOLDER_MAX + 16];
 
 	snprintf(path, sizeof(path), "%.*s/%s", FOLDER_MAX, folder, PATHS_INTEREST_PAGE);
@@ -115,8 +111,7 @@ static void remove_page(const char folder[FOLDER_MAX])
 	rmdir(folder);
 }
 
-static double run_child(char *const *argv, int way, const char *session, const char *loads)
-{
+static double run_child(char *const *argv, int way, const char *session, const char *loads) {
 	int pipes[2], status = -1;
 	double result = -1;
 	FILE *output;
@@ -143,15 +138,13 @@ static double run_child(char *const *argv, int way, const char *session, const c
 	return status ? -1 : result;
 }
 
-static int compare(const void *a, const void *b)
-{
+static int compare(const void *a, const void *b) {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	double times[WAYS][ROUNDS_MAX], medians[WAYS];
 	const char *loads = argc > 3 ? argv[3] : "20000";
 	int rounds = argc > 4 ? atoi(argv[4]) : 5, failed = 0;

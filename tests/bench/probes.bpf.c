@@ -4,12 +4,12 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-#define MAP(NAME, TYPE, KEY, VALUE, ENTRIES)      \
-	struct {                                  \
-		__uint(type, TYPE);               \
-		__uint(max_entries, ENTRIES);     \
-		__type(key, KEY);                 \
-		__type(value, VALUE);             \
+#define MAP(NAME, TYPE, KEY, VALUE, ENTRIES)  \
+	struct {                              \
+		__uint(type, TYPE);           \
+		__uint(max_entries, ENTRIES); \
+		__type(key, KEY);             \
+		__type(value, VALUE);         \
 	} NAME SEC(".maps")
 
 MAP(entries, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1);
@@ -41,8 +41,7 @@ struct {
 	__type(value, struct event);
 } events SEC(".maps");
 
-static __always_inline void count(void *map)
-{
+static __always_inline void count(void *map) {
 	__u32 key = 0;
 	__u64 *value = bpf_map_lookup_elem(map, &key);
 
@@ -51,8 +50,7 @@ static __always_inline void count(void *map)
 }
 
 /* blockIdx.x * blockDim.x + threadIdx.x */
-static __always_inline __u64 thread_number(void)
-{
+static __always_inline __u64 thread_number(void) {
 	__u64 block, size, thread, unused;
 
 	bpf_get_block_idx(&block, &unused, &unused);
@@ -61,8 +59,7 @@ static __always_inline __u64 thread_number(void)
 	return block * size + thread;
 }
 
-static __always_inline void increment(void *map, __u64 key)
-{
+static __always_inline void increment(void *map, __u64 key) {
 	__u64 *value = bpf_map_lookup_elem(map, &key), one = 1;
 
 	if (!value) {
@@ -76,43 +73,37 @@ static __always_inline void increment(void *map, __u64 key)
 }
 
 SEC("kprobe/p_empty")
-int cuda__empty(void *ctx)
-{
+int cuda__empty(void *ctx) {
 	return 0;
 }
 
 SEC("kprobe/p_entry")
-int cuda__entry(void *ctx)
-{
+int cuda__entry(void *ctx) {
 	count(&entries);
 	return 0;
 }
 
 SEC("kretprobe/p_return")
-int cuda__return(void *ctx)
-{
+int cuda__return(void *ctx) {
 	count(&returns);
 	return 0;
 }
 
 SEC("kprobe/p_both")
-int cuda__both_entry(void *ctx)
-{
+int cuda__both_entry(void *ctx) {
 	count(&both_entries);
 	return 0;
 }
 
 SEC("kretprobe/p_both")
-int cuda__both_return(void *ctx)
-{
+int cuda__both_return(void *ctx) {
 	count(&both_returns);
 	return 0;
 }
 
 /* The timer is read by every thread; now and then one is counted, to see that it was. */
 SEC("kprobe/p_globaltimer")
-int cuda__globaltimer(void *ctx)
-{
+int cuda__globaltimer(void *ctx) {
 	if (!(bpf_get_globaltimer() & 0xffe0))
 		count(&ticks);
 	return 0;
@@ -120,8 +111,7 @@ int cuda__globaltimer(void *ctx)
 
 /* Counts only once something was put into the table: by p_fill. */
 SEC("kprobe/p_lookup")
-int cuda__lookup(void *ctx)
-{
+int cuda__lookup(void *ctx) {
 	__u32 key = 3;
 	__u64 *value = bpf_map_lookup_elem(&table, &key);
 
@@ -131,8 +121,7 @@ int cuda__lookup(void *ctx)
 }
 
 SEC("kprobe/p_fill")
-int cuda__lookup_fill(void *ctx)
-{
+int cuda__lookup_fill(void *ctx) {
 	__u32 key = 3;
 	__u64 value = 1;
 
@@ -141,8 +130,7 @@ int cuda__lookup_fill(void *ctx)
 }
 
 SEC("kprobe/p_update")
-int cuda__update(void *ctx)
-{
+int cuda__update(void *ctx) {
 	__u32 key = 0;
 	__u64 value = thread_number() + 1;
 
@@ -151,8 +139,7 @@ int cuda__update(void *ctx)
 }
 
 SEC("kprobe/p_spread")
-int cuda__spread(void *ctx)
-{
+int cuda__spread(void *ctx) {
 	__u64 value = thread_number();
 	__u32 key = value & 0xffff;
 
@@ -162,8 +149,7 @@ int cuda__spread(void *ctx)
 }
 
 SEC("kprobe/p_thread")
-int cuda__thread(void *ctx)
-{
+int cuda__thread(void *ctx) {
 	__u32 key = 0;
 	__u64 *value = bpf_map_lookup_elem(&threads, &key);
 
@@ -173,29 +159,25 @@ int cuda__thread(void *ctx)
 }
 
 SEC("kprobe/p_hash1")
-int cuda__hash1(void *ctx)
-{
+int cuda__hash1(void *ctx) {
 	increment(&hash1, 0);
 	return 0;
 }
 
 SEC("kprobe/p_hash256")
-int cuda__hash256(void *ctx)
-{
+int cuda__hash256(void *ctx) {
 	increment(&hash256, thread_number() & 255);
 	return 0;
 }
 
 SEC("kprobe/p_hash1m")
-int cuda__hash1m(void *ctx)
-{
+int cuda__hash1m(void *ctx) {
 	increment(&hash1m, thread_number() & 0xfffff);
 	return 0;
 }
 
 SEC("kprobe/p_ring32")
-int cuda__ring32(void *ctx)
-{
+int cuda__ring32(void *ctx) {
 	struct event event = {};
 	__u64 unused;
 
@@ -207,8 +189,7 @@ int cuda__ring32(void *ctx)
 }
 
 SEC("memcapture/p_memory")
-int cuda__memory(void *ctx)
-{
+int cuda__memory(void *ctx) {
 	count(&accesses);
 	return 0;
 }

@@ -2,16 +2,16 @@
 
 /*
  * What a call of the driver costs more with the shim loaded, and with a trace of it: functions of a
- * stand-in driver that do nothing, bare, under the shim, traced, and traced with what pointers point
- * to, in turns.
+ * stand-in driver that do nothing, bare, under the shim, traced, and traced with what pointers
+ * point to, in turns.
  *
  *   trace-cost SHIM DRIVER-FOLDER [CALLS=2000000] [ROUNDS=5]
  *
  * Prints one JSON object: for each function (with so many arguments) the median of the rounds in
- * nanoseconds a call, what each way adds, how many times the bare call that is, and how many records
- * there were. Exits 1 if a shim without a trace adds more than 5 ns, or one with it more than 100
- * ns, or calls are neither recorded nor counted as lost. This program is the daemon, and starts itself
- * anew for each round.
+ * nanoseconds a call, what each way adds, how many times the bare call that is, and how many
+ * records there were. Exits 1 if a shim without a trace adds more than 5 ns, or one with it more
+ * than 100 ns, or calls are neither recorded nor counted as lost. This program is the daemon, and
+ * starts itself anew for each round.
  */
 
 #include <dlfcn.h>
@@ -64,8 +64,7 @@ static const struct function {
 };
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
-static double now_ns(clockid_t clock)
-{
+static double now_ns(clockid_t clock) {
 	struct timespec now;
 
 	clock_gettime(clock, &now);
@@ -80,8 +79,7 @@ typedef int eleven_arguments(void *, unsigned, unsigned, unsigned, unsigned, uns
 			     unsigned, void *, void **, void **);
 
 /* Calls a function so many times. */
-static void call(void *function, int arguments, long calls)
-{
+static void call(void *function, int arguments, long calls) {
 	static char configuration[64];
 	int version;
 
@@ -95,8 +93,7 @@ static void call(void *function, int arguments, long calls)
 	}
 }
 
-static int measure(const char *name, int arguments, long calls)
-{
+static int measure(const char *name, int arguments, long calls) {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *function = NULL;
 	int (*init)(unsigned) = NULL;
 	double start;
@@ -128,14 +125,12 @@ struct daemon {
 	unsigned connection_count;
 };
 
-static void fail(const char *what)
-{
+static void fail(const char *what) {
 	perror(what);
 	exit(2);
 }
 
-static void start_daemon(struct daemon *daemon, const char *session)
-{
+static void start_daemon(struct daemon *daemon, const char *session) {
 	struct interest_page page = {
 		.magic = INTEREST_MAGIC,
 		.version = INTEREST_VERSION,
@@ -152,7 +147,8 @@ static void start_daemon(struct daemon *daemon, const char *session)
 
 	memcpy(bytes, &page, sizeof(page));
 	snprintf(user, sizeof(user), PATHS_USER_DIR, (unsigned)getuid());
-	snprintf(base, sizeof(base), stat(user, &status) == 0 ? PATHS_SESSION_IN_USER_DIR : PATHS_SESSION_IN_TMP,
+	snprintf(base, sizeof(base),
+		 stat(user, &status) == 0 ? PATHS_SESSION_IN_USER_DIR : PATHS_SESSION_IN_TMP,
 		 (unsigned)getuid());
 	snprintf(daemon->folder, FOLDER_MAX, "%s-%s", base, session);
 	snprintf(path, sizeof(path), "%.*s/%s", FOLDER_MAX, daemon->folder, PATHS_INTEREST_PAGE);
@@ -169,8 +165,7 @@ static void start_daemon(struct daemon *daemon, const char *session)
 		fail(address.sun_path);
 }
 
-static void stop_daemon(struct daemon *daemon)
-{
+static void stop_daemon(struct daemon *daemon) {
 	char path[FOLDER_MAX + 16];
 
 	snprintf(path, sizeof(path), "%.*s/%s", FOLDER_MAX, daemon->folder, PATHS_INTEREST_PAGE);
@@ -180,13 +175,13 @@ static void stop_daemon(struct daemon *daemon)
 	rmdir(daemon->folder);
 }
 
-static void new_ring(struct daemon *daemon, uint32_t flags)
-{
+static void new_ring(struct daemon *daemon, uint32_t flags) {
 	daemon->size = SLOTS_OFFSET + SLOTS * (sizeof(struct trace_slot) + SLOT_BYTES);
 	daemon->ring_fd = memfd_create("ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (ftruncate(daemon->ring_fd, (off_t)daemon->size) < 0)
 		fail("memfd");
-	daemon->ring = mmap(NULL, daemon->size, PROT_READ | PROT_WRITE, MAP_SHARED, daemon->ring_fd, 0);
+	daemon->ring =
+		mmap(NULL, daemon->size, PROT_READ | PROT_WRITE, MAP_SHARED, daemon->ring_fd, 0);
 	if (daemon->ring == MAP_FAILED ||
 	    fcntl(daemon->ring_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		fail("memfd");
@@ -204,15 +199,13 @@ static void new_ring(struct daemon *daemon, uint32_t flags)
 	daemon->records = 0;
 }
 
-static struct trace_slot *slot_of(struct daemon *daemon, unsigned number)
-{
+static struct trace_slot *slot_of(struct daemon *daemon, unsigned number) {
 	return (struct trace_slot *)((char *)daemon->ring + SLOTS_OFFSET +
 				     number * (sizeof(struct trace_slot) + SLOT_BYTES));
 }
 
 /* Counts the records of calls that have come. */
-static void drain(struct daemon *daemon)
-{
+static void drain(struct daemon *daemon) {
 	for (unsigned i = 0; i < SLOTS; i++) {
 		struct trace_slot *slot = slot_of(daemon, i);
 		uint64_t head = __atomic_load_n(&slot->head, __ATOMIC_ACQUIRE), tail = slot->tail;
@@ -230,8 +223,7 @@ static void drain(struct daemon *daemon)
 	daemon->ring->heartbeat = (uint64_t)now_ns(CLOCK_MONOTONIC);
 }
 
-static uint64_t lost(struct daemon *daemon)
-{
+static uint64_t lost(struct daemon *daemon) {
 	uint64_t sum = daemon->ring->homeless;
 
 	for (unsigned i = 0; i < SLOTS; i++)
@@ -240,8 +232,7 @@ static uint64_t lost(struct daemon *daemon)
 }
 
 /* Answers one message; false: the process has hung up. */
-static bool answer(struct daemon *daemon, int fd)
-{
+static bool answer(struct daemon *daemon, int fd) {
 	union wire_message message, reply;
 	struct iovec bytes = { &reply, 0 };
 	union {
@@ -270,8 +261,7 @@ static bool answer(struct daemon *daemon, int fd)
 }
 
 /* Serves until the child has printed its result and closed `output`. Returns the result. */
-static double serve(struct daemon *daemon, int output)
-{
+static double serve(struct daemon *daemon, int output) {
 	char text[64] = { 0 };
 	size_t length = 0;
 
@@ -286,7 +276,8 @@ static double serve(struct daemon *daemon, int output)
 		for (unsigned i = daemon->connection_count; i-- > 0;)
 			if (polled[i + 2].revents && !answer(daemon, daemon->connections[i])) {
 				close(daemon->connections[i]);
-				daemon->connections[i] = daemon->connections[--daemon->connection_count];
+				daemon->connections[i] =
+					daemon->connections[--daemon->connection_count];
 			}
 		if (polled[0].revents && daemon->connection_count < CONNECTIONS_MAX)
 			daemon->connections[daemon->connection_count++] =
@@ -302,8 +293,7 @@ static double serve(struct daemon *daemon, int output)
 }
 
 static double run_child(char *const *argv, struct daemon *daemon, enum way way, const char *session,
-			const struct function *function, const char *calls)
-{
+			const struct function *function, const char *calls) {
 	int pipes[2], status = -1;
 	char arguments[16];
 	double result;
@@ -336,8 +326,7 @@ static double run_child(char *const *argv, struct daemon *daemon, enum way way, 
 	return result;
 }
 
-static int compare(const void *a, const void *b)
-{
+static int compare(const void *a, const void *b) {
 	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
@@ -345,8 +334,7 @@ static int compare(const void *a, const void *b)
 
 /* Prints the figures of a function; returns whether they are good enough. */
 static bool run_function(char *const *argv, struct daemon *daemon, const char *session,
-			 const struct function *function, const char *calls, int rounds)
-{
+			 const struct function *function, const char *calls, int rounds) {
 	double times[WAYS][ROUNDS_MAX], medians[WAYS];
 	uint64_t wanted = (uint64_t)atol(calls) + (uint64_t)atol(calls) / 10, records = 0, gone = 0;
 	bool complete = true;
@@ -373,14 +361,13 @@ static bool run_function(char *const *argv, struct daemon *daemon, const char *s
 	for (int way = DISABLED; way < WAYS; way++)
 		printf(", \"%s_added_ns\": %.2f, \"%s_ratio\": %.2f", way_names[way],
 		       medians[way] - medians[BARE], way_names[way], medians[way] / medians[BARE]);
-	printf(", \"records\": %llu, \"lost\": %llu, \"complete\": %s}", (unsigned long long)records,
-	       (unsigned long long)gone, complete ? "true" : "false");
+	printf(", \"records\": %llu, \"lost\": %llu, \"complete\": %s}",
+	       (unsigned long long)records, (unsigned long long)gone, complete ? "true" : "false");
 	return complete && medians[DISABLED] - medians[BARE] <= LIMIT_DISABLED_NS &&
 	       medians[ENABLED] - medians[BARE] <= LIMIT_ENABLED_NS;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	const char *calls = argc > 3 ? argv[3] : "2000000";
 	int rounds = argc > 4 ? atoi(argv[4]) : 5;
 	char session[PATHS_SESSION_NAME_MAX + 1];
@@ -395,9 +382,10 @@ int main(int argc, char **argv)
 	}
 	snprintf(session, sizeof(session), "trace_%d", getpid());
 	start_daemon(&daemon, session);
-	printf("{\"benchmark\": \"trace-cost\", \"calls\": %s, \"rounds\": %d, \"limit_disabled_ns\": %.0f, "
-	       "\"limit_enabled_ns\": %.0f, \"functions\": [", calls, rounds, LIMIT_DISABLED_NS,
-	       LIMIT_ENABLED_NS);
+	printf("{\"benchmark\": \"trace-cost\", \"calls\": %s, \"rounds\": %d, "
+	       "\"limit_disabled_ns\": %.0f, "
+	       "\"limit_enabled_ns\": %.0f, \"functions\": [",
+	       calls, rounds, LIMIT_DISABLED_NS, LIMIT_ENABLED_NS);
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		printf("%s", i ? ", " : "");
 		good &= run_function(argv, &daemon, session, &functions[i], calls, rounds);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * How many calls a second go from a ring through the daemon to a client of Trace, and whether each of them is there or counted as lost:
+ * How many calls a second go from a ring through the daemon to a client of Trace, and whether each
+ * of them is there or counted as lost:
  *
  *     trace-rate [-n EVENTS] [-r EVENTS A SECOND] [-t THREADS] GPUPROBED
  *
- * starts a private daemon, and is both the traced process and the client, which decodes all that comes. Without -r it writes as fast as there is room, and waits
- * where the shim would not; with -r (1: as fast as it can, without waiting) it does not wait and counts what finds no room, as the shim does. Prints JSON.
+ * starts a private daemon, and is both the traced process and the client, which decodes all that
+ * comes. Without -r it writes as fast as there is room, and waits where the shim would not; with -r
+ * (1: as fast as it can, without waiting) it does not wait and counts what finds no room, as the
+ * shim does. Prints JSON.
  */
 
 #include <errno.h>
@@ -88,7 +91,8 @@ static void take_records(const unsigned char *data, size_t n) {
 	}
 }
 
-/* A reply: its records lie between the first "records":" and the next quotation mark. True: more follow. */
+/* A reply: its records lie between the first "records":" and the next quotation mark. True: more
+ * follow. */
 static bool take_reply(const char *text) {
 	const char *start = strstr(text, "\"records\":\""), *end;
 	unsigned char *data;
@@ -138,7 +142,8 @@ static void *run_client(void *userdata) {
 /* ---- the traced process ---- */
 
 static void message_send(int fd, union wire_message *message, uint16_t type) {
-	message->header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type, (uint32_t)wire_size(type), 1 };
+	message->header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type,
+						(uint32_t)wire_size(type), 1 };
 	if (send(fd, message, wire_size(type), 0) < 0)
 		fail("send");
 }
@@ -147,7 +152,10 @@ static void map_ring(int fd) {
 	union wire_message message = { .hello = { .role = WIRE_ROLE_TRACE } };
 	char control[CMSG_SPACE(sizeof(int))];
 	struct iovec vector = { &message, sizeof(message) };
-	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr header = { .msg_iov = &vector,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control) };
 	int ring;
 
 	message_send(fd, &message, WIRE_HELLO);
@@ -158,7 +166,8 @@ static void map_ring(int fd) {
 	if (recvmsg(fd, &header, 0) <= 0 || !message.trace_reply.size)
 		fail("no ring");
 	memcpy(&ring, CMSG_DATA(CMSG_FIRSTHDR(&header)), sizeof(ring));
-	options.ring = mmap(NULL, message.trace_reply.size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
+	options.ring =
+		mmap(NULL, message.trace_reply.size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
 	if (options.ring == MAP_FAILED)
 		fail("mmap");
 }
@@ -178,7 +187,9 @@ static void *run_thread(void *userdata) {
 		uint64_t now = ring_now();
 
 		if (options.rate > 1 && i % 64 == 0)
-			while ((monotonic_now() - began) * options.rate / options.threads / 1000000000 < i)
+			while ((monotonic_now() - began) * options.rate / options.threads /
+				       1000000000 <
+			       i)
 				sched_yield();
 		producer_call(&call, FUNCTION, (uint32_t)i, now, now + 10, WORDS);
 		while (!producer_write(&producer, &call.call.record)) {
@@ -201,8 +212,10 @@ static pid_t start_daemon(const char *path) {
 
 	snprintf(name, sizeof(name), "--session=rate_%d", (int)getpid());
 	snprintf(run, sizeof(run), "/run/user/%u", (unsigned)getuid());
-	snprintf(options.folder, sizeof(options.folder), access(run, F_OK) == 0 ? "/run/user/%u/gpuprobe-rate_%d" : "/tmp/gpuprobe-%u-rate_%d", (unsigned)getuid(),
-		 (int)getpid());
+	snprintf(options.folder, sizeof(options.folder),
+		 access(run, F_OK) == 0 ? "/run/user/%u/gpuprobe-rate_%d"
+					: "/tmp/gpuprobe-%u-rate_%d",
+		 (unsigned)getuid(), (int)getpid());
 	pid = fork();
 	if (pid == 0) {
 		execl(path, path, name, (char *)NULL);
@@ -227,7 +240,10 @@ static void parse(int argc, char **argv) {
 			optind = argc;
 	}
 	if (optind + 1 != argc || options.threads > THREADS_MAX) {
-		fprintf(stderr, "usage: trace-rate [-n EVENTS] [-r RATE] [-t THREADS (at most %d)] GPUPROBED\n", THREADS_MAX);
+		fprintf(stderr,
+			"usage: trace-rate [-n EVENTS] [-r RATE] [-t THREADS (at most %d)] "
+			"GPUPROBED\n",
+			THREADS_MAX);
 		exit(2);
 	}
 	options.events = options.events / options.threads * options.threads;
@@ -242,7 +258,10 @@ static int start_trace(void) {
 		usleep(10000);
 		fd = connect_to("io.gpuprobe.control", SOCK_STREAM);
 	}
-	snprintf(call, sizeof(call), "{\"method\":\"io.gpuprobe.control.Trace\",\"parameters\":{\"pids\":[%d],\"sources\":[\"shim\"]},\"more\":true}", (int)getpid());
+	snprintf(call, sizeof(call),
+		 "{\"method\":\"io.gpuprobe.control.Trace\",\"parameters\":{\"pids\":[%d],"
+		 "\"sources\":[\"shim\"]},\"more\":true}",
+		 (int)getpid());
 	if (fd < 0 || write(fd, call, strlen(call) + 1) < 0)
 		fail("no daemon");
 	read_reply(fd);
@@ -250,11 +269,15 @@ static int start_trace(void) {
 }
 
 static void print(double seconds, double cpu) {
-	printf("{\"events\":%llu,\"received\":%llu,\"lost\":%llu,\"seconds\":%.3f,\"events_per_second\":%.0f,\"megabytes_per_second\":%.0f,\"replies\":%llu,"
+	printf("{\"events\":%llu,\"received\":%llu,\"lost\":%llu,\"seconds\":%.3f,\"events_per_"
+	       "second\":%.0f,\"megabytes_per_second\":%.0f,\"replies\":%llu,"
 	       "\"daemon_cpu_seconds\":%.3f,\"threads\":%u,\"out_of_order\":%llu,\"exact\":%s}\n",
-	       (unsigned long long)options.events, (unsigned long long)seen.calls, (unsigned long long)seen.lost, seconds,
-	       (double)(seen.calls + seen.lost) / seconds, (double)seen.bytes / seconds * 1e-6, (unsigned long long)seen.replies, cpu, options.threads,
-	       (unsigned long long)seen.out_of_order, seen.calls + seen.lost == options.events && seen.stop.lost == seen.lost ? "true" : "false");
+	       (unsigned long long)options.events, (unsigned long long)seen.calls,
+	       (unsigned long long)seen.lost, seconds, (double)(seen.calls + seen.lost) / seconds,
+	       (double)seen.bytes / seconds * 1e-6, (unsigned long long)seen.replies, cpu,
+	       options.threads, (unsigned long long)seen.out_of_order,
+	       seen.calls + seen.lost == options.events && seen.stop.lost == seen.lost ? "true"
+										       : "false");
 }
 
 int main(int argc, char **argv) {
@@ -279,13 +302,17 @@ int main(int argc, char **argv) {
 		pthread_join(threads[i], NULL);
 	written = monotonic_now();
 	close(shim); /* the last drain; then the daemon is asked to stop, which ends the trace */
-	while (__atomic_load_n(&seen.calls, __ATOMIC_RELAXED) + __atomic_load_n(&seen.lost, __ATOMIC_RELAXED) < options.events &&
+	while (__atomic_load_n(&seen.calls, __ATOMIC_RELAXED) +
+			       __atomic_load_n(&seen.lost, __ATOMIC_RELAXED) <
+		       options.events &&
 	       monotonic_now() - written < UINT64_C(30000000000))
 		usleep(1000);
 	seconds = (double)(monotonic_now() - began) * 1e-9;
 	kill(daemon, SIGTERM);
 	wait4(daemon, NULL, 0, &usage);
 	pthread_join(client, NULL);
-	print(seconds, (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
-	return seen.calls + seen.lost == options.events && !seen.out_of_order ? EXIT_SUCCESS : EXIT_FAILURE;
+	print(seconds, (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+			       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
+	return seen.calls + seen.lost == options.events && !seen.out_of_order ? EXIT_SUCCESS
+									      : EXIT_FAILURE;
 }

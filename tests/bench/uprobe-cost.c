@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a traced call costs by source B: bare, by each rung of the ladder (daemon/gpuprobed/trace/source/uprobe-link.h), and at each kind of site, in turns.
+ * What a traced call costs by source B: bare, by each rung of the ladder
+ * (daemon/gpuprobed/trace/source/uprobe-link.h), and at each kind of site, in turns.
  *
  *   uprobe-cost LIBCUDA TEST-LIBCUDA [CALLS=100000] [ROUNDS=5]
  *
- * LIBCUDA has all functions: the toolkit's lib64/stubs/libcuda.so will do. TEST-LIBCUDA is daemon/gpuprobed/trace/libcuda.so.1 of the build folder. As root. Prints one
- * JSON object: nanoseconds a call, by the clock and of CPU time (the best round, as others share the machine), and milliseconds for attaching to and detaching
- * from all functions (median). Exits 1 if a session's record of a
- * call at a push costs more than 1500 ns, attaching takes more than 20 ms, detaching more than 100 ms, or a record is missing.
+ * LIBCUDA has all functions: the toolkit's lib64/stubs/libcuda.so will do. TEST-LIBCUDA is
+ * daemon/gpuprobed/trace/libcuda.so.1 of the build folder. As root. Prints one JSON object:
+ * nanoseconds a call, by the clock and of CPU time (the best round, as others share the machine),
+ * and milliseconds for attaching to and detaching from all functions (median). Exits 1 if a
+ * session's record of a call at a push costs more than 1500 ns, attaching takes more than 20 ms,
+ * detaching more than 100 ms, or a record is missing.
  *
- * To compare, bpftrace 0.17 on the same function, in a process of the same loop (prints nanoseconds a call each second; COPY: LIBCUDA as libcuda.so.1):
+ * To compare, bpftrace 0.17 on the same function, in a process of the same loop (prints nanoseconds
+ * a call each second; COPY: LIBCUDA as libcuda.so.1):
  *
- *   uprobe-cost --loop COPY cuInit 8 & bpftrace one.bt >out.txt		one.bt, with COPY's path:
+ *   uprobe-cost --loop COPY cuInit 8 & bpftrace one.bt >out.txt		one.bt, with COPY's
+ *   path:
  *
  *     uprobe:COPY:cuInit { @start[tid] = nsecs; @flags[tid] = arg0; }
- *     uretprobe:COPY:cuInit /@start[tid]/ { printf("%d %d %d %d %d\n", tid, @start[tid], nsecs, @flags[tid], retval); delete(@start[tid]); delete(@flags[tid]); }
+ *     uretprobe:COPY:cuInit /@start[tid]/ { printf("%d %d %d %d %d\n", tid, @start[tid], nsecs,
+ *     @flags[tid], retval); delete(@start[tid]); delete(@flags[tid]); }
  *
- * and on all (uprobe:COPY:cu*, with BPFTRACE_MAX_PROBES=4000 BPFTRACE_MAX_BPF_PROGS=4000): how long until the first record, and from ^C to its end.
+ * and on all (uprobe:COPY:cu*, with BPFTRACE_MAX_PROBES=4000 BPFTRACE_MAX_BPF_PROGS=4000): how long
+ * until the first record, and from ^C to its end.
  */
 
 #include <dlfcn.h>
@@ -42,7 +49,8 @@
 #define ATTACH_LIMIT_MS 20.0
 #define DETACH_LIMIT_MS 100.0
 
-typedef int any_function(void *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, void *, void *, void *);
+typedef int any_function(void *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+			 uint64_t, void *, void *, void *);
 
 /* ---- a session that counts ---- */
 
@@ -64,23 +72,27 @@ bool trace_session_missed(struct trace_session *session, pid_t pid) {
 	return false;
 }
 
-bool trace_session_emit(struct trace_session *session, const struct trace_record *record, uint32_t pid, uint32_t tid) {
+bool trace_session_emit(struct trace_session *session, const struct trace_record *record,
+			uint32_t pid, uint32_t tid) {
 	session->calls += record->type == TRACE_CALL && !(record->flags & TRACE_CALL_OPEN);
 	session->bytes += record->size;
 	return true;
 }
 
-bool trace_session_counts(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function, const struct trace_tally *tally) {
+bool trace_session_counts(struct trace_session *session, enum trace_source source, uint32_t pid,
+			  uint16_t function, const struct trace_tally *tally) {
 	session->counted = 0;
 	for (size_t i = 0; i < TRACE_BUCKETS; i++)
 		session->counted += tally->buckets[i];
 	return true;
 }
 
-void trace_session_counts_anew(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function) {
+void trace_session_counts_anew(struct trace_session *session, enum trace_source source,
+			       uint32_t pid, uint16_t function) {
 }
 
-void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
+void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid,
+			uint32_t tid, uint64_t count) {
 	session->lost += count;
 }
 
@@ -101,7 +113,8 @@ uint16_t trace_session_function(struct trace_session *session, const char *name)
 void trace_session_foresee(struct trace_session *session, pid_t pid) {
 }
 
-uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uint64_t *addresses, size_t n) {
+uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uint64_t *addresses,
+			     size_t n) {
 	return 1;
 }
 
@@ -117,7 +130,8 @@ static double now_ns(void) {
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Nanoseconds of this thread, in the kernel and out of it: what others want of the CPU does not count, nor what a hypervisor does. */
+/* Nanoseconds of this thread, in the kernel and out of it: what others want of the CPU does not
+ * count, nor what a hypervisor does. */
 static double cpu_ns(void) {
 	struct timespec now;
 
@@ -140,7 +154,8 @@ static double median(double *values, int n) {
 	return values[n / 2];
 }
 
-/* Calls in batches, of which few are as long as a slice of the scheduler's: the median batch had the CPU for itself. */
+/* Calls in batches, of which few are as long as a slice of the scheduler's: the median batch had
+ * the CPU for itself. */
 static struct figures call_many(any_function *function, long calls) {
 	static double walls[BATCHES];
 	struct figures figures;
@@ -195,24 +210,80 @@ static const struct way {
 } ways[] = {
 	{ .name = "bare", .function = "cuInit", .bare = true },
 	{ .name = "session", .function = "cuInit", .rung = UPROBE_SESSION, .all = true },
-	{ .name = "session_any_process", .function = "cuInit", .rung = UPROBE_SESSION, .all = true, .open = true },
-	{ .name = "session_hash", .function = "cuInit", .rung = UPROBE_SESSION, .all = true, .hash = true },
-	{ .name = "session_stacks", .function = "cuInit", .rung = UPROBE_SESSION, .all = true, .stacks = true },
-	{ .name = "session_launch_11_arguments", .function = "cuLaunchKernel", .rung = UPROBE_SESSION, .all = true, .extras = true },
-	{ .name = "session_counts", .function = "cuInit", .rung = UPROBE_SESSION, .all = true, .counts = true },
-	{ .name = "session_counts_launch", .function = "cuLaunchKernel", .rung = UPROBE_SESSION, .all = true, .counts = true },
-	{ .name = "session_counts_nop5", .function = "cuSiteNop5", .rung = UPROBE_SESSION, .test = true, .all = true, .counts = true },
+	{ .name = "session_any_process",
+	  .function = "cuInit",
+	  .rung = UPROBE_SESSION,
+	  .all = true,
+	  .open = true },
+	{ .name = "session_hash",
+	  .function = "cuInit",
+	  .rung = UPROBE_SESSION,
+	  .all = true,
+	  .hash = true },
+	{ .name = "session_stacks",
+	  .function = "cuInit",
+	  .rung = UPROBE_SESSION,
+	  .all = true,
+	  .stacks = true },
+	{ .name = "session_launch_11_arguments",
+	  .function = "cuLaunchKernel",
+	  .rung = UPROBE_SESSION,
+	  .all = true,
+	  .extras = true },
+	{ .name = "session_counts",
+	  .function = "cuInit",
+	  .rung = UPROBE_SESSION,
+	  .all = true,
+	  .counts = true },
+	{ .name = "session_counts_launch",
+	  .function = "cuLaunchKernel",
+	  .rung = UPROBE_SESSION,
+	  .all = true,
+	  .counts = true },
+	{ .name = "session_counts_nop5",
+	  .function = "cuSiteNop5",
+	  .rung = UPROBE_SESSION,
+	  .test = true,
+	  .all = true,
+	  .counts = true },
 	{ .name = "multi", .function = "cuInit", .rung = UPROBE_MULTI, .all = true },
 	{ .name = "classic", .function = "cuInit", .rung = UPROBE_CLASSIC },
 	{ .name = "bare_nop5", .function = "cuSiteNop5", .bare = true, .test = true },
-	{ .name = "session_nop5", .function = "cuSiteNop5", .rung = UPROBE_SESSION, .test = true, .all = true },
-	{ .name = "session_nop", .function = "cuSiteNop", .rung = UPROBE_SESSION, .test = true, .all = true },
-	{ .name = "session_endbr64_push", .function = "cuSiteEndbr", .rung = UPROBE_SESSION, .test = true, .all = true },
-	{ .name = "session_jump", .function = "cuSiteJump", .rung = UPROBE_SESSION, .test = true, .all = true },
-	{ .name = "session_test_branch", .function = "cuSiteTest", .rung = UPROBE_SESSION, .test = true, .all = true },
+	{ .name = "session_nop5",
+	  .function = "cuSiteNop5",
+	  .rung = UPROBE_SESSION,
+	  .test = true,
+	  .all = true },
+	{ .name = "session_nop",
+	  .function = "cuSiteNop",
+	  .rung = UPROBE_SESSION,
+	  .test = true,
+	  .all = true },
+	{ .name = "session_endbr64_push",
+	  .function = "cuSiteEndbr",
+	  .rung = UPROBE_SESSION,
+	  .test = true,
+	  .all = true },
+	{ .name = "session_jump",
+	  .function = "cuSiteJump",
+	  .rung = UPROBE_SESSION,
+	  .test = true,
+	  .all = true },
+	{ .name = "session_test_branch",
+	  .function = "cuSiteTest",
+	  .rung = UPROBE_SESSION,
+	  .test = true,
+	  .all = true },
 	{ .name = "bare_stepped", .function = "cuSiteSub", .bare = true, .test = true },
-	{ .name = "session_stepped", .function = "cuSiteSub", .rung = UPROBE_SESSION, .test = true, .all = true },
-	{ .name = "classic_stepped", .function = "cuSiteSub", .rung = UPROBE_CLASSIC, .test = true },
+	{ .name = "session_stepped",
+	  .function = "cuSiteSub",
+	  .rung = UPROBE_SESSION,
+	  .test = true,
+	  .all = true },
+	{ .name = "classic_stepped",
+	  .function = "cuSiteSub",
+	  .rung = UPROBE_CLASSIC,
+	  .test = true },
 };
 
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
@@ -249,8 +320,19 @@ static void check(int r, const char *what) {
 
 static struct trace_uprobe *start(const struct way *way) {
 	const uint32_t pid = (uint32_t)session.pid;
-	struct trace_options options = { .all_users = true, .bpf = true, .pids = &pid, .n_pids = 1, .extras = way->extras, .sample = 1, .stacks = way->stacks, .aggregate = way->counts };
-	const struct uprobe_tuning tuning = { .first = way->rung, .only_first = true, .hash = way->hash, .no_usual = true, .detach_now = true };
+	struct trace_options options = { .all_users = true,
+					 .bpf = true,
+					 .pids = &pid,
+					 .n_pids = 1,
+					 .extras = way->extras,
+					 .sample = 1,
+					 .stacks = way->stacks,
+					 .aggregate = way->counts };
+	const struct uprobe_tuning tuning = { .first = way->rung,
+					      .only_first = true,
+					      .hash = way->hash,
+					      .no_usual = true,
+					      .detach_now = true };
 	const struct function *function = function_by_name(way->function);
 	uint16_t bit = function ? function->number : TRACE_FUNCTION_DYNAMIC;
 	struct trace_uprobe *uprobe;
@@ -284,7 +366,8 @@ static struct figures measure(unsigned char number, int in, int out, long calls)
 	trace_uprobe_free(uprobe);
 	session.calls += session.counted;
 	if (!way->bare && (session.calls != (uint64_t)calls || session.lost)) {
-		fprintf(stderr, "uprobe-cost: %s: %lu records of %ld calls, %lu lost\n", way->name, session.calls, calls, session.lost);
+		fprintf(stderr, "uprobe-cost: %s: %lu records of %ld calls, %lu lost\n", way->name,
+			session.calls, calls, session.lost);
 		complete = false;
 	}
 	return ns;
@@ -298,8 +381,10 @@ static double least(const double *values, int n) {
 	return value;
 }
 
-/* Attaching to all functions of the library, and detaching; and all that is done before the first one. */
-static void measure_attaching(enum uprobe_rung rung, size_t max, double *startp, double *attachp, double *detachp, size_t *np) {
+/* Attaching to all functions of the library, and detaching; and all that is done before the first
+ * one. */
+static void measure_attaching(enum uprobe_rung rung, size_t max, double *startp, double *attachp,
+			      double *detachp, size_t *np) {
 	const struct way way = { .name = "attaching", .function = "cuInit", .rung = rung };
 	double begin = now_ns();
 	struct trace_uprobe *uprobe = start(&way);
@@ -317,7 +402,9 @@ static void measure_attaching(enum uprobe_rung rung, size_t max, double *startp,
 	for (size_t i = 0; i < *np; i++)
 		offsets[i] = file->functions[i].offset;
 	begin = now_ns();
-	check(uprobe_link_new(&link, rung, &uprobe->engine.programs, file->fd, offsets, cookies, *np, 0, &refused), "attaching");
+	check(uprobe_link_new(&link, rung, &uprobe->engine.programs, file->fd, offsets, cookies,
+			      *np, 0, &refused),
+	      "attaching");
 	middle = now_ns();
 	uprobe_link_free_now(link);
 	*attachp = (middle - begin) / 1e6;
@@ -333,7 +420,8 @@ static const char *copy_library(const char *folder, const char *name, const char
 
 	if (asprintf(&path, "%s/%s/libcuda.so.1", folder, name) < 0)
 		exit(2);
-	snprintf(command, sizeof(command), "mkdir '%s/%s' && cp '%s' '%s'", folder, name, from, path);
+	snprintf(command, sizeof(command), "mkdir '%s/%s' && cp '%s' '%s'", folder, name, from,
+		 path);
 	if (system(command) != 0)
 		exit(2);
 	return path;
@@ -345,9 +433,11 @@ static bool report_attaching(const char *name, enum uprobe_rung rung, size_t max
 
 	for (int i = 0; i < rounds; i++)
 		measure_attaching(rung, max, &starts[i], &attaches[i], &detaches[i], &n);
-	printf(", \"%s\": {\"functions\": %zu, \"start_ms\": %.1f, \"attach_ms\": %.1f, \"detach_ms\": %.1f}", name, n, median(starts, rounds),
-	       median(attaches, rounds), median(detaches, rounds));
-	return rung != UPROBE_SESSION || (median(attaches, rounds) <= ATTACH_LIMIT_MS && median(detaches, rounds) <= DETACH_LIMIT_MS);
+	printf(", \"%s\": {\"functions\": %zu, \"start_ms\": %.1f, \"attach_ms\": %.1f, "
+	       "\"detach_ms\": %.1f}",
+	       name, n, median(starts, rounds), median(attaches, rounds), median(detaches, rounds));
+	return rung != UPROBE_SESSION || (median(attaches, rounds) <= ATTACH_LIMIT_MS &&
+					  median(detaches, rounds) <= DETACH_LIMIT_MS);
 }
 
 int main(int argc, char **argv) {
@@ -362,7 +452,8 @@ int main(int argc, char **argv) {
 	if (argc == 5 && !strcmp(argv[1], "--loop"))
 		return loop(argv[2], argv[3], atoi(argv[4]));
 	if (argc < 3 || calls < BATCHES || calls % BATCHES || rounds < 1 || rounds > ROUNDS_MAX) {
-		fprintf(stderr, "uprobe-cost LIBCUDA TEST-LIBCUDA [CALLS] [ROUNDS] | --loop LIBCUDA FUNCTION SECONDS\n");
+		fprintf(stderr, "uprobe-cost LIBCUDA TEST-LIBCUDA [CALLS] [ROUNDS] | --loop "
+				"LIBCUDA FUNCTION SECONDS\n");
 		return 2;
 	}
 	if (!mkdtemp(folder) || pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
@@ -382,17 +473,20 @@ int main(int argc, char **argv) {
 		}
 	printf("{\"calls\": %ld, \"rounds\": %d, \"ns\": {", calls, rounds);
 	for (size_t way = 0; way < WAYS; way++)
-		printf("%s\"%s\": %.1f", way ? ", " : "", ways[way].name, least(times[way], rounds));
+		printf("%s\"%s\": %.1f", way ? ", " : "", ways[way].name,
+		       least(times[way], rounds));
 	printf("}, \"cpu_ns\": {");
 	for (size_t way = 0; way < WAYS; way++)
-		printf("%s\"%s\": %.1f", way ? ", " : "", ways[way].name, least(cpu_times[way], rounds));
+		printf("%s\"%s\": %.1f", way ? ", " : "", ways[way].name,
+		       least(cpu_times[way], rounds));
 	session_ns = least(times[1], rounds) - least(times[0], rounds);
 	printf("}, \"session_added_ns\": %.1f", session_ns);
 	good = report_attaching("session", UPROBE_SESSION, SIZE_MAX, rounds);
 	report_attaching("multi", UPROBE_MULTI, SIZE_MAX, rounds);
 	report_attaching("classic", UPROBE_CLASSIC, 16, 1);
 	good = good && session_ns <= LIMIT_NS && complete;
-	printf(", \"complete\": %s, \"good\": %s}\n", complete ? "true" : "false", good ? "true" : "false");
+	printf(", \"complete\": %s, \"good\": %s}\n", complete ? "true" : "false",
+	       good ? "true" : "false");
 	kill(session.pid, SIGKILL);
 	waitpid(session.pid, NULL, 0);
 	snprintf(command, sizeof(command), "rm -r '%s'", folder);

@@ -18,8 +18,7 @@ static const char *const slot_names[MAPS_MAX] = { "__gpuprobe_m0", "__gpuprobe_m
 						  "__gpuprobe_m3", "__gpuprobe_m4", "__gpuprobe_m5",
 						  "__gpuprobe_m6", "__gpuprobe_m7" };
 
-int fail(char **error, const char *format, ...)
-{
+int fail(char **error, const char *format, ...) {
 	va_list args;
 
 	va_start(args, format);
@@ -31,16 +30,14 @@ int fail(char **error, const char *format, ...)
 
 /* ---- input ---- */
 
-static int hex_digit(int c)
-{
+static int hex_digit(int c) {
 	return c >= '0' && c <= '9'   ? c - '0'
 	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
 	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
 				      : -1;
 }
 
-int parse_hex(const char *text, struct bytes *bytes, char **error)
-{
+int parse_hex(const char *text, struct bytes *bytes, char **error) {
 	struct bytes b = { .data = malloc(strlen(text) / 2 + 1) };
 
 	if (!b.data)
@@ -66,8 +63,7 @@ int parse_hex(const char *text, struct bytes *bytes, char **error)
 	return 0;
 }
 
-static int parse_count(const char *text, unsigned *count, char **error)
-{
+static int parse_count(const char *text, unsigned *count, char **error) {
 	char *end;
 	unsigned long n = strtoul(text, &end, 10);
 
@@ -77,8 +73,7 @@ static int parse_count(const char *text, unsigned *count, char **error)
 	return 0;
 }
 
-int parse_shape(const char *text, unsigned shape[3], char **error)
-{
+int parse_shape(const char *text, unsigned shape[3], char **error) {
 	char *end = (char *)text;
 	unsigned long n;
 
@@ -95,8 +90,7 @@ int parse_shape(const char *text, unsigned shape[3], char **error)
 }
 
 /* An option of a map: "host", "threads=64" ... */
-static int parse_map_option(struct test_case *test, const char *text, char **error)
-{
+static int parse_map_option(struct test_case *test, const char *text, char **error) {
 	struct translate_map *map = test->maps + test->n_maps;
 	unsigned n;
 	int r = 0;
@@ -122,8 +116,7 @@ static int parse_map_option(struct test_case *test, const char *text, char **err
 	return 0;
 }
 
-int parse_map(struct test_case *test, const char *text, char **error)
-{
+int parse_map(struct test_case *test, const char *text, char **error) {
 	struct translate_map *map = test->maps + test->n_maps;
 	char *copy, *save, *option, end;
 	int r = 0;
@@ -145,8 +138,7 @@ int parse_map(struct test_case *test, const char *text, char **error)
 	return r;
 }
 
-int parse_context(struct test_case *test, const char *text, char **error)
-{
+int parse_context(struct test_case *test, const char *text, char **error) {
 	test->has_context = true;
 	if (parse_hex(text, &test->context, error))
 		return -1;
@@ -155,8 +147,7 @@ int parse_context(struct test_case *test, const char *text, char **error)
 	return 0;
 }
 
-int parse_word(struct test_case *test, const char *word, char **error)
-{
+int parse_word(struct test_case *test, const char *word, char **error) {
 	if (strncmp(word, "prog=", 5) == 0)
 		return parse_hex(word + 5, &test->program, error);
 	if (strncmp(word, "mem=", 4) == 0)
@@ -185,8 +176,7 @@ int parse_word(struct test_case *test, const char *word, char **error)
 	return fail(error, "unknown word '%.32s'", word);
 }
 
-void test_case_deinit(struct test_case *test)
-{
+void test_case_deinit(struct test_case *test) {
 	free(test->program.data);
 	free(test->memory.data);
 	free(test->context.data);

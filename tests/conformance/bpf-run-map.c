@@ -8,14 +8,12 @@
 
 #define COOKIE UINT64_C(0x0123456789abcdef)
 
-size_t instance_size(const struct map_layout *layout)
-{
+size_t instance_size(const struct map_layout *layout) {
 	return layout->data_size + layout->host_size;
 }
 
 void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t address,
-		   uint64_t head, uint64_t tail)
-{
+		   uint64_t head, uint64_t tail) {
 	uint64_t host = address + layout->data_size;
 
 	if (!tail && head >= layout->ring_size)
@@ -34,8 +32,7 @@ void instance_init(const struct map_layout *layout, uint8_t *memory, uint64_t ad
 	}
 }
 
-static int append(struct bytes *bytes, const void *data, size_t size)
-{
+static int append(struct bytes *bytes, const void *data, size_t size) {
 	uint8_t *larger = realloc(bytes->data, bytes->size + size + 8);
 
 	if (!larger)
@@ -48,8 +45,7 @@ static int append(struct bytes *bytes, const void *data, size_t size)
 
 /* Adds lanes of copies, `stride` bytes apart, or takes the copy with the latest stamp. */
 static void merge_value(const struct map_layout *layout, const uint8_t *copies, uint64_t stride,
-			uint32_t size, uint8_t *value)
-{
+			uint32_t size, uint8_t *value) {
 	size_t lane = layout->merge == MAP_MERGE_SUM32 ? 4 : 8;
 	uint64_t latest = 0, sum, piece, stamp;
 
@@ -76,8 +72,7 @@ static void merge_value(const struct map_layout *layout, const uint8_t *copies, 
 }
 
 static int read_array(const struct translate_map *map, const struct map_layout *layout,
-		      const uint8_t *memory, struct bytes *bytes)
-{
+		      const uint8_t *memory, struct bytes *bytes) {
 	uint8_t *value = malloc(map->value_size + 8);
 	int r = value ? 0 : -ENOMEM;
 
@@ -91,8 +86,7 @@ static int read_array(const struct translate_map *map, const struct map_layout *
 }
 
 static int read_threads(const struct translate_map *map, const struct map_layout *layout,
-			const uint8_t *memory, struct bytes *bytes)
-{
+			const uint8_t *memory, struct bytes *bytes) {
 	int r = 0;
 
 	for (uint64_t i = 0; !r && i < (uint64_t)map->max_entries * layout->threads; i++)
@@ -102,14 +96,12 @@ static int read_threads(const struct translate_map *map, const struct map_layout
 
 static size_t sort_key_size; /* qsort() has no argument for it */
 
-static int compare_keys(const void *a, const void *b)
-{
+static int compare_keys(const void *a, const void *b) {
 	return memcmp(a, b, sort_key_size);
 }
 
 static int read_hash(const struct translate_map *map, const struct map_layout *layout,
-		     const uint8_t *memory, struct bytes *bytes)
-{
+		     const uint8_t *memory, struct bytes *bytes) {
 	size_t key = map_round_up(map->key_size, 8), element = map->key_size + map->value_size;
 	uint8_t *value = malloc(map->value_size + 8);
 	uint64_t word;
@@ -141,8 +133,7 @@ struct batches {
 };
 
 static int add_batch(struct batches *batches, const struct translate_map *map,
-		     const struct map_batch *batch, const uint8_t *records)
-{
+		     const struct map_batch *batch, const uint8_t *records) {
 	size_t size = (size_t)batch->size * batch->count;
 	struct bytes *larger = realloc(batches->items, (batches->n + 1) * sizeof(*larger)), *item;
 	int r;
@@ -165,8 +156,7 @@ static int add_batch(struct batches *batches, const struct translate_map *map,
 
 /* Each record of a batch as a batch of its own. */
 static int add_records(struct batches *batches, const struct translate_map *map,
-		       const struct map_batch *batch, const uint8_t *records)
-{
+		       const struct map_batch *batch, const uint8_t *records) {
 	struct map_batch one = { .size = batch->size, .count = 1 };
 	int r = 0;
 
@@ -175,8 +165,7 @@ static int add_records(struct batches *batches, const struct translate_map *map,
 	return r;
 }
 
-static int compare_batches(const void *a, const void *b)
-{
+static int compare_batches(const void *a, const void *b) {
 	const struct bytes *x = a, *y = b;
 	int order = memcmp(x->data, y->data, x->size < y->size ? x->size : y->size);
 
@@ -185,8 +174,7 @@ static int compare_batches(const void *a, const void *b)
 
 static int read_ring(const struct translate_map *map, const struct map_layout *layout,
 		     const struct map_ring *ring, uint32_t number, const uint8_t *memory,
-		     uint64_t head, bool records, struct batches *batches)
-{
+		     uint64_t head, bool records, struct batches *batches) {
 	const uint8_t *data = memory + layout->data_size + map_ring_offset(layout, number);
 	struct map_batch batch;
 	int r = 0;
@@ -215,8 +203,7 @@ static int read_ring(const struct translate_map *map, const struct map_layout *l
 }
 
 static int read_rings(const struct translate_map *map, const struct map_layout *layout,
-		      const uint8_t *memory, uint64_t head, bool records, struct bytes *bytes)
-{
+		      const uint8_t *memory, uint64_t head, bool records, struct bytes *bytes) {
 	struct batches batches = { 0 };
 	uint32_t sums[2] = { 0, 0 };
 	struct map_ring ring;
@@ -244,8 +231,7 @@ static int read_rings(const struct translate_map *map, const struct map_layout *
 }
 
 int instance_read(const struct translate_map *map, const struct translate_map_result *result,
-		  const uint8_t *memory, uint64_t head, bool records, struct bytes *bytes)
-{
+		  const uint8_t *memory, uint64_t head, bool records, struct bytes *bytes) {
 	const struct map_layout *layout = &result->layout;
 	int r = 0;
 

@@ -96,8 +96,7 @@ struct outcome {
  * A kernel that calls the program with parameters that it takes from `arguments`, behind `slots`,
  * if it is a patch.
  */
-static void print_entry(FILE *out, bool patch, const uint16_t *offsets, uint32_t n)
-{
+static void print_entry(FILE *out, bool patch, const uint16_t *offsets, uint32_t n) {
 	fputs(".visible .entry bpf_run(.param .u64 arguments, .param .u64 result, "
 	      ".param .u64 slots)\n"
 	      "{\n"
@@ -130,8 +129,7 @@ static void print_entry(FILE *out, bool patch, const uint16_t *offsets, uint32_t
 	      out);
 }
 
-static int driver_check(const struct driver *d, int code, const char *what, char **error)
-{
+static int driver_check(const struct driver *d, int code, const char *what, char **error) {
 	const char *name = NULL;
 
 	if (code == 0)
@@ -140,8 +138,7 @@ static int driver_check(const struct driver *d, int code, const char *what, char
 	return fail(error, "%s: %s (%d)", what, name ? name : "unknown error", code);
 }
 
-static int driver_open(struct driver *d, char **error)
-{
+static int driver_open(struct driver *d, char **error) {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW), *context;
 	int device, r;
 
@@ -166,8 +163,7 @@ static int driver_open(struct driver *d, char **error)
 }
 
 /* Replaces each `activemask.b32 %rN;` by `mov.b32 %rN, MASK;`. Consumes text; NULL: no memory. */
-static char *pretend_mask(char *text, uint32_t mask)
-{
+static char *pretend_mask(char *text, uint32_t mask) {
 	static const char activemask[] = "activemask.b32";
 	char *result = NULL, *at = text, *found;
 	size_t size;
@@ -192,8 +188,8 @@ static char *pretend_mask(char *text, uint32_t mask)
 }
 
 /* The module's text: header, program, a kernel that calls it. NULL: no memory. */
-static char *module_text(const struct test_case *c, const struct translate_program_result *program)
-{
+static char *module_text(const struct test_case *c,
+			 const struct translate_program_result *program) {
 	static const uint16_t memory[] = { 0, 8 };
 	unsigned target = c->patch ? TRANSLATE_TARGET_PATCH : program->target;
 	char *text = NULL;
@@ -211,8 +207,8 @@ static char *module_text(const struct test_case *c, const struct translate_progr
 	return fclose(out) == 0 ? text : NULL;
 }
 
-static int translate_case(const struct test_case *c, struct translate_result *result, char **error)
-{
+static int translate_case(const struct test_case *c, struct translate_result *result,
+			  char **error) {
 	struct translate_program program = { .name = "stdin",
 					     .symbol = "__gpuprobe_run",
 					     .takes_memory = !c->has_context,
@@ -250,8 +246,7 @@ struct run {
 };
 
 /* Memory for a map, as it is at first. */
-static int run_make_instance(struct run *run, size_t map, char **error)
-{
+static int run_make_instance(struct run *run, size_t map, char **error) {
 	const struct map_layout *layout = &run->translated->maps[map].layout;
 	const struct driver *d = run->driver;
 	size_t size = instance_size(layout);
@@ -276,8 +271,7 @@ static const struct gpuprobe_process process = { .pid_tgid = UINT64_C(0x12340000
 						 .device = 3,
 						 .comm = "bpf-run" };
 
-static int run_arm_process(struct run *run, char **error)
-{
+static int run_arm_process(struct run *run, char **error) {
 	const struct driver *d = run->driver;
 	uint64_t slot;
 	size_t size;
@@ -295,8 +289,7 @@ static int run_arm_process(struct run *run, char **error)
 }
 
 /* The slots that a patch's first parameter points to, and what they point to. */
-static int run_arm_patch(struct run *run, char **error)
-{
+static int run_arm_patch(struct run *run, char **error) {
 	const struct driver *d = run->driver;
 	uint64_t slots[1 + MAPS_MAX] = { 0 };
 	size_t n = 1;
@@ -322,8 +315,7 @@ static int run_arm_patch(struct run *run, char **error)
 		 : driver_check(d, d->to_device(run->slots, slots, 8 * n), "cuMemcpyHtoD", error);
 }
 
-static int run_arm(struct run *run, char **error)
-{
+static int run_arm(struct run *run, char **error) {
 	const struct driver *d = run->driver;
 	int r = run_arm_process(run, error);
 
@@ -352,8 +344,7 @@ static int run_arm(struct run *run, char **error)
 	return r;
 }
 
-static int run_collect(struct run *run, struct outcome *outcome, char **error)
-{
+static int run_collect(struct run *run, struct outcome *outcome, char **error) {
 	const struct driver *d = run->driver;
 	int r = driver_check(d, d->to_host(&outcome->r0, run->result, 8), "cuMemcpyDtoH", error);
 
@@ -380,8 +371,7 @@ static int run_collect(struct run *run, struct outcome *outcome, char **error)
 	return r;
 }
 
-static int run_launch(struct run *run, char **error)
-{
+static int run_launch(struct run *run, char **error) {
 	const struct driver *d = run->driver;
 	const struct test_case *test = run->test;
 	uint8_t arguments[8 * TRANSLATE_CONTEXT_FIELDS] = { 0 };
@@ -412,18 +402,17 @@ static int run_launch(struct run *run, char **error)
 				 "cuMemcpyHtoD", error);
 	if (r)
 		return r;
-	r = driver_check(
-		d,
-		d->launch(function, test->grid[0], test->grid[1], test->grid[2], test->block[0],
-			  test->block[1], test->block[2], 0, NULL, parameters, NULL),
-		"cuLaunchKernel", error);
+	r = driver_check(d,
+			 d->launch(function, test->grid[0], test->grid[1], test->grid[2],
+				   test->block[0], test->block[1], test->block[2], 0, NULL,
+				   parameters, NULL),
+			 "cuLaunchKernel", error);
 	if (!r)
 		r = driver_check(d, d->context_synchronize(), "cuCtxSynchronize", error);
 	return r;
 }
 
-static void run_deinit(struct run *run)
-{
+static void run_deinit(struct run *run) {
 	for (size_t i = 0; i < MAPS_MAX; i++)
 		if (run->buffers[i])
 			run->driver->free(run->buffers[i]);
@@ -443,8 +432,7 @@ static void run_deinit(struct run *run)
 
 /* Runs a case. Returns 0 and the outcome (maps[].data are the caller's), or -1 and a message. */
 static int run_case(const struct driver *driver, const struct test_case *test,
-		    struct outcome *outcome, char **error)
-{
+		    struct outcome *outcome, char **error) {
 	struct translate_result translated;
 	struct run run = { .driver = driver, .test = test, .translated = &translated };
 	char *text;
@@ -477,8 +465,7 @@ static int run_case(const struct driver *driver, const struct test_case *test,
 }
 
 /* All of a stream, NUL-terminated. The caller frees. */
-static char *read_all(FILE *stream)
-{
+static char *read_all(FILE *stream) {
 	size_t size = 0, capacity = 4096, n;
 	char *text = malloc(capacity);
 
@@ -499,15 +486,13 @@ static char *read_all(FILE *stream)
 
 /* ---- output ---- */
 
-static void print_hex(const struct bytes *bytes)
-{
+static void print_hex(const struct bytes *bytes) {
 	fputs(bytes->size ? " " : " -", stdout);
 	for (size_t i = 0; i < bytes->size; i++)
 		printf("%02x", bytes->data[i]);
 }
 
-static void print_outcome(const struct test_case *test, struct outcome *outcome)
-{
+static void print_outcome(const struct test_case *test, struct outcome *outcome) {
 	printf("0x%" PRIx64, outcome->r0);
 	for (size_t i = 0; i < test->n_maps; i++) {
 		print_hex(outcome->maps + i);
@@ -518,8 +503,7 @@ static void print_outcome(const struct test_case *test, struct outcome *outcome)
 	putchar('\n');
 }
 
-static void batch_line(const struct driver *driver, bool patch, char *line)
-{
+static void batch_line(const struct driver *driver, bool patch, char *line) {
 	struct test_case test = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .patch = patch };
 	struct outcome outcome = { 0 };
 	char *save, *error = NULL, *name = strtok_r(line, " \t\n", &save), *word;
@@ -541,8 +525,7 @@ static void batch_line(const struct driver *driver, bool patch, char *line)
 	test_case_deinit(&test);
 }
 
-static int batch(const struct driver *driver, bool patch, const char *path, char **error)
-{
+static int batch(const struct driver *driver, bool patch, const char *path, char **error) {
 	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
 	char *line = NULL;
 	size_t size = 0;
@@ -557,7 +540,8 @@ static int batch(const struct driver *driver, bool patch, const char *path, char
 }
 
 static const char usage[] =
-	"usage: bpf-run [--map TYPE:KEY:VALUE:ENTRIES[,OPTION]...]... [--grid SHAPE] [--block SHAPE]\n"
+	"usage: bpf-run [--map TYPE:KEY:VALUE:ENTRIES[,OPTION]...]... [--grid SHAPE] [--block "
+	"SHAPE]\n"
 	"               [MEMORY | --context CONTEXT] < PROGRAM\n"
 	"       bpf-run --ptx [--map ...] < PROGRAM     print the module and do not run it\n"
 	"       bpf-run --batch FILE\n"
@@ -565,8 +549,7 @@ static const char usage[] =
 	"PROGRAM, MEMORY and CONTEXT are bytes in hex; prints r0 in hex, then each map's "
 	"contents.\n";
 
-static int single(const struct driver *driver, struct test_case *test, char **error)
-{
+static int single(const struct driver *driver, struct test_case *test, char **error) {
 	struct outcome outcome = { 0 };
 	char *text = read_all(stdin);
 	int r;
@@ -583,8 +566,7 @@ static int single(const struct driver *driver, struct test_case *test, char **er
 }
 
 static int parse_options(int argc, char **argv, struct test_case *test, const char **batch_path,
-			 char **error)
-{
+			 char **error) {
 	static const struct option options[] = {
 		{ "map", required_argument, NULL, 'm' },
 		{ "context", required_argument, NULL, 'c' },
@@ -633,8 +615,7 @@ static int parse_options(int argc, char **argv, struct test_case *test, const ch
 	return !r && optind < argc ? parse_hex(argv[optind], &test->memory, error) : r;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	struct test_case test = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
 	const char *batch_path = NULL;
 	struct driver driver = { 0 };

@@ -26,14 +26,12 @@ import bpf_maps
 M64 = (1 << 64) - 1
 M32 = (1 << 32) - 1
 
-ALU = {'+=': 0x00, '-=': 0x10, '*=': 0x20, '/=': 0x30, '|=': 0x40, '&=': 0x50, '<<=': 0x60, '>>=': 0x70,
-       '%=': 0x90, '^=': 0xa0, '=': 0xb0, 's>>=': 0xc0}
-JUMPS = {'==': 0x10, '>': 0x20, '>=': 0x30, '&': 0x40, '!=': 0x50, 's>': 0x60, 's>=': 0x70, '<': 0xa0, '<=': 0xb0,
-         's<': 0xc0, 's<=': 0xd0}
-SIZES = {'8': 0x10, '16': 0x08, '32': 0x00, '64': 0x18}
+ALU = {"+=": 0x00, "-=": 0x10, "*=": 0x20, "/=": 0x30, "|=": 0x40, "&=": 0x50, "<<=": 0x60, ">>=": 0x70, "%=": 0x90, "^=": 0xA0, "=": 0xB0, "s>>=": 0xC0}
+JUMPS = {"==": 0x10, ">": 0x20, ">=": 0x30, "&": 0x40, "!=": 0x50, "s>": 0x60, "s>=": 0x70, "<": 0xA0, "<=": 0xB0, "s<": 0xC0, "s<=": 0xD0}
+SIZES = {"8": 0x10, "16": 0x08, "32": 0x00, "64": 0x18}
 BYTES = {0x10: 1, 0x08: 2, 0x00: 4, 0x18: 8}
-ATOMICS = {'+': 0x00, '|': 0x40, '&': 0x50, '^': 0xa0}
-FETCHES = {'add': 0x01, 'or': 0x41, 'and': 0x51, 'xor': 0xa1}
+ATOMICS = {"+": 0x00, "|": 0x40, "&": 0x50, "^": 0xA0}
+FETCHES = {"add": 0x01, "or": 0x41, "and": 0x51, "xor": 0xA1}
 
 LDX, LD, ST, STX, ALU32, JMP, JMP32, ALU64 = 1, 0, 2, 3, 4, 5, 6, 7
 
@@ -43,19 +41,19 @@ class AsmError(Exception):
 
 
 def number(text):
-    return int(text.replace(' ', ''), 0)
+    return int(text.replace(" ", ""), 0)
 
 
 def insn(code, dst=0, src=0, off=0, imm=0):
     imm &= M32
-    if not -0x8000 <= off <= 0x7fff:
-        raise AsmError('offset %d' % off)
-    return struct.pack('<BBhI', code, dst | src << 4, off, imm)
+    if not -0x8000 <= off <= 0x7FFF:
+        raise AsmError("offset %d" % off)
+    return struct.pack("<BBhI", code, dst | src << 4, off, imm)
 
 
 def check_imm(value):
     if not -(1 << 31) <= value < 1 << 32:
-        raise AsmError('immediate %d' % value)
+        raise AsmError("immediate %d" % value)
     return value
 
 
@@ -64,140 +62,141 @@ RULES = []
 
 def rule(pattern):
     def add(function):
-        RULES.append((re.compile(pattern + '$'), function))
+        RULES.append((re.compile(pattern + "$"), function))
         return function
+
     return add
 
 
-REG = r'([rw])(\d+)'
-NUM = r'(-?(?:0x[0-9a-fA-F]+|\d+))'
-OFF = r'\(r(\d+) ([+-] (?:0x[0-9a-fA-F]+|\d+))\)'
+REG = r"([rw])(\d+)"
+NUM = r"(-?(?:0x[0-9a-fA-F]+|\d+))"
+OFF = r"\(r(\d+) ([+-] (?:0x[0-9a-fA-F]+|\d+))\)"
 
 
-@rule('exit')
+@rule("exit")
 def _(a, m):
     return insn(JMP | 0x90)
 
 
-@rule(r'r(\d+) = ' + NUM + ' ll')
+@rule(r"r(\d+) = " + NUM + " ll")
 def _(a, m):
     value = number(m[2])
     return insn(0x18, int(m[1]), 0, 0, value) + insn(0, 0, 0, 0, value >> 32)
 
 
-@rule(r'r(\d+) = map\[(\d+)\] ll')
+@rule(r"r(\d+) = map\[(\d+)\] ll")
 def _(a, m):
     return insn(0x18, int(m[1]), 5, 0, int(m[2])) + insn(0)
 
 
-@rule(r'r(\d+) = value\[(\d+)\] \+ (\d+) ll')
+@rule(r"r(\d+) = value\[(\d+)\] \+ (\d+) ll")
 def _(a, m):
     return insn(0x18, int(m[1]), 6, 0, int(m[2])) + insn(0, 0, 0, 0, int(m[3]))
 
 
-@rule(r'r(\d+) = function (\S+) ll')
+@rule(r"r(\d+) = function (\S+) ll")
 def _(a, m):
     return insn(0x18, int(m[1]), 4, 0, a.distance(m[2])) + insn(0)
 
 
-@rule(r'([rw])(\d+) = -\1\2')
+@rule(r"([rw])(\d+) = -\1\2")
 def _(a, m):
-    return insn((ALU64 if m[1] == 'r' else ALU32) | 0x80, int(m[2]))
+    return insn((ALU64 if m[1] == "r" else ALU32) | 0x80, int(m[2]))
 
 
-@rule(r'r(\d+) = (be|le|bswap)(16|32|64) r\1')
+@rule(r"r(\d+) = (be|le|bswap)(16|32|64) r\1")
 def _(a, m):
-    code = {'le': ALU32 | 0xd0, 'be': ALU32 | 0xd8, 'bswap': ALU64 | 0xd0}[m[2]]
+    code = {"le": ALU32 | 0xD0, "be": ALU32 | 0xD8, "bswap": ALU64 | 0xD0}[m[2]]
     return insn(code, int(m[1]), 0, 0, int(m[3]))
 
 
-@rule(r'([rw])(\d+) = \(s(8|16|32)\)\1(\d+)')
+@rule(r"([rw])(\d+) = \(s(8|16|32)\)\1(\d+)")
 def _(a, m):
-    return insn((ALU64 if m[1] == 'r' else ALU32) | 0xb8, int(m[2]), int(m[4]), int(m[3]))
+    return insn((ALU64 if m[1] == "r" else ALU32) | 0xB8, int(m[2]), int(m[4]), int(m[3]))
 
 
-@rule(REG + r' (\+=|-=|\*=|s/=|/=|\|=|&=|<<=|s>>=|>>=|s%=|%=|\^=|=) (?:([rw])(\d+)|' + NUM + ')')
+@rule(REG + r" (\+=|-=|\*=|s/=|/=|\|=|&=|<<=|s>>=|>>=|s%=|%=|\^=|=) (?:([rw])(\d+)|" + NUM + ")")
 def _(a, m):
-    signed = m[3] in ('s/=', 's%=')
-    code = ALU[m[3][1:] if signed else m[3]] | (ALU64 if m[1] == 'r' else ALU32)
+    signed = m[3] in ("s/=", "s%=")
+    code = ALU[m[3][1:] if signed else m[3]] | (ALU64 if m[1] == "r" else ALU32)
     if m[5]:
         if m[4] != m[1]:
-            raise AsmError('mixed widths')
+            raise AsmError("mixed widths")
         return insn(code | 8, int(m[2]), int(m[5]), int(signed))
     return insn(code, int(m[2]), 0, int(signed), check_imm(number(m[6])))
 
 
-@rule(r'r(\d+) = \*\(([us])(8|16|32|64) \*\)' + OFF)
+@rule(r"r(\d+) = \*\(([us])(8|16|32|64) \*\)" + OFF)
 def _(a, m):
-    return insn(LDX | SIZES[m[3]] | (0x60 if m[2] == 'u' else 0x80), int(m[1]), int(m[4]), number(m[5]))
+    return insn(LDX | SIZES[m[3]] | (0x60 if m[2] == "u" else 0x80), int(m[1]), int(m[4]), number(m[5]))
 
 
-@rule(r'\*\(u(8|16|32|64) \*\)' + OFF + r' = (?:r(\d+)|' + NUM + ')')
+@rule(r"\*\(u(8|16|32|64) \*\)" + OFF + r" = (?:r(\d+)|" + NUM + ")")
 def _(a, m):
     if m[4]:
         return insn(STX | SIZES[m[1]] | 0x60, int(m[2]), int(m[4]), number(m[3]))
     return insn(ST | SIZES[m[1]] | 0x60, int(m[2]), 0, number(m[3]), check_imm(number(m[5])))
 
 
-@rule(r'lock \*\(u(32|64) \*\)' + OFF + r' ([+|&^])= r(\d+)')
+@rule(r"lock \*\(u(32|64) \*\)" + OFF + r" ([+|&^])= r(\d+)")
 def _(a, m):
-    return insn(STX | SIZES[m[1]] | 0xc0, int(m[2]), int(m[5]), number(m[3]), ATOMICS[m[4]])
+    return insn(STX | SIZES[m[1]] | 0xC0, int(m[2]), int(m[5]), number(m[3]), ATOMICS[m[4]])
 
 
-@rule(r'r(\d+) = atomic_fetch_(add|or|and|xor)\(\(u(32|64) \*\)' + OFF + r', r\1\)')
+@rule(r"r(\d+) = atomic_fetch_(add|or|and|xor)\(\(u(32|64) \*\)" + OFF + r", r\1\)")
 def _(a, m):
-    return insn(STX | SIZES[m[3]] | 0xc0, int(m[4]), int(m[1]), number(m[5]), FETCHES[m[2]])
+    return insn(STX | SIZES[m[3]] | 0xC0, int(m[4]), int(m[1]), number(m[5]), FETCHES[m[2]])
 
 
-@rule(r'r(\d+) = xchg\(\(u(32|64) \*\)' + OFF + r', r\1\)')
+@rule(r"r(\d+) = xchg\(\(u(32|64) \*\)" + OFF + r", r\1\)")
 def _(a, m):
-    return insn(STX | SIZES[m[2]] | 0xc0, int(m[3]), int(m[1]), number(m[4]), 0xe1)
+    return insn(STX | SIZES[m[2]] | 0xC0, int(m[3]), int(m[1]), number(m[4]), 0xE1)
 
 
-@rule(r'r0 = cmpxchg\(\(u(32|64) \*\)' + OFF + r', r0, r(\d+)\)')
+@rule(r"r0 = cmpxchg\(\(u(32|64) \*\)" + OFF + r", r0, r(\d+)\)")
 def _(a, m):
-    return insn(STX | SIZES[m[1]] | 0xc0, int(m[2]), int(m[4]), number(m[3]), 0xf1)
+    return insn(STX | SIZES[m[1]] | 0xC0, int(m[2]), int(m[4]), number(m[3]), 0xF1)
 
 
-@rule('if ' + REG + r' (==|!=|>|>=|<|<=|s>|s>=|s<|s<=|&) (?:([rw])(\d+)|' + NUM + r') goto (\S+)')
+@rule("if " + REG + r" (==|!=|>|>=|<|<=|s>|s>=|s<|s<=|&) (?:([rw])(\d+)|" + NUM + r") goto (\S+)")
 def _(a, m):
-    code = JUMPS[m[3]] | (JMP if m[1] == 'r' else JMP32)
+    code = JUMPS[m[3]] | (JMP if m[1] == "r" else JMP32)
     if m[5]:
         return insn(code | 8, int(m[2]), int(m[5]), a.distance(m[7]))
     return insn(code, int(m[2]), 0, a.distance(m[7]), check_imm(number(m[6])))
 
 
-@rule(r'goto (\S+)')
+@rule(r"goto (\S+)")
 def _(a, m):
     return insn(JMP, off=a.distance(m[1]))
 
 
-@rule(r'gotol (\S+)')
+@rule(r"gotol (\S+)")
 def _(a, m):
     return insn(JMP32, imm=a.distance(m[1]))
 
 
-@rule(r'may_goto (\S+)')
+@rule(r"may_goto (\S+)")
 def _(a, m):
-    return insn(JMP | 0xe0, off=a.distance(m[1]))
+    return insn(JMP | 0xE0, off=a.distance(m[1]))
 
 
-@rule(r'call kfunc (\d+)')
+@rule(r"call kfunc (\d+)")
 def _(a, m):
     return insn(JMP | 0x80, src=2, imm=int(m[1]))
 
 
-@rule(r'call (\d+)')
+@rule(r"call (\d+)")
 def _(a, m):
     return insn(JMP | 0x80, imm=int(m[1]))
 
 
-@rule(r'call ([A-Za-z_]\w*)')
+@rule(r"call ([A-Za-z_]\w*)")
 def _(a, m):
     return insn(JMP | 0x80, src=1, imm=a.distance(m[1]))
 
 
-@rule(r'raw ([0-9a-f ]+)')
+@rule(r"raw ([0-9a-f ]+)")
 def _(a, m):
     return bytes.fromhex(m[1])
 
@@ -207,10 +206,10 @@ class Assembler:
         self.labels = {}
         self.statements = []
         self.at = 0
-        for line in text.split('\n'):
-            for statement in line.split('#')[0].split(';'):
-                statement = ' '.join(statement.split())
-                if re.match(r'[A-Za-z_]\w*:$', statement):
+        for line in text.split("\n"):
+            for statement in line.split("#")[0].split(";"):
+                statement = " ".join(statement.split())
+                if re.match(r"[A-Za-z_]\w*:$", statement):
                     self.statements.append((statement[:-1], None, None))
                 elif statement:
                     self.statements.append((None,) + self.parse(statement))
@@ -220,20 +219,20 @@ class Assembler:
             match = pattern.match(statement)
             if match:
                 return function, match
-        raise AsmError('not an instruction: %s' % statement)
+        raise AsmError("not an instruction: %s" % statement)
 
     def distance(self, target):
-        if target[0] in '+-':
+        if target[0] in "+-":
             return int(target)
         if target not in self.labels:
             if not self.final:
                 return 0
-            raise AsmError('no label %s' % target)
+            raise AsmError("no label %s" % target)
         return self.labels[target] - self.at - 1
 
     def assemble(self):
         for self.final in (False, True):
-            self.at, code = 0, b''
+            self.at, code = 0, b""
             for label, function, match in self.statements:
                 if label:
                     self.labels[label] = self.at
@@ -294,7 +293,7 @@ def number_of(index, shape):
 
 def shape_of(text):
     """X, XxY or XxYxZ as three numbers."""
-    return tuple(([int(n) for n in str(text).split('x')] + [1, 1])[:3])
+    return tuple(([int(n) for n in str(text).split("x")] + [1, 1])[:3])
 
 
 def count(text):
@@ -319,16 +318,16 @@ class Machine:
     CONTEXT_SIZE = 168
     STEPS = 1000000
     LOOPS = 8 * 1024 * 1024  # at most, of bpf_loop, of an iterator, and of all may_goto
-    PID_TGID, DEVICE, COMM = 0x123400001234, 3, b'bpf-run'  # as bpf-run says
+    PID_TGID, DEVICE, COMM = 0x123400001234, 3, b"bpf-run"  # as bpf-run says
 
-    def __init__(self, code, memory=b'', maps=(), grid='1', block='1', context=None):
-        self.insns = [struct.unpack('<BBhi', code[i:i + 8]) for i in range(0, len(code), 8)]
+    def __init__(self, code, memory=b"", maps=(), grid="1", block="1", context=None):
+        self.insns = [struct.unpack("<BBhi", code[i : i + 8]) for i in range(0, len(code), 8)]
         self.memory = bytearray(memory)
-        self.context = None if context is None else context.ljust(self.CONTEXT_SIZE, b'\0')
+        self.context = None if context is None else context.ljust(self.CONTEXT_SIZE, b"\0")
         self.maps = maps
         self.grid, self.block = shape_of(grid), shape_of(block)
         self.clock, self.first_sm = 1000, 0
-        self.garbage = b'\0'  # on stacks
+        self.garbage = b"\0"  # on stacks
         self.current = None
 
     def region(self, address, size):
@@ -342,22 +341,22 @@ class Machine:
             index, offset = address - base >> bits, address - base & (1 << bits) - 1
             if 0 <= index < len(areas) and offset + size <= len(areas[index].data):
                 return areas[index].data, offset
-        raise BpfError('access of %d bytes at 0x%x' % (size, address))
+        raise BpfError("access of %d bytes at 0x%x" % (size, address))
 
     def load(self, address, size):
         data, at = self.region(address & M64, size)
-        return int.from_bytes(data[at:at + size], 'little')
+        return int.from_bytes(data[at : at + size], "little")
 
     def store(self, address, size, value):
         data, at = self.region(address & M64, size)
         if data is self.context:
-            raise BpfError('store to the context')
-        data[at:at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, 'little')
+            raise BpfError("store to the context")
+        data[at : at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
 
     def alu(self, code, off, a, b):
         bits = 64 if code & 7 == ALU64 else 32
         mask = (1 << bits) - 1
-        a, b, op = a & mask, b & mask, code & 0xf0
+        a, b, op = a & mask, b & mask, code & 0xF0
         if op == 0x00:
             r = a + b
         elif op == 0x10:
@@ -387,44 +386,54 @@ class Machine:
                 r = x - y * divide(x, y)
             else:
                 r = a % b
-        elif op == 0xa0:
+        elif op == 0xA0:
             r = a ^ b
-        elif op == 0xb0:
+        elif op == 0xB0:
             r = signed(b, off) if off else b
-        elif op == 0xc0:
+        elif op == 0xC0:
             r = signed(a, bits) >> (b & bits - 1)
         else:
-            raise BpfError('operation 0x%x' % op)
+            raise BpfError("operation 0x%x" % op)
         return r & mask
 
     @staticmethod
     def swap(code, imm, a):
         a &= (1 << imm) - 1
-        if code == ALU32 | 0xd0:
+        if code == ALU32 | 0xD0:
             return a
-        return int.from_bytes(a.to_bytes(imm // 8, 'little'), 'big')
+        return int.from_bytes(a.to_bytes(imm // 8, "little"), "big")
 
     @staticmethod
     def taken(code, a, b):
         bits = 64 if code & 7 == JMP else 32
         a, b = a & (1 << bits) - 1, b & (1 << bits) - 1
         x, y = signed(a, bits), signed(b, bits)
-        return {0x10: a == b, 0x20: a > b, 0x30: a >= b, 0x40: a & b != 0, 0x50: a != b, 0x60: x > y, 0x70: x >= y,
-                0xa0: a < b, 0xb0: a <= b, 0xc0: x < y, 0xd0: x <= y}[code & 0xf0]
+        return {
+            0x10: a == b,
+            0x20: a > b,
+            0x30: a >= b,
+            0x40: a & b != 0,
+            0x50: a != b,
+            0x60: x > y,
+            0x70: x >= y,
+            0xA0: a < b,
+            0xB0: a <= b,
+            0xC0: x < y,
+            0xD0: x <= y,
+        }[code & 0xF0]
 
     def atomic(self, code, imm, regs, dst, src, off):
         size = BYTES[code & 0x18]
         mask = (1 << 8 * size) - 1
         address = regs[dst] + off
         old, operand = self.load(address, size), regs[src] & mask
-        op = imm & 0xf0
-        if imm == 0xf1:
+        op = imm & 0xF0
+        if imm == 0xF1:
             new = operand if old == regs[0] & mask else old
         else:
-            new = {0x00: old + operand, 0x40: old | operand, 0x50: old & operand, 0xa0: old ^ operand,
-                   0xe0: operand}[op]
+            new = {0x00: old + operand, 0x40: old | operand, 0x50: old & operand, 0xA0: old ^ operand, 0xE0: operand}[op]
         self.store(address, size, new)
-        if imm == 0xf1:
+        if imm == 0xF1:
             regs[0] = old
         elif imm & 1:
             regs[src] = old
@@ -445,7 +454,7 @@ class Machine:
 
     def bytes_at(self, address, size):
         data, at = self.region(address & M64, size)
-        return bytes(data[at:at + size])
+        return bytes(data[at : at + size])
 
     def reserve(self, ring, size, place):
         if not 0 < size <= ring.largest:
@@ -473,27 +482,26 @@ class Machine:
         if number in (132, 133):
             return self.release(regs[1], place, number == 132)
         ring, data, size, full = (2, 4, 5, bpf_maps.ENOSPC) if number == 25 else (1, 2, 3, bpf_maps.EAGAIN)
-        return self.map_of(regs[ring]).output(regs[size], lambda: self.bytes_at(regs[data], regs[size]), full, self.current,
-                                              self.current.visit(place))
+        return self.map_of(regs[ring]).output(regs[size], lambda: self.bytes_at(regs[data], regs[size]), full, self.current, self.current.visit(place))
 
     def text_at(self, address, size):
         """A text that ends with NUL or after `size` bytes, at most 255, and how many conversions it has."""
-        text = b''
+        text = b""
         while len(text) < min(size, 255) and self.load(address + len(text), 1):
             text += self.bytes_at(address + len(text), 1)
-        return text, text.replace(b'%%', b'').count(b'%')
+        return text, text.replace(b"%%", b"").count(b"%")
 
     def log_helper(self, number, regs, place):
         """A record as in proto/log-record.h, with time 0."""
         log = next(m for m in self.maps if m.log)
         text, n = self.text_at(regs[1], 255 if number == 501 else regs[2])
-        values = struct.pack('<QQQ', *regs[3:6])[:8 * min(n, 3)] if number == 6 else b''
+        values = struct.pack("<QQQ", *regs[3:6])[: 8 * min(n, 3)] if number == 6 else b""
         if number == 177:
             if regs[4] % 8 or regs[4] > 96:
                 return -bpf_maps.EINVAL
-            values = self.bytes_at(regs[3], regs[4]) if regs[4] else b''
-        record = struct.pack('<QHHHH', 0, 2 if number == 501 else 1, len(text), len(values) // 8, 0) + values
-        record += text.ljust(len(text) + 7 & ~7, b'\0')
+            values = self.bytes_at(regs[3], regs[4]) if regs[4] else b""
+        record = struct.pack("<QHHHH", 0, 2 if number == 501 else 1, len(text), len(values) // 8, 0) + values
+        record += text.ljust(len(text) + 7 & ~7, b"\0")
         return 0 if log.write(record, self.current, self.current.visit(place)) else -bpf_maps.ENOSPC
 
     def number_helper(self, number, regs):
@@ -505,17 +513,27 @@ class Machine:
                 self.store(reg, 8, value)
             return 0
         if number == 16:
-            name = self.COMM[:min(regs[2] - 1, 15)].ljust(regs[2], b'\0')
+            name = self.COMM[: min(regs[2] - 1, 15)].ljust(regs[2], b"\0")
             for i, byte in enumerate(name):
                 self.store(regs[1] + i, 1, byte)
             return 0
         if number == 507:
             raise Exit
         self.clock += 32
-        values = {5: self.clock, 7: self.clock * 0x9e3779b1 & M32, 8: thread.sm, 14: self.PID_TGID, 502: self.clock,
-                  506: 0, 509: thread.sm, 510: thread.warp & 31, 511: thread.lane, 512: self.DEVICE}
+        values = {
+            5: self.clock,
+            7: self.clock * 0x9E3779B1 & M32,
+            8: thread.sm,
+            14: self.PID_TGID,
+            502: self.clock,
+            506: 0,
+            509: thread.sm,
+            510: thread.warp & 31,
+            511: thread.lane,
+            512: self.DEVICE,
+        }
         if number not in values:
-            raise BpfError('helper %d' % number)
+            raise BpfError("helper %d" % number)
         return values[number]
 
     def iterator(self, number, regs):
@@ -532,7 +550,7 @@ class Machine:
             if last >= end:
                 last, end, result = 0, 0, 0
         elif number != 3:
-            raise BpfError('kfunc %d' % number)
+            raise BpfError("kfunc %d" % number)
         self.store(regs[1], 4, last)
         self.store(regs[1] + 4, 4, end)
         return result
@@ -560,11 +578,11 @@ class Machine:
         """Begins a function at `start`; the caller goes on at `back`."""
         frames.append((back, regs[6:11], loop))
         if len(frames) >= 8:
-            raise BpfError('calls too deep')
+            raise BpfError("calls too deep")
         regs[0] = 0
         regs[6:11] = [0, 0, 0, 0, regs[10] - 512]
         end = regs[10] - self.STACK
-        self.current.stack[end - 512:end] = self.garbage * 512
+        self.current.stack[end - 512 : end] = self.garbage * 512
         return start
 
     def steps(self):
@@ -578,13 +596,13 @@ class Machine:
         frames, pc = [], 0  # frames: where to go on, r6-r10, and of a callback: its start, rounds done, all rounds, context
         for _ in range(self.STEPS):
             if not 0 <= pc < len(self.insns):
-                raise BpfError('pc %d' % pc)
+                raise BpfError("pc %d" % pc)
             code, registers, off, imm = self.insns[pc]
             dst, src, kind = registers & 15, registers >> 4, code & 7
             b = regs[src] if code & 8 else imm & M64
             pc += 1
             if kind in (ALU32, ALU64):
-                if code & 0xf0 == 0xd0:
+                if code & 0xF0 == 0xD0:
                     regs[dst] = self.swap(code, imm, regs[dst])
                 else:
                     regs[dst] = self.alu(code, off, regs[dst], b)
@@ -602,11 +620,11 @@ class Machine:
             elif kind == LDX:
                 size = BYTES[code & 0x18]
                 value = self.load(regs[src] + off, size)
-                regs[dst] = signed(value, 8 * size) & M64 if code & 0xe0 == 0x80 else value
+                regs[dst] = signed(value, 8 * size) & M64 if code & 0xE0 == 0x80 else value
             elif kind == ST:
                 self.store(regs[dst] + off, BYTES[code & 0x18], imm & M64)
             elif kind == STX:
-                if code & 0xe0 == 0xc0:
+                if code & 0xE0 == 0xC0:
                     self.atomic(code, imm, regs, dst, src, off)
                 else:
                     self.store(regs[dst] + off, BYTES[code & 0x18], regs[src])
@@ -634,7 +652,7 @@ class Machine:
                         regs[1], regs[2] = 0, context
                 else:
                     regs[0] = self.helper(imm, regs, (pc, *(f[0] for f in frames))) & M64
-            elif code == JMP | 0xe0:
+            elif code == JMP | 0xE0:
                 if self.current.may_goto:
                     self.current.may_goto -= 1
                 else:
@@ -645,20 +663,19 @@ class Machine:
                 pc += imm
             elif self.taken(code, regs[dst], b):
                 pc += off
-        raise BpfError('does not end')
+        raise BpfError("does not end")
 
     def threads(self):
         (gx, gy, gz), (bx, by, bz) = self.grid, self.block
-        return [((x, y, z), (i, j, k)) for z in range(gz) for y in range(gy) for x in range(gx)
-                for k in range(bz) for j in range(by) for i in range(bx)]
+        return [((x, y, z), (i, j, k)) for z in range(gz) for y in range(gy) for x in range(gx) for k in range(bz) for j in range(by) for i in range(bx)]
 
     def run(self, backwards=False):
         """Runs all threads, one after the other. Returns their r0, which must be the same (None: all left)."""
         threads = self.threads()
         if backwards:  # what no case may depend on is different, too
-            self.clock, self.first_sm, self.garbage = 70000, 9, b'\xa5'
-            self.STACK, self.MAPS, self.CONTEXT = 0xffffc90092345678, 0xffff8831a3456ed8, 0xffffea00d1234560
+            self.clock, self.first_sm, self.garbage = 70000, 9, b"\xa5"
+            self.STACK, self.MAPS, self.CONTEXT = 0xFFFFC90092345678, 0xFFFF8831A3456ED8, 0xFFFFEA00D1234560
         values = {self.thread(*t) for t in (reversed(threads) if backwards else threads)} - {None}
         if len(values) > 1:
-            raise BpfError('threads return different values: %s' % sorted(values)[:3])
+            raise BpfError("threads return different values: %s" % sorted(values)[:3])
         return values.pop() if values else None

@@ -23,18 +23,18 @@ class Map:
         self.kind, self.key, self.value, self.entries = kind, key, value, entries
         self.stride = (value + 7) & ~7
         self.options = options
-        self.armed, self.log = True, 'log' in options
+        self.armed, self.log = True, "log" in options
         self.data = bytearray()
 
     def lookup(self, key, thread):
         return self.find(key, thread) if self.armed else None
 
     def store(self, at, value):
-        self.data[at:at + self.value] = value
+        self.data[at : at + self.value] = value
 
     def dump(self):
         """What a reader sees; empty: nothing."""
-        return self.values() if self.armed else b''
+        return self.values() if self.armed else b""
 
 
 class Array(Map):
@@ -43,7 +43,7 @@ class Array(Map):
         self.data = bytearray(self.stride * self.entries)
 
     def find(self, key, thread):
-        index = int.from_bytes(key, 'little')
+        index = int.from_bytes(key, "little")
         return index * self.stride if index < self.entries else None
 
     def update(self, key, value, flags, thread):
@@ -66,7 +66,7 @@ class Array(Map):
         return self.values()  # zeros, where there is no memory
 
     def values(self):
-        return b''.join(self.data[at:at + self.value] for at in range(0, len(self.data), self.stride))
+        return b"".join(self.data[at : at + self.value] for at in range(0, len(self.data), self.stride))
 
 
 class ThreadArray(Array):
@@ -74,11 +74,11 @@ class ThreadArray(Array):
 
     def __init__(self, kind, key, value, entries, options):
         super().__init__(kind, key, value, entries, options)
-        self.threads = options.get('threads', 65536)
+        self.threads = options.get("threads", 65536)
         self.data = bytearray(self.stride * entries * self.threads)
 
     def find(self, key, thread):
-        index = int.from_bytes(key, 'little')
+        index = int.from_bytes(key, "little")
         if index >= self.entries or thread.number >= self.threads:
             return None
         return (index * self.threads + thread.number) * self.stride
@@ -123,7 +123,7 @@ class Hash(Map):
 
     def values(self):
         """Elements in order of keys."""
-        return b''.join(key + self.data[at:at + self.value] for key, at in sorted(self.elements.items()))
+        return b"".join(key + self.data[at : at + self.value] for key, at in sorted(self.elements.items()))
 
 
 class LruHash(Hash):
@@ -156,7 +156,7 @@ class LruHash(Hash):
         oldest = min(self.used[key] for key in self.elements)
         victims = [key for key in self.elements if self.used[key] == oldest]
         if self.entries > self.EXACT or len(victims) > 1:
-            raise MapError('which element is evicted depends on where it lies')
+            raise MapError("which element is evicted depends on where it lies")
         self.free.append(self.elements.pop(victims[0]))
 
 
@@ -171,13 +171,13 @@ class Ring(Map):
 
     def __init__(self, *shape):
         super().__init__(*shape)
-        total = max(self.options.get('ring', self.TOTAL), self.SMALLEST)
+        total = max(self.options.get("ring", self.TOTAL), self.SMALLEST)
         total = 1 << total.bit_length() - 1
         rings = max(1, min(128, total // self.SMALLEST))
         self.size = total // rings
         self.is_one = rings == 1
-        self.head = self.consumed = self.options.get('head', 0)
-        self.tail = self.options.get('tail', 0) or max(self.head - self.size, 0)
+        self.head = self.consumed = self.options.get("head", 0)
+        self.tail = self.options.get("tail", 0) or max(self.head - self.size, 0)
         self.largest = self.value if self.kind == 1527 and 0 < self.value < RECORD_MAX else RECORD_MAX
         self.together = False
         self.lost, self.batches = 0, {}
@@ -206,7 +206,7 @@ class Ring(Map):
         if not self.is_one:
             self.head += size
             if self.head > self.size:
-                raise MapError('whether there is room is not known here')
+                raise MapError("whether there is room is not known here")
             return True
         left = self.size - self.head % self.size
         skip = left if left < size else 0
@@ -222,21 +222,21 @@ class Ring(Map):
         for batch in self.batches.values():
             records = [record for _, record in sorted(batch, key=lambda item: item[0])]
             written += len(records)
-            most = 1 if 'records' in self.options else (self.size // 2 - 32) // len(records[0])
-            pieces += [records[i:i + most] for i in range(0, len(records), most)]
+            most = 1 if "records" in self.options else (self.size // 2 - 32) // len(records[0])
+            pieces += [records[i : i + most] for i in range(0, len(records), most)]
         if self.together and not all(self.take(32 + len(p[0]) * len(p)) for p in pieces):
-            raise MapError('what finds no room is not known here')
-        pieces = sorted(struct.pack('<II', len(p[0]), len(p)) + b''.join(p) for p in pieces)
-        return struct.pack('<II', self.lost, written) + b''.join(pieces)
+            raise MapError("what finds no room is not known here")
+        pieces = sorted(struct.pack("<II", len(p[0]), len(p)) + b"".join(p) for p in pieces)
+        return struct.pack("<II", self.lost, written) + b"".join(pieces)
 
 
 def make(text):
     """A map from what bpf-run takes: TYPE:KEY:VALUE:ENTRIES[,OPTION]..."""
-    shape, *words = text.split(',')
+    shape, *words = text.split(",")
     options = {}
     for word in words:
-        name, _, value = word.partition('=')
+        name, _, value = word.partition("=")
         options[name] = int(value) if value else True
-    kind, *sizes = map(int, shape.split(':'))
+    kind, *sizes = map(int, shape.split(":"))
     kinds = {1: Hash, 5: Hash, 9: LruHash, 10: LruHash, 1501: Hash, 1502: ThreadArray, 1512: ThreadArray, 4: Ring, 27: Ring, 1527: Ring}
     return kinds.get(kind, Array)(kind, *sizes, options)

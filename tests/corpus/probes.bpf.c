@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* The programs that judge.py --programs puts into modules: probes.py makes probe-bpf-*.ptx of them. */
+/* The programs that judge.py --programs puts into modules: probes.py makes probe-bpf-*.ptx of them.
+ */
 struct event {
 	__u64 instruction;
 	__u64 address;
@@ -27,8 +28,7 @@ struct {
 } events SEC(".maps");
 
 SEC("kprobe/*")
-int cuda__hash(void *ctx)
-{
+int cuda__hash(void *ctx) {
 	__u64 x, y, z, one = 1, *count;
 
 	bpf_get_block_idx(&x, &y, &z);
@@ -41,20 +41,19 @@ int cuda__hash(void *ctx)
 }
 
 SEC("memcapture/*")
-int cuda__ring(struct gpuprobe_memory_ctx *ctx)
-{
-	struct event event = { ctx->instruction_id, ctx->address, ctx->value, ctx->space << 16 | ctx->kind << 8 | ctx->size,
-			       bpf_get_lane_id() };
+int cuda__ring(struct gpuprobe_memory_ctx *ctx) {
+	struct event event = { ctx->instruction_id, ctx->address, ctx->value,
+			       ctx->space << 16 | ctx->kind << 8 | ctx->size, bpf_get_lane_id() };
 
 	bpf_perf_event_output(ctx, &events, 0, &event, sizeof(event));
 	return 0;
 }
 
 SEC("kretprobe/*")
-int cuda__context(struct gpuprobe_kernel_ctx *ctx)
-{
+int cuda__context(struct gpuprobe_kernel_ctx *ctx) {
 	if (ctx->param_count > 2 && !(ctx->kernel_id & 15))
-		bpf_printk("%llx %llx of %llx", GPU_PARAM(ctx, 0), GPU_PARAM(ctx, 2), ctx->grid_dim);
+		bpf_printk("%llx %llx of %llx", GPU_PARAM(ctx, 0), GPU_PARAM(ctx, 2),
+			   ctx->grid_dim);
 	return 0;
 }
 

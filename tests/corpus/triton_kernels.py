@@ -23,7 +23,7 @@ def vector_add(a, b, out, n, BLOCK: tl.constexpr):
 def softmax(out, values, stride, columns, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     i = tl.arange(0, BLOCK)
-    x = tl.load(values + row * stride + i, mask=i < columns, other=-float('inf'))
+    x = tl.load(values + row * stride + i, mask=i < columns, other=-float("inf"))
     x = tl.exp(x - tl.max(x, axis=0))
     tl.store(out + row * stride + i, x / tl.sum(x, axis=0), mask=i < columns)
 
@@ -53,7 +53,7 @@ def scans_and_atomics(values, counts, out, n, BLOCK: tl.constexpr):
     tl.atomic_add(counts + (x & 255), 1, mask=i < n)
     total = tl.cumsum(x, 0)
     if tl.program_id(0) == 0:
-        tl.device_print('total', total)
+        tl.device_print("total", total)
     tl.device_assert(total >= 0, 'a } ret; "quoted" assertion')
     tl.store(out + i, tl.sort(helper(total, x)), mask=i < n)
     seen = tl.atomic_cas(counts, 0, 1)
@@ -71,15 +71,16 @@ def described(pointer, out, m, n, BM: tl.constexpr, BN: tl.constexpr):
 
 
 KERNELS = [
-    (vector_add, {'a': '*fp32', 'b': '*fp32', 'out': '*fp32', 'n': 'i32', 'BLOCK': 'constexpr'}, {'BLOCK': 1024}, {}),
-    (softmax, {'out': '*fp32', 'values': '*fp32', 'stride': 'i32', 'columns': 'i32', 'BLOCK': 'constexpr'}, {'BLOCK': 2048}, {}),
-    (matmul, {'a': '*fp16', 'b': '*fp16', 'c': '*fp16', 'm': 'i32', 'n': 'i32', 'k': 'i32',
-              'BM': 'constexpr', 'BN': 'constexpr', 'BK': 'constexpr'}, {'BM': 128, 'BN': 128, 'BK': 64},
-     {'num_warps': 4, 'num_stages': 3}),
-    (scans_and_atomics, {'values': '*i32', 'counts': '*i32', 'out': '*i32', 'n': 'i32', 'BLOCK': 'constexpr'}, {'BLOCK': 256},
-     {'debug': True}),
-    (described, {'pointer': '*fp32', 'out': '*fp32', 'm': 'i32', 'n': 'i32', 'BM': 'constexpr', 'BN': 'constexpr'},
-     {'BM': 64, 'BN': 64}, {}),
+    (vector_add, {"a": "*fp32", "b": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 1024}, {}),
+    (softmax, {"out": "*fp32", "values": "*fp32", "stride": "i32", "columns": "i32", "BLOCK": "constexpr"}, {"BLOCK": 2048}, {}),
+    (
+        matmul,
+        {"a": "*fp16", "b": "*fp16", "c": "*fp16", "m": "i32", "n": "i32", "k": "i32", "BM": "constexpr", "BN": "constexpr", "BK": "constexpr"},
+        {"BM": 128, "BN": 128, "BK": 64},
+        {"num_warps": 4, "num_stages": 3},
+    ),
+    (scans_and_atomics, {"values": "*i32", "counts": "*i32", "out": "*i32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 256}, {"debug": True}),
+    (described, {"pointer": "*fp32", "out": "*fp32", "m": "i32", "n": "i32", "BM": "constexpr", "BN": "constexpr"}, {"BM": 64, "BN": 64}, {}),
 ]
 
 
@@ -87,15 +88,18 @@ def main():
     folder = sys.argv[1]
     for capability in 75, 80, 90, 100, 120:
         for kernel, signature, constants, options in KERNELS:
-            name = f'{kernel.__name__}.{capability}'
+            name = f"{kernel.__name__}.{capability}"
             if kernel is described and capability < 90:
                 continue
-            compiled = triton.compile(ASTSource(fn=kernel, signature=signature, constexprs=constants),
-                                      target=GPUTarget('cuda', capability, 32), options={'ptx_version': 88, **options})
-            with open(os.path.join(folder, name + '.ptx'), 'w') as file:
-                file.write(compiled.asm['ptx'])
-            print(name, len(compiled.asm['ptx']))
+            compiled = triton.compile(
+                ASTSource(fn=kernel, signature=signature, constexprs=constants),
+                target=GPUTarget("cuda", capability, 32),
+                options={"ptx_version": 88, **options},
+            )
+            with open(os.path.join(folder, name + ".ptx"), "w") as file:
+                file.write(compiled.asm["ptx"])
+            print(name, len(compiled.asm["ptx"]))
 
 
-if __name__ == '__main__':
+if __name__ == "__main__":
     main()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon whose settings are in a file, and change."""
+
 import os
 import signal
 import tempfile
@@ -9,6 +10,7 @@ from harness import Daemon, wait_until
 
 class Configured(Daemon):
     """A daemon with a file."""
+
     def __init__(self, text="", *options):
         self.file = tempfile.NamedTemporaryFile(mode="w", prefix="gpuprobed-", suffix=".conf")
         os.fchmod(self.file.fileno(), 0o644)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """File systems that tests serve themselves, or do not."""
+
 import ctypes
 import os
 import tempfile

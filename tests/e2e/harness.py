@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private daemon for a test, gpuprobectl, and programs under the shim. The build folder is the first argument of every test."""
+
 import contextlib
 import ctypes
 import glob
@@ -22,8 +23,8 @@ SIM = os.path.join(BUILD, "tests/sim")
 COUNTER = os.path.join(BUILD, "docs/counter.bpf.o")
 VEC_ADD = os.path.join(BUILD, "tests/sim/vec_add_driver")
 SKIP = 77
-GPU = os.environ.get("GPUPROBE_TEST_GPU") == "1" # programs run on the machine's own driver
-TOOL_LIBRARIES = os.environ.get("GPUPROBE_TEST_LIBRARIES") # of the daemon and gpuprobectl, unpacked from a bundle
+GPU = os.environ.get("GPUPROBE_TEST_GPU") == "1"  # programs run on the machine's own driver
+TOOL_LIBRARIES = os.environ.get("GPUPROBE_TEST_LIBRARIES")  # of the daemon and gpuprobectl, unpacked from a bundle
 
 
 class Failed(Exception):
@@ -79,14 +80,14 @@ class Daemon:
 
     Without a configuration its deadline is long, unless a test says another: a busy machine compiles slowly.
     """
+
     count = 0
 
     def __init__(self, *options, name=None, start=True):
         Daemon.count += 1
         self.name = name or f"e2e_{os.getpid()}_{Daemon.count}"
         user = f"/run/user/{os.getuid()}"
-        self.directory = (f"{user}/gpuprobe-{self.name}" if os.path.isdir(user)
-                          else f"/tmp/gpuprobe-{os.getuid()}-{self.name}")
+        self.directory = f"{user}/gpuprobe-{self.name}" if os.path.isdir(user) else f"/tmp/gpuprobe-{os.getuid()}-{self.name}"
         self.options = options if any(option.startswith("--config") for option in options) else ("--deadline-ms=20000", "--deadline-others-ms=20000", *options)
         self.log = tempfile.NamedTemporaryFile(mode="w+", prefix="gpuprobed-", suffix=".log")
         self.process = None
@@ -94,8 +95,7 @@ class Daemon:
             self.start()
 
     def start(self):
-        self.process = subprocess.Popen([GPUPROBED, f"--session={self.name}", *self.options], stderr=self.log,
-                                        env={**os.environ, **self.tools()})
+        self.process = subprocess.Popen([GPUPROBED, f"--session={self.name}", *self.options], stderr=self.log, env={**os.environ, **self.tools()})
         wait_until(lambda: self.listens() or self.process.poll() is not None, "the daemon listens")
         check(self.process.poll() is None, "gpuprobed ended:", self.text())
         return self
@@ -233,6 +233,7 @@ def main(tests):
             test()
         except Exception as error:
             import traceback
+
             failed += 1
             print(f"FAILED {test.__name__}: {error}")
             if not isinstance(error, Failed):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that launches what a test tells it to (tests/targets/live_driver.c), under the shim and the SASS engine."""
+
 import os
 import subprocess
 
@@ -8,8 +9,8 @@ from harness import BUILD, GPU, SHIM, SIM, Daemon, Failed, check, equal, residen
 LIVE = os.path.join(BUILD, "tests/sim/live_driver")
 # On a GPU NVIDIA's own, where toolkits put it or where the variable says; else the one for the CPU driver
 SANITIZER = os.environ.get("GPUPROBE_TEST_SANITIZER") if GPU else os.path.join(SIM, "sanitizer/libsanitizer-public.so")
-PTXCOMPILER = os.path.join(BUILD, "daemon/worker/libgpuprobe-ptxcompiler.so") # what makes patches
-THREADS = 256 # of each launch
+PTXCOMPILER = os.path.join(BUILD, "daemon/worker/libgpuprobe-ptxcompiler.so")  # what makes patches
+THREADS = 256  # of each launch
 
 
 def obj(name):
@@ -26,25 +27,34 @@ def shown_id(name):
 
 
 def kernel_id(name):
-    value = 0xcbf29ce484222325
+    value = 0xCBF29CE484222325
     for byte in name.encode():
-        value = (value ^ byte) * 0x100000001b3 % 2**64
+        value = (value ^ byte) * 0x100000001B3 % 2**64
     return value
 
 
 def sass_daemon(*options, kind=Daemon, **more):
     """A daemon whose processes get the SASS engine (by default they do not), unless the options say otherwise."""
-    options = [*([] if "--engine" in options else ["--engine", "auto"]),
-               *(["--sanitizer", SANITIZER] if SANITIZER and "--sanitizer" not in options else []), *options]
+    options = [
+        *([] if "--engine" in options else ["--engine", "auto"]),
+        *(["--sanitizer", SANITIZER] if SANITIZER and "--sanitizer" not in options else []),
+        *options,
+    ]
     return kind(*options, **more)
 
 
 class Live:
     def __init__(self, daemon, load="load 0", shim=SHIM, **environment):
-        self.launched = 0 # of vectorAdd, which adds 1 to a word in each thread
-        self.sums = True # whether only vectorAdd has written
-        self.process = subprocess.Popen([LIVE], env=daemon.environment(LD_PRELOAD=shim, **daemon.libraries(), **environment),
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.launched = 0  # of vectorAdd, which adds 1 to a word in each thread
+        self.sums = True  # whether only vectorAdd has written
+        self.process = subprocess.Popen(
+            [LIVE],
+            env=daemon.environment(LD_PRELOAD=shim, **daemon.libraries(), **environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.pid = self.process.pid
         self.read("start")
         if load:

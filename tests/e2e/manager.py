@@ -3,6 +3,7 @@
 What systemd is to the service, for a session daemon: listens on its sockets, keeps its descriptors (sd_notify(3), FDSTORE=1), and starts the next
 daemon with all of them.
 """
+
 import array
 import fcntl
 import os
@@ -29,14 +30,15 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 class Manager(Daemon):
     """As Daemon, with restart(), crash() and so on. At the end it is stopped, as by `systemctl stop`."""
+
     def __init__(self, *options, store_max=100000, program=GPUPROBED, **more):
         self.program = program
-        self.aside = [] # files that a stop leaves, too
-        self.kept = {} # name: descriptors
+        self.aside = []  # files that a stop leaves, too
+        self.kept = {}  # name: descriptors
         self.store_max = store_max
         self.ready = self.marks = 0
         self.changed = threading.Condition()
-        self.awake = threading.Event() # clear: as a PID 1 that hangs
+        self.awake = threading.Event()  # clear: as a PID 1 that hangs
         self.awake.set()
         super().__init__(*options, start=False, **more)
         os.mkdir(self.directory, 0o700)
@@ -87,7 +89,7 @@ class Manager(Daemon):
     def hang(self):
         """Reads nothing until awake is set, and its queue is full."""
         self.awake.clear()
-        self.send("IGNORED=1") # which it is waiting for now
+        self.send("IGNORED=1")  # which it is waiting for now
         while True:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.setblocking(False)
@@ -108,11 +110,20 @@ class Manager(Daemon):
         with self.changed:
             before = self.ready
             named = [("control", self.control.fileno()), ("shim", self.shim.fileno()), *((name, fd) for name, fds in self.kept.items() for fd in fds)]
-            fds = [fcntl.fcntl(fd, fcntl.F_DUPFD, 1000) for _, fd in named] # out of the way
-        environment = {**os.environ, **self.tools(), "NOTIFY_SOCKET": "@" + self.notify.getsockname()[1:].decode(), "LISTEN_FDS": str(len(named)),
-                       "LISTEN_FDNAMES": ":".join(name for name, _ in named)}
-        self.process = subprocess.Popen([sys.executable, "-c", LAUNCH, ",".join(map(str, fds)), self.program, f"--session={self.name}", *self.options],
-                                        stderr=self.log, env=environment, pass_fds=fds)
+            fds = [fcntl.fcntl(fd, fcntl.F_DUPFD, 1000) for _, fd in named]  # out of the way
+        environment = {
+            **os.environ,
+            **self.tools(),
+            "NOTIFY_SOCKET": "@" + self.notify.getsockname()[1:].decode(),
+            "LISTEN_FDS": str(len(named)),
+            "LISTEN_FDNAMES": ":".join(name for name, _ in named),
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LAUNCH, ",".join(map(str, fds)), self.program, f"--session={self.name}", *self.options],
+            stderr=self.log,
+            env=environment,
+            pass_fds=fds,
+        )
         for fd in fds:
             os.close(fd)
         wait_until(lambda: self.ready > before or self.process.poll() is not None, "the daemon is ready")

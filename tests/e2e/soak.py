@@ -5,6 +5,7 @@ Many short-lived CUDA processes, some at a time, and one map: the count is exact
 memory, its descriptors, and those that its service manager keeps. The bar, and what ./check runs: 1,000, 50 at a time; other
 numbers are arguments: soak.py BUILD TOTAL WIDTH.
 """
+
 import os
 import sys
 import time
@@ -14,7 +15,7 @@ from manager import Manager
 
 need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD)
 THREADS, LAUNCHES = 256, 3
-GROWTH_MAX = 5000 # kB
+GROWTH_MAX = 5000  # kB
 
 
 def descriptors(daemon):
@@ -62,10 +63,11 @@ def main(total, width):
         count = daemon.count_of()
         after = idle(daemon)
         said = daemon.status()["counters"]
-        print(f"{total} processes, {width} at a time: {count} of {total * LAUNCHES * THREADS} counted; "
-              f"{1000 * seconds / (total - first):.1f} ms each")
-        print(f"after {first}: {before[0]} kB, {before[1]} descriptors, {before[2]} kept; "
-              f"after {total}: {after[0]} kB ({after[0] - before[0]:+d}), {after[1]} descriptors, {after[2]} kept")
+        print(f"{total} processes, {width} at a time: {count} of {total * LAUNCHES * THREADS} counted; {1000 * seconds / (total - first):.1f} ms each")
+        print(
+            f"after {first}: {before[0]} kB, {before[1]} descriptors, {before[2]} kept; "
+            f"after {total}: {after[0]} kB ({after[0] - before[0]:+d}), {after[1]} descriptors, {after[2]} kept"
+        )
         print("counters:", {name: said[name] for name in ("images", "worker_crashes", "worker_timeouts") if name in said})
         equal(count, total * LAUNCHES * THREADS, "counted")
         equal(daemon.count_of(), count, "counted, later")

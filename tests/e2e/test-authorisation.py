@@ -4,6 +4,7 @@
 Who may do what: the table of gpuprobed(8), AUTHORISATION, cell by cell, against the system's daemon of root in a mount namespace with a /run and a group
 gpuprobe of its own. Each caller is a process with the ids of a user. The table here, that of the man page, and the methods of the interface must be the same.
 """
+
 import base64
 import ctypes
 import os
@@ -46,8 +47,10 @@ for path in COUNTER, example("memory_histogram"), example("launch_latency"), obj
 
 # ---- the daemon, and users ----
 
+
 class System(Daemon):
     """The system's daemon, with a file."""
+
     def __init__(self, text, *options):
         self.file = tempfile.NamedTemporaryFile(mode="w", prefix="gpuprobed-", suffix=".conf", dir="/run")
         self.cache = tempfile.TemporaryDirectory(prefix="gpuprobed-cache-", dir="/run")
@@ -55,8 +58,9 @@ class System(Daemon):
         self.write(text)
         super().__init__(start=False)
         self.directory = DIRECTORY
-        self.process = subprocess.Popen([GPUPROBED, f"--config={self.file.name}", f"--cache-dir={self.cache.name}", *options], stderr=self.log,
-                                        env={**os.environ, **self.tools()})
+        self.process = subprocess.Popen(
+            [GPUPROBED, f"--config={self.file.name}", f"--cache-dir={self.cache.name}", *options], stderr=self.log, env={**os.environ, **self.tools()}
+        )
         wait_until(lambda: self.listens() or self.process.poll() is not None, "the daemon listens")
         check(self.process.poll() is None, "gpuprobed ended:", self.text())
 
@@ -79,6 +83,7 @@ class System(Daemon):
 
 class User:
     """A process of a user, which does what it is told."""
+
     def __init__(self, uid, groups=(), dumpable=True):
         self.uid = uid
         there, self.calls = os.pipe()
@@ -99,7 +104,7 @@ class User:
         os.setgroups(groups)
         os.setresgid(self.uid, self.uid, self.uid)
         os.setresuid(self.uid, self.uid, self.uid)
-        if dumpable: # what has given up other rights is not
+        if dumpable:  # what has given up other rights is not
             ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
         self.shim = None
         while True:
@@ -161,8 +166,10 @@ class User:
 
 # ---- the table ----
 
+
 class World:
     """What belongs to the owner: attachments, a process that has their probes, and what came of it."""
+
     def __init__(self, owner, application):
         self.owner, self.application = owner, application
         self.file = shutil.copyfile(VEC_ADD, f"{DIRECTORY}/file")
@@ -210,6 +217,7 @@ def detach(world, user):
 def lists(method, key, means):
     def cell(world, user):
         return any(means(world, item) for item in user.get(method)[key])
+
     return cell
 
 
@@ -257,12 +265,17 @@ def trace_file(world, user):
 
 
 def has_probes():
-    return not any("hooks: " in line for line in USERS["root"].get("Trace", probes=["u:/bin/sh:main"], sources=["kernel"], hooks=["!all"], duration=1)["missing"] or [])
+    return not any(
+        "hooks: " in line for line in USERS["root"].get("Trace", probes=["u:/bin/sh:main"], sources=["kernel"], hooks=["!all"], duration=1)["missing"] or []
+    )
 
 
 def export(world, user):
-    got = [allowed(user.call("ExportMap", map="accesses", name="gpuprobe_map_test_accesses")),
-           any(e["name"] == "gpuprobe_map_test_counter" for e in user.get("ListExports")["exports"]), allowed(user.call("UnexportMap", map="accesses"))]
+    got = [
+        allowed(user.call("ExportMap", map="accesses", name="gpuprobe_map_test_accesses")),
+        any(e["name"] == "gpuprobe_map_test_counter" for e in user.get("ListExports")["exports"]),
+        allowed(user.call("UnexportMap", map="accesses")),
+    ]
     return both(*got)
 
 
@@ -290,16 +303,38 @@ TABLE = (
     ("attach to processes of the owner", ("Attach",), attach_to_owner, "yes yes yes no no"),
     ("attach programs that run on the host", ("Attach",), attach_on_host, "yes no no no no"),
     ("detach what the owner has attached", ("Detach",), detach, "yes no yes yes no"),
-    ("list it, and its maps", ("List", "ListMaps"), lambda w, u: both(lists("List", "attachments", counter_name)(w, u),
-                                                                       lists("ListMaps", "maps", lambda _, m: m["name"] == "counter")(w, u)), "yes no yes yes no"),
-    ("read its maps, rings and logs", ("DumpMap", "ShowMap", "ReadRing", "ReadLog"), lambda w, u: both(simply("DumpMap", map="accesses")(w, u), simply("ShowMap", map="accesses")(w, u),
-                                                                                              simply("ReadRing", map="standard")(w, u), read_log(w, u)), "yes no yes yes no"),
-    ("change its maps", ("UpdateMap", "DeleteMap"), lambda w, u: both(simply("UpdateMap", map="accesses", key="AA==", value="AA==")(w, u),
-                                                                      simply("DeleteMap", map="accesses", key="AA==")(w, u)), "yes no yes yes no"),
-    ("show its programs, and instructions of kernels", ("ShowProgram", "ShowKernel"),
-     lambda w, u: both(simply("ShowProgram", program=str(w.ids["rings"]["id"]))(w, u), simply("ShowKernel", kernel="vectorAdd")(w, u)), "yes no yes yes no"),
-    ("what was probed in processes of the owner, and why not", ("Why", "ListKernels"), lambda w, u: both(lists_outcomes(w, u), lists_kernels(w, u)),
-     "yes no yes yes no"),
+    (
+        "list it, and its maps",
+        ("List", "ListMaps"),
+        lambda w, u: both(lists("List", "attachments", counter_name)(w, u), lists("ListMaps", "maps", lambda _, m: m["name"] == "counter")(w, u)),
+        "yes no yes yes no",
+    ),
+    (
+        "read its maps, rings and logs",
+        ("DumpMap", "ShowMap", "ReadRing", "ReadLog"),
+        lambda w, u: both(
+            simply("DumpMap", map="accesses")(w, u), simply("ShowMap", map="accesses")(w, u), simply("ReadRing", map="standard")(w, u), read_log(w, u)
+        ),
+        "yes no yes yes no",
+    ),
+    (
+        "change its maps",
+        ("UpdateMap", "DeleteMap"),
+        lambda w, u: both(simply("UpdateMap", map="accesses", key="AA==", value="AA==")(w, u), simply("DeleteMap", map="accesses", key="AA==")(w, u)),
+        "yes no yes yes no",
+    ),
+    (
+        "show its programs, and instructions of kernels",
+        ("ShowProgram", "ShowKernel"),
+        lambda w, u: both(simply("ShowProgram", program=str(w.ids["rings"]["id"]))(w, u), simply("ShowKernel", kernel="vectorAdd")(w, u)),
+        "yes no yes yes no",
+    ),
+    (
+        "what was probed in processes of the owner, and why not",
+        ("Why", "ListKernels"),
+        lambda w, u: both(lists_outcomes(w, u), lists_kernels(w, u)),
+        "yes no yes yes no",
+    ),
     ("export its maps as metrics, list exports, and end them", ("ExportMap", "ListExports", "UnexportMap"), export, "yes no yes yes no"),
     ("the same under any name of a metric", ("ExportMap",), export_any_name, "yes no no no no"),
     ("metrics of its exported maps", ("Metrics",), metrics, "yes no yes yes no"),
@@ -310,8 +345,12 @@ TABLE = (
     ("trace with probes of functions of the owner's files", ("Trace",), trace_file, "yes yes yes no no"),
     ("trace with probes of one's own in the kernel", ("Trace",), trace_probe, "yes yes no no no"),
     ("have workers asked for a sign of life", ("Examine",), ping_workers, "yes yes no no no"),
-    ("state and metrics of the daemon and its cache, passes, hooks", ("Status", "Metrics", "Examine", "CacheStatus", "ListPasses", "ListHooks"),
-     lambda w, u: both(*(simply(m)(w, u) for m in ("Status", "Metrics", "Examine", "CacheStatus", "ListPasses", "ListHooks"))), "yes yes yes yes yes"),
+    (
+        "state and metrics of the daemon and its cache, passes, hooks",
+        ("Status", "Metrics", "Examine", "CacheStatus", "ListPasses", "ListHooks"),
+        lambda w, u: both(*(simply(m)(w, u) for m in ("Status", "Metrics", "Examine", "CacheStatus", "ListPasses", "ListHooks"))),
+        "yes yes yes yes yes",
+    ),
 )
 
 
@@ -322,6 +361,7 @@ def both(*answers):
 
 
 # ---- tests ----
+
 
 def test_every_method():
     with open(f"{SOURCE}/proto/io.gpuprobe.control.varlink") as file:
@@ -335,7 +375,7 @@ def test_man_page():
     lines = [line for line in section.splitlines() if re.match(r"[\[|:]", line)]
     cells = [re.sub(r"^[\[|:\]]+|[*_\\]", "", line).strip() for line in lines]
     width = 1 + len(COLUMNS)
-    rows = [tuple(cells[i:i + width]) for i in range(0, len(cells), width)]
+    rows = [tuple(cells[i : i + width]) for i in range(0, len(cells), width)]
     equal(rows[0][1:], COLUMNS)
     equal(rows[1:], [(what, *wanted.split()) for what, _, _, wanted in TABLE], "the table of the man page and this one")
 
@@ -346,8 +386,8 @@ def test_cells():
         world = World(USERS["owner"], USERS["application"])
         for _ in range(4):  # what detach() takes: root and the owner, twice
             USERS["owner"].get("Attach", object=OBJECTS["counter"], filter={"comm": "nobody"})
-        last = [row for row in TABLE if row[2] is clear_cache] # it takes what other rows look at
-        table = [row for row in TABLE if row[2] is not trace_file or has_probes()] # whose a file is, only who could have the probe is told
+        last = [row for row in TABLE if row[2] is clear_cache]  # it takes what other rows look at
+        table = [row for row in TABLE if row[2] is not trace_file or has_probes()]  # whose a file is, only who could have the probe is told
         for setting, rows in (("yes", table), ("no", table), ("yes", last), ("no", last)):
             daemon.reload(f"{SETTINGS}user-attach = {setting}\n")
             for what, _, cell, wanted in [row for row in rows if rows is last or row not in last]:
@@ -379,8 +419,10 @@ def test_own_processes():
         daemon.reload(SETTINGS)  # what is attached stays
         equal([a["id"] for a in owner.get("List")["attachments"]], [attached["id"]])
         error, reply = owner.call("Attach", object=OBJECTS["counter"])
-        equal((error, reply["reason"]), ("PermissionDenied", "only root and members of the group gpuprobe may attach (user-attach = yes would let "
-                                                             "users attach to their own processes)"))
+        equal(
+            (error, reply["reason"]),
+            ("PermissionDenied", "only root and members of the group gpuprobe may attach (user-attach = yes would let users attach to their own processes)"),
+        )
         # a member's means everybody
         mine = USERS["member"].get("Attach", object=OBJECTS["counter"])["attachments"][0]["id"]
         check(other.ask("load")[1]["replaced"] and dropped.ask("load")[1]["replaced"], "a member's attachment")
@@ -389,11 +431,21 @@ def test_own_processes():
 
 def test_logs_in_turn():
     """Who follows all logs yields to the owner of one that is read, and has it again afterwards."""
+
     def as_owner(*command, **more):
-        return subprocess.Popen(command, user=OWNER, group=OWNER, extra_groups=[], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env={**os.environ, "LD_LIBRARY_PATH": SIM, **more})
+        return subprocess.Popen(
+            command,
+            user=OWNER,
+            group=OWNER,
+            extra_groups=[],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "LD_LIBRARY_PATH": SIM, **more},
+        )
 
     with System(SETTINGS + "user-attach = yes\n") as daemon, tempfile.TemporaryFile("w+") as followed:
+
         def lines():
             followed.seek(0)
             return followed.read().count("\n")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache on the disk: what one daemon compiled serves the next, whose workers crash at each job; and whatever happens to the folder, programs run and are
 counted."""
+
 import base64
 import ctypes
 import glob
@@ -47,7 +48,7 @@ def cache(daemon):
 
 def doctor(daemon):
     """What doctor says of it, once."""
-    check, = [c for c in daemon.json("doctor", "--only=daemon.*")["checks"] if c["id"] == "daemon.cache"]
+    (check,) = [c for c in daemon.json("doctor", "--only=daemon.*")["checks"] if c["id"] == "daemon.cache"]
     return check["state"], check["found"], check["todo"]
 
 
@@ -93,6 +94,7 @@ def test_restart():
 
 def test_damaged():
     """Files that were changed, cut, or are something else: each is a miss, goes, and is made again."""
+
     def flip(path):
         with open(path, "r+b") as file:
             file.seek(os.path.getsize(path) // 2)
@@ -125,7 +127,11 @@ def test_what_it_depends_on():
     """Another kernel, image, or option is another job; the same is the same."""
     with Folder() as folder:
         fill(folder)
-        for options, attach, hits, misses in (((), ("--kernel", "vectorAdd"), 3, 0), ((), ("--kernel", "vector*"), 2, 1), (("--stub=f",), ("--kernel", "vectorAdd"), 2, 1)):
+        for options, attach, hits, misses in (
+            ((), ("--kernel", "vectorAdd"), 3, 0),
+            ((), ("--kernel", "vector*"), 2, 1),
+            (("--stub=f",), ("--kernel", "vectorAdd"), 2, 1),
+        ):
             with folder.daemon(*options) as daemon:
                 run_counted(daemon, *attach)
                 said = cache(daemon)
@@ -161,7 +167,7 @@ def test_pass():
 
         def define(comment="", **members):
             with open(f"{passes}/mine", "w") as file:
-                file.write(f"#!/bin/sh\n{comment}\necho x >> {passes}/marks/ran\nexec sed 's/^{{\"full_ptx\"/{{\"output_ptx\"/'\n")
+                file.write(f'#!/bin/sh\n{comment}\necho x >> {passes}/marks/ran\nexec sed \'s/^{{"full_ptx"/{{"output_ptx"/\'\n')
             os.chmod(f"{passes}/mine", 0o755)
             with open(f"{passes}/mine.json", "w") as file:
                 json.dump({"name": "mine", "executable": "mine", "order": 10, "attach_points": {"include": ["kprobe/*"]}, **members}, file)
@@ -224,8 +230,13 @@ def test_trouble():
             daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
             run_counted(daemon, "--kernel", "vectorAdd")
             wait_until(lambda: cache(daemon)["failures"] >= 6, "failures")
-            equal(missing(daemon), [f"the cache {folder.path} cannot be written: not a folder of this user alone; if the folder was removed, restart the daemon"])
-            equal(doctor(daemon), ("warning", f"the cache {folder.path} cannot be written: not a folder of this user alone", "if the folder was removed, restart the daemon"))
+            equal(
+                missing(daemon), [f"the cache {folder.path} cannot be written: not a folder of this user alone; if the folder was removed, restart the daemon"]
+            )
+            equal(
+                doctor(daemon),
+                ("warning", f"the cache {folder.path} cannot be written: not a folder of this user alone", "if the folder was removed, restart the daemon"),
+            )
             equal(daemon.text().count("not a folder of this user alone"), 1, daemon.text())
             check("not the daemon's alone" in daemon.ctl("cache", "list", status=None))
             os.chmod(folder.path, 0o700)
@@ -255,16 +266,17 @@ def test_hanging():
         try:
             _, device = fuse.mount("silent", os.getuid(), os.getgid(), folder.path)
         except OSError:
-            return # no FUSE here
+            return  # no FUSE here
         try:
-            attaches = [subprocess.Popen([CTL, "attach", "--json", COUNTER], env=daemon.environment(**daemon.tools()), stdout=subprocess.DEVNULL)
-                        for _ in range(4)]
+            attaches = [
+                subprocess.Popen([CTL, "attach", "--json", COUNTER], env=daemon.environment(**daemon.tools()), stdout=subprocess.DEVNULL) for _ in range(4)
+            ]
             wait_until(lambda: sum(attach.poll() == 0 for attach in attaches) == 2, "two of four attaches", 20)
             equal(len(daemon.attachments()), 2, "attachments")
             daemon.run(*RUN)
             equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [N * LAUNCHES] * 2, "counts")
         finally:
-            os.close(device) # what hangs gets an error
+            os.close(device)  # what hangs gets an error
             subprocess.run(["umount", "-l", folder.path], check=True)
         equal([attach.wait(30) for attach in attaches], [0] * 4, "in the end")
         daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
@@ -275,8 +287,11 @@ def test_full():
     """A disk that is full, then read-only."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Folder() as folder:
-        if libc.unshare(0x20000) or libc.mount(b"none", b"/", None, 0x44000, None) or \
-           libc.mount(b"none", folder.path.encode(), b"tmpfs", 0, b"size=4k,mode=700"):
+        if (
+            libc.unshare(0x20000)
+            or libc.mount(b"none", b"/", None, 0x44000, None)
+            or libc.mount(b"none", folder.path.encode(), b"tmpfs", 0, b"size=4k,mode=700")
+        ):
             print("not root: no disk that is full")
             return
         try:
@@ -284,7 +299,7 @@ def test_full():
                 run_counted(daemon, "--kernel", "vectorAdd")
                 wait_until(lambda: cache(daemon)["failures"] >= 2, "failures")
                 equal(daemon.text().count("No space left on device"), 1, daemon.text())
-                libc.mount(b"none", folder.path.encode(), None, 0x21, b"size=4k") # MS_REMOUNT | MS_RDONLY
+                libc.mount(b"none", folder.path.encode(), None, 0x21, b"size=4k")  # MS_REMOUNT | MS_RDONLY
                 daemon.ctl("detach", *[str(a["id"]) for a in daemon.attachments()])
                 run_counted(daemon, "--kernel", "vectorAdd")
         finally:
@@ -327,7 +342,7 @@ class Other:
 
     def __enter__(self):
         os.seteuid(65534)
-        ctypes.CDLL(None).setfsuid(0) # which may go into the folder
+        ctypes.CDLL(None).setfsuid(0)  # which may go into the folder
         return self
 
     def __exit__(self, *_):
@@ -355,6 +370,7 @@ def test_users():
             """What a worker made that had root's image before is not kept, and that worker gets no more."""
             shim.image(image + b"// %d\n" % next(numbers))
             return control.call("ListCache")["entries"]
+
         entries = wait_until(kept, "an entry of the other user")
         equal({(e["uid"], e["job"]) for e in entries}, {(65534, "image")}, "what the other user sees")
         equal({e["uid"] for e in daemon.json("cache", "list")["entries"]}, {0, 65534}, "what root sees")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a file, and their changes while the daemon and programs run; processes that are excluded."""
+
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ from varlink import Connection, VarlinkError
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, VEC_ADD, os.path.join(SIM, "libcuda.so.1"))
 RUN = (VEC_ADD, "--threads", "64", "--launches", "3")
-COUNTED = 3 * 256 # whole blocks
+COUNTED = 3 * 256  # whole blocks
 
 
 def ran(daemon, **more):
@@ -44,7 +45,7 @@ def test_installed_file():
         text = file.read()
     nothing = check_config("", "--check-config")
     equal(check_config(text, "--check-config"), nothing)
-    for line in "metrics-format = openmetrics", "metrics-mode = 0640": # texts are not shown unless they are set
+    for line in "metrics-format = openmetrics", "metrics-mode = 0640":  # texts are not shown unless they are set
         nothing = (0, nothing[1].replace(f"#{line.split(' =', maxsplit=1)[0]} =\n", line + "\n"), "")
     settings = re.compile(r"^#?([a-z-]+) =", re.M)
     equal(sorted(settings.findall(text)), sorted(settings.findall(nothing[1])))
@@ -112,6 +113,7 @@ def test_links():
 
 def test_mirror_period():
     """A process that is connected copies its maps as often as the daemon says now."""
+
     def copied():
         """What the daemon has in the memory of maps: a counter is one word of it, or a sum of several."""
         total = 0
@@ -173,8 +175,10 @@ def test_excluded_while_it_runs():
             wait_until(lambda: trace.of(CALL), "calls are traced")
             daemon.reload("exclude = comm=live_driver\n")
             why = daemon.why("--pid", str(live.pid))[0]
-            equal((why["pid"], why["comm"], why["outcome"], why["reason"]),
-                  (live.pid, "live_driver", "not-probed", "excluded by configuration: exclude = comm=live_driver"))
+            equal(
+                (why["pid"], why["comm"], why["outcome"], why["reason"]),
+                (live.pid, "live_driver", "not-probed", "excluded by configuration: exclude = comm=live_driver"),
+            )
             live.launch(1)  # the last of the trace, and of the probes, may be seen
             wait_until(lambda: stopped(daemon, live), "its probes end")
             counted, traced = daemon.count_of(), len(trace.of(CALL))
@@ -227,4 +231,17 @@ def stopped(daemon, live):
 
 
 if __name__ == "__main__":
-    main([test_installed_file, test_full_disk, test_check_config, test_reload, test_links, test_mirror_period, test_excluded, test_off, test_excluded_while_it_runs, test_excluded_from_patches])
+    main(
+        [
+            test_installed_file,
+            test_full_disk,
+            test_check_config,
+            test_reload,
+            test_links,
+            test_mirror_period,
+            test_excluded,
+            test_off,
+            test_excluded_while_it_runs,
+            test_excluded_from_patches,
+        ]
+    )

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is left as it is, because a program would notice: modules of libraries that fail with others than their own, what the driver's compiler says. On
 the CPU driver, or with GPUPROBE_TEST_GPU=1 on a GPU."""
+
 import os
 import subprocess
 
@@ -9,7 +10,7 @@ from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, chec
 
 TARGETS = os.path.join(BUILD, "tests/targets")
 CONTAINED, LOG, CONDITIONAL = f"{TARGETS}/s-contained", f"{TARGETS}/s-log", f"{TARGETS}/s-conditional"
-LIBRARIES = {"libcufft.so.12": "libcufft.so.12", "libs-renamed.so": "libcufftw.so.12", "libs-stranger.so": None} # as what why knows them
+LIBRARIES = {"libcufft.so.12": "libcufft.so.12", "libs-renamed.so": "libcufftw.so.12", "libs-stranger.so": None}  # as what why knows them
 LIBRARIES = {f"{TARGETS}/{name}": known for name, known in LIBRARIES.items()}
 THREADS = 256
 
@@ -51,8 +52,13 @@ def test_libraries_traced():
     """While calls are traced they come from us, and still it is known who made them."""
     with Daemon() as daemon:
         daemon.attach("--kernel", "vectorAdd")
-        trace = subprocess.run([CTL, "trace", "-o", "/dev/null", "--", CONTAINED, *LIBRARIES], capture_output=True, text=True, timeout=60,
-                               env=daemon.environment(**daemon.libraries(), LD_PRELOAD=SHIM))
+        trace = subprocess.run(
+            [CTL, "trace", "-o", "/dev/null", "--", CONTAINED, *LIBRARIES],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=daemon.environment(**daemon.libraries(), LD_PRELOAD=SHIM),
+        )
         equal((trace.returncode, trace.stdout), (0, bare(CONTAINED, *LIBRARIES)), trace.stderr)
         equal(daemon.count_of(), 6 * THREADS)
         equal(len(said_of_libraries(daemon)), 1)
@@ -60,7 +66,7 @@ def test_libraries_traced():
 
 def test_log():
     """What the driver's compiler says of the application's own image reaches it, and its kernels are probed all the same."""
-    os.environ["CUDA_CACHE_DISABLE"] = "1" # a GPU's driver says nothing of what it has compiled before
+    os.environ["CUDA_CACHE_DISABLE"] = "1"  # a GPU's driver says nothing of what it has compiled before
     text = bare(LOG)
     check("module, options 0 to 6: 0; info 1 [" in text and "time 1" in text and "0 to 6: 218; info 0 [" in text or GPU, text)
     with Daemon() as daemon:
@@ -72,8 +78,11 @@ def test_log():
 def launched(text):
     """How often the kernels were launched: a condition is set once in a launch, once more in each round of a while and in the switch's second body."""
     lines = [line.split() for line in text.splitlines()]
-    sets = len(lines) + sum(int(line[line.index("of") + 1].rstrip(":")) for line in lines if line[0] == "while") + \
-        sum(line[:3] == ["switch", "of", "1:"] for line in lines)
+    sets = (
+        len(lines)
+        + sum(int(line[line.index("of") + 1].rstrip(":")) for line in lines if line[0] == "while")
+        + sum(line[:3] == ["switch", "of", "1:"] for line in lines)
+    )
     return sets, sum(int(number) for number in lines[-1][-8:])
 
 
@@ -93,7 +102,7 @@ def test_conditional_graphs():
             probed(daemon, *command)
             equal(daemon.count_of(), adds if how == ("apart",) else 0, f"SASS engine {how}")
             left = ("not-probed", "sass", "module with set: not patched, because kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)")
-            for of in (), ("--kernel", "set"): # of the whole module, and so of each kernel
+            for of in (), ("--kernel", "set"):  # of the whole module, and so of each kernel
                 equal([(o["outcome"], o["engine"], o["reason"]) for o in daemon.why(*of) if o["reason"].startswith("module with ")], [left], of)
 
 

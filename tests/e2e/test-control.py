@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The control interface: what is refused and how, who may do what, big maps, clients that go away."""
+
 import base64
 import fcntl
 import os
@@ -38,8 +39,10 @@ def error(connection, method, **parameters):
 
 def test_examine():
     """What the daemon says of itself, and what of it is for whom: only who may attach has workers asked."""
+
     def checks(connection):
         return {check["id"]: check for check in connection.call("Examine")["checks"]}
+
     with Daemon() as daemon:
         found = checks(Connection(daemon.directory))
         check(found["daemon.image-worker"]["found"].startswith("answers in"), found)
@@ -59,7 +62,9 @@ def test_examine():
     with Daemon("--verify=off", "--image-worker-argument=--test-fault=crash") as daemon:
         found = checks(Connection(daemon.directory))
         equal(found["daemon.verifier"]["state"], "warning")
-        equal((found["daemon.image-worker"]["state"], found["daemon.image-worker"]["todo"]), ("failed", "its last words are in the standard error of the daemon"))
+        equal(
+            (found["daemon.image-worker"]["state"], found["daemon.image-worker"]["todo"]), ("failed", "its last words are in the standard error of the daemon")
+        )
     with Daemon("--verify=off", "--toolkit=/nowhere", "--metrics=/nowhere/x.prom") as daemon:
         for part in "toolkit", "metrics":
             wait_until(lambda part=part: any(line.startswith(f"--{part}=/nowhere") for line in daemon.status()["missing"]), part)
@@ -133,10 +138,11 @@ def test_objects():
         equal(bus.call("ListMaps")["maps"], [])
         equal(error(bus, "Detach", id=second), ("NotFound", {"what": f"attachment {second}"}))
         equal(error(bus, "Detach", id=-1)[0], "NotFound")
-        reply = bus.call("Attach", object=encoded("calls"), program="cuda__second", kernel="other*",
-                         filter={"uid": 5, "comm": "x", "exe": "/bin/x*", "pid": 7})
-        equal([(a["program"], a["kernel"], a["filter"]) for a in reply["attachments"]],
-              [("cuda__second", "other*", {"uid": 5, "comm": "x", "exe": "/bin/x*", "pid": 7})])
+        reply = bus.call("Attach", object=encoded("calls"), program="cuda__second", kernel="other*", filter={"uid": 5, "comm": "x", "exe": "/bin/x*", "pid": 7})
+        equal(
+            [(a["program"], a["kernel"], a["filter"]) for a in reply["attachments"]],
+            [("cuda__second", "other*", {"uid": 5, "comm": "x", "exe": "/bin/x*", "pid": 7})],
+        )
         reply = bus.call("Attach", object=encoded("percpu"))
         equal([(m["type"], m["merge"]) for m in reply["maps"]], [("percpu_array", "percpu")])
         reply = bus.call("Attach", object=encoded("gpu-array"))
@@ -155,18 +161,26 @@ def test_points():
         bus.call("Attach", object=encoded("counter"), point="kprobe/dev:f@x.cu:12", kernel="g*")
         bus.call("Attach", object=encoded("counter"), point="kprobe/__memcapture", spaces=["global", "param"])
         bus.call("Attach", object=encoded("calls"), point="kprobe/both@block:2")
-        equal([(a["section"], a["point"], a["kernel"]) for a in bus.call("List")["attachments"]],
-              [("kprobe/dev:f@x.cu:12", "line", "g*"), ("kprobe/__memcapture", "memory", "*"),
-               ("kprobe/both@block:2", "block", "both"), ("kprobe/both@block:2", "block", "both")])
-        equal([(m["kind"], m["place"], m["merge"]) for m in bus.call("Attach", object=encoded("counter"))["maps"]],
-              [("array", "device", "sum64")])
+        equal(
+            [(a["section"], a["point"], a["kernel"]) for a in bus.call("List")["attachments"]],
+            [
+                ("kprobe/dev:f@x.cu:12", "line", "g*"),
+                ("kprobe/__memcapture", "memory", "*"),
+                ("kprobe/both@block:2", "block", "both"),
+                ("kprobe/both@block:2", "block", "both"),
+            ],
+        )
+        equal([(m["kind"], m["place"], m["merge"]) for m in bus.call("Attach", object=encoded("counter"))["maps"]], [("array", "device", "sum64")])
         reply = bus.call("Attach", object=encoded("counter"), shared=True)
         equal([(m["kind"], m["place"], m["merge"], m["shards"]) for m in reply["maps"]], [("array", "host", "none", 1)])
-        for method, parameters, wanted in (("ListKernels", {"pid": 0}, "InvalidArgument"), ("ShowKernel", {}, "InvalidArgument"),
-                                           ("ShowKernel", {"kernel": "f", "instruction": "1"}, "InvalidArgument"),
-                                           ("ShowKernel", {"instruction": "xyz"}, "InvalidArgument"),
-                                           ("ShowKernel", {"instruction": "1"}, "NotFound"),
-                                           ("ShowKernel", {"kernel": "nobody"}, "NotFound")):
+        for method, parameters, wanted in (
+            ("ListKernels", {"pid": 0}, "InvalidArgument"),
+            ("ShowKernel", {}, "InvalidArgument"),
+            ("ShowKernel", {"kernel": "f", "instruction": "1"}, "InvalidArgument"),
+            ("ShowKernel", {"instruction": "xyz"}, "InvalidArgument"),
+            ("ShowKernel", {"instruction": "1"}, "NotFound"),
+            ("ShowKernel", {"kernel": "nobody"}, "NotFound"),
+        ):
             equal(error(bus, method, **parameters)[0], wanted, (method, parameters))
         equal(bus.call("ListKernels"), {"kernels": []})
         bus.close()
@@ -270,8 +284,11 @@ def big_object():
         text = opened.read()
     text = text.replace("__uint(max_entries, 1);", "__uint(max_entries, 1 << 20);")
     multiarch = subprocess.run(["gcc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
-    done = subprocess.run([clang, "-O2", "-g", "-target", "bpf", f"-I/usr/include/{multiarch}", f"-I{SOURCE}/proto", "-x", "c", "-c", "-",
-                           "-o", "-"], input=text.encode(), capture_output=True)
+    done = subprocess.run(
+        [clang, "-O2", "-g", "-target", "bpf", f"-I/usr/include/{multiarch}", f"-I{SOURCE}/proto", "-x", "c", "-c", "-", "-o", "-"],
+        input=text.encode(),
+        capture_output=True,
+    )
     equal(done.returncode, 0, done.stderr)
     return base64.b64encode(done.stdout).decode()
 
@@ -291,8 +308,7 @@ def test_big_map():
             os.pwrite(fd, struct.pack("<Q", index + 1), 4096 + 8 * index)
         equal(error(bus, "DumpMap", map="counter")[0], "LimitExceeded")
         entries = bus.call("DumpMap", map="counter", nonzero=True)["entries"]
-        found = [(struct.unpack("<I", base64.b64decode(e["key"]))[0], struct.unpack("<Q", base64.b64decode(e["values"][0]))[0])
-                 for e in entries]
+        found = [(struct.unpack("<I", base64.b64decode(e["key"]))[0], struct.unpack("<Q", base64.b64decode(e["values"][0]))[0]) for e in entries]
         equal(found, [(0, 1), (777777, 777778), ((1 << 20) - 1, 1 << 20)])
         replies, n = 0, 0
         for reply in bus.stream("DumpMap", map="counter"):
@@ -356,7 +372,9 @@ def test_program_worker_fails():
 def test_closed():
     """Started with descriptors 0 to 2 closed, it works, and what it logs is nowhere."""
     with Daemon(start=False) as daemon:
-        daemon.process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 0>&- 1>&- 2>&-', GPUPROBED, f"--session={daemon.name}"], env={**os.environ, **daemon.tools()})
+        daemon.process = subprocess.Popen(
+            ["sh", "-c", 'exec "$0" "$@" 0>&- 1>&- 2>&-', GPUPROBED, f"--session={daemon.name}"], env={**os.environ, **daemon.tools()}
+        )
         wait_until(lambda: daemon.listens() or daemon.process.poll() is not None, "the daemon listens")
         daemon.attach()
         ids = [check["id"] for check in daemon.json("doctor", "--only=daemon.*")["checks"]]
@@ -369,8 +387,15 @@ def test_second_daemon():
         equal(done.returncode, 1)
         check("another gpuprobed runs there" in done.stderr, done.stderr)
         daemon.ctl("status")  # the first one is none the worse
-    for arguments, words in ((["--session=a/b"], "letters"), (["--workers=0"], "1 to 64"), (["--verify=maybe"], "on or off"),
-                             (["--deadline-ms=-5"], "not a number"), (["--compile-ms=3600001"], "0 to 3600000"), (["x"], "x"), (["--what"], "see gpuprobed --help")):
+    for arguments, words in (
+        (["--session=a/b"], "letters"),
+        (["--workers=0"], "1 to 64"),
+        (["--verify=maybe"], "on or off"),
+        (["--deadline-ms=-5"], "not a number"),
+        (["--compile-ms=3600001"], "0 to 3600000"),
+        (["x"], "x"),
+        (["--what"], "see gpuprobed --help"),
+    ):
         done = subprocess.run([GPUPROBED, *arguments], capture_output=True, text=True, timeout=10)
         equal(done.returncode, 2, arguments)
         check(words in done.stderr, arguments, done.stderr)
@@ -423,15 +448,24 @@ def test_systemd():
                 log = os.open(f"{folder}/log", os.O_WRONLY | os.O_CREAT, 0o600)
                 os.dup2(log, 2)
                 journal = os.fstat(2)
-                os.execve(GPUPROBED, [GPUPROBED, f"--session={name}"],
-                          {**os.environ, "LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "shim:control",
-                           "NOTIFY_SOCKET": f"{folder}/notify", "JOURNAL_STREAM": f"{journal.st_dev}:{journal.st_ino}"})
+                os.execve(
+                    GPUPROBED,
+                    [GPUPROBED, f"--session={name}"],
+                    {
+                        **os.environ,
+                        "LISTEN_PID": str(os.getpid()),
+                        "LISTEN_FDS": "2",
+                        "LISTEN_FDNAMES": "shim:control",
+                        "NOTIFY_SOCKET": f"{folder}/notify",
+                        "JOURNAL_STREAM": f"{journal.st_dev}:{journal.st_ino}",
+                    },
+                )
             finally:
                 os._exit(1)
         for fd in fds:
             os.close(fd)
         try:
-            while b"READY=1" not in notify.recv(4096): # descriptors to be kept come, too
+            while b"READY=1" not in notify.recv(4096):  # descriptors to be kept come, too
                 pass
             bus = Connection(folder)
             bus.call("Attach", object=encoded("counter"))
@@ -446,9 +480,25 @@ def test_systemd():
         check(os.path.exists(f"{folder}/io.gpuprobe.control"), "a socket of the service manager was removed")
         with open(f"{folder}/log") as log:
             text = log.read()
-        check(text.startswith("<5>Discovered"), text) # what has an id goes to the journal itself, if there is one
+        check(text.startswith("<5>Discovered"), text)  # what has an id goes to the journal itself, if there is one
 
 
 if __name__ == "__main__":
-    main([test_examine, test_attach_errors, test_objects, test_points, test_verify_off, test_permissions, test_sync, test_big_map, test_clients_that_go,
-          test_program_worker_fails, test_closed, test_second_daemon, test_stop_busy, test_systemd])
+    main(
+        [
+            test_examine,
+            test_attach_errors,
+            test_objects,
+            test_points,
+            test_verify_off,
+            test_permissions,
+            test_sync,
+            test_big_map,
+            test_clients_that_go,
+            test_program_worker_fails,
+            test_closed,
+            test_second_daemon,
+            test_stop_busy,
+            test_systemd,
+        ]
+    )

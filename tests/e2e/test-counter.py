@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The whole way of a probe: a private daemon, gpuprobectl attach, a program under the shim on the CPU driver, the number."""
+
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../daemon/worker"))
 
-from harness import (BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until)
+from harness import BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, check, equal, main, need, wait_until
 from live import LIVE, THREADS, Live
 from wire import Shim, in_child
 from worker_driver import rank_kernels
@@ -129,14 +130,18 @@ def test_kernels():
 
 def test_registers():
     """Blocks for which a thread has registers enough without the probe only: launched without it, by each way, and `why` says so."""
-    few = {"GPUPROBE_SIM_REGISTERS": "32768"} # for 1024 threads of the kernel, not of the probed one
+    few = {"GPUPROBE_SIM_REGISTERS": "32768"}  # for 1024 threads of the kernel, not of the probed one
     ways = [("launch", "module"), ("ex", "library"), ("cooperative", "moduleex"), ("graph", "library"), ("capture", "module"), ("threads", "module")]
     with Daemon() as daemon:
         daemon.attach("--kernel", "vectorAdd")
         for how, load in ways:
             run(daemon, VEC_ADD, "--threads", "8192", "--block", "1024", "--launches", "3", "--how", how, "--load", load, **few)
-            wait_until(lambda: [(o["outcome"], "launched 1 time without probes" in o["reason"]) for o in daemon.why()][:2] ==
-                       [("not-probed", True), ("probed", False)], f"why says so: {how}")
+            wait_until(
+                lambda: (
+                    [(o["outcome"], "launched 1 time without probes" in o["reason"]) for o in daemon.why()][:2] == [("not-probed", True), ("probed", False)]
+                ),
+                f"why says so: {how}",
+            )
         equal(daemon.count_of(), 0)
         check("vectorAdd" in daemon.why()[0]["demangled"], daemon.why()[0])
         run(daemon, VEC_ADD, "--threads", "8192", "--block", "256", "--launches", "3", **few)
@@ -204,8 +209,11 @@ def reasons(daemon):
 
 
 def goes_on(milliseconds, setting="deadline-ms"):
-    return ("not-probed", f"late: the {milliseconds} ms that this process may wait in all for compiling are used up ({setting}); "
-            "compiling goes on, and the next process that loads this image is probed")
+    return (
+        "not-probed",
+        f"late: the {milliseconds} ms that this process may wait in all for compiling are used up ({setting}); "
+        "compiling goes on, and the next process that loads this image is probed",
+    )
 
 
 def timeouts(daemon):
@@ -301,9 +309,11 @@ def module(number):
 
 def loads(daemon, numbers, uid=None):
     """What a process of its own (of another user) is told about these modules, "" where it gets a new one; and how long that takes."""
+
     def work():
         shim, start = Shim(daemon.directory, timeout=60), time.monotonic()
         return [shim.image(module(number))[2] for number in numbers], time.monotonic() - start
+
     return in_child(work, uid)
 
 
@@ -367,8 +377,13 @@ def test_compiler_aborts():
 def test_filters():
     with Daemon() as daemon:
         wrong = (("--pid", "1"), ("--uid", "4242"), ("--comm", "other"), ("--exe", "/bin/true"), ("--exe", "/bin/*"))
-        right = (("--uid", str(os.getuid())), ("--comm", os.path.basename(VEC_ADD)[:15]), ("--exe", os.path.realpath(VEC_ADD)),
-                 ("--exe", "*/vec_add*"), ("--uid", str(os.getuid()), "--exe", "*/vec_add*"))
+        right = (
+            ("--uid", str(os.getuid())),
+            ("--comm", os.path.basename(VEC_ADD)[:15]),
+            ("--exe", os.path.realpath(VEC_ADD)),
+            ("--exe", "*/vec_add*"),
+            ("--uid", str(os.getuid()), "--exe", "*/vec_add*"),
+        )
         for arguments in wrong:
             ids = daemon.attach("--kernel", "vectorAdd", *arguments)
             run(daemon)
@@ -547,6 +562,40 @@ def test_old_targets():
 
 
 if __name__ == "__main__":
-    main([test_count, test_not_carried, test_names, test_ways, test_kernels, test_registers, test_options, test_no_daemon, test_nothing_attached, test_stopped_daemon, test_killed_while_loading,
-          test_worker_hangs, test_worker_hangs_no_overtime, test_worker_slow, test_detach_while_compiled, test_many_loads, test_budget, test_budget_and_cache, test_budget_of_others, test_worker_crashes, test_compiler_aborts, test_filters, test_twelve_processes, test_two_programs, test_many_attachments,
-          test_long_names, test_read_while_running, test_detach_while_running, test_killed_process, test_broken_context, test_past_the_end, test_stop_while_running, test_old_targets])
+    main(
+        [
+            test_count,
+            test_not_carried,
+            test_names,
+            test_ways,
+            test_kernels,
+            test_registers,
+            test_options,
+            test_no_daemon,
+            test_nothing_attached,
+            test_stopped_daemon,
+            test_killed_while_loading,
+            test_worker_hangs,
+            test_worker_hangs_no_overtime,
+            test_worker_slow,
+            test_detach_while_compiled,
+            test_many_loads,
+            test_budget,
+            test_budget_and_cache,
+            test_budget_of_others,
+            test_worker_crashes,
+            test_compiler_aborts,
+            test_filters,
+            test_twelve_processes,
+            test_two_programs,
+            test_many_attachments,
+            test_long_names,
+            test_read_while_running,
+            test_detach_while_running,
+            test_killed_process,
+            test_broken_context,
+            test_past_the_end,
+            test_stop_while_running,
+            test_old_targets,
+        ]
+    )

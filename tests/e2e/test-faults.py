@@ -8,6 +8,7 @@ plays systemd (manager.py): a daemon that was killed is started again at once.
 
 ./check takes QUICK points of each; `test-faults.py BUILD --points 20` prints the whole table.
 """
+
 import contextlib
 import ctypes
 import os
@@ -19,11 +20,11 @@ import sys
 import tempfile
 import threading
 
-POINTS = 4 # of each victim
+POINTS = 4  # of each victim
 if "--points" in sys.argv:
     at = sys.argv.index("--points")
     POINTS = int(sys.argv[at + 1])
-    del sys.argv[at:at + 2]
+    del sys.argv[at : at + 2]
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SHIM, SIM, VEC_ADD, Failed, check, equal, main, need, wait_until
 from manager import Manager
@@ -50,6 +51,7 @@ CALLS = call_names()
 
 class Points:
     """Kills a process at its Nth point, or counts them (0)."""
+
     def __init__(self, n, pid, then=lambda: None):
         self.process = subprocess.Popen([KILL_AT, str(n), str(pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         equal(self.process.stdout.readline(), "ready\n", "kill-at")
@@ -149,7 +151,7 @@ def row(victim, point, said, what):
 
 def kill_in_cycle(victim, daemon, find, then, points):
     """Kills what find() finds, at points of the cycle."""
-    for _ in range(2): # the second is like those that follow
+    for _ in range(2):  # the second is like those that follow
         count = Points(0, find())
         equal(cycle(daemon), ("attached", "counted"), "with nothing killed")
         total = int(count.end().split()[2])
@@ -169,9 +171,11 @@ def kill_in_cycle(victim, daemon, find, then, points):
 
 def test_daemon():
     with Manager() as daemon:
+
         def again():
             daemon.process.wait()
             daemon.start()
+
         kill_in_cycle("daemon", daemon, lambda: daemon.process.pid, again, POINTS)
 
 
@@ -183,9 +187,10 @@ def worker(daemon, kind):
                     state, parent = stat.read().rpartition(")")[2].split()[:2]
                     if parent == str(daemon.process.pid) and state == "S" and arguments.read().rstrip("\0").endswith(kind):
                         return int(pid)
-            except OSError: # it ended meanwhile
+            except OSError:  # it ended meanwhile
                 pass
         return None
+
     return wait_until(find, "a worker")
 
 
@@ -229,12 +234,14 @@ def test_client():
     with Manager() as daemon:
         environment = daemon.environment(**daemon.tools())
         for command in commands:
+
             def real():
                 return [str(daemon.attachments()[0]["id"]) if word == "counter" and command[0] == "detach" else word for word in command]
 
             def prepare():
                 if command[0] != "attach":
                     daemon.attach()
+
             prepare()
             total = int(started(0, "", CTL, *real(), environment=environment).split()[2])
             works(daemon)
@@ -261,6 +268,7 @@ def limited(daemon, kind, value):
             if daemon.process.poll() is not None:
                 daemon.start()
                 return
+
     guard = threading.Thread(target=watch)
     resource.prlimit(pid, kind, (value, hard))
     guard.start()
@@ -301,7 +309,7 @@ def sweep(victim, kind, used, step, unit):
         for n in range(0, 20, max(1, 20 // max(POINTS, 5))):
             row(victim, f"{n * unit} more", "", limited(daemon, kind, used(daemon) + n * step))
             works_soon(daemon)
-        with contextlib.suppress(Failed): # before, one of a client that had just ended may have been among them
+        with contextlib.suppress(Failed):  # before, one of a client that had just ended may have been among them
             wait_until(lambda: len(descriptors(daemon)) <= len(opened), "no more than before", 30)
         check(len(descriptors(daemon)) <= len(opened), f"the daemon's descriptors: {descriptors(daemon)}; before: {opened}")
 
@@ -322,6 +330,7 @@ def test_memory():
 
 class Full:
     """A full disk of its own under a folder, for as long as is said."""
+
     libc = ctypes.CDLL(None, use_errno=True)
 
     def __init__(self, path):
@@ -356,6 +365,7 @@ class Full:
 
 class OnTmpfs(Manager):
     """Its state file and page are on a disk that can be filled."""
+
     def __init__(self, *options):
         self.disk = None
         super().__init__(*options)
@@ -400,7 +410,7 @@ def test_disk_of_the_state():
         daemon.attach()
         application(daemon)
         daemon.disk.fill()
-        os.truncate(f"{daemon.directory}/fill", os.path.getsize(f"{daemon.directory}/fill") - 8192) # room for a page, but not for state
+        os.truncate(f"{daemon.directory}/fill", os.path.getsize(f"{daemon.directory}/fill") - 8192)  # room for a page, but not for state
         daemon.crash_and_start()
         equal(daemon.count_of(), EXACT, "kept")
         application(daemon)

@@ -4,6 +4,7 @@
 CUDA graphs and the SASS engine: what a graph launches is counted while something is attached and only then, whenever the graph was made, and the
 process goes on. On the CPU driver, where a graph whose patches are gone is as fatal as on a GPU, or with GPUPROBE_TEST_GPU=1 on a GPU.
 """
+
 import os
 import threading
 import time
@@ -11,15 +12,25 @@ import time
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need
 from live import LIVE, PTXCOMPILER, THREADS, Live, example, obj, reasons, sass_daemon, shown_id
 
-need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
-     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
+need(
+    GPUPROBED,
+    CTL,
+    COUNTER,
+    SHIM,
+    LIVE,
+    PTXCOMPILER,
+    obj("two"),
+    os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
+    *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]),
+)
 
-NODES = 3 # of the graph that most tests make
+NODES = 3  # of the graph that most tests make
 BLOCKS = 4
 
 
 class Graph(Live):
     """With the graph's launches among those that must have been made."""
+
     def capture(self, nodes=NODES):
         self.do(f"capture 0 vectorAdd {nodes}")
 
@@ -90,10 +101,10 @@ def test_one_after_the_other():
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()
         for _ in range(3):
-            threads, = daemon.attach("--engine", "sass", object=example("kernel_counter"))
+            (threads,) = daemon.attach("--engine", "sass", object=example("kernel_counter"))
             live.replay(2)
             equal([(e["key"], e["value"]) for e in daemon.dump("threads")], [(shown_id("vectorAdd"), 2 * NODES * THREADS)])
-            launches, = daemon.json("attach", example("kernel_duration"), "--engine", "sass")["attachments"][:1]
+            (launches,) = daemon.json("attach", example("kernel_duration"), "--engine", "sass")["attachments"][:1]
             live.replay(1)
             equal([e["value"] for e in daemon.dump("threads")], [3 * NODES * THREADS])
             equal(sum(e["value"] for e in daemon.dump("launches")), NODES)
@@ -108,9 +119,9 @@ def test_one_after_the_other():
 def test_detach_one_of_two():
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture()
-        first, = daemon.attach("--engine", "sass")
+        (first,) = daemon.attach("--engine", "sass")
         live.replay(1)
-        second, = daemon.attach("--engine", "sass")
+        (second,) = daemon.attach("--engine", "sass")
         live.replay(1)
         equal(counts(daemon), [2 * NODES * THREADS, NODES * THREADS])
         detach(daemon, first)
@@ -122,8 +133,10 @@ def test_detach_one_of_two():
 
 def test_updates():
     """By the application: of nodes and of the whole, before attach, while attached and after it."""
-    changes = {"nodes": lambda live, blocks: live.do(f"resize {blocks}"),
-               "whole": lambda live, blocks: (live.do(f"blocks {blocks}"), live.do(f"update 0 vectorAdd {NODES}"), live.do(f"blocks {BLOCKS}"))}
+    changes = {
+        "nodes": lambda live, blocks: live.do(f"resize {blocks}"),
+        "whole": lambda live, blocks: (live.do(f"blocks {blocks}"), live.do(f"update 0 vectorAdd {NODES}"), live.do(f"blocks {BLOCKS}")),
+    }
     for label, change in changes.items():
         with sass_daemon() as daemon, Graph(daemon) as live:
             live.capture()
@@ -291,6 +304,7 @@ def test_updated_before():
 def test_other_order():
     """An update pairs nodes by their edges, not by the order that they were made in."""
     with sass_daemon() as daemon, Graph(daemon) as live:
+
         def replay(blocks):
             live.do("replay 1")
             live.note("vectorAdd", blocks / BLOCKS)
@@ -333,7 +347,7 @@ def test_graph_in_a_node():
 
 def test_node_in_a_node():
     if GPU:
-        return # it is not said that the driver takes such a node
+        return  # it is not said that the driver takes such a node
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.do(f"nest 0 vectorAdd {NODES}")
         live.do("inner 1")
@@ -343,7 +357,7 @@ def test_node_in_a_node():
         live.note("vectorAdd", NODES - 1 + 1 / BLOCKS)
         live.do(f"renest 0 vectorAdd {NODES}")
         live.replay(1)
-        live.do("inner 2") # of the graph that the node was given: not followed
+        live.do("inner 2")  # of the graph that the node was given: not followed
         live.do("replay 1")
         live.note("vectorAdd", NODES - 1 + 2 / BLOCKS)
 
@@ -351,7 +365,7 @@ def test_node_in_a_node():
 def test_another_kernel_in_the_last_of_ours():
     """As test_another_kernel_in_ours(), where our clone has not followed: our instance keeps the patches."""
     if GPU:
-        return # as test_node_in_a_node()
+        return  # as test_node_in_a_node()
     with sass_daemon() as daemon, Graph(daemon) as live:
         ids = daemon.attach("--engine", "sass")
         live.do(f"nest 0 vectorAdd {NODES}")
@@ -417,7 +431,10 @@ def test_no_instance():
             live.replay(2)
             equal(daemon.count_of(), (instances - 1) * 2 * NODES * THREADS)
             live.launch(1)
-            equal(of_graphs(daemon), [] if instances == 2 else ["a CUDA graph is launched without probes, or with some only: the driver makes no executable graph of its clone"])
+            equal(
+                of_graphs(daemon),
+                [] if instances == 2 else ["a CUDA graph is launched without probes, or with some only: the driver makes no executable graph of its clone"],
+            )
             detach(daemon, *ids)
             live.replay(2)
             daemon.attach("--engine", "sass", object=example("kernel_counter"))
@@ -455,7 +472,7 @@ def test_threads():
         thread = threading.Thread(target=live.replay, args=[15000], kwargs={"threads": 2})
         thread.start()
         kept = []
-        for cycle in range(10): # with nothing attached in between, then with what keeps the maps: they are read when no kernel runs any more
+        for cycle in range(10):  # with nothing attached in between, then with what keeps the maps: they are read when no kernel runs any more
             count, keep = attach_two(daemon)
             time.sleep(0.02)
             detach(daemon, count)
@@ -474,7 +491,7 @@ def test_threads():
 
 def test_cycles():
     """Neither descriptors nor memory grow, and each one is right."""
-    nodes = 60 # each instance of the graph is to be seen
+    nodes = 60  # each instance of the graph is to be seen
     with sass_daemon() as daemon, Graph(daemon) as live:
         live.capture(nodes)
 
@@ -487,6 +504,7 @@ def test_cycles():
                 live.replay(1, nodes)
             time.sleep(0.2)
             return live.descriptors(), live.memory()
+
         before, after = cycles(30), cycles(100)
         check(after[0] <= before[0] + 2 and after[1] <= before[1] + 1024, before, "grew to", after)
 
@@ -512,7 +530,7 @@ def test_cannot_be_cloned():
     """Such a graph is counted if it was made while attached; then its patches stay till it is destroyed, and count nothing."""
     if GPU:
         return
-    for why_not in "NO_CLONE", "DEVICE_UPDATABLE": # what the device updates is its own instance
+    for why_not in "NO_CLONE", "DEVICE_UPDATABLE":  # what the device updates is its own instance
         cannot_be_cloned({f"GPUPROBE_SIM_{why_not}": "1"})
 
 
@@ -548,11 +566,11 @@ def test_kept_patches():
         return
     with sass_daemon() as daemon, Graph(daemon, GPUPROBE_SIM_NO_CLONE="1") as live:
         first, keep = attach_two(daemon)
-        second, = daemon.attach("--engine", "sass")
+        (second,) = daemon.attach("--engine", "sass")
         live.capture()
         live.replay(1)
         equal(sums(daemon), [NODES * THREADS] * 2, "attached")
-        daemon.attach("--engine", "sass", object=example("kernel_counter")) # another image
+        daemon.attach("--engine", "sass", object=example("kernel_counter"))  # another image
         live.launch(2)
         live.replay(1)
         seen = 2 * NODES + 2

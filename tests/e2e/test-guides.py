@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The walk-throughs of docs/guides, as they say it: on the CPU driver, or with GPUPROBE_TEST_GPU=1 on a GPU."""
+
 import json
 import os
 import re
@@ -10,8 +11,7 @@ import tempfile
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, check, equal, main, need, wait_until
 
 EXAMPLES = os.path.join(SOURCE, "docs/examples")
-PASSES = {name: os.path.join(BUILD, "daemon/worker/ptxpass", name)
-          for name in ("ptxpass_kprobe_entry", "ptxpass_kretprobe", "ptxpass_kprobe_memcapture")}
+PASSES = {name: os.path.join(BUILD, "daemon/worker/ptxpass", name) for name in ("ptxpass_kprobe_entry", "ptxpass_kretprobe", "ptxpass_kprobe_memcapture")}
 
 
 def example(name):
@@ -24,8 +24,7 @@ need(GPUPROBED, CTL, COUNTER, SHIM, VEC_ADD, example("kernel_trace"), *([] if GP
 def script(daemon, name, *arguments):
     """Starts a program of docs/examples, with gpuprobectl in the path."""
     path = os.path.dirname(CTL) + ":" + os.environ["PATH"]
-    return subprocess.Popen([os.path.join(EXAMPLES, name), *arguments], env=daemon.environment(PATH=path, **daemon.tools()),
-                            stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([os.path.join(EXAMPLES, name), *arguments], env=daemon.environment(PATH=path, **daemon.tools()), stdout=subprocess.PIPE, text=True)
 
 
 def vec_add(daemon, *arguments):
@@ -41,14 +40,13 @@ def test_artifacts():
             daemon.attach("--point", "kretprobe/vectorAdd")
             daemon.attach("--point", "memcapture/vectorAdd")
             vec_add(daemon, "--threads", "256")
-            wait_until(lambda: any(not name.startswith(".") for name in os.listdir(artifacts)), "an image is kept") # a thread writes it
+            wait_until(lambda: any(not name.startswith(".") for name in os.listdir(artifacts)), "an image is kept")  # a thread writes it
             equal(len(os.listdir(artifacts)), 1, "images")
             kept = os.path.join(artifacts, os.listdir(artifacts)[0])
             text = open(os.path.join(kept, "main.ptx")).read()
             kernel = "_Z9vectorAddPKfS0_Pfi" if "_Z9vectorAddPKfS0_Pfi" in text else "_Z9vectorAddPKfS0_Pf"
             check(re.search(rf"\.func __probe_func__{kernel}\b", text), text[:1000])
-            check(re.search(rf"call\s+(\.uni\s+)?__probe_func__{kernel}\b", text) or
-                  re.search(rf"call[^;]*__probe_func__{kernel}", text), "call of the probe")
+            check(re.search(rf"call\s+(\.uni\s+)?__probe_func__{kernel}\b", text) or re.search(rf"call[^;]*__probe_func__{kernel}", text), "call of the probe")
             check(re.search(r"\.func (\([^)]*\) )?__memcapture__\d+", text) and re.search(r"call[^;]*__memcapture__\d+", text), "memory capture")
             check(f"__retprobe_func__{kernel}" in text, "return")
             for trace in "%ptxpass_", "globaltimer":
@@ -63,12 +61,19 @@ def test_pass_by_hand():
     need(*PASSES.values())
     ptx = open(os.path.join(SOURCE, "tests/targets/vec_add.ptx")).read()
     kernel = re.search(r"\.entry (\w*vectorAdd\w*)", ptx)[1]
-    for name, point, words in (("ptxpass_kprobe_entry", "kprobe", f".func __probe_func__{kernel}"),
-                               ("ptxpass_kretprobe", "kretprobe", f"__retprobe_func__{kernel}"),
-                               ("ptxpass_kprobe_memcapture", "kprobe/__memcapture", "__memcapture__")):
+    for name, point, words in (
+        ("ptxpass_kprobe_entry", "kprobe", f".func __probe_func__{kernel}"),
+        ("ptxpass_kretprobe", "kretprobe", f"__retprobe_func__{kernel}"),
+        ("ptxpass_kprobe_memcapture", "kprobe/__memcapture", "__memcapture__"),
+    ):
         request = {"full_ptx": ptx, "to_patch_kernel": kernel}
-        done = subprocess.run([PASSES[name]], input=json.dumps(request), capture_output=True, text=True,
-                              env={**os.environ, "PTX_ATTACH_POINT": f"{point}/{kernel}" if "/" not in point else point})
+        done = subprocess.run(
+            [PASSES[name]],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PTX_ATTACH_POINT": f"{point}/{kernel}" if "/" not in point else point},
+        )
         equal(done.returncode, 0, done.stderr)
         check(words in json.loads(done.stdout)["output_ptx"], name)
         equal(subprocess.run([PASSES[name]], input="no JSON", capture_output=True, text=True).returncode, 65, name)
@@ -79,8 +84,10 @@ def test_own_pass():
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "count_barriers")
         with open(program, "w") as file:
-            file.write("#!/usr/bin/python3\nimport json, sys\nr = json.load(sys.stdin)\n"
-                       "print(json.dumps({'output_ptx': r['full_ptx'] + '// barriers: %d\\n' % r['full_ptx'].count('bar.sync')}))\n")
+            file.write(
+                "#!/usr/bin/python3\nimport json, sys\nr = json.load(sys.stdin)\n"
+                "print(json.dumps({'output_ptx': r['full_ptx'] + '// barriers: %d\\n' % r['full_ptx'].count('bar.sync')}))\n"
+            )
         os.chmod(program, 0o755)
         os.chmod(folder, 0o755)
         passes = os.path.join(folder, "passes.d")
@@ -130,10 +137,19 @@ def test_shared_array():
 def test_nothing_attached():
     """What readers say where there is nothing to read: one line, and the status of gpuprobectl."""
     with Daemon() as daemon:
-        for name, words, status in (("kernel_trace", "there is no map events", 5), ("shared_array", "there is no map counter", 5),
-                                    ("launch_latency", "there is no map times", 5), ("kernel_report", "nothing was counted so far", 0)):
-            done = subprocess.run([os.path.join(EXAMPLES, name)], env=daemon.environment(PATH=os.path.dirname(CTL) + ":" + os.environ["PATH"], **daemon.tools()),
-                                  capture_output=True, text=True, timeout=60)
+        for name, words, status in (
+            ("kernel_trace", "there is no map events", 5),
+            ("shared_array", "there is no map counter", 5),
+            ("launch_latency", "there is no map times", 5),
+            ("kernel_report", "nothing was counted so far", 0),
+        ):
+            done = subprocess.run(
+                [os.path.join(EXAMPLES, name)],
+                env=daemon.environment(PATH=os.path.dirname(CTL) + ":" + os.environ["PATH"], **daemon.tools()),
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
             equal((done.returncode, len(done.stderr.splitlines())), (status, 1), name + ": " + done.stderr)
             check(words in done.stderr, name, done.stderr)
 
@@ -152,10 +168,11 @@ def test_launch_latency():
         text = script(daemon, "launch_latency").communicate(timeout=60)[0]
         match = re.fullmatch(r"launches: 20, from cuLaunchKernel to the first thread: (-?[\d.]+) us on average\n", text)
         check(match, text)
-        check(-20 < float(match[1]) < 1e6, text) # the script relates the clocks to a microsecond, then; they drift
+        check(-20 < float(match[1]) < 1e6, text)  # the script relates the clocks to a microsecond, then; they drift
 
 
 # ---- the other examples of docs/examples ----
+
 
 def test_memory_histogram():
     with Daemon() as daemon:
@@ -165,7 +182,7 @@ def test_memory_histogram():
         kinds = sorted((e["key"]["kind"], e["key"]["bytes"], e["value"]) for e in entries)
         equal(kinds, [("GPUPROBE_ACCESS_LOAD", 4, 256)] * 2 + [("GPUPROBE_ACCESS_STORE", 4, 256)])
         for entry in entries:
-            shown, = daemon.json("kernel", "show", f"--instruction={entry['key']['instruction']}")["instructions"]
+            (shown,) = daemon.json("kernel", "show", f"--instruction={entry['key']['instruction']}")["instructions"]
             check(shown["text"].startswith("ld." if entry["key"]["kind"].endswith("LOAD") else "st."), shown)
             place = f"{shown['file']}:{shown['line']}" if "file" in shown else shown["text"]
             check(f"{{.instruction = {place}, .bytes = 4," in daemon.ctl("map", "dump", "accesses"), place)
@@ -196,7 +213,7 @@ def test_thread_time():
         equal(len(daemon.attach("--threads", "200", object=example("thread_time"))), 2)
         vec_add(daemon, "--threads", "256", "--block", "64")
         times = {entry["thread"]: entry["value"] for entry in daemon.dump("nanoseconds")}
-        check(len(times) <= 200 and max(times.values()) < 10**11, times) # the clock has steps: a thread may need no time
+        check(len(times) <= 200 and max(times.values()) < 10**11, times)  # the clock has steps: a thread may need no time
 
 
 def test_blocks_by_sm():

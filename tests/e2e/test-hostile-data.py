@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is shared with processes and written for people: processes that lie in their instances or go away at every moment, readers that end,
 disks that are full."""
+
 import json
 import os
 import resource
@@ -131,9 +132,14 @@ def test_noise_in_rings():
             rings_n, ring_size, data_size = header[13], header[18], header[19]
             first = (DATA_OFFSET + data_size + 4095) // 4096 * 4096 + (rings_n * 64 + 4095) // 4096 * 4096
             for i in range(rings_n):
-                stamp = 0x9e3779b97f4a7c15 ^ cookie  # of position 0
-                batch = struct.pack("<QIIQII", stamp, *[(0xffffffff, 32, 0xffffffff, 1, 2), (1, 33, 1, 1, 2), (4096, 32, 0, 1, 2), (0, 0, 0, 0, 0),
-                                                        (4, 1, 1 << 40, 0, 0), (8, 2, 3, 0, 0)][i % 6])
+                stamp = 0x9E3779B97F4A7C15 ^ cookie  # of position 0
+                batch = struct.pack(
+                    "<QIIQII",
+                    stamp,
+                    *[(0xFFFFFFFF, 32, 0xFFFFFFFF, 1, 2), (1, 33, 1, 1, 2), (4096, 32, 0, 1, 2), (0, 0, 0, 0, 0), (4, 1, 1 << 40, 0, 0), (8, 2, 3, 0, 0)][
+                        i % 6
+                    ],
+                )
                 os.pwrite(fd, batch, first + i * ring_size)
             os.pwrite(fd, b"\xff" * data_size, DATA_OFFSET)  # counters, too
         for map_id, fd, size in rings:
@@ -143,7 +149,7 @@ def test_noise_in_rings():
             daemon.ctl("ring", "read", name, "--raw")
         for found in daemon.json("map", "list")["maps"]:
             if found["kind"] == "ring":
-                check(0 <= found["lost"] < 2 ** 63 and 0 <= found["written"] < 2 ** 63, found)
+                check(0 <= found["lost"] < 2**63 and 0 <= found["written"] < 2**63, found)
         for _, fd, _ in rings:
             os.pwrite(fd, os.urandom(4096), 0)
             os.close(fd)
@@ -208,6 +214,7 @@ def test_large_maps():
         def total():
             entries = daemon.dump(str(maps["threads"]), "--nonzero")
             return sum(e["value"] for e in entries), len(entries)
+
         for i in range(1, 4):
             shim = Shim(daemon.directory)
             shim.image(VEC_ADD_PTX)
@@ -227,6 +234,7 @@ def test_large_maps():
 
         def folded():
             return all(m["instances"] == 0 for m in daemon.json("map", "list")["maps"])
+
         wait_until(folded, "the instances are folded")
         equal(total(), (7 * 20 * 3, 20))
         # detached, and stopped, in the middle of it
@@ -258,12 +266,12 @@ def test_many_processes():
                 header = struct.unpack(HEADER, os.pread(fd, struct.calcsize(HEADER), 0))
                 first = (DATA_OFFSET + header[19] + 4095) // 4096 * 4096 + (header[13] * 64 + 4095) // 4096 * 4096
                 os.pwrite(fd, struct.pack("<IIQII", 8, 1, 1, 2, 3) + b"\0" * 8, first + 8)
-                os.pwrite(fd, struct.pack("<Q", 0x9e3779b97f4a7c15 ^ cookie), first)  # a record
+                os.pwrite(fd, struct.pack("<Q", 0x9E3779B97F4A7C15 ^ cookie), first)  # a record
                 os.close(fd)
             shim.close()
             wait_until(lambda: all(m["bytes"] <= 64 << 20 for m in daemon.json("map", "list")["maps"]), "rings are folded")
             counts.append(descriptors(daemon))
-        check(counts[-1] <= counts[11] + 2, counts) # a socket or two may not be closed yet
+        check(counts[-1] <= counts[11] + 2, counts)  # a socket or two may not be closed yet
         found = [m for m in daemon.json("map", "list")["maps"] if m["kind"] == "ring"]
         for m in found:
             lines = daemon.ctl("ring", "read", str(m["id"]), "--raw").splitlines()
@@ -294,8 +302,11 @@ def test_killed_in_pass():
             os.chmod(folder, 0o755)  # a worker of root runs as nobody
             seconds = f"4321.{os.getpid()}"
             with open(f"{folder}/hang", "w") as file:
-                file.write(f"#!/bin/sh\n(sleep {seconds} & sleep {seconds}) & exec sleep {seconds}\n" if victim != "pass" else
-                           f"#!/bin/sh\nsleep {seconds} &\nkill -SEGV $$\n")
+                file.write(
+                    f"#!/bin/sh\n(sleep {seconds} & sleep {seconds}) & exec sleep {seconds}\n"
+                    if victim != "pass"
+                    else f"#!/bin/sh\nsleep {seconds} &\nkill -SEGV $$\n"
+                )
             os.chmod(f"{folder}/hang", 0o755)
             with open(f"{folder}/hang.json", "w") as file:
                 json.dump({"name": "hang", "executable": "hang", "timeout_ms": 3000, "attach_points": {"include": ["kprobe/*"]}}, file)
@@ -372,5 +383,16 @@ seen()
 
 
 if __name__ == "__main__":
-    main([test_full_disk, test_many_maps, test_noise_in_rings, test_detached_while_read, test_killed_while_read,
-          test_large_maps, test_many_processes, test_killed_in_pass, test_other_user])
+    main(
+        [
+            test_full_disk,
+            test_many_maps,
+            test_noise_in_rings,
+            test_detached_while_read,
+            test_killed_while_read,
+            test_large_maps,
+            test_many_processes,
+            test_killed_in_pass,
+            test_other_user,
+        ]
+    )

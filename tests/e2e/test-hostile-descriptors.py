@@ -4,6 +4,7 @@
 Descriptors as a weapon: what the daemon has in flight to who does not read, and descriptors whose last close() waits (a TCP socket that lingers, a
 file of a FUSE server that does not answer): the daemon answers others meanwhile.
 """
+
 import base64
 import contextlib
 import errno
@@ -27,12 +28,12 @@ from wire import HELLO, IMAGE, INSTANCE, LOADER, PTX, Shim, memfd, message
 need(GPUPROBED, CTL, COUNTER)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx:
     VEC_ADD_PTX = ptx.read()
-LINGERS = 30 # seconds; who waits for it has no answer in time
+LINGERS = 30  # seconds; who waits for it has no answer in time
 ANSWERS = 10
-USER = 61234 # nobody else's
-IN_FLIGHT_MAX = 12 # descriptors for one connection
+USER = 61234  # nobody else's
+IN_FLIGHT_MAX = 12  # descriptors for one connection
 GREETING = message(HELLO, LOADER, 13000, b"test")
-FIELDS = 9, 0, 0, 0 # capability, device, reserved
+FIELDS = 9, 0, 0, 0  # capability, device, reserved
 
 
 def lingering():
@@ -84,15 +85,19 @@ def test_lingering():
     """In every place where one may be: with what is right otherwise, with nonsense, unread behind nonsense, of a peer who has gone, one too many."""
     image = message(IMAGE, 100, PTX, 0, *FIELDS)
     attacks = {
-        "an image": (dial, [GREETING], image), "nonsense": (dial, [GREETING], b"x"), "nothing": (dial, [], b""),
-        "what lies behind nonsense": (dial, [b"bad"], b"x"), "a call": (call, [], b"{"), "a call behind one": (call, [b'{"method":"org.varlink.service.GetInfo"}\0'], b"{"),
+        "an image": (dial, [GREETING], image),
+        "nonsense": (dial, [GREETING], b"x"),
+        "nothing": (dial, [], b""),
+        "what lies behind nonsense": (dial, [b"bad"], b"x"),
+        "a call": (call, [], b"{"),
+        "a call behind one": (call, [b'{"method":"org.varlink.service.GetInfo"}\0'], b"{"),
     }
     with Daemon("--quota-connections=4", "--quota-clients=8") as daemon:
         before = descriptors(daemon)
         for gone in False, True:
             for what, (connect, first, data) in attacks.items():
                 near, far = lingering()
-                daemon.process.send_signal(signal.SIGSTOP) # else we might be the last who closes it
+                daemon.process.send_signal(signal.SIGSTOP)  # else we might be the last who closes it
                 peer = connect(daemon, *first)
                 socket.send_fds(peer, [data], [near.fileno()])
                 near.close()
@@ -119,6 +124,7 @@ def test_lingering():
 
 class Stuck:
     """A file system whose only file can be opened; nobody closes it before release()."""
+
     INIT, LOOKUP, GETATTR, OPEN, RELEASE, FLUSH, FORGET = 26, 1, 3, 14, 18, 25, 2
 
     def __init__(self):
@@ -233,7 +239,7 @@ def test_stuck_while_workers_start():
             for worker in before:
                 os.kill(worker, signal.SIGKILL)
             asks = Shim(daemon.directory, timeout=ANSWERS)
-            asks.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, *FIELDS), memfd(VEC_ADD_PTX + b"\n")) # a worker is needed
+            asks.send(message(IMAGE, len(VEC_ADD_PTX), PTX, 0, *FIELDS), memfd(VEC_ADD_PTX + b"\n"))  # a worker is needed
             wait_until(lambda: daemon.children() - before, "another worker")
             control = Connection(daemon.directory, timeout=ANSWERS)
             for _ in range(10):
@@ -260,7 +266,7 @@ def test_in_flight():
         daemon.attach("--kernel", "vectorAdd")
         shim = Shim(daemon.directory)
         _, _, _, slots = shim.image(VEC_ADD_PTX)
-        shim.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22) # it has no say
+        shim.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)  # it has no say
         shim.socket.setblocking(False)
         sent = 0
         for _ in range(2000):
@@ -273,7 +279,7 @@ def test_in_flight():
         check(sent > 2 * IN_FLIGHT_MAX, sent, "requests")
         check(0 < unread(shim.socket) <= IN_FLIGHT_MAX, unread(shim.socket), "descriptors in flight to one connection")
         shim.socket.settimeout(ANSWERS)
-        for _ in range(sent): # all answers come in the end
+        for _ in range(sent):  # all answers come in the end
             _, _, fd = shim.receive()
             os.close(fd)
         shim.close()
@@ -301,8 +307,11 @@ def test_too_many_in_flight():
     alone = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
     daemon = Daemon(start=False)
     daemon.directory = f"/tmp/gpuprobe-{USER}-{daemon.name}"
-    daemon.process = subprocess.Popen([*alone, "prlimit", "--nofile=80:80", GPUPROBED, f"--session={daemon.name}", "--verify=off", "--workers=1"], stderr=daemon.log,
-                                      env={"PATH": os.environ["PATH"], **daemon.tools()})
+    daemon.process = subprocess.Popen(
+        [*alone, "prlimit", "--nofile=80:80", GPUPROBED, f"--session={daemon.name}", "--verify=off", "--workers=1"],
+        stderr=daemon.log,
+        env={"PATH": os.environ["PATH"], **daemon.tools()},
+    )
     with daemon:
         wait_until(daemon.listens, "the daemon listens")
         control = Connection(daemon.directory)
@@ -336,7 +345,7 @@ def test_none_left():
     with Daemon() as daemon:
         before = descriptors(daemon)
         asks = Connection(daemon.directory)
-        for _ in range(2): # the daemon hears on the way that Daemon.listens() has hung up
+        for _ in range(2):  # the daemon hears on the way that Daemon.listens() has hung up
             asks.call("Status")
         soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
 
@@ -346,8 +355,9 @@ def test_none_left():
             resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (free, hard))
             try:
                 return daemon.ctl("list", status=None)
-            except Failed: # it did not fail
+            except Failed:  # it did not fail
                 return None
+
         wait_until(take_all, "none is left")
         for _ in range(3):
             said = daemon.ctl("list", status=None)
@@ -356,7 +366,7 @@ def test_none_left():
         wait_until(lambda: exhausted(asks)["shim"], "it is counted")
         resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
         process.settimeout(ANSWERS)
-        process.recv(1000) # a greeting, or the end
+        process.recv(1000)  # a greeting, or the end
         process.close()
         check(exhausted(asks)["control"] >= 3, exhausted(asks))
         asks.close()

@@ -4,6 +4,7 @@
 Another user does everything to the sockets that he can, as fast as he can, while a process asks for an image that is known and an instance, again and
 again. It is answered all the time (the longest wait is printed), and in the end the daemon has as many descriptors as before.
 """
+
 import ctypes
 import fcntl
 import itertools
@@ -23,19 +24,20 @@ from wire import FATBIN, HELLO, IMAGE, INSTANCE, LOADER, MIRROR, NAMES, PTX, REP
 need(GPUPROBED, CTL, COUNTER)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx:
     VEC_ADD_PTX = ptx.read()
-FIELDS = 9, 0, 0, 0 # capability, device, reserved
+FIELDS = 9, 0, 0, 0  # capability, device, reserved
 ATTACK_SECONDS = 0.7
-WAIT_MAX = 2 # generous: a busy machine; 0.1 is the aim
-KEPT_MAX = 40 # peers: a process may have 64
+WAIT_MAX = 2  # generous: a busy machine; 0.1 is the aim
+KEPT_MAX = 40  # peers: a process may have 64
 GIB = 1 << 30
 
 
 class Other:
     """Connections that are made while it lasts are another user's."""
+
     def __enter__(self):
         if os.getuid() == 0:
             os.seteuid(65534)
-            ctypes.CDLL(None).setfsuid(0) # who may go into the folder
+            ctypes.CDLL(None).setfsuid(0)  # who may go into the folder
         return self
 
     def __exit__(self, *_):
@@ -122,14 +124,16 @@ def under(attack, *options):
             waits, compiled = victim.end()
         for peer in kept:
             peer.close()
-        print(f"       {attack.__name__}: {rounds} rounds; {len(waits)} answers, median {1000 * statistics.median(waits):.1f} ms, longest "
-              f"{1000 * max(waits):.1f} ms, longest of {len(compiled)} that were compiled {1000 * max(compiled, default=0):.1f} ms; at most {most} descriptors, {sum(rss(daemon).values()) - sum(memory.values()):+d} kB")
+        print(
+            f"       {attack.__name__}: {rounds} rounds; {len(waits)} answers, median {1000 * statistics.median(waits):.1f} ms, longest "
+            f"{1000 * max(waits):.1f} ms, longest of {len(compiled)} that were compiled {1000 * max(compiled, default=0):.1f} ms; at most {most} descriptors, {sum(rss(daemon).values()) - sum(memory.values()):+d} kB"
+        )
         check(max(waits) < WAIT_MAX, "another process waited for", max(waits), "s")
         check(len(waits) > 2, "answers", len(waits))
         last = Shim(daemon.directory)
         check(last.image(VEC_ADD_PTX)[0], "afterwards")
         last.close()
-        daemon.ctl("detach", str(daemon.attachments()[0]["id"])) # images that are kept for it go, too
+        daemon.ctl("detach", str(daemon.attachments()[0]["id"]))  # images that are kept for it go, too
         wait_until(lambda: descriptors(daemon) <= before, f"descriptors are as before ({before})", 30)
 
 
@@ -150,11 +154,13 @@ def test_malformed():
         breach(connect(daemon), os.urandom(64))
         breach(connect(daemon), bytes(200000))
         breach(connect(daemon), message(IMAGE, 1, PTX, 0, *FIELDS)[:-4])
+
     under(malformed)
 
 
 def test_slow():
     """A byte at a time is a datagram that is too short here; and there are those who say nothing, nothing but HELLO, or half of a varlink call."""
+
     def slow(daemon):
         silent = [connect(daemon, hello=False), connect(daemon), connect(daemon, role=MIRROR)]
         breach(connect(daemon, hello=False), message(HELLO, LOADER, 0, b"")[:1])
@@ -164,6 +170,7 @@ def test_slow():
             control.socket.sendall(bytes([byte]))
             time.sleep(0.002)
         return [*silent, control]
+
     under(slow)
 
 
@@ -178,16 +185,18 @@ def test_connections():
         for _ in range(300):
             with Other():
                 peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                peer.connect(f"{daemon.directory}/shim.sock") # waits while the queue of the listening socket is full
+                peer.connect(f"{daemon.directory}/shim.sock")  # waits while the queue of the listening socket is full
                 peer.settimeout(10)
             held.append(peer)
         for peer in held:
             peer.close()
+
     under(connections)
 
 
 def test_stuffed():
     """As many descriptors in a message as the kernel takes, of memfds, sockets, and the connection itself."""
+
     def stuffed(daemon):
         fd = memfd(VEC_ADD_PTX)
         pair = socket.socketpair()
@@ -207,6 +216,7 @@ def test_stuffed():
         os.close(fd)
         for end in pair:
             end.close()
+
     under(stuffed)
 
 
@@ -221,7 +231,7 @@ def large(size, seals=SEALS):
 def strange(size):
     """What is no sealed memfd, though some of it looks like one."""
     yield large(size, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
-    yield large(size, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | 0x10) # F_SEAL_FUTURE_WRITE: whoever maps it already still writes
+    yield large(size, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | 0x10)  # F_SEAL_FUTURE_WRITE: whoever maps it already still writes
     yield large(size, fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
     for end in socket.socketpair():
         yield end.detach()
@@ -235,7 +245,7 @@ def strange(size):
         file.write(bytes(size))
         file.flush()
         yield os.dup(file.fileno())
-    secret = ctypes.CDLL(None).syscall(447, 0) # memfd_secret
+    secret = ctypes.CDLL(None).syscall(447, 0)  # memfd_secret
     if secret >= 0:
         os.ftruncate(secret, size)
         yield secret
@@ -247,11 +257,13 @@ def test_strange_descriptors():
         for fd in strange(size):
             breach(connect(daemon), message(IMAGE, size, PTX, 0, *FIELDS), fd)
             os.close(fd)
+
     under(strange_descriptors)
 
 
 def test_that_shrink():
     """Memfds that somebody tries to change from when they are sent until the answer is there: either they were refused, or it does not work."""
+
     def that_shrink(daemon):
         fd = os.memfd_create("shrinks", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         data = VEC_ADD_PTX + bytes(1 << 16)
@@ -266,6 +278,7 @@ def test_that_shrink():
                         os.ftruncate(fd, size)
                     except PermissionError:
                         pass
+
         changer = threading.Thread(target=change)
         changer.start()
         try:
@@ -278,11 +291,13 @@ def test_that_shrink():
         changer.join()
         shim.close()
         os.close(fd)
+
     under(that_shrink)
 
 
 def test_huge():
     """The largest images that there may be, without contents; and one of huge pages that the machine does not have."""
+
     def huge(daemon):
         shims = []
         for kind in PTX, FATBIN:
@@ -306,6 +321,7 @@ def test_huge():
         except Closed:
             pass
         shim.close()
+
     under(huge)
     with tempfile.TemporaryDirectory(prefix="e2e-hostile-") as folder:
         under(huge, f"--cache-dir={folder}")
@@ -313,6 +329,7 @@ def test_huge():
 
 def test_endless():
     """Messages without a pause by some who read nothing; images, each another one, by others."""
+
     def endless(daemon):
         peers = []
         for _ in range(5):
@@ -326,11 +343,13 @@ def test_endless():
                 except (BlockingIOError, Closed):
                     pass
         return peers
+
     under(endless)
 
 
 def test_unread():
     """Requests whose answers have descriptors, and nobody reads."""
+
     def unread(daemon):
         shim = connect(daemon)
         shim.image(VEC_ADD_PTX)
@@ -343,6 +362,7 @@ def test_unread():
             pass
         os.close(fd)
         return [shim]
+
     under(unread)
 
 
@@ -360,6 +380,7 @@ def test_images():
         for shim in shims:
             shim.image_reply()
             shim.close()
+
     under(images)
 
 
@@ -371,7 +392,7 @@ def image_workers(daemon):
             with open(f"/proc/{pid}/cmdline", "rb") as line:
                 found += [pid] * line.read().split(b"\0")[0].endswith(b"gpuprobe-image-worker")
         except OSError:
-            pass # it has ended
+            pass  # it has ended
     return found
 
 
@@ -408,10 +429,17 @@ def test_held_workers():
 
 def test_control():
     """Calls on the other socket that are too long, without an end, deep, or whose answers nobody reads."""
+
     def control(daemon):
         held = []
-        for data in (b"x" * 1000, b"\0" * 1000, b"[" * 100000 + b"\0", b'{"method":"' + b"a" * 1000000 + b'"}\0', b" " * (17 << 20),
-                     b'{"method":"io.gpuprobe.control.Status"}\0' * 5000):
+        for data in (
+            b"x" * 1000,
+            b"\0" * 1000,
+            b"[" * 100000 + b"\0",
+            b'{"method":"' + b"a" * 1000000 + b'"}\0',
+            b" " * (17 << 20),
+            b'{"method":"io.gpuprobe.control.Status"}\0' * 5000,
+        ):
             with Other():
                 peer = Connection(daemon.directory, timeout=1)
             peer.socket.setblocking(False)
@@ -424,6 +452,7 @@ def test_control():
         time.sleep(0.02)
         for peer in held:
             peer.close()
+
     under(control)
 
 

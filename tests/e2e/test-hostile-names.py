@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A shim that asks for a plan of the SASS engine (proto/patch.h): what it gets, and what the daemon does about lists that are no lists."""
+
 import contextlib
 import os
 import struct
@@ -57,11 +58,18 @@ def test_bare_names():
 def test_no_lists():
     record = lambda size, count, text=b"", reserved=0: struct.pack("<IIQII", size, 1, 0, count, reserved) + text
     cases = {
-        "a piece": b"\0" * 8, "a size of 0": record(0, 0), "a size that is too small": record(16, 0), "an odd size": record(25, 0) + b"\0",
-        "beyond the end": record(4096, 1, b"vectorAdd\0".ljust(16, b"\0")), "no end of a name": record(32, 1, b"vectorAd"),
-        "more names than bytes": record(40, 1 << 31, b"vectorAdd\0".ljust(16, b"\0")), "an empty name": record(32, 1, bytes(8)),
-        "reserved": record(40, 1, b"vectorAdd\0".ljust(16, b"\0"), reserved=5), "bytes after the names": record(40, 1, b"a\0bcdefghijklmn\0"),
-        "a second one that is none": GOOD + b"\xff" * 24, "rubbish": os.urandom(65536),
+        "a piece": b"\0" * 8,
+        "a size of 0": record(0, 0),
+        "a size that is too small": record(16, 0),
+        "an odd size": record(25, 0) + b"\0",
+        "beyond the end": record(4096, 1, b"vectorAdd\0".ljust(16, b"\0")),
+        "no end of a name": record(32, 1, b"vectorAd"),
+        "more names than bytes": record(40, 1 << 31, b"vectorAdd\0".ljust(16, b"\0")),
+        "an empty name": record(32, 1, bytes(8)),
+        "reserved": record(40, 1, b"vectorAdd\0".ljust(16, b"\0"), reserved=5),
+        "bytes after the names": record(40, 1, b"a\0bcdefghijklmn\0"),
+        "a second one that is none": GOOD + b"\xff" * 24,
+        "rubbish": os.urandom(65536),
     }
     with sass_daemon() as daemon:
         daemon.attach("--engine", "sass")
@@ -125,7 +133,7 @@ def test_lists_of_one_user():
 def test_retire():
     """A module that nothing is left in is retired, whether it was armed or not, once the process can hear of it."""
     with sass_daemon("--engine", "ptx") as daemon:
-        identifier, = daemon.attach()
+        (identifier,) = daemon.attach()
         shim = wire.Shim(daemon.directory)
         with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
             new, module, reason, slots = shim.image(file.read())
@@ -142,7 +150,7 @@ def test_kernel_list():
     some = ["_Z9vectorAddPKfS0_Pf", "bell\a\x1b[31m", "x" * 6000, "vectorAdd__gpuprobe_bare", ""]
     many = [f"_Z6kernelILi{n}EEvPf" for n in range(10000)]
     with sass_daemon() as daemon:
-        identifier, = daemon.attach("--engine", "sass", "--kernel", "*")
+        (identifier,) = daemon.attach("--engine", "sass", "--kernel", "*")
         shim = wire.Shim(daemon.directory)
         data, module, reason, _ = ask(shim, wire.names((5, 0, some), (2, 0, many), (9, 0, many[:10])))
         check(data, reason)
@@ -166,7 +174,7 @@ def test_kernel_list():
             replies = list(bus.stream("ListKernels"))
             equal({kernel["id"] for reply in replies for kernel in reply["kernels"]}, ids)
             check(len(replies) > 10, len(replies))
-            bus.send("ListKernels", more=True) # and goes away without reading
+            bus.send("ListKernels", more=True)  # and goes away without reading
         shim.send(wire.message(wire.UNLOAD, module))
         shim.close()
         wait_until(lambda: not kernels_of(daemon, os.getpid()), "the process is seen to go")

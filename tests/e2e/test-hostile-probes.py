@@ -4,6 +4,7 @@
 Probes of functions of files by a user who has no rights but his own: however long his files take to be opened, read, attached to or detached from, the
 daemon answers others meanwhile.
 """
+
 import contextlib
 import os
 import select
@@ -20,7 +21,7 @@ from tracing import Trace
 from varlink import Connection, VarlinkError
 
 need(GPUPROBED)
-ANSWERS = 4 # seconds for a call of another client; what is done here takes longer, or never ends
+ANSWERS = 4  # seconds for a call of another client; what is done here takes longer, or never ends
 USER = 61234
 LIBRARIES = "/lib/x86_64-linux-gnu/libc.so.6", "/lib/aarch64-linux-gnu/libc.so.6", "/lib64/libc.so.6"
 LIBRARY = next(filter(os.path.exists, LIBRARIES), None)
@@ -31,6 +32,7 @@ fclose fread fwrite fseek ftell fflush fputs fgets malloc free calloc realloc qs
 
 class Other:
     """Another client, who asks all the time."""
+
     def __init__(self, daemon):
         self.bus, self.stop, self.error, self.n = Connection(daemon.directory, timeout=ANSWERS), False, None, 0
         self.thread = threading.Thread(target=self.ask)
@@ -123,8 +125,10 @@ def large(path, symbols, names):
     table, strings = 8192 + names, 8192
     header = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 4096, 0, 64, 56, 1, 64, 4, 0)
     segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 4096, 4096, 4096)
-    sections = bytes(64) + b"".join(struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, at, size, link, 0, 0, entry) for kind, at, size, link, entry in
-                                    ((11, table, 24 * symbols, 3, 24), (2, table, 24 * symbols, 3, 24), (3, strings, names, 0, 0)))
+    sections = bytes(64) + b"".join(
+        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, at, size, link, 0, 0, entry)
+        for kind, at, size, link, entry in ((11, table, 24 * symbols, 3, 24), (2, table, 24 * symbols, 3, 24), (3, strings, names, 0, 0))
+    )
     with open(path, "wb") as file:
         file.write(header + segment)
         file.seek(4096)
@@ -157,6 +161,7 @@ def test_large_files():
 
 class Silent:
     """A file system that answers nothing but its beginning."""
+
     def __init__(self):
         self.folder, self.device = fuse.mount("silent", USER, USER)
         self.asked = 0
@@ -166,7 +171,7 @@ class Silent:
         while True:
             try:
                 _, kind, unique = struct.unpack_from("<IIQ", os.read(self.device, 1 << 17))
-                if kind == 26: # INIT, with FUSE_PARALLEL_DIROPS
+                if kind == 26:  # INIT, with FUSE_PARALLEL_DIROPS
                     os.write(self.device, struct.pack("<IiQIIIIHHIIHHI28x", 80, 0, unique, 7, 31, 0, 1 << 18, 0, 0, 4096, 0, 0, 0, 0))
                 else:
                     self.asked += 1
@@ -174,7 +179,7 @@ class Silent:
                 return
 
     def close(self):
-        subprocess.run(["umount", "-f", self.folder], check=False, stderr=subprocess.DEVNULL) # aborts what waits
+        subprocess.run(["umount", "-f", self.folder], check=False, stderr=subprocess.DEVNULL)  # aborts what waits
         subprocess.run(["umount", "-l", self.folder], check=False, stderr=subprocess.DEVNULL)
         os.close(self.device)
         os.rmdir(self.folder)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What users do to the service itself: its memory, its verifier, its traces, its log, and its end."""
+
 import base64
 import contextlib
 import fcntl
@@ -31,6 +32,7 @@ def encoded(path):
 
 # ---- memory ----
 
+
 def sparse(size, *pieces, flags=0):
     """A sealed memfd with some bytes at some places."""
     fd = os.memfd_create("sparse", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | flags)
@@ -47,8 +49,14 @@ def test_holes():
         daemon.attach()
         shim = Shim(daemon.directory, timeout=60)
         elf = b"\x7fELF\x02\x01\x01" + bytes(9)
-        for kind, size, *pieces in ((PTX, 64 * MIB, (0, VEC_ADD)), (PTX, 3 * 4096, (0, VEC_ADD[:4096]), (8192, b"x" * 4096)), (FATBIN, 64 * MIB), (CUBIN, 16 * MIB, (0, elf)),
-                                    (NAMES, 8 * MIB), (PTX, 4096)):
+        for kind, size, *pieces in (
+            (PTX, 64 * MIB, (0, VEC_ADD)),
+            (PTX, 3 * 4096, (0, VEC_ADD[:4096]), (8192, b"x" * 4096)),
+            (FATBIN, 64 * MIB),
+            (CUBIN, 16 * MIB, (0, elf)),
+            (NAMES, 8 * MIB),
+            (PTX, 4096),
+        ):
             fd = sparse(size, *pieces)
             before = os.fstat(fd).st_blocks
             shim.send(message(IMAGE, size, kind, 0, 9, 0, 0, 0), fd)
@@ -78,6 +86,7 @@ def test_huge_pages():
 
 
 # ---- the verifier ----
+
 
 def kernel_ticks(pid):
     """What threads but the main one have worked in the kernel so far."""
@@ -146,6 +155,7 @@ def test_verifier_and_stop():
 
 # ---- shares ----
 
+
 def test_traces_are_shared():
     if os.geteuid():
         print("not root: no other user")
@@ -163,6 +173,7 @@ def test_traces_are_shared():
             return error.parameters["what"]
         held.append(bus)
         return None
+
     with Daemon() as daemon:
         for uid in USERS[:2]:
             while not trace(uid):
@@ -175,6 +186,7 @@ def test_traces_are_shared():
 
 
 # ---- the log ----
+
 
 def test_trace_lines():
     """A user who begins traces all the time has some lines of the log, and one that says how many were left out. Who sees what others do, and who attaches, is named each time."""
@@ -195,7 +207,7 @@ def test_trace_lines():
         with as_user(USERS[0]):
             bus = Connection(daemon.directory, timeout=60)
         for _ in range(12):
-            attachment, = bus.call("Attach", object=encoded(COUNTER))["attachments"]
+            (attachment,) = bus.call("Attach", object=encoded(COUNTER))["attachments"]
             bus.call("Detach", id=attachment["id"])
         bus.close()
         daemon.stop()
@@ -209,6 +221,7 @@ def test_trace_lines():
 
 
 # ---- images that NVIDIA's compiler dies of ----
+
 
 def test_compiler_dies():
     """So does the worker, and nothing else: the program has its own code, and the next one is served."""
@@ -227,9 +240,16 @@ def test_compiler_dies():
 
 # ---- the end ----
 
+
 def test_signals_while_it_stops():
     """One more signal does not kill a daemon that stops, so it leaves nothing behind."""
-    for first, more in (signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGUSR1), (signal.SIGTERM, signal.SIGHUP), (signal.SIGUSR1, signal.SIGUSR1):
+    for first, more in (
+        (signal.SIGTERM, signal.SIGTERM),
+        (signal.SIGTERM, signal.SIGINT),
+        (signal.SIGINT, signal.SIGUSR1),
+        (signal.SIGTERM, signal.SIGHUP),
+        (signal.SIGUSR1, signal.SIGUSR1),
+    ):
         with Configured("") as daemon:
             daemon.attach()
             daemon.process.send_signal(first)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Clients of the shim socket that do everything wrong. The daemon closes their connection and goes on."""
+
 import array
 import fcntl
 import os
@@ -12,8 +13,28 @@ import tempfile
 import time
 
 from harness import BUILD, COUNTER, CTL, GPUPROBED, SOURCE, Daemon, check, equal, main, need, resident, wait_until
-from wire import (ARMED, CUBIN, FATBIN, HEADER, HELLO, IMAGE, IMAGE_REPLY, INSTANCE, LOADER, MIRROR, PTX, REPORT, SYNCED, UNLOAD, WELCOME,
-                  Closed, Shim, in_child, memfd, message)
+from wire import (
+    ARMED,
+    CUBIN,
+    FATBIN,
+    HEADER,
+    HELLO,
+    IMAGE,
+    IMAGE_REPLY,
+    INSTANCE,
+    LOADER,
+    MIRROR,
+    PTX,
+    REPORT,
+    SYNCED,
+    UNLOAD,
+    WELCOME,
+    Closed,
+    Shim,
+    in_child,
+    memfd,
+    message,
+)
 
 need(GPUPROBED, CTL, COUNTER)
 with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as file:
@@ -76,9 +97,18 @@ def test_bad_descriptors():
         size = len(VEC_ADD_PTX)
         image = message(IMAGE, size, *IMAGE_FIELDS)
         part = fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-        cases = [memfd(VEC_ADD_PTX, seals=0), memfd(VEC_ADD_PTX, seals=part), memfd(VEC_ADD_PTX + b"x"),
-                 memfd(VEC_ADD_PTX[:-1]), memfd(b"x"), os.open("/dev/zero", os.O_RDWR), os.open("/etc/passwd", os.O_RDONLY),
-                 os.open("/tmp", os.O_RDONLY), *os.pipe(), os.open("/proc/self/mem", os.O_RDONLY)]
+        cases = [
+            memfd(VEC_ADD_PTX, seals=0),
+            memfd(VEC_ADD_PTX, seals=part),
+            memfd(VEC_ADD_PTX + b"x"),
+            memfd(VEC_ADD_PTX[:-1]),
+            memfd(b"x"),
+            os.open("/dev/zero", os.O_RDWR),
+            os.open("/etc/passwd", os.O_RDONLY),
+            os.open("/tmp", os.O_RDONLY),
+            *os.pipe(),
+            os.open("/proc/self/mem", os.O_RDONLY),
+        ]
         for fd in cases:
             refused(daemon, image, fd)
             os.close(fd)
@@ -93,9 +123,9 @@ def test_unknown_names():
         equal(shim.instance(1)[:2], (None, 0), "a map without a module")
         new, module, _, slots = shim.image(VEC_ADD_PTX)
         check(new)
-        for map_id in (0, slots[0][0] + 1, 2 ** 64 - 1):
+        for map_id in (0, slots[0][0] + 1, 2**64 - 1):
             equal(shim.instance(map_id)[:2], (None, 0), "an unknown map")
-        for wrong in (0, module + 1, 2 ** 64 - 1):
+        for wrong in (0, module + 1, 2**64 - 1):
             shim.send(message(ARMED, wrong, 0, 0))
             shim.send(message(UNLOAD, wrong))
             shim.send(message(REPORT, wrong, b"no \x1b[31m way"))
@@ -176,9 +206,19 @@ def test_malformed_images():
     with Daemon() as daemon:
         daemon.attach("--kernel", "*")
         shim = Shim(daemon.directory)
-        images = [(b"\0", FATBIN), (b"\x50\xed\x55\xba" + b"\xff" * 60, FATBIN), (os.urandom(100000), FATBIN), (b"\x7fELF", CUBIN),
-                  (os.urandom(5000), CUBIN), (os.urandom(5000), PTX), (VEC_ADD_PTX[:500], PTX), (VEC_ADD_PTX, FATBIN), (VEC_ADD_PTX, CUBIN),
-                  (b"{" * 100000, PTX), (b".version 8.0\n.target sm_90\n.address_size 64\n", PTX)]
+        images = [
+            (b"\0", FATBIN),
+            (b"\x50\xed\x55\xba" + b"\xff" * 60, FATBIN),
+            (os.urandom(100000), FATBIN),
+            (b"\x7fELF", CUBIN),
+            (os.urandom(5000), CUBIN),
+            (os.urandom(5000), PTX),
+            (VEC_ADD_PTX[:500], PTX),
+            (VEC_ADD_PTX, FATBIN),
+            (VEC_ADD_PTX, CUBIN),
+            (b"{" * 100000, PTX),
+            (b".version 8.0\n.target sm_90\n.address_size 64\n", PTX),
+        ]
         for data, kind in images:
             new, module, reason, slots = shim.image(data, kind=kind)
             check(new is None and not slots and module, "an image that is none was replaced")
@@ -205,7 +245,7 @@ def test_hang_up():
                     time.sleep(0.005)
             shim.close()
         alive(daemon)
-        kept = 2 * 20 # what the images were made into, and their lists of names
+        kept = 2 * 20  # what the images were made into, and their lists of names
         wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) <= before + kept, "descriptors are given back", 60)
 
 
@@ -265,6 +305,7 @@ def test_quotas():
                 return True
             except (Closed, ConnectionError):
                 return False
+
         wait_until(again, "connections are given back")
         # images in work of one uid: the surplus waits for its turn
         shims = [Shim(daemon.directory) for _ in range(60)]
@@ -320,6 +361,7 @@ def test_slow_images():
                         shim.send(message(IMAGE, len(data), *IMAGE_FIELDS), fd)
                         os.close(fd)
                     return [shim.image_reply()[2] for shim in shims]
+
                 return in_child(work)
 
             def served():
@@ -328,7 +370,9 @@ def test_slow_images():
                 def work():
                     shim = Shim(daemon.directory)
                     return [shim.image(data)[2] for data in datas]
+
                 equal(in_child(work), ["fine"] * 5)
+
             served()
             said = hang(6)
             late = [s for s in said if "late: the 1350 ms" in s]
@@ -399,5 +443,20 @@ def test_flood():
 
 
 if __name__ == "__main__":
-    main([test_malformed, test_bad_descriptors, test_unknown_names, test_instance_is_sealed, test_contexts, test_malformed_images, test_hang_up,
-          test_hang_up_slow, test_second_request, test_quotas, test_slow_images, test_slow_reader, test_flood])
+    main(
+        [
+            test_malformed,
+            test_bad_descriptors,
+            test_unknown_names,
+            test_instance_is_sealed,
+            test_contexts,
+            test_malformed_images,
+            test_hang_up,
+            test_hang_up_slow,
+            test_second_request,
+            test_quotas,
+            test_slow_images,
+            test_slow_reader,
+            test_flood,
+        ]
+    )

@@ -4,6 +4,7 @@
 Every point, context, helper and map of the probe language, through the whole product: on the CPU driver, or with GPUPROBE_TEST_GPU=1 on a
 GPU. The kernels are those of tests/targets/language.cu.
 """
+
 import ctypes
 import os
 import re
@@ -61,6 +62,7 @@ def values(daemon, name, *more):
 
 # ---- points ----
 
+
 def test_entry_and_return():
     equal(counted("kprobe/returns", "returns", same=False), 256)
     equal(counted("kretprobe/returns", "returns", same=False), 256)
@@ -100,8 +102,10 @@ def test_memory_contexts():
         run(daemon, "accesses", same=False)
         seen = {tuple(e["key"].values()): e["value"] for e in daemon.dump("kinds")}
         # space, kind, size -> count, sum of values
-        equal({key: (value["count"], value["misaligned"]) for key, value in seen.items()},
-              {(1, 1, 4): (256, 0), (1, 2, 16): (256, 0), (2, 2, 8): (256, 0), (2, 1, 8): (256, 0), (1, 4, 4): (256, 0), (1, 3, 4): (256, 0)})
+        equal(
+            {key: (value["count"], value["misaligned"]) for key, value in seen.items()},
+            {(1, 1, 4): (256, 0), (1, 2, 16): (256, 0), (2, 2, 8): (256, 0), (2, 1, 8): (256, 0), (1, 4, 4): (256, 0), (1, 3, 4): (256, 0)},
+        )
         equal(seen[(2, 2, 8)]["values"], 5 * 256, "values stored in shared memory")
         equal(seen[(1, 4, 4)]["values"], 3 * 256, "operands of the reduction")
         equal(seen[(1, 3, 4)]["values"], 256, "operands of the atomic")
@@ -109,7 +113,7 @@ def test_memory_contexts():
         # ids resolve to the text of the instruction and its line
         for key, words in (((1, 2, 16), "st.global.v4"), ((2, 1, 8), "ld.volatile.shared"), ((1, 3, 4), "atom.global.add")):
             number = f"{seen[key]['instruction']:016x}"
-            shown, = daemon.json("kernel", "show", "--instruction", number)["instructions"]
+            (shown,) = daemon.json("kernel", "show", "--instruction", number)["instructions"]
             check(words in shown["text"].replace("\t", " "), shown)
             equal((int(shown["id"], 16), shown["kernel"]), (int(number, 16), "accesses"))
             check(shown["file"].endswith("language.cu") and shown["line"] > 30, shown)
@@ -120,10 +124,10 @@ def test_memory_contexts():
 def test_device_functions():
     equal(counted("kprobe/dev:twice", "calls"), 512)
     equal(counted("kretprobe/dev:twice", "calls"), 512)
-    with Daemon() as daemon: # a kernel's name does not mean a device function
+    with Daemon() as daemon:  # a kernel's name does not mean a device function
         daemon.attach("--point", "kprobe/twice")
         run(daemon, "calls")
-        reason, = probed(daemon)
+        (reason,) = probed(daemon)
         equal((daemon.count_of(), reason.split(";")[0]), (0, "no kernel matches"))
 
 
@@ -163,8 +167,8 @@ def test_lines_and_blocks():
         check(any("no such point" in reason for reason in probed(daemon)), daemon.why())
         equal(daemon.count_of(), 0)
     with Daemon() as daemon:  # where other programs found theirs
-        here, = daemon.attach("--point", "kprobe/lines")
-        nowhere, = daemon.attach("--point", "kprobe/lines@language.cu:1")
+        (here,) = daemon.attach("--point", "kprobe/lines")
+        (nowhere,) = daemon.attach("--point", "kprobe/lines@language.cu:1")
         daemon.attach("--point", "kprobe/*@language.cu:1")  # a glob may mean kernels without such a line
         run(daemon, "lines")
         told = {(o["outcome"], o["reason"], *o["attachments"]) for o in daemon.why()}
@@ -182,7 +186,7 @@ def test_run_under_every_engine():
 def test_directly_run():
     with Daemon() as daemon:
         text = daemon.ctl("run", obj("direct"), "--grid", "2", "--block", "32", "--count", "3")
-        check("squares" in text and re.search(r"\[?5\]?: 150\b", text), text) # 5 * 5, by two blocks, three times
+        check("squares" in text and re.search(r"\[?5\]?: 150\b", text), text)  # 5 * 5, by two blocks, three times
         equal(daemon.attachments(), [], "nothing is left")
         done = daemon.json("run", obj("direct"), "--block", "32")
         equal({e["key"]: e["value"] for e in done["maps"][0]["entries"] if e["value"]}, {i: i * i for i in range(1, 32)})
@@ -192,10 +196,11 @@ def test_directly_run():
 
 # ---- contexts ----
 
+
 def kernel_id(name):
-    value = 0xcbf29ce484222325
+    value = 0xCBF29CE484222325
     for byte in name.encode():
-        value = (value ^ byte) * 0x100000001b3 % 2**64
+        value = (value ^ byte) * 0x100000001B3 % 2**64
     return value
 
 
@@ -207,10 +212,9 @@ def test_kernel_contexts():
             out, err = process.communicate(timeout=60)
             equal((process.returncode, err), (0, ""), out)
             seen = values(daemon, "seen")
-            equal([seen[i] for i in range(6)],
-                  [kernel_id("parameters"), 0, process.pid, 3 | 2 << 32, 1, 16 | 2 << 16 | 1 << 32], probe)
+            equal([seen[i] for i in range(6)], [kernel_id("parameters"), 0, process.pid, 3 | 2 << 32, 1, 16 | 2 << 16 | 1 << 32], probe)
             equal(seen[6], 1024, "dynamic shared memory")
-            equal([seen[i] for i in range(7, 13)], [6, 0xfedcba9876543210, 0x89abcdef, 0xfe, 0x1122334455667788, 0xfffe], probe)
+            equal([seen[i] for i in range(7, 13)], [6, 0xFEDCBA9876543210, 0x89ABCDEF, 0xFE, 0x1122334455667788, 0xFFFE], probe)
             check(seen[13] > 1 << 20, "a pointer")
             equal((seen[14], seen[20]), (0, 0), "beyond the last parameter")
             kernels = daemon.json("kernel", "list")["kernels"]
@@ -234,6 +238,7 @@ def test_helpers():
 
 # ---- maps ----
 
+
 def test_maps():
     """256 threads, twice; per-thread arrays have room for 200 of them."""
     with Daemon() as daemon:
@@ -247,7 +252,7 @@ def test_maps():
         equal(values(daemon, "hash"), {i << 32: 8 for i in range(64)})
         equal(values(daemon, "gpu_hash"), {i: 32 for i in range(16)})
         equal(values(daemon, "percpu_hash"), {i: 32 for i in range(16)})
-        entered, = daemon.dump(".bss", "--raw")
+        (entered,) = daemon.dump(".bss", "--raw")
         equal(int.from_bytes(bytes.fromhex(entered["value"]), "little"), 512, "a global variable")
         equal(values(daemon, ".bss"), {0: {"entered": 512}}, "by its name")
         results = values(daemon, "results")
@@ -291,7 +296,7 @@ def test_shared():
             out, err = process.communicate(timeout=60)
             equal((process.returncode, err), (0, ""), out)
         shared = values(daemon, "gpu_array")[1]
-        check(40 * 256 <= shared <= 80 * 256, shared) # two GPUs' contexts may lose additions over the bus: see the guide
+        check(40 * 256 <= shared <= 80 * 256, shared)  # two GPUs' contexts may lose additions over the bus: see the guide
         instances = {m["name"]: (m["place"], m["instances"]) for m in daemon.json("map", "list")["maps"]}
         equal(instances["gpu_array"], ("host", 1))
 
@@ -413,6 +418,7 @@ def test_exit():
 
 # ---- programs on the host ----
 
+
 def test_host_programs():
     """A uprobe and a GPU probe share a kernel array; each can be detached alone."""
     launch_latency = os.path.join(BUILD, "docs/launch_latency.bpf.o")
@@ -448,7 +454,7 @@ def test_host_map():
         run(daemon, "vectorAdd", "--launches", "3", same=False)
         seen = values(daemon, "both")
         equal((seen[1], seen[2]), (7, 3))
-        check(seen[0] > 0 if GPU else seen[0] == 3 * 256, seen) # over the bus a GPU's additions may be lost: see the guide
+        check(seen[0] > 0 if GPU else seen[0] == 3 * 256, seen)  # over the bus a GPU's additions may be lost: see the guide
 
 
 def test_host_types():
@@ -463,15 +469,19 @@ def test_host_types():
 
 def test_host_programs_refused():
     shared = os.path.join(BUILD, "daemon/translator/objects/host-shared.bpf.o")
-    cases = (("*hash", "map hash (hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", 1),
-             ("*table", "map gpu_hash (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", 1),
-             ("*on_[gn]*", "no_such_function", 1), # of the daemon
-             ("*on_[gh]*[ud]", "invalid mem access", 4), ("on_nothing", "none for the GPU", 1))
+    cases = (
+        ("*hash", "map hash (hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", 1),
+        ("*table", "map gpu_hash (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", 1),
+        ("*on_[gn]*", "no_such_function", 1),  # of the daemon
+        ("*on_[gh]*[ud]", "invalid mem access", 4),
+        ("on_nothing", "none for the GPU", 1),
+    )
     with Daemon() as daemon:
         before = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
         for programs, words, status in cases:
-            done = subprocess.run([CTL, "attach", shared, "--program", programs], env=daemon.environment(**daemon.tools()),
-                                  capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                [CTL, "attach", shared, "--program", programs], env=daemon.environment(**daemon.tools()), capture_output=True, text=True, timeout=60
+            )
             equal(done.returncode, status, f"{programs}: {done.stderr}")
             check(words in done.stderr, programs, done.stderr)
         equal(daemon.attachments(), [])
@@ -480,12 +490,18 @@ def test_host_programs_refused():
 
 # ---- bad input ----
 
+
 def test_refusals():
     with Daemon() as daemon:
         for arguments, words in (
-                (("--point", "kprobe/f@x.cu"), "block"), (("--point", "memcapture/"), "kernel"), (("--point", "wrong/f"), "wrong"),
-                (("--spaces", "globl"), "global, shared"), (("--threads", "0"), "threads"), (("--ring-size", "99999999G"), "ring"),
-                (("--threads", "999999999999"), "threads")):
+            (("--point", "kprobe/f@x.cu"), "block"),
+            (("--point", "memcapture/"), "kernel"),
+            (("--point", "wrong/f"), "wrong"),
+            (("--spaces", "globl"), "global, shared"),
+            (("--threads", "0"), "threads"),
+            (("--ring-size", "99999999G"), "ring"),
+            (("--threads", "999999999999"), "threads"),
+        ):
             error = daemon.ctl("attach", COUNTER, *arguments, status=None)
             check(words in error and len(error.strip().splitlines()) == 1, arguments, error)
         error = daemon.ctl("attach", obj("context"), "--point", "memcapture/vectorAdd", status=None)

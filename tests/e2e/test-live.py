@@ -4,6 +4,7 @@
 Attaching to processes that run, and detaching: what was launched in between is counted, exactly, and nothing is left behind. On the CPU driver
 with a stand-in for NVIDIA's patching library, or with GPUPROBE_TEST_GPU=1 on a GPU.
 """
+
 import os
 import re
 import signal
@@ -15,11 +16,20 @@ import time
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, Daemon, check, equal, main, need, resident, wait_until
 from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, obj, shown_id, reasons, sass_daemon
 
-need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
-     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
+need(
+    GPUPROBED,
+    CTL,
+    COUNTER,
+    SHIM,
+    LIVE,
+    PTXCOMPILER,
+    obj("two"),
+    os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
+    *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]),
+)
 
 CYCLES = 200
-GRAPHS_FOLLOW = False # whether graphs that were made before an attachment are probed, too
+GRAPHS_FOLLOW = False  # whether graphs that were made before an attachment are probed, too
 
 
 def attach_two(daemon, *more):
@@ -72,16 +82,15 @@ def test_before_the_first_launch():
 def test_overlapping():
     """Two objects on kernels that overlap; detaching one leaves the other's counts alone."""
     with sass_daemon() as daemon, Live(daemon) as live:
-        first, = daemon.attach("--engine", "sass", "--kernel", "vectorAdd")
-        second, = daemon.attach("--engine", "sass", object=example("kernel_counter"))
+        (first,) = daemon.attach("--engine", "sass", "--kernel", "vectorAdd")
+        (second,) = daemon.attach("--engine", "sass", object=example("kernel_counter"))
         live.launch(3)
         live.launch(2, "lines")
         equal(daemon.count_of(), 3 * THREADS)
         detach(daemon, first)
         live.launch(4)
         live.launch(1, "lines")
-        equal({e["key"]: e["value"] for e in daemon.dump("threads")},
-              {shown_id("vectorAdd"): 7 * THREADS, shown_id("lines"): 3 * THREADS})
+        equal({e["key"]: e["value"] for e in daemon.dump("threads")}, {shown_id("vectorAdd"): 7 * THREADS, shown_id("lines"): 3 * THREADS})
         daemon.attach("--engine", "sass", "--kernel", "lines")
         detach(daemon, second)
         live.launch(2)
@@ -164,7 +173,7 @@ def test_context_that_lives_on():
             count, keep = attach_two(daemon, "--engine", "sass")
             live.launch(1)
             live.do("calm")
-            live.launch(3) # and the one before, if it fell between two releases
+            live.launch(3)  # and the one before, if it fell between two releases
             wait_until(lambda: daemon.count_of() >= 3 * THREADS, "attached meanwhile: it counts")
             check(daemon.count_of() in (3 * THREADS, 4 * THREADS), "attached meanwhile", daemon.count_of())
             live.do("churn")
@@ -183,7 +192,7 @@ def test_names_past_the_limit():
     with sass_daemon() as daemon, Live(daemon) as live, tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         daemon.attach("--engine", "sass", "--kernel", "vectorAdd")
         live.launch(1)
-        names = [f"k{n:04d}".ljust(1047, "x") for n in range(1000)] + ["last".ljust(551, "x")] # 1 MiB with their ends and the record's beginning
+        names = [f"k{n:04d}".ljust(1047, "x") for n in range(1000)] + ["last".ljust(551, "x")]  # 1 MiB with their ends and the record's beginning
         file.write(".version 7.0\n.target sm_70\n.address_size 64\n" + "".join(f".visible .entry {name}() {{ ret; }}\n" for name in names))
         file.flush()
         for _ in range(17):
@@ -230,6 +239,7 @@ def test_many_attach_at_once():
                     detach(daemon, *ids)
             except Exception as error:
                 errors.append(error)
+
         clients = [threading.Thread(target=client) for _ in range(4)]
         for thread in clients:
             thread.start()
@@ -246,6 +256,7 @@ def test_many_attach_at_once():
 def test_cycles():
     """Attached and detached many times: right each time, and neither descriptors nor memory grow."""
     with sass_daemon() as daemon, Live(daemon) as live:
+
         def cycles(n):
             for _ in range(n):
                 ids = daemon.attach("--engine", "sass")
@@ -254,8 +265,13 @@ def test_cycles():
                 detach(daemon, *ids)
             live.launch(1)
             time.sleep(0.2)
-            return {"descriptors": live.descriptors(), "memory": live.memory(),
-                    "daemon's descriptors": len(os.listdir(f"/proc/{daemon.process.pid}/fd")), "daemon's memory": resident(daemon.process.pid)}
+            return {
+                "descriptors": live.descriptors(),
+                "memory": live.memory(),
+                "daemon's descriptors": len(os.listdir(f"/proc/{daemon.process.pid}/fd")),
+                "daemon's memory": resident(daemon.process.pid),
+            }
+
         before, after = cycles(CYCLES // 4), cycles(CYCLES - CYCLES // 4)
         for what in before:
             slack = 4096 if "memory" in what else 4
@@ -271,11 +287,17 @@ def test_guide():
         equal(len(ids), 3, "attachments")
         live.launch(3)
         live.launch(5, "lines")
-        report = subprocess.run([os.path.join(SOURCE, "docs/examples/kernel_report")], capture_output=True, text=True, timeout=60, check=True,
-                                env=daemon.environment(PATH=os.path.dirname(CTL) + ":" + os.environ["PATH"], **daemon.tools())).stdout.splitlines()
+        report = subprocess.run(
+            [os.path.join(SOURCE, "docs/examples/kernel_report")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env=daemon.environment(PATH=os.path.dirname(CTL) + ":" + os.environ["PATH"], **daemon.tools()),
+        ).stdout.splitlines()
         begin = [report.index(name) for name in ("lines", "vectorAdd")]
         for line, launches in zip(begin, (5, 3)):
-            equal(report[line + 1:line + 3], [f"  {launches * THREADS} threads", f"  {launches} launches"])
+            equal(report[line + 1 : line + 3], [f"  {launches * THREADS} threads", f"  {launches} launches"])
         rows = [re.fullmatch(r" +[\d.]+ (?:ns|us|ms|s) +(\d+)( #*)?", line) for line in report if "thread" not in line and "launch" not in line]
         equal(sum(int(row[1]) for row in rows if row), 8, report)
         check({("lines", "sass"), ("vectorAdd", "sass")} <= engines(daemon, *pid), daemon.why(*pid))
@@ -286,12 +308,15 @@ def test_guide():
 
 # ---- the PTX engine ----
 
+
 def settled(daemon, live):
     """Launches until one is not counted any more; returns the count."""
+
     def again():
         before = daemon.count_of()
         live.launch(1)
         return daemon.count_of() == before
+
     wait_until(again, "bare kernels are launched")
     return daemon.count_of()
 
@@ -324,7 +349,7 @@ def test_ptx_detach():
 def test_ptx_detach_one_of_two():
     """As long as an attachment of the module is left, it counts on."""
     with sass_daemon("--engine", "ptx") as daemon:
-        first, = daemon.attach()
+        (first,) = daemon.attach()
         daemon.attach("--point", "kretprobe/vectorAdd")
         with Live(daemon) as live:
             live.launch(2)
@@ -356,6 +381,7 @@ def test_ptx_then_sass():
 
 
 # ---- what else happens ----
+
 
 def test_daemon_killed():
     """While attached; the process goes on, and the next daemon can attach to it."""
@@ -389,7 +415,7 @@ def test_process_killed():
     """What it had counted is not lost, as far as the daemon has seen it; the daemon lets go of what it held."""
     with sass_daemon() as daemon:
         daemon.attach("--engine", "sass")
-        with Live(daemon) as live: # the daemon has what it needs from now on
+        with Live(daemon) as live:  # the daemon has what it needs from now on
             live.launch(1)
         equal(daemon.count_of(), THREADS)
         descriptors = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """An image worker that makes no patches, fails, or lies about plans: what attach says of it, and what a process gets."""
+
 import contextlib
 import json
 import os
@@ -44,8 +45,12 @@ def plan(*kernels, size=None, data_size=48, points=1, image_id=1):
     """Of one program with one map: 32 bytes, two slots."""
     head, image = 64 + 64, bytes(16)
     body = struct.pack("<II56s", 1, 0, b"f") + image + b"".join(struct.pack("<IIQQ", 0, 0, 1, bits) for bits in kernels)
-    return struct.pack("<IIQQQQIIIIII", 0x50525047, 1, 64 + len(body) if size is None else size, head, 16, image_id, 64, points, head + 16,
-                       len(kernels), data_size, 0) + body
+    return (
+        struct.pack(
+            "<IIQQQQIIIIII", 0x50525047, 1, 64 + len(body) if size is None else size, head, 16, image_id, 64, points, head + 16, len(kernels), data_size, 0
+        )
+        + body
+    )
 
 
 def good(data, **reply):
@@ -69,6 +74,7 @@ def lying_daemon(*options):
         def mood(image, names=None):
             with open(path, "w") as file:
                 json.dump({"image": image, "names": names}, file)
+
         mood.log = path + ".log"
         with Daemon(f"--worker-dir={folder}", "--engine=auto", *options) as daemon:
             shim = wire.Shim(daemon.directory, timeout=30)
@@ -79,18 +85,25 @@ def lying_daemon(*options):
 
 def test_no_patches():
     """For the SASS engine alone: refused, and nothing stays. With auto: attached, and it is told why not."""
-    for image, word in ((refused("compile", "too many registers"), "too many registers"),
-                        (refused("unsupported", "no nvPTXCompiler here"), "no nvPTXCompiler"), (None, ""),
-                        (good(b"x" * 200), "malformed"), (good(plan(1)), "malformed"), (good(plan(data_size=64)), "malformed"),
-                        (good(plan(points=2)), "malformed"), (good(plan(), size=1), "malformed"), (good(plan(), size="x"), "malformed")):
+    for image, word in (
+        (refused("compile", "too many registers"), "too many registers"),
+        (refused("unsupported", "no nvPTXCompiler here"), "no nvPTXCompiler"),
+        (None, ""),
+        (good(b"x" * 200), "malformed"),
+        (good(plan(1)), "malformed"),
+        (good(plan(data_size=64)), "malformed"),
+        (good(plan(points=2)), "malformed"),
+        (good(plan(), size=1), "malformed"),
+        (good(plan(), size="x"), "malformed"),
+    ):
         with lying_daemon() as (daemon, shim, mood):
             mood(image)
             error = daemon.ctl("attach", COUNTER, "--engine", "sass", status=1)
             equal((error, daemon.attachments(), daemon.json("map", "list")["maps"]), ("", [], []), word)
-            attachment, = daemon.attach()
+            (attachment,) = daemon.attach()
             new, _, reason, slots = shim.image(NAMES, kind=wire.NAMES)
             check(new is None and not slots and reason.isprintable(), word, reason)
-            if word == "too many registers": # the program's fault: known for good
+            if word == "too many registers":  # the program's fault: known for good
                 equal(daemon.json("program", "show", str(attachment))["programs"][0]["sass"], word)
             elif word:
                 check(word in reason, reason)
@@ -122,11 +135,21 @@ def test_alone():
 def test_lies_about_names():
     with lying_daemon() as (daemon, shim, mood):
         mood(good(plan()))
-        attachment, = daemon.attach("--engine", "sass")
+        (attachment,) = daemon.attach("--engine", "sass")
         kernels = [{"name": "k", "demangled": "k()", "attachments": [attachment]}]
-        lies = [good(plan(2), kernels=kernels), good(plan(0), kernels=kernels), good(plan(1, data_size=4096)), good(plan(1, size=1 << 40)),
-                good(plan(1, image_id=0)), good(plan(1)[:-8], size=len(plan(1))), good(b""), good(plan(1), size=-1),
-                good(plan(1), kernels=[{"name": "k", "attachments": [attachment + 1]}]), good(plan(1), kernels=7), None]
+        lies = [
+            good(plan(2), kernels=kernels),
+            good(plan(0), kernels=kernels),
+            good(plan(1, data_size=4096)),
+            good(plan(1, size=1 << 40)),
+            good(plan(1, image_id=0)),
+            good(plan(1)[:-8], size=len(plan(1))),
+            good(b""),
+            good(plan(1), size=-1),
+            good(plan(1), kernels=[{"name": "k", "attachments": [attachment + 1]}]),
+            good(plan(1), kernels=7),
+            None,
+        ]
         for number, lie in enumerate(lies):
             mood(good(plan()), lie)
             new, _, reason, slots = shim.image(wire.names((number, 0, ["k"])), kind=wire.NAMES)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """An image worker in the hands of an attacker: whatever it replies, the program gets its own image, and the reason is told."""
+
 import contextlib
 import json
 import os
@@ -67,18 +68,49 @@ def changed(**members):
 
 
 LIES = [
-    (100, changed(size=99)), (100, changed(size=101)), (100, changed(size=-1)), (100, changed(size="100")), (100, changed(size=None)),
-    (0, changed(size=0)), (100, changed(applied=[])), (100, changed(applied=[2])), (100, changed(applied=[1, 1])),
-    (100, changed(applied=[-1])), (100, changed(applied=["1"])), (100, changed(applied=None)), (100, changed(applied={})),
-    (100, changed(applied=[18446744073709551617])), (100, changed(status="fine")), (100, changed(status=7)), (100, changed(status=None)),
-    (100, changed(kernels=7)), (100, changed(kernels=[7])), (100, changed(kernels=[{}])), (100, changed(kernels=[{"name": 7}])),
-    (100, changed(kernels=[{"name": "k", "attachments": [9]}])), (100, changed(kernels=[{"name": "k"}] * 501)),
-    (100, changed(id=4711)), (100, changed(id="1")), (100, "{}"), (100, "[]"), (100, "null"), (100, "7"), (100, "x"), (100, "{" * 100),
-    (100, '{"id":1,"status":"replaced"} '), (100, "\0"), (100, '{"id":1,"status":"\udcff"}'.encode("utf-8", "surrogateescape").decode("latin1")),
-    (100, {"status": "error"}), (100, {"status": "error", "error": 7, "message": 7}),
+    (100, changed(size=99)),
+    (100, changed(size=101)),
+    (100, changed(size=-1)),
+    (100, changed(size="100")),
+    (100, changed(size=None)),
+    (0, changed(size=0)),
+    (100, changed(applied=[])),
+    (100, changed(applied=[2])),
+    (100, changed(applied=[1, 1])),
+    (100, changed(applied=[-1])),
+    (100, changed(applied=["1"])),
+    (100, changed(applied=None)),
+    (100, changed(applied={})),
+    (100, changed(applied=[18446744073709551617])),
+    (100, changed(status="fine")),
+    (100, changed(status=7)),
+    (100, changed(status=None)),
+    (100, changed(kernels=7)),
+    (100, changed(kernels=[7])),
+    (100, changed(kernels=[{}])),
+    (100, changed(kernels=[{"name": 7}])),
+    (100, changed(kernels=[{"name": "k", "attachments": [9]}])),
+    (100, changed(kernels=[{"name": "k"}] * 501)),
+    (100, changed(id=4711)),
+    (100, changed(id="1")),
+    (100, "{}"),
+    (100, "[]"),
+    (100, "null"),
+    (100, "7"),
+    (100, "x"),
+    (100, "{" * 100),
+    (100, '{"id":1,"status":"replaced"} '),
+    (100, "\0"),
+    (100, '{"id":1,"status":"\udcff"}'.encode("utf-8", "surrogateescape").decode("latin1")),
+    (100, {"status": "error"}),
+    (100, {"status": "error", "error": 7, "message": 7}),
     (100, {"status": "error", "error": "image", "message": "\x1b]0;title\x07 no"}),
-    (100, changed(instructions_size=1)), (100, changed(instructions_size=-1)), (100, changed(instructions_size="0")),
-    (0, {"status": "own"}), (0, {"status": "own", "reason": 7}), (0, {"status": "own", "reason": "x" * 10000}),
+    (100, changed(instructions_size=1)),
+    (100, changed(instructions_size=-1)),
+    (100, changed(instructions_size="0")),
+    (0, {"status": "own"}),
+    (0, {"status": "own", "reason": 7}),
+    (0, {"status": "own", "reason": "x" * 10000}),
 ]
 
 
@@ -103,6 +135,7 @@ def lying_daemon(*options):
                     with open(plan + ".request") as file:
                         daemon.request = json.load(file)
                 return result
+
             yield daemon, ask
             shim.close()
 
@@ -128,25 +161,26 @@ def test_requests():
         for point in points:
             daemon.attach("--point", point, *(["--spaces=shared,param"] if "memcapture" in point else []))
         equal([a["section"] for a in daemon.attachments()], points)
-        equal([(a["point"], a["kernel"]) for a in daemon.attachments()],
-              [("entry", "f"), ("return", "f"), ("memory", "f"), ("line", "f"), ("block", "f")])
-        ask(0, 0, {"status": "own", "reason": "no such point in kernel f: line x.cu:12",
-                   "kernels": [{"name": "f", "demangled": "f", "attachments": [4]}]})
+        equal([(a["point"], a["kernel"]) for a in daemon.attachments()], [("entry", "f"), ("return", "f"), ("memory", "f"), ("line", "f"), ("block", "f")])
+        ask(0, 0, {"status": "own", "reason": "no such point in kernel f: line x.cu:12", "kernels": [{"name": "f", "demangled": "f", "attachments": [4]}]})
         request = daemon.request
         equal((request["stubs"], request["call"], request["stage"], "text_output" in request), (["one", "two"], False, "all", False))
         check(0 < request["image"] < 1 << 31, request)
         for attachment in request["attachments"]:
             check(attachment.pop("program").startswith("__gpuprobe_o"), request)
-        equal(request["attachments"], [
-            {"id": 1, "kernel": "f", "device_function": False, "point": "entry"},
-            {"id": 2, "kernel": "f", "device_function": False, "point": "return"},
-            {"id": 3, "kernel": "f", "device_function": True, "point": "memory", "spaces": ["shared", "param"]},
-            {"id": 4, "kernel": "f", "device_function": False, "point": "line", "file": "x.cu", "line": 12},
-            {"id": 5, "kernel": "f", "device_function": False, "point": "block", "block": 3}])
+        equal(
+            request["attachments"],
+            [
+                {"id": 1, "kernel": "f", "device_function": False, "point": "entry"},
+                {"id": 2, "kernel": "f", "device_function": False, "point": "return"},
+                {"id": 3, "kernel": "f", "device_function": True, "point": "memory", "spaces": ["shared", "param"]},
+                {"id": 4, "kernel": "f", "device_function": False, "point": "line", "file": "x.cu", "line": 12},
+                {"id": 5, "kernel": "f", "device_function": False, "point": "block", "block": 3},
+            ],
+        )
         equal([program["context"] for program in request["programs"]], [[]] * 5)
         outcome = daemon.why()[0]
-        equal((outcome["kernel"], outcome["outcome"], outcome["reason"]),
-              ("f", "not-probed", "no such point in kernel f: line x.cu:12"))
+        equal((outcome["kernel"], outcome["outcome"], outcome["reason"]), ("f", "not-probed", "no such point in kernel f: line x.cu:12"))
         daemon.ctl("detach", "2")
         ask(1, 0, {"status": "own", "reason": "x"})
         equal([attachment["id"] for attachment in daemon.request["attachments"]], [1, 3, 4, 5])
@@ -161,17 +195,32 @@ def test_instructions():
             new, _, reason, _ = ask(number, 100, changed(instructions_size=len(text)), instructions=text)
             check(new, reason)
             return daemon.request["image"]
-        image = show(0, '[{"index":0,"kernel":"k","text":"ld.global.u32 %r1, [%rd1];","file":"x.cu","line":3},'
-                        '{"index":1,"kernel":"other","text":"bar"},{"index":2,"kernel":"k","text":"\\u001b]0;t\\u0007"}]')
+
+        image = show(
+            0,
+            '[{"index":0,"kernel":"k","text":"ld.global.u32 %r1, [%rd1];","file":"x.cu","line":3},'
+            '{"index":1,"kernel":"other","text":"bar"},{"index":2,"kernel":"k","text":"\\u001b]0;t\\u0007"}]',
+        )
         shown = daemon.json("kernel", "show", "k")["instructions"]
-        equal([(int(i["id"], 16), i["text"], i.get("line")) for i in shown],
-              [(image << 32, "ld.global.u32 %r1, [%rd1];", 3), (image << 32 | 2, "?]0;t?", None)])
+        equal(
+            [(int(i["id"], 16), i["text"], i.get("line")) for i in shown], [(image << 32, "ld.global.u32 %r1, [%rd1];", 3), (image << 32 | 2, "?]0;t?", None)]
+        )
         equal(daemon.json("kernel", "show", "--instruction", f"{image << 32 | 1:x}")["instructions"][0]["kernel"], "other")
-        kernel, = daemon.json("kernel", "list")["kernels"]
+        (kernel,) = daemon.json("kernel", "list")["kernels"]
         equal((kernel["name"], kernel["pids"], kernel["attachments"]), ("k", [os.getpid()], [1]))
         equal(len(daemon.json("kernel", "show", kernel["id"])["instructions"]), 2)
-        for number, text in enumerate(('{"index":0}', "[" * 1000, '[{"index":-1,"kernel":"k","text":"x"}]', '[{"index":0,"kernel":7,"text":"x"}]',
-                                       '[{"index":0,"kernel":"k","text":"' + "x" * 100000 + '"}]', '["k"]', "\0"), 1):
+        for number, text in enumerate(
+            (
+                '{"index":0}',
+                "[" * 1000,
+                '[{"index":-1,"kernel":"k","text":"x"}]',
+                '[{"index":0,"kernel":7,"text":"x"}]',
+                '[{"index":0,"kernel":"k","text":"' + "x" * 100000 + '"}]',
+                '["k"]',
+                "\0",
+            ),
+            1,
+        ):
             image = show(number, text)
             daemon.ctl("kernel", "show", "--instruction", f"{image << 32:x}", status=5)
         equal(len(daemon.json("kernel", "show", "k")["instructions"]), 2)  # those of the others are as they were
@@ -199,6 +248,7 @@ def test_artifacts():
 def test_modules():
     """A module does not hold its image: when nobody can ask for that any more, it is given up."""
     with lying_daemon() as (daemon, ask):
+
         def outputs():
             folder = f"/proc/{daemon.process.pid}/fd"
             links = []
@@ -206,6 +256,7 @@ def test_modules():
                 with contextlib.suppress(OSError):
                     links.append(os.readlink(f"{folder}/{name}"))
             return sum("gpuprobe-output" in link for link in links)
+
         daemon.attach("--kernel", "*")
         for number in range(40):
             new, _, reason, _ = ask(number, 100, changed(instructions_size=2), instructions="[]")
@@ -235,8 +286,9 @@ def test_other_users():
                 new = shim.image(data)[0]
                 shim.close()
                 return new
+
             equal(load(1001, b"EVIL"), b"POISON")
-            load(1002, b"his") # by the only worker that there is
+            load(1002, b"his")  # by the only worker that there is
             equal([load(1002, b"his"), load(1002, b"his")], [b"HONEST"] * 2)
             cached = [s["value"] for s in daemon.status()["statistics"] if s["group"] == "images" and s["name"] == "from_memory"]
             equal(cached, [1], "and that is kept")

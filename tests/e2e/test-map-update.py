@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """map update and map delete: a program's inputs, before processes start and while they run; what a map reads as afterwards; and what is refused."""
+
 import base64
 import os
 
@@ -45,12 +46,11 @@ def test_arrays():
         equal(daemon.ctl("map", "update", "settings", "0", text), "")
         check(daemon.ctl("map", "dump", "settings").splitlines()[0] == "0: " + text, daemon.ctl("map", "dump", "settings"))
         daemon.ctl("map", "update", "settings", "1", '{"factor": 4294967295, "mode": 1}', "exist")
-        equal(daemon.dump("settings")[1]["value"],
-              {"factor": 4294967295, "shift": 0, "mode": "SLOW", "name": "", "low": 0, "high": 0, "list": [0, 0]})
+        equal(daemon.dump("settings")[1]["value"], {"factor": 4294967295, "shift": 0, "mode": "SLOW", "name": "", "low": 0, "high": 0, "list": [0, 0]})
         for _ in range(2):
             run(daemon)
         equal(results(daemon)[0], 2 * THREADS * 7)
-        equal(daemon.ctl("map", "dump", "settings").splitlines()[0], "0: " + text) # two processes had it, and it reads once
+        equal(daemon.ctl("map", "dump", "settings").splitlines()[0], "0: " + text)  # two processes had it, and it reads once
         daemon.ctl("map", "update", "settings", "0", "{.factor = 1}")
         run(daemon)
         equal(results(daemon)[0], 2 * THREADS * 7 + THREADS)
@@ -140,15 +140,17 @@ def test_hash():
         refused(daemon, "noexist", "update", "table", "7", "1", "noexist")
         for arguments in ("update", "table", "9", "1", "exist"), ("delete", "table", "9"), ("update", "settings", "2", "{}"):
             equal(daemon.try_ctl("map", *arguments), (5, "", f"gpuprobectl: the map {arguments[1]} has no such element\n"))
-        for arguments, text in ((("map", "dump", "ring"), "ring: it is a ring: gpuprobectl ring read takes its records"),
-                                (("ring", "read", "table"), "table: it is not a ring: gpuprobectl map dump shows it")):
+        for arguments, text in (
+            (("map", "dump", "ring"), "ring: it is a ring: gpuprobectl ring read takes its records"),
+            (("ring", "read", "table"), "table: it is not a ring: gpuprobectl map dump shows it"),
+        ):
             equal(daemon.try_ctl(*arguments), (1, "", f"gpuprobectl: {text}\n"))
         run(daemon)
         value = results(daemon)[2]
         check(value >= 100 * THREADS, value)
         equal({e["key"]: e["value"] for e in daemon.dump("table")}, {7: 100 + THREADS, 8: 1})
         run(daemon)
-        equal({e["key"]: e["value"] for e in daemon.dump("table")}, {7: 100 + 2 * THREADS, 8: 1}) # a new process starts with 100
+        equal({e["key"]: e["value"] for e in daemon.dump("table")}, {7: 100 + 2 * THREADS, 8: 1})  # a new process starts with 100
         daemon.ctl("map", "update", "table", "7", "5", "exist")
         equal({e["key"]: e["value"] for e in daemon.dump("table")}, {7: 5, 8: 1})
         daemon.ctl("map", "delete", "table", "8")
@@ -168,26 +170,27 @@ def test_bad_input():
     with Daemon() as daemon:
         attach(daemon)
         for words, *arguments in (
-                ("has no member factr", "update", "settings", "0", "{.factr = 1}"),
-                ("does not fit into 32 bits", "update", "settings", "0", "{.factor = 4294967296}"),
-                ("does not fit into 32 bits", "update", "settings", "0", "{.factor = -1}"),
-                ("does not fit into 3 bits", "update", "settings", "0", "{.low = 8}"),
-                ("QUICK is no name of the enum mode", "update", "settings", "0", "{.mode = QUICK}"),
-                ("has more than 8 characters", "update", "settings", "0", '{.name = "123456789"}'),
-                ("an array has 2 elements", "update", "settings", "0", "{.list = [1, 2, 3]}"),
-                ("expected { of struct setting", "update", "settings", "0", "1"),
-                ("left over", "update", "settings", "0", "{} x"),
-                ("expected , or }", "update", "settings", "0", "{.factor = 1"),
-                ("a value is missing", "update", "settings", "0", "{.factor ="),
-                ("is not a whole number", "update", "settings", "zero", "{}"),
-                ("expected 40 bytes in hexadecimal", "update", "settings", "0", "hex 01 02"),
-                ("noexist", "update", "settings", "0", "{}", "noexist"),
-                ("cannot be deleted", "delete", "settings", "0"),
-                ("is a ring", "update", "ring", "0", "1"),
-                ("there is no map nothing", "update", "nothing", "0", "1"),
-                ("is none of any, noexist and exist", "update", "settings", "0", "{}", "never"),
-                ("takes a map, a key and a value", "update", "settings", "0"),
-                ("takes a map and a key", "delete", "settings")):
+            ("has no member factr", "update", "settings", "0", "{.factr = 1}"),
+            ("does not fit into 32 bits", "update", "settings", "0", "{.factor = 4294967296}"),
+            ("does not fit into 32 bits", "update", "settings", "0", "{.factor = -1}"),
+            ("does not fit into 3 bits", "update", "settings", "0", "{.low = 8}"),
+            ("QUICK is no name of the enum mode", "update", "settings", "0", "{.mode = QUICK}"),
+            ("has more than 8 characters", "update", "settings", "0", '{.name = "123456789"}'),
+            ("an array has 2 elements", "update", "settings", "0", "{.list = [1, 2, 3]}"),
+            ("expected { of struct setting", "update", "settings", "0", "1"),
+            ("left over", "update", "settings", "0", "{} x"),
+            ("expected , or }", "update", "settings", "0", "{.factor = 1"),
+            ("a value is missing", "update", "settings", "0", "{.factor ="),
+            ("is not a whole number", "update", "settings", "zero", "{}"),
+            ("expected 40 bytes in hexadecimal", "update", "settings", "0", "hex 01 02"),
+            ("noexist", "update", "settings", "0", "{}", "noexist"),
+            ("cannot be deleted", "delete", "settings", "0"),
+            ("is a ring", "update", "ring", "0", "1"),
+            ("there is no map nothing", "update", "nothing", "0", "1"),
+            ("is none of any, noexist and exist", "update", "settings", "0", "{}", "never"),
+            ("takes a map, a key and a value", "update", "settings", "0"),
+            ("takes a map and a key", "delete", "settings"),
+        ):
             refused(daemon, words, *arguments)
         equal(daemon.ctl("map", "update", "live", "0", "hex 01 02 00 00 00 00 00 00"), "")
         equal(daemon.dump("live")[0]["value"], 0x201)
@@ -203,8 +206,12 @@ def test_interface():
         def text(data):
             return base64.b64encode(data).decode()
 
-        for parameters, parameter in (({"key": text(b"123"), "value": text(bytes(8))}, "key"), ({"key": text(bytes(4)), "value": text(bytes(7))}, "value"),
-                                      ({"key": "!", "value": text(bytes(8))}, "key"), ({"key": text(bytes(4)), "value": text(bytes(8)), "flags": "x"}, "flags")):
+        for parameters, parameter in (
+            ({"key": text(b"123"), "value": text(bytes(8))}, "key"),
+            ({"key": text(bytes(4)), "value": text(bytes(7))}, "value"),
+            ({"key": "!", "value": text(bytes(8))}, "key"),
+            ({"key": text(bytes(4)), "value": text(bytes(8)), "flags": "x"}, "flags"),
+        ):
             try:
                 client.call("UpdateMap", map="live", **parameters)
             except VarlinkError as error:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Metrics: the daemon's numbers and exported maps, as a reader that is not ours understands them."""
+
 import json
 import os
 import re
@@ -91,8 +92,10 @@ def test_own_numbers():
                 equal(found[name].unit, unit.lstrip("_"), name)
                 check(found[name].documentation, name)
             check(name in page, name, "is not in docs/gpuprobe-metrics.5.scd")
-        equal(found["gpuprobe_build"].samples[0].labels if "gpuprobe_build" in found else found["gpuprobe_build_info"].samples[0].labels,
-              {"version": status["version"]})
+        equal(
+            found["gpuprobe_build"].samples[0].labels if "gpuprobe_build" in found else found["gpuprobe_build_info"].samples[0].labels,
+            {"version": status["version"]},
+        )
         with open(f"/proc/{status['pid']}/statm") as statm:
             rss = int(statm.read().split()[1]) * resource.getpagesize()
         shown = found["gpuprobe_daemon_memory_bytes"].samples[0].value
@@ -103,8 +106,19 @@ def test_own_numbers():
         daemon.attach()
         run_vec_add(daemon)
         numbers = {(s["group"], s["name"], s.get("of")): s["value"] for s in daemon.status()["statistics"]}
-        equal([numbers[key] for key in (("images", "received", None), ("images", "replaced", None), ("processes", "seen", None),
-                                        ("attachments", "active", None), ("maps", "active", None))], [1, 1, 1, 1, 1])
+        equal(
+            [
+                numbers[key]
+                for key in (
+                    ("images", "received", None),
+                    ("images", "replaced", None),
+                    ("processes", "seen", None),
+                    ("attachments", "active", None),
+                    ("maps", "active", None),
+                )
+            ],
+            [1, 1, 1, 1, 1],
+        )
         check(numbers[("workers", "jobs", "image")] >= 1 and numbers[("workers", "jobs", "program")] >= 2, numbers)
         daemon.ctl("map", "dump", "nobody", status=5)
         check('gpuprobe_requests_refused_total{error="NotFound"} 1\n' in daemon.ctl("metrics"))
@@ -134,8 +148,12 @@ def test_exported_maps():
     with Daemon() as daemon:
         equal(daemon.attach("--export=counter"), [1])
         daemon.attach(object=METRICS)
-        equal(daemon.ctl("map", "export", "by_block", "--as=app_block", "--help-text", "who\\ \"ran\"\nwhere", "--type=counter", "--label=site=a\"\\",
-                         "--label=block=mine"), "app_block_threads\napp_block_blocks\n")
+        equal(
+            daemon.ctl(
+                "map", "export", "by_block", "--as=app_block", "--help-text", 'who\\ "ran"\nwhere', "--type=counter", '--label=site=a"\\', "--label=block=mine"
+            ),
+            "app_block_threads\napp_block_blocks\n",
+        )
         equal(daemon.ctl("map", "export", "sizes", "--type=histogram", "--bucket=log2", "--unit=threads"), "gpuprobe_map_sizes_threads\n")
         equal(daemon.ctl("map", "export", "percpu", "--as=per_sm", "--sm", "--type=gauge"), "per_sm\n")
         run_vec_add(daemon)
@@ -149,9 +167,13 @@ def test_exported_maps():
         equal(len(dumped), 16)
         for member in ("threads", "blocks"):
             family = found[f"app_block_{member}"]
-            equal((family.type, family.documentation), ("counter", "who\\ \"ran\"\nwhere"))
-            wanted = {tuple(sorted({"site": "a\"\\", "block": "mine", "block_2": str(e["key"]["block"]), "parity": e["key"]["parity"],
-                                    "name": "a\"b\\c"}.items())): float(e["value"][member]) for e in dumped}
+            equal((family.type, family.documentation), ("counter", 'who\\ "ran"\nwhere'))
+            wanted = {
+                tuple(
+                    sorted({"site": 'a"\\', "block": "mine", "block_2": str(e["key"]["block"]), "parity": e["key"]["parity"], "name": 'a"b\\c'}.items())
+                ): float(e["value"][member])
+                for e in dumped
+            }
             equal(samples(family), wanted, member)
         # a histogram for each of the other members of the key
         family = found["gpuprobe_map_sizes_threads"]
@@ -242,7 +264,7 @@ def test_exact():
     with Daemon() as daemon:
         daemon.attach("--export=wide", object=METRICS)
         run_vec_add(daemon)
-        equal(exact(daemon.ctl("metrics"), "gpuprobe_map_wide_total"), [str(2 * (2 ** 60 + 1))])
+        equal(exact(daemon.ctl("metrics"), "gpuprobe_map_wide_total"), [str(2 * (2**60 + 1))])
 
 
 def test_bound():
@@ -259,6 +281,7 @@ def test_bound():
 
 def test_large():
     """An export that is too large is left out before all of it is written, and whatever is in labels; others are there, and what fits is written in parts."""
+
     def labels(character):
         return [f"--label=l{i}={character * 255}" for i in range(8)]
 
@@ -295,7 +318,7 @@ def test_refused():
             (dict(map="percpu", name="taken_threads"), "InvalidArgument", "taken by map"),
             (dict(map="percpu", name="taken_threads_total", kind="gauge"), "InvalidArgument", "taken by map"),
             (dict(map="percpu", name="gpuprobe_map_counter"), "InvalidArgument", "taken by map"),
-            (dict(map="percpu", name="taken"), "InvalidArgument", "taken by map"), # though the metrics of that one are taken_threads and taken_blocks
+            (dict(map="percpu", name="taken"), "InvalidArgument", "taken by map"),  # though the metrics of that one are taken_threads and taken_blocks
             (dict(map="percpu", name="gpuprobe", unit="images_received"), "InvalidArgument", "the daemon's own"),
             (dict(map="percpu", kind="summary"), "InvalidArgument", "counter, gauge"),
             (dict(map="percpu", merge="max"), "InvalidArgument", "sum or latest"),
@@ -334,7 +357,7 @@ def test_file():
             def has_count():
                 with open(path) as file:
                     text = file.read()
-                families(text) # always whole
+                families(text)  # always whole
                 return exact(text, "gpuprobe_map_counter_total") == [count]
 
             wait_until(has_count, "the count in the file")
@@ -367,8 +390,11 @@ def test_disk_full():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "gpuprobe.prom")
         daemon = Daemon(f"--metrics={path}", "--metrics-period-ms=100", start=False)
-        daemon.process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, "sh", folder, GPUPROBED, f"--session={daemon.name}", *daemon.options],
-                                          stderr=daemon.log, env={**os.environ, **daemon.tools()})
+        daemon.process = subprocess.Popen(
+            ["unshare", "--mount", "sh", "-c", script, "sh", folder, GPUPROBED, f"--session={daemon.name}", *daemon.options],
+            stderr=daemon.log,
+            env={**os.environ, **daemon.tools()},
+        )
         with daemon:
             wait_until(daemon.listens, "the daemon listens")
             inside = f"/proc/{daemon.process.pid}/root{path}"
@@ -386,7 +412,7 @@ def test_disk_full():
                     pass
             wait_until(lambda: "No space left" in daemon.text(), "it is said")
             with open(inside) as file:
-                families(file.read()) # whole, from before
+                families(file.read())  # whole, from before
             os.unlink(os.path.dirname(inside) + "/filler")
             wait_until(lambda: "is written again" in daemon.text(), "it goes on")
 
@@ -404,8 +430,15 @@ def test_socket():
             equal(len(families(body)["gpuprobe_map_by_block_threads"].samples), 16)
             status, headers, body = get(path, b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n")
             equal((status, body), ("HTTP/1.1 200 OK", ""))
-            for request, wanted in ((b"POST /metrics HTTP/1.1\r\n\r\n", "405"), (b"GET / HTTP/1.1\r\n\r\n", "404"), (b"nonsense\r\n\r\n", "400"),
-                                    (b"GET /metrics\r\n\r\n", "400"), (b"\r\n\r\n", "400"), (b"\0\0\r\n\r\n", None), (b"x" * 8192, "431")):
+            for request, wanted in (
+                (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+                (b"GET / HTTP/1.1\r\n\r\n", "404"),
+                (b"nonsense\r\n\r\n", "400"),
+                (b"GET /metrics\r\n\r\n", "400"),
+                (b"\r\n\r\n", "400"),
+                (b"\0\0\r\n\r\n", None),
+                (b"x" * 8192, "431"),
+            ):
                 if wanted is None:
                     continue
                 status, _, _ = get(path, request)
@@ -417,7 +450,7 @@ def test_socket():
                 try:
                     client.sendall(b"GET /metrics HTTP/1.1\r\n\r")
                 except BrokenPipeError:
-                    pass # one of those that are too many
+                    pass  # one of those that are too many
             for client in idle:
                 client.close()
             wait_until(lambda: answers(path), "it serves again")
@@ -434,9 +467,17 @@ def answers(path):
 def test_options():
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/file")
-        for option, words in (("--metrics=relative.prom", "absolute"), ("--metrics=/x/", "absolute"), ("--metrics=unix:x", "absolute"),
-                              (f"--metrics=unix:/{'x' * 120}", "at most"), ("--metrics-mode=999", "octal"), ("--metrics-mode=0040", "octal"),
-                              ("--metrics-period-ms=5", "100"), ("--metrics-series-max=0", "1"), ("--metrics-format=xml", "openmetrics")):
+        for option, words in (
+            ("--metrics=relative.prom", "absolute"),
+            ("--metrics=/x/", "absolute"),
+            ("--metrics=unix:x", "absolute"),
+            (f"--metrics=unix:/{'x' * 120}", "at most"),
+            ("--metrics-mode=999", "octal"),
+            ("--metrics-mode=0040", "octal"),
+            ("--metrics-period-ms=5", "100"),
+            ("--metrics-series-max=0", "1"),
+            ("--metrics-format=xml", "openmetrics"),
+        ):
             done = subprocess.run([GPUPROBED, "--session=never", option], capture_output=True, text=True, timeout=20)
             check(done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) == 1, option, done.returncode, done.stderr)
         # a file that is no socket is not replaced
@@ -487,8 +528,13 @@ def test_other_users():
                 os.setuid(65534)
                 bus = Connection(daemon.directory)
                 text = bus.call("Metrics")["text"]
-                seen = ["gpuprobe_images_received_total" in text, "gpuprobe_map_counter" in text, bus.call("ListExports")["exports"],
-                        error(bus, "ExportMap", map="counter")[0], error(bus, "UnexportMap", map="counter")[0]]
+                seen = [
+                    "gpuprobe_images_received_total" in text,
+                    "gpuprobe_map_counter" in text,
+                    bus.call("ListExports")["exports"],
+                    error(bus, "ExportMap", map="counter")[0],
+                    error(bus, "UnexportMap", map="counter")[0],
+                ]
             except Exception as wrong:
                 seen = [str(wrong)]
             os.write(write, json.dumps(seen).encode())
@@ -499,5 +545,25 @@ def test_other_users():
         os.wait()
 
 
-main([test_own_numbers, test_clock_set_back, test_exported_maps, test_keys_stay_apart, test_many_enumerators, test_buckets_in_value, test_kernel_names, test_exact, test_bound, test_large, test_refused, test_file, test_file_cannot_be_written, test_disk_full, test_socket,
-      test_options, test_restart, test_other_users])
+main(
+    [
+        test_own_numbers,
+        test_clock_set_back,
+        test_exported_maps,
+        test_keys_stay_apart,
+        test_many_enumerators,
+        test_buckets_in_value,
+        test_kernel_names,
+        test_exact,
+        test_bound,
+        test_large,
+        test_refused,
+        test_file,
+        test_file_cannot_be_written,
+        test_disk_full,
+        test_socket,
+        test_options,
+        test_restart,
+        test_other_users,
+    ]
+)

@@ -4,6 +4,7 @@
 Objects and names that other projects' tools make: long sections, the prefix cuda_, contexts of other points, uprobes without a target or with a relative path,
 maps that both sides use, names with ABI tags and of Rust.
 """
+
 import os
 import shutil
 import subprocess
@@ -14,8 +15,12 @@ from harness import BUILD, CTL, GPU, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, COUN
 OBJECTS = os.path.join(BUILD, "tests/e2e/objects")
 PTX_DRIVER = os.path.join(BUILD, "tests/sim/ptx_driver")
 NAMES = os.path.join(SOURCE, "tests/targets/names.ptx")
-TAGGED, FILL, RUST, LEGACY = ("_ZN6cudapy8__main__3addB2v1B4cw51E5ArrayIfLi1E1CE", "_Z4fillIA3_iEvPT_", "_RNvCs1234_4mykr3add",
-                              "_ZN4mykr5scale17h0123456789abcdefE")
+TAGGED, FILL, RUST, LEGACY = (
+    "_ZN6cudapy8__main__3addB2v1B4cw51E5ArrayIfLi1E1CE",
+    "_Z4fillIA3_iEvPT_",
+    "_RNvCs1234_4mykr3add",
+    "_ZN4mykr5scale17h0123456789abcdefE",
+)
 
 
 def obj(name):
@@ -42,16 +47,17 @@ def refused(daemon, words, *arguments, status=None, object=obj("foreign")):
 
 # ---- sections ----
 
+
 def test_long_section():
     """What is as long as the name of a template is attached, and says nothing against the other programs."""
     with Daemon() as daemon:
         daemon.attach("--program", "cuda__long", object=obj("foreign"))
-        attachment, = daemon.attachments()
+        (attachment,) = daemon.attachments()
         equal(len(attachment["kernel"]), 128)
         equal(attachment["section"], "kprobe/" + attachment["kernel"])
         daemon.attach("--program", "cuda__short", object=obj("foreign"))
         threads = vec_add(daemon)
-        short, = [m for m in daemon.json("map", "list")["maps"] if m["object"] == max(m["object"] for m in daemon.json("map", "list")["maps"])]
+        (short,) = [m for m in daemon.json("map", "list")["maps"] if m["object"] == max(m["object"] for m in daemon.json("map", "list")["maps"])]
         equal(daemon.dump(str(short["id"]))[2]["value"], threads)
 
 
@@ -66,10 +72,10 @@ def test_prefix():
         daemon.attach("--program", "cuda__prefixed", object=obj("foreign"))
         threads = vec_add(daemon)
         equal(daemon.dump("counts")[0]["value"], threads)
-        outcome, = [o for o in daemon.why() if o["kernel"]]
+        (outcome,) = [o for o in daemon.why() if o["kernel"]]
         equal(outcome["outcome"], "probed")
         check("cuda__Z9vectorAddPKfS0_Pf was read without cuda_" in outcome["reason"], outcome)
-    with Daemon() as daemon: # --kernel means what it says
+    with Daemon() as daemon:  # --kernel means what it says
         daemon.attach("--program", "cuda__short", "--kernel", "cuda__Z9vectorAddPKfS0_Pf", object=obj("foreign"))
         vec_add(daemon)
         equal(daemon.dump("counts")[2]["value"], 0)
@@ -97,8 +103,12 @@ def test_literal_before_prefix():
 
 def test_wrong_context():
     with Daemon() as daemon:
-        refused(daemon, "program cuda__memory takes a struct gpuprobe_memory_ctx, but kprobe/vectorAdd gives a struct gpuprobe_kernel_ctx",
-                "--program", "cuda__memory")
+        refused(
+            daemon,
+            "program cuda__memory takes a struct gpuprobe_memory_ctx, but kprobe/vectorAdd gives a struct gpuprobe_kernel_ctx",
+            "--program",
+            "cuda__memory",
+        )
         daemon.attach("--program", "cuda__memory", "--point", "memcapture/vectorAdd", object=obj("foreign"))
         equal(len(daemon.attachments()), 1)
 
@@ -106,7 +116,7 @@ def test_wrong_context():
 # ---- objects without a program ----
 
 MAP = 'struct { int (*type)[2]; int (*max_entries)[4]; unsigned *key; unsigned *value; } counts __attribute__((section(".maps")));'
-NO_PROGRAM = "no program in the object: write SEC(\"kprobe/KERNEL\") before a function"
+NO_PROGRAM = 'no program in the object: write SEC("kprobe/KERNEL") before a function'
 
 
 def test_no_program():
@@ -122,19 +132,32 @@ def test_no_program():
             daemon.ctl("attach", path, status=1)
 
         for source, options, words in (
-                ("int main() { return 0; }", "", "no program in the object: function main is in no section of its own; write SEC(\"kprobe/KERNEL\") before it"),
+            (
+                ("int main() { return 0; }", "", 'no program in the object: function main is in no section of its own; write SEC("kprobe/KERNEL") before it'),
                 ("int main() { return 0; }", "-g", "function main is in no section of its own"),
                 ("int f() { return 0; } int g() { return 1; }", "", NO_PROGRAM),
                 ('__attribute__((section("tracepoint/a/b"))) int f() { return 0; }', "", 'program f (section "tracepoint/a/b") runs on the host'),
-                ("", "", NO_PROGRAM), ("int x = 3;", "", NO_PROGRAM), ("int x = 3;", "-g", NO_PROGRAM), ("int x;", "", NO_PROGRAM), (MAP, "-g", NO_PROGRAM),
+                ("", "", NO_PROGRAM),
+                ("int x = 3;", "", NO_PROGRAM),
+                ("int x = 3;", "-g", NO_PROGRAM),
+                ("int x;", "", NO_PROGRAM),
+                (MAP, "-g", NO_PROGRAM),
                 ('char text[] __attribute__((section("license"))) = "GPL";', "-g", NO_PROGRAM),
-                (MAP, "", "it has no types (BTF): compile it with clang -g")) if clang else ():
+                (MAP, "", "it has no types (BTF): compile it with clang -g"),
+            )
+            if clang
+            else ()
+        ):
             subprocess.run([clang, "-O2", "-target", "bpf", *options.split(), "-x", "c", "-c", "-", "-o", path], input=source, text=True, check=True)
             attach(words)
             if words == NO_PROGRAM:
                 refused(daemon, "there is no program no_such in it", "--program", "no_such", object=path)
-        for data, words in ((b"", "is empty, not an eBPF object"), (b"x", "is not an eBPF object; compile it with"), (counter[:64], "malformed ELF file: its section headers"),
-                            (counter[:18] + b"\x3e\0" + counter[20:], "is an ELF file for another machine")):
+        for data, words in (
+            (b"", "is empty, not an eBPF object"),
+            (b"x", "is not an eBPF object; compile it with"),
+            (counter[:64], "malformed ELF file: its section headers"),
+            (counter[:18] + b"\x3e\0" + counter[20:], "is an ELF file for another machine"),
+        ):
             with open(path, "wb") as file:
                 file.write(data)
             attach(words)
@@ -145,32 +168,45 @@ def test_no_program():
 
 # ---- names ----
 
+
 def test_names():
     """Names with ABI tags and of Rust are matched by what people call them, and listed so."""
-    for pattern, kernel in (("cudapy::__main__::add", TAGGED), ("cudapy::__main__::add(Array<float, 1, C>)", TAGGED), ("*add*Array*", TAGGED),
-                            ("cudapy::__main__::add[[]abi:v1][[]abi:cw51](Array<float, 1, C>)", TAGGED), (TAGGED, TAGGED),
-                            ("mykr::add", RUST), (RUST, RUST), ("mykr::a*", RUST), ("mykr::scale", LEGACY), ("mykr::scale::h0123456789abcdef", LEGACY)):
+    for pattern, kernel in (
+        ("cudapy::__main__::add", TAGGED),
+        ("cudapy::__main__::add(Array<float, 1, C>)", TAGGED),
+        ("*add*Array*", TAGGED),
+        ("cudapy::__main__::add[[]abi:v1][[]abi:cw51](Array<float, 1, C>)", TAGGED),
+        (TAGGED, TAGGED),
+        ("mykr::add", RUST),
+        (RUST, RUST),
+        ("mykr::a*", RUST),
+        ("mykr::scale", LEGACY),
+        ("mykr::scale::h0123456789abcdef", LEGACY),
+    ):
         with Daemon() as daemon:
             daemon.attach("--kernel", pattern)
             status, out, err, _ = daemon.run(PTX_DRIVER, NAMES, TAGGED, FILL, RUST, LEGACY)
             equal((status, err), (0, ""))
-            bare = subprocess.run([PTX_DRIVER, NAMES, TAGGED, FILL, RUST, LEGACY], env={**os.environ, **daemon.libraries()}, capture_output=True,
-                                  text=True, timeout=60)
+            bare = subprocess.run(
+                [PTX_DRIVER, NAMES, TAGGED, FILL, RUST, LEGACY], env={**os.environ, **daemon.libraries()}, capture_output=True, text=True, timeout=60
+            )
             equal(out, bare.stdout, "output, and bare")
             equal(daemon.count_of(), 32, pattern)
             equal([o["kernel"] for o in daemon.why("--kernel", pattern)], [kernel], pattern)
     with Daemon() as daemon:
         daemon.attach("--kernel", "nothing")
         daemon.run(PTX_DRIVER, NAMES, FILL)
-        outcome, = daemon.why()
+        (outcome,) = daemon.why()
         equal(outcome["reason"], "no kernel matches; it has cudapy::__main__::add, fill, mykr::add, ...")
 
 
 # ---- programs on the host ----
 
+
 def attach_in(daemon, folder, *arguments):
-    return subprocess.run([CTL, "attach", obj("foreign"), *arguments], env=daemon.environment(**daemon.tools()), cwd=folder, capture_output=True,
-                          text=True, timeout=60)
+    return subprocess.run(
+        [CTL, "attach", obj("foreign"), *arguments], env=daemon.environment(**daemon.tools()), cwd=folder, capture_output=True, text=True, timeout=60
+    )
 
 
 def may_load():
@@ -182,12 +218,14 @@ def may_load():
 
 def test_no_target():
     with Daemon() as daemon:
-        refused(daemon, 'program pair_host: its section "uprobe" lacks /FILE:FUNCTION: say where with --host-target=pair_host=FILE:FUNCTION',
-                "--program", "pair_*")
+        refused(
+            daemon, 'program pair_host: its section "uprobe" lacks /FILE:FUNCTION: say where with --host-target=pair_host=FILE:FUNCTION', "--program", "pair_*"
+        )
         refused(daemon, "main: expected FILE:FUNCTION", "--program", "pair_*", "--host-target=pair_host=main")
         refused(daemon, "nobody is no program of the object that is attached on the host", "--program", "pair_*", "--host-target=nobody=/bin/sh:main")
-        refused(daemon, "cuda__short is no program of the object that is attached on the host", "--program", "cuda__short",
-                "--host-target=cuda__short=/bin/sh:main")
+        refused(
+            daemon, "cuda__short is no program of the object that is attached on the host", "--program", "cuda__short", "--host-target=cuda__short=/bin/sh:main"
+        )
         for text in ("pair_host", "=x:y", "pair_host="):
             daemon.ctl("attach", obj("foreign"), "--host-target", text, status=2)
         daemon.ctl("attach", obj("foreign"), "--host-target=a=b", "--host-target=a=c", status=2)
@@ -207,8 +245,10 @@ def test_given_target():
         equal(daemon.attachments(), [])
         done = attach_in(daemon, folder, "--program", "pair_*", "--host-target=pair_host=./target:main", f"--host-target=pair_return={target}:main")
         equal((done.returncode, done.stderr), (0, ""))
-        equal({a["program"]: a["kernel"] for a in daemon.attachments()},
-              {"pair_gpu": "vectorAdd", "pair_host": f"{folder}/./target:main", "pair_return": f"{target}:main"})
+        equal(
+            {a["program"]: a["kernel"] for a in daemon.attachments()},
+            {"pair_gpu": "vectorAdd", "pair_host": f"{folder}/./target:main", "pair_return": f"{target}:main"},
+        )
         equal([m["place"] for m in daemon.json("map", "list")["maps"]], ["kernel"])
         for _ in range(3):
             status, out, err, _ = daemon.run(target, "--threads", "256")
@@ -232,7 +272,9 @@ def test_relative_path():
 def test_shared_hash():
     """Of a hash that both sides use the answer names what can be."""
     with Daemon() as daemon:
-        refused(daemon, "map table (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", object=obj("foreign-hash"))
+        refused(
+            daemon, "map table (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY", object=obj("foreign-hash")
+        )
 
 
 TESTS = [test_long_section, test_no_such_program, test_prefix, test_literal_before_prefix, test_wrong_context, test_no_program, test_names, test_no_target]

@@ -4,6 +4,7 @@
 
 Whatever a pass does, the program computes what it should and is counted.
 """
+
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from harness import BUILD, COUNTER, VEC_ADD, Daemon, check, equal, main, need, w
 need(os.path.join(BUILD, "daemon/worker/ptxpass/gpuprobe-pass-worker"), COUNTER, VEC_ADD)
 N, LAUNCHES = 4096, 3
 RUN = [VEC_ADD, "--threads", str(N), "--launches", str(LAUNCHES)]
-COPY = "sed 's/^{\"full_ptx\"/{\"output_ptx\"/'" # the PTX as it came; more sed after it changes it
+COPY = 'sed \'s/^{"full_ptx"/{"output_ptx"/\''  # the PTX as it came; more sed after it changes it
 
 
 class Passes:
@@ -23,7 +24,7 @@ class Passes:
 
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="e2e-passes-")
-        os.chmod(self.folder, 0o755) # a worker of root runs as nobody
+        os.chmod(self.folder, 0o755)  # a worker of root runs as nobody
         self.marks = os.path.join(self.folder, "marks")
         os.mkdir(self.marks)
         os.chmod(self.marks, 0o1777)
@@ -42,8 +43,7 @@ class Passes:
 
     def define(self, name, script, interpreter="/bin/sh", order=50, include=("kprobe/*",), **members):
         self.write(name, f"#!{interpreter}\n{script}\n", 0o755)
-        self.write(f"{name}.json", json.dumps({"name": name, "executable": name, "order": order,
-                                               "attach_points": {"include": list(include)}, **members}))
+        self.write(f"{name}.json", json.dumps({"name": name, "executable": name, "order": order, "attach_points": {"include": list(include)}, **members}))
 
     def daemon(self, *options):
         return Daemon("--pass-dir", self.folder, *options)
@@ -70,14 +70,16 @@ def test_order():
     """Passes run in their order around ours, each on what the one before made; what they are told."""
     with Passes() as passes:
         for name, order in (("late", 400), ("early", 10), ("between", 20)):
-            passes.define(name, f"echo {name} $PTX_ATTACH_POINT >> {passes.marks}/order\n"
-                          f"{COPY} | tee {passes.marks}/{name} | sed 's/\\.address_size 64/.address_size 64 \\/\\/ {name}/'",
-                          order=order)
+            passes.define(
+                name,
+                f"echo {name} $PTX_ATTACH_POINT >> {passes.marks}/order\n"
+                f"{COPY} | tee {passes.marks}/{name} | sed 's/\\.address_size 64/.address_size 64 \\/\\/ {name}/'",
+                order=order,
+            )
         with passes.daemon("--keep-artifacts", os.path.join(passes.folder, "kept")) as daemon:
             check(f"Discovered 3 pass definitions from {passes.folder}" in daemon.text(), daemon.text())
             listed = json.loads(daemon.ctl("pass", "list", "--json"))
-            equal([p["name"] for p in listed["passes"]],
-                  ["early", "between", "kprobe_entry", "kretprobe", "kprobe_memcapture", "late"])
+            equal([p["name"] for p in listed["passes"]], ["early", "between", "kprobe_entry", "kretprobe", "kprobe_memcapture", "late"])
             equal(listed["folders"], [passes.folder])
             daemon.attach("--kernel", "vectorAdd")
             run_counted(daemon)
@@ -99,9 +101,13 @@ def test_order():
 
 def test_python():
     with Passes() as passes:
-        passes.define("mine", "import json, sys\nrequest = json.load(sys.stdin)\nassert request['mine'] == 7\n"
-                      "json.dump({'output_ptx': request['full_ptx'] + '// by python\\n'}, sys.stdout)",
-                      interpreter="/usr/bin/python3", parameters={"mine": 7})
+        passes.define(
+            "mine",
+            "import json, sys\nrequest = json.load(sys.stdin)\nassert request['mine'] == 7\n"
+            "json.dump({'output_ptx': request['full_ptx'] + '// by python\\n'}, sys.stdout)",
+            interpreter="/usr/bin/python3",
+            parameters={"mine": 7},
+        )
         with passes.daemon() as daemon:
             daemon.attach("--kernel", "vectorAdd")
             run_counted(daemon)
@@ -116,10 +122,9 @@ def test_bad():
             ("crash", "kill -SEGV $$", "without pass crash: ended by signal 11 (Segmentation fault)", {}),
             ("sleep", "exec sleep 1000", "without pass sleep: timed out after 300 ms", {"timeout_ms": 300}),
             ("forks", "b() { b | b & }; b 2> /dev/null; while :; do sleep 1; done", "without pass forks: ", {"timeout_ms": 500}),
-            ("allocates", "exec /usr/bin/python3 -c 'x = bytearray(1 << 31)'", "without pass allocates: exit status 1: ",
-             {"memory_mib": 200}),
+            ("allocates", "exec /usr/bin/python3 -c 'x = bytearray(1 << 31)'", "without pass allocates: exit status 1: ", {"memory_mib": 200}),
             ("garbage", "head -c 1000 /dev/urandom", "without pass garbage: its answer is not a JSON object", {}),
-            ("noptx", "echo '{\"output_ptx\":\"nothing\"}'", "without pass noptx: output_ptx, line 1: ", {}),
+            ("noptx", 'echo \'{"output_ptx":"nothing"}\'', "without pass noptx: output_ptx, line 1: ", {}),
             ("deletes", f"{COPY} | sed 's/_Z9vectorAdd/_Z9vectorSub/g'", "without pass deletes: kernel _Z9vectorAdd", {}),
             ("params", f"{COPY} | sed 's/\\.param \\.u64/.param .u32/'", "without pass params: parameter 0 of kernel", {}),
             ("lacks", COPY, "without pass lacks: output_ptx lacks here", {"validation": {"required_symbols": ["here"]}}),
@@ -196,6 +201,7 @@ def test_slow_worker():
                 status, out, err, _ = daemon.run(*RUN)
                 equal(status, 0, out + err)
                 return daemon.count_of() == N * LAUNCHES
+
             wait_until(probed, "the next one is probed", 60)
             equal(reasons(daemon), "", "reason")
             equal(passes.mark("ran"), ["x"], "runs of the pass")
@@ -231,9 +237,11 @@ def test_definitions():
         passes.write("b.json", '{"name":"open","executable":"/bin/true","attach_points":{"include":["*"]}}', 0o666)
         passes.write("c.json", '{"name":"kretprobe","attach_points":{"include":["kretprobe/*"]},"order":1}')
         with passes.daemon() as daemon:
-            for line in (f"Discovered 1 pass definitions from {passes.folder}",
-                         f"pass left out: {passes.folder}/a.json: not JSON: it ends too early",
-                         f"pass left out: {passes.folder}/b.json: it is writable by everybody"):
+            for line in (
+                f"Discovered 1 pass definitions from {passes.folder}",
+                f"pass left out: {passes.folder}/a.json: not JSON: it ends too early",
+                f"pass left out: {passes.folder}/b.json: it is writable by everybody",
+            ):
                 equal(daemon.text().count(line), 1, line)
             message = daemon.ctl("attach", COUNTER, "--kernel", "vectorAdd", status=None)
             check("the definitions of passes have none for this point" in message, message)
@@ -250,4 +258,18 @@ def test_definitions():
 
 
 if __name__ == "__main__":
-    main([test_order, test_python, test_bad, test_removes_slots, test_not_compiled, test_instructions, test_deadline, test_slow_worker, test_stopped, test_not_meant, test_definitions])
+    main(
+        [
+            test_order,
+            test_python,
+            test_bad,
+            test_removes_slots,
+            test_not_compiled,
+            test_instructions,
+            test_deadline,
+            test_slow_worker,
+            test_stopped,
+            test_not_meant,
+            test_definitions,
+        ]
+    )

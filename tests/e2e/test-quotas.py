@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Each quota of a user, configured to be small: what is over it is told so, with the name of the setting, and has it when the quota is raised by a reload."""
+
 import base64
 import os
 import resource
@@ -21,7 +22,7 @@ with open(f"{SOURCE}/tests/targets/vec_add.ptx", "rb") as ptx_file:
     VEC_ADD = ptx_file.read()
 with open(COUNTER, "rb") as object_file:
     OBJECT = base64.b64encode(object_file.read()).decode()
-THREADS = 256 # of each launch
+THREADS = 256  # of each launch
 HANG = ("--image-worker-argument=--test-fault=hang",)
 
 
@@ -29,7 +30,7 @@ def refused(bus, method, **parameters):
     try:
         try:
             bus.send(method, **parameters)
-        except BrokenPipeError: # the answer may be there before the question
+        except BrokenPipeError:  # the answer may be there before the question
             pass
         bus.receive()
     except VarlinkError as error:
@@ -75,19 +76,20 @@ def test_connections_of_all():
                 return Shim(daemon.directory)
         except Closed:
             return None
+
     with Configured("") as daemon:
         first, silent = served(100014), []
         for uid in range(100000, 100017):
             with as_user(uid):
                 for _ in range(256):
                     silent.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-                    silent[-1].connect(f"{daemon.directory}/shim.sock") # waits while the queue of the listening socket is full
+                    silent[-1].connect(f"{daemon.directory}/shim.sock")  # waits while the queue of the listening socket is full
         others, late = [served(0), served(65534)], Shim(daemon.directory, hello=False)
         check(all(others), "others are not served")
         check(not served(100014), "a user who has many connections has one more")
         check("all users" in daemon.why()[0]["reason"], daemon.why()[0])
         equal(daemon.text().count("programs have as many connections"), 1, daemon.text())
-        daemon.process.send_signal(signal.SIGSTOP) # what came in time but was not read yet is no silence
+        daemon.process.send_signal(signal.SIGSTOP)  # what came in time but was not read yet is no silence
         late.send(message(HELLO, LOADER, 13000, b"late"))
         time.sleep(5.2)
         daemon.process.send_signal(signal.SIGCONT)
@@ -112,6 +114,7 @@ def test_clients():
                 return False
             held.append(bus)
             return True
+
         wait_until(connect, "a first connection")
         wait_until(connect, "a second connection")
         equal(refused(Connection(daemon.directory), "Status"), over("connections of one user", 2))
@@ -320,7 +323,7 @@ def test_slow_verification():
             buses = [Connection(daemon.directory, timeout=120) for _ in range(4)]
         for bus in buses:
             bus.send("Attach", object=slow)
-        time.sleep(0.5) # until they are linked; the verifier takes seconds for each
+        time.sleep(0.5)  # until they are linked; the verifier takes seconds for each
         daemon.attach()
         equal(select.select([bus.socket for bus in buses], [], [], 0)[0], [], "attaches that were waited for")
         for bus in buses:

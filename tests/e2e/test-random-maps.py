@@ -6,6 +6,7 @@ what is in the maps is what a model of the threads says.
 
     test-random-maps.py BUILD [FIRST [NUMBER]]    others than the seeds below; a failure names its seed
 """
+
 import os
 import random
 import shutil
@@ -20,13 +21,19 @@ from manager import Manager
 need(GPUPROBED, CTL, SHIM, LIVE, os.path.join(SIM, "libcuda.so.1"))
 CLANG = shutil.which("clang-19")
 SEEDS = 6
-BLOCK = 64 # threads
-SLOTS = 0, 1 # modules of a process
-THREADS = 100 # --threads
+BLOCK = 64  # threads
+SLOTS = 0, 1  # modules of a process
+THREADS = 100  # --threads
 INTEGERS = {"__u64": (64, False), "__s64": (64, True), "__u32": (32, False), "__s32": (32, True), "__u16": (16, False), "__u8": (8, False)}
-KINDS = {"sum": ("BPF_MAP_TYPE_ARRAY", "BPF_MAP_TYPE_GPU_ARRAY_MAP"), "array": ("BPF_MAP_TYPE_ARRAY", "BPF_MAP_TYPE_GPU_ARRAY_MAP", "BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP"), "percpu": ("BPF_MAP_TYPE_PERCPU_ARRAY",),
-         "hash": ("BPF_MAP_TYPE_HASH", "BPF_MAP_TYPE_GPU_HASH_MAP", "BPF_MAP_TYPE_LRU_HASH"), "percpu_hash": ("BPF_MAP_TYPE_PERCPU_HASH", "BPF_MAP_TYPE_LRU_PERCPU_HASH"),
-         "threads": ("BPF_MAP_TYPE_PERGPUTD_ARRAY_MAP", "BPF_MAP_TYPE_PERGPUTD_ARRAY_HOST_MAP"), "variable": (None,)}
+KINDS = {
+    "sum": ("BPF_MAP_TYPE_ARRAY", "BPF_MAP_TYPE_GPU_ARRAY_MAP"),
+    "array": ("BPF_MAP_TYPE_ARRAY", "BPF_MAP_TYPE_GPU_ARRAY_MAP", "BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP"),
+    "percpu": ("BPF_MAP_TYPE_PERCPU_ARRAY",),
+    "hash": ("BPF_MAP_TYPE_HASH", "BPF_MAP_TYPE_GPU_HASH_MAP", "BPF_MAP_TYPE_LRU_HASH"),
+    "percpu_hash": ("BPF_MAP_TYPE_PERCPU_HASH", "BPF_MAP_TYPE_LRU_PERCPU_HASH"),
+    "threads": ("BPF_MAP_TYPE_PERGPUTD_ARRAY_MAP", "BPF_MAP_TYPE_PERGPUTD_ARRAY_HOST_MAP"),
+    "variable": (None,),
+}
 
 
 def wrap(kind, value):
@@ -42,16 +49,18 @@ class Map:
         self.name = f"map_{kind}"
         self.kind = kind
         self.type = choose.choice(KINDS[self.kind])
-        width = choose.choice(["__u64", "__u32"]) if kind == "sum" else None # then modules and SMs have copies of their own
+        width = choose.choice(["__u64", "__u32"]) if kind == "sum" else None  # then modules and SMs have copies of their own
         self.members = {f"m{i}": width or choose.choice(list(INTEGERS)[:4]) for i in range(choose.randint(1, 5))}
         # what a thread adds: a + b * (thread % c)
-        self.adds = {m: (choose.choice([1, 3, -1, 1 << 31, choose.getrandbits(40)]), choose.choice([0, 1, 1 << 33]), choose.choice([2, 5, 64])) for m in self.members}
-        self.text = self.kind in ("array", "hash", "threads") and choose.random() < 0.5 # which all write
-        self.start = {m: choose.choice([1, 7, 0x7fffffff]) if self.kind == "variable" else 0 for m in self.members}
+        self.adds = {
+            m: (choose.choice([1, 3, -1, 1 << 31, choose.getrandbits(40)]), choose.choice([0, 1, 1 << 33]), choose.choice([2, 5, 64])) for m in self.members
+        }
+        self.text = self.kind in ("array", "hash", "threads") and choose.random() < 0.5  # which all write
+        self.start = {m: choose.choice([1, 7, 0x7FFFFFFF]) if self.kind == "variable" else 0 for m in self.members}
         self.size = choose.choice([1, 2, 7, 33])
-        self.keys = [choose.choice(list(INTEGERS)) for _ in range(choose.randint(1, 3))] # of a hash
+        self.keys = [choose.choice(list(INTEGERS)) for _ in range(choose.randint(1, 3))]  # of a hash
         self.packed = choose.random() < 0.5
-        self.first = choose.choice([0, 0, 5]) # threads below do nothing
+        self.first = choose.choice([0, 0, 5])  # threads below do nothing
 
     def is_hash(self):
         return self.kind in ("hash", "percpu_hash")
@@ -67,15 +76,22 @@ class Map:
                 members = " ".join(f"{kind} k{i};" for i, kind in enumerate(self.keys))
                 lines.append(f"struct {self.name}_key {{ {members} }} {'__attribute__((packed))' if self.packed else ''};")
             key = f"struct {self.name}_key" if self.is_hash() else "__u32"
-            lines.append(f"struct {{ __uint(type, {self.type}); __uint(max_entries, {64 if self.is_hash() else self.size}); __type(key, {key}); "
-                         f"__type(value, struct {self.name}_value); }} {self.name} SEC(\".maps\");")
+            lines.append(
+                f"struct {{ __uint(type, {self.type}); __uint(max_entries, {64 if self.is_hash() else self.size}); __type(key, {key}); "
+                f'__type(value, struct {self.name}_value); }} {self.name} SEC(".maps");'
+            )
         body = [f"\tif (t >= {self.first}) {{"]
         if self.kind == "variable":
             body.append(f"\t\tstruct {self.name}_value *v = &{self.name};")
         elif self.is_hash():
-            body += [f"\t\tstruct {self.name}_value none = {{}}, *v;", f"\t\tstruct {self.name}_key key;", "\t\t__builtin_memset(&key, 0, sizeof(key));",
-                     *(f"\t\tkey.k{i} = ({kind})(t % {self.size} * {i + 1});" for i, kind in enumerate(self.keys)), f"\t\tv = bpf_map_lookup_elem(&{self.name}, &key);",
-                     f"\t\tif (!v) {{\n\t\t\tbpf_map_update_elem(&{self.name}, &key, &none, BPF_NOEXIST);\n\t\t\tv = bpf_map_lookup_elem(&{self.name}, &key);\n\t\t}}"]
+            body += [
+                f"\t\tstruct {self.name}_value none = {{}}, *v;",
+                f"\t\tstruct {self.name}_key key;",
+                "\t\t__builtin_memset(&key, 0, sizeof(key));",
+                *(f"\t\tkey.k{i} = ({kind})(t % {self.size} * {i + 1});" for i, kind in enumerate(self.keys)),
+                f"\t\tv = bpf_map_lookup_elem(&{self.name}, &key);",
+                f"\t\tif (!v) {{\n\t\t\tbpf_map_update_elem(&{self.name}, &key, &none, BPF_NOEXIST);\n\t\t\tv = bpf_map_lookup_elem(&{self.name}, &key);\n\t\t}}",
+            ]
         else:
             body += [f"\t\t__u32 key = t % {self.size};", f"\t\tstruct {self.name}_value *v = bpf_map_lookup_elem(&{self.name}, &key);"]
         body.append("\t\tif (v) {")
@@ -127,13 +143,35 @@ class Map:
 
 def compile_maps(maps, path):
     parts = [m.source() for m in maps]
-    source = "\n".join(["#include <linux/bpf.h>", "#include <bpf/bpf_helpers.h>", '#include "gpuprobe.bpf.h"', *(declarations for declarations, _ in parts),
-                        'SEC("kprobe/vectorAdd")', "int cuda__random(void *ctx)", "{", "\t__u64 t, block, size, unused;", "",
-                        "\tbpf_get_block_idx(&block, &unused, &unused);", "\tbpf_get_block_dim(&size, &unused, &unused);", "\tbpf_get_thread_idx(&t, &unused, &unused);",
-                        "\tt += block * size;", *(body for _, body in parts), "\treturn 0;", "}", 'char LICENSE[] SEC("license") = "GPL";', ""])
+    source = "\n".join(
+        [
+            "#include <linux/bpf.h>",
+            "#include <bpf/bpf_helpers.h>",
+            '#include "gpuprobe.bpf.h"',
+            *(declarations for declarations, _ in parts),
+            'SEC("kprobe/vectorAdd")',
+            "int cuda__random(void *ctx)",
+            "{",
+            "\t__u64 t, block, size, unused;",
+            "",
+            "\tbpf_get_block_idx(&block, &unused, &unused);",
+            "\tbpf_get_block_dim(&size, &unused, &unused);",
+            "\tbpf_get_thread_idx(&t, &unused, &unused);",
+            "\tt += block * size;",
+            *(body for _, body in parts),
+            "\treturn 0;",
+            "}",
+            'char LICENSE[] SEC("license") = "GPL";',
+            "",
+        ]
+    )
     multiarch = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip() + "-linux-gnu"
-    done = subprocess.run([CLANG, "-O2", "-g", "-target", "bpf", "-fwrapv", f"-I/usr/include/{multiarch}", f"-I{SOURCE}/proto", "-x", "c", "-c", "-", "-o", path],
-                          input=source, capture_output=True, text=True)
+    done = subprocess.run(
+        [CLANG, "-O2", "-g", "-target", "bpf", "-fwrapv", f"-I/usr/include/{multiarch}", f"-I{SOURCE}/proto", "-x", "c", "-c", "-", "-o", path],
+        input=source,
+        capture_output=True,
+        text=True,
+    )
     equal(done.returncode, 0, done.stderr)
 
 
@@ -141,8 +179,13 @@ class Process:
     def __init__(self, daemon, choose, maps):
         self.maps = maps
         self.states = {m: {} for m in maps}
-        self.live = Live(daemon, GPUPROBE_SIM_THREADS=str(choose.choice([1, 4, 8])), GPUPROBE_SIM_WARPS=choose.choice(["", "whole"]),
-                         GPUPROBE_SIM_TURN=str(choose.choice([1, 7, 1000])), GPUPROBE_SIM_SEED=str(choose.randint(0, 1000)))
+        self.live = Live(
+            daemon,
+            GPUPROBE_SIM_THREADS=str(choose.choice([1, 4, 8])),
+            GPUPROBE_SIM_WARPS=choose.choice(["", "whole"]),
+            GPUPROBE_SIM_TURN=str(choose.choice([1, 7, 1000])),
+            GPUPROBE_SIM_SEED=str(choose.randint(0, 1000)),
+        )
         self.live.do("load 1")
 
     def launch(self, choose):
@@ -190,7 +233,7 @@ def try_seed(seed, folder):
                 process.reload(choose)
             elif step in ("end", "kill"):
                 if step == "kill":
-                    compare(daemon) # by which all is copied
+                    compare(daemon)  # by which all is copied
                 process.end(step == "kill")
                 live.remove(process)
                 gone.append(process)

@@ -4,6 +4,7 @@
 gpuprobectl while the daemon is restarted or crashes: each command waits for the next daemon and goes on, or says in one line what ended, with an exit status
 that is not 0. On the CPU driver.
 """
+
 import json
 import os
 import signal
@@ -31,11 +32,28 @@ def test_commands_wait():
         daemon.attach("--export", "counter")
         status, out, err, _ = daemon.run(VEC_ADD, "--threads", "4096", "--launches", "3")
         equal(status, 0, out + err)
-        commands = [["list"], ["status"], ["why"], ["kernel", "list"], ["program", "show", "1"], ["map", "list"], ["map", "dump", "counter"], ["map", "export", "counter"],
-                    ["map", "exports"], ["metrics"], ["hook", "list"], ["pass", "list"], ["cache"], ["doctor"], ["attach", COUNTER], ["why"], ["detach", "1"]]
+        commands = [
+            ["list"],
+            ["status"],
+            ["why"],
+            ["kernel", "list"],
+            ["program", "show", "1"],
+            ["map", "list"],
+            ["map", "dump", "counter"],
+            ["map", "export", "counter"],
+            ["map", "exports"],
+            ["metrics"],
+            ["hook", "list"],
+            ["pass", "list"],
+            ["cache"],
+            ["doctor"],
+            ["attach", COUNTER],
+            ["why"],
+            ["detach", "1"],
+        ]
         for n in range(0, len(commands), 8):
             daemon.crash()
-            waiting = [(command, daemon.start_ctl(*command)) for command in commands[n:n + 8]]
+            waiting = [(command, daemon.start_ctl(*command)) for command in commands[n : n + 8]]
             time.sleep(0.2)
             for command, process in waiting:
                 check(process.poll() is None, command, "did not wait")
@@ -75,7 +93,7 @@ def test_follower_gives_up():
         follower = daemon.start_ctl("log", "-f")
         time.sleep(0.5)
         daemon.crash()
-        daemon.control.close() # nobody listens any more, and the next one is not known
+        daemon.control.close()  # nobody listens any more, and the next one is not known
         os.rename(os.path.join(daemon.directory, "io.gpuprobe.control"), os.path.join(daemon.directory, "away"))
         time.sleep(0.5)
         check(follower.poll() is None, "it waits")
@@ -93,14 +111,14 @@ def test_traces_end():
     file = f"/tmp/gpuprobe-test-{os.getpid()}.trace"
     with Manager() as daemon, Live(daemon) as live:
         for end, line in zip(ENDS, (ENDS_HERE, HUNG_UP)):
-            end(daemon) # and a process is traced by daemons that came after it
+            end(daemon)  # and a process is traced by daemons that came after it
             daemon.start()
             for options in ((), ("--json",), ("-c",), ("-d", "600"), ("--format", "raw", "-o", file)):
                 trace = daemon.start_ctl("trace", "--backend=shim", "--pid", str(live.pid), *options)
                 traces += 1
                 wait_until(lambda: daemon.text().count("trace: began") == traces, "the trace has begun")
                 live.launch(1)
-                time.sleep(0.5) # what was taken from the processes' rings has been sent
+                time.sleep(0.5)  # what was taken from the processes' rings has been sent
                 end(daemon)
                 daemon.start()
                 out, err = trace.communicate(timeout=20)
@@ -109,11 +127,11 @@ def test_traces_end():
                     out = daemon.ctl("trace", "report", file)
                     os.remove(file)
                 check("cuLaunchKernel" in out, options, end.__name__, out, err)
-                if "--json" in options: # the last line is of a trace that was ended, not of one that was cut off
+                if "--json" in options:  # the last line is of a trace that was ended, not of one that was cut off
                     equal(json.loads(out.splitlines()[-1])["type"] == "stop", end == Manager.hand_over)
         trace = daemon.start_ctl("trace", "--backend=shim", "-o", "/dev/null", "--", VEC_ADD, "--threads", "4096", "--launches", "30", "--sleep-ms", "100")
         wait_until(lambda: daemon.text().count("trace: began") == traces + 1, "the trace has begun")
-        time.sleep(0.5) # what was taken from the processes' rings has been sent
+        time.sleep(0.5)  # what was taken from the processes' rings has been sent
         daemon.crash_and_start()
         out, err = trace.communicate(timeout=30)
         equal((trace.returncode, "PASS" in out), (3, True), err)
@@ -125,12 +143,16 @@ def test_attach_and_run():
         for end in ENDS:
             for command in ["attach", obj("maps")], ["run", obj("direct")]:
                 before, process = daemon.attachments(), daemon.start_ctl(*command)
-                wait_until(lambda: process.poll() is not None or subprocess.run(["pgrep", "-P", str(daemon.process.pid), "gpuprobe-progra"], capture_output=True).stdout,
-                           "it is being compiled, or is done already")
+                wait_until(
+                    lambda: (
+                        process.poll() is not None or subprocess.run(["pgrep", "-P", str(daemon.process.pid), "gpuprobe-progra"], capture_output=True).stdout
+                    ),
+                    "it is being compiled, or is done already",
+                )
                 end(daemon)
                 daemon.start()
                 out, err = process.communicate(timeout=30)
-                if process.returncode: # it was not done before
+                if process.returncode:  # it was not done before
                     equal((process.returncode, out, len(err.splitlines())), (3, "", 1), err)
                     check("gpuprobectl list shows whether it had done it" in err, err)
                     equal(daemon.attachments(), before, f"{command[0]}, {end.__name__}")

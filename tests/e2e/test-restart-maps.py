@@ -5,6 +5,7 @@ Each kind of map, at each place where maps can be, across each kind of end that 
 is what it is under a daemon that goes on: the same programs do the same under one that is not restarted, and the dumps are compared. On the CPU driver, or with
 GPUPROBE_TEST_GPU=1 on a GPU.
 """
+
 import os
 import signal
 import tempfile
@@ -24,8 +25,8 @@ def stay(daemon):
     """The daemon of the numbers that must come out."""
 
 
-BY_CHANCE = "small", "results" # where threads of a GPU race for room
-CACHE = tempfile.TemporaryDirectory() # what is compiled for one daemon is there for the next, as in the service
+BY_CHANCE = "small", "results"  # where threads of a GPU race for room
+CACHE = tempfile.TemporaryDirectory()  # what is compiled for one daemon is there for the next, as in the service
 ENDS = Manager.hand_over, Manager.crash, segfault
 
 
@@ -43,7 +44,7 @@ def run(end, look, options, object_file, daemon_options=()):
                 live.launch(2)
                 ends.launch(1)
                 seen.append(look(daemon))
-                live.launch(1) # what nobody has looked at yet
+                live.launch(1)  # what nobody has looked at yet
                 end(daemon)
                 live.launch(3)
                 ends.launch(2)
@@ -52,12 +53,12 @@ def run(end, look, options, object_file, daemon_options=()):
             seen.append(look(daemon))
             live.launch(1)
             if end != stay:
-                daemon.crash_and_start() # and once more, after it has gone on
+                daemon.crash_and_start()  # and once more, after it has gone on
         seen.append(look(daemon))
         return seen
 
 
-LAUNCHES = 4, 10, 11 # of those that look() sees; with one that ended before
+LAUNCHES = 4, 10, 11  # of those that look() sees; with one that ended before
 
 
 def compare(look, options, object_file, *daemon_options, ends=ENDS):
@@ -74,7 +75,9 @@ def dumps(daemon):
     """Of all maps: where it is, of which type, and what is in it; SMs added up."""
     result = {}
     for info in [m for m in daemon.json("map", "list")["maps"] if m["kind"] != "ring" and not (GPU and m["name"] in BY_CHANCE)]:
-        entries = {str(e["key"]) + str(e.get("thread", "")): sum(e["values"]) if "values" in e else e["value"] for e in daemon.dump(str(info["id"]), "--nonzero")}
+        entries = {
+            str(e["key"]) + str(e.get("thread", "")): sum(e["values"]) if "values" in e else e["value"] for e in daemon.dump(str(info["id"]), "--nonzero")
+        }
         result[info["name"]] = info["type"], info["place"], entries
     return result
 
@@ -122,7 +125,7 @@ def test_rings():
     wanted = compare(rings, (), obj("rings"))
     equal([len(seen["gpu"]) for seen in wanted], [launches * THREADS for launches in (4, 6, 1)])
     equal(wanted[-1]["gpu, counted"], (11 * THREADS, 0))
-    if GPU: # which of them finds room is chance
+    if GPU:  # which of them finds room is chance
         return
     wanted = compare(rings, ("--ring-size", "16K"), obj("rings"), ends=(Manager.hand_over, segfault))
     check(all(wanted[-1][f"{name}, counted"][1] > 0 for name in ("gpu", "perf", "standard")), wanted[-1])
@@ -131,7 +134,7 @@ def test_rings():
 
 
 def unread(daemon):
-    daemon.dump("results") # has all be copied
+    daemon.dump("results")  # has all be copied
     return {m["name"]: (m["written"], m["lost"]) for m in daemon.json("map", "list")["maps"] if m["kind"] == "ring"}
 
 
@@ -157,6 +160,7 @@ def test_kernel_maps():
         seen = {**look(daemon), "it moves": now > last[0]}
         last[0] = now
         return seen
+
     last = [0]
     wanted = []
     for end in (stay, *ENDS):
@@ -168,17 +172,23 @@ def test_kernel_maps():
 
 def test_exports():
     """Maps among the metrics stay there, with the right numbers."""
+
     def look(daemon):
-        return {"metrics": [line for line in daemon.ctl("metrics").splitlines() if line.startswith("gpuprobe_map_counter")],
-                "exports": daemon.json("map", "exports")["exports"]}
+        return {
+            "metrics": [line for line in daemon.ctl("metrics").splitlines() if line.startswith("gpuprobe_map_counter")],
+            "exports": daemon.json("map", "exports")["exports"],
+        }
+
     def plain(daemon):
         seen = look(daemon)
         for export in seen["exports"]:
             export.pop("id", None)
         return seen
+
     def fresh(daemon):
-        daemon.dump() # metrics show the last copy
+        daemon.dump()  # metrics show the last copy
         return plain(daemon)
+
     wanted = compare(fresh, ("--export", "counter"), example("counter"))
     check(all(f" {launches * THREADS}" in seen["metrics"][0] for launches, seen in zip(LAUNCHES, wanted)), wanted)
 

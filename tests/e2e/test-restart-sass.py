@@ -4,6 +4,7 @@
 Restart without loss under the SASS engine: patched kernels of running processes count on while there is no daemon, and the next one goes on with them.
 On the CPU driver with a stand-in for NVIDIA's patching library, or with GPUPROBE_TEST_GPU=1 on a GPU. test-restart.py is the same for PTX.
 """
+
 import os
 import time
 
@@ -11,8 +12,17 @@ from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal
 from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, obj, processes_end, reasons, sass_daemon
 from manager import Manager
 
-need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
-     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
+need(
+    GPUPROBED,
+    CTL,
+    COUNTER,
+    SHIM,
+    LIVE,
+    PTXCOMPILER,
+    obj("two"),
+    os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
+    *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]),
+)
 
 ENDS = Manager.hand_over, Manager.crash
 
@@ -60,7 +70,7 @@ def test_launches_all_the_time():
             for end in ENDS * 2:
                 end(daemon)
                 daemon.start()
-                begun, = live.do("counts")[:1]
+                (begun,) = live.do("counts")[:1]
                 wait_until(lambda: live.do("counts")[1] > begun + 10, "it launches on")
             live.note("vectorAdd", live.do("stop")[0])
             equal(daemon.count_of(), live.launched * THREADS)
@@ -92,7 +102,7 @@ def test_detach_after():
     with manager() as daemon:
         for launches in (0, 2):
             for end in ENDS:
-                attachment, = daemon.attach("--engine", "sass")
+                (attachment,) = daemon.attach("--engine", "sass")
                 with Live(daemon) as live:
                     live.launch(3)
                     end(daemon)
@@ -102,7 +112,7 @@ def test_detach_after():
                     equal(daemon.count_of(), (4 + launches) * THREADS, end.__name__)
                     daemon.ctl("detach", str(attachment))
                     live.launch(5)
-                    again, = daemon.attach("--engine", "sass")
+                    (again,) = daemon.attach("--engine", "sass")
                     equal(daemon.count_of() if daemon.dump() else 0, 0, "attached anew")
                     live.launch(2)
                     equal(daemon.count_of(), 2 * THREADS, f"attached anew, {end.__name__}")
@@ -130,8 +140,8 @@ def test_attach_after():
 def test_mixed():
     """Programs of both engines in one module; and an object that is in two processes by different engines."""
     with manager() as daemon:
-        ptx, = daemon.attach("--engine", "ptx")
-        sass, = daemon.attach("--engine", "sass")
+        (ptx,) = daemon.attach("--engine", "ptx")
+        (sass,) = daemon.attach("--engine", "sass")
         with Live(daemon) as live:
             for end in ENDS * 2:
                 live.launch(2)
@@ -152,7 +162,7 @@ def test_mixed():
             daemon.restart()
             live.launch(2)
             equal(counts(daemon), [4 * THREADS])
-    with manager() as daemon: # auto: PTX in one that loads it, SASS in one that has loaded it
+    with manager() as daemon:  # auto: PTX in one that loads it, SASS in one that has loaded it
         with Live(daemon) as before:
             before.launch(1)
             daemon.attach()
@@ -253,7 +263,7 @@ def test_many_restarts():
             for _ in range(8):
                 daemon.restart()
                 live.launch(1)
-                equal(daemon.count_of(), live.launched * THREADS) # both connections are there
+                equal(daemon.count_of(), live.launched * THREADS)  # both connections are there
                 seen.add(live.descriptors())
             equal(len(seen), 1, f"descriptors: {seen}")
 

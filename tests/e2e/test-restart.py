@@ -5,6 +5,7 @@ Restart without loss: what is attached and what was counted survives a restart, 
 systemd (manager.py); test-service.sh has the real one. On the CPU driver, or with GPUPROBE_TEST_GPU=1 on a GPU. test-restart-sass.py is the
 same for machine code that is patched.
 """
+
 import json
 import os
 import shutil
@@ -30,9 +31,13 @@ def program(daemon, launches=3, threads=4096):
 
 def same(daemon, before):
     """What List and ListMaps show, without what is not there yet again."""
+
     def plain():
-        return ([{k: v for k, v in a.items() if k not in ("modules", "processes")} for a in daemon.attachments()],
-                [{k: v for k, v in m.items() if k not in ("instances", "carried", "bytes")} for m in daemon.json("map", "list")["maps"]])
+        return (
+            [{k: v for k, v in a.items() if k not in ("modules", "processes")} for a in daemon.attachments()],
+            [{k: v for k, v in m.items() if k not in ("instances", "carried", "bytes")} for m in daemon.json("map", "list")["maps"]],
+        )
+
     if before is None:
         return plain()
     equal(plain(), before)
@@ -64,7 +69,7 @@ def test_pid():
         daemon.attach("--pid", str(os.getpid()))
         for way in WAYS:
             way(daemon)
-            daemon.attach("--comm", "x") # the state is written anew
+            daemon.attach("--comm", "x")  # the state is written anew
             with open(daemon.state(), encoding="utf-8") as state:
                 check(f'"pid":{os.getpid()},"start_time":{start_time}' in state.read().replace(" ", ""), way.__name__)
 
@@ -151,12 +156,14 @@ def test_modules_and_detach():
 
 def test_state_stays():
     """Objects of all sorts: what one daemon after the other writes down is what the first did, and what is dumped stays."""
+
     def state(daemon):
         with open(daemon.state()) as file:
             return {**json.load(file), "starts": 0}
 
     def dumps(daemon):
         return {m["id"]: daemon.dump(str(m["id"]), "--raw") for m in daemon.json("map", "list")["maps"] if m["kind"] != "ring"}
+
     with Manager() as daemon:
         for name in "helpers", "log", "metrics", "place", "rings", "two":
             daemon.attach(object=obj(name))
@@ -219,9 +226,14 @@ def test_hash_maps():
 
 def test_names_of_kernels():
     """What the keys of maps stand for is known before any module is loaded again, also by metrics; as long as the daemon is not stopped."""
+
     def shown(daemon):
-        return ({k["name"] for k in daemon.json("kernel", "list")["kernels"]}, daemon.ctl("map", "dump", "launches"),
-                sorted(line for line in daemon.ctl("metrics").splitlines() if line.startswith(("gpuprobe_map_launches", "gpuprobe_kernel_info"))))
+        return (
+            {k["name"] for k in daemon.json("kernel", "list")["kernels"]},
+            daemon.ctl("map", "dump", "launches"),
+            sorted(line for line in daemon.ctl("metrics").splitlines() if line.startswith(("gpuprobe_map_launches", "gpuprobe_kernel_info"))),
+        )
+
     with Manager() as daemon:
         daemon.attach("--export", "launches", object=example("kernel_duration"))
         with Live(daemon) as live:
@@ -252,7 +264,7 @@ def test_host_programs():
                 same(daemon, before)
                 live.launch(1)
             check(sum(e["value"]["count"] if isinstance(e["value"], dict) and "count" in e["value"] else 1 for e in daemon.dump(str(before[1][0]["id"]))) > 0)
-        daemon.options = [*daemon.options, "--quota-map-bytes", "1"] # who has more by now keeps it
+        daemon.options = [*daemon.options, "--quota-map-bytes", "1"]  # who has more by now keeps it
         daemon.restart()
         same(daemon, before)
         for attachment in daemon.attachments():
@@ -262,7 +274,7 @@ def test_host_programs():
 
 def test_states_that_cannot_be_used():
     """One line, and the daemon starts with nothing; what was kept is let go."""
-    for text, why in (("{\"version\":2,", "damaged"), ("{\"version\":99,\"daemon\":\"9.9\"}", "version 99, written by gpuprobed 9.9"), (None, None)):
+    for text, why in (('{"version":2,', "damaged"), ('{"version":99,"daemon":"9.9"}', "version 99, written by gpuprobed 9.9"), (None, None)):
         with Manager() as daemon:
             daemon.attach()
             program(daemon)
@@ -287,6 +299,7 @@ def test_states_that_cannot_be_used():
 
 class Unwritable:
     """While it lasts, no state can be written."""
+
     def __init__(self, daemon):
         self.new = daemon.state() + ".new"
 
@@ -307,7 +320,7 @@ def test_numbers_without_state():
             daemon.crash_and_start()
             equal([a["id"] for a in daemon.attachments()], [1])
             equal(daemon.attach("--uid", "12345"), [3])
-            counted += program(daemon) # whose instance is in the totals when the next daemon gives out its first
+            counted += program(daemon)  # whose instance is in the totals when the next daemon gives out its first
             lives = []
             for _ in range(3):
                 daemon.crash_and_start()
@@ -335,7 +348,7 @@ def test_state_is_written_later():
             counted += program(daemon)
             daemon.ctl("detach", "2")
             daemon.attach("--uid", "12345")
-        daemon.restart() # the last moment to write it
+        daemon.restart()  # the last moment to write it
         equal([a["id"] for a in daemon.attachments()], [1, 3])
         equal(daemon.count_of("1"), counted)
         with Unwritable(daemon):
@@ -365,7 +378,7 @@ def test_start_without_descriptors():
                 live.launch(1)
                 daemon.program = os.path.join(folder, "gpuprobed")
                 with open(daemon.program, "w") as script:
-                    script.write(f"#!/bin/sh\nexec strace -D -o /dev/null -P {path} -e trace=openat -e inject=openat:error=ENFILE:when=1 {GPUPROBED} \"$@\"\n")
+                    script.write(f'#!/bin/sh\nexec strace -D -o /dev/null -P {path} -e trace=openat -e inject=openat:error=ENFILE:when=1 {GPUPROBED} "$@"\n')
                 os.chmod(daemon.program, 0o755)
                 try:
                     daemon.start()
@@ -419,7 +432,7 @@ def test_manager_hangs():
     with Manager() as daemon:
         daemon.attach()
         daemon.settle()
-        of_one = len(daemon.kept) - 2 # but the index, and names of kernels
+        of_one = len(daemon.kept) - 2  # but the index, and names of kernels
         counted = program(daemon)
         daemon.settle()
         known = len(daemon.kept)

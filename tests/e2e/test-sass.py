@@ -4,14 +4,24 @@
 The SASS engine through the whole product: points, contexts, helpers and maps in kernels whose machine code is patched. On the CPU driver, with a
 stand-in for NVIDIA's patching library, or with GPUPROBE_TEST_GPU=1 on a GPU. test-live.py is about attaching to what runs.
 """
+
 import os
 import subprocess
 
 from harness import BUILD, COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, check, equal, main, need
 from live import LIVE, PTXCOMPILER, THREADS, Live, engines, example, kernel_id, obj, reasons, sass_daemon, shown_id
 
-need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, PTXCOMPILER, obj("two"), os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
-     *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]))
+need(
+    GPUPROBED,
+    CTL,
+    COUNTER,
+    SHIM,
+    LIVE,
+    PTXCOMPILER,
+    obj("two"),
+    os.path.join(BUILD, "shim/libgpuprobe-sass.so"),
+    *([] if GPU else [os.path.join(SIM, "libcuda.so.1"), os.path.join(SIM, "sanitizer/libsanitizer-public.so")]),
+)
 
 
 def by_key(daemon, name):
@@ -19,6 +29,7 @@ def by_key(daemon, name):
 
 
 # ---- points ----
+
 
 def test_entry():
     with sass_daemon() as daemon:
@@ -29,7 +40,7 @@ def test_entry():
             equal(daemon.count_of(), 3 * THREADS)
             equal(engines(daemon), {("vectorAdd", "sass")})
             equal(reasons(daemon), [])
-            attachment, = daemon.attachments()
+            (attachment,) = daemon.attachments()
             equal((attachment["modules"], attachment["processes"]), (1, 1))
         equal(daemon.count_of(), 3 * THREADS, "of a process that is gone")
 
@@ -52,7 +63,7 @@ def test_prefix():
 def test_return():
     with sass_daemon() as daemon:
         daemon.attach("--engine", "sass", "--point", "kretprobe/vectorAdd")
-        daemon.attach("--engine", "sass", "--point", "kretprobe/returns") # which has four ways out
+        daemon.attach("--engine", "sass", "--point", "kretprobe/returns")  # which has four ways out
         with Live(daemon) as live:
             live.launch(2)
             live.launch(5, "returns")
@@ -106,7 +117,7 @@ def event(point, kernel):
         daemon.attach("--engine", "sass", "--point", f"kprobe/{kernel}@{point}", object=obj("event"))
         equal([a["point"] for a in daemon.attachments()], [point])
         with Live(daemon) as live:
-            live.launch(1) # another kernel of the module
+            live.launch(1)  # another kernel of the module
             live.launch(2, kernel)
             equal(reasons(daemon), [], point)
             entries = daemon.dump("events")
@@ -135,19 +146,29 @@ def test_calls():
 
 # ---- contexts, helpers, maps ----
 
+
 def test_context():
     """Entry and return; a record and a line from the first thread of each launch."""
     with sass_daemon() as daemon:
         daemon.attach("--engine", "sass", object=obj("place"))
         with Live(daemon) as live:
             live.launch(3)
-            place = {"kernel_id": kernel_id("vectorAdd"), "device": 0, "pid": live.pid, "grid_dim": 4 | 1 << 32, "grid_dim_z": 1,
-                     "block_dim": 64 | 1 << 16 | 1 << 32, "shared_bytes": 0}
+            place = {
+                "kernel_id": kernel_id("vectorAdd"),
+                "device": 0,
+                "pid": live.pid,
+                "grid_dim": 4 | 1 << 32,
+                "grid_dim_z": 1,
+                "block_dim": 64 | 1 << 16 | 1 << 32,
+                "shared_bytes": 0,
+            }
             equal([(e["key"], e["value"]) for e in daemon.dump("places")], [(place, 2 * 3 * THREADS)])
             equal([r["record"] for r in daemon.json_lines("ring", "read", "events")], [place] * 6)
             lines = daemon.json_lines("log")
-            equal(sorted((line["program"], line["text"].strip()) for line in lines),
-                  sorted([(program, f"kernel {place['kernel_id']:x} of {live.pid}") for program in ("cuda__enter", "cuda__leave")] * 3))
+            equal(
+                sorted((line["program"], line["text"].strip()) for line in lines),
+                sorted([(program, f"kernel {place['kernel_id']:x} of {live.pid}") for program in ("cuda__enter", "cuda__leave")] * 3),
+            )
             equal(reasons(daemon), [])
 
 
@@ -199,10 +220,10 @@ def test_several_programs():
 
 def test_program_show():
     with sass_daemon() as daemon:
-        attachment, = daemon.attach("--engine", "sass")
+        (attachment,) = daemon.attach("--engine", "sass")
         with Live(daemon) as live:
             live.launch(1)
-            program, = daemon.json("program", "show", str(attachment))["programs"]
+            (program,) = daemon.json("program", "show", str(attachment))["programs"]
             equal((program["attachment"]["id"], program["maps"], program["sass"]), (attachment, ["counter"], ""))
             check(program["ptx_size"] > 100, program)
             equal([patch["instruction"] for patch in program["patches"]], ["entry"])
@@ -213,6 +234,7 @@ def test_program_show():
 
 # ---- which engine ----
 
+
 def test_auto():
     """PTX where the module has it when it is loaded, else SASS."""
     for engine, wanted in (("auto", "ptx"), ("ptx", "ptx"), ("sass", "sass")):
@@ -222,7 +244,7 @@ def test_auto():
                 live.launch(2)
                 equal(daemon.count_of(), 2 * THREADS, engine)
                 equal(engines(daemon), {("vectorAdd", wanted)}, engine)
-    with sass_daemon() as daemon: # both in one kernel
+    with sass_daemon() as daemon:  # both in one kernel
         daemon.attach("--engine", "ptx")
         daemon.attach("--engine", "sass")
         with Live(daemon) as live:
@@ -242,8 +264,8 @@ def test_points_of_one_engine():
         check("param" in error and len(error.splitlines()) == 1, error)
         equal(daemon.attachments(), [])
         # PTX has parameters: auto keeps to it, and says so
-        attachment, = daemon.attach(object=obj("context"))
-        program, = daemon.json("program", "show", str(attachment))["programs"]
+        (attachment,) = daemon.attach(object=obj("context"))
+        (program,) = daemon.json("program", "show", str(attachment))["programs"]
         check("param" in program["sass"], program)
 
 
@@ -251,9 +273,12 @@ def test_rules():
     """Which process has which engine; the first rule that matches decides."""
     uid = os.getuid()
     for options, engine in (
-            (("--engine", "off", "--engine", "auto:exe=/no/such"), None), (("--engine", f"off:uid={uid}", "--engine", "auto"), None),
-            (("--engine", f"sass:exe={os.path.realpath(LIVE)}", "--engine", "ptx"), "sass"),
-            (("--engine", "auto:comm=live_driver"), "ptx"), (("--engine", "sass:exe=/no/such", "--engine", "ptx"), "ptx")):
+        (("--engine", "off", "--engine", "auto:exe=/no/such"), None),
+        (("--engine", f"off:uid={uid}", "--engine", "auto"), None),
+        (("--engine", f"sass:exe={os.path.realpath(LIVE)}", "--engine", "ptx"), "sass"),
+        (("--engine", "auto:comm=live_driver"), "ptx"),
+        (("--engine", "sass:exe=/no/such", "--engine", "ptx"), "ptx"),
+    ):
         with sass_daemon(*options) as daemon:
             daemon.attach()
             with Live(daemon) as live:
@@ -273,7 +298,7 @@ def test_attachment_and_rules():
                 equal((daemon.count_of(), engines(daemon)), (0, set()), rule)
                 told = reasons(daemon, "--pid", str(live.pid))
                 check(told and all("engine" in reason for reason in told), rule, daemon.why())
-    with sass_daemon("--engine", "ptx") as daemon: # nobody has it
+    with sass_daemon("--engine", "ptx") as daemon:  # nobody has it
         error = daemon.ctl("attach", COUNTER, "--engine", "sass", status=1)
         equal(daemon.attachments(), [], error)
 
@@ -299,7 +324,7 @@ def test_failures():
                 equal([daemon.dump(str(m["id"]))[0]["value"] for m in daemon.json("map", "list")["maps"]], [0, THREADS], failure)
                 check(("lines", "ptx") in engines(daemon), failure, daemon.why())
                 equal([a["modules"] for a in daemon.attachments()], [0, 1], failure)
-                told = set(reasons(daemon, "--pid", str(live.pid))) # for each load or launch that tried
+                told = set(reasons(daemon, "--pid", str(live.pid)))  # for each load or launch that tried
                 check(len(told) == 1 and all(told), failure, told)
     # patches that cannot be taken out: the program is not told of it, and they do nothing
     with sass_daemon() as daemon, Live(daemon, GPUPROBE_SANITIZER_FAIL="unpatch") as live:
@@ -318,6 +343,7 @@ def test_left_alone():
     for load, launch in ("load 0", "launch 0"), ("load 0 library", "launch 0"), ("load 0 library", "handle 0"):
         for before in True, False:
             with sass_daemon() as daemon, Live(daemon, load=None, GPUPROBE_SANITIZER_FAIL="cubin") as live:
+
                 def launches():
                     live.do(f"{launch} vectorAdd 1")
                     live.note("vectorAdd", 1)

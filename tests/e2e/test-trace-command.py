@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """gpuprobectl trace as a user has it: a private daemon, programs on the CPU driver, calls by the shim."""
+
 import csv
 import json
 import os
@@ -20,12 +21,21 @@ DAEMON = os.path.join(BUILD, "tests/targets/s-daemon")
 SHAPES = os.path.join(BUILD, "tests/targets/s-shapes")
 LAUNCHES = 5
 RUN = ["--", VEC_ADD, "--threads", "64", "--launches", str(LAUNCHES)]
-CALLS = {"cuInit": 1, "cuMemAlloc_v2": 3, "cuMemcpyHtoD_v2": 2, "cuModuleLoadData": 1, "cuModuleGetFunction": 1, "cuLaunchKernel": LAUNCHES, "cuMemcpyDtoH_v2": 1,
-         "cuMemFree_v2": 3}
+CALLS = {
+    "cuInit": 1,
+    "cuMemAlloc_v2": 3,
+    "cuMemcpyHtoD_v2": 2,
+    "cuModuleLoadData": 1,
+    "cuModuleGetFunction": 1,
+    "cuLaunchKernel": LAUNCHES,
+    "cuMemcpyDtoH_v2": 1,
+    "cuMemFree_v2": 3,
+}
 
 
 class Folder:
     """A folder to run in, and a daemon."""
+
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="test-trace-command-")
         self.daemon = Daemon()
@@ -40,8 +50,16 @@ class Folder:
         return os.path.join(self.folder.name, name)
 
     def start(self, *arguments, backend="shim", **environment):
-        return subprocess.Popen([CTL, f"--session={self.daemon.name}", "trace", f"--backend={backend}", *arguments], cwd=self.folder.name, text=True, bufsize=0,
-                                env=self.daemon.environment(**self.daemon.tools(), **environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            [CTL, f"--session={self.daemon.name}", "trace", f"--backend={backend}", *arguments],
+            cwd=self.folder.name,
+            text=True,
+            bufsize=0,
+            env=self.daemon.environment(**self.daemon.tools(), **environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def trace(self, *arguments, status=0, backend="shim", **environment):
         process = self.start(*arguments, backend=backend, **environment)
@@ -68,7 +86,7 @@ def test_ctxsw():
     double = os.path.join(BUILD, "ctl/rm/libfake-driver.so")
     need(double)
     with Folder() as folder:
-        with open(folder.path("records"), "wb") as file: # the second context stays
+        with open(folder.path("records"), "wb") as file:  # the second context stays
             for sequence, (tag, time_ns) in enumerate([(6, 1000), (7, 2000), (6, 3000)]):
                 file.write(struct.pack("<HHIBBHIIHBBQ", 2, 0, 0, tag, 0, sequence, 0x35, 2**31 - 1, 0, 255, 255, time_ns))
         preload = " ".join(filter(None, [os.environ.get("LD_PRELOAD"), double]))
@@ -79,7 +97,7 @@ def test_ctxsw():
         equal(count(call["name"] for call in calls(lines)), CALLS)
         contexts = [line for line in lines if line["type"] == "ctxsw"]
         # the first one is seen if the driver's buffer was there after the beginning of the trace
-        equal([(line["name"], line["phase"]) for line in contexts][-2:], [("pid[2147483647]", "X"), ("pid[2147483647]", "B")][-len(contexts):])
+        equal([(line["name"], line["phase"]) for line in contexts][-2:], [("pid[2147483647]", "X"), ("pid[2147483647]", "B")][-len(contexts) :])
         last = max(line["ts_ns"] + line.get("dur_ns", 0) for line in calls(lines))
         check(contexts[-1]["ts_ns"] + contexts[-1]["dur_ns"] > last, last)
         check(sum(line["type"] == "clock" and "pid" not in line for line in lines) >= 1, "clocks")
@@ -117,7 +135,7 @@ def test_daemons():
                 folder.trace("-e", "all", "-o", "x.jsonl", "--", DAEMON, mode, "20")
                 lines = folder.lines("x.jsonl")
                 names = [call["name"] for call in calls(lines)]
-                equal((names, len(names) + lines[-1]["lost"]), ((["cuInit"] + ["cuDeviceGet"] * 20)[:len(names)], 21), mode)
+                equal((names, len(names) + lines[-1]["lost"]), ((["cuInit"] + ["cuDeviceGet"] * 20)[: len(names)], 21), mode)
         out, err = folder.trace("-o", "x.jsonl", "--", "sh", "-c", "echo $GPUPROBE_TRACE $$")
         told, own = out.split()
         equal(told, own, "the command's own number, which all that it starts inherit")
@@ -128,11 +146,14 @@ def test_times():
     need(SHAPES)
     with Folder() as folder:
         for shape, end in [(shape, end) for shape in ("one", "streams", "callbacks", "cooperative", "events") for end in ("return", "exit", "wait")] + [
-                ("streams", "reset"), ("streams", "release"), ("one", "reset")]:
+            ("streams", "reset"),
+            ("streams", "release"),
+            ("one", "reset"),
+        ]:
             out, err = folder.trace("--gpu", "-o", "x.jsonl", "--", SHAPES, shape, end)
             lines = folder.lines("x.jsonl")
             launched = [(call["tid"], call["name"]) for call in calls(lines) if "Launch" in call["name"] and "HostFunc" not in call["name"]]
-            if lines[-1]["lost"]: # on a machine that is so busy that the daemon gets no time
+            if lines[-1]["lost"]:  # on a machine that is so busy that the daemon gets no time
                 check(len(launched) + sum(line["type"] == "gpu" for line in lines) + lines[-1]["lost"] >= 2 * int(out.split()[1]), shape, end, lines[-1])
                 continue
             equal((f"launches {len(launched)}\n", sum(line["type"] == "gpu" for line in lines)), (out, len(launched)), f"{shape} {end}: {err}")
@@ -175,8 +196,14 @@ def test_formats():
         for name in "x.gtrc", "x.json", "x.pftrace", "x.folded":
             folder.trace("-o", name, *RUN)
             check(os.path.getsize(folder.path(name)) > 100, name)
-        report = subprocess.run([CTL, "trace", "report", folder.path("x.gtrc")], capture_output=True, text=True, timeout=60, check=True,
-                                env=folder.daemon.environment(**folder.daemon.tools())).stdout
+        report = subprocess.run(
+            [CTL, "trace", "report", folder.path("x.gtrc")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env=folder.daemon.environment(**folder.daemon.tools()),
+        ).stdout
         check(f"Kernel launches: {LAUNCHES}" in report, report)
         folder.trace("--save", *RUN)
         equal(count(call["name"] for call in calls(folder.lines("traces/trace_latest.jsonl"))), CALLS)
@@ -196,8 +223,9 @@ def test_counted():
                 continue  # not root, or no such kernel
             folder.trace("-o", "x.gtrc", *RUN, backend=backend)
             report = [CTL, "trace", "report", folder.path("x.gtrc")]
-            records = subprocess.run([*report, "--format=table"], capture_output=True, text=True, timeout=60, check=True,
-                                     env=folder.daemon.environment(**folder.daemon.tools())).stdout
+            records = subprocess.run(
+                [*report, "--format=table"], capture_output=True, text=True, timeout=60, check=True, env=folder.daemon.environment(**folder.daemon.tools())
+            ).stdout
             equal({name: table(err)[name] for name in CALLS}, {name: table(records)[name] for name in CALLS}, backend)
             equal({name: int(table(err)[name][0]) for name in CALLS}, CALLS, backend)
             check(f"  Kernel launches: {LAUNCHES}\n  Memory allocations: 3\n" in err and "  Memory transfers: 3\n" in err, err)
@@ -208,7 +236,7 @@ def test_counted():
 def test_without_shim():
     """A command whose processes do without the shim: that nothing was seen is said."""
     if GPU:
-        return # its program needs the simulated driver
+        return  # its program needs the simulated driver
     with Folder() as folder:
         library = f"LD_LIBRARY_PATH={SIM}"
         for command in ["env", "-i"], ["sh", "-c", 'setsid env -i "$@" & wait', "sh"]:
@@ -224,18 +252,22 @@ def test_without_shim():
 def test_new_library():
     """eBPF: of a libcuda that is new to the trace calls are missing, and that is said, whether the program ended meanwhile or not."""
     if GPU:
-        return # the driver's library does not work from elsewhere
+        return  # the driver's library does not work from elsewhere
     with Folder() as folder:
         out, err = folder.trace("-o", "x.jsonl", *RUN, backend="bpf")
         if "calls of processes without the shim are not seen" in err or not calls(folder.lines("x.jsonl")):
-            return # this machine does not let its daemon probe programs
+            return  # this machine does not let its daemon probe programs
         os.mkdir(folder.path("new"))
         shutil.copy(os.path.join(SIM, "libcuda.so.1"), folder.path("new/libcuda.so.1"))
-        for sleep in 0, 1000: # what has ended before the daemon could look at it is seen on an idle machine only: once in ten times is enough
+        for sleep in 0, 1000:  # what has ended before the daemon could look at it is seen on an idle machine only: once in ten times is enough
             for _ in range(10):
-                out, err = folder.trace("-o", "x.jsonl", "--", "env", f"LD_LIBRARY_PATH={folder.path('new')}", *RUN[1:], "--sleep-ms", str(sleep), backend="bpf")
+                out, err = folder.trace(
+                    "-o", "x.jsonl", "--", "env", f"LD_LIBRARY_PATH={folder.path('new')}", *RUN[1:], "--sleep-ms", str(sleep), backend="bpf"
+                )
                 names = {call["name"] for call in calls(folder.lines("x.jsonl"))}
-                said = [line for line in err.splitlines() if f"not traced: bpf: {folder.path('new/libcuda.so.1')}: new to this trace" in line and "missing" in line]
+                said = [
+                    line for line in err.splitlines() if f"not traced: bpf: {folder.path('new/libcuda.so.1')}: new to this trace" in line and "missing" in line
+                ]
                 if said or sleep:
                     break
             equal((len(said), "cuInit" in names, bool(names)), (1, False, sleep > 0), err)
@@ -286,7 +318,9 @@ def test_signals():
     """Signals are to the program what they were to us; a reader of lines that goes away ends the trace quietly, and a program goes on."""
     with Folder() as folder, Live(folder.daemon) as live:
         command = f"trap '' PIPE CHLD; exec {CTL} trace --backend=shim -o x.jsonl -- grep SigIgn /proc/self/status"
-        done = subprocess.run(["sh", "-c", command], cwd=folder.folder.name, env=folder.daemon.environment(**folder.daemon.tools()), capture_output=True, text=True)
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=folder.folder.name, env=folder.daemon.environment(**folder.daemon.tools()), capture_output=True, text=True
+        )
         ignored = int(done.stdout.split()[1], 16)
         check(ignored >> signal.SIGPIPE - 1 & 1, done.stdout, done.stderr)
         out, _ = folder.trace("-o", "x.jsonl", "--", "grep", "SigIgn", "/proc/self/status")
@@ -300,7 +334,7 @@ def test_signals():
         equal((process.wait(timeout=60), process.stderr.read()), (-signal.SIGPIPE, ""))
         process.stdin.close()
         process.stderr.close()
-        process = folder.start("-o", "-", "--", "sh", "-c", "exec >&2; read line; exit 3") # its standard output is ours as well
+        process = folder.start("-o", "-", "--", "sh", "-c", "exec >&2; read line; exit 3")  # its standard output is ours as well
         process.stdout.close()
         process.stdin.write("\n")
         process.stdin.close()
@@ -321,7 +355,7 @@ def test_stalled():
         folder.daemon.process.send_signal(signal.SIGCONT)
         equal(process.returncode, 3, err)
         check("gpuprobectl: the daemon does not end the trace: what happened last is missing" in err, err)
-        name, = os.listdir(folder.path("traces")) # and no trace_latest
+        (name,) = os.listdir(folder.path("traces"))  # and no trace_latest
         check(folder.lines("traces/" + name)[-1]["type"] != "stop", name)
 
 
@@ -360,4 +394,23 @@ def test_hook():
 
 
 if __name__ == "__main__":
-    main([test_jsonl, test_daemons, test_first_calls, test_times, test_ctxsw, test_formats, test_counted, test_without_shim, test_new_library, test_exec, test_chosen, test_status, test_signals, test_stalled, test_running, test_hook])
+    main(
+        [
+            test_jsonl,
+            test_daemons,
+            test_first_calls,
+            test_times,
+            test_ctxsw,
+            test_formats,
+            test_counted,
+            test_without_shim,
+            test_new_library,
+            test_exec,
+            test_chosen,
+            test_status,
+            test_signals,
+            test_stalled,
+            test_running,
+            test_hook,
+        ]
+    )

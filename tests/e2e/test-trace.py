@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Traces by the shim: a private daemon, clients of Trace, processes that are made up (tracing.py) and real ones on the CPU driver."""
+
 import base64
 import os
 import re
@@ -13,8 +14,33 @@ import threading
 import time
 
 from harness import BUILD, GPUPROBED, SHIM, SIM, SOURCE, VEC_ADD, Daemon, Failed, as_user, check, equal, main, need, wait_until
-from tracing import (CALL, CLOCK, DYNAMIC, ERRORS, EXEC, EXIT, EXTRAS, FORK, FUNCTION_NAME, KERNEL, KERNEL_NAME, LOST, NAME, PROCESS, SEEN, START, STOP,
-                     THREAD, TIMES, Producer, Trace, call, clock_pair, kernel, name)
+from tracing import (
+    CALL,
+    CLOCK,
+    DYNAMIC,
+    ERRORS,
+    EXEC,
+    EXIT,
+    EXTRAS,
+    FORK,
+    FUNCTION_NAME,
+    KERNEL,
+    KERNEL_NAME,
+    LOST,
+    NAME,
+    PROCESS,
+    SEEN,
+    START,
+    STOP,
+    THREAD,
+    TIMES,
+    Producer,
+    Trace,
+    call,
+    clock_pair,
+    kernel,
+    name,
+)
 from varlink import Connection, VarlinkError
 from wire import Closed
 
@@ -40,6 +66,7 @@ def ended(process, timeout=60):
 
 
 # ---- a process that is made up ----
+
 
 def test_records():
     """Everything that a ring can hold comes to the client, in order, with what is needed before it."""
@@ -112,18 +139,36 @@ def test_times():
 
 def test_errors():
     cases = [
-        ({"pids": []}, "pids", "expected 1 to"), ({"pids": [0]}, "pids", "not a process id"), ({"pids": [-1]}, "pids", "not a process id"),
+        ({"pids": []}, "pids", "expected 1 to"),
+        ({"pids": [0]}, "pids", "not a process id"),
+        ({"pids": [-1]}, "pids", "not a process id"),
         ({"pids": [1 << 40]}, "pids", "not a process id"),
-        ({"pids": [1], "filter": {"uid": 0}}, "pids", "filter"), ({"pids": [1] * 2000}, "pids", "1024"),
-        ({"filter": {"pid": 0}}, "filter.pid", "process id"), ({"filter": {"uid": -1}}, "filter.uid", "user id"),
-        ({"filter": {"comm": "x" * 16}}, "filter.comm", "15"), ({"filter": {"exe": "python3"}}, "filter.exe", "absolute"),
-        ({"cgroup": "a/b"}, "cgroup", "unified hierarchy"), ({"cgroup": ""}, "cgroup", "unified hierarchy"),
-        ({"sources": []}, "sources", "empty"), ({"sources": ["shim", "tape"]}, "sources", "tape"), ({"sources": ["gpu"]}, "sources", "gpu needs shim"), ({"sources": ["cupti", "bpf"]}, "sources", "cupti needs shim"),
-        ({"calls": ["cuNothing"]}, "calls", "cuNothing"), ({"calls": ["all", "!nothing*"]}, "calls", "nothing*"), ({"calls": [""]}, "calls", "empty"),
-        ({"calls": ["x" * 256]}, "calls", "255"), ({"calls": ["all"] * 300}, "calls", "256"),
-        ({"hooks": ["x"] * 300}, "hooks", "256"), ({"hooks": [""]}, "hooks", "empty"), ({"probes": ["x" * 1024]}, "probes", "1023"),
-        ({"min_duration": -1}, "min_duration", "nanoseconds"), ({"sample": 0}, "sample", "samples"), ({"rate": 0}, "rate", "second"),
-        ({"buffer": 4095}, "buffer", "4096"), ({"buffer": (64 << 20) + 1}, "buffer", "67108864"), ({"duration": 0}, "duration", "seconds"),
+        ({"pids": [1], "filter": {"uid": 0}}, "pids", "filter"),
+        ({"pids": [1] * 2000}, "pids", "1024"),
+        ({"filter": {"pid": 0}}, "filter.pid", "process id"),
+        ({"filter": {"uid": -1}}, "filter.uid", "user id"),
+        ({"filter": {"comm": "x" * 16}}, "filter.comm", "15"),
+        ({"filter": {"exe": "python3"}}, "filter.exe", "absolute"),
+        ({"cgroup": "a/b"}, "cgroup", "unified hierarchy"),
+        ({"cgroup": ""}, "cgroup", "unified hierarchy"),
+        ({"sources": []}, "sources", "empty"),
+        ({"sources": ["shim", "tape"]}, "sources", "tape"),
+        ({"sources": ["gpu"]}, "sources", "gpu needs shim"),
+        ({"sources": ["cupti", "bpf"]}, "sources", "cupti needs shim"),
+        ({"calls": ["cuNothing"]}, "calls", "cuNothing"),
+        ({"calls": ["all", "!nothing*"]}, "calls", "nothing*"),
+        ({"calls": [""]}, "calls", "empty"),
+        ({"calls": ["x" * 256]}, "calls", "255"),
+        ({"calls": ["all"] * 300}, "calls", "256"),
+        ({"hooks": ["x"] * 300}, "hooks", "256"),
+        ({"hooks": [""]}, "hooks", "empty"),
+        ({"probes": ["x" * 1024]}, "probes", "1023"),
+        ({"min_duration": -1}, "min_duration", "nanoseconds"),
+        ({"sample": 0}, "sample", "samples"),
+        ({"rate": 0}, "rate", "second"),
+        ({"buffer": 4095}, "buffer", "4096"),
+        ({"buffer": (64 << 20) + 1}, "buffer", "67108864"),
+        ({"duration": 0}, "duration", "seconds"),
         ({"duration": 1 << 40}, "duration", "seconds"),
     ]
     with Daemon() as daemon:
@@ -171,16 +216,16 @@ def test_slow_reader():
                 producer.set_lost(lost)
         producer.close()
         wait_until(lambda: daemon.status()["pid"], "the daemon answers others")
-        daemon.process.send_signal(signal.SIGTERM) # ends the trace
+        daemon.process.send_signal(signal.SIGTERM)  # ends the trace
         try:
             trace.end()
         except AssertionError:
-            check(trace.error, "no end, and no end of the connection") # what did not fit into the socket went with the daemon
+            check(trace.error, "no end, and no end of the connection")  # what did not fit into the socket went with the daemon
         got, told = calls(trace), sum(r.count for r in trace.of(LOST))
         check(0 < len(got) < n, len(got))
         equal([r.sequence for r in got], sorted(r.sequence for r in got), "order")
         daemon.process.wait(timeout=15)
-    with Daemon() as daemon: # the same, and it reads in the end
+    with Daemon() as daemon:  # the same, and it reads in the end
         trace = Trace(daemon.directory, reads=False, buffer=4 << 20, **US)
         producer = Producer(daemon.directory)
         producer.claim()
@@ -223,14 +268,19 @@ def test_liar():
 def test_not_meant():
     with Daemon() as daemon:
         equal(Producer(daemon.directory).size, 0, "a ring without a trace")
-        for parameters in ({"pids": [1], "sources": ["shim"]}, {"filter": {"comm": "nobody"}, "sources": ["shim"]}, {"cgroup": "/no/such", "sources": ["shim"]},
-                           {"pids": [os.getpid()], "sources": ["kernel"]}):
+        for parameters in (
+            {"pids": [1], "sources": ["shim"]},
+            {"filter": {"comm": "nobody"}, "sources": ["shim"]},
+            {"cgroup": "/no/such", "sources": ["shim"]},
+            {"pids": [os.getpid()], "sources": ["kernel"]},
+        ):
             trace = Trace(daemon.directory, **parameters)
             equal(Producer(daemon.directory).size, 0, parameters)
             trace.close()
 
 
 # ---- real programs ----
+
 
 def test_program():
     """Every call of a program, once, in order, with its arguments and results; nothing is lost."""
@@ -245,9 +295,20 @@ def test_program():
         names = [NAMES[r.function] for r in got]
         equal(names.count("cuInit"), 1, names)
         equal(names.count("cuLaunchKernel"), 3, names)
-        for wanted in ("cuDeviceGet", "cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "cuMemcpyDtoH_v2", "cuMemFree_v2"):
+        for wanted in (
+            "cuDeviceGet",
+            "cuMemAlloc_v2",
+            "cuMemcpyHtoD_v2",
+            "cuModuleLoadData",
+            "cuModuleGetFunction",
+            "cuLaunchKernel",
+            "cuMemcpyDtoH_v2",
+            "cuMemFree_v2",
+        ):
             check(wanted in names, wanted, "is missing:", names)
-        order = [names.index(n) for n in ("cuInit", "cuMemAlloc_v2", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "cuMemcpyDtoH_v2", "cuMemFree_v2")]
+        order = [
+            names.index(n) for n in ("cuInit", "cuMemAlloc_v2", "cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "cuMemcpyDtoH_v2", "cuMemFree_v2")
+        ]
         equal(order, sorted(order), names)
         equal([r.sequence for r in got], list(range(1, len(got) + 1)), "sequence")
         equal({(r.pid, r.tid, r.result) for r in got}, {(process.pid, process.pid, 0)})
@@ -270,6 +331,7 @@ def test_program():
 def test_options():
     """What is asked for comes, and nothing else."""
     with Daemon() as daemon:
+
         def traced(n, run=RUN, **parameters):
             trace = Trace(daemon.directory, sources=["shim"], filter={"comm": "vec_add_driver"}, **parameters)
             ended(daemon.start_run(*run))
@@ -278,6 +340,7 @@ def test_options():
             if n is not None:
                 equal(len(calls(trace)), n, parameters)
             return calls(trace)
+
         traced(3, calls=["launch"])
         equal({r.function for r in traced(3, calls=["cuLaunch*", "!cuLaunchHostFunc*"])}, {LAUNCH})
         check(all(not r.extras for r in traced(None, extras=False)), "extras")
@@ -341,8 +404,12 @@ def test_follow():
     """Children, and what they execute; without follow the process alone, and the end of the trace is its end."""
     with Daemon() as daemon:
         for follow in (True, False):
-            shell = subprocess.Popen(["sh", "-c", f"read x; {' '.join(RUN)}; {' '.join(RUN)}; true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                     env={**daemon.environment(**daemon.libraries()), "LD_PRELOAD": SHIM})
+            shell = subprocess.Popen(
+                ["sh", "-c", f"read x; {' '.join(RUN)}; {' '.join(RUN)}; true"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**daemon.environment(**daemon.libraries()), "LD_PRELOAD": SHIM},
+            )
             trace = Trace(daemon.directory, pids=[shell.pid], sources=["shim"], calls=["launch"], follow=follow)
             shell.communicate(b"\n", timeout=60)
             trace.end()
@@ -412,10 +479,12 @@ def test_late_library():
         trace = Trace(daemon.directory, sources=["bpf"], calls=["all"])
         if any(line.startswith("bpf:") and "calls of processes without the shim" in line for line in trace.missing):
             trace.close()
-            return # this machine does not let its daemon probe programs
+            return  # this machine does not let its daemon probe programs
         need(LATE)
         library = shutil.copy(LATE, folder)
-        process = subprocess.Popen([sys.executable, "-c", "import ctypes, sys, time\ncuda = ctypes.CDLL(sys.argv[1])\nwhile not cuda.cuInit(0): time.sleep(0.005)", library])
+        process = subprocess.Popen(
+            [sys.executable, "-c", "import ctypes, sys, time\ncuda = ctypes.CDLL(sys.argv[1])\nwhile not cuda.cuInit(0): time.sleep(0.005)", library]
+        )
         wait_until(lambda: calls(trace, pid=process.pid), "a call")
         said = lambda: [line for line in trace.later if line.startswith(f"bpf: {library}: new to this trace when process {process.pid} mapped it")]
         wait_until(said, "that calls before are missing")
@@ -461,5 +530,24 @@ def listed(bus):
 
 
 if __name__ == "__main__":
-    main([test_records, test_prompt, test_times, test_errors, test_slow_reader, test_liar, test_not_meant, test_program, test_options, test_attach, test_two_traces,
-          test_follow, test_fifty, test_killed, test_stop, test_late_library, test_hooks])
+    main(
+        [
+            test_records,
+            test_prompt,
+            test_times,
+            test_errors,
+            test_slow_reader,
+            test_liar,
+            test_not_meant,
+            test_program,
+            test_options,
+            test_attach,
+            test_two_traces,
+            test_follow,
+            test_fifty,
+            test_killed,
+            test_stop,
+            test_late_library,
+            test_hooks,
+        ]
+    )

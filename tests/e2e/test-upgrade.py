@@ -5,6 +5,7 @@ An upgrade while programs run: shims of before under the next daemon, shims of a
 versions are made from this source, with another version of the protocol (gpuprobed-old and the shim beside it: 5; gpuprobed-next: 7, and another
 interest page). On the CPU driver.
 """
+
 import json
 import os
 import subprocess
@@ -33,13 +34,15 @@ def counts(daemon):
 
 def told(daemon, what):
     """That `status`, `list` and `doctor` tell of one process, with the same line, which the log has once."""
+
     def found():
         return [line for line in daemon.status()["missing"] if what in line]
-    line, = wait_until(found, f"status tells of it: {what}", seconds=25)
+
+    (line,) = wait_until(found, f"status tells of it: {what}", seconds=25)
     equal(daemon.json("list")["notices"], [line])
     check(line in subprocess.run([CTL, "list"], env=daemon.environment(**daemon.tools()), capture_output=True, text=True).stderr)
     seen = json.loads(subprocess.run([CTL, "doctor", "--json"], env=daemon.environment(**daemon.tools()), capture_output=True, text=True).stdout)
-    doctor, = [c for c in seen["checks"] if c["id"] == "daemon.shims"]
+    (doctor,) = [c for c in seen["checks"] if c["id"] == "daemon.shims"]
     equal((doctor["state"], f"{doctor['found']}; {doctor['todo']}"), ("warning", line))
     wait_until(lambda: line in daemon.text(), "the log has it")
     equal(daemon.text().count(what), 1, daemon.text())
@@ -61,14 +64,14 @@ def test_older_shim():
             live.launch(4)
             wait_until(lambda: counts(daemon) == [7 * THREADS] * 2, f"it counts on: {counts(daemon)}")
             attach_both(daemon)
-            live.do("load 1") # asks, and is not understood
+            live.do("load 1")  # asks, and is not understood
             live.launch(2)
             live.launch(2, slot=1)
             line = told(daemon, "an older shim")
             check(f"1 (process {live.pid}): " in line and line.endswith("; restart them"), line)
-            reason, = {o["reason"] for o in daemon.why("--pid", str(live.pid))}
+            (reason,) = {o["reason"] for o in daemon.why("--pid", str(live.pid))}
             check("protocol 5, this daemon's is 6): restart the program" in reason, reason)
-            with Live(daemon) as other: # one of the new version
+            with Live(daemon) as other:  # one of the new version
                 other.launch(1)
                 wait_until(lambda: counts(daemon) == [10 * THREADS] * 2 + [THREADS] * 2, f"both count: {counts(daemon)}")
             daemon.crash_and_start()
@@ -81,7 +84,7 @@ def test_older_shim():
 def test_older_shim_is_detached():
     """It cannot be told: it counts where nobody looks, and runs on."""
     with Manager(program=OLD) as daemon:
-        attachment, = daemon.attach()
+        (attachment,) = daemon.attach()
         with Live(daemon, shim=OLD_SHIM) as live:
             live.launch(1)
             upgrade(daemon, GPUPROBED)
@@ -122,7 +125,7 @@ def test_other_page():
             wait_until(lambda: counts(daemon) == [5 * THREADS] * 2, f"it counts on: {counts(daemon)}")
             line = told(daemon, "have not come back")
             check(f"1 (process {live.pid}): " in line, line)
-            upgrade(daemon, GPUPROBED, Manager.crash) # a downgrade: it is understood again
+            upgrade(daemon, GPUPROBED, Manager.crash)  # a downgrade: it is understood again
             live.launch(2)
             equal(counts(daemon), [7 * THREADS] * 2)
             wait_until(lambda: [a["processes"] for a in daemon.attachments()] == [1, 1], "it has said what it has")
@@ -139,6 +142,7 @@ def test_other_page():
 def test_anybody_can_greet():
     """However many say that they are of another version: one line, and not all of them are remembered."""
     from wire import HELLO, LOADER, Shim, message
+
     with Daemon() as daemon:
         for version in 4, 7, 65535:
             shim = Shim(daemon.directory, hello=False)

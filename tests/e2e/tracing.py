@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces from Python: records (proto/trace.h) and a ring's producer (proto/trace-ring.h), a traced process without CUDA."""
+
 import base64
 import mmap
 import os
@@ -21,6 +22,7 @@ EXTRAS, TIMES, ERRORS, STACKS = 1, 2, 4, 8  # flags of a ring
 
 class Record:
     """One record; what it has depends on its kind."""
+
     def __init__(self, data):
         self.size, self.kind, self.source, self.flags = struct.unpack_from("<IHBB", data)
         read = getattr(self, f"read_{self.kind}", None)
@@ -32,7 +34,7 @@ class Record:
 
     def read_1(self, data):
         self.magic, self.version, self.monotonic, self.realtime = struct.unpack_from("<IIQQ", data, 8)
-        self.host, self.driver, self.daemon = (text(data[at:at + n]) for at, n in ((32, 64), (96, 32), (128, 32)))
+        self.host, self.driver, self.daemon = (text(data[at : at + n]) for at, n in ((32, 64), (96, 32), (128, 32)))
 
     def read_2(self, data):
         self.time, self.pid, self.parent, self.uid, self.what, self.status = struct.unpack_from("<QIIIIi", data, 8)
@@ -47,19 +49,21 @@ class Record:
         self.name = text(data[24:])
 
     def read_5(self, data):
-        (self.start, self.end, self.pid, self.tid, self.sequence, self.result, self.function, n_arguments, n_extras,
-         self.stack) = struct.unpack_from("<QQIIIiHBBI", data, 8)
+        (self.start, self.end, self.pid, self.tid, self.sequence, self.result, self.function, n_arguments, n_extras, self.stack) = struct.unpack_from(
+            "<QQIIIiHBBI", data, 8
+        )
         self.words = struct.unpack_from(f"<{n_arguments}Q", data, 48)
         self.extras, at = {}, 48 + 8 * n_arguments
         for _ in range(n_extras):
             argument, when, size = struct.unpack_from("<BBH", data, at)
-            self.extras[argument, when] = data[at + 8:at + 8 + size]
+            self.extras[argument, when] = data[at + 8 : at + 8 + size]
             at += 8 + (size + 7) // 8 * 8
         assert at == len(data), (at, len(data))
 
     def read_8(self, data):
-        (self.start, self.end, self.pid, self.tid, self.sequence, self.device, self.context, self.stream, self.function,
-         self.error) = struct.unpack_from("<QQIIIIQQQI", data, 8)
+        (self.start, self.end, self.pid, self.tid, self.sequence, self.device, self.context, self.stream, self.function, self.error) = struct.unpack_from(
+            "<QQIIIIQQQI", data, 8
+        )
 
     def read_9(self, data):
         self.pid, self.device, self.gpu_time, self.host_time, self.drift, self.error = struct.unpack_from("<IIQQqQ", data, 8)
@@ -70,7 +74,7 @@ class Record:
     def read_11(self, data):
         self.id, n = struct.unpack_from("<II", data, 8)
         self.addresses = struct.unpack_from(f"<{n}Q", data, 16)
-        self.frames = [frame.decode() for frame in data[16 + 8 * n:].split(b"\0")[:n]]
+        self.frames = [frame.decode() for frame in data[16 + 8 * n :].split(b"\0")[:n]]
 
     def read_12(self, data):
         self.time, self.records, self.lost = struct.unpack_from("<QQQ", data, 8)
@@ -85,17 +89,18 @@ def records(data):
     while at < len(data):
         size = struct.unpack_from("<I", data, at)[0]
         assert size >= 8 and size % 8 == 0 and at + size <= len(data), (at, size, len(data))
-        yield Record(data[at:at + size])
+        yield Record(data[at : at + size])
         at += size
 
 
 class Trace:
     """A call of Trace. It returns when everything is attached; then a thread reads until the end, unless reads is false."""
+
     def __init__(self, directory, reads=True, **parameters):
         self.bus = Connection(directory, timeout=60)
         self.records, self.replies, self.over, self.error = [], 0, False, None
         self.bus.send("Trace", more=True, **parameters)
-        self.later = [] # lines of `missing` of replies behind the first one
+        self.later = []  # lines of `missing` of replies behind the first one
         self.missing = self.read().get("missing")
         self.later.clear()
         self.thread = threading.Thread(target=self.follow, daemon=True)
@@ -142,6 +147,7 @@ class Trace:
 
 class Producer:
     """The process's side of its ring: asks for it as the shim does, and writes records."""
+
     def __init__(self, directory):
         self.shim = Shim(directory, role=TRACER)
         self.map = None
@@ -157,11 +163,23 @@ class Producer:
             return
         assert os.fstat(fd).st_size == size
         self.map = self.map or mmap.mmap(fd, size)
-        self.numbers = memoryview(self.map).cast("Q") # one store each; struct writes byte by byte, which the daemon would see
+        self.numbers = memoryview(self.map).cast("Q")  # one store each; struct writes byte by byte, which the daemon would see
         self.numbers[80 // 8] = 1  # it is taken
         os.close(fd)
-        (magic, version, self.enabled, self.flags, self.clock, self.slot_count, self.slot_bytes, self.stride, self.slots, self.min_duration,
-         self.sample, self.heartbeat) = struct.unpack_from("<8I4Q", self.map)
+        (
+            magic,
+            version,
+            self.enabled,
+            self.flags,
+            self.clock,
+            self.slot_count,
+            self.slot_bytes,
+            self.stride,
+            self.slots,
+            self.min_duration,
+            self.sample,
+            self.heartbeat,
+        ) = struct.unpack_from("<8I4Q", self.map)
         assert (magic, version) == (RING_MAGIC, 2)
 
     def wants(self, function):
@@ -212,7 +230,7 @@ class Producer:
         if pad:
             struct.pack_into("<HBBI", self.map, at + place, pad, 0, 0, 0)
             place = 0
-        self.map[at + place:at + place + len(record)] = record
+        self.map[at + place : at + place + len(record)] = record
         self.set_head(head + pad + len(record), i)
         return True
 

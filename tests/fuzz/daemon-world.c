@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The linker puts functions of the worker pool that start workers or ask them into other hands (--wrap, see meson.build); those of tasks are the real ones.
+ * The linker puts functions of the worker pool that start workers or ask them into other hands
+ * (--wrap, see meson.build); those of tasks are the real ones.
  */
 
 #include "daemon-world.h"
@@ -41,16 +42,19 @@ static struct {
 
 /* ---- workers ---- */
 
-int __wrap_worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop, const struct worker_pool_options *options);
+int __wrap_worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
+			   const struct worker_pool_options *options);
 struct worker_pool *__wrap_worker_pool_free(struct worker_pool *pool);
 const struct worker_pool_counters *__wrap_worker_pool_counters(const struct worker_pool *pool);
 struct worker_pool_load __wrap_worker_pool_load(const struct worker_pool *pool);
 json_object *__wrap_worker_pool_features(const struct worker_pool *pool);
 const char *__wrap_worker_pool_trouble(const struct worker_pool *pool);
-void __wrap_worker_pool_submit(struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms);
+void __wrap_worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
+			       unsigned int deadline_ms);
 void __wrap_worker_task_cancel(struct worker_task *task);
 
-int __wrap_worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop, const struct worker_pool_options *options) {
+int __wrap_worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
+			   const struct worker_pool_options *options) {
 	*poolp = (void *)&tasks; /* nobody looks into it */
 	return 0;
 }
@@ -73,7 +77,9 @@ json_object *__wrap_worker_pool_features(const struct worker_pool *pool) {
 	static json_object *features;
 
 	if (!features)
-		features = json_tokener_parse("{\"compiler\":\"nvJitLink 13.0\",\"patch\":\"nvPTXCompiler 13.0\",\"build\":\"1\"}");
+		features = json_tokener_parse(
+			"{\"compiler\":\"nvJitLink 13.0\",\"patch\":\"nvPTXCompiler "
+			"13.0\",\"build\":\"1\"}");
 	return features;
 }
 
@@ -81,7 +87,8 @@ const char *__wrap_worker_pool_trouble(const struct worker_pool *pool) {
 	return NULL;
 }
 
-void __wrap_worker_pool_submit(struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms) {
+void __wrap_worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
+			       unsigned int deadline_ms) {
 	if (tasks.n == TASKS_MAX)
 		abort();
 	tasks.cancelled[tasks.n] = false;
@@ -99,7 +106,8 @@ static struct worker_task *take_task(size_t i) {
 
 	tasks.n--;
 	memmove(&tasks.list[i], &tasks.list[i + 1], (tasks.n - i) * sizeof(tasks.list[0]));
-	memmove(&tasks.cancelled[i], &tasks.cancelled[i + 1], (tasks.n - i) * sizeof(tasks.cancelled[0]));
+	memmove(&tasks.cancelled[i], &tasks.cancelled[i + 1],
+		(tasks.n - i) * sizeof(tasks.cancelled[0]));
 	return task;
 }
 
@@ -110,8 +118,10 @@ static json_object *parse_reply(const uint8_t *data, size_t size) {
 
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	reply = json_tokener_parse_ex(tokener, (const char *)data, (int)size);
-	if (json_tokener_get_error(tokener) != json_tokener_success || json_tokener_get_parse_end(tokener) != size ||
-	    !json_object_is_type(reply, json_type_object) || !json_object_object_get_ex(reply, "status", &status) ||
+	if (json_tokener_get_error(tokener) != json_tokener_success ||
+	    json_tokener_get_parse_end(tokener) != size ||
+	    !json_object_is_type(reply, json_type_object) ||
+	    !json_object_object_get_ex(reply, "status", &status) ||
 	    !json_object_is_type(status, json_type_string)) {
 		json_object_put(reply);
 		reply = NULL;
@@ -126,7 +136,8 @@ static void fill_outputs(struct worker_task *task, const uint8_t *data, size_t s
 		uint64_t max;
 
 		if (worker_task_fd(task, i, &max) >= 0 && max)
-			worker_task_replace_output(task, i, memfd_new_sealed("fuzz", data, size), size);
+			worker_task_replace_output(task, i, memfd_new_sealed("fuzz", data, size),
+						   size);
 	}
 }
 
@@ -137,13 +148,18 @@ static void set_honest(json_object *json, size_t size, const char *prefix) {
 	char symbol[REGISTRY_SYMBOL_SIZE];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (json_object_object_get_ex(json, names[i], &member) && json_object_get_int64(member) > 0)
-			json_object_object_add(json, names[i], json_object_new_int64((int64_t)size));
-	if (prefix && json_object_object_get_ex(json, "symbol", &member) && json_object_object_get_ex(json, "index", &index)) {
-		snprintf(symbol, sizeof(symbol), "%s_p%lld", prefix, (long long)json_object_get_int64(index));
+		if (json_object_object_get_ex(json, names[i], &member) &&
+		    json_object_get_int64(member) > 0)
+			json_object_object_add(json, names[i],
+					       json_object_new_int64((int64_t)size));
+	if (prefix && json_object_object_get_ex(json, "symbol", &member) &&
+	    json_object_object_get_ex(json, "index", &index)) {
+		snprintf(symbol, sizeof(symbol), "%s_p%lld", prefix,
+			 (long long)json_object_get_int64(index));
 		json_object_object_add(json, "symbol", json_object_new_string(symbol));
 	}
-	if (json_object_object_get_ex(json, "programs", &programs) && json_object_is_type(programs, json_type_array))
+	if (json_object_object_get_ex(json, "programs", &programs) &&
+	    json_object_is_type(programs, json_type_array))
 		for (size_t i = 0; i < json_object_array_length(programs); i++) {
 			member = json_object_array_get_idx(programs, i);
 			if (json_object_is_type(member, json_type_object))
@@ -153,7 +169,8 @@ static void set_honest(json_object *json, size_t size, const char *prefix) {
 
 bool world_reply(unsigned int which, unsigned int flags, const uint8_t *data, size_t size) {
 	const uint8_t *nul = memchr(data, 0, size);
-	const size_t n_text = nul ? (size_t)(nul - data) : size, n_output = nul ? size - n_text - 1 : 0;
+	const size_t n_text = nul ? (size_t)(nul - data) : size,
+		     n_output = nul ? size - n_text - 1 : 0;
 	json_object *reply, *member = NULL;
 	struct worker_task *task;
 	const char *message = "";
@@ -166,17 +183,22 @@ bool world_reply(unsigned int which, unsigned int flags, const uint8_t *data, si
 		return false;
 	task = take_task(which);
 	if (flags & WORLD_REPLY_CRASHED) {
-		worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL, "worker crashed (signal 11)");
+		worker_task_complete(task, WORKER_POOL_E_CRASHED, NULL,
+				     "worker crashed (signal 11)");
 		json_object_put(reply);
 		return true;
 	}
 	fill_outputs(task, nul ? nul + 1 : data, n_output);
 	if (flags & WORLD_REPLY_HONEST)
-		set_honest(reply, n_output, json_object_object_get_ex(worker_task_request(task), "prefix", &member) ? json_object_get_string(member) : NULL);
+		set_honest(reply, n_output,
+			   json_object_object_get_ex(worker_task_request(task), "prefix", &member)
+				   ? json_object_get_string(member)
+				   : NULL);
 	json_object_object_get_ex(reply, "status", &member);
 	if (!strcmp(json_object_get_string(member), "error")) {
 		result = WORKER_POOL_E_REFUSED;
-		message = json_object_object_get_ex(reply, "message", &member) && json_object_is_type(member, json_type_string)
+		message = json_object_object_get_ex(reply, "message", &member) &&
+					  json_object_is_type(member, json_type_string)
 				  ? json_object_get_string(member)
 				  : "worker gave no reason";
 	}
@@ -189,7 +211,8 @@ bool world_reply(unsigned int which, unsigned int flags, const uint8_t *data, si
 static void drop_tasks(bool all) {
 	for (size_t i = 0; i < tasks.n;)
 		if (all || tasks.cancelled[i]) {
-			worker_task_complete(take_task(i), WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_POOL_UNWANTED);
+			worker_task_complete(take_task(i), WORKER_POOL_E_UNAVAILABLE, NULL,
+					     WORKER_POOL_UNWANTED);
 			i = 0; /* that may have asked for more */
 		} else {
 			i++;
@@ -198,9 +221,10 @@ static void drop_tasks(bool all) {
 
 /* ---- what the daemon says to its journal ---- */
 
-void __wrap_log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void __wrap_log_event(enum log_level level, const char *message_id, const char *const *fields, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+void __wrap_log_message(enum log_level level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void __wrap_log_event(enum log_level level, const char *message_id, const char *const *fields,
+		      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 static void format_line(const char *format, va_list arguments) {
 	char line[4096];
@@ -216,7 +240,8 @@ void __wrap_log_message(enum log_level level, const char *format, ...) {
 	va_end(arguments);
 }
 
-void __wrap_log_event(enum log_level level, const char *message_id, const char *const *fields, const char *format, ...) {
+void __wrap_log_event(enum log_level level, const char *message_id, const char *const *fields,
+		      const char *format, ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -229,7 +254,10 @@ void __wrap_log_event(enum log_level level, const char *message_id, const char *
 static void remove_folder(void) {
 	char path[64];
 
-	for (const char *const *name = (const char *const[]){ "control", "shim", "metrics", "interest", "before.json", "behind.json", NULL }; *name; name++) {
+	for (const char *const *name =
+		     (const char *const[]){ "control", "shim", "metrics", "interest", "before.json",
+					    "behind.json", NULL };
+	     *name; name++) {
 		snprintf(path, sizeof(path), "%s/%s", world.folder, *name);
 		unlink(path);
 	}
@@ -251,7 +279,12 @@ static void add_definition(const char *name, int order) {
 
 	snprintf(path, sizeof(path), "%s/%s.json", world.folder, name);
 	file = fopen(path, "w");
-	if (!file || fprintf(file, "{\"name\":\"%s\",\"executable\":\"/usr/bin/true\",\"order\":%d,\"attach_points\":{\"include\":[\"kprobe/*\",\"kretprobe/*\"]}}", name, order) < 0 ||
+	if (!file ||
+	    fprintf(file,
+		    "{\"name\":\"%s\",\"executable\":\"/usr/bin/"
+		    "true\",\"order\":%d,\"attach_points\":{\"include\":[\"kprobe/*\",\"kretprobe/"
+		    "*\"]}}",
+		    name, order) < 0 ||
 	    fclose(file))
 		abort();
 }
@@ -261,7 +294,8 @@ static void load_programs(void) {
 
 	add_definition("before", -1000);
 	add_definition("behind", 100000);
-	if (pass_set_load(&world.programs, folders, 2, NULL, NULL) || !pass_set_runs_programs(&world.programs))
+	if (pass_set_load(&world.programs, folders, 2, NULL, NULL) ||
+	    !pass_set_runs_programs(&world.programs))
 		abort();
 	world.plain = world.daemon->passes;
 	world.daemon->pass_pool = world.daemon->image_pool;
@@ -273,7 +307,15 @@ void world_use_programs(void) {
 
 void world_start(void) {
 	static char metrics[96], passes[] = "--pass-dir=" PASSES;
-	const char *arguments[] = { "gpuprobed", "--session=fuzz", "--verify=no", "--engine=auto", "--deadline-ms=60000", "--quota-clients=1000", metrics, passes, NULL };
+	const char *arguments[] = { "gpuprobed",
+				    "--session=fuzz",
+				    "--verify=no",
+				    "--engine=auto",
+				    "--deadline-ms=60000",
+				    "--quota-clients=1000",
+				    metrics,
+				    passes,
+				    NULL };
 	struct daemon_options options = { .socket_mode = 0600, .control_fd = -1, .shim_fd = -1 };
 	static char interest[64];
 	struct config *config;
@@ -290,7 +332,8 @@ void world_start(void) {
 	snprintf(world.metrics, sizeof(world.metrics), "%s/metrics", world.folder);
 	snprintf(interest, sizeof(interest), "%s/interest", world.folder);
 	snprintf(metrics, sizeof(metrics), "--metrics=unix:%s", world.metrics);
-	if (config_new(&config, sizeof(arguments) / sizeof(arguments[0]) - 1, (char **)arguments, "/nonexistent", "/nonexistent", error)) {
+	if (config_new(&config, sizeof(arguments) / sizeof(arguments[0]) - 1, (char **)arguments,
+		       "/nonexistent", "/nonexistent", error)) {
 		fprintf(stderr, "%s\n", error);
 		abort();
 	}
@@ -298,17 +341,31 @@ void world_start(void) {
 	options.control_path = world.control;
 	options.shim_path = world.shims;
 	options.interest_path = interest;
-	if (store_new(&options.store, false, NULL) || uv_loop_init(&world.loop) || daemon_new(&world.daemon, &world.loop, &options))
+	if (store_new(&options.store, false, NULL) || uv_loop_init(&world.loop) ||
+	    daemon_new(&world.daemon, &world.loop, &options))
 		abort();
 	load_programs();
 }
 
 static void add_map(size_t i, uint32_t type, uint32_t place, uint32_t merge, uint32_t value_size) {
-	struct map_shape shape = { .type = type, .key_size = value_size ? 4 : 0, .value_size = value_size, .max_entries = type == 1527 ? 16384 : 64, .place = place,
-				   .merge = merge, .threads = 64, .ring_bytes = 64 << 10 };
-	struct map_spec spec = { .name = "map", .type = type, .key_size = shape.key_size, .value_size = value_size, .max_entries = shape.max_entries, .kernel_fd = -1 };
+	struct map_shape shape = { .type = type,
+				   .key_size = value_size ? 4 : 0,
+				   .value_size = value_size,
+				   .max_entries = type == 1527 ? 16384 : 64,
+				   .place = place,
+				   .merge = merge,
+				   .threads = 64,
+				   .ring_bytes = 64 << 10 };
+	struct map_spec spec = { .name = "map",
+				 .type = type,
+				 .key_size = shape.key_size,
+				 .value_size = value_size,
+				 .max_entries = shape.max_entries,
+				 .kernel_fd = -1 };
 
-	if (map_layout_init(&spec.layout, &shape) || map_new(&world.object->maps[i], ++world.daemon->registry.last_map, 1, 0, &spec, world.daemon->map_accounts))
+	if (map_layout_init(&spec.layout, &shape) ||
+	    map_new(&world.object->maps[i], ++world.daemon->registry.last_map, 1, 0, &spec,
+		    world.daemon->map_accounts))
 		abort();
 	snprintf(world.object->slots[i], sizeof(world.object->slots[i]), "__gpuprobe_m%zu", i);
 }
@@ -317,7 +374,8 @@ void world_begin(void) {
 	struct registry *registry = &world.daemon->registry;
 	struct attachment *attachments[2];
 
-	registry->last_object = registry->last_attachment = registry->last_map = registry->last_instance = 0;
+	registry->last_object = registry->last_attachment = registry->last_map =
+		registry->last_instance = 0;
 	world.daemon->processes.last_module = 0;
 	world.daemon->images.last_image = 0;
 	world.daemon->last_sequence = 0;
@@ -372,8 +430,10 @@ int world_connect(const char *path, int type) {
 void world_end(void) {
 	struct daemon *daemon = world.daemon;
 
-	for (unsigned int i = 0; shim_server_connections(daemon->shims) || varlink_server_connections(daemon->control) || daemon->n_verifying || tasks.n ||
-				 daemon->metrics_runs || daemon->folding || !TAILQ_EMPTY(&daemon->registry.attachments);
+	for (unsigned int i = 0;
+	     shim_server_connections(daemon->shims) ||
+	     varlink_server_connections(daemon->control) || daemon->n_verifying || tasks.n ||
+	     daemon->metrics_runs || daemon->folding || !TAILQ_EMPTY(&daemon->registry.attachments);
 	     i++) {
 		while (!TAILQ_EMPTY(&daemon->registry.attachments))
 			daemon_detach(daemon, TAILQ_FIRST(&daemon->registry.attachments));

@@ -2,8 +2,10 @@
 #pragma once
 
 /*
- * A daemon for fuzzers: the real one, with its sockets, on a loop in this thread, but without workers. What it asks these for waits until the fuzzer answers in their
- * place. It has no capabilities, so that nothing that is asked of it reaches the kernel's programs or other processes.
+ * A daemon for fuzzers: the real one, with its sockets, on a loop in this thread, but without
+ * workers. What it asks these for waits until the fuzzer answers in their place. It has no
+ * capabilities, so that nothing that is asked of it reaches the kernel's programs or other
+ * processes.
  */
 
 #include <stdbool.h>
@@ -28,7 +30,8 @@ extern struct world world;
 void world_start(void);
 void world_begin(void);
 
-/* Until the end of this input: there are passes that are programs, one before ours and one behind. */
+/* Until the end of this input: there are passes that are programs, one before ours and one behind.
+ */
 void world_use_programs(void);
 
 /* Lets the daemon work off what is there. */
@@ -43,10 +46,11 @@ enum world_reply_flags {
 };
 
 /*
- * A worker answers what was asked for `which` from the oldest on: JSON, and behind a NUL what is in its outputs. False: nobody waits, or no daemon would take it for an
- * answer.
+ * A worker answers what was asked for `which` from the oldest on: JSON, and behind a NUL what is in
+ * its outputs. False: nobody waits, or no daemon would take it for an answer.
  */
 bool world_reply(unsigned int which, unsigned int flags, const uint8_t *data, size_t size);
 
-/* After each input, when the fuzzer has closed its sockets: all that it made goes. Traps if something stays. */
+/* After each input, when the fuzzer has closed its sockets: all that it made goes. Traps if
+ * something stays. */
 void world_end(void);

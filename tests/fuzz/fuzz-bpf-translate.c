@@ -35,18 +35,17 @@ static const uint8_t opcodes[] = {
 	0x85, 0x85, 0x85, 0x85, 0x95, 0x18, 0x18, 0x18, 0xe5,
 };
 static const int32_t atomics[] = { 0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1 };
-static const int32_t helpers[] = { 1,	1,   1,	  2,   3,   5,	 7,   8,   502, 503, 504,
-				   505, 506, 508, 509, 510, 511, 6,   14,  16,	25,  130,
-				   131, 131, 132, 132, 133, 177, 501, 507, 512, 12,	 181, 181 };
-static const uint32_t map_types[] = { 2,    6,	  1503, 27,   1,    1502, 1527, 5,
-				      1501, 1504, 1512, 1513, 4,    7,	  9,	10 };
+static const int32_t helpers[] = { 1,   1,   1,   2,   3,   5,   7,   8,  502, 503, 504, 505,
+				   506, 508, 509, 510, 511, 6,   14,  16, 25,  130, 131, 131,
+				   132, 132, 133, 177, 501, 507, 512, 12, 181, 181 };
+static const uint32_t map_types[] = { 2,    6,    1503, 27,   1, 1502, 1527, 5,
+				      1501, 1504, 1512, 1513, 4, 7,    9,    10 };
 static const char *const names[MAPS_MAX] = { "m0", "m1", "m2" };
 
 #define PICK(array, n) ((array)[(n) % (sizeof(array) / sizeof((array)[0]))])
 
 /* An instruction of 4 bytes; returns the slots that it takes. */
-static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps)
-{
+static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps) {
 	*insn = (struct bpf_insn){ .code = PICK(opcodes, b[0]),
 				   .dst_reg = b[1] % 11,
 				   .src_reg = (b[1] >> 4) % 11 };
@@ -112,8 +111,7 @@ static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps)
 	}
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct bpf_insn insns[INSNS_MAX + 3] = { 0 };
 	struct translate_map maps[MAPS_MAX];
 	struct translate_program program = { .name = "fuzz", .symbol = "fuzz", .insns = insns };
@@ -164,8 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    strstr(result.programs[0].ptx, ".version") ||
 		    !strstr(result.programs[0].ptx, " fuzz("))
 			abort();
-		if (!result.programs[0].patch == !result.programs[0].patch_reason &&
-		    program.patch)
+		if (!result.programs[0].patch == !result.programs[0].patch_reason && program.patch)
 			abort();
 		if (result.programs[0].patch && (strstr(result.programs[0].patch, ".visible") ||
 						 strstr(result.programs[0].patch, "\texit;")))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A file of the cache: what is taken for an entry has parts of the sizes that it says, sealed, and a reply whose ids are among those asked for. The checksum
- * is set right, unless the last byte is odd: it stands before everything else.
+ * A file of the cache: what is taken for an entry has parts of the sizes that it says, sealed, and
+ * a reply whose ids are among those asked for. The checksum is set right, unless the last byte is
+ * odd: it stands before everything else.
  */
 
 #include <fcntl.h>
@@ -68,8 +69,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	uint32_t uid = 0;
 	int fd;
 
-	if (size >= sizeof(struct cache_entry_header)) { /* of the key and the user that were asked for */
-		memcpy(key.bytes, data + offsetof(struct cache_entry_header, key), sizeof(key.bytes));
+	if (size >=
+	    sizeof(struct cache_entry_header)) { /* of the key and the user that were asked for */
+		memcpy(key.bytes, data + offsetof(struct cache_entry_header, key),
+		       sizeof(key.bytes));
 		memcpy(&uid, data + offsetof(struct cache_entry_header, uid), sizeof(uid));
 	}
 	fd = make_file(data, size);

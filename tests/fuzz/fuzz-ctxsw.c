@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as the ring of an event buffer (4 bytes of put, 4 of get, 1 of how many are taken at a time, then records): what is read lies
- * within it, comes to an end, and becomes spans that are well formed.
+ * Any bytes as the ring of an event buffer (4 bytes of put, 4 of get, 1 of how many are taken at a
+ * time, then records): what is read lies within it, comes to an end, and becomes spans that are
+ * well formed.
  */
 
 #include <stdint.h>
@@ -20,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void check(void *userdata, struct trace_ctxsw *span) {
 	size_t *n = userdata;
 
-	if (span->record.size != sizeof(*span) || span->record.type != TRACE_CTXSW || span->end < span->start || span->device != 3)
+	if (span->record.size != sizeof(*span) || span->record.type != TRACE_CTXSW ||
+	    span->end < span->start || span->device != 3)
 		abort();
 	if (span->record.flags & TRACE_CTXSW_INSTANT && span->end != span->start)
 		abort();
@@ -40,12 +42,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	memcpy(&get, data + 4, sizeof(get));
 	n_max = 1 + data[8] % BATCH_MAX;
 	n_ring = (uint32_t)((size - HEAD) / RM_RECORD_SIZE);
-	ring = malloc((size_t)n_ring * RM_RECORD_SIZE); /* no larger, so that ASan sees any read past it */
+	ring = malloc((size_t)n_ring *
+		      RM_RECORD_SIZE); /* no larger, so that ASan sees any read past it */
 	spans = calloc(1, sizeof(*spans));
 	if (!ring || !spans)
 		abort();
 	memcpy(ring, data + HEAD, (size_t)n_ring * RM_RECORD_SIZE);
-	*spans = (struct rm_spans){ .device = 3, .since = 1000, .emit = check, .userdata = &n_spans };
+	*spans = (struct rm_spans){
+		.device = 3, .since = 1000, .emit = check, .userdata = &n_spans
+	};
 	do {
 		const uint32_t before = get;
 

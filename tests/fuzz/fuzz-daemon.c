@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the daemon does with what others say that is well-formed: shims, who calls its methods, and workers, each of which may lie. The input is commands: a byte (what, which
- * and how, two, two and four bits), two with a length, and bytes.
+ * What the daemon does with what others say that is well-formed: shims, who calls its methods, and
+ * workers, each of which may lie. The input is commands: a byte (what, which and how, two, two and
+ * four bits), two with a length, and bytes.
  *
- *   0  a message on the shims' connection `which`: a byte chooses its type, then its body; behind that of an IMAGE the image. how: its descriptor (see give())
+ *   0  a message on the shims' connection `which`: a byte chooses its type, then its body; behind
+ *      that of an IMAGE the image. how: its descriptor (see give())
  *   1  a call on the connection `which & 1`, as text
  *   2  a worker's answer to what was asked for `which`; how: enum world_reply_flags
- *   3  how 0: the shims' connection ends; 1: the caller's; 2: two bytes of a place, and what is written there into the last instance;
+ *   3  how 0: the shims' connection ends; 1: the caller's; 2: two bytes of a place, and what is
+ *      written there into the last instance;
  *     3: from now on there are passes that are programs
  *
  * What comes back is well-formed, and in the end nothing is left.
@@ -54,7 +57,10 @@ static void hear_shim(int fd) {
 
 	for (;;) {
 		struct iovec vector = { &message, sizeof(message) };
-		struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+		struct msghdr header = { .msg_iov = &vector,
+					 .msg_iovlen = 1,
+					 .msg_control = control,
+					 .msg_controllen = sizeof(control) };
 		const ssize_t n = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		const struct cmsghdr *c;
 		int got = -1;
@@ -62,7 +68,9 @@ static void hear_shim(int fd) {
 		if (n <= 0)
 			return;
 		c = CMSG_FIRSTHDR(&header);
-		if (!wire_valid(&message, (size_t)n) || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || (c && c->cmsg_len != CMSG_LEN(sizeof(int))))
+		if (!wire_valid(&message, (size_t)n) ||
+		    (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
+		    (c && c->cmsg_len != CMSG_LEN(sizeof(int))))
 			abort();
 		if (c)
 			memcpy(&got, CMSG_DATA(c), sizeof(got));
@@ -76,7 +84,8 @@ static void hear_shim(int fd) {
 }
 
 /* Descriptors beside a message. How many. */
-static size_t give(unsigned int how, const union wire_message *message, const uint8_t *image, size_t n_image, int fds[static 2]) {
+static size_t give(unsigned int how, const union wire_message *message, const uint8_t *image,
+		   size_t n_image, int fds[static 2]) {
 	const uint64_t size = message->header.type == WIRE_IMAGE ? message->image.image_size : 0;
 	uint8_t *bytes;
 
@@ -96,7 +105,8 @@ static size_t give(unsigned int how, const union wire_message *message, const ui
 		if (ftruncate(fds[0], (off_t)(size < IMAGE_MAX ? size : IMAGE_MAX)))
 			abort();
 	} else {
-		fds[0] = memfd_new_sealed("fuzz", bytes, (size_t)(size < IMAGE_MAX ? size : IMAGE_MAX) + (how == 2));
+		fds[0] = memfd_new_sealed(
+			"fuzz", bytes, (size_t)(size < IMAGE_MAX ? size : IMAGE_MAX) + (how == 2));
 	}
 	free(bytes);
 	if (how == 5)
@@ -105,7 +115,9 @@ static size_t give(unsigned int how, const union wire_message *message, const ui
 }
 
 static void say_shim(int fd, unsigned int how, const uint8_t *data, size_t size) {
-	static const uint16_t types[] = { WIRE_HELLO, WIRE_IMAGE, WIRE_INSTANCE, WIRE_ARMED, WIRE_UNLOAD, WIRE_REPORT, WIRE_SYNCED, WIRE_TRACE, WIRE_RESUME, WIRE_KEEP, WIRE_IDS };
+	static const uint16_t types[] = { WIRE_HELLO,  WIRE_IMAGE,  WIRE_INSTANCE, WIRE_ARMED,
+					  WIRE_UNLOAD, WIRE_REPORT, WIRE_SYNCED,   WIRE_TRACE,
+					  WIRE_RESUME, WIRE_KEEP,   WIRE_IDS };
 	const uint16_t type = types[data[0] % (sizeof(types) / sizeof(types[0]))];
 	const size_t n_body = wire_size(type) - sizeof(struct wire_header);
 	union {
@@ -120,17 +132,20 @@ static void say_shim(int fd, unsigned int how, const uint8_t *data, size_t size)
 
 	data++;
 	size--;
-	message.header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type, (uint32_t)wire_size(type), ++peer.sequence };
+	message.header = (struct wire_header){ WIRE_MAGIC, WIRE_VERSION, type,
+					       (uint32_t)wire_size(type), ++peer.sequence };
 	memcpy(&message.header + 1, data, size < n_body ? size : n_body);
 	if (type == WIRE_HELLO && how == 6)
 		message.header.version--; /* before an upgrade */
 	if (type == WIRE_SYNCED)
 		message.header.sequence = world.daemon->last_sequence;
-	n_fds = size > n_body ? give(how, &message, data + n_body, size - n_body, fds) : give(how, &message, data, 0, fds);
+	n_fds = size > n_body ? give(how, &message, data + n_body, size - n_body, fds)
+			      : give(how, &message, data, 0, fds);
 	if (n_fds) {
 		header.msg_control = control.bytes;
 		header.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		control.align = (struct cmsghdr){ CMSG_LEN(n_fds * sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
+		control.align =
+			(struct cmsghdr){ CMSG_LEN(n_fds * sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
 		memcpy(CMSG_DATA(&control.align), fds, n_fds * sizeof(int));
 	}
 	sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -145,7 +160,8 @@ static void hear_caller(struct caller *caller) {
 	char *nul;
 	ssize_t n;
 
-	while (caller->fd >= 0 && (n = recv(caller->fd, caller->text + caller->n, ANSWER_MAX - caller->n, MSG_DONTWAIT)) > 0) {
+	while (caller->fd >= 0 && (n = recv(caller->fd, caller->text + caller->n,
+					    ANSWER_MAX - caller->n, MSG_DONTWAIT)) > 0) {
 		caller->n += (size_t)n;
 		while ((nul = memchr(caller->text, 0, caller->n))) {
 			const size_t length = (size_t)(nul - caller->text);
@@ -201,7 +217,8 @@ static void run(unsigned int command, const uint8_t *data, size_t size) {
 			world_use_programs();
 		else if (peer.instance >= 0 && size > sizeof(place)) {
 			memcpy(&place, data, sizeof(place));
-			if (pwrite(peer.instance, data + sizeof(place), size - sizeof(place), place) < 0)
+			if (pwrite(peer.instance, data + sizeof(place), size - sizeof(place),
+				   place) < 0)
 				break; /* it is sealed, and ends there */
 		}
 	}

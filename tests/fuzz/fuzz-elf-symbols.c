@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as a program or library: names of functions end, and addresses and offsets lead to each other. Then the same file as one
- * that a stack of a trace names: the answer, if there is one, is a text.
+ * Any bytes as a program or library: names of functions end, and addresses and offsets lead to each
+ * other. Then the same file as one that a stack of a trace names: the answer, if there is one, is a
+ * text.
  */
 
 #include <stdio.h>
@@ -48,7 +49,8 @@ static void read_image(int fd, size_t size) {
 
 	if (elf_image_init(&image, fd))
 		return;
-	if (image.n_segments * sizeof(Elf64_Phdr) > size || image.n_sections * sizeof(Elf64_Shdr) > size)
+	if (image.n_segments * sizeof(Elf64_Phdr) > size ||
+	    image.n_sections * sizeof(Elf64_Shdr) > size)
 		abort();
 	for (size_t i = 0; i < 2; i++) {
 		char *strings;
@@ -60,7 +62,8 @@ static void read_image(int fd, size_t size) {
 		free(strings);
 	}
 	wanted.name = seen.name;
-	if (elf_functions_find(fd, &limits, &wanted, 1, &stop) == 0 && !wanted.r && wanted.offset > INT64_MAX) /* beyond the end is for who reads there */
+	if (elf_functions_find(fd, &limits, &wanted, 1, &stop) == 0 && !wanted.r &&
+	    wanted.offset > INT64_MAX) /* beyond the end is for who reads there */
 		abort();
 	elf_image_deinit(&image);
 }
@@ -75,7 +78,8 @@ static void read_names(int fd, size_t size) {
 		abort();
 	for (uint64_t offset = 1; offset < size; offset += 1 + size / 16) {
 		uint64_t distance;
-		const char *name = trace_symbols_name(symbols, (uint32_t)getpid(), path, status.st_ino, offset, &distance);
+		const char *name = trace_symbols_name(symbols, (uint32_t)getpid(), path,
+						      status.st_ino, offset, &distance);
 
 		if (name && (!*name || strlen(name) > (size_t)64 << 20))
 			abort();

@@ -15,14 +15,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check(bool good)
-{
+static void check(bool good) {
 	if (!good)
 		abort();
 }
 
-static void rewrite(const struct fatbin_entry *entry, const uint8_t *payload, uint64_t size)
-{
+static void rewrite(const struct fatbin_entry *entry, const uint8_t *payload, uint64_t size) {
 	const struct fatbin_spec spec = {
 		.kind = entry->kind,
 		.isa_major = entry->isa_major,
@@ -57,8 +55,7 @@ static void rewrite(const struct fatbin_entry *entry, const uint8_t *payload, ui
 	free(container);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct fatbin_writer writer;
 	struct fatbin fatbin;
 	uint8_t *copy, *payload;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as BTF (2 bytes of a type's number, 1 of a value's size, then BTF): what is found lies within the value, has names that can be those of metrics, and any bytes
- * of a value can be shown.
+ * Any bytes as BTF (2 bytes of a type's number, 1 of a value's size, then BTF): what is found lies
+ * within the value, has names that can be those of metrics, and any bytes of a value can be shown.
  */
 
 #include <stdint.h>
@@ -20,11 +20,13 @@ static void check_name(const char *name) {
 	if (strlen(name) >= FIELD_NAME_SIZE)
 		abort();
 	for (; *name; name++)
-		if (!((*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') || (*name >= '0' && *name <= '9') || *name == '_'))
+		if (!((*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') ||
+		      (*name >= '0' && *name <= '9') || *name == '_'))
 			abort();
 }
 
-/* What stands between the quotes of a label: no line end, no quote, no backslash that escapes nothing. */
+/* What stands between the quotes of a label: no line end, no quote, no backslash that escapes
+ * nothing. */
 static void check_label(const uint8_t *value, size_t n) {
 	struct metrics_text text = {};
 
@@ -46,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	if (size < HEAD)
 		return 0;
 	n_value = data[2];
-	if (fields_new(&fields, data + HEAD, size - HEAD, (uint32_t)(data[0] | data[1] << 8), n_value) != 0)
+	if (fields_new(&fields, data + HEAD, size - HEAD, (uint32_t)(data[0] | data[1] << 8),
+		       n_value) != 0)
 		return 0;
 	value = malloc(n_value + 1); /* what is read beyond it is found */
 	for (size_t i = 0; i < n_value; i++)
@@ -57,10 +60,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		const struct field *field = &fields->fields[i];
 
 		check_name(field->name);
-		if (!field->bits || !field->count || field->bit + (uint64_t)field->bits * field->count > n_value * 8)
+		if (!field->bits || !field->count ||
+		    field->bit + (uint64_t)field->bits * field->count > n_value * 8)
 			abort();
 		if (field_is_number(field)) {
-			if (field->bits > 64 || (field->kind == FIELD_FLOAT && field->bits != 32 && field->bits != 64))
+			if (field->bits > 64 ||
+			    (field->kind == FIELD_FLOAT && field->bits != 32 && field->bits != 64))
 				abort();
 			for (uint32_t j = 0; j < field->count; j++)
 				field_enumerator(field, field_load(field, value, j));

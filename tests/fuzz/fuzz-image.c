@@ -27,8 +27,7 @@ static const char probe[] = ".visible .global .align 8 .u64 m;\n"
 			    "	ret;\n"
 			    "}\n";
 
-static int make_memfd(const void *data, size_t size, bool seal)
-{
+static int make_memfd(const void *data, size_t size, bool seal) {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0 || write(fd, data, size) != (ssize_t)size ||
@@ -37,8 +36,7 @@ static int make_memfd(const void *data, size_t size, bool seal)
 	return fd;
 }
 
-static void check_image(const uint8_t *image, size_t size)
-{
+static void check_image(const uint8_t *image, size_t size) {
 	struct ptx_module module;
 	struct ptx_error error;
 	struct fatbin fatbin;
@@ -55,8 +53,7 @@ static void check_image(const uint8_t *image, size_t size)
 }
 
 /* Runs a job; returns its status, for static strings alone. */
-static const char *run(const char *request, const int *fds, size_t n_fds)
-{
+static const char *run(const char *request, const int *fds, size_t n_fds) {
 	static const char *const known[] = { "replaced", "own", "text", "error" };
 	struct worker_job job = { .id = 1, .fds = fds, .n_fds = n_fds };
 	struct json_object *reply = json_object_new_object(), *status;
@@ -77,8 +74,7 @@ static const char *run(const char *request, const int *fds, size_t n_fds)
 	return found;
 }
 
-static void check_result(int fd)
-{
+static void check_result(int fd) {
 	struct stat result;
 	void *map;
 
@@ -91,14 +87,14 @@ static void check_result(int fd)
 	munmap(map, (size_t)result.st_size);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	static const char *const kinds[] = { "fatbin", "ptx", "cubin" };
 	static const int capabilities[] = { 75, 80, 90, 103 };
 	static const char *const points[] = {
 		"\"point\":\"entry\"",
 		"\"point\":\"return\"",
-		"\"point\":\"memory\",\"spaces\":[\"generic\",\"global\",\"shared\",\"local\",\"const\",\"param\"]",
+		"\"point\":\"memory\",\"spaces\":[\"generic\",\"global\",\"shared\",\"local\","
+		"\"const\",\"param\"]",
 		"\"point\":\"block\",\"block\":1",
 		"\"point\":\"line\",\"file\":\"x.cu\",\"line\":1",
 	};
@@ -108,13 +104,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2)
 		return 0;
-	snprintf(
-		common, sizeof(common),
-		"\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,"
-		"\"capability\":%d,\"image\":1,\"stubs\":[\"stub\"],\"call\":%s,"
-		"\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52,\"context\":[8,64]}]",
-		kinds[data[0] % 3], capabilities[data[0] / 3 % 4],
-		data[0] & 128 ? "true" : "false");
+	snprintf(common, sizeof(common),
+		 "\"job\":\"image\",\"id\":1,\"kind\":\"%s\",\"flags\":0,\"input\":0,\"output\":1,"
+		 "\"capability\":%d,\"image\":1,\"stubs\":[\"stub\"],\"call\":%s,"
+		 "\"programs\":[{\"name\":\"p\",\"fd\":2,\"isa\":63,\"target\":52,\"context\":[8,"
+		 "64]}]",
+		 kinds[data[0] % 3], capabilities[data[0] / 3 % 4],
+		 data[0] & 128 ? "true" : "false");
 	/* One point, or all of them, in kernels and device functions. */
 	for (size_t i = 0; i < n_points; i++)
 		if (data[0] / 12 % 6 == i || data[0] / 12 % 6 == n_points)

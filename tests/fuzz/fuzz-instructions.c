@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Workers' lists of instructions: every element that is handed out is an object, and no more of them than there are '{'. */
+/* Workers' lists of instructions: every element that is handed out is an object, and no more of
+ * them than there are '{'. */
 
 #include <stddef.h>
 #include <stdint.h>

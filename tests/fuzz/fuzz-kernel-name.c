@@ -11,8 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct ptxas_options options;
 	struct kernel_name name;
 	char *text, *pattern, shortened[49];
@@ -30,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (pattern)
 		*pattern++ = '\0';
 	kernel_name_init(&name, text);
-	if (kernel_name_short(text, shortened, sizeof(shortened)) && strlen(shortened) >= sizeof(shortened))
+	if (kernel_name_short(text, shortened, sizeof(shortened)) &&
+	    strlen(shortened) >= sizeof(shortened))
 		abort();
 	kernel_name_match(&name, pattern ? pattern : "?*");
 	kernel_name_demangle(&name);

@@ -26,8 +26,8 @@ struct numbers {
 };
 
 static unsigned char *view_of(const struct map_instance *instance) {
-	unsigned char *bytes = mmap(NULL, instance->size, PROT_READ | PROT_WRITE, MAP_SHARED,
-				    instance->fd, 0);
+	unsigned char *bytes =
+		mmap(NULL, instance->size, PROT_READ | PROT_WRITE, MAP_SHARED, instance->fd, 0);
 
 	if (bytes == MAP_FAILED)
 		abort();
@@ -128,10 +128,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	spec.key_size = numbers.key_size;
 	spec.value_size = numbers.value_size;
 	spec.max_entries = numbers.max_entries;
-	if (map_layout_init(&spec.layout, &(struct map_shape){ spec.type, spec.key_size,
-							       spec.value_size, spec.max_entries,
-							       numbers.place % 2, numbers.merge,
-							       numbers.threads, 16 << 10 }) ||
+	if (map_layout_init(&spec.layout,
+			    &(struct map_shape){ spec.type, spec.key_size, spec.value_size,
+						 spec.max_entries, numbers.place % 2, numbers.merge,
+						 numbers.threads, 16 << 10 }) ||
 	    spec.layout.data_size > (size % 8 ? 1 << 18 : 1 << 20)) /* a large one takes 16 ms */
 		return 0;
 	if (map_accounts_new(&accounts, UINT64_C(1) << 30))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What reads metrics from the daemon's socket may say anything. The first byte says in portions of which size it comes, and by its highest bit whether the end is told. There
- * is one answer at most, and it is HTTP: a status that is meant, and as many bytes as it says.
+ * What reads metrics from the daemon's socket may say anything. The first byte says in portions of
+ * which size it comes, and by its highest bit whether the end is told. There is one answer at most,
+ * and it is HTTP: a status that is meant, and as many bytes as it says.
  */
 
 #include <stdio.h>
@@ -35,14 +36,16 @@ static void check(size_t n, bool head) {
 
 	answer[n] = '\0';
 	body = strstr(answer, "\r\n\r\n");
-	if (!body || sscanf(answer, "HTTP/1.1 %u", &status) != 1 || (status != 200 && (status < 400 || status > 503)))
+	if (!body || sscanf(answer, "HTTP/1.1 %u", &status) != 1 ||
+	    (status != 200 && (status < 400 || status > 503)))
 		abort();
 	body += 4;
 	if (sscanf(strstr(answer, "Content-Length: "), "Content-Length: %zu", &length) != 1)
 		abort();
 	if (length != n - (size_t)(body - answer) && !(head && n == (size_t)(body - answer)))
 		abort();
-	if (status == 200 && length && n != (size_t)(body - answer) && (strncmp(body, "# ", 2) || strcmp(answer + n - 6, "# EOF\n")))
+	if (status == 200 && length && n != (size_t)(body - answer) &&
+	    (strncmp(body, "# ", 2) || strcmp(answer + n - 6, "# EOF\n")))
 		abort();
 }
 
@@ -58,7 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	portion = data[0] & 0x7f ? (size_t)(data[0] & 0x7f) : size;
 	fd = world_connect(world.metrics, SOCK_STREAM);
 	for (size_t at = 1; at < size; at += portion) {
-		if (send(fd, data + at, portion < size - at ? portion : size - at, MSG_NOSIGNAL) < 0)
+		if (send(fd, data + at, portion < size - at ? portion : size - at, MSG_NOSIGNAL) <
+		    0)
 			break;
 		world_turn();
 	}

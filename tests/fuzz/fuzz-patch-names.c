@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes as a list of names: what is given out lies in it and ends there, and a good list is read to its end. */
+/* Any bytes as a list of names: what is given out lies in it and ends there, and a good list is
+ * read to its end. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,8 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct patch_names names;
 	const char *name;
 	uint32_t index;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the shim reads of patches: an input that begins with an ELF magic is a cubin whose kernels are named, any other is a plan
- * (proto/patch.h), with one slot at the offset that its last four bytes say. What was accepted is read to its end.
+ * What the shim reads of patches: an input that begins with an ELF magic is a cubin whose kernels
+ * are named, any other is a plan (proto/patch.h), with one slot at the offset that its last four
+ * bytes say. What was accepted is read to its end.
  */
 
 #include <stdint.h>
@@ -18,8 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define PAGE 4096
 
-static void read_names(const uint8_t *data, size_t size)
-{
+static void read_names(const uint8_t *data, size_t size) {
 	struct patch_names names;
 
 	if (!patch_names_read(&names, data, size))
@@ -34,8 +34,7 @@ static void read_names(const uint8_t *data, size_t size)
 	patch_names_free(&names);
 }
 
-static void read_plan(const uint8_t *data, size_t size)
-{
+static void read_plan(const uint8_t *data, size_t size) {
 	struct load_slot slot = { .kind = WIRE_SLOT_POINTER, .offset = sizeof(struct patch_data) };
 	struct load load = { .length = size, .slots = &slot, .slot_count = 1 };
 	struct patch_view view;
@@ -44,7 +43,8 @@ static void read_plan(const uint8_t *data, size_t size)
 	if (size >= sizeof(slot.offset))
 		memcpy(&slot.offset, data + size - sizeof(slot.offset), sizeof(slot.offset));
 	load.size = (size + PAGE - 1) / PAGE * PAGE + PAGE;
-	load.image = mmap(NULL, load.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	load.image =
+		mmap(NULL, load.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (load.image == MAP_FAILED)
 		return;
 	memcpy(load.image, data, size);
@@ -55,7 +55,8 @@ static void read_plan(const uint8_t *data, size_t size)
 			sum = sum + view.points[i].instruction + strlen(view.points[i].symbol);
 		for (uint32_t i = 0; i < view.kernel_count; i++)
 			sum = sum + view.kernels[i].attachments;
-		if (slot.offset + sizeof(uint64_t) > view.data_size || image < start || image >= start + size ||
+		if (slot.offset + sizeof(uint64_t) > view.data_size || image < start ||
+		    image >= start + size ||
 		    (const uint8_t *)(view.points + view.point_count) > start + size ||
 		    (const uint8_t *)(view.kernels + view.kernel_count) > start + size)
 			abort();
@@ -63,8 +64,7 @@ static void read_plan(const uint8_t *data, size_t size)
 	munmap(load.image, load.size);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	if (size >= 4 && !memcmp(data, "\177ELF", 4))
 		read_names(data, size);
 	else

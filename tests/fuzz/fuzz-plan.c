@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A plan from a worker that has seen a hostile list of names: what is found good lies inside of its bytes. */
+/* A plan from a worker that has seen a hostile list of names: what is found good lies inside of its
+ * bytes. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,7 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		memcpy(&plan, bytes, sizeof(plan));
 		if (plan.image + plan.image_size > size ||
 		    plan.points + plan.point_count * sizeof(struct patch_point) > size ||
-		    (plan.kernel_count && plan.kernels + plan.kernel_count * sizeof(struct patch_kernel) > size))
+		    (plan.kernel_count &&
+		     plan.kernels + plan.kernel_count * sizeof(struct patch_kernel) > size))
 			abort();
 	}
 	free(bytes);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as PTX: parse, read all bodies, write unedited (must be identical), then probes at every kind of point of every
- * function, called and inlined, with and without stubs. What comes out of that must parse, must hold the source as a
- * subsequence of its bytes (where no call of a stub goes), and refuses a second pass. A text that begins with '!' is a
- * program's instead, put into a fixed module.
+ * Any bytes as PTX: parse, read all bodies, write unedited (must be identical), then probes at
+ * every kind of point of every function, called and inlined, with and without stubs. What comes out
+ * of that must parse, must hold the source as a subsequence of its bytes (where no call of a stub
+ * goes), and refuses a second pass. A text that begins with '!' is a program's instead, put into a
+ * fixed module.
  */
 
 #include "passes/probe.h"
@@ -22,22 +23,22 @@
 
 static const char program_text[] =
 	".visible .const .align 8 .u64 __fuzz_map;\n"
-	".func (.param .b64 r) __fuzz_program (.param .b64 c0, .param .b64 c1, .param .b64 c2, .param .b64 c3, .param .b64 c4)\n{\n"
-	"\t.reg .b64 %rd<3>;\n\tld.const.b64 %rd1, [__fuzz_map];\n\tld.param.b64 %rd2, [c1];\n\tst.param.b64 [r], 0;\n\tret;\n}\n";
+	".func (.param .b64 r) __fuzz_program (.param .b64 c0, .param .b64 c1, .param .b64 c2, "
+	".param .b64 c3, .param .b64 c4)\n{\n"
+	"\t.reg .b64 %rd<3>;\n\tld.const.b64 %rd1, [__fuzz_map];\n\tld.param.b64 %rd2, "
+	"[c1];\n\tst.param.b64 [r], 0;\n\tret;\n}\n";
 static const uint16_t fields[] = { 0, 8, 16, 40, 64 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_error(const struct ptx_error *error, const char *text, size_t length)
-{
+static void check_error(const struct ptx_error *error, const char *text, size_t length) {
 	CHECK(error->offset <= length && error->line >= 1 && error->column >= 1 &&
 	      error->message[0]);
 	CHECK(strlen(error->message) < sizeof(error->message) && !strchr(error->message, '\n'));
 }
 
 /* Everything a body says must lie within it. */
-static void check_body(const struct ptx_body *body)
-{
+static void check_body(const struct ptx_body *body) {
 	uint32_t next = 0, begin = body->function->body.offset,
 		 end = begin + body->function->body.length;
 	const struct ptx_statement *statement;
@@ -73,8 +74,7 @@ static void check_body(const struct ptx_body *body)
 	CHECK(next == body->token_count);
 }
 
-static bool bodies_good(const struct ptx_module *module)
-{
+static bool bodies_good(const struct ptx_module *module) {
 	struct ptx_error error;
 	struct ptx_body body;
 	bool good = true;
@@ -93,8 +93,7 @@ static bool bodies_good(const struct ptx_module *module)
 	return good;
 }
 
-static bool is_subsequence(const char *part, size_t part_length, const char *whole, size_t length)
-{
+static bool is_subsequence(const char *part, size_t part_length, const char *whole, size_t length) {
 	size_t at = 0;
 
 	for (size_t i = 0; i < length && at < part_length; i++)
@@ -102,14 +101,14 @@ static bool is_subsequence(const char *part, size_t part_length, const char *who
 	return at == part_length;
 }
 
-static void check_instructions(const struct ptx_module *module, const struct probe_result *result)
-{
+static void check_instructions(const struct ptx_module *module, const struct probe_result *result) {
 	for (size_t i = 0; i < result->n_instructions; i++) {
 		const struct probe_instruction *one = &result->instructions[i];
 
 		CHECK(one->index == i && one->text.length);
 		CHECK(one->text.offset >= one->function->body.offset &&
-		      one->text.offset + one->text.length < one->function->body.offset + one->function->body.length);
+		      one->text.offset + one->text.length <
+			      one->function->body.offset + one->function->body.length);
 		CHECK(one->file.offset + one->file.length <= module->length);
 		CHECK(!i || one->text.offset > one[-1].text.offset);
 	}
@@ -117,8 +116,7 @@ static void check_instructions(const struct ptx_module *module, const struct pro
 
 /* Probes every function everywhere. Returns the new text, malloced, or NULL. */
 static char *probe(const struct ptx_module *module, const struct probe_program *program,
-		   const struct probe_options *options, size_t *length, uint32_t *sites)
-{
+		   const struct probe_options *options, size_t *length, uint32_t *sites) {
 	static const struct probe_use everywhere[USES] = {
 		{ .point = PROBE_ENTRY },
 		{ .point = PROBE_RETURN },
@@ -142,10 +140,12 @@ static char *probe(const struct ptx_module *module, const struct probe_program *
 	uses = calloc((size_t)module->function_count + 1, sizeof(everywhere));
 	CHECK(functions && uses && !ptx_edit_new(&edit, module->text, module->length));
 	for (uint32_t i = 0; i < module->function_count; i++) {
-		functions[i] = (struct probe_function){ &module->functions[i], uses + (size_t)i * USES, USES };
+		functions[i] = (struct probe_function){ &module->functions[i],
+							uses + (size_t)i * USES, USES };
 		memcpy(functions[i].uses, everywhere, sizeof(everywhere));
 	}
-	r = probe_apply(edit, module, options, program, 1, functions, module->function_count, &result, &error);
+	r = probe_apply(edit, module, options, program, 1, functions, module->function_count,
+			&result, &error);
 	CHECK(r >= 0);
 	if (r) {
 		check_error(&error, module->text, module->length);
@@ -163,8 +163,7 @@ static char *probe(const struct ptx_module *module, const struct probe_program *
 }
 
 /* Takes the suffix of bare ones out of a text, which is the caller's to free. */
-static char *without_suffix(const char *text, size_t length)
-{
+static char *without_suffix(const char *text, size_t length) {
 	static const size_t suffix = sizeof(PROBE_BARE_SUFFIX) - 1;
 	char *out = malloc(length + 1), *end = out;
 
@@ -178,9 +177,9 @@ static char *without_suffix(const char *text, size_t length)
 	return out;
 }
 
-/* Functions that were put beside probed ones, or what calls these, have the bodies of before, but for what they call. */
-static void check_bare(const struct ptx_module *module, const struct ptx_module *again)
-{
+/* Functions that were put beside probed ones, or what calls these, have the bodies of before, but
+ * for what they call. */
+static void check_bare(const struct ptx_module *module, const struct ptx_module *again) {
 	for (uint32_t i = 0; i < module->function_count; i++) {
 		const struct ptx_function *function = &module->functions[i], *found;
 		char *name = NULL;
@@ -192,10 +191,13 @@ static void check_bare(const struct ptx_module *module, const struct ptx_module 
 		if (found && function->body.length &&
 		    function == ptx_module_find_function(module, name, function->name.length) &&
 		    !ptx_module_has_symbol(module, name, (size_t)length)) {
-			char *bare = without_suffix(again->text + found->body.offset, found->body.length),
-			     *body = without_suffix(module->text + function->body.offset, function->body.length);
+			char *bare = without_suffix(again->text + found->body.offset,
+						    found->body.length),
+			     *body = without_suffix(module->text + function->body.offset,
+						    function->body.length);
 
-			CHECK(found->entry == function->entry && found->linkage == function->linkage && !strcmp(bare, body));
+			CHECK(found->entry == function->entry &&
+			      found->linkage == function->linkage && !strcmp(bare, body));
 			free(bare);
 			free(body);
 		}
@@ -204,8 +206,7 @@ static void check_bare(const struct ptx_module *module, const struct ptx_module 
 }
 
 /* One way of probing it. */
-static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool stubs, bool bare)
-{
+static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool stubs, bool bare) {
 	static const char *const names[] = { "stub", "ns::stub" };
 	const struct probe_program program = {
 		.symbol = "__fuzz_program",
@@ -215,7 +216,9 @@ static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool
 		.context = fields,
 		.context_count = sizeof(fields) / sizeof(fields[0]),
 	};
-	const struct probe_options options = { .stubs = names, .n_stubs = stubs ? 2 : 0, .image = 1, .call = call, .bare = bare };
+	const struct probe_options options = {
+		.stubs = names, .n_stubs = stubs ? 2 : 0, .image = 1, .call = call, .bare = bare
+	};
 	struct ptx_module again;
 	struct ptx_error error;
 	uint32_t sites, none;
@@ -237,8 +240,7 @@ static void fuzz_way(const struct ptx_module *module, bool good, bool call, bool
 	free(out);
 }
 
-static void fuzz_module(const char *text, size_t length)
-{
+static void fuzz_module(const char *text, size_t length) {
 	struct ptx_error error = { 0 };
 	struct ptx_module module;
 	struct ptx_edit *edit;
@@ -261,13 +263,18 @@ static void fuzz_module(const char *text, size_t length)
 }
 
 /* A program, with room in the constant bank and without. */
-static void fuzz_program(const char *text, size_t length)
-{
+static void fuzz_program(const char *text, size_t length) {
 	static const char *const hosts[] = {
 		".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n",
-		".version 8.0\n.target sm_80\n.address_size 64\n.const .b8 c[65536];\n.visible .entry k() { ret; }\n",
+		".version 8.0\n.target sm_80\n.address_size 64\n.const .b8 c[65536];\n.visible "
+		".entry k() { ret; }\n",
 	};
-	struct probe_program program = { .symbol = "p", .text = text, .length = length, .isa = 63, .target = 52, .context = fields };
+	struct probe_program program = { .symbol = "p",
+					 .text = text,
+					 .length = length,
+					 .isa = 63,
+					 .target = 52,
+					 .context = fields };
 	struct ptx_module module, again;
 	struct ptx_error error = { 0 };
 	size_t out_length;
@@ -278,7 +285,8 @@ static void fuzz_program(const char *text, size_t length)
 		const struct probe_options options = { .call = way & 1 };
 
 		program.context_count = way & 4 ? 1 : 0;
-		CHECK(!ptx_module_parse(&module, hosts[(way & 2) / 2], strlen(hosts[(way & 2) / 2]), &error));
+		CHECK(!ptx_module_parse(&module, hosts[(way & 2) / 2], strlen(hosts[(way & 2) / 2]),
+					&error));
 		out = probe(&module, &program, &options, &out_length, &sites);
 		if (out) {
 			CHECK(sites == 4 && !ptx_module_parse(&again, out, out_length, &error));
@@ -293,8 +301,7 @@ static void fuzz_program(const char *text, size_t length)
 	}
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	char *copy =
 		malloc(size ?: 1); /* exactly as long: a sanitizer sees what is read behind it */
 

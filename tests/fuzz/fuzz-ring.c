@@ -17,7 +17,7 @@ struct command {
 	uint8_t what; /* 0-3 write, 4-5 read, 6 limit, 7 end */
 	uint8_t ring;
 	uint8_t offset; /* from the tail, in steps of 32 bytes */
-	uint8_t n;	/* bytes that follow, to be written behind the stamp */
+	uint8_t n; /* bytes that follow, to be written behind the stamp */
 };
 
 struct area {

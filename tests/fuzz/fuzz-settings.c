@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Texts that people, or objects and files of theirs, say: the first byte chooses how the rest is read. What was wrong is said in one line; what was accepted reads back as the
- * same where it can be written.
+ * Texts that people, or objects and files of theirs, say: the first byte chooses how the rest is
+ * read. What was wrong is said in one line; what was accepted reads back as the same where it can
+ * be written.
  */
 
 #include <fcntl.h>
@@ -30,7 +31,9 @@ static void write_file(const void *data, size_t size) {
 	FILE *file;
 
 	if (!*folder) {
-		strcpy(folder, "/dev/shm/fuzz-settings.XXXXXX"); /* ext4 would write each one to the disk, as they replace one another */
+		strcpy(folder,
+		       "/dev/shm/fuzz-settings.XXXXXX"); /* ext4 would write each one to the disk,
+							    as they replace one another */
 		if (!mkdtemp(folder))
 			abort();
 		atexit(remove_folder);
@@ -53,7 +56,8 @@ static void try_section(const char *text) {
 	for (int i = 0; i < 2; i++)
 		if (section_parse(&section, text, i ? "kernel" : NULL, error))
 			check_line(error);
-		else if (!section_point_name(&section) || section.point > SECTION_CLASS || (i && !*section.kernel))
+		else if (!section_point_name(&section) || section.point > SECTION_CLASS ||
+			 (i && !*section.kernel))
 			abort();
 	section_space(text);
 }
@@ -95,7 +99,9 @@ static void try_catalogue(const uint8_t *data, size_t size) {
 
 static void try_rules(const char *text) {
 	struct engine_rules rules = {};
-	struct process_facts facts = { .pid = 1, .comm = "app", .exe = "/usr/bin/app", .cgroup = "/a/b" };
+	struct process_facts facts = {
+		.pid = 1, .comm = "app", .exe = "/usr/bin/app", .cgroup = "/a/b"
+	};
 	struct interest_rule page[INTEREST_SASS_RULES_MAX];
 	char error[ENGINE_ERROR_SIZE] = "";
 	struct filter filter = {};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes as a function's beginning: a site lies within them; and any bytes as a libcuda: its functions lie in the file. */
+/* Any bytes as a function's beginning: a site lies within them; and any bytes as a libcuda: its
+ * functions lie in the file. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,7 +23,8 @@ static void try_file(const uint8_t *data, size_t size) {
 	if (libcuda_new(&library, fd, "x"))
 		return;
 	for (size_t i = 0; i < library->n; i++)
-		if (library->functions[i].offset >= size || strlen(library->functions[i].name) >= LIBCUDA_NAME_MAX)
+		if (library->functions[i].offset >= size ||
+		    strlen(library->functions[i].name) >= LIBCUDA_NAME_MAX)
 			abort();
 	libcuda_free(library);
 }
@@ -40,8 +42,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	if ((offset && offset >= n) || length > n)
 		abort();
 	free(bytes);
-	if (size >= 4 && !memcmp(data, "\x7f"
-				       "ELF", 4))
+	if (size >= 4 && !memcmp(data,
+				 "\x7f"
+				 "ELF",
+				 4))
 		try_file(data, size);
 	return 0;
 }

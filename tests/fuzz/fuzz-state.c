@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The state file, as a daemon of another version may have written it, with a store of descriptors of all kinds. What of it is restored can be read, and written: that is
- * restored, too, and written the same.
+ * The state file, as a daemon of another version may have written it, with a store of descriptors
+ * of all kinds. What of it is restored can be read, and written: that is restored, too, and written
+ * the same.
  */
 
 #include <stdio.h>
@@ -45,12 +46,15 @@ static void remove_file(void) {
 }
 
 static void start(void) {
-	static const char blob[256] = { [12] = 8 }; /* 5 bytes of BTF, and of the first map one lane of 8 bytes */
+	static const char blob[256] = {
+		[12] = 8
+	}; /* 5 bytes of BTF, and of the first map one lane of 8 bytes */
 	static const char map[4096];
 	int fd;
 
 	unsetenv("NOTIFY_SOCKET");
-	strcpy(fuzz.path, "/dev/shm/fuzz-state.XXXXXX"); /* ext4 would write each one to the disk, as they replace one another */
+	strcpy(fuzz.path, "/dev/shm/fuzz-state.XXXXXX"); /* ext4 would write each one to the disk,
+							    as they replace one another */
 	fd = mkstemp(fuzz.path);
 	if (fd < 0 || store_new(&fuzz.store, true, NULL) || store_open(fuzz.store) < 0)
 		abort();
@@ -80,7 +84,9 @@ static void read_objects(const struct registry *registry) {
 		fd_close(fuzz.blobs[object->slot - 1]);
 		fuzz.blobs[object->slot - 1] = state_blob(object);
 		for (size_t i = 0; i < object->n_maps; i++)
-			for (uint32_t j = 0; object->maps[i] && j < ENTRIES_MAX && map_read(object->maps[i], j, &entry) == 0; j++)
+			for (uint32_t j = 0; object->maps[i] && j < ENTRIES_MAX &&
+					     map_read(object->maps[i], j, &entry) == 0;
+			     j++)
 				;
 	}
 }
@@ -97,7 +103,8 @@ static json_object *restore(void) {
 
 	for (size_t i = 0; i < fuzz.n; i++) {
 		snprintf(name, sizeof(name), "g%u", (unsigned)fuzz.slots[i]);
-		store_inherit(fuzz.store, name, dup(fuzz.blobs[i] >= 0 ? fuzz.blobs[i] : fuzz.fds[i]));
+		store_inherit(fuzz.store, name,
+			      dup(fuzz.blobs[i] >= 0 ? fuzz.blobs[i] : fuzz.fds[i]));
 	}
 	registry_init(&registry);
 	if (map_accounts_new(&accounts, MAP_BYTES_MAX))
@@ -106,7 +113,9 @@ static json_object *restore(void) {
 	if (r == 0 && state_take_numbers(state, &registry, &numbers, error) == 0)
 		for (size_t i = 0; i < state_objects(state); i++) {
 			*error = '\0';
-			if (state_take_object(state, i, &registry, accounts, fuzz.store, error) == STATE_E_OBJECT && !*error)
+			if (state_take_object(state, i, &registry, accounts, fuzz.store, error) ==
+				    STATE_E_OBJECT &&
+			    !*error)
 				abort();
 		}
 	if (r == STATE_E_REFUSED && !*error)
@@ -135,7 +144,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	if (state_save(fuzz.path, first))
 		abort();
 	second = restore();
-	if (!second || strcmp(json_object_to_json_string(first), json_object_to_json_string(second)))
+	if (!second ||
+	    strcmp(json_object_to_json_string(first), json_object_to_json_string(second)))
 		abort();
 	json_object_put(first);
 	json_object_put(second);

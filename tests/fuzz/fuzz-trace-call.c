@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A call's record behind its head of times and threads: the values of its item are a well-formed list, and all their texts end. */
+/* A call's record behind its head of times and threads: the values of its item are a well-formed
+ * list, and all their texts end. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	call->record = (struct trace_record){ .size = (uint32_t)(head + size), .type = TRACE_CALL };
 	memcpy((uint8_t *)call + head, data, size);
 	if (trace_record_is_whole(&call->record)) {
-		if (!trace_decoder_item(decoder, &call->record, 1, &item) || item.n_values > TRACE_VALUES_MAX || !item.name || !item.base || !item.class)
+		if (!trace_decoder_item(decoder, &call->record, 1, &item) ||
+		    item.n_values > TRACE_VALUES_MAX || !item.name || !item.base || !item.class)
 			abort();
 		for (size_t i = 0; i < item.n_values;)
 			i = walk(&item, i);

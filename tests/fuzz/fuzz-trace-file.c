@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Files of traces, whatever they are: what is read is written as jsonl, and that reads back as the same number of events, none of them malformed. */
+/* Files of traces, whatever they are: what is read is written as jsonl, and that reads back as the
+ * same number of events, none of them malformed. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +27,14 @@ static int take_about(void *userdata, const struct trace_about *about) {
 static int take_item(void *userdata, const struct trace_item *item) {
 	struct copy *copy = userdata;
 
-	if (!item->name || !item->base || !item->class || !item->thread || !item->process || !item->process->exe || item->n_values > TRACE_VALUES_MAX ||
-	    (item->n_frames && !item->frames) || !memchr(item->process->comm, 0, sizeof(item->process->comm)))
+	if (!item->name || !item->base || !item->class || !item->thread || !item->process ||
+	    !item->process->exe || item->n_values > TRACE_VALUES_MAX ||
+	    (item->n_frames && !item->frames) ||
+	    !memchr(item->process->comm, 0, sizeof(item->process->comm)))
 		abort();
 	for (size_t i = 0; i < item->n_values; i++)
-		if (!item->values[i].name || (item->values[i].kind == VALUE_STRING && !item->values[i].text))
+		if (!item->values[i].name ||
+		    (item->values[i].kind == VALUE_STRING && !item->values[i].text))
 			abort();
 	return trace_format_jsonl.item(copy->writer, item);
 }
@@ -43,7 +47,8 @@ static int count_item(void *userdata, const struct trace_item *item) {
 	return 0;
 }
 
-static void read_all(const void *data, size_t size, const struct read_taker *taker, struct read_result *result) {
+static void read_all(const void *data, size_t size, const struct read_taker *taker,
+		     struct read_result *result) {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 
 	if (fd < 0 || write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET) != 0)
@@ -69,7 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	fclose(copy.file);
 	if (copy.writer) {
 		read_all(text, n_text, &counter, &second);
-		if (second.items != first.items || second.malformed || second.cut || !second.stopped)
+		if (second.items != first.items || second.malformed || second.cut ||
+		    !second.stopped)
 			abort();
 	}
 	free(text);

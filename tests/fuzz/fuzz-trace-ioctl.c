@@ -12,9 +12,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Reads all of an item, as a writer does. */
-static void read_item(const struct trace_item *item)
-{
-	size_t sum = strlen(item->name) + strlen(item->class) + (item->result_name ? strlen(item->result_name) : 0);
+static void read_item(const struct trace_item *item) {
+	size_t sum = strlen(item->name) + strlen(item->class) +
+		     (item->result_name ? strlen(item->result_name) : 0);
 
 	if (item->n_values > TRACE_VALUES_MAX)
 		abort();
@@ -29,14 +29,15 @@ static void read_item(const struct trace_item *item)
 		abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-	static const char *const drivers[] = { "", "515.43.04", "525.60.11", "580.159.04", "595.45.04", "x" };
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+	static const char *const drivers[] = { "",           "515.43.04", "525.60.11",
+					       "580.159.04", "595.45.04", "x" };
 	struct trace_decoder *decoder = NULL;
 	struct trace_ioctl *record;
 	struct trace_item item = { 0 };
 
-	if (size < 1 + sizeof(*record) || size > TRACE_RECORD_MAX || trace_decoder_new(&decoder) < 0)
+	if (size < 1 + sizeof(*record) || size > TRACE_RECORD_MAX ||
+	    trace_decoder_new(&decoder) < 0)
 		return 0;
 	/* exactly as large as the record says */
 	record = malloc(size - 1);
@@ -45,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		record->record.type = TRACE_IOCTL;
 		record->record.size = (uint32_t)(size - 1);
 		item.result = record->result;
-		trace_decode_ioctl(decoder, record, drivers[data[0] % (sizeof(drivers) / sizeof(*drivers))], &item);
+		trace_decode_ioctl(decoder, record,
+				   drivers[data[0] % (sizeof(drivers) / sizeof(*drivers))], &item);
 		read_item(&item);
 	}
 	free(record);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The daemon's end of a trace's ring on whatever a process writes. The input is commands: bytes that are put where the next record belongs, and the head moved behind
- * them; bytes anywhere in the memory; reading; a second session that comes and goes. What comes out is well-formed, and the daemon's own side stays in order.
+ * The daemon's end of a trace's ring on whatever a process writes. The input is commands: bytes
+ * that are put where the next record belongs, and the head moved behind them; bytes anywhere in the
+ * memory; reading; a second session that comes and goes. What comes out is well-formed, and the
+ * daemon's own side stays in order.
  */
 
 #include <stdlib.h>
@@ -34,7 +36,8 @@ static void on_wake(struct trace_session *session, void *userdata) {
 }
 
 static void check_call(const struct trace_call *call) {
-	const unsigned char *at = (const void *)(call->words + call->n_arguments), *end = (const unsigned char *)call + call->record.size;
+	const unsigned char *at = (const void *)(call->words + call->n_arguments),
+			    *end = (const unsigned char *)call + call->record.size;
 
 	if (call->end < call->start || call->function >= TRACE_FUNCTION_MAX)
 		abort();
@@ -59,13 +62,17 @@ static void take(struct trace_session *session) {
 	session_flush_lost(session);
 	while ((n = trace_session_take(session, &records)))
 		for (size_t at = 0; at < n;) {
-			const struct trace_record *record = (const void *)((const unsigned char *)records + at);
+			const struct trace_record *record =
+				(const void *)((const unsigned char *)records + at);
 
-			if (record->size < 8 || record->size % 8 || record->size > TRACE_RECORD_MAX || record->size > n - at)
+			if (record->size < 8 || record->size % 8 ||
+			    record->size > TRACE_RECORD_MAX || record->size > n - at)
 				abort();
 			if (record->type == TRACE_CALL)
 				check_call((const void *)record);
-			if (record->type == TRACE_NAME && !memchr(((const struct trace_name *)record)->name, 0, record->size - sizeof(struct trace_name)))
+			if (record->type == TRACE_NAME &&
+			    !memchr(((const struct trace_name *)record)->name, 0,
+				    record->size - sizeof(struct trace_name)))
 				abort();
 			at += record->size;
 		}
@@ -87,7 +94,8 @@ static struct trace_session *start(bool all) {
 	return session;
 }
 
-static void put(struct trace_ring *ring, const struct shim_ring *known, const uint8_t *bytes, size_t n) {
+static void put(struct trace_ring *ring, const struct shim_ring *known, const uint8_t *bytes,
+		size_t n) {
 	struct trace_slot *slot = (void *)((unsigned char *)ring + known->slots_offset);
 	unsigned char *area = (unsigned char *)(slot + 1);
 
@@ -97,7 +105,8 @@ static void put(struct trace_ring *ring, const struct shim_ring *known, const ui
 	slot->head += n;
 }
 
-static void run(const uint8_t *data, size_t size, struct trace_session *session, struct shim_connection *connection) {
+static void run(const uint8_t *data, size_t size, struct trace_session *session,
+		struct shim_connection *connection) {
 	struct trace_session *other = NULL;
 	struct shim_ring *known;
 	struct trace_ring *ring;
@@ -121,7 +130,9 @@ static void run(const uint8_t *data, size_t size, struct trace_session *session,
 		if (command.what % 8 < 4) {
 			put(ring, known, data, n);
 		} else if (command.what % 8 == 4) {
-			memcpy((unsigned char *)ring + (command.place * (size_t)8) % (ring_size - n - 8), data, n);
+			memcpy((unsigned char *)ring +
+				       (command.place * (size_t)8) % (ring_size - n - 8),
+			       data, n);
 		} else if (command.what % 8 == 6 && !other) {
 			other = start(false);
 		} else if (command.what % 8 == 7) {
@@ -143,8 +154,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct trace_session *session;
 
 	if (!fuzz.table) {
-		/* what it says of liars is not for the terminal; replay.c and libFuzzer say nothing there that is missed */
-		if (uv_loop_init(&fuzz.loop) || trace_table_new(&fuzz.table, &fuzz.loop, NULL, NULL) || process_facts_read(&fuzz.process.facts, getpid(), -1) < 0)
+		/* what it says of liars is not for the terminal; replay.c and libFuzzer say nothing
+		 * there that is missed */
+		if (uv_loop_init(&fuzz.loop) ||
+		    trace_table_new(&fuzz.table, &fuzz.loop, NULL, NULL) ||
+		    process_facts_read(&fuzz.process.facts, getpid(), -1) < 0)
 			abort();
 		fuzz.process.uid = getuid();
 	}

@@ -24,19 +24,16 @@ struct trace_session trace_session;
 bool trace_ending, trace_fenced;
 static bool ended;
 
-uint64_t trace_monotonic(void)
-{
+uint64_t trace_monotonic(void) {
 	return UINT64_C(1) << 40;
 }
 
-void trace_end_session(uint64_t which)
-{
+void trace_end_session(uint64_t which) {
 	ended = true;
 }
 
 /* One command: what it is, and a number. */
-static void run(struct trace_self *self, uint8_t what, uint16_t value)
-{
+static void run(struct trace_self *self, uint8_t what, uint16_t value) {
 	struct trace_ring_record *record;
 	uint32_t size = 8 + value % (TRACE_RING_RECORD_MAX / 8) * 8;
 	char name[2048];
@@ -70,8 +67,7 @@ static void run(struct trace_self *self, uint8_t what, uint16_t value)
 	}
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct trace_ring *ring = calloc(1, SIZE); /* its end is seen by a sanitizer */
 	struct trace_self self = { 0 };
 	size_t over;
@@ -95,8 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size -= 1 + over;
 	if (trace_adopt(ring, SIZE)) {
 		const struct trace_session *session = &trace_session;
-		uint8_t *last = session->slots +
-				(uint64_t)(session->slot_count - 1) * session->slot_stride;
+		uint8_t *last =
+			session->slots + (uint64_t)(session->slot_count - 1) * session->slot_stride;
 
 		if (last + session->slot_stride > (uint8_t *)ring + SIZE)
 			abort();

@@ -21,25 +21,24 @@ struct sink {
 	FILE *out;
 };
 
-static int begin(const struct trace_about *about, void *userdata)
-{
+static int begin(const struct trace_about *about, void *userdata) {
 	struct sink *sink = userdata;
 
 	return sink->format->open(&sink->writer, sink->out, about);
 }
 
-static int take(const struct trace_item *item, void *userdata)
-{
+static int take(const struct trace_item *item, void *userdata) {
 	struct sink *sink = userdata;
 
 	return sink->format->item(sink->writer, item);
 }
 
 /* The first byte says which format, the rest is the trace. */
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct sink sink = { 0 };
-	const struct trace_order_options options = { .window = 1000, .memory = 1 << 20, .gpu = true, .take = take, .userdata = &sink };
+	const struct trace_order_options options = {
+		.window = 1000, .memory = 1 << 20, .gpu = true, .take = take, .userdata = &sink
+	};
 	struct trace_stream *stream = NULL;
 
 	if (size < 1 || size > 1 << 16)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The stream of a trace, through all that reads, orders and writes it. The first byte chooses the format; the stream comes in portions of the size that the
- * second byte says. What comes out is in order, and of jsonl each line is one object without control characters.
+ * The stream of a trace, through all that reads, orders and writes it. The first byte chooses the
+ * format; the stream comes in portions of the size that the second byte says. What comes out is in
+ * order, and of jsonl each line is one object without control characters.
  */
 
 #include <stdint.h>
@@ -30,7 +31,8 @@ static int begin(const struct trace_about *about, void *userdata) {
 static int take(const struct trace_item *item, void *userdata) {
 	struct job *job = userdata;
 
-	if (item->id != ++job->id || item->parent >= item->id || item->end < item->start || !item->name || !item->process || !item->thread)
+	if (item->id != ++job->id || item->parent >= item->id || item->end < item->start ||
+	    !item->name || !item->process || !item->thread)
 		abort();
 	if (item->n_values > TRACE_VALUES_MAX)
 		abort();
@@ -53,9 +55,12 @@ static void check_lines(const char *text, size_t n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-	static const char *const formats[] = { "jsonl", "text", "jsonl-seed", "csv", "table", "chrome", "perfetto", "folded" };
+	static const char *const formats[] = { "jsonl", "text",   "jsonl-seed", "csv",
+					       "table", "chrome", "perfetto",   "folded" };
 	struct job job = {};
-	struct trace_order_options options = { .window = 1000, .memory = 1 << 20, .take = take, .userdata = &job };
+	struct trace_order_options options = {
+		.window = 1000, .memory = 1 << 20, .take = take, .userdata = &job
+	};
 	struct trace_stream *stream;
 	size_t portion, n_text;
 	char *text = NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Values of maps as gpuprobectl shows them, by BTF that is anybody's (2 bytes of a type's number, 1 of a value's size, then BTF): what a person sees is printable, what a
- * program sees is JSON, and neither takes for ever.
+ * Values of maps as gpuprobectl shows them, by BTF that is anybody's (2 bytes of a type's number, 1
+ * of a value's size, then BTF): what a person sees is printable, what a program sees is JSON, and
+ * neither takes for ever.
  */
 
 #include <stdint.h>
@@ -16,7 +17,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void show(struct value_types *types, uint32_t type, const unsigned char *value, size_t n_value) {
+static void show(struct value_types *types, uint32_t type, const unsigned char *value,
+		 size_t n_value) {
 	json_object *json = value_json(types, type, value, n_value), *again;
 	struct json_tokener *tokener;
 	char *text = NULL;
@@ -40,9 +42,12 @@ static void show(struct value_types *types, uint32_t type, const unsigned char *
 	json_object_put(json);
 }
 
-/* Types what is shown, and whatever else there is: bytes are stored where they belong, or a line says why not. */
+/* Types what is shown, and whatever else there is: bytes are stored where they belong, or a line
+ * says why not. */
 static void type_in(struct value_types *types, uint32_t type, const char *text, size_t n_value) {
-	unsigned char *value = malloc(n_value ? n_value : 1); /* as large as it says: a sanitizer sees what is stored behind it */
+	unsigned char *value = malloc(
+		n_value ? n_value
+			: 1); /* as large as it says: a sanitizer sees what is stored behind it */
 	char error[VALUE_ERROR_SIZE] = "";
 
 	if (value_read(types, type, text, value, n_value, error) && !*error)

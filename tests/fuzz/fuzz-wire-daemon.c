@@ -112,7 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		if (n > sizeof(message))
 			break; /* cut short: recvmsg(2) says so, the connection ends */
 		if (state == SHIM_NEW && shim_wire_other(&message, received, n_fds, &greeting)) {
-			if (strlen(greeting.shim_version) >= sizeof(greeting.shim_version) || greeting.version == WIRE_VERSION)
+			if (strlen(greeting.shim_version) >= sizeof(greeting.shim_version) ||
+			    greeting.version == WIRE_VERSION)
 				abort();
 			break;
 		}

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shim's side of its protocol, against a daemon that says anything. An input is a script: records of
+ * The shim's side of its protocol, against a daemon that says anything. An input is a script:
+ * records of
  *
- *   u8 how      bits 0-2: descriptor beside it (see give()); bit 3: header made right; bit 4: after a request was received; bit 5: on the MIRROR connection, else on the LOADER's
+ *   u8 how      bits 0-2: descriptor beside it (see give()); bit 3: header made right; bit 4: after
+ *               a request was received; bit 5: on the MIRROR connection, else on the LOADER's
  *   u8 type     for a header made right: WIRE_WELCOME + type % 11, of which 10 is WIRE_IDS
  *   u8 length   of bytes that follow: the body, or with bit 3 clear the whole datagram
  *
@@ -63,65 +65,54 @@ static unsigned char memory[4096];
 static size_t used;
 static unsigned registered; /* ranges of host memory */
 
-static void check_memory(driver_pointer where, size_t size)
-{
+static void check_memory(driver_pointer where, size_t size) {
 	if (where < (driver_pointer)(uintptr_t)memory ||
 	    where + size > (driver_pointer)(uintptr_t)(memory + sizeof(memory)))
 		abort();
 }
 
-static driver_result get_handle(driver_handle *handle)
-{
+static driver_result get_handle(driver_handle *handle) {
 	*handle = memory;
 	return 0;
 }
 
-static driver_result set_handle(driver_handle handle)
-{
+static driver_result set_handle(driver_handle handle) {
 	return 0;
 }
 
-static driver_result no_arguments(void)
-{
+static driver_result no_arguments(void) {
 	return 0;
 }
 
-static driver_result get_int(int *value)
-{
+static driver_result get_int(int *value) {
 	*value = 0;
 	return 0;
 }
 
-static driver_result device_get(int *device, int ordinal)
-{
+static driver_result device_get(int *device, int ordinal) {
 	*device = ordinal;
 	return 0;
 }
 
-static driver_result get_attribute(int *value, int attribute, int device)
-{
+static driver_result get_attribute(int *value, int attribute, int device) {
 	*value = 9;
 	return 0;
 }
 
-static driver_result primary_state(int device, unsigned *flags, int *active)
-{
+static driver_result primary_state(int device, unsigned *flags, int *active) {
 	*active = 0;
 	return 0;
 }
 
-static driver_result primary_retain(driver_handle *handle, int device)
-{
+static driver_result primary_retain(driver_handle *handle, int device) {
 	return get_handle(handle);
 }
 
-static driver_result primary_release(int device)
-{
+static driver_result primary_release(int device) {
 	return 0;
 }
 
-static driver_result allocate(driver_pointer *where, size_t size)
-{
+static driver_result allocate(driver_pointer *where, size_t size) {
 	if (size > sizeof(memory) / 2 - used)
 		return 2;
 	*where = (driver_pointer)(uintptr_t)(memory + sizeof(memory) / 2 + used);
@@ -129,14 +120,12 @@ static driver_result allocate(driver_pointer *where, size_t size)
 	return 0;
 }
 
-static driver_result release(driver_pointer where)
-{
+static driver_result release(driver_pointer where) {
 	return 0;
 }
 
 /* The memory is there, all of it. */
-static driver_result host_register(void *host, size_t size, unsigned flags)
-{
+static driver_result host_register(void *host, size_t size, unsigned flags) {
 	volatile unsigned char *bytes = host;
 
 	bytes[0] = bytes[0];
@@ -145,15 +134,13 @@ static driver_result host_register(void *host, size_t size, unsigned flags)
 	return 0;
 }
 
-static driver_result host_unregister(void *host)
-{
+static driver_result host_unregister(void *host) {
 	if (!registered--)
 		abort();
 	return 0;
 }
 
-static driver_result host_pointer(driver_pointer *where, void *host, unsigned flags)
-{
+static driver_result host_pointer(driver_pointer *where, void *host, unsigned flags) {
 	if (!registered)
 		abort();
 	*where = (driver_pointer)(uintptr_t)host;
@@ -161,15 +148,13 @@ static driver_result host_pointer(driver_pointer *where, void *host, unsigned fl
 }
 
 static driver_result to_device(driver_pointer where, const void *from, size_t size,
-			       driver_handle stream)
-{
+			       driver_handle stream) {
 	check_memory(where, size);
 	memcpy((void *)(uintptr_t)where, from, size);
 	return 0;
 }
 
-static driver_result to_host(void *to, driver_pointer where, size_t size, driver_handle stream)
-{
+static driver_result to_host(void *to, driver_pointer where, size_t size, driver_handle stream) {
 	check_memory(where, size);
 	memcpy(to, (const void *)(uintptr_t)where, size);
 	return 0;
@@ -177,8 +162,7 @@ static driver_result to_host(void *to, driver_pointer where, size_t size, driver
 
 /* Symbols that begin with p are pointers, with d data; others are not there. */
 static driver_result get_global(driver_pointer *where, size_t *size, driver_handle module,
-				const char *symbol)
-{
+				const char *symbol) {
 	if (strlen(symbol) >= WIRE_SYMBOL_MAX)
 		abort();
 	*where = (driver_pointer)(uintptr_t)memory;
@@ -186,31 +170,26 @@ static driver_result get_global(driver_pointer *where, size_t *size, driver_hand
 	return *symbol == 'p' || *symbol == 'd' ? 0 : DRIVER_ERROR_NOT_FOUND;
 }
 
-static driver_result stream_create(driver_handle *stream, unsigned flags)
-{
+static driver_result stream_create(driver_handle *stream, unsigned flags) {
 	return get_handle(stream);
 }
 
-static driver_result stream_synchronize(driver_handle stream)
-{
+static driver_result stream_synchronize(driver_handle stream) {
 	return 0;
 }
 
-static driver_result get_function(driver_handle *function, driver_handle module, const char *name)
-{
+static driver_result get_function(driver_handle *function, driver_handle module, const char *name) {
 	if (strcmp(name, "k" BARE_SUFFIX))
 		return DRIVER_ERROR_NOT_FOUND;
 	*function = BARE;
 	return 0;
 }
 
-bool driver_is_in_use(void)
-{
+bool driver_is_in_use(void) {
 	return true;
 }
 
-void *driver_symbol(const char *name)
-{
+void *driver_symbol(const char *name) {
 	static const struct {
 		const char *name;
 		void *function;
@@ -244,8 +223,8 @@ void *driver_symbol(const char *name)
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
 		if (!strcmp(functions[i].name, name))
 			return functions[i].function;
-#define X(field, symbol, arguments)  \
-	if (!strcmp(symbol, name)) \
+#define X(field, symbol, arguments) \
+	if (!strcmp(symbol, name))  \
 		return NULL;
 	DRIVER_OPTIONAL_FUNCTIONS(X)
 #undef X
@@ -258,17 +237,15 @@ void *driver_symbol(const char *name)
  */
 
 /* Always interested, and always changed: nothing that failed is remembered. */
-bool contain_find(struct contained *found, const void *image, const void *data, const void *caller)
-{
+bool contain_find(struct contained *found, const void *image, const void *data,
+		  const void *caller) {
 	return false;
 }
 
-void contain_reason(const struct contained *contained, char *reason)
-{
+void contain_reason(const struct contained *contained, char *reason) {
 }
 
-bool interest_find(struct interest *interest, bool changed)
-{
+bool interest_find(struct interest *interest, bool changed) {
 	*interest = (struct interest){ .inode = 1,
 				       .generation = generation += 2,
 				       .deadline_ms = DEADLINE_MS };
@@ -280,32 +257,26 @@ bool interest_find(struct interest *interest, bool changed)
 static const uint64_t no_generation;
 const uint64_t *interest_generations[2] = { &no_generation, &no_generation };
 
-enum interest_change interest_look_again(const struct interest *found, struct interest *now)
-{
+enum interest_change interest_look_again(const struct interest *found, struct interest *now) {
 	return INTEREST_ENDED;
 }
 
-void interest_forked(void)
-{
+void interest_forked(void) {
 }
 
-bool interest_is_gone(void)
-{
+bool interest_is_gone(void) {
 	return false;
 }
 
-bool interest_is_foreign(void)
-{
+bool interest_is_foreign(void) {
 	return false;
 }
 
-bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX])
-{
+bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX]) {
 	return false;
 }
 
-static int filled_memfd(const void *bytes, size_t size, int seals)
-{
+static int filled_memfd(const void *bytes, size_t size, int seals) {
 	int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0 || pwrite(fd, bytes, size, 0) != (ssize_t)size ||
@@ -315,8 +286,7 @@ static int filled_memfd(const void *bytes, size_t size, int seals)
 }
 
 /* An instance of the place and kind that the reply names, or with a header out of its body. */
-static int make_instance(const uint8_t *body, size_t length, bool bad)
-{
+static int make_instance(const uint8_t *body, size_t length, bool bad) {
 	unsigned char instance[4 * MAP_DATA_OFFSET] = { 0 };
 	struct map_header header = {
 		.magic = MAP_MAGIC,
@@ -346,8 +316,7 @@ static int make_instance(const uint8_t *body, size_t length, bool bad)
 }
 
 /* Makes the descriptors of a record: 0 or more. */
-static int give(unsigned which, const uint8_t *body, size_t length, int fds[2])
-{
+static int give(unsigned which, const uint8_t *body, size_t length, int fds[2]) {
 	static const int all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 
 	switch (which) {
@@ -375,8 +344,7 @@ static int give(unsigned which, const uint8_t *body, size_t length, int fds[2])
 	return 0;
 }
 
-static void send_record(int fd, const uint8_t *record, size_t length, uint32_t sequence)
-{
+static void send_record(int fd, const uint8_t *record, size_t length, uint32_t sequence) {
 	union {
 		union wire_message message;
 		uint8_t bytes[1024];
@@ -391,7 +359,8 @@ static void send_record(int fd, const uint8_t *record, size_t length, uint32_t s
 	int fds[2], count;
 
 	if (record[0] & 8) {
-		uint16_t type = (uint16_t)(record[1] % 11 == 10 ? WIRE_IDS : WIRE_WELCOME + record[1] % 11);
+		uint16_t type =
+			(uint16_t)(record[1] % 11 == 10 ? WIRE_IDS : WIRE_WELCOME + record[1] % 11);
 		size_t room = wire_size(type) - sizeof(struct wire_header);
 
 		datagram.message.header =
@@ -418,8 +387,7 @@ static void send_record(int fd, const uint8_t *record, size_t length, uint32_t s
 }
 
 /* Receives a request, and drops its descriptor. Returns its sequence number. */
-static uint32_t receive_request(int fd, union wire_message *request)
-{
+static uint32_t receive_request(int fd, union wire_message *request) {
 	struct iovec bytes = { request, sizeof(*request) };
 	struct msghdr message = { .msg_iov = &bytes, .msg_iovlen = 1 };
 	ssize_t length =
@@ -431,9 +399,10 @@ static uint32_t receive_request(int fd, union wire_message *request)
 	return length > 0 ? request->header.sequence : 0;
 }
 
-static void serve(int fd)
-{
-	const struct timeval patience = { .tv_usec = 2000 }; /* else it sleeps most of the time: both sides wait for the other one */
+static void serve(int fd) {
+	const struct timeval patience = {
+		.tv_usec = 2000
+	}; /* else it sleeps most of the time: both sides wait for the other one */
 	union wire_message request = { 0 };
 	struct script script;
 	uint32_t sequence;
@@ -458,9 +427,9 @@ static void serve(int fd)
 	close(fd);
 }
 
-/* One of several threads that take a connection each: to make one for each would take most of the time. */
-static void *accept_all(void *argument)
-{
+/* One of several threads that take a connection each: to make one for each would take most of the
+ * time. */
+static void *accept_all(void *argument) {
 	int listener = (int)(intptr_t)argument;
 
 	for (;;) {
@@ -472,8 +441,7 @@ static void *accept_all(void *argument)
 	return NULL;
 }
 
-static void remove_folder(void)
-{
+static void remove_folder(void) {
 	char path[sizeof(folder) + 16];
 
 	snprintf(path, sizeof(path), "%s/%s", folder, PATHS_SHIM_SOCKET);
@@ -481,8 +449,7 @@ static void remove_folder(void)
 	rmdir(folder);
 }
 
-static void start(void)
-{
+static void start(void) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	pthread_t thread;
 	int listener;
@@ -501,8 +468,7 @@ static void start(void)
 			abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	static const char own[] = ".version 8.0\n.target sm_90\n";
 	struct mirror_context *context;
 	struct load *load;

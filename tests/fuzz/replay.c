@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main() for a fuzzer without libFuzzer: feeds it every file of the folders and files given, so that ./check replays a corpus. */
+/* main() for a fuzzer without libFuzzer: feeds it every file of the folders and files given, so
+ * that ./check replays a corpus. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -8,8 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int replay_file(const char *path)
-{
+static int replay_file(const char *path) {
 	FILE *file = fopen(path, "rb");
 	struct stat status;
 	uint8_t *data;
@@ -30,8 +30,7 @@ static int replay_file(const char *path)
 	return 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	unsigned count = 0;
 
 	for (int i = 1; i < argc; i++) {
@@ -49,7 +48,8 @@ int main(int argc, char **argv)
 
 			if (entry->d_name[0] == '.')
 				continue;
-			if (snprintf(path, sizeof(path), "%s/%s", argv[i], entry->d_name) >= (int)sizeof(path) ||
+			if (snprintf(path, sizeof(path), "%s/%s", argv[i], entry->d_name) >=
+				    (int)sizeof(path) ||
 			    replay_file(path) != 0)
 				return 1;
 			count++;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks of the GPU suite. Each checks that the probe fired as often as it had to."""
+
 import json
 import re
 import statistics
@@ -20,6 +21,7 @@ class Benchmarks:
 
         def first(output):
             return int(re.search(r"first_us=(\d+)", output)[1])
+
         for _ in range(9):
             bare.append(first(subprocess.run([program, "--threads", "1024"], capture_output=True, text=True, check=True).stdout))
             with Session(self) as session:
@@ -32,8 +34,15 @@ class Benchmarks:
                 session.run(program, "--threads", 1024)
                 unmatched.append(first(session.run(program, "--threads", 1024)))
         figures = self.benchmarks["first_load"] = {"unmatched_us": statistics.median(unmatched)}
-        figures.update({"bare_us": statistics.median(bare), "ours_us": statistics.median(ours),
-                        "added_us": statistics.median(ours) - statistics.median(bare), "all_bare": bare, "all_ours": ours})
+        figures.update(
+            {
+                "bare_us": statistics.median(bare),
+                "ours_us": statistics.median(ours),
+                "added_us": statistics.median(ours) - statistics.median(bare),
+                "all_bare": bare,
+                "all_ours": ours,
+            }
+        )
         figures["second_process_us"] = statistics.median(second)
 
     def bench_probes(self):
@@ -63,7 +72,7 @@ class Benchmarks:
             with Session(self) as session:
                 session.ctl("attach", self.timed_object("probes"), "--program", "cuda__ring32", "--ring-size", RING_BYTES)
                 result = json.loads(session.run(self.program("probes"), "ring32", "--size", size))["sizes"][0]
-                ring, = session.json("map", "list")["maps"]
+                (ring,) = session.json("map", "list")["maps"]
                 expect("written + lost", ring["written"] + ring["lost"], result["threads"] * result["launches"])
                 figures.append({**result, "written": ring["written"], "lost": ring["lost"]})
 
@@ -75,8 +84,11 @@ class Benchmarks:
             session.ctl("attach", self.timed_object("probes"), "--program", "cuda__ring32", "--ring-size", 1 << 30)
             program = session.start(self.program("probes"), "ring32", "--size", 1048576, "--rounds", 31)
             start = time.monotonic()
-            reader = subprocess.Popen([self.build / "ctl/gpuprobectl", f"--session={session.name}", "ring", "read", "events", "--raw", "-f"],
-                                      env=self.tool_env(), stdout=subprocess.PIPE)
+            reader = subprocess.Popen(
+                [self.build / "ctl/gpuprobectl", f"--session={session.name}", "ring", "read", "events", "--raw", "-f"],
+                env=self.tool_env(),
+                stdout=subprocess.PIPE,
+            )
             lines, last = 0, start
             while time.monotonic() < start + 10:
                 block = reader.stdout.read1(1 << 20)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpuprobectl trace --ctxsw on a GPU: which process was on it when, on the clock of all else, and how good that clock is."""
+
 import bisect
 import json
 import os
@@ -11,19 +12,24 @@ import time
 from session import Session, expect
 
 THREADS = 16777216
-SLACK = 20_000 # nanoseconds: a kernel's end is that of an event behind it
+SLACK = 20_000  # nanoseconds: a kernel's end is that of an event behind it
 
 
 class Competitor:
     """A program that keeps the GPU busy all the time, and has no shim."""
 
     def __init__(self, suite):
-        self.process = subprocess.Popen([suite.program("vec_add"), "--threads", str(THREADS), "--launches", "100000000"], env=suite.tool_env(),
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [suite.program("vec_add"), "--threads", str(THREADS), "--launches", "100000000"],
+            env=suite.tool_env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self.pid = self.process.pid
 
     def __enter__(self):
-        time.sleep(3) # its first launch
+        time.sleep(3)  # its first launch
         return self
 
     def __exit__(self, *_):
@@ -48,8 +54,9 @@ class ContextSwitches:
         out = self.scratch / "ctxsw.jsonl"
         with Session(self) as session, Competitor(self) as other:
             # by events there are no times beside a competitor: none ends soon enough to tell how the clocks relate
-            result = session.ctl("trace", "--gpu=cupti", "--ctxsw", "--format", "jsonl", "-o", out, "--", self.program("vec_add"), "--threads", THREADS,
-                                 "--launches", 3000)
+            result = session.ctl(
+                "trace", "--gpu=cupti", "--ctxsw", "--format", "jsonl", "-o", out, "--", self.program("vec_add"), "--threads", THREADS, "--launches", 3000
+            )
             items = [json.loads(line) for line in open(out)]
             report = session.ctl("trace", "report", "--ctxsw", out).stdout
             perfetto = self.scratch / "ctxsw.pftrace"
@@ -66,11 +73,18 @@ class ContextSwitches:
         ordered = sorted(contexts, key=lambda item: item["ts_ns"])
         switches = [after["ts_ns"] - before["ts_ns"] - before["dur_ns"] for before, after in zip(ordered, ordered[1:])]
         self.benchmarks["ctxsw"] = {
-            "not_traced": result.stderr, "contexts": len(contexts), "traced": len(spans), "kernels": len(kernels), "kernels_inside": inside,
+            "not_traced": result.stderr,
+            "contexts": len(contexts),
+            "traced": len(spans),
+            "kernels": len(kernels),
+            "kernels_inside": inside,
             "slice_us_p50": round(statistics.median(item["dur_ns"] for item in whole) / 1e3, 1),
             "switch_us_p50": round(statistics.median(switches) / 1e3, 1),
-            "clock_error_ns": [item["error_ns"] for item in clocks][-3:], "drift_ppb": [item["args"]["drift"] for item in clocks][-3:],
-            "report": report, "perfetto_bytes": os.path.getsize(perfetto)}
+            "clock_error_ns": [item["error_ns"] for item in clocks][-3:],
+            "drift_ppb": [item["args"]["drift"] for item in clocks][-3:],
+            "report": report,
+            "perfetto_bytes": os.path.getsize(perfetto),
+        }
         expect("lost", sum(item.get("count", 0) for item in items if item["type"] == "lost"), 0)
         expect("both programs", {traced, other.pid} <= pids, True)
         expect("contexts at one time", overlaps(contexts), 0)
@@ -86,9 +100,24 @@ class ContextSwitches:
                 for way, seconds in times.items():
                     trace = None
                     if way == "traced":
-                        trace = subprocess.Popen([self.build / "ctl/gpuprobectl", f"--session={session.name}", "trace", "--ctxsw", "-e", "device", "-p",
-                                                  str(os.getpid()), "-o", self.scratch / "bench.jsonl"], env=self.tool_env(), stdin=subprocess.DEVNULL,
-                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                        trace = subprocess.Popen(
+                            [
+                                self.build / "ctl/gpuprobectl",
+                                f"--session={session.name}",
+                                "trace",
+                                "--ctxsw",
+                                "-e",
+                                "device",
+                                "-p",
+                                str(os.getpid()),
+                                "-o",
+                                self.scratch / "bench.jsonl",
+                            ],
+                            env=self.tool_env(),
+                            stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL,
+                        )
                         time.sleep(1)
                     began = time.monotonic()
                     subprocess.run(command, env=self.tool_env(), stdout=subprocess.DEVNULL, check=True)

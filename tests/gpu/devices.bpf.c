@@ -12,8 +12,7 @@ struct {
 } devices SEC(".maps");
 
 SEC("kprobe/*")
-int cuda__devices(void *ctx)
-{
+int cuda__devices(void *ctx) {
 	__u32 device = bpf_get_device_ordinal();
 	__u64 *count = bpf_map_lookup_elem(&devices, &device);
 

@@ -8,6 +8,7 @@ the same compiler as in our worker), else within a tolerance ("close").
 
 Every run has a daemon of its own, so that its counts, its log and its crash are its own. Runs of one mode go on side by side.
 """
+
 import glob
 import json
 import os
@@ -24,19 +25,27 @@ from pathlib import Path
 from session import Session, Skipped
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-LIMIT = 60 # seconds a program may take
-AT_LEAST = 25 # programs that can run on a GPU host
+LIMIT = 60  # seconds a program may take
+AT_LEAST = 25  # programs that can run on a GPU host
 SKIPPED = 77
 FLOAT = {"shapes/contraction", "libraries/curand_device"}
-CONTEXT_DIES = {"shapes/device_assert"} # what was counted, and the last kernels' times, die with it
+CONTEXT_DIES = {"shapes/device_assert"}  # what was counted, and the last kernels' times, die with it
 # Programs of which a trace must have the time of each kernel: how many there are.
-KERNELS = {"shapes/many_streams": 65, "shapes/callbacks": 8, "shapes/cooperative": 1, "shapes/surface": 2, "shapes/surface one": 1, "shapes/ipc": 2,
-           "shapes/streams_events": 500, "shapes/nvrtc_atomics": 1}
+KERNELS = {
+    "shapes/many_streams": 65,
+    "shapes/callbacks": 8,
+    "shapes/cooperative": 1,
+    "shapes/surface": 2,
+    "shapes/surface one": 1,
+    "shapes/ipc": 2,
+    "shapes/streams_events": 500,
+    "shapes/nvrtc_atomics": 1,
+}
 FIRST_RESULTS = ("shapes/many_kernels", "shapes/many_modules", "libraries/tensor_f64", "libraries/cusolver")
 GOOD = ("same", "as compiled again", "close", "skipped")
 
 MODES = {
-    "shim": {}, # preloaded, nothing is attached
+    "shim": {},  # preloaded, nothing is attached
     "ptx": {"attach": ("counter", "*", "--engine", "ptx"), "map": "counter"},
     "sass": {"options": ("--engine=auto",), "attach": ("counter", "*", "--engine", "sass"), "map": "counter"},
     "memory": {"attach": ("memory_histogram", "*", "--engine", "ptx"), "map": "accesses"},
@@ -49,8 +58,16 @@ class Run:
 
     def __init__(self, command, env, limit=LIMIT):
         start = time.monotonic()
-        process = subprocess.Popen([str(word) for word in command], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, errors="replace", start_new_session=True)
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         try:
             self.out, self.err = process.communicate(timeout=limit)
             self.status = process.returncode
@@ -82,7 +99,7 @@ def close(first, second):
     """Whether two values of a line "~32 name value" or "~64 name value" are the same but for the last bits."""
     bits, name, value = first.split(" ", 1)[0], first.rsplit(" ", 1)[0], float.fromhex(first.rsplit(" ", 1)[1])
     other = float.fromhex(second.rsplit(" ", 1)[1])
-    return name == second.rsplit(" ", 1)[0] and abs(value - other) <= (2.0 ** -17 if bits == "~32" else 2.0 ** -44) * max(1.0, abs(value))
+    return name == second.rsplit(" ", 1)[0] and abs(value - other) <= (2.0**-17 if bits == "~32" else 2.0**-44) * max(1.0, abs(value))
 
 
 def compare(bare, other, may_be_close):
@@ -101,7 +118,7 @@ def compare(bare, other, may_be_close):
 class Program:
     def __init__(self, name, command, toolkit=True):
         self.name, self.command = name, [str(word) for word in command]
-        self.toolkit = toolkit # it finds the toolkit's libraries where the harness says
+        self.toolkit = toolkit  # it finds the toolkit's libraries where the harness says
         self.bare = self.again = self.compiled_again = None
 
 
@@ -121,7 +138,7 @@ class Harmless:
 
     def __init__(self, suite, programs, driver="", jobs=6, limit=LIMIT, modes=None, session_options=()):
         self.suite, self.programs, self.jobs, self.limit = suite, programs, jobs, limit
-        self.driver = driver # a folder with a driver that stands for the machine's
+        self.driver = driver  # a folder with a driver that stands for the machine's
         self.modes = modes or MODES
         self.session_options = tuple(session_options)
         self.folders = library_folders()
@@ -132,11 +149,11 @@ class Harmless:
         env = dict(os.environ) if session is None or trace else session.app_env()
         folders = [self.driver, *(self.folders if program.toolkit else []), self.suite.libraries if trace else "", env.get("LD_LIBRARY_PATH", "")]
         env["LD_LIBRARY_PATH"] = ":".join(folder for folder in folders if folder)
-        env["NCCL_NVLS_ENABLE"] = "0" # what NVLS takes belongs to all users of the machine
+        env["NCCL_NVLS_ENABLE"] = "0"  # what NVLS takes belongs to all users of the machine
         return env
 
     def session(self, *options):
-        with self.lock: # sessions are numbered
+        with self.lock:  # sessions are numbered
             return Session(self.suite, *self.session_options, *options)
 
     def run_bare(self, program):
@@ -184,7 +201,7 @@ class Harmless:
                 return row
             self.tell_count(session, how, row)
             if not row["count"] and row["result"] in GOOD and any("it goes on" in outcome["reason"] for outcome in row["outcomes"]):
-                run = Run(program.command, self.env(program, session), self.limit) # the daemon goes on compiling: for the next process
+                run = Run(program.command, self.env(program, session), self.limit)  # the daemon goes on compiling: for the next process
                 row = {**self.judge(program, run, mode), "first_run": row}
                 self.tell_count(session, how, row)
         if row["result"] in GOOD and not row["count"] and not row["outcomes"] and program.name not in CONTEXT_DIES:
@@ -204,8 +221,11 @@ class Harmless:
     def run_traced(self, program, mode):
         with self.session() as session:
             file = self.suite.scratch / f"harmless-{session.name}.jsonl"
-            run = Run([self.suite.build / "ctl/gpuprobectl", f"--session={session.name}", "trace", "--gpu", "--format", "jsonl", "-o", file, "--",
-                       *program.command], self.env(program, trace=True), self.limit)
+            run = Run(
+                [self.suite.build / "ctl/gpuprobectl", f"--session={session.name}", "trace", "--gpu", "--format", "jsonl", "-o", file, "--", *program.command],
+                self.env(program, trace=True),
+                self.limit,
+            )
             row = self.judge(program, run, mode)
         items = []
         for line in file.read_text().splitlines() if file.exists() else []:
@@ -223,7 +243,9 @@ class Harmless:
         if row["lost"]:
             row.update(result="lost", detail=f"{row['lost']} lost, {row['kernels']} kernels with times, {row['launches']} launches")
         elif program.name in KERNELS and row["kernels"] != KERNELS[program.name]:
-            row.update(result="lost", detail=f"{row['kernels']} kernels with times, not {KERNELS[program.name]}; {row['launches']} launches; none is said to be lost")
+            row.update(
+                result="lost", detail=f"{row['kernels']} kernels with times, not {KERNELS[program.name]}; {row['launches']} launches; none is said to be lost"
+            )
         return row
 
     def one(self, program, mode):
@@ -267,8 +289,12 @@ class Harmless:
         return "\n".join(lines)
 
     def problems(self):
-        return [f"{name}, {mode}: {cell['result']}: {cell.get('detail', '')}" for name, row in sorted(self.table.items())
-                for mode, cell in row.items() if cell["result"] not in GOOD]
+        return [
+            f"{name}, {mode}: {cell['result']}: {cell.get('detail', '')}"
+            for name, row in sorted(self.table.items())
+            for mode, cell in row.items()
+            if cell["result"] not in GOOD
+        ]
 
 
 class HarmlessCode:
@@ -315,8 +341,13 @@ class HarmlessCode:
         for name, row in table.items():
             medians = {key: statistics.median(values) for key, values in row.items() if not key.startswith("count")}
             cells = [f"{key} {value:.0f} ms (x{value / max(0.1, medians.get('bare ' + key.split()[1], value)):.2f})" for key, value in medians.items()]
-            print(f"      {name}: " + ", ".join(cells) + "; counted: " + ", ".join(f"{key[6:]} {values}" for key, values in row.items() if key.startswith("count")),
-                  flush=True)
+            print(
+                f"      {name}: "
+                + ", ".join(cells)
+                + "; counted: "
+                + ", ".join(f"{key[6:]} {values}" for key, values in row.items() if key.startswith("count")),
+                flush=True,
+            )
         if problems:
             raise AssertionError("\n".join(problems))
 

@@ -2,7 +2,8 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* What all threads of a GPU do to one hash at once; see hash.c. With DELETES they insert and delete, else they count. */
+/* What all threads of a GPU do to one hash at once; see hash.c. With DELETES they insert and
+ * delete, else they count. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -23,8 +24,7 @@ static long (*const get_thread_idx)(__u64 *x, __u64 *y, __u64 *z) = (void *)505;
 #define ADD(field) __sync_fetch_and_add(&plan->field, 1)
 
 #ifdef DELETES
-static __always_inline void turn(struct plan *plan, __u64 thread, __u64 round)
-{
+static __always_inline void turn(struct plan *plan, __u64 thread, __u64 round) {
 	__u64 random = (thread * 64 + round + 1) * 0x9e3779b97f4a7c15, key, value;
 	long r;
 
@@ -48,8 +48,7 @@ static __always_inline void turn(struct plan *plan, __u64 thread, __u64 round)
 	}
 }
 #else
-static __always_inline void turn(struct plan *plan, __u64 thread, __u64 round)
-{
+static __always_inline void turn(struct plan *plan, __u64 thread, __u64 round) {
 	__u64 key = (thread + round * 977) % plan->keys, one = 1, *value;
 	long r;
 
@@ -72,8 +71,7 @@ static __always_inline void turn(struct plan *plan, __u64 thread, __u64 round)
 #endif
 
 SEC("kprobe/hash")
-int cuda__hash(struct plan *plan)
-{
+int cuda__hash(struct plan *plan) {
 	__u64 block, size, thread, y, z;
 
 	get_block_idx(&block, &y, &z);

@@ -35,16 +35,14 @@ struct test {
 };
 
 /* Ends the program unless a call of the driver worked. */
-static void must(int result, const char *what)
-{
+static void must(int result, const char *what) {
 	if (result == 0)
 		return;
 	fprintf(stderr, "hash-contention: %s: error %d\n", what, result);
 	exit(1);
 }
 
-static char *read_file(const char *path)
-{
+static char *read_file(const char *path) {
 	FILE *file = fopen(path, "re");
 	char *text = NULL;
 	size_t size = 0;
@@ -57,11 +55,9 @@ static char *read_file(const char *path)
 	return text;
 }
 
-#define CALL(name, types, ...) \
-	must(((int (*) types)dlsym(driver, name))(__VA_ARGS__), name)
+#define CALL(name, types, ...) must(((int(*) types)dlsym(driver, name))(__VA_ARGS__), name)
 
-static uint64_t upload(void *driver, const void *bytes, size_t size)
-{
+static uint64_t upload(void *driver, const void *bytes, size_t size) {
 	uint64_t address;
 
 	CALL("cuMemAlloc_v2", (uint64_t *, size_t), &address, size);
@@ -70,8 +66,7 @@ static uint64_t upload(void *driver, const void *bytes, size_t size)
 }
 
 /* Runs the program in all threads; the map and the plan are then what they are. */
-static void run(struct test *test, void *driver)
-{
+static void run(struct test *test, void *driver) {
 	uint64_t map = upload(driver, test->map, test->layout.data_size);
 	uint64_t plan = upload(driver, &test->plan, sizeof(test->plan));
 	uint64_t arguments[] = { plan, sizeof(test->plan) };
@@ -97,16 +92,14 @@ static void run(struct test *test, void *driver)
 	free(text);
 }
 
-static int wrong(const char *what, uint64_t got, uint64_t want)
-{
+static int wrong(const char *what, uint64_t got, uint64_t want) {
 	printf("wrong: %s: %llu, not %llu\n", what, (unsigned long long)got,
 	       (unsigned long long)want);
 	return 1;
 }
 
 /* How often the threads count each key. */
-static uint64_t *expected_counts(const struct test *test)
-{
+static uint64_t *expected_counts(const struct test *test) {
 	uint64_t threads = (test->threads + BLOCK - 1) / BLOCK * BLOCK;
 	uint64_t *counts = calloc(test->keys, sizeof(*counts));
 
@@ -121,9 +114,9 @@ static uint64_t *expected_counts(const struct test *test)
 	return counts;
 }
 
-/* The elements are different keys of those that there are, with the values that they should have. */
-static int check_elements(const struct test *test, uint64_t *n, uint64_t *sum)
-{
+/* The elements are different keys of those that there are, with the values that they should have.
+ */
+static int check_elements(const struct test *test, uint64_t *n, uint64_t *sum) {
 	uint64_t *counts = expected_counts(test), word, key, value;
 	uint8_t *seen = calloc(test->keys, 1);
 	int r = 0;
@@ -157,8 +150,7 @@ static int check_elements(const struct test *test, uint64_t *n, uint64_t *sum)
 	return r;
 }
 
-static int check(const struct test *test)
-{
+static int check(const struct test *test) {
 	uint64_t threads = (test->threads + BLOCK - 1) / BLOCK * BLOCK, n = 0, sum = 0;
 	const struct plan *plan = &test->plan;
 	struct map_hash header;
@@ -175,7 +167,8 @@ static int check(const struct test *test)
 		return wrong("the map's count", header.count, n);
 	if (test->churn) {
 		if (plan->inserted - plan->deleted != n)
-			return wrong("insertions less deletions", plan->inserted - plan->deleted, n);
+			return wrong("insertions less deletions", plan->inserted - plan->deleted,
+				     n);
 		return plan->inserted && plan->deleted ? 0 : wrong("calls that worked", 0, 1);
 	}
 	if (sum + plan->refused != threads * test->rounds)
@@ -187,15 +180,15 @@ static int check(const struct test *test)
 	return 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context;
 	struct test test = { 0 };
 	struct map_shape shape = { .type = 1, .key_size = 8, .value_size = 8 };
 	int device, failed;
 
 	if (argc != 7) {
-		fprintf(stderr, "usage: hash-contention count|churn PTX ENTRIES KEYS THREADS ROUNDS\n");
+		fprintf(stderr,
+			"usage: hash-contention count|churn PTX ENTRIES KEYS THREADS ROUNDS\n");
 		return 64;
 	}
 	if (!driver || ((int (*)(unsigned))dlsym(driver, "cuInit"))(0) != 0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real code: what it prints is the same bare and probed, at entries, returns and memory instructions."""
+
 import os
 import subprocess
 import sys
@@ -52,10 +53,10 @@ class RealCode:
                 session.attach("memory_histogram", "*", "--engine", "ptx")
                 expect(f"{name} with memory probes", session.run_probed(program), bare)
                 accesses = probed[f"{name} memory_histogram"] = session.read("accesses")
-                if name not in ("child", "library") and not accesses: # ptxas cannot compile all of library with them (C7600)
+                if name not in ("child", "library") and not accesses:  # ptxas cannot compile all of library with them (C7600)
                     raise AssertionError(f"{name} with memory probes: nothing was counted: {session.ctl('why').stdout[:500]}")
             for section, count in (("kprobe/*", True), ("kretprobe/*", True), ("memcapture/*", True), ("kprobe/dev:*", name == "memory")):
-                with Session(self, "--deadline-ms=20000") as session: # large modules, on a GPU that others use too
+                with Session(self, "--deadline-ms=20000") as session:  # large modules, on a GPU that others use too
                     session.ctl("attach", self.object("counter"), "--point", section)
                     expect(f"{name} with {section}", session.run_probed(program), bare)
                     total = session.read()
@@ -67,10 +68,13 @@ class RealCode:
     def python(self, code, section, module):
         """Runs it bare and probed; its count."""
         self.need_module(module)
-        script = self.scratch / f"use_{module}.py" # Triton reads the source of its kernels
+        script = self.scratch / f"use_{module}.py"  # Triton reads the source of its kernels
         script.write_text(code)
-        settings = {"TRITON_CACHE_DIR": str(self.scratch / "triton"), "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-                    "XLA_FLAGS": "--xla_gpu_autotune_level=0"} # which kernels are chosen does not depend on the weather
+        settings = {
+            "TRITON_CACHE_DIR": str(self.scratch / "triton"),
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "XLA_FLAGS": "--xla_gpu_autotune_level=0",
+        }  # which kernels are chosen does not depend on the weather
         command = [sys.executable, script]
         bare = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings})
         with Session(self) as session:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SASS engine on a GPU: machine code that nobody rebuilt, probed while it runs; what it costs while it is there, attached, and gone."""
+
 import json
 import os
 import statistics
@@ -12,7 +13,7 @@ from session import Session, Skipped, expect
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 ENGINE = "--engine=auto"
-OF_THE_DRIVER = ("memcpy32_post", "memset32_post") # kernels that copy and fill in graphs: they lie in no module
+OF_THE_DRIVER = ("memcpy32_post", "memset32_post")  # kernels that copy and fill in graphs: they lie in no module
 
 MATMUL = """
 import sys, torch
@@ -34,8 +35,7 @@ class Worker:
         env = session.app_env() if session else dict(os.environ)
         env["TORCHINDUCTOR_CACHE_DIR"] = str(suite.scratch / "inductor")
         self.errors = open(suite.scratch / f"worker-{time.monotonic_ns()}.err", "w+")
-        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-                                        text=True, env=env)
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=env)
         self.pid = self.process.pid
         self.line()
 
@@ -107,6 +107,7 @@ class SassCode:
             result = call(*arguments)
             figures[name].append(round(1e3 * (time.monotonic() - begin), 2))
             return result
+
         with Session(self, ENGINE) as session, self.live(session, 1 << 16) as worker:
             for _ in range(15):
                 attached = timed("attach_ms", session.attach, "counter", "vectorAdd", "--pid", worker.pid)
@@ -226,7 +227,9 @@ class SassCode:
                 small["detached"].append(ours.ask("small 2000"))
         self.benchmarks["sass_vector_add"] = {
             "ratios": {key: ratio(values, times["bare"]) for key, values in times.items()},
-            "launch_us": {key: statistics.median(values) for key, values in small.items()}, "ms": times}
+            "launch_us": {key: statistics.median(values) for key, values in small.items()},
+            "ms": times,
+        }
 
     def bench_sass_matmul(self):
         self.need_module("torch")
@@ -250,16 +253,18 @@ class SassCode:
         for mode in "eager", "graphs":
             times = {key: [] for key in ("bare", "present", "counter", "kernel_counter", "detached")}
             with Session(self, ENGINE) as session, self.train(mode) as bare, self.train(mode, session=session) as ours:
+
                 def measure(worker, key):
-                    worker.ask("steps 3") # the GPU comes from another process, patches are made in the first launches
+                    worker.ask("steps 3")  # the GPU comes from another process, patches are made in the first launches
                     times[key].append(worker.ask("steps 10")["ms"])
+
                 for _ in range(7):
                     measure(bare, "bare")
                     measure(ours, "present")
                     for program, map_name in ("counter", "counter"), ("kernel_counter", "threads"):
                         attached = session.ctl("attach", self.object(program), "--kernel", "*", "--engine", "sass", "--pid", ours.pid).stdout.split()
                         measure(ours, program)
-                        if session.read(map_name) < 13 * 1000000: # a step has millions of threads
+                        if session.read(map_name) < 13 * 1000000:  # a step has millions of threads
                             raise AssertionError(f"{mode}: the probe did not fire everywhere: {session.read(map_name)}")
                         session.ctl("detach", *attached)
                     measure(ours, "detached")

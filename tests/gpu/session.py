@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private daemon, and programs that run under its shim, on a machine with a GPU."""
+
 import json
 import os
 import re
@@ -29,7 +30,11 @@ class Session:
         self.log = open(self.suite.scratch / f"{self.name}.log", "w")
         self.daemon = subprocess.Popen(
             [build / "daemon/gpuprobed/gpuprobed", f"--session={self.name}", *self.options],
-            env=self.suite.tool_env(), stderr=self.log, stdout=self.log, stdin=subprocess.DEVNULL)
+            env=self.suite.tool_env(),
+            stderr=self.log,
+            stdout=self.log,
+            stdin=subprocess.DEVNULL,
+        )
         deadline = time.monotonic() + 20
         while self.ctl("status", check=False).returncode != 0:
             if self.daemon.poll() is not None or time.monotonic() > deadline:
@@ -47,8 +52,13 @@ class Session:
         self.log.close()
 
     def ctl(self, *args, check=True, timeout=180):
-        result = subprocess.run([self.suite.build / "ctl/gpuprobectl", f"--session={self.name}", *map(str, args)],
-                                env=self.suite.tool_env(), capture_output=True, text=True, timeout=timeout)
+        result = subprocess.run(
+            [self.suite.build / "ctl/gpuprobectl", f"--session={self.name}", *map(str, args)],
+            env=self.suite.tool_env(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
         if check and result.returncode != 0:
             raise RuntimeError(f"gpuprobectl {' '.join(map(str, args))}: exit {result.returncode}: {result.stderr}")
         return result
@@ -74,8 +84,9 @@ class Session:
         return env
 
     def start(self, *command):
-        return subprocess.Popen([str(word) for word in command], env=self.app_env(), stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(
+            [str(word) for word in command], env=self.app_env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL
+        )
 
     def run(self, *command):
         return finish(self.start(*command))

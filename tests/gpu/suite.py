@@ -9,6 +9,7 @@ names (all takes about 15 minutes: `--quick --skip train`, then `--only bench_,t
 folder of shared libraries for the daemon (a bundle's). --programs takes parts of names of programs that harmless.py runs
 (`--only harmless --programs graphs/,cufft`). Exit code: 0 all passed, 1 something failed, 77 no GPU here.
 """
+
 import argparse
 import ctypes
 import json
@@ -61,7 +62,7 @@ class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, Times
         self.results = []
         self.benchmarks = {}
         self.only_programs = [name for name in arguments.programs.split(",") if name]
-        self.save = lambda: None # what there is so far, for a test that takes long
+        self.save = lambda: None  # what there is so far, for a test that takes long
 
     def tool_env(self):
         env = dict(os.environ)
@@ -104,8 +105,7 @@ class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, Times
             for how in "launch", "ex", "cooperative", "streams", "threads", "graph", "capture":
                 with Session(self) as session:
                     session.attach()
-                    output = session.run(program, "--threads", 65536, "--launches", 6, "--how", how, "--load", load,
-                                         "--loads", 3, "--getproc")
+                    output = session.run(program, "--threads", 65536, "--launches", 6, "--how", how, "--load", load, "--loads", 3, "--getproc")
                     expect(f"{load} {how}, loaded three times", session.read(), 3 * expected(output))
 
     def test_compiler_options(self):
@@ -153,6 +153,7 @@ class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, Times
 
     def test_graph_nodes(self):
         """What the runtime tells of a node of a graph that was made while something was attached, and behind a detach."""
+
         def both(worker, first):
             expect("nodes", [worker.ask(how) for how in ("add", "capture")], [{"own": True, "threads": first + more} for more in (32, 64)])
 
@@ -175,8 +176,8 @@ class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, Times
 
     def test_two_programs_on_one_kernel(self):
         with Session(self) as session:
-            first, = session.attach()
-            second, = session.attach()
+            (first,) = session.attach()
+            (second,) = session.attach()
             session.run(self.program("vec_add"), "--threads", 1048576, "--launches", 2)
             for info in session.json("map", "list")["maps"]:
                 expect(f"map {info['id']}", session.read(info["id"]), 2 * 1048576)
@@ -189,10 +190,17 @@ class Suite(Benchmarks, ContextSwitches, HarmlessCode, RealCode, SassCode, Times
     def test_names_and_filters(self):
         program = self.program("vec_add")
         cases = [
-            ("_Z9vectorAddPKfS0_Pf", [], True), ("vectorAdd(float const*, float const*, float*)", [], True), ("vector*", [], True),
-            ("vectorAd", [], False), ("vectorAdd", ["--comm", "vec_add"], True), ("vectorAdd", ["--comm", "other"], False),
-            ("vectorAdd", ["--exe", program], True), ("vectorAdd", ["--exe", "/bin/true"], False),
-            ("vectorAdd", ["--uid", os.getuid()], True), ("vectorAdd", ["--uid", 4242], False), ("vectorAdd", ["--pid", 1], False),
+            ("_Z9vectorAddPKfS0_Pf", [], True),
+            ("vectorAdd(float const*, float const*, float*)", [], True),
+            ("vector*", [], True),
+            ("vectorAd", [], False),
+            ("vectorAdd", ["--comm", "vec_add"], True),
+            ("vectorAdd", ["--comm", "other"], False),
+            ("vectorAdd", ["--exe", program], True),
+            ("vectorAdd", ["--exe", "/bin/true"], False),
+            ("vectorAdd", ["--uid", os.getuid()], True),
+            ("vectorAdd", ["--uid", 4242], False),
+            ("vectorAdd", ["--pid", 1], False),
         ]
         for kernel, options, meant in cases:
             with Session(self) as session:
@@ -291,8 +299,7 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
             counters = session.json("status")["counters"]
         expect("exit code", (bare.returncode, ours.returncode), (0, 0))
         expect("output", ours.stdout, bare.stdout)
-        self.benchmarks["pytorch"] = {"bare_s": round(middle - start, 2), "ours_s": round(time.monotonic() - middle, 2),
-                                      "counters": counters}
+        self.benchmarks["pytorch"] = {"bare_s": round(middle - start, 2), "ours_s": round(time.monotonic() - middle, 2), "counters": counters}
 
     def test_language(self):
         """Every point, context, helper and map: tests/e2e/test-language.py, on this GPU."""
@@ -304,8 +311,17 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
 
     def test_objects(self):
         """Sections and names as other projects have them. (Uprobes want symbols, which programs of a bundle have not.)"""
-        self.script("objects", TOP / "tests/e2e/test-objects.py", self.build, "test_long_section", "test_prefix",
-                    "test_literal_before_prefix", "test_names", "test_wrong_context", "test_shared_hash")
+        self.script(
+            "objects",
+            TOP / "tests/e2e/test-objects.py",
+            self.build,
+            "test_long_section",
+            "test_prefix",
+            "test_literal_before_prefix",
+            "test_names",
+            "test_wrong_context",
+            "test_shared_hash",
+        )
 
     def test_engine(self):
         """The SASS engine's points, contexts, helpers and maps, with NVIDIA's library."""
@@ -352,7 +368,7 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
                 want = [thread << 8 | kind for kind, step in kinds.items() for thread in range(step - 1, threads, step)]
                 got = []
                 for line in session.ctl("--json", "ring", "read", ring, "--raw", timeout=300).stdout.splitlines():
-                    record = bytes.fromhex(line[line.index('"record":"') + 10:-2])
+                    record = bytes.fromhex(line[line.index('"record":"') + 10 : -2])
                     thread = int.from_bytes(record[:8], "little")
                     expect("block", int.from_bytes(record[8:12], "little"), thread // 256)
                     got.append(thread << 8 | record[12])
@@ -368,7 +384,7 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
             start = time.monotonic()
             session.run(*program)
             seconds = time.monotonic() - start
-            log, = [m for m in session.json("map", "list")["maps"] if m["name"] == ".log"]
+            (log,) = [m for m in session.json("map", "list")["maps"] if m["name"] == ".log"]
             printed = len(session.ctl("log").stdout.splitlines())
             expect("printed + lost", printed + log["lost"], 3 * 1048576)
             self.benchmarks["print_million"] = {"printed": printed, "lost": log["lost"], "program_s": round(seconds, 2)}
@@ -386,8 +402,9 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
             raise AssertionError((result.stdout + result.stderr)[-6000:])
 
     def programs(self, name, script, *arguments):
-        result = subprocess.run([sys.executable, TOP / "tests/conformance" / script, *arguments], env=self.tool_env(),
-                                capture_output=True, text=True, timeout=400)
+        result = subprocess.run(
+            [sys.executable, TOP / "tests/conformance" / script, *arguments], env=self.tool_env(), capture_output=True, text=True, timeout=400
+        )
         self.benchmarks[name] = result.stdout.strip().splitlines()[-1:]
         if result.returncode != 0:
             raise AssertionError((result.stdout + result.stderr)[-3000:])
@@ -405,8 +422,9 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
     def test_patch_forms(self):
         """Programs as the SASS engine has them, called by a kernel."""
         folder = TOP / "tests/conformance"
-        self.programs("patch_forms", "run.py", "--patch", self.build / "daemon/translator/bpf-run", folder / "patch-only.txt",
-                      *sorted((folder / "cases").iterdir()))
+        self.programs(
+            "patch_forms", "run.py", "--patch", self.build / "daemon/translator/bpf-run", folder / "patch-only.txt", *sorted((folder / "cases").iterdir())
+        )
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -433,8 +451,13 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         return {kind: sum(result["result"] == word for result in self.results) for kind, word in kinds.items()}
 
     def write_summary(self, device, path):
-        summary = {"machine": device, "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), **self.tally(),
-                   "results": self.results, "benchmarks": self.benchmarks}
+        summary = {
+            "machine": device,
+            "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+            **self.tally(),
+            "results": self.results,
+            "benchmarks": self.benchmarks,
+        }
         new = Path(path + ".new")
         new.write_text(json.dumps(summary, indent=1) + "\n")
         new.rename(path)
@@ -458,8 +481,11 @@ def main():
     names = [name for name in dir(Suite) if name.startswith("test_") or (name.startswith("bench_") and not arguments.quick)]
     only = [name for name in arguments.only.split(",") if name]
     left_out = [name for name in arguments.skip.split(",") if name]
-    names = [name for name in sorted(names, key=lambda name: name.startswith("bench_"))
-             if (not only or any(part in name for part in only)) and not any(part in name for part in left_out)]
+    names = [
+        name
+        for name in sorted(names, key=lambda name: name.startswith("bench_"))
+        if (not only or any(part in name for part in only)) and not any(part in name for part in left_out)
+    ]
     if not names:
         print("suite.py: --only and --skip leave no test", file=sys.stderr)
         return 2
@@ -467,8 +493,8 @@ def main():
         suite.save = lambda: suite.write_summary(device, arguments.out)
     for name in names:
         suite.one(name, getattr(suite, name))
-        suite.save() # now: what runs this may have a limit
-    print(json.dumps({name: figures for name, figures in suite.benchmarks.items() if name != "harmless"}, indent=1)) # that one printed its table
+        suite.save()  # now: what runs this may have a limit
+    print(json.dumps({name: figures for name, figures in suite.benchmarks.items() if name != "harmless"}, indent=1))  # that one printed its table
     counts = suite.tally()
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
     return 1 if counts["failed"] else 0

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """harmless.py tells what it should of programs that behave, and of ones that differ, fail, hang or miss something; on the CPU driver.
 
-    test-harmless.py BUILD
+test-harmless.py BUILD
 """
+
 import contextlib
 import io
 import os
@@ -16,22 +17,31 @@ from session import expect
 
 BUILD = Path(sys.argv[1]).resolve()
 SIM = BUILD / "tests/sim"
-NEEDED = ["daemon/gpuprobed/gpuprobed", "ctl/gpuprobectl", "shim/libgpuprobe-shim.so", "docs/counter.bpf.o", "docs/memory_histogram.bpf.o", "tests/sim/libcuda.so.1",
-          "tests/sim/vec_add_driver", "tests/sim/sanitizer/libsanitizer-public.so", "daemon/worker/libgpuprobe-ptxcompiler.so"]
+NEEDED = [
+    "daemon/gpuprobed/gpuprobed",
+    "ctl/gpuprobectl",
+    "shim/libgpuprobe-shim.so",
+    "docs/counter.bpf.o",
+    "docs/memory_histogram.bpf.o",
+    "tests/sim/libcuda.so.1",
+    "tests/sim/vec_add_driver",
+    "tests/sim/sanitizer/libsanitizer-public.so",
+    "daemon/worker/libgpuprobe-ptxcompiler.so",
+]
 
 # Whether a script runs preloaded; gpuprobectl trace does that, too.
 SCRIPTS = {
     "same": "echo one; echo 'first result: 1.5 ms' >&2",
-    "differs": "echo one; echo \"preload ${LD_PRELOAD:+is} set\"",
-    "fails": "echo one; [ -z \"$LD_PRELOAD\" ] || { echo broken >&2; exit 3; }",
+    "differs": 'echo one; echo "preload ${LD_PRELOAD:+is} set"',
+    "fails": 'echo one; [ -z "$LD_PRELOAD" ] || { echo broken >&2; exit 3; }',
     "unstable": "echo $$",
     "skips": "echo 'skipped: no libfoo.so'; exit 77",
-    "lacks": "echo \"$0: error while loading shared libraries: libfoo.so.1: cannot open shared object file\" >&2; exit 127",
+    "lacks": 'echo "$0: error while loading shared libraries: libfoo.so.1: cannot open shared object file" >&2; exit 127',
     "broken": "exit 1",
     "not built": None,
     # Of the programs that are marked FLOAT: one whose last bit changes, and one that is as the driver compiles it again.
-    "shapes/contraction": "[ \"$LD_PRELOAD\" ] && x=0x1.000001p+1 y=2 || { x=0x1p+1; y=1; }; echo \"float x $y\"; echo \"~32 x $x\"",
-    "libraries/curand_device": "[ \"$LD_PRELOAD$CUDA_FORCE_PTX_JIT\" ] && x=0x1p+9 || x=0x1p+1; echo \"~32 x $x\"",
+    "shapes/contraction": '[ "$LD_PRELOAD" ] && x=0x1.000001p+1 y=2 || { x=0x1p+1; y=1; }; echo "float x $y"; echo "~32 x $x"',
+    "libraries/curand_device": '[ "$LD_PRELOAD$CUDA_FORCE_PTX_JIT" ] && x=0x1p+9 || x=0x1p+1; echo "~32 x $x"',
 }
 
 
@@ -50,8 +60,9 @@ class Suite(HarmlessCode):
         return {**os.environ, "LD_LIBRARY_PATH": str(SIM)}
 
     def harmless(self, programs, **more):
-        return Harmless(self, programs, driver=str(SIM), jobs=2,
-                        session_options=(f"--sanitizer={SIM}/sanitizer/libsanitizer-public.so", "--deadline-ms=20000"), **more)
+        return Harmless(
+            self, programs, driver=str(SIM), jobs=2, session_options=(f"--sanitizer={SIM}/sanitizer/libsanitizer-public.so", "--deadline-ms=20000"), **more
+        )
 
 
 def run(scratch, programs, **more):
@@ -82,18 +93,22 @@ def test_scripts(scratch):
     programs = [Program(name, ["/bin/sh", "-c", script] if script else ["/no/such/program"]) for name, script in SCRIPTS.items()]
     table = run(scratch, programs, modes={mode: MODES[mode] for mode in ("shim", "ptx", "traced")})
     got = {name: [row[mode]["result"] for mode in ("bare", "shim", "ptx", "traced")] for name, row in table.table.items()}
-    expect("results", got, {
-        "same": ["same", "same", "silent", "same"],
-        "differs": ["same", "differs", "differs", "differs"],
-        "fails": ["same", "failed", "failed", "failed"],
-        "unstable": ["unstable", "skipped", "skipped", "skipped"],
-        "skips": ["skipped"] * 4,
-        "lacks": ["skipped"] * 4,
-        "not built": ["skipped"] * 4,
-        "broken": ["failed", "skipped", "skipped", "skipped"],
-        "shapes/contraction": ["same", "differs", "silent", "differs"],
-        "libraries/curand_device": ["same", "differs", "silent", "differs"],
-    })
+    expect(
+        "results",
+        got,
+        {
+            "same": ["same", "same", "silent", "same"],
+            "differs": ["same", "differs", "differs", "differs"],
+            "fails": ["same", "failed", "failed", "failed"],
+            "unstable": ["unstable", "skipped", "skipped", "skipped"],
+            "skips": ["skipped"] * 4,
+            "lacks": ["skipped"] * 4,
+            "not built": ["skipped"] * 4,
+            "broken": ["failed", "skipped", "skipped", "skipped"],
+            "shapes/contraction": ["same", "differs", "silent", "differs"],
+            "libraries/curand_device": ["same", "differs", "silent", "differs"],
+        },
+    )
     expect("how float ones were compared", [table.judge(program, program.compiled_again, "ptx")["result"] for program in programs[-1:]], ["as compiled again"])
     expect("first result", table.table["same"]["shim"]["first_ms"], 1.5)
     expect("what is missing", [table.table[name]["bare"]["detail"] for name in ("skips", "lacks")], ["no libfoo.so", "no libfoo.so.1"])
@@ -101,7 +116,7 @@ def test_scripts(scratch):
 
 
 def test_hung(scratch):
-    program = Program("hangs", ["/bin/sh", "-c", "[ -z \"$LD_PRELOAD\" ] || sleep 1000 & wait"])
+    program = Program("hangs", ["/bin/sh", "-c", '[ -z "$LD_PRELOAD" ] || sleep 1000 & wait'])
     table = run(scratch, [program], modes={"shim": {}}, limit=10)
     expect("hung", table.table["hangs"]["shim"]["result"], "hung")
 
@@ -136,10 +151,16 @@ def test_suite(scratch):
         suite.bench_harmless_first_results(rounds=1)
     print(said.getvalue())
     row = suite.benchmarks["harmless_first_results"][FIRST_RESULTS[0]]
-    expect("times", {key: values for key, values in row.items() if not key.startswith("count")},
-           {f"{mode} {temperature}": [2.5] for mode in ("bare", "shim", "ptx", "sass") for temperature in ("cold", "warm")})
-    expect("counts", {key: values for key, values in row.items() if key.startswith("count")},
-           {f"count {mode} {temperature}": [3072 * runs] for mode in ("ptx", "sass") for temperature, runs in (("cold", 1), ("warm", 2))})
+    expect(
+        "times",
+        {key: values for key, values in row.items() if not key.startswith("count")},
+        {f"{mode} {temperature}": [2.5] for mode in ("bare", "shim", "ptx", "sass") for temperature in ("cold", "warm")},
+    )
+    expect(
+        "counts",
+        {key: values for key, values in row.items() if key.startswith("count")},
+        {f"count {mode} {temperature}": [3072 * runs] for mode in ("ptx", "sass") for temperature, runs in (("cold", 1), ("warm", 2))},
+    )
     expect("said", FIRST_RESULTS[0] in said.getvalue(), True)
     try:
         Suite(scratch, [Program(FIRST_RESULTS[0], ["/bin/sh", "-c", SCRIPTS["fails"]])]).bench_harmless_first_results(rounds=1)

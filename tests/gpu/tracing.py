@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpuprobectl trace on a GPU: what CUDA programs call, and when their kernels run, against PyTorch's own profiler; and what it costs."""
+
 import json
 import signal
 import subprocess
@@ -17,8 +18,24 @@ class Trace:
     def __init__(self, suite, session, worker, *options):
         self.file = suite.scratch / f"trace-{time.monotonic_ns()}.jsonl"
         self.process = subprocess.Popen(
-            [suite.build / "ctl/gpuprobectl", f"--session={session.name}", "trace", "-p", str(worker.pid), "--format", "jsonl", "-o", self.file,
-             *map(str, options)], env=suite.tool_env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            [
+                suite.build / "ctl/gpuprobectl",
+                f"--session={session.name}",
+                "trace",
+                "-p",
+                str(worker.pid),
+                "--format",
+                "jsonl",
+                "-o",
+                self.file,
+                *map(str, options),
+            ],
+            env=suite.tool_env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def __enter__(self):
         deadline = time.monotonic() + 20
@@ -45,8 +62,9 @@ class Trace:
 def renamed(ours, theirs):
     """Two orders of kernels are the same if one becomes the other by giving each name another: demanglers differ."""
     names = {}
-    return len(ours) == len(theirs) and all(names.setdefault(one, other) == other for one, other in zip(ours, theirs)) and \
-        len(set(names.values())) == len(names)
+    return (
+        len(ours) == len(theirs) and all(names.setdefault(one, other) == other for one, other in zip(ours, theirs)) and len(set(names.values())) == len(names)
+    )
 
 
 class TraceCode:
@@ -66,8 +84,11 @@ class TraceCode:
             expect("each begins after its launch", [item["violation"] for item in kernels if item.get("violation")], [])
             expect("flows", sorted(item["flow"] for item in kernels), sorted(call["flow"] for call in launches))
             expect("the first call", calls[0]["name"] in ("cuInit", "cuGetProcAddress_v2", "cuDriverGetVersion"), True)
-            self.benchmarks["trace_calls"] = {"calls": len(calls), "functions": len({call["name"] for call in calls}),
-                                              "ioctls": sum(item["type"] == "ioctl" for item in items)}
+            self.benchmarks["trace_calls"] = {
+                "calls": len(calls),
+                "functions": len({call["name"] for call in calls}),
+                "ioctls": sum(item["type"] == "ioctl" for item in items),
+            }
 
     def test_trace_train(self):
         """Number, order and times of kernels are those that torch.profiler tells of another run; none begins before its launch."""
@@ -91,8 +112,12 @@ class TraceCode:
         theirs = {mine: profiled["us"][name] for mine, name in total.items()}
         apart = {name: round(us / theirs[name], 3) for name, us in ours.items() if name in theirs}
         self.benchmarks["trace_train"] = {
-            "kernels": len(order), "profiled": len(profiled["order"]), "lost": trace.lost(),
-            "gpu_time_ratio": round(sum(ours.values()) / max(sum(profiled["us"].values()), 1e-9), 4), "by_kernel": apart}
+            "kernels": len(order),
+            "profiled": len(profiled["order"]),
+            "lost": trace.lost(),
+            "gpu_time_ratio": round(sum(ours.values()) / max(sum(profiled["us"].values()), 1e-9), 4),
+            "by_kernel": apart,
+        }
         expect("lost", trace.lost(), 0)
         expect("kernels before their launch", [item["violation"] for item in kernels if item.get("violation")], [])
         expect("number of kernels", len(order), len(profiled["order"]))
@@ -105,9 +130,11 @@ class TraceCode:
         times = {key: [] for key in ("bare", "present", *ways, "bpf", "detached")}
         missing = ""
         with Session(self) as session, self.train("eager") as bare, self.train("eager", session=session) as ours:
+
             def measure(worker, key):
                 worker.ask("steps 3")
                 times[key].append(worker.ask("steps 10")["ms"])
+
             for _ in range(7):
                 measure(bare, "bare")
                 measure(ours, "present")
@@ -125,5 +152,8 @@ class TraceCode:
                             missing = "no launch was traced"
                     except RuntimeError as problem:
                         missing = str(problem)[:300]
-        self.benchmarks["trace_step"] = {"ratios": {key: ratio(values, times["bare"]) for key, values in times.items() if values}, "ms": times,
-                                         "bpf_missing": missing}
+        self.benchmarks["trace_step"] = {
+            "ratios": {key: ratio(values, times["bare"]) for key, values in times.items() if values},
+            "ms": times,
+            "bpf_missing": missing,
+        }

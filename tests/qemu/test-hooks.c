@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Hooks of a driver that stands in for NVIDIA's (module/), in a kernel that has kprobes: by which method each is attached, and what it shows. Runs as the only
- * program of a virtual machine.
+ * Hooks of a driver that stands in for NVIDIA's (module/), in a kernel that has kprobes: by which
+ * method each is attached, and what it shows. Runs as the only program of a virtual machine.
  */
 
 #include <errno.h>
@@ -27,9 +27,11 @@ static bool has_fprobe, has_uvm_btf;
 /* What a program of CUDA would do. */
 static void use_driver(void) {
 	unsigned char control[32] = { 1, 2, 3 }, alloc[48] = {}, uvm[64] = { 9 };
-	int ctl = open("/dev/nvidiactl", O_RDWR), gpu = open("/dev/nvidia3", O_RDWR), uvm_fd = open("/dev/nvidia-uvm", O_RDWR);
+	int ctl = open("/dev/nvidiactl", O_RDWR), gpu = open("/dev/nvidia3", O_RDWR),
+	    uvm_fd = open("/dev/nvidia-uvm", O_RDWR);
 
-	if (ioctl(ctl, RM_CONTROL, control) || ioctl(gpu, RM_ALLOC, alloc) || ioctl(ctl, XID, 0) || ioctl(uvm_fd, UVM_MIGRATE, uvm))
+	if (ioctl(ctl, RM_CONTROL, control) || ioctl(gpu, RM_ALLOC, alloc) || ioctl(ctl, XID, 0) ||
+	    ioctl(uvm_fd, UVM_MIGRATE, uvm))
 		_exit(1);
 	mmap(NULL, 3 * 4096, PROT_READ, MAP_SHARED, gpu, 5 * 4096);
 	close(gpu);
@@ -66,16 +68,19 @@ static void check_method(const char *name, enum hook_method method) {
 
 	printf("%-16s %s; %s\n", name, hook_method_name(attachment->method), attachment->reason);
 	if (attachment->method != method)
-		fail_msg("%s: %s instead of %s: %s", name, hook_method_name(attachment->method), hook_method_name(method), attachment->reason);
+		fail_msg("%s: %s instead of %s: %s", name, hook_method_name(attachment->method),
+			 hook_method_name(method), attachment->reason);
 }
 
 /* ---- ---- */
 
 static void test_methods(void **state) {
-	const enum hook_method best = has_fprobe ? HOOK_METHOD_MULTI : HOOK_METHOD_KPROBE, uvm = has_uvm_btf ? HOOK_METHOD_FENTRY : best;
+	const enum hook_method best = has_fprobe ? HOOK_METHOD_MULTI : HOOK_METHOD_KPROBE,
+			       uvm = has_uvm_btf ? HOOK_METHOD_FENTRY : best;
 	struct child child = child_new(use_driver);
 
-	begin_at(child.pid, (struct trace_options){ .kernel = true, HOOKS("all", "sysmem-free") }, NULL); /* what is named has a line of its own */
+	begin_at(child.pid, (struct trace_options){ .kernel = true, HOOKS("all", "sysmem-free") },
+		 NULL); /* what is named has a line of its own */
 	assert_string_equal(hooks->kernel.version_text, "595.45.04");
 	check_method("ioctl", best);
 	check_method("open", best);
@@ -85,16 +90,19 @@ static void test_methods(void **state) {
 	/* what ftrace does not reach, Debian's kernels refuse */
 	check_method("rm-ioctl", HOOK_METHOD_NONE);
 	check_method("gsp-rpc", HOOK_METHOD_NONE);
-	assert_non_null(strstr(find_attachment("gsp-rpc")->reason, "CONFIG_KPROBE_EVENTS_ON_NOTRACE"));
+	assert_non_null(
+		strstr(find_attachment("gsp-rpc")->reason, "CONFIG_KPROBE_EVENTS_ON_NOTRACE"));
 	check_method("api-lock", best);
-	assert_string_equal(find_attachment("api-lock")->alternative->name, "os_acquire_rwlock_write");
+	assert_string_equal(find_attachment("api-lock")->alternative->name,
+			    "os_acquire_rwlock_write");
 	check_method("uvm-ioctl", uvm);
 	check_method("uvm-migrate", uvm);
 	check_method("uvm-work", uvm);
 	check_method("xid", HOOK_METHOD_TRACEPOINT);
 	check_method("irq", HOOK_METHOD_TRACEPOINT);
 	check_method("sysmem-free", HOOK_METHOD_NONE);
-	assert_true(is_missing("hook sysmem-free: nvidia:nv_free_pages: there is no such function (or the compiler inlined it)"));
+	assert_true(is_missing("hook sysmem-free: nvidia:nv_free_pages: there is no such function "
+			       "(or the compiler inlined it)"));
 	/* what is not of this version was not tried */
 	assert_null(strstr(find_attachment("sysmem-alloc")->reason, "no such function"));
 	child_run(&child);
@@ -142,12 +150,16 @@ static void test_arguments(void **state) {
 	const struct trace_ioctl *io;
 
 	begin_at(child.pid,
-		 (struct trace_options){ .kernel = true, HOOKS("all", "!xid"),
-					 PROBES("k:nvidia:nv_alloc_pages(zeroed=arg5:bool,unencrypted=arg6:bool,node=arg7:s32)=ret:s32") },
+		 (struct trace_options){ .kernel = true,
+					 HOOKS("all", "!xid"),
+					 PROBES("k:nvidia:nv_alloc_pages(zeroed=arg5:bool,"
+						"unencrypted=arg6:bool,node=arg7:s32)=ret:s32") },
 		 NULL);
 	child_run(&child);
 	finish();
-	event = get_event("memory nvidia:nv_alloc_pages(pages:u32,page_size:u64,contiguous:bool,cache:u32)=s32");
+	event = get_event(
+		"memory "
+		"nvidia:nv_alloc_pages(pages:u32,page_size:u64,contiguous:bool,cache:u32)=s32");
 	assert_int_equal(event->words[0], 4);
 	assert_int_equal(event->words[1], 65536);
 	assert_int_equal(event->words[2], 1);
@@ -160,7 +172,8 @@ static void test_arguments(void **state) {
 	event = get_event("memory nvidia:nv_dma_map_alloc(pages:u64,contiguous:bool)=s32");
 	assert_int_equal(event->words[0], 9);
 	assert_int_equal(event->words[1], 0);
-	event = get_event("driver nvidia:nv_post_event(handle:u32,index:u32,info32:u32,info16:u16)");
+	event = get_event(
+		"driver nvidia:nv_post_event(handle:u32,index:u32,info32:u32,info16:u16)");
 	assert_int_equal(event->words[0], 0xc1d00001);
 	assert_int_equal(event->words[3], 7);
 	assert_int_equal(event->record.flags, TRACE_EVENT_INSTANT);
@@ -170,7 +183,8 @@ static void test_arguments(void **state) {
 	event = get_event("work nvidia:nv_kthread_q_schedule_q_item(queue:ptr,function:ptr)=s32");
 	assert_int_equal(event->words[1], 0x1234);
 	assert_int_equal(event->result, 1);
-	assert_null(find_event("work nvidia_uvm:nv_kthread_q_schedule_q_item(queue:ptr,function:ptr)=s32"));
+	assert_null(find_event(
+		"work nvidia_uvm:nv_kthread_q_schedule_q_item(queue:ptr,function:ptr)=s32"));
 	event = get_event("uvm nvidia_uvm:uvm_migrate(base:hex,length:u64)=s32");
 	assert_int_equal(event->words[0], 0x7f0000000000);
 	assert_int_equal(event->words[1], 2 << 20);
@@ -204,8 +218,10 @@ static void test_fentry(void **state) {
 	struct child child = child_new(use_driver);
 	const struct trace_event *event;
 
-	begin_at(child.pid, (struct trace_options){ PROBES("k:vmlinux:chrdev_open(inode=arg0:ptr,file=arg1:ptr)=ret:s32",
-							   "k:vmlinux:vfs_open(path=arg0:ptr)=void") },
+	begin_at(child.pid,
+		 (struct trace_options){
+			 PROBES("k:vmlinux:chrdev_open(inode=arg0:ptr,file=arg1:ptr)=ret:s32",
+				"k:vmlinux:vfs_open(path=arg0:ptr)=void") },
 		 NULL);
 	assert_int_equal(session.n_missing, 0);
 	check_method("k:vmlinux:vfs_open", HOOK_METHOD_FENTRY);
@@ -225,7 +241,8 @@ static void test_system_calls(void **state) {
 	const struct trace_event *event;
 	size_t n = 0;
 
-	begin_at(child.pid, (struct trace_options){ .kernel = true, HOOKS("driver", "uvm") }, &none);
+	begin_at(child.pid, (struct trace_options){ .kernel = true, HOOKS("driver", "uvm") },
+		 &none);
 	check_method("ioctl", HOOK_METHOD_RAW_TRACEPOINT);
 	child_run(&child);
 	finish();
@@ -240,7 +257,8 @@ static void test_system_calls(void **state) {
 	get_event("uvm open(path:str,flags:u32)=s32");
 }
 
-/* A pair of tracepoints, where the first has a name: interrupts of the console, in place of those of a GPU. */
+/* A pair of tracepoints, where the first has a name: interrupts of the console, in place of those
+ * of a GPU. */
 static void test_pair(void **state) {
 	static const struct hook_places with_file = { .folder = "/tmp/hooks.d" };
 	struct child child = child_new(use_driver);
@@ -250,9 +268,12 @@ static void test_pair(void **state) {
 	mkdir("/tmp/hooks.d", 0755);
 	file = fopen("/tmp/hooks.d/console.json", "we");
 	assert_non_null(file);
-	fputs("{\"version\":1,\"hooks\":[{\"name\":\"console\",\"set\":\"interrupt\",\"purpose\":\"p\",\"process\":\"none\",\"alternatives\":["
-	      "{\"tracepoint\":\"irq:irq_handler_entry\",\"until\":\"irq:irq_handler_exit\",\"match\":{\"field\":\"name\",\"value\":\"ttyS0\"},"
-	      "\"arguments\":[{\"name\":\"name\",\"source\":\"name\",\"type\":\"str\"},{\"name\":\"irq\",\"source\":\"irq\",\"type\":\"s32\"}],"
+	fputs("{\"version\":1,\"hooks\":[{\"name\":\"console\",\"set\":\"interrupt\",\"purpose\":"
+	      "\"p\",\"process\":\"none\",\"alternatives\":["
+	      "{\"tracepoint\":\"irq:irq_handler_entry\",\"until\":\"irq:irq_handler_exit\","
+	      "\"match\":{\"field\":\"name\",\"value\":\"ttyS0\"},"
+	      "\"arguments\":[{\"name\":\"name\",\"source\":\"name\",\"type\":\"str\"},{\"name\":"
+	      "\"irq\",\"source\":\"irq\",\"type\":\"s32\"}],"
 	      "\"return\":\"s32\",\"returned\":\"ret\"}]}]}",
 	      file);
 	assert_int_equal(fclose(file), 0);
@@ -304,7 +325,8 @@ static void test_list(void **state) {
 
 		n_available += !strcmp(member(hook, "state"), "available");
 		if (!strcmp(member(hook, "name"), "sysmem-alloc"))
-			assert_string_equal(member(hook, "method"), has_fprobe ? "kprobe-multi" : "kprobe");
+			assert_string_equal(member(hook, "method"),
+					    has_fprobe ? "kprobe-multi" : "kprobe");
 		if (!strcmp(member(hook, "name"), "rm-ioctl"))
 			assert_string_equal(member(hook, "state"), "unavailable");
 		if (!strcmp(member(hook, "name"), "uvm-migrate") && has_uvm_btf)
@@ -316,8 +338,10 @@ static void test_list(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_methods), cmocka_unit_test(test_ioctls),	     cmocka_unit_test(test_arguments), cmocka_unit_test(test_xid),
-		cmocka_unit_test(test_fentry),	cmocka_unit_test(test_system_calls), cmocka_unit_test(test_discover),  cmocka_unit_test(test_list),
+		cmocka_unit_test(test_methods),   cmocka_unit_test(test_ioctls),
+		cmocka_unit_test(test_arguments), cmocka_unit_test(test_xid),
+		cmocka_unit_test(test_fentry),    cmocka_unit_test(test_system_calls),
+		cmocka_unit_test(test_discover),  cmocka_unit_test(test_list),
 		cmocka_unit_test(test_pair),
 	};
 	struct utsname name;
@@ -328,6 +352,7 @@ int main(void) {
 		return 1;
 	has_fprobe = major > 6 || minor >= 12;
 	has_uvm_btf = !access("/sys/kernel/btf/nvidia_uvm", F_OK);
-	printf("[==========] Running in %s, %s BTF of nvidia_uvm\n", name.release, has_uvm_btf ? "with" : "without");
+	printf("[==========] Running in %s, %s BTF of nvidia_uvm\n", name.release,
+	       has_uvm_btf ? "with" : "without");
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

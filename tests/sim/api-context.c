@@ -14,7 +14,7 @@
 pthread_mutex_t api_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static bool initialized;
-static struct CUctx_st primary = {.primary = true};
+static struct CUctx_st primary = { .primary = true };
 static uint64_t last_id;
 static struct {
 	void **handles;
@@ -27,8 +27,7 @@ static __thread unsigned int stack_top; /* number of contexts on it */
 
 /* --- live handles: open addressing; a removed one keeps its place with kind 0 --- */
 
-static size_t live_find(const void *handle)
-{
+static size_t live_find(const void *handle) {
 	size_t at = ((uintptr_t)handle >> 4) * 2654435761u % live.size;
 
 	while (live.handles[at] && live.handles[at] != handle)
@@ -36,8 +35,7 @@ static size_t live_find(const void *handle)
 	return at;
 }
 
-static bool live_grow(void)
-{
+static bool live_grow(void) {
 	size_t size = live.size ? live.size * 2 : 1024, old_size = live.size;
 	void **handles = calloc(size, sizeof(*handles)), **old = live.handles;
 	uint8_t *kinds = calloc(size, 1), *old_kinds = live.kinds;
@@ -59,8 +57,7 @@ static bool live_grow(void)
 	return true;
 }
 
-bool api_live_add(void *handle, enum api_kind kind)
-{
+bool api_live_add(void *handle, enum api_kind kind) {
 	size_t at;
 
 	if (live.used * 2 >= live.size && !live_grow())
@@ -72,14 +69,12 @@ bool api_live_add(void *handle, enum api_kind kind)
 	return true;
 }
 
-void api_live_remove(void *handle)
-{
+void api_live_remove(void *handle) {
 	if (live.size)
 		live.kinds[live_find(handle)] = 0;
 }
 
-bool api_live(const void *handle, enum api_kind kind)
-{
+bool api_live(const void *handle, enum api_kind kind) {
 	size_t at;
 
 	if (!handle || !live.size)
@@ -88,13 +83,11 @@ bool api_live(const void *handle, enum api_kind kind)
 	return live.handles[at] && live.kinds[at] == kind;
 }
 
-uint64_t api_next_id(void)
-{
+uint64_t api_next_id(void) {
 	return ++last_id;
 }
 
-uint64_t api_thread_id(void)
-{
+uint64_t api_thread_id(void) {
 	static __thread char place;
 
 	return (uint64_t)(uintptr_t)&place;
@@ -102,16 +95,14 @@ uint64_t api_thread_id(void)
 
 /* --- the device --- */
 
-uint32_t sim_capability(void)
-{
+uint32_t sim_capability(void) {
 	const char *text = getenv("GPUPROBE_SIM_SM");
 	int value = text ? atoi(text) : 0;
 
 	return value >= 50 && value < 200 ? (uint32_t)value : 90;
 }
 
-API_EXPORT CUresult cuInit(unsigned int Flags)
-{
+API_EXPORT CUresult cuInit(unsigned int Flags) {
 	if (Flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
@@ -123,18 +114,15 @@ API_EXPORT CUresult cuInit(unsigned int Flags)
 	return initialized ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult api_initialized(void)
-{
+CUresult api_initialized(void) {
 	return initialized ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUcontext api_current(void)
-{
+CUcontext api_current(void) {
 	return stack_top ? stack[stack_top - 1] : NULL;
 }
 
-CUresult api_enter(void)
-{
+CUresult api_enter(void) {
 	CUcontext context = api_current();
 	CUresult r = CUDA_SUCCESS;
 
@@ -153,23 +141,20 @@ CUresult api_enter(void)
 	return r;
 }
 
-static CUresult check_device(CUdevice dev)
-{
+static CUresult check_device(CUdevice dev) {
 	if (!initialized)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	return dev ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuDriverGetVersion(int *driverVersion)
-{
+API_EXPORT CUresult cuDriverGetVersion(int *driverVersion) {
 	if (!driverVersion)
 		return CUDA_ERROR_INVALID_VALUE;
 	*driverVersion = CUDA_VERSION;
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
-{
+API_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
 	CUresult r = check_device(ordinal);
 
 	if (r != CUDA_SUCCESS)
@@ -180,8 +165,7 @@ API_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuDeviceGetCount(int *count)
-{
+API_EXPORT CUresult cuDeviceGetCount(int *count) {
 	if (!initialized)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (!count)
@@ -190,8 +174,7 @@ API_EXPORT CUresult cuDeviceGetCount(int *count)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
-{
+API_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)
@@ -202,8 +185,7 @@ API_EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
-{
+API_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)
@@ -215,8 +197,7 @@ API_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 }
 API_ALIAS(cuDeviceGetUuid, cuDeviceGetUuid_v2);
 
-API_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
-{
+API_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)
@@ -228,8 +209,7 @@ API_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 }
 API_ALIAS(cuDeviceTotalMem, cuDeviceTotalMem_v2);
 
-API_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
-{
+API_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)
@@ -241,8 +221,7 @@ API_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice d
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
-{
+API_EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)
@@ -257,39 +236,38 @@ static const struct {
 	CUdevice_attribute attribute;
 	int value;
 } attributes[] = {
-	{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, SIM_BLOCK_MAX},
-	{CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
-	{CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
-	{CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
-	{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, INT32_MAX},
-	{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
-	{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-	{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, SIM_SHARED_DEFAULT},
-	{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_MAX},
-	{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10},
-	{CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 64 << 10},
-	{CU_DEVICE_ATTRIBUTE_WARP_SIZE, SIM_WARP},
-	{CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
-	{CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
-	{CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000},
-	{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, SIM_SM_COUNT},
-	{CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
-	{CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
-	{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-	{CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 1},
-	{CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
-	{CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
-	{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1},
-	{CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
-	{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
-	{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1},
-	{CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
-	{CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 1},
+	{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, SIM_BLOCK_MAX },
+	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, INT32_MAX },
+	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, SIM_SHARED_DEFAULT },
+	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_MAX },
+	{ CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 228 << 10 },
+	{ CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 64 << 10 },
+	{ CU_DEVICE_ATTRIBUTE_WARP_SIZE, SIM_WARP },
+	{ CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536 },
+	{ CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000 },
+	{ CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, SIM_SM_COUNT },
+	{ CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1 },
+	{ CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048 },
+	{ CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 1 },
+	{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1 },
+	{ CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1 },
+	{ CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1 },
+	{ CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1 },
+	{ CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1 },
+	{ CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1 },
+	{ CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32 },
+	{ CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 1 },
 };
 
 /* What is not listed is 0: not supported. */
-API_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
-{
+API_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)
@@ -309,24 +287,21 @@ API_EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUd
 
 /* --- contexts --- */
 
-static CUresult push(CUcontext context)
-{
+static CUresult push(CUcontext context) {
 	if (stack_top == CONTEXT_STACK)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	stack[stack_top++] = context;
 	return CUDA_SUCCESS;
 }
 
-static void set_limits(CUcontext context)
-{
+static void set_limits(CUcontext context) {
 	context->limits[CU_LIMIT_STACK_SIZE] = 1024;
 	context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
 	context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
 }
 
 API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
-API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
+API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
 	CUresult r = check_device(dev);
 	CUcontext context;
 
@@ -357,23 +332,23 @@ API_EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice
 }
 API_ALIAS(cuCtxCreate, cuCtxCreate_v2);
 
-API_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, void *affinity, int count, unsigned int flags, CUdevice dev);
-API_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, void *affinity, int count, unsigned int flags, CUdevice dev)
-{
+API_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, void *affinity, int count, unsigned int flags,
+				   CUdevice dev);
+API_EXPORT CUresult cuCtxCreate_v3(CUcontext *pctx, void *affinity, int count, unsigned int flags,
+				   CUdevice dev) {
 	if (affinity || count)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return cuCtxCreate_v2(pctx, flags, dev);
 }
 
-API_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
-{
+API_EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
+				   unsigned int flags, CUdevice dev) {
 	if (ctxCreateParams)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return cuCtxCreate_v2(pctx, flags, dev);
 }
 
-static CUresult check_context(CUcontext ctx)
-{
+static CUresult check_context(CUcontext ctx) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -385,8 +360,7 @@ static CUresult check_context(CUcontext ctx)
 	return r;
 }
 
-API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
-{
+API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
 	API_SLOW(cuCtxDestroy_v2);
 	CUresult r = api_initialized();
 
@@ -412,8 +386,7 @@ API_EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx)
 }
 API_ALIAS(cuCtxDestroy, cuCtxDestroy_v2);
 
-API_EXPORT CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
-{
+API_EXPORT CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -428,8 +401,7 @@ API_EXPORT CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 }
 
 /* The context ends when nobody is attached any more. */
-API_EXPORT CUresult cuCtxDetach(CUcontext ctx)
-{
+API_EXPORT CUresult cuCtxDetach(CUcontext ctx) {
 	CUresult r = check_context(ctx);
 	bool last;
 
@@ -442,16 +414,14 @@ API_EXPORT CUresult cuCtxDetach(CUcontext ctx)
 	return last ? cuCtxDestroy_v2(ctx) : CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx)
-{
+API_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
 	CUresult r = check_context(ctx);
 
 	return r == CUDA_SUCCESS ? push(ctx) : r;
 }
 API_ALIAS(cuCtxPushCurrent, cuCtxPushCurrent_v2);
 
-API_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
-{
+API_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *pctx) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -465,8 +435,7 @@ API_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 }
 API_ALIAS(cuCtxPopCurrent, cuCtxPopCurrent_v2);
 
-API_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx)
-{
+API_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx) {
 	CUresult r = ctx ? check_context(ctx) : api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -476,8 +445,7 @@ API_EXPORT CUresult cuCtxSetCurrent(CUcontext ctx)
 	return ctx ? push(ctx) : CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxGetCurrent(CUcontext *pctx)
-{
+API_EXPORT CUresult cuCtxGetCurrent(CUcontext *pctx) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -488,8 +456,7 @@ API_EXPORT CUresult cuCtxGetCurrent(CUcontext *pctx)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxGetDevice(CUdevice *device)
-{
+API_EXPORT CUresult cuCtxGetDevice(CUdevice *device) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -502,8 +469,7 @@ API_EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
-{
+API_EXPORT CUresult cuCtxGetFlags(unsigned int *flags) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -514,8 +480,7 @@ API_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
-{
+API_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -533,8 +498,7 @@ API_EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
-{
+API_EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version) {
 	CUresult r = check_context(ctx ? ctx : api_current());
 
 	if (r != CUDA_SUCCESS)
@@ -545,8 +509,7 @@ API_EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
-{
+API_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -557,8 +520,7 @@ API_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
-{
+API_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -569,8 +531,7 @@ API_EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
-{
+API_EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -582,8 +543,7 @@ API_EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greates
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuCtxSynchronize(void)
-{
+API_EXPORT CUresult cuCtxSynchronize(void) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -598,8 +558,7 @@ API_EXPORT CUresult cuCtxSynchronize(void)
 
 /* --- the primary context --- */
 
-API_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
-{
+API_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)
@@ -618,8 +577,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
-{
+API_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 	API_SLOW(cuDevicePrimaryCtxRelease_v2);
 	CUresult r = check_device(dev);
 	bool last;
@@ -647,8 +605,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 }
 API_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2);
 
-API_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
-{
+API_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)
@@ -666,8 +623,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 }
 API_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2);
 
-API_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags)
-{
+API_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
 	CUresult r = check_device(dev);
 
 	if (r == CUDA_SUCCESS)
@@ -676,8 +632,7 @@ API_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int fla
 }
 API_ALIAS(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2);
 
-API_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)
-{
+API_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active) {
 	CUresult r = check_device(dev);
 
 	if (r != CUDA_SUCCESS)

@@ -3,8 +3,8 @@
 
 #include "api.h"
 
-static CUresult get_attribute(const struct sim_function *function, CUfunction_attribute attribute, int *value)
-{
+static CUresult get_attribute(const struct sim_function *function, CUfunction_attribute attribute,
+			      int *value) {
 	int capability = (int)function->module->target.number;
 
 	switch (attribute) {
@@ -40,8 +40,8 @@ static CUresult get_attribute(const struct sim_function *function, CUfunction_at
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult set_attribute(struct sim_function *function, CUfunction_attribute attribute, int value)
-{
+static CUresult set_attribute(struct sim_function *function, CUfunction_attribute attribute,
+			      int value) {
 	switch (attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
 		if (value < 0 || (uint32_t)value + sim_function_shared(function) > SIM_SHARED_MAX)
@@ -62,8 +62,7 @@ static CUresult set_attribute(struct sim_function *function, CUfunction_attribut
 }
 
 /* The function behind a handle, once the API may be used; *r says why there is none. */
-static struct sim_function *function_of(CUfunction handle, CUresult *r)
-{
+static struct sim_function *function_of(CUfunction handle, CUresult *r) {
 	CUfunction function;
 
 	*r = api_enter();
@@ -77,8 +76,7 @@ static struct sim_function *function_of(CUfunction handle, CUresult *r)
 	return function ? function->function : NULL;
 }
 
-API_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
-{
+API_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc) {
 	CUresult r;
 	struct sim_function *function = function_of(hfunc, &r);
 
@@ -87,26 +85,26 @@ API_EXPORT CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUf
 	return pi ? get_attribute(function, attrib, pi) : CUDA_ERROR_INVALID_VALUE;
 }
 
-API_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
-{
+API_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
 	CUresult r;
 	struct sim_function *function = function_of(hfunc, &r);
 
 	return function ? set_attribute(function, attrib, value) : r;
 }
 
-API_EXPORT CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
-{
-	return dev ? CUDA_ERROR_INVALID_DEVICE : cuFuncGetAttribute(pi, attrib, (CUfunction)(void *)kernel);
+API_EXPORT CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel,
+					 CUdevice dev) {
+	return dev ? CUDA_ERROR_INVALID_DEVICE
+		   : cuFuncGetAttribute(pi, attrib, (CUfunction)(void *)kernel);
 }
 
-API_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
-{
-	return dev ? CUDA_ERROR_INVALID_DEVICE : cuFuncSetAttribute((CUfunction)(void *)kernel, attrib, val);
+API_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
+					 CUdevice dev) {
+	return dev ? CUDA_ERROR_INVALID_DEVICE
+		   : cuFuncSetAttribute((CUfunction)(void *)kernel, attrib, val);
 }
 
-API_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
-{
+API_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
 	CUresult r;
 	struct sim_function *function = function_of(hfunc, &r);
 
@@ -118,8 +116,7 @@ API_EXPORT CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuFuncGetName(const char **name, CUfunction hfunc)
-{
+API_EXPORT CUresult cuFuncGetName(const char **name, CUfunction hfunc) {
 	CUresult r;
 	struct sim_function *function = function_of(hfunc, &r);
 
@@ -131,13 +128,12 @@ API_EXPORT CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuKernelGetName(const char **name, CUkernel hfunc)
-{
+API_EXPORT CUresult cuKernelGetName(const char **name, CUkernel hfunc) {
 	return cuFuncGetName(name, (CUfunction)(void *)hfunc);
 }
 
-API_EXPORT CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
-{
+API_EXPORT CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+				       size_t *paramSize) {
 	CUresult r;
 	struct sim_function *function = function_of(func, &r);
 
@@ -151,13 +147,12 @@ API_EXPORT CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
-{
+API_EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
+					 size_t *paramSize) {
 	return cuFuncGetParamInfo((CUfunction)(void *)kernel, paramIndex, paramOffset, paramSize);
 }
 
-API_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
-{
+API_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function) {
 	CUresult r;
 	struct sim_function *own = function_of(function, &r);
 
@@ -165,12 +160,12 @@ API_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction fun
 		return r;
 	if (!state)
 		return CUDA_ERROR_INVALID_VALUE;
-	*state = ((CUfunction)own->user)->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
+	*state = ((CUfunction)own->user)->loaded ? CU_FUNCTION_LOADING_STATE_LOADED
+						 : CU_FUNCTION_LOADING_STATE_UNLOADED;
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuFuncLoad(CUfunction function)
-{
+API_EXPORT CUresult cuFuncLoad(CUfunction function) {
 	CUresult r;
 	struct sim_function *own = function_of(function, &r);
 
@@ -179,9 +174,11 @@ API_EXPORT CUresult cuFuncLoad(CUfunction function)
 	return own ? CUDA_SUCCESS : r;
 }
 
-API_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,
-									  size_t dynamicSMemSize, unsigned int flags)
-{
+API_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks,
+									 CUfunction func,
+									 int blockSize,
+									 size_t dynamicSMemSize,
+									 unsigned int flags) {
 	CUresult r;
 	struct sim_function *function = function_of(func, &r);
 	size_t shared;
@@ -203,15 +200,17 @@ API_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *nu
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize)
-{
-	return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
+API_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func,
+								int blockSize,
+								size_t dynamicSMemSize) {
+	return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+								    dynamicSMemSize, 0);
 }
 
-API_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
-						     CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-						     int blockSizeLimit)
-{
+API_EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize,
+						     CUfunction func,
+						     CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+						     size_t dynamicSMemSize, int blockSizeLimit) {
 	CUresult r;
 	struct sim_function *function = function_of(func, &r);
 	int size, blocks = 0;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs. A node can only depend on nodes that are there already, so the order of adding is an order of execution; edges are for
- * pairing nodes in updates. An executable graph is a copy, and so is a clone; each of its nodes remembers which one it is a copy of.
- * GPUPROBE_SIM_NO_CLONE=1: graphs cannot be cloned, as if they allocated memory. GPUPROBE_SIM_CLONES=N, GPUPROBE_SIM_INSTANCES=N: there is
- * memory for N clones, or executable graphs, and no more. GPUPROBE_SIM_DEVICE_UPDATABLE=1: every kernel node says that it is updated from the device.
+ * Graphs. A node can only depend on nodes that are there already, so the order of adding is an
+ * order of execution; edges are for pairing nodes in updates. An executable graph is a copy, and so
+ * is a clone; each of its nodes remembers which one it is a copy of. GPUPROBE_SIM_NO_CLONE=1:
+ * graphs cannot be cloned, as if they allocated memory. GPUPROBE_SIM_CLONES=N,
+ * GPUPROBE_SIM_INSTANCES=N: there is memory for N clones, or executable graphs, and no more.
+ * GPUPROBE_SIM_DEVICE_UPDATABLE=1: every kernel node says that it is updated from the device.
  */
 
 #include <stdlib.h>
@@ -13,20 +15,17 @@
 
 #define CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE 13
 
-CUgraph api_graph_new(void)
-{
+CUgraph api_graph_new(void) {
 	return calloc(1, sizeof(struct CUgraph_st));
 }
 
-static void free_bodies(CUgraphNode node)
-{
+static void free_bodies(CUgraphNode node) {
 	for (uint32_t n = 0; n < node->body_count; n++)
 		api_graph_free(node->bodies[n]);
 	free(node->bodies);
 }
 
-static void graph_deinit(struct CUgraph_st *graph)
-{
+static void graph_deinit(struct CUgraph_st *graph) {
 	for (size_t n = 0; n < graph->count; n++) {
 		api_live_remove(graph->nodes[n]);
 		api_graph_free(graph->nodes[n]->child);
@@ -37,8 +36,7 @@ static void graph_deinit(struct CUgraph_st *graph)
 	free(graph->nodes);
 }
 
-void api_graph_free(CUgraph graph)
-{
+void api_graph_free(CUgraph graph) {
 	if (!graph)
 		return;
 	graph_deinit(graph);
@@ -47,8 +45,7 @@ void api_graph_free(CUgraph graph)
 }
 
 /* A copy with memory of its own. */
-static bool copy_node(struct CUgraphNode_st *to, const struct CUgraphNode_st *from)
-{
+static bool copy_node(struct CUgraphNode_st *to, const struct CUgraphNode_st *from) {
 	const struct sim_function *function;
 
 	*to = *from;
@@ -73,8 +70,7 @@ static bool copy_node(struct CUgraphNode_st *to, const struct CUgraphNode_st *fr
 	return true;
 }
 
-static bool depend(CUgraphNode node, const CUgraphNode *dependencies, size_t count)
-{
+static bool depend(CUgraphNode node, const CUgraphNode *dependencies, size_t count) {
 	node->dependencies = calloc(count + 1, sizeof(*node->dependencies));
 	for (size_t n = 0; node->dependencies && n < count; n++) {
 		node->dependencies[n] = dependencies[n];
@@ -84,8 +80,8 @@ static bool depend(CUgraphNode node, const CUgraphNode *dependencies, size_t cou
 	return node->dependencies;
 }
 
-CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node, const CUgraphNode *dependencies, size_t count)
-{
+CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node,
+			  const CUgraphNode *dependencies, size_t count) {
 	CUgraphNode copy;
 
 	if (graph->count == graph->allocated) {
@@ -116,8 +112,7 @@ static bool copy_child(CUgraphNode node, CUgraph graph, bool executable);
 static bool copy_bodies(CUgraphNode node, const struct CUgraphNode_st *from, bool executable);
 
 /* The node that is at the same place of another graph. */
-static CUgraphNode at_same_place(const struct CUgraph_st *to, CUgraph graph, CUgraphNode node)
-{
+static CUgraphNode at_same_place(const struct CUgraph_st *to, CUgraph graph, CUgraphNode node) {
 	size_t n = 0;
 
 	while (graph->nodes[n] != node)
@@ -126,22 +121,24 @@ static CUgraphNode at_same_place(const struct CUgraph_st *to, CUgraph graph, CUg
 }
 
 /* Copies all nodes. Under the lock. */
-static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable)
-{
+static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable) {
 	for (size_t n = 0; n < graph->count; n++) {
 		const CUgraphNode from = graph->nodes[n];
-		CUgraphNode node, *dependencies = calloc(from->dependency_count + 1, sizeof(*dependencies));
+		CUgraphNode node,
+			*dependencies = calloc(from->dependency_count + 1, sizeof(*dependencies));
 
 		for (size_t i = 0; dependencies && i < from->dependency_count; i++)
 			dependencies[i] = at_same_place(to, graph, from->dependencies[i]);
-		node = !dependencies || (from->type == CU_GRAPH_NODE_TYPE_KERNEL && !api_live(from->function, API_FUNCTION))
+		node = !dependencies || (from->type == CU_GRAPH_NODE_TYPE_KERNEL &&
+					 !api_live(from->function, API_FUNCTION))
 			       ? NULL
 			       : api_graph_add(to, from, dependencies, from->dependency_count);
 		free(dependencies);
 		if (!node)
 			return false;
 		node->original = from;
-		if (executable && node->type == CU_GRAPH_NODE_TYPE_KERNEL && api_patchable() && !api_freeze(node))
+		if (executable && node->type == CU_GRAPH_NODE_TYPE_KERNEL && api_patchable() &&
+		    !api_freeze(node))
 			return false;
 		if (from->child && !copy_child(node, from->child, executable))
 			return false;
@@ -151,14 +148,13 @@ static bool copy_graph(struct CUgraph_st *to, CUgraph graph, bool executable)
 	return true;
 }
 
-static bool copy_child(CUgraphNode node, CUgraph graph, bool executable)
-{
+static bool copy_child(CUgraphNode node, CUgraph graph, bool executable) {
 	node->child = api_graph_new();
-	return node->child && copy_graph(node->child, graph, executable) && api_live_add(node->child, API_GRAPH);
+	return node->child && copy_graph(node->child, graph, executable) &&
+	       api_live_add(node->child, API_GRAPH);
 }
 
-bool api_graph_add_bodies(CUgraphNode node, uint32_t count)
-{
+bool api_graph_add_bodies(CUgraphNode node, uint32_t count) {
 	node->bodies = calloc(count, sizeof(*node->bodies));
 	for (uint32_t n = 0; node->bodies && n < count; n++) {
 		node->bodies[n] = api_graph_new();
@@ -169,8 +165,7 @@ bool api_graph_add_bodies(CUgraphNode node, uint32_t count)
 	return node->bodies;
 }
 
-static bool copy_bodies(CUgraphNode node, const struct CUgraphNode_st *from, bool executable)
-{
+static bool copy_bodies(CUgraphNode node, const struct CUgraphNode_st *from, bool executable) {
 	if (!api_graph_add_bodies(node, from->body_count))
 		return false;
 	for (uint32_t n = 0; n < from->body_count; n++)
@@ -179,8 +174,7 @@ static bool copy_bodies(CUgraphNode node, const struct CUgraphNode_st *from, boo
 	return true;
 }
 
-API_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
-{
+API_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags) {
 	CUresult r = api_initialized();
 	CUgraph graph;
 
@@ -200,8 +194,7 @@ API_EXPORT CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
 	return r;
 }
 
-API_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
-{
+API_EXPORT CUresult cuGraphDestroy(CUgraph hGraph) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -216,8 +209,7 @@ API_EXPORT CUresult cuGraphDestroy(CUgraph hGraph)
 }
 
 /* Under the lock. */
-static CUresult check_dependencies(CUgraph graph, const CUgraphNode *dependencies, size_t count)
-{
+static CUresult check_dependencies(CUgraph graph, const CUgraphNode *dependencies, size_t count) {
 	if (!api_live(graph, API_GRAPH) || (count && !dependencies))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t n = 0; n < count; n++)
@@ -226,26 +218,25 @@ static CUresult check_dependencies(CUgraph graph, const CUgraphNode *dependencie
 	return CUDA_SUCCESS;
 }
 
-bool api_graph_check(CUgraph graph, const CUgraphNode *dependencies, size_t count)
-{
+bool api_graph_check(CUgraph graph, const CUgraphNode *dependencies, size_t count) {
 	return check_dependencies(graph, dependencies, count) == CUDA_SUCCESS;
 }
 
 /* The node that parameters describe; func or, in the second version, kern. */
-static CUresult node_from(struct CUgraphNode_st *node, const CUDA_KERNEL_NODE_PARAMS *params, bool second)
-{
-	const unsigned int grid[] = {params->gridDimX, params->gridDimY, params->gridDimZ};
-	const unsigned int block[] = {params->blockDimX, params->blockDimY, params->blockDimZ};
+static CUresult node_from(struct CUgraphNode_st *node, const CUDA_KERNEL_NODE_PARAMS *params,
+			  bool second) {
+	const unsigned int grid[] = { params->gridDimX, params->gridDimY, params->gridDimZ };
+	const unsigned int block[] = { params->blockDimX, params->blockDimY, params->blockDimZ };
 	CUfunction function = params->func;
 
 	if (!function && second)
 		function = (CUfunction)(void *)params->kern;
-	return api_kernel_node(node, function, grid, block, params->sharedMemBytes, params->kernelParams, params->extra);
+	return api_kernel_node(node, function, grid, block, params->sharedMemBytes,
+			       params->kernelParams, params->extra);
 }
 
-static CUresult add_kernel_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies, size_t count,
-				const CUDA_KERNEL_NODE_PARAMS *params, bool second)
-{
+static CUresult add_kernel_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *dependencies,
+				size_t count, const CUDA_KERNEL_NODE_PARAMS *params, bool second) {
 	struct CUgraphNode_st node;
 	CUresult r = api_enter();
 
@@ -267,25 +258,27 @@ static CUresult add_kernel_node(CUgraphNode *out, CUgraph graph, const CUgraphNo
 	return r;
 }
 
-API_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-					    size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-	return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams, true);
+API_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+					    const CUgraphNode *dependencies, size_t numDependencies,
+					    const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+	return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams,
+			       true);
 }
 
 /* The first version's parameters end before `kern`. */
-API_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-					 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams);
-API_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-					 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-	return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams, false);
+API_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+					 const CUgraphNode *dependencies, size_t numDependencies,
+					 const CUDA_KERNEL_NODE_PARAMS *nodeParams);
+API_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+					 const CUgraphNode *dependencies, size_t numDependencies,
+					 const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
+	return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, nodeParams,
+			       false);
 }
 
-API_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-					size_t numDependencies)
-{
-	const struct CUgraphNode_st node = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+API_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+					const CUgraphNode *dependencies, size_t numDependencies) {
+	const struct CUgraphNode_st node = { .type = CU_GRAPH_NODE_TYPE_EMPTY };
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -304,17 +297,18 @@ API_EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph
 }
 
 /* Copies the graph. */
-API_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-					     size_t numDependencies, CUgraph childGraph)
-{
-	const struct CUgraphNode_st node = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+API_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+					     const CUgraphNode *dependencies,
+					     size_t numDependencies, CUgraph childGraph) {
+	const struct CUgraphNode_st node = { .type = CU_GRAPH_NODE_TYPE_GRAPH };
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
-	r = phGraphNode && api_live(childGraph, API_GRAPH) ? check_dependencies(hGraph, dependencies, numDependencies)
-							    : CUDA_ERROR_INVALID_VALUE;
+	r = phGraphNode && api_live(childGraph, API_GRAPH)
+		    ? check_dependencies(hGraph, dependencies, numDependencies)
+		    : CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS) {
 		*phGraphNode = api_graph_add(hGraph, &node, dependencies, numDependencies);
 		if (!*phGraphNode || !copy_child(*phGraphNode, childGraph, false))
@@ -324,8 +318,7 @@ API_EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph h
 	return r;
 }
 
-API_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
-{
+API_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -340,17 +333,17 @@ API_EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *ph
 }
 
 /* Says how many and, if there is room, which; under the lock. */
-static void give_nodes(const CUgraphNode *from, size_t count, CUgraphNode *nodes, size_t *room)
-{
+static void give_nodes(const CUgraphNode *from, size_t count, CUgraphNode *nodes, size_t *room) {
 	for (size_t n = 0; nodes && n < *room; n++)
 		nodes[n] = n < count ? from[n] : NULL;
 	if (!nodes || *room > count)
 		*room = count;
 }
 
-API_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *dependencies, void *edges, size_t *count);
-API_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *dependencies, void *edges, size_t *count)
-{
+API_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *dependencies,
+						  void *edges, size_t *count);
+API_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *dependencies,
+						  void *edges, size_t *count) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -367,9 +360,10 @@ API_EXPORT CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode 
 }
 
 /* How many there are, alone. */
-API_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependents, void *edges, size_t *count);
-API_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependents, void *edges, size_t *count)
-{
+API_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependents,
+						    void *edges, size_t *count);
+API_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *dependents,
+						    void *edges, size_t *count) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -385,21 +379,20 @@ API_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNod
 	return r;
 }
 
-static bool kernel_node(CUgraphNode node)
-{
+static bool kernel_node(CUgraphNode node) {
 	return api_live(node, API_NODE) && node->type == CU_GRAPH_NODE_TYPE_KERNEL;
 }
 
 /* Whether it is updated from the device, alone. */
 API_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, int attribute, void *value);
-API_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, int attribute, void *value)
-{
+API_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, int attribute, void *value) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
-	if (value && attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE && kernel_node(node))
+	if (value && attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
+	    kernel_node(node))
 		*(int *)value = getenv("GPUPROBE_SIM_DEVICE_UPDATABLE") != NULL;
 	else
 		r = CUDA_ERROR_INVALID_VALUE;
@@ -407,8 +400,7 @@ API_EXPORT CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, int attribut
 	return r;
 }
 
-static CUresult get_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params, size_t size)
-{
+static CUresult get_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params, size_t size) {
 	CUDA_KERNEL_NODE_PARAMS full;
 	CUresult r = api_initialized();
 	CUmodule module;
@@ -421,10 +413,19 @@ static CUresult get_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params, si
 	if (kernel_node(node)) {
 		module = node->function->module;
 		full = (CUDA_KERNEL_NODE_PARAMS){
-			.func = node->function, .gridDimX = node->grid[0], .gridDimY = node->grid[1], .gridDimZ = node->grid[2],
-			.blockDimX = node->block[0], .blockDimY = node->block[1], .blockDimZ = node->block[2],
-			.sharedMemBytes = node->shared, .kernelParams = node->pointers,
-			.kern = module->library ? &module->library->kernels[node->function - module->functions] : NULL,
+			.func = node->function,
+			.gridDimX = node->grid[0],
+			.gridDimY = node->grid[1],
+			.gridDimZ = node->grid[2],
+			.blockDimX = node->block[0],
+			.blockDimY = node->block[1],
+			.blockDimZ = node->block[2],
+			.sharedMemBytes = node->shared,
+			.kernelParams = node->pointers,
+			.kern = module->library
+					? &module->library
+						   ->kernels[node->function - module->functions]
+					: NULL,
 		};
 		memcpy(params, &full, size);
 	} else {
@@ -434,20 +435,20 @@ static CUresult get_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params, si
 	return r;
 }
 
-API_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
+API_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
+						  CUDA_KERNEL_NODE_PARAMS *nodeParams) {
 	return get_params(hNode, nodeParams, sizeof(*nodeParams));
 }
 
-API_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams);
-API_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
+API_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode,
+					       CUDA_KERNEL_NODE_PARAMS *nodeParams);
+API_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode,
+					       CUDA_KERNEL_NODE_PARAMS *nodeParams) {
 	return get_params(hNode, nodeParams, offsetof(CUDA_KERNEL_NODE_PARAMS, kern));
 }
 
 /* Gives a node new parameters. Under the lock. */
-static CUresult set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, bool second)
-{
+static CUresult set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, bool second) {
 	struct CUgraphNode_st fresh;
 	CUresult r = node_from(&fresh, params, second);
 
@@ -473,8 +474,8 @@ static CUresult set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *para
 	return CUDA_SUCCESS;
 }
 
-static CUresult node_set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, bool second)
-{
+static CUresult node_set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
+				bool second) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -487,19 +488,19 @@ static CUresult node_set_params(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS 
 	return r;
 }
 
-API_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
+API_EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+						  const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
 	return node_set_params(hNode, nodeParams, true);
 }
 
-API_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams);
-API_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
+API_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode,
+					       const CUDA_KERNEL_NODE_PARAMS *nodeParams);
+API_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode,
+					       const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
 	return node_set_params(hNode, nodeParams, false);
 }
 
-API_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
-{
+API_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -513,8 +514,7 @@ API_EXPORT CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
 	return r;
 }
 
-API_EXPORT CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
-{
+API_EXPORT CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -534,24 +534,22 @@ API_EXPORT CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *
 static unsigned long clones, instances;
 
 /* Counts calls, of which a variable allows some. */
-static bool is_over(unsigned long *calls, const char *variable)
-{
+static bool is_over(unsigned long *calls, const char *variable) {
 	const char *limit = getenv(variable);
 
 	return limit && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) > strtoul(limit, NULL, 10);
 }
 
-static bool has_conditions(const struct CUgraph_st *graph)
-{
+static bool has_conditions(const struct CUgraph_st *graph) {
 	bool found = false;
 
 	for (size_t n = 0; n < graph->count && !found; n++)
-		found = graph->nodes[n]->bodies || (graph->nodes[n]->child && has_conditions(graph->nodes[n]->child));
+		found = graph->nodes[n]->bodies ||
+			(graph->nodes[n]->child && has_conditions(graph->nodes[n]->child));
 	return found;
 }
 
-API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
-{
+API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph) {
 	CUresult r = api_initialized();
 	CUgraph graph;
 
@@ -579,15 +577,16 @@ API_EXPORT CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 	return r;
 }
 
-API_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph)
-{
+API_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
+					   CUgraph hClonedGraph) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
 	r = CUDA_ERROR_INVALID_VALUE;
-	for (size_t n = 0; phNode && api_live(hClonedGraph, API_GRAPH) && n < hClonedGraph->count; n++) {
+	for (size_t n = 0; phNode && api_live(hClonedGraph, API_GRAPH) && n < hClonedGraph->count;
+	     n++) {
 		if (hClonedGraph->nodes[n]->original != hOriginalNode)
 			continue;
 		*phNode = hClonedGraph->nodes[n];
@@ -597,8 +596,8 @@ API_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOri
 	return r;
 }
 
-API_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
-{
+API_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+						unsigned long long flags) {
 	CUresult r = api_enter();
 	CUgraphExec exec;
 
@@ -627,23 +626,24 @@ API_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgrap
 }
 
 API_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
-						 CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
-{
+						 CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
 	CUresult r;
 
 	if (!instantiateParams)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = cuGraphInstantiateWithFlags(phGraphExec, hGraph, instantiateParams->flags);
 	instantiateParams->hErrNode_out = NULL;
-	instantiateParams->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+	instantiateParams->result_out =
+		r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
 	return r;
 }
 API_ALIAS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams);
 
 /* The older form: a node and a log for errors. */
-API_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size);
-API_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size)
-{
+API_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node,
+					  char *log, size_t size);
+API_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node,
+					  char *log, size_t size) {
 	if (node)
 		*node = NULL;
 	if (log && size)
@@ -653,8 +653,7 @@ API_EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgr
 API_ALIAS(cuGraphInstantiate, cuGraphInstantiate_v2);
 
 /* The copy of a node, in children, too; NULL: there is none. */
-static CUgraphNode find_copy(const struct CUgraph_st *graph, CUgraphNode original)
-{
+static CUgraphNode find_copy(const struct CUgraph_st *graph, CUgraphNode original) {
 	CUgraphNode found = NULL;
 
 	for (size_t n = 0; n < graph->count && !found; n++)
@@ -665,8 +664,8 @@ static CUgraphNode find_copy(const struct CUgraph_st *graph, CUgraphNode origina
 	return found;
 }
 
-static CUresult exec_set_params(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, bool second)
-{
+static CUresult exec_set_params(CUgraphExec exec, CUgraphNode node,
+				const CUDA_KERNEL_NODE_PARAMS *params, bool second) {
 	CUresult r = api_enter();
 	CUgraphNode copy;
 
@@ -684,23 +683,22 @@ static CUresult exec_set_params(CUgraphExec exec, CUgraphNode node, const CUDA_K
 }
 
 API_EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-						      const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
+						      const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
 	return exec_set_params(hGraphExec, hNode, nodeParams, true);
 }
 
 API_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 						   const CUDA_KERNEL_NODE_PARAMS *nodeParams);
 API_EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-						   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
+						   const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
 	return exec_set_params(hGraphExec, hNode, nodeParams, false);
 }
 
 /* By the order of edges. *different: the first that has no partner. */
-static bool pair_nodes(CUgraphNode to, CUgraphNode from, CUgraphNode *different)
-{
-	bool same = to->partner ? to->partner == from : to->type == from->type && to->dependency_count == from->dependency_count;
+static bool pair_nodes(CUgraphNode to, CUgraphNode from, CUgraphNode *different) {
+	bool same = to->partner ? to->partner == from
+				: to->type == from->type &&
+					  to->dependency_count == from->dependency_count;
 
 	if (!same)
 		*different = from;
@@ -713,8 +711,8 @@ static bool pair_nodes(CUgraphNode to, CUgraphNode from, CUgraphNode *different)
 }
 
 /* Those first that nothing depends on, in their order. */
-static bool pair_graphs(struct CUgraph_st *to, const struct CUgraph_st *from, CUgraphNode *different)
-{
+static bool pair_graphs(struct CUgraph_st *to, const struct CUgraph_st *from,
+			CUgraphNode *different) {
 	size_t at = 0;
 
 	if (to->count != from->count)
@@ -730,22 +728,29 @@ static bool pair_graphs(struct CUgraph_st *to, const struct CUgraph_st *from, CU
 			return false;
 	}
 	for (size_t n = 0; n < to->count; n++)
-		if (!to->nodes[n]->partner || (to->nodes[n]->child && !pair_graphs(to->nodes[n]->child, to->nodes[n]->partner->child, different)))
+		if (!to->nodes[n]->partner ||
+		    (to->nodes[n]->child &&
+		     !pair_graphs(to->nodes[n]->child, to->nodes[n]->partner->child, different)))
 			return false;
 	return true;
 }
 
 /* Gives nodes what their partners have. */
-static CUresult take_parameters(struct CUgraph_st *graph)
-{
+static CUresult take_parameters(struct CUgraph_st *graph) {
 	CUresult r = CUDA_SUCCESS;
 
 	for (size_t n = 0; r == CUDA_SUCCESS && n < graph->count; n++) {
 		CUgraphNode to = graph->nodes[n], from = to->partner;
 		CUDA_KERNEL_NODE_PARAMS params = {
-			.func = from->function, .gridDimX = from->grid[0], .gridDimY = from->grid[1], .gridDimZ = from->grid[2],
-			.blockDimX = from->block[0], .blockDimY = from->block[1], .blockDimZ = from->block[2],
-			.sharedMemBytes = from->shared, .kernelParams = from->pointers,
+			.func = from->function,
+			.gridDimX = from->grid[0],
+			.gridDimY = from->grid[1],
+			.gridDimZ = from->grid[2],
+			.blockDimX = from->block[0],
+			.blockDimY = from->block[1],
+			.blockDimZ = from->block[2],
+			.sharedMemBytes = from->shared,
+			.kernelParams = from->pointers,
 		};
 
 		if (from->type == CU_GRAPH_NODE_TYPE_KERNEL) {
@@ -766,13 +771,14 @@ static CUresult take_parameters(struct CUgraph_st *graph)
 }
 
 /* Gives every node of an executable graph what the same of another graph has. Under the lock. */
-static CUresult update(struct CUgraph_st *to, const struct CUgraph_st *graph, CUgraphNode *different)
-{
-	return pair_graphs(to, graph, different) ? take_parameters(to) : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+static CUresult update(struct CUgraph_st *to, const struct CUgraph_st *graph,
+		       CUgraphNode *different) {
+	return pair_graphs(to, graph, different) ? take_parameters(to)
+						 : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
-API_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph)
-{
+API_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+						       CUgraph childGraph) {
 	CUresult r = api_enter();
 	CUgraphNode copy, different;
 
@@ -780,41 +786,48 @@ API_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, C
 		return r;
 	api_lock();
 	copy = api_live(hGraphExec, API_EXEC) ? find_copy(&hGraphExec->graph, hNode) : NULL;
-	r = copy && copy->child && api_live(childGraph, API_GRAPH) ? update(copy->child, childGraph, &different) : CUDA_ERROR_INVALID_VALUE;
+	r = copy && copy->child && api_live(childGraph, API_GRAPH)
+		    ? update(copy->child, childGraph, &different)
+		    : CUDA_ERROR_INVALID_VALUE;
 	api_unlock();
 	return r;
 }
 
-static CUresult exec_update(CUgraphExec exec, CUgraph graph, CUgraphNode *different)
-{
+static CUresult exec_update(CUgraphExec exec, CUgraph graph, CUgraphNode *different) {
 	CUresult r = api_enter();
 
 	*different = NULL;
 	if (r != CUDA_SUCCESS)
 		return r;
 	api_lock();
-	r = api_live(exec, API_EXEC) && api_live(graph, API_GRAPH) ? update(&exec->graph, graph, different) : CUDA_ERROR_INVALID_VALUE;
+	r = api_live(exec, API_EXEC) && api_live(graph, API_GRAPH)
+		    ? update(&exec->graph, graph, different)
+		    : CUDA_ERROR_INVALID_VALUE;
 	api_unlock();
 	return r;
 }
 
-API_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
-{
+API_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+					 CUgraphExecUpdateResultInfo *resultInfo) {
 	CUgraphNode different;
 	CUresult r;
 
 	if (!resultInfo)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = exec_update(hGraphExec, hGraph, &different);
-	*resultInfo = (CUgraphExecUpdateResultInfo){
-		.result = r == CUDA_SUCCESS ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR, .errorNode = different};
+	*resultInfo =
+		(CUgraphExecUpdateResultInfo){ .result = r == CUDA_SUCCESS
+								 ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+								 : CU_GRAPH_EXEC_UPDATE_ERROR,
+					       .errorNode = different };
 	return r;
 }
 
 /* The older form. */
-API_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result);
-API_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *result)
-{
+API_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node,
+				      CUgraphExecUpdateResult *result);
+API_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *node,
+				      CUgraphExecUpdateResult *result) {
 	CUresult r;
 
 	if (!node || !result)
@@ -824,8 +837,8 @@ API_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNo
 	return r;
 }
 
-API_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
-{
+API_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+					  unsigned int isEnabled) {
 	CUresult r = api_initialized();
 	CUgraphNode copy;
 
@@ -842,9 +855,9 @@ API_EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hN
 	return r;
 }
 
-/* Checks an executable graph and the stream it is for. *capture is set if the stream captures. Under the lock. */
-static CUresult check_launch(CUgraphExec exec, CUstream handle, CUstream *capture)
-{
+/* Checks an executable graph and the stream it is for. *capture is set if the stream captures.
+ * Under the lock. */
+static CUresult check_launch(CUgraphExec exec, CUstream handle, CUstream *capture) {
 	CUstream stream;
 
 	*capture = NULL;
@@ -857,8 +870,7 @@ static CUresult check_launch(CUgraphExec exec, CUstream handle, CUstream *captur
 	return CUDA_SUCCESS;
 }
 
-CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream)
-{
+CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream) {
 	CUresult r = CUDA_SUCCESS;
 
 	for (size_t n = 0; n < graph->count; n++)
@@ -873,9 +885,9 @@ CUresult api_graph_run(const struct CUgraph_st *graph, CUstream stream)
 	return r;
 }
 
-/* Launching into a capture adds the nodes; else they run, without the lock. The caller keeps the exec alive, as the API asks. */
-API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
-{
+/* Launching into a capture adds the nodes; else they run, without the lock. The caller keeps the
+ * exec alive, as the API asks. */
+API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
 	CUresult r = api_enter();
 	CUstream capture;
 	int captured = 1;
@@ -884,7 +896,8 @@ API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 		return r;
 	api_lock();
 	r = check_launch(hGraphExec, hStream, &capture);
-	for (size_t n = 0; r == CUDA_SUCCESS && capture && captured > 0 && n < hGraphExec->graph.count; n++)
+	for (size_t n = 0;
+	     r == CUDA_SUCCESS && capture && captured > 0 && n < hGraphExec->graph.count; n++)
 		captured = api_capture(capture, hGraphExec->graph.nodes[n]);
 	api_unlock();
 	if (r != CUDA_SUCCESS || capture)
@@ -893,8 +906,7 @@ API_EXPORT CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
 }
 API_ALIAS(cuGraphLaunch_ptsz, cuGraphLaunch);
 
-API_EXPORT CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
-{
+API_EXPORT CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
 	CUresult r = api_enter();
 	CUstream capture;
 
@@ -907,8 +919,7 @@ API_EXPORT CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
 }
 API_ALIAS(cuGraphUpload_ptsz, cuGraphUpload);
 
-API_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
-{
+API_EXPORT CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches. A kernel runs in the thread that launches it, before the call returns. What it does wrong is the context's error from then on:
- * the launch itself has succeeded, as on a GPU.
+ * Launches. A kernel runs in the thread that launches it, before the call returns. What it does
+ * wrong is the context's error from then on: the launch itself has succeeded, as on a GPU.
  */
 
 #include <stdlib.h>
@@ -9,16 +9,18 @@
 
 #include "api.h"
 
-static CUstream running; /* where the kernel is that runs; NULL: in the default stream, or there is none */
+static CUstream
+	running; /* where the kernel is that runs; NULL: in the default stream, or there is none */
 
-static CUresult check_shape(const struct sim_function *function, const unsigned int grid[3], const unsigned int block[3], unsigned int shared)
-{
+static CUresult check_shape(const struct sim_function *function, const unsigned int grid[3],
+			    const unsigned int block[3], unsigned int shared) {
 	uint64_t threads;
 
 	for (int n = 0; n < 3; n++)
 		if (!grid[n] || !block[n])
 			return CUDA_ERROR_INVALID_VALUE;
-	if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535 || block[0] > 1024 || block[1] > 1024 || block[2] > 64)
+	if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535 || block[0] > 1024 ||
+	    block[1] > 1024 || block[2] > 64)
 		return CUDA_ERROR_INVALID_VALUE;
 	threads = (uint64_t)block[0] * block[1] * block[2];
 	if (threads > SIM_BLOCK_MAX)
@@ -33,8 +35,8 @@ static CUresult check_shape(const struct sim_function *function, const unsigned 
 }
 
 /* From an array of pointers, or from the one buffer of `extra`. */
-static CUresult copy_parameters(const struct sim_function *function, unsigned char *out, void **parameters, void **extra)
-{
+static CUresult copy_parameters(const struct sim_function *function, unsigned char *out,
+				void **parameters, void **extra) {
 	const void *buffer = NULL;
 	size_t size = 0;
 
@@ -46,7 +48,8 @@ static CUresult copy_parameters(const struct sim_function *function, unsigned ch
 		for (uint32_t n = 0; n < function->parameter_count; n++) {
 			if (!parameters[n])
 				return CUDA_ERROR_INVALID_VALUE;
-			memcpy(out + function->parameters[n].buffer_offset, parameters[n], function->parameters[n].size);
+			memcpy(out + function->parameters[n].buffer_offset, parameters[n],
+			       function->parameters[n].size);
 		}
 		return CUDA_SUCCESS;
 	}
@@ -64,9 +67,9 @@ static CUresult copy_parameters(const struct sim_function *function, unsigned ch
 	return CUDA_SUCCESS;
 }
 
-CUresult api_kernel_node(struct CUgraphNode_st *node, CUfunction f, const unsigned int grid[3], const unsigned int block[3],
-			 unsigned int shared, void **parameters, void **extra)
-{
+CUresult api_kernel_node(struct CUgraphNode_st *node, CUfunction f, const unsigned int grid[3],
+			 const unsigned int block[3], unsigned int shared, void **parameters,
+			 void **extra) {
 	CUfunction function = api_function(f);
 	CUresult r;
 
@@ -75,7 +78,9 @@ CUresult api_kernel_node(struct CUgraphNode_st *node, CUfunction f, const unsign
 	r = check_shape(function->function, grid, block, shared);
 	if (r != CUDA_SUCCESS)
 		return r;
-	*node = (struct CUgraphNode_st){.type = CU_GRAPH_NODE_TYPE_KERNEL, .function = function, .shared = shared};
+	*node = (struct CUgraphNode_st){ .type = CU_GRAPH_NODE_TYPE_KERNEL,
+					 .function = function,
+					 .shared = shared };
 	memcpy(node->grid, grid, sizeof(node->grid));
 	memcpy(node->block, block, sizeof(node->block));
 	node->parameters = calloc(1, function->function->parameter_bytes + 1);
@@ -89,12 +94,12 @@ CUresult api_kernel_node(struct CUgraphNode_st *node, CUfunction f, const unsign
 		return r;
 	}
 	for (uint32_t n = 0; n < function->function->parameter_count; n++)
-		node->pointers[n] = node->parameters + function->function->parameters[n].buffer_offset;
+		node->pointers[n] =
+			node->parameters + function->function->parameters[n].buffer_offset;
 	return CUDA_SUCCESS;
 }
 
-void api_node_deinit(struct CUgraphNode_st *node)
-{
+void api_node_deinit(struct CUgraphNode_st *node) {
 	free(node->parameters);
 	free(node->pointers);
 	free(node->frozen);
@@ -106,8 +111,7 @@ void api_node_deinit(struct CUgraphNode_st *node)
 }
 
 /* It may have been unloaded since the graph was made. */
-static bool function_live(CUfunction function)
-{
+static bool function_live(CUfunction function) {
 	bool live;
 
 	api_lock();
@@ -116,8 +120,7 @@ static bool function_live(CUfunction function)
 	return live;
 }
 
-bool api_may_run_on(CUstream stream)
-{
+bool api_may_run_on(CUstream stream) {
 	bool blocks = true;
 
 	api_lock();
@@ -127,15 +130,13 @@ bool api_may_run_on(CUstream stream)
 	return blocks;
 }
 
-static void set_running(CUstream stream)
-{
+static void set_running(CUstream stream) {
 	api_lock();
 	running = stream;
 	api_unlock();
 }
 
-static CUresult run_kernel(const struct CUgraphNode_st *node, CUstream stream)
-{
+static CUresult run_kernel(const struct CUgraphNode_st *node, CUstream stream) {
 	struct sim_launch launch;
 	CUcontext context = api_current();
 	bool begun;
@@ -150,7 +151,9 @@ static CUresult run_kernel(const struct CUgraphNode_st *node, CUstream stream)
 		sim_run_unlock();
 		return CUDA_ERROR_INVALID_HANDLE;
 	}
-	launch = (struct sim_launch){.function = node->function->function, .dynamic_shared = node->shared, .parameters = node->parameters};
+	launch = (struct sim_launch){ .function = node->function->function,
+				      .dynamic_shared = node->shared,
+				      .parameters = node->parameters };
 	memcpy(launch.grid, node->grid, sizeof(launch.grid));
 	memcpy(launch.block, node->block, sizeof(launch.block));
 	set_running(stream);
@@ -169,8 +172,7 @@ static CUresult run_kernel(const struct CUgraphNode_st *node, CUstream stream)
 	return CUDA_SUCCESS;
 }
 
-static void run_set(const struct CUgraphNode_st *node)
-{
+static void run_set(const struct CUgraphNode_st *node) {
 	if (node->element == 1)
 		memset(node->destination, (int)node->value, node->size);
 	else if (node->element == 2)
@@ -181,8 +183,7 @@ static void run_set(const struct CUgraphNode_st *node)
 			((uint32_t *)node->destination)[n] = node->value;
 }
 
-CUresult api_node_run(const struct CUgraphNode_st *node, CUstream stream)
-{
+CUresult api_node_run(const struct CUgraphNode_st *node, CUstream stream) {
 	switch (node->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		return run_kernel(node, stream);
@@ -206,8 +207,7 @@ CUresult api_node_run(const struct CUgraphNode_st *node, CUstream stream)
 }
 
 /* Runs the node now, or adds a copy to what the stream captures. Takes the node's memory. */
-static CUresult submit_consume(struct CUgraphNode_st *node, CUstream handle)
-{
+static CUresult submit_consume(struct CUgraphNode_st *node, CUstream handle) {
 	CUstream stream = NULL;
 	int captured = 0;
 	CUresult r;
@@ -218,14 +218,15 @@ static CUresult submit_consume(struct CUgraphNode_st *node, CUstream handle)
 	else if (stream)
 		captured = api_capture(stream, node);
 	api_unlock();
-	r = captured < 0 ? (CUresult)-captured : captured ? CUDA_SUCCESS : api_node_run(node, handle);
+	r = captured < 0 ? (CUresult)-captured
+	    : captured   ? CUDA_SUCCESS
+			 : api_node_run(node, handle);
 	api_node_deinit(node);
 	return r;
 }
 
-static CUresult launch(CUfunction f, const unsigned int grid[3], const unsigned int block[3], unsigned int shared, CUstream stream,
-		       void **parameters, void **extra)
-{
+static CUresult launch(CUfunction f, const unsigned int grid[3], const unsigned int block[3],
+		       unsigned int shared, CUstream stream, void **parameters, void **extra) {
 	struct CUgraphNode_st node;
 	CUresult r = api_enter();
 
@@ -237,45 +238,52 @@ static CUresult launch(CUfunction f, const unsigned int grid[3], const unsigned 
 	return r == CUDA_SUCCESS ? submit_consume(&node, stream) : r;
 }
 
-API_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-				   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
-				   CUstream hStream, void **kernelParams, void **extra)
-{
-	const unsigned int grid[] = {gridDimX, gridDimY, gridDimZ}, block[] = {blockDimX, blockDimY, blockDimZ};
+API_EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+				   unsigned int gridDimZ, unsigned int blockDimX,
+				   unsigned int blockDimY, unsigned int blockDimZ,
+				   unsigned int sharedMemBytes, CUstream hStream,
+				   void **kernelParams, void **extra) {
+	const unsigned int grid[] = { gridDimX, gridDimY, gridDimZ },
+			   block[] = { blockDimX, blockDimY, blockDimZ };
 
 	return launch(f, grid, block, sharedMemBytes, hStream, kernelParams, extra);
 }
 API_ALIAS(cuLaunchKernel_ptsz, cuLaunchKernel);
 
-API_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-					      unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-					      unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
-{
-	const unsigned int grid[] = {gridDimX, gridDimY, gridDimZ}, block[] = {blockDimX, blockDimY, blockDimZ};
+API_EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+					      unsigned int gridDimY, unsigned int gridDimZ,
+					      unsigned int blockDimX, unsigned int blockDimY,
+					      unsigned int blockDimZ, unsigned int sharedMemBytes,
+					      CUstream hStream, void **kernelParams) {
+	const unsigned int grid[] = { gridDimX, gridDimY, gridDimZ },
+			   block[] = { blockDimX, blockDimY, blockDimZ };
 	const uint64_t threads = (uint64_t)blockDimX * blockDimY * blockDimZ;
 	int blocks;
 
 	/* all of them run at once, or none does */
 	if (threads && threads <= SIM_BLOCK_MAX &&
-	    cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, (int)threads, sharedMemBytes) == CUDA_SUCCESS && blocks &&
-	    (uint64_t)gridDimX * gridDimY * gridDimZ > (uint64_t)blocks * SIM_SM_COUNT)
+	    cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, (int)threads, sharedMemBytes) ==
+		    CUDA_SUCCESS &&
+	    blocks && (uint64_t)gridDimX * gridDimY * gridDimZ > (uint64_t)blocks * SIM_SM_COUNT)
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	return launch(f, grid, block, sharedMemBytes, hStream, kernelParams, NULL);
 }
 API_ALIAS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel);
 
-API_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
-{
+API_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f,
+				     void **kernelParams, void **extra) {
 	if (!config || (config->numAttrs && !config->attrs))
 		return CUDA_ERROR_INVALID_VALUE;
-	return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-			      config->blockDimZ, config->sharedMemBytes, config->hStream, kernelParams, extra);
+	return cuLaunchKernel(f, config->gridDimX, config->gridDimY, config->gridDimZ,
+			      config->blockDimX, config->blockDimY, config->blockDimZ,
+			      config->sharedMemBytes, config->hStream, kernelParams, extra);
 }
 API_ALIAS(cuLaunchKernelEx_ptsz, cuLaunchKernelEx);
 
-API_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
-{
-	struct CUgraphNode_st node = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = fn, .userdata = userData};
+API_EXPORT CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData) {
+	struct CUgraphNode_st node = { .type = CU_GRAPH_NODE_TYPE_HOST,
+				       .host = fn,
+				       .userdata = userData };
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)

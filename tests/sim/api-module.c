@@ -11,7 +11,9 @@
 #include "sim-program.h"
 
 #define IMAGE_MAX (UINT64_C(256) << 20)
-#define LINK_MAGIC "gpuprobe CPU driver link\n" /* what cuLinkComplete() makes of several texts: this, then size and text of each */
+#define LINK_MAGIC                                                                               \
+	"gpuprobe CPU driver link\n" /* what cuLinkComplete() makes of several texts: this, then \
+					size and text of each */
 #define LINK_TEXTS_MAX 64
 
 struct wrapper {
@@ -20,22 +22,21 @@ struct wrapper {
 	const void *filename;
 };
 
-static bool verbose(void)
-{
+static bool verbose(void) {
 	const char *text = getenv("GPUPROBE_SIM_VERBOSE");
 
 	return text && *text && *text != '0';
 }
 
-char *api_read_file(const char *path, size_t *size)
-{
+char *api_read_file(const char *path, size_t *size) {
 	FILE *file = fopen(path, "rbe");
 	struct stat status;
 	char *data = NULL;
 
 	if (!file)
 		return NULL;
-	if (!fstat(fileno(file), &status) && S_ISREG(status.st_mode) && (uint64_t)status.st_size <= IMAGE_MAX)
+	if (!fstat(fileno(file), &status) && S_ISREG(status.st_mode) &&
+	    (uint64_t)status.st_size <= IMAGE_MAX)
 		data = malloc(status.st_size + 1);
 	if (data && fread(data, 1, status.st_size, file) != (size_t)status.st_size) {
 		free(data);
@@ -50,8 +51,7 @@ char *api_read_file(const char *path, size_t *size)
 }
 
 /* The best PTX entry of a fatbin: the newest that this device can run. */
-static const struct fatbin_entry *best_entry(const struct fatbin *fatbin)
-{
+static const struct fatbin_entry *best_entry(const struct fatbin *fatbin) {
 	const struct fatbin_entry *best = NULL;
 
 	for (size_t n = 0; n < fatbin->n_entries; n++) {
@@ -59,7 +59,8 @@ static const struct fatbin_entry *best_entry(const struct fatbin *fatbin)
 
 		if (entry->kind != FATBIN_KIND_PTX || entry->sm > sim_capability())
 			continue;
-		if ((entry->flags & (FATBIN_FLAG_ARCH_SPECIFIC | FATBIN_FLAG_FAMILY)) && entry->sm != sim_capability())
+		if ((entry->flags & (FATBIN_FLAG_ARCH_SPECIFIC | FATBIN_FLAG_FAMILY)) &&
+		    entry->sm != sim_capability())
 			continue;
 		if (!best || entry->sm > best->sm)
 			best = entry;
@@ -67,9 +68,9 @@ static const struct fatbin_entry *best_entry(const struct fatbin *fatbin)
 	return best;
 }
 
-/* The bytes that the header of the first container asks for: the driver's callers do not say a size. */
-static CUresult fatbin_texts(const void *data, char **texts, size_t *lengths, unsigned int *count)
-{
+/* The bytes that the header of the first container asks for: the driver's callers do not say a
+ * size. */
+static CUresult fatbin_texts(const void *data, char **texts, size_t *lengths, unsigned int *count) {
 	uint64_t size;
 	const struct fatbin_entry *entry;
 	struct fatbin fatbin;
@@ -87,7 +88,9 @@ static CUresult fatbin_texts(const void *data, char **texts, size_t *lengths, un
 		result = CUDA_ERROR_NO_BINARY_FOR_GPU;
 	} else {
 		r = fatbin_entry_ptx(entry, IMAGE_MAX, texts, lengths);
-		result = !r ? CUDA_SUCCESS : r < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+		result = !r      ? CUDA_SUCCESS
+			 : r < 0 ? CUDA_ERROR_OUT_OF_MEMORY
+				 : CUDA_ERROR_INVALID_IMAGE;
 		*count = !r;
 	}
 	fatbin_deinit(&fatbin);
@@ -95,8 +98,8 @@ static CUresult fatbin_texts(const void *data, char **texts, size_t *lengths, un
 }
 
 /* Texts from an image of cuLinkComplete(). */
-static CUresult linked_texts(const char *data, char **texts, size_t *lengths, unsigned int max, unsigned int *count)
-{
+static CUresult linked_texts(const char *data, char **texts, size_t *lengths, unsigned int max,
+			     unsigned int *count) {
 	const char *p = data + strlen(LINK_MAGIC);
 
 	for (*count = 0; *count < max; ++*count) {
@@ -116,16 +119,16 @@ static CUresult linked_texts(const char *data, char **texts, size_t *lengths, un
 }
 
 /* Does it begin like text? PTX has nothing but printable characters and white space. */
-static bool is_text(const char *image)
-{
+static bool is_text(const char *image) {
 	for (int n = 0; n < 16 && image[n]; n++)
-		if ((unsigned char)image[n] >= 0x7f || ((unsigned char)image[n] < ' ' && !strchr("\t\n\r\f\v", image[n])))
+		if ((unsigned char)image[n] >= 0x7f ||
+		    ((unsigned char)image[n] < ' ' && !strchr("\t\n\r\f\v", image[n])))
 			return false;
 	return image[0];
 }
 
-CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *lengths, unsigned int max, unsigned int *count)
-{
+CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *lengths,
+			 unsigned int max, unsigned int *count) {
 	struct wrapper wrapper;
 	uint32_t magic;
 
@@ -155,9 +158,10 @@ CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *l
 	return texts[0] ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Puts a message into a log buffer that the caller gave, and its length in the place of the buffer's. */
-static void fill_log(unsigned int options, const CUjit_option *names, void **values, CUjit_option buffer_name, CUjit_option size_name, const char *message)
-{
+/* Puts a message into a log buffer that the caller gave, and its length in the place of the
+ * buffer's. */
+static void fill_log(unsigned int options, const CUjit_option *names, void **values,
+		     CUjit_option buffer_name, CUjit_option size_name, const char *message) {
 	char *buffer = NULL;
 	void **size_value = NULL;
 	size_t size = 0;
@@ -177,21 +181,24 @@ static void fill_log(unsigned int options, const CUjit_option *names, void **val
 	}
 }
 
-/* Says what there is to be said of compiling: nothing if nothing was compiled; the time of it is a number above 0. */
-static void fill_logs(unsigned int options, const CUjit_option *names, void **values, const char *error, const char *info)
-{
+/* Says what there is to be said of compiling: nothing if nothing was compiled; the time of it is a
+ * number above 0. */
+static void fill_logs(unsigned int options, const CUjit_option *names, void **values,
+		      const char *error, const char *info) {
 	const float milliseconds = *info ? 1.5f : 0;
 
-	fill_log(options, names, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, error);
-	fill_log(options, names, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info);
+	fill_log(options, names, values, CU_JIT_ERROR_LOG_BUFFER,
+		 CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, error);
+	fill_log(options, names, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+		 info);
 	for (unsigned int n = 0; n < options; n++)
 		if (names[n] == CU_JIT_WALL_TIME)
 			memcpy(&values[n], &milliseconds, sizeof(milliseconds));
 }
 
-/* Machine code for this device is not compiled, so options of the compiler mean nothing. We run its PTX, but heed that. */
-static bool has_code(const void *image)
-{
+/* Machine code for this device is not compiled, so options of the compiler mean nothing. We run its
+ * PTX, but heed that. */
+static bool has_code(const void *image) {
 	struct wrapper wrapper;
 	struct fatbin fatbin;
 	bool found = false;
@@ -212,29 +219,31 @@ static bool has_code(const void *image)
 	for (size_t n = 0; n < fatbin.n_entries; n++) {
 		const struct fatbin_entry *entry = &fatbin.entries[n];
 
-		found |= entry->kind == FATBIN_KIND_ELF && entry->sm <= sim_capability() && entry->sm / 10 == sim_capability() / 10;
+		found |= entry->kind == FATBIN_KIND_ELF && entry->sm <= sim_capability() &&
+			 entry->sm / 10 == sim_capability() / 10;
 	}
 	fatbin_deinit(&fatbin);
 	return found;
 }
 
 /* The most registers that a thread may have: 255, or what CU_JIT_MAX_REGISTERS says. */
-static uint32_t most_registers(const void *image, unsigned int options, const CUjit_option *names, void **values)
-{
+static uint32_t most_registers(const void *image, unsigned int options, const CUjit_option *names,
+			       void **values) {
 	uint32_t most = 255;
 
 	for (unsigned int n = 0; n < options; n++)
-		if (names[n] == CU_JIT_MAX_REGISTERS && (uintptr_t)values[n] < most && !has_code(image))
+		if (names[n] == CU_JIT_MAX_REGISTERS && (uintptr_t)values[n] < most &&
+		    !has_code(image))
 			most = (uint32_t)(uintptr_t)values[n];
 	return most;
 }
 
 /*
- * A GPU's block has 65536 registers, and a kernel that declares hundreds may get few. GPUPROBE_SIM_REGISTERS is how many a block has
- * here: with it, that limits how many threads there are.
+ * A GPU's block has 65536 registers, and a kernel that declares hundreds may get few.
+ * GPUPROBE_SIM_REGISTERS is how many a block has here: with it, that limits how many threads there
+ * are.
  */
-static void count_registers(struct sim_function *function, uint32_t most)
-{
+static void count_registers(struct sim_function *function, uint32_t most) {
 	const char *text = getenv("GPUPROBE_SIM_REGISTERS");
 	uint32_t threads, of_block = text ? (uint32_t)strtoul(text, NULL, 0) : 0;
 
@@ -247,8 +256,7 @@ static void count_registers(struct sim_function *function, uint32_t most)
 		function->max_threads = threads;
 }
 
-static CUresult make_module(CUmodule *out, struct sim_program *program, uint32_t registers)
-{
+static CUresult make_module(CUmodule *out, struct sim_program *program, uint32_t registers) {
 	const char *text = getenv("GPUPROBE_SIM_LAZY");
 	CUmodule module = calloc(1, sizeof(*module));
 	bool good = module, lazy = text && *text && *text != '0';
@@ -285,9 +293,9 @@ static CUresult make_module(CUmodule *out, struct sim_program *program, uint32_t
 	return CUDA_SUCCESS;
 }
 
-CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned int options, const CUjit_option *names, void **values)
-{
-	char *texts[LINK_TEXTS_MAX] = {NULL}, message[512] = "", info[64] = "";
+CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned int options,
+			 const CUjit_option *names, void **values) {
+	char *texts[LINK_TEXTS_MAX] = { NULL }, message[512] = "", info[64] = "";
 	size_t lengths[LINK_TEXTS_MAX];
 	struct sim_program *program;
 	unsigned int count = 0;
@@ -295,7 +303,8 @@ CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned
 
 	r = api_image_texts(image, size, texts, lengths, LINK_TEXTS_MAX, &count);
 	if (r == CUDA_SUCCESS)
-		r = sim_program_new(&program, (const char *const *)texts, lengths, count, message, sizeof(message));
+		r = sim_program_new(&program, (const char *const *)texts, lengths, count, message,
+				    sizeof(message));
 	for (unsigned int n = 0; n < count; n++)
 		free(texts[n]);
 	if (r == CUDA_SUCCESS) {
@@ -304,15 +313,17 @@ CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned
 			sim_program_free(program);
 	}
 	if (r == CUDA_SUCCESS && !has_code(image))
-		snprintf(info, sizeof(info), "CPU driver: compiled %u kernels", (*out)->function_count);
+		snprintf(info, sizeof(info), "CPU driver: compiled %u kernels",
+			 (*out)->function_count);
 	fill_logs(options, names, values, message, info);
 	if (r != CUDA_SUCCESS && verbose())
-		fprintf(stderr, "gpuprobe CPU driver: module load: %s\n", message[0] ? message : "not an image with PTX for this device");
+		fprintf(stderr, "gpuprobe CPU driver: module load: %s\n",
+			message[0] ? message : "not an image with PTX for this device");
 	return r;
 }
 
-static CUresult load(CUmodule *module, const void *image, size_t size, unsigned int options, const CUjit_option *names, void **values)
-{
+static CUresult load(CUmodule *module, const void *image, size_t size, unsigned int options,
+		     const CUjit_option *names, void **values) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -325,24 +336,20 @@ static CUresult load(CUmodule *module, const void *image, size_t size, unsigned 
 	return r;
 }
 
-API_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)
-{
+API_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
 	return load(module, image, 0, 0, NULL, NULL);
 }
 
-API_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
-				       void **optionValues)
-{
+API_EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+				       CUjit_option *options, void **optionValues) {
 	return load(module, image, 0, numOptions, options, optionValues);
 }
 
-API_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
-{
+API_EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin) {
 	return load(module, fatCubin, 0, 0, NULL, NULL);
 }
 
-API_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
-{
+API_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname) {
 	CUresult r = api_enter();
 	size_t size;
 	char *data;
@@ -359,8 +366,7 @@ API_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *fname)
 	return r;
 }
 
-static bool live_of(const void *handle, enum api_kind kind)
-{
+static bool live_of(const void *handle, enum api_kind kind) {
 	bool good;
 
 	api_lock();
@@ -370,8 +376,7 @@ static bool live_of(const void *handle, enum api_kind kind)
 }
 
 /* Under both locks. */
-static void free_module(CUmodule module)
-{
+static void free_module(CUmodule module) {
 	for (unsigned int n = 0; n < module->function_count; n++)
 		api_live_remove(&module->functions[n]);
 	api_live_remove(module);
@@ -380,16 +385,16 @@ static void free_module(CUmodule module)
 	free(module);
 }
 
-/* GPUPROBE_SIM_REFUSE: who listens is told of the first unloading of a module, and it is refused all the same. */
-static bool refuses(void)
-{
+/* GPUPROBE_SIM_REFUSE: who listens is told of the first unloading of a module, and it is refused
+ * all the same. */
+static bool refuses(void) {
 	static bool refused;
 
-	return getenv("GPUPROBE_SIM_REFUSE") && !__atomic_exchange_n(&refused, true, __ATOMIC_RELAXED);
+	return getenv("GPUPROBE_SIM_REFUSE") &&
+	       !__atomic_exchange_n(&refused, true, __ATOMIC_RELAXED);
 }
 
-API_EXPORT CUresult cuModuleUnload(CUmodule hmod)
-{
+API_EXPORT CUresult cuModuleUnload(CUmodule hmod) {
 	API_SLOW(cuModuleUnload);
 	CUresult r = api_enter();
 
@@ -411,8 +416,7 @@ API_EXPORT CUresult cuModuleUnload(CUmodule hmod)
 	return r;
 }
 
-API_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
-{
+API_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
 	const char *text = getenv("CUDA_MODULE_LOADING");
 	CUresult r = api_initialized();
 
@@ -425,8 +429,7 @@ API_EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 }
 
 /* Under the lock, the handle being checked. */
-static CUresult get_function(CUmodule module, const char *name, CUfunction *out)
-{
+static CUresult get_function(CUmodule module, const char *name, CUfunction *out) {
 	struct sim_function *function = sim_program_kernel(module->program, name);
 
 	if (!function)
@@ -435,8 +438,7 @@ static CUresult get_function(CUmodule module, const char *name, CUfunction *out)
 	return CUDA_SUCCESS;
 }
 
-static CUresult get_global(CUmodule module, const char *name, CUdeviceptr *dptr, size_t *bytes)
-{
+static CUresult get_global(CUmodule module, const char *name, CUdeviceptr *dptr, size_t *bytes) {
 	const struct sim_variable *variable = sim_program_global(module->program, name);
 
 	if (!variable)
@@ -448,8 +450,7 @@ static CUresult get_global(CUmodule module, const char *name, CUdeviceptr *dptr,
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
-{
+API_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -457,15 +458,15 @@ API_EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const 
 	if (!hfunc || !name)
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
-	r = api_live(hmod, API_MODULE) ? get_function(hmod, name, hfunc) : CUDA_ERROR_INVALID_HANDLE;
+	r = api_live(hmod, API_MODULE) ? get_function(hmod, name, hfunc)
+				       : CUDA_ERROR_INVALID_HANDLE;
 	api_unlock();
 	if (r == CUDA_SUCCESS)
 		api_function_used(*hfunc);
 	return r;
 }
 
-API_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
-{
+API_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -481,8 +482,8 @@ API_EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 	return r;
 }
 
-API_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
-{
+API_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
+					       CUmodule mod) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -500,8 +501,8 @@ API_EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned i
 	return r;
 }
 
-API_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
-{
+API_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod,
+					 const char *name) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -509,14 +510,14 @@ API_EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmod
 	if (!name || (!dptr && !bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
-	r = api_live(hmod, API_MODULE) ? get_global(hmod, name, dptr, bytes) : CUDA_ERROR_INVALID_HANDLE;
+	r = api_live(hmod, API_MODULE) ? get_global(hmod, name, dptr, bytes)
+				       : CUDA_ERROR_INVALID_HANDLE;
 	api_unlock();
 	return r;
 }
 API_ALIAS(cuModuleGetGlobal, cuModuleGetGlobal_v2);
 
-CUfunction api_function(CUfunction handle)
-{
+CUfunction api_function(CUfunction handle) {
 	if (api_live(handle, API_FUNCTION))
 		return handle;
 	if (api_live(handle, API_KERNEL))
@@ -526,8 +527,7 @@ CUfunction api_function(CUfunction handle)
 
 /* --- libraries --- */
 
-static CUresult make_library(CUlibrary *out, CUmodule module)
-{
+static CUresult make_library(CUlibrary *out, CUmodule module) {
 	CUlibrary library = calloc(1, sizeof(*library));
 	bool good;
 
@@ -538,7 +538,7 @@ static CUresult make_library(CUlibrary *out, CUmodule module)
 	api_lock();
 	good = library->kernels && api_live_add(library, API_LIBRARY);
 	for (unsigned int n = 0; good && n < module->function_count; n++) {
-		library->kernels[n] = (struct CUkern_st){&module->functions[n], library};
+		library->kernels[n] = (struct CUkern_st){ &module->functions[n], library };
 		good = api_live_add(&library->kernels[n], API_KERNEL);
 	}
 	library->kernel_count = module->function_count;
@@ -550,9 +550,8 @@ static CUresult make_library(CUlibrary *out, CUmodule module)
 	return CUDA_SUCCESS;
 }
 
-static CUresult load_library(CUlibrary *library, const void *code, size_t size, unsigned int options, CUjit_option *names,
-			     void **values)
-{
+static CUresult load_library(CUlibrary *library, const void *code, size_t size,
+			     unsigned int options, CUjit_option *names, void **values) {
 	CUmodule module;
 	CUresult r;
 
@@ -562,10 +561,10 @@ static CUresult load_library(CUlibrary *library, const void *code, size_t size, 
 	return r == CUDA_SUCCESS ? make_library(library, module) : r;
 }
 
-API_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
-				      unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
-				      unsigned int numLibraryOptions)
-{
+API_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
+				      CUjit_option *jitOptions, void **jitOptionsValues,
+				      unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+				      void **libraryOptionValues, unsigned int numLibraryOptions) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -575,10 +574,12 @@ API_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUji
 	return load_library(library, code, 0, numJitOptions, jitOptions, jitOptionsValues);
 }
 
-API_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
-					  void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-					  void **libraryOptionValues, unsigned int numLibraryOptions)
-{
+API_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
+					  CUjit_option *jitOptions, void **jitOptionsValues,
+					  unsigned int numJitOptions,
+					  CUlibraryOption *libraryOptions,
+					  void **libraryOptionValues,
+					  unsigned int numLibraryOptions) {
 	CUresult r = api_initialized();
 	size_t size;
 	char *data;
@@ -590,13 +591,14 @@ API_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileNa
 	data = api_read_file(fileName, &size);
 	if (!data)
 		return CUDA_ERROR_FILE_NOT_FOUND;
-	r = size >= 16 ? load_library(library, data, size, numJitOptions, jitOptions, jitOptionsValues) : CUDA_ERROR_INVALID_IMAGE;
+	r = size >= 16
+		    ? load_library(library, data, size, numJitOptions, jitOptions, jitOptionsValues)
+		    : CUDA_ERROR_INVALID_IMAGE;
 	free(data);
 	return r;
 }
 
-API_EXPORT CUresult cuLibraryUnload(CUlibrary library)
-{
+API_EXPORT CUresult cuLibraryUnload(CUlibrary library) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -621,8 +623,7 @@ API_EXPORT CUresult cuLibraryUnload(CUlibrary library)
 	return r;
 }
 
-API_EXPORT CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
-{
+API_EXPORT CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name) {
 	CUresult r = api_initialized();
 	CUfunction function;
 
@@ -631,15 +632,15 @@ API_EXPORT CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, con
 	if (!pKernel || !name)
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
-	r = api_live(library, API_LIBRARY) ? get_function(library->module, name, &function) : CUDA_ERROR_INVALID_HANDLE;
+	r = api_live(library, API_LIBRARY) ? get_function(library->module, name, &function)
+					   : CUDA_ERROR_INVALID_HANDLE;
 	if (r == CUDA_SUCCESS)
 		*pKernel = &library->kernels[function - library->module->functions];
 	api_unlock();
 	return r;
 }
 
-API_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
-{
+API_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -655,8 +656,8 @@ API_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 	return r;
 }
 
-API_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
-{
+API_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels,
+					      CUlibrary lib) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -674,8 +675,7 @@ API_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int nu
 	return r;
 }
 
-API_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
-{
+API_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -693,8 +693,8 @@ API_EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	return r;
 }
 
-API_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
-{
+API_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+				       const char *name) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -702,13 +702,13 @@ API_EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibra
 	if (!name || (!dptr && !bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
-	r = api_live(library, API_LIBRARY) ? get_global(library->module, name, dptr, bytes) : CUDA_ERROR_INVALID_HANDLE;
+	r = api_live(library, API_LIBRARY) ? get_global(library->module, name, dptr, bytes)
+					   : CUDA_ERROR_INVALID_HANDLE;
 	api_unlock();
 	return r;
 }
 
-API_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
-{
+API_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -726,8 +726,7 @@ API_EXPORT CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	return r;
 }
 
-API_EXPORT CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
-{
+API_EXPORT CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel) {
 	CUresult r = api_initialized();
 
 	if (r != CUDA_SUCCESS)
@@ -755,8 +754,8 @@ struct CUlinkState_st {
 	void **values;
 };
 
-API_EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut)
-{
+API_EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options,
+				    void **optionValues, CUlinkState *stateOut) {
 	CUresult r = api_enter();
 	CUlinkState state;
 
@@ -782,14 +781,13 @@ API_EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *optio
 }
 API_ALIAS(cuLinkCreate, cuLinkCreate_v2);
 
-static bool live_link(CUlinkState state)
-{
+static bool live_link(CUlinkState state) {
 	return live_of(state, API_LINK);
 }
 
-API_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
-				     unsigned int numOptions, CUjit_option *options, void **optionValues)
-{
+API_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data,
+				     size_t size, const char *name, unsigned int numOptions,
+				     CUjit_option *options, void **optionValues) {
 	CUresult r = api_enter();
 	unsigned int count;
 
@@ -798,21 +796,23 @@ API_EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, voi
 	if (!live_link(state) || state->image)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!data || size < 16 || (type != CU_JIT_INPUT_PTX && type != CU_JIT_INPUT_FATBINARY))
-		return type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_OBJECT || type == CU_JIT_INPUT_LIBRARY
+		return type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_OBJECT ||
+				       type == CU_JIT_INPUT_LIBRARY
 			       ? CUDA_ERROR_NO_BINARY_FOR_GPU
 			       : CUDA_ERROR_INVALID_VALUE;
 	if (state->count == LINK_TEXTS_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = api_image_texts(data, size, &state->texts[state->count], &state->lengths[state->count], 1, &count);
+	r = api_image_texts(data, size, &state->texts[state->count], &state->lengths[state->count],
+			    1, &count);
 	if (r == CUDA_SUCCESS)
 		state->count += count;
 	return r;
 }
 API_ALIAS(cuLinkAddData, cuLinkAddData_v2);
 
-API_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
-				     CUjit_option *options, void **optionValues)
-{
+API_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
+				     unsigned int numOptions, CUjit_option *options,
+				     void **optionValues) {
 	CUresult r;
 	size_t size;
 	char *data = path ? api_read_file(path, &size) : NULL;
@@ -826,8 +826,7 @@ API_EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, con
 API_ALIAS(cuLinkAddFile, cuLinkAddFile_v2);
 
 /* Links for the sake of its errors, then keeps the texts as the image. */
-API_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut)
-{
+API_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut) {
 	CUresult r = api_enter();
 	char message[512];
 	struct sim_program *program;
@@ -840,8 +839,10 @@ API_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *s
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!cubinOut || !state->count)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = sim_program_new(&program, (const char *const *)state->texts, state->lengths, state->count, message, sizeof(message));
-	fill_logs(state->options, state->names, state->values, message, r == CUDA_SUCCESS ? "CPU driver: linked" : "");
+	r = sim_program_new(&program, (const char *const *)state->texts, state->lengths,
+			    state->count, message, sizeof(message));
+	fill_logs(state->options, state->names, state->values, message,
+		  r == CUDA_SUCCESS ? "CPU driver: linked" : "");
 	if (r != CUDA_SUCCESS)
 		return r;
 	sim_program_free(program);
@@ -865,8 +866,7 @@ API_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *s
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT CUresult cuLinkDestroy(CUlinkState state)
-{
+API_EXPORT CUresult cuLinkDestroy(CUlinkState state) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)

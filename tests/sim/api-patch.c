@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Patching, for the stand-in for NVIDIA's library. As on a GPU [H200]: a module of a library appears when it is first used; patching a module
- * while another thread launches it is fatal; a graph runs what its kernels were, with the data that they had, when it was instantiated, and if that
- * was patched code it is fatal once the module is unpatched or patched anew.
+ * Patching, for the stand-in for NVIDIA's library. As on a GPU [H200]: a module of a library
+ * appears when it is first used; patching a module while another thread launches it is fatal; a
+ * graph runs what its kernels were, with the data that they had, when it was instantiated, and if
+ * that was patched code it is fatal once the module is unpatched or patched anew.
  */
 
 #include <stdio.h>
@@ -23,20 +24,17 @@ static const struct sim_patching_events *subscriber;
 /* Recursive: a module's event may look at its functions. */
 static pthread_mutex_t tell_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
-static const struct sim_patching_events *listener(void)
-{
+static const struct sim_patching_events *listener(void) {
 	return __atomic_load_n(&subscriber, __ATOMIC_ACQUIRE);
 }
 
 /* --- events --- */
 
-bool api_patchable(void)
-{
+bool api_patchable(void) {
 	return listener();
 }
 
-void api_module_loaded(CUmodule module)
-{
+void api_module_loaded(CUmodule module) {
 	const struct sim_patching_events *to = listener();
 	size_t size;
 	void *elf;
@@ -56,8 +54,7 @@ void api_module_loaded(CUmodule module)
 	pthread_mutex_unlock(&tell_lock);
 }
 
-void api_module_unloading(CUmodule module)
-{
+void api_module_unloading(CUmodule module) {
 	const struct sim_patching_events *to = listener();
 
 	if (!to || !__atomic_load_n(&module->told, __ATOMIC_ACQUIRE))
@@ -67,8 +64,7 @@ void api_module_unloading(CUmodule module)
 	pthread_mutex_unlock(&tell_lock);
 }
 
-void api_function_used(CUfunction function)
-{
+void api_function_used(CUfunction function) {
 	const struct sim_patching_events *to = listener();
 	CUmodule module = function->module;
 
@@ -86,8 +82,7 @@ void api_function_used(CUfunction function)
 	pthread_mutex_unlock(&tell_lock);
 }
 
-void api_context_ending(CUcontext context)
-{
+void api_context_ending(CUcontext context) {
 	const struct sim_patching_events *to = listener();
 
 	if (to)
@@ -98,27 +93,27 @@ void api_context_ending(CUcontext context)
 
 #define DATA_OF_NOBODY UINT64_C(0x5a5a5a5a5a5a5a59) /* no address */
 
-/* On a GPU a function that came into a graph before its module was patched, and that nobody gave data, has what is none. */
-static void forget_data(struct CUfunc_st *function)
-{
+/* On a GPU a function that came into a graph before its module was patched, and that nobody gave
+ * data, has what is none. */
+static void forget_data(struct CUfunc_st *function) {
 	if (!function->module->patched && !function->patch_data_said)
 		function->patch_data = DATA_OF_NOBODY;
 }
 
-bool api_freeze(struct CUgraphNode_st *node)
-{
+bool api_freeze(struct CUgraphNode_st *node) {
 	forget_data(node->function);
 	node->frozen = calloc(1, sizeof(*node->frozen));
 	if (!node->frozen)
 		return false;
-	memcpy(node->frozen->patches, node->function->function->program->patches, sizeof(node->frozen->patches));
+	memcpy(node->frozen->patches, node->function->function->program->patches,
+	       sizeof(node->frozen->patches));
 	node->frozen->data = node->function->patch_data;
-	node->frozen->changes = node->function->module->patched ? node->function->module->changes : 0;
+	node->frozen->changes =
+		node->function->module->patched ? node->function->module->changes : 0;
 	return true;
 }
 
-CUresult api_patched_run(const struct CUgraphNode_st *node, struct sim_launch *launch)
-{
+CUresult api_patched_run(const struct CUgraphNode_st *node, struct sim_launch *launch) {
 	const struct sim_function *now[SIM_PATCHES];
 	struct sim_program *program = launch->function->program;
 	CUresult r;
@@ -128,7 +123,8 @@ CUresult api_patched_run(const struct CUgraphNode_st *node, struct sim_launch *l
 		return sim_run(launch);
 	launch->patch_data = node->frozen->data;
 	if (node->frozen->changes && node->frozen->changes != node->function->module->changes) {
-		fprintf(stderr, "gpuprobe CPU driver: a graph has the code of patches that are gone\n");
+		fprintf(stderr,
+			"gpuprobe CPU driver: a graph has the code of patches that are gone\n");
 		return CUDA_ERROR_ILLEGAL_INSTRUCTION;
 	}
 	memcpy(now, program->patches, sizeof(now));
@@ -142,26 +138,22 @@ CUresult api_patched_run(const struct CUgraphNode_st *node, struct sim_launch *l
 	return r;
 }
 
-bool api_launch_begin(CUmodule module)
-{
+bool api_launch_begin(CUmodule module) {
 	__atomic_fetch_add(&module->launching, 1, __ATOMIC_SEQ_CST);
 	return !__atomic_load_n(&module->changing, __ATOMIC_SEQ_CST);
 }
 
-void api_launch_end(CUmodule module)
-{
+void api_launch_end(CUmodule module) {
 	__atomic_fetch_sub(&module->launching, 1, __ATOMIC_SEQ_CST);
 }
 
 /* --- the table; handles are checked under the lock --- */
 
-static void subscribe(const struct sim_patching_events *events)
-{
+static void subscribe(const struct sim_patching_events *events) {
 	__atomic_store_n(&subscriber, events, __ATOMIC_RELEASE);
 }
 
-static bool check(const void *handle, enum api_kind kind)
-{
+static bool check(const void *handle, enum api_kind kind) {
 	bool good;
 
 	api_lock();
@@ -170,8 +162,7 @@ static bool check(const void *handle, enum api_kind kind)
 	return good;
 }
 
-static CUresult add_image(CUcontext context, const void *image)
-{
+static CUresult add_image(CUcontext context, const void *image) {
 	struct image *loaded;
 	char *text = NULL, message[512] = "";
 	unsigned int count = 0;
@@ -188,14 +179,16 @@ static CUresult add_image(CUcontext context, const void *image)
 	loaded->context = context;
 	r = api_image_texts(image, 0, &text, &length, 1, &count);
 	if (r == CUDA_SUCCESS)
-		r = sim_program_new(&loaded->program, (const char *const *)&text, &length, 1, message, sizeof(message));
+		r = sim_program_new(&loaded->program, (const char *const *)&text, &length, 1,
+				    message, sizeof(message));
 	free(text);
 	if (r == CUDA_SUCCESS && loaded->program->shared_size) {
 		snprintf(message, sizeof(message), "it has shared memory");
 		r = CUDA_ERROR_INVALID_IMAGE;
 	}
 	if (r != CUDA_SUCCESS) {
-		fprintf(stderr, "gpuprobe CPU driver: a patch image: %s\n", message[0] ? message : "there is no PTX for this device in it");
+		fprintf(stderr, "gpuprobe CPU driver: a patch image: %s\n",
+			message[0] ? message : "there is no PTX for this device in it");
 		free(loaded);
 		return r;
 	}
@@ -206,36 +199,38 @@ static CUresult add_image(CUcontext context, const void *image)
 	return CUDA_SUCCESS;
 }
 
-static CUresult mark(CUmodule module, uint32_t patch, const char *symbol)
-{
+static CUresult mark(CUmodule module, uint32_t patch, const char *symbol) {
 	const struct sim_function *function = NULL;
 	CUresult r = CUDA_SUCCESS;
 
 	api_lock();
 	if (!api_live(module, API_MODULE))
 		r = CUDA_ERROR_INVALID_HANDLE;
-	for (const struct image *image = images; r == CUDA_SUCCESS && image && !function; image = image->next)
+	for (const struct image *image = images; r == CUDA_SUCCESS && image && !function;
+	     image = image->next)
 		if (image->context == module->context)
-			function = sim_program_function(image->program, NULL, symbol, strlen(symbol));
+			function =
+				sim_program_function(image->program, NULL, symbol, strlen(symbol));
 	if (r == CUDA_SUCCESS && !function)
 		r = CUDA_ERROR_NOT_FOUND;
 	if (r == CUDA_SUCCESS && !sim_patch_fits(patch, function))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (r == CUDA_SUCCESS && module->patched) { /* on a GPU the patches add up */
-		fprintf(stderr, "gpuprobe CPU driver: a module is to be patched that is patched already\n");
+		fprintf(stderr,
+			"gpuprobe CPU driver: a module is to be patched that is patched already\n");
 		r = CUDA_ERROR_NOT_PERMITTED;
 	}
 	if (r == CUDA_SUCCESS)
 		module->marks[patch] = function;
 	api_unlock();
 	if (r == CUDA_ERROR_INVALID_VALUE)
-		fprintf(stderr, "gpuprobe CPU driver: %s is no function for patches of class %u\n", symbol, patch);
+		fprintf(stderr, "gpuprobe CPU driver: %s is no function for patches of class %u\n",
+			symbol, patch);
 	return r;
 }
 
 /* What a module is patched with from now on; under sim_run_lock(). */
-static CUresult apply(CUmodule module, bool patched)
-{
+static CUresult apply(CUmodule module, bool patched) {
 	CUresult r = CUDA_SUCCESS;
 
 	module->changes++;
@@ -249,15 +244,15 @@ static CUresult apply(CUmodule module, bool patched)
 	return r;
 }
 
-static CUresult change(CUmodule module, bool patched)
-{
+static CUresult change(CUmodule module, bool patched) {
 	CUresult r;
 
 	if (!check(module, API_MODULE))
 		return CUDA_ERROR_INVALID_HANDLE;
 	__atomic_fetch_add(&module->changing, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&module->launching, __ATOMIC_SEQ_CST)) {
-		fprintf(stderr, "gpuprobe CPU driver: a module is patched while another thread launches it\n");
+		fprintf(stderr, "gpuprobe CPU driver: a module is patched while another thread "
+				"launches it\n");
 		module->context->error = CUDA_ERROR_ILLEGAL_INSTRUCTION;
 		r = CUDA_ERROR_UNKNOWN;
 	} else {
@@ -269,23 +264,22 @@ static CUresult change(CUmodule module, bool patched)
 	return r;
 }
 
-static CUresult patch(CUmodule module)
-{
+static CUresult patch(CUmodule module) {
 	return change(module, true);
 }
 
-static CUresult unpatch(CUmodule module)
-{
+static CUresult unpatch(CUmodule module) {
 	return change(module, false);
 }
 
-/* Waits for events that go on in other threads: who is told of one must not wait for who comes here. */
-static CUresult set_data(CUfunction function, uint64_t data)
-{
+/* Waits for events that go on in other threads: who is told of one must not wait for who comes
+ * here. */
+static CUresult set_data(CUfunction function, uint64_t data) {
 	pthread_mutex_lock(&tell_lock);
 	pthread_mutex_unlock(&tell_lock);
 	if (!check(function, API_FUNCTION)) {
-		fprintf(stderr, "gpuprobe CPU driver: callback data for what is no CUfunction: NVIDIA's library crashes\n");
+		fprintf(stderr, "gpuprobe CPU driver: callback data for what is no CUfunction: "
+				"NVIDIA's library crashes\n");
 		abort();
 	}
 	__atomic_store_n(&function->patch_data, data, __ATOMIC_RELAXED);
@@ -293,8 +287,7 @@ static CUresult set_data(CUfunction function, uint64_t data)
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc(CUcontext context, CUdeviceptr *address, size_t size)
-{
+static CUresult alloc(CUcontext context, CUdeviceptr *address, size_t size) {
 	void *memory;
 	CUresult r;
 
@@ -306,26 +299,30 @@ static CUresult alloc(CUcontext context, CUdeviceptr *address, size_t size)
 	return r;
 }
 
-static CUresult release(CUcontext context, CUdeviceptr address)
-{
+static CUresult release(CUcontext context, CUdeviceptr address) {
 	if (!check(context ? context : api_current(), API_CONTEXT))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return api_memory_unmap(address, SIM_REGION_TOOL);
 }
 
-static CUresult write_memory(CUdeviceptr address, const void *bytes, size_t size)
-{
+static CUresult write_memory(CUdeviceptr address, const void *bytes, size_t size) {
 	if (!sim_memory_holds(address, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy((void *)(uintptr_t)address, bytes, size);
 	return CUDA_SUCCESS;
 }
 
-API_EXPORT const struct sim_patching *gpuprobe_sim_patching(void)
-{
+API_EXPORT const struct sim_patching *gpuprobe_sim_patching(void) {
 	static const struct sim_patching table = {
-		.subscribe = subscribe, .add_image = add_image, .mark = mark, .patch = patch, .unpatch = unpatch, .set_data = set_data,
-		.alloc = alloc, .free = release, .write = write_memory,
+		.subscribe = subscribe,
+		.add_image = add_image,
+		.mark = mark,
+		.patch = patch,
+		.unpatch = unpatch,
+		.set_data = set_data,
+		.alloc = alloc,
+		.free = release,
+		.write = write_memory,
 	};
 
 	return &table;

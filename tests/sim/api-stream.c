@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and events. Work is done when it is submitted, so everything is always complete; what streams really do here is capture.
- * While somebody captures in the global mode, calls that might disturb a capture are refused for every thread that has not exchanged its
- * mode to relaxed, and the capture is invalid from then on: that is what a real driver does to a careless tool.
+ * Streams and events. Work is done when it is submitted, so everything is always complete; what
+ * streams really do here is capture. While somebody captures in the global mode, calls that might
+ * disturb a capture are refused for every thread that has not exchanged its mode to relaxed, and
+ * the capture is invalid from then on: that is what a real driver does to a careless tool.
  */
 
 #include <stdlib.h>
@@ -13,8 +14,7 @@
 static CUstream streams; /* all that live */
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-bool api_stream(CUstream handle, CUstream *out)
-{
+bool api_stream(CUstream handle, CUstream *out) {
 	*out = NULL;
 	if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
 		return true;
@@ -24,8 +24,7 @@ bool api_stream(CUstream handle, CUstream *out)
 	return true;
 }
 
-CUresult api_unsafe_in_capture(void)
-{
+CUresult api_unsafe_in_capture(void) {
 	CUresult r = CUDA_SUCCESS;
 
 	if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -36,7 +35,8 @@ CUresult api_unsafe_in_capture(void)
 
 		if (!stream->capture || stream->mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 			continue;
-		if (!own && (stream->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL || thread_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
+		if (!own && (stream->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
+			     thread_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
 			continue;
 		stream->invalidated = true;
 		r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -45,8 +45,7 @@ CUresult api_unsafe_in_capture(void)
 	return r;
 }
 
-CUresult api_not_in_captures(CUcontext context)
-{
+CUresult api_not_in_captures(CUcontext context) {
 	CUresult r = CUDA_SUCCESS;
 
 	api_lock();
@@ -60,8 +59,7 @@ CUresult api_not_in_captures(CUcontext context)
 }
 
 /* Takes a stream off the list, and frees it. Under the lock. */
-static void end_stream(CUstream *link)
-{
+static void end_stream(CUstream *link) {
 	CUstream stream = *link;
 
 	*link = stream->next;
@@ -70,8 +68,7 @@ static void end_stream(CUstream *link)
 	free(stream);
 }
 
-void api_streams_end(CUcontext context)
-{
+void api_streams_end(CUcontext context) {
 	for (CUstream *link = &streams; *link;)
 		if ((*link)->context == context)
 			end_stream(link);
@@ -79,8 +76,7 @@ void api_streams_end(CUcontext context)
 			link = &(*link)->next;
 }
 
-int api_capture(CUstream stream, const struct CUgraphNode_st *node)
-{
+int api_capture(CUstream stream, const struct CUgraphNode_st *node) {
 	CUgraphNode previous = NULL;
 	size_t count = 0;
 
@@ -94,11 +90,13 @@ int api_capture(CUstream stream, const struct CUgraphNode_st *node)
 		previous = stream->capture->nodes[stream->capture->count - 1];
 		count = 1;
 	}
-	return api_graph_add(stream->capture, node, &previous, count) ? 1 : -(int)CUDA_ERROR_OUT_OF_MEMORY;
+	return api_graph_add(stream->capture, node, &previous, count)
+		       ? 1
+		       : -(int)CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-API_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
-{
+API_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags,
+					       int priority) {
 	CUresult r = api_enter();
 	CUstream stream;
 
@@ -128,13 +126,11 @@ API_EXPORT CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int 
 	return r;
 }
 
-API_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
-{
+API_EXPORT CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags) {
 	return cuStreamCreateWithPriority(phStream, Flags, 0);
 }
 
-API_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
-{
+API_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -154,15 +150,15 @@ API_EXPORT CUresult cuStreamDestroy_v2(CUstream hStream)
 }
 API_ALIAS(cuStreamDestroy, cuStreamDestroy_v2);
 
-/* A copy of the stream's state, so that getters need not hold the lock; the default stream is one that never captures. */
-static CUresult look_at(CUstream handle, struct CUstream_st *out)
-{
+/* A copy of the stream's state, so that getters need not hold the lock; the default stream is one
+ * that never captures. */
+static CUresult look_at(CUstream handle, struct CUstream_st *out) {
 	CUresult r = api_enter();
 	CUstream stream;
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	*out = (struct CUstream_st){.context = api_current()};
+	*out = (struct CUstream_st){ .context = api_current() };
 	api_lock();
 	if (!api_stream(handle, &stream))
 		r = CUDA_ERROR_INVALID_HANDLE;
@@ -172,8 +168,7 @@ static CUresult look_at(CUstream handle, struct CUstream_st *out)
 	return r;
 }
 
-API_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
-{
+API_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
 	struct CUstream_st stream;
 	CUresult r = look_at(hStream, &stream);
 
@@ -183,8 +178,7 @@ API_EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 }
 API_ALIAS(cuStreamGetFlags_ptsz, cuStreamGetFlags);
 
-API_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
-{
+API_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
 	struct CUstream_st stream;
 	CUresult r = look_at(hStream, &stream);
 
@@ -194,8 +188,7 @@ API_EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority)
 }
 API_ALIAS(cuStreamGetPriority_ptsz, cuStreamGetPriority);
 
-API_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
-{
+API_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
 	struct CUstream_st stream;
 	CUresult r = look_at(hStream, &stream);
 
@@ -205,8 +198,7 @@ API_EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 }
 API_ALIAS(cuStreamGetCtx_ptsz, cuStreamGetCtx);
 
-API_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
-{
+API_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
 	struct CUstream_st stream;
 	CUresult r = look_at(hStream, &stream);
 
@@ -217,8 +209,7 @@ API_EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId
 API_ALIAS(cuStreamGetId_ptsz, cuStreamGetId);
 
 /* What needs the stream not to capture: invalidates the capture if it does. */
-static CUresult not_capturing(CUstream handle)
-{
+static CUresult not_capturing(CUstream handle) {
 	CUresult r = api_enter();
 	CUstream stream;
 
@@ -235,8 +226,7 @@ static CUresult not_capturing(CUstream handle)
 	return r;
 }
 
-API_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
-{
+API_EXPORT CUresult cuStreamSynchronize(CUstream hStream) {
 	CUresult r = not_capturing(hStream);
 
 	if (r != CUDA_SUCCESS)
@@ -249,14 +239,12 @@ API_EXPORT CUresult cuStreamSynchronize(CUstream hStream)
 }
 API_ALIAS(cuStreamSynchronize_ptsz, cuStreamSynchronize);
 
-API_EXPORT CUresult cuStreamQuery(CUstream hStream)
-{
+API_EXPORT CUresult cuStreamQuery(CUstream hStream) {
 	return not_capturing(hStream);
 }
 API_ALIAS(cuStreamQuery_ptsz, cuStreamQuery);
 
-API_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
-{
+API_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -284,14 +272,12 @@ API_EXPORT CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMod
 API_ALIAS(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2);
 
 API_EXPORT CUresult cuStreamBeginCapture(CUstream hStream);
-API_EXPORT CUresult cuStreamBeginCapture(CUstream hStream)
-{
+API_EXPORT CUresult cuStreamBeginCapture(CUstream hStream) {
 	return cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 API_ALIAS(cuStreamBeginCapture_ptsz, cuStreamBeginCapture);
 
-API_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
-{
+API_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -303,7 +289,8 @@ API_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 		r = CUDA_ERROR_INVALID_HANDLE;
 	} else if (!hStream->capture) {
 		r = CUDA_ERROR_ILLEGAL_STATE;
-	} else if (hStream->thread != api_thread_id() && hStream->mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+	} else if (hStream->thread != api_thread_id() &&
+		   hStream->mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
 		r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	} else {
 		*phGraph = NULL;
@@ -322,8 +309,7 @@ API_EXPORT CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 }
 API_ALIAS(cuStreamEndCapture_ptsz, cuStreamEndCapture);
 
-API_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
+API_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
 	struct CUstream_st stream;
 	CUresult r = look_at(hStream, &stream);
 
@@ -331,15 +317,14 @@ API_EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus 
 		return r;
 	if (!captureStatus)
 		return CUDA_ERROR_INVALID_VALUE;
-	*captureStatus = !stream.capture	? CU_STREAM_CAPTURE_STATUS_NONE
+	*captureStatus = !stream.capture      ? CU_STREAM_CAPTURE_STATUS_NONE
 			 : stream.invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
 					      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	return CUDA_SUCCESS;
 }
 API_ALIAS(cuStreamIsCapturing_ptsz, cuStreamIsCapturing);
 
-API_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
+API_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
 	CUstreamCaptureMode old = thread_mode;
 	CUresult r = api_initialized();
 
@@ -354,8 +339,7 @@ API_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 
 /* --- events --- */
 
-API_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
-{
+API_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
 	API_SLOW(cuEventCreate);
 	CUresult r = api_enter();
 	CUevent event;
@@ -379,8 +363,7 @@ API_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
 	return r;
 }
 
-API_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
-{
+API_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -397,8 +380,7 @@ API_EXPORT CUresult cuEventDestroy_v2(CUevent hEvent)
 }
 API_ALIAS(cuEventDestroy, cuEventDestroy_v2);
 
-API_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
-{
+API_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 	CUresult r = api_enter();
 	struct timespec now;
 	CUstream stream;
@@ -409,7 +391,8 @@ API_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 	api_lock();
 	if (!api_live(hEvent, API_EVENT) || !api_stream(hStream, &stream)) {
 		r = CUDA_ERROR_INVALID_HANDLE;
-	} else if (!stream || !stream->capture) { /* in a capture an event only orders, and order is kept anyway */
+	} else if (!stream || !stream->capture) { /* in a capture an event only orders, and order is
+						     kept anyway */
 		hEvent->recorded = true;
 		hEvent->time = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	}
@@ -418,9 +401,9 @@ API_EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 }
 API_ALIAS(cuEventRecord_ptsz, cuEventRecord);
 
-/* For all work of a context: none is there while nobody launches. Not in captures, whose streams it ends. */
-API_EXPORT CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
-{
+/* For all work of a context: none is there while nobody launches. Not in captures, whose streams it
+ * ends. */
+API_EXPORT CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
 	CUresult r = api_initialized();
 	bool good;
 
@@ -435,14 +418,12 @@ API_EXPORT CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 	return r == CUDA_SUCCESS ? cuEventRecord(hEvent, NULL) : r;
 }
 
-API_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
-{
+API_EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
 	return cuEventRecord(hEvent, hStream);
 }
 API_ALIAS(cuEventRecordWithFlags_ptsz, cuEventRecordWithFlags);
 
-API_EXPORT CUresult cuEventQuery(CUevent hEvent)
-{
+API_EXPORT CUresult cuEventQuery(CUevent hEvent) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -454,15 +435,13 @@ API_EXPORT CUresult cuEventQuery(CUevent hEvent)
 	return r;
 }
 
-API_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
-{
+API_EXPORT CUresult cuEventSynchronize(CUevent hEvent) {
 	API_SLOW(cuEventSynchronize);
 
 	return cuEventQuery(hEvent);
 }
 
-API_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
-{
+API_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
 	struct CUstream_st stream;
 	CUresult r = look_at(hStream, &stream);
 
@@ -470,8 +449,7 @@ API_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned
 }
 API_ALIAS(cuStreamWaitEvent_ptsz, cuStreamWaitEvent);
 
-API_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
-{
+API_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
 	CUresult r = api_enter();
 
 	if (r != CUDA_SUCCESS)
@@ -479,8 +457,8 @@ API_EXPORT CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, 
 	if (!pMilliseconds)
 		return CUDA_ERROR_INVALID_VALUE;
 	api_lock();
-	if (!api_live(hStart, API_EVENT) || !api_live(hEnd, API_EVENT) || !hStart->recorded || !hEnd->recorded ||
-	    (hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING)
+	if (!api_live(hStart, API_EVENT) || !api_live(hEnd, API_EVENT) || !hStart->recorded ||
+	    !hEnd->recorded || (hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING)
 		r = CUDA_ERROR_INVALID_HANDLE;
 	else
 		*pMilliseconds = (float)((double)(int64_t)(hEnd->time - hStart->time) * 1e-6);

@@ -4,16 +4,16 @@
 /*
  * The objects behind the driver API's handles, and what its files share.
  *
- * One lock (api_lock) guards all objects. Kernels run without it, under sim_run_lock(): so copies and queries work while a
- * kernel runs, and what takes memory away waits for its end. Every handle is in a table of live ones with its kind, so
- * that a wrong handle is an error and not a crash.
+ * One lock (api_lock) guards all objects. Kernels run without it, under sim_run_lock(): so copies
+ * and queries work while a kernel runs, and what takes memory away waits for its end. Every handle
+ * is in a table of live ones with its kind, so that a wrong handle is an error and not a crash.
  */
 
 #include "sim.h"
 
 #define API_EXPORT __attribute__((visibility("default")))
 /* A second name for a function of the same file. */
-#define API_ALIAS(alias_name, function)                                       \
+#define API_ALIAS(alias_name, function) \
 	extern API_EXPORT __typeof__(function) alias_name __attribute__((alias(#function)))
 
 enum api_kind {
@@ -31,25 +31,24 @@ enum api_kind {
 };
 
 /*
- * A function that takes long where a test says so: it tells tests/targets/s-slow.c, if that is preloaded, when it begins and
- * when it has done its work.
+ * A function that takes long where a test says so: it tells tests/targets/s-slow.c, if that is
+ * preloaded, when it begins and when it has done its work.
  */
 extern void s_slow_begin(const char *name) __attribute__((weak));
 extern void s_slow_end(const char *name) __attribute__((weak));
 
-static inline const char *api_slow_begin(const char *name)
-{
+static inline const char *api_slow_begin(const char *name) {
 	if (s_slow_begin)
 		s_slow_begin(name);
 	return name;
 }
 
-static inline void api_slow_end(const char **name)
-{
+static inline void api_slow_end(const char **name) {
 	if (s_slow_end)
 		s_slow_end(*name);
 }
-#define API_SLOW(name) __attribute__((cleanup(api_slow_end))) const char *slow_name = api_slow_begin(#name)
+#define API_SLOW(name) \
+	__attribute__((cleanup(api_slow_end))) const char *slow_name = api_slow_begin(#name)
 
 struct CUctx_st {
 	uint64_t id;
@@ -117,7 +116,8 @@ struct CUevent_st {
 struct api_frozen {
 	const struct sim_function *patches[SIM_PATCHES];
 	uint64_t data;
-	uint64_t changes; /* of the module, if it was patched: that code goes away at the next; else 0 */
+	uint64_t changes; /* of the module, if it was patched: that code goes away at the next; else
+			     0 */
 };
 
 struct CUgraphNode_st {
@@ -144,7 +144,8 @@ struct CUgraphNode_st {
 	struct CUgraphNode_st **dependencies; /* owned, in the order of edges */
 	size_t dependency_count, dependent_count;
 	struct CUgraphNode_st *original; /* in an exec or a clone: the node it is a copy of */
-	struct CUgraphNode_st *partner; /* in an exec that is being updated: the node of the other graph */
+	struct CUgraphNode_st
+		*partner; /* in an exec that is being updated: the node of the other graph */
 	bool disabled; /* in an exec */
 };
 
@@ -160,12 +161,10 @@ struct CUgraphExec_st {
 /* --- api-context.c --- */
 
 extern pthread_mutex_t api_mutex;
-static inline void api_lock(void)
-{
+static inline void api_lock(void) {
 	pthread_mutex_lock(&api_mutex);
 }
-static inline void api_unlock(void)
-{
+static inline void api_unlock(void) {
 	pthread_mutex_unlock(&api_mutex);
 }
 
@@ -185,12 +184,15 @@ uint64_t api_thread_id(void);
 
 /* The function behind a CUfunction, or a CUkernel that was cast to one; NULL. Under the lock. */
 CUfunction api_function(CUfunction handle);
-/* Makes a module of an image: PTX text, fatbin, or the wrapper of one; size 0 if not known. Not under the lock. */
-CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned int options, const CUjit_option *names, void **values);
+/* Makes a module of an image: PTX text, fatbin, or the wrapper of one; size 0 if not known. Not
+ * under the lock. */
+CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned int options,
+			 const CUjit_option *names, void **values);
 /* Reads a file, with a NUL behind it; the caller frees. NULL if it cannot. */
 char *api_read_file(const char *path, size_t *size);
 /* The PTX texts in an image, each freed by the caller; at most max. */
-CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *lengths, unsigned int max, unsigned int *count);
+CUresult api_image_texts(const void *image, size_t size, char **texts, size_t *lengths,
+			 unsigned int max, unsigned int *count);
 
 /* --- api-patch.c: what tells of modules and functions is called under no lock --- */
 
@@ -221,19 +223,23 @@ CUresult api_memory_unmap(uintptr_t base, enum sim_region_kind kind);
 
 /* Is the handle a stream (or one of the default ones: NULL out)? Under the lock. */
 bool api_stream(CUstream handle, CUstream *out);
-/* What may not happen while somebody captures: invalidates the captures that forbid it. Takes the lock. */
+/* What may not happen while somebody captures: invalidates the captures that forbid it. Takes the
+ * lock. */
 CUresult api_unsafe_in_capture(void);
-/* What waits for a context (NULL: for all): invalidates its captures, in whatever mode they and the thread are. Takes the lock. */
+/* What waits for a context (NULL: for all): invalidates its captures, in whatever mode they and the
+ * thread are. Takes the lock. */
 CUresult api_not_in_captures(CUcontext context);
 /* Its streams go with a context. Under the lock. */
 void api_streams_end(CUcontext context);
-/* Adds a node to the graph that the stream captures into. 1: done (the caller returns); 0: not capturing; < 0: -CUresult. Under the lock. */
+/* Adds a node to the graph that the stream captures into. 1: done (the caller returns); 0: not
+ * capturing; < 0: -CUresult. Under the lock. */
 int api_capture(CUstream stream, const struct CUgraphNode_st *node);
 
 /* --- api-graph.c --- */
 
 /* Copies a node into a graph; NULL: no memory. Under the lock. */
-CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node, const CUgraphNode *dependencies, size_t count);
+CUgraphNode api_graph_add(struct CUgraph_st *graph, const struct CUgraphNode_st *node,
+			  const CUgraphNode *dependencies, size_t count);
 CUgraph api_graph_new(void);
 /* Do these nodes lie in that graph? Under the lock. */
 bool api_graph_check(CUgraph graph, const CUgraphNode *dependencies, size_t count);
@@ -251,10 +257,12 @@ CUresult api_condition_run(const struct CUgraphNode_st *node, CUstream stream);
 /* --- api-launch.c --- */
 
 /* Checks a launch and copies its parameters into node (owned by it). Under the lock. */
-CUresult api_kernel_node(struct CUgraphNode_st *node, CUfunction f, const unsigned int grid[3], const unsigned int block[3],
-			 unsigned int shared, void **parameters, void **extra);
+CUresult api_kernel_node(struct CUgraphNode_st *node, CUfunction f, const unsigned int grid[3],
+			 const unsigned int block[3], unsigned int shared, void **parameters,
+			 void **extra);
 void api_node_deinit(struct CUgraphNode_st *node);
 /* Does what a node says, on a stream. Not under the lock. */
 CUresult api_node_run(const struct CUgraphNode_st *node, CUstream stream);
-/* May a kernel be running that this stream waits for? One that does not block waits for its own alone. */
+/* May a kernel be running that this stream waits for? One that does not block waits for its own
+ * alone. */
 bool api_may_run_on(CUstream stream);

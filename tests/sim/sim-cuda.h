@@ -2,11 +2,12 @@
 #pragma once
 
 /*
- * The part of the CUDA driver API that the CPU driver implements, declared by us, so that nothing here needs a toolkit.
+ * The part of the CUDA driver API that the CPU driver implements, declared by us, so that nothing
+ * here needs a toolkit.
  *
- * Values and layouts are the public ABI of CUDA 13.0. Where a real <cuda.h> is there, test-sim-abi compares all of it:
- * included after that header, this one leaves out its types and only declares the functions again, so that a prototype
- * that differs does not compile.
+ * Values and layouts are the public ABI of CUDA 13.0. Where a real <cuda.h> is there, test-sim-abi
+ * compares all of it: included after that header, this one leaves out its types and only declares
+ * the functions again, so that a prototype that differs does not compile.
  */
 
 #include <stddef.h>
@@ -16,48 +17,60 @@
 
 #define CUDA_VERSION 13000
 
-#define SIM_RESULTS(X)                                                                                                 \
-	X(CUDA_SUCCESS, 0, "no error")                                                                                 \
-	X(CUDA_ERROR_INVALID_VALUE, 1, "invalid argument")                                                             \
-	X(CUDA_ERROR_OUT_OF_MEMORY, 2, "out of memory")                                                                \
-	X(CUDA_ERROR_NOT_INITIALIZED, 3, "initialization error")                                                       \
-	X(CUDA_ERROR_DEINITIALIZED, 4, "driver shutting down")                                                         \
-	X(CUDA_ERROR_NO_DEVICE, 100, "no CUDA-capable device is detected")                                             \
-	X(CUDA_ERROR_INVALID_DEVICE, 101, "invalid device ordinal")                                                    \
-	X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid")                                             \
-	X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context")                                                   \
-	X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device")               \
-	X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                                                 \
-	X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222, "the provided PTX was compiled with an unsupported toolchain.")     \
-	X(CUDA_ERROR_INVALID_SOURCE, 300, "device kernel image is invalid")                                            \
-	X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                                            \
-	X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "shared object symbol not found")                            \
-	X(CUDA_ERROR_OPERATING_SYSTEM, 304, "OS call failed or operation not supported on this OS")                    \
-	X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")                                                   \
-	X(CUDA_ERROR_ILLEGAL_STATE, 401, "the operation cannot be performed in the present state")                     \
-	X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found")                                                         \
-	X(CUDA_ERROR_NOT_READY, 600, "device not ready")                                                               \
-	X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "an illegal memory access was encountered")                                 \
-	X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch")                          \
-	X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the launch timed out and was terminated")                                   \
-	X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708, "cannot set while device is active in this process")                 \
-	X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")                                                \
-	X(CUDA_ERROR_ASSERT, 710, "device-side assert triggered")                                                      \
-	X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "part or all of the requested memory range is already mapped") \
-	X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "pointer does not correspond to a registered memory region")     \
-	X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "hardware stack error")                                                \
-	X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "an illegal instruction was encountered")                               \
-	X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address")                                                    \
-	X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter")                                                       \
-	X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                                                 \
-	X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "too many blocks in cooperative launch")                       \
-	X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                                    \
-	X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                                    \
-	X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted when stream is capturing")              \
-	X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "operation failed due to a previous error during capture")       \
-	X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903, "capture was not ended in the same stream as it began")            \
-	X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "attempt to terminate a thread-local capture sequence from another thread") \
-	X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910, "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update") \
+#define SIM_RESULTS(X)                                                                             \
+	X(CUDA_SUCCESS, 0, "no error")                                                             \
+	X(CUDA_ERROR_INVALID_VALUE, 1, "invalid argument")                                         \
+	X(CUDA_ERROR_OUT_OF_MEMORY, 2, "out of memory")                                            \
+	X(CUDA_ERROR_NOT_INITIALIZED, 3, "initialization error")                                   \
+	X(CUDA_ERROR_DEINITIALIZED, 4, "driver shutting down")                                     \
+	X(CUDA_ERROR_NO_DEVICE, 100, "no CUDA-capable device is detected")                         \
+	X(CUDA_ERROR_INVALID_DEVICE, 101, "invalid device ordinal")                                \
+	X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid")                         \
+	X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context")                               \
+	X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209,                                                       \
+	  "no kernel image is available for execution on the device")                              \
+	X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed")                             \
+	X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222,                                                 \
+	  "the provided PTX was compiled with an unsupported toolchain.")                          \
+	X(CUDA_ERROR_INVALID_SOURCE, 300, "device kernel image is invalid")                        \
+	X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found")                                        \
+	X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "shared object symbol not found")        \
+	X(CUDA_ERROR_OPERATING_SYSTEM, 304,                                                        \
+	  "OS call failed or operation not supported on this OS")                                  \
+	X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")                               \
+	X(CUDA_ERROR_ILLEGAL_STATE, 401, "the operation cannot be performed in the present state") \
+	X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found")                                     \
+	X(CUDA_ERROR_NOT_READY, 600, "device not ready")                                           \
+	X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "an illegal memory access was encountered")             \
+	X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch")      \
+	X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the launch timed out and was terminated")               \
+	X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708,                                                  \
+	  "cannot set while device is active in this process")                                     \
+	X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")                            \
+	X(CUDA_ERROR_ASSERT, 710, "device-side assert triggered")                                  \
+	X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                                          \
+	  "part or all of the requested memory range is already mapped")                           \
+	X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713,                                              \
+	  "pointer does not correspond to a registered memory region")                             \
+	X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "hardware stack error")                            \
+	X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "an illegal instruction was encountered")           \
+	X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address")                                \
+	X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter")                                   \
+	X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")                             \
+	X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "too many blocks in cooperative launch")   \
+	X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                                \
+	X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                                \
+	X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900,                                              \
+	  "operation not permitted when stream is capturing")                                      \
+	X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901,                                              \
+	  "operation failed due to a previous error during capture")                               \
+	X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903,                                                \
+	  "capture was not ended in the same stream as it began")                                  \
+	X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908,                                             \
+	  "attempt to terminate a thread-local capture sequence from another thread")              \
+	X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910,                                               \
+	  "the graph update was not performed because it included changes which violated "         \
+	  "constraints specific to instantiated graph update")                                     \
 	X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 typedef enum cudaError_enum {
@@ -266,7 +279,8 @@ typedef struct CUlaunchConfig_st {
 	unsigned int blockDimX, blockDimY, blockDimZ;
 	unsigned int sharedMemBytes;
 	CUstream hStream;
-	CUlaunchAttribute *attrs; /* looked at for nothing: clusters of more than one block are not there */
+	CUlaunchAttribute
+		*attrs; /* looked at for nothing: clusters of more than one block are not there */
 	unsigned int numAttrs;
 } CUlaunchConfig;
 
@@ -295,7 +309,8 @@ typedef struct CUgraphExecUpdateResultInfo_st {
 
 #endif /* CUDA_VERSION */
 
-/* Names as the library exports them: where <cuda.h> has a macro cuFoo -> cuFoo_v2, this is cuFoo_v2. */
+/* Names as the library exports them: where <cuda.h> has a macro cuFoo -> cuFoo_v2, this is
+ * cuFoo_v2. */
 CUresult cuGetErrorString(CUresult error, const char **pStr);
 CUresult cuGetErrorName(CUresult error, const char **pStr);
 CUresult cuInit(unsigned int Flags);
@@ -318,7 +333,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev);
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags);
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active);
 
-CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev);
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+			CUdevice dev);
 CUresult cuCtxDestroy_v2(CUcontext ctx);
 CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags);
 CUresult cuCtxDetach(CUcontext ctx);
@@ -338,8 +354,8 @@ CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority);
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname);
 CUresult cuModuleLoadData(CUmodule *module, const void *image);
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
-			    void **optionValues);
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+			    CUjit_option *options, void **optionValues);
 CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin);
 CUresult cuModuleUnload(CUmodule hmod);
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode);
@@ -347,20 +363,24 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod);
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod);
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name);
-CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut);
-CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name,
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
+			 CUlinkState *stateOut);
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
+			  const char *name, unsigned int numOptions, CUjit_option *options,
+			  void **optionValues);
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
 			  unsigned int numOptions, CUjit_option *options, void **optionValues);
-CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions,
-			  CUjit_option *options, void **optionValues);
 CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut);
 CUresult cuLinkDestroy(CUlinkState state);
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
-			   unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+			   void **jitOptionsValues, unsigned int numJitOptions,
+			   CUlibraryOption *libraryOptions, void **libraryOptionValues,
 			   unsigned int numLibraryOptions);
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
-			       void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
-			       void **libraryOptionValues, unsigned int numLibraryOptions);
+			       void **jitOptionsValues, unsigned int numJitOptions,
+			       CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			       unsigned int numLibraryOptions);
 CUresult cuLibraryUnload(CUlibrary library);
 CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name);
 CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib);
@@ -372,22 +392,25 @@ CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel);
 CUresult cuKernelGetName(const char **name, CUkernel hfunc);
 CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev);
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev);
-CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize);
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
+			      size_t *paramSize);
 
 CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc);
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value);
 CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc);
 CUresult cuFuncGetName(const char **name, CUfunction hfunc);
-CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize);
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+			    size_t *paramSize);
 CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function);
 CUresult cuFuncLoad(CUfunction function);
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
 						     size_t dynamicSMemSize);
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize,
-							      size_t dynamicSMemSize, unsigned int flags);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,
+							      int blockSize, size_t dynamicSMemSize,
+							      unsigned int flags);
 CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
-					  CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-					  int blockSizeLimit);
+					  CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+					  size_t dynamicSMemSize, int blockSizeLimit);
 
 CUresult cuMemGetInfo_v2(size_t *free, size_t *total);
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize);
@@ -407,9 +430,12 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t Byte
 CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount);
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount);
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+			      CUstream hStream);
+CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+			      CUstream hStream);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+			      CUstream hStream);
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N);
 CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N);
 CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N);
@@ -440,43 +466,57 @@ CUresult cuEventQuery(CUevent hEvent);
 CUresult cuEventSynchronize(CUevent hEvent);
 CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd);
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-			unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-			unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra);
-CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra);
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-				   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-				   unsigned int sharedMemBytes, CUstream hStream, void **kernelParams);
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+			unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+			unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+			void **kernelParams, void **extra);
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+			  void **extra);
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+				   unsigned int gridDimZ, unsigned int blockDimX,
+				   unsigned int blockDimY, unsigned int blockDimZ,
+				   unsigned int sharedMemBytes, CUstream hStream,
+				   void **kernelParams);
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData);
 
 CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags);
 CUresult cuGraphDestroy(CUgraph hGraph);
 CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph);
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-				 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams);
-CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-			     size_t numDependencies);
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+				 const CUgraphNode *dependencies, size_t numDependencies,
+				 const CUDA_KERNEL_NODE_PARAMS *nodeParams);
+CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+			     const CUgraphNode *dependencies, size_t numDependencies);
 typedef uint64_t CUgraphConditionalHandle;
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 typedef struct CUgraphNodeParams_st CUgraphNodeParams;
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned int value, unsigned int flags);
-CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *parameters);
-CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
-				  size_t numDependencies, CUgraph childGraph);
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph,
+					CUcontext context, unsigned int value, unsigned int flags);
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+			   const CUgraphEdgeData *edges, size_t count,
+			   CUgraphNodeParams *parameters);
+CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+				  const CUgraphNode *dependencies, size_t numDependencies,
+				  CUgraph childGraph);
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph);
-CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph);
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+					    CUgraph childGraph);
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS *nodeParams);
-CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS *nodeParams);
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+				       const CUDA_KERNEL_NODE_PARAMS *nodeParams);
 CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type);
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes);
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+				     unsigned long long flags);
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
 				      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams);
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
 					   const CUDA_KERNEL_NODE_PARAMS *nodeParams);
 CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream);
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream);
-CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo);
-CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph);
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+			      CUgraphExecUpdateResultInfo *resultInfo);
+CUresult cuGraphNodeFindInClone(CUgraphNode *phNode, CUgraphNode hOriginalNode,
+				CUgraph hClonedGraph);
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled);
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec);

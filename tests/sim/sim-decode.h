@@ -76,70 +76,70 @@ struct sim_decoder {
 };
 
 /* All return false after having said what is wrong (d->result). */
-bool sim_decode_fail(struct sim_decoder *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool sim_decode_fail(struct sim_decoder *d, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 bool sim_decode_no_memory(struct sim_decoder *d);
 
 /* Adds an instruction; NULL: no memory. The pointer is good until the next one. */
 struct sim_insn *sim_emit(struct sim_decoder *d, sim_op op);
 bool sim_constant(struct sim_decoder *d, uint64_t value, uint32_t *slot);
 bool sim_temporary(struct sim_decoder *d, uint32_t *slot);
-/* The instruction that was emitted last belongs to a class that can be patched; its insn is filled in. */
+/* The instruction that was emitted last belongs to a class that can be patched; its insn is filled
+ * in. */
 bool sim_site(struct sim_decoder *d, struct sim_site site);
 bool sim_fixup(struct sim_decoder *d, uint32_t insn, uint32_t label, uint32_t target);
 /* The function keeps it and frees it. */
 bool sim_keep(struct sim_decoder *d, void *data);
 /* The label of that name that the current scope sees; UINT32_MAX. */
 uint32_t sim_find_label(const struct sim_decoder *d, struct ptx_range name);
-const struct sim_symbol *sim_find_symbol(const struct sim_decoder *d, struct ptx_range name, uint32_t *index);
+const struct sim_symbol *sim_find_symbol(const struct sim_decoder *d, struct ptx_range name,
+					 uint32_t *index);
 
 /* sim-operand.c: operand number n of the statement, or tokens */
 bool sim_source(struct sim_decoder *d, uint32_t n, enum ptx_type type, uint32_t *slot);
-bool sim_source_tokens(struct sim_decoder *d, uint32_t first, uint32_t end, enum ptx_type type, uint32_t *slot);
+bool sim_source_tokens(struct sim_decoder *d, uint32_t first, uint32_t end, enum ptx_type type,
+		       uint32_t *slot);
 bool sim_predicate_source(struct sim_decoder *d, uint32_t n, uint32_t *slot);
 bool sim_destination(struct sim_decoder *d, uint32_t n, uint32_t *slot);
 /* d|p; without |p the second is the sink */
 bool sim_destination_pair(struct sim_decoder *d, uint32_t n, uint32_t *slot, uint32_t *second);
 /* {a, b, ...} of registers (or constants if is_source); *count is 0 if it is no vector. */
-bool sim_vector_operand(struct sim_decoder *d, uint32_t n, enum ptx_type type, bool is_source, uint32_t slots[8], uint32_t *count);
+bool sim_vector_operand(struct sim_decoder *d, uint32_t n, enum ptx_type type, bool is_source,
+			uint32_t slots[8], uint32_t *count);
 struct sim_address {
 	enum sim_access access;
 	uint32_t slot;
 	int64_t offset;
 };
 /* [x+4]: size bytes are accessed; shared if the instruction says .shared. */
-bool sim_address(struct sim_decoder *d, uint32_t n, bool shared, uint32_t size, struct sim_address *address);
+bool sim_address(struct sim_decoder *d, uint32_t n, bool shared, uint32_t size,
+		 struct sim_address *address);
 
 /* The text of a token or a range. */
-static inline const char *sim_text(const struct sim_decoder *d, struct ptx_range range)
-{
+static inline const char *sim_text(const struct sim_decoder *d, struct ptx_range range) {
 	return d->module->text + range.offset;
 }
 
-static inline struct ptx_range sim_token_range(const struct sim_decoder *d, uint32_t token)
-{
-	return (struct ptx_range){d->body->tokens[token].offset, d->body->tokens[token].length};
+static inline struct ptx_range sim_token_range(const struct sim_decoder *d, uint32_t token) {
+	return (struct ptx_range){ d->body->tokens[token].offset, d->body->tokens[token].length };
 }
 
-static inline bool sim_token_char(const struct sim_decoder *d, uint32_t token, char c)
-{
+static inline bool sim_token_char(const struct sim_decoder *d, uint32_t token, char c) {
 	return ptx_token_is_char(d->module->text, &d->body->tokens[token], c);
 }
 
-static inline bool sim_part_is(const struct sim_decoder *d, uint32_t part, const char *name)
-{
+static inline bool sim_part_is(const struct sim_decoder *d, uint32_t part, const char *name) {
 	return part < d->part_count && ptx_range_is(d->module->text, d->parts[part], name);
 }
 
-static inline bool sim_has_part(const struct sim_decoder *d, const char *name)
-{
+static inline bool sim_has_part(const struct sim_decoder *d, const char *name) {
 	for (uint32_t n = 1; n < d->part_count; n++)
 		if (sim_part_is(d, n, name))
 			return true;
 	return false;
 }
 
-static inline enum ptx_type sim_part_type(const struct sim_decoder *d, uint32_t part)
-{
+static inline enum ptx_type sim_part_type(const struct sim_decoder *d, uint32_t part) {
 	return ptx_type_from_name(sim_text(d, d->parts[part]), d->parts[part].length);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Half precision by its bits: 1-5-10 (f16) and 1-8-7 (bf16). Rounding is one of SIM_RN ... of sim-op.h. */
+/* Half precision by its bits: 1-5-10 (f16) and 1-8-7 (bf16). Rounding is one of SIM_RN ... of
+ * sim-op.h. */
 
 #include <stdint.h>
 

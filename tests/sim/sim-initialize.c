@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Initial values of variables: numbers, strings, addresses (sym, sym+4, generic(sym), 0xFF(sym) for one byte of it), in braces
- * that may nest. Sub-arrays shorter than their dimension are not padded: compilers write all elements.
+ * Initial values of variables: numbers, strings, addresses (sym, sym+4, generic(sym), 0xFF(sym) for
+ * one byte of it), in braces that may nest. Sub-arrays shorter than their dimension are not padded:
+ * compilers write all elements.
  */
 
 #include <string.h>
@@ -20,18 +21,15 @@ struct initializer {
 	uint64_t at; /* bytes filled */
 };
 
-static bool next(struct initializer *init)
-{
+static bool next(struct initializer *init) {
 	return ptx_lexer_next(&init->lexer, &init->token, &init->error) == 0;
 }
 
-static bool is(const struct initializer *init, char c)
-{
+static bool is(const struct initializer *init, char c) {
 	return ptx_token_is_char(init->module->text, &init->token, c);
 }
 
-static bool put(struct initializer *init, uint64_t bits)
-{
+static bool put(struct initializer *init, uint64_t bits) {
 	uint32_t size = init->element;
 
 	if (size > 8 || init->at + size > init->variable->size)
@@ -42,10 +40,10 @@ static bool put(struct initializer *init, uint64_t bits)
 }
 
 /* The address that a name stands for. */
-static bool symbol_value(const struct initializer *init, uint64_t *value)
-{
+static bool symbol_value(const struct initializer *init, uint64_t *value) {
 	const char *name = init->module->text + init->token.offset;
-	const struct sim_variable *variable = sim_program_variable(init->program, init->module, name, init->token.length);
+	const struct sim_variable *variable =
+		sim_program_variable(init->program, init->module, name, init->token.length);
 	const struct sim_function *function;
 
 	if (variable) {
@@ -57,14 +55,14 @@ static bool symbol_value(const struct initializer *init, uint64_t *value)
 	return function;
 }
 
-static bool integer(struct initializer *init, uint64_t *value)
-{
-	return ptx_integer_value(init->module->text + init->token.offset, init->token.length, value) && next(init);
+static bool integer(struct initializer *init, uint64_t *value) {
+	return ptx_integer_value(init->module->text + init->token.offset, init->token.length,
+				 value) &&
+	       next(init);
 }
 
 /* [+-] integer, any number of times. */
-static bool addend(struct initializer *init, uint64_t *value)
-{
+static bool addend(struct initializer *init, uint64_t *value) {
 	while (is(init, '+') || is(init, '-')) {
 		bool negative = is(init, '-');
 		uint64_t more;
@@ -84,8 +82,7 @@ static bool addend(struct initializer *init, uint64_t *value)
 }
 
 /* sym, sym+4, generic(sym), generic(sym)+4 */
-static bool address(struct initializer *init, uint64_t *value)
-{
+static bool address(struct initializer *init, uint64_t *value) {
 	bool generic = ptx_token_is(init->module->text, &init->token, "generic");
 
 	if (generic && (!next(init) || !is(init, '(') || !next(init)))
@@ -99,8 +96,7 @@ static bool address(struct initializer *init, uint64_t *value)
 	return addend(init, value);
 }
 
-static uint64_t float_bits(const struct initializer *init, uint64_t bits, unsigned int width)
-{
+static uint64_t float_bits(const struct initializer *init, uint64_t bits, unsigned int width) {
 	float narrow;
 	double wide;
 	uint32_t low = bits;
@@ -119,8 +115,7 @@ static uint64_t float_bits(const struct initializer *init, uint64_t bits, unsign
 	return bits;
 }
 
-static bool number(struct initializer *init)
-{
+static bool number(struct initializer *init) {
 	const char *text = init->module->text;
 	bool negative = false, floating = init->type == PTX_TYPE_F32 || init->type == PTX_TYPE_F64;
 	unsigned int width;
@@ -159,8 +154,7 @@ static bool number(struct initializer *init)
 	return addend(init, &value) && put(init, value);
 }
 
-static bool string(struct initializer *init)
-{
+static bool string(struct initializer *init) {
 	const char *text = init->module->text + init->token.offset;
 
 	for (uint32_t n = 1; n + 1 < init->token.length; n++)
@@ -170,8 +164,7 @@ static bool string(struct initializer *init)
 }
 
 /* Braces are walked without recursion: they only say where elements are. */
-static bool values(struct initializer *init)
-{
+static bool values(struct initializer *init) {
 	uint32_t depth = 0;
 
 	do {
@@ -202,12 +195,14 @@ static bool values(struct initializer *init)
 	return !depth && init->token.kind == PTX_TOKEN_END;
 }
 
-CUresult sim_initialize(struct sim_program *program, const struct sim_variable *variable, const struct ptx_variable *source,
-			char *message, size_t message_size)
-{
+CUresult sim_initialize(struct sim_program *program, const struct sim_variable *variable,
+			const struct ptx_variable *source, char *message, size_t message_size) {
 	struct initializer init = {
-		.program = program, .module = &program->modules[variable->module], .variable = variable,
-		.type = source->type, .element = ptx_type_size(source->type),
+		.program = program,
+		.module = &program->modules[variable->module],
+		.variable = variable,
+		.type = source->type,
+		.element = ptx_type_size(source->type),
 	};
 
 	if (!source->initializer.length || !variable->memory)
@@ -215,6 +210,7 @@ CUresult sim_initialize(struct sim_program *program, const struct sim_variable *
 	ptx_lexer_init(&init.lexer, init.module->text, source->initializer.offset,
 		       source->initializer.offset + source->initializer.length);
 	if (!next(&init) || !values(&init))
-		return sim_say(message, message_size, CUDA_ERROR_INVALID_PTX, "%s: its initial value is not understood", variable->name);
+		return sim_say(message, message_size, CUDA_ERROR_INVALID_PTX,
+			       "%s: its initial value is not understood", variable->name);
 	return CUDA_SUCCESS;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What kernels may access: device allocations, registered host memory and variables of modules, as a sorted array of ranges
- * that do not overlap. A lock of its own, so that copies work while a kernel runs.
+ * What kernels may access: device allocations, registered host memory and variables of modules, as
+ * a sorted array of ranges that do not overlap. A lock of its own, so that copies work while a
+ * kernel runs.
  */
 
 #include <stdlib.h>
@@ -15,11 +16,10 @@ static struct {
 	size_t count, allocated;
 	uint64_t generation, next_id;
 	size_t used, registered;
-} memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1};
+} memory = { .lock = PTHREAD_MUTEX_INITIALIZER, .generation = 1 };
 
 /* The first range that ends behind address. */
-static size_t position_of(uintptr_t address)
-{
+static size_t position_of(uintptr_t address) {
 	size_t low = 0, high = memory.count;
 
 	while (low < high) {
@@ -33,8 +33,8 @@ static size_t position_of(uintptr_t address)
 	return low;
 }
 
-static CUresult add_locked(uintptr_t base, size_t size, enum sim_region_kind kind, unsigned int flags)
-{
+static CUresult add_locked(uintptr_t base, size_t size, enum sim_region_kind kind,
+			   unsigned int flags) {
 	size_t at = position_of(base);
 
 	if (at < memory.count && memory.regions[at].base < base + size)
@@ -48,8 +48,9 @@ static CUresult add_locked(uintptr_t base, size_t size, enum sim_region_kind kin
 		memory.regions = regions;
 		memory.allocated = allocated;
 	}
-	memmove(&memory.regions[at + 1], &memory.regions[at], (memory.count - at) * sizeof(*memory.regions));
-	memory.regions[at] = (struct sim_region){base, size, kind, flags, ++memory.next_id};
+	memmove(&memory.regions[at + 1], &memory.regions[at],
+		(memory.count - at) * sizeof(*memory.regions));
+	memory.regions[at] = (struct sim_region){ base, size, kind, flags, ++memory.next_id };
 	memory.count++;
 	if (kind == SIM_REGION_DEVICE || kind == SIM_REGION_TOOL)
 		memory.used += size;
@@ -58,8 +59,8 @@ static CUresult add_locked(uintptr_t base, size_t size, enum sim_region_kind kin
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_memory_add(uintptr_t base, size_t size, enum sim_region_kind kind, unsigned int flags)
-{
+CUresult sim_memory_add(uintptr_t base, size_t size, enum sim_region_kind kind,
+			unsigned int flags) {
 	CUresult r;
 
 	if (!size || base + size < base)
@@ -70,14 +71,14 @@ CUresult sim_memory_add(uintptr_t base, size_t size, enum sim_region_kind kind, 
 	return r;
 }
 
-bool sim_memory_remove(uintptr_t base, enum sim_region_kind kind, struct sim_region *out)
-{
+bool sim_memory_remove(uintptr_t base, enum sim_region_kind kind, struct sim_region *out) {
 	bool found = false;
 	size_t at;
 
 	pthread_mutex_lock(&memory.lock);
 	at = position_of(base);
-	if (at < memory.count && memory.regions[at].base == base && memory.regions[at].kind == kind) {
+	if (at < memory.count && memory.regions[at].base == base &&
+	    memory.regions[at].kind == kind) {
 		found = true;
 		if (out)
 			*out = memory.regions[at];
@@ -86,15 +87,15 @@ bool sim_memory_remove(uintptr_t base, enum sim_region_kind kind, struct sim_reg
 		if (kind == SIM_REGION_REGISTERED)
 			memory.registered -= memory.regions[at].size;
 		memory.count--;
-		memmove(&memory.regions[at], &memory.regions[at + 1], (memory.count - at) * sizeof(*memory.regions));
+		memmove(&memory.regions[at], &memory.regions[at + 1],
+			(memory.count - at) * sizeof(*memory.regions));
 		memory.generation++;
 	}
 	pthread_mutex_unlock(&memory.lock);
 	return found;
 }
 
-bool sim_memory_find(uintptr_t address, struct sim_region *out)
-{
+bool sim_memory_find(uintptr_t address, struct sim_region *out) {
 	bool found = false;
 	size_t at;
 
@@ -108,15 +109,13 @@ bool sim_memory_find(uintptr_t address, struct sim_region *out)
 	return found;
 }
 
-bool sim_memory_holds(uintptr_t address, size_t size)
-{
+bool sim_memory_holds(uintptr_t address, size_t size) {
 	struct sim_region region;
 
 	return sim_memory_find(address, &region) && size <= region.base + region.size - address;
 }
 
-uint64_t sim_memory_generation(void)
-{
+uint64_t sim_memory_generation(void) {
 	uint64_t generation;
 
 	pthread_mutex_lock(&memory.lock);
@@ -125,8 +124,7 @@ uint64_t sim_memory_generation(void)
 	return generation;
 }
 
-size_t sim_memory_used(void)
-{
+size_t sim_memory_used(void) {
 	size_t used;
 
 	pthread_mutex_lock(&memory.lock);
@@ -135,8 +133,7 @@ size_t sim_memory_used(void)
 	return used;
 }
 
-size_t sim_memory_registered(void)
-{
+size_t sim_memory_registered(void) {
 	size_t registered;
 
 	pthread_mutex_lock(&memory.lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Branches, calls, barriers, special registers. A thread that must wait for others sets its state and returns NULL; whoever
- * comes last makes all of them ready again.
+ * Branches, calls, barriers, special registers. A thread that must wait for others sets its state
+ * and returns NULL; whoever comes last makes all of them ready again.
  */
 
 #include <time.h>
@@ -9,13 +9,20 @@
 #include "sim-op.h"
 #include "sim-print.h"
 
-SIM_OP(nop) { return i + 1; }
-SIM_OP(branch_if) { return RD(i->a) ? i->target : i + 1; }
-SIM_OP(branch_unless) { return RD(i->a) ? i + 1 : i->target; }
-SIM_OP(branch) { return i->target; }
+SIM_OP(nop) {
+	return i + 1;
+}
+SIM_OP(branch_if) {
+	return RD(i->a) ? i->target : i + 1;
+}
+SIM_OP(branch_unless) {
+	return RD(i->a) ? i + 1 : i->target;
+}
+SIM_OP(branch) {
+	return i->target;
+}
 
-SIM_OP(branch_back)
-{
+SIM_OP(branch_back) {
 	if (--t->budget > 0)
 		return i->target;
 	t->budget = SIM_BUDGET;
@@ -24,36 +31,32 @@ SIM_OP(branch_back)
 	return NULL;
 }
 
-SIM_OP(branch_index)
-{
+SIM_OP(branch_index) {
 	const struct sim_table *table = i->data;
 	uint32_t index = RD(i->a);
 
 	if (index >= table->count)
-		return sim_fault(t, i, CUDA_ERROR_LAUNCH_FAILED, "brx.idx: %u of %u", index, table->count);
+		return sim_fault(t, i, CUDA_ERROR_LAUNCH_FAILED, "brx.idx: %u of %u", index,
+				 table->count);
 	return table->targets[index];
 }
 
-SIM_OP(fence)
-{
+SIM_OP(fence) {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return i + 1;
 }
 
-SIM_OP(trap)
-{
+SIM_OP(trap) {
 	return sim_fault(t, i, CUDA_ERROR_LAUNCH_FAILED, "trap");
 }
 
-SIM_OP(end)
-{
+SIM_OP(end) {
 	return sim_fault(t, i, CUDA_ERROR_INVALID_PC, "the body ends without ret");
 }
 
 /* --- calls --- */
 
-const struct sim_function *sim_call_target(struct sim_thread *t, const struct sim_insn *i)
-{
+const struct sim_function *sim_call_target(struct sim_thread *t, const struct sim_insn *i) {
 	const struct sim_call *call = i->data;
 	uint64_t address;
 
@@ -67,9 +70,10 @@ const struct sim_function *sim_call_target(struct sim_thread *t, const struct si
 }
 
 /* One value from a place to another; sizes may differ in broken code: the smaller one counts. */
-static void pass(uint64_t *from, uint64_t *to, const struct sim_argument *outside, const struct sim_parameter *inside, bool in)
-{
-	char *caller = outside->is_register ? (char *)&(in ? from : to)[outside->slot] : (char *)(in ? from : to) + outside->offset;
+static void pass(uint64_t *from, uint64_t *to, const struct sim_argument *outside,
+		 const struct sim_parameter *inside, bool in) {
+	char *caller = outside->is_register ? (char *)&(in ? from : to)[outside->slot]
+					    : (char *)(in ? from : to) + outside->offset;
 	char *callee = (char *)(in ? to : from) + inside->offset;
 	size_t size = outside->size < inside->size ? outside->size : inside->size;
 
@@ -81,32 +85,32 @@ static void pass(uint64_t *from, uint64_t *to, const struct sim_argument *outsid
 		memcpy(caller, callee, size);
 }
 
-SIM_OP(call)
-{
+SIM_OP(call) {
 	const struct sim_call *site = i->data;
 	const struct sim_function *target = sim_call_target(t, i);
 	uint64_t *caller = t->r;
 
 	if (!target || !target->insns)
 		return sim_fault(t, i, CUDA_ERROR_INVALID_PC, "a call of no function");
-	if (site->argument_count != target->parameter_count || site->return_count != target->return_count)
-		return sim_fault(t, i, CUDA_ERROR_LAUNCH_FAILED, "a call of %s with %u arguments and %u results", target->name,
+	if (site->argument_count != target->parameter_count ||
+	    site->return_count != target->return_count)
+		return sim_fault(t, i, CUDA_ERROR_LAUNCH_FAILED,
+				 "a call of %s with %u arguments and %u results", target->name,
 				 site->argument_count, site->return_count);
 	if (!sim_push(t, target, i))
-		return sim_fault(t, i, CUDA_ERROR_HARDWARE_STACK_ERROR, "%s: the stack is full", target->name);
+		return sim_fault(t, i, CUDA_ERROR_HARDWARE_STACK_ERROR, "%s: the stack is full",
+				 target->name);
 	for (uint32_t n = 0; n < site->argument_count; n++)
 		pass(caller, t->r, &site->arguments[n], &target->parameters[n], true);
 	return target->insns;
 }
 
-SIM_OP(exit_thread)
-{
+SIM_OP(exit_thread) {
 	t->state = SIM_EXITED;
 	return NULL;
 }
 
-SIM_OP(return_from)
-{
+SIM_OP(return_from) {
 	struct sim_frame *frame = t->frame;
 	const struct sim_function *function = frame->function;
 	const struct sim_call *site;
@@ -120,27 +124,31 @@ SIM_OP(return_from)
 	t->frame = frame->caller;
 	t->r = sim_registers(t->frame);
 	for (uint32_t n = 0; n < site->return_count; n++)
-		pass(callee, t->r, &site->arguments[site->argument_count + n], &function->returns[n], false);
+		pass(callee, t->r, &site->arguments[site->argument_count + n],
+		     &function->returns[n], false);
 	return i + 1;
 }
 
 /* --- what CUDA's own library gives to device code --- */
 
 /* vprintf(format, arguments): both are addresses. */
-SIM_OP(print)
-{
+SIM_OP(print) {
 	const struct sim_call *site = i->data;
-	uint64_t values[2] = {0};
+	uint64_t values[2] = { 0 };
 	int printed;
 
 	for (uint32_t n = 0; n < 2; n++) {
 		const struct sim_argument *argument = &site->arguments[n];
 
-		memcpy(&values[n], argument->is_register ? (char *)&RD(argument->slot) : (char *)t->r + argument->offset, 8);
+		memcpy(&values[n],
+		       argument->is_register ? (char *)&RD(argument->slot)
+					     : (char *)t->r + argument->offset,
+		       8);
 	}
 	printed = sim_print(t, values[0], values[1]);
 	if (printed < 0)
-		return sim_fault(t, i, CUDA_ERROR_ILLEGAL_ADDRESS, "printf: an address is nobody's");
+		return sim_fault(t, i, CUDA_ERROR_ILLEGAL_ADDRESS,
+				 "printf: an address is nobody's");
 	if (site->return_count) {
 		const struct sim_argument *result = &site->arguments[2];
 
@@ -152,31 +160,33 @@ SIM_OP(print)
 	return i + 1;
 }
 
-/* cudaGraphSetConditional(handle, value): the handle is the address of the value (api-conditional.c). From patched code it comes to nothing. */
-SIM_OP(condition)
-{
+/* cudaGraphSetConditional(handle, value): the handle is the address of the value
+ * (api-conditional.c). From patched code it comes to nothing. */
+SIM_OP(condition) {
 	const struct sim_call *site = i->data;
-	uint64_t values[2] = {0};
+	uint64_t values[2] = { 0 };
 
 	for (uint32_t n = 0; n < 2; n++) {
 		const struct sim_argument *argument = &site->arguments[n];
 
-		memcpy(&values[n], argument->is_register ? (char *)&RD(argument->slot) : (char *)t->r + argument->offset, n ? 4 : 8);
+		memcpy(&values[n],
+		       argument->is_register ? (char *)&RD(argument->slot)
+					     : (char *)t->r + argument->offset,
+		       n ? 4 : 8);
 	}
 	if (!t->frame->function->trampolines)
-		__atomic_store_n((uint32_t *)(uintptr_t)values[0], (uint32_t)values[1], __ATOMIC_RELAXED);
+		__atomic_store_n((uint32_t *)(uintptr_t)values[0], (uint32_t)values[1],
+				 __ATOMIC_RELAXED);
 	return i + 1;
 }
 
-SIM_OP(assert_failed)
-{
+SIM_OP(assert_failed) {
 	return sim_fault(t, i, CUDA_ERROR_ASSERT, "an assertion failed");
 }
 
 /* --- barriers --- */
 
-static bool barrier_complete(const struct sim_block *block, const struct sim_barrier *barrier)
-{
+static bool barrier_complete(const struct sim_block *block, const struct sim_barrier *barrier) {
 	if (!barrier->arrived)
 		return false;
 	if (barrier->expected)
@@ -184,8 +194,7 @@ static bool barrier_complete(const struct sim_block *block, const struct sim_bar
 	return barrier->arrived >= block->thread_count - block->exited;
 }
 
-static void barrier_release(struct sim_block *block, uint32_t number)
-{
+static void barrier_release(struct sim_block *block, uint32_t number) {
 	struct sim_barrier *barrier = &block->barriers[number];
 
 	for (uint32_t n = 0; n < block->thread_count; n++) {
@@ -207,8 +216,7 @@ static void barrier_release(struct sim_block *block, uint32_t number)
 	memset(barrier, 0, sizeof(*barrier));
 }
 
-SIM_OP(barrier)
-{
+SIM_OP(barrier) {
 	uint32_t number = RD(i->a), expected = RD(i->b);
 	struct sim_block *block = t->block;
 	struct sim_barrier *barrier;
@@ -232,8 +240,7 @@ SIM_OP(barrier)
 	return NULL;
 }
 
-void sim_thread_exited(struct sim_thread *t)
-{
+void sim_thread_exited(struct sim_thread *t) {
 	struct sim_block *block = t->block;
 	uint32_t first = t->index & ~31u;
 
@@ -252,30 +259,59 @@ static const struct {
 	const char *name;
 	enum sim_special special;
 } specials[] = {
-	{"%tid.x", SIM_SREG_TID}, {"%tid.y", SIM_SREG_TID_Y}, {"%tid.z", SIM_SREG_TID_Z},
-	{"%ntid.x", SIM_SREG_NTID}, {"%ntid.y", SIM_SREG_NTID_Y}, {"%ntid.z", SIM_SREG_NTID_Z},
-	{"%ctaid.x", SIM_SREG_CTAID}, {"%ctaid.y", SIM_SREG_CTAID_Y}, {"%ctaid.z", SIM_SREG_CTAID_Z},
-	{"%nctaid.x", SIM_SREG_NCTAID}, {"%nctaid.y", SIM_SREG_NCTAID_Y}, {"%nctaid.z", SIM_SREG_NCTAID_Z},
-	{"%laneid", SIM_SREG_LANEID}, {"%warpid", SIM_SREG_WARPID}, {"%nwarpid", SIM_SREG_NWARPID},
-	{"%smid", SIM_SREG_SMID}, {"%nsmid", SIM_SREG_NSMID}, {"%gridid", SIM_SREG_GRIDID},
-	{"%clock", SIM_SREG_CLOCK}, {"%clock_hi", SIM_SREG_CLOCK_HI}, {"%clock64", SIM_SREG_CLOCK64},
-	{"%globaltimer", SIM_SREG_GLOBALTIMER}, {"%globaltimer_lo", SIM_SREG_GLOBALTIMER_LO},
-	{"%globaltimer_hi", SIM_SREG_GLOBALTIMER_HI},
-	{"%lanemask_eq", SIM_SREG_LANEMASK_EQ}, {"%lanemask_le", SIM_SREG_LANEMASK_LE}, {"%lanemask_lt", SIM_SREG_LANEMASK_LT},
-	{"%lanemask_ge", SIM_SREG_LANEMASK_GE}, {"%lanemask_gt", SIM_SREG_LANEMASK_GT},
-	{"%dynamic_smem_size", SIM_SREG_DYNAMIC_SHARED}, {"%total_smem_size", SIM_SREG_TOTAL_SHARED},
-	{"%aggr_smem_size", SIM_SREG_TOTAL_SHARED},
+	{ "%tid.x", SIM_SREG_TID },
+	{ "%tid.y", SIM_SREG_TID_Y },
+	{ "%tid.z", SIM_SREG_TID_Z },
+	{ "%ntid.x", SIM_SREG_NTID },
+	{ "%ntid.y", SIM_SREG_NTID_Y },
+	{ "%ntid.z", SIM_SREG_NTID_Z },
+	{ "%ctaid.x", SIM_SREG_CTAID },
+	{ "%ctaid.y", SIM_SREG_CTAID_Y },
+	{ "%ctaid.z", SIM_SREG_CTAID_Z },
+	{ "%nctaid.x", SIM_SREG_NCTAID },
+	{ "%nctaid.y", SIM_SREG_NCTAID_Y },
+	{ "%nctaid.z", SIM_SREG_NCTAID_Z },
+	{ "%laneid", SIM_SREG_LANEID },
+	{ "%warpid", SIM_SREG_WARPID },
+	{ "%nwarpid", SIM_SREG_NWARPID },
+	{ "%smid", SIM_SREG_SMID },
+	{ "%nsmid", SIM_SREG_NSMID },
+	{ "%gridid", SIM_SREG_GRIDID },
+	{ "%clock", SIM_SREG_CLOCK },
+	{ "%clock_hi", SIM_SREG_CLOCK_HI },
+	{ "%clock64", SIM_SREG_CLOCK64 },
+	{ "%globaltimer", SIM_SREG_GLOBALTIMER },
+	{ "%globaltimer_lo", SIM_SREG_GLOBALTIMER_LO },
+	{ "%globaltimer_hi", SIM_SREG_GLOBALTIMER_HI },
+	{ "%lanemask_eq", SIM_SREG_LANEMASK_EQ },
+	{ "%lanemask_le", SIM_SREG_LANEMASK_LE },
+	{ "%lanemask_lt", SIM_SREG_LANEMASK_LT },
+	{ "%lanemask_ge", SIM_SREG_LANEMASK_GE },
+	{ "%lanemask_gt", SIM_SREG_LANEMASK_GT },
+	{ "%dynamic_smem_size", SIM_SREG_DYNAMIC_SHARED },
+	{ "%total_smem_size", SIM_SREG_TOTAL_SHARED },
+	{ "%aggr_smem_size", SIM_SREG_TOTAL_SHARED },
 	/* clusters of one block */
-	{"%clusterid.x", SIM_SREG_CTAID}, {"%clusterid.y", SIM_SREG_CTAID_Y}, {"%clusterid.z", SIM_SREG_CTAID_Z},
-	{"%nclusterid.x", SIM_SREG_NCTAID}, {"%nclusterid.y", SIM_SREG_NCTAID_Y}, {"%nclusterid.z", SIM_SREG_NCTAID_Z},
-	{"%cluster_ctaid.x", SIM_SREG_ZERO}, {"%cluster_ctaid.y", SIM_SREG_ZERO}, {"%cluster_ctaid.z", SIM_SREG_ZERO},
-	{"%cluster_nctaid.x", SIM_SREG_ONE}, {"%cluster_nctaid.y", SIM_SREG_ONE}, {"%cluster_nctaid.z", SIM_SREG_ONE},
-	{"%cluster_ctarank", SIM_SREG_ZERO}, {"%cluster_nctarank", SIM_SREG_ONE}, {"%is_explicit_cluster", SIM_SREG_ZERO},
-	{"%current_graph_exec", SIM_SREG_ZERO}, {"%reserved_smem_offset_begin", SIM_SREG_ZERO},
+	{ "%clusterid.x", SIM_SREG_CTAID },
+	{ "%clusterid.y", SIM_SREG_CTAID_Y },
+	{ "%clusterid.z", SIM_SREG_CTAID_Z },
+	{ "%nclusterid.x", SIM_SREG_NCTAID },
+	{ "%nclusterid.y", SIM_SREG_NCTAID_Y },
+	{ "%nclusterid.z", SIM_SREG_NCTAID_Z },
+	{ "%cluster_ctaid.x", SIM_SREG_ZERO },
+	{ "%cluster_ctaid.y", SIM_SREG_ZERO },
+	{ "%cluster_ctaid.z", SIM_SREG_ZERO },
+	{ "%cluster_nctaid.x", SIM_SREG_ONE },
+	{ "%cluster_nctaid.y", SIM_SREG_ONE },
+	{ "%cluster_nctaid.z", SIM_SREG_ONE },
+	{ "%cluster_ctarank", SIM_SREG_ZERO },
+	{ "%cluster_nctarank", SIM_SREG_ONE },
+	{ "%is_explicit_cluster", SIM_SREG_ZERO },
+	{ "%current_graph_exec", SIM_SREG_ZERO },
+	{ "%reserved_smem_offset_begin", SIM_SREG_ZERO },
 };
 
-int sim_special_from_name(const char *name, size_t length)
-{
+int sim_special_from_name(const char *name, size_t length) {
 	for (size_t n = 0; n < sizeof(specials) / sizeof(specials[0]); n++)
 		if (strlen(specials[n].name) == length && !memcmp(specials[n].name, name, length))
 			return specials[n].special;
@@ -286,28 +322,34 @@ int sim_special_from_name(const char *name, size_t length)
 	return -1;
 }
 
-static uint64_t nanoseconds(clockid_t clock)
-{
+static uint64_t nanoseconds(clockid_t clock) {
 	struct timespec now;
 
 	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t special_value(const struct sim_thread *t, enum sim_special special)
-{
+static uint64_t special_value(const struct sim_thread *t, enum sim_special special) {
 	const struct sim_block *block = t->block;
 	const struct sim_launch *launch = block->launch;
 	uint32_t lane = t->index & 31, bit = UINT32_C(1) << lane;
 
 	switch (special) {
-	case SIM_SREG_TID: case SIM_SREG_TID_Y: case SIM_SREG_TID_Z:
+	case SIM_SREG_TID:
+	case SIM_SREG_TID_Y:
+	case SIM_SREG_TID_Z:
 		return t->tid[special - SIM_SREG_TID];
-	case SIM_SREG_NTID: case SIM_SREG_NTID_Y: case SIM_SREG_NTID_Z:
+	case SIM_SREG_NTID:
+	case SIM_SREG_NTID_Y:
+	case SIM_SREG_NTID_Z:
 		return launch->block[special - SIM_SREG_NTID];
-	case SIM_SREG_CTAID: case SIM_SREG_CTAID_Y: case SIM_SREG_CTAID_Z:
+	case SIM_SREG_CTAID:
+	case SIM_SREG_CTAID_Y:
+	case SIM_SREG_CTAID_Z:
 		return block->id[special - SIM_SREG_CTAID];
-	case SIM_SREG_NCTAID: case SIM_SREG_NCTAID_Y: case SIM_SREG_NCTAID_Z:
+	case SIM_SREG_NCTAID:
+	case SIM_SREG_NCTAID_Y:
+	case SIM_SREG_NCTAID_Z:
 		return launch->grid[special - SIM_SREG_NCTAID];
 	case SIM_SREG_LANEID:
 		return lane;
@@ -356,15 +398,13 @@ static uint64_t special_value(const struct sim_thread *t, enum sim_special speci
 	return 0;
 }
 
-SIM_OP(special)
-{
+SIM_OP(special) {
 	RD(i->d) = special_value(t, i->mode);
 	return i + 1;
 }
 
 /* Which lanes are together is the run's affair: sim-run.c. */
-SIM_OP(activemask)
-{
+SIM_OP(activemask) {
 	if (t->block->whole_warps) {
 		t->next = i;
 		t->state = SIM_AT_MASK;
@@ -374,17 +414,26 @@ SIM_OP(activemask)
 	return i + 1;
 }
 
-sim_op sim_op_control(enum sim_control control)
-{
+sim_op sim_op_control(enum sim_control control) {
 	static const sim_op ops[SIM_CONTROL_COUNT] = {
-		[SIM_CONTROL_BRANCH_IF] = branch_if, [SIM_CONTROL_BRANCH_UNLESS] = branch_unless,
-		[SIM_CONTROL_BRANCH] = branch, [SIM_CONTROL_BRANCH_BACK] = branch_back,
+		[SIM_CONTROL_BRANCH_IF] = branch_if,
+		[SIM_CONTROL_BRANCH_UNLESS] = branch_unless,
+		[SIM_CONTROL_BRANCH] = branch,
+		[SIM_CONTROL_BRANCH_BACK] = branch_back,
 		[SIM_CONTROL_BRANCH_INDEX] = branch_index,
-		[SIM_CONTROL_CALL] = call, [SIM_CONTROL_RETURN] = return_from, [SIM_CONTROL_EXIT] = exit_thread,
-		[SIM_CONTROL_TRAP] = trap, [SIM_CONTROL_END] = end, [SIM_CONTROL_NOP] = nop, [SIM_CONTROL_FENCE] = fence,
-		[SIM_CONTROL_PRINT] = print, [SIM_CONTROL_ASSERT] = assert_failed,
+		[SIM_CONTROL_CALL] = call,
+		[SIM_CONTROL_RETURN] = return_from,
+		[SIM_CONTROL_EXIT] = exit_thread,
+		[SIM_CONTROL_TRAP] = trap,
+		[SIM_CONTROL_END] = end,
+		[SIM_CONTROL_NOP] = nop,
+		[SIM_CONTROL_FENCE] = fence,
+		[SIM_CONTROL_PRINT] = print,
+		[SIM_CONTROL_ASSERT] = assert_failed,
 		[SIM_CONTROL_CONDITION] = condition,
-		[SIM_CONTROL_BARRIER] = barrier, [SIM_CONTROL_WARP] = sim_warp, [SIM_CONTROL_ACTIVEMASK] = activemask,
+		[SIM_CONTROL_BARRIER] = barrier,
+		[SIM_CONTROL_WARP] = sim_warp,
+		[SIM_CONTROL_ACTIVEMASK] = activemask,
 		[SIM_CONTROL_SPECIAL] = special,
 	};
 

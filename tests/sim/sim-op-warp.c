@@ -1,45 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the lanes of a warp do together: each lane stops and says for whom it waits; the last one of the group computes all results.
- * A lane that has exited, or that the block is too small for, is not waited for.
+ * What the lanes of a warp do together: each lane stops and says for whom it waits; the last one of
+ * the group computes all results. A lane that has exited, or that the block is too small for, is
+ * not waited for.
  */
 
 #include "sim-op.h"
 
-static uint32_t detail_of(const struct sim_insn *i)
-{
+static uint32_t detail_of(const struct sim_insn *i) {
 	return i->mode >> 8;
 }
 
-/* The group of t: threads by lane, NULL for those that are not in it. False if somebody is still missing. */
-static bool gather(struct sim_thread *t, struct sim_thread *lanes[32])
-{
+/* The group of t: threads by lane, NULL for those that are not in it. False if somebody is still
+ * missing. */
+static bool gather(struct sim_thread *t, struct sim_thread *lanes[32]) {
 	struct sim_block *block = t->block;
 	uint32_t first = t->index & ~31u;
 
 	for (uint32_t lane = 0; lane < 32; lane++) {
-		struct sim_thread *other = first + lane < block->thread_count ? &block->threads[first + lane] : NULL;
+		struct sim_thread *other =
+			first + lane < block->thread_count ? &block->threads[first + lane] : NULL;
 
 		lanes[lane] = NULL;
 		if (!(t->warp_mask >> lane & 1) || !other || other->state == SIM_EXITED)
 			continue;
-		if (other->state != SIM_AT_WARP || other->warp_mask != t->warp_mask || other->warp_kind != t->warp_kind)
+		if (other->state != SIM_AT_WARP || other->warp_mask != t->warp_mask ||
+		    other->warp_kind != t->warp_kind)
 			return false;
 		lanes[lane] = other;
 	}
 	return true;
 }
 
-static uint32_t value_of(const struct sim_thread *t)
-{
+static uint32_t value_of(const struct sim_thread *t) {
 	return t->r[t->warp_insn->a];
 }
 
 /* c packs the clamp (bits 0-4) and the mask of the segment (bits 8-12). */
-static void shuffle(struct sim_thread *lanes[32])
-{
-	uint32_t values[32] = {0}, results[32] = {0};
-	bool valid[32] = {false};
+static void shuffle(struct sim_thread *lanes[32]) {
+	uint32_t values[32] = { 0 }, results[32] = { 0 };
+	bool valid[32] = { false };
 
 	for (int lane = 0; lane < 32; lane++)
 		if (lanes[lane])
@@ -76,8 +76,10 @@ static void shuffle(struct sim_thread *lanes[32])
 		}
 		if (!valid[lane])
 			source = lane;
-		/* a lane that is not there gives what the GPU does not define: here, the own value */
-		results[lane] = source >= 0 && source < 32 && lanes[source] ? values[source] : values[lane];
+		/* a lane that is not there gives what the GPU does not define: here, the own value
+		 */
+		results[lane] =
+			source >= 0 && source < 32 && lanes[source] ? values[source] : values[lane];
 	}
 	for (int lane = 0; lane < 32; lane++) {
 		struct sim_thread *t = lanes[lane];
@@ -89,8 +91,7 @@ static void shuffle(struct sim_thread *lanes[32])
 	}
 }
 
-static void vote(struct sim_thread *lanes[32])
-{
+static void vote(struct sim_thread *lanes[32]) {
 	uint32_t ballot = 0, present = 0;
 
 	for (int lane = 0; lane < 32; lane++)
@@ -119,9 +120,8 @@ static void vote(struct sim_thread *lanes[32])
 	}
 }
 
-static void match(struct sim_thread *lanes[32])
-{
-	uint64_t values[32] = {0};
+static void match(struct sim_thread *lanes[32]) {
+	uint64_t values[32] = { 0 };
 	uint32_t present = 0;
 
 	for (int lane = 0; lane < 32; lane++)
@@ -129,7 +129,8 @@ static void match(struct sim_thread *lanes[32])
 			struct sim_thread *t = lanes[lane];
 
 			present |= UINT32_C(1) << lane;
-			values[lane] = t->warp_insn->width == 8 ? RD(t->warp_insn->a) : (uint32_t)RD(t->warp_insn->a);
+			values[lane] = t->warp_insn->width == 8 ? RD(t->warp_insn->a)
+								: (uint32_t)RD(t->warp_insn->a);
 		}
 	for (int lane = 0; lane < 32; lane++) {
 		struct sim_thread *t = lanes[lane];
@@ -148,8 +149,7 @@ static void match(struct sim_thread *lanes[32])
 	}
 }
 
-static uint32_t reduce(uint32_t a, uint32_t b, uint32_t operation)
-{
+static uint32_t reduce(uint32_t a, uint32_t b, uint32_t operation) {
 	switch (operation) {
 	case SIM_REDUX_ADD:
 		return a + b;
@@ -170,14 +170,15 @@ static uint32_t reduce(uint32_t a, uint32_t b, uint32_t operation)
 	}
 }
 
-static void redux(struct sim_thread *lanes[32])
-{
+static void redux(struct sim_thread *lanes[32]) {
 	uint32_t result = 0;
 	bool first = true;
 
 	for (int lane = 0; lane < 32; lane++)
 		if (lanes[lane]) {
-			result = first ? value_of(lanes[lane]) : reduce(result, value_of(lanes[lane]), detail_of(lanes[lane]->warp_insn));
+			result = first ? value_of(lanes[lane])
+				       : reduce(result, value_of(lanes[lane]),
+						detail_of(lanes[lane]->warp_insn));
 			first = false;
 		}
 	for (int lane = 0; lane < 32; lane++)
@@ -185,8 +186,7 @@ static void redux(struct sim_thread *lanes[32])
 			lanes[lane]->r[lanes[lane]->warp_insn->d] = result;
 }
 
-static void elect(struct sim_thread *lanes[32])
-{
+static void elect(struct sim_thread *lanes[32]) {
 	int leader = 0;
 
 	while (leader < 31 && !lanes[leader])
@@ -199,12 +199,11 @@ static void elect(struct sim_thread *lanes[32])
 }
 
 /*
- * One 8x8 matrix of ldmatrix, of 16-bit elements: lane 8 * matrix + row has the address of a row, each lane gets two elements.
- * False after a fault.
+ * One 8x8 matrix of ldmatrix, of 16-bit elements: lane 8 * matrix + row has the address of a row,
+ * each lane gets two elements. False after a fault.
  */
-static bool load_matrix(struct sim_thread *lanes[32])
-{
-	uint16_t rows[8][8] = {0};
+static bool load_matrix(struct sim_thread *lanes[32]) {
+	uint16_t rows[8][8] = { 0 };
 
 	for (int lane = 0; lane < 32; lane++) {
 		struct sim_thread *t = lanes[lane];
@@ -212,7 +211,8 @@ static bool load_matrix(struct sim_thread *lanes[32])
 
 		if (!t || (uint32_t)lane / 8 != (detail_of(t->warp_insn) & 3))
 			continue;
-		row = sim_shared_address(t, t->warp_insn, RD(t->warp_insn->a) + t->warp_insn->width, sizeof(rows[0]));
+		row = sim_shared_address(t, t->warp_insn, RD(t->warp_insn->a) + t->warp_insn->width,
+					 sizeof(rows[0]));
 		if (!row)
 			return false;
 		memcpy(rows[lane % 8], row, sizeof(rows[0]));
@@ -229,8 +229,7 @@ static bool load_matrix(struct sim_thread *lanes[32])
 	return true;
 }
 
-void sim_warp_check(struct sim_thread *t)
-{
+void sim_warp_check(struct sim_thread *t) {
 	struct sim_thread *lanes[32];
 
 	if (!gather(t, lanes))
@@ -263,12 +262,12 @@ void sim_warp_check(struct sim_thread *t)
 		}
 }
 
-const struct sim_insn *sim_warp(struct sim_thread *t, const struct sim_insn *i)
-{
+const struct sim_insn *sim_warp(struct sim_thread *t, const struct sim_insn *i) {
 	uint32_t mask = RD(i->bits);
 
 	if (!(mask >> (t->index & 31) & 1))
-		return sim_fault(t, i, CUDA_ERROR_ILLEGAL_INSTRUCTION, "lane %u is not in its own mask 0x%x", t->index & 31, mask);
+		return sim_fault(t, i, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+				 "lane %u is not in its own mask 0x%x", t->index & 31, mask);
 	t->warp_mask = mask;
 	t->warp_kind = i->mode & 0xff;
 	t->warp_insn = i;

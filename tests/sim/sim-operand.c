@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands: every source becomes a register, by an instruction put in front if need be (special registers, frame addresses). */
+/* Operands: every source becomes a register, by an instruction put in front if need be (special
+ * registers, frame addresses). */
 
 #include <stdlib.h>
 
 #include "sim-decode.h"
 
-static bool bad_operand(struct sim_decoder *d, uint32_t first, uint32_t end)
-{
-	struct ptx_range range = {0};
+static bool bad_operand(struct sim_decoder *d, uint32_t first, uint32_t end) {
+	struct ptx_range range = { 0 };
 
 	if (first < end)
 		range = sim_token_range(d, first);
-	return sim_decode_fail(d, "an operand is not understood: %.*s", (int)(range.length < 80 ? range.length : 80), sim_text(d, range));
+	return sim_decode_fail(d, "an operand is not understood: %.*s",
+			       (int)(range.length < 80 ? range.length : 80), sim_text(d, range));
 }
 
-static uint64_t float_constant(uint64_t bits, unsigned int width, enum ptx_type type)
-{
+static uint64_t float_constant(uint64_t bits, unsigned int width, enum ptx_type type) {
 	if (type == PTX_TYPE_F32 && width == 64)
 		return sim_f32_bits((float)sim_f64(bits));
 	if (type == PTX_TYPE_F64 && width == 32)
@@ -24,8 +24,8 @@ static uint64_t float_constant(uint64_t bits, unsigned int width, enum ptx_type 
 }
 
 /* A constant expression of the simple kind: [-~!] number, and sums of such. */
-static bool constant_expression(struct sim_decoder *d, uint32_t first, uint32_t end, enum ptx_type type, uint64_t *out)
-{
+static bool constant_expression(struct sim_decoder *d, uint32_t first, uint32_t end,
+				enum ptx_type type, uint64_t *out) {
 	uint64_t sum = 0;
 	bool floating = type == PTX_TYPE_F32 || type == PTX_TYPE_F64;
 	uint32_t at = first;
@@ -50,11 +50,14 @@ static bool constant_expression(struct sim_decoder *d, uint32_t first, uint32_t 
 			return bad_operand(d, first, end);
 		token = &d->body->tokens[at++];
 		if (token->kind == PTX_TOKEN_FLOAT) {
-			if (!ptx_float_bits(d->module->text + token->offset, token->length, &value, &width) || sum)
+			if (!ptx_float_bits(d->module->text + token->offset, token->length, &value,
+					    &width) ||
+			    sum)
 				return bad_operand(d, first, end);
 			value = float_constant(value, width, type);
 			if (negative)
-				value ^= type == PTX_TYPE_F64 ? UINT64_C(1) << 63 : UINT64_C(1) << 31;
+				value ^= type == PTX_TYPE_F64 ? UINT64_C(1) << 63
+							      : UINT64_C(1) << 31;
 			*out = value;
 			return at == end || bad_operand(d, first, end);
 		}
@@ -70,16 +73,19 @@ static bool constant_expression(struct sim_decoder *d, uint32_t first, uint32_t 
 			return bad_operand(d, first, end);
 	}
 	if (floating)
-		sum = type == PTX_TYPE_F32 ? sim_f32_bits((float)(int64_t)sum) : sim_f64_bits((double)(int64_t)sum);
+		sum = type == PTX_TYPE_F32 ? sim_f32_bits((float)(int64_t)sum)
+					   : sim_f64_bits((double)(int64_t)sum);
 	*out = sum;
 	return true;
 }
 
-/* The address of a variable or function outside of the frame; false, without a word, if the name is none. */
-static bool outer_address(struct sim_decoder *d, struct ptx_range name, uint64_t *address, bool *shared, uint64_t *size)
-{
+/* The address of a variable or function outside of the frame; false, without a word, if the name is
+ * none. */
+static bool outer_address(struct sim_decoder *d, struct ptx_range name, uint64_t *address,
+			  bool *shared, uint64_t *size) {
 	const char *text = sim_text(d, name);
-	const struct sim_variable *variable = sim_program_variable(d->function->program, d->module, text, name.length);
+	const struct sim_variable *variable =
+		sim_program_variable(d->function->program, d->module, text, name.length);
 	const struct sim_function *function;
 
 	if (variable) {
@@ -101,8 +107,8 @@ static bool outer_address(struct sim_decoder *d, struct ptx_range name, uint64_t
 	return function;
 }
 
-static bool name_source(struct sim_decoder *d, struct ptx_range name, int64_t addend, uint32_t *slot)
-{
+static bool name_source(struct sim_decoder *d, struct ptx_range name, int64_t addend,
+			uint32_t *slot) {
 	uint32_t index;
 	const struct sim_symbol *symbol = sim_find_symbol(d, name, &index);
 	struct sim_insn *insn;
@@ -143,11 +149,12 @@ static bool name_source(struct sim_decoder *d, struct ptx_range name, int64_t ad
 		return sim_constant(d, SIM_WARP + addend, slot);
 	if (outer_address(d, name, &address, &shared, &size))
 		return sim_constant(d, address + addend, slot);
-	return sim_decode_fail(d, "nothing has the name %.*s", (int)(name.length < 120 ? name.length : 120), sim_text(d, name));
+	return sim_decode_fail(d, "nothing has the name %.*s",
+			       (int)(name.length < 120 ? name.length : 120), sim_text(d, name));
 }
 
-bool sim_source_tokens(struct sim_decoder *d, uint32_t first, uint32_t end, enum ptx_type type, uint32_t *slot)
-{
+bool sim_source_tokens(struct sim_decoder *d, uint32_t first, uint32_t end, enum ptx_type type,
+		       uint32_t *slot) {
 	uint64_t value;
 
 	if (first >= end)
@@ -155,34 +162,35 @@ bool sim_source_tokens(struct sim_decoder *d, uint32_t first, uint32_t end, enum
 	if (d->body->tokens[first].kind == PTX_TOKEN_WORD) {
 		uint64_t addend = 0;
 
-		if (first + 1 < end && !constant_expression(d, first + 1, end, PTX_TYPE_B64, &addend))
+		if (first + 1 < end &&
+		    !constant_expression(d, first + 1, end, PTX_TYPE_B64, &addend))
 			return false;
 		return name_source(d, sim_token_range(d, first), addend, slot);
 	}
 	return constant_expression(d, first, end, type, &value) && sim_constant(d, value, slot);
 }
 
-bool sim_source(struct sim_decoder *d, uint32_t n, enum ptx_type type, uint32_t *slot)
-{
+bool sim_source(struct sim_decoder *d, uint32_t n, enum ptx_type type, uint32_t *slot) {
 	const struct ptx_operand *operand = &d->body->operands[d->statement->first_operand + n];
 
 	return sim_source_tokens(d, operand->first, operand->end, type, slot);
 }
 
 /* p, !p, or a number. */
-bool sim_predicate_source(struct sim_decoder *d, uint32_t n, uint32_t *slot)
-{
+bool sim_predicate_source(struct sim_decoder *d, uint32_t n, uint32_t *slot) {
 	const struct ptx_operand *operand = &d->body->operands[d->statement->first_operand + n];
 	uint32_t first = operand->first, inner;
 	struct sim_insn *insn;
 	sim_op negate = NULL;
 
-	if (operand->end - first != 2 || !sim_token_char(d, first, '!') || d->body->tokens[first + 1].kind != PTX_TOKEN_WORD)
+	if (operand->end - first != 2 || !sim_token_char(d, first, '!') ||
+	    d->body->tokens[first + 1].kind != PTX_TOKEN_WORD)
 		return sim_source_tokens(d, first, operand->end, PTX_TYPE_B32, slot);
 	for (const struct sim_op_row *row = sim_op_bits; row->key; row++)
 		if (!strcmp(row->key, "not.pred"))
 			negate = row->op;
-	if (!sim_source_tokens(d, first + 1, operand->end, PTX_TYPE_PRED, &inner) || !sim_temporary(d, slot))
+	if (!sim_source_tokens(d, first + 1, operand->end, PTX_TYPE_PRED, &inner) ||
+	    !sim_temporary(d, slot))
 		return false;
 	insn = sim_emit(d, negate);
 	if (!insn)
@@ -192,8 +200,7 @@ bool sim_predicate_source(struct sim_decoder *d, uint32_t n, uint32_t *slot)
 	return true;
 }
 
-static bool register_tokens(struct sim_decoder *d, uint32_t first, uint32_t end, uint32_t *slot)
-{
+static bool register_tokens(struct sim_decoder *d, uint32_t first, uint32_t end, uint32_t *slot) {
 	const struct sim_symbol *symbol;
 	struct ptx_range name;
 	uint32_t index;
@@ -207,20 +214,20 @@ static bool register_tokens(struct sim_decoder *d, uint32_t first, uint32_t end,
 	}
 	symbol = sim_find_symbol(d, name, &index);
 	if (!symbol || symbol->kind != SIM_SYMBOL_REGISTER)
-		return sim_decode_fail(d, "%.*s is no register", (int)(name.length < 120 ? name.length : 120), sim_text(d, name));
+		return sim_decode_fail(d, "%.*s is no register",
+				       (int)(name.length < 120 ? name.length : 120),
+				       sim_text(d, name));
 	*slot = symbol->slot + index;
 	return true;
 }
 
-bool sim_destination(struct sim_decoder *d, uint32_t n, uint32_t *slot)
-{
+bool sim_destination(struct sim_decoder *d, uint32_t n, uint32_t *slot) {
 	const struct ptx_operand *operand = &d->body->operands[d->statement->first_operand + n];
 
 	return register_tokens(d, operand->first, operand->end, slot);
 }
 
-bool sim_destination_pair(struct sim_decoder *d, uint32_t n, uint32_t *slot, uint32_t *second)
-{
+bool sim_destination_pair(struct sim_decoder *d, uint32_t n, uint32_t *slot, uint32_t *second) {
 	const struct ptx_operand *operand = &d->body->operands[d->statement->first_operand + n];
 
 	*second = d->sink;
@@ -230,8 +237,8 @@ bool sim_destination_pair(struct sim_decoder *d, uint32_t n, uint32_t *slot, uin
 	return register_tokens(d, operand->first, operand->end, slot);
 }
 
-bool sim_vector_operand(struct sim_decoder *d, uint32_t n, enum ptx_type type, bool is_source, uint32_t slots[8], uint32_t *count)
-{
+bool sim_vector_operand(struct sim_decoder *d, uint32_t n, enum ptx_type type, bool is_source,
+			uint32_t slots[8], uint32_t *count) {
 	const struct ptx_operand *operand = &d->body->operands[d->statement->first_operand + n];
 	uint32_t first = operand->first + 1, at;
 
@@ -243,7 +250,8 @@ bool sim_vector_operand(struct sim_decoder *d, uint32_t n, enum ptx_type type, b
 			continue;
 		if (*count == 8)
 			return bad_operand(d, operand->first, operand->end);
-		if (is_source ? !sim_source_tokens(d, first, at, type, &slots[*count]) : !register_tokens(d, first, at, &slots[*count]))
+		if (is_source ? !sim_source_tokens(d, first, at, type, &slots[*count])
+			      : !register_tokens(d, first, at, &slots[*count]))
 			return false;
 		++*count;
 		first = at + 1;
@@ -252,8 +260,8 @@ bool sim_vector_operand(struct sim_decoder *d, uint32_t n, enum ptx_type type, b
 }
 
 /* The base of an address: a register, a variable, or a number. */
-static bool address_base(struct sim_decoder *d, uint32_t token, bool shared, uint32_t size, struct sim_address *address)
-{
+static bool address_base(struct sim_decoder *d, uint32_t token, bool shared, uint32_t size,
+			 struct sim_address *address) {
 	const struct sim_symbol *symbol;
 	struct ptx_range name = sim_token_range(d, token);
 	uint64_t place, room;
@@ -263,7 +271,8 @@ static bool address_base(struct sim_decoder *d, uint32_t token, bool shared, uin
 	if (d->body->tokens[token].kind != PTX_TOKEN_WORD) {
 		uint64_t value;
 
-		return constant_expression(d, token, token + 1, PTX_TYPE_B64, &value) && sim_constant(d, value, &address->slot);
+		return constant_expression(d, token, token + 1, PTX_TYPE_B64, &value) &&
+		       sim_constant(d, value, &address->slot);
 	}
 	symbol = sim_find_symbol(d, name, &index);
 	if (symbol && symbol->kind == SIM_SYMBOL_REGISTER) {
@@ -272,9 +281,10 @@ static bool address_base(struct sim_decoder *d, uint32_t token, bool shared, uin
 	}
 	if (symbol && symbol->kind == SIM_SYMBOL_FRAME) {
 		if (address->offset < 0 || (uint64_t)address->offset + size > symbol->size)
-			return sim_decode_fail(d, "%u bytes at offset %lld of %.*s, which has %llu", size, (long long)address->offset,
-					       (int)(name.length < 80 ? name.length : 80), sim_text(d, name),
-					       (unsigned long long)symbol->size);
+			return sim_decode_fail(d, "%u bytes at offset %lld of %.*s, which has %llu",
+					       size, (long long)address->offset,
+					       (int)(name.length < 80 ? name.length : 80),
+					       sim_text(d, name), (unsigned long long)symbol->size);
 		address->access = SIM_ACCESS_FRAME;
 		address->offset += symbol->offset;
 		address->slot = d->zero;
@@ -284,19 +294,22 @@ static bool address_base(struct sim_decoder *d, uint32_t token, bool shared, uin
 		place = symbol->address;
 		shared = symbol->space == PTX_SPACE_SHARED;
 	} else if (!outer_address(d, name, &place, &shared, &room)) {
-		return sim_decode_fail(d, "nothing has the name %.*s", (int)(name.length < 120 ? name.length : 120), sim_text(d, name));
+		return sim_decode_fail(d, "nothing has the name %.*s",
+				       (int)(name.length < 120 ? name.length : 120),
+				       sim_text(d, name));
 	}
 	address->access = shared ? SIM_ACCESS_SHARED : SIM_ACCESS_REAL;
 	return sim_constant(d, place, &address->slot);
 }
 
-bool sim_address(struct sim_decoder *d, uint32_t n, bool shared, uint32_t size, struct sim_address *address)
-{
+bool sim_address(struct sim_decoder *d, uint32_t n, bool shared, uint32_t size,
+		 struct sim_address *address) {
 	const struct ptx_operand *operand = &d->body->operands[d->statement->first_operand + n];
 	uint32_t first = operand->first + 1, end = operand->end - 1;
 	uint64_t addend = 0;
 
-	if (operand->end - operand->first < 3 || !sim_token_char(d, operand->first, '[') || !sim_token_char(d, end, ']'))
+	if (operand->end - operand->first < 3 || !sim_token_char(d, operand->first, '[') ||
+	    !sim_token_char(d, end, ']'))
 		return bad_operand(d, operand->first, operand->end);
 	if (first + 1 < end && !constant_expression(d, first + 1, end, PTX_TYPE_B64, &addend))
 		return false;

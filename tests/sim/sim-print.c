@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See sim-print.h. Each conversion is taken apart, checked, and handed to the C library with its one argument. */
+/* See sim-print.h. Each conversion is taken apart, checked, and handed to the C library with its
+ * one argument. */
 
 #include <stdio.h>
 
 #include "sim-print.h"
 
 /* May a thread read these bytes? */
-static bool readable(const struct sim_thread *t, uint64_t address, size_t size)
-{
-	uint64_t stack = (uint64_t)(uintptr_t)t->context->stack, end = (uint64_t)(uintptr_t)t->context->end;
+static bool readable(const struct sim_thread *t, uint64_t address, size_t size) {
+	uint64_t stack = (uint64_t)(uintptr_t)t->context->stack,
+		 end = (uint64_t)(uintptr_t)t->context->end;
 
 	if (address >= stack && address < end)
 		return size <= end - address;
@@ -16,8 +17,7 @@ static bool readable(const struct sim_thread *t, uint64_t address, size_t size)
 }
 
 /* Copies a string; false if it is nobody's. What does not fit is cut off. */
-static bool copy_string(const struct sim_thread *t, uint64_t address, char *out, size_t size)
-{
+static bool copy_string(const struct sim_thread *t, uint64_t address, char *out, size_t size) {
 	for (size_t n = 0; n + 1 < size; n++) {
 		if (!readable(t, address + n, 1))
 			return false;
@@ -29,8 +29,7 @@ static bool copy_string(const struct sim_thread *t, uint64_t address, char *out,
 	return true;
 }
 
-static bool take(const struct sim_thread *t, uint64_t *arguments, size_t size, uint64_t *value)
-{
+static bool take(const struct sim_thread *t, uint64_t *arguments, size_t size, uint64_t *value) {
 	*arguments = (*arguments + size - 1) & ~(uint64_t)(size - 1);
 	*value = 0;
 	if (!readable(t, *arguments, size))
@@ -42,15 +41,22 @@ static bool take(const struct sim_thread *t, uint64_t *arguments, size_t size, u
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-/* One conversion: "%-5.2lld" in specification, already checked. Returns false if an address is nobody's. */
-static bool print_one(const struct sim_thread *t, const char *specification, bool is_long, uint64_t *arguments)
-{
+/* One conversion: "%-5.2lld" in specification, already checked. Returns false if an address is
+ * nobody's. */
+static bool print_one(const struct sim_thread *t, const char *specification, bool is_long,
+		      uint64_t *arguments) {
 	char conversion = specification[strlen(specification) - 1];
 	char text[1024];
 	uint64_t value;
 
 	switch (conversion) {
-	case 'd': case 'i': case 'u': case 'x': case 'X': case 'o': case 'c':
+	case 'd':
+	case 'i':
+	case 'u':
+	case 'x':
+	case 'X':
+	case 'o':
+	case 'c':
 		if (!take(t, arguments, is_long ? 8 : 4, &value))
 			return false;
 		if (is_long)
@@ -58,7 +64,14 @@ static bool print_one(const struct sim_thread *t, const char *specification, boo
 		else
 			printf(specification, (uint32_t)value);
 		return true;
-	case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': case 'a': case 'A':
+	case 'e':
+	case 'E':
+	case 'f':
+	case 'F':
+	case 'g':
+	case 'G':
+	case 'a':
+	case 'A':
 		if (!take(t, arguments, 8, &value))
 			return false;
 		printf(specification, sim_f64(value));
@@ -78,8 +91,7 @@ static bool print_one(const struct sim_thread *t, const char *specification, boo
 }
 #pragma GCC diagnostic pop
 
-static int print(struct sim_thread *t, uint64_t format, uint64_t arguments)
-{
+static int print(struct sim_thread *t, uint64_t format, uint64_t arguments) {
 	char text[4096], specification[32];
 	int count = 0;
 
@@ -118,8 +130,7 @@ static int print(struct sim_thread *t, uint64_t format, uint64_t arguments)
 	return count;
 }
 
-int sim_print(struct sim_thread *t, uint64_t format, uint64_t arguments)
-{
+int sim_print(struct sim_thread *t, uint64_t format, uint64_t arguments) {
 	int count;
 
 	flockfile(stdout); /* blocks may run at once */

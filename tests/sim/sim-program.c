@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A module: parses the texts, gives every variable its place, makes all functions known, then fills in initial values and decodes
- * the bodies, so that whatever is not understood fails the load and not a launch.
+ * A module: parses the texts, gives every variable its place, makes all functions known, then fills
+ * in initial values and decodes the bodies, so that whatever is not understood fails the load and
+ * not a launch.
  *
- * Static shared memory has one layout for the whole program: the address of a variable is the same for every kernel.
- * A kernel's own share (sim_function_shared) is what it names.
+ * Static shared memory has one layout for the whole program: the address of a variable is the same
+ * for every kernel. A kernel's own share (sim_function_shared) is what it names.
  */
 
 #include <errno.h>
@@ -38,8 +39,7 @@ struct loader {
 	size_t message_size;
 };
 
-CUresult sim_say(char *message, size_t size, CUresult result, const char *format, ...)
-{
+CUresult sim_say(char *message, size_t size, CUresult result, const char *format, ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -49,10 +49,10 @@ CUresult sim_say(char *message, size_t size, CUresult result, const char *format
 	return result;
 }
 
-#define SAY(loader, result, ...) sim_say((loader)->message, (loader)->message_size, result, __VA_ARGS__)
+#define SAY(loader, result, ...) \
+	sim_say((loader)->message, (loader)->message_size, result, __VA_ARGS__)
 
-uint32_t sim_hash(const char *name, size_t length)
-{
+uint32_t sim_hash(const char *name, size_t length) {
 	uint32_t hash = 2166136261u;
 
 	for (size_t n = 0; n < length; n++)
@@ -60,8 +60,7 @@ uint32_t sim_hash(const char *name, size_t length)
 	return hash ^ hash >> 15;
 }
 
-static struct sim_index *index_new(size_t capacity)
-{
+static struct sim_index *index_new(size_t capacity) {
 	size_t size = 16;
 	struct sim_index *index;
 
@@ -81,19 +80,20 @@ static struct sim_index *index_new(size_t capacity)
 }
 
 /* There is room for as many as index_new() was told. */
-static void index_add(struct sim_index *index, const char *name, struct sim_function *function, uint32_t variable)
-{
+static void index_add(struct sim_index *index, const char *name, struct sim_function *function,
+		      uint32_t variable) {
 	struct sim_index_entry *entry = &index->entries[index->count++];
 	size_t bucket = sim_hash(name, strlen(name)) & index->mask;
 
-	*entry = (struct sim_index_entry){name, function, variable, index->buckets[bucket]};
+	*entry = (struct sim_index_entry){ name, function, variable, index->buckets[bucket] };
 	index->buckets[bucket] = entry;
 }
 
-static const struct sim_index_entry *index_next(const struct sim_index *index, const struct sim_index_entry *after, const char *name,
-						size_t length)
-{
-	const struct sim_index_entry *entry = after ? after->next : index->buckets[sim_hash(name, length) & index->mask];
+static const struct sim_index_entry *index_next(const struct sim_index *index,
+						const struct sim_index_entry *after,
+						const char *name, size_t length) {
+	const struct sim_index_entry *entry =
+		after ? after->next : index->buckets[sim_hash(name, length) & index->mask];
 
 	for (; entry; entry = entry->next)
 		if (strlen(entry->name) == length && !memcmp(entry->name, name, length))
@@ -101,9 +101,9 @@ static const struct sim_index_entry *index_next(const struct sim_index *index, c
 	return NULL;
 }
 
-struct sim_function *sim_program_function(const struct sim_program *program, const struct ptx_module *module, const char *name,
-					  size_t length)
-{
+struct sim_function *sim_program_function(const struct sim_program *program,
+					  const struct ptx_module *module, const char *name,
+					  size_t length) {
 	const struct sim_index_entry *entry = NULL;
 	struct sim_function *other = NULL;
 
@@ -118,9 +118,9 @@ struct sim_function *sim_program_function(const struct sim_program *program, con
 	return other;
 }
 
-const struct sim_variable *sim_program_variable(const struct sim_program *program, const struct ptx_module *module,
-						const char *name, size_t length)
-{
+const struct sim_variable *sim_program_variable(const struct sim_program *program,
+						const struct ptx_module *module, const char *name,
+						size_t length) {
 	const struct sim_index_entry *entry = NULL;
 	const struct sim_variable *other = NULL;
 
@@ -138,10 +138,10 @@ const struct sim_variable *sim_program_variable(const struct sim_program *progra
 	return other;
 }
 
-const struct sim_variable *sim_program_global(const struct sim_program *program, const char *name)
-{
+const struct sim_variable *sim_program_global(const struct sim_program *program, const char *name) {
 	for (uint32_t n = 0; n < program->module_count; n++) {
-		const struct sim_variable *variable = sim_program_variable(program, &program->modules[n], name, strlen(name));
+		const struct sim_variable *variable =
+			sim_program_variable(program, &program->modules[n], name, strlen(name));
 
 		if (variable && variable->memory)
 			return variable;
@@ -149,42 +149,39 @@ const struct sim_variable *sim_program_global(const struct sim_program *program,
 	return NULL;
 }
 
-struct sim_function *sim_program_kernel(const struct sim_program *program, const char *name)
-{
+struct sim_function *sim_program_kernel(const struct sim_program *program, const char *name) {
 	struct sim_function *function = sim_program_function(program, NULL, name, strlen(name));
 
 	return function && function->entry ? function : NULL;
 }
 
-uint32_t sim_function_shared(const struct sim_function *function)
-{
+uint32_t sim_function_shared(const struct sim_function *function) {
 	return function->shared_size;
 }
 
-uint64_t sim_align(uint64_t value, uint64_t alignment)
-{
+uint64_t sim_align(uint64_t value, uint64_t alignment) {
 	return alignment > 1 ? (value + alignment - 1) / alignment * alignment : value;
 }
 
-uint32_t sim_variable_alignment(const struct ptx_variable *variable)
-{
+uint32_t sim_variable_alignment(const struct ptx_variable *variable) {
 	uint32_t natural = ptx_type_size(variable->type);
 
-	if (variable->alignment && !(variable->alignment & (variable->alignment - 1)) && variable->alignment <= 4096)
+	if (variable->alignment && !(variable->alignment & (variable->alignment - 1)) &&
+	    variable->alignment <= 4096)
 		return variable->alignment;
 	return natural ? natural * variable->vector : 1;
 }
 
-static char *copy_range(const char *text, struct ptx_range range)
-{
+static char *copy_range(const char *text, struct ptx_range range) {
 	return strndup(text + range.offset, range.length);
 }
 
 /* Real memory, zeroed, in the table of ranges. */
-static CUresult give_memory(struct loader *loader, struct sim_variable *variable, uint32_t alignment)
-{
+static CUresult give_memory(struct loader *loader, struct sim_variable *variable,
+			    uint32_t alignment) {
 	size_t size = variable->size ? variable->size : 1;
-	enum sim_region_kind kind = variable->space == PTX_SPACE_CONST ? SIM_REGION_CONSTANT : SIM_REGION_GLOBAL;
+	enum sim_region_kind kind =
+		variable->space == PTX_SPACE_CONST ? SIM_REGION_CONSTANT : SIM_REGION_GLOBAL;
 
 	if (alignment < 256)
 		alignment = 256;
@@ -196,9 +193,10 @@ static CUresult give_memory(struct loader *loader, struct sim_variable *variable
 	return sim_memory_add(variable->address, size, kind, 0);
 }
 
-/* Gives one variable of a module its place; extern ones that another module defines get theirs by name. */
-static CUresult place_variable(struct loader *loader, uint32_t module, const struct ptx_variable *source)
-{
+/* Gives one variable of a module its place; extern ones that another module defines get theirs by
+ * name. */
+static CUresult place_variable(struct loader *loader, uint32_t module,
+			       const struct ptx_variable *source) {
 	struct sim_program *program = loader->program;
 	struct sim_variable *variable = &program->variables[program->variable_count];
 	uint32_t alignment = sim_variable_alignment(source);
@@ -214,7 +212,8 @@ static CUresult place_variable(struct loader *loader, uint32_t module, const str
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	program->variable_count++;
 	if (source->size > VARIABLES_MAX)
-		return SAY(loader, CUDA_ERROR_OUT_OF_MEMORY, "%s has %llu bytes", variable->name, (unsigned long long)source->size);
+		return SAY(loader, CUDA_ERROR_OUT_OF_MEMORY, "%s has %llu bytes", variable->name,
+			   (unsigned long long)source->size);
 	switch (source->space) {
 	case PTX_SPACE_SHARED:
 		if (source->linkage == PTX_LINKAGE_EXTERN)
@@ -231,13 +230,13 @@ static CUresult place_variable(struct loader *loader, uint32_t module, const str
 			return CUDA_SUCCESS;
 		return give_memory(loader, variable, alignment);
 	default:
-		return SAY(loader, CUDA_ERROR_INVALID_PTX, "%s: textures and the like are not supported", variable->name);
+		return SAY(loader, CUDA_ERROR_INVALID_PTX,
+			   "%s: textures and the like are not supported", variable->name);
 	}
 }
 
 /* An extern variable is the definition in another module; a module without one cannot be loaded. */
-static CUresult resolve_externs(struct loader *loader)
-{
+static CUresult resolve_externs(struct loader *loader) {
 	struct sim_program *program = loader->program;
 
 	for (uint32_t n = 0; n < program->variable_count; n++) {
@@ -250,27 +249,31 @@ static CUresult resolve_externs(struct loader *loader)
 			variable->address = sim_align(program->shared_size, 1024);
 			continue;
 		}
-		while ((entry = index_next(program->index, entry, variable->name, strlen(variable->name)))) {
+		while ((entry = index_next(program->index, entry, variable->name,
+					   strlen(variable->name)))) {
 			const struct sim_variable *other = &program->variables[entry->variable];
 
-			if (!entry->function && other->memory && other->linkage != PTX_LINKAGE_LOCAL)
+			if (!entry->function && other->memory &&
+			    other->linkage != PTX_LINKAGE_LOCAL)
 				break;
 		}
 		if (!entry)
-			return SAY(loader, CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, "unresolved extern variable %s", variable->name);
+			return SAY(loader, CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND,
+				   "unresolved extern variable %s", variable->name);
 		variable->address = program->variables[entry->variable].address;
 		variable->size = program->variables[entry->variable].size;
 	}
 	for (uint32_t n = 0; n < program->variable_count; n++)
-		if (program->variables[n].space == PTX_SPACE_SHARED && program->variables[n].linkage == PTX_LINKAGE_EXTERN) {
+		if (program->variables[n].space == PTX_SPACE_SHARED &&
+		    program->variables[n].linkage == PTX_LINKAGE_EXTERN) {
 			program->shared_size = sim_align(program->shared_size, 1024);
 			break;
 		}
 	return CUDA_SUCCESS;
 }
 
-static CUresult add_function(struct loader *loader, uint32_t module, const struct ptx_function *source)
-{
+static CUresult add_function(struct loader *loader, uint32_t module,
+			     const struct ptx_function *source) {
 	struct sim_program *program = loader->program;
 	struct sim_function *function = calloc(1, sizeof(*function));
 
@@ -289,26 +292,27 @@ static CUresult add_function(struct loader *loader, uint32_t module, const struc
 	return function->name ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult check_module(struct loader *loader, const struct ptx_module *module)
-{
+static CUresult check_module(struct loader *loader, const struct ptx_module *module) {
 	const struct ptx_target *target = &module->target;
 	uint32_t capability = sim_capability();
 
 	if (module->isa > ISA_MAX)
-		return SAY(loader, CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "PTX version %u.%u is newer than this driver's %u.%u",
-			   module->isa / 10, module->isa % 10, ISA_MAX / 10, ISA_MAX % 10);
+		return SAY(loader, CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+			   "PTX version %u.%u is newer than this driver's %u.%u", module->isa / 10,
+			   module->isa % 10, ISA_MAX / 10, ISA_MAX % 10);
 	if (module->address_size != 64)
 		return SAY(loader, CUDA_ERROR_INVALID_PTX, "the module is for 32-bit addresses");
 	if (target->number > capability || (target->suffix == 'a' && target->number != capability))
-		return SAY(loader, CUDA_ERROR_NO_BINARY_FOR_GPU, "the module is for sm_%u%.1s, the device is sm_%u", target->number,
+		return SAY(loader, CUDA_ERROR_NO_BINARY_FOR_GPU,
+			   "the module is for sm_%u%.1s, the device is sm_%u", target->number,
 			   target->suffix ? &target->suffix : "", capability);
 	return CUDA_SUCCESS;
 }
 
-static CUresult parse_modules(struct loader *loader, const char *const *texts, const size_t *lengths, uint32_t n)
-{
+static CUresult parse_modules(struct loader *loader, const char *const *texts,
+			      const size_t *lengths, uint32_t n) {
 	struct sim_program *program = loader->program;
-	struct ptx_error error = {0};
+	struct ptx_error error = { 0 };
 
 	for (uint32_t k = 0; k < n; k++) {
 		CUresult result;
@@ -323,7 +327,8 @@ static CUresult parse_modules(struct loader *loader, const char *const *texts, c
 		if (r == -ENOMEM)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		if (r)
-			return SAY(loader, CUDA_ERROR_INVALID_PTX, "line %u, column %u: %s", error.line, error.column, error.message);
+			return SAY(loader, CUDA_ERROR_INVALID_PTX, "line %u, column %u: %s",
+				   error.line, error.column, error.message);
 		program->module_count++;
 		result = check_module(loader, &program->modules[k]);
 		if (result != CUDA_SUCCESS)
@@ -332,8 +337,7 @@ static CUresult parse_modules(struct loader *loader, const char *const *texts, c
 	return CUDA_SUCCESS;
 }
 
-static CUresult make_symbols(struct loader *loader)
-{
+static CUresult make_symbols(struct loader *loader) {
 	struct sim_program *program = loader->program;
 	size_t functions = 0, variables = 0;
 	CUresult r;
@@ -354,7 +358,9 @@ static CUresult make_symbols(struct loader *loader)
 			r = place_variable(loader, n, &module->variables[k]);
 			if (r != CUDA_SUCCESS)
 				return r;
-			index_add(program->index, program->variables[program->variable_count - 1].name, NULL, program->variable_count - 1);
+			index_add(program->index,
+				  program->variables[program->variable_count - 1].name, NULL,
+				  program->variable_count - 1);
 		}
 		for (uint32_t k = 0; k < module->function_count; k++) {
 			if (!module->functions[k].body.length)
@@ -362,32 +368,32 @@ static CUresult make_symbols(struct loader *loader)
 			r = add_function(loader, n, &module->functions[k]);
 			if (r != CUDA_SUCCESS)
 				return r;
-			index_add(program->index, program->functions[program->function_count - 1]->name,
+			index_add(program->index,
+				  program->functions[program->function_count - 1]->name,
 				  program->functions[program->function_count - 1], 0);
 		}
 	}
 	return CUDA_SUCCESS;
 }
 
-static CUresult fill_in(struct loader *loader)
-{
+static CUresult fill_in(struct loader *loader) {
 	struct sim_program *program = loader->program;
 	uint32_t at = 0;
 
 	for (uint32_t n = 0; n < program->module_count; n++)
 		for (uint32_t k = 0; k < program->modules[n].variable_count; k++, at++) {
-			CUresult r = sim_initialize(program, &program->variables[at], &program->modules[n].variables[k], loader->message,
-						    loader->message_size);
+			CUresult r = sim_initialize(program, &program->variables[at],
+						    &program->modules[n].variables[k],
+						    loader->message, loader->message_size);
 			if (r != CUDA_SUCCESS)
 				return r;
 		}
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_program_new(struct sim_program **out, const char *const *texts, const size_t *lengths, uint32_t n, char *message,
-			 size_t message_size)
-{
-	struct loader loader = {.message = message, .message_size = message_size};
+CUresult sim_program_new(struct sim_program **out, const char *const *texts, const size_t *lengths,
+			 uint32_t n, char *message, size_t message_size) {
+	struct loader loader = { .message = message, .message_size = message_size };
 	struct sim_program *program = calloc(1, sizeof(*program));
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -418,8 +424,7 @@ CUresult sim_program_new(struct sim_program **out, const char *const *texts, con
 	return CUDA_SUCCESS;
 }
 
-struct sim_program *sim_program_free(struct sim_program *program)
-{
+struct sim_program *sim_program_free(struct sim_program *program) {
 	if (!program)
 		return NULL;
 	sim_unpatch(program);
@@ -432,7 +437,9 @@ struct sim_program *sim_program_free(struct sim_program *program)
 
 		if (variable->memory) {
 			sim_memory_remove((uintptr_t)variable->memory,
-					  variable->space == PTX_SPACE_CONST ? SIM_REGION_CONSTANT : SIM_REGION_GLOBAL, NULL);
+					  variable->space == PTX_SPACE_CONST ? SIM_REGION_CONSTANT
+									     : SIM_REGION_GLOBAL,
+					  NULL);
 			free(variable->memory);
 		}
 		free(variable->name);

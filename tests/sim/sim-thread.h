@@ -13,7 +13,8 @@ enum sim_state {
 	SIM_READY,
 	SIM_AT_BARRIER,
 	SIM_AT_WARP, /* waits for the lanes of warp_mask */
-	SIM_AT_MASK, /* at activemask, with GPUPROBE_SIM_WARPS=whole: till all others had their turn */
+	SIM_AT_MASK, /* at activemask, with GPUPROBE_SIM_WARPS=whole: till all others had their turn
+		      */
 	SIM_EXITED,
 	SIM_FAULT,
 };
@@ -37,8 +38,7 @@ struct sim_frame {
 };
 
 /* A frame's variables lie between it and its registers. */
-static inline uint64_t *sim_registers(struct sim_frame *frame)
-{
+static inline uint64_t *sim_registers(struct sim_frame *frame) {
 	return (uint64_t *)((char *)(frame + 1) + frame->function->variable_size);
 }
 
@@ -87,21 +87,23 @@ struct sim_block {
 	uint64_t grid_id;
 	uint32_t sm;
 	bool whole_warps; /* activemask has all lanes that come to it, not the own one alone */
-	uint32_t turn; /* a thread's turn is 1 to so many instructions; 0: as long as it can go on */
+	uint32_t
+		turn; /* a thread's turn is 1 to so many instructions; 0: as long as it can go on */
 	uint64_t random; /* for the lengths of turns */
-	struct sim_region *ranges; /* where several blocks run at once: instead of what instructions remember */
+	struct sim_region *ranges; /* where several blocks run at once: instead of what instructions
+				      remember */
 	CUresult result;
 };
 
 #define SIM_RANGES 64 /* of a block */
 
-#define SIM_OP(name) \
-	static const struct sim_insn *name(__attribute__((unused)) struct sim_thread *t, __attribute__((unused)) const struct sim_insn *i)
+#define SIM_OP(name)                                                                     \
+	static const struct sim_insn *name(__attribute__((unused)) struct sim_thread *t, \
+					   __attribute__((unused)) const struct sim_insn *i)
 
 #define RD(slot) (t->r[slot])
 
-static inline float sim_f32(uint64_t bits)
-{
+static inline float sim_f32(uint64_t bits) {
 	uint32_t low = bits;
 	float value;
 
@@ -109,24 +111,21 @@ static inline float sim_f32(uint64_t bits)
 	return value;
 }
 
-static inline uint64_t sim_f32_bits(float value)
-{
+static inline uint64_t sim_f32_bits(float value) {
 	uint32_t bits;
 
 	memcpy(&bits, &value, 4);
 	return bits;
 }
 
-static inline double sim_f64(uint64_t bits)
-{
+static inline double sim_f64(uint64_t bits) {
 	double value;
 
 	memcpy(&value, &bits, 8);
 	return value;
 }
 
-static inline uint64_t sim_f64_bits(double value)
-{
+static inline uint64_t sim_f64_bits(double value) {
 	uint64_t bits;
 
 	memcpy(&bits, &value, 8);
@@ -134,17 +133,20 @@ static inline uint64_t sim_f64_bits(double value)
 }
 
 /* Stops the grid: prints a line, sets the block's result. Returns NULL. */
-const struct sim_insn *sim_fault(struct sim_thread *t, const struct sim_insn *i, CUresult result, const char *format, ...)
+const struct sim_insn *sim_fault(struct sim_thread *t, const struct sim_insn *i, CUresult result,
+				 const char *format, ...)
 	__attribute__((format(printf, 4, 5), cold));
 
 /* Pushes a frame for function. The caller fills in parameters. False if the stack is full. */
-bool sim_push(struct sim_thread *t, const struct sim_function *function, const struct sim_insn *call);
+bool sim_push(struct sim_thread *t, const struct sim_function *function,
+	      const struct sim_insn *call);
 
 /* sim-patch.c: where a thread begins. */
 const struct sim_insn *sim_patch_start(const struct sim_function *function);
 
 /* sim-op-memory.c: shared memory at an offset; NULL after a fault. */
-void *sim_shared_address(struct sim_thread *t, const struct sim_insn *i, uint32_t address, size_t size);
+void *sim_shared_address(struct sim_thread *t, const struct sim_insn *i, uint32_t address,
+			 size_t size);
 
 /* sim-op-control.c: wakes up those whom this thread's end lets go on. */
 void sim_thread_exited(struct sim_thread *t);

@@ -2,18 +2,20 @@
 #pragma once
 
 /*
- * The interpreter: PTX text becomes a program, a program's kernels are launched over a grid, in the calling thread (sim-run.c
- * has modes with more of them).
+ * The interpreter: PTX text becomes a program, a program's kernels are launched over a grid, in the
+ * calling thread (sim-run.c has modes with more of them).
  *
  * sim-memory.c   what a kernel may access: a sorted table of address ranges
  * sim-program.c  a module: its variables in real memory, its functions
  * sim-decode*.c  a function's body becomes an array of struct sim_insn, once
  * sim-op-*.c     what instructions do: one C function for each kind and type
  * sim-run.c      blocks one after the other; in a block each thread runs until it waits for others
- * sim-patch.c    functions of another program that are called at instructions of a class, as NVIDIA's patching library does it
+ * sim-patch.c    functions of another program that are called at instructions of a class, as
+ * NVIDIA's patching library does it
  *
- * Addresses are real ones (generic, global, const, local and param space alike). Shared memory alone is addressed by
- * offsets from the block's own memory, because compilers keep such addresses in 32 bits; cvta adds the base.
+ * Addresses are real ones (generic, global, const, local and param space alike). Shared memory
+ * alone is addressed by offsets from the block's own memory, because compilers keep such addresses
+ * in 32 bits; cvta adds the base.
  */
 
 #include <pthread.h>
@@ -32,10 +34,15 @@
 #define SIM_PARAMETERS_MAX 32764
 #define SIM_STACK_SIZE (256u << 10)
 #define SIM_BARRIERS 16
-#define SIM_SET_CONDITION "cudaGraphSetConditional" /* the function of CUDA's library for device code */
-#define SIM_PATCHES 41 /* classes of instructions that can be patched: enum patch_instruction (proto/patch.h) */
+#define SIM_SET_CONDITION \
+	"cudaGraphSetConditional" /* the function of CUDA's library for device code */
+#define SIM_PATCHES                                                                               \
+	41 /* classes of instructions that can be patched: enum patch_instruction (proto/patch.h) \
+	    */
 
-/* --- sim-memory.c ------------------------------------------------------------------------------------------------- */
+/* --- sim-memory.c
+ * -------------------------------------------------------------------------------------------------
+ */
 
 enum sim_region_kind {
 	SIM_REGION_DEVICE, /* cuMemAlloc */
@@ -54,7 +61,8 @@ struct sim_region {
 	uint64_t id;
 };
 
-/* Adds a range. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED if it overlaps one, CUDA_ERROR_OUT_OF_MEMORY. */
+/* Adds a range. CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED if it overlaps one,
+ * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult sim_memory_add(uintptr_t base, size_t size, enum sim_region_kind kind, unsigned int flags);
 /* Removes the range that begins at base and is of that kind; false if there is none. */
 bool sim_memory_remove(uintptr_t base, enum sim_region_kind kind, struct sim_region *out);
@@ -69,15 +77,18 @@ size_t sim_memory_used(void);
 /* Bytes of host memory that are registered. */
 size_t sim_memory_registered(void);
 
-/* --- what is executed --------------------------------------------------------------------------------------------- */
+/* --- what is executed
+ * --------------------------------------------------------------------------------------------- */
 
 struct sim_thread;
 struct sim_insn;
 
-/* Executes one instruction. Returns the next one, or NULL if the thread stops: thread->state says why. */
+/* Executes one instruction. Returns the next one, or NULL if the thread stops: thread->state says
+ * why. */
 typedef const struct sim_insn *(*sim_op)(struct sim_thread *t, const struct sim_insn *i);
 
-/* d, a, b, c, e: registers, as indexes into the frame. Immediates are registers too, filled in when the frame is made. */
+/* d, a, b, c, e: registers, as indexes into the frame. Immediates are registers too, filled in when
+ * the frame is made. */
 struct sim_insn {
 	sim_op op;
 	uint32_t d, a, b, c, e;
@@ -90,7 +101,8 @@ struct sim_insn {
 	};
 	uint32_t position; /* in the text of the module */
 	uint32_t width; /* bytes accessed */
-	/* The range that the last access hit: address - low <= span. Written while it runs, unless blocks run at once; launches hold a lock. */
+	/* The range that the last access hit: address - low <= span. Written while it runs, unless
+	 * blocks run at once; launches hold a lock. */
 	uintptr_t low;
 	size_t span;
 };
@@ -128,7 +140,8 @@ struct sim_function {
 
 	struct sim_insn *insns;
 	uint32_t insn_count;
-	/* A frame: variables (local, parameters), then registers, then constants and temporaries. */
+	/* A frame: variables (local, parameters), then registers, then constants and temporaries.
+	 */
 	uint64_t *constants;
 	uint32_t constant_count;
 	uint32_t register_count; /* without the constants */
@@ -142,7 +155,8 @@ struct sim_function {
 	struct sim_parameter *returns;
 	uint32_t return_count;
 	uint32_t parameter_bytes; /* kernels: size of the launch's buffer */
-	uint32_t max_threads; /* .maxntid, .reqntid: product; else SIM_BLOCK_MAX; and what registers suffice for */
+	uint32_t max_threads; /* .maxntid, .reqntid: product; else SIM_BLOCK_MAX; and what registers
+				 suffice for */
 	uint32_t registers; /* what a thread takes of a block's: those that are declared */
 	uint32_t resident; /* threads that registers suffice for; 0: any number */
 	uint32_t required[3]; /* .reqntid; 0 if none */
@@ -151,7 +165,8 @@ struct sim_function {
 
 	struct sim_site *sites;
 	uint32_t site_count;
-	/* by instruction, NULL for those that are not patched; the last one is of the entry. NULL: nothing is patched */
+	/* by instruction, NULL for those that are not patched; the last one is of the entry. NULL:
+	 * nothing is patched */
 	struct sim_trampoline **trampolines;
 
 	/* what cuFuncSetAttribute sets */
@@ -188,18 +203,21 @@ struct sim_program {
 };
 
 /*
- * Makes a program of n texts (copied). On failure message says why, in one line. CUDA_ERROR_INVALID_PTX,
- * CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND.
+ * Makes a program of n texts (copied). On failure message says why, in one line.
+ * CUDA_ERROR_INVALID_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CUDA_ERROR_OUT_OF_MEMORY,
+ * CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND.
  */
-CUresult sim_program_new(struct sim_program **out, const char *const *texts, const size_t *lengths, uint32_t n,
-			 char *message, size_t message_size);
+CUresult sim_program_new(struct sim_program **out, const char *const *texts, const size_t *lengths,
+			 uint32_t n, char *message, size_t message_size);
 struct sim_program *sim_program_free(struct sim_program *program);
 struct sim_function *sim_program_kernel(const struct sim_program *program, const char *name);
 /* What a name means in a module: its own, else a visible one of another. NULL if there is none. */
-const struct sim_variable *sim_program_variable(const struct sim_program *program, const struct ptx_module *module,
-						const char *name, size_t length);
-struct sim_function *sim_program_function(const struct sim_program *program, const struct ptx_module *module,
-					  const char *name, size_t length);
+const struct sim_variable *sim_program_variable(const struct sim_program *program,
+						const struct ptx_module *module, const char *name,
+						size_t length);
+struct sim_function *sim_program_function(const struct sim_program *program,
+					  const struct ptx_module *module, const char *name,
+					  size_t length);
 /* A variable that cuModuleGetGlobal may know; NULL if there is none. */
 const struct sim_variable *sim_program_global(const struct sim_program *program, const char *name);
 /* Static shared memory that a kernel uses. */
@@ -222,8 +240,9 @@ struct sim_launch {
 };
 
 /*
- * Runs a grid to its end. CUDA_SUCCESS, or what a GPU would say (CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_LAUNCH_FAILED ...) after a line
- * on stderr. Launches exclude each other: sim_run_lock() is held.
+ * Runs a grid to its end. CUDA_SUCCESS, or what a GPU would say (CUDA_ERROR_ILLEGAL_ADDRESS,
+ * CUDA_ERROR_LAUNCH_FAILED ...) after a line on stderr. Launches exclude each other: sim_run_lock()
+ * is held.
  */
 CUresult sim_run(const struct sim_launch *launch);
 void sim_run_lock(void); /* keeps kernels from running: for what takes memory away */
@@ -234,5 +253,6 @@ void sim_run_unlock(void);
 /* Is it a class, and does a function take what its patches get? */
 bool sim_patch_fits(uint32_t patch, const struct sim_function *function);
 /* Replaces what a program is patched with. CUDA_ERROR_OUT_OF_MEMORY: it has no patches then. */
-CUresult sim_patch(struct sim_program *program, const struct sim_function *const patches[SIM_PATCHES]);
+CUresult sim_patch(struct sim_program *program,
+		   const struct sim_function *const patches[SIM_PATCHES]);
 void sim_unpatch(struct sim_program *program);

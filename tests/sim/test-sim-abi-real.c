@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ABI as NVIDIA's own header has it. Our declarations of the functions follow it: they must agree, or this does not compile. */
+/* The ABI as NVIDIA's own header has it. Our declarations of the functions follow it: they must
+ * agree, or this does not compile. */
 
 #pragma GCC diagnostic ignored "-Wredundant-decls"
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes, offsets and values of the ABI: made once from our header and once from NVIDIA's; test-sim-abi.c compares. */
+/* Sizes, offsets and values of the ABI: made once from our header and once from NVIDIA's;
+ * test-sim-abi.c compares. */
 
-#define SIZE(type) {#type, sizeof(type)},
-#define AT(type, member) {#type "." #member, offsetof(type, member)},
-#define VALUE(name) {#name, (unsigned long long)(uintptr_t)(name)},
+#define SIZE(type) { #type, sizeof(type) },
+#define AT(type, member) { #type "." #member, offsetof(type, member) },
+#define VALUE(name) { #name, (unsigned long long)(uintptr_t)(name) },
 
+/* clang-format off */
 const struct abi_row ABI_TABLE[] = {
 	SIZE(CUresult) SIZE(CUdeviceptr) SIZE(CUdevice) SIZE(CUuuid) SIZE(CUlaunchConfig) SIZE(CUDA_KERNEL_NODE_PARAMS)
 	SIZE(CUgraphExecUpdateResultInfo) SIZE(CUDA_GRAPH_INSTANTIATE_PARAMS) SIZE(CUjit_option) SIZE(CUlibraryOption) SIZE(CUstreamCaptureMode)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver API: errors, handles, images, memory, capture, the look-up of functions, the linker. */
+/* The driver API: errors, handles, images, memory, capture, the look-up of functions, the linker.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,28 +23,35 @@
 static const char counter_ptx[] = HEAD
 	".visible .global .align 8 .u64 count;\n"
 	".visible .const .align 4 .u32 step = 3;\n"
-	"// an instrumented module looks like this: the program, a function that calls it, a call at the entry\n"
+	"// an instrumented module looks like this: the program, a function that calls it, a call "
+	"at the entry\n"
 	".func (.param .b64 r) program (.param .b64 context)\n"
-	"{ .reg .b64 %x; .reg .u32 %s; ld.const.u32 %s, [step]; cvt.u64.u32 %x, %s; red.global.add.u64 [count], %x;"
+	"{ .reg .b64 %x; .reg .u32 %s; ld.const.u32 %s, [step]; cvt.u64.u32 %x, %s; "
+	"red.global.add.u64 [count], %x;"
 	" mov.u64 %x, 0; st.param.b64 [r], %x; ret; }\n"
 	".func __probe_func__fill ()\n"
-	"{ { .param .b64 context; .param .b64 r; st.param.b64 [context], 0; call.uni (r), program, (context); } ret; }\n"
+	"{ { .param .b64 context; .param .b64 r; st.param.b64 [context], 0; call.uni (r), program, "
+	"(context); } ret; }\n"
 	".visible .entry fill (.param .u64 out, .param .u32 value, .param .align 8 .b8 pair[16])\n"
 	".maxntid 128, 1, 1\n"
-	"{ .reg .b64 %a<3>; .reg .b32 %r<4>; call.uni __probe_func__fill; ld.param.u64 %a0, [out]; ld.param.u32 %r0, [value];"
+	"{ .reg .b64 %a<3>; .reg .b32 %r<4>; call.uni __probe_func__fill; ld.param.u64 %a0, [out]; "
+	"ld.param.u32 %r0, [value];"
 	" ld.param.u32 %r3, [pair+12]; add.u32 %r0, %r0, %r3;"
-	" mov.u32 %r1, %tid.x; mul.wide.u32 %a1, %r1, 4; add.s64 %a2, %a0, %a1; st.global.u32 [%a2], %r0; ret; }\n"
-	".visible .entry spin (.param .u64 out) { .reg .b32 %r; .reg .pred %p; .shared .u32 flag; mov.u32 %r, %tid.x; setp.ne.u32 %p, %r, 0;"
-	" @%p bra SET; WAIT: ld.volatile.shared.u32 %r, [flag]; setp.eq.u32 %p, %r, 0; @%p bra WAIT; ret; SET: mov.u32 %r, 1;"
+	" mov.u32 %r1, %tid.x; mul.wide.u32 %a1, %r1, 4; add.s64 %a2, %a0, %a1; st.global.u32 "
+	"[%a2], %r0; ret; }\n"
+	".visible .entry spin (.param .u64 out) { .reg .b32 %r; .reg .pred %p; .shared .u32 flag; "
+	"mov.u32 %r, %tid.x; setp.ne.u32 %p, %r, 0;"
+	" @%p bra SET; WAIT: ld.volatile.shared.u32 %r, [flag]; setp.eq.u32 %p, %r, 0; @%p bra "
+	"WAIT; ret; SET: mov.u32 %r, 1;"
 	" st.volatile.shared.u32 [flag], %r; ret; }\n"
-	".visible .entry hang () { .reg .b32 %r; .reg .pred %p; mov.u32 %r, %tid.x; setp.ne.u32 %p, %r, 0; @%p bra W; bar.sync 0, 64; ret;"
+	".visible .entry hang () { .reg .b32 %r; .reg .pred %p; mov.u32 %r, %tid.x; setp.ne.u32 "
+	"%p, %r, 0; @%p bra W; bar.sync 0, 64; ret;"
 	" W: bar.sync 1, 64; ret; }\n"
 	".visible .entry stop () { trap; }\n"
 	".visible .entry deep () { call.uni again; ret; }\n"
 	".func again () { .local .b8 room[64]; call.uni again; ret; }\n";
 /* `again` is used before it is defined: PTX wants a prototype */
-static char *with_prototype(void)
-{
+static char *with_prototype(void) {
 	char *text = malloc(sizeof(counter_ptx) + 64);
 
 	assert_non_null(text);
@@ -53,19 +61,16 @@ static char *with_prototype(void)
 
 static CUcontext context;
 
-static int setup(void **state)
-{
+static int setup(void **state) {
 	return cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context);
 }
 
-static int teardown(void **state)
-{
+static int teardown(void **state) {
 	cuDevicePrimaryCtxReset_v2(0);
 	return cuCtxSetCurrent(NULL);
 }
 
-static CUmodule load_counter(void)
-{
+static CUmodule load_counter(void) {
 	char *text = with_prototype();
 	CUmodule module = NULL;
 
@@ -74,8 +79,7 @@ static CUmodule load_counter(void)
 	return module;
 }
 
-static uint64_t read_count(CUmodule module)
-{
+static uint64_t read_count(CUmodule module) {
 	CUdeviceptr address;
 	uint64_t value;
 	size_t size;
@@ -86,19 +90,19 @@ static uint64_t read_count(CUmodule module)
 	return value;
 }
 
-static void test_probe(void **state)
-{
+static void test_probe(void **state) {
 	CUmodule module = load_counter();
-	uint32_t value = 40, pair[4] = {0, 0, 0, 2}, out[128];
+	uint32_t value = 40, pair[4] = { 0, 0, 0, 2 }, out[128];
 	CUdeviceptr memory;
-	void *arguments[] = {&memory, &value, pair};
+	void *arguments[] = { &memory, &value, pair };
 	struct {
 		CUdeviceptr out;
 		uint32_t value, padding;
 		uint32_t pair[4];
-	} buffer = {.value = 1, .pair = {0, 0, 0, 6}};
+	} buffer = { .value = 1, .pair = { 0, 0, 0, 6 } };
 	size_t size = sizeof(buffer), offset;
-	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &size, CU_LAUNCH_PARAM_END };
 	CUfunction function;
 
 	OK(cuModuleGetFunction(&function, module, "fill"));
@@ -120,12 +124,11 @@ static void test_probe(void **state)
 	OK(cuModuleUnload(module));
 }
 
-static void test_launch_errors(void **state)
-{
+static void test_launch_errors(void **state) {
 	CUmodule module = load_counter();
-	uint32_t value = 1, pair[4] = {0};
+	uint32_t value = 1, pair[4] = { 0 };
 	CUdeviceptr memory;
-	void *arguments[] = {&memory, &value, pair}, *holes[] = {&memory, NULL, pair};
+	void *arguments[] = { &memory, &value, pair }, *holes[] = { &memory, NULL, pair };
 	CUfunction function;
 	int attribute;
 
@@ -133,16 +136,28 @@ static void test_launch_errors(void **state)
 	FAILS(cuModuleGetFunction(&function, module, "program"), CUDA_ERROR_NOT_FOUND);
 	FAILS(cuModuleGetFunction(&function, module, "nothing"), CUDA_ERROR_NOT_FOUND);
 	OK(cuModuleGetFunction(&function, module, "fill"));
-	FAILS(cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), CUDA_ERROR_INVALID_VALUE);
-	FAILS(cuLaunchKernel(function, 1, 1, 1, 1025, 1, 1, 0, NULL, arguments, NULL), CUDA_ERROR_INVALID_VALUE);
-	FAILS(cuLaunchKernel(function, 1, 65536, 1, 1, 1, 1, 0, NULL, arguments, NULL), CUDA_ERROR_INVALID_VALUE);
-	FAILS(cuLaunchKernel(function, 1, 1, 1, 129, 1, 1, 0, NULL, arguments, NULL), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 60000, NULL, arguments, NULL), CUDA_ERROR_INVALID_VALUE);
-	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, holes, NULL), CUDA_ERROR_INVALID_VALUE);
-	FAILS(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), CUDA_ERROR_INVALID_HANDLE);
-	FAILS(cuLaunchKernel((CUfunction)(void *)module, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), CUDA_ERROR_INVALID_HANDLE);
-	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, (CUstream)(void *)module, arguments, NULL), CUDA_ERROR_INVALID_HANDLE);
+	FAILS(cuLaunchKernel(function, 0, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuLaunchKernel(function, 1, 1, 1, 1025, 1, 1, 0, NULL, arguments, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuLaunchKernel(function, 1, 65536, 1, 1, 1, 1, 0, NULL, arguments, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuLaunchKernel(function, 1, 1, 1, 129, 1, 1, 0, NULL, arguments, NULL),
+	      CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 60000, NULL, arguments, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, holes, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL),
+	      CUDA_ERROR_INVALID_HANDLE);
+	FAILS(cuLaunchKernel((CUfunction)(void *)module, 1, 1, 1, 1, 1, 1, 0, NULL, arguments,
+			     NULL),
+	      CUDA_ERROR_INVALID_HANDLE);
+	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, (CUstream)(void *)module, arguments,
+			     NULL),
+	      CUDA_ERROR_INVALID_HANDLE);
 	OK(cuFuncGetAttribute(&attribute, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
 	assert_int_equal(attribute, 128);
 	OK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000));
@@ -150,13 +165,13 @@ static void test_launch_errors(void **state)
 	OK(cuCtxSynchronize());
 	OK(cuModuleUnload(module));
 	FAILS(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
-	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), CUDA_ERROR_INVALID_HANDLE);
+	FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL),
+	      CUDA_ERROR_INVALID_HANDLE);
 	OK(cuMemFree_v2(memory));
 }
 
 /* A kernel that fails spoils the context: the launch is fine, everything after it is not. */
-static void kernel_fails(const char *name, unsigned int threads, CUresult error)
-{
+static void kernel_fails(const char *name, unsigned int threads, CUresult error) {
 	CUmodule module = load_counter();
 	CUfunction function;
 
@@ -169,23 +184,24 @@ static void kernel_fails(const char *name, unsigned int threads, CUresult error)
 	OK(cuModuleUnload(module));
 }
 
-static void test_kernel_errors(void **state)
-{
+static void test_kernel_errors(void **state) {
 	CUmodule module = load_counter();
-	uint32_t value = 1, pair[4] = {0};
+	uint32_t value = 1, pair[4] = { 0 };
 	CUdeviceptr memory;
-	void *arguments[] = {&memory, &value, pair};
-	const CUdeviceptr bad[] = {0, 4, 0xdead0000, UINT64_MAX - 3, 0};
+	void *arguments[] = { &memory, &value, pair };
+	const CUdeviceptr bad[] = { 0, 4, 0xdead0000, UINT64_MAX - 3, 0 };
 	CUfunction function;
 
 	OK(cuModuleGetFunction(&function, module, "fill"));
 	for (int n = 0; n < 6; n++) {
-		CUresult error = n == 5 ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+		CUresult error =
+			n == 5 ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 		CUdeviceptr room;
 
 		OK(cuMemAlloc_v2(&room, 400));
 		memory = n == 4 ? room : n == 5 ? room + 2 : bad[n]; /* 4: one element too many */
-		OK(cuLaunchKernel(function, 1, 1, 1, n == 4 ? 101 : 1, 1, 1, 0, NULL, arguments, NULL));
+		OK(cuLaunchKernel(function, 1, 1, 1, n == 4 ? 101 : 1, 1, 1, 0, NULL, arguments,
+				  NULL));
 		FAILS(cuCtxSynchronize(), error);
 		FAILS(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL), error);
 		OK(cuDevicePrimaryCtxReset_v2(0));
@@ -199,11 +215,10 @@ static void test_kernel_errors(void **state)
 }
 
 /* A thread that spins for another one of its block gets what it waits for. */
-static void test_spin(void **state)
-{
+static void test_spin(void **state) {
 	CUmodule module = load_counter();
 	CUdeviceptr none = 0;
-	void *arguments[] = {&none};
+	void *arguments[] = { &none };
 	CUfunction function;
 
 	OK(cuModuleGetFunction(&function, module, "spin"));
@@ -214,9 +229,13 @@ static void test_spin(void **state)
 
 /* --- images --- */
 
-static void *make_fatbin(bool with_ptx, bool with_new_ptx, enum fatbin_compression compression, size_t *size)
-{
-	struct fatbin_spec spec = {.kind = FATBIN_KIND_PTX, .isa_major = 7, .sm = 70, .flags = FATBIN_FLAG_64BIT, .compression = compression};
+static void *make_fatbin(bool with_ptx, bool with_new_ptx, enum fatbin_compression compression,
+			 size_t *size) {
+	struct fatbin_spec spec = { .kind = FATBIN_KIND_PTX,
+				    .isa_major = 7,
+				    .sm = 70,
+				    .flags = FATBIN_FLAG_64BIT,
+				    .compression = compression };
 	char *text = with_prototype();
 	struct fatbin_writer writer;
 	uint8_t *data;
@@ -238,13 +257,13 @@ static void *make_fatbin(bool with_ptx, bool with_new_ptx, enum fatbin_compressi
 	return data;
 }
 
-static void test_images(void **state)
-{
+static void test_images(void **state) {
 	struct {
 		uint32_t magic, version;
 		const void *data, *filename;
-	} wrapper = {FATBIN_WRAPPER_MAGIC, 1, NULL, NULL};
-	static const enum fatbin_compression compressions[] = {FATBIN_RAW, FATBIN_LZ4, FATBIN_ZSTD};
+	} wrapper = { FATBIN_WRAPPER_MAGIC, 1, NULL, NULL };
+	static const enum fatbin_compression compressions[] = { FATBIN_RAW, FATBIN_LZ4,
+								FATBIN_ZSTD };
 	CUfunction function;
 	CUmodule module;
 	CUlibrary library;
@@ -275,34 +294,42 @@ static void test_images(void **state)
 	image = make_fatbin(false, true, FATBIN_RAW, &size);
 	FAILS(cuModuleLoadData(&module, image), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	free(image);
-	FAILS(cuModuleLoadData(&module, "\177ELF\2\1\1\0\0\0\0\0\0\0\0\0"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	FAILS(cuModuleLoadData(&module, "\177ELF\2\1\1\0\0\0\0\0\0\0\0\0"),
+	      CUDA_ERROR_NO_BINARY_FOR_GPU);
 	FAILS(cuModuleLoadData(&module, "\1\2\3\4garbage here"), CUDA_ERROR_INVALID_IMAGE);
 	FAILS(cuModuleLoadData(&module, "this is no PTX at all"), CUDA_ERROR_INVALID_PTX);
-	FAILS(cuModuleLoadData(&module, ".version 99.0\n.target sm_70\n"), CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
-	FAILS(cuModuleLoadData(&module, ".version 8.0\n.target sm_99\n.address_size 64\n"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	FAILS(cuModuleLoadData(&module, ".version 99.0\n.target sm_70\n"),
+	      CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+	FAILS(cuModuleLoadData(&module, ".version 8.0\n.target sm_99\n.address_size 64\n"),
+	      CUDA_ERROR_NO_BINARY_FOR_GPU);
 	FAILS(cuModuleLoadData(NULL, counter_ptx), CUDA_ERROR_INVALID_VALUE);
 	FAILS(cuModuleLoad(&module, "/nowhere"), CUDA_ERROR_FILE_NOT_FOUND);
 }
 
-static void test_linker(void **state)
-{
-	static char caller[] = HEAD ".extern .global .u32 shared_value;\n.extern .func (.param .b32 r) get ();\n"
-		".visible .entry run (.param .u64 out) { .reg .b64 %a; .reg .b32 %r<3>; .param .b32 v; ld.param.u64 %a, [out];"
-		" call (v), get, (); ld.param.b32 %r0, [v]; ld.global.u32 %r1, [shared_value]; add.u32 %r2, %r0, %r1; st.global.u32 [%a], %r2; ret; }\n";
+static void test_linker(void **state) {
+	static char caller[] =
+		HEAD ".extern .global .u32 shared_value;\n.extern .func (.param .b32 r) get ();\n"
+		     ".visible .entry run (.param .u64 out) { .reg .b64 %a; .reg .b32 %r<3>; "
+		     ".param .b32 v; ld.param.u64 %a, [out];"
+		     " call (v), get, (); ld.param.b32 %r0, [v]; ld.global.u32 %r1, "
+		     "[shared_value]; add.u32 %r2, %r0, %r1; st.global.u32 [%a], %r2; ret; }\n";
 	static char callee[] = HEAD ".visible .global .u32 shared_value = 100;\n"
-		".visible .func (.param .b32 r) get () { .reg .b32 %x; mov.u32 %x, 11; st.param.b32 [r], %x; ret; }\n";
+				    ".visible .func (.param .b32 r) get () { .reg .b32 %x; mov.u32 "
+				    "%x, 11; st.param.b32 [r], %x; ret; }\n";
 	CUlinkState link;
 	CUmodule module;
 	CUfunction function;
 	CUdeviceptr out;
-	void *image, *arguments[] = {&out};
+	void *image, *arguments[] = { &out };
 	uint32_t result;
 	size_t size;
 
 	FAILS(cuModuleLoadData(&module, caller), CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND);
 	OK(cuLinkCreate_v2(0, NULL, NULL, &link));
-	OK(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, caller, sizeof(caller), "caller", 0, NULL, NULL));
-	OK(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, callee, sizeof(callee), "callee", 0, NULL, NULL));
+	OK(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, caller, sizeof(caller), "caller", 0, NULL,
+			    NULL));
+	OK(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, callee, sizeof(callee), "callee", 0, NULL,
+			    NULL));
 	OK(cuLinkComplete(link, &image, &size));
 	OK(cuModuleLoadData(&module, image));
 	OK(cuLinkDestroy(link));
@@ -317,12 +344,11 @@ static void test_linker(void **state)
 
 /* --- memory --- */
 
-static void test_memory(void **state)
-{
+static void test_memory(void **state) {
 	CUdeviceptr memory, device, base;
 	unsigned int type, flags;
 	size_t size, before, after, total;
-	uint32_t words[4] = {0};
+	uint32_t words[4] = { 0 };
 	char *page;
 
 	OK(cuMemGetInfo_v2(&before, &total));
@@ -350,12 +376,15 @@ static void test_memory(void **state)
 	assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
 	OK(cuMemFree_v2(memory));
 	FAILS(cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
-	FAILS(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory), CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory),
+	      CUDA_ERROR_INVALID_VALUE);
 
 	page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(page, MAP_FAILED);
-	OK(cuMemHostRegister_v2(page, 8192, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
-	FAILS(cuMemHostRegister_v2(page + 4096, 4096, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	OK(cuMemHostRegister_v2(page, 8192,
+				CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+	FAILS(cuMemHostRegister_v2(page + 4096, 4096, 0),
+	      CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	OK(cuMemHostGetDevicePointer_v2(&device, page + 8, 0));
 	assert_true(device == (CUdeviceptr)(uintptr_t)(page + 8));
 	OK(cuMemHostGetFlags(&flags, page));
@@ -370,8 +399,7 @@ static void test_memory(void **state)
 
 /* --- capture --- */
 
-static void *disturb(void *userdata)
-{
+static void *disturb(void *userdata) {
 	CUdeviceptr memory;
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -381,8 +409,7 @@ static void *disturb(void *userdata)
 	return (void *)(uintptr_t)cuMemAlloc_v2(&memory, 64);
 }
 
-static void *synchronize(void *userdata)
-{
+static void *synchronize(void *userdata) {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
 	cuCtxSetCurrent(context);
@@ -390,22 +417,22 @@ static void *synchronize(void *userdata)
 	return (void *)(uintptr_t)cuCtxSynchronize();
 }
 
-static void *unload(void *module)
-{
+static void *unload(void *module) {
 	cuCtxSetCurrent(context);
 	return (void *)(uintptr_t)cuModuleUnload(module);
 }
 
-/* Who waits for the context ends its captures in all modes; who unloads, those of the global one. */
-static void test_capture_ends(void **state)
-{
+/* Who waits for the context ends its captures in all modes; who unloads, those of the global one.
+ */
+static void test_capture_ends(void **state) {
 	CUstream stream;
 	CUgraph graph;
 	pthread_t thread;
 	void *result;
 
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+	for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
+	     mode++) {
 		CUmodule module = load_counter();
 
 		OK(cuStreamBeginCapture_v2(stream, (CUstreamCaptureMode)mode));
@@ -418,17 +445,18 @@ static void test_capture_ends(void **state)
 		pthread_join(thread, &result);
 		assert_int_equal((uintptr_t)result, CUDA_SUCCESS);
 		assert_int_equal(cuStreamEndCapture(stream, &graph),
-				 mode == CU_STREAM_CAPTURE_MODE_GLOBAL ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+				 mode == CU_STREAM_CAPTURE_MODE_GLOBAL
+					 ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+					 : CUDA_SUCCESS);
 	}
 	OK(cuStreamDestroy_v2(stream));
 }
 
-static void test_capture(void **state)
-{
+static void test_capture(void **state) {
 	CUmodule module = load_counter();
-	uint32_t value = 5, pair[4] = {0}, out = 0;
+	uint32_t value = 5, pair[4] = { 0 }, out = 0;
 	CUdeviceptr memory, other;
-	void *arguments[] = {&memory, &value, pair}, *result;
+	void *arguments[] = { &memory, &value, pair }, *result;
 	CUDA_KERNEL_NODE_PARAMS params;
 	CUstreamCaptureStatus status;
 	CUgraphNode nodes[4];
@@ -473,7 +501,8 @@ static void test_capture(void **state)
 	OK(cuGraphExecDestroy(exec));
 	FAILS(cuGraphLaunch(exec, NULL), CUDA_ERROR_INVALID_VALUE);
 
-	/* a careless call spoils a capture: its own thread's, and any thread's in the global mode */
+	/* a careless call spoils a capture: its own thread's, and any thread's in the global mode
+	 */
 	for (int n = 0; n < 2; n++) {
 		OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 		if (n) {
@@ -488,7 +517,8 @@ static void test_capture(void **state)
 		FAILS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	}
 	FAILS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
-	FAILS(cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	FAILS(cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL),
+	      CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	OK(cuStreamDestroy_v2(stream));
 	FAILS(cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
 	OK(cuMemFree_v2(memory));
@@ -497,15 +527,16 @@ static void test_capture(void **state)
 
 /* --- the rest --- */
 
-static void test_proc_address(void **state)
-{
+static void test_proc_address(void **state) {
 	CUdriverProcAddressQueryResult status;
 	void *plain, *thread, *old;
 
-	OK(cuGetProcAddress_v2("cuLaunchKernel", &plain, 13000, CU_GET_PROC_ADDRESS_DEFAULT, &status));
+	OK(cuGetProcAddress_v2("cuLaunchKernel", &plain, 13000, CU_GET_PROC_ADDRESS_DEFAULT,
+			       &status));
 	assert_ptr_equal(plain, (void *)cuLaunchKernel);
 	assert_int_equal(status, CU_GET_PROC_ADDRESS_SUCCESS);
-	OK(cuGetProcAddress_v2("cuLaunchKernel", &thread, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
+	OK(cuGetProcAddress_v2("cuLaunchKernel", &thread, 13000,
+			       CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
 	assert_non_null(thread);
 	OK(cuGetProcAddress_v2("cuCtxCreate", &plain, 13000, 0, NULL));
 	OK(cuGetProcAddress_v2("cuCtxCreate", &old, 11000, 0, NULL));
@@ -524,8 +555,7 @@ static void test_proc_address(void **state)
 	FAILS(cuGetProcAddress_v2(NULL, &plain, 13000, 0, &status), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void test_device(void **state)
-{
+static void test_device(void **state) {
 	const char *text;
 	char name[64];
 	int value, major, minor;
@@ -557,9 +587,9 @@ static void test_device(void **state)
 	OK(cuCtxSetCurrent(context));
 }
 
-/* A context that was attached twice is detached twice; a primary one that is retained anew has another id. */
-static void test_context_ends(void **state)
-{
+/* A context that was attached twice is detached twice; a primary one that is retained anew has
+ * another id. */
+static void test_context_ends(void **state) {
 	unsigned long long first, second;
 	CUcontext own, again, current;
 	CUstream stream;
@@ -595,8 +625,7 @@ static void test_context_ends(void **state)
 	FAILS(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_probe, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_launch_errors, setup, teardown),

@@ -6,6 +6,7 @@ Each kernel gives the same memory bare and with a probe, called or inlined, and 
 on the ways out: one probe at once, the other on three ways out, with labels, a loop and a stack. So it does with one that reads all of
 the context at each memory instruction, each of which moves at least a byte.
 """
+
 import os, re, subprocess, sys, tempfile
 
 SIMPLE = """.visible .global .align 8 .u64 probe_counter = 0;
@@ -80,6 +81,7 @@ kernels = re.findall(r"\.entry\s+(\w+)", open(source).read())
 if len(kernels) < 7:
     sys.exit("%s has only the kernels %s" % (source, kernels))
 with tempfile.TemporaryDirectory() as folder:
+
     def path(name):
         return os.path.join(folder, name)
 
@@ -96,16 +98,23 @@ with tempfile.TemporaryDirectory() as folder:
     everywhere = ["--point", "entry", "--point", "return"]
     memory = ["--point", "memory", "--spaces", "0x3f", "--image", "1"]
     # name, and how often a thread comes by (None: at least once)
-    probed = [(probe("simple", SIMPLE, "--call"), 1), (probe("simple-inlined", SIMPLE), 1),
-              (probe("branches", BRANCHES, "--call"), 1), (probe("branches-inlined", BRANCHES), 1),
-              (probe("both", BRANCHES, *everywhere, "--call"), 2), (probe("both-inlined", BRANCHES, *everywhere), 2),
-              (probe("return", SIMPLE, "--point", "return"), 1),
-              (probe("memory", MEMORY, *memory, "--call", context="0,8,16,40"), None), (probe("memory-inlined", MEMORY, *memory, context="0,8,16,40"), None)]
+    probed = [
+        (probe("simple", SIMPLE, "--call"), 1),
+        (probe("simple-inlined", SIMPLE), 1),
+        (probe("branches", BRANCHES, "--call"), 1),
+        (probe("branches-inlined", BRANCHES), 1),
+        (probe("both", BRANCHES, *everywhere, "--call"), 2),
+        (probe("both-inlined", BRANCHES, *everywhere), 2),
+        (probe("return", SIMPLE, "--point", "return"), 1),
+        (probe("memory", MEMORY, *memory, "--call", context="0,8,16,40"), None),
+        (probe("memory-inlined", MEMORY, *memory, context="0,8,16,40"), None),
+    ]
     for kernel in kernels:
         subprocess.run([driver, "--dump", path("bare"), kernel], check=True)
         for image, times in probed:
-            result = subprocess.run([driver, "--image", path(image), "--global", "probe_counter", "--dump", path("probed"), kernel],
-                                    check=True, stdout=subprocess.PIPE, text=True).stdout
+            result = subprocess.run(
+                [driver, "--image", path(image), "--global", "probe_counter", "--dump", path("probed"), kernel], check=True, stdout=subprocess.PIPE, text=True
+            ).stdout
             count = int(re.search(r"probe_counter=(\d+)", result).group(1))
             threads = int(re.search(r"threads=(\d+) PASS", result).group(1))
             if count != threads * times if times else count < threads:

@@ -6,8 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-int clock_gettime(clockid_t clock, struct timespec *time)
-{
+int clock_gettime(clockid_t clock, struct timespec *time) {
 	int r = (int)syscall(SYS_clock_gettime, clock, time);
 
 	if (clock == CLOCK_REALTIME)

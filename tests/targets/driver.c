@@ -7,13 +7,13 @@
 
 struct driver driver;
 
-void driver_check(CUresult result, const char *call)
-{
+void driver_check(CUresult result, const char *call) {
 	const char *text = NULL;
 
 	if (result == CUDA_SUCCESS)
 		return;
-	if (!driver.get_error_string || driver.get_error_string(result, &text) != CUDA_SUCCESS || !text)
+	if (!driver.get_error_string || driver.get_error_string(result, &text) != CUDA_SUCCESS ||
+	    !text)
 		text = "unknown error";
 	fprintf(stderr, "%s: %s (%d)\n", call, text, (int)result);
 	exit(1);
@@ -27,8 +27,7 @@ DRIVER_FUNCTIONS(DRIVER_DECLARE)
 
 #ifdef DRIVER_TABLE
 
-void driver_open(bool by_proc_address)
-{
+void driver_open(bool by_proc_address) {
 #define DRIVER_ADDRESS(member, symbol, name) .member = symbol,
 	static const struct driver table = { DRIVER_FUNCTIONS(DRIVER_ADDRESS) };
 #undef DRIVER_ADDRESS
@@ -38,8 +37,7 @@ void driver_open(bool by_proc_address)
 
 #elif defined(DRIVER_LINKED)
 
-void driver_open(bool by_proc_address)
-{
+void driver_open(bool by_proc_address) {
 #define DRIVER_FILL(member, symbol, name) driver.member = symbol;
 	DRIVER_FUNCTIONS(DRIVER_FILL)
 #undef DRIVER_FILL
@@ -49,8 +47,7 @@ void driver_open(bool by_proc_address)
 
 static void *driver_library;
 
-static void *by_name(const char *symbol)
-{
+static void *by_name(const char *symbol) {
 	void *function = dlsym(driver_library, symbol);
 
 	if (!function) {
@@ -60,36 +57,36 @@ static void *by_name(const char *symbol)
 	return function;
 }
 
-static void *by_address(const char *name)
-{
+static void *by_address(const char *name) {
 	static __typeof__(cuGetProcAddress_v2) *get_proc_address;
 	void *function = NULL;
 
 	if (!get_proc_address)
 		*(void **)&get_proc_address = by_name("cuGetProcAddress_v2");
-	if (get_proc_address(name, &function, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, NULL) != CUDA_SUCCESS || !function) {
+	if (get_proc_address(name, &function, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, NULL) !=
+		    CUDA_SUCCESS ||
+	    !function) {
 		fprintf(stderr, "cuGetProcAddress: %s is missing\n", name);
 		exit(1);
 	}
 	return function;
 }
 
-void driver_open(bool by_proc_address)
-{
+void driver_open(bool by_proc_address) {
 	driver_library = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!driver_library) {
 		fprintf(stderr, "%s\n", dlerror());
 		exit(1);
 	}
-#define DRIVER_FILL(member, symbol, name) *(void **)&driver.member = by_proc_address ? by_address(name) : by_name(#symbol);
+#define DRIVER_FILL(member, symbol, name) \
+	*(void **)&driver.member = by_proc_address ? by_address(name) : by_name(#symbol);
 	DRIVER_FUNCTIONS(DRIVER_FILL)
 #undef DRIVER_FILL
 }
 
 #endif
 
-void driver_start(bool by_proc_address)
-{
+void driver_start(bool by_proc_address) {
 	CUcontext context;
 	CUdevice device;
 
@@ -100,8 +97,7 @@ void driver_start(bool by_proc_address)
 	CHECK(driver.ctx_set_current(context));
 }
 
-void driver_dump(const char *path, const void *bytes, size_t size)
-{
+void driver_dump(const char *path, const void *bytes, size_t size) {
 	FILE *file;
 
 	if (!path)

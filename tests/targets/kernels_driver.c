@@ -2,10 +2,12 @@
 /*
  * Kernels of the usual kinds through the driver API, each against the same thing in C.
  *
- *   kernels_driver [--dump FILE] [--image FILE] [--global NAME] reduceSum | histogram | matrixMultiply | stencil | warpFunctions | math64 | functions
+ *   kernels_driver [--dump FILE] [--image FILE] [--global NAME] reduceSum | histogram |
+ *   matrixMultiply | stencil | warpFunctions | math64 | functions
  *
- * Prints "NAME threads=N PASS" (or FAIL and where) and exits 0 (1). --dump writes the result memory, for a comparison of two runs. --image loads
- * another image than its own (PTX or fatbin with the same kernels); --global prints a 64-bit variable of the module afterwards.
+ * Prints "NAME threads=N PASS" (or FAIL and where) and exits 0 (1). --dump writes the result
+ * memory, for a comparison of two runs. --image loads another image than its own (PTX or fatbin
+ * with the same kernels); --global prints a 64-bit variable of the module afterwards.
  */
 
 #include <math.h>
@@ -22,8 +24,7 @@ struct run {
 	size_t input_size[2], output_size;
 };
 
-static void *room(size_t size)
-{
+static void *room(size_t size) {
 	void *p = calloc(1, size);
 
 	if (!p)
@@ -31,15 +32,13 @@ static void *room(size_t size)
 	return p;
 }
 
-static uint64_t next_random(uint64_t *state)
-{
+static uint64_t next_random(uint64_t *state) {
 	*state = *state * 6364136223846793005u + 1442695040888963407u;
 	return *state >> 11 ^ *state << 23;
 }
 
 /* Memory for inputs, output and what is expected. */
-static void allocate(struct run *run, size_t first, size_t second, size_t output)
-{
+static void allocate(struct run *run, size_t first, size_t second, size_t output) {
 	run->input_size[0] = first;
 	run->input_size[1] = second;
 	run->output_size = output;
@@ -49,8 +48,7 @@ static void allocate(struct run *run, size_t first, size_t second, size_t output
 	run->expected = room(output);
 }
 
-static void reduce_sum(struct run *run)
-{
+static void reduce_sum(struct run *run) {
 	float *in, *out;
 
 	run->n = 10000;
@@ -65,8 +63,7 @@ static void reduce_sum(struct run *run)
 	}
 }
 
-static void histogram(struct run *run)
-{
+static void histogram(struct run *run) {
 	unsigned char *in;
 	uint64_t state = 1;
 
@@ -81,8 +78,7 @@ static void histogram(struct run *run)
 	}
 }
 
-static void matrix_multiply(struct run *run)
-{
+static void matrix_multiply(struct run *run) {
 	float *a, *b, *c;
 	int n = 64;
 
@@ -103,8 +99,7 @@ static void matrix_multiply(struct run *run)
 				c[row * n + column] += a[row * n + k] * b[k * n + column];
 }
 
-static void stencil(struct run *run)
-{
+static void stencil(struct run *run) {
 	int *in, *out;
 
 	run->n = 5000;
@@ -121,8 +116,7 @@ static void stencil(struct run *run)
 			out[i] += i + k >= 0 && i + k < run->n ? in[i + k] : 0;
 }
 
-static void warp_expect(const int *in, int lane, int *out)
-{
+static void warp_expect(const int *in, int lane, int *out) {
 	unsigned int odd = 0, same = 0, low = 0, high = 0;
 	int any = 0, all = 1, all_same = 1;
 
@@ -145,8 +139,7 @@ static void warp_expect(const int *in, int lane, int *out)
 	out[7] = all_same + 2 * (int)(lane < 16 ? low : high);
 }
 
-static void warp_functions(struct run *run)
-{
+static void warp_functions(struct run *run) {
 	uint64_t state = 7;
 	int threads = 256;
 	int *in;
@@ -162,8 +155,7 @@ static void warp_functions(struct run *run)
 		warp_expect(in + (i & ~31), i & 31, (int *)run->expected + 8 * i);
 }
 
-static uint64_t reverse_bits(uint64_t value)
-{
+static uint64_t reverse_bits(uint64_t value) {
 	uint64_t result = 0;
 
 	for (int n = 0; n < 64; n++)
@@ -171,31 +163,30 @@ static uint64_t reverse_bits(uint64_t value)
 	return result;
 }
 
-static uint64_t bits_of(double value)
-{
+static uint64_t bits_of(double value) {
 	uint64_t bits;
 
 	memcpy(&bits, &value, 8);
 	return bits;
 }
 
-static void math_expect(int64_t a, int64_t b, uint64_t *out)
-{
+static void math_expect(int64_t a, int64_t b, uint64_t *out) {
 	double x = (double)a, y = (double)b;
 
 	out[0] = (uint64_t)(a / b);
 	out[1] = (uint64_t)(a % b);
-	out[2] = (uint64_t)a / (uint64_t)b + (uint64_t)(((__int128)a * b) >> 64) + (uint64_t)(((unsigned __int128)(uint64_t)a * (uint64_t)b) >> 64);
+	out[2] = (uint64_t)a / (uint64_t)b + (uint64_t)(((__int128)a * b) >> 64) +
+		 (uint64_t)(((unsigned __int128)(uint64_t)a * (uint64_t)b) >> 64);
 	out[3] = ((uint64_t)a << (b & 63)) ^ (uint64_t)(a >> (b & 63)) ^ reverse_bits((uint64_t)a);
-	out[4] = (uint64_t)__builtin_popcountll((uint64_t)a) << 32 | (uint64_t)(a ? __builtin_clzll((uint64_t)a) : 64) << 8 |
+	out[4] = (uint64_t)__builtin_popcountll((uint64_t)a) << 32 |
+		 (uint64_t)(a ? __builtin_clzll((uint64_t)a) : 64) << 8 |
 		 (uint64_t)__builtin_ffsll(b);
 	out[5] = bits_of(x / y + sqrt(fabs(x)));
 	out[6] = (uint64_t)(int64_t)(x * 0.001) + (uint64_t)(unsigned int)(float)(a & 0xffff);
 	out[7] = bits_of(fma(x, y, 1.0)) ^ (uint64_t)(a < b ? 1 : 2);
 }
 
-static void math64(struct run *run)
-{
+static void math64(struct run *run) {
 	uint64_t state = 3;
 	int64_t *in;
 
@@ -211,14 +202,12 @@ static void math64(struct run *run)
 		math_expect(in[i], in[run->n - 1 - i] | 1, (uint64_t *)run->expected + 8 * i);
 }
 
-static int fibonacci(int n)
-{
+static int fibonacci(int n) {
 	return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
 }
 
-static int functions_expect(int i)
-{
-	static const int factors[8] = {3, 1, 4, 1, 5, 9, 2, 6}, table[4] = {10, 20, 30, 40};
+static int functions_expect(int i) {
+	static const int factors[8] = { 3, 1, 4, 1, 5, 9, 2, 6 }, table[4] = { 10, 20, 30, 40 };
 	int local[16], sum = 0;
 
 	for (int k = 0; k < 16; k++)
@@ -241,8 +230,7 @@ static int functions_expect(int i)
 	}
 }
 
-static void functions(struct run *run)
-{
+static void functions(struct run *run) {
 	run->n = 1000;
 	run->block[0] = 64;
 	run->grid[0] = 16;
@@ -256,14 +244,18 @@ static const struct {
 	void (*prepare)(struct run *run);
 	bool has_n;
 } kernels[] = {
-	{"reduceSum", reduce_sum, true}, {"histogram", histogram, true}, {"matrixMultiply", matrix_multiply, true},
-	{"stencil", stencil, true}, {"warpFunctions", warp_functions, false}, {"math64", math64, true}, {"functions", functions, true},
+	{ "reduceSum", reduce_sum, true },
+	{ "histogram", histogram, true },
+	{ "matrixMultiply", matrix_multiply, true },
+	{ "stencil", stencil, true },
+	{ "warpFunctions", warp_functions, false },
+	{ "math64", math64, true },
+	{ "functions", functions, true },
 };
 
 /* Launches the kernel on copies of the inputs and fetches its output. */
-static void execute(struct run *run, CUmodule module, const char *name, bool has_n)
-{
-	CUdeviceptr memory[3] = {0};
+static void execute(struct run *run, CUmodule module, const char *name, bool has_n) {
+	CUdeviceptr memory[3] = { 0 };
 	void *arguments[5];
 	CUfunction function;
 	int count = 0;
@@ -281,8 +273,8 @@ static void execute(struct run *run, CUmodule module, const char *name, bool has
 	if (has_n)
 		arguments[count++] = &run->n;
 	CHECK(driver.module_get_function(&function, module, name));
-	CHECK(driver.launch_kernel(function, run->grid[0], run->grid[1], 1, run->block[0], run->block[1], 1, run->shared, NULL, arguments,
-				   NULL));
+	CHECK(driver.launch_kernel(function, run->grid[0], run->grid[1], 1, run->block[0],
+				   run->block[1], 1, run->shared, NULL, arguments, NULL));
 	CHECK(driver.ctx_synchronize());
 	CHECK(driver.memcpy_to_host(run->output, memory[2], run->output_size));
 	for (int k = 0; k < 3; k++)
@@ -290,8 +282,7 @@ static void execute(struct run *run, CUmodule module, const char *name, bool has
 			CHECK(driver.mem_free(memory[k]));
 }
 
-static uint64_t read_global(CUmodule module, const char *name)
-{
+static uint64_t read_global(CUmodule module, const char *name) {
 	CUdeviceptr address;
 	uint64_t value = 0;
 	size_t size;
@@ -306,8 +297,7 @@ static uint64_t read_global(CUmodule module, const char *name)
 }
 
 /* A file with a NUL behind it; exits if it cannot be read. */
-static char *read_image(const char *path)
-{
+static char *read_image(const char *path) {
 	FILE *file = fopen(path, "rb");
 	long size = -1;
 	char *data;
@@ -328,9 +318,8 @@ static char *read_image(const char *path)
 	return data;
 }
 
-int main(int argc, char **argv)
-{
-	struct run run = {.grid = {1, 1}, .block = {1, 1}};
+int main(int argc, char **argv) {
+	struct run run = { .grid = { 1, 1 }, .block = { 1, 1 } };
 	const char *dump = NULL, *name = NULL, *image = NULL, *global = NULL;
 	size_t at, which = 0;
 	CUmodule module;
@@ -346,7 +335,8 @@ int main(int argc, char **argv)
 		else
 			name = argv[i];
 	}
-	while (name && which < sizeof(kernels) / sizeof(kernels[0]) && strcmp(kernels[which].name, name))
+	while (name && which < sizeof(kernels) / sizeof(kernels[0]) &&
+	       strcmp(kernels[which].name, name))
 		which++;
 	if (!name || which == sizeof(kernels) / sizeof(kernels[0])) {
 		fprintf(stderr, "kernels_driver: which kernel?\n");
@@ -358,15 +348,19 @@ int main(int argc, char **argv)
 	CHECK(driver.module_load_data(&module, image));
 	execute(&run, module, name, kernels[which].has_n);
 	driver_dump(dump, run.output, run.output_size);
-	for (at = 0; at < run.output_size && ((char *)run.output)[at] == ((char *)run.expected)[at];)
+	for (at = 0;
+	     at < run.output_size && ((char *)run.output)[at] == ((char *)run.expected)[at];)
 		at++;
-	right = at == run.output_size && (strcmp(name, "functions") || read_global(module, "calls") == (uint64_t)run.n);
+	right = at == run.output_size &&
+		(strcmp(name, "functions") || read_global(module, "calls") == (uint64_t)run.n);
 	if (!right)
-		fprintf(stderr, "%s: the result is wrong at byte %zu of %zu\n", name, at, run.output_size);
+		fprintf(stderr, "%s: the result is wrong at byte %zu of %zu\n", name, at,
+			run.output_size);
 	if (global)
 		printf("%s=%llu\n", global, (unsigned long long)read_global(module, global));
 	CHECK(driver.module_unload(module));
-	printf("%s threads=%u %s\n", name, run.grid[0] * run.grid[1] * run.block[0] * run.block[1], right ? "PASS" : "FAIL");
+	printf("%s threads=%u %s\n", name, run.grid[0] * run.grid[1] * run.block[0] * run.block[1],
+	       right ? "PASS" : "FAIL");
 	if (image != (const char *)kernels_image)
 		free((void *)image);
 	free(run.inputs[0]);

@@ -2,10 +2,11 @@
 /*
  * Launches one of the kernels of language.cu through the driver API.
  *
- *   language_driver KERNEL [--grid X,Y,Z] [--block X,Y,Z] [--launches N] [--sleep-ms MS] [--shared BYTES]
+ *   language_driver KERNEL [--grid X,Y,Z] [--block X,Y,Z] [--launches N] [--sleep-ms MS] [--shared
+ *   BYTES]
  *
- * Prints "KERNEL threads=N launches=N data=CHECKSUM vectors=CHECKSUM" and exits 0: the same with and without probes, as long as threads do
- * not race for the data.
+ * Prints "KERNEL threads=N launches=N data=CHECKSUM vectors=CHECKSUM" and exits 0: the same with
+ * and without probes, as long as threads do not race for the data.
  */
 
 #include <string.h>
@@ -18,14 +19,13 @@
 
 extern const unsigned char language_image[];
 
-static void usage(void)
-{
-	fprintf(stderr, "usage: language_driver KERNEL [--grid X,Y,Z] [--block X,Y,Z] [--launches N] [--sleep-ms MS] [--shared BYTES]\n");
+static void usage(void) {
+	fprintf(stderr, "usage: language_driver KERNEL [--grid X,Y,Z] [--block X,Y,Z] [--launches "
+			"N] [--sleep-ms MS] [--shared BYTES]\n");
 	exit(2);
 }
 
-static unsigned long long checksum(CUdeviceptr memory, size_t size)
-{
+static unsigned long long checksum(CUdeviceptr memory, size_t size) {
 	unsigned char *bytes = malloc(size);
 	unsigned long long hash = 0xcbf29ce484222325ull;
 
@@ -38,8 +38,7 @@ static unsigned long long checksum(CUdeviceptr memory, size_t size)
 	return hash;
 }
 
-static CUdeviceptr zeros(size_t size)
-{
+static CUdeviceptr zeros(size_t size) {
 	CUdeviceptr memory;
 
 	CHECK(driver.mem_alloc(&memory, size));
@@ -47,9 +46,9 @@ static CUdeviceptr zeros(size_t size)
 	return memory;
 }
 
-int main(int argc, char **argv)
-{
-	unsigned grid[3] = { 4, 1, 1 }, block[3] = { 64, 1, 1 }, launches = 1, sleep_ms = 0, shared = 0;
+int main(int argc, char **argv) {
+	unsigned grid[3] = { 4, 1, 1 }, block[3] = { 64, 1, 1 }, launches = 1, sleep_ms = 0,
+		 shared = 0;
 	struct {
 		unsigned long long first, second;
 	} pair = { 0x1122334455667788, 9 };
@@ -83,17 +82,21 @@ int main(int argc, char **argv)
 	CHECK(driver.module_load_data(&module, language_image));
 	CHECK(driver.module_get_function(&function, module, argv[1]));
 	for (unsigned i = 0; i < launches; i++) {
-		void *plain[] = { &data }, *wide[] = { &vectors, &data }, *many[] = { &a, &b, &c, &pair, &e, &data };
+		void *plain[] = { &data }, *wide[] = { &vectors, &data },
+		     *many[] = { &a, &b, &c, &pair, &e, &data };
 
-		CHECK(driver.launch_kernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, NULL,
-					   !strcmp(argv[1], "parameters") ? many : !strcmp(argv[1], "accesses") ? wide : plain,
+		CHECK(driver.launch_kernel(function, grid[0], grid[1], grid[2], block[0], block[1],
+					   block[2], shared, NULL,
+					   !strcmp(argv[1], "parameters") ? many
+					   : !strcmp(argv[1], "accesses") ? wide
+									  : plain,
 					   NULL));
 		CHECK(driver.ctx_synchronize());
 		nanosleep(&(struct timespec){ sleep_ms / 1000, sleep_ms % 1000 * 1000000L }, NULL);
 	}
 	printf("%s threads=%llu launches=%u data=%016llx vectors=%016llx\n", argv[1],
-	       1ull * grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2], launches, checksum(data, WORDS * 4),
-	       checksum(vectors, VECTORS * 16));
+	       1ull * grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2], launches,
+	       checksum(data, WORDS * 4), checksum(vectors, VECTORS * 16));
 	CHECK(driver.module_unload(module));
 	return 0;
 }

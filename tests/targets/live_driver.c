@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that does what it is told, so that a test knows what was launched before, while and after something was attached. Kernels are those of
- * language.cu, 4 blocks of 64 threads if nothing else is said.
+ * A process that does what it is told, so that a test knows what was launched before, while and
+ * after something was attached. Kernels are those of language.cu, 4 blocks of 64 threads if nothing
+ * else is said.
  *
  *   load SLOT [library]       loads the module (slots 0 to 7)
  *   file SLOT PATH            loads a module from a file
  *   unload SLOT [refused]     refused: that fails, and the module is there as before
- *   break SLOT KERNEL         launches it with an address that is nobody's, which is the end of the context, and unloads the module
+ *   break SLOT KERNEL         launches it with an address that is nobody's, which is the end of the
+ *                             context, and unloads the module
  *   launch SLOT KERNEL N      N launches, and waits for them
- *   handle SLOT KERNEL N      as launch, by the handle of a library's kernel: the driver loads its module then, if it has not yet
+ *   handle SLOT KERNEL N      as launch, by the handle of a library's kernel: the driver loads its
+ *                             module then, if it has not yet
  *   listed SLOT KERNEL N      the same by a handle out of the list of the library's kernels
  *   capture SLOT KERNEL N     captures N launches as the graph
  *   update SLOT KERNEL N      captures N launches, and updates the executable graph from them
  *   resize N                  gives every node of the executable graph N blocks, by itself
- *   diamond SLOT KERNEL HOW   a graph of nodes with 1 to 4 blocks, of which the second and the third depend on the first, and the last on them
- *                             (HOW 0); with the second and the third made in the other order it updates the executable graph (1)
+ *   diamond SLOT KERNEL HOW   a graph of nodes with 1 to 4 blocks, of which the second and the
+ *                             third depend on the first, and the last on them (HOW 0); with the
+ *                             second and the third made in the other order it updates the
+ *                             executable graph (1)
  *   nest SLOT KERNEL N        as capture, inside of a node
  *   renest SLOT KERNEL N      captures N launches, and gives the node those
  *   inner N                   gives the first node in the node N blocks
  *   widen NODE                gives a node 8 blocks
  *   disable NODE              leaves a node out, from 0
  *   enable NODE
- *   replay N [T]              launches the graph N times in each of T threads (1), and waits for them
+ *   replay N [T]              launches the graph N times in each of T threads (1), and waits for
+ *                             them
  *   forget                    destroys the graph
  *   blocks N                  of every launch from now on
  *   start SLOT KERNEL T       T threads launch, one launch at a time each, until `stop`
@@ -29,13 +35,16 @@
  *   stop                      waits for the threads; launches that they made
  *   sum                       of the words that kernels wrote: vectorAdd adds 1 to 256 of them
  *   context                   makes another context; it is the current one from then on
- *   refuse SLOT               another thread unloads the module of a library, which is refused and takes (s-slow.c) till `refused`
+ *   refuse SLOT               another thread unloads the module of a library, which is refused and
+ *                             takes (s-slow.c) till `refused`
  *   refused
  *   churn                     another thread retains and releases the primary context, until `calm`
  *   calm
- *   sandbox                   kills the process from then on if it looks for files, sockets or itself
+ *   sandbox                   kills the process from then on if it looks for files, sockets or
+ *                             itself
  *
- * With an argument: another thread calls cuInit(), too, and first. Each command is answered with a line: "ok" and numbers. Exits 0 at the end of its input.
+ * With an argument: another thread calls cuInit(), too, and first. Each command is answered with a
+ * line: "ok" and numbers. Exits 0 at the end of its input.
  */
 
 #include <dlfcn.h>
@@ -101,8 +110,7 @@ static struct {
 	CUmodule module;
 } refusal;
 
-static struct buffers buffers_new(void)
-{
+static struct buffers buffers_new(void) {
 	struct buffers buffers;
 
 	CHECK(driver.mem_alloc(&buffers.data, WORDS * 4));
@@ -111,8 +119,7 @@ static struct buffers buffers_new(void)
 	return buffers;
 }
 
-static unsigned long long buffers_sum(const struct buffers *buffers)
-{
+static unsigned long long buffers_sum(const struct buffers *buffers) {
 	unsigned words[WORDS];
 	unsigned long long sum = 0;
 
@@ -122,8 +129,7 @@ static unsigned long long buffers_sum(const struct buffers *buffers)
 	return sum;
 }
 
-static unsigned long long buffers_free(struct buffers *buffers)
-{
+static unsigned long long buffers_free(struct buffers *buffers) {
 	unsigned long long sum = buffers_sum(buffers);
 
 	CHECK(driver.mem_free(buffers->data));
@@ -131,15 +137,16 @@ static unsigned long long buffers_free(struct buffers *buffers)
 	return sum;
 }
 
-static void launch(CUfunction function, const char *kernel, const struct buffers *buffers, CUstream stream)
-{
-	void *plain[] = { (void *)&buffers->data }, *wide[] = { (void *)&buffers->vectors, (void *)&buffers->data };
+static void launch(CUfunction function, const char *kernel, const struct buffers *buffers,
+		   CUstream stream) {
+	void *plain[] = { (void *)&buffers->data },
+	     *wide[] = { (void *)&buffers->vectors, (void *)&buffers->data };
 
-	CHECK(driver.launch_kernel(function, state.blocks, 1, 1, 64, 1, 1, 0, stream, !strcmp(kernel, "accesses") ? wide : plain, NULL));
+	CHECK(driver.launch_kernel(function, state.blocks, 1, 1, 64, 1, 1, 0, stream,
+				   !strcmp(kernel, "accesses") ? wide : plain, NULL));
 }
 
-static CUfunction function_of(const struct slot *slot, const char *kernel)
-{
+static CUfunction function_of(const struct slot *slot, const char *kernel) {
 	CUfunction function;
 	CUkernel handle;
 
@@ -152,8 +159,7 @@ static CUfunction function_of(const struct slot *slot, const char *kernel)
 	return function;
 }
 
-static CUfunction handle_of(const struct slot *slot, const char *kernel)
-{
+static CUfunction handle_of(const struct slot *slot, const char *kernel) {
 	CUkernel handle;
 
 	CHECK(driver.library_get_kernel(&handle, slot->library, kernel));
@@ -161,11 +167,12 @@ static CUfunction handle_of(const struct slot *slot, const char *kernel)
 }
 
 /* Drivers have such lists from CUDA 12.4 on. */
-static CUfunction listed_of(const struct slot *slot, const char *kernel)
-{
+static CUfunction listed_of(const struct slot *slot, const char *kernel) {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-	__typeof__(cuLibraryEnumerateKernels) *list = (__typeof__(list))dlsym(library, "cuLibraryEnumerateKernels");
-	__typeof__(cuKernelGetName) *get_name = (__typeof__(get_name))dlsym(library, "cuKernelGetName");
+	__typeof__(cuLibraryEnumerateKernels) *list =
+		(__typeof__(list))dlsym(library, "cuLibraryEnumerateKernels");
+	__typeof__(cuKernelGetName) *get_name =
+		(__typeof__(get_name))dlsym(library, "cuKernelGetName");
 	CUkernel handles[KERNELS] = {}, found = NULL;
 	const char *name;
 
@@ -178,8 +185,7 @@ static CUfunction listed_of(const struct slot *slot, const char *kernel)
 	return (CUfunction)found;
 }
 
-static void unload(struct slot *slot)
-{
+static void unload(struct slot *slot) {
 	if (slot->library)
 		CHECK(driver.library_unload(slot->library));
 	else
@@ -187,8 +193,7 @@ static void unload(struct slot *slot)
 	*slot = (struct slot){};
 }
 
-static void *loop_thread(void *userdata)
-{
+static void *loop_thread(void *userdata) {
 	struct buffers buffers;
 	CUstream stream;
 
@@ -207,8 +212,7 @@ static void *loop_thread(void *userdata)
 	return NULL;
 }
 
-static void loop_start(const struct slot *slot, const char *kernel, int threads)
-{
+static void loop_start(const struct slot *slot, const char *kernel, int threads) {
 	loop.function = function_of(slot, kernel);
 	snprintf(loop.kernel, sizeof(loop.kernel), "%s", kernel);
 	atomic_store(&loop.stop, false);
@@ -218,16 +222,14 @@ static void loop_start(const struct slot *slot, const char *kernel, int threads)
 			exit(1);
 }
 
-static unsigned long loop_stop(void)
-{
+static unsigned long loop_stop(void) {
 	atomic_store(&loop.stop, true);
 	for (; loop.count; loop.count--)
 		pthread_join(loop.threads[loop.count - 1], NULL);
 	return atomic_load(&loop.ended);
 }
 
-static void *churn_thread(void *userdata)
-{
+static void *churn_thread(void *userdata) {
 	CUcontext context;
 
 	(void)userdata;
@@ -238,35 +240,31 @@ static void *churn_thread(void *userdata)
 	return NULL;
 }
 
-static void churn_begin(void)
-{
+static void churn_begin(void) {
 	atomic_store(&churn.stop, false);
 	if (pthread_create(&churn.thread, NULL, churn_thread, NULL))
 		exit(1);
 }
 
-static void churn_end(void)
-{
+static void churn_end(void) {
 	atomic_store(&churn.stop, true);
 	pthread_join(churn.thread, NULL);
 }
 
-static void *find(const char *name)
-{
+static void *find(const char *name) {
 	return dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
 }
 
-static void *refusal_thread(void *userdata)
-{
+static void *refusal_thread(void *userdata) {
 	(void)userdata;
 	CHECK(driver.ctx_set_current(state.context));
 	s_slow = 1;
 	return driver.module_unload(refusal.module) == CUDA_SUCCESS ? &refusal : NULL;
 }
 
-static void refuse_begin(const struct slot *slot)
-{
-	__typeof__(cuLibraryGetModule) *get_module = (__typeof__(get_module))find("cuLibraryGetModule");
+static void refuse_begin(const struct slot *slot) {
+	__typeof__(cuLibraryGetModule) *get_module =
+		(__typeof__(get_module))find("cuLibraryGetModule");
 
 	CHECK(get_module(&refusal.module, slot->library));
 	if (pthread_create(&refusal.thread, NULL, refusal_thread, NULL))
@@ -276,9 +274,9 @@ static void refuse_begin(const struct slot *slot)
 }
 
 /* Returns whether it was refused. */
-static bool refuse_end(void)
-{
-	__typeof__(cuEventSynchronize) *synchronize = (__typeof__(synchronize))find("cuEventSynchronize");
+static bool refuse_end(void) {
+	__typeof__(cuEventSynchronize) *synchronize =
+		(__typeof__(synchronize))find("cuEventSynchronize");
 	__typeof__(cuEventCreate) *create = (__typeof__(create))find("cuEventCreate");
 	void *unloaded;
 	CUevent event;
@@ -289,8 +287,7 @@ static bool refuse_end(void)
 	return !unloaded;
 }
 
-static CUgraph capture(const struct slot *slot, const char *kernel, int count)
-{
+static CUgraph capture(const struct slot *slot, const char *kernel, int count) {
 	CUfunction function = function_of(slot, kernel);
 	CUgraph graph;
 
@@ -301,8 +298,7 @@ static CUgraph capture(const struct slot *slot, const char *kernel, int count)
 	return graph;
 }
 
-static void forget(void)
-{
+static void forget(void) {
 	if (!state.exec)
 		return;
 	CHECK(driver.graph_exec_destroy(state.exec));
@@ -310,16 +306,14 @@ static void forget(void)
 	state.exec = NULL;
 }
 
-static void update(CUgraph graph)
-{
+static void update(CUgraph graph) {
 	CUgraphExecUpdateResultInfo info;
 
 	CHECK(driver.graph_exec_update(state.exec, graph, &info));
 	CHECK(driver.graph_destroy(graph));
 }
 
-static CUgraphNode node_in(CUgraph graph, size_t number)
-{
+static CUgraphNode node_in(CUgraph graph, size_t number) {
 	CUgraphNode nodes[64];
 	size_t count = 64;
 
@@ -327,13 +321,11 @@ static CUgraphNode node_in(CUgraph graph, size_t number)
 	return number < count ? nodes[number] : NULL;
 }
 
-static CUgraphNode node_of(size_t number)
-{
+static CUgraphNode node_of(size_t number) {
 	return node_in(state.graph, number);
 }
 
-static void resize_node(CUgraphNode node, unsigned blocks)
-{
+static void resize_node(CUgraphNode node, unsigned blocks) {
 	CUDA_KERNEL_NODE_PARAMS params;
 
 	CHECK(driver.graph_get_params(node, &params));
@@ -341,19 +333,24 @@ static void resize_node(CUgraphNode node, unsigned blocks)
 	CHECK(driver.graph_set_params(state.exec, node, &params));
 }
 
-static void resize(unsigned blocks)
-{
+static void resize(unsigned blocks) {
 	CUgraphNode node;
 
 	for (size_t n = 0; (node = node_of(n)); n++)
 		resize_node(node, blocks);
 }
 
-static CUgraphNode add(CUgraph graph, CUfunction function, unsigned blocks, const CUgraphNode *after, size_t count)
-{
+static CUgraphNode add(CUgraph graph, CUfunction function, unsigned blocks,
+		       const CUgraphNode *after, size_t count) {
 	void *parameters[] = { (void *)&state.buffers.data };
 	CUDA_KERNEL_NODE_PARAMS params = {
-		.func = function, .gridDimX = blocks, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64, .blockDimY = 1, .blockDimZ = 1,
+		.func = function,
+		.gridDimX = blocks,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 64,
+		.blockDimY = 1,
+		.blockDimZ = 1,
 		.kernelParams = parameters,
 	};
 	CUgraphNode node;
@@ -362,8 +359,7 @@ static CUgraphNode add(CUgraph graph, CUfunction function, unsigned blocks, cons
 	return node;
 }
 
-static CUgraph diamond(CUfunction function, bool other_order)
-{
+static CUgraph diamond(CUfunction function, bool other_order) {
 	CUgraphNode first, middle[2];
 	CUgraph graph;
 
@@ -375,8 +371,7 @@ static CUgraph diamond(CUfunction function, bool other_order)
 	return graph;
 }
 
-static CUgraph nest(CUgraph inner)
-{
+static CUgraph nest(CUgraph inner) {
 	CUgraphNode node;
 	CUgraph graph;
 
@@ -386,14 +381,12 @@ static CUgraph nest(CUgraph inner)
 	return graph;
 }
 
-static void renest(CUgraph inner)
-{
+static void renest(CUgraph inner) {
 	CHECK(driver.graph_set_child(state.exec, node_of(0), inner));
 	CHECK(driver.graph_destroy(inner));
 }
 
-static CUgraphNode inner_node(void)
-{
+static CUgraphNode inner_node(void) {
 	CUgraph graph;
 
 	CHECK(driver.graph_get_child(node_of(0), &graph));
@@ -401,15 +394,13 @@ static CUgraphNode inner_node(void)
 }
 
 /* Instantiates it as the graph. */
-static void take(CUgraph graph)
-{
+static void take(CUgraph graph) {
 	forget();
 	state.graph = graph;
 	CHECK(driver.graph_instantiate(&state.exec, state.graph, 0));
 }
 
-static void *replay_thread(void *userdata)
-{
+static void *replay_thread(void *userdata) {
 	CUstream stream;
 
 	CHECK(driver.ctx_set_current(state.context));
@@ -421,8 +412,7 @@ static void *replay_thread(void *userdata)
 	return NULL;
 }
 
-static void replay(int count, int threads)
-{
+static void replay(int count, int threads) {
 	pthread_t started[THREADS_MAX];
 
 	for (int i = 0; i < threads; i++)
@@ -436,8 +426,7 @@ static void replay(int count, int threads)
 }
 
 /* What has to do with graphs, and needs no slot. */
-static bool run_graph(const char *verb, int number, const char *more)
-{
+static bool run_graph(const char *verb, int number, const char *more) {
 	int threads = atoi(more);
 
 	if (!strcmp(verb, "replay") && threads >= 0 && threads <= THREADS_MAX)
@@ -445,7 +434,8 @@ static bool run_graph(const char *verb, int number, const char *more)
 	else if (!strcmp(verb, "resize"))
 		resize((unsigned)number);
 	else if (!strcmp(verb, "disable") || !strcmp(verb, "enable"))
-		CHECK(driver.graph_set_enabled(state.exec, node_of((size_t)number), verb[0] == 'e'));
+		CHECK(driver.graph_set_enabled(state.exec, node_of((size_t)number),
+					       verb[0] == 'e'));
 	else if (!strcmp(verb, "widen"))
 		resize_node(node_of((size_t)number), 8);
 	else if (!strcmp(verb, "inner"))
@@ -461,8 +451,7 @@ static bool run_graph(const char *verb, int number, const char *more)
 }
 
 /* The buffers of the first one are read while it is still current. */
-static void context_new(void)
-{
+static void context_new(void) {
 	static __typeof__(cuCtxCreate_v4) *create;
 
 	*(void **)&create = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxCreate_v4");
@@ -473,11 +462,11 @@ static void context_new(void)
 	CHECK(driver.stream_create(&state.stream, CU_STREAM_NON_BLOCKING));
 }
 
-#define KILL(number) \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+#define KILL(number)                                         \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-static bool sandbox(void)
-{
+static bool sandbox(void) {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		KILL(SYS_openat),
@@ -494,12 +483,12 @@ static bool sandbox(void)
 	};
 	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
 
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
 /* Does what a line says. Returns false if it says nothing known. */
-static bool run(const char *line)
-{
+static bool run(const char *line) {
 	char verb[16] = "", kernel[64] = "";
 	struct slot *slot;
 	int words, number, count = 0;
@@ -515,7 +504,8 @@ static bool run(const char *line)
 		return false;
 	slot = &slots[number];
 	if (!strcmp(verb, "load") && !strcmp(kernel, "library")) {
-		CHECK(driver.library_load_data(&slot->library, language_image, NULL, NULL, 0, NULL, NULL, 0));
+		CHECK(driver.library_load_data(&slot->library, language_image, NULL, NULL, 0, NULL,
+					       NULL, 0));
 	} else if (!strcmp(verb, "file")) {
 		CHECK(driver.module_load(&slot->module, kernel));
 	} else if (!strcmp(verb, "load")) {
@@ -532,7 +522,9 @@ static bool run(const char *line)
 		if (driver.ctx_synchronize() == CUDA_SUCCESS)
 			return false;
 		driver.module_unload(slot->module); /* a driver refuses it, with the same error */
-	} else if ((!strcmp(verb, "launch") || (slot->library && (!strcmp(verb, "handle") || !strcmp(verb, "listed")))) && words == 4) {
+	} else if ((!strcmp(verb, "launch") ||
+		    (slot->library && (!strcmp(verb, "handle") || !strcmp(verb, "listed")))) &&
+		   words == 4) {
 		CUfunction function = verb[0] == 'h'   ? handle_of(slot, kernel)
 				      : verb[1] == 'i' ? listed_of(slot, kernel)
 						       : function_of(slot, kernel);
@@ -566,7 +558,8 @@ static bool run(const char *line)
 		printf("ok %lu\n", loop_stop());
 		return true;
 	} else if (!strcmp(verb, "sum")) {
-		printf("ok %llu\n", state.sum + atomic_load(&loop.sum) + buffers_sum(&state.buffers));
+		printf("ok %llu\n",
+		       state.sum + atomic_load(&loop.sum) + buffers_sum(&state.buffers));
 		return true;
 	} else if (!strcmp(verb, "context")) {
 		context_new();
@@ -589,16 +582,14 @@ static bool run(const char *line)
 	return true;
 }
 
-static void *init_thread(void *userdata)
-{
+static void *init_thread(void *userdata) {
 	(void)userdata;
 	CHECK(driver.init(0));
 	return NULL;
 }
 
 /* Two threads call cuInit() at a time, another one first. */
-static void start_beside(void)
-{
+static void start_beside(void) {
 	CUcontext context;
 	CUdevice device;
 	pthread_t other;
@@ -614,8 +605,7 @@ static void start_beside(void)
 	pthread_join(other, NULL);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	char line[256];
 
 	(void)argv;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads a file of PTX and launches kernels of it, one block of 32 threads each, with a pointer to zeros as every parameter.
+ * Loads a file of PTX and launches kernels of it, one block of 32 threads each, with a pointer to
+ * zeros as every parameter.
  *
  *   ptx_driver FILE KERNEL...
  *
@@ -12,8 +13,7 @@
 #define BYTES (1 << 16)
 #define PARAMETERS_MAX 64
 
-static char *read_file(const char *path)
-{
+static char *read_file(const char *path) {
 	char *text = calloc(1, 1 << 20);
 	FILE *file = fopen(path, "rb");
 
@@ -25,8 +25,7 @@ static char *read_file(const char *path)
 	return text;
 }
 
-static void launch(CUmodule module, const char *kernel, CUdeviceptr memory)
-{
+static void launch(CUmodule module, const char *kernel, CUdeviceptr memory) {
 	static unsigned words[BYTES / sizeof(unsigned)];
 	void *parameters[PARAMETERS_MAX];
 	unsigned hash = 0;
@@ -44,8 +43,7 @@ static void launch(CUmodule module, const char *kernel, CUdeviceptr memory)
 	printf("%s words=%u\n", kernel, hash);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	CUdeviceptr memory;
 	CUmodule module;
 

@@ -6,8 +6,7 @@
 
 #include "s.h"
 
-int main(void)
-{
+int main(void) {
 	struct s_loaded loaded;
 	CUcontext context;
 	CUdevice device;

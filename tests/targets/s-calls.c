@@ -3,7 +3,6 @@
 
 int S_CALLED(void);
 
-int main(void)
-{
+int main(void) {
 	return S_CALLED();
 }

@@ -8,8 +8,7 @@
 
 static CUcontext context;
 
-static void *work(void *unused)
-{
+static void *work(void *unused) {
 	CHECK(driver.ctx_set_current(context));
 	for (;;) {
 		struct s_loaded loaded = s_load(S_MODULE);
@@ -20,8 +19,7 @@ static void *work(void *unused)
 	return NULL;
 }
 
-int main(void)
-{
+int main(void) {
 	pthread_t thread;
 	CUdevice device;
 	void *result;

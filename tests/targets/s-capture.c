@@ -8,8 +8,7 @@
 
 #define LAUNCHES 3
 
-int main(void)
-{
+int main(void) {
 	float in[S_THREADS], two[S_THREADS], out[S_THREADS], sum = 0;
 	struct s_loaded loaded = { 0 };
 	CUdeviceptr a, b, c;

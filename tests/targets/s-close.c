@@ -15,8 +15,7 @@
 #define FIRST 3
 #define LAST 620
 
-static void close_all(void)
-{
+static void close_all(void) {
 	usleep(200000); /* who else has descriptors has them by then */
 	if (close_range(FIRST, ~0U, 0))
 		for (int fd = FIRST; fd < 1024; fd++)
@@ -24,8 +23,7 @@ static void close_all(void)
 }
 
 /* All numbers from FIRST to LAST: pipes' ends with a byte in them. */
-static int fill(void)
-{
+static int fill(void) {
 	int count = 0;
 
 	for (;;) {
@@ -42,8 +40,7 @@ static int fill(void)
 }
 
 /* How many of them still hold their byte and nothing else. */
-static int intact(void)
-{
+static int intact(void) {
 	int good = 0;
 
 	for (int fd = FIRST; fd <= LAST; fd++) {
@@ -55,8 +52,7 @@ static int intact(void)
 	return good;
 }
 
-int main(void)
-{
+int main(void) {
 	struct rlimit limit = { 4096, 4096 };
 	struct s_loaded loaded;
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CUDA graphs with conditional nodes: IF, IF with ELSE, WHILE, SWITCH, one in another's body, one in a child graph. Kernels set the conditions; bodies add to numbers,
- * which are said after each launch. "apart": the kernels of bodies are in a module of their own. "library": as the runtime does it, one kernel
- * is launched before, by a handle that makes the driver load the module. Also for a GPU: tests/gpu/suite.py.
+ * CUDA graphs with conditional nodes: IF, IF with ELSE, WHILE, SWITCH, one in another's body, one
+ * in a child graph. Kernels set the conditions; bodies add to numbers, which are said after each
+ * launch. "apart": the kernels of bodies are in a module of their own. "library": as the runtime
+ * does it, one kernel is launched before, by a handle that makes the driver load the module. Also
+ * for a GPU: tests/gpu/suite.py.
  */
 
 #include <dlfcn.h>
@@ -12,21 +14,26 @@
 #define LAUNCHES 3
 #define NUMBERS 8
 
-enum { IF, WHILE, SWITCH };
+enum {
+	IF,
+	WHILE,
+	SWITCH
+};
 
 #define HEAD ".version 8.4\n.target sm_75\n.address_size 64\n"
-#define SETS \
-	".extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n" \
-	".visible .entry set(.param .u64 handle, .param .u64 at, .param .u32 step)\n{\n" \
-	"\t.reg .b64 %h, %a;\n\t.reg .b32 %v, %s;\n" \
-	"\tld.param.u64 %h, [handle];\n\tld.param.u64 %a, [at];\n\tld.param.u32 %s, [step];\n" \
-	"\tld.global.u32 %v, [%a];\n\tsub.u32 %v, %v, %s;\n\tst.global.u32 [%a], %v;\n" \
-	"\t{\n\t.param .b64 p0;\n\tst.param.b64 [p0+0], %h;\n\t.param .b32 p1;\n\tst.param.b32 [p1+0], %v;\n" \
+#define SETS                                                                                     \
+	".extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);\n"        \
+	".visible .entry set(.param .u64 handle, .param .u64 at, .param .u32 step)\n{\n"         \
+	"\t.reg .b64 %h, %a;\n\t.reg .b32 %v, %s;\n"                                             \
+	"\tld.param.u64 %h, [handle];\n\tld.param.u64 %a, [at];\n\tld.param.u32 %s, [step];\n"   \
+	"\tld.global.u32 %v, [%a];\n\tsub.u32 %v, %v, %s;\n\tst.global.u32 [%a], %v;\n"          \
+	"\t{\n\t.param .b64 p0;\n\tst.param.b64 [p0+0], %h;\n\t.param .b32 p1;\n\tst.param.b32 " \
+	"[p1+0], %v;\n"                                                                          \
 	"\tcall.uni cudaGraphSetConditional, (p0, p1);\n\t}\n\tret;\n}\n"
-#define ADDS \
+#define ADDS                                                           \
 	".visible .entry add(.param .u64 at, .param .u32 number)\n{\n" \
-	"\t.reg .b64 %a;\n\t.reg .b32 %n, %v;\n" \
-	"\tld.param.u64 %a, [at];\n\tld.param.u32 %n, [number];\n" \
+	"\t.reg .b64 %a;\n\t.reg .b32 %n, %v;\n"                       \
+	"\tld.param.u64 %a, [at];\n\tld.param.u32 %n, [number];\n"     \
 	"\tld.global.u32 %v, [%a];\n\tadd.u32 %v, %v, %n;\n\tst.global.u32 [%a], %v;\n\tret;\n}\n"
 
 /* CUgraphNodeParams, which has 256 bytes. */
@@ -47,33 +54,39 @@ static CUfunction set, add;
 static CUcontext context;
 static CUdeviceptr numbers; /* NUMBERS of them; then one that a condition is made of */
 
-static CUgraphNode add_kernel(CUgraph graph, CUgraphNode after, CUfunction function, void **arguments)
-{
-	CUDA_KERNEL_NODE_PARAMS params = { .func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+static CUgraphNode add_kernel(CUgraph graph, CUgraphNode after, CUfunction function,
+			      void **arguments) {
+	CUDA_KERNEL_NODE_PARAMS params = { .func = function,
+					   .gridDimX = 1,
+					   .gridDimY = 1,
+					   .gridDimZ = 1,
+					   .blockDimX = 1,
+					   .blockDimY = 1,
+					   .blockDimZ = 1,
 					   .kernelParams = arguments };
 	CUgraphNode node;
 
-	CHECK(driver.graph_add_kernel_node(&node, graph, after ? &after : NULL, after != NULL, &params));
+	CHECK(driver.graph_add_kernel_node(&node, graph, after ? &after : NULL, after != NULL,
+					   &params));
 	return node;
 }
 
-static CUgraphNode adds(CUgraph graph, CUgraphNode after, unsigned which, unsigned number)
-{
+static CUgraphNode adds(CUgraph graph, CUgraphNode after, unsigned which, unsigned number) {
 	CUdeviceptr at = numbers + 4 * which;
 
 	return add_kernel(graph, after, add, (void *[]){ &at, &number });
 }
 
-static CUgraphNode sets(CUgraph graph, CUgraphNode after, CUgraphConditionalHandle handle, unsigned step)
-{
+static CUgraphNode sets(CUgraph graph, CUgraphNode after, CUgraphConditionalHandle handle,
+			unsigned step) {
 	CUdeviceptr at = numbers + 4 * NUMBERS;
 
 	return add_kernel(graph, after, set, (void *[]){ &handle, &at, &step });
 }
 
 /* A condition, what sets it, and the node; its bodies are to be filled in. */
-static CUgraph *condition(CUgraph graph, unsigned kind, unsigned size, CUgraphNode *node, CUgraphConditionalHandle *handle)
-{
+static CUgraph *condition(CUgraph graph, unsigned kind, unsigned size, CUgraphNode *node,
+			  CUgraphConditionalHandle *handle) {
 	union node_params params = { .type = 13 };
 	CUgraphNode first;
 
@@ -87,8 +100,7 @@ static CUgraph *condition(CUgraph graph, unsigned kind, unsigned size, CUgraphNo
 	return params.bodies;
 }
 
-static void say(const char *what, unsigned value)
-{
+static void say(const char *what, unsigned value) {
 	unsigned found[NUMBERS];
 
 	CHECK(driver.memcpy_to_host(found, numbers, sizeof(found)));
@@ -99,14 +111,14 @@ static void say(const char *what, unsigned value)
 }
 
 /* Launches it with each value. */
-static void launch(const char *what, CUgraph graph, unsigned values)
-{
+static void launch(const char *what, CUgraph graph, unsigned values) {
 	CUgraphExec exec;
 
 	CHECK(driver.graph_instantiate(&exec, graph, 0));
 	for (unsigned value = 0; value < values; value++)
 		for (int i = 0; i < LAUNCHES; i++) {
-			CHECK(driver.memcpy_to_device(numbers + 4 * NUMBERS, &value, sizeof(value)));
+			CHECK(driver.memcpy_to_device(numbers + 4 * NUMBERS, &value,
+						      sizeof(value)));
 			CHECK(driver.graph_launch(exec, NULL));
 			CHECK(driver.ctx_synchronize());
 			say(what, value);
@@ -114,8 +126,7 @@ static void launch(const char *what, CUgraph graph, unsigned values)
 	CHECK(driver.graph_exec_destroy(exec));
 }
 
-static CUgraph make(unsigned kind, unsigned size)
-{
+static CUgraph make(unsigned kind, unsigned size) {
 	CUgraphConditionalHandle handle, inner;
 	CUgraphNode node, last, within;
 	CUgraph graph, *bodies, *in;
@@ -135,16 +146,14 @@ static CUgraph make(unsigned kind, unsigned size)
 	return graph;
 }
 
-static CUfunction function_of(CUkernel kernel)
-{
+static CUfunction function_of(CUkernel kernel) {
 	CUfunction function;
 
 	CHECK(driver.kernel_get_function(&function, kernel));
 	return function;
 }
 
-static void load_library(void)
-{
+static void load_library(void) {
 	CUdeviceptr at = numbers + 4 * (NUMBERS - 1);
 	CUkernel setting, adding;
 	CUlibrary library;
@@ -153,13 +162,13 @@ static void load_library(void)
 	CHECK(driver.library_load_data(&library, HEAD SETS ADDS, NULL, NULL, 0, NULL, NULL, 0));
 	CHECK(driver.library_get_kernel(&adding, library, "add"));
 	CHECK(driver.library_get_kernel(&setting, library, "set"));
-	CHECK(driver.launch_kernel((CUfunction)adding, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){ &at, &number }, NULL));
+	CHECK(driver.launch_kernel((CUfunction)adding, 1, 1, 1, 1, 1, 1, 0, NULL,
+				   (void *[]){ &at, &number }, NULL));
 	add = function_of(adding);
 	set = function_of(setting);
 }
 
-static void load_modules(bool apart)
-{
+static void load_modules(bool apart) {
 	CUmodule module;
 
 	CHECK(driver.module_load_data(&module, apart ? HEAD SETS : HEAD SETS ADDS));
@@ -169,8 +178,7 @@ static void load_modules(bool apart)
 	CHECK(driver.module_get_function(&add, module, "add"));
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	CUgraph graph, child;
 	CUgraphNode node;
 	CUdevice device;
@@ -196,7 +204,8 @@ int main(int argc, char **argv)
 	launch("switch", make(SWITCH, 3), 5);
 	CHECK(driver.graph_create(&graph, 0));
 	child = make(IF, 1);
-	if (!driver.graph_add_child_node(&node, graph, NULL, 0, child)) /* newer drivers take that, or do not */
+	if (!driver.graph_add_child_node(&node, graph, NULL, 0,
+					 child)) /* newer drivers take that, or do not */
 		launch("child", graph, 2);
 	return 0;
 }

@@ -3,7 +3,6 @@
 
 void s_constructed(void);
 
-static __attribute__((constructor)) void construct(void)
-{
+static __attribute__((constructor)) void construct(void) {
 	s_constructed();
 }

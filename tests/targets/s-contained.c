@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does what libraries do (the arguments): each loads its module, in all ways, and launches it; then the program does so itself. The same source makes the
- * libraries: one is called as a library of NVIDIA's that fails when its modules are replaced, one has its name in itself alone, one is a stranger.
+ * Does what libraries do (the arguments): each loads its module, in all ways, and launches it; then
+ * the program does so itself. The same source makes the libraries: one is called as a library of
+ * NVIDIA's that fails when its modules are replaced, one has its name in itself alone, one is a
+ * stranger.
  */
 
 #include <dlfcn.h>
@@ -11,8 +13,7 @@
 int s_work(int argc, char **argv);
 
 /* From its own memory, from the heap, and as a library. */
-int s_work(int argc, char **argv)
-{
+int s_work(int argc, char **argv) {
 	struct s_loaded loaded = { 0 };
 	char *copy;
 
@@ -28,8 +29,7 @@ int s_work(int argc, char **argv)
 }
 
 #ifndef S_SHARED
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	for (int i = 1; i < argc; i++) {
 		void *library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
 		int (*work)(int, char **);

@@ -2,8 +2,8 @@
 /*
  * Contexts that end with modules in them: destroyed, released, reset; a new one after each. 7
  * launches in all; or, "none", MANY that end while none is current; or, "attached", one that lives
- * on when it is detached, till nobody is attached. (The CPU driver has one copy of a library's variables, not one a context: there
- * is a library only while there is one context.)
+ * on when it is detached, till nobody is attached. (The CPU driver has one copy of a library's
+ * variables, not one a context: there is a library only while there is one context.)
  */
 
 #include <dlfcn.h>
@@ -19,8 +19,7 @@ static __typeof__(cuCtxDetach) *detach;
 static __typeof__(cuDevicePrimaryCtxReset_v2) *reset;
 
 /* Destroys contexts while none is current; what the program allocates next is its own. */
-static void none_current(CUdevice device)
-{
+static void none_current(CUdevice device) {
 	for (int i = 0; i < MANY; i++) {
 		struct s_loaded loaded;
 		CUcontext context;
@@ -35,8 +34,7 @@ static void none_current(CUdevice device)
 }
 
 /* Two launches in a context that ends with the second cuCtxDetach(), and one in the next. */
-static void attached(CUdevice device)
-{
+static void attached(CUdevice device) {
 	struct s_loaded loaded;
 	CUcontext context, again;
 
@@ -53,8 +51,7 @@ static void attached(CUdevice device)
 	}
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	struct s_loaded loaded, library;
 	CUcontext context;
 	CUdevice device;

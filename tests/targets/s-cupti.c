@@ -2,7 +2,8 @@
 
 /*
  * What an application does that NVIDIA's profiling library, which a trace brings into it, is not to
- * disturb: shim/tests/test-trace.py runs this with the driver of shim/mock/traced and CUPTI's stand-in.
+ * disturb: shim/tests/test-trace.py runs this with the driver of shim/mock/traced and CUPTI's
+ * stand-in.
  *
  *   s-cupti CASE [ARGUMENT]
  */
@@ -23,12 +24,12 @@
 #define KERNEL 10 /* of CUPTI's records */
 #define BUFFER_SIZE 65536
 
-static int (*init)(unsigned), (*synchronize)(void), (*host_function)(void *, void (*)(void *), void *);
+static int (*init)(unsigned), (*synchronize)(void),
+	(*host_function)(void *, void (*)(void *), void *);
 static int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
 		     void *, void **, void **);
 
-static void *find(void *library, const char *name)
-{
+static void *find(void *library, const char *name) {
 	void *found = library ? dlsym(library, name) : NULL;
 
 	if (!found) {
@@ -38,45 +39,40 @@ static void *find(void *library, const char *name)
 	return found;
 }
 
-static void say(const char *what, long value)
-{
+static void say(const char *what, long value) {
 	printf("%s %ld\n", what, value);
 	fflush(stdout);
 }
 
-static void launch_one(void)
-{
+static void launch_one(void) {
 	launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
 }
 
-/* ---- a client of CUPTI that does not subscribe --------------------------------------------------- */
+/* ---- a client of CUPTI that does not subscribe
+ * --------------------------------------------------- */
 
 static void *volatile buffers[64]; /* that it gave, ever */
 static unsigned buffer_count;
 
-static void requested(uint8_t **bytes, size_t *size, size_t *records_max)
-{
+static void requested(uint8_t **bytes, size_t *size, size_t *records_max) {
 	*bytes = malloc(BUFFER_SIZE);
 	buffers[buffer_count++ % 64] = *bytes;
 	*size = *bytes ? BUFFER_SIZE : 0;
 	*records_max = 0;
 }
 
-static void completed(void *context, uint32_t stream, uint8_t *bytes, size_t size, size_t valid)
-{
+static void completed(void *context, uint32_t stream, uint8_t *bytes, size_t size, size_t valid) {
 	free(bytes);
 }
 
-static uint64_t now(void)
-{
+static uint64_t now(void) {
 	struct timespec time;
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-static void become_client(const char *path)
-{
+static void become_client(const char *path) {
 	void *library = dlopen(path, RTLD_NOW);
 	int (*set_clock)(uint64_t (*)(void)), (*enable)(int);
 	int (*set_buffers)(void (*)(uint8_t **, size_t *, size_t *),
@@ -89,9 +85,9 @@ static void become_client(const char *path)
 		exit(2);
 }
 
-/* For each line so many launches that are waited for; 0: becomes a client of the library at this path. */
-static void case_records(const char *path)
-{
+/* For each line so many launches that are waited for; 0: becomes a client of the library at this
+ * path. */
+static void case_records(const char *path) {
 	long count;
 
 	init(0);
@@ -105,10 +101,10 @@ static void case_records(const char *path)
 	}
 }
 
-/* ---- forks --------------------------------------------------------------------------------------- */
+/* ---- forks
+ * --------------------------------------------------------------------------------------- */
 
-static void wait_for(pid_t child)
-{
+static void wait_for(pid_t child) {
 	int status = -1;
 
 	waitpid(child, &status, 0);
@@ -116,8 +112,7 @@ static void wait_for(pid_t child)
 }
 
 /* A child that calls, too; it is ended if it hangs. */
-static pid_t fork_caller(void)
-{
+static pid_t fork_caller(void) {
 	pid_t child = fork();
 
 	if (child)
@@ -129,15 +124,13 @@ static pid_t fork_caller(void)
 	_exit(3);
 }
 
-static void *call_first(void *unused)
-{
+static void *call_first(void *unused) {
 	launch_one();
 	return NULL;
 }
 
 /* A thread makes the first call, and in the midst of it there is a fork. */
-static void case_fork(const char *unused)
-{
+static void case_fork(const char *unused) {
 	pthread_t thread;
 
 	pthread_create(&thread, NULL, call_first, NULL);
@@ -149,8 +142,7 @@ static void case_fork(const char *unused)
 }
 
 /* A child has the number of its parent, in a namespace of its own. */
-static void case_namespace(const char *unused)
-{
+static void case_namespace(const char *unused) {
 	pid_t child;
 
 	if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID)) {
@@ -172,36 +164,36 @@ static void case_namespace(const char *unused)
 	wait_for(child);
 }
 
-/* ---- a library's constructor --------------------------------------------------------------------- */
+/* ---- a library's constructor
+ * --------------------------------------------------------------------- */
 
 void s_constructed(void);
-void s_constructed(void)
-{
+void s_constructed(void) {
 	launch_one();
 	synchronize();
 	say("constructed", 1);
 }
 
-/* The first call is made by the constructor of the library at this path: libc's lock of dlopen() is its thread's. */
-static void case_constructor(const char *path)
-{
+/* The first call is made by the constructor of the library at this path: libc's lock of dlopen() is
+ * its thread's. */
+static void case_constructor(const char *path) {
 	say("loaded", !!dlopen(path, RTLD_NOW));
 	launch_one();
 	synchronize();
 }
 
-/* ---- a call that is left by a longjmp ------------------------------------------------------------ */
+/* ---- a call that is left by a longjmp
+ * ------------------------------------------------------------ */
 
 static jmp_buf back;
 
-static void jump(void *unused)
-{
+static void jump(void *unused) {
 	longjmp(back, 1);
 }
 
-/* Has memory where the call was that was left, and calls. Whatever is looked for there, half of these words will do. */
-static __attribute__((noinline)) int fill(void)
-{
+/* Has memory where the call was that was left, and calls. Whatever is looked for there, half of
+ * these words will do. */
+static __attribute__((noinline)) int fill(void) {
 	volatile uint32_t words[1000];
 	int changed = 0;
 
@@ -213,8 +205,7 @@ static __attribute__((noinline)) int fill(void)
 	return changed;
 }
 
-static void case_jump(const char *unused)
-{
+static void case_jump(const char *unused) {
 	init(0);
 	if (!setjmp(back))
 		host_function(NULL, jump, NULL);
@@ -223,11 +214,11 @@ static void case_jump(const char *unused)
 	synchronize();
 }
 
-/* ---- the end ------------------------------------------------------------------------------------- */
+/* ---- the end
+ * ------------------------------------------------------------------------------------- */
 
 /* A signal comes while CUPTI writes a record of this thread's; its handler exits. */
-static void case_exit(const char *unused)
-{
+static void case_exit(const char *unused) {
 	signal(SIGUSR1, exit);
 	alarm(10);
 	init(0);
@@ -235,19 +226,15 @@ static void case_exit(const char *unused)
 	say("no signal", 1);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 	static const struct {
 		const char *name;
 		void (*run)(const char *);
 	} cases[] = {
-		{ "records", case_records },
-		{ "fork", case_fork },
-		{ "namespace", case_namespace },
-		{ "constructor", case_constructor },
-		{ "jump", case_jump },
-		{ "exit", case_exit },
+		{ "records", case_records },     { "fork", case_fork },
+		{ "namespace", case_namespace }, { "constructor", case_constructor },
+		{ "jump", case_jump },           { "exit", case_exit },
 	};
 
 	*(void **)&init = find(driver, "cuInit");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The primary context ends and begins many times, and nothing of it stays: the process may have some 65000 mappings in all. */
+/* The primary context ends and begins many times, and nothing of it stays: the process may have
+ * some 65000 mappings in all. */
 
 #include <string.h>
 
@@ -8,8 +9,7 @@
 #define CYCLES 200
 
 /* How many the process has, and pages of them. */
-static long mappings(long *pages)
-{
+static long mappings(long *pages) {
 	FILE *file = fopen("/proc/self/maps", "r");
 	unsigned long first, last;
 	char line[4096];
@@ -26,8 +26,7 @@ static long mappings(long *pages)
 	return count;
 }
 
-int main(void)
-{
+int main(void) {
 	long pages_before = 0, pages = 0;
 	long before = 0, sum = 0;
 	CUcontext context;
@@ -43,6 +42,7 @@ int main(void)
 		CHECK(driver.primary_retain(&context, device));
 		CHECK(driver.ctx_set_current(context));
 	}
-	printf("%ld %d %d\n", sum, mappings(&pages) - before >= CYCLES, pages - pages_before >= 2 * CYCLES);
+	printf("%ld %d %d\n", sum, mappings(&pages) - before >= CYCLES,
+	       pages - pages_before >= 2 * CYCLES);
 	return 0;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A program that goes into the background as daemon(3) does and uses CUDA there at once: its parents
- * are gone by then. It waits for that, so that a trace of it has not ended. (tests/e2e/test-trace-command.py)
+ * A program that goes into the background as daemon(3) does and uses CUDA there at once: its
+ * parents are gone by then. It waits for that, so that a trace of it has not ended.
+ * (tests/e2e/test-trace-command.py)
  *
- *   s-daemon MODE COUNT     MODE: fork, clone (unseen by libc), exec (of a program that calls), clear
- *                           (its environment, but for the daemon's name)
+ *   s-daemon MODE COUNT     MODE: fork, clone (unseen by libc), exec (of a program that calls),
+ *                           clear (its environment, but for the daemon's name)
  *   s-daemon calls COUNT    in the foreground
  *   s-daemon threads COUNT  by eight threads at once, which make the first calls of the process
  */
@@ -26,8 +27,7 @@ static int (*init)(unsigned), (*get)(int *, int);
 static pthread_barrier_t together;
 static long count;
 
-static void find_driver(void)
-{
+static void find_driver(void) {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
 	if (!library) {
@@ -38,8 +38,7 @@ static void find_driver(void)
 	*(void **)&get = dlsym(library, "cuDeviceGet");
 }
 
-static void calls(void)
-{
+static void calls(void) {
 	int device;
 
 	init(0);
@@ -47,15 +46,13 @@ static void calls(void)
 		get(&device, 0);
 }
 
-static void *thread_calls(void *unused)
-{
+static void *thread_calls(void *unused) {
 	pthread_barrier_wait(&together);
 	calls();
 	return NULL;
 }
 
-static void threads(void)
-{
+static void threads(void) {
 	pthread_t thread[THREADS];
 
 	pthread_barrier_init(&together, NULL, THREADS);
@@ -65,13 +62,12 @@ static void threads(void)
 		pthread_join(thread[i], NULL);
 }
 
-static pid_t fork_by(const char *mode)
-{
-	return strcmp(mode, "clone") ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+static pid_t fork_by(const char *mode) {
+	return strcmp(mode, "clone") ? fork()
+				     : (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
 }
 
-static void clear(void)
-{
+static void clear(void) {
 	const char *name = getenv("GPUPROBE_SESSION");
 	char *kept = name ? strdup(name) : NULL;
 
@@ -80,8 +76,7 @@ static void clear(void)
 		setenv("GPUPROBE_SESSION", kept, 1);
 }
 
-static void in_background(const char *mode, char **argv)
-{
+static void in_background(const char *mode, char **argv) {
 	if (!strcmp(mode, "exec")) {
 		execl("/proc/self/exe", argv[0], "calls", argv[2], (char *)NULL);
 		_exit(127);
@@ -92,8 +87,7 @@ static void in_background(const char *mode, char **argv)
 	_exit(0);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	int ends[2];
 	pid_t child;
 	char byte;

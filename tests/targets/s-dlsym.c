@@ -17,8 +17,7 @@ static const char *const names[] = { "cuLaunchKernel",
 				     "",
 				     "puts" };
 
-static void look(const char *where, void *handle)
-{
+static void look(const char *where, void *handle) {
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		void *found;
 		const char *error;
@@ -32,16 +31,14 @@ static void look(const char *where, void *handle)
 }
 
 /* As wrappers of the driver do it: the function may be asked for by any handle and must work. */
-static int use(void *handle)
-{
+static int use(void *handle) {
 	*(void **)&driver.launch_kernel = dlsym(handle, "cuLaunchKernel");
 	*(void **)&driver.module_load_data = dlsym(handle, "cuModuleLoadData");
 	*(void **)&driver.module_unload = dlsym(handle, "cuModuleUnload");
 	return s_once(S_MODULE);
 }
 
-int main(void)
-{
+int main(void) {
 	void *local, *global;
 
 	look("default, no driver", RTLD_DEFAULT);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The primary context ends while another thread's first launch is on its way; the next context has its handle, and launches, too. */
+/* The primary context ends while another thread's first launch is on its way; the next context has
+ * its handle, and launches, too. */
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -10,8 +11,7 @@
 
 atomic_int s_slow; /* s-slow.c */
 
-static void *work(void *create)
-{
+static void *work(void *create) {
 	CUcontext context;
 
 	CHECK((*(__typeof__(cuCtxCreate_v4) **)create)(&context, NULL, 0, 0));
@@ -20,8 +20,7 @@ static void *work(void *create)
 	return NULL;
 }
 
-int main(void)
-{
+int main(void) {
 	__typeof__(cuCtxCreate_v4) *create;
 	CUcontext context;
 	pthread_t thread;

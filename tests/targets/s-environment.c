@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How often the environment is read, once modules were loaded: a program may be changing it in another thread, and who reads it then may die. Programs
- * that look something up themselves do so with getenv().
+ * How often the environment is read, once modules were loaded: a program may be changing it in
+ * another thread, and who reads it then may die. Programs that look something up themselves do so
+ * with getenv().
  */
 
 #include "s.h"
 
 static int calls;
 
-char *secure_getenv(const char *name)
-{
+char *secure_getenv(const char *name) {
 	calls++;
 	return getenv(name);
 }
 
-int main(void)
-{
+int main(void) {
 	int before;
 
 	driver_start(false);

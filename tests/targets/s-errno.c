@@ -11,8 +11,7 @@
 
 #include "s.h"
 
-static int low_descriptors(void)
-{
+static int low_descriptors(void) {
 	int count = 0;
 
 	for (int fd = 0; fd < 40; fd++)
@@ -20,8 +19,7 @@ static int low_descriptors(void)
 	return count;
 }
 
-int main(void)
-{
+int main(void) {
 	struct s_loaded loaded;
 	sigset_t mask;
 	int before, blocked = 0;

@@ -7,8 +7,7 @@
 
 #include "s.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	char quiet_name[] = "true", argument[] = "again";
 	char *const quiet[] = { quiet_name, NULL }, *const again[] = { argv[0], argument, NULL };
 	struct s_loaded loaded;

@@ -10,23 +10,19 @@
 
 #include "s.h"
 
-static void *exit_here(void *unused)
-{
+static void *exit_here(void *unused) {
 	exit(9);
 }
 
-static void on_signal(int number)
-{
+static void on_signal(int number) {
 	exit(10);
 }
 
-static void nested(void)
-{
+static void nested(void) {
 	printf("in a handler: %d\n", s_once(S_MODULE));
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	const char *how = argc > 1 ? argv[1] : "return";
 	struct s_loaded loaded;
 	pthread_t thread;

@@ -10,16 +10,14 @@
 
 static char path[] = "/tmp/s-file-XXXXXX";
 
-static void put(const void *bytes, size_t size)
-{
+static void put(const void *bytes, size_t size) {
 	int fd = open(path, O_WRONLY | O_TRUNC);
 
 	if (fd < 0 || write(fd, bytes, size) != (ssize_t)size || close(fd))
 		exit(1);
 }
 
-int main(void)
-{
+int main(void) {
 	__typeof__(cuModuleLoad) *module_load;
 	__typeof__(cuLibraryLoadFromFile) *library_load;
 	struct s_loaded loaded = { 0 };

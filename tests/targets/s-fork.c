@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fork() before CUDA is touched (the child then uses it), and after (the child exits, with its exit
- * handlers). s-fork N: N modules and then N children, each of which calls the driver. s-fork lock: children
- * all the time, while a thread loads and launches with a lock that fork() takes as well.
+ * handlers). s-fork N: N modules and then N children, each of which calls the driver. s-fork lock:
+ * children all the time, while a thread loads and launches with a lock that fork() takes as well.
  */
 
 #include <pthread.h>
@@ -11,8 +11,7 @@
 
 #include "s.h"
 
-static int wait_for(pid_t child)
-{
+static int wait_for(pid_t child) {
 	int status;
 
 	if (child < 0 || waitpid(child, &status, 0) != child)
@@ -21,8 +20,7 @@ static int wait_for(pid_t child)
 }
 
 /* At any time nobody but this thread is in the driver, so none of its locks is held in a child. */
-static int many(int count)
-{
+static int many(int count) {
 	struct s_loaded loaded;
 	int good = 0;
 
@@ -49,18 +47,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUcontext context;
 static _Atomic int over;
 
-static void take(void)
-{
+static void take(void) {
 	pthread_mutex_lock(&lock);
 }
 
-static void give(void)
-{
+static void give(void) {
 	pthread_mutex_unlock(&lock);
 }
 
-static void *work(void *unused)
-{
+static void *work(void *unused) {
 	long sum = 0;
 
 	CHECK(driver.ctx_set_current(context));
@@ -73,8 +68,7 @@ static void *work(void *unused)
 	return (void *)sum;
 }
 
-static int with_lock(void)
-{
+static int with_lock(void) {
 	pthread_t thread;
 	CUdevice device;
 	void *sum;
@@ -98,8 +92,7 @@ static int with_lock(void)
 	return 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	struct s_loaded loaded;
 	pid_t child;
 

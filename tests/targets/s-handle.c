@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context has the handle of an older one, by s-slow.c, which has to be there. Without an argument that ended while another thread's first launch took
- * long; with one its end takes long, and the new one is used meanwhile.
+ * A context has the handle of an older one, by s-slow.c, which has to be there. Without an argument
+ * that ended while another thread's first launch took long; with one its end takes long, and the
+ * new one is used meanwhile.
  */
 
 #include <dlfcn.h>
@@ -18,16 +19,14 @@ atomic_int s_slow, s_slow_waits; /* s-slow.c */
 static __typeof__(cuCtxCreate_v4) *context_create;
 static __typeof__(cuCtxDestroy_v2) *context_destroy;
 
-static CUcontext create(void)
-{
+static CUcontext create(void) {
 	CUcontext context;
 
 	CHECK(context_create(&context, NULL, 0, 0));
 	return context;
 }
 
-static void *launch(void *unused)
-{
+static void *launch(void *unused) {
 	struct s_loaded loaded;
 
 	create();
@@ -37,24 +36,21 @@ static void *launch(void *unused)
 	return NULL;
 }
 
-static void *destroy(void *context)
-{
+static void *destroy(void *context) {
 	s_slow = 1;
 	CHECK(context_destroy(context));
 	return NULL;
 }
 
 /* Makes a context with that handle, which is free. */
-static void create_again(CUcontext handle)
-{
+static void create_again(CUcontext handle) {
 	for (int i = 0; i < TRIES; i++)
 		if (create() == handle)
 			return;
 	printf("no context has the handle of one that was destroyed\n");
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	bool meanwhile = argc > 1;
 	struct s_loaded loaded;
 	CUcontext context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs what a library (s-plugin.c) has registered: one that is linked with this program (-DS_LINKED), or s-host LIBRARY lazy|now|global. Nothing is
- * looked up by dlsym().
+ * Runs what a library (s-plugin.c) has registered: one that is linked with this program
+ * (-DS_LINKED), or s-host LIBRARY lazy|now|global. Nothing is looked up by dlsym().
  */
 
 #include <dlfcn.h>
@@ -16,13 +16,11 @@ extern const int s_plugin, *s_host_plugin;
 const int *s_host_plugin = &s_plugin;
 #endif
 
-void s_registered(int (*run)(void))
-{
+void s_registered(int (*run)(void)) {
 	registered = run;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	int mode = argc > 2 && !strcmp(argv[2], "lazy") ? RTLD_LAZY : RTLD_NOW;
 
 	if (argc > 2 && !strcmp(argv[2], "global"))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first process of a PID namespace launches, and has a child that is the first of another one: they have the same number. The child ends.
- * Exits 77 where it may make no namespaces.
+ * The first process of a PID namespace launches, and has a child that is the first of another one:
+ * they have the same number. The child ends. Exits 77 where it may make no namespaces.
  */
 
 #include <sched.h>
@@ -11,8 +11,7 @@
 #include "s.h"
 
 /* Forks, into a new namespace. Returns the status of the child. */
-static int in_namespace(int (*run)(void))
-{
+static int in_namespace(int (*run)(void)) {
 	pid_t child;
 	int status;
 
@@ -27,14 +26,12 @@ static int in_namespace(int (*run)(void))
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-static int inner(void)
-{
+static int inner(void) {
 	printf("%d\n", getpid());
 	return 0;
 }
 
-static int outer(void)
-{
+static int outer(void) {
 	struct s_loaded loaded;
 	int status;
 
@@ -46,7 +43,6 @@ static int outer(void)
 	return status;
 }
 
-int main(void)
-{
+int main(void) {
 	return in_namespace(outer);
 }

@@ -18,8 +18,7 @@ __attribute__((visibility("default"))) CUresult cuLaunchKernel(CUfunction f, uns
 							       unsigned int bx, unsigned int by,
 							       unsigned int bz, unsigned int shared,
 							       CUstream stream, void **arguments,
-							       void **extra)
-{
+							       void **extra) {
 	const char *how = getenv("INTERPOSE");
 	__typeof__(cuLaunchKernel) *next;
 	CUresult result;
@@ -34,8 +33,7 @@ __attribute__((visibility("default"))) CUresult cuLaunchKernel(CUfunction f, uns
 	return result;
 }
 
-__attribute__((destructor)) static void end(void)
-{
+__attribute__((destructor)) static void end(void) {
 	printf("interposed launches: %d\n", launches);
 	fflush(stdout);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reference to the primary context is released, which takes long (s-slow.c), while a module is loaded into the context; that ends later. */
+/* A reference to the primary context is released, which takes long (s-slow.c), while a module is
+ * loaded into the context; that ends later. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,8 +10,7 @@
 
 atomic_int s_slow; /* s-slow.c */
 
-static void *release(void *unused)
-{
+static void *release(void *unused) {
 	CUcontext context;
 
 	CHECK(driver.primary_retain(&context, 0));
@@ -19,8 +19,7 @@ static void *release(void *unused)
 	return NULL;
 }
 
-int main(void)
-{
+int main(void) {
 	struct s_loaded first, second;
 	CUcontext context;
 	pthread_t thread;

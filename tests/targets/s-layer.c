@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Not a program: a library to preload, as layers that share GPUs are (HAMi and its like): functions of the driver under their names, among them
- * cuGetProcAddress_v2, and with -DS_LAYER_DLSYM a dlsym of its own. It finds the driver's by libc's dlsym and a handle.
+ * Not a program: a library to preload, as layers that share GPUs are (HAMi and its like): functions
+ * of the driver under their names, among them cuGetProcAddress_v2, and with -DS_LAYER_DLSYM a dlsym
+ * of its own. It finds the driver's by libc's dlsym and a handle.
  */
 
 #include <dlfcn.h>
@@ -21,39 +22,37 @@
 static _Atomic int calls;
 static _Thread_local int depth;
 
-static void *real_dlsym(void *handle, const char *name)
-{
+static void *real_dlsym(void *handle, const char *name) {
 	void *(*real)(void *, const char *);
 
 	*(void **)&real = dlvsym(RTLD_NEXT, "dlsym", VERSION);
 	return real(handle, name);
 }
 
-#define LAYER(name, parameters, arguments)                                               \
-	EXPORT CUresult name parameters                                                  \
-	{                                                                                \
-		__typeof__(name) *next;                                                  \
-		CUresult result;                                                         \
-                                                                                         \
-		*(void **)&next = real_dlsym(dlopen("libcuda.so.1", RTLD_LAZY), #name);  \
-		calls++;                                                                 \
-		if (!next || ++depth > 1) /* it came back to us */                       \
-			abort();                                                         \
-		result = next arguments;                                                 \
-		depth--;                                                                 \
-		return result;                                                           \
+#define LAYER(name, parameters, arguments)                                              \
+	EXPORT CUresult name parameters {                                               \
+		__typeof__(name) *next;                                                 \
+		CUresult result;                                                        \
+                                                                                        \
+		*(void **)&next = real_dlsym(dlopen("libcuda.so.1", RTLD_LAZY), #name); \
+		calls++;                                                                \
+		if (!next || ++depth > 1) /* it came back to us */                      \
+			abort();                                                        \
+		result = next arguments;                                                \
+		depth--;                                                                \
+		return result;                                                          \
 	}
 LAYER(cuInit, (unsigned int flags), (flags))
 LAYER(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size), (pointer, size))
 LAYER(cuModuleLoadData, (CUmodule * module, const void *image), (module, image))
 LAYER(cuLaunchKernel,
-      (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-       CUstream stream, void **parameters, void **extra),
+      (CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+       unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **parameters,
+       void **extra),
       (f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra))
 
-static void *find_own(const char *name)
-{
-#define OWN(function)                \
+static void *find_own(const char *name) {
+#define OWN(function)                 \
 	if (!strcmp(name, #function)) \
 		return (void *)function;
 	OWN(cuInit)
@@ -64,8 +63,8 @@ static void *find_own(const char *name)
 	return NULL;
 }
 
-EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
-{
+EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version,
+				    cuuint64_t flags, CUdriverProcAddressQueryResult *status) {
 	__typeof__(cuGetProcAddress_v2) *next;
 	CUresult result;
 	void *own = find_own(strcmp(symbol, "cuMemAlloc") ? symbol : "cuMemAlloc_v2");
@@ -79,16 +78,14 @@ EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int ver
 }
 
 #ifdef S_LAYER_DLSYM
-EXPORT void *dlsym(void *handle, const char *name)
-{
+EXPORT void *dlsym(void *handle, const char *name) {
 	void *own = find_own(name);
 
 	return own ? own : real_dlsym(handle, name);
 }
 #endif
 
-static __attribute__((destructor)) void end(void)
-{
+static __attribute__((destructor)) void end(void) {
 	printf("calls of the layer: %d\n", calls);
 	fflush(stdout);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library (the argument) is loaded whose constructor loads a module and launches, while another thread does so for the first time: libc's lock of
- * dlopen() is the constructor's.
+ * A library (the argument) is loaded whose constructor loads a module and launches, while another
+ * thread does so for the first time: libc's lock of dlopen() is the constructor's.
  */
 
 #include <dlfcn.h>
@@ -13,20 +13,17 @@
 static CUcontext context;
 
 void s_constructed(void);
-void s_constructed(void)
-{
+void s_constructed(void) {
 	printf("%d\n", s_once(S_LIBRARY));
 }
 
-static void *work(void *unused)
-{
+static void *work(void *unused) {
 	CHECK(driver.ctx_set_current(context));
 	printf("%d\n", s_once(S_LIBRARY));
 	return NULL;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	pthread_t thread;
 	CUdevice device;
 

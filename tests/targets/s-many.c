@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thousands of modules that are loaded at one time: what each costs does not grow with their number. */
+/* Thousands of modules that are loaded at one time: what each costs does not grow with their
+ * number. */
 
 #include "s.h"
 
 #define MODULES 4000
 
-int main(void)
-{
+int main(void) {
 	static struct s_loaded loaded[MODULES];
 	int sum = 0;
 

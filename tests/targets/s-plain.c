@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void look(const char *where, void *handle, const char *name)
-{
+static void look(const char *where, void *handle, const char *name) {
 	const char *error;
 	void *found;
 
@@ -19,8 +18,7 @@ static void look(const char *where, void *handle, const char *name)
 	       error ? error : "no error", errno);
 }
 
-int main(void)
-{
+int main(void) {
 	void *m = dlopen("libm.so.6", RTLD_NOW);
 
 	look("default", RTLD_DEFAULT, "puts");

@@ -8,8 +8,7 @@
 
 #include "s.h"
 
-int main(void)
-{
+int main(void) {
 	__typeof__(cuGetProcAddress_v2) *find;
 	CUresult (*find_old)(const char *, void **, int, cuuint64_t);
 	struct s_loaded loaded;

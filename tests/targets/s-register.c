@@ -20,8 +20,7 @@ static __typeof__(cuMemHostGetDevicePointer_v2) *get_pointer;
 static __typeof__(cuMemHostGetFlags) *get_flags;
 
 /* One launch of the kernel on the memory: in, two, out. */
-static int launch_on(const struct s_loaded *loaded, float *memory)
-{
+static int launch_on(const struct s_loaded *loaded, float *memory) {
 	CUdeviceptr a = 0, b, c;
 	void *arguments[] = { &a, &b, &c };
 	float sum = 0;
@@ -42,8 +41,7 @@ static int launch_on(const struct s_loaded *loaded, float *memory)
 }
 
 /* How many mappings are the daemon's memory for maps. */
-static int daemon_mappings(void)
-{
+static int daemon_mappings(void) {
 	FILE *file = fopen("/proc/self/maps", "re");
 	char line[4096];
 	int count = 0;
@@ -55,8 +53,7 @@ static int daemon_mappings(void)
 	return count;
 }
 
-int main(void)
-{
+int main(void) {
 	void *handle, *memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 				     -1, 0);
 	struct s_loaded library, module;

@@ -8,8 +8,7 @@
 
 #include "../sim/sim-cuda.h"
 
-__attribute__((visibility("default"))) CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
+__attribute__((visibility("default"))) CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 	__typeof__(cuDevicePrimaryCtxRelease_v2) *release;
 	CUcontext context;
 	CUresult result;

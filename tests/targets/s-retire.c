@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Does what it reads, one letter after the other, with one kernel under all the handles that the
- * driver gives out for it: for shim/tests/test-retire.py, which retires modules in between. Prints a line
- * for each. With an argument, there are only `a`, `c` and `d`.
+ * driver gives out for it: for shim/tests/test-retire.py, which retires modules in between. Prints
+ * a line for each. With an argument, there are only `a`, `c` and `d`.
  *
  *   a ... f	launches a handle: see get_handles()
- *   x o g	launches `a` by cuLaunchKernelEx, cooperatively, as a node of a graph made at the start
+ *   x o g	launches `a` by cuLaunchKernelEx, cooperatively, as a node of a graph made at the
+ *   start
  *   h i	launches `a`, `c` with more shared memory than is allowed until
  *   s S	an attribute of `a`, of `c` allows it; w takes it back from `a`
  *   p q	captures a launch of `a`, of `c`, and asks which kernel the node has
@@ -43,8 +44,7 @@ static CUgraphExec graph;
 static CUcontext context;
 static bool few; /* each handle by one way only */
 
-static void find_more(void)
-{
+static void find_more(void) {
 	void *handle = dlopen("libcuda.so.1", RTLD_NOW);
 
 	*(void **)&more.context_create = dlsym(handle, "cuCtxCreate_v4");
@@ -59,8 +59,7 @@ static void find_more(void)
 	*(void **)&more.library_count = dlsym(handle, "cuLibraryGetKernelCount");
 }
 
-static void get_handles(void)
-{
+static void get_handles(void) {
 	CUmodule inner;
 
 	functions[0] = module.function;
@@ -75,11 +74,14 @@ static void get_handles(void)
 }
 
 /* A launch of one handle; the driver's answer, and the sum of what came out. */
-static void launch(int letter, CUfunction function, unsigned shared)
-{
+static void launch(int letter, CUfunction function, unsigned shared) {
 	float in[S_THREADS], out[S_THREADS] = { 0 };
-	CUlaunchConfig configuration = { .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = S_THREADS / 2,
-					 .blockDimY = 1, .blockDimZ = 1 };
+	CUlaunchConfig configuration = { .gridDimX = 2,
+					 .gridDimY = 1,
+					 .gridDimZ = 1,
+					 .blockDimX = S_THREADS / 2,
+					 .blockDimY = 1,
+					 .blockDimZ = 1 };
 	CUdeviceptr a, b, c;
 	void *arguments[] = { &a, &b, &c };
 	CUresult result;
@@ -95,9 +97,11 @@ static void launch(int letter, CUfunction function, unsigned shared)
 	if (letter == 'x')
 		result = driver.launch_kernel_ex(&configuration, function, arguments, NULL);
 	else if (letter == 'o')
-		result = driver.launch_cooperative(function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, NULL, arguments);
+		result = driver.launch_cooperative(function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, NULL,
+						   arguments);
 	else
-		result = driver.launch_kernel(function, 2, 1, 1, S_THREADS / 2, 1, 1, shared, NULL, arguments, NULL);
+		result = driver.launch_kernel(function, 2, 1, 1, S_THREADS / 2, 1, 1, shared, NULL,
+					      arguments, NULL);
 	CHECK(driver.ctx_synchronize());
 	CHECK(driver.memcpy_to_host(out, c, sizeof(out)));
 	CHECK(driver.mem_free(a));
@@ -110,13 +114,17 @@ static void launch(int letter, CUfunction function, unsigned shared)
 }
 
 /* A node that computes on memory that stays. */
-static void make_graph(void)
-{
+static void make_graph(void) {
 	static CUdeviceptr memory;
 	void *arguments[] = { &memory, &memory, &memory };
-	CUDA_KERNEL_NODE_PARAMS node = { .func = functions[0], .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1,
-					    .blockDimX = S_THREADS / 2, .blockDimY = 1, .blockDimZ = 1,
-					    .kernelParams = arguments };
+	CUDA_KERNEL_NODE_PARAMS node = { .func = functions[0],
+					 .gridDimX = 2,
+					 .gridDimY = 1,
+					 .gridDimZ = 1,
+					 .blockDimX = S_THREADS / 2,
+					 .blockDimY = 1,
+					 .blockDimZ = 1,
+					 .kernelParams = arguments };
 	CUgraphNode added;
 	CUgraph made;
 
@@ -129,16 +137,14 @@ static void make_graph(void)
 }
 
 /* The letter of a handle. */
-static char letter_of(CUfunction function)
-{
+static char letter_of(CUfunction function) {
 	for (int i = 0; i < 6; i++)
 		if (functions[i] == function)
 			return (char)('a' + i);
 	return '?';
 }
 
-static void capture(char letter, CUfunction function)
-{
+static void capture(char letter, CUfunction function) {
 	CUDA_KERNEL_NODE_PARAMS first = { 0 }, second = { 0 };
 	CUdeviceptr memory = 0;
 	void *arguments[] = { &memory, &memory, &memory };
@@ -149,7 +155,8 @@ static void capture(char letter, CUfunction function)
 
 	CHECK(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING));
 	CHECK(driver.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	CHECK(driver.launch_kernel(function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, stream, arguments, NULL));
+	CHECK(driver.launch_kernel(function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, stream, arguments,
+				   NULL));
 	CHECK(driver.stream_end_capture(stream, &made));
 	CHECK(driver.graph_get_nodes(made, &node, &count));
 	CHECK(more.get_params(node, &first));
@@ -160,16 +167,14 @@ static void capture(char letter, CUfunction function)
 	CHECK(driver.stream_destroy(stream));
 }
 
-static void *work(void *function)
-{
+static void *work(void *function) {
 	CHECK(driver.ctx_set_current(context));
 	for (int i = 0; i < LAUNCHES; i++)
 		launch(0, function, 0);
 	return NULL;
 }
 
-static void two_threads(void)
-{
+static void two_threads(void) {
 	pthread_t threads[2];
 
 	for (int i = 0; i < 2; i++)
@@ -180,8 +185,7 @@ static void two_threads(void)
 	printf("t: done\n");
 }
 
-static void count(void)
-{
+static void count(void) {
 	unsigned of_module = 0, of_library = 0;
 
 	CHECK(more.module_count(&of_module, module.module));
@@ -189,16 +193,14 @@ static void count(void)
 	printf("n: %u %u\n", of_module, of_library);
 }
 
-static void unload(enum s_load how)
-{
+static void unload(enum s_load how) {
 	s_unload(how == S_MODULE ? &module : &library);
 	*(how == S_MODULE ? &module : &library) = s_load(how);
 	get_handles();
 	printf("u: %d\n", how);
 }
 
-static void new_context(bool all)
-{
+static void new_context(bool all) {
 	CUcontext old = context;
 	CUdevice device;
 
@@ -214,9 +216,9 @@ static void new_context(bool all)
 	printf("%c: done\n", all ? 'z' : 'y');
 }
 
-static void step(char letter)
-{
-	static const enum CUfunction_attribute_enum attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+static void step(char letter) {
+	static const enum CUfunction_attribute_enum attribute =
+		CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
 
 	if (letter >= 'a' && letter <= 'f')
 		launch(letter, functions[letter - 'a'], 0);
@@ -227,9 +229,11 @@ static void step(char letter)
 	else if (letter == 'h' || letter == 'i')
 		launch(letter, functions[letter == 'h' ? 0 : 2], MORE_SHARED);
 	else if (letter == 's' || letter == 'w')
-		printf("%c: %d\n", letter, more.function_set(functions[0], attribute, letter == 's' ? MORE_SHARED : 0));
+		printf("%c: %d\n", letter,
+		       more.function_set(functions[0], attribute, letter == 's' ? MORE_SHARED : 0));
 	else if (letter == 'S')
-		printf("S: %d\n", more.kernel_set(attribute, MORE_SHARED, (CUkernel)functions[2], 0));
+		printf("S: %d\n",
+		       more.kernel_set(attribute, MORE_SHARED, (CUkernel)functions[2], 0));
 	else if (letter == 'p' || letter == 'q')
 		capture(letter, functions[letter == 'p' ? 0 : 2]);
 	else if (letter == 'n')
@@ -243,8 +247,7 @@ static void step(char letter)
 	fflush(stdout);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	CUdevice device;
 	char letter;
 

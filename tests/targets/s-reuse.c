@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For each line that it reads: loads a module and launches, waits for the next line and (not with an argument) for the kernels, unloads, and prints how
- * much memory of the device is used.
+ * For each line that it reads: loads a module and launches, waits for the next line and (not with
+ * an argument) for the kernels, unloads, and prints how much memory of the device is used.
  */
 
 #include <dlfcn.h>
 
 #include "s.h"
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	__typeof__(cuMemGetInfo_v2) *get_info;
 	size_t unused, total;
 	char line[16];

@@ -28,8 +28,7 @@
 static struct s_loaded loaded;
 static sem_t begun;
 
-static void *launch(void *unused)
-{
+static void *launch(void *unused) {
 	CUcontext context;
 	int sum = 0;
 
@@ -45,8 +44,7 @@ static void *launch(void *unused)
 	return NULL;
 }
 
-int main(int argc, char *argv[])
-{
+int main(int argc, char *argv[]) {
 	pthread_t other;
 	struct sock_filter without_threads[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Short programs whose kernels all have times in a trace (tests/e2e/test-trace-command.py). Prints how
- * many launches there were.
+ * Short programs whose kernels all have times in a trace (tests/e2e/test-trace-command.py). Prints
+ * how many launches there were.
  *
  *   s-shapes SHAPE END
  *
  * SHAPE: one; streams (40 streams, two kernels each, joined by events); callbacks (a host callback
- * behind each kernel); cooperative; events (500 launches in four streams, with an event behind each)
- * END: return, exit (of the process, without waiting), wait, reset, release (of the primary context)
+ * behind each kernel); cooperative; events (500 launches in four streams, with an event behind
+ * each) END: return, exit (of the process, without waiting), wait, reset, release (of the primary
+ * context)
  */
 
 #include "s.h"
@@ -19,21 +20,19 @@ static const struct s_loaded *kernel;
 static CUdeviceptr a, b, c;
 static int launches, called_back;
 
-static void launch(CUstream stream)
-{
+static void launch(CUstream stream) {
 	void *arguments[] = { &a, &b, &c };
 
-	CHECK(driver.launch_kernel(kernel->function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, stream, arguments, NULL));
+	CHECK(driver.launch_kernel(kernel->function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, stream,
+				   arguments, NULL));
 	launches++;
 }
 
-static void on_done(void *unused)
-{
+static void on_done(void *unused) {
 	__atomic_add_fetch(&called_back, 1, __ATOMIC_RELAXED);
 }
 
-static void shape_streams(int streams, int rounds)
-{
+static void shape_streams(int streams, int rounds) {
 	CUstream stream[STREAMS];
 	CUevent event;
 
@@ -48,24 +47,22 @@ static void shape_streams(int streams, int rounds)
 	launch(NULL);
 }
 
-static void shape_callbacks(void)
-{
+static void shape_callbacks(void) {
 	for (int i = 0; i < 8; i++) {
 		launch(NULL);
 		CHECK(driver.launch_host_func(NULL, on_done, NULL));
 	}
 }
 
-static void shape_cooperative(void)
-{
+static void shape_cooperative(void) {
 	void *arguments[] = { &a, &b, &c };
 
-	CHECK(driver.launch_cooperative(kernel->function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, NULL, arguments));
+	CHECK(driver.launch_cooperative(kernel->function, 2, 1, 1, S_THREADS / 2, 1, 1, 0, NULL,
+					arguments));
 	launches++;
 }
 
-static void end(const char *how)
-{
+static void end(const char *how) {
 	if (!strcmp(how, "exit"))
 		exit(0);
 	if (!strcmp(how, "wait"))
@@ -76,8 +73,7 @@ static void end(const char *how)
 		CHECK(driver.primary_release(0));
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	const char *shape = argc > 1 ? argv[1] : "one";
 	struct s_loaded loaded;
 

@@ -10,13 +10,11 @@
 
 static volatile sig_atomic_t alarms;
 
-static void on_alarm(int number)
-{
+static void on_alarm(int number) {
 	alarms = 1;
 }
 
-int main(void)
-{
+int main(void) {
 	struct sigaction action = { .sa_handler = on_alarm };
 	struct itimerval storm = { { 0, 300 }, { 0, 300 } }, quiet = { 0 };
 	long sum = 0;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded: the driver's function S_SLOW_CALL waits S_SLOW_MS milliseconds, or till who writes to the named pipe S_SLOW_PIPE has closed it, or till
- * S_SLOW_TILL, another function, was called meanwhile, or with S_SLOW_BEHIND when it is done, once: when the program, and the shim in it, has called it
- * s_slow times since it set that. Then s_slow_waits is 1, if the program has it. Only functions of the CPU driver that tell (API_SLOW).
+ * Preloaded: the driver's function S_SLOW_CALL waits S_SLOW_MS milliseconds, or till who writes to
+ * the named pipe S_SLOW_PIPE has closed it, or till S_SLOW_TILL, another function, was called
+ * meanwhile, or with S_SLOW_BEHIND when it is done, once: when the program, and the shim in it, has
+ * called it s_slow times since it set that. Then s_slow_waits is 1, if the program has it. Only
+ * functions of the CPU driver that tell (API_SLOW).
  */
 
 #include <dlfcn.h>
@@ -19,15 +21,13 @@ void s_slow_end(const char *name);
 static atomic_bool waits, over;
 static _Thread_local bool waiting; /* in the call that is slow */
 
-static bool is(const char *variable, const char *name)
-{
+static bool is(const char *variable, const char *name) {
 	const char *value = getenv(variable);
 
 	return value && !strcmp(value, name);
 }
 
-static void wait_for_pipe(const char *path)
-{
+static void wait_for_pipe(const char *path) {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char byte;
 
@@ -36,8 +36,7 @@ static void wait_for_pipe(const char *path)
 	close(fd);
 }
 
-static void wait_now(void)
-{
+static void wait_now(void) {
 	atomic_int *tell = dlsym(RTLD_DEFAULT, "s_slow_waits");
 
 	atomic_store(&waits, true);
@@ -51,8 +50,7 @@ static void wait_now(void)
 		usleep(1000);
 }
 
-void s_slow_begin(const char *name)
-{
+void s_slow_begin(const char *name) {
 	atomic_int *slow = is("S_SLOW_CALL", name) ? dlsym(RTLD_DEFAULT, "s_slow") : NULL;
 
 	waiting = slow && atomic_load(slow) > 0 && atomic_fetch_sub(slow, 1) == 1;
@@ -60,8 +58,7 @@ void s_slow_begin(const char *name)
 		wait_now();
 }
 
-void s_slow_end(const char *name)
-{
+void s_slow_end(const char *name) {
 	if (is("S_SLOW_TILL", name))
 		atomic_store(&over, atomic_load(&waits));
 	if (waiting && is("S_SLOW_CALL", name) && getenv("S_SLOW_BEHIND"))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first call of the driver is made by a thread that has as little stack as there may be, and has used some of it: there is enough left for the call. */
+/* The first call of the driver is made by a thread that has as little stack as there may be, and
+ * has used some of it: there is enough left for the call. */
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -9,16 +10,14 @@
 
 static int (*get_version)(int *);
 
-static void *work(void *version)
-{
+static void *work(void *version) {
 	volatile char used[4096];
 
 	used[0] = 0;
 	return get_version(version) || used[0] ? NULL : version;
 }
 
-int main(void)
-{
+int main(void) {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW), *result = NULL;
 	pthread_attr_t attributes;
 	pthread_t thread;

@@ -12,8 +12,7 @@
 
 atomic_int s_slow; /* s-slow.c */
 
-int main(void)
-{
+int main(void) {
 	struct s_loaded kept = { 0 };
 	CUcontext context;
 	char step;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that load, launch and unload at the same time. s-threads N: N times each, in place of 5. */
+/* Threads that load, launch and unload at the same time. s-threads N: N times each, in place of 5.
+ */
 
 #include <pthread.h>
 
@@ -10,8 +11,7 @@
 static CUcontext context;
 static int rounds = 5;
 
-static void *work(void *userdata)
-{
+static void *work(void *userdata) {
 	long sum = 0;
 
 	CHECK(driver.ctx_set_current(context));
@@ -20,8 +20,7 @@ static void *work(void *userdata)
 	return (void *)sum;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	pthread_t threads[THREADS];
 	CUdevice device;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program with S_TLS bytes of thread-local memory, as Fortran's threadprivate makes it: each thread has it on its stack. */
+/* A program with S_TLS bytes of thread-local memory, as Fortran's threadprivate makes it: each
+ * thread has it on its stack. */
 
 #include "s.h"
 
 static __thread char memory[S_TLS];
 
-int main(void)
-{
+int main(void) {
 	volatile char *last = &memory[sizeof(memory) - 1];
 
 	*last = 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls of a driver that a tracer would get wrong: shim/tests/test-trace.py runs this with the driver of
- * shim/mock/traced, alone, under the shim and traced, and says what there should be.
+ * Calls of a driver that a tracer would get wrong: shim/tests/test-trace.py runs this with the
+ * driver of shim/mock/traced, alone, under the shim and traced, and says what there should be.
  *
  *   s-trace CASE [NUMBER...]
  */
@@ -42,8 +42,7 @@ static int (*get_function)(void **, void *, const char *), (*unload)(void *);
 static int (*host_function)(void *, void (*)(void *), void *);
 static int (*add_callback)(void *, void (*)(void *), void *, unsigned);
 
-static void *find(const char *name)
-{
+static void *find(const char *name) {
 	void *found = dlsym(library, name);
 
 	if (!found) {
@@ -53,8 +52,7 @@ static void *find(const char *name)
 	return found;
 }
 
-static void start(void)
-{
+static void start(void) {
 	int (*init)(unsigned);
 
 	library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -77,19 +75,16 @@ static void start(void)
 	printf("init %d\n", init(0));
 }
 
-static void say(const char *what, long value)
-{
+static void say(const char *what, long value) {
 	printf("%s %ld\n", what, value);
 	fflush(stdout);
 }
 
-static int launch_one(uintptr_t function)
-{
+static int launch_one(uintptr_t function) {
 	return launch((void *)function, 1, 2, 3, 4, 5, 6, 7, (void *)8, (void **)9, (void **)10);
 }
 
-static void case_plain(long count)
-{
+static void case_plain(long count) {
 	uint64_t pointer = 0;
 
 	for (long i = 0; i < count; i++)
@@ -104,8 +99,7 @@ static void case_plain(long count)
 	say("query", query((void *)1));
 }
 
-static void case_arguments(long unused)
-{
+static void case_arguments(long unused) {
 	int (*open_handle)(uint64_t *, struct handle, unsigned), (*clamp)(void *, float, float);
 	int (*future)(int, double, long, float, long, long, long, double, long, long, long),
 		(*second)(int);
@@ -131,9 +125,9 @@ static void case_arguments(long unused)
 	say("address", !!get_address);
 }
 
-static void case_names(long unused)
-{
-	static const char *const ends[] = { "cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2" };
+static void case_names(long unused) {
+	static const char *const ends[] = { "cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2",
+					    "cuDevicePrimaryCtxReset_v2" };
 	void *function = NULL;
 	int (*end)(uintptr_t);
 
@@ -152,16 +146,14 @@ static void case_names(long unused)
 	}
 }
 
-static void *thread_calls(void *argument)
-{
+static void *thread_calls(void *argument) {
 	for (long i = 0; i < (long)argument; i++)
 		release((uint64_t)syscall(SYS_gettid));
 	return NULL;
 }
 
 /* All at once, or (number < 0) one after another. */
-static void case_threads(long number, long count)
-{
+static void case_threads(long number, long count) {
 	pthread_t threads[512];
 	long all = labs(number);
 
@@ -177,15 +169,13 @@ static void case_threads(long number, long count)
 
 static pthread_barrier_t together;
 
-static void *thread_first(void *argument)
-{
+static void *thread_first(void *argument) {
 	pthread_barrier_wait(&together);
 	return thread_calls(argument);
 }
 
 /* The first calls of the process are made by several threads at once. */
-static void case_first(long number, long count)
-{
+static void case_first(long number, long count) {
 	pthread_t threads[512];
 
 	library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -198,16 +188,14 @@ static void case_first(long number, long count)
 	say("threads", number);
 }
 
-static void wait_for(pid_t child)
-{
+static void wait_for(pid_t child) {
 	int status = -1;
 
 	waitpid(child, &status, 0);
 	say("child", status);
 }
 
-static void case_fork(long unused)
-{
+static void case_fork(long unused) {
 	pid_t child;
 
 	thread_calls((void *)5);
@@ -241,8 +229,7 @@ static void case_fork(long unused)
 static volatile sig_atomic_t crashed, is_child;
 
 /* The child goes on with what the signal came in the midst of. */
-static void fork_in_handler(int number)
-{
+static void fork_in_handler(int number) {
 	pid_t child = fork();
 	int status = -1;
 
@@ -254,8 +241,7 @@ static void fork_in_handler(int number)
 }
 
 /* The driver gets the signal where it is asked for the name of this kernel. */
-static void case_fork_inside(long unused)
-{
+static void case_fork_inside(long unused) {
 	struct sigaction action = { .sa_handler = fork_in_handler };
 
 	fflush(stdout);
@@ -271,8 +257,7 @@ static void case_fork_inside(long unused)
 
 static volatile sig_atomic_t handled;
 
-static void on_signal(int number)
-{
+static void on_signal(int number) {
 	int saved = errno;
 
 	release(1);
@@ -281,8 +266,7 @@ static void on_signal(int number)
 }
 
 /* Prints how many calls there were. */
-static void case_signal(long count)
-{
+static void case_signal(long count) {
 	struct sigaction action = { .sa_handler = on_signal };
 	struct itimerval storm = { { 0, 50 }, { 0, 50 } }, quiet = { 0 };
 	long calls = 0;
@@ -298,21 +282,18 @@ static void case_signal(long count)
 	fprintf(stderr, "calls %ld handled %ld\n", calls, (long)handled);
 }
 
-static void call_inside(void *unused)
-{
+static void call_inside(void *unused) {
 	release(3);
 }
 
 static void look_back(void *unused);
 
-__attribute__((noinline)) static void caller_of_driver(void)
-{
+__attribute__((noinline)) static void caller_of_driver(void) {
 	say("host", host_function(NULL, look_back, NULL));
 }
 
 /* Who called can be seen through the call. */
-static void look_back(void *unused)
-{
+static void look_back(void *unused) {
 	void *addresses[64];
 	int count = backtrace(addresses, 64), found = 0;
 
@@ -322,19 +303,16 @@ static void look_back(void *unused)
 	say("seen", found);
 }
 
-static void end_thread(void *unused)
-{
+static void end_thread(void *unused) {
 	pthread_exit(NULL);
 }
 
-static void clean_up(void *unused)
-{
+static void clean_up(void *unused) {
 	say("cleaned up", 1);
 }
 
 /* A deep call of the driver is left by the end of its thread; destructors go on calling. */
-static void *leave_by_exit(void *unused)
-{
+static void *leave_by_exit(void *unused) {
 	pthread_cleanup_push(clean_up, NULL);
 	host_function(NULL, end_thread, NULL);
 	pthread_cleanup_pop(0);
@@ -343,13 +321,11 @@ static void *leave_by_exit(void *unused)
 
 static jmp_buf back;
 
-static void jump(void *unused)
-{
+static void jump(void *unused) {
 	longjmp(back, 1);
 }
 
-static void case_callbacks(long unused)
-{
+static void case_callbacks(long unused) {
 	pthread_t thread;
 
 	caller_of_driver();
@@ -364,8 +340,7 @@ static void case_callbacks(long unused)
 }
 
 /* Launches on an idle stream, on one that is busy, with other work between, captured, of graphs. */
-static void case_gpu(long count)
-{
+static void case_gpu(long count) {
 	int (*graph_launch)(void *, void *), (*begin)(void *, int), (*finish)(void *, void **),
 		(*destroy)(void *);
 	void *graph;
@@ -391,22 +366,22 @@ static void case_gpu(long count)
 	say("left", destroy((void *)0x1000));
 }
 
-typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
-			    void **);
+typedef int launch_function(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+			    unsigned, void *, void **, void **);
 
-/* A kernel that runs for some milliseconds, launched in a call that takes some more before or behind. */
+/* A kernel that runs for some milliseconds, launched in a call that takes some more before or
+ * behind. */
 struct slow {
 	uintptr_t stream;
 	unsigned runs, before, behind;
 };
 
-static void launch_slow(launch_function *by, struct slow slow)
-{
-	by((void *)0x7000, slow.runs, slow.before + 1, slow.behind + 1, 1, 1, 1, 0, (void *)slow.stream, NULL, NULL);
+static void launch_slow(launch_function *by, struct slow slow) {
+	by((void *)0x7000, slow.runs, slow.before + 1, slow.behind + 1, 1, 1, 1, 0,
+	   (void *)slow.stream, NULL, NULL);
 }
 
-static void *thread_slow(void *argument)
-{
+static void *thread_slow(void *argument) {
 	const struct slow *slow = argument;
 
 	launch_slow(launch, *slow);
@@ -414,8 +389,7 @@ static void *thread_slow(void *argument)
 }
 
 /* A launch takes long in another thread, while this one launches, at once and later. */
-static void launch_meanwhile(struct slow other, struct slow meanwhile, struct slow later)
-{
+static void launch_meanwhile(struct slow other, struct slow meanwhile, struct slow later) {
 	pthread_t thread;
 
 	pthread_create(&thread, NULL, thread_slow, &other);
@@ -426,9 +400,9 @@ static void launch_meanwhile(struct slow other, struct slow meanwhile, struct sl
 	synchronize();
 }
 
-/* Launches that wait for other streams, streams that have two names, and the like: of each it is known how long it runs. */
-static void case_slow(long which)
-{
+/* Launches that wait for other streams, streams that have two names, and the like: of each it is
+ * known how long it runs. */
+static void case_slow(long which) {
 	int (*destroy_stream)(void *), (*slow_create)(int);
 	launch_function *own;
 
@@ -451,19 +425,28 @@ static void case_slow(long which)
 		launch_slow(own, (struct slow){ 0, 5 });
 		launch_slow(launch, (struct slow){ 2, 20 });
 		launch_slow(own, (struct slow){ 0, 1 });
-	} else if (which == 3) { /* a stream is found while a launch into one that is idle is on its way */
-		launch_meanwhile((struct slow){ 5, 100, 50 }, (struct slow){ 6, 1 }, (struct slow){ 6, 1 });
-	} else if (which == 4) { /* two threads launch into one stream: before and behind a launch that is on its way, */
-		launch_meanwhile((struct slow){ 5, 1, .behind = 60 }, (struct slow){ 5, 80 }, (struct slow){ 5, 2 });
-		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 5, 80 }, (struct slow){ 5, 2 });
+	} else if (which ==
+		   3) { /* a stream is found while a launch into one that is idle is on its way */
+		launch_meanwhile((struct slow){ 5, 100, 50 }, (struct slow){ 6, 1 },
+				 (struct slow){ 6, 1 });
+	} else if (which == 4) { /* two threads launch into one stream: before and behind a launch
+				    that is on its way, */
+		launch_meanwhile((struct slow){ 5, 1, .behind = 60 }, (struct slow){ 5, 80 },
+				 (struct slow){ 5, 2 });
+		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 5, 80 },
+				 (struct slow){ 5, 2 });
 		for (unsigned i = 0; i < 2; i++) { /* and where that stream was busy before */
 			launch_slow(launch, (struct slow){ 5, 100 });
-			launch_meanwhile((struct slow){ 5, 1, i ? 0 : 60, i ? 60 : 0 }, (struct slow){ 5, 80 }, (struct slow){ 5, 2 });
+			launch_meanwhile((struct slow){ 5, 1, i ? 0 : 60, i ? 60 : 0 },
+					 (struct slow){ 5, 80 }, (struct slow){ 5, 2 });
 		}
 	} else if (which == 5) { /* or into two that wait for each other */
-		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 0, 80 }, (struct slow){ 5, 2 });
-		launch_meanwhile((struct slow){ 0, 1, .behind = 60 }, (struct slow){ 5, 80 }, (struct slow){ 0, 2 });
-		launch_meanwhile((struct slow){ 0, 1, .before = 60 }, (struct slow){ 5, 80 }, (struct slow){ 0, 2 });
+		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 0, 80 },
+				 (struct slow){ 5, 2 });
+		launch_meanwhile((struct slow){ 0, 1, .behind = 60 }, (struct slow){ 5, 80 },
+				 (struct slow){ 0, 2 });
+		launch_meanwhile((struct slow){ 0, 1, .before = 60 }, (struct slow){ 5, 80 },
+				 (struct slow){ 0, 2 });
 	} else if (which == 6) { /* a stream ends before what is in it */
 		launch_slow(launch, (struct slow){ 5, 30 });
 		destroy_stream((void *)5);
@@ -476,14 +459,14 @@ static void case_slow(long which)
 		}
 	} else if (which == 8) { /* another thread has the events of all for too long */
 		slow_create(200);
-		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 6, 1 }, (struct slow){ 7, 1 });
+		launch_meanwhile((struct slow){ 5, 1, .before = 60 }, (struct slow){ 6, 1 },
+				 (struct slow){ 7, 1 });
 	}
 	synchronize();
 }
 
 /* Two contexts on a device, in turn. */
-static void case_contexts(long count)
-{
+static void case_contexts(long count) {
 	int (*set_current)(void *);
 
 	*(void **)&set_current = find("cuCtxSetCurrent");
@@ -496,8 +479,7 @@ static void case_contexts(long count)
 }
 
 /* Nothing waits for the kernels but a copy, then time, and then nobody. */
-static void case_gpu_end(long count)
-{
+static void case_gpu_end(long count) {
 	int (*copy)(void *, uint64_t, size_t), (*destroy)(void *);
 	char bytes[8];
 
@@ -516,8 +498,7 @@ static void case_gpu_end(long count)
 }
 
 /* As many launches behind one that takes 3 s. */
-static void case_gpu_many(long count)
-{
+static void case_gpu_many(long count) {
 	launch_slow(launch, (struct slow){ 5, 3000 });
 	for (long i = 0; i < count; i++)
 		launch_slow(launch, (struct slow){ 5, 0 });
@@ -525,15 +506,13 @@ static void case_gpu_many(long count)
 }
 
 /* So many streams with two launches each; nobody waits for them, and the program ends by itself. */
-static void case_gpu_exit(long count)
-{
+static void case_gpu_exit(long count) {
 	for (long i = 0; i < 2 * count; i++)
 		launch_slow(launch, (struct slow){ (uintptr_t)(0x100 + i % count), 1 });
 }
 
 /* It ends while a kernel runs that takes too long, or whose context has failed. */
-static void case_gpu_unknown(long runs)
-{
+static void case_gpu_unknown(long runs) {
 	int (*fail)(int);
 
 	launch_slow(launch, (struct slow){ 5, 1 });
@@ -547,8 +526,7 @@ static void case_gpu_unknown(long runs)
 }
 
 /* The GPU is busy with what others have given it: no event is complete for a while. */
-static void case_gpu_busy(long milliseconds)
-{
+static void case_gpu_busy(long milliseconds) {
 	int (*occupy)(int);
 
 	*(void **)&occupy = find("mock_occupy");
@@ -560,8 +538,7 @@ static void case_gpu_busy(long milliseconds)
 }
 
 /* It is cancelled, and a launch is no place where that may happen. */
-static void *launch_cancelled(void *unused)
-{
+static void *launch_cancelled(void *unused) {
 	pthread_cancel(pthread_self());
 	launch((void *)0x5001, 1, 1, 1, 1, 1, 1, 0, (void *)1, NULL, NULL);
 	say("launched", 1);
@@ -570,8 +547,7 @@ static void *launch_cancelled(void *unused)
 	return NULL;
 }
 
-static long pages(void)
-{
+static long pages(void) {
 	FILE *file = fopen("/proc/self/statm", "r");
 	long count = 0;
 
@@ -582,8 +558,7 @@ static long pages(void)
 }
 
 /* What calls of the driver inside a launch leave behind: errno, a cancelled thread, memory. */
-static void case_behind(long count)
-{
+static void case_behind(long count) {
 	int (*release_primary)(int);
 	pthread_t thread;
 	long before;
@@ -605,8 +580,7 @@ static void case_behind(long count)
 }
 
 /* A thread that is being cancelled calls: that is no place where it ends. */
-static void *call_cancelled(void *unused)
-{
+static void *call_cancelled(void *unused) {
 	pthread_cancel(pthread_self());
 	release(5);
 	say("called", 1);
@@ -614,9 +588,9 @@ static void *call_cancelled(void *unused)
 	return NULL;
 }
 
-/* Does what it is told: NUMBER calls for each line, or (-1) one in a thread that is being cancelled. */
-static void case_steps(long unused)
-{
+/* Does what it is told: NUMBER calls for each line, or (-1) one in a thread that is being
+ * cancelled. */
+static void case_steps(long unused) {
 	pthread_t thread;
 	long count;
 
@@ -632,8 +606,7 @@ static void case_steps(long unused)
 }
 
 /* As above, with launches that are waited for; of -N, N that are not. */
-static void case_launches(long unused)
-{
+static void case_launches(long unused) {
 	long count;
 
 	while (scanf("%ld", &count) == 1) {
@@ -645,8 +618,7 @@ static void case_launches(long unused)
 	}
 }
 
-static void case_copies(long count)
-{
+static void case_copies(long count) {
 	int (*copy)(uint64_t, const void *, size_t, void *);
 
 	*(void **)&copy = find("cuMemcpyHtoDAsync_v2");
@@ -658,8 +630,7 @@ static void case_copies(long count)
 static atomic_bool over;
 
 /* Threads come and go, and each calls all the time. */
-static void *busy_thread(void *unused)
-{
+static void *busy_thread(void *unused) {
 	while (!over) {
 		for (int i = 0; i < 200; i++) {
 			release((uint64_t)i);
@@ -670,8 +641,7 @@ static void *busy_thread(void *unused)
 	return NULL;
 }
 
-static void case_busy(long count)
-{
+static void case_busy(long count) {
 	pthread_t threads[64];
 	char byte;
 
@@ -693,8 +663,7 @@ static void case_busy(long count)
 }
 
 /* As case_steps(), in a sandbox that kills for all but reading and writing. */
-static void case_sandboxed(long unused)
-{
+static void case_sandboxed(long unused) {
 #define ALLOW(number)                                        \
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
@@ -727,8 +696,7 @@ static void case_sandboxed(long unused)
 }
 
 /* A thread is in a call when the session ends, and leaves it later. */
-static void wait_in_call(void *unused)
-{
+static void wait_in_call(void *unused) {
 	char byte;
 
 	say("in call", 1);
@@ -736,28 +704,39 @@ static void wait_in_call(void *unused)
 		exit(1);
 }
 
-static void case_inside(long unused)
-{
+static void case_inside(long unused) {
 	host_function(NULL, wait_in_call, NULL);
 	say("did", 1);
 	case_steps(0);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	long number = argc > 2 ? atol(argv[2]) : 0, other = argc > 3 ? atol(argv[3]) : 0;
 	static const struct {
 		const char *name;
 		void (*run)(long);
 	} cases[] = {
-		{ "plain", case_plain },   { "arguments", case_arguments }, { "names", case_names },
-		{ "fork", case_fork },	   { "fork-inside", case_fork_inside },
-		{ "signal", case_signal },	    { "callbacks", case_callbacks },
-		{ "steps", case_steps },   { "inside", case_inside },	    { "gpu", case_gpu }, { "gpu-end", case_gpu_end },
-		{ "gpu-many", case_gpu_many }, { "gpu-exit", case_gpu_exit }, { "gpu-unknown", case_gpu_unknown },
+		{ "plain", case_plain },
+		{ "arguments", case_arguments },
+		{ "names", case_names },
+		{ "fork", case_fork },
+		{ "fork-inside", case_fork_inside },
+		{ "signal", case_signal },
+		{ "callbacks", case_callbacks },
+		{ "steps", case_steps },
+		{ "inside", case_inside },
+		{ "gpu", case_gpu },
+		{ "gpu-end", case_gpu_end },
+		{ "gpu-many", case_gpu_many },
+		{ "gpu-exit", case_gpu_exit },
+		{ "gpu-unknown", case_gpu_unknown },
 		{ "gpu-busy", case_gpu_busy },
-		{ "busy", case_busy },	   { "behind", case_behind },	    { "launches", case_launches },
-		{ "copies", case_copies }, { "slow", case_slow }, { "contexts", case_contexts },
+		{ "busy", case_busy },
+		{ "behind", case_behind },
+		{ "launches", case_launches },
+		{ "copies", case_copies },
+		{ "slow", case_slow },
+		{ "contexts", case_contexts },
 		{ "sandboxed", case_sandboxed },
 	};
 

@@ -13,13 +13,11 @@
 static struct s_loaded first;
 static volatile sig_atomic_t unloaded = -1;
 
-static void on_alarm(int number)
-{
+static void on_alarm(int number) {
 	unloaded = driver.module_unload(first.module);
 }
 
-static void in_handler(void)
-{
+static void in_handler(void) {
 	struct s_loaded second;
 
 	first = s_load(S_MODULE);
@@ -34,8 +32,7 @@ static void in_handler(void)
 		printf("%d\n", s_launch(&second));
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	static const char garbage[4096] = "this is no PTX";
 	struct s_loaded library, module;
 	int foreign = 0;

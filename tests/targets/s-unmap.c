@@ -13,8 +13,7 @@
 static void *given_back;
 static int again;
 
-__attribute__((visibility("default"))) int munmap(void *memory, size_t size)
-{
+__attribute__((visibility("default"))) int munmap(void *memory, size_t size) {
 	int result, status;
 	pid_t child;
 

@@ -22,7 +22,8 @@ static const char waiting_image[] =
 	".version 7.0\n.target sm_75\n.address_size 64\n"
 	".visible .entry waiting(.param .u64 flags)\n{\n"
 	"\t.reg .pred %p;\n\t.reg .b32 %r;\n\t.reg .b64 %rd;\n"
-	"\tld.param.u64 \t%rd, [flags];\n\tmov.u32 \t%r, 1;\n\tst.volatile.global.u32 \t[%rd], %r;\n"
+	"\tld.param.u64 \t%rd, [flags];\n\tmov.u32 \t%r, 1;\n\tst.volatile.global.u32 \t[%rd], "
+	"%r;\n"
 	"$again:\n\tld.volatile.global.u32 \t%r, [%rd+4];\n\tsetp.eq.u32 \t%p, %r, 0;\n"
 	"\t@%p bra \t$again;\n\tret;\n}\n";
 
@@ -34,15 +35,13 @@ static CUfunction waiting;
 static pthread_t waiter;
 static int launches;
 
-static void launched(const struct s_loaded *loaded)
-{
+static void launched(const struct s_loaded *loaded) {
 	launches++;
 	if (s_launch(loaded) != 33152)
 		exit(1);
 }
 
-static void *launch_waiting(void *unused)
-{
+static void *launch_waiting(void *unused) {
 	void *arguments[] = { &flags_address };
 	CUstream stream;
 
@@ -53,8 +52,7 @@ static void *launch_waiting(void *unused)
 	return unused;
 }
 
-static void prepare_waiting(void)
-{
+static void prepare_waiting(void) {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW), *memory;
 	__typeof__(cuMemHostAlloc) *alloc;
 	__typeof__(cuMemHostGetDevicePointer_v2) *get_address;
@@ -70,8 +68,7 @@ static void prepare_waiting(void)
 	CHECK(driver.module_get_function(&waiting, module, "waiting"));
 }
 
-static void begin_waiting(void)
-{
+static void begin_waiting(void) {
 	launches++;
 	if (pthread_create(&waiter, NULL, launch_waiting, NULL))
 		exit(1);
@@ -79,25 +76,21 @@ static void begin_waiting(void)
 		usleep(1000);
 }
 
-static void end_waiting(void)
-{
+static void end_waiting(void) {
 	flags[1] = 1;
 	pthread_join(waiter, NULL);
 }
 
-static void *unload(void *module)
-{
+static void *unload(void *module) {
 	CHECK(driver.ctx_set_current(context));
 	return (void *)(long)driver.module_unload(module);
 }
 
-static void *release(void *unused)
-{
+static void *release(void *unused) {
 	return (void *)(long)driver.primary_release(device);
 }
 
-static void while_released(void)
-{
+static void while_released(void) {
 	struct s_loaded loaded = s_load(S_MODULE);
 
 	launched(&loaded);
@@ -108,8 +101,7 @@ static void while_released(void)
 	launched(&loaded);
 }
 
-static void while_unloaded(void)
-{
+static void while_unloaded(void) {
 	struct s_loaded loaded[3];
 	pthread_t threads[2];
 
@@ -135,8 +127,7 @@ static void while_unloaded(void)
 
 /* One capture, during which another thread does something. */
 static void capture(const struct s_loaded *loaded, CUstreamCaptureMode mode, void *(*other)(void *),
-		    void *userdata, const char *what)
-{
+		    void *userdata, const char *what) {
 	CUdeviceptr memory;
 	void *arguments[] = { &memory, &memory, &memory }, *result;
 	CUgraph graph = NULL;
@@ -167,8 +158,7 @@ static void capture(const struct s_loaded *loaded, CUstreamCaptureMode mode, voi
 	CHECK(driver.mem_free(memory));
 }
 
-static void while_captured(void)
-{
+static void while_captured(void) {
 	struct s_loaded captured = s_load(S_MODULE);
 
 	launched(&captured);
@@ -183,8 +173,7 @@ static void while_captured(void)
 	}
 }
 
-static void again(void)
-{
+static void again(void) {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 	__typeof__(cuCtxGetId) *get_id;
 	unsigned long long id, before;
@@ -206,8 +195,7 @@ static void again(void)
 	}
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	const char *what = argc > 1 ? argv[1] : "";
 
 	setvbuf(stdout, NULL, _IONBF, 0);

@@ -26,8 +26,7 @@ struct s_loaded {
 	CUfunction function;
 };
 
-static inline void s_get_function(struct s_loaded *loaded)
-{
+static inline void s_get_function(struct s_loaded *loaded) {
 	CUkernel kernel;
 
 	if (loaded->library) {
@@ -38,8 +37,7 @@ static inline void s_get_function(struct s_loaded *loaded)
 	}
 }
 
-static inline struct s_loaded s_load(enum s_load how)
-{
+static inline struct s_loaded s_load(enum s_load how) {
 	struct s_loaded loaded = { 0 };
 
 	if (how == S_LIBRARY)
@@ -51,8 +49,7 @@ static inline struct s_loaded s_load(enum s_load how)
 	return loaded;
 }
 
-static inline void s_unload(struct s_loaded *loaded)
-{
+static inline void s_unload(struct s_loaded *loaded) {
 	if (loaded->library)
 		CHECK(driver.library_unload(loaded->library));
 	else
@@ -60,8 +57,7 @@ static inline void s_unload(struct s_loaded *loaded)
 }
 
 /* One launch of S_THREADS threads; returns the sum of what came out: 32640 + 512. */
-static inline int s_launch(const struct s_loaded *loaded)
-{
+static inline int s_launch(const struct s_loaded *loaded) {
 	float in[S_THREADS], two[S_THREADS], out[S_THREADS];
 	CUdeviceptr a, b, c;
 	void *arguments[] = { &a, &b, &c };
@@ -89,8 +85,7 @@ static inline int s_launch(const struct s_loaded *loaded)
 }
 
 /* Load, launch, unload. */
-static inline int s_once(enum s_load how)
-{
+static inline int s_once(enum s_load how) {
 	struct s_loaded loaded = s_load(how);
 	int sum = s_launch(&loaded);
 

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that makes it hard for who patches its modules. Kernels are vectorAdd of language.cu, 4 blocks of 64 threads.
+ * A process that makes it hard for who patches its modules. Kernels are vectorAdd of language.cu, 4
+ * blocks of 64 threads.
  *
  *   launch N      N launches, and waits for them
  *   abandon       begins a capture, and destroys its stream
- *   reborn        a capture begins in a context that has the handle of one whose end is not over: it takes (s-slow.c) till an event is synchronised with;
- *                 launches go there from then on
+ *   reborn        a capture begins in a context that has the handle of one whose end is not over:
+ *                 it takes (s-slow.c) till an event is synchronised with; launches go there from
+ *                 then on
  *   end           ends that capture, which must be in order
- *   storm T       T threads capture, launch and load modules in turns, and one launches, until `calm`
+ *   storm T       T threads capture, launch and load modules in turns, and one launches, until
+ *                 `calm`
  *   calm          waits for them; rounds that they made, and launches
  *
- * Each command is answered with a line: "ok" and numbers. A call of the driver that fails ends the process. Exits 0 at the end of its input.
+ * Each command is answered with a line: "ok" and numbers. A call of the driver that fails ends the
+ * process. Exits 0 at the end of its input.
  */
 
 #include <dlfcn.h>
@@ -42,14 +46,13 @@ static struct {
 	atomic_ulong rounds, launches;
 } storm;
 
-static void launch(CUfunction launched, CUstream stream)
-{
-	CHECK(driver.launch_kernel(launched, 4, 1, 1, 64, 1, 1, 0, stream, (void *[]){ &data }, NULL));
+static void launch(CUfunction launched, CUstream stream) {
+	CHECK(driver.launch_kernel(launched, 4, 1, 1, 64, 1, 1, 0, stream, (void *[]){ &data },
+				   NULL));
 }
 
 /* A capture that must not end in anything but a graph; every fourth is abandoned. */
-static void capture(int round)
-{
+static void capture(int round) {
 	CUstream stream;
 	CUgraph graph;
 
@@ -63,8 +66,7 @@ static void capture(int round)
 	CHECK(driver.stream_destroy(stream));
 }
 
-static void begin(void)
-{
+static void begin(void) {
 	CUmodule module;
 
 	CHECK(driver.mem_alloc(&data, WORDS * 4));
@@ -72,8 +74,7 @@ static void begin(void)
 	CHECK(driver.module_get_function(&function, module, "vectorAdd"));
 }
 
-static void *destroy(void *handle)
-{
+static void *destroy(void *handle) {
 	__typeof__(cuCtxDestroy_v2) *context_destroy;
 
 	*(void **)&context_destroy = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxDestroy_v2");
@@ -82,11 +83,12 @@ static void *destroy(void *handle)
 	return NULL;
 }
 
-static void reborn(void)
-{
+static void reborn(void) {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
-	__typeof__(cuEventSynchronize) *synchronize = (__typeof__(synchronize))dlsym(library, "cuEventSynchronize");
-	__typeof__(cuEventCreate) *create_event = (__typeof__(create_event))dlsym(library, "cuEventCreate");
+	__typeof__(cuEventSynchronize) *synchronize =
+		(__typeof__(synchronize))dlsym(library, "cuEventSynchronize");
+	__typeof__(cuEventCreate) *create_event =
+		(__typeof__(create_event))dlsym(library, "cuEventCreate");
 	__typeof__(cuCtxCreate_v4) *create = (__typeof__(create))dlsym(library, "cuCtxCreate_v4");
 	CUcontext before = NULL;
 	pthread_t thread;
@@ -110,16 +112,14 @@ static void reborn(void)
 	pthread_join(thread, NULL);
 }
 
-static void end(void)
-{
+static void end(void) {
 	CUgraph graph;
 
 	CHECK(driver.stream_end_capture(captured, &graph));
 	CHECK(driver.graph_destroy(graph));
 }
 
-static void load(void)
-{
+static void load(void) {
 	CUfunction loaded;
 	CUmodule module;
 	CUstream stream;
@@ -134,8 +134,7 @@ static void load(void)
 	CHECK(driver.stream_destroy(stream));
 }
 
-static void *storm_thread(void *captures)
-{
+static void *storm_thread(void *captures) {
 	CHECK(driver.ctx_set_current(context));
 	for (int round = 0; !storm.stop; round++) {
 		if (captures && round % 8)
@@ -147,25 +146,23 @@ static void *storm_thread(void *captures)
 	return NULL;
 }
 
-static void storm_begin(int count)
-{
+static void storm_begin(int count) {
 	storm.stop = false;
 	storm.rounds = storm.launches = 0;
 	for (storm.count = 0; storm.count <= count; storm.count++)
-		if (pthread_create(&storm.threads[storm.count], NULL, storm_thread, storm.count ? &storm : NULL))
+		if (pthread_create(&storm.threads[storm.count], NULL, storm_thread,
+				   storm.count ? &storm : NULL))
 			exit(1);
 }
 
-static void storm_end(void)
-{
+static void storm_end(void) {
 	storm.stop = true;
 	for (; storm.count; storm.count--)
 		pthread_join(storm.threads[storm.count - 1], NULL);
 }
 
 /* Does what a line says. Returns false if it says nothing known. */
-static bool run(const char *line)
-{
+static bool run(const char *line) {
 	char verb[16] = "";
 	int number = 0;
 
@@ -193,8 +190,7 @@ static bool run(const char *line)
 	return true;
 }
 
-int main(void)
-{
+int main(void) {
 	char line[256];
 	CUdevice device;
 

@@ -2,19 +2,23 @@
 /*
  * c = a + b through the driver API: what end-to-end tests probe.
  *
- *   vec_add_driver [--threads N] [--block N] [--launches N] [--how HOW] [--load HOW] [--bound] [--getproc]
+ *   vec_add_driver [--threads N] [--block N] [--launches N] [--how HOW] [--load HOW] [--bound]
+ *   [--getproc]
  *                  [--loads N] [--sleep-ms N] [--dump FILE] [--registers N] [--wide N]
  *
- *   --how   launch (default) | ex | cooperative | streams (4 streams) | threads (4 host threads) | graph (nodes) | capture
+ *   --how   launch (default) | ex | cooperative | streams (4 streams) | threads (4 host threads) |
+ *           graph (nodes) | capture
  *   --load  module (cuModuleLoadData, default) | moduleex | library (cuLibraryLoadData)
  *   --loads load, run all launches and unload that many times
- *   --registers has the driver compile for N registers a thread (moduleex and library); fails if the kernel has more
+ *   --registers has the driver compile for N registers a thread (moduleex and library); fails if
+ *   the kernel has more
  *   --wide  a kernel that keeps N values in registers meanwhile, each loaded from a and stored to c
  *   --bound the kernel that takes n: vectorAdd(const float *, const float *, float *, int)
  *   --getproc finds all functions by cuGetProcAddress_v2
  *
- * Prints "threads=N launches=M first_us=T sum=S PASS" and exits 0. The grid has exactly N threads (N is rounded up to whole
- * blocks), so a counter of thread entries reads N * M * loads. first_us is the first load with the first launch.
+ * Prints "threads=N launches=M first_us=T sum=S PASS" and exits 0. The grid has exactly N threads
+ * (N is rounded up to whole blocks), so a counter of thread entries reads N * M * loads. first_us
+ * is the first load with the first launch.
  */
 
 #include <pthread.h>
@@ -44,30 +48,35 @@ struct job {
 	int launches;
 };
 
-static double now_us(void)
-{
+static double now_us(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec * 1e6 + now.tv_nsec * 1e-3;
 }
 
-static void launch_one(struct job *job)
-{
+static void launch_one(struct job *job) {
 	const struct options *o = job->options;
-	void *arguments[] = {&job->a, &job->b, &job->c, &job->n};
+	void *arguments[] = { &job->a, &job->b, &job->c, &job->n };
 
 	if (!strcmp(o->how, "ex")) {
 		CUlaunchConfig config = {
-			.gridDimX = o->grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = o->block, .blockDimY = 1, .blockDimZ = 1,
+			.gridDimX = o->grid,
+			.gridDimY = 1,
+			.gridDimZ = 1,
+			.blockDimX = o->block,
+			.blockDimY = 1,
+			.blockDimZ = 1,
 			.hStream = job->stream,
 		};
 
 		CHECK(driver.launch_kernel_ex(&config, job->function, arguments, NULL));
 	} else if (!strcmp(o->how, "cooperative")) {
-		CHECK(driver.launch_cooperative(job->function, o->grid, 1, 1, o->block, 1, 1, 0, job->stream, arguments));
+		CHECK(driver.launch_cooperative(job->function, o->grid, 1, 1, o->block, 1, 1, 0,
+						job->stream, arguments));
 	} else {
-		CHECK(driver.launch_kernel(job->function, o->grid, 1, 1, o->block, 1, 1, 0, job->stream, arguments, NULL));
+		CHECK(driver.launch_kernel(job->function, o->grid, 1, 1, o->block, 1, 1, 0,
+					   job->stream, arguments, NULL));
 	}
 	if (o->sleep_ms) {
 		CHECK(driver.stream_synchronize(job->stream));
@@ -75,8 +84,7 @@ static void launch_one(struct job *job)
 	}
 }
 
-static void *launch_thread(void *userdata)
-{
+static void *launch_thread(void *userdata) {
 	struct job *job = userdata;
 
 	CHECK(driver.ctx_set_current(job->context));
@@ -87,8 +95,7 @@ static void *launch_thread(void *userdata)
 }
 
 /* The launches spread over four streams, with a host thread for each if asked. */
-static void launch_many(const struct job *base, bool threads)
-{
+static void launch_many(const struct job *base, bool threads) {
 	struct job jobs[4];
 	pthread_t ids[4];
 
@@ -109,8 +116,7 @@ static void launch_many(const struct job *base, bool threads)
 }
 
 /* All launches as one graph: captured, or put together by hand. */
-static void launch_graph(struct job *job, bool capture)
-{
+static void launch_graph(struct job *job, bool capture) {
 	const struct options *o = job->options;
 	CUgraph graph;
 	CUgraphExec exec;
@@ -122,10 +128,16 @@ static void launch_graph(struct job *job, bool capture)
 			launch_one(job);
 		CHECK(driver.stream_end_capture(job->stream, &graph));
 	} else {
-		void *arguments[] = {&job->a, &job->b, &job->c, &job->n};
+		void *arguments[] = { &job->a, &job->b, &job->c, &job->n };
 		CUDA_KERNEL_NODE_PARAMS params = {
-			.func = job->function, .gridDimX = o->grid, .gridDimY = 1, .gridDimZ = 1,
-			.blockDimX = o->block, .blockDimY = 1, .blockDimZ = 1, .kernelParams = arguments,
+			.func = job->function,
+			.gridDimX = o->grid,
+			.gridDimY = 1,
+			.gridDimZ = 1,
+			.blockDimX = o->block,
+			.blockDimY = 1,
+			.blockDimZ = 1,
+			.kernelParams = arguments,
 		};
 		CUgraphNode last = NULL;
 
@@ -133,7 +145,8 @@ static void launch_graph(struct job *job, bool capture)
 		for (int i = 0; i < job->launches; i++) {
 			CUgraphNode node;
 
-			CHECK(driver.graph_add_kernel_node(&node, graph, i ? &last : NULL, i ? 1 : 0, &params));
+			CHECK(driver.graph_add_kernel_node(&node, graph, i ? &last : NULL,
+							   i ? 1 : 0, &params));
 			last = node;
 		}
 	}
@@ -147,31 +160,36 @@ static void launch_graph(struct job *job, bool capture)
 }
 
 /* PTX text of a kernel with so many values alive at once. */
-static char *make_wide(int values)
-{
+static char *make_wide(int values) {
 	char *text = NULL;
 	size_t size;
 	FILE *stream = open_memstream(&text, &size);
 
 	if (!stream)
 		exit(1);
-	fprintf(stream, ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry _Z9vectorAddPKfS0_Pf(.param .u64 p, .param .u64 q, .param .u64 r)\n"
-			"{\n.reg .b64 %%a, %%b, %%c, %%o;\n.reg .b32 %%i, %%j, %%k;\n.reg .f32 %%x, %%y, %%f<%d>;\n"
-			"ld.param.u64 %%a, [p];\nld.param.u64 %%b, [q];\nld.param.u64 %%c, [r];\n"
-			"mov.u32 %%i, %%ctaid.x;\nmov.u32 %%j, %%ntid.x;\nmov.u32 %%k, %%tid.x;\nmad.lo.u32 %%i, %%i, %%j, %%k;\n"
-			"mul.wide.u32 %%o, %%i, 4;\nadd.s64 %%a, %%a, %%o;\nadd.s64 %%b, %%b, %%o;\nadd.s64 %%c, %%c, %%o;\n", values);
+	fprintf(stream,
+		".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry "
+		"_Z9vectorAddPKfS0_Pf(.param .u64 p, .param .u64 q, .param .u64 r)\n"
+		"{\n.reg .b64 %%a, %%b, %%c, %%o;\n.reg .b32 %%i, %%j, %%k;\n.reg .f32 %%x, %%y, "
+		"%%f<%d>;\n"
+		"ld.param.u64 %%a, [p];\nld.param.u64 %%b, [q];\nld.param.u64 %%c, [r];\n"
+		"mov.u32 %%i, %%ctaid.x;\nmov.u32 %%j, %%ntid.x;\nmov.u32 %%k, "
+		"%%tid.x;\nmad.lo.u32 %%i, %%i, %%j, %%k;\n"
+		"mul.wide.u32 %%o, %%i, 4;\nadd.s64 %%a, %%a, %%o;\nadd.s64 %%b, %%b, "
+		"%%o;\nadd.s64 %%c, %%c, %%o;\n",
+		values);
 	for (int i = 0; i < values; i++)
 		fprintf(stream, "ld.volatile.global.f32 %%f%d, [%%a];\n", i);
 	for (int i = values - 1; i >= 0; i--)
 		fprintf(stream, "st.volatile.global.f32 [%%c], %%f%d;\n", i);
-	fprintf(stream, "ld.global.f32 %%x, [%%a];\nld.global.f32 %%y, [%%b];\nadd.f32 %%x, %%x, %%y;\nst.global.f32 [%%c], %%x;\nret;\n}\n");
+	fprintf(stream, "ld.global.f32 %%x, [%%a];\nld.global.f32 %%y, [%%b];\nadd.f32 %%x, %%x, "
+			"%%y;\nst.global.f32 [%%c], %%x;\nret;\n}\n");
 	if (fclose(stream))
 		exit(1);
 	return text;
 }
 
-static void check_registers(const struct job *job)
-{
+static void check_registers(const struct job *job) {
 	int registers;
 
 	CHECK(driver.function_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, job->function));
@@ -182,8 +200,7 @@ static void check_registers(const struct job *job)
 }
 
 /* Loads the image, launches, unloads. Returns the time of the load and the first launch. */
-static double load_and_launch(struct job *job)
-{
+static double load_and_launch(struct job *job) {
 	const struct options *o = job->options;
 	char *wide = o->wide > 0 ? make_wide(o->wide) : NULL;
 	const void *image = wide ? (void *)wide : o->bound ? vec_add_bound_image : vec_add_image;
@@ -197,7 +214,8 @@ static double load_and_launch(struct job *job)
 	double start = now_us(), first;
 
 	if (!strcmp(o->load, "library")) {
-		CHECK(driver.library_load_data(&library, image, &option, &value, count, NULL, NULL, 0));
+		CHECK(driver.library_load_data(&library, image, &option, &value, count, NULL, NULL,
+					       0));
 		CHECK(driver.library_get_kernel(&kernel, library, name));
 		CHECK(driver.kernel_get_function(&job->function, kernel));
 	} else {
@@ -233,18 +251,17 @@ static double load_and_launch(struct job *job)
 	return first;
 }
 
-static bool one_of(const char *word, const char *const *words)
-{
+static bool one_of(const char *word, const char *const *words) {
 	for (; *words; words++)
 		if (!strcmp(word, *words))
 			return true;
 	return false;
 }
 
-static void parse(struct options *o, int argc, char **argv)
-{
-	static const char *const hows[] = {"launch", "ex", "cooperative", "streams", "threads", "graph", "capture", NULL};
-	static const char *const loads[] = {"module", "moduleex", "library", NULL};
+static void parse(struct options *o, int argc, char **argv) {
+	static const char *const hows[] = { "launch",  "ex",    "cooperative", "streams",
+					    "threads", "graph", "capture",     NULL };
+	static const char *const loads[] = { "module", "moduleex", "library", NULL };
 
 	for (int i = 1; i < argc; i++) {
 		const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -278,8 +295,8 @@ static void parse(struct options *o, int argc, char **argv)
 			exit(2);
 		}
 	}
-	if (!o->threads || o->threads > UINT32_MAX / 2 || !o->block || o->block > 1024 || o->launches < 1 || o->loads < 1 ||
-	    !one_of(o->how, hows) || !one_of(o->load, loads)) {
+	if (!o->threads || o->threads > UINT32_MAX / 2 || !o->block || o->block > 1024 ||
+	    o->launches < 1 || o->loads < 1 || !one_of(o->how, hows) || !one_of(o->load, loads)) {
 		fprintf(stderr, "vec_add_driver: an option's value makes no sense\n");
 		exit(2);
 	}
@@ -287,10 +304,14 @@ static void parse(struct options *o, int argc, char **argv)
 	o->threads = (size_t)o->grid * o->block;
 }
 
-int main(int argc, char **argv)
-{
-	struct options o = {.threads = 1 << 20, .block = 256, .launches = 1, .loads = 1, .how = "launch", .load = "module"};
-	struct job job = {.options = &o};
+int main(int argc, char **argv) {
+	struct options o = { .threads = 1 << 20,
+			     .block = 256,
+			     .launches = 1,
+			     .loads = 1,
+			     .how = "launch",
+			     .load = "module" };
+	struct job job = { .options = &o };
 	float *a, *b, *c;
 	double first = 0, sum = 0;
 	size_t bytes;
@@ -336,7 +357,8 @@ int main(int argc, char **argv)
 	CHECK(driver.mem_free(job.c));
 	CHECK(driver.primary_release(device));
 	CHECK(driver.primary_release(device));
-	printf("threads=%zu launches=%d first_us=%.0f sum=%.0f %s\n", o.threads, o.launches, first, sum, right ? "PASS" : "FAIL");
+	printf("threads=%zu launches=%d first_us=%.0f sum=%.0f %s\n", o.threads, o.launches, first,
+	       sum, right ? "PASS" : "FAIL");
 	free(a);
 	free(b);
 	free(c);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Events of context switches, as the firmware of a GPU's engine (FECS) tags them: NV_EVENT_BUFFER_FECS_CTXSWTAG_*. */
+/* Events of context switches, as the firmware of a GPU's engine (FECS) tags them:
+ * NV_EVENT_BUFFER_FECS_CTXSWTAG_*. */
 
 #include <stdint.h>
 

@@ -86,7 +86,8 @@ void out_json_cut(struct trace_out *out, const char *text, size_t n_max) {
 
 	out_char(out, '"');
 	end = out->n + n_max;
-	while (*(text = out_plain(out, text, end - out->n)) && end - out->n >= 6) { /* an escape has as many */
+	while (*(text = out_plain(out, text, end - out->n)) &&
+	       end - out->n >= 6) { /* an escape has as many */
 		n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
 		if (n && !is_control(text)) {
 			out_bytes(out, text, n);
@@ -145,9 +146,11 @@ void trace_value_json(struct trace_out *out, const struct trace_value *value) {
 	out_char(out, '"');
 }
 
-/* Of a text that is not plain the first character as it is, or its first byte as \x1b. Returns where the rest begins. */
+/* Of a text that is not plain the first character as it is, or its first byte as \x1b. Returns
+ * where the rest begins. */
 static const char *out_shown(struct trace_out *out, const char *text) {
-	const size_t n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
+	const size_t n =
+		(unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
 
 	if (n && !is_control(text)) {
 		out_bytes(out, text, n);
@@ -198,7 +201,9 @@ void out_duration(struct trace_out *out, uint64_t nanoseconds) {
 		if (nanoseconds >= units[i].unit) {
 			double number = (double)nanoseconds / (double)units[i].unit;
 
-			out_bytes(out, text, (size_t)snprintf(text, sizeof(text), "%.*f%s", number < 10 ? 2 : 1, number, units[i].name));
+			out_bytes(out, text,
+				  (size_t)snprintf(text, sizeof(text), "%.*f%s",
+						   number < 10 ? 2 : 1, number, units[i].name));
 			return;
 		}
 	out_uint(out, nanoseconds);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A line that is being put together, and then written at once: what printf() would do is too slow for a million lines a second. */
+/* A line that is being put together, and then written at once: what printf() would do is too slow
+ * for a million lines a second. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,20 +54,28 @@ static inline void out_char(struct trace_out *out, char c) {
 
 void out_uint(struct trace_out *out, uint64_t number);
 void out_int(struct trace_out *out, int64_t number);
-void out_digits(struct trace_out *out, uint64_t number, unsigned int n); /* n digits, with zeros in front */
+void out_digits(struct trace_out *out, uint64_t number,
+		unsigned int n); /* n digits, with zeros in front */
 void out_hex(struct trace_out *out, uint64_t number); /* 0x1f */
 void out_real(struct trace_out *out, double number); /* what reads back as the same */
-void out_fixed(struct trace_out *out, uint64_t number, unsigned int n); /* number / 10^n with n digits: 1.500 */
-void out_json(struct trace_out *out, const char *text); /* with quotes; bytes that are no UTF-8 become U+FFFD */
-void out_json_cut(struct trace_out *out, const char *text, size_t n_max); /* at most so many bytes between them, the rest is left out */
-void out_printable(struct trace_out *out, const char *text); /* control characters and what is no UTF-8 as \x1b */
-void out_json_uint(struct trace_out *out, uint64_t number); /* one that a double cannot hold, as jq has them, as a text */
+void out_fixed(struct trace_out *out, uint64_t number,
+	       unsigned int n); /* number / 10^n with n digits: 1.500 */
+void out_json(struct trace_out *out,
+	      const char *text); /* with quotes; bytes that are no UTF-8 become U+FFFD */
+void out_json_cut(struct trace_out *out, const char *text,
+		  size_t n_max); /* at most so many bytes between them, the rest is left out */
+void out_printable(struct trace_out *out,
+		   const char *text); /* control characters and what is no UTF-8 as \x1b */
+void out_json_uint(struct trace_out *out,
+		   uint64_t number); /* one that a double cannot hold, as jq has them, as a text */
 void out_json_int(struct trace_out *out, int64_t number);
-void out_csv(struct trace_out *out, const char *text); /* as printable, but \ as it is, and in quotes if it needs them */
+void out_csv(struct trace_out *out,
+	     const char *text); /* as printable, but \ as it is, and in quotes if it needs them */
 void out_duration(struct trace_out *out, uint64_t nanoseconds); /* 850ns, 3.2us, 12.5ms, 1.50s */
 void out_size(struct trace_out *out, uint64_t bytes); /* 512, 4.0KiB, 1.5GiB */
 
-/* An unsigned number of an item: that of an id (its name says so) is always a text, as others that would come out as the same one. */
+/* An unsigned number of an item: that of an id (its name says so) is always a text, as others that
+ * would come out as the same one. */
 struct trace_value;
 void trace_value_json(struct trace_out *out, const struct trace_value *value);
 bool trace_name_is_id(const char *name); /* streamId */

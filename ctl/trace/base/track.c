@@ -17,8 +17,7 @@ struct trace_tracks {
 };
 
 /* 64 bits of anything; never 0. */
-uint64_t trace_hash(uint64_t seed, const void *data, size_t n)
-{
+uint64_t trace_hash(uint64_t seed, const void *data, size_t n) {
 	const uint8_t *bytes = data;
 	uint64_t hash = seed ^ n * UINT64_C(0x9e3779b97f4a7c15);
 
@@ -37,8 +36,7 @@ uint64_t trace_hash(uint64_t seed, const void *data, size_t n)
 	return hash ? hash : 1;
 }
 
-int trace_tracks_new(struct trace_tracks **tracksp)
-{
+int trace_tracks_new(struct trace_tracks **tracksp) {
 	struct trace_tracks *tracks = calloc(1, sizeof(*tracks));
 
 	if (!tracks)
@@ -47,21 +45,21 @@ int trace_tracks_new(struct trace_tracks **tracksp)
 	return 0;
 }
 
-struct trace_tracks *trace_tracks_free(struct trace_tracks *tracks)
-{
+struct trace_tracks *trace_tracks_free(struct trace_tracks *tracks) {
 	free(tracks);
 	return NULL;
 }
 
-static bool is_same(const struct trace_track_key *a, const struct trace_track_key *b)
-{
-	return a->kind == b->kind && a->pid == b->pid && a->id == b->id && a->context == b->context && a->stream == b->stream;
+static bool is_same(const struct trace_track_key *a, const struct trace_track_key *b) {
+	return a->kind == b->kind && a->pid == b->pid && a->id == b->id &&
+	       a->context == b->context && a->stream == b->stream;
 }
 
 /* The track of that key, a new one if need be (announced is 0 then). Good until the next call. */
-struct trace_track *trace_tracks_get(struct trace_tracks *tracks, const struct trace_track_key *key)
-{
-	const uint64_t words[] = { key->kind, (uint64_t)key->pid << 32 | key->id, key->context, key->stream };
+struct trace_track *trace_tracks_get(struct trace_tracks *tracks,
+				     const struct trace_track_key *key) {
+	const uint64_t words[] = { key->kind, (uint64_t)key->pid << 32 | key->id, key->context,
+				   key->stream };
 	size_t first = trace_hash(0, words, sizeof(words)) % SLOTS, slot = first;
 
 	while (tracks->slots[slot].key.kind && !is_same(&tracks->slots[slot].key, key))
@@ -80,38 +78,44 @@ struct trace_track *trace_tracks_get(struct trace_tracks *tracks, const struct t
 }
 
 /* Which track an item belongs to. */
-struct trace_track_key trace_track_of(const struct trace_item *item)
-{
+struct trace_track_key trace_track_of(const struct trace_item *item) {
 	if (item->kind == EVENT_KERNEL)
-		return (struct trace_track_key){ TRACK_STREAM, item->pid, item->device, item->context, item->stream };
+		return (struct trace_track_key){ TRACK_STREAM, item->pid, item->device,
+						 item->context, item->stream };
 	if (item->kind == EVENT_CTXSW)
 		return (struct trace_track_key){ .kind = TRACK_CONTEXTS, .id = item->device };
 	if (item->kind == EVENT_CLOCK)
-		return (struct trace_track_key){ .kind = TRACK_GPU, .pid = item->pid, .id = item->device };
+		return (struct trace_track_key){ .kind = TRACK_GPU,
+						 .pid = item->pid,
+						 .id = item->device };
 	if (!item->pid)
 		return (struct trace_track_key){ .kind = TRACK_CPU, .id = item->cpu };
 	/* a thread that is not known: what is of a process as a whole is with its main thread */
-	return (struct trace_track_key){ .kind = TRACK_THREAD, .pid = item->pid, .id = item->tid ? item->tid : item->pid };
+	return (struct trace_track_key){ .kind = TRACK_THREAD,
+					 .pid = item->pid,
+					 .id = item->tid ? item->tid : item->pid };
 }
 
-static void add_outermost(struct trace_lane *lane, uint64_t start, uint64_t end)
-{
-	memmove(lane->outermost + 1, lane->outermost, sizeof(lane->outermost) - sizeof(*lane->outermost));
+static void add_outermost(struct trace_lane *lane, uint64_t start, uint64_t end) {
+	memmove(lane->outermost + 1, lane->outermost,
+		sizeof(lane->outermost) - sizeof(*lane->outermost));
 	lane->outermost[0] = (struct trace_span){ start, end };
 	if (lane->n_outermost < TRACK_HISTORY)
 		lane->n_outermost++;
 }
 
-/* A span that starts after all others: it is within the innermost one that is still open, or crosses its end. */
-static bool append_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool flat, bool force)
-{
+/* A span that starts after all others: it is within the innermost one that is still open, or
+ * crosses its end. */
+static bool append_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool flat,
+			bool force) {
 	while (lane->depth && lane->ends[lane->depth - 1] <= start)
 		lane->depth--;
 	if (lane->depth && (flat || lane->ends[lane->depth - 1] < end) && !force)
 		return false;
 	if (!lane->depth)
 		add_outermost(lane, start, end);
-	/* deeper than what is remembered: the innermost that is known stands for what is within it */
+	/* deeper than what is remembered: the innermost that is known stands for what is within it
+	 */
 	if (lane->depth < TRACK_DEPTH)
 		lane->ends[lane->depth++] = end;
 	lane->newest = start;
@@ -119,18 +123,18 @@ static bool append_span(struct trace_lane *lane, uint64_t start, uint64_t end, b
 }
 
 /*
- * A span that comes late, as a long call does after those within it: it is around, within, before or behind each of the outermost
- * ones, as far back as these are known. One that starts with another must not be around it: readers would take them the other way
- * round.
+ * A span that comes late, as a long call does after those within it: it is around, within, before
+ * or behind each of the outermost ones, as far back as these are known. One that starts with
+ * another must not be around it: readers would take them the other way round.
  */
-static bool insert_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool flat)
-{
+static bool insert_span(struct trace_lane *lane, uint64_t start, uint64_t end, bool flat) {
 	for (unsigned i = 0; i < lane->n_outermost; i++) {
 		const struct trace_span *other = &lane->outermost[i];
 
 		if (other->start <= start && other->end >= end)
 			return !flat;
-		if (other->end > start && other->start < end && (flat || other->start <= start || other->end > end))
+		if (other->end > start && other->start < end &&
+		    (flat || other->start <= start || other->end > end))
 			return false;
 	}
 	if (!lane->depth || lane->ends[0] <= end) {
@@ -144,14 +148,14 @@ static bool insert_span(struct trace_lane *lane, uint64_t start, uint64_t end, b
 }
 
 /* The first lane in which a span has its place, or the last one if there is none. */
-unsigned trace_track_lane(struct trace_track *track, uint64_t start, uint64_t end)
-{
+unsigned trace_track_lane(struct trace_track *track, uint64_t start, uint64_t end) {
 	const bool flat = track->key.kind == TRACK_STREAM;
 
 	for (unsigned i = 0; i + 1 < TRACK_LANES; i++) {
 		struct trace_lane *lane = &track->lanes[i];
 
-		if (start >= lane->newest ? append_span(lane, start, end, flat, false) : insert_span(lane, start, end, flat))
+		if (start >= lane->newest ? append_span(lane, start, end, flat, false)
+					  : insert_span(lane, start, end, flat))
 			return i;
 	}
 	append_span(&track->lanes[TRACK_LANES - 1], start, end, flat, true);
@@ -159,8 +163,7 @@ unsigned trace_track_lane(struct trace_track *track, uint64_t start, uint64_t en
 }
 
 /* "python", or "pid 1234". */
-const char *trace_process_name(const struct trace_item *item, char buffer[32])
-{
+const char *trace_process_name(const struct trace_item *item, char buffer[32]) {
 	size_t n = strnlen(item->process->comm, sizeof(item->process->comm));
 
 	if (!n) {

@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * Where formats with timelines draw an item: a thread, a CPU (what interrupts did), a stream of a GPU. A timeline shows spans
- * that nest; those that overlap otherwise get lanes. What is on a stream of a GPU is within nothing, so there all that overlap
- * do, as kernels of a graph. How many tracks are remembered is bounded: when there are too many all are forgotten, and announced
- * again when they are next used.
+ * Where formats with timelines draw an item: a thread, a CPU (what interrupts did), a stream of a
+ * GPU. A timeline shows spans that nest; those that overlap otherwise get lanes. What is on a
+ * stream of a GPU is within nothing, so there all that overlap do, as kernels of a graph. How many
+ * tracks are remembered is bounded: when there are too many all are forgotten, and announced again
+ * when they are next used.
  */
 
 #include <stdbool.h>
@@ -43,7 +44,8 @@ struct trace_lane {
 	uint64_t newest; /* start */
 	uint8_t depth, n_outermost;
 	uint64_t ends[TRACK_DEPTH]; /* of those that are open, outermost first */
-	struct trace_span outermost[TRACK_HISTORY]; /* the latest ones within no other, newest first */
+	struct trace_span
+		outermost[TRACK_HISTORY]; /* the latest ones within no other, newest first */
 };
 
 struct trace_track {
@@ -59,7 +61,8 @@ struct trace_tracks;
 
 int trace_tracks_new(struct trace_tracks **tracksp);
 struct trace_tracks *trace_tracks_free(struct trace_tracks *tracks);
-struct trace_track *trace_tracks_get(struct trace_tracks *tracks, const struct trace_track_key *key);
+struct trace_track *trace_tracks_get(struct trace_tracks *tracks,
+				     const struct trace_track_key *key);
 struct trace_track_key trace_track_of(const struct trace_item *item);
 unsigned trace_track_lane(struct trace_track *track, uint64_t start, uint64_t end);
 uint64_t trace_hash(uint64_t seed, const void *data, size_t n);

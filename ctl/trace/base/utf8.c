@@ -4,9 +4,9 @@
 
 #include "utf8.h"
 
-/* Bytes of the character at the beginning of these n bytes; 0: it is none (overlong, a surrogate, beyond U+10FFFF, or cut off). */
-size_t trace_utf8_length(const char *text, size_t n)
-{
+/* Bytes of the character at the beginning of these n bytes; 0: it is none (overlong, a surrogate,
+ * beyond U+10FFFF, or cut off). */
+size_t trace_utf8_length(const char *text, size_t n) {
 	const uint8_t *bytes = (const uint8_t *)text;
 	uint8_t lowest = 0x80, highest = 0xbf;
 	size_t length;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A record of a call becomes an item. The words and extras come from the traced program and may lie or be cut off: what is not there is left out,
- * never guessed, and nothing is followed. An argument has one value: what it pointed to, if that was recorded, else what was in the register.
+ * A record of a call becomes an item. The words and extras come from the traced program and may lie
+ * or be cut off: what is not there is left out, never guessed, and nothing is followed. An argument
+ * has one value: what it pointed to, if that was recorded, else what was in the register.
  */
 
 #include "call.h"
@@ -26,7 +27,8 @@ struct call {
 	struct trace_item *item;
 	const struct function *function;
 	struct bytes words; /* as many as are there */
-	struct bytes entry[TRACE_WORDS_MAX], back[TRACE_WORDS_MAX]; /* what arguments pointed to; data NULL: not recorded */
+	struct bytes entry[TRACE_WORDS_MAX],
+		back[TRACE_WORDS_MAX]; /* what arguments pointed to; data NULL: not recorded */
 };
 
 /* A little-endian number of at most 8 bytes. False if the bytes end before it does. */
@@ -40,7 +42,9 @@ static bool read_number(struct bytes bytes, size_t offset, size_t size, uint64_t
 	return true;
 }
 
-static struct trace_value *add_value(struct call *call, const char *name, bool out, enum trace_value_kind kind, uint64_t number, const char *text) {
+static struct trace_value *add_value(struct call *call, const char *name, bool out,
+				     enum trace_value_kind kind, uint64_t number,
+				     const char *text) {
 	struct trace_value *value = trace_item_value(call->item, name, kind, (int64_t)number);
 
 	value->out = out;
@@ -52,7 +56,8 @@ static struct trace_value *add_value(struct call *call, const char *name, bool o
 static void add_string(struct call *call, const char *name, bool out, struct bytes bytes) {
 	const char *text = (const char *)bytes.data;
 
-	add_value(call, name, out, VALUE_STRING, 0, trace_decoder_text(call->decoder, text, strnlen(text, bytes.n)));
+	add_value(call, name, out, VALUE_STRING, 0,
+		  trace_decoder_text(call->decoder, text, strnlen(text, bytes.n)));
 }
 
 /* Bytes that nobody understands. */
@@ -69,8 +74,12 @@ static void add_bytes(struct call *call, const char *name, bool out, struct byte
 }
 
 /* A value of a scalar type. */
-static void add_scalar(struct call *call, const char *name, bool out, const struct function_type *type, uint64_t number) {
-	int64_t integer = type->size == 0 || type->size > 8 ? 0 : (int64_t)(number << (64 - 8 * type->size)) >> (64 - 8 * type->size);
+static void add_scalar(struct call *call, const char *name, bool out,
+		       const struct function_type *type, uint64_t number) {
+	int64_t integer =
+		type->size == 0 || type->size > 8
+			? 0
+			: (int64_t)(number << (64 - 8 * type->size)) >> (64 - 8 * type->size);
 	double real;
 	float single;
 	uint32_t low = (uint32_t)number;
@@ -86,22 +95,26 @@ static void add_scalar(struct call *call, const char *name, bool out, const stru
 		add_value(call, name, out, VALUE_BOOL, number != 0, NULL);
 		break;
 	case FUNCTION_ENUM:
-		add_value(call, name, out, VALUE_NAME, (uint64_t)integer, function_enumerator(type->enumeration, integer));
+		add_value(call, name, out, VALUE_NAME, (uint64_t)integer,
+			  function_enumerator(type->enumeration, integer));
 		break;
 	case FUNCTION_FLOAT:
 		memcpy(&single, &low, sizeof(single));
 		memcpy(&real, &number, sizeof(real));
-		add_value(call, name, out, VALUE_FLOAT, 0, NULL)->real = type->size == sizeof(single) ? (double)single : real;
+		add_value(call, name, out, VALUE_FLOAT, 0, NULL)->real =
+			type->size == sizeof(single) ? (double)single : real;
 		break;
 	default:
 		add_value(call, name, out, VALUE_HEX, number, NULL);
 	}
 }
 
-static void add_struct(struct call *call, const char *name, bool out, const struct function_struct *structure, struct bytes bytes);
+static void add_struct(struct call *call, const char *name, bool out,
+		       const struct function_struct *structure, struct bytes bytes);
 
 /* A value of any type; nothing if the bytes end before it does. */
-static void add_typed(struct call *call, const char *name, bool out, const struct function_type *type, struct bytes bytes) {
+static void add_typed(struct call *call, const char *name, bool out,
+		      const struct function_type *type, struct bytes bytes) {
 	uint64_t number;
 
 	if (type->kind == FUNCTION_STRUCT)
@@ -115,32 +128,40 @@ static void add_typed(struct call *call, const char *name, bool out, const struc
 }
 
 /* Fields that mean nothing. A handle has no others. */
-static bool is_reserved(const struct function_struct *structure, const struct function_field *field) {
-	return structure->n > 1 && (strncmp(field->name, "reserved", 8) == 0 || field->name[0] == '_');
+static bool is_reserved(const struct function_struct *structure,
+			const struct function_field *field) {
+	return structure->n > 1 &&
+	       (strncmp(field->name, "reserved", 8) == 0 || field->name[0] == '_');
 }
 
-/* Fields become members of a group: those that are there and have room. A struct never contains itself, so this ends. */
-static void add_struct(struct call *call, const char *name, bool out, const struct function_struct *structure, struct bytes bytes) {
+/* Fields become members of a group: those that are there and have room. A struct never contains
+ * itself, so this ends. */
+static void add_struct(struct call *call, const char *name, bool out,
+		       const struct function_struct *structure, struct bytes bytes) {
 	struct trace_value *group = add_value(call, name, out, VALUE_GROUP, 0, NULL);
 
-	for (const struct function_field *field = structure->fields; field < structure->fields + structure->n; field++) {
+	for (const struct function_field *field = structure->fields;
+	     field < structure->fields + structure->n; field++) {
 		size_t before = call->item->n_values;
 
 		if (field->offset >= bytes.n || is_reserved(structure, field))
 			continue;
-		add_typed(call, field->name, out, field->type, (struct bytes){ bytes.data + field->offset, bytes.n - field->offset });
+		add_typed(call, field->name, out, field->type,
+			  (struct bytes){ bytes.data + field->offset, bytes.n - field->offset });
 		group->number += call->item->n_values > before;
 	}
 }
 
 /* What a pointer pointed to. False: the bytes are of no use. */
-static bool add_target(struct call *call, const char *name, bool out, const struct function_type *type, struct bytes bytes) {
+static bool add_target(struct call *call, const char *name, bool out,
+		       const struct function_type *type, struct bytes bytes) {
 	const struct function_type *target = type->target;
 	size_t before = call->item->n_values;
 
 	if (type->kind != FUNCTION_POINTER && type->kind != FUNCTION_STRING)
 		return false;
-	if (type->kind == FUNCTION_STRING || (target && target->kind == FUNCTION_INT && target->size == 1))
+	if (type->kind == FUNCTION_STRING ||
+	    (target && target->kind == FUNCTION_INT && target->size == 1))
 		add_string(call, name, out, bytes);
 	else if (target && target->kind != FUNCTION_BYTES)
 		add_typed(call, name, out, target, bytes);
@@ -150,7 +171,8 @@ static bool add_target(struct call *call, const char *name, bool out, const stru
 }
 
 /* The bytes of an argument, from its words on. False if not all are there. */
-static bool argument_bytes(const struct call *call, const struct function_argument *argument, struct bytes *bytesp) {
+static bool argument_bytes(const struct call *call, const struct function_argument *argument,
+			   struct bytes *bytesp) {
 	size_t offset = argument->word * 8u, size = argument->words * 8u;
 
 	if (offset > call->words.n || size > call->words.n - offset)
@@ -167,7 +189,8 @@ static bool argument_number(const struct call *call, int i, uint64_t *numberp) {
 	if (i < 0)
 		return false;
 	argument = &call->function->arguments[i];
-	return argument->words == 1 && argument_bytes(call, argument, &bytes) && read_number(bytes, 0, argument->type->size, numberp);
+	return argument->words == 1 && argument_bytes(call, argument, &bytes) &&
+	       read_number(bytes, 0, argument->type->size, numberp);
 }
 
 static void add_argument(struct call *call, int i) {
@@ -189,7 +212,8 @@ static void add_argument(struct call *call, int i) {
 	}
 }
 
-/* Extras that are there, the last one perhaps not as a whole; the first of each argument and time counts. */
+/* Extras that are there, the last one perhaps not as a whole; the first of each argument and time
+ * counts. */
 static void find_extras(struct call *call, struct bytes rest, size_t n) {
 	struct trace_extra extra;
 
@@ -207,15 +231,18 @@ static void find_extras(struct call *call, struct bytes rest, size_t n) {
 		rest.n -= padded;
 		if (extra.argument >= call->function->n_arguments || bytes.n < (extra.size > 0))
 			continue;
-		place = extra.when == TRACE_EXTRA_RETURN ? &call->back[extra.argument] : &call->entry[extra.argument];
+		place = extra.when == TRACE_EXTRA_RETURN ? &call->back[extra.argument]
+							 : &call->entry[extra.argument];
 		if (!place->data)
 			*place = bytes;
 	}
 }
 
 /* A field of the struct that a pointer argument pointed to. */
-static bool read_field(const struct function_struct *structure, struct bytes bytes, const char *name, uint64_t *numberp) {
-	for (const struct function_field *field = structure->fields; field < structure->fields + structure->n; field++)
+static bool read_field(const struct function_struct *structure, struct bytes bytes,
+		       const char *name, uint64_t *numberp) {
+	for (const struct function_field *field = structure->fields;
+	     field < structure->fields + structure->n; field++)
 		if (strcmp(field->name, name) == 0)
 			return read_number(bytes, field->offset, field->type->size, numberp);
 	return false;
@@ -229,7 +256,9 @@ static void multiply(uint64_t *a, uint64_t b) {
 
 /* How much a copy moves, or an array takes, by its description. */
 static uint64_t described_size(const struct function_struct *structure, struct bytes bytes) {
-	static const uint8_t formats[] = { [1] = 1, [2] = 2, [3] = 4, [8] = 1, [9] = 2, [10] = 4, [0x10] = 2, [0x20] = 4 }; /* CUarray_format */
+	static const uint8_t formats[] = {
+		[1] = 1, [2] = 2, [3] = 4, [8] = 1, [9] = 2, [10] = 4, [0x10] = 2, [0x20] = 4
+	}; /* CUarray_format */
 	uint64_t size, height, depth = 1, format, channels;
 
 	if (read_field(structure, bytes, "WidthInBytes", &size)) {
@@ -240,8 +269,10 @@ static uint64_t described_size(const struct function_struct *structure, struct b
 			multiply(&size, depth);
 		return size;
 	}
-	if (!read_field(structure, bytes, "Width", &size) || !read_field(structure, bytes, "Height", &height) ||
-	    !read_field(structure, bytes, "Format", &format) || !read_field(structure, bytes, "NumChannels", &channels))
+	if (!read_field(structure, bytes, "Width", &size) ||
+	    !read_field(structure, bytes, "Height", &height) ||
+	    !read_field(structure, bytes, "Format", &format) ||
+	    !read_field(structure, bytes, "NumChannels", &channels))
 		return 0;
 	read_field(structure, bytes, "Depth", &depth);
 	multiply(&size, height ? height : 1); /* of arrays of fewer dimensions they are 0 */
@@ -260,11 +291,13 @@ static void set_described(struct call *call, uint8_t i) {
 		return;
 	if (function->class == FUNCTION_LAUNCH)
 		read_field(target->structure, call->entry[i], "hStream", &call->item->stream);
-	else if (function->size_argument < 0 && (function->class == FUNCTION_TRANSFER || function->class == FUNCTION_MEMORY))
+	else if (function->size_argument < 0 &&
+		 (function->class == FUNCTION_TRANSFER || function->class == FUNCTION_MEMORY))
 		call->item->size = described_size(target->structure, call->entry[i]);
 }
 
-/* What the item says besides its values: how much, on which stream, in which context, which kernel. */
+/* What the item says besides its values: how much, on which stream, in which context, which kernel.
+ */
 static void set_subject(struct call *call, uint32_t pid) {
 	const struct function *function = call->function;
 	uint64_t number;
@@ -273,7 +306,9 @@ static void set_subject(struct call *call, uint32_t pid) {
 		call->item->size = number;
 		multiply(&call->item->size, function->size_unit);
 		if (function->rows_argument >= 0)
-			multiply(&call->item->size, argument_number(call, function->rows_argument, &number) ? number : 0);
+			multiply(&call->item->size,
+				 argument_number(call, function->rows_argument, &number) ? number
+											 : 0);
 	}
 	if (argument_number(call, function->stream_argument, &number))
 		call->item->stream = number;
@@ -298,16 +333,22 @@ bool trace_decode_function(uint16_t number, struct trace_item *item) {
 	return true;
 }
 
-bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *record, struct trace_item *item) {
-	struct call call = { .decoder = decoder, .item = item, .function = function_by_number(record->function) };
-	struct bytes rest = { (const uint8_t *)record->words, record->record.size - sizeof(*record) };
+bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *record,
+		       struct trace_item *item) {
+	struct call call = { .decoder = decoder,
+			     .item = item,
+			     .function = function_by_number(record->function) };
+	struct bytes rest = { (const uint8_t *)record->words,
+			      record->record.size - sizeof(*record) };
 	size_t n_words = record->n_arguments * 8u;
 
-	item->result_name = item->has_result ? function_enumerator(function_results(), item->result) : NULL;
+	item->result_name =
+		item->has_result ? function_enumerator(function_results(), item->result) : NULL;
 	if (!call.function)
 		return false;
 	call.words = (struct bytes){ rest.data, n_words < rest.n ? n_words : rest.n };
-	find_extras(&call, (struct bytes){ rest.data + call.words.n, rest.n - call.words.n }, record->n_extras);
+	find_extras(&call, (struct bytes){ rest.data + call.words.n, rest.n - call.words.n },
+		    record->n_extras);
 
 	trace_decode_function(record->function, item);
 	for (int i = 0; i < call.function->n_arguments; i++)
@@ -321,5 +362,6 @@ bool trace_call_launches(uint16_t number) {
 
 	if (!function || strcmp(function->base, "cuLaunchHostFunc") == 0)
 		return false;
-	return function->class == FUNCTION_LAUNCH || strncmp(function->base, "cuMemcpy", 8) == 0 || strncmp(function->base, "cuMemset", 8) == 0;
+	return function->class == FUNCTION_LAUNCH || strncmp(function->base, "cuMemcpy", 8) == 0 ||
+	       strncmp(function->base, "cuMemset", 8) == 0;
 }

@@ -14,7 +14,8 @@
 
 #define TEXTS_SIZE ((size_t)32 << 10) /* more than a record can need */
 #define NOT_READY 600 /* CUDA_ERROR_NOT_READY: an answer, not an error */
-#define MIG_INSTANCES 0xfd /* numbers from here on mean that there is none, or that it is not told */
+#define MIG_INSTANCES \
+	0xfd /* numbers from here on mean that there is none, or that it is not told */
 
 struct trace_decoder {
 	struct names *names;
@@ -35,7 +36,8 @@ static bool call_is_whole(const struct trace_call *call) {
 	for (size_t i = 0; i < call->n_extras; i++) {
 		const struct trace_extra *extra = (const void *)((const char *)call + at);
 
-		if (at + sizeof(*extra) > call->record.size || at + sizeof(*extra) + pad8(extra->size) > call->record.size)
+		if (at + sizeof(*extra) > call->record.size ||
+		    at + sizeof(*extra) + pad8(extra->size) > call->record.size)
 			return false;
 		at += sizeof(*extra) + pad8(extra->size);
 	}
@@ -53,12 +55,18 @@ static bool counts_are_whole(const struct trace_counts *counts) {
 
 bool trace_record_is_whole(const struct trace_record *record) {
 	static const size_t smallest[] = {
-		[TRACE_START] = sizeof(struct trace_start), [TRACE_PROCESS] = sizeof(struct trace_process),
-		[TRACE_THREAD] = sizeof(struct trace_thread), [TRACE_NAME] = sizeof(struct trace_name),
-		[TRACE_CALL] = sizeof(struct trace_call), [TRACE_IOCTL] = sizeof(struct trace_ioctl),
-		[TRACE_EVENT] = sizeof(struct trace_event), [TRACE_KERNEL] = sizeof(struct trace_kernel),
-		[TRACE_CLOCK] = sizeof(struct trace_clock), [TRACE_LOST] = sizeof(struct trace_lost),
-		[TRACE_STACK] = sizeof(struct trace_stack), [TRACE_STOP] = sizeof(struct trace_stop),
+		[TRACE_START] = sizeof(struct trace_start),
+		[TRACE_PROCESS] = sizeof(struct trace_process),
+		[TRACE_THREAD] = sizeof(struct trace_thread),
+		[TRACE_NAME] = sizeof(struct trace_name),
+		[TRACE_CALL] = sizeof(struct trace_call),
+		[TRACE_IOCTL] = sizeof(struct trace_ioctl),
+		[TRACE_EVENT] = sizeof(struct trace_event),
+		[TRACE_KERNEL] = sizeof(struct trace_kernel),
+		[TRACE_CLOCK] = sizeof(struct trace_clock),
+		[TRACE_LOST] = sizeof(struct trace_lost),
+		[TRACE_STACK] = sizeof(struct trace_stack),
+		[TRACE_STOP] = sizeof(struct trace_stop),
 		[TRACE_NOTE] = sizeof(struct trace_note),
 		[TRACE_COUNTS] = sizeof(struct trace_counts),
 		[TRACE_CTXSW] = sizeof(struct trace_ctxsw),
@@ -74,11 +82,16 @@ bool trace_record_is_whole(const struct trace_record *record) {
 	case TRACE_CALL:
 		return call_is_whole((const struct trace_call *)record);
 	case TRACE_IOCTL:
-		return sizeof(*ioctl) + pad8(ioctl->n_before) + pad8(ioctl->n_after) + pad8(ioctl->n_inner) <= record->size;
+		return sizeof(*ioctl) + pad8(ioctl->n_before) + pad8(ioctl->n_after) +
+			       pad8(ioctl->n_inner) <=
+		       record->size;
 	case TRACE_EVENT:
-		return event->n_words <= TRACE_WORDS_MAX && sizeof(*event) + event->n_words * sizeof(*event->words) + event->n_text <= record->size;
+		return event->n_words <= TRACE_WORDS_MAX &&
+		       sizeof(*event) + event->n_words * sizeof(*event->words) + event->n_text <=
+			       record->size;
 	case TRACE_STACK:
-		return ((const struct trace_stack *)record)->n <= (record->size - sizeof(struct trace_stack)) / sizeof(uint64_t);
+		return ((const struct trace_stack *)record)->n <=
+		       (record->size - sizeof(struct trace_stack)) / sizeof(uint64_t);
 	case TRACE_COUNTS:
 		return counts_are_whole((const struct trace_counts *)record);
 	default:
@@ -109,24 +122,29 @@ char *trace_decoder_text(struct trace_decoder *decoder, const char *text, size_t
 static const char *numbered(struct trace_decoder *decoder, const char *word, unsigned int number) {
 	char name[24];
 
-	return trace_decoder_text(decoder, name, (size_t)snprintf(name, sizeof(name), "%s%u", word, number));
+	return trace_decoder_text(decoder, name,
+				  (size_t)snprintf(name, sizeof(name), "%s%u", word, number));
 }
 
 const char *trace_decoder_kernel(struct trace_decoder *decoder, uint32_t pid, uint64_t handle) {
-	const struct names_text *text = names_text(decoder->names, TRACE_NAME_KERNEL, pid, handle, decoder->number);
+	const struct names_text *text =
+		names_text(decoder->names, TRACE_NAME_KERNEL, pid, handle, decoder->number);
 
 	return text ? text->text : NULL;
 }
 
 const char *trace_decoder_function(struct trace_decoder *decoder, uint16_t function) {
-	const struct names_text *text = names_text(decoder->names, TRACE_NAME_FUNCTION, 0, function, decoder->number);
+	const struct names_text *text =
+		names_text(decoder->names, TRACE_NAME_FUNCTION, 0, function, decoder->number);
 
 	return text ? text->text : NULL;
 }
 
-struct trace_value *trace_item_value(struct trace_item *item, const char *name, enum trace_value_kind kind, int64_t number) {
+struct trace_value *trace_item_value(struct trace_item *item, const char *name,
+				     enum trace_value_kind kind, int64_t number) {
 	static _Thread_local struct trace_value nowhere;
-	struct trace_value *value = item->n_values < TRACE_VALUES_MAX ? &item->values[item->n_values++] : &nowhere;
+	struct trace_value *value =
+		item->n_values < TRACE_VALUES_MAX ? &item->values[item->n_values++] : &nowhere;
 
 	*value = (struct trace_value){ .name = name, .kind = kind, .number = number };
 	return value;
@@ -137,14 +155,16 @@ static uint64_t since(const struct trace_decoder *decoder, uint64_t time) {
 	return time > decoder->about.monotonic ? time - decoder->about.monotonic : 0;
 }
 
-static void set_times(const struct trace_decoder *decoder, struct trace_item *item, uint64_t start, uint64_t end) {
+static void set_times(const struct trace_decoder *decoder, struct trace_item *item, uint64_t start,
+		      uint64_t end) {
 	item->start = since(decoder, start);
 	item->end = since(decoder, end);
 	if (item->end < item->start)
 		item->end = item->start;
 }
 
-static void set_thread(const struct trace_decoder *decoder, struct trace_item *item, uint32_t pid, uint32_t tid) {
+static void set_thread(const struct trace_decoder *decoder, struct trace_item *item, uint32_t pid,
+		       uint32_t tid) {
 	item->pid = pid;
 	item->tid = tid;
 	item->process = names_process(decoder->names, pid, decoder->number);
@@ -152,7 +172,8 @@ static void set_thread(const struct trace_decoder *decoder, struct trace_item *i
 }
 
 static void set_stack(const struct trace_decoder *decoder, struct trace_item *item, uint32_t id) {
-	const struct names_stack *stack = names_stack(decoder->names, id, item->pid, decoder->number);
+	const struct names_stack *stack =
+		names_stack(decoder->names, id, item->pid, decoder->number);
 
 	if (stack) {
 		item->n_frames = stack->n;
@@ -160,7 +181,8 @@ static void set_stack(const struct trace_decoder *decoder, struct trace_item *it
 	}
 }
 
-static void decode_call(struct trace_decoder *decoder, const struct trace_call *call, struct trace_item *item) {
+static void decode_call(struct trace_decoder *decoder, const struct trace_call *call,
+			struct trace_item *item) {
 	item->kind = EVENT_CALL;
 	set_times(decoder, item, call->start, call->end);
 	set_thread(decoder, item, call->pid, call->tid);
@@ -178,10 +200,12 @@ static void decode_call(struct trace_decoder *decoder, const struct trace_call *
 	item->base = item->name;
 	item->class = "other";
 	for (unsigned int i = 0; i < call->n_arguments; i++)
-		trace_item_value(item, numbered(decoder, "word", i), VALUE_HEX, (int64_t)call->words[i]);
+		trace_item_value(item, numbered(decoder, "word", i), VALUE_HEX,
+				 (int64_t)call->words[i]);
 }
 
-static void decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl *ioctl, struct trace_item *item) {
+static void decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl *ioctl,
+			 struct trace_item *item) {
 	item->kind = EVENT_IOCTL;
 	set_times(decoder, item, ioctl->start, ioctl->end);
 	set_thread(decoder, item, ioctl->pid, ioctl->tid);
@@ -202,15 +226,18 @@ static int64_t sign_extend(uint64_t word, unsigned int size) {
 }
 
 /* One argument of a hook; *textp: what is left of the texts. */
-static void add_hook_value(struct trace_decoder *decoder, struct trace_item *item, const struct names_argument *argument, uint64_t word,
-			   const char **textp, const char *end) {
-	const uint64_t mask = argument->size < 8 ? (UINT64_C(1) << 8 * argument->size) - 1 : UINT64_MAX;
+static void add_hook_value(struct trace_decoder *decoder, struct trace_item *item,
+			   const struct names_argument *argument, uint64_t word, const char **textp,
+			   const char *end) {
+	const uint64_t mask =
+		argument->size < 8 ? (UINT64_C(1) << 8 * argument->size) - 1 : UINT64_MAX;
 	struct trace_value *value;
 	size_t n;
 
 	switch (argument->type) {
 	case NAMES_SIGNED:
-		trace_item_value(item, argument->name, VALUE_INT, sign_extend(word, argument->size));
+		trace_item_value(item, argument->name, VALUE_INT,
+				 sign_extend(word, argument->size));
 		return;
 	case NAMES_UNSIGNED:
 		trace_item_value(item, argument->name, VALUE_UINT, (int64_t)(word & mask));
@@ -229,10 +256,12 @@ static void add_hook_value(struct trace_decoder *decoder, struct trace_item *ite
 	}
 }
 
-static void decode_event(struct trace_decoder *decoder, const struct trace_event *event, struct trace_item *item) {
+static void decode_event(struct trace_decoder *decoder, const struct trace_event *event,
+			 struct trace_item *item) {
 	struct names_argument unknown = { .type = NAMES_HEX, .size = 8 };
 	const struct names_hook *hook = names_hook(decoder->names, event->hook);
-	const char *text = (const char *)(event->words + event->n_words), *end = text + event->n_text;
+	const char *text = (const char *)(event->words + event->n_words),
+		   *end = text + event->n_text;
 
 	item->kind = EVENT_HOOK;
 	set_times(decoder, item, event->start, event->end);
@@ -245,18 +274,23 @@ static void decode_event(struct trace_decoder *decoder, const struct trace_event
 	item->has_result = !item->open && !item->instant && hook && hook->result.type != NAMES_NONE;
 	item->name = item->base = hook ? hook->name : numbered(decoder, "hook#", event->hook);
 	if (item->has_result)
-		item->result = hook->result.type == NAMES_SIGNED ? sign_extend((uint64_t)event->result, hook->result.size) : event->result;
+		item->result = hook->result.type == NAMES_SIGNED
+				       ? sign_extend((uint64_t)event->result, hook->result.size)
+				       : event->result;
 	item->failed = item->has_result && hook->result.type == NAMES_SIGNED && item->result < 0;
 	for (unsigned int i = 0; i < event->n_words; i++) {
 		const bool known = hook && i < hook->n_arguments;
 
 		unknown.name = known ? NULL : numbered(decoder, "word", i);
-		add_hook_value(decoder, item, known ? &hook->arguments[i] : &unknown, event->words[i], &text, end);
+		add_hook_value(decoder, item, known ? &hook->arguments[i] : &unknown,
+			       event->words[i], &text, end);
 	}
 }
 
-static void decode_kernel(struct trace_decoder *decoder, const struct trace_kernel *kernel, struct trace_item *item) {
-	const struct names_text *text = names_text(decoder->names, TRACE_NAME_KERNEL, kernel->pid, kernel->function, decoder->number);
+static void decode_kernel(struct trace_decoder *decoder, const struct trace_kernel *kernel,
+			  struct trace_item *item) {
+	const struct names_text *text = names_text(decoder->names, TRACE_NAME_KERNEL, kernel->pid,
+						   kernel->function, decoder->number);
 	char name[32];
 
 	item->kind = EVENT_KERNEL;
@@ -282,13 +316,15 @@ static void decode_kernel(struct trace_decoder *decoder, const struct trace_kern
 }
 
 /* A tag by name, or by number. */
-static void add_tag(struct trace_decoder *decoder, struct trace_item *item, const char *name, uint8_t tag) {
+static void add_tag(struct trace_decoder *decoder, struct trace_item *item, const char *name,
+		    uint8_t tag) {
 	if (tag)
 		trace_item_value(item, name, VALUE_NAME, tag)->text = trace_ctxsw_tag_name(tag);
 }
 
 /* "python[4711]" */
-static void name_context(struct trace_decoder *decoder, const struct trace_ctxsw *ctxsw, struct trace_item *item) {
+static void name_context(struct trace_decoder *decoder, const struct trace_ctxsw *ctxsw,
+			 struct trace_item *item) {
 	const size_t n_known = strnlen(item->process->comm, sizeof(item->process->comm));
 	const char *comm = n_known ? item->process->comm : ctxsw->comm;
 	char name[64];
@@ -298,11 +334,15 @@ static void name_context(struct trace_decoder *decoder, const struct trace_ctxsw
 	else if (ctxsw->pid == UINT32_MAX)
 		item->name = "the driver";
 	else
-		item->name = trace_decoder_text(decoder, name, (size_t)snprintf(name, sizeof(name), "%.16s[%u]", *comm ? comm : "pid", ctxsw->pid));
+		item->name = trace_decoder_text(decoder, name,
+						(size_t)snprintf(name, sizeof(name), "%.16s[%u]",
+								 *comm ? comm : "pid", ctxsw->pid));
 }
 
-static void decode_ctxsw(struct trace_decoder *decoder, const struct trace_ctxsw *ctxsw, struct trace_item *item) {
-	const bool known = ctxsw->pid && ctxsw->pid != UINT32_MAX && !(ctxsw->record.flags & TRACE_CTXSW_FOREIGN);
+static void decode_ctxsw(struct trace_decoder *decoder, const struct trace_ctxsw *ctxsw,
+			 struct trace_item *item) {
+	const bool known = ctxsw->pid && ctxsw->pid != UINT32_MAX &&
+			   !(ctxsw->record.flags & TRACE_CTXSW_FOREIGN);
 
 	item->kind = EVENT_CTXSW;
 	item->source = TRACE_SOURCE_GPU;
@@ -316,7 +356,8 @@ static void decode_ctxsw(struct trace_decoder *decoder, const struct trace_ctxsw
 	item->sequence = ctxsw->sequence;
 	item->error = ctxsw->error;
 	if (item->instant)
-		item->name = trace_ctxsw_tag_name(ctxsw->began) ?: numbered(decoder, "tag", ctxsw->began);
+		item->name = trace_ctxsw_tag_name(ctxsw->began)
+				     ?: numbered(decoder, "tag", ctxsw->began);
 	else
 		name_context(decoder, ctxsw, item);
 	item->base = item->name;
@@ -333,7 +374,8 @@ static void decode_ctxsw(struct trace_decoder *decoder, const struct trace_ctxsw
 	}
 }
 
-static void decode_process(struct trace_decoder *decoder, const struct trace_process *process, struct trace_item *item) {
+static void decode_process(struct trace_decoder *decoder, const struct trace_process *process,
+			   struct trace_item *item) {
 	static const char *const names[] = { "seen", "fork", "exec", "exit" };
 	struct trace_value *value;
 
@@ -341,7 +383,8 @@ static void decode_process(struct trace_decoder *decoder, const struct trace_pro
 	set_times(decoder, item, process->time, process->time);
 	set_thread(decoder, item, process->pid, process->pid);
 	item->instant = true;
-	item->name = item->base = process->what < sizeof(names) / sizeof(*names) ? names[process->what] : "seen";
+	item->name = item->base =
+		process->what < sizeof(names) / sizeof(*names) ? names[process->what] : "seen";
 	item->class = "process";
 	trace_item_value(item, "parent", VALUE_UINT, process->parent);
 	trace_item_value(item, "uid", VALUE_UINT, process->uid);
@@ -353,7 +396,8 @@ static void decode_process(struct trace_decoder *decoder, const struct trace_pro
 	}
 }
 
-static void decode_clock(struct trace_decoder *decoder, const struct trace_clock *clock, struct trace_item *item) {
+static void decode_clock(struct trace_decoder *decoder, const struct trace_clock *clock,
+			 struct trace_item *item) {
 	item->kind = EVENT_CLOCK;
 	set_times(decoder, item, clock->host_time, clock->host_time);
 	set_thread(decoder, item, clock->pid, 0);
@@ -367,7 +411,8 @@ static void decode_clock(struct trace_decoder *decoder, const struct trace_clock
 	trace_item_value(item, "error", VALUE_UINT, (int64_t)clock->error);
 }
 
-static void decode_lost(struct trace_decoder *decoder, const struct trace_lost *lost, struct trace_item *item) {
+static void decode_lost(struct trace_decoder *decoder, const struct trace_lost *lost,
+			struct trace_item *item) {
 	char text[80];
 	int n;
 
@@ -379,22 +424,26 @@ static void decode_lost(struct trace_decoder *decoder, const struct trace_lost *
 	item->count = lost->count;
 	if (!(lost->record.flags & TRACE_LOST_ENDS))
 		return;
-	n = snprintf(text, sizeof(text), "%" PRIu64 " launch%s whose end is unknown", lost->count, lost->count == 1 ? "" : "es");
+	n = snprintf(text, sizeof(text), "%" PRIu64 " launch%s whose end is unknown", lost->count,
+		     lost->count == 1 ? "" : "es");
 	item->kind = EVENT_NOTE;
 	item->class = "note";
 	item->name = item->base = trace_decoder_text(decoder, text, (size_t)n);
 }
 
-static void decode_note(struct trace_decoder *decoder, const struct trace_note *note, struct trace_item *item) {
+static void decode_note(struct trace_decoder *decoder, const struct trace_note *note,
+			struct trace_item *item) {
 	item->kind = EVENT_NOTE;
 	set_times(decoder, item, note->time, note->time);
 	set_thread(decoder, item, note->pid, 0);
 	item->instant = true;
 	item->class = "note";
-	item->name = item->base = trace_decoder_text(decoder, note->text, strnlen(note->text, note->record.size - sizeof(*note)));
+	item->name = item->base = trace_decoder_text(
+		decoder, note->text, strnlen(note->text, note->record.size - sizeof(*note)));
 }
 
-static void decode_counts(struct trace_decoder *decoder, const struct trace_counts *counts, struct trace_item *item) {
+static void decode_counts(struct trace_decoder *decoder, const struct trace_counts *counts,
+			  struct trace_item *item) {
 	item->kind = EVENT_COUNTS;
 	set_times(decoder, item, counts->start, counts->end);
 	set_thread(decoder, item, counts->pid, 0);
@@ -408,7 +457,8 @@ static void decode_counts(struct trace_decoder *decoder, const struct trace_coun
 	item->class = "other";
 }
 
-bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record *record, uint64_t number, struct trace_item *item) {
+bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record *record,
+			uint64_t number, struct trace_item *item) {
 	memset(item, 0, offsetof(struct trace_item, values));
 	item->n_frames = 0;
 	item->frames = NULL;
@@ -451,7 +501,8 @@ bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record
 	}
 }
 
-void trace_decoder_learn(struct trace_decoder *decoder, const struct trace_record *record, uint64_t number) {
+void trace_decoder_learn(struct trace_decoder *decoder, const struct trace_record *record,
+			 uint64_t number) {
 	const struct trace_start *start = (const struct trace_start *)record;
 
 	if (record->type != TRACE_START)

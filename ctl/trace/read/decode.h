@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Records to items. A decoder knows the names, processes, threads and stacks that a trace has told so far. Records are decoded when it
- * is their turn in the output, which is later than they came: so each has a number, and the names that held then hold for it.
+ * Records to items. A decoder knows the names, processes, threads and stacks that a trace has told
+ * so far. Records are decoded when it is their turn in the output, which is later than they came:
+ * so each has a number, and the names that held then hold for it.
  */
 
 #include <stdbool.h>
@@ -19,16 +20,19 @@ int trace_decoder_new(struct trace_decoder **decoderp);
 struct trace_decoder *trace_decoder_free(struct trace_decoder *decoder);
 
 /*
- * Whether the members of a record lie within its size, which is that of the bytes at it: nothing else looks at a record that is not
- * whole.
+ * Whether the members of a record lie within its size, which is that of the bytes at it: nothing
+ * else looks at a record that is not whole.
  */
 bool trace_record_is_whole(const struct trace_record *record);
 
 /* Learns from a record, which is whole. Number: of the record in the trace, growing. */
-void trace_decoder_learn(struct trace_decoder *decoder, const struct trace_record *record, uint64_t number);
+void trace_decoder_learn(struct trace_decoder *decoder, const struct trace_record *record,
+			 uint64_t number);
 
-/* Fills in all of an item but id, parent, flow and violation. False: the record is none that makes an item. */
-bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record *record, uint64_t number, struct trace_item *item);
+/* Fills in all of an item but id, parent, flow and violation. False: the record is none that makes
+ * an item. */
+bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record *record,
+			uint64_t number, struct trace_item *item);
 
 /* What the trace's beginning said. */
 const struct trace_about *trace_decoder_about(const struct trace_decoder *decoder);
@@ -36,8 +40,8 @@ const struct trace_about *trace_decoder_about(const struct trace_decoder *decode
 /* For the decoders of calls and ioctls (call.h, ioctl.h). */
 
 /*
- * n bytes, and a NUL behind them, that live as long as the item; "" when there is no room. text NULL: zeros, to be written; NULL when
- * there is no room.
+ * n bytes, and a NUL behind them, that live as long as the item; "" when there is no room. text
+ * NULL: zeros, to be written; NULL when there is no room.
  */
 char *trace_decoder_text(struct trace_decoder *decoder, const char *text, size_t n);
 /* The mangled name of a kernel by its handle, or NULL. Lives as long as the decoder. */
@@ -45,5 +49,7 @@ const char *trace_decoder_kernel(struct trace_decoder *decoder, uint32_t pid, ui
 /* The name of a function that no table has, or NULL. */
 const char *trace_decoder_function(struct trace_decoder *decoder, uint16_t function);
 
-/* The next value of an item, zeroed but for name, kind and number; what is over TRACE_VALUES_MAX is written nowhere. */
-struct trace_value *trace_item_value(struct trace_item *item, const char *name, enum trace_value_kind kind, int64_t number);
+/* The next value of an item, zeroed but for name, kind and number; what is over TRACE_VALUES_MAX is
+ * written nowhere. */
+struct trace_value *trace_item_value(struct trace_item *item, const char *name,
+				     enum trace_value_kind kind, int64_t number);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Demangling is libstdc++'s, and a name that was made for it takes it any time and memory: each reference in it may double what the one
- * before it stands for. Names with more than a few of them, which kernels of libraries may well have, are demangled in a child that gets a
- * bounded time; when that was not enough some times, such names stay as they are.
+ * Demangling is libstdc++'s, and a name that was made for it takes it any time and memory: each
+ * reference in it may double what the one before it stands for. Names with more than a few of them,
+ * which kernels of libraries may well have, are demangled in a child that gets a bounded time; when
+ * that was not enough some times, such names stay as they are.
  */
 
 #include <errno.h>
@@ -61,7 +62,8 @@ static char *demangle_apart(const char *mangled, unsigned int *failures) {
 	if (pid == 0)
 		demangle_and_exit(mangled, out[1]);
 	close(out[1]);
-	while (pid > 0 && n < DEMANGLED_MAX && ((r = read(out[0], name + n, DEMANGLED_MAX - n)) > 0 || (r < 0 && errno == EINTR)))
+	while (pid > 0 && n < DEMANGLED_MAX &&
+	       ((r = read(out[0], name + n, DEMANGLED_MAX - n)) > 0 || (r < 0 && errno == EINTR)))
 		n += r > 0 ? (size_t)r : 0;
 	close(out[0]);
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -105,7 +107,8 @@ const char *trace_demangle(struct trace_demangler *demangler, const char *mangle
 
 	if (name)
 		return name;
-	/* one that cannot be is remembered, too: it may come with each line, and each time take a child */
+	/* one that cannot be is remembered, too: it may come with each line, and each time take a
+	 * child */
 	name = demangle(mangled, &demangler->failures) ?: strdup(mangled);
 	if (name && trace_map_set(&demangler->names, (uintptr_t)mangled, 0, name)) {
 		free(name);

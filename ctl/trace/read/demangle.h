@@ -5,12 +5,15 @@
 
 #include "map.h"
 
-#define DEMANGLED_MAX 16384 /* bytes of a name; longer ones, which nobody would read, stay mangled */
+#define DEMANGLED_MAX \
+	16384 /* bytes of a name; longer ones, which nobody would read, stay mangled */
 
-/* The result is malloc()ed; NULL: it is no mangled name, or takes too much. *failures, 0 at first, is for all names of a source. */
+/* The result is malloc()ed; NULL: it is no mangled name, or takes too much. *failures, 0 at first,
+ * is for all names of a source. */
 char *demangle(const char *mangled, unsigned int *failures);
 
-/* Each is demangled once; names are known by their address, which is the same as long as the trace is open. */
+/* Each is demangled once; names are known by their address, which is the same as long as the trace
+ * is open. */
 struct trace_demangler {
 	struct trace_map names;
 	unsigned int failures;

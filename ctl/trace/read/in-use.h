@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * How much memory of GPUs each process has, from its calls. Only allocations that are remembered count, of which there is a
- * bounded number: then it is too low, but goes back to 0.
+ * How much memory of GPUs each process has, from its calls. Only allocations that are remembered
+ * count, of which there is a bounded number: then it is too low, but goes back to 0.
  */
 
 #include <stdbool.h>
@@ -15,4 +15,5 @@ struct trace_in_use;
 
 int trace_in_use_new(struct trace_in_use **in_usep);
 struct trace_in_use *trace_in_use_free(struct trace_in_use *in_use);
-bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *item, uint64_t *bytesp);
+bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *item,
+		       uint64_t *bytesp);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Texts that get a number, in a table that is emptied when it is full: the numbers begin anew then. */
+/* Texts that get a number, in a table that is emptied when it is full: the numbers begin anew then.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A record of an ioctl becomes an item. Its result is the RM's or UVM's status if the call as such worked (these report errors in
- * their argument), else the errno. Fields whose bytes were not captured are left out, never guessed.
+ * A record of an ioctl becomes an item. Its result is the RM's or UVM's status if the call as such
+ * worked (these report errors in their argument), else the errno. Fields whose bytes were not
+ * captured are left out, never guessed.
  */
 
 #include <stdlib.h>
@@ -13,8 +14,7 @@
 #include "params.h"
 
 /* The next of the three byte strings, as much of it as is there. */
-static struct trace_bytes take_bytes(struct trace_bytes *rest, size_t n)
-{
+static struct trace_bytes take_bytes(struct trace_bytes *rest, size_t n) {
 	struct trace_bytes bytes = { rest->data, n < rest->n ? n : rest->n };
 	size_t padded = (n + 7) & ~(size_t)7;
 
@@ -25,11 +25,14 @@ static struct trace_bytes take_bytes(struct trace_bytes *rest, size_t n)
 }
 
 /* Which file it was done to, as a value. */
-static void add_device(struct trace_item *item, uint8_t device, uint8_t minor)
-{
+static void add_device(struct trace_item *item, uint8_t device, uint8_t minor) {
 	static const char *const names[] = {
-		[TRACE_DEVICE_CTL] = "nvidiactl",	       [TRACE_DEVICE_GPU] = "nvidia",		  [TRACE_DEVICE_UVM] = "nvidia-uvm",
-		[TRACE_DEVICE_UVM_TOOLS] = "nvidia-uvm-tools", [TRACE_DEVICE_MODESET] = "nvidia-modeset", [TRACE_DEVICE_CAPS] = "nvidia-caps",
+		[TRACE_DEVICE_CTL] = "nvidiactl",
+		[TRACE_DEVICE_GPU] = "nvidia",
+		[TRACE_DEVICE_UVM] = "nvidia-uvm",
+		[TRACE_DEVICE_UVM_TOOLS] = "nvidia-uvm-tools",
+		[TRACE_DEVICE_MODESET] = "nvidia-modeset",
+		[TRACE_DEVICE_CAPS] = "nvidia-caps",
 	};
 	const char *name = device < sizeof(names) / sizeof(*names) ? names[device] : NULL;
 
@@ -42,8 +45,7 @@ static void add_device(struct trace_item *item, uint8_t device, uint8_t minor)
 }
 
 /* The status that the driver wrote is the result, if the call as such worked. */
-static void set_result(const struct trace_ioctl_job *job, int32_t result)
-{
+static void set_result(const struct trace_ioctl_job *job, int32_t result) {
 	struct trace_item *item = job->item;
 
 	if (result < 0) {
@@ -56,8 +58,8 @@ static void set_result(const struct trace_ioctl_job *job, int32_t result)
 	}
 }
 
-void trace_decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl *ioctl, const char *driver, struct trace_item *item)
-{
+void trace_decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl *ioctl,
+			const char *driver, struct trace_item *item) {
 	struct trace_ioctl_job job = { .decoder = decoder, .item = item };
 	struct trace_bytes rest = { ioctl->bytes, ioctl->record.size - sizeof(*ioctl) };
 	unsigned long branch = strtoul(driver, NULL, 10);
@@ -70,7 +72,8 @@ void trace_decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl 
 	if (ioctl->device == TRACE_DEVICE_UVM || ioctl->device == TRACE_DEVICE_UVM_TOOLS) {
 		job.number = ioctl->command;
 		trace_uvm_decode(&job);
-	} else if (_IOC_TYPE(ioctl->command) == 'F' && (ioctl->device == TRACE_DEVICE_CTL || ioctl->device == TRACE_DEVICE_GPU)) {
+	} else if (_IOC_TYPE(ioctl->command) == 'F' &&
+		   (ioctl->device == TRACE_DEVICE_CTL || ioctl->device == TRACE_DEVICE_GPU)) {
 		job.number = _IOC_NR(ioctl->command);
 		job.size = _IOC_SIZE(ioctl->command);
 		trace_rm_decode(&job);

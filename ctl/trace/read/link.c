@@ -13,7 +13,8 @@
 #define DEPTH_MAX 32
 #define THREADS_MAX 65536
 #define SLACK 1000 /* nanoseconds that the clocks of two sources may differ by */
-#define LAUNCH_SLACK 20000 /* the shim has a kernel begin at an event that it recorded just before the call */
+#define LAUNCH_SLACK \
+	20000 /* the shim has a kernel begin at an event that it recorded just before the call */
 
 struct span {
 	uint64_t id, end;
@@ -31,7 +32,8 @@ struct launch {
 	const char *name, *kernel;
 };
 
-/* Launches on a stream whose kernels have not come, for traces that do not say which launch it was. */
+/* Launches on a stream whose kernels have not come, for traces that do not say which launch it was.
+ */
 struct stream {
 	size_t first, n;
 	struct launch launches[STREAM_LAUNCHES];
@@ -39,28 +41,36 @@ struct stream {
 
 struct trace_links {
 	struct trace_map threads, streams;
-	struct launch *launches; /* by their sequence: one takes the place of an old one; NULL: none so far */
+	struct launch *launches; /* by their sequence: one takes the place of an old one; NULL: none
+				    so far */
 	bool by_stream;
 	char violation[64];
 };
 
-/* The newest one of that number has the first place; the one before it, of the program that the process executed before, the second. */
-static struct launch *launch_at(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence, bool second) {
-	return &links->launches[(trace_map_hash(pid, tid) + sequence + (second ? LAUNCHES / 2 : 0)) & (LAUNCHES - 1)];
+/* The newest one of that number has the first place; the one before it, of the program that the
+ * process executed before, the second. */
+static struct launch *launch_at(const struct trace_links *links, uint32_t pid, uint32_t tid,
+				uint64_t sequence, bool second) {
+	return &links->launches[(trace_map_hash(pid, tid) + sequence +
+				 (second ? LAUNCHES / 2 : 0)) &
+				(LAUNCHES - 1)];
 }
 
 /* The launch of that number that started then; start 0: the newest. */
-static struct launch *find_launch(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence, uint64_t start) {
+static struct launch *find_launch(const struct trace_links *links, uint32_t pid, uint32_t tid,
+				  uint64_t sequence, uint64_t start) {
 	for (int i = 0; i < 2 && tid && links->launches; i++) {
 		struct launch *launch = launch_at(links, pid, tid, sequence, i);
 
-		if (launch->pid == pid && launch->tid == tid && launch->sequence == sequence && (!start || launch->start == start))
+		if (launch->pid == pid && launch->tid == tid && launch->sequence == sequence &&
+		    (!start || launch->start == start))
 			return launch;
 	}
 	return NULL;
 }
 
-void trace_links_expect(struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence, uint64_t start) {
+void trace_links_expect(struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence,
+			uint64_t start) {
 	struct launch *launch;
 
 	links->launches = links->launches ?: calloc(LAUNCHES, sizeof(*links->launches));
@@ -72,7 +82,8 @@ void trace_links_expect(struct trace_links *links, uint32_t pid, uint32_t tid, u
 	*launch = (struct launch){ .pid = pid, .tid = tid, .sequence = sequence, .start = start };
 }
 
-uint64_t trace_links_started(const struct trace_links *links, uint32_t pid, uint32_t tid, uint64_t sequence) {
+uint64_t trace_links_started(const struct trace_links *links, uint32_t pid, uint32_t tid,
+			     uint64_t sequence) {
 	const struct launch *launch = find_launch(links, pid, tid, sequence, 0);
 
 	return launch ? launch->start : 0;
@@ -109,7 +120,8 @@ static struct thread *find_thread(struct trace_links *links, const struct trace_
 	return thread;
 }
 
-/* The innermost span of the thread around the item becomes its parent; the item may be one for others. */
+/* The innermost span of the thread around the item becomes its parent; the item may be one for
+ * others. */
 static int link_span(struct trace_links *links, struct trace_item *item) {
 	struct thread *thread = find_thread(links, item);
 
@@ -139,7 +151,8 @@ static struct stream *find_stream(struct trace_links *links, const struct trace_
 }
 
 static void link_launch(struct trace_links *links, struct trace_item *item) {
-	struct launch *launch = find_launch(links, item->pid, item->tid, item->sequence, item->start);
+	struct launch *launch =
+		find_launch(links, item->pid, item->tid, item->sequence, item->start);
 	struct stream *stream = links->by_stream ? find_stream(links, item) : NULL;
 
 	item->flow = item->id;
@@ -153,11 +166,13 @@ static void link_launch(struct trace_links *links, struct trace_item *item) {
 		stream->first++;
 		stream->n--;
 	}
-	stream->launches[(stream->first + stream->n++) % STREAM_LAUNCHES] =
-		(struct launch){ .start = item->start, .id = item->id, .name = item->base, .kernel = item->kernel };
+	stream->launches[(stream->first + stream->n++) % STREAM_LAUNCHES] = (struct launch){
+		.start = item->start, .id = item->id, .name = item->base, .kernel = item->kernel
+	};
 }
 
-/* The oldest launch on the stream that can be the kernel's; those before it will not come any more. */
+/* The oldest launch on the stream that can be the kernel's; those before it will not come any more.
+ */
 static struct launch *take_from_stream(struct trace_links *links, const struct trace_item *item) {
 	struct stream *stream = trace_map_get(&links->streams, item->pid, item->stream);
 
@@ -175,7 +190,8 @@ static struct launch *take_from_stream(struct trace_links *links, const struct t
 
 static void link_kernel(struct trace_links *links, struct trace_item *item) {
 	const struct launch *launch =
-		item->tid ? find_launch(links, item->pid, item->tid, item->sequence, item->launched) : take_from_stream(links, item);
+		item->tid ? find_launch(links, item->pid, item->tid, item->sequence, item->launched)
+			  : take_from_stream(links, item);
 
 	item->launched = 0;
 	if (!*item->name)
@@ -189,7 +205,9 @@ static void link_kernel(struct trace_links *links, struct trace_item *item) {
 		item->start = launch->start;
 		item->end = item->end > item->start ? item->end : item->start;
 	} else {
-		snprintf(links->violation, sizeof(links->violation), "starts %.3fus before its launch", (double)(launch->start - item->start) / 1e3);
+		snprintf(links->violation, sizeof(links->violation),
+			 "starts %.3fus before its launch",
+			 (double)(launch->start - item->start) / 1e3);
 		item->violation = links->violation;
 		item->launched = launch->start;
 	}
@@ -200,7 +218,8 @@ int trace_links_item(struct trace_links *links, struct trace_item *item, bool la
 
 	if (item->kind == EVENT_KERNEL)
 		link_kernel(links, item);
-	else if (item->tid && (item->kind == EVENT_CALL || item->kind == EVENT_IOCTL || item->kind == EVENT_HOOK))
+	else if (item->tid && (item->kind == EVENT_CALL || item->kind == EVENT_IOCTL ||
+			       item->kind == EVENT_HOOK))
 		r = link_span(links, item);
 	if (launch)
 		link_launch(links, item);

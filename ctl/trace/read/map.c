@@ -5,7 +5,8 @@
 
 #include "map.h"
 
-/* The slot of the two numbers, or the free one where it would be; NULL only if the map has no slots. */
+/* The slot of the two numbers, or the free one where it would be; NULL only if the map has no
+ * slots. */
 static struct trace_map_slot *find_slot(const struct trace_map *map, uint64_t a, uint64_t b) {
 	size_t mask = map->n_slots - 1;
 
@@ -50,7 +51,8 @@ int trace_map_set(struct trace_map *map, uint64_t a, uint64_t b, void *value) {
 	return 0;
 }
 
-int trace_map_filter(struct trace_map *map, bool (*keep)(void *value, void *userdata), void *userdata) {
+int trace_map_filter(struct trace_map *map, bool (*keep)(void *value, void *userdata),
+		     void *userdata) {
 	struct trace_map kept = { .n_slots = map->n_slots };
 
 	if (!map->n)

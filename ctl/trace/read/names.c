@@ -101,7 +101,8 @@ static const struct names_text *keep_text(struct names *names, const char *text,
 }
 
 /* A new version of what the two numbers mean; NULL without room. */
-static struct version *add_version(struct names *names, struct trace_map *map, uint64_t a, uint64_t b, uint64_t number) {
+static struct version *add_version(struct names *names, struct trace_map *map, uint64_t a,
+				   uint64_t b, uint64_t number) {
 	struct version *version = keep(names, sizeof(*version));
 
 	if (!version)
@@ -111,7 +112,8 @@ static struct version *add_version(struct names *names, struct trace_map *map, u
 }
 
 /* What held when record @number came; what is told later than it was needed holds, too. */
-static const struct version *version_at(const struct trace_map *map, uint64_t a, uint64_t b, uint64_t number) {
+static const struct version *version_at(const struct trace_map *map, uint64_t a, uint64_t b,
+					uint64_t number) {
 	const struct version *version = trace_map_get(map, a, b);
 
 	while (version && version->number > number && version->older)
@@ -119,7 +121,8 @@ static const struct version *version_at(const struct trace_map *map, uint64_t a,
 	return version;
 }
 
-static void learn_process(struct names *names, const struct trace_process *process, uint64_t number) {
+static void learn_process(struct names *names, const struct trace_process *process,
+			  uint64_t number) {
 	const struct version *before = version_at(&names->processes, process->pid, 0, number);
 	const struct names_text *exe;
 	struct version *version;
@@ -127,18 +130,22 @@ static void learn_process(struct names *names, const struct trace_process *proce
 	if (process->what == TRACE_PROCESS_EXIT && before)
 		return;
 	exe = keep_text(names, process->exe, process->record.size - sizeof(*process));
-	if (!exe || (before && before->process.parent == process->parent && before->process.uid == process->uid &&
-		     before->process.exe == exe->text && !strncmp(before->process.comm, process->comm, sizeof(process->comm))))
+	if (!exe || (before && before->process.parent == process->parent &&
+		     before->process.uid == process->uid && before->process.exe == exe->text &&
+		     !strncmp(before->process.comm, process->comm, sizeof(process->comm))))
 		return;
 	version = add_version(names, &names->processes, process->pid, 0, number);
 	if (!version)
 		return;
-	version->process = (struct trace_process_info){ .pid = process->pid, .parent = process->parent, .uid = process->uid, .exe = exe->text };
+	version->process = (struct trace_process_info){ .pid = process->pid,
+							.parent = process->parent,
+							.uid = process->uid,
+							.exe = exe->text };
 	memcpy(version->process.comm, process->comm, sizeof(process->comm) - 1);
 }
 
-static void learn_text(struct names *names, struct trace_map *map, uint64_t a, uint64_t b, const char *text, size_t n_max,
-		       uint64_t number) {
+static void learn_text(struct names *names, struct trace_map *map, uint64_t a, uint64_t b,
+		       const char *text, size_t n_max, uint64_t number) {
 	const struct version *before = version_at(map, a, b, number);
 	const struct names_text *kept = keep_text(names, text, n_max);
 	struct version *version;
@@ -154,7 +161,10 @@ static struct names_argument read_type(char *text) {
 	static const struct {
 		const char *name;
 		enum names_type type;
-	} types[] = { { "bool", NAMES_BOOL }, { "str", NAMES_TEXT }, { "hex", NAMES_HEX }, { "ptr", NAMES_POINTER } };
+	} types[] = { { "bool", NAMES_BOOL },
+		      { "str", NAMES_TEXT },
+		      { "hex", NAMES_HEX },
+		      { "ptr", NAMES_POINTER } };
 	unsigned long bits;
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
@@ -162,7 +172,9 @@ static struct names_argument read_type(char *text) {
 			return (struct names_argument){ .type = types[i].type, .size = 8 };
 	bits = *text ? strtoul(text + 1, NULL, 10) : 0;
 	if ((*text == 'u' || *text == 's') && (bits == 8 || bits == 16 || bits == 32 || bits == 64))
-		return (struct names_argument){ .type = *text == 'u' ? NAMES_UNSIGNED : NAMES_SIGNED, .size = (uint8_t)(bits / 8) };
+		return (struct names_argument){ .type = *text == 'u' ? NAMES_UNSIGNED
+								     : NAMES_SIGNED,
+						.size = (uint8_t)(bits / 8) };
 	return (struct names_argument){ .type = NAMES_HEX, .size = 8 };
 }
 
@@ -208,13 +220,15 @@ static uint64_t hash_file(const char *name, size_t n) {
 
 /* A file that a process executes code of; stacks name it by the last part of its path. */
 static void learn_file(struct names *names, const struct trace_name *name, uint64_t number) {
-	const struct names_text *path = keep_text(names, name->name, name->record.size - sizeof(*name));
+	const struct names_text *path =
+		keep_text(names, name->name, name->record.size - sizeof(*name));
 	const char *base = path ? strrchr(path->text, '/') : NULL;
 	struct version *version;
 
 	if (!base)
 		return;
-	version = add_version(names, &names->files, hash_file(base + 1, strlen(base + 1)), name->pid, number);
+	version = add_version(names, &names->files, hash_file(base + 1, strlen(base + 1)),
+			      name->pid, number);
 	if (version)
 		version->file = (struct names_file){ .path = path->text, .inode = name->id };
 }
@@ -228,7 +242,8 @@ static bool is_ambiguous(const struct version *version) {
 }
 
 /* "file+0x12" becomes "file+0x12 (function+0x4)", if the function can be found. */
-static const char *name_frame(struct names *names, const char *frame, uint32_t pid, uint64_t number) {
+static const char *name_frame(struct names *names, const char *frame, uint32_t pid,
+			      uint64_t number) {
 	const char *plus = strrchr(frame, '+'), *name;
 	const struct names_text *kept;
 	const struct version *file;
@@ -239,13 +254,17 @@ static const char *name_frame(struct names *names, const char *frame, uint32_t p
 	if (!plus || strncmp(plus, "+0x", 3) != 0)
 		return frame;
 	offset = strtoull(plus + 1, &end, 16);
-	file = *end ? NULL : version_at(&names->files, hash_file(frame, (size_t)(plus - frame)), pid, number);
+	file = *end ? NULL
+		    : version_at(&names->files, hash_file(frame, (size_t)(plus - frame)), pid,
+				 number);
 	if (!file || is_ambiguous(file) || (!names->symbols && trace_symbols_new(&names->symbols)))
 		return frame;
-	name = trace_symbols_name(names->symbols, pid, file->file.path, file->file.inode, offset, &distance);
+	name = trace_symbols_name(names->symbols, pid, file->file.path, file->file.inode, offset,
+				  &distance);
 	if (!name)
 		return frame;
-	n = snprintf(text, sizeof(text), "%s (%.*s+0x%llx)", frame, FRAME_NAME_MAX, name, (unsigned long long)distance);
+	n = snprintf(text, sizeof(text), "%s (%.*s+0x%llx)", frame, FRAME_NAME_MAX, name,
+		     (unsigned long long)distance);
 	kept = n > 0 && n < (int)sizeof(text) ? keep_text(names, text, (size_t)n) : NULL;
 	return kept ? kept->text : frame;
 }
@@ -256,7 +275,9 @@ static void learn_name(struct names *names, const struct trace_name *name, uint6
 	char *text;
 
 	if (name->kind == TRACE_NAME_KERNEL || name->kind == TRACE_NAME_FUNCTION)
-		return learn_text(names, &names->named, name->id, (uint64_t)name->kind << 32 | name->pid, name->name, n_max, number);
+		return learn_text(names, &names->named, name->id,
+				  (uint64_t)name->kind << 32 | name->pid, name->name, n_max,
+				  number);
 	if (name->kind == TRACE_NAME_FILE)
 		return learn_file(names, name, number);
 	if (name->kind != TRACE_NAME_HOOK || trace_map_get(&names->hooks, name->id, 0))
@@ -271,8 +292,10 @@ static void learn_name(struct names *names, const struct trace_name *name, uint6
 }
 
 static void learn_stack(struct names *names, const struct trace_stack *record) {
-	const char *text = (const char *)(record->addresses + record->n), *end = (const char *)record + record->record.size;
-	struct names_stack *stack = keep(names, sizeof(*stack) + record->n * sizeof(*stack->frames));
+	const char *text = (const char *)(record->addresses + record->n),
+		   *end = (const char *)record + record->record.size;
+	struct names_stack *stack =
+		keep(names, sizeof(*stack) + record->n * sizeof(*stack->frames));
 
 	if (!stack || !record->id)
 		return;
@@ -297,7 +320,8 @@ void names_learn(struct names *names, const struct trace_record *record, uint64_
 		break;
 	case TRACE_THREAD:
 		thread = (const struct trace_thread *)record;
-		learn_text(names, &names->threads, thread->pid, thread->tid, thread->comm, sizeof(thread->comm), number);
+		learn_text(names, &names->threads, thread->pid, thread->tid, thread->comm,
+			   sizeof(thread->comm), number);
 		break;
 	case TRACE_NAME:
 		learn_name(names, (const struct trace_name *)record, number);
@@ -308,7 +332,8 @@ void names_learn(struct names *names, const struct trace_record *record, uint64_
 	}
 }
 
-const struct trace_process_info *names_process(const struct names *names, uint32_t pid, uint64_t number) {
+const struct trace_process_info *names_process(const struct names *names, uint32_t pid,
+					       uint64_t number) {
 	static const struct trace_process_info unknown = { .exe = "" };
 	const struct version *version = version_at(&names->processes, pid, 0, number);
 
@@ -321,8 +346,10 @@ const char *names_thread(const struct names *names, uint32_t pid, uint32_t tid, 
 	return version ? version->text->text : "";
 }
 
-const struct names_text *names_text(const struct names *names, enum trace_name_kind kind, uint32_t pid, uint64_t id, uint64_t number) {
-	const struct version *version = version_at(&names->named, id, (uint64_t)kind << 32 | pid, number);
+const struct names_text *names_text(const struct names *names, enum trace_name_kind kind,
+				    uint32_t pid, uint64_t id, uint64_t number) {
+	const struct version *version =
+		version_at(&names->named, id, (uint64_t)kind << 32 | pid, number);
 
 	return version ? version->text : NULL;
 }
@@ -331,8 +358,10 @@ const struct names_hook *names_hook(const struct names *names, uint32_t hook) {
 	return trace_map_get(&names->hooks, hook, 0);
 }
 
-const struct names_stack *names_stack(struct names *names, uint32_t number_of_stack, uint32_t pid, uint64_t number) {
-	struct names_stack *stack = number_of_stack ? trace_map_get(&names->stacks, number_of_stack, 0) : NULL;
+const struct names_stack *names_stack(struct names *names, uint32_t number_of_stack, uint32_t pid,
+				      uint64_t number) {
+	struct names_stack *stack =
+		number_of_stack ? trace_map_get(&names->stacks, number_of_stack, 0) : NULL;
 
 	for (size_t i = 0; stack && !stack->named && i < stack->n; i++)
 		stack->frames[i] = name_frame(names, stack->frames[i], pid, number);
@@ -347,7 +376,9 @@ int names_new(struct names **namesp) {
 }
 
 struct names *names_free(struct names *names) {
-	struct trace_map *maps[] = { &names->processes, &names->threads, &names->texts, &names->named, &names->hooks, &names->stacks, &names->files };
+	struct trace_map *maps[] = { &names->processes, &names->threads, &names->texts,
+				     &names->named,     &names->hooks,   &names->stacks,
+				     &names->files };
 
 	if (!names)
 		return NULL;

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * What a trace has told about its processes, threads, kernels, functions, hooks and stacks. Each fact holds from the record on that told
- * it: it has that record's number, and whoever asks says as of which record. Texts are kept once, until the end. What is over
- * NAMES_BYTES_MAX is forgotten: a trace is foreign data.
+ * What a trace has told about its processes, threads, kernels, functions, hooks and stacks. Each
+ * fact holds from the record on that told it: it has that record's number, and whoever asks says as
+ * of which record. Texts are kept once, until the end. What is over NAMES_BYTES_MAX is forgotten: a
+ * trace is foreign data.
  */
 
 #include <stdbool.h>
@@ -22,7 +23,15 @@ struct names_text {
 	const char *text, *demangled;
 };
 
-enum names_type { NAMES_UNSIGNED, NAMES_SIGNED, NAMES_HEX, NAMES_BOOL, NAMES_TEXT, NAMES_POINTER, NAMES_NONE };
+enum names_type {
+	NAMES_UNSIGNED,
+	NAMES_SIGNED,
+	NAMES_HEX,
+	NAMES_BOOL,
+	NAMES_TEXT,
+	NAMES_POINTER,
+	NAMES_NONE
+};
 
 struct names_argument {
 	const char *name;
@@ -51,10 +60,13 @@ struct names *names_free(struct names *names);
 void names_learn(struct names *names, const struct trace_record *record, uint64_t number);
 
 /* Never NULL. */
-const struct trace_process_info *names_process(const struct names *names, uint32_t pid, uint64_t number);
+const struct trace_process_info *names_process(const struct names *names, uint32_t pid,
+					       uint64_t number);
 const char *names_thread(const struct names *names, uint32_t pid, uint32_t tid, uint64_t number);
 /* NULL: not told. */
-const struct names_text *names_text(const struct names *names, enum trace_name_kind kind, uint32_t pid, uint64_t id, uint64_t number);
+const struct names_text *names_text(const struct names *names, enum trace_name_kind kind,
+				    uint32_t pid, uint64_t id, uint64_t number);
 const struct names_hook *names_hook(const struct names *names, uint32_t hook);
 /* With names of functions, as far as the files are there; it is of process pid. */
-const struct names_stack *names_stack(struct names *names, uint32_t stack, uint32_t pid, uint64_t number);
+const struct names_stack *names_stack(struct names *names, uint32_t stack, uint32_t pid,
+				      uint64_t number);

@@ -95,7 +95,8 @@ static struct entry pop(struct trace_order *order) {
 	size_t i = 0, child;
 
 	for (; (child = 2 * i + 1) < order->n; i = child) {
-		child += child + 1 < order->n && goes_first(&order->heap[child + 1], &order->heap[child]);
+		child += child + 1 < order->n &&
+			 goes_first(&order->heap[child + 1], &order->heap[child]);
 		if (!goes_first(&order->heap[child], &last))
 			break;
 		order->heap[i] = order->heap[child];
@@ -105,12 +106,14 @@ static struct entry pop(struct trace_order *order) {
 }
 
 static bool is_wanted(const struct trace_order *order, const struct trace_item *item) {
-	const bool span = item->kind == EVENT_CALL || item->kind == EVENT_IOCTL || (item->kind == EVENT_HOOK && !item->instant);
+	const bool span = item->kind == EVENT_CALL || item->kind == EVENT_IOCTL ||
+			  (item->kind == EVENT_HOOK && !item->instant);
 
 	if (span && !item->open && item->end - item->start < order->options.min_duration)
 		return false;
 	return !order->options.errors || item->failed ||
-	       (!span && item->kind != EVENT_HOOK && item->kind != EVENT_KERNEL && item->kind != EVENT_CTXSW);
+	       (!span && item->kind != EVENT_HOOK && item->kind != EVENT_KERNEL &&
+		item->kind != EVENT_CTXSW);
 }
 
 static int give(struct trace_order *order) {
@@ -119,7 +122,8 @@ static int give(struct trace_order *order) {
 	bool launch;
 	int r = 0;
 
-	if (trace_decoder_item(order->decoder, entry.record, entry.number, item) && is_wanted(order, item)) {
+	if (trace_decoder_item(order->decoder, entry.record, entry.number, item) &&
+	    is_wanted(order, item)) {
 		launch = order->gpu && item->kind == EVENT_CALL && !item->failed &&
 			 trace_call_launches(((const struct trace_call *)entry.record)->function);
 		item->id = ++order->n_items;
@@ -137,7 +141,8 @@ static int give_old(struct trace_order *order) {
 	int r = 0;
 
 	while (!r && order->n &&
-	       (order->heap[0].start + order->options.window < order->newest || order->held > order->options.memory))
+	       (order->heap[0].start + order->options.window < order->newest ||
+		order->held > order->options.memory))
 		r = give(order);
 	return r;
 }
@@ -148,14 +153,19 @@ static uint64_t relative(const struct trace_order *order, uint64_t time) {
 	return time > beginning ? time - beginning : 0;
 }
 
-/* A call that will have kernels is known by its number; they go behind it even if their clock says otherwise. */
-static void expect_launch(struct trace_order *order, const struct trace_call *call, const struct entry *entry) {
+/* A call that will have kernels is known by its number; they go behind it even if their clock says
+ * otherwise. */
+static void expect_launch(struct trace_order *order, const struct trace_call *call,
+			  const struct entry *entry) {
 	if (trace_call_launches(call->function))
-		trace_links_expect(order->links, call->pid, call->tid, call->sequence, entry->start);
+		trace_links_expect(order->links, call->pid, call->tid, call->sequence,
+				   entry->start);
 }
 
-static void place_kernel(struct trace_order *order, const struct trace_kernel *kernel, struct entry *entry) {
-	uint64_t launched = trace_links_started(order->links, kernel->pid, kernel->tid, kernel->sequence);
+static void place_kernel(struct trace_order *order, const struct trace_kernel *kernel,
+			 struct entry *entry) {
+	uint64_t launched =
+		trace_links_started(order->links, kernel->pid, kernel->tid, kernel->sequence);
 
 	order->gpu = true;
 	entry->launched = launched;
@@ -167,7 +177,8 @@ static void place_kernel(struct trace_order *order, const struct trace_kernel *k
 	}
 }
 
-int trace_order_add(struct trace_order *order, struct trace_block *block, const struct trace_record *record, uint64_t number) {
+int trace_order_add(struct trace_order *order, struct trace_block *block,
+		    const struct trace_record *record, uint64_t number) {
 	struct entry entry = { .number = number, .record = record, .block = block };
 	uint64_t time;
 	int r;
@@ -185,12 +196,14 @@ int trace_order_add(struct trace_order *order, struct trace_block *block, const 
 	case TRACE_PROCESS:
 	case TRACE_LOST: /* so do these */
 	case TRACE_NOTE:
-		entry.start = entry.end = relative(order, ((const struct trace_lost *)record)->time);
+		entry.start = entry.end =
+			relative(order, ((const struct trace_lost *)record)->time);
 		break;
 	case TRACE_CLOCK:
 		/* the timer of a GPU does not say that times of kernels will come */
 		order->gpu = order->gpu || ((const struct trace_clock *)record)->pid;
-		entry.start = entry.end = relative(order, ((const struct trace_clock *)record)->host_time);
+		entry.start = entry.end =
+			relative(order, ((const struct trace_clock *)record)->host_time);
 		break;
 	default:
 		return 0;
@@ -221,7 +234,8 @@ uint64_t trace_order_items(const struct trace_order *order) {
 	return order->n_items;
 }
 
-int trace_order_new(struct trace_order **orderp, struct trace_decoder *decoder, const struct trace_order_options *options) {
+int trace_order_new(struct trace_order **orderp, struct trace_decoder *decoder,
+		    const struct trace_order_options *options) {
 	struct trace_order *order = calloc(1, sizeof(*order));
 
 	if (!order)
@@ -248,15 +262,27 @@ struct trace_order *trace_order_free(struct trace_order *order) {
 	return NULL;
 }
 
-_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_ioctl, start), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_event, start), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_kernel, start), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_counts, start), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_counts, end), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_ctxsw, start), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ctxsw, end), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ioctl, end), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_event, end), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_kernel, end), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_process, time) == offsetof(struct trace_lost, time), "as trace_order_add() reads them");
-_Static_assert(offsetof(struct trace_process, time) == offsetof(struct trace_note, time), "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_ioctl, start),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_event, start),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_kernel, start),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_counts, start),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_counts, end),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, start) == offsetof(struct trace_ctxsw, start),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ctxsw, end),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_ioctl, end),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_event, end),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_call, end) == offsetof(struct trace_kernel, end),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_process, time) == offsetof(struct trace_lost, time),
+	       "as trace_order_add() reads them");
+_Static_assert(offsetof(struct trace_process, time) == offsetof(struct trace_note, time),
+	       "as trace_order_add() reads them");

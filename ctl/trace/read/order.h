@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Puts records in the order of their start, and says what belongs together. Records wait until nothing that is older can be expected: for a
- * time, and within a bound of memory. What comes later still is given away late.
+ * Puts records in the order of their start, and says what belongs together. Records wait until
+ * nothing that is older can be expected: for a time, and within a bound of memory. What comes later
+ * still is given away late.
  */
 
 #include <stdbool.h>
@@ -20,7 +21,8 @@ struct trace_order_options {
 	bool errors; /* so is what did not fail */
 	bool counts; /* calls that were counted are items, too */
 	bool gpu; /* times of kernels are to come: launches get flows */
-	/* Gets each item; it is valid until the return. 0 or negative errno, which ends everything. */
+	/* Gets each item; it is valid until the return. 0 or negative errno, which ends everything.
+	 */
 	int (*take)(const struct trace_item *item, void *userdata);
 	void *userdata;
 };
@@ -32,13 +34,15 @@ char *trace_block_bytes(struct trace_block *block);
 
 struct trace_order;
 
-int trace_order_new(struct trace_order **orderp, struct trace_decoder *decoder, const struct trace_order_options *options);
+int trace_order_new(struct trace_order **orderp, struct trace_decoder *decoder,
+		    const struct trace_order_options *options);
 struct trace_order *trace_order_free(struct trace_order *order);
 /* A block is in use: its bytes count. _unref() frees it when no record waits in it any more. */
 void trace_order_ref(struct trace_order *order, struct trace_block *block);
 void trace_order_unref(struct trace_order *order, struct trace_block *block);
 /* Adds a whole record, which lies in block and which the decoder has learned from. */
-int trace_order_add(struct trace_order *order, struct trace_block *block, const struct trace_record *record, uint64_t number);
+int trace_order_add(struct trace_order *order, struct trace_block *block,
+		    const struct trace_record *record, uint64_t number);
 /* All that waits goes, since nothing older is to be expected. */
 int trace_order_finish(struct trace_order *order);
 uint64_t trace_order_items(const struct trace_order *order); /* given away so far */

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The layouts of what ioctls of the driver point to, and names of its numbers. They are made of the tables in data/ (tables.py)
- * and checked by nothing else: the bytes come from the traced program, are cut off anywhere, and may be of a version that nobody
- * here knows.
+ * The layouts of what ioctls of the driver point to, and names of its numbers. They are made of the
+ * tables in data/ (tables.py) and checked by nothing else: the bytes come from the traced program,
+ * are cut off anywhere, and may be of a version that nobody here knows.
  */
 
 #include <stdbool.h>
@@ -45,7 +45,8 @@ struct trace_params {
 	uint32_t number;
 	int32_t size; /* of the argument; -1: any */
 	int32_t status; /* offset of the NV_STATUS; -1: none, unknown */
-	uint16_t until; /* last branch of the driver that has it, TRACE_DRIVER_ANY: it is not gone */
+	uint16_t
+		until; /* last branch of the driver that has it, TRACE_DRIVER_ANY: it is not gone */
 	uint16_t first, n; /* fields */
 };
 
@@ -75,9 +76,10 @@ struct trace_ioctl_job {
 	bool has_status;
 };
 
-const struct trace_params *trace_params_find(enum trace_params_table table, uint32_t number, int64_t size, unsigned driver);
-void trace_params_decode(struct trace_ioctl_job *job, const struct trace_params *params, struct trace_bytes before,
-			 struct trace_bytes after);
+const struct trace_params *trace_params_find(enum trace_params_table table, uint32_t number,
+					     int64_t size, unsigned driver);
+void trace_params_decode(struct trace_ioctl_job *job, const struct trace_params *params,
+			 struct trace_bytes before, struct trace_bytes after);
 bool trace_bytes_read(struct trace_bytes bytes, size_t offset, size_t size, uint64_t *numberp);
 const char *trace_status_name(uint32_t status);
 void trace_rm_decode(struct trace_ioctl_job *job);

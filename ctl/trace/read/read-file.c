@@ -197,7 +197,12 @@ static void finish_raw(struct reader *reader, const struct trace_stream *stream)
 }
 
 static int read_records(struct reader *reader) {
-	const struct trace_order_options options = { .window = RAW_WINDOW, .memory = RAW_MEMORY, .gpu = true, .counts = true, .take = take_raw, .userdata = reader };
+	const struct trace_order_options options = { .window = RAW_WINDOW,
+						     .memory = RAW_MEMORY,
+						     .gpu = true,
+						     .counts = true,
+						     .take = take_raw,
+						     .userdata = reader };
 	struct trace_stream *stream;
 	int r, finished;
 

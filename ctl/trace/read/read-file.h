@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Files of traces: raw (proto/trace.h), our jsonl, and what the seeds' tools wrote; their content says which. They are read
- * once from the front, so a pipe will do, and a file that grows is read to where it ends at that moment.
+ * Files of traces: raw (proto/trace.h), our jsonl, and what the seeds' tools wrote; their content
+ * says which. They are read once from the front, so a pipe will do, and a file that grows is read
+ * to where it ends at that moment.
  */
 
 #include "ctl/trace/base/item.h"
@@ -18,7 +19,8 @@ enum read_format {
 struct read_taker {
 	/* Once, before the first item; zeros if the file does not say. */
 	int (*about)(void *userdata, const struct trace_about *about);
-	/* Items by their start, as far as the file has them so. What is not 0 ends the reading and is returned. */
+	/* Items by their start, as far as the file has them so. What is not 0 ends the reading and
+	 * is returned. */
 	int (*item)(void *userdata, const struct trace_item *item);
 	void *userdata;
 };

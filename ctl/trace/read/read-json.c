@@ -93,8 +93,8 @@ unsigned int read_json_utf8(const char *text) {
 	for (unsigned int i = 1; i < n; i++)
 		if ((bytes[i] & 0xc0) != 0x80)
 			return 0;
-	if ((bytes[0] == 0xe0 && bytes[1] < 0xa0) || (bytes[0] == 0xed && bytes[1] >= 0xa0) || (bytes[0] == 0xf0 && bytes[1] < 0x90) ||
-	    (bytes[0] == 0xf4 && bytes[1] >= 0x90))
+	if ((bytes[0] == 0xe0 && bytes[1] < 0xa0) || (bytes[0] == 0xed && bytes[1] >= 0xa0) ||
+	    (bytes[0] == 0xf0 && bytes[1] < 0x90) || (bytes[0] == 0xf4 && bytes[1] >= 0x90))
 		return 0;
 	return n;
 }
@@ -136,7 +136,8 @@ bool read_json_string(struct read_json *json, char **textp) {
 	return true;
 }
 
-/* The common case of what follows a point: so few digits that a division is exact. False: strtod() has to do it. */
+/* The common case of what follows a point: so few digits that a division is exact. False: strtod()
+ * has to do it. */
 static bool read_decimals(struct read_json_number *number, char **atp) {
 	uint64_t value = number->magnitude;
 	double scale = 1;
@@ -165,10 +166,12 @@ bool read_json_number(struct read_json *json, struct read_json_number *number) {
 		return false;
 	for (; *at >= '0' && *at <= '9'; at++)
 		fits = fits && !__builtin_mul_overflow(number->magnitude, 10, &number->magnitude) &&
-		       !__builtin_add_overflow(number->magnitude, (uint64_t)(*at - '0'), &number->magnitude);
+		       !__builtin_add_overflow(number->magnitude, (uint64_t)(*at - '0'),
+					       &number->magnitude);
 	number->whole = fits && *at != '.' && *at != 'e' && *at != 'E';
 	if (number->whole) {
-		number->real = number->negative ? -(double)number->magnitude : (double)number->magnitude;
+		number->real =
+			number->negative ? -(double)number->magnitude : (double)number->magnitude;
 		json->at = at;
 		return true;
 	}

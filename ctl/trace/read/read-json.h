@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * JSON of one line, read where it lies: strings are unescaped in place and end with a NUL, so a line is read without a copy of
- * it. The byte at `end` is the reader's and is a NUL. Strict about the syntax; texts come out as UTF-8 without a NUL: what is
- * none becomes '?'.
+ * JSON of one line, read where it lies: strings are unescaped in place and end with a NUL, so a
+ * line is read without a copy of it. The byte at `end` is the reader's and is a NUL. Strict about
+ * the syntax; texts come out as UTF-8 without a NUL: what is none becomes '?'.
  */
 
 #include <stdbool.h>
@@ -39,5 +39,6 @@ bool read_json_string(struct read_json *json, char **textp);
 bool read_json_number(struct read_json *json, struct read_json_number *number);
 bool read_json_word(struct read_json *json, const char *word);
 bool read_json_skip(struct read_json *json, unsigned int depth);
-/* Bytes of the UTF-8 character from 0x80 up that begins here, in a text with a NUL behind it; 0: it is none. */
+/* Bytes of the UTF-8 character from 0x80 up that begins here, in a text with a NUL behind it; 0: it
+ * is none. */
 unsigned int read_json_utf8(const char *text);

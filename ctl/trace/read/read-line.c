@@ -121,9 +121,12 @@ struct members {
 /* The keys are sorted, so those of a letter are neighbours. */
 static enum key key_find(const char *text) {
 	static const unsigned char firsts[128] = {
-		['a'] = KEY_ARGS, ['b'] = KEY_BASE, ['c'] = KEY_CLASS, ['d'] = KEY_DAEMON, ['e'] = KEY_ERROR_NS, ['f'] = KEY_FAILED,
-		['h'] = KEY_HOST, ['k'] = KEY_KERNEL, ['l'] = KEY_LOST, ['m'] = KEY_MONOTONIC, ['n'] = KEY_NAME, ['o'] = KEY_OUT,
-		['p'] = KEY_PARENT, ['r'] = KEY_REALTIME, ['s'] = KEY_SEQUENCE, ['t'] = KEY_THREAD, ['u'] = KEY_UID, ['v'] = KEY_VERSION,
+		['a'] = KEY_ARGS,      ['b'] = KEY_BASE,     ['c'] = KEY_CLASS,
+		['d'] = KEY_DAEMON,    ['e'] = KEY_ERROR_NS, ['f'] = KEY_FAILED,
+		['h'] = KEY_HOST,      ['k'] = KEY_KERNEL,   ['l'] = KEY_LOST,
+		['m'] = KEY_MONOTONIC, ['n'] = KEY_NAME,     ['o'] = KEY_OUT,
+		['p'] = KEY_PARENT,    ['r'] = KEY_REALTIME, ['s'] = KEY_SEQUENCE,
+		['t'] = KEY_THREAD,    ['u'] = KEY_UID,      ['v'] = KEY_VERSION,
 	};
 	const unsigned char letter = (unsigned char)*text;
 	unsigned int i = letter < 128 ? firsts[letter] : KEY_NONE;
@@ -150,7 +153,8 @@ static bool read_hex(const char *text, uint64_t *valuep) {
 	if (!n || n > 16 || text[2 + n])
 		return false;
 	for (size_t i = 0; i < n; i++)
-		value = value << 4 | (uint64_t)(text[2 + i] <= '9' ? text[2 + i] - '0' : text[2 + i] - 'a' + 10);
+		value = value << 4 |
+			(uint64_t)(text[2 + i] <= '9' ? text[2 + i] - '0' : text[2 + i] - 'a' + 10);
 	*valuep = value;
 	return true;
 }
@@ -162,15 +166,19 @@ static bool read_decimal(const char *text, struct read_json_number *number) {
 	if (!*text || text[strspn(text, "0123456789")])
 		return false;
 	for (; *text; text++)
-		if (__builtin_mul_overflow(number->magnitude, 10, &number->magnitude) || __builtin_add_overflow(number->magnitude, (uint64_t)(*text - '0'), &number->magnitude))
+		if (__builtin_mul_overflow(number->magnitude, 10, &number->magnitude) ||
+		    __builtin_add_overflow(number->magnitude, (uint64_t)(*text - '0'),
+					   &number->magnitude))
 			return false;
 	return !number->negative || number->magnitude <= UINT64_C(1) << 63;
 }
 
-static bool read_values(struct read_json *json, struct trace_item *item, bool out, unsigned int depth, int64_t *np);
+static bool read_values(struct read_json *json, struct trace_item *item, bool out,
+			unsigned int depth, int64_t *np);
 
 /* The value of an argument, which is the last of the item's; one too many goes nowhere. */
-static bool read_value(struct read_json *json, struct trace_item *item, struct trace_value *value, unsigned int depth) {
+static bool read_value(struct read_json *json, struct trace_item *item, struct trace_value *value,
+		       unsigned int depth) {
 	struct read_json_number number;
 	const char next = read_json_next(json);
 	uint64_t bits;
@@ -188,9 +196,12 @@ static bool read_value(struct read_json *json, struct trace_item *item, struct t
 		if (read_hex(text, &bits)) {
 			value->kind = VALUE_HEX;
 			value->number = (int64_t)bits;
-		} else if (read_decimal(text, &number) && (number.magnitude > UINT64_C(1) << 53 || trace_name_is_id(value->name))) { /* as our writer has them */
+		} else if (read_decimal(text, &number) &&
+			   (number.magnitude > UINT64_C(1) << 53 ||
+			    trace_name_is_id(value->name))) { /* as our writer has them */
 			value->kind = number.negative ? VALUE_INT : VALUE_UINT;
-			value->number = (int64_t)(number.negative ? -number.magnitude : number.magnitude);
+			value->number =
+				(int64_t)(number.negative ? -number.magnitude : number.magnitude);
 		}
 		return true;
 	}
@@ -212,7 +223,8 @@ static bool read_value(struct read_json *json, struct trace_item *item, struct t
 }
 
 /* An object of arguments; *np: how many of its members the item has room for. */
-static bool read_values(struct read_json *json, struct trace_item *item, bool out, unsigned int depth, int64_t *np) {
+static bool read_values(struct read_json *json, struct trace_item *item, bool out,
+			unsigned int depth, int64_t *np) {
 	struct trace_value spare, *value;
 	char *name;
 
@@ -225,7 +237,8 @@ static bool read_values(struct read_json *json, struct trace_item *item, bool ou
 		if (!read_json_string(json, &name) || !read_json_take(json, ':'))
 			return false;
 		*np += item->n_values < TRACE_VALUES_MAX;
-		value = item->n_values < TRACE_VALUES_MAX ? &item->values[item->n_values++] : &spare;
+		value = item->n_values < TRACE_VALUES_MAX ? &item->values[item->n_values++]
+							  : &spare;
 		*value = (struct trace_value){ .name = name, .out = out };
 		if (!read_value(json, item, value, depth))
 			return false;
@@ -251,7 +264,8 @@ static bool read_stack(struct read_json *json, struct read_line *line, struct re
 }
 
 /* One member's value. Returns false if the line is no JSON. */
-static bool read_member(struct read_json *json, enum key key, struct members *members, struct read_line *line, struct report_names *names) {
+static bool read_member(struct read_json *json, enum key key, struct members *members,
+			struct read_line *line, struct report_names *names) {
 	const char next = read_json_next(json);
 	int64_t n;
 	char *text;
@@ -275,7 +289,8 @@ static bool read_member(struct read_json *json, enum key key, struct members *me
 	if (key != KEY_NONE && next == 't') {
 		members->texts[key] = NULL;
 		members->set |= UINT64_C(1) << key;
-		members->numbers[key] = (struct read_json_number){ .whole = true, .magnitude = 1, .real = 1 };
+		members->numbers[key] =
+			(struct read_json_number){ .whole = true, .magnitude = 1, .real = 1 };
 		return read_json_word(json, "true");
 	}
 	return read_json_skip(json, 0);
@@ -297,7 +312,9 @@ static uint64_t number_of(const struct members *members, enum key key) {
 	if (!has(members, key))
 		return 0;
 	if (members->texts[key] && !read_hex(members->texts[key], &value))
-		value = read_decimal(members->texts[key], &number) && !number.negative ? number.magnitude : 0;
+		value = read_decimal(members->texts[key], &number) && !number.negative
+				? number.magnitude
+				: 0;
 	else if (members->texts[key])
 		return value;
 	else if (members->numbers[key].whole && !members->numbers[key].negative)
@@ -315,7 +332,8 @@ static int64_t signed_of(const struct members *members, enum key key) {
 
 /* Thousandths and millionths, as the seeds write them, in nanoseconds; what is no time is 0. */
 static uint64_t scaled_of(const struct members *members, enum key key, double scale) {
-	const double real = has(members, key) && !members->texts[key] ? members->numbers[key].real * scale : 0;
+	const double real =
+		has(members, key) && !members->texts[key] ? members->numbers[key].real * scale : 0;
 
 	return real > 0 && real < 0x1p62 ? (uint64_t)(real + 0.5) : 0;
 }
@@ -358,14 +376,16 @@ static enum trace_source source_of(const char *text) {
 	return TRACE_SOURCE_DAEMON;
 }
 
-static const char *keep_or_null(const struct members *members, enum key key, struct report_names *names) {
+static const char *keep_or_null(const struct members *members, enum key key,
+				struct report_names *names) {
 	const char *text = text_of(members, key);
 
 	return *text ? report_names_keep(names, text) : NULL;
 }
 
 /* What items of all kinds and both formats have. */
-static void fill_common(struct read_line *line, const struct members *members, struct report_names *names) {
+static void fill_common(struct read_line *line, const struct members *members,
+			struct report_names *names) {
 	struct trace_item *item = &line->item;
 	const char *base = text_of(members, KEY_BASE);
 
@@ -373,11 +393,15 @@ static void fill_common(struct read_line *line, const struct members *members, s
 	item->pid = (uint32_t)number_of(members, KEY_PID);
 	item->tid = (uint32_t)number_of(members, KEY_TID);
 	item->cpu = (uint32_t)number_of(members, KEY_CPU);
-	/* what a note says, and what is wrong with times, is another text each time: it would take the room of names */
-	item->name = item->kind == EVENT_NOTE ? text_of(members, KEY_NAME) : report_names_keep(names, text_of(members, KEY_NAME));
+	/* what a note says, and what is wrong with times, is another text each time: it would take
+	 * the room of names */
+	item->name = item->kind == EVENT_NOTE
+			     ? text_of(members, KEY_NAME)
+			     : report_names_keep(names, text_of(members, KEY_NAME));
 	item->base = *base ? report_names_keep(names, base) : item->name;
 	item->class = report_names_keep(names, text_of(members, KEY_CLASS));
-	item->thread = report_names_keep(names, text_of(members, has(members, KEY_THREAD) ? KEY_THREAD : KEY_COMM));
+	item->thread = report_names_keep(
+		names, text_of(members, has(members, KEY_THREAD) ? KEY_THREAD : KEY_COMM));
 	item->size = number_of(members, KEY_SIZE);
 	line->process.pid = item->pid;
 	line->process.parent = (uint32_t)number_of(members, KEY_PARENT_PID);
@@ -389,7 +413,8 @@ static void fill_common(struct read_line *line, const struct members *members, s
 }
 
 /* The rest of an item of ours. */
-static void fill_item(struct read_line *line, const struct members *members, struct report_names *names) {
+static void fill_item(struct read_line *line, const struct members *members,
+		      struct report_names *names) {
 	struct trace_item *item = &line->item;
 	const uint64_t duration = number_of(members, KEY_DURATION_NS);
 	const char phase = text_of(members, KEY_PHASE)[0];
@@ -414,11 +439,17 @@ static void fill_item(struct read_line *line, const struct members *members, str
 	item->violation = *text_of(members, KEY_VIOLATION) ? text_of(members, KEY_VIOLATION) : NULL;
 	item->result_name = keep_or_null(members, KEY_RET_NAME, names);
 	item->failed = number_of(members, KEY_FAILED) != 0;
-	item->has_result = has(members, KEY_RET) && (members->texts[KEY_RET] ? read_decimal(members->texts[KEY_RET], &number) : members->numbers[KEY_RET].whole);
+	item->has_result = has(members, KEY_RET) &&
+			   (members->texts[KEY_RET] ? read_decimal(members->texts[KEY_RET], &number)
+						    : members->numbers[KEY_RET].whole);
 	if (item->has_result)
 		item->result = signed_of(members, KEY_RET);
-	if (item->kind == EVENT_PROCESS && has(members, KEY_STATUS) && item->n_values < TRACE_VALUES_MAX)
-		item->values[item->n_values++] = (struct trace_value){ .name = "status", .kind = VALUE_INT, .number = signed_of(members, KEY_STATUS) };
+	if (item->kind == EVENT_PROCESS && has(members, KEY_STATUS) &&
+	    item->n_values < TRACE_VALUES_MAX)
+		item->values[item->n_values++] =
+			(struct trace_value){ .name = "status",
+					      .kind = VALUE_INT,
+					      .number = signed_of(members, KEY_STATUS) };
 }
 
 /* A function's name without version and stream suffix: cuMemcpyAsync of cuMemcpyAsync_v2_ptsz. */
@@ -430,13 +461,15 @@ static const char *base_name(const char *name, char *base, size_t n_base) {
 	memcpy(base, name, n + 1);
 	if (n > 5 && (!strcmp(base + n - 5, "_ptsz") || !strcmp(base + n - 5, "_ptds")))
 		base[n -= 5] = '\0';
-	if (n > 3 && base[n - 3] == '_' && base[n - 2] == 'v' && base[n - 1] >= '2' && base[n - 1] <= '9')
+	if (n > 3 && base[n - 3] == '_' && base[n - 2] == 'v' && base[n - 1] >= '2' &&
+	    base[n - 1] <= '9')
 		base[n - 3] = '\0';
 	return base;
 }
 
 /* A line of the seeds: their type is the class, and a name may be missing. */
-static void fill_seed(struct read_line *line, const struct members *members, const char *type, const char *class, struct report_names *names) {
+static void fill_seed(struct read_line *line, const struct members *members, const char *type,
+		      const char *class, struct report_names *names) {
 	struct trace_item *item = &line->item;
 	const char phase = text_of(members, KEY_PHASE)[0];
 	const bool described = item->kind == EVENT_IOCTL;
@@ -448,8 +481,10 @@ static void fill_seed(struct read_line *line, const struct members *members, con
 	line->duration = scaled_of(members, KEY_DURATION_US, 1e3);
 	item->class = report_names_keep(names, class);
 	if (!*item->name)
-		item->name = report_names_keep(names, has(members, KEY_FENCE) ? text_of(members, KEY_FENCE) : type);
-	/* the probe of the driver's function is the ioctl; the lines of the system call, and of what the number means, are points beside it */
+		item->name = report_names_keep(
+			names, has(members, KEY_FENCE) ? text_of(members, KEY_FENCE) : type);
+	/* the probe of the driver's function is the ioctl; the lines of the system call, and of
+	 * what the number means, are points beside it */
 	if (described) {
 		item->kind = EVENT_HOOK;
 		line->duration = 0;
@@ -467,17 +502,23 @@ static void fill_seed(struct read_line *line, const struct members *members, con
 	item->source = TRACE_SOURCE_BPF;
 }
 
-static enum read_line_kind interpret(struct read_line *line, const struct members *members, struct report_names *names) {
+static enum read_line_kind interpret(struct read_line *line, const struct members *members,
+				     struct report_names *names) {
 	const char *type = text_of(members, KEY_TYPE);
 
 	if (!strcmp(type, "start")) {
-		line->about = (struct trace_about){ .monotonic = number_of(members, KEY_MONOTONIC), .realtime = number_of(members, KEY_REALTIME) };
+		line->about = (struct trace_about){ .monotonic = number_of(members, KEY_MONOTONIC),
+						    .realtime = number_of(members, KEY_REALTIME) };
 		copy_text(line->about.host, sizeof(line->about.host), text_of(members, KEY_HOST));
-		copy_text(line->about.driver, sizeof(line->about.driver), text_of(members, KEY_DRIVER));
-		copy_text(line->about.daemon, sizeof(line->about.daemon), text_of(members, KEY_DAEMON));
+		copy_text(line->about.driver, sizeof(line->about.driver),
+			  text_of(members, KEY_DRIVER));
+		copy_text(line->about.daemon, sizeof(line->about.daemon),
+			  text_of(members, KEY_DAEMON));
 		if (strncmp(text_of(members, KEY_FORMAT), "gpuprobe", 8))
 			return READ_LINE_BAD;
-		return !has(members, KEY_VERSION) || number_of(members, KEY_VERSION) == 1 ? READ_LINE_START : READ_LINE_VERSION;
+		return !has(members, KEY_VERSION) || number_of(members, KEY_VERSION) == 1
+			       ? READ_LINE_START
+			       : READ_LINE_VERSION;
 	}
 	if (!strcmp(type, "stop")) {
 		line->lost = number_of(members, KEY_LOST);
@@ -513,7 +554,8 @@ void read_line(struct read_line *line, char *text, size_t n, struct report_names
 	if (!read_json_take(&json, '{'))
 		return;
 	do {
-		if (!read_json_string(&json, &key) || !read_json_take(&json, ':') || !read_member(&json, key_find(key), &members, line, names))
+		if (!read_json_string(&json, &key) || !read_json_take(&json, ':') ||
+		    !read_member(&json, key_find(key), &members, line, names))
 			return;
 	} while (read_json_take(&json, ','));
 	if (!read_json_take(&json, '}') || (read_json_next(&json), json.at != json.end))

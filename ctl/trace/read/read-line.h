@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* One line of our jsonl, or of the seeds' tools, which have the same members but know less: no nanoseconds, and a span is two lines. */
+/* One line of our jsonl, or of the seeds' tools, which have the same members but know less: no
+ * nanoseconds, and a span is two lines. */
 
 #include "ctl/trace/base/item.h"
 
@@ -25,14 +26,16 @@ struct read_line {
 	struct trace_process_info process; /* of ITEM; exe is kept */
 	struct trace_about about; /* of START */
 	uint64_t lost; /* of STOP */
-	char phase; /* of SEED: 'B', 'E', or 0: one point in time, or a span that ends here if it has a duration */
+	char phase; /* of SEED: 'B', 'E', or 0: one point in time, or a span that ends here if it
+		       has a duration */
 	bool timed; /* of SEED: it has a ts */
 	uint64_t duration; /* of SEED: nanoseconds; 0: none */
 	const char *frames[READ_FRAMES_MAX];
 };
 
 /*
- * Reads n bytes, behind which a NUL lies; they are overwritten, and values, violations and notes point into them. Other texts are kept in names.
- * Members of items that are not in the line are zeros.
+ * Reads n bytes, behind which a NUL lies; they are overwritten, and values, violations and notes
+ * point into them. Other texts are kept in names. Members of items that are not in the line are
+ * zeros.
  */
 void read_line(struct read_line *line, char *text, size_t n, struct report_names *names);

@@ -36,7 +36,8 @@ struct read_seed {
 	struct seed_thread threads[READ_SEED_THREADS];
 };
 
-int read_seed_new(struct read_seed **seedp, int (*take)(void *userdata, const struct trace_item *item), void *userdata) {
+int read_seed_new(struct read_seed **seedp,
+		  int (*take)(void *userdata, const struct trace_item *item), void *userdata) {
 	struct read_seed *seed = calloc(1, sizeof(*seed));
 
 	if (!seed)
@@ -157,7 +158,8 @@ static int thread_of(struct read_seed *seed, uint32_t tid, struct seed_thread **
 }
 
 /* A new slot of the thread, filled in from the line. */
-static int add_slot(struct read_seed *seed, struct seed_thread *thread, const struct read_line *line, struct slot **slotp) {
+static int add_slot(struct read_seed *seed, struct seed_thread *thread,
+		    const struct read_line *line, struct slot **slotp) {
 	const struct trace_item *item = &line->item;
 	struct slot *slots;
 	int r;
@@ -177,7 +179,9 @@ static int add_slot(struct read_seed *seed, struct seed_thread *thread, const st
 	seed->next_id++;
 	thread->slots[thread->n] = (struct slot){
 		.id = item->id ? item->id : seed->next_id,
-		.parent = thread->depth && item->kind != EVENT_KERNEL ? thread->slots[thread->stack[thread->depth - 1]].id : 0,
+		.parent = thread->depth && item->kind != EVENT_KERNEL
+				  ? thread->slots[thread->stack[thread->depth - 1]].id
+				  : 0,
 		.start = item->start,
 		.end = item->end,
 		.size = item->size,
@@ -193,12 +197,14 @@ static int add_slot(struct read_seed *seed, struct seed_thread *thread, const st
 	return 0;
 }
 
-/* Of lines of a file that somebody made, or of two processors, an end may be before its beginning. */
+/* Of lines of a file that somebody made, or of two processors, an end may be before its beginning.
+ */
 static void end_slot(struct slot *slot, uint64_t end) {
 	slot->end = end > slot->start ? end : slot->start;
 }
 
-/* The end of a span: of the innermost one of that name. What is inside and not over has lost its end. */
+/* The end of a span: of the innermost one of that name. What is inside and not over has lost its
+ * end. */
 static bool close_span(struct seed_thread *thread, const struct read_line *line) {
 	const struct trace_item *item = &line->item;
 	unsigned int depth = thread->depth;

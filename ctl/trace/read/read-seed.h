@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Lines of the seeds' format to items: the begin and the end of a span are two lines there. What happened in a thread within
- * its outermost span is kept until that ends, so that items come by their start; a thread whose span has more than
- * READ_SEED_MAX lines in it gives the finished ones away before.
+ * Lines of the seeds' format to items: the begin and the end of a span are two lines there. What
+ * happened in a thread within its outermost span is kept until that ends, so that items come by
+ * their start; a thread whose span has more than READ_SEED_MAX lines in it gives the finished ones
+ * away before.
  */
 
 #include "read-line.h"
@@ -14,7 +15,8 @@
 
 struct read_seed;
 
-int read_seed_new(struct read_seed **seedp, int (*take)(void *userdata, const struct trace_item *item), void *userdata);
+int read_seed_new(struct read_seed **seedp,
+		  int (*take)(void *userdata, const struct trace_item *item), void *userdata);
 struct read_seed *read_seed_free(struct read_seed *seed);
 /* What take() returned, or -ENOMEM. */
 int read_seed_line(struct read_seed *seed, const struct read_line *line);

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Texts kept once each, numbered from 1 in the order in which they came. There is a bound on how many and on their bytes: what a file
- * invents beyond it gets number 0, "(other)", and is counted.
+ * Texts kept once each, numbered from 1 in the order in which they came. There is a bound on how
+ * many and on their bytes: what a file invents beyond it gets number 0, "(other)", and is counted.
  */
 
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ioctls of the resource manager: /dev/nvidiactl and /dev/nvidiaN, magic 'F'. Number and size together say which struct the
- * argument is; where a size had two layouts the driver's version decides. RM_ALLOC and RM_CONTROL have parameters of the class or
- * command behind a pointer.
+ * ioctls of the resource manager: /dev/nvidiactl and /dev/nvidiaN, magic 'F'. Number and size
+ * together say which struct the argument is; where a size had two layouts the driver's version
+ * decides. RM_ALLOC and RM_CONTROL have parameters of the class or command behind a pointer.
  */
 
 #include <string.h>
@@ -34,37 +34,36 @@ enum {
 };
 
 /* The first value of that name, or NULL. */
-static const struct trace_value *find_value(const struct trace_ioctl_job *job, const char *name)
-{
+static const struct trace_value *find_value(const struct trace_ioctl_job *job, const char *name) {
 	for (size_t i = 0; i < job->item->n_values; i++)
 		if (strcmp(job->item->values[i].name, name) == 0)
 			return job->item->values + i;
 	return NULL;
 }
 
-static uint64_t find_number(const struct trace_ioctl_job *job, const char *name)
-{
+static uint64_t find_number(const struct trace_ioctl_job *job, const char *name) {
 	const struct trace_value *value = find_value(job, name);
 
 	return value ? (uint64_t)value->number : 0;
 }
 
-/* Parameters behind the argument's pointer, if all of the argument is there. Serialised ones have another layout, which is not decoded. */
-static void decode_inner(struct trace_ioctl_job *job, enum trace_params_table table, uint32_t number, bool serialised)
-{
+/* Parameters behind the argument's pointer, if all of the argument is there. Serialised ones have
+ * another layout, which is not decoded. */
+static void decode_inner(struct trace_ioctl_job *job, enum trace_params_table table,
+			 uint32_t number, bool serialised) {
 	const struct trace_params *params = trace_params_find(table, number, -1, job->driver);
 
 	if (job->before.n < job->size)
 		return;
 	if (serialised)
-		trace_item_value(job->item, "serialised", VALUE_STRING, 0)->text = "FINN, not decoded";
+		trace_item_value(job->item, "serialised", VALUE_STRING, 0)->text =
+			"FINN, not decoded";
 	else if (params)
 		trace_params_decode(job, params, job->inner, (struct trace_bytes){});
 }
 
 /* RM_ALLOC and the older RM_ALLOC_MEMORY: how much memory, if the class is memory. */
-static void decode_alloc(struct trace_ioctl_job *job, bool inner)
-{
+static void decode_alloc(struct trace_ioctl_job *job, bool inner) {
 	uint32_t class = (uint32_t)find_number(job, "hClass");
 
 	if (inner)
@@ -85,8 +84,7 @@ static void decode_alloc(struct trace_ioctl_job *job, bool inner)
 }
 
 /* RM_VID_HEAP_CONTROL: a union by function. */
-static void decode_vid_heap(struct trace_ioctl_job *job)
-{
+static void decode_vid_heap(struct trace_ioctl_job *job) {
 	uint64_t number;
 
 	if (find_number(job, "function") != VID_HEAP_ALLOC_SIZE)
@@ -106,11 +104,11 @@ static void decode_vid_heap(struct trace_ioctl_job *job)
 }
 
 /* The argument, now that it is known which one it is. */
-static void decode_argument(struct trace_ioctl_job *job)
-{
+static void decode_argument(struct trace_ioctl_job *job) {
 	switch (job->number) {
 	case NR_CONTROL:
-		decode_inner(job, PARAMS_CONTROL, (uint32_t)find_number(job, "cmd"), find_number(job, "flags") & CONTROL_FLAG_FINN);
+		decode_inner(job, PARAMS_CONTROL, (uint32_t)find_number(job, "cmd"),
+			     find_number(job, "flags") & CONTROL_FLAG_FINN);
 		break;
 	case NR_ALLOC:
 		decode_alloc(job, true);
@@ -133,12 +131,13 @@ static void decode_argument(struct trace_ioctl_job *job)
 	}
 }
 
-/* XFER_CMD: the argument names another ioctl and points to its argument, of which only the entry was seen. False: to none. */
-static bool follow_xfer(struct trace_ioctl_job *job)
-{
+/* XFER_CMD: the argument names another ioctl and points to its argument, of which only the entry
+ * was seen. False: to none. */
+static bool follow_xfer(struct trace_ioctl_job *job) {
 	uint64_t number, size;
 
-	if (job->number != NR_XFER || job->size != 16 || !trace_bytes_read(job->before, 0, 4, &number) ||
+	if (job->number != NR_XFER || job->size != 16 ||
+	    !trace_bytes_read(job->before, 0, 4, &number) ||
 	    !trace_bytes_read(job->before, 4, 4, &size) || number == NR_XFER)
 		return false;
 	job->number = (uint32_t)number;
@@ -150,8 +149,7 @@ static bool follow_xfer(struct trace_ioctl_job *job)
 }
 
 /* An ioctl of magic 'F'; job->number is its nr. */
-void trace_rm_decode(struct trace_ioctl_job *job)
-{
+void trace_rm_decode(struct trace_ioctl_job *job) {
 	const struct trace_params *params;
 
 	follow_xfer(job);

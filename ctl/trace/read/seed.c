@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The lines of the seeds' tools, for scripts that were made for them: event_id, ts (milliseconds since the beginning), tid, type, name,
- * phase (B, E), cmd, duration_us, size, decoded, fence; nothing else, so what has no place there (processes, clocks, losses) is left
- * out. A span is two lines. Ends wait in a heap until no line before them can come any more.
+ * The lines of the seeds' tools, for scripts that were made for them: event_id, ts (milliseconds
+ * since the beginning), tid, type, name, phase (B, E), cmd, duration_us, size, decoded, fence;
+ * nothing else, so what has no place there (processes, clocks, losses) is left out. A span is two
+ * lines. Ends wait in a heap until no line before them can come any more.
  *
- *   a call         userspace B and E; an allocation has a line of type memory with its size before that
- *   an ioctl       syscall with cmd, kernel nvidia_ioctl B; at its end kernel E, and ioctl with its decoded number
+ *   a call         userspace B and E; an allocation has a line of type memory with its size before
+ *                  that
+ *   an ioctl       syscall with cmd, kernel nvidia_ioctl B; at its end kernel E, and ioctl with its
+ *                  decoded number
  *   a hook         kernel, or scheduler (driver work), kernel_mem (memory)
  *   on the GPU     gpu_complete at the end
  */
@@ -16,7 +19,9 @@
 #include "ctl/trace/base/item.h"
 #include "ctl/trace/base/out.h"
 
-#define SEED_NAME_MAX 16384 /* bytes as they are written: lines are short enough to be read back */
+#define SEED_NAME_MAX                                                              \
+	16384 /* bytes as they are written: lines are short enough to be read back \
+	       */
 
 struct pending {
 	uint64_t time, order;
@@ -32,7 +37,8 @@ struct trace_writer {
 };
 
 static bool goes_first(const struct pending *a, const struct pending *b) {
-	return a->time != b->time ? a->time < b->time : a->order > b->order; /* the inner one ends first */
+	return a->time != b->time ? a->time < b->time
+				  : a->order > b->order; /* the inner one ends first */
 }
 
 static int push(struct trace_writer *writer, struct pending pending) {
@@ -58,7 +64,8 @@ static struct pending pop(struct trace_writer *writer) {
 	size_t i = 0, child;
 
 	for (; (child = 2 * i + 1) < writer->n; i = child) {
-		child += child + 1 < writer->n && goes_first(&writer->heap[child + 1], &writer->heap[child]);
+		child += child + 1 < writer->n &&
+			 goes_first(&writer->heap[child + 1], &writer->heap[child]);
 		if (!goes_first(&writer->heap[child], &last))
 			break;
 		writer->heap[i] = writer->heap[child];
@@ -93,7 +100,8 @@ static int write_pending(struct trace_writer *writer, uint64_t until) {
 }
 
 /* Begins the rest of a line in writer->later. */
-static struct trace_out *begin(struct trace_writer *writer, const struct trace_item *item, const char *type, const char *name) {
+static struct trace_out *begin(struct trace_writer *writer, const struct trace_item *item,
+			       const char *type, const char *name) {
 	struct trace_out *out = &writer->later;
 
 	out->n = 0;
@@ -137,7 +145,8 @@ static int write_at_end(struct trace_writer *writer, const struct trace_item *it
 }
 
 /* B and E of a span; an open one has no end. */
-static int write_span(struct trace_writer *writer, const struct trace_item *item, const char *type, const char *name) {
+static int write_span(struct trace_writer *writer, const struct trace_item *item, const char *type,
+		      const char *name) {
 	struct trace_out *out = begin(writer, item, type, name);
 	int r;
 
@@ -153,7 +162,8 @@ static int write_span(struct trace_writer *writer, const struct trace_item *item
 }
 
 static bool is_allocation(const struct trace_item *item) {
-	return !strcmp(item->class, "memory") && item->size && !item->failed && (strstr(item->base, "Alloc") || strstr(item->base, "Create"));
+	return !strcmp(item->class, "memory") && item->size && !item->failed &&
+	       (strstr(item->base, "Alloc") || strstr(item->base, "Create"));
 }
 
 static int write_call(struct trace_writer *writer, const struct trace_item *item) {
@@ -199,7 +209,9 @@ static int write_ioctl(struct trace_writer *writer, const struct trace_item *ite
 }
 
 static int write_hook(struct trace_writer *writer, const struct trace_item *item) {
-	const char *type = !strcmp(item->class, "work") ? "scheduler" : !strcmp(item->class, "memory") ? "kernel_mem" : "kernel";
+	const char *type = !strcmp(item->class, "work")     ? "scheduler"
+			   : !strcmp(item->class, "memory") ? "kernel_mem"
+							    : "kernel";
 	const char *module = strchr(item->name, ':'), *name = module ? module + 1 : item->name;
 
 	if (!item->instant)
@@ -256,4 +268,5 @@ static int seed_close(struct trace_writer *writer, bool complete) {
 	return r;
 }
 
-const struct trace_format trace_format_seed = { "jsonl-seed", ".jsonl", seed_open, seed_item, seed_close };
+const struct trace_format trace_format_seed = { "jsonl-seed", ".jsonl", seed_open, seed_item,
+						seed_close };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Bytes are copied once, into blocks; a record is read where it lies there, and the block goes when no record in it waits for its turn
- * any more.
+ * Bytes are copied once, into blocks; a record is read where it lies there, and the block goes when
+ * no record in it waits for its turn any more.
  */
 
 #include <errno.h>
@@ -26,13 +26,16 @@ struct trace_stream {
 static int read_start(struct trace_stream *stream, const struct trace_record *record) {
 	const struct trace_start *start = (const struct trace_start *)record;
 
-	if (record->type != TRACE_START || record->size < sizeof(*start) || start->magic != TRACE_MAGIC)
+	if (record->type != TRACE_START || record->size < sizeof(*start) ||
+	    start->magic != TRACE_MAGIC)
 		return TRACE_STREAM_E_FOREIGN;
 	if (start->version != TRACE_VERSION)
 		return TRACE_STREAM_E_VERSION;
 	stream->state.started = true;
 	trace_decoder_learn(stream->decoder, record, 0);
-	return stream->begin ? stream->begin(trace_decoder_about(stream->decoder), stream->options.userdata) : 0;
+	return stream->begin ? stream->begin(trace_decoder_about(stream->decoder),
+					     stream->options.userdata)
+			     : 0;
 }
 
 static void note_time(struct trace_stream *stream, uint64_t time) {
@@ -50,7 +53,8 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 	}
 	switch (record->type) {
 	case TRACE_PROCESS:
-		stream->state.processes += ((const struct trace_process *)record)->what != TRACE_PROCESS_SEEN;
+		stream->state.processes +=
+			((const struct trace_process *)record)->what != TRACE_PROCESS_SEEN;
 		__attribute__((fallthrough));
 	case TRACE_THREAD:
 	case TRACE_NAME:
@@ -67,15 +71,20 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		stream->state.events++;
 		break;
 	case TRACE_LOST:
-		*(record->flags & TRACE_LOST_ENDS ? &stream->state.unknown_ends : &stream->state.lost) += ((const struct trace_lost *)record)->count;
-		stream->state.calls += record->source == TRACE_SOURCE_SHIM ? ((const struct trace_lost *)record)->count : 0;
+		*(record->flags & TRACE_LOST_ENDS ? &stream->state.unknown_ends
+						  : &stream->state.lost) +=
+			((const struct trace_lost *)record)->count;
+		stream->state.calls += record->source == TRACE_SOURCE_SHIM
+					       ? ((const struct trace_lost *)record)->count
+					       : 0;
 		break;
 	case TRACE_STOP:
 		stream->state.stopped = true;
 		return 0;
 	case TRACE_CTXSW:
 		/* of a GPU that was watched before the trace began */
-		if (((const struct trace_ctxsw *)record)->end <= trace_decoder_about(stream->decoder)->monotonic)
+		if (((const struct trace_ctxsw *)record)->end <=
+		    trace_decoder_about(stream->decoder)->monotonic)
 			return 0;
 		stream->state.contexts++;
 		stream->state.events++;
@@ -96,18 +105,24 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 		stream->state.unknown++;
 		return 0;
 	}
-	return stream->options.take ? trace_order_add(stream->order, stream->block, record, stream->state.records) : 0;
+	return stream->options.take ? trace_order_add(stream->order, stream->block, record,
+						      stream->state.records)
+				    : 0;
 }
 
 /* Reads the whole records that are in the block. */
 static int read_block(struct trace_stream *stream) {
 	int r = 0;
 
-	while (!r && !stream->state.stopped && stream->n_block - stream->n_read >= sizeof(struct trace_record)) {
-		const struct trace_record *record = (const void *)(trace_block_bytes(stream->block) + stream->n_read);
+	while (!r && !stream->state.stopped &&
+	       stream->n_block - stream->n_read >= sizeof(struct trace_record)) {
+		const struct trace_record *record =
+			(const void *)(trace_block_bytes(stream->block) + stream->n_read);
 
-		if (record->size < sizeof(*record) || record->size % 8 || record->size > TRACE_RECORD_MAX)
-			return stream->state.started ? TRACE_STREAM_E_BROKEN : TRACE_STREAM_E_FOREIGN;
+		if (record->size < sizeof(*record) || record->size % 8 ||
+		    record->size > TRACE_RECORD_MAX)
+			return stream->state.started ? TRACE_STREAM_E_BROKEN
+						     : TRACE_STREAM_E_FOREIGN;
 		if (record->size > stream->n_block - stream->n_read)
 			break;
 		stream->n_read += record->size;
@@ -127,7 +142,8 @@ static int new_block(struct trace_stream *stream) {
 	trace_order_ref(stream->order, block);
 	if (stream->block) {
 		stream->n_block -= stream->n_read;
-		memcpy(trace_block_bytes(block), trace_block_bytes(stream->block) + stream->n_read, stream->n_block);
+		memcpy(trace_block_bytes(block), trace_block_bytes(stream->block) + stream->n_read,
+		       stream->n_block);
 		trace_order_unref(stream->order, stream->block);
 	}
 	stream->block = block;
@@ -156,7 +172,8 @@ int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n) 
 	return r;
 }
 
-/* One record after the other: what looks like the last one may be text in another one, which a program that is traced chooses. */
+/* One record after the other: what looks like the last one may be text in another one, which a
+ * program that is traced chooses. */
 bool trace_stream_ends(const void *bytes, size_t n) {
 	const char *at = bytes;
 	struct trace_record record;

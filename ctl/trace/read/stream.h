@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Reads a trace (proto/trace.h), whose bytes come in portions of any size, from a daemon or a file, and gives its items away in the
- * order of their start. What is foreign, it passes over: records of types that it does not know, and those whose parts do not fit into
- * them, which it counts.
+ * Reads a trace (proto/trace.h), whose bytes come in portions of any size, from a daemon or a file,
+ * and gives its items away in the order of their start. What is foreign, it passes over: records of
+ * types that it does not know, and those whose parts do not fit into them, which it counts.
  */
 
 #include <stdbool.h>
@@ -18,7 +18,8 @@ enum {
 	_TRACE_STREAM_E_SUCCESS,
 	TRACE_STREAM_E_FOREIGN, /* it does not begin as a trace does */
 	TRACE_STREAM_E_VERSION, /* of another version */
-	TRACE_STREAM_E_BROKEN, /* where a record should begin, there is none: the rest cannot be read */
+	TRACE_STREAM_E_BROKEN, /* where a record should begin, there is none: the rest cannot be
+				  read */
 };
 
 struct trace_stream;
@@ -36,7 +37,8 @@ struct trace_stream_state {
 	uint64_t newest; /* CLOCK_MONOTONIC: the latest end of a call or event */
 };
 
-/* Without options->take records are only counted. begin (may be NULL) is called before the first item; it returns 0 or negative errno. */
+/* Without options->take records are only counted. begin (may be NULL) is called before the first
+ * item; it returns 0 or negative errno. */
 int trace_stream_new(struct trace_stream **streamp, const struct trace_order_options *options,
 		     int (*begin)(const struct trace_about *about, void *userdata));
 struct trace_stream *trace_stream_free(struct trace_stream *stream);

@@ -76,7 +76,8 @@ static int add_symbol(void *userdata, const Elf64_Sym *symbol, const char *name)
 		file->list = grown;
 		file->n_max = n_max;
 	}
-	file->list[file->n++] = (struct symbol){ symbol->st_value, symbol->st_size, (uint64_t)(name - file->strings) };
+	file->list[file->n++] = (struct symbol){ symbol->st_value, symbol->st_size,
+						 (uint64_t)(name - file->strings) };
 	return 0;
 }
 
@@ -109,22 +110,26 @@ static int open_file(uint32_t pid, const char *path, uint64_t inode) {
 	return fd;
 }
 
-/* Reads a file's table: the whole one, or if it was stripped the one of what it exports. Of a file that has none, or a broken one, no function has a name. */
+/* Reads a file's table: the whole one, or if it was stripped the one of what it exports. Of a file
+ * that has none, or a broken one, no function has a name. */
 static void read_file(struct trace_symbols *symbols, struct file *file, uint32_t pid) {
-	const struct elf_limits limits = { .symbols = (BYTES_MAX - symbols->bytes) / 64, .strings = (BYTES_MAX - symbols->bytes) / 4 };
+	const struct elf_limits limits = { .symbols = (BYTES_MAX - symbols->bytes) / 64,
+					   .strings = (BYTES_MAX - symbols->bytes) / 4 };
 	int fd = open_file(pid, file->path, file->inode), r;
 
 	if (fd < 0)
 		return;
 	r = elf_image_init(&file->image, fd);
 	if (!r)
-		r = elf_image_functions(&file->image, SHT_SYMTAB, &limits, add_symbol, file, &file->strings);
+		r = elf_image_functions(&file->image, SHT_SYMTAB, &limits, add_symbol, file,
+					&file->strings);
 	if (!r && !file->n)
 		r = -ENOENT;
 	if (r && file->image.segments) {
 		free(file->strings);
 		file->n = 0;
-		r = elf_image_functions(&file->image, SHT_DYNSYM, &limits, add_symbol, file, &file->strings);
+		r = elf_image_functions(&file->image, SHT_DYNSYM, &limits, add_symbol, file,
+					&file->strings);
 	}
 	close(fd);
 	if (r) {
@@ -134,11 +139,13 @@ static void read_file(struct trace_symbols *symbols, struct file *file, uint32_t
 	if (file->n) /* else there is no list */
 		qsort(file->list, file->n, sizeof(*file->list), compare_symbols);
 	symbols->bytes += file->n_max * sizeof(*file->list) + malloc_usable_size(file->strings) +
-			  file->image.n_segments * sizeof(*file->image.segments) + file->image.n_sections * sizeof(*file->image.sections);
+			  file->image.n_segments * sizeof(*file->image.segments) +
+			  file->image.n_sections * sizeof(*file->image.sections);
 }
 
 /* NULL: there is no room. */
-static const struct file *find_file(struct trace_symbols *symbols, uint32_t pid, const char *path, uint64_t inode) {
+static const struct file *find_file(struct trace_symbols *symbols, uint32_t pid, const char *path,
+				    uint64_t inode) {
 	struct file *file;
 
 	for (size_t i = 0; i < symbols->n; i++)
@@ -176,8 +183,10 @@ static const struct symbol *find_symbol(const struct file *file, uint64_t addres
 	return NULL;
 }
 
-const char *trace_symbols_name(struct trace_symbols *symbols, uint32_t pid, const char *path, uint64_t inode, uint64_t offset, uint64_t *distancep) {
-	const struct file *file = offset && path[0] == '/' ? find_file(symbols, pid, path, inode) : NULL;
+const char *trace_symbols_name(struct trace_symbols *symbols, uint32_t pid, const char *path,
+			       uint64_t inode, uint64_t offset, uint64_t *distancep) {
+	const struct file *file =
+		offset && path[0] == '/' ? find_file(symbols, pid, path, inode) : NULL;
 	const struct symbol *symbol;
 	uint64_t address;
 

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Names of functions at offsets in files, of their tables of symbols. What a trace says about files is foreign data, and the files are anybody's: only a regular
- * file that has the inode the trace says is read, as lib/elf-symbols.h does. Tables are kept, within a bound of memory.
+ * Names of functions at offsets in files, of their tables of symbols. What a trace says about files
+ * is foreign data, and the files are anybody's: only a regular file that has the inode the trace
+ * says is read, as lib/elf-symbols.h does. Tables are kept, within a bound of memory.
  */
 
 #include <stddef.h>
@@ -15,8 +16,10 @@ int trace_symbols_new(struct trace_symbols **symbolsp);
 struct trace_symbols *trace_symbols_free(struct trace_symbols *symbols);
 
 /*
- * The function, demangled, that the instruction before an offset is in (a return address may be the first of the next one), and how far the offset is from its
- * beginning. The path is as process pid sees it: another one on this machine, or none that runs any more. NULL: there is no name; else it lives until the next
- * question.
+ * The function, demangled, that the instruction before an offset is in (a return address may be the
+ * first of the next one), and how far the offset is from its beginning. The path is as process pid
+ * sees it: another one on this machine, or none that runs any more. NULL: there is no name; else it
+ * lives until the next question.
  */
-const char *trace_symbols_name(struct trace_symbols *symbols, uint32_t pid, const char *path, uint64_t inode, uint64_t offset, uint64_t *distancep);
+const char *trace_symbols_name(struct trace_symbols *symbols, uint32_t pid, const char *path,
+			       uint64_t inode, uint64_t offset, uint64_t *distancep);

@@ -34,7 +34,8 @@ static uint64_t offset_of(const void *address) {
 
 	assert_non_null(maps);
 	while (fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 && (uintptr_t)address >= start && (uintptr_t)address < end)
+		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) == 3 &&
+		    (uintptr_t)address >= start && (uintptr_t)address < end)
 			found = (uintptr_t)address - start + offset;
 	fclose(maps);
 	assert_true(found > 0);
@@ -53,7 +54,8 @@ static void test_names(void **state) {
 	assert_int_equal(distance, 3);
 	/* a return address behind a call that ends the function before */
 	assert_string_equal(name_in(self, inode, code + 1, &distance), "here_is_code");
-	assert_true(!name_in(self, inode, code, &distance) || strcmp(name_in(self, inode, code, &distance), "here_is_code") != 0);
+	assert_true(!name_in(self, inode, code, &distance) ||
+		    strcmp(name_in(self, inode, code, &distance), "here_is_code") != 0);
 	assert_null(name_in(self, inode, 0, &distance));
 	assert_null(name_in(self, inode, 1, &distance)); /* the header is no code */
 	assert_null(name_in(self, inode, UINT64_MAX, &distance));
@@ -63,7 +65,8 @@ static void test_names(void **state) {
 	assert_null(name_in("/nowhere", inode, code + 3, &distance));
 	assert_null(name_in("relative", inode, code + 3, &distance));
 	/* of a process that is gone: the path as we see it */
-	assert_string_equal(trace_symbols_name(symbols, 0, self, inode, code + 3, &distance), "here_is_code");
+	assert_string_equal(trace_symbols_name(symbols, 0, self, inode, code + 3, &distance),
+			    "here_is_code");
 }
 
 /* Files that are cut off anywhere, or broken, have no names, or the right ones. */
@@ -117,7 +120,8 @@ static void test_demangled_once(void **state) {
 		assert_string_equal(trace_demangle(&demangler, cut), cut);
 		assert_string_equal(trace_demangle(&demangler, good), "add(float*, float*)");
 		assert_string_equal(trace_demangle(&demangler, "plain"), "plain");
-		assert_string_equal(trace_demangle(&demangler, "_RINvCs1234_4mykr3addfE"), "mykr::add::<f32>");
+		assert_string_equal(trace_demangle(&demangler, "_RINvCs1234_4mykr3addfE"),
+				    "mykr::add::<f32>");
 		assert_string_equal(trace_demangle(&demangler, "_Rnonsense"), "_Rnonsense");
 	}
 	signal(SIGCHLD, SIG_DFL);
@@ -126,7 +130,9 @@ static void test_demangled_once(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_names), cmocka_unit_test(test_broken), cmocka_unit_test(test_demangled_once) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_names),
+					    cmocka_unit_test(test_broken),
+					    cmocka_unit_test(test_demangled_once) };
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	struct stat status;
 	int r;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ioctls of /dev/nvidia-uvm. Their numbers are plain ones and say nothing about sizes: layouts are those of 595, and older
- * drivers have a few other ones (UVM_FREE had a length before the status). So a status without a name is taken for something
- * else, not for a failure.
+ * ioctls of /dev/nvidia-uvm. Their numbers are plain ones and say nothing about sizes: layouts are
+ * those of 595, and older drivers have a few other ones (UVM_FREE had a length before the status).
+ * So a status without a name is taken for something else, not for a failure.
  */
 
 #include <string.h>
 
 #include "params.h"
 
-void trace_uvm_decode(struct trace_ioctl_job *job)
-{
-	const struct trace_params *params = trace_params_find(PARAMS_UVM, job->number, -1, job->driver);
+void trace_uvm_decode(struct trace_ioctl_job *job) {
+	const struct trace_params *params =
+		trace_params_find(PARAMS_UVM, job->number, -1, job->driver);
 
 	job->item->class = "uvm";
 	if (!params) {

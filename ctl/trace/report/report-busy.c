@@ -61,7 +61,8 @@ int report_busy_add(struct report_busy *busy, uint64_t start, uint64_t end) {
 		start = busy->recent[first].start < start ? busy->recent[first].start : start;
 		end = busy->recent[last - 1].end > end ? busy->recent[last - 1].end : end;
 	}
-	memmove(busy->recent + first + 1, busy->recent + last, (busy->n - last) * sizeof(*busy->recent));
+	memmove(busy->recent + first + 1, busy->recent + last,
+		(busy->n - last) * sizeof(*busy->recent));
 	busy->recent[first] = (struct report_busy_span){ .start = start, .end = end };
 	busy->n = busy->n - (last - first) + 1;
 	return 0;

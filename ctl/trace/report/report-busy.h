@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* When a device was busy: the union of the times of its kernels, which may overlap and come out of order by some. */
+/* When a device was busy: the union of the times of its kernels, which may overlap and come out of
+ * order by some. */
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "report-histogram.h"
 
-#define REPORT_BUSY_RECENT 1024 /* times between which there was a gap, in which an earlier kernel may still come */
+#define REPORT_BUSY_RECENT \
+	1024 /* times between which there was a gap, in which an earlier kernel may still come */
 #define REPORT_BUSY_LONGEST 5
 
 struct report_busy {

@@ -15,7 +15,8 @@
 
 #define PROCESSES_MAX 4096
 #define DEVICES_MAX 64
-#define SWITCH_MAX UINT64_C(1000000) /* nanoseconds: what is longer between two contexts is idle time */
+#define SWITCH_MAX \
+	UINT64_C(1000000) /* nanoseconds: what is longer between two contexts is idle time */
 
 struct ctxsw_device {
 	uint32_t device;
@@ -86,7 +87,9 @@ static int count_process(struct ctxsw *ctxsw, const struct trace_item *item) {
 		ctxsw->n_rows = n;
 	}
 	for (size_t i = 0; i < item->n_values; i++)
-		ctxsw->rows[number].preempted += !strcmp(item->values[i].name, "preemption") && item->values[i].text && strcmp(item->values[i].text, "FE_ACK_WFI") != 0;
+		ctxsw->rows[number].preempted += !strcmp(item->values[i].name, "preemption") &&
+						 item->values[i].text &&
+						 strcmp(item->values[i].text, "FE_ACK_WFI") != 0;
 	return report_histogram_add(&ctxsw->rows[number].times, report_duration(item));
 }
 
@@ -118,7 +121,8 @@ static int ctxsw_item(void *part, const struct trace_item *item, const struct re
 		ctxsw->untold += !r;
 		return r;
 	}
-	if (device->contexts && item->start >= device->end && item->start - device->end < SWITCH_MAX)
+	if (device->contexts && item->start >= device->end &&
+	    item->start - device->end < SWITCH_MAX)
 		r = report_histogram_add(&device->between, item->start - device->end);
 	device->contexts++;
 	device->end = item->end > device->end ? item->end : device->end;
@@ -139,14 +143,18 @@ static json_object *device_json(struct ctxsw_device *device) {
 	report_add_number(row, "observed_ns", all);
 	report_add_number(row, "busy_ns", device->busy.busy);
 	report_add_number(row, "switching_ns", (uint64_t)switching);
-	report_add_number(row, "idle_ns", all > device->busy.busy + (uint64_t)switching ? all - device->busy.busy - (uint64_t)switching : 0);
+	report_add_number(row, "idle_ns",
+			  all > device->busy.busy + (uint64_t)switching
+				  ? all - device->busy.busy - (uint64_t)switching
+				  : 0);
 	json_object_object_add(row, "between", report_histogram_json(&device->between));
 	return row;
 }
 
 static json_object *ctxsw_json(void *part) {
 	struct ctxsw *ctxsw = part;
-	json_object *data = json_object_new_object(), *devices = json_object_new_array(), *processes = json_object_new_array();
+	json_object *data = json_object_new_object(), *devices = json_object_new_array(),
+		    *processes = json_object_new_array();
 
 	for (size_t i = 0; i < ctxsw->n_devices; i++)
 		json_object_array_add(devices, device_json(ctxsw->devices[i]));
@@ -173,7 +181,8 @@ static json_object *ctxsw_json(void *part) {
 static void print_share(const char *label, int64_t part, int64_t all) {
 	json_object *text = report_text_time(part);
 
-	printf("  %-10s %10s  %5.1f%%\n", label, json_object_get_string(text), all > 0 ? 100 * (double)part / (double)all : 0);
+	printf("  %-10s %10s  %5.1f%%\n", label, json_object_get_string(text),
+	       all > 0 ? 100 * (double)part / (double)all : 0);
 	json_object_put(text);
 }
 
@@ -181,14 +190,16 @@ static void print_device(json_object *device) {
 	const int64_t all = ctl_int(device, "observed_ns");
 	json_object *between = ctl_get(device, "between");
 
-	printf("GPU %" PRId64 ": %" PRId64 " contexts, one after another", ctl_int(device, "device"), ctl_int(device, "contexts"));
+	printf("GPU %" PRId64 ": %" PRId64 " contexts, one after another",
+	       ctl_int(device, "device"), ctl_int(device, "contexts"));
 	report_print_text(" in ", report_text_time(all));
 	putchar('\n');
 	print_share("busy", ctl_int(device, "busy_ns"), all);
 	print_share("switching", ctl_int(device, "switching_ns"), all);
 	print_share("idle", ctl_int(device, "idle_ns"), all);
 	if (ctl_int(between, "count")) {
-		report_print_text("  a switch takes ", report_text_time(ctl_int(between, "p50_ns")));
+		report_print_text("  a switch takes ",
+				  report_text_time(ctl_int(between, "p50_ns")));
 		report_print_text(" (p50), ", report_text_time(ctl_int(between, "p99_ns")));
 		puts(" (p99)");
 	}
@@ -207,21 +218,27 @@ static double observed(json_object *devices, json_object *row) {
 }
 
 static void ctxsw_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "GPU", "TIMES", "TOTAL", "%", "MEAN", "P50", "P99", "MAX", "PREEMPTED", "PROCESS", NULL };
-	json_object *devices = ctl_get(data, "devices"), *processes = ctl_get(data, "processes"), *rows = json_object_new_array();
+	static const char *const header[] = { "GPU", "TIMES", "TOTAL",     "%",       "MEAN", "P50",
+					      "P99", "MAX",   "PREEMPTED", "PROCESS", NULL };
+	json_object *devices = ctl_get(data, "devices"), *processes = ctl_get(data, "processes"),
+		    *rows = json_object_new_array();
 	const int64_t limit = options->top > 50 ? options->top : 50;
 
 	puts("=== CONTEXTS ON THE GPU ===\n");
 	for (size_t i = 0; i < json_object_array_length(devices); i++)
 		print_device(json_object_array_get_idx(devices, i));
 	for (size_t i = 0; i < json_object_array_length(processes) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(processes, i), *row = json_object_new_array();
+		json_object *from = json_object_array_get_idx(processes, i),
+			    *row = json_object_new_array();
 		const double all = observed(devices, from);
 
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "device")));
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
 		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
-		json_object_array_add(row, ctl_format("%.1f", all > 0 ? 100 * (double)ctl_int(from, "total_ns") / all : 0));
+		json_object_array_add(
+			row,
+			ctl_format("%.1f",
+				   all > 0 ? 100 * (double)ctl_int(from, "total_ns") / all : 0));
 		report_add_times(row, from);
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "preempted")));
 		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
@@ -233,7 +250,8 @@ static void ctxsw_print(json_object *data, const struct report_options *options)
 		puts("The trace has no context switches: gpuprobectl trace --ctxsw records them.");
 	report_print_more(json_object_array_length(processes), limit, "processes");
 	if (ctl_int(data, "untold"))
-		printf("%" PRId64 " contexts of further GPUs are left out.\n", ctl_int(data, "untold"));
+		printf("%" PRId64 " contexts of further GPUs are left out.\n",
+		       ctl_int(data, "untold"));
 	json_object_put(rows);
 }
 

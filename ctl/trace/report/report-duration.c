@@ -38,13 +38,17 @@ static int duration_new(void **partp, const struct report_options *options) {
 	return 0;
 }
 
-static int duration_item(void *part, const struct trace_item *item, const struct report_place *place) {
+static int duration_item(void *part, const struct trace_item *item,
+			 const struct report_place *place) {
 	struct duration *duration = part;
 
 	if (item->instant || (place->layer == REPORT_LAYER_NONE && item->kind != EVENT_KERNEL))
 		return 0;
-	if (strcmp(duration->pattern, item->name) != 0 && fnmatch(duration->pattern, item->name, 0) != 0 && fnmatch(duration->pattern, item->base, 0) != 0 &&
-	    !(item->kind == EVENT_KERNEL && item->kernel && report_kernel_matches(duration->options->matches, duration->pattern, item->kernel)))
+	if (strcmp(duration->pattern, item->name) != 0 &&
+	    fnmatch(duration->pattern, item->name, 0) != 0 &&
+	    fnmatch(duration->pattern, item->base, 0) != 0 &&
+	    !(item->kind == EVENT_KERNEL && item->kernel &&
+	      report_kernel_matches(duration->options->matches, duration->pattern, item->kernel)))
 		return 0;
 	*duration->options->met = true;
 	return report_histogram_add(&duration->histogram, report_duration(item));

@@ -62,7 +62,8 @@ static void count_error(struct errors *errors, const struct trace_item *item, co
 	struct error_row *row;
 	char text[512];
 
-	snprintf(text, sizeof(text), "%s\t%s\t%s", report_type_name(item->kind), item->name, result);
+	snprintf(text, sizeof(text), "%s\t%s\t%s", report_type_name(item->kind), item->name,
+		 result);
 	row = &errors->rows[report_names_number(&errors->names, text)];
 	if (!row->count || item->start < row->first)
 		row->first = item->start;
@@ -71,7 +72,8 @@ static void count_error(struct errors *errors, const struct trace_item *item, co
 	row->count++;
 }
 
-static int errors_item(void *part, const struct trace_item *item, const struct report_place *place) {
+static int errors_item(void *part, const struct trace_item *item,
+		       const struct report_place *place) {
 	struct errors *errors = part;
 	char number[32];
 
@@ -108,7 +110,8 @@ static void add_part(json_object *object, const char *key, const char **textp) {
 
 static json_object *errors_json(void *part) {
 	struct errors *errors = part;
-	json_object *data = json_object_new_object(), *failed = json_object_new_array(), *violations = json_object_new_array();
+	json_object *data = json_object_new_object(), *failed = json_object_new_array(),
+		    *violations = json_object_new_array();
 
 	for (uint32_t i = 0; i <= ERRORS_MAX; i++) {
 		const char *text = report_names_text(&errors->names, i);
@@ -133,7 +136,8 @@ static json_object *errors_json(void *part) {
 		report_add_number(row, "event_id", violation->id);
 		report_add_number(row, "ts_ns", violation->start);
 		report_add_text(row, "name", report_names_text(&errors->texts, violation->name));
-		report_add_text(row, "violation", report_names_text(&errors->texts, violation->text));
+		report_add_text(row, "violation",
+				report_names_text(&errors->texts, violation->text));
 		json_object_array_add(violations, row);
 	}
 	json_object_object_add(data, "failed", failed);
@@ -145,19 +149,25 @@ static json_object *errors_json(void *part) {
 }
 
 static void errors_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "COUNT", "TYPE", "NAME", "RESULT", "FIRST", "LAST", NULL };
-	json_object *rows = json_object_new_array(), *failed = ctl_get(data, "failed"), *violations = ctl_get(data, "violations");
-	const int64_t limit = options->top > 50 ? options->top : 50, n = ctl_int(data, "n_violations");
+	static const char *const header[] = { "COUNT", "TYPE", "NAME", "RESULT",
+					      "FIRST", "LAST", NULL };
+	json_object *rows = json_object_new_array(), *failed = ctl_get(data, "failed"),
+		    *violations = ctl_get(data, "violations");
+	const int64_t limit = options->top > 50 ? options->top : 50,
+		      n = ctl_int(data, "n_violations");
 
 	for (size_t i = 0; i < json_object_array_length(failed) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(failed, i), *row = json_object_new_array();
+		json_object *from = json_object_array_get_idx(failed, i),
+			    *row = json_object_new_array();
 
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
 		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
 		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
 		json_object_array_add(row, json_object_get(ctl_get(from, "result")));
-		json_object_array_add(row, ctl_format("%.6f s", (double)ctl_int(from, "first_ns") / 1e9));
-		json_object_array_add(row, ctl_format("%.6f s", (double)ctl_int(from, "last_ns") / 1e9));
+		json_object_array_add(row, ctl_format("%.6f s",
+						      (double)ctl_int(from, "first_ns") / 1e9));
+		json_object_array_add(row,
+				      ctl_format("%.6f s", (double)ctl_int(from, "last_ns") / 1e9));
 		json_object_array_add(rows, row);
 	}
 	puts("=== ERRORS ===\n");
@@ -168,10 +178,12 @@ static void errors_print(json_object *data, const struct report_options *options
 	json_object_put(rows);
 	if (n)
 		printf("\nTimes that are not possible: %" PRId64 "\n", n);
-	for (size_t i = 0; i < json_object_array_length(violations) && (int64_t)i < options->top; i++) {
+	for (size_t i = 0; i < json_object_array_length(violations) && (int64_t)i < options->top;
+	     i++) {
 		json_object *row = json_object_array_get_idx(violations, i);
 
-		printf("  %.6f s  #%" PRId64 " ", (double)ctl_int(row, "ts_ns") / 1e9, ctl_int(row, "event_id"));
+		printf("  %.6f s  #%" PRId64 " ", (double)ctl_int(row, "ts_ns") / 1e9,
+		       ctl_int(row, "event_id"));
 		ctl_print_text(ctl_string(row, "name"));
 		fputs(": ", stdout);
 		ctl_print_text(ctl_string(row, "violation"));

@@ -62,7 +62,8 @@ bool report_filter_time(const char *text, uint64_t *timep) {
 	return false;
 }
 
-bool report_kernel_matches(struct report_kernel_matches *matches, const char *pattern, const char *kernel) {
+bool report_kernel_matches(struct report_kernel_matches *matches, const char *pattern,
+			   const char *kernel) {
 	static char yes, no;
 	struct kernel_name name;
 	void *known;
@@ -76,7 +77,8 @@ bool report_kernel_matches(struct report_kernel_matches *matches, const char *pa
 	kernel_name_deinit(&name);
 	if (matches->known.n >= MATCHES_MAX)
 		report_kernel_matches_deinit(matches);
-	trace_map_set(&matches->known, (uintptr_t)pattern, (uintptr_t)kernel, r > 0 ? &yes : &no); /* without memory it is asked again */
+	trace_map_set(&matches->known, (uintptr_t)pattern, (uintptr_t)kernel,
+		      r > 0 ? &yes : &no); /* without memory it is asked again */
 	return r > 0;
 }
 
@@ -85,9 +87,11 @@ void report_kernel_matches_deinit(struct report_kernel_matches *matches) {
 	matches->known = (struct trace_map){};
 }
 
-static bool matches(const struct report_filter *filter, const char *pattern, const struct trace_item *item) {
-	return !strcmp(pattern, "all") || !strcmp(pattern, item->class) || !strcmp(pattern, report_type_name(item->kind)) ||
-	       !strcmp(pattern, item->name) || !fnmatch(pattern, item->name, 0) || !fnmatch(pattern, item->base, 0) ||
+static bool matches(const struct report_filter *filter, const char *pattern,
+		    const struct trace_item *item) {
+	return !strcmp(pattern, "all") || !strcmp(pattern, item->class) ||
+	       !strcmp(pattern, report_type_name(item->kind)) || !strcmp(pattern, item->name) ||
+	       !fnmatch(pattern, item->name, 0) || !fnmatch(pattern, item->base, 0) ||
 	       (item->kernel && report_kernel_matches(filter->matches, pattern, item->kernel));
 }
 
@@ -105,7 +109,8 @@ static bool takes_name(struct report_filter *filter, const struct trace_item *it
 	return takes;
 }
 
-/* What has no name of its own is about the others, and stays unless it is its type that is not wanted; losses do always. */
+/* What has no name of its own is about the others, and stays unless it is its type that is not
+ * wanted; losses do always. */
 static bool takes_type(struct report_filter *filter, const struct trace_item *item) {
 	bool takes = true;
 
@@ -127,7 +132,9 @@ bool report_filter_takes(struct report_filter *filter, const struct trace_item *
 	for (size_t i = 0; i < filter->n_pids && !of_pid; i++)
 		if (filter->pids[i] == item->pid)
 			of_pid = filter->pids_met[i] = true;
-	if (!of_pid || item->start >= filter->to || (item->end < filter->from && item->start < filter->from))
+	if (!of_pid || item->start >= filter->to ||
+	    (item->end < filter->from && item->start < filter->from))
 		return false;
-	return item->kind >= EVENT_PROCESS && item->kind <= EVENT_NOTE ? takes_type(filter, item) : takes_name(filter, item);
+	return item->kind >= EVENT_PROCESS && item->kind <= EVENT_NOTE ? takes_type(filter, item)
+								       : takes_name(filter, item);
 }

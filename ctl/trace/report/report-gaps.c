@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --gaps: how long a thread waits between launches, and how long a GPU has nothing to do. These are not the same: launches are
- * asynchronous, so a GPU may be busy while no thread launches. What the seeds called idle time was the former, from one
- * launch's beginning to that of the next: `between` here.
+ * --gaps: how long a thread waits between launches, and how long a GPU has nothing to do. These are
+ * not the same: launches are asynchronous, so a GPU may be busy while no thread launches. What the
+ * seeds called idle time was the former, from one launch's beginning to that of the next: `between`
+ * here.
  */
 
 #include <errno.h>
@@ -74,7 +75,8 @@ static struct gaps_thread *thread_of(struct gaps *gaps, const struct trace_item 
 	thread->used = true;
 	thread->pid = item->pid;
 	thread->tid = item->tid;
-	snprintf(thread->name, sizeof(thread->name), "%s", *item->thread ? item->thread : item->process->comm);
+	snprintf(thread->name, sizeof(thread->name), "%s",
+		 *item->thread ? item->thread : item->process->comm);
 	return thread;
 }
 
@@ -89,7 +91,10 @@ static int count_launch(struct gaps *gaps, const struct trace_item *item) {
 	if (thread->last_end && item->start >= thread->last_start) {
 		r = report_histogram_add(&thread->between, item->start - thread->last_start);
 		if (!r)
-			r = report_histogram_add(&thread->idle, item->start > thread->last_end ? item->start - thread->last_end : 0);
+			r = report_histogram_add(&thread->idle,
+						 item->start > thread->last_end
+							 ? item->start - thread->last_end
+							 : 0);
 	}
 	if (item->start >= thread->last_start) {
 		thread->last_start = item->start;
@@ -155,7 +160,10 @@ static json_object *device_json(struct gaps_device *device) {
 	report_add_number(row, "last_ns", busy->last);
 	report_add_number(row, "busy_ns", busy->busy);
 	report_add_number(row, "idle_ns", span - busy->busy);
-	json_object_object_add(row, "idle_percent", json_object_new_double(span ? (double)(span - busy->busy) * 100 / (double)span : 0));
+	json_object_object_add(
+		row, "idle_percent",
+		json_object_new_double(span ? (double)(span - busy->busy) * 100 / (double)span
+					    : 0));
 	report_add_number(row, "late", busy->late);
 	json_object_object_add(row, "gaps", report_histogram_json(&busy->gaps));
 	for (unsigned int i = 0; i < REPORT_BUSY_LONGEST && busy->longest[i].duration; i++) {
@@ -171,7 +179,8 @@ static json_object *device_json(struct gaps_device *device) {
 
 static json_object *gaps_json(void *part) {
 	struct gaps *gaps = part;
-	json_object *data = json_object_new_object(), *threads = json_object_new_array(), *devices = json_object_new_array();
+	json_object *data = json_object_new_object(), *threads = json_object_new_array(),
+		    *devices = json_object_new_array();
 
 	for (size_t i = 0; i < REPORT_THREADS_MAX * 2; i++)
 		if (gaps->threads[i].used)
@@ -186,18 +195,21 @@ static json_object *gaps_json(void *part) {
 }
 
 static void print_threads(json_object *threads, int64_t limit) {
-	static const char *const header[] = { "PID",	     "TID",  "THREAD", "LAUNCHES", "BETWEEN: MEAN",
-					      "IDLE: TOTAL", "MEAN", "P50",    "P99",	   "MAX",	    NULL };
+	static const char *const header[] = { "PID",           "TID",         "THREAD", "LAUNCHES",
+					      "BETWEEN: MEAN", "IDLE: TOTAL", "MEAN",   "P50",
+					      "P99",           "MAX",         NULL };
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(threads) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(threads, i), *row = json_object_new_array(), *idle = ctl_get(from, "idle");
+		json_object *from = json_object_array_get_idx(threads, i),
+			    *row = json_object_new_array(), *idle = ctl_get(from, "idle");
 
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "pid")));
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "tid")));
 		json_object_array_add(row, json_object_get(ctl_get(from, "thread")));
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "launches")));
-		json_object_array_add(row, report_text_time(ctl_int(ctl_get(from, "between"), "mean_ns")));
+		json_object_array_add(
+			row, report_text_time(ctl_int(ctl_get(from, "between"), "mean_ns")));
 		json_object_array_add(row, report_text_time(ctl_int(idle, "total_ns")));
 		report_add_times(row, idle);
 		json_object_array_add(rows, row);
@@ -213,11 +225,12 @@ static void print_threads(json_object *threads, int64_t limit) {
 static void print_device(json_object *device) {
 	json_object *longest = ctl_get(device, "longest"), *gaps = ctl_get(device, "gaps");
 
-	printf("\nGPU %" PRId64 " of process %" PRId64 ": %" PRId64 " kernels\n", ctl_int(device, "device"), ctl_int(device, "pid"),
-	       ctl_int(device, "kernels"));
+	printf("\nGPU %" PRId64 " of process %" PRId64 ": %" PRId64 " kernels\n",
+	       ctl_int(device, "device"), ctl_int(device, "pid"), ctl_int(device, "kernels"));
 	report_print_text("  busy ", report_text_time(ctl_int(device, "busy_ns")));
 	report_print_text(", idle ", report_text_time(ctl_int(device, "idle_ns")));
-	printf(" (%.1f%%) in %" PRId64 " gaps", json_object_get_double(ctl_get(device, "idle_percent")), ctl_int(gaps, "count"));
+	printf(" (%.1f%%) in %" PRId64 " gaps",
+	       json_object_get_double(ctl_get(device, "idle_percent")), ctl_int(gaps, "count"));
 	if (ctl_int(gaps, "count")) {
 		report_print_text(": mean ", report_text_time(ctl_int(gaps, "mean_ns")));
 		report_print_text(", p50 ", report_text_time(ctl_int(gaps, "p50_ns")));
@@ -228,12 +241,14 @@ static void print_device(json_object *device) {
 	for (size_t i = 0; i < json_object_array_length(longest); i++) {
 		json_object *gap = json_object_array_get_idx(longest, i);
 
-		printf("  %s%.6f s: ", i ? "           " : "longest at ", (double)ctl_int(gap, "ts_ns") / 1e9);
+		printf("  %s%.6f s: ", i ? "           " : "longest at ",
+		       (double)ctl_int(gap, "ts_ns") / 1e9);
 		report_print_text("", report_text_time(ctl_int(gap, "duration_ns")));
 		putchar('\n');
 	}
 	if (ctl_int(device, "late"))
-		printf("  %" PRId64 " kernels came too late in the file to be counted in full\n", ctl_int(device, "late"));
+		printf("  %" PRId64 " kernels came too late in the file to be counted in full\n",
+		       ctl_int(device, "late"));
 }
 
 static void gaps_print(json_object *data, const struct report_options *options) {
@@ -246,7 +261,14 @@ static void gaps_print(json_object *data, const struct report_options *options) 
 	if (!json_object_array_length(devices))
 		puts("\nThe trace has no times of kernels: how long a GPU was idle is not known.");
 	if (ctl_int(data, "untold"))
-		printf("\n%" PRId64 " launches and kernels are of threads and devices beyond what is told apart.\n", ctl_int(data, "untold"));
+		printf("\n%" PRId64 " launches and kernels are of threads and devices beyond what "
+		       "is told apart.\n",
+		       ctl_int(data, "untold"));
 }
 
-const struct report_part report_gaps = { .name = "gaps", .new = gaps_new, .free = gaps_free, .item = gaps_item, .json = gaps_json, .print = gaps_print };
+const struct report_part report_gaps = { .name = "gaps",
+					 .new = gaps_new,
+					 .free = gaps_free,
+					 .item = gaps_item,
+					 .json = gaps_json,
+					 .print = gaps_print };

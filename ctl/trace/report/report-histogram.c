@@ -53,7 +53,8 @@ int report_histogram_add_many(struct report_histogram *histogram, uint64_t value
 	return 0;
 }
 
-void report_histogram_widen(struct report_histogram *histogram, uint64_t total, uint64_t min, uint64_t max) {
+void report_histogram_widen(struct report_histogram *histogram, uint64_t total, uint64_t min,
+			    uint64_t max) {
 	histogram->total += (double)total;
 	histogram->min = min < histogram->min ? min : histogram->min;
 	histogram->max = max > histogram->max ? max : histogram->max;

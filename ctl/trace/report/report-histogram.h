@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Counts of numbers, nanoseconds mostly, by size: exact below 64, above in 64 buckets for each power of two, so that what a percentile says
- * is less than 1% off. Memory is taken for the powers of two that occur: 512 bytes each, whatever the count.
+ * Counts of numbers, nanoseconds mostly, by size: exact below 64, above in 64 buckets for each
+ * power of two, so that what a percentile says is less than 1% off. Memory is taken for the powers
+ * of two that occur: 512 bytes each, whatever the count.
  */
 
 #include <stdint.h>
@@ -22,7 +23,8 @@ int report_histogram_add(struct report_histogram *histogram, uint64_t value);
 /* n numbers of about that size: they are not in the total, and bounds are not theirs. */
 int report_histogram_add_many(struct report_histogram *histogram, uint64_t value, uint64_t n);
 /* What is known of all of those: their sum and bounds. */
-void report_histogram_widen(struct report_histogram *histogram, uint64_t total, uint64_t min, uint64_t max);
+void report_histogram_widen(struct report_histogram *histogram, uint64_t total, uint64_t min,
+			    uint64_t max);
 double report_histogram_mean(const struct report_histogram *histogram);
 /* The smallest number that so many percent of all do not exceed, within 1%; 0 of none. */
 uint64_t report_histogram_percentile(const struct report_histogram *histogram, double percent);

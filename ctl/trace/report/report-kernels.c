@@ -43,7 +43,8 @@ static int kernels_new(void **partp, const struct report_options *options) {
 	return 0;
 }
 
-static int kernels_item(void *part, const struct trace_item *item, const struct report_place *place) {
+static int kernels_item(void *part, const struct trace_item *item,
+			const struct report_place *place) {
 	struct kernels *kernels = part;
 	struct report_histogram *rows;
 	uint32_t number;
@@ -78,8 +79,11 @@ static json_object *kernels_json(void *part) {
 			continue;
 		row = report_histogram_json(&kernels->rows[i]);
 		report_add_text(row, "name", report_names_text(&kernels->names, i));
-		json_object_object_add(row, "percent",
-				       json_object_new_double(kernels->total ? kernels->rows[i].total * 100 / (double)kernels->total : 0));
+		json_object_object_add(
+			row, "percent",
+			json_object_new_double(kernels->total ? kernels->rows[i].total * 100 /
+									(double)kernels->total
+							      : 0));
 		json_object_array_add(array, row);
 	}
 	report_sort(array, "total_ns");
@@ -87,16 +91,19 @@ static json_object *kernels_json(void *part) {
 }
 
 static void kernels_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "CALLS", "TOTAL", "%", "MEAN", "P50", "P99", "MIN", "MAX", "KERNEL", NULL };
+	static const char *const header[] = { "CALLS", "TOTAL", "%",   "MEAN",   "P50",
+					      "P99",   "MIN",   "MAX", "KERNEL", NULL };
 	json_object *rows = json_object_new_array();
 	const int64_t limit = options->top > 50 ? options->top : 50;
 
 	for (size_t i = 0; i < json_object_array_length(data) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(data, i), *row = json_object_new_array();
+		json_object *from = json_object_array_get_idx(data, i),
+			    *row = json_object_new_array();
 
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
 		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
-		json_object_array_add(row, ctl_format("%.1f", json_object_get_double(ctl_get(from, "percent"))));
+		json_object_array_add(
+			row, ctl_format("%.1f", json_object_get_double(ctl_get(from, "percent"))));
 		json_object_array_add(row, report_text_time(ctl_int(from, "mean_ns")));
 		json_object_array_add(row, report_text_time(ctl_int(from, "p50_ns")));
 		json_object_array_add(row, report_text_time(ctl_int(from, "p99_ns")));

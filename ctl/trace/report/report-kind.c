@@ -98,14 +98,17 @@ enum report_resource report_resource_of(const char *base, bool *allocatesp) {
 }
 
 bool report_is_memory(enum report_resource resource) {
-	return resource == RESOURCE_MEMORY || resource == RESOURCE_HOST_MEMORY || resource == RESOURCE_HANDLE || resource == RESOURCE_ARRAY;
+	return resource == RESOURCE_MEMORY || resource == RESOURCE_HOST_MEMORY ||
+	       resource == RESOURCE_HANDLE || resource == RESOURCE_ARRAY;
 }
 
-/* What the seeds call an allocation. Memory of cuMemCreate() is some, a range of addresses is none, and neither is what was there before. */
+/* What the seeds call an allocation. Memory of cuMemCreate() is some, a range of addresses is none,
+ * and neither is what was there before. */
 bool report_is_allocation(const char *base) {
 	const ssize_t i = find_function(base);
 
-	return i >= 0 && functions[i].allocates && !functions[i].shared && report_is_memory(functions[i].resource);
+	return i >= 0 && functions[i].allocates && !functions[i].shared &&
+	       report_is_memory(functions[i].resource);
 }
 
 static bool is_call(const struct trace_item *item) {
@@ -115,7 +118,9 @@ static bool is_call(const struct trace_item *item) {
 bool report_is_launch(const struct trace_item *item) {
 	if (!is_call(item))
 		return false;
-	return (!strncmp(item->base, "cuLaunch", 8) && strcmp(item->base, "cuLaunchHostFunc") != 0) || !strcmp(item->base, "cuGraphLaunch");
+	return (!strncmp(item->base, "cuLaunch", 8) &&
+		strcmp(item->base, "cuLaunchHostFunc") != 0) ||
+	       !strcmp(item->base, "cuGraphLaunch");
 }
 
 bool report_is_transfer(const struct trace_item *item) {
@@ -124,8 +129,9 @@ bool report_is_transfer(const struct trace_item *item) {
 
 const char *report_type_name(enum trace_item_kind kind) {
 	static const char *const names[] = {
-		[EVENT_CALL] = "userspace", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel", [EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
-		[EVENT_PROCESS] = "process", [EVENT_CLOCK] = "clock", [EVENT_LOST] = "lost", [EVENT_NOTE] = "note",
+		[EVENT_CALL] = "userspace",   [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel",
+		[EVENT_KERNEL] = "gpu",       [EVENT_CTXSW] = "ctxsw", [EVENT_PROCESS] = "process",
+		[EVENT_CLOCK] = "clock",      [EVENT_LOST] = "lost",   [EVENT_NOTE] = "note",
 		[EVENT_COUNTS] = "userspace", /* of calls */
 	};
 

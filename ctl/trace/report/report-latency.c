@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --latency: from the beginning of a launch to that of what it put on the GPU. A launch and its kernels have the same flow,
- * else the kernel has it as its parent. Either may come first, when clocks disagree; of each, so many that wait for the other
- * are known.
+ * --latency: from the beginning of a launch to that of what it put on the GPU. A launch and its
+ * kernels have the same flow, else the kernel has it as its parent. Either may come first, when
+ * clocks disagree; of each, so many that wait for the other are known.
  */
 
 #include <errno.h>
@@ -19,8 +19,9 @@
 #define WAITING 65536 /* a power of two */
 #define WAYS 4
 /*
- * The event from which a kernel's time is taken lies before the call of its launch if its stream had nothing to do (shim/trace/trace-gpu.c); traces say then that it
- * began with its launch. When it did is not known.
+ * The event from which a kernel's time is taken lies before the call of its launch if its stream
+ * had nothing to do (shim/trace/trace-gpu.c); traces say then that it began with its launch. When
+ * it did is not known.
  */
 #define EVENT_LEAD 20000 /* nanoseconds, at most */
 
@@ -54,7 +55,8 @@ static int latency_new(void **partp, const struct report_options *options) {
 }
 
 static struct waiting *find(struct waiting *table, uint64_t key) {
-	struct waiting *set = table + (report_hash(&key, sizeof(key), 0) & (WAITING / WAYS - 1)) * WAYS;
+	struct waiting *set =
+		table + (report_hash(&key, sizeof(key), 0) & (WAITING / WAYS - 1)) * WAYS;
 
 	for (unsigned int i = 0; i < WAYS; i++)
 		if (set[i].key == key)
@@ -62,13 +64,18 @@ static struct waiting *find(struct waiting *table, uint64_t key) {
 	return NULL;
 }
 
-static void put(struct latency *latency, struct waiting *table, uint64_t key, const struct trace_item *item) {
-	struct waiting *set = table + (report_hash(&key, sizeof(key), 0) & (WAITING / WAYS - 1)) * WAYS, *oldest = set;
+static void put(struct latency *latency, struct waiting *table, uint64_t key,
+		const struct trace_item *item) {
+	struct waiting *set = table +
+			      (report_hash(&key, sizeof(key), 0) & (WAITING / WAYS - 1)) * WAYS,
+		       *oldest = set;
 
 	for (unsigned int i = 1; i < WAYS; i++)
 		if (set[i].order < oldest->order)
 			oldest = &set[i];
-	*oldest = (struct waiting){ .key = key, .start = item->start, .order = ++latency->order, .error = item->error };
+	*oldest = (struct waiting){
+		.key = key, .start = item->start, .order = ++latency->order, .error = item->error
+	};
 }
 
 /* Counts a pair. */
@@ -86,7 +93,8 @@ static int pair(struct latency *latency, uint64_t launch, uint64_t kernel, uint3
 }
 
 /* Flows and ids of items are different numbers: the lowest bit says which it is. */
-static int latency_item(void *part, const struct trace_item *item, const struct report_place *place) {
+static int latency_item(void *part, const struct trace_item *item,
+			const struct report_place *place) {
 	struct latency *latency = part;
 	const uint64_t flow = item->flow ? item->flow << 1 | 1 : 0;
 	struct waiting *other;
@@ -128,7 +136,8 @@ static json_object *latency_json(void *part) {
 static void latency_print(json_object *data, const struct report_options *options) {
 	static const char *const header[] = { "LAUNCHES", "MEAN", "P50", "P99", "MAX", NULL };
 	json_object *rows = json_object_new_array(), *row = json_object_new_array();
-	const int64_t early = ctl_int(data, "started_before_launch"), unknown = ctl_int(data, "unknown");
+	const int64_t early = ctl_int(data, "started_before_launch"),
+		      unknown = ctl_int(data, "unknown");
 
 	puts("=== LAUNCH TO START ===\n");
 	json_object_array_add(row, ctl_format("%" PRId64, ctl_int(data, "count")));
@@ -141,7 +150,9 @@ static void latency_print(json_object *data, const struct report_options *option
 	json_object_put(rows);
 	report_print_powers(ctl_get(data, "powers"), options);
 	if (unknown)
-		printf("\n%" PRId64 " began with their launch, as far as can be told: their stream had nothing to do.\n", unknown);
+		printf("\n%" PRId64 " began with their launch, as far as can be told: their stream "
+		       "had nothing to do.\n",
+		       unknown);
 	if (early) {
 		printf("\nNOT POSSIBLE: %" PRId64 " started before their launch, ", early);
 		report_print_text("by up to ", report_text_time(ctl_int(data, "worst_ns")));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --layers: where the time of calls goes. `total` of a layer is that of its outermost spans; `own` is what is left without the
- * spans in them, so that own times add up to the time of the outermost spans.
+ * --layers: where the time of calls goes. `total` of a layer is that of its outermost spans; `own`
+ * is what is left without the spans in them, so that own times add up to the time of the outermost
+ * spans.
  */
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 
 struct layer_times {
 	uint64_t count, total;
-	uint64_t own; /* may be below 0 while what lies in a span that is to come was counted already */
+	uint64_t own; /* may be below 0 while what lies in a span that is to come was counted
+			 already */
 };
 
 struct layers_row {
@@ -72,7 +74,8 @@ static struct layers_row *row_of(struct layers *layers, const char *call) {
 	return &layers->rows[number];
 }
 
-static int layers_item(void *part, const struct trace_item *item, const struct report_place *place) {
+static int layers_item(void *part, const struct trace_item *item,
+		       const struct report_place *place) {
 	struct layers *layers = part;
 	struct layers_row *row;
 
@@ -98,7 +101,8 @@ static json_object *row_json(const struct layers_row *row) {
 
 		report_add_number(layer, "count", row->layers[i].count);
 		report_add_number(layer, "total_ns", row->layers[i].total);
-		json_object_object_add(layer, "own_ns", json_object_new_int64((int64_t)row->layers[i].own));
+		json_object_object_add(layer, "own_ns",
+				       json_object_new_int64((int64_t)row->layers[i].own));
 		json_object_object_add(object, layer_names[i], layer);
 	}
 	return object;
@@ -128,7 +132,9 @@ static json_object *layers_json(void *part) {
 		times = layers->rows[i].layers;
 		name = times[REPORT_LAYER_API].count ? "(other)" : "(no call)";
 		report_add_text(row, "call", i ? report_names_text(&layers->names, i) : name);
-		report_add_number(row, "total_ns", times[REPORT_LAYER_API].total ? times[REPORT_LAYER_API].total : times[REPORT_LAYER_IOCTL].total);
+		report_add_number(row, "total_ns",
+				  times[REPORT_LAYER_API].total ? times[REPORT_LAYER_API].total
+								: times[REPORT_LAYER_IOCTL].total);
 		json_object_array_add(calls, row);
 	}
 	report_sort(calls, "total_ns");
@@ -140,12 +146,14 @@ static json_object *layers_json(void *part) {
 
 static void add_share(json_object *row, int64_t part, double whole) {
 	json_object_array_add(row, report_text_time(part));
-	json_object_array_add(row, whole > 0 ? ctl_format("%.1f", (double)part * 100 / whole) : json_object_new_string(""));
+	json_object_array_add(row, whole > 0 ? ctl_format("%.1f", (double)part * 100 / whole)
+					     : json_object_new_string(""));
 }
 
 static void print_layers(json_object *data) {
 	static const char *const header[] = { "LAYER", "COUNT", "TOTAL", "OWN", "% OF ALL", NULL };
-	static const char *const labels[_REPORT_LAYER_N] = { "API calls", "ioctls", "GSP and locks", "other hooks" };
+	static const char *const labels[_REPORT_LAYER_N] = { "API calls", "ioctls", "GSP and locks",
+							     "other hooks" };
 	json_object *rows = json_object_new_array();
 	double all = 0;
 
@@ -165,27 +173,34 @@ static void print_layers(json_object *data) {
 }
 
 static void layers_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "CALL", "COUNT", "TOTAL", "OWN", "%", "IOCTL", "%", "GSP, LOCKS", "%", "OTHER", "%", NULL };
+	static const char *const header[] = { "CALL", "COUNT",      "TOTAL", "OWN",   "%", "IOCTL",
+					      "%",    "GSP, LOCKS", "%",     "OTHER", "%", NULL };
 	json_object *rows = json_object_new_array(), *calls = ctl_get(data, "calls");
 
 	puts("=== TIME PER LAYER ===\n");
 	print_layers(data);
 	for (size_t i = 0; i < json_object_array_length(calls) && (int64_t)i < options->top; i++) {
-		json_object *from = json_object_array_get_idx(calls, i), *row = json_object_new_array();
+		json_object *from = json_object_array_get_idx(calls, i),
+			    *row = json_object_new_array();
 		const int64_t total = ctl_int(from, "total_ns");
 
 		json_object_array_add(row, json_object_get(ctl_get(from, "call")));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(ctl_get(from, "api"), "count")));
+		json_object_array_add(row, ctl_format("%" PRId64,
+						      ctl_int(ctl_get(from, "api"), "count")));
 		json_object_array_add(row, report_text_time(total));
 		for (int j = 0; j < _REPORT_LAYER_N; j++)
-			add_share(row, ctl_int(ctl_get(from, layer_names[j]), j == REPORT_LAYER_API ? "own_ns" : "total_ns"), total);
+			add_share(row,
+				  ctl_int(ctl_get(from, layer_names[j]),
+					  j == REPORT_LAYER_API ? "own_ns" : "total_ns"),
+				  total);
 		json_object_array_add(rows, row);
 	}
 	putchar('\n');
 	ctl_print_table(header, rows);
 	report_print_more(json_object_array_length(calls), options->top, "calls");
 	if (ctl_int(data, "late"))
-		printf("\n%" PRId64 " spans came later in the file than what lies in them: that is counted as if it lay in none.\n",
+		printf("\n%" PRId64 " spans came later in the file than what lies in them: that is "
+		       "counted as if it lay in none.\n",
 		       ctl_int(data, "late"));
 	json_object_put(rows);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --leaks: what was allocated and not freed when the trace, or the process, ended. An allocation holds from the end of its call
- * on, a free from the beginning of its own: so the address that one thread frees and another gets at once is told apart, though
- * the other's call began first. What ends with a context or a pool, without a call that frees it, counts as not freed. A process that
+ * --leaks: what was allocated and not freed when the trace, or the process, ended. An allocation
+ * holds from the end of its call on, a free from the beginning of its own: so the address that one
+ * thread frees and another gets at once is told apart, though the other's call began first. What
+ * ends with a context or a pool, without a call that frees it, counts as not freed. A process that
  * executes another program has ended as far as its allocations go.
  */
 
@@ -61,9 +62,11 @@ static uint32_t stack_number(struct leaks *leaks, const struct trace_item *item)
 	if (!item->n_frames)
 		return 0;
 	for (size_t i = 0; i < item->n_frames && i < FRAMES_MAX && n + 1 < sizeof(text); i++) {
-		const int added = snprintf(text + n, sizeof(text) - n, "%s%s", i ? "\n" : "", item->frames[i]);
+		const int added = snprintf(text + n, sizeof(text) - n, "%s%s", i ? "\n" : "",
+					   item->frames[i]);
 
-		n = added < 0 || (size_t)added >= sizeof(text) - n ? sizeof(text) - 1 : n + (size_t)added;
+		n = added < 0 || (size_t)added >= sizeof(text) - n ? sizeof(text) - 1
+								   : n + (size_t)added;
 	}
 	return report_names_number(&leaks->stacks, text);
 }
@@ -75,7 +78,8 @@ static uint64_t address_of(const struct trace_item *item, bool out) {
 
 		if (value->out != out)
 			continue;
-		if (value->kind == VALUE_HEX || value->kind == VALUE_UINT || value->kind == VALUE_INT)
+		if (value->kind == VALUE_HEX || value->kind == VALUE_UINT ||
+		    value->kind == VALUE_INT)
 			return (uint64_t)value->number;
 		if (!out)
 			break;
@@ -85,13 +89,18 @@ static uint64_t address_of(const struct trace_item *item, bool out) {
 
 /* An allocation's call is over. */
 static int commit(struct leaks *leaks, const struct report_live *live) {
-	struct report_live *before = report_live_find(&leaks->live, live->pid, (enum report_resource)live->resource, live->address);
+	struct report_live *before = report_live_find(
+		&leaks->live, live->pid, (enum report_resource)live->resource, live->address);
 	int r = 0;
 
 	if (before) {
-		/* its free was not seen: lost, or of a kind that is not known; of another process by then, if its own ended */
+		/* its free was not seen: lost, or of a kind that is not known; of another process
+		 * by then, if its own ended */
 		leaks->replaced += !before->ended;
-		leaks->bytes -= report_is_memory((enum report_resource)before->resource) && !before->ended ? before->size : 0;
+		leaks->bytes -=
+			report_is_memory((enum report_resource)before->resource) && !before->ended
+				? before->size
+				: 0;
 		*before = *live;
 	} else if (leaks->live.n == LIVE_MAX) {
 		leaks->untold++;
@@ -114,7 +123,8 @@ static struct report_live pending_pop(struct leaks *leaks) {
 	for (;;) {
 		size_t child = 2 * place + 1;
 
-		if (child + 1 < leaks->n_pending && leaks->pending[child + 1].time < leaks->pending[child].time)
+		if (child + 1 < leaks->n_pending &&
+		    leaks->pending[child + 1].time < leaks->pending[child].time)
 			child++;
 		if (child >= leaks->n_pending || leaks->pending[child].time >= last.time)
 			break;
@@ -137,7 +147,8 @@ static int pending_push(struct leaks *leaks, const struct report_live *live) {
 			return -ENOMEM;
 		leaks->pending = pending;
 	}
-	for (place = leaks->n_pending++; place && leaks->pending[(place - 1) / 2].time > live->time; place = (place - 1) / 2)
+	for (place = leaks->n_pending++; place && leaks->pending[(place - 1) / 2].time > live->time;
+	     place = (place - 1) / 2)
 		leaks->pending[place] = leaks->pending[(place - 1) / 2];
 	leaks->pending[place] = *live;
 	return 0;
@@ -155,7 +166,8 @@ static int advance(struct leaks *leaks, uint64_t time) {
 	return r;
 }
 
-static void free_one(struct leaks *leaks, const struct trace_item *item, enum report_resource resource) {
+static void free_one(struct leaks *leaks, const struct trace_item *item,
+		     enum report_resource resource) {
 	const uint64_t address = address_of(item, false);
 	struct report_live *live;
 
@@ -171,7 +183,8 @@ static void free_one(struct leaks *leaks, const struct trace_item *item, enum re
 	report_live_remove(&leaks->live, live);
 }
 
-/* A process has ended, or executed another program. What of others is not over yet is still awaited: they may free what it gets before. */
+/* A process has ended, or executed another program. What of others is not over yet is still
+ * awaited: they may free what it gets before. */
 static int end_process(struct leaks *leaks, uint32_t pid, uint64_t time) {
 	int r = advance(leaks, time);
 
@@ -183,7 +196,8 @@ static int end_process(struct leaks *leaks, uint32_t pid, uint64_t time) {
 		if (!live->resource || live->pid != pid || live->ended)
 			continue;
 		live->ended = true;
-		leaks->bytes -= report_is_memory((enum report_resource)live->resource) ? live->size : 0;
+		leaks->bytes -=
+			report_is_memory((enum report_resource)live->resource) ? live->size : 0;
 	}
 	return r;
 }
@@ -197,7 +211,8 @@ static int leaks_item(void *part, const struct trace_item *item, const struct re
 
 	if (item->end > leaks->last)
 		leaks->last = item->end;
-	if (item->kind == EVENT_PROCESS && (!strcmp(item->name, "exit") || !strcmp(item->name, "exec")))
+	if (item->kind == EVENT_PROCESS &&
+	    (!strcmp(item->name, "exit") || !strcmp(item->name, "exec")))
 		return end_process(leaks, item->pid, item->start);
 	/* inner calls of the driver to itself do the same once more */
 	if (item->kind != EVENT_CALL || item->failed || item->open || !place->outermost)
@@ -213,7 +228,8 @@ static int leaks_item(void *part, const struct trace_item *item, const struct re
 		return 0;
 	}
 	/* of cuStreamBeginCaptureToGraph(): the graph was there before */
-	if (!strcmp(item->base, "cuStreamEndCapture") && report_live_find(&leaks->live, item->pid, resource, address_of(item, true)))
+	if (!strcmp(item->base, "cuStreamEndCapture") &&
+	    report_live_find(&leaks->live, item->pid, resource, address_of(item, true)))
 		return 0;
 	leaks->allocations++;
 	live = (struct report_live){
@@ -273,10 +289,15 @@ static json_object *group_json(struct leaks *leaks, const struct report_live *ro
 	report_add_text(group, "function", report_names_text(&leaks->names, rows->function));
 	report_add_number(group, "count", n);
 	report_add_number(group, "bytes", bytes);
-	report_add_number(group, "oldest_ns", leaks->last > rows->time ? leaks->last - rows->time : 0);
-	report_add_number(group, "newest_ns", leaks->last > rows[n - 1].time ? leaks->last - rows[n - 1].time : 0);
+	report_add_number(group, "oldest_ns",
+			  leaks->last > rows->time ? leaks->last - rows->time : 0);
+	report_add_number(group, "newest_ns",
+			  leaks->last > rows[n - 1].time ? leaks->last - rows[n - 1].time : 0);
 	json_object_object_add(group, "process_ended", json_object_new_boolean(rows->ended));
-	json_object_object_add(group, "stack", rows->stack ? stack_json(report_names_text(&leaks->stacks, rows->stack)) : json_object_new_array());
+	json_object_object_add(group, "stack",
+			       rows->stack
+				       ? stack_json(report_names_text(&leaks->stacks, rows->stack))
+				       : json_object_new_array());
 	return group;
 }
 
@@ -294,7 +315,8 @@ static json_object *live_json(struct leaks *leaks, const struct report_live *liv
 static json_object *leaks_json(void *part) {
 	struct leaks *leaks = part;
 	struct report_live_table *table = &leaks->live;
-	json_object *data = json_object_new_object(), *groups = json_object_new_array(), *all = json_object_new_array();
+	json_object *data = json_object_new_object(), *groups = json_object_new_array(),
+		    *all = json_object_new_array();
 	size_t n = 0, last;
 
 	if (advance(leaks, UINT64_MAX) != 0)
@@ -305,7 +327,8 @@ static json_object *leaks_json(void *part) {
 	if (n)
 		qsort(table->rows, n, sizeof(*table->rows), live_order);
 	for (size_t i = 0; i < n; i = last) {
-		for (last = i + 1; last < n && same_group(&table->rows[i], &table->rows[last]); last++)
+		for (last = i + 1; last < n && same_group(&table->rows[i], &table->rows[last]);
+		     last++)
 			;
 		json_object_array_add(groups, group_json(leaks, &table->rows[i], last - i));
 	}
@@ -333,7 +356,8 @@ static void print_group(json_object *group) {
 	ctl_print_text(ctl_string(group, "function"));
 	report_print_text(": ", report_text_size(ctl_int(group, "bytes")));
 	report_print_text(", the oldest for ", report_text_time(ctl_int(group, "oldest_ns")));
-	puts(json_object_get_boolean(ctl_get(group, "process_ended")) ? ", until the process ended" : "");
+	puts(json_object_get_boolean(ctl_get(group, "process_ended")) ? ", until the process ended"
+								      : "");
 	for (size_t i = 0; i < json_object_array_length(stack); i++) {
 		fputs("    ", stdout);
 		ctl_print_text(json_object_get_string(json_object_array_get_idx(stack, i)));
@@ -346,7 +370,8 @@ static void leaks_print(json_object *data, const struct report_options *options)
 		const char *key, *text;
 	} notes[] = {
 		{ "unknown_frees", "frees of what the trace did not see allocated" },
-		{ "replaced", "addresses were allocated again, but their free is not in the trace" },
+		{ "replaced",
+		  "addresses were allocated again, but their free is not in the trace" },
 		{ "without_address", "allocations without their address in the trace" },
 		{ "untold", "allocations beyond what is remembered at once" },
 	};
@@ -358,8 +383,8 @@ static void leaks_print(json_object *data, const struct report_options *options)
 	report_print_more(json_object_array_length(groups), options->top, "places");
 	if (!json_object_array_length(groups))
 		puts("Nothing.");
-	printf("\n%" PRId64 " allocations, %" PRId64 " frees, %" PRId64 " not freed", ctl_int(data, "allocations"), ctl_int(data, "frees"),
-	       ctl_int(data, "n_live"));
+	printf("\n%" PRId64 " allocations, %" PRId64 " frees, %" PRId64 " not freed",
+	       ctl_int(data, "allocations"), ctl_int(data, "frees"), ctl_int(data, "n_live"));
 	report_print_text("; at most ", report_text_size(ctl_int(data, "peak_bytes")));
 	puts(" at once");
 	for (size_t i = 0; i < sizeof(notes) / sizeof(*notes); i++)

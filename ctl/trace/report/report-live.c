@@ -6,18 +6,21 @@
 #include "report-live.h"
 #include "ctl/trace/read/report-names.h"
 
-static size_t place_of(const struct report_live_table *table, uint32_t pid, uint8_t resource, uint64_t address) {
+static size_t place_of(const struct report_live_table *table, uint32_t pid, uint8_t resource,
+		       uint64_t address) {
 	const uint64_t key[] = { address, (uint64_t)pid << 8 | resource };
 
 	return report_hash(key, sizeof(key), 0) & (table->n_rows - 1);
 }
 
-struct report_live *report_live_find(const struct report_live_table *table, uint32_t pid, enum report_resource resource, uint64_t address) {
+struct report_live *report_live_find(const struct report_live_table *table, uint32_t pid,
+				     enum report_resource resource, uint64_t address) {
 	size_t i;
 
 	if (!table->n_rows)
 		return NULL;
-	for (i = place_of(table, pid, (uint8_t)resource, address); table->rows[i].resource; i = (i + 1) & (table->n_rows - 1)) {
+	for (i = place_of(table, pid, (uint8_t)resource, address); table->rows[i].resource;
+	     i = (i + 1) & (table->n_rows - 1)) {
 		struct report_live *live = &table->rows[i];
 
 		if (live->address == address && live->pid == pid && live->resource == resource)
@@ -35,7 +38,8 @@ static void insert(struct report_live_table *table, const struct report_live *li
 }
 
 int report_live_add(struct report_live_table *table, const struct report_live *live) {
-	struct report_live_table larger = { .n = table->n, .n_rows = table->n_rows ? table->n_rows * 2 : 256 };
+	struct report_live_table larger = { .n = table->n,
+					    .n_rows = table->n_rows ? table->n_rows * 2 : 256 };
 
 	if (table->n >= table->n_rows / 2) {
 		larger.rows = calloc(larger.n_rows, sizeof(*larger.rows));
@@ -61,7 +65,8 @@ void report_live_remove(struct report_live_table *table, struct report_live *liv
 		i = (i + 1) & mask;
 		if (!table->rows[i].resource)
 			break;
-		home = place_of(table, table->rows[i].pid, table->rows[i].resource, table->rows[i].address);
+		home = place_of(table, table->rows[i].pid, table->rows[i].resource,
+				table->rows[i].address);
 		if (((i - home) & mask) < ((i - hole) & mask))
 			continue;
 		table->rows[hole] = table->rows[i];

@@ -22,7 +22,8 @@ struct report_live_table {
 	size_t n, n_rows; /* n_rows: a power of two */
 };
 
-struct report_live *report_live_find(const struct report_live_table *table, uint32_t pid, enum report_resource resource, uint64_t address);
+struct report_live *report_live_find(const struct report_live_table *table, uint32_t pid,
+				     enum report_resource resource, uint64_t address);
 /* Adds what is not there yet. 0, or -ENOMEM. */
 int report_live_add(struct report_live_table *table, const struct report_live *live);
 void report_live_remove(struct report_live_table *table, struct report_live *live);

@@ -68,7 +68,8 @@ static enum report_layer layer_of(const struct trace_item *item) {
 	}
 }
 
-/* When there are too many threads, what they are doing is forgotten: the threads that go on are found again. */
+/* When there are too many threads, what they are doing is forgotten: the threads that go on are
+ * found again. */
 static struct place_thread *thread_of(struct report_places *places, uint32_t pid, uint32_t tid) {
 	const uint32_t ids[] = { pid, tid };
 	const size_t first = report_hash(ids, sizeof(ids), 0) & (THREADS - 1);
@@ -97,8 +98,10 @@ static struct place_thread *thread_of(struct report_places *places, uint32_t pid
 	return thread->spans ? thread : NULL;
 }
 
-/* Takes from the stack what cannot be around the item. Returns whether the item can be put on it. */
-static bool unwind(struct place_thread *thread, const struct trace_item *item, struct report_place *place) {
+/* Takes from the stack what cannot be around the item. Returns whether the item can be put on it.
+ */
+static bool unwind(struct place_thread *thread, const struct trace_item *item,
+		   struct report_place *place) {
 	unsigned int depth = item->parent ? thread->depth : 0;
 
 	while (depth && thread->spans[depth - 1].id != item->parent)
@@ -122,12 +125,15 @@ static bool unwind(struct place_thread *thread, const struct trace_item *item, s
 	return true;
 }
 
-int report_places_item(struct report_places *places, const struct trace_item *item, struct report_place *place) {
+int report_places_item(struct report_places *places, const struct trace_item *item,
+		       struct report_place *place) {
 	const enum report_layer layer = layer_of(item);
 	struct place_thread *thread;
 	uint64_t end = item->end > item->start ? item->end : item->start;
 
-	*place = (struct report_place){ .layer = layer, .around = REPORT_LAYER_NONE, .outermost = true };
+	*place = (struct report_place){ .layer = layer,
+					.around = REPORT_LAYER_NONE,
+					.outermost = true };
 	if (layer == REPORT_LAYER_NONE)
 		return 0;
 	thread = thread_of(places, item->pid, item->tid);
@@ -155,7 +161,9 @@ int report_places_item(struct report_places *places, const struct trace_item *it
 	place->call = thread->call;
 	place->duration = end - item->start;
 	if (!item->instant && thread->depth < DEPTH_MAX)
-		thread->spans[thread->depth++] = (struct place_span){ .id = item->id, .start = item->start, .end = end, .layer = layer };
+		thread->spans[thread->depth++] = (struct place_span){
+			.id = item->id, .start = item->start, .end = end, .layer = layer
+		};
 	else if (item->instant && thread->call && thread->call_depth >= thread->depth)
 		thread->call = NULL;
 	return 0;

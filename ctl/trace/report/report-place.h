@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Where a span lies among those of its thread: in which layer, and in what. By its parent if the trace tells, else by time.
- * Items come by their start; a span that comes after what lies in it is late: its children were counted as if they had none.
+ * Where a span lies among those of its thread: in which layer, and in what. By its parent if the
+ * trace tells, else by time. Items come by their start; a span that comes after what lies in it is
+ * late: its children were counted as if they had none.
  */
 
 #include <stdbool.h>
@@ -34,4 +35,5 @@ struct report_places;
 int report_places_new(struct report_places **placesp);
 struct report_places *report_places_free(struct report_places *places);
 /* 0, or -ENOMEM. */
-int report_places_item(struct report_places *places, const struct trace_item *item, struct report_place *place);
+int report_places_item(struct report_places *places, const struct trace_item *item,
+		       struct report_place *place);

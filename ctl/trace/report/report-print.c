@@ -21,8 +21,11 @@ json_object *report_text_time(int64_t nanoseconds) {
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
 		if (size >= units[i].scale)
-			return ctl_format("%.*f %s", size >= units[i].scale * 100 ? 1 : size >= units[i].scale * 10 ? 2 : 3, value / units[i].scale,
-					  units[i].unit);
+			return ctl_format("%.*f %s",
+					  size >= units[i].scale * 100  ? 1
+					  : size >= units[i].scale * 10 ? 2
+									: 3,
+					  value / units[i].scale, units[i].unit);
 	return ctl_format("%" PRId64 " ns", nanoseconds);
 }
 
@@ -61,7 +64,9 @@ void report_add_text(json_object *object, const char *key, const char *text) {
 }
 
 void report_add_number(json_object *object, const char *key, uint64_t number) {
-	json_object_object_add(object, key, json_object_new_int64(number > INT64_MAX ? INT64_MAX : (int64_t)number));
+	json_object_object_add(object, key,
+			       json_object_new_int64(number > INT64_MAX ? INT64_MAX
+									: (int64_t)number));
 }
 
 void report_add_hex(json_object *object, const char *key, uint64_t number) {
@@ -75,15 +80,19 @@ json_object *report_histogram_json(const struct report_histogram *histogram) {
 	static const struct {
 		const char *key;
 		double percent;
-	} percentiles[] = { { "p50_ns", 50 }, { "p90_ns", 90 }, { "p99_ns", 99 }, { "p999_ns", 99.9 } };
+	} percentiles[] = {
+		{ "p50_ns", 50 }, { "p90_ns", 90 }, { "p99_ns", 99 }, { "p999_ns", 99.9 }
+	};
 	json_object *object = json_object_new_object();
 
 	report_add_number(object, "count", histogram->count);
-	report_add_number(object, "total_ns", histogram->total < 9e18 ? (uint64_t)histogram->total : INT64_MAX);
+	report_add_number(object, "total_ns",
+			  histogram->total < 9e18 ? (uint64_t)histogram->total : INT64_MAX);
 	report_add_number(object, "mean_ns", (uint64_t)(report_histogram_mean(histogram) + 0.5));
 	report_add_number(object, "min_ns", histogram->min);
 	for (size_t i = 0; i < sizeof(percentiles) / sizeof(*percentiles); i++)
-		report_add_number(object, percentiles[i].key, report_histogram_percentile(histogram, percentiles[i].percent));
+		report_add_number(object, percentiles[i].key,
+				  report_histogram_percentile(histogram, percentiles[i].percent));
 	report_add_number(object, "max_ns", histogram->max);
 	return object;
 }
@@ -142,7 +151,8 @@ void report_print_powers(json_object *powers, const struct report_options *optio
 
 		from = report_text_time(start);
 		to = report_text_time(!start ? 2 : start > INT64_MAX / 2 ? INT64_MAX : start * 2);
-		printf("  %9s .. %-9s %9" PRId64 " |", json_object_get_string(from), json_object_get_string(to), count);
+		printf("  %9s .. %-9s %9" PRId64 " |", json_object_get_string(from),
+		       json_object_get_string(to), count);
 		print_bar((double)count / (double)most, width, options->utf8);
 		putchar('\n');
 		json_object_put(from);

@@ -38,7 +38,8 @@ void report_seen_item(struct report_seen *seen, const struct trace_item *item) {
 	see_pid(seen, item);
 	if (item->kind >= EVENT_PROCESS && item->kind <= EVENT_NOTE)
 		return;
-	seen->counts[report_names_number(&seen->names, item->kind == EVENT_KERNEL ? item->name : item->base)]++;
+	seen->counts[report_names_number(&seen->names,
+					 item->kind == EVENT_KERNEL ? item->name : item->base)]++;
 }
 
 /* What somebody would type: of a kernel's name what is before its arguments. */
@@ -49,7 +50,8 @@ static void shorten(const char *name, char *out, size_t n_out) {
 }
 
 /* The most frequent one that is not shown yet, of those close to the pattern or of all. 0: none. */
-static uint32_t next_name(const struct report_seen *seen, const char *pattern, bool close, const bool *shown) {
+static uint32_t next_name(const struct report_seen *seen, const char *pattern, bool close,
+			  const bool *shown) {
 	uint32_t best = 0;
 	char name[256];
 
@@ -74,7 +76,10 @@ char *report_seen_names(const struct report_seen *seen, const char *pattern) {
 	file = open_memstream(&text, &n_text);
 	if (!file)
 		return NULL;
-	fputs(close ? "did you mean " : seen->names.n ? "there are " : "there is nothing that has a name", file);
+	fputs(close           ? "did you mean "
+	      : seen->names.n ? "there are "
+			      : "there is nothing that has a name",
+	      file);
 	for (; n < SHOWN && (number = next_name(seen, pattern, close, shown)); n++) {
 		shown[number] = true;
 		shorten(report_names_text(&seen->names, number), name, sizeof(name));
@@ -98,7 +103,8 @@ char *report_seen_pids(const struct report_seen *seen) {
 		return NULL;
 	fputs(seen->n_pids ? "there are " : "there is no process", file);
 	for (size_t i = 0; i < seen->n_pids; i++)
-		fprintf(file, *seen->pids[i].comm ? "%s%" PRIu32 " (%.15s)" : "%s%" PRIu32, i ? ", " : "", seen->pids[i].pid, seen->pids[i].comm);
+		fprintf(file, *seen->pids[i].comm ? "%s%" PRIu32 " (%.15s)" : "%s%" PRIu32,
+			i ? ", " : "", seen->pids[i].pid, seen->pids[i].comm);
 	if (seen->n_pids == REPORT_SEEN_PIDS)
 		fputs(", ...", file);
 	fclose(file);

@@ -24,6 +24,7 @@ struct report_seen {
 void report_seen_init(struct report_seen *seen);
 void report_seen_deinit(struct report_seen *seen);
 void report_seen_item(struct report_seen *seen, const struct trace_item *item);
-/* "did you mean cuMemAlloc?", or "there are cuLaunchKernel, vectorAdd and 12 more", or "it is empty"; the caller's to free, NULL without memory. */
+/* "did you mean cuMemAlloc?", or "there are cuLaunchKernel, vectorAdd and 12 more", or "it is
+ * empty"; the caller's to free, NULL without memory. */
 char *report_seen_names(const struct report_seen *seen, const char *pattern);
 char *report_seen_pids(const struct report_seen *seen);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --summary: the seeds' numbers in their layout, what the GPU did, and counts by type and by name. */
+/* --summary: the seeds' numbers in their layout, what the GPU did, and counts by type and by name.
+ */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -64,7 +65,8 @@ static int summary_new(void **partp, const struct report_options *options) {
 	if (!summary)
 		return -ENOMEM;
 	for (size_t i = 0; i < KINDS; i++)
-		report_names_init(&summary->names[i].names, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
+		report_names_init(&summary->names[i].names, REPORT_NAMES_MAX,
+				  REPORT_NAME_BYTES_MAX);
 	report_names_init(&summary->types.names, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
 	*partp = summary;
 	return 0;
@@ -72,7 +74,8 @@ static int summary_new(void **partp, const struct report_options *options) {
 
 /* How often: an event of --discover is a number of calls. */
 static uint64_t times_of(const struct trace_item *item) {
-	if (item->kind != EVENT_HOOK || strcmp(item->class, "discover") != 0 || !item->n_values || item->values[0].number < 0)
+	if (item->kind != EVENT_HOOK || strcmp(item->class, "discover") != 0 || !item->n_values ||
+	    item->values[0].number < 0)
 		return 1;
 	return (uint64_t)item->values[0].number;
 }
@@ -141,7 +144,8 @@ static int count_kernel(struct summary *summary, const struct trace_item *item) 
 	return report_busy_add(device->busy, item->start, item->end);
 }
 
-static int summary_item(void *part, const struct trace_item *item, const struct report_place *place) {
+static int summary_item(void *part, const struct trace_item *item,
+			const struct report_place *place) {
 	struct summary *summary = part;
 	char type[64];
 	int r = 0;
@@ -188,7 +192,9 @@ static void add_counts(json_object *array, const struct count_table *table, cons
 		if (!table->rows[i].count)
 			continue;
 		row = json_object_new_object();
-		json_object_object_add(row, "type", type ? report_text(type, strlen(type)) : report_text(text, strcspn(text, "\t")));
+		json_object_object_add(row, "type",
+				       type ? report_text(type, strlen(type))
+					    : report_text(text, strcspn(text, "\t")));
 		report_add_text(row, type ? "name" : "class", type ? text : tab ? tab + 1 : "");
 		report_add_number(row, "count", table->rows[i].count);
 		report_add_number(row, "failed", table->rows[i].failed);
@@ -227,18 +233,23 @@ static json_object *summary_gpu(struct summary *summary) {
 
 static json_object *summary_json(void *part) {
 	struct summary *summary = part;
-	json_object *data = json_object_new_object(), *user = json_object_new_object(), *kernel = json_object_new_object();
+	json_object *data = json_object_new_object(), *user = json_object_new_object(),
+		    *kernel = json_object_new_object();
 	json_object *types = json_object_new_array(), *names = json_object_new_array();
 
 	report_add_number(user, "calls", summary->calls);
 	report_add_number(user, "launches", summary->launches);
 	/* where calls have no sizes, the seeds' lines beside them have */
-	report_add_number(user, "allocations", !summary->allocated && summary->memory_lines ? summary->memory_lines : summary->allocations);
-	report_add_number(user, "allocated_bytes", summary->allocated ? summary->allocated : summary->memory_bytes);
+	report_add_number(user, "allocations",
+			  !summary->allocated && summary->memory_lines ? summary->memory_lines
+								       : summary->allocations);
+	report_add_number(user, "allocated_bytes",
+			  summary->allocated ? summary->allocated : summary->memory_bytes);
 	report_add_number(user, "transfers", summary->transfers);
 	report_add_number(user, "transferred_bytes", summary->transferred);
 	json_object_object_add(data, "userspace", user);
-	/* of traces of system calls alone: what the seeds' hook of a function that is not there leaves */
+	/* of traces of system calls alone: what the seeds' hook of a function that is not there
+	 * leaves */
 	report_add_number(kernel, "ioctls", summary->ioctls ? summary->ioctls : summary->syscalls);
 	report_add_number(kernel, "ioctl_ns", summary->ioctl_time);
 	report_add_number(kernel, "scheduler_calls", summary->scheduler);
@@ -268,7 +279,8 @@ static void print_counts(json_object *array, const char *key, int64_t limit) {
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(array) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(array, i), *row = json_object_new_array();
+		json_object *from = json_object_array_get_idx(array, i),
+			    *row = json_object_new_array();
 
 		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
 		json_object_array_add(row, json_object_get(ctl_get(from, key)));
@@ -284,8 +296,10 @@ static void print_counts(json_object *array, const char *key, int64_t limit) {
 }
 
 static void summary_print(json_object *data, const struct report_options *options) {
-	json_object *user = ctl_get(data, "userspace"), *kernel = ctl_get(data, "kernel_space"), *gpu = ctl_get(data, "gpu");
-	const double busy = (double)ctl_int(gpu, "busy_ns"), all = busy + (double)ctl_int(gpu, "idle_ns");
+	json_object *user = ctl_get(data, "userspace"), *kernel = ctl_get(data, "kernel_space"),
+		    *gpu = ctl_get(data, "gpu");
+	const double busy = (double)ctl_int(gpu, "busy_ns"),
+		     all = busy + (double)ctl_int(gpu, "idle_ns");
 
 	printf("=== TRACE SUMMARY ===\n\nUSERSPACE (libcuda.so):\n");
 	printf("  Total CUDA API calls: %" PRId64 "\n", ctl_int(user, "calls"));
@@ -301,17 +315,23 @@ static void summary_print(json_object *data, const struct report_options *option
 	if (ctl_int(gpu, "kernels")) {
 		printf("\nGPU:\n  Kernels run: %" PRId64 "\n", ctl_int(gpu, "kernels"));
 		printf("  Total kernel time: %.3f ms\n", (double)ctl_int(gpu, "kernel_ns") / 1e6);
-		printf("  Busy: %.3f ms of %.3f ms (%.1f%%)", busy / 1e6, all / 1e6, all > 0 ? busy * 100 / all : 100.0);
+		printf("  Busy: %.3f ms of %.3f ms (%.1f%%)", busy / 1e6, all / 1e6,
+		       all > 0 ? busy * 100 / all : 100.0);
 		if (ctl_int(gpu, "processes") > 1)
-			printf(", added up over %" PRId64 " processes, each with GPUs of its own", ctl_int(gpu, "processes"));
+			printf(", added up over %" PRId64 " processes, each with GPUs of its own",
+			       ctl_int(gpu, "processes"));
 		putchar('\n');
 	}
-	printf("\nTRACE:\n  From %.6f s to %.6f s\n", (double)ctl_int(data, "first_ns") / 1e9, (double)ctl_int(data, "last_ns") / 1e9);
-	printf("  Failed: %" PRId64 "\n  Lost events: %" PRId64 "\n", ctl_int(data, "failed"), ctl_int(data, "lost"));
+	printf("\nTRACE:\n  From %.6f s to %.6f s\n", (double)ctl_int(data, "first_ns") / 1e9,
+	       (double)ctl_int(data, "last_ns") / 1e9);
+	printf("  Failed: %" PRId64 "\n  Lost events: %" PRId64 "\n", ctl_int(data, "failed"),
+	       ctl_int(data, "lost"));
 	if (ctl_int(data, "violations"))
-		printf("  Impossible times: %" PRId64 " (see --errors)\n", ctl_int(data, "violations"));
+		printf("  Impossible times: %" PRId64 " (see --errors)\n",
+		       ctl_int(data, "violations"));
 	print_counts(ctl_get(data, "by_type"), "class", INT64_MAX);
-	print_counts(ctl_get(data, "by_name"), "name", options->top > TOP_NAMES ? options->top : TOP_NAMES);
+	print_counts(ctl_get(data, "by_name"), "name",
+		     options->top > TOP_NAMES ? options->top : TOP_NAMES);
 }
 
 const struct report_part report_summary = {

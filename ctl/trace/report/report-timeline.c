@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --timeline: when threads were in calls and ioctls, and streams busy, as wide as the terminal. How long the trace is turns out
- * at its end: there are so many steps of time, and when it does not fit into them any more, each becomes twice as long.
+ * --timeline: when threads were in calls and ioctls, and streams busy, as wide as the terminal. How
+ * long the trace is turns out at its end: there are so many steps of time, and when it does not fit
+ * into them any more, each becomes twice as long.
  */
 
 #include <errno.h>
@@ -63,16 +64,21 @@ static int timeline_new(void **partp, const struct report_options *options) {
 	return 0;
 }
 
-static bool is_row(const struct timeline_row *row, enum row_kind kind, const struct trace_item *item) {
+static bool is_row(const struct timeline_row *row, enum row_kind kind,
+		   const struct trace_item *item) {
 	if (row->others || row->kind != kind || row->pid != item->pid)
 		return false;
-	return kind == ROW_STREAM ? row->tid == item->device && row->stream == item->stream : row->tid == item->tid;
+	return kind == ROW_STREAM ? row->tid == item->device && row->stream == item->stream
+				  : row->tid == item->tid;
 }
 
 /* The row of an item; NULL: no memory. */
-static struct timeline_row *row_of(struct timeline *timeline, enum row_kind kind, const struct trace_item *item) {
-	const uint64_t key[] = { kind, item->pid, kind == ROW_STREAM ? item->device : item->tid, kind == ROW_STREAM ? item->stream : 0 };
-	struct timeline_row **place = &timeline->places[report_hash(key, sizeof(key), 0) % PLACES], *row, *others = NULL;
+static struct timeline_row *row_of(struct timeline *timeline, enum row_kind kind,
+				   const struct trace_item *item) {
+	const uint64_t key[] = { kind, item->pid, kind == ROW_STREAM ? item->device : item->tid,
+				 kind == ROW_STREAM ? item->stream : 0 };
+	struct timeline_row **place = &timeline->places[report_hash(key, sizeof(key), 0) % PLACES],
+			    *row, *others = NULL;
 	size_t n = 0;
 
 	if (*place && is_row(*place, kind, item))
@@ -97,12 +103,14 @@ static struct timeline_row *row_of(struct timeline *timeline, enum row_kind kind
 	row->pid = item->pid;
 	row->tid = kind == ROW_STREAM ? item->device : item->tid;
 	row->stream = item->stream;
-	snprintf(row->name, sizeof(row->name), "%s", *item->thread ? item->thread : item->process->comm);
+	snprintf(row->name, sizeof(row->name), "%s",
+		 *item->thread ? item->thread : item->process->comm);
 	timeline->rows[timeline->n++] = row;
 	return row;
 }
 
-/* Steps become twice as long. The origin stays a multiple of theirs, so that it may take the one before with it. */
+/* Steps become twice as long. The origin stays a multiple of theirs, so that it may take the one
+ * before with it. */
 static void double_step(struct timeline *timeline) {
 	const size_t odd = timeline->origin / timeline->step % 2;
 
@@ -110,7 +118,8 @@ static void double_step(struct timeline *timeline) {
 		uint64_t *busy = timeline->rows[i]->busy;
 
 		for (size_t j = 0; j < STEPS; j++) {
-			const uint64_t left = 2 * j >= odd && 2 * j - odd < STEPS ? busy[2 * j - odd] : 0;
+			const uint64_t left =
+				2 * j >= odd && 2 * j - odd < STEPS ? busy[2 * j - odd] : 0;
 
 			busy[j] = left + (2 * j + 1 - odd < STEPS ? busy[2 * j + 1 - odd] : 0);
 		}
@@ -144,13 +153,17 @@ static uint64_t bounded(uint64_t time) {
 	return time < UINT64_C(1) << 62 ? time : UINT64_C(1) << 62;
 }
 
-static int timeline_item(void *part, const struct trace_item *item, const struct report_place *place) {
+static int timeline_item(void *part, const struct trace_item *item,
+			 const struct report_place *place) {
 	struct timeline *timeline = part;
-	enum row_kind kind = item->kind == EVENT_CALL ? ROW_CALLS : item->kind == EVENT_IOCTL ? ROW_IOCTLS : ROW_STREAM;
+	enum row_kind kind = item->kind == EVENT_CALL    ? ROW_CALLS
+			     : item->kind == EVENT_IOCTL ? ROW_IOCTLS
+							 : ROW_STREAM;
 	struct timeline_row *row;
 	uint64_t from, to;
 
-	if (item->instant || (item->kind != EVENT_KERNEL && (kind == ROW_STREAM || !place->outermost)))
+	if (item->instant ||
+	    (item->kind != EVENT_KERNEL && (kind == ROW_STREAM || !place->outermost)))
 		return 0;
 	from = bounded(item->start);
 	to = bounded(item->end > item->start ? item->end : item->start);
@@ -200,7 +213,8 @@ static void add_label(json_object *object, const struct timeline_row *row) {
 
 /* Threads in the order of their first call, each with its ioctls; then streams; others last. */
 static int row_order(const void *a, const void *b) {
-	const struct timeline_row *left = *(struct timeline_row *const *)a, *right = *(struct timeline_row *const *)b;
+	const struct timeline_row *left = *(struct timeline_row *const *)a,
+				  *right = *(struct timeline_row *const *)b;
 
 	if ((left->kind == ROW_STREAM) != (right->kind == ROW_STREAM))
 		return left->kind == ROW_STREAM ? 1 : -1;
@@ -217,7 +231,9 @@ static int row_order(const void *a, const void *b) {
 
 static json_object *timeline_json(void *part) {
 	struct timeline *timeline = part;
-	const size_t n_steps = timeline->any ? (size_t)((timeline->last - timeline->origin) / timeline->step) + 1 : 0;
+	const size_t n_steps =
+		timeline->any ? (size_t)((timeline->last - timeline->origin) / timeline->step) + 1
+			      : 0;
 	json_object *data = json_object_new_object(), *rows = json_object_new_array();
 
 	report_add_number(data, "from_ns", timeline->origin);
@@ -230,7 +246,9 @@ static json_object *timeline_json(void *part) {
 		add_label(row, timeline->rows[i]);
 		report_add_number(row, "count", timeline->rows[i]->count);
 		for (size_t j = 0; j < n_steps; j++)
-			json_object_array_add(busy, json_object_new_int64((int64_t)(timeline->rows[i]->busy[j] & INT64_MAX)));
+			json_object_array_add(
+				busy, json_object_new_int64(
+					      (int64_t)(timeline->rows[i]->busy[j] & INT64_MAX)));
 		json_object_object_add(row, "busy_ns", busy);
 		json_object_array_add(rows, row);
 	}
@@ -253,11 +271,13 @@ static void print_label(json_object *row, bool several) {
 	char label[128], whose[32] = "";
 
 	if (several && !ctl_get(row, "others") && (!strcmp(kind, "stream") || pid != tid))
-		snprintf(whose, sizeof(whose), "%" PRId64 "%s", pid, strcmp(kind, "stream") ? "/" : " ");
+		snprintf(whose, sizeof(whose), "%" PRId64 "%s", pid,
+			 strcmp(kind, "stream") ? "/" : " ");
 	if (ctl_get(row, "others"))
 		snprintf(label, sizeof(label), "other %s", kind);
 	else if (!strcmp(kind, "stream"))
-		snprintf(label, sizeof(label), "%sGPU %" PRId64 " stream %s", whose, ctl_int(row, "device"), ctl_string(row, "stream") + strlen("0x"));
+		snprintf(label, sizeof(label), "%sGPU %" PRId64 " stream %s", whose,
+			 ctl_int(row, "device"), ctl_string(row, "stream") + strlen("0x"));
 	else if (!strcmp(kind, "ioctls"))
 		snprintf(label, sizeof(label), "%s%" PRId64 "   ioctl", whose, tid);
 	else
@@ -277,7 +297,8 @@ static const char *shade(double share, bool utf8) {
 	return utf8 ? blocks[level] : ascii[level];
 }
 
-static void print_row(json_object *row, bool several, size_t columns, size_t n_steps, int64_t step, bool utf8) {
+static void print_row(json_object *row, bool several, size_t columns, size_t n_steps, int64_t step,
+		      bool utf8) {
 	json_object *busy = ctl_get(row, "busy_ns");
 
 	print_label(row, several);
@@ -326,10 +347,14 @@ static void timeline_print(json_object *data, const struct report_options *optio
 	from = ctl_format("%.6f s", (double)ctl_int(data, "from_ns") / 1e9);
 	to = ctl_format("%.6f s", (double)ctl_int(data, "to_ns") / 1e9);
 	printf("%*s %s", (int)label, "", json_object_get_string(from));
-	printf("%*s\n", (int)columns - (int)strlen(json_object_get_string(from)), json_object_get_string(to));
+	printf("%*s\n", (int)columns - (int)strlen(json_object_get_string(from)),
+	       json_object_get_string(to));
 	for (size_t i = 0; i < n; i++)
-		print_row(json_object_array_get_idx(rows, i), several, columns, n_steps, step, options->utf8);
-	report_print_text("One column is ", report_text_time((int64_t)((double)step * (double)n_steps / (double)columns)));
+		print_row(json_object_array_get_idx(rows, i), several, columns, n_steps, step,
+			  options->utf8);
+	report_print_text(
+		"One column is ",
+		report_text_time((int64_t)((double)step * (double)n_steps / (double)columns)));
 	puts(options->utf8 ? ": █ busy all the time" : ": # busy all the time");
 	json_object_put(from);
 	json_object_put(to);

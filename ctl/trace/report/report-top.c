@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --top: the slowest calls, ioctls and hooks. What is on the GPU has a table of its own (--kernels). */
+/* --top: the slowest calls, ioctls and hooks. What is on the GPU has a table of its own
+ * (--kernels). */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -84,7 +85,8 @@ static int top_item(void *part, const struct trace_item *item, const struct repo
 		.open = item->open,
 	};
 
-	if (place->layer == REPORT_LAYER_NONE || item->instant || (top->n == top->max && !is_faster(top->heap, &slow)))
+	if (place->layer == REPORT_LAYER_NONE || item->instant ||
+	    (top->n == top->max && !is_faster(top->heap, &slow)))
 		return 0;
 	slow.name = report_names_number(&top->names, item->name);
 	slow.result = item->result_name ? report_names_number(&top->names, item->result_name) : 0;
@@ -117,14 +119,16 @@ static json_object *top_json(void *part) {
 
 		report_add_text(row, "type", report_type_name(slow->kind));
 		report_add_text(row, "name", report_names_text(&top->names, slow->name));
-		json_object_object_add(row, "duration_us", json_object_new_double((double)slow->duration / 1e3));
+		json_object_object_add(row, "duration_us",
+				       json_object_new_double((double)slow->duration / 1e3));
 		report_add_number(row, "duration_ns", slow->duration);
 		report_add_number(row, "ts_ns", slow->start);
 		report_add_number(row, "event_id", slow->id);
 		report_add_number(row, "pid", slow->pid);
 		report_add_number(row, "tid", slow->tid);
 		if (slow->result)
-			report_add_text(row, "ret_name", report_names_text(&top->names, slow->result));
+			report_add_text(row, "ret_name",
+					report_names_text(&top->names, slow->result));
 		if (slow->open)
 			json_object_object_add(row, "open", json_object_new_boolean(true));
 		json_object_array_add(array, row);
@@ -133,19 +137,25 @@ static json_object *top_json(void *part) {
 }
 
 static void top_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "DURATION", "TYPE", "NAME", "AT", "PID", "TID", "RESULT", NULL };
+	static const char *const header[] = { "DURATION", "TYPE", "NAME",   "AT",
+					      "PID",      "TID",  "RESULT", NULL };
 	json_object *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(data); i++) {
-		json_object *from = json_object_array_get_idx(data, i), *row = json_object_new_array();
+		json_object *from = json_object_array_get_idx(data, i),
+			    *row = json_object_new_array();
 
 		json_object_array_add(row, report_text_time(ctl_int(from, "duration_ns")));
 		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
 		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
-		json_object_array_add(row, ctl_format("%.6f s", (double)ctl_int(from, "ts_ns") / 1e9));
+		json_object_array_add(row,
+				      ctl_format("%.6f s", (double)ctl_int(from, "ts_ns") / 1e9));
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "pid")));
 		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "tid")));
-		json_object_array_add(row, ctl_format("%s", ctl_get(from, "open") ? "(running)" : ctl_string(from, "ret_name")));
+		json_object_array_add(row,
+				      ctl_format("%s", ctl_get(from, "open")
+							       ? "(running)"
+							       : ctl_string(from, "ret_name")));
 		json_object_array_add(rows, row);
 	}
 	printf("=== SLOWEST CALLS ===\n\n");
@@ -155,4 +165,9 @@ static void top_print(json_object *data, const struct report_options *options) {
 	json_object_put(rows);
 }
 
-const struct report_part report_top = { .name = "top", .new = top_new, .free = top_free, .item = top_item, .json = top_json, .print = top_print };
+const struct report_part report_top = { .name = "top",
+					.new = top_new,
+					.free = top_free,
+					.item = top_item,
+					.json = top_json,
+					.print = top_print };

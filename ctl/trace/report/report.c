@@ -26,7 +26,8 @@
 static const char help[] =
 	"Usage: gpuprobectl trace report [OPTION]... [FILE]...\n"
 	"\n"
-	"Says what a trace shows. FILE is one that gpuprobectl trace wrote as raw, jsonl or jsonl-seed; - or none: standard input.\n"
+	"Says what a trace shows. FILE is one that gpuprobectl trace wrote as raw, jsonl or "
+	"jsonl-seed; - or none: standard input.\n"
 	"Without options: --summary.\n"
 	"\n"
 	"      --summary         counts and sums, by type and by name\n"
@@ -37,17 +38,21 @@ static const char help[] =
 	"      --leaks           what was allocated and not freed\n"
 	"      --latency         from a launch to the start on the GPU\n"
 	"      --kernels         times of kernels on the GPU, by name\n"
-	"      --ctxsw           times of processes on the GPU, and what switching between them took\n"
+	"      --ctxsw           times of processes on the GPU, and what switching between them "
+	"took\n"
 	"      --errors          what failed, and times that are not possible\n"
 	"      --histogram=NAME  how long what matches a glob took\n"
 	"      --all             all of these but --histogram\n"
 	"\n"
 	"  -p, --pid=PID         only this process; may be repeated\n"
-	"  -e, --events=LIST     only these: names, kernels as attach has them, globs, classes, types; with ! in front: not these\n"
-	"      --from=TIME       from so long after the beginning on: 1.5s, 20ms, 3us; seconds without a unit\n"
+	"  -e, --events=LIST     only these: names, kernels as attach has them, globs, classes, "
+	"types; with ! in front: not these\n"
+	"      --from=TIME       from so long after the beginning on: 1.5s, 20ms, 3us; seconds "
+	"without a unit\n"
 	"      --to=TIME         until then\n"
 	"\n"
-	"      --format=FORMAT   write the trace as text, csv, jsonl, jsonl-seed, chrome, perfetto, folded or table\n"
+	"      --format=FORMAT   write the trace as text, csv, jsonl, jsonl-seed, chrome, "
+	"perfetto, folded or table\n"
 	"  -o, --output=FILE     to this file, not to standard output\n";
 
 enum {
@@ -61,9 +66,9 @@ enum {
 };
 
 static const struct report_part *const all_parts[] = {
-	&report_summary, &report_timeline, &report_top,	    &report_gaps,  &report_layers,
-	&report_leaks,	 &report_latency,  &report_kernels, &report_errors, &report_histogram_of,
-	&report_ctxsw,
+	&report_summary, &report_timeline,     &report_top,     &report_gaps,
+	&report_layers,  &report_leaks,        &report_latency, &report_kernels,
+	&report_errors,  &report_histogram_of, &report_ctxsw,
 };
 #define PARTS (sizeof(all_parts) / sizeof(*all_parts))
 
@@ -97,7 +102,8 @@ static bool writes_stdout(const struct report *report) {
 	return !report->output || !strcmp(report->output, "-");
 }
 
-/* There is a trace. What was in the output's file goes; before, it stayed as it was, or was not there. */
+/* There is a trace. What was in the output's file goes; before, it stayed as it was, or was not
+ * there. */
 static int take_about(void *userdata, const struct trace_about *about) {
 	struct report *report = userdata;
 	int r;
@@ -135,12 +141,14 @@ static void tell_unmet(const struct report *report, const char *file) {
 		if (filter->pids_met[i])
 			continue;
 		there = report_seen_pids(&report->seen);
-		ctl_tell("%s: nothing is of a process %" PRIu32 "; %s", file, filter->pids[i], there ?: "");
+		ctl_tell("%s: nothing is of a process %" PRIu32 "; %s", file, filter->pids[i],
+			 there ?: "");
 		free(there);
 	}
 	if (report->options.histogram && !*report->options.met) {
 		there = report_seen_names(&report->seen, report->options.histogram);
-		ctl_tell("%s: nothing that takes time is called %s; %s", file, report->options.histogram, there ?: "");
+		ctl_tell("%s: nothing that takes time is called %s; %s", file,
+			 report->options.histogram, there ?: "");
 		free(there);
 	}
 }
@@ -175,18 +183,23 @@ static void print_notes(const struct read_result *result, const char *name) {
 	const bool ends = result->format == READ_FORMAT_RAW || result->format == READ_FORMAT_JSONL;
 
 	if (result->malformed)
-		ctl_fail(CTL_OK, "%s: %" PRIu64 " %s not readable and left out", name, result->malformed,
+		ctl_fail(CTL_OK, "%s: %" PRIu64 " %s not readable and left out", name,
+			 result->malformed,
 			 result->format == READ_FORMAT_RAW ? "records are" : "lines are");
 	if (result->cut)
-		ctl_fail(CTL_OK, "%s: cut off, the last %" PRIu64 " bytes are not whole", name, result->cut);
+		ctl_fail(CTL_OK, "%s: cut off, the last %" PRIu64 " bytes are not whole", name,
+			 result->cut);
 	else if (ends && !result->stopped)
 		ctl_fail(CTL_OK, "%s: cut off, the end of the trace is missing", name);
 	if (result->unmatched)
-		ctl_fail(CTL_OK, "%s: %" PRIu64 " calls end that did not begin", name, result->unmatched);
+		ctl_fail(CTL_OK, "%s: %" PRIu64 " calls end that did not begin", name,
+			 result->unmatched);
 	if (result->unnamed)
-		ctl_fail(CTL_OK, "%s: %" PRIu64 " names are shown as (other): there are too many", name, result->unnamed);
+		ctl_fail(CTL_OK, "%s: %" PRIu64 " names are shown as (other): there are too many",
+			 name, result->unnamed);
 	if (result->lost)
-		ctl_fail(CTL_OK, "%s: %" PRIu64 " events were lost while it was recorded", name, result->lost);
+		ctl_fail(CTL_OK, "%s: %" PRIu64 " events were lost while it was recorded", name,
+			 result->lost);
 }
 
 static json_object *file_json(const struct read_result *result, const char *name) {
@@ -201,7 +214,9 @@ static json_object *file_json(const struct read_result *result, const char *name
 	report_add_number(file, "unmatched", result->unmatched);
 	report_add_number(file, "unnamed", result->unnamed);
 	report_add_number(file, "lost", result->lost);
-	json_object_object_add(file, "complete", json_object_new_boolean(result->stopped && !result->malformed && !result->cut));
+	json_object_object_add(file, "complete",
+			       json_object_new_boolean(result->stopped && !result->malformed &&
+						       !result->cut));
 	return file;
 }
 
@@ -240,7 +255,10 @@ static int check_result(const struct read_result *result, int r, const char *nam
 	if (!result->bytes)
 		return ctl_fail(CTL_ERROR, "%s is empty", name);
 	if (result->format == READ_FORMAT_NONE)
-		return ctl_fail(CTL_ERROR, "%s is no trace: neither raw nor lines of JSON, as gpuprobectl trace writes them", name);
+		return ctl_fail(CTL_ERROR,
+				"%s is no trace: neither raw nor lines of JSON, as gpuprobectl "
+				"trace writes them",
+				name);
 	return CTL_OK;
 }
 
@@ -253,16 +271,21 @@ static int check_output(const struct report *report, int fd, const char *name) {
 			return ctl_usage("trace report: perfetto is not for a terminal; -o FILE");
 		return CTL_OK;
 	}
-	if (fstat(fd, &status) == 0 && stat(report->output, &before) == 0 && S_ISREG(before.st_mode) && status.st_dev == before.st_dev &&
+	if (fstat(fd, &status) == 0 && stat(report->output, &before) == 0 &&
+	    S_ISREG(before.st_mode) && status.st_dev == before.st_dev &&
 	    status.st_ino == before.st_ino)
-		return ctl_fail(CTL_ERROR, "%s is what is read: another file is needed for the output", name);
+		return ctl_fail(CTL_ERROR,
+				"%s is what is read: another file is needed for the output", name);
 	return CTL_OK;
 }
 
-/* @r: why writing has failed already, or 0. Returns @status, or that of an error that is said here. */
-static int close_output(struct report *report, const struct read_result *result, int r, int status) {
+/* @r: why writing has failed already, or 0. Returns @status, or that of an error that is said here.
+ */
+static int close_output(struct report *report, const struct read_result *result, int r,
+			int status) {
 	/* the seeds' lines have no last one */
-	const bool complete = result->stopped || (result->format == READ_FORMAT_SEED && !result->cut);
+	const bool complete =
+		result->stopped || (result->format == READ_FORMAT_SEED && !result->cut);
 	int closed;
 
 	errno = 0;
@@ -274,13 +297,18 @@ static int close_output(struct report *report, const struct read_result *result,
 		closed = -(errno ?: EIO);
 	r = r ?: closed;
 	if (r && status == CTL_OK)
-		return r == -ENOMEM ? ctl_fail(CTL_ERROR, "out of memory") :
-				      ctl_fail(CTL_ERROR, "cannot write %s: %s", report->out == stdout ? "the output" : report->output, strerror(-r));
+		return r == -ENOMEM
+			       ? ctl_fail(CTL_ERROR, "out of memory")
+			       : ctl_fail(CTL_ERROR, "cannot write %s: %s",
+					  report->out == stdout ? "the output" : report->output,
+					  strerror(-r));
 	return status;
 }
 
 static int convert(struct report *report, int fd, const char *name) {
-	const struct read_taker taker = { .about = take_about, .item = take_item, .userdata = report };
+	const struct read_taker taker = { .about = take_about,
+					  .item = take_item,
+					  .userdata = report };
 	struct read_result result;
 	int r, status;
 
@@ -292,7 +320,8 @@ static int convert(struct report *report, int fd, const char *name) {
 	r = read_file(fd, &taker, &result);
 	if (report->status != CTL_OK)
 		return report->status;
-	if (r && report->out && ferror(report->out)) /* the file is read no further: what is behind is not missing there */
+	if (r && report->out && ferror(report->out)) /* the file is read no further: what is behind
+							is not missing there */
 		return close_output(report, &result, r, CTL_OK);
 	status = check_result(&result, r, name);
 	if (status == CTL_OK)
@@ -301,7 +330,9 @@ static int convert(struct report *report, int fd, const char *name) {
 }
 
 static int analyse(struct report *report, int fd, const char *name) {
-	const struct read_taker taker = { .about = take_about, .item = take_item, .userdata = report };
+	const struct read_taker taker = { .about = take_about,
+					  .item = take_item,
+					  .userdata = report };
 	struct read_result result = {};
 	int r, status;
 
@@ -345,7 +376,8 @@ static int run_file(struct report *report, const char *path) {
 	if (status == CTL_OK)
 		tell_unmet(report, path);
 	report_seen_deinit(&report->seen);
-	report_kernel_matches_deinit(&report->matches); /* names of another file may have the same addresses */
+	report_kernel_matches_deinit(
+		&report->matches); /* names of another file may have the same addresses */
 	if (!input)
 		close(fd);
 	return status;
@@ -363,12 +395,14 @@ static unsigned int terminal_width(void) {
 	return 100;
 }
 
-/* The number behind --top, which may stand alone: `--top 5 FILE`. Returns -1 to go on, or the exit status. */
+/* The number behind --top, which may stand alone: `--top 5 FILE`. Returns -1 to go on, or the exit
+ * status. */
 static int take_top(struct report *report, int argc, char **argv) {
 	const char *text = optarg;
 
 	report->wanted[place_of(&report_top)] = true;
-	if (!text && optind < argc && *argv[optind] && !argv[optind][strspn(argv[optind], "0123456789")] && access(argv[optind], F_OK) != 0)
+	if (!text && optind < argc && *argv[optind] &&
+	    !argv[optind][strspn(argv[optind], "0123456789")] && access(argv[optind], F_OK) != 0)
 		text = argv[optind++];
 	if (!text)
 		return -1;
@@ -392,11 +426,18 @@ static int take_filter(struct report *report, int option) {
 		report->filter.pids[report->filter.n_pids++] = (uint32_t)pid;
 		return -1;
 	case 'e':
-		return report_filter_add(&report->filter, optarg) ? -1 : ctl_usage("--events: an empty name, or more than %d", REPORT_PATTERNS_MAX);
+		return report_filter_add(&report->filter, optarg)
+			       ? -1
+			       : ctl_usage("--events: an empty name, or more than %d",
+					   REPORT_PATTERNS_MAX);
 	case OPTION_FROM:
-		return report_filter_time(optarg, &report->filter.from) ? -1 : ctl_usage("--from: %s is no time, such as 1.5s or 20ms", optarg);
+		return report_filter_time(optarg, &report->filter.from)
+			       ? -1
+			       : ctl_usage("--from: %s is no time, such as 1.5s or 20ms", optarg);
 	default:
-		return report_filter_time(optarg, &report->filter.to) ? -1 : ctl_usage("--to: %s is no time, such as 1.5s or 20ms", optarg);
+		return report_filter_time(optarg, &report->filter.to)
+			       ? -1
+			       : ctl_usage("--to: %s is no time, such as 1.5s or 20ms", optarg);
 	}
 }
 
@@ -410,11 +451,13 @@ static int take_option(struct report *report, int option, int argc, char **argv)
 		return -1;
 	case OPTION_ALL:
 		for (size_t i = 0; i < PARTS; i++)
-			report->wanted[i] = report->wanted[i] || all_parts[i] != &report_histogram_of;
+			report->wanted[i] =
+				report->wanted[i] || all_parts[i] != &report_histogram_of;
 		return -1;
 	case OPTION_FORMAT:
 		report->format = trace_format_find(optarg);
-		return report->format ? -1 : ctl_usage("trace report: there is no format %s", optarg);
+		return report->format ? -1
+				      : ctl_usage("trace report: there is no format %s", optarg);
 	case 'o':
 		report->output = optarg;
 		return -1;
@@ -459,7 +502,8 @@ static int parse_options(struct report *report, int argc, char **argv) {
 	bool any = false;
 	int option, r;
 
-	while ((option = ctl_getopt(argc, argv, "hVp:e:o:", options, (const int[]){ 'p', 'e', 0 })) >= 0) {
+	while ((option = ctl_getopt(argc, argv, "hVp:e:o:", options,
+				    (const int[]){ 'p', 'e', 0 })) >= 0) {
 		r = take_option(report, option, argc, argv);
 		if (r >= 0)
 			return r;
@@ -471,7 +515,8 @@ static int parse_options(struct report *report, int argc, char **argv) {
 	if (report->output && !report->format)
 		return ctl_usage("trace report: -o needs --format");
 	if (optind == argc && isatty(STDIN_FILENO)) /* nobody types a trace */
-		return ctl_usage("trace report: which file? gpuprobectl trace --save makes traces/trace_latest.jsonl");
+		return ctl_usage("trace report: which file? gpuprobectl trace --save makes "
+				 "traces/trace_latest.jsonl");
 	if (report->format && argc - optind > 1)
 		return ctl_usage("trace report: --format is for one file");
 	if (!any)
@@ -480,7 +525,9 @@ static int parse_options(struct report *report, int argc, char **argv) {
 }
 
 int command_trace_report(struct ctl *ctl, int argc, char **argv) {
-	struct report report = { .ctl = ctl, .options = { .top = 10 }, .filter = { .to = UINT64_MAX } };
+	struct report report = { .ctl = ctl,
+				 .options = { .top = 10 },
+				 .filter = { .to = UINT64_MAX } };
 	int r, status = CTL_OK;
 
 	r = parse_options(&report, argc, argv);

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Analyses of a trace. Each is a part: it sees every item once, makes JSON of what it found, and prints text from that JSON, so
- * that both say the same. Nothing in a part grows with the file: it has histograms, tables with a bound, and what is alive (of
- * allocations) or awaited.
+ * Analyses of a trace. Each is a part: it sees every item once, makes JSON of what it found, and
+ * prints text from that JSON, so that both say the same. Nothing in a part grows with the file: it
+ * has histograms, tables with a bound, and what is alive (of allocations) or awaited.
  */
 
 #include <json-c/json.h>
@@ -38,8 +38,9 @@ struct report_part {
 	void (*print)(json_object *data, const struct report_options *options);
 };
 
-extern const struct report_part report_summary, report_top, report_gaps, report_layers, report_leaks, report_latency, report_kernels, report_errors,
-	report_histogram_of, report_timeline, report_ctxsw;
+extern const struct report_part report_summary, report_top, report_gaps, report_layers,
+	report_leaks, report_latency, report_kernels, report_errors, report_histogram_of,
+	report_timeline, report_ctxsw;
 
 /* report-print.c: times and sizes as people read them; tables of what lies in arrays of objects */
 json_object *report_text_time(int64_t nanoseconds);
@@ -53,7 +54,8 @@ void report_print_powers(json_object *powers, const struct report_options *optio
 json_object *report_text(const char *text, size_t n);
 void report_add_text(json_object *object, const char *key, const char *text);
 void report_add_number(json_object *object, const char *key, uint64_t number);
-void report_add_hex(json_object *object, const char *key, uint64_t number); /* of a handle: "0x1f" */
+void report_add_hex(json_object *object, const char *key,
+		    uint64_t number); /* of a handle: "0x1f" */
 /* Sorts an array of objects, the largest number of that member first. */
 void report_sort(json_object *array, const char *key);
 void report_print_more(size_t n, int64_t shown, const char *what);

@@ -27,7 +27,8 @@ struct trace_table {
 };
 
 static const char *const kinds[] = {
-	[EVENT_CALL] = "call", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "hook", [EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
+	[EVENT_CALL] = "call",  [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "hook",
+	[EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
 };
 
 static uint64_t hash_of(const char *name) {
@@ -39,7 +40,8 @@ static uint64_t hash_of(const char *name) {
 }
 
 /* The row of a name, if there is one; *hashp and *firstp: where it would be. */
-static struct row *find_row(const struct trace_table *table, enum trace_item_kind kind, const char *name, uint64_t *hashp, struct row **firstp) {
+static struct row *find_row(const struct trace_table *table, enum trace_item_kind kind,
+			    const char *name, uint64_t *hashp, struct row **firstp) {
 	struct row *row;
 
 	*hashp = hash_of(name);
@@ -49,7 +51,8 @@ static struct row *find_row(const struct trace_table *table, enum trace_item_kin
 	return row;
 }
 
-/* The row of a name, a new one if need be; NULL without memory. Names beyond the bound share one. */
+/* The row of a name, a new one if need be; NULL without memory. Names beyond the bound share one.
+ */
 static struct row *get_row(struct trace_table *table, enum trace_item_kind kind, const char *name) {
 	struct row *first, *row;
 	uint64_t hash;
@@ -76,7 +79,8 @@ static struct row *get_row(struct trace_table *table, enum trace_item_kind kind,
 }
 
 /* So many calls, of which so many did not fail, and what those were about. */
-static void count_calls(struct trace_table *table, const struct trace_item *item, uint64_t calls, uint64_t done, uint64_t bytes_done) {
+static void count_calls(struct trace_table *table, const struct trace_item *item, uint64_t calls,
+			uint64_t done, uint64_t bytes_done) {
 	table->calls += calls;
 	table->launches += report_is_launch(item) ? calls : 0;
 	if (report_is_transfer(item)) {
@@ -94,7 +98,8 @@ static void count(struct trace_table *table, const struct trace_item *item) {
 		count_calls(table, item, 1, !item->failed, item->failed ? 0 : item->size);
 		break;
 	case EVENT_COUNTS:
-		count_calls(table, item, item->counts->calls, item->counts->calls - item->counts->errors, item->counts->bytes_done);
+		count_calls(table, item, item->counts->calls,
+			    item->counts->calls - item->counts->errors, item->counts->bytes_done);
 		break;
 	case EVENT_IOCTL:
 		table->ioctls++;
@@ -121,14 +126,17 @@ static bool is_count(const struct trace_item *item) {
 	return item->kind == EVENT_HOOK && item->n_values == 1 && !strcmp(item->class, "discover");
 }
 
-static int add_counts(struct trace_table *table, const char *name, const struct trace_counts *counts) {
+static int add_counts(struct trace_table *table, const char *name,
+		      const struct trace_counts *counts) {
 	struct row *row = get_row(table, EVENT_CALL, name);
 	int r = row ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !r && i < counts->n_buckets; i++) {
-		const uint64_t first = trace_bucket_start(counts->buckets[i].bucket), end = trace_bucket_start(counts->buckets[i].bucket + 1);
+		const uint64_t first = trace_bucket_start(counts->buckets[i].bucket),
+			       end = trace_bucket_start(counts->buckets[i].bucket + 1);
 
-		r = report_histogram_add_many(&row->durations, first + (end - first) / 2, counts->buckets[i].calls);
+		r = report_histogram_add_many(&row->durations, first + (end - first) / 2,
+					      counts->buckets[i].calls);
 	}
 	if (r)
 		return r;
@@ -186,7 +194,8 @@ static struct row **sort_rows(const struct trace_table *table) {
 	return rows;
 }
 
-static void put_cell(struct trace_out *out, void (*put)(struct trace_out *out, uint64_t number), uint64_t number, int width) {
+static void put_cell(struct trace_out *out, void (*put)(struct trace_out *out, uint64_t number),
+		     uint64_t number, int width) {
 	struct trace_out cell = {};
 
 	put(&cell, number);
@@ -199,11 +208,16 @@ static void put_cell(struct trace_out *out, void (*put)(struct trace_out *out, u
 static void put_row(struct trace_out *line, const struct row *row, double total) {
 	const struct report_histogram *durations = &row->durations;
 	const uint64_t sum = durations->total < 0x1p63 ? (uint64_t)durations->total : UINT64_MAX;
-	const uint64_t times[] = { sum, (uint64_t)report_histogram_mean(durations), report_histogram_percentile(durations, 50),
-				   report_histogram_percentile(durations, 95), report_histogram_percentile(durations, 99), durations->max };
+	const uint64_t times[] = { sum,
+				   (uint64_t)report_histogram_mean(durations),
+				   report_histogram_percentile(durations, 50),
+				   report_histogram_percentile(durations, 95),
+				   report_histogram_percentile(durations, 99),
+				   durations->max };
 	char text[32];
 
-	snprintf(text, sizeof(text), "%-6s%6.2f", kinds[row->kind], total > 0 ? 100 * durations->total / total : 0);
+	snprintf(text, sizeof(text), "%-6s%6.2f", kinds[row->kind],
+		 total > 0 ? 100 * durations->total / total : 0);
 	out_text(line, text);
 	put_cell(line, out_uint, row->calls, 10);
 	put_cell(line, out_uint, row->errors, 8);
@@ -229,7 +243,9 @@ int trace_table_print(const struct trace_table *table, FILE *file) {
 	for (size_t i = 0; i < table->n_rows; i++)
 		totals[rows[i]->kind] += rows[i]->durations.total;
 	if (table->n_rows)
-		fputs("TYPE       %     CALLS  ERRORS    TOTAL     MEAN      P50      P95      P99      MAX     BYTES  NAME\n", file);
+		fputs("TYPE       %     CALLS  ERRORS    TOTAL     MEAN      P50      P95      P99 "
+		      "     MAX     BYTES  NAME\n",
+		      file);
 	for (size_t i = 0; !r && i < table->n_rows; i++) {
 		put_row(&line, rows[i], totals[rows[i]->kind]);
 		r = out_write(&line, file);
@@ -283,16 +299,25 @@ int trace_table_print_histograms(const struct trace_table *table, FILE *file) {
 }
 
 void trace_table_print_summary(const struct trace_table *table, FILE *file) {
-	fprintf(file, "=== TRACE SUMMARY ===\n\nUSERSPACE (libcuda.so):\n  Total CUDA API calls: %" PRIu64 "\n  Kernel launches: %" PRIu64 "\n", table->calls,
-		table->launches);
-	fprintf(file, "  Memory allocations: %" PRIu64 "\n  Total memory allocated: %" PRIu64 " bytes (%.2f MB)\n", table->allocations, table->allocated,
-		(double)table->allocated / (1 << 20));
-	fprintf(file, "  Memory transfers: %" PRIu64 "\n  Total data transferred: %" PRIu64 " bytes (%.2f MB)\n", table->transfers, table->transferred,
-		(double)table->transferred / (1 << 20));
-	fprintf(file, "\nKERNEL SPACE (nvidia.ko):\n  IOCTL calls: %" PRIu64 "\n  Total IOCTL time: %.3f ms\n  Scheduler calls: %" PRIu64 "\n", table->ioctls,
-		(double)table->ioctl_time / 1e6, table->works);
+	fprintf(file,
+		"=== TRACE SUMMARY ===\n\nUSERSPACE (libcuda.so):\n  Total CUDA API calls: %" PRIu64
+		"\n  Kernel launches: %" PRIu64 "\n",
+		table->calls, table->launches);
+	fprintf(file,
+		"  Memory allocations: %" PRIu64 "\n  Total memory allocated: %" PRIu64
+		" bytes (%.2f MB)\n",
+		table->allocations, table->allocated, (double)table->allocated / (1 << 20));
+	fprintf(file,
+		"  Memory transfers: %" PRIu64 "\n  Total data transferred: %" PRIu64
+		" bytes (%.2f MB)\n",
+		table->transfers, table->transferred, (double)table->transferred / (1 << 20));
+	fprintf(file,
+		"\nKERNEL SPACE (nvidia.ko):\n  IOCTL calls: %" PRIu64
+		"\n  Total IOCTL time: %.3f ms\n  Scheduler calls: %" PRIu64 "\n",
+		table->ioctls, (double)table->ioctl_time / 1e6, table->works);
 	if (table->kernels)
-		fprintf(file, "\nGPU:\n  Kernels: %" PRIu64 "\n  Total kernel time: %.3f ms\n", table->kernels, (double)table->kernel_time / 1e6);
+		fprintf(file, "\nGPU:\n  Kernels: %" PRIu64 "\n  Total kernel time: %.3f ms\n",
+			table->kernels, (double)table->kernel_time / 1e6);
 	if (table->violations)
 		fprintf(file, "  Kernels before their launch: %" PRIu64 "\n", table->violations);
 	if (table->lost)
@@ -353,4 +378,5 @@ static int table_close(struct trace_writer *writer, bool complete) {
 	return r;
 }
 
-const struct trace_format trace_format_table = { "table", ".txt", table_open, table_item, table_close };
+const struct trace_format trace_format_table = { "table", ".txt", table_open, table_item,
+						 table_close };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Statistics of what was traced: a table as of strace -c, histograms, and the summary of the seeds' tools. */
+/* Statistics of what was traced: a table as of strace -c, histograms, and the summary of the seeds'
+ * tools. */
 
 #include <stdio.h>
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Chrome's Trace Event Format, as chrome://tracing, Perfetto and Speedscope read it: an object with traceEvents, microseconds
- * with three decimals since the trace's beginning. Threads are threads. Streams of a GPU are the threads of a process of their
- * own, whose pid is no process's: Linux has none from 2^22.
+ * Chrome's Trace Event Format, as chrome://tracing, Perfetto and Speedscope read it: an object with
+ * traceEvents, microseconds with three decimals since the trace's beginning. Threads are threads.
+ * Streams of a GPU are the threads of a process of their own, whose pid is no process's: Linux has
+ * none from 2^22.
  */
 
 #include <errno.h>
@@ -30,8 +31,7 @@ struct trace_writer {
 };
 
 /* The beginning of an event, up to what is special about its phase. */
-static void begin_event(struct trace_writer *writer, char phase, uint64_t pid, uint64_t tid)
-{
+static void begin_event(struct trace_writer *writer, char phase, uint64_t pid, uint64_t tid) {
 	out_text(&writer->out, writer->some ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
 	out_char(&writer->out, phase);
 	out_literal(&writer->out, "\",\"pid\":");
@@ -42,24 +42,23 @@ static void begin_event(struct trace_writer *writer, char phase, uint64_t pid, u
 }
 
 /* Microseconds; what: with comma and colon. */
-static void put_time(struct trace_writer *writer, const char *what, uint64_t ns)
-{
+static void put_time(struct trace_writer *writer, const char *what, uint64_t ns) {
 	out_text(&writer->out, what);
 	out_fixed(&writer->out, ns, 3);
 }
 
-static void put_name(struct trace_writer *writer, const char *name, const char *category)
-{
+static void put_name(struct trace_writer *writer, const char *name, const char *category) {
 	out_literal(&writer->out, ",\"name\":");
 	out_json(&writer->out, name);
 	out_literal(&writer->out, ",\"cat\":");
 	out_json(&writer->out, category);
 }
 
-static void put_values(struct trace_writer *writer, const struct trace_item *item, size_t *i, size_t end, size_t n, unsigned depth);
+static void put_values(struct trace_writer *writer, const struct trace_item *item, size_t *i,
+		       size_t end, size_t n, unsigned depth);
 
-static void put_value(struct trace_writer *writer, const struct trace_item *item, size_t *i, size_t end, unsigned depth)
-{
+static void put_value(struct trace_writer *writer, const struct trace_item *item, size_t *i,
+		      size_t end, unsigned depth) {
 	const struct trace_value *value = item->values + (*i)++;
 	struct trace_out *out = &writer->out;
 
@@ -81,7 +80,9 @@ static void put_value(struct trace_writer *writer, const struct trace_item *item
 		if (isfinite(value->real))
 			out_real(out, value->real);
 		else
-			out_text(out, isnan(value->real) ? "\"nan\"" : value->real < 0 ? "\"-inf\"" : "\"inf\"");
+			out_text(out, isnan(value->real) ? "\"nan\""
+				      : value->real < 0  ? "\"-inf\""
+							 : "\"inf\"");
 		break;
 	case VALUE_BOOL:
 		out_text(out, value->number ? "true" : "false");
@@ -99,15 +100,17 @@ static void put_value(struct trace_writer *writer, const struct trace_item *item
 	case VALUE_GROUP:
 		out_char(out, '{');
 		if (depth < GROUP_DEPTH)
-			put_values(writer, item, i, end, value->number > 0 ? (size_t)value->number : 0, depth + 1);
+			put_values(writer, item, i, end,
+				   value->number > 0 ? (size_t)value->number : 0, depth + 1);
 		out_char(out, '}');
 		break;
 	}
 }
 
-/* Up to n members from *i on, which lie before end. A name that comes twice has its number behind it. */
-static void put_values(struct trace_writer *writer, const struct trace_item *item, size_t *i, size_t end, size_t n, unsigned depth)
-{
+/* Up to n members from *i on, which lie before end. A name that comes twice has its number behind
+ * it. */
+static void put_values(struct trace_writer *writer, const struct trace_item *item, size_t *i,
+		       size_t end, size_t n, unsigned depth) {
 	const size_t first = *i;
 
 	for (size_t done = 0; done < n && *i < end; done++) {
@@ -115,7 +118,8 @@ static void put_values(struct trace_writer *writer, const struct trace_item *ite
 		bool twice = false;
 
 		for (size_t k = first; k < *i; k++)
-			twice |= item->values[k].name && *item->values[k].name == *name && strcmp(item->values[k].name, name) == 0;
+			twice |= item->values[k].name && *item->values[k].name == *name &&
+				 strcmp(item->values[k].name, name) == 0;
 		out_text(&writer->out, done ? "," : "");
 		if (twice) {
 			char numbered[128];
@@ -130,15 +134,13 @@ static void put_values(struct trace_writer *writer, const struct trace_item *ite
 	}
 }
 
-static void put_fact(struct trace_out *out, const char *name, const char *text)
-{
+static void put_fact(struct trace_out *out, const char *name, const char *text) {
 	out_text(out, name);
 	out_json(out, text);
 }
 
 /* What is known of an item besides the values: each under a name that no argument has. */
-static void put_facts(struct trace_writer *writer, const struct trace_item *item)
-{
+static void put_facts(struct trace_writer *writer, const struct trace_item *item) {
 	struct trace_out *out = &writer->out;
 
 	out_literal(out, "\"=id\":");
@@ -172,8 +174,7 @@ static void put_facts(struct trace_writer *writer, const struct trace_item *item
 	out_text(out, item->n_frames ? "]" : "");
 }
 
-static void put_args(struct trace_writer *writer, const struct trace_item *item)
-{
+static void put_args(struct trace_writer *writer, const struct trace_item *item) {
 	size_t i = 0, end = item->n_values < TRACE_VALUES_MAX ? item->n_values : TRACE_VALUES_MAX;
 
 	out_literal(&writer->out, ",\"args\":{");
@@ -184,9 +185,9 @@ static void put_args(struct trace_writer *writer, const struct trace_item *item)
 }
 
 /* Names a process or a thread, if that has not been done, or was done with another name. */
-static void put_metadata(struct trace_writer *writer, const struct trace_track_key *key, unsigned lane, const char *what,
-			 uint64_t pid, uint64_t tid, const char *name)
-{
+static void put_metadata(struct trace_writer *writer, const struct trace_track_key *key,
+			 unsigned lane, const char *what, uint64_t pid, uint64_t tid,
+			 const char *name) {
 	struct trace_track *track = trace_tracks_get(writer->tracks, key);
 	uint64_t hash = trace_hash(0, name, strlen(name));
 
@@ -205,8 +206,8 @@ static void put_metadata(struct trace_writer *writer, const struct trace_track_k
 }
 
 /* Where an item goes: its process and thread, both with names. */
-static void place_item(struct trace_writer *writer, const struct trace_item *item, uint64_t *pidp, uint64_t *tidp)
-{
+static void place_item(struct trace_writer *writer, const struct trace_item *item, uint64_t *pidp,
+		       uint64_t *tidp) {
 	struct trace_track_key key = trace_track_of(item);
 	struct trace_track_key process = { .kind = TRACK_PROCESS, .pid = item->pid };
 	struct trace_track *track = trace_tracks_get(writer->tracks, &key);
@@ -219,8 +220,12 @@ static void place_item(struct trace_writer *writer, const struct trace_item *ite
 	if (key.kind == TRACK_STREAM || key.kind == TRACK_GPU) {
 		*pidp |= ((uint64_t)item->device % 1000 + 1) * PID_LIMIT;
 		*tidp = key.kind == TRACK_GPU ? 0 : (uint64_t)number * TRACK_LANES + lane;
-		process = (struct trace_track_key){ .kind = TRACK_GPU, .pid = item->pid, .id = item->device };
-		snprintf(name, sizeof(name), item->pid ? "GPU %" PRIu32 " of %s (%" PRIu32 ")" : "GPU %" PRIu32, item->device, owner, item->pid);
+		process = (struct trace_track_key){ .kind = TRACK_GPU,
+						    .pid = item->pid,
+						    .id = item->device };
+		snprintf(name, sizeof(name),
+			 item->pid ? "GPU %" PRIu32 " of %s (%" PRIu32 ")" : "GPU %" PRIu32,
+			 item->device, owner, item->pid);
 		put_metadata(writer, &process, 0, "process_name", *pidp, 0, name);
 		snprintf(name, sizeof(name), "stream 0x%" PRIx64, item->stream);
 	} else if (key.kind == TRACK_CONTEXTS) {
@@ -244,11 +249,12 @@ static void place_item(struct trace_writer *writer, const struct trace_item *ite
 }
 
 /*
- * An end of the arrow from a launch to what it launched. Both lie within their slices. Viewers know no arrow that ends before it
- * begins: that of a kernel that starts before its launch ends just behind the launch's start.
+ * An end of the arrow from a launch to what it launched. Both lie within their slices. Viewers know
+ * no arrow that ends before it begins: that of a kernel that starts before its launch ends just
+ * behind the launch's start.
  */
-static void put_flow(struct trace_writer *writer, const struct trace_item *item, uint64_t pid, uint64_t tid)
-{
+static void put_flow(struct trace_writer *writer, const struct trace_item *item, uint64_t pid,
+		     uint64_t tid) {
 	bool to = item->kind == EVENT_KERNEL;
 	uint64_t time = item->start;
 
@@ -261,8 +267,7 @@ static void put_flow(struct trace_writer *writer, const struct trace_item *item,
 	out_text(&writer->out, to ? "\",\"bp\":\"e\"}" : "\"}");
 }
 
-static void put_memory(struct trace_writer *writer, uint64_t pid, uint64_t time, uint64_t bytes)
-{
+static void put_memory(struct trace_writer *writer, uint64_t pid, uint64_t time, uint64_t bytes) {
 	begin_event(writer, 'C', pid, 0);
 	put_time(writer, ",\"ts\":", time);
 	out_literal(&writer->out, ",\"name\":\"GPU memory in use\",\"args\":{\"bytes\":");
@@ -270,8 +275,7 @@ static void put_memory(struct trace_writer *writer, uint64_t pid, uint64_t time,
 	out_literal(&writer->out, "}}");
 }
 
-static int chrome_item(struct trace_writer *writer, const struct trace_item *item)
-{
+static int chrome_item(struct trace_writer *writer, const struct trace_item *item) {
 	uint64_t pid, tid, bytes, end = item->end > item->start ? item->end : item->start;
 
 	place_item(writer, item, &pid, &tid);
@@ -279,9 +283,9 @@ static int chrome_item(struct trace_writer *writer, const struct trace_item *ite
 	put_time(writer, ",\"ts\":", item->start);
 	if (item->instant)
 		/* a loss, and what is of a process, is to be seen in all of its height */
-		out_text(&writer->out, item->kind == EVENT_HOOK			? ",\"s\":\"t\"" :
-				       item->kind == EVENT_LOST && !item->pid ? ",\"s\":\"g\"" :
-										",\"s\":\"p\"");
+		out_text(&writer->out, item->kind == EVENT_HOOK                 ? ",\"s\":\"t\""
+				       : item->kind == EVENT_LOST && !item->pid ? ",\"s\":\"g\""
+										: ",\"s\":\"p\"");
 	else
 		put_time(writer, ",\"dur\":", end - item->start);
 	put_name(writer, *item->name ? item->name : "graph", item->class);
@@ -293,8 +297,7 @@ static int chrome_item(struct trace_writer *writer, const struct trace_item *ite
 	return out_write(&writer->out, writer->file);
 }
 
-static void chrome_free(struct trace_writer *writer)
-{
+static void chrome_free(struct trace_writer *writer) {
 	if (writer) {
 		trace_tracks_free(writer->tracks);
 		trace_in_use_free(writer->in_use);
@@ -304,8 +307,8 @@ static void chrome_free(struct trace_writer *writer)
 }
 
 /* A text of fixed size. */
-static void put_about(struct trace_writer *writer, const char *name, const char *text, size_t size)
-{
+static void put_about(struct trace_writer *writer, const char *name, const char *text,
+		      size_t size) {
 	char copy[65];
 	size_t n = strnlen(text, size);
 
@@ -315,8 +318,7 @@ static void put_about(struct trace_writer *writer, const char *name, const char 
 	out_json(&writer->out, copy);
 }
 
-static int chrome_open(struct trace_writer **writerp, FILE *file, const struct trace_about *about)
-{
+static int chrome_open(struct trace_writer **writerp, FILE *file, const struct trace_about *about) {
 	struct trace_writer *writer = calloc(1, sizeof(*writer));
 	int r = writer ? trace_tracks_new(&writer->tracks) : -ENOMEM;
 
@@ -324,7 +326,8 @@ static int chrome_open(struct trace_writer **writerp, FILE *file, const struct t
 		r = trace_in_use_new(&writer->in_use);
 	if (!r) {
 		writer->file = file;
-		out_literal(&writer->out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"monotonic_ns\":\"");
+		out_literal(&writer->out,
+			    "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"monotonic_ns\":\"");
 		out_uint(&writer->out, about->monotonic);
 		out_literal(&writer->out, "\",\"realtime_ns\":\"");
 		out_uint(&writer->out, about->realtime);
@@ -342,11 +345,11 @@ static int chrome_open(struct trace_writer **writerp, FILE *file, const struct t
 	return 0;
 }
 
-static int chrome_close(struct trace_writer *writer, bool complete)
-{
+static int chrome_close(struct trace_writer *writer, bool complete) {
 	fputs(END, writer->file);
 	chrome_free(writer);
 	return 0;
 }
 
-const struct trace_format trace_format_chrome = { "chrome", ".json", chrome_open, chrome_item, chrome_close, END };
+const struct trace_format trace_format_chrome = { "chrome",    ".json",      chrome_open,
+						  chrome_item, chrome_close, END };

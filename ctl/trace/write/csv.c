@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Comma-separated values (RFC 4180, lines end with LF), a header first. Arguments are in one column: a=1 b=0x2. All texts are foreign, as
- * in text.c.
+ * Comma-separated values (RFC 4180, lines end with LF), a header first. Arguments are in one
+ * column: a=1 b=0x2. All texts are foreign, as in text.c.
  */
 
 #include <errno.h>
@@ -38,7 +38,8 @@ static void put_value(struct trace_out *out, const struct trace_value *value) {
 }
 
 static int csv_item(struct trace_writer *writer, const struct trace_item *item) {
-	static const char *const kinds[] = { "userspace", "ioctl", "kernel", "gpu", "ctxsw", "process", "clock", "lost", "note" };
+	static const char *const kinds[] = { "userspace", "ioctl", "kernel", "gpu", "ctxsw",
+					     "process",   "clock", "lost",   "note" };
 	static const char *const sources[] = { "daemon", "shim", "bpf", "gpu" };
 	const char *const texts[] = { item->name, item->class, item->process->comm };
 	const uint64_t numbers[] = { item->size, item->stream, item->device };
@@ -103,7 +104,9 @@ static int csv_open(struct trace_writer **writerp, FILE *file, const struct trac
 	if (!*writerp)
 		return -ENOMEM;
 	(*writerp)->file = file;
-	fputs("id,ts_ns,dur_ns,type,source,pid,tid,name,class,comm,ret,ret_name,size,stream,device,kernel,parent,flow,sequence,args\n", file);
+	fputs("id,ts_ns,dur_ns,type,source,pid,tid,name,class,comm,ret,ret_name,size,stream,device,"
+	      "kernel,parent,flow,sequence,args\n",
+	      file);
 	return 0;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Folded stacks, as flamegraph.pl and speedscope read them: "process;frames, outermost first;calls within calls;kernel
- * MICROSECONDS". What is counted is a span's own time, that of those within it is theirs; a kernel's time on the GPU is below its
- * launch. Lines may come more than once: readers add them up. So the table of sums can be written out whenever it is full; then
- * only those stay whose spans are open.
+ * Folded stacks, as flamegraph.pl and speedscope read them: "process;frames, outermost first;calls
+ * within calls;kernel MICROSECONDS". What is counted is a span's own time, that of those within it
+ * is theirs; a kernel's time on the GPU is below its launch. Lines may come more than once: readers
+ * add them up. So the table of sums can be written out whenever it is full; then only those stay
+ * whose spans are open.
  */
 
 #include <errno.h>
@@ -65,20 +66,25 @@ struct trace_writer {
 	struct trace_out path;
 };
 
-/* Adds a frame to writer->path. What would end a frame or a line becomes something else, and so does what is no UTF-8. */
-static void add_frame(struct trace_writer *writer, const char *frame, size_t n)
-{
+/* Adds a frame to writer->path. What would end a frame or a line becomes something else, and so
+ * does what is no UTF-8. */
+static void add_frame(struct trace_writer *writer, const char *frame, size_t n) {
 	const char *end = frame + n;
 	struct trace_out *path = &writer->path;
 
 	if (path->n)
 		out_char(path, ';');
 	while (frame < end) {
-		size_t length = trace_utf8_length(frame, end - frame < 4 ? (size_t)(end - frame) : 4);
+		size_t length =
+			trace_utf8_length(frame, end - frame < 4 ? (size_t)(end - frame) : 4);
 
 		if (length < 2)
-			out_char(path, !length || (unsigned char)*frame < 0x20 || *frame == 0x7f ? '?' : *frame == ';' ? ',' : *frame);
-		else if (length == 2 && (unsigned char)frame[0] == 0xc2 && (unsigned char)frame[1] < 0xa0) /* a control character */
+			out_char(path, !length || (unsigned char)*frame < 0x20 || *frame == 0x7f
+					       ? '?'
+				       : *frame == ';' ? ','
+						       : *frame);
+		else if (length == 2 && (unsigned char)frame[0] == 0xc2 &&
+			 (unsigned char)frame[1] < 0xa0) /* a control character */
 			out_char(path, '?');
 		else
 			out_bytes(path, frame, length);
@@ -87,16 +93,14 @@ static void add_frame(struct trace_writer *writer, const char *frame, size_t n)
 }
 
 /* A span is over: its own time counts. */
-static void pop_span(struct thread *thread)
-{
+static void pop_span(struct thread *thread) {
 	const struct span *span = &thread->spans[--thread->depth];
 
 	span->sum->ns += span->own;
 	span->sum->n_open--;
 }
 
-static void free_thread(void *value)
-{
+static void free_thread(void *value) {
 	struct thread *thread = value;
 
 	while (thread->depth)
@@ -104,8 +108,7 @@ static void free_thread(void *value)
 	free(thread);
 }
 
-static bool has_open_spans(void *value, void *userdata)
-{
+static bool has_open_spans(void *value, void *userdata) {
 	const struct thread *thread = value;
 	const uint64_t *now = userdata;
 
@@ -115,13 +118,11 @@ static bool has_open_spans(void *value, void *userdata)
 	return false;
 }
 
-static bool is_full(const struct trace_writer *writer, size_t n_max, size_t bytes_max)
-{
+static bool is_full(const struct trace_writer *writer, size_t n_max, size_t bytes_max) {
 	return writer->n >= n_max || writer->n_bytes >= bytes_max;
 }
 
-static void add_sum(struct trace_writer *writer, struct sum *sum)
-{
+static void add_sum(struct trace_writer *writer, struct sum *sum) {
 	size_t slot = sum->hash % SLOTS;
 
 	while (writer->sums[slot])
@@ -132,8 +133,7 @@ static void add_sum(struct trace_writer *writer, struct sum *sum)
 }
 
 /* All sums are written out, and begin anew. Launches are forgotten, and all that is not open. */
-static void flush_sums(struct trace_writer *writer)
-{
+static void flush_sums(struct trace_writer *writer) {
 	struct sum *kept = NULL, *next;
 
 	for (size_t i = 0; i < LAUNCHES; i++)
@@ -143,7 +143,8 @@ static void flush_sums(struct trace_writer *writer)
 		struct sum *sum = writer->sums[i];
 
 		if (sum && sum->ns >= 500)
-			fprintf(writer->file, "%s %" PRIu64 "\n", sum->path, (sum->ns + 500) / 1000);
+			fprintf(writer->file, "%s %" PRIu64 "\n", sum->path,
+				(sum->ns + 500) / 1000);
 		if (sum && sum->n_open) {
 			sum->ns = 0;
 			sum->next = kept;
@@ -161,8 +162,7 @@ static void flush_sums(struct trace_writer *writer)
 }
 
 /* The sum of writer->path; NULL: out of memory. */
-static struct sum *find_sum(struct trace_writer *writer)
-{
+static struct sum *find_sum(struct trace_writer *writer) {
 	const struct trace_out *path = &writer->path;
 	struct sum *sum;
 	uint64_t hash;
@@ -172,7 +172,8 @@ static struct sum *find_sum(struct trace_writer *writer)
 	hash = trace_hash(0, path->text, path->n);
 	for (size_t slot = hash % SLOTS; writer->sums[slot]; slot = (slot + 1) % SLOTS) {
 		sum = writer->sums[slot];
-		if (sum->hash == hash && sum->n == path->n && memcmp(sum->path, path->text, path->n) == 0)
+		if (sum->hash == hash && sum->n == path->n &&
+		    memcmp(sum->path, path->text, path->n) == 0)
 			return sum;
 	}
 	sum = calloc(1, sizeof(*sum) + path->n + 1);
@@ -186,8 +187,7 @@ static struct sum *find_sum(struct trace_writer *writer)
 }
 
 /* "file+0x12 (function+0x4)": the function alone, as calls of one are to lie together. */
-static void add_function(struct trace_writer *writer, const char *frame)
-{
+static void add_function(struct trace_writer *writer, const char *frame) {
 	const char *name = NULL, *end = strrchr(frame, '+');
 
 	/* names of files and of functions may have " (", too */
@@ -202,8 +202,7 @@ static void add_function(struct trace_writer *writer, const char *frame)
 		add_frame(writer, name + 2, (size_t)(end - name - 2));
 }
 
-static void begin_path(struct trace_writer *writer, const struct trace_item *item)
-{
+static void begin_path(struct trace_writer *writer, const struct trace_item *item) {
 	char buffer[32];
 	const char *name = trace_process_name(item, buffer);
 
@@ -214,14 +213,12 @@ static void begin_path(struct trace_writer *writer, const struct trace_item *ite
 }
 
 /* Begins a path below that of a sum. */
-static void copy_path(struct trace_writer *writer, const struct sum *sum)
-{
+static void copy_path(struct trace_writer *writer, const struct sum *sum) {
 	writer->path.n = 0;
 	out_bytes(&writer->path, sum->path, sum->n);
 }
 
-static int write_kernel(struct trace_writer *writer, const struct trace_item *item)
-{
+static int write_kernel(struct trace_writer *writer, const struct trace_item *item) {
 	const struct launch *launch = &writer->launches[item->parent % LAUNCHES];
 	const char *name = *item->name ? item->name : "graph";
 	struct sum *sum;
@@ -241,8 +238,7 @@ static int write_kernel(struct trace_writer *writer, const struct trace_item *it
 }
 
 /* The thread of an item, or NULL without memory. */
-static struct thread *find_thread(struct trace_writer *writer, const struct trace_item *item)
-{
+static struct thread *find_thread(struct trace_writer *writer, const struct trace_item *item) {
 	const uint64_t id = item->pid ? item->tid : (uint64_t)item->cpu << 32 | item->tid;
 	struct thread *thread = trace_map_get(&writer->threads, item->pid, id);
 	uint64_t now = item->start;
@@ -251,7 +247,9 @@ static struct thread *find_thread(struct trace_writer *writer, const struct trac
 		return thread;
 	if (writer->threads.n >= THREADS_MAX) {
 		trace_map_filter(&writer->threads, has_open_spans, &now);
-		if (writer->threads.n > THREADS_MAX / 2) /* too many to keep even those: their spans count as they are */
+		if (writer->threads.n >
+		    THREADS_MAX /
+			    2) /* too many to keep even those: their spans count as they are */
 			trace_map_deinit(&writer->threads, free_thread);
 	}
 	thread = calloc(1, sizeof(*thread));
@@ -263,11 +261,10 @@ static struct thread *find_thread(struct trace_writer *writer, const struct trac
 }
 
 /*
- * The own time of a span that is within no other one, and remembers that all of it is counted. It may come after those within it,
- * as long calls do: then their time has been counted already.
+ * The own time of a span that is within no other one, and remembers that all of it is counted. It
+ * may come after those within it, as long calls do: then their time has been counted already.
  */
-static uint64_t count_outermost(struct thread *thread, uint64_t start, uint64_t end)
-{
+static uint64_t count_outermost(struct thread *thread, uint64_t start, uint64_t end) {
 	struct counted *counted = thread->counted;
 	uint64_t own = end - start;
 	size_t first = thread->n_counted, last;
@@ -285,14 +282,14 @@ static uint64_t count_outermost(struct thread *thread, uint64_t start, uint64_t 
 		thread->n_counted--;
 		first -= first > 1;
 	}
-	memmove(counted + first + 1, counted + first, (thread->n_counted - first) * sizeof(*counted));
+	memmove(counted + first + 1, counted + first,
+		(thread->n_counted - first) * sizeof(*counted));
 	counted[first] = (struct counted){ start, end - start };
 	thread->n_counted++;
 	return own;
 }
 
-static int write_span(struct trace_writer *writer, const struct trace_item *item)
-{
+static int write_span(struct trace_writer *writer, const struct trace_item *item) {
 	struct thread *thread = find_thread(writer, item);
 	uint64_t own = item->end - item->start;
 	struct span *outer;
@@ -301,7 +298,8 @@ static int write_span(struct trace_writer *writer, const struct trace_item *item
 	if (!thread)
 		return -ENOMEM;
 	/* what starts later than this one, which came late, is within it or behind it */
-	while (thread->depth && (thread->spans[thread->depth - 1].end <= item->start || thread->spans[thread->depth - 1].start > item->start))
+	while (thread->depth && (thread->spans[thread->depth - 1].end <= item->start ||
+				 thread->spans[thread->depth - 1].start > item->start))
 		pop_span(thread);
 	outer = thread->depth ? &thread->spans[thread->depth - 1] : NULL;
 	if (outer)
@@ -329,8 +327,7 @@ static int write_span(struct trace_writer *writer, const struct trace_item *item
 	return 0;
 }
 
-static int folded_item(struct trace_writer *writer, const struct trace_item *item)
-{
+static int folded_item(struct trace_writer *writer, const struct trace_item *item) {
 	if (item->instant || item->end <= item->start || item->kind == EVENT_CTXSW)
 		return 0;
 	if (is_full(writer, SUMS_MAX, BYTES_MAX)) {
@@ -343,8 +340,7 @@ static int folded_item(struct trace_writer *writer, const struct trace_item *ite
 	return item->kind == EVENT_KERNEL ? write_kernel(writer, item) : write_span(writer, item);
 }
 
-static int folded_open(struct trace_writer **writerp, FILE *file, const struct trace_about *about)
-{
+static int folded_open(struct trace_writer **writerp, FILE *file, const struct trace_about *about) {
 	struct trace_writer *writer = calloc(1, sizeof(*writer));
 
 	if (!writer)
@@ -354,8 +350,7 @@ static int folded_open(struct trace_writer **writerp, FILE *file, const struct t
 	return 0;
 }
 
-static int folded_close(struct trace_writer *writer, bool complete)
-{
+static int folded_close(struct trace_writer *writer, bool complete) {
 	trace_map_deinit(&writer->threads, free_thread);
 	flush_sums(writer);
 	free(writer->path.text);
@@ -363,4 +358,5 @@ static int folded_close(struct trace_writer *writer, bool complete)
 	return 0;
 }
 
-const struct trace_format trace_format_folded = { "folded", ".folded", folded_open, folded_item, folded_close };
+const struct trace_format trace_format_folded = { "folded", ".folded", folded_open, folded_item,
+						  folded_close };

@@ -1,25 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * JSON, one object a line, none longer than JSONL_LINE_MAX; strings are UTF-8. `gpuprobectl trace report` reads it back. A member that
- * would be 0, empty or unknown is left out, and readers pass over members that they do not know. A superset of what the seeds' tools
- * wrote.
+ * JSON, one object a line, none longer than JSONL_LINE_MAX; strings are UTF-8. `gpuprobectl trace
+ * report` reads it back. A member that would be 0, empty or unknown is left out, and readers pass
+ * over members that they do not know. A superset of what the seeds' tools wrote.
  *
  * The first line:
- *   {"type":"start","format":"gpuprobe-trace","version":1,"monotonic":NS,"realtime":NS,"host":TEXT,"driver":TEXT,"daemon":TEXT}
- * monotonic and realtime are one moment: CLOCK_MONOTONIC, and nanoseconds since the epoch. The last line, which a trace that was cut off
- * lacks:
+ *   {"type":"start","format":"gpuprobe-trace","version":1,"monotonic":NS,"realtime":NS,
+ *    "host":TEXT,"driver":TEXT,"daemon":TEXT}
+ * monotonic and realtime are one moment: CLOCK_MONOTONIC, and nanoseconds since the epoch. The last
+ * line, which a trace that was cut off lacks:
  *   {"type":"stop","events":N,"lost":N}
  * Each other line is an event, in the order of ts_ns as far as it could be kept:
  *   event_id     from 1, in the order of lines
  *   ts           milliseconds since the beginning; ts_ns the same in nanoseconds
- *   type         userspace: a call of a cu* function; ioctl; kernel: a hook of the kernel, or a probe; gpu: something ran on the GPU;
- *                ctxsw: a context was on the GPU, from one context switch to the next; process; clock: how the clocks of GPU and host relate; lost: events that were lost;
- *                note: its name says what of the trace cannot be had, and why
- *   name         cuMemAlloc_v2, NV_ESC_RM_CONTROL, nvidia:nv_dma_map_alloc, vectorAdd(float*, int), python[4711]; of a process seen, fork, exec, exit
+ *   type         userspace: a call of a cu* function; ioctl; kernel: a hook of the kernel, or a
+ *                probe; gpu: something ran on the GPU; ctxsw: a context was on the GPU, from one
+ *                context switch to the next; process; clock: how the clocks of GPU and host relate;
+ *                lost: events that were lost; note: its name says what of the trace cannot be had,
+ *                and why
+ *   name         cuMemAlloc_v2, NV_ESC_RM_CONTROL, nvidia:nv_dma_map_alloc, vectorAdd(float*, int),
+ *                python[4711]; of a process seen, fork, exec, exit
  *   base         name without version and stream suffix, if that is another
  *   class        launch, memory, transfer, ..., ioctl, uvm; the set of a hook
- *   phase        X: it has a duration; B: it was still running when the trace ended; i: a point in time
+ *   phase        X: it has a duration; B: it was still running when the trace ended; i: a point in
+ *                time
  *   dur_ns       duration; duration_us the same in microseconds
  *   pid, tid, comm (of the process), thread (its comm, if another), cpu
  *   source       shim, bpf, gpu, daemon
@@ -35,9 +40,11 @@
  *   error_ns     of gpu, ctxsw and clock: how far off times may be
  *   violation    what is impossible about its times
  *   parent_pid, uid, exe, status   of a process
- *   args, out    objects: arguments, and what they were at the return. Numbers, as strings beyond 2^53 and those of ids (streamId); pointers, handles and flags as "0x1f"; names of enumerators, classes
- *                and commands as strings, or numbers if they have none; bytes in hexadecimal; structs as objects. A name that another one
- *                of the object has is followed by a number: flags, flags#7
+ *   args, out    objects: arguments, and what they were at the return. Numbers, as strings beyond
+ *                2^53 and those of ids (streamId); pointers, handles and flags as "0x1f"; names of
+ *                enumerators, classes and commands as strings, or numbers if they have none; bytes
+ *                in hexadecimal; structs as objects. A name that another one of the object has is
+ *                followed by a number: flags, flags#7
  *   stack        innermost first
  */
 
@@ -48,7 +55,8 @@
 #include "ctl/trace/base/out.h"
 
 #define JSONL_LINE_MAX 65536
-/* Of texts, as they are written: those that an event has besides arguments and stack take no more than three quarters of a line. */
+/* Of texts, as they are written: those that an event has besides arguments and stack take no more
+ * than three quarters of a line. */
 #define JSONL_NAME_MAX 16384
 #define JSONL_TEXT_MAX 4096
 
@@ -59,9 +67,9 @@ struct trace_writer {
 };
 
 static const char *const types[] = {
-	[EVENT_CALL] = "userspace", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel", [EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
-	[EVENT_PROCESS] = "process", [EVENT_CLOCK] = "clock", [EVENT_LOST] = "lost",
-	[EVENT_NOTE] = "note",
+	[EVENT_CALL] = "userspace", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel",
+	[EVENT_KERNEL] = "gpu",     [EVENT_CTXSW] = "ctxsw", [EVENT_PROCESS] = "process",
+	[EVENT_CLOCK] = "clock",    [EVENT_LOST] = "lost",   [EVENT_NOTE] = "note",
 };
 
 static void member(struct trace_out *line, const char *key) {
@@ -97,12 +105,14 @@ static void member_hex(struct trace_out *line, const char *key, uint64_t number)
 static size_t count_values(const struct trace_value *values, size_t n) {
 	size_t i = 1;
 
-	for (int64_t member = 0; values->kind == VALUE_GROUP && member < values->number && i < n; member++)
+	for (int64_t member = 0; values->kind == VALUE_GROUP && member < values->number && i < n;
+	     member++)
 		i += count_values(values + i, n - i);
 	return i;
 }
 
-/* Whether one before it in the same object has its name: an ioctl and its parameters may both have flags. */
+/* Whether one before it in the same object has its name: an ioctl and its parameters may both have
+ * flags. */
 static bool is_second(const struct trace_value *first, const struct trace_value *value) {
 	for (; first < value; first += count_values(first, (size_t)(value - first)))
 		if (first->out == value->out && !strcmp(first->name, value->name))
@@ -112,8 +122,10 @@ static bool is_second(const struct trace_value *first, const struct trace_value 
 
 static size_t put_value(struct trace_out *line, const struct trace_value *values, size_t n);
 
-/* "name":value of the first of n values, and of the members of its group. Returns how many these are. siblings: the first one in its object. */
-static size_t put_named(struct trace_out *line, const struct trace_value *siblings, const struct trace_value *values, size_t n) {
+/* "name":value of the first of n values, and of the members of its group. Returns how many these
+ * are. siblings: the first one in its object. */
+static size_t put_named(struct trace_out *line, const struct trace_value *siblings,
+			const struct trace_value *values, size_t n) {
 	out_json(line, values->name);
 	if (is_second(siblings, values)) {
 		line->n--; /* the quote */
@@ -176,7 +188,8 @@ static size_t put_value(struct trace_out *line, const struct trace_value *values
 }
 
 /* The values that are (or are not) of the return. */
-static void put_values(struct trace_out *line, const struct trace_item *item, const char *key, bool out) {
+static void put_values(struct trace_out *line, const struct trace_item *item, const char *key,
+		       bool out) {
 	bool first = true;
 	size_t i = 0;
 
@@ -339,4 +352,5 @@ static int jsonl_close(struct trace_writer *writer, bool complete) {
 	return r;
 }
 
-const struct trace_format trace_format_jsonl = { "jsonl", ".jsonl", jsonl_open, jsonl_item, jsonl_close };
+const struct trace_format trace_format_jsonl = { "jsonl", ".jsonl", jsonl_open, jsonl_item,
+						 jsonl_close };

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Perfetto's own format: a protobuf of packets. All items are in one sequence of packets, with times of CLOCK_MONOTONIC, and
- * names by numbers of a table that begins anew when it is full (incremental state). The clock of each GPU is clock 64 of a
- * sequence of its own, which has its pairs with the host's. A span is two packets; readers sort packets by time, and those of one
- * time are in order here, so that a span's end comes after those within it only if it is later: an item that is within another
- * comes after it, and both ends at one time close the inner one first, as they have no names.
+ * Perfetto's own format: a protobuf of packets. All items are in one sequence of packets, with
+ * times of CLOCK_MONOTONIC, and names by numbers of a table that begins anew when it is full
+ * (incremental state). The clock of each GPU is clock 64 of a sequence of its own, which has its
+ * pairs with the host's. A span is two packets; readers sort packets by time, and those of one time
+ * are in order here, so that a span's end comes after those within it only if it is later: an item
+ * that is within another comes after it, and both ends at one time close the inner one first, as
+ * they have no names.
  */
 
 #include <errno.h>
@@ -107,8 +109,7 @@ struct trace_writer {
 };
 
 /* Writes writer->packet. */
-static int put_packet(struct trace_writer *writer)
-{
+static int put_packet(struct trace_writer *writer) {
 	uint8_t head[11] = { TRACE_PACKET << 3 | 2 };
 	size_t n = 1;
 
@@ -124,14 +125,12 @@ static int put_packet(struct trace_writer *writer)
 	return 0;
 }
 
-static void begin_packet(struct trace_writer *writer, uint64_t sequence)
-{
+static void begin_packet(struct trace_writer *writer, uint64_t sequence) {
 	writer->packet.n = 0;
 	protobuf_varint(&writer->packet, PACKET_SEQUENCE, sequence);
 }
 
-static void put_clock(struct trace_writer *writer, uint64_t id, uint64_t time)
-{
+static void put_clock(struct trace_writer *writer, uint64_t id, uint64_t time) {
 	size_t mark = protobuf_begin(&writer->packet, SNAPSHOT_CLOCKS);
 
 	protobuf_varint(&writer->packet, CLOCK_ID, id);
@@ -140,8 +139,8 @@ static void put_clock(struct trace_writer *writer, uint64_t id, uint64_t time)
 }
 
 /* Two clocks at one moment. */
-static int put_snapshot(struct trace_writer *writer, uint64_t sequence, uint64_t host, uint64_t id, uint64_t time)
-{
+static int put_snapshot(struct trace_writer *writer, uint64_t sequence, uint64_t host, uint64_t id,
+			uint64_t time) {
 	size_t mark;
 
 	begin_packet(writer, sequence);
@@ -153,9 +152,10 @@ static int put_snapshot(struct trace_writer *writer, uint64_t sequence, uint64_t
 	return put_packet(writer);
 }
 
-/* A text of the event's: by number if it can have one (field by_number), else as it is (field plain). */
-static void put_interned(struct trace_writer *writer, unsigned table, const char *text, unsigned by_number, unsigned plain)
-{
+/* A text of the event's: by number if it can have one (field by_number), else as it is (field
+ * plain). */
+static void put_interned(struct trace_writer *writer, unsigned table, const char *text,
+			 unsigned by_number, unsigned plain) {
 	bool is_new;
 	uint64_t iid = intern_get(writer->intern, table, text, &is_new);
 
@@ -174,25 +174,24 @@ static void put_interned(struct trace_writer *writer, unsigned table, const char
 }
 
 /* Begins an annotation, which is a field of the event, or a member of another. */
-static size_t begin_annotation(struct trace_writer *writer, unsigned field, const char *name)
-{
+static size_t begin_annotation(struct trace_writer *writer, unsigned field, const char *name) {
 	size_t mark = protobuf_begin(&writer->event, field);
 
 	if (name)
-		put_interned(writer, INTERNED_ANNOTATION_NAMES, name, ANNOTATION_NAME_IID, ANNOTATION_NAME);
+		put_interned(writer, INTERNED_ANNOTATION_NAMES, name, ANNOTATION_NAME_IID,
+			     ANNOTATION_NAME);
 	return mark;
 }
 
-static void put_annotation(struct trace_writer *writer, const char *name, unsigned kind, uint64_t number)
-{
+static void put_annotation(struct trace_writer *writer, const char *name, unsigned kind,
+			   uint64_t number) {
 	size_t mark = begin_annotation(writer, EVENT_ANNOTATIONS, name);
 
 	protobuf_varint(&writer->event, kind, number);
 	protobuf_end(&writer->event, mark);
 }
 
-static void put_text_annotation(struct trace_writer *writer, const char *name, const char *text)
-{
+static void put_text_annotation(struct trace_writer *writer, const char *name, const char *text) {
 	size_t mark = begin_annotation(writer, EVENT_ANNOTATIONS, name);
 
 	put_interned(writer, INTERNED_STRINGS, text, ANNOTATION_STRING_IID, ANNOTATION_STRING);
@@ -200,8 +199,8 @@ static void put_text_annotation(struct trace_writer *writer, const char *name, c
 }
 
 /* An argument, with its members if it is a struct; *i goes behind them. */
-static void put_value(struct trace_writer *writer, const struct trace_item *item, size_t *i, size_t end, unsigned field, unsigned depth)
-{
+static void put_value(struct trace_writer *writer, const struct trace_item *item, size_t *i,
+		      size_t end, unsigned field, unsigned depth) {
 	const struct trace_value *value = item->values + (*i)++;
 	size_t mark = begin_annotation(writer, field, value->name ? value->name : "");
 	struct protobuf *event = &writer->event;
@@ -225,7 +224,8 @@ static void put_value(struct trace_writer *writer, const struct trace_item *item
 		break;
 	case VALUE_NAME:
 		if (value->text)
-			put_interned(writer, INTERNED_STRINGS, value->text, ANNOTATION_STRING_IID, ANNOTATION_STRING);
+			put_interned(writer, INTERNED_STRINGS, value->text, ANNOTATION_STRING_IID,
+				     ANNOTATION_STRING);
 		else
 			protobuf_varint(event, ANNOTATION_INT, (uint64_t)value->number);
 		break;
@@ -242,8 +242,7 @@ static void put_value(struct trace_writer *writer, const struct trace_item *item
 }
 
 /* What is known of an item besides the values: each under a name that no argument has. */
-static void put_facts(struct trace_writer *writer, const struct trace_item *item)
-{
+static void put_facts(struct trace_writer *writer, const struct trace_item *item) {
 	if (item->has_result && item->result_name)
 		put_text_annotation(writer, "=result", item->result_name);
 	else if (item->has_result)
@@ -269,28 +268,29 @@ static void put_facts(struct trace_writer *writer, const struct trace_item *item
 		for (size_t i = 0; i < item->n_frames; i++) {
 			size_t element = begin_annotation(writer, ANNOTATION_ELEMENTS, NULL);
 
-			put_interned(writer, INTERNED_STRINGS, item->frames[i], ANNOTATION_STRING_IID, ANNOTATION_STRING);
+			put_interned(writer, INTERNED_STRINGS, item->frames[i],
+				     ANNOTATION_STRING_IID, ANNOTATION_STRING);
 			protobuf_end(&writer->event, element);
 		}
 		protobuf_end(&writer->event, mark);
 	}
 }
 
-static void begin_event(struct trace_writer *writer, uint64_t type, uint64_t track)
-{
+static void begin_event(struct trace_writer *writer, uint64_t type, uint64_t track) {
 	writer->event.n = writer->interned.n = 0;
 	protobuf_varint(&writer->event, EVENT_TYPE, type);
 	protobuf_varint(&writer->event, EVENT_TRACK, track);
 }
 
-/* Ends an event; the sequence's first one, and the first after its table was emptied, say that names begin anew. */
-static int put_event(struct trace_writer *writer, uint64_t time)
-{
+/* Ends an event; the sequence's first one, and the first after its table was emptied, say that
+ * names begin anew. */
+static int put_event(struct trace_writer *writer, uint64_t time) {
 	begin_packet(writer, SEQUENCE);
 	if (!writer->begun) {
 		size_t mark;
 
-		protobuf_varint(&writer->packet, PACKET_SEQUENCE_FLAGS, FLAG_CLEARED | FLAG_NEEDS_STATE);
+		protobuf_varint(&writer->packet, PACKET_SEQUENCE_FLAGS,
+				FLAG_CLEARED | FLAG_NEEDS_STATE);
 		mark = protobuf_begin(&writer->packet, PACKET_DEFAULTS);
 		protobuf_varint(&writer->packet, PACKET_TIMESTAMP_CLOCK, CLOCK_MONOTONIC_ID);
 		protobuf_end(&writer->packet, mark);
@@ -307,15 +307,14 @@ static int put_event(struct trace_writer *writer, uint64_t time)
 }
 
 /* A track's number in the file; that of a counter is beside that of its process. */
-static uint64_t track_uuid(const struct trace_track_key *key, unsigned lane)
-{
-	const uint64_t words[] = { key->kind, (uint64_t)key->pid << 32 | key->id, key->context, key->stream, lane };
+static uint64_t track_uuid(const struct trace_track_key *key, unsigned lane) {
+	const uint64_t words[] = { key->kind, (uint64_t)key->pid << 32 | key->id, key->context,
+				   key->stream, lane };
 
 	return trace_hash(0, words, sizeof(words));
 }
 
-static void begin_descriptor(struct trace_writer *writer, uint64_t uuid, uint64_t parent)
-{
+static void begin_descriptor(struct trace_writer *writer, uint64_t uuid, uint64_t parent) {
 	begin_packet(writer, SEQUENCE);
 	/* ended by end_descriptor(), with nothing behind it */
 	writer->event.n = 0;
@@ -324,15 +323,14 @@ static void begin_descriptor(struct trace_writer *writer, uint64_t uuid, uint64_
 		protobuf_varint(&writer->event, DESCRIPTOR_PARENT, parent);
 }
 
-static int end_descriptor(struct trace_writer *writer)
-{
+static int end_descriptor(struct trace_writer *writer) {
 	protobuf_message(&writer->packet, PACKET_TRACK_DESCRIPTOR, &writer->event);
 	return put_packet(writer);
 }
 
 /* Whether a lane of a track is yet to be described, or has another name than it had. */
-static bool is_news(struct trace_writer *writer, const struct trace_track_key *key, unsigned lane, const char *name)
-{
+static bool is_news(struct trace_writer *writer, const struct trace_track_key *key, unsigned lane,
+		    const char *name) {
 	struct trace_track *track = trace_tracks_get(writer->tracks, key);
 	uint64_t hash = trace_hash(0, name, strlen(name));
 
@@ -345,8 +343,7 @@ static bool is_news(struct trace_writer *writer, const struct trace_track_key *k
 	return true;
 }
 
-static int describe_process(struct trace_writer *writer, const struct trace_item *item)
-{
+static int describe_process(struct trace_writer *writer, const struct trace_item *item) {
 	const struct trace_track_key key = { .kind = TRACK_PROCESS, .pid = item->pid };
 	char name[32];
 	size_t mark;
@@ -364,14 +361,15 @@ static int describe_process(struct trace_writer *writer, const struct trace_item
 }
 
 /* A thread is one for readers only in its first lane; the others are beneath it. */
-static int describe_thread(struct trace_writer *writer, const struct trace_track_key *key, unsigned lane, const char *name)
-{
+static int describe_thread(struct trace_writer *writer, const struct trace_track_key *key,
+			   unsigned lane, const char *name) {
 	const struct trace_track_key process = { .kind = TRACK_PROCESS, .pid = key->pid };
 	size_t mark;
 
 	if (!is_news(writer, key, lane, name))
 		return 0;
-	begin_descriptor(writer, track_uuid(key, lane), lane ? track_uuid(key, 0) : track_uuid(&process, 0));
+	begin_descriptor(writer, track_uuid(key, lane),
+			 lane ? track_uuid(key, 0) : track_uuid(&process, 0));
 	if (lane) {
 		protobuf_string(&writer->event, DESCRIPTOR_NAME, "overlapping");
 		return end_descriptor(writer);
@@ -386,8 +384,8 @@ static int describe_thread(struct trace_writer *writer, const struct trace_track
 }
 
 /* Any other track: of a name alone, beneath its process if it has one. */
-static int describe_named(struct trace_writer *writer, const struct trace_track_key *key, unsigned lane, const char *name)
-{
+static int describe_named(struct trace_writer *writer, const struct trace_track_key *key,
+			  unsigned lane, const char *name) {
 	const struct trace_track_key process = { .kind = TRACK_PROCESS, .pid = key->pid };
 
 	if (!is_news(writer, key, lane, name))
@@ -398,10 +396,11 @@ static int describe_named(struct trace_writer *writer, const struct trace_track_
 }
 
 /* The track of an item, which is described first if need be. */
-static int place_item(struct trace_writer *writer, const struct trace_item *item, uint64_t *uuidp)
-{
+static int place_item(struct trace_writer *writer, const struct trace_item *item, uint64_t *uuidp) {
 	struct trace_track_key key = trace_track_of(item);
-	unsigned lane = item->instant ? 0 : trace_track_lane(trace_tracks_get(writer->tracks, &key), item->start, item->end);
+	unsigned lane = item->instant ? 0
+				      : trace_track_lane(trace_tracks_get(writer->tracks, &key),
+							 item->start, item->end);
 	char name[64];
 	int r = 0;
 
@@ -422,19 +421,21 @@ static int place_item(struct trace_writer *writer, const struct trace_item *item
 	else if (key.kind == TRACK_CONTEXTS)
 		snprintf(name, sizeof(name), "GPU %" PRIu32 " contexts", key.id);
 	else
-		snprintf(name, sizeof(name), "GPU %" PRIu32 " stream 0x%" PRIx64, key.id, key.stream);
+		snprintf(name, sizeof(name), "GPU %" PRIu32 " stream 0x%" PRIx64, key.id,
+			 key.stream);
 	return describe_named(writer, &key, lane, name);
 }
 
 /* How much memory of GPUs a process has from now on. */
-static int put_memory(struct trace_writer *writer, const struct trace_item *item, uint64_t bytes)
-{
+static int put_memory(struct trace_writer *writer, const struct trace_item *item, uint64_t bytes) {
 	const struct trace_track_key process = { .kind = TRACK_PROCESS, .pid = item->pid };
 	/* a lane that no process has */
 	uint64_t uuid = track_uuid(&process, TRACK_LANES);
 	size_t mark;
 
-	if (is_news(writer, &(struct trace_track_key){ .kind = TRACK_PROCESS, .pid = item->pid, .id = 1 }, 0, "")) {
+	if (is_news(writer,
+		    &(struct trace_track_key){ .kind = TRACK_PROCESS, .pid = item->pid, .id = 1 },
+		    0, "")) {
 		int r;
 
 		begin_descriptor(writer, uuid, track_uuid(&process, 0));
@@ -452,8 +453,7 @@ static int put_memory(struct trace_writer *writer, const struct trace_item *item
 }
 
 /* The number of a value of that name, or another one. */
-static uint64_t number_of(const struct trace_item *item, const char *name, uint64_t other)
-{
+static uint64_t number_of(const struct trace_item *item, const char *name, uint64_t other) {
 	for (size_t i = 0; i < item->n_values; i++)
 		if (item->values[i].name && strcmp(item->values[i].name, name) == 0)
 			return (uint64_t)item->values[i].number;
@@ -461,14 +461,16 @@ static uint64_t number_of(const struct trace_item *item, const char *name, uint6
 }
 
 /*
- * A pair of clocks, if both have gone on since the last one: readers refuse a clock that runs backwards. The host's time may lie before
- * the beginning of the trace, where the item's cannot.
+ * A pair of clocks, if both have gone on since the last one: readers refuse a clock that runs
+ * backwards. The host's time may lie before the beginning of the trace, where the item's cannot.
  */
-static int put_clocks(struct trace_writer *writer, const struct trace_item *item)
-{
-	const struct trace_track_key key = { .kind = TRACK_CLOCK, .pid = item->pid, .id = item->device };
+static int put_clocks(struct trace_writer *writer, const struct trace_item *item) {
+	const struct trace_track_key key = { .kind = TRACK_CLOCK,
+					     .pid = item->pid,
+					     .id = item->device };
 	struct trace_track *track = trace_tracks_get(writer->tracks, &key);
-	const uint64_t gpu = number_of(item, "gpu_time", 0), host = number_of(item, "host_time", writer->monotonic + item->start);
+	const uint64_t gpu = number_of(item, "gpu_time", 0),
+		       host = number_of(item, "host_time", writer->monotonic + item->start);
 
 	if (gpu <= track->last.start || host <= track->last.end)
 		return 0;
@@ -477,22 +479,23 @@ static int put_clocks(struct trace_writer *writer, const struct trace_item *item
 }
 
 /* All that a span's beginning, or an instant, says. */
-static void put_details(struct trace_writer *writer, const struct trace_item *item)
-{
+static void put_details(struct trace_writer *writer, const struct trace_item *item) {
 	size_t i = 0, end = item->n_values < TRACE_VALUES_MAX ? item->n_values : TRACE_VALUES_MAX;
 
-	put_interned(writer, INTERNED_CATEGORIES, item->class, EVENT_CATEGORY_IIDS, EVENT_CATEGORIES);
-	put_interned(writer, INTERNED_NAMES, *item->name ? item->name : "graph", EVENT_NAME_IID, EVENT_NAME);
+	put_interned(writer, INTERNED_CATEGORIES, item->class, EVENT_CATEGORY_IIDS,
+		     EVENT_CATEGORIES);
+	put_interned(writer, INTERNED_NAMES, *item->name ? item->name : "graph", EVENT_NAME_IID,
+		     EVENT_NAME);
 	while (i < end)
 		put_value(writer, item, &i, end, EVENT_ANNOTATIONS, 0);
 	put_facts(writer, item);
-	/* of kernels, too: a flow that one of them ended would not go on to the others of a graph */
+	/* of kernels, too: a flow that one of them ended would not go on to the others of a graph
+	 */
 	if (item->flow)
 		protobuf_fixed64(&writer->event, EVENT_FLOWS, item->flow);
 }
 
-static int perfetto_item(struct trace_writer *writer, const struct trace_item *item)
-{
+static int perfetto_item(struct trace_writer *writer, const struct trace_item *item) {
 	uint64_t uuid = 0, bytes;
 	int r;
 
@@ -508,7 +511,8 @@ static int perfetto_item(struct trace_writer *writer, const struct trace_item *i
 	begin_event(writer, item->instant ? TYPE_INSTANT : TYPE_BEGIN, uuid);
 	put_details(writer, item);
 	r = put_event(writer, item->start);
-	/* of an open one, too: its process may have ended long before the trace, and its pid be another's */
+	/* of an open one, too: its process may have ended long before the trace, and its pid be
+	 * another's */
 	if (!r && !item->instant) {
 		begin_event(writer, TYPE_END, uuid);
 		r = put_event(writer, item->end > item->start ? item->end : item->start);
@@ -518,8 +522,7 @@ static int perfetto_item(struct trace_writer *writer, const struct trace_item *i
 	return r;
 }
 
-static int perfetto_close(struct trace_writer *writer, bool complete)
-{
+static int perfetto_close(struct trace_writer *writer, bool complete) {
 	if (writer) {
 		protobuf_deinit(&writer->packet);
 		protobuf_deinit(&writer->event);
@@ -532,8 +535,8 @@ static int perfetto_close(struct trace_writer *writer, bool complete)
 	return 0;
 }
 
-static int perfetto_open(struct trace_writer **writerp, FILE *out, const struct trace_about *about)
-{
+static int perfetto_open(struct trace_writer **writerp, FILE *out,
+			 const struct trace_about *about) {
 	struct trace_writer *writer = calloc(1, sizeof(*writer));
 	int r = writer ? trace_tracks_new(&writer->tracks) : -ENOMEM;
 
@@ -544,7 +547,8 @@ static int perfetto_open(struct trace_writer **writerp, FILE *out, const struct 
 	if (!r) {
 		writer->out = out;
 		writer->monotonic = about->monotonic;
-		r = put_snapshot(writer, SEQUENCE, about->monotonic, CLOCK_REALTIME_ID, about->realtime);
+		r = put_snapshot(writer, SEQUENCE, about->monotonic, CLOCK_REALTIME_ID,
+				 about->realtime);
 	}
 	if (r < 0) {
 		perfetto_close(writer, false);
@@ -554,4 +558,5 @@ static int perfetto_open(struct trace_writer **writerp, FILE *out, const struct 
 	return 0;
 }
 
-const struct trace_format trace_format_perfetto = { "perfetto", ".pftrace", perfetto_open, perfetto_item, perfetto_close };
+const struct trace_format trace_format_perfetto = { "perfetto", ".pftrace", perfetto_open,
+						    perfetto_item, perfetto_close };

@@ -13,19 +13,18 @@ enum {
 	LENGTH = 2,
 };
 
-/* Bytes of a length that is written before it is known; such a varint is longer than it need be, which is allowed. */
+/* Bytes of a length that is written before it is known; such a varint is longer than it need be,
+ * which is allowed. */
 #define LENGTH_SIZE 4
 #define LENGTH_MAX ((1u << 7 * LENGTH_SIZE) - 1)
 
-void protobuf_deinit(struct protobuf *buffer)
-{
+void protobuf_deinit(struct protobuf *buffer) {
 	free(buffer->data);
 	*buffer = (struct protobuf){ 0 };
 }
 
 /* Room for n bytes at the end, or NULL. */
-static uint8_t *make_room(struct protobuf *buffer, size_t n)
-{
+static uint8_t *make_room(struct protobuf *buffer, size_t n) {
 	if (buffer->failed || n > LENGTH_MAX || buffer->n > LENGTH_MAX - n) {
 		buffer->failed = true;
 		return NULL;
@@ -46,16 +45,14 @@ static uint8_t *make_room(struct protobuf *buffer, size_t n)
 
 #define VARINT_MAX 10 /* bytes */
 
-static inline uint8_t *write_varint(uint8_t *to, uint64_t number)
-{
+static inline uint8_t *write_varint(uint8_t *to, uint64_t number) {
 	for (; number >= 0x80; number >>= 7)
 		*to++ = (uint8_t)(number | 0x80);
 	*to++ = (uint8_t)number;
 	return to;
 }
 
-static void put_bytes(struct protobuf *buffer, const void *data, size_t n)
-{
+static void put_bytes(struct protobuf *buffer, const void *data, size_t n) {
 	uint8_t *to = make_room(buffer, n);
 
 	if (!to || !n)
@@ -65,16 +62,15 @@ static void put_bytes(struct protobuf *buffer, const void *data, size_t n)
 }
 
 /* int64, uint64, bool, enums: negative numbers as two's complement of 64 bits. */
-void protobuf_varint(struct protobuf *buffer, unsigned field, uint64_t number)
-{
+void protobuf_varint(struct protobuf *buffer, unsigned field, uint64_t number) {
 	uint8_t *to = make_room(buffer, 2 * VARINT_MAX);
 
 	if (to)
-		buffer->n = (size_t)(write_varint(write_varint(to, field << 3 | VARINT), number) - buffer->data);
+		buffer->n = (size_t)(write_varint(write_varint(to, field << 3 | VARINT), number) -
+				     buffer->data);
 }
 
-void protobuf_fixed64(struct protobuf *buffer, unsigned field, uint64_t number)
-{
+void protobuf_fixed64(struct protobuf *buffer, unsigned field, uint64_t number) {
 	uint8_t *to = make_room(buffer, VARINT_MAX + 8);
 
 	if (!to)
@@ -85,8 +81,7 @@ void protobuf_fixed64(struct protobuf *buffer, unsigned field, uint64_t number)
 	buffer->n = (size_t)(to - buffer->data);
 }
 
-void protobuf_double(struct protobuf *buffer, unsigned field, double number)
-{
+void protobuf_double(struct protobuf *buffer, unsigned field, double number) {
 	uint64_t bits;
 
 	memcpy(&bits, &number, sizeof(bits));
@@ -94,8 +89,7 @@ void protobuf_double(struct protobuf *buffer, unsigned field, double number)
 }
 
 /* A string of n bytes; what is no UTF-8 is replaced. */
-void protobuf_text(struct protobuf *buffer, unsigned field, const char *text, size_t n)
-{
+void protobuf_text(struct protobuf *buffer, unsigned field, const char *text, size_t n) {
 	size_t mark = protobuf_begin(buffer, field);
 
 	while (n) {
@@ -113,38 +107,38 @@ void protobuf_text(struct protobuf *buffer, unsigned field, const char *text, si
 	protobuf_end(buffer, mark);
 }
 
-void protobuf_string(struct protobuf *buffer, unsigned field, const char *text)
-{
+void protobuf_string(struct protobuf *buffer, unsigned field, const char *text) {
 	protobuf_text(buffer, field, text ? text : "", text ? strlen(text) : 0);
 }
 
 /* Begins a message within the message; what is returned is for protobuf_end(). */
-size_t protobuf_begin(struct protobuf *buffer, unsigned field)
-{
+size_t protobuf_begin(struct protobuf *buffer, unsigned field) {
 	uint8_t *to = make_room(buffer, VARINT_MAX + LENGTH_SIZE);
 
 	if (to)
-		buffer->n = (size_t)(write_varint(to, field << 3 | LENGTH) - buffer->data) + LENGTH_SIZE;
+		buffer->n = (size_t)(write_varint(to, field << 3 | LENGTH) - buffer->data) +
+			    LENGTH_SIZE;
 	return buffer->n;
 }
 
-void protobuf_end(struct protobuf *buffer, size_t mark)
-{
+void protobuf_end(struct protobuf *buffer, size_t mark) {
 	size_t n = buffer->n - mark;
 
 	if (buffer->failed)
 		return;
 	for (size_t i = 0; i < LENGTH_SIZE; i++, n >>= 7)
-		buffer->data[mark - LENGTH_SIZE + i] = (uint8_t)((n & 0x7f) | (i + 1 < LENGTH_SIZE ? 0x80 : 0));
+		buffer->data[mark - LENGTH_SIZE + i] =
+			(uint8_t)((n & 0x7f) | (i + 1 < LENGTH_SIZE ? 0x80 : 0));
 }
 
 /* A message that was built elsewhere. */
-void protobuf_message(struct protobuf *buffer, unsigned field, const struct protobuf *message)
-{
+void protobuf_message(struct protobuf *buffer, unsigned field, const struct protobuf *message) {
 	uint8_t *to = make_room(buffer, 2 * VARINT_MAX);
 
 	if (to)
-		buffer->n = (size_t)(write_varint(write_varint(to, field << 3 | LENGTH), message->n) - buffer->data);
+		buffer->n =
+			(size_t)(write_varint(write_varint(to, field << 3 | LENGTH), message->n) -
+				 buffer->data);
 	put_bytes(buffer, message->data, message->n);
 	buffer->failed |= message->failed;
 }

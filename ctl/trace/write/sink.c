@@ -14,13 +14,15 @@ struct trace_sink {
 	struct trace_table *table;
 };
 
-int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace, struct trace_target *target, FILE *told) {
+int trace_sink_new(struct trace_sink **sinkp, const struct trace_command *trace,
+		   struct trace_target *target, FILE *told) {
 	struct trace_sink *sink = calloc(1, sizeof(*sink));
 
 	if (!sink)
 		return -ENOMEM;
 	*sink = (struct trace_sink){ .trace = trace, .target = target, .told = told };
-	if ((trace->histograms || trace->summary || trace->interval) && trace_table_new(&sink->table)) {
+	if ((trace->histograms || trace->summary || trace->interval) &&
+	    trace_table_new(&sink->table)) {
 		free(sink);
 		return -ENOMEM;
 	}
@@ -39,8 +41,11 @@ int trace_sink_begin(const struct trace_about *about, void *userdata) {
 	r = trace_target_begin(sink->target);
 	sink->target->end = sink->trace->format ? sink->trace->format->end : NULL;
 	if (!sink->trace->format)
-		sink->target->regular = false; /* readers of records know one that is cut: nothing is taken back */
-	return r || !sink->trace->format ? r : sink->trace->format->open(&sink->writer, sink->target->file, about);
+		sink->target->regular =
+			false; /* readers of records know one that is cut: nothing is taken back */
+	return r || !sink->trace->format
+		       ? r
+		       : sink->trace->format->open(&sink->writer, sink->target->file, about);
 }
 
 int trace_sink_item(const struct trace_item *item, void *userdata) {

@@ -3,10 +3,11 @@
 /*
  * Lines for people, as strace prints them:
  *
- *     12:00:01.123456 python[4821/4830] cuMemcpyHtoDAsync_v2(dst=0x7f0000, n=4.0MiB, stream=0x7) = CUDA_SUCCESS <3.20us>
+ *     12:00:01.123456 python[4821/4830] cuMemcpyHtoD_v2(dst=0x7f00, n=4MiB) = CUDA_SUCCESS <3.2us>
  *
- * Time of day, process[pid/thread], what happened with its arguments (what a call gave back stands in brackets), result, duration. What
- * the kernel's driver did within a call is indented. All texts are foreign: what a terminal might take for a command is shown as \x1b.
+ * Time of day, process[pid/thread], what happened with its arguments (what a call gave back stands
+ * in brackets), result, duration. What the kernel's driver did within a call is indented. All texts
+ * are foreign: what a terminal might take for a command is shown as \x1b.
  */
 
 #include <errno.h>
@@ -32,7 +33,8 @@ static void put_time(struct trace_writer *writer, uint64_t start) {
 	struct tm tm;
 
 	if (second != writer->second || !*writer->clock) {
-		if (!localtime_r(&second, &tm) || !strftime(writer->clock, sizeof(writer->clock), "%H:%M:%S", &tm))
+		if (!localtime_r(&second, &tm) ||
+		    !strftime(writer->clock, sizeof(writer->clock), "%H:%M:%S", &tm))
 			strcpy(writer->clock, "?");
 		writer->second = second;
 	}
@@ -60,7 +62,8 @@ static void put_thread(struct trace_out *line, const struct trace_item *item) {
 static size_t put_value(struct trace_out *line, const struct trace_value *values, size_t n);
 
 /* name=value, of the return name=[value]. Returns how many values it took. */
-static size_t put_named(struct trace_out *line, const struct trace_value *values, size_t n, bool bracket) {
+static size_t put_named(struct trace_out *line, const struct trace_value *values, size_t n,
+			bool bracket) {
 	size_t taken;
 
 	out_printable(line, values->name);
@@ -195,15 +198,19 @@ static void put_process(struct trace_out *line, const struct trace_item *item) {
 		out_printable(line, what);
 		out_char(line, ' ');
 		out_printable(line, item->process->exe);
-		out_text(line, *item->process->exe ? " ---" : "---"); /* it was gone before anybody could look */
+		out_text(line, *item->process->exe
+				       ? " ---"
+				       : "---"); /* it was gone before anybody could look */
 		return;
 	}
 	for (size_t i = 0; i < item->n_values; i++)
 		if (!strcmp(item->values[i].name, "status")) {
 			const int status = (int)item->values[i].number;
 
-			out_text(line, WIFSIGNALED(status) ? "+++ killed by signal " : "+++ exited with ");
-			out_uint(line, (uint64_t)(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)));
+			out_text(line, WIFSIGNALED(status) ? "+++ killed by signal "
+							   : "+++ exited with ");
+			out_uint(line, (uint64_t)(WIFSIGNALED(status) ? WTERMSIG(status)
+								      : WEXITSTATUS(status)));
 			out_literal(line, " +++");
 		}
 }
@@ -217,7 +224,8 @@ static void put_lost(struct trace_out *line, const struct trace_item *item) {
 static int text_item(struct trace_writer *writer, const struct trace_item *item) {
 	struct trace_out *line = &writer->line;
 
-	if (item->kind == EVENT_CLOCK || (item->kind == EVENT_PROCESS && !strcmp(item->name, "seen")))
+	if (item->kind == EVENT_CLOCK ||
+	    (item->kind == EVENT_PROCESS && !strcmp(item->name, "seen")))
 		return 0;
 	put_time(writer, item->start);
 	if (item->kind != EVENT_CTXSW)

@@ -16,9 +16,9 @@
 #include <string.h>
 
 /* Fills in *trouble; returns result. */
-__attribute__((format(printf, 4, 5)))
-static int trouble_set(struct attach_trouble *trouble, int result, const char *program,
-		       const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static int trouble_set(struct attach_trouble *trouble,
+							     int result, const char *program,
+							     const char *format, ...) {
 	va_list arguments;
 
 	trouble->program = program;
@@ -39,19 +39,21 @@ static int choose_engine(struct attach_choices *choices, const struct linked_pro
 	else if (engine == ENGINE_PTX && section_needs_sass(&choice->section))
 		trouble->parameter = "engine";
 	if (trouble->parameter)
-		return trouble_set(trouble, ATTACH_CHOOSE_E_ARGUMENT, program->name, "%.128s: %s", choice->text,
-				   why ?: "only the SASS engine has this point");
+		return trouble_set(trouble, ATTACH_CHOOSE_E_ARGUMENT, program->name, "%.128s: %s",
+				   choice->text, why ?: "only the SASS engine has this point");
 	choices->n++;
 	return 0;
 }
 
 /*
- * Whether the program is written for the context that it gets there. Its argument may be any other type (void *, the struct of another
- * project): only a context of ours that is not the point's is a mistake. section: NULL on the host, where there is none of them.
+ * Whether the program is written for the context that it gets there. Its argument may be any other
+ * type (void *, the struct of another project): only a context of ours that is not the point's is a
+ * mistake. section: NULL on the host, where there is none of them.
  */
-static int choose_context(const struct linked_program *program, const char *text, const struct section *section,
-			  struct attach_trouble *trouble) {
-	static const char *const contexts[] = { "gpuprobe_kernel_ctx", "gpuprobe_memory_ctx", "gpuprobe_event_ctx" };
+static int choose_context(const struct linked_program *program, const char *text,
+			  const struct section *section, struct attach_trouble *trouble) {
+	static const char *const contexts[] = { "gpuprobe_kernel_ctx", "gpuprobe_memory_ctx",
+						"gpuprobe_event_ctx" };
 	const char *wanted = section ? section_context(section) : NULL;
 	bool ours = false;
 
@@ -61,11 +63,14 @@ static int choose_context(const struct linked_program *program, const char *text
 		return 0;
 	if (!wanted)
 		return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name,
-				   "program %s takes a struct %s, which programs on the host (%.100s) do not get", program->name,
-				   program->context, text);
+				   "program %s takes a struct %s, which programs on the host "
+				   "(%.100s) do not get",
+				   program->name, program->context, text);
 	return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name,
-			   "program %s takes a struct %s, but %.100s%s gives a struct %s: change its argument, or its section",
-			   program->name, program->context, text, strlen(text) > 100 ? "..." : "", wanted);
+			   "program %s takes a struct %s, but %.100s%s gives a struct %s: change "
+			   "its argument, or its section",
+			   program->name, program->context, text, strlen(text) > 100 ? "..." : "",
+			   wanted);
 }
 
 /* Adds a GPU program. */

@@ -29,7 +29,8 @@ struct attach_wish {
 	const char *point; /* a section in place of the program's; NULL: its own */
 	uint32_t spaces; /* of memory points; 0: the default */
 	enum engine engine;
-	struct json_object *host_targets; /* where programs on the host are attached, by their names (host-target.h); NULL: as sections say */
+	struct json_object *host_targets; /* where programs on the host are attached, by their names
+					     (host-target.h); NULL: as sections say */
 	const char *folder; /* of the caller: absolute; NULL: unknown */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * compile (worker) -> register -> prepare (workers: patch images, so that the first launch waits for no compiler)
+ * compile (worker) -> register -> prepare (workers: patch images, so that the first launch waits
+ * for no compiler)
  * -> announce. What the SASS engine cannot have after all is known before anybody is told.
  */
 
@@ -25,7 +26,8 @@
 #define ATTACH_COMPILE_MS 30000
 #define ATTACH_PTX_MAX (UINT64_C(16) << 20)
 #define ATTACH_PREPARE_MS 5000
-#define ATTACH_PATCHES_MAX 31 /* programs of an object that all fit into one job with their patch forms */
+#define ATTACH_PATCHES_MAX \
+	31 /* programs of an object that all fit into one job with their patch forms */
 #define ATTACH_OUTPUTS_MAX 63 /* of a job with one input */
 
 /* ---- register ---- */
@@ -44,7 +46,8 @@ static struct object *attach_object(const struct attach *attach) {
 static void attach_undo(struct attach *attach) {
 	struct attachment *attachment, *next;
 
-	for (attachment = TAILQ_FIRST(&attach->daemon->registry.attachments); attachment; attachment = next) {
+	for (attachment = TAILQ_FIRST(&attach->daemon->registry.attachments); attachment;
+	     attachment = next) {
 		next = TAILQ_NEXT(attachment, link);
 		if (attachment->object->id == attach->object_id)
 			daemon_detach(attach->daemon, attachment);
@@ -52,12 +55,14 @@ static void attach_undo(struct attach *attach) {
 }
 
 /* What cannot be compiled to patches: no attachment of the object is had by the SASS engine. */
-static void attach_drop_patches(struct attach *attach, const struct object *object, const char *why) {
+static void attach_drop_patches(struct attach *attach, const struct object *object,
+				const char *why) {
 	struct attachment *attachment;
 
 	TAILQ_FOREACH(attachment, &attach->daemon->registry.attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment)) {
-			snprintf(attachment->patch_reason, sizeof(attachment->patch_reason), "%s", why);
+			snprintf(attachment->patch_reason, sizeof(attachment->patch_reason), "%s",
+				 why);
 			attachment->patch_fd = fd_close(attachment->patch_fd);
 		}
 }
@@ -67,7 +72,8 @@ static bool attach_needs_sass(const struct attach *attach, const struct object *
 	const struct attachment *attachment;
 
 	TAILQ_FOREACH(attachment, &attach->daemon->registry.attachments, link)
-		if (attachment->object == object && attachment_on_sass(attachment) && !attachment_on_ptx(attachment))
+		if (attachment->object == object && attachment_on_sass(attachment) &&
+		    !attachment_on_ptx(attachment))
 			return true;
 	return false;
 }
@@ -87,14 +93,16 @@ static void attach_announce(void *userdata) {
 		return;
 	}
 	if (!outcome.object) {
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "detached before it was attached");
+		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL,
+			    "detached before it was attached");
 		return;
 	}
 	why = plan_trouble(attach->daemon, outcome.object);
 	if (why && attach_needs_sass(attach, outcome.object)) {
 		snprintf(reason, sizeof(reason), "%s", why);
 		attach_undo(attach);
-		attach_fail(attach, ATTACH_E_COMPILE, "", NULL, "the SASS engine cannot have it: %s", reason);
+		attach_fail(attach, ATTACH_E_COMPILE, "", NULL,
+			    "the SASS engine cannot have it: %s", reason);
 		return;
 	}
 	why = plan_programs_trouble(attach->daemon, outcome.object);
@@ -129,24 +137,31 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 	r = attach_register(&plan, compiled, &object);
 	switch (r) {
 	case 0:
-		if (plan_prepare(attach->daemon, object, &attach->filter, ATTACH_PREPARE_MS, attach_announce, attach))
+		if (plan_prepare(attach->daemon, object, &attach->filter, ATTACH_PREPARE_MS,
+				 attach_announce, attach))
 			attach_announce(attach);
 		return;
 	case ATTACH_REGISTER_E_LIMIT:
-		attach_fail_limit(attach, "attachments of all users (the last are for users who have few, and for root)", REGISTRY_ATTACHMENTS_MAX);
+		attach_fail_limit(attach,
+				  "attachments of all users (the last are for users who have few, "
+				  "and for root)",
+				  REGISTRY_ATTACHMENTS_MAX);
 		return;
 	case ATTACH_REGISTER_E_QUOTA:
-		attach_fail_limit(attach, "attachments of one user (quota-attachments)", attach->daemon->config->quota_attachments);
+		attach_fail_limit(attach, "attachments of one user (quota-attachments)",
+				  attach->daemon->config->quota_attachments);
 		return;
 	case ATTACH_REGISTER_E_MAP_QUOTA:
-		attach_fail_limit(attach, "bytes of the maps of one user (quota-map-bytes)", attach->daemon->config->quota_map_bytes);
+		attach_fail_limit(attach, "bytes of the maps of one user (quota-map-bytes)",
+				  attach->daemon->config->quota_map_bytes);
 		return;
 	case ATTACH_REGISTER_E_MAP:
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
 			    "a map of the object is larger than a map may be, or of another shape");
 		return;
 	case ATTACH_REGISTER_E_HOST:
-		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL, "%s", attach->host_report.reason);
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL, "%s",
+			    attach->host_report.reason);
 		return;
 	default:
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
@@ -155,9 +170,11 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 
 /* ---- compile ---- */
 
-/* Whether program i can be had where it is to stand, by the engine that is to have it. 0, or not with a line in error. */
-static int attach_check_program(const struct attach *attach, size_t i, struct compiled_program *program,
-				const char *name, char error[static COMPILED_ERROR_SIZE]) {
+/* Whether program i can be had where it is to stand, by the engine that is to have it. 0, or not
+ * with a line in error. */
+static int attach_check_program(const struct attach *attach, size_t i,
+				struct compiled_program *program, const char *name,
+				char error[static COMPILED_ERROR_SIZE]) {
 	const struct section *section = &attach->choices.programs[i].section;
 	int r;
 
@@ -165,10 +182,11 @@ static int attach_check_program(const struct attach *attach, size_t i, struct co
 	if (r)
 		return r;
 	compiled_check_patch(program, section, attach->wish.spaces ?: SECTION_SPACES_DEFAULT);
-	if (program->patch_fd >= 0 || (attach->wish.engine != ENGINE_SASS && !section_needs_sass(section)))
+	if (program->patch_fd >= 0 ||
+	    (attach->wish.engine != ENGINE_SASS && !section_needs_sass(section)))
 		return 0;
-	snprintf(error, COMPILED_ERROR_SIZE, "the SASS engine cannot have program %.48s: %.160s", name,
-		 program->patch_reason);
+	snprintf(error, COMPILED_ERROR_SIZE, "the SASS engine cannot have program %.48s: %.160s",
+		 name, program->patch_reason);
 	return COMPILED_E_INVALID;
 }
 
@@ -197,7 +215,8 @@ static void attach_on_compiled(struct worker_task *task, int result, json_object
 		.n_patches = attach->n_patches,
 		.no_patch = attach->wish.engine == ENGINE_PTX
 				    ? "engine ptx"
-				    : "too many programs in one object: attach some of them with --program",
+				    : "too many programs in one object: attach some of them with "
+				      "--program",
 	};
 	r = compiled_from_json(&compiled, reply, task, &request, error);
 	if (r) {
@@ -232,8 +251,8 @@ static void attach_shape(struct attach *attach, json_object *maps) {
 			.value_size = linked->value_size,
 			.max_entries = linked->max_entries,
 			.place = attach->host && host_map_shared(attach->host, i) ? MAP_PLACE_KERNEL
-				 : attach->shared				  ? MAP_PLACE_HOST
-										  : MAP_PLACE_DEVICE,
+				 : attach->shared                                 ? MAP_PLACE_HOST
+						  : MAP_PLACE_DEVICE,
 			.threads = attach->threads,
 			.ring_bytes = attach->ring_bytes,
 		};
@@ -257,9 +276,10 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 		r = -EINVAL;
 	if (r == 0)
 		attach_shape(attach, maps);
-	attach->n_patches = attach->wish.engine == ENGINE_PTX		       ? 0
-			    : 2 * attach->choices.n <= ATTACH_OUTPUTS_MAX ? attach->choices.n
-									       : ATTACH_OUTPUTS_MAX - attach->choices.n;
+	attach->n_patches = attach->wish.engine == ENGINE_PTX ? 0
+			    : 2 * attach->choices.n <= ATTACH_OUTPUTS_MAX
+				    ? attach->choices.n
+				    : ATTACH_OUTPUTS_MAX - attach->choices.n;
 	for (size_t i = 0; r == 0 && i < attach->choices.n; i++) {
 		json_object *program = json_object_array_get_idx(programs, attach->chosen[i]);
 		int output = worker_task_add_output(task, ATTACH_PTX_MAX);
@@ -279,11 +299,13 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 		if (output < 0)
 			r = output;
 		else
-			json_object_object_add(json_object_array_get_idx(programs, attach->chosen[i]), "patch_output",
-					       json_object_new_int(output));
+			json_object_object_add(json_object_array_get_idx(programs,
+									 attach->chosen[i]),
+					       "patch_output", json_object_new_int(output));
 	}
 	if (r == 0) {
-		json_object_object_add(job, "btf", json_object_get(json_object_object_get(described, "btf")));
+		json_object_object_add(job, "btf",
+				       json_object_get(json_object_object_get(described, "btf")));
 		json_object_object_add(job, "maps", json_object_get(maps));
 		json_object_object_add(job, "programs", json_object_get(chosen));
 	}
@@ -308,8 +330,9 @@ static int attach_hash(const struct attach *attach, json_object *job, struct cac
 }
 
 /*
- * Gives the object its symbols. They come from its content, not from when it was attached: so the same object has the same PTX again, and the images
- * that were made with it are found (cache/job-cache.h). 0 or -errno.
+ * Gives the object its symbols. They come from its content, not from when it was attached: so the
+ * same object has the same PTX again, and the images that were made with it are found
+ * (cache/job-cache.h). 0 or -errno.
  */
 static int attach_name(struct attach *attach, json_object *job) {
 	char text[CACHE_KEY_TEXT_SIZE], base[REGISTRY_PREFIX_SIZE], symbol[REGISTRY_SYMBOL_SIZE];
@@ -329,7 +352,8 @@ static int attach_name(struct attach *attach, json_object *job) {
 	json_object_object_get_ex(job, "maps", &maps);
 	for (size_t i = 0; i < attach->linked->n_maps; i++) {
 		compiled_slot_symbol(symbol, attach->prefix->text, i);
-		json_object_object_add(json_object_array_get_idx(maps, i), "slot_symbol", json_object_new_string(symbol));
+		json_object_object_add(json_object_array_get_idx(maps, i), "slot_symbol",
+				       json_object_new_string(symbol));
 	}
 	return 0;
 }
@@ -369,16 +393,19 @@ static void attach_compile_start(struct attach *attach) {
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
 		return;
 	}
-	job_cache_submit(attach->daemon->cache, attach->daemon->program_pool, task, ATTACH_COMPILE_MS, &use);
+	job_cache_submit(attach->daemon->cache, attach->daemon->program_pool, task,
+			 ATTACH_COMPILE_MS, &use);
 }
 
 void attach_compile(struct attach *attach) {
 	if (!engine_rules_any_sass(&attach->daemon->config->engines) && attach_wants_sass(attach))
 		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
-			    "this daemon gives no process the SASS engine: start gpuprobed with --engine=auto, or for some "
+			    "this daemon gives no process the SASS engine: start gpuprobed with "
+			    "--engine=auto, or for some "
 			    "processes with --engine=auto:exe=PATH");
 	else if (attach->wish.engine == ENGINE_SASS && attach->choices.n > ATTACH_PATCHES_MAX)
-		attach_fail_limit(attach, "programs of one object for the SASS engine", ATTACH_PATCHES_MAX);
+		attach_fail_limit(attach, "programs of one object for the SASS engine",
+				  ATTACH_PATCHES_MAX);
 	else
 		attach_compile_start(attach);
 }

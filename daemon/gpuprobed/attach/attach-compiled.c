@@ -19,11 +19,14 @@
 #include "daemon/gpuprobed/registry/outcome.h"
 
 #define COMPILED_FIRST_OUTPUT 1
-#define COMPILED_PARAM_COUNT 56 /* offset in a kernel's context; params come behind it, the end of it */
+#define COMPILED_PARAM_COUNT \
+	56 /* offset in a kernel's context; params come behind it, the end of it */
 
-void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], const char *prefix, size_t map) {
+void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], const char *prefix,
+			  size_t map) {
 	_Static_assert(REGISTRY_PREFIX_SIZE + 4 < REGISTRY_SYMBOL_SIZE, "room for _m63");
-	snprintf(symbol, REGISTRY_SYMBOL_SIZE, "%.*s_m%u", REGISTRY_PREFIX_SIZE - 1, prefix, (unsigned)map % 100);
+	snprintf(symbol, REGISTRY_SYMBOL_SIZE, "%.*s_m%u", REGISTRY_PREFIX_SIZE - 1, prefix,
+		 (unsigned)map % 100);
 }
 
 static int compiled_wrong(char *error, const char *what) {
@@ -89,8 +92,8 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object,
 	return 0;
 }
 
-static int compiled_symbol(struct compiled_program *program, json_object *object, const char *prefix,
-			   char *error) {
+static int compiled_symbol(struct compiled_program *program, json_object *object,
+			   const char *prefix, char *error) {
 	json_object *symbol = NULL;
 	const char *text;
 
@@ -129,10 +132,10 @@ static int compiled_context(struct compiled_program *program, json_object *objec
 	return 0;
 }
 
-int compiled_check_context(const struct compiled_program *program, const char *name, enum section_point point,
-			   char error[static COMPILED_ERROR_SIZE]) {
+int compiled_check_context(const struct compiled_program *program, const char *name,
+			   enum section_point point, char error[static COMPILED_ERROR_SIZE]) {
 	const bool memory = point == SECTION_MEMORY;
-	const int size = memory			  ? COMPILED_MEMORY_CONTEXT_SIZE
+	const int size = memory                   ? COMPILED_MEMORY_CONTEXT_SIZE
 			 : point == SECTION_CLASS ? COMPILED_EVENT_CONTEXT_SIZE
 						  : COMPILED_KERNEL_CONTEXT_SIZE;
 
@@ -148,8 +151,8 @@ int compiled_check_context(const struct compiled_program *program, const char *n
 }
 
 /* The program has no patch form, for this reason. */
-__attribute__((format(printf, 2, 3)))
-static void compiled_no_patch(struct compiled_program *program, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void compiled_no_patch(
+	struct compiled_program *program, const char *format, ...) {
 	va_list arguments;
 
 	program->patch_fd = fd_close(program->patch_fd);
@@ -159,7 +162,8 @@ static void compiled_no_patch(struct compiled_program *program, const char *form
 	outcome_clean(program->patch_reason);
 }
 
-void compiled_check_patch(struct compiled_program *program, const struct section *section, uint32_t spaces) {
+void compiled_check_patch(struct compiled_program *program, const struct section *section,
+			  uint32_t spaces) {
 	const char *why = section_needs_ptx(section);
 
 	if (program->patch_fd < 0)
@@ -167,11 +171,14 @@ void compiled_check_patch(struct compiled_program *program, const struct section
 	if (why)
 		compiled_no_patch(program, "%s", why);
 	else if (section->point == SECTION_MEMORY && !(spaces & SECTION_SPACES_SASS))
-		compiled_no_patch(program, "the SASS engine sees accesses to global, shared and local memory only");
+		compiled_no_patch(
+			program,
+			"the SASS engine sees accesses to global, shared and local memory only");
 	for (size_t i = 0; i < program->n_context; i++)
 		if ((section->point == SECTION_ENTRY || section->point == SECTION_RETURN) &&
 		    program->context[i] >= COMPILED_PARAM_COUNT)
-			compiled_no_patch(program, "the program reads the parameters of the kernel, which the SASS engine "
+			compiled_no_patch(program, "the program reads the parameters of the "
+						   "kernel, which the SASS engine "
 						   "does not know");
 }
 
@@ -193,14 +200,16 @@ static int compiled_patch_parse(struct compiled_program *program, size_t i, json
 	if (!size) {
 		json_object_object_get_ex(object, "patch_reason", &reason);
 		compiled_no_patch(program, "%s",
-				  json_object_is_type(reason, json_type_string) && json_object_get_string_len(reason)
+				  json_object_is_type(reason, json_type_string) &&
+						  json_object_get_string_len(reason)
 					  ? json_object_get_string(reason)
 					  : "the program has no form for the SASS engine");
 		return 0;
 	}
 	if ((uint64_t)size != worker_task_output_size(task, output))
 		return compiled_wrong(error, "size of a patch form");
-	if (!compiled_int(object, "patch_maps", 1, 65, &slots) || (size_t)slots != program->n_maps + 1)
+	if (!compiled_int(object, "patch_maps", 1, 65, &slots) ||
+	    (size_t)slots != program->n_maps + 1)
 		return compiled_wrong(error, "slots of a patch form");
 	program->patch_fd = worker_task_steal_fd(task, output);
 	return 0;
@@ -216,8 +225,8 @@ static int compiled_maps(const struct compiled *compiled, struct compiled_progra
 		return compiled_wrong(error, "maps of a program");
 	for (size_t k = 0; k < json_object_array_length(maps); k++) {
 		json_object *map = json_object_array_get_idx(maps, k);
-		int64_t n = json_object_is_type(map, json_type_int) ? json_object_get_int64(map)
-								    : -1;
+		int64_t n =
+			json_object_is_type(map, json_type_int) ? json_object_get_int64(map) : -1;
 
 		if (n < 0 || (size_t)n >= compiled->n_maps || !compiled->maps[n].used ||
 		    program->maps >> n & 1)

@@ -63,7 +63,8 @@ struct compiled_request {
 	size_t n_chosen;
 	const size_t *chosen; /* indices of programs; their outputs are the task's descriptors from
 				 1 on, in that order */
-	size_t n_patches; /* of the first so many a patch form was asked for; its outputs come next */
+	size_t n_patches; /* of the first so many a patch form was asked for; its outputs come next
+			   */
 	const char *no_patch; /* why not of the others */
 };
 
@@ -78,8 +79,10 @@ struct compiled *compiled_free(struct compiled *compiled);
 
 /* Whether all that the program reads of its context is there. 0, or COMPILED_E_INVALID with a line
  * for its author in error. */
-int compiled_check_context(const struct compiled_program *program, const char *name, enum section_point point,
-			   char error[static COMPILED_ERROR_SIZE]);
+int compiled_check_context(const struct compiled_program *program, const char *name,
+			   enum section_point point, char error[static COMPILED_ERROR_SIZE]);
 
-/* The same for the SASS engine, which knows less; the program has no patch form any more if it reads what is not there, and says why. */
-void compiled_check_patch(struct compiled_program *program, const struct section *section, uint32_t spaces);
+/* The same for the SASS engine, which knows less; the program has no patch form any more if it
+ * reads what is not there, and says why. */
+void compiled_check_patch(struct compiled_program *program, const struct section *section,
+			  uint32_t spaces);

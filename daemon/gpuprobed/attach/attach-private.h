@@ -76,17 +76,18 @@ void attach_free(struct attach *attach);
 void attach_finish(struct attach *attach, const struct attach_outcome *outcome);
 /* program: or what attach_outcome says; log may be NULL. */
 void attach_fail(struct attach *attach, enum attach_error error, const char *program,
-		 const char *log, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
+		 const char *log, const char *format, ...) __attribute__((format(printf, 5, 6)));
 void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit);
 /* A job failed. refused: what "status": "error" means at this stage. */
 void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
 		     json_object *reply, const char *message);
 
-/* Has the chosen programs verified, and those on the host loaded; then attach_verified() (attach-verify.c). */
+/* Has the chosen programs verified, and those on the host loaded; then attach_verified()
+ * (attach-verify.c). */
 void attach_verify(struct attach *attach);
 void attach_verified(struct attach *attach);
-/* An attach that is cancelled: whether it is to be freed now; else, if a thread has it, it is made to end, and attach_verify_end() frees it. */
+/* An attach that is cancelled: whether it is to be freed now; else, if a thread has it, it is made
+ * to end, and attach_verify_end() frees it. */
 bool attach_verify_cancel(struct attach *attach);
 void attach_verify_end(struct attach *attach);
 

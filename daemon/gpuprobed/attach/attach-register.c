@@ -16,7 +16,8 @@
  * device, pid). */
 static bool attach_needs_process(const struct compiled_program *compiled,
 				 enum section_point point) {
-	for (size_t i = 0; point != SECTION_MEMORY && point != SECTION_CLASS && i < compiled->n_context; i++)
+	for (size_t i = 0;
+	     point != SECTION_MEMORY && point != SECTION_CLASS && i < compiled->n_context; i++)
 		if (compiled->context[i] == 8 || compiled->context[i] == 16)
 			return true;
 	return compiled->process;
@@ -52,9 +53,11 @@ static int attach_make(const struct attach_plan *plan, struct object *object, si
 	attachment->engine = plan->engine;
 	attachment->patch_fd = compiled->patch_fd;
 	compiled->patch_fd = -1;
-	_Static_assert(sizeof(attachment->patch_reason) == sizeof(compiled->patch_reason), "the same text");
+	_Static_assert(sizeof(attachment->patch_reason) == sizeof(compiled->patch_reason),
+		       "the same text");
 	strcpy(attachment->patch_reason, compiled->patch_reason);
-	_Static_assert(sizeof(attachment->patch_maps) == sizeof(compiled->map_order), "the same maps");
+	_Static_assert(sizeof(attachment->patch_maps) == sizeof(compiled->map_order),
+		       "the same maps");
 	memcpy(attachment->patch_maps, compiled->map_order, sizeof(attachment->patch_maps));
 	attachment->n_patch_maps = compiled->n_maps;
 	*attachmentp = attachment;
@@ -74,8 +77,11 @@ static int attach_make_host(const struct attach_plan *plan, struct object *objec
 		return r;
 	strcpy(attachment->program, linked->name);
 	strcpy(attachment->section_text, linked->section);
-	snprintf(attachment->section.kernel, sizeof(attachment->section.kernel), "%.*s", SECTION_KERNEL_SIZE - 1,
-		 plan->host_targets[program] ?: where ? where + 1 : linked->section);
+	snprintf(attachment->section.kernel, sizeof(attachment->section.kernel), "%.*s",
+		 SECTION_KERNEL_SIZE - 1,
+		 plan->host_targets[program]
+			 ?: where ? where + 1
+				  : linked->section);
 	attachment->on_host = true;
 	attachment->host_program = program;
 	*attachmentp = attachment;
@@ -115,7 +121,8 @@ static int attach_map(const struct attach_plan *plan, struct object *object, siz
 }
 
 /* Whether map i is an array that programs on the host alone use; then its layout. */
-static bool attach_host_layout(const struct attach_plan *plan, size_t i, struct map_layout *layout) {
+static bool attach_host_layout(const struct attach_plan *plan, size_t i,
+			       struct map_layout *layout) {
 	const struct linked_map *linked = &plan->linked->maps[i];
 	const struct map_shape shape = {
 		.type = linked->type,
@@ -125,8 +132,8 @@ static bool attach_host_layout(const struct attach_plan *plan, size_t i, struct 
 		.place = MAP_PLACE_KERNEL,
 	};
 
-	return *plan->host && host_map_fd(*plan->host, i) >= 0 && linked->internal != LINKED_MAP_RODATA &&
-	       !map_layout_init(layout, &shape);
+	return *plan->host && host_map_fd(*plan->host, i) >= 0 &&
+	       linked->internal != LINKED_MAP_RODATA && !map_layout_init(layout, &shape);
 }
 
 /* The object with its maps. 0, MAP_E_*, or -errno. */
@@ -182,14 +189,17 @@ int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 
 	if (registry_room(&plan->daemon->registry, plan->owner, n_all))
 		return ATTACH_REGISTER_E_LIMIT;
-	if (registry_owned(&plan->daemon->registry, plan->owner) + n_all > plan->daemon->config->quota_attachments)
+	if (registry_owned(&plan->daemon->registry, plan->owner) + n_all >
+	    plan->daemon->config->quota_attachments)
 		return ATTACH_REGISTER_E_QUOTA;
 	r = attach_object(plan, compiled, &object);
 	if (r > 0)
 		r = r == MAP_E_QUOTA ? ATTACH_REGISTER_E_MAP_QUOTA : ATTACH_REGISTER_E_MAP;
 	while (r == 0 && n < n_all) {
-		r = n < n_gpu ? attach_make(plan, object, n, &compiled->programs[n], &attachments[n])
-			      : attach_make_host(plan, object, plan->choices->hosts[n - n_gpu], &attachments[n]);
+		r = n < n_gpu
+			    ? attach_make(plan, object, n, &compiled->programs[n], &attachments[n])
+			    : attach_make_host(plan, object, plan->choices->hosts[n - n_gpu],
+					       &attachments[n]);
 		if (r == 0)
 			n++;
 	}

@@ -37,14 +37,15 @@ struct attach_plan {
 	const struct linked *linked;
 	const void *blob; /* linked->size bytes */
 	const struct attach_choices *choices;
-	struct host **host; /* *host NULL: there are no programs on the host; taken if all goes well */
+	struct host *
+		*host; /* *host NULL: there are no programs on the host; taken if all goes well */
 	struct verify_report *host_report;
 	char *const *host_targets; /* by the index of a program; NULL: as its section says */
 };
 
 /*
- * Makes the object, its maps and an attachment of each program; processes are not told yet. Takes the
- * descriptors of the compiled programs. 0 with *objectp, which is the registry's, a positive
+ * Makes the object, its maps and an attachment of each program; processes are not told yet. Takes
+ * the descriptors of the compiled programs. 0 with *objectp, which is the registry's, a positive
  * result, or -errno: nothing is there then.
  */
 int attach_register(const struct attach_plan *plan, struct compiled *compiled,

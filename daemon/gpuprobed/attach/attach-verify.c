@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The kernel's verifier may take seconds for a program, and an object may have 60 of them. So attaches take turns, a program each: whose user has waited longest is the next, a
- * user has one thread, and root has one that nobody else gets. Not all of libuv's four, as others are for hashing images, which processes wait for.
+ * The kernel's verifier may take seconds for a program, and an object may have 60 of them. So
+ * attaches take turns, a program each: whose user has waited longest is the next, a user has one
+ * thread, and root has one that nobody else gets. Not all of libuv's four, as others are for
+ * hashing images, which processes wait for.
  *
- * An attach that is cancelled ends now: the verifier gives up (EAGAIN) when its thread has a signal. A signal that comes before bpf(2) begins is lost, so it is sent again until
- * the thread is done.
+ * An attach that is cancelled ends now: the verifier gives up (EAGAIN) when its thread has a
+ * signal. A signal that comes before bpf(2) begins is lost, so it is sent again until the thread is
+ * done.
  */
 
 #include "attach-private.h"
@@ -53,9 +56,9 @@ static void attach_load_hosts(struct attach *attach) {
 	for (size_t i = 0; i < attach->choices.n_hosts; i++)
 		hosts |= UINT64_C(1) << attach->choices.hosts[i];
 	if (hosts)
-		attach->host_result =
-			host_new(&attach->host, attach->elf, attach->n_elf, attach->linked, attach->blob, programs, hosts,
-				 attach->host_targets, &attach->host_report);
+		attach->host_result = host_new(&attach->host, attach->elf, attach->n_elf,
+					       attach->linked, attach->blob, programs, hosts,
+					       attach->host_targets, &attach->host_report);
 }
 
 /* The next program; after the last one those on the host. */
@@ -68,7 +71,9 @@ static void attach_on_verify(uv_work_t *work) {
 		return;
 	if (attach->verify && attach->n_verified < attach->choices.n) {
 		attach->verify_result =
-			verify_object(attach->linked, attach->blob, UINT64_C(1) << attach->chosen[attach->n_verified], &options, &attach->report);
+			verify_object(attach->linked, attach->blob,
+				      UINT64_C(1) << attach->chosen[attach->n_verified], &options,
+				      &attach->report);
 		attach->n_verified++;
 	} else {
 		attach_load_hosts(attach);
@@ -81,7 +86,8 @@ static void attach_on_verify(uv_work_t *work) {
 /* ---- on the loop ---- */
 
 static bool attach_needs_thread(const struct attach *attach) {
-	return (attach->verify && attach->n_verified < attach->choices.n) || (attach->choices.n_hosts && !attach->hosts_loaded);
+	return (attach->verify && attach->n_verified < attach->choices.n) ||
+	       (attach->choices.n_hosts && !attach->hosts_loaded);
 }
 
 /* The next one for a thread, or NULL. */
@@ -89,7 +95,8 @@ static struct attach *attach_verify_first(const struct daemon *daemon) {
 	struct attach *attach, *first = NULL;
 
 	TAILQ_FOREACH(attach, &daemon->verifying, link)
-		if (!attach->account->verifies && daemon->n_verifying < VERIFYING_MAX + (attach->owner == 0) &&
+		if (!attach->account->verifies &&
+		    daemon->n_verifying < VERIFYING_MAX + (attach->owner == 0) &&
 		    (!first || attach->account->verify_turn < first->account->verify_turn))
 			first = attach;
 	return first;
@@ -106,7 +113,8 @@ static void attach_verify_next(struct daemon *daemon) {
 		TAILQ_REMOVE(&daemon->verifying, attach, link);
 		attach->waits = false;
 		attach->work.data = attach;
-		r = uv_queue_work(daemon->loop, &attach->work, attach_on_verify, attach_on_verified);
+		r = uv_queue_work(daemon->loop, &attach->work, attach_on_verify,
+				  attach_on_verified);
 		if (r < 0) {
 			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
 			continue;

@@ -6,11 +6,10 @@
  * can change any more. Nothing is visible to others before the last stage, so giving up is freeing
  * the struct: cancelled ones do so at the next callback.
  *
- *     link (worker) -> choose -> verify (thread: attach-verify.c) -> compile and what follows (attach-compile.c)
+ *     link (worker) -> choose -> verify (attach-verify.c: thread) -> compile (attach-compile.c)
  *
- * Programs of the object that run on the host are loaded in the thread, too, so that it is known which arrays
- * they share with the others, and attached at the end.
- * (attach-register.c)
+ * Programs of the object that run on the host are loaded in the thread, too, so that it is known
+ * which arrays they share with the others, and attached at the end. (attach-register.c)
  */
 
 #include "attach.h"
@@ -74,7 +73,7 @@ void attach_finish(struct attach *attach, const struct attach_outcome *outcome) 
 }
 
 void attach_fail(struct attach *attach, enum attach_error error, const char *program,
-			const char *log, const char *format, ...) {
+		 const char *log, const char *format, ...) {
 	struct attach_outcome outcome = { .error = error, .program = program, .log = log };
 	char reason[512];
 	va_list arguments;
@@ -95,7 +94,7 @@ void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit) 
 }
 
 void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
-			    json_object *reply, const char *message) {
+		     json_object *reply, const char *message) {
 	json_object *log = NULL, *word = NULL;
 	bool internal = false;
 
@@ -189,21 +188,24 @@ static bool attach_hosts(struct attach *attach) {
 		return true;
 	if (choices->n)
 		attach_fail(attach, ATTACH_E_PERMISSION, NULL, NULL,
-			    "program %s (section \"%s\") runs on the host, where it sees all that happens: only root "
+			    "program %s (section \"%s\") runs on the host, where it sees all that "
+			    "happens: only root "
 			    "may attach it; choose a GPU program of the object with --program",
 			    program->name, program->section);
 	else if (strcmp(program->section, ".text") == 0)
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
-			    "no program in the object: function %s is in no section of its own; write SEC(\"kprobe/KERNEL\") before it", program->name);
+			    "no program in the object: function %s is in no section of its own; "
+			    "write SEC(\"kprobe/KERNEL\") before it",
+			    program->name);
 	else
-		attach_fail(
-			attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
-			program->insns.count
-				? "program %s (section \"%s\") is not marked as a GPU program: begin its name with "
-				  "cuda__, or name the kernel with --kernel"
-				: "program %s (section \"%s\") runs on the host, and the object has none for the GPU: "
-				  "load it with bpftool or bpftrace",
-			program->name, program->section);
+		attach_fail(attach, ATTACH_E_INVALID_OBJECT, program->name, NULL,
+			    program->insns.count ? "program %s (section \"%s\") is not marked as a "
+						   "GPU program: begin its name with "
+						   "cuda__, or name the kernel with --kernel"
+						 : "program %s (section \"%s\") runs on the host, "
+						   "and the object has none for the GPU: "
+						   "load it with bpftool or bpftrace",
+			    program->name, program->section);
 	return false;
 }
 
@@ -225,8 +227,10 @@ static bool attach_find_targets(struct attach *attach) {
 			(void)value;
 			if (attach_has_host(attach, name))
 				continue;
-			attach_fail(attach, ATTACH_E_ARGUMENT, "host_targets", NULL,
-				    "%.100s is no program of the object that is attached on the host", name);
+			attach_fail(
+				attach, ATTACH_E_ARGUMENT, "host_targets", NULL,
+				"%.100s is no program of the object that is attached on the host",
+				name);
 			return false;
 		}
 	}
@@ -237,14 +241,16 @@ static bool attach_find_targets(struct attach *attach) {
 
 		target = NULL;
 		if (attach->wish.host_targets)
-			json_object_object_get_ex(attach->wish.host_targets, program->name, &target);
-		r = host_target_resolve(program->name, program->section, target ? json_object_get_string(target) : NULL, attach->wish.folder,
-					&attach->host_targets[index], error);
+			json_object_object_get_ex(attach->wish.host_targets, program->name,
+						  &target);
+		r = host_target_resolve(program->name, program->section,
+					target ? json_object_get_string(target) : NULL,
+					attach->wish.folder, &attach->host_targets[index], error);
 		if (r < 0)
 			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
 		else if (r)
-			attach_fail(attach, target ? ATTACH_E_ARGUMENT : ATTACH_E_INVALID_OBJECT, target ? "host_targets" : program->name, NULL,
-				    "%s", error);
+			attach_fail(attach, target ? ATTACH_E_ARGUMENT : ATTACH_E_INVALID_OBJECT,
+				    target ? "host_targets" : program->name, NULL, "%s", error);
 		if (r)
 			return false;
 	}
@@ -264,12 +270,14 @@ static bool attach_choose_programs(struct attach *attach) {
 			const struct attach_choice *choice = &attach->choices.programs[i];
 
 			attach->chosen[i] = choice->program;
-			if (attach->wish.engine != ENGINE_SASS && !section_needs_sass(&choice->section) &&
-			    !pass_set_builtin(&attach->daemon->passes, &choice->section, choice->text)) {
-				attach_fail(
-					attach, ATTACH_E_ARGUMENT, "point", NULL,
-					"%.128s: the definitions of passes have none for this point (gpuprobectl pass list)",
-					choice->text);
+			if (attach->wish.engine != ENGINE_SASS &&
+			    !section_needs_sass(&choice->section) &&
+			    !pass_set_builtin(&attach->daemon->passes, &choice->section,
+					      choice->text)) {
+				attach_fail(attach, ATTACH_E_ARGUMENT, "point", NULL,
+					    "%.128s: the definitions of passes have none for this "
+					    "point (gpuprobectl pass list)",
+					    choice->text);
 				return false;
 			}
 		}
@@ -323,7 +331,9 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 			    "worker sent a malformed reply: %s", r > 0 ? error : strerror(-r));
 		return;
 	}
-	if (!attach->linked->n_programs || !attach->linked->size) { /* none of the name that was asked for, or none with instructions: the choice says so */
+	if (!attach->linked->n_programs ||
+	    !attach->linked->size) { /* none of the name that was asked for, or none with
+					instructions: the choice says so */
 		attach_choose_programs(attach);
 		return;
 	}
@@ -432,7 +442,8 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 	json_object_object_add(job, "input", json_object_new_int(input));
 	json_object_object_add(job, "output", json_object_new_int(output));
 	if (attach->only_program)
-		json_object_object_add(job, "program", json_object_new_string(attach->only_program));
+		json_object_object_add(job, "program",
+				       json_object_new_string(attach->only_program));
 	json_object_put(job);
 	if (input < 0 || output < 0) {
 		worker_task_free(task);

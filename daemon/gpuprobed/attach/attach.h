@@ -46,15 +46,17 @@ struct attach_options {
 	size_t n_object;
 	struct attach_wish wish; /* copied */
 	const struct filter *filter;
-	uint32_t threads;    /* of per-thread arrays; 0: the default */
+	uint32_t threads; /* of per-thread arrays; 0: the default */
 	uint64_t ring_bytes; /* of one instance of a ring; 0: the default */
-	bool shared;	     /* one copy of each map for all processes of a user */
-	unsigned int max;    /* of the owner's attaches in work */
+	bool shared; /* one copy of each map for all processes of a user */
+	unsigned int max; /* of the owner's attaches in work */
 };
 
-/* Starts. fn is called once, from the loop, unless attach_cancel() is called first. 0, ATTACH_E_LIMIT: so many are in work, or -errno. */
+/* Starts. fn is called once, from the loop, unless attach_cancel() is called first. 0,
+ * ATTACH_E_LIMIT: so many are in work, or -errno. */
 int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options,
 	       attach_fn fn, void *userdata);
 
-/* fn will not be called, nothing will be attached. It stays in work until what works on it has ended. */
+/* fn will not be called, nothing will be attached. It stays in work until what works on it has
+ * ended. */
 void attach_cancel(struct attach *attach);

@@ -73,19 +73,26 @@ static void test_contexts(void **state) {
 		{ "gpuprobe_memory_ctx", "kprobe/f", "memcapture/f", true, NULL },
 		{ "pt_regs", "tracepoint/a/b", NULL, false, NULL },
 		{ "gpuprobe_memory_ctx", "kprobe/f", NULL, true,
-		  "program p takes a struct gpuprobe_memory_ctx, but kprobe/f gives a struct gpuprobe_kernel_ctx: change its argument, or its section" },
+		  "program p takes a struct gpuprobe_memory_ctx, but kprobe/f gives a struct "
+		  "gpuprobe_kernel_ctx: change its argument, or its section" },
 		{ "gpuprobe_memory_ctx", "kretprobe/f", NULL, true,
-		  "program p takes a struct gpuprobe_memory_ctx, but kretprobe/f gives a struct gpuprobe_kernel_ctx: change its argument, or its section" },
+		  "program p takes a struct gpuprobe_memory_ctx, but kretprobe/f gives a struct "
+		  "gpuprobe_kernel_ctx: change its argument, or its section" },
 		{ "gpuprobe_kernel_ctx", "memcapture/f", NULL, true,
-		  "program p takes a struct gpuprobe_kernel_ctx, but memcapture/f gives a struct gpuprobe_memory_ctx: change its argument, or its section" },
+		  "program p takes a struct gpuprobe_kernel_ctx, but memcapture/f gives a struct "
+		  "gpuprobe_memory_ctx: change its argument, or its section" },
 		{ "gpuprobe_kernel_ctx", "kprobe/f@malloc", NULL, true,
-		  "program p takes a struct gpuprobe_kernel_ctx, but kprobe/f@malloc gives a struct gpuprobe_event_ctx: change its argument, or its section" },
+		  "program p takes a struct gpuprobe_kernel_ctx, but kprobe/f@malloc gives a "
+		  "struct gpuprobe_event_ctx: change its argument, or its section" },
 		{ "gpuprobe_event_ctx", "kprobe/f@block:1", NULL, true,
-		  "program p takes a struct gpuprobe_event_ctx, but kprobe/f@block:1 gives a struct gpuprobe_kernel_ctx: change its argument, or its section" },
+		  "program p takes a struct gpuprobe_event_ctx, but kprobe/f@block:1 gives a "
+		  "struct gpuprobe_kernel_ctx: change its argument, or its section" },
 		{ "gpuprobe_kernel_ctx", "kprobe/f", "memcapture/f", true,
-		  "program p takes a struct gpuprobe_kernel_ctx, but memcapture/f gives a struct gpuprobe_memory_ctx: change its argument, or its section" },
+		  "program p takes a struct gpuprobe_kernel_ctx, but memcapture/f gives a struct "
+		  "gpuprobe_memory_ctx: change its argument, or its section" },
 		{ "gpuprobe_kernel_ctx", "tracepoint/a/b", NULL, false,
-		  "program p takes a struct gpuprobe_kernel_ctx, which programs on the host (tracepoint/a/b) do not get" },
+		  "program p takes a struct gpuprobe_kernel_ctx, which programs on the host "
+		  "(tracepoint/a/b) do not get" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -123,17 +130,20 @@ static void test_refused(void **state) {
 		  "kprobe",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "kernel",
-		  "section \"kprobe\" of program cuda__p names no kernel: say which with --kernel" },
+		  "section \"kprobe\" of program cuda__p names no kernel: say which with "
+		  "--kernel" },
 		{ {},
 		  "kprobe/f@x.cu",
 		  ATTACH_CHOOSE_E_OBJECT,
 		  "kernel",
-		  "kprobe/f@x.cu: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
+		  "kprobe/f@x.cu: expected FILE:LINE, block:N, or one of call, ret, barrier, "
+		  "syncwarp, shfl, malloc, free after @" },
 		{ { .point = "kprobe/f@x.cu" },
 		  "kprobe/f",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "point",
-		  "kprobe/f@x.cu: expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, shfl, malloc, free after @" },
+		  "kprobe/f@x.cu: expected FILE:LINE, block:N, or one of call, ret, barrier, "
+		  "syncwarp, shfl, malloc, free after @" },
 		{ { .point = "entry" },
 		  "kprobe/f",
 		  ATTACH_CHOOSE_E_ARGUMENT,
@@ -158,7 +168,8 @@ static void test_refused(void **state) {
 		  "kretprobe/dev:g",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "engine",
-		  "kretprobe/dev:g: device functions are functions of PTX: the SASS engine sees kernels" },
+		  "kretprobe/dev:g: device functions are functions of PTX: the SASS engine sees "
+		  "kernels" },
 		{ { .engine = ENGINE_SASS },
 		  "kprobe/__directly_run",
 		  ATTACH_CHOOSE_E_ARGUMENT,
@@ -169,7 +180,8 @@ static void test_refused(void **state) {
 		  "kprobe/f@ret",
 		  ATTACH_CHOOSE_E_ARGUMENT,
 		  "point",
-		  "kprobe/f@ret: device functions are functions of PTX: the SASS engine sees kernels" },
+		  "kprobe/f@ret: device functions are functions of PTX: the SASS engine sees "
+		  "kernels" },
 		{ { .spaces = 2 },
 		  "kprobe/f",
 		  ATTACH_CHOOSE_E_ARGUMENT,
@@ -246,9 +258,8 @@ static void test_bounds(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_points), cmocka_unit_test(test_contexts),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_hosts),
+		cmocka_unit_test(test_points),  cmocka_unit_test(test_contexts),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_hosts),
 		cmocka_unit_test(test_bounds),
 	};
 

@@ -24,9 +24,9 @@ int worker_task_steal_fd(struct worker_task *task, unsigned int index) {
 }
 
 #define MAP(members) "{\"used\":true," members "}"
-#define PROGRAM(index, context, process)                                                           \
-	"{\"index\":" #index ",\"symbol\":\"__gpuprobe_o7_p" #index                                \
-	"\",\"size\":10,\"isa\":63,\"target\":52,"                                                 \
+#define PROGRAM(index, context, process)                            \
+	"{\"index\":" #index ",\"symbol\":\"__gpuprobe_o7_p" #index \
+	"\",\"size\":10,\"isa\":63,\"target\":52,"                  \
 	"\"context\":" context ",\"maps\":[0],\"process\":" process ",\"local_bytes\":0}"
 
 static struct map_shape shape_of(uint32_t type, uint32_t key_size, uint32_t value_size,
@@ -44,10 +44,13 @@ static size_t n_patches; /* asked for */
 static int parse(struct compiled **compiledp, const struct map_shape *shape, const char *map,
 		 const char *program, char error[static COMPILED_ERROR_SIZE]) {
 	static const size_t chosen[] = { 3 };
-	struct compiled_request request = {
-		.prefix = "__gpuprobe_o7", .n_maps = 1, .shapes = shape, .n_chosen = 1, .chosen = chosen,
-		.n_patches = n_patches, .no_patch = "not asked for"
-	};
+	struct compiled_request request = { .prefix = "__gpuprobe_o7",
+					    .n_maps = 1,
+					    .shapes = shape,
+					    .n_chosen = 1,
+					    .chosen = chosen,
+					    .n_patches = n_patches,
+					    .no_patch = "not asked for" };
 	json_object *reply;
 	char text[2048];
 	int r;
@@ -102,7 +105,8 @@ static void test_maps(void **state) {
 		{ 2, 4, 65536, 0, MAP("\"merge\":1,\"resident\":true"), COMPILED_E_INVALID, 0,
 		  false },
 		/* no map of a GPU, or no answer */
-		{ 11, 4, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0, false },
+		{ 11, 4, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0,
+		  false },
 		{ 2, 8, 8, 0, MAP("\"merge\":0,\"resident\":false"), COMPILED_E_INVALID, 0, false },
 		{ 2, 4, 8, 0, MAP("\"merge\":0"), COMPILED_E_INVALID, 0, false },
 		{ 2, 4, 8, 0, MAP("\"resident\":false"), COMPILED_E_INVALID, 0, false },
@@ -146,10 +150,13 @@ static void test_programs(void **state) {
 		PROGRAM(3, "[\"8\"]", "false"),
 		PROGRAM(3, "{}", "false"),
 		PROGRAM(3, "[]", "1"),
-		"{\"index\":3,\"symbol\":\"exit\",\"size\":10,\"isa\":63,\"target\":52,\"context\":[],\"maps\":[0],\"process\":false}",
-		"{\"index\":3,\"symbol\":\"__gpuprobe_o7_p3\",\"size\":11,\"isa\":63,\"target\":52,\"context\":[],\"maps\":[0],"
+		"{\"index\":3,\"symbol\":\"exit\",\"size\":10,\"isa\":63,\"target\":52,\"context\":"
+		"[],\"maps\":[0],\"process\":false}",
+		"{\"index\":3,\"symbol\":\"__gpuprobe_o7_p3\",\"size\":11,\"isa\":63,\"target\":52,"
+		"\"context\":[],\"maps\":[0],"
 		"\"process\":false}",
-		"{\"index\":3,\"symbol\":\"__gpuprobe_o7_p3\",\"size\":10,\"isa\":63,\"target\":52,\"context\":[],\"maps\":[1],"
+		"{\"index\":3,\"symbol\":\"__gpuprobe_o7_p3\",\"size\":10,\"isa\":63,\"target\":52,"
+		"\"context\":[],\"maps\":[1],"
 		"\"process\":false}",
 	};
 	struct map_shape shape = shape_of(2, 4, 8, 0);
@@ -172,21 +179,26 @@ static void test_context(void **state) {
 	char error[COMPILED_ERROR_SIZE];
 
 	assert_int_equal(compiled_check_context(&program, "p", SECTION_ENTRY, error), 0);
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error), COMPILED_E_INVALID);
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error),
+			 COMPILED_E_INVALID);
 	assert_string_equal(
 		error,
 		"program p reads byte 160 of its context: at a memory access it has 48 bytes");
 	program.n_context = 2;
 	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error), 0);
 	program.context[1] = 48;
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error), COMPILED_E_INVALID);
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error),
+			 COMPILED_E_INVALID);
 	program.context[1] = 168;
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_ENTRY, error), COMPILED_E_INVALID);
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_ENTRY, error),
+			 COMPILED_E_INVALID);
 	assert_string_equal(
 		error, "program p reads byte 168 of its context: at this point it has 168 bytes");
 	program.context[1] = 40;
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_CLASS, error), COMPILED_E_INVALID);
-	assert_string_equal(error, "program p reads byte 40 of its context: at this point it has 40 bytes");
+	assert_int_equal(compiled_check_context(&program, "p", SECTION_CLASS, error),
+			 COMPILED_E_INVALID);
+	assert_string_equal(
+		error, "program p reads byte 40 of its context: at this point it has 40 bytes");
 	program.context[1] = 32;
 	assert_int_equal(compiled_check_context(&program, "p", SECTION_CLASS, error), 0);
 }
@@ -200,7 +212,8 @@ static void test_patch(void **state) {
 		const char *reason;
 	} cases[] = {
 		{ "\"patch_size\":10,\"patch_maps\":2", 0, true, "" },
-		{ "\"patch_size\":0,\"patch_maps\":0,\"patch_reason\":\"it has\\na barrier\"", 0, false, "it has?a barrier" },
+		{ "\"patch_size\":0,\"patch_maps\":0,\"patch_reason\":\"it has\\na barrier\"", 0,
+		  false, "it has?a barrier" },
 		{ "\"patch_size\":0", 0, false, "the program has no form for the SASS engine" },
 		{ "\"x\":0", 0, false, "the program has no form for the SASS engine" },
 		{ "\"patch_size\":9,\"patch_maps\":2", COMPILED_E_INVALID, false, NULL },
@@ -217,7 +230,8 @@ static void test_patch(void **state) {
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		snprintf(program, sizeof(program),
-			 "{\"index\":3,\"symbol\":\"__gpuprobe_o7_p3\",\"size\":10,\"isa\":63,\"target\":52,\"context\":[0],"
+			 "{\"index\":3,\"symbol\":\"__gpuprobe_o7_p3\",\"size\":10,\"isa\":63,"
+			 "\"target\":52,\"context\":[0],"
 			 "\"maps\":[0],\"process\":true,\"local_bytes\":24,%s}",
 			 cases[i].members);
 		n_patches = 1;
@@ -232,7 +246,8 @@ static void test_patch(void **state) {
 		assert_int_equal(compiled->programs[0].n_maps, 1);
 		compiled_free(compiled);
 	}
-	assert_int_equal(parse(&compiled, &shape, map, PROGRAM(3, "[0]", "true"), error), 0); /* not asked for */
+	assert_int_equal(parse(&compiled, &shape, map, PROGRAM(3, "[0]", "true"), error),
+			 0); /* not asked for */
 	assert_int_equal(compiled->programs[0].patch_fd, -1);
 	assert_string_equal(compiled->programs[0].patch_reason, "not asked for");
 	compiled_free(compiled);
@@ -246,13 +261,16 @@ static void test_check_patch(void **state) {
 		uint32_t spaces;
 		bool has;
 	} cases[] = {
-		{ "kprobe/f", 48, 0x1f, true },	    { "kprobe/f", 56, 0x1f, false },	 { "kretprobe/f", 160, 0x1f, false },
-		{ "memcapture/f", 40, 0x1f, true }, { "memcapture/f", 40, 0x10, false }, { "memcapture/f", 0, 0x1, true },
-		{ "kprobe/f@call", 32, 0, true },   { "kprobe/f@x:1", 0, 0x1f, false },	 { "kprobe/dev:f", 0, 0x1f, false },
+		{ "kprobe/f", 48, 0x1f, true },      { "kprobe/f", 56, 0x1f, false },
+		{ "kretprobe/f", 160, 0x1f, false }, { "memcapture/f", 40, 0x1f, true },
+		{ "memcapture/f", 40, 0x10, false }, { "memcapture/f", 0, 0x1, true },
+		{ "kprobe/f@call", 32, 0, true },    { "kprobe/f@x:1", 0, 0x1f, false },
+		{ "kprobe/dev:f", 0, 0x1f, false },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct compiled_program program = { .context = { cases[i].context }, .n_context = 1,
+		struct compiled_program program = { .context = { cases[i].context },
+						    .n_context = 1,
 						    .patch_fd = dup(STDERR_FILENO) };
 		char error[SECTION_ERROR_SIZE];
 		struct section section;
@@ -269,10 +287,8 @@ static void test_check_patch(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_maps),
-		cmocka_unit_test(test_programs),
-		cmocka_unit_test(test_context),
-		cmocka_unit_test(test_patch),
+		cmocka_unit_test(test_maps),        cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_context),     cmocka_unit_test(test_patch),
 		cmocka_unit_test(test_check_patch),
 	};
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One thread closes sockets and memory, one after the other. What lies unread in them was never ours, so all that can make it wait is a lingering socket,
- * and that wait ends with a signal: a timer sends the thread one so soon that nobody makes such sockets faster than they are closed.
- * A descriptor that we have received has a thread to itself, as a file system that does not answer holds it for good. There are
- * FOREIGN_THREADS_MAX of these at most; other descriptors wait for one of them.
+ * One thread closes sockets and memory, one after the other. What lies unread in them was never
+ * ours, so all that can make it wait is a lingering socket, and that wait ends with a signal: a
+ * timer sends the thread one so soon that nobody makes such sockets faster than they are closed. A
+ * descriptor that we have received has a thread to itself, as a file system that does not answer
+ * holds it for good. There are FOREIGN_THREADS_MAX of these at most; other descriptors wait for one
+ * of them.
  *
- * Threads are detached, because nobody can wait for one that hangs. What they share with the loop goes with the last of them.
+ * Threads are detached, because nobody can wait for one that hangs. What they share with the loop
+ * goes with the last of them.
  */
 
 #include "closer.h"
@@ -33,7 +36,7 @@ struct closing {
 	TAILQ_ENTRY(closing) link;
 	struct shared *shared;
 	int fd;
-	bool over;      /* the thread has come back; this and the next under the mutex */
+	bool over; /* the thread has come back; this and the next under the mutex */
 	bool abandoned; /* the thread is to free it */
 	void (*done)(void *userdata);
 	void *userdata;
@@ -149,7 +152,8 @@ static void closer_start(struct closer *closer) {
 	struct shared *shared = closer->shared;
 	struct closing *closing;
 
-	while (closer->n_running < FOREIGN_THREADS_MAX && (closing = TAILQ_FIRST(&closer->waiting))) {
+	while (closer->n_running < FOREIGN_THREADS_MAX &&
+	       (closing = TAILQ_FIRST(&closer->waiting))) {
 		pthread_mutex_lock(&shared->mutex);
 		shared->n_refs++;
 		pthread_mutex_unlock(&shared->mutex);
@@ -295,7 +299,8 @@ bool closer_is_behind(const struct closer *closer) {
 	return is_behind;
 }
 
-void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *userdata), void *userdata) {
+void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *userdata),
+		    void *userdata) {
 	struct closing *closing = closing_new(closer, consumed_fd);
 
 	if (!closing) {

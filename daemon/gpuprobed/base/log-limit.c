@@ -26,7 +26,8 @@ static void log_limit_tell(struct log_limit *limit) {
 			continue;
 		if (i < LOG_LIMIT_USERS)
 			snprintf(who, sizeof(who), "uid %u", (unsigned)limit->users[i].uid);
-		log_notice("%s %s: %u more such lines were left out", limit->what, who, limit->users[i].left_out);
+		log_notice("%s %s: %u more such lines were left out", limit->what, who,
+			   limit->users[i].left_out);
 	}
 	limit->n = 0;
 }
@@ -35,7 +36,8 @@ static void log_limit_on_timer(uv_timer_t *timer) {
 	log_limit_tell(timer->data);
 }
 
-int log_limit_new(struct log_limit **limitp, uv_loop_t *loop, unsigned int period_ms, const char *what) {
+int log_limit_new(struct log_limit **limitp, uv_loop_t *loop, unsigned int period_ms,
+		  const char *what) {
 	struct log_limit *limit = calloc(1, sizeof(*limit));
 
 	if (!limit)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * systemd connects standard error to the journal and says so in JOURNAL_STREAM, which is inherited by what has another standard error: so the
- * two are compared. A prefix <6> is then the level. Elsewhere it is for people. One write(2) a line, so that lines of the workers do not
- * mix with ours.
+ * systemd connects standard error to the journal and says so in JOURNAL_STREAM, which is inherited
+ * by what has another standard error: so the two are compared. A prefix <6> is then the level.
+ * Elsewhere it is for people. One write(2) a line, so that lines of the workers do not mix with
+ * ours.
  */
 
 #define SD_JOURNAL_SUPPRESS_LOCATION
@@ -30,7 +31,8 @@ static bool is_journal(void) {
 	unsigned long long device, inode;
 	struct stat status;
 
-	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device &&
+	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+	       fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device &&
 	       status.st_ino == inode;
 }
 
@@ -48,7 +50,8 @@ static void write_line(enum log_level level, bool journal, const char *text) {
 	if (journal)
 		n = snprintf(line, sizeof(line), "<%d>%s\n", (int)level, text);
 	else
-		n = snprintf(line, sizeof(line), "gpuprobed: %s%s\n", level <= LOG_LEVEL_ERROR ? "error: " : "", text);
+		n = snprintf(line, sizeof(line), "gpuprobed: %s%s\n",
+			     level <= LOG_LEVEL_ERROR ? "error: " : "", text);
 	if (n < 0 || write(STDERR_FILENO, line, (size_t)n) < 0)
 		return; /* nobody listens */
 }
@@ -65,7 +68,8 @@ void log_message(enum log_level level, const char *format, ...) {
 }
 
 /* Gives the journal a message with fields. False: it does not take it. */
-static bool send_event(enum log_level level, const char *message_id, const char *const *fields, const char *text) {
+static bool send_event(enum log_level level, const char *message_id, const char *const *fields,
+		       const char *text) {
 	char storage[FIELDS_MAX + 4][FIELD_SIZE], message[LINE_SIZE + 16];
 	struct iovec vector[FIELDS_MAX + 4] = { { message, 0 } };
 	int n = 1;
@@ -84,7 +88,8 @@ static bool send_event(enum log_level level, const char *message_id, const char 
 	return sd_journal_sendv(vector, n) == 0;
 }
 
-void log_event(enum log_level level, const char *message_id, const char *const *fields, const char *format, ...) {
+void log_event(enum log_level level, const char *message_id, const char *const *fields,
+	       const char *format, ...) {
 	bool journal = is_journal();
 	char text[LINE_SIZE];
 	va_list arguments;

@@ -16,11 +16,11 @@ void log_message(enum log_level level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * A line that the journal can be asked for: with an id of message-id.h and fields, pairs of a name and a value that NULL ends. Elsewhere it is
- * as any other.
+ * A line that the journal can be asked for: with an id of message-id.h and fields, pairs of a name
+ * and a value that NULL ends. Elsewhere it is as any other.
  */
-void log_event(enum log_level level, const char *message_id, const char *const *fields, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+void log_event(enum log_level level, const char *message_id, const char *const *fields,
+	       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #define log_error(...) log_message(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_message(LOG_LEVEL_WARNING, __VA_ARGS__)

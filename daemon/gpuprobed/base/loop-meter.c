@@ -11,10 +11,12 @@ struct loop_meter {
 	uv_prepare_t prepare;
 	uv_check_t check;
 	unsigned int n_open; /* of these */
-	uint64_t begun, idle; /* nanoseconds: when this turn began, and what the loop had waited by then */
+	uint64_t begun,
+		idle; /* nanoseconds: when this turn began, and what the loop had waited by then */
 	uint64_t woken; /* nanoseconds, of uv_now(): when it had waited */
 	uint64_t turns;
-	uint64_t second[SECONDS], longest[SECONDS]; /* which second, and its longest turn in nanoseconds */
+	uint64_t second[SECONDS],
+		longest[SECONDS]; /* which second, and its longest turn in nanoseconds */
 };
 
 static void loop_meter_on_woken(uv_check_t *check) {
@@ -24,12 +26,14 @@ static void loop_meter_on_woken(uv_check_t *check) {
 }
 
 /*
- * The end of a turn, before the loop waits; what it waited in this turn was at its beginning. libuv forgets what it waited before a signal came: so no turn is
- * longer than since the clock was read when the loop woke up, which is not as exact.
+ * The end of a turn, before the loop waits; what it waited in this turn was at its beginning. libuv
+ * forgets what it waited before a signal came: so no turn is longer than since the clock was read
+ * when the loop woke up, which is not as exact.
  */
 static void loop_meter_on_turn(uv_prepare_t *prepare) {
 	struct loop_meter *meter = prepare->data;
-	uint64_t now = uv_hrtime(), idle = uv_metrics_idle_time(prepare->loop), took = now - meter->begun;
+	uint64_t now = uv_hrtime(), idle = uv_metrics_idle_time(prepare->loop),
+		 took = now - meter->begun;
 	uint64_t waited = idle - meter->idle, second = now / 1000000000, i = second % SECONDS;
 
 	took = took > waited ? took - waited : 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How long turns of the loop take: while one runs, everybody else waits. What the loop waits for events itself does not count. */
+/* How long turns of the loop take: while one runs, everybody else waits. What the loop waits for
+ * events itself does not count. */
 
 #include <stdint.h>
 #include <uv.h>
@@ -10,7 +11,8 @@ struct loop_meter;
 
 /* 0 or -errno. */
 int loop_meter_new(struct loop_meter **meterp, uv_loop_t *loop);
-struct loop_meter *loop_meter_free(struct loop_meter *meter); /* its memory goes once the loop has closed it */
+struct loop_meter *loop_meter_free(
+	struct loop_meter *meter); /* its memory goes once the loop has closed it */
 
 /* The longest turn of the last minute, in microseconds. */
 uint64_t loop_meter_longest(const struct loop_meter *meter);

@@ -37,8 +37,9 @@ int memfd_seal(int fd);
 int memfd_check(int fd, uint64_t size, const char **whyp);
 
 /*
- * Whether some of its bytes are in no memory yet. Who maps such bytes gets memory for them, which is his as long as anybody has the memfd: so nobody maps what strangers sent before this has said no.
- * In a sealed memfd it stays so. Takes a moment for each megabyte.
+ * Whether some of its bytes are in no memory yet. Who maps such bytes gets memory for them, which
+ * is his as long as anybody has the memfd: so nobody maps what strangers sent before this has said
+ * no. In a sealed memfd it stays so. Takes a moment for each megabyte.
  */
 bool memfd_has_holes(int fd, uint64_t size);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Messages that the journal knows by an id: systemd/gpuprobed.catalog explains each. An id never changes its meaning. */
+/* Messages that the journal knows by an id: systemd/gpuprobed.catalog explains each. An id never
+ * changes its meaning. */
 
 #define MESSAGE_STARTED "971cd876cfcc4cb08e73befaf1807870"
 #define MESSAGE_STOPS "90e56e24af1a45c6a2c99b5429c3d7e4"

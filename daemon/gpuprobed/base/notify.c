@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A message that finds the queue of systemd full first waits PATIENCE_MS for room: as a rule PID 1 is only busy, and what is sent survives this
- * process, while what waits here does not. If it takes longer, all that follows waits here, until the loop finds the socket writable.
+ * A message that finds the queue of systemd full first waits PATIENCE_MS for room: as a rule PID 1
+ * is only busy, and what is sent survives this process, while what waits here does not. If it takes
+ * longer, all that follows waits here, until the loop finds the socket writable.
  */
 
 #include "notify.h"
@@ -51,7 +52,8 @@ struct notify {
 /* A socket that is connected to systemd's. 0 or -errno. */
 static int notify_connect(struct notify *notify) {
 	_cleanup_fd int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	const int size = 1 << 20; /* as much as there may be: what is unread counts against the sender */
+	const int size =
+		1 << 20; /* as much as there may be: what is unread counts against the sender */
 
 	if (fd < 0)
 		return -errno;
@@ -81,7 +83,8 @@ int notify_new(struct notify **notifyp, const char *address) {
 		memcpy(notify->address.sun_path, address, n);
 		if (*address == '@')
 			notify->address.sun_path[0] = '\0';
-		notify->n_address = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*address == '/'));
+		notify->n_address =
+			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*address == '/'));
 		r = notify_connect(notify);
 		if (r < 0) {
 			free(notify);
@@ -120,7 +123,8 @@ bool notify_heard(const struct notify *notify) {
 static int notify_try(struct notify *notify, const char *text, size_t n, int fd) {
 	int r = send_fds(notify->fd, text, n, &fd, fd >= 0);
 
-	if (r == -ECONNREFUSED && notify_connect(notify) == 0) /* it has a new socket at the same place */
+	if (r == -ECONNREFUSED &&
+	    notify_connect(notify) == 0) /* it has a new socket at the same place */
 		r = send_fds(notify->fd, text, n, &fd, fd >= 0);
 	return r;
 }
@@ -129,7 +133,8 @@ static int notify_try(struct notify *notify, const char *text, size_t n, int fd)
 static void notify_flush(struct notify *notify) {
 	struct note *note;
 
-	while ((note = STAILQ_FIRST(&notify->waiting)) && notify_try(notify, note->text, note->n, note->fd) != -EAGAIN)
+	while ((note = STAILQ_FIRST(&notify->waiting)) &&
+	       notify_try(notify, note->text, note->n, note->fd) != -EAGAIN)
 		note_free(notify, note);
 }
 
@@ -138,7 +143,8 @@ static void notify_on_poll(uv_poll_t *poll, int status, int events) {
 
 	notify_flush(notify);
 	if (notify->n_waiting)
-		uv_poll_start(poll, UV_WRITABLE, notify_on_poll); /* again: it may be another socket now */
+		uv_poll_start(poll, UV_WRITABLE,
+			      notify_on_poll); /* again: it may be another socket now */
 	else
 		uv_poll_stop(poll);
 }
@@ -185,7 +191,8 @@ void notify_end(struct notify *notify) {
 
 	if (!notify_heard(notify))
 		return;
-	for (notify_flush(notify); notify->n_waiting && (now = now_ms()) < end; notify_flush(notify))
+	for (notify_flush(notify); notify->n_waiting && (now = now_ms()) < end;
+	     notify_flush(notify))
 		notify_wait(notify, (int)(end - now));
 	if (notify->poll)
 		uv_close((uv_handle_t *)notify->poll, notify_on_closed);

@@ -59,8 +59,9 @@ int runtime_dir_session_path(char path[static 128], uid_t uid, const char *name)
 }
 
 /*
- * Opens and locks the lock file. The descriptor, -EAGAIN if another holds it, -errno. What a daemon that was killed just now was about to start has the lock, too,
- * until it has executed its program: that is waited for.
+ * Opens and locks the lock file. The descriptor, -EAGAIN if another holds it, -errno. What a daemon
+ * that was killed just now was about to start has the lock, too, until it has executed its program:
+ * that is waited for.
  */
 static int runtime_dir_lock(const char *path) {
 	for (unsigned int tries = 1;;) {

@@ -10,8 +10,8 @@
 enum {
 	_RUNTIME_DIR_E_SUCCESS,
 	RUNTIME_DIR_E_RUNNING, /* another daemon runs there */
-	RUNTIME_DIR_E_UNSAFE,  /* the directory is not ours, or open to others */
-	RUNTIME_DIR_E_NAME,    /* no session name */
+	RUNTIME_DIR_E_UNSAFE, /* the directory is not ours, or open to others */
+	RUNTIME_DIR_E_NAME, /* no session name */
 };
 
 struct runtime_dir;

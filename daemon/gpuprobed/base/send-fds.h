@@ -5,5 +5,6 @@
 
 #define SEND_FDS_MAX 64
 
-/* One datagram, with descriptors (borrowed), without waiting. 0 or -errno; -ETOOMANYREFS: this user has too many descriptors in flight. */
+/* One datagram, with descriptors (borrowed), without waiting. 0 or -errno; -ETOOMANYREFS: this user
+ * has too many descriptors in flight. */
 int send_fds(int socket_fd, const void *bytes, size_t n, const int *fds, size_t n_fds);

@@ -54,7 +54,9 @@ static int prepare(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attri
 	if (!r)
 		r = posix_spawnattr_setsigmask(attributes, &none);
 	if (!r)
-		r = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+		r = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID |
+								 POSIX_SPAWN_SETSIGDEF |
+								 POSIX_SPAWN_SETSIGMASK);
 	return r;
 }
 
@@ -68,7 +70,8 @@ static struct result start(const struct order *order, int fd) {
 	if (!posix_spawnattr_init(&attributes)) {
 		result.error = prepare(&actions, &attributes, fd);
 		if (!result.error)
-			result.error = posix_spawn(&result.pid, order->path, &actions, &attributes, order->arguments, order->environment);
+			result.error = posix_spawn(&result.pid, order->path, &actions, &attributes,
+						   order->arguments, order->environment);
 		posix_spawnattr_destroy(&attributes);
 	}
 	posix_spawn_file_actions_destroy(&actions);
@@ -82,7 +85,10 @@ static bool receive(struct order *order, int *fdp) {
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
 	struct iovec part = { order, sizeof(*order) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
+				  .msg_controllen = sizeof(control) };
 	const struct cmsghdr *c;
 	ssize_t n;
 
@@ -104,7 +110,9 @@ static void *run(void *userdata) {
 	int channel = (int)(intptr_t)userdata, fd;
 	struct order order;
 
-	if (unshare(CLONE_FILES) < 0 || (channel != ITS_CHANNEL && dup3(channel, ITS_CHANNEL, O_CLOEXEC) < 0) || close_range(ITS_CHANNEL + 1, ~0U, 0) < 0)
+	if (unshare(CLONE_FILES) < 0 ||
+	    (channel != ITS_CHANNEL && dup3(channel, ITS_CHANNEL, O_CLOEXEC) < 0) ||
+	    close_range(ITS_CHANNEL + 1, ~0U, 0) < 0)
 		result.error = errno;
 	send(result.error ? channel : ITS_CHANNEL, &result, sizeof(result), MSG_NOSIGNAL);
 	if (result.error)
@@ -172,7 +180,8 @@ struct spawner *spawner_free(struct spawner *spawner) {
 	return NULL;
 }
 
-int spawner_start(struct spawner *spawner, const char *path, char *const *arguments, char *const *environment, int fd, pid_t *pidp) {
+int spawner_start(struct spawner *spawner, const char *path, char *const *arguments,
+		  char *const *environment, int fd, pid_t *pidp) {
 	const struct order order = { path, arguments, environment };
 	struct result result;
 	int r;

@@ -33,9 +33,11 @@ static void expect_end(int fd) {
 
 /* A TCP socket whose last close() waits for its other end, which reads nothing. */
 static int lingering(int *farp) {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t size = sizeof(address);
-	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), near = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+	    near = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	static const char bytes[65536];
 
 	assert_int_equal(bind(listener, (struct sockaddr *)&address, size), 0);
@@ -47,7 +49,9 @@ static int lingering(int *farp) {
 	close(listener);
 	while (send(near, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
 		;
-	assert_int_equal(setsockopt(near, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, LONG }, sizeof(struct linger)), 0);
+	assert_int_equal(setsockopt(near, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, LONG },
+				    sizeof(struct linger)),
+			 0);
 	return near;
 }
 
@@ -163,9 +167,11 @@ static void test_behind(void **state) {
 	assert_int_equal(closer_new(&closer, &loop), 0);
 	assert_false(closer_is_behind(closer));
 	assert_false(closer_is_behind(NULL));
-	for (int tries = 0; tries < 100 && !is_behind; tries++) { /* this thread may be the one that stands still */
+	for (int tries = 0; tries < 100 && !is_behind;
+	     tries++) { /* this thread may be the one that stands still */
 		fd = memfd_create("memory", MFD_CLOEXEC);
-		assert_int_equal(fallocate(fd, 0, 0, 256 << 20), 0); /* to let go of it takes a while */
+		assert_int_equal(fallocate(fd, 0, 0, 256 << 20),
+				 0); /* to let go of it takes a while */
 		closer_memory(closer, fd);
 		for (int i = 0; i < 800 / 8; i++)
 			closer_socket(closer, dup(0));
@@ -181,10 +187,8 @@ static void test_behind(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sockets),
-		cmocka_unit_test(test_foreign),
-		cmocka_unit_test(test_abandoned),
-		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_sockets),   cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_abandoned), cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_behind),
 	};
 

@@ -55,7 +55,8 @@ static void test_users(void **state) {
 	run(minute);
 	assert_non_null(strstr(text, "began, by uid 7: 990 more such lines were left out\n"));
 	assert_null(strstr(text, "uid 8"));
-	assert_int_equal(ask(7, LOG_LIMIT_LINES + 2), LOG_LIMIT_LINES); /* in the next minute some more */
+	assert_int_equal(ask(7, LOG_LIMIT_LINES + 2),
+			 LOG_LIMIT_LINES); /* in the next minute some more */
 	run(end);
 	assert_non_null(strstr(text, "began, by uid 7: 2 more "));
 }
@@ -81,7 +82,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_users), cmocka_unit_test(test_many_users) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_users),
+					    cmocka_unit_test(test_many_users) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

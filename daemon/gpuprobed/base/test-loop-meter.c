@@ -55,7 +55,8 @@ static void on_signal(uv_signal_t *handle, int number) {
 	uv_timer_start(handle->data, on_timer, 1, 0);
 }
 
-/* What the loop waited until a signal came is no work. A machine that is busy may stop us for that long: not each time. */
+/* What the loop waited until a signal came is no work. A machine that is busy may stop us for that
+ * long: not each time. */
 static void test_signal(void **state) {
 	uint64_t longest = UINT64_MAX;
 
@@ -91,7 +92,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_work), cmocka_unit_test(test_signal) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_work),
+					    cmocka_unit_test(test_signal) };
 
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a systemd that does not read is told: in order, nothing lost that had room to wait, and nobody waits for it. */
+/* What a systemd that does not read is told: in order, nothing lost that had room to wait, and
+ * nobody waits for it. */
 
 #include "notify.h"
 
@@ -23,7 +24,8 @@ static int bind_at(struct sockaddr_un *address, const char *name) {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	snprintf(address->sun_path, sizeof(address->sun_path), "/tmp/test-notify-%d-%s", getpid(), name);
+	snprintf(address->sun_path, sizeof(address->sun_path), "/tmp/test-notify-%d-%s", getpid(),
+		 name);
 	unlink(address->sun_path);
 	assert_int_equal(bind(fd, (struct sockaddr *)address, sizeof(*address)), 0);
 	return fd;
@@ -33,7 +35,10 @@ static int bind_at(struct sockaddr_un *address, const char *name) {
 static void expect(int fd, int number) {
 	char text[64] = "", wanted[64], control[CMSG_SPACE(sizeof(int))];
 	struct iovec vector = { text, sizeof(text) - 1 };
-	struct msghdr header = { .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr header = { .msg_iov = &vector,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control) };
 	int got = -1;
 
 	assert_true(recvmsg(fd, &header, MSG_DONTWAIT) > 0);
@@ -119,7 +124,8 @@ static void test_again(void **state) {
 	notify_free(notify);
 }
 
-/* There is another one while more waits than either takes at once: all of that goes to the new one. */
+/* There is another one while more waits than either takes at once: all of that goes to the new one.
+ */
 static void test_again_waiting(void **state) {
 	struct sockaddr_un address;
 	int fd = bind_at(&address, "waiting"), number = 0, first = -1;

@@ -49,7 +49,8 @@ static void test_lock(void **state) {
 	runtime_dir_free(dir);
 	assert_int_equal(access(path, F_OK), -1); /* nothing is left */
 
-	/* a daemon that was killed does not keep the next one from starting, nor does what it was about to start */
+	/* a daemon that was killed does not keep the next one from starting, nor does what it was
+	 * about to start */
 	assert_int_equal(pipe(pipes), 0);
 	child = fork();
 	assert_true(child >= 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Memory that is not there: what is mapped beyond the end of a file stands for pages that the kernel does not have. Real faults are fatal still. */
+/* Memory that is not there: what is mapped beyond the end of a file stands for pages that the
+ * kernel does not have. Real faults are fatal still. */
 
 #include "sigbus.h"
 
@@ -51,10 +52,14 @@ static void test_no_memory(void **state) {
 
 	if (child == 0) {
 		sigbus_survive();
-		bytes = ftruncate(fd, (off_t)page) < 0 ? MAP_FAILED : mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
-		if (bytes == MAP_FAILED || ftruncate(fd, 0) < 0 || setrlimit(RLIMIT_DATA, &(struct rlimit){ page, page }) < 0)
+		bytes = ftruncate(fd, (off_t)page) < 0
+				? MAP_FAILED
+				: mmap(NULL, page, PROT_READ, MAP_SHARED, fd, 0);
+		if (bytes == MAP_FAILED || ftruncate(fd, 0) < 0 ||
+		    setrlimit(RLIMIT_DATA, &(struct rlimit){ page, page }) < 0)
 			_exit(1);
-		if (mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+		if (mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=
+		    MAP_FAILED)
 			_exit(2);
 		_exit(*(volatile char *)bytes == 0 && sigbus_pages() ? 0 : 3);
 	}
@@ -77,7 +82,8 @@ static void test_sent(void **state) {
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
 }
 
-/* A memfd of holes is hashed as zeros, and stays one of holes: nobody pays for what a client has not written. */
+/* A memfd of holes is hashed as zeros, and stays one of holes: nobody pays for what a client has
+ * not written. */
 static void test_holes(void **state) {
 	const size_t size = (size_t)3 << 20;
 	struct cache_key keys[2];

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A process is believed no more than it was by the earlier daemon: a module may use maps of attachments alone that mean the process, and an instance is
- * its own if the store says so. The name that a process gives itself may have changed since, and is not asked for again.
+ * A process is believed no more than it was by the earlier daemon: a module may use maps of
+ * attachments alone that mean the process, and an instance is its own if the store says so. The
+ * name that a process gives itself may have changed since, and is not asked for again.
  *
- * Only what a module may use and which attachments it has is remembered, not its kernels: many modules share that. A process that says otherwise has a
- * bound.
+ * Only what a module may use and which attachments it has is remembered, not its kernels: many
+ * modules share that. A process that says otherwise has a bound.
  */
 
 #include "client-resume.h"
@@ -61,8 +62,8 @@ static bool client_resume_uses(const struct client_resume_maps *maps, uint64_t m
 }
 
 /* What is left of the module. 0 or -ENOMEM. */
-static int client_resume_result(const struct daemon *daemon, const struct process *process, const struct client_resume *resume,
-				struct image_result **resultp) {
+static int client_resume_result(const struct daemon *daemon, const struct process *process,
+				const struct client_resume *resume, struct image_result **resultp) {
 	const size_t n_maps = resume->n - resume->n_attachments;
 	const bool excluded = exclude_find(daemon->config, &process->facts);
 	struct client_resume_maps maps;
@@ -80,42 +81,52 @@ static int client_resume_result(const struct daemon *daemon, const struct proces
 		return -ENOMEM;
 	}
 	for (size_t i = 0; !excluded && i < resume->n_attachments; i++) {
-		const struct attachment *attachment = registry_attachment(&daemon->registry, resume->ids[i]);
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, resume->ids[i]);
 
-		if (!attachment || !client_resume_may(process, attachment) || image_result_applies(result, attachment->id))
+		if (!attachment || !client_resume_may(process, attachment) ||
+		    image_result_applies(result, attachment->id))
 			continue;
 		result->attachments[result->n_attachments++] = attachment->id;
 		client_resume_add_maps(&maps, attachment->object);
 	}
 	for (size_t i = resume->n_attachments; i < resume->n; i++)
 		if (client_resume_uses(&maps, resume->ids[i]))
-			result->slots[result->n_slots++] = (struct image_slot){ .map = resume->ids[i], .kind = WIRE_SLOT_POINTER };
+			result->slots[result->n_slots++] =
+				(struct image_slot){ .map = resume->ids[i],
+						     .kind = WIRE_SLOT_POINTER };
 	*resultp = result;
 	return 0;
 }
 
 static bool client_resume_same(const struct image_result *a, const struct image_result *b) {
-	if (a->n_attachments != b->n_attachments || a->n_slots != b->n_slots || a->plan != b->plan || a->fd >= 0 || b->fd >= 0 || a->n_kernels || b->n_kernels)
+	if (a->n_attachments != b->n_attachments || a->n_slots != b->n_slots ||
+	    a->plan != b->plan || a->fd >= 0 || b->fd >= 0 || a->n_kernels || b->n_kernels)
 		return false;
 	for (size_t i = 0; i < a->n_slots; i++)
 		if (a->slots[i].map != b->slots[i].map)
 			return false;
-	return memcmp(a->attachments, b->attachments, a->n_attachments * sizeof(a->attachments[0])) == 0;
+	return memcmp(a->attachments, b->attachments,
+		      a->n_attachments * sizeof(a->attachments[0])) == 0;
 }
 
 /* A module that the process has is not known any more, because of a bound: once for `why`. */
-static void client_resume_refused(struct daemon *daemon, const struct process *process, const struct image_result *result, int error) {
+static void client_resume_refused(struct daemon *daemon, const struct process *process,
+				  const struct image_result *result, int error) {
 	const struct process_facts *facts = &process->facts;
-	const struct outcome_subject subject = { .attachments = result->attachments, .n_attachments = result->n_attachments };
+	const struct outcome_subject subject = { .attachments = result->attachments,
+						 .n_attachments = result->n_attachments };
 	char reason[128];
 
 	process_module_refusal(reason, process, result, error);
 	if (!outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason))
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED, &subject, reason);
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				OUTCOME_NOT_PROBED, &subject, reason);
 }
 
 /* The process has the module, with this, which is consumed. Whether it is known from now on. */
-static bool client_resume_module(struct daemon *daemon, struct process *process, const struct client_resume *resume, struct image_result *result) {
+static bool client_resume_module(struct daemon *daemon, struct process *process,
+				 const struct client_resume *resume, struct image_result *result) {
 	const unsigned int n = (unsigned int)(result->n_attachments + result->n_slots);
 	struct module *module = NULL, *other;
 	int r;
@@ -143,7 +154,8 @@ static bool client_resume_module(struct daemon *daemon, struct process *process,
 
 /* All ids are there. */
 static int client_resume_end(struct daemon *daemon, struct client *client) {
-	union wire_message message = { .header = { .type = WIRE_RESUMED, .sequence = client->resume->sequence } };
+	union wire_message message = { .header = { .type = WIRE_RESUMED,
+						   .sequence = client->resume->sequence } };
 	const struct client_resume *resume = client->resume;
 	struct image_result *result = NULL;
 	bool known;
@@ -189,7 +201,8 @@ int client_resume_ids(struct daemon *daemon, struct client *client, const struct
 	struct client_resume *resume = client->resume;
 	const size_t left = resume ? resume->n - resume->n_read : 0;
 
-	if (!resume || ids->module_id != resume->module_id || ids->count != (left < WIRE_IDS_MAX ? left : WIRE_IDS_MAX))
+	if (!resume || ids->module_id != resume->module_id ||
+	    ids->count != (left < WIRE_IDS_MAX ? left : WIRE_IDS_MAX))
 		return -EPROTO;
 	memcpy(resume->ids + resume->n_read, ids->ids, ids->count * sizeof(ids->ids[0]));
 	resume->n_read += ids->count;
@@ -197,22 +210,26 @@ int client_resume_ids(struct daemon *daemon, struct client *client, const struct
 }
 
 /* Whether the process has that instance of the map. */
-static bool client_resume_has(const struct process *process, const struct object *object, const struct map *map, uint64_t instance) {
+static bool client_resume_has(const struct process *process, const struct object *object,
+			      const struct map *map, uint64_t instance) {
 	if (map->spec.layout.place == MAP_PLACE_KERNEL)
 		return object->has_kernel_user && object->kernel_user == process->uid;
 	for (const struct map_instance *i = map->instances; i; i = i->next)
 		if (i->id == instance)
-			return !i->gone && (i->process == process->number || i->process == client_shared_number(process->uid));
+			return !i->gone && (i->process == process->number ||
+					    i->process == client_shared_number(process->uid));
 	return false;
 }
 
 int client_resume_keep(struct daemon *daemon, struct client *client, const struct wire_keep *keep) {
-	union wire_message message = { .header = { .type = WIRE_KEPT, .sequence = keep->header.sequence } };
+	union wire_message message = { .header = { .type = WIRE_KEPT,
+						   .sequence = keep->header.sequence } };
 	struct object *object = NULL;
 	const struct map *map = registry_map(&daemon->registry, keep->map_id, &object);
 
 	message.kept.map_id = keep->map_id;
 	message.kept.instance_id = keep->instance_id;
-	message.kept.known = map && client_resume_has(client->process, object, map, keep->instance_id);
+	message.kept.known =
+		map && client_resume_has(client->process, object, map, keep->instance_id);
 	return shim_connection_send(client->connection, &message, -1);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a process says of modules and instances that it has from an earlier daemon (RESUME, KEEP). */
+/* What a process says of modules and instances that it has from an earlier daemon (RESUME, KEEP).
+ */
 
 #include "client.h"
 #include "proto/wire.h"
 
-/* All: 0, or negative: the connection is of no use any more. client_resume() begins, client_resume_ids() goes on until all ids are there. */
+/* All: 0, or negative: the connection is of no use any more. client_resume() begins,
+ * client_resume_ids() goes on until all ids are there. */
 int client_resume(struct daemon *daemon, struct client *client, const struct wire_resume *resume);
 int client_resume_ids(struct daemon *daemon, struct client *client, const struct wire_ids *ids);
 int client_resume_keep(struct daemon *daemon, struct client *client, const struct wire_keep *keep);

@@ -27,7 +27,7 @@
 
 #define SYNC_AWAIT_MS 3000
 #define FOLD_NS (UINT64_C(2) * 1000000) /* of a turn */
-#define CLIENT_CONTEXTS_MAX 256	   /* of one process on one device */
+#define CLIENT_CONTEXTS_MAX 256 /* of one process on one device */
 
 enum {
 	CLIENT_E_USER = 1000, /* beside enum map_result */
@@ -80,7 +80,8 @@ static bool client_is_awaited(const struct daemon *daemon, const struct process 
 /* A connection has answered (any: false), or is gone (any: true). */
 static void client_sync_answered(struct daemon *daemon, const struct shim_connection *connection,
 				 uint32_t sequence, bool any) {
-	const bool awaited = client_is_awaited(daemon, ((const struct client *)connection->userdata)->process);
+	const bool awaited =
+		client_is_awaited(daemon, ((const struct client *)connection->userdata)->process);
 	struct sync_request *request, *next;
 
 	for (request = LIST_FIRST(&daemon->syncs); request; request = next) {
@@ -103,7 +104,8 @@ static void client_sync_answered(struct daemon *daemon, const struct shim_connec
 }
 
 /* The process that an instance belongs to, or NULL. */
-static const struct process *client_process_of(const struct daemon *daemon, const struct map_instance *instance) {
+static const struct process *client_process_of(const struct daemon *daemon,
+					       const struct map_instance *instance) {
 	const struct process *process;
 
 	LIST_FOREACH(process, &daemon->processes.list, link)
@@ -113,7 +115,8 @@ static const struct process *client_process_of(const struct daemon *daemon, cons
 }
 
 /* Asks a process for a copy. False: it is gone, which is seen soon. */
-static bool client_sync_ask(struct daemon *daemon, struct shim_connection *connection, struct sync_wait *wait) {
+static bool client_sync_ask(struct daemon *daemon, struct shim_connection *connection,
+			    struct sync_wait *wait) {
 	union wire_message message = { .header = { .type = WIRE_SYNC } };
 
 	message.header.sequence = ++daemon->last_sequence;
@@ -131,15 +134,18 @@ static void client_sync_connected(struct daemon *daemon, const struct process *p
 
 	LIST_FOREACH(request, &daemon->syncs, link)
 		for (size_t i = 0; i < request->n_waits; i++)
-			if (request->waits[i].process == process->number && !request->waits[i].sequence)
+			if (request->waits[i].process == process->number &&
+			    !request->waits[i].sequence)
 				client_sync_ask(daemon, connection, &request->waits[i]);
 }
 
 /*
- * Adds who has the instance to those that are asked. A process connects only after it has got its first instance, so an
- * instance that was never copied is waited for even before that; so is, for a while, one that an earlier daemon knew.
+ * Adds who has the instance to those that are asked. A process connects only after it has got its
+ * first instance, so an instance that was never copied is waited for even before that; so is, for a
+ * while, one that an earlier daemon knew.
  */
-static void client_sync_add(struct daemon *daemon, struct sync_request *request, const struct map_instance *instance) {
+static void client_sync_add(struct daemon *daemon, struct sync_request *request,
+			    const struct map_instance *instance) {
 	const volatile struct map_header *header = (const void *)instance->bytes;
 	const struct process *process = client_process_of(daemon, instance);
 	struct sync_wait *wait = &request->waits[request->n_waits];
@@ -155,7 +161,8 @@ static void client_sync_add(struct daemon *daemon, struct sync_request *request,
 	*wait = (struct sync_wait){ .process = process->number };
 	awaited = !connection && client_is_awaited(daemon, process);
 	request->awaits |= awaited;
-	if (connection ? client_sync_ask(daemon, connection, wait) : awaited || header->state == MAP_INSTANCE_NEW)
+	if (connection ? client_sync_ask(daemon, connection, wait)
+		       : awaited || header->state == MAP_INSTANCE_NEW)
 		request->n_waits++;
 }
 
@@ -195,8 +202,10 @@ void client_sync_cancel(struct sync_request *request) {
 	request->done = NULL;
 }
 
-/* Those of the object's maps (bits) that modules of the process were given a pointer to. One pass: there may be many modules. */
-static uint64_t client_uses(const struct process *process, const struct object *object, uint64_t maps) {
+/* Those of the object's maps (bits) that modules of the process were given a pointer to. One pass:
+ * there may be many modules. */
+static uint64_t client_uses(const struct process *process, const struct object *object,
+			    uint64_t maps) {
 	uint64_t ids[REGISTRY_OBJECT_MAPS_MAX] = {}, low = UINT64_MAX, high = 0, used = 0;
 	const struct module *module;
 
@@ -243,7 +252,8 @@ bool client_wants(const struct daemon *daemon, const struct image_result *result
 	return false;
 }
 
-/* Tells a process of the modules that it does not know of yet, as many as its connection (NULL: there is none yet) takes now. */
+/* Tells a process of the modules that it does not know of yet, as many as its connection (NULL:
+ * there is none yet) takes now. */
 static void client_send_retirements(struct daemon *daemon, const struct process *process,
 				    struct shim_connection *connection) {
 	struct module *module;
@@ -267,7 +277,8 @@ void client_retire(struct daemon *daemon, uint64_t attachment) {
 
 	LIST_FOREACH(process, &daemon->processes.list, link) {
 		LIST_FOREACH(module, &process->modules, link)
-			if (!module->result->plan && image_result_applies(module->result, attachment) &&
+			if (!module->result->plan &&
+			    image_result_applies(module->result, attachment) &&
 			    !client_wants(daemon, module->result))
 				module->retiring = true;
 		client_send_retirements(daemon, process, process_mirror(process));
@@ -337,8 +348,8 @@ void client_fold_gone(struct daemon *daemon) {
 /* ---- handlers ---- */
 
 /* What a process is to know of the daemon. If it cannot be sent, the end is seen soon. */
-static void client_welcome(const struct daemon *daemon, const struct process *process, struct shim_connection *connection,
-			   uint32_t sequence) {
+static void client_welcome(const struct daemon *daemon, const struct process *process,
+			   struct shim_connection *connection, uint32_t sequence) {
 	union wire_message message = { .header = { .type = WIRE_WELCOME, .sequence = sequence } };
 
 	message.welcome.deadline_ms = daemon->config->deadline_ms;
@@ -356,7 +367,8 @@ void client_welcome_mirrors(struct daemon *daemon) {
 
 	LIST_FOREACH(process, &daemon->processes.list, link)
 		if (process_mirror(process))
-			client_welcome(daemon, process, process_mirror(process), ++daemon->last_sequence);
+			client_welcome(daemon, process, process_mirror(process),
+				       ++daemon->last_sequence);
 }
 
 static int client_on_hello(struct shim_connection *connection, const struct wire_hello *hello,
@@ -392,11 +404,13 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
  * left behind in hash maps leave a quarter.
  */
 static bool client_has_share(const struct daemon *daemon, uid_t uid, const struct map *map) {
-	const uint64_t size = map_memfd_size(&map->spec.layout), quarter = map_accounts_limit(daemon->map_accounts) / 4,
+	const uint64_t size = map_memfd_size(&map->spec.layout),
+		       quarter = map_accounts_limit(daemon->map_accounts) / 4,
 		       left = map_accounts_totals(daemon->map_accounts, map->owner);
 	const struct map_instance *instance;
 	const struct object *object;
-	uint64_t n = 0, bytes = 0, max = daemon->config->quota_instances; /* each is a descriptor of ours */
+	uint64_t n = 0, bytes = 0,
+		 max = daemon->config->quota_instances; /* each is a descriptor of ours */
 	struct rlimit descriptors;
 
 	if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur / 2 < max)
@@ -411,7 +425,8 @@ static bool client_has_share(const struct daemon *daemon, uid_t uid, const struc
 				bytes += object->owner == map->owner ? instance->size : 0;
 			}
 		}
-	return n >= max || (uid != map->owner && bytes && (bytes + size > 2 * quarter || bytes + size + left > 3 * quarter));
+	return n >= max || (uid != map->owner && bytes &&
+			    (bytes + size > 2 * quarter || bytes + size + left > 3 * quarter));
 }
 
 /* One more instance for a process. device: of which no other one of its has this number. */
@@ -504,13 +519,17 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 
 static const char *client_instance_trouble(int r) {
 	if (r == CLIENT_E_USER)
-		return "the map is shared with programs on the host and with processes of another user: attach "
+		return "the map is shared with programs on the host and with processes of another "
+		       "user: attach "
 		       "for each user, with --uid";
 	if (r == CLIENT_E_SHARE)
-		return "processes of this user have as many copies of maps as one user may have, or "
-		       "half of the memory of who attached them, less where others left much behind in hash maps (quota-instances, quota-map-bytes)";
+		return "processes of this user have as many copies of maps as one user may have, "
+		       "or "
+		       "half of the memory of who attached them, less where others left much "
+		       "behind in hash maps (quota-instances, quota-map-bytes)";
 	if (r == CLIENT_E_CONTEXTS)
-		return "the process has as many contexts of a device at a time as a map can count in";
+		return "the process has as many contexts of a device at a time as a map can count "
+		       "in";
 	return r > 0 ? "the owner of the map has no memory left for it (quota-map-bytes)"
 		     : "no memory for a map";
 }
@@ -586,12 +605,14 @@ static uint64_t client_report_map(const char **reasonp) {
 }
 
 /* Those of a kernel's attachments that use a map; NULL: all. How many. */
-static size_t client_report_users(const struct registry *registry, const struct image_kernel *kernel, const struct map *map,
+static size_t client_report_users(const struct registry *registry,
+				  const struct image_kernel *kernel, const struct map *map,
 				  uint64_t users[static OUTCOME_ATTACHMENTS_MAX]) {
 	size_t n = 0;
 
 	for (size_t i = 0; i < kernel->n_attachments && n < OUTCOME_ATTACHMENTS_MAX; i++) {
-		const struct attachment *attachment = registry_attachment(registry, kernel->attachments[i]);
+		const struct attachment *attachment =
+			registry_attachment(registry, kernel->attachments[i]);
 
 		if (!map || (attachment && attachment_uses(attachment, map)))
 			users[n++] = kernel->attachments[i];
@@ -599,8 +620,8 @@ static size_t client_report_users(const struct registry *registry, const struct 
 	return n;
 }
 
-/* A module could not do something: the same kernels again, with the shim's words. A process has many plans, one after the other:
- * what was said of one before is not said again. */
+/* A module could not do something: the same kernels again, with the shim's words. A process has
+ * many plans, one after the other: what was said of one before is not said again. */
 static void client_on_report(struct daemon *daemon, const struct client *client,
 			     const struct wire_report *report) {
 	const struct process_facts *facts = &client->process->facts;
@@ -636,23 +657,30 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 		    (plan && outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason)))
 			continue;
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
+				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject,
+				reason);
 	}
 	engine = outcome_left_by(text);
 	if (engine) { /* said again after each attach */
-		if (!outcome_log_has(&daemon->outcomes, facts->pid, &(struct outcome_subject){}, text))
-			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
+		if (!outcome_log_has(&daemon->outcomes, facts->pid, &(struct outcome_subject){},
+				     text))
+			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+					OUTCOME_NOT_PROBED,
 					&(struct outcome_subject){ .engine = engine }, text);
 	} else if (!module || !module->result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_FAILED, &(struct outcome_subject){}, text);
 }
 
-static int client_on_trace(struct daemon *daemon, const struct client *client, const struct wire_trace *trace) {
-	union wire_message message = { .header = { .type = WIRE_TRACE_REPLY, .sequence = trace->header.sequence } };
+static int client_on_trace(struct daemon *daemon, const struct client *client,
+			   const struct wire_trace *trace) {
+	union wire_message message = { .header = { .type = WIRE_TRACE_REPLY,
+						   .sequence = trace->header.sequence } };
 	int fd = -1, r;
 
-	r = daemon->traces ? shim_rings_ask(daemon->traces, client->process, trace->ancestor, client->connection, &fd, &message.trace_reply.size) : 0;
+	r = daemon->traces ? shim_rings_ask(daemon->traces, client->process, trace->ancestor,
+					    client->connection, &fd, &message.trace_reply.size)
+			   : 0;
 	return r < 0 ? r : shim_connection_send(client->connection, &message, fd);
 }
 
@@ -686,7 +714,8 @@ static int client_on_message(struct shim_connection *connection, const union wir
 			return 0;
 		module->armed = true;
 		if (module->retiring)
-			client_send_retirements(daemon, client->process, process_mirror(client->process));
+			client_send_retirements(daemon, client->process,
+						process_mirror(client->process));
 		image_answer_armed(daemon, client->process, module->result);
 		return 0;
 	case WIRE_UNLOAD:
@@ -741,7 +770,8 @@ static void client_on_closed(struct shim_connection *connection, void *userdata)
 		image_abandon(client->request);
 	/* a connection that was made for an earlier daemon may reach this one, and end at once */
 	if (process_disconnect(client->process, connection) &&
-	    (daemon->stopping || !client_is_awaited(daemon, client->process) || process_watch(daemon, client->process) < 0))
+	    (daemon->stopping || !client_is_awaited(daemon, client->process) ||
+	     process_watch(daemon, client->process) < 0))
 		client_process_gone(daemon, client->process);
 	free(client->resume);
 	free(client);

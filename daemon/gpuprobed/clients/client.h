@@ -17,7 +17,8 @@ struct client {
 	struct shim_connection *connection;
 	struct process *process;
 	struct image_request *request; /* the image in work, or NULL */
-	struct client_resume *resume; /* the module that it is telling about, or NULL (client-resume.h) */
+	struct client_resume
+		*resume; /* the module that it is telling about, or NULL (client-resume.h) */
 };
 
 /* The number of a process (process.h) that stands for all processes of a user. */
@@ -48,7 +49,8 @@ void client_stop_folding(struct daemon *daemon);
 /* Begins with that, where there is something to be folded. */
 void client_fold_gone(struct daemon *daemon);
 
-/* The process has ended, or its last connection: what its instances hold is kept in the totals, and it is freed. */
+/* The process has ended, or its last connection: what its instances hold is kept in the totals, and
+ * it is freed. */
 void client_process_gone(struct daemon *daemon, struct process *process);
 
 /* Whether an attachment that stands in it is left. */
@@ -63,5 +65,6 @@ void client_welcome_mirrors(struct daemon *daemon);
 /* Tells a process that none of its modules is probed any more. */
 void client_retire_all(struct daemon *daemon, struct process *process);
 
-/* Tells all processes that use them to stop using these maps of the object: bit i is object->maps[i]. */
+/* Tells all processes that use them to stop using these maps of the object: bit i is
+ * object->maps[i]. */
 void client_disarm(struct daemon *daemon, const struct object *object, uint64_t maps);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is watched is the process whose start time was read before: a pidfd of a later one with the same pid is told by reading that again. */
+/* What is watched is the process whose start time was read before: a pidfd of a later one with the
+ * same pid is told by reading that again. */
 
 #include "process-watch.h"
 
@@ -52,7 +53,8 @@ int process_watch(struct daemon *daemon, struct process *process) {
 	watch->process = process;
 	watch->poll.data = watch;
 	watch->pidfd = (int)syscall(SYS_pidfd_open, process->facts.pid, 0);
-	r = watch->pidfd < 0 ? -errno : process_facts_read(&facts, process->facts.pid, watch->pidfd);
+	r = watch->pidfd < 0 ? -errno
+			     : process_facts_read(&facts, process->facts.pid, watch->pidfd);
 	if (r == 0 && facts.start_time != process->facts.start_time)
 		r = -ESRCH;
 	if (r == 0)

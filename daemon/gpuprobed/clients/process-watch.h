@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Processes that an earlier daemon knew, and that have not connected with this one yet: their end is seen by a pidfd. */
+/* Processes that an earlier daemon knew, and that have not connected with this one yet: their end
+ * is seen by a pidfd. */
 
 struct daemon;
 struct process;
 
-/* Until process_unwatch(), the end of the process is the same as that of its last connection. 0, -ESRCH: it has ended, or -errno. */
+/* Until process_unwatch(), the end of the process is the same as that of its last connection. 0,
+ * -ESRCH: it has ended, or -errno. */
 int process_watch(struct daemon *daemon, struct process *process);
 
 /* It has a connection now, or goes. Nothing if it is not watched. */

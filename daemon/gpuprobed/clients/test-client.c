@@ -108,9 +108,9 @@ static struct map *add_map(struct world *world, uint32_t type, uint32_t place, u
 	struct map **mapp = &world->object->maps[world->object->n_maps++];
 
 	assert_null(map_layout_init(&spec.layout, &shape));
-	assert_int_equal(
-		map_new(mapp, 10 + world->object->n_maps, 1, 0, &spec, world->daemon.map_accounts),
-		0);
+	assert_int_equal(map_new(mapp, 10 + world->object->n_maps, 1, 0, &spec,
+				 world->daemon.map_accounts),
+			 0);
 	return *mapp;
 }
 
@@ -202,7 +202,8 @@ static bool same(int a, int b) {
 	return x.st_ino == y.st_ino && x.st_dev == y.st_dev;
 }
 
-/* A process may ask again and again whether it is traced; here nobody does. Nothing else may come on that connection. */
+/* A process may ask again and again whether it is traced; here nobody does. Nothing else may come
+ * on that connection. */
 static void test_trace(void **state) {
 	union wire_message message;
 	int fd = connect_as(*state, geteuid(), WIRE_ROLE_TRACE, &message);
@@ -367,7 +368,8 @@ static void test_share(void **state) {
 	close(fd);
 }
 
-/* What processes of another user left behind in a hash map, and what they have now, leave a quarter to who attached. */
+/* What processes of another user left behind in a hash map, and what they have now, leave a quarter
+ * to who attached. */
 static void test_left_behind(void **state) {
 	const uint64_t limit = UINT64_C(1) << 20;
 	struct world *world = *state;
@@ -386,7 +388,8 @@ static void test_left_behind(void **state) {
 
 		view.instance->uid = OTHER_USER;
 		for (uint64_t slot = 0; slot < layout->capacity; slot++)
-			put64(&view, sizeof(struct map_hash) + slot * layout->entry_stride, MAP_SLOT_LIVE | key++ << 32);
+			put64(&view, sizeof(struct map_hash) + slot * layout->entry_stride,
+			      MAP_SLOT_LIVE | key++ << 32);
 		map_process_gone(map, 1000 + key - layout->capacity);
 		view_free(&view);
 	}
@@ -396,15 +399,19 @@ static void test_left_behind(void **state) {
 	for (; (fd = ask(world, other, map, 0, &reply)) >= 0; n++)
 		close(fd);
 	assert_true(n > 1);
-	assert_non_null(strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "left much behind"));
-	assert_in_range(map_accounts_used(accounts, 0), limit / 2, limit / 4 * 3 + 8192); /* and what the map has without instances */
+	assert_non_null(
+		strstr(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, "left much behind"));
+	assert_in_range(map_accounts_used(accounts, 0), limit / 2,
+			limit / 4 * 3 + 8192); /* and what the map has without instances */
 	close(other);
 	turn(world);
 }
 
 /* A process that makes contexts and ends them, without an end, is counted all the time. */
 static void test_contexts(void **state) {
-	enum { n = 300 };
+	enum {
+		n = 300
+	};
 	struct world *world = *state;
 	struct map *map = add_map(world, 2, MAP_PLACE_DEVICE, MAP_MERGE_SUM64, -1);
 	const uint32_t final = MAP_INSTANCE_FINAL;
@@ -511,19 +518,24 @@ static void test_disarm(void **state) {
 	close(loader);
 }
 
-/* Says that the process has the module, armed, with the attachment. Whether the daemon knows it now. */
+/* Says that the process has the module, armed, with the attachment. Whether the daemon knows it
+ * now. */
 static bool resume(struct world *world, int fd, uint64_t module) {
-	union wire_message message = { .resume = { .module_id = module, .attachment_count = 2, .flags = WIRE_RESUME_ARMED } };
+	union wire_message message = {
+		.resume = { .module_id = module, .attachment_count = 2, .flags = WIRE_RESUME_ARMED }
+	};
 
 	send_message(world, fd, &message, WIRE_RESUME);
-	message = (union wire_message){ .ids = { .module_id = module, .count = 2, .ids = { 1, 1 } } };
+	message =
+		(union wire_message){ .ids = { .module_id = module, .count = 2, .ids = { 1, 1 } } };
 	send_message(world, fd, &message, WIRE_IDS);
 	assert_int_equal(receive(fd, &message), -1);
 	assert_int_equal(message.header.type, WIRE_RESUMED);
 	return message.resumed.known;
 }
 
-/* Modules that processes resume are counted: for who asks what has an attachment, and against the user's bound. */
+/* Modules that processes resume are counted: for who asks what has an attachment, and against the
+ * user's bound. */
 static void test_resume(void **state) {
 	struct world *world = *state;
 	union wire_message welcome;
@@ -551,11 +563,13 @@ static struct {
 	unsigned int mine, other;
 } handled;
 
-static int turns_on_hello(struct shim_connection *connection, const struct wire_hello *hello, void *userdata) {
+static int turns_on_hello(struct shim_connection *connection, const struct wire_hello *hello,
+			  void *userdata) {
 	return 0;
 }
 
-static int turns_on_message(struct shim_connection *connection, const union wire_message *message, int consumed_fd, void *userdata) {
+static int turns_on_message(struct shim_connection *connection, const union wire_message *message,
+			    int consumed_fd, void *userdata) {
 	*(connection->uid == geteuid() ? &handled.mine : &handled.other) += 1;
 	uv_sleep(2);
 	return 0;
@@ -564,13 +578,21 @@ static int turns_on_message(struct shim_connection *connection, const union wire
 static void turns_on_closed(struct shim_connection *connection, void *userdata) {
 }
 
-/* However many connections a user has, he has some milliseconds of a turn, and the others theirs. */
+/* However many connections a user has, he has some milliseconds of a turn, and the others theirs.
+ */
 static void test_turns(void **state) {
-	static const struct shim_server_handlers handlers = { turns_on_hello, turns_on_message, turns_on_closed };
-	enum { n = 20, each = 3 };
+	static const struct shim_server_handlers handlers = { turns_on_hello, turns_on_message,
+							      turns_on_closed };
+	enum {
+		n = 20,
+		each = 3
+	};
 	struct world *world = *state;
-	union wire_message report = { .report = { .header = { WIRE_MAGIC, WIRE_VERSION, WIRE_REPORT, sizeof(report.report), 1 } } };
-	const union wire_message hello = { .hello = { .header = { WIRE_MAGIC, WIRE_VERSION, WIRE_HELLO, sizeof(hello.hello), 1 },
+	union wire_message report = { .report = { .header = { WIRE_MAGIC, WIRE_VERSION, WIRE_REPORT,
+							      sizeof(report.report), 1 } } };
+	const union wire_message hello = { .hello = { .header = { WIRE_MAGIC, WIRE_VERSION,
+								  WIRE_HELLO, sizeof(hello.hello),
+								  1 },
 						      .role = WIRE_ROLE_LOADER } };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct shim_server *server;
@@ -580,7 +602,9 @@ static void test_turns(void **state) {
 
 	snprintf(path, sizeof(path), "%s/turns.sock", world->folder);
 	strcpy(address.sun_path, path);
-	assert_int_equal(shim_server_new(&server, &world->loop, shim_server_listen(path, 0666), &world->daemon.accounts, &handlers, NULL), 0);
+	assert_int_equal(shim_server_new(&server, &world->loop, shim_server_listen(path, 0666),
+					 &world->daemon.accounts, &handlers, NULL),
+			 0);
 	handled.mine = handled.other = 0;
 	for (int i = 0; i <= n; i++) {
 		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -597,7 +621,8 @@ static void test_turns(void **state) {
 	strcpy(report.report.reason, "why");
 	for (int k = 0; k < each; k++)
 		for (int i = 0; i <= n; i++)
-			assert_int_equal(send(fds[i], &report, sizeof(report.report), 0), sizeof(report.report));
+			assert_int_equal(send(fds[i], &report, sizeof(report.report), 0),
+					 sizeof(report.report));
 	uv_run(&world->loop, UV_RUN_NOWAIT);
 	mine = handled.mine;
 	other = handled.other;
@@ -615,7 +640,8 @@ static void test_turns(void **state) {
 
 /* Who comes while sockets wait to be closed waits, too, and is served then. */
 static void test_behind(void **state) {
-	static const struct shim_server_handlers handlers = { turns_on_hello, turns_on_message, turns_on_closed };
+	static const struct shim_server_handlers handlers = { turns_on_hello, turns_on_message,
+							      turns_on_closed };
 	struct world *world = *state;
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct rlimit before, limit;
@@ -628,16 +654,20 @@ static void test_behind(void **state) {
 
 	snprintf(path, sizeof(path), "%s/behind.sock", world->folder);
 	strcpy(address.sun_path, path);
-	assert_int_equal(shim_server_new(&server, &world->loop, shim_server_listen(path, 0666), &world->daemon.accounts, &handlers, NULL), 0);
+	assert_int_equal(shim_server_new(&server, &world->loop, shim_server_listen(path, 0666),
+					 &world->daemon.accounts, &handlers, NULL),
+			 0);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	limit = (struct rlimit){ 0, before.rlim_max }; /* one that waits is too many */
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_int_equal(closer_new(&closer, &world->loop), 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	shim_server_close_with(server, closer);
-	for (int tries = 0; tries < 100 && !waited; tries++) { /* this thread may be the one that stands still */
+	for (int tries = 0; tries < 100 && !waited;
+	     tries++) { /* this thread may be the one that stands still */
 		memory = memfd_create("memory", MFD_CLOEXEC);
-		assert_int_equal(fallocate(memory, 0, 0, 256 << 20), 0); /* to let go of it takes a while */
+		assert_int_equal(fallocate(memory, 0, 0, 256 << 20),
+				 0); /* to let go of it takes a while */
 		closer_memory(closer, memory);
 		n_served = shim_server_counters(server)->connections;
 		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);

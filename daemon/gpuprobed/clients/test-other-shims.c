@@ -75,7 +75,8 @@ static void test_full(void **state) {
 	assert_in_range(n_reads, 200, 200 + 128);
 	look = true;
 	uv_update_time(&loop);
-	for (uint64_t start = uv_now(&loop); uv_now(&loop) - start < 600; uv_update_time(&loop)) /* until what is known is old */
+	for (uint64_t start = uv_now(&loop); uv_now(&loop) - start < 600;
+	     uv_update_time(&loop)) /* until what is known is old */
 		uv_sleep(50);
 	greet(others, 1); /* the one that has ended makes room */
 	assert_int_equal(told(others), 128);

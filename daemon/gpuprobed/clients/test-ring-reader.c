@@ -57,7 +57,9 @@ static void refused(const char *method, const char *map, int64_t object, const c
 /* All records of two processes come once, with who wrote them; the last reply says what was lost.
  */
 static void test_drain(void **state) {
-	enum { n = 64000 };
+	enum {
+		n = 64000
+	};
 	static bool seen[2 * n];
 	struct map *map = map_made("events", 0);
 	struct varlink_client *client;
@@ -142,7 +144,9 @@ static size_t read_batches(const struct varlink_reply *reply, bool *seen) {
 }
 
 static void test_raw(void **state) {
-	enum { n = 960000 };
+	enum {
+		n = 960000
+	};
 	static bool seen[n];
 	struct map *map = map_made("events", UINT64_C(64) << 20);
 	struct varlink_client *client = connected();
@@ -514,9 +518,11 @@ static void test_users(void **state) {
 			assert_int_equal(n_of(&reply, "lines"), 1);
 			check_line(&reply, 0,
 				   who ? "{\"pid\":1002,\"comm\":\"\xef\xbf\xbd"
-					 "2\",\"time\":200,\"program\":\"cuda__third\",\"text\":\"n is 8\"}"
+					 "2\",\"time\":200,\"program\":\"cuda__third\",\"text\":"
+					 "\"n is 8\"}"
 				       : "{\"pid\":1001,\"comm\":\"\xef\xbf\xbd"
-					 "1\",\"time\":100,\"program\":\"cuda__third\",\"text\":\"n is 7\"}");
+					 "1\",\"time\":100,\"program\":\"cuda__third\",\"text\":"
+					 "\"n is 7\"}");
 			varlink_reply_deinit(&reply);
 		}
 		for (int who = 0; who < 2; who++)

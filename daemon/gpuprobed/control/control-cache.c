@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* CacheStatus, ListCache and ClearCache. The last two look at the disk: in a thread, and the answer comes when it is through. */
+/* CacheStatus, ListCache and ClearCache. The last two look at the disk: in a thread, and the answer
+ * comes when it is through. */
 
 #include "control.h"
 
@@ -50,13 +51,15 @@ static json_object *control_cache_item_json(const struct cache_item *item) {
 	return json;
 }
 
-/* The end of a call that waited for the disk, unless it could not be read. True: it was answered. */
+/* The end of a call that waited for the disk, unless it could not be read. True: it was answered.
+ */
 static bool control_cache_failed(struct varlink_call *call, const struct job_cache_report *report) {
 	if (report->result == 0)
 		return false;
 	control_error_reason(call, "Unavailable",
-			     report->result == CACHE_STORE_E_UNSAFE ? "the folder of the cache is not the daemon's alone"
-								    : strerror(-report->result));
+			     report->result == CACHE_STORE_E_UNSAFE
+				     ? "the folder of the cache is not the daemon's alone"
+				     : strerror(-report->result));
 	return true;
 }
 
@@ -94,33 +97,43 @@ static void control_on_cleared(const struct job_cache_report *report, void *user
 static int control_cache_referred(struct varlink_call *call, int r) {
 	if (r == 0)
 		return 0;
-	r = r == -EBUSY ? control_error_limit(call, "calls that look through the cache at the same time", 1)
-			: control_error_reason(call, "Internal", strerror(-r));
+	r = r == -EBUSY
+		    ? control_error_limit(call,
+					  "calls that look through the cache at the same time", 1)
+		    : control_error_reason(call, "Internal", strerror(-r));
 	varlink_call_unref(call);
 	return r;
 }
 
 static int control_no_cache(struct varlink_call *call) {
-	return control_error_reason(call, "Unavailable", "this daemon has no cache on the disk (--cache-dir, --cache-size)");
+	return control_error_reason(
+		call, "Unavailable",
+		"this daemon has no cache on the disk (--cache-dir, --cache-size)");
 }
 
 int control_list_cache(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const struct daemon *daemon = userdata;
-	const uint32_t uid = control_is_admin(call) ? CACHE_STORE_ANYBODY : varlink_call_peer(call)->uid;
+	const uint32_t uid =
+		control_is_admin(call) ? CACHE_STORE_ANYBODY : varlink_call_peer(call)->uid;
 
 	if (!daemon->cache)
 		return control_no_cache(call);
 	varlink_call_ref(call);
-	return control_cache_referred(call, job_cache_list(daemon->cache, uid, CONTROL_CACHE_LIST_MAX, control_on_listed, call));
+	return control_cache_referred(call,
+				      job_cache_list(daemon->cache, uid, CONTROL_CACHE_LIST_MAX,
+						     control_on_listed, call));
 }
 
 int control_clear_cache(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const struct daemon *daemon = userdata;
 
 	if (!control_may_attach(call))
-		return control_error_reason(call, "PermissionDenied", "only who may attach may clear the cache: it is everybody's");
+		return control_error_reason(
+			call, "PermissionDenied",
+			"only who may attach may clear the cache: it is everybody's");
 	if (!daemon->cache)
 		return control_no_cache(call);
 	varlink_call_ref(call);
-	return control_cache_referred(call, job_cache_clear(daemon->cache, CACHE_STORE_ANYBODY, control_on_cleared, call));
+	return control_cache_referred(call, job_cache_clear(daemon->cache, CACHE_STORE_ANYBODY,
+							    control_on_cleared, call));
 }

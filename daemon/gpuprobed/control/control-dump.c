@@ -21,8 +21,9 @@
 #include "lib/varlink/varlink-json.h"
 
 #define DUMP_SYNC_MS 200
-#define DUMP_NS 1000000 /* of one turn: an element takes the longer the more processes have the map */
-#define DUMP_CHUNK_BYTES (64 * 1024)	  /* of one reply; also of one turn */
+#define DUMP_NS \
+	1000000 /* of one turn: an element takes the longer the more processes have the map */
+#define DUMP_CHUNK_BYTES (64 * 1024) /* of one reply; also of one turn */
 #define DUMP_REPLY_MAX (12 * 1024 * 1024) /* of text, so that the message stays below 16 MiB */
 
 #define DUMP_TOO_LARGE \
@@ -35,9 +36,9 @@ struct dump {
 	struct map_cursor cursor;
 	uint64_t map;
 	bool more;
-	bool started;	      /* the first reply, with the BTF, is out */
+	bool started; /* the first reply, with the BTF, is out */
 	struct varlink_json_list entries; /* gathered, not sent yet */
-	size_t n_bytes;	      /* of text in entries, about */
+	size_t n_bytes; /* of text in entries, about */
 };
 
 static void dump_free(struct dump *dump) {
@@ -55,7 +56,8 @@ static void dump_on_cancel(struct varlink_call *call, void *userdata) {
 	dump_free(userdata);
 }
 
-/* Bytes as a string, which is ready: json-c would look for what it has to escape, for long. NULL without memory. */
+/* Bytes as a string, which is ready: json-c would look for what it has to escape, for long. NULL
+ * without memory. */
 static json_object *dump_bytes(const void *data, size_t size, size_t *n_bytes) {
 	char *text = malloc(base64_encoded_size(size) + 2);
 	json_object *json = text ? json_object_new_string("") : NULL;
@@ -67,7 +69,8 @@ static json_object *dump_bytes(const void *data, size_t size, size_t *n_bytes) {
 	text[0] = '"';
 	base64_encode(text + 1, data, size);
 	strcpy(text + base64_encoded_size(size), "\"");
-	json_object_set_serializer(json, json_object_userdata_to_json_string, text, json_object_free_userdata);
+	json_object_set_serializer(json, json_object_userdata_to_json_string, text,
+				   json_object_free_userdata);
 	*n_bytes += base64_encoded_size(size) + 3;
 	return json;
 }
@@ -148,17 +151,22 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 			break;
 		if (base64_encoded_size((size_t)entry.n_values * map->spec.value_size) >
 		    DUMP_REPLY_MAX)
-			return dump_end(dump, control_error_limit(call, "bytes of text of one element",
-								  DUMP_REPLY_MAX));
-		r = varlink_json_list_add(&dump->entries, dump_entry(map, &entry, dump->cursor.order.per_process, &dump->n_bytes));
+			return dump_end(dump,
+					control_error_limit(call, "bytes of text of one element",
+							    DUMP_REPLY_MAX));
+		r = varlink_json_list_add(&dump->entries,
+					  dump_entry(map, &entry, dump->cursor.order.per_process,
+						     &dump->n_bytes));
 		if (r < 0)
 			break;
 	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES && uv_hrtime() < end);
 	if (r < 0)
 		return dump_end(dump, control_error_reason(call, "Internal", strerror(-r)));
 	if (r == MAP_E_QUOTA)
-		return dump_end(dump, control_error_limit(call, DUMP_TOO_LARGE,
-							  MAP_SNAPSHOT_BYTES_MAX / (dump->cursor.order.reader ? 2 : 1)));
+		return dump_end(dump,
+				control_error_limit(call, DUMP_TOO_LARGE,
+						    MAP_SNAPSHOT_BYTES_MAX /
+							    (dump->cursor.order.reader ? 2 : 1)));
 	if (r == MAP_E_END)
 		return dump_end(dump, varlink_call_reply(call, dump_reply(dump, map, object)));
 	if (!dump->more && dump->n_bytes > DUMP_REPLY_MAX)
@@ -180,7 +188,8 @@ static void dump_start(void *userdata) {
 	struct dump *dump = userdata;
 
 	dump->sync = NULL;
-	if (dump->more ? varlink_call_work(dump->call, dump_produce) : varlink_call_gather(dump->call, dump_produce))
+	if (dump->more ? varlink_call_work(dump->call, dump_produce)
+		       : varlink_call_gather(dump->call, dump_produce))
 		dump_end(dump, 0);
 }
 
@@ -196,7 +205,8 @@ static bool dump_order(struct varlink_call *call, json_object *parameters, const
 		.reader = varlink_call_peer(call)->uid,
 	};
 	if (map->spec.layout.kind == MAP_KIND_RING)
-		*rp = control_error_argument(call, "map", "it is a ring: gpuprobectl ring read takes its records");
+		*rp = control_error_argument(
+			call, "map", "it is a ring: gpuprobectl ring read takes its records");
 	else if (merge && !order->latest && strcmp(merge, "sum") != 0)
 		*rp = control_error_argument(call, "merge", "it is sum or latest");
 	else

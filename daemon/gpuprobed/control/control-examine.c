@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Examine: what only the daemon can know about its state. Two workers are asked for a sign of life, which takes a moment; the answer goes out when
- * both have given it, or have not. Only who may attach can have workers asked, since one of them is started for it.
+ * Examine: what only the daemon can know about its state. Two workers are asked for a sign of life,
+ * which takes a moment; the answer goes out when both have given it, or have not. Only who may
+ * attach can have workers asked, since one of them is started for it.
  */
 
 #include "control.h"
@@ -42,8 +43,10 @@ struct examine {
 };
 
 /* One check; todo NULL: nothing. */
-static void __attribute__((format(printf, 6, 7))) examine_add(json_object *checks, const char *id, const char *title, const char *state, const char *todo,
-							     const char *format, ...) {
+static void __attribute__((format(printf, 6, 7))) examine_add(json_object *checks, const char *id,
+							      const char *title, const char *state,
+							      const char *todo, const char *format,
+							      ...) {
 	json_object *check = json_object_new_object();
 	va_list arguments;
 	char found[1024];
@@ -79,35 +82,53 @@ static void examine_capabilities(const struct daemon *daemon, json_object *check
 	static const struct {
 		unsigned int bit;
 		const char *name;
-	} names[] = { { CAP_BPF, "CAP_BPF" },		    { CAP_PERFMON, "CAP_PERFMON" }, { CAP_SYS_PTRACE, "CAP_SYS_PTRACE" },
-		      { CAP_SYSLOG, "CAP_SYSLOG" },	    { CAP_SYS_ADMIN, "CAP_SYS_ADMIN" },
+	} names[] = { { CAP_BPF, "CAP_BPF" },
+		      { CAP_PERFMON, "CAP_PERFMON" },
+		      { CAP_SYS_PTRACE, "CAP_SYS_PTRACE" },
+		      { CAP_SYSLOG, "CAP_SYSLOG" },
+		      { CAP_SYS_ADMIN, "CAP_SYS_ADMIN" },
 		      { CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH" } };
 	unsigned long long set = examine_status("CapEff", 16);
 	char text[256] = "";
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (set & 1ULL << names[i].bit)
-			snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", *text ? " " : "", names[i].name);
+			snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s",
+				 *text ? " " : "", names[i].name);
 	if (set & 1ULL << CAP_BPF && set & 1ULL << CAP_PERFMON)
-		examine_add(checks, "daemon.capabilities", "capabilities of the daemon", "ok", NULL, "%s", text);
+		examine_add(checks, "daemon.capabilities", "capabilities of the daemon", "ok", NULL,
+			    "%s", text);
 	else
-		examine_add(checks, "daemon.capabilities", "capabilities of the daemon", daemon->config->session ? "warning" : "failed",
-			    daemon->config->session ? "a session daemon of a user has none; for eBPF on the host and verified programs use the system's: systemctl start gpuprobed"
-					    : "run it by systemd with the unit that came with it: systemctl cat gpuprobed",
-			    "%s; CAP_BPF and CAP_PERFMON are needed", *text ? text : "none");
+		examine_add(
+			checks, "daemon.capabilities", "capabilities of the daemon",
+			daemon->config->session ? "warning" : "failed",
+			daemon->config->session
+				? "a session daemon of a user has none; for eBPF on the host and "
+				  "verified programs use the system's: systemctl start gpuprobed"
+				: "run it by systemd with the unit that came with it: systemctl "
+				  "cat gpuprobed",
+			"%s; CAP_BPF and CAP_PERFMON are needed", *text ? text : "none");
 }
 
 static void examine_restrictions(const struct daemon *daemon, json_object *checks) {
-	bool seccomp = examine_status("Seccomp", 10) == 2, privileges = examine_status("NoNewPrivs", 10) == 1;
+	bool seccomp = examine_status("Seccomp", 10) == 2,
+	     privileges = examine_status("NoNewPrivs", 10) == 1;
 	const char *id = "daemon.restrictions", *title = "restrictions of the daemon";
 
 	if (daemon->config->session)
-		examine_add(checks, id, title, "skipped", NULL, "a session daemon has the rights of its user");
+		examine_add(checks, id, title, "skipped", NULL,
+			    "a session daemon has the rights of its user");
 	else if (seccomp && privileges && geteuid() != 0)
-		examine_add(checks, id, title, "ok", NULL, "user %u, no new privileges, a filter of system calls", (unsigned)geteuid());
+		examine_add(checks, id, title, "ok", NULL,
+			    "user %u, no new privileges, a filter of system calls",
+			    (unsigned)geteuid());
 	else
-		examine_add(checks, id, title, "warning", "run it by systemd with the unit that came with it: systemctl start gpuprobed",
-			    "user %u%s%s: who takes it over has more than he need have", (unsigned)geteuid(), privileges ? "" : ", new privileges by set-uid programs",
+		examine_add(checks, id, title, "warning",
+			    "run it by systemd with the unit that came with it: systemctl start "
+			    "gpuprobed",
+			    "user %u%s%s: who takes it over has more than he need have",
+			    (unsigned)geteuid(),
+			    privileges ? "" : ", new privileges by set-uid programs",
 			    seccomp ? "" : ", all system calls");
 }
 
@@ -131,10 +152,13 @@ static void examine_descriptors(json_object *checks) {
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur < EXAMINE_DESCRIPTORS_MIN || used > limit.rlim_cur / 5 * 4)
-		examine_add(checks, id, title, "warning", "each CUDA process has a connection and maps: raise LimitNOFILE= of the unit, or ulimit -n",
+		examine_add(checks, id, title, "warning",
+			    "each CUDA process has a connection and maps: raise LimitNOFILE= of "
+			    "the unit, or ulimit -n",
 			    "%u of %llu are in use", used, (unsigned long long)limit.rlim_cur);
 	else
-		examine_add(checks, id, title, "ok", NULL, "%u of %llu are in use", used, (unsigned long long)limit.rlim_cur);
+		examine_add(checks, id, title, "ok", NULL, "%u of %llu are in use", used,
+			    (unsigned long long)limit.rlim_cur);
 }
 
 /* ---- parts that Status tells of, too ---- */
@@ -156,13 +180,16 @@ static void examine_add_missing(json_object *checks, struct examine_part *part) 
 
 	if (semicolon)
 		*semicolon = '\0';
-	examine_add(checks, part->id, part->title, part->state, semicolon ? semicolon + 2 : "", "%s", part->line);
+	examine_add(checks, part->id, part->title, part->state, semicolon ? semicolon + 2 : "",
+		    "%s", part->line);
 }
 
 static void examine_parts(const struct daemon *daemon, json_object *checks) {
 	struct examine_part parts[] = {
-		{ "verifier", "daemon.verifier", "verification of programs", daemon->config->verify ? "failed" : "warning", "" },
-		{ "processes", "daemon.processes", "executables of other users' processes", "warning", "" },
+		{ "verifier", "daemon.verifier", "verification of programs",
+		  daemon->config->verify ? "failed" : "warning", "" },
+		{ "processes", "daemon.processes", "executables of other users' processes",
+		  "warning", "" },
 		{ "compiler", "daemon.compiler", "CUDA compiler", "warning", "" },
 		{ "patching", "daemon.patching", "patching of machine code", "warning", "" },
 		{ "shims", "daemon.shims", "shims of another version", "warning", "" },
@@ -170,19 +197,26 @@ static void examine_parts(const struct daemon *daemon, json_object *checks) {
 		{ "metrics", "daemon.metrics", "metrics", "warning", "" },
 		{},
 	};
-	const char *found[] = { "by the kernel's verifier", "are read", missing_feature(daemon, "compiler") ?: "the driver's own",
-				missing_feature(daemon, "patch") ?: "not built in: PTX engine only", "no program runs with one",
-				daemon->config->toolkit ?: "none is named", daemon->config->metrics.n ? "written as configured" : "not asked for" };
+	const char *found[] = { "by the kernel's verifier",
+				"are read",
+				missing_feature(daemon, "compiler") ?: "the driver's own",
+				missing_feature(daemon, "patch") ?: "not built in: PTX engine only",
+				"no program runs with one",
+				daemon->config->toolkit ?: "none is named",
+				daemon->config->metrics.n ? "written as configured"
+							  : "not asked for" };
 
 	missing_each(daemon, examine_take_missing, parts);
 	for (size_t i = 0; parts[i].part; i++)
 		if (*parts[i].line)
 			examine_add_missing(checks, &parts[i]);
 		else
-			examine_add(checks, parts[i].id, parts[i].title, "ok", NULL, "%s", found[i]);
+			examine_add(checks, parts[i].id, parts[i].title, "ok", NULL, "%s",
+				    found[i]);
 }
 
-static void examine_hooks(struct daemon *daemon, const struct varlink_call *call, json_object *checks) {
+static void examine_hooks(struct daemon *daemon, const struct varlink_call *call,
+			  json_object *checks) {
 #if TRACE_HAS_HOOKS
 	const char *id = "daemon.hooks", *title = "hooks in the kernel", *reason = "";
 	json_object *hooks = NULL;
@@ -191,7 +225,8 @@ static void examine_hooks(struct daemon *daemon, const struct varlink_call *call
 	int r;
 
 	if (!control_may_read_hooks(daemon, call)) {
-		examine_add(checks, id, title, "skipped", "ask again", "another user has just had them looked at");
+		examine_add(checks, id, title, "skipped", "ask again",
+			    "another user has just had them looked at");
 		return;
 	}
 	began = uv_hrtime();
@@ -211,18 +246,22 @@ static void examine_hooks(struct daemon *daemon, const struct varlink_call *call
 			reason = control_string(hook, "reason");
 	}
 	if (unavailable)
-		examine_add(checks, id, title, "warning", "gpuprobectl hook list says why for each; " PROJECT_DROP_INS "/kernel-hooks.conf gives the daemon the rights for all",
+		examine_add(checks, id, title, "warning",
+			    "gpuprobectl hook list says why for each; " PROJECT_DROP_INS
+			    "/kernel-hooks.conf gives the daemon the rights for all",
 			    "%zu of %zu are not there; the first one: %s", unavailable, n, reason);
 	else
 		examine_add(checks, id, title, "ok", NULL, "all %zu can be attached", n);
 	json_object_put(hooks);
 #else
-	examine_add(checks, "daemon.hooks", "hooks in the kernel", "warning", "build it with clang 19", "this gpuprobed was built without them");
+	examine_add(checks, "daemon.hooks", "hooks in the kernel", "warning",
+		    "build it with clang 19", "this gpuprobed was built without them");
 #endif
 }
 
 /* Where to look: a session daemon has no journal. */
-static const char *examine_log(const struct daemon *daemon, const char *service, const char *session) {
+static const char *examine_log(const struct daemon *daemon, const char *service,
+			       const char *session) {
 	return daemon->config->session ? session : service;
 }
 
@@ -236,25 +275,38 @@ static void examine_cache(const struct daemon *daemon, json_object *checks) {
 	if (*part->line)
 		examine_add_missing(checks, part);
 	else if (daemon->cache && counters.failures)
-		examine_add(checks, id, title, "warning", examine_log(daemon, "look at the disk; the daemon's log has the error: journalctl -u gpuprobed", "look at the disk; the standard error of the daemon has the error"), "%s: %llu failures",
-			    job_cache_folder(daemon->cache), (unsigned long long)counters.failures);
+		examine_add(
+			checks, id, title, "warning",
+			examine_log(
+				daemon,
+				"look at the disk; the daemon's log has the error: journalctl -u "
+				"gpuprobed",
+				"look at the disk; the standard error of the daemon has the error"),
+			"%s: %llu failures", job_cache_folder(daemon->cache),
+			(unsigned long long)counters.failures);
 	else if (daemon->cache)
-		examine_add(checks, id, title, "ok", NULL, "%s: %llu entries, %llu of %llu MiB", job_cache_folder(daemon->cache), (unsigned long long)counters.entries,
-			    (unsigned long long)counters.bytes >> 20, (unsigned long long)counters.limit >> 20);
+		examine_add(checks, id, title, "ok", NULL, "%s: %llu entries, %llu of %llu MiB",
+			    job_cache_folder(daemon->cache), (unsigned long long)counters.entries,
+			    (unsigned long long)counters.bytes >> 20,
+			    (unsigned long long)counters.limit >> 20);
 	else
-		examine_add(checks, id, title, "skipped", NULL, "none: it was not asked for (--cache-dir, --cache-size)");
+		examine_add(checks, id, title, "skipped", NULL,
+			    "none: it was not asked for (--cache-dir, --cache-size)");
 }
 
 static void examine_rest(const struct daemon *daemon, json_object *checks) {
 	char devices[128] = "";
 
 	for (unsigned int i = 0; i < daemon->n_capabilities; i++)
-		snprintf(devices + strlen(devices), sizeof(devices) - strlen(devices), "%ssm_%u", i ? " " : "", daemon->capabilities[i]);
+		snprintf(devices + strlen(devices), sizeof(devices) - strlen(devices), "%ssm_%u",
+			 i ? " " : "", daemon->capabilities[i]);
 	if (*devices)
-		examine_add(checks, "daemon.devices", "GPUs that the daemon knows of", "ok", NULL, "%s", devices);
+		examine_add(checks, "daemon.devices", "GPUs that the daemon knows of", "ok", NULL,
+			    "%s", devices);
 	else
 		examine_add(checks, "daemon.devices", "GPUs that the daemon knows of", "warning",
-			    "nothing, if programs run: the first one tells which they are, and waits for its patches to be compiled",
+			    "nothing, if programs run: the first one tells which they are, and "
+			    "waits for its patches to be compiled",
 			    "none is known by its PCI id, and no process has told of one");
 	examine_descriptors(checks);
 	examine_cache(daemon, checks);
@@ -280,15 +332,22 @@ static void examine_finish(struct examine *examine) {
 	free(examine);
 }
 
-static void examine_on_pong(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+static void examine_on_pong(struct worker_task *task, int result, json_object *reply,
+			    const char *message, void *userdata) {
 	struct examine_ping *ping = userdata;
 	struct examine *examine = ping->examine;
 
 	ping->task = NULL;
 	if (result == _WORKER_POOL_SUCCESS)
-		examine_add(examine->checks, ping->id, ping->title, "ok", NULL, "answers in %.1f ms", (double)(examine_now() - ping->began) / 1e6);
+		examine_add(examine->checks, ping->id, ping->title, "ok", NULL,
+			    "answers in %.1f ms", (double)(examine_now() - ping->began) / 1e6);
 	else
-		examine_add(examine->checks, ping->id, ping->title, "failed", examine_log(examine->daemon, "its last words are in the journal: journalctl -u gpuprobed", "its last words are in the standard error of the daemon"), "%s", message);
+		examine_add(
+			examine->checks, ping->id, ping->title, "failed",
+			examine_log(examine->daemon,
+				    "its last words are in the journal: journalctl -u gpuprobed",
+				    "its last words are in the standard error of the daemon"),
+			"%s", message);
 	if (!examine->pings[0].task && !examine->pings[1].task)
 		examine_finish(examine);
 }
@@ -305,11 +364,14 @@ static void examine_on_cancel(struct varlink_call *call, void *userdata) {
 	varlink_call_unref(call);
 }
 
-static int examine_ping(struct examine *examine, size_t index, struct worker_pool *pool, const char *id, const char *title) {
+static int examine_ping(struct examine *examine, size_t index, struct worker_pool *pool,
+			const char *id, const char *title) {
 	struct examine_ping *ping = &examine->pings[index];
 	json_object *request = json_object_new_object();
 
-	*ping = (struct examine_ping){ .examine = examine, .began = examine_now(), .id = id, .title = title };
+	*ping = (struct examine_ping){
+		.examine = examine, .began = examine_now(), .id = id, .title = title
+	};
 	control_add_string(request, "job", "ping");
 	ping->task = worker_task_new(request, examine_on_pong, ping);
 	if (!ping->task)
@@ -319,7 +381,8 @@ static int examine_ping(struct examine *examine, size_t index, struct worker_poo
 }
 
 int control_examine(struct varlink_call *call, json_object *parameters, void *userdata) {
-	static const char *const ids[] = { "daemon.image-worker", "daemon.program-worker" }, *const titles[] = { "image worker", "program worker" };
+	static const char *const ids[] = { "daemon.image-worker", "daemon.program-worker" },
+				 *const titles[] = { "image worker", "program worker" };
 	struct daemon *daemon = userdata;
 	struct worker_pool *pools[] = { daemon->image_pool, daemon->program_pool };
 	struct examine *examine = calloc(1, sizeof(*examine));
@@ -335,9 +398,12 @@ int control_examine(struct varlink_call *call, json_object *parameters, void *us
 	examine_restrictions(daemon, examine->checks);
 	for (size_t i = 0; i < 2; i++)
 		if (!control_may_attach(call))
-			examine_add(examine->checks, ids[i], titles[i], "skipped", "only root and members of the group gpuprobe may have it asked", "not asked");
+			examine_add(examine->checks, ids[i], titles[i], "skipped",
+				    "only root and members of the group gpuprobe may have it asked",
+				    "not asked");
 		else if (examine_ping(examine, i, pools[i], ids[i], titles[i]))
-			examine_add(examine->checks, ids[i], titles[i], "unknown", NULL, "out of memory");
+			examine_add(examine->checks, ids[i], titles[i], "unknown", NULL,
+				    "out of memory");
 	if (!examine->pings[0].task && !examine->pings[1].task)
 		examine_finish(examine);
 	return 0;

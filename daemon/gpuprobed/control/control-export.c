@@ -28,16 +28,23 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 		return r;
 	registry_map(&daemon->registry, map->id, &object);
 	r = map_export_options_from_json(&options, parameters, &refusal);
-	if (r == 0 && options.name && strncmp(options.name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0 && !control_may_attach(call))
-		return control_error_reason(call, "PermissionDenied", "only root and members of the group gpuprobe choose any name for metrics (one of another "
-								      "exporter would spoil what that one says): begin it with " MAP_EXPORT_PREFIX);
+	if (r == 0 && options.name &&
+	    strncmp(options.name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0 &&
+	    !control_may_attach(call))
+		return control_error_reason(call, "PermissionDenied",
+					    "only root and members of the group gpuprobe choose "
+					    "any name for metrics (one of another "
+					    "exporter would spoil what that one says): begin it "
+					    "with " MAP_EXPORT_PREFIX);
 	if (r == 0)
 		r = map_exports_add(&daemon->exports, map, object, &options, &export, &refusal);
 	if (r == MAP_EXPORT_E_INVALID)
 		return control_error_argument(call, refusal.parameter, refusal.reason);
 	if (r == MAP_EXPORT_E_LIMIT)
-		return daemon->exports.n >= MAP_EXPORTS_MAX ? control_error_limit(call, "exported maps", MAP_EXPORTS_MAX)
-							    : control_error_limit(call, "exported maps of a user", MAP_EXPORTS_UID_MAX);
+		return daemon->exports.n >= MAP_EXPORTS_MAX
+			       ? control_error_limit(call, "exported maps", MAP_EXPORTS_MAX)
+			       : control_error_limit(call, "exported maps of a user",
+						     MAP_EXPORTS_UID_MAX);
 	if (r < 0)
 		return r;
 	keep_changed(daemon->keep);
@@ -107,7 +114,8 @@ static void metrics_call_on_text(struct metrics_text *text, void *userdata) {
 		control_error_reason(metrics->call, "Internal", "no memory");
 	} else {
 		json = json_object_new_object();
-		json_object_object_add(json, "text", json_object_new_string_len(text->data, (int)text->n));
+		json_object_object_add(json, "text",
+				       json_object_new_string_len(text->data, (int)text->n));
 		varlink_call_reply(metrics->call, json);
 	}
 	metrics_call_free(metrics);
@@ -129,7 +137,10 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 	r = metrics_run_new(&metrics->run, daemon, &view, metrics_call_on_text, metrics);
 	if (r < 0) {
 		free(metrics);
-		return r == -EBUSY ? control_error_limit(call, "metrics that are read at the same time", METRICS_RUNS_MAX) : r;
+		return r == -EBUSY
+			       ? control_error_limit(call, "metrics that are read at the same time",
+						     METRICS_RUNS_MAX)
+			       : r;
 	}
 	metrics->call = varlink_call_ref(call);
 	varlink_call_set_userdata(call, metrics);

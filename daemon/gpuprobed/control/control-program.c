@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ShowProgram. What is said of patches is what the compiler said of the functions that they are part of: the object's own, if they
- * were made alone, else those that fewest others are part of.
+ * ShowProgram. What is said of patches is what the compiler said of the functions that they are
+ * part of: the object's own, if they were made alone, else those that fewest others are part of.
  */
 
 #include "control.h"
@@ -16,10 +16,18 @@
 
 static const char *control_instruction_name(uint32_t instruction) {
 	static const char *const names[] = {
-		[PATCH_BLOCK_ENTER] = "entry",	 [PATCH_BLOCK_EXIT] = "return", [PATCH_GLOBAL_MEMORY] = "global",
-		[PATCH_SHARED_MEMORY] = "shared", [PATCH_LOCAL_MEMORY] = "local", [PATCH_BARRIER] = "barrier",
-		[PATCH_SYNCWARP] = "syncwarp",	 [PATCH_SHFL] = "shfl",		[PATCH_CALL] = "call",
-		[PATCH_RET] = "ret",		 [PATCH_MALLOC] = "malloc",	[PATCH_FREE] = "free",
+		[PATCH_BLOCK_ENTER] = "entry",
+		[PATCH_BLOCK_EXIT] = "return",
+		[PATCH_GLOBAL_MEMORY] = "global",
+		[PATCH_SHARED_MEMORY] = "shared",
+		[PATCH_LOCAL_MEMORY] = "local",
+		[PATCH_BARRIER] = "barrier",
+		[PATCH_SYNCWARP] = "syncwarp",
+		[PATCH_SHFL] = "shfl",
+		[PATCH_CALL] = "call",
+		[PATCH_RET] = "ret",
+		[PATCH_MALLOC] = "malloc",
+		[PATCH_FREE] = "free",
 		[PATCH_REMOTE_SHARED_MEMORY] = "remote",
 	};
 
@@ -46,7 +54,8 @@ static bool control_is_of_point(const struct section *section, uint32_t instruct
 }
 
 /* The image of that capability with the attachment and fewest others. */
-static const struct plan_image *control_patch(const struct daemon *daemon, uint32_t capability, uint64_t attachment) {
+static const struct plan_image *control_patch(const struct daemon *daemon, uint32_t capability,
+					      uint64_t attachment) {
 	const struct plan_image *image, *best = NULL;
 
 	TAILQ_FOREACH(image, &daemon->plans.list, link) {
@@ -61,18 +70,21 @@ static const struct plan_image *control_patch(const struct daemon *daemon, uint3
 	return best;
 }
 
-static json_object *control_patches_json(const struct daemon *daemon, const struct attachment *attachment) {
+static json_object *control_patches_json(const struct daemon *daemon,
+					 const struct attachment *attachment) {
 	json_object *array = json_object_new_array();
 
 	for (unsigned int c = 0; c < daemon->n_capabilities; c++) {
-		const struct plan_image *image = control_patch(daemon, daemon->capabilities[c], attachment->id);
+		const struct plan_image *image =
+			control_patch(daemon, daemon->capabilities[c], attachment->id);
 
 		for (size_t i = 0; image && i < image->n_functions; i++) {
 			const struct plan_function *function = &image->functions[i];
 			const char *name = control_instruction_name(function->instruction);
 			json_object *json;
 
-			if (!name || !control_is_of_point(&attachment->section, function->instruction))
+			if (!name ||
+			    !control_is_of_point(&attachment->section, function->instruction))
 				continue;
 			json = json_object_new_object();
 			control_add_string(json, "instruction", name);
@@ -87,7 +99,8 @@ static json_object *control_patches_json(const struct daemon *daemon, const stru
 	return array;
 }
 
-static json_object *control_program_json(const struct daemon *daemon, const struct attachment *attachment) {
+static json_object *control_program_json(const struct daemon *daemon,
+					 const struct attachment *attachment) {
 	json_object *json = json_object_new_object(), *maps = json_object_new_array();
 	const struct object *object = attachment->object;
 
@@ -99,7 +112,8 @@ static json_object *control_program_json(const struct daemon *daemon, const stru
 	control_add_int(json, "target", attachment->target);
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (attachment->maps >> i & 1 && object->maps[i])
-			json_object_array_add(maps, json_object_new_string(object->maps[i]->spec.name));
+			json_object_array_add(maps,
+					      json_object_new_string(object->maps[i]->spec.name));
 	json_object_object_add(json, "maps", maps);
 	control_add_string(json, "sass", attachment->patch_fd >= 0 ? "" : attachment->patch_reason);
 	json_object_object_add(json, "patches", control_patches_json(daemon, attachment));

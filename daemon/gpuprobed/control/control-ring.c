@@ -30,15 +30,15 @@
 #include "proto/ring-reply.h"
 #include "lib/varlink/varlink-json.h"
 
-#define READER_CHUNK_BYTES (128 * 1024)	      /* of text in one reply; also of one turn */
+#define READER_CHUNK_BYTES (128 * 1024) /* of text in one reply; also of one turn */
 #define READER_SINGLE_BYTES (8 * 1024 * 1024) /* of text in an only reply */
-#define READER_RAW_SIZE(more)                                                                      \
-	(((more) ? READER_CHUNK_BYTES : READER_SINGLE_BYTES + READER_CHUNK_BYTES) +                \
+#define READER_RAW_SIZE(more)                                                       \
+	(((more) ? READER_CHUNK_BYTES : READER_SINGLE_BYTES + READER_CHUNK_BYTES) + \
 	 sizeof(struct ring_reply_batch) + RING_SCRATCH_SIZE)
 #define READER_BUDGET ((size_t)4 << 20) /* bytes of rings in one turn */
 #define LINE_COST 32 /* of a line that makes no sense, as bytes of text */
 #define READER_PAUSE_MAX_MS 20
-#define READER_SYNC_MS 200     /* to wait for the last copy of the counters */
+#define READER_SYNC_MS 200 /* to wait for the last copy of the counters */
 #define READER_REFRESH_MS 1000 /* how old they get where nobody copies them periodically */
 
 #define READER_DETACHED "the map: it was detached meanwhile"
@@ -54,7 +54,7 @@ struct ring_reader {
 	struct daemon *daemon;
 	struct varlink_call *call;
 	bool log;
-	uint64_t map;	 /* that it reads; 0: logs */
+	uint64_t map; /* that it reads; 0: logs */
 	uint64_t object; /* logs: of this object; 0: of all that the caller may see */
 	bool more, follow;
 	bool started; /* the first reply, with the BTF, is out */
@@ -64,15 +64,15 @@ struct ring_reader {
 	uint64_t last_instance; /* without follow, none after it is read */
 	struct sync_request *sync;
 	uint64_t synced_map; /* asked last */
-	uint64_t synced;     /* when, of uv_now() */
-	uint64_t malformed;  /* records of logs that were none */
-	uint64_t lost;	     /* as the client knows it */
-	json_object *lines;  /* gathered, not sent yet; NULL: records */
+	uint64_t synced; /* when, of uv_now() */
+	uint64_t malformed; /* records of logs that were none */
+	uint64_t lost; /* as the client knows it */
+	json_object *lines; /* gathered, not sent yet; NULL: records */
 	struct varlink_json_list records;
-	unsigned char *raw;  /* the same, as the client wants it; NULL: as records */
-	size_t n_raw;	     /* bytes in it */
-	size_t n_bytes;	     /* of text in these or of raw, about */
-	size_t skip;	     /* instances; where to begin */
+	unsigned char *raw; /* the same, as the client wants it; NULL: as records */
+	size_t n_raw; /* bytes in it */
+	size_t n_bytes; /* of text in these or of raw, about */
+	size_t skip; /* instances; where to begin */
 	/* while it takes: */
 	size_t n_enough; /* of n_bytes */
 	const struct object *source_object;
@@ -221,7 +221,9 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 
 		if (log_line_read(&line, batch->records + (size_t)i * batch->size, batch->size)) {
 			reader->malformed++;
-			reader->n_enough -= reader->n_enough < LINE_COST ? reader->n_enough : LINE_COST; /* it takes time, too */
+			reader->n_enough -= reader->n_enough < LINE_COST
+						    ? reader->n_enough
+						    : LINE_COST; /* it takes time, too */
 			continue;
 		}
 		json = json_object_new_object();
@@ -306,7 +308,8 @@ static int reader_take_map(struct ring_reader *reader, struct map *map, size_t *
 			continue;
 		reader->source = i;
 		gone = gone || i->gone;
-		if (ring_consume_some(i->consumer, reader->scratch, budgetp, take, reader) != RING_E_EMPTY) {
+		if (ring_consume_some(i->consumer, reader->scratch, budgetp, take, reader) !=
+		    RING_E_EMPTY) {
 			reader->skip = *ordinalp;
 			r = 0;
 			break;
@@ -333,7 +336,8 @@ static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 		while ((map = reader_next(reader, &place))) {
 			reader->source_object = place.object;
 			n_maps++;
-			if (reader_take_map(reader, map, &ordinal, pass == 0, &budget) != RING_E_EMPTY)
+			if (reader_take_map(reader, map, &ordinal, pass == 0, &budget) !=
+			    RING_E_EMPTY)
 				return 0;
 		}
 	}
@@ -551,7 +555,8 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 	reader_limit(reader);
 	varlink_call_set_userdata(call, reader);
 	varlink_call_on_cancel(call, reader_on_cancel);
-	if (reader->more ? varlink_call_stream(call, reader_turn) : varlink_call_gather(call, reader_turn))
+	if (reader->more ? varlink_call_stream(call, reader_turn)
+			 : varlink_call_gather(call, reader_turn))
 		reader_end(reader, 0);
 	return 0;
 }
@@ -565,7 +570,8 @@ int control_read_ring(struct varlink_call *call, json_object *parameters, void *
 	if (!map)
 		return r;
 	if (map->spec.layout.kind != MAP_KIND_RING)
-		return control_error_argument(call, "map", "it is not a ring: gpuprobectl map dump shows it");
+		return control_error_argument(call, "map",
+					      "it is not a ring: gpuprobectl map dump shows it");
 	return reader_start(daemon, call, parameters, map->id, 0);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * UpdateMap, DeleteMap and ShowMap: writes by the host, and the types that a writer needs. Before a write the processes copy their instances out, as for a dump:
- * a map to which programs only add is set by what it holds now.
+ * UpdateMap, DeleteMap and ShowMap: writes by the host, and the types that a writer needs. Before a
+ * write the processes copy their instances out, as for a dump: a map to which programs only add is
+ * set by what it holds now.
  */
 
 #include "control.h"
@@ -49,40 +50,49 @@ static int update_running(struct varlink_call *call, const struct map *map) {
 
 	if (map->spec.layout.kind == MAP_KIND_HASH)
 		snprintf(reason, sizeof(reason),
-			 "%u processes have the hash map %s: it can be changed while none has it; an array in host memory can at any time "
+			 "%u processes have the hash map %s: it can be changed while none has it; "
+			 "an array in host memory can at any time "
 			 "(type 1513, or attach --shared)",
 			 map->n_instances, map->name);
 	else
 		snprintf(reason, sizeof(reason),
-			 "%u processes have the map %s in the memory of a device: it can be changed while none has it, or at any time in host memory (type 1513, "
+			 "%u processes have the map %s in the memory of a device: it can be "
+			 "changed while none has it, or at any time in host memory (type 1513, "
 			 "or attach --shared)",
 			 map->n_instances, map->name);
 	return control_error_reason(call, "Unavailable", reason);
 }
 
 /* Answers with what became of a write. */
-static int update_answer(struct varlink_call *call, const struct daemon *daemon, const struct map *map, int r) {
+static int update_answer(struct varlink_call *call, const struct daemon *daemon,
+			 const struct map *map, int r) {
 	switch (r) {
 	case 0:
 		return varlink_call_reply(call, NULL);
 	case MAP_E_RUNNING:
 		return update_running(call, map);
 	case MAP_E_AGAIN:
-		return control_error_reason(call, "Unavailable", "what processes that have just ended left behind is still being added up: try again");
+		return control_error_reason(call, "Unavailable",
+					    "what processes that have just ended left behind is "
+					    "still being added up: try again");
 	case MAP_E_QUOTA:
-		return control_error_limit(call, "bytes of the maps of one user (quota-map-bytes)", daemon->config->quota_map_bytes);
+		return control_error_limit(call, "bytes of the maps of one user (quota-map-bytes)",
+					   daemon->config->quota_map_bytes);
 	case MAP_E_LARGE:
-		return control_error_limit(call, "bytes of a map that the host writes to", UPDATE_LARGE_MAX);
+		return control_error_limit(call, "bytes of a map that the host writes to",
+					   UPDATE_LARGE_MAX);
 	case MAP_E_FULL:
 		return control_error_limit(call, "elements of the map", map->spec.max_entries);
 	case MAP_E_EXISTS:
-		return control_error_argument(call, "flags", "noexist, and the map has such an element");
+		return control_error_argument(call, "flags",
+					      "noexist, and the map has such an element");
 	case MAP_E_NO_KEY:
 		return control_error_not_found(call, "an element with that key");
 	case MAP_E_RING:
 		return control_error_argument(call, "map", "it is a ring, which the host reads");
 	case MAP_E_ARRAY:
-		return control_error_argument(call, "map", "elements of arrays cannot be deleted: set them to zeros");
+		return control_error_argument(
+			call, "map", "elements of arrays cannot be deleted: set them to zeros");
 	default:
 		return control_error_reason(call, "Internal", strerror(r < 0 ? -r : EIO));
 	}
@@ -100,7 +110,8 @@ static void update_run(void *userdata) {
 		r = control_error_not_found(update->call, "the map: it was detached meanwhile");
 	else if (update->value)
 		r = update_answer(update->call, update->daemon, map,
-				  map_update(map, update->key, update->value, update->flags, ++registry->last_instance));
+				  map_update(map, update->key, update->value, update->flags,
+					     ++registry->last_instance));
 	else
 		r = update_answer(update->call, update->daemon, map, map_delete(map, update->key));
 	if (r)
@@ -109,11 +120,13 @@ static void update_run(void *userdata) {
 }
 
 /* Bytes of exactly this size from base64. A line if they are not. */
-static const char *update_bytes(json_object *parameters, const char *key, size_t size, unsigned char **bytesp, char text[static 96]) {
+static const char *update_bytes(json_object *parameters, const char *key, size_t size,
+				unsigned char **bytesp, char text[static 96]) {
 	json_object *member = control_member(parameters, key);
 	size_t n = 0;
 
-	if (base64_decode(json_object_get_string(member), (size_t)json_object_get_string_len(member), bytesp, &n))
+	if (base64_decode(json_object_get_string(member),
+			  (size_t)json_object_get_string_len(member), bytesp, &n))
 		return "not base64";
 	if (n == size)
 		return NULL;
@@ -122,7 +135,8 @@ static const char *update_bytes(json_object *parameters, const char *key, size_t
 }
 
 /* Reads what is to be written. A line about *parameterp if that cannot be. */
-static const char *update_read(struct update *update, const struct map *map, json_object *parameters, bool deletes, const char **parameterp,
+static const char *update_read(struct update *update, const struct map *map,
+			       json_object *parameters, bool deletes, const char **parameterp,
 			       char text[static 96]) {
 	static const char *const names[] = { "any", "noexist", "exist" };
 	const char *flags = control_string(parameters, "flags"), *why;
@@ -145,7 +159,8 @@ static const char *update_read(struct update *update, const struct map *map, jso
 	return update_bytes(parameters, "value", map->spec.value_size, &update->value, text);
 }
 
-static int update_start(struct varlink_call *call, json_object *parameters, struct daemon *daemon, bool deletes) {
+static int update_start(struct varlink_call *call, json_object *parameters, struct daemon *daemon,
+			bool deletes) {
 	const char *why, *parameter = NULL;
 	struct update *update;
 	struct map *map;

@@ -14,7 +14,9 @@
 #include "daemon/gpuprobed/wire/process-facts.h"
 
 #define CONTROL_WHY_PART UINT64_C(1000000) /* nanoseconds of a turn of the loop */
-#define CONTROL_WHY_BYTES_MAX (4 * 1024 * 1024) /* of text; escapes may make it some times longer */
+#define CONTROL_WHY_BYTES_MAX                                               \
+	(4 * 1024 * 1024) /* of text; escapes may make it some times longer \
+			   */
 
 static json_object *control_outcome_json(const struct outcome *outcome) {
 	json_object *json = json_object_new_object(), *attachments = json_object_new_array();
@@ -50,8 +52,10 @@ static bool control_may_see_outcome(const struct daemon *daemon, const struct va
 	return false;
 }
 
-/* A process that is excluded asks nothing, so nothing is remembered of it: what the configuration says of it now. NULL: it is not. */
-static json_object *control_excluded_json(const struct daemon *daemon, const struct varlink_call *call, int64_t pid) {
+/* A process that is excluded asks nothing, so nothing is remembered of it: what the configuration
+ * says of it now. NULL: it is not. */
+static json_object *control_excluded_json(const struct daemon *daemon,
+					  const struct varlink_call *call, int64_t pid) {
 	char none[] = "";
 	struct outcome outcome = { .kind = OUTCOME_NOT_PROBED, .kernel = none, .demangled = none };
 	struct process_facts facts;
@@ -59,7 +63,8 @@ static json_object *control_excluded_json(const struct daemon *daemon, const str
 	struct timespec now;
 	const char *rule;
 
-	if (pid <= 0 || pid > INT32_MAX || process_facts_read(&facts, (pid_t)pid, -1) < 0 || !control_may_see(call, facts.uid))
+	if (pid <= 0 || pid > INT32_MAX || process_facts_read(&facts, (pid_t)pid, -1) < 0 ||
+	    !control_may_see(call, facts.uid))
 		return NULL;
 	rule = exclude_find(daemon->config, &facts);
 	if (!rule)
@@ -76,8 +81,9 @@ static json_object *control_excluded_json(const struct daemon *daemon, const str
 }
 
 /*
- * A call on its way. A glob can take milliseconds for each name that is made for it, so what is remembered is gone over in parts; meanwhile some of it
- * may be forgotten, and what is new is left out.
+ * A call on its way. A glob can take milliseconds for each name that is made for it, so what is
+ * remembered is gone over in parts; meanwhile some of it may be forgotten, and what is new is left
+ * out.
  */
 struct control_why {
 	struct daemon *daemon;
@@ -102,15 +108,17 @@ static void control_why_on_cancel(struct varlink_call *call, void *userdata) {
 	control_why_free(userdata);
 }
 
-/* Whether it is about all kernels of an image, module or library: that it failed, or is left alone. */
+/* Whether it is about all kernels of an image, module or library: that it failed, or is left alone.
+ */
 static bool control_why_is_whole(const struct outcome *outcome) {
-	return !outcome->kernel[0] &&
-	       (outcome->kind == OUTCOME_FAILED || outcome_left_by(outcome->reason) != OUTCOME_ENGINE_NONE);
+	return !outcome->kernel[0] && (outcome->kind == OUTCOME_FAILED ||
+				       outcome_left_by(outcome->reason) != OUTCOME_ENGINE_NONE);
 }
 
 /* Whether the caller asked for it and may see it: what takes time comes last. */
 static bool control_why_means(const struct control_why *why, const struct outcome *outcome) {
-	if ((why->has_pid && why->pid != outcome->pid) || !control_may_see_outcome(why->daemon, why->call, outcome))
+	if ((why->has_pid && why->pid != outcome->pid) ||
+	    !control_may_see_outcome(why->daemon, why->call, outcome))
 		return false;
 	return !why->kernel || control_why_is_whole(outcome) || outcome_means(outcome, why->kernel);
 }
@@ -137,7 +145,8 @@ static int control_why_turn(struct varlink_call *call, void *userdata) {
 		if (outcome->number >= why->last)
 			continue;
 		if (control_why_means(why, outcome)) {
-			why->bytes += 256 + strlen(outcome->kernel) + strlen(outcome->demangled) + strlen(outcome->reason);
+			why->bytes += 256 + strlen(outcome->kernel) + strlen(outcome->demangled) +
+				      strlen(outcome->reason);
 			if (why->bytes > CONTROL_WHY_BYTES_MAX)
 				break; /* the oldest are left out */
 			json_object_array_add(why->outcomes, control_outcome_json(outcome));

@@ -33,10 +33,12 @@
 
 #define CONTROL_INTERFACE "io.gpuprobe.control."
 #define CONTROL_GROUP "gpuprobe"
-/* Between two lists of hooks for users: so often the time that one takes, and at least so many nanoseconds. */
+/* Between two lists of hooks for users: so often the time that one takes, and at least so many
+ * nanoseconds. */
 #define CONTROL_HOOKS_PAUSE 10
 #define CONTROL_HOOKS_MIN UINT64_C(200000000)
-/* Attaches of one user in work at a time, each with an object of megabytes: of one who may attach to his own processes only, and of others. */
+/* Attaches of one user in work at a time, each with an object of megabytes: of one who may attach
+ * to his own processes only, and of others. */
 #define CONTROL_ATTACHES_OWN 4
 #define CONTROL_ATTACHES_MAX 64
 
@@ -61,7 +63,8 @@ bool control_may_read_hooks(const struct daemon *daemon, const struct varlink_ca
 	return control_may_attach(call) || uv_hrtime() >= daemon->hooks_next;
 }
 
-void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call, uint64_t began) {
+void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call,
+			     uint64_t began) {
 	const uint64_t now = uv_hrtime(), pause = CONTROL_HOOKS_PAUSE * (now - began);
 
 	if (!control_may_attach(call))
@@ -190,12 +193,20 @@ static void control_attach_cancel(struct varlink_call *call, void *userdata) {
 
 static void control_log_attached(const struct attachment *attachment, uid_t uid) {
 	char id[24], owner[16];
-	const char *const fields[] = { "GPUPROBE_ATTACHMENT", id, "GPUPROBE_PROGRAM", attachment->program,
-				       "GPUPROBE_KERNEL", attachment->section.kernel, "GPUPROBE_UID", owner, NULL };
+	const char *const fields[] = { "GPUPROBE_ATTACHMENT",
+				       id,
+				       "GPUPROBE_PROGRAM",
+				       attachment->program,
+				       "GPUPROBE_KERNEL",
+				       attachment->section.kernel,
+				       "GPUPROBE_UID",
+				       owner,
+				       NULL };
 
 	snprintf(id, sizeof(id), "%llu", (unsigned long long)attachment->id);
 	snprintf(owner, sizeof(owner), "%u", (unsigned)uid);
-	log_event(LOG_LEVEL_INFO, MESSAGE_ATTACHED, fields, "attachment %s: %s at %s of %s, by uid %s", id, attachment->program,
+	log_event(LOG_LEVEL_INFO, MESSAGE_ATTACHED, fields,
+		  "attachment %s: %s at %s of %s, by uid %s", id, attachment->program,
 		  control_point_name(attachment), attachment->section.kernel, owner);
 }
 
@@ -205,7 +216,8 @@ static void control_log_detached(uint64_t attachment, uid_t uid) {
 
 	snprintf(id, sizeof(id), "%llu", (unsigned long long)attachment);
 	snprintf(by, sizeof(by), "%u", (unsigned)uid);
-	log_event(LOG_LEVEL_INFO, MESSAGE_DETACHED, fields, "attachment %s: detached, by uid %s", id, by);
+	log_event(LOG_LEVEL_INFO, MESSAGE_DETACHED, fields, "attachment %s: detached, by uid %s",
+		  id, by);
 }
 
 static int control_attach_success(struct control_attach *work, const struct object *object) {
@@ -333,10 +345,10 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
 		uint32_t space = section_space(name);
 
 		if (!space) {
-			snprintf(
-				buffer, 128,
-				"%.32s: expected some of global, shared, local, const, param, generic",
-				name);
+			snprintf(buffer, 128,
+				 "%.32s: expected some of global, shared, local, const, param, "
+				 "generic",
+				 name);
 			return buffer;
 		}
 		*spaces |= space;
@@ -364,12 +376,14 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	*parameterp = "host_targets";
 	if (options->wish.host_targets) {
 		json_object_object_foreach(options->wish.host_targets, name, target) {
-			if (!control_name_valid(name) || !control_name_valid(json_object_get_string(target)))
+			if (!control_name_valid(name) ||
+			    !control_name_valid(json_object_get_string(target)))
 				return "not a program and a target of at most 2047 printable bytes";
 		}
 	}
 	*parameterp = "folder";
-	if (options->wish.folder && (*options->wish.folder != '/' || strlen(options->wish.folder) >= PATH_MAX))
+	if (options->wish.folder &&
+	    (*options->wish.folder != '/' || strlen(options->wish.folder) >= PATH_MAX))
 		return "not an absolute path";
 	*parameterp = "engine";
 	if (engine && !engine_from_name(engine, false, &options->wish.engine))
@@ -399,10 +413,11 @@ static const char *control_attach_options(json_object *parameters, struct attach
 }
 
 /*
- * Whether the caller may attach to the processes that the filter means; if he may to his own only, the filter means these alone from then
- * on. 0 or answered.
+ * Whether the caller may attach to the processes that the filter means; if he may to his own only,
+ * the filter means these alone from then on. 0 or answered.
  */
-static int control_attach_refused(const struct daemon *daemon, struct varlink_call *call, struct filter *filter, bool *refused) {
+static int control_attach_refused(const struct daemon *daemon, struct varlink_call *call,
+				  struct filter *filter, bool *refused) {
 	const uid_t uid = varlink_call_peer(call)->uid;
 
 	*refused = false;
@@ -412,10 +427,13 @@ static int control_attach_refused(const struct daemon *daemon, struct varlink_ca
 	if (!daemon->config->user_attach)
 		return control_error_reason(call, "PermissionDenied",
 					    "only root and members of the group " CONTROL_GROUP
-					    " may attach (user-attach = yes would let users attach to their own processes)");
+					    " may attach (user-attach = yes would let users attach "
+					    "to their own processes)");
 	if (filter->has_uid && filter->uid != uid)
-		return control_error_reason(call, "PermissionDenied",
-					    "processes of others: only root and members of the group " CONTROL_GROUP " may attach to them");
+		return control_error_reason(
+			call, "PermissionDenied",
+			"processes of others: only root and members of the group " CONTROL_GROUP
+			" may attach to them");
 	*refused = false;
 	filter->has_uid = filter->own = true;
 	filter->uid = uid;
@@ -434,7 +452,8 @@ static bool control_worked_enough(struct daemon *daemon, uid_t uid) {
 	return enough;
 }
 
-/* Which process has the pid now: a later one with the same number is not meant. False: there is none. /proc may show us less than there is. */
+/* Which process has the pid now: a later one with the same number is not meant. False: there is
+ * none. /proc may show us less than there is. */
 static bool control_find_process(struct filter *filter) {
 	if (kill(filter->pid, 0) < 0 && errno == ESRCH)
 		return false;
@@ -465,7 +484,9 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 		if (refused)
 			return r;
 		if (control_worked_enough(daemon, varlink_call_peer(call)->uid))
-			return control_error_limit(call, "seconds of workers for one user in a minute (quota-compile-seconds)",
+			return control_error_limit(call,
+						   "seconds of workers for one user in a minute "
+						   "(quota-compile-seconds)",
 						   daemon->config->quota_compile_seconds);
 	}
 	if (!why)
@@ -494,7 +515,10 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	free(bytes);
 	if (r) {
 		free(work);
-		return r == ATTACH_E_LIMIT ? control_error_limit(call, "attaches of one user in work", options.max) : r;
+		return r == ATTACH_E_LIMIT
+			       ? control_error_limit(call, "attaches of one user in work",
+						     options.max)
+			       : r;
 	}
 	work->daemon = daemon;
 	work->call = varlink_call_ref(call);
@@ -527,7 +551,8 @@ static void control_add_notice(const char *line, void *notices) {
 
 static int control_list(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	json_object *json = json_object_new_object(), *attachments = json_object_new_array(), *notices = json_object_new_array();
+	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
+		    *notices = json_object_new_array();
 	const struct attachment *attachment;
 
 	daemon_count_modules(daemon);
@@ -587,13 +612,15 @@ static void control_add_statistic(const struct statistic *statistic, void *userd
 		control_add_string(json, "of", statistic->of);
 	control_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
 	control_add_string(json, "unit", statistic_unit_name(statistic->unit));
-	control_add_int(json, "value", statistic->value < INT64_MAX ? (int64_t)statistic->value : INT64_MAX);
+	control_add_int(json, "value",
+			statistic->value < INT64_MAX ? (int64_t)statistic->value : INT64_MAX);
 	json_object_array_add(userdata, json);
 }
 
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	json_object *json = json_object_new_object(), *missing = json_object_new_array(), *statistics = json_object_new_array();
+	json_object *json = json_object_new_object(), *missing = json_object_new_array(),
+		    *statistics = json_object_new_array();
 	const struct object *object;
 	int64_t maps = 0;
 
@@ -605,7 +632,10 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	control_add_string(json, "mode", daemon->config->session ? "session" : "system");
 	control_add_int(json, "started", daemon->started);
 	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
-	control_add_string(json, "compiler", worker_pool_features(daemon->image_pool) ? missing_feature(daemon, "compiler") ?: "driver" : "unknown yet");
+	control_add_string(json, "compiler",
+			   worker_pool_features(daemon->image_pool)
+				   ? missing_feature(daemon, "compiler") ?: "driver"
+				   : "unknown yet");
 	control_add_int(json, "attachments", daemon->registry.n_attachments);
 	control_add_int(json, "maps", maps);
 	json_object_object_add(json, "counters", control_counters_json(daemon));
@@ -617,18 +647,31 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 }
 
 const struct varlink_method control_methods[] = {
-	{ "Attach", control_attach },	 { "Detach", control_detach },
-	{ "List", control_list },	 { "Status", control_status },
-	{ "Why", control_why },		 { "ListMaps", control_list_maps },
-	{ "DumpMap", control_dump_map }, { "UpdateMap", control_update_map }, { "DeleteMap", control_delete_map },
-	{ "ShowMap", control_show_map }, { "ReadRing", control_read_ring },
-	{ "ReadLog", control_read_log }, { "ListKernels", control_list_kernels },
-	{ "ShowKernel", control_show_kernel }, { "ListPasses", control_list_passes },
+	{ "Attach", control_attach },
+	{ "Detach", control_detach },
+	{ "List", control_list },
+	{ "Status", control_status },
+	{ "Why", control_why },
+	{ "ListMaps", control_list_maps },
+	{ "DumpMap", control_dump_map },
+	{ "UpdateMap", control_update_map },
+	{ "DeleteMap", control_delete_map },
+	{ "ShowMap", control_show_map },
+	{ "ReadRing", control_read_ring },
+	{ "ReadLog", control_read_log },
+	{ "ListKernels", control_list_kernels },
+	{ "ShowKernel", control_show_kernel },
+	{ "ListPasses", control_list_passes },
 	{ "ShowProgram", control_show_program },
 	{ "Trace", control_trace, VARLINK_METHOD_MORE_ONLY },
 	{ "ListHooks", control_list_hooks },
-	{ "CacheStatus", control_cache_status }, { "ListCache", control_list_cache }, { "ClearCache", control_clear_cache },
+	{ "CacheStatus", control_cache_status },
+	{ "ListCache", control_list_cache },
+	{ "ClearCache", control_clear_cache },
 	{ "Examine", control_examine },
-	{ "ExportMap", control_export_map }, { "UnexportMap", control_unexport_map },
-	{ "ListExports", control_list_exports }, { "Metrics", control_metrics }, {},
+	{ "ExportMap", control_export_map },
+	{ "UnexportMap", control_unexport_map },
+	{ "ListExports", control_list_exports },
+	{ "Metrics", control_metrics },
+	{},
 };

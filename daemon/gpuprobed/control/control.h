@@ -19,19 +19,22 @@ extern const struct varlink_method control_methods[]; /* userdata: the daemon */
 
 /*
  * Who may do what: root and the daemon's own user everything; members of the group gpuprobe attach,
- * and see and detach what is theirs; others see what is theirs, and attach to it if the configuration
- * allows (user-attach). What counts are the uid and the groups that the peer had when it connected, as the kernel
- * has kept them: no pid, which may be another's by now. gpuprobed(8) has the table.
+ * and see and detach what is theirs; others see what is theirs, and attach to it if the
+ * configuration allows (user-attach). What counts are the uid and the groups that the peer had when
+ * it connected, as the kernel has kept them: no pid, which may be another's by now. gpuprobed(8)
+ * has the table.
  */
 bool control_is_admin(const struct varlink_call *call);
 bool control_may_attach(const struct varlink_call *call);
 
 /*
- * Whether the caller may have hooks listed now: that takes the loop tens to hundreds of milliseconds, so users who may not attach get it only now and
- * then, all of them together: a pause follows on each list, by what it took from `began` (uv_hrtime()).
+ * Whether the caller may have hooks listed now: that takes the loop tens to hundreds of
+ * milliseconds, so users who may not attach get it only now and then, all of them together: a pause
+ * follows on each list, by what it took from `began` (uv_hrtime()).
  */
 bool control_may_read_hooks(const struct daemon *daemon, const struct varlink_call *call);
-void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call, uint64_t began);
+void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call,
+			     uint64_t began);
 bool control_may_see(const struct varlink_call *call, uid_t owner);
 
 /* Errors of the interface. They consume nothing and return what varlink_call_error() does. */
@@ -45,7 +48,8 @@ json_object *control_member(json_object *parameters, const char *key);
 const char *control_string(json_object *parameters, const char *key);
 bool control_bool(json_object *parameters, const char *key);
 
-/* Whether that may name kernels, or a point: printable, neither empty nor longer than 2047 bytes. */
+/* Whether that may name kernels, or a point: printable, neither empty nor longer than 2047 bytes.
+ */
 bool control_name_valid(const char *name);
 #define CONTROL_KERNEL_REASON "not a name or a glob of at most 2047 printable bytes"
 
@@ -64,8 +68,9 @@ json_object *control_map_json(const struct map *map, const struct object *object
 struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
 			     const char *name, int *rp);
 
-/* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram; Why; Examine; Trace and ListHooks (trace/control-trace.c);
- * CacheStatus, ListCache and ClearCache (control-cache.c). */
+/* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram; Why; Examine;
+ * Trace and ListHooks (trace/control-trace.c); CacheStatus, ListCache and ClearCache
+ * (control-cache.c). */
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_update_map(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_delete_map(struct varlink_call *call, json_object *parameters, void *userdata);

@@ -79,7 +79,8 @@ static int kernels_items_next(struct kernels_items *items, json_object **itemp) 
 		return 0;
 	item_end = items->at < end && *items->at == '{' ? kernels_item_end(items->at, end) : NULL;
 	if (item_end)
-		*itemp = json_tokener_parse_ex(items->tokener, items->at, (int)(item_end - items->at));
+		*itemp = json_tokener_parse_ex(items->tokener, items->at,
+					       (int)(item_end - items->at));
 	json_tokener_reset(items->tokener);
 	items->at = item_end;
 	return *itemp ? 0 : KERNELS_E_INVALID;
@@ -137,7 +138,7 @@ static void kernels_add_result(struct image_result *result, uid_t uid, void *use
 static int kernels_compare(const void *a, const void *b) {
 	const struct image_result *const *x = a, *const *y = b;
 
-	return (*x)->image < (*y)->image ? -1 : (*x)->image > (*y)->image;
+	return (*x)->image<(*y)->image ? -1 : (*x)->image>(*y)->image;
 }
 
 /* All results that are loaded or cached, each once, in the order of their numbers. */
@@ -268,7 +269,8 @@ static void kernels_on_name(struct kernels_search *search, const struct plan_nam
 	if (search->by_id) {
 		search->found = name->kernel_id == search->id;
 	} else {
-		snprintf(text, sizeof(text), "%.*s", (int)(name->length > KERNELS_TEXT_MAX ? KERNELS_TEXT_MAX : name->length),
+		snprintf(text, sizeof(text), "%.*s",
+			 (int)(name->length > KERNELS_TEXT_MAX ? KERNELS_TEXT_MAX : name->length),
 			 name->name);
 		search->found = outcome_kernel_means(text, "", search->pattern);
 	}
@@ -290,7 +292,8 @@ static int kernels_search_begin_items(struct kernels_search *search) {
 	int r;
 
 	kernels_search_leave(search);
-	if (result->instructions < 0 || (search->pattern && !search->meant && result->n_kernels < IMAGE_KERNELS_MAX))
+	if (result->instructions < 0 ||
+	    (search->pattern && !search->meant && result->n_kernels < IMAGE_KERNELS_MAX))
 		return KERNELS_E_AGAIN;
 	r = memfd_map(result->instructions, (size_t)result->n_instructions, &search->text);
 	if (r < 0)
@@ -333,7 +336,8 @@ static int kernels_search_step(struct kernels_search *search) {
 		search->phase = KERNELS_KNOWN;
 		return KERNELS_E_AGAIN;
 	case KERNELS_KNOWN:
-		if (search->pattern && !search->meant && search->next_kernel < search->result->n_kernels) {
+		if (search->pattern && !search->meant &&
+		    search->next_kernel < search->result->n_kernels) {
 			kernel = &search->result->kernels[search->next_kernel++];
 			search->meant = kernels_means(search, kernel->name, kernel->demangled);
 			search->found = search->found || search->meant;
@@ -365,8 +369,9 @@ int kernels_search_part(struct kernels_search *search, uint64_t nanoseconds) {
 	return r;
 }
 
-int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon, const struct varlink_call *call, const char *kernel,
-		       const char *instruction, json_object *array) {
+int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon,
+		       const struct varlink_call *call, const char *kernel, const char *instruction,
+		       json_object *array) {
 	struct kernels_search *search;
 	struct kernels_results *results;
 	size_t n = 0;
@@ -440,7 +445,8 @@ static int kernels_show_answer(struct varlink_call *call, json_object *array, in
 	json_object *json;
 	char what[256];
 
-	snprintf(what, sizeof(what), "%s %.200s", kernel ? "kernel" : "instruction", kernel ? kernel : instruction);
+	snprintf(what, sizeof(what), "%s %.200s", kernel ? "kernel" : "instruction",
+		 kernel ? kernel : instruction);
 	switch (r) {
 	case 0:
 		json = json_object_new_object();

@@ -22,16 +22,19 @@ enum kernels_result {
 #define KERNELS_REPLY_MAX (12 * 1024 * 1024) /* bytes of text of instructions, about */
 
 /*
- * Adds the instructions of the kernels that `kernel` means (name, glob, or 16 hexadecimal digits) and the caller (NULL: somebody who
- * sees all) may see, or the one with the id `instruction` if that is not NULL, to `array`; all borrowed. A part at a time:
- * lists of names and instructions are long, and a glob may take long for each name. 0, KERNELS_E_INVALID, or negative errno.
+ * Adds the instructions of the kernels that `kernel` means (name, glob, or 16 hexadecimal digits)
+ * and the caller (NULL: somebody who sees all) may see, or the one with the id `instruction` if
+ * that is not NULL, to `array`; all borrowed. A part at a time: lists of names and instructions are
+ * long, and a glob may take long for each name. 0, KERNELS_E_INVALID, or negative errno.
  */
 struct kernels_search;
-int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon, const struct varlink_call *call, const char *kernel,
-		       const char *instruction, json_object *array);
+int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon,
+		       const struct varlink_call *call, const char *kernel, const char *instruction,
+		       json_object *array);
 struct kernels_search *kernels_search_free(struct kernels_search *search);
 
-/* Goes on, for about so long, but one step at least. KERNELS_E_AGAIN: that was not all; 0, KERNELS_E_*, or negative errno. */
+/* Goes on, for about so long, but one step at least. KERNELS_E_AGAIN: that was not all; 0,
+ * KERNELS_E_*, or negative errno. */
 int kernels_search_part(struct kernels_search *search, uint64_t nanoseconds);
 
 /*

@@ -17,7 +17,8 @@
 const char *missing_feature(const struct daemon *daemon, const char *key) {
 	json_object *features = worker_pool_features(daemon->image_pool), *text = NULL;
 
-	if (!features || !json_object_object_get_ex(features, key, &text) || !json_object_is_type(text, json_type_string))
+	if (!features || !json_object_object_get_ex(features, key, &text) ||
+	    !json_object_is_type(text, json_type_string))
 		return NULL;
 	return json_object_get_string(text);
 }
@@ -39,22 +40,27 @@ static void tell_metrics(const char *line, void *userdata) {
 	taker->take("metrics", line, taker->userdata);
 }
 
-void missing_each(const struct daemon *daemon, void (*take)(const char *part, const char *line, void *userdata), void *userdata) {
+void missing_each(const struct daemon *daemon,
+		  void (*take)(const char *part, const char *line, void *userdata),
+		  void *userdata) {
 	const char *trouble, *why = missing_feature(daemon, "no_compiler");
 	struct taker taker = { take, userdata };
 	char line[512];
 
 	if (daemon->config->verify && daemon->verify_available)
 		take("verifier",
-		     "programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or --verify=off if all "
+		     "programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or "
+		     "--verify=off if all "
 		     "programs are trusted",
 		     userdata);
 	if (!daemon->config->verify)
 		take("verifier", "programs are not verified: --verify=off", userdata);
 	if (!daemon->config->session && !process_facts_of_all())
 		take("processes",
-		     "which executable and which libcuda processes of other users have (--exe, trace --backend=bpf): the "
-		     "daemon has no CAP_SYS_PTRACE; " PROJECT_DROP_INS "/host-tracing.conf says how to give it, and what that costs",
+		     "which executable and which libcuda processes of other users have (--exe, "
+		     "trace --backend=bpf): the "
+		     "daemon has no CAP_SYS_PTRACE; " PROJECT_DROP_INS
+		     "/host-tracing.conf says how to give it, and what that costs",
 		     userdata);
 	trouble = worker_pool_trouble(daemon->image_pool);
 	if (trouble)
@@ -62,14 +68,19 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 	trouble = worker_pool_trouble(daemon->program_pool);
 	if (trouble)
 		take("program-worker", trouble, userdata);
-	if (engine_rules_any_sass(&daemon->config->engines) && worker_pool_features(daemon->image_pool) && !missing_feature(daemon, "patch"))
+	if (engine_rules_any_sass(&daemon->config->engines) &&
+	    worker_pool_features(daemon->image_pool) && !missing_feature(daemon, "patch"))
 		take("patching",
-		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the package gpuprobed-ptxcompiler, or "
-		     "the CUDA toolkit (package cuda-nvcc, libnvptxcompiler_static.a) and build gpuprobe with it, so that "
+		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the "
+		     "package gpuprobed-ptxcompiler, or "
+		     "the CUDA toolkit (package cuda-nvcc, libnvptxcompiler_static.a) and build "
+		     "gpuprobe with it, so that "
 		     "libgpuprobe-ptxcompiler.so lies beside gpuprobe-image-worker",
 		     userdata);
 	if (daemon->config->toolkit && access(daemon->config->toolkit, R_OK | X_OK) < 0) {
-		snprintf(line, sizeof(line), "--toolkit=%s: %s (as seen by the daemon's user; the unit sees no homes): what is found elsewhere is used; mend the setting",
+		snprintf(line, sizeof(line),
+			 "--toolkit=%s: %s (as seen by the daemon's user; the unit sees no homes): "
+			 "what is found elsewhere is used; mend the setting",
 			 daemon->config->toolkit, strerror(errno));
 		take("toolkit", line, userdata);
 	}
@@ -80,7 +91,8 @@ void missing_each(const struct daemon *daemon, void (*take)(const char *part, co
 	other_shims_each(daemon->other_shims, tell_shims, &taker);
 	if (why) {
 		snprintf(line, sizeof(line),
-			 "no CUDA compiler (%s): the driver compiles at each load; install the CUDA toolkit, or "
+			 "no CUDA compiler (%s): the driver compiles at each load; install the "
+			 "CUDA toolkit, or "
 			 "say where it is with --toolkit=DIR",
 			 why);
 		take("compiler", line, userdata);

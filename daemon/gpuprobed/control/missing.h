@@ -6,10 +6,12 @@
 struct daemon;
 
 /*
- * Calls take() for each thing that is missing: the part that lacks it (verifier, processes, image-worker, program-worker, patching, metrics, shims, compiler), and
- * one line on what that is and what would help.
+ * Calls take() for each thing that is missing: the part that lacks it (verifier, processes,
+ * image-worker, program-worker, patching, metrics, shims, compiler), and one line on what that is
+ * and what would help.
  */
-void missing_each(const struct daemon *daemon, void (*take)(const char *part, const char *line, void *userdata), void *userdata);
+void missing_each(const struct daemon *daemon,
+		  void (*take)(const char *part, const char *line, void *userdata), void *userdata);
 
 /* A text of what the image workers say about themselves (worker/job.md), or NULL. */
 const char *missing_feature(const struct daemon *daemon, const char *key);

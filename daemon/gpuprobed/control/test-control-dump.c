@@ -45,8 +45,10 @@ static void add_outcome(const char *end) {
 
 	memset(name, 'a', 2000);
 	snprintf(name + 2000, sizeof(name) - 2000, "%s", end);
-	assert_int_equal(outcome_log_add(&test.daemon.outcomes, getuid(), 1, "x", OUTCOME_PROBED,
-					 &(struct outcome_subject){ .kernel = name, .demangled = name }, ""), 0);
+	assert_int_equal(
+		outcome_log_add(&test.daemon.outcomes, getuid(), 1, "x", OUTCOME_PROBED,
+				&(struct outcome_subject){ .kernel = name, .demangled = name }, ""),
+		0);
 }
 
 static void on_turn(uv_prepare_t *turn) {
@@ -162,9 +164,8 @@ static void assert_listed(const char *member, const char *expected) {
 	struct varlink_reply reply;
 	json_object *maps = NULL, *value = NULL;
 
-	assert_int_equal(varlink_client_call(test.client, "io.gpuprobe.control.ListMaps", NULL,
-					     &reply),
-			 0);
+	assert_int_equal(
+		varlink_client_call(test.client, "io.gpuprobe.control.ListMaps", NULL, &reply), 0);
 	json_object_object_get_ex(reply.parameters, "maps", &maps);
 	json_object_object_get_ex(json_object_array_get_idx(maps, 0), member, &value);
 	if (expected)
@@ -176,8 +177,8 @@ static void assert_listed(const char *member, const char *expected) {
 
 /* A slot of a hash map with keys and values of 8 bytes. */
 static void put_slot(struct view *view, uint64_t slot, uint64_t key, uint64_t value) {
-	uint64_t at = sizeof(struct map_hash) +
-		      slot * view->instance->map->spec.layout.entry_stride;
+	uint64_t at =
+		sizeof(struct map_hash) + slot * view->instance->map->spec.layout.entry_stride;
 
 	put64(view, at, MAP_SLOT_LIVE);
 	put64(view, at + 8, key);
@@ -268,7 +269,9 @@ static void test_ring_listed(void **state) {
  * middle leaves nothing behind.
  */
 static void test_stream(void **state) {
-	enum { n = 50000 };
+	enum {
+		n = 50000
+	};
 	struct map *map = make_map("keys", &(struct map_shape){ BPF_MAP_TYPE_HASH, 8, 8, 8 * n });
 	struct view a = view_make(map, 1, 0);
 	struct varlink_reply reply;
@@ -304,9 +307,11 @@ static void test_stream(void **state) {
 
 /* An element that is too much for any reply. */
 static void test_large_element(void **state) {
-	enum { size = 1 << 20 };
-	struct map *map = make_map(
-		"large", &(struct map_shape){ BPF_MAP_TYPE_PERCPU_ARRAY, 4, size, 1 });
+	enum {
+		size = 1 << 20
+	};
+	struct map *map =
+		make_map("large", &(struct map_shape){ BPF_MAP_TYPE_PERCPU_ARRAY, 4, size, 1 });
 	struct view a = view_make(map, 1, 0);
 	struct varlink_reply reply;
 
@@ -329,7 +334,9 @@ static int why(const char *kernel) {
 	json_object *outcomes = NULL;
 	int n = -1;
 
-	varlink_client_call(test.client, "io.gpuprobe.control.Why", varlink_json_pack("kernel", json_object_new_string(kernel), NULL), &reply);
+	varlink_client_call(test.client, "io.gpuprobe.control.Why",
+			    varlink_json_pack("kernel", json_object_new_string(kernel), NULL),
+			    &reply);
 	if (reply.error)
 		assert_string_equal(reply.error, "io.gpuprobe.control.InvalidArgument");
 	else if (json_object_object_get_ex(reply.parameters, "outcomes", &outcomes))
@@ -338,7 +345,8 @@ static int why(const char *kernel) {
 	return n;
 }
 
-/* A glob that takes long for each name keeps nobody else waiting; what is forgotten meanwhile does no harm. */
+/* A glob that takes long for each name keeps nobody else waiting; what is forgotten meanwhile does
+ * no harm. */
 static void test_why(void **state) {
 	char glob[SECTION_KERNEL_SIZE + 1];
 	unsigned int before;
@@ -365,7 +373,7 @@ static void test_why(void **state) {
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_hash),	TEST(test_refused), TEST(test_threads),
+		TEST(test_hash),        TEST(test_refused), TEST(test_threads),
 		TEST(test_ring_listed), TEST(test_stream),  TEST(test_large_element),
 		TEST(test_why),
 	};

@@ -23,7 +23,8 @@
 #include "proto/patch.h"
 
 static const char list_of_17[] =
-	"[{\"index\":0,\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, [%rd4];\",\"file\":\"x.cu\",\"line\":12},\n"
+	"[{\"index\":0,\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, "
+	"[%rd4];\",\"file\":\"x.cu\",\"line\":12},\n"
 	" {\"index\":1,\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 [%r1+\\\"}\\\"], %rs1;\"}]";
 
 static struct kernel_names *kept;
@@ -147,31 +148,36 @@ static void test_list(void **state) {
 	snprintf(f, sizeof(f), "%016llx", (unsigned long long)kernel_id("_Z1fv", 5));
 	snprintf(g, sizeof(g), "%016llx", (unsigned long long)kernel_id("_Z1gv", 5));
 	snprintf(h, sizeof(h), "%016llx", (unsigned long long)kernel_id("_Z1hv", 5));
-	snprintf(
-		expected, sizeof(expected),
-		"[{\"id\":\"%s\",\"name\":\"_Z1hv\",\"demangled\":\"h()\",\"device_function\":false,\"pids\":[],\"attachments\":[5]},"
-		"{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":false,\"pids\":[200,100],"
-		"\"attachments\":[18,17]},"
-		"{\"id\":\"%s\",\"name\":\"_Z1gv\",\"demangled\":\"g()\",\"device_function\":true,\"pids\":[100],"
-		"\"attachments\":[17]}]",
-		h, f, g);
+	snprintf(expected, sizeof(expected),
+		 "[{\"id\":\"%s\",\"name\":\"_Z1hv\",\"demangled\":\"h()\",\"device_function\":"
+		 "false,\"pids\":[],\"attachments\":[5]},"
+		 "{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":"
+		 "false,\"pids\":[200,100],"
+		 "\"attachments\":[18,17]},"
+		 "{\"id\":\"%s\",\"name\":\"_Z1gv\",\"demangled\":\"g()\",\"device_function\":true,"
+		 "\"pids\":[100],"
+		 "\"attachments\":[17]}]",
+		 h, f, g);
 	assert_json(list(&world->daemon, 0, false), expected);
-	snprintf(
-		expected, sizeof(expected),
-		"[{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":false,\"pids\":[200],"
-		"\"attachments\":[18]}]",
-		f);
+	snprintf(expected, sizeof(expected),
+		 "[{\"id\":\"%s\",\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"device_function\":"
+		 "false,\"pids\":[200],"
+		 "\"attachments\":[18]}]",
+		 f);
 	assert_json(list(&world->daemon, 200, false), expected);
 	assert_json(list(&world->daemon, 1, false), "[]");
 }
 
-#define F                                                                                          \
-	"{\"id\":\"0000001100000000\",\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, [%rd4];\",\"file\":\"x.cu\",\"line\":12}"
-#define G                                                                                          \
-	"{\"id\":\"0000001100000001\",\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 [%r1+\\\"}\\\"], %rs1;\"}"
+#define F                                                                                  \
+	"{\"id\":\"0000001100000000\",\"kernel\":\"_Z1fv\",\"text\":\"ld.global.f32 %f1, " \
+	"[%rd4];\",\"file\":\"x.cu\",\"line\":12}"
+#define G                                                                            \
+	"{\"id\":\"0000001100000001\",\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 " \
+	"[%r1+\\\"}\\\"], %rs1;\"}"
 
 /* Without a step to spare: as ShowKernel does it on a busy machine. */
-static int show(const struct daemon *daemon, const struct varlink_call *call, const char *kernel, const char *instruction, json_object *array) {
+static int show(const struct daemon *daemon, const struct varlink_call *call, const char *kernel,
+		const char *instruction, json_object *array) {
 	struct kernels_search *search = NULL;
 	int r;
 
@@ -210,8 +216,8 @@ static void test_show(void **state) {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		json_object *array = json_object_new_array();
 
-		if (show(&world->daemon, NULL, cases[i].kernel, cases[i].instruction,
-				 array) != cases[i].result)
+		if (show(&world->daemon, NULL, cases[i].kernel, cases[i].instruction, array) !=
+		    cases[i].result)
 			fail_msg("case %zu", i);
 		assert_json(array, cases[i].expected);
 	}
@@ -223,8 +229,7 @@ static void test_show(void **state) {
 	fd_close(world->results[0]->instructions); /* what cannot be meant is not read */
 	world->results[0]->instructions = 1000;
 	array = json_object_new_array();
-	assert_int_equal(show(&world->daemon, NULL, "nobody", NULL, array),
-			 KERNELS_E_NOT_FOUND);
+	assert_int_equal(show(&world->daemon, NULL, "nobody", NULL, array), KERNELS_E_NOT_FOUND);
 	assert_int_equal(show(&world->daemon, NULL, "g", NULL, array), -EBADF);
 	json_object_put(array);
 	world->results[0]->instructions = -1;
@@ -249,8 +254,10 @@ struct plan_world {
 	} plan;
 };
 
-/* One more module with the names PREFIX0 ... and SUFFIX; each second one, from the first on, is meant by attachments 7 and 9, or 9 alone. */
-static void add_names(struct plan_world *world, uint32_t number, const char *prefix, const char *suffix, unsigned int n) {
+/* One more module with the names PREFIX0 ... and SUFFIX; each second one, from the first on, is
+ * meant by attachments 7 and 9, or 9 alone. */
+static void add_names(struct plan_world *world, uint32_t number, const char *prefix,
+		      const char *suffix, unsigned int n) {
 	struct patch_module *module = (void *)(world->list + world->list_size);
 	char *at = (char *)(module + 1);
 
@@ -261,29 +268,35 @@ static void add_names(struct plan_world *world, uint32_t number, const char *pre
 		memcpy(at, name, (size_t)length + 1);
 		at += length + 1;
 		if (i % 2 == 0)
-			world->plan.kernels[world->plan.plan.kernel_count++] = (struct patch_kernel){
-				.module = number,
-				.name = i,
-				.kernel_id = kernel_id(name, (size_t)length - strlen(suffix)),
-				.attachments = i % 4 ? 2 : 3,
-			};
+			world->plan.kernels[world->plan.plan.kernel_count++] =
+				(struct patch_kernel){
+					.module = number,
+					.name = i,
+					.kernel_id =
+						kernel_id(name, (size_t)length - strlen(suffix)),
+					.attachments = i % 4 ? 2 : 3,
+				};
 	}
 	while ((at - world->list) % 8)
 		*at++ = 0;
-	*module = (struct patch_module){ .size = (uint32_t)(at - (char *)module), .number = number, .name_count = n };
+	*module = (struct patch_module){ .size = (uint32_t)(at - (char *)module),
+					 .number = number,
+					 .name_count = n };
 	world->list_size = (size_t)(at - world->list);
 	assert_true(world->list_size < LIST_MAX);
 }
 
 static void seal_plan(struct plan_world *world) {
-	const size_t size = sizeof(world->plan.plan) + world->plan.plan.kernel_count * sizeof(world->plan.kernels[0]);
+	const size_t size = sizeof(world->plan.plan) +
+			    world->plan.plan.kernel_count * sizeof(world->plan.kernels[0]);
 	int list = memfd_new_sealed("names", world->list, world->list_size);
 
 	world->plan.plan.kernels = sizeof(world->plan.plan);
 	fd_close(world->result->fd);
 	world->result->fd = memfd_new_sealed("plan", &world->plan, size);
 	world->result->size = size;
-	assert_int_equal(image_result_charge(world->result, world->account, list, world->list_size), 0);
+	assert_int_equal(image_result_charge(world->result, world->account, list, world->list_size),
+			 0);
 	fd_close(list);
 }
 
@@ -331,10 +344,12 @@ static size_t length(json_object *array) {
 }
 
 static const char *member(json_object *array, size_t i, const char *key) {
-	return json_object_to_json_string(json_object_object_get(json_object_array_get_idx(array, i), key));
+	return json_object_to_json_string(
+		json_object_object_get(json_object_array_get_idx(array, i), key));
 }
 
-/* Names that an earlier daemon knew are listed, too, and are no reason to leave out what processes have. */
+/* Names that an earlier daemon knew are listed, too, and are no reason to leave out what processes
+ * have. */
 static void test_kept(void **state) {
 	struct world *world = *state;
 	json_object *array;
@@ -422,11 +437,16 @@ static void test_plan_hostile(void **state) {
 		struct patch_kernel kernel;
 		size_t n;
 	} cases[] = {
-		{ { .module = 1, .name = 99, .kernel_id = kernel_id("a2", 2), .attachments = 1 }, 1 },
-		{ { .module = 2, .name = 2, .kernel_id = kernel_id("a2", 2), .attachments = 1 }, 1 },
-		{ { .module = 1, .name = 0, .kernel_id = kernel_id("a0", 2), .attachments = 1 }, 1 }, /* again */
-		{ { .module = 1, .name = 2, .kernel_id = 1, .attachments = 1 }, 2 }, /* not its number */
-		{ { .module = 1, .name = 2, .kernel_id = kernel_id("a2", 2), .attachments = 1 }, 3 },
+		{ { .module = 1, .name = 99, .kernel_id = kernel_id("a2", 2), .attachments = 1 },
+		  1 },
+		{ { .module = 2, .name = 2, .kernel_id = kernel_id("a2", 2), .attachments = 1 },
+		  1 },
+		{ { .module = 1, .name = 0, .kernel_id = kernel_id("a0", 2), .attachments = 1 },
+		  1 }, /* again */
+		{ { .module = 1, .name = 2, .kernel_id = 1, .attachments = 1 },
+		  2 }, /* not its number */
+		{ { .module = 1, .name = 2, .kernel_id = kernel_id("a2", 2), .attachments = 1 },
+		  3 },
 	};
 
 	add_names(world, 1, "a", "", 6);
@@ -454,13 +474,15 @@ static void test_names_quota(void **state) {
 
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(image_result_new(&results[i]), 0);
-	assert_int_equal(image_result_charge(results[5], world->account, fd, ACCOUNT_KEPT_BYTES_MAX + 1), 0);
+	assert_int_equal(
+		image_result_charge(results[5], world->account, fd, ACCOUNT_KEPT_BYTES_MAX + 1), 0);
 	assert_int_equal(results[5]->names, -1);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(image_result_charge(results[i], world->account, fd, third), 0);
 	image_result_ref(results[0]);
 	assert_int_equal(image_result_charge(results[3], world->account, fd, third), 0);
-	assert_true(results[0]->names >= 0 && results[1]->names < 0 && results[2]->names >= 0 && results[3]->names >= 0);
+	assert_true(results[0]->names >= 0 && results[1]->names < 0 && results[2]->names >= 0 &&
+		    results[3]->names >= 0);
 	image_result_ref(results[2]);
 	image_result_ref(results[3]);
 	assert_int_equal(image_result_charge(results[4], world->account, fd, third), 0);
@@ -498,7 +520,9 @@ static void test_modules_quota(void **state) {
 		assert_true((results[i]->instructions >= 0) == (i >= 10));
 	assert_int_equal(image_result_new(&large), 0);
 	large->kernels = calloc(1, sizeof(large->kernels[0]));
-	large->kernels[0] = (struct image_kernel){ .name = strdup("k"), .demangled = strdup("k"), .n_attachments = ACCOUNT_RESULT_BYTES_MAX / 8 };
+	large->kernels[0] = (struct image_kernel){ .name = strdup("k"),
+						   .demangled = strdup("k"),
+						   .n_attachments = ACCOUNT_RESULT_BYTES_MAX / 8 };
 	large->n_kernels = 1;
 	assert_int_equal(image_result_charge(large, world->account, -1, 0), ACCOUNT_E_QUOTA);
 	large->kernels[0].n_attachments = 0;
@@ -564,7 +588,8 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_plan, plan_setup, plan_teardown),
 		cmocka_unit_test_setup_teardown(test_plan_large, plan_setup, plan_teardown),
 		cmocka_unit_test_setup_teardown(test_plan_hostile, plan_setup, plan_teardown),
-		cmocka_unit_test_setup_teardown(test_names_quota, plan_setup, plan_teardown), cmocka_unit_test_setup_teardown(test_modules_quota, plan_setup, plan_teardown),
+		cmocka_unit_test_setup_teardown(test_names_quota, plan_setup, plan_teardown),
+		cmocka_unit_test_setup_teardown(test_modules_quota, plan_setup, plan_teardown),
 		cmocka_unit_test(test_walk),
 	};
 

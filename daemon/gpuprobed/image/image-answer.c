@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A process asks for a plan again with each module that it loads, and gets mostly the same: what `why` knows of
- * its kernels already is not remembered again. A replaced image is probed once the process has it; a plan once it says that
- * the patches are in place.
+ * A process asks for a plan again with each module that it loads, and gets mostly the same: what
+ * `why` knows of its kernels already is not remembered again. A replaced image is probed once the
+ * process has it; a plan once it says that the patches are in place.
  */
 
 #include "image-answer.h"
@@ -33,7 +33,8 @@ static void image_record_missing(struct daemon *daemon, const struct process_fac
 }
 
 /* Whether a result has the same kernel with the same attachments; *at is where to look first. */
-static bool image_has_kernel(const struct image_result *result, const struct image_kernel *kernel, size_t *at) {
+static bool image_has_kernel(const struct image_result *result, const struct image_kernel *kernel,
+			     size_t *at) {
 	for (size_t i = 0; i < result->n_kernels; i++) {
 		const struct image_kernel *other = &result->kernels[(*at + i) % result->n_kernels];
 
@@ -49,45 +50,57 @@ static bool image_has_kernel(const struct image_result *result, const struct ima
 }
 
 /* Why a kernel is patched and not rewritten; empty if it was asked for. */
-static const char *image_sass_reason(const struct daemon *daemon, const struct image_kernel *kernel) {
+static const char *image_sass_reason(const struct daemon *daemon,
+				     const struct image_kernel *kernel) {
 	for (size_t i = 0; i < kernel->n_attachments; i++) {
 		const struct attachment *attachment =
 			registry_attachment(&daemon->registry, kernel->attachments[i]);
 
 		if (attachment && attachment_on_ptx(attachment))
-			return "engine auto: the module was loaded before, or not with PTX that could be rewritten";
+			return "engine auto: the module was loaded before, or not with PTX that "
+			       "could be rewritten";
 	}
 	return "";
 }
 
 /*
- * Adds to what `why` says of a kernel how its name was read, if it was without the prefix of the section's: the kernel does not have the name that the section
- * says. text: room for it.
+ * Adds to what `why` says of a kernel how its name was read, if it was without the prefix of the
+ * section's: the kernel does not have the name that the section says. text: room for it.
  */
-static const char *image_prefix_reason(const struct daemon *daemon, const struct image_kernel *kernel, const char *reason,
+static const char *image_prefix_reason(const struct daemon *daemon,
+				       const struct image_kernel *kernel, const char *reason,
 				       char text[static 512]) {
 	for (size_t i = 0; i < kernel->n_attachments; i++) {
-		const struct attachment *attachment = registry_attachment(&daemon->registry, kernel->attachments[i]);
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, kernel->attachments[i]);
 
-		if (!attachment || !section_prefixed(&attachment->section, attachment->section_text) ||
-		    outcome_kernel_means(kernel->name, kernel->demangled, attachment->section.kernel))
+		if (!attachment ||
+		    !section_prefixed(&attachment->section, attachment->section_text) ||
+		    outcome_kernel_means(kernel->name, kernel->demangled,
+					 attachment->section.kernel))
 			continue;
-		snprintf(text, 512, "%.256s%sthe section's %.120s%s was read without " SECTION_PREFIX ": no kernel here has that name", reason,
-			 *reason ? "; " : "", attachment->section.kernel, strlen(attachment->section.kernel) > 120 ? "..." : "");
+		snprintf(text, 512,
+			 "%.256s%sthe section's %.120s%s was read without " SECTION_PREFIX
+			 ": no kernel here has that name",
+			 reason, *reason ? "; " : "", attachment->section.kernel,
+			 strlen(attachment->section.kernel) > 120 ? "..." : "");
 		return text;
 	}
 	return reason;
 }
 
 /* Remembers for the next daemon what kernels with probes are called. */
-static void image_keep_names(const struct daemon *daemon, const struct process *process, const struct image_result *result) {
+static void image_keep_names(const struct daemon *daemon, const struct process *process,
+			     const struct image_result *result) {
 	for (size_t i = 0; i < result->n_kernels; i++)
 		if (result->kernels[i].n_attachments)
-			kernel_names_add(keep_names(daemon->keep), process->facts.uid, result->kernels[i].name, result->kernels[i].demangled,
+			kernel_names_add(keep_names(daemon->keep), process->facts.uid,
+					 result->kernels[i].name, result->kernels[i].demangled,
 					 result->kernels[i].device_function);
 }
 
-void image_answer_armed(struct daemon *daemon, struct process *process, struct image_result *result) {
+void image_answer_armed(struct daemon *daemon, struct process *process,
+			struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	const struct image_result *last = process->plan;
 	char text[512];
@@ -97,11 +110,14 @@ void image_answer_armed(struct daemon *daemon, struct process *process, struct i
 		const struct image_kernel *kernel = &result->kernels[i];
 
 		if (kernel->n_attachments && (!last || !image_has_kernel(last, kernel, &at)))
-			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_PROBED,
-					&(struct outcome_subject){ kernel->name, kernel->demangled, false,
-								   kernel->attachments, kernel->n_attachments,
-								   OUTCOME_ENGINE_SASS },
-					image_prefix_reason(daemon, kernel, image_sass_reason(daemon, kernel), text));
+			outcome_log_add(
+				&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				OUTCOME_PROBED,
+				&(struct outcome_subject){
+					kernel->name, kernel->demangled, false, kernel->attachments,
+					kernel->n_attachments, OUTCOME_ENGINE_SASS },
+				image_prefix_reason(daemon, kernel,
+						    image_sass_reason(daemon, kernel), text));
 	}
 	if (!result->plan)
 		return;
@@ -112,25 +128,29 @@ void image_answer_armed(struct daemon *daemon, struct process *process, struct i
 }
 
 /* What a process was told about a plan: why there is none, if that is news. */
-static void image_record_plan(struct daemon *daemon, struct process *process, struct image_result *result) {
+static void image_record_plan(struct daemon *daemon, struct process *process,
+			      struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	const struct image_result *last = process->refused;
 
 	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
 				result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED,
-				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS }, result->reason);
+				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS },
+				result->reason);
 	image_result_unref(process->refused);
 	process->refused = result->replaced ? NULL : image_result_ref(result);
 }
 
 /* What `why` says of an image: with what would help an image that has no PTX. */
-static void image_reason(char reason[static 256], const struct daemon *daemon, const struct process_facts *facts,
-			 const struct image_result *result) {
-	const bool hint = !result->replaced && !result->failed && strncmp(result->reason, "no PTX", 6) == 0 &&
+static void image_reason(char reason[static 256], const struct daemon *daemon,
+			 const struct process_facts *facts, const struct image_result *result) {
+	const bool hint = !result->replaced && !result->failed &&
+			  strncmp(result->reason, "no PTX", 6) == 0 &&
 			  !engine_is_sass(engine_rules_find(&daemon->config->engines, facts));
 
-	snprintf(reason, 256, "%s%s", result->reason, hint ? "; gpuprobed --engine=auto would reach it" : "");
+	snprintf(reason, 256, "%s%s", result->reason,
+		 hint ? "; gpuprobed --engine=auto would reach it" : "");
 }
 
 static void image_record(struct daemon *daemon, const struct process *process,
@@ -149,12 +169,13 @@ static void image_record(struct daemon *daemon, const struct process *process,
 			image_record_missing(daemon, facts, kernel);
 		if (kernel->n_missing && !kernel->n_attachments)
 			continue;
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
-				result->replaced ? OUTCOME_PROBED : kind,
-				&(struct outcome_subject){
-					kernel->name, kernel->demangled, kernel->device_function,
-					kernel->attachments, kernel->n_attachments, OUTCOME_ENGINE_PTX },
-				image_prefix_reason(daemon, kernel, reason, text));
+		outcome_log_add(
+			&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+			result->replaced ? OUTCOME_PROBED : kind,
+			&(struct outcome_subject){ kernel->name, kernel->demangled,
+						   kernel->device_function, kernel->attachments,
+						   kernel->n_attachments, OUTCOME_ENGINE_PTX },
+			image_prefix_reason(daemon, kernel, reason, text));
 	}
 	if (!result->n_kernels)
 		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
@@ -162,11 +183,14 @@ static void image_record(struct daemon *daemon, const struct process *process,
 }
 
 /* Sends the ids of the attachments. 0 or negative. */
-static int image_send_attachments(struct client *client, uint32_t sequence, const struct image_result *result, uint64_t module) {
+static int image_send_attachments(struct client *client, uint32_t sequence,
+				  const struct image_result *result, uint64_t module) {
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < result->n_attachments; i += WIRE_IDS_MAX) {
-		const size_t n = result->n_attachments - i < WIRE_IDS_MAX ? result->n_attachments - i : WIRE_IDS_MAX;
+		const size_t n = result->n_attachments - i < WIRE_IDS_MAX
+					 ? result->n_attachments - i
+					 : WIRE_IDS_MAX;
 		union wire_message ids = { .header = { .type = WIRE_IDS, .sequence = sequence } };
 
 		ids.ids.module_id = module;
@@ -178,7 +202,8 @@ static int image_send_attachments(struct client *client, uint32_t sequence, cons
 }
 
 /* Whether a process that gets no plan is to ask again, and what becomes of that which it has. */
-static enum wire_later image_later(const struct daemon *daemon, const struct process *process, const struct image_result *result) {
+static enum wire_later image_later(const struct daemon *daemon, const struct process *process,
+				   const struct image_result *result) {
 	const struct module *module;
 
 	if (!result->plan || result->replaced || (!result->failed && !result->later))
@@ -222,7 +247,8 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 		memcpy(slot.slot.symbol, result->slots[i].symbol, strlen(result->slots[i].symbol));
 		r = shim_connection_send(client->connection, &slot, -1);
 	}
-	return r == 0 && result->replaced ? image_send_attachments(client, sequence, result, module) : r;
+	return r == 0 && result->replaced ? image_send_attachments(client, sequence, result, module)
+					  : r;
 }
 
 /* Answers; remember: for `why`. 0 or negative as image_answer(). */
@@ -261,7 +287,8 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 		daemon->counters.images_replaced++;
 	else
 		daemon->counters.images_own++;
-	r = image_send(client, sequence, result, module ? module->id : ++daemon->processes.last_module,
+	r = image_send(client, sequence, result,
+		       module ? module->id : ++daemon->processes.last_module,
 		       image_later(daemon, process, result));
 	if (result->plan)
 		image_record_plan(daemon, process, result);
@@ -271,11 +298,13 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 	return r;
 }
 
-int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence, struct image_result *result) {
+int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence,
+		 struct image_result *result) {
 	return image_answer_with(daemon, client, sequence, result, true);
 }
 
-int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t sequence, const char *reason) {
+int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t sequence,
+			 const char *reason) {
 	struct image_result *result;
 	int r;
 
@@ -287,8 +316,8 @@ int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t 
 	return r;
 }
 
-int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan, bool later,
-		     const char *format, ...) {
+int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan,
+		     bool later, const char *format, ...) {
 	struct image_result *result;
 	char reason[WIRE_REASON_MAX];
 	va_list arguments;
@@ -307,29 +336,37 @@ int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequ
 	return r;
 }
 
-void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant, size_t n) {
+void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant,
+			 size_t n) {
 	const struct process_facts *facts = &process->facts;
 	char reason[128];
 
 	snprintf(reason, sizeof(reason),
-		 "%zu attachments mean this process: only the first %zu of them are applied", n_meant, n);
+		 "%zu attachments mean this process: only the first %zu of them are applied",
+		 n_meant, n);
 	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
 			&(struct outcome_subject){}, reason);
 }
 
-void image_answer_without(struct daemon *daemon, const struct process *process, uint64_t attachment, const char *reason) {
+void image_answer_without(struct daemon *daemon, const struct process *process, uint64_t attachment,
+			  const char *reason) {
 	const struct process_facts *facts = &process->facts;
-	const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS, .attachments = &attachment, .n_attachments = 1 };
+	const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS,
+						 .attachments = &attachment,
+						 .n_attachments = 1 };
 
 	if (!outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason))
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED, &subject, reason);
+		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				OUTCOME_NOT_PROBED, &subject, reason);
 }
 
 void image_answer_left_out(struct daemon *daemon, const struct process *process) {
 	const struct attachment *attachment;
 
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
-		if (!attachment->on_host && attachment->engine != ENGINE_PTX && !attachment_on_sass(attachment) &&
+		if (!attachment->on_host && attachment->engine != ENGINE_PTX &&
+		    !attachment_on_sass(attachment) &&
 		    filter_matches(&attachment->filter, &process->facts))
-			image_answer_without(daemon, process, attachment->id, attachment->patch_reason);
+			image_answer_without(daemon, process, attachment->id,
+					     attachment->patch_reason);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A shim waits for --deadline-ms at most; it is to hear of the end of the waiting before that, so a tenth is left out. */
+/* A shim waits for --deadline-ms at most; it is to hear of the end of the waiting before that, so a
+ * tenth is left out. */
 
 #include "image-budget.h"
 
@@ -14,19 +15,24 @@ static unsigned int image_budget_heard(unsigned int ms) {
 }
 
 struct image_budget image_budget(const struct config *config, bool own) {
-	const unsigned int others = config->deadline_others_ms < config->deadline_ms ? config->deadline_others_ms : config->deadline_ms;
+	const unsigned int others = config->deadline_others_ms < config->deadline_ms
+					    ? config->deadline_others_ms
+					    : config->deadline_ms;
 
-	return (struct image_budget){ .ms = image_budget_heard(own ? config->deadline_ms : others), .own = own };
+	return (struct image_budget){ .ms = image_budget_heard(own ? config->deadline_ms : others),
+				      .own = own };
 }
 
 unsigned int image_budget_left(const struct image_budget *budget, const struct process *process) {
 	return process->waited_ms < budget->ms ? budget->ms - (unsigned int)process->waited_ms : 0;
 }
 
-unsigned int image_budget_lookup_ms(const struct image_budget *budget, const struct process *process, const struct config *config) {
+unsigned int image_budget_lookup_ms(const struct image_budget *budget,
+				    const struct process *process, const struct config *config) {
 	const unsigned int most = image_budget_heard(config->deadline_ms);
 
-	return image_budget_left(budget, process) || most < IMAGE_LOOKUP_MS ? most : IMAGE_LOOKUP_MS;
+	return image_budget_left(budget, process) || most < IMAGE_LOOKUP_MS ? most
+									    : IMAGE_LOOKUP_MS;
 }
 
 const char *image_budget_setting(const struct image_budget *budget) {

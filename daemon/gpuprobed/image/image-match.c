@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A module has no more slots than WIRE_SLOTS_MAX. In an image all programs share the slot of a map; in a plan each has its own. */
+/* A module has no more slots than WIRE_SLOTS_MAX. In an image all programs share the slot of a map;
+ * in a plan each has its own. */
 
 #include "image-match.h"
 
@@ -9,12 +10,14 @@
 #include "daemon/gpuprobed/daemon.h"
 #include "proto/patch.h"
 
-#define IMAGE_NAMES_MAX                                                                            \
-	((size_t)64                                                                                \
+#define IMAGE_NAMES_MAX \
+	((size_t)64     \
 	 << 10) /* bytes of names in a job, twice: JSON escapes some; a job has 128 KiB */
 
-_Static_assert(IMAGE_PROGRAMS_MAX <= PATCH_ATTACHMENTS_MAX, "a plan can have as many attachments as a job");
-_Static_assert(sizeof(struct patch_data) + WIRE_SLOTS_MAX * sizeof(uint64_t) <= PATCH_DATA_MAX, "slots are the bound");
+_Static_assert(IMAGE_PROGRAMS_MAX <= PATCH_ATTACHMENTS_MAX,
+	       "a plan can have as many attachments as a job");
+_Static_assert(sizeof(struct patch_data) + WIRE_SLOTS_MAX * sizeof(uint64_t) <= PATCH_DATA_MAX,
+	       "slots are the bound");
 
 /* Slots that a module needs for an attachment more. */
 static size_t image_slots(const struct daemon *daemon, const struct attachment *attachment,
@@ -30,17 +33,22 @@ static size_t image_slots(const struct daemon *daemon, const struct attachment *
 	return (size_t)__builtin_popcountll(maps);
 }
 
-/* Does the attachment mean processes of its owner that were chosen? All that a session's daemon sees were. */
-static bool image_match_is_own(const struct daemon *daemon, const struct attachment *attachment, uid_t uid) {
-	return attachment->object->owner == uid && (daemon->config->session || !filter_is_empty(&attachment->filter));
+/* Does the attachment mean processes of its owner that were chosen? All that a session's daemon
+ * sees were. */
+static bool image_match_is_own(const struct daemon *daemon, const struct attachment *attachment,
+			       uid_t uid) {
+	return attachment->object->owner == uid &&
+	       (daemon->config->session || !filter_is_empty(&attachment->filter));
 }
 
 /* Adds one that means the process, if there is room. */
 static void image_match_add(struct image_match *match, const struct daemon *daemon,
-			    const struct attachment *attachment, bool sass, size_t *text, size_t *slots) {
+			    const struct attachment *attachment, bool sass, size_t *text,
+			    size_t *slots) {
 	match->n_meant++;
 	*text += 2 * (strlen(attachment->section.kernel) + strlen(attachment->section.file));
-	if (match->n + 1 != match->n_meant || match->n == IMAGE_PROGRAMS_MAX || *text > IMAGE_NAMES_MAX)
+	if (match->n + 1 != match->n_meant || match->n == IMAGE_PROGRAMS_MAX ||
+	    *text > IMAGE_NAMES_MAX)
 		return;
 	*slots += sass ? attachment_patch_slots(attachment)
 		       : image_slots(daemon, attachment, match->ids, match->n);
@@ -48,7 +56,8 @@ static void image_match_add(struct image_match *match, const struct daemon *daem
 		match->ids[match->n++] = attachment->id;
 }
 
-void image_match(struct image_match *match, const struct daemon *daemon, const struct process_facts *facts, bool sass) {
+void image_match(struct image_match *match, const struct daemon *daemon,
+		 const struct process_facts *facts, bool sass) {
 	const struct attachment *attachment;
 	size_t text = 0, slots = sass ? 0 : 1; /* of the process */
 
@@ -64,7 +73,8 @@ void image_match(struct image_match *match, const struct daemon *daemon, const s
 	}
 }
 
-void image_match_filter(struct image_match *match, const struct daemon *daemon, const struct filter *filter) {
+void image_match_filter(struct image_match *match, const struct daemon *daemon,
+			const struct filter *filter) {
 	const struct attachment *attachment;
 	size_t text = 0, slots = 0;
 

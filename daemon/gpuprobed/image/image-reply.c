@@ -89,7 +89,8 @@ static int image_reply_missing(struct image_kernel *kernel, json_object *item,
 	return 0;
 }
 
-int image_reply_kernels(struct image_result *result, json_object *reply, const struct image_reply_request *request) {
+int image_reply_kernels(struct image_result *result, json_object *reply,
+			const struct image_reply_request *request) {
 	json_object *array = NULL, *device = NULL;
 	size_t n;
 

@@ -27,7 +27,8 @@ struct image_reply_request {
 };
 
 /* Adds the kernels of a reply to the result. 0, or as below. */
-int image_reply_kernels(struct image_result *result, json_object *reply, const struct image_reply_request *request);
+int image_reply_kernels(struct image_result *result, json_object *reply,
+			const struct image_reply_request *request);
 
 /*
  * Turns a worker's reply into a result; takes the new image and the instructions from the task. 0,

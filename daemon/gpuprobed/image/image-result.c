@@ -50,13 +50,15 @@ static void image_result_drop(struct image_result *result) {
 
 /* Whether the uid has room for so many bytes more. */
 static bool image_result_fits(const struct account *account, uint64_t bytes) {
-	return account->n_kept < ACCOUNT_KEPT_MAX && account->kept_bytes <= ACCOUNT_KEPT_BYTES_MAX - bytes;
+	return account->n_kept < ACCOUNT_KEPT_MAX &&
+	       account->kept_bytes <= ACCOUNT_KEPT_BYTES_MAX - bytes;
 }
 
 static void image_result_make_room(struct account *account, uint64_t bytes) {
 	struct image_result *other, *next;
 
-	for (other = TAILQ_FIRST(&account->kept); other && !image_result_fits(account, bytes); other = next) {
+	for (other = TAILQ_FIRST(&account->kept); other && !image_result_fits(account, bytes);
+	     other = next) {
 		next = TAILQ_NEXT(other, kept_link);
 		if (other->n_refs == 1) /* the cache's */
 			image_result_drop(other);
@@ -66,17 +68,20 @@ static void image_result_make_room(struct account *account, uint64_t bytes) {
 }
 
 static uint64_t image_result_memory(const struct image_result *result) {
-	uint64_t n = sizeof(*result) + result->n_kernels * sizeof(result->kernels[0]) + result->n_slots * sizeof(result->slots[0]);
+	uint64_t n = sizeof(*result) + result->n_kernels * sizeof(result->kernels[0]) +
+		     result->n_slots * sizeof(result->slots[0]);
 
 	for (size_t i = 0; i < result->n_kernels; i++) {
 		const struct image_kernel *kernel = &result->kernels[i];
 
-		n += strlen(kernel->name) + strlen(kernel->demangled) + (kernel->n_attachments + kernel->n_missing) * sizeof(uint64_t);
+		n += strlen(kernel->name) + strlen(kernel->demangled) +
+		     (kernel->n_attachments + kernel->n_missing) * sizeof(uint64_t);
 	}
 	return n;
 }
 
-int image_result_charge(struct image_result *result, struct account *account, int names, uint64_t names_size) {
+int image_result_charge(struct image_result *result, struct account *account, int names,
+			uint64_t names_size) {
 	uint64_t bytes = result->instructions >= 0 ? result->n_instructions : 0;
 	int copy = -1;
 
@@ -86,7 +91,8 @@ int image_result_charge(struct image_result *result, struct account *account, in
 	if (account_charge_result(account, result->memory))
 		return ACCOUNT_E_QUOTA;
 	result->account = account_ref(account);
-	if (names >= 0 && names_size <= ACCOUNT_KEPT_BYTES_MAX - bytes && result->size <= ACCOUNT_KEPT_BYTES_MAX - bytes - names_size) {
+	if (names >= 0 && names_size <= ACCOUNT_KEPT_BYTES_MAX - bytes &&
+	    result->size <= ACCOUNT_KEPT_BYTES_MAX - bytes - names_size) {
 		copy = fcntl(names, F_DUPFD_CLOEXEC, 3);
 		if (copy < 0)
 			return -errno;

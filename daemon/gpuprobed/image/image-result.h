@@ -25,7 +25,7 @@ struct image_kernel {
 };
 
 struct image_slot {
-	uint64_t map;  /* 0: of the process */
+	uint64_t map; /* 0: of the process */
 	uint32_t kind; /* enum wire_slot_kind */
 	uint32_t offset; /* of a plan: in struct patch_data */
 	char symbol[64];
@@ -36,12 +36,13 @@ struct image_result {
 	bool replaced;
 	bool failed; /* own image, because something went wrong */
 	bool later; /* own image, because of what may pass */
-	bool plan; /* of the SASS engine: what replaces nothing and patches what is loaded (proto/patch.h) */
-	int fd;	     /* the new image, sealed; -1 unless replaced, or nobody can ask for it any more */
+	bool plan; /* of the SASS engine: what replaces nothing and patches what is loaded
+		      (proto/patch.h) */
+	int fd; /* the new image, sealed; -1 unless replaced, or nobody can ask for it any more */
 	bool cached; /* somebody can */
 	uint64_t size;
 	char reason[192]; /* why the own image is used */
-	uint32_t image;	  /* upper half of the ids of its instructions */
+	uint32_t image; /* upper half of the ids of its instructions */
 	int instructions; /* JSON of a worker (job.md), sealed; -1: none */
 	uint64_t n_instructions; /* bytes */
 	struct image_kernel *kernels;
@@ -50,7 +51,8 @@ struct image_result {
 	size_t n_attachments;
 	struct image_slot *slots;
 	size_t n_slots;
-	const void *listed; /* of kernels-list.c: the process among whose modules it was seen last */
+	const void
+		*listed; /* of kernels-list.c: the process among whose modules it was seen last */
 	/* Of a plan: what the numbers in it stand for (plan-names.h). */
 	uint64_t *asked; /* the attachments that its bits stand for */
 	size_t n_asked;
@@ -58,7 +60,8 @@ struct image_result {
 	uint64_t names_size;
 	struct account *account; /* that memory is charged to; NULL: not yet */
 	uint64_t memory;
-	uint64_t kept; /* bytes of names, instructions and the plan, which are charged to it; 0: nothing is kept any more */
+	uint64_t kept; /* bytes of names, instructions and the plan, which are charged to it; 0:
+			  nothing is kept any more */
 	TAILQ_ENTRY(image_result) kept_link; /* of account->kept */
 };
 
@@ -68,13 +71,17 @@ struct image_result *image_result_ref(struct image_result *result);
 struct image_result *image_result_unref(struct image_result *result); /* NULL is fine */
 
 /*
- * Charges a result that is complete to a uid, for as long as it lives, with what it keeps for people who ask: its instructions; of a plan it and the list
- * of names that it was made for, of which it takes a copy of the descriptor (-1: none). When the uid has too many, those go first whose module no process
- * has any more, then the oldest; without them the result is as good, but less is known of its kernels. 0, ACCOUNT_E_QUOTA, or -errno.
+ * Charges a result that is complete to a uid, for as long as it lives, with what it keeps for
+ * people who ask: its instructions; of a plan it and the list of names that it was made for, of
+ * which it takes a copy of the descriptor (-1: none). When the uid has too many, those go first
+ * whose module no process has any more, then the oldest; without them the result is as good, but
+ * less is known of its kernels. 0, ACCOUNT_E_QUOTA, or -errno.
  */
-int image_result_charge(struct image_result *result, struct account *account, int names, uint64_t names_size);
+int image_result_charge(struct image_result *result, struct account *account, int names,
+			uint64_t names_size);
 
-/* Who can ask for the image is over: it is given up, unless it is a plan that names are kept for. */
+/* Who can ask for the image is over: it is given up, unless it is a plan that names are kept for.
+ */
 void image_result_uncache(struct image_result *result);
 
 /* The own image, and why. printf-like; made printable. */

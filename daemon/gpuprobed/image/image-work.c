@@ -60,7 +60,8 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	image_work_add_int(request, "capability", work->capability);
 	image_work_add_int(request, "image", work->image);
 	for (size_t i = 0; i < work->daemon->config->stubs.n; i++)
-		json_object_array_add(stubs, json_object_new_string(work->daemon->config->stubs.items[i]));
+		json_object_array_add(stubs,
+				      json_object_new_string(work->daemon->config->stubs.items[i]));
 	if (!work->daemon->config->stubs.n)
 		pass_set_add_stubs(&work->daemon->passes, stubs);
 	if (!json_object_array_length(stubs))
@@ -110,20 +111,22 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 	return 0;
 }
 
-void image_work_on_task(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+void image_work_on_task(struct worker_task *task, int result, json_object *reply,
+			const char *message, void *userdata) {
 	struct image_work *work = userdata;
 	json_object *number = NULL;
 
 	work->task = NULL;
 	work->mixed |= worker_task_mixed(task);
-	if (json_object_object_get_ex(worker_task_request(task), "image", &number)) /* another one, if it comes from the disk */
+	if (json_object_object_get_ex(worker_task_request(task), "image",
+				      &number)) /* another one, if it comes from the disk */
 		work->image = (uint32_t)json_object_get_int64(number);
 	work->stage_fn(task, result, reply, message, work->stage_userdata);
 }
 
 /* One that comes after the deadline is overtime from its start. */
-void image_work_submit_task(struct image_work *work, struct worker_task *task, const struct job_cache_use *use, worker_task_fn fn,
-			    void *userdata) {
+void image_work_submit_task(struct image_work *work, struct worker_task *task,
+			    const struct job_cache_use *use, worker_task_fn fn, void *userdata) {
 	uint64_t now = uv_now(work->daemon->loop);
 	uint64_t deadline = work->deadline > now ? work->deadline : now;
 
@@ -135,7 +138,8 @@ void image_work_submit_task(struct image_work *work, struct worker_task *task, c
 		worker_task_set_overtime(task, (unsigned int)(work->limit - deadline));
 	work->task = task;
 	if (use)
-		job_cache_submit(work->daemon->cache, work->daemon->image_pool, task, (unsigned int)(deadline - now), use);
+		job_cache_submit(work->daemon->cache, work->daemon->image_pool, task,
+				 (unsigned int)(deadline - now), use);
 	else
 		worker_pool_submit(work->daemon->image_pool, task, (unsigned int)(deadline - now));
 }
@@ -158,7 +162,9 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		.uid = work->uid,
 		.missed = image_work_compiles,
 		.missed_userdata = work,
-		.number_taken = stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_EDIT ? image_number_taken : NULL,
+		.number_taken = stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_EDIT
+					? image_number_taken
+					: NULL,
 		.userdata = work->daemon,
 	};
 	struct worker_task *task;
@@ -268,7 +274,8 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 	fd_close(artifact.text);
 }
 
-void image_work_fail_job(struct image_work *work, int result, json_object *reply, const char *message) {
+void image_work_fail_job(struct image_work *work, int result, json_object *reply,
+			 const char *message) {
 	json_object *word = NULL;
 	uint64_t keep;
 

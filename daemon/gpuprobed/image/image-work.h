@@ -31,7 +31,8 @@ enum image_stage {
 
 /*
  * The end: result is NULL if there is no memory, else a reference that is handed over; keep says
- * for how many milliseconds it holds for the same image (0: not at all, as what another user may have had a hand in).
+ * for how many milliseconds it holds for the same image (0: not at all, as what another user may
+ * have had a hand in).
  */
 typedef void (*image_work_fn)(struct image_result *result, uint64_t keep, void *userdata);
 
@@ -45,9 +46,10 @@ struct image_work {
 	json_object *standing; /* of a plan, borrowed likewise: as in struct plan_job */
 	int fd; /* the image, sealed */
 	uint64_t deadline; /* uv_now(): until then somebody waits for it */
-	uint64_t limit;	   /* uv_now(): work that is under way at the deadline goes on until then */
-	uid_t uid;	   /* whose image it is */
-	void (*on_compile)(void *userdata); /* it is not on the disk; may be called more than once, and from within image_work_start() */
+	uint64_t limit; /* uv_now(): work that is under way at the deadline goes on until then */
+	uid_t uid; /* whose image it is */
+	void (*on_compile)(void *userdata); /* it is not on the disk; may be called more than once,
+					       and from within image_work_start() */
 	image_work_fn fn;
 	void *userdata;
 	/* image-work.c's */
@@ -78,13 +80,14 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		      void *userdata);
 
 /*
- * Hands a job of the work to the pool: fn, with the work as its userdata unless said otherwise, is called once it is done. use: how the disk may know it;
- * NULL: it is done anew each time.
+ * Hands a job of the work to the pool: fn, with the work as its userdata unless said otherwise, is
+ * called once it is done. use: how the disk may know it; NULL: it is done anew each time.
  */
-void image_work_submit_task(struct image_work *work, struct worker_task *task, const struct job_cache_use *use, worker_task_fn fn,
-			    void *userdata);
+void image_work_submit_task(struct image_work *work, struct worker_task *task,
+			    const struct job_cache_use *use, worker_task_fn fn, void *userdata);
 /* The function of such a task. */
-void image_work_on_task(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata);
+void image_work_on_task(struct worker_task *task, int result, json_object *reply,
+			const char *message, void *userdata);
 
 /* The last stage has answered (a worker_task_fn; userdata: the work): its fn is told, and the work
  * is gone. */
@@ -95,7 +98,8 @@ void image_work_take(struct worker_task *task, int result, json_object *reply, c
 void image_work_end(struct image_work *work, struct image_result *result, uint64_t keep);
 
 /* The same for a job that failed, with the pool's message. */
-void image_work_fail_job(struct image_work *work, int result, json_object *reply, const char *message);
+void image_work_fail_job(struct image_work *work, int result, json_object *reply,
+			 const char *message);
 
 /* The own image, because something went wrong; printf-like. The work is gone. */
 void image_work_fail(struct image_work *work, uint64_t keep, const char *format, ...)

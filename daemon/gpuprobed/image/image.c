@@ -7,12 +7,14 @@
  * that mean the process, so an entry can only become useless, never wrong; and the uid, so that
  * what one user makes the workers say reaches no other.
  *
- * A process has one budget of waiting for compilers, for all that it ever asks for (image-budget.c). A request
- * waits until that is used up, the job goes on for --compile-ms, and the result serves the next load. Without a
- * budget a process gets what is known already, on the disk, too; the rest is compiled for the next one. The request that a job was started for outlives its client and its deadline: it
- * stays charged to the uid as long as the job, so that hanging up is no way around the quota. One
- * that waits for another's job is not charged, and holds no image: the ranks of a parallel program
- * load the same one at a time. One for which the quota has no room is parked until it has.
+ * A process has one budget of waiting for compilers, for all that it ever asks for
+ * (image-budget.c). A request waits until that is used up, the job goes on for --compile-ms, and
+ * the result serves the next load. Without a budget a process gets what is known already, on the
+ * disk, too; the rest is compiled for the next one. The request that a job was started for outlives
+ * its client and its deadline: it stays charged to the uid as long as the job, so that hanging up
+ * is no way around the quota. One that waits for another's job is not charged, and holds no image:
+ * the ranks of a parallel program load the same one at a time. One for which the quota has no room
+ * is parked until it has.
  *
  * The daemon does not look into images; it hashes them, large ones in a thread. What workers do
  * with them is image-work.c's.
@@ -45,7 +47,9 @@
 #define IMAGE_HASH_BUFFER (128 * 1024)
 #define IMAGE_NUMBER_MAX UINT32_C(0x7fffffff)
 #define IMAGE_STANDING_MAX 3000 /* ids of modules in a job; it has 128 KiB */
-#define IMAGE_CROWDED "more modules of this process have what is attached, by the PTX engine, than a plan can name (3000)"
+#define IMAGE_CROWDED                                                                             \
+	"more modules of this process have what is attached, by the PTX engine, than a plan can " \
+	"name (3000)"
 
 struct image_key {
 	XXH128_hash_t hash;
@@ -65,9 +69,9 @@ struct image_request {
 	struct daemon *daemon;
 	struct client *client; /* NULL: gone, or answered */
 	struct image_entry *entry; /* that it waits on */
-	bool starter;		   /* the job was started for it */
-	bool parked;		   /* one of image_cache.parked */
-	bool charged;		   /* to the account */
+	bool starter; /* the job was started for it */
+	bool parked; /* one of image_cache.parked */
+	bool charged; /* to the account */
 	struct account *account;
 	struct wire_image message;
 	int fd; /* -1: not needed any more */
@@ -87,11 +91,11 @@ struct image_entry {
 	struct image_key key;
 	json_object *standing; /* of a plan: as in struct plan_job; else NULL */
 	struct image_result *result; /* NULL: in work */
-	struct image_work *work;     /* NULL: done */
-	bool compiles;		     /* it is not on the disk */
-	bool late;		     /* somebody has waited for it in vain */
-	uint64_t expires;	     /* uv_now */
-	bool doomed;		     /* an attachment of it went away while it was in work */
+	struct image_work *work; /* NULL: done */
+	bool compiles; /* it is not on the disk */
+	bool late; /* somebody has waited for it in vain */
+	uint64_t expires; /* uv_now */
+	bool doomed; /* an attachment of it went away while it was in work */
 	struct image_request_list waiters;
 };
 
@@ -104,7 +108,8 @@ int image_cache_init(struct image_cache *cache) {
 	TAILQ_INIT(&cache->list);
 	TAILQ_INIT(&cache->parked);
 	if (getrandom(&cache->seed, sizeof(cache->seed), 0) != sizeof(cache->seed) ||
-	    getrandom(&cache->last_image, sizeof(cache->last_image), 0) != sizeof(cache->last_image))
+	    getrandom(&cache->last_image, sizeof(cache->last_image), 0) !=
+		    sizeof(cache->last_image))
 		return -EIO;
 	cache->last_image %= IMAGE_NUMBER_MAX;
 	return 0;
@@ -117,7 +122,8 @@ bool image_number_taken(uint32_t number, void *userdata) {
 	const struct module *module;
 
 	TAILQ_FOREACH(entry, &daemon->images.list, link)
-		if (entry->result ? entry->result->image == number : entry->work && entry->work->image == number)
+		if (entry->result ? entry->result->image == number
+				  : entry->work && entry->work->image == number)
 			return true;
 	LIST_FOREACH(process, &daemon->processes.list, link)
 		LIST_FOREACH(module, &process->modules, link)
@@ -202,7 +208,8 @@ void image_cache_each(const struct image_cache *cache,
 
 /* ---- the ends of requests ---- */
 
-static struct image_request *image_first_parked(const struct image_cache *cache, const struct account *account) {
+static struct image_request *image_first_parked(const struct image_cache *cache,
+						const struct account *account) {
 	struct image_request *request;
 
 	TAILQ_FOREACH(request, &cache->parked, parked_link)
@@ -230,11 +237,13 @@ static void image_request_leave_parking(struct image_request *request) {
 
 static void image_request_on_room(uv_timer_t *timer);
 
-/* There may be room: of those of the account that are parked, in their order, as many as there is room for begin in the loop's next turn. */
+/* There may be room: of those of the account that are parked, in their order, as many as there is
+ * room for begin in the loop's next turn. */
 static void image_unpark(struct daemon *daemon, struct account *account) {
 	struct image_request *request;
 
-	while ((request = image_first_parked(&daemon->images, account)) && account_charge_image(account, request->message.image_size) == 0) {
+	while ((request = image_first_parked(&daemon->images, account)) &&
+	       account_charge_image(account, request->message.image_size) == 0) {
 		image_request_leave_parking(request);
 		request->charged = true;
 		uv_timer_start(&request->timer, image_request_on_room, 0, 0);
@@ -306,8 +315,9 @@ void image_abandon(struct image_request *request) {
 static unsigned int image_request_patience(const struct image_request *request) {
 	const struct process *process = request->client->process;
 
-	return request->compiles ? image_budget_left(&request->budget, process)
-				 : image_budget_lookup_ms(&request->budget, process, request->daemon->config);
+	return request->compiles
+		       ? image_budget_left(&request->budget, process)
+		       : image_budget_lookup_ms(&request->budget, process, request->daemon->config);
 }
 
 /* The end of the waiting, not of the work. */
@@ -320,16 +330,21 @@ static void image_request_tell(struct image_request *request) {
 	if (!client)
 		return;
 	if (request->compiles)
-		snprintf(why, sizeof(why), IMAGE_BUDGET_REASON, request->budget.ms, image_budget_setting(&request->budget));
+		snprintf(why, sizeof(why), IMAGE_BUDGET_REASON, request->budget.ms,
+			 image_budget_setting(&request->budget));
 	else
-		snprintf(why, sizeof(why), "late: it took longer than %u ms to look it up", image_request_patience(request));
+		snprintf(why, sizeof(why), "late: it took longer than %u ms to look it up",
+			 image_request_patience(request));
 	image_request_spend(request);
 	request->client = NULL;
 	client->request = NULL;
-	if (image_answer_own(daemon, client, request->message.header.sequence, plan, true, "%s%s", why,
+	if (image_answer_own(daemon, client, request->message.header.sequence, plan, true, "%s%s",
+			     why,
 			     request->entry->doomed ? ""
-			     : plan ? "; compiling goes on, and kernels are patched when the process asks again"
-				    : "; compiling goes on, and the next process that loads this image is probed") < 0)
+			     : plan ? "; compiling goes on, and kernels are patched when the "
+				      "process asks again"
+				    : "; compiling goes on, and the next process that loads this "
+				      "image is probed") < 0)
 		shim_connection_close(client->connection);
 }
 
@@ -347,9 +362,11 @@ static void image_request_on_timer(uv_timer_t *timer) {
 	image_entry_drop_unwanted(entry);
 }
 
-/* Starts its clock, anew when it turns out that a compiler has to work. Work that fails at the end is to say so first: a millisecond later. */
+/* Starts its clock, anew when it turns out that a compiler has to work. Work that fails at the end
+ * is to say so first: a millisecond later. */
 static void image_request_start_clock(struct image_request *request) {
-	const uint64_t now = uv_now(request->daemon->loop), end = request->since + image_request_patience(request) + 1;
+	const uint64_t now = uv_now(request->daemon->loop),
+		       end = request->since + image_request_patience(request) + 1;
 
 	uv_timer_start(&request->timer, image_request_on_timer, end > now ? end - now : 0, 0);
 }
@@ -380,10 +397,11 @@ static void image_entry_on_compile(void *userdata) {
 }
 
 /*
- * Charges a result, and of a plan the list of names that it was made for, to whose request came first. It is consumed; what is returned takes its place:
- * he may have too many. NULL: no memory.
+ * Charges a result, and of a plan the list of names that it was made for, to whose request came
+ * first. It is consumed; what is returned takes its place: he may have too many. NULL: no memory.
  */
-static struct image_result *image_entry_charge(const struct image_request_list *waiters, struct image_result *result) {
+static struct image_result *image_entry_charge(const struct image_request_list *waiters,
+					       struct image_result *result) {
 	const struct image_request *request;
 	struct image_result *own = NULL;
 
@@ -391,9 +409,12 @@ static struct image_result *image_entry_charge(const struct image_request_list *
 		const bool names = request->starter && result && result->plan && result->replaced;
 
 		if (!request->starter || !result ||
-		    image_result_charge(result, request->account, names ? request->fd : -1, request->message.image_size) != ACCOUNT_E_QUOTA)
+		    image_result_charge(result, request->account, names ? request->fd : -1,
+					request->message.image_size) != ACCOUNT_E_QUOTA)
 			continue;
-		if (image_result_new_own(&own, true, "quota: the probed modules of uid %u have as many kernels as those of one user may",
+		if (image_result_new_own(&own, true,
+					 "quota: the probed modules of uid %u have as many kernels "
+					 "as those of one user may",
 					 (unsigned)request->account->uid) == 0)
 			own->plan = result->plan;
 		image_result_unref(result);
@@ -420,8 +441,8 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 	if (result && keep && !entry->doomed) {
 		entry->result = image_result_ref(result);
 		result->cached = true;
-		entry->expires = keep == IMAGE_KEEP_ALWAYS ? UINT64_MAX
-							   : uv_now(entry->daemon->loop) + keep;
+		entry->expires =
+			keep == IMAGE_KEEP_ALWAYS ? UINT64_MAX : uv_now(entry->daemon->loop) + keep;
 		if (result->replaced)
 			cache->bytes += result->size;
 	} else {
@@ -441,34 +462,38 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 static int image_entry_start(struct image_entry *entry, const struct image_request *request) {
 	struct daemon *daemon = entry->daemon;
 	struct image_cache *cache = &daemon->images;
-	const uint64_t deadline = request->since + image_budget_left(&request->budget, request->client->process);
+	const uint64_t deadline =
+		request->since + image_budget_left(&request->budget, request->client->process);
 
 	do
 		cache->last_image = cache->last_image % IMAGE_NUMBER_MAX + 1;
 	while (image_number_taken(cache->last_image, daemon));
-	return image_work_start(&entry->work, &(struct image_work){
-		.daemon = daemon,
-		.kind = entry->key.kind,
-		.flags = entry->key.flags,
-		.capability = entry->key.capability,
-		.image = cache->last_image,
-		.attachments = entry->key.attachments,
-		.n_attachments = entry->key.n_attachments,
-		.standing = entry->standing,
-		.fd = request->fd,
-		.deadline = deadline,
-		.limit = request->since + daemon->config->compile_ms,
-		.uid = entry->key.uid,
-		.on_compile = image_entry_on_compile,
-		.fn = image_entry_finish,
-		.userdata = entry,
-	});
+	return image_work_start(&entry->work,
+				&(struct image_work){
+					.daemon = daemon,
+					.kind = entry->key.kind,
+					.flags = entry->key.flags,
+					.capability = entry->key.capability,
+					.image = cache->last_image,
+					.attachments = entry->key.attachments,
+					.n_attachments = entry->key.n_attachments,
+					.standing = entry->standing,
+					.fd = request->fd,
+					.deadline = deadline,
+					.limit = request->since + daemon->config->compile_ms,
+					.uid = entry->key.uid,
+					.on_compile = image_entry_on_compile,
+					.fn = image_entry_finish,
+					.userdata = entry,
+				});
 }
 
 /* ---- requests ---- */
 
-/* The modules of the process in which the attachment stands by the PTX engine. NULL: there are more than max. */
-static json_object *image_standing_of(const struct process *process, uint64_t attachment, size_t max) {
+/* The modules of the process in which the attachment stands by the PTX engine. NULL: there are more
+ * than max. */
+static json_object *image_standing_of(const struct process *process, uint64_t attachment,
+				      size_t max) {
 	json_object *ids = json_object_new_array();
 	const struct module *module;
 
@@ -485,10 +510,11 @@ static json_object *image_standing_of(const struct process *process, uint64_t at
 }
 
 /*
- * Of a plan: the modules of the process in which each attachment stands already. One that stands in more modules than a job has room for is
- * left out, alone.
+ * Of a plan: the modules of the process in which each attachment stands already. One that stands in
+ * more modules than a job has room for is left out, alone.
  */
-static json_object *image_standing(struct daemon *daemon, const struct process *process, struct image_match *match) {
+static json_object *image_standing(struct daemon *daemon, const struct process *process,
+				   struct image_match *match) {
 	json_object *lists = json_object_new_array();
 	size_t n = 0, left = IMAGE_STANDING_MAX;
 
@@ -516,8 +542,10 @@ static const char *image_plan_trouble(struct daemon *daemon, const struct image_
 	return image && image->state == PLAN_FAILED ? image->reason : NULL;
 }
 
-/* What the result depends on. *standingp is NULL unless it is a plan's. True: a plan has no room for what means the process. */
-static bool image_key_fill(struct image_key *key, const struct image_request *request, json_object **standingp) {
+/* What the result depends on. *standingp is NULL unless it is a plan's. True: a plan has no room
+ * for what means the process. */
+static bool image_key_fill(struct image_key *key, const struct image_request *request,
+			   json_object **standingp) {
 	struct daemon *daemon = request->daemon;
 	const struct process *process = request->client->process;
 	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
@@ -530,7 +558,8 @@ static bool image_key_fill(struct image_key *key, const struct image_request *re
 	key->size = request->message.image_size;
 	key->kind = request->message.kind;
 	key->flags = request->message.flags;
-	key->capability = request->message.capability_major * 10 + request->message.capability_minor;
+	key->capability =
+		request->message.capability_major * 10 + request->message.capability_minor;
 	key->uid = process->uid;
 	image_match(&match, daemon, &process->facts, plan);
 	if (match.n_meant > match.n)
@@ -539,7 +568,8 @@ static bool image_key_fill(struct image_key *key, const struct image_request *re
 	*standingp = NULL;
 	if (plan) {
 		*standingp = image_standing(daemon, process, &match);
-		text = json_object_to_json_string_length(*standingp, JSON_C_TO_STRING_PLAIN, &length);
+		text = json_object_to_json_string_length(*standingp, JSON_C_TO_STRING_PLAIN,
+							 &length);
 		key->standing = XXH3_64bits(text, length);
 	}
 	key->n_attachments = match.n;
@@ -548,7 +578,8 @@ static bool image_key_fill(struct image_key *key, const struct image_request *re
 }
 
 /* Takes the way of a new entry. 0 or -errno. */
-static int image_entry_new(struct image_request *request, const struct image_key *key, json_object *standing) {
+static int image_entry_new(struct image_request *request, const struct image_key *key,
+			   json_object *standing) {
 	struct image_cache *cache = &request->daemon->images;
 	struct image_entry *entry = calloc(1, sizeof(*entry));
 	int r;
@@ -572,7 +603,8 @@ static int image_entry_new(struct image_request *request, const struct image_key
 }
 
 /* Ends a request with the own image, for a reason; later: one that may pass. */
-static void image_request_refuse(struct image_request *request, bool failed, bool later, const char *why) {
+static void image_request_refuse(struct image_request *request, bool failed, bool later,
+				 const char *why) {
 	struct image_result *result = NULL;
 
 	if (image_result_new_own(&result, failed, "%s", why) == 0) {
@@ -594,7 +626,8 @@ static void image_request_start(struct image_request *request) {
 	bool crowded;
 
 	if (request->client && !daemon->stopping && request->hash_result == -ENODATA) {
-		image_request_refuse(request, true, false, "the image has holes: bytes that are in no memory");
+		image_request_refuse(request, true, false,
+				     "the image has holes: bytes that are in no memory");
 		return;
 	}
 	if (!request->client || daemon->stopping || request->hash_result < 0) {
@@ -603,12 +636,14 @@ static void image_request_start(struct image_request *request) {
 	}
 	crowded = image_key_fill(&key, request, &standing);
 	entry = image_cache_find(&daemon->images, &key);
-	why = crowded					    ? IMAGE_CROWDED
-	      : !key.n_attachments			    ? "no attachment means this process any more"
+	why = crowded                                  ? IMAGE_CROWDED
+	      : !key.n_attachments                     ? "no attachment means this process any more"
 	      : !entry && key.kind == WIRE_IMAGE_NAMES ? image_plan_trouble(daemon, &key)
-							    : NULL;
+						       : NULL;
 	if (!entry && !why && account_check_time(request->account, uv_now(daemon->loop))) {
-		snprintf(quota, sizeof(quota), "quota: workers have worked enough for uid %u in this minute (quota-compile-seconds = %u)",
+		snprintf(quota, sizeof(quota),
+			 "quota: workers have worked enough for uid %u in this minute "
+			 "(quota-compile-seconds = %u)",
 			 (unsigned)request->account->uid, daemon->config->quota_compile_seconds);
 		why = quota;
 	}
@@ -618,7 +653,8 @@ static void image_request_start(struct image_request *request) {
 	} else if (entry) {
 		image_request_wait(request, entry);
 	} else if (why) {
-		image_request_refuse(request, key.n_attachments != 0, crowded || key.n_attachments != 0, why);
+		image_request_refuse(request, key.n_attachments != 0,
+				     crowded || key.n_attachments != 0, why);
 	} else if (image_entry_new(request, &key, standing) < 0) {
 		image_request_finish(request, NULL);
 	}
@@ -626,8 +662,9 @@ static void image_request_start(struct image_request *request) {
 }
 
 /*
- * In a thread, or in the loop for small images: sees only the request. Read, and not mapped: pages that are mapped have to be taken away again from all
- * processors, which costs more than a copy into a buffer that stays in the processor's cache.
+ * In a thread, or in the loop for small images: sees only the request. Read, and not mapped: pages
+ * that are mapped have to be taken away again from all processors, which costs more than a copy
+ * into a buffer that stays in the processor's cache.
  */
 static void image_hash(struct image_request *request) {
 	const uint64_t size = request->message.image_size;
@@ -635,7 +672,9 @@ static void image_hash(struct image_request *request) {
 	XXH3_state_t state;
 	ssize_t n = 1;
 
-	request->hash_result = !buffer ? -ENOMEM : memfd_has_holes(request->fd, size) ? -ENODATA : 0;
+	request->hash_result = !buffer                              ? -ENOMEM
+			       : memfd_has_holes(request->fd, size) ? -ENODATA
+								    : 0;
 	XXH3_INITSTATE(&state);
 	XXH3_128bits_reset_withSeed(&state, request->seed);
 	for (uint64_t done = 0; request->hash_result == 0 && done < size; done += (uint64_t)n) {
@@ -658,7 +697,9 @@ static void image_on_worked(uv_work_t *work, int status) {
 }
 
 static void image_request_begin(struct image_request *request) {
-	if (request->message.image_size > IMAGE_HASH_INLINE_MAX && uv_queue_work(request->daemon->loop, &request->work, image_on_work, image_on_worked) == 0)
+	if (request->message.image_size > IMAGE_HASH_INLINE_MAX &&
+	    uv_queue_work(request->daemon->loop, &request->work, image_on_work, image_on_worked) ==
+		    0)
 		return;
 	image_hash(request);
 	image_request_start(request);
@@ -675,8 +716,11 @@ static void image_request_no_room(struct image_request *request) {
 
 	request->account->table->refused_images++;
 	request->client->process->found_no_room = true;
-	snprintf(why, sizeof(why), "quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes = %llu)", (unsigned)request->account->uid,
-		 daemon->config->quota_images, (unsigned long long)daemon->config->quota_image_bytes);
+	snprintf(why, sizeof(why),
+		 "quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes "
+		 "= %llu)",
+		 (unsigned)request->account->uid, daemon->config->quota_images,
+		 (unsigned long long)daemon->config->quota_image_bytes);
 	image_request_refuse(request, false, true, why);
 }
 
@@ -688,7 +732,8 @@ static void image_request_on_no_room(uv_timer_t *timer) {
 static void image_request_charge(struct image_request *request) {
 	struct image_cache *cache = &request->daemon->images;
 
-	request->charged = !image_first_parked(cache, request->account) && account_charge_image(request->account, request->message.image_size) == 0;
+	request->charged = !image_first_parked(cache, request->account) &&
+			   account_charge_image(request->account, request->message.image_size) == 0;
 	if (request->charged) {
 		request->client->process->found_no_room = false;
 		image_request_begin(request);
@@ -697,7 +742,8 @@ static void image_request_charge(struct image_request *request) {
 	} else {
 		request->parked = true;
 		TAILQ_INSERT_TAIL(&cache->parked, request, parked_link);
-		uv_timer_start(&request->timer, image_request_on_no_room, image_budget_left(&request->budget, request->client->process), 0);
+		uv_timer_start(&request->timer, image_request_on_no_room,
+			       image_budget_left(&request->budget, request->client->process), 0);
 	}
 }
 
@@ -712,28 +758,33 @@ static void image_note_capability(struct process *process, const struct wire_ima
 		process->capabilities[process->n_capabilities++] = capability;
 }
 
-/* Whether it is the launcher of `gpuprobectl run`, whose one kernel is in PTX of ours: the engine of other processes is nothing for it. */
+/* Whether it is the launcher of `gpuprobectl run`, whose one kernel is in PTX of ours: the engine
+ * of other processes is nothing for it. */
 static bool image_runs_directly(const struct daemon *daemon, const struct process *process) {
 	const struct attachment *attachment;
 
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
-		if (!attachment->on_host && attachment->filter.has_pid && strcmp(attachment->section.kernel, SECTION_DIRECTLY_RUN) == 0 &&
+		if (!attachment->on_host && attachment->filter.has_pid &&
+		    strcmp(attachment->section.kernel, SECTION_DIRECTLY_RUN) == 0 &&
 		    filter_matches(&attachment->filter, &process->facts))
 			return true;
 	return false;
 }
 
 /*
- * Why this is not to be done for the process at all: a literal, or NULL, and then what it may wait. *served: what it asks for comes to
- * it in another way. Remembers which attachments no plan can have.
+ * Why this is not to be done for the process at all: a literal, or NULL, and then what it may wait.
+ * *served: what it asks for comes to it in another way. Remembers which attachments no plan can
+ * have.
  */
-static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan, bool *served, struct image_budget *budget) {
+static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan,
+				 bool *served, struct image_budget *budget) {
 	const enum engine engine = engine_rules_find(&daemon->config->engines, &process->facts);
 	struct image_match match;
 
 	*served = false;
 	if (engine == ENGINE_OFF)
-		return "engine off: the daemon's configuration leaves this process alone (--engine)";
+		return "engine off: the daemon's configuration leaves this process alone "
+		       "(--engine)";
 	if (engine == ENGINE_SASS && !plan && !image_runs_directly(daemon, process))
 		return "engine sass: images of this process are not replaced (--engine)";
 	if (engine == ENGINE_PTX && plan)
@@ -750,13 +801,14 @@ static const char *image_refusal(struct daemon *daemon, const struct process *pr
 		return "no attachment that means this process can be had by the SASS engine";
 	*served = engine_is_sass(engine);
 	return engine == ENGINE_PTX
-		       ? "engine ptx: what is attached is for the SASS engine alone, and this process does not get it (--engine)"
+		       ? "engine ptx: what is attached is for the SASS engine alone, and this "
+			 "process does not get it (--engine)"
 		       : "the attachments that mean this process are for the SASS engine alone";
 }
 
 /* *fdp is -1 once it is a request's. */
-static int image_take(struct daemon *daemon, struct client *client, const struct wire_image *message,
-		      int *fdp) {
+static int image_take(struct daemon *daemon, struct client *client,
+		      const struct wire_image *message, int *fdp) {
 	const bool plan = message->kind == WIRE_IMAGE_NAMES;
 	uint32_t sequence = message->header.sequence;
 	struct image_request *request;
@@ -771,7 +823,8 @@ static int image_take(struct daemon *daemon, struct client *client, const struct
 		return r;
 	image_note_capability(client->process, message);
 	if (client->process->uid == 0 || client->process->uid == geteuid())
-		plan_note_capability(daemon, message->capability_major * 10 + message->capability_minor);
+		plan_note_capability(daemon,
+				     message->capability_major * 10 + message->capability_minor);
 	client->process->asks_plans |= plan;
 	why = exclude_find(daemon->config, &client->process->facts);
 	if (why)

@@ -25,11 +25,13 @@ TAILQ_HEAD(image_parked_list, image_request);
 
 struct image_cache {
 	struct image_entry_list list; /* most recently used first */
-	struct image_parked_list parked; /* requests that the quota has no room for, in the order in which they came */
+	struct image_parked_list parked; /* requests that the quota has no room for, in the order in
+					    which they came */
 	unsigned int n;
 	uint64_t bytes; /* of the images in it */
-	uint64_t seed;	/* of the hash: nobody can make two images collide on purpose */
-	uint32_t last_image; /* number given to an image; 31 bits, and not from 1: images on the disk have theirs */
+	uint64_t seed; /* of the hash: nobody can make two images collide on purpose */
+	uint32_t last_image; /* number given to an image; 31 bits, and not from 1: images on the
+				disk have theirs */
 };
 
 int image_cache_init(struct image_cache *cache);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Records one behind the other; one is there once the number of bytes that are used has grown over it, so a daemon may be killed at any instruction. Which names
- * are known already is found by a table of hashes, which each daemon makes for itself, with a seed of its own: names are foreign bytes.
+ * Records one behind the other; one is there once the number of bytes that are used has grown over
+ * it, so a daemon may be killed at any instruction. Which names are known already is found by a
+ * table of hashes, which each daemon makes for itself, with a seed of its own: names are foreign
+ * bytes.
  */
 
 #include "kernel-names.h"
@@ -33,7 +35,8 @@ struct kernel_names_header {
 
 struct kernel_names_record {
 	uint32_t uid;
-	uint16_t n_name, n_demangled; /* bytes, with their NULs: one text behind the other follows */
+	uint16_t n_name,
+		n_demangled; /* bytes, with their NULs: one text behind the other follows */
 	uint32_t device_function;
 };
 
@@ -59,7 +62,8 @@ static const struct kernel_names_record *record_at(const struct kernel_names *na
 static struct kernel_name name_of(const struct kernel_names_record *record) {
 	const char *text = (const char *)(record + 1);
 
-	return (struct kernel_name){ record->uid, text, text + record->n_name, record->device_function };
+	return (struct kernel_name){ record->uid, text, text + record->n_name,
+				     record->device_function };
 }
 
 /* Whether a whole record lies there. */
@@ -67,13 +71,15 @@ static bool record_valid(const struct kernel_names *names, uint64_t at, uint64_t
 	const struct kernel_names_record *record = record_at(names, at);
 	const char *text = (const char *)(record + 1);
 
-	return end - at >= sizeof(*record) && record->n_name && record->n_demangled && record_size(record) <= end - at && text[0] && !text[record->n_name - 1] &&
+	return end - at >= sizeof(*record) && record->n_name && record->n_demangled &&
+	       record_size(record) <= end - at && text[0] && !text[record->n_name - 1] &&
 	       text[record->n_name] && !text[record->n_name + record->n_demangled - 1];
 }
 
 /* The bucket of a name of a user, or the free one where it would be. */
 static uint32_t *bucket_of(struct kernel_names *names, uid_t uid, const char *name) {
-	size_t at = XXH3_64bits_withSeed(name, strlen(name), names->seed + uid) % KERNEL_NAMES_BUCKETS;
+	size_t at =
+		XXH3_64bits_withSeed(name, strlen(name), names->seed + uid) % KERNEL_NAMES_BUCKETS;
 
 	for (; names->buckets[at]; at = (at + 1) % KERNEL_NAMES_BUCKETS) {
 		const struct kernel_name known = name_of(record_at(names, names->buckets[at]));
@@ -106,7 +112,8 @@ static bool kernel_names_adopt(struct kernel_names *names, int fd) {
 	struct stat status;
 	void *bytes;
 
-	if (seals < 0 || (seals & KERNEL_NAMES_SEALS) != KERNEL_NAMES_SEALS || fstat(fd, &status) < 0 || (size_t)status.st_size != KERNEL_NAMES_SIZE)
+	if (seals < 0 || (seals & KERNEL_NAMES_SEALS) != KERNEL_NAMES_SEALS ||
+	    fstat(fd, &status) < 0 || (size_t)status.st_size != KERNEL_NAMES_SIZE)
 		return false;
 	bytes = mmap(NULL, KERNEL_NAMES_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (bytes == MAP_FAILED)
@@ -126,8 +133,10 @@ static int kernel_names_begin(struct kernel_names *names) {
 	names->fd = memfd_new("gpuprobe-names");
 	if (names->fd < 0)
 		return names->fd;
-	/* its room is there before it is written to: else that would be a SIGBUS where memory is short */
-	if (fallocate(names->fd, 0, 0, (off_t)KERNEL_NAMES_SIZE) < 0 || fcntl(names->fd, F_ADD_SEALS, KERNEL_NAMES_SEALS) < 0)
+	/* its room is there before it is written to: else that would be a SIGBUS where memory is
+	 * short */
+	if (fallocate(names->fd, 0, 0, (off_t)KERNEL_NAMES_SIZE) < 0 ||
+	    fcntl(names->fd, F_ADD_SEALS, KERNEL_NAMES_SEALS) < 0)
 		return -errno;
 	bytes = mmap(NULL, KERNEL_NAMES_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, names->fd, 0);
 	if (bytes == MAP_FAILED)
@@ -180,7 +189,8 @@ bool kernel_names_inherited(const struct kernel_names *names) {
 	return names->inherited;
 }
 
-/* Whether a user has less than a share of it. Nobody loses what he has, so who is over his share stays that, and is not counted again: there is room for few. */
+/* Whether a user has less than a share of it. Nobody loses what he has, so who is over his share
+ * stays that, and is not counted again: there is room for few. */
 static bool kernel_names_has_share(struct kernel_names *names, uid_t uid) {
 	uint64_t used = 0;
 
@@ -189,7 +199,8 @@ static bool kernel_names_has_share(struct kernel_names *names, uid_t uid) {
 	for (unsigned int i = 0; i < names->n_full; i++)
 		if (names->full[i] == uid)
 			return false;
-	for (uint64_t at = sizeof(*names->header); at < names->header->used; at += record_size(record_at(names, at)))
+	for (uint64_t at = sizeof(*names->header); at < names->header->used;
+	     at += record_size(record_at(names, at)))
 		used += record_at(names, at)->uid == uid ? record_size(record_at(names, at)) : 0;
 	if (used < KERNEL_NAMES_UID_SIZE)
 		return true;
@@ -197,18 +208,22 @@ static bool kernel_names_has_share(struct kernel_names *names, uid_t uid) {
 	return false;
 }
 
-void kernel_names_add(struct kernel_names *names, uid_t uid, const char *name, const char *demangled, bool device_function) {
+void kernel_names_add(struct kernel_names *names, uid_t uid, const char *name,
+		      const char *demangled, bool device_function) {
 	const size_t n_name = strlen(name) + 1, n_demangled = strlen(demangled) + 1;
-	struct kernel_names_record record = { uid, (uint16_t)n_name, (uint16_t)n_demangled, device_function };
+	struct kernel_names_record record = { uid, (uint16_t)n_name, (uint16_t)n_demangled,
+					      device_function };
 	uint32_t *bucket;
 	uint64_t at;
 	char *bytes;
 
-	if (!names || !*name || !*demangled || n_name > KERNEL_NAME_SIZE_MAX || n_demangled > KERNEL_NAME_SIZE_MAX)
+	if (!names || !*name || !*demangled || n_name > KERNEL_NAME_SIZE_MAX ||
+	    n_demangled > KERNEL_NAME_SIZE_MAX)
 		return;
 	bucket = bucket_of(names, uid, name);
 	at = names->header->used;
-	if (*bucket || names->n >= KERNEL_NAMES_BUCKETS / 2 || record_size(&record) > KERNEL_NAMES_SIZE - at || !kernel_names_has_share(names, uid))
+	if (*bucket || names->n >= KERNEL_NAMES_BUCKETS / 2 ||
+	    record_size(&record) > KERNEL_NAMES_SIZE - at || !kernel_names_has_share(names, uid))
 		return;
 	bytes = (char *)names->header + at;
 	memcpy(bytes, &record, sizeof(record));
@@ -219,10 +234,12 @@ void kernel_names_add(struct kernel_names *names, uid_t uid, const char *name, c
 	names->n++;
 }
 
-int kernel_names_each(const struct kernel_names *names, int (*fn)(const struct kernel_name *name, void *userdata), void *userdata) {
+int kernel_names_each(const struct kernel_names *names,
+		      int (*fn)(const struct kernel_name *name, void *userdata), void *userdata) {
 	int r = 0;
 
-	for (uint64_t at = sizeof(*names->header); names && r == 0 && at < names->header->used; at += record_size(record_at(names, at))) {
+	for (uint64_t at = sizeof(*names->header); names && r == 0 && at < names->header->used;
+	     at += record_size(record_at(names, at))) {
 		const struct kernel_name name = name_of(record_at(names, at));
 
 		r = fn(&name, userdata);

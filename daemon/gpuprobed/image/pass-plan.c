@@ -19,7 +19,7 @@
 #define PASS_STUBS_MAX 64 /* that a job can carry */
 
 static const char *pass_prefix(enum section_point point) {
-	return point == SECTION_RETURN	 ? "kretprobe"
+	return point == SECTION_RETURN   ? "kretprobe"
 	       : point == SECTION_MEMORY ? "memcapture"
 					 : "kprobe";
 }
@@ -41,8 +41,8 @@ static bool pass_means(const struct pass_definition *definition,
 		       const struct attachment *attachment, const char *kernel,
 		       const char *demangled) {
 	static const enum pass_attach_type types[] = {
-		[SECTION_ENTRY] = PASS_ATTACH_KPROBE,	   [SECTION_LINE] = PASS_ATTACH_KPROBE,
-		[SECTION_BLOCK] = PASS_ATTACH_KPROBE,	   [SECTION_RETURN] = PASS_ATTACH_KRETPROBE,
+		[SECTION_ENTRY] = PASS_ATTACH_KPROBE,      [SECTION_LINE] = PASS_ATTACH_KPROBE,
+		[SECTION_BLOCK] = PASS_ATTACH_KPROBE,      [SECTION_RETURN] = PASS_ATTACH_KRETPROBE,
 		[SECTION_MEMORY] = PASS_ATTACH_MEMCAPTURE, [SECTION_CLASS] = PASS_ATTACH_KPROBE,
 	};
 	const char *prefix = pass_prefix(attachment->section.point);

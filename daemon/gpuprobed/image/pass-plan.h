@@ -18,7 +18,7 @@ struct pass_plan {
 	struct pass_step steps[PASS_RUNS_MAX]; /* in order */
 	size_t n_steps;
 	size_t n_before; /* the first ones, which work on what is not edited yet */
-	bool truncated;	 /* there would be more */
+	bool truncated; /* there would be more */
 };
 
 /* Makes a plan, all zeros before, from what EXTRACT has replied. 0 or -ENOMEM; deinit is due in any

@@ -29,18 +29,18 @@
 #include "daemon/gpuprobed/registry/outcome.h"
 #include "pass-plan.h"
 
-#define PASS_MS_MIN 20	   /* below that a pass is not started */
+#define PASS_MS_MIN 20 /* below that a pass is not started */
 #define PASS_GRACE_MS 2000 /* for its worker */
 #define PASS_OUTPUT_INDEX 1
 
 struct pass_drive {
 	struct image_work *work;
 	struct pass_plan plan;
-	size_t next;	       /* step */
+	size_t next; /* step */
 	uint64_t passes_until; /* uv_now: the rest of the time is for the image workers */
 	bool edited;
-	int text;	  /* sealed; what stands for the PTX now */
-	int candidate;	  /* sealed; what the last pass made of it; -1: none */
+	int text; /* sealed; what stands for the PTX now */
+	int candidate; /* sealed; what the last pass made of it; -1: none */
 	int instructions; /* that EDIT found; -1: none */
 	uint64_t n_instructions;
 	json_object *reply; /* of EDIT */
@@ -59,8 +59,8 @@ static void pass_drive_free(struct pass_drive *drive) {
 }
 
 /* Remembers what went wrong first; printf-like. */
-__attribute__((format(printf, 2, 3)))
-static void pass_note(struct pass_drive *drive, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void pass_note(struct pass_drive *drive,
+							    const char *format, ...) {
 	va_list arguments;
 
 	if (*drive->note)
@@ -306,7 +306,8 @@ static int pass_run_step(struct pass_drive *drive, const struct pass_step *step,
 		worker_task_free(task);
 		return r;
 	}
-	job_cache_submit(drive->work->daemon->cache, drive->work->daemon->pass_pool, task, timeout + PASS_GRACE_MS, &use);
+	job_cache_submit(drive->work->daemon->cache, drive->work->daemon->pass_pool, task,
+			 timeout + PASS_GRACE_MS, &use);
 	return 0;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The process would patch its kernels with what a plan says, so what cannot be is found here, before it is
- * sent. Which names of its list a plan means is the process's to check: the daemon does not read the list.
+ * The process would patch its kernels with what a plan says, so what cannot be is found here,
+ * before it is sent. Which names of its list a plan means is the process's to check: the daemon
+ * does not read the list.
  */
 
 #include "plan-check.h"
@@ -13,7 +14,8 @@
 #include "proto/patch.h"
 
 static bool plan_inside(uint64_t offset, uint64_t size, uint64_t total) {
-	return offset >= sizeof(struct patch_plan) && offset % 8 == 0 && offset <= total && size <= total - offset;
+	return offset >= sizeof(struct patch_plan) && offset % 8 == 0 && offset <= total &&
+	       size <= total - offset;
 }
 
 static bool plan_instruction_known(uint32_t instruction) {
@@ -37,8 +39,8 @@ static const char *plan_check_points(const char *bytes, const struct patch_plan 
 	return NULL;
 }
 
-static const char *plan_check_kernels(const char *bytes, const struct patch_plan *plan, size_t n_attachments,
-				      uint64_t *meant) {
+static const char *plan_check_kernels(const char *bytes, const struct patch_plan *plan,
+				      size_t n_attachments, uint64_t *meant) {
 	const uint64_t all = n_attachments >= 64 ? UINT64_MAX : (UINT64_C(1) << n_attachments) - 1;
 	struct patch_kernel kernel;
 
@@ -55,7 +57,8 @@ static const char *plan_check_kernels(const char *bytes, const struct patch_plan
 	return NULL;
 }
 
-const char *plan_check(const void *bytes, size_t size, size_t n_attachments, uint32_t data_size, uint64_t *meant) {
+const char *plan_check(const void *bytes, size_t size, size_t n_attachments, uint32_t data_size,
+		       uint64_t *meant) {
 	struct patch_plan plan;
 	const char *why;
 
@@ -63,7 +66,8 @@ const char *plan_check(const void *bytes, size_t size, size_t n_attachments, uin
 	if (size < sizeof(plan))
 		return "it is too short";
 	memcpy(&plan, bytes, sizeof(plan));
-	if (plan.magic != PATCH_MAGIC || plan.version != PATCH_VERSION || plan.reserved || plan.size != size)
+	if (plan.magic != PATCH_MAGIC || plan.version != PATCH_VERSION || plan.reserved ||
+	    plan.size != size)
 		return "it does not begin as one";
 	if (!plan.image_size || !plan_inside(plan.image, plan.image_size, size) || !plan.image_id)
 		return "its image lies outside, or is none";

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Nothing foreign goes into a patch image, only programs of attachments: so one is for all processes that the same
- * attachments mean, whoever's they are. So no worker makes it that has seen anybody's image. A failure is remembered, too: for good if the programs are at fault, because another job
- * would say the same, else for half a minute.
+ * Nothing foreign goes into a patch image, only programs of attachments: so one is for all
+ * processes that the same attachments mean, whoever's they are. So no worker makes it that has seen
+ * anybody's image. A failure is remembered, too: for good if the programs are at fault, because
+ * another job would say the same, else for half a minute.
  */
 
 #include "plan-image.h"
@@ -63,7 +64,8 @@ void plan_images_forget(struct plan_images *images, uint64_t attachment) {
 	}
 }
 
-/* Of all that are done, the one that was not used for the longest time among those of the payer who has the most. NULL: none is. */
+/* Of all that are done, the one that was not used for the longest time among those of the payer who
+ * has the most. NULL: none is. */
 static struct plan_image *plan_images_surplus(const struct plan_images *images) {
 	struct plan_image *image, *surplus = NULL;
 	const struct plan_image *other;
@@ -99,7 +101,8 @@ unsigned int plan_images_busy(const struct plan_images *images) {
 	return n;
 }
 
-struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability, const uint64_t *attachments, size_t n) {
+struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability,
+				   const uint64_t *attachments, size_t n) {
 	struct plan_images *images = &daemon->plans;
 	struct plan_image *image;
 
@@ -122,7 +125,8 @@ uint32_t plan_data_size(const struct daemon *daemon, const uint64_t *attachments
 	size_t size = sizeof(struct patch_data);
 
 	for (size_t i = 0; i < n; i++) {
-		const struct attachment *attachment = registry_attachment(&daemon->registry, attachments[i]);
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, attachments[i]);
 
 		if (!attachment)
 			return 0;
@@ -134,7 +138,8 @@ uint32_t plan_data_size(const struct daemon *daemon, const uint64_t *attachments
 /* ---- the job ---- */
 
 /* Adds a copy of a descriptor as an input. 0 or -errno. */
-static int plan_job_input(json_object *request, struct worker_task *task, const char *key, int borrowed) {
+static int plan_job_input(json_object *request, struct worker_task *task, const char *key,
+			  int borrowed) {
 	int index = worker_task_add_copy(task, borrowed);
 
 	if (index < 0)
@@ -144,9 +149,10 @@ static int plan_job_input(json_object *request, struct worker_task *task, const 
 }
 
 /* One attachment and its program. 0 or -errno. */
-static int plan_job_attachment(const struct plan_job *job, size_t i, struct worker_task *task, json_object *programs,
-			       json_object *attachments) {
-	const struct attachment *attachment = registry_attachment(&job->daemon->registry, job->attachments[i]);
+static int plan_job_attachment(const struct plan_job *job, size_t i, struct worker_task *task,
+			       json_object *programs, json_object *attachments) {
+	const struct attachment *attachment =
+		registry_attachment(&job->daemon->registry, job->attachments[i]);
 	json_object *json, *standing;
 	int index;
 
@@ -164,7 +170,8 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 	return 0;
 }
 
-int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker_task_fn fn, void *userdata) {
+int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker_task_fn fn,
+		  void *userdata) {
 	json_object *request = json_object_new_object(), *programs = json_object_new_array(),
 		    *attachments = json_object_new_array();
 	struct worker_task *task = worker_task_new(json_object_get(request), fn, userdata);
@@ -200,7 +207,8 @@ static uint32_t plan_number(json_object *object, const char *key) {
 	json_object *member = NULL;
 	int64_t value;
 
-	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, json_type_int))
+	if (!json_object_object_get_ex(object, key, &member) ||
+	    !json_object_is_type(member, json_type_int))
 		return 0;
 	value = json_object_get_int64(member);
 	return value < 0 ? 0 : value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
@@ -210,9 +218,11 @@ static uint32_t plan_number(json_object *object, const char *key) {
 static void plan_image_functions(struct plan_image *image, json_object *reply) {
 	json_object *array = NULL;
 
-	if (!json_object_object_get_ex(reply, "functions", &array) || !json_object_is_type(array, json_type_array))
+	if (!json_object_object_get_ex(reply, "functions", &array) ||
+	    !json_object_is_type(array, json_type_array))
 		return;
-	for (size_t i = 0; i < json_object_array_length(array) && image->n_functions < PLAN_FUNCTIONS_MAX; i++) {
+	for (size_t i = 0;
+	     i < json_object_array_length(array) && image->n_functions < PLAN_FUNCTIONS_MAX; i++) {
 		json_object *json = json_object_array_get_idx(array, i);
 
 		if (!json_object_is_type(json, json_type_object))
@@ -228,8 +238,10 @@ static void plan_image_functions(struct plan_image *image, json_object *reply) {
 }
 
 /* Takes what the worker made. NULL, or what is wrong with it. */
-static const char *plan_image_take(struct plan_image *image, struct worker_task *task, json_object *reply) {
-	const uint32_t data_size = plan_data_size(image->daemon, image->attachments, image->n_attachments);
+static const char *plan_image_take(struct plan_image *image, struct worker_task *task,
+				   json_object *reply) {
+	const uint32_t data_size =
+		plan_data_size(image->daemon, image->attachments, image->n_attachments);
 	const uint64_t size = worker_task_output_size(task, PLAN_OUTPUT);
 	const void *bytes;
 	const char *why;
@@ -266,21 +278,23 @@ static bool plan_is_programs(int result, json_object *reply) {
 	return strcmp(text, "compile") == 0 || strcmp(text, "program") == 0;
 }
 
-static void plan_image_on_task(struct worker_task *task, int result, json_object *reply, const char *message,
-			       void *userdata) {
+static void plan_image_on_task(struct worker_task *task, int result, json_object *reply,
+			       const char *message, void *userdata) {
 	struct plan_image *image = userdata;
 	struct plan_images *images = &image->daemon->plans;
 	const char *why = message;
 
 	if (result == _WORKER_POOL_SUCCESS)
-		why = image->doomed ? "an attachment went away meanwhile" : plan_image_take(image, task, reply);
+		why = image->doomed ? "an attachment went away meanwhile"
+				    : plan_image_take(image, task, reply);
 	image->task = NULL;
 	image->state = why ? PLAN_FAILED : PLAN_READY;
 	if (why) {
 		worker_task_spoil(task);
 		image->program_failed = plan_is_programs(result, reply);
-		image->expires =
-			image->program_failed ? UINT64_MAX : uv_now(image->daemon->loop) + PLAN_RETRY_MS;
+		image->expires = image->program_failed
+					 ? UINT64_MAX
+					 : uv_now(image->daemon->loop) + PLAN_RETRY_MS;
 		snprintf(image->reason, sizeof(image->reason), "%s", why);
 	}
 	image->telling = true;
@@ -296,8 +310,8 @@ static void plan_image_on_task(struct worker_task *task, int result, json_object
 	plan_images_trim(images);
 }
 
-int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer, uint32_t capability,
-		   const uint64_t *attachments, size_t n) {
+int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer,
+		   uint32_t capability, const uint64_t *attachments, size_t n) {
 	struct plan_image *image = plan_image_find(daemon, capability, attachments, n);
 	const struct plan_job job = {
 		.daemon = daemon,
@@ -307,7 +321,8 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t paye
 		.names = -1,
 		.patch = -1,
 	};
-	const struct attachment *first = n ? registry_attachment(&daemon->registry, attachments[0]) : NULL;
+	const struct attachment *first =
+		n ? registry_attachment(&daemon->registry, attachments[0]) : NULL;
 	const struct job_cache_use use = { .uid = first ? first->object->owner : 0 };
 	struct worker_task *task;
 	int r;

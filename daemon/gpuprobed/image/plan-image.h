@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Patch images: what the programs of some attachments are on the SASS engine, for one compute capability. Made by a job `patch` without
- * names, at attach already, and kept, so that a plan needs only names to be matched.
+ * Patch images: what the programs of some attachments are on the SASS engine, for one compute
+ * capability. Made by a job `patch` without names, at attach already, and kept, so that a plan
+ * needs only names to be matched.
  */
 
 #include <json-c/json.h>
@@ -79,14 +80,16 @@ void plan_images_deinit(struct plan_images *images);
 void plan_images_forget(struct plan_images *images, uint64_t attachment);
 
 /* The one there is, in any state, or NULL. */
-struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability, const uint64_t *attachments, size_t n);
+struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability,
+				   const uint64_t *attachments, size_t n);
 
 /*
- * The one there is, or a new one in work, at the cost of the payer: who has asked for it, as a process says itself what devices it has. One in work is done at the
- * turn of whoever of its payers comes first. 0 or -errno.
+ * The one there is, or a new one in work, at the cost of the payer: who has asked for it, as a
+ * process says itself what devices it has. One in work is done at the turn of whoever of its payers
+ * comes first. 0 or -errno.
  */
-int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer, uint32_t capability,
-		   const uint64_t *attachments, size_t n);
+int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer,
+		   uint32_t capability, const uint64_t *attachments, size_t n);
 
 /* How many are in work. */
 unsigned int plan_images_busy(const struct plan_images *images);
@@ -101,11 +104,13 @@ struct plan_job {
 	uint32_t capability;
 	const uint64_t *attachments;
 	size_t n_attachments;
-	json_object *standing; /* of each attachment the modules that have it already; NULL: of none */
+	json_object
+		*standing; /* of each attachment the modules that have it already; NULL: of none */
 	int names, patch;
 };
 /* 0; -ESTALE: an attachment is gone; -errno. */
-int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker_task_fn fn, void *userdata);
+int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker_task_fn fn,
+		  void *userdata);
 
 /* Bytes of a struct patch_data with the slots of these attachments; 0: one of them is gone. */
 uint32_t plan_data_size(const struct daemon *daemon, const uint64_t *attachments, size_t n);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A worker goes over the list from front to back, so the plan's kernels are in the order of the names, and one walk
- * over both is enough. The list is read as the worker reads it; the plan was checked (plan-check.h). Both are sealed.
+ * A worker goes over the list from front to back, so the plan's kernels are in the order of the
+ * names, and one walk over both is enough. The list is read as the worker reads it; the plan was
+ * checked (plan-check.h). Both are sealed.
  */
 
 #include "plan-names.h"
@@ -15,8 +16,10 @@
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/base/memfd.h"
 
-/* Goes on to the name that a kernel means. False: it is not there, or before the one of the last kernel. */
-static bool plan_names_find(struct patch_names *names, const struct patch_kernel *kernel, const char **namep) {
+/* Goes on to the name that a kernel means. False: it is not there, or before the one of the last
+ * kernel. */
+static bool plan_names_find(struct patch_names *names, const struct patch_kernel *kernel,
+			    const char **namep) {
 	uint32_t index;
 
 	for (;;) {
@@ -30,7 +33,8 @@ static bool plan_names_find(struct patch_names *names, const struct patch_kernel
 }
 
 /* The name as kernels are numbered: without the suffix of bare ones. */
-static void plan_names_fill(struct plan_name *name, const char *text, const struct patch_kernel *kernel) {
+static void plan_names_fill(struct plan_name *name, const char *text,
+			    const struct patch_kernel *kernel) {
 	static const size_t suffix = sizeof(PROBE_BARE_SUFFIX) - 1;
 	size_t length = strlen(text);
 
@@ -76,7 +80,8 @@ bool plan_names_next(struct plan_names *walk, struct plan_name *name) {
 	struct patch_kernel kernel;
 
 	while (walk->next < walk->plan.kernel_count) {
-		memcpy(&kernel, bytes + walk->plan.kernels + walk->next++ * sizeof(kernel), sizeof(kernel));
+		memcpy(&kernel, bytes + walk->plan.kernels + walk->next++ * sizeof(kernel),
+		       sizeof(kernel));
 		if (!plan_names_find(&walk->names, &kernel, &text))
 			break;
 		plan_names_fill(name, text, &kernel);

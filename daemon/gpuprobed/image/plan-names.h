@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the kernels of a plan are called: its list of names, which a process wrote, beside the plan, which a worker wrote. */
+/* What the kernels of a plan are called: its list of names, which a process wrote, beside the plan,
+ * which a worker wrote. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,14 +16,16 @@ struct image_result;
 /* A kernel that is meant. Borrowed: good until the walk goes on. */
 struct plan_name {
 	uint64_t kernel_id; /* of the name */
-	const char *name; /* mangled, NUL-terminated, foreign bytes; of a bare kernel: without the suffix */
+	const char *name; /* mangled, NUL-terminated, foreign bytes; of a bare kernel: without the
+			     suffix */
 	size_t length;
 	uint64_t attachments; /* bit i: result->asked[i] */
 };
 
 /*
- * A walk over the kernels of a plan whose names are kept, in their order, as far as plan and list agree: where they do not, it ends. It can
- * be left off and taken up again, whatever becomes of the result meanwhile.
+ * A walk over the kernels of a plan whose names are kept, in their order, as far as plan and list
+ * agree: where they do not, it ends. It can be left off and taken up again, whatever becomes of the
+ * result meanwhile.
  */
 struct plan_names {
 	const void *bytes, *list; /* mapped */

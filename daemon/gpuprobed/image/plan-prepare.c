@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * An object's attachments are compiled alone first: what cannot be compiled is then no trouble of anybody who has attached something
- * else. A process whose shim has not asked for anything yet is not known to the daemon; for it, what is made
- * is what the filter says it will need.
+ * An object's attachments are compiled alone first: what cannot be compiled is then no trouble of
+ * anybody who has attached something else. A process whose shim has not asked for anything yet is
+ * not known to the daemon; for it, what is made is what the filter says it will need.
  *
- * What devices there are is known from the machine, or from processes of root or the daemon's own user. What other processes say of theirs is as true as they
- * want: it counts for what they ask for, and for what their own user attaches.
+ * What devices there are is known from the machine, or from processes of root or the daemon's own
+ * user. What other processes say of theirs is as true as they want: it counts for what they ask
+ * for, and for what their own user attaches.
  */
 
 #include "plan-prepare.h"
@@ -48,7 +49,8 @@ static size_t plan_ids_of(const struct daemon *daemon, const struct object *obje
 	size_t n = 0;
 
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
-		if (attachment->object == object && attachment_on_sass(attachment) && n < IMAGE_PROGRAMS_MAX)
+		if (attachment->object == object && attachment_on_sass(attachment) &&
+		    n < IMAGE_PROGRAMS_MAX)
 			ids[n++] = attachment->id;
 	return n;
 }
@@ -63,21 +65,24 @@ static bool plan_has_device(const uint32_t *devices, size_t n, uint32_t capabili
 }
 
 /* Devices that an object is made for: of the machine, and of its owner's processes. How many. */
-static size_t plan_devices(const struct daemon *daemon, const struct object *object, uint32_t devices[static PLAN_DEVICES_MAX]) {
+static size_t plan_devices(const struct daemon *daemon, const struct object *object,
+			   uint32_t devices[static PLAN_DEVICES_MAX]) {
 	const struct process *process;
 	size_t n = daemon->n_capabilities;
 
 	memcpy(devices, daemon->capabilities, n * sizeof(*devices));
 	LIST_FOREACH(process, &daemon->processes.list, link)
-		for (unsigned int i = 0; process->uid == object->owner && i < process->n_capabilities; i++)
-			if (n < PLAN_DEVICES_MAX && !plan_has_device(devices, n, process->capabilities[i]))
+		for (unsigned int i = 0;
+		     process->uid == object->owner && i < process->n_capabilities; i++)
+			if (n < PLAN_DEVICES_MAX &&
+			    !plan_has_device(devices, n, process->capabilities[i]))
 				devices[n++] = process->capabilities[i];
 	return n;
 }
 
 /*
- * The failed image of the object alone, if it failed for all devices: processes say what they have, and one that
- * names a device that nobody can compile for is not to spoil what others attach.
+ * The failed image of the object alone, if it failed for all devices: processes say what they have,
+ * and one that names a device that nobody can compile for is not to spoil what others attach.
  */
 static const struct plan_image *plan_failed(struct daemon *daemon, const struct object *object) {
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
@@ -131,8 +136,8 @@ static void plan_prepare_on_image(struct plan_waiter *waiter, const struct plan_
 }
 
 /* Starts one, unless it is there; prepare (or NULL) waits for it. */
-static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon, uid_t payer, uint32_t capability,
-			     const uint64_t *ids, size_t n) {
+static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon, uid_t payer,
+			     uint32_t capability, const uint64_t *ids, size_t n) {
 	struct plan_prepare_waiter *waiter;
 	struct plan_image *image;
 
@@ -151,16 +156,18 @@ static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon
 }
 
 /* Whether the match has an attachment of the object. */
-static bool plan_concerns(const struct daemon *daemon, const struct image_match *match, const struct object *object) {
+static bool plan_concerns(const struct daemon *daemon, const struct image_match *match,
+			  const struct object *object) {
 	for (size_t i = 0; i < match->n; i++)
 		if (registry_attachment(&daemon->registry, match->ids[i])->object == object)
 			return true;
 	return false;
 }
 
-/* What the processes that are connected will ask for; object: if it has attachments of that; NULL: if they have plans. Nobody waits for a device
- * that only they say they have. */
-static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *daemon, const struct object *object) {
+/* What the processes that are connected will ask for; object: if it has attachments of that; NULL:
+ * if they have plans. Nobody waits for a device that only they say they have. */
+static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *daemon,
+				   const struct object *object) {
 	uint32_t devices[PLAN_DEVICES_MAX];
 	const size_t n_devices = object ? plan_devices(daemon, object, devices) : 0;
 	const struct process *process;
@@ -174,8 +181,11 @@ static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *
 		if (object && !plan_concerns(daemon, &match, object))
 			continue;
 		for (unsigned int i = 0; i < process->n_capabilities; i++)
-			plan_prepare_one(plan_has_device(devices, n_devices, process->capabilities[i]) ? prepare : NULL, daemon, process->uid,
-					 process->capabilities[i], match.ids, match.n);
+			plan_prepare_one(
+				plan_has_device(devices, n_devices, process->capabilities[i])
+					? prepare
+					: NULL,
+				daemon, process->uid, process->capabilities[i], match.ids, match.n);
 	}
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The worker that matches names has seen a hostile list and may be in its sender's hands: what it says is
- * checked, and reaches that sender alone. Slots are laid out here, as proto/patch.h says, for the attachments whose bits
- * a kernel has; the data of the others are left at 0.
+ * The worker that matches names has seen a hostile list and may be in its sender's hands: what it
+ * says is checked, and reaches that sender alone. Slots are laid out here, as proto/patch.h says,
+ * for the attachments whose bits a kernel has; the data of the others are left at 0.
  */
 
 #include "plan-work.h"
@@ -23,7 +23,8 @@
 /* ---- the reply ---- */
 
 /* One slot more. 0 or IMAGE_REPLY_E_INVALID: there are too many. */
-static int plan_slot(struct image_result *result, uint64_t map, enum wire_slot_kind kind, size_t index) {
+static int plan_slot(struct image_result *result, uint64_t map, enum wire_slot_kind kind,
+		     size_t index) {
 	if (result->n_slots == WIRE_SLOTS_MAX)
 		return IMAGE_REPLY_E_INVALID;
 	result->slots[result->n_slots++] = (struct image_slot){
@@ -35,7 +36,8 @@ static int plan_slot(struct image_result *result, uint64_t map, enum wire_slot_k
 }
 
 /* The slots of one attachment, from index on. */
-static int plan_slots_of(struct image_result *result, const struct attachment *attachment, size_t index) {
+static int plan_slots_of(struct image_result *result, const struct attachment *attachment,
+			 size_t index) {
 	const struct object *object = attachment->object;
 	int r;
 
@@ -44,13 +46,15 @@ static int plan_slots_of(struct image_result *result, const struct attachment *a
 		const size_t map = attachment->patch_maps[i];
 
 		r = plan_slot(result, object->maps[map]->id,
-			      object->resident >> map & 1 ? WIRE_SLOT_REGION : WIRE_SLOT_POINTER, index + 1 + i);
+			      object->resident >> map & 1 ? WIRE_SLOT_REGION : WIRE_SLOT_POINTER,
+			      index + 1 + i);
 	}
 	return r;
 }
 
 /* The attachments that are meant, and their slots. */
-static int plan_apply(struct image_result *result, const struct image_reply_request *request, uint64_t meant) {
+static int plan_apply(struct image_result *result, const struct image_reply_request *request,
+		      uint64_t meant) {
 	size_t index = 0;
 	int r = 0;
 
@@ -58,7 +62,8 @@ static int plan_apply(struct image_result *result, const struct image_reply_requ
 	if (!result->asked)
 		return -ENOMEM;
 	result->n_asked = request->n_attachments;
-	memcpy(result->asked, request->attachments, request->n_attachments * sizeof(*result->asked));
+	memcpy(result->asked, request->attachments,
+	       request->n_attachments * sizeof(*result->asked));
 	result->attachments = calloc(request->n_attachments, sizeof(*result->attachments));
 	result->slots = calloc(WIRE_SLOTS_MAX, sizeof(*result->slots));
 	if (!result->attachments || !result->slots)
@@ -81,7 +86,8 @@ static int plan_apply(struct image_result *result, const struct image_reply_requ
 /* Reads the plan itself, after its size is known to be true. */
 static int plan_fill(struct image_result *result, int fd, const struct daemon *daemon,
 		     const struct image_reply_request *request) {
-	const uint32_t data_size = plan_data_size(daemon, request->attachments, request->n_attachments);
+	const uint32_t data_size =
+		plan_data_size(daemon, request->attachments, request->n_attachments);
 	const void *bytes;
 	const char *why;
 	uint64_t meant;
@@ -137,8 +143,8 @@ int plan_reply_parse(struct image_result **resultp, json_object *reply, struct w
 
 /* ---- the work ---- */
 
-static void plan_work_take(struct worker_task *task, int result, json_object *reply, const char *message,
-			   void *userdata) {
+static void plan_work_take(struct worker_task *task, int result, json_object *reply,
+			   const char *message, void *userdata) {
 	struct image_work *work = userdata;
 	const struct image_reply_request request = {
 		.registry = &work->daemon->registry,
@@ -200,7 +206,8 @@ int plan_work_start(struct image_work *work) {
 	struct plan_image *image;
 	int r;
 
-	r = plan_image_get(&image, work->daemon, work->uid, work->capability, work->attachments, work->n_attachments);
+	r = plan_image_get(&image, work->daemon, work->uid, work->capability, work->attachments,
+			   work->n_attachments);
 	if (r < 0)
 		return r;
 	if (image->state == PLAN_READY)

@@ -13,12 +13,13 @@
 struct daemon;
 struct image_work;
 
-/* Of a work whose image is a list of names. Ends as any work does. 0 or -errno: nothing was started. */
+/* Of a work whose image is a list of names. Ends as any work does. 0 or -errno: nothing was
+ * started. */
 int plan_work_start(struct image_work *work);
 
 /*
- * Turns the reply of a job `patch` with names into a result; takes the plan from the task. 0, IMAGE_REPLY_E_INVALID, -ESTALE: an
- * attachment went away meanwhile, or -ENOMEM.
+ * Turns the reply of a job `patch` with names into a result; takes the plan from the task. 0,
+ * IMAGE_REPLY_E_INVALID, -ESTALE: an attachment went away meanwhile, or -ENOMEM.
  */
 int plan_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
 		     const struct daemon *daemon, const struct image_reply_request *request);

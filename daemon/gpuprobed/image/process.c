@@ -20,7 +20,8 @@ void process_table_init(struct process_table *table) {
 	LIST_INIT(&table->list);
 }
 
-struct process *process_table_adopt(struct process_table *table, const struct process_facts *facts, uid_t uid, uint64_t number) {
+struct process *process_table_adopt(struct process_table *table, const struct process_facts *facts,
+				    uid_t uid, uint64_t number) {
 	struct process *process = calloc(1, sizeof(*process));
 
 	if (!process)
@@ -100,10 +101,12 @@ int process_module_new(struct process_table *table, struct process *process,
 	return r;
 }
 
-int process_module_adopt(struct process *process, uint64_t id, struct image_result *result, struct module **modulep) {
+int process_module_adopt(struct process *process, uint64_t id, struct image_result *result,
+			 struct module **modulep) {
 	struct module *module;
 
-	if (process->n_modules >= PROCESS_MODULES_MAX || (result->plan && process->n_plans >= PROCESS_PLANS_MAX))
+	if (process->n_modules >= PROCESS_MODULES_MAX ||
+	    (result->plan && process->n_plans >= PROCESS_PLANS_MAX))
 		return PROCESS_E_LIMIT;
 	if (account_charge_module(process->account))
 		return PROCESS_E_QUOTA;
@@ -121,12 +124,16 @@ int process_module_adopt(struct process *process, uint64_t id, struct image_resu
 	return 0;
 }
 
-void process_module_refusal(char reason[static 128], const struct process *process, const struct image_result *result, int error) {
+void process_module_refusal(char reason[static 128], const struct process *process,
+			    const struct image_result *result, int error) {
 	if (error == PROCESS_E_QUOTA)
-		snprintf(reason, 128, "quota: the processes of uid %u have %d probed modules, or those of all users %d: no more",
+		snprintf(reason, 128,
+			 "quota: the processes of uid %u have %d probed modules, or those of all "
+			 "users %d: no more",
 			 (unsigned)process->uid, ACCOUNT_MODULES_MAX, ACCOUNT_MODULES_ALL_MAX);
 	else
-		snprintf(reason, 128, "this process has %d %s: no more", result->plan ? PROCESS_PLANS_MAX : PROCESS_MODULES_MAX,
+		snprintf(reason, 128, "this process has %d %s: no more",
+			 result->plan ? PROCESS_PLANS_MAX : PROCESS_MODULES_MAX,
 			 result->plan ? "plans" : "probed modules");
 }
 

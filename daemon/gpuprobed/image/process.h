@@ -40,15 +40,18 @@ struct process {
 	uint64_t waited_ms; /* for compilers, of its budget (image-budget.h) */
 	bool found_no_room; /* an image of it has waited for its user's quota in vain (image.c) */
 	struct image_result *plan; /* the last one that it has armed; NULL: none yet */
-	struct image_result *refused; /* what it was told last in place of one; NULL: nothing yet, or it got one since */
+	struct image_result *refused; /* what it was told last in place of one; NULL: nothing yet,
+					 or it got one since */
 	uint32_t capabilities[PROCESS_CAPABILITIES_MAX]; /* of the devices that it has images for */
 	unsigned int n_capabilities;
 	unsigned int n_modules;
 	unsigned int n_plans; /* of them */
 	unsigned int n_resumed; /* ids that resumed modules take */
 	uint32_t driver_version;
-	uint64_t awaited; /* uv_now(): until then its MIRROR connection is waited for, as an earlier daemon had it; 0: it is not */
-	struct process_watch *watch; /* of one that has no connection yet (process-watch.h); NULL: none */
+	uint64_t awaited; /* uv_now(): until then its MIRROR connection is waited for, as an earlier
+			     daemon had it; 0: it is not */
+	struct process_watch
+		*watch; /* of one that has no connection yet (process-watch.h); NULL: none */
 };
 
 LIST_HEAD(process_list, process);
@@ -76,8 +79,10 @@ enum {
 int process_table_connect(struct process_table *table, struct shim_connection *connection,
 			  struct process **processp);
 
-/* A process that an earlier daemon knew under this number; it has no connection yet. NULL: no memory. */
-struct process *process_table_adopt(struct process_table *table, const struct process_facts *facts, uid_t uid, uint64_t number);
+/* A process that an earlier daemon knew under this number; it has no connection yet. NULL: no
+ * memory. */
+struct process *process_table_adopt(struct process_table *table, const struct process_facts *facts,
+				    uid_t uid, uint64_t number);
 
 /* The daemon ends: no process without a connection is waited for any more. */
 void process_table_unwatch(struct process_table *table);
@@ -87,15 +92,18 @@ void process_table_unwatch(struct process_table *table);
 bool process_disconnect(struct process *process, struct shim_connection *connection);
 struct process *process_free(struct process_table *table, struct process *process);
 
-/* A module that carries this result; takes a reference. 0, PROCESS_E_LIMIT, PROCESS_E_QUOTA, or -ENOMEM. */
+/* A module that carries this result; takes a reference. 0, PROCESS_E_LIMIT, PROCESS_E_QUOTA, or
+ * -ENOMEM. */
 int process_module_new(struct process_table *table, struct process *process,
 		       struct image_result *result, struct module **modulep);
 
 /* The same for one that an earlier daemon has given the process, with its id. */
-int process_module_adopt(struct process *process, uint64_t id, struct image_result *result, struct module **modulep);
+int process_module_adopt(struct process *process, uint64_t id, struct image_result *result,
+			 struct module **modulep);
 
 /* Why there is no module: of PROCESS_E_LIMIT or PROCESS_E_QUOTA. */
-void process_module_refusal(char reason[static 128], const struct process *process, const struct image_result *result, int error);
+void process_module_refusal(char reason[static 128], const struct process *process,
+			    const struct image_result *result, int error);
 
 struct module *process_module(const struct process *process, uint64_t id);
 void process_module_free(struct process *process, struct module *module);

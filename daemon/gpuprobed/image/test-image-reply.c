@@ -93,8 +93,8 @@ static int parse(const struct world *world, const char *text, struct image_resul
 	return r;
 }
 
-#define KERNELS                                                                                    \
-	"\"kernels\":[{\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1,2]},"           \
+#define KERNELS                                                                          \
+	"\"kernels\":[{\"name\":\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1,2]}," \
 	"{\"name\":\"_Z1gv\",\"demangled\":\"g()\",\"device_function\":true,\"attachments\":[2]}]"
 
 static void test_replaced(void **state) {
@@ -123,9 +123,9 @@ static void test_replaced(void **state) {
 	assert_string_equal(result->slots[2].symbol, WIRE_PROCESS_SYMBOL);
 	image_result_unref(result);
 
-	assert_int_equal(
-		parse(*state, "{\"status\":\"replaced\",\"size\":100,\"applied\":[3]}", &result),
-		0);
+	assert_int_equal(parse(*state, "{\"status\":\"replaced\",\"size\":100,\"applied\":[3]}",
+			       &result),
+			 0);
 	assert_int_equal(result->n_slots, 0);
 	assert_int_equal(result->instructions, -1);
 	image_result_unref(result);
@@ -134,12 +134,13 @@ static void test_replaced(void **state) {
 static void test_missing(void **state) {
 	struct image_result *result;
 
-	assert_int_equal(
-		parse(*state,
-		      "{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"attachments\":"
-		      "[1],\"missing\":[{\"id\":3,\"point\":\"line x.cu:12\"},{\"id\":2,\"point\":\"block 9\"}]}]}",
-		      &result),
-		0);
+	assert_int_equal(parse(*state,
+			       "{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":["
+			       "{\"name\":\"f\",\"attachments\":"
+			       "[1],\"missing\":[{\"id\":3,\"point\":\"line "
+			       "x.cu:12\"},{\"id\":2,\"point\":\"block 9\"}]}]}",
+			       &result),
+			 0);
 	assert_int_equal(result->kernels[0].n_missing, 2);
 	assert_int_equal(result->kernels[0].missing[0], 3);
 	assert_string_equal(result->kernels[0].missing_point, "line x.cu:12");
@@ -149,12 +150,12 @@ static void test_missing(void **state) {
 static void test_own(void **state) {
 	struct image_result *result;
 
-	assert_int_equal(
-		parse(*state,
-		      "{\"status\":\"own\",\"reason\":\"no such point in kernel f: line x.cu:12\",\"kernels\":[{\"name\":"
-		      "\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1]}]}",
-		      &result),
-		0);
+	assert_int_equal(parse(*state,
+			       "{\"status\":\"own\",\"reason\":\"no such point in kernel f: line "
+			       "x.cu:12\",\"kernels\":[{\"name\":"
+			       "\"_Z1fv\",\"demangled\":\"f()\",\"attachments\":[1]}]}",
+			       &result),
+			 0);
 	assert_false(result->replaced);
 	assert_false(result->failed);
 	assert_string_equal(result->reason, "no such point in kernel f: line x.cu:12");
@@ -173,12 +174,17 @@ static void test_lies(void **state) {
 		"{\"status\":\"replaced\",\"size\":100,\"applied\":[4]}", /* was not asked for */
 		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1,1,2,3]}",
 		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"instructions_size\":19}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"instructions_size\":\"20\"}",
+		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"instructions_size\":"
+		"\"20\"}",
 		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":1}]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"missing\":[{\"id\":4}]}]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"missing\":[1]}]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"missing\":{}}]}",
-		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":\"f\",\"attachments\":[9]}]}",
+		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
+		"\"f\",\"missing\":[{\"id\":4}]}]}",
+		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
+		"\"f\",\"missing\":[1]}]}",
+		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
+		"\"f\",\"missing\":{}}]}",
+		"{\"status\":\"replaced\",\"size\":100,\"applied\":[1],\"kernels\":[{\"name\":"
+		"\"f\",\"attachments\":[9]}]}",
 	};
 	struct image_result *result;
 

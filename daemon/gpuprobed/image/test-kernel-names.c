@@ -65,7 +65,7 @@ static void test_next_daemon(void **state) {
 	assert_int_equal(kernel_names_each(names, is_first, NULL), 7);
 	kernel_names_free(names);
 	kernel_names_add(NULL, 0, "bar", "bar", false);
-	assert_int_equal(known(NULL) , 0);
+	assert_int_equal(known(NULL), 0);
 }
 
 /* One user does not take the place of others; long names, and too many, are left out. */
@@ -103,7 +103,16 @@ static void test_limits(void **state) {
 }
 
 static void test_damaged(void **state) {
-	const uint64_t used[] = { 0, 8, HEADER, HEADER + 1, HEADER + 12, HEADER + 100, HEADER + 101, KERNEL_NAMES_SIZE, KERNEL_NAMES_SIZE + 1, UINT64_MAX };
+	const uint64_t used[] = { 0,
+				  8,
+				  HEADER,
+				  HEADER + 1,
+				  HEADER + 12,
+				  HEADER + 100,
+				  HEADER + 101,
+				  KERNEL_NAMES_SIZE,
+				  KERNEL_NAMES_SIZE + 1,
+				  UINT64_MAX };
 	struct kernel_names *names;
 	const char garbage[64] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
 
@@ -111,9 +120,12 @@ static void test_damaged(void **state) {
 		assert_int_equal(kernel_names_new(&names, -1), 0);
 		for (int k = 0; k < 10; k++)
 			kernel_names_add(names, (uid_t)k, "kernel", "kernel()", false);
-		assert_int_equal(pwrite(kernel_names_fd(names), &used[i], sizeof(used[i]), 8), sizeof(used[i]));
+		assert_int_equal(pwrite(kernel_names_fd(names), &used[i], sizeof(used[i]), 8),
+				 sizeof(used[i]));
 		if (i & 1)
-			assert_int_equal(pwrite(kernel_names_fd(names), garbage, sizeof(garbage), HEADER + 60), sizeof(garbage));
+			assert_int_equal(pwrite(kernel_names_fd(names), garbage, sizeof(garbage),
+						HEADER + 60),
+					 sizeof(garbage));
 		names = next(names);
 		assert_true(known(names) <= 10);
 		kernel_names_add(names, 77, "later", "later", false);

@@ -35,8 +35,8 @@ static void make_set(struct pass_set *set, const char *const *texts) {
 	assert_int_equal(system(command), 0);
 }
 
-#define USER(name, order, include)                                                                 \
-	"{\"name\":\"" name "\",\"executable\":\"/bin/sh\",\"order\":" order                       \
+#define USER(name, order, include)                                           \
+	"{\"name\":\"" name "\",\"executable\":\"/bin/sh\",\"order\":" order \
 	",\"attach_points\":{\"include\":[" include "]}}"
 
 /* Attachments by their sections, in a registry of their own; ids from 1. */
@@ -82,7 +82,8 @@ static void test_plan(void **state) {
 		USER("all", "20", "\"*\""),
 		USER("late", "150", "\"kretprobe/_Z1fv\",\"memcapture/*\""),
 		USER("never", "30", "\"kprobe/other\""),
-		"{\"name\":\"typed\",\"executable\":\"/bin/sh\",\"order\":500,\"attach_type\":\"kretprobe\","
+		"{\"name\":\"typed\",\"executable\":\"/bin/"
+		"sh\",\"order\":500,\"attach_type\":\"kretprobe\","
 		"\"attach_points\":{\"include\":[\"*\"],\"exclude\":[\"kretprobe/g\"]}}",
 		NULL,
 	};
@@ -114,10 +115,10 @@ static void test_plan(void **state) {
 	expect_plan(&set, &registry,
 		    "{\"kernels\":[{\"name\":\"f\",\"demangled\":\"f\",\"attachments\":[1,1,99]}]}",
 		    "entry kprobe/f;all kprobe/f;|");
-	expect_plan(
-		&set, &registry,
-		"{\"kernels\":[{\"name\":\"h\",\"demangled\":\"h\",\"device_function\":true,\"attachments\":[4]}]}",
-		"all kprobe/dev:h;|");
+	expect_plan(&set, &registry,
+		    "{\"kernels\":[{\"name\":\"h\",\"demangled\":\"h\",\"device_function\":true,"
+		    "\"attachments\":[4]}]}",
+		    "all kprobe/dev:h;|");
 	/* What a worker might say that is none. */
 	expect_plan(&set, &registry,
 		    "{\"kernels\":[3,{},{\"name\":1,\"demangled\":\"f\",\"attachments\":[1]}]}",
@@ -165,10 +166,12 @@ static const char *builtin(const struct pass_set *set, const char *text) {
 static void test_builtins(void **state) {
 	static const char *const nothing[] = { NULL };
 	static const char *const some[] = {
-		"{\"name\":\"kretprobe\",\"attach_points\":{\"include\":[\"kretprobe/*\"],\"exclude\":[\"kretprobe/k\"]}}",
+		"{\"name\":\"kretprobe\",\"attach_points\":{\"include\":[\"kretprobe/"
+		"*\"],\"exclude\":[\"kretprobe/k\"]}}",
 		"{\"name\":\"kprobe_entry\",\"attach_points\":{\"include\":[\"kprobe/*\"]},"
 		"\"parameters\":{\"stubs\":[\"a\",\"b\",3]}}",
-		"{\"name\":\"kprobe_memcapture\",\"attach_points\":{\"include\":[\"memcapture/*\"]},"
+		"{\"name\":\"kprobe_memcapture\",\"attach_points\":{\"include\":[\"memcapture/"
+		"*\"]},"
 		"\"parameters\":{\"spaces\":[\"shared\",\"nothing\"]}}",
 		NULL,
 	};

@@ -23,11 +23,19 @@ struct sample {
 
 static struct sample make(void) {
 	return (struct sample){
-		.plan = { .magic = PATCH_MAGIC, .version = PATCH_VERSION, .size = sizeof(struct sample),
-			  .image = offsetof(struct sample, image), .image_size = 40, .image_id = 7,
-			  .points = offsetof(struct sample, points), .point_count = 2,
-			  .kernels = offsetof(struct sample, kernels), .kernel_count = 2, .data_size = 80 },
-		.points = { { PATCH_BLOCK_ENTER, 0, "enter" }, { PATCH_REMOTE_SHARED_MEMORY, 0, "remote" } },
+		.plan = { .magic = PATCH_MAGIC,
+			  .version = PATCH_VERSION,
+			  .size = sizeof(struct sample),
+			  .image = offsetof(struct sample, image),
+			  .image_size = 40,
+			  .image_id = 7,
+			  .points = offsetof(struct sample, points),
+			  .point_count = 2,
+			  .kernels = offsetof(struct sample, kernels),
+			  .kernel_count = 2,
+			  .data_size = 80 },
+		.points = { { PATCH_BLOCK_ENTER, 0, "enter" },
+			    { PATCH_REMOTE_SHARED_MEMORY, 0, "remote" } },
 		.kernels = { { 1, 2, 3, 1 }, { 4, 5, 6, 4 } },
 	};
 }
@@ -57,11 +65,11 @@ static void test_broken(void **state) {
 	struct sample sample;
 	uint64_t meant;
 
-#define BAD(CHANGE)                                    \
-	do {                                           \
-		sample = make();                       \
-		CHANGE;                                \
-		if (!check(&sample, &meant))           \
+#define BAD(CHANGE)                                       \
+	do {                                              \
+		sample = make();                          \
+		CHANGE;                                   \
+		if (!check(&sample, &meant))              \
 			fail_msg("%s is taken", #CHANGE); \
 	} while (0)
 	BAD(sample.plan.magic++);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * From a list of names to a plan, with the pool and the connection played by this file: which jobs are sent with what in them, what
- * comes of their replies, and what is made before anybody asks.
+ * From a list of names to a plan, with the pool and the connection played by this file: which jobs
+ * are sent with what in them, what comes of their replies, and what is made before anybody asks.
  */
 
 #include "plan-work.h"
@@ -44,22 +44,27 @@ static uint64_t output_size;
 
 struct worker_task *__real_worker_task_new(json_object *request, worker_task_fn fn, void *userdata);
 struct worker_task *__wrap_worker_task_new(json_object *request, worker_task_fn fn, void *userdata);
-void __wrap_worker_pool_submit(struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms);
+void __wrap_worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
+			       unsigned int deadline_ms);
 uint64_t __wrap_worker_task_output_size(const struct worker_task *task, unsigned int index);
 int __wrap_worker_task_steal_fd(struct worker_task *task, unsigned int index);
-int __wrap_shim_connection_send(struct shim_connection *connection, union wire_message *message, int fd);
-void __wrap_interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules);
+int __wrap_shim_connection_send(struct shim_connection *connection, union wire_message *message,
+				int fd);
+void __wrap_interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
+				size_t n_rules);
 
 static struct job made; /* the last that was made, perhaps not submitted */
 
-struct worker_task *__wrap_worker_task_new(json_object *request, worker_task_fn fn, void *userdata) {
+struct worker_task *__wrap_worker_task_new(json_object *request, worker_task_fn fn,
+					   void *userdata) {
 	json_object_put(made.request);
 	made = (struct job){ json_object_get(request), fn, userdata, NULL };
 	made.task = __real_worker_task_new(request, fn, userdata);
 	return made.task;
 }
 
-void __wrap_worker_pool_submit(struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms) {
+void __wrap_worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
+			       unsigned int deadline_ms) {
 	assert_ptr_equal(task, made.task);
 	assert_true(n_jobs < JOBS_MAX);
 	jobs[n_jobs++] = made;
@@ -93,14 +98,20 @@ static void answer(size_t n, int result, const char *reply, const char *message)
 }
 
 /* ... with a plan of one point and these kernels' attachments, after a change of its bytes. */
-static void answer_plan(size_t n, const char *more, uint32_t data_size, const uint64_t *kernels, size_t n_kernels) {
+static void answer_plan(size_t n, const char *more, uint32_t data_size, const uint64_t *kernels,
+			size_t n_kernels) {
 	struct {
 		struct patch_plan plan;
 		struct patch_point point;
 		char image[16];
 		struct patch_kernel kernels[4];
-	} bytes = { .plan = { .magic = PATCH_MAGIC, .version = PATCH_VERSION, .image_size = 16, .image_id = 1, .point_count = 1 },
-		    .point = { PATCH_BLOCK_ENTER, 0, "f" }, .image = "image" };
+	} bytes = { .plan = { .magic = PATCH_MAGIC,
+			      .version = PATCH_VERSION,
+			      .image_size = 16,
+			      .image_id = 1,
+			      .point_count = 1 },
+		    .point = { PATCH_BLOCK_ENTER, 0, "f" },
+		    .image = "image" };
 	char reply[1024];
 
 	output_size = offsetof(typeof(bytes), kernels) + n_kernels * sizeof(bytes.kernels[0]);
@@ -111,16 +122,18 @@ static void answer_plan(size_t n, const char *more, uint32_t data_size, const ui
 	bytes.plan.kernel_count = (uint32_t)n_kernels;
 	bytes.plan.data_size = data_size;
 	for (size_t i = 0; i < n_kernels; i++)
-		bytes.kernels[i] = (struct patch_kernel){ .kernel_id = i, .attachments = kernels[i] };
+		bytes.kernels[i] =
+			(struct patch_kernel){ .kernel_id = i, .attachments = kernels[i] };
 	output = memfd_new_sealed("plan", &bytes, output_size);
-	snprintf(reply, sizeof(reply), "{\"status\":\"planned\",\"size\":%llu%s}", (unsigned long long)output_size, more);
+	snprintf(reply, sizeof(reply), "{\"status\":\"planned\",\"size\":%llu%s}",
+		 (unsigned long long)output_size, more);
 	answer(n, _WORKER_POOL_SUCCESS, reply, "");
 }
 
-#define KERNEL                                                                                     \
-	",\"kernels\":[{\"name\":\"_Z1kv\",\"demangled\":\"k()\",\"attachments\":[2]}]"
-#define FUNCTIONS                                                                                  \
-	",\"functions\":[{\"instruction\":1,\"registers\":24,\"spill_stores\":4,\"spill_loads\":8,\"stack\":16}]"
+#define KERNEL ",\"kernels\":[{\"name\":\"_Z1kv\",\"demangled\":\"k()\",\"attachments\":[2]}]"
+#define FUNCTIONS                                                                                 \
+	",\"functions\":[{\"instruction\":1,\"registers\":24,\"spill_stores\":4,\"spill_loads\":" \
+	"8,\"stack\":16}]"
 
 /* ---- the world ---- */
 
@@ -130,16 +143,19 @@ static union wire_message sent[SENT_MAX];
 static size_t n_sent;
 static bool connection_full;
 
-int __wrap_shim_connection_send(struct shim_connection *connection, union wire_message *message, int fd) {
+int __wrap_shim_connection_send(struct shim_connection *connection, union wire_message *message,
+				int fd) {
 	if (connection_full)
 		return -ENOBUFS;
 	assert_true(n_sent < SENT_MAX);
-	assert_int_equal(fd >= 0, message->header.type == WIRE_IMAGE_REPLY && message->image_reply.verdict);
+	assert_int_equal(fd >= 0,
+			 message->header.type == WIRE_IMAGE_REPLY && message->image_reply.verdict);
 	sent[n_sent++] = *message;
 	return 0;
 }
 
-void __wrap_interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules) {
+void __wrap_interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
+				size_t n_rules) {
 }
 
 struct world {
@@ -152,12 +168,22 @@ struct world {
 	struct client client;
 };
 
-/* An object with maps 11 (small sums) and 12; attachment 1 uses 11, 2 (engine sass) 12 and 11, 3 has no patch form. */
+/* An object with maps 11 (small sums) and 12; attachment 1 uses 11, 2 (engine sass) 12 and 11, 3
+ * has no patch form. */
 static int setup(void **state) {
 	static const uint8_t orders[3][2] = { { 0 }, { 1, 0 }, {} };
 	static const size_t n_orders[] = { 1, 2, 0 };
-	struct map_shape shape = { .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1, .merge = MAP_MERGE_SUM64 };
-	struct map_spec spec = { .name = "m", .type = 2, .key_size = 4, .value_size = 8, .max_entries = 1, .kernel_fd = -1 };
+	struct map_shape shape = { .type = 2,
+				   .key_size = 4,
+				   .value_size = 8,
+				   .max_entries = 1,
+				   .merge = MAP_MERGE_SUM64 };
+	struct map_spec spec = { .name = "m",
+				 .type = 2,
+				 .key_size = 4,
+				 .value_size = 8,
+				 .max_entries = 1,
+				 .kernel_fd = -1 };
 	struct world *world = calloc(1, sizeof(*world));
 	struct daemon *daemon = &world->daemon;
 	struct attachment *attachments[3];
@@ -179,7 +205,8 @@ static int setup(void **state) {
 	object->n_maps = 2;
 	object->resident = 1;
 	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(map_new(&object->maps[i], 11 + i, 1, 0, &spec, daemon->map_accounts), 0);
+		assert_int_equal(
+			map_new(&object->maps[i], 11 + i, 1, 0, &spec, daemon->map_accounts), 0);
 	for (size_t i = 0; i < 3; i++) {
 		assert_int_equal(attachment_new(&attachments[i], object), 0);
 		strcpy(attachments[i]->section.kernel, "k*");
@@ -200,8 +227,10 @@ static int setup(void **state) {
 	daemon->processes.n = 1;
 	assert_int_equal(account_get(&daemon->accounts, 0, &world->account), 0);
 	world->process->account = account_ref(world->account);
-	world->connection = (struct shim_connection){ .state = SHIM_LOADER_BUSY, .account = world->account };
-	world->client = (struct client){ .connection = &world->connection, .process = world->process };
+	world->connection =
+		(struct shim_connection){ .state = SHIM_LOADER_BUSY, .account = world->account };
+	world->client =
+		(struct client){ .connection = &world->connection, .process = world->process };
 	n_jobs = n_sent = 0;
 	*state = world;
 	return 0;
@@ -231,7 +260,9 @@ static int teardown(void **state) {
 
 /* The process sends a list of names (or an image). */
 static void ask(struct world *world, uint32_t kind, const char *names) {
-	const struct wire_image message = { .image_size = strlen(names), .kind = kind, .capability_major = 9 };
+	const struct wire_image message = { .image_size = strlen(names),
+					    .kind = kind,
+					    .capability_major = 9 };
 
 	n_sent = 0;
 	assert_int_equal(image_submit(&world->daemon, &world->client, &message,
@@ -251,9 +282,10 @@ static json_object *member(json_object *object, const char *key) {
 }
 
 /* What is in a job. not: of attachment 1, or NULL: no such member. */
-static void check_job(size_t n, bool names, bool patch, const char *not) {
+static void check_job(size_t n, bool names, bool patch, const char * not) {
 	json_object *request = jobs[n].request, *programs = member(request, "programs"),
-		    *attachments = member(request, "attachments"), *first = json_object_array_get_idx(attachments, 0);
+		    *attachments = member(request, "attachments"),
+		    *first = json_object_array_get_idx(attachments, 0);
 	static const int slots[] = { 2, 3 };
 
 	assert_string_equal(json_object_get_string(member(request, "job")), "patch");
@@ -270,7 +302,9 @@ static void check_job(size_t n, bool names, bool patch, const char *not) {
 	}
 	assert_string_equal(json_object_get_string(member(first, "point")), "entry");
 	if (not)
-		assert_string_equal(json_object_to_json_string_ext(member(first, "not"), JSON_C_TO_STRING_PLAIN), not);
+		assert_string_equal(json_object_to_json_string_ext(member(first, "not"),
+								   JSON_C_TO_STRING_PLAIN),
+				    not);
 	else
 		assert_null(member(first, "not"));
 }
@@ -290,13 +324,16 @@ static void check_slot(size_t n, uint64_t map, uint32_t kind, uint32_t offset) {
 /* The process says that the patches of the last plan are in place. */
 static void arm(struct world *world) {
 	const union wire_message message = { .armed = { .header = { .type = WIRE_ARMED },
-							.module_id = sent[0].image_reply.module_id } };
+							.module_id =
+								sent[0].image_reply.module_id } };
 
 	world->connection.userdata = &world->client;
-	assert_int_equal(client_handlers.message(&world->connection, &message, -1, &world->daemon), 0);
+	assert_int_equal(client_handlers.message(&world->connection, &message, -1, &world->daemon),
+			 0);
 }
 
-/* The first time the image is made, then the names are matched; the second time there is nothing to do. */
+/* The first time the image is made, then the names are matched; the second time there is nothing to
+ * do. */
 static void test_plan(void **state) {
 	static const uint64_t second[] = { 2, 2 }, both[] = { 1, 2 };
 	struct world *world = *state;
@@ -369,7 +406,8 @@ static void test_standing(void **state) {
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	answer_plan(0, "", DATA_SIZE, NULL, 0);
 	answer_plan(1, KERNEL, DATA_SIZE, second, 1);
-	assert_int_equal(process_module_new(&world->daemon.processes, world->process, result, &module), 0);
+	assert_int_equal(
+		process_module_new(&world->daemon.processes, world->process, result, &module), 0);
 	image_result_unref(result);
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 3);
@@ -377,9 +415,11 @@ static void test_standing(void **state) {
 	check_job(2, true, true, not);
 }
 
-/* What stands in more modules than a job has room for is left out, alone; if nothing else is there, the process hears why, and may ask again. */
+/* What stands in more modules than a job has room for is left out, alone; if nothing else is there,
+ * the process hears why, and may ask again. */
 static void test_standing_in_many(void **state) {
-	const char *const why = "more modules of this process have what is attached, by the PTX engine, than a plan can name (3000)";
+	const char *const why = "more modules of this process have what is attached, by the PTX "
+				"engine, than a plan can name (3000)";
 	struct world *world = *state;
 	struct image_result *result;
 	struct module *module;
@@ -390,13 +430,18 @@ static void test_standing_in_many(void **state) {
 	result->attachments = calloc(1, sizeof(uint64_t));
 	result->attachments[result->n_attachments++] = 1;
 	for (int i = 0; i <= 3000; i++)
-		assert_int_equal(process_module_new(&world->daemon.processes, world->process, result, &module), 0);
+		assert_int_equal(process_module_new(&world->daemon.processes, world->process,
+						    result, &module),
+				 0);
 	image_result_unref(result);
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	answer_plan(0, "", 64, NULL, 0);
 	attachments = member(jobs[1].request, "attachments");
 	assert_int_equal(json_object_array_length(attachments), 1);
-	assert_string_equal(json_object_to_json_string_ext(member(json_object_array_get_idx(attachments, 0), "not"), JSON_C_TO_STRING_PLAIN), "[]");
+	assert_string_equal(json_object_to_json_string_ext(
+				    member(json_object_array_get_idx(attachments, 0), "not"),
+				    JSON_C_TO_STRING_PLAIN),
+			    "[]");
 	assert_string_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->reason, why);
 	assert_int_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->attachments[0], 1);
 	answer_plan(1, "", 64, NULL, 0);
@@ -410,7 +455,11 @@ static void test_standing_in_many(void **state) {
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	answer_plan(2, "", 48, NULL, 0);
 	assert_int_equal(n_jobs, 4);
-	assert_int_equal(json_object_array_length(member(json_object_array_get_idx(member(jobs[3].request, "attachments"), 0), "not")), 3000);
+	assert_int_equal(
+		json_object_array_length(
+			member(json_object_array_get_idx(member(jobs[3].request, "attachments"), 0),
+			       "not")),
+		3000);
 }
 
 /* What is no plan for what was asked for is not sent. */
@@ -426,7 +475,8 @@ static void test_lies(void **state) {
 	answer_plan(2, KERNEL, DATA_SIZE, bad, 1);
 	check_own("worker sent a malformed plan");
 	ask(world, WIRE_IMAGE_NAMES, "c");
-	answer_plan(3, ",\"kernels\":[{\"name\":\"k\",\"attachments\":[3]}]", DATA_SIZE, good, 1); /* not offered */
+	answer_plan(3, ",\"kernels\":[{\"name\":\"k\",\"attachments\":[3]}]", DATA_SIZE, good,
+		    1); /* not offered */
 	check_own("worker sent a malformed plan");
 	ask(world, WIRE_IMAGE_NAMES, "d");
 	output_size = 10;
@@ -436,7 +486,8 @@ static void test_lies(void **state) {
 	answer_plan(5, "", DATA_SIZE, NULL, 0);
 	check_own("no kernel that is loaded matches");
 	ask(world, WIRE_IMAGE_NAMES, "f");
-	answer(6, WORKER_POOL_E_REFUSED, "{\"error\":\"image\",\"message\":\"no list\"}", "no list");
+	answer(6, WORKER_POOL_E_REFUSED, "{\"error\":\"image\",\"message\":\"no list\"}",
+	       "no list");
 	check_own("no list");
 	assert_int_equal(world->process->n_modules, 0);
 }
@@ -470,10 +521,14 @@ static void test_engines(void **state) {
 		uint32_t kind;
 		const char *reason;
 	} cases[] = {
-		{ ENGINE_OFF, WIRE_IMAGE_NAMES, "engine off: the daemon's configuration leaves this process alone (--engine)" },
-		{ ENGINE_OFF, WIRE_IMAGE_PTX, "engine off: the daemon's configuration leaves this process alone (--engine)" },
-		{ ENGINE_PTX, WIRE_IMAGE_NAMES, "engine ptx: machine code of this process is not patched (--engine)" },
-		{ ENGINE_SASS, WIRE_IMAGE_PTX, "engine sass: images of this process are not replaced (--engine)" },
+		{ ENGINE_OFF, WIRE_IMAGE_NAMES,
+		  "engine off: the daemon's configuration leaves this process alone (--engine)" },
+		{ ENGINE_OFF, WIRE_IMAGE_PTX,
+		  "engine off: the daemon's configuration leaves this process alone (--engine)" },
+		{ ENGINE_PTX, WIRE_IMAGE_NAMES,
+		  "engine ptx: machine code of this process is not patched (--engine)" },
+		{ ENGINE_SASS, WIRE_IMAGE_PTX,
+		  "engine sass: images of this process are not replaced (--engine)" },
 	};
 	struct world *world = *state;
 
@@ -489,7 +544,8 @@ static void test_engines(void **state) {
 	ask(world, WIRE_IMAGE_PTX, "x");
 	check_own("the attachments that mean this process are for the SASS engine alone");
 	assert_int_equal(n_jobs, 0);
-	assert_int_equal(world->daemon.outcomes.n, 4); /* of those above: this one is served by a plan */
+	assert_int_equal(world->daemon.outcomes.n,
+			 4); /* of those above: this one is served by a plan */
 	world->config.engines.fallback = ENGINE_PTX;
 	ask(world, WIRE_IMAGE_PTX, "x");
 	assert_int_equal(world->daemon.outcomes.n, 5);
@@ -499,7 +555,8 @@ static void on_prepared(void *userdata) {
 	*(int *)userdata += 1;
 }
 
-/* At attach: the object alone, once a capability is known; a request then needs its names matched only. */
+/* At attach: the object alone, once a capability is known; a request then needs its names matched
+ * only. */
 static void test_prepare(void **state) {
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
@@ -507,10 +564,12 @@ static void test_prepare(void **state) {
 	const struct filter filter = {};
 	int done = 0;
 
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1); /* for what device? */
+	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done),
+			 1); /* for what device? */
 	plan_note_capability(daemon, 90);
 	world->config.engines.fallback = ENGINE_PTX;
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1); /* nobody gets it */
+	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done),
+			 1); /* nobody gets it */
 	world->config.engines.fallback = ENGINE_AUTO;
 	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
 	assert_int_equal(n_jobs, 1);
@@ -521,13 +580,15 @@ static void test_prepare(void **state) {
 	uv_run(&world->loop, UV_RUN_ONCE);
 	assert_int_equal(done, 1);
 	assert_null(plan_trouble(daemon, object));
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1); /* it is there */
+	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done),
+			 1); /* it is there */
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 2);
 	check_job(1, true, true, "[]");
 }
 
-/* Programs that are no patches are told from a machine that makes none, and from a worker that does not answer. */
+/* Programs that are no patches are told from a machine that makes none, and from a worker that does
+ * not answer. */
 static void test_prepare_fails(void **state) {
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
@@ -537,14 +598,16 @@ static void test_prepare_fails(void **state) {
 
 	plan_note_capability(daemon, 90);
 	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
-	answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"unsupported\",\"message\":\"no nvPTXCompiler\"}", "no nvPTXCompiler");
+	answer(0, WORKER_POOL_E_REFUSED,
+	       "{\"error\":\"unsupported\",\"message\":\"no nvPTXCompiler\"}", "no nvPTXCompiler");
 	assert_string_equal(plan_trouble(daemon, object), "no nvPTXCompiler");
 	assert_null(plan_programs_trouble(daemon, object));
 	uv_run(&world->loop, UV_RUN_ONCE);
 	assert_int_equal(done, 1);
 	plan_images_forget(&daemon->plans, 1);
 	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
-	answer(1, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"too many registers\"}", "too many registers");
+	answer(1, WORKER_POOL_E_REFUSED,
+	       "{\"error\":\"compile\",\"message\":\"too many registers\"}", "too many registers");
 	assert_string_equal(plan_programs_trouble(daemon, object), "too many registers");
 	uv_run(&world->loop, UV_RUN_ONCE);
 	assert_int_equal(done, 2);
@@ -555,7 +618,8 @@ static void test_prepare_fails(void **state) {
 	assert_null(plan_trouble(daemon, object));
 }
 
-/* A process says that it has a device which nothing can be compiled for: that is its own trouble. */
+/* A process says that it has a device which nothing can be compiled for: that is its own trouble.
+ */
 static void test_prepare_lied(void **state) {
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
@@ -576,7 +640,8 @@ static void test_prepare_lied(void **state) {
 	assert_int_equal(done, 1);
 }
 
-/* What another user's process says of its devices is made for that process, at his cost, and decides about nobody's attachments. */
+/* What another user's process says of its devices is made for that process, at his cost, and
+ * decides about nobody's attachments. */
 static void test_prepare_strangers(void **state) {
 	struct world *world = *state;
 	struct daemon *daemon = &world->daemon;
@@ -593,7 +658,8 @@ static void test_prepare_strangers(void **state) {
 	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1);
 	assert_null(plan_trouble(daemon, object));
 	plan_images_forget(&daemon->plans, 1);
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1); /* nobody waits for it */
+	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done),
+			 1); /* nobody waits for it */
 	assert_int_equal(n_jobs, 2);
 	world->process->uid = object->owner; /* his own he believes */
 	answer(1, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"sm_90\"}", "sm_90");
@@ -634,8 +700,10 @@ static void test_many_images(void **state) {
 	struct plan_image *image;
 
 	for (uint32_t i = 0; i < PLAN_IMAGES_MAX + 50; i++) {
-		assert_int_equal(plan_image_get(&image, daemon, i < 3 ? 0 : 65533, 100 + i, ids, 2), 0);
-		answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"no\"}", "no");
+		assert_int_equal(plan_image_get(&image, daemon, i < 3 ? 0 : 65533, 100 + i, ids, 2),
+				 0);
+		answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"no\"}",
+		       "no");
 		n_jobs = 0;
 	}
 	assert_int_equal(daemon->plans.n, PLAN_IMAGES_MAX);
@@ -664,7 +732,8 @@ static void test_detach(void **state) {
 	result->attachments[0] = 1;
 	result->attachments[1] = 3;
 	result->n_attachments = 2;
-	assert_int_equal(process_module_new(&daemon->processes, world->process, result, &module), 0);
+	assert_int_equal(process_module_new(&daemon->processes, world->process, result, &module),
+			 0);
 	image_result_unref(result);
 	armed.armed.module_id = module->id;
 	world->connection.userdata = &world->client;
@@ -687,7 +756,8 @@ static void test_detach(void **state) {
 	assert_int_equal(sent[0].retire.module_id, module->id);
 	module->retiring = true;
 	n_sent = 0;
-	world->client.process->n_connections = 0; /* its mirror's connection is not there yet, then it is */
+	world->client.process->n_connections =
+		0; /* its mirror's connection is not there yet, then it is */
 	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, daemon), 0);
 	assert_int_equal(n_sent, 0);
 	world->process->connections[world->process->n_connections++] = &mirror;
@@ -696,7 +766,8 @@ static void test_detach(void **state) {
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	n_sent = 0;
 	daemon_detach(daemon, registry_attachment(&daemon->registry, 2));
-	for (size_t i = 0; i < n_sent; i++) /* maps that nobody uses any more; a plan is not retired */
+	for (size_t i = 0; i < n_sent;
+	     i++) /* maps that nobody uses any more; a plan is not retired */
 		assert_int_equal(sent[i].header.type, WIRE_DISARM);
 	assert_int_equal(n_sent, 2);
 }
@@ -761,7 +832,8 @@ static void test_too_many_plans(void **state) {
 	for (int i = 0; i <= PROCESS_PLANS_MAX; i++) {
 		n_sent = 0;
 		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
-		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i < PROCESS_PLANS_MAX);
+		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED,
+				 i < PROCESS_PLANS_MAX);
 	}
 	check_own("this process has 1024 plans: no more");
 	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_KEEP);
@@ -789,7 +861,8 @@ static void test_too_many_modules(void **state) {
 		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
 		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i == 0);
 	}
-	check_own("quota: the processes of uid 0 have 32768 probed modules, or those of all users 262144: no more");
+	check_own("quota: the processes of uid 0 have 32768 probed modules, or those of all users "
+		  "262144: no more");
 	process_module_free(world->process, LIST_FIRST(&world->process->modules));
 	n_sent = 0;
 	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
@@ -797,7 +870,8 @@ static void test_too_many_modules(void **state) {
 	image_result_unref(result);
 }
 
-/* Where there is no plan, what the process has patched stays only if none of it was detached; where there is to be none, never. */
+/* Where there is no plan, what the process has patched stays only if none of it was detached; where
+ * there is to be none, never. */
 static void test_later(void **state) {
 	struct world *world = *state;
 	struct image_result *result;
@@ -811,14 +885,19 @@ static void test_later(void **state) {
 	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
 	for (uint32_t later = WIRE_LATER_KEEP; later <= WIRE_LATER_BARE; later++) {
 		n_sent = 0;
-		assert_int_equal(image_answer_own(&world->daemon, &world->client, 1, true, true, "%s", "quota"), 0);
+		assert_int_equal(image_answer_own(&world->daemon, &world->client, 1, true, true,
+						  "%s", "quota"),
+				 0);
 		check_own("quota");
 		assert_int_equal(sent[0].image_reply.later, later);
 		n_sent = 0;
-		assert_int_equal(image_answer_own(&world->daemon, &world->client, 1, true, false, "%s", "off"), 0);
+		assert_int_equal(image_answer_own(&world->daemon, &world->client, 1, true, false,
+						  "%s", "off"),
+				 0);
 		assert_int_equal(sent[0].image_reply.later, WIRE_LATER_NOT);
 		if (later == WIRE_LATER_KEEP)
-			daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
+			daemon_detach(&world->daemon,
+				      registry_attachment(&world->daemon.registry, 1));
 	}
 	image_result_unref(result);
 }

@@ -3,25 +3,34 @@
 /*
  * Restart without loss.
  *
- * A daemon may be killed at any instruction, and the next one goes on: there is no shutdown that writes things down, so a restart in good
- * order is the same as a crash. What has to survive lies where a process's end does not reach:
+ * A daemon may be killed at any instruction, and the next one goes on: there is no shutdown that
+ * writes things down, so a restart in good order is the same as a crash. What has to survive lies
+ * where a process's end does not reach:
  *
- *   - programs, maps' memory, links of programs on the host: descriptors, which systemd keeps (store.h). Instances of maps are the very memory that
- *     processes write to, so they count on while there is no daemon. Totals of processes that are gone lie in a memfd as well (map-totals.c).
- *   - what is attached, by whom, where, under which ids: the state file (state.h), written at each attach and detach. It is the last to know of
- *     what comes and the first to forget what goes: a descriptor that it does not name is nobody's, and dropped at the next start. While it cannot be
- *     written (/run is full) what it names stays, and it is tried again. Numbers that were given out lie beside the descriptors (store_raise()), where
- *     there is always room, so that no daemon gives them out twice.
- *   - which process an instance is of: the store's record of it, written before the process gets it.
+ *   - programs, maps' memory, links of programs on the host: descriptors, which systemd keeps
+ *     (store.h). Instances of maps are the very memory that processes write to, so they count on
+ *     while there is no daemon. Totals of processes that are gone lie in a memfd as well
+ *     (map-totals.c).
+ *   - what is attached, by whom, where, under which ids: the state file (state.h), written at each
+ *     attach and detach. It is the last to know of what comes and the first to forget what goes: a
+ *     descriptor that it does not name is nobody's, and dropped at the next start. While it cannot
+ *     be written (/run is full) what it names stays, and it is tried again. Numbers that were given
+ *     out lie beside the descriptors (store_raise()), where there is always room, so that no daemon
+ *     gives them out twice.
+ *   - which process an instance is of: the store's record of it, written before the process gets
+ *     it.
  *
- * The next daemon puts all that into place before it makes a new interest page or takes a connection: a few milliseconds, as nothing is compiled or
- * verified again (what is in a sealed memfd is what was verified). Until then the old page says who is meant, and who connects waits in the
- * socket's queue, which systemd holds. Processes see that the page is another one, connect by themselves, and say which modules and instances
- * they have (wire.h, RESUME and KEEP). Until then, and for ever if it was made for another wire version, a process is known by its pid and start
+ * The next daemon puts all that into place before it makes a new interest page or takes a
+ * connection: a few milliseconds, as nothing is compiled or verified again (what is in a sealed
+ * memfd is what was verified). Until then the old page says who is meant, and who connects waits in
+ * the socket's queue, which systemd holds. Processes see that the page is another one, connect by
+ * themselves, and say which modules and instances they have (wire.h, RESUME and KEEP). Until then,
+ * and for ever if it was made for another wire version, a process is known by its pid and start
  * time; when it ends, its instances are folded, as ever.
  *
- * Without somebody who keeps descriptors (a session daemon that a user starts by hand), and after the service was stopped, which makes
- * systemd drop them, there is nothing to go on with: all starts empty.
+ * Without somebody who keeps descriptors (a session daemon that a user starts by hand), and after
+ * the service was stopped, which makes systemd drop them, there is nothing to go on with: all
+ * starts empty.
  */
 
 #include "keep.h"
@@ -57,7 +66,8 @@ struct keep {
 	bool full; /* was logged */
 	bool failed; /* the file is not what it should be; was logged, too */
 	bool ending;
-	int error; /* what kept us from restoring all, and may not the next daemon; negative, or 0 */
+	int error; /* what kept us from restoring all, and may not the next daemon; negative, or 0
+		    */
 	uv_timer_t *retry; /* NULL: never was needed */
 };
 
@@ -67,10 +77,12 @@ static void keep_check_room(struct keep *keep, uint32_t slot) {
 	if (slot || keep->full || !store_keeps(keep->store))
 		return;
 	keep->full = true;
-	log_warning("no room for more descriptors: some of what processes count from now on will not survive a restart");
+	log_warning("no room for more descriptors: some of what processes count from now on will "
+		    "not survive a restart");
 }
 
-/* Once half of the room is taken, who has half of that gets no more of it: what others count is to survive, too. */
+/* Once half of the room is taken, who has half of that gets no more of it: what others count is to
+ * survive, too. */
 static bool keep_has_share(const struct keep *keep, uid_t uid) {
 	unsigned int n, of;
 
@@ -97,14 +109,16 @@ static uint32_t keep_instance(const struct map_instance *instance, void *userdat
 		return 0;
 	_Static_assert(sizeof(record.comm) == sizeof(instance->comm), "the same text");
 	memcpy(record.comm, instance->comm, sizeof(record.comm));
-	slot = keep_has_share(keep, instance->uid) ? 0 : store_add(keep->store, instance->fd, &record);
+	slot = keep_has_share(keep, instance->uid) ? 0
+						   : store_add(keep->store, instance->fd, &record);
 	keep_check_room(keep, slot);
 	return slot;
 }
 
 static uint32_t keep_totals(const struct map *map, int fd, void *userdata) {
 	struct keep *keep = userdata;
-	uint32_t slot = store_add(keep->store, fd, &(struct store_record){ .kind = STORE_TOTALS, .owner = map->id });
+	uint32_t slot = store_add(keep->store, fd,
+				  &(struct store_record){ .kind = STORE_TOTALS, .owner = map->id });
 
 	keep_check_room(keep, slot);
 	return slot;
@@ -173,7 +187,8 @@ static void keep_sweep(struct keep *keep) {
 			used[map_totals_slot(object->maps[i])] = true;
 			if (object->maps[i]->start)
 				used[object->maps[i]->start->slot] = true;
-			for (const struct map_instance *instance = object->maps[i]->instances; instance; instance = instance->next)
+			for (const struct map_instance *instance = object->maps[i]->instances;
+			     instance; instance = instance->next)
 				used[instance->slot] = true;
 		}
 	}
@@ -235,7 +250,9 @@ void keep_changed(struct keep *keep) {
 	r = state ? state_save(keep->path, state) : -ENOMEM;
 	json_object_put(state);
 	if (r < 0 && !keep->failed)
-		log_error("%s: %s: what is attached now will not survive a restart until this can be written", keep->path, strerror(-r));
+		log_error("%s: %s: what is attached now will not survive a restart until this can "
+			  "be written",
+			  keep->path, strerror(-r));
 	failed = keep->failed;
 	keep->failed = r < 0;
 	if (r < 0) {
@@ -247,8 +264,13 @@ void keep_changed(struct keep *keep) {
 }
 
 /* Keeps a descriptor of an object. */
-static uint32_t keep_fd(struct keep *keep, enum store_kind kind, uint64_t owner, uint64_t number, int fd) {
-	uint32_t slot = fd < 0 ? 0 : store_add(keep->store, fd, &(struct store_record){ .kind = kind, .owner = owner, .number = number });
+static uint32_t keep_fd(struct keep *keep, enum store_kind kind, uint64_t owner, uint64_t number,
+			int fd) {
+	uint32_t slot =
+		fd < 0 ? 0
+		       : store_add(keep->store, fd,
+				   &(struct store_record){
+					   .kind = kind, .owner = owner, .number = number });
 
 	if (fd >= 0)
 		keep_check_room(keep, slot);
@@ -267,15 +289,20 @@ void keep_object(struct keep *keep, struct object *object) {
 		close(blob);
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (object->maps[i] && object->maps[i]->spec.layout.place == MAP_PLACE_KERNEL)
-			object->kernel_slots[i] = keep_fd(keep, STORE_KERNEL_MAP, object->maps[i]->id, 0, object->maps[i]->instances->fd);
+			object->kernel_slots[i] =
+				keep_fd(keep, STORE_KERNEL_MAP, object->maps[i]->id, 0,
+					object->maps[i]->instances->fd);
 	TAILQ_FOREACH(attachment, &keep->daemon->registry.attachments, link) {
 		if (attachment->object != object)
 			continue;
-		attachment->slot = attachment->on_host
-					   ? keep_fd(keep, STORE_LINK, object->id, attachment->host_program,
-						     host_link_fd(object->host, attachment->host_program))
-					   : keep_fd(keep, STORE_PTX, object->id, attachment->id, attachment->fd);
-		attachment->patch_slot = keep_fd(keep, STORE_PATCH, object->id, attachment->id, attachment->patch_fd);
+		attachment->slot =
+			attachment->on_host
+				? keep_fd(keep, STORE_LINK, object->id, attachment->host_program,
+					  host_link_fd(object->host, attachment->host_program))
+				: keep_fd(keep, STORE_PTX, object->id, attachment->id,
+					  attachment->fd);
+		attachment->patch_slot = keep_fd(keep, STORE_PATCH, object->id, attachment->id,
+						 attachment->patch_fd);
 	}
 	object->kept = true;
 	keep_changed(keep);
@@ -338,7 +365,8 @@ static bool keep_passes(int error) {
 	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
 }
 
-/* The process of an instance: the one there is, or a new one if it still runs. NULL: it has ended, or keep->error says why that is not known. */
+/* The process of an instance: the one there is, or a new one if it still runs. NULL: it has ended,
+ * or keep->error says why that is not known. */
 static struct process *keep_process(struct keep *keep, const struct store_record *record) {
 	struct process_table *table = &keep->daemon->processes;
 	struct process_facts facts;
@@ -384,18 +412,22 @@ static bool keep_restore_instance(struct keep *keep, uint32_t slot) {
 	gone = record->pid && !keep_process(keep, record);
 	if (record->pid && record->process > table->last_number)
 		table->last_number = record->process;
-	return map_adopt_instance(map, &like, store_steal_fd(keep->store, slot), gone, &instance) == 0;
+	return map_adopt_instance(map, &like, store_steal_fd(keep->store, slot), gone, &instance) ==
+	       0;
 }
 
 static bool keep_restore_totals(struct keep *keep, uint32_t slot) {
-	struct map *map = registry_map(&keep->daemon->registry, store_record(keep->store, slot)->owner, NULL);
+	struct map *map =
+		registry_map(&keep->daemon->registry, store_record(keep->store, slot)->owner, NULL);
 
 	return map && map_adopt_totals(map, store_steal_fd(keep->store, slot), slot) == 0;
 }
 
 /* All descriptors of a kind. */
-static void keep_restore_maps(struct keep *keep, enum store_kind kind, bool (*restore)(struct keep *keep, uint32_t slot)) {
-	for (uint32_t slot = store_next(keep->store, 1); slot; slot = store_next(keep->store, slot + 1))
+static void keep_restore_maps(struct keep *keep, enum store_kind kind,
+			      bool (*restore)(struct keep *keep, uint32_t slot)) {
+	for (uint32_t slot = store_next(keep->store, 1); slot;
+	     slot = store_next(keep->store, slot + 1))
 		if (store_record(keep->store, slot)->kind == kind && !restore(keep, slot))
 			store_remove(keep->store, slot);
 }
@@ -409,26 +441,31 @@ static unsigned int keep_restore_objects(struct keep *keep, json_object *state) 
 
 	map_accounts_set_limit(accounts, UINT64_MAX); /* who has more than he may by now keeps it */
 	for (size_t i = 0; i < state_objects(state); i++)
-		if (state_take_object(state, i, &keep->daemon->registry, accounts, keep->store, error)) {
-			log_warning("%s: an attached object is not restored: %s", keep->path, error);
+		if (state_take_object(state, i, &keep->daemon->registry, accounts, keep->store,
+				      error)) {
+			log_warning("%s: an attached object is not restored: %s", keep->path,
+				    error);
 			failed++;
 		}
 	map_accounts_set_limit(accounts, limit);
 	return failed;
 }
 
-/* A state that cannot be used: a line says why. The file stays, for who wants to know what was attached. */
+/* A state that cannot be used: a line says why. The file stays, for who wants to know what was
+ * attached. */
 static void keep_put_aside(const struct keep *keep, const char *why) {
 	char aside[sizeof(keep->path) + sizeof(".refused")];
 
 	snprintf(aside, sizeof(aside), "%s.refused", keep->path);
 	if (rename(keep->path, aside) == 0)
-		log_error("%s: %s: starts with nothing attached; the file is kept as %s", keep->path, why, aside);
+		log_error("%s: %s: starts with nothing attached; the file is kept as %s",
+			  keep->path, why, aside);
 	else
 		log_error("%s: %s: starts with nothing attached", keep->path, why);
 }
 
-/* The state of the daemon before. 0; positive: there is none that can be used, why was logged; negative: another daemon may read it. */
+/* The state of the daemon before. 0; positive: there is none that can be used, why was logged;
+ * negative: another daemon may read it. */
 static int keep_load(struct keep *keep) {
 	char error[STATE_ERROR_SIZE] = "";
 	json_object *state = NULL, *exports = NULL;
@@ -445,7 +482,8 @@ static int keep_load(struct keep *keep) {
 		json_object_object_get_ex(state, "exports", &exports);
 		n = map_exports_restore(&keep->daemon->exports, &keep->daemon->registry, exports);
 		if (n)
-			log_warning("%s: %u exported maps are not exported any more", keep->path, n);
+			log_warning("%s: %u exported maps are not exported any more", keep->path,
+				    n);
 	} else if (r != STATE_E_NONE) {
 		keep_put_aside(keep, r < 0 ? strerror(-r) : error);
 	}
@@ -455,7 +493,8 @@ static int keep_load(struct keep *keep) {
 
 /* The names that the daemon before knew. */
 static bool keep_restore_names(struct keep *keep, uint32_t slot) {
-	if (keep->names || kernel_names_new(&keep->names, store_steal_fd(keep->store, slot)) < 0 || !kernel_names_inherited(keep->names))
+	if (keep->names || kernel_names_new(&keep->names, store_steal_fd(keep->store, slot)) < 0 ||
+	    !kernel_names_inherited(keep->names))
 		return false;
 	keep->names_slot = slot;
 	return true;
@@ -466,7 +505,8 @@ static void keep_begin_names(struct keep *keep) {
 	if (!keep_keeps(keep) || (!keep->names && kernel_names_new(&keep->names, -1) < 0))
 		return;
 	if (!keep->names_slot)
-		keep->names_slot = store_add(keep->store, kernel_names_fd(keep->names), &(struct store_record){ .kind = STORE_NAMES });
+		keep->names_slot = store_add(keep->store, kernel_names_fd(keep->names),
+					     &(struct store_record){ .kind = STORE_NAMES });
 }
 
 struct kernel_names *keep_names(const struct keep *keep) {
@@ -491,7 +531,8 @@ int keep_restore(struct keep *keep, unsigned int *np) {
 	int r = store_open(keep->store), loaded = 1;
 
 	if (r < 0)
-		log_error("descriptors for the next daemon: %s: nothing will survive a restart", strerror(-r));
+		log_error("descriptors for the next daemon: %s: nothing will survive a restart",
+			  strerror(-r));
 	if (r == 0)
 		loaded = keep_load(keep);
 	if (loaded < 0)
@@ -501,7 +542,8 @@ int keep_restore(struct keep *keep, unsigned int *np) {
 		keep_restore_maps(keep, STORE_INSTANCE, keep_restore_instance);
 	}
 	if (keep->error) {
-		log_error("what the daemon before had: %s: left to the next one", strerror(-keep->error));
+		log_error("what the daemon before had: %s: left to the next one",
+			  strerror(-keep->error));
 		return keep->error;
 	}
 	if (loaded == 0) {
@@ -512,8 +554,10 @@ int keep_restore(struct keep *keep, unsigned int *np) {
 		if (r == 0)
 			keep_sweep(keep);
 		else if (store_keeps(keep->store) && unlink(keep->path) == 0)
-			log_notice("%s: its daemon was stopped: starts with nothing attached", keep->path);
-		if (getrandom(&keep->numbers.session, sizeof(keep->numbers.session), 0) != sizeof(keep->numbers.session))
+			log_notice("%s: its daemon was stopped: starts with nothing attached",
+				   keep->path);
+		if (getrandom(&keep->numbers.session, sizeof(keep->numbers.session), 0) !=
+		    sizeof(keep->numbers.session))
 			keep->numbers.session = (uint64_t)daemon->started;
 		keep->numbers.session |= 1;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the next daemon finds: the store of descriptors (store.h) and the state file (state.h), kept up with what is attached. */
+/* What the next daemon finds: the store of descriptors (store.h) and the state file (state.h), kept
+ * up with what is attached. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,13 +15,15 @@ struct kernel_names;
 struct object;
 struct store;
 
-/* path: of the state file; NULL: there is none. store is consumed, and may be one that keeps nothing. 0 or -errno. */
+/* path: of the state file; NULL: there is none. store is consumed, and may be one that keeps
+ * nothing. 0 or -errno. */
 int keep_new(struct keep **keepp, struct daemon *daemon, struct store *store, const char *path);
 struct keep *keep_free(struct keep *keep);
 
 /*
- * Once, before anybody can connect: puts what an earlier daemon had into the registry, the maps and the table of processes. What cannot be restored is
- * logged. 0 and how many attachments there are; or -errno: this daemon cannot, the next one may, so this one is to end.
+ * Once, before anybody can connect: puts what an earlier daemon had into the registry, the maps and
+ * the table of processes. What cannot be restored is logged. 0 and how many attachments there are;
+ * or -errno: this daemon cannot, the next one may, so this one is to end.
  */
 int keep_restore(struct keep *keep, unsigned int *np);
 
@@ -33,7 +36,8 @@ uint64_t keep_session(const struct keep *keep);
 /* Which daemon of that session it is. */
 uint32_t keep_start(const struct keep *keep);
 
-/* What is new, before others are told: an object with all its attachments; that an object's maps have a user. */
+/* What is new, before others are told: an object with all its attachments; that an object's maps
+ * have a user. */
 void keep_object(struct keep *keep, struct object *object);
 void keep_changed(struct keep *keep);
 

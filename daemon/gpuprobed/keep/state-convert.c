@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Versions of the state file. A daemon reads its own and all before: from each version there is one step to the next. Members that it does not know
- * are passed over, so that a member more needs no new version if it may be missing.
+ * Versions of the state file. A daemon reads its own and all before: from each version there is one
+ * step to the next. Members that it does not know are passed over, so that a member more needs no
+ * new version if it may be missing.
  *
  *   1  what is attached
- *   2  `session` and `starts`, by which processes know the state again (1: none did); `last`, so that no id is given out twice
- *      (1: the highest that is there)
+ *   2  `session` and `starts`, by which processes know the state again (1: none did); `last`, so
+ *      that no id is given out twice (1: the highest that is there)
  */
 
 #include "state.h"
@@ -19,7 +20,10 @@
 static int64_t member_int(json_object *json, const char *key) {
 	json_object *member;
 
-	return json_object_object_get_ex(json, key, &member) && json_object_is_type(member, json_type_int) ? json_object_get_int64(member) : 0;
+	return json_object_object_get_ex(json, key, &member) &&
+			       json_object_is_type(member, json_type_int)
+		       ? json_object_get_int64(member)
+		       : 0;
 }
 
 /* The highest id among an object's maps or attachments. */
@@ -27,7 +31,8 @@ static int64_t highest(json_object *object, const char *key) {
 	json_object *list;
 	int64_t best = 0;
 
-	if (!json_object_object_get_ex(object, key, &list) || !json_object_is_type(list, json_type_array))
+	if (!json_object_object_get_ex(object, key, &list) ||
+	    !json_object_is_type(list, json_type_array))
 		return 0;
 	for (size_t i = 0; i < json_object_array_length(list); i++) {
 		int64_t id = member_int(json_object_array_get_idx(list, i), "id");
@@ -42,12 +47,15 @@ static int convert_1(json_object *state) {
 	int64_t object_id = 0, attachment = 0, map = 0;
 	uint64_t session = 0;
 
-	if (json_object_object_get_ex(state, "objects", &objects) && json_object_is_type(objects, json_type_array))
+	if (json_object_object_get_ex(state, "objects", &objects) &&
+	    json_object_is_type(objects, json_type_array))
 		for (size_t i = 0; i < json_object_array_length(objects); i++) {
 			json_object *object = json_object_array_get_idx(objects, i);
-			int64_t maps = highest(object, "maps"), attachments = highest(object, "attachments");
+			int64_t maps = highest(object, "maps"),
+				attachments = highest(object, "attachments");
 
-			object_id = member_int(object, "id") > object_id ? member_int(object, "id") : object_id;
+			object_id = member_int(object, "id") > object_id ? member_int(object, "id")
+									 : object_id;
 			attachment = attachments > attachment ? attachments : attachment;
 			map = maps > map ? maps : map;
 		}
@@ -75,23 +83,35 @@ int state_convert(json_object *state, char error[static STATE_ERROR_SIZE]) {
 	}
 	if (version > STATE_VERSION) {
 		json_object_object_get_ex(state, "daemon", &daemon);
-		snprintf(error, STATE_ERROR_SIZE, "it is of version %lld, written by gpuprobed %.64s; this one reads up to %d", (long long)version,
-			 json_object_is_type(daemon, json_type_string) ? json_object_get_string(daemon) : "?", STATE_VERSION);
+		snprintf(error, STATE_ERROR_SIZE,
+			 "it is of version %lld, written by gpuprobed %.64s; this one reads up to "
+			 "%d",
+			 (long long)version,
+			 json_object_is_type(daemon, json_type_string)
+				 ? json_object_get_string(daemon)
+				 : "?",
+			 STATE_VERSION);
 		return STATE_E_REFUSED;
 	}
 	for (; version < STATE_VERSION; version++)
 		if (converters[version - 1](state)) {
-			snprintf(error, STATE_ERROR_SIZE, "it is of version %lld, which could not be converted", (long long)version);
+			snprintf(error, STATE_ERROR_SIZE,
+				 "it is of version %lld, which could not be converted",
+				 (long long)version);
 			return STATE_E_REFUSED;
 		}
 	json_object_object_add(state, "version", json_object_new_int(STATE_VERSION));
 	if (member_int(state, "layout") != MAP_LAYOUT_VERSION) {
-		snprintf(error, STATE_ERROR_SIZE, "maps are laid out as of version %lld, which this daemon does not read",
+		snprintf(error, STATE_ERROR_SIZE,
+			 "maps are laid out as of version %lld, which this daemon does not read",
 			 (long long)member_int(state, "layout"));
 		return STATE_E_REFUSED;
 	}
-	if (json_object_object_get_ex(state, "patch", NULL) && member_int(state, "patch") != PATCH_VERSION) {
-		snprintf(error, STATE_ERROR_SIZE, "programs are compiled for patches of version %lld, which this daemon does not make",
+	if (json_object_object_get_ex(state, "patch", NULL) &&
+	    member_int(state, "patch") != PATCH_VERSION) {
+		snprintf(error, STATE_ERROR_SIZE,
+			 "programs are compiled for patches of version %lld, which this daemon "
+			 "does not make",
 			 (long long)member_int(state, "patch"));
 		return STATE_E_REFUSED;
 	}

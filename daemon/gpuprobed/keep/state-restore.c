@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Objects out of the state file. The daemon wrote it for itself; all the same each number has a range and each descriptor is looked at, because a
- * daemon that trips over its state would do so at every start. An object is restored as a whole, or not at all.
+ * Objects out of the state file. The daemon wrote it for itself; all the same each number has a
+ * range and each descriptor is looked at, because a daemon that trips over its state would do so at
+ * every start. An object is restored as a whole, or not at all.
  */
 
 #include <errno.h>
@@ -30,7 +31,8 @@ struct reading {
 	bool bad;
 };
 
-__attribute__((format(printf, 2, 3))) static void reading_fail(struct reading *reading, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void reading_fail(struct reading *reading,
+							       const char *format, ...) {
 	va_list arguments;
 
 	if (reading->bad)
@@ -41,7 +43,8 @@ __attribute__((format(printf, 2, 3))) static void reading_fail(struct reading *r
 	va_end(arguments);
 }
 
-static json_object *read_member(struct reading *reading, json_object *json, const char *key, enum json_type type) {
+static json_object *read_member(struct reading *reading, json_object *json, const char *key,
+				enum json_type type) {
 	json_object *member = NULL;
 
 	if (json_object_object_get_ex(json, key, &member) && json_object_is_type(member, type))
@@ -50,7 +53,8 @@ static json_object *read_member(struct reading *reading, json_object *json, cons
 	return NULL;
 }
 
-static uint64_t read_int(struct reading *reading, json_object *json, const char *key, uint64_t max) {
+static uint64_t read_int(struct reading *reading, json_object *json, const char *key,
+			 uint64_t max) {
 	json_object *member = read_member(reading, json, key, json_type_int);
 	uint64_t value = member ? (uint64_t)json_object_get_int64(member) : 0;
 
@@ -65,7 +69,8 @@ static bool read_bool(struct reading *reading, json_object *json, const char *ke
 	return member && json_object_get_boolean(member);
 }
 
-static void read_text(struct reading *reading, json_object *json, const char *key, char *text, size_t size) {
+static void read_text(struct reading *reading, json_object *json, const char *key, char *text,
+		      size_t size) {
 	json_object *member = read_member(reading, json, key, json_type_string);
 
 	if (member && (size_t)json_object_get_string_len(member) >= size)
@@ -75,13 +80,15 @@ static void read_text(struct reading *reading, json_object *json, const char *ke
 }
 
 /* The descriptor in a slot, which is of this kind; borrowed. -1: failed. */
-static int read_slot(struct reading *reading, json_object *json, const char *key, enum store_kind kind, uint32_t *slotp) {
+static int read_slot(struct reading *reading, json_object *json, const char *key,
+		     enum store_kind kind, uint32_t *slotp) {
 	const uint32_t slot = (uint32_t)read_int(reading, json, key, STORE_SLOTS_MAX);
 	const struct store_record *record = store_record(reading->store, slot);
 	const int fd = store_fd(reading->store, slot);
 
 	if (!record || fd < 0 || record->kind != kind) {
-		reading_fail(reading, "a descriptor of it is not there any more (FileDescriptorStoreMax= may be too low)");
+		reading_fail(reading, "a descriptor of it is not there any more "
+				      "(FileDescriptorStoreMax= may be too low)");
 		return -1;
 	}
 	*slotp = slot;
@@ -89,7 +96,8 @@ static int read_slot(struct reading *reading, json_object *json, const char *key
 }
 
 /* The same, of a sealed memfd of this size; stolen. */
-static int read_memfd(struct reading *reading, json_object *json, const char *key, enum store_kind kind, uint64_t size, uint32_t *slotp) {
+static int read_memfd(struct reading *reading, json_object *json, const char *key,
+		      enum store_kind kind, uint64_t size, uint32_t *slotp) {
 	const char *why;
 	int fd = read_slot(reading, json, key, kind, slotp);
 
@@ -103,12 +111,14 @@ static int read_memfd(struct reading *reading, json_object *json, const char *ke
 }
 
 /* What a filter says of names, if it does. */
-static void read_pattern(struct reading *reading, json_object *json, const char *key, struct filter *filter,
+static void read_pattern(struct reading *reading, json_object *json, const char *key,
+			 struct filter *filter,
 			 bool (*set)(struct filter *filter, const char *text)) {
 	json_object *member;
 
 	if (json_object_object_get_ex(json, key, &member) &&
-	    (!json_object_is_type(member, json_type_string) || !set(filter, json_object_get_string(member))))
+	    (!json_object_is_type(member, json_type_string) ||
+	     !set(filter, json_object_get_string(member))))
 		reading_fail(reading, "\"%s\" makes no sense", key);
 }
 
@@ -125,7 +135,8 @@ static void read_filter(struct reading *reading, json_object *json, struct filte
 		filter->has_uid = true;
 		filter->uid = (uid_t)read_int(reading, json, "uid", UINT32_MAX);
 	}
-	filter->own = json_object_object_get_ex(json, "own", &member) && json_object_get_boolean(member);
+	filter->own =
+		json_object_object_get_ex(json, "own", &member) && json_object_get_boolean(member);
 	read_pattern(reading, json, "comm", filter, filter_set_comm);
 	read_pattern(reading, json, "exe", filter, filter_set_exe);
 	read_pattern(reading, json, "cgroup", filter, filter_set_cgroup);
@@ -143,7 +154,8 @@ static void read_section(struct reading *reading, json_object *json, struct sect
 }
 
 /* A list of numbers up to `max` each. How many. */
-static size_t read_list(struct reading *reading, json_object *json, const char *key, uint64_t max, uint64_t *numbers, size_t n_max) {
+static size_t read_list(struct reading *reading, json_object *json, const char *key, uint64_t max,
+			uint64_t *numbers, size_t n_max) {
 	json_object *list = read_member(reading, json, key, json_type_array);
 	size_t n = list ? json_object_array_length(list) : 0;
 
@@ -154,7 +166,9 @@ static size_t read_list(struct reading *reading, json_object *json, const char *
 	for (size_t i = 0; i < n; i++) {
 		json_object *number = json_object_array_get_idx(list, i);
 
-		numbers[i] = json_object_is_type(number, json_type_int) ? (uint64_t)json_object_get_int64(number) : UINT64_MAX;
+		numbers[i] = json_object_is_type(number, json_type_int)
+				     ? (uint64_t)json_object_get_int64(number)
+				     : UINT64_MAX;
 		if (numbers[i] > max)
 			reading_fail(reading, "\"%s\" is out of range", key);
 	}
@@ -175,23 +189,30 @@ static void read_gpu(struct reading *reading, json_object *json, struct attachme
 	read_text(reading, json, "engine", engine, sizeof(engine));
 	if (!engine_from_name(engine, false, &attachment->engine))
 		reading_fail(reading, "\"engine\" is none");
-	attachment->n_context = read_list(reading, json, "context", UINT16_MAX, context, REGISTRY_CONTEXT_MAX);
+	attachment->n_context =
+		read_list(reading, json, "context", UINT16_MAX, context, REGISTRY_CONTEXT_MAX);
 	for (size_t i = 0; i < attachment->n_context; i++)
 		attachment->context[i] = (uint16_t)context[i];
-	attachment->n_patch_maps = read_list(reading, json, "patch_maps", REGISTRY_OBJECT_MAPS_MAX - 1, maps, REGISTRY_OBJECT_MAPS_MAX);
+	attachment->n_patch_maps =
+		read_list(reading, json, "patch_maps", REGISTRY_OBJECT_MAPS_MAX - 1, maps,
+			  REGISTRY_OBJECT_MAPS_MAX);
 	for (size_t i = 0; i < attachment->n_patch_maps; i++)
 		attachment->patch_maps[i] = (uint8_t)maps[i];
-	read_text(reading, json, "patch_reason", attachment->patch_reason, sizeof(attachment->patch_reason));
-	attachment->fd = read_memfd(reading, json, "fd", STORE_PTX, attachment->size, &attachment->slot);
+	read_text(reading, json, "patch_reason", attachment->patch_reason,
+		  sizeof(attachment->patch_reason));
+	attachment->fd =
+		read_memfd(reading, json, "fd", STORE_PTX, attachment->size, &attachment->slot);
 	if (!reading->bad && read_int(reading, json, "patch", STORE_SLOTS_MAX)) {
 		int fd = read_slot(reading, json, "patch", STORE_PATCH, &attachment->patch_slot);
 
-		attachment->patch_fd = fd < 0 ? -1 : store_steal_fd(reading->store, attachment->patch_slot);
+		attachment->patch_fd =
+			fd < 0 ? -1 : store_steal_fd(reading->store, attachment->patch_slot);
 	}
 }
 
 /* NULL: failed. */
-static struct attachment *read_attachment(struct reading *reading, json_object *json, struct object *object) {
+static struct attachment *read_attachment(struct reading *reading, json_object *json,
+					  struct object *object) {
 	json_object *section = read_member(reading, json, "section", json_type_object),
 		    *filter = read_member(reading, json, "filter", json_type_object);
 	struct attachment *attachment = NULL;
@@ -204,7 +225,8 @@ static struct attachment *read_attachment(struct reading *reading, json_object *
 	attachment->id = read_int(reading, json, "id", INT64_MAX);
 	read_text(reading, json, "program", attachment->program, sizeof(attachment->program));
 	read_section(reading, section, &attachment->section);
-	read_text(reading, json, "section_text", attachment->section_text, sizeof(attachment->section_text));
+	read_text(reading, json, "section_text", attachment->section_text,
+		  sizeof(attachment->section_text));
 	attachment->spaces = (uint32_t)read_int(reading, json, "spaces", UINT32_MAX);
 	read_filter(reading, filter, &attachment->filter);
 	attachment->on_host = read_bool(reading, json, "on_host");
@@ -216,7 +238,8 @@ static struct attachment *read_attachment(struct reading *reading, json_object *
 	} else {
 		fd = read_slot(reading, json, "fd", STORE_LINK, &attachment->slot);
 		if (fd >= 0)
-			host_adopt_link(object->host, attachment->host_program, store_steal_fd(reading->store, attachment->slot));
+			host_adopt_link(object->host, attachment->host_program,
+					store_steal_fd(reading->store, attachment->slot));
 	}
 	return reading->bad ? attachment_free(attachment) : attachment;
 }
@@ -224,7 +247,8 @@ static struct attachment *read_attachment(struct reading *reading, json_object *
 static void read_layout(struct reading *reading, json_object *json, struct map_layout *layout) {
 	uint64_t n[STATE_LAYOUT_NUMBERS] = {};
 
-	if (read_list(reading, json, "layout", INT64_MAX, n, STATE_LAYOUT_NUMBERS) != STATE_LAYOUT_NUMBERS)
+	if (read_list(reading, json, "layout", INT64_MAX, n, STATE_LAYOUT_NUMBERS) !=
+	    STATE_LAYOUT_NUMBERS)
 		reading_fail(reading, "\"layout\" is too short");
 	*layout = (struct map_layout){
 		.kind = (uint32_t)n[0],
@@ -263,8 +287,8 @@ static const void *blob_take(struct reading *reading, struct blob *blob, uint64_
 	return bytes;
 }
 
-static void read_map(struct reading *reading, json_object *json, struct object *object, size_t i, struct map_accounts *accounts,
-		     struct blob *blob) {
+static void read_map(struct reading *reading, json_object *json, struct object *object, size_t i,
+		     struct map_accounts *accounts, struct blob *blob) {
 	static const struct map_lane none[1]; /* that there are none is known */
 	struct map_spec spec = { .kernel_fd = -1 };
 	char name[MAP_NAME_SIZE] = "";
@@ -288,21 +312,29 @@ static void read_map(struct reading *reading, json_object *json, struct object *
 	spec.initial = blob_take(reading, blob, spec.n_initial);
 	if (json_object_object_get_ex(json, "lanes", &member)) {
 		spec.n_lanes = read_int(reading, json, "lanes", MAP_VALUE_SIZE_MAX);
-		spec.lanes = blob_take(reading, blob, spec.n_lanes * sizeof(struct map_lane)) ?: none;
+		spec.lanes =
+			blob_take(reading, blob, spec.n_lanes * sizeof(struct map_lane)) ?: none;
 	}
 	if (spec.layout.place == MAP_PLACE_KERNEL)
-		spec.kernel_fd = read_slot(reading, json, "fd", STORE_KERNEL_MAP, &object->kernel_slots[i]);
+		spec.kernel_fd =
+			read_slot(reading, json, "fd", STORE_KERNEL_MAP, &object->kernel_slots[i]);
 	if (reading->bad)
 		return;
-	r = map_new(&object->maps[i], read_int(reading, json, "id", INT64_MAX), object->id, object->owner, &spec, accounts);
+	r = map_new(&object->maps[i], read_int(reading, json, "id", INT64_MAX), object->id,
+		    object->owner, &spec, accounts);
 	if (r)
-		reading_fail(reading, "map %s: %s", name, r < 0 ? strerror(-r) : r == MAP_E_QUOTA ? "quota" : "it makes no sense");
+		reading_fail(reading, "map %s: %s", name,
+			     r < 0              ? strerror(-r)
+			     : r == MAP_E_QUOTA ? "quota"
+						: "it makes no sense");
 	else if (spec.kernel_fd >= 0)
-		close(store_steal_fd(reading->store, object->kernel_slots[i])); /* the map has a copy */
+		close(store_steal_fd(reading->store,
+				     object->kernel_slots[i])); /* the map has a copy */
 }
 
 /* Maps and what else the object's own bytes are. */
-static void read_maps(struct reading *reading, json_object *json, struct object *object, struct map_accounts *accounts) {
+static void read_maps(struct reading *reading, json_object *json, struct object *object,
+		      struct map_accounts *accounts) {
 	json_object *maps = read_member(reading, json, "maps", json_type_array);
 	const uint64_t limit = map_accounts_limit(accounts);
 	const int fd = read_slot(reading, json, "fd", STORE_BLOB, &object->slot);
@@ -310,7 +342,8 @@ static void read_maps(struct reading *reading, json_object *json, struct object 
 	struct blob blob = {};
 	uint64_t size = 0;
 
-	if (fd < 0 || !maps || memfd_size(fd, &size) < 0 || (size && memfd_map(fd, size, &bytes) < 0)) {
+	if (fd < 0 || !maps || memfd_size(fd, &size) < 0 ||
+	    (size && memfd_map(fd, size, &bytes) < 0)) {
 		reading_fail(reading, "its data cannot be read");
 		return;
 	}
@@ -337,7 +370,8 @@ static void read_maps(struct reading *reading, json_object *json, struct object 
 }
 
 /* Whether what attachments say of maps is so. */
-static void check_maps(struct reading *reading, const struct object *object, const struct attachment *attachment) {
+static void check_maps(struct reading *reading, const struct object *object,
+		       const struct attachment *attachment) {
 	for (size_t i = 0; i < REGISTRY_OBJECT_MAPS_MAX; i++)
 		if (attachment->maps >> i & 1 && (i >= object->n_maps || !object->maps[i]))
 			reading_fail(reading, "a program uses a map that it does not have");
@@ -347,8 +381,9 @@ static void check_maps(struct reading *reading, const struct object *object, con
 }
 
 /* Whether no other one has a number of the object's. */
-static void check_numbers(struct reading *reading, const struct registry *registry, const struct object *object,
-			  struct attachment *const attachments[], size_t n) {
+static void check_numbers(struct reading *reading, const struct registry *registry,
+			  const struct object *object, struct attachment *const attachments[],
+			  size_t n) {
 	const struct object *other;
 
 	TAILQ_FOREACH(other, &registry->objects, link)
@@ -358,22 +393,29 @@ static void check_numbers(struct reading *reading, const struct registry *regist
 		for (size_t j = 0; object->maps[i] && j <= i; j++)
 			if (j == i ? registry_map(registry, object->maps[i]->id, NULL) != NULL
 				   : object->maps[j] && object->maps[j]->id == object->maps[i]->id)
-				reading_fail(reading, "there are two maps %" PRIu64, object->maps[i]->id);
+				reading_fail(reading, "there are two maps %" PRIu64,
+					     object->maps[i]->id);
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j <= i; j++)
-			if (j == i ? registry_attachment(registry, attachments[i]->id) != NULL : attachments[j]->id == attachments[i]->id)
-				reading_fail(reading, "there are two attachments %" PRIu64, attachments[i]->id);
+			if (j == i ? registry_attachment(registry, attachments[i]->id) != NULL
+				   : attachments[j]->id == attachments[i]->id)
+				reading_fail(reading, "there are two attachments %" PRIu64,
+					     attachments[i]->id);
 }
 
-int state_take_object(json_object *state, size_t i, struct registry *registry, struct map_accounts *accounts, struct store *store,
+int state_take_object(json_object *state, size_t i, struct registry *registry,
+		      struct map_accounts *accounts, struct store *store,
 		      char error[static STATE_ERROR_SIZE]) {
 	struct reading reading = { .store = store, .error = error };
-	json_object *json = json_object_array_get_idx(read_member(&reading, state, "objects", json_type_array), i), *list;
+	json_object *json = json_object_array_get_idx(
+			    read_member(&reading, state, "objects", json_type_array), i),
+		    *list;
 	struct attachment *attachments[STATE_ATTACHMENTS_MAX];
 	struct object *object;
 	size_t n = 0;
 
-	if (object_new(&object, read_int(&reading, json, "id", INT64_MAX), (uid_t)read_int(&reading, json, "owner", UINT32_MAX)) < 0)
+	if (object_new(&object, read_int(&reading, json, "id", INT64_MAX),
+		       (uid_t)read_int(&reading, json, "owner", UINT32_MAX)) < 0)
 		return -ENOMEM;
 	object->shared = read_bool(&reading, json, "shared");
 	object->has_kernel_user = read_bool(&reading, json, "has_kernel_user");
@@ -383,11 +425,13 @@ int state_take_object(json_object *state, size_t i, struct registry *registry, s
 		reading_fail(&reading, "no memory");
 	read_maps(&reading, json, object, accounts);
 	list = read_member(&reading, json, "attachments", json_type_array);
-	if (!reading.bad && (!json_object_array_length(list) || json_object_array_length(list) > STATE_ATTACHMENTS_MAX ||
+	if (!reading.bad && (!json_object_array_length(list) ||
+			     json_object_array_length(list) > STATE_ATTACHMENTS_MAX ||
 			     registry_room(registry, 0, json_object_array_length(list))))
 		reading_fail(&reading, "it has too many attachments, or none");
 	while (!reading.bad && n < json_object_array_length(list)) {
-		attachments[n] = read_attachment(&reading, json_object_array_get_idx(list, n), object);
+		attachments[n] =
+			read_attachment(&reading, json_object_array_get_idx(list, n), object);
 		if (attachments[n])
 			check_maps(&reading, object, attachments[n++]);
 	}
@@ -407,7 +451,8 @@ int state_take_object(json_object *state, size_t i, struct registry *registry, s
 size_t state_objects(json_object *state) {
 	json_object *objects;
 
-	return json_object_object_get_ex(state, "objects", &objects) && json_object_is_type(objects, json_type_array)
+	return json_object_object_get_ex(state, "objects", &objects) &&
+			       json_object_is_type(objects, json_type_array)
 		       ? json_object_array_length(objects)
 		       : 0;
 }

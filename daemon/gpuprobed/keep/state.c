@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The file is written anew when something is attached or detached, and takes the place of the old one by rename(2): whenever a daemon
- * is killed, there is one or the other. It lies beside the sockets, in memory: like the descriptors that it names, it does not
- * outlive a reboot, so nothing is ever waited for to reach a disk.
+ * The file is written anew when something is attached or detached, and takes the place of the old
+ * one by rename(2): whenever a daemon is killed, there is one or the other. It lies beside the
+ * sockets, in memory: like the descriptors that it names, it does not outlive a reboot, so nothing
+ * is ever waited for to reach a disk.
  */
 
 #include "state.h"
@@ -106,9 +107,12 @@ static json_object *attachment_state_json(const struct attachment *attachment) {
 
 static json_object *layout_json(const struct map_layout *layout) {
 	json_object *json = json_object_new_array();
-	const uint64_t numbers[] = { layout->kind,	   layout->place,	layout->merge,	      layout->shards,	layout->threads,
-				     layout->rings,	   layout->value_stride, layout->shard_stride, layout->entry_stride,
-				     layout->capacity, layout->ring_size,	layout->data_size, layout->host_size };
+	const uint64_t numbers[] = {
+		layout->kind,         layout->place,    layout->merge,        layout->shards,
+		layout->threads,      layout->rings,    layout->value_stride, layout->shard_stride,
+		layout->entry_stride, layout->capacity, layout->ring_size,    layout->data_size,
+		layout->host_size
+	};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		json_object_array_add(json, json_object_new_int64((int64_t)numbers[i]));
@@ -140,7 +144,8 @@ static json_object *map_json(const struct object *object, size_t i) {
 }
 
 static json_object *object_json(const struct registry *registry, const struct object *object) {
-	json_object *json = json_object_new_object(), *maps = json_object_new_array(), *attachments = json_object_new_array();
+	json_object *json = json_object_new_object(), *maps = json_object_new_array(),
+		    *attachments = json_object_new_array();
 	const struct attachment *attachment;
 
 	add_int(json, "id", object->id);
@@ -163,7 +168,8 @@ static json_object *object_json(const struct registry *registry, const struct ob
 }
 
 json_object *state_to_json(const struct registry *registry, const struct state_numbers *numbers) {
-	json_object *state = json_object_new_object(), *last = json_object_new_object(), *objects = json_object_new_array();
+	json_object *state = json_object_new_object(), *last = json_object_new_object(),
+		    *objects = json_object_new_array();
 	const struct object *object;
 
 	add_int(state, "version", STATE_VERSION);
@@ -222,7 +228,8 @@ int state_blob(const struct object *object) {
 			continue;
 		r = write_padded(fd, map->spec.initial, map->spec.n_initial);
 		if (r == 0)
-			r = write_padded(fd, map->spec.lanes, map->spec.n_lanes * sizeof(map->spec.lanes[0]));
+			r = write_padded(fd, map->spec.lanes,
+					 map->spec.n_lanes * sizeof(map->spec.lanes[0]));
 	}
 	if (r == 0)
 		r = memfd_seal(fd);
@@ -270,8 +277,10 @@ static int state_read(const char *path, char **textp, char error[static STATE_ER
 		return errno == ENOENT ? STATE_E_NONE : -errno;
 	if (fstat(fd, &status) < 0)
 		return -errno;
-	if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022) || (size_t)status.st_size > STATE_SIZE_MAX) {
-		snprintf(error, STATE_ERROR_SIZE, "not a file that this daemon alone writes, of at most 64 MiB");
+	if (!S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022) ||
+	    (size_t)status.st_size > STATE_SIZE_MAX) {
+		snprintf(error, STATE_ERROR_SIZE,
+			 "not a file that this daemon alone writes, of at most 64 MiB");
 		return STATE_E_REFUSED;
 	}
 	text = malloc((size_t)status.st_size + 1);
@@ -304,7 +313,8 @@ int state_load(const char *path, json_object **statep, char error[static STATE_E
 	if (tokener) {
 		json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 		state = json_tokener_parse_ex(tokener, text, (int)strlen(text) + 1);
-		if (json_tokener_get_error(tokener) != json_tokener_success || !json_object_is_type(state, json_type_object)) {
+		if (json_tokener_get_error(tokener) != json_tokener_success ||
+		    !json_object_is_type(state, json_type_object)) {
 			json_object_put(state);
 			state = NULL;
 			snprintf(error, STATE_ERROR_SIZE, "it is damaged: no JSON object");

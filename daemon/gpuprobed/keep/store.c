@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Names of descriptors are short, because systemd hands all of them to the next daemon in one variable, LISTEN_FDNAMES, and one variable
- * has at most 128 KiB. What a descriptor is stands in an index instead: a memfd that is in the store as well. Its slots are written here
- * and read by the next daemon, so a daemon may be killed between any two stores to memory:
+ * Names of descriptors are short, because systemd hands all of them to the next daemon in one
+ * variable, LISTEN_FDNAMES, and one variable has at most 128 KiB. What a descriptor is stands in an
+ * index instead: a memfd that is in the store as well. Its slots are written here and read by the
+ * next daemon, so a daemon may be killed between any two stores to memory:
  *
- *   adding: the record is written, then marked as used, then the descriptor is sent. One without the other is nothing.
+ *   adding: the record is written, then marked as used, then the descriptor is sent. One without
+ *     the other is nothing.
  *   removing: the mark goes first, then the descriptor.
  *
- * systemd reads what a daemon has sent before it looks at how that ended (sd_notify(3)), so what was sent is kept. If PID 1 hangs, what it
- * has no room for waits here (notify.h), and is lost if the daemon is killed then.
+ * systemd reads what a daemon has sent before it looks at how that ended (sd_notify(3)), so what
+ * was sent is kept. If PID 1 hangs, what it has no room for waits here (notify.h), and is lost if
+ * the daemon is killed then.
  */
 
 #include "store.h"
@@ -128,7 +131,8 @@ static struct store_index *store_map(int fd) {
 	struct store_index *index;
 	struct stat status;
 
-	if (seals < 0 || (seals & STORE_SEALS) != STORE_SEALS || fstat(fd, &status) < 0 || status.st_size != sizeof(*index))
+	if (seals < 0 || (seals & STORE_SEALS) != STORE_SEALS || fstat(fd, &status) < 0 ||
+	    status.st_size != sizeof(*index))
 		return NULL;
 	index = mmap(NULL, sizeof(*index), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (index == MAP_FAILED)
@@ -193,7 +197,8 @@ int store_open(struct store *store) {
 		return 1;
 	for (uint32_t slot = 1; slot <= STORE_SLOTS_MAX; slot++) {
 		if (store->index && store->fds[slot - 1] < 0)
-			store->index->records[slot - 1].used = 0; /* its descriptor was never sent, or systemd had no room */
+			store->index->records[slot - 1].used =
+				0; /* its descriptor was never sent, or systemd had no room */
 		if (store->index || store->fds[slot - 1] < 0)
 			continue;
 		store_name(name, slot);
@@ -260,7 +265,8 @@ void store_remove(struct store *store, uint32_t slot) {
 }
 
 const struct store_record *store_record(const struct store *store, uint32_t slot) {
-	if (!store->index || !slot || slot > STORE_SLOTS_MAX || !store->index->records[slot - 1].used)
+	if (!store->index || !slot || slot > STORE_SLOTS_MAX ||
+	    !store->index->records[slot - 1].used)
 		return NULL;
 	return &store->index->records[slot - 1];
 }

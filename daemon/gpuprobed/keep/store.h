@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Descriptors that outlive the daemon: systemd keeps them for the next one (FDSTORE=1, FileDescriptorStoreMax=). With each goes a record that
- * says what it is.
+ * Descriptors that outlive the daemon: systemd keeps them for the next one (FDSTORE=1,
+ * FileDescriptorStoreMax=). With each goes a record that says what it is.
  */
 
 #include <stdbool.h>
@@ -14,7 +14,9 @@
 struct notify;
 struct store;
 
-#define STORE_SLOTS_MAX 12288 /* systemd names all of them in one environment variable of 128 KiB */
+#define STORE_SLOTS_MAX                                                           \
+	12288 /* systemd names all of them in one environment variable of 128 KiB \
+	       */
 #define STORE_COMM_SIZE 16
 
 enum store_kind {
@@ -54,14 +56,16 @@ int store_new(struct store **storep, bool keeps, struct notify *notify);
 struct store *store_free(struct store *store);
 bool store_keeps(const struct store *store);
 
-/* At the start: a descriptor that came with this name; consumed. False: it is none of the store's, and still the caller's. */
+/* At the start: a descriptor that came with this name; consumed. False: it is none of the store's,
+ * and still the caller's. */
 bool store_inherit(struct store *store, const char *name, int fd);
 
 /* After the last of them: 0; positive: nothing was kept, the store is empty; or -errno. */
 int store_open(struct store *store);
 
 /*
- * Keeps a copy of the descriptor. The number of its slot, never 0; 0: nobody keeps it, or there is no room. The record's `used` is set here.
+ * Keeps a copy of the descriptor. The number of its slot, never 0; 0: nobody keeps it, or there is
+ * no room. The record's `used` is set here.
  */
 uint32_t store_add(struct store *store, int fd, const struct store_record *record);
 /* How many slots are taken, and how many of these by instances of a user's processes. */
@@ -69,7 +73,8 @@ unsigned int store_count(const struct store *store, uid_t uid, unsigned int *ofp
 /* Lets go of it; slot 0 is fine. */
 void store_remove(struct store *store, uint32_t slot);
 
-/* What was kept for us. The first slot from `from` on that has a record and a descriptor; 0: no more. */
+/* What was kept for us. The first slot from `from` on that has a record and a descriptor; 0: no
+ * more. */
 uint32_t store_next(const struct store *store, uint32_t from);
 /* Of a slot; NULL: it is empty. */
 const struct store_record *store_record(const struct store *store, uint32_t slot);
@@ -77,7 +82,8 @@ const struct store_record *store_record(const struct store *store, uint32_t slot
 int store_fd(const struct store *store, uint32_t slot);
 int store_steal_fd(struct store *store, uint32_t slot);
 
-/* Each of them becomes what it was raised to ever since the store was empty, if that is more; the next daemon finds it so. */
+/* Each of them becomes what it was raised to ever since the store was empty, if that is more; the
+ * next daemon finds it so. */
 void store_raise(struct store *store, struct store_numbers *numbers);
 
 /* Removes all but these slots (used[slot]). How many that were. */

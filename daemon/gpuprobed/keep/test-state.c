@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The state file: one of the first version, as it was written then, what is refused, and that what is read is what was written. Argument: the folder with it. */
+/* The state file: one of the first version, as it was written then, what is refused, and that what
+ * is read is what was written. Argument: the folder with it. */
 
 #include "state.h"
 
@@ -25,7 +26,8 @@ static struct map_accounts *accounts;
 static struct store *store;
 
 /* A descriptor as it comes from systemd. */
-static void keep(uint32_t slot, const char *name, enum store_kind kind, const char *bytes, size_t size) {
+static void keep(uint32_t slot, const char *name, enum store_kind kind, const char *bytes,
+		 size_t size) {
 	int fd = memfd_new_sealed("kept", bytes, size);
 
 	assert_true(fd >= 0);
@@ -33,7 +35,8 @@ static void keep(uint32_t slot, const char *name, enum store_kind kind, const ch
 	assert_true(store_inherit(store, name, fd));
 }
 
-static const char blob[16 + sizeof(struct map_lane)] = { 'b', 't', 'f', '!', '!', 0, 0, 0, 0, 0, 0, 0, 8 };
+static const char blob[16 + sizeof(struct map_lane)] = { 'b', 't', 'f', '!', '!', 0, 0,
+							 0,   0,   0,   0,   0,   8 };
 
 static int setup(void **state) {
 	registry_init(&registry);
@@ -97,7 +100,8 @@ static void test_upgrade(void **state) {
 	assert_non_null(attachment);
 	assert_string_equal(attachment->program, "cuda__counter");
 	assert_string_equal(attachment->section.kernel, "vectorAdd");
-	assert_true(attachment->filter.has_uid && attachment->filter.has_exe && !attachment->filter.has_comm);
+	assert_true(attachment->filter.has_uid && attachment->filter.has_exe &&
+		    !attachment->filter.has_comm);
 	assert_string_equal(attachment->filter.exe, "/usr/bin/*");
 	assert_int_equal(attachment->n_context, 2);
 	assert_true(attachment->fd >= 0);
@@ -177,7 +181,8 @@ static void write_changed(const char *const pairs[][2], size_t n) {
 	for (size_t i = 0; i < n; i++) {
 		at = strstr(text, pairs[i][0]);
 		assert_non_null(at);
-		snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text), text, pairs[i][1], at + strlen(pairs[i][0]));
+		snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text), text, pairs[i][1],
+			 at + strlen(pairs[i][0]));
 		strcpy(text, changed);
 	}
 	copy_golden("state-1.json"); /* with its mode */
@@ -206,7 +211,8 @@ static void test_objects(void **state) {
 		json = NULL;
 		assert_int_equal(state_load(path, &json, error), 0);
 		*error = '\0';
-		assert_int_equal(state_take_object(json, 0, &registry, accounts, store, error), STATE_E_OBJECT);
+		assert_int_equal(state_take_object(json, 0, &registry, accounts, store, error),
+				 STATE_E_OBJECT);
 		assert_true(*error);
 		assert_true(TAILQ_EMPTY(&registry.objects) && TAILQ_EMPTY(&registry.attachments));
 		assert_int_equal(map_accounts_used(accounts, 1000), 0);
@@ -216,11 +222,13 @@ static void test_objects(void **state) {
 	}
 }
 
-/* An object that has a number of another one is not restored: what the other one has would be found in its place. */
+/* An object that has a number of another one is not restored: what the other one has would be found
+ * in its place. */
 static void test_numbers(void **state) {
 	static const char *const all[][2] = {
-		{ "\"fd\":1,", "\"fd\":3," }, { "\"fd\":2,", "\"fd\":4," },
-		{ "\"id\":7,", "\"id\":8," }, { "\"id\":9,", "\"id\":10," }, { "\"id\":12,", "\"id\":13," },
+		{ "\"fd\":1,", "\"fd\":3," },   { "\"fd\":2,", "\"fd\":4," },
+		{ "\"id\":7,", "\"id\":8," },   { "\"id\":9,", "\"id\":10," },
+		{ "\"id\":12,", "\"id\":13," },
 	};
 	static const char *const taken[] = { "two objects 7", "two maps 9", "two attachments 12" };
 	char error[STATE_ERROR_SIZE];
@@ -239,7 +247,8 @@ static void test_numbers(void **state) {
 		write_changed(pairs, 4);
 		json = NULL;
 		assert_int_equal(state_load(path, &json, error), 0);
-		assert_int_equal(state_take_object(json, 0, &registry, accounts, store, error), STATE_E_OBJECT);
+		assert_int_equal(state_take_object(json, 0, &registry, accounts, store, error),
+				 STATE_E_OBJECT);
 		assert_non_null(strstr(error, taken[same]));
 		assert_int_equal(registry.n_attachments, 1);
 		json_object_put(json);

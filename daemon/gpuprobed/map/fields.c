@@ -12,14 +12,16 @@
 
 #define DEPTH_MAX 16
 #define MODIFIERS_MAX 32
-#define STEPS_MAX 65536 /* parts that are looked at: structs of structs without anything in them are endless, and no field */
+#define STEPS_MAX                                                                          \
+	65536 /* parts that are looked at: structs of structs without anything in them are \
+		 endless, and no field */
 #define BTF_SIZE_MAX ((size_t)16 << 20)
 
 struct btf_view {
 	const unsigned char *types;
 	const char *strings;
 	size_t n_types, n_strings; /* bytes; the last byte of strings is NUL */
-	uint32_t *offsets;	   /* of types 1 ... n */
+	uint32_t *offsets; /* of types 1 ... n */
 	uint32_t n;
 };
 
@@ -39,8 +41,9 @@ static int btf_view_init(struct btf_view *view, const void *data, size_t n_data)
 		return FIELDS_E_BTF;
 	body = (const unsigned char *)data + header.hdr_len;
 	n_body = n_data - header.hdr_len;
-	if (header.type_off > n_body || header.type_len > n_body - header.type_off || header.str_off > n_body ||
-	    header.str_len > n_body - header.str_off || !header.str_len || body[header.str_off + header.str_len - 1])
+	if (header.type_off > n_body || header.type_len > n_body - header.type_off ||
+	    header.str_off > n_body || header.str_len > n_body - header.str_off ||
+	    !header.str_len || body[header.str_off + header.str_len - 1])
 		return FIELDS_E_BTF;
 	view->types = body + header.type_off;
 	view->n_types = header.type_len;
@@ -71,7 +74,8 @@ static void btf_view_deinit(struct btf_view *view) {
 }
 
 /* A type and what follows it. False: there is none of that number. */
-static bool btf_view_type(const struct btf_view *view, uint32_t id, struct btf_type *type, const unsigned char **restp) {
+static bool btf_view_type(const struct btf_view *view, uint32_t id, struct btf_type *type,
+			  const unsigned char **restp) {
 	if (!id || id > view->n)
 		return false;
 	memcpy(type, view->types + view->offsets[id], sizeof(*type));
@@ -80,7 +84,8 @@ static bool btf_view_type(const struct btf_view *view, uint32_t id, struct btf_t
 }
 
 /* The same behind typedefs, const and the like, and of a variable its type. */
-static bool btf_view_resolve(const struct btf_view *view, uint32_t id, struct btf_type *type, const unsigned char **restp) {
+static bool btf_view_resolve(const struct btf_view *view, uint32_t id, struct btf_type *type,
+			     const unsigned char **restp) {
 	for (unsigned int i = 0; i < MODIFIERS_MAX; i++) {
 		if (!btf_view_type(view, id, type, restp))
 			return false;
@@ -118,7 +123,7 @@ struct part {
 	char name[FIELD_NAME_SIZE];
 	uint64_t bit;
 	uint32_t bitfield; /* bits; 0: none */
-	uint32_t count;	   /* of an array */
+	uint32_t count; /* of an array */
 	bool is_array;
 	unsigned int depth;
 };
@@ -126,7 +131,8 @@ struct part {
 static int walk_type(struct walk *walk, const struct part *part, uint32_t id);
 
 /* Adds a field of so many bits. What lies beyond the value is left out. */
-static int walk_add(struct walk *walk, const struct part *part, enum field_kind kind, uint64_t bits, struct field **fieldp) {
+static int walk_add(struct walk *walk, const struct part *part, enum field_kind kind, uint64_t bits,
+		    struct field **fieldp) {
 	struct fields *fields = walk->fields;
 	struct field *field;
 
@@ -151,7 +157,8 @@ static int walk_add(struct walk *walk, const struct part *part, enum field_kind 
 	return 0;
 }
 
-static int walk_int(struct walk *walk, const struct part *part, const struct btf_type *type, const unsigned char *rest) {
+static int walk_int(struct walk *walk, const struct part *part, const struct btf_type *type,
+		    const unsigned char *rest) {
 	struct part at = *part;
 	struct field *field;
 	uint32_t info;
@@ -159,14 +166,15 @@ static int walk_int(struct walk *walk, const struct part *part, const struct btf
 	memcpy(&info, rest, sizeof(info));
 	if (type->size > 8 || !type->size) {
 		at.count = 1;
-		return walk_add(walk, &at, FIELD_BYTES, (uint64_t)type->size * 8 * part->count, &field);
+		return walk_add(walk, &at, FIELD_BYTES, (uint64_t)type->size * 8 * part->count,
+				&field);
 	}
 	if (BTF_INT_BITS(info) && BTF_INT_BITS(info) < type->size * 8 && !part->is_array) {
 		at.bit += BTF_INT_OFFSET(info);
 		at.bitfield = part->bitfield ? part->bitfield : BTF_INT_BITS(info);
 	}
 	return walk_add(walk, &at,
-			BTF_INT_ENCODING(info) & BTF_INT_BOOL	  ? FIELD_BOOL
+			BTF_INT_ENCODING(info) & BTF_INT_BOOL     ? FIELD_BOOL
 			: BTF_INT_ENCODING(info) & BTF_INT_SIGNED ? FIELD_SIGNED
 								  : FIELD_UNSIGNED,
 			(uint64_t)type->size * 8, &field);
@@ -177,10 +185,12 @@ static uint64_t widen(const struct field *field, uint64_t value) {
 	if (field->bits == 64)
 		return value;
 	value <<= 64 - field->bits;
-	return field->is_signed ? (uint64_t)((int64_t)value >> (64 - field->bits)) : value >> (64 - field->bits);
+	return field->is_signed ? (uint64_t)((int64_t)value >> (64 - field->bits))
+				: value >> (64 - field->bits);
 }
 
-static int walk_enum(struct walk *walk, const struct part *part, const struct btf_type *type, const unsigned char *rest) {
+static int walk_enum(struct walk *walk, const struct part *part, const struct btf_type *type,
+		     const unsigned char *rest) {
 	const bool wide = BTF_INFO_KIND(type->info) == BTF_KIND_ENUM64;
 	size_t n = BTF_INFO_VLEN(type->info);
 	struct field *field;
@@ -223,7 +233,8 @@ static int walk_enum(struct walk *walk, const struct part *part, const struct bt
 	return 0;
 }
 
-/* The part `name` of a part; one without a name goes by that of what is around it. False: too deep. */
+/* The part `name` of a part; one without a name goes by that of what is around it. False: too deep.
+ */
 static bool part_enter(struct part *inner, const struct part *part, const char *name) {
 	size_t n;
 
@@ -233,13 +244,15 @@ static bool part_enter(struct part *inner, const struct part *part, const char *
 	if (*name)
 		snprintf(inner->name + n, sizeof(inner->name) - n, "%s%s", n ? "_" : "", name);
 	for (char *p = inner->name + n; *p; p++)
-		if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9')))
+		if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+		      (*p >= '0' && *p <= '9')))
 			*p = '_';
 	return ++inner->depth <= DEPTH_MAX;
 }
 
 /* Structs and, of unions, the first member. */
-static int walk_struct(struct walk *walk, const struct part *part, const struct btf_type *type, const unsigned char *rest) {
+static int walk_struct(struct walk *walk, const struct part *part, const struct btf_type *type,
+		       const unsigned char *rest) {
 	size_t n = BTF_INFO_VLEN(type->info);
 	int r = 0;
 
@@ -263,7 +276,8 @@ static int walk_struct(struct walk *walk, const struct part *part, const struct 
 	return r;
 }
 
-static int walk_section(struct walk *walk, const struct part *part, const struct btf_type *type, const unsigned char *rest) {
+static int walk_section(struct walk *walk, const struct part *part, const struct btf_type *type,
+			const unsigned char *rest) {
 	size_t n = BTF_INFO_VLEN(type->info);
 	int r = 0;
 
@@ -334,7 +348,8 @@ static int walk_array(struct walk *walk, const struct part *part, const unsigned
 		inner.count = array.nelems;
 		return walk_type(walk, &inner, array.type);
 	}
-	return walk_add(walk, part, FIELD_BYTES, size_of(walk->view, array.type) * array.nelems * 8, &field);
+	return walk_add(walk, part, FIELD_BYTES, size_of(walk->view, array.type) * array.nelems * 8,
+			&field);
 }
 
 static int walk_type(struct walk *walk, const struct part *part, uint32_t id) {
@@ -382,7 +397,10 @@ int fields_new(struct fields **fieldsp, const void *btf, size_t n_btf, uint32_t 
 	if (!walk.fields)
 		return -ENOMEM;
 	if (!type) {
-		r = walk_add(&walk, &whole, size == 1 || size == 2 || size == 4 || size == 8 ? FIELD_UNSIGNED : FIELD_BYTES, walk.n_bits, &field);
+		r = walk_add(&walk, &whole,
+			     size == 1 || size == 2 || size == 4 || size == 8 ? FIELD_UNSIGNED
+									      : FIELD_BYTES,
+			     walk.n_bits, &field);
 	} else {
 		r = btf_view_init(&view, btf, n_btf);
 		if (r == 0)

@@ -2,10 +2,12 @@
 #pragma once
 
 /*
- * The members of a map's keys and values, by the BTF of its object: what becomes labels and numbers of metrics (map-export.h).
+ * The members of a map's keys and values, by the BTF of its object: what becomes labels and numbers
+ * of metrics (map-export.h).
  *
- * BTF is an operator's file. libbpf 1.1 believes what it says of itself, and the daemon has privileges: so it is read here, where each access is
- * checked against its size, and nothing of it is kept. A struct is flattened (`a.b` is a_b), of a union the first member counts.
+ * BTF is an operator's file. libbpf 1.1 believes what it says of itself, and the daemon has
+ * privileges: so it is read here, where each access is checked against its size, and nothing of it
+ * is kept. A struct is flattened (`a.b` is a_b), of a union the first member counts.
  */
 
 #include <stdbool.h>
@@ -14,13 +16,13 @@
 
 #define FIELDS_MAX 64
 #define FIELD_NAME_SIZE 96
-#define FIELD_COUNT_MAX 4096	   /* elements of an array */
+#define FIELD_COUNT_MAX 4096 /* elements of an array */
 #define FIELD_ENUMERATORS_MAX 1024 /* of one enum; others are shown as numbers, */
-#define FIELD_ENUMERATOR_MAX 255   /* as are names of more bytes: cut off, two might be the same */
+#define FIELD_ENUMERATOR_MAX 255 /* as are names of more bytes: cut off, two might be the same */
 
 enum fields_result {
 	_FIELDS_SUCCESS,
-	FIELDS_E_BTF,	 /* it is no BTF, or no such type is in it */
+	FIELDS_E_BTF, /* it is no BTF, or no such type is in it */
 	FIELDS_E_MEMBERS, /* more than FIELDS_MAX, or nested too deep */
 };
 
@@ -36,14 +38,14 @@ enum field_kind {
 
 struct field_enumerator {
 	uint64_t value; /* as field_load() has it */
-	char *name;	/* NULL: none */
+	char *name; /* NULL: none */
 };
 
 struct field {
 	char name[FIELD_NAME_SIZE]; /* [A-Za-z0-9_]+; "": the whole is one value */
 	enum field_kind kind;
 	uint32_t bit, bits; /* of one element */
-	uint32_t count;	    /* elements, one after the other; TEXT, BYTES: 1 */
+	uint32_t count; /* elements, one after the other; TEXT, BYTES: 1 */
 	bool is_array;
 	bool is_signed; /* SIGNED, and enums that have numbers below zero */
 	struct field_enumerator *enumerators;
@@ -56,8 +58,8 @@ struct fields {
 };
 
 /*
- * The members of a type, in a value of `size` bytes. Of type 0 (no BTF): one unsigned number of 1, 2, 4 or 8 bytes, else BYTES. What lies beyond the
- * value is left out. 0, FIELDS_E_*, or -ENOMEM.
+ * The members of a type, in a value of `size` bytes. Of type 0 (no BTF): one unsigned number of 1,
+ * 2, 4 or 8 bytes, else BYTES. What lies beyond the value is left out. 0, FIELDS_E_*, or -ENOMEM.
  */
 int fields_new(struct fields **fieldsp, const void *btf, size_t n_btf, uint32_t type, size_t size);
 struct fields *fields_free(struct fields *fields);
@@ -65,7 +67,8 @@ struct fields *fields_free(struct fields *fields);
 /* One that is a number: no TEXT, no BYTES. */
 bool field_is_number(const struct field *field);
 
-/* Element `index` of a number; is_signed: extended to 64 bits; FLOAT: as it is, see field_double(). */
+/* Element `index` of a number; is_signed: extended to 64 bits; FLOAT: as it is, see field_double().
+ */
 uint64_t field_load(const struct field *field, const unsigned char *bytes, uint32_t index);
 double field_double(const struct field *field, uint64_t loaded);
 

@@ -22,10 +22,10 @@ struct raw {
 struct conversion {
 	bool left, plus, space, hash, zero;
 	unsigned int width;
-	int precision;	   /* -1: none */
+	int precision; /* -1: none */
 	unsigned int bits; /* of the argument */
-	char letter;	   /* P: an address as digits; s: what would be behind it */
-	size_t n;	   /* bytes of the format */
+	char letter; /* P: an address as digits; s: what would be behind it */
+	size_t n; /* bytes of the format */
 };
 
 static void raw_add(struct raw *raw, const char *bytes, size_t n) {
@@ -168,7 +168,7 @@ static void digits_make(char *digits, size_t *np, uint64_t value, unsigned int b
 /* An integer as printf() has it. */
 static void raw_add_integer(struct raw *raw, const struct conversion *conversion, uint64_t value) {
 	const bool is_signed = conversion->letter == 'd' || conversion->letter == 'i';
-	const unsigned int base = conversion->letter == 'o'			      ? 8
+	const unsigned int base = conversion->letter == 'o'                           ? 8
 				  : tolower((unsigned char)conversion->letter) == 'x' ? 16
 										      : 10;
 	const unsigned int shift = 64 - conversion->bits;

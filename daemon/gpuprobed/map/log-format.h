@@ -15,7 +15,7 @@ enum {
 
 struct log_line {
 	uint64_t time;
-	uint16_t program;	  /* index in the object; perhaps of none */
+	uint16_t program; /* index in the object; perhaps of none */
 	char text[LOG_TEXT_SIZE]; /* valid UTF-8 without control characters */
 };
 

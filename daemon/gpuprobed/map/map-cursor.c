@@ -109,9 +109,8 @@ static void step_end(const struct map *map, struct map_cursor *cursor,
 	}
 }
 
-static int step_threads(struct map *map, struct map_cursor *cursor,
-			const struct map_source *source, struct map_entry *entry,
-			uint64_t *spentp) {
+static int step_threads(struct map *map, struct map_cursor *cursor, const struct map_source *source,
+			struct map_entry *entry, uint64_t *spentp) {
 	const uint64_t threads = map->spec.layout.threads, first = cursor->index * threads;
 	uint64_t n;
 

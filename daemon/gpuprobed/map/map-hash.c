@@ -26,8 +26,8 @@
 
 #include "map-table.h"
 
-#define TRIES 4	       /* of a slot that changes, and of a snapshot */
-#define CHUNK 256      /* entries of the totals that are taken in one go */
+#define TRIES 4 /* of a slot that changes, and of a snapshot */
+#define CHUNK 256 /* entries of the totals that are taken in one go */
 #define CACHE_LINE 64
 
 /* Bytes of an element: its values, without padding between them. */
@@ -100,12 +100,14 @@ static void element_add(const struct map *map, unsigned char *sums, const unsign
 }
 
 /* Takes what instances start with off an element: what is left is what a process has added. */
-static void element_sub_start(const struct map *map, const unsigned char *key, unsigned char *sums) {
+static void element_sub_start(const struct map *map, const unsigned char *key,
+			      unsigned char *sums) {
 	unsigned char *start = map->start ? malloc(element_size(map)) : NULL;
 
 	if (start && map_start_element(map, key, start))
 		for (uint32_t i = 0; i < map->n_values; i++)
-			map_value_add(&map->spec, sums + (size_t)i * map->spec.value_size, start + (size_t)i * map->spec.value_size, true);
+			map_value_add(&map->spec, sums + (size_t)i * map->spec.value_size,
+				      start + (size_t)i * map->spec.value_size, true);
 	free(start);
 }
 
@@ -116,12 +118,14 @@ size_t map_hash_entry_size(const struct map *map) {
 }
 
 int map_hash_totals_table(struct map *map, const struct map_table_memory *memory) {
-	return map_table_new_in(&map->totals->table, map->spec.key_size, 2 * element_size(map), memory);
+	return map_table_new_in(&map->totals->table, map->spec.key_size, 2 * element_size(map),
+				memory);
 }
 
 /*
- * Adds a slot, as slot_copy() made it. 0 or -ENOMEM. Any process can leave keys behind, and do so again and again: those of other users than the
- * owner leave him half of his memory, and what is new beyond that is counted as lost.
+ * Adds a slot, as slot_copy() made it. 0 or -ENOMEM. Any process can leave keys behind, and do so
+ * again and again: those of other users than the owner leave him half of his memory, and what is
+ * new beyond that is counted as lost.
  */
 static int totals_add_slot(struct map *map, const unsigned char *slot) {
 	const unsigned char *key = slot + 8, *element = key + padded_key_size(map);
@@ -134,7 +138,8 @@ static int totals_add_slot(struct map *map, const unsigned char *slot) {
 
 	r = map_totals_make(map);
 	if (!r)
-		r = map_table_get(map->totals->table, key, own ? UINT64_MAX : map_totals_room(map), &entry, &added);
+		r = map_table_get(map->totals->table, key, own ? UINT64_MAX : map_totals_room(map),
+				  &entry, &added);
 	if (r == MAP_E_QUOTA && !own) {
 		map->lost += map->lost < INT64_MAX;
 		return 0;
@@ -146,7 +151,8 @@ static int totals_add_slot(struct map *map, const unsigned char *slot) {
 	if (added)
 		map_totals_step_begin(map, NULL, 0, UINT64_MAX);
 	else
-		map_totals_step_begin(map, entry, map_hash_entry_size(map), map_table_number(map->totals->table, entry));
+		map_totals_step_begin(map, entry, map_hash_entry_size(map),
+				      map_table_number(map->totals->table, entry));
 	payload = map_table_payload(map->totals->table, entry);
 	if (entry->instance == MAP_TOTALS_DELETED)
 		memset(payload, 0, 2 * element_size(map));
@@ -173,8 +179,8 @@ int map_hash_totals_step(struct map *map, uint64_t *budgetp) {
 			r = MAP_E_AGAIN;
 			break;
 		}
-		map_spend(budgetp, layout->entry_stride < CACHE_LINE ? layout->entry_stride
-								     : CACHE_LINE);
+		map_spend(budgetp,
+			  layout->entry_stride < CACHE_LINE ? layout->entry_stride : CACHE_LINE);
 		slot_copy(fold->instance, fold->at, slot);
 		if (!is_element(slot))
 			continue;
@@ -192,16 +198,16 @@ struct map_snapshot {
 	struct map_source source;
 	struct map_order order;
 	struct map_table *table;
-	uint64_t held;	     /* bytes that the accounts know of */
+	uint64_t held; /* bytes that the accounts know of */
 	unsigned char *slot; /* room for one */
 	bool torn;
 	/* where we are; what belongs to `folds` is good as long as the map's are the same */
 	unsigned int begun; /* times */
 	uint64_t folds;
-	uint32_t total;		  /* the next entry of the totals */
-	uint64_t start;		  /* the next slot of what instances start with */
+	uint32_t total; /* the next entry of the totals */
+	uint64_t start; /* the next slot of what instances start with */
 	struct map_instance *instance; /* being read; NULL: the next is the first */
-	uint64_t at;		  /* its next slot */
+	uint64_t at; /* its next slot */
 	bool complete;
 	uint32_t next; /* entry to be given out */
 };
@@ -260,7 +266,8 @@ static int snapshot_add(struct map_snapshot *snapshot, const struct map *map,
 	bool added, newest;
 	int r;
 
-	r = map_table_get(snapshot->table, key, map_accounts_room(snapshot->accounts, snapshot->order.reader), &entry,
+	r = map_table_get(snapshot->table, key,
+			  map_accounts_room(snapshot->accounts, snapshot->order.reader), &entry,
 			  &added);
 	if (!r)
 		r = map_accounts_hold(snapshot->accounts, snapshot->order.reader, &snapshot->held,
@@ -271,7 +278,8 @@ static int snapshot_add(struct map_snapshot *snapshot, const struct map *map,
 	payload = map_table_payload(snapshot->table, entry);
 	if (!snapshot->order.latest) {
 		element_add(map, payload, element, newest);
-		if (instance && instance != MAP_TOTALS_DELETED && snapshot->source.gone) /* what it started with is there already, once */
+		if (instance && instance != MAP_TOTALS_DELETED &&
+		    snapshot->source.gone) /* what it started with is there already, once */
 			element_sub_start(map, key, payload);
 	} else if (newest)
 		memcpy(payload, element, element_size(map));
@@ -287,18 +295,20 @@ static int snapshot_start(struct map_snapshot *snapshot, struct map *map, uint64
 
 	if (!map->start || !snapshot->source.gone)
 		return 0;
-	for (int i = 0; !r && i < CHUNK && snapshot->start < capacity && (!i || *spentp <= MAP_STEP_BYTES); i++) {
+	for (int i = 0;
+	     !r && i < CHUNK && snapshot->start < capacity && (!i || *spentp <= MAP_STEP_BYTES);
+	     i++) {
 		*spentp += CACHE_LINE;
 		slot_copy(map->start, snapshot->start++, snapshot->slot);
 		if (is_element(snapshot->slot))
-			r = snapshot_add(snapshot, map, snapshot->slot + 8, snapshot->slot + 8 + padded_key_size(map), 0, 0);
+			r = snapshot_add(snapshot, map, snapshot->slot + 8,
+					 snapshot->slot + 8 + padded_key_size(map), 0, 0);
 	}
 	return r ? r : snapshot->start < capacity ? MAP_E_AGAIN : 0;
 }
 
 /* Takes some of what processes left behind. 0: that is all, MAP_E_AGAIN: more, or an error. */
-static int snapshot_totals(struct map_snapshot *snapshot, const struct map *map,
-			   uint64_t *spentp) {
+static int snapshot_totals(struct map_snapshot *snapshot, const struct map *map, uint64_t *spentp) {
 	const struct map_table *table =
 		snapshot->source.gone && map->totals ? map->totals->table : NULL;
 	int r = 0;
@@ -336,9 +346,8 @@ static int snapshot_slots(struct map_snapshot *snapshot, struct map *map, uint64
 		snapshot->instance = instance;
 		snapshot->at = 0;
 	}
-	for (int i = 0; !r && i < CHUNK && snapshot->at < capacity &&
-			(!i || *spentp <= MAP_STEP_BYTES);
-	     i++) {
+	for (int i = 0;
+	     !r && i < CHUNK && snapshot->at < capacity && (!i || *spentp <= MAP_STEP_BYTES); i++) {
 		const uint64_t at = snapshot->at++;
 
 		*spentp += stride < CACHE_LINE ? stride : CACHE_LINE;

@@ -94,10 +94,13 @@ static int map_instance_fill(struct map_instance *instance, uint64_t cookie) {
 	int r;
 
 	r = write_all(instance->fd, &header, sizeof(header), 0);
-	if (!r && instance->map->start && !map_is_sum(spec) && spec->layout.merge != MAP_MERGE_LATEST)
-		r = write_all(instance->fd, instance->map->start_data, spec->layout.data_size, MAP_DATA_OFFSET);
+	if (!r && instance->map->start && !map_is_sum(spec) &&
+	    spec->layout.merge != MAP_MERGE_LATEST)
+		r = write_all(instance->fd, instance->map->start_data, spec->layout.data_size,
+			      MAP_DATA_OFFSET);
 	else if (!r && map_start_value(instance->map, 0, 0))
-		r = write_all(instance->fd, map_start_value(instance->map, 0, 0), spec->value_size, MAP_DATA_OFFSET);
+		r = write_all(instance->fd, map_start_value(instance->map, 0, 0), spec->value_size,
+			      MAP_DATA_OFFSET);
 	if (!r && spec->layout.kind == MAP_KIND_RING) {
 		ring_start(rings, spec->layout.rings, cookie);
 		r = write_all(instance->fd, rings, spec->layout.data_size, MAP_DATA_OFFSET);
@@ -201,8 +204,8 @@ static bool count_record(const struct ring_batch *batch, void *userdata) {
 }
 
 /*
- * Counts records that nobody has read as lost, over `budget` bytes of their ring, whose process is gone. Whether there
- * may be more. What cannot be read for want of memory is not counted.
+ * Counts records that nobody has read as lost, over `budget` bytes of their ring, whose process is
+ * gone. Whether there may be more. What cannot be read for want of memory is not counted.
  */
 static bool map_lose_records(struct map_instance *instance, uint64_t budget) {
 	unsigned char *scratch = malloc(RING_SCRATCH_SIZE);
@@ -224,8 +227,10 @@ void map_instance_remove(struct map *map, struct map_instance **at) {
 	if (!instance->gone)
 		map->n_instances--;
 	if (instance->consumer)
-		map_totals_ring_gone(map, instance->id, add_records(map->written, ring_consumer_written(instance->consumer)),
-				     add_records(map->lost, ring_consumer_lost(instance->consumer)));
+		map_totals_ring_gone(
+			map, instance->id,
+			add_records(map->written, ring_consumer_written(instance->consumer)),
+			add_records(map->lost, ring_consumer_lost(instance->consumer)));
 	map->folds++;
 	map->retained = true;
 	map_discharge(map, instance->size);
@@ -242,8 +247,9 @@ static struct map_instance **map_oldest_ring(struct map *map) {
 }
 
 /*
- * The oldest ring whose process is gone goes at once; what nobody read of it is lost: who needs its room does not wait until all of a large one
- * is searched, and believes of the rest what the process has counted. False: there is none.
+ * The oldest ring whose process is gone goes at once; what nobody read of it is lost: who needs its
+ * room does not wait until all of a large one is searched, and believes of the rest what the
+ * process has counted. False: there is none.
  */
 static bool map_drop_oldest(struct map *map) {
 	struct map_instance **at = map_oldest_ring(map);
@@ -266,7 +272,8 @@ static int map_make_room(struct map *map, uint64_t bytes) {
 	return r;
 }
 
-/* Rings that nobody reads do not pile up with every process that ends: the newest stay. As map_fold_rings(). */
+/* Rings that nobody reads do not pile up with every process that ends: the newest stay. As
+ * map_fold_rings(). */
 static int map_trim(struct map *map, uint64_t *budgetp) {
 	uint64_t n = 0, bytes;
 
@@ -365,7 +372,8 @@ void map_instance_keep(struct map_instance *instance) {
 		instance->slot = keeper->keep_instance(instance, keeper->userdata);
 }
 
-/* Whether a descriptor is of an instance of the map: the bytes in it are anybody's, but its size cannot be. */
+/* Whether a descriptor is of an instance of the map: the bytes in it are anybody's, but its size
+ * cannot be. */
 static bool instance_valid(const struct map *map, int fd) {
 	const int seals = fcntl(fd, F_GET_SEALS), wanted = F_SEAL_SHRINK | F_SEAL_GROW;
 	struct stat status;
@@ -374,7 +382,8 @@ static bool instance_valid(const struct map *map, int fd) {
 	       (uint64_t)status.st_size == instance_size(map);
 }
 
-int map_adopt_instance(struct map *map, const struct map_instance *like, int fd, bool gone, struct map_instance **instancep) {
+int map_adopt_instance(struct map *map, const struct map_instance *like, int fd, bool gone,
+		       struct map_instance **instancep) {
 	struct map_instance *instance;
 	int r;
 
@@ -417,7 +426,8 @@ int map_adopt_instance(struct map *map, const struct map_instance *like, int fd,
 		return r;
 	}
 	map_instance_link(map, instance);
-	if (map_totals_resume(map, instance) || gone) /* what is partly in the totals was gone then */
+	if (map_totals_resume(map, instance) ||
+	    gone) /* what is partly in the totals was gone then */
 		map_instance_gone(instance);
 	*instancep = instance;
 	return 0;
@@ -487,7 +497,8 @@ uint64_t map_instance_recency(const struct map_instance *instance) {
 bool map_instance_read(struct map_instance *instance, map_copy copy, uint64_t at,
 		       unsigned char *out) {
 	const struct map_header *header = header_of(instance);
-	const unsigned int cost = 1 + (unsigned int)(map_scratch_size(instance->map) / PATIENCE_BYTES);
+	const unsigned int cost =
+		1 + (unsigned int)(map_scratch_size(instance->map) / PATIENCE_BYTES);
 	uint64_t before;
 	unsigned int spent;
 

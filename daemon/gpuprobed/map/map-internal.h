@@ -16,7 +16,7 @@ struct map_table_memory;
 /* Instances that make a value. */
 struct map_source {
 	bool every; /* of all processes that are there */
-	bool gone;  /* of those that are gone */
+	bool gone; /* of those that are gone */
 	uint64_t process; /* if not of every one, of this one */
 	pid_t pid;
 };
@@ -28,9 +28,9 @@ static inline bool map_source_has(const struct map_source *source,
 
 /* What processes that are gone leave behind; NULL: they had nothing of the kind. */
 struct map_totals {
-	uint64_t recency;	/* of `latest`, see map_instance_recency() */
-	unsigned char *sums;	/* arrays: see map-merge.c */
-	unsigned char *latest;	/* arrays: of the newest instance; NULL: what it started with */
+	uint64_t recency; /* of `latest`, see map_instance_recency() */
+	unsigned char *sums; /* arrays: see map-merge.c */
+	unsigned char *latest; /* arrays: of the newest instance; NULL: what it started with */
 	struct map_table *table; /* hash maps: see map-hash.c */
 	/* map-totals.c's: the memory that all of it lies in */
 	struct map_totals_page *page;
@@ -48,9 +48,9 @@ static inline bool map_is_sum(const struct map_spec *spec) {
 /* ---- map-start.c ---- */
 
 /*
- * What value `at` of an instance (of a percpu map in that shard) starts with; NULL: zeros. Those of a SUM map are zeros always, as
- * modules may hold such data themselves, and those of a LATEST map have no stamp yet: the initial
- * bytes come in when the map is read.
+ * What value `at` of an instance (of a percpu map in that shard) starts with; NULL: zeros. Those of
+ * a SUM map are zeros always, as modules may hold such data themselves, and those of a LATEST map
+ * have no stamp yet: the initial bytes come in when the map is read.
  */
 const unsigned char *map_start_value(const struct map *map, uint64_t at, uint32_t shard);
 
@@ -64,7 +64,9 @@ bool map_start_element(const struct map *map, const unsigned char *key, unsigned
 int map_start_adopt(struct map *map, struct map_instance *start);
 void map_start_free(struct map *map);
 
-#define MAP_TOTALS_DELETED UINT64_MAX /* instance of an entry of a hash map's totals that the host has deleted or written over: it does not count */
+#define MAP_TOTALS_DELETED                                                                     \
+	UINT64_MAX /* instance of an entry of a hash map's totals that the host has deleted or \
+		      written over: it does not count */
 
 /* ---- map.c ---- */
 
@@ -72,14 +74,16 @@ void map_start_free(struct map *map);
 int map_charge(struct map *map, uint64_t bytes, bool force);
 void map_discharge(struct map *map, uint64_t bytes);
 
-/* Charges what the totals take now, whatever the limit; and what those of hash maps may take more for keys of processes that are not the owner's. 0 or -ENOMEM. */
+/* Charges what the totals take now, whatever the limit; and what those of hash maps may take more
+ * for keys of processes that are not the owner's. 0 or -ENOMEM. */
 int map_charge_totals(struct map *map);
 uint64_t map_totals_room(const struct map *map);
 
 /* Of the lanes that fill the values of a map without lanes of its own. */
 uint32_t map_lane_size(const struct map_spec *spec);
 
-/* Memory for dumps of who reads: *heldp bytes become `bytes`. 0, MAP_E_QUOTA or -ENOMEM; less, and as much, always can. */
+/* Memory for dumps of who reads: *heldp bytes become `bytes`. 0, MAP_E_QUOTA or -ENOMEM; less, and
+ * as much, always can. */
 int map_accounts_hold(struct map_accounts *accounts, uid_t reader, uint64_t *heldp, uint64_t bytes);
 uint64_t map_accounts_room(const struct map_accounts *accounts, uid_t reader);
 
@@ -172,7 +176,8 @@ void map_totals_fold_begin(struct map *map);
 int map_totals_fold_latest(struct map *map);
 void map_totals_fold_end(struct map *map, bool newest);
 
-/* Around a change for element map->fold.at: of these bytes, or (size 0) of none that count before; entry: of a table. */
+/* Around a change for element map->fold.at: of these bytes, or (size 0) of none that count before;
+ * entry: of a table. */
 void map_totals_step_begin(struct map *map, const void *bytes, size_t size, uint64_t entry);
 void map_totals_step_end(struct map *map);
 

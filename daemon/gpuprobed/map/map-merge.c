@@ -36,9 +36,13 @@ struct stamped {
 	uint64_t value, stamp;
 };
 
-/* Adds lanes of a size that lie side by side, eight bytes at once: added without their highest bits, none carries into the next one. */
-static void add_side_by_side(unsigned char *value, const unsigned char *other, size_t n_bytes, uint32_t lane_size, bool negative) {
-	static const uint64_t tops[] = { [1] = UINT64_C(0x8080808080808080), [2] = UINT64_C(0x8000800080008000), [4] = UINT64_C(0x8000000080000000),
+/* Adds lanes of a size that lie side by side, eight bytes at once: added without their highest
+ * bits, none carries into the next one. */
+static void add_side_by_side(unsigned char *value, const unsigned char *other, size_t n_bytes,
+			     uint32_t lane_size, bool negative) {
+	static const uint64_t tops[] = { [1] = UINT64_C(0x8080808080808080),
+					 [2] = UINT64_C(0x8000800080008000),
+					 [4] = UINT64_C(0x8000000080000000),
 					 [8] = UINT64_C(1) << 63 };
 	const uint64_t top = tops[lane_size];
 	uint64_t a, b;
@@ -48,7 +52,8 @@ static void add_side_by_side(unsigned char *value, const unsigned char *other, s
 		a = b = 0;
 		memcpy(&a, value, n); /* little-endian, as the GPU */
 		memcpy(&b, other, n);
-		a = negative ? ((a | top) - (b & ~top)) ^ ((a ^ ~b) & top) : ((a & ~top) + (b & ~top)) ^ ((a ^ b) & top);
+		a = negative ? ((a | top) - (b & ~top)) ^ ((a ^ ~b) & top)
+			     : ((a & ~top) + (b & ~top)) ^ ((a ^ b) & top);
 		memcpy(value, &a, n);
 	}
 }
@@ -59,13 +64,17 @@ void map_value_add(const struct map_spec *spec, unsigned char *value, const unsi
 	size_t n = spec->lanes ? spec->n_lanes : 0, next;
 
 	if (other && !spec->lanes)
-		add_side_by_side(value, other, spec->value_size - spec->value_size % size, size, negative);
+		add_side_by_side(value, other, spec->value_size - spec->value_size % size, size,
+				 negative);
 	for (size_t i = 0; other && i < n; i = next) {
 		const struct map_lane *lane = &spec->lanes[i];
 
-		for (next = i + 1; next < n && spec->lanes[next].size == lane->size && spec->lanes[next].offset == lane->offset + (next - i) * lane->size;)
+		for (next = i + 1;
+		     next < n && spec->lanes[next].size == lane->size &&
+		     spec->lanes[next].offset == lane->offset + (next - i) * lane->size;)
 			next++;
-		add_side_by_side(value + lane->offset, other + lane->offset, (next - i) * lane->size, lane->size, negative);
+		add_side_by_side(value + lane->offset, other + lane->offset,
+				 (next - i) * lane->size, lane->size, negative);
 	}
 }
 
@@ -151,7 +160,8 @@ static void element_copy(const struct map_instance *instance, uint64_t at, unsig
 }
 
 /* Whether value i of element `at` is not what instances start with. */
-static bool value_differs(const struct map *map, uint64_t at, uint32_t i, const unsigned char *value) {
+static bool value_differs(const struct map *map, uint64_t at, uint32_t i,
+			  const unsigned char *value) {
 	const unsigned char *start = map_start_value(map, at, i);
 
 	return start ? memcmp(value, start, map->spec.value_size) != 0
@@ -308,7 +318,8 @@ static bool merge_latest(struct map *map, uint64_t at, const struct map_source *
 		memcpy(out, totals->latest + at * size, size);
 	else
 		for (uint32_t i = 0; i < map->n_values && map_start_value(map, at, i); i++)
-			memcpy(out + (size_t)i * map->spec.value_size, map_start_value(map, at, i), map->spec.value_size);
+			memcpy(out + (size_t)i * map->spec.value_size, map_start_value(map, at, i),
+			       map->spec.value_size);
 	if (map_is_sum(&map->spec))
 		map_value_add(&map->spec, out, map_initial_value(map, at, 0), false);
 	return whole;
@@ -324,7 +335,8 @@ static void sum_begin(struct map *map, uint64_t at, const struct map_source *sou
 
 	memset(out, 0, size);
 	for (uint32_t i = 0; i < map->n_values && map_initial_value(map, at, i); i++)
-		memcpy(out + (size_t)i * spec->value_size, map_initial_value(map, at, i), spec->value_size);
+		memcpy(out + (size_t)i * spec->value_size, map_initial_value(map, at, i),
+		       spec->value_size);
 	for (uint32_t i = 0; totals && i < map->n_values; i++) {
 		size_t offset = (size_t)i * spec->value_size;
 
@@ -338,7 +350,8 @@ static void sum_begin(struct map *map, uint64_t at, const struct map_source *sou
 static bool merge_sums(struct map *map, uint64_t at, const struct map_source *source) {
 	const struct map_spec *spec = &map->spec;
 	unsigned char *out = map->scratch, *element = map->scratch + map_scratch_size(map);
-	uint64_t newest_rest[MAP_SHARDS_MAX] = {}; /* of each value: how new its bytes in no lane are */
+	uint64_t newest_rest[MAP_SHARDS_MAX] = {}; /* of each value: how new its bytes in no lane
+						      are */
 	uint64_t recency;
 	bool whole = true;
 

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Values that the host writes (UpdateMap, DeleteMap). They are the inputs of programs: what new instances start with.
+ * Values that the host writes (UpdateMap, DeleteMap). They are the inputs of programs: what new
+ * instances start with.
  *
- * They lie in an instance of their own, map->start, which no process gets: it is made with the first write, kept for the next daemon as others are, and copied
- * into each new instance. A kernel's map has none: it is one for all, and is written itself. Arrays of maps to which programs only add hold what is to be
- * added to the sum of all instances, which start with zeros; those of LATEST maps a value with a stamp.
+ * They lie in an instance of their own, map->start, which no process gets: it is made with the
+ * first write, kept for the next daemon as others are, and copied into each new instance. A
+ * kernel's map has none: it is one for all, and is written itself. Arrays of maps to which programs
+ * only add hold what is to be added to the sum of all instances, which start with zeros; those of
+ * LATEST maps a value with a stamp.
  *
- * After a write the map reads as what was written, whatever processes have left behind; what instances add from then on comes to it. So an instance that is there
- * either gets the value, too (host memory), or has no part in it (sums, stamps), or the write is refused: what is in the memory of a device
- * is changed by the programs there alone.
+ * After a write the map reads as what was written, whatever processes have left behind; what
+ * instances add from then on comes to it. So an instance that is there either gets the value, too
+ * (host memory), or has no part in it (sums, stamps), or the write is refused: what is in the
+ * memory of a device is changed by the programs there alone.
  */
 
 #include "map-internal.h"
@@ -22,8 +26,10 @@
 
 #include "map-table.h"
 
-#define START_SIZE_MAX (UINT64_C(16) << 20) /* is copied into each new instance, in one turn of the loop */
-#define FOLDS_MAX 64 /* megabytes of instances of processes that have just ended, which are waited for */
+#define START_SIZE_MAX \
+	(UINT64_C(16) << 20) /* is copied into each new instance, in one turn of the loop */
+#define FOLDS_MAX \
+	64 /* megabytes of instances of processes that have just ended, which are waited for */
 
 /* ---- hash maps: what GPUs do, on memory of our own that nobody else has ---- */
 
@@ -61,9 +67,11 @@ static inline void look_again(void) {
 }
 
 #define load(h, address) ((void)(h), start_load(address))
-#define load_pair(h, address, strong, a, b) ((void)(h), (void)(strong), *(a) = start_load(address), *(b) = start_load((address) + 8))
+#define load_pair(h, address, strong, a, b) \
+	((void)(h), (void)(strong), *(a) = start_load(address), *(b) = start_load((address) + 8))
 #define store(h, address, value) ((void)(h), start_store(address, value))
-#define compare_and_swap(h, address, expected, value) ((void)(h), start_swap(address, expected, value))
+#define compare_and_swap(h, address, expected, value) \
+	((void)(h), start_swap(address, expected, value))
 #define add(h, address, value) start_add(address, value)
 #define fence_all(h) ((void)(h))
 #include "daemon/translator/device/device-lib-hash.c"
@@ -92,7 +100,8 @@ static struct hash start_hash(const struct map *map) {
 }
 
 /* A key padded with zeros. */
-static void pad_key(const struct map *map, const void *key, u64 words[static MAP_KEY_SIZE_MAX / 8]) {
+static void pad_key(const struct map *map, const void *key,
+		    u64 words[static MAP_KEY_SIZE_MAX / 8]) {
 	memset(words, 0, MAP_KEY_SIZE_MAX);
 	memcpy(words, key, map->spec.key_size);
 }
@@ -125,7 +134,9 @@ const unsigned char *map_initial_value(const struct map *map, uint64_t at, uint3
 
 	if (!map->start)
 		return map->spec.initial;
-	return map->start_data + (layout->merge == MAP_MERGE_PERCPU ? shard_number * layout->shard_stride : 0) + at * layout->value_stride;
+	return map->start_data +
+	       (layout->merge == MAP_MERGE_PERCPU ? shard_number * layout->shard_stride : 0) +
+	       at * layout->value_stride;
 }
 
 bool map_start_element(const struct map *map, const unsigned char *key, unsigned char *element) {
@@ -138,7 +149,8 @@ bool map_start_element(const struct map *map, const unsigned char *key, unsigned
 	pad_key(map, key, words);
 	values = start_find(map, words);
 	for (uint32_t i = 0; values && i < map->n_values; i++)
-		memcpy(element + (size_t)i * spec->value_size, values + i * spec->layout.value_stride, spec->value_size);
+		memcpy(element + (size_t)i * spec->value_size,
+		       values + i * spec->layout.value_stride, spec->value_size);
 	return values;
 }
 
@@ -196,7 +208,8 @@ void map_start_free(struct map *map) {
 
 /* ---- writing ---- */
 
-/* Processes that have just ended: what they had is in the totals from here on. 0, MAP_E_AGAIN: there is too much of it, or -ENOMEM. */
+/* Processes that have just ended: what they had is in the totals from here on. 0, MAP_E_AGAIN:
+ * there is too much of it, or -ENOMEM. */
 static int fold_all(struct map *map) {
 	int r = MAP_E_AGAIN;
 
@@ -219,18 +232,22 @@ static void store_words(unsigned char *to, const unsigned char *value, size_t si
 }
 
 /* Stores a value of an array, or of all threads or SMs. data: of an instance. */
-static void store_element(const struct map *map, unsigned char *data, uint32_t index, const unsigned char *value) {
+static void store_element(const struct map *map, unsigned char *data, uint32_t index,
+			  const unsigned char *value) {
 	const struct map_layout *layout = &map->spec.layout;
 	const uint64_t n = layout->threads ? layout->threads : 1, first = index * n;
 
 	for (uint32_t i = 0; i < layout->shards; i++)
 		for (uint64_t at = first; at < first + n; at++)
-			store_words(data + i * layout->shard_stride + at * layout->value_stride, value, map->spec.value_size);
+			store_words(data + i * layout->shard_stride + at * layout->value_stride,
+				    value, map->spec.value_size);
 }
 
 /* The same for an instance that a process has, in host memory. 0 or -ENOMEM. */
-static int write_instance(const struct map_instance *instance, uint32_t index, const unsigned char *value) {
-	unsigned char *bytes = mmap(NULL, instance->size, PROT_READ | PROT_WRITE, MAP_SHARED, instance->fd, 0);
+static int write_instance(const struct map_instance *instance, uint32_t index,
+			  const unsigned char *value) {
+	unsigned char *bytes =
+		mmap(NULL, instance->size, PROT_READ | PROT_WRITE, MAP_SHARED, instance->fd, 0);
 
 	if (bytes == MAP_FAILED)
 		return -ENOMEM;
@@ -248,7 +265,8 @@ static void forget_totals(struct map *map, uint32_t index, const unsigned char *
 	for (uint64_t at = index * n; map->totals && at < (index + UINT64_C(1)) * n; at++) {
 		memset(map->totals->sums + at * size, 0, size);
 		for (uint32_t i = 0; map->totals->latest && i < map->n_values; i++)
-			memcpy(map->totals->latest + at * size + (size_t)i * map->spec.value_size, value, map->spec.value_size);
+			memcpy(map->totals->latest + at * size + (size_t)i * map->spec.value_size,
+			       value, map->spec.value_size);
 	}
 }
 
@@ -263,7 +281,8 @@ static void update_sum(struct map *map, uint32_t index, const unsigned char *val
 	map_value_add(spec, start, entry.values, true);
 }
 
-/* A map in which the youngest value counts: this one is younger than those that there are, and older than whatever comes. */
+/* A map in which the youngest value counts: this one is younger than those that there are, and
+ * older than whatever comes. */
 static void update_latest(struct map *map, uint32_t index, const unsigned char *value) {
 	uint64_t *start = (void *)(map->start_data + index * map->spec.layout.value_stride), stamp;
 	struct map_entry entry;
@@ -275,10 +294,12 @@ static void update_latest(struct map *map, uint32_t index, const unsigned char *
 	memcpy(start, value, map->spec.value_size);
 }
 
-static int update_array(struct map *map, uint32_t index, const unsigned char *value, uint64_t flags, uint64_t id) {
+static int update_array(struct map *map, uint32_t index, const unsigned char *value, uint64_t flags,
+			uint64_t id) {
 	const struct map_spec *spec = &map->spec;
 	const struct map_layout *layout = &spec->layout;
-	const bool apart = map_is_sum(spec) || layout->merge == MAP_MERGE_LATEST; /* instances have no part in it */
+	const bool apart = map_is_sum(spec) ||
+			   layout->merge == MAP_MERGE_LATEST; /* instances have no part in it */
 	int r;
 
 	if (index >= spec->max_entries)
@@ -320,7 +341,8 @@ static struct map_table_entry *totals_entry(const struct map *map, const u64 *wo
 	return NULL;
 }
 
-static int update_hash(struct map *map, const u64 *words, const unsigned char *value, uint64_t flags, uint64_t id) {
+static int update_hash(struct map *map, const u64 *words, const unsigned char *value,
+		       uint64_t flags, uint64_t id) {
 	const struct map_spec *spec = &map->spec;
 	const struct hash_value stored = { .data = (const char *)value, .size = spec->value_size };
 	struct map_table_entry *entry;

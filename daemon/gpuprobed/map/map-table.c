@@ -4,11 +4,12 @@
  * Entries lie in one array, in the order in which they were added; an index of their numbers, at
  * most half full, finds them by linear probing.
  *
- * Tables grow large, and whoever adds a key must not wait until all others are found anew: an index that is full is kept beside the next one, and
- * each key that is added takes some of its entries along. Until all are, both are searched.
+ * Tables grow large, and whoever adds a key must not wait until all others are found anew: an index
+ * that is full is kept beside the next one, and each key that is added takes some of its entries
+ * along. Until all are, both are searched.
  *
- * What counts as the table's memory are the entries that are there, not those that there is room for: nobody has touched that memory. One more
- * key is one more entry, then, and at times an index.
+ * What counts as the table's memory are the entries that are there, not those that there is room
+ * for: nobody has touched that memory. One more key is one more entry, then, and at times an index.
  */
 
 #include "map-table.h"
@@ -21,12 +22,14 @@
 #include "map.h"
 
 #define ENTRIES_FIRST 64
-#define ENTRIES_ALONG 4 /* with each that is added, so that all are there before the index is full again */
+#define ENTRIES_ALONG \
+	4 /* with each that is added, so that all are there before the index is full again */
 
 /* Of entries by their numbers. */
 struct map_table_index {
 	uint32_t capacity; /* a power of two; 0: there is no index */
-	uint32_t *places; /* twice the capacity; number + 1, 0: free, as calloc() has it without touching the memory */
+	uint32_t *places; /* twice the capacity; number + 1, 0: free, as calloc() has it without
+			     touching the memory */
 };
 
 struct map_table {
@@ -41,10 +44,12 @@ struct map_table {
 };
 
 size_t map_table_entry_bytes(size_t key_size, size_t payload_size) {
-	return sizeof(struct map_table_entry) + map_round_up(key_size, 8) + map_round_up(payload_size, 8);
+	return sizeof(struct map_table_entry) + map_round_up(key_size, 8) +
+	       map_round_up(payload_size, 8);
 }
 
-int map_table_new_in(struct map_table **tablep, size_t key_size, size_t payload_size, const struct map_table_memory *memory) {
+int map_table_new_in(struct map_table **tablep, size_t key_size, size_t payload_size,
+		     const struct map_table_memory *memory) {
 	int r = map_table_new(tablep, key_size, payload_size);
 
 	if (r == 0)
@@ -84,7 +89,8 @@ static uint64_t index_bytes(uint64_t capacity) {
 }
 
 uint64_t map_table_bytes(const struct map_table *table) {
-	return sizeof(*table) + table->n * (uint64_t)table->entry_size + index_bytes(table->index.capacity) + index_bytes(table->before.capacity);
+	return sizeof(*table) + table->n * (uint64_t)table->entry_size +
+	       index_bytes(table->index.capacity) + index_bytes(table->before.capacity);
 }
 
 uint32_t map_table_capacity(const struct map_table *table) {
@@ -100,7 +106,8 @@ struct map_table_entry *map_table_at(const struct map_table *table, uint32_t i) 
 }
 
 uint32_t map_table_number(const struct map_table *table, const struct map_table_entry *entry) {
-	return (uint32_t)((size_t)((const unsigned char *)entry - table->entries) / table->entry_size);
+	return (uint32_t)((size_t)((const unsigned char *)entry - table->entries) /
+			  table->entry_size);
 }
 
 unsigned char *map_table_payload(const struct map_table *table, struct map_table_entry *entry) {
@@ -118,7 +125,8 @@ static uint64_t hash_of(const struct map_table *table, const unsigned char *key)
 }
 
 /* Where the number of the key's entry is in the index, or the free place where it would be. */
-static uint32_t *index_find(const struct map_table *table, const struct map_table_index *index, const unsigned char *key, uint64_t hash) {
+static uint32_t *index_find(const struct map_table *table, const struct map_table_index *index,
+			    const unsigned char *key, uint64_t hash) {
 	const uint64_t mask = 2 * (uint64_t)index->capacity - 1;
 
 	for (;; hash++) {
@@ -130,7 +138,8 @@ static uint32_t *index_find(const struct map_table *table, const struct map_tabl
 }
 
 /* The entry of a key, NULL if there is none. */
-static struct map_table_entry *table_find(const struct map_table *table, const unsigned char *key, uint64_t hash) {
+static struct map_table_entry *table_find(const struct map_table *table, const unsigned char *key,
+					  uint64_t hash) {
 	const struct map_table_index *const indexes[] = { &table->index, &table->before };
 
 	for (size_t i = 0; i < 2 && indexes[i]->capacity; i++) {
@@ -142,7 +151,8 @@ static struct map_table_entry *table_find(const struct map_table *table, const u
 	return NULL;
 }
 
-/* Puts some of the first entries into the index, up to this one; the index before goes when it has no others. */
+/* Puts some of the first entries into the index, up to this one; the index before goes when it has
+ * no others. */
 static void table_take_along(struct map_table *table, uint64_t end) {
 	const uint32_t n = table->before.capacity;
 
@@ -158,11 +168,13 @@ static void table_take_along(struct map_table *table, uint64_t end) {
 }
 
 /* Room for so many entries, and an index that is empty. 0 or -ENOMEM. */
-static int table_make_room(struct map_table *table, uint64_t capacity, struct map_table_index *index) {
+static int table_make_room(struct map_table *table, uint64_t capacity,
+			   struct map_table_index *index) {
 	const size_t bytes = capacity * table->entry_size;
 	unsigned char *entries;
 
-	entries = table->memory.resize ? table->memory.resize(bytes, table->memory.userdata) : realloc(table->entries, bytes);
+	entries = table->memory.resize ? table->memory.resize(bytes, table->memory.userdata)
+				       : realloc(table->entries, bytes);
 	if (!entries)
 		return -ENOMEM;
 	table->entries = entries;

@@ -14,7 +14,7 @@
 struct map_table;
 
 struct map_table_entry {
-	uint64_t recency;  /* of the instance that the bytes in no lane are from */
+	uint64_t recency; /* of the instance that the bytes in no lane are from */
 	uint64_t instance; /* that was added last */
 	unsigned char key[]; /* padded to 8 bytes, then the payload */
 };
@@ -23,14 +23,16 @@ struct map_table_entry {
 int map_table_new(struct map_table **tablep, size_t key_size, size_t payload_size);
 struct map_table *map_table_free(struct map_table *table);
 
-/* Where the entries lie, if not in memory of the table's own: room for `bytes`, at the old or a new address with what is there. NULL: there is none. */
+/* Where the entries lie, if not in memory of the table's own: room for `bytes`, at the old or a new
+ * address with what is there. NULL: there is none. */
 struct map_table_memory {
 	void *(*resize)(size_t bytes, void *userdata);
 	void *userdata;
 };
 
 /* A table whose entries lie there. */
-int map_table_new_in(struct map_table **tablep, size_t key_size, size_t payload_size, const struct map_table_memory *memory);
+int map_table_new_in(struct map_table **tablep, size_t key_size, size_t payload_size,
+		     const struct map_table_memory *memory);
 /* Such a table, empty so far, gets the entries that are there. 0 or -ENOMEM. */
 int map_table_adopt(struct map_table *table, uint32_t n, uint32_t capacity);
 /* Of one entry. */

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where totals lie: in a memfd, so that the next daemon finds them as this one left them, even if it was killed in the middle of folding.
+ * Where totals lie: in a memfd, so that the next daemon finds them as this one left them, even if
+ * it was killed in the middle of folding.
  *
  *     page | undo | sums, latest, latest            of an array: these are sparse
  *     page | undo | entries of the table            of a hash map; grows
  *     page                                          of a ring
  *
- * What is folded must be in the totals once. A step is one element: its old bytes are kept in `undo`, then it is changed, then fold_at goes on. All
- * stores are this thread's, and a process that is killed stops between two instructions, so the order of the program is all that matters, and
- * no CPU's. Who adopts the totals puts the bytes back if the step was under way, and goes on with the instance at fold_at; an instance
- * that was just finished is known by its id, until nobody keeps it any more. An entry of a table that is new counts only once n_entries does.
+ * What is folded must be in the totals once. A step is one element: its old bytes are kept in
+ * `undo`, then it is changed, then fold_at goes on. All stores are this thread's, and a process
+ * that is killed stops between two instructions, so the order of the program is all that matters,
+ * and no CPU's. Who adopts the totals puts the bytes back if the step was under way, and goes on
+ * with the instance at fold_at; an instance that was just finished is known by its id, until nobody
+ * keeps it any more. An entry of a table that is new counts only once n_entries does.
  *
- * An array's newest instance is kept in one of two areas while the other one is being made; which one counts is said at the end.
+ * An array's newest instance is kept in one of two areas while the other one is being made; which
+ * one counts is said at the end.
  */
 
 #include "map-internal.h"
@@ -31,7 +35,8 @@
 #define PAGE_SIZE 4096
 #define TOTALS_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK)
 
-/* What counts of a ring map: one store says which of two pairs, and the instance that is in it since. */
+/* What counts of a ring map: one store says which of two pairs, and the instance that is in it
+ * since. */
 struct totals_records {
 	uint64_t written, lost;
 };
@@ -95,7 +100,9 @@ static size_t undo_size(const struct map *map) {
 
 	if (kind == MAP_KIND_RING)
 		return 0;
-	return map_round_up(kind == MAP_KIND_HASH ? map_hash_entry_size(map) : map_scratch_size(map), PAGE_SIZE);
+	return map_round_up(kind == MAP_KIND_HASH ? map_hash_entry_size(map)
+						  : map_scratch_size(map),
+			    PAGE_SIZE);
 }
 
 /* The memory becomes `size` bytes, perhaps elsewhere. 0 or -errno. */
@@ -126,7 +133,8 @@ static void *totals_resize_table(size_t bytes, void *userdata) {
 	struct map_totals *totals = userdata;
 	const size_t before = PAGE_SIZE + totals->page->undo_size;
 
-	if (totals->size < before + bytes && totals_resize(totals, map_round_up(before + bytes, PAGE_SIZE)) < 0)
+	if (totals->size < before + bytes &&
+	    totals_resize(totals, map_round_up(before + bytes, PAGE_SIZE)) < 0)
 		return NULL;
 	return (unsigned char *)totals->page + before;
 }
@@ -138,9 +146,11 @@ static int totals_bind(struct map *map) {
 	int r = 0;
 
 	if (map->spec.layout.kind == MAP_KIND_HASH) {
-		r = map_hash_totals_table(map, &(struct map_table_memory){ totals_resize_table, totals });
+		r = map_hash_totals_table(map, &(struct map_table_memory){ totals_resize_table,
+									   totals });
 		if (!r && page->n_entries)
-			r = map_table_adopt(totals->table, (uint32_t)page->n_entries, (uint32_t)page->capacity);
+			r = map_table_adopt(totals->table, (uint32_t)page->n_entries,
+					    (uint32_t)page->capacity);
 	} else if (map->spec.layout.kind != MAP_KIND_RING) {
 		totals->sums = totals_area(map, 0);
 		totals->latest = page->latest ? totals_area(map, page->latest) : NULL;
@@ -166,7 +176,8 @@ static void totals_keep(const struct map *map) {
 	struct map_totals *totals = map->totals;
 
 	if (!totals->slot && totals->keeper)
-		totals->slot = totals->keeper->keep_totals(map, totals->fd, totals->keeper->userdata);
+		totals->slot =
+			totals->keeper->keep_totals(map, totals->fd, totals->keeper->userdata);
 }
 
 int map_totals_make(struct map *map) {
@@ -184,7 +195,9 @@ int map_totals_make(struct map *map) {
 	if (!r && fcntl(fd, F_ADD_SEALS, TOTALS_SEALS) < 0)
 		r = -errno;
 	if (!r) {
-		*totals->page = (struct map_totals_page){ .magic = TOTALS_MAGIC, .map = map->id, .undo_size = undo };
+		*totals->page = (struct map_totals_page){ .magic = TOTALS_MAGIC,
+							  .map = map->id,
+							  .undo_size = undo };
 		map->totals = totals;
 		r = totals_bind(map);
 	}
@@ -223,8 +236,8 @@ int map_totals_fold_latest(struct map *map) {
 	unsigned char *area = totals_area(map, into);
 
 	/* what was the newest before the last one is in there */
-	if (fallocate(totals->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, area - (unsigned char *)totals->page,
-		      (off_t)area_size(map)) < 0)
+	if (fallocate(totals->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      area - (unsigned char *)totals->page, (off_t)area_size(map)) < 0)
 		return -errno;
 	in_order();
 	totals->page->into = into;
@@ -310,8 +323,10 @@ static bool totals_valid(const struct map *map, int fd, size_t *sizep) {
 		return false;
 	*sizep = (size_t)status.st_size;
 	size = totals_size(map, undo_size(map));
-	return page.magic == TOTALS_MAGIC && page.map == map->id && page.undo_size == undo_size(map) && *sizep >= size &&
-	       page.latest <= 2 && page.into <= 2 && page.n_entries <= page.capacity && page.capacity <= UINT32_MAX / 2 &&
+	return page.magic == TOTALS_MAGIC && page.map == map->id &&
+	       page.undo_size == undo_size(map) && *sizep >= size && page.latest <= 2 &&
+	       page.into <= 2 && page.n_entries <= page.capacity &&
+	       page.capacity <= UINT32_MAX / 2 &&
 	       (!page.capacity || page.capacity * map_hash_entry_size(map) <= *sizep - size);
 }
 
@@ -324,10 +339,12 @@ static void totals_undo_step(struct map *map) {
 	if (!page->fold_instance || page->undo != at + 1)
 		return;
 	if (map->spec.layout.kind != MAP_KIND_HASH)
-		memcpy(totals_area(map, 0) + at * map_scratch_size(map), undo, map_scratch_size(map));
+		memcpy(totals_area(map, 0) + at * map_scratch_size(map), undo,
+		       map_scratch_size(map));
 	else if (page->undo_entry < page->n_entries)
-		memcpy((unsigned char *)totals_undo(map->totals) + page->undo_size + page->undo_entry * map_hash_entry_size(map), undo,
-		       map_hash_entry_size(map));
+		memcpy((unsigned char *)totals_undo(map->totals) + page->undo_size +
+			       page->undo_entry * map_hash_entry_size(map),
+		       undo, map_hash_entry_size(map));
 	in_order();
 	page->undo = 0;
 }
@@ -337,7 +354,8 @@ int map_adopt_totals(struct map *map, int fd, uint32_t slot) {
 	size_t size = 0;
 	int r;
 
-	if (map->totals || map->spec.layout.place == MAP_PLACE_KERNEL || !totals_valid(map, fd, &size)) {
+	if (map->totals || map->spec.layout.place == MAP_PLACE_KERNEL ||
+	    !totals_valid(map, fd, &size)) {
 		close(fd);
 		return MAP_E_INVALID;
 	}

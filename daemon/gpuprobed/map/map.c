@@ -115,7 +115,8 @@ uint64_t map_accounts_refused(const struct map_accounts *accounts) {
 	return accounts->refused;
 }
 
-int map_accounts_hold(struct map_accounts *accounts, uid_t reader, uint64_t *heldp, uint64_t bytes) {
+int map_accounts_hold(struct map_accounts *accounts, uid_t reader, uint64_t *heldp,
+		      uint64_t bytes) {
 	struct map_account *account;
 
 	if (bytes == *heldp)
@@ -152,7 +153,8 @@ int map_charge(struct map *map, uint64_t bytes, bool force) {
 
 	if (!account)
 		return -ENOMEM;
-	if (!force && (account->used > accounts->limit || bytes > accounts->limit - account->used)) {
+	if (!force &&
+	    (account->used > accounts->limit || bytes > accounts->limit - account->used)) {
 		accounts->refused++;
 		account_put(accounts, account);
 		return MAP_E_QUOTA;
@@ -179,7 +181,8 @@ int map_charge_totals(struct map *map) {
 }
 
 uint64_t map_totals_room(const struct map *map) {
-	const uint64_t used = map_accounts_totals(map->accounts, map->owner) - map->charged_totals + map_totals_bytes(map),
+	const uint64_t used = map_accounts_totals(map->accounts, map->owner) - map->charged_totals +
+			      map_totals_bytes(map),
 		       half = map->accounts->limit / 2;
 
 	return used < half ? half - used : 0;

@@ -53,7 +53,8 @@ struct map_spec {
 	size_t n_initial;
 	uint32_t btf_key_type; /* ids in the object's BTF, 0: none */
 	uint32_t btf_value_type;
-	const struct map_lane *lanes; /* NULL: unknown, taken to be of 8 bytes, else 4, else 1; a map's: or just that */
+	const struct map_lane *lanes; /* NULL: unknown, taken to be of 8 bytes, else 4, else 1; a
+					 map's: or just that */
 	size_t n_lanes;
 	struct map_layout layout; /* from map_layout_init() */
 	int kernel_fd; /* MAP_PLACE_KERNEL: the kernel's map, of which the map keeps a copy */
@@ -65,7 +66,8 @@ struct map_accounts;
 int map_accounts_new(struct map_accounts **accountsp, uint64_t limit);
 struct map_accounts *map_accounts_free(struct map_accounts *accounts);
 uint64_t map_accounts_used(const struct map_accounts *accounts, uid_t uid);
-uint64_t map_accounts_totals(const struct map_accounts *accounts, uid_t uid); /* of that, what processes left behind in hash maps */
+uint64_t map_accounts_totals(const struct map_accounts *accounts,
+			     uid_t uid); /* of that, what processes left behind in hash maps */
 void map_accounts_set_limit(struct map_accounts *accounts, uint64_t limit);
 uint64_t map_accounts_limit(const struct map_accounts *accounts);
 uint64_t map_accounts_refused(const struct map_accounts *accounts); /* charges, so far */
@@ -73,7 +75,8 @@ uint64_t map_accounts_refused(const struct map_accounts *accounts); /* charges, 
 struct map;
 struct map_instance;
 
-/* Who keeps descriptors of maps for the next daemon. What keep_*() return is handed to drop() when the memory goes; 0: it is not kept. */
+/* Who keeps descriptors of maps for the next daemon. What keep_*() return is handed to drop() when
+ * the memory goes; 0: it is not kept. */
 struct map_keeper {
 	uint32_t (*keep_instance)(const struct map_instance *instance, void *userdata);
 	uint32_t (*keep_totals)(const struct map *map, int fd, void *userdata);
@@ -90,7 +93,8 @@ struct map_instance {
 	struct map_instance *next; /* in order of process, then device */
 	struct map *map;
 	uint64_t id;
-	uint64_t process; /* the daemon's own number, never reused; 0: a kernel's map, or what instances start with */
+	uint64_t process; /* the daemon's own number, never reused; 0: a kernel's map, or what
+			     instances start with */
 	pid_t pid; /* 0: of several processes */
 	char comm[16]; /* of the process; client.c writes it, and the next */
 	uid_t uid;
@@ -102,11 +106,13 @@ struct map_instance {
 	uint64_t size; /* of the memfd; of a kernel's map whole pages: what is to be mapped */
 	const unsigned char *bytes; /* all of it, mapped read-only; others may write to it */
 	const unsigned char *data; /* in it */
-	unsigned int patience; /* looks in vain that are left for reads of it, earned by reads that were good */
+	unsigned int patience; /* looks in vain that are left for reads of it, earned by reads that
+				  were good */
 	unsigned char *host; /* a ring's host area, mapped for writing; else NULL */
 	struct ring_consumer *consumer; /* of a ring; else NULL */
 	bool gone; /* its process has ended: a ring that is not drained, else to be folded */
-	bool searched; /* of a ring that is gone: there is a batch where the consumer is, or none at all */
+	bool searched; /* of a ring that is gone: there is a batch where the consumer is, or none at
+			  all */
 };
 
 /* The instance that is being added to the totals (map-fold.c). */
@@ -128,7 +134,8 @@ struct map {
 	uint64_t charged; /* bytes, for instances and retained, and ... */
 	uint64_t own; /* ... for lanes, initial bytes and scratch; and of all that, ... */
 	uint64_t charged_totals; /* ... for the totals */
-	struct map_instance *start; /* what new instances start with, once the host has written: map-start.c; else NULL */
+	struct map_instance *start; /* what new instances start with, once the host has written:
+				       map-start.c; else NULL */
 	unsigned char *start_data; /* its data, which can be written */
 	struct map_instance *instances;
 	unsigned int n_instances; /* of processes that are there */
@@ -136,11 +143,13 @@ struct map {
 	uint32_t index; /* room for the key of an entry */
 	uint64_t folds; /* instances that went away so far, or began to */
 	struct map_fold fold;
-	uint64_t steps, steps_seen; /* of snapshots that are being made; those that map_fold() knows of */
+	uint64_t steps,
+		steps_seen; /* of snapshots that are being made; those that map_fold() knows of */
 	unsigned int patience;
 	bool retained; /* instances of processes that are gone are in what follows */
 	struct map_totals *totals; /* see map-internal.h; NULL: they added nothing */
-	uint64_t written, lost; /* records, of rings that are gone; keys that the totals of a hash map had no room for */
+	uint64_t written, lost; /* records, of rings that are gone; keys that the totals of a hash
+				   map had no room for */
 	unsigned char *scratch; /* room for two elements: what an entry points to, and work space */
 };
 
@@ -165,12 +174,14 @@ int map_instance_get(struct map *map, uint64_t process, pid_t pid, uint32_t devi
 void map_instance_keep(struct map_instance *instance);
 
 /*
- * What an earlier daemon had, in this order: totals, then instances. Descriptors are consumed. MAP_E_INVALID: it is none of such a map;
- * MAP_E_END: the totals have it. gone: its process has ended.
+ * What an earlier daemon had, in this order: totals, then instances. Descriptors are consumed.
+ * MAP_E_INVALID: it is none of such a map; MAP_E_END: the totals have it. gone: its process has
+ * ended.
  */
 uint32_t map_totals_slot(const struct map *map); /* of who keeps them; 0: nobody */
 int map_adopt_totals(struct map *map, int fd, uint32_t slot);
-int map_adopt_instance(struct map *map, const struct map_instance *like, int fd, bool gone, struct map_instance **instancep);
+int map_adopt_instance(struct map *map, const struct map_instance *like, int fd, bool gone,
+		       struct map_instance **instancep);
 
 /*
  * A process is gone: what its instances hold goes into the map's totals, their memory is given
@@ -193,8 +204,10 @@ enum map_update_flags {
 };
 
 /*
- * Writes by the host: key and value have the map's sizes. A percpu map or per-thread array gets the value for all SMs or threads. New instances start with it; the map
- * reads as it until processes change it. id: for memory that the first write of a map takes; never one of an instance. 0, MAP_E_* or -ENOMEM.
+ * Writes by the host: key and value have the map's sizes. A percpu map or per-thread array gets the
+ * value for all SMs or threads. New instances start with it; the map reads as it until processes
+ * change it. id: for memory that the first write of a map takes; never one of an instance. 0,
+ * MAP_E_* or -ENOMEM.
  */
 int map_update(struct map *map, const void *key, const void *value, uint64_t flags, uint64_t id);
 int map_delete(struct map *map, const void *key);
@@ -243,14 +256,17 @@ int map_read(struct map *map, uint32_t index, struct map_entry *entry);
 
 struct map_snapshot;
 
-#define MAP_SNAPSHOT_BYTES_MAX (UINT64_C(512) << 20) /* of all hash maps that are being dumped; a user may hold half of it */
+#define MAP_SNAPSHOT_BYTES_MAX \
+	(UINT64_C(512)         \
+	 << 20) /* of all hash maps that are being dumped; a user may hold half of it */
 
 /* How a dump goes over a map. */
 struct map_order {
 	bool per_process;
 	bool nonzero; /* leave out entries whose values are all zeros */
 	bool latest; /* several instances: the value of the one mirrored last, not the sum */
-	uid_t reader; /* who holds the memory that a hash map's dump takes; 0: the daemon, or root */
+	uid_t reader; /* who holds the memory that a hash map's dump takes; 0: the daemon, or root
+		       */
 };
 
 /*

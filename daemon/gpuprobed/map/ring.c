@@ -24,10 +24,10 @@
 #define RING_RECORDS_MAX (UINT64_C(1) << 53)
 
 struct ring {
-	uint64_t tail;	   /* of the next batch to look at */
+	uint64_t tail; /* of the next batch to look at */
 	uint64_t released; /* the tail that the producers know */
-	uint64_t until;	   /* no batch at or behind it is taken */
-	uint64_t taken;	   /* records */
+	uint64_t until; /* no batch at or behind it is taken */
+	uint64_t taken; /* records */
 	bool broken;
 };
 
@@ -251,11 +251,13 @@ bool ring_consumer_drained(const struct ring_consumer *consumer) {
 }
 
 /*
- * What the process has counted is its own memory. There are no more records than were taken and are in the ring.
+ * What the process has counted is its own memory. There are no more records than were taken and are
+ * in the ring.
  */
 static uint64_t ring_written(const struct ring_consumer *consumer, uint32_t number) {
 	const uint64_t written = __atomic_load_n(&consumer->data[number].written, __ATOMIC_RELAXED);
-	const uint64_t taken = consumer->rings[number].taken, room = consumer->layout.ring_size / MAP_BATCH_ALIGN * RING_LANES;
+	const uint64_t taken = consumer->rings[number].taken,
+		       room = consumer->layout.ring_size / MAP_BATCH_ALIGN * RING_LANES;
 
 	return written > taken && written - taken > room ? taken : written;
 }

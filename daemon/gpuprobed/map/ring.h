@@ -21,7 +21,7 @@
 
 enum ring_result {
 	_RING_E_SUCCESS, /* stopped by the budget or by the taker: there may be more */
-	RING_E_EMPTY,	 /* nothing more now */
+	RING_E_EMPTY, /* nothing more now */
 };
 
 #define RING_LANES 32
@@ -29,7 +29,7 @@ enum ring_result {
 
 /* Records of one warp, in order of lanes. */
 struct ring_batch {
-	uint32_t size;	/* bytes of one record: 1..MAP_RECORD_SIZE_MAX */
+	uint32_t size; /* bytes of one record: 1..MAP_RECORD_SIZE_MAX */
 	uint32_t count; /* 1..RING_LANES */
 	uint32_t lanes; /* bit i: lane i wrote one; `count` of them are set */
 	uint32_t sm;
@@ -69,7 +69,8 @@ int ring_consume_some(struct ring_consumer *consumer, unsigned char *scratch, si
  */
 void ring_consumer_limit(struct ring_consumer *consumer, bool limited);
 
-/* Goes on where the consumer was that an earlier daemon had: it is written in the host area, where a process can write, too, to its own rings' harm. */
+/* Goes on where the consumer was that an earlier daemon had: it is written in the host area, where
+ * a process can write, too, to its own rings' harm. */
 void ring_consumer_resume(struct ring_consumer *consumer);
 
 /*
@@ -78,11 +79,12 @@ void ring_consumer_resume(struct ring_consumer *consumer);
  */
 void ring_consumer_end(struct ring_consumer *consumer);
 /*
- * After the end: goes over what holds no batches, so that a ring without any is drained: *budgetp bytes at most, which are taken off.
- * Whether that is all.
+ * After the end: goes over what holds no batches, so that a ring without any is drained: *budgetp
+ * bytes at most, which are taken off. Whether that is all.
  */
 bool ring_consumer_skip(struct ring_consumer *consumer, uint64_t *budgetp);
-/* After the end: nothing more is taken, and what was not counts as lost, as far as it is known to be there. */
+/* After the end: nothing more is taken, and what was not counts as lost, as far as it is known to
+ * be there. */
 void ring_consumer_drop(struct ring_consumer *consumer);
 bool ring_consumer_drained(const struct ring_consumer *consumer); /* only after the end */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Types as libbpf writes them, and the same with each byte spoilt: no access beyond them (the sanitizers see). */
+/* Types as libbpf writes them, and the same with each byte spoilt: no access beyond them (the
+ * sanitizers see). */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,15 +102,20 @@ static void test_struct(void **state) {
 	assert_int_equal(field_load(find(fields, "low"), value, 0), 5);
 	assert_int_equal(field_load(find(fields, "high"), value, 0), 3);
 	assert_int_equal(find(fields, "name")->kind, FIELD_TEXT);
-	assert_string_equal(field_enumerator(find(fields, "color"), field_load(find(fields, "color"), value, 0)), "BLUE");
+	assert_string_equal(field_enumerator(find(fields, "color"),
+					     field_load(find(fields, "color"), value, 0)),
+			    "BLUE");
 	assert_null(field_enumerator(find(fields, "color"), 5));
 	assert_int_equal(field_load(find(fields, "first"), value, 0), 7);
 	assert_int_equal(field_load(find(fields, "in_first"), value, 0), 8);
 	assert_true(find(fields, "bytes")->is_array);
 	assert_int_equal(find(fields, "bytes")->count, 4);
 	assert_int_equal(find(fields, "flag")->kind, FIELD_BOOL);
-	assert_string_equal(field_enumerator(find(fields, "wide"), field_load(find(fields, "wide"), value, 0)), "HUGE");
-	assert_true(field_double(find(fields, "number"), field_load(find(fields, "number"), value, 0)) == 1.5);
+	assert_string_equal(field_enumerator(find(fields, "wide"),
+					     field_load(find(fields, "wide"), value, 0)),
+			    "HUGE");
+	assert_true(field_double(find(fields, "number"),
+				 field_load(find(fields, "number"), value, 0)) == 1.5);
 	assert_true((int64_t)field_load(find(fields, "beyond"), value, 0) == -1);
 	fields_free(fields);
 	assert_int_equal(fields_new(&fields, w->data, w->n_data, (uint32_t)w->key, 56), 0);
@@ -117,7 +123,8 @@ static void test_struct(void **state) {
 	fields_free(fields);
 }
 
-/* Names that begin alike, numbers below zero, and arrays of what has no number: nothing is cut off. */
+/* Names that begin alike, numbers below zero, and arrays of what has no number: nothing is cut off.
+ */
 static void test_whole(void **state) {
 	const int32_t value[] = { 1, -5, -5, 7, 8, 9, 10 };
 	char name[300], long_name[300];
@@ -152,7 +159,8 @@ static void test_whole(void **state) {
 	assert_string_equal(field_enumerator(find(fields, "color"), 1), name);
 	assert_null(field_enumerator(find(fields, "color"), 0));
 	assert_string_equal(field_enumerator(find(fields, "color"), (uint64_t)-2), "BLUE");
-	assert_true((int64_t)field_load(find(fields, "color"), (const unsigned char *)&value[1], 0) == -5);
+	assert_true((int64_t)field_load(find(fields, "color"), (const unsigned char *)&value[1],
+					0) == -5);
 	assert_int_equal(find(fields, "colors")->kind, FIELD_BYTES);
 	assert_int_equal(find(fields, "colors")->bits, 64);
 	assert_int_equal(find(fields, "grid")->kind, FIELD_BYTES);
@@ -236,17 +244,23 @@ static void test_spoilt(void **state) {
 	for (uint32_t n = 0; n <= w->n_data; n++)
 		for (unsigned int flip = 0; flip < 4; flip++) {
 			static const unsigned char masks[] = { 0x01, 0x80, 0xff, 0x10 };
-			unsigned char *copy = malloc(w->n_data); /* exactly so large: what reads beyond is found */
+			unsigned char *copy = malloc(
+				w->n_data); /* exactly so large: what reads beyond is found */
 			struct fields *fields;
 
 			memcpy(copy, w->data, w->n_data);
 			if (n < w->n_data)
 				copy[n] ^= masks[flip];
-			if (fields_new(&fields, copy, w->n_data, (uint32_t)w->key, sizeof(value)) == 0) {
+			if (fields_new(&fields, copy, w->n_data, (uint32_t)w->key, sizeof(value)) ==
+			    0) {
 				for (size_t i = 0; i < fields->n; i++)
 					if (field_is_number(&fields->fields[i]))
-						for (uint32_t j = 0; j < fields->fields[i].count; j++)
-							field_enumerator(&fields->fields[i], field_load(&fields->fields[i], value, j));
+						for (uint32_t j = 0; j < fields->fields[i].count;
+						     j++)
+							field_enumerator(
+								&fields->fields[i],
+								field_load(&fields->fields[i],
+									   value, j));
 				fields_free(fields);
 			}
 			free(copy);

@@ -94,7 +94,7 @@ static void test_conversions(void **state) {
 
 /* All flags, widths and precisions against printf(). */
 static void test_printf(void **state) {
-	static const uint64_t values[] = { 0,	       1,	  7,	      255,	 0x80000000,
+	static const uint64_t values[] = { 0,          1,         7,          255,       0x80000000,
 					   UINT32_MAX, INT64_MAX, 1ull << 63, UINT64_MAX };
 	static const char *const sizes[] = { "", "hh", "h", "l", "ll" };
 	static const char letters[] = "diuxXo";

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Totals of a daemon that is killed while it folds, again and again: the next one goes on, and each instance is in them once. A child folds what it
- * has inherited, in shared memory, and is killed at some moment.
+ * Totals of a daemon that is killed while it folds, again and again: the next one goes on, and each
+ * instance is in them once. A child folds what it has inherited, in shared memory, and is killed at
+ * some moment.
  */
 
 #include "map.h"
@@ -68,7 +69,9 @@ static struct map *adopt(const struct map_shape *shape) {
 	if (fcntl(totals_fd, F_GET_SEALS) > 0)
 		assert_int_equal(map_adopt_totals(map, dup(totals_fd), 1000), 0);
 	for (uint32_t i = 0; i < INSTANCES; i++) {
-		struct map_instance like = { .id = kept[i].id, .process = kept[i].process, .pid = 1, .slot = i + 1 };
+		struct map_instance like = {
+			.id = kept[i].id, .process = kept[i].process, .pid = 1, .slot = i + 1
+		};
 		int r;
 
 		if (!kept[i].there)
@@ -105,7 +108,8 @@ static bool run_child(const struct map_shape *shape, unsigned int us) {
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void run(const struct map_shape *shape, void (*fill)(struct view *view, unsigned int number), uint64_t expected) {
+static void run(const struct map_shape *shape, void (*fill)(struct view *view, unsigned int number),
+		uint64_t expected) {
 	struct map *map = map_of(shape);
 	struct map_cursor cursor;
 	struct map_entry entry;
@@ -126,7 +130,9 @@ static void run(const struct map_shape *shape, void (*fill)(struct view *view, u
 	map_accounts_set_keeper(accounts, NULL);
 	map_free(map);
 	map_accounts_set_keeper(accounts, &keeper);
-	while (!run_child(shape, (unsigned int)rand() % (500 + 20 * kills))) /* longer each time, or a slow machine never comes to the end */
+	while (!run_child(shape, (unsigned int)rand() %
+					 (500 + 20 * kills))) /* longer each time, or a slow machine
+								 never comes to the end */
 		assert_true(++kills < 100000);
 	map = adopt(shape);
 	fold(map);
@@ -153,7 +159,11 @@ static void test_array(void **state) {
 	for (uint64_t number = 0; number <= INSTANCES; number++)
 		for (uint64_t i = 0; i < ELEMENTS; i++)
 			expected += 1 + i + number;
-	run(&(struct map_shape){ .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = ELEMENTS }, fill_array, expected);
+	run(&(struct map_shape){ .type = BPF_MAP_TYPE_ARRAY,
+				 .key_size = 4,
+				 .value_size = 8,
+				 .max_entries = ELEMENTS },
+	    fill_array, expected);
 }
 
 /* Instances share most keys; the first ones have new ones each. */
@@ -177,12 +187,18 @@ static void test_hash(void **state) {
 	for (uint64_t number = 0; number < INSTANCES; number++)
 		for (uint64_t i = 0; i < ELEMENTS && i <= (number + 1) * ELEMENTS / INSTANCES; i++)
 			expected += 5;
-	run(&(struct map_shape){ .type = BPF_MAP_TYPE_HASH, .key_size = 8, .value_size = 8, .max_entries = ELEMENTS }, fill_hash, expected);
+	run(&(struct map_shape){ .type = BPF_MAP_TYPE_HASH,
+				 .key_size = 8,
+				 .value_size = 8,
+				 .max_entries = ELEMENTS },
+	    fill_hash, expected);
 }
 
 /* There is no room for the totals when they are made, and later there is. */
 static void test_full(void **state) {
-	const struct map_shape shape = { .type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = ELEMENTS };
+	const struct map_shape shape = {
+		.type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8, .max_entries = ELEMENTS
+	};
 	struct map *map = map_of(&shape);
 	struct map_entry entry;
 	struct view view;

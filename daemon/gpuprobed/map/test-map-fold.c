@@ -28,7 +28,8 @@ static struct map *hash_of(uint32_t max_entries) {
 }
 
 static void put(struct view *view, uint64_t slot, uint64_t key, uint64_t value) {
-	uint64_t at = sizeof(struct map_hash) + slot * view->instance->map->spec.layout.entry_stride;
+	uint64_t at =
+		sizeof(struct map_hash) + slot * view->instance->map->spec.layout.entry_stride;
 
 	put64(view, at, MAP_SLOT_LIVE);
 	put64(view, at + 8, key);
@@ -90,11 +91,8 @@ static void test_array(void **state) {
 }
 
 static void test_threads(void **state) {
-	struct map *map = map_of(&(struct map_shape){ .type = 1502,
-						      .key_size = 4,
-						      .value_size = 8,
-						      .max_entries = 2,
-						      .threads = 2000 });
+	struct map *map = map_of(&(struct map_shape){
+		.type = 1502, .key_size = 4, .value_size = 8, .max_entries = 2, .threads = 2000 });
 	struct view a = view_make(map, 1, 0);
 	unsigned int steps = 0;
 
@@ -204,7 +202,8 @@ static unsigned int count(const struct map *map) {
 /* The end of a process with many rings costs no turn more than one of them, or a part of it. */
 static void test_rings(void **state) {
 	const uint64_t size = 2 * MAP_FOLD_BYTES, fit = MAP_GONE_BYTES_MAX / (size + 4 * 4096);
-	struct map *map = map_of(&(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, .ring_bytes = size });
+	struct map *map =
+		map_of(&(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, .ring_bytes = size });
 	const unsigned int n = (unsigned int)fit + 10;
 	unsigned int steps = 0, before;
 	const uint64_t stamp = 0;
@@ -240,7 +239,8 @@ static void test_rings(void **state) {
 
 		views[i] = view_make(map, 3, i);
 		ring = (void *)views[i].data;
-		batch = (void *)((unsigned char *)views[i].header + map_host_offset(layout) + map_ring_offset(layout, 0));
+		batch = (void *)((unsigned char *)views[i].header + map_host_offset(layout) +
+				 map_ring_offset(layout, 0));
 		*batch = (struct map_batch){ .size = 8, .count = 1, .lanes = 1 };
 		ring->written = 1;
 		memcpy(batch, &(uint64_t){ map_ring_stamp(stamp, ring->cookie) }, sizeof(uint64_t));
@@ -258,9 +258,11 @@ static void test_rings(void **state) {
 	map_free(map);
 }
 
-/* Processes of another user end with new keys, again and again: the owner's memory is not theirs, and what they counted of known keys is kept. */
+/* Processes of another user end with new keys, again and again: the owner's memory is not theirs,
+ * and what they counted of known keys is kept. */
 static void test_strangers(void **state) {
-	const uint64_t limit = map_accounts_limit(accounts), small = UINT64_C(1) << 20, process = 1000;
+	const uint64_t limit = map_accounts_limit(accounts), small = UINT64_C(1) << 20,
+		       process = 1000;
 	struct map *map = hash_of(100);
 	uint64_t total = 0, keys = 0, lost;
 
@@ -306,9 +308,12 @@ static void test_strangers(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_array),	   cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_hash),	   cmocka_unit_test(test_dump_first),
-		cmocka_unit_test(test_freed_meanwhile), cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_array),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_hash),
+		cmocka_unit_test(test_dump_first),
+		cmocka_unit_test(test_freed_meanwhile),
+		cmocka_unit_test(test_rings),
 		cmocka_unit_test(test_strangers),
 	};
 	int r;

@@ -30,8 +30,8 @@ static int teardown(void **state) {
 
 static struct map *map_of(uint32_t type, uint32_t key_size, uint32_t value_size,
 			  uint32_t max_entries) {
-	struct map_spec spec = spec_of(
-		&(struct map_shape){ type, key_size, value_size, max_entries });
+	struct map_spec spec =
+		spec_of(&(struct map_shape){ type, key_size, value_size, max_entries });
 	struct map *map = NULL;
 
 	assert_int_equal(map_new(&map, 7, 1, OWNER, &spec, accounts), 0);
@@ -83,9 +83,9 @@ static void assert_dump(struct map *map, struct map_cursor cursor, size_t n,
 	map_cursor_deinit(&cursor);
 }
 
-#define DUMP(map, cursor, ...)                                                        \
-	do {                                                                          \
-		const struct expected expected[] = { __VA_ARGS__ };                   \
+#define DUMP(map, cursor, ...)                                                            \
+	do {                                                                              \
+		const struct expected expected[] = { __VA_ARGS__ };                       \
 		assert_dump(map, cursor, sizeof(expected) / sizeof(*expected), expected); \
 	} while (0)
 
@@ -127,8 +127,9 @@ static void test_merge(void **state) {
 static void test_slots(void **state) {
 	struct map *map = map_of(BPF_MAP_TYPE_HASH, 3, 8, 4);
 	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
-	const enum map_slot_state states[] = { MAP_SLOT_EMPTY, MAP_SLOT_BUSY, MAP_SLOT_PENDING,
-					       MAP_SLOT_DEAD,  5,	      7 };
+	const enum map_slot_state states[] = {
+		MAP_SLOT_EMPTY, MAP_SLOT_BUSY, MAP_SLOT_PENDING, MAP_SLOT_DEAD, 5, 7
+	};
 	uint64_t value = 1;
 
 	for (uint64_t i = 0; i < 6; i++)
@@ -294,19 +295,25 @@ static void test_limit_of_users(void **state) {
 	struct map_entry entry;
 
 	put(&a, 0, 1, 2);
-	assert_int_equal(map_accounts_hold(accounts, 1000, &held[0], MAP_SNAPSHOT_BYTES_MAX / 2 + 1), MAP_E_QUOTA);
-	assert_int_equal(map_accounts_hold(accounts, 1000, &held[0], MAP_SNAPSHOT_BYTES_MAX / 2), 0);
+	assert_int_equal(map_accounts_hold(accounts, 1000, &held[0],
+					   MAP_SNAPSHOT_BYTES_MAX / 2 + 1),
+			 MAP_E_QUOTA);
+	assert_int_equal(map_accounts_hold(accounts, 1000, &held[0], MAP_SNAPSHOT_BYTES_MAX / 2),
+			 0);
 	for (size_t full = 1; full <= 2; full++) {
 		for (size_t i = 0; i < 4; i++) {
 			struct map_cursor cursor;
 
 			map_cursor_init(&cursor, &(struct map_order){ .reader = readers[i] });
 			/* one has its half; then two have what is there for users */
-			assert_int_equal(next_entry(map, &cursor, &entry), (full == 1 ? !i : i < 3) ? MAP_E_QUOTA : 0);
+			assert_int_equal(next_entry(map, &cursor, &entry),
+					 (full == 1 ? !i : i < 3) ? MAP_E_QUOTA : 0);
 			map_cursor_deinit(&cursor);
 		}
 		if (full == 1)
-			assert_int_equal(map_accounts_hold(accounts, 1001, &held[1], MAP_SNAPSHOT_BYTES_MAX / 4), 0);
+			assert_int_equal(map_accounts_hold(accounts, 1001, &held[1],
+							   MAP_SNAPSHOT_BYTES_MAX / 4),
+					 0);
 	}
 	assert_int_equal(map_accounts_hold(accounts, 1000, &held[0], 0), 0);
 	assert_int_equal(map_accounts_hold(accounts, 1001, &held[1], 0), 0);
@@ -334,8 +341,9 @@ static void test_torn(void **state) {
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_merge), TEST(test_slots), TEST(test_rest),  TEST(test_percpu),
-		TEST(test_steps), TEST(test_unrest), TEST(test_limit), TEST(test_limit_of_users), TEST(test_torn),
+		TEST(test_merge),  TEST(test_slots),          TEST(test_rest),
+		TEST(test_percpu), TEST(test_steps),          TEST(test_unrest),
+		TEST(test_limit),  TEST(test_limit_of_users), TEST(test_torn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,8 +56,8 @@ static void put_stamped(struct view *view, uint64_t shard, uint32_t index, uint6
 
 /* The highest stamp counts, over shards, instances and those that are gone. */
 static void test_stamped(void **state) {
-	struct map *map = map_of(&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 8, 3,
-						      .merge = MAP_MERGE_LATEST });
+	struct map *map = map_of(
+		&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 8, 3, .merge = MAP_MERGE_LATEST });
 	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
 	struct map_cursor cursor = cursor_of(true, true, false);
 	struct map_entry entry;
@@ -101,8 +101,8 @@ static void test_stamped(void **state) {
 
 /* What a data section starts with shows until something is written. */
 static void test_stamped_initial(void **state) {
-	struct map_spec spec = spec_of(&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 4, 1,
-							    .merge = MAP_MERGE_LATEST });
+	struct map_spec spec = spec_of(
+		&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 4, 1, .merge = MAP_MERGE_LATEST });
 	struct map_entry entry;
 	struct map *map;
 	struct view a;
@@ -140,8 +140,8 @@ static uint64_t latest64(struct map *map, uint32_t index) {
 
 /* Asked for the latest, the value is that of the instance mirrored last, also when it is gone. */
 static void test_order_latest(void **state) {
-	struct map *map = map_of(&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 8, 2,
-						      .merge = MAP_MERGE_SUM64 });
+	struct map *map = map_of(
+		&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 8, 2, .merge = MAP_MERGE_SUM64 });
 	struct view a = view_make(map, 1, 0), b = view_make(map, 2, 0);
 
 	put64(&a, 0, 5);
@@ -192,8 +192,8 @@ static void test_order_latest(void **state) {
 
 /* What a data section starts with is not in the instances of a map that sums. */
 static void test_order_latest_initial(void **state) {
-	struct map_spec spec = spec_of(&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 8, 1,
-							    .merge = MAP_MERGE_SUM64 });
+	struct map_spec spec = spec_of(
+		&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 8, 1, .merge = MAP_MERGE_SUM64 });
 	struct map *map;
 	struct view a;
 
@@ -344,8 +344,8 @@ static void test_host(void **state) {
 
 /* A memfd stands for the kernel's map, which is mapped in the same way. */
 static void test_kernel(void **state) {
-	struct map_spec spec = spec_of(
-		&(struct map_shape){ 1504, 4, 12, 300, .place = MAP_PLACE_KERNEL });
+	struct map_spec spec =
+		spec_of(&(struct map_shape){ 1504, 4, 12, 300, .place = MAP_PLACE_KERNEL });
 	struct map_instance *again;
 	struct map *map = NULL;
 	struct view view;
@@ -378,8 +378,8 @@ static void test_kernel(void **state) {
 
 /* One of the kernel, which host programs write to; skipped where there are none. */
 static void test_kernel_array(void **state) {
-	struct map_spec spec = spec_of(
-		&(struct map_shape){ 1504, 4, 12, 300, .place = MAP_PLACE_KERNEL });
+	struct map_spec spec =
+		spec_of(&(struct map_shape){ 1504, 4, 12, 300, .place = MAP_PLACE_KERNEL });
 	union bpf_attr create = { .map_type = BPF_MAP_TYPE_ARRAY,
 				  .key_size = 4,
 				  .value_size = 12,
@@ -447,8 +447,8 @@ static uint64_t consume(struct map_instance *instance) {
 }
 
 static struct map *ring_map(void) {
-	return map_of(&(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096,
-					   .ring_bytes = 64 << 10 });
+	return map_of(
+		&(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, .ring_bytes = 64 << 10 });
 }
 
 static void test_ring(void **state) {
@@ -608,13 +608,13 @@ static void test_garbage(void **state) {
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_stamped),	 TEST(test_stamped_initial),
+		TEST(test_stamped),      TEST(test_stamped_initial),
 		TEST(test_order_latest), TEST(test_order_latest_initial),
-		TEST(test_threads),
-		TEST(test_threads_many), TEST(test_host),
-		TEST(test_kernel),	 TEST(test_kernel_array),
-		TEST(test_ring),	 TEST(test_ring_quota),
-		TEST(test_ring_pile),	 TEST(test_garbage),
+		TEST(test_threads),      TEST(test_threads_many),
+		TEST(test_host),         TEST(test_kernel),
+		TEST(test_kernel_array), TEST(test_ring),
+		TEST(test_ring_quota),   TEST(test_ring_pile),
+		TEST(test_garbage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Tables that grow: every key is found at every moment, and an index is never made anew in one go. */
+/* Tables that grow: every key is found at every moment, and an index is never made anew in one go.
+ */
 
 #include "map-table.h"
 
@@ -25,7 +26,8 @@ static bool get(struct map_table *table, uint64_t key, uint32_t number) {
 	struct map_table_entry *entry;
 	bool added;
 
-	assert_int_equal(map_table_get(table, (const unsigned char *)&key, NO_LIMIT, &entry, &added), 0);
+	assert_int_equal(
+		map_table_get(table, (const unsigned char *)&key, NO_LIMIT, &entry, &added), 0);
 	assert_int_equal(map_table_number(table, entry), number);
 	return added;
 }
@@ -62,11 +64,13 @@ static void test_index(void **state) {
 		assert_false(get(table, i, i));
 	for (; n < 2 * 1024; n++)
 		get(table, n, n);
-	assert_int_equal(map_table_bytes(table), before + 1024 * entry + 2 * 1024 * sizeof(uint32_t));
+	assert_int_equal(map_table_bytes(table),
+			 before + 1024 * entry + 2 * 1024 * sizeof(uint32_t));
 	map_table_free(table);
 }
 
-/* A key takes what it says, and nothing where there is no room; a key that is there takes nothing. */
+/* A key takes what it says, and nothing where there is no room; a key that is there takes nothing.
+ */
 static void test_room(void **state) {
 	const uint64_t entry_bytes = map_table_entry_bytes(8, 8);
 	struct map_table *table = table_new();
@@ -81,7 +85,8 @@ static void test_room(void **state) {
 		used = map_table_bytes(table);
 		if (map_table_count(table) == map_table_capacity(table))
 			room += 2 * sizeof(uint32_t) * (key ? 2 * key : 64);
-		assert_int_equal(map_table_get(table, bytes, room - 1, &entry, &added), MAP_E_QUOTA);
+		assert_int_equal(map_table_get(table, bytes, room - 1, &entry, &added),
+				 MAP_E_QUOTA);
 		assert_int_equal(map_table_bytes(table), used);
 		assert_int_equal(map_table_get(table, bytes, room, &entry, &added), 0);
 		assert_true(added);

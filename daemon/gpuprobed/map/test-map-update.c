@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Writes by the host: what instances start with, what maps read as before, between and after processes, who is refused, and what the next daemon finds. A random
- * walk of writes, processes and additions is compared with a model.
+ * Writes by the host: what instances start with, what maps read as before, between and after
+ * processes, who is refused, and what the next daemon finds. A random walk of writes, processes and
+ * additions is compared with a model.
  */
 
 #include "map.h"
@@ -37,7 +38,8 @@ static struct map *map_of(const struct map_shape *shape) {
 }
 
 static struct map *array_of(uint32_t type, uint32_t merge, uint32_t place) {
-	return map_of(&(struct map_shape){ type, 4, 8, 4, .merge = merge, .place = place, .threads = 3 });
+	return map_of(
+		&(struct map_shape){ type, 4, 8, 4, .merge = merge, .place = place, .threads = 3 });
 }
 
 static int update(struct map *map, uint32_t index, uint64_t value) {
@@ -116,7 +118,8 @@ static void test_host_memory(void **state) {
 	map_free(map);
 }
 
-/* Sums and the latest are set to what they read as, while processes have them, which start with zeros. */
+/* Sums and the latest are set to what they read as, while processes have them, which start with
+ * zeros. */
 static void test_apart(void **state) {
 	struct map *sums = array_of(BPF_MAP_TYPE_ARRAY, MAP_MERGE_SUM64, MAP_PLACE_DEVICE),
 		   *latest = array_of(BPF_MAP_TYPE_ARRAY, MAP_MERGE_LATEST, MAP_PLACE_DEVICE);
@@ -221,7 +224,8 @@ static uint64_t slot_of(const struct view *view, uint64_t key) {
 	for (uint64_t i = 0; i < layout->capacity; i++) {
 		const uint64_t at = sizeof(struct map_hash) + i * layout->entry_stride;
 
-		if ((get64(view, at) & MAP_SLOT_STATE_MASK) == MAP_SLOT_LIVE && get64(view, at + 8) == key)
+		if ((get64(view, at) & MAP_SLOT_STATE_MASK) == MAP_SLOT_LIVE &&
+		    get64(view, at + 8) == key)
 			return at;
 	}
 	return 0;
@@ -272,13 +276,15 @@ static void test_hash(void **state) {
 static void test_refused(void **state) {
 	struct map *array = array_of(BPF_MAP_TYPE_ARRAY, MAP_MERGE_NONE, MAP_PLACE_DEVICE),
 		   *large = map_of(&(struct map_shape){ BPF_MAP_TYPE_ARRAY, 4, 1 << 20, 32 }),
-		   *ring = map_of(&(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096, .ring_bytes = 1 << 14 });
+		   *ring = map_of(&(struct map_shape){ BPF_MAP_TYPE_RINGBUF, 0, 0, 4096,
+						       .ring_bytes = 1 << 14 });
 	unsigned char *value = calloc(1, 1 << 20);
 	struct map *poor;
 	uint32_t key = 0;
 
 	assert_int_equal(update(array, 4, 1), MAP_E_NO_KEY);
-	assert_int_equal(map_update(array, &key, value, MAP_UPDATE_NOEXIST, ++last_id), MAP_E_EXISTS);
+	assert_int_equal(map_update(array, &key, value, MAP_UPDATE_NOEXIST, ++last_id),
+			 MAP_E_EXISTS);
 	assert_int_equal(map_update(array, &key, value, MAP_UPDATE_EXIST, ++last_id), 0);
 	assert_int_equal(map_delete(array, &key), MAP_E_ARRAY);
 	assert_int_equal(map_update(large, &key, value, 0, ++last_id), MAP_E_LARGE);
@@ -324,14 +330,17 @@ static void test_adopted(void **state) {
 
 /* Writes, processes that come and go, and what they add. */
 static void walk(uint32_t merge, uint32_t place, bool hash) {
-	struct map *map = hash ? map_of(&(struct map_shape){ BPF_MAP_TYPE_HASH, 8, 8, 4 }) : array_of(BPF_MAP_TYPE_ARRAY, merge, place);
-	const bool apart = merge == MAP_MERGE_SUM64, device = map->spec.layout.place == MAP_PLACE_DEVICE;
+	struct map *map = hash ? map_of(&(struct map_shape){ BPF_MAP_TYPE_HASH, 8, 8, 4 })
+			       : array_of(BPF_MAP_TYPE_ARRAY, merge, place);
+	const bool apart = merge == MAP_MERGE_SUM64,
+		   device = map->spec.layout.place == MAP_PLACE_DEVICE;
 	struct view views[3] = {};
 	uint64_t model[4] = {}, process = 0;
 	bool known[4] = { !hash, !hash, !hash, !hash };
 
 	for (int step = 0; step < 3000; step++) {
-		const uint32_t index = (uint32_t)rand() % 4, which = (uint32_t)rand() % 3, n = (uint32_t)rand() % 1000;
+		const uint32_t index = (uint32_t)rand() % 4, which = (uint32_t)rand() % 3,
+			       n = (uint32_t)rand() % 1000;
 		struct view *view = &views[which];
 		const bool running = views[0].data || views[1].data || views[2].data;
 		uint64_t at;
@@ -340,7 +349,8 @@ static void walk(uint32_t merge, uint32_t place, bool hash) {
 		switch (rand() % 4) {
 		case 0:
 			r = hash ? put(map, index, n, 0) : update(map, index, n);
-			assert_int_equal(r, running && (hash || (device && !apart)) ? MAP_E_RUNNING : 0);
+			assert_int_equal(r, running && (hash || (device && !apart)) ? MAP_E_RUNNING
+										    : 0);
 			if (!r) {
 				model[index] = n;
 				known[index] = true;
@@ -367,7 +377,8 @@ static void walk(uint32_t merge, uint32_t place, bool hash) {
 			model[index] += n;
 		}
 		for (uint32_t i = 0; i < 4; i++)
-			assert_int_equal(hash ? (uint64_t)find(map, i, false) : read64(map, i), known[i] ? model[i] : (uint64_t)-1);
+			assert_int_equal(hash ? (uint64_t)find(map, i, false) : read64(map, i),
+					 known[i] ? model[i] : (uint64_t)-1);
 	}
 	for (int i = 0; i < 3; i++)
 		if (views[i].data)
@@ -385,8 +396,10 @@ static void test_walks(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_array),	cmocka_unit_test(test_host_memory), cmocka_unit_test(test_apart),   cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_hash),	cmocka_unit_test(test_refused),	    cmocka_unit_test(test_adopted), cmocka_unit_test(test_walks),
+		cmocka_unit_test(test_array),   cmocka_unit_test(test_host_memory),
+		cmocka_unit_test(test_apart),   cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_hash),    cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_adopted), cmocka_unit_test(test_walks),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

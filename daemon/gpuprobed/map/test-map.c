@@ -144,8 +144,7 @@ static void test_layout_rules(void **state) {
 	REFUSED(bad.lanes = beyond, bad.n_lanes = 1);
 	REFUSED(bad.lanes = odd, bad.n_lanes = 1);
 	REFUSED(bad.initial = &byte, bad.n_initial = 1); /* more than one entry */
-	REFUSED(bad = spec_make(4, 1, MAP_MERGE_NONE), bad.initial = "12345678",
-		bad.n_initial = 8);
+	REFUSED(bad = spec_make(4, 1, MAP_MERGE_NONE), bad.initial = "12345678", bad.n_initial = 8);
 	REFUSED(bad = spec_make(8, 1, MAP_MERGE_PERCPU), bad.initial = &byte, bad.n_initial = 1);
 	assert_null(map);
 	map_free(map_make(&good));
@@ -490,12 +489,14 @@ static void test_torn(void **state) {
 static struct map_header *moving;
 static unsigned int n_copies;
 
-static void copy_while_it_moves(const struct map_instance *instance, uint64_t at, unsigned char *out) {
+static void copy_while_it_moves(const struct map_instance *instance, uint64_t at,
+				unsigned char *out) {
 	n_copies++;
 	moving->sequence += 2;
 }
 
-/* A process that says all the time that it has just copied: a few copies in vain, then one for each read; and more again once it is quiet. */
+/* A process that says all the time that it has just copied: a few copies in vain, then one for each
+ * read; and more again once it is quiet. */
 static void test_moving(void **state) {
 	struct map_spec spec = spec_make(8, 4, MAP_MERGE_NONE);
 	struct map *map = map_make(&spec);
@@ -540,9 +541,11 @@ static void assert_last_sum(const struct map_spec *spec, uint32_t expected) {
 	map_free(map);
 }
 
-/* Without BTF: lanes of 8, 4 or 1 bytes, which nobody keeps a table of. With BTF that says "no integer": none. */
+/* Without BTF: lanes of 8, 4 or 1 bytes, which nobody keeps a table of. With BTF that says "no
+ * integer": none. */
 static void test_lanes(void **state) {
-	static const struct map_lane none, even[] = { { 0, 4 }, { 4, 4 }, { 8, 4 } }, odd[] = { { 0, 4 }, { 8, 4 } };
+	static const struct map_lane none, even[] = { { 0, 4 }, { 4, 4 }, { 8, 4 } },
+					   odd[] = { { 0, 4 }, { 8, 4 } };
 	struct map_spec spec = spec_make(12, 1, MAP_MERGE_NONE);
 	struct map_entry entry;
 	struct view a, b;
@@ -582,8 +585,8 @@ static void test_lanes(void **state) {
 }
 
 /* value + or - other in a lane of this size. */
-static void assert_lane(const unsigned char *before, const unsigned char *other, const unsigned char *value, const struct map_lane *lane,
-			bool negative) {
+static void assert_lane(const unsigned char *before, const unsigned char *other,
+			const unsigned char *value, const struct map_lane *lane, bool negative) {
 	uint64_t a = 0, b = 0, sum;
 
 	memcpy(&a, before + lane->offset, lane->size);
@@ -592,7 +595,8 @@ static void assert_lane(const unsigned char *before, const unsigned char *other,
 	assert_memory_equal(value + lane->offset, &sum, lane->size);
 }
 
-/* Integers of all sizes, side by side and apart, are added each by itself; what is between them stays. */
+/* Integers of all sizes, side by side and apart, are added each by itself; what is between them
+ * stays. */
 static void test_value_add(void **state) {
 	unsigned char before[256], other[256], value[256], lane_bytes[256];
 	struct map_lane lanes[256];
@@ -601,12 +605,17 @@ static void test_value_add(void **state) {
 	srand(1);
 	for (int round = 0; round < 2000; round++) {
 		const bool negative = round % 2, even = round % 7 == 0;
-		const uint32_t size = even ? 1 + (uint32_t)rand() % sizeof(value) : sizeof(value), lane = size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : 1;
+		const uint32_t size = even ? 1 + (uint32_t)rand() % sizeof(value) : sizeof(value),
+			       lane = size % 8 == 0   ? 8
+				      : size % 4 == 0 ? 4
+						      : 1;
 		size_t n = 0;
 
 		memset(lane_bytes, 0, sizeof(lane_bytes));
 		for (uint32_t at = 0; at < size; n++) {
-			lanes[n].size = even ? lane : n && rand() % 8 ? lanes[n - 1].size : UINT32_C(1) << rand() % 4;
+			lanes[n].size = even              ? lane
+					: n && rand() % 8 ? lanes[n - 1].size
+							  : UINT32_C(1) << rand() % 4;
 			lanes[n].offset = at + (even || rand() % 8 ? 0 : (uint32_t)rand() % 5);
 			at = lanes[n].offset + lanes[n].size;
 			if (at > size)
@@ -617,7 +626,9 @@ static void test_value_add(void **state) {
 			value[i] = before[i] = (unsigned char)(rand() % 3 ? rand() : -(rand() % 2));
 			other[i] = (unsigned char)(rand() % 3 ? rand() : -(rand() % 2));
 		}
-		spec = (struct map_spec){ .value_size = size, .lanes = even ? NULL : lanes, .n_lanes = even ? 0 : n };
+		spec = (struct map_spec){ .value_size = size,
+					  .lanes = even ? NULL : lanes,
+					  .n_lanes = even ? 0 : n };
 		map_value_add(&spec, value, other, negative);
 		for (size_t i = 0; i < n; i++)
 			assert_lane(before, other, value, &lanes[i], negative);
@@ -646,11 +657,12 @@ static void test_names(void **state) {
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_instance),	TEST(test_layout_rules), TEST(test_sum64),
-		TEST(test_sum32),	TEST(test_percpu),	 TEST(test_rest), TEST(test_initial),
-		TEST(test_initial_sum), TEST(test_untouched),	 TEST(test_quota),
-		TEST(test_cursor),	TEST(test_budget),	 TEST(test_torn), TEST(test_moving),
-		TEST(test_lanes),	TEST(test_value_add),	 TEST(test_names),
+		TEST(test_instance),  TEST(test_layout_rules), TEST(test_sum64),
+		TEST(test_sum32),     TEST(test_percpu),       TEST(test_rest),
+		TEST(test_initial),   TEST(test_initial_sum),  TEST(test_untouched),
+		TEST(test_quota),     TEST(test_cursor),       TEST(test_budget),
+		TEST(test_torn),      TEST(test_moving),       TEST(test_lanes),
+		TEST(test_value_add), TEST(test_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

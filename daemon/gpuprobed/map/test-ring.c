@@ -37,9 +37,9 @@ static void make(uint64_t bytes) {
 	assert_ptr_not_equal(area, MAP_FAILED);
 	assert_int_equal(mprotect(area + page, n_mapped - 2 * page, PROT_READ | PROT_WRITE), 0);
 	producer_rings_init(&rings, bytes, area + page);
-	assert_int_equal(
-		ring_consumer_new(&consumer, &rings.layout, rings.cookie, rings.data, rings.host),
-		0);
+	assert_int_equal(ring_consumer_new(&consumer, &rings.layout, rings.cookie, rings.data,
+					   rings.host),
+			 0);
 }
 
 static int teardown(void **state) {
@@ -270,7 +270,8 @@ static void test_counters(void **state) {
 	producer_write(&rings, 1, 8, 1, "a record", true);
 	rings.data[1].lost = 2;
 	for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
-		/* what makes no sense is not counted; what was taken is known, and the other ring's are counted */
+		/* what makes no sense is not counted; what was taken is known, and the other ring's
+		 * are counted */
 		rings.data[0].lost = rings.data[0].written = garbage[i];
 		assert_int_equal(ring_consumer_lost(consumer), 2);
 		assert_int_equal(ring_consumer_written(consumer), 2);

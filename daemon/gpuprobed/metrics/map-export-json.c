@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Exports as the interface's type Export: for callers, and in the state file for the next daemon. Wishes are members of the same names. */
+/* Exports as the interface's type Export: for callers, and in the state file for the next daemon.
+ * Wishes are members of the same names. */
 
 #include "map-export.h"
 
@@ -19,7 +20,8 @@ static void add_string(json_object *json, const char *key, const char *text) {
 }
 
 json_object *map_export_json(const struct map_export *export) {
-	json_object *json = json_object_new_object(), *labels = json_object_new_object(), *families = json_object_new_array();
+	json_object *json = json_object_new_object(), *labels = json_object_new_object(),
+		    *families = json_object_new_array();
 
 	add_int(json, "map", export->map);
 	add_string(json, "map_name", export->map_name);
@@ -53,7 +55,9 @@ static int refuse(struct map_export_refusal *refusal, const char *parameter, con
 static json_object *member(json_object *json, const char *key, enum json_type type) {
 	json_object *value = NULL;
 
-	return json_object_object_get_ex(json, key, &value) && json_object_is_type(value, type) ? value : NULL;
+	return json_object_object_get_ex(json, key, &value) && json_object_is_type(value, type)
+		       ? value
+		       : NULL;
 }
 
 static const char *text_of(json_object *json, const char *key) {
@@ -62,22 +66,27 @@ static const char *text_of(json_object *json, const char *key) {
 	return value ? json_object_get_string(value) : NULL;
 }
 
-static int read_labels(json_object *json, struct map_export_options *options, struct map_export_refusal *refusal) {
+static int read_labels(json_object *json, struct map_export_options *options,
+		       struct map_export_refusal *refusal) {
 	char reason[128];
 
 	if (!json)
 		return 0;
 	json_object_object_foreach(json, name, value) {
 		struct map_export_label *label = &options->labels[options->n_labels];
-		const char *text = json_object_is_type(value, json_type_string) ? json_object_get_string(value) : "";
+		const char *text = json_object_is_type(value, json_type_string)
+					   ? json_object_get_string(value)
+					   : "";
 
 		if (options->n_labels == MAP_EXPORT_LABELS_MAX) {
-			snprintf(reason, sizeof(reason), "more than %d of them", MAP_EXPORT_LABELS_MAX);
+			snprintf(reason, sizeof(reason), "more than %d of them",
+				 MAP_EXPORT_LABELS_MAX);
 			return refuse(refusal, "labels", reason);
 		}
 		if (strlen(name) >= sizeof(label->name) || strlen(text) >= sizeof(label->value)) {
-			snprintf(reason, sizeof(reason), "%.40s: a name has at most %zu bytes, a value %zu", name, sizeof(label->name) - 1,
-				 sizeof(label->value) - 1);
+			snprintf(reason, sizeof(reason),
+				 "%.40s: a name has at most %zu bytes, a value %zu", name,
+				 sizeof(label->name) - 1, sizeof(label->value) - 1);
 			return refuse(refusal, "labels", reason);
 		}
 		strcpy(label->name, name);
@@ -87,7 +96,8 @@ static int read_labels(json_object *json, struct map_export_options *options, st
 	return 0;
 }
 
-int map_export_options_from_json(struct map_export_options *options, json_object *json, struct map_export_refusal *refusal) {
+int map_export_options_from_json(struct map_export_options *options, json_object *json,
+				 struct map_export_refusal *refusal) {
 	const char *kind = text_of(json, "kind"), *merge = text_of(json, "merge");
 
 	*options = (struct map_export_options){
@@ -115,20 +125,27 @@ json_object *map_exports_json(const struct map_exports *exports) {
 	return json;
 }
 
-unsigned int map_exports_restore(struct map_exports *exports, const struct registry *registry, json_object *json) {
+unsigned int map_exports_restore(struct map_exports *exports, const struct registry *registry,
+				 json_object *json) {
 	unsigned int n_failed = 0;
 
-	for (size_t i = 0; json_object_is_type(json, json_type_array) && i < json_object_array_length(json); i++) {
-		json_object *one = json_object_array_get_idx(json, i), *id = member(one, "map", json_type_int);
+	for (size_t i = 0;
+	     json_object_is_type(json, json_type_array) && i < json_object_array_length(json);
+	     i++) {
+		json_object *one = json_object_array_get_idx(json, i),
+			    *id = member(one, "map", json_type_int);
 		struct map_export_refusal refusal;
 		struct map_export_options options;
 		const struct map_export *export;
 		struct object *object;
-		struct map *map = id ? registry_map(registry, (uint64_t)json_object_get_int64(id), &object) : NULL;
+		struct map *map =
+			id ? registry_map(registry, (uint64_t)json_object_get_int64(id), &object)
+			   : NULL;
 
 		if (!map)
 			continue; /* it was detached with the daemon's last breath */
-		if (map_export_options_from_json(&options, one, &refusal) || map_exports_add(exports, map, object, &options, &export, &refusal))
+		if (map_export_options_from_json(&options, one, &refusal) ||
+		    map_exports_add(exports, map, object, &options, &export, &refusal))
 			n_failed++;
 	}
 	return n_failed;

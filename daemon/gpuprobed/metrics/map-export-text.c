@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The series of an export. They are gathered before they are written, because two keys may look the same as labels (what lies behind the NUL of a text, or between
- * two members, is no label), and no reader takes the same series twice: such become one, with the sum.
+ * The series of an export. They are gathered before they are written, because two keys may look the
+ * same as labels (what lies behind the NUL of a text, or between two members, is no label), and no
+ * reader takes the same series twice: such become one, with the sum.
  */
 
 #include <errno.h>
@@ -29,7 +30,7 @@ struct map_export_series {
 	const struct map_export *export;
 	struct series *list;
 	size_t n, size, max;
-	struct metrics_text same;   /* labels that all of them have */
+	struct metrics_text same; /* labels that all of them have */
 	struct metrics_text labels; /* each with a NUL behind it */
 	size_t bytes_max;
 	size_t left_out;
@@ -48,14 +49,16 @@ static void label_begin(struct metrics_text *text, const char *name) {
 }
 
 /* The value of a member of a key. */
-static void label_value(struct metrics_text *text, const struct field *field, const unsigned char *key) {
+static void label_value(struct metrics_text *text, const struct field *field,
+			const unsigned char *key) {
 	const unsigned char *bytes = key + field->bit / 8;
 	size_t n_bytes = (size_t)field->bits / 8 * field->count;
 	uint64_t value;
 	const char *name;
 
 	if (field->kind == FIELD_TEXT) {
-		metrics_text_escape(text, (const char *)bytes, strnlen((const char *)bytes, n_bytes), true);
+		metrics_text_escape(text, (const char *)bytes,
+				    strnlen((const char *)bytes, n_bytes), true);
 		return;
 	}
 	if (field->kind == FIELD_BYTES || field->is_array) {
@@ -78,7 +81,8 @@ static void label_value(struct metrics_text *text, const struct field *field, co
 }
 
 /* The labels that all series of an entry have. */
-static void add_entry_labels(struct metrics_text *text, const struct map_export_series *series, const struct map *map, const struct map_entry *entry) {
+static void add_entry_labels(struct metrics_text *text, const struct map_export_series *series,
+			     const struct map *map, const struct map_entry *entry) {
 	const struct map_export *export = series->export;
 
 	metrics_text_add(text, series->same.data, series->same.n);
@@ -94,7 +98,8 @@ static void add_entry_labels(struct metrics_text *text, const struct map_export_
 
 /* ---- gathering ---- */
 
-int map_export_series_new(struct map_export_series **seriesp, const struct map_export *export, size_t max, size_t bytes_max) {
+int map_export_series_new(struct map_export_series **seriesp, const struct map_export *export,
+			  size_t max, size_t bytes_max) {
 	struct map_export_series *series = calloc(1, sizeof(*series));
 
 	if (!series)
@@ -105,7 +110,8 @@ int map_export_series_new(struct map_export_series **seriesp, const struct map_e
 	metrics_text_add(&series->same, "", 0);
 	for (size_t i = 0; i < export->n_labels; i++) {
 		label_begin(&series->same, export->labels[i].name);
-		metrics_text_escape(&series->same, export->labels[i].value, strlen(export->labels[i].value), true);
+		metrics_text_escape(&series->same, export->labels[i].value,
+				    strlen(export->labels[i].value), true);
 		metrics_text_add(&series->same, "\"", 1);
 	}
 	if (series->same.failed) {
@@ -137,7 +143,8 @@ static bool index_is_bucket(const struct map_export *export) {
 }
 
 /* Adds one number, of that SM and index. `labels` are those of its entry. 0 or -ENOMEM. */
-static int add_number(struct map_export_series *series, const struct metrics_text *labels, uint32_t sm, uint32_t i, struct series number) {
+static int add_number(struct map_export_series *series, const struct metrics_text *labels,
+		      uint32_t sm, uint32_t i, struct series number) {
 	const struct map_export *export = series->export;
 	const struct field *field = export->families[number.family].field;
 	const char *comma = labels->n ? "," : "";
@@ -146,8 +153,10 @@ static int add_number(struct map_export_series *series, const struct metrics_tex
 	if (export->nonzero && (is_float ? number.floating == 0 : !number.integer))
 		return 0;
 	/* a counter that goes below zero is none */
-	if (series->n == series->max || series->labels.n + labels->n > series->bytes_max || number.bucket >= MAP_EXPORT_BUCKETS ||
-	    (is_counting(export) && (is_float ? !(number.floating >= 0) : field->is_signed && (int64_t)number.integer < 0))) {
+	if (series->n == series->max || series->labels.n + labels->n > series->bytes_max ||
+	    number.bucket >= MAP_EXPORT_BUCKETS ||
+	    (is_counting(export) && (is_float ? !(number.floating >= 0)
+					      : field->is_signed && (int64_t)number.integer < 0))) {
 		series->left_out++;
 		return 0;
 	}
@@ -175,7 +184,8 @@ static int add_number(struct map_export_series *series, const struct metrics_tex
 	return 0;
 }
 
-static void number_load(struct series *number, const struct field *field, const unsigned char *value, uint32_t index, bool add) {
+static void number_load(struct series *number, const struct field *field,
+			const unsigned char *value, uint32_t index, bool add) {
 	uint64_t loaded = field_load(field, value, index);
 
 	if (field->kind == FIELD_FLOAT)
@@ -185,7 +195,8 @@ static void number_load(struct series *number, const struct field *field, const 
 }
 
 /* All numbers of one member of the value, of one SM or added over all. */
-static int add_member(struct map_export_series *series, const struct map *map, const struct map_entry *entry, const struct metrics_text *labels,
+static int add_member(struct map_export_series *series, const struct map *map,
+		      const struct map_entry *entry, const struct metrics_text *labels,
 		      uint32_t family, uint32_t sm) {
 	const struct map_export *export = series->export;
 	const struct field *field = export->families[family].field;
@@ -195,15 +206,19 @@ static int add_member(struct map_export_series *series, const struct map *map, c
 		struct series number = { .family = family };
 
 		if (export->per_sm) {
-			number_load(&number, field, entry->values + (size_t)sm * map->spec.value_size, i, false);
+			number_load(&number, field,
+				    entry->values + (size_t)sm * map->spec.value_size, i, false);
 		} else {
 			for (uint32_t j = 0; j < entry->n_values; j++)
-				number_load(&number, field, entry->values + (size_t)j * map->spec.value_size, i, j > 0);
+				number_load(&number, field,
+					    entry->values + (size_t)j * map->spec.value_size, i,
+					    j > 0);
 		}
 		if (export->bucket) {
 			uint64_t bucket = field_load(export->bucket, entry->key, 0);
 
-			number.bucket = bucket < MAP_EXPORT_BUCKETS ? (uint32_t)bucket : MAP_EXPORT_BUCKETS;
+			number.bucket =
+				bucket < MAP_EXPORT_BUCKETS ? (uint32_t)bucket : MAP_EXPORT_BUCKETS;
 		} else if (index_is_bucket(export)) {
 			number.bucket = i;
 		}
@@ -234,7 +249,8 @@ const uint64_t *map_export_series_kernels(const struct map_export_series *series
 	return series->kernels;
 }
 
-int map_export_series_add(struct map_export_series *series, const struct map *map, const struct map_entry *entry) {
+int map_export_series_add(struct map_export_series *series, const struct map *map,
+			  const struct map_entry *entry) {
 	const struct map_export *export = series->export;
 	struct metrics_text labels = {};
 	const size_t n = series->n;
@@ -247,7 +263,8 @@ int map_export_series_add(struct map_export_series *series, const struct map *ma
 	add_entry_labels(&labels, series, map, entry);
 	for (uint32_t sm = 0; r == 0 && sm < (export->per_sm ? entry->n_values : 1); sm++)
 		for (uint32_t i = 0; r == 0 && i < export->n_families; i++)
-			r = labels.failed ? -ENOMEM : add_member(series, map, entry, &labels, i, sm);
+			r = labels.failed ? -ENOMEM
+					  : add_member(series, map, entry, &labels, i, sm);
 	if (r == 0 && export->kernel && series->n > n)
 		r = add_kernel(series, field_load(export->kernel, entry->key, 0));
 	metrics_text_deinit(&labels);
@@ -261,7 +278,8 @@ static const char *labels_of(const struct map_export_series *series, const struc
 }
 
 /* All labels begin with the same ones, which may be long. */
-static int compare_labels(const struct map_export_series *series, const struct series *a, const struct series *b) {
+static int compare_labels(const struct map_export_series *series, const struct series *a,
+			  const struct series *b) {
 	return strcmp(labels_of(series, a) + series->same.n, labels_of(series, b) + series->same.n);
 }
 
@@ -284,7 +302,8 @@ static void merge(struct map_export_series *series) {
 	for (size_t i = 0; i < series->n; i++) {
 		if (!n || compare(&series->list[n - 1], &series->list[i], series) != 0)
 			series->list[n++] = series->list[i];
-		else if (series->export->families[series->list[i].family].field->kind == FIELD_FLOAT)
+		else if (series->export->families[series->list[i].family].field->kind ==
+			 FIELD_FLOAT)
 			series->list[n - 1].floating += series->list[i].floating;
 		else
 			series->list[n - 1].integer += series->list[i].integer;
@@ -292,7 +311,8 @@ static void merge(struct map_export_series *series) {
 	series->n = n;
 }
 
-static void print_number(struct metrics_text *text, const struct field *field, const struct series *number) {
+static void print_number(struct metrics_text *text, const struct field *field,
+			 const struct series *number) {
 	if (field->kind == FIELD_FLOAT)
 		metrics_text_double(text, number->floating);
 	else if (field->is_signed)
@@ -302,17 +322,20 @@ static void print_number(struct metrics_text *text, const struct field *field, c
 	metrics_text_add(text, "\n", 1);
 }
 
-static void print_plain(struct metrics_text *text, const struct map_export_series *series, const struct map_export_family *family,
-			const struct series *number) {
-	const char *suffix = series->export->kind == MAP_EXPORT_COUNTER ? "_total" : "", *labels = labels_of(series, number);
+static void print_plain(struct metrics_text *text, const struct map_export_series *series,
+			const struct map_export_family *family, const struct series *number) {
+	const char *suffix = series->export->kind == MAP_EXPORT_COUNTER ? "_total" : "",
+		   *labels = labels_of(series, number);
 
 	metrics_text_print(text, *labels ? "%s%s{%s} " : "%s%s%s ", family->name, suffix, labels);
 	print_number(text, family->field, number);
 }
 
-/* One histogram of those with the same labels, which lie in [first, end). Buckets of a histogram hold all that is not greater. */
-static void print_histogram(struct metrics_text *text, const struct map_export_series *series, const struct map_export_family *family, size_t first,
-			    size_t end, uint32_t last_bucket) {
+/* One histogram of those with the same labels, which lie in [first, end). Buckets of a histogram
+ * hold all that is not greater. */
+static void print_histogram(struct metrics_text *text, const struct map_export_series *series,
+			    const struct map_export_family *family, size_t first, size_t end,
+			    uint32_t last_bucket) {
 	const char *labels = labels_of(series, &series->list[first]), *comma = *labels ? "," : "";
 	struct series sum = {};
 
@@ -326,7 +349,8 @@ static void print_histogram(struct metrics_text *text, const struct map_export_s
 		}
 		metrics_text_print(text, "%s_bucket{%s%sle=\"", family->name, labels, comma);
 		if (bucket <= last_bucket)
-			metrics_text_print(text, "%llu.0\"} ", bucket < 63 ? (1ULL << (bucket + 1)) - 1 : ~0ULL);
+			metrics_text_print(text, "%llu.0\"} ",
+					   bucket < 63 ? (1ULL << (bucket + 1)) - 1 : ~0ULL);
 		else
 			metrics_text_print(text, "+Inf\"} ");
 		print_number(text, family->field, &sum);
@@ -334,7 +358,8 @@ static void print_histogram(struct metrics_text *text, const struct map_export_s
 	if (!text->prometheus)
 		return;
 	/* a histogram there has these; what the sum is nobody knows */
-	metrics_text_print(text, *labels ? "%s_sum{%s} NaN\n" : "%s_sum%s NaN\n", family->name, labels);
+	metrics_text_print(text, *labels ? "%s_sum{%s} NaN\n" : "%s_sum%s NaN\n", family->name,
+			   labels);
 	metrics_text_print(text, *labels ? "%s_count{%s} " : "%s_count%s ", family->name, labels);
 	print_number(text, family->field, &sum);
 }
@@ -353,7 +378,8 @@ static size_t end_of_histogram(const struct map_export_series *series, size_t fi
 static void print_family(struct metrics_text *text, struct map_export_series *series) {
 	const struct map_export *export = series->export;
 
-	metrics_text_family(text, export->families[series->family].name, map_export_kind_name(export->kind), export->unit, export->help);
+	metrics_text_family(text, export->families[series->family].name,
+			    map_export_kind_name(export->kind), export->unit, export->help);
 	series->begun = true;
 	/* the same buckets in all histograms */
 	series->last_bucket = 0;
@@ -376,14 +402,16 @@ bool map_export_series_print(struct map_export_series *series, struct metrics_te
 
 		if (!series->begun)
 			print_family(text, series);
-		while (series->at < series->n && series->list[series->at].family == series->family) {
+		while (series->at < series->n &&
+		       series->list[series->at].family == series->family) {
 			size_t first = series->at;
 
 			if (text->n - start > PART_BYTES || text->failed)
 				return text->failed;
 			if (export->kind == MAP_EXPORT_HISTOGRAM) {
 				series->at = end_of_histogram(series, first);
-				print_histogram(text, series, family, first, series->at, series->last_bucket);
+				print_histogram(text, series, family, first, series->at,
+						series->last_bucket);
 			} else {
 				print_plain(text, series, family, &series->list[series->at++]);
 			}

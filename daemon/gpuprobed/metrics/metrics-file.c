@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The file is written beside itself, by a thread, and then gets its name: who reads sees the old one or the new one, and while it cannot be written, the old one. That is not synced to
- * the disk: after a crash of the machine it is worth nothing anyway.
+ * The file is written beside itself, by a thread, and then gets its name: who reads sees the old
+ * one or the new one, and while it cannot be written, the old one. That is not synced to the disk:
+ * after a crash of the machine it is worth nothing anyway.
  */
 
 #include "metrics-output.h"
@@ -80,10 +81,13 @@ static void metrics_file_set_trouble(struct metrics_file *file, int r) {
 	char trouble[sizeof(file->trouble)] = "";
 
 	if (r < 0)
-		snprintf(trouble, sizeof(trouble), "--metrics=%s: cannot be written: %s%s", file->path, strerror(-r),
-			 r == -EACCES || r == -EROFS || r == -EPERM || r == -ENOENT ? " (the folder must let the daemon's user write, and the unit, too: ReadWritePaths=)"
-			 : r == -ENOSPC || r == -EDQUOT		    ? " (what was written last stays)"
-								    : "");
+		snprintf(trouble, sizeof(trouble), "--metrics=%s: cannot be written: %s%s",
+			 file->path, strerror(-r),
+			 r == -EACCES || r == -EROFS || r == -EPERM || r == -ENOENT
+				 ? " (the folder must let the daemon's user write, and the unit, "
+				   "too: ReadWritePaths=)"
+			 : r == -ENOSPC || r == -EDQUOT ? " (what was written last stays)"
+							: "");
 	if (strcmp(trouble, file->trouble) && *trouble)
 		log_event(LOG_LEVEL_WARNING, MESSAGE_METRICS_NOT_WRITTEN, fields, "%s", trouble);
 	else if (!*trouble && file->trouble[0])
@@ -99,7 +103,8 @@ static void metrics_file_on_timer(uv_timer_t *timer);
 
 static void metrics_file_again(struct metrics_file *file) {
 	if (!file->freed)
-		uv_timer_start(&file->timer, metrics_file_on_timer, file->daemon->config->metrics_period_ms, 0);
+		uv_timer_start(&file->timer, metrics_file_on_timer,
+			       file->daemon->config->metrics_period_ms, 0);
 }
 
 static void metrics_file_on_written(uv_work_t *work, int status) {
@@ -123,7 +128,8 @@ static void metrics_file_on_text(struct metrics_text *text, void *userdata) {
 		*text = (struct metrics_text){};
 		file->mode = (mode_t)file->daemon->config->metrics_mode;
 		file->work.data = file;
-		r = uv_queue_work(file->daemon->loop, &file->work, metrics_file_on_work, metrics_file_on_written);
+		r = uv_queue_work(file->daemon->loop, &file->work, metrics_file_on_work,
+				  metrics_file_on_written);
 	}
 	if (r == 0) {
 		file->working = true;
@@ -134,7 +140,11 @@ static void metrics_file_on_text(struct metrics_text *text, void *userdata) {
 }
 
 static void metrics_file_on_timer(uv_timer_t *timer) {
-	const struct metrics_view view = { .all = true, .prometheus = ((struct metrics_file *)timer->data)->daemon->config->metrics_prometheus };
+	const struct metrics_view view = {
+		.all = true,
+		.prometheus =
+			((struct metrics_file *)timer->data)->daemon->config->metrics_prometheus
+	};
 	struct metrics_file *file = timer->data;
 
 	if (metrics_run_new(&file->run, file->daemon, &view, metrics_file_on_text, file) < 0)
@@ -150,7 +160,8 @@ int metrics_file_new(struct metrics_file **filep, struct daemon *daemon, const c
 	file->daemon = daemon;
 	file->path = strdup(path);
 	/* node exporter reads whatever ends in .prom */
-	if (!file->path || asprintf(&file->beside, "%.*s.%s.new", (int)(name - path), path, name) < 0) {
+	if (!file->path ||
+	    asprintf(&file->beside, "%.*s.%s.new", (int)(name - path), path, name) < 0) {
 		free(file->path);
 		free(file);
 		return -ENOMEM;

@@ -29,9 +29,11 @@ int metrics_check_output(const char *text, char *error, size_t n_error) {
 	size_t n = strlen(path);
 
 	if (path[0] != '/' || path[n - 1] == '/')
-		snprintf(error, n_error, "expected the absolute path of a file, or unix: and that of a socket");
+		snprintf(error, n_error,
+			 "expected the absolute path of a file, or unix: and that of a socket");
 	else if (is_socket(text) && n >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
-		snprintf(error, n_error, "the path of a socket has at most %zu bytes", sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1);
+		snprintf(error, n_error, "the path of a socket has at most %zu bytes",
+			 sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1);
 	else
 		return 0;
 	return -EINVAL;
@@ -41,8 +43,11 @@ int metrics_check_mode(const char *text, unsigned int *modep, char *error, size_
 	char *end;
 	unsigned long mode = strtoul(text, &end, 8);
 
-	if (text[0] < '0' || text[0] > '7' || *end || mode > 0666 || (mode & ~0666UL) || !(mode & 0400)) {
-		snprintf(error, n_error, "expected the mode of a file that its owner can read, in octal: 0640, 0644, 0600");
+	if (text[0] < '0' || text[0] > '7' || *end || mode > 0666 || (mode & ~0666UL) ||
+	    !(mode & 0400)) {
+		snprintf(error, n_error,
+			 "expected the mode of a file that its owner can read, in octal: 0640, "
+			 "0644, 0600");
 		return -EINVAL;
 	}
 	*modep = (unsigned int)mode;
@@ -61,7 +66,8 @@ int metrics_new(struct metrics **metricsp, struct daemon *daemon) {
 			r = metrics_file_new(&metrics->files[i], daemon, text);
 			continue;
 		}
-		if (metrics_socket_new(&metrics->sockets[i], daemon, text + strlen(SOCKET_PREFIX), metrics->troubles[i], sizeof(metrics->troubles[i])) < 0)
+		if (metrics_socket_new(&metrics->sockets[i], daemon, text + strlen(SOCKET_PREFIX),
+				       metrics->troubles[i], sizeof(metrics->troubles[i])) < 0)
 			log_warning("%s", metrics->troubles[i]);
 	}
 	if (r < 0)
@@ -82,9 +88,11 @@ struct metrics *metrics_free(struct metrics *metrics) {
 	return NULL;
 }
 
-void metrics_each_trouble(const struct metrics *metrics, void (*take)(const char *line, void *userdata), void *userdata) {
+void metrics_each_trouble(const struct metrics *metrics,
+			  void (*take)(const char *line, void *userdata), void *userdata) {
 	for (size_t i = 0; metrics && i < CONFIG_LIST_MAX; i++) {
-		const char *trouble = metrics->files[i] ? metrics_file_trouble(metrics->files[i]) : NULL;
+		const char *trouble =
+			metrics->files[i] ? metrics_file_trouble(metrics->files[i]) : NULL;
 
 		if (trouble)
 			take(trouble, userdata);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Where metrics go: a file that is written anew every --metrics-period-ms, or a socket that answers HTTP. Both begin in the loop's next turn. */
+/* Where metrics go: a file that is written anew every --metrics-period-ms, or a socket that answers
+ * HTTP. Both begin in the loop's next turn. */
 
 #include <stddef.h>
 
@@ -15,5 +16,6 @@ struct metrics_file *metrics_file_free(struct metrics_file *file);
 const char *metrics_file_trouble(const struct metrics_file *file); /* NULL: none */
 
 /* 0, or negative errno with a line in error. */
-int metrics_socket_new(struct metrics_socket **socketp, struct daemon *daemon, const char *path, char *error, size_t n_error);
+int metrics_socket_new(struct metrics_socket **socketp, struct daemon *daemon, const char *path,
+		       char *error, size_t n_error);
 struct metrics_socket *metrics_socket_free(struct metrics_socket *socket);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * As much of HTTP as a scraper needs, on a socket of the file system: GET /metrics, one answer, the end of the connection. The unit has no network; who may connect, the mode of the
- * socket says.
+ * As much of HTTP as a scraper needs, on a socket of the file system: GET /metrics, one answer, the
+ * end of the connection. The unit has no network; who may connect, the mode of the socket says.
  */
 
 #include "metrics-output.h"
@@ -87,7 +87,9 @@ static void connection_close(struct connection *connection) {
 		fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	uv_close((uv_handle_t *)&connection->pipe, connection_on_closed);
 	if (fd >= 0)
-		closer_socket(connection->socket->daemon->closer, fd); /* the last one: what lies unread in it is not for the loop to close */
+		closer_socket(
+			connection->socket->daemon->closer,
+			fd); /* the last one: what lies unread in it is not for the loop to close */
 	uv_close((uv_handle_t *)&connection->timer, connection_on_closed);
 }
 
@@ -104,13 +106,15 @@ static void connection_answer(struct connection *connection, const char *status,
 	uv_buf_t buffers[2];
 	int n;
 
-	n = snprintf(connection->header, sizeof(connection->header), "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+	n = snprintf(connection->header, sizeof(connection->header),
+		     "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: "
+		     "close\r\n\r\n",
 		     status, type, connection->text.n);
 	buffers[0] = uv_buf_init(connection->header, (unsigned int)n);
 	buffers[1] = uv_buf_init(connection->text.data, (unsigned int)connection->text.n);
 	connection->write.data = connection;
-	if (uv_write(&connection->write, (uv_stream_t *)&connection->pipe, buffers, connection->head || !connection->text.n ? 1 : 2,
-		     connection_on_written) < 0)
+	if (uv_write(&connection->write, (uv_stream_t *)&connection->pipe, buffers,
+		     connection->head || !connection->text.n ? 1 : 2, connection_on_written) < 0)
 		connection_close(connection);
 }
 
@@ -129,7 +133,9 @@ static void connection_on_text(struct metrics_text *text, void *userdata) {
 	}
 	connection->text = *text;
 	*text = (struct metrics_text){};
-	connection_answer(connection, "200 OK", connection->text.prometheus ? PROMETHEUS_CONTENT_TYPE : OPENMETRICS_CONTENT_TYPE);
+	connection_answer(connection, "200 OK",
+			  connection->text.prometheus ? PROMETHEUS_CONTENT_TYPE
+						      : OPENMETRICS_CONTENT_TYPE);
 }
 
 /* The header of a request is complete. */
@@ -139,8 +145,11 @@ static void connection_serve(struct connection *connection) {
 	char method[8], target[256];
 	int n = 0, r;
 
-	if (sscanf(connection->request, "%7[A-Z] %255[!-~] HTTP/1.%*1[0-9]%n", method, target, &n) != 2 || !n || connection->request[n] != '\r') {
-		connection_refuse(connection, "400 Bad Request", "this is not HTTP/1.1: GET /metrics");
+	if (sscanf(connection->request, "%7[A-Z] %255[!-~] HTTP/1.%*1[0-9]%n", method, target,
+		   &n) != 2 ||
+	    !n || connection->request[n] != '\r') {
+		connection_refuse(connection, "400 Bad Request",
+				  "this is not HTTP/1.1: GET /metrics");
 		return;
 	}
 	connection->head = !strcmp(method, "HEAD");
@@ -153,15 +162,19 @@ static void connection_serve(struct connection *connection) {
 		connection_refuse(connection, "404 Not Found", "there is /metrics only");
 		return;
 	}
-	r = metrics_run_new(&connection->run, connection->socket->daemon, &view, connection_on_text, connection);
+	r = metrics_run_new(&connection->run, connection->socket->daemon, &view, connection_on_text,
+			    connection);
 	if (r < 0)
-		connection_refuse(connection, "503 Service Unavailable", r == -EBUSY ? "too many read metrics at the same time" : "no memory");
+		connection_refuse(connection, "503 Service Unavailable",
+				  r == -EBUSY ? "too many read metrics at the same time"
+					      : "no memory");
 }
 
 static void connection_on_allocate(uv_handle_t *handle, size_t size, uv_buf_t *buffer) {
 	struct connection *connection = handle->data;
 
-	connection->nothing = peek_input(handle, connection->request + connection->n_request, REQUEST_MAX - connection->n_request, buffer);
+	connection->nothing = peek_input(handle, connection->request + connection->n_request,
+					 REQUEST_MAX - connection->n_request, buffer);
 }
 
 static void connection_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
@@ -182,7 +195,8 @@ static void connection_on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b
 	connection->answered = true;
 	uv_read_stop(stream);
 	if (connection->n_request == REQUEST_MAX)
-		connection_refuse(connection, "431 Request Header Fields Too Large", "8 KiB are enough");
+		connection_refuse(connection, "431 Request Header Fields Too Large",
+				  "8 KiB are enough");
 	else
 		connection_serve(connection);
 }
@@ -205,7 +219,8 @@ static void socket_on_connection(uv_stream_t *stream, int status) {
 	if (r == 0 && socket->n_connections > CONNECTIONS_MAX)
 		r = UV_EBUSY;
 	if (r == 0)
-		r = uv_read_start((uv_stream_t *)&connection->pipe, connection_on_allocate, connection_on_read);
+		r = uv_read_start((uv_stream_t *)&connection->pipe, connection_on_allocate,
+				  connection_on_read);
 	if (r < 0)
 		connection_close(connection);
 	else
@@ -231,7 +246,8 @@ static int socket_listen(const char *path, mode_t mode) {
 		return -errno;
 	unlink(path);
 	/* who may read may connect, which takes the right to write */
-	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, mode | (mode & 0444) >> 1) < 0 || listen(fd, 64) < 0)
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+	    chmod(path, mode | (mode & 0444) >> 1) < 0 || listen(fd, 64) < 0)
 		return -errno;
 	r = fd;
 	fd = -1;
@@ -246,7 +262,8 @@ static void socket_on_closed(uv_handle_t *handle) {
 	socket_destroy(socket);
 }
 
-int metrics_socket_new(struct metrics_socket **socketp, struct daemon *daemon, const char *path, char *error, size_t n_error) {
+int metrics_socket_new(struct metrics_socket **socketp, struct daemon *daemon, const char *path,
+		       char *error, size_t n_error) {
 	struct metrics_socket *socket = calloc(1, sizeof(*socket));
 	int fd = -1, r = -ENOMEM;
 

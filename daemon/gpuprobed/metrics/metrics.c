@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The text of metrics, made in turns of the loop: first the daemon's own numbers, then one export after the other, of each up to CHUNK entries in a turn, and then its text, as much in
- * a turn. Between two turns maps and exports may come and go: a run keeps their numbers, no pointers.
+ * The text of metrics, made in turns of the loop: first the daemon's own numbers, then one export
+ * after the other, of each up to CHUNK entries in a turn, and then its text, as much in a turn.
+ * Between two turns maps and exports may come and go: a run keeps their numbers, no pointers.
  */
 
 #include "metrics.h"
@@ -48,19 +49,21 @@ struct metrics_run {
 	struct map_export_series *series; /* of the export at hand; NULL: it has not begun */
 	struct place *places;
 	size_t n_places, at;
-	bool printing;	/* all series of the export at hand are there */
-	size_t n_text;	/* where its text begins */
+	bool printing; /* all series of the export at hand are there */
+	size_t n_text; /* where its text begins */
 	bool all; /* as metrics_view */
 	const struct varlink_call *call;
 	uint64_t *kernels; /* ids that are in keys, of all exports; sorted once these are through */
 	size_t n_kernels;
-	bool *named; /* which of them have got a name: two kernels of one id would be the same series */
+	bool *named; /* which of them have got a name: two kernels of one id would be the same
+			series */
 	struct kernels_list names;
 	bool naming; /* the names of these are being gathered */
 };
 
 static bool is_full(const struct metrics_run *run) {
-	return run->text.failed || run->text.n > METRICS_TEXT_MAX || run->text.n + run->text.n_escapes > METRICS_REPLY_MAX;
+	return run->text.failed || run->text.n > METRICS_TEXT_MAX ||
+	       run->text.n + run->text.n_escapes > METRICS_REPLY_MAX;
 }
 
 /* ---- the daemon's own ---- */
@@ -72,19 +75,25 @@ struct own {
 
 static void print_own(const struct statistic *statistic, void *userdata) {
 	struct own *own = userdata;
-	const char *unit = statistic->unit == STATISTIC_BYTES ? "bytes" : statistic->unit == STATISTIC_MICROSECONDS ? "seconds" : "";
+	const char *unit = statistic->unit == STATISTIC_BYTES          ? "bytes"
+			   : statistic->unit == STATISTIC_MICROSECONDS ? "seconds"
+								       : "";
 	char name[128];
 
-	snprintf(name, sizeof(name), "gpuprobe_%s_%s%s%s", statistic->group, statistic->name, *unit ? "_" : "", unit);
-	if (!own->group || strcmp(own->group, statistic->group) || strcmp(own->name, statistic->name))
-		metrics_text_family(own->text, name, statistic->counts ? "counter" : "gauge", unit, statistic->help);
+	snprintf(name, sizeof(name), "gpuprobe_%s_%s%s%s", statistic->group, statistic->name,
+		 *unit ? "_" : "", unit);
+	if (!own->group || strcmp(own->group, statistic->group) ||
+	    strcmp(own->name, statistic->name))
+		metrics_text_family(own->text, name, statistic->counts ? "counter" : "gauge", unit,
+				    statistic->help);
 	own->group = statistic->group;
 	own->name = statistic->name;
 	metrics_text_print(own->text, "%s%s", name, statistic->counts ? "_total" : "");
 	if (statistic->of)
 		metrics_text_print(own->text, "{%s=\"%s\"}", statistic->label, statistic->of);
 	if (statistic->unit == STATISTIC_MICROSECONDS)
-		metrics_text_print(own->text, " %llu.%06llu\n", (unsigned long long)(statistic->value / 1000000),
+		metrics_text_print(own->text, " %llu.%06llu\n",
+				   (unsigned long long)(statistic->value / 1000000),
 				   (unsigned long long)(statistic->value % 1000000));
 	else
 		metrics_text_print(own->text, " %llu\n", (unsigned long long)statistic->value);
@@ -93,17 +102,21 @@ static void print_own(const struct statistic *statistic, void *userdata) {
 static void print_daemon(struct metrics_run *run) {
 	struct own own = { .text = &run->text };
 
-	metrics_text_family(&run->text, "gpuprobe_build_info", "gauge", "", "The version of the daemon, as a label.");
+	metrics_text_family(&run->text, "gpuprobe_build_info", "gauge", "",
+			    "The version of the daemon, as a label.");
 	metrics_text_print(&run->text, "gpuprobe_build_info{version=\"%s\"} 1\n", PROJECT_VERSION);
 	statistics_each(run->daemon, print_own, &own);
 }
 
 /* What became of the exports. */
 static void print_places(struct metrics_run *run) {
-	static const char *const names[] = { "gpuprobe_export_series", "gpuprobe_export_series_left_out", "gpuprobe_export_failed" };
+	static const char *const names[] = { "gpuprobe_export_series",
+					     "gpuprobe_export_series_left_out",
+					     "gpuprobe_export_failed" };
 	static const char *const help[] = {
 		"Series of an exported map.",
-		"Series that are not shown: more than --metrics-series-max, more than the text has room for, or no such metric (a counter below zero, a bucket above 63).",
+		"Series that are not shown: more than --metrics-series-max, more than the text has "
+		"room for, or no such metric (a counter below zero, a bucket above 63).",
 		"1: the map could not be read, it is too large to be merged.",
 	};
 
@@ -111,10 +124,13 @@ static void print_places(struct metrics_run *run) {
 		metrics_text_family(&run->text, names[i], "gauge", "", help[i]);
 		for (size_t j = 0; j < run->n_places; j++) {
 			const struct place *place = &run->places[j];
-			size_t value = i == 0 ? place->written : i == 1 ? place->left_out : place->state == PLACE_FAILED;
+			size_t value = i == 0   ? place->written
+				       : i == 1 ? place->left_out
+						: place->state == PLACE_FAILED;
 
 			if (place->state != PLACE_GONE)
-				metrics_text_print(&run->text, "%s{metric=\"%s\"} %zu\n", names[i], place->name, value);
+				metrics_text_print(&run->text, "%s{metric=\"%s\"} %zu\n", names[i],
+						   place->name, value);
 		}
 	}
 }
@@ -152,7 +168,8 @@ static void print_kernel(uint64_t id, const char *name, void *userdata) {
 	if (!found || run->named[found - run->kernels] || is_full(run))
 		return;
 	run->named[found - run->kernels] = true;
-	metrics_text_print(&run->text, "gpuprobe_kernel_info{kernel_id=\"%llu\",kernel=\"", (unsigned long long)id);
+	metrics_text_print(&run->text, "gpuprobe_kernel_info{kernel_id=\"%llu\",kernel=\"",
+			   (unsigned long long)id);
 	metrics_text_escape(&run->text, name, strlen(name), true);
 	metrics_text_print(&run->text, "\"} 1\n");
 }
@@ -165,13 +182,15 @@ static bool run_name(struct metrics_run *run) {
 		return true;
 	if (!run->naming) {
 		run->named = calloc(run->n_kernels, sizeof(*run->named));
-		run->naming = run->named && kernels_list_init(&run->names, run->daemon, run->call, 0, true) == 0;
+		run->naming = run->named &&
+			      kernels_list_init(&run->names, run->daemon, run->call, 0, true) == 0;
 		return !run->naming;
 	}
 	r = kernels_list_gather(&run->names);
 	if (r > 0)
 		return false;
-	metrics_text_family(&run->text, "gpuprobe_kernel_info", "gauge", "", "Names of the kernels whose ids are labels of exported maps.");
+	metrics_text_family(&run->text, "gpuprobe_kernel_info", "gauge", "",
+			    "Names of the kernels whose ids are labels of exported maps.");
 	kernels_list_each(&run->names, print_kernel, run);
 	return true;
 }
@@ -238,12 +257,15 @@ static void run_print(struct metrics_run *run) {
 }
 
 /* Begins with an export. False: it must be waited for. */
-static bool run_begin(struct metrics_run *run, const struct map_export *export, struct map *map, void (*done)(void *userdata)) {
+static bool run_begin(struct metrics_run *run, const struct map_export *export, struct map *map,
+		      void (*done)(void *userdata)) {
 	int r;
 
-	if (map_export_series_new(&run->series, export, run->daemon->config->metrics_series_max, METRICS_TEXT_MAX) < 0)
+	if (map_export_series_new(&run->series, export, run->daemon->config->metrics_series_max,
+				  METRICS_TEXT_MAX) < 0)
 		return true;
-	map_cursor_init(&run->cursor, &(struct map_order){ .latest = export->latest, .nonzero = export->nonzero });
+	map_cursor_init(&run->cursor, &(struct map_order){ .latest = export->latest,
+							   .nonzero = export->nonzero });
 	if (run->daemon->config->mirror_period_ms)
 		return true; /* what was copied last is at most that old */
 	run->sync = client_sync(run->daemon, map, SYNC_MS, done, run, &r);
@@ -293,7 +315,8 @@ static void run_on_idle(uv_idle_t *idle) {
 		uv_idle_stop(idle);
 		return;
 	}
-	for (unsigned int i = 0; run->series && i < CHUNK && bytes < CHUNK_BYTES && r == 0 && uv_hrtime() < end; i++) {
+	for (unsigned int i = 0;
+	     run->series && i < CHUNK && bytes < CHUNK_BYTES && r == 0 && uv_hrtime() < end; i++) {
 		r = map_next(map, &run->cursor, &entry);
 		if (r == 0) {
 			bytes += (size_t)entry.n_values * map->spec.value_size;
@@ -326,10 +349,12 @@ static int run_add_places(struct metrics_run *run, const struct metrics_view *vi
 	return 0;
 }
 
-int metrics_run_new(struct metrics_run **runp, struct daemon *daemon, const struct metrics_view *view, metrics_fn done, void *userdata) {
+int metrics_run_new(struct metrics_run **runp, struct daemon *daemon,
+		    const struct metrics_view *view, metrics_fn done, void *userdata) {
 	struct metrics_run *run;
 
-	if (daemon->metrics_runs >= METRICS_RUNS_MAX || (!view->all && daemon->metrics_user_runs >= METRICS_USER_RUNS_MAX))
+	if (daemon->metrics_runs >= METRICS_RUNS_MAX ||
+	    (!view->all && daemon->metrics_user_runs >= METRICS_USER_RUNS_MAX))
 		return -EBUSY;
 	run = calloc(1, sizeof(*run));
 	if (!run)

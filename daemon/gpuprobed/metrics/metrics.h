@@ -2,7 +2,8 @@
 #pragma once
 
 /*
- * Metrics: what the daemon counts about itself (statistics.h), and the maps that users export (map-export.h), as text. Large maps are read in steps, between other work.
+ * Metrics: what the daemon counts about itself (statistics.h), and the maps that users export
+ * (map-export.h), as text. Large maps are read in steps, between other work.
  */
 
 #include <stdbool.h>
@@ -12,8 +13,11 @@
 
 #include "openmetrics.h"
 
-#define METRICS_TEXT_MAX ((size_t)12 << 20) /* what does not fit is left out, export by export, and counted */
-#define METRICS_REPLY_MAX ((size_t)15 << 20) /* the same of a reply, with what JSON escapes, so that the message stays below 16 MiB */
+#define METRICS_TEXT_MAX \
+	((size_t)12 << 20) /* what does not fit is left out, export by export, and counted */
+#define METRICS_REPLY_MAX                                                                      \
+	((size_t)15 << 20) /* the same of a reply, with what JSON escapes, so that the message \
+			      stays below 16 MiB */
 #define METRICS_RUNS_MAX 8
 #define METRICS_USER_RUNS_MAX 4 /* of these, of users who do not see all: scrapers find room */
 #define METRICS_PERIOD_DEFAULT 10000
@@ -27,27 +31,33 @@ struct metrics;
 struct metrics_run;
 struct varlink_call;
 
-/* Sees to what --metrics says. What cannot be served is logged, and no reason not to start. 0 or -ENOMEM. */
+/* Sees to what --metrics says. What cannot be served is logged, and no reason not to start. 0 or
+ * -ENOMEM. */
 int metrics_new(struct metrics **metricsp, struct daemon *daemon);
-struct metrics *metrics_free(struct metrics *metrics); /* its memory goes once the loop has closed it */
+struct metrics *metrics_free(
+	struct metrics *metrics); /* its memory goes once the loop has closed it */
 
 /* What one reader gets. */
 struct metrics_view {
 	bool all; /* the exports of all users; else of this one */
 	uid_t uid;
-	const struct varlink_call *call; /* whose kernels may be named; NULL: everybody's. It is there as long as the run is */
+	const struct varlink_call *call; /* whose kernels may be named; NULL: everybody's. It is
+					    there as long as the run is */
 	bool prometheus;
 };
 
 /* text: NULL without memory. It may be taken: then it is to be set to {}. */
 typedef void (*metrics_fn)(struct metrics_text *text, void *userdata);
 
-/* Makes the text; done is called once, from the loop. 0, -EBUSY if METRICS_RUNS_MAX are at work, or METRICS_USER_RUNS_MAX of users, -errno. */
-int metrics_run_new(struct metrics_run **runp, struct daemon *daemon, const struct metrics_view *view, metrics_fn done, void *userdata);
+/* Makes the text; done is called once, from the loop. 0, -EBUSY if METRICS_RUNS_MAX are at work, or
+ * METRICS_USER_RUNS_MAX of users, -errno. */
+int metrics_run_new(struct metrics_run **runp, struct daemon *daemon,
+		    const struct metrics_view *view, metrics_fn done, void *userdata);
 void metrics_run_cancel(struct metrics_run *run); /* done will not be called; NULL is fine */
 
 /* Lines on what is wrong with an output, for Status. */
-void metrics_each_trouble(const struct metrics *metrics, void (*take)(const char *line, void *userdata), void *userdata);
+void metrics_each_trouble(const struct metrics *metrics,
+			  void (*take)(const char *line, void *userdata), void *userdata);
 
 /* The values of settings. 0, or a line in error. */
 int metrics_check_output(const char *text, char *error, size_t n_error);

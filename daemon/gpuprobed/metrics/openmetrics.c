@@ -33,7 +33,8 @@ static bool metrics_text_grow(struct metrics_text *text, size_t n) {
 	return true;
 }
 
-/* What the bytes from n on take more in JSON. They are UTF-8, and line ends the only control characters. */
+/* What the bytes from n on take more in JSON. They are UTF-8, and line ends the only control
+ * characters. */
 static size_t escapes(const struct metrics_text *text, size_t n) {
 	size_t found = 0;
 
@@ -72,9 +73,15 @@ void metrics_text_print(struct metrics_text *text, const char *format, ...) {
 	va_end(again);
 }
 
-/* Bytes of the UTF-8 character at p: no control character, no surrogate, not longer than it need be. 0: it is none. */
+/* Bytes of the UTF-8 character at p: no control character, no surrogate, not longer than it need
+ * be. 0: it is none. */
 static size_t utf8_length(const unsigned char *p, size_t n) {
-	size_t length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+	size_t length = p[0] < 0x80   ? 1
+			: p[0] < 0xc2 ? 0
+			: p[0] < 0xe0 ? 2
+			: p[0] < 0xf0 ? 3
+			: p[0] < 0xf5 ? 4
+				      : 0;
 
 	if (length == 1)
 		return p[0] >= 0x20 && p[0] != 0x7f;
@@ -83,8 +90,9 @@ static size_t utf8_length(const unsigned char *p, size_t n) {
 	for (size_t i = 1; i < length; i++)
 		if ((p[i] & 0xc0) != 0x80)
 			return 0;
-	if ((p[0] == 0xc2 && p[1] < 0xa0) || (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] >= 0xa0) ||
-	    (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] >= 0x90))
+	if ((p[0] == 0xc2 && p[1] < 0xa0) || (p[0] == 0xe0 && p[1] < 0xa0) ||
+	    (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf0 && p[1] < 0x90) ||
+	    (p[0] == 0xf4 && p[1] >= 0x90))
 		return 0;
 	return length;
 }
@@ -108,7 +116,8 @@ void metrics_text_escape(struct metrics_text *text, const char *value, size_t n,
 	}
 }
 
-void metrics_text_family(struct metrics_text *text, const char *name, const char *type, const char *unit, const char *help) {
+void metrics_text_family(struct metrics_text *text, const char *name, const char *type,
+			 const char *unit, const char *help) {
 	const char *total = text->prometheus && !strcmp(type, "counter") ? "_total" : "";
 
 	metrics_text_print(text, "# TYPE %s%s %s\n", name, total, type);
@@ -136,8 +145,9 @@ static bool name_valid(const char *name, bool colons) {
 	if (!n || n > OPENMETRICS_NAME_MAX || (name[0] >= '0' && name[0] <= '9'))
 		return false;
 	for (size_t i = 0; i < n; i++)
-		if (!((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z') || (name[i] >= '0' && name[i] <= '9') ||
-		      name[i] == '_' || (colons && name[i] == ':')))
+		if (!((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z') ||
+		      (name[i] >= '0' && name[i] <= '9') || name[i] == '_' ||
+		      (colons && name[i] == ':')))
 			return false;
 	return true;
 }

@@ -24,20 +24,24 @@ struct metrics_text {
 void metrics_text_deinit(struct metrics_text *text);
 void metrics_text_add(struct metrics_text *text, const char *data, size_t n);
 void metrics_text_cut(struct metrics_text *text, size_t n); /* to its first n bytes */
-void metrics_text_print(struct metrics_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void metrics_text_print(struct metrics_text *text, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /*
- * A value between the quotes of a label (is_label), or the text of # HELP: line ends, quotes and backslashes are escaped. What is no printable ASCII, and no
- * letter in UTF-8, shows as \xNN.
+ * A value between the quotes of a label (is_label), or the text of # HELP: line ends, quotes and
+ * backslashes are escaped. What is no printable ASCII, and no letter in UTF-8, shows as \xNN.
  */
 void metrics_text_escape(struct metrics_text *text, const char *value, size_t n, bool is_label);
 
-/* # TYPE, # UNIT (unless it is empty) and # HELP (likewise) of a family. Prometheus knows no units, and puts _total into the name. */
-void metrics_text_family(struct metrics_text *text, const char *name, const char *type, const char *unit, const char *help);
+/* # TYPE, # UNIT (unless it is empty) and # HELP (likewise) of a family. Prometheus knows no units,
+ * and puts _total into the name. */
+void metrics_text_family(struct metrics_text *text, const char *name, const char *type,
+			 const char *unit, const char *help);
 
 /* A number of a FLOAT. */
 void metrics_text_double(struct metrics_text *text, double value);
 
-/* [A-Za-z_][A-Za-z0-9_]*; of metrics colons, too. Labels do not begin with two underscores: these are the reader's own. */
+/* [A-Za-z_][A-Za-z0-9_]*; of metrics colons, too. Labels do not begin with two underscores: these
+ * are the reader's own. */
 bool openmetrics_name_valid(const char *name);
 bool openmetrics_label_valid(const char *name);

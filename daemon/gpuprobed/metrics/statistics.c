@@ -22,11 +22,19 @@ struct list {
 };
 
 const char *statistic_unit_name(enum statistic_unit unit) {
-	return unit == STATISTIC_BYTES ? "bytes" : unit == STATISTIC_MICROSECONDS ? "microseconds" : "number";
+	return unit == STATISTIC_BYTES          ? "bytes"
+	       : unit == STATISTIC_MICROSECONDS ? "microseconds"
+						: "number";
 }
 
-#define TELL(GROUP, NAME, COUNTS, VALUE, HELP, ...)                                                                                     \
-	list->take(&(struct statistic){ .group = GROUP, .name = NAME, .counts = COUNTS, .value = VALUE, .help = HELP, __VA_ARGS__ }, list->userdata)
+#define TELL(GROUP, NAME, COUNTS, VALUE, HELP, ...)       \
+	list->take(&(struct statistic){ .group = GROUP,   \
+					.name = NAME,     \
+					.counts = COUNTS, \
+					.value = VALUE,   \
+					.help = HELP,     \
+					__VA_ARGS__ },    \
+		   list->userdata)
 #define COUNTER(group, name, value, help, ...) TELL(group, name, true, value, help, __VA_ARGS__)
 #define GAUGE(group, name, value, help, ...) TELL(group, name, false, value, help, __VA_ARGS__)
 
@@ -62,16 +70,24 @@ static void tell_daemon(const struct daemon *daemon, struct list *list) {
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	getrlimit(RLIMIT_NOFILE, &limit);
 	getrusage(RUSAGE_SELF, &usage);
-	GAUGE("daemon", "uptime", (uint64_t)((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - daemon->started_boot), "Time since the daemon started.",
-	      .unit = STATISTIC_MICROSECONDS);
+	GAUGE("daemon", "uptime",
+	      (uint64_t)((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - daemon->started_boot),
+	      "Time since the daemon started.", .unit = STATISTIC_MICROSECONDS);
 	COUNTER("daemon", "cpu",
-		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec),
-		"Processor time of the daemon, without its workers.", .unit = STATISTIC_MICROSECONDS);
-	GAUGE("daemon", "memory", own_memory(), "Resident memory of the daemon (RSS), without its workers.", .unit = STATISTIC_BYTES);
-	COUNTER("daemon", "bus_errors", sigbus_pages(), "Pages of memory of processes that were not there when they were read.");
-	GAUGE("daemon", "descriptors", own_descriptors(), "File descriptors that the daemon has open.");
-	GAUGE("daemon", "descriptors_limit", limit.rlim_cur, "File descriptors that it can have open.");
-	GAUGE("loop", "longest_turn", loop_meter_longest(daemon->meter), "Longest turn of the loop in the last minute: so long others waited.",
+		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
+			(uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec),
+		"Processor time of the daemon, without its workers.",
+		.unit = STATISTIC_MICROSECONDS);
+	GAUGE("daemon", "memory", own_memory(),
+	      "Resident memory of the daemon (RSS), without its workers.", .unit = STATISTIC_BYTES);
+	COUNTER("daemon", "bus_errors", sigbus_pages(),
+		"Pages of memory of processes that were not there when they were read.");
+	GAUGE("daemon", "descriptors", own_descriptors(),
+	      "File descriptors that the daemon has open.");
+	GAUGE("daemon", "descriptors_limit", limit.rlim_cur,
+	      "File descriptors that it can have open.");
+	GAUGE("loop", "longest_turn", loop_meter_longest(daemon->meter),
+	      "Longest turn of the loop in the last minute: so long others waited.",
 	      .unit = STATISTIC_MICROSECONDS);
 	COUNTER("loop", "turns", loop_meter_turns(daemon->meter), "Turns of the loop.");
 }
@@ -80,23 +96,29 @@ static void tell_images(const struct daemon *daemon, struct list *list) {
 	const struct daemon_counters *counters = &daemon->counters;
 
 	COUNTER("images", "received", counters->images, "Module images that processes sent.");
-	COUNTER("images", "replaced", counters->images_replaced, "Images that got an answer with probes in it.");
-	COUNTER("images", "own", counters->images_own, "Images whose process was told to use its own.");
-	COUNTER("images", "from_memory", counters->images_cached, "Images that were answered from the daemon's memory.");
+	COUNTER("images", "replaced", counters->images_replaced,
+		"Images that got an answer with probes in it.");
+	COUNTER("images", "own", counters->images_own,
+		"Images whose process was told to use its own.");
+	COUNTER("images", "from_memory", counters->images_cached,
+		"Images that were answered from the daemon's memory.");
 }
 
 static void tell_cache(const struct daemon *daemon, struct list *list) {
 	struct cache_counters counters;
 
 	cache_counters(daemon->cache, &counters);
-	COUNTER("cache", "hits", counters.hits, "Jobs that no worker had to do: what comes of them was on the disk.");
+	COUNTER("cache", "hits", counters.hits,
+		"Jobs that no worker had to do: what comes of them was on the disk.");
 	COUNTER("cache", "misses", counters.misses, "Jobs that were not on the disk.");
 	COUNTER("cache", "invalid", counters.invalid, "Files of the cache that were no good.");
 	COUNTER("cache", "stores", counters.stores, "Entries that were written.");
-	COUNTER("cache", "skipped", counters.skipped, "Entries that were not written, because too much waited to be.");
+	COUNTER("cache", "skipped", counters.skipped,
+		"Entries that were not written, because too much waited to be.");
 	COUNTER("cache", "failures", counters.failures, "Errors of the disk, reading or writing.");
 	COUNTER("cache", "evicted", counters.evicted, "Entries that went to make room.");
-	GAUGE("cache", "entries", counters.entries, "Entries on the disk, when that was looked at last.");
+	GAUGE("cache", "entries", counters.entries,
+	      "Entries on the disk, when that was looked at last.");
 	GAUGE("cache", "size", counters.bytes, "What they take.", .unit = STATISTIC_BYTES);
 	GAUGE("cache", "limit", counters.limit, "What they may take.", .unit = STATISTIC_BYTES);
 }
@@ -105,18 +127,26 @@ static void tell_workers(const struct daemon *daemon, struct list *list) {
 	const struct {
 		const char *name;
 		const struct worker_pool *pool;
-	} pools[] = { { "image", daemon->image_pool }, { "program", daemon->program_pool }, { "pass", daemon->pass_pool } };
+	} pools[] = { { "image", daemon->image_pool },
+		      { "program", daemon->program_pool },
+		      { "pass", daemon->pass_pool } };
 	static const struct {
 		const char *name, *help;
 		size_t counter;
 	} counters[] = {
-		{ "jobs", "Jobs that were given to workers.", offsetof(struct worker_pool_counters, jobs) },
-		{ "started", "Worker processes that were started.", offsetof(struct worker_pool_counters, spawned) },
-		{ "crashes", "Workers that ended by themselves.", offsetof(struct worker_pool_counters, crashes) },
-		{ "timeouts", "Workers that were ended because they were late.", offsetof(struct worker_pool_counters, timeouts) },
-		{ "busy", "Jobs for which no worker was free in time.", offsetof(struct worker_pool_counters, busy) },
+		{ "jobs", "Jobs that were given to workers.",
+		  offsetof(struct worker_pool_counters, jobs) },
+		{ "started", "Worker processes that were started.",
+		  offsetof(struct worker_pool_counters, spawned) },
+		{ "crashes", "Workers that ended by themselves.",
+		  offsetof(struct worker_pool_counters, crashes) },
+		{ "timeouts", "Workers that were ended because they were late.",
+		  offsetof(struct worker_pool_counters, timeouts) },
+		{ "busy", "Jobs for which no worker was free in time.",
+		  offsetof(struct worker_pool_counters, busy) },
 	};
-	static const char *const now_help[] = { "Workers alive.", "Workers that work.", "Jobs that wait for a worker." };
+	static const char *const now_help[] = { "Workers alive.", "Workers that work.",
+						"Jobs that wait for a worker." };
 	static const char *const now_names[] = { "alive", "working", "waiting" };
 	const size_t n = sizeof(pools) / sizeof(pools[0]);
 
@@ -124,48 +154,70 @@ static void tell_workers(const struct daemon *daemon, struct list *list) {
 		for (size_t i = 0; i < n; i++)
 			if (pools[i].pool)
 				COUNTER("workers", counters[j].name,
-					*(const uint64_t *)((const char *)worker_pool_counters(pools[i].pool) + counters[j].counter), counters[j].help,
-					.label = "pool", .of = pools[i].name);
+					*(const uint64_t *)((const char *)worker_pool_counters(
+								    pools[i].pool) +
+							    counters[j].counter),
+					counters[j].help, .label = "pool", .of = pools[i].name);
 	for (size_t j = 0; j < sizeof(now_names) / sizeof(now_names[0]); j++)
 		for (size_t i = 0; i < n; i++)
 			if (pools[i].pool) {
 				struct worker_pool_load load = worker_pool_load(pools[i].pool);
 
-				GAUGE("workers", now_names[j], j == 0 ? load.alive : j == 1 ? load.working : load.queued, now_help[j],
-				      .label = "pool", .of = pools[i].name);
+				GAUGE("workers", now_names[j],
+				      j == 0   ? load.alive
+				      : j == 1 ? load.working
+					       : load.queued,
+				      now_help[j], .label = "pool", .of = pools[i].name);
 			}
 }
 
 static void tell_error(const char *name, uint64_t n, void *userdata) {
 	struct list *list = userdata;
 
-	COUNTER("requests", "refused", n, "Calls of the control interface that were answered with an error.", .label = "error", .of = name);
+	COUNTER("requests", "refused", n,
+		"Calls of the control interface that were answered with an error.",
+		.label = "error", .of = name);
 }
 
 static void tell_connections(const struct daemon *daemon, struct list *list) {
 	const struct varlink_server_counters *control = varlink_server_counters(daemon->control);
 	const struct shim_server_counters *shim = shim_server_counters(daemon->shims);
 
-	GAUGE("connections", "open", varlink_server_connections(daemon->control), "Connections now.", .label = "socket", .of = "control");
-	GAUGE("connections", "open", shim_server_connections(daemon->shims), "Connections now.", .label = "socket", .of = "shim");
-	COUNTER("connections", "accepted", control->connections, "Connections that were served.", .label = "socket", .of = "control");
-	COUNTER("connections", "accepted", shim->connections, "Connections that were served.", .label = "socket", .of = "shim");
-	COUNTER("connections", "refused", control->refused, "Connections over a limit.", .label = "socket", .of = "control");
-	COUNTER("connections", "refused", shim->refused, "Connections over a limit.", .label = "socket", .of = "shim");
-	COUNTER("connections", "other_versions", shim->other_versions, "Greetings of shims of another version of the protocol.");
-	COUNTER("connections", "exhausted", control->exhausted, "Connections for which there was no descriptor.", .label = "socket", .of = "control");
-	COUNTER("connections", "exhausted", shim->exhausted, "Connections for which there was no descriptor.", .label = "socket", .of = "shim");
-	COUNTER("connections", "breaches", shim->breaches, "Peers of the shim socket that were thrown out for what they sent.");
+	GAUGE("connections", "open", varlink_server_connections(daemon->control),
+	      "Connections now.", .label = "socket", .of = "control");
+	GAUGE("connections", "open", shim_server_connections(daemon->shims), "Connections now.",
+	      .label = "socket", .of = "shim");
+	COUNTER("connections", "accepted", control->connections, "Connections that were served.",
+		.label = "socket", .of = "control");
+	COUNTER("connections", "accepted", shim->connections, "Connections that were served.",
+		.label = "socket", .of = "shim");
+	COUNTER("connections", "refused", control->refused, "Connections over a limit.",
+		.label = "socket", .of = "control");
+	COUNTER("connections", "refused", shim->refused, "Connections over a limit.",
+		.label = "socket", .of = "shim");
+	COUNTER("connections", "other_versions", shim->other_versions,
+		"Greetings of shims of another version of the protocol.");
+	COUNTER("connections", "exhausted", control->exhausted,
+		"Connections for which there was no descriptor.", .label = "socket",
+		.of = "control");
+	COUNTER("connections", "exhausted", shim->exhausted,
+		"Connections for which there was no descriptor.", .label = "socket", .of = "shim");
+	COUNTER("connections", "breaches", shim->breaches,
+		"Peers of the shim socket that were thrown out for what they sent.");
 	COUNTER("requests", "control", control->calls, "Calls of the control interface.");
 	COUNTER("requests", "shim", shim->messages, "Messages of processes.");
 	varlink_server_each_error(daemon->control, tell_error, list);
-	COUNTER("quotas", "hit", daemon->accounts.refused_connections, "What a user was refused by a limit for him.", .label = "of", .of = "connections");
-	COUNTER("quotas", "hit", daemon->accounts.refused_images, "What a user was refused by a limit for him.", .label = "of", .of = "images");
-	COUNTER("quotas", "hit", map_accounts_refused(daemon->map_accounts), "What a user was refused by a limit for him.", .label = "of", .of = "map_bytes");
+	COUNTER("quotas", "hit", daemon->accounts.refused_connections,
+		"What a user was refused by a limit for him.", .label = "of", .of = "connections");
+	COUNTER("quotas", "hit", daemon->accounts.refused_images,
+		"What a user was refused by a limit for him.", .label = "of", .of = "images");
+	COUNTER("quotas", "hit", map_accounts_refused(daemon->map_accounts),
+		"What a user was refused by a limit for him.", .label = "of", .of = "map_bytes");
 }
 
 static void tell_maps(const struct daemon *daemon, struct list *list) {
-	uint64_t maps = 0, bytes = 0, written = daemon->registry.ring_written, lost = daemon->registry.ring_lost, n_objects = 0;
+	uint64_t maps = 0, bytes = 0, written = daemon->registry.ring_written,
+		 lost = daemon->registry.ring_lost, n_objects = 0;
 	const struct object *object;
 
 	TAILQ_FOREACH(object, &daemon->registry.objects, link) {
@@ -183,27 +235,36 @@ static void tell_maps(const struct daemon *daemon, struct list *list) {
 	GAUGE("maps", "active", maps, "Maps of attached objects.");
 	GAUGE("maps", "memory", bytes, "Host memory of their instances.", .unit = STATISTIC_BYTES);
 	GAUGE("maps", "exported", daemon->exports.n, "Maps that are exported as metrics.");
-	COUNTER("metrics", "written", daemon->counters.metrics_written, "Times that a file of metrics was written.");
-	COUNTER("metrics", "failures", daemon->counters.metrics_failures, "Times that it could not be written.");
-	/* processes count these: if they lie for long enough, they begin anew, and do not stay at the end of what a number can be */
-	COUNTER("rings", "written", written & INT64_MAX, "Records that programs wrote to rings, logs included.");
+	COUNTER("metrics", "written", daemon->counters.metrics_written,
+		"Times that a file of metrics was written.");
+	COUNTER("metrics", "failures", daemon->counters.metrics_failures,
+		"Times that it could not be written.");
+	/* processes count these: if they lie for long enough, they begin anew, and do not stay at
+	 * the end of what a number can be */
+	COUNTER("rings", "written", written & INT64_MAX,
+		"Records that programs wrote to rings, logs included.");
 	COUNTER("rings", "lost", lost & INT64_MAX, "Records that found no room there.");
-	COUNTER("logs", "lines", daemon->counters.log_lines, "Lines of programs that were handed to readers.");
+	COUNTER("logs", "lines", daemon->counters.log_lines,
+		"Lines of programs that were handed to readers.");
 }
 
-void statistics_each(const struct daemon *daemon, void (*take)(const struct statistic *statistic, void *userdata), void *userdata) {
+void statistics_each(const struct daemon *daemon,
+		     void (*take)(const struct statistic *statistic, void *userdata),
+		     void *userdata) {
 	struct list own = { take, userdata }, *list = &own;
 	struct trace_counters traces = trace_table_counters(daemon->traces);
 
 	tell_daemon(daemon, list);
 	GAUGE("processes", "active", daemon->processes.n, "CUDA processes that are connected.");
-	COUNTER("processes", "seen", daemon->processes.total, "CUDA processes that were connected so far.");
+	COUNTER("processes", "seen", daemon->processes.total,
+		"CUDA processes that were connected so far.");
 	tell_images(daemon, list);
 	tell_cache(daemon, list);
 	tell_workers(daemon, list);
 	tell_maps(daemon, list);
 	GAUGE("traces", "sessions", traces.sessions, "Traces that run.");
-	GAUGE("traces", "processes", traces.processes, "Processes that write to a ring of a trace.");
+	GAUGE("traces", "processes", traces.processes,
+	      "Processes that write to a ring of a trace.");
 	COUNTER("traces", "records", traces.records, "Records of traces.");
 	COUNTER("traces", "lost", traces.lost, "Records of traces that found no room.");
 	tell_connections(daemon, list);

@@ -21,14 +21,14 @@ static const struct {
 	uint16_t first, last;
 	uint32_t capability;
 } gpu_chips[] = {
-	{ 0x1db0, 0x1dbf, 70 },	 /* GV100 */
-	{ 0x1e00, 0x1fff, 75 },	 /* TU10x */
-	{ 0x2080, 0x20ff, 80 },	 /* GA100 */
-	{ 0x2180, 0x21ff, 75 },	 /* TU116 */
-	{ 0x2200, 0x22ff, 86 },	 /* GA102 */
-	{ 0x2300, 0x23ff, 90 },	 /* GH100 */
-	{ 0x2400, 0x25ff, 86 },	 /* GA103 and on */
-	{ 0x2600, 0x28ff, 89 },	 /* AD10x */
+	{ 0x1db0, 0x1dbf, 70 }, /* GV100 */
+	{ 0x1e00, 0x1fff, 75 }, /* TU10x */
+	{ 0x2080, 0x20ff, 80 }, /* GA100 */
+	{ 0x2180, 0x21ff, 75 }, /* TU116 */
+	{ 0x2200, 0x22ff, 86 }, /* GA102 */
+	{ 0x2300, 0x23ff, 90 }, /* GH100 */
+	{ 0x2400, 0x25ff, 86 }, /* GA103 and on */
+	{ 0x2600, 0x28ff, 89 }, /* AD10x */
 	{ 0x2900, 0x29ff, 100 }, /* GB100 */
 	{ 0x2b00, 0x2fff, 120 }, /* GB20x */
 };
@@ -68,7 +68,8 @@ size_t gpu_capabilities(const char *folder, uint32_t *capabilities, size_t max) 
 	if (!directory)
 		return 0;
 	while (n < max && (entry = readdir(directory))) {
-		const uint32_t capability = entry->d_name[0] == '.' ? 0 : gpu_capability(folder, entry->d_name);
+		const uint32_t capability =
+			entry->d_name[0] == '.' ? 0 : gpu_capability(folder, entry->d_name);
 		bool known = !capability;
 
 		for (size_t i = 0; i < n; i++)

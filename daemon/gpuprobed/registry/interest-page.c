@@ -65,7 +65,8 @@ static void interest_close_old(struct interest_page *page) {
 		__atomic_or_fetch(&page->flags, INTEREST_FLAG_CLOSED, __ATOMIC_RELAXED);
 		interest_end(page);
 	}
-	if (page->magic == INTEREST_MAGIC && page->version == INTEREST_VERSION) { /* who watches for traces watches this */
+	if (page->magic == INTEREST_MAGIC &&
+	    page->version == INTEREST_VERSION) { /* who watches for traces watches this */
 		if (page->trace_generation & 1)
 			page->trace_generation++;
 		interest_begin_trace(page);
@@ -75,7 +76,8 @@ static void interest_close_old(struct interest_page *page) {
 }
 
 /* Puts the rules on the page, equal ones once. */
-static void interest_put(struct interest_page *page, const struct interest_rule *rules, size_t n_rules) {
+static void interest_put(struct interest_page *page, const struct interest_rule *rules,
+			 size_t n_rules) {
 	struct interest_rule kept[INTEREST_RULES_MAX];
 	uint32_t n_kept = 0, flags = 0;
 
@@ -99,8 +101,9 @@ static void interest_put(struct interest_page *page, const struct interest_rule 
 }
 
 /*
- * Where a page's generation begins: above those of all pages before, as changes are rarer than microseconds. Who has acted on a generation of an
- * older page must not take one of this for the same.
+ * Where a page's generation begins: above those of all pages before, as changes are rarer than
+ * microseconds. Who has acted on a generation of an older page must not take one of this for the
+ * same.
  */
 static uint64_t interest_first_generation(void) {
 	struct timespec now;
@@ -115,17 +118,20 @@ static void interest_fill(struct interest_page *page, const struct interest_opti
 	page->sass_rule_count = (uint32_t)options->n_sass_rules;
 	memset(page->sass_rules, 0, sizeof(page->sass_rules));
 	if (options->n_sass_rules)
-		memcpy(page->sass_rules, options->sass_rules, options->n_sass_rules * sizeof(page->sass_rules[0]));
+		memcpy(page->sass_rules, options->sass_rules,
+		       options->n_sass_rules * sizeof(page->sass_rules[0]));
 	page->exclude_rule_count = (uint32_t)options->n_exclude_rules;
 	memset(page->exclude_rules, 0, sizeof(page->exclude_rules));
 	if (options->n_exclude_rules)
-		memcpy(page->exclude_rules, options->exclude_rules, options->n_exclude_rules * sizeof(page->exclude_rules[0]));
+		memcpy(page->exclude_rules, options->exclude_rules,
+		       options->n_exclude_rules * sizeof(page->exclude_rules[0]));
 	memset(page->sanitizer, 0, sizeof(page->sanitizer));
 	if (options->sanitizer)
 		strncpy(page->sanitizer, options->sanitizer, sizeof(page->sanitizer) - 1);
 }
 
-/* An empty page, whose room on the disk is there: without, the first write to it would be a SIGBUS. 0 or -errno. */
+/* An empty page, whose room on the disk is there: without, the first write to it would be a SIGBUS.
+ * 0 or -errno. */
 static int interest_map_new(int fd, struct interest_page **pagep) {
 	struct interest_page *page;
 	int r;
@@ -206,7 +212,8 @@ struct interest_writer *interest_writer_free(struct interest_writer *writer) {
 	return interest_writer_leave(writer);
 }
 
-void interest_writer_configure(struct interest_writer *writer, const struct interest_options *options) {
+void interest_writer_configure(struct interest_writer *writer,
+			       const struct interest_options *options) {
 	interest_begin(writer->page);
 	interest_begin_trace(writer->page);
 	interest_fill(writer->page, options);
@@ -221,12 +228,15 @@ void interest_writer_set(struct interest_writer *writer, const struct interest_r
 	interest_end(writer->page);
 }
 
-void interest_writer_trace(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules) {
+void interest_writer_trace(struct interest_writer *writer, const struct interest_rule *rules,
+			   size_t n_rules) {
 	struct interest_page *page = writer->page;
 	const size_t n = n_rules < INTEREST_TRACE_RULES_MAX ? n_rules : INTEREST_TRACE_RULES_MAX;
 
 	interest_begin_trace(page);
-	page->trace_rule_count = (uint32_t)(n_rules > INTEREST_TRACE_RULES_MAX ? INTEREST_TRACE_RULES_MAX + 1 : n_rules);
+	page->trace_rule_count =
+		(uint32_t)(n_rules > INTEREST_TRACE_RULES_MAX ? INTEREST_TRACE_RULES_MAX + 1
+							      : n_rules);
 	memset(page->trace_rules, 0, sizeof(page->trace_rules));
 	if (n)
 		memcpy(page->trace_rules, rules, n * sizeof(rules[0]));

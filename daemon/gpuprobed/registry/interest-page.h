@@ -20,11 +20,13 @@ struct interest_options {
 	size_t n_rules;
 	const struct interest_rule *exclude_rules;
 	size_t n_exclude_rules; /* at most INTEREST_EXCLUDE_RULES_MAX */
-	const char *sanitizer; /* NULL: where toolkits put it; shorter than INTEREST_SANITIZER_MAX */
+	const char
+		*sanitizer; /* NULL: where toolkits put it; shorter than INTEREST_SANITIZER_MAX */
 };
 
 /*
- * Puts a new page in place of what lies at path, which is told that it is closed. The path is borrowed. 0 or -errno.
+ * Puts a new page in place of what lies at path, which is told that it is closed. The path is
+ * borrowed. 0 or -errno.
  */
 int interest_writer_new(struct interest_writer **writerp, const char *path,
 			const struct interest_options *options);
@@ -33,14 +35,18 @@ int interest_writer_new(struct interest_writer **writerp, const char *path,
 struct interest_writer *interest_writer_free(struct interest_writer *writer);
 
 /* Says something else of the configuration; both generations grow. */
-void interest_writer_configure(struct interest_writer *writer, const struct interest_options *options);
+void interest_writer_configure(struct interest_writer *writer,
+			       const struct interest_options *options);
 
 /* The page stays as it is, for the next daemon to replace it. NULL is fine. */
 struct interest_writer *interest_writer_leave(struct interest_writer *writer);
 
-/* Announces new rules: the generation grows, also if they are those of before. Equal ones are merged; too many of them mean everyone. */
+/* Announces new rules: the generation grows, also if they are those of before. Equal ones are
+ * merged; too many of them mean everyone. */
 void interest_writer_set(struct interest_writer *writer, const struct interest_rule *rules,
 			 size_t n_rules);
 
-/* Announces whose calls are traced: its generation grows, also if the rules are those of before. More than INTEREST_TRACE_RULES_MAX: everybody asks. */
-void interest_writer_trace(struct interest_writer *writer, const struct interest_rule *rules, size_t n_rules);
+/* Announces whose calls are traced: its generation grows, also if the rules are those of before.
+ * More than INTEREST_TRACE_RULES_MAX: everybody asks. */
+void interest_writer_trace(struct interest_writer *writer, const struct interest_rule *rules,
+			   size_t n_rules);

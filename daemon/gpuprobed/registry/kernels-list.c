@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is known is written down in one turn of the loop: which results processes have, and which are only in the cache. These are
- * gone through in parts, as a list of names may be long. With `more` the kernels are sent in
- * several replies as the reader takes them; without, in one, which holds no more than one can.
+ * What is known is written down in one turn of the loop: which results processes have, and which
+ * are only in the cache. These are gone through in parts, as a list of names may be long. With
+ * `more` the kernels are sent in several replies as the reader takes them; without, in one, which
+ * holds no more than one can.
  *
- * Names are foreign bytes; buckets are found by a hash with a secret seed, so that nobody can make names that fall into one.
+ * Names are foreign bytes; buckets are found by a hash with a secret seed, so that nobody can make
+ * names that fall into one.
  */
 
 #include "kernels-list.h"
@@ -62,7 +64,8 @@ static int kernels_grow(struct kernels_list *list) {
 	list->buckets = buckets;
 	list->n_buckets = n;
 	for (size_t i = 0; i < list->n; i++) {
-		size_t at = XXH3_64bits_withSeed(kernels[i].name, strlen(kernels[i].name), list->daemon->images.seed) &
+		size_t at = XXH3_64bits_withSeed(kernels[i].name, strlen(kernels[i].name),
+						 list->daemon->images.seed) &
 			    (n - 1);
 
 		while (buckets[at])
@@ -73,10 +76,12 @@ static int kernels_grow(struct kernels_list *list) {
 }
 
 /*
- * The kernel of that name, which is added if need be; *kernelp is NULL if there are too many. The name that is shown and the id are of
- * the same bytes, unless it is cut or not printable. 0 or -ENOMEM.
+ * The kernel of that name, which is added if need be; *kernelp is NULL if there are too many. The
+ * name that is shown and the id are of the same bytes, unless it is cut or not printable. 0 or
+ * -ENOMEM.
  */
-static int kernels_get(struct kernels_list *list, const char *foreign, size_t length, struct kernel **kernelp) {
+static int kernels_get(struct kernels_list *list, const char *foreign, size_t length,
+		       struct kernel **kernelp) {
 	char name[KERNELS_NAME_MAX + 1];
 	struct kernel *kernel;
 	size_t shown, at;
@@ -84,7 +89,8 @@ static int kernels_get(struct kernels_list *list, const char *foreign, size_t le
 	*kernelp = NULL;
 	if (list->n >= list->n_buckets / 2 && kernels_grow(list) < 0)
 		return -ENOMEM;
-	shown = (size_t)snprintf(name, sizeof(name), "%.*s", (int)(length > KERNELS_NAME_MAX ? KERNELS_NAME_MAX : length),
+	shown = (size_t)snprintf(name, sizeof(name), "%.*s",
+				 (int)(length > KERNELS_NAME_MAX ? KERNELS_NAME_MAX : length),
 				 foreign);
 	outcome_clean(name);
 	at = XXH3_64bits_withSeed(name, shown, list->daemon->images.seed);
@@ -143,12 +149,13 @@ static int kernel_add_pid(struct kernels_list *list, struct kernel *kernel, int6
 
 /* ---- where kernels are ---- */
 
-bool kernels_may_see(const struct daemon *daemon, const struct varlink_call *call, uid_t uid, const uint64_t *attachments,
-		     size_t n) {
+bool kernels_may_see(const struct daemon *daemon, const struct varlink_call *call, uid_t uid,
+		     const uint64_t *attachments, size_t n) {
 	if (!call || control_may_see(call, uid))
 		return true;
 	for (size_t i = 0; i < n; i++) {
-		const struct attachment *attachment = registry_attachment(&daemon->registry, attachments[i]);
+		const struct attachment *attachment =
+			registry_attachment(&daemon->registry, attachments[i]);
 
 		if (attachment && control_may_see(call, attachment->object->owner))
 			return true;
@@ -157,8 +164,8 @@ bool kernels_may_see(const struct daemon *daemon, const struct varlink_call *cal
 }
 
 /* A kernel of which the daemon knows the demangled name. 0 or -ENOMEM. */
-static int kernels_add(struct kernels_list *list, const char *name, const char *demangled, bool device_function,
-		       struct kernel **kernelp) {
+static int kernels_add(struct kernels_list *list, const char *name, const char *demangled,
+		       bool device_function, struct kernel **kernelp) {
 	int r = kernels_get(list, name, strlen(name), kernelp);
 
 	if (r < 0 || !*kernelp)
@@ -179,7 +186,8 @@ static int kernels_from_outcome(struct kernels_list *list, const struct outcome 
 	bool first;
 	int r;
 
-	r = kernels_add(list, outcome->kernel, outcome->demangled, outcome->device_function, &kernel);
+	r = kernels_add(list, outcome->kernel, outcome->demangled, outcome->device_function,
+			&kernel);
 	if (r < 0 || !kernel)
 		return r;
 	first = !kernel->n_attachments;
@@ -198,14 +206,16 @@ static int kernels_on_kept(const struct kernel_name *name, void *userdata) {
 	const struct kernels_kept *kept = userdata;
 	struct kernel *kernel;
 
-	if (kept->list->n >= kept->list->max / 2 || /* the rest is for those that processes have now */
+	if (kept->list->n >=
+		    kept->list->max / 2 || /* the rest is for those that processes have now */
 	    !kernels_may_see(kept->list->daemon, kept->call, name->uid, NULL, 0))
 		return 0;
 	return kernels_add(kept->list, name->name, name->demangled, name->device_function, &kernel);
 }
 
 /* One kernel of a plan. 1: the list is full, and the rest of a million names is not looked at. */
-static int kernels_from_name(struct kernels_list *list, const struct kernels_place *place, const struct plan_name *name) {
+static int kernels_from_name(struct kernels_list *list, const struct kernels_place *place,
+			     const struct plan_name *name) {
 	const struct image_result *result = place->result;
 	struct kernel *kernel;
 	int r;
@@ -221,7 +231,8 @@ static int kernels_from_name(struct kernels_list *list, const struct kernels_pla
 }
 
 /* One kernel that the worker has told of. 0 or -ENOMEM. */
-static int kernels_from_image(struct kernels_list *list, const struct kernels_place *place, const struct image_kernel *image) {
+static int kernels_from_image(struct kernels_list *list, const struct kernels_place *place,
+			      const struct image_kernel *image) {
 	struct kernel *kernel;
 	int r;
 
@@ -238,7 +249,8 @@ static int kernels_gather_one(struct kernels_list *list, const struct kernels_pl
 	struct plan_name name;
 
 	if (list->next_image_kernel < place->result->n_kernels)
-		return kernels_from_image(list, place, &place->result->kernels[list->next_image_kernel++]);
+		return kernels_from_image(list, place,
+					  &place->result->kernels[list->next_image_kernel++]);
 	if (!list->naming && plan_names_open(&list->names, place->result) < 0)
 		return 1; /* one whose names cannot be read has no more than these */
 	list->naming = true;
@@ -274,11 +286,13 @@ struct kernels_places {
 	int r;
 };
 
-static void kernels_add_place(struct kernels_places *places, struct image_result *result, uid_t uid, int64_t pid) {
+static void kernels_add_place(struct kernels_places *places, struct image_result *result, uid_t uid,
+			      int64_t pid) {
 	struct kernels_list *list = places->list;
 	struct kernels_place *grown;
 
-	if (!kernels_may_see(list->daemon, places->call, uid, result->attachments, result->n_attachments))
+	if (!kernels_may_see(list->daemon, places->call, uid, result->attachments,
+			     result->n_attachments))
 		return;
 	if (list->n_places == places->max) {
 		places->max = places->max ? 2 * places->max : 64;
@@ -303,8 +317,10 @@ static void kernels_on_cached(struct image_result *result, uid_t uid, void *user
 		kernels_add_place(userdata, result, uid, 0);
 }
 
-/* All results that processes have, each once for a process: one image may be loaded thousands of times. */
-static int kernels_find_places(struct kernels_list *list, const struct varlink_call *call, int64_t pid) {
+/* All results that processes have, each once for a process: one image may be loaded thousands of
+ * times. */
+static int kernels_find_places(struct kernels_list *list, const struct varlink_call *call,
+			       int64_t pid) {
 	struct kernels_places places = { .list = list, .call = call };
 	const struct process *process;
 	const struct module *module;
@@ -318,15 +334,16 @@ static int kernels_find_places(struct kernels_list *list, const struct varlink_c
 			if (module->result->listed == process || (pid && pid != process->facts.pid))
 				continue;
 			module->result->listed = process;
-			kernels_add_place(&places, module->result, process->facts.uid, process->facts.pid);
+			kernels_add_place(&places, module->result, process->facts.uid,
+					  process->facts.pid);
 		}
 	if (!pid)
 		image_cache_each(&list->daemon->images, kernels_on_cached, &places);
 	return places.r;
 }
 
-int kernels_list_init(struct kernels_list *list, const struct daemon *daemon, const struct varlink_call *call, int64_t pid,
-		      bool more) {
+int kernels_list_init(struct kernels_list *list, const struct daemon *daemon,
+		      const struct varlink_call *call, int64_t pid, bool more) {
 	const struct outcome *outcome;
 	int r = 0;
 
@@ -337,10 +354,12 @@ int kernels_list_init(struct kernels_list *list, const struct daemon *daemon, co
 	};
 	TAILQ_FOREACH(outcome, &daemon->outcomes.list, link)
 		if (r == 0 && outcome->kernel[0] && (!pid || pid == outcome->pid) &&
-		    kernels_may_see(daemon, call, outcome->uid, outcome->attachments, outcome->n_attachments))
+		    kernels_may_see(daemon, call, outcome->uid, outcome->attachments,
+				    outcome->n_attachments))
 			r = kernels_from_outcome(list, outcome);
 	if (r == 0 && !pid)
-		r = kernel_names_each(keep_names(daemon->keep), kernels_on_kept, &(struct kernels_kept){ list, call });
+		r = kernel_names_each(keep_names(daemon->keep), kernels_on_kept,
+				      &(struct kernels_kept){ list, call });
 	if (r == 0)
 		r = kernels_find_places(list, call, pid);
 	if (r < 0)
@@ -366,13 +385,17 @@ void kernels_list_deinit(struct kernels_list *list) {
 }
 
 size_t kernels_list_memory(const struct kernels_list *list) {
-	return list->n_buckets * (sizeof(*list->buckets) + sizeof(*list->kernels) / 2) + list->n_bytes + list->n * 4 * sizeof(void *) +
-	       list->n_ids * sizeof(uint64_t) + list->n_places * sizeof(*list->places);
+	return list->n_buckets * (sizeof(*list->buckets) + sizeof(*list->kernels) / 2) +
+	       list->n_bytes + list->n * 4 * sizeof(void *) + list->n_ids * sizeof(uint64_t) +
+	       list->n_places * sizeof(*list->places);
 }
 
-void kernels_list_each(const struct kernels_list *list, void (*take)(uint64_t id, const char *demangled, void *userdata), void *userdata) {
+void kernels_list_each(const struct kernels_list *list,
+		       void (*take)(uint64_t id, const char *demangled, void *userdata),
+		       void *userdata) {
 	for (size_t i = 0; i < list->n; i++)
-		take(list->kernels[i].id, list->kernels[i].demangled ?: list->kernels[i].name, userdata);
+		take(list->kernels[i].id, list->kernels[i].demangled ?: list->kernels[i].name,
+		     userdata);
 }
 
 /* The type Kernel of the interface. */
@@ -385,11 +408,13 @@ static json_object *kernel_json(const struct kernel *kernel) {
 	control_add_string(json, "id", id);
 	control_add_string(json, "name", kernel->name);
 	control_add_string(json, "demangled", kernel->demangled ?: kernel->name);
-	json_object_object_add(json, "device_function", json_object_new_boolean(kernel->device_function));
+	json_object_object_add(json, "device_function",
+			       json_object_new_boolean(kernel->device_function));
 	for (size_t i = 0; i < kernel->n_pids; i++)
 		json_object_array_add(pids, json_object_new_int64(kernel->pids[i]));
 	for (size_t i = 0; i < kernel->n_attachments; i++)
-		json_object_array_add(attachments, json_object_new_int64((int64_t)kernel->attachments[i]));
+		json_object_array_add(attachments,
+				      json_object_new_int64((int64_t)kernel->attachments[i]));
 	json_object_object_add(json, "pids", pids);
 	json_object_object_add(json, "attachments", attachments);
 	return json;
@@ -402,7 +427,8 @@ bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_b
 		const struct kernel *kernel = &list->kernels[list->next];
 
 		json_object_array_add(array, kernel_json(kernel));
-		bytes += 128 + 2 * strlen(kernel->name) + 12 * (kernel->n_pids + kernel->n_attachments);
+		bytes += 128 + 2 * strlen(kernel->name) +
+			 12 * (kernel->n_pids + kernel->n_attachments);
 	}
 	return list->next < list->n;
 }
@@ -453,7 +479,10 @@ static int kernels_call_turn(struct varlink_call *call, void *userdata) {
 	}
 	if (!varlink_call_hold(call, kernels_list_memory(&listing->list))) {
 		varlink_call_on_cancel(call, NULL);
-		r = control_error_limit(call, "bytes of lists of kernels that are made for one user at a time: ask when others are through", VARLINK_BYTES_PER_UID_MAX / 2);
+		r = control_error_limit(call,
+					"bytes of lists of kernels that are made for one user at a "
+					"time: ask when others are through",
+					VARLINK_BYTES_PER_UID_MAX / 2);
 		kernels_call_free(listing);
 		return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 	}
@@ -461,7 +490,8 @@ static int kernels_call_turn(struct varlink_call *call, void *userdata) {
 		return VARLINK_PRODUCE_AGAIN;
 	json = json_object_new_object();
 	array = json_object_new_array();
-	left = kernels_list_take(&listing->list, array, more ? KERNELS_CHUNK_BYTES : KERNELS_BYTES_MAX);
+	left = kernels_list_take(&listing->list, array,
+				 more ? KERNELS_CHUNK_BYTES : KERNELS_BYTES_MAX);
 	json_object_object_add(json, "kernels", array);
 	if (!more || !left)
 		r = kernels_call_end(listing, json);
@@ -485,7 +515,8 @@ int control_list_kernels(struct varlink_call *call, json_object *parameters, voi
 	listing = calloc(1, sizeof(*listing));
 	if (!listing)
 		return -ENOMEM;
-	r = kernels_list_init(&listing->list, daemon, call, pid ? json_object_get_int64(pid) : 0, varlink_call_more(call));
+	r = kernels_list_init(&listing->list, daemon, call, pid ? json_object_get_int64(pid) : 0,
+			      varlink_call_more(call));
 	if (r < 0) {
 		free(listing);
 		return r;

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * ListKernels. Kernels are in three places: in the modules that processes have now, among the outcomes, where those are too that were
- * missed or have gone, and, by the thousand, in plans.
+ * ListKernels. Kernels are in three places: in the modules that processes have now, among the
+ * outcomes, where those are too that were missed or have gone, and, by the thousand, in plans.
  */
 
 #include <json-c/json.h>
@@ -44,25 +44,28 @@ struct kernels_list {
 };
 
 /* What the caller (NULL: somebody who sees all) may see; pid 0: of all processes. 0 or -ENOMEM. */
-int kernels_list_init(struct kernels_list *list, const struct daemon *daemon, const struct varlink_call *call, int64_t pid,
-		      bool more);
+int kernels_list_init(struct kernels_list *list, const struct daemon *daemon,
+		      const struct varlink_call *call, int64_t pid, bool more);
 void kernels_list_deinit(struct kernels_list *list);
 
-/* Goes through some more kernels, as many as take a millisecond or so. 1: there are more; 0: that was all; -ENOMEM. */
+/* Goes through some more kernels, as many as take a millisecond or so. 1: there are more; 0: that
+ * was all; -ENOMEM. */
 int kernels_list_gather(struct kernels_list *list);
 
 /* Bytes of memory that it takes, about. */
 size_t kernels_list_memory(const struct kernels_list *list);
 
 /* All that was gathered. demangled: or the name again. */
-void kernels_list_each(const struct kernels_list *list, void (*take)(uint64_t id, const char *demangled, void *userdata), void *userdata);
+void kernels_list_each(const struct kernels_list *list,
+		       void (*take)(uint64_t id, const char *demangled, void *userdata),
+		       void *userdata);
 
 /* Adds kernels of type Kernel to the array, up to about n_bytes of text. Whether there are more. */
 bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_bytes);
 
 /* What belongs to a user, and what programs of others were put into. */
-bool kernels_may_see(const struct daemon *daemon, const struct varlink_call *call, uid_t uid, const uint64_t *attachments,
-		     size_t n);
+bool kernels_may_see(const struct daemon *daemon, const struct varlink_call *call, uid_t uid,
+		     const uint64_t *attachments, size_t n);
 
 /* Method of the control interface; userdata: the daemon. */
 int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata);

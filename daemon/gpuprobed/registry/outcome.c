@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A ring, but with a bound for each uid, so that nobody makes others' outcomes be forgotten. Adding one, and finding out
- * whether it is known, take as long however many there are: a process has them remembered by the hundred. Texts
- * come from workers and shims: they are made printable when they are stored, because they end on
- * terminals.
+ * A ring, but with a bound for each uid, so that nobody makes others' outcomes be forgotten. Adding
+ * one, and finding out whether it is known, take as long however many there are: a process has them
+ * remembered by the hundred. Texts come from workers and shims: they are made printable when they
+ * are stored, because they end on terminals.
  */
 
 #include "outcome.h"
@@ -58,11 +58,13 @@ static struct outcome_user *outcome_user_get(struct outcome_log *log, uid_t uid)
 }
 
 /* Where those are that say the same. */
-static size_t outcome_bucket(const struct outcome_log *log, pid_t pid, const char *kernel, const uint64_t *attachments, size_t n, const char *reason) {
+static size_t outcome_bucket(const struct outcome_log *log, pid_t pid, const char *kernel,
+			     const uint64_t *attachments, size_t n, const char *reason) {
 	XXH64_hash_t hash = XXH3_64bits_withSeed(kernel, strlen(kernel), log->seed ^ (uint64_t)pid);
 
 	hash = XXH3_64bits_withSeed(reason, strlen(reason), hash);
-	return XXH3_64bits_withSeed(attachments, n * sizeof(attachments[0]), hash) % OUTCOME_BUCKETS;
+	return XXH3_64bits_withSeed(attachments, n * sizeof(attachments[0]), hash) %
+	       OUTCOME_BUCKETS;
 }
 
 static void outcome_free(struct outcome_log *log, struct outcome *outcome) {
@@ -155,7 +157,10 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	log->n++;
 	TAILQ_INSERT_HEAD(&user->list, outcome, user_link);
 	user->n++;
-	LIST_INSERT_HEAD(&log->same[outcome_bucket(log, pid, outcome->kernel ?: "", outcome->attachments, n_attachments, outcome->reason ?: "")], outcome, same);
+	LIST_INSERT_HEAD(
+		&log->same[outcome_bucket(log, pid, outcome->kernel ?: "", outcome->attachments,
+					  n_attachments, outcome->reason ?: "")],
+		outcome, same);
 	if (!outcome->kernel || !outcome->demangled || !outcome->reason) {
 		outcome_free(log, outcome);
 		return -ENOMEM;
@@ -163,13 +168,16 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	return 0;
 }
 
-bool outcome_log_has(const struct outcome_log *log, pid_t pid, const struct outcome_subject *subject, const char *reason) {
-	const size_t bucket = outcome_bucket(log, pid, subject->kernel ?: "", subject->attachments, subject->n_attachments, reason);
+bool outcome_log_has(const struct outcome_log *log, pid_t pid,
+		     const struct outcome_subject *subject, const char *reason) {
+	const size_t bucket = outcome_bucket(log, pid, subject->kernel ?: "", subject->attachments,
+					     subject->n_attachments, reason);
 	const struct outcome *outcome;
 
 	LIST_FOREACH(outcome, &log->same[bucket], same)
 		if (outcome->pid == pid && outcome->n_attachments == subject->n_attachments &&
-		    strcmp(outcome->reason, reason) == 0 && strcmp(outcome->kernel, subject->kernel ?: "") == 0 &&
+		    strcmp(outcome->reason, reason) == 0 &&
+		    strcmp(outcome->kernel, subject->kernel ?: "") == 0 &&
 		    (!subject->n_attachments ||
 		     memcmp(outcome->attachments, subject->attachments,
 			    subject->n_attachments * sizeof(subject->attachments[0])) == 0))
@@ -210,7 +218,9 @@ static bool outcome_name_means(const char *pattern, const char *name, size_t n) 
 enum outcome_engine outcome_left_by(const char *text) {
 	if (strncmp(text, WIRE_REPORT_LIBRARY, strlen(WIRE_REPORT_LIBRARY)) == 0)
 		return OUTCOME_ENGINE_PTX;
-	return strncmp(text, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0 ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_NONE;
+	return strncmp(text, WIRE_REPORT_MODULE, strlen(WIRE_REPORT_MODULE)) == 0
+		       ? OUTCOME_ENGINE_SASS
+		       : OUTCOME_ENGINE_NONE;
 }
 
 bool outcome_means(const struct outcome *outcome, const char *pattern) {

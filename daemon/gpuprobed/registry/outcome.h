@@ -21,7 +21,7 @@ enum outcome_engine {
 	OUTCOME_ENGINE_SASS,
 };
 
-#define OUTCOME_MAX 4096     /* remembered */
+#define OUTCOME_MAX 4096 /* remembered */
 #define OUTCOME_UID_MAX 1024 /* of one uid */
 #define OUTCOME_ATTACHMENTS_MAX 64
 
@@ -94,11 +94,14 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 		    enum outcome_kind kind, const struct outcome_subject *subject,
 		    const char *reason);
 
-/* Whether this was said of the kernel (or of none) and these attachments in a process, and is remembered. */
-bool outcome_log_has(const struct outcome_log *log, pid_t pid, const struct outcome_subject *subject, const char *reason);
+/* Whether this was said of the kernel (or of none) and these attachments in a process, and is
+ * remembered. */
+bool outcome_log_has(const struct outcome_log *log, pid_t pid,
+		     const struct outcome_subject *subject, const char *reason);
 
 const char *outcome_kind_name(enum outcome_kind kind);
-/* The engine that leaves a library or a module alone on purpose, if that is what the text of a report (proto/wire.h) says; else NONE. */
+/* The engine that leaves a library or a module alone on purpose, if that is what the text of a
+ * report (proto/wire.h) says; else NONE. */
 enum outcome_engine outcome_left_by(const char *text);
 
 const char *outcome_engine_name(enum outcome_engine engine); /* "ptx", "sass" or empty */

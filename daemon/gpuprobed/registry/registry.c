@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Hundreds of attachments at most: lists, walked. Ids grow and are never reused. Those of attachments are looked up for each of many modules, so
- * they are in an array, too.
+ * Hundreds of attachments at most: lists, walked. Ids grow and are never reused. Those of
+ * attachments are looked up for each of many modules, so they are in an array, too.
  */
 
 #include "registry.h"
@@ -44,7 +44,8 @@ int registry_prefix_new(struct registry *registry, const char *text, struct pref
 		return -ENOMEM;
 	snprintf(prefix->text, sizeof(prefix->text), "%s", text);
 	while (registry_has_prefix(registry, prefix->text))
-		snprintf(prefix->text, sizeof(prefix->text), "%.*sx%u", REGISTRY_PREFIX_SIZE - 12, text, ++number);
+		snprintf(prefix->text, sizeof(prefix->text), "%.*sx%u", REGISTRY_PREFIX_SIZE - 12,
+			 text, ++number);
 	LIST_INSERT_HEAD(&registry->prefixes, prefix, link);
 	*prefixp = prefix;
 	return 0;
@@ -115,7 +116,9 @@ int registry_room(const struct registry *registry, uid_t owner, size_t n) {
 	size_t max = REGISTRY_ATTACHMENTS_MAX;
 
 	if (owner != 0 && owner != geteuid())
-		max -= REGISTRY_KEPT_FOR_ROOT + (registry_owned(registry, owner) + n > REGISTRY_FEW ? REGISTRY_KEPT_FOR_FEW : 0);
+		max -= REGISTRY_KEPT_FOR_ROOT + (registry_owned(registry, owner) + n > REGISTRY_FEW
+							 ? REGISTRY_KEPT_FOR_FEW
+							 : 0);
 	return registry->n_attachments + n > max ? REGISTRY_E_LIMIT : 0;
 }
 
@@ -138,10 +141,12 @@ static void registry_insert(struct registry *registry, struct attachment *attach
 	const unsigned int at = registry_place(registry, attachment->id);
 
 	if (at)
-		TAILQ_INSERT_AFTER(&registry->attachments, registry->sorted[at - 1], attachment, link);
+		TAILQ_INSERT_AFTER(&registry->attachments, registry->sorted[at - 1], attachment,
+				   link);
 	else
 		TAILQ_INSERT_HEAD(&registry->attachments, attachment, link);
-	memmove(&registry->sorted[at + 1], &registry->sorted[at], (registry->n_attachments++ - at) * sizeof(registry->sorted[0]));
+	memmove(&registry->sorted[at + 1], &registry->sorted[at],
+		(registry->n_attachments++ - at) * sizeof(registry->sorted[0]));
 	registry->sorted[at] = attachment;
 }
 
@@ -156,7 +161,8 @@ void registry_link(struct registry *registry, struct object *object,
 }
 
 /* What the symbols of an object that was compiled before begin with is its own from now on. */
-static void registry_adopt_prefix(struct registry *registry, struct object *object, const struct attachment *attachment) {
+static void registry_adopt_prefix(struct registry *registry, struct object *object,
+				  const struct attachment *attachment) {
 	const char *end = strrchr(attachment->symbol, '_');
 	char text[REGISTRY_PREFIX_SIZE];
 
@@ -166,7 +172,8 @@ static void registry_adopt_prefix(struct registry *registry, struct object *obje
 	registry_prefix_new(registry, text, &object->prefix);
 }
 
-void registry_adopt(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n) {
+void registry_adopt(struct registry *registry, struct object *object,
+		    struct attachment *attachments[], size_t n) {
 	TAILQ_INSERT_TAIL(&registry->objects, object, link);
 	for (size_t i = 0; i < n; i++) {
 		registry_adopt_prefix(registry, object, attachments[i]);
@@ -180,7 +187,8 @@ void registry_remove(struct registry *registry, struct attachment *attachment) {
 	const unsigned int at = registry_place(registry, attachment->id);
 
 	TAILQ_REMOVE(&registry->attachments, attachment, link);
-	memmove(&registry->sorted[at], &registry->sorted[at + 1], (--registry->n_attachments - at) * sizeof(registry->sorted[0]));
+	memmove(&registry->sorted[at], &registry->sorted[at + 1],
+		(--registry->n_attachments - at) * sizeof(registry->sorted[0]));
 	if (attachment->on_host)
 		host_detach(object->host, attachment->host_program);
 	attachment_free(attachment);
@@ -198,7 +206,8 @@ void registry_remove(struct registry *registry, struct attachment *attachment) {
 struct attachment *registry_attachment(const struct registry *registry, uint64_t id) {
 	const unsigned int at = registry_place(registry, id);
 
-	return at < registry->n_attachments && registry->sorted[at]->id == id ? registry->sorted[at] : NULL;
+	return at < registry->n_attachments && registry->sorted[at]->id == id ? registry->sorted[at]
+									      : NULL;
 }
 
 struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp) {
@@ -215,11 +224,13 @@ struct map *registry_map(const struct registry *registry, uint64_t id, struct ob
 }
 
 bool attachment_on_ptx(const struct attachment *attachment) {
-	return !attachment->on_host && attachment->engine != ENGINE_SASS && !section_needs_sass(&attachment->section);
+	return !attachment->on_host && attachment->engine != ENGINE_SASS &&
+	       !section_needs_sass(&attachment->section);
 }
 
 bool attachment_on_sass(const struct attachment *attachment) {
-	return !attachment->on_host && attachment->engine != ENGINE_PTX && attachment->patch_fd >= 0;
+	return !attachment->on_host && attachment->engine != ENGINE_PTX &&
+	       attachment->patch_fd >= 0;
 }
 
 size_t attachment_patch_slots(const struct attachment *attachment) {
@@ -242,7 +253,8 @@ bool registry_map_used(const struct registry *registry, const struct map *map) {
 	return false;
 }
 
-size_t registry_rules(const struct registry *registry, struct interest_rule rules[static REGISTRY_ATTACHMENTS_MAX]) {
+size_t registry_rules(const struct registry *registry,
+		      struct interest_rule rules[static REGISTRY_ATTACHMENTS_MAX]) {
 	const struct attachment *attachment;
 	size_t n = 0;
 

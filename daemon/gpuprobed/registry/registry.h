@@ -25,7 +25,9 @@ enum {
 };
 
 #define REGISTRY_ATTACHMENTS_MAX 1024
-#define REGISTRY_KEPT_FOR_FEW 256 /* of these, for users who have up to REGISTRY_FEW, so that some cannot shut all others out */
+#define REGISTRY_KEPT_FOR_FEW                                                                \
+	256 /* of these, for users who have up to REGISTRY_FEW, so that some cannot shut all \
+	       others out */
 #define REGISTRY_KEPT_FOR_ROOT 64 /* ... and for root, and the daemon's user */
 #define REGISTRY_FEW 64
 #define REGISTRY_OBJECT_MAPS_MAX 64
@@ -34,8 +36,8 @@ enum {
 #define REGISTRY_PROGRAM_SIZE 128
 #define REGISTRY_CONTEXT_MAX 21 /* fields of a context that a program reads */
 
-/* What the symbols of an object begin with. It comes from what the object is, so that the same one has the same machine code again; of those that
- * live at a time no two have the same. */
+/* What the symbols of an object begin with. It comes from what the object is, so that the same one
+ * has the same machine code again; of those that live at a time no two have the same. */
 struct prefix {
 	LIST_ENTRY(prefix) link;
 	char text[REGISTRY_PREFIX_SIZE];
@@ -58,7 +60,7 @@ struct object {
 		  [REGISTRY_SYMBOL_SIZE]; /* symbol of the pointer to it, or of its data */
 	uint64_t resident; /* bit i: modules hold the data of map i themselves */
 	bool has_kernel_user; /* maps that host programs share went to processes of kernel_user: */
-	uid_t kernel_user;    /* ... other users get none of them */
+	uid_t kernel_user; /* ... other users get none of them */
 	struct host *host; /* its programs on the host; NULL: none */
 	unsigned int n_attachments;
 	/* for the next daemon (keep.h): */
@@ -72,17 +74,17 @@ struct attachment {
 	uint64_t id;
 	struct object *object;
 	char program[REGISTRY_PROGRAM_SIZE]; /* the C function */
-	struct section section;		     /* where it stands; section.kernel is never empty */
+	struct section section; /* where it stands; section.kernel is never empty */
 	char section_text[SECTION_KERNEL_SIZE + 16]; /* in the words of the section or --point */
-	uint32_t spaces;			     /* MEMORY: bits of section_space() */
+	uint32_t spaces; /* MEMORY: bits of section_space() */
 	struct filter filter;
-	bool on_host;	     /* a program on the host; what follows is of those on the GPU */
+	bool on_host; /* a program on the host; what follows is of those on the GPU */
 	size_t host_program; /* for host_detach() */
-	uint64_t maps;			   /* bit i: uses object->maps[i] */
-	bool process;			   /* the module gets a PROCESS slot (wire.h) */
-	int fd;				   /* sealed PTX of the program */
-	uint64_t size;			   /* of that */
-	uint32_t local_bytes;		   /* of local memory, a thread */
+	uint64_t maps; /* bit i: uses object->maps[i] */
+	bool process; /* the module gets a PROCESS slot (wire.h) */
+	int fd; /* sealed PTX of the program */
+	uint64_t size; /* of that */
+	uint32_t local_bytes; /* of local memory, a thread */
 	char symbol[REGISTRY_SYMBOL_SIZE]; /* to call */
 	unsigned int isa, target;
 	uint16_t context[REGISTRY_CONTEXT_MAX]; /* offsets of the fields that it reads */
@@ -90,12 +92,14 @@ struct attachment {
 	enum engine engine; /* as asked for */
 	int patch_fd; /* sealed patch form of the program; -1: the SASS engine cannot have it */
 	char patch_reason[192]; /* why not */
-	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps of the object */
+	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps
+							 of the object */
 	size_t n_patch_maps;
 	unsigned int n_modules, n_processes; /* that have it: daemon_count_modules() */
 	const void *counted; /* the process that was counted last */
 	bool leaving; /* it goes out of the state */
-	uint32_t slot, patch_slot; /* in the store (keep.h), of fd or its link on the host, and of patch_fd; 0: none */
+	uint32_t slot, patch_slot; /* in the store (keep.h), of fd or its link on the host, and of
+				      patch_fd; 0: none */
 };
 
 TAILQ_HEAD(object_list, object);
@@ -137,7 +141,8 @@ void registry_link(struct registry *registry, struct object *object,
 		   struct attachment *attachments[], size_t n);
 
 /* The same for what an earlier daemon had: with the ids that they have. */
-void registry_adopt(struct registry *registry, struct object *object, struct attachment *attachments[], size_t n);
+void registry_adopt(struct registry *registry, struct object *object,
+		    struct attachment *attachments[], size_t n);
 
 /* Takes it out and frees it, and its object if it was the last. */
 void registry_remove(struct registry *registry, struct attachment *attachment);
@@ -158,7 +163,8 @@ bool attachment_uses(const struct attachment *attachment, const struct map *map)
 bool registry_map_used(const struct registry *registry, const struct map *map);
 
 /* The rules of all attachments, for the page. How many. */
-size_t registry_rules(const struct registry *registry, struct interest_rule rules[static REGISTRY_ATTACHMENTS_MAX]);
+size_t registry_rules(const struct registry *registry,
+		      struct interest_rule rules[static REGISTRY_ATTACHMENTS_MAX]);
 
 /* Puts them on the page. */
 void registry_announce(const struct registry *registry, struct interest_writer *writer);

@@ -163,9 +163,9 @@ static void test_trouble(void **state) {
 	assert_int_equal(entries(world), 2);
 	keep(world, "c", "p", "i");
 	assert_file(world, "4-c/out.fatbin", "i");
-	assert_int_equal(
-		artifact_store_new(&(struct artifact_store *){ NULL }, &world->loop, taken),
-		-ENOTDIR);
+	assert_int_equal(artifact_store_new(&(struct artifact_store *){ NULL }, &world->loop,
+					    taken),
+			 -ENOTDIR);
 }
 
 int main(void) {

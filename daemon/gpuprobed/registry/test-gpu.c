@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* GPUs are found among other devices, one of each kind, and nothing comes of folders that are none. */
+/* GPUs are found among other devices, one of each kind, and nothing comes of folders that are none.
+ */
 
 #include "gpu.h"
 

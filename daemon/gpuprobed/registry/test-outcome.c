@@ -12,17 +12,17 @@
 static void test_order_and_bounds(void **state) {
 	struct outcome_log log;
 	struct outcome *outcome;
-	static const struct outcome_subject kernel = { .kernel = "k", .demangled = "k()" }, image = {};
+	static const struct outcome_subject kernel = { .kernel = "k", .demangled = "k()" },
+					    image = {};
 	unsigned int of_1000 = 0, of_7 = 0;
 	char reason[32];
 
 	outcome_log_init(&log);
-	assert_int_equal(
-		outcome_log_add(&log, 7, 70, "seven", OUTCOME_PROBED, &kernel, ""), 0);
+	assert_int_equal(outcome_log_add(&log, 7, 70, "seven", OUTCOME_PROBED, &kernel, ""), 0);
 	for (int i = 0; i < 3 * OUTCOME_UID_MAX; i++) {
 		snprintf(reason, sizeof(reason), "%d", i);
-		assert_int_equal(outcome_log_add(&log, 1000, 1, "x", OUTCOME_FAILED, &image, reason),
-				 0);
+		assert_int_equal(
+			outcome_log_add(&log, 1000, 1, "x", OUTCOME_FAILED, &image, reason), 0);
 	}
 	TAILQ_FOREACH(outcome, &log.list, link) {
 		of_1000 += outcome->uid == 1000;
@@ -33,8 +33,7 @@ static void test_order_and_bounds(void **state) {
 	snprintf(reason, sizeof(reason), "%d", 3 * OUTCOME_UID_MAX - 1);
 	assert_string_equal(TAILQ_FIRST(&log.list)->reason, reason); /* newest first */
 	for (uid_t uid = 0; uid < 3 * OUTCOME_MAX; uid++)
-		assert_int_equal(
-			outcome_log_add(&log, uid, 1, "x", OUTCOME_FAILED, &image, ""), 0);
+		assert_int_equal(outcome_log_add(&log, uid, 1, "x", OUTCOME_FAILED, &image, ""), 0);
 	assert_int_equal(log.n, OUTCOME_MAX);
 	outcome_log_deinit(&log);
 	assert_int_equal(log.n, 0);
@@ -54,7 +53,8 @@ static void test_known(void **state) {
 	for (int i = 0; i < OUTCOME_UID_MAX + 10; i++) {
 		snprintf(kernel, sizeof(kernel), "k%d", i);
 		assert_false(outcome_log_has(&log, 5, &subject, "why"));
-		assert_int_equal(outcome_log_add(&log, 1000, 5, "x", OUTCOME_FAILED, &subject, "why"), 0);
+		assert_int_equal(
+			outcome_log_add(&log, 1000, 5, "x", OUTCOME_FAILED, &subject, "why"), 0);
 		assert_true(outcome_log_has(&log, 5, &subject, "why"));
 		assert_false(outcome_log_has(&log, 6, &subject, "why"));
 		assert_false(outcome_log_has(&log, 5, &subject, "why not"));
@@ -80,9 +80,11 @@ static void test_known(void **state) {
 static void test_clean(void **state) {
 	struct outcome_log log;
 	uint64_t ids[100] = { 5, 6 };
-	const struct outcome_subject subject = {
-		.kernel = "k\n", .demangled = "\xff", .device_function = true, .attachments = ids, .n_attachments = 100
-	};
+	const struct outcome_subject subject = { .kernel = "k\n",
+						 .demangled = "\xff",
+						 .device_function = true,
+						 .attachments = ids,
+						 .n_attachments = 100 };
 
 	outcome_log_init(&log);
 	outcome_log_add(&log, 1, 1, "e\x1b[31m", OUTCOME_NOT_PROBED, &subject, "a\tb");
@@ -125,7 +127,8 @@ static void test_means(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order_and_bounds), cmocka_unit_test(test_known),
+		cmocka_unit_test(test_order_and_bounds),
+		cmocka_unit_test(test_known),
 		cmocka_unit_test(test_clean),
 		cmocka_unit_test(test_means),
 	};

@@ -103,7 +103,8 @@ static void test_room(void **state) {
 	registry_deinit(&registry);
 }
 
-/* Symbols of objects that live at a time differ; one that is gone leaves its to the next. What was restored has its own. */
+/* Symbols of objects that live at a time differ; one that is gone leaves its to the next. What was
+ * restored has its own. */
 static void test_prefixes(void **state) {
 	struct prefix *a = NULL, *b = NULL, *c = NULL;
 	struct attachment *attachments[1];
@@ -135,7 +136,9 @@ static void test_prefixes(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_order_and_detach), cmocka_unit_test(test_room), cmocka_unit_test(test_prefixes) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_order_and_detach),
+					    cmocka_unit_test(test_room),
+					    cmocka_unit_test(test_prefixes) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

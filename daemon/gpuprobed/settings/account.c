@@ -74,7 +74,8 @@ int account_charge_image(struct account *account, uint64_t bytes) {
 	const struct account_limits limits = account_table_limits(account->table);
 
 	if (account->images >= limits.images ||
-	    (account->images && (account->image_bytes > limits.image_bytes || bytes > limits.image_bytes - account->image_bytes)))
+	    (account->images && (account->image_bytes > limits.image_bytes ||
+				 bytes > limits.image_bytes - account->image_bytes)))
 		return ACCOUNT_E_QUOTA;
 	account->images++;
 	account->image_bytes += bytes;
@@ -111,7 +112,8 @@ void account_discharge_attach(struct account *account) {
 }
 
 int account_charge_module(struct account *account) {
-	if (account->modules >= ACCOUNT_MODULES_MAX || account->table->modules >= ACCOUNT_MODULES_ALL_MAX) {
+	if (account->modules >= ACCOUNT_MODULES_MAX ||
+	    account->table->modules >= ACCOUNT_MODULES_ALL_MAX) {
 		account->table->refused_images++;
 		return ACCOUNT_E_QUOTA;
 	}
@@ -129,7 +131,8 @@ void account_discharge_module(struct account *account) {
 static void account_forgive(struct account *account, uint64_t now) {
 	const uint64_t limit = account_table_limits(account->table).compile_seconds;
 	const uint64_t passed = now > account->worked_at ? now - account->worked_at : 0;
-	const uint64_t forgiven = passed > UINT32_MAX ? UINT64_MAX : passed * limit * 1000 / 60; /* microseconds */
+	const uint64_t forgiven =
+		passed > UINT32_MAX ? UINT64_MAX : passed * limit * 1000 / 60; /* microseconds */
 
 	account->worked = limit && account->worked > forgiven ? account->worked - forgiven : 0;
 	account->worked_at = now;

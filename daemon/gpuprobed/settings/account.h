@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * What each uid uses of the daemon, mostly through the shim socket. A quota is an ordinary positive result.
- * An account lives as long as somebody holds a reference, and as long as it remembers time of workers.
+ * What each uid uses of the daemon, mostly through the shim socket. A quota is an ordinary positive
+ * result. An account lives as long as somebody holds a reference, and as long as it remembers time
+ * of workers.
  */
 
 #include <stdbool.h>
@@ -24,14 +25,19 @@ struct account_limits {
 	unsigned int compile_seconds; /* of workers, in a minute; 0: no limit */
 };
 
-#define ACCOUNT_LIMITS_DEFAULT ((struct account_limits){ .connections = 256, .images = 32, .image_bytes = UINT64_C(256) << 20 })
-/* What results of images keep for people who ask (image-result.c): lists of names and of instructions; results that do so, of two descriptors each. */
+#define ACCOUNT_LIMITS_DEFAULT    \
+	((struct account_limits){ \
+		.connections = 256, .images = 32, .image_bytes = UINT64_C(256) << 20 })
+/* What results of images keep for people who ask (image-result.c): lists of names and of
+ * instructions; results that do so, of two descriptors each. */
 #define ACCOUNT_KEPT_BYTES_MAX (UINT64_C(128) << 20)
 #define ACCOUNT_KEPT_MAX 1024
-/* Modules of his processes, and of all: several calls go through all that there are, in a turn of the loop. */
+/* Modules of his processes, and of all: several calls go through all that there are, in a turn of
+ * the loop. */
 #define ACCOUNT_MODULES_MAX 32768
 #define ACCOUNT_MODULES_ALL_MAX 262144
-#define ACCOUNT_RESULT_BYTES_MAX (UINT64_C(512) << 20) /* of results themselves: names of kernels, mostly */
+#define ACCOUNT_RESULT_BYTES_MAX \
+	(UINT64_C(512) << 20) /* of results themselves: names of kernels, mostly */
 
 struct account_table;
 struct image_result;
@@ -46,11 +52,14 @@ struct account {
 	unsigned int connections;
 	unsigned int images;
 	uint64_t image_bytes;
-	uint64_t worked, worked_at; /* microseconds of workers that are not forgiven yet, and when (ms) that was said */
-	struct image_result_list kept; /* results that keep something, in the order in which they came (image-result.c) */
+	uint64_t worked, worked_at; /* microseconds of workers that are not forgiven yet, and when
+				       (ms) that was said */
+	struct image_result_list kept; /* results that keep something, in the order in which they
+					  came (image-result.c) */
 	unsigned int n_kept;
 	uint64_t kept_bytes;
-	uint64_t turn, turn_ns; /* how long his messages were worked on in the turn of the loop that began at this uv_now() */
+	uint64_t turn, turn_ns; /* how long his messages were worked on in the turn of the loop that
+				   began at this uv_now() */
 	uint64_t result_bytes;
 	unsigned int attaches; /* in work */
 	bool verifies; /* one of these has a thread of the verifier's */
@@ -77,7 +86,9 @@ struct account *account_unref(struct account *account); /* NULL is fine */
 /* 0 or ACCOUNT_E_QUOTA with nothing charged. */
 int account_charge_connection(struct account *account);
 void account_discharge_connection(struct account *account);
-int account_charge_image(struct account *account, uint64_t bytes); /* who finds no room may wait for it, so it counts as no refusal */
+int account_charge_image(
+	struct account *account,
+	uint64_t bytes); /* who finds no room may wait for it, so it counts as no refusal */
 void account_discharge_image(struct account *account, uint64_t bytes);
 int account_charge_result(struct account *account, uint64_t bytes);
 void account_discharge_result(struct account *account, uint64_t bytes);
@@ -87,8 +98,8 @@ int account_charge_module(struct account *account);
 void account_discharge_module(struct account *account);
 
 /*
- * Workers have worked for him so many milliseconds; now is a clock in milliseconds. In a minute as much is forgiven as he may use in one, so
- * who has used it up has his share again after a while.
+ * Workers have worked for him so many milliseconds; now is a clock in milliseconds. In a minute as
+ * much is forgiven as he may use in one, so who has used it up has his share again after a while.
  */
 void account_charge_time(struct account *account, uint64_t ms, uint64_t now);
 /* Whether workers may work for him now. 0 or ACCOUNT_E_QUOTA. */

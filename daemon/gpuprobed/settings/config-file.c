@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Configuration files: lines "key = value", empty lines, and lines that begin with #. (Debian's libinih tells its callers no line
- * numbers, cuts lines at 200 bytes and takes some mistakes for values.) Who can write to a file can do with it what the daemon
- * can, so it must be root's, or in a session the user's, and nobody else's.
+ * Configuration files: lines "key = value", empty lines, and lines that begin with #. (Debian's
+ * libinih tells its callers no line numbers, cuts lines at 200 bytes and takes some mistakes for
+ * values.) Who can write to a file can do with it what the daemon can, so it must be root's, or in
+ * a session the user's, and nobody else's.
  */
 
 #include "config.h"
@@ -23,8 +24,8 @@
 #define CONFIG_FILES_MAX 64
 
 /* Says what is wrong; returns CONFIG_E_FILE. */
-__attribute__((format(printf, 2, 3)))
-static int config_bad_file(char *error, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static int config_bad_file(char *error, const char *format,
+								 ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -34,10 +35,14 @@ static int config_bad_file(char *error, const char *format, ...) {
 }
 
 /* Whose a file or folder is. 0, or CONFIG_E_FILE with error. */
-static int config_check_owner(const struct config *config, const char *path, const struct stat *status, char *error) {
-	if ((status->st_uid && !(config->session && status->st_uid == geteuid())) || status->st_mode & (S_IWGRP | S_IWOTH))
-		return config_bad_file(error, "%s: must belong to root%s, and nobody else may write to it (chown root, chmod go-w)", path,
-				       config->session ? " or to you" : "");
+static int config_check_owner(const struct config *config, const char *path,
+			      const struct stat *status, char *error) {
+	if ((status->st_uid && !(config->session && status->st_uid == geteuid())) ||
+	    status->st_mode & (S_IWGRP | S_IWOTH))
+		return config_bad_file(error,
+				       "%s: must belong to root%s, and nobody else may write to it "
+				       "(chown root, chmod go-w)",
+				       path, config->session ? " or to you" : "");
 	return 0;
 }
 
@@ -60,13 +65,15 @@ static int config_load(const struct config *config, const char *path, char **tex
 	text = malloc(CONFIG_FILE_SIZE_MAX + 1);
 	if (!text)
 		return -ENOMEM;
-	while (size <= CONFIG_FILE_SIZE_MAX && (n = read(fd, text + size, CONFIG_FILE_SIZE_MAX + 1 - size)) > 0)
+	while (size <= CONFIG_FILE_SIZE_MAX &&
+	       (n = read(fd, text + size, CONFIG_FILE_SIZE_MAX + 1 - size)) > 0)
 		size += (size_t)n;
 	if (n < 0 || size > CONFIG_FILE_SIZE_MAX) {
 		const int why = n < 0 ? errno : EFBIG;
 
 		free(text);
-		return config_bad_file(error, "%s: %s", path, why == EFBIG ? "more than 64 KiB" : strerror(why));
+		return config_bad_file(error, "%s: %s", path,
+				       why == EFBIG ? "more than 64 KiB" : strerror(why));
 	}
 	text[size] = '\0';
 	if (strlen(text) != size) {
@@ -106,12 +113,15 @@ static int config_read_line(struct config *config, char *line, char *error) {
 	key = config_trim(line);
 	setting = config_setting(key);
 	if (!setting || setting->flags & CONFIG_HIDDEN)
-		return config_bad_file(error, "%.200s: there is no such setting; gpuprobed --help has their names", key);
+		return config_bad_file(
+			error, "%.200s: there is no such setting; gpuprobed --help has their names",
+			key);
 	r = config_set(config, setting, value, why);
 	return r > 0 ? config_bad_file(error, "%s = %.400s: %s", key, value, why) : r;
 }
 
-int config_read_file(struct config *config, const char *path, bool required, char error[static CONFIG_ERROR_SIZE]) {
+int config_read_file(struct config *config, const char *path, bool required,
+		     char error[static CONFIG_ERROR_SIZE]) {
 	char why[CONFIG_ERROR_SIZE] = "", *text = NULL, *next;
 	unsigned int number = 1;
 	int r;
@@ -140,7 +150,8 @@ static int config_is_conf(const struct dirent *entry) {
 	return entry->d_name[0] != '.' && n > 5 && strcmp(entry->d_name + n - 5, ".conf") == 0;
 }
 
-int config_read_folder(struct config *config, const char *path, char error[static CONFIG_ERROR_SIZE]) {
+int config_read_folder(struct config *config, const char *path,
+		       char error[static CONFIG_ERROR_SIZE]) {
 	struct dirent **entries = NULL;
 	struct stat status;
 	char file[512];
@@ -150,11 +161,13 @@ int config_read_folder(struct config *config, const char *path, char error[stati
 		return CONFIG_E_FILE;
 	n = scandir(path, &entries, config_is_conf, alphasort);
 	if (n < 0)
-		return errno == ENOENT ? 0 : config_bad_file(error, "%s: %s", path, strerror(errno));
+		return errno == ENOENT ? 0
+				       : config_bad_file(error, "%s: %s", path, strerror(errno));
 	if (n > CONFIG_FILES_MAX)
 		r = config_bad_file(error, "%s: more than %d files", path, CONFIG_FILES_MAX);
 	for (int i = 0; i < n; i++) {
-		if (r == 0 && snprintf(file, sizeof(file), "%s/%s", path, entries[i]->d_name) < (int)sizeof(file))
+		if (r == 0 && snprintf(file, sizeof(file), "%s/%s", path, entries[i]->d_name) <
+				      (int)sizeof(file))
 			r = config_read_file(config, file, true, error);
 		free(entries[i]);
 	}

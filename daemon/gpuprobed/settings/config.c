@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One table has all settings, so that the command line and the files know the same names, and one function reads their values.
- * The last source that says something wins; the items of a list add up over files, and the command line's stand for theirs.
+ * One table has all settings, so that the command line and the files know the same names, and one
+ * function reads their values. The last source that says something wins; the items of a list add up
+ * over files, and the command line's stand for theirs.
  */
 
 #include "config.h"
@@ -16,8 +17,8 @@
 #include <string.h>
 
 /* Says what is wrong; returns CONFIG_E_USAGE. */
-__attribute__((format(printf, 2, 3)))
-static int config_wrong(char *error, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static int config_wrong(char *error, const char *format,
+							      ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -32,17 +33,21 @@ static void *config_at(const struct config *config, const struct config_setting 
 	return (char *)config + setting->offset;
 }
 
-static int config_parse_bool(const struct config_setting *setting, const char *text, bool *valuep, char *error) {
+static int config_parse_bool(const struct config_setting *setting, const char *text, bool *valuep,
+			     char *error) {
 	if (strcmp(text, "yes") == 0 || strcmp(text, "on") == 0)
 		*valuep = true;
 	else if (strcmp(text, "no") == 0 || strcmp(text, "off") == 0)
 		*valuep = false;
 	else
-		return config_wrong(error, strcmp(setting->argument, "on|off") == 0 ? "expected on or off" : "expected yes or no");
+		return config_wrong(error, strcmp(setting->argument, "on|off") == 0
+						   ? "expected on or off"
+						   : "expected yes or no");
 	return 0;
 }
 
-static int config_parse_number(const struct config_setting *setting, const char *text, uint64_t *valuep, char *error) {
+static int config_parse_number(const struct config_setting *setting, const char *text,
+			       uint64_t *valuep, char *error) {
 	static const char units[] = "KMGT";
 	const bool size = setting->kind == CONFIG_SIZE;
 	unsigned int shift = 0;
@@ -57,10 +62,11 @@ static int config_parse_number(const struct config_setting *setting, const char 
 		shift = 10 * (unsigned int)(unit - units + 1);
 		end++;
 	}
-	if (errno || *text < '0' || *text > '9' || *end || n > UINT64_MAX >> shift || n << shift < setting->min ||
-	    n << shift > setting->max)
-		return config_wrong(error, "not a %s from %" PRIu64 " to %" PRIu64 "%s", size ? "size" : "number", setting->min,
-				    setting->max, size ? " bytes (or with K, M, G or T)" : "");
+	if (errno || *text < '0' || *text > '9' || *end || n > UINT64_MAX >> shift ||
+	    n << shift < setting->min || n << shift > setting->max)
+		return config_wrong(error, "not a %s from %" PRIu64 " to %" PRIu64 "%s",
+				    size ? "size" : "number", setting->min, setting->max,
+				    size ? " bytes (or with K, M, G or T)" : "");
 	*valuep = n << shift;
 	return 0;
 }
@@ -91,7 +97,8 @@ static int config_list_add(struct config_list *list, size_t max, const char *tex
 }
 
 /* Puts the value in its place. */
-static int config_store(struct config *config, const struct config_setting *setting, const char *text, char *error) {
+static int config_store(struct config *config, const struct config_setting *setting,
+			const char *text, char *error) {
 	void *place = config_at(config, setting);
 	uint64_t number = 0;
 	int r = 0;
@@ -112,14 +119,17 @@ static int config_store(struct config *config, const struct config_setting *sett
 	case CONFIG_TEXT:
 		return config_replace(place, text);
 	case CONFIG_LIST:
-		return config_list_add(place, setting->max ? setting->max : CONFIG_LIST_MAX, text, error);
+		return config_list_add(place, setting->max ? setting->max : CONFIG_LIST_MAX, text,
+				       error);
 	}
 	return r;
 }
 
-int config_set(struct config *config, const struct config_setting *setting, const char *text, char error[static CONFIG_ERROR_SIZE]) {
+int config_set(struct config *config, const struct config_setting *setting, const char *text,
+	       char error[static CONFIG_ERROR_SIZE]) {
 	unsigned int *given = &config->given[setting - config_settings];
-	const bool again = *given == config->source, options = config->source == CONFIG_COMMAND_LINE;
+	const bool again = *given == config->source,
+		   options = config->source == CONFIG_COMMAND_LINE;
 	int r;
 
 	if (!*text && (setting->kind != CONFIG_LIST || options))
@@ -158,8 +168,10 @@ static void config_options(struct option options[static CONFIG_SETTINGS_MAX + 8]
 	memcpy(options, own, sizeof(own));
 	for (int i = 0; config_settings[i].name; i++)
 		options[n++] = (struct option){ config_settings[i].name,
-						config_settings[i].flags & CONFIG_OPTIONAL ? optional_argument : required_argument, NULL,
-						OPTION_SETTING + i };
+						config_settings[i].flags & CONFIG_OPTIONAL
+							? optional_argument
+							: required_argument,
+						NULL, OPTION_SETTING + i };
 	options[n] = (struct option){};
 }
 
@@ -174,7 +186,9 @@ static int config_own_option(struct config *config, int option, char *error) {
 	case OPTION_CHECK:
 		config->action = CONFIG_CHECK;
 		config->quiet = optarg;
-		return optarg && strcmp(optarg, "quiet") != 0 ? config_wrong(error, "--check-config=%s: expected quiet", optarg) : 0;
+		return optarg && strcmp(optarg, "quiet") != 0
+			       ? config_wrong(error, "--check-config=%s: expected quiet", optarg)
+			       : 0;
 	case 'h':
 	case OPTION_HELP:
 		config->action = CONFIG_HELP;
@@ -188,7 +202,8 @@ static int config_own_option(struct config *config, int option, char *error) {
 }
 
 /* Goes through the command line: for what is no setting, or for the settings. */
-static int config_read_options(struct config *config, int argc, char *argv[], bool settings, char *error) {
+static int config_read_options(struct config *config, int argc, char *argv[], bool settings,
+			       char *error) {
 	struct option options[CONFIG_SETTINGS_MAX + 8];
 	char why[CONFIG_ERROR_SIZE] = "";
 	int c, r = 0;
@@ -196,25 +211,29 @@ static int config_read_options(struct config *config, int argc, char *argv[], bo
 	config_options(options);
 	config->source = CONFIG_COMMAND_LINE;
 	optind = 0; /* from the beginning, whoever was here before */
-	while (r == 0 && config->action <= CONFIG_CHECK && (c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
-		const struct config_setting *setting = c >= OPTION_SETTING ? &config_settings[c - OPTION_SETTING] : NULL;
+	while (r == 0 && config->action <= CONFIG_CHECK &&
+	       (c = getopt_long(argc, argv, "h", options, NULL)) >= 0) {
+		const struct config_setting *setting =
+			c >= OPTION_SETTING ? &config_settings[c - OPTION_SETTING] : NULL;
 
 		if (!setting && !settings)
 			r = config_own_option(config, c, error);
 		else if (setting && settings)
 			r = config_set(config, setting, optarg ? optarg : "yes", why);
 		if (r > 0 && setting)
-			snprintf(error, CONFIG_ERROR_SIZE, "--%s=%.600s: %s", setting->name, optarg ? optarg : "", why);
+			snprintf(error, CONFIG_ERROR_SIZE, "--%s=%.600s: %s", setting->name,
+				 optarg ? optarg : "", why);
 	}
 	if (r == 0 && config->action <= CONFIG_CHECK && optind < argc)
-		return config_wrong(error, "%s: there are options only; see gpuprobed --help", argv[optind]);
+		return config_wrong(error, "%s: there are options only; see gpuprobed --help",
+				    argv[optind]);
 	return r;
 }
 
 /* ---- all of it ---- */
 
-int config_new(struct config **configp, int argc, char *argv[], const char *file, const char *folder,
-	       char error[static CONFIG_ERROR_SIZE]) {
+int config_new(struct config **configp, int argc, char *argv[], const char *file,
+	       const char *folder, char error[static CONFIG_ERROR_SIZE]) {
 	struct config *config = calloc(1, sizeof(*config));
 	int r;
 
@@ -228,7 +247,8 @@ int config_new(struct config **configp, int argc, char *argv[], const char *file
 		if (config->file)
 			r = config_read_file(config, config->file, true, error);
 		else if (!config->session)
-			r = config_read_file(config, file, false, error) ?: config_read_folder(config, folder, error);
+			r = config_read_file(config, file, false, error)
+				    ?: config_read_folder(config, folder, error);
 		if (r == 0)
 			r = config_read_options(config, argc, argv, true, error);
 	}
@@ -253,7 +273,8 @@ struct config *config_free(struct config *config) {
 	return NULL;
 }
 
-bool config_same(const struct config_setting *setting, const struct config *a, const struct config *b) {
+bool config_same(const struct config_setting *setting, const struct config *a,
+		 const struct config *b) {
 	const void *x = config_at(a, setting), *y = config_at(b, setting);
 	const struct config_list *list = x, *other = y;
 
@@ -278,7 +299,8 @@ bool config_same(const struct config_setting *setting, const struct config *a, c
 	return false;
 }
 
-int config_copy(const struct config_setting *setting, struct config *config, const struct config *other) {
+int config_copy(const struct config_setting *setting, struct config *config,
+		const struct config *other) {
 	void *to = config_at(config, setting);
 	const void *from = config_at(other, setting);
 	const struct config_list *list = from;
@@ -308,14 +330,18 @@ int config_copy(const struct config_setting *setting, struct config *config, con
 
 /* ---- for people ---- */
 
-static void config_print_one(const struct config *config, const struct config_setting *setting, FILE *file) {
+static void config_print_one(const struct config *config, const struct config_setting *setting,
+			     FILE *file) {
 	const void *place = config_at(config, setting);
 	const struct config_list *list = place;
 	const bool on = strcmp(setting->argument, "on|off") == 0;
 
 	switch (setting->kind) {
 	case CONFIG_BOOL:
-		fprintf(file, "%s = %s\n", setting->name, *(const bool *)place ? on ? "on" : "yes" : on ? "off" : "no");
+		fprintf(file, "%s = %s\n", setting->name,
+			*(const bool *)place ? on ? "on" : "yes"
+			: on                 ? "off"
+					     : "no");
 		break;
 	case CONFIG_NUMBER:
 		fprintf(file, "%s = %u\n", setting->name, *(const unsigned int *)place);
@@ -362,19 +388,28 @@ void config_usage(FILE *file) {
 
 	fprintf(file, "usage: gpuprobed [options]\n"
 		      "\n"
-		      "Runs eBPF programs inside the kernels of CUDA processes. See gpuprobectl(1) for what to do with it.\n"
+		      "Runs eBPF programs inside the kernels of CUDA processes. See gpuprobectl(1) "
+		      "for what to do with it.\n"
 		      "\n");
-	config_usage_one("--session[=NAME]", "a private daemon of this user, for a try; processes find it by GPUPROBE_SESSION=NAME", file);
-	config_usage_one("--config=FILE", "settings, in place of " CONFIG_FILE " and *.conf in\n" CONFIG_FOLDER
-					  "; a session reads none but this", file);
-	config_usage_one("--check-config[=quiet]", "print the settings that hold, as a file could say them, or what is wrong; quiet: only that", file);
+	config_usage_one("--session[=NAME]",
+			 "a private daemon of this user, for a try; processes find it by "
+			 "GPUPROBE_SESSION=NAME",
+			 file);
+	config_usage_one("--config=FILE",
+			 "settings, in place of " CONFIG_FILE " and *.conf in\n" CONFIG_FOLDER
+			 "; a session reads none but this",
+			 file);
+	config_usage_one("--check-config[=quiet]",
+			 "print the settings that hold, as a file could say them, or what is "
+			 "wrong; quiet: only that",
+			 file);
 	for (const struct config_setting *setting = config_settings; setting->name; setting++) {
 		const bool optional = setting->flags & CONFIG_OPTIONAL;
 
 		if (setting->flags & CONFIG_HIDDEN)
 			continue;
-		snprintf(option, sizeof(option), "--%s%s%s%s", setting->name, optional ? "[=" : "=", setting->argument,
-			 optional ? "]" : "");
+		snprintf(option, sizeof(option), "--%s%s%s%s", setting->name, optional ? "[=" : "=",
+			 setting->argument, optional ? "]" : "");
 		config_usage_one(option, setting->help, file);
 	}
 	fprintf(file, "  --help, --version\n");

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * What an operator sets: options of the command line, and the same names as keys of configuration files. To add one: a member of
- * struct config, its default in config_set_defaults() unless that is 0, a line in config_settings[] (config-table.c), and one in gpuprobed.conf(5).
+ * What an operator sets: options of the command line, and the same names as keys of configuration
+ * files. To add one: a member of struct config, its default in config_set_defaults() unless that is
+ * 0, a line in config_settings[] (config-table.c), and one in gpuprobed.conf(5).
  */
 
 #include <stdbool.h>
@@ -50,9 +51,12 @@ struct config {
 	char *session_name, *file;
 
 	bool verify, allow_exit;
-	bool user_attach; /* users who are no members of the group may attach to their own processes */
-	unsigned int deadline_ms; /* of all images of a process together, and the most that a shim waits for one answer */
-	unsigned int deadline_others_ms; /* the same of a process of which its own user has attached nothing: at most deadline_ms */
+	bool user_attach; /* users who are no members of the group may attach to their own processes
+			   */
+	unsigned int deadline_ms; /* of all images of a process together, and the most that a shim
+				     waits for one answer */
+	unsigned int deadline_others_ms; /* the same of a process of which its own user has attached
+					    nothing: at most deadline_ms */
 	unsigned int compile_ms; /* of one image, for its worker, when nobody waits any more */
 	unsigned int mirror_period_ms;
 	unsigned int workers;
@@ -64,9 +68,11 @@ struct config {
 	char *cache_dir; /* NULL: where it usually is; sessions: none */
 	uint64_t cache_size; /* bytes; 0: no cache */
 	/* of one user */
-	unsigned int quota_connections, quota_clients, quota_images, quota_instances, quota_attachments, quota_traces, quota_compile_seconds;
+	unsigned int quota_connections, quota_clients, quota_images, quota_instances,
+		quota_attachments, quota_traces, quota_compile_seconds;
 	uint64_t quota_image_bytes, quota_map_bytes;
-	struct config_list stubs; /* functions whose calls stand for the entry; none: what the passes say, or the default */
+	struct config_list stubs; /* functions whose calls stand for the entry; none: what the
+				     passes say, or the default */
 	struct config_list engine_texts;
 	struct engine_rules engines; /* made of them */
 	struct config_list excludes;
@@ -100,7 +106,8 @@ struct config_setting {
 	uint64_t min, max;
 	const char *argument; /* in the help */
 	const char *help; /* lines */
-	/* Looks at the value that was just set, and may make something else of it. 0, or CONFIG_E_USAGE with what is wrong in error. */
+	/* Looks at the value that was just set, and may make something else of it. 0, or
+	 * CONFIG_E_USAGE with what is wrong in error. */
 	int (*apply)(struct config *config, char error[static CONFIG_ERROR_SIZE]);
 };
 
@@ -109,26 +116,33 @@ const struct config_setting *config_setting(const char *name);
 void config_set_defaults(struct config *config);
 
 /*
- * Reads the command line and the files: file and the *.conf in folder, as far as they are there, or the one that --config names. Sessions read none but
- * that. 0, CONFIG_E_USAGE or CONFIG_E_FILE with one line in error (empty: said already), -errno.
+ * Reads the command line and the files: file and the *.conf in folder, as far as they are there, or
+ * the one that --config names. Sessions read none but that. 0, CONFIG_E_USAGE or CONFIG_E_FILE with
+ * one line in error (empty: said already), -errno.
  */
-int config_new(struct config **configp, int argc, char *argv[], const char *file, const char *folder,
-	       char error[static CONFIG_ERROR_SIZE]);
+int config_new(struct config **configp, int argc, char *argv[], const char *file,
+	       const char *folder, char error[static CONFIG_ERROR_SIZE]);
 struct config *config_free(struct config *config);
 
 /* Sets one thing. 0, CONFIG_E_USAGE with error, -ENOMEM. */
-int config_set(struct config *config, const struct config_setting *setting, const char *text, char error[static CONFIG_ERROR_SIZE]);
+int config_set(struct config *config, const struct config_setting *setting, const char *text,
+	       char error[static CONFIG_ERROR_SIZE]);
 
-/* Reads one file. required: it must be there. 0, CONFIG_E_FILE with error, -ENOMEM. (config-file.c) */
-int config_read_file(struct config *config, const char *path, bool required, char error[static CONFIG_ERROR_SIZE]);
+/* Reads one file. required: it must be there. 0, CONFIG_E_FILE with error, -ENOMEM. (config-file.c)
+ */
+int config_read_file(struct config *config, const char *path, bool required,
+		     char error[static CONFIG_ERROR_SIZE]);
 /* The *.conf in it, by name; it need not be there. */
-int config_read_folder(struct config *config, const char *path, char error[static CONFIG_ERROR_SIZE]);
+int config_read_folder(struct config *config, const char *path,
+		       char error[static CONFIG_ERROR_SIZE]);
 
 /* Whether a setting is the same in both. */
-bool config_same(const struct config_setting *setting, const struct config *a, const struct config *b);
+bool config_same(const struct config_setting *setting, const struct config *a,
+		 const struct config *b);
 
 /* Makes it the same as in other. 0 or -ENOMEM. */
-int config_copy(const struct config_setting *setting, struct config *config, const struct config *other);
+int config_copy(const struct config_setting *setting, struct config *config,
+		const struct config *other);
 
 /* Writes what holds, as a file could say it. */
 void config_print(const struct config *config, FILE *file);

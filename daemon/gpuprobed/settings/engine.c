@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A process has to load the SASS engine before its first CUDA call, long before an attachment may mean it: so
- * the rules are on the interest page, where a shim applies them to itself. The daemon applies them again to
- * what it has read about the process, and believes that.
- * By default nobody gets the SASS engine, because NVIDIA's profilers do not work in a process that has it.
+ * A process has to load the SASS engine before its first CUDA call, long before an attachment may
+ * mean it: so the rules are on the interest page, where a shim applies them to itself. The daemon
+ * applies them again to what it has read about the process, and believes that. By default nobody
+ * gets the SASS engine, because NVIDIA's profilers do not work in a process that has it.
  */
 
 #include "engine.h"
@@ -29,8 +29,8 @@ bool engine_from_name(const char *name, bool may_be_off, enum engine *enginep) {
 }
 
 /* Says what is wrong; returns ENGINE_E_INVALID. */
-__attribute__((format(printf, 2, 3)))
-static int engine_wrong(char *error, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static int engine_wrong(char *error, const char *format,
+							      ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -39,7 +39,8 @@ static int engine_wrong(char *error, const char *format, ...) {
 	return ENGINE_E_INVALID;
 }
 
-int engine_rules_add(struct engine_rules *rules, const char *text, char error[static ENGINE_ERROR_SIZE]) {
+int engine_rules_add(struct engine_rules *rules, const char *text,
+		     char error[static ENGINE_ERROR_SIZE]) {
 	const char *colon = strchr(text, ':');
 	const size_t length = colon ? (size_t)(colon - text) : strlen(text);
 	struct engine_rule rule = {};
@@ -49,7 +50,9 @@ int engine_rules_add(struct engine_rules *rules, const char *text, char error[st
 	if (length < sizeof(name))
 		memcpy(name, text, length);
 	if (!engine_from_name(name, true, &rule.engine))
-		return engine_wrong(error, "expected auto, ptx, sass or off, perhaps with a match: sass:uid=1000");
+		return engine_wrong(
+			error,
+			"expected auto, ptx, sass or off, perhaps with a match: sass:uid=1000");
 	if (!colon && rules->has_fallback)
 		return engine_wrong(error, "there is a rule for everybody else already (%s)",
 				    engine_name(rules->fallback));
@@ -62,7 +65,8 @@ int engine_rules_add(struct engine_rules *rules, const char *text, char error[st
 	if (why)
 		return engine_wrong(error, "%s", why);
 	if (rules->n == ENGINE_RULES_MAX)
-		return engine_wrong(error, "at most %d rules, beside one for everybody else", ENGINE_RULES_MAX);
+		return engine_wrong(error, "at most %d rules, beside one for everybody else",
+				    ENGINE_RULES_MAX);
 	rules->rules[rules->n++] = rule;
 	return 0;
 }

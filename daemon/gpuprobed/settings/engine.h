@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How probes get into kernels: rewritten PTX, patched machine code, either, or not at all; and which processes get which (--engine). */
+/* How probes get into kernels: rewritten PTX, patched machine code, either, or not at all; and
+ * which processes get which (--engine). */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,7 +46,8 @@ const char *engine_name(enum engine engine);
 bool engine_from_name(const char *name, bool may_be_off, enum engine *enginep);
 
 /* Adds ENGINE[:MATCH]. 0, or ENGINE_E_INVALID with one line in error. */
-int engine_rules_add(struct engine_rules *rules, const char *text, char error[static ENGINE_ERROR_SIZE]);
+int engine_rules_add(struct engine_rules *rules, const char *text,
+		     char error[static ENGINE_ERROR_SIZE]);
 
 /* Whether the engine patches machine code of who gets it. */
 bool engine_is_sass(enum engine engine);

@@ -13,7 +13,8 @@ const char *exclude_find(const struct config *config, const struct process_facts
 	return NULL;
 }
 
-size_t exclude_to_page(const struct config *config, struct interest_rule page[static INTEREST_EXCLUDE_RULES_MAX]) {
+size_t exclude_to_page(const struct config *config,
+		       struct interest_rule page[static INTEREST_EXCLUDE_RULES_MAX]) {
 	size_t n = 0;
 
 	for (size_t i = 0; i < config->excludes.n && n < INTEREST_EXCLUDE_RULES_MAX; i++)

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Processes that are left alone (setting `exclude`): neither probed nor traced, whatever is attached. The interest page tells them, so that
- * they ask nothing; where they cannot know, and of globs, the daemon decides.
+ * Processes that are left alone (setting `exclude`): neither probed nor traced, whatever is
+ * attached. The interest page tells them, so that they ask nothing; where they cannot know, and of
+ * globs, the daemon decides.
  */
 
 #include "config.h"
@@ -17,7 +18,8 @@ struct daemon;
 const char *exclude_find(const struct config *config, const struct process_facts *facts);
 
 /* The rules for the interest page; how many. */
-size_t exclude_to_page(const struct config *config, struct interest_rule page[static INTEREST_EXCLUDE_RULES_MAX]);
+size_t exclude_to_page(const struct config *config,
+		       struct interest_rule page[static INTEREST_EXCLUDE_RULES_MAX]);
 
 /* After a change of the setting: probes and traces of processes that it means now end. */
 void exclude_apply(struct daemon *daemon);

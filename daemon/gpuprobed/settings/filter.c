@@ -64,24 +64,32 @@ const char *filter_set_match(struct filter *filter, const char *text, bool may_g
 	if (strncmp(text, "uid=", 4) == 0)
 		return filter_set_uid(filter, text + 4);
 	if (strncmp(text, "exe=", 4) == 0 && may_glob)
-		return filter_set_exe(filter, text + 4) ? NULL : "expected an absolute path or a glob after exe=";
+		return filter_set_exe(filter, text + 4)
+			       ? NULL
+			       : "expected an absolute path or a glob after exe=";
 	if (strncmp(text, "exe=", 4) == 0)
-		return text[4] == '/' && !strpbrk(text + 4, FILTER_GLOB) && filter_set_exe(filter, text + 4)
+		return text[4] == '/' && !strpbrk(text + 4, FILTER_GLOB) &&
+				       filter_set_exe(filter, text + 4)
 			       ? NULL
 			       : "expected an absolute path after exe=, and no glob";
 	if (strncmp(text, "comm=", 5) == 0)
-		return filter_set_comm(filter, text + 5) ? NULL : "expected a name of 1 to 15 bytes after comm=";
+		return filter_set_comm(filter, text + 5)
+			       ? NULL
+			       : "expected a name of 1 to 15 bytes after comm=";
 	if (strncmp(text, "cgroup=", 7) == 0) {
 		text += 7;
 		if (strncmp(text, CGROUP_MOUNT "/", strlen(CGROUP_MOUNT "/")) == 0)
 			text += strlen(CGROUP_MOUNT); /* as a shell sees it */
-		return filter_set_cgroup(filter, text) ? NULL : "expected a path below / after cgroup=, as in /proc/PID/cgroup";
+		return filter_set_cgroup(filter, text)
+			       ? NULL
+			       : "expected a path below / after cgroup=, as in /proc/PID/cgroup";
 	}
 	return "expected uid=N, exe=PATH, comm=NAME or cgroup=PATH";
 }
 
 bool filter_is_empty(const struct filter *filter) {
-	return !filter->has_pid && !filter->has_uid && !filter->has_comm && !filter->has_exe && !filter->has_cgroup;
+	return !filter->has_pid && !filter->has_uid && !filter->has_comm && !filter->has_exe &&
+	       !filter->has_cgroup;
 }
 
 bool filter_is_exact(const struct filter *filter) {
@@ -96,7 +104,8 @@ static bool filter_cgroup_matches(const char *wanted, const char *cgroup) {
 }
 
 bool filter_matches(const struct filter *filter, const struct process_facts *facts) {
-	if (filter->has_pid && (filter->pid != facts->pid || (filter->start_time && filter->start_time != facts->start_time)))
+	if (filter->has_pid && (filter->pid != facts->pid ||
+				(filter->start_time && filter->start_time != facts->start_time)))
 		return false;
 	if (filter->has_uid && filter->uid != facts->uid)
 		return false;
@@ -113,11 +122,12 @@ bool filter_matches(const struct filter *filter, const struct process_facts *fac
 }
 
 bool filter_implies(const struct filter *filter, const struct filter *other) {
-	return (!other->has_pid || (filter->has_pid && filter->pid == other->pid && filter->start_time == other->start_time)) &&
+	return (!other->has_pid || (filter->has_pid && filter->pid == other->pid &&
+				    filter->start_time == other->start_time)) &&
 	       (!other->has_uid || (filter->has_uid && filter->uid == other->uid)) &&
 	       (!other->own || filter->own) &&
-	       (!other->has_comm ||
-		(filter->has_comm && memcmp(filter->comm, other->comm, sizeof(filter->comm)) == 0)) &&
+	       (!other->has_comm || (filter->has_comm && memcmp(filter->comm, other->comm,
+								sizeof(filter->comm)) == 0)) &&
 	       (!other->has_exe || (filter->has_exe && strcmp(filter->exe, other->exe) == 0)) &&
 	       (!other->has_cgroup ||
 		(filter->has_cgroup && filter_cgroup_matches(other->cgroup, filter->cgroup)));

@@ -15,9 +15,11 @@
 
 struct filter {
 	bool has_pid, has_uid, has_comm, has_exe, has_cgroup;
-	bool own; /* only processes that have the rights of their user alone: whom that user might look into himself */
+	bool own; /* only processes that have the rights of their user alone: whom that user might
+		     look into himself */
 	pid_t pid;
-	uint64_t start_time; /* as in process_facts: no later process with that pid; 0: not known, any */
+	uint64_t start_time; /* as in process_facts: no later process with that pid; 0: not known,
+				any */
 	uid_t uid; /* real */
 	char comm[FILTER_COMM_SIZE];
 	char exe[FILTER_EXE_SIZE]; /* absolute path or glob */
@@ -27,7 +29,7 @@ struct filter {
 /* What the daemon knows about a process; read by itself, from /proc. */
 struct process_facts {
 	pid_t pid;
-	uid_t uid;	     /* real */
+	uid_t uid; /* real */
 	bool own; /* all its user ids are this one, and it may be looked into (it is "dumpable") */
 	uint64_t start_time; /* clock ticks since boot: pid and this name a process */
 	char comm[FILTER_COMM_SIZE];
@@ -35,8 +37,8 @@ struct process_facts {
 	char cgroup[FILTER_CGROUP_SIZE]; /* in the unified hierarchy; empty: there is none */
 };
 
-/* Sets one condition. False if the text can never match: too long, or exe or cgroup not absolute; and for the
- * root of all cgroups, which is no condition. */
+/* Sets one condition. False if the text can never match: too long, or exe or cgroup not absolute;
+ * and for the root of all cgroups, which is no condition. */
 bool filter_set_comm(struct filter *filter, const char *comm);
 bool filter_set_exe(struct filter *filter, const char *exe);
 bool filter_set_cgroup(struct filter *filter, const char *cgroup);

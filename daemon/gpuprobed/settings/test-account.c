@@ -77,7 +77,8 @@ static void test_time(void **state) {
 	assert_non_null(table.first);
 	assert_int_equal(account_get(&table, 7, &account), 0);
 	assert_int_equal(account_check_time(account, 1005), ACCOUNT_E_QUOTA);
-	assert_int_equal(account_check_time(account, 1020), 0); /* 2 ms of 6000 are forgiven in 20 of 60000 */
+	assert_int_equal(account_check_time(account, 1020),
+			 0); /* 2 ms of 6000 are forgiven in 20 of 60000 */
 	account_charge_time(account, 6000, 1020);
 	assert_int_equal(account_check_time(account, 1020 + 59000), ACCOUNT_E_QUOTA);
 	assert_int_equal(account_check_time(account, 1020 + 61000), 0);

@@ -91,7 +91,8 @@ static void test_defaults(void **state) {
 static void test_precedence(void **state) {
 	struct config *config;
 
-	write_file(main_file, "# a comment\n\n  deadline-ms = 100  \r\nverify=off\ncompile-ms=1\n\ttoolkit = /a b#c\nallow-exit = yes");
+	write_file(main_file, "# a comment\n\n  deadline-ms = 100  "
+			      "\r\nverify=off\ncompile-ms=1\n\ttoolkit = /a b#c\nallow-exit = yes");
 	write_drop_in("20.conf", "compile-ms = 3\nworkers = 3\n");
 	write_drop_in("10.conf", "compile-ms = 2\nmirror-period-ms = 0\n");
 	write_drop_in("10.conf.dpkg-old", "nonsense\n");
@@ -113,7 +114,8 @@ static void test_precedence(void **state) {
 	config = read_config(0, "--session", NULL, NULL); /* reads no file */
 	assert_int_equal(config->deadline_ms, 2000);
 	config_free(config);
-	config = read_config(0, "--session=a", "--config", main_file); /* but this, and not the drop-ins */
+	config = read_config(0, "--session=a", "--config",
+			     main_file); /* but this, and not the drop-ins */
 	assert_string_equal(config->session_name, "a");
 	assert_int_equal(config->deadline_ms, 100);
 	assert_int_equal(config->compile_ms, 1);
@@ -154,9 +156,12 @@ static void test_bad_file(void **state) {
 	static const struct {
 		const char *text, *what;
 	} cases[] = {
-		{ "# x\nworker = 4\n", ":2: worker: there is no such setting; gpuprobed --help has their names" },
-		{ "image-worker-argument = x\n", ":1: image-worker-argument: there is no such setting; gpuprobed --help has their names" },
-		{ "session = x\n", ":1: session: there is no such setting; gpuprobed --help has their names" },
+		{ "# x\nworker = 4\n",
+		  ":2: worker: there is no such setting; gpuprobed --help has their names" },
+		{ "image-worker-argument = x\n", ":1: image-worker-argument: there is no such "
+						 "setting; gpuprobed --help has their names" },
+		{ "session = x\n",
+		  ":1: session: there is no such setting; gpuprobed --help has their names" },
 		{ "workers\n", ":1: workers: expected \"key = value\"" },
 		{ "= 4\n", ":1: : there is no such setting; gpuprobed --help has their names" },
 		{ "\n\nworkers = 0", ":3: workers = 0: not a number from 1 to 64" },
@@ -164,17 +169,23 @@ static void test_bad_file(void **state) {
 		{ "workers = -1", ":1: workers = -1: not a number from 1 to 64" },
 		{ "workers = 4 # four", ":1: workers = 4 # four: not a number from 1 to 64" },
 		{ "workers = 1K", ":1: workers = 1K: not a number from 1 to 64" },
-		{ "deadline-ms = 18446744073709551626", ":1: deadline-ms = 18446744073709551626: not a number from 10 to 600000" },
+		{ "deadline-ms = 18446744073709551626",
+		  ":1: deadline-ms = 18446744073709551626: not a number from 10 to 600000" },
 		{ "workers =", ":1: workers = : a value is missing" },
 		{ "verify = true", ":1: verify = true: expected on or off" },
 		{ "allow-exit = 1", ":1: allow-exit = 1: expected yes or no" },
 		{ "workers = 2\nworkers = 2", ":2: workers = 2: this file has set it before" },
-		{ "engine = sass:gid=1", ":1: engine = sass:gid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH" },
-		{ "exclude = exe=a", ":1: exclude = exe=a: expected an absolute path or a glob after exe=" },
+		{ "engine = sass:gid=1",
+		  ":1: engine = sass:gid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH" },
+		{ "exclude = exe=a",
+		  ":1: exclude = exe=a: expected an absolute path or a glob after exe=" },
 		{ "exclude = uid=x", ":1: exclude = uid=x: expected a number after uid=" },
-		{ "exclude = pid=1", ":1: exclude = pid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH" },
-		{ "cupti = libcupti.so", ":1: cupti = libcupti.so: expected an absolute path of at most 255 bytes" },
-		{ "sanitizer = lib.so", ":1: sanitizer = lib.so: expected an absolute path of at most 255 bytes" },
+		{ "exclude = pid=1",
+		  ":1: exclude = pid=1: expected uid=N, exe=PATH, comm=NAME or cgroup=PATH" },
+		{ "cupti = libcupti.so",
+		  ":1: cupti = libcupti.so: expected an absolute path of at most 255 bytes" },
+		{ "sanitizer = lib.so",
+		  ":1: sanitizer = lib.so: expected an absolute path of at most 255 bytes" },
 	};
 	char expected[CONFIG_ERROR_SIZE], many[CONFIG_LIST_MAX * 32] = "";
 
@@ -226,7 +237,8 @@ static void test_refused_file(void **state) {
 	write_drop_in("a.conf", "");
 	assert_int_equal(chmod(drop_ins, 0775), 0);
 	read_config(CONFIG_E_FILE, NULL, NULL, NULL);
-	assert_non_null(strstr(error, "gpuprobed.conf.d: must belong to root, and nobody else may write to it"));
+	assert_non_null(strstr(
+		error, "gpuprobed.conf.d: must belong to root, and nobody else may write to it"));
 	assert_int_equal(chmod(drop_ins, 0755), 0);
 	assert_int_equal(chown(drop_ins, 1234, 1234), 0);
 	read_config(CONFIG_E_FILE, NULL, NULL, NULL);
@@ -272,7 +284,8 @@ static void test_print(void **state) {
 	struct config *config, *again;
 	FILE *file;
 
-	write_file(main_file, "engine = sass:exe=/a b\nengine = auto\nverify = off\ndeadline-ms = 77\ntoolkit = /x\nstub = a\n");
+	write_file(main_file, "engine = sass:exe=/a b\nengine = auto\nverify = off\ndeadline-ms = "
+			      "77\ntoolkit = /x\nstub = a\n");
 	config = read_config(0, "--allow-exit", NULL, NULL);
 	file = fopen(main_file, "w");
 	assert_non_null(file);
@@ -289,9 +302,10 @@ static void test_print(void **state) {
 	/* and what differs is seen */
 	again = read_config(0, "--toolkit=/y", "--stub=b", "--deadline-ms=78");
 	for (const struct config_setting *setting = config_settings; setting->name; setting++)
-		assert_int_equal(config_same(setting, config, again), strcmp(setting->name, "toolkit") != 0 &&
-									      strcmp(setting->name, "stub") != 0 &&
-									      strcmp(setting->name, "deadline-ms") != 0);
+		assert_int_equal(config_same(setting, config, again),
+				 strcmp(setting->name, "toolkit") != 0 &&
+					 strcmp(setting->name, "stub") != 0 &&
+					 strcmp(setting->name, "deadline-ms") != 0);
 
 	/* and what is copied is the same */
 	for (const struct config_setting *setting = config_settings; setting->name; setting++) {

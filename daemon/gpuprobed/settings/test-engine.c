@@ -20,7 +20,10 @@ static void add(struct engine_rules *rules, const char *text) {
 }
 
 static void test_find(void **state) {
-	struct process_facts facts = { .uid = 1000, .comm = "python3", .exe = "/usr/bin/python3.11", .cgroup = "/gpu.slice/job" };
+	struct process_facts facts = { .uid = 1000,
+				       .comm = "python3",
+				       .exe = "/usr/bin/python3.11",
+				       .cgroup = "/gpu.slice/job" };
 	struct engine_rules rules = { .fallback = ENGINE_DEFAULT };
 
 	assert_int_equal(engine_rules_find(&rules, &facts), ENGINE_PTX);
@@ -65,10 +68,26 @@ static void test_page(void **state) {
 }
 
 static void test_refused(void **state) {
-	static const char *const texts[] = { "",	     "x",	    "auto:",	    "auto:x",	     "AUTO",	   "ptxx",
-					     "offoffoff",    "offoffoff:uid=1", "sass:uid=", "sass:uid=-1", "sass:uid=1x", "sass:uid=4294967295",
-					     "off:exe=",     "off:exe=a",   "off:exe=/a*",  "off:comm=",    "off:comm=0123456789abcdef",
-					     "ptx:cgroup=/", "ptx:cgroup=a", "ptx:cgroup=" };
+	static const char *const texts[] = { "",
+					     "x",
+					     "auto:",
+					     "auto:x",
+					     "AUTO",
+					     "ptxx",
+					     "offoffoff",
+					     "offoffoff:uid=1",
+					     "sass:uid=",
+					     "sass:uid=-1",
+					     "sass:uid=1x",
+					     "sass:uid=4294967295",
+					     "off:exe=",
+					     "off:exe=a",
+					     "off:exe=/a*",
+					     "off:comm=",
+					     "off:comm=0123456789abcdef",
+					     "ptx:cgroup=/",
+					     "ptx:cgroup=a",
+					     "ptx:cgroup=" };
 	char error[ENGINE_ERROR_SIZE], text[32];
 	struct engine_rules rules = {};
 

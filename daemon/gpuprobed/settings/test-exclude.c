@@ -17,7 +17,11 @@ static void exclude(struct config *config, const char *text) {
 
 static void test_find(void **state) {
 	struct config config = {};
-	struct process_facts facts = { .pid = 1, .uid = 1000, .comm = "python3", .exe = "/opt/v1/bin/python3", .cgroup = "/a/b" };
+	struct process_facts facts = { .pid = 1,
+				       .uid = 1000,
+				       .comm = "python3",
+				       .exe = "/opt/v1/bin/python3",
+				       .cgroup = "/a/b" };
 
 	assert_null(exclude_find(&config, &facts));
 	exclude(&config, "comm=python");
@@ -29,7 +33,8 @@ static void test_find(void **state) {
 	assert_null(exclude_find(&config, &facts));
 	exclude(&config, "exe=/opt/*/bin/python3");
 	exclude(&config, "cgroup=/a");
-	assert_string_equal(exclude_find(&config, &facts), "exe=/opt/*/bin/python3"); /* the first that means it */
+	assert_string_equal(exclude_find(&config, &facts),
+			    "exe=/opt/*/bin/python3"); /* the first that means it */
 	facts.exe[0] = '\0';
 	assert_string_equal(exclude_find(&config, &facts), "cgroup=/a");
 	exclude(&config, "");
@@ -53,7 +58,8 @@ static void test_page(void **state) {
 	for (int i = 0; i < INTEREST_EXCLUDE_RULES_MAX; i++)
 		exclude(&config, i % 2 ? "uid=7" : "comm=x");
 	assert_int_equal(exclude_to_page(&config, rules), INTEREST_EXCLUDE_RULES_MAX);
-	assert_int_equal(rules[INTEREST_EXCLUDE_RULES_MAX].flags, 0); /* the rest is for the daemon */
+	assert_int_equal(rules[INTEREST_EXCLUDE_RULES_MAX].flags,
+			 0); /* the rest is for the daemon */
 	for (int i = 0; i < INTEREST_EXCLUDE_RULES_MAX; i++)
 		assert_int_not_equal(rules[i].flags, 0);
 	exclude(&config, "");

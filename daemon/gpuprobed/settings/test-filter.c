@@ -190,7 +190,9 @@ static void test_page(void **state) {
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/interest", folder);
 	umask(077); /* other users' processes must be able to read it all the same */
-	assert_int_equal(interest_writer_new(&writer, path, &(struct interest_options){ .deadline_ms = 1500 }), 0);
+	assert_int_equal(interest_writer_new(&writer, path,
+					     &(struct interest_options){ .deadline_ms = 1500 }),
+			 0);
 	page = open_page(path);
 	assert_int_equal(page->magic, INTEREST_MAGIC);
 	assert_int_equal(page->version, INTEREST_VERSION);
@@ -210,7 +212,8 @@ static void test_page(void **state) {
 	assert_int_equal(page->flags, 0);
 	assert_true(page->generation > generation && !(page->generation & 1));
 	generation = page->generation;
-	interest_writer_set(writer, rules, 3); /* one attachment for another, with the same filter */
+	interest_writer_set(writer, rules,
+			    3); /* one attachment for another, with the same filter */
 	assert_true(page->generation > generation && !(page->generation & 1));
 
 	for (unsigned int i = 0; i < 100; i++)
@@ -226,8 +229,12 @@ static void test_page(void **state) {
 	assert_int_equal(page->rules[5].flags, 0);
 
 	/* the next daemon, after this one was killed: readers of the old page are told */
-	assert_int_equal(interest_writer_new(&second, path, &(struct interest_options){ .deadline_ms = 2000, .sass_rules = rules,
-							   .n_sass_rules = 2, .sanitizer = "/x/y.so" }), 0);
+	assert_int_equal(interest_writer_new(&second, path,
+					     &(struct interest_options){ .deadline_ms = 2000,
+									 .sass_rules = rules,
+									 .n_sass_rules = 2,
+									 .sanitizer = "/x/y.so" }),
+			 0);
 	assert_int_equal(page->flags & INTEREST_FLAG_CLOSED, INTEREST_FLAG_CLOSED);
 	other = open_page(path);
 	assert_int_equal(other->flags, 0);
@@ -246,7 +253,9 @@ static void test_page(void **state) {
 	munmap((void *)other, INTEREST_PAGE_SIZE);
 	unlink(path);
 	rmdir(folder);
-	assert_int_equal(interest_writer_new(&writer, path, &(struct interest_options){ .deadline_ms = 1 }), -ENOENT);
+	assert_int_equal(interest_writer_new(&writer, path,
+					     &(struct interest_options){ .deadline_ms = 1 }),
+			 -ENOENT);
 }
 
 /* What the kernel says of our own cgroup. */
@@ -299,9 +308,9 @@ static void test_facts(void **state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_matches), cmocka_unit_test(test_exe),
-		cmocka_unit_test(test_rule),	cmocka_unit_test(test_page),
-		cmocka_unit_test(test_facts),	cmocka_unit_test(test_cgroup),
-		cmocka_unit_test(test_empty), cmocka_unit_test(test_implies),
+		cmocka_unit_test(test_rule),    cmocka_unit_test(test_page),
+		cmocka_unit_test(test_facts),   cmocka_unit_test(test_cgroup),
+		cmocka_unit_test(test_empty),   cmocka_unit_test(test_implies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

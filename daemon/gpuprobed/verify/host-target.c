@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The section says the kind of a program: uprobe, tracepoint, ... What follows its first slash says where. libbpf attaches those that have both; a section without a
- * target is meant for a loader that attaches by hand, which here is the caller, with --host-target.
+ * The section says the kind of a program: uprobe, tracepoint, ... What follows its first slash says
+ * where. libbpf attaches those that have both; a section without a target is meant for a loader
+ * that attaches by hand, which here is the caller, with --host-target.
  */
 
 #include "host-target.h"
@@ -74,7 +75,8 @@ static bool is_whole(const struct form *form, const char *target) {
 	return colon[1];
 }
 
-int host_target_resolve(const char *program, const char *section, const char *target, const char *folder, char **targetp,
+int host_target_resolve(const char *program, const char *section, const char *target,
+			const char *folder, char **targetp,
 			char error[static HOST_TARGET_ERROR_SIZE]) {
 	const struct form *form = form_of(section);
 	const char *slash = strchr(section, '/'), *said = target, *in_path;
@@ -82,7 +84,8 @@ int host_target_resolve(const char *program, const char *section, const char *ta
 
 	*targetp = NULL;
 	if (!form && target) {
-		snprintf(error, HOST_TARGET_ERROR_SIZE, "program %.60s: a section \"%.60s\" takes no target", program, section);
+		snprintf(error, HOST_TARGET_ERROR_SIZE,
+			 "program %.60s: a section \"%.60s\" takes no target", program, section);
 		return 1;
 	}
 	if (!form)
@@ -91,21 +94,26 @@ int host_target_resolve(const char *program, const char *section, const char *ta
 		said = slash + 1;
 	if (!said || !*said) {
 		snprintf(error, HOST_TARGET_ERROR_SIZE,
-			 "program %.60s: its section \"%.20s\" lacks /%s: say where with --host-target=%.60s=%s", program, section,
-			 form->target, program, form->target);
+			 "program %.60s: its section \"%.20s\" lacks /%s: say where with "
+			 "--host-target=%.60s=%s",
+			 program, section, form->target, program, form->target);
 		return 1;
 	}
 	if (target && !is_whole(form, target)) {
-		snprintf(error, HOST_TARGET_ERROR_SIZE, "program %.60s: %.60s: expected %s for a section \"%.20s\"", program, target,
-			 form->target, section);
+		snprintf(error, HOST_TARGET_ERROR_SIZE,
+			 "program %.60s: %.60s: expected %s for a section \"%.20s\"", program,
+			 target, form->target, section);
 		return 1;
 	}
 	has_file = form->kind == KIND_UPROBE || form->kind == KIND_USDT;
-	in_path = strchr(said, '/'); /* without a slash it is a library or program that libbpf looks for */
+	in_path = strchr(
+		said, '/'); /* without a slash it is a library or program that libbpf looks for */
 	relative = has_file && *said != '/' && in_path && in_path < said + strcspn(said, ":");
 	if (relative && (!folder || *folder != '/')) {
-		snprintf(error, HOST_TARGET_ERROR_SIZE, "program %.60s: %.100s: the path is relative, and the caller did not say its folder", program,
-			 said);
+		snprintf(error, HOST_TARGET_ERROR_SIZE,
+			 "program %.60s: %.100s: the path is relative, and the caller did not say "
+			 "its folder",
+			 program, said);
 		return 1;
 	}
 	if (relative)
@@ -119,7 +127,9 @@ int host_target_resolve(const char *program, const char *section, const char *ta
 int host_target_prepare(struct bpf_program *program, const char *section, const char *target) {
 	const struct form *form = form_of(section);
 
-	return form && target && form->kind == KIND_BTF ? bpf_program__set_attach_target(program, 0, target) : 0;
+	return form && target && form->kind == KIND_BTF
+		       ? bpf_program__set_attach_target(program, 0, target)
+		       : 0;
 }
 
 /* Cuts *atp behind the next ':' and returns what was before it. */
@@ -146,7 +156,8 @@ static struct bpf_link *attach_uprobe(struct bpf_program *program, bool returns,
 	return bpf_program__attach_uprobe_opts(program, -1, file, offset, &options);
 }
 
-struct bpf_link *host_target_attach(struct bpf_program *program, const char *section, const char *target) {
+struct bpf_link *host_target_attach(struct bpf_program *program, const char *section,
+				    const char *target) {
 	const struct form *form = form_of(section);
 	char *text = form ? strdup(target) : NULL, *at = text, *first, *second;
 	struct bpf_link *link = NULL;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The object is opened a second time, here in the daemon, with its GPU programs left out: CO-RE, sections, symbols and kinds of
- * attachment are libbpf's business. Only who may load programs into the kernel anyway gets this far (attach.c).
+ * The object is opened a second time, here in the daemon, with its GPU programs left out: CO-RE,
+ * sections, symbols and kinds of attachment are libbpf's business. Only who may load programs into
+ * the kernel anyway gets this far (attach.c).
  *
- * Which maps host programs use is known once libbpf has relocated them: from the descriptors in their instructions. Until then
- * every array that they may use is created so that it can be mapped. The GPU's own arrays (1503, 1504, 1513) become kernel arrays
- * where host programs refer to them; other types of its own cannot, and a line says what can.
+ * Which maps host programs use is known once libbpf has relocated them: from the descriptors in
+ * their instructions. Until then every array that they may use is created so that it can be mapped.
+ * The GPU's own arrays (1503, 1504, 1513) become kernel arrays where host programs refer to them;
+ * other types of its own cannot, and a line says what can.
  */
 
 #include "host.h"
@@ -58,19 +60,24 @@ static int keep_complaint(enum libbpf_print_level level, const char *format, va_
 }
 
 /* Says why libbpf returned -error. */
-static int report_libbpf(struct verify_report *report, int result, size_t program, const char *what, int error) {
+static int report_libbpf(struct verify_report *report, int result, size_t program, const char *what,
+			 int error) {
 	if (error == ENOMEM)
 		return -ENOMEM;
 	if (error == EPERM || error == EACCES)
-		return verify_report_set(report, HOST_E_NOT_PERMITTED, program,
-				  "%s: the kernel does not let this daemon: it needs CAP_BPF and CAP_PERFMON "
-				  "(run the system service)",
-				  what);
-	return verify_report_set(report, result, program, "%s: %s", what, *complaint ? complaint : strerror(error));
+		return verify_report_set(
+			report, HOST_E_NOT_PERMITTED, program,
+			"%s: the kernel does not let this daemon: it needs CAP_BPF and CAP_PERFMON "
+			"(run the system service)",
+			what);
+	return verify_report_set(report, result, program, "%s: %s", what,
+				 *complaint ? complaint : strerror(error));
 }
 
 /* Finds the programs of ours, and leaves out all others. */
-static int choose_programs(struct host *host, uint64_t chosen, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report) {
+static int choose_programs(struct host *host, uint64_t chosen,
+			   char *const targets[static LINKED_PROGRAMS_MAX],
+			   struct verify_report *report) {
 	const struct linked *linked = host->linked;
 	struct bpf_program *program;
 	int r;
@@ -82,8 +89,9 @@ static int choose_programs(struct host *host, uint64_t chosen, char *const targe
 			continue;
 		program = bpf_object__find_program_by_name(host->object, linked->programs[i].name);
 		if (!program)
-			return verify_report_set(report, HOST_E_INVALID, i, "the object has no program %s",
-					  linked->programs[i].name);
+			return verify_report_set(report, HOST_E_INVALID, i,
+						 "the object has no program %s",
+						 linked->programs[i].name);
 		*complaint = '\0';
 		r = host_target_prepare(program, linked->programs[i].section, targets[i]);
 		if (r)
@@ -94,14 +102,16 @@ static int choose_programs(struct host *host, uint64_t chosen, char *const targe
 	return 0;
 }
 
-/* libbpf's map of that name: internal ones are called by their section here, and "<object>.bss" there. */
+/* libbpf's map of that name: internal ones are called by their section here, and "<object>.bss"
+ * there. */
 static struct bpf_map *find_map(const struct host *host, const struct linked_map *linked) {
 	struct bpf_map *map;
 
 	bpf_object__for_each_map(map, host->object) {
 		const char *name = bpf_map__name(map), *dot = strrchr(name, '.');
 
-		if (linked->internal == LINKED_MAP_DECLARED ? !strcmp(name, linked->name) : dot && !strcmp(dot, linked->name))
+		if (linked->internal == LINKED_MAP_DECLARED ? !strcmp(name, linked->name)
+							    : dot && !strcmp(dot, linked->name))
 			return map;
 	}
 	return NULL;
@@ -110,9 +120,11 @@ static struct bpf_map *find_map(const struct host *host, const struct linked_map
 static int cannot_share(struct verify_report *report, const struct linked_map *map) {
 	char type[16];
 
-	return verify_report_set(report, HOST_E_INVALID, SIZE_MAX,
-			  "map %s (%s): programs on the host and on the GPU can share arrays only: "
-			  "make it a BPF_MAP_TYPE_ARRAY", map->name, map_type_name(map->type, type));
+	return verify_report_set(
+		report, HOST_E_INVALID, SIZE_MAX,
+		"map %s (%s): programs on the host and on the GPU can share arrays only: "
+		"make it a BPF_MAP_TYPE_ARRAY",
+		map->name, map_type_name(map->type, type));
 }
 
 /* Makes arrays mappable; leaves out maps that only a GPU has. used: by programs on the host. */
@@ -125,7 +137,8 @@ static int prepare_maps(struct host *host, uint64_t used, struct verify_report *
 
 		if (!map || linked->maps[i].internal != LINKED_MAP_DECLARED)
 			continue;
-		if (map_kind_of(type) == MAP_KIND_ARRAY && linked_type_is_gpu(type) && used >> i & 1)
+		if (map_kind_of(type) == MAP_KIND_ARRAY && linked_type_is_gpu(type) &&
+		    used >> i & 1)
 			bpf_map__set_type(map, BPF_MAP_TYPE_ARRAY);
 		else if (linked_type_is_gpu(type) && used >> i & 1)
 			return cannot_share(report, &linked->maps[i]);
@@ -147,7 +160,8 @@ static uint64_t gpu_maps(const struct linked *linked, const void *blob, uint64_t
 
 		for (uint32_t k = 0; programs >> i & 1 && k < table->count; k++)
 			if (insns[k].code == (BPF_LD | BPF_IMM | BPF_DW) &&
-			    (insns[k].src_reg == BPF_PSEUDO_MAP_IDX || insns[k].src_reg == BPF_PSEUDO_MAP_IDX_VALUE) &&
+			    (insns[k].src_reg == BPF_PSEUDO_MAP_IDX ||
+			     insns[k].src_reg == BPF_PSEUDO_MAP_IDX_VALUE) &&
 			    insns[k].imm >= 0 && (size_t)insns[k].imm < linked->n_maps)
 				maps |= UINT64_C(1) << insns[k].imm;
 	}
@@ -159,12 +173,15 @@ static bool program_uses(const struct bpf_program *program, int fd) {
 
 	for (size_t i = 0; i < bpf_program__insn_cnt(program); i++)
 		if (insns[i].code == (BPF_LD | BPF_IMM | BPF_DW) &&
-		    (insns[i].src_reg == BPF_PSEUDO_MAP_FD || insns[i].src_reg == BPF_PSEUDO_MAP_VALUE) && insns[i].imm == fd)
+		    (insns[i].src_reg == BPF_PSEUDO_MAP_FD ||
+		     insns[i].src_reg == BPF_PSEUDO_MAP_VALUE) &&
+		    insns[i].imm == fd)
 			return true;
 	return false;
 }
 
-/* After loading: notes which maps host programs use, and checks that those shared with the GPU can be. */
+/* After loading: notes which maps host programs use, and checks that those shared with the GPU can
+ * be. */
 static int find_maps(struct host *host, uint64_t gpu, struct verify_report *report) {
 	for (size_t i = 0; i < host->linked->n_maps; i++) {
 		const struct linked_map *linked = &host->linked->maps[i];
@@ -194,7 +211,8 @@ static size_t refused_program(const struct host *host) {
 	return SIZE_MAX;
 }
 
-/* The name of a map that was left out (prepare_maps()) and that a program uses, from libbpf's words in the log; NULL: that is not what is wrong. Cuts the log. */
+/* The name of a map that was left out (prepare_maps()) and that a program uses, from libbpf's words
+ * in the log; NULL: that is not what is wrong. Cuts the log. */
 static char *missing_map(char *log) {
 	static const char begin[] = "BPF map '", end[] = "' is referenced but wasn't created";
 	char *behind = strstr(log, end), *name = NULL;
@@ -202,7 +220,7 @@ static char *missing_map(char *log) {
 	if (!behind)
 		return NULL;
 	*behind = '\0';
-	for (char *at = log; (at = strstr(at, begin)); )
+	for (char *at = log; (at = strstr(at, begin));)
 		name = at += sizeof(begin) - 1;
 	return name;
 }
@@ -219,19 +237,24 @@ static int load(struct host *host, char *log, struct verify_report *report) {
 	map = missing_map(log);
 	if (map)
 		return verify_report_set(report, HOST_E_INVALID, program,
-					 "map %s: a program on the host uses it, and there can be arrays only: BPF_MAP_TYPE_ARRAY, or 1504", map);
+					 "map %s: a program on the host uses it, and there can be "
+					 "arrays only: BPF_MAP_TYPE_ARRAY, or 1504",
+					 map);
 	if (*log && r != EPERM)
 		return verify_report_log(report, HOST_E_REFUSED, program, log, -r);
-	return report_libbpf(report, HOST_E_INVALID, program, "loading the programs on the host", r);
+	return report_libbpf(report, HOST_E_INVALID, program, "loading the programs on the host",
+			     r);
 }
 
-static int host_open(struct host *host, const void *elf, size_t n_elf, char *log, struct verify_report *report) {
-	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "gpuprobe_host", .kernel_log_buf = log,
-		    .kernel_log_size = LOG_SIZE, .kernel_log_level = 0);
+static int host_open(struct host *host, const void *elf, size_t n_elf, char *log,
+		     struct verify_report *report) {
+	LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "gpuprobe_host",
+		    .kernel_log_buf = log, .kernel_log_size = LOG_SIZE, .kernel_log_level = 0);
 
 	host->object = bpf_object__open_mem(elf, n_elf, &options);
 	if (!host->object)
-		return report_libbpf(report, HOST_E_INVALID, SIZE_MAX, "libbpf does not open the object", errno);
+		return report_libbpf(report, HOST_E_INVALID, SIZE_MAX,
+				     "libbpf does not open the object", errno);
 	return 0;
 }
 
@@ -260,8 +283,9 @@ int host_link_fd(const struct host *host, size_t program) {
 	return host->links[program] ? bpf_link__fd(host->links[program]) : host->adopted[program];
 }
 
-int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked, const void *blob,
-	     uint64_t gpu_programs, uint64_t host_programs, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report) {
+int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct linked *linked,
+	     const void *blob, uint64_t gpu_programs, uint64_t host_programs,
+	     char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report) {
 	char *log = calloc(1, LOG_SIZE), error[192];
 	struct host *host = NULL;
 	uint64_t used = 0;
@@ -295,18 +319,24 @@ int host_new(struct host **hostp, const void *elf, size_t n_elf, const struct li
 	return 0;
 }
 
-int host_attach(struct host *host, char *const targets[static LINKED_PROGRAMS_MAX], struct verify_report *report) {
+int host_attach(struct host *host, char *const targets[static LINKED_PROGRAMS_MAX],
+		struct verify_report *report) {
 	for (size_t i = 0; i < LINKED_PROGRAMS_MAX; i++) {
 		char what[200];
 
 		if (!host->programs[i] || host->links[i])
 			continue;
 		*complaint = '\0';
-		host->links[i] = targets[i] ? host_target_attach(host->programs[i], bpf_program__section_name(host->programs[i]), targets[i])
-					    : bpf_program__attach(host->programs[i]);
+		host->links[i] =
+			targets[i]
+				? host_target_attach(host->programs[i],
+						     bpf_program__section_name(host->programs[i]),
+						     targets[i])
+				: bpf_program__attach(host->programs[i]);
 		if (host->links[i])
 			continue;
-		snprintf(what, sizeof(what), "attaching %.60s to %.100s", bpf_program__name(host->programs[i]),
+		snprintf(what, sizeof(what), "attaching %.60s to %.100s",
+			 bpf_program__name(host->programs[i]),
 			 targets[i] ?: bpf_program__section_name(host->programs[i]));
 		return report_libbpf(report, HOST_E_ATTACH, i, what, errno);
 	}

@@ -15,10 +15,10 @@
  *   puts      501: reads bytes through R1 up to a zero byte, at most 255
  *   ring      25: bpf_ringbuf_output; the GPU's rings and perf event arrays become ring buffers
  *
- * A helper that no GPU has, a function of the kernel, or one through a pointer, becomes the call of a
- * helper that no kernel has, with a number that says where. So it is the verifier that refuses it, with the source line,
- * and does not where it knows that nobody comes there (a configuration in .rodata);
- * shadow_explain() says what it means.
+ * A helper that no GPU has, a function of the kernel, or one through a pointer, becomes the call of
+ * a helper that no kernel has, with a number that says where. So it is the verifier that refuses
+ * it, with the source line, and does not where it knows that nobody comes there (a configuration in
+ * .rodata); shadow_explain() says what it means.
  *
  * Map types become kernel types with the same values. Arrays and hashes, percpu or not, become
  * small hashes: newer verifiers know that the lookup of a constant index in an array is never NULL,
@@ -65,8 +65,8 @@ enum stub {
 	_STUB_N,
 };
 
-__attribute__((format(printf, 3, 4)))
-static int fail(char *error, int result, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static int fail(char *error, int result, const char *format,
+						      ...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -120,8 +120,8 @@ static size_t stub_emit(enum stub stub, struct bpf_insn *out) {
 }
 
 /*
- * What stands for a helper: 0 with the stub (STUB_NONE: the kernel's own; _STUB_N: no GPU has it), or
- * SHADOW_E_REFUSED.
+ * What stands for a helper: 0 with the stub (STUB_NONE: the kernel's own; _STUB_N: no GPU has it),
+ * or SHADOW_E_REFUSED.
  */
 static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *error) {
 	*stub = STUB_NONE;
@@ -155,9 +155,10 @@ static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *e
 		return 0;
 	case 507:
 		if (!allow_exit)
-			return fail(error, SHADOW_E_REFUSED,
-				    "bpf_cuda_exit stops threads of the application, which this daemon "
-				    "does not allow: see gpuprobed --allow-exit");
+			return fail(
+				error, SHADOW_E_REFUSED,
+				"bpf_cuda_exit stops threads of the application, which this daemon "
+				"does not allow: see gpuprobed --allow-exit");
 		*stub = STUB_SCALAR;
 		return 0;
 	case BPF_FUNC_get_smp_processor_id:
@@ -375,12 +376,13 @@ void shadow_bind(struct shadow *shadow, const int32_t ids[static _KFUNC_N]) {
 
 		if (insn->code == (BPF_LD | BPF_IMM | BPF_DW))
 			i++;
-		else if (insn->code == (BPF_JMP | BPF_CALL) && insn->src_reg == BPF_PSEUDO_KFUNC_CALL)
+		else if (insn->code == (BPF_JMP | BPF_CALL) &&
+			 insn->src_reg == BPF_PSEUDO_KFUNC_CALL)
 			insn->imm = ids[insn->imm];
 	}
 }
 
-#define TOO_OLD_V4                                                                     \
+#define TOO_OLD_V4                                                                        \
 	"this kernel's verifier does not know all instructions of clang -mcpu=v4 (Linux " \
 	"6.6 or newer): compile with -mcpu=v3"
 
@@ -388,7 +390,8 @@ void shadow_bind(struct shadow *shadow, const int32_t ids[static _KFUNC_N]) {
 static const struct {
 	const char *conclusion, *text;
 } too_old[] = {
-	{ "unknown opcode e5", "this kernel's verifier does not know may_goto (Linux 6.9 or newer)" },
+	{ "unknown opcode e5",
+	  "this kernel's verifier does not know may_goto (Linux 6.9 or newer)" },
 	{ "unknown opcode 06", TOO_OLD_V4 }, /* gotol */
 	{ "unknown opcode 81", TOO_OLD_V4 }, /* loads that extend the sign */
 	{ "unknown opcode 89", TOO_OLD_V4 },
@@ -420,7 +423,8 @@ bool shadow_explain(const struct linked *linked, const void *blob, size_t index,
 	number = strtol(conclusion + sizeof(start) - 1, NULL, 10) - MISSING;
 	if (number < 0 || number >= (long)insns->count)
 		return false;
-	insn = (const struct bpf_insn *)(const void *)((const uint8_t *)blob + insns->offset) + number;
+	insn = (const struct bpf_insn *)(const void *)((const uint8_t *)blob + insns->offset) +
+	       number;
 	name = helper_kernel_name((uint32_t)insn->imm);
 	if (insn->code & BPF_X)
 		fail(text, 0, "functions cannot be called through pointers");
@@ -441,8 +445,9 @@ void shadow_deinit(struct shadow *shadow) {
 }
 
 /*
- * The kernel's type that stands for a map's; 0 if there is none. Lookups in a hash map may be NULL. Memory is taken for all entries at once, and in one that
- * does not drop the oldest for one more on each CPU.
+ * The kernel's type that stands for a map's; 0 if there is none. Lookups in a hash map may be NULL.
+ * Memory is taken for all entries at once, and in one that does not drop the oldest for one more on
+ * each CPU.
  */
 static uint32_t kernel_type(const struct linked_map *map) {
 	switch (map->type) {

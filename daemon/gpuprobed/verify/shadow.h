@@ -56,8 +56,8 @@ void shadow_deinit(struct shadow *shadow);
 void shadow_bind(struct shadow *shadow, const int32_t ids[static _KFUNC_N]);
 
 /*
- * Whether the verifier's conclusion is about a call that no GPU has, or about something that this kernel is too old for: then text says which. blob and
- * index: as the shadow was made of.
+ * Whether the verifier's conclusion is about a call that no GPU has, or about something that this
+ * kernel is too old for: then text says which. blob and index: as the shadow was made of.
  */
 bool shadow_explain(const struct linked *linked, const void *blob, size_t index,
 		    const char *conclusion, char text[static SHADOW_ERROR_SIZE]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Where programs on the host are attached: what sections lack, what callers say, and whose folder a path is in. */
+/* Where programs on the host are attached: what sections lack, what callers say, and whose folder a
+ * path is in. */
 
 #include "host-target.h"
 
@@ -30,7 +31,8 @@ static void test_resolved(void **state) {
 		{ "uprobe/bin/vdrv:main", NULL, "/home/u", "/home/u/bin/vdrv:main" },
 		{ "uretprobe.s/../vdrv:main+4", NULL, "/home/u", "/home/u/../vdrv:main+4" },
 		{ "usdt/./app:group:name", NULL, "/home/u", "/home/u/./app:group:name" },
-		{ "uprobe/app:weird/name", NULL, "/home/u", NULL }, /* the slash is in the function */
+		{ "uprobe/app:weird/name", NULL, "/home/u",
+		  NULL }, /* the slash is in the function */
 		/* as the caller says */
 		{ "uprobe", "/bin/app:main", "/home/u", "/bin/app:main" },
 		{ "uprobe", "./app:main", "/home/u", "/home/u/./app:main" },
@@ -47,7 +49,9 @@ static void test_resolved(void **state) {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char error[HOST_TARGET_ERROR_SIZE] = "", *target = NULL;
 
-		assert_int_equal(host_target_resolve("p", cases[i].section, cases[i].target, cases[i].folder, &target, error), 0);
+		assert_int_equal(host_target_resolve("p", cases[i].section, cases[i].target,
+						     cases[i].folder, &target, error),
+				 0);
 		if (cases[i].result)
 			assert_string_equal(target, cases[i].result);
 		else
@@ -60,7 +64,9 @@ static void test_refused(void **state) {
 	static const struct {
 		const char *section, *target, *folder, *words;
 	} cases[] = {
-		{ "uprobe", NULL, "/", "program p: its section \"uprobe\" lacks /FILE:FUNCTION: say where with --host-target=p=FILE:FUNCTION" },
+		{ "uprobe", NULL, "/",
+		  "program p: its section \"uprobe\" lacks /FILE:FUNCTION: say where with "
+		  "--host-target=p=FILE:FUNCTION" },
 		{ "uprobe/", NULL, "/", "lacks /FILE:FUNCTION" },
 		{ "uretprobe.s", NULL, "/", "lacks /FILE:FUNCTION" },
 		{ "usdt", NULL, "/", "--host-target=p=FILE:PROVIDER:NAME" },
@@ -73,14 +79,17 @@ static void test_refused(void **state) {
 		{ "usdt", "./app::name", "/", "expected FILE:PROVIDER:NAME" },
 		{ "kprobe", "a:b", "/", "expected FUNCTION" },
 		{ "socket", "a:b", "/", "a section \"socket\" takes no target" },
-		{ "uprobe/./vdrv:main", NULL, NULL, "the path is relative, and the caller did not say its folder" },
+		{ "uprobe/./vdrv:main", NULL, NULL,
+		  "the path is relative, and the caller did not say its folder" },
 		{ "uprobe", "./vdrv:main", "here", "the path is relative" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char error[HOST_TARGET_ERROR_SIZE] = "", *target = NULL;
 
-		assert_int_equal(host_target_resolve("p", cases[i].section, cases[i].target, cases[i].folder, &target, error), 1);
+		assert_int_equal(host_target_resolve("p", cases[i].section, cases[i].target,
+						     cases[i].folder, &target, error),
+				 1);
 		assert_null(target);
 		if (!strstr(error, cases[i].words))
 			fail_msg("%s: not \"%s\"", error, cases[i].words);

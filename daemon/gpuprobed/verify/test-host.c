@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Host programs of real objects (bpf/objects/), loaded into the kernel and attached to a function of this very program. Needs CAP_BPF
- * and CAP_PERFMON; without them all it can test is that it is told so. The argument is the folder of the compiled objects.
+ * Host programs of real objects (bpf/objects/), loaded into the kernel and attached to a function
+ * of this very program. Needs CAP_BPF and CAP_PERFMON; without them all it can test is that it is
+ * told so. The argument is the folder of the compiled objects.
  */
 
 #include "host.h"
@@ -78,8 +79,10 @@ static size_t map(const char *name) {
 	return 0;
 }
 
-static int make(struct host **hostp, uint64_t gpu, uint64_t programs, struct verify_report *report) {
-	return host_new(hostp, elf, n_elf, &output->linked, output->blob, gpu, programs, targets, report);
+static int make(struct host **hostp, uint64_t gpu, uint64_t programs,
+		struct verify_report *report) {
+	return host_new(hostp, elf, n_elf, &output->linked, output->blob, gpu, programs, targets,
+			report);
 }
 
 /* Element `key` of a kernel array, as the GPU would see it. */
@@ -128,7 +131,9 @@ static void test_shares_gpu_arrays(void **state) {
 	struct verify_report report = {};
 	struct host *host;
 
-	assert_int_equal(make(&host, program("cuda__gpu_arrays"), program("on_host_gpu_arrays"), &report), 0);
+	assert_int_equal(make(&host, program("cuda__gpu_arrays"), program("on_host_gpu_arrays"),
+			      &report),
+			 0);
 	assert_true(host_map_shared(host, map("gpu_both")));
 	assert_true(host_map_shared(host, map("gpu_both_in_host")));
 	assert_int_equal(host_map_fd(host, map("gpu_only")), -1);
@@ -160,12 +165,15 @@ static void test_refused(void **state) {
 		bool log, at_attach;
 	} cases[] = {
 		{ "cuda__hash", "on_host_hash", HOST_E_INVALID,
-		  "map hash (hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY",
+		  "map hash (hash): programs on the host and on the GPU can share arrays only: "
+		  "make it a BPF_MAP_TYPE_ARRAY",
 		  false, false },
 		{ "cuda__table", "on_host_table", HOST_E_INVALID,
-		  "map gpu_hash (gpu_hash): programs on the host and on the GPU can share arrays only: make it a BPF_MAP_TYPE_ARRAY",
+		  "map gpu_hash (gpu_hash): programs on the host and on the GPU can share arrays "
+		  "only: make it a BPF_MAP_TYPE_ARRAY",
 		  false, false },
-		{ "cuda__on_gpu", "on_host_bad", HOST_E_REFUSED, "R0 invalid mem access", true, false },
+		{ "cuda__on_gpu", "on_host_bad", HOST_E_REFUSED, "R0 invalid mem access", true,
+		  false },
 		{ "cuda__on_gpu", "on_nothing", HOST_E_ATTACH, "no_such_function", false, true },
 	};
 
@@ -182,7 +190,8 @@ static void test_refused(void **state) {
 		}
 		assert_int_equal(r, cases[i].result);
 		assert_non_null(strstr(report.reason, cases[i].words));
-		assert_true(cases[i].log == (report.log && strstr(report.log, "invalid mem access")));
+		assert_true(cases[i].log ==
+			    (report.log && strstr(report.log, "invalid mem access")));
 		host_free(host);
 		verify_report_deinit(&report);
 		assert_int_equal(descriptors(), before);
@@ -193,7 +202,8 @@ static void test_no_object(void **state) {
 	struct verify_report report = {};
 	struct host *host = NULL;
 
-	assert_int_equal(host_new(&host, "no ELF at all", 13, &output->linked, output->blob, 0, program("on_host"), targets, &report),
+	assert_int_equal(host_new(&host, "no ELF at all", 13, &output->linked, output->blob, 0,
+				  program("on_host"), targets, &report),
 			 HOST_E_INVALID);
 	assert_non_null(strstr(report.reason, "libbpf does not open the object"));
 	verify_report_deinit(&report);

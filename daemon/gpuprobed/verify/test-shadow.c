@@ -85,7 +85,7 @@ static void test_untouched(void **state) {
  */
 static void test_replaced(void **state) {
 	const struct bpf_insn insns[] = { CALL(511), CALL(503), CALL(8), CALL(503),
-					  CALL(501), CALL(25),	CALL(7), EXIT };
+					  CALL(501), CALL(25),  CALL(7), EXIT };
 	const size_t n = sizeof(insns) / sizeof(insns[0]);
 	struct bpf_func_info *functions;
 	struct bpf_line_info *lines;
@@ -142,7 +142,9 @@ static void test_loops(void **state) {
 		LOAD(BPF_PSEUDO_FUNC, 5),
 		CALL(181),
 		{ .code = BPF_JMP | 0xe0 },
-		{ .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = KFUNC_ITER_NUM_NEXT },
+		{ .code = BPF_JMP | BPF_CALL,
+		  .src_reg = BPF_PSEUDO_KFUNC_CALL,
+		  .imm = KFUNC_ITER_NUM_NEXT },
 		EXIT,
 		MOV(0, 0),
 		EXIT,
@@ -167,9 +169,11 @@ static void test_older_kernel(void **state) {
 
 	MAKE(insns);
 	assert_true(shadow_explain(linked, blob, 0, "unknown opcode e5", text));
-	assert_string_equal(text, "this kernel's verifier does not know may_goto (Linux 6.9 or newer)");
+	assert_string_equal(text,
+			    "this kernel's verifier does not know may_goto (Linux 6.9 or newer)");
 	assert_true(shadow_explain(linked, blob, 0, "invalid func unknown#181", text));
-	assert_string_equal(text, "this kernel's verifier does not know bpf_loop (Linux 5.17 or newer)");
+	assert_string_equal(text,
+			    "this kernel's verifier does not know bpf_loop (Linux 5.17 or newer)");
 	assert_true(shadow_explain(linked, blob, 0, "unknown opcode 06", text));
 	assert_non_null(strstr(text, "compile with -mcpu=v3"));
 	assert_false(shadow_explain(linked, blob, 0, "unknown opcode ff", text));
@@ -243,7 +247,10 @@ static void test_missing(void **state) {
 		{ CALL(-1), "there is no helper -1 on a GPU" },
 		{ CALL(500), "there is no helper 500 on a GPU" },
 		{ CALL(513), "there is no helper 513 on a GPU" },
-		{ { .code = BPF_JMP | BPF_CALL, .src_reg = BPF_PSEUDO_KFUNC_CALL, .imm = 99, .off = 1 },
+		{ { .code = BPF_JMP | BPF_CALL,
+		    .src_reg = BPF_PSEUDO_KFUNC_CALL,
+		    .imm = 99,
+		    .off = 1 },
 		  "functions of the kernel cannot be called on a GPU" },
 		{ { .code = BPF_JMP | BPF_CALL | BPF_X, .dst_reg = 2 },
 		  "functions cannot be called through pointers" },
@@ -261,9 +268,11 @@ static void test_missing(void **state) {
 		assert_memory_equal(shadow.insns, insns, 2 * sizeof(insns[0]));
 		assert_memory_equal(&shadow.insns[2], &missing, sizeof(missing));
 		shadow_deinit(&shadow);
-		assert_true(shadow_explain(linked, blob, 0, "invalid func unknown#1073741826", text));
+		assert_true(
+			shadow_explain(linked, blob, 0, "invalid func unknown#1073741826", text));
 		assert_string_equal(text, rows[i].text);
-		assert_false(shadow_explain(linked, blob, 0, "invalid func unknown#1073741828", text));
+		assert_false(
+			shadow_explain(linked, blob, 0, "invalid func unknown#1073741828", text));
 		assert_false(shadow_explain(linked, blob, 0, "invalid func unknown#513", text));
 		assert_false(shadow_explain(linked, blob, 0, "R0 !read_ok", text));
 	}
@@ -377,10 +386,11 @@ static int teardown(void **state) {
 
 int main(void) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced), cmocka_unit_test(test_loops), cmocka_unit_test(test_older_kernel),
-		cmocka_unit_test(test_records),	  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_exit), cmocka_unit_test(test_missing),	  cmocka_unit_test(test_outside),
-		cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_loops),     cmocka_unit_test(test_older_kernel),
+		cmocka_unit_test(test_records),   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_exit),      cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_outside),   cmocka_unit_test(test_maps),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);

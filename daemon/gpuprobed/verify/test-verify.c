@@ -72,11 +72,10 @@ static int verify_linked(const struct link_output *output, bool allow_exit,
 }
 
 static void test_accepted(void **state) {
-	static const char *const names[] = { "counter",	     "calls",	      "context",
-					     "globals",	     "gpu-array",     "hash-ring",
-					     "helpers",	     "log",	      "percpu",
-					     "rodata-bound", "configured",    "host",	      "rings",
-					     "sections",     "hash_count" };
+	static const char *const names[] = { "counter",   "calls",        "context",    "globals",
+					     "gpu-array", "hash-ring",    "helpers",    "log",
+					     "percpu",    "rodata-bound", "configured", "host",
+					     "rings",     "sections",     "hash_count" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);
@@ -232,14 +231,20 @@ static void test_not_permitted(void **state) {
 	link_output_free(output);
 }
 
-/* What the kernel takes for a map while its program is verified does not grow with its entries, nor with the machine's processors. */
+/* What the kernel takes for a map while its program is verified does not grow with its entries, nor
+ * with the machine's processors. */
 static void test_memory(void **state) {
-	static const uint32_t types[] = { BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_PERCPU_HASH };
+	static const uint32_t types[] = { BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_ARRAY,
+					  BPF_MAP_TYPE_PERCPU_HASH };
 	LIBBPF_OPTS(bpf_map_create_opts, options);
 	const uint32_t size = 1 << 20;
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		const struct linked_map map = { .name = "map", .type = types[i], .key_size = 4, .value_size = size, .max_entries = 1000 };
+		const struct linked_map map = { .name = "map",
+						.type = types[i],
+						.key_size = 4,
+						.value_size = size,
+						.max_entries = 1000 };
 		unsigned long long bytes = 0;
 		char error[SHADOW_ERROR_SIZE], line[256];
 		struct shadow_map shadow;
@@ -247,7 +252,8 @@ static void test_memory(void **state) {
 		int fd;
 
 		assert_int_equal(shadow_map_make(&map, 4096, &shadow, error), 0);
-		fd = bpf_map_create((enum bpf_map_type)shadow.type, shadow.name, shadow.key_size, shadow.value_size, shadow.max_entries, &options);
+		fd = bpf_map_create((enum bpf_map_type)shadow.type, shadow.name, shadow.key_size,
+				    shadow.value_size, shadow.max_entries, &options);
 		assert_true(fd >= 0);
 		snprintf(line, sizeof(line), "/proc/self/fdinfo/%d", fd);
 		info = fopen(line, "re");
@@ -262,11 +268,15 @@ static void test_memory(void **state) {
 
 int main(int argc, char *argv[]) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accepted),	cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_exit_allowed),	cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_accepted),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_exit_allowed),
+		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_loops),
-		cmocka_unit_test(test_without_records), cmocka_unit_test(test_bad_without_records),
-		cmocka_unit_test(test_garbage),		cmocka_unit_test(test_not_permitted),
+		cmocka_unit_test(test_without_records),
+		cmocka_unit_test(test_bad_without_records),
+		cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_not_permitted),
 		cmocka_unit_test(test_memory),
 	};
 	static const struct CMUnitTest unprivileged[] = { cmocka_unit_test(test_not_permitted) };

@@ -40,7 +40,8 @@ struct verify {
 	struct verify_report *report;
 };
 
-int verify_report_set(struct verify_report *report, int result, size_t program, const char *format, ...) {
+int verify_report_set(struct verify_report *report, int result, size_t program, const char *format,
+		      ...) {
 	va_list arguments;
 	char *reason;
 	int n;
@@ -57,10 +58,11 @@ int verify_report_set(struct verify_report *report, int result, size_t program, 
 }
 
 static int not_permitted(struct verify *v) {
-	return verify_report_set(v->report, VERIFY_E_NOT_PERMITTED, SIZE_MAX,
-			  "the kernel does not let this daemon verify BPF programs: it needs "
-			  "CAP_BPF and CAP_PERFMON (run the system service, or set verify=off if "
-			  "every user of this daemon is trusted)");
+	return verify_report_set(
+		v->report, VERIFY_E_NOT_PERMITTED, SIZE_MAX,
+		"the kernel does not let this daemon verify BPF programs: it needs "
+		"CAP_BPF and CAP_PERFMON (run the system service, or set verify=off if "
+		"every user of this daemon is trusted)");
 }
 
 /*
@@ -69,11 +71,30 @@ static int not_permitted(struct verify *v) {
  */
 static bool is_trace_line(const char *line, size_t length) {
 	static const char *const starts[] = {
-		";", "processed ", "insns processed", "verification time", "stack depth",
-		"peak_states", "max_states", "mark_precise:", "from ", "parent ", "last_idx",
-		"regs=", "R0", "func#", "Func#", "arg#", "cur state", "old state", "live regs",
+		";",
+		"processed ",
+		"insns processed",
+		"verification time",
+		"stack depth",
+		"peak_states",
+		"max_states",
+		"mark_precise:",
+		"from ",
+		"parent ",
+		"last_idx",
+		"regs=",
+		"R0",
+		"func#",
+		"Func#",
+		"arg#",
+		"cur state",
+		"old state",
+		"live regs",
 		"caller:",
-		"callee:", "returning from callee:", " frame", "frame",
+		"callee:",
+		"returning from callee:",
+		" frame",
+		"frame",
 	};
 	size_t digits = 0;
 
@@ -156,26 +177,30 @@ static char *log_copy(const char *log) {
  * Says why the verifier refuses a program. shadow: it is a shadow of `linked`, of which the
  * conclusion may say what is no use on a GPU.
  */
-static int report_log(struct verify_report *report, int result, size_t program, const char *log, int error, const struct linked *shadow,
-		      const void *blob) {
+static int report_log(struct verify_report *report, int result, size_t program, const char *log,
+		      int error, const struct linked *shadow, const void *blob) {
 	char conclusion[520], source[264], text[SHADOW_ERROR_SIZE];
 
 	log_conclude(log, conclusion, sizeof(conclusion), source, sizeof(source));
 	free(report->log);
 	report->log = NULL;
-	if (shadow && shadow_explain(shadow, blob, program, conclusion, text)) /* its log would say less */
-		return verify_report_set(report, result, program, *source ? "%s: %s" : "%s", text, source);
+	if (shadow &&
+	    shadow_explain(shadow, blob, program, conclusion, text)) /* its log would say less */
+		return verify_report_set(report, result, program, *source ? "%s: %s" : "%s", text,
+					 source);
 	report->log = log_copy(log);
 	if (!report->log)
 		return -ENOMEM;
 	if (!*conclusion)
-		return verify_report_set(report, result, program, "the kernel refuses the program: %s", strerror(-error));
+		return verify_report_set(report, result, program,
+					 "the kernel refuses the program: %s", strerror(-error));
 	if (!*source)
 		return verify_report_set(report, result, program, "%s", conclusion);
 	return verify_report_set(report, result, program, "%s: %s", conclusion, source);
 }
 
-int verify_report_log(struct verify_report *report, int result, size_t program, const char *log, int error) {
+int verify_report_log(struct verify_report *report, int result, size_t program, const char *log,
+		      int error) {
 	return report_log(report, result, program, log, error, NULL, NULL);
 }
 
@@ -190,8 +215,9 @@ static int map_create(struct verify *v, size_t index, size_t program) {
 
 	r = shadow_map_make(map, (uint32_t)sysconf(_SC_PAGESIZE), &shadow, error);
 	if (r)
-		return verify_report_set(v->report, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
-				  program, "%s", error);
+		return verify_report_set(
+			v->report, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
+			program, "%s", error);
 	options.map_flags = shadow.flags;
 	fd = bpf_map_create((enum bpf_map_type)shadow.type, shadow.name, shadow.key_size,
 			    shadow.value_size, shadow.max_entries, &options);
@@ -199,15 +225,15 @@ static int map_create(struct verify *v, size_t index, size_t program) {
 		return not_permitted(v);
 	if (fd < 0)
 		return verify_report_set(v->report, VERIFY_E_INVALID, program,
-				  "map %s: the kernel does not create it: %s", map->name,
-				  strerror(-fd));
+					 "map %s: the kernel does not create it: %s", map->name,
+					 strerror(-fd));
 	v->maps[index] = fd;
 	if (!shadow.freeze)
 		return 0;
 	if (map->initial.count != map->value_size || map->initial.offset > v->linked->size ||
 	    map->initial.count > v->linked->size - map->initial.offset)
-		return verify_report_set(v->report, VERIFY_E_INVALID, program, "map %s: no initial values",
-				  map->name);
+		return verify_report_set(v->report, VERIFY_E_INVALID, program,
+					 "map %s: no initial values", map->name);
 	r = bpf_map_update_elem(fd, &key, v->blob + map->initial.offset, BPF_ANY);
 	if (!r)
 		r = bpf_map_freeze(fd);
@@ -270,9 +296,10 @@ static int program_verify(struct verify *v, const struct shadow *shadow, size_t 
 		return r;
 	/* after seconds; to do it again for a log of a million lines helps nobody */
 	if (r == -E2BIG)
-		return verify_report_set(v->report, VERIFY_E_REFUSED, index,
-				  "the verifier gave up after a million instructions: a loop "
-				  "without an end, or too many ways through the program");
+		return verify_report_set(
+			v->report, VERIFY_E_REFUSED, index,
+			"the verifier gave up after a million instructions: a loop "
+			"without an end, or too many ways through the program");
 	if (!v->log) {
 		v->log = malloc(LOG_SIZE);
 		if (!v->log)
@@ -303,12 +330,14 @@ static int kfuncs_bind(struct verify *v, struct shadow *shadow, size_t program) 
 		if (!btf)
 			return verify_report_set(v->report, VERIFY_E_REFUSED, program,
 						 "%s: this kernel has no types (BTF, "
-						 "/sys/kernel/btf/vmlinux) to find it by", kfunc_name(i));
+						 "/sys/kernel/btf/vmlinux) to find it by",
+						 kfunc_name(i));
 		v->kfuncs[i] = btf__find_by_name_kind(btf, kfunc_name(i), BTF_KIND_FUNC);
 		if (v->kfuncs[i] <= 0)
-			r = verify_report_set(v->report, VERIFY_E_REFUSED, program,
-					      "this kernel's verifier does not know %s (Linux 6.4 or newer)",
-					      kfunc_name(i));
+			r = verify_report_set(
+				v->report, VERIFY_E_REFUSED, program,
+				"this kernel's verifier does not know %s (Linux 6.4 or newer)",
+				kfunc_name(i));
 	}
 	btf__free(btf);
 	if (!r && shadow->kfuncs)
@@ -329,8 +358,9 @@ static int program_run(struct verify *v, size_t index, const struct verify_optio
 	if (r < 0)
 		return r;
 	if (r)
-		return verify_report_set(v->report, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
-				  index, "%s", error);
+		return verify_report_set(
+			v->report, r == SHADOW_E_REFUSED ? VERIFY_E_REFUSED : VERIFY_E_INVALID,
+			index, "%s", error);
 	for (size_t i = 0; i < v->linked->n_maps && !r; i++)
 		if ((shadow.maps & UINT64_C(1) << i) && !v->maps[i])
 			r = map_create(v, i, index);
@@ -348,7 +378,8 @@ int verify_object(const struct linked *linked, const void *blob, uint64_t progra
 	int r = 0;
 
 	if (linked->n_programs > LINKED_PROGRAMS_MAX || linked->n_maps > LINKED_MAPS_MAX)
-		return verify_report_set(report, VERIFY_E_INVALID, SIZE_MAX, "too many programs or maps");
+		return verify_report_set(report, VERIFY_E_INVALID, SIZE_MAX,
+					 "too many programs or maps");
 	btf_load(&v);
 	for (size_t i = 0; i < linked->n_programs && !r; i++)
 		if (programs & UINT64_C(1) << i)

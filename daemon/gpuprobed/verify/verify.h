@@ -44,14 +44,15 @@ int verify_object(const struct linked *linked, const void *blob, uint64_t progra
 void verify_report_deinit(struct verify_report *report);
 
 /* Fills in what is not the log. Returns `result`, or -ENOMEM. */
-int verify_report_set(struct verify_report *report, int result, size_t program, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+int verify_report_set(struct verify_report *report, int result, size_t program, const char *format,
+		      ...) __attribute__((format(printf, 4, 5)));
 
 /*
- * Fills in a report from the words of the kernel's verifier: the reason is its conclusion, with the source line, or what `error`
- * means. Returns `result`, or -ENOMEM.
+ * Fills in a report from the words of the kernel's verifier: the reason is its conclusion, with the
+ * source line, or what `error` means. Returns `result`, or -ENOMEM.
  */
-int verify_report_log(struct verify_report *report, int result, size_t program, const char *log, int error);
+int verify_report_log(struct verify_report *report, int result, size_t program, const char *log,
+		      int error);
 
 /* Whether this process may have programs verified: 0, VERIFY_E_NOT_PERMITTED, or negative errno. */
 int verify_available(void);

@@ -69,7 +69,8 @@ static int proc_comm(pid_t pid, char comm[static FILTER_COMM_SIZE]) {
 	return 0;
 }
 
-/* The real uid, and whether the process has no other rights. A file of /proc/PID is root's if the process may not be looked into (proc(5)). */
+/* The real uid, and whether the process has no other rights. A file of /proc/PID is root's if the
+ * process may not be looked into (proc(5)). */
 static int proc_uid(struct process_facts *facts) {
 	char text[2048], path[64], *line;
 	unsigned int ids[4]; /* real, effective, saved, of the file system */
@@ -84,11 +85,13 @@ static int proc_uid(struct process_facts *facts) {
 		return -EINVAL;
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)facts->pid);
 	facts->uid = ids[0];
-	facts->own = ids[1] == ids[0] && ids[2] == ids[0] && ids[3] == ids[0] && stat(path, &status) == 0 && status.st_uid == ids[0];
+	facts->own = ids[1] == ids[0] && ids[2] == ids[0] && ids[3] == ids[0] &&
+		     stat(path, &status) == 0 && status.st_uid == ids[0];
 	return 0;
 }
 
-/* The cgroup in the unified hierarchy, line "0::PATH". One that cannot be read is empty: no rule means it. */
+/* The cgroup in the unified hierarchy, line "0::PATH". One that cannot be read is empty: no rule
+ * means it. */
 static void proc_cgroup(pid_t pid, char cgroup[static FILTER_CGROUP_SIZE]) {
 	char text[16384], *line;
 	size_t length;
@@ -152,5 +155,6 @@ bool process_facts_of_all(void) {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
 
-	return syscall(SYS_capget, &header, data) == 0 && data[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective & CAP_TO_MASK(CAP_SYS_PTRACE);
+	return syscall(SYS_capget, &header, data) == 0 &&
+	       data[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective & CAP_TO_MASK(CAP_SYS_PTRACE);
 }

@@ -19,5 +19,6 @@ void process_facts_refresh(struct process_facts *facts);
 /* Whether these are the same program in the same process: an exec changes exe. */
 bool process_facts_same(const struct process_facts *a, const struct process_facts *b);
 
-/* Whether the daemon may read what executables and libraries processes of other users have: if not, no filter by exe means these. */
+/* Whether the daemon may read what executables and libraries processes of other users have: if not,
+ * no filter by exe means these. */
 bool process_facts_of_all(void);

@@ -6,8 +6,8 @@
  * bound its replies. One wake-up handles a few datagrams only, then others have their turn.
  *
  * Closing is in two steps: shim_connection_close() takes the connection out of the world, the
- * memory goes when libuv has let go of the handle. Who sent a descriptor that may not come is charged
- * for the connection until that is closed.
+ * memory goes when libuv has let go of the handle. Who sent a descriptor that may not come is
+ * charged for the connection until that is closed.
  */
 
 #include "shim-server.h"
@@ -29,9 +29,12 @@
 #endif
 
 #define SHIM_DATAGRAMS_PER_TURN 16
-#define SHIM_USER_NS (UINT64_C(4) * 1000000) /* of a turn, for all messages of a user; the next ones wait for the next turn */
+#define SHIM_USER_NS                                                                             \
+	(UINT64_C(4) * 1000000) /* of a turn, for all messages of a user; the next ones wait for \
+				   the next turn */
 #define SHIM_ACCEPTS_PER_TURN 16
-/* Bytes with what the kernel adds, which doubles it: 11 messages with descriptors at most, so all connections together stay below LimitNOFILE. */
+/* Bytes with what the kernel adds, which doubles it: 11 messages with descriptors at most, so all
+ * connections together stay below LimitNOFILE. */
 #define SHIM_SEND_BUFFER 4096
 #define SHIM_PAUSE_MS 100
 #define SHIM_BEHIND_MS 10 /* the same while too many sockets are being closed */
@@ -48,7 +51,8 @@ TAILQ_HEAD(shim_connection_list, shim_connection);
 struct shim_server {
 	uv_loop_t *loop;
 	uv_poll_t poll;
-	uv_timer_t pause; /* after accept(2) failed for want of descriptors, or while too many sockets are being closed */
+	uv_timer_t pause; /* after accept(2) failed for want of descriptors, or while too many
+			     sockets are being closed */
 	uv_timer_t retry; /* of connections that are held */
 	uv_timer_t greeting; /* of connections that have not greeted */
 	int fd;
@@ -61,7 +65,8 @@ struct shim_server {
 	void *userdata;
 	struct shim_server_counters counters;
 	void (*breach)(const struct shim_connection *connection, const char *why, void *userdata);
-	void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata);
+	void (*other)(const struct shim_connection *connection,
+		      const struct shim_greeting *greeting, void *userdata);
 	struct shim_connection_list list;
 	unsigned int n_connections; /* with those that are being closed */
 };
@@ -79,7 +84,9 @@ static void shim_output_free(struct shim_connection *connection, struct shim_out
 
 /* Watches for what can be done next. */
 static void shim_connection_watch(struct shim_connection *connection) {
-	int events = connection->held ? UV_DISCONNECT : connection->n_output ? UV_WRITABLE : UV_READABLE;
+	int events = connection->held       ? UV_DISCONNECT
+		     : connection->n_output ? UV_WRITABLE
+					    : UV_READABLE;
 
 	if (events != connection->events && connection->state != SHIM_CLOSED) {
 		connection->events = events;
@@ -89,7 +96,8 @@ static void shim_connection_watch(struct shim_connection *connection) {
 
 static void shim_server_retry(uv_timer_t *timer);
 
-/* Nothing goes for a while, though the socket has room: others have to take their descriptors first. */
+/* Nothing goes for a while, though the socket has room: others have to take their descriptors
+ * first. */
 static void shim_connection_hold(struct shim_connection *connection) {
 	connection->held = true;
 	if (!uv_is_active((uv_handle_t *)&connection->server->retry))
@@ -140,7 +148,8 @@ static int shim_connection_flush(struct shim_connection *connection) {
 	struct shim_output *output;
 
 	while ((output = TAILQ_FIRST(&connection->output))) {
-		int r = send_fds(connection->fd, &output->message, output->size, &output->fd, output->fd >= 0);
+		int r = send_fds(connection->fd, &output->message, output->size, &output->fd,
+				 output->fd >= 0);
 
 		if (r == -ETOOMANYREFS)
 			shim_connection_hold(connection);
@@ -171,7 +180,8 @@ static void shim_server_retry(uv_timer_t *timer) {
 
 /* ---- receiving ---- */
 
-/* Looks at the next datagram, which stays where it is, and at its first descriptor if fdp is given. As recvmsg(2); *flagsp as its msg_flags. */
+/* Looks at the next datagram, which stays where it is, and at its first descriptor if fdp is given.
+ * As recvmsg(2); *flagsp as its msg_flags. */
 static ssize_t shim_peek(int socket_fd, union wire_message *message, int *fdp, int *flagsp) {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -190,18 +200,21 @@ static ssize_t shim_peek(int socket_fd, union wire_message *message, int *fdp, i
 	if (n < 0)
 		return -errno;
 	c = fdp ? CMSG_FIRSTHDR(&header) : NULL;
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(fdp, CMSG_DATA(c), sizeof(int));
 	*flagsp = header.msg_flags;
 	return n;
 }
 
 /*
- * One datagram, with at most one descriptor in *fdp. Bytes received (0: the end), or -errno: -EMSGSIZE if it is too large, -EBADF if its
- * descriptors are not what may come, -EMFILE if there is none left for it.
+ * One datagram, with at most one descriptor in *fdp. Bytes received (0: the end), or -errno:
+ * -EMSGSIZE if it is too large, -EBADF if its descriptors are not what may come, -EMFILE if there
+ * is none left for it.
  *
- * Who takes a datagram off the queue lets go of what comes with it, and that may take as long as the sender wants (closer.h). So it is
- * looked at first, and taken only if it has no descriptor or one memfd; another one stays where it is, until the socket is closed.
+ * Who takes a datagram off the queue lets go of what comes with it, and that may take as long as
+ * the sender wants (closer.h). So it is looked at first, and taken only if it has no descriptor or
+ * one memfd; another one stays where it is, until the socket is closed.
  */
 static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp, int *foreignp) {
 	int flags;
@@ -254,7 +267,8 @@ static int shim_connection_receive(struct shim_connection *connection) {
 		return -ENOTCONN;
 	if (n < 0 && n != -EMSGSIZE && n != -EBADF)
 		return (int)n;
-	if (n > 0 && connection->state == SHIM_NEW && shim_wire_other(&message, (size_t)n, fd >= 0, &greeting)) {
+	if (n > 0 && connection->state == SHIM_NEW &&
+	    shim_wire_other(&message, (size_t)n, fd >= 0, &greeting)) {
 		server->counters.other_versions++;
 		if (server->other)
 			server->other(connection, &greeting, server->userdata);
@@ -358,16 +372,19 @@ void shim_connection_close(struct shim_connection *connection) {
 	uv_close((uv_handle_t *)&connection->poll, shim_connection_closed);
 	closer_socket(server->closer, connection->fd);
 	if (connection->foreign_fd >= 0)
-		closer_foreign(server->closer, connection->foreign_fd, shim_foreign_closed, account_ref(connection->account));
+		closer_foreign(server->closer, connection->foreign_fd, shim_foreign_closed,
+			       account_ref(connection->account));
 	if (state != SHIM_NEW)
 		server->handlers->closed(connection, server->userdata);
 }
 
-/* Whether the peer has sent nothing. What it has sent may lie there for long where the machine or its user is busy. */
+/* Whether the peer has sent nothing. What it has sent may lie there for long where the machine or
+ * its user is busy. */
 static bool shim_connection_is_silent(const struct shim_connection *connection) {
 	char byte;
 
-	return recv(connection->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+	return recv(connection->fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	       errno == EAGAIN;
 }
 
 /* Lets go of those who have not greeted in time. */
@@ -381,13 +398,15 @@ static void shim_server_on_greeting(uv_timer_t *timer) {
 		next = TAILQ_NEXT(connection, link);
 		if (connection->state != SHIM_NEW)
 			continue;
-		if (now - connection->since < SHIM_GREETING_MS || !shim_connection_is_silent(connection)) {
+		if (now - connection->since < SHIM_GREETING_MS ||
+		    !shim_connection_is_silent(connection)) {
 			more = true;
 			continue;
 		}
 		server->counters.breaches++;
 		if (server->breach)
-			server->breach(connection, "no greeting within 5 seconds", server->userdata);
+			server->breach(connection, "no greeting within 5 seconds",
+				       server->userdata);
 		shim_connection_close(connection);
 	}
 	if (more)
@@ -398,7 +417,8 @@ static void shim_server_on_greeting(uv_timer_t *timer) {
 static unsigned int shim_server_room(const struct account *account) {
 	if (account->uid == 0)
 		return SHIM_CONNECTIONS_MAX;
-	return SHIM_CONNECTIONS_MAX - SHIM_KEPT_FOR_ROOT - (account->connections < SHIM_FEW ? 0 : SHIM_KEPT_FOR_FEW);
+	return SHIM_CONNECTIONS_MAX - SHIM_KEPT_FOR_ROOT -
+	       (account->connections < SHIM_FEW ? 0 : SHIM_KEPT_FOR_FEW);
 }
 
 /* Charges it to its user. NULL, or why it is not served. */
@@ -408,7 +428,9 @@ static const char *shim_server_refusal(struct shim_server *server, struct accoun
 			server->exhausted(-EUSERS, server->userdata);
 		return "as many connections as the programs of all users may have";
 	}
-	return account_charge_connection(account) ? "quota: as many connections as the programs of one user may have (quota-connections)" : NULL;
+	return account_charge_connection(account) ? "quota: as many connections as the programs of "
+						    "one user may have (quota-connections)"
+						  : NULL;
 }
 
 /* A connection for this socket, or NULL: a peer over a quota is not served. */
@@ -566,7 +588,8 @@ int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd
 	server->accounts = accounts;
 	server->handlers = handlers;
 	server->userdata = userdata;
-	server->poll.data = server->pause.data = server->retry.data = server->greeting.data = server;
+	server->poll.data = server->pause.data = server->retry.data = server->greeting.data =
+		server;
 	r = uv_poll_init(loop, &server->poll, listen_fd);
 	if (r < 0) {
 		fd_close(listen_fd);
@@ -604,11 +627,13 @@ const struct shim_server_counters *shim_server_counters(const struct shim_server
 }
 
 void shim_server_on_other(struct shim_server *server,
-			  void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata)) {
+			  void (*other)(const struct shim_connection *connection,
+					const struct shim_greeting *greeting, void *userdata)) {
 	server->other = other;
 }
 
-void shim_server_on_exhausted(struct shim_server *server, void (*exhausted)(int error, void *userdata)) {
+void shim_server_on_exhausted(struct shim_server *server,
+			      void (*exhausted)(int error, void *userdata)) {
 	server->exhausted = exhausted;
 }
 

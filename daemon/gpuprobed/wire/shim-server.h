@@ -19,7 +19,9 @@
 #include "shim-wire.h"
 
 #define SHIM_CONNECTIONS_MAX 4096
-#define SHIM_KEPT_FOR_FEW 256 /* of these, for users who have fewer than SHIM_FEW, so that some cannot shut all others out */
+#define SHIM_KEPT_FOR_FEW                                                                     \
+	256 /* of these, for users who have fewer than SHIM_FEW, so that some cannot shut all \
+	       others out */
 #define SHIM_KEPT_FOR_ROOT 64 /* ... and for root */
 #define SHIM_FEW 8
 #define SHIM_GREETING_MS 5000 /* who has not greeted by then is let go */
@@ -78,9 +80,10 @@ unsigned int shim_server_connections(const struct shim_server *server);
 /* So far. */
 struct shim_server_counters {
 	uint64_t connections; /* that were served */
-	uint64_t refused;     /* that were not, by a quota */
-	uint64_t exhausted;   /* times that there was no descriptor for a connection or what it sent */
-	uint64_t breaches;    /* peers that were thrown out */
+	uint64_t refused; /* that were not, by a quota */
+	uint64_t
+		exhausted; /* times that there was no descriptor for a connection or what it sent */
+	uint64_t breaches; /* peers that were thrown out */
 	uint64_t messages;
 	uint64_t other_versions; /* peers that greeted in another version of the protocol */
 };
@@ -88,13 +91,17 @@ const struct shim_server_counters *shim_server_counters(const struct shim_server
 
 /* A peer has greeted in another version, and is let go. */
 void shim_server_on_other(struct shim_server *server,
-			  void (*other)(const struct shim_connection *connection, const struct shim_greeting *greeting, void *userdata));
+			  void (*other)(const struct shim_connection *connection,
+					const struct shim_greeting *greeting, void *userdata));
 
-/* What closes sockets of peers and what they sent, borrowed; without one that is done on the loop. */
+/* What closes sockets of peers and what they sent, borrowed; without one that is done on the loop.
+ */
 void shim_server_close_with(struct shim_server *server, struct closer *closer);
 
-/* Told -errno when there is no descriptor for a connection or what it sent, -EUSERS when there are as many connections as there may be. */
-void shim_server_on_exhausted(struct shim_server *server, void (*exhausted)(int error, void *userdata));
+/* Told -errno when there is no descriptor for a connection or what it sent, -EUSERS when there are
+ * as many connections as there may be. */
+void shim_server_on_exhausted(struct shim_server *server,
+			      void (*exhausted)(int error, void *userdata));
 
 /* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.
  */

@@ -32,7 +32,8 @@ static const char *shim_image_check(const struct wire_image *image) {
 		return "image size out of range";
 	if (image->kind < WIRE_IMAGE_FATBIN || image->kind > WIRE_IMAGE_NAMES)
 		return "unknown kind of image";
-	if (image->kind == WIRE_IMAGE_NAMES && (image->image_size > PATCH_NAMES_SIZE_MAX || image->flags))
+	if (image->kind == WIRE_IMAGE_NAMES &&
+	    (image->image_size > PATCH_NAMES_SIZE_MAX || image->flags))
 		return "list of names out of range";
 	if (image->flags & ~(uint32_t)(WIRE_IMAGE_FLAG_RELOCATABLE | WIRE_IMAGE_FLAG_OPTIONS))
 		return "unknown image flags";
@@ -61,9 +62,12 @@ static const char *shim_resume_check(const union wire_message *message) {
 		return shim_ids_check(&message->ids);
 	if (message->header.type == WIRE_KEEP)
 		return NULL;
-	if (!resume->attachment_count || resume->attachment_count > WIRE_ATTACHMENTS_MAX || resume->map_count > WIRE_SLOTS_MAX)
+	if (!resume->attachment_count || resume->attachment_count > WIRE_ATTACHMENTS_MAX ||
+	    resume->map_count > WIRE_SLOTS_MAX)
 		return "number of ids out of range";
-	return resume->flags & ~(uint32_t)(WIRE_RESUME_ARMED | WIRE_RESUME_PLAN) || resume->reserved ? "unknown flags" : NULL;
+	return resume->flags & ~(uint32_t)(WIRE_RESUME_ARMED | WIRE_RESUME_PLAN) || resume->reserved
+		       ? "unknown flags"
+		       : NULL;
 }
 
 static const char *shim_loader_check(enum shim_state state, const union wire_message *message) {
@@ -132,16 +136,21 @@ const char *shim_wire_check(enum shim_state state, const union wire_message *mes
 	return "the connection is closed";
 }
 
-bool shim_wire_other(const union wire_message *message, size_t received, size_t n_fds, struct shim_greeting *greeting) {
-	static const char usual[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-+~_";
+bool shim_wire_other(const union wire_message *message, size_t received, size_t n_fds,
+		     struct shim_greeting *greeting) {
+	static const char usual[] =
+		"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-+~_";
 	const struct wire_hello *hello = &message->hello;
 
-	if (received < sizeof(hello->header) || hello->header.magic != WIRE_MAGIC || hello->header.type != WIRE_HELLO ||
-	    hello->header.version == WIRE_VERSION || hello->header.size != received || n_fds)
+	if (received < sizeof(hello->header) || hello->header.magic != WIRE_MAGIC ||
+	    hello->header.type != WIRE_HELLO || hello->header.version == WIRE_VERSION ||
+	    hello->header.size != received || n_fds)
 		return false;
 	*greeting = (struct shim_greeting){ .version = hello->header.version, .shim_version = "?" };
-	_Static_assert(sizeof(greeting->shim_version) == sizeof(hello->shim_version), "the same text");
-	if (received >= sizeof(*hello) && hello->shim_version[0] && shim_text_valid(hello->shim_version, sizeof(hello->shim_version)) &&
+	_Static_assert(sizeof(greeting->shim_version) == sizeof(hello->shim_version),
+		       "the same text");
+	if (received >= sizeof(*hello) && hello->shim_version[0] &&
+	    shim_text_valid(hello->shim_version, sizeof(hello->shim_version)) &&
 	    !hello->shim_version[strspn(hello->shim_version, usual)])
 		memcpy(greeting->shim_version, hello->shim_version, sizeof(greeting->shim_version));
 	return true;

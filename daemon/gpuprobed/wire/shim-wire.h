@@ -9,8 +9,8 @@
 #include "proto/wire.h"
 
 enum shim_state {
-	SHIM_NEW,	  /* HELLO must come first */
-	SHIM_LOADER,	  /* no request is open */
+	SHIM_NEW, /* HELLO must come first */
+	SHIM_LOADER, /* no request is open */
 	SHIM_LOADER_BUSY, /* an IMAGE is in work */
 	SHIM_MIRROR,
 	SHIM_TRACE, /* asks whether it is traced, and may ask again */
@@ -34,8 +34,10 @@ struct shim_greeting {
 	char shim_version[32]; /* printable; "?" if it is none */
 };
 
-/* Whether the datagram is a HELLO of another version than ours: a part of it is the same in all (wire.h). */
-bool shim_wire_other(const union wire_message *message, size_t received, size_t n_fds, struct shim_greeting *greeting);
+/* Whether the datagram is a HELLO of another version than ours: a part of it is the same in all
+ * (wire.h). */
+bool shim_wire_other(const union wire_message *message, size_t received, size_t n_fds,
+		     struct shim_greeting *greeting);
 
 /* The state after an acceptable message. */
 enum shim_state shim_wire_next(enum shim_state state, const union wire_message *message);

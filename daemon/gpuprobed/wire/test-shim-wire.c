@@ -36,15 +36,16 @@ static const char *check(enum shim_state state, const union wire_message *messag
 }
 
 static void test_states(void **state) {
-	static const uint16_t types[] = { WIRE_HELLO,  WIRE_IMAGE,	    WIRE_INSTANCE,
-					  WIRE_ARMED,  WIRE_UNLOAD,	    WIRE_REPORT,
-					  WIRE_SYNCED, WIRE_WELCOME,	    WIRE_IMAGE_REPLY,
-					  WIRE_SLOT,   WIRE_INSTANCE_REPLY, WIRE_SYNC,
-					  WIRE_DISARM, WIRE_RETIRE,	    WIRE_TRACE, WIRE_TRACE_REPLY };
+	static const uint16_t types[] = { WIRE_HELLO,      WIRE_IMAGE,          WIRE_INSTANCE,
+					  WIRE_ARMED,      WIRE_UNLOAD,         WIRE_REPORT,
+					  WIRE_SYNCED,     WIRE_WELCOME,        WIRE_IMAGE_REPLY,
+					  WIRE_SLOT,       WIRE_INSTANCE_REPLY, WIRE_SYNC,
+					  WIRE_DISARM,     WIRE_RETIRE,         WIRE_TRACE,
+					  WIRE_TRACE_REPLY };
 	static const char *const allowed[] = {
-		[SHIM_NEW] = "1000000000000000",	 [SHIM_LOADER] = "0111110000000000",
+		[SHIM_NEW] = "1000000000000000",         [SHIM_LOADER] = "0111110000000000",
 		[SHIM_LOADER_BUSY] = "0001110000000000", [SHIM_MIRROR] = "0000001000000000",
-		[SHIM_TRACE] = "0000000000000010",	 [SHIM_CLOSED] = "0000000000000000",
+		[SHIM_TRACE] = "0000000000000010",       [SHIM_CLOSED] = "0000000000000000",
 	};
 
 	for (int s = SHIM_NEW; s <= SHIM_CLOSED; s++)
@@ -110,7 +111,8 @@ static void test_other_versions(void **state) {
 		assert_string_equal(greeting.shim_version, "0.2.0~rc1+deb12");
 	}
 	message.header.size = size + 8;
-	assert_true(shim_wire_other(&message, size + 8, 0, &greeting)); /* a later one may have more */
+	assert_true(
+		shim_wire_other(&message, size + 8, 0, &greeting)); /* a later one may have more */
 	message.header.size = sizeof(message.header);
 	assert_true(shim_wire_other(&message, sizeof(message.header), 0, &greeting));
 	assert_string_equal(greeting.shim_version, "?");
@@ -148,9 +150,11 @@ static void test_fields(void **state) {
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.kind = 0);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.kind = 5);
 	BAD(WIRE_IMAGE, SHIM_LOADER,
-	    (message.image.kind = WIRE_IMAGE_NAMES, message.image.image_size = PATCH_NAMES_SIZE_MAX + 1));
+	    (message.image.kind = WIRE_IMAGE_NAMES,
+	     message.image.image_size = PATCH_NAMES_SIZE_MAX + 1));
 	BAD(WIRE_IMAGE, SHIM_LOADER,
-	    (message.image.kind = WIRE_IMAGE_NAMES, message.image.flags = WIRE_IMAGE_FLAG_RELOCATABLE));
+	    (message.image.kind = WIRE_IMAGE_NAMES,
+	     message.image.flags = WIRE_IMAGE_FLAG_RELOCATABLE));
 	message = make(WIRE_IMAGE);
 	message.image.kind = WIRE_IMAGE_NAMES;
 	message.image.image_size = PATCH_NAMES_SIZE_MAX;
@@ -176,10 +180,8 @@ static void test_fields(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_states),
-		cmocka_unit_test(test_next),
-		cmocka_unit_test(test_framing),
-		cmocka_unit_test(test_other_versions),
+		cmocka_unit_test(test_states),  cmocka_unit_test(test_next),
+		cmocka_unit_test(test_framing), cmocka_unit_test(test_other_versions),
 		cmocka_unit_test(test_fields),
 	};
 

@@ -50,7 +50,8 @@ static void on_time(uint64_t owner, uint64_t ms, void *userdata) {
 }
 
 static void setup_pool_for(struct fixture *f, const char *argument, unsigned int workers,
-			   bool single_use, unsigned int ready_ms, unsigned int owner_max, unsigned int extra_max) {
+			   bool single_use, unsigned int ready_ms, unsigned int owner_max,
+			   unsigned int extra_max) {
 	static const char *arguments[2];
 	static const char *const environment[] = { "LANG=C", NULL };
 	struct worker_pool_options options = {
@@ -173,7 +174,7 @@ static void test_good(void **state) {
 	first = once(&f, "", 0, 60000);
 	assert_int_equal(first.result, _WORKER_POOL_SUCCESS);
 	assert_int_equal(first.fds, 0); /* nothing of ours leaks into it */
-	assert_false(first.home);	/* nor our environment */
+	assert_false(first.home); /* nor our environment */
 	second = once(&f, "write", 100, 60000);
 	assert_int_equal(second.result, _WORKER_POOL_SUCCESS);
 	assert_int_equal(second.pid, first.pid); /* the same worker again */
@@ -222,7 +223,8 @@ static void test_users(void **state) {
 	teardown_pool(&f);
 }
 
-/* A task that is to be alone has a worker for itself, and who keeps the pool busy does not keep it from that. */
+/* A task that is to be alone has a worker for itself, and who keeps the pool busy does not keep it
+ * from that. */
 static void test_alone(void **state) {
 	struct seen first, seen = {}, next, many[20] = {};
 	struct worker_task *task;
@@ -327,14 +329,17 @@ static void test_close(void **state) {
 
 static void test_garbage(void **state) {
 	check_failure("garbage", 0, 60000, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
-	check_failure("trailing", 0, 60000, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
+	check_failure("trailing", 0, 60000, WORKER_POOL_E_PROTOCOL,
+		      "worker sent a malformed reply");
 	check_failure("id", 0, 60000, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
 	check_failure("fd", 0, 60000, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
 }
 
 static void test_cheating_outputs(void **state) {
-	check_failure("large", 4096, 60000, WORKER_POOL_E_PROTOCOL, "worker wrote more than it may");
-	check_failure("map", 4096, 60000, WORKER_POOL_E_PROTOCOL, "worker kept its output writable");
+	check_failure("large", 4096, 60000, WORKER_POOL_E_PROTOCOL,
+		      "worker wrote more than it may");
+	check_failure("map", 4096, 60000, WORKER_POOL_E_PROTOCOL,
+		      "worker kept its output writable");
 }
 
 /* So long starting workers one after the other takes here and now, in milliseconds. */
@@ -371,7 +376,8 @@ static void test_crash_loop(void **state) {
 	teardown_pool(&f);
 }
 
-/* One user's jobs kill workers, faster than these are replaced; another one's come right behind, and do not wait for that. */
+/* One user's jobs kill workers, faster than these are replaced; another one's come right behind,
+ * and do not wait for that. */
 static void test_crash_loop_of_another(void **state) {
 	const uint64_t starts = time_starts(60);
 	struct fixture f;
@@ -386,7 +392,8 @@ static void test_crash_loop_of_another(void **state) {
 		wait_for(&f, &crash);
 		once_of(&f, 2);
 	}
-	assert_true(uv_now(&f.loop) - start < 8000 + 8 * starts); /* 60 - 17 at 4 a second are 11 s */
+	assert_true(uv_now(&f.loop) - start <
+		    8000 + 8 * starts); /* 60 - 17 at 4 a second are 11 s */
 	teardown_pool(&f);
 }
 
@@ -435,8 +442,7 @@ static void test_never_ready(void **state) {
 
 	setup_pool(&f, "--not-ready", 1, false, 100);
 	seen = once(&f, "", 0, 400);
-	assert_true(seen.result == WORKER_POOL_E_BUSY ||
-		    seen.result == WORKER_POOL_E_UNAVAILABLE);
+	assert_true(seen.result == WORKER_POOL_E_BUSY || seen.result == WORKER_POOL_E_UNAVAILABLE);
 	assert_non_null(worker_pool_trouble(f.pool));
 	teardown_pool(&f);
 
@@ -568,7 +574,8 @@ static void test_owner_max(void **state) {
 		submit_overtime(&f, &other[i], "", 0, 60000, 2, 0);
 	for (int i = 0; i < 3; i++)
 		wait_for(&f, &other[i]);
-	for (int i = 0; i < 100; i++) { /* time for another worker to get ready, and to take what it may not */
+	for (int i = 0; i < 100;
+	     i++) { /* time for another worker to get ready, and to take what it may not */
 		uv_run(&f.loop, UV_RUN_NOWAIT);
 		usleep(5000);
 	}
@@ -580,7 +587,8 @@ static void test_owner_max(void **state) {
 	teardown_pool(&f);
 }
 
-/* Owners whose work does not end keep nobody waiting for whom no worker works, as long as they are few; and never root. */
+/* Owners whose work does not end keep nobody waiting for whom no worker works, as long as they are
+ * few; and never root. */
 static void check_extra(bool single_use, unsigned int owner_max) {
 	static const uint64_t owners[] = { 1, 1, 1, 2, 3, 4 };
 	struct seen hangs[6] = {}, fifth = {}, root = {}, nobody = {}, mine = {};
@@ -594,7 +602,8 @@ static void check_extra(bool single_use, unsigned int owner_max) {
 		uv_run(&f.loop, UV_RUN_ONCE);
 	submit_overtime(&f, &fifth, "", 0, 60000, 5, 0);
 	submit_overtime(&f, &mine, "", 0, 60000, 1, 0);
-	worker_pool_submit(f.pool, worker_task_new(json_object_new_object(), on_done, &nobody), 60000);
+	worker_pool_submit(f.pool, worker_task_new(json_object_new_object(), on_done, &nobody),
+			   60000);
 	wait_for(&f, &nobody);
 	assert_int_equal(nobody.result, _WORKER_POOL_SUCCESS);
 	submit(&f, &root, "", 0, 60000);
@@ -622,7 +631,8 @@ static void test_extra(void **state) {
 	check_extra(true, 1);
 }
 
-/* What another owner waits for, too, is done at his turn, however much the first one has submitted. */
+/* What another owner waits for, too, is done at his turn, however much the first one has submitted.
+ */
 static void test_shared(void **state) {
 	struct seen many[10] = {}, shared = {}, own = {}, busy = {}, late = {};
 	struct worker_task *task;
@@ -699,7 +709,8 @@ static void test_shared_extra(void **state) {
 	teardown_pool(&f);
 }
 
-/* One that was started besides does not get ready: that is no trouble of the others, and not tried again and again. */
+/* One that was started besides does not get ready: that is no trouble of the others, and not tried
+ * again and again. */
 static void test_extra_dies(void **state) {
 	char folder[] = "/tmp/test-worker-pool-XXXXXX", argument[64], *flag;
 	struct seen busy[2] = {}, alone = {};
@@ -810,7 +821,8 @@ static void test_overtime_queue(void **state) {
 	teardown_pool(&f);
 }
 
-/* What is late waits for its turn among those that are late, and what is in time does not wait for it. */
+/* What is late waits for its turn among those that are late, and what is in time does not wait for
+ * it. */
 static void test_late(void **state) {
 	struct seen first = {}, behind[2] = {}, waits = {}, quick;
 	struct worker_task *task;
@@ -839,16 +851,36 @@ static void test_late(void **state) {
 
 int main(int argc, char *argv[]) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),	   cmocka_unit_test(test_users), cmocka_unit_test(test_alone), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_crash),	   cmocka_unit_test(test_abort), cmocka_unit_test(test_exit),
-		cmocka_unit_test(test_hang),	   cmocka_unit_test(test_close),
-		cmocka_unit_test(test_garbage),	   cmocka_unit_test(test_cheating_outputs),
-		cmocka_unit_test(test_crash_loop), cmocka_unit_test(test_crash_loop_of_another), cmocka_unit_test(test_single_use),
-		cmocka_unit_test(test_queue),	   cmocka_unit_test(test_never_ready),
-		cmocka_unit_test(test_missing),	   cmocka_unit_test(test_free_busy),
-		cmocka_unit_test(test_overtime),   cmocka_unit_test(test_overtime_ends),
-		cmocka_unit_test(test_turns), cmocka_unit_test(test_owner_max), cmocka_unit_test(test_extra), cmocka_unit_test(test_shared), cmocka_unit_test(test_shared_many), cmocka_unit_test(test_shared_extra),
-		cmocka_unit_test(test_extra_dies), cmocka_unit_test(test_overtime_bounds), cmocka_unit_test(test_overtime_queue), cmocka_unit_test(test_late),
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_users),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_crash),
+		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_hang),
+		cmocka_unit_test(test_close),
+		cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_cheating_outputs),
+		cmocka_unit_test(test_crash_loop),
+		cmocka_unit_test(test_crash_loop_of_another),
+		cmocka_unit_test(test_single_use),
+		cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_never_ready),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_free_busy),
+		cmocka_unit_test(test_overtime),
+		cmocka_unit_test(test_overtime_ends),
+		cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_owner_max),
+		cmocka_unit_test(test_extra),
+		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_shared_many),
+		cmocka_unit_test(test_shared_extra),
+		cmocka_unit_test(test_extra_dies),
+		cmocka_unit_test(test_overtime_bounds),
+		cmocka_unit_test(test_overtime_queue),
+		cmocka_unit_test(test_late),
 	};
 
 	if (argc != 2)

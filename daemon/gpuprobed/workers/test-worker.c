@@ -72,7 +72,8 @@ static void serve(const char *text, int fds[8]) {
 		signal(SIGSEGV, SIG_DFL); /* no sanitizer's handler */
 		raise(SIGSEGV);
 	} else if (strcmp(what, "abort") == 0 || strcmp(what, "abort once") == 0) {
-		const bool again = json_object_object_get_ex(request, "one_thread", &member) && json_object_get_boolean(member);
+		const bool again = json_object_object_get_ex(request, "one_thread", &member) &&
+				   json_object_get_boolean(member);
 
 		if (pwrite(fds[0], again ? "second" : "the first", again ? 6 : 9, 0) < 0)
 			exit(4);
@@ -102,10 +103,10 @@ static void serve(const char *text, int fds[8]) {
 		snprintf(reply, sizeof(reply), "{\"id\":%lld,\"status\":\"done\"}", id + 1);
 		say(reply);
 	} else if (strcmp(what, "error") == 0) {
-		snprintf(
-			reply, sizeof(reply),
-			"{\"id\":%lld,\"status\":\"error\",\"error\":\"image\",\"message\":\"no good\"}",
-			id);
+		snprintf(reply, sizeof(reply),
+			 "{\"id\":%lld,\"status\":\"error\",\"error\":\"image\",\"message\":\"no "
+			 "good\"}",
+			 id);
 		say(reply);
 	} else if (strcmp(what, "slow") == 0) {
 		usleep(50000);

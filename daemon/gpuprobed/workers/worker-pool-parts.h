@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the parts of a pool of workers share: worker-task.c, worker-process.c and worker-pool.c. Others include worker-pool.h. */
+/* What the parts of a pool of workers share: worker-task.c, worker-process.c and worker-pool.c.
+ * Others include worker-pool.h. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,8 +40,8 @@ struct worker_task {
 	uint64_t submitted, assigned; /* uv_now */
 	bool cancelled, spoiled, mixed, alone, retry;
 	struct worker_pool *pool; /* that it was submitted to; NULL: none yet */
-	struct worker *worker;	  /* that has it; NULL: in the queue */
-	json_object *features;	  /* of the worker that answered */
+	struct worker *worker; /* that has it; NULL: in the queue */
+	json_object *features; /* of the worker that answered */
 	int64_t id;
 	worker_task_fn fn;
 	void *userdata;
@@ -110,7 +111,8 @@ int worker_spawn(struct worker_pool *pool);
 /* Hands a task to an idle worker. */
 void worker_assign(struct worker *worker, struct worker_task *task);
 
-/* It has done its work and ends by itself; another one takes its place at once, as that is no restart after a failure. */
+/* It has done its work and ends by itself; another one takes its place at once, as that is no
+ * restart after a failure. */
 void worker_retire(struct worker *worker);
 
 /* Ends a worker that is not to be trusted any more, and its task, if it has one. */
@@ -130,8 +132,10 @@ bool worker_pool_has_overtime(const struct worker_pool *pool, uint64_t owner);
 /* A worker ends by a task of this owner. */
 void worker_pool_note_failure(struct worker_pool *pool, uint64_t owner);
 
-/* The worker that had the task has ended by a signal: it is the first in the queue again, if it may be. */
+/* The worker that had the task has ended by a signal: it is the first in the queue again, if it may
+ * be. */
 bool worker_pool_retry(struct worker_pool *pool, struct worker_task *task, int signal);
 
-/* Brings the pool to what it should be: dead tasks out, tasks to idle workers, workers started, timer set. */
+/* Brings the pool to what it should be: dead tasks out, tasks to idle workers, workers started,
+ * timer set. */
 void worker_pool_update(struct worker_pool *pool);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A pool of workers: who works next, and how many there are. One worker is worker-process.c, a task worker-task.c.
+ * A pool of workers: who works next, and how many there are. One worker is worker-process.c, a task
+ * worker-task.c.
  *
  * Workers are started ahead of the work: each gets ready (its compiler loaded, its sandbox entered)
  * while nobody waits. A worker is STARTING, IDLE, BUSY with one task, or ENDING; one that ends is
  * replaced, at most RESTART_BURST at once and RESTART_RATE a second afterwards, so that an image
  * which kills its worker costs others little. Who has killed none does not wait for that.
  *
- * Owners of tasks take turns (worker_pool_next()). A task that is to be alone has a worker that nobody has used; if there is none, an idle
- * one ends for it.
+ * Owners of tasks take turns (worker_pool_next()). A task that is to be alone has a worker that
+ * nobody has used; if there is none, an idle one ends for it.
  *
- * An owner for whom nobody works does not wait for others' tasks to end: if all workers work for EXTRA_MS on, another one is started for him, as far as extra_max
- * allows; when workers are idle, the pool has as many as before.
+ * An owner for whom nobody works does not wait for others' tasks to end: if all workers work for
+ * EXTRA_MS on, another one is started for him, as far as extra_max allows; when workers are idle,
+ * the pool has as many as before.
  *
  * A task has one deadline, from its submission on. A worker that is late is killed, unless its task
  * may take overtime. A worker in overtime has no place in the pool any more: another one is started
@@ -38,14 +40,16 @@
 #define RESTART_RATE 4 /* a second */
 #define FAILED_MS 10000 /* so long an owner is one who kills workers */
 
-/* One for the task (NULL: for any): that has seen no other user's bytes, if there is one; one that nobody has used, last of these. */
+/* One for the task (NULL: for any): that has seen no other user's bytes, if there is one; one that
+ * nobody has used, last of these. */
 static struct worker *worker_pool_idle(struct worker_pool *pool, const struct worker_task *task) {
 	struct worker *worker, *unused = NULL, *other = NULL;
 
 	TAILQ_FOREACH(worker, &pool->list, link) {
 		if (worker->state != WORKER_IDLE || worker->eof)
 			continue;
-		if (!task || (!task->alone && (worker->user == task->owner || task->owner == WORKER_NOBODY)))
+		if (!task ||
+		    (!task->alone && (worker->user == task->owner || task->owner == WORKER_NOBODY)))
 			return worker;
 		if (worker->user == WORKER_NOBODY)
 			unused = worker;
@@ -74,26 +78,32 @@ static unsigned int worker_pool_busy(const struct worker_pool *pool) {
 	return n;
 }
 
-/* Has a place in overtime become free, or will it never be needed? Else a task that is late already stays in the queue. */
-static bool worker_pool_has_place(const struct worker_pool *pool, const struct worker_task *task, uint64_t owner) {
+/* Has a place in overtime become free, or will it never be needed? Else a task that is late already
+ * stays in the queue. */
+static bool worker_pool_has_place(const struct worker_pool *pool, const struct worker_task *task,
+				  uint64_t owner) {
 	return !worker_task_is_late(task) || worker_pool_has_overtime(pool, owner);
 }
 
-/* How many may work when one does for the owner. Nobody's are the daemon's own, as root's: whether a worker answers. */
+/* How many may work when one does for the owner. Nobody's are the daemon's own, as root's: whether
+ * a worker answers. */
 static unsigned int worker_pool_places(const struct worker_pool *pool, uint64_t owner) {
 	if (!pool->extra_max || worker_pool_works_for(pool, owner))
 		return pool->workers;
 	return pool->workers + pool->extra_max + (owner == ROOT || owner == WORKER_NOBODY);
 }
 
-/* Whether a task that waits is the first one of an owner for whom another worker may be started besides so many. */
-static bool worker_pool_wants(const struct worker_pool *pool, const struct worker_task *task, unsigned int workers) {
+/* Whether a task that waits is the first one of an owner for whom another worker may be started
+ * besides so many. */
+static bool worker_pool_wants(const struct worker_pool *pool, const struct worker_task *task,
+			      unsigned int workers) {
 	const struct worker_task *before;
 
 	for (unsigned int i = 0; i < task->n_owners; i++) {
 		const uint64_t owner = task->owners[i];
 
-		if (workers >= worker_pool_places(pool, owner) || !worker_pool_has_place(pool, task, owner))
+		if (workers >= worker_pool_places(pool, owner) ||
+		    !worker_pool_has_place(pool, task, owner))
 			continue;
 		before = TAILQ_FIRST(&pool->queue);
 		while (before != task && !worker_task_is_of(before, owner))
@@ -111,13 +121,15 @@ static unsigned int worker_pool_wanted(const struct worker_pool *pool) {
 	const struct worker_task *task;
 
 	TAILQ_FOREACH(task, &pool->queue, link)
-		wanted += now - task->submitted >= EXTRA_MS && worker_pool_wants(pool, task, wanted);
+		wanted +=
+			now - task->submitted >= EXTRA_MS && worker_pool_wants(pool, task, wanted);
 	return wanted > pool->workers ? wanted : pool->workers;
 }
 
 /* Workers that nobody has used and that will be there soon. */
 static unsigned int worker_pool_coming(const struct worker_pool *pool) {
-	unsigned int wanted = worker_pool_wanted(pool), n = pool->n_alive < wanted ? wanted - pool->n_alive : 0;
+	unsigned int wanted = worker_pool_wanted(pool),
+		     n = pool->n_alive < wanted ? wanted - pool->n_alive : 0;
 	const struct worker *worker;
 
 	TAILQ_FOREACH(worker, &pool->list, link)
@@ -140,7 +152,8 @@ static void worker_pool_note_turn(struct worker_pool *pool, uint64_t owner) {
 		return;
 	for (size_t i = 1; !turn && i < WORKER_OWNERS_MAX; i++)
 		oldest = pool->turns[i].turn < oldest->turn ? &pool->turns[i] : oldest;
-	*(turn ? turn : oldest) = (struct worker_turn){ owner, ++pool->last_turn, turn ? turn->failed : 0 };
+	*(turn ? turn : oldest) =
+		(struct worker_turn){ owner, ++pool->last_turn, turn ? turn->failed : 0 };
 }
 
 void worker_pool_note_failure(struct worker_pool *pool, uint64_t owner) {
@@ -151,12 +164,15 @@ void worker_pool_note_failure(struct worker_pool *pool, uint64_t owner) {
 }
 
 /*
- * The task that is next for an idle worker, or NULL: of the owner for whom the fewest workers work, and of several such, of whom had his last turn first. So who
- * has submitted much does not keep others waiting, nor does who was the first to ask for what several wait for. One that is to be alone and for which a worker
- * is coming waits for that; one whose owner has as many workers as he may, for an end of these.
+ * The task that is next for an idle worker, or NULL: of the owner for whom the fewest workers work,
+ * and of several such, of whom had his last turn first. So who has submitted much does not keep
+ * others waiting, nor does who was the first to ask for what several wait for. One that is to be
+ * alone and for which a worker is coming waits for that; one whose owner has as many workers as he
+ * may, for an end of these.
  */
 static struct worker_task *worker_pool_next(struct worker_pool *pool) {
-	unsigned int n, best_n = UINT_MAX, coming = worker_pool_coming(pool), busy = worker_pool_busy(pool);
+	unsigned int n, best_n = UINT_MAX, coming = worker_pool_coming(pool),
+			busy = worker_pool_busy(pool);
 	uint64_t turn, best_turn = UINT64_MAX, best_owner = WORKER_NOBODY;
 	struct worker_task *task, *best = NULL;
 
@@ -172,7 +188,8 @@ static struct worker_task *worker_pool_next(struct worker_pool *pool) {
 			const struct worker_turn *last = worker_pool_turn(pool, owner);
 
 			n = worker_pool_works_for(pool, owner);
-			if ((pool->owner_max && n >= pool->owner_max) || busy >= worker_pool_places(pool, owner) ||
+			if ((pool->owner_max && n >= pool->owner_max) ||
+			    busy >= worker_pool_places(pool, owner) ||
 			    !worker_pool_has_place(pool, task, owner))
 				continue;
 			turn = last ? last->turn : 0;
@@ -222,7 +239,8 @@ static void worker_pool_shrink(struct worker_pool *pool) {
 		worker_retire(worker);
 }
 
-/* When a worker may have to be started for who has none, in milliseconds; 0: it need not be looked at. */
+/* When a worker may have to be started for who has none, in milliseconds; 0: it need not be looked
+ * at. */
 static uint64_t worker_pool_extra_wait(const struct worker_pool *pool, uint64_t now) {
 	const struct worker_task *task;
 
@@ -233,7 +251,8 @@ static uint64_t worker_pool_extra_wait(const struct worker_pool *pool, uint64_t 
 	return 0;
 }
 
-/* Whether somebody for whom no worker works, is idle or is coming waits, and has killed none of late; not if the trouble is with workers as such. */
+/* Whether somebody for whom no worker works, is idle or is coming waits, and has killed none of
+ * late; not if the trouble is with workers as such. */
 static bool worker_pool_owes(const struct worker_pool *pool, uint64_t now) {
 	const struct worker_task *task;
 	const struct worker *worker;
@@ -248,7 +267,8 @@ static bool worker_pool_owes(const struct worker_pool *pool, uint64_t now) {
 			const uint64_t owner = task->owners[i];
 			const struct worker_turn *turn = worker_pool_turn(pool, owner);
 
-			if (owner != WORKER_NOBODY && !worker_pool_works_for(pool, owner) && (!turn || !turn->failed || now - turn->failed > FAILED_MS))
+			if (owner != WORKER_NOBODY && !worker_pool_works_for(pool, owner) &&
+			    (!turn || !turn->failed || now - turn->failed > FAILED_MS))
 				return true;
 		}
 	return false;
@@ -277,7 +297,8 @@ static void worker_pool_end_trouble(struct worker_pool *pool) {
 	unsigned int ready = 0;
 
 	TAILQ_FOREACH(worker, &pool->list, link)
-		ready += !worker->overtime && (worker->state == WORKER_IDLE || worker->state == WORKER_BUSY);
+		ready += !worker->overtime &&
+			 (worker->state == WORKER_IDLE || worker->state == WORKER_BUSY);
 	if (ready >= pool->workers)
 		pool->trouble[0] = '\0';
 }
@@ -295,9 +316,11 @@ void worker_pool_update(struct worker_pool *pool) {
 	worker_pool_end_trouble(pool);
 	/* Functions of tasks may submit tasks: only the list head is looked at after one was
 	 * called. */
-	while (!TAILQ_EMPTY(&pool->queue) && worker_pool_idle(pool, NULL) && (task = worker_pool_next(pool))) {
+	while (!TAILQ_EMPTY(&pool->queue) && worker_pool_idle(pool, NULL) &&
+	       (task = worker_pool_next(pool))) {
 		worker = worker_pool_idle(pool, task);
-		if (!worker) { /* it is to be alone: one makes room for another that nobody has used */
+		if (!worker) { /* it is to be alone: one makes room for another that nobody has used
+				*/
 			worker_retire(worker_pool_idle(pool, NULL));
 			continue;
 		}
@@ -305,7 +328,8 @@ void worker_pool_update(struct worker_pool *pool) {
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->cancelled)
-			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_POOL_UNWANTED);
+			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL,
+					     WORKER_POOL_UNWANTED);
 		else if (task->fn)
 			worker_assign(worker, task);
 		else
@@ -319,11 +343,12 @@ restart:
 		TAILQ_REMOVE(&pool->queue, task, link);
 		pool->n_queue--;
 		if (task->cancelled) {
-			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_POOL_UNWANTED);
+			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL,
+					     WORKER_POOL_UNWANTED);
 		} else if (task->queue_until <= now) {
 			pool->counters.busy++;
 			worker_task_complete(task, WORKER_POOL_E_BUSY, NULL,
-					   "no worker was free in time");
+					     "no worker was free in time");
 		} else {
 			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, pool->trouble);
 		}
@@ -457,10 +482,12 @@ bool worker_pool_retry(struct worker_pool *pool, struct worker_task *task, int s
 }
 
 void worker_task_share(struct worker_task *task, uint64_t owner, unsigned int deadline_ms) {
-	if (task->worker || worker_task_is_of(task, owner) || task->n_owners == WORKER_TASK_OWNERS_MAX)
+	if (task->worker || worker_task_is_of(task, owner) ||
+	    task->n_owners == WORKER_TASK_OWNERS_MAX)
 		return;
 	task->owners[task->n_owners++] = owner;
-	if (!task->pool || task->cancelled || !task->queue_until) /* it comes to the pool later, or is ending */
+	if (!task->pool || task->cancelled ||
+	    !task->queue_until) /* it comes to the pool later, or is ending */
 		return;
 	worker_task_start_clock(task, deadline_ms);
 	uv_timer_start(&task->pool->timer, worker_pool_on_timer, 0, 0);
@@ -488,7 +515,8 @@ struct worker_pool_load worker_pool_load(const struct worker_pool *pool) {
 	TAILQ_FOREACH(worker, &pool->list, link) {
 		load.alive += worker->state != WORKER_ENDING;
 		load.working += worker->state == WORKER_BUSY;
-		load.in_time += worker->state == WORKER_BUSY && worker->task->deadline > uv_now(pool->loop);
+		load.in_time +=
+			worker->state == WORKER_BUSY && worker->task->deadline > uv_now(pool->loop);
 	}
 	return load;
 }

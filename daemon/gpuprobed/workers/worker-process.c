@@ -3,11 +3,13 @@
 /*
  * One worker process: its start, the messages from and to it, its deadline and its end.
  *
- * A worker that is late is killed, unless its task may take overtime. Killed is also one whose reply is no reply, because what it
- * says next cannot be trusted either. End of file on the socket comes before the exit status: a busy worker whose socket ends has
- * GRACE_MS to show the signal that killed it, so that the message can name it.
+ * A worker that is late is killed, unless its task may take overtime. Killed is also one whose
+ * reply is no reply, because what it says next cannot be trusted either. End of file on the socket
+ * comes before the exit status: a busy worker whose socket ends has GRACE_MS to show the signal
+ * that killed it, so that the message can name it.
  *
- * Workers get descriptors 0-2 and their socket, an environment of a few words, and a session of their own.
+ * Workers get descriptors 0-2 and their socket, an environment of a few words, and a session of
+ * their own.
  */
 
 #include "worker-pool-parts.h"
@@ -222,7 +224,7 @@ static ssize_t worker_receive(struct worker *worker) {
 	n = recvmsg(worker->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? -EAGAIN
-		       : errno == ECONNRESET		 ? 0
+		       : errno == ECONNRESET             ? 0
 							 : -EPROTO;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -389,7 +391,8 @@ int worker_spawn(struct worker_pool *pool) {
 	uv_signal_init(pool->loop, &worker->child);
 	r = uv_signal_start(&worker->child, worker_on_child, SIGCHLD);
 	if (r == 0)
-		r = spawner_start(pool->spawner, pool->path, pool->arguments, pool->environment, pair[1], &worker->pid);
+		r = spawner_start(pool->spawner, pool->path, pool->arguments, pool->environment,
+				  pair[1], &worker->pid);
 	close(pair[1]);
 	if (r == 0)
 		r = uv_poll_init(pool->loop, &worker->poll, worker->fd);
@@ -426,7 +429,7 @@ void worker_assign(struct worker *worker, struct worker_task *task) {
 	text = json_object_to_json_string_length(task->request, JSON_C_TO_STRING_PLAIN, &n);
 	if (!text || n > WORKER_MESSAGE_MAX) {
 		worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL,
-				   "the job is larger than a message to a worker may be");
+				     "the job is larger than a message to a worker may be");
 		return;
 	}
 	worker->task = task;
@@ -436,7 +439,9 @@ void worker_assign(struct worker *worker, struct worker_task *task) {
 		if (r == -ETOOMANYREFS) {
 			worker->task = NULL;
 			worker->state = WORKER_IDLE;
-			worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL, "too many descriptors of the daemon's user are in flight");
+			worker_task_complete(
+				task, WORKER_POOL_E_UNAVAILABLE, NULL,
+				"too many descriptors of the daemon's user are in flight");
 			return;
 		}
 		/* it died while it was idle: its exit status is on the way, another one can do this
@@ -452,7 +457,8 @@ void worker_assign(struct worker *worker, struct worker_task *task) {
 	}
 	task->worker = worker;
 	task->assigned = now;
-	worker->mixed = task->owner != WORKER_NOBODY && worker->user != WORKER_NOBODY && worker->user != task->owner;
+	worker->mixed = task->owner != WORKER_NOBODY && worker->user != WORKER_NOBODY &&
+			worker->user != task->owner;
 	worker->user = task->owner != WORKER_NOBODY ? task->owner : worker->user;
 	worker->alone = task->alone;
 	if (worker_task_is_late(task)) {

@@ -13,12 +13,14 @@
  * Finds an executable: in --worker-dir; else where it is installed, seen from our own file; else in
  * the folder that meson builds it in, likewise.
  */
-static int worker_find(char path[static PATH_MAX], const struct config *config, const char *name, const char *folder) {
+static int worker_find(char path[static PATH_MAX], const struct config *config, const char *name,
+		       const char *folder) {
 	char self[PATH_MAX], *slash;
 	ssize_t n;
 
 	if (config->worker_dir) {
-		if (!realpath(config->worker_dir, self) || snprintf(path, PATH_MAX, "%s/%s", self, name) >= PATH_MAX)
+		if (!realpath(config->worker_dir, self) ||
+		    snprintf(path, PATH_MAX, "%s/%s", self, name) >= PATH_MAX)
 			return -ENOENT;
 		return access(path, X_OK) == 0 ? 0 : -errno;
 	}
@@ -28,9 +30,11 @@ static int worker_find(char path[static PATH_MAX], const struct config *config, 
 	self[n] = '\0';
 	slash = strrchr(self, '/');
 	*slash = '\0';
-	if (snprintf(path, PATH_MAX, "%s/../libexec/gpuprobe/%s", self, name) < PATH_MAX && access(path, X_OK) == 0)
+	if (snprintf(path, PATH_MAX, "%s/../libexec/gpuprobe/%s", self, name) < PATH_MAX &&
+	    access(path, X_OK) == 0)
 		return 0;
-	if (snprintf(path, PATH_MAX, "%s/../%s/%s", self, folder, name) < PATH_MAX && access(path, X_OK) == 0)
+	if (snprintf(path, PATH_MAX, "%s/../%s/%s", self, folder, name) < PATH_MAX &&
+	    access(path, X_OK) == 0)
 		return 0;
 	return -ENOENT;
 }
@@ -48,7 +52,8 @@ static void worker_make_environment(struct worker_setup *setup, const struct con
 	setup->environment[n++] = "PATH=/usr/bin:/bin";
 	for (size_t i = 0; i < 3; i++)
 		if (values[i]) {
-			snprintf(setup->storage[i], sizeof(setup->storage[i]), "%s=%s", names[i], values[i]);
+			snprintf(setup->storage[i], sizeof(setup->storage[i]), "%s=%s", names[i],
+				 values[i]);
 			setup->environment[n++] = setup->storage[i];
 		}
 	setup->environment[n] = NULL;
@@ -56,7 +61,8 @@ static void worker_make_environment(struct worker_setup *setup, const struct con
 
 /* Workers limit the processor time of a job by themselves: not to less than we wait for. */
 static void worker_allow_time(struct worker_setup *setup, const struct config *config) {
-	const unsigned int ms = config->compile_ms > config->deadline_ms ? config->compile_ms : config->deadline_ms;
+	const unsigned int ms =
+		config->compile_ms > config->deadline_ms ? config->compile_ms : config->deadline_ms;
 	size_t n;
 
 	for (n = 0; n < config->image_arguments.n; n++)
@@ -68,7 +74,8 @@ static void worker_allow_time(struct worker_setup *setup, const struct config *c
 	setup->image_arguments[n] = NULL;
 }
 
-int worker_setup(struct worker_setup *setup, const struct config *config, struct daemon_options *options) {
+int worker_setup(struct worker_setup *setup, const struct config *config,
+		 struct daemon_options *options) {
 	if (worker_find(setup->image_path, config, "gpuprobe-image-worker", "worker") < 0 ||
 	    worker_find(setup->program_path, config, "gpuprobe-program-worker", "translator") < 0)
 		return -ENOENT;
@@ -81,6 +88,7 @@ int worker_setup(struct worker_setup *setup, const struct config *config, struct
 	if (worker_find(setup->pass_path, config, "gpuprobe-pass-worker", "worker/ptxpass") == 0)
 		options->pass_pool.path = setup->pass_path;
 	options->pass_pool.arguments = (const char *const *)config->pass_arguments.items;
-	options->image_pool.environment = options->program_pool.environment = options->pass_pool.environment = setup->environment;
+	options->image_pool.environment = options->program_pool.environment =
+		options->pass_pool.environment = setup->environment;
 	return 0;
 }

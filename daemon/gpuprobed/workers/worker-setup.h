@@ -16,4 +16,5 @@ struct worker_setup {
 };
 
 /* Fills in the pools of the daemon's options. 0, or -ENOENT: they are not found. */
-int worker_setup(struct worker_setup *setup, const struct config *config, struct daemon_options *options);
+int worker_setup(struct worker_setup *setup, const struct config *config,
+		 struct daemon_options *options);

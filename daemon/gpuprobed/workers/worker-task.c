@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Tasks for workers (worker-pool.h): what is asked for, the descriptors that go along, and whose work it is. */
+/* Tasks for workers (worker-pool.h): what is asked for, the descriptors that go along, and whose
+ * work it is. */
 
 #include "worker-pool-parts.h"
 
@@ -74,7 +75,8 @@ int worker_task_steal_fd(struct worker_task *task, unsigned int index) {
 	return fd;
 }
 
-void worker_task_replace_output(struct worker_task *task, unsigned int index, int fd, uint64_t size) {
+void worker_task_replace_output(struct worker_task *task, unsigned int index, int fd,
+				uint64_t size) {
 	if (index >= task->n_fds) {
 		fd_close(fd);
 		return;
@@ -170,7 +172,8 @@ bool worker_task_cancelled(const struct worker_task *task) {
 	return task->cancelled;
 }
 
-void worker_task_complete(struct worker_task *task, int result, json_object *reply, const char *message) {
+void worker_task_complete(struct worker_task *task, int result, json_object *reply,
+			  const char *message) {
 	if (task->fn)
 		task->fn(task, result, reply, message, task->userdata);
 	worker_task_free(task);

@@ -14,8 +14,7 @@
 #define COMM_SIZE_MAX 512 /* of a buffer for the name of the process */
 
 /* Each map of a set may be written or read by what we do not follow. */
-static void note_maps(struct analysis *a, uint64_t maps)
-{
+static void note_maps(struct analysis *a, uint64_t maps) {
 	struct value value = value_scalar(0, maps);
 
 	analysis_escape(a, &value);
@@ -23,8 +22,7 @@ static void note_maps(struct analysis *a, uint64_t maps)
 
 /* A helper reads `size` bytes at an address that stay what they are. */
 static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-			const struct value *address, uint64_t size)
-{
+			const struct value *address, uint64_t size) {
 	struct analysis_frame *stack;
 	int64_t offset = (int64_t)address->bits;
 	int r;
@@ -40,8 +38,9 @@ static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32
 		for (size_t i = analysis_slot(offset);
 		     stack && i <= analysis_slot(offset + (int64_t)size - 1); i++) {
 			if (value_is_symbolic(stack->slots + i))
-				return fault_at(a->fault, pc, "a helper would read an address that "
-							      "has no meaning elsewhere");
+				return fault_at(a->fault, pc,
+						"a helper would read an address that "
+						"has no meaning elsewhere");
 			analysis_escape(a, stack->slots + i);
 		}
 		return 0;
@@ -65,8 +64,7 @@ static int helper_reads(struct analysis *a, struct analysis_frame *state, uint32
 /* The same, of a size that is a value, at most `max`. */
 static int helper_reads_sized(struct analysis *a, struct analysis_frame *state, uint32_t frame,
 			      size_t pc, const struct value *address, const struct value *size,
-			      uint64_t max)
-{
+			      uint64_t max) {
 	struct value somewhere = *address;
 
 	if (size->kind == VALUE_CONST)
@@ -78,8 +76,7 @@ static int helper_reads_sized(struct analysis *a, struct analysis_frame *state, 
 
 /* The map in a register, as one of a kind. */
 static int helper_map(struct analysis *a, size_t pc, const struct helper *helper, unsigned reg,
-		      const struct value *value, bool ring, uint32_t *map)
-{
+		      const struct value *value, bool ring, uint32_t *map) {
 	const struct translate_map *m;
 	int kind;
 
@@ -102,8 +99,7 @@ static int helper_map(struct analysis *a, size_t pc, const struct helper *helper
 
 /* What this lookup gave before is not what it gives last any more. */
 static void forget_site(const struct analysis *a, struct analysis_frame *state, uint32_t frame,
-			uint32_t site)
-{
+			uint32_t site) {
 	struct value *value = (struct value *)(state - a->flow->frames[frame].depth);
 
 	for (; value < (struct value *)(state + 1); value++)
@@ -113,8 +109,7 @@ static void forget_site(const struct analysis *a, struct analysis_frame *state, 
 
 /* The key of a lookup, update or deletion. */
 static int read_key(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		    const struct helper *helper, uint32_t *map)
-{
+		    const struct helper *helper, uint32_t *map) {
 	struct value *regs = state->registers;
 	int r = helper_map(a, pc, helper, 1, regs + 1, false, map);
 	bool hash;
@@ -126,8 +121,7 @@ static int read_key(struct analysis *a, struct analysis_frame *state, uint32_t f
 }
 
 static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		       const struct helper *helper)
-{
+		       const struct helper *helper) {
 	struct value *regs = state->registers, key = value_scalar(0, 0);
 	uint32_t map;
 	int r;
@@ -150,8 +144,7 @@ static int step_lookup(struct analysis *a, struct analysis_frame *state, uint32_
 }
 
 static int step_update(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		       const struct helper *helper)
-{
+		       const struct helper *helper) {
 	struct value *regs = state->registers;
 	uint32_t map;
 	int r;
@@ -171,8 +164,7 @@ static int step_update(struct analysis *a, struct analysis_frame *state, uint32_
 
 /* bpf_get_current_comm(buffer, size) */
 static int step_comm(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		     const struct helper *helper)
-{
+		     const struct helper *helper) {
 	struct value *regs = state->registers, scalar = value_scalar(0, 0);
 	uint64_t size = regs[2].bits;
 	int r = 0;
@@ -188,8 +180,7 @@ static int step_comm(struct analysis *a, struct analysis_frame *state, uint32_t 
 
 /* bpf_ringbuf_reserve(map, size, flags) */
 static int step_reserve(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-			const struct helper *helper)
-{
+			const struct helper *helper) {
 	struct value *regs = state->registers;
 	uint64_t size = regs[2].bits;
 	uint32_t map;
@@ -210,8 +201,7 @@ static int step_reserve(struct analysis *a, struct analysis_frame *state, uint32
 
 /* Helpers of rings, but for the last. */
 static int step_ring(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		     const struct helper *helper)
-{
+		     const struct helper *helper) {
 	bool perf = helper->kind == HELPER_PERF_OUTPUT;
 	struct value *regs = state->registers;
 	unsigned reg = perf ? 2 : 1, data = perf ? 4 : 2;
@@ -234,8 +224,7 @@ static int step_ring(struct analysis *a, struct analysis_frame *state, uint32_t 
 
 /* Helpers that write to the log. */
 static int step_log(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		    const struct helper *helper)
-{
+		    const struct helper *helper) {
 	struct value *regs = state->registers, unknown = value_scalar(0, 0);
 	size_t map = 0;
 	int r;
@@ -254,8 +243,7 @@ static int step_log(struct analysis *a, struct analysis_frame *state, uint32_t f
 	return r;
 }
 
-int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
-{
+int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
 	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
 	const struct helper *helper = helper_find(id);
 	struct value *regs = state->registers, scalar = value_scalar(0, 0);
@@ -318,8 +306,7 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
  * Functions of an iterator over numbers, which lies on a stack. What they write there is nobody
  * else's to read; bpf_iter_num_next() gives its address, as the number is its first part, or NULL.
  */
-int analysis_kfunc(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
-{
+int analysis_kfunc(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
 	int32_t number = a->flow->insns[pc].imm;
 	struct value *regs = state->registers, scalar = value_scalar(0, 0), iterator = regs[1];
 	int r;

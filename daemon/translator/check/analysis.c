@@ -20,17 +20,15 @@
 #include "daemon/translator/emit/value.h"
 
 #define STATE_BYTES_MAX (64u << 20) /* of all states of a program */
-#define VISITS_PER_BLOCK_MAX 256    /* on average, until we give up */
+#define VISITS_PER_BLOCK_MAX 256 /* on average, until we give up */
 
-void analysis_note(struct analysis *a, uint32_t map, unsigned use)
-{
+void analysis_note(struct analysis *a, uint32_t map, unsigned use) {
 	if (a->recording)
 		a->uses[map] |= (uint8_t)(use | MAP_USE_ANY);
 }
 
 /* A value goes where we do not follow it. */
-void analysis_escape(struct analysis *a, const struct value *value)
-{
+void analysis_escape(struct analysis *a, const struct value *value) {
 	uint64_t maps = value_maps(value);
 
 	for (uint32_t i = 0; maps && i < a->n_maps; i++)
@@ -39,10 +37,8 @@ void analysis_escape(struct analysis *a, const struct value *value)
 }
 
 /* The state of another frame in the chain of callers, or NULL. `state` is that of `frame`. */
-struct analysis_frame *analysis_frame_state(const struct analysis *a,
-					    struct analysis_frame *state, uint32_t frame,
-					    uint32_t wanted)
-{
+struct analysis_frame *analysis_frame_state(const struct analysis *a, struct analysis_frame *state,
+					    uint32_t frame, uint32_t wanted) {
 	const struct flow_frame *frames = a->flow->frames;
 	uint32_t depth = frames[frame].depth;
 
@@ -52,16 +48,14 @@ struct analysis_frame *analysis_frame_state(const struct analysis *a,
 	return NULL;
 }
 
-static const char *symbolic_name(const struct value *value)
-{
+static const char *symbolic_name(const struct value *value) {
 	return value->kind == VALUE_CONTEXT  ? "its context"
 	       : value->kind == VALUE_RECORD ? "a reserved record"
 					     : "what may be its context or a reserved record";
 }
 
 /* What a load or store at a constant offset of r10 may touch. */
-int analysis_check_stack(struct analysis *a, size_t pc, int64_t offset, uint64_t size)
-{
+int analysis_check_stack(struct analysis *a, size_t pc, int64_t offset, uint64_t size) {
 	if (offset >= -INSN_STACK_SIZE && offset < 0 && (uint64_t)-offset >= size)
 		return 0;
 	return fault_at(a->fault, pc, "access of %llu bytes at r10%+lld is outside of the stack",
@@ -70,8 +64,7 @@ int analysis_check_stack(struct analysis *a, size_t pc, int64_t offset, uint64_t
 
 /* The same of a record. */
 int analysis_check_record(struct analysis *a, size_t pc, const struct value *address,
-			  int64_t offset, uint64_t size)
-{
+			  int64_t offset, uint64_t size) {
 	offset += (int64_t)address->bits;
 	if (!address->exact || (offset >= 0 && (uint64_t)offset <= address->size &&
 				size <= address->size - (uint64_t)offset))
@@ -81,8 +74,7 @@ int analysis_check_record(struct analysis *a, size_t pc, const struct value *add
 }
 
 /* A read of the context: inside of one field. Notes the field. */
-static int read_context(struct analysis *a, size_t pc, int64_t offset, unsigned n)
-{
+static int read_context(struct analysis *a, size_t pc, int64_t offset, unsigned n) {
 	if (offset < 0 || offset + n > 8 * TRANSLATE_CONTEXT_FIELDS)
 		return fault_at(a->fault, pc,
 				"reads %u bytes at offset %lld of its context of %u bytes", n,
@@ -97,12 +89,11 @@ static int read_context(struct analysis *a, size_t pc, int64_t offset, unsigned 
 }
 
 /*
- * Stores `n` bytes of a value at a constant offset. Of an address that a constant overwrites in part,
- * the rest is no use, but the constant is known.
+ * Stores `n` bytes of a value at a constant offset. Of an address that a constant overwrites in
+ * part, the rest is no use, but the constant is known.
  */
 static void stack_write(struct analysis *a, struct analysis_frame *stack, int64_t offset,
-			unsigned n, const struct value *value)
-{
+			unsigned n, const struct value *value) {
 	struct value *slot = stack->slots + analysis_slot(offset);
 	struct value scalar = value_scalar(0, value_maps(value));
 	unsigned at = (unsigned)offset & 7;
@@ -120,8 +111,7 @@ static void stack_write(struct analysis *a, struct analysis_frame *stack, int64_
 }
 
 static struct value stack_read(const struct analysis_frame *stack, int64_t offset, unsigned n,
-			       bool sign)
-{
+			       bool sign) {
 	const struct value *slot = stack->slots + analysis_slot(offset);
 	unsigned at = (unsigned)offset & 7;
 
@@ -131,8 +121,7 @@ static struct value stack_read(const struct analysis_frame *stack, int64_t offse
 }
 
 /* A slot that something may have been stored to. It keeps what it may point to. */
-static struct value touched(const struct value *slot, uint64_t maps)
-{
+static struct value touched(const struct value *slot, uint64_t maps) {
 	struct value value = value_scalar(0, value_maps(slot) | maps);
 
 	if (value_is_symbolic(slot))
@@ -141,8 +130,7 @@ static struct value touched(const struct value *slot, uint64_t maps)
 }
 
 /* Something is stored, we do not know where. */
-static void clobber_all(const struct analysis *a, struct analysis_frame *state, uint32_t frame)
-{
+static void clobber_all(const struct analysis *a, struct analysis_frame *state, uint32_t frame) {
 	struct analysis_frame *chain = state - a->flow->frames[frame].depth;
 
 	for (; chain <= state; chain++)
@@ -151,15 +139,13 @@ static void clobber_all(const struct analysis *a, struct analysis_frame *state, 
 }
 
 /* Something is stored somewhere on a stack. */
-static void stack_write_somewhere(struct analysis_frame *stack, const struct value *value)
-{
+static void stack_write_somewhere(struct analysis_frame *stack, const struct value *value) {
 	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
 		stack->slots[i] = touched(stack->slots + i, value_maps(value));
 }
 
 /* The maps that anything on a stack may point into. */
-uint64_t analysis_stack_maps(const struct analysis_frame *stack)
-{
+uint64_t analysis_stack_maps(const struct analysis_frame *stack) {
 	uint64_t maps = 0;
 
 	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
@@ -169,8 +155,7 @@ uint64_t analysis_stack_maps(const struct analysis_frame *stack)
 
 /* The same of all stacks. */
 uint64_t analysis_all_maps(const struct analysis *a, const struct analysis_frame *state,
-			   uint32_t frame)
-{
+			   uint32_t frame) {
 	const struct analysis_frame *chain = state - a->flow->frames[frame].depth;
 	uint64_t maps = 0;
 
@@ -180,8 +165,7 @@ uint64_t analysis_all_maps(const struct analysis *a, const struct analysis_frame
 }
 
 bool analysis_constant(const struct analysis *a, const struct value *base, int64_t offset,
-		       unsigned n, bool sign, uint64_t *bits)
-{
+		       unsigned n, bool sign, uint64_t *bits) {
 	struct value slot = { .kind = VALUE_CONST, .known = 0xff }, value;
 	const struct translate_map *map;
 
@@ -197,8 +181,7 @@ bool analysis_constant(const struct analysis *a, const struct value *base, int64
 	return true;
 }
 
-int analysis_way(const struct analysis_frame *state, const struct bpf_insn *insn)
-{
+int analysis_way(const struct analysis_frame *state, const struct bpf_insn *insn) {
 	const struct value *x = state->registers + insn->dst_reg;
 	struct value y = INSN_SOURCE(insn->code) == BPF_X
 				 ? state->registers[insn->src_reg]
@@ -215,8 +198,7 @@ int analysis_way(const struct analysis_frame *state, const struct bpf_insn *insn
 }
 
 /* Where a number is compared with a constant, one way knows that it is the same. */
-static void learn(struct analysis_frame *state, const struct bpf_insn *insn, bool taken)
-{
+static void learn(struct analysis_frame *state, const struct bpf_insn *insn, bool taken) {
 	struct value *x = state->registers + insn->dst_reg;
 
 	if (insn->code == (BPF_JMP | (taken ? BPF_JEQ : BPF_JNE) | BPF_K) &&
@@ -226,8 +208,8 @@ static void learn(struct analysis_frame *state, const struct bpf_insn *insn, boo
 
 /* Stores `n` bytes of `value` at `base` + `offset`. */
 int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
-		   const struct value *base, int64_t offset, unsigned n, const struct value *value)
-{
+		   const struct value *base, int64_t offset, unsigned n,
+		   const struct value *value) {
 	struct analysis_frame *stack;
 	int r;
 
@@ -274,8 +256,7 @@ int analysis_store(struct analysis *a, struct analysis_frame *state, uint32_t fr
 /* Reads `n` bytes at `base` + `offset`. */
 int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc,
 		  const struct value *base, int64_t offset, unsigned n, bool sign,
-		  struct value *value)
-{
+		  struct value *value) {
 	struct analysis_frame *stack;
 	uint64_t bits;
 	int r;
@@ -316,8 +297,7 @@ int analysis_load(struct analysis *a, struct analysis_frame *state, uint32_t fra
 	}
 }
 
-static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_t pc)
-{
+static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_t pc) {
 	const struct bpf_insn *insn = a->flow->insns + pc;
 	struct value *dst = state->registers + insn->dst_reg;
 	const struct translate_map *map;
@@ -350,8 +330,8 @@ static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_
 	return 0;
 }
 
-static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
-{
+static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_t frame,
+		       size_t pc) {
 	const struct bpf_insn *insn = a->flow->insns + pc;
 	unsigned n = insn_bytes(insn->code);
 	struct value *base = state->registers + insn->dst_reg,
@@ -376,14 +356,13 @@ static int step_atomic(struct analysis *a, struct analysis_frame *state, uint32_
 	if (!r)
 		r = analysis_store(a, state, frame, pc, base, insn->off, n, &stored);
 	if (insn->imm & BPF_FETCH)
-		state->registers[insn->imm == BPF_CMPXCHG ? 0 : insn->src_reg] = value_scalar(
-			0, value_maps(&result));
+		state->registers[insn->imm == BPF_CMPXCHG ? 0 : insn->src_reg] =
+			value_scalar(0, value_maps(&result));
 	return r;
 }
 
 /* A comparison with NULL tells nothing about an address; any other does. */
-static int step_branch(struct analysis *a, const struct analysis_frame *state, size_t pc)
-{
+static int step_branch(struct analysis *a, const struct analysis_frame *state, size_t pc) {
 	const struct bpf_insn *insn = a->flow->insns + pc;
 	const struct value *x = state->registers + insn->dst_reg;
 	struct value y = INSN_SOURCE(insn->code) == BPF_X
@@ -404,8 +383,7 @@ static int step_branch(struct analysis *a, const struct analysis_frame *state, s
 }
 
 /* An address that is none in memory can be moved, by a constant if it is that of the context. */
-static bool may_compute(const struct bpf_insn *insn, const struct value *x, const struct value *y)
-{
+static bool may_compute(const struct bpf_insn *insn, const struct value *x, const struct value *y) {
 	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
 	uint8_t op = INSN_OP(insn->code);
 
@@ -428,8 +406,7 @@ static bool may_compute(const struct bpf_insn *insn, const struct value *x, cons
 		(x->kind == VALUE_RECORD && y->kind == VALUE_SCALAR && !value_maps(y)));
 }
 
-static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc)
-{
+static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc) {
 	const struct bpf_insn *insn = a->flow->insns + pc;
 	const struct value *x = state->registers + insn->dst_reg;
 	struct value operand = INSN_SOURCE(insn->code) == BPF_X && INSN_OP(insn->code) != BPF_END
@@ -443,8 +420,7 @@ static int step_alu(struct analysis *a, struct analysis_frame *state, size_t pc)
 	return 0;
 }
 
-int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc)
-{
+int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
 	const struct bpf_insn *insn = a->flow->insns + pc;
 	struct value *regs = state->registers, value;
 	int r;
@@ -457,19 +433,20 @@ int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t fra
 		return step_alu(a, state, pc);
 	case BPF_LDX:
 		r = analysis_load(a, state, frame, pc, regs + insn->src_reg, insn->off,
-			 insn_bytes(insn->code), INSN_MODE(insn->code) == INSN_MODE_MEMSX, &value);
+				  insn_bytes(insn->code), INSN_MODE(insn->code) == INSN_MODE_MEMSX,
+				  &value);
 		if (!r)
 			regs[insn->dst_reg] = value;
 		return r;
 	case BPF_ST:
 		value = value_const((uint64_t)(int64_t)insn->imm);
 		return analysis_store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
-			     insn_bytes(insn->code), &value);
+				      insn_bytes(insn->code), &value);
 	case BPF_STX:
 		if (insn_is_atomic(insn))
 			return step_atomic(a, state, frame, pc);
 		return analysis_store(a, state, frame, pc, regs + insn->dst_reg, insn->off,
-			     insn_bytes(insn->code), regs + insn->src_reg);
+				      insn_bytes(insn->code), regs + insn->src_reg);
 	default:
 		if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER)
 			return analysis_helper(a, state, frame, pc);
@@ -481,11 +458,10 @@ int analysis_step(struct analysis *a, struct analysis_frame *state, uint32_t fra
 
 /* Registers of a callee: its arguments, its own r10, nothing else. */
 static void enter_frame(struct analysis_frame *callee, const struct analysis_frame *caller,
-			uint32_t frame)
-{
+			uint32_t frame) {
 	for (unsigned i = 0; i < ANALYSIS_REGISTERS; i++)
-		callee->registers[i] = caller && i >= 1 && i <= 5 ? caller->registers[i]
-								  : value_scalar(0, 0);
+		callee->registers[i] =
+			caller && i >= 1 && i <= 5 ? caller->registers[i] : value_scalar(0, 0);
 	callee->registers[10] = (struct value){ .kind = VALUE_STACK, .exact = true, .ref = frame };
 	for (size_t i = 0; i < ANALYSIS_SLOTS; i++)
 		callee->slots[i] = value_scalar(0, 0);
@@ -493,15 +469,13 @@ static void enter_frame(struct analysis_frame *callee, const struct analysis_fra
 
 /* The same of a callback of bpf_loop: the number of the round, and what the caller has in R3. */
 static void enter_callback(struct analysis_frame *callee, const struct analysis_frame *caller,
-			   uint32_t frame)
-{
+			   uint32_t frame) {
 	enter_frame(callee, NULL, frame);
 	callee->registers[2] = caller->registers[3];
 }
 
 /* What a call leaves in the caller's registers. */
-static void leave_frame(struct analysis_frame *caller, const struct value *result)
-{
+static void leave_frame(struct analysis_frame *caller, const struct value *result) {
 	caller->registers[0] = *result;
 	for (unsigned i = 1; i <= 5; i++)
 		caller->registers[i] = value_scalar(0, 0);
@@ -513,8 +487,7 @@ struct worklist {
 	size_t head, tail, size;
 };
 
-static void worklist_push(struct worklist *w, uint32_t block)
-{
+static void worklist_push(struct worklist *w, uint32_t block) {
 	if (w->queued[block])
 		return;
 	w->queued[block] = true;
@@ -522,8 +495,7 @@ static void worklist_push(struct worklist *w, uint32_t block)
 	w->tail = (w->tail + 1) % w->size;
 }
 
-static uint32_t worklist_pop(struct worklist *w)
-{
+static uint32_t worklist_pop(struct worklist *w) {
 	uint32_t block = w->blocks[w->head];
 
 	w->queued[block] = false;
@@ -534,8 +506,7 @@ static uint32_t worklist_pop(struct worklist *w)
 /* What a state at the end of a block makes of the start of another. `states`: memory that all
  * states take. */
 static int flow_into(struct analysis *a, struct worklist *w, const struct analysis_frame *state,
-		     uint32_t block, size_t *bytes)
-{
+		     uint32_t block, size_t *bytes) {
 	size_t size = analysis_state_size(a->flow, a->flow->blocks[block].frame);
 	struct value *to = (struct value *)a->entry[block];
 	const struct value *from = (const struct value *)state;
@@ -569,8 +540,7 @@ static int flow_into(struct analysis *a, struct worklist *w, const struct analys
 
 /* A bpf_loop begins, or a round of it ends: once more, or behind it. `caller`: that of bpf_loop. */
 static int leave_loop(struct analysis *a, struct worklist *w, struct analysis_frame *chain,
-		      struct analysis_frame *caller, const uint32_t to[static 2], size_t *bytes)
-{
+		      struct analysis_frame *caller, const uint32_t to[static 2], size_t *bytes) {
 	struct value count = value_scalar(0, 0);
 	int r;
 
@@ -583,8 +553,7 @@ static int leave_loop(struct analysis *a, struct worklist *w, struct analysis_fr
 /* From the end of a block, whose state is `state`, to what follows. `chain` has room for one frame
  * more. */
 static int leave_block(struct analysis *a, struct worklist *w, struct analysis_frame *chain,
-		       uint32_t number, size_t *bytes)
-{
+		       uint32_t number, size_t *bytes) {
 	const struct flow_block *block = a->flow->blocks + number;
 	const struct flow_frame *frame = a->flow->frames + block->frame;
 	struct analysis_frame *state = chain + frame->depth;
@@ -614,8 +583,7 @@ static int leave_block(struct analysis *a, struct worklist *w, struct analysis_f
 }
 
 /* Steps through a block; `chain` is its entry state, and then the state at its end. */
-static int walk_block(struct analysis *a, struct analysis_frame *chain, uint32_t number)
-{
+static int walk_block(struct analysis *a, struct analysis_frame *chain, uint32_t number) {
 	const struct flow_block *block = a->flow->blocks + number;
 	struct analysis_frame *state = chain + a->flow->frames[block->frame].depth;
 	int r;
@@ -629,8 +597,7 @@ static int walk_block(struct analysis *a, struct analysis_frame *chain, uint32_t
 	return 0;
 }
 
-static int solve(struct analysis *a, struct worklist *w)
-{
+static int solve(struct analysis *a, struct worklist *w) {
 	struct analysis_frame chain[INSN_FRAMES_MAX + 1];
 	size_t bytes = 0, visits = 0;
 	int r;
@@ -668,8 +635,7 @@ static int solve(struct analysis *a, struct worklist *w)
 }
 
 int analysis_init(struct analysis *a, const struct flow *flow, const struct translate_map *maps,
-		  size_t n_maps, bool takes_memory, struct fault *fault)
-{
+		  size_t n_maps, bool takes_memory, struct fault *fault) {
 	struct worklist w = { .size = flow->n_blocks + 1 };
 	int r = -ENOMEM;
 
@@ -688,8 +654,7 @@ int analysis_init(struct analysis *a, const struct flow *flow, const struct tran
 	return r;
 }
 
-void analysis_deinit(struct analysis *a)
-{
+void analysis_deinit(struct analysis *a) {
 	for (size_t i = 0; a->entry && i < a->flow->n_blocks; i++)
 		free(a->entry[i]);
 	free(a->entry);

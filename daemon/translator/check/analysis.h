@@ -21,20 +21,20 @@
 enum value_kind {
 	VALUE_SCALAR, /* anything, pointers that we lost track of included */
 	VALUE_CONST,
-	VALUE_STACK,     /* an address in a frame's stack */
-	VALUE_MAP,       /* a map, as helpers take it; or what may be one (VALUE_ANY_MAP) */
+	VALUE_STACK, /* an address in a frame's stack */
+	VALUE_MAP, /* a map, as helpers take it; or what may be one (VALUE_ANY_MAP) */
 	VALUE_MAP_VALUE, /* an address in a value of a map, or NULL */
-	VALUE_CONTEXT,   /* an address in the context, at a constant offset */
-	VALUE_RECORD,    /* an address in a record that was reserved in a ring, or NULL */
-	VALUE_LOST,      /* what may be one of the last two: nothing can be done with it */
+	VALUE_CONTEXT, /* an address in the context, at a constant offset */
+	VALUE_RECORD, /* an address in a record that was reserved in a ring, or NULL */
+	VALUE_LOST, /* what may be one of the last two: nothing can be done with it */
 };
 
 struct value {
 	uint8_t kind;
 	uint8_t align; /* SCALAR, inexact address: number of low bits known to be 0, at most 3 */
 	uint8_t known; /* CONST: mask of known bytes; all of them, but in a stack slot */
-	bool exact;    /* addresses: the offset (from r10; in the map, the record) is a constant */
-	uint32_t ref;  /* STACK: frame; MAP, MAP_VALUE, RECORD: map */
+	bool exact; /* addresses: the offset (from r10; in the map, the record) is a constant */
+	uint32_t ref; /* STACK: frame; MAP, MAP_VALUE, RECORD: map */
 	uint32_t site; /* MAP_VALUE: of the lookup that gave it last; 0: not known. RECORD: its own
 			*/
 	uint32_t size; /* RECORD: bytes; else 0, so that values compare as bytes */
@@ -63,10 +63,10 @@ struct analysis_frame {
 
 /* What programs do with the values of a map. */
 enum {
-	MAP_USE_ANY = 1,   /* refers to it */
+	MAP_USE_ANY = 1, /* refers to it */
 	MAP_USE_ADD32 = 2, /* atomic additions of 4 bytes whose result is not used */
 	MAP_USE_ADD64 = 4,
-	MAP_USE_OTHER = 8,   /* reads, writes, or loses track of an address */
+	MAP_USE_OTHER = 8, /* reads, writes, or loses track of an address */
 	MAP_USE_DIRECT = 16, /* its address is a constant of the program */
 	MAP_USE_UPDATE = 32, /* stores a value whole, with flags that are constant and let it */
 	MAP_USE_DELETE = 64, /* deletes elements, of a hash */
@@ -76,11 +76,11 @@ struct analysis {
 	const struct flow *flow;
 	const struct translate_map *maps;
 	size_t n_maps;
-	struct fault *fault;           /* while analysis_init() and analysis_step() run */
+	struct fault *fault; /* while analysis_init() and analysis_step() run */
 	struct analysis_frame **entry; /* state at the start of each block; NULL: never reached */
 	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
 	uint32_t context; /* bit i: field i of the context is read */
-	bool process;     /* something of the process slot is read */
+	bool process; /* something of the process slot is read */
 	bool takes_memory;
 	bool recording; /* entry[] is final, what is above is being taken */
 };
@@ -105,27 +105,23 @@ bool analysis_constant(const struct analysis *analysis, const struct value *base
 /* Which way control always goes: 1 if a branch is taken, 0 if not; -1 if it may do either. */
 int analysis_way(const struct analysis_frame *state, const struct bpf_insn *insn);
 
-static inline size_t analysis_state_size(const struct flow *flow, uint32_t frame)
-{
+static inline size_t analysis_state_size(const struct flow *flow, uint32_t frame) {
 	return (flow->frames[frame].depth + 1) * sizeof(struct analysis_frame);
 }
 
 /* The number of low bits of a value that are known to be 0, at most 3. */
 unsigned value_align(const struct value *value);
 
-static inline bool value_is_const(const struct value *value, uint64_t bits)
-{
+static inline bool value_is_const(const struct value *value, uint64_t bits) {
 	return value->kind == VALUE_CONST && value->known == 0xff && value->bits == bits;
 }
 
 /* Names a lookup or a reservation: the instruction, in that frame. Not 0. */
-static inline uint32_t analysis_site(uint32_t frame, size_t pc)
-{
+static inline uint32_t analysis_site(uint32_t frame, size_t pc) {
 	return frame * TRANSLATE_INSNS_MAX + (uint32_t)pc + 1;
 }
 
 /* Slot of a constant offset from r10. */
-static inline size_t analysis_slot(int64_t offset)
-{
+static inline size_t analysis_slot(int64_t offset) {
 	return (size_t)(offset + INSN_STACK_SIZE) / 8;
 }

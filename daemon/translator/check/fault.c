@@ -9,21 +9,18 @@
 
 #include "daemon/translator/translate.h"
 
-static void fault_format(struct fault *fault, int used, const char *format, va_list args)
-{
+static void fault_format(struct fault *fault, int used, const char *format, va_list args) {
 	if (used < 0 || (size_t)used >= sizeof(fault->text))
 		return;
 	vsnprintf(fault->text + used, sizeof(fault->text) - (size_t)used, format, args);
 }
 
-static const char *string_at(const struct translate_lines *lines, uint32_t offset)
-{
+static const char *string_at(const struct translate_lines *lines, uint32_t offset) {
 	return offset < lines->strings_size ? lines->strings + offset : "";
 }
 
 /* Appends the source line of an instruction: the record's that begins at it, or last before it. */
-static void add_line(struct fault *fault, size_t pc)
-{
+static void add_line(struct fault *fault, size_t pc) {
 	const struct translate_lines *lines = fault->lines;
 	struct bpf_line_info record, found = { 0 };
 	size_t used = strlen(fault->text);
@@ -47,8 +44,7 @@ static void add_line(struct fault *fault, size_t pc)
 			*c = '?';
 }
 
-int fault_at(struct fault *fault, size_t pc, const char *format, ...)
-{
+int fault_at(struct fault *fault, size_t pc, const char *format, ...) {
 	va_list args;
 
 	va_start(args, format);
@@ -61,8 +57,7 @@ int fault_at(struct fault *fault, size_t pc, const char *format, ...)
 	return TRANSLATE_E_PROGRAM;
 }
 
-int fault_whole(struct fault *fault, const char *format, ...)
-{
+int fault_whole(struct fault *fault, const char *format, ...) {
 	va_list args;
 
 	va_start(args, format);

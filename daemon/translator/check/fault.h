@@ -10,7 +10,7 @@ struct translate_lines;
 struct fault {
 	const char *program; /* borrowed: the program under translation */
 	const struct translate_lines *lines; /* borrowed: of that program; or NULL */
-	char text[768];	     /* empty: none */
+	char text[768]; /* empty: none */
 };
 
 /*

@@ -21,29 +21,26 @@
 struct flow_builder {
 	struct flow *flow;
 	struct fault *fault;
-	bool *leaders;      /* one an instruction: a block begins here */
-	bool *functions;    /* a function begins here */
+	bool *leaders; /* one an instruction: a block begins here */
+	bool *functions; /* a function begins here */
 	uint32_t *callbacks; /* of each call of bpf_loop, see callback.h; NULL: there is none */
 	uint32_t *block_of; /* of a leader: number of its block within its function */
 	size_t frames_allocated, blocks_allocated;
 	size_t n_expanded; /* instructions in all copies */
 };
 
-static void builder_deinit(struct flow_builder *b)
-{
+static void builder_deinit(struct flow_builder *b) {
 	free(b->leaders);
 	free(b->functions);
 	free(b->block_of);
 	free(b->callbacks);
 }
 
-static size_t insn_slots(const struct bpf_insn *insn)
-{
+static size_t insn_slots(const struct bpf_insn *insn) {
 	return insn_is_ld_imm64(insn) ? 2 : 1;
 }
 
-static void mark_leaders(struct flow_builder *b)
-{
+static void mark_leaders(struct flow_builder *b) {
 	const struct flow *f = b->flow;
 
 	b->leaders[0] = b->functions[0] = true;
@@ -65,8 +62,7 @@ static void mark_leaders(struct flow_builder *b)
 	}
 }
 
-static void number_blocks(struct flow_builder *b)
-{
+static void number_blocks(struct flow_builder *b) {
 	uint32_t number = 0;
 
 	for (size_t pc = 0; pc < b->flow->n_insns; pc++) {
@@ -77,8 +73,7 @@ static void number_blocks(struct flow_builder *b)
 	}
 }
 
-static int reserve_block(struct flow_builder *b)
-{
+static int reserve_block(struct flow_builder *b) {
 	struct flow *f = b->flow;
 	size_t n = b->blocks_allocated ? 2 * b->blocks_allocated : 64;
 	struct flow_block *blocks;
@@ -93,8 +88,7 @@ static int reserve_block(struct flow_builder *b)
 	return 0;
 }
 
-static int reserve_frame(struct flow_builder *b)
-{
+static int reserve_frame(struct flow_builder *b) {
 	struct flow *f = b->flow;
 	size_t n = b->frames_allocated ? 2 * b->frames_allocated : 8;
 	struct flow_frame *frames;
@@ -110,8 +104,7 @@ static int reserve_frame(struct flow_builder *b)
 }
 
 /* The blocks of the function at `start`, without what leaves them. */
-static int copy_blocks(struct flow_builder *b, size_t start, uint32_t frame)
-{
+static int copy_blocks(struct flow_builder *b, size_t start, uint32_t frame) {
 	struct flow *f = b->flow;
 	size_t end = start, pc;
 	int r;
@@ -136,8 +129,7 @@ static int copy_blocks(struct flow_builder *b, size_t start, uint32_t frame)
 	return 0;
 }
 
-size_t flow_block_last(const struct flow *f, const struct flow_block *block)
-{
+size_t flow_block_last(const struct flow *f, const struct flow_block *block) {
 	size_t pc = block->start, last = pc;
 
 	for (; pc < block->end; pc += insn_slots(f->insns + pc))
@@ -154,8 +146,7 @@ static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, u
 
 /* What follows a block that ends in a call: a copy of the callee, and then block `after`. */
 static int copy_callee(struct flow_builder *b, size_t pc, uint32_t frame, uint32_t after,
-		       uint32_t to[static 2])
-{
+		       uint32_t to[static 2]) {
 	struct flow *f = b->flow;
 	size_t start = (size_t)insn_call_target(f->insns + pc, (int64_t)pc);
 
@@ -173,8 +164,7 @@ static int copy_callee(struct flow_builder *b, size_t pc, uint32_t frame, uint32
 }
 
 static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, uint32_t parent,
-			 uint32_t return_block)
-{
+			 uint32_t return_block) {
 	struct flow *f = b->flow;
 	uint32_t depth = parent == FLOW_NONE ? 0 : f->frames[parent].depth + 1;
 	uint32_t entry = (uint32_t)f->n_blocks, frame = (uint32_t)f->n_frames, end;
@@ -223,8 +213,8 @@ static int copy_function(struct flow_builder *b, size_t start, size_t call_pc, u
 	return 0;
 }
 
-int flow_init(struct flow *flow, const struct bpf_insn *insns, size_t n_insns, struct fault *fault)
-{
+int flow_init(struct flow *flow, const struct bpf_insn *insns, size_t n_insns,
+	      struct fault *fault) {
 	struct flow_builder b = { .flow = flow, .fault = fault };
 	int r;
 
@@ -245,8 +235,7 @@ int flow_init(struct flow *flow, const struct bpf_insn *insns, size_t n_insns, s
 	return r;
 }
 
-void flow_deinit(struct flow *flow)
-{
+void flow_deinit(struct flow *flow) {
 	free(flow->frames);
 	free(flow->blocks);
 	*flow = (struct flow){ 0 };

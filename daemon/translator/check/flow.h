@@ -17,11 +17,11 @@
 #define FLOW_NONE UINT32_MAX
 
 struct flow_frame {
-	uint32_t parent;       /* the caller's frame, or FLOW_NONE */
-	uint32_t depth;        /* 0: the program itself */
-	uint32_t entry;        /* block */
+	uint32_t parent; /* the caller's frame, or FLOW_NONE */
+	uint32_t depth; /* 0: the program itself */
+	uint32_t entry; /* block */
 	uint32_t return_block; /* of the parent, or FLOW_NONE */
-	bool loop;             /* bpf_loop calls it, perhaps not at all, perhaps again */
+	bool loop; /* bpf_loop calls it, perhaps not at all, perhaps again */
 };
 
 /* Instructions [start, end) that run one after the other; control leaves after the last. */

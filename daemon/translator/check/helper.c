@@ -49,8 +49,7 @@ static const struct helper helpers[] = {
 	{ 512, "bpf_get_device_ordinal", HELPER_DEVICE, { NULL } },
 };
 
-const struct helper *helper_find(uint32_t id)
-{
+const struct helper *helper_find(uint32_t id) {
 	for (size_t i = 0; i < sizeof(helpers) / sizeof(helpers[0]); i++)
 		if (helpers[i].id == id)
 			return helpers + i;

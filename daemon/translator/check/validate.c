@@ -24,11 +24,10 @@ struct validation {
 
 enum {
 	MARK_SECOND_HALF = 1, /* of a 64-bit load */
-	MARK_FUNCTION = 2,    /* a function begins here */
+	MARK_FUNCTION = 2, /* a function begins here */
 };
 
-static int validate_alu(struct validation *v, size_t pc)
-{
+static int validate_alu(struct validation *v, size_t pc) {
 	const struct bpf_insn *insn = v->insns + pc;
 	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
 	bool reg = INSN_SOURCE(insn->code) == BPF_X;
@@ -78,8 +77,7 @@ static int validate_alu(struct validation *v, size_t pc)
 	return 0;
 }
 
-static int validate_call(struct validation *v, size_t pc)
-{
+static int validate_call(struct validation *v, size_t pc) {
 	const struct bpf_insn *insn = v->insns + pc;
 	int64_t target;
 
@@ -109,8 +107,7 @@ static int validate_call(struct validation *v, size_t pc)
 	}
 }
 
-static int validate_jump(struct validation *v, size_t pc)
-{
+static int validate_jump(struct validation *v, size_t pc) {
 	const struct bpf_insn *insn = v->insns + pc;
 	bool narrow = INSN_CLASS(insn->code) == BPF_JMP32;
 	bool reg = INSN_SOURCE(insn->code) == BPF_X;
@@ -147,8 +144,7 @@ static int validate_jump(struct validation *v, size_t pc)
 	return fault_at(v->fault, pc, "unknown instruction 0x%02x", insn->code);
 }
 
-static int validate_atomic(struct validation *v, size_t pc)
-{
+static int validate_atomic(struct validation *v, size_t pc) {
 	const struct bpf_insn *insn = v->insns + pc;
 
 	if (INSN_SIZE(insn->code) != BPF_W && INSN_SIZE(insn->code) != BPF_DW)
@@ -175,8 +171,7 @@ static int validate_atomic(struct validation *v, size_t pc)
 	}
 }
 
-static int validate_memory(struct validation *v, size_t pc)
-{
+static int validate_memory(struct validation *v, size_t pc) {
 	const struct bpf_insn *insn = v->insns + pc;
 	uint8_t class = INSN_CLASS(insn->code), mode = INSN_MODE(insn->code);
 
@@ -192,8 +187,7 @@ static int validate_memory(struct validation *v, size_t pc)
 	return 0;
 }
 
-static int validate_ld_imm64(struct validation *v, size_t pc)
-{
+static int validate_ld_imm64(struct validation *v, size_t pc) {
 	const struct bpf_insn *insn = v->insns + pc;
 
 	if (pc + 1 >= v->n_insns)
@@ -226,8 +220,7 @@ static int validate_ld_imm64(struct validation *v, size_t pc)
 				"address of a kernel symbol is not available on the GPU");
 	case INSN_PSEUDO_FUNC:
 		if (insn_call_target(insn, (int64_t)pc) < 0 ||
-		    (uint64_t)insn_call_target(insn, (int64_t)pc) >= v->n_insns ||
-		    insn[1].imm != 0)
+		    (uint64_t)insn_call_target(insn, (int64_t)pc) >= v->n_insns || insn[1].imm != 0)
 			return fault_at(v->fault, pc, "takes the address of no function");
 		v->marks[insn_call_target(insn, (int64_t)pc)] |= MARK_FUNCTION;
 		return 0;
@@ -237,8 +230,7 @@ static int validate_ld_imm64(struct validation *v, size_t pc)
 }
 
 /* One instruction by itself. Returns 0 and the number of slots it takes in `slots`, or a fault. */
-static int validate_insn(struct validation *v, size_t pc, size_t *slots)
-{
+static int validate_insn(struct validation *v, size_t pc, size_t *slots) {
 	const struct bpf_insn *insn = v->insns + pc;
 
 	*slots = 1;
@@ -269,8 +261,7 @@ static int validate_insn(struct validation *v, size_t pc, size_t *slots)
 }
 
 /* Jumps of the function at [start, end) stay inside it, and nothing falls out at its end. */
-static int validate_function(struct validation *v, size_t start, size_t end)
-{
+static int validate_function(struct validation *v, size_t start, size_t end) {
 	size_t last = start;
 
 	for (size_t pc = start; pc < end; pc++) {
@@ -296,8 +287,7 @@ static int validate_function(struct validation *v, size_t start, size_t end)
 	return 0;
 }
 
-static int validate_run(struct validation *v)
-{
+static int validate_run(struct validation *v) {
 	size_t slots, start = 0;
 	int r;
 
@@ -322,8 +312,7 @@ static int validate_run(struct validation *v)
 }
 
 int validate_program(const struct bpf_insn *insns, size_t n_insns, size_t n_maps,
-		     struct fault *fault)
-{
+		     struct fault *fault) {
 	struct validation v = {
 		.insns = insns, .n_insns = n_insns, .n_maps = n_maps, .fault = fault
 	};

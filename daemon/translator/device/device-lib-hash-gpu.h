@@ -9,27 +9,25 @@
 
 #include "device-lib.h"
 
-#define SCOPED(system, before, after, ...)                            \
-	do {                                                          \
-		if (system)                                           \
+#define SCOPED(system, before, after, ...)                                              \
+	do {                                                                            \
+		if (system)                                                             \
 			__asm__ volatile(before ".sys" after : __VA_ARGS__ : "memory"); \
-		else                                                  \
+		else                                                                    \
 			__asm__ volatile(before ".gpu" after : __VA_ARGS__ : "memory"); \
 	} while (0)
 
-static inline u64 load_scoped(_Bool system, u64 address)
-{
+static inline u64 load_scoped(_Bool system, u64 address) {
 	u64 value;
 
 	SCOPED(system, "ld.relaxed", ".global.b64 %0, [%1];", "=l"(value) : "l"(address));
 	return value;
 }
 
-static inline void load_pair_scoped(_Bool system, u64 address, _Bool strong, u64 *a, u64 *b)
-{
+static inline void load_pair_scoped(_Bool system, u64 address, _Bool strong, u64 *a, u64 *b) {
 	if (strong)
-		SCOPED(system, "ld.relaxed", ".global.v2.b64 {%0, %1}, [%2];", "=l"(*a), "=l"(*b)
-		       : "l"(address));
+		SCOPED(system, "ld.relaxed", ".global.v2.b64 {%0, %1}, [%2];", "=l"(*a),
+		       "=l"(*b) : "l"(address));
 	else
 		__asm__ volatile("ld.global.v2.b64 {%0, %1}, [%2];"
 				 : "=l"(*a), "=l"(*b)
@@ -37,31 +35,27 @@ static inline void load_pair_scoped(_Bool system, u64 address, _Bool strong, u64
 				 : "memory");
 }
 
-static inline void store_scoped(_Bool system, u64 address, u64 value)
-{
+static inline void store_scoped(_Bool system, u64 address, u64 value) {
 	SCOPED(system, "st.relaxed", ".global.b64 [%0], %1;", : "l"(address), "l"(value));
 }
 
-static inline u64 compare_and_swap_scoped(_Bool system, u64 address, u64 expected, u64 value)
-{
+static inline u64 compare_and_swap_scoped(_Bool system, u64 address, u64 expected, u64 value) {
 	u64 old;
 
-	SCOPED(system, "atom.relaxed", ".global.cas.b64 %0, [%1], %2, %3;", "=l"(old)
-	       : "l"(address), "l"(expected), "l"(value));
+	SCOPED(system, "atom.relaxed", ".global.cas.b64 %0, [%1], %2, %3;",
+	       "=l"(old) : "l"(address), "l"(expected), "l"(value));
 	return old;
 }
 
-static inline u64 add_scoped(_Bool system, u64 address, u64 value)
-{
+static inline u64 add_scoped(_Bool system, u64 address, u64 value) {
 	u64 old;
 
-	SCOPED(system, "atom.relaxed", ".global.add.u64 %0, [%1], %2;", "=l"(old)
-	       : "l"(address), "l"(value));
+	SCOPED(system, "atom.relaxed", ".global.add.u64 %0, [%1], %2;", "=l"(old) : "l"(address),
+	       "l"(value));
 	return old;
 }
 
-static inline void fence_scoped(_Bool system)
-{
+static inline void fence_scoped(_Bool system) {
 	if (system)
 		__asm__ volatile("fence.sc.sys;" ::: "memory");
 	else
@@ -76,12 +70,10 @@ static inline void fence_scoped(_Bool system)
 #define add(h, address, value) add_scoped((h)->system, address, value)
 #define fence_all(h) fence_scoped((h)->system)
 
-static inline void look_again(void)
-{
+static inline void look_again(void) {
 	__asm__ volatile("nanosleep.u32 100;");
 }
 
-static inline u32 shard(void)
-{
+static inline u32 shard(void) {
 	return (u32)__nvvm_read_ptx_sreg_smid();
 }

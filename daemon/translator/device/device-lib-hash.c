@@ -44,7 +44,7 @@
 #endif
 
 #ifndef HASH_POLITE
-#define HASH_POLITE 64    /* looks before one meddles with what another is about to complete */
+#define HASH_POLITE 64 /* looks before one meddles with what another is about to complete */
 #define HASH_PATIENT 4096 /* looks before it is full because others are in between */
 #endif
 #define HASH_SAMPLE 64 /* slots that are looked at for an element to evict */
@@ -52,8 +52,17 @@
 /* of a slot's word: what tells an element's */
 #define HASH_LIVE_MASK ~(((1ull << 32) - 1) & ~MAP_SLOT_STATE_MASK)
 
-enum { HASH_NOEXIST = 1, HASH_EXIST = 2 };
-enum { HASH_ENOENT = 2, HASH_E2BIG = 7, HASH_EEXIST = 17, HASH_ENODEV = 19, HASH_EINVAL = 22 };
+enum {
+	HASH_NOEXIST = 1,
+	HASH_EXIST = 2
+};
+enum {
+	HASH_ENOENT = 2,
+	HASH_E2BIG = 7,
+	HASH_EEXIST = 17,
+	HASH_ENODEV = 19,
+	HASH_EINVAL = 22
+};
 
 /* What is constant of a map, as its program has it. */
 struct hash {
@@ -65,10 +74,10 @@ struct hash {
 	u32 shards;
 	u32 value_stride;
 	u32 max_entries;
-	_Bool small;    /* the tag is the key */
+	_Bool small; /* the tag is the key */
 	_Bool immortal; /* nobody deletes */
-	_Bool system;   /* in host memory */
-	u32 lru;        /* 0: none; else `used` is the clock without so many low bits, less 1 */
+	_Bool system; /* in host memory */
+	u32 lru; /* 0: none; else `used` is the clock without so many low bits, less 1 */
 };
 
 /* A value to store. */
@@ -94,14 +103,13 @@ struct element {
 struct path {
 	struct slot live;
 	struct slot pending; /* with the key */
-	struct slot free;    /* the first that can be taken */
-	_Bool twin;          /* somebody writes one with the same tag */
-	_Bool busy;          /* not all others are elements */
-	_Bool whole;         /* it ended where the map does, not the window */
+	struct slot free; /* the first that can be taken */
+	_Bool twin; /* somebody writes one with the same tag */
+	_Bool busy; /* not all others are elements */
+	_Bool whole; /* it ended where the map does, not the window */
 };
 
-static inline u64 with_state(u64 word, u64 state)
-{
+static inline u64 with_state(u64 word, u64 state) {
 	return (word & ~MAP_SLOT_STATE_MASK) | state;
 }
 
@@ -111,8 +119,7 @@ static inline u64 with_state(u64 word, u64 state)
  * their group, and the groups are spread evenly, as multiples of the golden ratio are. All other
  * bits move them together, to anywhere.
  */
-static inline u64 hash_key(const struct hash *h, const u64 *key)
-{
+static inline u64 hash_key(const struct hash *h, const u64 *key) {
 	u64 last = key[h->key_words - 1], hash = 0;
 	u32 group = (u32)((last & h->mask) >> h->group_bits) * 0x9e3779b9u;
 	u32 position = (u32)((u64)group * (h->mask + 1) >> 32), within = (1u << h->group_bits) - 1;
@@ -126,8 +133,7 @@ static inline u64 hash_key(const struct hash *h, const u64 *key)
 	return ((hash >> 32) + last) << 32 | position;
 }
 
-static inline u64 hash_tag(const struct hash *h, const u64 *key, u64 hash)
-{
+static inline u64 hash_tag(const struct hash *h, const u64 *key, u64 hash) {
 	return h->small ? key[0] << 32 : hash & 0xffffffff00000000ull;
 }
 
@@ -135,8 +141,7 @@ static inline u64 hash_tag(const struct hash *h, const u64 *key, u64 hash)
  * Slot number n of a key's path: the same one of each group, from group to group; then the next one
  * of each, until it has been to all slots of the map.
  */
-static inline u64 hash_slot(const struct hash *h, u64 hash, u64 n)
-{
+static inline u64 hash_slot(const struct hash *h, u64 hash, u64 n) {
 	u64 groups = (h->mask + 1) >> h->group_bits;
 	u64 position = (u32)hash + (n << h->group_bits) + n / groups;
 
@@ -144,15 +149,13 @@ static inline u64 hash_slot(const struct hash *h, u64 hash, u64 n)
 }
 
 /* Whether a key's path has a slot number n. */
-static inline _Bool is_on_path(const struct hash *h, u64 n)
-{
-	return n <= h->mask && (n < MAP_HASH_WINDOW ||
-				load(h, h->base + offsetof(struct map_hash, overflow)));
+static inline _Bool is_on_path(const struct hash *h, u64 n) {
+	return n <= h->mask &&
+	       (n < MAP_HASH_WINDOW || load(h, h->base + offsetof(struct map_hash, overflow)));
 }
 
 /* Compares the words of a key behind the first. */
-static inline _Bool is_key(const struct hash *h, u64 slot, const u64 *key)
-{
+static inline _Bool is_key(const struct hash *h, u64 slot, const u64 *key) {
 	for (u32 i = 1; i < h->key_words; i++)
 		if (load(h, slot + 8 + 8 * i) != key[i])
 			return 0;
@@ -160,27 +163,23 @@ static inline _Bool is_key(const struct hash *h, u64 slot, const u64 *key)
 }
 
 /* Whether a slot is what it was, so that what was read of its key is one key. */
-static inline _Bool is_same(const struct hash *h, struct slot slot)
-{
+static inline _Bool is_same(const struct hash *h, struct slot slot) {
 	return h->key_words == 1 || load(h, slot.address) == slot.word;
 }
 
-static inline u64 value_of(const struct hash *h, u64 slot)
-{
+static inline u64 value_of(const struct hash *h, u64 slot) {
 	u64 value = slot + 8 + 8 * h->key_words;
 
 	return h->shards > 1 ? value + (shard() & (h->shards - 1)) * h->value_stride : value;
 }
 
 /* When a slot's element was last used, of an LRU map. */
-static inline u64 used_of(const struct hash *h, u64 slot)
-{
+static inline u64 used_of(const struct hash *h, u64 slot) {
 	return slot + 8 + 8 * h->key_words + (u64)h->shards * h->value_stride;
 }
 
 /* An element is used. */
-static inline void touch(const struct hash *h, u64 slot)
-{
+static inline void touch(const struct hash *h, u64 slot) {
 	u64 now;
 
 	if (!h->lru)
@@ -191,8 +190,7 @@ static inline void touch(const struct hash *h, u64 slot)
 }
 
 /* Stores a value in pieces of 8 bytes, the last one with zeros. */
-static inline void store_value(const struct hash *h, u64 to, const struct hash_value *value)
-{
+static inline void store_value(const struct hash *h, u64 to, const struct hash_value *value) {
 	for (u32 i = 0; i < value->size; i += 8) {
 		u64 piece = 0;
 
@@ -209,8 +207,7 @@ static inline void store_value(const struct hash *h, u64 to, const struct hash_v
  * The element of a key. `strong`: not from an L1 cache. Most are where their path begins: nothing
  * is between the first load and what comes after a hit.
  */
-static inline struct element find(const struct hash *h, const u64 *key, _Bool strong)
-{
+static inline struct element find(const struct hash *h, const u64 *key, _Bool strong) {
 	u64 hash = hash_key(h, key), live = hash_tag(h, key, hash) | MAP_SLOT_LIVE, first;
 	struct slot slot = { .address = hash_slot(h, hash, 0) };
 	u32 n = 0;
@@ -237,8 +234,7 @@ static inline struct element find(const struct hash *h, const u64 *key, _Bool st
 
 /* Looks through a key's path, up to its element if there is one. Kills PENDING slots but one. */
 static inline void look(const struct hash *h, const u64 *key, u64 hash, u64 tag,
-			struct path *path)
-{
+			struct path *path) {
 	u64 n;
 
 	*path = (struct path){ 0 };
@@ -281,8 +277,7 @@ static inline void look(const struct hash *h, const u64 *key, u64 hash, u64 tag,
 
 /* Writes key and value to a slot that was free. Returns it PENDING, or with address 0. */
 static inline struct slot take(const struct hash *h, struct slot slot, u64 tag, const u64 *key,
-			       const struct hash_value *value)
-{
+			       const struct hash_value *value) {
 	u64 word = (slot.word & 0xffffffffull & ~MAP_SLOT_STATE_MASK) + MAP_SLOT_VERSION_ONE;
 
 	word = tag | (word & 0xffffffffull) | MAP_SLOT_BUSY;
@@ -306,8 +301,7 @@ static inline struct slot take(const struct hash *h, struct slot slot, u64 tag, 
 }
 
 /* Gives a PENDING slot of one's own back. False: it has become an element. */
-static inline _Bool retire(const struct hash *h, struct slot own)
-{
+static inline _Bool retire(const struct hash *h, struct slot own) {
 	u64 dead = with_state(own.word, MAP_SLOT_DEAD);
 	u64 word = compare_and_swap(h, own.address, own.word, dead);
 
@@ -319,11 +313,14 @@ static inline _Bool retire(const struct hash *h, struct slot own)
 	return 1;
 }
 
-enum room { ROOM_TAKEN, ROOM_LATER, ROOM_FULL };
+enum room {
+	ROOM_TAKEN,
+	ROOM_LATER,
+	ROOM_FULL
+};
 
 /* Takes room for one element more. */
-static inline enum room take_room(const struct hash *h)
-{
+static inline enum room take_room(const struct hash *h) {
 	u64 room = load(h, h->base);
 
 	/* `count` may be below 0 for a moment */
@@ -338,8 +335,7 @@ static inline enum room take_room(const struct hash *h)
 }
 
 /* Whether a slot that is an element's has this key. */
-static inline _Bool has_key(const struct hash *h, struct slot slot, u64 tag, const u64 *key)
-{
+static inline _Bool has_key(const struct hash *h, struct slot slot, u64 tag, const u64 *key) {
 	if ((slot.word ^ tag) >> 32 != 0)
 		return 0;
 	return h->small || (load(h, slot.address + 8) == key[0] && is_key(h, slot.address, key));
@@ -349,8 +345,7 @@ static inline _Bool has_key(const struct hash *h, struct slot slot, u64 tag, con
  * Deletes the element of a sample that was used least recently, and keeps its room. False: there is
  * none, or somebody was faster. Another thread may have inserted the key meanwhile: not that one.
  */
-static inline _Bool evict(const struct hash *h, const u64 *key, u64 hash, u64 tag)
-{
+static inline _Bool evict(const struct hash *h, const u64 *key, u64 hash, u64 tag) {
 	struct slot victim = { 0 };
 	u64 oldest = 0;
 
@@ -367,17 +362,16 @@ static inline _Bool evict(const struct hash *h, const u64 *key, u64 hash, u64 ta
 			oldest = used;
 		}
 	}
-	if (!victim.address || compare_and_swap(h, victim.address, victim.word,
-						with_state(victim.word, MAP_SLOT_DEAD)) !=
-				       victim.word)
+	if (!victim.address ||
+	    compare_and_swap(h, victim.address, victim.word,
+			     with_state(victim.word, MAP_SLOT_DEAD)) != victim.word)
 		return 0;
 	add(h, h->base, -(1ull << 32));
 	return 1;
 }
 
 /* Makes a PENDING slot LIVE, for which room is taken. False: it is no longer what it was. */
-static inline _Bool complete(const struct hash *h, struct slot slot)
-{
+static inline _Bool complete(const struct hash *h, struct slot slot) {
 	_Bool done = compare_and_swap(h, slot.address, slot.word,
 				      with_state(slot.word, MAP_SLOT_LIVE)) == slot.word;
 
@@ -387,19 +381,21 @@ static inline _Bool complete(const struct hash *h, struct slot slot)
 
 /* Somebody's insertion of a key. */
 struct insertion {
-	struct slot own;   /* PENDING when it was last seen */
+	struct slot own; /* PENDING when it was last seen */
 	struct slot known; /* PENDING, since before the last fence */
-	_Bool full;        /* the map was, before the last look, and will be */
+	_Bool full; /* the map was, before the last look, and will be */
 	u32 looks;
 };
 
 /* What an insertion goes on with, if it has no result: look again, at once or later. */
-enum { HASH_NOW = 1, HASH_LATER = 2 };
+enum {
+	HASH_NOW = 1,
+	HASH_LATER = 2
+};
 
 /* There is one PENDING slot with the key. */
 static inline long insert_pending(const struct hash *h, struct insertion *in, struct slot slot,
-				  const u64 *key, u64 hash, u64 tag)
-{
+				  const u64 *key, u64 hash, u64 tag) {
 	enum room room;
 
 	if (slot.address != in->known.address || slot.word != in->known.word) {
@@ -410,7 +406,7 @@ static inline long insert_pending(const struct hash *h, struct insertion *in, st
 	}
 	room = take_room(h);
 	if (h->lru && (room == ROOM_FULL || (room == ROOM_LATER && in->looks >= HASH_POLITE)))
-		room = evict(h, key, hash, tag)	     ? ROOM_TAKEN
+		room = evict(h, key, hash, tag)   ? ROOM_TAKEN
 		       : in->looks < HASH_PATIENT ? ROOM_LATER
 						  : ROOM_FULL;
 	if (room == ROOM_TAKEN) {
@@ -420,8 +416,8 @@ static inline long insert_pending(const struct hash *h, struct insertion *in, st
 		return HASH_LATER;
 	} else {
 		/* that it is PENDING until now means that there is no element */
-		u64 gone = with_state(slot.word, slot.address == in->own.address ? MAP_SLOT_DEAD :
-										  MAP_SLOT_KILLED);
+		u64 gone = with_state(slot.word, slot.address == in->own.address ? MAP_SLOT_DEAD
+										 : MAP_SLOT_KILLED);
 
 		if (compare_and_swap(h, slot.address, slot.word, gone) == slot.word)
 			return -HASH_E2BIG;
@@ -431,8 +427,7 @@ static inline long insert_pending(const struct hash *h, struct insertion *in, st
 
 /* There is neither an element with the key nor a PENDING slot. */
 static inline long insert_new(const struct hash *h, struct insertion *in, const struct path *path,
-			      u64 tag, const u64 *key, const struct hash_value *value)
-{
+			      u64 tag, const u64 *key, const struct hash_value *value) {
 	if (in->full)
 		return -HASH_E2BIG;
 	if (h->immortal && (int)(load(h, h->base) >> 32) >= (int)h->max_entries) {
@@ -454,8 +449,7 @@ static inline long insert_new(const struct hash *h, struct insertion *in, const 
 }
 
 static inline long update(const struct hash *h, const u64 *key, const struct hash_value *value,
-			  u64 flags)
-{
+			  u64 flags) {
 	u64 hash = hash_key(h, key), tag = hash_tag(h, key, hash);
 	struct insertion in = { 0 };
 	struct path path;
@@ -493,8 +487,7 @@ static inline long update(const struct hash *h, const u64 *key, const struct has
 	}
 }
 
-static inline long erase(const struct hash *h, const u64 *key)
-{
+static inline long erase(const struct hash *h, const u64 *key) {
 	struct element element;
 	struct slot slot;
 
@@ -517,24 +510,20 @@ static inline long erase(const struct hash *h, const u64 *key)
 		u32 value_stride, u32 max_entries, _Bool small, _Bool immortal, _Bool system, \
 		u32 lru, const u64 *key
 
-#define HASH_ARGUMENTS                                                                        \
-	{                                                                                     \
-		base, mask, stride, group_bits, key_words, shards, value_stride, max_entries, \
-			small, immortal, system, lru                                          \
-	}
+#define HASH_ARGUMENTS                                                      \
+	{ base,         mask,        stride, group_bits, key_words, shards, \
+	  value_stride, max_entries, small,  immortal,   system,    lru }
 
 /* Pads a key that is too long for registers. */
 void gpuprobe_hash_pad(u64 *to, const unsigned char *from, u32 size);
-void gpuprobe_hash_pad(u64 *to, const unsigned char *from, u32 size)
-{
+void gpuprobe_hash_pad(u64 *to, const unsigned char *from, u32 size) {
 	to[(size - 1) / 8] = 0;
 	for (u32 i = 0; i < size; i++)
 		((unsigned char *)to)[i] = from[i];
 }
 
 u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found);
-u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found)
-{
+u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found) {
 	struct hash hash = HASH_ARGUMENTS;
 	struct element element = { 0 };
 
@@ -547,8 +536,7 @@ u64 gpuprobe_hash_lookup(HASH_PARAMETERS, _Bool *found)
 }
 
 long gpuprobe_hash_update(HASH_PARAMETERS, const char *value, u32 size, _Bool aligned, u64 flags);
-long gpuprobe_hash_update(HASH_PARAMETERS, const char *value, u32 size, _Bool aligned, u64 flags)
-{
+long gpuprobe_hash_update(HASH_PARAMETERS, const char *value, u32 size, _Bool aligned, u64 flags) {
 	struct hash hash = HASH_ARGUMENTS;
 	struct hash_value stored = { value, size, aligned };
 
@@ -558,8 +546,7 @@ long gpuprobe_hash_update(HASH_PARAMETERS, const char *value, u32 size, _Bool al
 }
 
 long gpuprobe_hash_delete(HASH_PARAMETERS);
-long gpuprobe_hash_delete(HASH_PARAMETERS)
-{
+long gpuprobe_hash_delete(HASH_PARAMETERS) {
 	struct hash hash = HASH_ARGUMENTS;
 
 	return base ? erase(&hash, key) : -HASH_ENODEV;

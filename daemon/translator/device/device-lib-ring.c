@@ -19,7 +19,7 @@
 
 #define NOWHERE (~0ull) /* no position: these are multiples of 32 */
 #define TRANSPOSED_MAX 64 /* bytes of records that are in registers */
-#define GATHERED_MAX 128  /* and in memory */
+#define GATHERED_MAX 128 /* and in memory */
 #define ENOSPC 28
 #define EINVAL 22
 
@@ -27,8 +27,7 @@ typedef u32 u32x2 __attribute__((ext_vector_type(2)));
 typedef u32 u32x4 __attribute__((ext_vector_type(4)));
 typedef GLOBAL struct map_ring *ring_pointer;
 
-static inline u64 load(GLOBAL const uint64_t *p)
-{
+static inline u64 load(GLOBAL const uint64_t *p) {
 	u64 value;
 
 	__asm__ volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
@@ -36,8 +35,7 @@ static inline u64 load(GLOBAL const uint64_t *p)
 }
 
 /* Of the consumer, across the bus. */
-static inline u64 load_tail(u64 address)
-{
+static inline u64 load_tail(u64 address) {
 	u64 value;
 
 	__asm__ volatile("ld.acquire.sys.global.u64 %0, [%1];"
@@ -47,8 +45,7 @@ static inline u64 load_tail(u64 address)
 	return value;
 }
 
-static inline u64 compare_and_swap(GLOBAL uint64_t *p, u64 expected, u64 value)
-{
+static inline u64 compare_and_swap(GLOBAL uint64_t *p, u64 expected, u64 value) {
 	u64 old;
 
 	__asm__ volatile("atom.relaxed.gpu.global.cas.b64 %0, [%1], %2, %3;"
@@ -58,14 +55,12 @@ static inline u64 compare_and_swap(GLOBAL uint64_t *p, u64 expected, u64 value)
 	return old;
 }
 
-static inline void add(GLOBAL uint64_t *p, u64 value)
-{
+static inline void add(GLOBAL uint64_t *p, u64 value) {
 	__asm__ volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(p), "l"(value)
 			 : "memory");
 }
 
-static inline u32 group_of(u32 mask, u32 value)
-{
+static inline u32 group_of(u32 mask, u32 value) {
 	u32 group;
 
 	__asm__ volatile("match.any.sync.b32 %0, %1, %2;"
@@ -75,27 +70,23 @@ static inline u32 group_of(u32 mask, u32 value)
 	return group;
 }
 
-static inline u32 shuffle(u32 mask, u32 value, u32 lane)
-{
+static inline u32 shuffle(u32 mask, u32 value, u32 lane) {
 	return (u32)__nvvm_shfl_sync_idx_i32(mask, (int)value, (int)lane, 31);
 }
 
-static inline u64 shuffle64(u32 mask, u64 value, u32 lane)
-{
+static inline u64 shuffle64(u32 mask, u64 value, u32 lane) {
 	u32 low = shuffle(mask, (u32)value, lane), high = shuffle(mask, (u32)(value >> 32), lane);
 
 	return (u64)high << 32 | low;
 }
 
 /* The number of lanes of the mask below this one. */
-static inline u32 rank_in(u32 mask)
-{
+static inline u32 rank_in(u32 mask) {
 	return (u32)__builtin_popcount(mask & __nvvm_read_ptx_sreg_lanemask_lt());
 }
 
 /* The lane that is number n of the mask, counted from 0. */
-static inline u32 lane_of(u32 mask, u32 n)
-{
+static inline u32 lane_of(u32 mask, u32 n) {
 	u32 lane = 0;
 
 	if (mask == WARP)
@@ -113,8 +104,7 @@ static inline u32 lane_of(u32 mask, u32 n)
 }
 
 /* The consumer's tail as far as it is known, asked for if it is time to. */
-static inline u64 refresh(ring_pointer ring)
-{
+static inline u64 refresh(ring_pointer ring) {
 	u64 now = (u64)__nvvm_read_ptx_sreg_globaltimer(), last = load(&ring->refreshed);
 
 	/* others may have done it since `now` */
@@ -130,8 +120,7 @@ static inline u64 refresh(ring_pointer ring)
  * The half of a batch's header with the stamp: what was stored before is there when it is seen. A
  * release, no fence: that would empty the L1 cache of the kernel with every batch.
  */
-static inline void store_stamp(u64 to, u64 stamp, u32 size, u32 count)
-{
+static inline void store_stamp(u64 to, u64 stamp, u32 size, u32 count) {
 	__asm__ volatile("st.release.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(stamp),
 			 "l"((u64)count << 32 | size)
 			 : "memory");
@@ -141,8 +130,7 @@ static inline void store_stamp(u64 to, u64 stamp, u32 size, u32 count)
  * Is there no room behind a head for so many bytes? Others may have gone on from it meanwhile, and
  * the consumer past it: it is below the tail then, and the compare-and-swap will tell.
  */
-static inline _Bool is_full(u64 head, u64 tail, u64 bytes, u64 ring_size)
-{
+static inline _Bool is_full(u64 head, u64 tail, u64 bytes, u64 ring_size) {
 	return (long long)(head + bytes - tail) > (long long)ring_size;
 }
 
@@ -151,8 +139,7 @@ struct view {
 	u64 base, cookie, head, tail;
 };
 
-static inline struct view view_ring(ring_pointer ring)
-{
+static inline struct view view_ring(ring_pointer ring) {
 	struct view view = { .base = ring->base, .cookie = ring->cookie };
 
 	view.head = load(&ring->head);
@@ -162,8 +149,7 @@ static inline struct view view_ring(ring_pointer ring)
 
 /* Takes `need` bytes, in one piece. The position, or NOWHERE: `count` records are lost. */
 static inline u64 reserve(ring_pointer ring, const struct view *view, u64 ring_size, u32 need,
-			  u32 count)
-{
+			  u32 count) {
 	u64 head = view->head, tail = view->tail, skip, seen;
 
 	for (;; head = seen) {
@@ -189,8 +175,7 @@ static inline u64 reserve(ring_pointer ring, const struct view *view, u64 ring_s
 }
 
 /* Chunks of 4, 8 or 16 bytes of records that are in registers. `size` is a constant. */
-static inline void store_transposed(u32 mask, u32 count, u64 to, const u32 *record, u32 size)
-{
+static inline void store_transposed(u32 mask, u32 count, u64 to, const u32 *record, u32 size) {
 	const u32 words = size % 16 == 0 ? 4 : size % 8 == 0 ? 2 : 1, parts = size / 4 / words;
 	u32 rank = rank_in(mask);
 
@@ -220,8 +205,7 @@ static inline void store_transposed(u32 mask, u32 count, u64 to, const u32 *reco
 }
 
 /* The same of records in memory, of a size that is a multiple of 8 and the same in all lanes. */
-static inline void store_gathered(u32 mask, u32 count, u64 to, const u64 *record, u32 parts)
-{
+static inline void store_gathered(u32 mask, u32 count, u64 to, const u64 *record, u32 parts) {
 	u32 rank = rank_in(mask);
 
 #pragma nounroll
@@ -242,8 +226,7 @@ static inline void store_gathered(u32 mask, u32 count, u64 to, const u64 *record
 }
 
 /* A record that is in memory, by its own lane. `aligned`: to 8 bytes. */
-static inline void store_own(u64 to, const char *record, u32 size, _Bool aligned)
-{
+static inline void store_own(u64 to, const char *record, u32 size, _Bool aligned) {
 	if (aligned && size % 16 == 0) {
 		for (u32 i = 0; i < size; i += 16) {
 			u32x4 value;
@@ -261,10 +244,8 @@ static inline void store_own(u64 to, const char *record, u32 size, _Bool aligned
 }
 
 /* One batch, of the lanes of the mask, which are together. */
-static inline _Bool write_batch(u32 mask, ring_pointer ring, const struct view *view,
-				u64 ring_size, const void *record, u32 size, _Bool constant,
-				_Bool aligned)
-{
+static inline _Bool write_batch(u32 mask, ring_pointer ring, const struct view *view, u64 ring_size,
+				const void *record, u32 size, _Bool constant, _Bool aligned) {
 	u32 count = (u32)__builtin_popcount(mask), rank = rank_in(mask);
 	u32 need = (32 + count * size + MAP_BATCH_ALIGN - 1) & ~(MAP_BATCH_ALIGN - 1u);
 	u64 position = NOWHERE, to, stamp;
@@ -301,8 +282,7 @@ static inline _Bool write_batch(u32 mask, ring_pointer ring, const struct view *
 _Bool gpuprobe_ring_write(u64 base, u32 ring_mask, u64 ring_size, const void *record, u32 size,
 			  _Bool constant, _Bool aligned);
 _Bool gpuprobe_ring_write(u64 base, u32 ring_mask, u64 ring_size, const void *record, u32 size,
-			  _Bool constant, _Bool aligned)
-{
+			  _Bool constant, _Bool aligned) {
 	ring_pointer ring = (ring_pointer)base + ((u32)__nvvm_read_ptx_sreg_smid() & ring_mask);
 	u32 mask, most = (u32)(ring_size / 2 - 32) / size; /* records of a batch */
 
@@ -331,8 +311,7 @@ struct text {
 };
 
 /* The length of a text of at most `max` bytes, and how many arguments it has as a format. */
-static inline u32 text_scan(const char *text, u32 max, u32 *conversions)
-{
+static inline u32 text_scan(const char *text, u32 max, u32 *conversions) {
 	u32 n = 0;
 
 	*conversions = 0;
@@ -349,8 +328,7 @@ static inline u32 text_scan(const char *text, u32 max, u32 *conversions)
 
 /* Adds the text behind `arguments` words, and writes the record. */
 static inline u64 text_write(u64 base, u32 ring_mask, u64 ring_size, struct text *log, u32 what,
-			     const char *text, u32 length, u32 arguments)
-{
+			     const char *text, u32 length, u32 arguments) {
 	char *to = (char *)(log->words + arguments);
 	u32 padded = (length + 7) & ~7u;
 
@@ -374,8 +352,7 @@ static inline u64 text_write(u64 base, u32 ring_mask, u64 ring_size, struct text
 u64 gpuprobe_printk(u64 base, u32 ring_mask, u64 ring_size, u32 what, const char *text, u32 max,
 		    u64 a, u64 b, u64 c);
 u64 gpuprobe_printk(u64 base, u32 ring_mask, u64 ring_size, u32 what, const char *text, u32 max,
-		    u64 a, u64 b, u64 c)
-{
+		    u64 a, u64 b, u64 c) {
 	struct text log;
 	u32 arguments, length = text_scan(text, max, &arguments);
 
@@ -393,8 +370,7 @@ u64 gpuprobe_printk(u64 base, u32 ring_mask, u64 ring_size, u32 what, const char
 u64 gpuprobe_vprintk(u64 base, u32 ring_mask, u64 ring_size, u32 what, const char *text, u32 max,
 		     const char *data, u64 size);
 u64 gpuprobe_vprintk(u64 base, u32 ring_mask, u64 ring_size, u32 what, const char *text, u32 max,
-		     const char *data, u64 size)
-{
+		     const char *data, u64 size) {
 	struct text log;
 	u32 arguments = (u32)size / 8, conversions;
 

@@ -25,34 +25,30 @@
  * Whether the lanes of the mask have the same address in a map. The low half tells: an instance is
  * of 4 GiB at most, and all lanes mean the same instance.
  */
-static inline _Bool is_same_in(u32 mask, u64 address)
-{
-	u32 leader = (u32)__nvvm_shfl_sync_idx_i32(mask, (int)(u32)address, __builtin_ctz(mask),
-						   31);
+static inline _Bool is_same_in(u32 mask, u64 address) {
+	u32 leader =
+		(u32)__nvvm_shfl_sync_idx_i32(mask, (int)(u32)address, __builtin_ctz(mask), 31);
 
 	return __nvvm_vote_all_sync(mask, leader == (u32)address);
 }
 
-static inline _Bool is_same_address(u32 mask, u64 address)
-{
+static inline _Bool is_same_address(u32 mask, u64 address) {
 	return mask == WARP ? is_same_in(WARP, address) : is_same_in(part_mask(mask), address);
 }
 
-static inline u32 warp_sum32(u32 value)
-{
+static inline u32 warp_sum32(u32 value) {
 #pragma unroll
 	for (int distance = 16; distance; distance >>= 1)
 		value += (u32)__nvvm_shfl_sync_bfly_i32(WARP, (int)value, distance, 31);
 	return value;
 }
 
-static inline u64 warp_sum64(u64 value)
-{
+static inline u64 warp_sum64(u64 value) {
 #pragma unroll
 	for (int distance = 16; distance; distance >>= 1) {
 		u32 low = (u32)__nvvm_shfl_sync_bfly_i32(WARP, (int)(u32)value, distance, 31);
-		u32 high = (u32)__nvvm_shfl_sync_bfly_i32(WARP, (int)(u32)(value >> 32), distance,
-							  31);
+		u32 high =
+			(u32)__nvvm_shfl_sync_bfly_i32(WARP, (int)(u32)(value >> 32), distance, 31);
 
 		value += (u64)high << 32 | low;
 	}
@@ -68,27 +64,23 @@ static inline u64 warp_sum64(u64 value)
  * "_sys": in host memory, which others see, too.
  */
 #define DEFINE_ADD(bits, suffix, scope, type, register)                                   \
-	static inline void red_add##bits##suffix(GLOBAL type *p, type v)                  \
-	{                                                                                 \
+	static inline void red_add##bits##suffix(GLOBAL type *p, type v) {                \
 		__asm__ volatile("red" scope ".global.add.u" #bits " [%0], %1;" ::"l"(p), \
 				 register(v)                                              \
 				 : "memory");                                             \
 	}                                                                                 \
 	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v);                    \
-	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v)                     \
-	{                                                                                 \
+	void gpuprobe_add##bits##_own##suffix(GLOBAL type *p, type v) {                   \
 		red_add##bits##suffix(p, v);                                              \
 	}                                                                                 \
 	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v);               \
-	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v)                \
-	{                                                                                 \
+	void gpuprobe_add##bits##_constant##suffix(GLOBAL type *p, type v) {              \
 		u32 mask = lane_mask();                                                   \
                                                                                           \
 		if (is_leader(mask))                                                      \
 			red_add##bits##suffix(p, lanes(mask) * v);                        \
 	}                                                                                 \
-	static inline void add##bits##_whole##suffix(u32 mask, GLOBAL type *p, type v)    \
-	{                                                                                 \
+	static inline void add##bits##_whole##suffix(u32 mask, GLOBAL type *p, type v) {  \
 		if (mask != WARP) {                                                       \
 			red_add##bits##suffix(p, v);                                      \
 			return;                                                           \
@@ -98,13 +90,11 @@ static inline u64 warp_sum64(u64 value)
 			red_add##bits##suffix(p, v);                                      \
 	}                                                                                 \
 	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v);                \
-	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v)                 \
-	{                                                                                 \
+	void gpuprobe_add##bits##_uniform##suffix(GLOBAL type *p, type v) {               \
 		add##bits##_whole##suffix(lane_mask(), p, v);                             \
 	}                                                                                 \
 	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same);    \
-	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same)     \
-	{                                                                                 \
+	void gpuprobe_add##bits##_varying##suffix(GLOBAL type *p, type v, _Bool same) {   \
 		u32 mask = lane_mask();                                                   \
                                                                                           \
 		if (!is_same_address(mask, (u64)p)) {                                     \
@@ -123,19 +113,17 @@ DEFINE_ADD(32, _sys, ".sys", u32, "r")
 DEFINE_ADD(64, _sys, ".sys", u64, "l")
 
 /* The other operations without the old value, in global memory: a reduction for each lane. */
-#define DEFINE_REDUCTION(name, bits, suffix, scope, type, register)                          \
-	void gpuprobe_##name##bits##suffix(GLOBAL type *p, type v);                          \
-	void gpuprobe_##name##bits##suffix(GLOBAL type *p, type v)                           \
-	{                                                                                    \
-		__asm__ volatile("red" scope ".global." #name ".b" #bits " [%0], %1;" ::"l"( \
-					 p),                                                 \
-				 register(v)                                                 \
-				 : "memory");                                                \
+#define DEFINE_REDUCTION(name, bits, suffix, scope, type, register)                             \
+	void gpuprobe_##name##bits##suffix(GLOBAL type *p, type v);                             \
+	void gpuprobe_##name##bits##suffix(GLOBAL type *p, type v) {                            \
+		__asm__ volatile("red" scope ".global." #name ".b" #bits " [%0], %1;" ::"l"(p), \
+				 register(v)                                                    \
+				 : "memory");                                                   \
 	}
-#define DEFINE_REDUCTIONS(name)                               \
-	DEFINE_REDUCTION(name, 32, , "", u32, "r")            \
-	DEFINE_REDUCTION(name, 64, , "", u64, "l")            \
-	DEFINE_REDUCTION(name, 32, _sys, ".sys", u32, "r")    \
+#define DEFINE_REDUCTIONS(name)                            \
+	DEFINE_REDUCTION(name, 32, , "", u32, "r")         \
+	DEFINE_REDUCTION(name, 64, , "", u64, "l")         \
+	DEFINE_REDUCTION(name, 32, _sys, ".sys", u32, "r") \
 	DEFINE_REDUCTION(name, 64, _sys, ".sys", u64, "l")
 
 DEFINE_REDUCTIONS(or)
@@ -147,35 +135,33 @@ DEFINE_REDUCTIONS(xor)
  * that may as well be of this thread's own memory, which atomic instructions do not reach. Without
  * `ordered`, no fences.
  */
-#define DEFINE_FETCH(name, bits, type, atomic, plain)                            \
-	type gpuprobe_fetch_##name##bits(GLOBAL type *p, type v, _Bool ordered); \
-	type gpuprobe_fetch_##name##bits(GLOBAL type *p, type v, _Bool ordered)  \
-	{                                                                        \
-		type old;                                                        \
-                                                                                 \
-		if (ordered)                                                     \
-			fence();                                                 \
-		old = atomic(p, v, __ATOMIC_RELAXED);                            \
-		if (ordered)                                                     \
-			fence();                                                 \
-		return old;                                                      \
-	}                                                                        \
-	type gpuprobe_generic_##name##bits(type *p, type v, _Bool ordered);      \
-	type gpuprobe_generic_##name##bits(type *p, type v, _Bool ordered)       \
-	{                                                                        \
-		type old;                                                        \
-                                                                                 \
-		if (__nvvm_isspacep_local(p)) {                                  \
-			old = *p;                                                \
-			*p = plain;                                              \
-			return old;                                              \
-		}                                                                \
-		if (ordered)                                                     \
-			fence();                                                 \
-		old = atomic(p, v, __ATOMIC_RELAXED);                            \
-		if (ordered)                                                     \
-			fence();                                                 \
-		return old;                                                      \
+#define DEFINE_FETCH(name, bits, type, atomic, plain)                             \
+	type gpuprobe_fetch_##name##bits(GLOBAL type *p, type v, _Bool ordered);  \
+	type gpuprobe_fetch_##name##bits(GLOBAL type *p, type v, _Bool ordered) { \
+		type old;                                                         \
+                                                                                  \
+		if (ordered)                                                      \
+			fence();                                                  \
+		old = atomic(p, v, __ATOMIC_RELAXED);                             \
+		if (ordered)                                                      \
+			fence();                                                  \
+		return old;                                                       \
+	}                                                                         \
+	type gpuprobe_generic_##name##bits(type *p, type v, _Bool ordered);       \
+	type gpuprobe_generic_##name##bits(type *p, type v, _Bool ordered) {      \
+		type old;                                                         \
+                                                                                  \
+		if (__nvvm_isspacep_local(p)) {                                   \
+			old = *p;                                                 \
+			*p = plain;                                               \
+			return old;                                               \
+		}                                                                 \
+		if (ordered)                                                      \
+			fence();                                                  \
+		old = atomic(p, v, __ATOMIC_RELAXED);                             \
+		if (ordered)                                                      \
+			fence();                                                  \
+		return old;                                                       \
 	}
 
 DEFINE_FETCH(add, 32, u32, __atomic_fetch_add, old + v)
@@ -189,31 +175,29 @@ DEFINE_FETCH(xor, 64, u64, __atomic_fetch_xor, old ^ v)
 DEFINE_FETCH(xchg, 32, u32, __atomic_exchange_n, v)
 DEFINE_FETCH(xchg, 64, u64, __atomic_exchange_n, v)
 
-#define DEFINE_CMPXCHG(bits, type)                                                \
-	type gpuprobe_fetch_cmpxchg##bits(GLOBAL type *p, type expected, type v); \
-	type gpuprobe_fetch_cmpxchg##bits(GLOBAL type *p, type expected, type v)  \
-	{                                                                         \
-		fence();                                                          \
-		__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED, \
-					    __ATOMIC_RELAXED);                    \
-		fence();                                                          \
-		return expected;                                                  \
-	}                                                                         \
-	type gpuprobe_generic_cmpxchg##bits(type *p, type expected, type v);      \
-	type gpuprobe_generic_cmpxchg##bits(type *p, type expected, type v)       \
-	{                                                                         \
-		if (__nvvm_isspacep_local(p)) {                                   \
-			type old = *p;                                            \
-                                                                                  \
-			if (old == expected)                                      \
-				*p = v;                                           \
-			return old;                                               \
-		}                                                                 \
-		fence();                                                          \
-		__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED, \
-					    __ATOMIC_RELAXED);                    \
-		fence();                                                          \
-		return expected;                                                  \
+#define DEFINE_CMPXCHG(bits, type)                                                 \
+	type gpuprobe_fetch_cmpxchg##bits(GLOBAL type *p, type expected, type v);  \
+	type gpuprobe_fetch_cmpxchg##bits(GLOBAL type *p, type expected, type v) { \
+		fence();                                                           \
+		__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED,  \
+					    __ATOMIC_RELAXED);                     \
+		fence();                                                           \
+		return expected;                                                   \
+	}                                                                          \
+	type gpuprobe_generic_cmpxchg##bits(type *p, type expected, type v);       \
+	type gpuprobe_generic_cmpxchg##bits(type *p, type expected, type v) {      \
+		if (__nvvm_isspacep_local(p)) {                                    \
+			type old = *p;                                             \
+                                                                                   \
+			if (old == expected)                                       \
+				*p = v;                                            \
+			return old;                                                \
+		}                                                                  \
+		fence();                                                           \
+		__atomic_compare_exchange_n(p, &expected, v, 0, __ATOMIC_RELAXED,  \
+					    __ATOMIC_RELAXED);                     \
+		fence();                                                           \
+		return expected;                                                   \
 	}
 
 DEFINE_CMPXCHG(32, u32)
@@ -223,35 +207,33 @@ DEFINE_CMPXCHG(64, u64)
  * The same in host memory, or where that is possible. The compiler's own atomic operations are of
  * the GPU's scope, whatever they are asked for.
  */
-#define DEFINE_SYSTEM_FETCH(name, operation, bits, type, register, plain)                          \
-	type gpuprobe_fetch_##name##bits##_sys(GLOBAL type *p, type v, _Bool ordered);             \
-	type gpuprobe_fetch_##name##bits##_sys(GLOBAL type *p, type v, _Bool ordered)              \
-	{                                                                                          \
-		type old;                                                                          \
-                                                                                                   \
-		if (ordered)                                                                       \
-			__nvvm_membar_sys();                                                       \
-		__asm__ volatile("atom.sys.global." operation #bits " %0, [%1], %2;"               \
-				 : "=" register(old)                                               \
-				 : "l"(p), register(v)                                             \
-				 : "memory");                                                      \
-		if (ordered)                                                                       \
-			__nvvm_membar_sys();                                                       \
-		return old;                                                                        \
-	}                                                                                          \
-	type gpuprobe_generic_##name##bits##_sys(type *p, type v, _Bool ordered);                  \
-	type gpuprobe_generic_##name##bits##_sys(type *p, type v, _Bool ordered)                   \
-	{                                                                                          \
-		type old;                                                                          \
-                                                                                                   \
-		if (!__nvvm_isspacep_local(p))                                                     \
-			return gpuprobe_fetch_##name##bits##_sys((GLOBAL type *)p, v, ordered);    \
-		old = *p;                                                                          \
-		*p = plain;                                                                        \
-		return old;                                                                        \
+#define DEFINE_SYSTEM_FETCH(name, operation, bits, type, register, plain)                       \
+	type gpuprobe_fetch_##name##bits##_sys(GLOBAL type *p, type v, _Bool ordered);          \
+	type gpuprobe_fetch_##name##bits##_sys(GLOBAL type *p, type v, _Bool ordered) {         \
+		type old;                                                                       \
+                                                                                                \
+		if (ordered)                                                                    \
+			__nvvm_membar_sys();                                                    \
+		__asm__ volatile("atom.sys.global." operation #bits " %0, [%1], %2;"            \
+				 : "=" register(old)                                            \
+				 : "l"(p), register(v)                                          \
+				 : "memory");                                                   \
+		if (ordered)                                                                    \
+			__nvvm_membar_sys();                                                    \
+		return old;                                                                     \
+	}                                                                                       \
+	type gpuprobe_generic_##name##bits##_sys(type *p, type v, _Bool ordered);               \
+	type gpuprobe_generic_##name##bits##_sys(type *p, type v, _Bool ordered) {              \
+		type old;                                                                       \
+                                                                                                \
+		if (!__nvvm_isspacep_local(p))                                                  \
+			return gpuprobe_fetch_##name##bits##_sys((GLOBAL type *)p, v, ordered); \
+		old = *p;                                                                       \
+		*p = plain;                                                                     \
+		return old;                                                                     \
 	}
-#define DEFINE_SYSTEM_FETCHES(name, operation, plain)                    \
-	DEFINE_SYSTEM_FETCH(name, operation, 32, u32, "r", plain)        \
+#define DEFINE_SYSTEM_FETCHES(name, operation, plain)             \
+	DEFINE_SYSTEM_FETCH(name, operation, 32, u32, "r", plain) \
 	DEFINE_SYSTEM_FETCH(name, operation, 64, u64, "l", plain)
 
 DEFINE_SYSTEM_FETCHES(add, "add.u", old + v)
@@ -262,8 +244,7 @@ DEFINE_SYSTEM_FETCHES(xchg, "exch.b", v)
 
 #define DEFINE_SYSTEM_CMPXCHG(bits, type, register)                                               \
 	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v);           \
-	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v)            \
-	{                                                                                         \
+	type gpuprobe_fetch_cmpxchg##bits##_sys(GLOBAL type *p, type expected, type v) {          \
 		type old;                                                                         \
                                                                                                   \
 		__nvvm_membar_sys();                                                              \
@@ -275,8 +256,7 @@ DEFINE_SYSTEM_FETCHES(xchg, "exch.b", v)
 		return old;                                                                       \
 	}                                                                                         \
 	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v);                \
-	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v)                 \
-	{                                                                                         \
+	type gpuprobe_generic_cmpxchg##bits##_sys(type *p, type expected, type v) {               \
 		type old;                                                                         \
                                                                                                   \
 		if (!__nvvm_isspacep_local(p))                                                    \
@@ -297,8 +277,7 @@ DEFINE_SYSTEM_CMPXCHG(64, u64, "l")
  * which misses at the start of a kernel.
  */
 u64 gpuprobe_load_once(u64 pointer);
-u64 gpuprobe_load_once(u64 pointer)
-{
+u64 gpuprobe_load_once(u64 pointer) {
 	u32 number;
 	u64 zero;
 
@@ -309,15 +288,14 @@ u64 gpuprobe_load_once(u64 pointer)
 
 /* 8 bytes of the struct gpuprobe_process that a patch has a pointer to; 0 if there is none yet. */
 u64 gpuprobe_process_word(u64 process, u64 offset);
-u64 gpuprobe_process_word(u64 process, u64 offset)
-{
+u64 gpuprobe_process_word(u64 process, u64 offset) {
 	return process ? *(GLOBAL const u64 *)(process + offset) : 0;
 }
 
 /* The address of a value of an array that has it. See proto/map-layout.h. */
 u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride);
-u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask, u64 shard_stride)
-{
+u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask,
+			   u64 shard_stride) {
 	return base + ((u32)__nvvm_read_ptx_sreg_smid() & shard_mask) * shard_stride +
 	       index * value_stride;
 }
@@ -328,8 +306,7 @@ u64 gpuprobe_array_address(u64 base, u32 index, u64 value_stride, u32 shard_mask
  * of a lookup.
  */
 u64 gpuprobe_thread_number(void);
-u64 gpuprobe_thread_number(void)
-{
+u64 gpuprobe_thread_number(void) {
 	u32 width = __nvvm_read_ptx_sreg_ntid_x(), height = __nvvm_read_ptx_sreg_ntid_y(),
 	    depth = __nvvm_read_ptx_sreg_ntid_z(), rows = __nvvm_read_ptx_sreg_nctaid_y(),
 	    thread = __nvvm_read_ptx_sreg_tid_x();
@@ -339,21 +316,19 @@ u64 gpuprobe_thread_number(void)
 	__asm__("mad.wide.u32 %0, %1, %2, %3;"
 		: "=l"(number)
 		: "r"((u32)block), "r"(width), "l"((u64)thread));
-	if (__builtin_expect(
-		    (height | depth | rows | (u32)__nvvm_read_ptx_sreg_nctaid_z()) == 1, 1))
+	if (__builtin_expect((height | depth | rows | (u32)__nvvm_read_ptx_sreg_nctaid_z()) == 1,
+			     1))
 		return number;
-	row = (u32)__nvvm_read_ptx_sreg_ctaid_y() +
-	      (u64)rows * (u32)__nvvm_read_ptx_sreg_ctaid_z();
+	row = (u32)__nvvm_read_ptx_sreg_ctaid_y() + (u64)rows * (u32)__nvvm_read_ptx_sreg_ctaid_z();
 	block += row * (u32)__nvvm_read_ptx_sreg_nctaid_x();
-	thread += width * (__nvvm_read_ptx_sreg_tid_y() +
-			   height * (u32)__nvvm_read_ptx_sreg_tid_z());
+	thread +=
+		width * (__nvvm_read_ptx_sreg_tid_y() + height * (u32)__nvvm_read_ptx_sreg_tid_z());
 	return block * (width * height * depth) + thread;
 }
 
 /* Stores a value of at most 8 bytes and when, at once. */
 void gpuprobe_store_latest(u64 to, u64 value);
-void gpuprobe_store_latest(u64 to, u64 value)
-{
+void gpuprobe_store_latest(u64 to, u64 value) {
 	__asm__ volatile("st.global.v2.b64 [%0], {%1, %2};" ::"l"(to), "l"(value),
 			 "l"((u64)__nvvm_read_ptx_sreg_globaltimer())
 			 : "memory");
@@ -361,15 +336,13 @@ void gpuprobe_store_latest(u64 to, u64 value)
 
 /* The calling thread ends. The compiler takes it that it goes on, and adds nothing of its own. */
 void gpuprobe_exit(void);
-void gpuprobe_exit(void)
-{
+void gpuprobe_exit(void) {
 	__asm__ volatile("exit;" ::: "memory");
 }
 
 /* Stores a value in pieces of 8 bytes and a rest. `aligned`: the source is, to 8 bytes. */
 void gpuprobe_copy(u64 to, const void *from, u64 size, _Bool aligned);
-void gpuprobe_copy(u64 to, const void *from, u64 size, _Bool aligned)
-{
+void gpuprobe_copy(u64 to, const void *from, u64 size, _Bool aligned) {
 	const char *source = from;
 	u64 i = 0, piece;
 
@@ -385,26 +358,22 @@ void gpuprobe_copy(u64 to, const void *from, u64 size, _Bool aligned)
 }
 
 u64 gpuprobe_globaltimer(void);
-u64 gpuprobe_globaltimer(void)
-{
+u64 gpuprobe_globaltimer(void) {
 	return (u64)__nvvm_read_ptx_sreg_globaltimer();
 }
 
 u64 gpuprobe_sm_id(void);
-u64 gpuprobe_sm_id(void)
-{
+u64 gpuprobe_sm_id(void) {
 	return (u32)__nvvm_read_ptx_sreg_smid();
 }
 
 u64 gpuprobe_warp_id(void);
-u64 gpuprobe_warp_id(void)
-{
+u64 gpuprobe_warp_id(void) {
 	return (u32)__nvvm_read_ptx_sreg_warpid();
 }
 
 u64 gpuprobe_lane_id(void);
-u64 gpuprobe_lane_id(void)
-{
+u64 gpuprobe_lane_id(void) {
 	return (u32)__nvvm_read_ptx_sreg_laneid();
 }
 
@@ -414,8 +383,7 @@ u64 gpuprobe_lane_id(void)
  * clock.
  */
 u64 gpuprobe_prandom(void);
-u64 gpuprobe_prandom(void)
-{
+u64 gpuprobe_prandom(void) {
 	u64 x = gpuprobe_globaltimer() ^ gpuprobe_lane_id() << 59 ^ gpuprobe_sm_id() << 48 ^
 		gpuprobe_warp_id() << 40;
 
@@ -426,25 +394,21 @@ u64 gpuprobe_prandom(void)
 }
 
 void gpuprobe_membar(void);
-void gpuprobe_membar(void)
-{
+void gpuprobe_membar(void) {
 	__nvvm_membar_sys();
 }
 
 #define DEFINE_TRIPLE(name, sreg)                              \
 	u64 gpuprobe_##name##_x(void);                         \
-	u64 gpuprobe_##name##_x(void)                          \
-	{                                                      \
+	u64 gpuprobe_##name##_x(void) {                        \
 		return (u32)__nvvm_read_ptx_sreg_##sreg##_x(); \
 	}                                                      \
 	u64 gpuprobe_##name##_y(void);                         \
-	u64 gpuprobe_##name##_y(void)                          \
-	{                                                      \
+	u64 gpuprobe_##name##_y(void) {                        \
 		return (u32)__nvvm_read_ptx_sreg_##sreg##_y(); \
 	}                                                      \
 	u64 gpuprobe_##name##_z(void);                         \
-	u64 gpuprobe_##name##_z(void)                          \
-	{                                                      \
+	u64 gpuprobe_##name##_z(void) {                        \
 		return (u32)__nvvm_read_ptx_sreg_##sreg##_z(); \
 	}
 

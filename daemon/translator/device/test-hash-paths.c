@@ -15,31 +15,27 @@
 
 static unsigned long steps;
 
-static void step(void)
-{
+static void step(void) {
 	steps++;
 }
 
-static void look_again(void)
-{
+static void look_again(void) {
 }
 
-static void weak_pair(u64 address, u64 *a, u64 *b)
-{
+static void weak_pair(u64 address, u64 *a, u64 *b) {
 	*a = *(u64 *)(uintptr_t)address;
 	*b = *(u64 *)(uintptr_t)(address + 8);
 }
 
-static u32 shard(void)
-{
+static u32 shard(void) {
 	return 0;
 }
 
 /* Whether the paths of some keys go through each slot of a map once. */
-static bool is_complete(u32 capacity, u32 group_bits)
-{
-	struct hash h = { .mask = capacity - 1, .group_bits = group_bits, .stride = 1,
-			  .key_words = 1 };
+static bool is_complete(u32 capacity, u32 group_bits) {
+	struct hash h = {
+		.mask = capacity - 1, .group_bits = group_bits, .stride = 1, .key_words = 1
+	};
 	bool complete = true;
 
 	for (u64 key = 1; complete && key < 1ull << 40; key *= 7) {
@@ -59,8 +55,7 @@ static bool is_complete(u32 capacity, u32 group_bits)
 }
 
 /* How many slots are looked at for each of the keys 0, stride, 2 * stride, ..., in the mean. */
-static double mean_length(u32 group_bits, u64 stride)
-{
+static double mean_length(u32 group_bits, u64 stride) {
 	struct hash h;
 	double mean;
 
@@ -84,10 +79,10 @@ static double mean_length(u32 group_bits, u64 stride)
 }
 
 /* Cache lines that `n` keys in a row begin at. */
-static u32 count_lines(u32 group_bits, u64 first, u32 n)
-{
-	struct hash h = { .mask = CAPACITY - 1, .group_bits = group_bits, .stride = 32,
-			  .key_words = 1 };
+static u32 count_lines(u32 group_bits, u64 first, u32 n) {
+	struct hash h = {
+		.mask = CAPACITY - 1, .group_bits = group_bits, .stride = 32, .key_words = 1
+	};
 	bool seen[CAPACITY / 4] = { false };
 	u32 lines = 0;
 
@@ -100,8 +95,7 @@ static u32 count_lines(u32 group_bits, u64 first, u32 n)
 	return lines;
 }
 
-int main(void)
-{
+int main(void) {
 	int failed = 0;
 
 	for (u32 group_bits = 0; group_bits <= 2; group_bits++) {
@@ -114,8 +108,8 @@ int main(void)
 				double mean = mean_length(group_bits, odd << shift);
 
 				if (mean > (odd << shift == 1 ? 1.5 : 4))
-					failed = printf("%llu << %u, %u bits: mean of %.2f\n", odd, shift,
-							group_bits, mean);
+					failed = printf("%llu << %u, %u bits: mean of %.2f\n", odd,
+							shift, group_bits, mean);
 			}
 	}
 	if (count_lines(2, 0, 32) != 8 || count_lines(2, 1ull << 40, 4) != 1)

@@ -5,8 +5,8 @@
  * switches, and under many random ones: a thread may be interrupted before each access to memory.
  * After each step no key has two elements; in the end the counts are those of the elements, and the
  * results are those of an order of the calls in which none comes before one that ended before it
- * began; of a map that evicts, what calls may answer at all. Memory is sequentially consistent here;
- * see test-hash-threads.c for the other half.
+ * began; of a map that evicts, what calls may answer at all. Memory is sequentially consistent
+ * here; see test-hash-threads.c for the other half.
  *
  *     test-hash-schedules [RANDOM_RUNS [SEED]]
  */
@@ -28,7 +28,13 @@
 #define N_KEYS 3
 #define KEY_WORDS 2
 
-enum call_kind { CALL_END, CALL_LOOKUP, CALL_UPDATE, CALL_DELETE, CALL_COUNT };
+enum call_kind {
+	CALL_END,
+	CALL_LOOKUP,
+	CALL_UPDATE,
+	CALL_DELETE,
+	CALL_COUNT
+};
 
 struct call {
 	enum call_kind kind;
@@ -71,15 +77,13 @@ static struct {
 	u64 state; /* of random numbers */
 } choices;
 
-static u32 random_below(u32 n)
-{
+static u32 random_below(u32 n) {
 	choices.state = choices.state * 6364136223846793005ull + 1442695040888963407ull;
 	return (u32)((choices.state >> 33) % n);
 }
 
 /* One of n possibilities; 0 first. */
-static u32 choose(u32 n)
-{
+static u32 choose(u32 n) {
 	if (n == 1)
 		return 0;
 	if (run.random)
@@ -96,8 +100,7 @@ static u32 choose(u32 n)
 }
 
 /* To the next schedule. False: that was the last. */
-static bool choices_advance(void)
-{
+static bool choices_advance(void) {
 	while (choices.n && choices.taken[choices.n - 1] + 1 == choices.of[choices.n - 1])
 		choices.n--;
 	choices.at = 0;
@@ -107,8 +110,7 @@ static bool choices_advance(void)
 	return true;
 }
 
-static void switch_to(u32 thread)
-{
+static void switch_to(u32 thread) {
 	u32 from = run.current;
 
 	run.current = thread;
@@ -116,13 +118,11 @@ static void switch_to(u32 thread)
 }
 
 /* Whether a thread is another one that has not ended, nor waits if that matters. */
-static bool is_other(u32 thread, bool awake)
-{
+static bool is_other(u32 thread, bool awake) {
 	return thread != run.current && !run.done[thread] && !(awake && run.waits[thread]);
 }
 
-static u32 count_others(bool awake)
-{
+static u32 count_others(bool awake) {
 	u32 n = 0;
 
 	for (u32 i = 0; i < run.n_threads; i++)
@@ -131,8 +131,7 @@ static u32 count_others(bool awake)
 }
 
 /* The nth of them, from the current one on. */
-static u32 other_thread(u32 n, bool awake)
-{
+static u32 other_thread(u32 n, bool awake) {
 	for (u32 i = 1; i < run.n_threads; i++) {
 		u32 thread = (run.current + i) % run.n_threads;
 
@@ -142,21 +141,20 @@ static u32 other_thread(u32 n, bool awake)
 	return run.current;
 }
 
-static void check_keys(void)
-{
+static void check_keys(void) {
 	for (u64 i = 0; i <= run.hash.mask; i++)
 		for (u64 j = 0; j < i; j++) {
 			const u64 *a = slot_at(&run.hash, i);
 			const u64 *b = slot_at(&run.hash, j);
 
 			if ((*a & MAP_SLOT_STATE_MASK) == MAP_SLOT_LIVE &&
-			    (*b & MAP_SLOT_STATE_MASK) == MAP_SLOT_LIVE && !memcmp(a + 1, b + 1, 8 * run.hash.key_words))
+			    (*b & MAP_SLOT_STATE_MASK) == MAP_SLOT_LIVE &&
+			    !memcmp(a + 1, b + 1, 8 * run.hash.key_words))
 				run.wrong = "two elements with one key";
 		}
 }
 
-static void step(void)
-{
+static void step(void) {
 	u32 others = count_others(false), next = 0;
 
 	check_keys();
@@ -172,8 +170,7 @@ static void step(void)
 }
 
 /* Somebody else's turn: the others that wait get theirs once all wait. */
-static void look_again(void)
-{
+static void look_again(void) {
 	u32 others = count_others(true);
 
 	run.waits[run.current] = true;
@@ -187,21 +184,18 @@ static void look_again(void)
 }
 
 /* Anything that was there once: here, what is there, or nothing. */
-static void weak_pair(u64 address, u64 *a, u64 *b)
-{
+static void weak_pair(u64 address, u64 *a, u64 *b) {
 	bool stale = choose(2) == 0;
 
 	*a = stale ? 0 : *(u64 *)(uintptr_t)address;
 	*b = stale ? 0 : *(u64 *)(uintptr_t)(address + 8);
 }
 
-static u32 shard(void)
-{
+static u32 shard(void) {
 	return 0;
 }
 
-static void perform(struct call *call)
-{
+static void perform(struct call *call) {
 	const u64 *key = run.keys[call->key];
 	u64 value;
 
@@ -225,8 +219,7 @@ static void perform(struct call *call)
 	call->end = ++run.steps;
 }
 
-static void thread_main(void)
-{
+static void thread_main(void) {
 	u32 self = run.current;
 
 	for (u32 i = 0; i < CALLS_MAX && run.calls[self][i].kind != CALL_END; i++)
@@ -245,8 +238,7 @@ struct order {
 };
 
 /* Whether a call may answer what it did, as the next one; then its effect. */
-static bool may_answer(const struct call *call, struct order *order, u32 full)
-{
+static bool may_answer(const struct call *call, struct order *order, u32 full) {
 	bool present = order->present >> call->key & 1;
 	u32 n = (u32)__builtin_popcount(order->present);
 
@@ -269,8 +261,7 @@ static bool may_answer(const struct call *call, struct order *order, u32 full)
 }
 
 /* Whether there is an order from here on. Room is free once the call that deletes has returned. */
-static bool has_order(const struct order *from)
-{
+static bool has_order(const struct order *from) {
 	bool ended = true;
 
 	for (u32 t = 0; t < run.n_threads; t++) {
@@ -301,8 +292,7 @@ static bool has_order(const struct order *from)
 }
 
 /* All threads count: what was counted is there, and where all keys have room, that is all. */
-static const char *check_counts(void)
-{
+static const char *check_counts(void) {
 	u32 want[N_KEYS] = { 0 }, keys = 0;
 	bool refused = false;
 
@@ -324,8 +314,7 @@ static const char *check_counts(void)
 }
 
 /* Whether none of its calls is one of a kind. */
-static bool is_without(const struct scenario *s, enum call_kind first, enum call_kind last)
-{
+static bool is_without(const struct scenario *s, enum call_kind first, enum call_kind last) {
 	for (u32 t = 0; t < THREADS_MAX; t++)
 		for (u32 i = 0; i < CALLS_MAX; i++)
 			if (s->calls[t][i].kind >= first && s->calls[t][i].kind <= last)
@@ -334,8 +323,7 @@ static bool is_without(const struct scenario *s, enum call_kind first, enum call
 }
 
 /* A map that evicts is never full, has what was inserted only, and something in the end. */
-static const char *check_lru(const struct scenario *s)
-{
+static const char *check_lru(const struct scenario *s) {
 	const struct map_hash *header = (const void *)(uintptr_t)run.hash.base;
 	u32 inserted = s->prepared;
 	bool refused = false, found = false;
@@ -367,8 +355,7 @@ static const char *check_lru(const struct scenario *s)
 /* ---- runs ---- */
 
 /* The word that map_hash_mix() makes a hash of, from 0. */
-static u64 unmix(u64 hash)
-{
+static u64 unmix(u64 hash) {
 	u64 inverse = 1;
 
 	for (int n = 0; n < 6; n++)
@@ -377,9 +364,9 @@ static u64 unmix(u64 hash)
 }
 
 /* Key number i. The keys that share a tag also share the slot that they begin at. */
-static void make_key(const struct scenario *s, u32 i, u64 *key)
-{
-	static const u64 found[2][N_KEYS] = { /* by trying 2^26, for maps of 4 and of 8 slots */
+static void make_key(const struct scenario *s, u32 i, u64 *key) {
+	static const u64 found[2][N_KEYS] = {
+		/* by trying 2^26, for maps of 4 and of 8 slots */
 		{ 0x368eb6701f02e458, 0x34b6327017112a58, 0x4f53f1300ed48438 },
 		{ 0xd59ec4c01f3b90e0, 0x702cc1c01af9b560, 0x4c6275d007094148 },
 	};
@@ -394,8 +381,7 @@ static void make_key(const struct scenario *s, u32 i, u64 *key)
 }
 
 /* Whether the keys with one tag are: they begin alike. */
-static bool is_as_meant(const struct scenario *s)
-{
+static bool is_as_meant(const struct scenario *s) {
 	u64 start = hash_key(&run.hash, run.keys[0]);
 
 	for (u32 i = 1; i < N_KEYS; i++) {
@@ -407,8 +393,7 @@ static bool is_as_meant(const struct scenario *s)
 	return true;
 }
 
-static u32 count_threads(const struct scenario *s)
-{
+static u32 count_threads(const struct scenario *s) {
 	u32 n = 0;
 
 	while (n < THREADS_MAX && s->calls[n][0].kind != CALL_END)
@@ -416,8 +401,7 @@ static u32 count_threads(const struct scenario *s)
 	return n;
 }
 
-static void run_once(const struct scenario *s)
-{
+static void run_once(const struct scenario *s) {
 	struct order start = { .present = s->prepared };
 
 	run.scenario = s;
@@ -449,15 +433,14 @@ static void run_once(const struct scenario *s)
 	if (!run.wrong)
 		run.wrong = hash_check(&run.hash);
 	if (!run.wrong)
-		run.wrong = s->lru ? check_lru(s) :
-			    is_without(s, CALL_LOOKUP, CALL_DELETE) ? check_counts() :
-			    has_order(&start)			    ? NULL :
-									      "results that no order explains";
+		run.wrong = s->lru                                    ? check_lru(s)
+			    : is_without(s, CALL_LOOKUP, CALL_DELETE) ? check_counts()
+			    : has_order(&start)                       ? NULL
+						: "results that no order explains";
 	free((void *)(uintptr_t)run.hash.base);
 }
 
-static int report(const struct scenario *s, unsigned long runs)
-{
+static int report(const struct scenario *s, unsigned long runs) {
 	if (!run.wrong) {
 		printf("%s: %lu schedules\n", s->name, runs);
 		return 0;
@@ -481,47 +464,154 @@ static int report(const struct scenario *s, unsigned long runs)
 
 static const struct scenario scenarios[] = {
 	{ "two insert one key", 4, 1, 8, false, 4, 0, { { UPDATE(0, 1) }, { UPDATE(0, 1) } } },
-	{ "two insert one key, then look", 4, 1, 4, false, 3, 0,
+	{ "two insert one key, then look",
+	  4,
+	  1,
+	  4,
+	  false,
+	  3,
+	  0,
 	  { { UPDATE(0, 0), LOOKUP(0) }, { UPDATE(0, 1), LOOKUP(0) } } },
-	{ "two insert two keys, room for one", 4, 1, 8, false, 4, 0,
+	{ "two insert two keys, room for one",
+	  4,
+	  1,
+	  8,
+	  false,
+	  4,
+	  0,
 	  { { UPDATE(0, 1) }, { UPDATE(1, 1) } } },
 	{ "one tag, room for one", 8, 1, 8, true, 3, 0, { { UPDATE(0, 0) }, { UPDATE(1, 0) } } },
-	{ "insert and delete", 4, 1, 8, false, 3, 0,
+	{ "insert and delete",
+	  4,
+	  1,
+	  8,
+	  false,
+	  3,
+	  0,
 	  { { UPDATE(0, 1), DELETE(0) }, { UPDATE(0, 1), LOOKUP(0) } } },
-	{ "insert and delete, two keys", 4, 1, 4, false, 3, 0,
+	{ "insert and delete, two keys",
+	  4,
+	  1,
+	  4,
+	  false,
+	  3,
+	  0,
 	  { { UPDATE(0, 1), DELETE(0) }, { UPDATE(1, 1), DELETE(1) } } },
-	{ "taken again with one tag", 4, 2, 16, true, 3, 1,
+	{ "taken again with one tag",
+	  4,
+	  2,
+	  16,
+	  true,
+	  3,
+	  1,
 	  { { DELETE(0), UPDATE(1, 1) }, { LOOKUP(1), LOOKUP(1) } } },
-	{ "update of what is taken again", 4, 1, 16, true, 3, 1,
+	{ "update of what is taken again",
+	  4,
+	  1,
+	  16,
+	  true,
+	  3,
+	  1,
 	  { { DELETE(0), UPDATE(1, 1) }, { UPDATE(1, 1), LOOKUP(1) } } },
-	{ "free before and behind", 4, 2, 8, true, 2, 2,
+	{ "free before and behind",
+	  4,
+	  2,
+	  8,
+	  true,
+	  2,
+	  2,
 	  { { UPDATE(0, 1) }, { DELETE(1), UPDATE(0, 1) }, { UPDATE(0, 1), LOOKUP(0) } } },
-	{ "beyond the window", 8, 4, 8, true, 2, 3,
+	{ "beyond the window",
+	  8,
+	  4,
+	  8,
+	  true,
+	  2,
+	  3,
 	  { { UPDATE(2, 1), LOOKUP(2) }, { UPDATE(2, 1) }, { LOOKUP(2), DELETE(0) } } },
-	{ "beyond the window, then before", 8, 4, 8, true, 2, 3,
+	{ "beyond the window, then before",
+	  8,
+	  4,
+	  8,
+	  true,
+	  2,
+	  3,
 	  { { UPDATE(2, 1) }, { DELETE(0), UPDATE(2, 1) }, { LOOKUP(2), UPDATE(2, 0) } } },
 	{ "exist", 4, 2, 8, false, 3, 0, { { UPDATE(0, 0), DELETE(0) }, { UPDATE(0, 2) } } },
 	{ "two count one key", 4, 1, 8, false, 2, 0, { { COUNT(0), COUNT(0) }, { COUNT(0) } } },
 	{ "two count two keys", 4, 1, 4, false, 1, 0, { { COUNT(0), COUNT(1) }, { COUNT(1) } } },
-	{ "three insert one key", 4, 1, 8, false, 2, 0,
+	{ "three insert one key",
+	  4,
+	  1,
+	  8,
+	  false,
+	  2,
+	  0,
 	  { { UPDATE(0, 1) }, { UPDATE(0, 1) }, { UPDATE(0, 1) } } },
-	{ "three insert two keys", 4, 1, 8, false, 2, 0,
+	{ "three insert two keys",
+	  4,
+	  1,
+	  8,
+	  false,
+	  2,
+	  0,
 	  { { UPDATE(0, 1) }, { UPDATE(1, 1) }, { UPDATE(0, 0) } } },
-	{ "three insert and delete", 4, 1, 8, true, 2, 0,
+	{ "three insert and delete",
+	  4,
+	  1,
+	  8,
+	  true,
+	  2,
+	  0,
 	  { { UPDATE(0, 1), DELETE(0) }, { UPDATE(0, 1) }, { UPDATE(1, 1) } } },
 	{ "three count", 4, 2, 8, true, 1, 0, { { COUNT(0) }, { COUNT(0) }, { COUNT(1) } } },
-	{ "two evict", 4, 1, 8, false, 3, 4, { { UPDATE(0, 1), LOOKUP(0) }, { UPDATE(1, 1) } }, true },
-	{ "two evict one another, one tag", 8, 1, 8, true, 2, 1,
-	  { { UPDATE(1, 0), LOOKUP(1) }, { UPDATE(0, 0), UPDATE(2, 0) } }, true },
-	{ "evicted and inserted", 4, 1, 16, false, 2, 1,
-	  { { UPDATE(1, 1) }, { UPDATE(0, 1), LOOKUP(0) }, { DELETE(0), UPDATE(1, 1) } }, true },
-	{ "three evict", 4, 1, 4, false, 2, 1, { { UPDATE(0, 1) }, { UPDATE(1, 1) }, { UPDATE(2, 1) } }, true },
-	{ "no slot to spare", 2, 1, 8, false, 2, 0,
+	{ "two evict",
+	  4,
+	  1,
+	  8,
+	  false,
+	  3,
+	  4,
+	  { { UPDATE(0, 1), LOOKUP(0) }, { UPDATE(1, 1) } },
+	  true },
+	{ "two evict one another, one tag",
+	  8,
+	  1,
+	  8,
+	  true,
+	  2,
+	  1,
+	  { { UPDATE(1, 0), LOOKUP(1) }, { UPDATE(0, 0), UPDATE(2, 0) } },
+	  true },
+	{ "evicted and inserted",
+	  4,
+	  1,
+	  16,
+	  false,
+	  2,
+	  1,
+	  { { UPDATE(1, 1) }, { UPDATE(0, 1), LOOKUP(0) }, { DELETE(0), UPDATE(1, 1) } },
+	  true },
+	{ "three evict",
+	  4,
+	  1,
+	  4,
+	  false,
+	  2,
+	  1,
+	  { { UPDATE(0, 1) }, { UPDATE(1, 1) }, { UPDATE(2, 1) } },
+	  true },
+	{ "no slot to spare",
+	  2,
+	  1,
+	  8,
+	  false,
+	  2,
+	  0,
 	  { { UPDATE(0, 1) }, { UPDATE(0, 1) }, { UPDATE(0, 1) } } },
 };
 
-static int run_all_schedules(const struct scenario *s)
-{
+static int run_all_schedules(const struct scenario *s) {
 	unsigned long runs = 0;
 
 	run.random = false;
@@ -534,8 +624,7 @@ static int run_all_schedules(const struct scenario *s)
 	return report(s, runs);
 }
 
-static int run_random_schedules(const struct scenario *s, unsigned long runs)
-{
+static int run_random_schedules(const struct scenario *s, unsigned long runs) {
 	run.random = true;
 	for (unsigned long i = 0; !run.wrong && i < runs; i++) {
 		run.group_bits = i & 1;
@@ -545,8 +634,7 @@ static int run_random_schedules(const struct scenario *s, unsigned long runs)
 }
 
 /* Random calls of random threads, on a map with hardly enough room. */
-static void make_random(struct scenario *s)
-{
+static void make_random(struct scenario *s) {
 	bool counts = random_below(4) == 0, deletes = random_below(3) != 0;
 
 	*s = (struct scenario){ .name = "random calls", .capacity = 4u << random_below(2) };
@@ -567,8 +655,7 @@ static void make_random(struct scenario *s)
 		s->prepared = random_below(2) ? 2 : 3;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	unsigned long random_runs = argc > 1 ? strtoul(argv[1], NULL, 0) : 40000;
 	struct scenario s = { .name = "random calls" };
 

@@ -35,46 +35,40 @@ static struct {
 	u64 refused;
 } shared;
 
-static void step(void)
-{
+static void step(void) {
 }
 
-static void look_again(void)
-{
+static void look_again(void) {
 	sched_yield();
 }
 
-static void weak_pair(u64 address, u64 *a, u64 *b)
-{
+static void weak_pair(u64 address, u64 *a, u64 *b) {
 	host_load_pair(address, 1, a, b);
 }
 
-static u32 shard(void)
-{
+static u32 shard(void) {
 	return 0;
 }
 
-static void make_key(u64 i, u64 *key)
-{
+static void make_key(u64 i, u64 *key) {
 	memset(key, 0, KEY_WORDS * sizeof(*key));
 	key[0] = i * 0x10001 & 0xffffffff;
 	key[shared.hash.key_words - 1] |= i << 20 & 0xffffffff;
 }
 
 /* One call of a workload that deletes: inserts or deletes, and keeps account. */
-static void churn(u64 i, const u64 *key, bool insert)
-{
-	long r = insert ? hash_update(&shared.hash, key, i, HASH_NOEXIST) :
-			  erase(&shared.hash, key);
+static void churn(u64 i, const u64 *key, bool insert) {
+	long r =
+		insert ? hash_update(&shared.hash, key, i, HASH_NOEXIST) : erase(&shared.hash, key);
 
 	if (r == 0)
 		__atomic_add_fetch(&(insert ? shared.inserted : shared.deleted)[i], 1,
 				   __ATOMIC_RELAXED);
 }
 
-/* One call of a workload that evicts: what is found is what was inserted; and inserted if it was not. */
-static void replace(u64 i, const u64 *key)
-{
+/* One call of a workload that evicts: what is found is what was inserted; and inserted if it was
+ * not. */
+static void replace(u64 i, const u64 *key) {
 	u64 value = hash_lookup(&shared.hash, key);
 	long r = value ? 0 : hash_update(&shared.hash, key, i, HASH_NOEXIST);
 
@@ -82,8 +76,7 @@ static void replace(u64 i, const u64 *key)
 		__atomic_add_fetch(&shared.refused, 1, __ATOMIC_RELAXED);
 }
 
-static void *thread_main(void *argument)
-{
+static void *thread_main(void *argument) {
 	const struct workload *w = shared.workload;
 	u64 random = (u64)(uintptr_t)argument;
 	u64 key[KEY_WORDS];
@@ -110,15 +103,15 @@ static void *thread_main(void *argument)
 }
 
 /* What is wrong in the end, or NULL. */
-static const char *check(const struct workload *w)
-{
+static const char *check(const struct workload *w) {
 	const struct map_hash *header = (const void *)(uintptr_t)shared.hash.base;
 	u64 key[KEY_WORDS];
 
 	if (w->evicts && shared.refused)
 		return "full, though it evicts";
 	if (w->evicts)
-		return header->count == w->max_entries ? hash_check(&shared.hash) : "not as full as it may be";
+		return header->count == w->max_entries ? hash_check(&shared.hash)
+						       : "not as full as it may be";
 	for (u32 i = 0; i < w->n_keys; i++) {
 		u64 value;
 
@@ -129,15 +122,15 @@ static const char *check(const struct workload *w)
 		if (!w->deletes && (value ? host_load(value) : 0) != shared.inserted[i])
 			return "a count is wrong";
 	}
-	if (!w->deletes && header->count != (w->n_keys < w->max_entries ? w->n_keys : w->max_entries))
+	if (!w->deletes &&
+	    header->count != (w->n_keys < w->max_entries ? w->n_keys : w->max_entries))
 		return "not all elements are there";
 	if (!w->deletes && !shared.refused != (w->n_keys <= w->max_entries))
 		return "refused though there is room, or the reverse";
 	return hash_check(&shared.hash);
 }
 
-static int run(const struct workload *w)
-{
+static int run(const struct workload *w) {
 	pthread_t threads[N_THREADS];
 	const char *wrong;
 
@@ -179,8 +172,7 @@ static const struct workload workloads[] = {
 	{ "few are evicted", 40, 32, 128, 2, 4, 20000, false, true },
 };
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	unsigned long rounds = argc > 1 ? strtoul(argv[1], NULL, 0) : 20;
 	size_t n = sizeof(workloads) / sizeof(workloads[0]);
 

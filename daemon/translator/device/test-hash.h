@@ -19,35 +19,31 @@ static void look_again(void);
 static void weak_pair(u64 address, u64 *a, u64 *b);
 static u32 shard(void);
 
-static inline u64 host_load(u64 address)
-{
+static inline u64 host_load(u64 address) {
 	step();
 	return __atomic_load_n((u64 *)(uintptr_t)address, __ATOMIC_RELAXED);
 }
 
-static inline void host_store(u64 address, u64 value)
-{
+static inline void host_store(u64 address, u64 value) {
 	step();
 	__atomic_store_n((u64 *)(uintptr_t)address, value, __ATOMIC_RELAXED);
 }
 
-static inline u64 host_compare_and_swap(u64 address, u64 expected, u64 value)
-{
+static inline u64 host_compare_and_swap(u64 address, u64 expected, u64 value) {
 	step();
 	__atomic_compare_exchange_n((u64 *)(uintptr_t)address, &expected, value, 0,
 				    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 	return expected;
 }
 
-static inline u64 host_add(u64 address, u64 value)
-{
+static inline u64 host_add(u64 address, u64 value) {
 	step();
 	return __atomic_fetch_add((u64 *)(uintptr_t)address, value, __ATOMIC_ACQ_REL);
 }
 
-/* Two words that are read at once: CPUs promise that for one only, so the first one is read again. */
-static inline void host_load_pair(u64 address, _Bool strong, u64 *a, u64 *b)
-{
+/* Two words that are read at once: CPUs promise that for one only, so the first one is read again.
+ */
+static inline void host_load_pair(u64 address, _Bool strong, u64 *a, u64 *b) {
 	step();
 	if (!strong) {
 		weak_pair(address, a, b);
@@ -74,10 +70,10 @@ static inline void host_load_pair(u64 address, _Bool strong, u64 *a, u64 *b)
 #endif
 #include "device-lib-hash.c"
 
-/* A map of `capacity` slots and no elements: keys of `key_size` bytes, values of 8. Free h->base. */
-static void hash_init(struct hash *h, u32 capacity, u32 group_bits, u32 max_entries,
-		      u32 key_size, _Bool immortal)
-{
+/* A map of `capacity` slots and no elements: keys of `key_size` bytes, values of 8. Free h->base.
+ */
+static void hash_init(struct hash *h, u32 capacity, u32 group_bits, u32 max_entries, u32 key_size,
+		      _Bool immortal) {
 	*h = (struct hash){
 		.mask = capacity - 1,
 		.group_bits = group_bits,
@@ -90,21 +86,19 @@ static void hash_init(struct hash *h, u32 capacity, u32 group_bits, u32 max_entr
 	};
 	/* room for `used`, which LRU maps have */
 	h->stride = (8 + 8 * h->key_words + 8 + 8 + 15) / 16 * 16;
-	h->base = (u64)(uintptr_t)aligned_alloc(128, (sizeof(struct map_hash) +
-						      capacity * h->stride + 127) / 128 * 128);
+	h->base = (u64)(uintptr_t)aligned_alloc(
+		128, (sizeof(struct map_hash) + capacity * h->stride + 127) / 128 * 128);
 	if (!h->base)
 		abort();
 	memset((void *)(uintptr_t)h->base, 0, sizeof(struct map_hash) + capacity * h->stride);
 }
 
 /* Slot number i in memory. */
-static inline const u64 *slot_at(const struct hash *h, u64 i)
-{
+static inline const u64 *slot_at(const struct hash *h, u64 i) {
 	return (const u64 *)(uintptr_t)(h->base + sizeof(struct map_hash) + i * h->stride);
 }
 
-static inline u64 hash_lookup(const struct hash *h, const u64 *key)
-{
+static inline u64 hash_lookup(const struct hash *h, const u64 *key) {
 	struct element element = find(h, key, !h->immortal);
 
 	if (element.found != !!element.value)
@@ -112,8 +106,7 @@ static inline u64 hash_lookup(const struct hash *h, const u64 *key)
 	return element.value;
 }
 
-static inline long hash_update(const struct hash *h, const u64 *key, u64 value, u64 flags)
-{
+static inline long hash_update(const struct hash *h, const u64 *key, u64 value, u64 flags) {
 	struct hash_value stored = { (const char *)&value, sizeof(value), 1 };
 
 	return update(h, key, &stored, flags);
@@ -123,8 +116,7 @@ static inline long hash_update(const struct hash *h, const u64 *key, u64 value, 
  * What a program does that counts: true if it was counted. False: the map is full. An element that
  * goes away again in between is looked for again.
  */
-static inline _Bool hash_count(const struct hash *h, const u64 *key)
-{
+static inline _Bool hash_count(const struct hash *h, const u64 *key) {
 	for (;;) {
 		u64 value = hash_lookup(h, key);
 		long r;
@@ -142,8 +134,7 @@ static inline _Bool hash_count(const struct hash *h, const u64 *key)
 }
 
 /* Without steps, where nobody works on the map: NULL, or what is wrong with it. */
-static inline const char *hash_check(const struct hash *h)
-{
+static inline const char *hash_check(const struct hash *h) {
 	const struct map_hash *header = (const void *)(uintptr_t)h->base;
 	u32 live = 0;
 

@@ -24,8 +24,7 @@ struct registers {
 };
 
 /* What an instruction does to the registers. */
-static void step(struct registers *state, const struct bpf_insn *insn, int64_t pc)
-{
+static void step(struct registers *state, const struct bpf_insn *insn, int64_t pc) {
 	uint32_t *to = &state->function[insn->dst_reg % REGISTERS];
 
 	if (insn_is_call(insn)) {
@@ -47,8 +46,7 @@ static void step(struct registers *state, const struct bpf_insn *insn, int64_t p
 }
 
 /* Adds what holds on one way to an instruction. True: that changes something. */
-static bool join(struct registers *to, const struct registers *from)
-{
+static bool join(struct registers *to, const struct registers *from) {
 	bool changed = false;
 
 	for (unsigned i = 0; i < REGISTERS; i++) {
@@ -63,8 +61,7 @@ static bool join(struct registers *to, const struct registers *from)
 }
 
 /* One walk over all instructions. True: something has changed. */
-static bool sweep(const struct bpf_insn *insns, size_t n_insns, struct registers *states)
-{
+static bool sweep(const struct bpf_insn *insns, size_t n_insns, struct registers *states) {
 	bool changed = false;
 	size_t slots;
 
@@ -84,8 +81,7 @@ static bool sweep(const struct bpf_insn *insns, size_t n_insns, struct registers
 	return changed;
 }
 
-int callback_find(const struct bpf_insn *insns, size_t n_insns, uint32_t **callbacks)
-{
+int callback_find(const struct bpf_insn *insns, size_t n_insns, uint32_t **callbacks) {
 	struct registers *states;
 	bool wanted = false;
 
@@ -114,8 +110,8 @@ int callback_find(const struct bpf_insn *insns, size_t n_insns, uint32_t **callb
 	while (sweep(insns, n_insns, states))
 		;
 	for (size_t pc = 0; pc < n_insns; pc += insn_is_ld_imm64(insns + pc) ? 2 : 1)
-		(*callbacks)[pc] = states[pc].function[2] == UNSEEN ? CALLBACK_NONE
-								    : states[pc].function[2];
+		(*callbacks)[pc] =
+			states[pc].function[2] == UNSEEN ? CALLBACK_NONE : states[pc].function[2];
 	free(states);
 	return 0;
 }

@@ -32,16 +32,14 @@
 	"function(sroa,early-cse,instcombine<no-verify-fixpoint>,adce,sroa,infer-address-spaces)," \
 	"default<O2>"
 
-static int internal_error(char **error, const char *what, const char *message)
-{
+static int internal_error(char **error, const char *what, const char *message) {
 	if (asprintf(error, "%s: %s", what, message ? message : "unknown reason") < 0)
 		return -ENOMEM;
 	return TRANSLATE_E_INTERNAL;
 }
 
 /* Functions of the device library: ours alone, and nothing but inlined. */
-static void make_internal(LLVMContextRef context, LLVMModuleRef module)
-{
+static void make_internal(LLVMContextRef context, LLVMModuleRef module) {
 	unsigned always = LLVMGetEnumAttributeKindForName("alwaysinline", 12);
 
 	for (LLVMValueRef f = LLVMGetFirstFunction(module); f; f = LLVMGetNextFunction(f)) {
@@ -59,8 +57,7 @@ static void make_internal(LLVMContextRef context, LLVMModuleRef module)
 
 /* Adds a part of the device library to the module, which is NULL at first. */
 static int add_library(struct codegen *codegen, const unsigned char *bytes, size_t size,
-		       char **error)
-{
+		       char **error) {
 	LLVMMemoryBufferRef bitcode = LLVMCreateMemoryBufferWithMemoryRange(
 		(const char *)bytes, size, "device-lib", false);
 	LLVMModuleRef module;
@@ -78,8 +75,7 @@ static int add_library(struct codegen *codegen, const unsigned char *bytes, size
 	return 0;
 }
 
-int codegen_init(struct codegen *codegen, unsigned target, bool rings, bool hashes, char **error)
-{
+int codegen_init(struct codegen *codegen, unsigned target, bool rings, bool hashes, char **error) {
 	int r;
 
 	LLVMInitializeNVPTXTargetInfo();
@@ -100,8 +96,7 @@ int codegen_init(struct codegen *codegen, unsigned target, bool rings, bool hash
 	return r;
 }
 
-void codegen_deinit(struct codegen *codegen)
-{
+void codegen_deinit(struct codegen *codegen) {
 	if (codegen->module)
 		LLVMDisposeModule(codegen->module);
 	if (codegen->context)
@@ -110,8 +105,7 @@ void codegen_deinit(struct codegen *codegen)
 }
 
 /* Constants that LLVM made get names that cannot meet another program's. */
-static void name_private_symbols(LLVMModuleRef module, LLVMValueRef keep)
-{
+static void name_private_symbols(LLVMModuleRef module, LLVMValueRef keep) {
 	unsigned n = 0;
 	size_t length;
 	char name[512];
@@ -124,8 +118,7 @@ static void name_private_symbols(LLVMModuleRef module, LLVMValueRef keep)
 	}
 }
 
-static int optimise(struct codegen *codegen, LLVMTargetMachineRef machine, char **error)
-{
+static int optimise(struct codegen *codegen, LLVMTargetMachineRef machine, char **error) {
 	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
 	LLVMErrorRef failure;
 	char *message;
@@ -144,8 +137,7 @@ static int optimise(struct codegen *codegen, LLVMTargetMachineRef machine, char 
 }
 
 static int emit_text(struct codegen *codegen, LLVMTargetMachineRef machine, char **ptx,
-		     char **error)
-{
+		     char **error) {
 	LLVMMemoryBufferRef buffer = NULL;
 	char *message = NULL;
 	int r = 0;
@@ -161,8 +153,7 @@ static int emit_text(struct codegen *codegen, LLVMTargetMachineRef machine, char
 	return *ptx ? 0 : -ENOMEM;
 }
 
-int codegen_emit(struct codegen *codegen, LLVMValueRef keep, char **ptx, char **error)
-{
+int codegen_emit(struct codegen *codegen, LLVMValueRef keep, char **ptx, char **error) {
 	LLVMTargetMachineRef machine;
 	LLVMTargetRef target;
 	char *message = NULL;

@@ -10,7 +10,7 @@
 struct codegen {
 	LLVMContextRef context;
 	LLVMModuleRef module; /* the device library is in it, internal */
-	unsigned target;      /* 52: sm_52 */
+	unsigned target; /* 52: sm_52 */
 };
 
 /*

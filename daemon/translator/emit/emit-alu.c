@@ -12,21 +12,19 @@
 #include "value.h"
 
 /* The second operand in the operation's width. */
-static LLVMValueRef operand(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type)
-{
+static LLVMValueRef operand(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type) {
 	if (INSN_SOURCE(insn->code) == BPF_X)
 		return LLVMBuildTrunc(e->builder, emit_get(e, insn->src_reg), type, "");
 	return LLVMConstInt(type, (uint64_t)(int64_t)insn->imm, true);
 }
 
 static LLVMValueRef unsigned_division(struct emitter *e, LLVMValueRef a, LLVMValueRef b,
-				      bool modulo)
-{
+				      bool modulo) {
 	LLVMTypeRef type = LLVMTypeOf(a);
 	LLVMValueRef zero = LLVMConstInt(type, 0, false);
 	LLVMValueRef by_zero = LLVMBuildICmp(e->builder, LLVMIntEQ, b, zero, "");
-	LLVMValueRef divisor = LLVMBuildSelect(e->builder, by_zero, LLVMConstInt(type, 1, false), b,
-					       "");
+	LLVMValueRef divisor =
+		LLVMBuildSelect(e->builder, by_zero, LLVMConstInt(type, 1, false), b, "");
 
 	if (modulo)
 		return LLVMBuildSelect(e->builder, by_zero, a,
@@ -35,15 +33,15 @@ static LLVMValueRef unsigned_division(struct emitter *e, LLVMValueRef a, LLVMVal
 			       "");
 }
 
-static LLVMValueRef signed_division(struct emitter *e, LLVMValueRef a, LLVMValueRef b, bool modulo)
-{
+static LLVMValueRef signed_division(struct emitter *e, LLVMValueRef a, LLVMValueRef b,
+				    bool modulo) {
 	LLVMTypeRef type = LLVMTypeOf(a);
 	LLVMValueRef zero = LLVMConstInt(type, 0, false), result;
 	LLVMValueRef by_zero = LLVMBuildICmp(e->builder, LLVMIntEQ, b, zero, "");
 	LLVMValueRef by_minus = LLVMBuildICmp(e->builder, LLVMIntEQ, b, LLVMConstAllOnes(type), "");
 	LLVMValueRef special = LLVMBuildOr(e->builder, by_zero, by_minus, "");
-	LLVMValueRef divisor = LLVMBuildSelect(e->builder, special, LLVMConstInt(type, 1, false), b,
-					       "");
+	LLVMValueRef divisor =
+		LLVMBuildSelect(e->builder, special, LLVMConstInt(type, 1, false), b, "");
 
 	if (modulo) {
 		/* x % 1 == x % -1 == 0 */
@@ -55,8 +53,7 @@ static LLVMValueRef signed_division(struct emitter *e, LLVMValueRef a, LLVMValue
 	return LLVMBuildSelect(e->builder, by_zero, zero, result, "");
 }
 
-static LLVMValueRef byte_swap(struct emitter *e, const struct bpf_insn *insn, LLVMValueRef value)
-{
+static LLVMValueRef byte_swap(struct emitter *e, const struct bpf_insn *insn, LLVMValueRef value) {
 	LLVMTypeRef type = emit_int(e, (unsigned)insn->imm / 8);
 	bool to_little = INSN_CLASS(insn->code) == BPF_ALU && INSN_SOURCE(insn->code) == BPF_TO_LE;
 
@@ -72,8 +69,7 @@ static LLVMValueRef byte_swap(struct emitter *e, const struct bpf_insn *insn, LL
 }
 
 static LLVMValueRef move(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type,
-			 LLVMValueRef value)
-{
+			 LLVMValueRef value) {
 	if (insn->off == 0)
 		return value;
 	value = LLVMBuildTrunc(e->builder, value, emit_int(e, (unsigned)insn->off / 8), "");
@@ -81,8 +77,7 @@ static LLVMValueRef move(struct emitter *e, const struct bpf_insn *insn, LLVMTyp
 }
 
 static LLVMValueRef compute(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type,
-			    LLVMValueRef a)
-{
+			    LLVMValueRef a) {
 	unsigned width = LLVMGetIntTypeWidth(type);
 	LLVMValueRef b;
 
@@ -122,8 +117,7 @@ static LLVMValueRef compute(struct emitter *e, const struct bpf_insn *insn, LLVM
 	}
 }
 
-void emit_alu(struct emitter *e, const struct bpf_insn *insn)
-{
+void emit_alu(struct emitter *e, const struct bpf_insn *insn) {
 	LLVMTypeRef type = INSN_CLASS(insn->code) == BPF_ALU64 ? e->i64 : e->i32;
 	LLVMValueRef value = emit_get(e, insn->dst_reg);
 
@@ -139,8 +133,7 @@ void emit_alu(struct emitter *e, const struct bpf_insn *insn)
  * A program looks whether its lookup found something. It is known already, and said better than by
  * the address, of which the compiler cannot know that it is not 0.
  */
-static bool is_null_check(const struct emitter *e, const struct bpf_insn *insn)
-{
+static bool is_null_check(const struct emitter *e, const struct bpf_insn *insn) {
 	return (insn->code == (BPF_JMP | BPF_JEQ | BPF_K) ||
 		insn->code == (BPF_JMP | BPF_JNE | BPF_K)) &&
 	       insn->imm == 0 && e->state->registers[insn->dst_reg].kind == VALUE_MAP_VALUE &&
@@ -148,8 +141,7 @@ static bool is_null_check(const struct emitter *e, const struct bpf_insn *insn)
 }
 
 /* Whether a number is the address of a value, as what the analysis knows of it lets it be. */
-static LLVMValueRef is_address(struct emitter *e, const struct value *value, LLVMValueRef number)
-{
+static LLVMValueRef is_address(struct emitter *e, const struct value *value, LLVMValueRef number) {
 	LLVMValueRef found = LLVMConstInt(e->i1, 0, false), zero = emit_const(e, 0), inside;
 	uint64_t maps = value_maps(value);
 
@@ -161,9 +153,10 @@ static LLVMValueRef is_address(struct emitter *e, const struct value *value, LLV
 		inside = LLVMBuildICmp(e->builder, LLVMIntULT,
 				       LLVMBuildSub(e->builder, number, e->map[i].base, ""),
 				       emit_const(e, e->layouts[i].layout.data_size), "");
-		inside = LLVMBuildAnd(e->builder, inside,
-				      LLVMBuildICmp(e->builder, LLVMIntNE, e->map[i].base, zero, ""),
-				      "");
+		inside =
+			LLVMBuildAnd(e->builder, inside,
+				     LLVMBuildICmp(e->builder, LLVMIntNE, e->map[i].base, zero, ""),
+				     "");
 		found = LLVMBuildOr(e->builder, found, inside, "");
 	}
 	return found;
@@ -174,8 +167,7 @@ static LLVMValueRef is_address(struct emitter *e, const struct value *value, LLV
  * of an address is not 0 either, and does not look at what comes if it is; on a GPU memory often
  * begins at such an address. So an address is not the same as 0, but a number may be.
  */
-static LLVMValueRef halves_are_equal(struct emitter *e, const struct bpf_insn *insn)
-{
+static LLVMValueRef halves_are_equal(struct emitter *e, const struct bpf_insn *insn) {
 	const struct value *x = e->state->registers + insn->dst_reg,
 			   *y = e->state->registers + insn->src_reg;
 	bool reg = INSN_SOURCE(insn->code) == BPF_X;
@@ -197,8 +189,7 @@ static LLVMValueRef halves_are_equal(struct emitter *e, const struct bpf_insn *i
 	return LLVMBuildAnd(e->builder, equal, LLVMBuildNot(e->builder, address, ""), "");
 }
 
-LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn)
-{
+LLVMValueRef emit_condition(struct emitter *e, const struct bpf_insn *insn) {
 	static const LLVMIntPredicate predicates[] = {
 		[BPF_JEQ >> 4] = LLVMIntEQ,   [BPF_JGT >> 4] = LLVMIntUGT,
 		[BPF_JGE >> 4] = LLVMIntUGE,  [BPF_JNE >> 4] = LLVMIntNE,

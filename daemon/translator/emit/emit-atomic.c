@@ -10,8 +10,7 @@
 
 #include "emitter.h"
 
-static const char *operation_name(int32_t imm)
-{
+static const char *operation_name(int32_t imm) {
 	switch (imm & ~BPF_FETCH) {
 	case BPF_ADD:
 		return "add";
@@ -30,8 +29,7 @@ static const char *operation_name(int32_t imm)
 
 /* What a plain operation stores. */
 static LLVMValueRef stored_value(struct emitter *e, int32_t imm, LLVMValueRef old,
-				 LLVMValueRef expected, LLVMValueRef operand)
-{
+				 LLVMValueRef expected, LLVMValueRef operand) {
 	switch (imm & ~BPF_FETCH) {
 	case BPF_ADD:
 		return LLVMBuildAdd(e->builder, old, operand, "");
@@ -51,8 +49,7 @@ static LLVMValueRef stored_value(struct emitter *e, int32_t imm, LLVMValueRef ol
 }
 
 void emit_map_add(struct emitter *e, const struct emit_address *address, unsigned bytes,
-		  LLVMValueRef operand, bool constant)
-{
+		  LLVMValueRef operand, bool constant) {
 	LLVMValueRef args[3] = { address->pointer,
 				 LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
 				 LLVMConstInt(e->i1, constant, false) };
@@ -67,8 +64,7 @@ void emit_map_add(struct emitter *e, const struct emit_address *address, unsigne
 	emit_call(e, name, args, address->own || address->exact ? 2 : 3);
 }
 
-void emit_atomic(struct emitter *e, const struct bpf_insn *insn)
-{
+void emit_atomic(struct emitter *e, const struct bpf_insn *insn) {
 	unsigned bytes = insn_bytes(insn->code), n = 0;
 	LLVMTypeRef type = emit_int(e, bytes);
 	struct emit_address address = emit_address(e, insn->dst_reg, insn->off);

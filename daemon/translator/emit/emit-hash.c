@@ -11,8 +11,7 @@
 #define N_ARGUMENTS 17 /* of the function with the most */
 
 /* A variable of the function, of n words. */
-static LLVMValueRef new_words(struct emitter *e, uint32_t n)
-{
+static LLVMValueRef new_words(struct emitter *e, uint32_t n) {
 	LLVMBasicBlockRef here = LLVMGetInsertBlock(e->builder);
 	LLVMValueRef words;
 
@@ -25,8 +24,7 @@ static LLVMValueRef new_words(struct emitter *e, uint32_t n)
 }
 
 /* The word at byte `from` of what a register points to, of `size` bytes in all. */
-static LLVMValueRef load_word(struct emitter *e, unsigned reg, uint32_t from, uint32_t size)
-{
+static LLVMValueRef load_word(struct emitter *e, unsigned reg, uint32_t from, uint32_t size) {
 	uint32_t end = size - from < 8 ? size : from + 8;
 	LLVMValueRef word = NULL, part;
 	unsigned piece = 8;
@@ -44,8 +42,7 @@ static LLVMValueRef load_word(struct emitter *e, unsigned reg, uint32_t from, ui
 }
 
 /* What a register points to, in words. */
-static LLVMValueRef load_words(struct emitter *e, unsigned reg, uint32_t size)
-{
+static LLVMValueRef load_words(struct emitter *e, unsigned reg, uint32_t size) {
 	LLVMValueRef words = new_words(e, (size + 7) / 8);
 
 	for (uint32_t at = 0; at < size; at += 8) {
@@ -58,8 +55,7 @@ static LLVMValueRef load_words(struct emitter *e, unsigned reg, uint32_t size)
 }
 
 /* The key that R2 points to, in words that nobody else writes. */
-static LLVMValueRef load_key(struct emitter *e, uint32_t size)
-{
+static LLVMValueRef load_key(struct emitter *e, uint32_t size) {
 	struct emit_address from = emit_address(e, 2, 0);
 	LLVMValueRef args[3];
 
@@ -75,8 +71,7 @@ static LLVMValueRef load_key(struct emitter *e, uint32_t size)
 }
 
 /* See struct hash: `used` of a large map is as exact as a 64th of its entries. */
-static uint32_t lru_of(const struct translate_map *map)
-{
+static uint32_t lru_of(const struct translate_map *map) {
 	uint32_t bits = 0;
 
 	if (!map_type_is_lru(map->type))
@@ -87,8 +82,7 @@ static uint32_t lru_of(const struct translate_map *map)
 }
 
 /* The arguments that all functions of hash maps begin with: the map, and the key. */
-static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *args)
-{
+static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *args) {
 	const struct map_layout *layout = &e->layouts[map].layout;
 	bool system = layout->place != MAP_PLACE_DEVICE;
 	uint32_t key_size = e->maps[map].key_size, lru = lru_of(e->maps + map);
@@ -103,7 +97,8 @@ static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *
 	args[n++] = LLVMConstInt(e->i32, layout->value_stride, false);
 	args[n++] = LLVMConstInt(e->i32, e->maps[map].max_entries, false);
 	args[n++] = LLVMConstInt(e->i1, key_size <= 4, false);
-	/* other objects may delete from a map that is shared, and whoever inserts into an LRU map */
+	/* other objects may delete from a map that is shared, and whoever inserts into an LRU map
+	 */
 	args[n++] = LLVMConstInt(e->i1, !e->layouts[map].deletes && !system && !lru, false);
 	args[n++] = LLVMConstInt(e->i1, system, false);
 	args[n++] = LLVMConstInt(e->i32, lru, false);
@@ -111,8 +106,7 @@ static unsigned common_arguments(struct emitter *e, uint32_t map, LLVMValueRef *
 	return n;
 }
 
-void emit_hash_lookup(struct emitter *e, uint32_t map)
-{
+void emit_hash_lookup(struct emitter *e, uint32_t map) {
 	LLVMValueRef args[N_ARGUMENTS], found = new_words(e, 1);
 	unsigned n = common_arguments(e, map, args);
 
@@ -123,8 +117,7 @@ void emit_hash_lookup(struct emitter *e, uint32_t map)
 		       emit_found(e, analysis_site(e->frame, e->pc)));
 }
 
-void emit_hash_update(struct emitter *e, uint32_t map)
-{
+void emit_hash_update(struct emitter *e, uint32_t map) {
 	uint32_t size = e->maps[map].value_size;
 	bool words = size <= UNROLLED_MAX;
 	LLVMValueRef args[N_ARGUMENTS];
@@ -137,7 +130,8 @@ void emit_hash_update(struct emitter *e, uint32_t map)
 		struct emit_address from = emit_address(e, 3, 0);
 
 		words = from.align == 8 && size % 8 == 0;
-		args[n++] = LLVMBuildAddrSpaceCast(e->builder, from.pointer, e->generic_pointer, "");
+		args[n++] =
+			LLVMBuildAddrSpaceCast(e->builder, from.pointer, e->generic_pointer, "");
 	}
 	args[n++] = LLVMConstInt(e->i32, size, false);
 	args[n++] = LLVMConstInt(e->i1, words, false);
@@ -145,8 +139,7 @@ void emit_hash_update(struct emitter *e, uint32_t map)
 	emit_set(e, 0, emit_call(e, "gpuprobe_hash_update", args, n));
 }
 
-void emit_hash_delete(struct emitter *e, uint32_t map)
-{
+void emit_hash_delete(struct emitter *e, uint32_t map) {
 	LLVMValueRef args[N_ARGUMENTS];
 	unsigned n = common_arguments(e, map, args);
 

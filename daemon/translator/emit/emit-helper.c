@@ -9,8 +9,7 @@
 #include "proto/wire.h"
 
 /* bpf_get_current_comm(buffer, size): a text that always ends, then zeros. */
-static void emit_comm(struct emitter *e)
-{
+static void emit_comm(struct emitter *e) {
 	uint64_t size = e->state->registers[2].bits, end = size < 16 ? size - 1 : 15;
 
 	for (uint64_t at = 0; at < size;) {
@@ -19,8 +18,8 @@ static void emit_comm(struct emitter *e)
 		LLVMValueRef word = emit_const(e, 0);
 
 		if (at < 16) {
-			word = emit_process_word(e,
-					    offsetof(struct gpuprobe_process, comm) + at / 8 * 8);
+			word = emit_process_word(e, offsetof(struct gpuprobe_process, comm) +
+							    at / 8 * 8);
 			word = LLVMBuildLShr(e->builder, word, emit_const(e, at % 8 * 8), "");
 			/* what is beyond the end */
 			if (at + bytes > end)
@@ -38,8 +37,7 @@ static void emit_comm(struct emitter *e)
 }
 
 /* The calling thread leaves the kernel: what follows in the program is not reached. */
-static void emit_exit(struct emitter *e)
-{
+static void emit_exit(struct emitter *e) {
 	emit_call(e, "gpuprobe_exit", NULL, 0);
 	LLVMBuildRet(e->builder, emit_const(e, 0));
 	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "left"));
@@ -47,8 +45,7 @@ static void emit_exit(struct emitter *e)
 }
 
 /* Helpers of maps with keys. */
-static void emit_map_helper(struct emitter *e, enum helper_kind kind)
-{
+static void emit_map_helper(struct emitter *e, enum helper_kind kind) {
 	uint32_t map = e->state->registers[1].ref;
 	bool hash = e->layouts[map].layout.kind == MAP_KIND_HASH;
 
@@ -62,8 +59,7 @@ static void emit_map_helper(struct emitter *e, enum helper_kind kind)
 		emit_set(e, 0, emit_const(e, (uint64_t)(int64_t)-EINVAL));
 }
 
-void emit_helper(struct emitter *e, const struct bpf_insn *insn)
-{
+void emit_helper(struct emitter *e, const struct bpf_insn *insn) {
 	const struct helper *helper = helper_find((uint32_t)insn->imm);
 
 	switch (helper->kind) {

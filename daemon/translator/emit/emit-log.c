@@ -7,8 +7,7 @@
 #include "proto/log-record.h"
 
 /* The map that is the log; the analysis has seen that there is one. */
-static uint32_t log_map(const struct emitter *e)
-{
+static uint32_t log_map(const struct emitter *e) {
 	uint32_t map = 0;
 
 	while (!e->maps[map].log)
@@ -16,16 +15,14 @@ static uint32_t log_map(const struct emitter *e)
 	return map;
 }
 
-static LLVMValueRef generic_address(struct emitter *e, unsigned reg)
-{
+static LLVMValueRef generic_address(struct emitter *e, unsigned reg) {
 	struct emit_address address = emit_address(e, reg, 0);
 
 	return LLVMBuildAddrSpaceCast(e->builder, address.pointer, e->generic_pointer, "");
 }
 
 /* The smaller of a register and a constant, as 32 bits. */
-static LLVMValueRef bounded(struct emitter *e, unsigned reg, uint64_t max)
-{
+static LLVMValueRef bounded(struct emitter *e, unsigned reg, uint64_t max) {
 	LLVMValueRef value = emit_get(e, reg),
 		     more = LLVMBuildICmp(e->builder, LLVMIntUGT, value, emit_const(e, max), "");
 
@@ -33,8 +30,7 @@ static LLVMValueRef bounded(struct emitter *e, unsigned reg, uint64_t max)
 	return LLVMBuildTrunc(e->builder, value, e->i32, "");
 }
 
-void emit_log_helper(struct emitter *e, const struct helper *helper)
-{
+void emit_log_helper(struct emitter *e, const struct helper *helper) {
 	uint32_t map = log_map(e);
 	const struct map_layout *layout = &e->layouts[map].layout;
 	enum log_kind kind = helper->kind == HELPER_PUTS ? LOG_PUTS : LOG_PRINTK;

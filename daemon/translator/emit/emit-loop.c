@@ -11,8 +11,7 @@
 #include "emitter.h"
 #include "lib/bpf/helper-name.h"
 
-void emit_loop_variables(struct emitter *e)
-{
+void emit_loop_variables(struct emitter *e) {
 	for (size_t f = 0; f < e->flow->n_frames; f++) {
 		if (!e->flow->frames[f].loop)
 			continue;
@@ -30,8 +29,7 @@ void emit_loop_variables(struct emitter *e)
 
 /* Calls the callback, or goes on behind bpf_loop. The context stays in the caller's R3. */
 static void emit_round(struct emitter *e, const struct flow_block *block, LLVMValueRef again,
-		       LLVMValueRef round)
-{
+		       LLVMValueRef round) {
 	uint32_t callee = e->flow->blocks[block->successors[0]].frame;
 	uint32_t caller = e->flow->frames[callee].parent;
 
@@ -49,8 +47,7 @@ static void emit_round(struct emitter *e, const struct flow_block *block, LLVMVa
 }
 
 /* bpf_loop(rounds, callback, context, flags) */
-void emit_loop_begin(struct emitter *e, const struct flow_block *block)
-{
+void emit_loop_begin(struct emitter *e, const struct flow_block *block) {
 	struct emit_loop *loop = e->loops + e->flow->blocks[block->successors[0]].frame;
 	LLVMValueRef zero = emit_const(e, 0), bad, result,
 		     rounds = emit_zext(e, LLVMBuildTrunc(e->builder, emit_get(e, 1), e->i32, ""));
@@ -70,8 +67,7 @@ void emit_loop_begin(struct emitter *e, const struct flow_block *block)
 }
 
 /* A callback of bpf_loop returns: 0 to go on. The caller gets the number of rounds so far. */
-void emit_loop_next(struct emitter *e, const struct flow_block *block)
-{
+void emit_loop_next(struct emitter *e, const struct flow_block *block) {
 	const struct emit_loop *loop = e->loops + block->frame;
 	uint32_t caller = e->flow->frames[block->frame].parent;
 	LLVMValueRef round, more, again;
@@ -87,8 +83,7 @@ void emit_loop_next(struct emitter *e, const struct flow_block *block)
 }
 
 /* Whether the budget is used up; if not, it is one less. */
-LLVMValueRef emit_may_goto(struct emitter *e)
-{
+LLVMValueRef emit_may_goto(struct emitter *e) {
 	LLVMValueRef budget = LLVMBuildLoad2(e->builder, e->i32, e->budget, ""), gone, less;
 
 	gone = LLVMBuildICmp(e->builder, LLVMIntEQ, budget, LLVMConstInt(e->i32, 0, false), "");
@@ -98,15 +93,13 @@ LLVMValueRef emit_may_goto(struct emitter *e)
 }
 
 /* A part of the iterator that R1 points to: the number that it gave last, and where it ends. */
-static LLVMValueRef iterator_get(struct emitter *e, int64_t offset)
-{
+static LLVMValueRef iterator_get(struct emitter *e, int64_t offset) {
 	struct emit_address from = emit_address(e, 1, offset);
 
 	return emit_load(e, &from, 4);
 }
 
-static void iterator_set(struct emitter *e, LLVMValueRef number, LLVMValueRef end)
-{
+static void iterator_set(struct emitter *e, LLVMValueRef number, LLVMValueRef end) {
 	struct emit_address to = emit_address(e, 1, 0);
 
 	emit_store(e, &to, 4, number);
@@ -115,8 +108,7 @@ static void iterator_set(struct emitter *e, LLVMValueRef number, LLVMValueRef en
 }
 
 /* bpf_iter_num_new(iterator, start, end). What is refused is empty. */
-static void emit_iterator_new(struct emitter *e)
-{
+static void emit_iterator_new(struct emitter *e) {
 	LLVMValueRef start = LLVMBuildTrunc(e->builder, emit_get(e, 2), e->i32, ""),
 		     end = LLVMBuildTrunc(e->builder, emit_get(e, 3), e->i32, ""),
 		     zero = LLVMConstInt(e->i32, 0, false), bad, result, length;
@@ -137,8 +129,7 @@ static void emit_iterator_new(struct emitter *e)
 }
 
 /* bpf_iter_num_next(iterator): the address of the next number, or NULL. */
-static void emit_iterator_next(struct emitter *e)
-{
+static void emit_iterator_next(struct emitter *e) {
 	LLVMValueRef number = iterator_get(e, 0), end = iterator_get(e, 4),
 		     zero = LLVMConstInt(e->i32, 0, false), done;
 
@@ -149,8 +140,7 @@ static void emit_iterator_next(struct emitter *e)
 	emit_set(e, 0, LLVMBuildSelect(e->builder, done, emit_const(e, 0), emit_get(e, 1), ""));
 }
 
-void emit_kfunc(struct emitter *e, const struct bpf_insn *insn)
-{
+void emit_kfunc(struct emitter *e, const struct bpf_insn *insn) {
 	LLVMValueRef zero = LLVMConstInt(e->i32, 0, false);
 
 	if (insn->imm == KFUNC_ITER_NUM_NEW)

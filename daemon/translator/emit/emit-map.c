@@ -14,16 +14,15 @@
 
 /* Where the value for the key that R2 points to is. */
 struct place {
-	LLVMValueRef base;    /* of the instance; 0: not armed */
-	LLVMValueRef fits;    /* the map has such a value */
-	LLVMValueRef found;   /* and the instance is armed */
+	LLVMValueRef base; /* of the instance; 0: not armed */
+	LLVMValueRef fits; /* the map has such a value */
+	LLVMValueRef found; /* and the instance is armed */
 	LLVMValueRef address; /* of the value, if found */
 };
 
 /* An array: the shard of the SM. */
 static void place_array(struct emitter *e, const struct map_layout *layout, LLVMValueRef index,
-			struct place *place)
-{
+			struct place *place) {
 	LLVMValueRef args[5] = { place->base, index, emit_const(e, layout->value_stride),
 				 LLVMConstInt(e->i32, layout->shards - 1, false),
 				 emit_const(e, layout->shard_stride) };
@@ -33,8 +32,7 @@ static void place_array(struct emitter *e, const struct map_layout *layout, LLVM
 
 /* A value for each thread: this one's. */
 static void place_threads(struct emitter *e, const struct map_layout *layout, LLVMValueRef index,
-			  struct place *place)
-{
+			  struct place *place) {
 	LLVMValueRef thread = emit_call(e, "gpuprobe_thread_number", NULL, 0), number;
 
 	place->fits = LLVMBuildAnd(e->builder, place->fits,
@@ -47,8 +45,7 @@ static void place_threads(struct emitter *e, const struct map_layout *layout, LL
 	place->address = LLVMBuildAdd(e->builder, place->base, number, "");
 }
 
-static struct place find_place(struct emitter *e, uint32_t map)
-{
+static struct place find_place(struct emitter *e, uint32_t map) {
 	const struct map_layout *layout = &e->layouts[map].layout;
 	struct emit_address key = emit_address(e, 2, 0);
 	LLVMValueRef index = emit_load(e, &key, 4);
@@ -68,8 +65,7 @@ static struct place find_place(struct emitter *e, uint32_t map)
 	return place;
 }
 
-void emit_map_lookup(struct emitter *e, uint32_t map)
-{
+void emit_map_lookup(struct emitter *e, uint32_t map) {
 	struct place place = find_place(e, map);
 
 	emit_set(e, 0,
@@ -78,8 +74,7 @@ void emit_map_lookup(struct emitter *e, uint32_t map)
 }
 
 /* Stores `size` bytes from where R3 points to at `to`. */
-static void emit_copy(struct emitter *e, LLVMValueRef to, uint32_t size)
-{
+static void emit_copy(struct emitter *e, LLVMValueRef to, uint32_t size) {
 	struct emit_address from = emit_address(e, 3, 0);
 	LLVMValueRef args[4];
 	unsigned piece = 8;
@@ -99,16 +94,16 @@ static void emit_copy(struct emitter *e, LLVMValueRef to, uint32_t size)
 			piece /= 2;
 		source = emit_address(e, 3, at);
 		target.align = piece;
-		target.pointer = LLVMBuildIntToPtr(
-			e->builder, LLVMBuildAdd(e->builder, to, emit_const(e, at), ""),
-			e->global_pointer, "");
+		target.pointer =
+			LLVMBuildIntToPtr(e->builder,
+					  LLVMBuildAdd(e->builder, to, emit_const(e, at), ""),
+					  e->global_pointer, "");
 		emit_store(e, &target, piece, emit_load(e, &source, piece));
 	}
 }
 
 /* The value that R3 points to, of at most 8 bytes, as a number; and the time. */
-static void emit_store_latest(struct emitter *e, LLVMValueRef to, uint32_t size)
-{
+static void emit_store_latest(struct emitter *e, LLVMValueRef to, uint32_t size) {
 	LLVMValueRef args[2] = { to, emit_const(e, 0) };
 	unsigned piece = 8;
 
@@ -127,14 +122,12 @@ static void emit_store_latest(struct emitter *e, LLVMValueRef to, uint32_t size)
 }
 
 static LLVMValueRef choose(struct emitter *e, LLVMValueRef condition, int error,
-			   LLVMValueRef otherwise)
-{
+			   LLVMValueRef otherwise) {
 	return LLVMBuildSelect(e->builder, condition, emit_const(e, (uint64_t)(int64_t)-error),
 			       otherwise, "");
 }
 
-void emit_map_update(struct emitter *e, uint32_t map)
-{
+void emit_map_update(struct emitter *e, uint32_t map) {
 	LLVMValueRef flags = emit_get(e, 4), zero = emit_const(e, 0), result, condition;
 	LLVMBasicBlockRef store = emit_new_block(e, "store"), done = emit_new_block(e, "stored");
 	struct place place = find_place(e, map);

@@ -15,8 +15,7 @@
 #define TRANSPOSED_MAX 64 /* bytes; see device-lib-ring.c */
 
 /* A variable, which stands in the first block. */
-static LLVMValueRef variable(struct emitter *e, LLVMTypeRef type, LLVMValueRef initial)
-{
+static LLVMValueRef variable(struct emitter *e, LLVMTypeRef type, LLVMValueRef initial) {
 	LLVMBasicBlockRef here = LLVMGetInsertBlock(e->builder);
 	LLVMValueRef result;
 
@@ -30,8 +29,7 @@ static LLVMValueRef variable(struct emitter *e, LLVMTypeRef type, LLVMValueRef i
 	return result;
 }
 
-struct emit_record *emit_record(struct emitter *e, const struct value *value)
-{
+struct emit_record *emit_record(struct emitter *e, const struct value *value) {
 	struct emit_record *record = e->records;
 
 	while (record < e->records + e->n_records && record->site != value->site)
@@ -46,16 +44,14 @@ struct emit_record *emit_record(struct emitter *e, const struct value *value)
 }
 
 /* The largest record of a ring. */
-static uint32_t size_max(const struct translate_map *map)
-{
+static uint32_t size_max(const struct translate_map *map) {
 	return map->type == 1527 && map->value_size && map->value_size < MAP_RECORD_SIZE_MAX
 		       ? map->value_size
 		       : MAP_RECORD_SIZE_MAX;
 }
 
 LLVMValueRef emit_ring_write(struct emitter *e, uint32_t map, LLVMValueRef data, LLVMValueRef size,
-			     bool aligned)
-{
+			     bool aligned) {
 	const struct map_layout *layout = &e->layouts[map].layout;
 	LLVMValueRef args[7] = {
 		emit_base(e, map),
@@ -71,8 +67,7 @@ LLVMValueRef emit_ring_write(struct emitter *e, uint32_t map, LLVMValueRef data,
 }
 
 /* A copy in words of what is at `from`, for a size that can become registers. */
-static LLVMValueRef copy_words(struct emitter *e, const struct emit_address *from, uint32_t size)
-{
+static LLVMValueRef copy_words(struct emitter *e, const struct emit_address *from, uint32_t size) {
 	LLVMValueRef copy = variable(e, LLVMArrayType2(e->i32, size / 4), NULL);
 
 	for (uint32_t at = 0; at < size; at += 4) {
@@ -89,8 +84,7 @@ static LLVMValueRef copy_words(struct emitter *e, const struct emit_address *fro
 
 /* Writes a record of a constant size; whether it was written. */
 static LLVMValueRef write_constant(struct emitter *e, uint32_t map, const struct emit_address *from,
-				   uint32_t size)
-{
+				   uint32_t size) {
 	LLVMValueRef data;
 
 	if (size % 4 == 0 && size <= TRANSPOSED_MAX)
@@ -100,15 +94,13 @@ static LLVMValueRef write_constant(struct emitter *e, uint32_t map, const struct
 	return emit_ring_write(e, map, data, LLVMConstInt(e->i32, size, false), from->align == 8);
 }
 
-static LLVMValueRef error_number(struct emitter *e, int error)
-{
+static LLVMValueRef error_number(struct emitter *e, int error) {
 	return emit_const(e, (uint64_t)(int64_t)-error);
 }
 
 /* bpf_perf_event_output(context, map, flags, data, size), bpf_ringbuf_output(map, data, size,
  * flags) */
-static void emit_output(struct emitter *e, unsigned map_reg, unsigned data_reg, int error)
-{
+static void emit_output(struct emitter *e, unsigned map_reg, unsigned data_reg, int error) {
 	uint32_t map = e->state->registers[map_reg].ref, max = size_max(e->maps + map);
 	const struct value *size = e->state->registers + data_reg + 1;
 	struct emit_address from = emit_address(e, data_reg, 0);
@@ -141,16 +133,15 @@ static void emit_output(struct emitter *e, unsigned map_reg, unsigned data_reg, 
 	written = emit_ring_write(
 		e, map, LLVMBuildAddrSpaceCast(e->builder, from.pointer, e->generic_pointer, ""),
 		LLVMBuildTrunc(e->builder, n, e->i32, ""), from.align == 8);
-	emit_set(
-		e, 0,
-		LLVMBuildSelect(e->builder, written, emit_const(e, 0), error_number(e, error), ""));
+	emit_set(e, 0,
+		 LLVMBuildSelect(e->builder, written, emit_const(e, 0), error_number(e, error),
+				 ""));
 	LLVMBuildBr(e->builder, done);
 	LLVMPositionBuilderAtEnd(e->builder, done);
 }
 
 /* bpf_ringbuf_reserve(map, size, flags) */
-static void emit_reserve(struct emitter *e)
-{
+static void emit_reserve(struct emitter *e) {
 	uint32_t map = e->state->registers[1].ref;
 	uint64_t size = e->state->registers[2].bits;
 	const struct value value = { .kind = VALUE_RECORD,
@@ -172,8 +163,7 @@ static void emit_reserve(struct emitter *e)
 }
 
 /* bpf_ringbuf_submit(record, flags), bpf_ringbuf_discard(record, flags) */
-static void emit_release(struct emitter *e, bool submit)
-{
+static void emit_release(struct emitter *e, bool submit) {
 	const struct value *value = e->state->registers + 1;
 	struct emit_record *record = emit_record(e, value);
 	struct emit_address from = { .pointer = record->bytes, .kind = VALUE_RECORD, .align = 8 };
@@ -184,8 +174,7 @@ static void emit_release(struct emitter *e, bool submit)
 	emit_set(e, 0, emit_const(e, 0));
 }
 
-void emit_ring_helper(struct emitter *e, const struct helper *helper)
-{
+void emit_ring_helper(struct emitter *e, const struct helper *helper) {
 	switch (helper->kind) {
 	case HELPER_PERF_OUTPUT:
 		emit_output(e, 2, 4, ENOSPC);

@@ -23,15 +23,13 @@
 #define SPACE_GLOBAL 1
 #define SPACE_CONST 4
 
-bool emit_is_resident(const struct emitter *e, uint32_t map)
-{
+bool emit_is_resident(const struct emitter *e, uint32_t map) {
 	return e->layouts[map].resident && !e->patch;
 }
 
 /* A variable of the module that the host writes: in global or constant memory. */
 static LLVMValueRef emit_global(struct emitter *e, LLVMTypeRef type, const char *name,
-				unsigned space, unsigned align)
-{
+				unsigned space, unsigned align) {
 	LLVMValueRef global = LLVMAddGlobalInAddressSpace(e->module, type, name, space);
 
 	LLVMSetInitializer(global, LLVMConstNull(type));
@@ -41,8 +39,7 @@ static LLVMValueRef emit_global(struct emitter *e, LLVMTypeRef type, const char 
 }
 
 /* Says that a call does nothing but give a value: nothing stays in place because of it. */
-static void make_pure(struct emitter *e, LLVMValueRef call)
-{
+static void make_pure(struct emitter *e, LLVMValueRef call) {
 	static const char *const names[] = { "nounwind", "willreturn", "memory" /* none */ };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -54,8 +51,7 @@ static void make_pure(struct emitter *e, LLVMValueRef call)
 }
 
 /* A patch's slot, loaded. */
-static LLVMValueRef load_slot(struct emitter *e, unsigned number)
-{
+static LLVMValueRef load_slot(struct emitter *e, unsigned number) {
 	static const char constraints[] = "=l,l";
 	LLVMTypeRef type = LLVMFunctionType(e->i64, &e->i64, 1, false);
 	LLVMValueRef load;
@@ -70,8 +66,7 @@ static LLVMValueRef load_slot(struct emitter *e, unsigned number)
 }
 
 /* The address of a map's data in a module: a variable's, or what is in one. */
-static LLVMValueRef declare_slot(struct emitter *e, uint32_t map)
-{
+static LLVMValueRef declare_slot(struct emitter *e, uint32_t map) {
 	const struct map_layout *layout = &e->layouts[map].layout;
 	const char *name = e->maps[map].slot_symbol;
 	LLVMValueRef pointer;
@@ -85,8 +80,7 @@ static LLVMValueRef declare_slot(struct emitter *e, uint32_t map)
 	return emit_call(e, "gpuprobe_load_once", &pointer, 1);
 }
 
-static LLVMValueRef find_process(struct emitter *e)
-{
+static LLVMValueRef find_process(struct emitter *e) {
 	if (e->patch)
 		return load_slot(e, 0);
 	return emit_global(e, LLVMArrayType2(e->i8, sizeof(struct gpuprobe_process)),
@@ -94,8 +88,7 @@ static LLVMValueRef find_process(struct emitter *e)
 }
 
 /* 8 bytes of the process slot; the analysis has seen that there is one. */
-LLVMValueRef emit_process_word(struct emitter *e, size_t offset)
-{
+LLVMValueRef emit_process_word(struct emitter *e, size_t offset) {
 	LLVMValueRef index = emit_const(e, offset), value, args[2] = { e->process, index };
 
 	if (e->patch)
@@ -107,8 +100,7 @@ LLVMValueRef emit_process_word(struct emitter *e, size_t offset)
 }
 
 /* Where a value's address is a constant of the program, it runs only if the map is armed. */
-static void emit_direct(struct emitter *e, uint32_t map)
-{
+static void emit_direct(struct emitter *e, uint32_t map) {
 	LLVMBasicBlockRef armed = emit_new_block(e, "armed");
 	LLVMValueRef zero;
 
@@ -120,8 +112,7 @@ static void emit_direct(struct emitter *e, uint32_t map)
 	LLVMPositionBuilderAtEnd(e->builder, armed);
 }
 
-void emit_slots(struct emitter *e)
-{
+void emit_slots(struct emitter *e) {
 	unsigned number = 1;
 
 	e->disarmed = NULL;

@@ -22,33 +22,27 @@
 
 #define SPACE_GLOBAL 1 /* of NVPTX */
 
-static LLVMValueRef register_pointer(struct emitter *e, uint32_t frame, unsigned reg)
-{
+static LLVMValueRef register_pointer(struct emitter *e, uint32_t frame, unsigned reg) {
 	return e->registers[frame][reg];
 }
 
-LLVMValueRef emit_const(struct emitter *e, uint64_t bits)
-{
+LLVMValueRef emit_const(struct emitter *e, uint64_t bits) {
 	return LLVMConstInt(e->i64, bits, false);
 }
 
-LLVMTypeRef emit_int(struct emitter *e, unsigned bytes)
-{
+LLVMTypeRef emit_int(struct emitter *e, unsigned bytes) {
 	return bytes == 1 ? e->i8 : bytes == 2 ? e->i16 : bytes == 4 ? e->i32 : e->i64;
 }
 
-LLVMValueRef emit_zext(struct emitter *e, LLVMValueRef value)
-{
+LLVMValueRef emit_zext(struct emitter *e, LLVMValueRef value) {
 	return LLVMBuildZExt(e->builder, value, e->i64, "");
 }
 
-LLVMBasicBlockRef emit_new_block(struct emitter *e, const char *name)
-{
+LLVMBasicBlockRef emit_new_block(struct emitter *e, const char *name) {
 	return LLVMAppendBasicBlockInContext(e->context, e->function, name);
 }
 
-LLVMValueRef emit_found(struct emitter *e, uint32_t site)
-{
+LLVMValueRef emit_found(struct emitter *e, uint32_t site) {
 	LLVMBasicBlockRef here = LLVMGetInsertBlock(e->builder);
 	struct emit_site *s = e->sites;
 
@@ -67,8 +61,7 @@ LLVMValueRef emit_found(struct emitter *e, uint32_t site)
 }
 
 /* The number of helper calls in all frames: no program has more lookups or records. */
-static size_t count_calls(const struct flow *flow)
-{
+static size_t count_calls(const struct flow *flow) {
 	size_t n = 0;
 
 	for (size_t i = 0; i < flow->n_blocks; i++)
@@ -77,35 +70,30 @@ static size_t count_calls(const struct flow *flow)
 	return n;
 }
 
-static LLVMValueRef stack_pointer(struct emitter *e, uint32_t frame, int64_t offset)
-{
+static LLVMValueRef stack_pointer(struct emitter *e, uint32_t frame, int64_t offset) {
 	LLVMValueRef index = emit_const(e, (uint64_t)(offset + INSN_STACK_SIZE));
 
 	return LLVMBuildGEP2(e->builder, e->i8, e->stacks[frame], &index, 1, "");
 }
 
 /* The address of the lowest byte of a stack. */
-static LLVMValueRef stack_number(struct emitter *e, uint32_t frame)
-{
+static LLVMValueRef stack_number(struct emitter *e, uint32_t frame) {
 	return LLVMBuildPtrToInt(e->builder, e->stacks[frame], e->i64, "");
 }
 
-LLVMValueRef emit_get(struct emitter *e, unsigned reg)
-{
+LLVMValueRef emit_get(struct emitter *e, unsigned reg) {
 	if (reg == 10)
 		return LLVMBuildAdd(e->builder, stack_number(e, e->frame),
 				    emit_const(e, INSN_STACK_SIZE), "");
 	return LLVMBuildLoad2(e->builder, e->i64, register_pointer(e, e->frame, reg), "");
 }
 
-void emit_set(struct emitter *e, unsigned reg, LLVMValueRef value)
-{
+void emit_set(struct emitter *e, unsigned reg, LLVMValueRef value) {
 	LLVMBuildStore(e->builder, value, register_pointer(e, e->frame, reg));
 }
 
 /* A place in a reserved record, whose address is a mere number. */
-static struct emit_address record_address(struct emitter *e, unsigned reg, int64_t offset)
-{
+static struct emit_address record_address(struct emitter *e, unsigned reg, int64_t offset) {
 	const struct value *base = e->state->registers + reg;
 	struct emit_record *record = emit_record(e, base);
 	struct emit_address address = { .kind = VALUE_RECORD };
@@ -121,8 +109,7 @@ static struct emit_address record_address(struct emitter *e, unsigned reg, int64
 	return address;
 }
 
-struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset)
-{
+struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset) {
 	struct value base = e->state->registers[reg];
 	struct emit_address address = { .kind = base.kind };
 	unsigned align = value_align(&base),
@@ -146,13 +133,13 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 				 : e->system;
 	address.own = base.kind == VALUE_MAP_VALUE &&
 		      e->layouts[base.ref].layout.kind == MAP_KIND_THREADS;
-	address.fresh = base.kind == VALUE_MAP_VALUE &&
-			e->layouts[base.ref].layout.kind == MAP_KIND_HASH;
+	address.fresh =
+		base.kind == VALUE_MAP_VALUE && e->layouts[base.ref].layout.kind == MAP_KIND_HASH;
 	if (base.kind == VALUE_STACK) {
 		/* as an index of the array, so that LLVM knows which memory it is */
 		number = LLVMBuildSub(e->builder, number, stack_number(e, base.ref), "");
-		address.pointer = LLVMBuildGEP2(e->builder, e->i8, e->stacks[base.ref], &number, 1,
-						"");
+		address.pointer =
+			LLVMBuildGEP2(e->builder, e->i8, e->stacks[base.ref], &number, 1, "");
 		return address;
 	}
 	address.pointer = LLVMBuildIntToPtr(
@@ -161,8 +148,7 @@ struct emit_address emit_address(struct emitter *e, unsigned reg, int64_t offset
 	return address;
 }
 
-LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes)
-{
+LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, unsigned bytes) {
 	LLVMValueRef value = LLVMBuildLoad2(e->builder, emit_int(e, bytes), address->pointer, "");
 
 	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
@@ -171,23 +157,20 @@ LLVMValueRef emit_load(struct emitter *e, const struct emit_address *address, un
 }
 
 void emit_store(struct emitter *e, const struct emit_address *address, unsigned bytes,
-		LLVMValueRef value)
-{
+		LLVMValueRef value) {
 	value = LLVMBuildTrunc(e->builder, value, emit_int(e, bytes), "");
 	value = LLVMBuildStore(e->builder, value, address->pointer);
 	LLVMSetAlignment(value, address->align < bytes ? address->align : bytes);
 }
 
-LLVMValueRef emit_call(struct emitter *e, const char *name, LLVMValueRef *args, unsigned n)
-{
+LLVMValueRef emit_call(struct emitter *e, const char *name, LLVMValueRef *args, unsigned n) {
 	LLVMValueRef function = LLVMGetNamedFunction(e->module, name);
 
 	return LLVMBuildCall2(e->builder, LLVMGlobalGetValueType(function), function, args, n, "");
 }
 
 /* A field of the context, or a part of one: a parameter. */
-static LLVMValueRef context_load(struct emitter *e, const struct bpf_insn *insn, unsigned bytes)
-{
+static LLVMValueRef context_load(struct emitter *e, const struct bpf_insn *insn, unsigned bytes) {
 	uint64_t offset = e->state->registers[insn->src_reg].bits + (uint64_t)(int64_t)insn->off;
 	LLVMValueRef field = e->fields[offset / 8];
 
@@ -195,8 +178,7 @@ static LLVMValueRef context_load(struct emitter *e, const struct bpf_insn *insn,
 	return LLVMBuildTrunc(e->builder, field, emit_int(e, bytes), "");
 }
 
-static void emit_memory(struct emitter *e, const struct bpf_insn *insn)
-{
+static void emit_memory(struct emitter *e, const struct bpf_insn *insn) {
 	unsigned bytes = insn_bytes(insn->code);
 	bool sign = INSN_MODE(insn->code) == INSN_MODE_MEMSX;
 	struct emit_address address;
@@ -230,8 +212,7 @@ static void emit_memory(struct emitter *e, const struct bpf_insn *insn)
 	emit_store(e, &address, bytes, value);
 }
 
-static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn)
-{
+static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn) {
 	LLVMValueRef value;
 
 	if (insn->src_reg == INSN_PSEUDO_MAP_IDX_VALUE)
@@ -248,8 +229,7 @@ static void emit_ld_imm64(struct emitter *e, const struct bpf_insn *insn)
 }
 
 /* Arguments of a call move into the callee's registers; the others begin at 0. */
-static void emit_enter(struct emitter *e, uint32_t callee)
-{
+static void emit_enter(struct emitter *e, uint32_t callee) {
 	for (unsigned i = 0; i < 10; i++) {
 		LLVMValueRef value = i >= 1 && i <= 5 ? emit_get(e, i) : emit_const(e, 0);
 
@@ -259,8 +239,7 @@ static void emit_enter(struct emitter *e, uint32_t callee)
 
 /* What ends a block. */
 static void emit_leave(struct emitter *e, const struct flow_block *block,
-		       const struct bpf_insn *last)
-{
+		       const struct bpf_insn *last) {
 	const struct flow_frame *frame = e->flow->frames + block->frame;
 	uint32_t to = block->successors[0];
 	int way = insn_is_branch(last) ? analysis_way(e->state, last) : -1;
@@ -293,8 +272,7 @@ static void emit_leave(struct emitter *e, const struct flow_block *block,
 
 /* The registers of a `*v += x`: what was there, and the sum. */
 static LLVMValueRef set_rmw(struct emitter *e, const struct rmw *rmw, LLVMValueRef old,
-			    LLVMValueRef operand)
-{
+			    LLVMValueRef operand) {
 	LLVMValueRef sum = LLVMBuildAdd(e->builder, old, operand, "");
 
 	if (!rmw->wide)
@@ -307,14 +285,14 @@ static LLVMValueRef set_rmw(struct emitter *e, const struct rmw *rmw, LLVMValueR
 /* All of it as one instruction; `constant`: the operand is the same in all threads. */
 static void emit_rmw_atomic(struct emitter *e, const struct rmw *rmw,
 			    const struct emit_address *address, unsigned bytes,
-			    LLVMValueRef operand, bool constant, uint16_t live)
-{
+			    LLVMValueRef operand, bool constant, uint16_t live) {
 	LLVMValueRef args[3] = { address->pointer,
 				 LLVMBuildTrunc(e->builder, operand, emit_int(e, bytes), ""),
 				 LLVMConstInt(e->i1, 0, false) };
 	char name[32];
 
-	snprintf(name, sizeof(name), "gpuprobe_fetch_add%u%s", bytes * 8, address->system ? "_sys" : "");
+	snprintf(name, sizeof(name), "gpuprobe_fetch_add%u%s", bytes * 8,
+		 address->system ? "_sys" : "");
 	if (live & (1u << rmw->loaded | 1u << rmw->stored))
 		set_rmw(e, rmw, emit_zext(e, emit_call(e, name, args, 3)), operand);
 	else
@@ -326,8 +304,7 @@ static void emit_rmw_atomic(struct emitter *e, const struct rmw *rmw,
  * aligned, which the kernel's verifier allows if its CPU does, it is as it stands: an atomic
  * instruction would fault.
  */
-static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live)
-{
+static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live) {
 	const struct bpf_insn *store = e->flow->insns + rmw->store,
 			      *add = e->flow->insns + rmw->add;
 	unsigned bytes = insn_bytes(store->code);
@@ -352,9 +329,8 @@ static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live)
 	done = emit_new_block(e, "added");
 	low = LLVMBuildAnd(e->builder, LLVMBuildPtrToInt(e->builder, address.pointer, e->i64, ""),
 			   emit_const(e, bytes - 1), "");
-	LLVMBuildCondBr(e->builder,
-			LLVMBuildICmp(e->builder, LLVMIntEQ, low, emit_const(e, 0), ""), aligned,
-			other);
+	LLVMBuildCondBr(e->builder, LLVMBuildICmp(e->builder, LLVMIntEQ, low, emit_const(e, 0), ""),
+			aligned, other);
 	LLVMPositionBuilderAtEnd(e->builder, aligned);
 	emit_rmw_atomic(e, rmw, &address, bytes, operand, constant, live);
 	LLVMBuildBr(e->builder, done);
@@ -365,8 +341,7 @@ static void emit_rmw(struct emitter *e, const struct rmw *rmw, uint16_t live)
 	LLVMPositionBuilderAtEnd(e->builder, done);
 }
 
-static void emit_insn(struct emitter *e, const struct bpf_insn *insn)
-{
+static void emit_insn(struct emitter *e, const struct bpf_insn *insn) {
 	if (insn_is_ld_imm64(insn))
 		emit_ld_imm64(e, insn);
 	else if (insn_is_alu(insn))
@@ -382,8 +357,7 @@ static void emit_insn(struct emitter *e, const struct bpf_insn *insn)
 }
 
 /* Whether a plain read-modify-write of a PERCPU value begins here. */
-static bool begins_rmw(const struct emitter *e, const struct flow_block *block, struct rmw *rmw)
-{
+static bool begins_rmw(const struct emitter *e, const struct flow_block *block, struct rmw *rmw) {
 	const struct value *base = e->state->registers + e->flow->insns[e->pc].src_reg;
 
 	return INSN_CLASS(e->flow->insns[e->pc].code) == BPF_LDX && base->kind == VALUE_MAP_VALUE &&
@@ -391,8 +365,7 @@ static bool begins_rmw(const struct emitter *e, const struct flow_block *block, 
 	       rmw_match(e->flow->insns, e->pc, block->end, rmw);
 }
 
-static int emit_block(struct emitter *e, uint32_t number)
-{
+static int emit_block(struct emitter *e, uint32_t number) {
 	const struct flow_block *block = e->flow->blocks + number;
 	struct analysis_frame chain[INSN_FRAMES_MAX];
 	const struct bpf_insn *insn = NULL;
@@ -423,8 +396,7 @@ static int emit_block(struct emitter *e, uint32_t number)
 	return 0;
 }
 
-static void emit_types(struct emitter *e)
-{
+static void emit_types(struct emitter *e) {
 	e->i1 = LLVMInt1TypeInContext(e->context);
 	e->i8 = LLVMInt8TypeInContext(e->context);
 	e->i16 = LLVMInt16TypeInContext(e->context);
@@ -436,8 +408,7 @@ static void emit_types(struct emitter *e)
 }
 
 /* Registers and stacks of all frames, each as a variable. */
-static void emit_variables(struct emitter *e)
-{
+static void emit_variables(struct emitter *e) {
 	for (size_t f = 0; f < e->flow->n_frames; f++) {
 		for (unsigned i = 0; i < 10; i++)
 			e->registers[f][i] = LLVMBuildAlloca(e->builder, e->i64, "");
@@ -449,8 +420,7 @@ static void emit_variables(struct emitter *e)
 
 /* A parameter that is read as a whole, as who puts the body elsewhere relies on: LLVM would read
  * less. */
-static LLVMValueRef whole_parameter(struct emitter *e, unsigned number)
-{
+static LLVMValueRef whole_parameter(struct emitter *e, unsigned number) {
 	static const char text[] = "mov.b64 $0, $1;", constraints[] = "=l,l";
 	LLVMTypeRef type = LLVMFunctionType(e->i64, &e->i64, 1, false);
 	LLVMValueRef move = LLVMGetInlineAsm(type, text, strlen(text), constraints,
@@ -462,8 +432,7 @@ static LLVMValueRef whole_parameter(struct emitter *e, unsigned number)
 }
 
 /* Registers at the start, and the fields of the context. */
-static void emit_arguments(struct emitter *e)
-{
+static void emit_arguments(struct emitter *e) {
 	unsigned parameter = 0;
 
 	if (e->patch)
@@ -481,8 +450,7 @@ static void emit_arguments(struct emitter *e)
 			e->fields[i] = whole_parameter(e, parameter++);
 }
 
-static int emit_body(struct emitter *e)
-{
+static int emit_body(struct emitter *e) {
 	LLVMPositionBuilderAtEnd(e->builder, emit_new_block(e, "entry"));
 	emit_variables(e);
 	emit_arguments(e);
@@ -506,8 +474,7 @@ static int emit_body(struct emitter *e)
 
 int emit_program(LLVMModuleRef module, struct analysis *analysis,
 		 const struct translate_program *program,
-		 const struct translate_map_result *layouts, bool patch, LLVMValueRef *function)
-{
+		 const struct translate_map_result *layouts, bool patch, LLVMValueRef *function) {
 	struct emitter e = {
 		.analysis = analysis,
 		.program = program,

@@ -48,10 +48,10 @@ struct emitter {
 	LLVMValueRef function;
 	LLVMTypeRef i1, i8, i16, i32, i64, stack_type, generic_pointer, global_pointer;
 	LLVMValueRef (*registers)[10]; /* of each frame */
-	LLVMValueRef *stacks;          /* of each frame */
-	LLVMBasicBlockRef *blocks;     /* one each; NULL: not reachable */
-	LLVMBasicBlockRef disarmed;    /* returns 0 */
-	uint16_t *live_out;            /* see rmw.h */
+	LLVMValueRef *stacks; /* of each frame */
+	LLVMBasicBlockRef *blocks; /* one each; NULL: not reachable */
+	LLVMBasicBlockRef disarmed; /* returns 0 */
+	uint16_t *live_out; /* see rmw.h */
 	struct emit_map map[TRANSLATE_MAPS_MAX];
 	bool patch; /* the slots are in memory that a parameter points to */
 	LLVMValueRef slots; /* that parameter */
@@ -65,7 +65,8 @@ struct emitter {
 	struct emit_record *records; /* the same */
 	size_t n_records;
 	struct emit_loop *loops; /* of each frame */
-	LLVMValueRef budget; /* variable of 32 bits: what may_goto may fall through; NULL: none is */
+	LLVMValueRef
+		budget; /* variable of 32 bits: what may_goto may fall through; NULL: none is */
 	/* where we are: */
 	uint32_t frame;
 	struct analysis_frame *state;
@@ -78,9 +79,9 @@ struct emit_address {
 	enum value_kind kind; /* STACK, RECORD: this thread's; MAP_VALUE: global memory; otherwise
 				 unknown */
 	unsigned align; /* bytes, at most 8 */
-	bool exact;     /* MAP_VALUE: the same in all threads that run together */
-	bool own;       /* MAP_VALUE: another one in each thread */
-	bool system;    /* it may be in host memory */
+	bool exact; /* MAP_VALUE: the same in all threads that run together */
+	bool own; /* MAP_VALUE: another one in each thread */
+	bool system; /* it may be in host memory */
 	bool fresh; /* a load must not come from an L1 cache: it may hold what was there before */
 };
 
@@ -118,8 +119,7 @@ bool emit_is_resident(const struct emitter *e, uint32_t map);
 LLVMValueRef emit_process_word(struct emitter *e, size_t offset);
 
 /* An instance's address in memory, 0 if not armed. */
-static inline LLVMValueRef emit_base(const struct emitter *e, uint32_t map)
-{
+static inline LLVMValueRef emit_base(const struct emitter *e, uint32_t map) {
 	return e->map[map].base;
 }
 

@@ -102,7 +102,8 @@ static void walk_members(struct lanes_walk *w, const struct btf_type *type, uint
 static void walk(struct lanes_walk *w, uint32_t id, uint64_t offset, unsigned int depth) {
 	const struct btf_type *type;
 
-	/* every visit counts, also one that ends here: a member that leads nowhere may stand thousands of times */
+	/* every visit counts, also one that ends here: a member that leads nowhere may stand
+	 * thousands of times */
 	if (w->steps++ >= STEPS_MAX || depth > DEPTH_MAX)
 		w->error = LANES_E_LIMIT;
 	if (w->error || offset >= w->size)

@@ -16,8 +16,8 @@ enum lanes_result {
 /*
  * Where the integers of a value of a BTF type are, in order of offset, without overlap, none beyond
  * `size` bytes. Booleans, enums, char arrays, floats, pointers, bit fields are no integers here: to
- * add them makes no sense. Of a union the first member counts. 0 with *lanesp to free() (NULL: there
- * are none) and their number, LANES_E_LIMIT, or -ENOMEM.
+ * add them makes no sense. Of a union the first member counts. 0 with *lanesp to free() (NULL:
+ * there are none) and their number, LANES_E_LIMIT, or -ENOMEM.
  */
 int lanes_find(const struct btf *btf, uint32_t type, uint32_t size, struct linked_lane **lanesp,
 	       size_t *np);

@@ -18,8 +18,7 @@
 /* Threads with many elements to store to rarely meet, and the copies would cost more than that. */
 #define LATEST_ENTRIES_MAX (MAP_RESIDENT_SIZE_MAX / MAP_SHARDS_MAX / 16)
 
-static enum map_merge merge_of(const struct translate_map *map, uint8_t uses)
-{
+static enum map_merge merge_of(const struct translate_map *map, uint8_t uses) {
 	switch (uses & ~MAP_USE_ANY) {
 	case MAP_USE_ADD64:
 		return MAP_MERGE_SUM64;
@@ -35,8 +34,7 @@ static enum map_merge merge_of(const struct translate_map *map, uint8_t uses)
 }
 
 int layout_map(const struct translate_map *map, uint8_t uses, struct translate_map_result *result,
-	       const char **reason)
-{
+	       const char **reason) {
 	struct map_shape shape = {
 		.type = map->type,
 		.key_size = map->key_size,

@@ -15,8 +15,7 @@
 
 #define BIT(reg) ((uint16_t)(1u << (reg)))
 
-static uint16_t insn_reads(const struct bpf_insn *insn)
-{
+static uint16_t insn_reads(const struct bpf_insn *insn) {
 	uint16_t dst = BIT(insn->dst_reg), src = BIT(insn->src_reg);
 
 	if (insn_is_ld_imm64(insn))
@@ -46,8 +45,7 @@ static uint16_t insn_reads(const struct bpf_insn *insn)
 	}
 }
 
-static uint16_t insn_writes(const struct bpf_insn *insn)
-{
+static uint16_t insn_writes(const struct bpf_insn *insn) {
 	if (insn_is_ld_imm64(insn))
 		return BIT(insn->dst_reg);
 	if (insn_is_call(insn))
@@ -67,8 +65,7 @@ static uint16_t insn_writes(const struct bpf_insn *insn)
 }
 
 /* The addition of something to the loaded register, or the subtraction of something from it. */
-static bool match_add(const struct bpf_insn *insn, struct rmw *rmw)
-{
+static bool match_add(const struct bpf_insn *insn, struct rmw *rmw) {
 	uint8_t op = INSN_OP(insn->code);
 	bool reg = INSN_SOURCE(insn->code) == BPF_X;
 
@@ -87,8 +84,7 @@ static bool match_add(const struct bpf_insn *insn, struct rmw *rmw)
 	return reg && insn->src_reg == rmw->loaded && op == BPF_ADD;
 }
 
-bool rmw_match(const struct bpf_insn *insns, size_t pc, size_t end, struct rmw *rmw)
-{
+bool rmw_match(const struct bpf_insn *insns, size_t pc, size_t end, struct rmw *rmw) {
 	const struct bpf_insn *load = insns + pc, *insn;
 	uint16_t reserved;
 	size_t i;
@@ -126,7 +122,8 @@ bool rmw_match(const struct bpf_insn *insns, size_t pc, size_t end, struct rmw *
 			return false;
 	}
 	insn = insns + i;
-	if (i >= end || INSN_CLASS(insn->code) != BPF_STX || INSN_MODE(insn->code) != INSN_MODE_MEM ||
+	if (i >= end || INSN_CLASS(insn->code) != BPF_STX ||
+	    INSN_MODE(insn->code) != INSN_MODE_MEM ||
 	    INSN_SIZE(insn->code) != INSN_SIZE(load->code) || insn->dst_reg != load->src_reg ||
 	    insn->off != load->off || insn->src_reg != rmw->stored)
 		return false;
@@ -134,8 +131,7 @@ bool rmw_match(const struct bpf_insn *insns, size_t pc, size_t end, struct rmw *
 	return true;
 }
 
-uint16_t rmw_live_after(const struct flow *flow, uint32_t number, uint16_t live_out, size_t pc)
-{
+uint16_t rmw_live_after(const struct flow *flow, uint32_t number, uint16_t live_out, size_t pc) {
 	const struct flow_block *block = flow->blocks + number;
 	uint16_t live = live_out;
 
@@ -151,8 +147,7 @@ uint16_t rmw_live_after(const struct flow *flow, uint32_t number, uint16_t live_
 }
 
 /* Registers that are read from the start of a block on. */
-static uint16_t live_in(const struct flow *flow, uint32_t number, uint16_t live_out)
-{
+static uint16_t live_in(const struct flow *flow, uint32_t number, uint16_t live_out) {
 	const struct flow_block *block = flow->blocks + number;
 	const struct bpf_insn *first = flow->insns + block->start;
 	uint16_t live = rmw_live_after(flow, number, live_out, block->start);
@@ -160,8 +155,7 @@ static uint16_t live_in(const struct flow *flow, uint32_t number, uint16_t live_
 	return (uint16_t)((live & ~insn_writes(first)) | insn_reads(first));
 }
 
-int rmw_live_out(const struct flow *flow, uint16_t **live_out)
-{
+int rmw_live_out(const struct flow *flow, uint16_t **live_out) {
 	uint16_t *out = calloc(flow->n_blocks, sizeof(*out));
 	bool changed;
 

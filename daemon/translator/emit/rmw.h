@@ -15,10 +15,10 @@
 
 struct rmw {
 	size_t add, store; /* where they are */
-	uint8_t loaded;    /* the register that the load wrote */
-	uint8_t stored;    /* the register that is stored; may be the same */
-	bool subtract;     /* the operand is taken from the old value */
-	bool immediate;    /* the operand is the immediate of `add`, otherwise register `operand` */
+	uint8_t loaded; /* the register that the load wrote */
+	uint8_t stored; /* the register that is stored; may be the same */
+	bool subtract; /* the operand is taken from the old value */
+	bool immediate; /* the operand is the immediate of `add`, otherwise register `operand` */
 	uint8_t operand;
 	bool wide; /* the addition was one of 64 bits */
 };

@@ -11,30 +11,25 @@
 
 #include <string.h>
 
-static unsigned low_zeros(uint64_t bits)
-{
+static unsigned low_zeros(uint64_t bits) {
 	return bits & 1 ? 0 : bits & 2 ? 1 : bits & 4 ? 2 : 3;
 }
 
-static unsigned min_align(unsigned a, unsigned b)
-{
+static unsigned min_align(unsigned a, unsigned b) {
 	return a < b ? a : b;
 }
 
-struct value value_scalar(unsigned align, uint64_t maps)
-{
+struct value value_scalar(unsigned align, uint64_t maps) {
 	return (struct value){ .kind = VALUE_SCALAR,
 			       .align = (uint8_t)(align > 3 ? 3 : align),
 			       .bits = maps };
 }
 
-struct value value_const(uint64_t bits)
-{
+struct value value_const(uint64_t bits) {
 	return (struct value){ .kind = VALUE_CONST, .known = 0xff, .bits = bits };
 }
 
-unsigned value_align(const struct value *value)
-{
+unsigned value_align(const struct value *value) {
 	switch (value->kind) {
 	case VALUE_CONST:
 		return value->known == 0xff ? low_zeros(value->bits) : 0;
@@ -49,8 +44,7 @@ unsigned value_align(const struct value *value)
 	}
 }
 
-uint64_t value_maps(const struct value *value)
-{
+uint64_t value_maps(const struct value *value) {
 	switch (value->kind) {
 	case VALUE_SCALAR:
 	case VALUE_LOST:
@@ -65,16 +59,14 @@ uint64_t value_maps(const struct value *value)
 }
 
 /* What comes of a reference to a map and something else. */
-static struct value any_map(const struct value *a, const struct value *b)
-{
+static struct value any_map(const struct value *a, const struct value *b) {
 	return (struct value){ .kind = VALUE_MAP,
 			       .ref = VALUE_ANY_MAP,
 			       .bits = value_maps(a) | value_maps(b) };
 }
 
 /* An address of the same kind, somewhere in the same stack or map. */
-static struct value inexact(const struct value *address, unsigned align)
-{
+static struct value inexact(const struct value *address, unsigned align) {
 	return (struct value){ .kind = address->kind,
 			       .align = (uint8_t)align,
 			       .ref = address->ref,
@@ -83,8 +75,7 @@ static struct value inexact(const struct value *address, unsigned align)
 }
 
 /* A record's place is what it is; a lookup's is only where its result came from last. */
-static struct value without_site(const struct value *value)
-{
+static struct value without_site(const struct value *value) {
 	struct value result = *value;
 
 	if (value->kind != VALUE_RECORD)
@@ -93,8 +84,7 @@ static struct value without_site(const struct value *value)
 }
 
 /* An address plus or minus a number. */
-static struct value moved(const struct value *address, const struct value *by, bool subtract)
-{
+static struct value moved(const struct value *address, const struct value *by, bool subtract) {
 	struct value result = without_site(address);
 
 	if (address->exact && by->kind == VALUE_CONST) {
@@ -104,21 +94,18 @@ static struct value moved(const struct value *address, const struct value *by, b
 	return inexact(address, min_align(value_align(address), value_align(by)));
 }
 
-static bool is_address(const struct value *value)
-{
+static bool is_address(const struct value *value) {
 	return value->kind == VALUE_STACK || value->kind == VALUE_MAP_VALUE ||
 	       value->kind == VALUE_RECORD || value->kind == VALUE_CONTEXT;
 }
 
-bool value_is_symbolic(const struct value *value)
-{
+bool value_is_symbolic(const struct value *value) {
 	return value->kind == VALUE_CONTEXT || value->kind == VALUE_RECORD ||
 	       value->kind == VALUE_LOST;
 }
 
 /* What comes of two values that are not the same, one of which is an address of that kind. */
-static struct value join_symbolic(const struct value *a, const struct value *b)
-{
+static struct value join_symbolic(const struct value *a, const struct value *b) {
 	if (a->kind == VALUE_RECORD && value_is_const(b, 0))
 		return *a;
 	if (b->kind == VALUE_RECORD && value_is_const(a, 0))
@@ -129,14 +116,12 @@ static struct value join_symbolic(const struct value *a, const struct value *b)
 }
 
 /* A number that is no address, as far as we know. */
-static bool is_number(const struct value *value)
-{
+static bool is_number(const struct value *value) {
 	return value->kind == VALUE_CONST || (value->kind == VALUE_SCALAR && value->bits == 0);
 }
 
 /* Mask of the bytes of two words that are the same. */
-static uint8_t same_bytes(uint64_t a, uint64_t b)
-{
+static uint8_t same_bytes(uint64_t a, uint64_t b) {
 	uint8_t mask = 0;
 
 	for (unsigned i = 0; i < 8; i++)
@@ -145,8 +130,7 @@ static uint8_t same_bytes(uint64_t a, uint64_t b)
 	return mask;
 }
 
-struct value value_join(const struct value *a, const struct value *b, bool slot)
-{
+struct value value_join(const struct value *a, const struct value *b, bool slot) {
 	if (memcmp(a, b, sizeof(*a)) == 0)
 		return *a;
 	if (a->kind == VALUE_MAP || b->kind == VALUE_MAP)
@@ -178,14 +162,12 @@ struct value value_join(const struct value *a, const struct value *b, bool slot)
 			    value_maps(a) | value_maps(b));
 }
 
-static uint64_t sign_extended(uint64_t bits, unsigned width)
-{
+static uint64_t sign_extended(uint64_t bits, unsigned width) {
 	return (uint64_t)((int64_t)(bits << (64 - width)) >> (64 - width));
 }
 
 /* Division by 0 gives 0, and leaves what there is; nothing overflows. */
-static uint64_t divided(uint64_t a, uint64_t b, bool sign, bool modulo)
-{
+static uint64_t divided(uint64_t a, uint64_t b, bool sign, bool modulo) {
 	if (!b)
 		return modulo ? a : 0;
 	if (!sign)
@@ -196,8 +178,7 @@ static uint64_t divided(uint64_t a, uint64_t b, bool sign, bool modulo)
 }
 
 /* The low bytes of a constant, in the order that the instruction wants. */
-static uint64_t ordered(const struct bpf_insn *insn, uint64_t a)
-{
+static uint64_t ordered(const struct bpf_insn *insn, uint64_t a) {
 	unsigned width = (unsigned)insn->imm;
 
 	if (INSN_CLASS(insn->code) == BPF_ALU64 || INSN_SOURCE(insn->code) == BPF_TO_BE)
@@ -206,8 +187,7 @@ static uint64_t ordered(const struct bpf_insn *insn, uint64_t a)
 }
 
 /* The result of arithmetic on two constants. */
-static uint64_t fold(const struct bpf_insn *insn, uint64_t a, uint64_t b)
-{
+static uint64_t fold(const struct bpf_insn *insn, uint64_t a, uint64_t b) {
 	bool wide = INSN_CLASS(insn->code) == BPF_ALU64, sign = insn->off == 1;
 	unsigned shift = (unsigned)(b & (wide ? 63 : 31));
 	uint64_t r;
@@ -264,8 +244,8 @@ static uint64_t fold(const struct bpf_insn *insn, uint64_t a, uint64_t b)
 }
 
 /* Known low zero bits of the result on scalars. */
-static unsigned alu_align(const struct bpf_insn *insn, const struct value *a, const struct value *b)
-{
+static unsigned alu_align(const struct bpf_insn *insn, const struct value *a,
+			  const struct value *b) {
 	unsigned x = value_align(a), y = value_align(b);
 
 	switch (INSN_OP(insn->code)) {
@@ -287,8 +267,7 @@ static unsigned alu_align(const struct bpf_insn *insn, const struct value *a, co
 	}
 }
 
-struct value value_alu(const struct bpf_insn *insn, const struct value *a, const struct value *b)
-{
+struct value value_alu(const struct bpf_insn *insn, const struct value *a, const struct value *b) {
 	bool wide = INSN_CLASS(insn->code) == BPF_ALU64;
 	uint8_t op = INSN_OP(insn->code);
 	uint64_t maps;
@@ -309,8 +288,7 @@ struct value value_alu(const struct bpf_insn *insn, const struct value *a, const
 	return value_scalar(alu_align(insn, a, b), maps);
 }
 
-bool value_branches(const struct bpf_insn *insn, uint64_t a, uint64_t b)
-{
+bool value_branches(const struct bpf_insn *insn, uint64_t a, uint64_t b) {
 	int64_t x = (int64_t)a, y = (int64_t)b;
 
 	if (INSN_CLASS(insn->code) == BPF_JMP32) {
@@ -345,18 +323,15 @@ bool value_branches(const struct bpf_insn *insn, uint64_t a, uint64_t b)
 	}
 }
 
-static uint8_t byte_mask(unsigned at, unsigned n)
-{
+static uint8_t byte_mask(unsigned at, unsigned n) {
 	return (uint8_t)(((1u << n) - 1) << at);
 }
 
-static uint64_t low_bytes(uint64_t bits, unsigned n)
-{
+static uint64_t low_bytes(uint64_t bits, unsigned n) {
 	return n == 8 ? bits : bits & ((UINT64_C(1) << 8 * n) - 1);
 }
 
-struct value value_slot_read(const struct value *slot, unsigned at, unsigned n, bool sign)
-{
+struct value value_slot_read(const struct value *slot, unsigned at, unsigned n, bool sign) {
 	if (slot->kind == VALUE_CONST) {
 		uint64_t bits = low_bytes(slot->bits >> 8 * at, n);
 
@@ -371,8 +346,7 @@ struct value value_slot_read(const struct value *slot, unsigned at, unsigned n, 
 	return value_scalar(0, value_maps(slot));
 }
 
-void value_slot_write(struct value *slot, unsigned at, unsigned n, const struct value *value)
-{
+void value_slot_write(struct value *slot, unsigned at, unsigned n, const struct value *value) {
 	uint64_t maps = value_maps(slot) | value_maps(value), mask;
 
 	if (n == 8) {

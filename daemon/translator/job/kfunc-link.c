@@ -15,8 +15,7 @@
 
 /* Notes the calls that one table relocates: numbers[i] is that of the instruction at byte 8 * i. */
 static void note_table(const uint8_t *bytes, const Elf64_Shdr *sections, const Elf64_Shdr *table,
-		       uint8_t *numbers)
-{
+		       uint8_t *numbers) {
 	const Elf64_Rel *relocations = (const void *)(bytes + table->sh_offset);
 	const Elf64_Shdr *target = &sections[table->sh_info], *symbols = &sections[table->sh_link];
 	const char *names = (const char *)bytes + sections[symbols->sh_link].sh_offset;
@@ -34,8 +33,7 @@ static void note_table(const uint8_t *bytes, const Elf64_Shdr *sections, const E
 	}
 }
 
-int kfunc_mark(void *elf, size_t size)
-{
+int kfunc_mark(void *elf, size_t size) {
 	const Elf64_Ehdr *header = elf;
 	const Elf64_Shdr *sections = (const void *)((const uint8_t *)elf + header->e_shoff);
 	struct bpf_insn *insns = elf;
@@ -55,8 +53,7 @@ int kfunc_mark(void *elf, size_t size)
 	return 0;
 }
 
-void kfunc_finish(struct bpf_insn *insns, size_t n_insns)
-{
+void kfunc_finish(struct bpf_insn *insns, size_t n_insns) {
 	for (size_t i = 0; i < n_insns; i++) {
 		if (insns[i].code == (BPF_LD | BPF_IMM | BPF_DW)) {
 			i++;

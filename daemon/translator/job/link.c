@@ -67,8 +67,8 @@ struct link_step {
  */
 static _Thread_local struct link_log *current_log;
 
-__attribute__((format(printf, 2, 0)))
-static int log_print(enum libbpf_print_level level, const char *format, va_list arguments) {
+__attribute__((format(printf, 2, 0))) static int log_print(enum libbpf_print_level level,
+							   const char *format, va_list arguments) {
 	char line[1024];
 	char *grown;
 	int n;
@@ -99,8 +99,8 @@ static int log_print(enum libbpf_print_level level, const char *format, va_list 
 }
 
 /* The object cannot be used, because. Returns LINK_E_OBJECT. */
-__attribute__((format(printf, 2, 3)))
-static int refuse(struct link_step *step, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static int refuse(struct link_step *step, const char *format,
+							...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -112,7 +112,8 @@ static int refuse(struct link_step *step, const char *format, ...) {
 	return LINK_E_OBJECT;
 }
 
-/* Whether the object has types. Maps need them, and source lines of the verifier's log come with them. */
+/* Whether the object has types. Maps need them, and source lines of the verifier's log come with
+ * them. */
 static bool has_btf(const struct link_step *step) {
 	return memmem(step->elf, step->size, ".BTF", sizeof(".BTF"));
 }
@@ -191,8 +192,9 @@ static int program_capture(struct bpf_program *prog, struct bpf_prog_load_opts *
 	r = blob_append(step, bpf_program__insns(prog), n, sizeof(struct bpf_insn),
 			&program->insns);
 	if (!r)
-		kfunc_finish((struct bpf_insn *)(void *)(step->output->blob + program->insns.offset),
-			     program->insns.count);
+		kfunc_finish(
+			(struct bpf_insn *)(void *)(step->output->blob + program->insns.offset),
+			program->insns.count);
 	if (!r && opts->func_info_cnt && opts->func_info_rec_size <= LINKED_RECORD_MAX)
 		r = blob_append(step, opts->func_info, opts->func_info_cnt,
 				opts->func_info_rec_size, &program->func_info);
@@ -341,8 +343,10 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 			if (!strcmp(linked->programs[i].name, name))
 				return refuse(step, "two programs of the name %s", name);
 		if (strlen(section) >= sizeof(program->section))
-			return refuse(step, "program %s: the name of its section has more than %d characters", name,
-				      LINKED_SECTION_SIZE - 1);
+			return refuse(
+				step,
+				"program %s: the name of its section has more than %d characters",
+				name, LINKED_SECTION_SIZE - 1);
 		for (const char *c = section; *c; c++)
 			if (!isprint((unsigned char)*c))
 				return refuse(step, "program %s: strange name of a section", name);
@@ -354,7 +358,10 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 								       : may_be_gpu(program)) < 0)
 			return refuse(step, "program %s cannot be linked", name);
 	}
-	return linked->n_programs || step->only ? 0 : refuse(step, "no program in the object: write SEC(\"kprobe/KERNEL\") before a function");
+	return linked->n_programs || step->only
+		       ? 0
+		       : refuse(step, "no program in the object: write SEC(\"kprobe/KERNEL\") "
+				      "before a function");
 }
 
 /*
@@ -371,15 +378,19 @@ static int core_check(struct link_step *step) {
 	while (ext && btf && (section = btf_ext_core_section(ext, btf, &at))) {
 		section += *section == '?';
 		if (!strcmp(section, ".text"))
-			return refuse(step, "a function that is called by programs relies on types of the "
-					    "running kernel (CO-RE), which a GPU does not have");
+			return refuse(
+				step,
+				"a function that is called by programs relies on types of the "
+				"running kernel (CO-RE), which a GPU does not have");
 		for (size_t i = 0; i < linked->n_programs; i++) {
 			const struct linked_program *program = &linked->programs[i];
 
 			if (!strcmp(program->section, section) &&
 			    (step->only_certain ? is_certainly_gpu(program) : may_be_gpu(program)))
-				return refuse(step, "program %s relies on types of the running kernel "
-						    "(CO-RE), which a GPU does not have", program->name);
+				return refuse(step,
+					      "program %s relies on types of the running kernel "
+					      "(CO-RE), which a GPU does not have",
+					      program->name);
 		}
 	}
 	return 0;
@@ -447,7 +458,10 @@ static int map_note(struct link_step *step, const struct btf *btf, struct bpf_ma
 	if (r < 0)
 		return r;
 	if (r)
-		return refuse(step, "map %s: the type of its values is too large, or nested too deeply, to find all integers in it", name);
+		return refuse(step,
+			      "map %s: the type of its values is too large, or nested too deeply, "
+			      "to find all integers in it",
+			      name);
 	r = blob_append(step, lanes, n, sizeof(*lanes), &map->lanes);
 	free(lanes);
 	return r;

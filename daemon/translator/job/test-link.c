@@ -61,7 +61,8 @@ static struct link_output *link_named(const char *name) {
 }
 
 /* Links those programs of foreign.bpf.o whose names match. As link_object(). */
-static int link_foreign(const char *only, struct link_output **outputp, struct link_failure *failure) {
+static int link_foreign(const char *only, struct link_output **outputp,
+			struct link_failure *failure) {
 	size_t size;
 	void *elf = object_read("foreign", &size);
 	int r = link_object(elf, size, only, outputp, failure);
@@ -76,7 +77,9 @@ static void test_only(void **state) {
 	struct link_failure failure;
 
 	assert_int_equal(link_foreign(NULL, &output, &failure), LINK_E_OBJECT);
-	assert_string_equal(failure.reason, "program cuda__too_long: the name of its section has more than 2063 characters");
+	assert_string_equal(
+		failure.reason,
+		"program cuda__too_long: the name of its section has more than 2063 characters");
 	link_failure_deinit(&failure);
 	assert_int_equal(link_foreign("cuda__too_long", &output, &failure), LINK_E_OBJECT);
 	link_failure_deinit(&failure);
@@ -180,7 +183,8 @@ static void test_btf(void **state) {
 	link_output_free(output);
 }
 
-/* Calls of functions of the kernel that a GPU has have their numbers, wherever libbpf puts them; others have none. */
+/* Calls of functions of the kernel that a GPU has have their numbers, wherever libbpf puts them;
+ * others have none. */
 static void test_kfuncs(void **state) {
 	struct link_output *output = link_named("loops");
 	uint32_t seen = 0;
@@ -345,7 +349,7 @@ static void test_lanes(void **state) {
 /* What is written as JSON is read back the same. */
 static void test_json(void **state) {
 	static const char *const names[] = { "counter", "globals", "calls", "hash-ring",
-					     "host",	"log",	   "percpu" };
+					     "host",    "log",     "percpu" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct link_output *output = link_named(names[i]);
@@ -539,7 +543,8 @@ static void test_refused(void **state) {
 	refused(elf, size, "missing", "libbpf: ");
 	free(elf);
 	elf = object_read("core", &size);
-	refused(elf, size, "program cuda__core relies on types of the running kernel (CO-RE)", NULL);
+	refused(elf, size, "program cuda__core relies on types of the running kernel (CO-RE)",
+		NULL);
 	free(elf);
 	elf = object_read("nested", &size);
 	refused(elf, size, "to find all integers", NULL);
@@ -565,21 +570,22 @@ static void test_refused_newcomer(void **state) {
 	free(elf);
 	elf = object_read("counter", &size);
 	rename_section(elf, size, ".maps", ".mapz");
-	refused(elf, size, "bad map relo against 'counter' in section '.mapz'", "skipping unrecognized data section");
+	refused(elf, size, "bad map relo against 'counter' in section '.mapz'",
+		"skipping unrecognized data section");
 	free(elf);
 }
 
 int main(int argc, char *argv[]) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counter),	      cmocka_unit_test(test_btf),
-		cmocka_unit_test(test_globals),	      cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_counter),       cmocka_unit_test(test_btf),
+		cmocka_unit_test(test_globals),       cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_types_survive), cmocka_unit_test(test_classes),
-		cmocka_unit_test(test_only),	  cmocka_unit_test(test_contexts),
+		cmocka_unit_test(test_only),          cmocka_unit_test(test_contexts),
 		cmocka_unit_test(test_sections),      cmocka_unit_test(test_log),
-		cmocka_unit_test(test_lanes),	      cmocka_unit_test(test_json),
+		cmocka_unit_test(test_lanes),         cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_hostile),  cmocka_unit_test(test_damaged),
-		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_refused_newcomer),
-		cmocka_unit_test(test_core),	      cmocka_unit_test(test_kfuncs),
+		cmocka_unit_test(test_refused),       cmocka_unit_test(test_refused_newcomer),
+		cmocka_unit_test(test_core),          cmocka_unit_test(test_kfuncs),
 	};
 
 	if (argc < 2 || !*argv[1])

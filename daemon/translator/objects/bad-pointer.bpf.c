@@ -6,8 +6,7 @@
 /* Refused: a GPU helper gets a number for a pointer. */
 
 SEC("kprobe/every")
-int cuda__bad_pointer(void *ctx)
-{
+int cuda__bad_pointer(void *ctx) {
 	__u64 x = 0;
 	__u64 *bad = (__u64 *)bpf_get_lane_id();
 

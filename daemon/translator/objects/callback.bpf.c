@@ -12,15 +12,13 @@ struct {
 	__type(value, __u64);
 } numbers SEC(".maps");
 
-static long add(void *map, const void *key, void *value, void *sum)
-{
+static long add(void *map, const void *key, void *value, void *sum) {
 	*(__u64 *)sum += *(__u64 *)value;
 	return 0;
 }
 
 SEC("kprobe/every")
-int cuda__callback(void *ctx)
-{
+int cuda__callback(void *ctx) {
 	__u64 sum = 0;
 
 	bpf_for_each_map_elem(&numbers, add, &sum, 0);

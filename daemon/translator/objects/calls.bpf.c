@@ -12,13 +12,11 @@ struct {
 	__type(value, __u64);
 } out SEC(".maps");
 
-static __attribute__((noinline)) __u64 square(__u64 x)
-{
+static __attribute__((noinline)) __u64 square(__u64 x) {
 	return x * x;
 }
 
-static __attribute__((noinline)) int put(__u32 key, __u64 x)
-{
+static __attribute__((noinline)) int put(__u32 key, __u64 x) {
 	__u64 *value = bpf_map_lookup_elem(&out, &key);
 
 	if (!value)
@@ -28,14 +26,12 @@ static __attribute__((noinline)) int put(__u32 key, __u64 x)
 }
 
 SEC("kprobe/first")
-int cuda__first(void *ctx)
-{
+int cuda__first(void *ctx) {
 	return put(bpf_get_lane_id() & 15, bpf_get_sm_id());
 }
 
 SEC("kprobe/second")
-int cuda__second(void *ctx)
-{
+int cuda__second(void *ctx) {
 	__u64 x = 0, y = 0, z = 0;
 
 	bpf_get_thread_idx(&x, &y, &z);

@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Accepted: what no GPU has is not reached as long as .rodata is what it is; and it says how large a record is. */
+/* Accepted: what no GPU has is not reached as long as .rodata is what it is; and it says how large
+ * a record is. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -24,8 +25,7 @@ const volatile struct {
 } config = { .level = -3, .record = 24 };
 
 SEC("kprobe/*")
-int cuda__configured(void *ctx)
-{
+int cuda__configured(void *ctx) {
 	__u64 *record = bpf_ringbuf_reserve(&events, config.record, 0), id = 7;
 	__u32 key = 0;
 

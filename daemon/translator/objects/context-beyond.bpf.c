@@ -6,8 +6,7 @@
 /* Refused: reads beyond its context. */
 
 SEC("kprobe/vectorAdd")
-int cuda__context_beyond(void *ctx)
-{
+int cuda__context_beyond(void *ctx) {
 	return *(volatile __u64 *)(ctx + 168); /* the first byte after the context */
 }
 

@@ -13,8 +13,7 @@ struct {
 } out SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__context(void *ctx)
-{
+int cuda__context(void *ctx) {
 	__u32 key = 0;
 	__u64 *value = bpf_map_lookup_elem(&out, &key);
 

@@ -10,8 +10,7 @@ struct task_struct {
 } __attribute__((preserve_access_index));
 
 SEC("kprobe/vectorAdd")
-int cuda__core(struct task_struct *task)
-{
+int cuda__core(struct task_struct *task) {
 	return task->pid;
 }
 

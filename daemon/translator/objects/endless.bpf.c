@@ -13,8 +13,7 @@ struct {
 } counter SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__endless(void *ctx)
-{
+int cuda__endless(void *ctx) {
 	volatile __u64 stop = 0;
 	__u64 n = 0;
 

@@ -6,8 +6,7 @@
 /* Refused unless the daemon allows it: bpf_cuda_exit. */
 
 SEC("kprobe/every")
-int cuda__exit(void *ctx)
-{
+int cuda__exit(void *ctx) {
 	if (bpf_get_lane_id() == 3)
 		bpf_cuda_exit();
 	return 0;

@@ -8,8 +8,7 @@
 extern int missing(int x);
 
 SEC("kprobe/vectorAdd")
-int cuda__extern(void *ctx)
-{
+int cuda__extern(void *ctx) {
 	return missing(1);
 }
 

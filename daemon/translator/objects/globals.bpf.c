@@ -19,8 +19,7 @@ __u64 visits;
 char label[16] = "label";
 
 SEC("kprobe/*")
-int cuda__globals(void *ctx)
-{
+int cuda__globals(void *ctx) {
 	__u32 key = slot; /* a constant to the verifier: .rodata is frozen */
 	__u64 *value = bpf_map_lookup_elem(&out, &key);
 

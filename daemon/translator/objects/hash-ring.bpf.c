@@ -25,8 +25,7 @@ struct {
 } events SEC(".maps");
 
 SEC("kretprobe/*")
-int cuda__hash_ring(void *ctx)
-{
+int cuda__hash_ring(void *ctx) {
 	struct event event = { .thread = bpf_get_lane_id(), .time = bpf_get_globaltimer() };
 	__u64 one = 1, *value;
 

@@ -4,13 +4,18 @@
 
 /*
  * Does to a hash what its memory says, call by call; for test-hash.py, which compiles it for many
- * types and sizes (MAP_TYPE, KEY_SIZE, VALUE_SIZE). Each thread has `n_calls` of them. What a lookup
- * saw is put where the value was. With ON_STACK, keys are on the stack, else in the memory.
+ * types and sizes (MAP_TYPE, KEY_SIZE, VALUE_SIZE). Each thread has `n_calls` of them. What a
+ * lookup saw is put where the value was. With ON_STACK, keys are on the stack, else in the memory.
  */
 
 #define ROUNDED(size) (((size) + 7) / 8 * 8)
 
-enum kind { LOOKUP = 1, UPDATE, DELETE, COUNT };
+enum kind {
+	LOOKUP = 1,
+	UPDATE,
+	DELETE,
+	COUNT
+};
 
 struct call {
 	__s64 kind;
@@ -36,8 +41,7 @@ static long (*const get_block_idx)(__u64 *x, __u64 *y, __u64 *z) = (void *)503;
 static long (*const get_block_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)504;
 static long (*const get_thread_idx)(__u64 *x, __u64 *y, __u64 *z) = (void *)505;
 
-static __always_inline void perform(struct call *call, const void *key)
-{
+static __always_inline void perform(struct call *call, const void *key) {
 	__u8 *value;
 
 	switch (call->kind) {
@@ -71,8 +75,7 @@ static __always_inline void perform(struct call *call, const void *key)
 }
 
 SEC("kprobe/hash")
-int cuda__hash(struct calls *calls)
-{
+int cuda__hash(struct calls *calls) {
 	__u64 block, size, thread, y, z;
 	struct call *call;
 

@@ -12,8 +12,7 @@ struct {
 	__type(value, __u64);
 } out SEC(".maps");
 
-static __always_inline void put(__u32 key, __u64 x)
-{
+static __always_inline void put(__u32 key, __u64 x) {
 	__u64 *value = bpf_map_lookup_elem(&out, &key);
 
 	if (value)
@@ -21,8 +20,7 @@ static __always_inline void put(__u32 key, __u64 x)
 }
 
 SEC("gpu/every")
-int every(void *ctx)
-{
+int every(void *ctx) {
 	__u64 x, y, z;
 
 	put(2, bpf_get_globaltimer());

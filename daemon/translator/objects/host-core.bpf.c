@@ -4,7 +4,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Accepted: programs on the host rely on types of the running kernel, the one for the GPU does not. */
+/* Accepted: programs on the host rely on types of the running kernel, the one for the GPU does not.
+ */
 
 struct task_struct {
 	int tgid;
@@ -18,8 +19,7 @@ struct {
 	__type(value, __u64);
 } seen SEC(".maps");
 
-static void note(__u32 key, __u64 value)
-{
+static void note(__u32 key, __u64 value) {
 	__u64 *place = bpf_map_lookup_elem(&seen, &key);
 
 	if (place)
@@ -27,8 +27,7 @@ static void note(__u32 key, __u64 value)
 }
 
 SEC("uprobe/libcuda.so.1:cuLaunchKernel")
-int host_launch(void *ctx)
-{
+int host_launch(void *ctx) {
 	struct task_struct *task = (void *)bpf_get_current_task();
 
 	note(0, BPF_CORE_READ(task, group_leader, tgid));
@@ -37,14 +36,12 @@ int host_launch(void *ctx)
 }
 
 SEC("kprobe/do_nanosleep")
-int host_sleep(void *ctx)
-{
+int host_sleep(void *ctx) {
 	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), tgid);
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__launch(void *ctx)
-{
+int cuda__launch(void *ctx) {
 	note(2, 5);
 	return 0;
 }

@@ -6,8 +6,7 @@
 /* Refused: a helper that no GPU has. */
 
 SEC("kprobe/every")
-int cuda__host_helper(void *ctx)
-{
+int cuda__host_helper(void *ctx) {
 	char buffer[8];
 
 	return bpf_probe_read_kernel(buffer, sizeof(buffer), ctx);

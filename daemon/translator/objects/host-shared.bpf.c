@@ -3,14 +3,15 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* A program on the host and one on the GPU, with maps of each kind of sharing; and host programs that cannot be. */
+/* A program on the host and one on the GPU, with maps of each kind of sharing; and host programs
+ * that cannot be. */
 
-#define MAP(NAME, TYPE)                     \
-	struct {                            \
-		__uint(type, TYPE);         \
-		__uint(max_entries, 8);     \
-		__type(key, __u32);         \
-		__type(value, __u64);       \
+#define MAP(NAME, TYPE)                 \
+	struct {                        \
+		__uint(type, TYPE);     \
+		__uint(max_entries, 8); \
+		__type(key, __u32);     \
+		__type(value, __u64);   \
 	} NAME SEC(".maps")
 
 MAP(shared, BPF_MAP_TYPE_GPU_KERNEL_SHARED_ARRAY_MAP);
@@ -24,8 +25,7 @@ MAP(gpu_hash, BPF_MAP_TYPE_GPU_HASH_MAP);
 
 __u64 calls; /* in .bss */
 
-static __always_inline void add(void *map, __u32 key)
-{
+static __always_inline void add(void *map, __u32 key) {
 	__u64 *value = bpf_map_lookup_elem(map, &key);
 
 	if (value)
@@ -33,8 +33,7 @@ static __always_inline void add(void *map, __u32 key)
 }
 
 SEC("uprobe//proc/self/exe:host_target")
-int on_host(void *ctx)
-{
+int on_host(void *ctx) {
 	__u32 key = 7;
 	__u64 one = 1;
 
@@ -46,8 +45,7 @@ int on_host(void *ctx)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__on_gpu(void *ctx)
-{
+int cuda__on_gpu(void *ctx) {
 	add(&shared, 2);
 	add(&plain, 3);
 	add(&gpu_only, 0);
@@ -56,8 +54,7 @@ int cuda__on_gpu(void *ctx)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__gpu_arrays(void *ctx)
-{
+int cuda__gpu_arrays(void *ctx) {
 	add(&gpu_both, 2);
 	add(&gpu_both_in_host, 2);
 	add(&gpu_only, 2);
@@ -65,50 +62,43 @@ int cuda__gpu_arrays(void *ctx)
 }
 
 SEC("uprobe//proc/self/exe:host_target")
-int on_host_gpu_arrays(void *ctx)
-{
+int on_host_gpu_arrays(void *ctx) {
 	add(&gpu_both, 1);
 	add(&gpu_both_in_host, 1);
 	return 0;
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__table(void *ctx)
-{
+int cuda__table(void *ctx) {
 	add(&gpu_hash, 0);
 	return 0;
 }
 
 SEC("uprobe//proc/self/exe:host_target")
-int on_host_table(void *ctx)
-{
+int on_host_table(void *ctx) {
 	add(&gpu_hash, 0);
 	return 0;
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__hash(void *ctx)
-{
+int cuda__hash(void *ctx) {
 	add(&hash, 0);
 	return 0;
 }
 
 SEC("uprobe//proc/self/exe:host_target")
-int on_host_hash(void *ctx)
-{
+int on_host_hash(void *ctx) {
 	add(&hash, 0);
 	return 0;
 }
 
 SEC("uprobe//proc/self/exe:no_such_function")
-int on_nothing(void *ctx)
-{
+int on_nothing(void *ctx) {
 	return 0;
 }
 
 SEC("uprobe//proc/self/exe:host_target")
-int on_host_bad(void *ctx)
-{
+int on_host_bad(void *ctx) {
 	__u32 key = 0;
 	__u64 *value = bpf_map_lookup_elem(&host_only, &key);
 

@@ -13,14 +13,12 @@ struct {
 } out SEC(".maps");
 
 SEC("tracepoint/syscalls/sys_enter_openat")
-int on_open(void *ctx)
-{
+int on_open(void *ctx) {
 	return 0;
 }
 
 SEC("kprobe/do_unlinkat")
-int on_unlink(void *ctx)
-{
+int on_unlink(void *ctx) {
 	__u32 key = 0;
 	__u64 *value = bpf_map_lookup_elem(&out, &key);
 

@@ -8,8 +8,7 @@
 extern void bpf_rcu_read_lock(void) __ksym;
 
 SEC("kprobe/every")
-int cuda__kfunc(void *ctx)
-{
+int cuda__kfunc(void *ctx) {
 	bpf_rcu_read_lock();
 	return 0;
 }

@@ -13,8 +13,7 @@ struct {
 } out SEC(".maps");
 
 SEC("kprobe/every")
-int cuda__log(void *ctx)
-{
+int cuda__log(void *ctx) {
 	char comm[16];
 	__u32 key = 1;
 	__u64 *value;

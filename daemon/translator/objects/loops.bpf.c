@@ -3,20 +3,19 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Loops whose number of rounds is not known before. Each thread adds 0 + 1 + ... + (rounds - 1) to its program's sum. */
+/* Loops whose number of rounds is not known before. Each thread adds 0 + 1 + ... + (rounds - 1) to
+ * its program's sum. */
 
 __u32 rounds = 100;
 __u64 by_helper, by_iterator, by_may_goto;
 
-static long add(__u32 i, void *sum)
-{
+static long add(__u32 i, void *sum) {
 	*(__u64 *)sum += i;
 	return i + 1 == rounds; /* stops where there would be more */
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__helper(void *ctx)
-{
+int cuda__helper(void *ctx) {
 	__u64 sum = 0;
 	long n = bpf_loop(rounds + 5, add, &sum, 0);
 
@@ -35,8 +34,7 @@ extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
 #endif
 
 /* A function that is not inlined, so that libbpf moves its calls behind the program. */
-static __attribute__((noinline)) __u64 sum_to(__u32 n)
-{
+static __attribute__((noinline)) __u64 sum_to(__u32 n) {
 	struct bpf_iter_num it;
 	__u64 sum = 0;
 	int *i;
@@ -49,27 +47,25 @@ static __attribute__((noinline)) __u64 sum_to(__u32 n)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__iterator(void *ctx)
-{
+int cuda__iterator(void *ctx) {
 	__sync_fetch_and_add(&by_iterator, sum_to(rounds));
 	return 0;
 }
 
-#define can_loop                                                             \
-	({                                                                   \
-		__label__ end, more;                                         \
-		_Bool loop = 1;                                              \
-		asm volatile goto("may_goto %l[end]" : : : : end);           \
-		goto more;                                                   \
-	end:                                                                 \
-		loop = 0;                                                    \
-	more:;                                                               \
-		loop;                                                        \
+#define can_loop                                                   \
+	({                                                         \
+		__label__ end, more;                               \
+		_Bool loop = 1;                                    \
+		asm volatile goto("may_goto %l[end]" : : : : end); \
+		goto more;                                         \
+end:                                                               \
+		loop = 0;                                          \
+more:;                                                             \
+		loop;                                              \
 	})
 
 SEC("kprobe/vectorAdd")
-int cuda__may_goto(void *ctx)
-{
+int cuda__may_goto(void *ctx) {
 	__u64 sum = 0;
 
 	for (__u32 i = 0; i < rounds && can_loop; i++)

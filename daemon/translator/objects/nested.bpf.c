@@ -7,8 +7,8 @@
 struct s0 {
 	__u64 n;
 };
-#define NEST(INNER, OUTER) \
-	struct OUTER {     \
+#define NEST(INNER, OUTER)       \
+	struct OUTER {           \
 		struct INNER in; \
 	}
 #define NEST_4(A, B, C, D, E) \
@@ -29,8 +29,7 @@ NEST_4(s32, s33, s34, s35, s36);
 struct s36 deep; /* .bss */
 
 SEC("kprobe/vectorAdd")
-int cuda__nested(void *ctx)
-{
+int cuda__nested(void *ctx) {
 	__sync_fetch_and_add((__u64 *)&deep, 1);
 	return 0;
 }

@@ -13,8 +13,7 @@ struct {
 } counter SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__past_end(void *ctx)
-{
+int cuda__past_end(void *ctx) {
 	__u32 key = 0;
 	__u64 *count = bpf_map_lookup_elem(&counter, &key);
 

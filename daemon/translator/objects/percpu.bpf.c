@@ -21,8 +21,7 @@ struct {
 } pairs SEC(".maps");
 
 SEC("kprobe/*")
-int cuda__percpu(void *ctx)
-{
+int cuda__percpu(void *ctx) {
 	__u32 key = 1;
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &key);
 

@@ -28,16 +28,14 @@ struct {
 	__uint(value_size, 64);
 } wide SEC(".maps");
 
-static __attribute__((noinline)) int write(void *ctx, __u64 number)
-{
+static __attribute__((noinline)) int write(void *ctx, __u64 number) {
 	__u64 words[5] = { number, 1, 2, 3, 4 };
 
 	return bpf_perf_event_output(ctx, &wide, 0, words, sizeof(words));
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__rings(void *ctx)
-{
+int cuda__rings(void *ctx) {
 	struct event event = { .time = bpf_get_globaltimer(), .lane = bpf_get_lane_id() };
 	struct event *reserved;
 	int r;

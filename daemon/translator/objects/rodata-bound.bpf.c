@@ -16,8 +16,7 @@ const volatile __u32 bound = 8;
 __u64 table_in_data[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
 
 SEC("kprobe/*")
-int cuda__rodata_bound(void *ctx)
-{
+int cuda__rodata_bound(void *ctx) {
 	__u64 sum = 0;
 
 	for (__u32 i = 0; i < bound; i++) /* in bounds only because .rodata cannot change */

@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Accepted by the verifier: programs that nothing but their sections makes GPU programs, and one that stays on the host. */
+/* Accepted by the verifier: programs that nothing but their sections makes GPU programs, and one
+ * that stays on the host. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -12,8 +13,7 @@ struct {
 	__type(value, __u64);
 } counts SEC(".maps");
 
-static __always_inline int count(__u32 key)
-{
+static __always_inline int count(__u32 key) {
 	__u64 *value = bpf_map_lookup_elem(&counts, &key);
 
 	if (value)
@@ -22,50 +22,42 @@ static __always_inline int count(__u32 key)
 }
 
 SEC("memcapture/vectorAdd")
-int on_memory(struct gpuprobe_memory_ctx *ctx)
-{
+int on_memory(struct gpuprobe_memory_ctx *ctx) {
 	return count(ctx->space & 7);
 }
 
 SEC("kprobe/__memcapture")
-int on_all_memory(void *ctx)
-{
+int on_all_memory(void *ctx) {
 	return count(0);
 }
 
 SEC("kprobe/dev:helper")
-int on_function(void *ctx)
-{
+int on_function(void *ctx) {
 	return count(1);
 }
 
 SEC("kretprobe/dev:helper")
-int on_function_return(void *ctx)
-{
+int on_function_return(void *ctx) {
 	return count(2);
 }
 
 SEC("kprobe/vectorAdd@x.cu:12")
-int on_line(void *ctx)
-{
+int on_line(void *ctx) {
 	return count(3);
 }
 
 SEC("kprobe/vectorAdd@block:3")
-int on_block(void *ctx)
-{
+int on_block(void *ctx) {
 	return count(4);
 }
 
 SEC("kprobe/__directly_run")
-int on_run(void *ctx)
-{
+int on_run(void *ctx) {
 	return count(5);
 }
 
 SEC("kprobe/do_unlinkat")
-int on_unlink(void *ctx)
-{
+int on_unlink(void *ctx) {
 	bpf_printk("unlink");
 	return 0;
 }

@@ -8,8 +8,7 @@
 __u64 table[65536];
 
 SEC("kprobe/vectorAdd")
-int cuda__unknown_sm(void *ctx)
-{
+int cuda__unknown_sm(void *ctx) {
 	__u32 sm = bpf_get_smp_processor_id();
 
 	table[sm] = 1;

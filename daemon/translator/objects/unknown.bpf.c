@@ -8,8 +8,7 @@
 __u64 table[8];
 
 SEC("kprobe/vectorAdd")
-int cuda__unknown(void *ctx)
-{
+int cuda__unknown(void *ctx) {
 	__u64 x = 0, y = 0, z = 0;
 
 	bpf_get_thread_idx(&x, &y, &z);

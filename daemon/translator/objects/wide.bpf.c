@@ -12,8 +12,7 @@ struct pair {
 struct pair table[3000]; /* .bss */
 
 SEC("kprobe/vectorAdd")
-int cuda__wide(void *ctx)
-{
+int cuda__wide(void *ctx) {
 	__sync_fetch_and_add(&table[2999].n, 1);
 	return 0;
 }

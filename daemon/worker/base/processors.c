@@ -12,8 +12,7 @@
 #define CGROUPS "/sys/fs/cgroup"
 
 /* Whole processors of time that a cgroup may use, rounded up; UINT_MAX: as many as there are. */
-static unsigned int quota_of(const char *path)
-{
+static unsigned int quota_of(const char *path) {
 	unsigned long long quota = 0, period = 0;
 	char file_path[PATH_MAX + 32];
 	FILE *file;
@@ -22,15 +21,15 @@ static unsigned int quota_of(const char *path)
 	file = fopen(file_path, "re");
 	if (!file)
 		return UINT_MAX;
-	if (fscanf(file, "%llu %llu", &quota, &period) != 2 || !quota || !period || quota / period >= UINT_MAX - 1) /* "max" */
+	if (fscanf(file, "%llu %llu", &quota, &period) != 2 || !quota || !period ||
+	    quota / period >= UINT_MAX - 1) /* "max" */
 		quota = 0;
 	fclose(file);
 	return quota ? (unsigned int)((quota + period - 1) / period) : UINT_MAX;
 }
 
 /* The path of this process in the unified hierarchy. */
-static void read_cgroup(char path[static PATH_MAX])
-{
+static void read_cgroup(char path[static PATH_MAX]) {
 	FILE *file = fopen("/proc/self/cgroup", "re");
 	char line[PATH_MAX + 8];
 
@@ -44,8 +43,7 @@ static void read_cgroup(char path[static PATH_MAX])
 		fclose(file);
 }
 
-unsigned int processors_allowed(void)
-{
+unsigned int processors_allowed(void) {
 	unsigned int n = 0, quota;
 	char path[PATH_MAX], *slash;
 	cpu_set_t set;

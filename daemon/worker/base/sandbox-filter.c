@@ -36,9 +36,9 @@
 #endif
 
 #define FILTER_MAX 512
-#define THREAD_FLAGS                                                                                                         \
-	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SETTLS | CLONE_PARENT_SETTID | \
-	 CLONE_CHILD_CLEARTID)
+#define THREAD_FLAGS                                                                        \
+	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD | \
+	 CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
 /* Calls that can do no harm with any argument. */
 static const uint16_t allowed[] = {
@@ -105,14 +105,15 @@ static const uint16_t allowed[] = {
 };
 
 /*
- * Calls by which a path is looked up: refused with EACCES, or allowed with read_files. newfstatat(2) is one of them whatever its flags are: a filter does not see
- * whether the path is empty. glibc's fstat() is that call, so that there is sandbox_fstat().
+ * Calls by which a path is looked up: refused with EACCES, or allowed with read_files.
+ * newfstatat(2) is one of them whatever its flags are: a filter does not see whether the path is
+ * empty. glibc's fstat() is that call, so that there is sandbox_fstat().
  */
 static const uint16_t lookups[] = {
-	SYS_faccessat,	SYS_faccessat2, SYS_readlinkat, SYS_statx,
-	SYS_newfstatat, SYS_getdents64, SYS_statfs,	SYS_fstatfs,
+	SYS_faccessat,  SYS_faccessat2, SYS_readlinkat, SYS_statx,
+	SYS_newfstatat, SYS_getdents64, SYS_statfs,     SYS_fstatfs,
 #ifdef SYS_access
-	SYS_access,	SYS_readlink,	SYS_stat,	SYS_lstat,
+	SYS_access,     SYS_readlink,   SYS_stat,       SYS_lstat,
 #endif
 };
 
@@ -156,8 +157,7 @@ struct filter {
 	bool full;
 };
 
-static void emit(struct filter *filter, uint16_t code, uint32_t k, uint8_t jt, uint8_t jf)
-{
+static void emit(struct filter *filter, uint16_t code, uint32_t k, uint8_t jt, uint8_t jf) {
 	if (filter->n == FILTER_MAX) {
 		filter->full = true;
 		return;
@@ -165,27 +165,23 @@ static void emit(struct filter *filter, uint16_t code, uint32_t k, uint8_t jt, u
 	filter->code[filter->n++] = (struct sock_filter){ code, jt, jf, k };
 }
 
-static void emit_return(struct filter *filter, uint32_t action)
-{
+static void emit_return(struct filter *filter, uint32_t action) {
 	emit(filter, BPF_RET | BPF_K, action, 0, 0);
 }
 
-static void emit_load(struct filter *filter, size_t offset)
-{
+static void emit_load(struct filter *filter, size_t offset) {
 	emit(filter, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
 /* If the call is `number`: action. The accumulator holds the number, before and after. */
-static void on_call(struct filter *filter, uint32_t number, uint32_t action)
-{
+static void on_call(struct filter *filter, uint32_t number, uint32_t action) {
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
 	emit_return(filter, action);
 }
 
 /* If the call is `number` and the low half of argument `index`, masked, equals `value`: action. */
 static void on_argument(struct filter *filter, uint32_t number, unsigned int index, uint32_t mask,
-			uint32_t value, uint32_t action)
-{
+			uint32_t value, uint32_t action) {
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 5);
 	emit_load(filter, offsetof(struct seccomp_data, args) + 8 * index);
 	emit(filter, BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
@@ -195,13 +191,11 @@ static void on_argument(struct filter *filter, uint32_t number, unsigned int ind
 }
 
 static void allow_if(struct filter *filter, uint32_t number, unsigned int index, uint32_t mask,
-		     uint32_t value)
-{
+		     uint32_t value) {
 	on_argument(filter, number, index, mask, value, SECCOMP_RET_ALLOW);
 }
 
-static void build(struct filter *filter, bool read_files, bool threads)
-{
+static void build(struct filter *filter, bool read_files, bool threads) {
 	const uint32_t writing =
 		O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
 
@@ -224,7 +218,8 @@ static void build(struct filter *filter, bool read_files, bool threads)
 	 * another's. */
 	allow_if(filter, SYS_tgkill, 0, ~0U, (uint32_t)getpid());
 	allow_if(filter, SYS_prlimit64, 0, ~0U, 0);
-	/* pthread_create(), and nothing else: clone3, which no filter can look into, is refused, and glibc takes this. */
+	/* pthread_create(), and nothing else: clone3, which no filter can look into, is refused,
+	 * and glibc takes this. */
 	if (threads)
 		allow_if(filter, SYS_clone, 0, ~0U, THREAD_FLAGS);
 	if (read_files) {
@@ -313,14 +308,15 @@ enum {
 	NR_FILE_SETATTR = 469,
 };
 
-/* Access control lists are such attributes. There are file systems without, so that programs go on. */
+/* Access control lists are such attributes. There are file systems without, so that programs go on.
+ */
 static const uint16_t attributes[] = {
-	SYS_setxattr,	  SYS_lsetxattr,    SYS_fsetxattr, SYS_removexattr,
-	SYS_lremovexattr, SYS_fremovexattr, NR_SETXATTRAT, NR_REMOVEXATTRAT,
-	NR_FILE_SETATTR,
+	SYS_setxattr,     SYS_lsetxattr, SYS_fsetxattr,    SYS_removexattr, SYS_lremovexattr,
+	SYS_fremovexattr, NR_SETXATTRAT, NR_REMOVEXATTRAT, NR_FILE_SETATTR,
 };
 
-/* Modes, and which argument they are. The daemon's files are the program's user's, so that it could open them to others. */
+/* Modes, and which argument they are. The daemon's files are the program's user's, so that it could
+ * open them to others. */
 static const struct {
 	uint16_t number;
 	uint16_t index;
@@ -340,8 +336,7 @@ static const uint16_t signals[] = {
 
 #define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
-static int install(struct filter *filter)
-{
+static int install(struct filter *filter) {
 	struct sock_fprog program = { .filter = filter->code };
 
 	if (filter->full)
@@ -358,8 +353,7 @@ static int install(struct filter *filter)
 	return -ESRCH;
 }
 
-static void begin(struct filter *filter)
-{
+static void begin(struct filter *filter) {
 	emit_load(filter, offsetof(struct seccomp_data, arch));
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0);
 	emit_return(filter, SECCOMP_RET_KILL_PROCESS);
@@ -367,11 +361,11 @@ static void begin(struct filter *filter)
 }
 
 /*
- * No signal to `daemon`, to the group that we are in, its own, or to all. A thread of the daemon has an id that we do not know: that is for Landlock, where
- * the kernel has it, and for sandbox_filter_install_group().
+ * No signal to `daemon`, to the group that we are in, its own, or to all. A thread of the daemon
+ * has an id that we do not know: that is for Landlock, where the kernel has it, and for
+ * sandbox_filter_install_group().
  */
-static void refuse_signals(struct filter *filter, pid_t daemon)
-{
+static void refuse_signals(struct filter *filter, pid_t daemon) {
 	const uint32_t whom[] = { (uint32_t)daemon, -(uint32_t)daemon, -(uint32_t)getpgrp(), -1U };
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
@@ -380,9 +374,9 @@ static void refuse_signals(struct filter *filter, pid_t daemon)
 				on_argument(filter, signals[i], 0, ~0U, whom[j], REFUSE);
 }
 
-/* Files are not made empty by their names, nor by opening them to read (or for nothing, which is 3). */
-static void refuse_truncation(struct filter *filter)
-{
+/* Files are not made empty by their names, nor by opening them to read (or for nothing, which is
+ * 3). */
+static void refuse_truncation(struct filter *filter) {
 	on_call(filter, SYS_truncate, REFUSE);
 	on_call(filter, SYS_openat2, SECCOMP_RET_ERRNO | ENOSYS); /* its flags cannot be seen */
 	for (uint32_t access = 0; access <= 3; access += 3) {
@@ -393,8 +387,7 @@ static void refuse_truncation(struct filter *filter)
 	}
 }
 
-int sandbox_filter_install_programs(pid_t daemon, bool may_truncate)
-{
+int sandbox_filter_install_programs(pid_t daemon, bool may_truncate) {
 	const uint32_t namespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
 				    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 	struct filter filter = { .n = 0 };
@@ -416,9 +409,11 @@ int sandbox_filter_install_programs(pid_t daemon, bool may_truncate)
 	on_argument(&filter, SYS_fcntl, 1, ~0U, F_SETOWN_EX, REFUSE);
 	on_argument(&filter, SYS_ioctl, 1, ~0U, FIOSETOWN, REFUSE);
 	on_argument(&filter, SYS_ioctl, 1, ~0U, SIOCSPGRP, REFUSE);
-	/* What others may write to, or run as its owner. All else is set as users of chmod(1) and sed(1) know it. */
+	/* What others may write to, or run as its owner. All else is set as users of chmod(1) and
+	 * sed(1) know it. */
 	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
-		allow_if(&filter, modes[i].number, modes[i].index, S_ISUID | S_ISGID | S_IWGRP | S_IWOTH, 0);
+		allow_if(&filter, modes[i].number, modes[i].index,
+			 S_ISUID | S_ISGID | S_IWGRP | S_IWOTH, 0);
 		on_call(&filter, modes[i].number, REFUSE);
 	}
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
@@ -432,22 +427,21 @@ int sandbox_filter_install_programs(pid_t daemon, bool may_truncate)
 }
 
 /*
- * No signal to a process, thread or group whose id is `last` or lower: it was there before us. (Ids begin anew some time. Then this is not exact: a child may
- * not be killed that could be, and the other way round.)
+ * No signal to a process, thread or group whose id is `last` or lower: it was there before us. (Ids
+ * begin anew some time. Then this is not exact: a child may not be killed that could be, and the
+ * other way round.)
  */
-static void refuse_older(struct filter *filter, uint32_t number, uint32_t last)
-{
+static void refuse_older(struct filter *filter, uint32_t number, uint32_t last) {
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 6);
 	emit_load(filter, offsetof(struct seccomp_data, args));
-	emit(filter, BPF_JMP | BPF_JGE | BPF_K, -last, 2, 0);	   /* a group; -1: all */
-	emit(filter, BPF_ALU | BPF_SUB | BPF_K, 1, 0, 0);	   /* 0, our group, becomes the largest */
+	emit(filter, BPF_JMP | BPF_JGE | BPF_K, -last, 2, 0); /* a group; -1: all */
+	emit(filter, BPF_ALU | BPF_SUB | BPF_K, 1, 0, 0); /* 0, our group, becomes the largest */
 	emit(filter, BPF_JMP | BPF_JGE | BPF_K, last, 1, 0);
 	emit_return(filter, REFUSE);
 	emit_load(filter, offsetof(struct seccomp_data, nr));
 }
 
-int sandbox_filter_install_group(void)
-{
+int sandbox_filter_install_group(void) {
 	pid_t older = getppid() - 1; /* none where the parent is the first of a namespace */
 	struct filter filter = { .n = 0 };
 
@@ -460,8 +454,7 @@ int sandbox_filter_install_group(void)
 	return install(&filter);
 }
 
-int sandbox_filter_install(bool read_files, bool threads)
-{
+int sandbox_filter_install(bool read_files, bool threads) {
 	struct filter filter = { .n = 0 };
 
 	build(&filter, read_files, threads);

@@ -5,7 +5,8 @@
  *
  *   no new privileges, close descriptors  then nothing is inherited
  *   namespaces, empty root, other user    what the system grants; root becomes nobody
- *   files                                 run_programs: writes to temporary folders alone, and no signals to others
+ *   files                                 run_programs: writes to temporary folders alone, and no
+ *                                         signals to others
  *   capabilities                          none left, none to be had
  *   limits                                memory, file size, descriptors, no core, no processes
  *   system call filter                    an allow list (sandbox-filter.c); last, as it forbids all
@@ -39,17 +40,15 @@
 
 #define NOBODY 65534
 #define PROCESSES_MAX 64 /* that a program may start, with threads */
-#define NOFILE_MAX                                                                                 \
+#define NOFILE_MAX \
 	160 /* 64 descriptors of a message, those that the compiler libraries hold, and room */
 
-static int compare_int(const void *a, const void *b)
-{
+static int compare_int(const void *a, const void *b) {
 	return *(const int *)a - *(const int *)b;
 }
 
 /* Closes all but 0, 1, 2 and those to keep. */
-static int close_others(const struct sandbox_options *options)
-{
+static int close_others(const struct sandbox_options *options) {
 	unsigned int from = 3;
 	int *keep;
 
@@ -71,8 +70,7 @@ static int close_others(const struct sandbox_options *options)
 
 /* All of it may be refused (RestrictNamespaces=, containers, sysctls): then the filter stands
  * alone. Whether there are namespaces. */
-static bool leave_world(const struct sandbox_options *options)
-{
+static bool leave_world(const struct sandbox_options *options) {
 	int namespaces = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWCGROUP;
 
 	if (options->run_programs)
@@ -96,21 +94,20 @@ static bool leave_world(const struct sandbox_options *options)
 #define VERSION_TRUNCATE 3 /* which have them */
 #define VERSION_SCOPE 6
 
-struct ruleset_attributes { /* longer than older kernels know, which is fine as long as the rest is 0 */
+struct ruleset_attributes { /* longer than older kernels know, which is fine as long as the rest is
+			       0 */
 	uint64_t handled_access_fs;
 	uint64_t handled_access_net;
 	uint64_t scoped;
 };
 
 /* Which Landlock the kernel has; less than 1: none. */
-static long landlock_version(void)
-{
+static long landlock_version(void) {
 	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 }
 
 /* Lets a program write below `path`; a path that is not there is none. */
-static int allow_writing(int rules, const char *path, uint64_t access)
-{
+static int allow_writing(int rules, const char *path, uint64_t access) {
 	struct landlock_path_beneath_attr rule = { .allowed_access = access };
 	int r;
 
@@ -125,11 +122,11 @@ static int allow_writing(int rules, const char *path, uint64_t access)
 
 /*
  * A program may write what everybody may: temporary files. The daemon's user may have files that
- * matter. Where the kernel has no Landlock, the user's rights are the bound. Signals go to processes that we make, where the kernel's is
- * that new (6.12): threads of the daemon have ids of their own, which no filter knows.
+ * matter. Where the kernel has no Landlock, the user's rights are the bound. Signals go to
+ * processes that we make, where the kernel's is that new (6.12): threads of the daemon have ids of
+ * their own, which no filter knows.
  */
-static int limit_writing(long version)
-{
+static int limit_writing(long version) {
 	static const char *const folders[] = { "/tmp", "/var/tmp", "/dev/shm" };
 	static const char *const files[] = { "/dev/null", "/dev/zero", "/dev/full" };
 	struct ruleset_attributes handled = {
@@ -164,8 +161,7 @@ static int limit_writing(long version)
 }
 
 /* A root whose user namespace does not know nobody stays what it is, but has no capabilities. */
-static void leave_user(void)
-{
+static void leave_user(void) {
 	if (geteuid())
 		return;
 	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
@@ -173,8 +169,7 @@ static void leave_user(void)
 		return;
 }
 
-static int drop_capabilities(void)
-{
+static int drop_capabilities(void) {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
 
@@ -189,8 +184,7 @@ static int drop_capabilities(void)
 	return 0;
 }
 
-static int limit(int resource, uint64_t value)
-{
+static int limit(int resource, uint64_t value) {
 	struct rlimit old, new;
 
 	if (getrlimit((__rlimit_resource_t)resource, &old))
@@ -201,11 +195,10 @@ static int limit(int resource, uint64_t value)
 }
 
 /*
- * How many processes and threads the user may have. Where there is no user namespace, those that he has already
- * count, too: then all threads of the system are the nearest that is known.
+ * How many processes and threads the user may have. Where there is no user namespace, those that he
+ * has already count, too: then all threads of the system are the nearest that is known.
  */
-static uint64_t process_limit(const struct sandbox_options *options)
-{
+static uint64_t process_limit(const struct sandbox_options *options) {
 	unsigned long running, total = 0;
 	FILE *file;
 
@@ -219,8 +212,7 @@ static uint64_t process_limit(const struct sandbox_options *options)
 	return total + (options->run_programs ? PROCESSES_MAX : options->threads);
 }
 
-static int set_limits(const struct sandbox_options *options, uint64_t processes)
-{
+static int set_limits(const struct sandbox_options *options, uint64_t processes) {
 	int r = 0;
 
 	if (options->memory)
@@ -240,8 +232,7 @@ static int set_limits(const struct sandbox_options *options, uint64_t processes)
 	return r;
 }
 
-int sandbox_enter(const struct sandbox_options *options, const char **what)
-{
+int sandbox_enter(const struct sandbox_options *options, const char **what) {
 	const uint64_t processes = process_limit(options); /* /proc may be covered soon */
 	long landlock = landlock_version();
 	bool apart;
@@ -283,13 +274,11 @@ int sandbox_enter(const struct sandbox_options *options, const char **what)
 	return sandbox_filter_install_programs(apart ? 0 : getppid(), landlock >= VERSION_TRUNCATE);
 }
 
-int sandbox_fstat(int fd, struct stat *status)
-{
+int sandbox_fstat(int fd, struct stat *status) {
 	return (int)syscall(SYS_fstat, fd, status);
 }
 
-int sandbox_job_begin(const struct sandbox_options *options)
-{
+int sandbox_job_begin(const struct sandbox_options *options) {
 	struct rlimit cpu;
 	struct timespec used;
 
@@ -303,7 +292,6 @@ int sandbox_job_begin(const struct sandbox_options *options)
 	return setrlimit(RLIMIT_CPU, &cpu) ? -errno : 0;
 }
 
-int sandbox_stay_in_group(void)
-{
+int sandbox_stay_in_group(void) {
 	return sandbox_filter_install_group();
 }

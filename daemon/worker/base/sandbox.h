@@ -10,7 +10,8 @@
  *
  * With run_programs it is another one, for a process that runs a program which an operator has
  * named: that may read what the user may, write temporary files, start processes of its own, few,
- * and compute; it has no network, no privilege to gain, no process of others to look at or to signal, and cannot open the daemon's files to others.
+ * and compute; it has no network, no privilege to gain, no process of others to look at or to
+ * signal, and cannot open the daemon's files to others.
  */
 
 #include <stdbool.h>
@@ -20,13 +21,13 @@
 struct stat;
 
 struct sandbox_options {
-	uint64_t memory;      /* bytes of address space */
-	uint64_t file_size;   /* bytes that a descriptor may be written to */
+	uint64_t memory; /* bytes of address space */
+	uint64_t file_size; /* bytes that a descriptor may be written to */
 	uint32_t cpu_seconds; /* per job, see sandbox_job_begin(); 0: no limit */
-	bool read_files;      /* openat(2) for reading works; else it fails with EACCES */
+	bool read_files; /* openat(2) for reading works; else it fails with EACCES */
 	unsigned int threads; /* that it may make; 0: none */
-	bool run_programs;    /* see above */
-	const int *keep;      /* descriptors that stay open besides 0, 1, 2 */
+	bool run_programs; /* see above */
+	const int *keep; /* descriptors that stay open besides 0, 1, 2 */
 	size_t n_keep;
 };
 
@@ -43,6 +44,6 @@ int sandbox_fstat(int fd, struct stat *status);
 /* Starts the processor time of one job: SIGXCPU ends a process that uses more. 0 or -errno. */
 int sandbox_job_begin(const struct sandbox_options *options);
 
-/* With run_programs, in the new process, a child of who supervises it: it cannot leave its process group any more, nor send signals to who is older than its
- * parent. 0 or -errno. */
+/* With run_programs, in the new process, a child of who supervises it: it cannot leave its process
+ * group any more, nor send signals to who is older than its parent. 0 or -errno. */
 int sandbox_stay_in_group(void);

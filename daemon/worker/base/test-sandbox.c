@@ -50,8 +50,7 @@ enum {
 	SETUP_FAILED = 250,
 };
 
-static int try_fn(attempt_fn attempt, const struct sandbox_options *options)
-{
+static int try_fn(attempt_fn attempt, const struct sandbox_options *options) {
 	pid_t pid;
 	int status;
 
@@ -72,8 +71,7 @@ static int try_fn(attempt_fn attempt, const struct sandbox_options *options)
 	return WEXITSTATUS(status);
 }
 
-static struct sandbox_options plain(void)
-{
+static struct sandbox_options plain(void) {
 	static int keep[1];
 
 	keep[0] = shared_fd;
@@ -86,23 +84,19 @@ static struct sandbox_options plain(void)
 	};
 }
 
-static int open_read(void)
-{
+static int open_read(void) {
 	return open(path, O_RDONLY | O_CLOEXEC) < 0 ? errno : 0;
 }
 
-static int open_write(void)
-{
+static int open_write(void) {
 	return open(path, O_WRONLY | O_CLOEXEC) < 0 ? errno : 0;
 }
 
-static int open_read_write(void)
-{
+static int open_read_write(void) {
 	return open(path, O_RDWR | O_CLOEXEC) < 0 ? errno : 0;
 }
 
-static int open_create(void)
-{
+static int open_create(void) {
 	char other[sizeof(path) + 8];
 	int fd;
 
@@ -112,18 +106,15 @@ static int open_create(void)
 	return fd < 0 ? EACCES : 0;
 }
 
-static int open_truncate(void)
-{
+static int open_truncate(void) {
 	return open(path, O_RDONLY | O_TRUNC | O_CLOEXEC) < 0 ? errno : 0;
 }
 
-static int open_temporary(void)
-{
+static int open_temporary(void) {
 	return open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600) < 0 ? errno : 0;
 }
 
-static int unlink_file(void)
-{
+static int unlink_file(void) {
 	char other[sizeof(path) + 8];
 
 	snprintf(other, sizeof(other), "%s.link", path);
@@ -131,44 +122,37 @@ static int unlink_file(void)
 }
 
 /* Sizes and owners of files are found by their names, whatever the flags say. */
-static int stat_flags(int flags)
-{
+static int stat_flags(int flags) {
 	struct stat status;
 
 	return syscall(SYS_newfstatat, AT_FDCWD, path, &status, flags) ? errno : 0;
 }
 
-static int stat_file(void)
-{
+static int stat_file(void) {
 	return stat_flags(0);
 }
 
-static int stat_empty_path(void)
-{
+static int stat_empty_path(void) {
 	return stat_flags(AT_EMPTY_PATH);
 }
 
-static int statx_empty_path(void)
-{
+static int statx_empty_path(void) {
 	struct statx status;
 
 	return statx(AT_FDCWD, path, AT_EMPTY_PATH, STATX_BASIC_STATS, &status) ? errno : 0;
 }
 
-static int make_socket(void)
-{
+static int make_socket(void) {
 	return socket(AF_UNIX, SOCK_STREAM, 0) < 0 ? errno : 0;
 }
 
-static int make_socketpair(void)
-{
+static int make_socketpair(void) {
 	int fds[2];
 
 	return socketpair(AF_UNIX, SOCK_STREAM, 0, fds) ? errno : 0;
 }
 
-static int connect_socket(void)
-{
+static int connect_socket(void) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "/nothing" };
 
 	/* Not a socket: outside this is an answer, not an end. */
@@ -177,16 +161,14 @@ static int connect_socket(void)
 		       : 0;
 }
 
-static int execute(void)
-{
+static int execute(void) {
 	char *arguments[] = { (char *)"true", NULL };
 
 	execv("/bin/true", arguments);
 	return errno;
 }
 
-static int fork_child(void)
-{
+static int fork_child(void) {
 	pid_t pid = fork();
 
 	if (pid < 0)
@@ -197,19 +179,16 @@ static int fork_child(void)
 	return 0;
 }
 
-static int vfork_exec(void)
-{
+static int vfork_exec(void) {
 	/* As posix_spawn does. */
 	return system("true") ? errno ? errno : EPERM : 0;
 }
 
-static void *nothing(void *argument)
-{
+static void *nothing(void *argument) {
 	return argument;
 }
 
-static int make_thread(void)
-{
+static int make_thread(void) {
 	pthread_t thread;
 	int r = pthread_create(&thread, NULL, nothing, NULL);
 
@@ -218,73 +197,62 @@ static int make_thread(void)
 	return r;
 }
 
-static int trace_parent(void)
-{
+static int trace_parent(void) {
 	return ptrace(PTRACE_TRACEME, 0, NULL, NULL) ? errno : 0;
 }
 
-static int read_other_memory(void)
-{
+static int read_other_memory(void) {
 	char byte;
 	struct iovec local = { &byte, 1 }, remote = { &byte, 1 };
 
 	return syscall(SYS_process_vm_readv, getpid(), &local, 1, &remote, 1, 0) < 0 ? errno : 0;
 }
 
-static int signal_parent(void)
-{
+static int signal_parent(void) {
 	return kill(getppid(), 0) ? errno : 0;
 }
 
-static int limit_parent(void)
-{
+static int limit_parent(void) {
 	struct rlimit limit;
 
 	return prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit) ? errno : 0;
 }
 
-static int make_executable(void)
-{
+static int make_executable(void) {
 	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
 			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return page == MAP_FAILED ? errno : 0;
 }
 
-static int become_executable(void)
-{
+static int become_executable(void) {
 	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return mprotect(page, 4096, PROT_READ | PROT_EXEC) ? errno : 0;
 }
 
-static int load_library(void)
-{
+static int load_library(void) {
 	/* Refused, not killed: libraries that look for others go on without. */
 	return dlopen("libutil.so.1", RTLD_NOW) ? 0 : EACCES;
 }
 
-static int bpf_call(void)
-{
+static int bpf_call(void) {
 	return syscall(SYS_bpf, 0, NULL, 0) && errno == EPERM ? EPERM : 0;
 }
 
-static int is_dumpable(void)
-{
+static int is_dumpable(void) {
 	/* /proc/self is not there any more, so by its effect: prctl is refused. */
 	return syscall(SYS_prctl, 3 /* PR_GET_DUMPABLE */, 0, 0, 0, 0) < 0 ? errno : 0;
 }
 
-static int use_memory(void)
-{
+static int use_memory(void) {
 	return mmap(NULL, 2048 * MEBI, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		    0) == MAP_FAILED
 		       ? errno
 		       : 0;
 }
 
-static int use_time(void)
-{
+static int use_time(void) {
 	const struct sandbox_options options = plain();
 
 	/* Outside there is nothing to exceed; do not burn time there. */
@@ -296,14 +264,12 @@ static int use_time(void)
 		;
 }
 
-static int write_much(void)
-{
+static int write_much(void) {
 	return pwrite(shared_fd, "x", 1, 2 * MEBI) < 0 ? errno : 0;
 }
 
 /* What a worker does all day. */
-static int work(void)
-{
+static int work(void) {
 	struct stat status;
 	char *memory = malloc(64 * MEBI);
 	void *map;
@@ -325,13 +291,11 @@ static int work(void)
 	return 0;
 }
 
-static int fail_hard(void)
-{
+static int fail_hard(void) {
 	abort();
 }
 
-static void test_refused(void **state)
-{
+static void test_refused(void **state) {
 	static const struct {
 		const char *name;
 		attempt_fn attempt;
@@ -384,8 +348,7 @@ static void test_refused(void **state)
 	assert_int_equal(access(path, F_OK), 0);
 }
 
-static void test_allowed(void **state)
-{
+static void test_allowed(void **state) {
 	const struct sandbox_options options = plain();
 
 	assert_int_equal(try_fn(work, &options), 0);
@@ -393,8 +356,7 @@ static void test_allowed(void **state)
 	assert_int_equal(try_fn(fail_hard, &options), -SIGABRT);
 }
 
-static int make_many_kinds(void)
-{
+static int make_many_kinds(void) {
 	int r = make_thread();
 
 	if (r)
@@ -404,8 +366,7 @@ static int make_many_kinds(void)
 }
 
 /* Threads, and still no process. */
-static void test_threads(void **state)
-{
+static void test_threads(void **state) {
 	struct sandbox_options options = plain();
 
 	options.threads = 4;
@@ -415,8 +376,7 @@ static void test_threads(void **state)
 	assert_int_equal(try_fn(make_executable, &options), EACCES);
 }
 
-static void test_read_files(void **state)
-{
+static void test_read_files(void **state) {
 	struct sandbox_options options = plain();
 
 	options.read_files = true;
@@ -432,15 +392,13 @@ static void test_read_files(void **state)
 
 static int leaked_fd;
 
-static int use_leaked(void)
-{
+static int use_leaked(void) {
 	char byte;
 
 	return read(leaked_fd, &byte, 1) < 0 ? errno : 0;
 }
 
-static void test_descriptors(void **state)
-{
+static void test_descriptors(void **state) {
 	const struct sandbox_options options = plain();
 
 	leaked_fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -451,16 +409,14 @@ static void test_descriptors(void **state)
 }
 
 /* What the sandbox leaves in /proc, looked at from outside. */
-static int root_is_mount(void)
-{
+static int root_is_mount(void) {
 	struct statx status;
 
 	return statx(AT_FDCWD, "/", 0, STATX_BASIC_STATS, &status) == 0 &&
 	       (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-static void test_status(void **state)
-{
+static void test_status(void **state) {
 	const struct sandbox_options options = plain();
 	char status_path[64], line[256], root[64], byte;
 	const char *what;
@@ -525,98 +481,81 @@ static void test_status(void **state)
 static pid_t the_daemon, daemon_thread;
 static char own_path[] = "/tmp/gpuprobe-test-sandbox-own-XXXXXX";
 
-static int result(long r)
-{
+static int result(long r) {
 	return r < 0 ? errno : 0;
 }
 
-static int signal_daemon(void)
-{
+static int signal_daemon(void) {
 	return result(kill(the_daemon, 0));
 }
 
-static int signal_daemon_group(void)
-{
+static int signal_daemon_group(void) {
 	return result(kill(-getpgid(the_daemon), 0));
 }
 
-static int signal_all(void)
-{
+static int signal_all(void) {
 	return result(kill(-1, 0));
 }
 
-static int signal_thread_group(void)
-{
+static int signal_thread_group(void) {
 	return result(syscall(SYS_tgkill, the_daemon, daemon_thread, 0));
 }
 
-static int signal_main_thread(void)
-{
+static int signal_main_thread(void) {
 	return result(syscall(SYS_tkill, the_daemon, 0));
 }
 
-static int signal_with_value(void)
-{
+static int signal_with_value(void) {
 	siginfo_t info = { .si_code = SI_QUEUE };
 
 	return result(syscall(SYS_rt_sigqueueinfo, the_daemon, 0, &info));
 }
 
-static int signal_thread_with_value(void)
-{
+static int signal_thread_with_value(void) {
 	siginfo_t info = { .si_code = SI_QUEUE };
 
 	return result(syscall(SYS_rt_tgsigqueueinfo, the_daemon, daemon_thread, 0, &info));
 }
 
-static int signal_descriptor(void)
-{
-	return result(syscall(SYS_pidfd_send_signal, syscall(SYS_pidfd_open, the_daemon, 0), 0, NULL, 0));
+static int signal_descriptor(void) {
+	return result(
+		syscall(SYS_pidfd_send_signal, syscall(SYS_pidfd_open, the_daemon, 0), 0, NULL, 0));
 }
 
-static int signal_by_input(void)
-{
+static int signal_by_input(void) {
 	return result(fcntl(0, F_SETOWN, the_daemon));
 }
 
-static int open_to_all(void)
-{
+static int open_to_all(void) {
 	return result(chmod(own_path, 0666));
 }
 
-static int open_to_group(void)
-{
+static int open_to_group(void) {
 	return result(fchmodat(AT_FDCWD, own_path, 0620, 0));
 }
 
-static int open_descriptor_to_all(void)
-{
+static int open_descriptor_to_all(void) {
 	return result(fchmod(open(own_path, O_RDONLY | O_CLOEXEC), 0602));
 }
 
-static int make_set_user_id(void)
-{
+static int make_set_user_id(void) {
 	return result(chmod(own_path, 04700));
 }
 
-static int change_group(void)
-{
+static int change_group(void) {
 	return result(chown(own_path, (uid_t)-1, getegid()));
 }
 
-static int truncate_by_name(void)
-{
+static int truncate_by_name(void) {
 	return result(truncate(own_path, 0));
 }
 
-static int truncate_reading(void)
-{
+static int truncate_reading(void) {
 	return result(open(own_path, O_RDONLY | O_TRUNC | O_CLOEXEC));
 }
 
 /* By the supervisor's child, the program. */
-static int as_program(attempt_fn attempt)
-{
+static int as_program(attempt_fn attempt) {
 	pid_t supervisor = fork(), program;
 	int status = 0;
 
@@ -625,24 +564,27 @@ static int as_program(attempt_fn attempt)
 		program = fork();
 		if (!program)
 			_exit(sandbox_stay_in_group() ? SETUP_FAILED : attempt());
-		_exit(waitpid(program, &status, 0) == program && WIFEXITED(status) ? WEXITSTATUS(status) : SETUP_FAILED);
+		_exit(waitpid(program, &status, 0) == program && WIFEXITED(status)
+			      ? WEXITSTATUS(status)
+			      : SETUP_FAILED);
 	}
-	return waitpid(supervisor, &status, 0) == supervisor && WIFEXITED(status) ? WEXITSTATUS(status) : SETUP_FAILED;
+	return waitpid(supervisor, &status, 0) == supervisor && WIFEXITED(status)
+		       ? WEXITSTATUS(status)
+		       : SETUP_FAILED;
 }
 
-static int signal_thread_here(void)
-{
-	return result(kill(daemon_thread, 0)) == EPERM ? result(syscall(SYS_tkill, daemon_thread, 0)) : 0;
+static int signal_thread_here(void) {
+	return result(kill(daemon_thread, 0)) == EPERM
+		       ? result(syscall(SYS_tkill, daemon_thread, 0))
+		       : 0;
 }
 
-static int signal_thread(void)
-{
+static int signal_thread(void) {
 	return as_program(signal_thread_here);
 }
 
 /* All that a shell does with its children, and sed(1) with its files. */
-static int live_here(void)
-{
+static int live_here(void) {
 	pid_t child;
 	int status, fd;
 
@@ -656,15 +598,15 @@ static int live_here(void)
 	if (kill(0, 0) || kill(-getpgrp(), 0) || kill(getpid(), 0) || raise(SIGCONT))
 		return 2;
 	fd = open(own_path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-	if (fd < 0 || write(fd, "x", 1) != 1 || fchmod(fd, 0755) || chmod(own_path, 0400) || chmod(own_path, 0600))
+	if (fd < 0 || write(fd, "x", 1) != 1 || fchmod(fd, 0755) || chmod(own_path, 0400) ||
+	    chmod(own_path, 0600))
 		return 3;
 	if (syscall(SYS_fsetxattr, fd, "user.x", "", 0, 0) == 0 || errno != EOPNOTSUPP)
 		return 4;
 	return 0;
 }
 
-static int live(void)
-{
+static int live(void) {
 	return as_program(live_here);
 }
 
@@ -692,18 +634,20 @@ static const struct {
 	{ "truncate opened to read", truncate_reading, true },
 };
 
-static int try_alone(attempt_fn attempt)
-{
+static int try_alone(attempt_fn attempt) {
 	pid_t pid = fork();
 	int status = 0;
 
 	if (!pid)
-		_exit(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || sandbox_filter_install_programs(getppid(), false) ? SETUP_FAILED : attempt());
-	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : SETUP_FAILED;
+		_exit(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+				      sandbox_filter_install_programs(getppid(), false)
+			      ? SETUP_FAILED
+			      : attempt());
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status)
+								    : SETUP_FAILED;
 }
 
-static void *wait_for_end(void *argument)
-{
+static void *wait_for_end(void *argument) {
 	*(volatile pid_t *)argument = (pid_t)syscall(SYS_gettid);
 	while (pause())
 		;
@@ -711,8 +655,7 @@ static void *wait_for_end(void *argument)
 }
 
 /* As RestrictNamespaces= does. */
-static int refuse_namespaces(void)
-{
+static int refuse_namespaces(void) {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
@@ -721,56 +664,65 @@ static int refuse_namespaces(void)
 	};
 	struct sock_fprog program = { .len = 4, .filter = code };
 
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
 /* The daemon. How many attempts had another end than they should. */
-static int try_programs(void)
-{
+static int try_programs(void) {
 	const struct sandbox_options options = { .memory = 1024 * MEBI, .run_programs = true };
 	int failures = 0, outside, inside, alone, fd;
 	pthread_t thread;
 
 	the_daemon = getpid();
 	fd = mkstemp(own_path);
-	if (fd < 0 || refuse_namespaces() || pthread_create(&thread, NULL, wait_for_end, &daemon_thread))
+	if (fd < 0 || refuse_namespaces() ||
+	    pthread_create(&thread, NULL, wait_for_end, &daemon_thread))
 		return SETUP_FAILED;
 	while (!*(volatile pid_t *)&daemon_thread)
 		sched_yield();
 	for (size_t i = 0; i < sizeof(of_programs) / sizeof(*of_programs); i++) {
-		outside = of_programs[i].attempt == signal_thread ? 0 : try_fn(of_programs[i].attempt, NULL);
+		outside = of_programs[i].attempt == signal_thread
+				  ? 0
+				  : try_fn(of_programs[i].attempt, NULL);
 		chmod(own_path, 0600);
-		inside = of_programs[i].without_landlock ? EPERM : try_fn(of_programs[i].attempt, &options);
+		inside = of_programs[i].without_landlock ? EPERM
+							 : try_fn(of_programs[i].attempt, &options);
 		alone = try_alone(of_programs[i].attempt);
 		if (outside || inside != EPERM || alone != EPERM) {
-			print_error("%s: outside %d (0 expected), inside %d, by the filter alone %d (%d expected)\n", of_programs[i].name, outside, inside, alone, EPERM);
+			print_error("%s: outside %d (0 expected), inside %d, by the filter alone "
+				    "%d (%d expected)\n",
+				    of_programs[i].name, outside, inside, alone, EPERM);
 			failures++;
 		}
 	}
 	/* The worker's own filter does not know the thread; Landlock does not need to. */
-	if (syscall(SYS_landlock_create_ruleset, NULL, 0, 1) >= 6 && try_fn(signal_thread_here, &options) != EPERM) {
+	if (syscall(SYS_landlock_create_ruleset, NULL, 0, 1) >= 6 &&
+	    try_fn(signal_thread_here, &options) != EPERM) {
 		print_error("signal to any thread, by the worker: done\n");
 		failures++;
 	}
 	inside = try_fn(live, &options);
 	alone = try_alone(live);
 	if (inside || alone) {
-		print_error("what programs do: inside %d, by the filter alone %d (0 expected)\n", inside, alone);
+		print_error("what programs do: inside %d, by the filter alone %d (0 expected)\n",
+			    inside, alone);
 		failures++;
 	}
 	unlink(own_path);
 	return failures;
 }
 
-static void test_programs(void **state)
-{
+static void test_programs(void **state) {
 	pid_t pid = fork();
 	int status;
 
 	assert_true(pid >= 0);
 	if (!pid) {
-		/* A group of its own, so that signals to all of it are the test's. Root would become another user than its daemon's. */
-		if (setpgid(0, 0) || (!geteuid() && (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))))
+		/* A group of its own, so that signals to all of it are the test's. Root would
+		 * become another user than its daemon's. */
+		if (setpgid(0, 0) || (!geteuid() && (setresgid(65534, 65534, 65534) ||
+						     setresuid(65534, 65534, 65534))))
 			_exit(SETUP_FAILED);
 		_exit(try_programs());
 	}
@@ -779,8 +731,7 @@ static void test_programs(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static int set_up(void **state)
-{
+static int set_up(void **state) {
 	int fd = mkstemp(path);
 
 	if (fd < 0 || write(fd, "x", 1) != 1)
@@ -792,18 +743,17 @@ static int set_up(void **state)
 	return shared_fd < 0 ? -1 : 0;
 }
 
-static int tear_down(void **state)
-{
+static int tear_down(void **state) {
 	close(shared_fd);
 	return unlink(path);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused),    cmocka_unit_test(test_allowed), cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_read_files), cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_status),	   cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_refused),     cmocka_unit_test(test_allowed),
+		cmocka_unit_test(test_threads),     cmocka_unit_test(test_read_files),
+		cmocka_unit_test(test_descriptors), cmocka_unit_test(test_status),
+		cmocka_unit_test(test_programs),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

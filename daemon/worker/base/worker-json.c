@@ -21,8 +21,7 @@
 #define LOG_MAX (64 * 1024)
 
 /* Length of the valid UTF-8 sequence at `text`, which is `left` bytes; 0 if there is none. */
-static size_t utf8_sequence(const unsigned char *text, size_t left)
-{
+static size_t utf8_sequence(const unsigned char *text, size_t left) {
 	uint32_t character;
 	size_t length;
 
@@ -47,8 +46,7 @@ static size_t utf8_sequence(const unsigned char *text, size_t left)
 }
 
 /* Replaces what is no UTF-8, and NUL, by '?'. */
-static void make_valid(char *text, size_t length)
-{
+static void make_valid(char *text, size_t length) {
 	size_t i = 0;
 
 	while (i < length) {
@@ -62,8 +60,7 @@ static void make_valid(char *text, size_t length)
 	}
 }
 
-int worker_add_object(struct json_object *object, const char *key, struct json_object *consumed)
-{
+int worker_add_object(struct json_object *object, const char *key, struct json_object *consumed) {
 	if (!consumed)
 		return -ENOMEM;
 	if (json_object_object_add(object, key, consumed)) {
@@ -74,8 +71,7 @@ int worker_add_object(struct json_object *object, const char *key, struct json_o
 }
 
 int worker_add_string_n(struct json_object *object, const char *key, const char *text,
-			size_t length)
-{
+			size_t length) {
 	struct json_object *string;
 	char *copy;
 
@@ -91,14 +87,12 @@ int worker_add_string_n(struct json_object *object, const char *key, const char 
 	return worker_add_object(object, key, string);
 }
 
-int worker_add_string(struct json_object *object, const char *key, const char *text)
-{
+int worker_add_string(struct json_object *object, const char *key, const char *text) {
 	return worker_add_string_n(object, key, text, strlen(text));
 }
 
 /* A text for a person, in one line whatever foreign bytes were printed into it. */
-int worker_add_line(struct json_object *object, const char *key, const char *text)
-{
+int worker_add_line(struct json_object *object, const char *key, const char *text) {
 	char *line = strdup(text);
 	int r;
 
@@ -112,24 +106,20 @@ int worker_add_line(struct json_object *object, const char *key, const char *tex
 	return r;
 }
 
-int worker_add_int(struct json_object *object, const char *key, int64_t value)
-{
+int worker_add_int(struct json_object *object, const char *key, int64_t value) {
 	return worker_add_object(object, key, json_object_new_int64(value));
 }
 
-int worker_add_bool(struct json_object *object, const char *key, bool value)
-{
+int worker_add_bool(struct json_object *object, const char *key, bool value) {
 	return worker_add_object(object, key, json_object_new_boolean(value));
 }
 
-int worker_reply_status(struct json_object *reply, const char *status)
-{
+int worker_reply_status(struct json_object *reply, const char *status) {
 	return worker_add_string(reply, "status", status);
 }
 
 /* Takes all members out. */
-static void empty(struct json_object *object)
-{
+static void empty(struct json_object *object) {
 	struct json_object_iterator member = json_object_iter_begin(object);
 	struct json_object_iterator end = json_object_iter_end(object);
 
@@ -141,8 +131,7 @@ static void empty(struct json_object *object)
 }
 
 /* A log that is too long loses its middle: the first and the last words of a compiler say most. */
-static int add_log(struct json_object *reply, const char *log)
-{
+static int add_log(struct json_object *reply, const char *log) {
 	static const char gap[] = "\n[...]\n";
 	size_t length = strlen(log), half = (LOG_MAX - sizeof(gap)) / 2;
 	char *shortened;
@@ -162,8 +151,7 @@ static int add_log(struct json_object *reply, const char *log)
 }
 
 int worker_reply_error(struct json_object *reply, const char *log, const char *error,
-		       const char *format, ...)
-{
+		       const char *format, ...) {
 	char message[512];
 	va_list arguments;
 	int r;
@@ -182,8 +170,7 @@ int worker_reply_error(struct json_object *reply, const char *log, const char *e
 	return r;
 }
 
-static struct json_object *get(struct json_object *object, const char *key, enum json_type type)
-{
+static struct json_object *get(struct json_object *object, const char *key, enum json_type type) {
 	struct json_object *member;
 
 	if (!json_object_object_get_ex(object, key, &member) || !json_object_is_type(member, type))
@@ -191,8 +178,7 @@ static struct json_object *get(struct json_object *object, const char *key, enum
 	return member;
 }
 
-bool worker_get_string(struct json_object *object, const char *key, const char **text)
-{
+bool worker_get_string(struct json_object *object, const char *key, const char **text) {
 	struct json_object *member = get(object, key, json_type_string);
 
 	/* A string with a NUL inside would be another one to us. */
@@ -204,8 +190,7 @@ bool worker_get_string(struct json_object *object, const char *key, const char *
 }
 
 bool worker_get_int(struct json_object *object, const char *key, int64_t min, int64_t max,
-		    int64_t *value)
-{
+		    int64_t *value) {
 	struct json_object *member = get(object, key, json_type_int);
 	int64_t number;
 
@@ -218,8 +203,7 @@ bool worker_get_int(struct json_object *object, const char *key, int64_t min, in
 	return true;
 }
 
-bool worker_get_bool(struct json_object *object, const char *key, bool *value)
-{
+bool worker_get_bool(struct json_object *object, const char *key, bool *value) {
 	struct json_object *member = get(object, key, json_type_boolean);
 
 	if (!member)
@@ -229,8 +213,7 @@ bool worker_get_bool(struct json_object *object, const char *key, bool *value)
 }
 
 bool worker_get_array(struct json_object *object, const char *key, size_t max,
-		      struct json_object **array)
-{
+		      struct json_object **array) {
 	struct json_object *member = get(object, key, json_type_array);
 
 	if (!member || json_object_array_length(member) > max)
@@ -239,8 +222,7 @@ bool worker_get_array(struct json_object *object, const char *key, size_t max,
 	return true;
 }
 
-bool worker_get_object(struct json_object *object, const char *key, struct json_object **member)
-{
+bool worker_get_object(struct json_object *object, const char *key, struct json_object **member) {
 	struct json_object *found = get(object, key, json_type_object);
 
 	if (!found)
@@ -249,8 +231,7 @@ bool worker_get_object(struct json_object *object, const char *key, struct json_
 	return true;
 }
 
-int worker_get_fd(const struct worker_job *job, struct json_object *object, const char *key)
-{
+int worker_get_fd(const struct worker_job *job, struct json_object *object, const char *key) {
 	int64_t index;
 
 	if (!job->n_fds || !worker_get_int(object, key, 0, (int64_t)job->n_fds - 1, &index))
@@ -258,8 +239,7 @@ int worker_get_fd(const struct worker_job *job, struct json_object *object, cons
 	return job->fds[index];
 }
 
-int worker_map(int fd, uint64_t max, const uint8_t **data, size_t *size)
-{
+int worker_map(int fd, uint64_t max, const uint8_t **data, size_t *size) {
 	const int sealed = F_SEAL_SHRINK | F_SEAL_WRITE;
 	struct stat status;
 	void *map;
@@ -282,14 +262,12 @@ int worker_map(int fd, uint64_t max, const uint8_t **data, size_t *size)
 	return 0;
 }
 
-void worker_unmap(const uint8_t *data, size_t size)
-{
+void worker_unmap(const uint8_t *data, size_t size) {
 	if (data)
 		munmap((void *)data, size);
 }
 
-int worker_write(int fd, const void *data, size_t size, uint64_t offset)
-{
+int worker_write(int fd, const void *data, size_t size, uint64_t offset) {
 	const uint8_t *bytes = data;
 
 	while (size) {

@@ -29,8 +29,7 @@ struct message {
 	size_t n_fds;
 };
 
-static int usage(FILE *file)
-{
+static int usage(FILE *file) {
 	fprintf(file,
 		"usage: %s [--memory=MIB] [--cpu=SECONDS] [--output=MIB]\n"
 		"\n"
@@ -42,15 +41,16 @@ static int usage(FILE *file)
 		"  --output=MIB       limit of the size of an output (default 1024)\n"
 		"  --compiler=NAME    image worker: auto, nvptxcompiler, nvjitlink or none "
 		"(default auto)\n"
-		"  --threads=N        image worker: of large images (default: processors, at most 8)\n"
+		"  --threads=N        image worker: of large images (default: processors, at most "
+		"8)\n"
 		"  --no-sandbox       for sanitizer builds and debuggers only\n"
-		"  --test-fault=WHAT  for tests only: crash, hang, garbage or slow when a job arrives\n",
+		"  --test-fault=WHAT  for tests only: crash, hang, garbage or slow when a job "
+		"arrives\n",
 		program_invocation_short_name);
 	return file == stdout ? 1 : -EINVAL;
 }
 
-static int parse_number(const char *name, const char *text, uint64_t max, uint64_t *value)
-{
+static int parse_number(const char *name, const char *text, uint64_t max, uint64_t *value) {
 	char *end;
 	unsigned long long number;
 
@@ -65,8 +65,7 @@ static int parse_number(const char *name, const char *text, uint64_t max, uint64
 	return 0;
 }
 
-static int parse_fault(const char *text, enum worker_fault *fault)
-{
+static int parse_fault(const char *text, enum worker_fault *fault) {
 	if (!strcmp(text, "crash"))
 		*fault = WORKER_FAULT_CRASH;
 	else if (!strcmp(text, "hang"))
@@ -80,8 +79,7 @@ static int parse_fault(const char *text, enum worker_fault *fault)
 	return 0;
 }
 
-int worker_options_parse(struct worker_options *options, int argc, char *argv[])
-{
+int worker_options_parse(struct worker_options *options, int argc, char *argv[]) {
 	static const struct option names[] = {
 		{ "memory", required_argument, NULL, 'm' },
 		{ "cpu", required_argument, NULL, 'c' },
@@ -139,15 +137,13 @@ int worker_options_parse(struct worker_options *options, int argc, char *argv[])
 	return 0;
 }
 
-static void message_close_fds(struct message *message)
-{
+static void message_close_fds(struct message *message) {
 	for (size_t i = 0; i < message->n_fds; i++)
 		close(message->fds[i]);
 	message->n_fds = 0;
 }
 
-static void take_fds(struct message *message, struct msghdr *header)
-{
+static void take_fds(struct message *message, struct msghdr *header) {
 	for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control;
 	     control = CMSG_NXTHDR(header, control)) {
 		size_t n = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -168,8 +164,7 @@ static void take_fds(struct message *message, struct msghdr *header)
 
 /* Receives one message. 1, 0 at end of file, -errno (-EPROTO: cut short). The descriptors are the
  * caller's. */
-static int message_receive(struct message *message, int fd)
-{
+static int message_receive(struct message *message, int fd) {
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(WORKER_FDS_MAX * sizeof(int))];
@@ -203,8 +198,7 @@ static int message_receive(struct message *message, int fd)
 	return 1;
 }
 
-static int send_text(int fd, const char *text, size_t size)
-{
+static int send_text(int fd, const char *text, size_t size) {
 	struct iovec bytes = { .iov_base = (void *)text, .iov_len = size };
 	struct msghdr header = { .msg_iov = &bytes, .msg_iovlen = 1 };
 	ssize_t n;
@@ -215,10 +209,9 @@ static int send_text(int fd, const char *text, size_t size)
 	return n < 0 ? -errno : 0;
 }
 
-static int send_object(int fd, struct json_object *object, size_t *size)
-{
-	const char *text = json_object_to_json_string_length(object,
-			JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, size);
+static int send_object(int fd, struct json_object *object, size_t *size) {
+	const char *text = json_object_to_json_string_length(
+		object, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, size);
 
 	if (!text)
 		return -ENOMEM;
@@ -226,8 +219,7 @@ static int send_object(int fd, struct json_object *object, size_t *size)
 }
 
 /* The request as an object, all of it; NULL if the text is anything else. */
-static struct json_object *parse_request(const struct message *message)
-{
+static struct json_object *parse_request(const struct message *message) {
 	struct json_object *object = NULL;
 	struct json_tokener *tokener;
 
@@ -250,8 +242,7 @@ static struct json_object *parse_request(const struct message *message)
 }
 
 static const struct worker_handler *find_handler(const struct worker_handler *handlers,
-						 size_t n_handlers, const char *job)
-{
+						 size_t n_handlers, const char *job) {
 	for (size_t i = 0; i < n_handlers; i++)
 		if (!strcmp(handlers[i].job, job))
 			return &handlers[i];
@@ -260,8 +251,7 @@ static const struct worker_handler *find_handler(const struct worker_handler *ha
 
 /* Does what --test-fault says. 0: the job is to be served, 1: it is not, -errno: the worker
  * ends. */
-static int make_fault(const struct worker_options *options)
-{
+static int make_fault(const struct worker_options *options) {
 	static const char garbage[] = "\x7f\x45garbage{\"id\":";
 	int r;
 
@@ -285,8 +275,7 @@ static int make_fault(const struct worker_options *options)
 }
 
 static int serve(const struct worker_options *options, const struct worker_handler *handlers,
-		 size_t n_handlers, const struct message *message, void *userdata)
-{
+		 size_t n_handlers, const struct message *message, void *userdata) {
 	struct worker_job job = { .fds = message->fds, .n_fds = message->n_fds };
 	const struct worker_handler *handler;
 	struct json_object *reply;
@@ -331,8 +320,7 @@ static int serve(const struct worker_options *options, const struct worker_handl
 }
 
 /* Adds the build id of one loaded object to a hash: dl_iterate_phdr()'s. */
-static int hash_build(struct dl_phdr_info *info, size_t size, void *userdata)
-{
+static int hash_build(struct dl_phdr_info *info, size_t size, void *userdata) {
 	uint64_t *hash = userdata;
 
 	if (strncmp(info->dlpi_name, "linux-vdso", 10) == 0) /* the kernel's */
@@ -349,9 +337,9 @@ static int hash_build(struct dl_phdr_info *info, size_t size, void *userdata)
 	return 0;
 }
 
-/* What this worker makes depends on everything that it has loaded: its own code, LLVM, the CUDA compiler. One number for all of that. */
-static int add_build(struct json_object *features)
-{
+/* What this worker makes depends on everything that it has loaded: its own code, LLVM, the CUDA
+ * compiler. One number for all of that. */
+static int add_build(struct json_object *features) {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	char text[17];
 
@@ -360,8 +348,7 @@ static int add_build(struct json_object *features)
 	return worker_add_string(features, "build", text);
 }
 
-static int say_ready(const struct worker_options *options, worker_warm_fn warm, void *userdata)
-{
+static int say_ready(const struct worker_options *options, worker_warm_fn warm, void *userdata) {
 	struct json_object *hello, *features;
 	size_t size;
 	int r;
@@ -384,14 +371,12 @@ static int say_ready(const struct worker_options *options, worker_warm_fn warm, 
 	return r;
 }
 
-static int complain(const char *what, int r)
-{
+static int complain(const char *what, int r) {
 	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, strerror(-r));
 	return r;
 }
 
-static int enter(const struct worker_options *options)
-{
+static int enter(const struct worker_options *options) {
 	struct sandbox_options sandbox = options->sandbox;
 	const char *what;
 	int *keep, r;
@@ -412,8 +397,7 @@ static int enter(const struct worker_options *options)
 }
 
 int worker_run(const struct worker_options *options, const struct worker_handler *handlers,
-	       size_t n_handlers, worker_warm_fn warm, void *userdata)
-{
+	       size_t n_handlers, worker_warm_fn warm, void *userdata) {
 	struct message message = {};
 	int r = 0;
 

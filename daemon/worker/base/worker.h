@@ -47,8 +47,8 @@ struct worker_options {
 
 /*
  * Defaults, then the command line: --memory=MIB --cpu=SECONDS --output=MIB --no-sandbox
- * --compiler=NAME --threads=N --test-fault=crash|hang|garbage|slow --help --version. Prints what is wrong.
- * 0: go on, 1: done, -EINVAL.
+ * --compiler=NAME --threads=N --test-fault=crash|hang|garbage|slow --help --version. Prints what is
+ * wrong. 0: go on, 1: done, -EINVAL.
  */
 int worker_options_parse(struct worker_options *options, int argc, char *argv[]);
 
@@ -96,7 +96,8 @@ int worker_reply_status(struct json_object *reply, const char *status);
 int worker_reply_error(struct json_object *reply, const char *log, const char *error,
 		       const char *format, ...) __attribute__((format(printf, 4, 5)));
 int worker_add_string(struct json_object *object, const char *key, const char *text);
-int worker_add_line(struct json_object *object, const char *key, const char *text); /* no newlines */
+int worker_add_line(struct json_object *object, const char *key,
+		    const char *text); /* no newlines */
 int worker_add_string_n(struct json_object *object, const char *key, const char *text,
 			size_t length);
 int worker_add_int(struct json_object *object, const char *key, int64_t value);

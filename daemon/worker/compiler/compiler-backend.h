@@ -7,7 +7,8 @@
 
 #define COMPILER_OPTIONS_MAX 64
 #define COMPILER_LOG_MAX (1024 * 1024)
-#define COMPILER_NEWER_PTX "Unsupported .version" /* in the log, of PTX that is newer than the compiler */
+#define COMPILER_NEWER_PTX \
+	"Unsupported .version" /* in the log, of PTX that is newer than the compiler */
 
 struct compiler_request {
 	const char *ptx;

@@ -39,8 +39,7 @@ struct jitlink {
 	int (*get_version)(unsigned int *major, unsigned int *minor);
 };
 
-static void *open_library(const char *toolkit)
-{
+static void *open_library(const char *toolkit) {
 	static const char *const names[] = { "libnvJitLink.so.13", "libnvJitLink.so.12",
 					     "libnvJitLink.so" };
 	static const char *const folders[] = { "lib64", "lib" };
@@ -63,8 +62,7 @@ static void *open_library(const char *toolkit)
 	return NULL;
 }
 
-static int find_functions(struct jitlink *jitlink, void *library)
-{
+static int find_functions(struct jitlink *jitlink, void *library) {
 	static const struct {
 		const char *name;
 		size_t offset;
@@ -91,8 +89,7 @@ static int find_functions(struct jitlink *jitlink, void *library)
 }
 
 static int load(void **library, void **state, unsigned int *major, unsigned int *minor,
-		const char *modules, const char *toolkit)
-{
+		const char *modules, const char *toolkit) {
 	struct jitlink *jitlink;
 	void *opened;
 
@@ -112,8 +109,7 @@ static int load(void **library, void **state, unsigned int *major, unsigned int 
 
 /* The error log, NULL if there is none. The library counts the NUL in the size, or not: both are
  * allowed for. */
-static char *read_log(struct jitlink *jitlink, nvjitlink_handle handle)
-{
+static char *read_log(struct jitlink *jitlink, nvjitlink_handle handle) {
 	size_t size = 0;
 	char *log;
 
@@ -128,8 +124,7 @@ static char *read_log(struct jitlink *jitlink, nvjitlink_handle handle)
 }
 
 static int read_cubin(struct jitlink *jitlink, nvjitlink_handle handle,
-		      struct compiler_request *request)
-{
+		      struct compiler_request *request) {
 	uint8_t *cubin;
 	size_t size;
 
@@ -147,8 +142,7 @@ static int read_cubin(struct jitlink *jitlink, nvjitlink_handle handle,
 	return 0;
 }
 
-static int from_result(int result, const char *log)
-{
+static int from_result(int result, const char *log) {
 	switch (result) {
 	case NVJITLINK_SUCCESS:
 		return 0;
@@ -156,7 +150,8 @@ static int from_result(int result, const char *log)
 		return COMPILER_E_OPTION;
 	case NVJITLINK_ERROR_PTX_COMPILE:
 	case NVJITLINK_ERROR_FINALIZE:
-		return log && strstr(log, COMPILER_NEWER_PTX) ? COMPILER_E_NEWER : COMPILER_E_SOURCE;
+		return log && strstr(log, COMPILER_NEWER_PTX) ? COMPILER_E_NEWER
+							      : COMPILER_E_SOURCE;
 	case NVJITLINK_ERROR_UNRECOGNIZED_ARCH:
 	case NVJITLINK_ERROR_UNSUPPORTED_ARCH:
 		return COMPILER_E_NEWER;
@@ -164,8 +159,7 @@ static int from_result(int result, const char *log)
 	return COMPILER_E_INTERNAL;
 }
 
-static int compile(void *state, struct compiler_request *request)
-{
+static int compile(void *state, struct compiler_request *request) {
 	struct jitlink *jitlink = state;
 	char text[COMPILER_OPTIONS_MAX][96];
 	const char *options[COMPILER_OPTIONS_MAX];
@@ -182,7 +176,8 @@ static int compile(void *state, struct compiler_request *request)
 	if (r)
 		return r;
 	/* The NUL behind the text belongs to it, says the manual. */
-	r = jitlink->add_data(handle, NVJITLINK_INPUT_PTX, request->ptx, request->length + 1, "module.ptx");
+	r = jitlink->add_data(handle, NVJITLINK_INPUT_PTX, request->ptx, request->length + 1,
+			      "module.ptx");
 	if (!r)
 		r = jitlink->complete(handle);
 	if (r)

@@ -13,8 +13,7 @@
 #include "ptxcompiler-module.h"
 
 static int load(void **library, void **state, unsigned int *major, unsigned int *minor,
-		const char *modules, const char *toolkit)
-{
+		const char *modules, const char *toolkit) {
 	const struct ptxcompiler_table *table;
 	struct ptxcompiler_table *copy;
 	char path[4096];
@@ -41,8 +40,7 @@ static int load(void **library, void **state, unsigned int *major, unsigned int 
 
 /* The words about what went wrong, or about what was made. */
 static char *read_log(const struct ptxcompiler_table *table, nvPTXCompilerHandle handle,
-		      bool failed)
-{
+		      bool failed) {
 	size_t size = 0;
 	char *log;
 
@@ -58,8 +56,7 @@ static char *read_log(const struct ptxcompiler_table *table, nvPTXCompilerHandle
 }
 
 static int read_program(const struct ptxcompiler_table *table, nvPTXCompilerHandle handle,
-			struct compiler_request *request)
-{
+			struct compiler_request *request) {
 	uint8_t *program;
 	size_t size;
 
@@ -77,14 +74,16 @@ static int read_program(const struct ptxcompiler_table *table, nvPTXCompilerHand
 	return 0;
 }
 
-/* An unknown architecture is a wrong value of an option to it, and newer PTX a wrong text, known by their words alone. */
-static int from_result(int result, const char *log)
-{
+/* An unknown architecture is a wrong value of an option to it, and newer PTX a wrong text, known by
+ * their words alone. */
+static int from_result(int result, const char *log) {
 	switch (result) {
 	case NVPTXCOMPILE_SUCCESS:
 		return 0;
 	case NVPTXCOMPILE_ERROR_COMPILATION_FAILURE:
-		return log && (strstr(log, "'gpu-name'") || strstr(log, COMPILER_NEWER_PTX)) ? COMPILER_E_NEWER : COMPILER_E_SOURCE;
+		return log && (strstr(log, "'gpu-name'") || strstr(log, COMPILER_NEWER_PTX))
+			       ? COMPILER_E_NEWER
+			       : COMPILER_E_SOURCE;
 	case NVPTXCOMPILE_ERROR_UNSUPPORTED_PTX_VERSION:
 		return COMPILER_E_NEWER;
 	case NVPTXCOMPILE_ERROR_INVALID_INPUT:
@@ -95,8 +94,7 @@ static int from_result(int result, const char *log)
 	return COMPILER_E_INTERNAL;
 }
 
-static int compile(void *state, struct compiler_request *request)
-{
+static int compile(void *state, struct compiler_request *request) {
 	const struct ptxcompiler_table *table = state;
 	const char *options[COMPILER_OPTIONS_MAX];
 	nvPTXCompilerHandle handle;

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Threads cost memory and a little time of their own. The code is the same, so no cache needs to know. */
+/* Threads cost memory and a little time of their own. The code is the same, so no cache needs to
+ * know. */
 #define SPLIT_LENGTH (64 * 1024)
 
 struct compiler {
@@ -24,8 +25,8 @@ struct compiler {
 static const struct compiler_backend *const backends[] = { &compiler_backend_ptxcompiler,
 							   &compiler_backend_jitlink };
 
-int compiler_new(struct compiler **out, const char *which, const char *modules, const char *toolkit)
-{
+int compiler_new(struct compiler **out, const char *which, const char *modules,
+		 const char *toolkit) {
 	const int automatic = !strcmp(which, "auto");
 	int known = automatic || !strcmp(which, "none");
 	struct compiler *compiler;
@@ -58,8 +59,7 @@ int compiler_new(struct compiler **out, const char *which, const char *modules, 
 	return known ? COMPILER_E_NONE : -EINVAL;
 }
 
-struct compiler *compiler_free(struct compiler *compiler)
-{
+struct compiler *compiler_free(struct compiler *compiler) {
 	if (!compiler)
 		return NULL;
 	free(compiler->state);
@@ -68,28 +68,24 @@ struct compiler *compiler_free(struct compiler *compiler)
 	return NULL;
 }
 
-unsigned int compiler_use_threads(struct compiler *compiler, unsigned int threads)
-{
+unsigned int compiler_use_threads(struct compiler *compiler, unsigned int threads) {
 	unsigned int before = compiler->threads;
 
 	compiler->threads = threads;
 	return before;
 }
 
-const char *compiler_name(const struct compiler *compiler)
-{
+const char *compiler_name(const struct compiler *compiler) {
 	return compiler->name;
 }
 
-bool compiler_makes_patches(const struct compiler *compiler)
-{
+bool compiler_makes_patches(const struct compiler *compiler) {
 	return compiler->backend == &compiler_backend_ptxcompiler;
 }
 
 int compiler_compile(struct compiler *compiler, const char *ptx, size_t length, const char *arch,
 		     const char *const *options, size_t n_options, uint8_t **cubin, size_t *size,
-		     char **log)
-{
+		     char **log) {
 	const char *all[COMPILER_OPTIONS_MAX];
 	struct compiler_request request = {
 		.ptx = ptx,

@@ -9,8 +9,8 @@
  * whole programs.
  *
  * nvJitLink: in every toolkit and in PyTorch's wheels. It compiles PTX as relocatable code,
- * whatever it is told: a probe that is called is then called by the full convention (24 registers and a
- * stack), and is never inlined. So it is the second choice.
+ * whatever it is told: a probe that is called is then called by the full convention (24 registers
+ * and a stack), and is never inlined. So it is the second choice.
  */
 
 #include <stdbool.h>
@@ -39,12 +39,14 @@ int compiler_new(struct compiler **out, const char *which, const char *modules,
 		 const char *toolkit);
 struct compiler *compiler_free(struct compiler *compiler);
 
-/* Can it make patches for the SASS engine? nvJitLink cannot: what it compiles is always to be linked. */
+/* Can it make patches for the SASS engine? nvJitLink cannot: what it compiles is always to be
+ * linked. */
 bool compiler_makes_patches(const struct compiler *compiler);
 
 /*
- * Large texts are compiled by so many threads from now on: 1, until this is called. What it was before. nvPTXCompiler aborts the process where a thread other than the
- * caller's fails to make code.
+ * Large texts are compiled by so many threads from now on: 1, until this is called. What it was
+ * before. nvPTXCompiler aborts the process where a thread other than the caller's fails to make
+ * code.
  */
 unsigned int compiler_use_threads(struct compiler *compiler, unsigned int threads);
 

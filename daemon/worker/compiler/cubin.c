@@ -17,7 +17,7 @@
 
 #define STO_CUDA_ENTRY 0x10
 #define NAME_MAX_LENGTH ((size_t)64 << 10) /* each is searched for its end */
-#define NOTE_CUINFO                                                                                \
+#define NOTE_CUINFO \
 	1000 /* type of the note in .note.nv.cuinfo: {u16 version, u16 virtual sm, u32 toolkit} */
 
 /*
@@ -33,8 +33,7 @@ struct file {
 	Elf64_Ehdr header;
 };
 
-static bool within(const struct file *file, uint64_t offset, uint64_t size)
-{
+static bool within(const struct file *file, uint64_t offset, uint64_t size) {
 	return offset <= file->size && size <= file->size - offset;
 }
 
@@ -42,8 +41,7 @@ static bool within(const struct file *file, uint64_t offset, uint64_t size)
  * A section's header. Only those types whose contents are read here are checked to lie inside the
  * file: cubins have some of NVIDIA's own that take no room in it, as SHT_NOBITS does.
  */
-static bool read_section(const struct file *file, uint32_t index, Elf64_Shdr *section)
-{
+static bool read_section(const struct file *file, uint32_t index, Elf64_Shdr *section) {
 	if (index >= file->header.e_shnum)
 		return false;
 	memcpy(section, file->data + file->header.e_shoff + (uint64_t)index * sizeof(*section),
@@ -57,8 +55,8 @@ static bool read_section(const struct file *file, uint32_t index, Elf64_Shdr *se
 /*
  * A string of a string section, which must end inside of it, and soon; NULL if there is none.
  */
-static const char *read_string(const struct file *file, const Elf64_Shdr *strings, uint32_t offset)
-{
+static const char *read_string(const struct file *file, const Elf64_Shdr *strings,
+			       uint32_t offset) {
 	const char *string;
 	uint64_t left;
 
@@ -70,8 +68,7 @@ static const char *read_string(const struct file *file, const Elf64_Shdr *string
 										     : NULL;
 }
 
-static int add_kernel(struct cubin *cubin, const char *name)
-{
+static int add_kernel(struct cubin *cubin, const char *name) {
 	/* Grows at powers of two. */
 	if (!(cubin->n_kernels & (cubin->n_kernels - 1))) {
 		size_t n = cubin->n_kernels ? 2 * cubin->n_kernels : 1;
@@ -85,8 +82,7 @@ static int add_kernel(struct cubin *cubin, const char *name)
 	return 0;
 }
 
-static int read_symbols(const struct file *file, const Elf64_Shdr *table, struct cubin *cubin)
-{
+static int read_symbols(const struct file *file, const Elf64_Shdr *table, struct cubin *cubin) {
 	Elf64_Shdr strings;
 
 	if (table->sh_entsize != sizeof(Elf64_Sym) || !read_section(file, table->sh_link, &strings))
@@ -110,8 +106,8 @@ static int read_symbols(const struct file *file, const Elf64_Shdr *table, struct
 	return 0;
 }
 
-static int read_text_sections(const struct file *file, const Elf64_Shdr *names, struct cubin *cubin)
-{
+static int read_text_sections(const struct file *file, const Elf64_Shdr *names,
+			      struct cubin *cubin) {
 	for (uint32_t i = 0; i < file->header.e_shnum; i++) {
 		Elf64_Shdr section;
 		const char *name;
@@ -129,8 +125,7 @@ static int read_text_sections(const struct file *file, const Elf64_Shdr *names, 
 	return 0;
 }
 
-static void read_note(const struct file *file, const Elf64_Shdr *section, struct cubin *cubin)
-{
+static void read_note(const struct file *file, const Elf64_Shdr *section, struct cubin *cubin) {
 	const uint8_t *note = file->data + section->sh_offset;
 	Elf64_Nhdr header;
 	uint64_t description;
@@ -147,8 +142,7 @@ static void read_note(const struct file *file, const Elf64_Shdr *section, struct
 	cubin->virtual_sm = virtual_sm;
 }
 
-static int read_sections(const struct file *file, struct cubin *cubin)
-{
+static int read_sections(const struct file *file, struct cubin *cubin) {
 	Elf64_Shdr names = {}, section;
 	bool has_symbols = false;
 	const char *name;
@@ -175,8 +169,7 @@ static int read_sections(const struct file *file, struct cubin *cubin)
 }
 
 /* Reads the header. False: it is none, or its sections lie outside. */
-static bool file_open(struct file *file, const void *data, size_t size)
-{
+static bool file_open(struct file *file, const void *data, size_t size) {
 	*file = (struct file){ .data = data, .size = size };
 	if (size < sizeof(file->header))
 		return false;
@@ -189,8 +182,7 @@ static bool file_open(struct file *file, const void *data, size_t size)
 		 within(file, file->header.e_shoff, file->header.e_shnum * sizeof(Elf64_Shdr))));
 }
 
-int cubin_parse(struct cubin *cubin, const void *data, size_t size)
-{
+int cubin_parse(struct cubin *cubin, const void *data, size_t size) {
 	struct cubin found = {};
 	struct file file;
 	int r;
@@ -210,8 +202,7 @@ int cubin_parse(struct cubin *cubin, const void *data, size_t size)
 	return 0;
 }
 
-void cubin_deinit(struct cubin *cubin)
-{
+void cubin_deinit(struct cubin *cubin) {
 	if (!cubin)
 		return;
 	free(cubin->kernels);
@@ -219,8 +210,7 @@ void cubin_deinit(struct cubin *cubin)
 }
 
 /* The index of a symbol in the table; 0: it is not there. */
-static uint64_t find_symbol(const struct file *file, const Elf64_Shdr *table, const char *symbol)
-{
+static uint64_t find_symbol(const struct file *file, const Elf64_Shdr *table, const char *symbol) {
 	Elf64_Shdr strings;
 
 	if (table->sh_type != SHT_SYMTAB || table->sh_entsize != sizeof(Elf64_Sym) ||
@@ -239,8 +229,7 @@ static uint64_t find_symbol(const struct file *file, const Elf64_Shdr *table, co
 }
 
 /* The registers of the symbol of that index, as a section of attributes says. */
-static uint32_t read_registers(const struct file *file, const Elf64_Shdr *section, uint64_t index)
-{
+static uint32_t read_registers(const struct file *file, const Elf64_Shdr *section, uint64_t index) {
 	const uint8_t *info = file->data + section->sh_offset;
 	uint32_t value[2];
 	uint16_t size;
@@ -260,8 +249,7 @@ static uint32_t read_registers(const struct file *file, const Elf64_Shdr *sectio
 	return 0;
 }
 
-uint32_t cubin_registers(const void *data, size_t size, const char *symbol)
-{
+uint32_t cubin_registers(const void *data, size_t size, const char *symbol) {
 	Elf64_Shdr names = {}, section, table;
 	uint32_t registers = 0;
 	struct file file;

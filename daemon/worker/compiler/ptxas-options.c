@@ -43,14 +43,12 @@ struct words {
 	const char *end;
 };
 
-static bool is_space(char c)
-{
+static bool is_space(char c) {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\0';
 }
 
 /* The next word, cut at the size of the buffer; false at the end. */
-static bool next_word(struct words *words, char *word, size_t size)
-{
+static bool next_word(struct words *words, char *word, size_t size) {
 	size_t length = 0;
 
 	while (words->position < words->end && is_space(*words->position))
@@ -64,8 +62,7 @@ static bool next_word(struct words *words, char *word, size_t size)
 	return true;
 }
 
-static const struct known *find_known(const char *name)
-{
+static const struct known *find_known(const char *name) {
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
 		for (size_t j = 0; j < 3 && known[i].names[j]; j++)
 			if (!strcmp(known[i].names[j], name))
@@ -73,8 +70,7 @@ static const struct known *find_known(const char *name)
 	return NULL;
 }
 
-static bool value_is_good(const struct known *option, const char *value)
-{
+static bool value_is_good(const struct known *option, const char *value) {
 	char spaced[24];
 
 	if (option->value == VALUE_WORD) {
@@ -87,8 +83,7 @@ static bool value_is_good(const struct known *option, const char *value)
 	       strtoul(value, NULL, 10) <= option->max;
 }
 
-void ptxas_options_add(struct ptxas_options *options, const char *option)
-{
+void ptxas_options_add(struct ptxas_options *options, const char *option) {
 	for (size_t i = 0; i < options->n; i++)
 		if (!strcmp(options->text[i], option))
 			return;
@@ -99,8 +94,8 @@ void ptxas_options_add(struct ptxas_options *options, const char *option)
 	options->n++;
 }
 
-static void add_known(struct ptxas_options *options, const struct known *option, const char *value)
-{
+static void add_known(struct ptxas_options *options, const struct known *option,
+		      const char *value) {
 	char text[PTXAS_OPTION_SIZE];
 
 	snprintf(text, sizeof(text), option->value == VALUE_NONE ? "--%s" : "--%s=%s",
@@ -108,8 +103,7 @@ static void add_known(struct ptxas_options *options, const struct known *option,
 	ptxas_options_add(options, text);
 }
 
-void ptxas_options_read(struct ptxas_options *options, const char *line, size_t length)
-{
+void ptxas_options_read(struct ptxas_options *options, const char *line, size_t length) {
 	struct words words = { .position = line, .end = line + length };
 	char word[PTXAS_OPTION_SIZE], value[PTXAS_OPTION_SIZE];
 

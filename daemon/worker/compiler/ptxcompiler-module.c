@@ -21,8 +21,7 @@ int nvPTXCompilerGetInfoLog(nvPTXCompilerHandle compiler, char *info);
 
 extern const struct ptxcompiler_table gpuprobe_ptxcompiler;
 
-__attribute__((visibility("default")))
-const struct ptxcompiler_table gpuprobe_ptxcompiler = {
+__attribute__((visibility("default"))) const struct ptxcompiler_table gpuprobe_ptxcompiler = {
 	.get_version = nvPTXCompilerGetVersion,
 	.create = nvPTXCompilerCreate,
 	.destroy = nvPTXCompilerDestroy,

@@ -50,22 +50,19 @@ struct tool {
 	uint64_t bytes_stored, bytes_uncompressed;
 };
 
-static void complain(struct tool *tool, const uint8_t *where, const char *what, int r)
-{
+static void complain(struct tool *tool, const uint8_t *where, const char *what, int r) {
 	fprintf(stderr, "fatbin-tool: %s: offset %zu: %s%s%s\n", tool->file,
 		(size_t)(where - tool->data), what, r ? ": " : "", r ? fatbin_strerror(r) : "");
 	tool->n_bad++;
 }
 
-static const char *arch_suffix(const struct fatbin_entry *entry)
-{
+static const char *arch_suffix(const struct fatbin_entry *entry) {
 	if (entry->flags & FATBIN_FLAG_ARCH_SPECIFIC)
 		return "a";
 	return entry->flags & FATBIN_FLAG_FAMILY ? "f" : "";
 }
 
-static void list_entry(const struct tool *tool, const struct fatbin_entry *entry)
-{
+static void list_entry(const struct tool *tool, const struct fatbin_entry *entry) {
 	static const char *const compression[] = { "raw", "lz4", "zstd" };
 
 	printf("%" PRIu64 " %-6s sm_%u%s version %u.%u flags 0x%" PRIx64 " %s %" PRIu64,
@@ -83,8 +80,7 @@ static void list_entry(const struct tool *tool, const struct fatbin_entry *entry
 	printf("\n");
 }
 
-static int extract_entry(struct tool *tool, const struct fatbin_entry *entry, size_t index)
-{
+static int extract_entry(struct tool *tool, const struct fatbin_entry *entry, size_t index) {
 	const char *extension = "bin";
 	const uint8_t *bytes;
 	uint8_t *payload = NULL;
@@ -124,15 +120,13 @@ static int extract_entry(struct tool *tool, const struct fatbin_entry *entry, si
 	return 0;
 }
 
-static bool same_bytes(const char *a, size_t a_size, const char *b, size_t b_size)
-{
+static bool same_bytes(const char *a, size_t a_size, const char *b, size_t b_size) {
 	return a_size == b_size && (!a_size || !memcmp(a, b, a_size));
 }
 
 /* Writes an entry from its fields, reads that, and compares. NULL: no difference. */
 static const char *rewrite_entry(const struct fatbin_entry *entry, const uint8_t *payload,
-				 uint64_t size)
-{
+				 uint64_t size) {
 	const struct fatbin_spec spec = {
 		.kind = entry->kind,
 		.isa_major = entry->isa_major,
@@ -185,8 +179,7 @@ static const char *rewrite_entry(const struct fatbin_entry *entry, const uint8_t
 	return difference;
 }
 
-static void verify_entry(struct tool *tool, const struct fatbin_entry *entry)
-{
+static void verify_entry(struct tool *tool, const struct fatbin_entry *entry) {
 	const char *difference;
 	uint8_t *payload;
 	uint64_t size;
@@ -213,8 +206,7 @@ static void verify_entry(struct tool *tool, const struct fatbin_entry *entry)
 
 /* Copies all entries into a new container, which must be the old one. */
 static void verify_copy(struct tool *tool, const struct fatbin *fatbin, const uint8_t *data,
-			uint64_t size)
-{
+			uint64_t size) {
 	struct fatbin_writer writer = {};
 	uint8_t *copy = NULL;
 	size_t copy_size;
@@ -234,8 +226,7 @@ static void verify_copy(struct tool *tool, const struct fatbin *fatbin, const ui
 }
 
 /* Does the command for the one container at `data`, which is `size` bytes. */
-static int do_container(struct tool *tool, const uint8_t *data, uint64_t size)
-{
+static int do_container(struct tool *tool, const uint8_t *data, uint64_t size) {
 	struct fatbin fatbin;
 	int r;
 
@@ -267,14 +258,12 @@ static int do_container(struct tool *tool, const uint8_t *data, uint64_t size)
 	return r;
 }
 
-static int ignore_entry(const struct fatbin_entry *entry, void *userdata)
-{
+static int ignore_entry(const struct fatbin_entry *entry, void *userdata) {
 	return 0;
 }
 
 /* Containers one behind the other, zeros between them; `strict`: anything else is an error. */
-static int do_range(struct tool *tool, const uint8_t *data, uint64_t size, bool strict)
-{
+static int do_range(struct tool *tool, const uint8_t *data, uint64_t size, bool strict) {
 	const uint32_t magic = FATBIN_MAGIC;
 	uint64_t position = 0, taken;
 	int r;
@@ -312,14 +301,12 @@ static int do_range(struct tool *tool, const uint8_t *data, uint64_t size, bool 
 	return 0;
 }
 
-static bool is_fatbin_section(const char *name)
-{
+static bool is_fatbin_section(const char *name) {
 	return !strcmp(name, ".nv_fatbin") || !strcmp(name, "__nv_relfatbin");
 }
 
 /* Sections of an ELF64 file that hold fatbins. Positive: there are none, or it is no such file. */
-static int do_elf(struct tool *tool)
-{
+static int do_elf(struct tool *tool) {
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)tool->data;
 	const Elf64_Shdr *sections, *names;
 	bool found = false;
@@ -353,8 +340,7 @@ static int do_elf(struct tool *tool)
 	return found ? 0 : 1;
 }
 
-static int do_file(struct tool *tool)
-{
+static int do_file(struct tool *tool) {
 	struct stat status;
 	uint32_t magic;
 	void *data;
@@ -390,8 +376,7 @@ static int do_file(struct tool *tool)
 	return r;
 }
 
-static int usage(FILE *file)
-{
+static int usage(FILE *file) {
 	fprintf(file, "usage: fatbin-tool list [--scan] [--quiet] FILE...\n"
 		      "       fatbin-tool extract [--scan] FILE -o DIRECTORY\n"
 		      "       fatbin-tool verify [--scan] FILE...\n"
@@ -403,8 +388,7 @@ static int usage(FILE *file)
 	return file == stdout ? 0 : 2;
 }
 
-static int run(struct tool *tool, char *files[], int n_files)
-{
+static int run(struct tool *tool, char *files[], int n_files) {
 	struct timespec start, end;
 	int r = 0;
 
@@ -430,8 +414,7 @@ static int run(struct tool *tool, char *files[], int n_files)
 	return r || tool->n_bad ? 1 : 0;
 }
 
-int main(int argc, char *argv[])
-{
+int main(int argc, char *argv[]) {
 	static const struct option options[] = {
 		{ "output", required_argument, NULL, 'o' },
 		{ "scan", no_argument, NULL, 's' },

@@ -20,20 +20,17 @@
 
 #define ZSTD_LEVEL 3
 
-static size_t align8(size_t size)
-{
+static size_t align8(size_t size) {
 	return (size + 7) & ~(size_t)7;
 }
 
-static int fail(struct fatbin_writer *writer, int r)
-{
+static int fail(struct fatbin_writer *writer, int r) {
 	writer->error = r;
 	return r;
 }
 
 /* Makes room for `size` more bytes and returns where they go, zeroed; NULL: no memory. */
-static uint8_t *extend(struct fatbin_writer *writer, size_t size)
-{
+static uint8_t *extend(struct fatbin_writer *writer, size_t size) {
 	uint8_t *place;
 
 	if (size > SIZE_MAX / 4 - writer->size)
@@ -53,16 +50,14 @@ static uint8_t *extend(struct fatbin_writer *writer, size_t size)
 	return place;
 }
 
-int fatbin_writer_init(struct fatbin_writer *writer)
-{
+int fatbin_writer_init(struct fatbin_writer *writer) {
 	*writer = (struct fatbin_writer){};
 	if (!extend(writer, sizeof(struct fatbin_format_container)))
 		return -ENOMEM;
 	return 0;
 }
 
-void fatbin_writer_deinit(struct fatbin_writer *writer)
-{
+void fatbin_writer_deinit(struct fatbin_writer *writer) {
 	if (!writer)
 		return;
 	free(writer->data);
@@ -75,8 +70,7 @@ void fatbin_writer_deinit(struct fatbin_writer *writer)
  * raw it would get padding. 0 or -ENOMEM.
  */
 static int compress_payload(enum fatbin_compression compression, const void *payload, uint64_t size,
-			    uint8_t **out, size_t *out_size)
-{
+			    uint8_t **out, size_t *out_size) {
 	uint8_t *buffer;
 	size_t bound, n;
 
@@ -107,8 +101,7 @@ static int compress_payload(enum fatbin_compression compression, const void *pay
 /* Appends a header, whose sizes and compression are filled in here, its extras, and the payload. */
 static int append(struct fatbin_writer *writer, struct fatbin_format_entry *header,
 		  const void *extras, size_t extras_size, enum fatbin_compression compression,
-		  const void *payload, uint64_t payload_size)
-{
+		  const void *payload, uint64_t payload_size) {
 	uint8_t *compressed = NULL, *place;
 	size_t stored = payload_size;
 	int r;
@@ -139,8 +132,7 @@ static int append(struct fatbin_writer *writer, struct fatbin_format_entry *head
 	return 0;
 }
 
-int fatbin_writer_add(struct fatbin_writer *writer, const struct fatbin_spec *spec)
-{
+int fatbin_writer_add(struct fatbin_writer *writer, const struct fatbin_spec *spec) {
 	struct fatbin_format_entry header = {
 		.kind = spec->kind,
 		.version = FATBIN_ENTRY_VERSION,
@@ -188,8 +180,7 @@ int fatbin_writer_add(struct fatbin_writer *writer, const struct fatbin_spec *sp
 }
 
 int fatbin_writer_add_ptx(struct fatbin_writer *writer, const struct fatbin_spec *spec,
-			  const char *text, size_t length)
-{
+			  const char *text, size_t length) {
 	struct fatbin_spec terminated = *spec;
 	size_t size;
 	char *copy;
@@ -212,8 +203,7 @@ int fatbin_writer_add_ptx(struct fatbin_writer *writer, const struct fatbin_spec
 	return r;
 }
 
-int fatbin_writer_copy(struct fatbin_writer *writer, const struct fatbin_entry *entry)
-{
+int fatbin_writer_copy(struct fatbin_writer *writer, const struct fatbin_entry *entry) {
 	uint8_t *place;
 
 	if (writer->error)
@@ -225,8 +215,7 @@ int fatbin_writer_copy(struct fatbin_writer *writer, const struct fatbin_entry *
 	return 0;
 }
 
-int fatbin_writer_finish(struct fatbin_writer *writer, uint8_t **data, size_t *size)
-{
+int fatbin_writer_finish(struct fatbin_writer *writer, uint8_t **data, size_t *size) {
 	struct fatbin_format_container header = {
 		.magic = FATBIN_MAGIC,
 		.version = FATBIN_VERSION,

@@ -33,8 +33,7 @@
 
 /* Fills in options and name from the extras; both must lie between the fixed header and the
  * payload. */
-static int read_extras(struct fatbin_entry *entry, const struct fatbin_format_entry *header)
-{
+static int read_extras(struct fatbin_entry *entry, const struct fatbin_format_entry *header) {
 	uint64_t limit = header->header_size;
 
 	if (header->record_offset) {
@@ -64,8 +63,7 @@ static int read_extras(struct fatbin_entry *entry, const struct fatbin_format_en
 }
 
 /* Reads the entry at `data`, which has `size` bytes until its container ends. */
-static int read_entry(struct fatbin_entry *entry, const uint8_t *data, uint64_t size)
-{
+static int read_entry(struct fatbin_entry *entry, const uint8_t *data, uint64_t size) {
 	struct fatbin_format_entry header;
 	struct fatbin_entry found = {};
 	int r;
@@ -107,8 +105,7 @@ static int read_entry(struct fatbin_entry *entry, const uint8_t *data, uint64_t 
 }
 
 int fatbin_container_each(const void *data, uint64_t size, uint64_t *container_size,
-			  fatbin_entry_fn fn, void *userdata)
-{
+			  fatbin_entry_fn fn, void *userdata) {
 	struct fatbin_format_container header;
 	const uint8_t *bytes = data;
 	uint64_t position, end;
@@ -145,8 +142,7 @@ struct collect {
 	size_t allocated;
 };
 
-static int collect_entry(const struct fatbin_entry *entry, void *userdata)
-{
+static int collect_entry(const struct fatbin_entry *entry, void *userdata) {
 	struct collect *collect = userdata;
 	struct fatbin *fatbin = &collect->fatbin;
 
@@ -166,8 +162,7 @@ static int collect_entry(const struct fatbin_entry *entry, void *userdata)
 	return 0;
 }
 
-int fatbin_parse(struct fatbin *fatbin, const void *data, uint64_t size)
-{
+int fatbin_parse(struct fatbin *fatbin, const void *data, uint64_t size) {
 	struct collect collect = {};
 	const uint8_t *bytes = data;
 	uint64_t position = 0;
@@ -196,24 +191,21 @@ int fatbin_parse(struct fatbin *fatbin, const void *data, uint64_t size)
 	return 0;
 }
 
-void fatbin_deinit(struct fatbin *fatbin)
-{
+void fatbin_deinit(struct fatbin *fatbin) {
 	if (!fatbin)
 		return;
 	free(fatbin->entries);
 	*fatbin = (struct fatbin){};
 }
 
-enum fatbin_compression fatbin_entry_compression(const struct fatbin_entry *entry)
-{
+enum fatbin_compression fatbin_entry_compression(const struct fatbin_entry *entry) {
 	if (entry->flags & FATBIN_FLAG_LZ4)
 		return FATBIN_LZ4;
 	return entry->flags & FATBIN_FLAG_ZSTD ? FATBIN_ZSTD : FATBIN_RAW;
 }
 
 /* Fills `out`, which has room for exactly the size that the entry says. */
-static int decompress_into(const struct fatbin_entry *entry, uint8_t *out)
-{
+static int decompress_into(const struct fatbin_entry *entry, uint8_t *out) {
 	switch (fatbin_entry_compression(entry)) {
 	case FATBIN_RAW:
 		memcpy(out, entry->payload, entry->payload_size);
@@ -239,8 +231,7 @@ static int decompress_into(const struct fatbin_entry *entry, uint8_t *out)
 }
 
 int fatbin_entry_decompress(const struct fatbin_entry *entry, uint64_t limit, uint8_t **out,
-			    uint64_t *out_size)
-{
+			    uint64_t *out_size) {
 	uint8_t *buffer;
 	int r;
 
@@ -264,8 +255,7 @@ int fatbin_entry_decompress(const struct fatbin_entry *entry, uint64_t limit, ui
 
 /* Does the text say its version, before its first function? Comments are skipped, as they may hold
  * anything. */
-static bool ptx_has_version(const char *text, size_t length)
-{
+static bool ptx_has_version(const char *text, size_t length) {
 	size_t i = 0;
 
 	if (length > PTX_HEADER_SEARCH)
@@ -289,8 +279,8 @@ static bool ptx_has_version(const char *text, size_t length)
 	return false;
 }
 
-int fatbin_entry_ptx(const struct fatbin_entry *entry, uint64_t limit, char **text, size_t *length)
-{
+int fatbin_entry_ptx(const struct fatbin_entry *entry, uint64_t limit, char **text,
+		     size_t *length) {
 	uint8_t *bytes;
 	uint64_t size;
 	char version[48];
@@ -323,8 +313,7 @@ int fatbin_entry_ptx(const struct fatbin_entry *entry, uint64_t limit, char **te
 	return 0;
 }
 
-const char *fatbin_kind_name(uint16_t kind)
-{
+const char *fatbin_kind_name(uint16_t kind) {
 	switch (kind) {
 	case FATBIN_KIND_PTX:
 		return "ptx";
@@ -336,8 +325,7 @@ const char *fatbin_kind_name(uint16_t kind)
 	return "unknown";
 }
 
-const char *fatbin_strerror(int r)
-{
+const char *fatbin_strerror(int r) {
 	switch (r) {
 	case 0:
 		return "no error";

@@ -28,12 +28,21 @@ CASES = [
     ("speed", GENCODE_90 + ["-Xfatbin", "--compress-mode=speed"], [r"elf ", r"ptx .* lz4 \d+ of \d+$"]),
     ("size", GENCODE_90 + ["-Xfatbin", "--compress-mode=size"], [r"elf .* zstd", r"ptx .* zstd"]),
     ("all", GENCODE_90 + ["-Xfatbin", "-compress-all"], [r"elf .* zstd", r"ptx .* zstd"]),
-    ("options", GENCODE_90 + ["-maxrregcount=40", "-Xptxas", "-O2"],
-     [r"elf ", r'ptx .* options "-O2  -maxrregcount=40 "$']),
-    ("list", ["-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_86,code=sm_86",
-              "-gencode", "arch=compute_90a,code=[sm_90a,compute_90a]",
-              "-gencode", "arch=compute_100f,code=sm_100f"],
-     [r"elf +sm_100f ", r"elf +sm_80 ", r"elf +sm_86 ", r"elf +sm_90a ", r"ptx +sm_90a "]),
+    ("options", GENCODE_90 + ["-maxrregcount=40", "-Xptxas", "-O2"], [r"elf ", r'ptx .* options "-O2  -maxrregcount=40 "$']),
+    (
+        "list",
+        [
+            "-gencode",
+            "arch=compute_80,code=sm_80",
+            "-gencode",
+            "arch=compute_86,code=sm_86",
+            "-gencode",
+            "arch=compute_90a,code=[sm_90a,compute_90a]",
+            "-gencode",
+            "arch=compute_100f,code=sm_100f",
+        ],
+        [r"elf +sm_100f ", r"elf +sm_80 ", r"elf +sm_86 ", r"elf +sm_90a ", r"ptx +sm_90a "],
+    ),
     ("ptx", ["-gencode", "arch=compute_80,code=compute_80"], [r"ptx +sm_80 "]),
     ("debug", GENCODE_90 + ["-G"], [r"elf .* flags 0x[0-9a-f]*[2367abef] ", r"ptx "]),
     ("lto", ["-dc", "-gencode", "arch=compute_90,code=lto_90"], [r"lto-ir +sm_90 .* scrambled"]),
@@ -80,8 +89,7 @@ def check(tool, nvcc, folder, name, arguments, patterns):
         with open(path, "rb") as stream:
             data = stream.read()
         if path.endswith(".cubin"):
-            assert any(data == other.ljust(len(data), b"\0") for file, other in kept.items()
-                       if file.endswith(".cubin")), (name, path)
+            assert any(data == other.ljust(len(data), b"\0") for file, other in kept.items() if file.endswith(".cubin")), (name, path)
         elif path.endswith(".ptx"):
             assert any(bare(data) == bare(other) for file, other in kept.items() if file.endswith(".ptx")), (name, path)
         else:

@@ -29,27 +29,23 @@ struct bytes {
 	size_t size;
 };
 
-static void put(struct bytes *bytes, uint64_t value, size_t size)
-{
+static void put(struct bytes *bytes, uint64_t value, size_t size) {
 	assert_true(bytes->size + size <= sizeof(bytes->data));
 	memcpy(bytes->data + bytes->size, &value, size);
 	bytes->size += size;
 }
 
-static void put_text(struct bytes *bytes, const void *text, size_t size, size_t room)
-{
+static void put_text(struct bytes *bytes, const void *text, size_t size, size_t room) {
 	memset(bytes->data + bytes->size, 0, room);
 	memcpy(bytes->data + bytes->size, text, size);
 	bytes->size += room;
 }
 
-static void set(struct bytes *bytes, size_t offset, uint64_t value, size_t size)
-{
+static void set(struct bytes *bytes, size_t offset, uint64_t value, size_t size) {
 	memcpy(bytes->data + offset, &value, size);
 }
 
-static void put_container(struct bytes *bytes, uint64_t size)
-{
+static void put_container(struct bytes *bytes, uint64_t size) {
 	put(bytes, 0xBA55ED50, 4);
 	put(bytes, 1, 2);
 	put(bytes, 16, 2);
@@ -59,8 +55,7 @@ static void put_container(struct bytes *bytes, uint64_t size)
 /* An entry's 64 bytes in the order of CUDA.md's table. */
 static void put_entry(struct bytes *bytes, unsigned int kind, uint32_t header, uint64_t payload,
 		      uint32_t compressed, uint32_t record, uint32_t name, uint32_t name_size,
-		      uint64_t flags, uint64_t uncompressed)
-{
+		      uint64_t flags, uint64_t uncompressed) {
 	put(bytes, kind, 2);
 	put(bytes, 0x0101, 2);
 	put(bytes, header, 4);
@@ -77,8 +72,7 @@ static void put_entry(struct bytes *bytes, unsigned int kind, uint32_t header, u
 	put(bytes, uncompressed, 8);
 }
 
-static void sample(struct bytes *bytes)
-{
+static void sample(struct bytes *bytes) {
 	const size_t room = (sizeof(ptx) + 7) & ~(size_t)7;
 
 	*bytes = (struct bytes){};
@@ -92,8 +86,7 @@ static void sample(struct bytes *bytes)
 	put_text(bytes, ptx, sizeof(ptx), room);
 }
 
-static void test_read(void **state)
-{
+static void test_read(void **state) {
 	struct fatbin_entry *entry;
 	struct fatbin fatbin;
 	struct bytes bytes;
@@ -124,8 +117,7 @@ static void test_read(void **state)
 	fatbin_deinit(&fatbin);
 }
 
-static void test_read_compressed(void **state)
-{
+static void test_read_compressed(void **state) {
 	for (int zstd = 0; zstd < 2; zstd++) {
 		uint8_t compressed[1024];
 		struct fatbin fatbin;
@@ -148,9 +140,9 @@ static void test_read_compressed(void **state)
 
 		assert_int_equal(fatbin_parse(&fatbin, bytes.data, bytes.size), 0);
 		assert_int_equal(fatbin.entries[0].payload_size, n);
-		assert_int_equal(
-			fatbin_entry_decompress(&fatbin.entries[0], sizeof(ptx), &payload, &size),
-			0);
+		assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], sizeof(ptx), &payload,
+							 &size),
+				 0);
 		assert_int_equal(size, sizeof(ptx));
 		assert_memory_equal(payload, ptx, sizeof(ptx));
 		free(payload);
@@ -167,30 +159,29 @@ static void test_read_compressed(void **state)
 		for (int wrong = -1; wrong <= 1; wrong += 2) {
 			set(&bytes, 16 + 0x38, (uint64_t)((int)sizeof(ptx) + wrong), 8);
 			assert_int_equal(fatbin_parse(&fatbin, bytes.data, bytes.size), 0);
-			assert_int_equal(
-				fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &size),
-				FATBIN_E_COMPRESSION);
+			assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], LIMIT,
+								 &payload, &size),
+					 FATBIN_E_COMPRESSION);
 			fatbin_deinit(&fatbin);
 		}
 		set(&bytes, 16 + 0x38, UINT64_MAX, 8);
 		assert_int_equal(fatbin_parse(&fatbin, bytes.data, bytes.size), 0);
-		assert_int_equal(
-			fatbin_entry_decompress(&fatbin.entries[0], UINT64_MAX, &payload, &size),
-			FATBIN_E_LIMIT);
+		assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], UINT64_MAX, &payload,
+							 &size),
+				 FATBIN_E_LIMIT);
 		fatbin_deinit(&fatbin);
 		set(&bytes, 16 + 0x38, sizeof(ptx), 8);
 		set(&bytes, 16 + 0x10, n - 1, 4);
 		assert_int_equal(fatbin_parse(&fatbin, bytes.data, bytes.size), 0);
-		assert_int_equal(
-			fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &size),
-			FATBIN_E_COMPRESSION);
+		assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload,
+							 &size),
+				 FATBIN_E_COMPRESSION);
 		fatbin_deinit(&fatbin);
 	}
 }
 
 /* .version is restored from the header if it is not the first word, wherever else it stands. */
-static void test_version(void **state)
-{
+static void test_version(void **state) {
 	static const struct {
 		const char *text;
 		const char *full;
@@ -225,8 +216,7 @@ static void test_version(void **state)
 	}
 }
 
-static void test_several_containers(void **state)
-{
+static void test_several_containers(void **state) {
 	static const char payload[] = "12345";
 	struct bytes bytes = {};
 	struct fatbin fatbin;
@@ -261,8 +251,7 @@ static void test_several_containers(void **state)
 }
 
 /* Each field that is a length or an offset, set so that it points outside. */
-static void test_malformed(void **state)
-{
+static void test_malformed(void **state) {
 	static const struct {
 		size_t offset, size;
 		uint64_t value;
@@ -306,8 +295,7 @@ static void test_malformed(void **state)
 }
 
 /* Every prefix, in a buffer of exactly that size: none is a container. */
-static void test_truncated(void **state)
-{
+static void test_truncated(void **state) {
 	struct fatbin fatbin;
 	struct bytes bytes;
 
@@ -322,8 +310,7 @@ static void test_truncated(void **state)
 }
 
 /* Every byte, changed in some ways: whatever is read must be readable, and be written again. */
-static void test_damaged(void **state)
-{
+static void test_damaged(void **state) {
 	static const uint8_t changes[] = { 0x01, 0x80, 0xff };
 	struct bytes bytes;
 
@@ -346,11 +333,14 @@ static void test_damaged(void **state)
 	}
 }
 
-static void test_write_layout(void **state)
-{
+static void test_write_layout(void **state) {
 	const struct fatbin_spec spec = {
-		.isa_major = 8, .isa_minor = 3, .sm = 90, .flags = 0x11,
-		.options = options, .options_size = sizeof(options) - 1,
+		.isa_major = 8,
+		.isa_minor = 3,
+		.sm = 90,
+		.flags = 0x11,
+		.options = options,
+		.options_size = sizeof(options) - 1,
 	};
 	const size_t room = (sizeof(ptx) + 7) & ~(size_t)7;
 	struct bytes expected = {};
@@ -375,8 +365,7 @@ static void test_write_layout(void **state)
 }
 
 /* All combinations of what an entry can have, all in one container, read back. */
-static void test_round_trip(void **state)
-{
+static void test_round_trip(void **state) {
 	static const char *const names[] = { NULL, "x", "1234567", "12345678" };
 	static const char *const option_lines[] = { NULL, "", "-O2", "-O2 -g  " };
 	static const uint16_t kinds[] = { 1, 2, 8, 64 };
@@ -443,8 +432,7 @@ static void test_round_trip(void **state)
 }
 
 /* Scrambled entries, unknown kinds, headers with more than we know: carried byte for byte. */
-static void test_copy(void **state)
-{
+static void test_copy(void **state) {
 	struct bytes bytes = {};
 	struct fatbin_writer writer;
 	struct fatbin fatbin;
@@ -464,9 +452,9 @@ static void test_copy(void **state)
 	assert_int_equal(fatbin.n_entries, 2);
 	assert_int_equal(fatbin.entries[0].key, 0xfd624e58);
 	assert_null(fatbin.entries[0].options);
-	assert_int_equal(
-		fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload, &payload_size),
-		FATBIN_E_OPAQUE);
+	assert_int_equal(fatbin_entry_decompress(&fatbin.entries[0], LIMIT, &payload,
+						 &payload_size),
+			 FATBIN_E_OPAQUE);
 
 	assert_int_equal(fatbin_writer_init(&writer), 0);
 	for (size_t i = 0; i < fatbin.n_entries; i++)
@@ -478,8 +466,7 @@ static void test_copy(void **state)
 	fatbin_deinit(&fatbin);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_read),       cmocka_unit_test(test_read_compressed),
 		cmocka_unit_test(test_version),    cmocka_unit_test(test_several_containers),

@@ -4,8 +4,8 @@
  * The new image is a fatbin with
  *
  *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old
- * image recorded; twice, if a kernel got so many registers that blocks become impossible which were possible
- * (image-registers.h),
+ * image recorded; twice, if a kernel got so many registers that blocks become impossible which were
+ * possible (image-registers.h),
  *   - the edited PTX, so that a driver with another device, or one that compiles everything anew,
  * gets the probe too,
  *   - all entries of the old image that the driver does not consider on this device, as they were.
@@ -29,16 +29,14 @@
 /* ELF entries carry the version of the cubin's ABI as 1.7 or 1.8. */
 #define CUBIN_ABI_OFFSET 8
 
-void image_result_deinit(struct image_result *result)
-{
+void image_result_deinit(struct image_result *result) {
 	free(result->data);
 	free(result->log);
 	free(result->text);
 	*result = (struct image_result){};
 }
 
-static uint64_t target_flags(const struct ptx_module *module)
-{
+static uint64_t target_flags(const struct ptx_module *module) {
 	uint64_t flags = FATBIN_FLAG_64BIT | FATBIN_FLAG_LINUX;
 
 	if (module->target.suffix == 'a')
@@ -48,16 +46,14 @@ static uint64_t target_flags(const struct ptx_module *module)
 	return flags;
 }
 
-static int64_t microseconds(void)
-{
+static int64_t microseconds(void) {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
 }
 
-static void get_options(struct ptxas_options *options, const struct image_source *source)
-{
+static void get_options(struct ptxas_options *options, const struct image_source *source) {
 	*options = (struct ptxas_options){};
 	if (source->entry)
 		ptxas_options_read(options, source->entry->options, source->entry->options_size);
@@ -71,8 +67,7 @@ static void get_options(struct ptxas_options *options, const struct image_source
 
 /* The cubin for the device of a text, NULL if there is no compiler that can make it. */
 static int compile(struct image_result *result, const struct image_source *source, const char *text,
-		   size_t length, struct compiler *compiler, uint8_t **cubin, size_t *size)
-{
+		   size_t length, struct compiler *compiler, uint8_t **cubin, size_t *size) {
 	const struct ptx_module *edited = source->module;
 	struct ptxas_options options;
 	int64_t start;
@@ -101,8 +96,7 @@ static int compile(struct image_result *result, const struct image_source *sourc
 	return r;
 }
 
-static bool is_bounded(const struct image_source *source)
-{
+static bool is_bounded(const struct image_source *source) {
 	static const char option[] = "--maxrregcount=";
 	struct ptxas_options options;
 
@@ -113,10 +107,10 @@ static bool is_bounded(const struct image_source *source)
 	return false;
 }
 
-/* Compiles once more where registers have to be limited. What fails then leaves the cubin as it is. */
+/* Compiles once more where registers have to be limited. What fails then leaves the cubin as it is.
+ */
 static int compile_limited(struct image_result *result, const struct image_source *source,
-			   struct compiler *compiler, uint8_t **cubin, size_t *size)
-{
+			   struct compiler *compiler, uint8_t **cubin, size_t *size) {
 	struct image_result limited = {};
 	uint8_t *better = NULL;
 	size_t better_size = 0;
@@ -124,8 +118,8 @@ static int compile_limited(struct image_result *result, const struct image_sourc
 
 	if (source->patch || !*cubin || is_bounded(source))
 		return 0;
-	r = image_registers_limit(&limited.text, &limited.text_length, source->module, *cubin, *size,
-				  source->code, source->code_size);
+	r = image_registers_limit(&limited.text, &limited.text_length, source->module, *cubin,
+				  *size, source->code, source->code_size);
 	if (!r && limited.text)
 		r = compile(&limited, source, limited.text, limited.text_length, compiler, &better,
 			    &better_size);
@@ -144,8 +138,7 @@ static int compile_limited(struct image_result *result, const struct image_sourc
 
 /* Puts the new image together. */
 static int pack(struct image_result *result, const struct image_source *source,
-		const uint8_t *cubin, size_t cubin_size)
-{
+		const uint8_t *cubin, size_t cubin_size) {
 	const struct ptx_module *edited = source->module;
 	const struct fatbin_entry *entry = source->entry;
 	struct fatbin_spec ptx = {
@@ -192,8 +185,7 @@ static int pack(struct image_result *result, const struct image_source *source,
 }
 
 int image_build(struct image_result *result, const struct image_source *source,
-		struct compiler *compiler)
-{
+		struct compiler *compiler) {
 	const struct ptx_module *module = source->module;
 	uint8_t *cubin = NULL;
 	size_t cubin_size = 0;

@@ -16,7 +16,7 @@ enum image_build_error {
 struct image_source {
 	const struct fatbin *fatbin; /* the image that the PTX is from; NULL if it was PTX text */
 	const struct fatbin_entry *entry; /* its entry there; NULL likewise */
-	const struct ptx_module *module;  /* edited */
+	const struct ptx_module *module; /* edited */
 	const uint8_t *code; /* the machine code that would run without us, or NULL */
 	size_t code_size;
 	unsigned int capability;

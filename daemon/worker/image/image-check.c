@@ -14,12 +14,11 @@
 
 #include "image-edit.h"
 
-#define NAME(module, range)                                                                        \
+#define NAME(module, range) \
 	(int)((range).length < 120 ? (range).length : 120), (module)->text + (range).offset
 
-__attribute__((format(printf, 2, 3)))
-static int refuse(struct ptx_error *error, const char *format, ...)
-{
+__attribute__((format(printf, 2, 3))) static int refuse(struct ptx_error *error, const char *format,
+							...) {
 	va_list arguments;
 
 	va_start(arguments, format);
@@ -28,14 +27,12 @@ static int refuse(struct ptx_error *error, const char *format, ...)
 	return IMAGE_EDIT_E_TRANSFORM;
 }
 
-static bool same_parameter(const struct ptx_variable *a, const struct ptx_variable *b)
-{
+static bool same_parameter(const struct ptx_variable *a, const struct ptx_variable *b) {
 	return a->size == b->size && a->alignment == b->alignment && a->type == b->type &&
 	       a->vector == b->vector && a->array == b->array && a->elements == b->elements;
 }
 
-static uint32_t count_kernels(const struct ptx_module *module)
-{
+static uint32_t count_kernels(const struct ptx_module *module) {
 	const struct ptx_function *kernel = NULL;
 	uint32_t n = 0;
 
@@ -47,8 +44,7 @@ static uint32_t count_kernels(const struct ptx_module *module)
 /* Has a kernel of the foreign module the parameters of one of the original? */
 static int check_parameters(const struct ptx_module *foreign, const struct ptx_module *original,
 			    const struct ptx_function *other, const struct ptx_function *kernel,
-			    struct ptx_error *error)
-{
+			    struct ptx_error *error) {
 	if (other->parameter_count != kernel->parameter_count)
 		return refuse(error, "kernel %.*s has %u parameters instead of %u",
 			      NAME(foreign, other->name), other->parameter_count,
@@ -62,8 +58,7 @@ static int check_parameters(const struct ptx_module *foreign, const struct ptx_m
 }
 
 static int check_kernel(const struct ptx_module *foreign, const struct ptx_module *original,
-			const struct ptx_function *kernel, struct ptx_error *error)
-{
+			const struct ptx_function *kernel, struct ptx_error *error) {
 	const struct ptx_function *other;
 
 	other = ptx_module_find_function(foreign, original->text + kernel->name.offset,
@@ -73,16 +68,14 @@ static int check_kernel(const struct ptx_module *foreign, const struct ptx_modul
 	return check_parameters(foreign, original, other, kernel, error);
 }
 
-static bool is_known(uint8_t linkage)
-{
+static bool is_known(uint8_t linkage) {
 	return linkage == PTX_LINKAGE_VISIBLE || linkage == PTX_LINKAGE_WEAK ||
 	       linkage == PTX_LINKAGE_COMMON;
 }
 
 /* Variables that the driver finds by name. Those of programs may be in either space: probe.h. */
 static int check_variables(const struct ptx_module *foreign, const struct ptx_module *original,
-			   bool of_program, struct ptx_error *error)
-{
+			   bool of_program, struct ptx_error *error) {
 	for (uint32_t i = 0; i < original->variable_count; i++) {
 		const struct ptx_variable *variable = &original->variables[i], *other;
 
@@ -104,8 +97,7 @@ static int check_variables(const struct ptx_module *foreign, const struct ptx_mo
 
 /* The variables of one program, which is a module but for its header. */
 static int check_program(const struct ptx_module *foreign, const struct probe_program *program,
-			 struct ptx_error *error)
-{
+			 struct ptx_error *error) {
 	struct ptx_module module;
 	char *text;
 	int length, r;
@@ -126,8 +118,7 @@ static int check_program(const struct ptx_module *foreign, const struct probe_pr
 
 /* Which programs stand somewhere. */
 static int check_programs(const struct ptx_module *foreign, const struct image_request *request,
-			  const struct image_targets *targets, struct ptx_error *error)
-{
+			  const struct image_targets *targets, struct ptx_error *error) {
 	bool *used = calloc(request->n_programs + 1, sizeof(*used));
 	int r = 0;
 
@@ -145,8 +136,7 @@ static int check_programs(const struct ptx_module *foreign, const struct image_r
 
 /* Nothing newer than the image, the programs, or what the request allows. */
 static int check_header(const struct ptx_module *foreign, const struct ptx_module *original,
-			const struct image_request *request, struct ptx_error *error)
-{
+			const struct image_request *request, struct ptx_error *error) {
 	uint32_t isa = original->isa > request->isa ? original->isa : request->isa;
 	uint32_t target = original->target.number > request->target ? original->target.number
 								    : request->target;
@@ -173,8 +163,7 @@ static int check_header(const struct ptx_module *foreign, const struct ptx_modul
 /* A kernel that the edit put beside the one that it was made from: probe.h. NULL: it is none. */
 static const struct ptx_function *bare_of(const struct ptx_module *foreign,
 					  const struct ptx_module *original,
-					  const struct ptx_function *kernel)
-{
+					  const struct ptx_function *kernel) {
 	static const uint32_t suffix = sizeof(PROBE_BARE_SUFFIX) - 1;
 	const char *name = foreign->text + kernel->name.offset;
 	const struct ptx_function *of;
@@ -188,8 +177,7 @@ static const struct ptx_function *bare_of(const struct ptx_module *foreign,
 
 /* The kernels are those of the original, and with options.bare what the edit added. */
 static int check_count(const struct ptx_module *foreign, const struct ptx_module *original,
-		       bool bare, struct ptx_error *error)
-{
+		       bool bare, struct ptx_error *error) {
 	const struct ptx_function *kernel = NULL, *of;
 	uint32_t count = count_kernels(foreign);
 	int r = 0;
@@ -213,8 +201,7 @@ static int check_count(const struct ptx_module *foreign, const struct ptx_module
 
 int image_check(const struct ptx_module *foreign, const struct ptx_module *original,
 		const struct image_request *request, const struct image_targets *targets,
-		struct ptx_error *error)
-{
+		struct ptx_error *error) {
 	const struct ptx_function *kernel = NULL;
 	int r;
 
@@ -224,8 +211,7 @@ int image_check(const struct ptx_module *foreign, const struct ptx_module *origi
 			r = check_kernel(foreign, original, kernel, error);
 	if (!r)
 		r = check_count(foreign, original,
-				request->options.bare &&
-					request->stage >= IMAGE_STAGE_CHECK_EDITED,
+				request->options.bare && request->stage >= IMAGE_STAGE_CHECK_EDITED,
 				error);
 	if (!r)
 		r = check_variables(foreign, original, false, error);

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void image_edited_deinit(struct image_edited *edited)
-{
+void image_edited_deinit(struct image_edited *edited) {
 	free(edited->text);
 	free(edited->probes.instructions);
 	*edited = (struct image_edited){};
@@ -17,8 +16,7 @@ void image_edited_deinit(struct image_edited *edited)
 
 /* The functions of the targets, with their uses. */
 static int make_functions(struct probe_function **out, const struct ptx_module *module,
-			  const struct image_targets *targets, struct ptx_error *error)
-{
+			  const struct image_targets *targets, struct ptx_error *error) {
 	struct probe_function *functions = calloc(targets->n + 1, sizeof(*functions));
 
 	if (!functions)
@@ -45,8 +43,7 @@ static int make_functions(struct probe_function **out, const struct ptx_module *
 
 int image_edit(struct image_edited *edited, const struct ptx_module *module,
 	       const struct image_request *request, struct image_targets *targets,
-	       struct ptx_error *error)
-{
+	       struct ptx_error *error) {
 	struct probe_function *functions;
 	struct ptx_edit *edits;
 	int r;
@@ -71,8 +68,7 @@ int image_edit(struct image_edited *edited, const struct ptx_module *module,
 
 /* A range of the source as a JSON string in one line: white space is one blank, what is no ASCII a
  * `?`. */
-static void write_string(FILE *stream, const char *text, struct ptx_range range)
-{
+static void write_string(FILE *stream, const char *text, struct ptx_range range) {
 	bool blank = false;
 
 	putc('"', stream);
@@ -94,8 +90,7 @@ static void write_string(FILE *stream, const char *text, struct ptx_range range)
 }
 
 int image_instructions_write(const struct probe_result *probes, const struct ptx_module *module,
-			     char **out, size_t *length)
-{
+			     char **out, size_t *length) {
 	FILE *stream = open_memstream(out, length);
 
 	if (!stream)

@@ -33,7 +33,7 @@
 #include "proto/wire.h"
 
 #define PAYLOAD_MAX PTX_SOURCE_MAX
-#define NAMED_MAX 3   /* kernels that nobody means, by name */
+#define NAMED_MAX 3 /* kernels that nobody means, by name */
 #define NAMED_SIZE 49
 
 /* PTX and what it says. */
@@ -67,15 +67,13 @@ struct job {
 	bool edited; /* what the targets' uses say about sites is true */
 };
 
-static int finish(int r)
-{
+static int finish(int r) {
 	return r ? r : 1;
 }
 
 /* A reply is ready: these return 1, or -ENOMEM. */
 __attribute__((format(printf, 3, 4))) static int reply_error(struct job *job, const char *error,
-							     const char *format, ...)
-{
+							     const char *format, ...) {
 	char message[400];
 	va_list arguments;
 
@@ -85,16 +83,15 @@ __attribute__((format(printf, 3, 4))) static int reply_error(struct job *job, co
 	return finish(worker_reply_error(job->reply, NULL, error, "%s", message));
 }
 
-static int add_kernels(struct job *job)
-{
+static int add_kernels(struct job *job) {
 	int r;
 
 	r = image_targets_add_kernels(&job->targets, &job->request, job->reply, job->edited);
 	return r ? r : worker_add_int(job->reply, "kernel_count", (int64_t)job->n_names);
 }
 
-__attribute__((format(printf, 2, 3))) static int reply_own(struct job *job, const char *format, ...)
-{
+__attribute__((format(printf, 2, 3))) static int reply_own(struct job *job, const char *format,
+							   ...) {
 	char reason[400];
 	va_list arguments;
 	int r;
@@ -108,13 +105,11 @@ __attribute__((format(printf, 2, 3))) static int reply_own(struct job *job, cons
 	return finish(r ? r : add_kernels(job));
 }
 
-static void own_device(const struct job *job, char *text, size_t size)
-{
+static void own_device(const struct job *job, char *text, size_t size) {
 	snprintf(text, size, "sm_%u", job->request.capability);
 }
 
-static int add_name(char ***names, size_t *count, const char *name, size_t length)
-{
+static int add_name(char ***names, size_t *count, const char *name, size_t length) {
 	if (!(*count & (*count - 1))) {
 		char **more = reallocarray(*names, *count ? 2 * *count : 1, sizeof(*more));
 
@@ -127,8 +122,7 @@ static int add_name(char ***names, size_t *count, const char *name, size_t lengt
 }
 
 /* Reads the machine code `data`, which has to stay, and takes its kernels' names. */
-static int read_code(struct job *job, const uint8_t *data, size_t size)
-{
+static int read_code(struct job *job, const uint8_t *data, size_t size) {
 	int r;
 
 	r = cubin_parse(&job->cubin, data, size);
@@ -141,24 +135,21 @@ static int read_code(struct job *job, const uint8_t *data, size_t size)
 	return r;
 }
 
-static int parse(struct source *source, struct ptx_error *error)
-{
+static int parse(struct source *source, struct ptx_error *error) {
 	int r = ptx_module_parse(&source->module, source->text, source->length, error);
 
 	source->parsed = !r;
 	return r;
 }
 
-static void source_deinit(struct source *source)
-{
+static void source_deinit(struct source *source) {
 	if (source->parsed)
 		ptx_module_deinit(&source->module);
 	free(source->text);
 }
 
 /* Parses the PTX of the image. */
-static int read_ptx(struct job *job)
-{
+static int read_ptx(struct job *job) {
 	struct ptx_error error = {};
 	int r;
 
@@ -168,8 +159,7 @@ static int read_ptx(struct job *job)
 	return r;
 }
 
-static int read_ptx_entry(struct job *job)
-{
+static int read_ptx_entry(struct job *job) {
 	int r;
 
 	r = fatbin_entry_ptx(job->entry, PAYLOAD_MAX, &job->original.text, &job->original.length);
@@ -180,8 +170,7 @@ static int read_ptx_entry(struct job *job)
 	return r ? r : read_ptx(job);
 }
 
-static int take_ptx_names(struct job *job)
-{
+static int take_ptx_names(struct job *job) {
 	const struct ptx_module *module = &job->original.module;
 	const struct ptx_function *kernel = NULL;
 	int r = 0;
@@ -193,8 +182,7 @@ static int take_ptx_names(struct job *job)
 	return r;
 }
 
-static int read_fatbin(struct job *job)
-{
+static int read_fatbin(struct job *job) {
 	const struct image_request *request = &job->request;
 	char device[16];
 	int r;
@@ -222,8 +210,7 @@ static int read_fatbin(struct job *job)
 }
 
 /* Takes a copy of PTX text; NULs at its end are the sender's. */
-static int copy_text(struct source *source, const uint8_t *data, size_t length)
-{
+static int copy_text(struct source *source, const uint8_t *data, size_t length) {
 	while (length && !data[length - 1])
 		length--;
 	source->text = malloc(length + 1);
@@ -235,8 +222,7 @@ static int copy_text(struct source *source, const uint8_t *data, size_t length)
 	return 0;
 }
 
-static int read_text(struct job *job)
-{
+static int read_text(struct job *job) {
 	const struct image_request *request = &job->request;
 	const struct ptx_target *target = &job->original.module.target;
 	int r;
@@ -255,8 +241,7 @@ static int read_text(struct job *job)
 }
 
 /* Reads the image: what would run, and which kernels that has. */
-static int read_image(struct job *job)
-{
+static int read_image(struct job *job) {
 	switch (job->request.kind) {
 	case IMAGE_FATBIN:
 		return read_fatbin(job);
@@ -269,8 +254,7 @@ static int read_image(struct job *job)
 }
 
 /* There is machine code: finds, parses and checks the PTX that it was made from. */
-static int find_source(struct job *job)
-{
+static int find_source(struct job *job) {
 	const struct fatbin_entry *any;
 	uint32_t virtual_sm;
 	char device[16];
@@ -309,10 +293,11 @@ static int find_source(struct job *job)
 	return r;
 }
 
-/* Nobody means any of the image's kernels: what could have been meant, as the name may be mistyped. */
-static int reply_no_match(struct job *job)
-{
-	char names[NAMED_MAX][NAMED_SIZE], name[NAMED_SIZE], text[NAMED_MAX * (NAMED_SIZE + 2)] = "";
+/* Nobody means any of the image's kernels: what could have been meant, as the name may be mistyped.
+ */
+static int reply_no_match(struct job *job) {
+	char names[NAMED_MAX][NAMED_SIZE], name[NAMED_SIZE],
+		text[NAMED_MAX * (NAMED_SIZE + 2)] = "";
 	size_t n = 0, length = 0;
 	bool more = false;
 
@@ -329,12 +314,13 @@ static int reply_no_match(struct job *job)
 		strcpy(names[n], name);
 		length += (size_t)sprintf(text + length, "%s%s", n++ ? ", " : "", name);
 	}
-	return reply_own(job, n ? "no kernel matches; it has %s%s" : "no kernel matches", text, more ? ", ..." : "");
+	return reply_own(job, n ? "no kernel matches; it has %s%s" : "no kernel matches", text,
+			 more ? ", ..." : "");
 }
 
 /*
- * Kernels of libraries that fail when their modules are replaced, and that were linked into the program, so that the shim sees no library
- * (shim/module/contain.c). The name has both parts.
+ * Kernels of libraries that fail when their modules are replaced, and that were linked into the
+ * program, so that the shim sees no library (shim/module/contain.c). The name has both parts.
  */
 static const struct {
 	const char *library, *parts[2];
@@ -343,19 +329,21 @@ static const struct {
 };
 
 /* Leaves the image alone if it is one of those: 1, else 0. */
-static int reply_contained(struct job *job)
-{
+static int reply_contained(struct job *job) {
 	for (size_t i = 0; i < job->n_names; i++)
 		for (size_t k = 0; k < sizeof(contained) / sizeof(*contained); k++)
-			if (strstr(job->names[i], contained[k].parts[0]) && strstr(job->names[i], contained[k].parts[1]))
-				return reply_own(job, "kernels of %s: they are not replaced, because it fails if they are (KNOWN LIBRARIES in gpuprobe-shim(7))",
-						 contained[k].library);
+			if (strstr(job->names[i], contained[k].parts[0]) &&
+			    strstr(job->names[i], contained[k].parts[1]))
+				return reply_own(
+					job,
+					"kernels of %s: they are not replaced, because it fails if "
+					"they are (KNOWN LIBRARIES in gpuprobe-shim(7))",
+					contained[k].library);
 	return 0;
 }
 
 /* Finds the kernels that attachments mean; without any there is no need to look at PTX. */
-static int match_kernels(struct job *job)
-{
+static int match_kernels(struct job *job) {
 	int r = 0;
 
 	for (size_t i = 0; !r && image_request_prefixed(&job->request) && i < job->n_names; i++)
@@ -369,8 +357,7 @@ static int match_kernels(struct job *job)
 	return reply_no_match(job);
 }
 
-static int match_device_functions(struct job *job)
-{
+static int match_device_functions(struct job *job) {
 	const struct ptx_module *module = &job->original.module;
 	int r = 0;
 
@@ -391,8 +378,7 @@ static int match_device_functions(struct job *job)
 }
 
 /* The text that a pass of the user made, if the stage has one. */
-static int read_foreign(struct job *job)
-{
+static int read_foreign(struct job *job) {
 	const struct image_targets none = {};
 	const bool edited = job->request.stage >= IMAGE_STAGE_CHECK_EDITED;
 	struct ptx_error error = {};
@@ -413,8 +399,7 @@ static int read_foreign(struct job *job)
 }
 
 /* Writes an output that the request names (fd -1: it does not) and its size into the reply. */
-static int deliver(struct job *job, int fd, const char *what, const void *data, size_t size)
-{
+static int deliver(struct job *job, int fd, const char *what, const void *data, size_t size) {
 	int r;
 
 	if (fd < 0)
@@ -427,8 +412,7 @@ static int deliver(struct job *job, int fd, const char *what, const void *data, 
 }
 
 static int deliver_instructions(struct job *job, const struct image_edited *edited,
-				const struct ptx_module *module)
-{
+				const struct ptx_module *module) {
 	size_t length;
 	char *text;
 	int r;
@@ -444,8 +428,7 @@ static int deliver_instructions(struct job *job, const struct image_edited *edit
 }
 
 /* No program found a place: says so for the first one. */
-static int reply_no_point(struct job *job)
-{
+static int reply_no_point(struct job *job) {
 	struct image_target *target = &job->targets.targets[0];
 	char point[192];
 	int r;
@@ -462,8 +445,7 @@ static int reply_no_point(struct job *job)
 }
 
 /* Edits `module`; what is said about it goes into the reply. */
-static int edit(struct job *job, const struct ptx_module *module, struct source *out)
-{
+static int edit(struct job *job, const struct ptx_module *module, struct source *out) {
 	struct ptx_error error = {};
 	struct image_edited edited;
 	int r;
@@ -490,8 +472,7 @@ static int edit(struct job *job, const struct ptx_module *module, struct source 
 }
 
 /* Compiles, makes the new image, replies. */
-static int build(struct job *job, const struct source *edited, struct compiler *compiler)
-{
+static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
 	const struct image_source source = {
 		.fatbin = job->request.kind == IMAGE_FATBIN ? &job->fatbin : NULL,
 		.entry = job->entry,
@@ -504,7 +485,8 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 	unsigned int threads = 0;
 	int r;
 
-	/* With options of the application only the driver can compile; machine code it would take as it is. */
+	/* With options of the application only the driver can compile; machine code it would take
+	 * as it is. */
 	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code)
 		compiler = NULL;
 	if (compiler && job->request.one_thread)
@@ -516,7 +498,8 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		r = finish(worker_reply_error(job->reply, result.log, "compile",
 					      "%s does not compile the edited PTX for sm_%u: %.*s",
 					      compiler_name(compiler), job->request.capability,
-					      (int)strcspn(result.log ?: "", "\n"), result.log ?: ""));
+					      (int)strcspn(result.log ?: "", "\n"),
+					      result.log ?: ""));
 	if (!r)
 		r = deliver(job, job->request.text_output, "text_size",
 			    result.text ? result.text : edited->text,
@@ -532,8 +515,7 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 }
 
 /* The end of every reply that is no error and not `own`. */
-static int reply(struct job *job, const char *status)
-{
+static int reply(struct job *job, const char *status) {
 	int r = worker_reply_status(job->reply, status);
 
 	if (!r && job->edited)
@@ -541,8 +523,7 @@ static int reply(struct job *job, const char *status)
 	return finish(r ? r : add_kernels(job));
 }
 
-static int stage_edit(struct job *job)
-{
+static int stage_edit(struct job *job) {
 	struct source edited = {};
 	int r;
 
@@ -559,8 +540,7 @@ static int stage_edit(struct job *job)
 	return r ? r : reply(job, "text");
 }
 
-static int stage_all(struct job *job, struct compiler *compiler)
-{
+static int stage_all(struct job *job, struct compiler *compiler) {
 	struct source edited = {};
 	int r;
 
@@ -572,8 +552,7 @@ static int stage_all(struct job *job, struct compiler *compiler)
 }
 
 /* What is asked for, once the PTX is there. */
-static int run_stage(struct job *job, struct compiler *compiler)
-{
+static int run_stage(struct job *job, struct compiler *compiler) {
 	int r;
 
 	switch (job->request.stage) {
@@ -595,15 +574,13 @@ static int run_stage(struct job *job, struct compiler *compiler)
 	return -EINVAL;
 }
 
-static void names_free(char **names, size_t count)
-{
+static void names_free(char **names, size_t count) {
 	for (size_t i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
 }
 
-static void job_deinit(struct job *job)
-{
+static void job_deinit(struct job *job) {
 	image_targets_deinit(&job->targets);
 	names_free(job->names, job->n_names);
 	names_free(job->device_names, job->n_device_names);
@@ -615,8 +592,7 @@ static void job_deinit(struct job *job)
 	image_request_deinit(&job->request);
 }
 
-int image_job(const struct worker_job *worker_job, struct json_object *json, void *userdata)
-{
+int image_job(const struct worker_job *worker_job, struct json_object *json, void *userdata) {
 	struct image_worker *worker = userdata;
 	struct job job = { .reply = json };
 	int r;

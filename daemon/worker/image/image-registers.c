@@ -21,16 +21,15 @@ struct code {
 };
 
 /* Does the kernel say itself how large its blocks are, or how many registers it may have? */
-static bool is_bounded(const struct ptx_module *module, const struct ptx_function *kernel)
-{
+static bool is_bounded(const struct ptx_module *module, const struct ptx_function *kernel) {
 	return ptx_function_directive(module, kernel, ".maxntid") ||
 	       ptx_function_directive(module, kernel, ".reqntid") ||
 	       ptx_function_directive(module, kernel, ".maxnreg");
 }
 
-/* The registers of the kernel as it was: of the original code, else of its bare form; 0: unknown. */
-static int read_before(uint32_t *registers, const struct code *code, const char *name)
-{
+/* The registers of the kernel as it was: of the original code, else of its bare form; 0: unknown.
+ */
+static int read_before(uint32_t *registers, const struct code *code, const char *name) {
 	size_t length = strlen(name), suffix = strlen(PROBE_BARE_SUFFIX);
 	char *other;
 
@@ -40,7 +39,8 @@ static int read_before(uint32_t *registers, const struct code *code, const char 
 		other = strdup(name);
 	if (!other)
 		return -ENOMEM;
-	*registers = code->original ? cubin_registers(code->original, code->original_size, other) : 0;
+	*registers =
+		code->original ? cubin_registers(code->original, code->original_size, other) : 0;
 	free(other);
 	if (*registers)
 		return 0;
@@ -53,8 +53,7 @@ static int read_before(uint32_t *registers, const struct code *code, const char 
 
 /* *limited: has the kernel got a limit? */
 static int limit_kernel(struct ptx_edit *edit, bool *limited, const struct ptx_module *module,
-			const struct ptx_function *kernel, const struct code *code)
-{
+			const struct ptx_function *kernel, const struct code *code) {
 	uint32_t before = 0;
 	char *name;
 	int r = 0;
@@ -72,9 +71,9 @@ static int limit_kernel(struct ptx_edit *edit, bool *limited, const struct ptx_m
 	return r;
 }
 
-int image_registers_limit(char **out, size_t *length, const struct ptx_module *module, const void *compiled, size_t compiled_size,
-			  const void *original, size_t original_size)
-{
+int image_registers_limit(char **out, size_t *length, const struct ptx_module *module,
+			  const void *compiled, size_t compiled_size, const void *original,
+			  size_t original_size) {
 	const struct code code = { compiled, original, compiled_size, original_size };
 	const struct ptx_function *kernel = NULL;
 	struct ptx_edit *edit;

@@ -16,21 +16,18 @@
 #define PROGRAM_MAX (16 << 20)
 #define CONTEXT_END 168 /* bytes of a context: proto/gpuprobe.bpf.h */
 
-static int bad(struct json_object *reply, const char *what)
-{
+static int bad(struct json_object *reply, const char *what) {
 	int r = worker_reply_error(reply, NULL, "internal", "bad request: %s", what);
 
 	return r ? r : 1;
 }
 
-static bool has(struct json_object *object, const char *key)
-{
+static bool has(struct json_object *object, const char *key) {
 	return json_object_object_get_ex(object, key, NULL);
 }
 
 /* "context": offsets, multiples of 8. False if it is there and not that. */
-static bool read_context(struct probe_program *program, struct json_object *object)
-{
+static bool read_context(struct probe_program *program, struct json_object *object) {
 	struct json_object *array;
 	uint16_t *context;
 
@@ -57,8 +54,7 @@ static bool read_context(struct probe_program *program, struct json_object *obje
 }
 
 int image_request_read_program(struct image_request *request, const struct worker_job *job,
-			       struct json_object *object, bool bare, struct json_object *reply)
-{
+			       struct json_object *object, bool bare, struct json_object *reply) {
 	struct probe_program *program = &request->programs[request->n_programs];
 	const uint8_t *text = NULL;
 	int64_t isa, target;
@@ -87,8 +83,7 @@ int image_request_read_program(struct image_request *request, const struct worke
 }
 
 int image_request_find_program(const struct image_request *request, const char *name,
-			       uint32_t *index)
-{
+			       uint32_t *index) {
 	for (size_t i = 0; i < request->n_programs; i++) {
 		if (!strcmp(request->programs[i].symbol, name)) {
 			*index = (uint32_t)i;
@@ -98,11 +93,10 @@ int image_request_find_program(const struct image_request *request, const char *
 	return -ENOENT;
 }
 
-bool image_request_read_spaces(struct probe_use *use, struct json_object *object)
-{
+bool image_request_read_spaces(struct probe_use *use, struct json_object *object) {
 	/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
 	static const char *const names[] = { "generic", "global", "shared",
-					     "local",	"const",  "param" };
+					     "local",   "const",  "param" };
 	struct json_object *array;
 
 	use->spaces = PROBE_SPACES_DEFAULT;
@@ -128,8 +122,7 @@ bool image_request_read_spaces(struct probe_use *use, struct json_object *object
 }
 
 /* What "point" says, with the members that belong to it. */
-static bool read_point(struct probe_use *use, struct json_object *object)
-{
+static bool read_point(struct probe_use *use, struct json_object *object) {
 	const char *point;
 	int64_t number;
 
@@ -162,23 +155,21 @@ static bool read_point(struct probe_use *use, struct json_object *object)
 	return true;
 }
 
-bool image_request_read_prefixed(struct image_attachment *attachment, struct json_object *object)
-{
+bool image_request_read_prefixed(struct image_attachment *attachment, struct json_object *object) {
 	return !has(object, "prefixed") ||
 	       (worker_get_bool(object, "prefixed", &attachment->prefixed) &&
-		(!attachment->prefixed || !strncmp(attachment->kernel, IMAGE_PREFIX, strlen(IMAGE_PREFIX))));
+		(!attachment->prefixed ||
+		 !strncmp(attachment->kernel, IMAGE_PREFIX, strlen(IMAGE_PREFIX))));
 }
 
-bool image_request_prefixed(const struct image_request *request)
-{
+bool image_request_prefixed(const struct image_request *request) {
 	for (size_t i = 0; i < request->n_attachments; i++)
 		if (request->attachments[i].prefixed)
 			return true;
 	return false;
 }
 
-int image_request_prefix_seen(struct image_request *request, const char *mangled)
-{
+int image_request_prefix_seen(struct image_request *request, const char *mangled) {
 	struct kernel_name name;
 	int r = 0;
 
@@ -195,16 +186,14 @@ int image_request_prefix_seen(struct image_request *request, const char *mangled
 	return r < 0 ? r : 0;
 }
 
-void image_request_prefix_decide(struct image_request *request)
-{
+void image_request_prefix_decide(struct image_request *request) {
 	for (size_t i = 0; i < request->n_attachments; i++)
 		if (request->attachments[i].prefixed && !request->attachments[i].literal)
 			request->attachments[i].kernel += strlen(IMAGE_PREFIX);
 }
 
 static int read_attachment(struct image_request *request, struct json_object *object,
-			   struct json_object *reply)
-{
+			   struct json_object *reply) {
 	struct image_attachment *attachment = &request->attachments[request->n_attachments];
 	const char *program;
 
@@ -225,8 +214,7 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 }
 
 static int read_stubs(struct image_request *request, struct json_object *object,
-		      struct json_object *reply)
-{
+		      struct json_object *reply) {
 	struct json_object *array;
 	const char **stubs;
 
@@ -249,8 +237,7 @@ static int read_stubs(struct image_request *request, struct json_object *object,
 }
 
 static int read_lists(struct image_request *request, const struct worker_job *job,
-		      struct json_object *reply)
-{
+		      struct json_object *reply) {
 	struct json_object *programs, *attachments;
 	int r;
 
@@ -265,9 +252,8 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 	if (!request->programs || !request->attachments)
 		return -ENOMEM;
 	for (size_t i = 0; i < json_object_array_length(programs); i++) {
-		r = image_request_read_program(request, job,
-					       json_object_array_get_idx(programs, i), false,
-					       reply);
+		r = image_request_read_program(request, job, json_object_array_get_idx(programs, i),
+					       false, reply);
 		if (r)
 			return r;
 	}
@@ -280,8 +266,7 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 }
 
 /* The index of `text` in names, a list that NULL ends; -1 if it is not there. */
-static int find_word(const char *const *names, const char *text)
-{
+static int find_word(const char *const *names, const char *text) {
 	for (int i = 0; names[i]; i++)
 		if (!strcmp(names[i], text))
 			return i;
@@ -289,18 +274,16 @@ static int find_word(const char *const *names, const char *text)
 }
 
 /* A descriptor that may be absent. False if it is named and not there. */
-static bool read_optional_fd(const struct worker_job *job, const char *key, int *fd)
-{
+static bool read_optional_fd(const struct worker_job *job, const char *key, int *fd) {
 	*fd = has(job->request, key) ? worker_get_fd(job, job->request, key) : -1;
 	return *fd >= 0 || !has(job->request, key);
 }
 
 static int read_words(struct image_request *request, const struct worker_job *job,
-		      struct json_object *reply)
-{
+		      struct json_object *reply) {
 	static const char *const kinds[] = { "fatbin", "ptx", "cubin", NULL };
-	static const char *const stages[] = { "all",	      "extract", "check", "edit",
-					      "check_edited", "build",	 NULL };
+	static const char *const stages[] = { "all",          "extract", "check", "edit",
+					      "check_edited", "build",   NULL };
 	const char *kind, *stage = "all";
 	int64_t capability, image = 0, isa = 0, target = 0;
 
@@ -334,8 +317,7 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 }
 
 int image_request_read(struct image_request *request, const struct worker_job *job,
-		       struct json_object *reply)
-{
+		       struct json_object *reply) {
 	int input, text, r;
 
 	*request = (struct image_request){ .output = -1 };
@@ -361,8 +343,7 @@ int image_request_read(struct image_request *request, const struct worker_job *j
 	return read_lists(request, job, reply);
 }
 
-void image_request_deinit(struct image_request *request)
-{
+void image_request_deinit(struct image_request *request) {
 	for (size_t i = 0; i < request->n_programs; i++) {
 		worker_unmap((const uint8_t *)request->programs[i].text,
 			     request->programs[i].length);
@@ -376,13 +357,11 @@ void image_request_deinit(struct image_request *request)
 	*request = (struct image_request){};
 }
 
-bool image_request_checks(const struct image_request *request)
-{
+bool image_request_checks(const struct image_request *request) {
 	return request->stage == IMAGE_STAGE_CHECK || request->stage == IMAGE_STAGE_CHECK_EDITED;
 }
 
-bool image_request_device_functions(const struct image_request *request)
-{
+bool image_request_device_functions(const struct image_request *request) {
 	for (size_t i = 0; i < request->n_attachments; i++)
 		if (request->attachments[i].device_function)
 			return true;

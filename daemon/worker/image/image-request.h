@@ -28,9 +28,10 @@ enum image_stage {
 
 struct image_attachment {
 	int64_t id;
-	const char *kernel;   /* a pattern */
+	const char *kernel; /* a pattern */
 	bool device_function; /* it means functions that are no kernels */
-	bool prefixed; /* it begins with IMAGE_PREFIX, which is left out where no kernel has the name with it */
+	bool prefixed; /* it begins with IMAGE_PREFIX, which is left out where no kernel has the
+			  name with it */
 	bool literal; /* such a one: there is a kernel that has */
 	struct probe_use use; /* what is put there */
 };
@@ -38,17 +39,17 @@ struct image_attachment {
 struct image_request {
 	enum image_kind kind;
 	enum image_stage stage;
-	int64_t flags;		 /* enum wire_image_flags */
+	int64_t flags; /* enum wire_image_flags */
 	unsigned int capability; /* 90 */
-	const uint8_t *data;	 /* the image, mapped */
+	const uint8_t *data; /* the image, mapped */
 	size_t size;
 	const uint8_t *text; /* from CHECK on: the foreign text, mapped */
 	size_t text_size;
-	bool one_thread;	 /* compile with one */
+	bool one_thread; /* compile with one */
 	uint32_t isa, target; /* the most that the foreign text may ask for; 0: as the image and the
 				 programs */
 	int output, text_output, instructions; /* -1: not wanted */
-	struct probe_program *programs;	       /* owned; their texts mapped, their contexts owned */
+	struct probe_program *programs; /* owned; their texts mapped, their contexts owned */
 	size_t n_programs;
 	/* Owned; in calling order; strings belong to the request's JSON. */
 	struct image_attachment *attachments;
@@ -79,7 +80,8 @@ int image_request_find_program(const struct image_request *request, const char *
 bool image_request_read_spaces(struct probe_use *use, struct json_object *object);
 
 /*
- * Patterns with a prefix: seen() for each kernel that there is, then decide() once, which leaves the prefix out of those that are not literal. 0 or -ENOMEM.
+ * Patterns with a prefix: seen() for each kernel that there is, then decide() once, which leaves
+ * the prefix out of those that are not literal. 0 or -ENOMEM.
  */
 #define IMAGE_PREFIX "cuda_"
 bool image_request_prefixed(const struct image_request *request);

@@ -11,15 +11,13 @@
 
 #include <string.h>
 
-const char *image_entry_suffix(const struct fatbin_entry *entry)
-{
+const char *image_entry_suffix(const struct fatbin_entry *entry) {
 	if (entry->flags & FATBIN_FLAG_ARCH_SPECIFIC)
 		return "a";
 	return entry->flags & FATBIN_FLAG_FAMILY ? "f" : "";
 }
 
-bool image_entry_is_for(const struct fatbin_entry *entry, unsigned int capability)
-{
+bool image_entry_is_for(const struct fatbin_entry *entry, unsigned int capability) {
 	if (!(entry->flags & FATBIN_FLAG_64BIT) ||
 	    (entry->kind != FATBIN_KIND_ELF && entry->kind != FATBIN_KIND_PTX))
 		return false;
@@ -31,8 +29,7 @@ bool image_entry_is_for(const struct fatbin_entry *entry, unsigned int capabilit
 }
 
 /* Is `a` nearer to the device than `b`? Both are for it. */
-static bool nearer(const struct fatbin_entry *a, const struct fatbin_entry *b)
-{
+static bool nearer(const struct fatbin_entry *a, const struct fatbin_entry *b) {
 	const uint64_t special = FATBIN_FLAG_ARCH_SPECIFIC | FATBIN_FLAG_FAMILY;
 
 	if (a->sm != b->sm)
@@ -41,8 +38,7 @@ static bool nearer(const struct fatbin_entry *a, const struct fatbin_entry *b)
 }
 
 static const struct fatbin_entry *select_kind(const struct fatbin *fatbin, unsigned int capability,
-					      uint16_t kind)
-{
+					      uint16_t kind) {
 	const struct fatbin_entry *best = NULL;
 
 	for (size_t i = 0; i < fatbin->n_entries; i++) {
@@ -55,19 +51,17 @@ static const struct fatbin_entry *select_kind(const struct fatbin *fatbin, unsig
 	return best;
 }
 
-const struct fatbin_entry *image_select_code(const struct fatbin *fatbin, unsigned int capability)
-{
+const struct fatbin_entry *image_select_code(const struct fatbin *fatbin, unsigned int capability) {
 	return select_kind(fatbin, capability, FATBIN_KIND_ELF);
 }
 
-const struct fatbin_entry *image_select_ptx(const struct fatbin *fatbin, unsigned int capability)
-{
+const struct fatbin_entry *image_select_ptx(const struct fatbin *fatbin, unsigned int capability) {
 	return select_kind(fatbin, capability, FATBIN_KIND_PTX);
 }
 
 const struct fatbin_entry *image_select_source(const struct fatbin *fatbin, unsigned int capability,
-					       const struct fatbin_entry *code, uint32_t virtual_sm)
-{
+					       const struct fatbin_entry *code,
+					       uint32_t virtual_sm) {
 	if (!virtual_sm)
 		virtual_sm = code->sm;
 	for (size_t i = 0; i < fatbin->n_entries; i++) {

@@ -15,23 +15,20 @@
 
 #define KERNELS_BYTES_MAX (96 * 1024) /* of their names and numbers in the reply */
 
-static void target_deinit(struct image_target *target)
-{
+static void target_deinit(struct image_target *target) {
 	kernel_name_deinit(&target->name);
 	free(target->attachments);
 	free(target->uses);
 }
 
-void image_targets_deinit(struct image_targets *targets)
-{
+void image_targets_deinit(struct image_targets *targets) {
 	for (size_t i = 0; i < targets->n; i++)
 		target_deinit(&targets->targets[i]);
 	free(targets->targets);
 	*targets = (struct image_targets){};
 }
 
-static int add_use(struct image_target *target, const struct image_request *request, size_t index)
-{
+static int add_use(struct image_target *target, const struct image_request *request, size_t index) {
 	if (!target->attachments) {
 		target->attachments = calloc(request->n_attachments, sizeof(*target->attachments));
 		target->uses = calloc(request->n_attachments, sizeof(*target->uses));
@@ -43,8 +40,7 @@ static int add_use(struct image_target *target, const struct image_request *requ
 	return 0;
 }
 
-static int add_target(struct image_targets *targets, const struct image_target *target)
-{
+static int add_target(struct image_targets *targets, const struct image_target *target) {
 	if (targets->n == targets->n_allocated) {
 		size_t n = targets->n ? 2 * targets->n : 4;
 		struct image_target *more = reallocarray(targets->targets, n, sizeof(*more));
@@ -59,8 +55,7 @@ static int add_target(struct image_targets *targets, const struct image_target *
 }
 
 int image_targets_match(struct image_targets *targets, const struct image_request *request,
-			const char *mangled, bool device_function)
-{
+			const char *mangled, bool device_function) {
 	struct image_target target = { .device_function = device_function };
 	int r = 0;
 
@@ -81,8 +76,7 @@ int image_targets_match(struct image_targets *targets, const struct image_reques
 	return r;
 }
 
-uint64_t image_targets_sites(const struct image_targets *targets)
-{
+uint64_t image_targets_sites(const struct image_targets *targets) {
 	uint64_t sites = 0;
 
 	for (size_t i = 0; i < targets->n; i++)
@@ -91,8 +85,7 @@ uint64_t image_targets_sites(const struct image_targets *targets)
 	return sites;
 }
 
-static int add_id(struct json_object *list, int64_t id)
-{
+static int add_id(struct json_object *list, int64_t id) {
 	struct json_object *number = json_object_new_int64(id);
 
 	if (number && !json_object_array_add(list, number))
@@ -101,20 +94,19 @@ static int add_id(struct json_object *list, int64_t id)
 	return -ENOMEM;
 }
 
-/* Whether somebody asked for a point of this very function that it does not have, or was refused. Globs may mean functions without it. */
+/* Whether somebody asked for a point of this very function that it does not have, or was refused.
+ * Globs may mean functions without it. */
 static bool misses(const struct image_target *target, const struct image_request *request,
-		   uint32_t use)
-{
-	const struct image_attachment *attachment =
-		&request->attachments[target->attachments[use]];
+		   uint32_t use) {
+	const struct image_attachment *attachment = &request->attachments[target->attachments[use]];
 
-	return !target->uses[use].sites && (target->uses[use].refused || !strpbrk(attachment->kernel, "*?["));
+	return !target->uses[use].sites &&
+	       (target->uses[use].refused || !strpbrk(attachment->kernel, "*?["));
 }
 
 /* "missing" of an object of "kernels", if there is something. */
 static int add_missing(struct json_object *object, const struct image_target *target,
-		       const struct image_request *request)
-{
+		       const struct image_request *request) {
 	struct json_object *list = NULL;
 	char point[192];
 	int r = 0;
@@ -141,8 +133,7 @@ static int add_missing(struct json_object *object, const struct image_target *ta
 
 /* The members of one object of "kernels". */
 static int fill_kernel(struct json_object *object, const struct image_target *target,
-		       const struct image_request *request, bool only_applied)
-{
+		       const struct image_request *request, bool only_applied) {
 	const char *demangled =
 		target->name.demangled ? target->name.demangled : target->name.mangled;
 	struct json_object *list = json_object_new_array();
@@ -163,8 +154,7 @@ static int fill_kernel(struct json_object *object, const struct image_target *ta
 
 /* One member of "kernels"; *bytes counts what it takes. 1: there is no room for it. */
 static int add_kernel(struct json_object *kernels, struct image_target *target,
-		      const struct image_request *request, bool only_applied, size_t *bytes)
-{
+		      const struct image_request *request, bool only_applied, size_t *bytes) {
 	struct json_object *object;
 	int r;
 
@@ -189,8 +179,8 @@ static int add_kernel(struct json_object *kernels, struct image_target *target,
 	return r ? r : -ENOMEM;
 }
 
-static bool stands_or_misses(const struct image_target *target, const struct image_request *request)
-{
+static bool stands_or_misses(const struct image_target *target,
+			     const struct image_request *request) {
 	for (uint32_t i = 0; i < target->count; i++)
 		if (target->uses[i].sites || misses(target, request, i))
 			return true;
@@ -198,8 +188,7 @@ static bool stands_or_misses(const struct image_target *target, const struct ima
 }
 
 int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
-			      struct json_object *reply, bool only_applied)
-{
+			      struct json_object *reply, bool only_applied) {
 	struct json_object *kernels = json_object_new_array();
 	bool truncated = false;
 	size_t bytes = 0;
@@ -219,8 +208,7 @@ int image_targets_add_kernels(struct image_targets *targets, const struct image_
 }
 
 int image_targets_add_applied(const struct image_targets *targets,
-			      const struct image_request *request, struct json_object *reply)
-{
+			      const struct image_request *request, struct json_object *reply) {
 	struct json_object *applied = json_object_new_array();
 	bool *stands = calloc(request->n_attachments + 1, sizeof(*stands));
 	int r;
@@ -239,8 +227,7 @@ int image_targets_add_applied(const struct image_targets *targets,
 	return r;
 }
 
-void image_point_format(const struct probe_use *use, char *text, size_t size)
-{
+void image_point_format(const struct probe_use *use, char *text, size_t size) {
 	size_t length;
 
 	switch (use->point) {

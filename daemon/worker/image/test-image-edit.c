@@ -48,24 +48,21 @@ static struct probe_program program = { .symbol = "p",
 					.isa = 63,
 					.target = 52 };
 
-static struct image_request make_request(struct image_attachment *attachments, size_t n)
-{
+static struct image_request make_request(struct image_attachment *attachments, size_t n) {
 	return (struct image_request){ .programs = &program,
 				       .n_programs = 1,
 				       .attachments = attachments,
 				       .n_attachments = n };
 }
 
-static void parse(struct ptx_module *module, const char *text)
-{
+static void parse(struct ptx_module *module, const char *text) {
 	struct ptx_error error = {};
 
 	assert_int_equal(ptx_module_parse(module, text, strlen(text), &error), 0);
 }
 
 /* A copy of `ptx` in which the first `old` is `new`; the caller's. */
-static char *replace(const char *text, const char *old, const char *new)
-{
+static char *replace(const char *text, const char *old, const char *new) {
 	const char *at = strstr(text, old);
 	char *out;
 
@@ -74,8 +71,7 @@ static char *replace(const char *text, const char *old, const char *new)
 	return out;
 }
 
-static void test_targets(void **state)
-{
+static void test_targets(void **state) {
 	struct image_attachment attachments[] = {
 		{ .id = 3,
 		  .kernel = "f",
@@ -116,9 +112,9 @@ static void test_targets(void **state)
 		"{\"attachments\":[3,5],\"name\":\"_Z1fPm\",\"demangled\":\"f(unsigned long*)\"},"
 		"{\"attachments\":[5],\"name\":\"g\",\"demangled\":\"g\"}]}");
 	assert_int_equal(image_targets_add_kernels(&targets, &request, reply, false), 0);
-	assert_non_null(strstr(
-		json_object_to_json_string_ext(reply, JSON_C_TO_STRING_PLAIN),
-		"{\"attachments\":[4],\"name\":\"_Z3devv\",\"demangled\":\"dev()\",\"device_function\":true}"));
+	assert_non_null(strstr(json_object_to_json_string_ext(reply, JSON_C_TO_STRING_PLAIN),
+			       "{\"attachments\":[4],\"name\":\"_Z3devv\",\"demangled\":\"dev()\","
+			       "\"device_function\":true}"));
 	json_object_put(reply);
 
 	assert_int_equal(image_instructions_write(&edited.probes, &module, &list, &length), 0);
@@ -133,8 +129,7 @@ static void test_targets(void **state)
 }
 
 /* Bytes that JSON has no place for. */
-static void test_instruction_text(void **state)
-{
+static void test_instruction_text(void **state) {
 	static const char text[] = "a\"b\\c\xff\x7f\n\t d   \n";
 	const struct ptx_module module = { .text = text, .length = sizeof(text) - 1 };
 	const struct ptx_function function = { .name = { 0, 1 } };
@@ -150,8 +145,7 @@ static void test_instruction_text(void **state)
 	free(list);
 }
 
-static void test_point_names(void **state)
-{
+static void test_point_names(void **state) {
 	static const struct {
 		struct probe_use use;
 		const char *name;
@@ -173,8 +167,7 @@ static void test_point_names(void **state)
 	}
 }
 
-static void test_check(void **state)
-{
+static void test_check(void **state) {
 	static const struct {
 		const char *old, *new, *words; /* words NULL: it is fine */
 	} cases[] = {
@@ -239,8 +232,7 @@ static void test_check(void **state)
 	ptx_module_deinit(&original);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_targets),
 		cmocka_unit_test(test_instruction_text),

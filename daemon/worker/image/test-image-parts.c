@@ -22,8 +22,7 @@
 #include "lib/rust-name.h"
 #include "daemon/worker/compiler/ptxas-options.h"
 
-static void test_names(void **state)
-{
+static void test_names(void **state) {
 	static const struct {
 		const char *mangled, *demangled, *qualified, *plain;
 	} cases[] = {
@@ -45,13 +44,16 @@ static void test_names(void **state)
 		  "at::native::(anonymous namespace)::kernel" },
 		{ "_ZN1AIiE1kEv", "A<int>::k()", "A<int>::k", "A::k" },
 		/* ABI tags, and the hash of Rust's older mangling */
-		{ "_ZN6cudapy8__main__3addB2v1B4cw51E5ArrayIfLi1E1CE", "cudapy::__main__::add[abi:v1][abi:cw51](Array<float, 1, C>)",
+		{ "_ZN6cudapy8__main__3addB2v1B4cw51E5ArrayIfLi1E1CE",
+		  "cudapy::__main__::add[abi:v1][abi:cw51](Array<float, 1, C>)",
 		  "cudapy::__main__::add", "cudapy::__main__::add" },
 		{ "_Z1fB5cxx11IiEvT_", "void f[abi:cxx11]<int>(int)", "f<int>", "f" },
-		{ "_ZN4mykr3add17h0123456789abcdefE", "mykr::add::h0123456789abcdef", "mykr::add", "mykr::add" },
+		{ "_ZN4mykr3add17h0123456789abcdefE", "mykr::add::h0123456789abcdef", "mykr::add",
+		  "mykr::add" },
 		{ "_RNvCs1234_4mykr3add", "mykr::add", "mykr::add", "mykr::add" },
 		{ "_RINvCs1234_4mykr3addfE", "mykr::add::<f32>", "mykr::add::<f32>", "mykr::add" },
-		{ "_RNvXCs1_4mykrINtB2_6MatrixfENtB2_5Scale5scale", "<mykr::Matrix<f32> as mykr::Scale>::scale",
+		{ "_RNvXCs1_4mykrINtB2_6MatrixfENtB2_5Scale5scale",
+		  "<mykr::Matrix<f32> as mykr::Scale>::scale",
 		  "<mykr::Matrix<f32> as mykr::Scale>::scale", "mykr::Matrix::scale" },
 		{ "_Rnonsense", NULL, NULL, NULL },
 		{ "plain", NULL, NULL, NULL },
@@ -82,31 +84,48 @@ static void test_names(void **state)
 }
 
 /* What RFC 2603 and rustc's own tests have, and what must not be believed. */
-static void test_rust(void **state)
-{
+static void test_rust(void **state) {
 	static const struct {
 		const char *mangled, *full, *plain;
 	} cases[] = {
 		{ "_RNvC6_123foo3bar", "123foo::bar", "123foo::bar" },
 		{ "_RNCNvCs1_4mykr3foo0B3_", "mykr::foo::{closure#0}", "mykr::foo::{closure#0}" },
-		{ "_RMCs4fqI2P2rA04_13const_genericINtB0_8CharTrueKc74_E", "<const_generic::CharTrue<'t'>>", "const_generic::CharTrue" },
-		{ "_RINvNtC3std3mem8align_ofNtNtC3std3mem12DiscriminantE", "std::mem::align_of::<std::mem::Discriminant>", "std::mem::align_of" },
-		{ "_RINbNbCskIICzLVPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxuEp6OutputuEL_ECs1iopQbuBiw2_3std",
-		  "alloc::alloc::box_free::<dyn alloc::boxed::FnBox<(), Output = ()>>", "alloc::alloc::box_free" },
+		{ "_RMCs4fqI2P2rA04_13const_genericINtB0_8CharTrueKc74_E",
+		  "<const_generic::CharTrue<'t'>>", "const_generic::CharTrue" },
+		{ "_RINvNtC3std3mem8align_ofNtNtC3std3mem12DiscriminantE",
+		  "std::mem::align_of::<std::mem::Discriminant>", "std::mem::align_of" },
+		{ "_RINbNbCskIICzLVPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxuEp6OutputuEL_"
+		  "ECs1iopQbuBiw2_3std",
+		  "alloc::alloc::box_free::<dyn alloc::boxed::FnBox<(), Output = ()>>",
+		  "alloc::alloc::box_free" },
 		{ "_RINvC1a1bDNtC1c1dp1XuEL_E", "a::b::<dyn c::d<X = ()>>", "a::b" },
 		{ "_RINvC1a1bFG_RL0_hEuE", "a::b::<for<'a> fn(&'a u8)>", "a::b" },
 		{ "_RINvC1a1bFUKCmERfE", "a::b::<unsafe extern \"C\" fn(u32) -> &f32>", "a::b" },
-		{ "_RINvC1a1bAhj4_SxTlETmtEPdOaQzE", "a::b::<[u8; 4], [i64], (i32,), (u32, u16), *const f64, *mut i8, &mut !>", "a::b" },
-		{ "_RINvC1a1bKlnf_Kb1_KpKy123456789abcdef01_E", "a::b::<-15, true, _, 0x123456789abcdef01>", "a::b" },
+		{ "_RINvC1a1bAhj4_SxTlETmtEPdOaQzE",
+		  "a::b::<[u8; 4], [i64], (i32,), (u32, u16), *const f64, *mut i8, &mut !>",
+		  "a::b" },
+		{ "_RINvC1a1bKlnf_Kb1_KpKy123456789abcdef01_E",
+		  "a::b::<-15, true, _, 0x123456789abcdef01>", "a::b" },
 		{ "_RYNvC1a1bNvC1c1d", "<a::b as c::d>", "a::b" },
 		{ "_RNvC1a1b.llvm.123", "a::b", "a::b" },
 	};
 	static const char *const bad[] = {
-		"_R", "_RC", "_RNv", "_RNvC1a", "_RNvC9a1b", "_RNvB_1a", "_RNvC1a1b!", "_R1NvC1a1b", "_RINvC1a1bB99999999999999_E",
-		"_RNvCszzzzzzzzzzzzzzzzzzzzzz_1a1b", "_RINvC1a1bFG99999_EuE", "_RINvC1a1bRL0_hE",
+		"_R",
+		"_RC",
+		"_RNv",
+		"_RNvC1a",
+		"_RNvC9a1b",
+		"_RNvB_1a",
+		"_RNvC1a1b!",
+		"_R1NvC1a1b",
+		"_RINvC1a1bB99999999999999_E",
+		"_RNvCszzzzzzzzzzzzzzzzzzzzzz_1a1b",
+		"_RINvC1a1bFG99999_EuE",
+		"_RINvC1a1bRL0_hE",
 	};
 	/* a type that doubles with each tuple, and does not end */
-	static const char grows[] = "_RINvC1a1bTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTuEB7_EB6_EB5_EB4_EB3_EB2_EB1_E";
+	static const char grows[] = "_RINvC1a1bTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTTT"
+				    "TTuEB7_EB6_EB5_EB4_EB3_EB2_EB1_E";
 	char text[256], small[8], deep[4096] = "_RINvC1a1b";
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -124,8 +143,7 @@ static void test_rust(void **state)
 }
 
 /* Names that fit into a line. */
-static void test_short_names(void **state)
-{
+static void test_short_names(void **state) {
 	static const char *const cases[][2] = {
 		{ "_Z9vectorAddPKfS0_Pf", "vectorAdd" },
 		{ "_ZN2ns6kernelIfEEvPT_", "ns::kernel" },
@@ -148,8 +166,7 @@ static void test_short_names(void **state)
 	assert_false(kernel_name_short("_ZN2ns6kernelIfEEvPT_", text, 4));
 }
 
-static void test_names_before_demangling(void **state)
-{
+static void test_names_before_demangling(void **state) {
 	struct kernel_name name;
 
 	/* An identifier that is no part of the name is refused without demangling; one that is, is
@@ -162,8 +179,7 @@ static void test_names_before_demangling(void **state)
 	kernel_name_deinit(&name);
 }
 
-static void test_options(void **state)
-{
+static void test_options(void **state) {
 	static const struct {
 		const char *line;
 		const char *options[4];
@@ -204,8 +220,7 @@ static void test_options(void **state)
 }
 
 /* An entry as image_select_*() look at it. */
-static struct fatbin_entry entry(uint16_t kind, uint32_t sm, char suffix)
-{
+static struct fatbin_entry entry(uint16_t kind, uint32_t sm, char suffix) {
 	return (struct fatbin_entry){
 		.kind = kind,
 		.sm = sm,
@@ -215,8 +230,7 @@ static struct fatbin_entry entry(uint16_t kind, uint32_t sm, char suffix)
 	};
 }
 
-static void test_select(void **state)
-{
+static void test_select(void **state) {
 	struct fatbin_entry entries[] = {
 		entry(FATBIN_KIND_ELF, 75, 0),    entry(FATBIN_KIND_ELF, 80, 0),
 		entry(FATBIN_KIND_ELF, 86, 0),    entry(FATBIN_KIND_ELF, 90, 0),
@@ -271,8 +285,7 @@ struct tiny {
 	} note;
 };
 
-static void make_tiny(struct tiny *tiny)
-{
+static void make_tiny(struct tiny *tiny) {
 	*tiny = (struct tiny){
 		.header = {
 			.e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1, 0x41, 8 },
@@ -312,8 +325,7 @@ static void make_tiny(struct tiny *tiny)
 					  .sh_size = sizeof(tiny->note) };
 }
 
-static void test_cubin(void **state)
-{
+static void test_cubin(void **state) {
 	struct cubin cubin;
 	struct tiny tiny;
 
@@ -340,11 +352,10 @@ static void test_cubin(void **state)
 	cubin_deinit(&cubin);
 }
 
-#define CUBIN_CASE(field, value)                                                                   \
+#define CUBIN_CASE(field, value) \
 	{ offsetof(struct tiny, field), sizeof(((struct tiny *)0)->field), value }
 
-static void test_cubin_malformed(void **state)
-{
+static void test_cubin_malformed(void **state) {
 	static const struct {
 		size_t offset, size;
 		uint64_t value;
@@ -391,8 +402,7 @@ static void test_cubin_malformed(void **state)
 }
 
 /* A name without end is no name, though the file holds its last byte. */
-static void test_cubin_long_name(void **state)
-{
+static void test_cubin_long_name(void **state) {
 	const size_t size = sizeof(struct tiny) + (1 << 20);
 	struct cubin cubin;
 	struct tiny *tiny;
@@ -411,16 +421,33 @@ static void test_cubin_long_name(void **state)
 	free(tiny);
 }
 
-/* Whatever stands in a demangled name is found there by a glob, though most names are refused before they are demangled. */
-static void test_pieces_of_names(void **state)
-{
+/* Whatever stands in a demangled name is found there by a glob, though most names are refused
+ * before they are demangled. */
+static void test_pieces_of_names(void **state) {
 	static const char *const names[] = {
-		"_Z9vectorAddPKfS0_Pf", "_ZN2ns6kernelIfLi128ELj4ELm7ELb1EEEvPT_",
-		"_ZN12_GLOBAL__N_16kernelIZ4mainEUlvE_EEvT_", "_Z1fSsSaIcESoSiSd", "_ZplRK1AS1_", "_ZN1AcviEv",
-		"_Z1fDv4_fyxnoDn", "_Z1gIXadL_Z1hvEEEvv", "_Z1fB5cxx11PrVKc", "_ZTV1A", "_ZGVZ1fvE1x",
-		"_Z1fIJifdEEvDpT_", "_ZN1AC1ERKS_", "_ZNK1A1fEv", "_Z3fooIfEDTcl1gfp_EET_", "_Z4funcSt6vectorIhSaIhEE",
-		"_ZNSt3mapIiSsE5clearEv", "_Z1fPFvjEM1AKFmvE", "_Z1kIDdDfEvv", "_ZnwmSt11align_val_t",
-		"_Z1fILf3f800000EEvv", "_ZN3foo3bar3bazIN1A1BEEEvNT_1CE", "_Z3runILN2ns4kindE2EEvv.part.0",
+		"_Z9vectorAddPKfS0_Pf",
+		"_ZN2ns6kernelIfLi128ELj4ELm7ELb1EEEvPT_",
+		"_ZN12_GLOBAL__N_16kernelIZ4mainEUlvE_EEvT_",
+		"_Z1fSsSaIcESoSiSd",
+		"_ZplRK1AS1_",
+		"_ZN1AcviEv",
+		"_Z1fDv4_fyxnoDn",
+		"_Z1gIXadL_Z1hvEEEvv",
+		"_Z1fB5cxx11PrVKc",
+		"_ZTV1A",
+		"_ZGVZ1fvE1x",
+		"_Z1fIJifdEEvDpT_",
+		"_ZN1AC1ERKS_",
+		"_ZNK1A1fEv",
+		"_Z3fooIfEDTcl1gfp_EET_",
+		"_Z4funcSt6vectorIhSaIhEE",
+		"_ZNSt3mapIiSsE5clearEv",
+		"_Z1fPFvjEM1AKFmvE",
+		"_Z1kIDdDfEvv",
+		"_ZnwmSt11align_val_t",
+		"_Z1fILf3f800000EEvv",
+		"_ZN3foo3bar3bazIN1A1BEEEvNT_1CE",
+		"_Z3runILN2ns4kindE2EEvv.part.0",
 	};
 	char pattern[80];
 
@@ -440,7 +467,8 @@ static void test_pieces_of_names(void **state)
 					continue;
 				kernel_name_init(&name, names[i]);
 				if (kernel_name_match(&name, pattern) != 1)
-					fail_msg("%s does not mean %s", pattern, demangled.demangled);
+					fail_msg("%s does not mean %s", pattern,
+						 demangled.demangled);
 				kernel_name_deinit(&name);
 			}
 		}
@@ -453,8 +481,7 @@ static void test_pieces_of_names(void **state)
 }
 
 /* No more than the affinity says, whatever the machine and its cgroups have. */
-static void test_processors(void **state)
-{
+static void test_processors(void **state) {
 	cpu_set_t all, one;
 	unsigned int n = processors_allowed();
 
@@ -469,16 +496,19 @@ static void test_processors(void **state)
 	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
-int main(void)
-{
+int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),   cmocka_unit_test(test_rust),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_rust),
 		cmocka_unit_test(test_short_names),
 		cmocka_unit_test(test_names_before_demangling),
 		cmocka_unit_test(test_pieces_of_names),
-		cmocka_unit_test(test_options), cmocka_unit_test(test_select),
-		cmocka_unit_test(test_cubin),   cmocka_unit_test(test_cubin_malformed),
-		cmocka_unit_test(test_cubin_long_name), cmocka_unit_test(test_processors),
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_select),
+		cmocka_unit_test(test_cubin),
+		cmocka_unit_test(test_cubin_malformed),
+		cmocka_unit_test(test_cubin_long_name),
+		cmocka_unit_test(test_processors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

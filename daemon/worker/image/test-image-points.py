@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from worker_driver import PROBE, Worker  # noqa: E402
 
 WORKER, NVCC = sys.argv[1:3]
-COUNT = "red.global.add.u64" # once in each place where PROBE stands
+COUNT = "red.global.add.u64"  # once in each place where PROBE stands
 SLOT = "__gpuprobe_o1_m0"
 
 PTX = """\
@@ -99,9 +99,15 @@ class Base(unittest.TestCase):
 class Points(Base):
     def test_sites(self):
         for attachment, sites in [
-            (("f", "entry"), 1), (("f", "return"), 2), (("f", "memory"), 3), (("f", "block", {"block": 0}), 1),
-            (("f", "block", {"block": 1}), 1), (("f", "line", {"file": "x.cu", "line": 12}), 1),
-            (("f", "line", {"file": "somebody/x.cu", "line": 10}), 1), (("*", "entry"), 2), (("*", "return"), 3),
+            (("f", "entry"), 1),
+            (("f", "return"), 2),
+            (("f", "memory"), 3),
+            (("f", "block", {"block": 0}), 1),
+            (("f", "block", {"block": 1}), 1),
+            (("f", "line", {"file": "x.cu", "line": 12}), 1),
+            (("f", "line", {"file": "somebody/x.cu", "line": 10}), 1),
+            (("*", "entry"), 2),
+            (("*", "return"), 3),
         ]:
             with self.subTest(attachment):
                 text, reply = self.text(attachment)
@@ -120,10 +126,18 @@ class Points(Base):
                 self.assertEqual(reply["error"], "internal")
 
     def test_points_malformed(self):
-        for point in (("f", "nowhere"), ("f", "line"), ("f", "line", {"file": "x.cu"}), ("f", "line", {"line": 1}),
-                      ("f", "line", {"file": "", "line": 1}), ("f", "line", {"file": "x.cu", "line": 0}),
-                      ("f", "block"), ("f", "block", {"block": -1}), ("f", "block", {"block": 1 << 32}),
-                      ("f", "entry", {"device_function": 1})):
+        for point in (
+            ("f", "nowhere"),
+            ("f", "line"),
+            ("f", "line", {"file": "x.cu"}),
+            ("f", "line", {"line": 1}),
+            ("f", "line", {"file": "", "line": 1}),
+            ("f", "line", {"file": "x.cu", "line": 0}),
+            ("f", "block"),
+            ("f", "block", {"block": -1}),
+            ("f", "block", {"block": 1 << 32}),
+            ("f", "entry", {"device_function": 1}),
+        ):
             with self.subTest(point):
                 reply, _ = self.job("error", point)
                 self.assertEqual(reply["error"], "internal")
@@ -157,11 +171,11 @@ class Points(Base):
 
     def test_stubs(self):
         text, _ = self.text(("f", "entry"), stubs=["stub_here"])
-        body = text[text.index(".entry _Z1fPmi"):]
+        body = text[text.index(".entry _Z1fPmi") :]
         self.assertNotIn("call stub_here", body)
         self.assertGreater(body.index(COUNT), body.index("st.shared"))
         text, _ = self.text(("f", "entry"), stubs=["another"])
-        body = text[text.index(".entry _Z1fPmi"):]
+        body = text[text.index(".entry _Z1fPmi") :]
         self.assertLess(body.index(COUNT), body.index("st.shared"))
 
     def test_call(self):
@@ -172,8 +186,7 @@ class Points(Base):
             self.assertIn(f"call {name}", text)
 
     def test_context(self):
-        program = PROBE.replace("__gpuprobe_o1_p0()", "__gpuprobe_o1_p0(.param .b64 c0, .param .b64 c1)").replace(
-            "mov.u64 %one, 1", "ld.param.b64 %one, [c1]")
+        program = PROBE.replace("__gpuprobe_o1_p0()", "__gpuprobe_o1_p0(.param .b64 c0, .param .b64 c1)").replace("mov.u64 %one, 1", "ld.param.b64 %one, [c1]")
         described = [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52, "context": [64, 72]}]
         text, _ = self.text(("f", "entry"), program=program, programs=described)
         self.assertEqual(text.count(COUNT), 1)
@@ -190,11 +203,9 @@ class Points(Base):
         listed = json.loads(self.worker.outputs["instructions"])
         self.assertEqual(reply["instructions_size"], len(self.worker.outputs["instructions"]))
         self.assertEqual([i["index"] for i in listed], [0, 1, 2])
-        self.assertEqual([i["text"].rstrip(";") for i in listed],
-                         ["ld.global.u64 %v, [%a]", "st.shared.u64 [s], %v", "st.global.u64 [%a], %v"])
+        self.assertEqual([i["text"].rstrip(";") for i in listed], ["ld.global.u64 %v, [%a]", "st.shared.u64 [s], %v", "st.global.u64 [%a], %v"])
         self.assertEqual({i["kernel"] for i in listed}, {"_Z1fPmi"})
-        self.assertEqual([(i["file"], i["line"]) for i in listed],
-                         [("/home/somebody/x.cu", 12), ("/home/somebody/x.cu", 12), ("/home/somebody/x.cu", 13)])
+        self.assertEqual([(i["file"], i["line"]) for i in listed], [("/home/somebody/x.cu", 12), ("/home/somebody/x.cu", 12), ("/home/somebody/x.cu", 13)])
         self.job("replaced", ("g", "entry"), outputs=["instructions"])
         self.assertEqual(self.worker.outputs["instructions"], b"[]")
 
@@ -204,8 +215,7 @@ class Points(Base):
             source = os.path.join(folder, "lines.cu")
             with open(source, "w") as file:
                 file.write("__global__ void k(int *p)\n{\n\tint v = p[threadIdx.x];\n\tp[threadIdx.x] = v * 3;\n}\n")
-            subprocess.run([NVCC, "-arch=sm_90", "-lineinfo", "-fatbin", source, "-o", source + ".out"], check=True,
-                           capture_output=True)
+            subprocess.run([NVCC, "-arch=sm_90", "-lineinfo", "-fatbin", source, "-o", source + ".out"], check=True, capture_output=True)
             with open(source + ".out", "rb") as file:
                 image = file.read()
         # The fatbin has machine code, too: it is replaced.
@@ -222,8 +232,7 @@ class DeviceFunctions(Base):
             with self.subTest(pattern):
                 text, reply = self.text((pattern, "return", self.DEVICE))
                 self.assertEqual(text.count(COUNT), 1)
-                self.assertEqual(reply["kernels"], [{
-                    "name": "_ZN3dev4halfEi", "demangled": "dev::half(int)", "device_function": True, "attachments": [3]}])
+                self.assertEqual(reply["kernels"], [{"name": "_ZN3dev4halfEi", "demangled": "dev::half(int)", "device_function": True, "attachments": [3]}])
         self.assertEqual(reply["kernel_count"], 2)
 
     def test_kernels_are_none(self):
@@ -326,8 +335,7 @@ class Stages(Base):
         self.job("text", self.ENTRY, stage="check", text=PTX.encode())
         edited = self.text(self.ENTRY)[0]
         self.refused("build", edited.replace(f".u64 {SLOT} ", f".u32 {SLOT} "), f"^variable {SLOT} is another$")
-        self.refused("build", edited.replace(f".visible .global .align 8 .u64 {SLOT}", f".global .align 8 .u64 {SLOT}"),
-                     f"^variable {SLOT} is gone$")
+        self.refused("build", edited.replace(f".visible .global .align 8 .u64 {SLOT}", f".global .align 8 .u64 {SLOT}"), f"^variable {SLOT} is gone$")
 
     def test_does_not_compile(self):
         if "compiler" not in self.worker.hello["features"]:

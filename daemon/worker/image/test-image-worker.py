@@ -102,17 +102,17 @@ def entry(kind, payload, sm=90, flags=0x11, uncompressed=0):
     """A fatbin of one entry, made by hand."""
     padded = payload + b"\0" * (-len(payload) % 8)
     compressed = len(payload) if uncompressed else 0
-    header = struct.pack("<HHIQIIHHIIIQQQ", kind, 0x101, 64, len(padded), compressed, 0, 0, 7, sm, 0, 0, flags, 0,
-                         uncompressed)
+    header = struct.pack("<HHIQIIHHIIIQQQ", kind, 0x101, 64, len(padded), compressed, 0, 0, 7, sm, 0, 0, flags, 0, uncompressed)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 64 + len(padded)) + header + padded
 
 
 def registers(cubin):
     """{function: registers} of a cubin, from its .nv.info."""
-    def string(table, offset):
-        return cubin[table + offset:cubin.index(b"\0", table + offset)].decode()
 
-    at, = struct.unpack_from("<Q", cubin, 40)
+    def string(table, offset):
+        return cubin[table + offset : cubin.index(b"\0", table + offset)].decode()
+
+    (at,) = struct.unpack_from("<Q", cubin, 40)
     count, names = struct.unpack_from("<HH", cubin, 60)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, at + 64 * i) for i in range(count)]
     symbols = next(section for section in sections if section[1] == 2)
@@ -120,9 +120,9 @@ def registers(cubin):
     found, at = {}, info[4]
     while at + 4 <= info[4] + info[5]:
         form, attribute, value = struct.unpack_from("<BBH", cubin, at)
-        if (form, attribute) == (4, 0x2f):
+        if (form, attribute) == (4, 0x2F):
             index, number = struct.unpack_from("<II", cubin, at + 4)
-            name, = struct.unpack_from("<I", cubin, symbols[4] + 24 * index)
+            (name,) = struct.unpack_from("<I", cubin, symbols[4] + 24 * index)
             found[string(sections[symbols[6]][4], name)] = number
         at += 4 + (value if form == 4 else 0)
     return found
@@ -130,24 +130,31 @@ def registers(cubin):
 
 def wide(name, live, directives=""):
     """A kernel with so many values alive at once."""
-    return (f".visible .entry {name}(.param .u64 p)\n{directives}\n{{\n.reg .b64 %a;\n.reg .f32 %f<{live}>;\nld.param.u64 %a, [p];\n" +
-            "".join(f"ld.volatile.global.f32 %f{i}, [%a+{4 * i}];\n" for i in range(live)) +
-            "".join(f"st.volatile.global.f32 [%a+{4 * i}], %f{i * 7 % live};\n" for i in range(live)) + "ret;\n}\n")
+    return (
+        f".visible .entry {name}(.param .u64 p)\n{directives}\n{{\n.reg .b64 %a;\n.reg .f32 %f<{live}>;\nld.param.u64 %a, [p];\n"
+        + "".join(f"ld.volatile.global.f32 %f{i}, [%a+{4 * i}];\n" for i in range(live))
+        + "".join(f"st.volatile.global.f32 [%a+{4 * i}], %f{i * 7 % live};\n" for i in range(live))
+        + "ret;\n}\n"
+    )
 
 
 # A program that needs more registers than a block of 1024 threads has for each.
-WIDE_PROBE = """.visible .global .align 8 .u64 __gpuprobe_o1_m0 = 0;
+WIDE_PROBE = (
+    """.visible .global .align 8 .u64 __gpuprobe_o1_m0 = 0;
 .func (.param .b64 r) __gpuprobe_o1_p0()
 {
 .reg .b64 %rd<3>;
 .reg .f32 %f<90>;
 ld.global.u64 %rd1, [__gpuprobe_o1_m0];
-""" + "".join(f"ld.volatile.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(90)) + "".join(
-    f"st.volatile.global.f32 [%rd1+{4 * i}], %f{i * 7 % 90};\n" for i in range(90)) + """mov.u64 %rd2, 0;
+"""
+    + "".join(f"ld.volatile.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(90))
+    + "".join(f"st.volatile.global.f32 [%rd1+{4 * i}], %f{i * 7 % 90};\n" for i in range(90))
+    + """mov.u64 %rd2, 0;
 st.param.b64 [r], %rd2;
 ret;
 }
 """
+)
 
 with open(SAMPLE, "rb") as file:
     SAMPLE_IMAGE = file.read()
@@ -157,16 +164,16 @@ needs_nvcc = unittest.skipUnless(HAVE_NVCC, "no nvcc")
 
 def code_sections(image):
     """The machine code of each kernel of an image of one cubin, which is not compressed."""
-    cubin = image[image.index(b"\x7fELF"):]
-    table, = struct.unpack_from("<Q", cubin, 0x28)
-    count, names = struct.unpack_from("<HH", cubin, 0x3c)
+    cubin = image[image.index(b"\x7fELF") :]
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    count, names = struct.unpack_from("<HH", cubin, 0x3C)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + i * 64) for i in range(count)]
     found = []
     for section in sections:
         at = sections[names][4] + section[0]
-        name = cubin[at:cubin.index(b"\0", at)]
+        name = cubin[at : cubin.index(b"\0", at)]
         if name.startswith(b".text."):
-            found.append(name + cubin[section[4]:section[4] + section[5]])
+            found.append(name + cubin[section[4] : section[4] + section[5]])
     assert found
     return found
 
@@ -236,8 +243,7 @@ class Images(Base):
     def test_sample(self):
         reply, out = self.replaced(SAMPLE_IMAGE)
         self.assertEqual(reply["applied"], [3])
-        self.assertEqual(reply["kernels"], [{
-            "name": ADD, "demangled": "vectorAdd(float const*, float const*, float*, int)", "attachments": [3]}])
+        self.assertEqual(reply["kernels"], [{"name": ADD, "demangled": "vectorAdd(float const*, float const*, float*, int)", "attachments": [3]}])
         self.assertEqual(reply["kernel_count"], 4)
         self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
         self.check_image(out, [ADD, FLOAT, INT, "plain"], [ADD])
@@ -246,8 +252,7 @@ class Images(Base):
     def test_called_program(self):
         """A program with a function of its own is called, not made part of the kernel."""
         first_line, rest = PROBE.split("\n", 1)
-        program = (first_line + "\n.func __gpuprobe_o1_p0_h()\n{\n\tret;\n}\n" +
-                   rest.replace("\tret;\n}", "\tcall __gpuprobe_o1_p0_h;\n\tret;\n}"))
+        program = first_line + "\n.func __gpuprobe_o1_p0_h()\n{\n\tret;\n}\n" + rest.replace("\tret;\n}", "\tcall __gpuprobe_o1_p0_h;\n\tret;\n}")
         reply, out = self.replaced(SAMPLE_IMAGE, program=program)
         text = next(data for name, data in extract(out).items() if name.endswith(".ptx"))
         self.assertIn(f"__probe_func__{ADD}".encode(), text)
@@ -255,9 +260,17 @@ class Images(Base):
 
     def test_patterns(self):
         for pattern, kernels in [
-            (ADD, [ADD]), ("vectorAdd", [ADD]), ("vectorAdd(float const*, float const*, float*, int)", [ADD]),
-            ("vector*", [ADD]), ("vectorAdd(*)", [ADD]), ("ns::kernel", [FLOAT, INT]), ("ns::kernel<float>", [FLOAT]),
-            ("ns::kernel<*>", [FLOAT, INT]), ("ns::*", [FLOAT, INT]), ("plain", ["plain"]), ("[p-q]lain", ["plain"]),
+            (ADD, [ADD]),
+            ("vectorAdd", [ADD]),
+            ("vectorAdd(float const*, float const*, float*, int)", [ADD]),
+            ("vector*", [ADD]),
+            ("vectorAdd(*)", [ADD]),
+            ("ns::kernel", [FLOAT, INT]),
+            ("ns::kernel<float>", [FLOAT]),
+            ("ns::kernel<*>", [FLOAT, INT]),
+            ("ns::*", [FLOAT, INT]),
+            ("plain", ["plain"]),
+            ("[p-q]lain", ["plain"]),
             ("*", [ADD, FLOAT, INT, "plain"]),
         ]:
             with self.subTest(pattern):
@@ -271,8 +284,7 @@ class Images(Base):
     def test_several_attachments(self):
         reply, out = self.replaced(SAMPLE_IMAGE, attachments=[("plain",), ("nothing",), ("ns::kernel",), ("p*",)])
         self.assertEqual(reply["applied"], [3, 5, 6])
-        self.assertEqual({k["name"]: k["attachments"] for k in reply["kernels"]},
-                         {"plain": [3, 6], FLOAT: [5], INT: [5]})
+        self.assertEqual({k["name"]: k["attachments"] for k in reply["kernels"]}, {"plain": [3, 6], FLOAT: [5], INT: [5]})
         self.check_image(out, [ADD, FLOAT, INT, "plain"], [FLOAT, INT, "plain"])
 
     @needs_nvcc
@@ -283,8 +295,9 @@ class Images(Base):
         untouched = {line.split(" ", 1)[1] for _, _, line in entries(image)}
         self.assertEqual(len({line.split(" ", 1)[1] for _, _, line in entries(out)} & untouched), 2)
         # 8.6 runs the code for 8.0, which has no PTX; 12.0 would compile the PTX for 9.0.
-        self.own(image, "^no PTX for sm_86 in this image: its SASS for sm_80 was made from compute_80|"
-                 "^no PTX for sm_86 in this image: SASS only$", capability=86)
+        self.own(
+            image, "^no PTX for sm_86 in this image: its SASS for sm_80 was made from compute_80|^no PTX for sm_86 in this image: SASS only$", capability=86
+        )
         reply, out = self.replaced(image, capability=120)
         self.check_image(out, [ADD], [ADD], sm="120", others=[("elf", "sm_80"), ("elf", "sm_90"), ("elf", "sm_100")])
         self.own(image, "^no code for sm_75 in this image$", capability=75)
@@ -293,8 +306,7 @@ class Images(Base):
     def test_same_source_only(self):
         # Machine code for 9.0 was made from compute_90; that PTX for compute_80 exists is no help.
         image = nvcc(*gencode("90", "sm_90"), *gencode("80", "compute_80"))
-        self.own(image, "^no PTX for sm_90 in this image: its SASS for sm_90 was made from compute_90, "
-                 "its PTX is compute_80$")
+        self.own(image, "^no PTX for sm_90 in this image: its SASS for sm_90 was made from compute_90, its PTX is compute_80$")
         # Here it was made from compute_80.
         image = nvcc("-gencode", "arch=compute_80,code=[sm_90,compute_80]")
         reply, out = self.replaced(image)
@@ -335,11 +347,12 @@ class Images(Base):
             self.skipTest("no compiler")
         head = PTX.split(".visible")[0]
         kernels = head + wide("k_few", 30) + wide("k_many", 100) + wide("k_bound", 30, ".maxntid 128, 1, 1") + wide("other", 100)
-        found = self.check_registers(kernels.encode(), "ptx", {"k_few": True, "k_many": False, "k_bound": False,
-                                                               "k_few__gpuprobe_bare": False, "k_many__gpuprobe_bare": False})
+        found = self.check_registers(
+            kernels.encode(), "ptx", {"k_few": True, "k_many": False, "k_bound": False, "k_few__gpuprobe_bare": False, "k_many__gpuprobe_bare": False}
+        )
         self.assertLessEqual(found["k_few__gpuprobe_bare"], 64)
         self.assertGreater(min(found["k_many"], found["k_bound"], found["other"]), 64)
-        self.check_registers(kernels.encode(), "ptx", {"k_few": False, "k_many": False}, bare=False) # what it was is not known
+        self.check_registers(kernels.encode(), "ptx", {"k_few": False, "k_many": False}, bare=False)  # what it was is not known
         if os.access(PTXAS, os.X_OK):
             path = os.path.join(folder, "wide.ptx")
             with open(path, "w") as file:
@@ -368,13 +381,19 @@ class Images(Base):
             self.assertGreater(found["bound"], 64)
         # Where that cannot be, there is no probe.
         taken = text + ".visible .global .u64 table[1] = {f};\n"
-        reply = self.own(taken.encode(), r"^no such point in device function f: entry \(refused: REGISTERS in gpuprobe-shim\(7\)\)$",
-                         kind="ptx", attachments=points[0], bare=True)
+        reply = self.own(
+            taken.encode(),
+            r"^no such point in device function f: entry \(refused: REGISTERS in gpuprobe-shim\(7\)\)$",
+            kind="ptx",
+            attachments=points[0],
+            bare=True,
+        )
         for pattern in "f", "*":
-            reply, out = self.replaced(taken.encode(), kind="ptx", attachments=[(pattern, "entry", {"device_function": True}), ("calls",)],
-                                       bare=True)
-            self.assertEqual((reply["applied"], {k["name"]: k.get("missing") for k in reply["kernels"]}),
-                             ([4], {"calls": None, "f": [{"id": 3, "point": "entry (refused: REGISTERS in gpuprobe-shim(7))"}]}))
+            reply, out = self.replaced(taken.encode(), kind="ptx", attachments=[(pattern, "entry", {"device_function": True}), ("calls",)], bare=True)
+            self.assertEqual(
+                (reply["applied"], {k["name"]: k.get("missing") for k in reply["kernels"]}),
+                ([4], {"calls": None, "f": [{"id": 3, "point": "entry (refused: REGISTERS in gpuprobe-shim(7))"}]}),
+            )
 
     def test_options(self):
         image = nvcc(*gencode("90", "sm_90", "compute_90"), "-maxrregcount=16", "-Xptxas", "-O1")
@@ -388,8 +407,7 @@ class Images(Base):
 
     @needs_nvcc
     def test_debug_and_compression(self):
-        for arguments in ["-G"], ["-lineinfo"], ["-Xfatbin", "--compress-mode=speed"], ["-Xfatbin", "-compress-all"], \
-                         ["-Xfatbin", "--compress-mode=none"]:
+        for arguments in ["-G"], ["-lineinfo"], ["-Xfatbin", "--compress-mode=speed"], ["-Xfatbin", "-compress-all"], ["-Xfatbin", "--compress-mode=none"]:
             with self.subTest(arguments):
                 reply, out = self.replaced(nvcc(*gencode("90", "sm_90", "compute_90"), *arguments))
                 self.check_image(out, [ADD], [ADD])
@@ -401,8 +419,7 @@ class Images(Base):
         image = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(both)) + both
         self.own(image, r"^the PTX of this image lacks kernel \S+ of its SASS$")
         # A name that is no name stays in one line.
-        reply = self.own(image.replace(b"vectorAddPKf", b"vector\n\x1b\xffPKf"), "^the PTX of this image lacks",
-                         attachments=[("*",)])
+        reply = self.own(image.replace(b"vectorAddPKf", b"vector\n\x1b\xffPKf"), "^the PTX of this image lacks", attachments=[("*",)])
         self.assertNotRegex(reply["reason"], "[\0-\x1f]")
 
     def test_options_of_the_application(self):
@@ -424,8 +441,7 @@ class Images(Base):
             else:
                 self.assertEqual(reply["format"], "ptx")
                 self.assertIn(b"[__gpuprobe_o1_m0]", out)
-        self.own(PTX.replace("sm_80", "sm_100").encode(), "^no code for sm_90 in this image: its PTX is for sm_100$",
-                 kind="ptx")
+        self.own(PTX.replace("sm_80", "sm_100").encode(), "^no code for sm_90 in this image: its PTX is for sm_100$", kind="ptx")
         self.own(PTX.replace("sm_80", "sm_90a").encode(), "its PTX is for sm_90a$", kind="ptx", capability=100)
 
     def test_older_target(self):
@@ -498,6 +514,7 @@ class Images(Base):
             def count():
                 while not done.is_set():
                     counted.add(len(os.listdir(f"/proc/{worker.process.pid}/task")))
+
             counter = threading.Thread(target=count)
             counter.start()
             reply, out = worker.image(text, kind="ptx", attachments=[("k*",)])
@@ -510,7 +527,9 @@ class Images(Base):
 
     def test_predicates(self):
         """Kernels for which ptxas is short of predicate registers when they call a program: in threads the compiler aborts, so the job can ask for one, and hears why."""
-        looping = PROBE.replace("\tred.global.add.u64 [%a], %one;\n", "again:\n\tatom.global.add.u64 %one, [%a], 1;\n\tsetp.lt.u64 %p, %one, 9;\n\t@%p bra again;\n")
+        looping = PROBE.replace(
+            "\tred.global.add.u64 [%a], %one;\n", "again:\n\tatom.global.add.u64 %one, [%a], 1;\n\tsetp.lt.u64 %p, %one, 9;\n\t@%p bra again;\n"
+        )
         self.assertIn("again", looping)
         text, how = rank_kernels(40).encode(), {"kind": "ptx", "program": looping, "attachments": [("rank*", "memory")], "call": True}
         for threads, more in (1, {}), (4, {"one_thread": True}):
@@ -530,6 +549,7 @@ class Images(Base):
 
     def test_no_match(self):
         """The reason names what there is, in words that --kernel takes; not what is too long, nor a template twice, nor more than three."""
+
         def has(*names):
             text = PTX.split(".visible")[0] + "".join(f".visible .entry {name}()\n{{\n\tret;\n}}\n" for name in names)
             said = self.own(text.encode(), "^no kernel matches", kind="ptx", attachments=[("nothing",)])["reason"].removeprefix("no kernel matches")
@@ -607,8 +627,7 @@ class Hostile(Base):
         self.error(SAMPLE_IMAGE, "transform", program=".func nothing() { ret; }\n")
         self.error(SAMPLE_IMAGE, "transform", program="}")
         self.error(SAMPLE_IMAGE, "transform", program="\xff")
-        self.error(PTX.replace("vectorAdd", "__gpuprobe_o1_m0").encode(), "transform", kind="ptx",
-                   attachments=[("*",)])
+        self.error(PTX.replace("vectorAdd", "__gpuprobe_o1_m0").encode(), "transform", kind="ptx", attachments=[("*",)])
 
     def test_kernel_names(self):
         name = "_Z" + "N" * 3000 + "1aE"
@@ -617,24 +636,64 @@ class Hostile(Base):
         self.replaced(text.encode(), kind="ptx", attachments=[("_Z*",)])
 
     def test_request(self):
-        good = {"job": "image", "id": 1, "kind": "ptx", "flags": 0, "input": 0, "output": 1, "capability": 90,
-                "programs": [{"name": "p", "fd": 2, "isa": 63, "target": 52}],
-                "attachments": [{"id": 3, "kernel": "k", "point": "entry", "program": "p"}]}
+        good = {
+            "job": "image",
+            "id": 1,
+            "kind": "ptx",
+            "flags": 0,
+            "input": 0,
+            "output": 1,
+            "capability": 90,
+            "programs": [{"name": "p", "fd": 2, "isa": 63, "target": 52}],
+            "attachments": [{"id": 3, "kernel": "k", "point": "entry", "program": "p"}],
+        }
         for change in [
-            {"kind": "elf"}, {"kind": 1}, {"kind": None}, {"flags": "0"}, {"flags": -1}, {"input": "0"}, {"input": 3},
-            {"input": -1}, {"input": 0.0}, {"input": True}, {"output": 0}, {"output": 9}, {"output": 1 << 80},
-            {"capability": 0}, {"capability": "90"}, {"capability": 1 << 40}, {"programs": {}}, {"programs": [1]},
-            {"programs": [{}]}, {"programs": [{"name": "p", "fd": 7, "isa": 63, "target": 52}]},
+            {"kind": "elf"},
+            {"kind": 1},
+            {"kind": None},
+            {"flags": "0"},
+            {"flags": -1},
+            {"input": "0"},
+            {"input": 3},
+            {"input": -1},
+            {"input": 0.0},
+            {"input": True},
+            {"output": 0},
+            {"output": 9},
+            {"output": 1 << 80},
+            {"capability": 0},
+            {"capability": "90"},
+            {"capability": 1 << 40},
+            {"programs": {}},
+            {"programs": [1]},
+            {"programs": [{}]},
+            {"programs": [{"name": "p", "fd": 7, "isa": 63, "target": 52}]},
             {"programs": [{"name": "p", "fd": 2, "isa": "63", "target": 52}]},
             {"programs": [{"name": "p", "fd": 2, "isa": 63, "target": 52}] * 65},
-            {"attachments": "x"}, {"attachments": [3]}, {"attachments": [{"id": 3}]},
+            {"attachments": "x"},
+            {"attachments": [3]},
+            {"attachments": [{"id": 3}]},
             {"attachments": [{"id": 3, "kernel": "k", "point": "entry", "program": "other"}]},
             {"attachments": [{"id": "3", "kernel": "k", "point": "entry", "program": "p"}]},
             {"attachments": [{"id": 3, "kernel": "k\0x", "point": "entry", "program": "p"}]},
-            {"job": "link"}, {"job": 3}, {"job": "x" * 5000},
-            {"stage": "none"}, {"stage": 1}, {"stage": "check"}, {"stage": "edit", "text": 9}, {"stage": "build", "text": 1},
-            {"text_output": 9}, {"instructions": "x"}, {"image": -1}, {"image": 1 << 31}, {"call": 1}, {"stubs": "x"},
-            {"stubs": [1]}, {"stubs": ["x"] * 65}, {"isa": 1}, {"target": "90"},
+            {"job": "link"},
+            {"job": 3},
+            {"job": "x" * 5000},
+            {"stage": "none"},
+            {"stage": 1},
+            {"stage": "check"},
+            {"stage": "edit", "text": 9},
+            {"stage": "build", "text": 1},
+            {"text_output": 9},
+            {"instructions": "x"},
+            {"image": -1},
+            {"image": 1 << 31},
+            {"call": 1},
+            {"stubs": "x"},
+            {"stubs": [1]},
+            {"stubs": ["x"] * 65},
+            {"isa": 1},
+            {"target": "90"},
         ]:
             fds = [memfd(PTX.encode()), memfd(b"", seal=False), memfd(PROBE.encode())]
             with self.subTest(change):
@@ -645,9 +704,17 @@ class Hostile(Base):
                 os.close(fd)
 
     def test_descriptors(self):
-        message = {"job": "image", "id": 1, "kind": "ptx", "flags": 0, "input": 0, "output": 1, "capability": 90,
-                   "programs": [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52}],
-                   "attachments": [{"id": 3, "kernel": "vectorAdd", "point": "entry", "program": "__gpuprobe_o1_p0"}]}
+        message = {
+            "job": "image",
+            "id": 1,
+            "kind": "ptx",
+            "flags": 0,
+            "input": 0,
+            "output": 1,
+            "capability": 90,
+            "programs": [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52}],
+            "attachments": [{"id": 3, "kernel": "vectorAdd", "point": "entry", "program": "__gpuprobe_o1_p0"}],
+        }
         read_end, write_end = os.pipe()
         image, probe = memfd(PTX.encode()), memfd(PROBE.encode())
         for what, fds in [
@@ -668,6 +735,7 @@ class Hostile(Base):
 
     def test_no_leak(self):
         """Descriptors and memory after many jobs of all kinds."""
+
         def used():
             # The answer to this says that the descriptors of the job before are closed.
             self.worker.send({"id": 1})
@@ -714,8 +782,22 @@ class Life(unittest.TestCase):
         worker.process.stderr.close()
 
     def test_no_request(self):
-        for message in b"x", b"{", b"[]", b"3", b'{"id":1}x', b'{"id":1}\0', b"\xff", b'{"id":"1"}', b'{"job":"image"}', \
-                b'{"id":1.0}', b'{"id":1,"x":"\xff"}', b"[" * 1000, b'{"id":1,}', b"nul":
+        for message in (
+            b"x",
+            b"{",
+            b"[]",
+            b"3",
+            b'{"id":1}x',
+            b'{"id":1}\0',
+            b"\xff",
+            b'{"id":"1"}',
+            b'{"job":"image"}',
+            b'{"id":1.0}',
+            b'{"id":1,"x":"\xff"}',
+            b"[" * 1000,
+            b'{"id":1,}',
+            b"nul",
+        ):
             with self.subTest(message):
                 worker = Worker([WORKER, "--compiler=none"])
                 worker.send(message)
@@ -810,9 +892,11 @@ def measure():
         worker.image(image, attachments=[("other",)])
         own.append(time.perf_counter() - begin)
     worker.close()
-    print(f"{worker.hello['features'].get('compiler', 'no compiler')}: ready after {1e3 * (ready - start):.1f} ms, first job "
-          f"{1e3 * times[0]:.1f} ms, later jobs {1e3 * sorted(times)[10]:.1f} ms (median; compile "
-          f"{reply.get('compile_us', 0) / 1e3:.1f}), no kernel matches {1e3 * sorted(own)[10]:.2f} ms")
+    print(
+        f"{worker.hello['features'].get('compiler', 'no compiler')}: ready after {1e3 * (ready - start):.1f} ms, first job "
+        f"{1e3 * times[0]:.1f} ms, later jobs {1e3 * sorted(times)[10]:.1f} ms (median; compile "
+        f"{reply.get('compile_us', 0) / 1e3:.1f}), no kernel matches {1e3 * sorted(own)[10]:.2f} ms"
+    )
 
 
 if __name__ == "__main__":

@@ -51,8 +51,7 @@ struct compose {
 };
 
 /* Parses the programs that attachments name. */
-static int parse_programs(struct compose *compose)
-{
+static int parse_programs(struct compose *compose) {
 	const struct image_request *image = &compose->request->image;
 	int r = 0;
 
@@ -71,8 +70,7 @@ static int parse_programs(struct compose *compose)
 
 /* A call of the program; the result is dropped. */
 static void write_call(FILE *stream, const struct patch_program *program,
-		       const char *const *arguments)
-{
+		       const char *const *arguments) {
 	const bool loops = ptx_inline_has_loop(&program->module);
 	uint32_t n = program->function->parameter_count;
 
@@ -89,8 +87,7 @@ static void write_call(FILE *stream, const struct patch_program *program,
 
 /* The program itself, or a call of it. */
 static int write_program(struct compose *compose, FILE *stream, struct patch_program *program,
-			 const char *const *arguments, const char *suffix)
-{
+			 const char *const *arguments, const char *suffix) {
 	char *body = NULL;
 	size_t length = 0;
 	FILE *inlined;
@@ -117,8 +114,7 @@ static int write_program(struct compose *compose, FILE *stream, struct patch_pro
 /* Computes each field that the program reads once, however often it is among its parameters. */
 static void write_fields(FILE *stream, const struct patch_class *class,
 			 const struct probe_program *program, char fields[][PATCH_ARGUMENT_SIZE],
-			 const char **arguments)
-{
+			 const char **arguments) {
 	for (uint32_t i = 0; i < program->context_count; i++) {
 		uint32_t first = 0;
 
@@ -132,8 +128,7 @@ static void write_fields(FILE *stream, const struct patch_class *class,
 
 /* One attachment's part of a function. */
 static int write_attachment(struct compose *compose, FILE *stream, const struct patch_class *class,
-			    size_t index)
-{
+			    size_t index) {
 	uint32_t number = compose->request->image.attachments[index].use.program;
 	struct patch_program *program = &compose->programs[number];
 	char fields[IMAGE_CONTEXT_MAX][PATCH_ARGUMENT_SIZE], suffix[48];
@@ -157,8 +152,7 @@ static int write_attachment(struct compose *compose, FILE *stream, const struct 
 
 /* The function of a class; *id becomes the offset of the id in its symbol. */
 static int write_function(struct compose *compose, FILE *stream, const struct patch_class *class,
-			  size_t *id)
-{
+			  size_t *id) {
 	const struct patch_request *request = compose->request;
 	int r = 0;
 
@@ -186,8 +180,7 @@ static int write_function(struct compose *compose, FILE *stream, const struct pa
 
 /* All functions into memory of the caller's. */
 static int write_functions(struct compose *compose, struct patch_text *text, char **functions,
-			   size_t *length)
-{
+			   size_t *length) {
 	FILE *stream = open_memstream(functions, length);
 	int r = 0;
 
@@ -206,8 +199,7 @@ static int write_functions(struct compose *compose, struct patch_text *text, cha
 }
 
 /* What the programs need; PTX of an older target compiles for a newer device. */
-static int write_header(struct compose *compose, FILE *stream)
-{
+static int write_header(struct compose *compose, FILE *stream) {
 	const struct image_request *image = &compose->request->image;
 	uint32_t isa = ISA_LEAST, target = TARGET_LEAST;
 
@@ -222,16 +214,14 @@ static int write_header(struct compose *compose, FILE *stream)
 			 "the programs need sm_%u, the device is sm_%u", target, image->capability);
 		return PATCH_COMPOSE_E_UNFIT;
 	}
-	fprintf(stream,
-		".version %u.%u\n.target sm_%u\n.address_size 64\n// patches for sm_%u\n", isa / 10,
-		isa % 10, target, image->capability);
+	fprintf(stream, ".version %u.%u\n.target sm_%u\n.address_size 64\n// patches for sm_%u\n",
+		isa / 10, isa % 10, target, image->capability);
 	return 0;
 }
 
 /* Header, programs, functions; *start becomes where the functions begin. */
 static int assemble(struct compose *compose, struct patch_text *text, const char *functions,
-		    size_t length, size_t *start)
-{
+		    size_t length, size_t *start) {
 	FILE *stream = open_memstream(&text->text, &text->length);
 	struct patch_symbols symbols = {};
 	int r;
@@ -250,8 +240,7 @@ static int assemble(struct compose *compose, struct patch_text *text, const char
 }
 
 /* The id goes into the symbols, which are then the points'. */
-static void name_points(const struct compose *compose, struct patch_text *text, size_t start)
-{
+static void name_points(const struct compose *compose, struct patch_text *text, size_t start) {
 	char id[ID_DIGITS + 1];
 
 	text->image_id = kernel_id(text->text, text->length);
@@ -265,8 +254,7 @@ static void name_points(const struct compose *compose, struct patch_text *text, 
 }
 
 int patch_compose(struct patch_text *text, const struct patch_request *request,
-		  struct ptx_error *error)
-{
+		  struct ptx_error *error) {
 	struct compose compose = { .request = request, .error = error };
 	char *functions = NULL;
 	size_t length, start;
@@ -287,8 +275,7 @@ int patch_compose(struct patch_text *text, const struct patch_request *request,
 	return r;
 }
 
-void patch_text_deinit(struct patch_text *text)
-{
+void patch_text_deinit(struct patch_text *text) {
 	free(text->text);
 	*text = (struct patch_text){};
 }

@@ -39,8 +39,7 @@ enum {
 	EVENT_ARGUMENTS,
 };
 
-void patch_parameters_write(FILE *stream, const struct patch_class *class)
-{
+void patch_parameters_write(FILE *stream, const struct patch_class *class) {
 	fputs("(.param .b64 data, .param .b64 pc", stream);
 	for (size_t i = 0; i < PATCH_PARAMETERS_MAX && class->parameters[i].name; i++)
 		fprintf(stream, ", .param .b%u %s", class->parameters[i].bits,
@@ -48,14 +47,12 @@ void patch_parameters_write(FILE *stream, const struct patch_class *class)
 	fputs(")", stream);
 }
 
-static void write_parameter(FILE *stream, const char *name, unsigned int bits)
-{
+static void write_parameter(FILE *stream, const char *name, unsigned int bits) {
 	LINE(stream, ".reg .b64 " PATCH_REGISTER "%s;", name);
 	LINE(stream, "ld.param.u%u " PATCH_REGISTER "%s, [%s];", bits, name, name);
 }
 
-void patch_prologue_write(FILE *stream, const struct patch_class *class, const char *end)
-{
+void patch_prologue_write(FILE *stream, const struct patch_class *class, const char *end) {
 	write_parameter(stream, "pc", 64);
 	for (size_t i = 0; i < PATCH_PARAMETERS_MAX && class->parameters[i].name; i++)
 		write_parameter(stream, class->parameters[i].name, class->parameters[i].bits);
@@ -69,16 +66,15 @@ void patch_prologue_write(FILE *stream, const struct patch_class *class, const c
 	LINE(stream, "and.b64 " PATCH_REGISTER "kind, " PATCH_REGISTER "flags, 3;");
 	LINE(stream, "and.b64 " PATCH_REGISTER "t, " PATCH_REGISTER "flags, 4;");
 	LINE(stream, "setp.ne.s64 " PATCH_REGISTER "p, " PATCH_REGISTER "t, 0;");
-	LINE(stream, "selp.b64 " PATCH_REGISTER "kind, 3, " PATCH_REGISTER "kind, " PATCH_REGISTER
-		     "p;");
+	LINE(stream,
+	     "selp.b64 " PATCH_REGISTER "kind, 3, " PATCH_REGISTER "kind, " PATCH_REGISTER "p;");
 }
 
 /*
  * What a store stores, in pieces of at most 4 bytes: nothing is promised about the alignment of the
  * copy.
  */
-static void write_value(FILE *stream, unsigned int field)
-{
+static void write_value(FILE *stream, unsigned int field) {
 	static const struct {
 		const char *compare;
 		unsigned int size;
@@ -88,16 +84,16 @@ static void write_value(FILE *stream, unsigned int field)
 	LINE(stream, "{\n\t.reg .pred " PATCH_REGISTER "q, " PATCH_REGISTER "s;");
 	LINE(stream, ".reg .b32 " PATCH_REGISTER "l, " PATCH_REGISTER "h;");
 	LINE(stream, "setp.eq.s64 " PATCH_REGISTER "q, " PATCH_REGISTER "kind, 2;");
-	LINE(stream, "setp.ne.and.s64 " PATCH_REGISTER "q, " PATCH_REGISTER "pointer, 0, "
-		     PATCH_REGISTER "q;");
+	LINE(stream, "setp.ne.and.s64 " PATCH_REGISTER "q, " PATCH_REGISTER
+		     "pointer, 0, " PATCH_REGISTER "q;");
 	for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
 		LINE(stream,
-		     "setp.%s.and.u64 " PATCH_REGISTER "s, " PATCH_REGISTER "size, %u, "
-		     PATCH_REGISTER "q;",
+		     "setp.%s.and.u64 " PATCH_REGISTER "s, " PATCH_REGISTER
+		     "size, %u, " PATCH_REGISTER "q;",
 		     pieces[i].compare, pieces[i].size);
 		if (pieces[i].size < 8) {
-			LINE(stream, "@" PATCH_REGISTER "s ld.u%u " FIELD ", [" PATCH_REGISTER
-				     "pointer];",
+			LINE(stream,
+			     "@" PATCH_REGISTER "s ld.u%u " FIELD ", [" PATCH_REGISTER "pointer];",
 			     8 * pieces[i].size, field);
 			continue;
 		}
@@ -105,48 +101,46 @@ static void write_value(FILE *stream, unsigned int field)
 			     "pointer];");
 		LINE(stream, "@" PATCH_REGISTER "s ld.u32 " PATCH_REGISTER "h, [" PATCH_REGISTER
 			     "pointer+4];");
-		LINE(stream, "@" PATCH_REGISTER "s mov.b64 " FIELD ", {" PATCH_REGISTER "l, "
-			     PATCH_REGISTER "h};",
+		LINE(stream,
+		     "@" PATCH_REGISTER "s mov.b64 " FIELD ", {" PATCH_REGISTER "l, " PATCH_REGISTER
+		     "h};",
 		     field);
 	}
 	LINE(stream, "}");
 }
 
 /* Part of the struct gpuprobe_process; 0 while there is none. */
-static void write_process(FILE *stream, unsigned int field, unsigned int offset, unsigned int bits)
-{
+static void write_process(FILE *stream, unsigned int field, unsigned int offset,
+			  unsigned int bits) {
 	LINE(stream, "mov.b64 " FIELD ", 0;", field);
 	LINE(stream, "ld.global.u64 " PATCH_REGISTER "t, [" PATCH_REGISTER "data+%zu];",
 	     offsetof(struct patch_data, process));
 	LINE(stream, "setp.ne.s64 " PATCH_REGISTER "p, " PATCH_REGISTER "t, 0;");
-	LINE(stream, "@" PATCH_REGISTER "p ld.global.u%u " FIELD ", [" PATCH_REGISTER "t+%u];", bits,
-	     field, offset);
+	LINE(stream, "@" PATCH_REGISTER "p ld.global.u%u " FIELD ", [" PATCH_REGISTER "t+%u];",
+	     bits, field, offset);
 }
 
 /* low | middle << 16 | high << 32, of special registers; middle and high may be NULL. */
 static void write_special(FILE *stream, unsigned int field, const char *low, const char *middle,
-			  const char *high)
-{
+			  const char *high) {
 	LINE(stream, "{\n\t.reg .b32 " PATCH_REGISTER "l, " PATCH_REGISTER "h;");
 	LINE(stream, "mov.u32 " PATCH_REGISTER "l, %s;", low);
 	if (middle) {
 		LINE(stream, "mov.u32 " PATCH_REGISTER "h, %s;", middle);
 		LINE(stream, "shl.b32 " PATCH_REGISTER "h, " PATCH_REGISTER "h, 16;");
-		LINE(stream, "or.b32 " PATCH_REGISTER "l, " PATCH_REGISTER "l, " PATCH_REGISTER
-			     "h;");
+		LINE(stream,
+		     "or.b32 " PATCH_REGISTER "l, " PATCH_REGISTER "l, " PATCH_REGISTER "h;");
 	}
 	LINE(stream, "mov.u32 " PATCH_REGISTER "h, %s;", high ? high : "0");
 	LINE(stream, "mov.b64 " FIELD ", {" PATCH_REGISTER "l, " PATCH_REGISTER "h};\n\t}", field);
 }
 
-static void write_kernel_id(FILE *stream, unsigned int field)
-{
+static void write_kernel_id(FILE *stream, unsigned int field) {
 	LINE(stream, "ld.global.u64 " FIELD ", [" PATCH_REGISTER "data+%zu];", field,
 	     offsetof(struct patch_data, kernel_id));
 }
 
-static void write_kernel_field(FILE *stream, unsigned int field)
-{
+static void write_kernel_field(FILE *stream, unsigned int field) {
 	switch (field) {
 	case KERNEL_ID:
 		write_kernel_id(stream, field);
@@ -173,8 +167,7 @@ static void write_kernel_field(FILE *stream, unsigned int field)
 }
 
 /* The name of the parameter that the field is; NULL: it is none. */
-static const char *parameter_of(const struct patch_class *class, unsigned int field)
-{
+static const char *parameter_of(const struct patch_class *class, unsigned int field) {
 	if (class->context == PATCH_CONTEXT_MEMORY) {
 		switch (field) {
 		case MEMORY_INSTRUCTION_ID:
@@ -196,8 +189,7 @@ static const char *parameter_of(const struct patch_class *class, unsigned int fi
 }
 
 void patch_field_write(FILE *stream, const struct patch_class *class, uint32_t offset,
-		       char argument[PATCH_ARGUMENT_SIZE])
-{
+		       char argument[PATCH_ARGUMENT_SIZE]) {
 	unsigned int field = offset / 8;
 	const char *parameter = parameter_of(class, field);
 

@@ -29,14 +29,12 @@ struct job {
 	struct patch_plan_parts parts;
 };
 
-static int finish(int r)
-{
+static int finish(int r) {
 	return r ? r : 1;
 }
 
 /* Takes image and points of the plan that the request has. */
-static int take_earlier(struct job *job)
-{
+static int take_earlier(struct job *job) {
 	const struct patch_request *request = &job->request;
 	uint32_t classes = 0;
 
@@ -51,8 +49,7 @@ static int take_earlier(struct job *job)
 	return 0;
 }
 
-static int compose(struct job *job)
-{
+static int compose(struct job *job) {
 	struct ptx_error error = {};
 	int r;
 
@@ -66,8 +63,7 @@ static int compose(struct job *job)
 }
 
 /* What the compiler says about each function: "functions" of the reply. */
-static int add_functions(struct job *job)
-{
+static int add_functions(struct job *job) {
 	struct json_object *functions = json_object_new_array();
 	struct fatbin fatbin;
 	int r;
@@ -107,8 +103,7 @@ static int add_functions(struct job *job)
  * Compiles the composed text: a fatbin with the cubin, and the text for drivers that take nothing
  * else.
  */
-static int build(struct job *job, struct compiler *patcher)
-{
+static int build(struct job *job, struct compiler *patcher) {
 	const struct image_request *image = &job->request.image;
 	const struct image_source source = {
 		.module = &job->module,
@@ -136,8 +131,7 @@ static int build(struct job *job, struct compiler *patcher)
 	return add_functions(job);
 }
 
-static int make_image(struct job *job, struct compiler *patcher)
-{
+static int make_image(struct job *job, struct compiler *patcher) {
 	int r;
 
 	if (job->request.earlier)
@@ -152,8 +146,7 @@ static int make_image(struct job *job, struct compiler *patcher)
 	return r ? r : build(job, patcher);
 }
 
-static int match(struct job *job)
-{
+static int match(struct job *job) {
 	const char *what;
 	int r;
 
@@ -164,8 +157,7 @@ static int match(struct job *job)
 }
 
 /* Writes the plan, and the reply. */
-static int deliver(struct job *job)
-{
+static int deliver(struct job *job) {
 	const struct patch_request *request = &job->request;
 	struct patch_matches *matches = &job->matches;
 	uint64_t image_offset;
@@ -198,8 +190,7 @@ static int deliver(struct job *job)
 	return r ? r : worker_add_int(job->reply, "matched", (int64_t)matches->n);
 }
 
-static void job_deinit(struct job *job)
-{
+static void job_deinit(struct job *job) {
 	patch_matches_deinit(&job->matches);
 	image_result_deinit(&job->result);
 	if (job->parsed)
@@ -208,8 +199,7 @@ static void job_deinit(struct job *job)
 	patch_request_deinit(&job->request);
 }
 
-int patch_job(const struct worker_job *worker_job, struct json_object *reply, void *userdata)
-{
+int patch_job(const struct worker_job *worker_job, struct json_object *reply, void *userdata) {
 	struct image_worker *worker = userdata;
 	struct job job = { .reply = reply };
 	int r;

@@ -18,8 +18,7 @@
 #define TARGETS_MAX (IMAGE_KERNELS_MAX + 1) /* one more than are listed: then the reply says so */
 
 /* The attachments that may stand in a module, a bit each. */
-static uint64_t wanted_in(const struct patch_request *request, uint64_t module_id)
-{
+static uint64_t wanted_in(const struct patch_request *request, uint64_t module_id) {
 	uint64_t wanted = 0;
 
 	for (size_t i = 0; i < request->image.n_attachments; i++) {
@@ -36,8 +35,7 @@ static uint64_t wanted_in(const struct patch_request *request, uint64_t module_i
 
 /* Those of `wanted` that mean the kernel; -ENOMEM. */
 static int match_name(const struct patch_request *request, const char *mangled, uint64_t wanted,
-		      uint64_t *found)
-{
+		      uint64_t *found) {
 	struct kernel_name name;
 	int r = 0;
 
@@ -56,8 +54,7 @@ static int match_name(const struct patch_request *request, const char *mangled, 
 
 /* The target of that name, or a new one while there is room. *out NULL: there is none. */
 static int find_target(struct patch_matches *matches, const char *mangled,
-		       struct image_target **out)
-{
+		       struct image_target **out) {
 	struct image_targets *targets = &matches->targets;
 
 	*out = NULL;
@@ -86,8 +83,7 @@ static int find_target(struct patch_matches *matches, const char *mangled,
 
 /* The kernel is listed, with these attachments too. */
 static int list(struct patch_matches *matches, const struct patch_request *request,
-		const char *mangled, uint64_t attachments)
-{
+		const char *mangled, uint64_t attachments) {
 	const size_t n = request->image.n_attachments;
 	struct image_target *target;
 	int r;
@@ -108,8 +104,7 @@ static int list(struct patch_matches *matches, const struct patch_request *reque
 	return 0;
 }
 
-static int add_kernel(struct patch_matches *matches, const struct patch_kernel *kernel)
-{
+static int add_kernel(struct patch_matches *matches, const struct patch_kernel *kernel) {
 	if (matches->n == matches->n_allocated) {
 		size_t n = matches->n ? 2 * matches->n : 64;
 		struct patch_kernel *more = reallocarray(matches->kernels, n, sizeof(*more));
@@ -125,8 +120,7 @@ static int add_kernel(struct patch_matches *matches, const struct patch_kernel *
 
 /* One kernel, by its name without the suffix of bare ones. */
 static int add_name(struct patch_matches *matches, const struct patch_request *request,
-		    struct patch_kernel *kernel, const char *mangled, uint64_t wanted)
-{
+		    struct patch_kernel *kernel, const char *mangled, uint64_t wanted) {
 	int r;
 
 	r = match_name(request, mangled, wanted, &kernel->attachments);
@@ -140,8 +134,7 @@ static int add_name(struct patch_matches *matches, const struct patch_request *r
 /*
  * The length of the name without PROBE_BARE_SUFFIX, if it has that and something before it; else 0.
  */
-static size_t bare_length(const char *name)
-{
+static size_t bare_length(const char *name) {
 	static const size_t suffix = sizeof(PROBE_BARE_SUFFIX) - 1;
 	size_t length = strlen(name);
 
@@ -151,8 +144,7 @@ static size_t bare_length(const char *name)
 }
 
 static int match_module(struct patch_matches *matches, const struct patch_request *request,
-			struct patch_names *names)
-{
+			struct patch_names *names) {
 	uint64_t wanted = wanted_in(request, names->module.module_id);
 	const char *name;
 	uint32_t index;
@@ -177,9 +169,9 @@ static int match_module(struct patch_matches *matches, const struct patch_reques
 	return r;
 }
 
-/* Which patterns with a prefix mean it: a first walk over all names. A list that is malformed is for the second to say. */
-static int decide_prefixes(struct patch_request *request)
-{
+/* Which patterns with a prefix mean it: a first walk over all names. A list that is malformed is
+ * for the second to say. */
+static int decide_prefixes(struct patch_request *request) {
 	struct patch_names names;
 	const char *name;
 	uint32_t index;
@@ -195,9 +187,7 @@ static int decide_prefixes(struct patch_request *request)
 	return r;
 }
 
-int patch_match(struct patch_matches *matches, struct patch_request *request,
-		const char **what)
-{
+int patch_match(struct patch_matches *matches, struct patch_request *request, const char **what) {
 	struct patch_names names;
 	int r;
 
@@ -215,8 +205,7 @@ int patch_match(struct patch_matches *matches, struct patch_request *request,
 	return r == PATCH_NAMES_E_END ? 0 : r;
 }
 
-void patch_matches_deinit(struct patch_matches *matches)
-{
+void patch_matches_deinit(struct patch_matches *matches) {
 	for (size_t i = 0; i < matches->targets.n; i++)
 		free(matches->mangled[i]);
 	free(matches->mangled);

@@ -20,6 +20,5 @@ struct patch_matches {
  * 0, enum patch_names_error (*what says how the list is malformed) or -ENOMEM.
  * patch_matches_deinit() is due in any case.
  */
-int patch_match(struct patch_matches *matches, struct patch_request *request,
-		const char **what);
+int patch_match(struct patch_matches *matches, struct patch_request *request, const char **what);
 void patch_matches_deinit(struct patch_matches *matches);

@@ -11,8 +11,7 @@
  * image's are multiples of 8.
  */
 int patch_plan_make(const struct patch_plan_parts *parts, uint8_t **out, size_t *size,
-		    uint64_t *image_offset)
-{
+		    uint64_t *image_offset) {
 	const size_t points = parts->n_points * sizeof(*parts->points),
 		     kernels = parts->n_kernels * sizeof(*parts->kernels);
 	struct patch_plan plan = {
@@ -46,8 +45,7 @@ int patch_plan_make(const struct patch_plan_parts *parts, uint8_t **out, size_t 
 	return 0;
 }
 
-bool patch_plan_read(const void *data, size_t size, struct patch_plan_parts *parts)
-{
+bool patch_plan_read(const void *data, size_t size, struct patch_plan_parts *parts) {
 	const uint8_t *bytes = data;
 	struct patch_plan plan;
 

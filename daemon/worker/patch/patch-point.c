@@ -14,9 +14,12 @@ enum {
 	SPACE_LOCAL,
 };
 
-#define MEMORY                                                                                     \
-	{                                                                                          \
-		{ "address", 64 }, { "size", 32 }, { "flags", 32 }, { "pointer", 64 },             \
+#define MEMORY                     \
+	{                          \
+		{ "address", 64 }, \
+		{ "size", 32 },    \
+		{ "flags", 32 },   \
+		{ "pointer", 64 }, \
 	}
 
 static const struct patch_class classes[] = {
@@ -54,14 +57,12 @@ static const struct patch_class classes[] = {
  * What of spaces (bits of 1 << space) reaches a class of memory; generic addresses are of the class
  * of global ones.
  */
-static bool is_wanted(const struct patch_class *class, uint32_t spaces)
-{
+static bool is_wanted(const struct patch_class *class, uint32_t spaces) {
 	return spaces & 1u << class->space ||
 	       (class->instruction == PATCH_GLOBAL_MEMORY && spaces & 1u << SPACE_GENERIC);
 }
 
-const struct patch_class *patch_class_find(uint32_t instruction)
-{
+const struct patch_class *patch_class_find(uint32_t instruction) {
 	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
 		if (classes[i].instruction == instruction)
 			return &classes[i];
@@ -69,8 +70,7 @@ const struct patch_class *patch_class_find(uint32_t instruction)
 }
 
 int patch_point_find(const char *point, uint32_t spaces, uint32_t *found,
-		     enum patch_context *context)
-{
+		     enum patch_context *context) {
 	bool known = false;
 
 	*found = 0;
@@ -85,16 +85,14 @@ int patch_point_find(const char *point, uint32_t spaces, uint32_t *found,
 	return known ? 0 : -ENOENT;
 }
 
-bool patch_context_has(enum patch_context context, uint32_t offset)
-{
+bool patch_context_has(enum patch_context context, uint32_t offset) {
 	/* A kernel's context ends before param_count, the others have all their members. */
 	static const uint32_t ends[] = { 56, 48, 40 };
 
 	return offset < ends[context];
 }
 
-void patch_context_format(enum patch_context context, uint32_t offset, char *text, size_t size)
-{
+void patch_context_format(enum patch_context context, uint32_t offset, char *text, size_t size) {
 	if (context == PATCH_CONTEXT_KERNEL && offset == 56)
 		snprintf(text, size, "param_count");
 	else if (context == PATCH_CONTEXT_KERNEL && offset > 56)

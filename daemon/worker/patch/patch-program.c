@@ -15,13 +15,12 @@
 #include <string.h>
 
 #define PROGRAM_HEADER ".version 9.9\n.target sm_999\n.address_size 64\n"
-#define NAME(module, range)                                                                        \
+#define NAME(module, range) \
 	(int)((range).length < 80 ? (range).length : 80), (module)->text + (range).offset
 
-__attribute__((format(printf, 3, 4)))
-static int unfit(const struct patch_program *parsed, struct ptx_error *error, const char *format,
-		 ...)
-{
+__attribute__((format(printf, 3, 4))) static int unfit(const struct patch_program *parsed,
+						       struct ptx_error *error, const char *format,
+						       ...) {
 	char what[160];
 	va_list arguments;
 
@@ -34,8 +33,7 @@ static int unfit(const struct patch_program *parsed, struct ptx_error *error, co
 }
 
 /* .func (.param .b64 r) SYMBOL(.param .b64 slots, one for each field that it reads) */
-static int check_symbol(struct patch_program *parsed, struct ptx_error *error)
-{
+static int check_symbol(struct patch_program *parsed, struct ptx_error *error) {
 	const struct ptx_module *module = &parsed->module;
 	const struct probe_program *program = parsed->program;
 	const struct ptx_function *function =
@@ -43,8 +41,7 @@ static int check_symbol(struct patch_program *parsed, struct ptx_error *error)
 
 	if (!function || function->entry || !function->body.length)
 		return unfit(parsed, error, "its text does not define a function of that name");
-	if (function->return_count != 1 ||
-	    function->parameter_count != program->context_count + 1)
+	if (function->return_count != 1 || function->parameter_count != program->context_count + 1)
 		return unfit(parsed, error,
 			     "its function has not one result, a parameter for its slots, and one "
 			     "for each field that it reads");
@@ -56,15 +53,15 @@ static int check_symbol(struct patch_program *parsed, struct ptx_error *error)
 
 		if (variable->space != PTX_SPACE_PARAM || variable->size != 8 || variable->array ||
 		    ptx_type_size(variable->type) != 8)
-			return unfit(parsed, error, "its parameters and its result must be .param .b64");
+			return unfit(parsed, error,
+				     "its parameters and its result must be .param .b64");
 	}
 	parsed->function = function;
 	return 0;
 }
 
 static int check_variable(const struct patch_program *parsed, const struct ptx_variable *variable,
-			  struct ptx_error *error)
-{
+			  struct ptx_error *error) {
 	if (variable->space == PTX_SPACE_SHARED || variable->space == PTX_SPACE_CONST)
 		return unfit(parsed, error, "%.*s is in .%s memory, which a patch has none of",
 			     NAME(&parsed->module, variable->name),
@@ -73,8 +70,7 @@ static int check_variable(const struct patch_program *parsed, const struct ptx_v
 }
 
 static int check_instruction(const struct patch_program *parsed, const struct ptx_body *body,
-			     const struct ptx_statement *statement, struct ptx_error *error)
-{
+			     const struct ptx_statement *statement, struct ptx_error *error) {
 	static const char *const refused[] = { "bar", "barrier", "mbarrier", "exit" };
 	struct ptx_range text;
 
@@ -90,15 +86,16 @@ static int check_instruction(const struct patch_program *parsed, const struct pt
 }
 
 static int check_body(const struct patch_program *parsed, const struct ptx_function *function,
-		      struct ptx_error *error)
-{
+		      struct ptx_error *error) {
 	struct ptx_error inner = {};
 	struct ptx_body body;
 	int r;
 
 	r = ptx_body_parse(&body, &parsed->module, function, &inner);
 	if (r)
-		return r < 0 ? r : unfit(parsed, error, "line %u: %.100s", inner.line - 3, inner.message);
+		return r < 0 ? r
+			     : unfit(parsed, error, "line %u: %.100s", inner.line - 3,
+				     inner.message);
 	for (uint32_t i = 0; !r && i < body.variable_count; i++)
 		r = check_variable(parsed, &body.variables[i], error);
 	for (uint32_t i = 0; !r && i < body.statement_count; i++)
@@ -108,8 +105,7 @@ static int check_body(const struct patch_program *parsed, const struct ptx_funct
 	return r;
 }
 
-static int check(struct patch_program *parsed, struct ptx_error *error)
-{
+static int check(struct patch_program *parsed, struct ptx_error *error) {
 	const struct ptx_module *module = &parsed->module;
 	int r;
 
@@ -126,8 +122,7 @@ static int check(struct patch_program *parsed, struct ptx_error *error)
 }
 
 int patch_program_parse(struct patch_program *parsed, const struct probe_program *program,
-			struct ptx_error *error)
-{
+			struct ptx_error *error) {
 	size_t length = sizeof(PROGRAM_HEADER) - 1 + program->length;
 	struct ptx_error inner = {};
 	int r;
@@ -142,22 +137,21 @@ int patch_program_parse(struct patch_program *parsed, const struct probe_program
 	if (r) {
 		free(parsed->text);
 		parsed->text = NULL;
-		return r < 0 ? r : unfit(parsed, error, "line %u: %.100s",
-					 inner.line > 3 ? inner.line - 3 : 1, inner.message);
+		return r < 0 ? r
+			     : unfit(parsed, error, "line %u: %.100s",
+				     inner.line > 3 ? inner.line - 3 : 1, inner.message);
 	}
 	return check(parsed, error);
 }
 
-void patch_program_deinit(struct patch_program *parsed)
-{
+void patch_program_deinit(struct patch_program *parsed) {
 	if (parsed->text)
 		ptx_module_deinit(&parsed->module);
 	free(parsed->text);
 	*parsed = (struct patch_program){};
 }
 
-static struct patch_symbol *find_symbol(struct patch_symbols *symbols, const char *name)
-{
+static struct patch_symbol *find_symbol(struct patch_symbols *symbols, const char *name) {
 	for (size_t i = 0; i < symbols->n; i++)
 		if (!strcmp(symbols->symbols[i].name, name))
 			return &symbols->symbols[i];
@@ -169,8 +163,7 @@ static struct patch_symbol *find_symbol(struct patch_symbols *symbols, const cha
  * is unfit. `declaration` of a function has length 0.
  */
 static int bring(const struct patch_program *parsed, struct patch_symbols *symbols,
-		 struct ptx_range range, struct ptx_range declaration, struct ptx_error *error)
-{
+		 struct ptx_range range, struct ptx_range declaration, struct ptx_error *error) {
 	const char *text = parsed->module.text;
 	char *name = strndup(text + range.offset, range.length), *statement = NULL;
 	struct patch_symbol *there, *more;
@@ -207,8 +200,7 @@ no_memory:
 	return -ENOMEM;
 }
 
-void patch_symbols_deinit(struct patch_symbols *symbols)
-{
+void patch_symbols_deinit(struct patch_symbols *symbols) {
 	for (size_t i = 0; i < symbols->n; i++) {
 		free(symbols->symbols[i].name);
 		free(symbols->symbols[i].text);
@@ -219,8 +211,7 @@ void patch_symbols_deinit(struct patch_symbols *symbols)
 
 /* Cuts out what is not to be there. */
 static int cut(const struct patch_program *parsed, struct patch_symbols *symbols,
-	       struct ptx_edit *edit, struct ptx_error *error)
-{
+	       struct ptx_edit *edit, struct ptx_error *error) {
 	const struct ptx_module *module = &parsed->module;
 	int r = 0;
 
@@ -243,8 +234,7 @@ static int cut(const struct patch_program *parsed, struct patch_symbols *symbols
 }
 
 int patch_program_write(FILE *stream, const struct patch_program *parsed,
-			struct patch_symbols *symbols, struct ptx_error *error)
-{
+			struct patch_symbols *symbols, struct ptx_error *error) {
 	static const size_t header = sizeof(PROGRAM_HEADER) - 1;
 	struct ptx_edit *edit;
 	char *text = NULL;

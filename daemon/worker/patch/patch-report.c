@@ -15,8 +15,7 @@
 
 #include "daemon/worker/compiler/cubin.h"
 
-static void read_log(struct patch_report *report, const char *symbol, const char *log)
-{
+static void read_log(struct patch_report *report, const char *symbol, const char *log) {
 	static const char heading[] = "Function properties for ";
 	const size_t length = strlen(symbol);
 	unsigned int stack, stores, loads;
@@ -38,8 +37,7 @@ static void read_log(struct patch_report *report, const char *symbol, const char
 }
 
 void patch_report_read(struct patch_report *report, const char *symbol, const void *cubin,
-		       size_t size, const char *log)
-{
+		       size_t size, const char *log) {
 	*report = (struct patch_report){ .registers = cubin_registers(cubin, size, symbol) };
 	if (log)
 		read_log(report, symbol, log);

@@ -17,18 +17,15 @@
 #define EXCLUDED_MAX 65536
 #define EARLIER_MAX (UINT64_C(1) << 30)
 
-static int finish(int r)
-{
+static int finish(int r) {
 	return r ? r : 1;
 }
 
-static int bad(struct json_object *reply, const char *what)
-{
+static int bad(struct json_object *reply, const char *what) {
 	return finish(worker_reply_error(reply, NULL, "internal", "bad request: %s", what));
 }
 
-static bool has(struct json_object *object, const char *key)
-{
+static bool has(struct json_object *object, const char *key) {
 	return json_object_object_get_ex(object, key, NULL);
 }
 
@@ -37,8 +34,7 @@ static bool has(struct json_object *object, const char *key)
  * should be.
  */
 static bool map_optional(const struct worker_job *job, const char *key, uint64_t max,
-			 const uint8_t **data, size_t *size)
-{
+			 const uint8_t **data, size_t *size) {
 	struct stat status;
 	int fd;
 
@@ -52,8 +48,7 @@ static bool map_optional(const struct worker_job *job, const char *key, uint64_t
 
 /* The programs, and where the slots of each are. */
 static int read_programs(struct patch_request *request, const struct worker_job *job,
-			 struct json_object *reply)
-{
+			 struct json_object *reply) {
 	struct json_object *programs;
 	uint64_t end = sizeof(struct patch_data);
 	size_t n;
@@ -83,7 +78,8 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 	if (end > PATCH_DATA_MAX)
 		return finish(worker_reply_error(
 			reply, NULL, "program",
-			"the programs use too many maps together: %llu slots, a kernel has room for %zu",
+			"the programs use too many maps together: %llu slots, a kernel has room "
+			"for %zu",
 			(unsigned long long)(end - sizeof(struct patch_data)) / 8,
 			(PATCH_DATA_MAX - sizeof(struct patch_data)) / 8));
 	request->data_size = (uint32_t)end;
@@ -92,16 +88,14 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 
 /* "not": ids of modules. */
 static int read_excluded(struct patch_meaning *meaning, struct json_object *object,
-			 struct json_object *reply)
-{
+			 struct json_object *reply) {
 	struct json_object *array;
 
 	if (!has(object, "not"))
 		return 0;
 	if (!worker_get_array(object, "not", EXCLUDED_MAX, &array))
 		return bad(reply, "not is no list, or too long");
-	meaning->excluded =
-		calloc(json_object_array_length(array) + 1, sizeof(*meaning->excluded));
+	meaning->excluded = calloc(json_object_array_length(array) + 1, sizeof(*meaning->excluded));
 	if (!meaning->excluded)
 		return -ENOMEM;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
@@ -117,8 +111,7 @@ static int read_excluded(struct patch_meaning *meaning, struct json_object *obje
 /* Has the context of this point what the program reads? */
 static int check_context(const struct patch_request *request,
 			 const struct image_attachment *attachment,
-			 const struct patch_meaning *meaning, struct json_object *reply)
-{
+			 const struct patch_meaning *meaning, struct json_object *reply) {
 	const struct probe_program *program = &request->image.programs[attachment->use.program];
 	char field[48];
 
@@ -126,28 +119,29 @@ static int check_context(const struct patch_request *request,
 		if (patch_context_has(meaning->context, program->context[i]))
 			continue;
 		patch_context_format(meaning->context, program->context[i], field, sizeof(field));
-		return finish(worker_reply_error(
-			reply, NULL, "program",
-			"attachment %lld: program %.80s reads %s of its context, which point %s does "
-			"not have on the SASS engine",
-			(long long)attachment->id, probe_program_label(program), field, meaning->point));
+		return finish(worker_reply_error(reply, NULL, "program",
+						 "attachment %lld: program %.80s reads %s of its "
+						 "context, which point %s does "
+						 "not have on the SASS engine",
+						 (long long)attachment->id,
+						 probe_program_label(program), field,
+						 meaning->point));
 	}
 	return 0;
 }
 
 static int read_point(struct patch_request *request, struct image_attachment *attachment,
 		      struct patch_meaning *meaning, struct json_object *object,
-		      struct json_object *reply)
-{
+		      struct json_object *reply) {
 	if (!worker_get_string(object, "point", &meaning->point) ||
 	    !image_request_read_spaces(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
 	if (patch_point_find(meaning->point, attachment->use.spaces, &meaning->classes,
 			     &meaning->context))
-		return finish(worker_reply_error(
-			reply, NULL, "program",
-			"attachment %lld: the SASS engine has no point %.40s",
-			(long long)attachment->id, meaning->point));
+		return finish(
+			worker_reply_error(reply, NULL, "program",
+					   "attachment %lld: the SASS engine has no point %.40s",
+					   (long long)attachment->id, meaning->point));
 	if (!meaning->classes)
 		return finish(worker_reply_error(
 			reply, NULL, "program",
@@ -159,8 +153,7 @@ static int read_point(struct patch_request *request, struct image_attachment *at
 }
 
 static int read_attachment(struct patch_request *request, struct json_object *object,
-			   struct json_object *reply)
-{
+			   struct json_object *reply) {
 	const size_t index = request->image.n_attachments;
 	struct image_attachment *attachment = &request->image.attachments[index];
 	struct patch_meaning *meaning = &request->meanings[index];
@@ -183,8 +176,7 @@ static int read_attachment(struct patch_request *request, struct json_object *ob
 }
 
 static int read_attachments(struct patch_request *request, const struct worker_job *job,
-			    struct json_object *reply)
-{
+			    struct json_object *reply) {
 	struct json_object *attachments;
 	int r = 0;
 	size_t n;
@@ -203,8 +195,7 @@ static int read_attachments(struct patch_request *request, const struct worker_j
 }
 
 int patch_request_read(struct patch_request *request, const struct worker_job *job,
-		       struct json_object *reply)
-{
+		       struct json_object *reply) {
 	int64_t capability;
 	int r;
 
@@ -224,8 +215,7 @@ int patch_request_read(struct patch_request *request, const struct worker_job *j
 	return r ? r : read_attachments(request, job, reply);
 }
 
-void patch_request_deinit(struct patch_request *request)
-{
+void patch_request_deinit(struct patch_request *request) {
 	for (size_t i = 0; i < request->image.n_attachments; i++)
 		free(request->meanings[i].excluded);
 	free(request->meanings);

@@ -20,8 +20,17 @@ from worker_driver import Plan, Worker  # noqa: E402
 WORKER, TOOL = sys.argv[1:3]
 NOTHING = 0xABABABABABABABAB
 FIELDS = {"entry": 7, "return": 7, "memory": 6}
-PARAMETERS = {3: (64, 32, 32, 64), 4: (64, 32, 32, 64), 5: (64, 32, 32, 64), 17: (64, 32, 32, 64), 6: (32, 32, 32), 7: (32,),
-              9: (64, 32), 11: (64, 64), 12: (64,)}
+PARAMETERS = {
+    3: (64, 32, 32, 64),
+    4: (64, 32, 32, 64),
+    5: (64, 32, 32, 64),
+    17: (64, 32, 32, 64),
+    6: (32, 32, 32),
+    7: (32,),
+    9: (64, 32),
+    11: (64, 64),
+    12: (64,),
+}
 
 
 def record(name, fields):
@@ -29,7 +38,9 @@ def record(name, fields):
     moves those on."""
     parameters = "".join(f", .param .b64 c{i}" for i in range(len(fields)))
     stores = "".join(f"\tld.param.b64 %rd4, [c{i}];\n\tst.global.b64 [%rd3+{8 * i}], %rd4;\n" for i in range(len(fields)))
-    return (name, f""".func (.param .b64 r) {name}(.param .b64 slots{parameters})
+    return (
+        name,
+        f""".func (.param .b64 r) {name}(.param .b64 slots{parameters})
 {{
 	.reg .b64 %rd<6>;
 	ld.param.b64 %rd1, [slots];
@@ -41,19 +52,26 @@ def record(name, fields):
 	st.param.b64 [r], %rd5;
 	ret;
 }}
-""", list(fields), 2)
+""",
+        list(fields),
+        2,
+    )
 
 
 def caller(symbol, parameters):
     """A kernel that calls the function with its own parameters, and stores what it returns."""
     widths = (64, 64, *parameters)
-    text = (".visible .entry run(" + ", ".join(f".param .u64 a{i}" for i in range(len(widths))) + ", .param .u64 out)\n{\n"
-            "\t.reg .b64 %d, %o;\n\t.reg .b32 %w;\n\tld.param.u64 %o, [out];\n\t{\n\t.param .b32 r;\n")
+    text = (
+        ".visible .entry run(" + ", ".join(f".param .u64 a{i}" for i in range(len(widths))) + ", .param .u64 out)\n{\n"
+        "\t.reg .b64 %d, %o;\n\t.reg .b32 %w;\n\tld.param.u64 %o, [out];\n\t{\n\t.param .b32 r;\n"
+    )
     for i, width in enumerate(widths):
         text += f"\tld.param.u64 %d, [a{i}];\n\t.param .b{width} p{i};\n"
         text += f"\tst.param.b64 [p{i}], %d;\n" if width == 64 else f"\tcvt.u32.u64 %w, %d;\n\tst.param.b32 [p{i}], %w;\n"
-    return (text + f"\tcall.uni (r), {symbol}, (" + ", ".join(f"p{i}" for i in range(len(widths))) + ");\n"
-            "\tld.param.b32 %w, [r];\n\t}\n\tst.global.u32 [%o], %w;\n\tret;\n}\n")
+    return (
+        text + f"\tcall.uni (r), {symbol}, (" + ", ".join(f"p{i}" for i in range(len(widths))) + ");\n"
+        "\tld.param.b32 %w, [r];\n\t}\n\tst.global.u32 [%o], %w;\n\tret;\n}\n"
+    )
 
 
 class Device:
@@ -117,7 +135,7 @@ class Run(unittest.TestCase):
             with open(f"{folder}/image", "wb") as file:
                 file.write(plan.image)
             subprocess.run([TOOL, "extract", f"{folder}/image", "-o", folder], check=True, stdout=subprocess.DEVNULL)
-            name, = [name for name in os.listdir(folder) if name.endswith(".ptx")]
+            (name,) = [name for name in os.listdir(folder) if name.endswith(".ptx")]
             with open(f"{folder}/{name}") as file:
                 return file.read(), plan
 
@@ -133,7 +151,7 @@ class Run(unittest.TestCase):
         address = self.device.put(block.ljust(plan.data_size, b"\0")) if data else 0
         out = self.device.put(b"\xff" * 8)
         self.device.run(text + caller(plan.points[number], PARAMETERS.get(number, ())), [address, 0x77, *arguments, out], **launch)
-        self.assertEqual(self.device.get(out, 4), bytes(4)) # SANITIZER_PATCH_SUCCESS
+        self.assertEqual(self.device.get(out, 4), bytes(4))  # SANITIZER_PATCH_SUCCESS
         end = struct.unpack("<Q", self.device.get(cursor, 8))[0]
         return list(struct.unpack(f"<{(end - records) // 8}Q", self.device.get(records, end - records)))
 
@@ -144,8 +162,7 @@ class Run(unittest.TestCase):
     def test_kernel(self):
         launch = {"grid": (1, 1, 1), "block": (1, 1, 1), "shared": 48}
         for point, number in ("entry", 1), ("return", 2):
-            self.assertEqual(self.fields(point, number, **launch),
-                             [0x1234567890ABCDEF, 3, 4711, 1 | 1 << 32, 1, 1 | 1 << 16 | 1 << 32, 48])
+            self.assertEqual(self.fields(point, number, **launch), [0x1234567890ABCDEF, 3, 4711, 1 | 1 << 32, 1, 1 | 1 << 16 | 1 << 32, 48])
         self.assertEqual(self.fields("entry", 1, process=False)[1:3], [0, 0])
 
     def test_memory(self):
@@ -159,14 +176,19 @@ class Run(unittest.TestCase):
             self.assertEqual(self.fields("memory", number, (0xABC0, 4, 3, 0)), [0x77, 0xABC0, 4, space, 3, 0])
             self.assertEqual(self.fields("memory", number, (0xABC0, 4, 7, 0)), [0x77, 0xABC0, 4, space, 3, 0])
             self.assertEqual(self.fields("memory", number, (0xABC0, 4, 2, 0)), [0x77, 0xABC0, 4, space, 2, 0])
-            self.assertEqual(self.fields("memory", number, (0xABC0, 4, 9, 0)), []) # a prefetch
+            self.assertEqual(self.fields("memory", number, (0xABC0, 4, 9, 0)), [])  # a prefetch
         self.assertEqual(self.fields("memory", 3, (2**64 - 16, 4, 1, 0))[1], 2**64 - 16)
 
     def test_events(self):
         for point, number, arguments, seen in [
-                ("barrier", 6, (5, 128, 1), [5, 128, 0]), ("syncwarp", 7, (0xFFFF0000,), [0xFFFF0000, 0, 0]), ("shfl", 8, (), [0, 0, 0]),
-                ("call", 9, (0x123456789A, 1), [0x123456789A, 0, 0]), ("ret", 10, (), [0, 0, 0]),
-                ("malloc", 11, (1 << 40, 3 << 33), [1 << 40, 3 << 33, 0]), ("free", 12, (1 << 41,), [1 << 41, 0, 0])]:
+            ("barrier", 6, (5, 128, 1), [5, 128, 0]),
+            ("syncwarp", 7, (0xFFFF0000,), [0xFFFF0000, 0, 0]),
+            ("shfl", 8, (), [0, 0, 0]),
+            ("call", 9, (0x123456789A, 1), [0x123456789A, 0, 0]),
+            ("ret", 10, (), [0, 0, 0]),
+            ("malloc", 11, (1 << 40, 3 << 33), [1 << 40, 3 << 33, 0]),
+            ("free", 12, (1 << 41,), [1 << 41, 0, 0]),
+        ]:
             self.assertEqual(self.fields(point, number, arguments), [0x1234567890ABCDEF, 0x77, *seen], point)
 
     def test_which_run(self):
@@ -174,8 +196,14 @@ class Run(unittest.TestCase):
         attachments = [("*", "entry", 1), ("*", "return", 2), ("*", "entry", 0), ("*", "entry", 1), ("*", "entry", 2)]
         block = 1 | 1 << 16 | 1 << 32
         identity = 0x1234567890ABCDEF
-        for bits, seen in [(0b11111, [3, 3, block, 3, identity]), (0b00010, []), (0, []), (0b00100, [3, block]), (0b11000, [3, identity]),
-                           (0b10001, [3, identity])]:
+        for bits, seen in [
+            (0b11111, [3, 3, block, 3, identity]),
+            (0b00010, []),
+            (0, []),
+            (0b00100, [3, block]),
+            (0b11000, [3, identity]),
+            (0b10001, [3, identity]),
+        ]:
             self.assertEqual(self.run_point(programs, attachments, 1, bits=bits), seen, bin(bits))
         self.assertEqual(self.run_point(programs, attachments, 2, bits=0b00010), [identity])
         self.assertEqual(self.run_point(programs, attachments, 1, data=False), [])

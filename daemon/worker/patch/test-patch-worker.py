@@ -18,8 +18,18 @@ from worker_driver import Plan, Worker, names_list  # noqa: E402
 
 WORKER, TOOL = sys.argv[1:3]
 ADD = "_Z9vectorAddPKfS0_Pf"
-CLASSES = {"entry": [1], "return": [2], "memory": [3, 4, 5, 17], "barrier": [6], "syncwarp": [7], "shfl": [8], "call": [9],
-           "ret": [10], "malloc": [11], "free": [12]}
+CLASSES = {
+    "entry": [1],
+    "return": [2],
+    "memory": [3, 4, 5, 17],
+    "barrier": [6],
+    "syncwarp": [7],
+    "shfl": [8],
+    "call": [9],
+    "ret": [10],
+    "malloc": [11],
+    "free": [12],
+}
 FIELDS = {"entry": range(0, 56, 8), "return": range(0, 56, 8), "memory": range(0, 48, 8)}
 
 
@@ -79,7 +89,7 @@ class Base(unittest.TestCase):
         self.assertEqual(reply["status"], "planned", reply)
         self.assertEqual(reply["size"], len(out))
         plan = Plan(out)
-        self.assertEqual(plan.image, out[reply["image_offset"]:][:reply["image_size"]])
+        self.assertEqual(plan.image, out[reply["image_offset"] :][: reply["image_size"]])
         self.assertEqual(reply["matched"], len(plan.kernels))
         return reply, plan, out
 
@@ -109,19 +119,27 @@ class Points(Base):
                 self.assertEqual(set(function), {"instruction", "registers", "spill_stores", "spill_loads", "stack"})
 
     def test_spaces(self):
-        for spaces, numbers in [(["global"], [3, 17]), (["shared"], [4]), (["local"], [5]), (["generic"], [3]),
-                                (["shared", "local", "const"], [4, 5])]:
+        for spaces, numbers in [(["global"], [3, 17]), (["shared"], [4]), (["local"], [5]), (["generic"], [3]), (["shared", "local", "const"], [4, 5])]:
             _, plan, _ = self.planned(one([24]), [("*", "memory", 0, {"spaces": spaces})])
             self.assertEqual(sorted(plan.points), numbers, spaces)
         for spaces in ["const"], ["param"], ["const", "param"]:
             self.error("program", "attachment 3: .*spaces", one(), [("*", "memory", 0, {"spaces": spaces})])
 
     def test_what_a_context_lacks(self):
-        for point, field, name in [("entry", 56, "param_count"), ("return", 64, r"params\[0\]"), ("entry", 160, r"params\[12\]"),
-                                   ("memory", 48, "offset 48"), ("call", 40, "offset 40"), ("free", 48, "offset 48")]:
-            self.error("program", f"attachment 4: program __gpuprobe_o1_p0 reads .*{name}.*point {point}",
-                       one([field]) + [("__gpuprobe_o1_p1", program((), "__gpuprobe_o1_p1"), (), 1)],
-                       [("*", point, 1), ("*", point, 0)])
+        for point, field, name in [
+            ("entry", 56, "param_count"),
+            ("return", 64, r"params\[0\]"),
+            ("entry", 160, r"params\[12\]"),
+            ("memory", 48, "offset 48"),
+            ("call", 40, "offset 40"),
+            ("free", 48, "offset 48"),
+        ]:
+            self.error(
+                "program",
+                f"attachment 4: program __gpuprobe_o1_p0 reads .*{name}.*point {point}",
+                one([field]) + [("__gpuprobe_o1_p1", program((), "__gpuprobe_o1_p1"), (), 1)],
+                [("*", point, 1), ("*", point, 0)],
+            )
 
     def test_unknown_points(self):
         for point in "line", "block", "exit", "":
@@ -131,7 +149,7 @@ class Points(Base):
         reply, plan, _ = self.planned(one(), [("*", "entry", 0)])
         self.assertEqual([(f["spill_stores"], f["spill_loads"], f["stack"]) for f in reply["functions"]], [(0, 0, 0)])
         text, cubin = ptx_of(plan.image)
-        self.assertNotIn("call", text) # the program is in the function
+        self.assertNotIn("call", text)  # the program is in the function
 
     def test_stores_tell_their_value_once(self):
         _, plan, _ = self.planned(one([40]), [("*", "memory", 0, {"spaces": ["shared"]})])
@@ -145,16 +163,20 @@ class Points(Base):
 
 class Attachments(Base):
     def test_order_bits_and_slots(self):
-        programs = [("__gpuprobe_o1_p0", program((), "__gpuprobe_o1_p0"), (), 3),
-                    ("__gpuprobe_o1_p1", program([0], "__gpuprobe_o1_p1"), [0], 2),
-                    ("__gpuprobe_o2_p0", program((), "__gpuprobe_o2_p0"), (), 4)]
+        programs = [
+            ("__gpuprobe_o1_p0", program((), "__gpuprobe_o1_p0"), (), 3),
+            ("__gpuprobe_o1_p1", program([0], "__gpuprobe_o1_p1"), [0], 2),
+            ("__gpuprobe_o2_p0", program((), "__gpuprobe_o2_p0"), (), 4),
+        ]
         _, plan, _ = self.planned(programs, [("*", "entry", 2), ("*", "return", 1), ("*", "entry", 0), ("*", "entry", 2)])
         self.assertEqual(sorted(plan.points), [1, 2])
-        self.assertEqual(plan.data_size, 112) # 32 + 9 * 8, to a multiple of 16
+        self.assertEqual(plan.data_size, 112)  # 32 + 9 * 8, to a multiple of 16
         text, _ = ptx_of(plan.image)
-        functions = {number: text[text.index(f" {symbol}("):].split("\n}\n")[0] for number, symbol in plan.points.items()}
-        found = {number: list(zip(re.findall(r"%gpuprobe_bits, (0x\w+);", text), re.findall(r"%gpuprobe_slots, %gpuprobe_data, (\d+);", text)))
-                 for number, text in functions.items()}
+        functions = {number: text[text.index(f" {symbol}(") :].split("\n}\n")[0] for number, symbol in plan.points.items()}
+        found = {
+            number: list(zip(re.findall(r"%gpuprobe_bits, (0x\w+);", text), re.findall(r"%gpuprobe_slots, %gpuprobe_data, (\d+);", text)))
+            for number, text in functions.items()
+        }
         # bit of the attachment, offset of its program's slots
         self.assertEqual(found, {1: [("0x1", "72"), ("0x4", "32"), ("0x8", "72")], 2: [("0x2", "56")]})
 
@@ -163,7 +185,7 @@ class Attachments(Base):
         reply, plan, _ = self.planned(programs, [("*", "entry", i) for i in range(58)], names=names_list([(0, 0, ["k"])]))
         self.assertEqual(plan.kernels[0][3], (1 << 58) - 1)
         self.assertEqual(plan.data_size, 32 + 58 * 64)
-        self.assertIn("call", ptx_of(plan.image)[0]) # what is too long to stand in one function
+        self.assertIn("call", ptx_of(plan.image)[0])  # what is too long to stand in one function
         self.error("internal", "no attachments, or too many", programs, [("*", "entry", 0)] * 59)
         self.error("internal", "no attachments, or too many", programs, [])
 
@@ -174,9 +196,13 @@ class Attachments(Base):
     def test_the_same_image_for_the_same_work(self):
         ids = {}
         for key, programs, attachments, capability in [
-                ("a", one(), [("x", "entry", 0)], 90), ("a", one(), [("y*", "entry", 0)], 90),
-                ("capability", one(), [("x", "entry", 0)], 80), ("point", one(), [("x", "return", 0)], 90),
-                ("two", one(), [("x", "entry", 0), ("y", "entry", 0)], 90), ("fields", one([0]), [("x", "entry", 0)], 90)]:
+            ("a", one(), [("x", "entry", 0)], 90),
+            ("a", one(), [("y*", "entry", 0)], 90),
+            ("capability", one(), [("x", "entry", 0)], 80),
+            ("point", one(), [("x", "return", 0)], 90),
+            ("two", one(), [("x", "entry", 0), ("y", "entry", 0)], 90),
+            ("fields", one([0]), [("x", "entry", 0)], 90),
+        ]:
             _, plan, _ = self.planned(programs, attachments, capability=capability)
             ids.setdefault(key, set()).add(plan.image_id)
         self.assertEqual([len(found) for found in ids.values()], [1] * 5)
@@ -186,10 +212,8 @@ class Attachments(Base):
         attachments = [("*Add*", "entry", 0), ("*", "memory", 0)]
         _, first, earlier = self.planned(one([0]), attachments)
         bare = [(name, None, fields, slots) for name, _, fields, slots in one([0])]
-        reply, plan, _ = self.planned(bare, [("k", "entry", 0), ("*", "memory", 0)], earlier=earlier,
-                                      names=names_list([(1, 0, [ADD, "k"])]))
-        self.assertEqual((plan.image, plan.image_id, plan.points, plan.data_size),
-                         (first.image, first.image_id, first.points, first.data_size))
+        reply, plan, _ = self.planned(bare, [("k", "entry", 0), ("*", "memory", 0)], earlier=earlier, names=names_list([(1, 0, [ADD, "k"])]))
+        self.assertEqual((plan.image, plan.image_id, plan.points, plan.data_size), (first.image, first.image_id, first.points, first.data_size))
         self.assertEqual([kernel[3] for kernel in plan.kernels], [2, 3])
         self.assertEqual(reply["compile_us"], 0)
         self.assertNotIn("functions", reply)
@@ -228,8 +252,10 @@ class Programs(Base):
         """Functions of a program stay, and a variable that two bring in the same words stands there once."""
         shared = ".visible .global .align 8 .u64 shared_by_all = 0;\n"
         called = ".func {}_h()\n{{\n\tret;\n}}\n"
-        programs = [(name, program((), name, extra=shared + called.format(name), body=f"\tcall {name}_h;\n"), (), 2)
-                    for name in ("__gpuprobe_o1_p0", "__gpuprobe_o1_p1")]
+        programs = [
+            (name, program((), name, extra=shared + called.format(name), body=f"\tcall {name}_h;\n"), (), 2)
+            for name in ("__gpuprobe_o1_p0", "__gpuprobe_o1_p1")
+        ]
         _, plan, _ = self.planned(programs, [("*", "entry", 0), ("*", "entry", 1), ("*", "return", 0)])
         text, _ = ptx_of(plan.image)
         self.assertEqual(text.count(shared.strip()), 1)
@@ -244,15 +270,23 @@ class Names(Base):
 
     def test_globs_and_demangled_names(self):
         names = names_list([(7, 0, [ADD, "plain", "_Z4gemmIfEvPT_"]), (3, 0, []), (9, 0, ["other", ADD])])
-        for pattern, found in [("vectorAdd", [(7, 0), (9, 1)]), ("*gemm*", [(7, 2)]), ("gemm<float>", [(7, 2)]), (ADD, [(7, 0), (9, 1)]),
-                               ("*", [(7, 0), (7, 1), (7, 2), (9, 0), (9, 1)]), ("none", []), ("p*[n]", [(7, 1)])]:
+        for pattern, found in [
+            ("vectorAdd", [(7, 0), (9, 1)]),
+            ("*gemm*", [(7, 2)]),
+            ("gemm<float>", [(7, 2)]),
+            (ADD, [(7, 0), (9, 1)]),
+            ("*", [(7, 0), (7, 1), (7, 2), (9, 0), (9, 1)]),
+            ("none", []),
+            ("p*[n]", [(7, 1)]),
+        ]:
             reply, plan, _ = self.match(names, (pattern,))
             self.assertEqual([kernel[:2] for kernel in plan.kernels], found, pattern)
             self.assertEqual(reply["kernel_count"], 5)
         reply, plan, _ = self.match(names, ("vectorAdd",), ("*",))
         self.assertEqual([kernel[3] for kernel in plan.kernels], [3, 2, 2, 2, 3])
-        self.assertEqual([(kernel["name"], kernel["attachments"]) for kernel in reply["kernels"]],
-                         [(ADD, [3, 4]), ("plain", [4]), ("_Z4gemmIfEvPT_", [4]), ("other", [4])]) # a name once
+        self.assertEqual(
+            [(kernel["name"], kernel["attachments"]) for kernel in reply["kernels"]], [(ADD, [3, 4]), ("plain", [4]), ("_Z4gemmIfEvPT_", [4]), ("other", [4])]
+        )  # a name once
 
     def test_bare_kernels(self):
         bare = "__gpuprobe_bare"
@@ -266,7 +300,7 @@ class Names(Base):
         _, plan, _ = self.match(names, ("k", {"not": [17, 2**63 + 5]}), ("k", {"not": [18, 17]}))
         self.assertEqual([(module, bits) for module, _, _, bits in plan.kernels], [(2, 3), (3, 1)])
         _, plan, _ = self.match(names, ("k", {"not": [0]}))
-        self.assertEqual(len(plan.kernels), 3) # 0 is no module's id
+        self.assertEqual(len(plan.kernels), 3)  # 0 is no module's id
 
     def test_no_names(self):
         for names in None, b"", names_list([]), names_list([(1, 0, [])]):
@@ -283,10 +317,26 @@ class Names(Base):
             struct.pack_into(form, data, offset, value)
             return bytes(data)
 
-        for data in (good[:-1], good[:-8], good[:40], good[:8], good + b"\0" * 8, patched(0, "<I", 0), patched(0, "<I", 23),
-                     patched(0, "<I", 33), patched(0, "<I", 40), patched(0, "<I", 2**32 - 8), patched(16, "<I", 9),
-                     patched(16, "<I", 0), patched(16, "<I", 2**32 - 1), patched(20, "<I", 1), patched(32 + 0, "<I", 2**31),
-                     good.replace(b"c" + bytes(7), b"cccccccc"), good.replace(b"a\0b\0" + bytes(4), b"a\0b\0\0\0\0x"), b"\xff" * 64):
+        for data in (
+            good[:-1],
+            good[:-8],
+            good[:40],
+            good[:8],
+            good + b"\0" * 8,
+            patched(0, "<I", 0),
+            patched(0, "<I", 23),
+            patched(0, "<I", 33),
+            patched(0, "<I", 40),
+            patched(0, "<I", 2**32 - 8),
+            patched(16, "<I", 9),
+            patched(16, "<I", 0),
+            patched(16, "<I", 2**32 - 1),
+            patched(20, "<I", 1),
+            patched(32 + 0, "<I", 2**31),
+            good.replace(b"c" + bytes(7), b"cccccccc"),
+            good.replace(b"a\0b\0" + bytes(4), b"a\0b\0\0\0\0x"),
+            b"\xff" * 64,
+        ):
             self.error("image", "malformed list of names: ", one(), [("*", "entry", 0)], names=data)
 
     def test_large(self):

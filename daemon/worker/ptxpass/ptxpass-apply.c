@@ -94,7 +94,8 @@ static int read_attach_point(struct work *work, const char *attach_point,
 	if (section_parse(&work->section, attach_point, kernel, why))
 		return ptxpass_fail(error, PTXPASS_CONFIGURATION, PTXPASS_ATTACH_POINT "=%s", why);
 	if (section_needs_sass(&work->section))
-		return ptxpass_fail(error, PTXPASS_CONFIGURATION, PTXPASS_ATTACH_POINT "=%s: PTX has no such point",
+		return ptxpass_fail(error, PTXPASS_CONFIGURATION,
+				    PTXPASS_ATTACH_POINT "=%s: PTX has no such point",
 				    attach_point);
 	work->use.point = passes[pass].point;
 	if (work->use.point == PROBE_ENTRY && work->section.point == SECTION_LINE)

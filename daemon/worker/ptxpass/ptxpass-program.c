@@ -41,10 +41,10 @@ static int resolve_maps(struct ptxpass_request *request, struct ptxpass_error *e
 		if (insn->src_reg == BPF_PSEUDO_MAP_FD || insn->src_reg == BPF_PSEUDO_MAP_VALUE)
 			map = find_map(request, insn->imm);
 		if (insn->src_reg && (map < 0 || (size_t)map >= request->n_maps))
-			return ptxpass_fail(
-				error, PTXPASS_TRANSFORM,
-				"instruction %zu refers to map %d, and the request has no such member of \"maps\"",
-				i, insn->imm);
+			return ptxpass_fail(error, PTXPASS_TRANSFORM,
+					    "instruction %zu refers to map %d, and the request has "
+					    "no such member of \"maps\"",
+					    i, insn->imm);
 		insn->imm = map;
 		if (insn->src_reg == BPF_PSEUDO_MAP_FD)
 			insn->src_reg = BPF_PSEUDO_MAP_IDX;

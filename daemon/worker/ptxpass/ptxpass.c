@@ -19,7 +19,8 @@ static int usage(FILE *file, const char *name) {
 	fprintf(file,
 		"usage: ptxpass_%s [--config FILE] [--print-config]\n"
 		"\n"
-		"Reads a JSON request with PTX on standard input, writes one with the PTX that the pass makes of it on\n"
+		"Reads a JSON request with PTX on standard input, writes one with the PTX that the "
+		"pass makes of it on\n"
 		"standard output. " PTXPASS_ATTACH_POINT
 		" in the environment says where, as in kprobe/vectorAdd.\n"
 		"\n"
@@ -27,7 +28,8 @@ static int usage(FILE *file, const char *name) {
 		"  --print-config   print the definition, and end\n"
 		"  --help, --version\n"
 		"\n"
-		"Exit status: 0 fine, 64 configuration or usage, 65 input, 66 the PTX or the program, 70 internal.\n"
+		"Exit status: 0 fine, 64 configuration or usage, 65 input, 66 the PTX or the "
+		"program, 70 internal.\n"
 		"See gpuprobe-pass(5), PASSES AS PROGRAMS.\n",
 		name);
 	return file == stdout ? PTXPASS_OK : PTXPASS_CONFIGURATION;

@@ -36,7 +36,7 @@ int ptxpass_fail(struct ptxpass_error *error, enum ptxpass_exit status, const ch
 
 struct ptxpass_request {
 	json_object *json; /* owned: strings below are its */
-	bool nested;	   /* {"input": ..., "ebpf_instructions": ...}: the reply says "modified" */
+	bool nested; /* {"input": ..., "ebpf_instructions": ...}: the reply says "modified" */
 	const char *ptx;
 	size_t ptx_length;
 	const char *kernel; /* NULL: PTX_ATTACH_POINT says which */
@@ -44,7 +44,7 @@ struct ptxpass_request {
 	struct bpf_insn *insns; /* owned */
 	size_t n_insns;
 	struct translate_map maps[TRANSLATE_MAPS_MAX];
-	int fds[TRANSLATE_MAPS_MAX];	 /* by which instructions may refer to them; -1: none */
+	int fds[TRANSLATE_MAPS_MAX]; /* by which instructions may refer to them; -1: none */
 	char *slots[TRANSLATE_MAPS_MAX]; /* owned: of maps without a slot_symbol */
 	size_t n_maps;
 };

@@ -29,7 +29,7 @@ class Case(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        os.chmod(cls.folder, 0o755) # a worker of root runs as nobody
+        os.chmod(cls.folder, 0o755)  # a worker of root runs as nobody
 
     def script(self, text, interpreter="/bin/sh", mode=0o755):
         path = os.path.join(self.folder, f"pass{len(os.listdir(self.folder))}")
@@ -47,8 +47,18 @@ class Case(unittest.TestCase):
         """One job in a worker of its own. The reply, the output, and how long it took."""
         worker = Worker([WORKER])
         fds = [memfd(ptx.encode()), os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
-        message = {"job": "pass", "id": 3, "executable": executable, "attach_point": "kprobe/f", "input": 0, "output": 1,
-                   "timeout_ms": 5000, "memory_mib": 512, "max_output_bytes": 1 << 20, **members}
+        message = {
+            "job": "pass",
+            "id": 3,
+            "executable": executable,
+            "attach_point": "kprobe/f",
+            "input": 0,
+            "output": 1,
+            "timeout_ms": 5000,
+            "memory_mib": 512,
+            "max_output_bytes": 1 << 20,
+            **members,
+        }
         start = time.monotonic()
         worker.send({k: v for k, v in message.items() if v is not None}, fds)
         reply = worker.receive()
@@ -77,30 +87,32 @@ class Case(unittest.TestCase):
 
 class Good(Case):
     def test_python(self):
-        path = self.python('request = json.load(sys.stdin)\n'
-                           'json.dump({"output_ptx": request["full_ptx"].replace("ret", "exit")}, sys.stdout)\n')
+        path = self.python('request = json.load(sys.stdin)\njson.dump({"output_ptx": request["full_ptx"].replace("ret", "exit")}, sys.stdout)\n')
         self.assertEqual(self.passed(path), PTX.replace("ret", "exit"))
 
     def test_shell(self):
-        self.assertEqual(self.passed(self.script("sed 's/^{\"full_ptx\"/{\"output_ptx\"/; s/ret;/exit;/'\n")),
-                         PTX.replace("ret;", "exit;"))
+        self.assertEqual(self.passed(self.script('sed \'s/^{"full_ptx"/{"output_ptx"/; s/ret;/exit;/\'\n')), PTX.replace("ret;", "exit;"))
 
     def test_unchanged(self):
-        for answer in '{}', '{"output_ptx":""}', '{"output_ptx":null}', ' {"output_ptx":"","modified":false} ':
+        for answer in "{}", '{"output_ptx":""}', '{"output_ptx":null}', ' {"output_ptx":"","modified":false} ':
             self.assertEqual(self.passed(self.script(f"echo '{answer}'\n")), "")
 
     def test_request(self):
-        path = self.python('request = json.load(sys.stdin)\nrequest["environment"] = dict(os.environ)\n'
-                           'request["fds"] = sorted(os.listdir("/proc/self/fd"))\n'
-                           'json.dump({"output_ptx": request.pop("full_ptx") + "//" + json.dumps(request)}, sys.stdout)\n')
+        path = self.python(
+            'request = json.load(sys.stdin)\nrequest["environment"] = dict(os.environ)\n'
+            'request["fds"] = sorted(os.listdir("/proc/self/fd"))\n'
+            'json.dump({"output_ptx": request.pop("full_ptx") + "//" + json.dumps(request)}, sys.stdout)\n'
+        )
         out = self.passed(path, kernel="_Z1fv", parameters={"mine": [1, {"x": 2}], "full_ptx": "no"})
         self.assertTrue(out.startswith(PTX))
-        request = json.loads(out[len(PTX) + 2:])
+        request = json.loads(out[len(PTX) + 2 :])
         self.assertEqual(request.pop("environment").keys() - {"LC_CTYPE"}, {"PTX_ATTACH_POINT", "PATH", "TMPDIR"})
         self.assertLessEqual(len(request.pop("fds")), 4)
-        self.assertEqual(request, {"to_patch_kernel": "_Z1fv", "global_ebpf_map_info_symbol": "map_info",
-                                   "ebpf_communication_data_symbol": "constData", "mine": [1, {"x": 2}]})
-        request = json.loads(self.passed(path)[len(PTX) + 2:])
+        self.assertEqual(
+            request,
+            {"to_patch_kernel": "_Z1fv", "global_ebpf_map_info_symbol": "map_info", "ebpf_communication_data_symbol": "constData", "mine": [1, {"x": 2}]},
+        )
+        request = json.loads(self.passed(path)[len(PTX) + 2 :])
         self.assertNotIn("to_patch_kernel", request)
         self.assertEqual(request["environment"]["PTX_ATTACH_POINT"], "kprobe/f")
 
@@ -154,9 +166,11 @@ class Bad(Case):
 
     def test_leaves_group(self):
         """No way out of the group that is killed."""
-        path = self.python("import time\nwords = []\nfor leave in os.setsid, lambda: os.setpgid(0, 0):\n"
-                           "    try:\n        if os.fork() == 0:\n            leave()\n            time.sleep(100)\n"
-                           "    except OSError as error:\n        os._exit(0)\ntime.sleep(100)\n")
+        path = self.python(
+            "import time\nwords = []\nfor leave in os.setsid, lambda: os.setpgid(0, 0):\n"
+            "    try:\n        if os.fork() == 0:\n            leave()\n            time.sleep(100)\n"
+            "    except OSError as error:\n        os._exit(0)\ntime.sleep(100)\n"
+        )
         self.failed(path, "^timed out", timeout_ms=700)
         self.gone(path)
 
@@ -172,8 +186,7 @@ class Bad(Case):
         self.failed(self.python("x = bytearray(1 << 31)\n"), "^exit status 1: Traceback", memory_mib=256)
 
     def test_writes(self):
-        self.failed(self.script("head -c 100000000 /dev/zero\n"), "^its answer is longer than 1000 bytes$",
-                    max_output_bytes=1000)
+        self.failed(self.script("head -c 100000000 /dev/zero\n"), "^its answer is longer than 1000 bytes$", max_output_bytes=1000)
         self.failed(self.script("head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 3\n"), "^exit status 3: xxx")
 
     def test_garbage(self):
@@ -183,36 +196,47 @@ class Bad(Case):
         self.failed(self.script("head -c 1000 /dev/urandom\n"), words)
 
     def test_not_ptx(self):
-        self.failed(self.script("echo '{\"output_ptx\":\"no PTX\"}'\n"), r"^output_ptx, line 1: ")
+        self.failed(self.script('echo \'{"output_ptx":"no PTX"}\'\n'), r"^output_ptx, line 1: ")
 
     def test_validation(self):
-        path = self.script("sed 's/^{\"full_ptx\"/{\"output_ptx\"/'\n")
+        path = self.script('sed \'s/^{"full_ptx"/{"output_ptx"/\'\n')
         self.assertEqual(self.passed(path, required_symbols=["f"]), PTX)
         self.failed(path, "^output_ptx lacks g$", required_symbols=["f", "g"])
         self.failed(path, f"^output_ptx has {len(PTX)} bytes, at most 20 are allowed$", max_output_bytes=20)
 
     def test_requests(self):
-        for change in {"executable": None}, {"input": 5}, {"output": None}, {"timeout_ms": 0}, {"memory_mib": "1"}, \
-                      {"max_output_bytes": 0}, {"attach_point": 3}:
+        for change in (
+            {"executable": None},
+            {"input": 5},
+            {"output": None},
+            {"timeout_ms": 0},
+            {"memory_mib": "1"},
+            {"max_output_bytes": 0},
+            {"attach_point": 3},
+        ):
             reply, _, _ = self.request(**{"executable": "/bin/true", **change})
             self.assertEqual((reply["status"], reply["error"]), ("error", "internal"), reply)
 
 
 class Sandbox(Case):
     def test_no_network(self):
-        path = self.python("import socket\nwords = []\nfor family in socket.AF_INET, socket.AF_INET6, socket.AF_UNIX:\n"
-                           "    try:\n        socket.socket(family)\n        words.append('open')\n"
-                           "    except OSError as error:\n        words.append(error.strerror)\n"
-                           "sys.stderr.write(','.join(words))\nsys.exit(9)\n")
+        path = self.python(
+            "import socket\nwords = []\nfor family in socket.AF_INET, socket.AF_INET6, socket.AF_UNIX:\n"
+            "    try:\n        socket.socket(family)\n        words.append('open')\n"
+            "    except OSError as error:\n        words.append(error.strerror)\n"
+            "sys.stderr.write(','.join(words))\nsys.exit(9)\n"
+        )
         self.failed(path, "^exit status 9: (Operation not permitted,?){3}$")
         # Outside it works: else this would show nothing.
         done = subprocess.run([path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertIn("open", done.stderr)
 
     def test_no_privileges(self):
-        path = self.python("with open('/proc/self/status') as file:\n    text = file.read()\n"
-                           "pick = [l.split()[1] for l in text.splitlines() if l.startswith(('CapEff', 'NoNewPrivs', 'Seccomp:'))]\n"
-                           "sys.stderr.write(','.join(pick))\nsys.exit(9)\n")
+        path = self.python(
+            "with open('/proc/self/status') as file:\n    text = file.read()\n"
+            "pick = [l.split()[1] for l in text.splitlines() if l.startswith(('CapEff', 'NoNewPrivs', 'Seccomp:'))]\n"
+            "sys.stderr.write(','.join(pick))\nsys.exit(9)\n"
+        )
         self.failed(path, "^exit status 9: 0+,1,2$")
 
     def test_files(self):
@@ -227,8 +251,7 @@ class Sandbox(Case):
         else:
             self.skipTest("no folder outside of /tmp")
         try:
-            path = self.script(f"set -e; echo x > /dev/null; t=$(mktemp); echo x > $t; cat $t; rm $t\n"
-                               f"echo x > {outside}/file && exit 8\nexit 9\n")
+            path = self.script(f"set -e; echo x > /dev/null; t=$(mktemp); echo x > $t; cat $t; rm $t\necho x > {outside}/file && exit 8\nexit 9\n")
             done = subprocess.run([path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
             self.assertEqual(done.returncode, 8, done.stderr)
             os.unlink(os.path.join(outside, "file"))
@@ -247,8 +270,11 @@ class Sandbox(Case):
             with open(file, "w"):
                 pass
             make = f"echo $TMPDIR >&2; cd $TMPDIR; mkdir -p a/b/c; mktemp > /dev/null; mkfifo a/f; ln -s {other} a/b/l; ln -s {file} l; echo x > a/b/c/x\n"
-            for text, words in (make + "exit 9\n", "^exit status 9: (.*)$"), (make + "exec kill -9 $$\n", "^ended by signal 9 .*: (.*)$"), \
-                    (make + f"pwd > {other}/pwd\n[ $(stat -c %a .) = 700 ] || exit 8\nsleep 100\n", "^timed out after 1000 ms$"):
+            for text, words in (
+                (make + "exit 9\n", "^exit status 9: (.*)$"),
+                (make + "exec kill -9 $$\n", "^ended by signal 9 .*: (.*)$"),
+                (make + f"pwd > {other}/pwd\n[ $(stat -c %a .) = 700 ] || exit 8\nsleep 100\n", "^timed out after 1000 ms$"),
+            ):
                 reply, _, _ = self.request(self.script(text), timeout_ms=1000)
                 found = re.search(words, reply["message"])
                 self.assertTrue(found, reply)
@@ -266,19 +292,28 @@ class Sandbox(Case):
         return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 1
 
     def test_calls(self):
-        path = self.python("import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nwords = []\n"
-                           "for call in (lambda: libc.unshare(0x10000000), lambda: libc.ptrace(0, 0, 0, 0),\n"
-                           "             lambda: libc.mount(b'none', b'/tmp', b'tmpfs', 0, None), lambda: libc.setsid(),\n"
-                           "             lambda: libc.setpgid(0, 0), lambda: libc.syscall(321, 0, 0, 0)):\n"
-                           "    words.append('refused' if call() < 0 and ctypes.get_errno() == 1 else 'done')\n"
-                           "sys.stderr.write(','.join(words))\nsys.exit(9)\n")
+        path = self.python(
+            "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nwords = []\n"
+            "for call in (lambda: libc.unshare(0x10000000), lambda: libc.ptrace(0, 0, 0, 0),\n"
+            "             lambda: libc.mount(b'none', b'/tmp', b'tmpfs', 0, None), lambda: libc.setsid(),\n"
+            "             lambda: libc.setpgid(0, 0), lambda: libc.syscall(321, 0, 0, 0)):\n"
+            "    words.append('refused' if call() < 0 and ctypes.get_errno() == 1 else 'done')\n"
+            "sys.stderr.write(','.join(words))\nsys.exit(9)\n"
+        )
         self.failed(path, "^exit status 9: (refused,?){6}$")
 
     def test_children(self):
         """What a shell does with its children and its files goes on."""
-        self.assertEqual(self.passed(self.script("set -e; t=$(mktemp -d); cd $t\nsleep 100 & kill $!; wait $! || [ $? -gt 128 ]\n"
-                                                 "echo x > a; sed -i s/x/y/ a; cp -p a b; chmod 700 b; chmod +x a; [ -x a ]; [ $(cat b) = y ]\n"
-                                                 "timeout --foreground 0.1 sleep 100 || [ $? = 124 ]; rm -r $t\necho '{}'\n")), "")
+        self.assertEqual(
+            self.passed(
+                self.script(
+                    "set -e; t=$(mktemp -d); cd $t\nsleep 100 & kill $!; wait $! || [ $? -gt 128 ]\n"
+                    "echo x > a; sed -i s/x/y/ a; cp -p a b; chmod 700 b; chmod +x a; [ -x a ]; [ $(cat b) = y ]\n"
+                    "timeout --foreground 0.1 sleep 100 || [ $? = 124 ]; rm -r $t\necho '{}'\n"
+                )
+            ),
+            "",
+        )
 
 
 class Death(Case):
@@ -294,8 +329,20 @@ class Death(Case):
         path = self.script(f"mkdir -p $TMPDIR/a/b; echo x > $TMPDIR/a/x; echo $TMPDIR > {place}.new; mv {place}.new {place}; sleep 100 & sleep 100\n")
         worker = Worker([WORKER, *options])
         fds = [memfd(PTX.encode()), os.memfd_create("out", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)]
-        worker.send({"job": "pass", "id": 3, "executable": path, "attach_point": "kprobe/f", "input": 0, "output": 1,
-                     "timeout_ms": 50000, "memory_mib": 512, "max_output_bytes": 1 << 20}, fds)
+        worker.send(
+            {
+                "job": "pass",
+                "id": 3,
+                "executable": path,
+                "attach_point": "kprobe/f",
+                "input": 0,
+                "output": 1,
+                "timeout_ms": 50000,
+                "memory_mib": 512,
+                "max_output_bytes": 1 << 20,
+            },
+            fds,
+        )
         end = time.monotonic() + 10
         while not self.alive(path) and time.monotonic() < end:
             time.sleep(0.02)

@@ -41,15 +41,24 @@ PTX = """\
 
 def insn(code, dst=0, src=0, off=0, imm=0):
     """One instruction as the contract has it."""
-    return {"lower_32bit": code | dst << 8 | src << 12 | (off & 0xffff) << 16, "upper_32bit": imm & 0xffffffff}
+    return {"lower_32bit": code | dst << 8 | src << 12 | (off & 0xFFFF) << 16, "upper_32bit": imm & 0xFFFFFFFF}
 
 
-MOV0, EXIT = insn(0xb7), insn(0x95)
+MOV0, EXIT = insn(0xB7), insn(0x95)
 TIMER = [insn(0x85, imm=502), MOV0, EXIT]
 # counter[0] += 1, the map by descriptor 7
 COUNTER = [
-    insn(0x62, 10, off=-4), insn(0xbf, 2, 10), insn(0x07, 2, imm=-4), insn(0x18, 1, 1, imm=7), insn(0),
-    insn(0x85, imm=1), insn(0x15, off=2), insn(0xb7, 1, imm=1), insn(0xdb, 0, 1), MOV0, EXIT,
+    insn(0x62, 10, off=-4),
+    insn(0xBF, 2, 10),
+    insn(0x07, 2, imm=-4),
+    insn(0x18, 1, 1, imm=7),
+    insn(0),
+    insn(0x85, imm=1),
+    insn(0x15, off=2),
+    insn(0xB7, 1, imm=1),
+    insn(0xDB, 0, 1),
+    MOV0,
+    EXIT,
 ]
 MAP = {"name": "counter", "type": 2, "key_size": 4, "value_size": 8, "max_entries": 1, "fd": 7}
 
@@ -61,8 +70,7 @@ class Case(unittest.TestCase):
         for key in os.environ:
             if key.startswith(("ASAN", "LSAN", "UBSAN", "LD_LIBRARY")):
                 environment[key] = os.environ[key]
-        done = subprocess.run([os.path.join(FOLDER, "ptxpass_" + name), *arguments], input=text.encode(),
-                              capture_output=True, timeout=60, env=environment)
+        done = subprocess.run([os.path.join(FOLDER, "ptxpass_" + name), *arguments], input=text.encode(), capture_output=True, timeout=60, env=environment)
         self.errors = done.stderr.decode()
         self.assertEqual(done.returncode, status, self.errors)
         if status == OK:
@@ -136,28 +144,34 @@ class Contract(Case):
         ]:
             with self.subTest(name + " " + point):
                 self.assertEqual(self.run_pass(name, {"full_ptx": PTX, **request}, point), {"output_ptx": ""})
-                self.assertEqual(self.run_pass(name, {"input": {"full_ptx": PTX, **request}}, point),
-                                 {"output_ptx": "", "modified": False})
+                self.assertEqual(self.run_pass(name, {"input": {"full_ptx": PTX, **request}}, point), {"output_ptx": "", "modified": False})
 
     def test_nested(self):
-        reply = self.run_pass("kprobe_entry", {"input": {"full_ptx": PTX, "to_patch_kernel": "other"},
-                                               "ebpf_instructions": TIMER}, "kprobe/other")
+        reply = self.run_pass("kprobe_entry", {"input": {"full_ptx": PTX, "to_patch_kernel": "other"}, "ebpf_instructions": TIMER}, "kprobe/other")
         self.assertIs(reply["modified"], True)
         self.assertIn("%globaltimer", reply["output_ptx"])
         self.assemble(reply["output_ptx"])
-        flat = self.run_pass("kprobe_entry", {"full_ptx": PTX, "to_patch_kernel": "other", "ebpf_instructions": TIMER},
-                             "kprobe/other")
+        flat = self.run_pass("kprobe_entry", {"full_ptx": PTX, "to_patch_kernel": "other", "ebpf_instructions": TIMER}, "kprobe/other")
         self.assertEqual(flat["output_ptx"], reply["output_ptx"])
 
     def test_other_fields(self):
-        self.run_pass("kprobe_memcapture", {
-            "full_ptx": PTX, "global_ebpf_map_info_symbol": "map_info", "ebpf_communication_data_symbol": "constData",
-            "source_symbol": "x", "copy_bytes": 8, "align_bytes": 8, "more": [{"x": None}]}, "kprobe/__memcapture")
+        self.run_pass(
+            "kprobe_memcapture",
+            {
+                "full_ptx": PTX,
+                "global_ebpf_map_info_symbol": "map_info",
+                "ebpf_communication_data_symbol": "constData",
+                "source_symbol": "x",
+                "copy_bytes": 8,
+                "align_bytes": 8,
+                "more": [{"x": None}],
+            },
+            "kprobe/__memcapture",
+        )
 
     def test_one_after_the_other(self):
         text = PTX
-        for name, point in (("kprobe_entry", "kprobe/*"), ("kretprobe", "kretprobe/*"),
-                            ("kprobe_memcapture", "kprobe/__memcapture")):
+        for name, point in (("kprobe_entry", "kprobe/*"), ("kretprobe", "kretprobe/*"), ("kprobe_memcapture", "kprobe/__memcapture")):
             text = self.run_pass(name, {"full_ptx": text, "ebpf_instructions": TIMER}, point)["output_ptx"]
         for name in "__probe_func__other", "__retprobe_func__other", "__memcapture__0":
             self.assertIn(f"call {name}", text)
@@ -171,17 +185,16 @@ class Contract(Case):
 
     def test_lines_and_blocks(self):
         text = PTX.replace(".visible .entry _Z9", '.file 1 "/x/y.cu"\n.visible .entry _Z9').replace(
-            "\tst.global.u64 [%a+8]", "\t.loc 1 5 1\n\tst.global.u64 [%a+8]")
+            "\tst.global.u64 [%a+8]", "\t.loc 1 5 1\n\tst.global.u64 [%a+8]"
+        )
         for point in "kprobe/vectorAdd@y.cu:5", "kprobe/vectorAdd@block:1":
             self.assertIn("call ", self.run_pass("kprobe_entry", {"full_ptx": text}, point)["output_ptx"])
-        self.assertEqual(self.run_pass("kprobe_entry", {"full_ptx": text}, "kprobe/vectorAdd@y.cu:6"),
-                         {"output_ptx": ""})
+        self.assertEqual(self.run_pass("kprobe_entry", {"full_ptx": text}, "kprobe/vectorAdd@y.cu:6"), {"output_ptx": ""})
 
 
 class Maps(Case):
     def test_descriptor(self):
-        reply = self.run_pass("kprobe_entry", {"full_ptx": PTX, "ebpf_instructions": COUNTER, "maps": [MAP]},
-                              "kprobe/vectorAdd")
+        reply = self.run_pass("kprobe_entry", {"full_ptx": PTX, "ebpf_instructions": COUNTER, "maps": [MAP]}, "kprobe/vectorAdd")
         self.assertRegex(reply["output_ptx"], r"\.visible \.(global|const) .*\bmap_info_0\b")
         self.assemble(reply["output_ptx"])
 
@@ -209,16 +222,29 @@ class Wrong(Case):
     def test_fields(self):
         good = {"full_ptx": PTX}
         for request in [
-            {}, {"full_ptx": 3}, {"full_ptx": None}, {"full_ptx": ["x"]}, {**good, "to_patch_kernel": 1},
-            {**good, "global_ebpf_map_info_symbol": "a b"}, {**good, "global_ebpf_map_info_symbol": ""},
-            {**good, "ebpf_communication_data_symbol": 1}, {**good, "ebpf_instructions": {}},
-            {**good, "ebpf_instructions": [1]}, {**good, "ebpf_instructions": [{}]},
+            {},
+            {"full_ptx": 3},
+            {"full_ptx": None},
+            {"full_ptx": ["x"]},
+            {**good, "to_patch_kernel": 1},
+            {**good, "global_ebpf_map_info_symbol": "a b"},
+            {**good, "global_ebpf_map_info_symbol": ""},
+            {**good, "ebpf_communication_data_symbol": 1},
+            {**good, "ebpf_instructions": {}},
+            {**good, "ebpf_instructions": [1]},
+            {**good, "ebpf_instructions": [{}]},
             {**good, "ebpf_instructions": [{"lower_32bit": 1}]},
             {**good, "ebpf_instructions": [{"lower_32bit": 1, "upper_32bit": 1 << 32}]},
             {**good, "ebpf_instructions": [{"lower_32bit": -1, "upper_32bit": 0}]},
             {**good, "ebpf_instructions": [{"lower_32bit": "1", "upper_32bit": 0}]},
-            {**good, "maps": {}}, {**good, "maps": [1]}, {**good, "maps": [{}]}, {**good, "maps": [{**MAP, "fd": "7"}]},
-            {**good, "maps": [MAP] * 65}, {"input": PTX}, {"input": {}}, {"input": good, "ebpf_instructions": 1},
+            {**good, "maps": {}},
+            {**good, "maps": [1]},
+            {**good, "maps": [{}]},
+            {**good, "maps": [{**MAP, "fd": "7"}]},
+            {**good, "maps": [MAP] * 65},
+            {"input": PTX},
+            {"input": {}},
+            {"input": good, "ebpf_instructions": 1},
         ]:
             with self.subTest(str(request)[:200]):
                 self.run_pass("kprobe_entry", request, "kprobe/x", INPUT)
@@ -228,10 +254,8 @@ class Wrong(Case):
             self.run_pass("kprobe_entry", {"full_ptx": text}, "kprobe/vectorAdd", TRANSFORM)
 
     def test_programs(self):
-        for instructions in ([insn(0xff)], [MOV0], [insn(0x85, imm=9999), EXIT], [insn(0x05, off=100), EXIT],
-                             [insn(0x18, 1, imm=7)]):
-            self.run_pass("kprobe_entry", {"full_ptx": PTX, "ebpf_instructions": instructions}, "kprobe/vectorAdd",
-                          TRANSFORM)
+        for instructions in ([insn(0xFF)], [MOV0], [insn(0x85, imm=9999), EXIT], [insn(0x05, off=100), EXIT], [insn(0x18, 1, imm=7)]):
+            self.run_pass("kprobe_entry", {"full_ptx": PTX, "ebpf_instructions": instructions}, "kprobe/vectorAdd", TRANSFORM)
 
     def test_attach_point(self):
         for name in "kprobe_entry", "kretprobe", "kprobe_memcapture":
@@ -258,8 +282,7 @@ class Configuration(Case):
         return path
 
     def with_config(self, name, change, request, point, status=OK, **more):
-        out = self.execute(name, "--config", self.config(name, change, **more), text=json.dumps(request), point=point,
-                           status=status)
+        out = self.execute(name, "--config", self.config(name, change, **more), text=json.dumps(request), point=point, status=status)
         return json.loads(out) if status == OK else None
 
     def test_print(self):
@@ -292,38 +315,40 @@ class Configuration(Case):
 
     def test_points(self):
         points = {"attach_points": {"include": ["kprobe/vec*", "kprobe/other"], "exclude": ["kprobe/vectorSub"]}}
-        for point, changed in ("kprobe/vectorAdd", True), ("kprobe/other", True), ("kprobe/o*", False), \
-                              ("kprobe/vectorSub", False):
+        for point, changed in ("kprobe/vectorAdd", True), ("kprobe/other", True), ("kprobe/o*", False), ("kprobe/vectorSub", False):
             reply = self.with_config("kprobe_entry", points, {"full_ptx": PTX}, point)
             self.assertEqual(bool(reply["output_ptx"]), changed, point)
 
     def test_parameters(self):
-        text = PTX.replace(".visible .entry other()\n{\n", ".func my_stub()\n{\n\tret;\n}\n.visible .entry other()\n{\n"
-                           "\t.reg .b64 %a;\n\tmov.b64 %a, 0;\n\tcall my_stub;\n")
+        text = PTX.replace(
+            ".visible .entry other()\n{\n", ".func my_stub()\n{\n\tret;\n}\n.visible .entry other()\n{\n\t.reg .b64 %a;\n\tmov.b64 %a, 0;\n\tcall my_stub;\n"
+        )
         reply = self.with_config("kprobe_entry", {"parameters": {"stubs": ["my_stub"]}}, {"full_ptx": text}, "kprobe/other")
         self.assertNotIn("call my_stub", reply["output_ptx"])
-        reply = self.with_config("kprobe_memcapture", {"parameters": {"spaces": ["shared"]}}, {"full_ptx": PTX},
-                                 "kprobe/__memcapture")
+        reply = self.with_config("kprobe_memcapture", {"parameters": {"spaces": ["shared"]}}, {"full_ptx": PTX}, "kprobe/__memcapture")
         self.assertEqual(reply["output_ptx"], "")
         for parameters in {"stubs": "x"}, {"stubs": ["x"] * 65}, {"spaces": ["moon"]}, {"spaces": 3}:
-            self.with_config("kprobe_entry", {"parameters": parameters}, {"full_ptx": PTX}, "kprobe/other",
-                             status=CONFIGURATION)
+            self.with_config("kprobe_entry", {"parameters": parameters}, {"full_ptx": PTX}, "kprobe/other", status=CONFIGURATION)
 
     def test_validation(self):
         request = {"full_ptx": PTX}
-        self.with_config("kprobe_entry", {"validation": {"max_output_bytes": 100}}, request, "kprobe/other",
-                         status=TRANSFORM)
+        self.with_config("kprobe_entry", {"validation": {"max_output_bytes": 100}}, request, "kprobe/other", status=TRANSFORM)
         self.assertIn("at most 100 are allowed", self.errors)
-        self.with_config("kprobe_entry", {"validation": {"required_symbols": ["nothing"]}}, request, "kprobe/other",
-                         status=TRANSFORM)
+        self.with_config("kprobe_entry", {"validation": {"required_symbols": ["nothing"]}}, request, "kprobe/other", status=TRANSFORM)
         self.assertIn("the output lacks nothing", self.errors)
-        self.with_config("kprobe_entry", {"validation": {"required_symbols": ["__probe_func__other"]}}, request,
-                         "kprobe/other")
+        self.with_config("kprobe_entry", {"validation": {"required_symbols": ["__probe_func__other"]}}, request, "kprobe/other")
 
     def test_bad_files(self):
-        for text in ["", "x", "{}", "[]", '{"name":"kprobe_entry"}', '{"name":"kretprobe","attach_points":{"include":["*"]}}',
-                     '{"name":"mine","executable":"/bin/true","attach_points":{"include":["*"]}}',
-                     '{"name":"kprobe_entry","attach_points":{"include":["*"]},"ordr":1}']:
+        for text in [
+            "",
+            "x",
+            "{}",
+            "[]",
+            '{"name":"kprobe_entry"}',
+            '{"name":"kretprobe","attach_points":{"include":["*"]}}',
+            '{"name":"mine","executable":"/bin/true","attach_points":{"include":["*"]}}',
+            '{"name":"kprobe_entry","attach_points":{"include":["*"]},"ordr":1}',
+        ]:
             with self.subTest(text):
                 self.with_config("kprobe_entry", {}, {"full_ptx": PTX}, "kprobe/other", status=CONFIGURATION, text=text)
                 self.assertEqual(self.errors.count("\n"), 1)

@@ -3,13 +3,15 @@
 /*
  * The stand-in for NVIDIA's libcupti.so on top of the driver of mock/traced: what is used of it
  * (shim/cupti/cupti-abi.h). As the real one does, it serves one subscriber, gives no buffer back
- * that has a record of what has not ended unless it is forced, and is not to be finalized but at the
- * end of a call.
+ * that has a record of what has not ended unless it is forced, and is not to be finalized but at
+ * the end of a call.
  *
  * GPUPROBE_CUPTI_FAIL makes one thing fail: subscribe (another profiler), clock, buffers, callback,
- * enable, flush, finalize, taken (another has registered for buffers since), idle (likewise, at a moment when there are none), busy (not so much a failure: during each flush
- * something else runs), memory (no buffer is taken), dropped (each buffer says that five records are missing), slow (subscribing takes a second), signal (SIGUSR1 comes while a
- * record is written). What was done is written into the file GPUPROBE_CUPTI_LOG.
+ * enable, flush, finalize, taken (another has registered for buffers since), idle (likewise, at a
+ * moment when there are none), busy (not so much a failure: during each flush something else runs),
+ * memory (no buffer is taken), dropped (each buffer says that five records are missing), slow
+ * (subscribing takes a second), signal (SIGUSR1 comes while a record is written). What was done is
+ * written into the file GPUPROBE_CUPTI_LOG.
  */
 
 #include <dlfcn.h>
@@ -44,15 +46,13 @@ static struct buffer {
 	size_t size, used;
 } buffers[BUFFERS]; /* the first one is being filled */
 
-static bool fails(const char *what)
-{
+static bool fails(const char *what) {
 	const char *wanted = getenv("GPUPROBE_CUPTI_FAIL");
 
 	return wanted && !strcmp(wanted, what);
 }
 
-static void say(const char *what)
-{
+static void say(const char *what) {
 	const char *path = getenv("GPUPROBE_CUPTI_LOG");
 	FILE *file = path ? fopen(path, "ae") : NULL;
 
@@ -62,16 +62,16 @@ static void say(const char *what)
 	fclose(file);
 }
 
-static size_t size_of(uint32_t kind)
-{
+static size_t size_of(uint32_t kind) {
 	return kind == CUPTI_KERNEL ? sizeof(struct cupti_kernel) : sizeof(struct cupti_copy);
 }
 
 /* --- the driver --- */
 
-static void call(uint32_t id, int site, uint32_t correlation)
-{
-	struct cupti_call data = { .site = site, .context = (void *)0x1000, .correlation = correlation };
+static void call(uint32_t id, int site, uint32_t correlation) {
+	struct cupti_call data = { .site = site,
+				   .context = (void *)0x1000,
+				   .correlation = correlation };
 	cupti_callback told = callback;
 
 	if (!told || !(all_calls || (id < CALLS && calls[id])))
@@ -84,8 +84,7 @@ static void call(uint32_t id, int site, uint32_t correlation)
 static bool gone; /* who has asked for buffers gets none any more */
 
 /* With the lock: room for a record. */
-static void *reserve(size_t size)
-{
+static void *reserve(size_t size) {
 	struct buffer *buffer = &buffers[0];
 	size_t most;
 
@@ -104,8 +103,8 @@ static void *reserve(size_t size)
 	return buffer->bytes + buffer->used - size;
 }
 
-static void ran(uint32_t correlation, uint64_t start, uint64_t end, const char *name, uint64_t node)
-{
+static void ran(uint32_t correlation, uint64_t start, uint64_t end, const char *name,
+		uint64_t node) {
 	uint32_t kind = name ? CUPTI_KERNEL : CUPTI_MEMCPY;
 	struct cupti_kernel *kernel;
 	struct cupti_copy *copy;
@@ -118,16 +117,24 @@ static void ran(uint32_t correlation, uint64_t start, uint64_t end, const char *
 	kernel = room;
 	copy = room;
 	if (room && name)
-		*kernel = (struct cupti_kernel){ .kind = kind, .start = start, .end = end, .device = 3,
-						 .correlation = correlation, .name = name, .graph_node = node };
+		*kernel = (struct cupti_kernel){ .kind = kind,
+						 .start = start,
+						 .end = end,
+						 .device = 3,
+						 .correlation = correlation,
+						 .name = name,
+						 .graph_node = node };
 	else if (room)
-		*copy = (struct cupti_copy){ .kind = kind, .start = start, .end = end, .device = 3,
-					     .correlation = correlation, .graph_node = node };
+		*copy = (struct cupti_copy){ .kind = kind,
+					     .start = start,
+					     .end = end,
+					     .device = 3,
+					     .correlation = correlation,
+					     .graph_node = node };
 	pthread_mutex_unlock(&lock);
 }
 
-static void listen(bool on)
-{
+static void listen(bool on) {
 	static const struct mock_tool tool = { call, ran };
 	int (*set)(const struct mock_tool *) = NULL;
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -145,25 +152,26 @@ EXPORT cupti_result cuptiSubscribe(driver_handle *subscriber, cupti_callback wan
 EXPORT cupti_result cuptiSubscribe_v2(driver_handle *subscriber, cupti_callback wanted, void *data,
 				      struct cupti_subscriber *named);
 EXPORT cupti_result cuptiUnsubscribe(driver_handle subscriber);
-EXPORT cupti_result cuptiEnableCallback(uint32_t on, driver_handle subscriber, int domain, uint32_t id);
+EXPORT cupti_result cuptiEnableCallback(uint32_t on, driver_handle subscriber, int domain,
+					uint32_t id);
 EXPORT cupti_result cuptiEnableDomain(uint32_t on, driver_handle subscriber, int domain);
 EXPORT cupti_result cuptiActivityRegisterTimestampCallback(uint64_t (*wanted)(void));
 EXPORT cupti_result cuptiActivityRegisterCallbacks(cupti_requested one, cupti_completed other);
 EXPORT cupti_result cuptiActivityEnable(int kind);
 EXPORT cupti_result cuptiActivityDisable(int kind);
 EXPORT cupti_result cuptiActivityFlushAll(uint32_t flags);
-EXPORT cupti_result cuptiActivityGetNextRecord(uint8_t *bytes, size_t valid, struct cupti_record **record);
-EXPORT cupti_result cuptiActivityGetNumDroppedRecords(driver_handle context, uint32_t stream, size_t *count);
+EXPORT cupti_result cuptiActivityGetNextRecord(uint8_t *bytes, size_t valid,
+					       struct cupti_record **record);
+EXPORT cupti_result cuptiActivityGetNumDroppedRecords(driver_handle context, uint32_t stream,
+						      size_t *count);
 EXPORT cupti_result cuptiFinalize(void);
 
-cupti_result cuptiGetResultString(cupti_result result, const char **text)
-{
+cupti_result cuptiGetResultString(cupti_result result, const char **text) {
 	*text = "a reason";
 	return CUPTI_OK;
 }
 
-cupti_result cuptiSubscribe(driver_handle *subscriber, cupti_callback wanted, void *data)
-{
+cupti_result cuptiSubscribe(driver_handle *subscriber, cupti_callback wanted, void *data) {
 	if (callback || fails("subscribe"))
 		return CUPTI_SOMEBODY_ELSE;
 	if (fails("slow"))
@@ -177,8 +185,7 @@ cupti_result cuptiSubscribe(driver_handle *subscriber, cupti_callback wanted, vo
 }
 
 cupti_result cuptiSubscribe_v2(driver_handle *subscriber, cupti_callback wanted, void *data,
-			       struct cupti_subscriber *named)
-{
+			       struct cupti_subscriber *named) {
 	cupti_result result = cuptiSubscribe(subscriber, wanted, data);
 
 	if (result && named->other && named->other_size >= CUPTI_SUBSCRIBER_OTHER_SIZE)
@@ -186,8 +193,7 @@ cupti_result cuptiSubscribe_v2(driver_handle *subscriber, cupti_callback wanted,
 	return result;
 }
 
-cupti_result cuptiUnsubscribe(driver_handle subscriber)
-{
+cupti_result cuptiUnsubscribe(driver_handle subscriber) {
 	say("unsubscribe");
 	callback = NULL;
 	memset(calls, 0, sizeof(calls));
@@ -195,37 +201,33 @@ cupti_result cuptiUnsubscribe(driver_handle subscriber)
 	return subscriber == &callback ? CUPTI_OK : FAILED;
 }
 
-cupti_result cuptiEnableCallback(uint32_t on, driver_handle subscriber, int domain, uint32_t id)
-{
-	if (fails("callback") || subscriber != &callback || domain != CUPTI_DOMAIN_DRIVER || id >= CALLS)
+cupti_result cuptiEnableCallback(uint32_t on, driver_handle subscriber, int domain, uint32_t id) {
+	if (fails("callback") || subscriber != &callback || domain != CUPTI_DOMAIN_DRIVER ||
+	    id >= CALLS)
 		return FAILED;
 	calls[id] = on;
 	return CUPTI_OK;
 }
 
-cupti_result cuptiEnableDomain(uint32_t on, driver_handle subscriber, int domain)
-{
+cupti_result cuptiEnableDomain(uint32_t on, driver_handle subscriber, int domain) {
 	if (subscriber != &callback || domain != CUPTI_DOMAIN_DRIVER)
 		return FAILED;
 	all_calls = on;
 	return CUPTI_OK;
 }
 
-cupti_result cuptiActivityRegisterTimestampCallback(uint64_t (*wanted)(void))
-{
+cupti_result cuptiActivityRegisterTimestampCallback(uint64_t (*wanted)(void)) {
 	clock_now = wanted;
 	return fails("clock") ? FAILED : CUPTI_OK;
 }
 
-cupti_result cuptiActivityRegisterCallbacks(cupti_requested one, cupti_completed other)
-{
+cupti_result cuptiActivityRegisterCallbacks(cupti_requested one, cupti_completed other) {
 	requested = one;
 	completed = other;
 	return fails("buffers") ? FAILED : CUPTI_OK;
 }
 
-cupti_result cuptiActivityEnable(int kind)
-{
+cupti_result cuptiActivityEnable(int kind) {
 	char line[64];
 
 	if (fails("enable") || !requested || !clock_now)
@@ -237,8 +239,7 @@ cupti_result cuptiActivityEnable(int kind)
 	return CUPTI_OK;
 }
 
-cupti_result cuptiActivityDisable(int kind)
-{
+cupti_result cuptiActivityDisable(int kind) {
 	char line[64];
 
 	snprintf(line, sizeof(line), "disable %d", kind);
@@ -248,8 +249,7 @@ cupti_result cuptiActivityDisable(int kind)
 }
 
 /* Has all ended that is in the buffer? What has not gets no end, if it is to go anyway. */
-static bool is_ripe(struct buffer *buffer, bool forced)
-{
+static bool is_ripe(struct buffer *buffer, bool forced) {
 	struct cupti_record *record = NULL;
 	uint64_t now = clock_now();
 	bool ripe = true;
@@ -267,8 +267,7 @@ static bool is_ripe(struct buffer *buffer, bool forced)
 	return ripe || forced;
 }
 
-cupti_result cuptiActivityFlushAll(uint32_t flags)
-{
+cupti_result cuptiActivityFlushAll(uint32_t flags) {
 	struct buffer ripe[BUFFERS];
 	int count = 0;
 
@@ -295,8 +294,8 @@ cupti_result cuptiActivityFlushAll(uint32_t flags)
 	return CUPTI_OK;
 }
 
-cupti_result cuptiActivityGetNextRecord(uint8_t *bytes, size_t valid, struct cupti_record **record)
-{
+cupti_result cuptiActivityGetNextRecord(uint8_t *bytes, size_t valid,
+					struct cupti_record **record) {
 	uint8_t *next = *record ? (uint8_t *)*record + size_of((*record)->kind) : bytes;
 
 	if (next >= bytes + valid)
@@ -305,14 +304,13 @@ cupti_result cuptiActivityGetNextRecord(uint8_t *bytes, size_t valid, struct cup
 	return CUPTI_OK;
 }
 
-cupti_result cuptiActivityGetNumDroppedRecords(driver_handle context, uint32_t stream, size_t *count)
-{
+cupti_result cuptiActivityGetNumDroppedRecords(driver_handle context, uint32_t stream,
+					       size_t *count) {
 	*count = fails("dropped") ? 5 : 0;
 	return CUPTI_OK;
 }
 
-cupti_result cuptiFinalize(void)
-{
+cupti_result cuptiFinalize(void) {
 	say(in_exit ? "finalize" : "finalize outside of a call's end");
 	listen(false);
 	requested = NULL;

@@ -3,10 +3,9 @@
 /* As the stub of a toolkit, for test-symbols.c: it has the driver's SONAME, and nothing works. */
 
 #define STUB_LIBRARY 34
-#define STUB(name, ...)       \
-	int name(__VA_ARGS__); \
-	int name(__VA_ARGS__)  \
-	{                      \
+#define STUB(name, ...)              \
+	int name(__VA_ARGS__);       \
+	int name(__VA_ARGS__) {      \
 		return STUB_LIBRARY; \
 	}
 

@@ -2,14 +2,15 @@
 
 /*
  * A GPU with a clock of its own: it began at 1000 seconds and is 100 ppm fast. Each launch takes
- * KERNEL_NS of it, in order in its stream; an event has the time at which all before it is done. The
- * legacy stream, 0 or 1, waits for the others, and they for it, but for ours. A kernel from SLOW on
- * runs for as many milliseconds as its grid is wide.
+ * KERNEL_NS of it, in order in its stream; an event has the time at which all before it is done.
+ * The legacy stream, 0 or 1, waits for the others, and they for it, but for ours. A kernel from
+ * SLOW on runs for as many milliseconds as its grid is wide.
  *
- * After mock_occupy() the streams of others wait for so long, too. After mock_fail() the context has
- * failed: whatever is asked has that result.
+ * After mock_occupy() the streams of others wait for so long, too. After mock_fail() the context
+ * has failed: whatever is asked has that result.
  *
- * In the stream BAD no event can be recorded; in HALF_BAD the first one can, the second not, and so on.
+ * In the stream BAD no event can be recorded; in HALF_BAD the first one can, the second not, and so
+ * on.
  */
 
 #include <errno.h>
@@ -50,14 +51,12 @@ static const struct mock_tool *tool;
 static uint32_t correlations;
 
 /* NULL: none. */
-FUNCTION(mock_set_tool, const struct mock_tool *wanted)
-{
+FUNCTION(mock_set_tool, const struct mock_tool *wanted) {
 	__atomic_store_n(&tool, wanted, __ATOMIC_RELEASE);
 	return 0;
 }
 
-uint32_t gpu_call_begin(uint32_t id)
-{
+uint32_t gpu_call_begin(uint32_t id) {
 	const struct mock_tool *told = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
 	uint32_t correlation = __atomic_add_fetch(&correlations, 1, __ATOMIC_RELAXED);
 
@@ -66,16 +65,14 @@ uint32_t gpu_call_begin(uint32_t id)
 	return correlation;
 }
 
-void gpu_call_end(uint32_t id, uint32_t correlation)
-{
+void gpu_call_end(uint32_t id, uint32_t correlation) {
 	const struct mock_tool *told = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
 
 	if (told)
 		told->call(id, 1, correlation);
 }
 
-static uint64_t now(void)
-{
+static uint64_t now(void) {
 	struct timespec host;
 	uint64_t time;
 
@@ -87,14 +84,12 @@ static uint64_t now(void)
 }
 
 /* The default stream has two names. */
-static unsigned place_of(void *stream)
-{
+static unsigned place_of(void *stream) {
 	return stream == (void *)1 ? 0 : (uintptr_t)stream % STREAMS;
 }
 
 /* When all is done that is in a stream now, or that it waits for. */
-static uint64_t *end_of(void *stream)
-{
+static uint64_t *end_of(void *stream) {
 	unsigned place = place_of(stream);
 	uint64_t *end = &busy_until[place], time = now();
 
@@ -107,13 +102,12 @@ static uint64_t *end_of(void *stream)
 }
 
 /* A time of the GPU, as the host's clock has it. */
-static uint64_t host_time(uint64_t time)
-{
+static uint64_t host_time(uint64_t time) {
 	return begin + (uint64_t)((double)(time - UINT64_C(1000000000000)) * 10000 / 10001);
 }
 
-void gpu_launch_long(void *stream, uint64_t length, uint32_t correlation, const char *name, uint64_t node)
-{
+void gpu_launch_long(void *stream, uint64_t length, uint32_t correlation, const char *name,
+		     uint64_t node) {
 	const struct mock_tool *told = __atomic_load_n(&tool, __ATOMIC_ACQUIRE);
 	bool captured = capturing[place_of(stream)];
 	uint64_t start = 0;
@@ -128,22 +122,19 @@ void gpu_launch_long(void *stream, uint64_t length, uint32_t correlation, const 
 		told->ran(correlation, host_time(start), host_time(start + length), name, node);
 }
 
-void gpu_launch(void *stream, uint32_t correlation, const char *name, uint64_t node)
-{
+void gpu_launch(void *stream, uint32_t correlation, const char *name, uint64_t node) {
 	gpu_launch_long(stream, KERNEL_NS, correlation, name, node);
 }
 
 /* What is forbidden while somebody captures, but for threads in relaxed mode. */
-static bool is_forbidden(void)
-{
+static bool is_forbidden(void) {
 	for (int i = 0; i < STREAMS; i++)
 		if (capturing[i] && mode != 2)
 			return true;
 	return false;
 }
 
-int gpu_query(void *event)
-{
+int gpu_query(void *event) {
 	struct event *one = event;
 	int result;
 
@@ -157,40 +148,34 @@ int gpu_query(void *event)
 	return result;
 }
 
-void gpu_wait(void)
-{
+void gpu_wait(void) {
 	for (int i = 0; i < STREAMS; i++)
 		while (busy_until[i] > now())
 			usleep(100);
 }
 
-FUNCTION(mock_occupy, int milliseconds)
-{
+FUNCTION(mock_occupy, int milliseconds) {
 	pthread_mutex_lock(&lock);
 	busy_until[OURS] = now() + (uint64_t)milliseconds * 1000000;
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
-FUNCTION(mock_fail, int result)
-{
+FUNCTION(mock_fail, int result) {
 	__atomic_store_n(&failed, result, __ATOMIC_RELAXED);
 	return 0;
 }
 
-int gpu_failed(void)
-{
+int gpu_failed(void) {
 	return __atomic_load_n(&failed, __ATOMIC_RELAXED);
 }
 
-FUNCTION(mock_slow_create, int milliseconds)
-{
+FUNCTION(mock_slow_create, int milliseconds) {
 	__atomic_store_n(&slow_create, milliseconds, __ATOMIC_RELAXED);
 	return 0;
 }
 
-FUNCTION(cuEventCreate, void **event, unsigned flags)
-{
+FUNCTION(cuEventCreate, void **event, unsigned flags) {
 	int wait = __atomic_exchange_n(&slow_create, 0, __ATOMIC_RELAXED);
 
 	if (wait)
@@ -202,15 +187,13 @@ FUNCTION(cuEventCreate, void **event, unsigned flags)
 	return 0;
 }
 
-FUNCTION(cuEventDestroy_v2, void *event)
-{
+FUNCTION(cuEventDestroy_v2, void *event) {
 	free(event);
 	__atomic_sub_fetch(&events, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
-FUNCTION(cuEventRecord, void *event, void *stream)
-{
+FUNCTION(cuEventRecord, void *event, void *stream) {
 	static unsigned half_bad;
 
 	if (stream == BAD || (stream == HALF_BAD && half_bad++ % 2))
@@ -228,13 +211,11 @@ FUNCTION(cuEventRecord, void *event, void *stream)
 }
 
 /* Of every thread the own stream is the same here. */
-FUNCTION(cuEventRecord_ptsz, void *event, void *stream)
-{
+FUNCTION(cuEventRecord_ptsz, void *event, void *stream) {
 	return cuEventRecord(event, stream ? stream : (void *)2);
 }
 
-FUNCTION(cuEventElapsedTime_v2, float *milliseconds, void *start, void *end)
-{
+FUNCTION(cuEventElapsedTime_v2, float *milliseconds, void *start, void *end) {
 	const struct event *from = start, *to = end;
 
 	if (gpu_failed())
@@ -247,15 +228,13 @@ FUNCTION(cuEventElapsedTime_v2, float *milliseconds, void *start, void *end)
 	return 0;
 }
 
-FUNCTION(cuStreamCreate, void **stream, unsigned flags)
-{
+FUNCTION(cuStreamCreate, void **stream, unsigned flags) {
 	*stream = (void *)(uintptr_t)OURS;
 	__atomic_add_fetch(&streams, 1, __ATOMIC_RELAXED);
 	return is_forbidden() ? CAPTURE_UNSUPPORTED : 0;
 }
 
-FUNCTION(cuStreamDestroy_v2, void *stream)
-{
+FUNCTION(cuStreamDestroy_v2, void *stream) {
 	if (place_of(stream) == OURS)
 		__atomic_sub_fetch(&streams, 1, __ATOMIC_RELAXED);
 	else /* who gets its place finds nothing there; what is in it goes on */
@@ -263,19 +242,16 @@ FUNCTION(cuStreamDestroy_v2, void *stream)
 	return 0;
 }
 
-FUNCTION(cuStreamIsCapturing, void *stream, int *status)
-{
+FUNCTION(cuStreamIsCapturing, void *stream, int *status) {
 	*status = capturing[place_of(stream)];
 	return 0;
 }
 
-FUNCTION(cuStreamIsCapturing_ptsz, void *stream, int *status)
-{
+FUNCTION(cuStreamIsCapturing_ptsz, void *stream, int *status) {
 	return cuStreamIsCapturing(stream ? stream : (void *)2, status);
 }
 
-FUNCTION(cuThreadExchangeStreamCaptureMode, int *other)
-{
+FUNCTION(cuThreadExchangeStreamCaptureMode, int *other) {
 	int before = mode;
 
 	mode = *other;
@@ -283,22 +259,19 @@ FUNCTION(cuThreadExchangeStreamCaptureMode, int *other)
 	return 0;
 }
 
-FUNCTION(cuStreamBeginCapture_v2, void *stream, int how)
-{
+FUNCTION(cuStreamBeginCapture_v2, void *stream, int how) {
 	capturing[place_of(stream)] = true;
 	return 0;
 }
 
-FUNCTION(cuStreamEndCapture, void *stream, void **graph)
-{
+FUNCTION(cuStreamEndCapture, void *stream, void **graph) {
 	capturing[place_of(stream)] = false;
 	*graph = (void *)0x9000;
 	return 0;
 }
 
 /* It has two kernels and a copy. */
-FUNCTION(cuGraphLaunch, void *exec, void *stream)
-{
+FUNCTION(cuGraphLaunch, void *exec, void *stream) {
 	uint32_t correlation = gpu_call_begin(GRAPH_LAUNCH);
 
 	gpu_launch(stream, correlation, "first", 1);
@@ -308,8 +281,7 @@ FUNCTION(cuGraphLaunch, void *exec, void *stream)
 	return 0;
 }
 
-FUNCTION(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t size, void *stream)
-{
+FUNCTION(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t size, void *stream) {
 	uint32_t correlation = gpu_call_begin(COPY);
 
 	gpu_launch(stream, correlation, NULL, 0);
@@ -317,31 +289,26 @@ FUNCTION(cuMemcpyHtoDAsync_v2, uint64_t to, const void *from, size_t size, void 
 	return 0;
 }
 
-FUNCTION(cuMemcpyDtoH_v2, void *to, uint64_t from, size_t size)
-{
+FUNCTION(cuMemcpyDtoH_v2, void *to, uint64_t from, size_t size) {
 	gpu_wait();
 	return 0;
 }
 
-FUNCTION(cuCtxGetDevice, int *device)
-{
+FUNCTION(cuCtxGetDevice, int *device) {
 	*device = 3;
 	return 0;
 }
 
 /* Another has retained it, too. */
-FUNCTION(cuDevicePrimaryCtxRelease_v2, int device)
-{
+FUNCTION(cuDevicePrimaryCtxRelease_v2, int device) {
 	return 0;
 }
 
-FUNCTION(cuDevicePrimaryCtxReset_v2, int device)
-{
+FUNCTION(cuDevicePrimaryCtxReset_v2, int device) {
 	return 0;
 }
 
 /* Says how many events and streams there are still, which a program did not make. */
-FUNCTION(cuCtxDestroy_v2, void *context)
-{
+FUNCTION(cuCtxDestroy_v2, void *context) {
 	return events + streams;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A libcuda.so.1 for tests of tracing (shim/tests/test-trace.py). Functions say whether they got what
- * tests/targets/s-trace.c gives them: each is called with known values.
+ * A libcuda.so.1 for tests of tracing (shim/tests/test-trace.py). Functions say whether they got
+ * what tests/targets/s-trace.c gives them: each is called with known values.
  */
 
 #include <errno.h>
@@ -22,33 +22,28 @@
 #define CTX_SYNCHRONIZE 17
 #define ALIGNED (((uintptr_t)__builtin_frame_address(0) & 15) == 0)
 
-FUNCTION(cuInit, unsigned flags)
-{
+FUNCTION(cuInit, unsigned flags) {
 	return 0;
 }
 
-FUNCTION(cuDriverGetVersion, int *version)
-{
+FUNCTION(cuDriverGetVersion, int *version) {
 	*version = 13000;
 	return 0;
 }
 
 static __thread void *current = (void *)0x1000;
 
-FUNCTION(cuCtxGetCurrent, void **context)
-{
+FUNCTION(cuCtxGetCurrent, void **context) {
 	*context = current;
 	return 0;
 }
 
-FUNCTION(cuCtxSetCurrent, void *context)
-{
+FUNCTION(cuCtxSetCurrent, void *context) {
 	current = context;
 	return 0;
 }
 
-FUNCTION(cuMemAlloc_v2, uint64_t *pointer, size_t size)
-{
+FUNCTION(cuMemAlloc_v2, uint64_t *pointer, size_t size) {
 	if (!size)
 		return 1;
 	*pointer = 0x7000000 + size;
@@ -56,19 +51,16 @@ FUNCTION(cuMemAlloc_v2, uint64_t *pointer, size_t size)
 	return 0;
 }
 
-FUNCTION(cuMemFree_v2, uint64_t pointer)
-{
+FUNCTION(cuMemFree_v2, uint64_t pointer) {
 	return 0;
 }
 
-FUNCTION(cuEventQuery, void *event)
-{
+FUNCTION(cuEventQuery, void *event) {
 	return gpu_query(event);
 }
 
 /* It calls itself through its own exports. */
-FUNCTION(cuCtxSynchronize, void)
-{
+FUNCTION(cuCtxSynchronize, void) {
 	uint32_t correlation = gpu_call_begin(CTX_SYNCHRONIZE);
 	void *context;
 
@@ -79,16 +71,15 @@ FUNCTION(cuCtxSynchronize, void)
 
 /* ---- arguments of all sorts ----------------------------------------------------------------- */
 
-static void moment(unsigned milliseconds)
-{
+static void moment(unsigned milliseconds) {
 	if (milliseconds)
 		usleep(milliseconds * 1000);
 }
 
-/* A slow one runs for gx milliseconds; the call takes gy before it has reached its stream, less one, and gz behind that. */
+/* A slow one runs for gx milliseconds; the call takes gy before it has reached its stream, less
+ * one, and gz behind that. */
 FUNCTION(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-	 unsigned bz, unsigned shared, void *stream, void **arguments, void **extra)
-{
+	 unsigned bz, unsigned shared, void *stream, void **arguments, void **extra) {
 	uint32_t correlation;
 
 	if (f == (void *)0x5000 &&
@@ -107,18 +98,17 @@ FUNCTION(cuLaunchKernel, void *f, unsigned gx, unsigned gy, unsigned gz, unsigne
 	return 0;
 }
 
-FUNCTION(cuLaunchKernel_ptsz, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-	 unsigned bz, unsigned shared, void *stream, void **arguments, void **extra)
-{
-	return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream ? stream : (void *)2, arguments, extra);
+FUNCTION(cuLaunchKernel_ptsz, void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+	 unsigned by, unsigned bz, unsigned shared, void *stream, void **arguments, void **extra) {
+	return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream ? stream : (void *)2,
+			      arguments, extra);
 }
 
 struct handle {
 	char bytes[64];
 };
 
-FUNCTION(cuIpcOpenMemHandle_v2, uint64_t *pointer, struct handle handle, unsigned flags)
-{
+FUNCTION(cuIpcOpenMemHandle_v2, uint64_t *pointer, struct handle handle, unsigned flags) {
 	for (int i = 0; i < 64; i++)
 		if (handle.bytes[i] != i)
 			return WRONG;
@@ -126,44 +116,38 @@ FUNCTION(cuIpcOpenMemHandle_v2, uint64_t *pointer, struct handle handle, unsigne
 	return ALIGNED ? 0 : WRONG;
 }
 
-FUNCTION(cuTexRefSetMipmapLevelClamp, void *reference, float least, float most)
-{
+FUNCTION(cuTexRefSetMipmapLevelClamp, void *reference, float least, float most) {
 	return reference == (void *)3 && least == 1.5f && most == 2.5f ? 0 : WRONG;
 }
 
 /* A function of a driver that is newer than the shim. */
 FUNCTION(cuFutureFunction, int a, double b, long c, float d, long e, long f, long g, double h,
-	 long i, long j, long k)
-{
+	 long i, long j, long k) {
 	return a == 1 && b == 2.5 && c == 3 && d == 4.5f && e == 5 && f == 6 && g == 7 &&
 			       h == 8.5 && i == 9 && j == 10 && k == 11 && ALIGNED
 		       ? 0
 		       : WRONG;
 }
 
-FUNCTION(cuFutureFunction_v2, int a)
-{
+FUNCTION(cuFutureFunction_v2, int a) {
 	return a == 2 ? 0 : WRONG;
 }
 
 /* ---- modules -------------------------------------------------------------------------------- */
 
-FUNCTION(cuModuleGetFunction, void **function, void *module, const char *name)
-{
+FUNCTION(cuModuleGetFunction, void **function, void *module, const char *name) {
 	if (!strcmp(name, "nothing"))
 		return NOT_FOUND;
 	*function = (void *)(0x5000 + strlen(name) - strlen("kernel"));
 	return 0;
 }
 
-FUNCTION(cuModuleUnload, void *module)
-{
+FUNCTION(cuModuleUnload, void *module) {
 	return 0;
 }
 
 #ifndef OLD_DRIVER
-FUNCTION(cuFuncGetName, const char **name, void *function)
-{
+FUNCTION(cuFuncGetName, const char **name, void *function) {
 	static const char *const names[] = { "kernel", "kernel_", "kernel__" };
 	uintptr_t number = (uintptr_t)function - 0x5000;
 
@@ -177,8 +161,7 @@ FUNCTION(cuFuncGetName, const char **name, void *function)
 	return 0;
 }
 
-FUNCTION(cuKernelGetName, const char **name, void *kernel)
-{
+FUNCTION(cuKernelGetName, const char **name, void *kernel) {
 	*name = "of a CUkernel";
 	return 0;
 }
@@ -187,8 +170,7 @@ FUNCTION(cuKernelGetName, const char **name, void *kernel)
 /* ---- callbacks ------------------------------------------------------------------------------ */
 
 /* In the thread of the caller. */
-FUNCTION(cuLaunchHostFunc, void *stream, void (*function)(void *), void *data)
-{
+FUNCTION(cuLaunchHostFunc, void *stream, void (*function)(void *), void *data) {
 	function(data);
 	return 0;
 }
@@ -198,8 +180,7 @@ struct callback {
 	void *data;
 };
 
-static void *call_back(void *argument)
-{
+static void *call_back(void *argument) {
 	struct callback *callback = argument;
 
 	callback->function(callback->data);
@@ -208,8 +189,7 @@ static void *call_back(void *argument)
 }
 
 /* In a thread of the driver's. */
-FUNCTION(cuStreamAddCallback, void *stream, void (*function)(void *), void *data, unsigned flags)
-{
+FUNCTION(cuStreamAddCallback, void *stream, void (*function)(void *), void *data, unsigned flags) {
 	struct callback *callback = malloc(sizeof(*callback));
 	pthread_t thread;
 

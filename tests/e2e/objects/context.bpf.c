@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* What the first thread of the last block finds in its context, word by word; and that the block before it finds the same kernel. */
+/* What the first thread of the last block finds in its context, word by word; and that the block
+ * before it finds the same kernel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_ARRAY_MAP);
 	__uint(max_entries, 21);
@@ -11,14 +12,12 @@ struct {
 	__type(value, __u64);
 } seen SEC(".maps");
 
-static __always_inline void put(__u32 key, __u64 value)
-{
+static __always_inline void put(__u32 key, __u64 value) {
 	bpf_map_update_elem(&seen, &key, &value, BPF_ANY);
 }
 
 SEC("kprobe/parameters")
-int cuda__context(struct gpuprobe_kernel_ctx *ctx)
-{
+int cuda__context(struct gpuprobe_kernel_ctx *ctx) {
 	__u64 x, y, z;
 
 	bpf_get_thread_idx(&x, &y, &z);

@@ -12,8 +12,7 @@ struct {
 } squares SEC(".maps");
 
 SEC("kprobe/__directly_run")
-int cuda__square(void *ctx)
-{
+int cuda__square(void *ctx) {
 	__u64 x, y, z, *value;
 	__u32 key;
 

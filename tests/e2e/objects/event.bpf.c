@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Instructions of the SASS engine's own points: by kernel and arguments, how many threads ran them. */
+/* Instructions of the SASS engine's own points: by kernel and arguments, how many threads ran them.
+ */
 struct event {
 	__u64 kernel_id, pc, args[3];
 };
@@ -16,9 +17,10 @@ struct {
 } events SEC(".maps");
 
 SEC("kprobe/warps@barrier")
-int cuda__event(struct gpuprobe_event_ctx *ctx)
-{
-	struct event key = { ctx->kernel_id, ctx->pc, { ctx->args[0], ctx->args[1], ctx->args[2] } };
+int cuda__event(struct gpuprobe_event_ctx *ctx) {
+	struct event key = { ctx->kernel_id,
+			     ctx->pc,
+			     { ctx->args[0], ctx->args[1], ctx->args[2] } };
 	__u64 zero = 0, *count = bpf_map_lookup_elem(&events, &key);
 
 	if (!count) {

@@ -5,8 +5,7 @@
 
 /* Every second thread leaves the kernel at once. */
 SEC("kprobe/vectorAdd")
-int cuda__exit(void *ctx)
-{
+int cuda__exit(void *ctx) {
 	__u64 x, y, z;
 
 	bpf_get_thread_idx(&x, &y, &z);

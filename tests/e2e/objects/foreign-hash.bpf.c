@@ -13,8 +13,7 @@ struct {
 	__type(value, __u64);
 } table SEC(".maps");
 
-static __always_inline int use(void)
-{
+static __always_inline int use(void) {
 	__u64 one = 1;
 	__u32 key = 0;
 
@@ -23,14 +22,12 @@ static __always_inline int use(void)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__gpu(void *ctx)
-{
+int cuda__gpu(void *ctx) {
 	return use();
 }
 
 SEC("uprobe/libc.so.6:malloc")
-int host(struct pt_regs *ctx)
-{
+int host(struct pt_regs *ctx) {
 	return use();
 }
 

@@ -13,8 +13,7 @@ struct {
 	__type(value, __u64);
 } counts SEC(".maps");
 
-static __always_inline int count(__u32 key)
-{
+static __always_inline int count(__u32 key) {
 	__u64 *value = bpf_map_lookup_elem(&counts, &key);
 
 	if (value)
@@ -23,56 +22,49 @@ static __always_inline int count(__u32 key)
 }
 
 SEC("kprobe/cuda__Z9vectorAddPKfS0_Pf")
-int cuda__prefixed(struct pt_regs *ctx)
-{
+int cuda__prefixed(struct pt_regs *ctx) {
 	return count(0);
 }
 
-SEC("kprobe/_Z121scale_rows_by_vector_with_a_long_but_ordinary_name_of_a_kernel_whose_template_has_many_arguments_and_more_of_them_still_xPf")
-int cuda__long(struct pt_regs *ctx)
-{
+SEC("kprobe/"
+    "_Z121scale_rows_by_vector_with_a_long_but_ordinary_name_of_a_kernel_whose_template_has_many_"
+    "arguments_and_more_of_them_still_xPf")
+int cuda__long(struct pt_regs *ctx) {
 	return count(1);
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__short(struct pt_regs *ctx)
-{
+int cuda__short(struct pt_regs *ctx) {
 	return count(2);
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__memory(struct gpuprobe_memory_ctx *ctx)
-{
+int cuda__memory(struct gpuprobe_memory_ctx *ctx) {
 	return count(ctx->space & 7);
 }
 
 SEC("kprobe/vectorAdd")
-int pair_gpu(struct pt_regs *ctx)
-{
+int pair_gpu(struct pt_regs *ctx) {
 	return count(7);
 }
 
 SEC("uprobe")
-int pair_host(struct pt_regs *ctx)
-{
+int pair_host(struct pt_regs *ctx) {
 	return count(3);
 }
 
 SEC("uretprobe")
-int pair_return(struct pt_regs *ctx)
-{
+int pair_return(struct pt_regs *ctx) {
 	return count(5);
 }
 
 SEC("kprobe/vectorAdd")
-int near_gpu(struct pt_regs *ctx)
-{
+int near_gpu(struct pt_regs *ctx) {
 	return count(0);
 }
 
 SEC("uprobe/./target:main")
-int near_host(struct pt_regs *ctx)
-{
+int near_host(struct pt_regs *ctx) {
 	return count(6);
 }
 

@@ -19,8 +19,7 @@ struct {
 } results SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__helpers(void *ctx)
-{
+int cuda__helpers(void *ctx) {
 	struct results r = {};
 	__u32 key = 0;
 

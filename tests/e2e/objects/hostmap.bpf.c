@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* A map of the GPU's own type that a program on the host writes, too: 0 counts threads, 1 and 2 are the host's. */
+/* A map of the GPU's own type that a program on the host writes, too: 0 counts threads, 1 and 2 are
+ * the host's. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_ARRAY_MAP);
@@ -13,8 +14,7 @@ struct {
 } both SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__count(void *ctx)
-{
+int cuda__count(void *ctx) {
 	__u32 zero = 0;
 	__u64 *value = bpf_map_lookup_elem(&both, &zero);
 
@@ -24,8 +24,7 @@ int cuda__count(void *ctx)
 }
 
 SEC("uprobe/libcuda.so.1:cuLaunchKernel")
-int host(void *ctx)
-{
+int host(void *ctx) {
 	__u32 key = 1;
 	__u64 seven = 7, *value;
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpuprobe.bpf.h"
 
-/* What a program does is set by maps that the host writes to (test-map-update.py). Each thread adds to `results` what it finds. */
+/* What a program does is set by maps that the host writes to (test-map-update.py). Each thread adds
+ * to `results` what it finds. */
 
-enum mode { SLOW = 1, FAST = 2 };
+enum mode {
+	SLOW = 1,
+	FAST = 2
+};
 
 struct setting {
 	__u32 factor;
@@ -15,11 +19,11 @@ struct setting {
 };
 
 #define ARRAY(map, map_type, value_type, n) \
-	struct {                             \
-		__uint(type, map_type);      \
-		__uint(max_entries, n);      \
-		__type(key, __u32);          \
-		__type(value, value_type);   \
+	struct {                            \
+		__uint(type, map_type);     \
+		__uint(max_entries, n);     \
+		__type(key, __u32);         \
+		__type(value, value_type);  \
 	} map SEC(".maps")
 
 ARRAY(settings, BPF_MAP_TYPE_ARRAY, struct setting, 2);
@@ -45,8 +49,7 @@ volatile int threshold = 3;
 volatile int other = 4;
 const volatile int constant = 1;
 
-static __always_inline void add(__u32 key, __u64 n)
-{
+static __always_inline void add(__u32 key, __u64 n) {
 	__u64 *value = bpf_map_lookup_elem(&results, &key);
 
 	if (value)
@@ -54,8 +57,7 @@ static __always_inline void add(__u32 key, __u64 n)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__inputs(void *ctx)
-{
+int cuda__inputs(void *ctx) {
 	struct setting *setting;
 	__u64 *value, key = 7, five = 5;
 	__u32 zero = 0;
@@ -86,8 +88,7 @@ int cuda__inputs(void *ctx)
 }
 
 SEC("kprobe/no_such_kernel")
-int cuda__ring(void *ctx)
-{
+int cuda__ring(void *ctx) {
 	__u64 five = 5;
 
 	bpf_ringbuf_output(&ring, &five, sizeof(five), 0);

@@ -3,11 +3,11 @@
 #include <bpf/bpf_helpers.h>
 
 /* Many elements; and large values, of which nothing says where integers are. */
-#define LARGE(name)                              \
-	struct {                                 \
-		__uint(type, BPF_MAP_TYPE_ARRAY); \
-		__uint(max_entries, 1);          \
-		__uint(key_size, 4);             \
+#define LARGE(name)                                \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);  \
+		__uint(max_entries, 1);            \
+		__uint(key_size, 4);               \
 		__uint(value_size, (2 << 20) - 1); \
 	} name SEC(".maps")
 
@@ -22,8 +22,7 @@ LARGE(first);
 LARGE(second);
 
 SEC("kprobe/vectorAdd")
-int cuda__large(void *ctx)
-{
+int cuda__large(void *ctx) {
 	__u32 key = 0;
 	char *value = bpf_map_lookup_elem(&first, &key);
 

@@ -5,8 +5,7 @@
 
 /* Lines from every thread. */
 SEC("kprobe/vectorAdd")
-int cuda__log(void *ctx)
-{
+int cuda__log(void *ctx) {
 	__u64 block, thread, unused;
 
 	bpf_get_block_idx(&block, &unused, &unused);
@@ -16,8 +15,7 @@ int cuda__log(void *ctx)
 }
 
 SEC("kprobe/returns")
-int cuda__log_more(void *ctx)
-{
+int cuda__log_more(void *ctx) {
 	char format[] = "stack %d%%";
 	__u64 x, y, z;
 

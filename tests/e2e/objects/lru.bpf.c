@@ -3,14 +3,15 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Each thread inserts keys of its own into maps that have room for few: 0 of `counts` are insertions, 1 those that failed. */
+/* Each thread inserts keys of its own into maps that have room for few: 0 of `counts` are
+ * insertions, 1 those that failed. */
 
-#define MAP(name, TYPE)                          \
-	struct {                                 \
-		__uint(type, TYPE);              \
-		__uint(max_entries, 16);         \
-		__type(key, __u64);              \
-		__type(value, __u64);            \
+#define MAP(name, TYPE)                  \
+	struct {                         \
+		__uint(type, TYPE);      \
+		__uint(max_entries, 16); \
+		__type(key, __u64);      \
+		__type(value, __u64);    \
 	} name SEC(".maps")
 
 MAP(lru, BPF_MAP_TYPE_LRU_HASH);
@@ -23,8 +24,7 @@ struct {
 	__type(value, __u64);
 } counts SEC(".maps");
 
-static __always_inline void insert(void *map, __u64 key)
-{
+static __always_inline void insert(void *map, __u64 key) {
 	__u32 index = bpf_map_update_elem(map, &key, &key, BPF_ANY) != 0;
 	__u64 *count = bpf_map_lookup_elem(&counts, &index);
 
@@ -33,8 +33,7 @@ static __always_inline void insert(void *map, __u64 key)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__lru(void *ctx)
-{
+int cuda__lru(void *ctx) {
 	__u64 block, thread, unused;
 
 	bpf_get_block_idx(&block, &unused, &unused);

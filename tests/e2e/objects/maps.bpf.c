@@ -4,12 +4,12 @@
 #include "gpuprobe.bpf.h"
 
 /* Each type of map counts the threads of a kernel in its way. */
-#define MAP(NAME, TYPE, KEY, ENTRIES)        \
-	struct {                             \
-		__uint(type, TYPE);          \
+#define MAP(NAME, TYPE, KEY, ENTRIES)         \
+	struct {                              \
+		__uint(type, TYPE);           \
 		__uint(max_entries, ENTRIES); \
-		__type(key, KEY);            \
-		__type(value, __u64);        \
+		__type(key, KEY);             \
+		__type(value, __u64);         \
 	} NAME SEC(".maps")
 
 MAP(array, BPF_MAP_TYPE_ARRAY, __u32, 2);
@@ -26,21 +26,18 @@ MAP(results, BPF_MAP_TYPE_ARRAY, __u32, 16);
 
 __u64 entered; /* .bss */
 
-static __always_inline void count(void *map, void *key)
-{
+static __always_inline void count(void *map, void *key) {
 	__u64 *value = bpf_map_lookup_elem(map, key);
 
 	if (value)
 		__sync_fetch_and_add(value, 1);
 }
 
-static __always_inline void result(__u32 key)
-{
+static __always_inline void result(__u32 key) {
 	count(&results, &key);
 }
 
-static __always_inline void count_key(void *map, void *key)
-{
+static __always_inline void count_key(void *map, void *key) {
 	__u64 *value = bpf_map_lookup_elem(map, key), one = 1;
 
 	if (!value) {
@@ -55,8 +52,7 @@ static __always_inline void count_key(void *map, void *key)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__maps(void *ctx)
-{
+int cuda__maps(void *ctx) {
 	__u64 block, size, thread, unused, wide, *value;
 	__u32 one = 1, key, beyond = 2;
 

@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Memory instructions by what they are: how many threads ran them, and the sum of what they stored. */
+/* Memory instructions by what they are: how many threads ran them, and the sum of what they stored.
+ */
 struct kind {
 	__u64 space;
 	__u64 kind;
@@ -25,8 +26,7 @@ struct {
 } kinds SEC(".maps");
 
 SEC("memcapture/accesses")
-int cuda__memory(struct gpuprobe_memory_ctx *ctx)
-{
+int cuda__memory(struct gpuprobe_memory_ctx *ctx) {
 	struct kind key = { ctx->space, ctx->kind, ctx->size };
 	struct seen first = {}, *seen = bpf_map_lookup_elem(&kinds, &key);
 

@@ -37,11 +37,21 @@ struct log_key {
 };
 
 #define TEN(P) P##0, P##1, P##2, P##3, P##4, P##5, P##6, P##7, P##8, P##9
-#define HUNDRED(P) TEN(P##0), TEN(P##1), TEN(P##2), TEN(P##3), TEN(P##4), TEN(P##5), TEN(P##6), TEN(P##7), TEN(P##8), TEN(P##9)
+#define HUNDRED(P)                                                                              \
+	TEN(P##0), TEN(P##1), TEN(P##2), TEN(P##3), TEN(P##4), TEN(P##5), TEN(P##6), TEN(P##7), \
+		TEN(P##8), TEN(P##9)
 
 enum code {
-	HUNDRED(CODE_0), HUNDRED(CODE_1), HUNDRED(CODE_2), HUNDRED(CODE_3), HUNDRED(CODE_4),
-	HUNDRED(CODE_5), HUNDRED(CODE_6), HUNDRED(CODE_7), HUNDRED(CODE_8), HUNDRED(CODE_9),
+	HUNDRED(CODE_0),
+	HUNDRED(CODE_1),
+	HUNDRED(CODE_2),
+	HUNDRED(CODE_3),
+	HUNDRED(CODE_4),
+	HUNDRED(CODE_5),
+	HUNDRED(CODE_6),
+	HUNDRED(CODE_7),
+	HUNDRED(CODE_8),
+	HUNDRED(CODE_9),
 };
 
 struct codes {
@@ -133,8 +143,7 @@ struct {
 } events SEC(".maps");
 
 SEC("kprobe/vectorAdd")
-int cuda__metrics(void *ctx)
-{
+int cuda__metrics(void *ctx) {
 	struct value zero = {}, *value;
 	struct key key = { .name = "a\"b\\c" };
 	struct log_key log = {};

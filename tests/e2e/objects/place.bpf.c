@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* What both engines say of a launch: by kernel and geometry, how many threads saw it; and a record and a line from the first thread. */
+/* What both engines say of a launch: by kernel and geometry, how many threads saw it; and a record
+ * and a line from the first thread. */
 struct place {
 	__u64 kernel_id, device, pid, grid_dim, grid_dim_z, block_dim, shared_bytes;
 };
@@ -22,8 +23,7 @@ struct {
 	__type(value, struct place);
 } events SEC(".maps");
 
-static __always_inline int is_first(void)
-{
+static __always_inline int is_first(void) {
 	__u64 x, y, z, bx, by, bz;
 
 	bpf_get_thread_idx(&x, &y, &z);
@@ -31,9 +31,9 @@ static __always_inline int is_first(void)
 	return !(x | y | z | bx | by | bz);
 }
 
-static __always_inline int see(struct gpuprobe_kernel_ctx *ctx)
-{
-	struct place key = { ctx->kernel_id, ctx->device, ctx->pid, ctx->grid_dim, ctx->grid_dim_z, ctx->block_dim, ctx->shared_bytes };
+static __always_inline int see(struct gpuprobe_kernel_ctx *ctx) {
+	struct place key = { ctx->kernel_id,  ctx->device,    ctx->pid,         ctx->grid_dim,
+			     ctx->grid_dim_z, ctx->block_dim, ctx->shared_bytes };
 	__u64 zero = 0, *count = bpf_map_lookup_elem(&places, &key);
 
 	if (!count) {
@@ -50,14 +50,12 @@ static __always_inline int see(struct gpuprobe_kernel_ctx *ctx)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__enter(struct gpuprobe_kernel_ctx *ctx)
-{
+int cuda__enter(struct gpuprobe_kernel_ctx *ctx) {
 	return see(ctx);
 }
 
 SEC("kretprobe/vectorAdd")
-int cuda__leave(struct gpuprobe_kernel_ctx *ctx)
-{
+int cuda__leave(struct gpuprobe_kernel_ctx *ctx) {
 	return see(ctx);
 }
 

@@ -35,8 +35,7 @@ struct {
 	__type(value, __u64);
 } results SEC(".maps");
 
-static __always_inline void result(__u32 key)
-{
+static __always_inline void result(__u32 key) {
 	__u64 *value = bpf_map_lookup_elem(&results, &key);
 
 	if (value)
@@ -44,8 +43,7 @@ static __always_inline void result(__u32 key)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__rings(void *ctx)
-{
+int cuda__rings(void *ctx) {
 	struct record record = {}, *reserved;
 	__u64 block, size, thread, unused;
 	__u64 large[20] = {};
@@ -73,7 +71,8 @@ int cuda__rings(void *ctx)
 	}
 	large[0] = record.thread;
 	large[19] = ~record.thread;
-	if (bpf_perf_event_output(ctx, &perf, 0xffffffffull, large, (thread & 1) ? sizeof(large) : 12) == 0)
+	if (bpf_perf_event_output(ctx, &perf, 0xffffffffull, large,
+				  (thread & 1) ? sizeof(large) : 12) == 0)
 		result(3);
 	return 0;
 }

@@ -11,18 +11,19 @@ struct {
 	__type(value, __u64);
 } sum SEC(".maps");
 
-#define SLOW(n)                                                                                    \
-	SEC("kprobe/slow" #n)                                                                      \
-	int cuda__slow##n(void *ctx)                                                               \
-	{                                                                                          \
-		__u32 key = 0;                                                                     \
-		volatile __u64 *value = bpf_map_lookup_elem(&sum, &key);                           \
-                                                                                                   \
-		for (__u32 i = 0; value && i < 120000; i++)                                        \
-			*value += i;                                                               \
-		return 0;                                                                          \
+#define SLOW(n)                                                          \
+	SEC("kprobe/slow" #n)                                            \
+	int cuda__slow##n(void *ctx) {                                   \
+		__u32 key = 0;                                           \
+		volatile __u64 *value = bpf_map_lookup_elem(&sum, &key); \
+                                                                         \
+		for (__u32 i = 0; value && i < 120000; i++)              \
+			*value += i;                                     \
+		return 0;                                                \
 	}
 
-SLOW(0) SLOW(1) SLOW(2)
+SLOW(0)
+SLOW(1)
+SLOW(2)
 
 char LICENSE[] SEC("license") = "GPL";

@@ -3,7 +3,8 @@
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Counts threads; the second program stands nowhere, and keeps the map when the first is detached. */
+/* Counts threads; the second program stands nowhere, and keeps the map when the first is detached.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -11,8 +12,7 @@ struct {
 	__type(value, __u64);
 } counter SEC(".maps");
 
-static __always_inline int count(void)
-{
+static __always_inline int count(void) {
 	__u32 key = 0;
 	__u64 *value = bpf_map_lookup_elem(&counter, &key);
 
@@ -22,14 +22,12 @@ static __always_inline int count(void)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__count(void *ctx)
-{
+int cuda__count(void *ctx) {
 	return count();
 }
 
 SEC("kprobe/no_kernel_has_this_name")
-int cuda__keep(void *ctx)
-{
+int cuda__keep(void *ctx) {
 	return count();
 }
 

@@ -26,8 +26,7 @@ struct {
 
 __u64 histogram[BUCKETS]; /* .bss */
 
-static __always_inline void count(void *map)
-{
+static __always_inline void count(void *map) {
 	__u32 key = 0;
 	__u64 *bucket = bpf_map_lookup_elem(map, &key);
 
@@ -38,8 +37,7 @@ static __always_inline void count(void *map)
 }
 
 SEC("kprobe/vectorAdd")
-int cuda__wide(void *ctx)
-{
+int cuda__wide(void *ctx) {
 	count(&typed);
 	count(&untyped);
 	__sync_fetch_and_add(&histogram[1], 1);

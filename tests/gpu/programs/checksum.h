@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// For programs whose output must be the same bare and probed: errors end the program, results are printed as checksums.
+// For programs whose output must be the same bare and probed: errors end the program, results are
+// printed as checksums.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 #include <cuda_runtime.h>
 
-#define CHECK(call)                                                                                   \
-	do {                                                                                          \
-		cudaError_t error_ = (call);                                                          \
-		if (error_ != cudaSuccess) {                                                          \
-			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_)); \
-			exit(1);                                                                      \
-		}                                                                                     \
+#define CHECK(call)                                                                   \
+	do {                                                                          \
+		cudaError_t error_ = (call);                                          \
+		if (error_ != cudaSuccess) {                                          \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
+				cudaGetErrorString(error_));                          \
+			exit(1);                                                      \
+		}                                                                     \
 	} while (0)
 
 /* Prints a checksum (FNV-1a) of `count` elements in device memory. */
-template <class T> void print_checksum(const char *name, const T *device, size_t count)
-{
+template <class T> void print_checksum(const char *name, const T *device, size_t count) {
 	std::vector<T> values(count);
 	unsigned long long hash = 0xcbf29ce484222325ull;
 
@@ -28,8 +29,7 @@ template <class T> void print_checksum(const char *name, const T *device, size_t
 	printf("%s %016llx\n", name, hash);
 }
 
-template <class T> T *allocate(size_t count)
-{
+template <class T> T *allocate(size_t count) {
 	T *memory;
 
 	CHECK(cudaMalloc(&memory, count * sizeof(T)));
@@ -38,8 +38,7 @@ template <class T> T *allocate(size_t count)
 }
 
 /* Numbers that look random and are always the same. */
-static __global__ void fill_numbers(unsigned *out, size_t count)
-{
+static __global__ void fill_numbers(unsigned *out, size_t count) {
 	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 	unsigned x = (unsigned)i * 2654435761u + 12345u;
 
@@ -50,8 +49,7 @@ static __global__ void fill_numbers(unsigned *out, size_t count)
 		out[i] = x;
 }
 
-static unsigned *numbers(size_t count)
-{
+static unsigned *numbers(size_t count) {
 	unsigned *memory = allocate<unsigned>(count);
 
 	fill_numbers<<<(unsigned)((count + 255) / 256), 256>>>(memory, count);

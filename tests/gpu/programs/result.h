@@ -7,29 +7,28 @@
 #include "checksum.h"
 
 /* A call of a library or of the driver: their statuses are numbers, and 0 is success. */
-#define OK(call)                                                                                   \
-	do {                                                                                       \
-		int status_ = (int)(call);                                                         \
-		if (status_) {                                                                     \
-			fprintf(stderr, "%s:%d: %s: status %d\n", __FILE__, __LINE__, #call,       \
-				status_);                                                          \
-			exit(1);                                                                   \
-		}                                                                                  \
+#define OK(call)                                                                             \
+	do {                                                                                 \
+		int status_ = (int)(call);                                                   \
+		if (status_) {                                                               \
+			fprintf(stderr, "%s:%d: %s: status %d\n", __FILE__, __LINE__, #call, \
+				status_);                                                    \
+			exit(1);                                                             \
+		}                                                                            \
 	} while (0)
 
 /* The same for a call that a library may not support everywhere: then its status is the result. */
-#define TRY(call)                                                                                  \
-	do {                                                                                       \
-		int status_ = (int)(call);                                                         \
-		if (status_)                                                                       \
-			printf("%s: status %d\n", #call, status_);                                 \
+#define TRY(call)                                                  \
+	do {                                                       \
+		int status_ = (int)(call);                         \
+		if (status_)                                       \
+			printf("%s: status %d\n", #call, status_); \
 	} while (0)
 
 static const auto program_start = std::chrono::steady_clock::now();
 
 /* Call it where the first result of the GPU has reached the host; later calls do nothing. */
-inline void first_result()
-{
+inline void first_result() {
 	static bool told;
 
 	if (!told)
@@ -41,15 +40,13 @@ inline void first_result()
 }
 
 /* The program needs something that is not on this machine. The harness shows the reason. */
-[[noreturn]] inline void skip(const char *what)
-{
+[[noreturn]] inline void skip(const char *what) {
 	printf("skipped: no %s\n", what);
 	exit(77);
 }
 
 /* Prints a hash of the bytes of an array in device memory. */
-template <class T> void print_result(const char *name, const T *device, size_t count)
-{
+template <class T> void print_result(const char *name, const T *device, size_t count) {
 	CHECK(cudaDeviceSynchronize());
 	print_checksum(name, device, count);
 	first_result();
@@ -57,8 +54,7 @@ template <class T> void print_result(const char *name, const T *device, size_t c
 
 /* For floating point that may change in the last bit when its kernel is compiled again ("float" in
  * the harness): hash and some values. */
-template <class T> void print_floats(const char *name, const T *device, size_t count)
-{
+template <class T> void print_floats(const char *name, const T *device, size_t count) {
 	std::vector<T> values(count);
 
 	printf("float ");
@@ -69,8 +65,7 @@ template <class T> void print_floats(const char *name, const T *device, size_t c
 }
 
 /* Small whole numbers that look random: sums and products of them are exact in any order. */
-template <class T> __global__ void fill_small(T *out, size_t count, int modulus)
-{
+template <class T> __global__ void fill_small(T *out, size_t count, int modulus) {
 	size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
 	unsigned x = (unsigned)i * 2654435761u + 12345u;
 
@@ -81,8 +76,7 @@ template <class T> __global__ void fill_small(T *out, size_t count, int modulus)
 		out[i] = T((int)(x % modulus) - modulus / 2);
 }
 
-template <class T> T *small_numbers(size_t count, int modulus = 7)
-{
+template <class T> T *small_numbers(size_t count, int modulus = 7) {
 	T *memory = allocate<T>(count);
 
 	fill_small<<<(unsigned)((count + 255) / 256), 256>>>(memory, count, modulus);

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """train.py eager|compile|graphs [--small|--big]: trains a transformer as it is told, a command a line; answers each with a line of JSON.
 
-    steps N          N steps: {"losses": [bits of each], "ms": milliseconds of a step}
-    capture          graphs: captures the step anew
-    profile N        as steps, under torch.profiler: {"kernels": {name: [launches, threads]}, "order": [names], "us": {name: time on the GPU},
-                    "median": {name: of one launch}, "busy": part of the time that the GPU works}
-    profiler 1|0     torch.profiler is on from now on, or ends: {"kernels": number of launches}
-    memory           {"device": bytes in use on the GPU, "rss": KiB, "descriptors": n}
-    quit
+steps N          N steps: {"losses": [bits of each], "ms": milliseconds of a step}
+capture          graphs: captures the step anew
+profile N        as steps, under torch.profiler: {"kernels": {name: [launches, threads]}, "order": [names], "us": {name: time on the GPU},
+                "median": {name: of one launch}, "busy": part of the time that the GPU works}
+profiler 1|0     torch.profiler is on from now on, or ends: {"kernels": number of launches}
+memory           {"device": bytes in use on the GPU, "rss": KiB, "descriptors": n}
+quit
 """
+
 import json
 import os
 import statistics
@@ -99,7 +100,7 @@ def profiler(on):
 
 def profile(count):
     with new_profiler() as run:
-        steps(count) # the same launches as by that command
+        steps(count)  # the same launches as by that command
     kernels, order, times = {}, [], {}
     events = profiled_kernels(run)
     for event in events:
@@ -110,9 +111,13 @@ def profile(count):
         entry[0] += 1
         entry[1] += grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2]
     span = float(events[-1]["ts"]) + float(events[-1]["dur"]) - float(events[0]["ts"]) if events else 1
-    return {"kernels": kernels, "order": order, "us": {name: sum(values) for name, values in times.items()},
-            "median": {name: statistics.median(values) for name, values in times.items()},
-            "busy": round(sum(map(sum, times.values())) / span, 4)}
+    return {
+        "kernels": kernels,
+        "order": order,
+        "us": {name: sum(values) for name, values in times.items()},
+        "median": {name: statistics.median(values) for name, values in times.items()},
+        "busy": round(sum(map(sum, times.values())) / span, 4),
+    }
 
 
 def memory():

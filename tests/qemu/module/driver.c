@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 
 /*
- * Stands in for nvidia.ko: a character device of major 195, and functions of the real one's names and arguments, which do nothing. What an ioctl calls is what
- * the test expects to see.
+ * Stands in for nvidia.ko: a character device of major 195, and functions of the real one's names
+ * and arguments, which do nothing. What an ioctl calls is what the test expects to see.
  */
 
 #include <linux/fs.h>
@@ -25,18 +25,21 @@ int rm_ioctl(void *sp, void *nv, void *file, u32 command, void *data, u32 size);
 static char *version = "595.45.04";
 module_param(version, charp, 0444);
 
-noinline __noclone int nv_alloc_pages(void *nv, u32 pages, u64 page_size, bool contiguous, u32 cache, bool zeroed, bool unencrypted, s32 node,
+noinline __noclone int nv_alloc_pages(void *nv, u32 pages, u64 page_size, bool contiguous,
+				      u32 cache, bool zeroed, bool unencrypted, s32 node,
 				      u64 *table, void **private) {
 	barrier();
 	return node;
 }
 
-noinline __noclone int nv_dma_map_alloc(void *device, u64 pages, u64 *addresses, bool contiguous, void **private) {
+noinline __noclone int nv_dma_map_alloc(void *device, u64 pages, u64 *addresses, bool contiguous,
+					void **private) {
 	barrier();
 	return 0;
 }
 
-noinline __noclone void nv_post_event(void *event, u32 handle, u32 index, u32 info32, u16 info16, bool valid) {
+noinline __noclone void nv_post_event(void *event, u32 handle, u32 index, u32 info32, u16 info16,
+				      bool valid) {
 	barrier();
 }
 
@@ -55,7 +58,8 @@ noinline __noclone int nv_kthread_q_schedule_q_item(void *queue, struct item *it
 	return 1;
 }
 
-static noinline __noclone long nvidia_unlocked_ioctl(struct file *file, unsigned int command, unsigned long argument) {
+static noinline __noclone long nvidia_unlocked_ioctl(struct file *file, unsigned int command,
+						     unsigned long argument) {
 	u8 data[48];
 	u32 status = 0x1f;
 	struct item item = { .function = (void *)0x1234 };
@@ -101,7 +105,10 @@ static const struct file_operations operations = {
 };
 
 static int show_version(struct seq_file *file, void *data) {
-	seq_printf(file, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (test)\nGCC version: none\n", version);
+	seq_printf(file,
+		   "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  "
+		   "(test)\nGCC version: none\n",
+		   version);
 	return 0;
 }
 

@@ -13,7 +13,8 @@ noinline __noclone int nv_kthread_q_schedule_q_item(void *queue, void *item) {
 	return 1;
 }
 
-static noinline __noclone int uvm_migrate(void *space, void *mm, u64 base, u64 length, u32 to, u32 flags, void *iterator, void *tracker) {
+static noinline __noclone int uvm_migrate(void *space, void *mm, u64 base, u64 length, u32 to,
+					  u32 flags, void *iterator, void *tracker) {
 	barrier();
 	return -3;
 }
@@ -22,7 +23,8 @@ noinline __noclone void uvm_perf_event_notify(void *events, u32 id, void *data) 
 	barrier();
 }
 
-static noinline __noclone long uvm_unlocked_ioctl_entry(struct file *file, unsigned int command, unsigned long argument) {
+static noinline __noclone long uvm_unlocked_ioctl_entry(struct file *file, unsigned int command,
+							unsigned long argument) {
 	u32 status = 0x57;
 
 	uvm_migrate(NULL, NULL, 0x7f0000000000, 2 << 20, 1, 0, NULL, NULL);

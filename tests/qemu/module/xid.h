@@ -17,9 +17,11 @@
 #define ASSIGN_TEXT(to, from) __assign_str(to, from)
 #endif
 
-TRACE_EVENT(nvidia_dev_xid, TP_PROTO(const char *name, u32 code, const char *text), TP_ARGS(name, code, text),
+TRACE_EVENT(nvidia_dev_xid, TP_PROTO(const char *name, u32 code, const char *text),
+	    TP_ARGS(name, code, text),
 	    TP_STRUCT__entry(__string(dev, name) __field(u32, error_code) __string(msg, text)),
-	    TP_fast_assign(ASSIGN_TEXT(dev, name); __entry->error_code = code; ASSIGN_TEXT(msg, text);),
+	    TP_fast_assign(ASSIGN_TEXT(dev, name); __entry->error_code = code;
+			   ASSIGN_TEXT(msg, text);),
 	    TP_printk("Xid (PCI:%s): %u, %s", __get_str(dev), __entry->error_code, __get_str(msg)));
 
 #endif

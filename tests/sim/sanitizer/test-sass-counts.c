@@ -4,8 +4,8 @@
 #include "test-sass.h"
 
 /* Between least and most groups of lanes enter together. */
-static void counts_with(const char *threads, const char *turn, const char *warps, uint64_t least, uint64_t most)
-{
+static void counts_with(const char *threads, const char *turn, const char *warps, uint64_t least,
+			uint64_t most) {
 	driver_pointer counters;
 	struct counters is;
 	CUfunction function;
@@ -21,24 +21,20 @@ static void counts_with(const char *threads, const char *turn, const char *warps
 	CHECK(is.warps >= least && is.warps <= most);
 }
 
-void test_counts(void)
-{
+void test_counts(void) {
 	counts_with("1", "0", "", 512, 512); /* each lane is alone */
 }
 
-void test_counts_of_whole_warps(void)
-{
+void test_counts_of_whole_warps(void) {
 	counts_with("1", "0", "whole", 16, 16);
 }
 
-void test_counts_in_turns(void)
-{
+void test_counts_in_turns(void) {
 	counts_with("4", "7", "whole", 16, 511); /* some lanes of a warp come late */
 }
 
-void test_repatch(void)
-{
-	static const struct patch_point enter[] = {{PATCH_BLOCK_ENTER, 0, "p_enter"}};
+void test_repatch(void) {
+	static const struct patch_point enter[] = { { PATCH_BLOCK_ENTER, 0, "p_enter" } };
 	driver_pointer counters;
 	struct counters is;
 	CUmodule module;
@@ -72,8 +68,7 @@ void test_repatch(void)
 	EQUAL(seen.unloading, 0);
 }
 
-void test_cycles(void)
-{
+void test_cycles(void) {
 	driver_pointer counters;
 	struct counters is;
 	size_t before, after, total;
@@ -95,8 +90,7 @@ void test_cycles(void)
 	EQUAL(before, after);
 }
 
-void test_unload(void)
-{
+void test_unload(void) {
 	driver_pointer counters;
 	struct counters is;
 	CUmodule module;
@@ -124,9 +118,9 @@ void test_unload(void)
 	EQUAL(seen.ending, 1);
 }
 
-/* The module is told of as being unloaded, and is there all the same: it is unpatched before it is patched anew. */
-void test_refused(void)
-{
+/* The module is told of as being unloaded, and is there all the same: it is unpatched before it is
+ * patched anew. */
+void test_refused(void) {
 	driver_pointer counters;
 	struct counters is;
 	CUmodule module;
@@ -155,8 +149,7 @@ void test_refused(void)
 static driver_pointer load_counters;
 
 /* In the event: all functions of the module get data, loaded or not. */
-static void patch_on_load(driver_handle module)
-{
+static void patch_on_load(driver_handle module) {
 	CUfunction functions[16];
 	unsigned count;
 
@@ -170,8 +163,7 @@ static void patch_on_load(driver_handle module)
 		GOOD(engine->set_data(functions[n], load_counters));
 }
 
-void test_lazy(void)
-{
+void test_lazy(void) {
 	CUfunctionLoadingState state;
 	struct counters is;
 	CUfunction function, all[16];
@@ -198,8 +190,7 @@ void test_lazy(void)
 	reduce_expect(&is);
 }
 
-void test_library(void)
-{
+void test_library(void) {
 	struct counters is;
 	CUlibrary loaded;
 	CUkernel kernel;
@@ -219,8 +210,7 @@ void test_library(void)
 	EQUAL(seen.unloading, 1);
 }
 
-static CUgraphExec instantiate(CUgraph graph)
-{
+static CUgraphExec instantiate(CUgraph graph) {
 	CUgraphExec exec;
 
 	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
@@ -228,22 +218,20 @@ static CUgraphExec instantiate(CUgraph graph)
 }
 
 /* What one launch of a graph counts. */
-static struct counters replay(CUgraphExec exec, driver_pointer counters)
-{
+static struct counters replay(CUgraphExec exec, driver_pointer counters) {
 	OK(cuGraphLaunch(exec, NULL));
 	OK(cuCtxSynchronize());
 	reduce_check();
 	return take(counters);
 }
 
-void test_graphs(void)
-{
+void test_graphs(void) {
 	int n = REDUCE_N;
 	driver_pointer counters;
 	struct counters is;
 	CUmodule module;
 	CUfunction function = patched_reduce(&module, &counters);
-	void *parameters[] = {&reduce_in, &reduce_out, &n};
+	void *parameters[] = { &reduce_in, &reduce_out, &n };
 	CUgraphExec before, during;
 	CUgraph graph, clone;
 	CUstream stream;
@@ -276,11 +264,10 @@ void test_graphs(void)
 /* Threads of the kernel `mixed` that do not leave early, of 32. */
 #define STAY 16
 
-void test_classes(void)
-{
+void test_classes(void) {
 	driver_pointer counters;
 	CUdeviceptr out;
-	void *parameters[] = {&out};
+	void *parameters[] = { &out };
 	struct counters is;
 	CUfunction function;
 	CUmodule module;
@@ -308,8 +295,10 @@ void test_classes(void)
 	EQUAL(is.global.bytes, (4 + 4 + 16 + 8 + 1) * STAY);
 	EQUAL(is.global.reads, 2 * STAY);
 	EQUAL(is.global.writes, 3 * STAY);
-	EQUAL(is.global.values, 4 * 240); /* the sum of even numbers to 30, of the store of 4 bytes alone */
-	EQUAL(is.global.first_bytes, 2 * 4 * 240 + 0); /* that, and the byte; 1.0f begins with a 0 */
+	EQUAL(is.global.values,
+	      4 * 240); /* the sum of even numbers to 30, of the store of 4 bytes alone */
+	EQUAL(is.global.first_bytes,
+	      2 * 4 * 240 + 0); /* that, and the byte; 1.0f begins with a 0 */
 	EQUAL(is.shared.count, STAY);
 	EQUAL(is.shared.values, 4 * 240);
 	EQUAL(is.shared.address, 4 * 240); /* offsets: the variable is at 0 */
@@ -328,12 +317,11 @@ void test_classes(void)
 }
 
 /* Shared atomics of one kernel, global ones of another space; shuffles of a third. */
-void test_atomics(void)
-{
-	unsigned char data[1000] = {0};
+void test_atomics(void) {
+	unsigned char data[1000] = { 0 };
 	CUdeviceptr in, out;
 	int n = sizeof(data);
-	void *parameters[] = {&in, &out, &n};
+	void *parameters[] = { &in, &out, &n };
 	driver_pointer counters;
 	struct counters is;
 	CUmodule module;

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is refused, what fails, who was here before: a line says so, and the application does not notice. */
+/* What is refused, what fails, who was here before: a line says so, and the application does not
+ * notice. */
 
 #include <pthread.h>
 
 #include "test-sass.h"
 
-void test_errors(void)
-{
-	static const struct patch_point missing[] = {{PATCH_BLOCK_ENTER, 0, "p_nothing"}}, wrong[] = {{PATCH_BARRIER, 0, "p_enter"}},
-					half[] = {{PATCH_BLOCK_ENTER, 0, "p_enter"}, {PATCH_BLOCK_EXIT, 0, "p_nothing"}},
-					exits[] = {{PATCH_BLOCK_EXIT, 0, "p_exit"}}, unknown[] = {{99, 0, "p_enter"}},
-					error[] = {{PATCH_BLOCK_ENTER, 0, "p_error"}};
-	struct patch_point endless = {PATCH_BLOCK_ENTER, 0, ""};
+void test_errors(void) {
+	static const struct patch_point missing[] = { { PATCH_BLOCK_ENTER, 0, "p_nothing" } },
+					wrong[] = { { PATCH_BARRIER, 0, "p_enter" } },
+					half[] = { { PATCH_BLOCK_ENTER, 0, "p_enter" },
+						   { PATCH_BLOCK_EXIT, 0, "p_nothing" } },
+					exits[] = { { PATCH_BLOCK_EXIT, 0, "p_exit" } },
+					unknown[] = { { 99, 0, "p_enter" } },
+					error[] = { { PATCH_BLOCK_ENTER, 0, "p_error" } };
+	struct patch_point endless = { PATCH_BLOCK_ENTER, 0, "" };
 	driver_pointer counters, more;
 	struct counters is;
 	CUmodule module;
@@ -19,13 +22,16 @@ void test_errors(void)
 
 	GOOD(engine->alloc(context, &more, sizeof(is)));
 	GOOD(engine->write(context, more, &(struct counters){}, sizeof(is)));
-	EQUAL(cuMemcpyDtoH_v2(&is, more, sizeof(is)), CUDA_ERROR_INVALID_VALUE); /* it is not the driver's */
+	EQUAL(cuMemcpyDtoH_v2(&is, more, sizeof(is)),
+	      CUDA_ERROR_INVALID_VALUE); /* it is not the driver's */
 	GOOD(engine->free(context, more));
-	FAILS(engine->write(context, more, &is, sizeof(is)), "sanitizerMemcpyHostToDeviceAsync failed");
+	FAILS(engine->write(context, more, &is, sizeof(is)),
+	      "sanitizerMemcpyHostToDeviceAsync failed");
 	memset(endless.symbol, 'x', sizeof(endless.symbol));
 	FAILS(engine->start(library_path, &events), "has been started");
 	FAILS(engine->load_image(context, "not PTX at all"), "sanitizerAddPatches failed");
-	FAILS(engine->patch(module, missing, 1), "sanitizerPatchInstructions failed: One or more of the parameters is invalid (1)");
+	FAILS(engine->patch(module, missing, 1),
+	      "sanitizerPatchInstructions failed: One or more of the parameters is invalid (1)");
 	FAILS(engine->patch(module, wrong, 1), "sanitizerPatchInstructions failed");
 	FAILS(engine->patch(module, unknown, 1), "sanitizerPatchInstructions failed");
 	FAILS(engine->patch(module, &endless, 1), "has no end");
@@ -41,19 +47,20 @@ void test_errors(void)
 	EQUAL(is.enters, 0);
 	EQUAL(is.exits, 512);
 	GOOD(engine->patch(module, error, 1));
-	OK(cuLaunchKernel(function_of(module, "warpFunctions"), 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&reduce_in, &reduce_in}, NULL));
+	OK(cuLaunchKernel(function_of(module, "warpFunctions"), 1, 1, 1, 1, 1, 1, 0, NULL,
+			  (void *[]){ &reduce_in, &reduce_in }, NULL));
 	EQUAL(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
 }
 
 /* Each call that can fail does, and the application does not notice. */
-void test_failures(void)
-{
+void test_failures(void) {
 	driver_pointer counters, more;
 	struct counters is;
 	CUmodule module;
 	CUfunction function = patched_reduce(&module, &counters);
 	static const char *const of_patch[][2] = {
-		{"mark", "sanitizerPatchInstructions failed"}, {"patch", "sanitizerPatchModule failed: Unknown error (999)"},
+		{ "mark", "sanitizerPatchInstructions failed" },
+		{ "patch", "sanitizerPatchModule failed: Unknown error (999)" },
 	};
 
 	setenv("GPUPROBE_SANITIZER_FAIL", "unpatch", 1);
@@ -79,17 +86,17 @@ void test_failures(void)
 	FAILS(engine->write(context, counters, &is, 8), "sanitizerMemcpyHostToDeviceAsync failed");
 }
 
-void test_other_tool(void)
-{
+void test_other_tool(void) {
 	setenv("GPUPROBE_SANITIZER_FAIL", "subscribe", 1);
 	load_engine();
 	OK(cuInit(0));
-	FAILS(engine->start(library_path, &events), "another tool (CUPTI, Nsight, compute-sanitizer, cuda-gdb) has the patching interface");
+	FAILS(engine->start(library_path, &events),
+	      "another tool (CUPTI, Nsight, compute-sanitizer, cuda-gdb) has the patching "
+	      "interface");
 	engine->stop();
 }
 
-void test_too_old(void)
-{
+void test_too_old(void) {
 	setenv("GPUPROBE_SANITIZER_FAIL", "old", 1);
 	load_engine();
 	OK(cuInit(0));
@@ -100,8 +107,7 @@ void test_too_old(void)
 }
 
 /* What was made before is out of reach. */
-void test_late(void)
-{
+void test_late(void) {
 	CUmodule module;
 
 	load_engine();
@@ -109,7 +115,8 @@ void test_late(void)
 	make_context();
 	load(kernels_image);
 	GOOD(engine->start(library_path, &events));
-	FAILS(engine->load_image(context, patches), "sanitizerAddPatches failed: One or more of the parameters is invalid (1)");
+	FAILS(engine->load_image(context, patches),
+	      "sanitizerAddPatches failed: One or more of the parameters is invalid (1)");
 	module = load(kernels_image);
 	EQUAL(seen.loaded, 1);
 	FAILS(engine->patch(module, ALL), "sanitizerPatchInstructions failed");
@@ -118,9 +125,8 @@ void test_late(void)
 static CUfunction spinning;
 static CUdeviceptr spin_flags;
 
-static void *spin(void *unused)
-{
-	void *parameters[] = {&spin_flags};
+static void *spin(void *unused) {
+	void *parameters[] = { &spin_flags };
 
 	OK(cuCtxSetCurrent(context));
 	OK(cuLaunchKernel(spinning, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
@@ -128,8 +134,7 @@ static void *spin(void *unused)
 }
 
 /* The stand-in is as unkind as a GPU about a launch at the same time. */
-void test_at_once(void)
-{
+void test_at_once(void) {
 	volatile uint32_t *flags;
 	pthread_t thread;
 	CUmodule module;
@@ -153,22 +158,20 @@ void test_at_once(void)
 static CUmodule patched_module;
 static pthread_t unpatching;
 
-static void *unpatch(void *unused)
-{
+static void *unpatch(void *unused) {
 	GOOD(engine->unpatch(patched_module));
 	return NULL;
 }
 
 /* It comes to the function's data, and waits there for this event. */
-static void unpatch_meanwhile(driver_handle module)
-{
+static void unpatch_meanwhile(driver_handle module) {
 	CHECK(!pthread_create(&unpatching, NULL, unpatch, NULL));
 	usleep(300000);
 }
 
-/* One module is unpatched while another is unloaded: neither thread waits for the other for good. */
-void test_unload_meanwhile(void)
-{
+/* One module is unpatched while another is unloaded: neither thread waits for the other for good.
+ */
+void test_unload_meanwhile(void) {
 	driver_pointer counters;
 	CUmodule other;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test-sass-patches.h"
 
+/* clang-format off */
 #define PATCH(name, parameters, body)                                                                             \
 	".visible .func (.param .b32 r) " name "(.param .b64 data, .param .b64 pc" parameters ") {\n"             \
 	" .reg .b64 %d; .reg .b64 %x; .reg .b32 %a; .reg .b32 %b; .reg .pred %p;\n"                               \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Patches and kernels written by hand. A patch counts in the struct counters that its data points to, or does nothing if that is 0. */
+/* Patches and kernels written by hand. A patch counts in the struct counters that its data points
+ * to, or does nothing if that is 0. */
 
 #include <stdint.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libgpuprobe-sass.so on the stand-in: what patches see of kernels, exactly (test-sass-counts.c), and what fails (test-sass-failures.c).
+ * libgpuprobe-sass.so on the stand-in: what patches see of kernels, exactly (test-sass-counts.c),
+ * and what fails (test-sass-failures.c).
  *
  *   test-sass LIBGPUPROBE-SASS LIBSANITIZER-PUBLIC
  */
@@ -19,8 +20,7 @@ static const char *engine_path;
 
 struct seen seen;
 
-void check_good(int line, const char *error)
-{
+void check_good(int line, const char *error) {
 	if (error) {
 		printf("line %d: %s\n", line, error);
 		fflush(stdout);
@@ -28,8 +28,7 @@ void check_good(int line, const char *error)
 	}
 }
 
-void check_fails(int line, const char *error, const char *word)
-{
+void check_fails(int line, const char *error, const char *word) {
 	if (!error || !strstr(error, word)) {
 		printf("line %d: %s where %s should fail\n", line, error ? error : "success", word);
 		fflush(stdout);
@@ -39,8 +38,7 @@ void check_fails(int line, const char *error, const char *word)
 
 /* --- events --- */
 
-static void read_names(const char *elf, size_t size)
-{
+static void read_names(const char *elf, size_t size) {
 	const Elf64_Ehdr *header = (const Elf64_Ehdr *)elf;
 	const Elf64_Shdr *sections = (const Elf64_Shdr *)(elf + header->e_shoff);
 
@@ -51,16 +49,19 @@ static void read_names(const char *elf, size_t size)
 		const Elf64_Sym *symbol = (const Elf64_Sym *)(elf + sections[n].sh_offset);
 		const char *strings = elf + sections[sections[n].sh_link].sh_offset;
 
-		for (size_t k = 0; sections[n].sh_type == SHT_SYMTAB && k < sections[n].sh_size / sizeof(*symbol); k++)
-			if (ELF64_ST_TYPE(symbol[k].st_info) == STT_FUNC && symbol[k].st_other & 0x10 && symbol[k].st_shndx) {
+		for (size_t k = 0;
+		     sections[n].sh_type == SHT_SYMTAB && k < sections[n].sh_size / sizeof(*symbol);
+		     k++)
+			if (ELF64_ST_TYPE(symbol[k].st_info) == STT_FUNC &&
+			    symbol[k].st_other & 0x10 && symbol[k].st_shndx) {
 				strcat(seen.names, strings + symbol[k].st_name);
 				strcat(seen.names, " ");
 			}
 	}
 }
 
-static void module_loaded(driver_handle in, driver_handle module, driver_handle library, const void *cubin, size_t size)
-{
+static void module_loaded(driver_handle in, driver_handle module, driver_handle library,
+			  const void *cubin, size_t size) {
 	seen.loaded++;
 	seen.module = module;
 	seen.library = library;
@@ -69,33 +70,31 @@ static void module_loaded(driver_handle in, driver_handle module, driver_handle 
 		seen.on_load(module);
 }
 
-static void module_unloading(driver_handle in, driver_handle module)
-{
+static void module_unloading(driver_handle in, driver_handle module) {
 	if (seen.on_unload)
 		seen.on_unload(module);
 	seen.unloading++;
 	CHECK(module == seen.module);
 }
 
-static void functions_loaded(driver_handle in, driver_handle module, const driver_handle *functions, uint32_t count)
-{
+static void functions_loaded(driver_handle in, driver_handle module, const driver_handle *functions,
+			     uint32_t count) {
 	seen.functions += count;
 	seen.function = functions[0];
 	CHECK(in == context && module == seen.module);
 }
 
-static void context_ending(driver_handle in)
-{
+static void context_ending(driver_handle in) {
 	seen.ending++;
 	CHECK(in == context);
 }
 
-const struct sass_events events = {module_loaded, module_unloading, functions_loaded, context_ending};
+const struct sass_events events = { module_loaded, module_unloading, functions_loaded,
+				    context_ending };
 
 /* --- what most tests begin with --- */
 
-void load_engine(void)
-{
+void load_engine(void) {
 	void *library = dlopen(engine_path, RTLD_NOW);
 	sass_entry entry = library ? (sass_entry)dlsym(library, SASS_ENTRY) : NULL;
 
@@ -104,22 +103,19 @@ void load_engine(void)
 	EQUAL(engine->abi, SASS_ABI);
 }
 
-void make_context(void)
-{
+void make_context(void) {
 	OK(cuDevicePrimaryCtxRetain(&context, 0));
 	OK(cuCtxSetCurrent(context));
 }
 
-void begin(void)
-{
+void begin(void) {
 	load_engine();
 	OK(cuInit(0));
 	GOOD(engine->start(library_path, &events));
 	make_context();
 }
 
-CUmodule load(const void *image)
-{
+CUmodule load(const void *image) {
 	CUmodule module;
 
 	OK(cuModuleLoadData(&module, image));
@@ -127,21 +123,26 @@ CUmodule load(const void *image)
 }
 
 const struct patch_point all_points[] = {
-	{PATCH_BLOCK_ENTER, 0, "p_enter"}, {PATCH_BLOCK_EXIT, 0, "p_exit"}, {PATCH_GLOBAL_MEMORY, 0, "p_global"},
-	{PATCH_SHARED_MEMORY, 0, "p_shared"}, {PATCH_LOCAL_MEMORY, 0, "p_local"}, {PATCH_BARRIER, 0, "p_barrier"},
-	{PATCH_SYNCWARP, 0, "p_sync"}, {PATCH_SHFL, 0, "p_shfl"}, {PATCH_CALL, 0, "p_call"}, {PATCH_RET, 0, "p_ret"},
+	{ PATCH_BLOCK_ENTER, 0, "p_enter" },
+	{ PATCH_BLOCK_EXIT, 0, "p_exit" },
+	{ PATCH_GLOBAL_MEMORY, 0, "p_global" },
+	{ PATCH_SHARED_MEMORY, 0, "p_shared" },
+	{ PATCH_LOCAL_MEMORY, 0, "p_local" },
+	{ PATCH_BARRIER, 0, "p_barrier" },
+	{ PATCH_SYNCWARP, 0, "p_sync" },
+	{ PATCH_SHFL, 0, "p_shfl" },
+	{ PATCH_CALL, 0, "p_call" },
+	{ PATCH_RET, 0, "p_ret" },
 };
 
-CUfunction function_of(CUmodule module, const char *name)
-{
+CUfunction function_of(CUmodule module, const char *name) {
 	CUfunction function;
 
 	OK(cuModuleGetFunction(&function, module, name));
 	return function;
 }
 
-driver_pointer make_counters(void)
-{
+driver_pointer make_counters(void) {
 	static const struct counters zero;
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	driver_pointer address;
@@ -153,8 +154,7 @@ driver_pointer make_counters(void)
 	return address;
 }
 
-struct counters take(driver_pointer address)
-{
+struct counters take(driver_pointer address) {
 	static const struct counters zero;
 	struct counters counters;
 
@@ -166,8 +166,7 @@ struct counters take(driver_pointer address)
 CUdeviceptr reduce_in, reduce_out;
 
 /* Sums 0 + 1 + ... and checks it. */
-void reduce_prepare(void)
-{
+void reduce_prepare(void) {
 	float in[512];
 
 	for (int n = 0; n < 512; n++)
@@ -177,8 +176,7 @@ void reduce_prepare(void)
 	OK(cuMemcpyHtoD_v2(reduce_in, in, sizeof(in)));
 }
 
-void reduce_check(void)
-{
+void reduce_check(void) {
 	float out[2];
 
 	OK(cuMemcpyDtoH_v2(out, reduce_out, sizeof(out)));
@@ -186,26 +184,23 @@ void reduce_check(void)
 	OK(cuMemsetD8_v2(reduce_out, 0, sizeof(out)));
 }
 
-void reduce(CUfunction function)
-{
+void reduce(CUfunction function) {
 	int n = REDUCE_N;
-	void *parameters[] = {&reduce_in, &reduce_out, &n};
+	void *parameters[] = { &reduce_in, &reduce_out, &n };
 
 	OK(cuLaunchKernel(function, 2, 1, 1, 256, 1, 1, 0, NULL, parameters, NULL));
 	OK(cuCtxSynchronize());
 	reduce_check();
 }
 
-static uint64_t float_bits(float value)
-{
+static uint64_t float_bits(float value) {
 	uint32_t bits;
 
 	memcpy(&bits, &value, 4);
 	return bits;
 }
 
-void reduce_expect(const struct counters *is)
-{
+void reduce_expect(const struct counters *is) {
 	EQUAL(is->enters, 512);
 	EQUAL(is->exits, 512);
 	EQUAL(is->barriers, 2 * 256 * 9);
@@ -214,29 +209,30 @@ void reduce_expect(const struct counters *is)
 	EQUAL(is->global.bytes, 4 * (REDUCE_N + 2));
 	EQUAL(is->global.reads, REDUCE_N);
 	EQUAL(is->global.writes, 2);
-	EQUAL(is->global.values, float_bits(255 * 256 / 2) + float_bits(REDUCE_N * (REDUCE_N - 1) / 2 - 255 * 256 / 2));
-	EQUAL(is->global.address, REDUCE_N * reduce_in + 4 * (REDUCE_N * (REDUCE_N - 1) / 2) + 2 * reduce_out + 4);
+	EQUAL(is->global.values, float_bits(255 * 256 / 2) +
+					 float_bits(REDUCE_N * (REDUCE_N - 1) / 2 - 255 * 256 / 2));
+	EQUAL(is->global.address,
+	      REDUCE_N * reduce_in + 4 * (REDUCE_N * (REDUCE_N - 1) / 2) + 2 * reduce_out + 4);
 	EQUAL(is->shared.count, 2 * (256 + 3 * 255 + 1));
 	EQUAL(is->shared.reads, 2 * (2 * 255 + 1));
 	EQUAL(is->shared.writes, 2 * (256 + 255));
 	EQUAL(is->local.count + is->calls + is->returns + is->shuffles + is->syncs, 0);
 }
 
-void expect_nothing(const struct counters *is)
-{
+void expect_nothing(const struct counters *is) {
 	static const struct counters zero;
 
 	CHECK(!memcmp(is, &zero, sizeof(zero)));
 }
 
-CUfunction patched_reduce(CUmodule *module, driver_pointer *counters)
-{
+CUfunction patched_reduce(CUmodule *module, driver_pointer *counters) {
 	CUfunction function;
 
 	begin();
 	*module = load(kernels_image);
 	EQUAL(seen.loaded, 1);
-	CHECK(seen.module == *module && !seen.library && strstr(seen.names, "reduceSum ") && !strstr(seen.names, "fibonacci"));
+	CHECK(seen.module == *module && !seen.library && strstr(seen.names, "reduceSum ") &&
+	      !strstr(seen.names, "fibonacci"));
 	GOOD(engine->load_image(context, patches));
 	GOOD(engine->patch(*module, ALL));
 	function = function_of(*module, "reduceSum");
@@ -246,8 +242,7 @@ CUfunction patched_reduce(CUmodule *module, driver_pointer *counters)
 	return function;
 }
 
-static int run(const char *name, void (*test)(void))
-{
+static int run(const char *name, void (*test)(void)) {
 	pid_t pid = fork();
 	int status;
 
@@ -260,8 +255,7 @@ static int run(const char *name, void (*test)(void))
 	return status != 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
 	int failed = 0;
 
 	if (argc != 3)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the tests of libgpuprobe-sass.so on the stand-in share. Each has a process of its own, which ends at the first thing that is wrong. */
+/* What the tests of libgpuprobe-sass.so on the stand-in share. Each has a process of its own, which
+ * ends at the first thing that is wrong. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,22 +15,22 @@
 
 extern const unsigned char kernels_image[]; /* tests/targets/kernels.cu */
 
-#define CHECK(condition)                                                                     \
-	do {                                                                                 \
-		if (!(condition)) {                                                          \
-			printf("line %d: %s is false\n", __LINE__, #condition);              \
-			fflush(stdout);                                                      \
-			_exit(1);                                                            \
-		}                                                                            \
+#define CHECK(condition)                                                        \
+	do {                                                                    \
+		if (!(condition)) {                                             \
+			printf("line %d: %s is false\n", __LINE__, #condition); \
+			fflush(stdout);                                         \
+			_exit(1);                                               \
+		}                                                               \
 	} while (0)
-#define EQUAL(a, b)                                                                                                \
-	do {                                                                                                       \
-		unsigned long long left = (a), right = (b);                                                        \
-		if (left != right) {                                                                               \
-			printf("line %d: %s is %llu, not %llu\n", __LINE__, #a, left, right);                      \
-			fflush(stdout);                                                                            \
-			_exit(1);                                                                                  \
-		}                                                                                                  \
+#define EQUAL(a, b)                                                                           \
+	do {                                                                                  \
+		unsigned long long left = (a), right = (b);                                   \
+		if (left != right) {                                                          \
+			printf("line %d: %s is %llu, not %llu\n", __LINE__, #a, left, right); \
+			fflush(stdout);                                                       \
+			_exit(1);                                                             \
+		}                                                                             \
 	} while (0)
 #define OK(call) EQUAL(call, CUDA_SUCCESS)
 #define GOOD(call) check_good(__LINE__, call)
@@ -65,7 +66,8 @@ driver_pointer make_counters(void);
 struct counters take(driver_pointer address);
 void expect_nothing(const struct counters *is);
 
-/* reduceSum of 0, 1, 2, ...: what it computes is checked, and what it does is known to the last access (tests/targets/kernels.ptx). */
+/* reduceSum of 0, 1, 2, ...: what it computes is checked, and what it does is known to the last
+ * access (tests/targets/kernels.ptx). */
 #define REDUCE_N 412 /* of two blocks of 256 */
 extern CUdeviceptr reduce_in, reduce_out;
 void reduce_prepare(void);
@@ -75,8 +77,13 @@ void reduce_expect(const struct counters *is);
 /* Begins, and has it patched with everything. */
 CUfunction patched_reduce(CUmodule *module, driver_pointer *counters);
 
-#define COUNTS_TESTS(X) X(counts) X(counts_of_whole_warps) X(counts_in_turns) X(repatch) X(cycles) X(unload) X(refused) X(lazy) X(library) X(graphs) X(classes) X(atomics)
-#define FAILURES_TESTS(X) X(errors) X(failures) X(other_tool) X(too_old) X(late) X(at_once) X(unload_meanwhile)
+#define COUNTS_TESTS(X)          \
+	X(counts)                \
+	X(counts_of_whole_warps) \
+	X(counts_in_turns)       \
+	X(repatch) X(cycles) X(unload) X(refused) X(lazy) X(library) X(graphs) X(classes) X(atomics)
+#define FAILURES_TESTS(X) \
+	X(errors) X(failures) X(other_tool) X(too_old) X(late) X(at_once) X(unload_meanwhile)
 #define DECLARE(name) void test_##name(void);
 COUNTS_TESTS(DECLARE)
 FAILURES_TESTS(DECLARE)

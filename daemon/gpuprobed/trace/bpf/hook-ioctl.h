@@ -23,7 +23,9 @@ static __always_inline __u16 read_bytes(__u8 *bytes, __u64 address, __u32 size) 
 
 /* Sizes of UVM's are not in their numbers. */
 static __always_inline __u32 argument_size(const struct hook_ioctl *io) {
-	return io->device == TRACE_DEVICE_UVM || io->device == TRACE_DEVICE_UVM_TOOLS ? HOOK_IOCTL_BYTES : COMMAND_SIZE(io->command);
+	return io->device == TRACE_DEVICE_UVM || io->device == TRACE_DEVICE_UVM_TOOLS
+		       ? HOOK_IOCTL_BYTES
+		       : COMMAND_SIZE(io->command);
 }
 
 static __always_inline __u64 word_of(const struct hook_ioctl *io, __u32 offset, __u32 size) {
@@ -34,12 +36,14 @@ static __always_inline __u64 word_of(const struct hook_ioctl *io, __u32 offset, 
 	return value;
 }
 
-/* RM_CONTROL, RM_ALLOC and XFER have a pointer to the parameters proper (structs NVOS54, NVOS64, NVOS21, nv_ioctl_xfer_t). */
+/* RM_CONTROL, RM_ALLOC and XFER have a pointer to the parameters proper (structs NVOS54, NVOS64,
+ * NVOS21, nv_ioctl_xfer_t). */
 static __always_inline void read_inner(struct hook_ioctl *io) {
 	__u32 size = COMMAND_SIZE(io->command), n = HOOK_IOCTL_BYTES;
 	__u64 address = 0, known = 0;
 
-	if (COMMAND_TYPE(io->command) != 'F' || io->device == TRACE_DEVICE_UVM || io->device == TRACE_DEVICE_UVM_TOOLS)
+	if (COMMAND_TYPE(io->command) != 'F' || io->device == TRACE_DEVICE_UVM ||
+	    io->device == TRACE_DEVICE_UVM_TOOLS)
 		return;
 	switch (COMMAND_NUMBER(io->command)) {
 	case 0x2a:
@@ -71,7 +75,8 @@ static __always_inline int find_device(__u32 rdev, __u8 *device, __u8 *minor) {
 	for (__u32 i = 0; i < HOOK_DEVICES_MAX; i++) {
 		if (i >= config.n_devices)
 			break;
-		if (config.devices[i].major == major && number >= config.devices[i].first && number <= config.devices[i].last) {
+		if (config.devices[i].major == major && number >= config.devices[i].first &&
+		    number <= config.devices[i].last) {
 			*device = config.devices[i].device;
 			*minor = number;
 			return 1;
@@ -100,12 +105,14 @@ static __always_inline __u64 file_of(__u32 fd) {
 	return read64(read64(table, config.fdt_fd) + 8 * (__u64)fd, 0);
 }
 
-static __always_inline void ioctl_begin(__u32 row, __u8 device, __u8 minor, __u32 command, __u64 argument) {
+static __always_inline void ioctl_begin(__u32 row, __u8 device, __u8 minor, __u32 command,
+					__u64 argument) {
 	__u64 id = bpf_get_current_pid_tgid(), key = HOOK_KEY((__u32)id, row);
 	struct hook_ioctl *io;
 
 	if (bpf_map_update_elem(&ioctls, &key, &no_ioctl, BPF_NOEXIST)) {
-		count(&lost, 0); /* this one, as there is no room; or the one before, whose end was missed */
+		count(&lost, 0); /* this one, as there is no room; or the one before, whose end was
+				    missed */
 		if (bpf_map_update_elem(&ioctls, &key, &no_ioctl, BPF_EXIST))
 			return;
 	}
@@ -125,12 +132,14 @@ static __always_inline void ioctl_begin(__u32 row, __u8 device, __u8 minor, __u3
 	io->header.start = bpf_ktime_get_ns();
 }
 
-/* Two of UVM's that every program makes have rmStatus far behind: MAP_EXTERNAL_ALLOCATION and ALLOC_SEMAPHORE_POOL. */
+/* Two of UVM's that every program makes have rmStatus far behind: MAP_EXTERNAL_ALLOCATION and
+ * ALLOC_SEMAPHORE_POOL. */
 static __always_inline void read_status(struct hook_ioctl *io) {
 	__u64 offset = io->command == 33 ? 9260 : io->command == 68 ? 9240 : 0;
 
 	if (io->device == TRACE_DEVICE_UVM && offset)
-		io->has_status = !bpf_probe_read_user(&io->status, sizeof(io->status), (const void *)(io->argument + offset));
+		io->has_status = !bpf_probe_read_user(&io->status, sizeof(io->status),
+						      (const void *)(io->argument + offset));
 }
 
 static __always_inline void ioctl_end(__u32 row, __s32 result) {

@@ -5,7 +5,8 @@
 
 const volatile struct hook_config config SEC(".rodata.config");
 /* Row of each, of the driver's devices, then of UVM's; -1: not wanted. */
-volatile __s32 syscalls[2 * _HOOK_SYSCALL_N] SEC(".data.syscalls") = { -1, -1, -1, -1, -1, -1, -1, -1 };
+volatile __s32 syscalls[2 * _HOOK_SYSCALL_N] SEC(".data.syscalls") = { -1, -1, -1, -1,
+								       -1, -1, -1, -1 };
 static const struct hook_event no_event;
 static const struct hook_ioctl no_ioctl;
 
@@ -101,7 +102,8 @@ static __always_inline int is_meant(void) {
 		return 0;
 	if (config.flags & HOOK_CONFIG_UID && (__u32)bpf_get_current_uid_gid() != config.uid)
 		return 0;
-	if (config.flags & HOOK_CONFIG_CGROUP && bpf_get_current_ancestor_cgroup_id(config.cgroup_level) != config.cgroup)
+	if (config.flags & HOOK_CONFIG_CGROUP &&
+	    bpf_get_current_ancestor_cgroup_id(config.cgroup_level) != config.cgroup)
 		return 0;
 	return 1;
 }
@@ -126,11 +128,11 @@ static __always_inline __u64 fetch(__u64 address, __u8 size, int user) {
 	const void *from = (const void *)address;
 	__u64 value = 0;
 
-#define FETCH(n)                                            \
-	do {                                                \
-		if (user)                                   \
+#define FETCH(n)                                                \
+	do {                                                    \
+		if (user)                                       \
 			bpf_probe_read_user(&value, n, from);   \
-		else                                        \
+		else                                            \
 			bpf_probe_read_kernel(&value, n, from); \
 	} while (0)
 	switch (size) {
@@ -158,9 +160,12 @@ static __always_inline void take_text(struct hook_event *event, __u64 address, i
 	if (at > (HOOK_TEXTS_MAX - 1) * HOOK_TEXT_SIZE)
 		return;
 	n = user ? bpf_probe_read_user_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address)
-		 : bpf_probe_read_kernel_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address);
-	if (n <= 0 && !user) /* not the other way round: a program may call its function with any address */
-		n = bpf_probe_read_user_str(event->text + at, HOOK_TEXT_SIZE, (const void *)address);
+		 : bpf_probe_read_kernel_str(event->text + at, HOOK_TEXT_SIZE,
+					     (const void *)address);
+	if (n <= 0 &&
+	    !user) /* not the other way round: a program may call its function with any address */
+		n = bpf_probe_read_user_str(event->text + at, HOOK_TEXT_SIZE,
+					    (const void *)address);
 	if (n <= 0) {
 		event->text[at] = '\0';
 		n = 1;
@@ -169,8 +174,8 @@ static __always_inline void take_text(struct hook_event *event, __u64 address, i
 }
 
 /* Where the value is: its address, if it lies in memory. */
-static __always_inline void take_word(struct hook_event *event, const struct hook_word *word, __u32 i, const struct place *place,
-				      int user) {
+static __always_inline void take_word(struct hook_event *event, const struct hook_word *word,
+				      __u32 i, const struct place *place, int user) {
 	__u64 value = 0, text;
 	__u32 location;
 
@@ -190,14 +195,16 @@ static __always_inline void take_word(struct hook_event *event, const struct hoo
 		text = place->record + word->offset;
 		if (word->from != HOOK_FROM_TEXT_ARRAY) {
 			location = read32(text, 0) & 0xffff;
-			text = (word->from == HOOK_FROM_TEXT_FIELD ? place->record : text + 4) + location;
+			text = (word->from == HOOK_FROM_TEXT_FIELD ? place->record : text + 4) +
+			       location;
 		}
 		event->words[i] = 0;
 		take_text(event, text, 0);
 		return;
 	}
 	if (word->flags & HOOK_WORD_FOLLOW)
-		value = fetch(value + word->offset, word->flags & HOOK_WORD_TEXT ? 8 : word->size, user);
+		value = fetch(value + word->offset, word->flags & HOOK_WORD_TEXT ? 8 : word->size,
+			      user);
 	if (word->flags & HOOK_WORD_TEXT)
 		take_text(event, value, user);
 	else
@@ -205,7 +212,8 @@ static __always_inline void take_word(struct hook_event *event, const struct hoo
 	event->words[i] = value;
 }
 
-static __always_inline void take_words(struct hook_event *event, const struct hook_row *row, const struct place *place) {
+static __always_inline void take_words(struct hook_event *event, const struct hook_row *row,
+				       const struct place *place) {
 	for (__u32 i = 0; i < HOOK_WORDS_MAX; i++) {
 		const struct hook_word *word = &row->words[i];
 
@@ -228,10 +236,13 @@ static __always_inline int matches(const struct hook_event *event, const struct 
 /* ---- events ---- */
 
 static __always_inline __u64 event_key(const struct hook_row *row, __u32 index) {
-	return HOOK_KEY(row->flags & HOOK_ROW_BY_CPU ? bpf_get_smp_processor_id() : (__u32)bpf_get_current_pid_tgid(), index);
+	return HOOK_KEY(row->flags & HOOK_ROW_BY_CPU ? bpf_get_smp_processor_id()
+						     : (__u32)bpf_get_current_pid_tgid(),
+			index);
 }
 
-static __always_inline void event_init(struct hook_event *event, const struct hook_row *row, __u32 index) {
+static __always_inline void event_init(struct hook_event *event, const struct hook_row *row,
+				       __u32 index) {
 	__u64 id = bpf_get_current_pid_tgid();
 
 	event->header.type = HOOK_RECORD_EVENT;
@@ -248,8 +259,10 @@ static __always_inline void event_init(struct hook_event *event, const struct ho
 }
 
 static __always_inline void event_send(struct hook_event *event) {
-	long r = event->n_text ? bpf_ringbuf_output(&ring, event, sizeof(*event), BPF_RB_NO_WAKEUP)
-			       : bpf_ringbuf_output(&ring, event, sizeof(*event) - sizeof(event->text), BPF_RB_NO_WAKEUP);
+	long r = event->n_text
+			 ? bpf_ringbuf_output(&ring, event, sizeof(*event), BPF_RB_NO_WAKEUP)
+			 : bpf_ringbuf_output(&ring, event, sizeof(*event) - sizeof(event->text),
+					      BPF_RB_NO_WAKEUP);
 
 	if (r)
 		count(&lost, 0);

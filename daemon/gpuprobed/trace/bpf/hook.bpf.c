@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The programs of hooks: one for each way to be called, and one interpreter. No CO-RE: what depends on the kernel's layout is an offset in `config`, which
- * the daemon reads from BTF where there is one, so that all programs load everywhere and a template of fentry can be loaded for any function.
+ * The programs of hooks: one for each way to be called, and one interpreter. No CO-RE: what depends
+ * on the kernel's layout is an offset in `config`, which the daemon reads from BTF where there is
+ * one, so that all programs load everywhere and a template of fentry can be loaded for any
+ * function.
  *
- * A span begins with an entry in `pending` and ends with a record in the ring. Of a function that calls itself the innermost call is
- * shown, and those around it are counted as lost.
+ * A span begins with an entry in `pending` and ends with a record in the ring. Of a function that
+ * calls itself the innermost call is shown, and those around it are counted as lost.
  */
 
 #include "hook.h"
@@ -33,7 +35,8 @@ static __always_inline void begin(__u32 index, const struct place *place) {
 	struct hook_event *event;
 	__u64 key;
 
-	if (!row || row->flags & HOOK_ROW_OFF || (!(row->flags & HOOK_ROW_ANY_PROCESS) && !is_meant()))
+	if (!row || row->flags & HOOK_ROW_OFF ||
+	    (!(row->flags & HOOK_ROW_ANY_PROCESS) && !is_meant()))
 		return;
 	if (row->flags & HOOK_ROW_IOCTL) {
 		if (!place->arguments)
@@ -45,7 +48,8 @@ static __always_inline void begin(__u32 index, const struct place *place) {
 	}
 	key = event_key(row, index);
 	if (bpf_map_update_elem(&pending, &key, &no_event, BPF_NOEXIST)) {
-		count(&lost, 0); /* this one, as there is no room; or the one that it is within, or that its thread left by longjmp() */
+		count(&lost, 0); /* this one, as there is no room; or the one that it is within, or
+				    that its thread left by longjmp() */
 		if (bpf_map_update_elem(&pending, &key, &no_event, BPF_EXIST))
 			return;
 	}
@@ -66,7 +70,8 @@ static __always_inline void begin(__u32 index, const struct place *place) {
 	bpf_map_delete_elem(&pending, &key);
 }
 
-/* The first text, if it could not be read at the beginning, because nobody had touched its page yet. */
+/* The first text, if it could not be read at the beginning, because nobody had touched its page
+ * yet. */
 static __always_inline void take_late_text(struct hook_event *event, const struct hook_row *row) {
 	__u32 i = row->late_text;
 	long n;
@@ -95,10 +100,12 @@ static __always_inline void end(__u32 index, const struct place *place) {
 		return;
 	event->header.end = now;
 	if (row->flags & HOOK_ROW_RESULT_FIELD)
-		event->header.result = extend(fetch(place->record + row->result_offset, row->result_size, 0), row->result_size,
-					      !!(row->flags & HOOK_ROW_RESULT_SIGNED));
+		event->header.result =
+			extend(fetch(place->record + row->result_offset, row->result_size, 0),
+			       row->result_size, !!(row->flags & HOOK_ROW_RESULT_SIGNED));
 	else if (row->result_size)
-		event->header.result = extend(place->result, row->result_size, !!(row->flags & HOOK_ROW_RESULT_SIGNED));
+		event->header.result = extend(place->result, row->result_size,
+					      !!(row->flags & HOOK_ROW_RESULT_SIGNED));
 	if (now - event->header.start >= config.min_duration) {
 		count(&hits, index);
 		take_late_text(event, row);
@@ -119,12 +126,16 @@ static __always_inline void end(__u32 index, const struct place *place) {
 
 static __always_inline void begin_function(void *context, struct pt_regs *registers) {
 	__u64 arguments[HOOK_ARGUMENTS_MAX] = {
-		PT_REGS_PARM1(registers), PT_REGS_PARM2(registers), PT_REGS_PARM3(registers), PT_REGS_PARM4(registers),
+		PT_REGS_PARM1(registers),
+		PT_REGS_PARM2(registers),
+		PT_REGS_PARM3(registers),
+		PT_REGS_PARM4(registers),
 		PT_REGS_PARM5(registers),
 #if REGISTERS == 6
 		registers->r9,
 #else
-		((struct user_pt_regs *)registers)->regs[5], ((struct user_pt_regs *)registers)->regs[6],
+		((struct user_pt_regs *)registers)->regs[5],
+		((struct user_pt_regs *)registers)->regs[6],
 		((struct user_pt_regs *)registers)->regs[7],
 #endif
 	};
@@ -136,11 +147,14 @@ static __always_inline void begin_function(void *context, struct pt_regs *regist
 
 	if (!row || row->flags & HOOK_ROW_OFF)
 		return;
-	/* the user's stack, or the kernel's own: a program may have any address in its stack pointer */
+	/* the user's stack, or the kernel's own: a program may have any address in its stack
+	 * pointer */
 	if (row->flags & HOOK_ROW_USER)
-		bpf_probe_read_user(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS, (const void *)stack);
+		bpf_probe_read_user(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS,
+				    (const void *)stack);
 	else
-		bpf_probe_read_kernel(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS, (const void *)stack);
+		bpf_probe_read_kernel(arguments + REGISTERS, sizeof(arguments) - 8 * REGISTERS,
+				      (const void *)stack);
 	begin(index, &place);
 }
 
@@ -249,7 +263,8 @@ int hook_tracepoint_end(void *context) {
 #define NR_OPEN 2
 #define NR_CLOSE 3
 #define NR_MMAP 9
-#define SYSCALL_ARGUMENT(registers, i) read64(registers, __builtin_offsetof(struct pt_regs, SYSCALL_##i))
+#define SYSCALL_ARGUMENT(registers, i) \
+	read64(registers, __builtin_offsetof(struct pt_regs, SYSCALL_##i))
 #define SYSCALL_0 rdi
 #define SYSCALL_1 rsi
 #define SYSCALL_2 rdx
@@ -263,7 +278,8 @@ int hook_tracepoint_end(void *context) {
 #define NR_CLOSE 57
 #define NR_MMAP 222
 #define SYSCALL_ARGUMENT(registers, i) read64(registers, 8 * i)
-#define SYSCALL_NUMBER(registers) read64(registers, __builtin_offsetof(struct user_pt_regs, pstate) + 8 + 8)
+#define SYSCALL_NUMBER(registers) \
+	read64(registers, __builtin_offsetof(struct user_pt_regs, pstate) + 8 + 8)
 #endif
 
 static __always_inline void begin_words(__s32 index, const __u64 *arguments) {
@@ -283,10 +299,11 @@ static __always_inline __s32 syscall_row(__u32 number, __u8 device) {
 /* Until it returns nobody knows what is opened: it is under the row of either. */
 static __always_inline __s32 open_row(void) {
 	return syscalls[HOOK_SYSCALL_OPEN] >= 0 ? syscalls[HOOK_SYSCALL_OPEN]
-						       : syscalls[HOOK_SYSCALL_OPEN + _HOOK_SYSCALL_N];
+						: syscalls[HOOK_SYSCALL_OPEN + _HOOK_SYSCALL_N];
 }
 
-/* Words of OPEN: path (text), flags. CLOSE: fd, device, minor. MMAP: fd, device, minor, length, offset. */
+/* Words of OPEN: path (text), flags. CLOSE: fd, device, minor. MMAP: fd, device, minor, length,
+ * offset. */
 SEC("raw_tp/sys_enter")
 int hook_sys_enter(struct bpf_raw_tracepoint_args *context) {
 	__u64 registers = context->args[0], arguments[HOOK_ARGUMENTS_MAX] = {};
@@ -297,8 +314,10 @@ int hook_sys_enter(struct bpf_raw_tracepoint_args *context) {
 	if (number == NR_OPENAT || number == NR_OPEN) {
 		if (open_row() < 0 || !is_meant())
 			return 0;
-		arguments[0] = number == NR_OPEN ? SYSCALL_ARGUMENT(registers, 0) : SYSCALL_ARGUMENT(registers, 1);
-		arguments[1] = number == NR_OPEN ? SYSCALL_ARGUMENT(registers, 1) : SYSCALL_ARGUMENT(registers, 2);
+		arguments[0] = number == NR_OPEN ? SYSCALL_ARGUMENT(registers, 0)
+						 : SYSCALL_ARGUMENT(registers, 1);
+		arguments[1] = number == NR_OPEN ? SYSCALL_ARGUMENT(registers, 1)
+						 : SYSCALL_ARGUMENT(registers, 2);
 		begin_words(open_row(), arguments);
 		return 0;
 	}
@@ -312,8 +331,8 @@ int hook_sys_enter(struct bpf_raw_tracepoint_args *context) {
 	arguments[2] = minor;
 	if (number == NR_IOCTL) {
 		if (syscall_row(HOOK_SYSCALL_IOCTL, device) >= 0)
-			ioctl_begin(syscall_row(HOOK_SYSCALL_IOCTL, device), device, minor, SYSCALL_ARGUMENT(registers, 1),
-				    SYSCALL_ARGUMENT(registers, 2));
+			ioctl_begin(syscall_row(HOOK_SYSCALL_IOCTL, device), device, minor,
+				    SYSCALL_ARGUMENT(registers, 1), SYSCALL_ARGUMENT(registers, 2));
 	} else if (number == NR_CLOSE) {
 		begin_words(syscall_row(HOOK_SYSCALL_CLOSE, device), arguments);
 	} else {
@@ -393,7 +412,11 @@ int hook_sys_exit(struct bpf_raw_tracepoint_args *context) {
 
 static __always_inline void process_send(__u32 type, __u32 pid, __u32 tid, __s64 result) {
 	struct hook_process process = {
-		.header = { .type = type, .pid = pid, .tid = tid, .start = bpf_ktime_get_ns(), .result = result },
+		.header = { .type = type,
+			    .pid = pid,
+			    .tid = tid,
+			    .start = bpf_ktime_get_ns(),
+			    .result = result },
 	};
 
 	if (type == HOOK_RECORD_EXEC) {
@@ -407,7 +430,8 @@ static __always_inline void process_send(__u32 type, __u32 pid, __u32 tid, __s64
 SEC("raw_tp/sched_process_fork")
 int hook_fork(struct bpf_raw_tracepoint_args *context) {
 	__u64 child = context->args[1];
-	__u32 pid = read32(child, config.task_tgid), yes = HOOK_VERDICT_YES, parent = bpf_get_current_pid_tgid() >> 32;
+	__u32 pid = read32(child, config.task_tgid), yes = HOOK_VERDICT_YES,
+	      parent = bpf_get_current_pid_tgid() >> 32;
 
 	if (!(config.flags & HOOK_CONFIG_OFFSETS) || pid != read32(child, config.task_pid))
 		return 0;
@@ -435,7 +459,8 @@ int hook_exec(struct bpf_raw_tracepoint_args *context) {
 	return 0;
 }
 
-/* Whether a process ends with this thread: it is the last one, or, where layouts are not known, the first one. */
+/* Whether a process ends with this thread: it is the last one, or, where layouts are not known, the
+ * first one. */
 static __always_inline int is_last_thread(__u64 task, __u64 id) {
 	if (!(config.flags & HOOK_CONFIG_OFFSETS))
 		return id >> 32 == (__u32)id;
@@ -449,10 +474,13 @@ int hook_exit(struct bpf_raw_tracepoint_args *context) {
 
 	if (!is_last_thread(context->args[0], id))
 		return 0;
-	/* who is meant stays so until the daemon has read this: others look at the same tracepoint */
+	/* who is meant stays so until the daemon has read this: others look at the same tracepoint
+	 */
 	if (is_meant())
 		process_send(HOOK_RECORD_EXIT, pid, pid,
-			     config.flags & HOOK_CONFIG_OFFSETS ? read32(context->args[0], config.task_exit_code) : 0);
+			     config.flags & HOOK_CONFIG_OFFSETS
+				     ? read32(context->args[0], config.task_exit_code)
+				     : 0);
 	else
 		bpf_map_delete_elem(&processes, &pid);
 	return 0;

@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * What the programs of hook.bpf.c and hook-*.c share. A hook is a row of a table: which words to take of a function's registers or of
- * a tracepoint's fields. The programs are the same for all hooks and interpret the row that the cookie of their link names, so a
- * hook of the user's needs no compiler.
+ * What the programs of hook.bpf.c and hook-*.c share. A hook is a row of a table: which words to
+ * take of a function's registers or of a tracepoint's fields. The programs are the same for all
+ * hooks and interpret the row that the cookie of their link names, so a hook of the user's needs no
+ * compiler.
  */
 
 #include <linux/types.h>
@@ -45,7 +46,8 @@ struct hook_word {
 
 enum hook_row_flags {
 	HOOK_ROW_SPAN = 1 << 0, /* its record comes at the end */
-	HOOK_ROW_BY_CPU = 1 << 1, /* begins and ends on the same CPU rather than in the same thread */
+	HOOK_ROW_BY_CPU =
+		1 << 1, /* begins and ends on the same CPU rather than in the same thread */
 	HOOK_ROW_NO_PROCESS = 1 << 2, /* whatever it interrupts has nothing to do with it */
 	HOOK_ROW_ANY_PROCESS = 1 << 3, /* not filtered */
 	HOOK_ROW_USER = 1 << 4, /* pointers are into user space */
@@ -61,7 +63,8 @@ struct hook_row {
 	__u8 n_words;
 	__u8 result_size; /* bytes; 0: void */
 	__u8 device; /* enum trace_device, of HOOK_ROW_IOCTL where the file does not tell */
-	__u8 late_text; /* word of the only text, which is of user space: read again at the end; else HOOK_WORDS_MAX */
+	__u8 late_text; /* word of the only text, which is of user space: read again at the end;
+			   else HOOK_WORDS_MAX */
 	__u32 result_offset;
 	char match[HOOK_MATCH_SIZE];
 	struct hook_word words[HOOK_WORDS_MAX];
@@ -99,7 +102,8 @@ struct hook_config {
 	__u64 cgroup;
 	__u64 min_duration;
 	/* offsets of members, from BTF */
-	__u32 file_inode, inode_rdev, task_files, files_fdt, fdt_fd, fdt_max, task_pid, task_tgid, task_exit_code, task_signal, signal_live;
+	__u32 file_inode, inode_rdev, task_files, files_fdt, fdt_fd, fdt_max, task_pid, task_tgid,
+		task_exit_code, task_signal, signal_live;
 	__u32 n_devices;
 	struct hook_device devices[HOOK_DEVICES_MAX];
 };

@@ -5,7 +5,8 @@
 
 #include "proto/trace.h"
 
-/* The calls of a function of a process since the beginning: what programs of the kernel count, and the daemon. */
+/* The calls of a function of a process since the beginning: what programs of the kernel count, and
+ * the daemon. */
 struct trace_tally {
 	__u64 errors, time;
 	__u64 max, least; /* least: the complement of the shortest one, so that 0 is none */

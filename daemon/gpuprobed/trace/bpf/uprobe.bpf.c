@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
- * The programs of struct trace_uprobe. A thread has one state: its outermost call that runs. What a driver function calls itself, or an application's callback
- * within one, is not recorded: a state remembers the stack pointer of its call, and who is called further down is within it. A call
- * that a longjmp() left is found out when the next one comes: on x86 its return address is no longer the kernel's trampoline (which lies at the
- * beginning of a page); elsewhere when a call comes from further up.
+ * The programs of struct trace_uprobe. A thread has one state: its outermost call that runs. What a
+ * driver function calls itself, or an application's callback within one, is not recorded: a state
+ * remembers the stack pointer of its call, and who is called further down is within it. A call that
+ * a longjmp() left is found out when the next one comes: on x86 its return address is no longer the
+ * kernel's trampoline (which lies at the beginning of a page); elsewhere when a call comes from
+ * further up.
  *
- * A record is built in the state and copied into the ring once, at the return, without waking anybody. No CO-RE.
+ * A record is built in the state and copied into the ring once, at the return, without waking
+ * anybody. No CO-RE.
  *
- * Of a function that is counted (UPROBE_ROW_COUNTED) there are no records: its calls add to `counts`, which the daemon reads from time to time.
+ * Of a function that is counted (UPROBE_ROW_COUNTED) there are no records: its calls add to
+ * `counts`, which the daemon reads from time to time.
  */
 
 #include "uprobe.h"
@@ -21,7 +25,13 @@
 
 #ifdef __TARGET_ARCH_x86
 #define RETURN_POPS 8
-#define WORD(ctx, i) ((i) == 0 ? (ctx)->rdi : (i) == 1 ? (ctx)->rsi : (i) == 2 ? (ctx)->rdx : (i) == 3 ? (ctx)->rcx : (i) == 4 ? (ctx)->r8 : (ctx)->r9)
+#define WORD(ctx, i)             \
+	((i) == 0   ? (ctx)->rdi \
+	 : (i) == 1 ? (ctx)->rsi \
+	 : (i) == 2 ? (ctx)->rdx \
+	 : (i) == 3 ? (ctx)->rcx \
+	 : (i) == 4 ? (ctx)->r8  \
+		    : (ctx)->r9)
 #define STACK_WORDS(sp) ((sp) + 8)
 #else
 #define RETURN_POPS 0
@@ -111,7 +121,8 @@ static __always_inline __u64 current_ids(void) {
 
 	if (!config.namespace_inode)
 		return bpf_get_current_pid_tgid();
-	if (bpf_get_ns_current_pid_tgid(config.namespace_device, config.namespace_inode, &info, sizeof(info)))
+	if (bpf_get_ns_current_pid_tgid(config.namespace_device, config.namespace_inode, &info,
+					sizeof(info)))
 		return 0;
 	return (__u64)info.tgid << 32 | info.pid;
 }
@@ -133,7 +144,8 @@ static __always_inline struct uprobe_state *find_state(__u32 tid, bool create) {
 	struct uprobe_state *state;
 
 	if (config.storage)
-		return bpf_task_storage_get(&storage, bpf_get_current_task_btf(), NULL, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+		return bpf_task_storage_get(&storage, bpf_get_current_task_btf(), NULL,
+					    create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 	state = bpf_map_lookup_elem(&threads, &tid);
 	if (state || !create)
 		return state;
@@ -148,24 +160,29 @@ static __always_inline bool is_within(const struct uprobe_state *state, __u64 sp
 
 	if (sp > state->sp)
 		return false;
-	return !bpf_probe_read_user(&address, sizeof(address), (const void *)state->sp) && address && !(address & PAGE_MASK);
+	return !bpf_probe_read_user(&address, sizeof(address), (const void *)state->sp) &&
+	       address && !(address & PAGE_MASK);
 #else
 	return sp < state->sp;
 #endif
 }
 
 /* Finishes an extra that was read. */
-static __always_inline void end_extra(struct uprobe_state *state, __u64 n, const struct uprobe_extra *wanted, __u64 size) {
+static __always_inline void end_extra(struct uprobe_state *state, __u64 n,
+				      const struct uprobe_extra *wanted, __u64 size) {
 	struct trace_extra *extra = (void *)(state->bytes + n);
 
 	*(__u64 *)((void *)(extra + 1) + size) = 0; /* padding */
-	*extra = (struct trace_extra){ .argument = wanted->argument, .when = wanted->when, .size = size };
+	*extra = (struct trace_extra){ .argument = wanted->argument,
+				       .when = wanted->when,
+				       .size = size };
 	state->record.call.n_extras++;
 	state->n = n + sizeof(*extra) + ((size + 7) & ~7ull);
 }
 
 /* One more extra at the end of the record. False: it cannot be read. */
-static __always_inline bool add_extra(struct uprobe_state *state, const struct uprobe_extra *wanted, bool names) {
+static __always_inline bool add_extra(struct uprobe_state *state, const struct uprobe_extra *wanted,
+				      bool names) {
 	__u64 n = state->n, size = wanted->size, word = wanted->word;
 	const void *from;
 	long length;
@@ -184,7 +201,9 @@ static __always_inline bool add_extra(struct uprobe_state *state, const struct u
 			return false;
 	} else {
 		n &= UPROBE_STRINGS_END - 1; /* older verifiers do not know that any more */
-		length = bpf_probe_read_user_str(state->bytes + n + sizeof(struct trace_extra), (names ? UPROBE_NAME_MAX : UPROBE_STRING_MAX) + 1, from);
+		length = bpf_probe_read_user_str(state->bytes + n + sizeof(struct trace_extra),
+						 (names ? UPROBE_NAME_MAX : UPROBE_STRING_MAX) + 1,
+						 from);
 		if (length <= 0 || length > UPROBE_NAME_MAX + 1)
 			return false;
 		size = length - 1;
@@ -195,13 +214,17 @@ static __always_inline bool add_extra(struct uprobe_state *state, const struct u
 	return true;
 }
 
-/* The extras of the entry, or at the return, if the call succeeded, those of the return; there also what could not be read before. */
-static __always_inline void add_extras(struct uprobe_state *state, const struct uprobe_row *row, bool returned) {
+/* The extras of the entry, or at the return, if the call succeeded, those of the return; there also
+ * what could not be read before. */
+static __always_inline void add_extras(struct uprobe_state *state, const struct uprobe_row *row,
+				       bool returned) {
 #pragma unroll
 	for (__u32 i = 0; i < UPROBE_EXTRAS_MAX; i++) {
 		if (i >= row->n_extras)
 			break;
-		if (returned ? !(state->late & 1u << i) && (row->extras[i].when != TRACE_EXTRA_RETURN || state->record.call.result)
+		if (returned ? !(state->late & 1u << i) &&
+				       (row->extras[i].when != TRACE_EXTRA_RETURN ||
+					state->record.call.result)
 			     : row->extras[i].when != TRACE_EXTRA_ENTRY)
 			continue;
 		if (add_extra(state, &row->extras[i], row->flags & UPROBE_ROW_NAMES))
@@ -209,12 +232,14 @@ static __always_inline void add_extras(struct uprobe_state *state, const struct 
 		if (returned)
 			state->record.call.record.flags |= TRACE_CALL_CUT;
 		else
-			state->late |= 1u << i; /* a page that is not there yet: the driver will read it */
+			state->late |=
+				1u << i; /* a page that is not there yet: the driver will read it */
 	}
 }
 
 /* Words of the call, as they are at the entry. */
-static __always_inline void read_words(struct uprobe_state *state, const struct uprobe_row *row, struct pt_regs *ctx, __u64 sp) {
+static __always_inline void read_words(struct uprobe_state *state, const struct uprobe_row *row,
+				       struct pt_regs *ctx, __u64 sp) {
 	uint64_t *words = state->record.call.words;
 	__u32 n = row->n_words;
 
@@ -226,7 +251,9 @@ static __always_inline void read_words(struct uprobe_state *state, const struct 
 	words[5] = WORD(ctx, 5);
 	if (n > TRACE_WORDS_MAX)
 		n = TRACE_WORDS_MAX;
-	if (n > UPROBE_REGISTERS && bpf_probe_read_user(words + UPROBE_REGISTERS, 8 * (n - UPROBE_REGISTERS), (const void *)STACK_WORDS(sp))) {
+	if (n > UPROBE_REGISTERS &&
+	    bpf_probe_read_user(words + UPROBE_REGISTERS, 8 * (n - UPROBE_REGISTERS),
+				(const void *)STACK_WORDS(sp))) {
 		n = UPROBE_REGISTERS;
 		state->record.call.record.flags |= TRACE_CALL_CUT;
 	}
@@ -235,7 +262,8 @@ static __always_inline void read_words(struct uprobe_state *state, const struct 
 }
 
 /* One of the words that were read; 1: there is none. */
-static __always_inline __u64 size_of_word(const struct uprobe_state *state, __u64 word, __u8 bytes) {
+static __always_inline __u64 size_of_word(const struct uprobe_state *state, __u64 word,
+					  __u8 bytes) {
 	__u64 value;
 
 	if (word >= TRACE_WORDS_MAX)
@@ -253,12 +281,14 @@ static __always_inline __u64 multiply(__u64 a, __u64 b) {
 }
 
 /* What is needed of a call that is counted: how many bytes it is about, in words[0]. */
-static __always_inline void read_size(struct uprobe_state *state, const struct uprobe_row *row, struct pt_regs *ctx, __u64 sp) {
+static __always_inline void read_size(struct uprobe_state *state, const struct uprobe_row *row,
+				      struct pt_regs *ctx, __u64 sp) {
 	__u64 size = 0;
 
 	if (row->size_word != UPROBE_NO_WORD) {
 		read_words(state, row, ctx, sp);
-		size = multiply(size_of_word(state, row->size_word, row->size_bytes), row->size_unit);
+		size = multiply(size_of_word(state, row->size_word, row->size_bytes),
+				row->size_unit);
 		size = multiply(size, size_of_word(state, row->rows_word, row->rows_bytes));
 	}
 	state->record.call.words[0] = size;
@@ -288,7 +318,9 @@ static __always_inline int enter(struct pt_regs *ctx) {
 	if (state && state->cookie && is_within(state, sp))
 		return 1;
 	now = bpf_ktime_get_ns();
-	generation = *(volatile __u32 *)&shared->generation; /* before `processes` is looked at: what changes there meanwhile is seen by the next call */
+	generation = *(volatile __u32 *)&shared
+			      ->generation; /* before `processes` is looked at: what changes there
+					       meanwhile is seen by the next call */
 	if (!state || state->checked != generation) {
 		if (process_refused(ids >> 32, now))
 			return 1;
@@ -368,7 +400,8 @@ static __always_inline void send(struct uprobe_state *state, struct pt_regs *ctx
 	record->n_frames = 0;
 	if (config.stacks && !(record->flags & UPROBE_RECORD_UNWANTED)) {
 		at = n < UPROBE_CALL_MAX ? n : UPROBE_CALL_MAX;
-		size = bpf_get_stack(ctx, state->bytes + at, 8 * UPROBE_FRAMES_MAX, BPF_F_USER_STACK);
+		size = bpf_get_stack(ctx, state->bytes + at, 8 * UPROBE_FRAMES_MAX,
+				     BPF_F_USER_STACK);
 		if (size > 0 && size <= 8 * UPROBE_FRAMES_MAX) {
 			FORGET_RANGE(size);
 			size &= 511; /* for verifiers: it is not negative */
@@ -377,11 +410,13 @@ static __always_inline void send(struct uprobe_state *state, struct pt_regs *ctx
 		}
 	}
 	FORGET_RANGE(n);
-	if (n > sizeof(state->bytes) || bpf_ringbuf_output(&ring, state->bytes, n, BPF_RB_NO_WAKEUP))
+	if (n > sizeof(state->bytes) ||
+	    bpf_ringbuf_output(&ring, state->bytes, n, BPF_RB_NO_WAKEUP))
 		count_lost();
 }
 
-/* Raises a maximum. Another thread may do so at the same time: one looks again, and the daemon knows it by the buckets if a lower one was written last. */
+/* Raises a maximum. Another thread may do so at the same time: one looks again, and the daemon
+ * knows it by the buckets if a lower one was written last. */
 static __always_inline void raise_to(volatile __u64 *most, __u64 value) {
 #pragma unroll
 	for (int i = 0; i < 3; i++) {
@@ -430,7 +465,8 @@ static __always_inline int leave(struct pt_regs *ctx) {
 	struct trace_call *call;
 	bool failed;
 
-	if (!shared || !shared->enabled || !state || state->cookie != cookie || PT_REGS_SP(ctx) != state->sp + RETURN_POPS)
+	if (!shared || !shared->enabled || !state || state->cookie != cookie ||
+	    PT_REGS_SP(ctx) != state->sp + RETURN_POPS)
 		return 0;
 	row = bpf_map_lookup_elem(&rows, &key);
 	if (!row)
@@ -440,7 +476,8 @@ static __always_inline int leave(struct pt_regs *ctx) {
 	call->end = now;
 	call->result = (__s32)PT_REGS_RC(ctx);
 	failed = call->result && call->result != NOT_READY;
-	if ((config.errors && !failed) || (config.min_duration && now - call->start < config.min_duration)) {
+	if ((config.errors && !failed) ||
+	    (config.min_duration && now - call->start < config.min_duration)) {
 		if (!(row->flags & UPROBE_ROW_NAMES))
 			return 0;
 		state->record.flags |= UPROBE_RECORD_UNWANTED;

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * What uprobe.bpf.c and uprobe.c share. A probe's cookie names a library (upper half) and a row of `rows` (lower half); a row says what to
- * record of a function. What comes out of the ring is a struct uprobe_record.
+ * What uprobe.bpf.c and uprobe.c share. A probe's cookie names a library (upper half) and a row of
+ * `rows` (lower half); a row says what to record of a function. What comes out of the ring is a
+ * struct uprobe_record.
  */
 
 #include <linux/types.h>
@@ -15,18 +16,22 @@
 #define UPROBE_EXTRAS_MAX 4
 #define UPROBE_STRING_MAX 120
 #define UPROBE_READ_MAX 256 /* bytes of a struct */
-#define UPROBE_NAME_MAX 1536 /* of a kernel: bytes that are taken of it; the call shows UPROBE_STRING_MAX of them */
+#define UPROBE_NAME_MAX                                                                           \
+	1536 /* of a kernel: bytes that are taken of it; the call shows UPROBE_STRING_MAX of them \
+	      */
 #define UPROBE_STRINGS_END 512 /* strings begin before that; a power of two */
 #define UPROBE_READS_END 2048 /* structs */
 #define UPROBE_FRAMES_MAX 48
-#define UPROBE_CALL_MAX (UPROBE_READS_END + UPROBE_READ_MAX + 16) /* bytes of a record without its stack */
+#define UPROBE_CALL_MAX \
+	(UPROBE_READS_END + UPROBE_READ_MAX + 16) /* bytes of a record without its stack */
 #define UPROBE_PROCESSES_MAX 16384
 #define UPROBE_COUNTS_MAX 8192 /* functions of processes that are counted */
 #define UPROBE_NO_WORD 0xff
 #define UPROBE_COOKIE(library, row) ((__u64)(library) << 32 | (row)) /* libraries count from 1 */
 
 enum uprobe_row_flags {
-	UPROBE_ROW_NAMES = 1 << 0, /* gives kernels their names: recorded whatever the filters say */
+	UPROBE_ROW_NAMES =
+		1 << 0, /* gives kernels their names: recorded whatever the filters say */
 	UPROBE_ROW_UNWANTED = 1 << 1, /* for its names only */
 	UPROBE_ROW_CUT = 1 << 2, /* has words that no probe sees */
 	UPROBE_ROW_COUNTED = 1 << 3, /* no records: see `counts` */
@@ -46,7 +51,8 @@ struct uprobe_row {
 	__u8 flags; /* enum uprobe_row_flags */
 	__u8 n_words;
 	__u8 n_extras;
-	/* of one that is counted: the words that say how many bytes it is about (UPROBE_NO_WORD: none), with their sizes; bytes = size * unit * rows */
+	/* of one that is counted: the words that say how many bytes it is about (UPROBE_NO_WORD:
+	 * none), with their sizes; bytes = size * unit * rows */
 	__u8 size_word, size_bytes, size_unit;
 	__u8 rows_word, rows_bytes;
 	__u8 reserved[6];
@@ -64,7 +70,8 @@ struct uprobe_config {
 	__u64 min_duration; /* nanoseconds */
 	__u64 sample; /* one of so many, by chance: as trace_is_sampled() of trace-ring.h */
 	__u64 rate; /* a second and process; 0: any number */
-	__u64 namespace_device, namespace_inode; /* of processes, if it is not the first one; else 0 */
+	__u64 namespace_device,
+		namespace_inode; /* of processes, if it is not the first one; else 0 */
 	__u8 errors, stacks;
 	__u8 closed; /* only processes that `processes` has */
 	__u8 storage; /* states are of tasks, not in a hash */

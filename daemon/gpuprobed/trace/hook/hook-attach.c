@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The ladder: for each alternative of a hook that is for this driver, fentry, kprobe.multi, kprobe; what is no function has one way. All that want kprobe.multi
- * share a link, because attaching and detaching cost by the link; if one of them spoils it, each is tried by itself. Each step that
+ * The ladder: for each alternative of a hook that is for this driver, fentry, kprobe.multi, kprobe;
+ * what is no function has one way. All that want kprobe.multi share a link, because attaching and
+ * detaching cost by the link; if one of them spoils it, each is tried by itself. Each step that
  * fails leaves a few words, so that `gpuprobectl hook list` says why.
  */
 
@@ -22,13 +23,16 @@
 #include "proto/trace.h"
 
 const char *hook_method_name(enum hook_method method) {
-	static const char *const names[] = { "", "fentry", "kprobe-multi", "kprobe", "tracepoint", "raw-tracepoint", "uprobe" };
+	static const char *const names[] = { "",       "fentry",     "kprobe-multi",
+					     "kprobe", "tracepoint", "raw-tracepoint",
+					     "uprobe" };
 
 	return names[method];
 }
 
 /* Adds to why the first choice is not it. */
-static void __attribute__((format(printf, 2, 3))) because(struct hook_attachment *attachment, const char *format, ...) {
+static void __attribute__((format(printf, 2, 3))) because(struct hook_attachment *attachment,
+							  const char *format, ...) {
 	size_t n = strlen(attachment->reason);
 	va_list arguments;
 
@@ -63,15 +67,18 @@ static const char *because_errno(int r) {
 
 /* ---- rows ---- */
 
-static int fill_field(struct hook_word *word, struct hook_attachment *attachment, const struct hook_alternative *alternative, size_t i,
+static int fill_field(struct hook_word *word, struct hook_attachment *attachment,
+		      const struct hook_alternative *alternative, size_t i,
 		      const struct hook_kernel *kernel, char reason[HOOK_ERROR_SIZE]) {
 	const struct hook_argument *argument = &alternative->arguments[i];
 	const struct hook_type *type;
 	struct hook_field field;
 
-	if (!hook_kernel_field(kernel, alternative->place, alternative->name, argument->field, &field)) {
-		snprintf(reason, HOOK_ERROR_SIZE, "%s:%s has no field %s that is a number or a text", alternative->place, alternative->name,
-			 argument->field);
+	if (!hook_kernel_field(kernel, alternative->place, alternative->name, argument->field,
+			       &field)) {
+		snprintf(reason, HOOK_ERROR_SIZE,
+			 "%s:%s has no field %s that is a number or a text", alternative->place,
+			 alternative->name, argument->field);
 		return 1;
 	}
 	/* a number as a text: it is a pointer to one */
@@ -84,7 +91,8 @@ static int fill_field(struct hook_word *word, struct hook_attachment *attachment
 	return 0;
 }
 
-static int fill_word(struct hook_word *word, struct hook_attachment *attachment, const struct hook_alternative *alternative, size_t i,
+static int fill_word(struct hook_word *word, struct hook_attachment *attachment,
+		     const struct hook_alternative *alternative, size_t i,
 		     const struct hook_kernel *kernel, char reason[HOOK_ERROR_SIZE]) {
 	const struct hook_argument *argument = &alternative->arguments[i];
 
@@ -96,9 +104,11 @@ static int fill_word(struct hook_word *word, struct hook_attachment *attachment,
 	word->size = argument->type->size;
 	word->flags = argument->type->flags | (argument->follow ? HOOK_WORD_FOLLOW : 0);
 	word->offset = argument->offset;
-	if (*argument->structure && !hook_kernel_offset(kernel, argument->structure, argument->member, &word->offset)) {
-		snprintf(reason, HOOK_ERROR_SIZE, "%s needs %s.%s, which the kernel's BTF does not have", argument->name, argument->structure,
-			 argument->member);
+	if (*argument->structure &&
+	    !hook_kernel_offset(kernel, argument->structure, argument->member, &word->offset)) {
+		snprintf(reason, HOOK_ERROR_SIZE,
+			 "%s needs %s.%s, which the kernel's BTF does not have", argument->name,
+			 argument->structure, argument->member);
 		return 1;
 	}
 	return 0;
@@ -109,7 +119,10 @@ static void fill_syscall(struct hook_row *row, const struct hook_alternative *al
 	for (size_t i = 0; i < alternative->n_arguments; i++) {
 		const struct hook_type *type = alternative->arguments[i].type;
 
-		row->words[i] = (struct hook_word){ .from = HOOK_FROM_ARGUMENT, .index = (uint8_t)i, .size = type->size, .flags = type->flags };
+		row->words[i] = (struct hook_word){ .from = HOOK_FROM_ARGUMENT,
+						    .index = (uint8_t)i,
+						    .size = type->size,
+						    .flags = type->flags };
 	}
 	row->n_words = (uint8_t)alternative->n_arguments;
 	row->flags |= HOOK_ROW_SPAN | HOOK_ROW_USER | HOOK_ROW_RESULT_SIGNED;
@@ -134,8 +147,9 @@ static bool is_ioctl(const struct hook *hook) {
 	return !strcmp(hook->name, "ioctl") || !strcmp(hook->name, "uvm-ioctl");
 }
 
-int hook_row_fill(struct hook_row *row, struct hook_attachment *attachment, const struct hook_alternative *alternative,
-		  const struct hook_kernel *kernel, char reason[HOOK_ERROR_SIZE]) {
+int hook_row_fill(struct hook_row *row, struct hook_attachment *attachment,
+		  const struct hook_alternative *alternative, const struct hook_kernel *kernel,
+		  char reason[HOOK_ERROR_SIZE]) {
 	const struct hook *hook = attachment->hook;
 	struct hook_field returned;
 
@@ -174,8 +188,10 @@ int hook_row_fill(struct hook_row *row, struct hook_attachment *attachment, cons
 		if (fill_word(&row->words[i], attachment, alternative, i, kernel, reason))
 			return 1;
 	if (*alternative->returned) {
-		if (!hook_kernel_field(kernel, alternative->until_place, alternative->until_name, alternative->returned, &returned)) {
-			snprintf(reason, HOOK_ERROR_SIZE, "%s:%s has no field %s", alternative->until_place, alternative->until_name,
+		if (!hook_kernel_field(kernel, alternative->until_place, alternative->until_name,
+				       alternative->returned, &returned)) {
+			snprintf(reason, HOOK_ERROR_SIZE, "%s:%s has no field %s",
+				 alternative->until_place, alternative->until_name,
 				 alternative->returned);
 			return 1;
 		}
@@ -188,7 +204,8 @@ int hook_row_fill(struct hook_row *row, struct hook_attachment *attachment, cons
 
 /* ---- what is no function ---- */
 
-static int attach_tracepoint(struct hook_attachment *attachment, const struct hook_alternative *alternative, uint32_t row,
+static int attach_tracepoint(struct hook_attachment *attachment,
+			     const struct hook_alternative *alternative, uint32_t row,
 			     struct hook_programs *programs, const struct hook_kernel *kernel) {
 	int id = hook_kernel_tracepoint(kernel, alternative->place, alternative->name), end = 0, r;
 
@@ -197,21 +214,25 @@ static int attach_tracepoint(struct hook_attachment *attachment, const struct ho
 		return id;
 	}
 	if (id >= 0 && alternative->until_name)
-		end = hook_kernel_tracepoint(kernel, alternative->until_place, alternative->until_name);
+		end = hook_kernel_tracepoint(kernel, alternative->until_place,
+					     alternative->until_name);
 	if (id < 0 || end < 0) {
-		because(attachment, "%s:%s: there is no such tracepoint", alternative->place, alternative->name);
+		because(attachment, "%s:%s: there is no such tracepoint", alternative->place,
+			alternative->name);
 		return -ENOENT;
 	}
 	r = hook_programs_tracepoint(programs, id, end, row);
 	if (r < 0)
-		because(attachment, "%s:%s: %s", alternative->place, alternative->name, because_errno(r));
+		because(attachment, "%s:%s: %s", alternative->place, alternative->name,
+			because_errno(r));
 	else
 		attachment->method = HOOK_METHOD_TRACEPOINT;
 	return r;
 }
 
-static int write_row(struct hook_attachment *attachment, const struct hook_alternative *alternative, uint32_t index,
-		     struct hook_programs *programs, const struct hook_kernel *kernel) {
+static int write_row(struct hook_attachment *attachment, const struct hook_alternative *alternative,
+		     uint32_t index, struct hook_programs *programs,
+		     const struct hook_kernel *kernel) {
 	char reason[HOOK_ERROR_SIZE];
 	struct hook_row row;
 
@@ -220,11 +241,15 @@ static int write_row(struct hook_attachment *attachment, const struct hook_alter
 		return -ENOENT;
 	}
 	row.late_text = only_text(&row);
-	return bpf_map_update_elem(hook_programs_map(programs, HOOK_MAP_ROWS), &index, &row, BPF_ANY) ? -errno : 0;
+	return bpf_map_update_elem(hook_programs_map(programs, HOOK_MAP_ROWS), &index, &row,
+				   BPF_ANY)
+		       ? -errno
+		       : 0;
 }
 
 /* Where the version of the driver leaves it, with words about it. */
-static bool fits(struct hook_attachment *attachment, const struct hook_alternative *alternative, const struct hook_kernel *kernel) {
+static bool fits(struct hook_attachment *attachment, const struct hook_alternative *alternative,
+		 const struct hook_kernel *kernel) {
 	char target[HOOK_SPEC_MAX];
 
 	if (hook_alternative_fits(alternative, kernel->version))
@@ -235,30 +260,38 @@ static bool fits(struct hook_attachment *attachment, const struct hook_alternati
 }
 
 static const char *no_syscalls(const struct hook_kernel *kernel) {
-	return kernel->btf ? "there are no devices of the driver" : "the kernel has no BTF, which tells devices of descriptors";
+	return kernel->btf ? "there are no devices of the driver"
+			   : "the kernel has no BTF, which tells devices of descriptors";
 }
 
 /*
- * Takes the next alternative, and attaches it if it is no function. True: it is one, at attachment->address, and left to the steps below.
+ * Takes the next alternative, and attaches it if it is no function. True: it is one, at
+ * attachment->address, and left to the steps below.
  */
-static bool next_alternative(struct hook_attachment *attachment, uint32_t row, struct hook_programs *programs,
-			     const struct hook_kernel *kernel) {
-	while (attachment->method == HOOK_METHOD_NONE && !attachment->waiting && attachment->next < attachment->hook->n_alternatives) {
-		const struct hook_alternative *alternative = &attachment->hook->alternatives[attachment->next++];
+static bool next_alternative(struct hook_attachment *attachment, uint32_t row,
+			     struct hook_programs *programs, const struct hook_kernel *kernel) {
+	while (attachment->method == HOOK_METHOD_NONE && !attachment->waiting &&
+	       attachment->next < attachment->hook->n_alternatives) {
+		const struct hook_alternative *alternative =
+			&attachment->hook->alternatives[attachment->next++];
 		const char *reason;
 
 		attachment->alternative = alternative;
 		if (!fits(attachment, alternative, kernel))
 			continue;
 		if (alternative->kind == HOOK_FUNCTION) {
-			attachment->address = hook_kernel_address(kernel, alternative->place, alternative->name, &reason);
-			if (attachment->address && !write_row(attachment, alternative, row, programs, kernel))
+			attachment->address = hook_kernel_address(kernel, alternative->place,
+								  alternative->name, &reason);
+			if (attachment->address &&
+			    !write_row(attachment, alternative, row, programs, kernel))
 				return true;
 			if (!attachment->address)
-				because(attachment, "%s:%s: %s", alternative->place, alternative->name, reason);
+				because(attachment, "%s:%s: %s", alternative->place,
+					alternative->name, reason);
 			continue;
 		}
-		if (alternative->kind != HOOK_RAW && write_row(attachment, alternative, row, programs, kernel))
+		if (alternative->kind != HOOK_RAW &&
+		    write_row(attachment, alternative, row, programs, kernel))
 			continue;
 		if (alternative->kind == HOOK_TRACEPOINT)
 			attach_tracepoint(attachment, alternative, row, programs, kernel);
@@ -267,7 +300,8 @@ static bool next_alternative(struct hook_attachment *attachment, uint32_t row, s
 		else if (alternative->kind == HOOK_SYSCALL && (!kernel->btf || !kernel->n_devices))
 			because(attachment, "system calls: %s", no_syscalls(kernel));
 		else
-			attachment->method = HOOK_METHOD_RAW_TRACEPOINT; /* attached for all at once */
+			attachment->method =
+				HOOK_METHOD_RAW_TRACEPOINT; /* attached for all at once */
 	}
 	if (attachment->method == HOOK_METHOD_NONE && !attachment->waiting)
 		attachment->alternative = NULL;
@@ -276,7 +310,8 @@ static bool next_alternative(struct hook_attachment *attachment, uint32_t row, s
 
 /* ---- functions ---- */
 
-static void try_fentry(struct hook_attachment *attachment, uint32_t row, struct hook_programs *programs, const struct hook_kernel *kernel) {
+static void try_fentry(struct hook_attachment *attachment, uint32_t row,
+		       struct hook_programs *programs, const struct hook_kernel *kernel) {
 	const struct hook_alternative *alternative = attachment->alternative;
 	int fd = -1, id, r;
 
@@ -311,9 +346,11 @@ static void batch_add(struct batch *batch, const struct hook_attachment *attachm
 	batch->spans[batch->n++] = attachment->alternative->span;
 }
 
-static void attach_singly(struct hook_attachment *attachment, uint32_t row, struct hook_programs *programs) {
+static void attach_singly(struct hook_attachment *attachment, uint32_t row,
+			  struct hook_programs *programs) {
 	const uint64_t rows[] = { row };
-	int r = hook_programs_multi(programs, &attachment->address, rows, &attachment->alternative->span, 1);
+	int r = hook_programs_multi(programs, &attachment->address, rows,
+				    &attachment->alternative->span, 1);
 
 	if (r < 0)
 		because(attachment, "kprobe-multi: %s", because_errno(r));
@@ -322,9 +359,10 @@ static void attach_singly(struct hook_attachment *attachment, uint32_t row, stru
 }
 
 /* All that are left, in one link; else each in its own. */
-static int try_multi(struct hook_attachment *attachments, const uint32_t *left, size_t n, struct hook_programs *programs,
-		     const struct hook_kernel *kernel) {
-	struct batch batch = { .addresses = calloc(2 * n, sizeof(uint64_t)), .spans = calloc(n, sizeof(bool)) };
+static int try_multi(struct hook_attachment *attachments, const uint32_t *left, size_t n,
+		     struct hook_programs *programs, const struct hook_kernel *kernel) {
+	struct batch batch = { .addresses = calloc(2 * n, sizeof(uint64_t)),
+			       .spans = calloc(n, sizeof(bool)) };
 	int r = -ENOMEM;
 
 	if (!batch.addresses || !batch.spans)
@@ -336,14 +374,17 @@ static int try_multi(struct hook_attachment *attachments, const uint32_t *left, 
 		if (hook_kernel_traceable(kernel, alternative->place, alternative->name))
 			batch_add(&batch, &attachments[left[i]], left[i]);
 	}
-	r = batch.n ? hook_programs_multi(programs, batch.addresses, batch.rows, batch.spans, batch.n) : 0;
+	r = batch.n ? hook_programs_multi(programs, batch.addresses, batch.rows, batch.spans,
+					  batch.n)
+		    : 0;
 	for (size_t i = 0; !r && i < batch.n; i++)
 		attachments[batch.rows[i]].method = HOOK_METHOD_MULTI;
 	for (size_t i = 0; i < n; i++) {
 		struct hook_attachment *attachment = &attachments[left[i]];
 
 		if (attachment->method == HOOK_METHOD_NONE &&
-		    hook_kernel_traceable(kernel, attachment->alternative->place, attachment->alternative->name))
+		    hook_kernel_traceable(kernel, attachment->alternative->place,
+					  attachment->alternative->name))
 			attach_singly(attachment, left[i], programs);
 	}
 	r = 0;
@@ -353,11 +394,16 @@ out:
 	return r;
 }
 
-static void try_kprobe(struct hook_attachment *attachment, uint32_t row, struct hook_programs *programs, const struct hook_kernel *kernel) {
-	int r = hook_programs_kprobe(programs, kernel, attachment->address, row, attachment->alternative->span);
+static void try_kprobe(struct hook_attachment *attachment, uint32_t row,
+		       struct hook_programs *programs, const struct hook_kernel *kernel) {
+	int r = hook_programs_kprobe(programs, kernel, attachment->address, row,
+				     attachment->alternative->span);
 
-	if (r == -EINVAL && !hook_kernel_traceable(kernel, attachment->alternative->place, attachment->alternative->name))
-		because(attachment, "kprobe: ftrace does not reach %s, and this kernel was built without CONFIG_KPROBE_EVENTS_ON_NOTRACE",
+	if (r == -EINVAL && !hook_kernel_traceable(kernel, attachment->alternative->place,
+						   attachment->alternative->name))
+		because(attachment,
+			"kprobe: ftrace does not reach %s, and this kernel was built without "
+			"CONFIG_KPROBE_EVENTS_ON_NOTRACE",
 			attachment->alternative->name);
 	else if (r < 0)
 		because(attachment, "kprobe: %s", because_errno(r));
@@ -377,7 +423,9 @@ static size_t still_left(const struct hook_attachment *attachments, uint32_t *le
 
 /* Which of hook_programs_syscalls()'s rows a hook has that is attached by system calls. */
 static int syscall_index(const struct hook *hook, const struct hook_alternative *alternative) {
-	static const char *const names[] = { [HOOK_SYSCALL_IOCTL] = "ioctl", [HOOK_SYSCALL_OPEN] = "open", [HOOK_SYSCALL_CLOSE] = "close",
+	static const char *const names[] = { [HOOK_SYSCALL_IOCTL] = "ioctl",
+					     [HOOK_SYSCALL_OPEN] = "open",
+					     [HOOK_SYSCALL_CLOSE] = "close",
 					     [HOOK_SYSCALL_MMAP] = "mmap" };
 	int i = 0;
 
@@ -387,27 +435,32 @@ static int syscall_index(const struct hook *hook, const struct hook_alternative 
 }
 
 /* The system calls of all hooks that have nothing better, and processes. */
-static void attach_syscalls(struct hook_attachment *attachments, size_t n, struct hook_programs *programs) {
+static void attach_syscalls(struct hook_attachment *attachments, size_t n,
+			    struct hook_programs *programs) {
 	int32_t rows[2 * _HOOK_SYSCALL_N];
 	bool wanted = false;
 	int r;
 
 	memset(rows, -1, sizeof(rows));
 	for (size_t i = 0; i < n; i++)
-		if (attachments[i].alternative && attachments[i].alternative->kind == HOOK_SYSCALL) {
-			rows[syscall_index(attachments[i].hook, attachments[i].alternative)] = (int32_t)i;
+		if (attachments[i].alternative &&
+		    attachments[i].alternative->kind == HOOK_SYSCALL) {
+			rows[syscall_index(attachments[i].hook, attachments[i].alternative)] =
+				(int32_t)i;
 			wanted = true;
 		}
 	r = wanted ? hook_programs_syscalls(programs, rows) : 0;
 	for (size_t i = 0; r < 0 && i < n; i++)
-		if (attachments[i].alternative && attachments[i].alternative->kind == HOOK_SYSCALL) {
+		if (attachments[i].alternative &&
+		    attachments[i].alternative->kind == HOOK_SYSCALL) {
 			because(&attachments[i], "system calls: %s", because_errno(r));
 			attachments[i].method = HOOK_METHOD_NONE;
 			attachments[i].alternative = NULL;
 		}
 }
 
-int hook_attach(struct hook_attachment *attachments, size_t n, struct hook_programs *programs, const struct hook_kernel *kernel) {
+int hook_attach(struct hook_attachment *attachments, size_t n, struct hook_programs *programs,
+		const struct hook_kernel *kernel) {
 	uint32_t *left = calloc(n + 1, sizeof(*left));
 	size_t n_left;
 	int r = 0;
@@ -417,7 +470,8 @@ int hook_attach(struct hook_attachment *attachments, size_t n, struct hook_progr
 	do {
 		n_left = 0;
 		for (size_t i = 0; i < n; i++)
-			if (attachments[i].method == HOOK_METHOD_NONE && next_alternative(&attachments[i], (uint32_t)i, programs, kernel))
+			if (attachments[i].method == HOOK_METHOD_NONE &&
+			    next_alternative(&attachments[i], (uint32_t)i, programs, kernel))
 				left[n_left++] = (uint32_t)i;
 		for (size_t i = 0; i < n_left; i++)
 			try_fentry(&attachments[left[i]], left[i], programs, kernel);
@@ -447,30 +501,40 @@ void hook_attach_settle(struct hook_attachment *attachment, int r, int error) {
 	attachment->alternative = NULL;
 	switch (r) {
 	case HOOK_USER_E_FOREIGN:
-		because(attachment, "callers who may not attach can probe functions of their own files only");
+		because(attachment,
+			"callers who may not attach can probe functions of their own files only");
 		return;
 	case HOOK_USER_E_NO_FILE:
 		because(attachment, "%s: %s", alternative->place, strerror(error));
 		return;
 	case HOOK_USER_E_SILENT:
-		because(attachment, "%s: it, a file of another probe, or a process that has it mapped does not answer", alternative->place);
+		because(attachment,
+			"%s: it, a file of another probe, or a process that has it mapped does not "
+			"answer",
+			alternative->place);
 		return;
 	case HOOK_USER_E_BUSY:
-		because(attachment, "too many probes of files are being attached or removed for this user: try again in a while");
+		because(attachment, "too many probes of files are being attached or removed for "
+				    "this user: try again in a while");
 		return;
 	}
 	because(attachment, "%s: %s: %s", alternative->place, alternative->name,
-		r == HOOK_USER_E_HARM	     ? "this kernel kills programs with a seccomp filter (containers) whose functions' returns are probed "
-					       "(6.11 to 6.13 did): update it, or leave out what comes behind )" :
-		r == HOOK_USER_E_NO_FUNCTION ? "there is no such function" :
-		r == HOOK_USER_E_IFUNC	     ? "it is an IFUNC: what is called is another function, which it chooses when the program starts" :
-		r == HOOK_USER_E_NO_PROGRAM  ? "not a program or library for this machine, or too large a one" :
-					       because_errno(r));
+		r == HOOK_USER_E_HARM
+			? "this kernel kills programs with a seccomp filter (containers) whose "
+			  "functions' returns are probed "
+			  "(6.11 to 6.13 did): update it, or leave out what comes behind )"
+		: r == HOOK_USER_E_NO_FUNCTION ? "there is no such function"
+		: r == HOOK_USER_E_IFUNC ? "it is an IFUNC: what is called is another function, "
+					   "which it chooses when the program starts"
+		: r == HOOK_USER_E_NO_PROGRAM
+			? "not a program or library for this machine, or too large a one"
+			: because_errno(r));
 }
 
 /* ---- without attaching ---- */
 
-static enum hook_method guess_function(struct hook_attachment *attachment, const struct hook_alternative *alternative,
+static enum hook_method guess_function(struct hook_attachment *attachment,
+				       const struct hook_alternative *alternative,
 				       const struct hook_kernel *kernel) {
 	const char *reason;
 	int fd = -1, id;
@@ -480,23 +544,29 @@ static enum hook_method guess_function(struct hook_attachment *attachment, const
 		return HOOK_METHOD_NONE;
 	}
 	if (!hook_kernel_traceable(kernel, alternative->place, alternative->name)) {
-		because(attachment, "%s:%s: ftrace does not reach the function: most kernels refuse to probe it", alternative->place,
-			alternative->name);
+		because(attachment,
+			"%s:%s: ftrace does not reach the function: most kernels refuse to probe "
+			"it",
+			alternative->place, alternative->name);
 		return HOOK_METHOD_NONE;
 	}
 	id = hook_kernel_function_btf(kernel, alternative->place, alternative->name, &fd);
 	if (fd >= 0)
 		close(fd);
 	if (kernel->kprobe_type >= 0)
-		return id > 0 ? HOOK_METHOD_FENTRY : kernel->has_fprobe ? HOOK_METHOD_MULTI : HOOK_METHOD_KPROBE;
-	because(attachment, "%s:%s: this kernel has no kprobes", alternative->place, alternative->name);
+		return id > 0               ? HOOK_METHOD_FENTRY
+		       : kernel->has_fprobe ? HOOK_METHOD_MULTI
+					    : HOOK_METHOD_KPROBE;
+	because(attachment, "%s:%s: this kernel has no kprobes", alternative->place,
+		alternative->name);
 	return HOOK_METHOD_NONE;
 }
 
 void hook_attach_guess(struct hook_attachment *attachment, const struct hook_kernel *kernel) {
 	const struct hook *hook = attachment->hook;
 
-	for (size_t i = 0; attachment->method == HOOK_METHOD_NONE && i < hook->n_alternatives; i++) {
+	for (size_t i = 0; attachment->method == HOOK_METHOD_NONE && i < hook->n_alternatives;
+	     i++) {
 		const struct hook_alternative *alternative = &hook->alternatives[i];
 
 		attachment->alternative = alternative;
@@ -513,7 +583,8 @@ void hook_attach_guess(struct hook_attachment *attachment, const struct hook_ker
 		else if (hook_kernel_tracepoint(kernel, alternative->place, alternative->name) >= 0)
 			attachment->method = HOOK_METHOD_TRACEPOINT;
 		else
-			because(attachment, "%s:%s: there is no such tracepoint", alternative->place, alternative->name);
+			because(attachment, "%s:%s: there is no such tracepoint",
+				alternative->place, alternative->name);
 	}
 	if (attachment->method == HOOK_METHOD_NONE)
 		attachment->alternative = NULL;

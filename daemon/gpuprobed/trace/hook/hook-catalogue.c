@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The catalogue: hooks.d/nvidia.json, compiled in, and files of the same form. A file is taken as a whole or not at all, so that a slip in it
- * is seen.
+ * The catalogue: hooks.d/nvidia.json, compiled in, and files of the same form. A file is taken as a
+ * whole or not at all, so that a slip in it is seen.
  */
 
 #include "hook-spec.h"
@@ -31,20 +31,23 @@ struct reader {
 	char error[HOOK_ERROR_SIZE + 300];
 };
 
-static int __attribute__((format(printf, 2, 3))) wrong(struct reader *reader, const char *format, ...) {
+static int __attribute__((format(printf, 2, 3))) wrong(struct reader *reader, const char *format,
+						       ...) {
 	char line[HOOK_ERROR_SIZE];
 	va_list arguments;
 
 	va_start(arguments, format);
 	vsnprintf(line, sizeof(line), format, arguments);
 	va_end(arguments);
-	snprintf(reader->error, sizeof(reader->error), "%.200s: %s%.40s%s%s", reader->file, reader->hook ? "hook " : "",
-		 reader->hook ? reader->hook : "", reader->hook ? ": " : "", line);
+	snprintf(reader->error, sizeof(reader->error), "%.200s: %s%.40s%s%s", reader->file,
+		 reader->hook ? "hook " : "", reader->hook ? reader->hook : "",
+		 reader->hook ? ": " : "", line);
 	return 1;
 }
 
 /* Only members that are known: a misspelt one is no silent no-op. */
-static int check_members(struct reader *reader, json_object *object, const char *what, const char *const *names) {
+static int check_members(struct reader *reader, json_object *object, const char *what,
+			 const char *const *names) {
 	if (!json_object_is_type(object, json_type_object))
 		return wrong(reader, "%s is not an object", what);
 	json_object_object_foreach(object, name, value) {
@@ -60,7 +63,8 @@ static int check_members(struct reader *reader, json_object *object, const char 
 }
 
 /* A member of type string, or NULL if it is not there; 1 if it is something else, or empty. */
-static int get_text(struct reader *reader, json_object *object, const char *name, const char **textp) {
+static int get_text(struct reader *reader, json_object *object, const char *name,
+		    const char **textp) {
 	json_object *value;
 
 	*textp = NULL;
@@ -73,7 +77,8 @@ static int get_text(struct reader *reader, json_object *object, const char *name
 	return 0;
 }
 
-static int copy_text(struct reader *reader, char *to, size_t size, const char *what, const char *text) {
+static int copy_text(struct reader *reader, char *to, size_t size, const char *what,
+		     const char *text) {
 	if (strlen(text) >= size)
 		return wrong(reader, "%s: %.40s is too long", what, text);
 	strcpy(to, text);
@@ -91,7 +96,8 @@ static int split(struct reader *reader, const char *text, char **placep, char **
 	return *placep && *namep ? 0 : -ENOMEM;
 }
 
-static int read_argument(struct reader *reader, json_object *object, struct hook_alternative *alternative) {
+static int read_argument(struct reader *reader, json_object *object,
+			 struct hook_alternative *alternative) {
 	static const char *const members[] = { "name", "source", "type", NULL };
 	struct hook_argument *argument = &alternative->arguments[alternative->n_arguments];
 	const char *name, *source, *type;
@@ -115,15 +121,19 @@ static int read_argument(struct reader *reader, json_object *object, struct hook
 		return wrong(reader, "argument %s: there is no type %.40s", name, type);
 	alternative->n_arguments++;
 	if (alternative->kind == HOOK_TRACEPOINT)
-		return copy_text(reader, argument->field, sizeof(argument->field), "source", source);
+		return copy_text(reader, argument->field, sizeof(argument->field), "source",
+				 source);
 	if (!hook_source_parse(argument, source, strlen(source)))
-		return wrong(reader, "argument %s: %.80s is not arg0 to arg%d, argN+OFFSET, or argN->STRUCT.MEMBER", name, source,
-			     HOOK_ARGUMENTS_MAX - 1);
+		return wrong(reader,
+			     "argument %s: %.80s is not arg0 to arg%d, argN+OFFSET, or "
+			     "argN->STRUCT.MEMBER",
+			     name, source, HOOK_ARGUMENTS_MAX - 1);
 	return 0;
 }
 
 /* Members that only tracepoints have. */
-static int read_tracepoint(struct reader *reader, json_object *object, struct hook_alternative *alternative) {
+static int read_tracepoint(struct reader *reader, json_object *object,
+			   struct hook_alternative *alternative) {
 	static const char *const members[] = { "field", "value", NULL };
 	const char *until, *returned, *field = NULL, *value = NULL;
 	json_object *match;
@@ -137,11 +147,18 @@ static int read_tracepoint(struct reader *reader, json_object *object, struct ho
 		r = r ? r : get_text(reader, match, "value", &value);
 		if (!r && (!field || !value))
 			r = wrong(reader, "match has field and value");
-		r = r ? r : copy_text(reader, alternative->match_field, sizeof(alternative->match_field), "match", field);
-		r = r ? r : copy_text(reader, alternative->match, sizeof(alternative->match), "match", value);
-		if (!r && (!alternative->n_arguments || strcmp(alternative->arguments[0].field, field) ||
-			   !(alternative->arguments[0].type->flags & HOOK_WORD_TEXT)))
-			r = wrong(reader, "match: the first argument is to be field %s, of type str", field);
+		r = r ? r
+		      : copy_text(reader, alternative->match_field,
+				  sizeof(alternative->match_field), "match", field);
+		r = r ? r
+		      : copy_text(reader, alternative->match, sizeof(alternative->match), "match",
+				  value);
+		if (!r &&
+		    (!alternative->n_arguments || strcmp(alternative->arguments[0].field, field) ||
+		     !(alternative->arguments[0].type->flags & HOOK_WORD_TEXT)))
+			r = wrong(reader,
+				  "match: the first argument is to be field %s, of type str",
+				  field);
 	}
 	if (r)
 		return r;
@@ -152,11 +169,13 @@ static int read_tracepoint(struct reader *reader, json_object *object, struct ho
 		r = wrong(reader, "a tracepoint has a result only where it has `until`");
 	}
 	if (!r && returned)
-		r = copy_text(reader, alternative->returned, sizeof(alternative->returned), "returned", returned);
+		r = copy_text(reader, alternative->returned, sizeof(alternative->returned),
+			      "returned", returned);
 	return r;
 }
 
-static int read_versions(struct reader *reader, json_object *object, struct hook_alternative *alternative) {
+static int read_versions(struct reader *reader, json_object *object,
+			 struct hook_alternative *alternative) {
 	const char *from, *to;
 	int r;
 
@@ -181,7 +200,13 @@ static void set_syscall(struct hook_alternative *alternative) {
 	} calls[] = {
 		{ "open", "s32", { { "path", "str" }, { "flags", "u32" } } },
 		{ "close", "s32", { { "fd", "s32" }, { "device", "u8" }, { "minor", "u8" } } },
-		{ "mmap", "hex", { { "fd", "s32" }, { "device", "u8" }, { "minor", "u8" }, { "length", "u64" }, { "offset", "hex" } } },
+		{ "mmap",
+		  "hex",
+		  { { "fd", "s32" },
+		    { "device", "u8" },
+		    { "minor", "u8" },
+		    { "length", "u64" },
+		    { "offset", "hex" } } },
 		{ "ioctl", "s32", {} },
 	};
 	size_t i = 0, n;
@@ -190,7 +215,8 @@ static void set_syscall(struct hook_alternative *alternative) {
 		i++;
 	for (n = 0; n < 5 && calls[i].arguments[n].name; n++) {
 		strcpy(alternative->arguments[n].name, calls[i].arguments[n].name);
-		alternative->arguments[n].type = hook_type_find(calls[i].arguments[n].type, strlen(calls[i].arguments[n].type));
+		alternative->arguments[n].type = hook_type_find(calls[i].arguments[n].type,
+								strlen(calls[i].arguments[n].type));
 		alternative->arguments[n].index = (uint8_t)n;
 	}
 	alternative->n_arguments = n;
@@ -199,7 +225,8 @@ static void set_syscall(struct hook_alternative *alternative) {
 }
 
 /* Which kind it is, and where. */
-static int read_place(struct reader *reader, json_object *object, struct hook_alternative *alternative) {
+static int read_place(struct reader *reader, json_object *object,
+		      struct hook_alternative *alternative) {
 	const char *module, *function, *tracepoint, *syscall, *raw;
 	int r;
 
@@ -211,12 +238,14 @@ static int read_place(struct reader *reader, json_object *object, struct hook_al
 	if (r)
 		return r;
 	if (!module != !function || !!function + !!tracepoint + !!syscall + !!raw != 1)
-		return wrong(reader, "an alternative has module and function, or tracepoint, or syscall");
+		return wrong(reader,
+			     "an alternative has module and function, or tracepoint, or syscall");
 	if (tracepoint) {
 		alternative->kind = HOOK_TRACEPOINT;
 		return split(reader, tracepoint, &alternative->place, &alternative->name);
 	}
-	if (syscall && strcmp(syscall, "ioctl") && strcmp(syscall, "open") && strcmp(syscall, "close") && strcmp(syscall, "mmap"))
+	if (syscall && strcmp(syscall, "ioctl") && strcmp(syscall, "open") &&
+	    strcmp(syscall, "close") && strcmp(syscall, "mmap"))
 		return wrong(reader, "syscall is one of ioctl, open, close, mmap");
 	alternative->kind = function ? HOOK_FUNCTION : syscall ? HOOK_SYSCALL : HOOK_RAW;
 	alternative->place = module ? strdup(module) : NULL;
@@ -225,8 +254,10 @@ static int read_place(struct reader *reader, json_object *object, struct hook_al
 }
 
 static int read_alternative(struct reader *reader, json_object *object, struct hook *hook) {
-	static const char *const members[] = { "module", "function", "tracepoint", "syscall", "raw",	    "from",  "to",
-					       "arguments", "return", "until",	    "returned", "match", NULL };
+	static const char *const members[] = { "module", "function", "tracepoint", "syscall",
+					       "raw",    "from",     "to",         "arguments",
+					       "return", "until",    "returned",   "match",
+					       NULL };
 	struct hook_alternative *alternative = &hook->alternatives[hook->n_alternatives++];
 	json_object *arguments;
 	const char *result;
@@ -248,7 +279,8 @@ static int read_alternative(struct reader *reader, json_object *object, struct h
 		if (!json_object_is_type(arguments, json_type_array))
 			return wrong(reader, "arguments is not an array");
 		for (size_t i = 0; !r && i < json_object_array_length(arguments); i++)
-			r = read_argument(reader, json_object_array_get_idx(arguments, i), alternative);
+			r = read_argument(reader, json_object_array_get_idx(arguments, i),
+					  alternative);
 	}
 	if (!r && alternative->kind == HOOK_SYSCALL)
 		set_syscall(alternative);
@@ -287,7 +319,8 @@ static int read_texts(struct reader *reader, json_object *object, struct hook *h
 }
 
 static int read_hook(struct reader *reader, json_object *object, struct hook **hookp) {
-	static const char *const members[] = { "name", "set", "purpose", "process", "alternatives", NULL };
+	static const char *const members[] = { "name",    "set",          "purpose",
+					       "process", "alternatives", NULL };
 	json_object *alternatives;
 	struct hook *hook;
 	size_t n;
@@ -301,8 +334,10 @@ static int read_hook(struct reader *reader, json_object *object, struct hook **h
 	r = r ? r : read_texts(reader, object, hook);
 	if (r)
 		return r;
-	if (!json_object_object_get_ex(object, "alternatives", &alternatives) || !json_object_is_type(alternatives, json_type_array) ||
-	    !json_object_array_length(alternatives) || json_object_array_length(alternatives) > ALTERNATIVES_MAX)
+	if (!json_object_object_get_ex(object, "alternatives", &alternatives) ||
+	    !json_object_is_type(alternatives, json_type_array) ||
+	    !json_object_array_length(alternatives) ||
+	    json_object_array_length(alternatives) > ALTERNATIVES_MAX)
 		return wrong(reader, "alternatives is not an array of 1 to %d", ALTERNATIVES_MAX);
 	n = json_object_array_length(alternatives);
 	hook->alternatives = calloc(n, sizeof(*hook->alternatives));
@@ -330,10 +365,11 @@ static int read_hooks(struct reader *reader, json_object *root, struct hook_cata
 	r = check_members(reader, root, "the file", members);
 	if (r)
 		return r;
-	if (!json_object_object_get_ex(root, "version", &version) || !json_object_is_type(version, json_type_int) ||
-	    json_object_get_int64(version) != 1)
+	if (!json_object_object_get_ex(root, "version", &version) ||
+	    !json_object_is_type(version, json_type_int) || json_object_get_int64(version) != 1)
 		return wrong(reader, "version is not 1");
-	if (!json_object_object_get_ex(root, "hooks", &hooks) || !json_object_is_type(hooks, json_type_array) ||
+	if (!json_object_object_get_ex(root, "hooks", &hooks) ||
+	    !json_object_is_type(hooks, json_type_array) ||
 	    json_object_array_length(hooks) > HOOKS_MAX)
 		return wrong(reader, "hooks is not an array of at most %d", HOOKS_MAX);
 	n = json_object_array_length(hooks);
@@ -342,14 +378,16 @@ static int read_hooks(struct reader *reader, json_object *root, struct hook_cata
 		return -ENOMEM;
 	for (file->n = 0; !r && file->n < n; file->n++) {
 		reader->hook = NULL;
-		r = read_hook(reader, json_object_array_get_idx(hooks, file->n), &file->hooks[file->n]);
+		r = read_hook(reader, json_object_array_get_idx(hooks, file->n),
+			      &file->hooks[file->n]);
 	}
 	return r;
 }
 
 /* Hooks of a file replace those of the same name. */
 static int merge(struct hook_catalogue *catalogue, struct hook_catalogue *file) {
-	struct hook **hooks = reallocarray(catalogue->hooks, catalogue->n + file->n + 1, sizeof(*hooks));
+	struct hook **hooks =
+		reallocarray(catalogue->hooks, catalogue->n + file->n + 1, sizeof(*hooks));
 
 	if (!hooks)
 		return -ENOMEM;
@@ -370,8 +408,8 @@ static int merge(struct hook_catalogue *catalogue, struct hook_catalogue *file) 
 }
 
 /* Takes a file's text. 0, also where it is bad, which is told; or -ENOMEM. */
-static int take_text(struct hook_catalogue *catalogue, const char *name, const char *text, size_t n, hook_complain_fn complain,
-		     void *userdata) {
+static int take_text(struct hook_catalogue *catalogue, const char *name, const char *text, size_t n,
+		     hook_complain_fn complain, void *userdata) {
 	json_tokener *tokener = json_tokener_new();
 	struct reader reader = { .file = name };
 	struct hook_catalogue file = {};
@@ -383,7 +421,8 @@ static int take_text(struct hook_catalogue *catalogue, const char *name, const c
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	root = json_tokener_parse_ex(tokener, text, (int)n + 1);
 	if (!root || json_tokener_get_error(tokener) != json_tokener_success)
-		r = wrong(&reader, "byte %zu: %s", json_tokener_get_parse_end(tokener), json_tokener_error_desc(json_tokener_get_error(tokener)));
+		r = wrong(&reader, "byte %zu: %s", json_tokener_get_parse_end(tokener),
+			  json_tokener_error_desc(json_tokener_get_error(tokener)));
 	else
 		r = read_hooks(&reader, root, &file);
 	if (!r)
@@ -443,14 +482,17 @@ static char *own_text(void) {
 	return text;
 }
 
-int hook_catalogue_read(struct hook_catalogue *catalogue, const char *folder, hook_complain_fn complain, void *userdata) {
+int hook_catalogue_read(struct hook_catalogue *catalogue, const char *folder,
+			hook_complain_fn complain, void *userdata) {
 	char *text = own_text(), path[512], line[1024];
 	struct dirent **entries;
 	int r, n, fd;
 
 	catalogue->hooks = NULL;
 	catalogue->n = 0;
-	r = text ? take_text(catalogue, "the catalogue", text, sizeof(hooks_nvidia), complain, userdata) : -ENOMEM;
+	r = text ? take_text(catalogue, "the catalogue", text, sizeof(hooks_nvidia), complain,
+			     userdata)
+		 : -ENOMEM;
 	free(text);
 	if (r < 0)
 		return r;
@@ -473,7 +515,8 @@ int hook_catalogue_read(struct hook_catalogue *catalogue, const char *folder, ho
 		if (text && !r) {
 			r = take_text(catalogue, path, text, size, complain, userdata);
 		} else if (!text && complain) {
-			snprintf(line, sizeof(line), "%s: %s", path, i < FILES_MAX ? error : "too many files");
+			snprintf(line, sizeof(line), "%s: %s", path,
+				 i < FILES_MAX ? error : "too many files");
 			complain(line, userdata);
 		}
 		free(text);

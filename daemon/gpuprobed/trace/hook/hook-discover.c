@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which functions of the driver a workload hits: a count for each, told as an event (its hook's set is "discover", its one word the calls since the last one).
- * Functions of the core are kprobed singly where there is no kprobe.multi for them, 512 at most.
+ * Which functions of the driver a workload hits: a count for each, told as an event (its hook's set
+ * is "discover", its one word the calls since the last one). Functions of the core are kprobed
+ * singly where there is no kprobe.multi for them, 512 at most.
  */
 
 #include <bpf/bpf.h>
@@ -33,7 +34,8 @@ static bool is_wanted(const struct hook_symbol *symbol, const char *const *patte
 	for (size_t i = 0; i < n; i++) {
 		const char *glob = patterns[i] + strlen(HOOK_DISCOVER);
 
-		if (!strncmp(patterns[i], HOOK_DISCOVER, strlen(HOOK_DISCOVER)) && (!fnmatch(glob, symbol->name, 0) || !fnmatch(glob, target, 0)))
+		if (!strncmp(patterns[i], HOOK_DISCOVER, strlen(HOOK_DISCOVER)) &&
+		    (!fnmatch(glob, symbol->name, 0) || !fnmatch(glob, target, 0)))
 			return true;
 	}
 	return false;
@@ -47,28 +49,36 @@ static bool is_asked(const char *const *patterns, size_t n) {
 }
 
 /* Leaves those that are counted, at the index of their counter. */
-static void attach(struct trace_hooks *hooks, struct hook_discover *discover, size_t n_traceable, uint64_t *addresses, bool *counted) {
+static void attach(struct trace_hooks *hooks, struct hook_discover *discover, size_t n_traceable,
+		   uint64_t *addresses, bool *counted) {
 	size_t n;
 
 	for (size_t i = 0; i < discover->n; i++)
 		addresses[i] = discover->symbols[i]->address;
-	n = discover->n ? hook_programs_count(hooks->programs, &hooks->kernel, addresses, counted, n_traceable, discover->n) : 0;
+	n = discover->n ? hook_programs_count(hooks->programs, &hooks->kernel, addresses, counted,
+					      n_traceable, discover->n)
+			: 0;
 	if (n < discover->n || !n)
-		trace_session_missing(hooks->session, "discover: %zu of %zu functions can be counted%s", n, discover->n,
-				      !discover->n		     ? "; the driver is not loaded, or has no function of that name" :
-				      hooks->kernel.kprobe_type < 0 ? "; this kernel has no kprobes" :
-								      "; ftrace does not reach the others");
+		trace_session_missing(
+			hooks->session, "discover: %zu of %zu functions can be counted%s", n,
+			discover->n,
+			!discover->n ? "; the driver is not loaded, or has no function of that name"
+			: hooks->kernel.kprobe_type < 0 ? "; this kernel has no kprobes"
+							: "; ftrace does not reach the others");
 	for (size_t i = 0; i < discover->n; i++)
 		if (!counted[i])
 			discover->symbols[i] = NULL;
 }
 
 /* Those that ftrace reaches, or the others. */
-static void add_symbols(const struct trace_hooks *hooks, struct hook_discover *discover, bool traceable, const char *const *patterns, size_t n) {
+static void add_symbols(const struct trace_hooks *hooks, struct hook_discover *discover,
+			bool traceable, const char *const *patterns, size_t n) {
 	for (size_t i = 0; i < hooks->kernel.n_symbols && discover->n < HOOK_COUNTS_MAX; i++) {
 		const struct hook_symbol *symbol = &hooks->kernel.symbols[i];
 
-		if (symbol->address && (symbol->traceable || !hooks->kernel.knows_traceable) == traceable && is_wanted(symbol, patterns, n))
+		if (symbol->address &&
+		    (symbol->traceable || !hooks->kernel.knows_traceable) == traceable &&
+		    is_wanted(symbol, patterns, n))
 			discover->symbols[discover->n++] = symbol;
 	}
 }
@@ -103,7 +113,8 @@ int hook_discover_new(struct trace_hooks *hooks, const char *const *patterns, si
 	return discover->symbols && discover->told ? 0 : -ENOMEM;
 }
 
-static void tell(struct trace_hooks *hooks, const struct hook_symbol *symbol, uint32_t hook, bool first, uint64_t calls, uint64_t now) {
+static void tell(struct trace_hooks *hooks, const struct hook_symbol *symbol, uint32_t hook,
+		 bool first, uint64_t calls, uint64_t now) {
 	union {
 		struct trace_name name;
 		char bytes[sizeof(struct trace_name) + 256];
@@ -111,7 +122,10 @@ static void tell(struct trace_hooks *hooks, const struct hook_symbol *symbol, ui
 	union {
 		struct trace_event event;
 		char bytes[sizeof(struct trace_event) + sizeof(uint64_t)];
-	} event = { .event = { .record = { .size = sizeof(event), .type = TRACE_EVENT, .source = TRACE_SOURCE_BPF, .flags = TRACE_EVENT_INSTANT },
+	} event = { .event = { .record = { .size = sizeof(event),
+					   .type = TRACE_EVENT,
+					   .source = TRACE_SOURCE_BPF,
+					   .flags = TRACE_EVENT_INSTANT },
 			       .start = now,
 			       .end = now,
 			       .hook = hook,
@@ -119,8 +133,10 @@ static void tell(struct trace_hooks *hooks, const struct hook_symbol *symbol, ui
 	int n;
 
 	if (first) {
-		n = snprintf(name.name.name, 256, "discover %.60s:%.160s(calls:u64)", symbol->module, symbol->name);
-		name.name.record.size = (uint32_t)(sizeof(name.name) + (((size_t)n + 1 + 7) & ~(size_t)7));
+		n = snprintf(name.name.name, 256, "discover %.60s:%.160s(calls:u64)",
+			     symbol->module, symbol->name);
+		name.name.record.size =
+			(uint32_t)(sizeof(name.name) + (((size_t)n + 1 + 7) & ~(size_t)7));
 		trace_session_emit(hooks->session, &name.name.record, 0, 0);
 	}
 	memcpy(event.event.words, &calls, sizeof(calls));
@@ -135,10 +151,12 @@ void hook_discover_drain(struct trace_hooks *hooks, bool last) {
 		return;
 	discover->next = now + INTERVAL;
 	for (size_t i = 0; i < discover->n; i++) {
-		uint64_t calls = discover->symbols[i] ? hook_sum(hooks, HOOK_MAP_COUNTS, (uint32_t)i) : 0;
+		uint64_t calls =
+			discover->symbols[i] ? hook_sum(hooks, HOOK_MAP_COUNTS, (uint32_t)i) : 0;
 
 		if (calls > discover->told[i])
-			tell(hooks, discover->symbols[i], (uint32_t)(HOOK_ROWS_MAX + i), !discover->told[i], calls - discover->told[i], now);
+			tell(hooks, discover->symbols[i], (uint32_t)(HOOK_ROWS_MAX + i),
+			     !discover->told[i], calls - discover->told[i], now);
 		discover->told[i] = calls;
 	}
 }

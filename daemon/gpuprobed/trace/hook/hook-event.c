@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Records of the programs become records of the trace. What a process is to the trace, the programs learn here from the session: it is asked once for each. */
+/* Records of the programs become records of the trace. What a process is to the trace, the programs
+ * learn here from the session: it is asked once for each. */
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -27,7 +28,8 @@ static size_t round8(size_t n) {
 uint64_t hook_sum(const struct trace_hooks *hooks, int map, uint32_t key) {
 	uint64_t sum = 0;
 
-	if (bpf_map_lookup_elem(hook_programs_map(hooks->programs, (enum hook_map)map), &key, hooks->values))
+	if (bpf_map_lookup_elem(hook_programs_map(hooks->programs, (enum hook_map)map), &key,
+				hooks->values))
 		return 0;
 	for (size_t i = 0; i < hooks->n_cpus; i++)
 		sum += hooks->values[i];
@@ -38,7 +40,8 @@ static void set_verdict(struct trace_hooks *hooks, uint32_t pid, bool yes) {
 	uint32_t verdict = yes ? HOOK_VERDICT_YES : HOOK_VERDICT_NO;
 
 	/* where the map is full, the session is asked each time */
-	bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_PROCESSES), &pid, &verdict, BPF_ANY);
+	bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_PROCESSES), &pid, &verdict,
+			    BPF_ANY);
 }
 
 /* Whether the trace means the process; if not, its next records stay in the kernel. */
@@ -64,7 +67,8 @@ static void name_hook(struct trace_hooks *hooks, uint32_t row) {
 
 	if (attachment->named)
 		return;
-	hook_describe(record.name.name, sizeof(record) - sizeof(record.name) - 8, attachment->hook, attachment->alternative, attachment->types);
+	hook_describe(record.name.name, sizeof(record) - sizeof(record.name) - 8, attachment->hook,
+		      attachment->alternative, attachment->types);
 	n = strlen(record.name.name) + 1;
 	record.name.record.size = (uint32_t)round8(sizeof(record.name) + n);
 	record.name.record.type = TRACE_NAME;
@@ -80,11 +84,13 @@ static bool is_row(const struct trace_hooks *hooks, const struct hook_header *he
 /* Where things are in the kernel is not for callers who may not attach. */
 static void hide_addresses(const struct hook_alternative *alternative, struct trace_event *event) {
 	for (size_t i = 0; i < event->n_words && i < alternative->n_arguments; i++)
-		if (event->words[i] >> 63 && alternative->arguments[i].type && !strcmp(alternative->arguments[i].type->name, "ptr"))
+		if (event->words[i] >> 63 && alternative->arguments[i].type &&
+		    !strcmp(alternative->arguments[i].type->name, "ptr"))
 			event->words[i] = 0;
 }
 
-static void take_event(struct trace_hooks *hooks, const struct hook_event *event, size_t size, uint8_t flags) {
+static void take_event(struct trace_hooks *hooks, const struct hook_event *event, size_t size,
+		       uint8_t flags) {
 	const size_t fixed = offsetof(struct hook_event, text);
 	const struct hook_header *header = &event->header;
 	union record record = {};
@@ -92,7 +98,8 @@ static void take_event(struct trace_hooks *hooks, const struct hook_event *event
 
 	if (size < fixed || !is_row(hooks, header))
 		return;
-	if (hooks->attachments[header->row].hook->process == HOOK_PROCESS_MEANT && !is_meant(hooks, header->pid))
+	if (hooks->attachments[header->row].hook->process == HOOK_PROCESS_MEANT &&
+	    !is_meant(hooks, header->pid))
 		return;
 	n_text = size - fixed < event->n_text ? size - fixed : event->n_text;
 	record.event = (struct trace_event){
@@ -113,7 +120,8 @@ static void take_event(struct trace_hooks *hooks, const struct hook_event *event
 		hide_addresses(hooks->attachments[header->row].alternative, &record.event);
 	if (header->end == header->start)
 		record.record.flags |= TRACE_EVENT_INSTANT;
-	record.record.size = (uint32_t)(sizeof(record.event) + record.event.n_words * sizeof(uint64_t) + round8(n_text));
+	record.record.size = (uint32_t)(sizeof(record.event) +
+					record.event.n_words * sizeof(uint64_t) + round8(n_text));
 	name_hook(hooks, header->row);
 	introduce(hooks, header);
 	trace_session_emit(hooks->session, &record.record, header->pid, header->tid);
@@ -129,29 +137,38 @@ static uint16_t at_most(uint16_t n) {
 	return n < HOOK_IOCTL_BYTES ? n : HOOK_IOCTL_BYTES;
 }
 
-/* RM_FREE, RM_CONTROL and RM_ALLOC say in their argument whether they failed (NVOS00, NVOS54, NVOS64, NVOS21); others of the driver are not known here. */
+/* RM_FREE, RM_CONTROL and RM_ALLOC say in their argument whether they failed (NVOS00, NVOS54,
+ * NVOS64, NVOS21); others of the driver are not known here. */
 static bool has_succeeded(const struct trace_hooks *hooks, const struct hook_ioctl *io) {
-	const bool old = hooks->kernel.version[0] && hooks->kernel.version[0] < 535; /* NVOS21 had no number of bytes before its status */
+	const bool old = hooks->kernel.version[0] &&
+			 hooks->kernel.version[0] <
+				 535; /* NVOS21 had no number of bytes before its status */
 	const struct {
 		uint32_t command;
 		uint16_t offset;
-	} known[] = { { 0xc0104629, 12 }, { 0xc020462a, 28 }, { 0xc030462b, 40 }, { 0xc020462b, old ? 24 : 28 } };
+	} known[] = { { 0xc0104629, 12 },
+		      { 0xc020462a, 28 },
+		      { 0xc030462b, 40 },
+		      { 0xc020462b, old ? 24 : 28 } };
 	uint32_t status;
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-		if (known[i].command == io->command && io->n_after >= known[i].offset + sizeof(status)) {
+		if (known[i].command == io->command &&
+		    io->n_after >= known[i].offset + sizeof(status)) {
 			memcpy(&status, io->after + known[i].offset, sizeof(status));
 			return io->header.result >= 0 && !status;
 		}
 	return false;
 }
 
-static void take_ioctl(struct trace_hooks *hooks, const struct hook_ioctl *io, size_t size, uint8_t flags) {
+static void take_ioctl(struct trace_hooks *hooks, const struct hook_ioctl *io, size_t size,
+		       uint8_t flags) {
 	const struct hook_header *header = &io->header;
 	union record record = {};
 	size_t n;
 
-	if (size < sizeof(*io) || !is_row(hooks, header) || !is_meant(hooks, header->pid) || (hooks->errors && has_succeeded(hooks, io)))
+	if (size < sizeof(*io) || !is_row(hooks, header) || !is_meant(hooks, header->pid) ||
+	    (hooks->errors && has_succeeded(hooks, io)))
 		return;
 	record.ioctl = (struct trace_ioctl){
 		.record = { .type = TRACE_IOCTL, .source = TRACE_SOURCE_BPF, .flags = flags },
@@ -178,10 +195,13 @@ static void take_ioctl(struct trace_hooks *hooks, const struct hook_ioctl *io, s
 	trace_session_emit(hooks->session, &record.record, header->pid, header->tid);
 }
 
-/* A process that ended before anybody could look at it in /proc is what the kernel said at its exec. */
+/* A process that ended before anybody could look at it in /proc is what the kernel said at its
+ * exec. */
 static void tell_short(struct trace_hooks *hooks, const struct hook_process *process) {
 	struct trace_process record = {
-		.record = { .size = sizeof(record), .type = TRACE_PROCESS, .source = TRACE_SOURCE_BPF },
+		.record = { .size = sizeof(record),
+			    .type = TRACE_PROCESS,
+			    .source = TRACE_SOURCE_BPF },
 		.time = process->header.start,
 		.pid = process->header.pid,
 		.uid = process->uid,
@@ -194,29 +214,35 @@ static void tell_short(struct trace_hooks *hooks, const struct hook_process *pro
 	trace_session_emit(hooks->session, &record.record, record.pid, record.pid);
 }
 
-/* A span that has not ended, as it stands at a time; 0: its thread has left it, nobody knows when. */
+/* A span that has not ended, as it stands at a time; 0: its thread has left it, nobody knows when.
+ */
 static void tell_open(struct trace_hooks *hooks, struct hook_event *event, uint64_t now) {
 	/* of opened files nobody knows yet whether they are the driver's */
-	if (!is_row(hooks, &event->header) || hooks->attachments[event->header.row].alternative->kind == HOOK_SYSCALL)
+	if (!is_row(hooks, &event->header) ||
+	    hooks->attachments[event->header.row].alternative->kind == HOOK_SYSCALL)
 		return;
 	event->header.end = now;
 	if (now)
 		take_event(hooks, event, sizeof(*event), TRACE_EVENT_OPEN);
 	else
-		trace_session_lost(hooks->session, TRACE_SOURCE_BPF, event->header.pid, event->header.tid, 1);
+		trace_session_lost(hooks->session, TRACE_SOURCE_BPF, event->header.pid,
+				   event->header.tid, 1);
 }
 
-/* The spans that a process was within when it ended. Those that are not found, for want of time or because the programs change the map meanwhile, are lost in the end. */
+/* The spans that a process was within when it ended. Those that are not found, for want of time or
+ * because the programs change the map meanwhile, are lost in the end. */
 static void tell_open_of(struct trace_hooks *hooks, uint32_t pid, uint64_t end) {
 	int pending = hook_programs_map(hooks->programs, HOOK_MAP_PENDING);
 	struct hook_event event;
 	uint64_t key, next;
 	int r = bpf_map_get_next_key(pending, NULL, &next);
 
-	for (size_t i = 0; !r && i < HOOK_PENDING_MAX && hooks->n_looked < HOOK_LOOK_MAX; i++, hooks->n_looked++) {
+	for (size_t i = 0; !r && i < HOOK_PENDING_MAX && hooks->n_looked < HOOK_LOOK_MAX;
+	     i++, hooks->n_looked++) {
 		key = next;
 		r = bpf_map_get_next_key(pending, &key, &next);
-		if (bpf_map_lookup_elem(pending, &key, &event) || event.header.pid != pid || event.header.start > end)
+		if (bpf_map_lookup_elem(pending, &key, &event) || event.header.pid != pid ||
+		    event.header.start > end)
 			continue;
 		tell_open(hooks, &event, end);
 		bpf_map_delete_elem(pending, &key);
@@ -227,16 +253,20 @@ static void take_process(struct trace_hooks *hooks, const struct hook_header *he
 	switch (header->type) {
 	case HOOK_RECORD_FORK:
 		if (is_meant(hooks, header->pid))
-			trace_session_forked(hooks->session, (pid_t)header->pid, (pid_t)header->tid, header->start);
+			trace_session_forked(hooks->session, (pid_t)header->pid, (pid_t)header->tid,
+					     header->start);
 		break;
 	case HOOK_RECORD_EXEC:
-		if (!trace_session_execed(hooks->session, (pid_t)header->pid, header->start) && size >= sizeof(struct hook_process))
+		if (!trace_session_execed(hooks->session, (pid_t)header->pid, header->start) &&
+		    size >= sizeof(struct hook_process))
 			tell_short(hooks, (const struct hook_process *)header);
 		break;
 	case HOOK_RECORD_EXIT:
 		tell_open_of(hooks, header->pid, header->start);
-		bpf_map_delete_elem(hook_programs_map(hooks->programs, HOOK_MAP_PROCESSES), &header->pid);
-		trace_session_ended(hooks->session, (pid_t)header->pid, (int)header->result, header->start);
+		bpf_map_delete_elem(hook_programs_map(hooks->programs, HOOK_MAP_PROCESSES),
+				    &header->pid);
+		trace_session_ended(hooks->session, (pid_t)header->pid, (int)header->result,
+				    header->start);
 		break;
 	}
 }
@@ -256,11 +286,13 @@ int hook_event_take(void *userdata, void *data, size_t size) {
 
 /* Whether the thread is gone, as by longjmp() out of the function, and its end. */
 static bool has_ended(const struct hook_header *header) {
-	return header->pid && tgkill((pid_t)header->pid, (pid_t)header->tid, 0) < 0 && errno == ESRCH;
+	return header->pid && tgkill((pid_t)header->pid, (pid_t)header->tid, 0) < 0 &&
+	       errno == ESRCH;
 }
 
 void hook_event_flush(struct trace_hooks *hooks) {
-	int pending = hook_programs_map(hooks->programs, HOOK_MAP_PENDING), ioctls = hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS);
+	int pending = hook_programs_map(hooks->programs, HOOK_MAP_PENDING),
+	    ioctls = hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS);
 	struct hook_event event;
 	struct hook_ioctl io;
 	uint64_t key, now = monotonic_now();

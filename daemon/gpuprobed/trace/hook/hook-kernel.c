@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Facts of the kernel. tracefs need not be mounted: fsopen(2) gives a mount of our own that nobody else sees. Functions are looked up by address, since the
- * same name is in several modules (nv_kthread_q_* is in three) and kernels differ in how they take "module:function".
+ * Facts of the kernel. tracefs need not be mounted: fsopen(2) gives a mount of our own that nobody
+ * else sees. Functions are looked up by address, since the same name is in several modules
+ * (nv_kthread_q_* is in three) and kernels differ in how they take "module:function".
  */
 
 #include "hook-kernel.h"
@@ -23,7 +24,8 @@
 
 #define PMU "/sys/bus/event_source/devices/"
 #define FORMAT_MAX 16384
-/* Bytes of the fields that all tracepoints have, common_pid and its like: programs find an address of the kernel's in their place. */
+/* Bytes of the fields that all tracepoints have, common_pid and its like: programs find an address
+ * of the kernel's in their place. */
 #define COMMON_SIZE 8
 
 /* ---- the driver ---- */
@@ -37,10 +39,13 @@ bool hook_kernel_version(const char *path, char text[32], uint16_t version[stati
 	memset(version, 0, 3 * sizeof(*version));
 	if (!file)
 		return false;
-	/* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ...": the first word that is a version */
+	/* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ...":
+	 * the first word that is a version */
 	if (fgets(line, sizeof(line), file))
-		for (word = strtok_r(line, " \t\n", &rest); word && !found; word = strtok_r(NULL, " \t\n", &rest))
-			if (strchr(word, '.') && strlen(word) < 32 && hook_version_parse(version, word)) {
+		for (word = strtok_r(line, " \t\n", &rest); word && !found;
+		     word = strtok_r(NULL, " \t\n", &rest))
+			if (strchr(word, '.') && strlen(word) < 32 &&
+			    hook_version_parse(version, word)) {
 				strcpy(text, word);
 				found = true;
 			}
@@ -50,17 +55,21 @@ bool hook_kernel_version(const char *path, char text[32], uint16_t version[stati
 	return found;
 }
 
-static void add_device(struct hook_kernel *kernel, uint32_t major, uint32_t first, uint32_t last, uint32_t device) {
+static void add_device(struct hook_kernel *kernel, uint32_t major, uint32_t first, uint32_t last,
+		       uint32_t device) {
 	if (kernel->n_devices < HOOK_DEVICES_MAX)
-		kernel->devices[kernel->n_devices++] =
-			(struct hook_device){ .major = major, .first = first, .last = last, .device = device };
+		kernel->devices[kernel->n_devices++] = (struct hook_device){
+			.major = major, .first = first, .last = last, .device = device
+		};
 }
 
 /* "1:3=ctl 1:5=uvm" */
 static void add_extra_devices(struct hook_kernel *kernel, const char *text) {
-	static const char *const names[] = { [TRACE_DEVICE_CTL] = "ctl",	     [TRACE_DEVICE_GPU] = "gpu",
-					     [TRACE_DEVICE_UVM] = "uvm",	     [TRACE_DEVICE_UVM_TOOLS] = "uvm-tools",
-					     [TRACE_DEVICE_MODESET] = "modeset", [TRACE_DEVICE_CAPS] = "caps" };
+	static const char *const names[] = {
+		[TRACE_DEVICE_CTL] = "ctl",         [TRACE_DEVICE_GPU] = "gpu",
+		[TRACE_DEVICE_UVM] = "uvm",         [TRACE_DEVICE_UVM_TOOLS] = "uvm-tools",
+		[TRACE_DEVICE_MODESET] = "modeset", [TRACE_DEVICE_CAPS] = "caps"
+	};
 	unsigned major, minor;
 	char name[16];
 	int n;
@@ -130,7 +139,8 @@ static int compare_symbols(const void *a, const void *b) {
 	return order ? order : strcmp(x->name, y->name);
 }
 
-static int add_symbol(struct hook_kernel *kernel, size_t *max, const char *module, const char *name, uint64_t address) {
+static int add_symbol(struct hook_kernel *kernel, size_t *max, const char *module, const char *name,
+		      uint64_t address) {
 	struct hook_symbol *symbols = kernel->symbols;
 
 	if (kernel->n_symbols == *max) {
@@ -141,13 +151,16 @@ static int add_symbol(struct hook_kernel *kernel, size_t *max, const char *modul
 		kernel->symbols = symbols;
 	}
 	symbols += kernel->n_symbols;
-	*symbols = (struct hook_symbol){ .module = strdup(module), .name = strdup(name), .address = address };
+	*symbols = (struct hook_symbol){ .module = strdup(module),
+					 .name = strdup(name),
+					 .address = address };
 	kernel->n_symbols++;
 	return symbols->module && symbols->name ? 0 : -ENOMEM;
 }
 
 static int read_symbols(struct hook_kernel *kernel) {
-	FILE *file = fopen(kernel->places.symbols ? kernel->places.symbols : "/proc/kallsyms", "re");
+	FILE *file =
+		fopen(kernel->places.symbols ? kernel->places.symbols : "/proc/kallsyms", "re");
 	const char *name, *module;
 	uint64_t address;
 	char line[512];
@@ -156,25 +169,33 @@ static int read_symbols(struct hook_kernel *kernel) {
 
 	while (!r && file && fgets(line, sizeof(line), file)) {
 		kernel->has_fprobe |= !!strstr(line, " register_fprobe_ips\n");
-		if (strstr(line, "\t[nvidia") && parse_symbol(line, &address, &name, &module) && strncmp(name, "__pfx_", 6))
+		if (strstr(line, "\t[nvidia") && parse_symbol(line, &address, &name, &module) &&
+		    strncmp(name, "__pfx_", 6))
 			r = add_symbol(kernel, &max, module, name, address);
 	}
 	if (file)
 		fclose(file);
 	if (!r && kernel->n_symbols)
-		qsort(kernel->symbols, kernel->n_symbols, sizeof(*kernel->symbols), compare_symbols);
+		qsort(kernel->symbols, kernel->n_symbols, sizeof(*kernel->symbols),
+		      compare_symbols);
 	return r;
 }
 
-static struct hook_symbol *find_symbol(const struct hook_kernel *kernel, const char *module, const char *function) {
+static struct hook_symbol *find_symbol(const struct hook_kernel *kernel, const char *module,
+				       const char *function) {
 	struct hook_symbol key = { .module = (char *)module, .name = (char *)function };
 
-	return kernel->n_symbols ? bsearch(&key, kernel->symbols, kernel->n_symbols, sizeof(key), compare_symbols) : NULL;
+	return kernel->n_symbols ? bsearch(&key, kernel->symbols, kernel->n_symbols, sizeof(key),
+					   compare_symbols)
+				 : NULL;
 }
 
 /* "nv_alloc_pages [nvidia]" */
 static void read_traceable(struct hook_kernel *kernel) {
-	int fd = kernel->n_symbols && kernel->tracefs >= 0 ? openat(kernel->tracefs, "available_filter_functions", O_RDONLY | O_CLOEXEC) : -1;
+	int fd = kernel->n_symbols && kernel->tracefs >= 0
+			 ? openat(kernel->tracefs, "available_filter_functions",
+				  O_RDONLY | O_CLOEXEC)
+			 : -1;
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
 	char line[512], name[256], module[128];
 	struct hook_symbol *symbol;
@@ -192,8 +213,10 @@ static void read_traceable(struct hook_kernel *kernel) {
 		fclose(file);
 }
 
-bool hook_kernel_traceable(const struct hook_kernel *kernel, const char *module, const char *function) {
-	const struct hook_symbol *symbol = kernel->knows_traceable ? find_symbol(kernel, module, function) : NULL;
+bool hook_kernel_traceable(const struct hook_kernel *kernel, const char *module,
+			   const char *function) {
+	const struct hook_symbol *symbol =
+		kernel->knows_traceable ? find_symbol(kernel, module, function) : NULL;
 
 	return !symbol || symbol->traceable;
 }
@@ -216,20 +239,23 @@ bool hook_kernel_has_module(const struct hook_kernel *kernel, const char *module
 		if (!strcmp(kernel->symbols[i].module, module))
 			return true;
 	/* of NVIDIA's, all that have functions were read */
-	return !strcmp(module, "vmlinux") || (strncmp(module, "nvidia", 6) && is_module_loaded(module));
+	return !strcmp(module, "vmlinux") ||
+	       (strncmp(module, "nvidia", 6) && is_module_loaded(module));
 }
 
 /* Among all symbols: two of one name are none. */
-static uint64_t scan_symbols(const struct hook_kernel *kernel, const char *module, const char *function, const char **reasonp) {
-	FILE *file = fopen(kernel->places.symbols ? kernel->places.symbols : "/proc/kallsyms", "re");
+static uint64_t scan_symbols(const struct hook_kernel *kernel, const char *module,
+			     const char *function, const char **reasonp) {
+	FILE *file =
+		fopen(kernel->places.symbols ? kernel->places.symbols : "/proc/kallsyms", "re");
 	uint64_t address, found = 0;
 	const char *name, *owner;
 	char line[512];
 	size_t n = 0;
 
 	while (file && fgets(line, sizeof(line), file))
-		if (strstr(line, function) && parse_symbol(line, &address, &name, &owner) && !strcmp(name, function) &&
-		    !strcmp(owner, module)) {
+		if (strstr(line, function) && parse_symbol(line, &address, &name, &owner) &&
+		    !strcmp(name, function) && !strcmp(owner, module)) {
 			found = address;
 			n++;
 		}
@@ -242,7 +268,8 @@ static uint64_t scan_symbols(const struct hook_kernel *kernel, const char *modul
 	return n == 1 ? found : 0;
 }
 
-uint64_t hook_kernel_address(const struct hook_kernel *kernel, const char *module, const char *function, const char **reasonp) {
+uint64_t hook_kernel_address(const struct hook_kernel *kernel, const char *module,
+			     const char *function, const char **reasonp) {
 	struct hook_symbol *symbol;
 
 	*reasonp = "there is no such function (or the compiler inlined it)";
@@ -258,7 +285,8 @@ uint64_t hook_kernel_address(const struct hook_kernel *kernel, const char *modul
 		*reasonp = "the kernel does not tell addresses of functions";
 	/* sorted: others of that name are its neighbours */
 	if (symbol && ((symbol > kernel->symbols && !compare_symbols(symbol - 1, symbol)) ||
-		       (symbol + 1 < kernel->symbols + kernel->n_symbols && !compare_symbols(symbol + 1, symbol)))) {
+		       (symbol + 1 < kernel->symbols + kernel->n_symbols &&
+			!compare_symbols(symbol + 1, symbol)))) {
 		*reasonp = "several functions have that name";
 		return 0;
 	}
@@ -267,7 +295,8 @@ uint64_t hook_kernel_address(const struct hook_kernel *kernel, const char *modul
 
 /* ---- layouts ---- */
 
-static bool find_member(const struct btf *btf, uint32_t id, const char *member, uint32_t base, uint32_t *offsetp) {
+static bool find_member(const struct btf *btf, uint32_t id, const char *member, uint32_t base,
+			uint32_t *offsetp) {
 	const struct btf_type *type = btf__type_by_id(btf, id);
 
 	for (uint16_t i = 0; type && i < btf_vlen(type); i++) {
@@ -286,14 +315,17 @@ static bool find_member(const struct btf *btf, uint32_t id, const char *member, 
 			inner_id = inner->type;
 			inner = btf__type_by_id(btf, inner_id);
 		}
-		if (inner && btf_is_composite(inner) && (!name || !*name) && find_member(btf, inner_id, member, offset, offsetp))
+		if (inner && btf_is_composite(inner) && (!name || !*name) &&
+		    find_member(btf, inner_id, member, offset, offsetp))
 			return true;
 	}
 	return false;
 }
 
-bool hook_kernel_offset(const struct hook_kernel *kernel, const char *structure, const char *member, uint32_t *offsetp) {
-	int id = kernel->btf ? btf__find_by_name_kind(kernel->btf, structure, BTF_KIND_STRUCT) : -ENOENT;
+bool hook_kernel_offset(const struct hook_kernel *kernel, const char *structure, const char *member,
+			uint32_t *offsetp) {
+	int id = kernel->btf ? btf__find_by_name_kind(kernel->btf, structure, BTF_KIND_STRUCT)
+			     : -ENOENT;
 
 	return id > 0 && find_member(kernel->btf, (uint32_t)id, member, 0, offsetp);
 }
@@ -317,7 +349,8 @@ bool hook_kernel_offsets(const struct hook_kernel *kernel, struct hook_config *c
 	};
 
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(*offsets); i++)
-		if (!hook_kernel_offset(kernel, offsets[i].structure, offsets[i].member, offsets[i].offset))
+		if (!hook_kernel_offset(kernel, offsets[i].structure, offsets[i].member,
+					offsets[i].offset))
 			return false;
 	return true;
 }
@@ -328,20 +361,23 @@ static int module_btf_fd(const char *module) {
 
 	while (!bpf_btf_get_next_id(id, &id)) {
 		char name[64] = "";
-		struct bpf_btf_info info = { .name = (uint64_t)(uintptr_t)name, .name_len = sizeof(name) };
+		struct bpf_btf_info info = { .name = (uint64_t)(uintptr_t)name,
+					     .name_len = sizeof(name) };
 		uint32_t size = sizeof(info);
 		int fd = bpf_btf_get_fd_by_id(id);
 
 		if (fd < 0)
 			continue;
-		if (!bpf_obj_get_info_by_fd(fd, &info, &size) && info.kernel_btf && !strcmp(name, module))
+		if (!bpf_obj_get_info_by_fd(fd, &info, &size) && info.kernel_btf &&
+		    !strcmp(name, module))
 			return fd;
 		close(fd);
 	}
 	return -ENOENT;
 }
 
-int hook_kernel_function_btf(const struct hook_kernel *kernel, const char *module, const char *function, int *fdp) {
+int hook_kernel_function_btf(const struct hook_kernel *kernel, const char *module,
+			     const char *function, int *fdp) {
 	struct btf *btf;
 	int id, fd = -1;
 
@@ -423,7 +459,8 @@ static bool parse_field(char *line, const char *wanted, struct hook_field *field
 	int is_signed;
 
 	semicolon = declaration ? strchr(declaration, ';') : NULL;
-	if (!semicolon || sscanf(semicolon, "; offset:%u; size:%u; signed:%d;", &offset, &size, &is_signed) != 3)
+	if (!semicolon ||
+	    sscanf(semicolon, "; offset:%u; size:%u; signed:%d;", &offset, &size, &is_signed) != 3)
 		return false;
 	*semicolon = '\0';
 	name = strrchr(declaration, ' ');
@@ -448,18 +485,20 @@ static bool parse_field(char *line, const char *wanted, struct hook_field *field
 		field->type = hook_type_find("str", 3);
 		return true;
 	}
-	field->type = strchr(declaration, '*') ? hook_type_find("ptr", 3) : field_type(size, is_signed);
+	field->type =
+		strchr(declaration, '*') ? hook_type_find("ptr", 3) : field_type(size, is_signed);
 	return (size == 1 || size == 2 || size == 4 || size == 8) && !bracket;
 }
 
-bool hook_kernel_field(const struct hook_kernel *kernel, const char *group, const char *name, const char *wanted,
-		       struct hook_field *field) {
+bool hook_kernel_field(const struct hook_kernel *kernel, const char *group, const char *name,
+		       const char *wanted, struct hook_field *field) {
 	char path[256], *text = malloc(FORMAT_MAX), *line, *rest;
 	bool found = false;
 
 	snprintf(path, sizeof(path), "events/%.100s/%.100s/format", group, name);
 	if (text && kernel->tracefs >= 0 && slurp(kernel->tracefs, path, text, FORMAT_MAX))
-		for (line = strtok_r(text, "\n", &rest); line && !found; line = strtok_r(NULL, "\n", &rest))
+		for (line = strtok_r(text, "\n", &rest); line && !found;
+		     line = strtok_r(NULL, "\n", &rest))
 			found = parse_field(line, wanted, field);
 	free(text);
 	return found;

@@ -33,13 +33,16 @@ struct trace_hooks {
 };
 
 /* trace_hooks_new() with other places than the kernel's, for tests. */
-int trace_hooks_new_at(struct trace_hooks **hooksp, struct trace_session *session, const struct trace_options *options,
-		       const struct hook_places *places);
+int trace_hooks_new_at(struct trace_hooks **hooksp, struct trace_session *session,
+		       const struct trace_options *options, const struct hook_places *places);
 
-#define HOOK_DRAIN_MAX 16384 /* records at once: all processors together may make them faster than they are taken */
+#define HOOK_DRAIN_MAX                                                                             \
+	16384 /* records at once: all processors together may make them faster than they are taken \
+	       */
 #define HOOK_LOOK_MAX 16384 /* spans, likewise */
 
-/* A record of the ring becomes one of the trace. For ring_buffer__new(); -EAGAIN: enough for now. */
+/* A record of the ring becomes one of the trace. For ring_buffer__new(); -EAGAIN: enough for now.
+ */
 int hook_event_take(void *hooks, void *data, size_t size);
 
 /* What still runs is told, as it stands. */
@@ -48,7 +51,8 @@ void hook_event_flush(struct trace_hooks *hooks);
 /* Sum over all CPUs. */
 uint64_t hook_sum(const struct trace_hooks *hooks, int map, uint32_t key);
 
-/* Counts calls of functions of NVIDIA's modules that a pattern "discover:GLOB" matches; rows of records come behind those of attachments. */
+/* Counts calls of functions of NVIDIA's modules that a pattern "discover:GLOB" matches; rows of
+ * records come behind those of attachments. */
 int hook_discover_new(struct trace_hooks *hooks, const char *const *patterns, size_t n);
 void hook_discover_drain(struct trace_hooks *hooks, bool last);
 void hook_discover_free(struct trace_hooks *hooks);

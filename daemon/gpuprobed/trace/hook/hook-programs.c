@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One object for all hooks of a trace. Links are made with bpf(2) itself: libbpf 1.1 has no cookies for some, and looks functions up by name. Programs of
- * fentry are loaded for each function, with the instructions of a template that libbpf has relocated (it is loaded for a function that all kernels have).
+ * One object for all hooks of a trace. Links are made with bpf(2) itself: libbpf 1.1 has no cookies
+ * for some, and looks functions up by name. Programs of fentry are loaded for each function, with
+ * the instructions of a template that libbpf has relocated (it is loaded for a function that all
+ * kernels have).
  */
 
 #include "hook-programs.h"
@@ -25,14 +27,16 @@
 #define TEMPLATE_FUNCTION "vfs_read"
 #define COUNT_SINGLY_MAX 512 /* kprobes, where there is no kprobe.multi */
 
-static const char *const map_names[] = { "rows", "processes", "pending", "ioctls", "ring", "hits", "lost", "counts" };
+static const char *const map_names[] = { "rows", "processes", "pending", "ioctls",
+					 "ring", "hits",      "lost",    "counts" };
 
 _Static_assert(sizeof(map_names) / sizeof(*map_names) == _HOOK_MAP_N, "a name for each map");
 
 struct hook_programs {
 	struct hook_config config;
 	struct bpf_object *object;
-	struct bpf_object *template; /* hook_fentry and hook_fexit; NULL: not loaded yet, or not possible */
+	struct bpf_object
+		*template; /* hook_fentry and hook_fexit; NULL: not loaded yet, or not possible */
 	int template_error;
 	bool multi;
 	unsigned needs;
@@ -75,7 +79,8 @@ static bool is_needed(const struct hook_programs *programs, const char *name) {
 }
 
 /* Opens the object, with its constant, and only those programs that are to be loaded. */
-static int open_object(const struct hook_programs *programs, bool template, struct bpf_object **objectp) {
+static int open_object(const struct hook_programs *programs, bool template,
+		       struct bpf_object **objectp) {
 	struct bpf_program *program;
 	struct bpf_object *object;
 	struct bpf_map *map;
@@ -89,11 +94,13 @@ static int open_object(const struct hook_programs *programs, bool template, stru
 		r = -EINVAL;
 	bpf_object__for_each_program(program, object) {
 		const char *name = bpf_program__name(program);
-		bool load = template ? is_template(name) : !is_template(name) && is_needed(programs, name);
+		bool load = template ? is_template(name)
+				     : !is_template(name) && is_needed(programs, name);
 
 		bpf_program__set_autoload(program, load);
 		if (strstr(name, "_multi_user_"))
-			bpf_program__set_expected_attach_type(program, (enum bpf_attach_type)UPROBE_ATTACH_MULTI);
+			bpf_program__set_expected_attach_type(
+				program, (enum bpf_attach_type)UPROBE_ATTACH_MULTI);
 		if (template && load && !r)
 			r = bpf_program__set_attach_target(program, 0, TEMPLATE_FUNCTION);
 	}
@@ -112,7 +119,8 @@ static int open_object(const struct hook_programs *programs, bool template, stru
 	return 0;
 }
 
-static int load_object(const struct hook_programs *programs, bool template, struct bpf_object **objectp) {
+static int load_object(const struct hook_programs *programs, bool template,
+		       struct bpf_object **objectp) {
 	libbpf_print_fn_t previous = libbpf_set_print(NULL);
 	struct bpf_object *object = NULL;
 	int r;
@@ -129,7 +137,8 @@ static int load_object(const struct hook_programs *programs, bool template, stru
 	return r;
 }
 
-int hook_programs_new(struct hook_programs **programsp, const struct hook_config *config, unsigned needs) {
+int hook_programs_new(struct hook_programs **programsp, const struct hook_config *config,
+		      unsigned needs) {
 	struct hook_programs *programs = calloc(1, sizeof(*programs));
 	int r;
 
@@ -207,19 +216,24 @@ static int undo(struct hook_programs *programs, size_t n, int r) {
 /* ---- fentry ---- */
 
 /* The template's program, for another function, and a link to that. */
-static int fentry(struct hook_programs *programs, const char *name, enum bpf_attach_type type, int btf_fd, int btf_id, uint32_t row) {
-	const struct bpf_program *template = bpf_object__find_program_by_name(programs->template, name);
-	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = type, .attach_btf_id = (uint32_t)btf_id,
+static int fentry(struct hook_programs *programs, const char *name, enum bpf_attach_type type,
+		  int btf_fd, int btf_id, uint32_t row) {
+	const struct bpf_program *template =
+		bpf_object__find_program_by_name(programs->template, name);
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = type,
+		    .attach_btf_id = (uint32_t)btf_id,
 		    .attach_btf_obj_fd = btf_fd < 0 ? 0 : (uint32_t)btf_fd);
 	LIBBPF_OPTS(bpf_link_create_opts, link, .tracing.cookie = row);
 	int fd, r;
 
-	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, name, "GPL", bpf_program__insns(template), bpf_program__insn_cnt(template), &options);
+	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, name, "GPL", bpf_program__insns(template),
+			   bpf_program__insn_cnt(template), &options);
 	r = keep(programs, fd);
 	return r < 0 ? r : keep(programs, bpf_link_create(fd, 0, type, &link));
 }
 
-int hook_programs_fentry(struct hook_programs *programs, int btf_fd, int btf_id, uint32_t row, bool span) {
+int hook_programs_fentry(struct hook_programs *programs, int btf_fd, int btf_id, uint32_t row,
+			 bool span) {
 	size_t n = programs->n_fds;
 	int r;
 
@@ -236,16 +250,21 @@ int hook_programs_fentry(struct hook_programs *programs, int btf_fd, int btf_id,
 
 /* ---- kprobes ---- */
 
-static int multi_link(struct hook_programs *programs, const char *name, const uint64_t *addresses, const uint64_t *rows, size_t n,
-		      bool at_return) {
-	LIBBPF_OPTS(bpf_link_create_opts, options, .kprobe_multi.flags = at_return ? BPF_F_KPROBE_MULTI_RETURN : 0,
-		    .kprobe_multi.cnt = (uint32_t)n, .kprobe_multi.addrs = (const unsigned long *)addresses, .kprobe_multi.cookies = (const __u64 *)rows);
+static int multi_link(struct hook_programs *programs, const char *name, const uint64_t *addresses,
+		      const uint64_t *rows, size_t n, bool at_return) {
+	LIBBPF_OPTS(bpf_link_create_opts, options,
+		    .kprobe_multi.flags = at_return ? BPF_F_KPROBE_MULTI_RETURN : 0,
+		    .kprobe_multi.cnt = (uint32_t)n,
+		    .kprobe_multi.addrs = (const unsigned long *)addresses,
+		    .kprobe_multi.cookies = (const __u64 *)rows);
 	int fd = program_fd(programs->object, name);
 
-	return fd < 0 ? fd : keep(programs, bpf_link_create(fd, 0, BPF_TRACE_KPROBE_MULTI, &options));
+	return fd < 0 ? fd
+		      : keep(programs, bpf_link_create(fd, 0, BPF_TRACE_KPROBE_MULTI, &options));
 }
 
-int hook_programs_multi(struct hook_programs *programs, const uint64_t *addresses, const uint64_t *rows, const bool *spans, size_t n) {
+int hook_programs_multi(struct hook_programs *programs, const uint64_t *addresses,
+			const uint64_t *rows, const bool *spans, size_t n) {
 	uint64_t *ends = calloc(2 * n + 1, sizeof(*ends));
 	size_t before = programs->n_fds, n_ends = 0;
 	int r = 0;
@@ -268,22 +287,26 @@ int hook_programs_multi(struct hook_programs *programs, const uint64_t *addresse
 }
 
 /* An event of perf, and the program that runs at it. */
-static int perf_link(struct hook_programs *programs, struct perf_event_attr *attributes, int program, uint32_t row) {
+static int perf_link(struct hook_programs *programs, struct perf_event_attr *attributes,
+		     int program, uint32_t row) {
 	LIBBPF_OPTS(bpf_link_create_opts, options, .perf_event.bpf_cookie = row);
 	int event, r;
 
 	attributes->size = sizeof(*attributes);
-	event = (int)syscall(SYS_perf_event_open, attributes, -1, programs->cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	event = (int)syscall(SYS_perf_event_open, attributes, -1, programs->cpu, -1,
+			     PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	r = keep(programs, event);
 	if (r < 0)
 		return r;
-	return keep(programs, program < 0 ? program : bpf_link_create(program, event, BPF_PERF_EVENT, &options));
+	return keep(programs, program < 0
+				      ? program
+				      : bpf_link_create(program, event, BPF_PERF_EVENT, &options));
 }
 
-static int kprobe(struct hook_programs *programs, const struct hook_kernel *kernel, const char *name, uint64_t address, uint32_t row,
-		  bool at_return) {
+static int kprobe(struct hook_programs *programs, const struct hook_kernel *kernel,
+		  const char *name, uint64_t address, uint32_t row, bool at_return) {
 	struct perf_event_attr attributes = {
 		.type = (uint32_t)kernel->kprobe_type,
 		.config2 = address,
@@ -296,7 +319,8 @@ static int kprobe(struct hook_programs *programs, const struct hook_kernel *kern
 	return perf_link(programs, &attributes, program_fd(programs->object, name), row);
 }
 
-int hook_programs_kprobe(struct hook_programs *programs, const struct hook_kernel *kernel, uint64_t address, uint32_t row, bool span) {
+int hook_programs_kprobe(struct hook_programs *programs, const struct hook_kernel *kernel,
+			 uint64_t address, uint32_t row, bool span) {
 	size_t n = programs->n_fds;
 	int r = span ? kprobe(programs, kernel, "hook_return", address, row, true) : 0;
 
@@ -305,8 +329,8 @@ int hook_programs_kprobe(struct hook_programs *programs, const struct hook_kerne
 	return undo(programs, n, r);
 }
 
-size_t hook_programs_count(struct hook_programs *programs, const struct hook_kernel *kernel, const uint64_t *addresses, bool *counted,
-			   size_t n_multi, size_t n) {
+size_t hook_programs_count(struct hook_programs *programs, const struct hook_kernel *kernel,
+			   const uint64_t *addresses, bool *counted, size_t n_multi, size_t n) {
 	uint64_t *rows = calloc(n + 1, sizeof(*rows));
 	size_t n_counted = 0;
 	int r = 0;
@@ -316,7 +340,8 @@ size_t hook_programs_count(struct hook_programs *programs, const struct hook_ker
 	for (size_t i = 0; i < n; i++)
 		rows[i] = i;
 	memset(counted, false, n);
-	if (programs->multi && n_multi && !multi_link(programs, "hook_multi_count", addresses, rows, n_multi, false)) {
+	if (programs->multi && n_multi &&
+	    !multi_link(programs, "hook_multi_count", addresses, rows, n_multi, false)) {
 		memset(counted, true, n_multi);
 		n_counted = n_multi;
 	}
@@ -324,10 +349,12 @@ size_t hook_programs_count(struct hook_programs *programs, const struct hook_ker
 	for (size_t i = n_counted; i < n && !r && n_counted < n_multi + COUNT_SINGLY_MAX; i++) {
 		size_t before = programs->n_fds;
 
-		r = undo(programs, before, kprobe(programs, kernel, "hook_count", addresses[i], (uint32_t)i, false));
+		r = undo(programs, before,
+			 kprobe(programs, kernel, "hook_count", addresses[i], (uint32_t)i, false));
 		counted[i] = !r;
 		n_counted += counted[i];
-		/* of those that ftrace reaches one may fail by itself; the others fail all or none */
+		/* of those that ftrace reaches one may fail by itself; the others fail all or none
+		 */
 		if (i < n_multi && r != -EOPNOTSUPP)
 			r = 0;
 	}
@@ -337,15 +364,18 @@ size_t hook_programs_count(struct hook_programs *programs, const struct hook_ker
 /* ---- tracepoints ---- */
 
 int hook_programs_tracepoint(struct hook_programs *programs, int id, int end_id, uint32_t row) {
-	struct perf_event_attr attributes = { .type = PERF_TYPE_TRACEPOINT, .config = (uint64_t)id },
+	struct perf_event_attr attributes = { .type = PERF_TYPE_TRACEPOINT,
+					      .config = (uint64_t)id },
 			       end = { .type = PERF_TYPE_TRACEPOINT, .config = (uint64_t)end_id };
 	size_t n = programs->n_fds;
 	int r = 0;
 
 	if (end_id > 0)
-		r = perf_link(programs, &end, program_fd(programs->object, "hook_tracepoint_end"), row);
+		r = perf_link(programs, &end, program_fd(programs->object, "hook_tracepoint_end"),
+			      row);
 	if (!r)
-		r = perf_link(programs, &attributes, program_fd(programs->object, "hook_tracepoint"), row);
+		r = perf_link(programs, &attributes,
+			      program_fd(programs->object, "hook_tracepoint"), row);
 	return undo(programs, n, r);
 }
 
@@ -355,12 +385,15 @@ static int raw_tracepoint(struct hook_programs *programs, const char *name, cons
 	return fd < 0 ? fd : keep(programs, bpf_raw_tracepoint_open(name, fd));
 }
 
-int hook_programs_syscalls(struct hook_programs *programs, const int32_t rows[static 2 * _HOOK_SYSCALL_N]) {
+int hook_programs_syscalls(struct hook_programs *programs,
+			   const int32_t rows[static 2 * _HOOK_SYSCALL_N]) {
 	int fd = bpf_object__find_map_fd_by_name(programs->object, ".data.syscalls"), r;
 	size_t n = programs->n_fds;
 	uint32_t key = 0;
 
-	r = bpf_map_update_elem(fd, &key, rows, BPF_ANY) ? -errno : raw_tracepoint(programs, "sys_exit", "hook_sys_exit");
+	r = bpf_map_update_elem(fd, &key, rows, BPF_ANY)
+		    ? -errno
+		    : raw_tracepoint(programs, "sys_exit", "hook_sys_exit");
 	if (!r)
 		r = raw_tracepoint(programs, "sys_enter", "hook_sys_enter");
 	return undo(programs, n, r);

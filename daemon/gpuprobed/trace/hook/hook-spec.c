@@ -39,7 +39,8 @@ const struct hook_type *hook_type_find(const char *name, size_t n) {
 static size_t identifier(const char *text, const char *more) {
 	size_t n = 0;
 
-	while (isalnum((unsigned char)text[n]) || text[n] == '_' || (text[n] && strchr(more, text[n])))
+	while (isalnum((unsigned char)text[n]) || text[n] == '_' ||
+	       (text[n] && strchr(more, text[n])))
 		n++;
 	return n;
 }
@@ -111,7 +112,8 @@ static int compare_versions(const uint16_t a[static 3], const uint16_t b[static 
 	return 0;
 }
 
-bool hook_alternative_fits(const struct hook_alternative *alternative, const uint16_t version[static 3]) {
+bool hook_alternative_fits(const struct hook_alternative *alternative,
+			   const uint16_t version[static 3]) {
 	size_t n = 3;
 
 	if (!version[0])
@@ -128,7 +130,8 @@ static bool pattern_matches(const char *pattern, const struct hook *hook) {
 	const char *target = hook->n_alternatives ? hook->alternatives[0].name : NULL;
 	char text[HOOK_SPEC_MAX];
 
-	if (!strcmp(pattern, "all") || !strcmp(pattern, hook->set) || !fnmatch(pattern, hook->name, 0))
+	if (!strcmp(pattern, "all") || !strcmp(pattern, hook->set) ||
+	    !fnmatch(pattern, hook->name, 0))
 		return true;
 	if (!target)
 		return false;
@@ -165,7 +168,8 @@ void hook_target(char *text, size_t n_text, const struct hook_alternative *alter
 }
 
 /* Adds to a text that may be full already. */
-static void __attribute__((format(printf, 4, 5))) append(char *text, size_t size, size_t *n, const char *format, ...) {
+static void __attribute__((format(printf, 4, 5))) append(char *text, size_t size, size_t *n,
+							 const char *format, ...) {
 	va_list arguments;
 	int r;
 
@@ -177,7 +181,8 @@ static void __attribute__((format(printf, 4, 5))) append(char *text, size_t size
 	*n += r < 0 ? 0 : (size_t)r;
 }
 
-void hook_describe(char *text, size_t n_text, const struct hook *hook, const struct hook_alternative *alternative,
+void hook_describe(char *text, size_t n_text, const struct hook *hook,
+		   const struct hook_alternative *alternative,
 		   const struct hook_type *const *tracepoint_types) {
 	char target[HOOK_SPEC_MAX];
 	size_t n = 0;
@@ -192,7 +197,8 @@ void hook_describe(char *text, size_t n_text, const struct hook *hook, const str
 
 		if (!type && tracepoint_types)
 			type = tracepoint_types[i];
-		append(text, n_text, &n, "%s%s:%s", i ? "," : "", alternative->arguments[i].name, type ? type->name : "u64");
+		append(text, n_text, &n, "%s%s:%s", i ? "," : "", alternative->arguments[i].name,
+		       type ? type->name : "u64");
 	}
 	append(text, n_text, &n, ")");
 	if (alternative->result && alternative->result->size)
@@ -226,11 +232,13 @@ struct parser {
 	char *error;
 };
 
-static int __attribute__((format(printf, 2, 3))) wrong(struct parser *parser, const char *format, ...) {
+static int __attribute__((format(printf, 2, 3))) wrong(struct parser *parser, const char *format,
+						       ...) {
 	va_list arguments;
 	int n;
 
-	n = snprintf(parser->error, HOOK_ERROR_SIZE, "%.80s%s: character %zu: ", parser->spec, strlen(parser->spec) > 80 ? "..." : "",
+	n = snprintf(parser->error, HOOK_ERROR_SIZE, "%.80s%s: character %zu: ", parser->spec,
+		     strlen(parser->spec) > 80 ? "..." : "",
 		     (size_t)(parser->at - parser->spec) + 1);
 	va_start(arguments, format);
 	vsnprintf(parser->error + n, HOOK_ERROR_SIZE - n, format, arguments);
@@ -247,7 +255,8 @@ static int parse_type(struct parser *parser, const struct hook_type **typep) {
 
 	*typep = hook_type_find(parser->at, n);
 	if (!*typep)
-		return wrong(parser, "a type is one of u8, u16, u32, u64, s8, s16, s32, s64, hex, bool, str, ptr");
+		return wrong(parser, "a type is one of u8, u16, u32, u64, s8, s16, s32, s64, hex, "
+				     "bool, str, ptr");
 	parser->at += n;
 	return 0;
 }
@@ -262,15 +271,21 @@ static int parse_argument(struct parser *parser, struct hook_alternative *altern
 	if (alternative->n_arguments == HOOK_WORDS_MAX)
 		return wrong(parser, "more than %d arguments", HOOK_WORDS_MAX);
 	if (!keep(argument->name, sizeof(argument->name), name, n))
-		return wrong(parser, "an argument's name has 1 to %d letters, digits and _", HOOK_NAME_SIZE - 1);
+		return wrong(parser, "an argument's name has 1 to %d letters, digits and _",
+			     HOOK_NAME_SIZE - 1);
 	parser->at += n;
 	if (*parser->at == '=') {
 		parser->at++;
 		n_source = strcspn(parser->at, ":,)");
-		if (tracepoint ? !keep(argument->field, sizeof(argument->field), parser->at, identifier(parser->at, ""))
+		if (tracepoint ? !keep(argument->field, sizeof(argument->field), parser->at,
+				       identifier(parser->at, ""))
 			       : !hook_source_parse(argument, parser->at, n_source))
-			return wrong(parser, tracepoint ? "a field's name is missing" : "not arg0 to arg%d, argN+OFFSET, or argN->STRUCT.MEMBER",
-				     HOOK_ARGUMENTS_MAX - 1);
+			return wrong(
+				parser,
+				tracepoint
+					? "a field's name is missing"
+					: "not arg0 to arg%d, argN+OFFSET, or argN->STRUCT.MEMBER",
+				HOOK_ARGUMENTS_MAX - 1);
 		parser->at += tracepoint ? strlen(argument->field) : n_source;
 	} else if (tracepoint) {
 		memcpy(argument->field, argument->name, sizeof(argument->field));
@@ -330,22 +345,28 @@ static int parse_rest(struct parser *parser, struct hook_alternative *alternativ
 
 /* Module or group, or path; then the name. */
 static int parse_place(struct parser *parser, struct hook_alternative *alternative) {
-	const char *end = parser->at + strcspn(parser->at, "("), *colon = memrchr(parser->at, ':', (size_t)(end - parser->at));
+	const char *end = parser->at + strcspn(parser->at, "("),
+		   *colon = memrchr(parser->at, ':', (size_t)(end - parser->at));
 	size_t n;
 
 	if (!colon || colon == parser->at)
-		return wrong(parser, alternative->kind == HOOK_USER ? "PATH:SYMBOL is missing" : "%s:NAME is missing",
+		return wrong(parser,
+			     alternative->kind == HOOK_USER ? "PATH:SYMBOL is missing"
+							    : "%s:NAME is missing",
 			     alternative->kind == HOOK_FUNCTION ? "MODULE" : "GROUP");
 	n = (size_t)(colon - parser->at);
 	if (alternative->kind == HOOK_USER ? *parser->at != '/' : identifier(parser->at, "-") != n)
-		return wrong(parser, alternative->kind == HOOK_USER ? "the path of a file is absolute" : "not a name of a module or group");
+		return wrong(parser, alternative->kind == HOOK_USER
+					     ? "the path of a file is absolute"
+					     : "not a name of a module or group");
 	alternative->place = strndup(parser->at, n);
 	if (!alternative->place)
 		return -ENOMEM;
 	parser->at = colon + 1;
 	n = (size_t)(end - parser->at);
 	if (!n || identifier(parser->at, "@.$") < n)
-		return wrong(parser, "not a name of a %s", alternative->kind == HOOK_TRACEPOINT ? "tracepoint" : "function");
+		return wrong(parser, "not a name of a %s",
+			     alternative->kind == HOOK_TRACEPOINT ? "tracepoint" : "function");
 	alternative->name = strndup(parser->at, n);
 	if (!alternative->name)
 		return -ENOMEM;
@@ -374,7 +395,9 @@ int hook_spec_parse(struct hook **hookp, const char *spec, char error[HOOK_ERROR
 		return -ENOMEM;
 	}
 	hook->n_alternatives = 1;
-	hook->alternatives->kind = *spec == 'k' ? HOOK_FUNCTION : *spec == 'u' ? HOOK_USER : HOOK_TRACEPOINT;
+	hook->alternatives->kind = *spec == 'k'   ? HOOK_FUNCTION
+				   : *spec == 'u' ? HOOK_USER
+						  : HOOK_TRACEPOINT;
 	parser.at += 2;
 	r = parse_place(&parser, hook->alternatives);
 	if (!r)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Two steps, so that a file which does not answer keeps none that is attached: all files are opened and read, each once for all of its functions; then each
- * has one link for the returns and one for the entries (Linux 6.6), or where the kernel has or takes no such links, two perf events for each function. These
- * take a tenth of a second each to go away, under a lock that others want, too.
+ * Two steps, so that a file which does not answer keeps none that is attached: all files are opened
+ * and read, each once for all of its functions; then each has one link for the returns and one for
+ * the entries (Linux 6.6), or where the kernel has or takes no such links, two perf events for each
+ * function. These take a tenth of a second each to go away, under a lock that others want, too.
  *
- * What a user has here is counted from its beginning until the last probe is gone, so that no threads, descriptors or programs can be heaped up.
+ * What a user has here is counted from its beginning until the last probe is gone, so that no
+ * threads, descriptors or programs can be heaped up.
  */
 
 #include "hook-user.h"
@@ -89,14 +91,16 @@ static void users_remove(uid_t owner) {
 
 /* ---- files ---- */
 
-/* Where the probe goes: behind the entry, if the kernel need not single-step there, and nothing can jump to it (as to a branch that begins a loop). */
+/* Where the probe goes: behind the entry, if the kernel need not single-step there, and nothing can
+ * jump to it (as to a branch that begins a loop). */
 static uint64_t find_site(int fd, uint64_t offset, uint64_t size) {
 	uint8_t bytes[SITE_BYTES];
 	size_t n = size < sizeof(bytes) ? size : sizeof(bytes), site;
 
 	if (elf_file_read(fd, bytes, n, offset) || site_select(bytes, n, &site) != SITE_EMULATED)
 		return offset;
-	if ((bytes[site] & 0xf8) == 0x50 || (bytes[site] == 0x41 && (bytes[site + 1] & 0xf8) == 0x50)) /* push */
+	if ((bytes[site] & 0xf8) == 0x50 ||
+	    (bytes[site] == 0x41 && (bytes[site + 1] & 0xf8) == 0x50)) /* push */
 		return offset + site;
 	return offset;
 }
@@ -104,8 +108,10 @@ static uint64_t find_site(int fd, uint64_t offset, uint64_t size) {
 /* Reads a file for all of its probes, from the first on. */
 static int read_file(struct hook_user *user, struct user_probe *first) {
 	/* of who may be a stranger: what a file of his may cost */
-	static const struct elf_limits own = { .symbols = UINT64_C(256) << 10, .strings = UINT64_C(16) << 20 },
-				       all = { .symbols = UINT64_C(2) << 20, .strings = UINT64_C(64) << 20 };
+	static const struct elf_limits own = { .symbols = UINT64_C(256) << 10,
+					       .strings = UINT64_C(16) << 20 },
+				       all = { .symbols = UINT64_C(2) << 20,
+					       .strings = UINT64_C(64) << 20 };
 	struct elf_wanted *wanted = calloc(user->n, sizeof(*wanted));
 	size_t n = 0;
 	int r;
@@ -123,10 +129,10 @@ static int read_file(struct hook_user *user, struct user_probe *first) {
 		if (probe->first != first)
 			continue;
 		n++;
-		probe->r = r				    ? r :
-			   found->r == ELF_E_NO_FUNCTION ? HOOK_USER_E_NO_FUNCTION :
-			   found->r == ELF_E_IFUNC	    ? HOOK_USER_E_IFUNC :
-							      found->r;
+		probe->r = r                               ? r
+			   : found->r == ELF_E_NO_FUNCTION ? HOOK_USER_E_NO_FUNCTION
+			   : found->r == ELF_E_IFUNC       ? HOOK_USER_E_IFUNC
+							   : found->r;
 		if (!probe->r)
 			probe->offset = find_site(first->fd, found->offset, found->size);
 		if (probe->r == -ENOEXEC)
@@ -149,7 +155,9 @@ static int look_at_file(struct hook_user *user, struct user_probe *first) {
 	for (struct user_probe *probe = first; probe < user->probes + user->n; probe++)
 		if (probe->first == first) {
 			/* whether others have such a file is not for strangers */
-			probe->r = !user->any ? HOOK_USER_E_FOREIGN : first->fd == -ENOEXEC ? HOOK_USER_E_NO_PROGRAM : HOOK_USER_E_NO_FILE;
+			probe->r = !user->any              ? HOOK_USER_E_FOREIGN
+				   : first->fd == -ENOEXEC ? HOOK_USER_E_NO_PROGRAM
+							   : HOOK_USER_E_NO_FILE;
 			probe->error = -first->fd;
 		}
 	return 0;
@@ -180,7 +188,8 @@ static unsigned int release_number(const char *release) {
 	return major * 1000000 + minor * 1000 + (patch < 999 ? patch : 999);
 }
 
-/* Whether a link of one process sees calls of all of its threads: before 6.10 those of the first alone. */
+/* Whether a link of one process sees calls of all of its threads: before 6.10 those of the first
+ * alone. */
 static bool links_know_threads(void) {
 	struct utsname name;
 
@@ -210,16 +219,20 @@ static void refuse_returns(struct hook_user *user) {
 }
 
 /* A link of a program on functions of one file. */
-static int multi_link(struct hook_user *user, int program, bool at_return, const struct uprobe_place *place, const uint64_t *offsets,
+static int multi_link(struct hook_user *user, int program, bool at_return,
+		      const struct uprobe_place *place, const uint64_t *offsets,
 		      const uint64_t *rows, size_t n) {
 	if (program < 0 || (user->pid && !links_know_threads()))
 		return -EOPNOTSUPP;
-	return keep(user, uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, place, offsets, rows, n));
+	return keep(user, uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, place,
+					      offsets, rows, n));
 }
 
 /* Those of a file that were found; the ends first: a beginning without end would stay pending. */
-static int attach_file(struct hook_user *user, const struct user_probe *first, const struct uprobe_place *place) {
-	uint64_t *offsets = calloc(4 * user->n, sizeof(*offsets)), *rows = offsets + user->n, *ends = rows + user->n, *end_rows = ends + user->n;
+static int attach_file(struct hook_user *user, const struct user_probe *first,
+		       const struct uprobe_place *place) {
+	uint64_t *offsets = calloc(4 * user->n, sizeof(*offsets)), *rows = offsets + user->n,
+		 *ends = rows + user->n, *end_rows = ends + user->n;
 	size_t n = 0, n_ends = 0, before = user->n_links;
 	int r = 0;
 
@@ -236,34 +249,42 @@ static int attach_file(struct hook_user *user, const struct user_probe *first, c
 		}
 	}
 	if (n_ends)
-		r = multi_link(user, user->programs.multi_return, true, place, ends, end_rows, n_ends);
+		r = multi_link(user, user->programs.multi_return, true, place, ends, end_rows,
+			       n_ends);
 	if (!r && n)
 		r = multi_link(user, user->programs.multi_entry, false, place, offsets, rows, n);
 	free(offsets);
 	return undo(user, before, r);
 }
 
-static int attach_probe(struct hook_user *user, const struct user_probe *probe, const struct uprobe_place *place) {
+static int attach_probe(struct hook_user *user, const struct user_probe *probe,
+			const struct uprobe_place *place) {
 	const size_t before = user->n_links;
 	const uint64_t row = probe->row;
 	int r = 0;
 
 	if (probe->span)
-		r = multi_link(user, user->programs.multi_return, true, place, &probe->offset, &row, 1);
+		r = multi_link(user, user->programs.multi_return, true, place, &probe->offset, &row,
+			       1);
 	if (!r)
-		r = multi_link(user, user->programs.multi_entry, false, place, &probe->offset, &row, 1);
+		r = multi_link(user, user->programs.multi_entry, false, place, &probe->offset, &row,
+			       1);
 	if (!undo(user, before, r))
 		return 0;
-	r = probe->span ? keep(user, uprobe_attach_event(user->programs.end, true, place, probe->offset, row)) : 0;
+	r = probe->span ? keep(user, uprobe_attach_event(user->programs.end, true, place,
+							 probe->offset, row))
+			: 0;
 	if (!r)
-		r = keep(user, uprobe_attach_event(user->programs.entry, false, place, probe->offset, row));
+		r = keep(user, uprobe_attach_event(user->programs.entry, false, place,
+						   probe->offset, row));
 	return undo(user, before, r);
 }
 
 /* All of one file, or each that the kernel does not refuse. */
 static void attach(struct hook_user *user, const struct user_probe *first) {
 	char path[64]; /* the very inode that was looked at */
-	const struct uprobe_place place = { path, user->pid, cpu_first_online(), uprobe_event_type() };
+	const struct uprobe_place place = { path, user->pid, cpu_first_online(),
+					    uprobe_event_type() };
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", first->fd);
 	if (!attach_file(user, first, &place))
@@ -277,7 +298,8 @@ static void attach(struct hook_user *user, const struct user_probe *first) {
 
 static void *destroy(void *userdata) {
 	struct hook_user *user = userdata;
-	const int programs[] = { user->programs.multi_entry, user->programs.multi_return, user->programs.entry, user->programs.end };
+	const int programs[] = { user->programs.multi_entry, user->programs.multi_return,
+				 user->programs.entry, user->programs.end };
 
 	while (user->n_links)
 		close(user->links[--user->n_links]);
@@ -309,7 +331,8 @@ static void *run(void *userdata) {
 		if (user->probes[i].fd >= 0) {
 			if (!atomic_load(&user->stop))
 				attach(user, &user->probes[i]);
-			close(user->probes[i].fd); /* links hold the file; and a server can make one wait here, too */
+			close(user->probes[i].fd); /* links hold the file; and a server can make one
+						      wait here, too */
 			user->probes[i].fd = -1;
 		}
 	pthread_mutex_lock(&users.mutex);
@@ -337,7 +360,8 @@ int hook_user_new(struct hook_user **userp, uid_t owner, bool any, pid_t pid) {
 	return 0;
 }
 
-int hook_user_add(struct hook_user *user, const char *path, const char *symbol, uint32_t row, bool span) {
+int hook_user_add(struct hook_user *user, const char *path, const char *symbol, uint32_t row,
+		  bool span) {
 	struct user_probe *probes = reallocarray(user->probes, user->n + 1, sizeof(*probes));
 	struct user_probe *probe;
 
@@ -345,7 +369,9 @@ int hook_user_add(struct hook_user *user, const char *path, const char *symbol, 
 		return -ENOMEM;
 	user->probes = probes;
 	probe = &probes[user->n++];
-	*probe = (struct user_probe){ .path = strdup(path), .symbol = strdup(symbol), .row = row, .span = span, .fd = -1 };
+	*probe = (struct user_probe){
+		.path = strdup(path), .symbol = strdup(symbol), .row = row, .span = span, .fd = -1
+	};
 	return probe->path && probe->symbol ? 0 : -ENOMEM;
 }
 

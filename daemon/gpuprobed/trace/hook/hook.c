@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Hooks of a trace, from the selection to the end. Every trace has programs and maps of its own: who sees what is decided in them, and nothing is shared
- * between callers. Attaching takes some tens of milliseconds, on the daemon's loop; what costs seconds (hundreds of kprobes one by one) is bounded, and what
- * depends on files of users is done elsewhere (hook-user.h).
+ * Hooks of a trace, from the selection to the end. Every trace has programs and maps of its own:
+ * who sees what is decided in them, and nothing is shared between callers. Attaching takes some
+ * tens of milliseconds, on the daemon's loop; what costs seconds (hundreds of kprobes one by one)
+ * is bounded, and what depends on files of users is done elsewhere (hook-user.h).
  */
 
 #include "hook.h"
@@ -25,11 +26,13 @@
 #include "hook-programs.h"
 #include "daemon/gpuprobed/trace/source/pid-namespace.h"
 
-#define TEST_DEVICES "GPUPROBE_TEST_DEVICES" /* hook_places::extra_devices, for tests of the whole daemon */
+#define TEST_DEVICES \
+	"GPUPROBE_TEST_DEVICES" /* hook_places::extra_devices, for tests of the whole daemon */
 
 /* ---- whom ---- */
 
-/* Id and depth of a cgroup of the unified hierarchy: callers say which, and nothing beside that is looked at. */
+/* Id and depth of a cgroup of the unified hierarchy: callers say which, and nothing beside that is
+ * looked at. */
 static bool find_cgroup(const char *path, struct hook_config *config) {
 	static const char *const roots[] = { "/sys/fs/cgroup", "/sys/fs/cgroup/unified" };
 	char full[1200];
@@ -39,7 +42,8 @@ static bool find_cgroup(const char *path, struct hook_config *config) {
 		struct stat status;
 
 		snprintf(full, sizeof(full), "%s%s", roots[i], path);
-		if (statfs(full, &filesystem) < 0 || filesystem.f_type != CGROUP2_SUPER_MAGIC || stat(full, &status) < 0)
+		if (statfs(full, &filesystem) < 0 || filesystem.f_type != CGROUP2_SUPER_MAGIC ||
+		    stat(full, &status) < 0)
 			continue;
 		config->cgroup = status.st_ino;
 		config->cgroup_level = 0;
@@ -51,10 +55,14 @@ static bool find_cgroup(const char *path, struct hook_config *config) {
 }
 
 /* What can be decided in the kernel; the session decides the rest. */
-static void fill_config(struct hook_config *config, const struct trace_options *options, const struct hook_kernel *kernel) {
-	const char *cgroup = options->cgroup ? options->cgroup : options->filter.has_cgroup ? options->filter.cgroup : NULL;
+static void fill_config(struct hook_config *config, const struct trace_options *options,
+			const struct hook_kernel *kernel) {
+	const char *cgroup = options->cgroup              ? options->cgroup
+			     : options->filter.has_cgroup ? options->filter.cgroup
+							  : NULL;
 
-	*config = (struct hook_config){ .self = (uint32_t)getpid(), .min_duration = options->min_duration };
+	*config = (struct hook_config){ .self = (uint32_t)getpid(),
+					.min_duration = options->min_duration };
 	if (options->n_pids || options->filter.has_pid)
 		config->flags |= HOOK_CONFIG_KNOWN;
 	if (options->follow)
@@ -104,9 +112,16 @@ static int add_probes(struct trace_hooks *hooks, const struct trace_options *opt
 			continue;
 		}
 		/* of files their owners are asked for: hook-user.h */
-		if (!options->all_users && (!options->own_files || hook->alternatives->kind != HOOK_USER)) {
-			trace_session_missing(hooks->session, "probe %s: callers who may not attach can probe functions of their own files only%s", options->probes[i],
-					      options->own_files ? "" : ", and that if the daemon has user-attach = yes");
+		if (!options->all_users &&
+		    (!options->own_files || hook->alternatives->kind != HOOK_USER)) {
+			trace_session_missing(
+				hooks->session,
+				"probe %s: callers who may not attach can probe functions of their "
+				"own files only%s",
+				options->probes[i],
+				options->own_files
+					? ""
+					: ", and that if the daemon has user-attach = yes");
 			hook_free(hook);
 			continue;
 		}
@@ -124,7 +139,9 @@ static void check_patterns(struct trace_hooks *hooks, const struct trace_options
 		for (size_t k = 0; !found && k < hooks->catalogue.n; k++)
 			found = hook_selected(hooks->catalogue.hooks[k], &pattern, 1);
 		if (!found)
-			trace_session_missing(hooks->session, "hooks: %s is no name, set or glob of a hook", pattern);
+			trace_session_missing(hooks->session,
+					      "hooks: %s is no name, set or glob of a hook",
+					      pattern);
 	}
 }
 
@@ -139,7 +156,8 @@ static int select_hooks(struct trace_hooks *hooks, const struct trace_options *o
 		const struct hook *hook = hooks->catalogue.hooks[i];
 
 		/* what is of no process is not shown to one user */
-		if ((options->all_users || hook->process == HOOK_PROCESS_MEANT) && hook_selected(hook, options->hooks, options->n_hooks) &&
+		if ((options->all_users || hook->process == HOOK_PROCESS_MEANT) &&
+		    hook_selected(hook, options->hooks, options->n_hooks) &&
 		    hooks->n_attachments < HOOK_ROWS_MAX)
 			hooks->attachments[hooks->n_attachments++].hook = hook;
 	}
@@ -160,7 +178,8 @@ static unsigned find_needs(const struct trace_hooks *hooks, const struct trace_o
 
 			if (!hook_alternative_fits(alternative, hooks->kernel.version))
 				continue;
-			if (alternative->kind == HOOK_FUNCTION && hook_kernel_has_module(&hooks->kernel, alternative->place))
+			if (alternative->kind == HOOK_FUNCTION &&
+			    hook_kernel_has_module(&hooks->kernel, alternative->place))
 				needs |= HOOK_NEED_FUNCTIONS;
 			else if (alternative->kind == HOOK_TRACEPOINT)
 				needs |= HOOK_NEED_TRACEPOINTS;
@@ -171,13 +190,15 @@ static unsigned find_needs(const struct trace_hooks *hooks, const struct trace_o
 		}
 	}
 	for (size_t i = 0; i < options->n_hooks && options->all_users; i++)
-		if (!strncmp(options->hooks[i], HOOK_DISCOVER, strlen(HOOK_DISCOVER)) && hooks->kernel.n_symbols)
+		if (!strncmp(options->hooks[i], HOOK_DISCOVER, strlen(HOOK_DISCOVER)) &&
+		    hooks->kernel.n_symbols)
 			needs |= HOOK_NEED_COUNTS;
 	return needs;
 }
 
 static void tell_probe(struct trace_hooks *hooks, const struct hook_attachment *attachment) {
-	trace_session_missing(hooks->session, "probe %s: %s", attachment->hook->name, attachment->reason);
+	trace_session_missing(hooks->session, "probe %s: %s", attachment->hook->name,
+			      attachment->reason);
 }
 
 /* Whether a pattern is the name of a hook, not a set of them. */
@@ -188,14 +209,16 @@ static bool is_named(const struct hook *hook, const struct trace_options *option
 	return false;
 }
 
-/* Hooks that were named get a line each; those of sets and globs one together; those that are there by default none: nobody asked for them. */
+/* Hooks that were named get a line each; those of sets and globs one together; those that are there
+ * by default none: nobody asked for them. */
 static void tell_missing(struct trace_hooks *hooks, const struct trace_options *options) {
 	char names[400] = "";
 	size_t n = 0, n_missing = 0, n_hooks = 0;
 
 	for (size_t i = 0; i < hooks->n_attachments; i++) {
 		const struct hook_attachment *attachment = &hooks->attachments[i];
-		bool probe = !strcmp(attachment->hook->set, "user"), named = is_named(attachment->hook, options);
+		bool probe = !strcmp(attachment->hook->set, "user"),
+		     named = is_named(attachment->hook, options);
 
 		n_hooks += !probe && !named;
 		if (attachment->method != HOOK_METHOD_NONE || attachment->waiting)
@@ -203,18 +226,25 @@ static void tell_missing(struct trace_hooks *hooks, const struct trace_options *
 		if (probe)
 			tell_probe(hooks, attachment);
 		else if (named)
-			trace_session_missing(hooks->session, "hook %s: %s", attachment->hook->name, attachment->reason);
+			trace_session_missing(hooks->session, "hook %s: %s", attachment->hook->name,
+					      attachment->reason);
 		if (probe || named || !options->n_hooks)
 			continue;
 		n_missing++;
 		if (n < sizeof(names))
-			n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "", attachment->hook->name);
+			n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "",
+					      attachment->hook->name);
 	}
 	if (n_missing && n_missing == n_hooks)
-		trace_session_missing(hooks->session, "none of %zu hooks of the driver can be attached (`gpuprobectl hook list` says why)", n_hooks);
+		trace_session_missing(hooks->session,
+				      "none of %zu hooks of the driver can be attached "
+				      "(`gpuprobectl hook list` says why)",
+				      n_hooks);
 	else if (n_missing)
-		trace_session_missing(hooks->session, "%zu of %zu hooks of the driver (`gpuprobectl hook list` says why): %s%s", n_missing, n_hooks,
-				      names, n >= sizeof(names) ? "..." : "");
+		trace_session_missing(
+			hooks->session,
+			"%zu of %zu hooks of the driver (`gpuprobectl hook list` says why): %s%s",
+			n_missing, n_hooks, names, n >= sizeof(names) ? "..." : "");
 }
 
 /* ---- probes of functions of files ---- */
@@ -239,7 +269,9 @@ static void settle(struct trace_hooks *hooks, int r) {
 static pid_t only_process(const struct trace_options *options) {
 	if (options->follow || options->n_pids > 1)
 		return 0;
-	return options->n_pids ? (pid_t)options->pids[0] : options->filter.has_pid ? options->filter.pid : 0;
+	return options->n_pids           ? (pid_t)options->pids[0]
+	       : options->filter.has_pid ? options->filter.pid
+					 : 0;
 }
 
 /* Those that wait. */
@@ -257,7 +289,8 @@ static int start_user(struct trace_hooks *hooks, const struct trace_options *opt
 		const struct hook_alternative *alternative = hooks->attachments[i].alternative;
 
 		if (hooks->attachments[i].waiting)
-			r = hook_user_add(hooks->user, alternative->place, alternative->name, (uint32_t)i, alternative->span);
+			r = hook_user_add(hooks->user, alternative->place, alternative->name,
+					  (uint32_t)i, alternative->span);
 	}
 	if (!r)
 		r = hook_user_start(hooks->user, &programs);
@@ -293,7 +326,8 @@ static void stop_user(struct trace_hooks *hooks) {
 		int map = hook_programs_map(hooks->programs, HOOK_MAP_ROWS);
 		struct hook_row row;
 
-		if (!alternative || alternative->kind != HOOK_USER || bpf_map_lookup_elem(map, &i, &row))
+		if (!alternative || alternative->kind != HOOK_USER ||
+		    bpf_map_lookup_elem(map, &i, &row))
 			continue;
 		row.flags |= HOOK_ROW_OFF;
 		bpf_map_update_elem(map, &i, &row, BPF_ANY);
@@ -303,22 +337,28 @@ static void stop_user(struct trace_hooks *hooks) {
 
 /* ---- beginning and end ---- */
 
-static int start(struct trace_hooks *hooks, const struct trace_options *options, const struct hook_places *places) {
-	const bool asked = options->n_hooks || options->n_probes; /* else they are there where they can be */
+static int start(struct trace_hooks *hooks, const struct trace_options *options,
+		 const struct hook_places *places) {
+	const bool asked =
+		options->n_hooks || options->n_probes; /* else they are there where they can be */
 	struct hook_config config;
 	struct stat namespace;
 	int r;
 
 	if (pid_namespace_is_own(&namespace)) {
 		if (asked)
-			trace_session_missing(hooks->session, "hooks: this daemon is in a PID namespace of its own, where numbers of processes are not the kernel's; "
-						      "start it on the host");
+			trace_session_missing(
+				hooks->session,
+				"hooks: this daemon is in a PID namespace of its own, where "
+				"numbers of processes are not the kernel's; "
+				"start it on the host");
 		return -EOPNOTSUPP;
 	}
 	r = hook_kernel_init(&hooks->kernel, places);
 	if (r < 0)
 		return r;
-	r = hook_catalogue_read(&hooks->catalogue, hooks->kernel.places.folder, complain, hooks->session);
+	r = hook_catalogue_read(&hooks->catalogue, hooks->kernel.places.folder, complain,
+				hooks->session);
 	if (!r)
 		r = add_probes(hooks, options);
 	if (!r)
@@ -331,19 +371,24 @@ static int start(struct trace_hooks *hooks, const struct trace_options *options,
 	r = hook_programs_new(&hooks->programs, &config, find_needs(hooks, options));
 	if (r < 0) {
 		if (asked)
-			trace_session_missing(hooks->session, "hooks: %s",
-				      r == -EPERM || r == -EACCES ? "the kernel does not let this daemon load eBPF programs" :
-				      r == -ENOSYS		  ? "this kernel has no eBPF" :
-								    "the kernel refuses their programs; it is older than 5.15");
+			trace_session_missing(
+				hooks->session, "hooks: %s",
+				r == -EPERM || r == -EACCES
+					? "the kernel does not let this daemon load eBPF programs"
+				: r == -ENOSYS ? "this kernel has no eBPF"
+					       : "the kernel refuses their programs; it is older "
+						 "than 5.15");
 		return r;
 	}
 	fill_processes(hooks, options);
-	hooks->ring = ring_buffer__new(hook_programs_map(hooks->programs, HOOK_MAP_RING), hook_event_take, hooks, NULL);
+	hooks->ring = ring_buffer__new(hook_programs_map(hooks->programs, HOOK_MAP_RING),
+				       hook_event_take, hooks, NULL);
 	if (!hooks->ring)
 		return -errno;
 	r = hook_programs_processes(hooks->programs);
 	if (r < 0)
-		trace_session_missing(hooks->session, "beginnings and ends of processes: %s", strerror(-r));
+		trace_session_missing(hooks->session, "beginnings and ends of processes: %s",
+				      strerror(-r));
 	r = hook_attach(hooks->attachments, hooks->n_attachments, hooks->programs, &hooks->kernel);
 	if (r < 0)
 		return r;
@@ -354,8 +399,8 @@ static int start(struct trace_hooks *hooks, const struct trace_options *options,
 	return options->kernel ? hook_discover_new(hooks, options->hooks, options->n_hooks) : 0;
 }
 
-int trace_hooks_new_at(struct trace_hooks **hooksp, struct trace_session *session, const struct trace_options *options,
-		       const struct hook_places *places) {
+int trace_hooks_new_at(struct trace_hooks **hooksp, struct trace_session *session,
+		       const struct trace_options *options, const struct hook_places *places) {
 	struct trace_hooks *hooks = calloc(1, sizeof(*hooks));
 	int r, n_cpus = libbpf_num_possible_cpus();
 
@@ -376,7 +421,8 @@ int trace_hooks_new_at(struct trace_hooks **hooksp, struct trace_session *sessio
 	return 0;
 }
 
-int trace_hooks_new(struct trace_hooks **hooksp, struct trace_session *session, const struct trace_options *options) {
+int trace_hooks_new(struct trace_hooks **hooksp, struct trace_session *session,
+		    const struct trace_options *options) {
 	const struct hook_places places = { .extra_devices = secure_getenv(TEST_DEVICES) };
 
 	return trace_hooks_new_at(hooksp, session, options, &places);
@@ -443,7 +489,8 @@ static int add_text(json_object *object, const char *name, const char *text) {
 	return 0;
 }
 
-static int add_arguments(json_object *object, const struct hook_attachment *attachment, const struct hook_alternative *alternative) {
+static int add_arguments(json_object *object, const struct hook_attachment *attachment,
+			 const struct hook_alternative *alternative) {
 	json_object *array = json_object_new_array(), *value;
 	char text[64];
 
@@ -453,7 +500,8 @@ static int add_arguments(json_object *object, const struct hook_attachment *atta
 	}
 	for (size_t i = 0; i < alternative->n_arguments; i++) {
 		const struct hook_argument *argument = &alternative->arguments[i];
-		const struct hook_type *type = attachment->types[i] ? attachment->types[i] : argument->type;
+		const struct hook_type *type =
+			attachment->types[i] ? attachment->types[i] : argument->type;
 
 		snprintf(text, sizeof(text), "%s:%s", argument->name, type ? type->name : "u64");
 		value = json_object_new_string(text);
@@ -465,9 +513,11 @@ static int add_arguments(json_object *object, const struct hook_attachment *atta
 	return 0;
 }
 
-static int add_hook(json_object *array, const struct hook_attachment *attachment, bool attached, uint64_t hits) {
+static int add_hook(json_object *array, const struct hook_attachment *attachment, bool attached,
+		    uint64_t hits) {
 	const struct hook *hook = attachment->hook;
-	const struct hook_alternative *alternative = attachment->alternative ? attachment->alternative : hook->alternatives;
+	const struct hook_alternative *alternative =
+		attachment->alternative ? attachment->alternative : hook->alternatives;
 	json_object *object = json_object_new_object(), *number = NULL;
 	char target[HOOK_SPEC_MAX];
 	int r;
@@ -481,7 +531,11 @@ static int add_hook(json_object *array, const struct hook_attachment *attachment
 	r = r ? r : add_text(object, "set", hook->set);
 	r = r ? r : add_text(object, "purpose", hook->purpose);
 	r = r ? r : add_arguments(object, attachment, alternative);
-	r = r ? r : add_text(object, "state", attached ? "attached" : attachment->method == HOOK_METHOD_NONE ? "unavailable" : "available");
+	r = r ? r
+	      : add_text(object, "state",
+			 attached                                 ? "attached"
+			 : attachment->method == HOOK_METHOD_NONE ? "unavailable"
+								  : "available");
 	r = r ? r : add_text(object, "method", hook_method_name(attachment->method));
 	r = r ? r : add_text(object, "target", target);
 	r = r ? r : add_text(object, "reason", attachment->reason);
@@ -494,14 +548,16 @@ static int add_hook(json_object *array, const struct hook_attachment *attachment
 }
 
 /* The attachment of that hook in one of the traces, and its hits in all. */
-static const struct hook_attachment *find_attached(struct trace_hooks *const *attached, size_t n, const char *name, uint64_t *hitsp) {
+static const struct hook_attachment *find_attached(struct trace_hooks *const *attached, size_t n,
+						   const char *name, uint64_t *hitsp) {
 	const struct hook_attachment *found = NULL;
 
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < attached[i]->n_attachments; k++) {
 			const struct hook_attachment *attachment = &attached[i]->attachments[k];
 
-			if (attachment->method == HOOK_METHOD_NONE || strcmp(attachment->hook->name, name))
+			if (attachment->method == HOOK_METHOD_NONE ||
+			    strcmp(attachment->hook->name, name))
 				continue;
 			found = attachment;
 			*hitsp += hook_sum(attached[i], HOOK_MAP_HITS, (uint32_t)k);
@@ -510,22 +566,27 @@ static const struct hook_attachment *find_attached(struct trace_hooks *const *at
 }
 
 /* Probes of users, which are in no catalogue. */
-static int list_probes(json_object *array, const char *const *pattern, struct trace_hooks *const *attached, size_t n) {
+static int list_probes(json_object *array, const char *const *pattern,
+		       struct trace_hooks *const *attached, size_t n) {
 	int r = 0;
 
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; !r && k < attached[i]->n_attachments; k++) {
 			const struct hook_attachment *attachment = &attached[i]->attachments[k];
 
-			if (!strcmp(attachment->hook->set, "user") && (!*pattern || hook_selected(attachment->hook, pattern, 1)))
-				r = add_hook(array, attachment, attachment->method != HOOK_METHOD_NONE,
+			if (!strcmp(attachment->hook->set, "user") &&
+			    (!*pattern || hook_selected(attachment->hook, pattern, 1)))
+				r = add_hook(array, attachment,
+					     attachment->method != HOOK_METHOD_NONE,
 					     hook_sum(attached[i], HOOK_MAP_HITS, (uint32_t)k));
 		}
 	return r;
 }
 
-static int list_catalogue(json_object *array, const char *const *pattern, struct trace_hooks *const *attached, size_t n,
-			  const struct hook_catalogue *catalogue, const struct hook_kernel *kernel) {
+static int list_catalogue(json_object *array, const char *const *pattern,
+			  struct trace_hooks *const *attached, size_t n,
+			  const struct hook_catalogue *catalogue,
+			  const struct hook_kernel *kernel) {
 	for (size_t i = 0; i < catalogue->n; i++) {
 		struct hook_attachment guess = { .hook = catalogue->hooks[i] };
 		const struct hook_attachment *found;
@@ -544,7 +605,8 @@ static int list_catalogue(json_object *array, const char *const *pattern, struct
 	return 0;
 }
 
-int trace_hooks_list(const char *pattern, struct trace_hooks *const *attached, size_t n_attached, json_object **hooksp) {
+int trace_hooks_list(const char *pattern, struct trace_hooks *const *attached, size_t n_attached,
+		     json_object **hooksp) {
 	const struct hook_places places = { .extra_devices = secure_getenv(TEST_DEVICES) };
 	json_object *array = json_object_new_array();
 	struct hook_catalogue catalogue = {};

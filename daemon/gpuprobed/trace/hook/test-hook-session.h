@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* For tests of hooks: a session of our own that keeps all records, and children that do what is to be seen. */
+/* For tests of hooks: a session of our own that keeps all records, and children that do what is to
+ * be seen. */
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,8 +43,10 @@ bool trace_session_means(struct trace_session *session, pid_t pid) {
 	return pid == session->meant;
 }
 
-bool trace_session_emit(struct trace_session *session, const struct trace_record *record, uint32_t pid, uint32_t tid) {
-	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 && record->size <= TRACE_RECORD_MAX);
+bool trace_session_emit(struct trace_session *session, const struct trace_record *record,
+			uint32_t pid, uint32_t tid) {
+	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 &&
+		    record->size <= TRACE_RECORD_MAX);
 	session->records = realloc(session->records, session->n + record->size);
 	assert_non_null(session->records);
 	memcpy(session->records + session->n, record, record->size);
@@ -51,7 +54,8 @@ bool trace_session_emit(struct trace_session *session, const struct trace_record
 	return true;
 }
 
-void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
+void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid,
+			uint32_t tid, uint64_t count) {
 	assert_int_equal(source, TRACE_SOURCE_BPF);
 	session->lost += count;
 }
@@ -99,7 +103,8 @@ void trace_session_missing(struct trace_session *session, const char *format, ..
 	if (session->n_missing == 64)
 		return;
 	va_start(arguments, format);
-	vsnprintf(session->missing[session->n_missing++], sizeof(session->missing[0]), format, arguments);
+	vsnprintf(session->missing[session->n_missing++], sizeof(session->missing[0]), format,
+		  arguments);
 	va_end(arguments);
 }
 
@@ -135,9 +140,12 @@ static void finish(void) {
 
 /* The next record of a type behind one, NULL: from the beginning. */
 static const void *next(const void *behind, uint16_t type) {
-	const unsigned char *at = behind ? (const unsigned char *)behind + ((const struct trace_record *)behind)->size : session.records;
+	const unsigned char *at =
+		behind ? (const unsigned char *)behind + ((const struct trace_record *)behind)->size
+		       : session.records;
 
-	while (session.records && at < session.records + session.n && ((const struct trace_record *)at)->type != type)
+	while (session.records && at < session.records + session.n &&
+	       ((const struct trace_record *)at)->type != type)
 		at += ((const struct trace_record *)at)->size;
 	return session.records && at < session.records + session.n ? at : NULL;
 }
@@ -163,7 +171,8 @@ static bool is_missing(const char *words) {
 	return false;
 }
 
-/* A child that waits to be told, does what is to be seen, and ends: the daemon, which this is, is never traced itself. */
+/* A child that waits to be told, does what is to be seen, and ends: the daemon, which this is, is
+ * never traced itself. */
 struct child {
 	pid_t pid;
 	int go;
@@ -196,5 +205,9 @@ static void child_run(struct child *child) {
 	assert_int_equal(waitpid(child->pid, &status, 0), child->pid);
 }
 
-#define HOOKS(...) .hooks = (const char *const[]){ __VA_ARGS__ }, .n_hooks = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)
-#define PROBES(...) .probes = (const char *const[]){ __VA_ARGS__ }, .n_probes = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)
+#define HOOKS(...)                                     \
+	.hooks = (const char *const[]){ __VA_ARGS__ }, \
+	.n_hooks = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)
+#define PROBES(...)                                     \
+	.probes = (const char *const[]){ __VA_ARGS__ }, \
+	.n_probes = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Specs and hook files: what they mean, and what is said about bad ones. Alternatives for the newest driver are functions that it has. */
+/* Specs and hook files: what they mean, and what is said about bad ones. Alternatives for the
+ * newest driver are functions that it has. */
 
 #include "hook-spec.h"
 
@@ -26,7 +27,8 @@ static struct hook *parse(const char *spec) {
 }
 
 static void test_function(void **state) {
-	struct hook *hook = parse("k:nvidia:nv_dma_map_alloc(pages=arg1:u64,contig=arg3:bool,va=arg2+8:ptr,end=arg4->vm_area_struct.vm_end:hex)=ret:s32");
+	struct hook *hook = parse("k:nvidia:nv_dma_map_alloc(pages=arg1:u64,contig=arg3:bool,va="
+				  "arg2+8:ptr,end=arg4->vm_area_struct.vm_end:hex)=ret:s32");
 	const struct hook_alternative *alternative = hook->alternatives;
 	char text[512];
 
@@ -43,7 +45,8 @@ static void test_function(void **state) {
 	assert_string_equal(alternative->arguments[3].member, "vm_end");
 	assert_true(alternative->span);
 	hook_describe(text, sizeof(text), hook, alternative, NULL);
-	assert_string_equal(text, "user nvidia:nv_dma_map_alloc(pages:u64,contig:bool,va:ptr,end:hex)=s32");
+	assert_string_equal(
+		text, "user nvidia:nv_dma_map_alloc(pages:u64,contig:bool,va:ptr,end:hex)=s32");
 	hook_free(hook);
 	hook = parse("k:nvidia:nv_stop_device()=void");
 	assert_true(hook->alternatives->span);
@@ -107,15 +110,17 @@ static void test_bad_specs(void **state) {
 		{ "u:/lib.so", 3, "PATH:SYMBOL" },
 		{ "t:sched:f(a=:u8)", 13, "field" },
 		{ "t:sched:f(a)=ret:u8", 13, "nothing" },
-		{ "k:m:f(a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8)", 107,
-		  "more than 10" },
+		{ "k:m:f(a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8,a="
+		  "arg0:u8,a=arg0:u8,a=arg0:u8,a=arg0:u8)",
+		  107, "more than 10" },
 	};
 	char error[HOOK_ERROR_SIZE], at[32], full[HOOK_SPEC_MAX + 1];
 	struct hook *hook = NULL;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		snprintf(at, sizeof(at), "character %zu:", bad[i].character);
-		if (hook_spec_parse(&hook, bad[i].spec, error) != 1 || !strstr(error, at) || !strstr(error, bad[i].words))
+		if (hook_spec_parse(&hook, bad[i].spec, error) != 1 || !strstr(error, at) ||
+		    !strstr(error, bad[i].words))
 			fail_msg("%s: %s", bad[i].spec, error);
 		assert_null(hook);
 	}
@@ -191,7 +196,8 @@ static bool is_function(const char *module, const char *function) {
 }
 
 static void test_catalogue(void **state) {
-	static const char *const sets[] = { "driver", "rm", "memory", "uvm", "interrupt", "gsp", "lock", "work", "power", "p2p", "process", "xid" };
+	static const char *const sets[] = { "driver", "rm",   "memory", "uvm", "interrupt", "gsp",
+					    "lock",   "work", "power",  "p2p", "process",   "xid" };
 	const uint16_t newest[] = { 595, 45, 4 }, old[] = { 535, 54, 3 };
 	struct hook_catalogue catalogue;
 	bool seen[12] = {};
@@ -212,14 +218,19 @@ static void test_catalogue(void **state) {
 			const struct hook_alternative *alternative = &hook->alternatives[k];
 
 			n_newest += hook_alternative_fits(alternative, newest);
-			if (alternative->kind == HOOK_FUNCTION && hook_alternative_fits(alternative, newest) &&
+			if (alternative->kind == HOOK_FUNCTION &&
+			    hook_alternative_fits(alternative, newest) &&
 			    !is_function(alternative->place, alternative->name))
-				fail_msg("%s: driver 595 has no %s:%s", hook->name, alternative->place, alternative->name);
+				fail_msg("%s: driver 595 has no %s:%s", hook->name,
+					 alternative->place, alternative->name);
 			/* one name with two layouts is of two versions */
 			for (size_t j = 0; j < k; j++)
-				if (alternative->kind == HOOK_FUNCTION && hook->alternatives[j].kind == HOOK_FUNCTION &&
+				if (alternative->kind == HOOK_FUNCTION &&
+				    hook->alternatives[j].kind == HOOK_FUNCTION &&
 				    !strcmp(alternative->name, hook->alternatives[j].name))
-					assert_false(hook_alternative_fits(alternative, newest) && hook_alternative_fits(&hook->alternatives[j], newest));
+					assert_false(hook_alternative_fits(alternative, newest) &&
+						     hook_alternative_fits(&hook->alternatives[j],
+									   newest));
 		}
 		if (!n_newest)
 			fail_msg("%s: none for driver 595", hook->name);
@@ -253,7 +264,9 @@ static const struct hook *find(const struct hook_catalogue *catalogue, const cha
 }
 
 static void test_files(void **state) {
-#define HOOK_OF(alternatives) "{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\",\"alternatives\":[" alternatives "]}]}"
+#define HOOK_OF(alternatives)                                                        \
+	"{\"version\":1,\"hooks\":[{\"name\":\"n\",\"set\":\"s\",\"purpose\":\"p\"," \
+	"\"alternatives\":[" alternatives "]}]}"
 	static const struct {
 		const char *text, *words;
 	} bad[] = {
@@ -268,9 +281,11 @@ static void test_files(void **state) {
 		{ HOOK_OF("{\"module\":\"m\"}"), "module and function" },
 		{ HOOK_OF("{\"syscall\":\"read\"}"), "syscall is one of" },
 		{ HOOK_OF("{\"module\":\"m\",\"function\":\"f\",\"from\":\"x\"}"), "from: x" },
-		{ HOOK_OF("{\"module\":\"m\",\"function\":\"f\",\"return\":\"str\"}"), "return: str" },
+		{ HOOK_OF("{\"module\":\"m\",\"function\":\"f\",\"return\":\"str\"}"),
+		  "return: str" },
 		{ HOOK_OF("{\"module\":\"m\",\"function\":\"f\","
-			  "\"arguments\":[{\"name\":\"a\",\"source\":\"arg99\",\"type\":\"u8\"}]}"), "argument a: arg99" },
+			  "\"arguments\":[{\"name\":\"a\",\"source\":\"arg99\",\"type\":\"u8\"}]}"),
+		  "argument a: arg99" },
 		{ HOOK_OF("{\"tracepoint\":\"nvidia\"}"), "GROUP:NAME" },
 		{ "{\"version\":1,\"hooks\":[]} x", "byte" },
 	};
@@ -283,16 +298,20 @@ static void test_files(void **state) {
 		n_complaints = 0;
 		write_file(folder, "bad.json", bad[i].text);
 		assert_int_equal(hook_catalogue_read(&catalogue, folder, complain, NULL), 0);
-		if (n_complaints != 1 || !strstr(last_complaint, bad[i].words) || !strstr(last_complaint, "bad.json"))
+		if (n_complaints != 1 || !strstr(last_complaint, bad[i].words) ||
+		    !strstr(last_complaint, "bad.json"))
 			fail_msg("%s: %zu, %s", bad[i].text, n_complaints, last_complaint);
 		assert_non_null(find(&catalogue, "ioctl"));
 		assert_null(find(&catalogue, "n"));
 		hook_catalogue_deinit(&catalogue);
 	}
 	write_file(folder, "good.json",
-		   "{\"version\":1,\"hooks\":[{\"name\":\"irq\",\"set\":\"mine\",\"purpose\":\"p\",\"alternatives\":[{\"module\":\"m\",\"function\":\"f\"}]},"
-		   "{\"name\":\"own\",\"set\":\"mine\",\"purpose\":\"p\",\"process\":\"any\",\"alternatives\":["
-		   "{\"module\":\"m\",\"function\":\"f\",\"arguments\":[{\"name\":\"a\",\"source\":\"arg0+8\",\"type\":\"str\"}],\"return\":\"void\"}]}]}");
+		   "{\"version\":1,\"hooks\":[{\"name\":\"irq\",\"set\":\"mine\",\"purpose\":\"p\","
+		   "\"alternatives\":[{\"module\":\"m\",\"function\":\"f\"}]},"
+		   "{\"name\":\"own\",\"set\":\"mine\",\"purpose\":\"p\",\"process\":\"any\","
+		   "\"alternatives\":["
+		   "{\"module\":\"m\",\"function\":\"f\",\"arguments\":[{\"name\":\"a\",\"source\":"
+		   "\"arg0+8\",\"type\":\"str\"}],\"return\":\"void\"}]}]}");
 	write_file(folder, "ignored.txt", "{");
 	n_complaints = 0;
 	assert_int_equal(hook_catalogue_read(&catalogue, folder, complain, NULL), 0);
@@ -304,18 +323,29 @@ static void test_files(void **state) {
 	assert_string_equal(find(&catalogue, "irq")->set, "mine"); /* it replaces the other */
 	hook_catalogue_deinit(&catalogue);
 	for (size_t i = 0; i < 3; i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, (const char *[]){ "bad.json", "good.json", "ignored.txt" }[i]);
+		snprintf(path, sizeof(path), "%s/%s", folder,
+			 (const char *[]){ "bad.json", "good.json", "ignored.txt" }[i]);
 		assert_int_equal(unlink(path), 0);
 	}
 	assert_int_equal(rmdir(folder), 0);
 }
 
 static void test_selection(void **state) {
-	struct hook_alternative alternative = { .kind = HOOK_FUNCTION, .place = (char *)"nvidia", .name = (char *)"nv_alloc_pages" };
-	struct hook memory = { .name = (char *)"sysmem-alloc", .set = (char *)"memory", .alternatives = &alternative, .n_alternatives = 1 };
-	struct hook driver = { .name = (char *)"ioctl", .set = (char *)"driver", .alternatives = &alternative, .n_alternatives = 1 };
+	struct hook_alternative alternative = { .kind = HOOK_FUNCTION,
+						.place = (char *)"nvidia",
+						.name = (char *)"nv_alloc_pages" };
+	struct hook memory = { .name = (char *)"sysmem-alloc",
+			       .set = (char *)"memory",
+			       .alternatives = &alternative,
+			       .n_alternatives = 1 };
+	struct hook driver = { .name = (char *)"ioctl",
+			       .set = (char *)"driver",
+			       .alternatives = &alternative,
+			       .n_alternatives = 1 };
 
-#define SELECTED(hook, ...) hook_selected(&(hook), (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+#define SELECTED(hook, ...)                                          \
+	hook_selected(&(hook), (const char *const[]){ __VA_ARGS__ }, \
+		      sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
 	assert_false(hook_selected(&memory, NULL, 0));
 	assert_true(hook_selected(&driver, NULL, 0));
 	assert_true(SELECTED(memory, "memory"));
@@ -332,9 +362,10 @@ static void test_selection(void **state) {
 
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_function), cmocka_unit_test(test_user_and_tracepoint), cmocka_unit_test(test_bad_specs),
-		cmocka_unit_test(test_cut_specs), cmocka_unit_test(test_versions),	     cmocka_unit_test(test_catalogue),
-		cmocka_unit_test(test_files),	  cmocka_unit_test(test_selection),
+		cmocka_unit_test(test_function),  cmocka_unit_test(test_user_and_tracepoint),
+		cmocka_unit_test(test_bad_specs), cmocka_unit_test(test_cut_specs),
+		cmocka_unit_test(test_versions),  cmocka_unit_test(test_catalogue),
+		cmocka_unit_test(test_files),     cmocka_unit_test(test_selection),
 	};
 
 	sources = argc > 1 ? argv[1] : ".";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Probes of functions of files: who pays for them, files that do not answer, and what a user can have at a time. Needs the right to load eBPF programs. */
+/* Probes of functions of files: who pays for them, files that do not answer, and what a user can
+ * have at a time. Needs the right to load eBPF programs. */
 
 #include "hook-programs.h"
 #include "hook-user.h"
@@ -21,7 +22,9 @@
 
 #define OWNER 4242
 
-static const struct hook_places places = { .devices = "/dev/null", .folder = "/nonexistent", .symbols = "/dev/null" };
+static const struct hook_places places = { .devices = "/dev/null",
+					   .folder = "/nonexistent",
+					   .symbols = "/dev/null" };
 static char self[4096];
 static unsigned char untouched[16]; /* first bytes of test_hook_first() */
 
@@ -74,7 +77,8 @@ static bool is_untouched(pid_t pid) {
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(pread(fd, bytes, sizeof(bytes), (off_t)(uintptr_t)test_hook_first), sizeof(bytes));
+	assert_int_equal(pread(fd, bytes, sizeof(bytes), (off_t)(uintptr_t)test_hook_first),
+			 sizeof(bytes));
 	close(fd);
 	return !memcmp(bytes, untouched, sizeof(bytes));
 }
@@ -162,7 +166,10 @@ static void test_some(void **state) {
 	probe(first, "test_hook_first");
 	probe(none, "test_hook_third");
 	probe(second, "test_hook_second");
-	begin_at(child.pid, (struct trace_options){ PROBES(first, none, second, "u:/nonexistent/x:f", "u:/etc/passwd:f") }, &places);
+	begin_at(child.pid,
+		 (struct trace_options){
+			 PROBES(first, none, second, "u:/nonexistent/x:f", "u:/etc/passwd:f") },
+		 &places);
 	assert_int_equal(session.n_missing, 3);
 	assert_true(is_missing("test_hook_third: there is no such function"));
 	assert_true(is_missing("/nonexistent/x: No such file"));
@@ -179,7 +186,8 @@ static size_t count_open(void) {
 
 	for (int fd = 0; fd < 1024; fd++) {
 		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-		n += readlink(link, path, sizeof(path)) == (ssize_t)strlen(self) && !memcmp(path, self, strlen(self));
+		n += readlink(link, path, sizeof(path)) == (ssize_t)strlen(self) &&
+		     !memcmp(path, self, strlen(self));
 	}
 	return n;
 }
@@ -196,7 +204,8 @@ static struct hook_user *start_silent(const char *silent) {
 	return user;
 }
 
-/* A file system whose server answers nothing: nobody waits for the probe but the trace's client, and that not for ever. */
+/* A file system whose server answers nothing: nobody waits for the probe but the trace's client,
+ * and that not for ever. */
 static void test_silent_file(void **state) {
 	struct child child = child_new(do_calls);
 	char folder[] = "/tmp/test-hook-user-XXXXXX", options[100], spec[8192], silent[100];
@@ -206,11 +215,17 @@ static void test_silent_file(void **state) {
 	int error;
 
 	assert_non_null(mkdtemp(folder));
-	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fuse);
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other",
+		 fuse);
 	mounted = fuse >= 0 && mount("silent", folder, "fuse", 0, options) == 0;
 	if (mounted) {
-		const struct trace_options traced = { .all_users = true, .pids = (const uint32_t[]){ (uint32_t)child.pid }, .n_pids = 1,
-						      .probes = (const char *const[]){ spec, silent }, .n_probes = 2 };
+		const struct trace_options traced = {
+			.all_users = true,
+			.pids = (const uint32_t[]){ (uint32_t)child.pid },
+			.n_pids = 1,
+			.probes = (const char *const[]){ spec, silent },
+			.n_probes = 2
+		};
 
 		probe(spec, "test_hook_first");
 		snprintf(silent, sizeof(silent), "%s/x", folder);
@@ -228,14 +243,16 @@ static void test_silent_file(void **state) {
 		assert_int_equal(trace_hooks_new_at(&hooks, &session, &traced, &places), 0);
 		wait_until_ready();
 		alarm(0);
-		assert_true(is_missing("/x: it, a file of another probe, or a process that has it mapped does not answer"));
+		assert_true(is_missing("/x: it, a file of another probe, or a process that has it "
+				       "mapped does not answer"));
 		finish();
 		assert_true(hook_user_over(user));
 		assert_int_equal(hook_user_result(user, 0, &error), HOOK_USER_E_SILENT);
 		assert_true(count_open() > 0);
 	}
 	close(fuse); /* what hangs comes back */
-	for (int i = 0; i < 1000 && count_open(); i++) /* the thread leaves no file for who frees it: a server could hold that one up */
+	for (int i = 0; i < 1000 && count_open();
+	     i++) /* the thread leaves no file for who frees it: a server could hold that one up */
 		usleep(5000);
 	assert_int_equal(count_open(), 0);
 	hook_user_free(user);
@@ -266,9 +283,13 @@ static void test_many(void **state) {
 
 /* Kernels that kill for the probe of a return. */
 static void test_releases(void **state) {
-	static const char *const safe[] = { "5.15.0-119-generic", "6.1.0-41-amd64",  "6.10.14", "6.12.38+deb13-amd64",
-					    "6.14.0-35-generic",  "6.18.44-fc-v657", "7.0-rc1" };
-	static const char *const unsafe[] = { "6.11.0-26-generic", "6.11.11", "6.12", "6.12.5", "6.13.0", "6.13-rc1" };
+	static const char *const safe[] = {
+		"5.15.0-119-generic", "6.1.0-41-amd64",  "6.10.14", "6.12.38+deb13-amd64",
+		"6.14.0-35-generic",  "6.18.44-fc-v657", "7.0-rc1"
+	};
+	static const char *const unsafe[] = {
+		"6.11.0-26-generic", "6.11.11", "6.12", "6.12.5", "6.13.0", "6.13-rc1"
+	};
 
 	for (size_t i = 0; i < sizeof(safe) / sizeof(*safe); i++)
 		assert_true(hook_user_returns_are_safe(safe[i]));
@@ -281,8 +302,10 @@ static void test_releases(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_many), cmocka_unit_test(test_one_process), cmocka_unit_test(test_children), cmocka_unit_test(test_events),
-		cmocka_unit_test(test_silence), cmocka_unit_test(test_some), cmocka_unit_test(test_silent_file), cmocka_unit_test(test_releases),
+		cmocka_unit_test(test_many),        cmocka_unit_test(test_one_process),
+		cmocka_unit_test(test_children),    cmocka_unit_test(test_events),
+		cmocka_unit_test(test_silence),     cmocka_unit_test(test_some),
+		cmocka_unit_test(test_silent_file), cmocka_unit_test(test_releases),
 	};
 	const struct trace_options nothing = { .all_users = true };
 	int r;

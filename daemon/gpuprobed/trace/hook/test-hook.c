@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Hooks in this kernel: ioctls of /dev/null, which stands in for the driver's device, files, processes, tracepoints, and probes of a function of this
- * program. The session is one of our own that keeps all records. Without the right to load eBPF programs it skips.
+ * Hooks in this kernel: ioctls of /dev/null, which stands in for the driver's device, files,
+ * processes, tracepoints, and probes of a function of this program. The session is one of our own
+ * that keeps all records. Without the right to load eBPF programs it skips.
  */
 
 #include "lib/elf-symbols.h"
@@ -40,7 +41,10 @@
 
 /* ---- help ---- */
 
-static const struct hook_places places = { .extra_devices = "1:3=ctl 1:5=uvm", .devices = "/dev/null", .folder = "/nonexistent", .symbols = "/dev/null" };
+static const struct hook_places places = { .extra_devices = "1:3=ctl 1:5=uvm",
+					   .devices = "/dev/null",
+					   .folder = "/nonexistent",
+					   .symbols = "/dev/null" };
 
 static void begin(pid_t pid, struct trace_options options) {
 	begin_at(pid, options, &places);
@@ -50,7 +54,8 @@ static void begin(pid_t pid, struct trace_options options) {
 
 static void do_ioctls(void) {
 	unsigned char control[32], alloc[48], xfer[16], parameters[200], large[9264];
-	int null = open("/dev/null", O_RDWR), zero = open("/dev/zero", O_RDWR), other = open("/dev/full", O_RDWR);
+	int null = open("/dev/null", O_RDWR), zero = open("/dev/zero", O_RDWR),
+	    other = open("/dev/full", O_RDWR);
 	uint64_t address = (uint64_t)(uintptr_t)parameters;
 	uint32_t size = sizeof(parameters), small = 24, inner = RM_CONTROL;
 	unsigned char *page, *uvm;
@@ -84,7 +89,8 @@ static void do_ioctls(void) {
 	close(null);
 }
 
-static const struct trace_ioctl *check_ioctl(const struct trace_ioctl *io, uint32_t command, uint8_t device, uint16_t before, uint16_t inner) {
+static const struct trace_ioctl *check_ioctl(const struct trace_ioctl *io, uint32_t command,
+					     uint8_t device, uint16_t before, uint16_t inner) {
 	io = next(io, TRACE_IOCTL);
 	assert_non_null(io);
 	assert_int_equal(io->command, command);
@@ -92,7 +98,8 @@ static const struct trace_ioctl *check_ioctl(const struct trace_ioctl *io, uint3
 	assert_int_equal(io->n_before, before);
 	assert_int_equal(io->n_after, before);
 	assert_int_equal(io->n_inner, inner);
-	assert_int_equal(io->record.size, sizeof(*io) + 2 * ((before + 7) & ~7) + ((inner + 7) & ~7));
+	assert_int_equal(io->record.size,
+			 sizeof(*io) + 2 * ((before + 7) & ~7) + ((inner + 7) & ~7));
 	assert_int_equal(io->pid, session.meant);
 	assert_int_equal(io->tid, session.meant);
 	assert_int_equal(io->result, -ENOTTY);
@@ -142,7 +149,8 @@ static void test_files(void **state) {
 	const struct trace_event *event;
 	size_t n = 0;
 
-	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("open", "close", "uvm-open") });
+	begin(child.pid,
+	      (struct trace_options){ .kernel = true, HOOKS("open", "close", "uvm-open") });
 	child_run(&child);
 	finish();
 	for (event = NULL; (event = next(event, TRACE_EVENT)); n++)
@@ -168,7 +176,8 @@ static void test_files(void **state) {
 static void test_mmap(void **state) {
 	struct child child = child_new(do_ioctls);
 
-	begin(child.pid, (struct trace_options){ .kernel = true, .errors = true, HOOKS("mmap", "ioctl") });
+	begin(child.pid,
+	      (struct trace_options){ .kernel = true, .errors = true, HOOKS("mmap", "ioctl") });
 	child_run(&child);
 	finish();
 	assert_null(next(NULL, TRACE_EVENT)); /* anonymous memory is of no device */
@@ -286,9 +295,11 @@ static void test_last_thread(void **state) {
 
 /* ---- probes of the user ---- */
 
-long test_hook_target(const char *text, int number, const uint64_t *pointer, bool yes, long e, long f, long seventh);
+long test_hook_target(const char *text, int number, const uint64_t *pointer, bool yes, long e,
+		      long f, long seventh);
 
-__attribute__((noipa)) long test_hook_target(const char *text, int number, const uint64_t *pointer, bool yes, long e, long f, long seventh) {
+__attribute__((noipa)) long test_hook_target(const char *text, int number, const uint64_t *pointer,
+					     bool yes, long e, long f, long seventh) {
 	__asm__ volatile("" ::: "memory");
 	return number + (long)*pointer + seventh;
 }
@@ -309,7 +320,9 @@ static void test_user(void **state) {
 	const struct trace_event *event;
 
 	snprintf(spec, sizeof(spec),
-		 "u:%s:test_hook_target(text=arg0:str,number=arg1:s32,low=arg2+0:u16,yes=arg3:bool,seventh=arg6:u64,raw=arg1:u8)=ret:s64", self);
+		 "u:%s:test_hook_target(text=arg0:str,number=arg1:s32,low=arg2+0:u16,yes=arg3:bool,"
+		 "seventh=arg6:u64,raw=arg1:u8)=ret:s64",
+		 self);
 	if (strlen(spec) >= HOOK_SPEC_MAX)
 		skip();
 	begin(child.pid, (struct trace_options){ PROBES(spec) });
@@ -318,7 +331,9 @@ static void test_user(void **state) {
 	finish();
 	event = next(NULL, TRACE_EVENT);
 	assert_non_null(event);
-	assert_non_null(strstr(name_of(event), ":test_hook_target(text:str,number:s32,low:u16,yes:bool,seventh:u64,raw:u8)=s64"));
+	assert_non_null(strstr(
+		name_of(event),
+		":test_hook_target(text:str,number:s32,low:u16,yes:bool,seventh:u64,raw:u8)=s64"));
 	assert_int_equal(event->n_words, 6);
 	assert_string_equal(text_of(event), "hello");
 	assert_int_equal(event->n_text, 6);
@@ -398,7 +413,8 @@ static void test_user_recursion(void **state) {
 	assert_int_equal(session.lost, 4);
 }
 
-/* A call in which its process died lasted until then; one that its thread left before it ended is lost. */
+/* A call in which its process died lasted until then; one that its thread left before it ended is
+ * lost. */
 static void test_user_left(void **state) {
 	struct child child = child_new(do_die);
 	const struct trace_event *event;
@@ -482,8 +498,10 @@ static void test_tracepoint(void **state) {
 	struct child child = child_new(do_fork);
 	const struct trace_event *event;
 
-	begin(child.pid, (struct trace_options){ .follow = true, PROBES("t:sched:sched_process_exec(filename,who=pid,old_pid:hex)",
-									   "t:sched:sched_process_exit(comm,prio)") });
+	begin(child.pid, (struct trace_options){
+				 .follow = true,
+				 PROBES("t:sched:sched_process_exec(filename,who=pid,old_pid:hex)",
+					"t:sched:sched_process_exit(comm,prio)") });
 	if (is_missing("no tracefs"))
 		skip();
 	assert_int_equal(session.n_missing, 0);
@@ -506,18 +524,25 @@ static void test_missing(void **state) {
 	char spec[8192];
 
 	snprintf(spec, sizeof(spec), "u:%s:no_such_function", self);
-	begin(child.pid, (struct trace_options){
-				 .kernel = true,
-				 HOOKS("nonsense", "sysmem-alloc", "gsp"),
-				 PROBES(spec, "u:/nonexistent/lib.so:f", "t:sched:no_such_tracepoint", "t:sched:sched_switch(no_such_field)", "t:sched:sched_switch(prev_pid,common_pid)",
-					"k:nvidia:no_such_function", "k:no_such_module:f", "k:nvidia:f(a=arg0)"),
-			 });
+	begin(child.pid,
+	      (struct trace_options){
+		      .kernel = true,
+		      HOOKS("nonsense", "sysmem-alloc", "gsp"),
+		      PROBES(spec, "u:/nonexistent/lib.so:f", "t:sched:no_such_tracepoint",
+			     "t:sched:sched_switch(no_such_field)",
+			     "t:sched:sched_switch(prev_pid,common_pid)",
+			     "k:nvidia:no_such_function", "k:no_such_module:f",
+			     "k:nvidia:f(a=arg0)"),
+	      });
 	assert_true(is_missing("hooks: nonsense is no name, set or glob"));
 	assert_true(is_missing("no_such_function: there is no such function"));
 	assert_true(is_missing("/nonexistent/lib.so: No such file"));
-	assert_true(is_missing("sched:no_such_tracepoint: there is no such tracepoint") || is_missing("tracefs"));
+	assert_true(is_missing("sched:no_such_tracepoint: there is no such tracepoint") ||
+		    is_missing("tracefs"));
 	assert_true(is_missing("sched:sched_switch has no field no_such_field"));
-	assert_true(is_missing("sched:sched_switch has no field common_pid")); /* a program finds an address of the kernel's there */
+	assert_true(is_missing(
+		"sched:sched_switch has no field common_pid")); /* a program finds an address of the
+								   kernel's there */
 	assert_true(is_missing("no_such_module:f: the module is not loaded"));
 	assert_true(is_missing("k:nvidia:f(a=arg0): character 18: : and a type are missing"));
 	assert_true(is_missing("hook sysmem-alloc: "));
@@ -529,15 +554,19 @@ static void test_missing(void **state) {
 	assert_null(next(NULL, TRACE_EVENT));
 }
 
-/* Where there is no driver, one short line for all hooks of sets, and none if nobody asked for hooks. */
+/* Where there is no driver, one short line for all hooks of sets, and none if nobody asked for
+ * hooks. */
 static void test_no_driver(void **state) {
-	static const struct hook_places nowhere = { .devices = "/dev/null", .symbols = "/dev/null", .folder = "/nonexistent" };
+	static const struct hook_places nowhere = { .devices = "/dev/null",
+						    .symbols = "/dev/null",
+						    .folder = "/nonexistent" };
 	struct child child = child_new(do_calls);
 
 	begin_at(child.pid, (struct trace_options){ .kernel = true }, &nowhere);
 	assert_int_equal(session.n_missing, 0);
 	finish();
-	begin_at(child.pid, (struct trace_options){ .kernel = true, HOOKS("driver", "uvm") }, &nowhere);
+	begin_at(child.pid, (struct trace_options){ .kernel = true, HOOKS("driver", "uvm") },
+		 &nowhere);
 	assert_int_equal(session.n_missing, 1);
 	if (access("/proc/driver/nvidia/version", F_OK) < 0) /* whose tracepoint may be there */
 		assert_true(is_missing("none of "));
@@ -545,7 +574,8 @@ static void test_no_driver(void **state) {
 	finish();
 }
 
-/* Files of users, who may make anything of them: one that would block who opens it, one that is cut, one that is another's by the time it is opened. */
+/* Files of users, who may make anything of them: one that would block who opens it, one that is
+ * cut, one that is another's by the time it is opened. */
 static void test_user_files(void **state) {
 	struct child child = child_new(do_calls);
 	char folder[] = "/tmp/test-hook-XXXXXX", command[9000], fifo[64], cut[64], link[64];
@@ -565,20 +595,26 @@ static void test_user_files(void **state) {
 	alarm(0);
 	assert_true(is_missing("/fifo: main: not a program"));
 	assert_true(is_missing("/cut: main: not a program"));
-	assert_int_equal(elf_file_open(link, false, 4242), -EACCES); /* where it leads to counts, not whose the link is */
+	assert_int_equal(elf_file_open(link, false, 4242),
+			 -EACCES); /* where it leads to counts, not whose the link is */
 	child_run(&child);
 	finish();
 	snprintf(command, sizeof(command), "rm -r %s", folder);
 	assert_int_equal(system(command), 0);
 }
 
-/* A function that the kernel has: the ladder goes down to its last step, and says what each lacked; or one works. */
+/* A function that the kernel has: the ladder goes down to its last step, and says what each lacked;
+ * or one works. */
 static void test_ladder(void **state) {
-	static const struct hook_places kernel = { .devices = "/dev/null", .folder = "/nonexistent" };
+	static const struct hook_places kernel = { .devices = "/dev/null",
+						   .folder = "/nonexistent" };
 	struct child child = child_new(do_calls);
 	const struct hook_attachment *attachment;
 
-	begin_at(child.pid, (struct trace_options){ PROBES("k:vmlinux:vfs_write(file=arg0:ptr,size=arg2:u64)=ret:s64") }, &kernel);
+	begin_at(child.pid,
+		 (struct trace_options){
+			 PROBES("k:vmlinux:vfs_write(file=arg0:ptr,size=arg2:u64)=ret:s64") },
+		 &kernel);
 	attachment = hooks->attachments;
 	if (attachment->method == HOOK_METHOD_NONE) {
 		assert_non_null(strstr(attachment->reason, "fentry: "));
@@ -592,8 +628,12 @@ static void test_ladder(void **state) {
 
 /* Callers who may not attach get what is their own. */
 static void test_rights(void **state) {
-	struct trace_options options = { .caller = 4242, .own_files = true, .kernel = true, HOOKS("all", "discover:*"),
-					       PROBES("k:vmlinux:vfs_read", "t:sched:sched_switch", "u:/bin/sh:main", "u:/nonexistent:f") };
+	struct trace_options options = { .caller = 4242,
+					 .own_files = true,
+					 .kernel = true,
+					 HOOKS("all", "discover:*"),
+					 PROBES("k:vmlinux:vfs_read", "t:sched:sched_switch",
+						"u:/bin/sh:main", "u:/nonexistent:f") };
 
 	free(session.records);
 	memset(&session, 0, sizeof(session));
@@ -618,7 +658,9 @@ static void test_rights(void **state) {
 	memset(&session, 0, sizeof(session));
 	assert_int_equal(trace_hooks_new_at(&hooks, &session, &options, &places), 0);
 	assert_int_equal(hooks->n_probes, 0);
-	assert_true(is_missing("u:/bin/sh:main: callers who may not attach can probe functions of their own files only, and that if the daemon has user-attach = yes"));
+	assert_true(
+		is_missing("u:/bin/sh:main: callers who may not attach can probe functions of "
+			   "their own files only, and that if the daemon has user-attach = yes"));
 	finish();
 }
 
@@ -630,11 +672,17 @@ static void test_open_end(void **state) {
 	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
 	/* as if it were within an ioctl that never ends */
 	{
-		struct hook_ioctl io = { .header = { .type = HOOK_RECORD_IOCTL, .pid = (uint32_t)child.pid, .tid = (uint32_t)child.pid, .start = 5 },
+		struct hook_ioctl io = { .header = { .type = HOOK_RECORD_IOCTL,
+						     .pid = (uint32_t)child.pid,
+						     .tid = (uint32_t)child.pid,
+						     .start = 5 },
 					 .command = RM_CONTROL };
 		uint64_t key = HOOK_KEY(child.pid, 0);
 
-		assert_int_equal(bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS), &key, &io, 0), 0);
+		assert_int_equal(
+			bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS),
+					    &key, &io, 0),
+			0);
 	}
 	finish();
 	event = next(NULL, TRACE_IOCTL);
@@ -646,28 +694,37 @@ static void test_open_end(void **state) {
 	close(child.go);
 }
 
-/* Counters of functions are there for `discover:` only: of all processors together they may be tens of megabytes. */
+/* Counters of functions are there for `discover:` only: of all processors together they may be tens
+ * of megabytes. */
 static void test_counters(void **state) {
 	struct child child = child_new(do_ioctls);
 	struct bpf_map_info info = {};
 	uint32_t size = sizeof(info);
 
 	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
-	assert_int_equal(bpf_obj_get_info_by_fd(hook_programs_map(hooks->programs, HOOK_MAP_COUNTS), &info, &size), 0);
+	assert_int_equal(bpf_obj_get_info_by_fd(hook_programs_map(hooks->programs, HOOK_MAP_COUNTS),
+						&info, &size),
+			 0);
 	assert_int_equal(info.max_entries, 1);
 	child_run(&child);
 	finish();
 }
 
-/* The end of an ioctl that its hook did not see: it is lost, and counted, when the thread does the next one. */
+/* The end of an ioctl that its hook did not see: it is lost, and counted, when the thread does the
+ * next one. */
 static void test_missed_end(void **state) {
 	struct child child = child_new(do_ioctls);
-	struct hook_ioctl io = { .header = { .type = HOOK_RECORD_IOCTL, .pid = (uint32_t)child.pid, .tid = (uint32_t)child.pid, .start = 5 },
+	struct hook_ioctl io = { .header = { .type = HOOK_RECORD_IOCTL,
+					     .pid = (uint32_t)child.pid,
+					     .tid = (uint32_t)child.pid,
+					     .start = 5 },
 				 .command = RM_CONTROL };
 	uint64_t key = HOOK_KEY(child.pid, 0);
 
 	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
-	assert_int_equal(bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS), &key, &io, 0), 0);
+	assert_int_equal(bpf_map_update_elem(hook_programs_map(hooks->programs, HOOK_MAP_IOCTLS),
+					     &key, &io, 0),
+			 0);
 	child_run(&child);
 	finish();
 	assert_non_null(check_ioctl(NULL, RM_CONTROL, TRACE_DEVICE_CTL, 32, 128));
@@ -691,7 +748,8 @@ static void test_loss(void **state) {
 	begin(child.pid, (struct trace_options){ .kernel = true, HOOKS("ioctl") });
 	child_run(&child);
 	trace_hooks_drain(hooks);
-	assert_int_equal(hooks->n_taken, HOOK_DRAIN_MAX); /* there are more, for which the loop does not wait */
+	assert_int_equal(hooks->n_taken,
+			 HOOK_DRAIN_MAX); /* there are more, for which the loop does not wait */
 	finish();
 	while ((io = next(io, TRACE_IOCTL)))
 		n++;
@@ -733,12 +791,15 @@ static void test_list(void **state) {
 	assert_string_equal(member(hook, "state"), "attached");
 	assert_string_equal(member(hook, "method"), "raw-tracepoint");
 	assert_string_equal(member(hook, "target"), "ioctl(2)");
-	assert_int_equal(json_object_get_int(json_object_object_get(hook, "hits")), 4); /* that of UVM's is another hook's */
-	assert_non_null(strstr(member(hook, "reason"), "nvidia:nvidia_unlocked_ioctl: the module is not loaded"));
+	assert_int_equal(json_object_get_int(json_object_object_get(hook, "hits")),
+			 4); /* that of UVM's is another hook's */
+	assert_non_null(strstr(member(hook, "reason"),
+			       "nvidia:nvidia_unlocked_ioctl: the module is not loaded"));
 	hook = find_hook(array, "sysmem-alloc");
 	assert_string_equal(member(hook, "state"), "unavailable");
-	assert_string_equal(json_object_to_json_string(json_object_object_get(hook, "arguments")),
-			    "[ \"pages:u32\", \"page_size:u64\", \"contiguous:bool\", \"cache:u32\" ]");
+	assert_string_equal(
+		json_object_to_json_string(json_object_object_get(hook, "arguments")),
+		"[ \"pages:u32\", \"page_size:u64\", \"contiguous:bool\", \"cache:u32\" ]");
 	json_object_put(array);
 	assert_int_equal(trace_hooks_list("power", NULL, 0, &array), 0);
 	for (size_t i = 0; i < json_object_array_length(array); i++)
@@ -753,12 +814,18 @@ static void test_list(void **state) {
 
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ioctl),	     cmocka_unit_test(test_files),   cmocka_unit_test(test_mmap),
-		cmocka_unit_test(test_others),	     cmocka_unit_test(test_processes), cmocka_unit_test(test_no_follow),
-		cmocka_unit_test(test_last_thread),
-		cmocka_unit_test(test_user),	     cmocka_unit_test(test_user_recursion), cmocka_unit_test(test_user_left), cmocka_unit_test(test_user_instant), cmocka_unit_test(test_tracepoint),
-		cmocka_unit_test(test_missing), cmocka_unit_test(test_no_driver), cmocka_unit_test(test_user_files), cmocka_unit_test(test_user_kernel_address), cmocka_unit_test(test_ladder),  cmocka_unit_test(test_rights),
-		cmocka_unit_test(test_open_end), cmocka_unit_test(test_missed_end), cmocka_unit_test(test_counters), cmocka_unit_test(test_loss),    cmocka_unit_test(test_list),
+		cmocka_unit_test(test_ioctl),          cmocka_unit_test(test_files),
+		cmocka_unit_test(test_mmap),           cmocka_unit_test(test_others),
+		cmocka_unit_test(test_processes),      cmocka_unit_test(test_no_follow),
+		cmocka_unit_test(test_last_thread),    cmocka_unit_test(test_user),
+		cmocka_unit_test(test_user_recursion), cmocka_unit_test(test_user_left),
+		cmocka_unit_test(test_user_instant),   cmocka_unit_test(test_tracepoint),
+		cmocka_unit_test(test_missing),        cmocka_unit_test(test_no_driver),
+		cmocka_unit_test(test_user_files),     cmocka_unit_test(test_user_kernel_address),
+		cmocka_unit_test(test_ladder),         cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_open_end),       cmocka_unit_test(test_missed_end),
+		cmocka_unit_test(test_counters),       cmocka_unit_test(test_loss),
+		cmocka_unit_test(test_list),
 	};
 	const struct trace_options nothing = { .all_users = true };
 	int r;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Trace and ListHooks. A call of Trace is a session whose client takes chunks of records in base64 as fast as it reads; the session's timer wakes it. The client is
- * not dropped for not reading (it may be a pager that somebody looks at): its session loses records then, which is bounded and counted.
+ * Trace and ListHooks. A call of Trace is a session whose client takes chunks of records in base64
+ * as fast as it reads; the session's timer wakes it. The client is not dropped for not reading (it
+ * may be a pager that somebody looks at): its session loses records then, which is bounded and
+ * counted.
  */
 
 #include <errno.h>
@@ -49,7 +51,8 @@ struct control_fault {
 	char text[512]; /* for reason */
 };
 
-static bool fault(struct control_fault *f, const char *parameter, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static bool fault(struct control_fault *f, const char *parameter, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 static bool fault(struct control_fault *f, const char *parameter, const char *format, ...) {
 	va_list arguments;
 
@@ -64,19 +67,21 @@ static bool fault(struct control_fault *f, const char *parameter, const char *fo
 /* ---- parameters ---- */
 
 /* A number from min to max; absent: otherwise. */
-static bool take_number(json_object *parameters, const char *key, const char *what, int64_t min, int64_t max, int64_t otherwise, uint64_t *value,
-			struct control_fault *f) {
+static bool take_number(json_object *parameters, const char *key, const char *what, int64_t min,
+			int64_t max, int64_t otherwise, uint64_t *value, struct control_fault *f) {
 	json_object *member = control_member(parameters, key);
 	int64_t number = member ? json_object_get_int64(member) : otherwise;
 
 	if (member && (number < min || number > max))
-		return fault(f, key, "%lld: %s are %lld to %lld", (long long)number, what, (long long)min, (long long)max);
+		return fault(f, key, "%lld: %s are %lld to %lld", (long long)number, what,
+			     (long long)min, (long long)max);
 	*value = (uint64_t)number;
 	return true;
 }
 
 /* A list of strings that stay in the parameters. */
-static bool take_strings(json_object *parameters, const char *key, size_t max, size_t size_max, const char ***stringsp, size_t *np, struct control_fault *f) {
+static bool take_strings(json_object *parameters, const char *key, size_t max, size_t size_max,
+			 const char ***stringsp, size_t *np, struct control_fault *f) {
 	json_object *member = control_member(parameters, key);
 	size_t n = member ? json_object_array_length(member) : 0;
 
@@ -89,16 +94,19 @@ static bool take_strings(json_object *parameters, const char *key, size_t max, s
 		json_object *string = json_object_array_get_idx(member, i);
 
 		(*stringsp)[i] = json_object_get_string(string);
-		if (!(*stringsp)[i][0] || strlen((*stringsp)[i]) != (size_t)json_object_get_string_len(string))
+		if (!(*stringsp)[i][0] ||
+		    strlen((*stringsp)[i]) != (size_t)json_object_get_string_len(string))
 			return fault(f, key, "one of them is empty, or has a NUL in it");
 		if (strlen((*stringsp)[i]) >= size_max)
-			return fault(f, key, "%.40s...: longer than %zu bytes", (*stringsp)[i], size_max - 1);
+			return fault(f, key, "%.40s...: longer than %zu bytes", (*stringsp)[i],
+				     size_max - 1);
 	}
 	*np = n;
 	return true;
 }
 
-static bool take_sources(json_object *parameters, struct trace_options *options, struct control_fault *f) {
+static bool take_sources(json_object *parameters, struct trace_options *options,
+			 struct control_fault *f) {
 	json_object *member = control_member(parameters, "sources");
 
 	options->shim = options->bpf = options->kernel = !member;
@@ -112,34 +120,42 @@ static bool take_sources(json_object *parameters, struct trace_options *options,
 							     : NULL;
 
 		if (!source)
-			return fault(f, "sources", "%.32s: expected some of shim, bpf, gpu, cupti, kernel", name);
+			return fault(f, "sources",
+				     "%.32s: expected some of shim, bpf, gpu, cupti, kernel", name);
 		*source = true;
 		options->gpu = options->gpu || options->cupti;
 	}
 	if (member && !json_object_array_length(member) && !control_member(parameters, "probes"))
 		return fault(f, "sources", "empty: expected some of shim, bpf, gpu, cupti, kernel");
 	if (options->gpu && !options->shim)
-		return fault(f, "sources", "%s needs shim: it is the shim in the process that times kernels", options->cupti ? "cupti" : "gpu");
+		return fault(f, "sources",
+			     "%s needs shim: it is the shim in the process that times kernels",
+			     options->cupti ? "cupti" : "gpu");
 	return true;
 }
 
-static bool take_functions(json_object *parameters, struct trace_options *options, struct control_fault *f) {
+static bool take_functions(json_object *parameters, struct trace_options *options,
+			   struct control_fault *f) {
 	static const char *const usual[] = { "all", "!query" };
 	const char **patterns;
 	size_t n, bad;
 
 	if (!control_member(parameters, "calls"))
-		return function_select(usual, 2, options->functions) == 0 || fault(f, "calls", "the table of functions is broken");
-	if (!take_strings(parameters, "calls", TRACE_PATTERNS_MAX, TRACE_PATTERN_SIZE, &patterns, &n, f))
+		return function_select(usual, 2, options->functions) == 0 ||
+		       fault(f, "calls", "the table of functions is broken");
+	if (!take_strings(parameters, "calls", TRACE_PATTERNS_MAX, TRACE_PATTERN_SIZE, &patterns,
+			  &n, f))
 		return false;
 	bad = function_select(patterns, n, options->functions);
 	if (bad)
-		fault(f, "calls", "%.200s: no function, and no class of functions, has that name", patterns[bad - 1]);
+		fault(f, "calls", "%.200s: no function, and no class of functions, has that name",
+		      patterns[bad - 1]);
 	free(patterns);
 	return !bad;
 }
 
-static bool take_pids(json_object *parameters, struct control_trace *trace, struct trace_options *options, struct control_fault *f) {
+static bool take_pids(json_object *parameters, struct control_trace *trace,
+		      struct trace_options *options, struct control_fault *f) {
 	json_object *member = control_member(parameters, "pids");
 	size_t n = member ? json_object_array_length(member) : 0;
 
@@ -164,36 +180,49 @@ static bool take_pids(json_object *parameters, struct control_trace *trace, stru
 	return true;
 }
 
-static bool take_cgroup(json_object *parameters, struct trace_options *options, struct control_fault *f) {
+static bool take_cgroup(json_object *parameters, struct trace_options *options,
+			struct control_fault *f) {
 	struct filter filter = {};
 
 	options->cgroup = control_string(parameters, "cgroup");
-	if (!options->cgroup || strcmp(options->cgroup, "/") == 0 || filter_set_cgroup(&filter, options->cgroup))
+	if (!options->cgroup || strcmp(options->cgroup, "/") == 0 ||
+	    filter_set_cgroup(&filter, options->cgroup))
 		return true;
-	return fault(f, "cgroup", "%.200s: not a path in the unified hierarchy, like /system.slice/x.service", options->cgroup);
+	return fault(f, "cgroup",
+		     "%.200s: not a path in the unified hierarchy, like /system.slice/x.service",
+		     options->cgroup);
 }
 
 /* All options of a call. False: *f says what is wrong. */
-static bool take_options(json_object *parameters, struct control_trace *trace, struct trace_config *config, struct control_fault *f) {
+static bool take_options(json_object *parameters, struct control_trace *trace,
+			 struct trace_config *config, struct control_fault *f) {
 	struct trace_options *options = &config->options;
 	uint64_t buffer = 0, duration = 0;
 
-	f->reason = control_filter(control_member(parameters, "filter"), &options->filter, &f->parameter);
+	f->reason = control_filter(control_member(parameters, "filter"), &options->filter,
+				   &f->parameter);
 	if (f->reason)
 		return false;
 	options->follow = control_bool(parameters, "follow");
 	options->errors = control_bool(parameters, "errors");
 	options->stacks = control_bool(parameters, "stacks");
 	options->aggregate = control_bool(parameters, "aggregate");
-	options->extras = !control_member(parameters, "extras") || control_bool(parameters, "extras");
-	if (!take_pids(parameters, trace, options, f) || !take_cgroup(parameters, options, f) || !take_sources(parameters, options, f) ||
-	    !take_functions(parameters, options, f) ||
-	    !take_strings(parameters, "hooks", TRACE_PATTERNS_MAX, TRACE_PATTERN_SIZE, &trace->hooks, &options->n_hooks, f) ||
-	    !take_strings(parameters, "probes", TRACE_PROBES_MAX, TRACE_PROBE_SIZE, &trace->probes, &options->n_probes, f) ||
-	    !take_number(parameters, "min_duration", "nanoseconds", 0, INT64_C(3600) * 1000000000, 0, &options->min_duration, f) ||
-	    !take_number(parameters, "sample", "samples (one of so many)", 1, 1 << 30, 1, &options->sample, f) ||
-	    !take_number(parameters, "rate", "records a second", 1, INT64_C(1) << 40, 0, &options->rate, f) ||
-	    !take_number(parameters, "buffer", "bytes for each thread", TRACE_THREAD_BUFFER_MIN, TRACE_THREAD_BUFFER_MAX, TRACE_THREAD_BUFFER_DEFAULT, &buffer, f) ||
+	options->extras =
+		!control_member(parameters, "extras") || control_bool(parameters, "extras");
+	if (!take_pids(parameters, trace, options, f) || !take_cgroup(parameters, options, f) ||
+	    !take_sources(parameters, options, f) || !take_functions(parameters, options, f) ||
+	    !take_strings(parameters, "hooks", TRACE_PATTERNS_MAX, TRACE_PATTERN_SIZE,
+			  &trace->hooks, &options->n_hooks, f) ||
+	    !take_strings(parameters, "probes", TRACE_PROBES_MAX, TRACE_PROBE_SIZE, &trace->probes,
+			  &options->n_probes, f) ||
+	    !take_number(parameters, "min_duration", "nanoseconds", 0, INT64_C(3600) * 1000000000,
+			 0, &options->min_duration, f) ||
+	    !take_number(parameters, "sample", "samples (one of so many)", 1, 1 << 30, 1,
+			 &options->sample, f) ||
+	    !take_number(parameters, "rate", "records a second", 1, INT64_C(1) << 40, 0,
+			 &options->rate, f) ||
+	    !take_number(parameters, "buffer", "bytes for each thread", TRACE_THREAD_BUFFER_MIN,
+			 TRACE_THREAD_BUFFER_MAX, TRACE_THREAD_BUFFER_DEFAULT, &buffer, f) ||
 	    !take_number(parameters, "duration", "seconds", 1, 366 * 24 * 3600, 0, &duration, f))
 		return false;
 	options->hooks = trace->hooks;
@@ -230,7 +259,9 @@ static json_object *control_trace_reply(struct control_trace *trace) {
 
 	n = trace_session_take(trace->session, &records);
 	base64_encode(trace->text, records, n);
-	json_object_object_add(json, "records", json_object_new_string_len(trace->text, (int)base64_encoded_size(n) - 1));
+	json_object_object_add(json, "records",
+			       json_object_new_string_len(trace->text,
+							  (int)base64_encoded_size(n) - 1));
 	if (!trace->started || n_lines) {
 		json_object *missing = json_object_new_array();
 
@@ -246,7 +277,8 @@ static json_object *control_trace_reply(struct control_trace *trace) {
 static int control_trace_end(struct control_trace *trace, int r) {
 	varlink_call_on_cancel(trace->call, NULL);
 	if (r == VARLINK_E_INVALID)
-		control_error_reason(trace->call, "Internal", "the answer does not fit the interface");
+		control_error_reason(trace->call, "Internal",
+				     "the answer does not fit the interface");
 	control_trace_free(trace);
 	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 }
@@ -256,7 +288,8 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 	json_object *json;
 	int r;
 
-	if (trace->started ? !trace_session_waiting(trace->session) : !trace_session_ready(trace->session))
+	if (trace->started ? !trace_session_waiting(trace->session)
+			   : !trace_session_ready(trace->session))
 		return VARLINK_PRODUCE_IDLE;
 	json = control_trace_reply(trace);
 	if (trace_session_finished(trace->session) && !trace_session_waiting(trace->session)) {
@@ -277,24 +310,36 @@ static void control_trace_on_wake(struct trace_session *session, void *userdata)
 	varlink_call_wake(trace->call);
 }
 
-static int control_trace_refuse(struct varlink_call *call, const struct trace_table *table, int r, uint32_t pid) {
+static int control_trace_refuse(struct varlink_call *call, const struct trace_table *table, int r,
+				uint32_t pid) {
 	char text[128];
 
 	switch (r) {
 	case TRACE_E_SESSIONS:
-		return control_error_limit(call, "traces of all users (the last are for users who have none, and for root)", TRACE_SESSIONS_MAX);
+		return control_error_limit(
+			call,
+			"traces of all users (the last are for users who have none, and for root)",
+			TRACE_SESSIONS_MAX);
 	case TRACE_E_USER:
-		return control_error_limit(call, "traces of one user (quota-traces)", trace_table_quota(table));
+		return control_error_limit(call, "traces of one user (quota-traces)",
+					   trace_table_quota(table));
 	case TRACE_E_WORK:
-		return control_error_limit(call, "traces that one user begins, one after the other: ask again in a moment", 1);
+		return control_error_limit(
+			call,
+			"traces that one user begins, one after the other: ask again in a moment",
+			1);
 	case TRACE_E_GONE:
 		snprintf(text, sizeof(text), "process %u", pid);
 		return control_error_not_found(call, text);
 	case TRACE_E_FOREIGN:
-		snprintf(text, sizeof(text), "process %u is not yours alone: members of the group gpuprobe may trace those of others", pid);
+		snprintf(text, sizeof(text),
+			 "process %u is not yours alone: members of the group gpuprobe may trace "
+			 "those of others",
+			 pid);
 		return control_error_reason(call, "PermissionDenied", text);
 	case TRACE_E_EXCLUDED:
-		snprintf(text, sizeof(text), "process %u is excluded by configuration (exclude)", pid);
+		snprintf(text, sizeof(text), "process %u is excluded by configuration (exclude)",
+			 pid);
 		return control_error_reason(call, "PermissionDenied", text);
 	case -ESHUTDOWN:
 		return control_error_reason(call, "Unavailable", "the daemon stops");
@@ -323,8 +368,11 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	r = !trace->text ? -ENOMEM : 0;
 	if (r == 0 && !take_options(parameters, trace, &config, &f))
 		r = control_error_argument(call, f.parameter, f.reason);
-	else if (r == 0 && !config.options.all_users && config.options.filter.has_uid && config.options.filter.uid != config.options.caller)
-		r = control_error_reason(call, "PermissionDenied", "processes of others: only members of the group gpuprobe may trace them");
+	else if (r == 0 && !config.options.all_users && config.options.filter.has_uid &&
+		 config.options.filter.uid != config.options.caller)
+		r = control_error_reason(
+			call, "PermissionDenied",
+			"processes of others: only members of the group gpuprobe may trace them");
 	else if (r == 0) {
 		r = trace_session_new(&trace->session, daemon->traces, &config, &bad_pid);
 		if (r)
@@ -350,7 +398,9 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	struct daemon *daemon = userdata;
 	struct trace_hooks *attached[TRACE_SESSIONS_MAX];
 	json_object *json, *hooks = NULL;
-	size_t n = trace_table_hooks(daemon->traces, control_is_admin(call) ? NULL : &varlink_call_peer(call)->uid, attached);
+	size_t n = trace_table_hooks(daemon->traces,
+				     control_is_admin(call) ? NULL : &varlink_call_peer(call)->uid,
+				     attached);
 	const char *pattern = control_string(parameters, "pattern");
 	uint64_t began;
 	int r;
@@ -358,7 +408,8 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	if (pattern && strlen(pattern) >= TRACE_PATTERN_SIZE)
 		return control_error_argument(call, "pattern", "longer than 255 bytes");
 	if (!control_may_read_hooks(daemon, call))
-		return control_error_limit(call, "lists of hooks for users in a moment: ask again", 1);
+		return control_error_limit(call, "lists of hooks for users in a moment: ask again",
+					   1);
 	began = uv_hrtime();
 	r = trace_hooks_list(pattern, attached, n, &hooks);
 	control_have_read_hooks(daemon, call, began);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls that are counted (`aggregate`). For each source, process and function there is what was told last; what comes next is told as the difference, as soon as
- * there is room, so that a slow client gets fewer records and loses no calls. Calls of the shim come as records of its rings and are added up here;
- * programs of the kernel bring sums (uprobe-count.c), and would bring those of a process that is gone again: only they say when one can be forgotten.
+ * Calls that are counted (`aggregate`). For each source, process and function there is what was
+ * told last; what comes next is told as the difference, as soon as there is room, so that a slow
+ * client gets fewer records and loses no calls. Calls of the shim come as records of its rings and
+ * are added up here; programs of the kernel bring sums (uprobe-count.c), and would bring those of a
+ * process that is gone again: only they say when one can be forgotten.
  */
 
 #include <errno.h>
@@ -25,7 +27,8 @@ struct session_tally {
 };
 
 static uint64_t tally_key(enum trace_source source, uint32_t pid, uint16_t function) {
-	return (uint64_t)pid << 16 | (unsigned int)(source & 3) << 12 | (function & (TRACE_FUNCTION_MAX - 1));
+	return (uint64_t)pid << 16 | (unsigned int)(source & 3) << 12 |
+	       (function & (TRACE_FUNCTION_MAX - 1));
 }
 
 static void tally_free(struct session_tally *tally) {
@@ -34,10 +37,12 @@ static void tally_free(struct session_tally *tally) {
 }
 
 /* Tells what is new in `now`. False: there is no room. */
-static bool tally_tell(struct trace_session *session, struct session_tally *tally, uint64_t key, const struct trace_tally *now) {
+static bool tally_tell(struct trace_session *session, struct session_tally *tally, uint64_t key,
+		       const struct trace_tally *now) {
 	union {
 		struct trace_counts counts;
-		unsigned char bytes[sizeof(struct trace_counts) + TRACE_BUCKETS * sizeof(struct trace_bucket)];
+		unsigned char bytes[sizeof(struct trace_counts) +
+				    TRACE_BUCKETS * sizeof(struct trace_bucket)];
 	} record;
 	struct trace_counts *counts = &record.counts;
 
@@ -62,9 +67,14 @@ static bool tally_tell(struct trace_session *session, struct session_tally *tall
 	}
 	if (!counts->calls)
 		return true;
-	counts->record = (struct trace_record){ .size = (uint32_t)(sizeof(*counts) + counts->n_buckets * sizeof(counts->buckets[0])), .type = TRACE_COUNTS,
-						.source = key >> 12 & 3 };
-	if (!session_put(session, &counts->record, session->ending ? SIZE_MAX : session->config.buffer + SESSION_RESERVE))
+	counts->record = (struct trace_record){
+		.size = (uint32_t)(sizeof(*counts) +
+				   counts->n_buckets * sizeof(counts->buckets[0])),
+		.type = TRACE_COUNTS,
+		.source = key >> 12 & 3
+	};
+	if (!session_put(session, &counts->record,
+			 session->ending ? SIZE_MAX : session->config.buffer + SESSION_RESERVE))
 		return false;
 	tally->told = *now;
 	tally->time = counts->end;
@@ -83,10 +93,13 @@ static void session_prune_tallies(struct trace_session *session) {
 
 		if (!entry->key)
 			continue;
-		if (tally->sum && kill(pid, 0) < 0 && errno == ESRCH && tally_tell(session, tally, entry->key, tally->sum))
+		if (tally->sum && kill(pid, 0) < 0 && errno == ESRCH &&
+		    tally_tell(session, tally, entry->key, tally->sum))
 			tally_free(tally);
 		else
-			number_map_add(&kept, entry->key, entry->value); /* the old one was as large: there is memory */
+			number_map_add(
+				&kept, entry->key,
+				entry->value); /* the old one was as large: there is memory */
 	}
 	number_map_deinit(&session->tallies);
 	session->tallies = kept;
@@ -110,15 +123,18 @@ static struct session_tally *session_find_tally(struct trace_session *session, u
 	return tally;
 }
 
-bool trace_session_counts(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function, const struct trace_tally *now) {
+bool trace_session_counts(struct trace_session *session, enum trace_source source, uint32_t pid,
+			  uint16_t function, const struct trace_tally *now) {
 	const uint64_t key = tally_key(source, pid, function);
 	struct session_tally *tally = session_find_tally(session, key);
 
 	return tally && tally_tell(session, tally, key, now);
 }
 
-void trace_session_counts_anew(struct trace_session *session, enum trace_source source, uint32_t pid, uint16_t function) {
-	const uint64_t key = tally_key(source, pid, function), *known = number_map_find(&session->tallies, key);
+void trace_session_counts_anew(struct trace_session *session, enum trace_source source,
+			       uint32_t pid, uint16_t function) {
+	const uint64_t key = tally_key(source, pid, function),
+		       *known = number_map_find(&session->tallies, key);
 
 	if (!known)
 		return;
@@ -127,10 +143,12 @@ void trace_session_counts_anew(struct trace_session *session, enum trace_source 
 }
 
 /* One of a call's words; false: it is not there. */
-static bool call_word(const struct trace_call *call, const struct function_argument *argument, uint64_t *value) {
+static bool call_word(const struct trace_call *call, const struct function_argument *argument,
+		      uint64_t *value) {
 	if (argument->word >= call->n_arguments)
 		return false;
-	*value = argument->type->size == 4 ? (uint32_t)call->words[argument->word] : call->words[argument->word];
+	*value = argument->type->size == 4 ? (uint32_t)call->words[argument->word]
+					   : call->words[argument->word];
 	return true;
 }
 
@@ -139,8 +157,11 @@ static uint64_t call_size(const struct function *function, const struct trace_ca
 	struct function_size_words words;
 	uint64_t size, rows = 1;
 
-	if (!function || !function_size_words(function, &words) || !call_word(call, words.size, &size) || (words.rows && !call_word(call, words.rows, &rows)) ||
-	    __builtin_mul_overflow(size, function->size_unit, &size) || __builtin_mul_overflow(size, rows, &size))
+	if (!function || !function_size_words(function, &words) ||
+	    !call_word(call, words.size, &size) ||
+	    (words.rows && !call_word(call, words.rows, &rows)) ||
+	    __builtin_mul_overflow(size, function->size_unit, &size) ||
+	    __builtin_mul_overflow(size, rows, &size))
 		return 0;
 	return size;
 }
@@ -153,9 +174,11 @@ bool session_count_call(struct trace_session *session, const struct trace_call *
 	uint64_t size;
 	bool failed;
 
-	if (call->record.flags & (TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT) || (function && function_describes_size(function)))
+	if (call->record.flags & (TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT) ||
+	    (function && function_describes_size(function)))
 		return false;
-	tally = session_find_tally(session, tally_key(call->record.source, call->pid, call->function));
+	tally = session_find_tally(session,
+				   tally_key(call->record.source, call->pid, call->function));
 	if (tally && !tally->sum)
 		tally->sum = calloc(1, sizeof(*tally->sum));
 	if (!tally || !tally->sum)
@@ -189,6 +212,7 @@ void session_tell_counts(struct trace_session *session, uint64_t now) {
 void session_deinit_counts(struct trace_session *session) {
 	for (size_t i = 0; i < session->tallies.size; i++)
 		if (session->tallies.entries[i].key)
-			tally_free((struct session_tally *)(uintptr_t)session->tallies.entries[i].value);
+			tally_free((struct session_tally *)(uintptr_t)session->tallies.entries[i]
+					   .value);
 	number_map_deinit(&session->tallies);
 }

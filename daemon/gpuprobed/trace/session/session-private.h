@@ -10,7 +10,8 @@
 #include "daemon/gpuprobed/trace/source/number-map.h"
 #include "session.h"
 
-#define SESSION_RESERVE ((size_t)4 << 20) /* above the bound, for records that others need to be understood */
+#define SESSION_RESERVE \
+	((size_t)4 << 20) /* above the bound, for records that others need to be understood */
 #define SESSION_LOST_MAX 4096 /* pids and tids that losses are told apart by */
 #define SESSION_PROCESSES_MAX 65536
 #define SESSION_THREADS_MAX 262144
@@ -87,9 +88,11 @@ struct trace_session {
 	uint32_t last_stack;
 	struct number_map files; /* pid and inode of those in stacks */
 	struct number_map tallies; /* of calls that are counted */
-	uint64_t counted, pruned; /* when they were told, and looked through for those of processes that are gone */
+	uint64_t counted, pruned; /* when they were told, and looked through for those of processes
+				     that are gone */
 	char **missing;
-	size_t n_missing, n_troubles; /* lines, and those of them that trace_session_trouble() has given */
+	size_t n_missing,
+		n_troubles; /* lines, and those of them that trace_session_trouble() has given */
 	struct trace_uprobe *uprobe;
 	struct trace_hooks *hooks;
 	uint64_t hooks_read; /* CLOCK_MONOTONIC: what they saw until then has been told */
@@ -124,12 +127,22 @@ struct trace_table {
 	struct tsc_clock tsc;
 	uint64_t last_alive; /* when the ends of processes were looked for */
 	uint64_t records, lost; /* of sessions that are gone */
-	char *functions[TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC]; /* names of dynamic functions, of all processes */
-	struct { pid_t pid; uint64_t start_time; } liars[64]; /* who gets no ring any more */
+	char *functions[TRACE_FUNCTION_MAX -
+			TRACE_FUNCTION_DYNAMIC]; /* names of dynamic functions, of all processes */
+	struct {
+		pid_t pid;
+		uint64_t start_time;
+	} liars[64]; /* who gets no ring any more */
 	unsigned int n_liars;
-	struct { pid_t pid; uint64_t time; } warned[TABLE_WARNED_MAX]; /* CLOCK_MONOTONIC; 0: free */
+	struct {
+		pid_t pid;
+		uint64_t time;
+	} warned[TABLE_WARNED_MAX]; /* CLOCK_MONOTONIC; 0: free */
 	uint64_t n_unwarned; /* warnings that were left out */
-	struct { uid_t uid; uint64_t until; } work[TABLE_WORK_MAX]; /* CLOCK_MONOTONIC: when it has been paid for; 0: free */
+	struct {
+		uid_t uid;
+		uint64_t until;
+	} work[TABLE_WORK_MAX]; /* CLOCK_MONOTONIC: when it has been paid for; 0: free */
 };
 
 /* session.c */
@@ -146,13 +159,15 @@ void session_deinit_counts(struct trace_session *session);
 
 /* session-process.c */
 int session_add_targets(struct trace_session *session, uint32_t *bad_pid);
-/* Tells ends, a moment after they are seen, or at once the last time. Whether all of `pids` have ended; not if there are none. */
+/* Tells ends, a moment after they are seen, or at once the last time. Whether all of `pids` have
+ * ended; not if there are none. */
 bool session_look_at_targets(struct trace_session *session, bool last);
 /* A process has left its ring: its end is told when it comes. */
 void session_watch_end(struct trace_session *session, pid_t pid, int pidfd);
 /*
- * A process says that it descends of another one. If the session follows that, and both are the same user's, it is traced: what it says is not proved, so others
- * could put what they like into the trace.
+ * A process says that it descends of another one. If the session follows that, and both are the
+ * same user's, it is traced: what it says is not proved, so others could put what they like into
+ * the trace.
  */
 void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor);
 /* Reads facts again at the next question. */
@@ -165,26 +180,32 @@ void session_deinit_processes(struct trace_session *session);
 bool session_within_rate(struct trace_session *session, pid_t pid);
 
 /*
- * session-table.c: a warning about a process, which may give reason for it as often as it likes, as may its children: one of each in a minute, and
- * TABLE_WARNED_MAX of all. The next one says how many were left out.
+ * session-table.c: a warning about a process, which may give reason for it as often as it likes, as
+ * may its children: one of each in a minute, and TABLE_WARNED_MAX of all. The next one says how
+ * many were left out.
  */
-void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 void trace_table_announce(struct trace_table *table);
 /*
- * Beginnings and ends of traces are work of the loop: users who may trace their own processes only get a tenth of the time for them, and may have some seconds
- * in advance, so that nobody waits who does not do this all the time. Whether the user may have more; adds to what he has had.
+ * Beginnings and ends of traces are work of the loop: users who may trace their own processes only
+ * get a tenth of the time for them, and may have some seconds in advance, so that nobody waits who
+ * does not do this all the time. Whether the user may have more; adds to what he has had.
  */
 bool trace_table_may_work(const struct trace_table *table, const struct trace_options *options);
-void trace_table_worked(struct trace_table *table, const struct trace_options *options, uint64_t nanoseconds);
+void trace_table_worked(struct trace_table *table, const struct trace_options *options,
+			uint64_t nanoseconds);
 /* The number of a dynamic function, 0 without room. */
 uint16_t trace_table_function(struct trace_table *table, const char *name);
 
 /*
- * stack.c: the texts of addresses of a process, one after the other; none if it is not the owner's (NULL: any will do), as of set-user-id programs he may not
- * learn where their code is. Each file that occurs is told. Bytes written.
+ * stack.c: the texts of addresses of a process, one after the other; none if it is not the owner's
+ * (NULL: any will do), as of set-user-id programs he may not learn where their code is. Each file
+ * that occurs is told. Bytes written.
  */
 typedef void (*stack_file_fn)(void *userdata, pid_t pid, uint64_t inode, const char *path);
-size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner, const uint64_t *addresses, size_t n, char *text, size_t size,
+size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner,
+		      const uint64_t *addresses, size_t n, char *text, size_t size,
 		      stack_file_fn file, void *userdata);
 /* A process's stacks will be asked for. */
 void stack_foresee(struct stack_cache *cache, pid_t pid);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which processes a session is about. What /proc says of one is kept for a second: sources ask for each record. A process that has ended keeps what it was, because
- * its last records come later; one that takes its pid is told from it by its start time. Children of traced processes (`follow`) are known by fork events where
- * a source has them, else by their parents in /proc as long as those live, and by what they say themselves: a daemon's parents are gone when it begins.
+ * Which processes a session is about. What /proc says of one is kept for a second: sources ask for
+ * each record. A process that has ended keeps what it was, because its last records come later; one
+ * that takes its pid is told from it by its start time. Children of traced processes (`follow`) are
+ * known by fork events where a source has them, else by their parents in /proc as long as those
+ * live, and by what they say themselves: a daemon's parents are gone when it begins.
  *
- * A caller who may not trace others' processes does not get those of his own that have other rights than he (set-user-id programs).
+ * A caller who may not trace others' processes does not get those of his own that have other rights
+ * than he (set-user-id programs).
  */
 
 #include <errno.h>
@@ -25,7 +28,9 @@
 #include "session-private.h"
 
 #define PIDFD_EXIT (UINT64_C(1) << 3) /* PIDFD_INFO_EXIT */
-#define MEMBER_FRESH_MS 1000 /* that what /proc says is believed; in a trace of who may not trace all, one turn of the loop: rights change by an exec */
+#define MEMBER_FRESH_MS                                                                            \
+	1000 /* that what /proc says is believed; in a trace of who may not trace all, one turn of \
+		the loop: rights change by an exec */
 #define MEMBER_GENERATIONS_MAX 16
 #define LEAVING_MAX 1024 /* processes without connections that are watched for their end */
 #define TARGET_LINGER 3 /* ticks after the end of a process, in which its last records come */
@@ -65,32 +70,41 @@ static bool status_read(pid_t pid, struct member_status *status) {
 static bool session_may(const struct trace_session *session, const struct member_status *status) {
 	const uid_t caller = session->options->caller;
 
-	return session->options->all_users || (status->uids[0] == caller && status->uids[1] == caller && status->uids[2] == caller);
+	return session->options->all_users ||
+	       (status->uids[0] == caller && status->uids[1] == caller &&
+		status->uids[2] == caller);
 }
 
-static bool session_excludes(const struct trace_session *session, const struct process_facts *facts) {
+static bool session_excludes(const struct trace_session *session,
+			     const struct process_facts *facts) {
 	return session->table->config && exclude_find(*session->table->config, facts);
 }
 
-static bool session_tell(struct trace_session *session, const struct trace_member *member, uint32_t what, uint64_t time, int status);
+static bool session_tell(struct trace_session *session, const struct trace_member *member,
+			 uint32_t what, uint64_t time, int status);
 
-static bool session_targets(const struct trace_session *session, const struct process_facts *facts) {
+static bool session_targets(const struct trace_session *session,
+			    const struct process_facts *facts) {
 	for (size_t i = 0; i < session->n_targets; i++)
-		if (session->targets[i].pid == facts->pid && session->targets[i].start_time == facts->start_time)
+		if (session->targets[i].pid == facts->pid &&
+		    session->targets[i].start_time == facts->start_time)
 			return true;
 	return false;
 }
 
-static struct trace_member *session_member_at(struct trace_session *session, pid_t pid, unsigned int generation);
+static struct trace_member *session_member_at(struct trace_session *session, pid_t pid,
+					      unsigned int generation);
 
-static bool member_matches(struct trace_session *session, struct trace_member *member, unsigned int generation) {
+static bool member_matches(struct trace_session *session, struct trace_member *member,
+			   unsigned int generation) {
 	const struct trace_options *options = session->options;
 	const struct trace_member *parent;
 
 	if (member->child)
 		return true;
-	if (options->n_pids ? session_targets(session, &member->facts) :
-			      filter_matches(&options->filter, &member->facts) && filter_matches(&session->cgroup, &member->facts))
+	if (options->n_pids ? session_targets(session, &member->facts)
+			    : filter_matches(&options->filter, &member->facts) &&
+				      filter_matches(&session->cgroup, &member->facts))
 		return true;
 	if (!options->follow || member->parent <= 1 || generation == MEMBER_GENERATIONS_MAX)
 		return false;
@@ -100,7 +114,8 @@ static bool member_matches(struct trace_session *session, struct trace_member *m
 }
 
 /* Reads what /proc says now. */
-static void member_refresh(struct trace_session *session, struct trace_member *member, pid_t pid, unsigned int generation) {
+static void member_refresh(struct trace_session *session, struct trace_member *member, pid_t pid,
+			   unsigned int generation) {
 	const uint64_t now = monotonic_now();
 	uint64_t known = member->known ?: now;
 	struct member_status status;
@@ -112,7 +127,8 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 		member->alive = false;
 		return;
 	}
-	if (member->facts.start_time && member->facts.start_time != facts.start_time) /* another process has its pid */
+	if (member->facts.start_time &&
+	    member->facts.start_time != facts.start_time) /* another process has its pid */
 		*member = (struct trace_member){ .checked = member->checked };
 	if (!facts.exe[0]) /* it is about to end */
 		memcpy(facts.exe, member->facts.exe, sizeof(facts.exe));
@@ -123,9 +139,11 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 	member->facts = facts;
 	member->parent = status.parent;
 	member->busy = true;
-	member->means = session_may(session, &status) && !session_excludes(session, &facts) && member_matches(session, member, generation);
+	member->means = session_may(session, &status) && !session_excludes(session, &facts) &&
+			member_matches(session, member, generation);
 	member->busy = false;
-	if (execed && !session->hooks) /* when, is not known: after that, and before all that the program has called */
+	if (execed && !session->hooks) /* when, is not known: after that, and before all that the
+					  program has called */
 		session_tell(session, member, TRACE_PROCESS_EXEC, known, 0);
 	else if (execed || renamed) /* hooks tell of an exec themselves, and when it was */
 		session_tell(session, member, TRACE_PROCESS_SEEN, now, 0);
@@ -142,7 +160,8 @@ static void session_prune(struct trace_session *session) {
 
 		if (!entry->key)
 			continue;
-		if ((!member->busy && ((!member->means && !member->announced) || (member->ended && !member->alive))) ||
+		if ((!member->busy && ((!member->means && !member->announced) ||
+				       (member->ended && !member->alive))) ||
 		    !number_map_add(&kept, entry->key, entry->value))
 			free(member);
 	}
@@ -167,7 +186,8 @@ static struct trace_member *session_add_member(struct trace_session *session, pi
 	if (session->members.n >= SESSION_PROCESSES_MAX)
 		session_prune(session);
 	member = session->members.n < SESSION_PROCESSES_MAX ? calloc(1, sizeof(*member)) : NULL;
-	if (!member || !number_map_add(&session->members, (uint64_t)pid, (uint64_t)(uintptr_t)member)) {
+	if (!member ||
+	    !number_map_add(&session->members, (uint64_t)pid, (uint64_t)(uintptr_t)member)) {
 		free(member);
 		return NULL;
 	}
@@ -175,7 +195,8 @@ static struct trace_member *session_add_member(struct trace_session *session, pi
 	return member;
 }
 
-static struct trace_member *session_member_at(struct trace_session *session, pid_t pid, unsigned int generation) {
+static struct trace_member *session_member_at(struct trace_session *session, pid_t pid,
+					      unsigned int generation) {
 	struct trace_member *member;
 
 	if (pid <= 0)
@@ -185,7 +206,9 @@ static struct trace_member *session_member_at(struct trace_session *session, pid
 		member = session_add_member(session, pid);
 		if (member)
 			member_refresh(session, member, pid, generation);
-	} else if (!member->checked || uv_now(session->table->loop) - member->checked >= (session->options->all_users ? MEMBER_FRESH_MS : 1)) {
+	} else if (!member->checked ||
+		   uv_now(session->table->loop) - member->checked >=
+			   (session->options->all_users ? MEMBER_FRESH_MS : 1)) {
 		member_refresh(session, member, pid, generation);
 		member->facts.pid = pid;
 	}
@@ -204,7 +227,9 @@ void session_forget_facts(struct trace_session *session, pid_t pid) {
 }
 
 void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor) {
-	const struct trace_member *from = session->options->follow && ancestor != pid ? session_member(session, ancestor) : NULL;
+	const struct trace_member *from = session->options->follow && ancestor != pid
+						  ? session_member(session, ancestor)
+						  : NULL;
 	struct trace_member *member;
 	uint64_t since;
 	uid_t uid;
@@ -214,7 +239,8 @@ void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor) 
 	since = from->facts.start_time;
 	uid = from->facts.uid;
 	member = session_member(session, pid); /* may let go of the other one */
-	if (!member || !member->alive || member->child || member->facts.uid != uid || member->facts.start_time < since)
+	if (!member || !member->alive || member->child || member->facts.uid != uid ||
+	    member->facts.start_time < since)
 		return;
 	member->child = true;
 	member->checked = 0;
@@ -223,7 +249,8 @@ void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor) 
 void session_forget_all_facts(struct trace_session *session) {
 	for (size_t i = 0; i < session->members.size; i++)
 		if (session->members.entries[i].key)
-			((struct trace_member *)(uintptr_t)session->members.entries[i].value)->checked = 0;
+			((struct trace_member *)(uintptr_t)session->members.entries[i].value)
+				->checked = 0;
 }
 
 bool trace_session_means(struct trace_session *session, pid_t pid) {
@@ -235,8 +262,10 @@ bool trace_session_means(struct trace_session *session, pid_t pid) {
 bool trace_session_missed(struct trace_session *session, pid_t pid) {
 	const struct trace_member *member = session_known(session, pid);
 
-	/* who traces others' processes alone hears that there was one; and children of processes are known by their forks */
-	return session->options->all_users && !(session->options->n_pids && session->hooks) && (!member || (!member->alive && !member->known));
+	/* who traces others' processes alone hears that there was one; and children of processes
+	 * are known by their forks */
+	return session->options->all_users && !(session->options->n_pids && session->hooks) &&
+	       (!member || (!member->alive && !member->known));
 }
 
 bool trace_session_has_shim(struct trace_session *session, pid_t pid) {
@@ -268,14 +297,17 @@ static uint64_t thread_key(pid_t pid, pid_t tid) {
 	return (uint64_t)(uint32_t)pid << 32 | (uint32_t)tid;
 }
 
-static bool session_tell(struct trace_session *session, const struct trace_member *member, uint32_t what, uint64_t time, int status) {
+static bool session_tell(struct trace_session *session, const struct trace_member *member,
+			 uint32_t what, uint64_t time, int status) {
 	union {
 		struct trace_process process;
 		unsigned char bytes[sizeof(struct trace_process) + FILTER_EXE_SIZE + 8];
 	} record = {};
 	size_t n = strlen(member->facts.exe);
 
-	record.process.record = (struct trace_record){ .size = (uint32_t)(sizeof(record.process) + (n + 8) / 8 * 8), .type = TRACE_PROCESS };
+	record.process.record =
+		(struct trace_record){ .size = (uint32_t)(sizeof(record.process) + (n + 8) / 8 * 8),
+				       .type = TRACE_PROCESS };
 	record.process.time = time;
 	record.process.pid = (uint32_t)member->facts.pid;
 	record.process.parent = (uint32_t)member->parent;
@@ -284,7 +316,9 @@ static bool session_tell(struct trace_session *session, const struct trace_membe
 	record.process.status = status;
 	memcpy(record.process.comm, member->facts.comm, sizeof(record.process.comm));
 	memcpy(record.process.exe, member->facts.exe, n);
-	number_map_remove(&session->threads, thread_key(member->facts.pid, member->facts.pid)); /* whose name may be another, too */
+	number_map_remove(&session->threads,
+			  thread_key(member->facts.pid,
+				     member->facts.pid)); /* whose name may be another, too */
 	return trace_session_emit(session, &record.process.record, record.process.pid, 0);
 }
 
@@ -292,11 +326,14 @@ void trace_session_process(struct trace_session *session, pid_t pid) {
 	struct trace_member *member = session_member(session, pid);
 
 	if (member && !member->announced)
-		member->announced = session_tell(session, member, TRACE_PROCESS_SEEN, monotonic_now(), 0);
+		member->announced =
+			session_tell(session, member, TRACE_PROCESS_SEEN, monotonic_now(), 0);
 }
 
 void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid) {
-	struct trace_thread record = { .record = { .size = sizeof(record), .type = TRACE_THREAD }, .pid = (uint32_t)pid, .tid = (uint32_t)tid };
+	struct trace_thread record = { .record = { .size = sizeof(record), .type = TRACE_THREAD },
+				       .pid = (uint32_t)pid,
+				       .tid = (uint32_t)tid };
 	const uint64_t key = thread_key(pid, tid);
 	_cleanup_fd int fd = -1;
 	char path[64];
@@ -332,7 +369,11 @@ void trace_session_forked(struct trace_session *session, pid_t parent, pid_t chi
 	member = member ?: session_add_member(session, child);
 	if (!member || !child_too)
 		return;
-	*member = (struct trace_member){ .facts = facts, .known = time, .parent = parent, .means = true, .child = session->options->follow };
+	*member = (struct trace_member){ .facts = facts,
+					 .known = time,
+					 .parent = parent,
+					 .means = true,
+					 .child = session->options->follow };
 	member->facts.pid = child;
 	member->facts.start_time = 0; /* not read yet */
 	member->announced = session_tell(session, member, TRACE_PROCESS_FORK, time, 0);
@@ -345,14 +386,16 @@ bool trace_session_execed(struct trace_session *session, pid_t pid, uint64_t tim
 	if (member) {
 		member->checked = 0;
 		member->announced = false; /* it is told here */
-		member->facts.exe[0] = '\0'; /* that of a zombie cannot be read any more: it has none, rather than the one before */
+		member->facts.exe[0] = '\0'; /* that of a zombie cannot be read any more: it has
+						none, rather than the one before */
 	}
 	member = session_member(session, pid);
 	if (!member)
 		return false;
 	member->announced = announced; /* one that is gone already stays as it was */
 	if (member->means && member->alive)
-		member->announced = session_tell(session, member, TRACE_PROCESS_EXEC, time, 0) || announced;
+		member->announced =
+			session_tell(session, member, TRACE_PROCESS_EXEC, time, 0) || announced;
 	return member->alive;
 }
 
@@ -370,7 +413,8 @@ void trace_session_ended(struct trace_session *session, pid_t pid, int status, u
 
 /* ---- pids ---- */
 
-/* Says what only the shim would tell of a process that has libcuda without it. One without libcuda may be about to begin its program (`trace -- CMD`). */
+/* Says what only the shim would tell of a process that has libcuda without it. One without libcuda
+ * may be about to begin its program (`trace -- CMD`). */
 static void session_look_for_shim(struct trace_session *session, pid_t pid) {
 	const struct trace_options *options = session->options;
 	char *maps;
@@ -380,8 +424,11 @@ static void session_look_for_shim(struct trace_session *session, pid_t pid) {
 		return;
 	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n);
 	if (maps && strstr(maps, "/libcuda.so") && !strstr(maps, "/libgpuprobe-shim"))
-		trace_session_missing(session, "process %d has no shim (gpuprobe-shim(7)): %s", (int)pid,
-				      options->bpf ? "times of its kernels" : options->gpu ? "its calls and kernels" : "its calls");
+		trace_session_missing(session, "process %d has no shim (gpuprobe-shim(7)): %s",
+				      (int)pid,
+				      options->bpf   ? "times of its kernels"
+				      : options->gpu ? "its calls and kernels"
+						     : "its calls");
 	free(maps);
 }
 
@@ -429,7 +476,8 @@ int session_add_targets(struct trace_session *session, uint32_t *bad_pid) {
 void session_watch_end(struct trace_session *session, pid_t pid, int pidfd) {
 	struct trace_target *grown;
 
-	if (pidfd < 0 || session->hooks || session->n_leaving == LEAVING_MAX) /* hooks tell it themselves, and how it ended */
+	if (pidfd < 0 || session->hooks ||
+	    session->n_leaving == LEAVING_MAX) /* hooks tell it themselves, and how it ended */
 		return;
 	for (size_t i = 0; i < session->n_leaving; i++)
 		if (session->leaving[i].pid == pid) /* it had left before, and come again */
@@ -438,10 +486,12 @@ void session_watch_end(struct trace_session *session, pid_t pid, int pidfd) {
 	if (!grown)
 		return;
 	session->leaving = grown;
-	session->leaving[session->n_leaving++] = (struct trace_target){ .pid = pid, .pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3) };
+	session->leaving[session->n_leaving++] =
+		(struct trace_target){ .pid = pid, .pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3) };
 }
 
-/* As of waitpid(), where the kernel says that of others' children (Linux 6.15, once the parent has waited for it); else 0. */
+/* As of waitpid(), where the kernel says that of others' children (Linux 6.15, once the parent has
+ * waited for it); else 0. */
 static int target_status(int pidfd) {
 	struct {
 		uint64_t mask, cgroup;
@@ -450,7 +500,9 @@ static int target_status(int pidfd) {
 	} info = { .mask = PIDFD_EXIT };
 
 	_Static_assert(sizeof(info) == 64, "the first version of the kernel's struct");
-	return ioctl(pidfd, _IOWR(0xff, 11, info), &info) == 0 && info.mask & PIDFD_EXIT ? info.status : 0;
+	return ioctl(pidfd, _IOWR(0xff, 11, info), &info) == 0 && info.mask & PIDFD_EXIT
+		       ? info.status
+		       : 0;
 }
 
 /* Processes whose connections were closed: most are about to end. */
@@ -463,7 +515,8 @@ static void session_look_at_leaving(struct trace_session *session, bool last) {
 		bool ended = leaving->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
 
 		if (ended)
-			trace_session_ended(session, leaving->pid, target_status(leaving->pidfd), monotonic_now());
+			trace_session_ended(session, leaving->pid, target_status(leaving->pidfd),
+					    monotonic_now());
 		if (ended || last || leaving->pidfd < 0)
 			fd_close(leaving->pidfd);
 		else
@@ -481,8 +534,10 @@ bool session_look_at_targets(struct trace_session *session, bool last) {
 		struct trace_target *target = &session->targets[i];
 		struct pollfd poll_fd = { .fd = target->pidfd, .events = POLLIN };
 
-		if (target->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0 && (last || ++target->ending > TARGET_LINGER)) {
-			trace_session_ended(session, target->pid, target_status(target->pidfd), monotonic_now());
+		if (target->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0 &&
+		    (last || ++target->ending > TARGET_LINGER)) {
+			trace_session_ended(session, target->pid, target_status(target->pidfd),
+					    monotonic_now());
 			target->pidfd = fd_close(target->pidfd);
 		}
 		n_ended += target->pidfd < 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * All sessions, and the one timer that drains what they read from. It runs only while there are sessions: every 10 ms, every millisecond when a ring fills.
- * A client is woken when there is a whole reply for it, or some milliseconds after the last one.
+ * All sessions, and the one timer that drains what they read from. It runs only while there are
+ * sessions: every 10 ms, every millisecond when a ring fills. A client is woken when there is a
+ * whole reply for it, or some milliseconds after the last one.
  */
 
 #include <ctype.h>
@@ -29,7 +30,8 @@
 
 static void table_on_timer(uv_timer_t *timer);
 
-/* Numbers last as long as there are sessions that were told of them: what a process has filled the table with is not for ever. */
+/* Numbers last as long as there are sessions that were told of them: what a process has filled the
+ * table with is not for ever. */
 static void table_forget_functions(struct trace_table *table) {
 	for (size_t i = 0; i < TABLE_FUNCTIONS && table->functions[i]; i++) {
 		free(table->functions[i]);
@@ -37,7 +39,8 @@ static void table_forget_functions(struct trace_table *table) {
 	}
 }
 
-int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest, const struct config *const *config) {
+int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest,
+		    const struct config *const *config) {
 	struct trace_table *table = calloc(1, sizeof(*table));
 
 	if (!table)
@@ -82,7 +85,9 @@ struct trace_table *trace_table_free(struct trace_table *table) {
 }
 
 struct trace_counters trace_table_counters(const struct trace_table *table) {
-	struct trace_counters counters = { .records = table->records, .lost = table->lost, .processes = table->n_rings };
+	struct trace_counters counters = { .records = table->records,
+					   .lost = table->lost,
+					   .processes = table->n_rings };
 
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		const struct trace_session *session = table->sessions[i];
@@ -95,7 +100,8 @@ struct trace_counters trace_table_counters(const struct trace_table *table) {
 }
 
 void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, ...) {
-	const uint64_t now = monotonic_now(), before = now > TABLE_WARN_NS ? now - TABLE_WARN_NS : 0;
+	const uint64_t now = monotonic_now(),
+		       before = now > TABLE_WARN_NS ? now - TABLE_WARN_NS : 0;
 	char text[256], more[64] = "";
 	size_t oldest = 0;
 	va_list arguments;
@@ -118,7 +124,8 @@ void trace_table_warn(struct trace_table *table, pid_t pid, const char *format, 
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	if (table->n_unwarned)
-		snprintf(more, sizeof(more), " (before: %llu more such messages)", (unsigned long long)table->n_unwarned);
+		snprintf(more, sizeof(more), " (before: %llu more such messages)",
+			 (unsigned long long)table->n_unwarned);
 	table->n_unwarned = 0;
 	log_warning("process %d: %s%s", (int)pid, text, more);
 }
@@ -132,7 +139,8 @@ bool trace_table_may_work(const struct trace_table *table, const struct trace_op
 	return true;
 }
 
-void trace_table_worked(struct trace_table *table, const struct trace_options *options, uint64_t nanoseconds) {
+void trace_table_worked(struct trace_table *table, const struct trace_options *options,
+			uint64_t nanoseconds) {
 	const uint64_t now = monotonic_now();
 	size_t place = 0;
 
@@ -152,7 +160,8 @@ void trace_table_worked(struct trace_table *table, const struct trace_options *o
 	table->work[place].until += TABLE_WORK_TIMES * nanoseconds;
 }
 
-size_t trace_table_hooks(const struct trace_table *table, const uid_t *owner, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]) {
+size_t trace_table_hooks(const struct trace_table *table, const uid_t *owner,
+			 struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]) {
 	size_t n = 0;
 
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
@@ -178,14 +187,17 @@ static void rules_add(struct interest_rule *rules, size_t *np, const struct filt
 		rules[(*np)++] = rule;
 }
 
-/* The rules of a session: never narrower than what it means. wide: who may trace his own processes only gets one for all of these. */
-static void session_to_rules(const struct trace_session *session, bool wide, struct interest_rule *rules, size_t *np) {
+/* The rules of a session: never narrower than what it means. wide: who may trace his own processes
+ * only gets one for all of these. */
+static void session_to_rules(const struct trace_session *session, bool wide,
+			     struct interest_rule *rules, size_t *np) {
 	const struct trace_options *options = session->options;
 	struct filter filter = options->filter;
 
 	if (!options->shim || session->finished)
 		return;
-	if (options->n_pids || options->follow || (wide && !options->all_users)) /* children may be anything */
+	if (options->n_pids || options->follow ||
+	    (wide && !options->all_users)) /* children may be anything */
 		filter = (struct filter){};
 	else if (session->cgroup.has_cgroup)
 		filter_set_cgroup(&filter, session->cgroup.cgroup);
@@ -204,7 +216,8 @@ static void session_to_rules(const struct trace_session *session, bool wide, str
 	}
 }
 
-/* Where the page has too few rules for all, everybody would have to ask: users are asked for first. */
+/* Where the page has too few rules for all, everybody would have to ask: users are asked for first.
+ */
 static size_t table_to_rules(const struct trace_table *table, struct interest_rule *rules) {
 	size_t n = 0;
 
@@ -276,12 +289,14 @@ static void session_turn(struct trace_session *session, uint64_t now, bool look)
 		session_drain(session);
 		session_tell_counts(session, now);
 		session_flush_lost(session);
-		if ((session->end && now >= session->end) || (look && session_look_at_targets(session, false)))
+		if ((session->end && now >= session->end) ||
+		    (look && session_look_at_targets(session, false)))
 			trace_session_finish(session);
 	}
 	if (!trace_session_waiting(session) && !session->finished)
 		return;
-	if (!session->finished && session->buffered < TRACE_CHUNK_SIZE && now - session->last_wake < TABLE_REPLY_NS)
+	if (!session->finished && session->buffered < TRACE_CHUNK_SIZE &&
+	    now - session->last_wake < TABLE_REPLY_NS)
 		return;
 	session->last_wake = now;
 	session->config.wake(session, session->config.userdata);
@@ -302,7 +317,11 @@ static void table_on_timer(uv_timer_t *timer) {
 		shim_rings_look_at_processes(table);
 	}
 	/* before turns, in which the last session may end */
-	uv_timer_start(timer, table_on_timer, load == SHIM_RINGS_BUSY ? TABLE_BUSY_MS : load == SHIM_RINGS_SOME ? TABLE_SOME_MS : TABLE_IDLE_MS, 0);
+	uv_timer_start(timer, table_on_timer,
+		       load == SHIM_RINGS_BUSY   ? TABLE_BUSY_MS
+		       : load == SHIM_RINGS_SOME ? TABLE_SOME_MS
+						 : TABLE_IDLE_MS,
+		       0);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (table->sessions[i])
 			session_turn(table->sessions[i], now, look);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The buffer of a session is a list of chunks, each as large as one reply. Above its bound records are lost, and counted by source, process and thread; LOST
- * records tell that in-band as soon as there is room. Records that others need to be understood (names, processes) have some more room, so that they are lost
- * last. What ends a session writes its last LOST and STOP records in any case.
+ * The buffer of a session is a list of chunks, each as large as one reply. Above its bound records
+ * are lost, and counted by source, process and thread; LOST records tell that in-band as soon as
+ * there is room. Records that others need to be understood (names, processes) have some more room,
+ * so that they are lost last. What ends a session writes its last LOST and STOP records in any
+ * case.
  */
 
 #include <errno.h>
@@ -19,7 +21,9 @@
 #include "shim-ring.h"
 
 #define SESSION_UNLIMITED SIZE_MAX
-#define MEANT_DRAINS_MAX 8 /* parts of what hooks saw, more than their ring holds, to find the beginning of a process */
+#define MEANT_DRAINS_MAX                                                                     \
+	8 /* parts of what hooks saw, more than their ring holds, to find the beginning of a \
+	     process */
 
 /* ---- the buffer ---- */
 
@@ -67,12 +71,14 @@ static bool record_is_needed(uint16_t type) {
 	return false;
 }
 
-bool trace_session_emit(struct trace_session *session, const struct trace_record *record, uint32_t pid, uint32_t tid) {
+bool trace_session_emit(struct trace_session *session, const struct trace_record *record,
+			uint32_t pid, uint32_t tid) {
 	const bool needed = record_is_needed(record->type);
 
 	if (session->finished)
 		return false;
-	if ((needed || session_within_rate(session, (pid_t)pid)) && session_put(session, record, session->config.buffer + (needed ? SESSION_RESERVE : 0)))
+	if ((needed || session_within_rate(session, (pid_t)pid)) &&
+	    session_put(session, record, session->config.buffer + (needed ? SESSION_RESERVE : 0)))
 		return true;
 	trace_session_lost(session, record->source, pid, tid, 1);
 	return false;
@@ -113,7 +119,8 @@ void session_deinit_buffer(struct trace_session *session) {
 
 /* ---- losses ---- */
 
-void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
+void trace_session_lost(struct trace_session *session, enum trace_source source, uint32_t pid,
+			uint32_t tid, uint64_t count) {
 	struct number_map *lost = &session->lost[source & 3];
 	const uint64_t of_all = 1;
 	uint64_t key = ((uint64_t)pid << 32 | tid) + 1, *value;
@@ -122,14 +129,16 @@ void trace_session_lost(struct trace_session *session, enum trace_source source,
 		return;
 	session->has_lost = true;
 	value = number_map_find(lost, key);
-	if (!value && lost->n >= SESSION_LOST_MAX) { /* too many to be told apart: those of all are one */
+	if (!value &&
+	    lost->n >= SESSION_LOST_MAX) { /* too many to be told apart: those of all are one */
 		key = of_all;
 		value = number_map_find(lost, key);
 	}
 	if (value)
 		*value += count;
 	else
-		number_map_add(lost, key, count); /* without memory for it, not even that is known */
+		number_map_add(lost, key,
+			       count); /* without memory for it, not even that is known */
 }
 
 /* Tells losses, as far as there is room below the limit. */
@@ -182,7 +191,9 @@ uint16_t trace_session_function(struct trace_session *session, const char *name)
 	if (!number || session->functions[bit / 64] >> bit % 64 & 1)
 		return number;
 	memcpy(record.text, name, n);
-	record.name.record = (struct trace_record){ .size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8), .type = TRACE_NAME };
+	record.name.record =
+		(struct trace_record){ .size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8),
+				       .type = TRACE_NAME };
 	if (trace_session_emit(session, &record.name.record, 0, 0))
 		session->functions[bit / 64] |= UINT64_C(1) << bit % 64;
 	return number;
@@ -204,15 +215,19 @@ static void session_tell_file(void *userdata, pid_t pid, uint64_t inode, const c
 	} record = { .name = { .pid = (uint32_t)pid, .kind = TRACE_NAME_FILE, .id = inode } };
 
 	key += !key;
-	if (n >= sizeof(record.text) || number_map_find(&session->files, key) || session->files.n >= SESSION_FILES_MAX)
+	if (n >= sizeof(record.text) || number_map_find(&session->files, key) ||
+	    session->files.n >= SESSION_FILES_MAX)
 		return;
 	memcpy(record.text, path, n);
-	record.name.record = (struct trace_record){ .size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8), .type = TRACE_NAME };
+	record.name.record =
+		(struct trace_record){ .size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8),
+				       .type = TRACE_NAME };
 	if (trace_session_emit(session, &record.name.record, (uint32_t)pid, 0))
 		number_map_add(&session->files, key, 1);
 }
 
-uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uint64_t *addresses, size_t n) {
+uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uint64_t *addresses,
+			     size_t n) {
 	union {
 		struct trace_stack stack;
 		unsigned char bytes[TRACE_RECORD_MAX];
@@ -227,16 +242,20 @@ uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uin
 	known = number_map_find(&session->stacks, hash);
 	if (known || !n)
 		return n ? (uint32_t)*known : 0;
-	if (session->stacks.n >= SESSION_STACKS_MAX || !number_map_add(&session->stacks, hash, session->last_stack + 1))
+	if (session->stacks.n >= SESSION_STACKS_MAX ||
+	    !number_map_add(&session->stacks, hash, session->last_stack + 1))
 		return 0;
 	session->last_stack++;
 	record.stack.id = session->last_stack;
 	record.stack.n = (uint32_t)n;
 	memcpy(record.stack.addresses, addresses, n * sizeof(addresses[0]));
 	text = sizeof(record.stack) + n * sizeof(addresses[0]);
-	text += stack_describe(&session->table->stacks, pid, session->options->all_users ? NULL : &session->options->caller, addresses, n, (char *)record.bytes + text,
-			       sizeof(record) - text, session_tell_file, session);
-	record.stack.record = (struct trace_record){ .size = (uint32_t)((text + 7) / 8 * 8), .type = TRACE_STACK };
+	text += stack_describe(&session->table->stacks, pid,
+			       session->options->all_users ? NULL : &session->options->caller,
+			       addresses, n, (char *)record.bytes + text, sizeof(record) - text,
+			       session_tell_file, session);
+	record.stack.record = (struct trace_record){ .size = (uint32_t)((text + 7) / 8 * 8),
+						     .type = TRACE_STACK };
 	if (trace_session_emit(session, &record.stack.record, (uint32_t)pid, 0))
 		return session->last_stack;
 	number_map_remove(&session->stacks, hash); /* it is told when there is room */
@@ -263,25 +282,32 @@ size_t trace_session_trouble(struct trace_session *session, const char *const **
 	const size_t before = session->n_troubles;
 
 	session->n_troubles = session->n_missing;
-	*linesp = before < session->n_missing ? (const char *const *)session->missing + before : NULL;
+	*linesp =
+		before < session->n_missing ? (const char *const *)session->missing + before : NULL;
 	return session->n_missing - before;
 }
 
 void trace_session_unknown_ends(struct trace_session *session, uint32_t pid, uint64_t count) {
 	const struct trace_lost record = {
-		.record = { .size = sizeof(record), .type = TRACE_LOST, .source = TRACE_SOURCE_GPU, .flags = TRACE_LOST_ENDS },
+		.record = { .size = sizeof(record),
+			    .type = TRACE_LOST,
+			    .source = TRACE_SOURCE_GPU,
+			    .flags = TRACE_LOST_ENDS },
 		.time = monotonic_now(),
 		.pid = pid,
 		.count = count,
 	};
 
-	if (!session->finished && count && !session_put(session, &record.record, session->config.buffer + SESSION_RESERVE))
-		trace_session_lost(session, TRACE_SOURCE_GPU, pid, 0, count); /* not even that can be told */
+	if (!session->finished && count &&
+	    !session_put(session, &record.record, session->config.buffer + SESSION_RESERVE))
+		trace_session_lost(session, TRACE_SOURCE_GPU, pid, 0,
+				   count); /* not even that can be told */
 }
 
 /* ---- beginning and end ---- */
 
-/* The version of the kernel's driver; empty: there is none. "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build" */
+/* The version of the kernel's driver; empty: there is none. "NVRM version: NVIDIA UNIX Open Kernel
+ * Module for x86_64  580.159.04  Release Build" */
 static void read_driver(char *version, size_t size) {
 	FILE *file = fopen("/proc/driver/nvidia/version", "re");
 	char line[512], *word, *rest = line;
@@ -290,7 +316,8 @@ static void read_driver(char *version, size_t size) {
 		return;
 	if (fgets(line, sizeof(line), file))
 		while ((word = strsep(&rest, " \t\n")))
-			if (*word >= '1' && *word <= '9' && strchr(word, '.') && strspn(word, "0123456789.") == strlen(word)) {
+			if (*word >= '1' && *word <= '9' && strchr(word, '.') &&
+			    strspn(word, "0123456789.") == strlen(word)) {
 				snprintf(version, size, "%s", word);
 				break;
 			}
@@ -298,7 +325,9 @@ static void read_driver(char *version, size_t size) {
 }
 
 static void session_put_start(struct trace_session *session) {
-	struct trace_start start = { .record = { .size = sizeof(start), .type = TRACE_START }, .magic = TRACE_MAGIC, .version = TRACE_VERSION };
+	struct trace_start start = { .record = { .size = sizeof(start), .type = TRACE_START },
+				     .magic = TRACE_MAGIC,
+				     .version = TRACE_VERSION };
 	struct utsname name;
 	struct timespec now;
 
@@ -325,9 +354,13 @@ static void session_attach(struct trace_session *session) {
 		trace_session_missing(session, "kernel: this gpuprobed was built without hooks");
 #endif
 #if TRACE_HAS_UPROBE
-	if (options->bpf && trace_uprobe_new(&session->uprobe, session, options) == 0 && !process_facts_of_all())
-		trace_session_missing(session, "bpf: processes of other users than the daemon's: it has no CAP_SYS_PTRACE, and cannot see which libcuda they have; "
-					       PROJECT_DROP_INS "/host-tracing.conf gives it, and says what that costs (gpuprobed(8))");
+	if (options->bpf && trace_uprobe_new(&session->uprobe, session, options) == 0 &&
+	    !process_facts_of_all())
+		trace_session_missing(
+			session,
+			"bpf: processes of other users than the daemon's: it has no "
+			"CAP_SYS_PTRACE, and cannot see which libcuda they have; " PROJECT_DROP_INS
+			"/host-tracing.conf gives it, and says what that costs (gpuprobed(8))");
 #else
 	if (options->bpf)
 		trace_session_missing(session, "bpf: this gpuprobed was built without uprobes");
@@ -414,7 +447,8 @@ static int session_link(struct trace_session *session, struct trace_table *table
 	return 0;
 }
 
-int trace_session_new(struct trace_session **sessionp, struct trace_table *table, const struct trace_config *config, uint32_t *bad_pid) {
+int trace_session_new(struct trace_session **sessionp, struct trace_table *table,
+		      const struct trace_config *config, uint32_t *bad_pid) {
 	struct trace_session *session;
 	uint64_t began;
 	int r;
@@ -430,7 +464,9 @@ int trace_session_new(struct trace_session **sessionp, struct trace_table *table
 	session->config = *config;
 	session->config.buffer = config->buffer ?: TRACE_BUFFER_DEFAULT;
 	session->options = &session->config.options;
-	if (config->options.cgroup && !filter_set_cgroup(&session->cgroup, config->options.cgroup) && strcmp(config->options.cgroup, "/") != 0) {
+	if (config->options.cgroup &&
+	    !filter_set_cgroup(&session->cgroup, config->options.cgroup) &&
+	    strcmp(config->options.cgroup, "/") != 0) {
 		free(session);
 		return -EINVAL;
 	}

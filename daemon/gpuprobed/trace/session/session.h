@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * A session is one call of Trace: it takes records from its sources (source.h), holds them, up to a bound, until its client takes them, and knows which processes
- * it is about. The table has all sessions and the rings of traced processes (shim-ring.h), and the timer that all of them are drained by.
- * What varlink has to do with it is in control-trace.c.
+ * A session is one call of Trace: it takes records from its sources (source.h), holds them, up to a
+ * bound, until its client takes them, and knows which processes it is about. The table has all
+ * sessions and the rings of traced processes (shim-ring.h), and the timer that all of them are
+ * drained by. What varlink has to do with it is in control-trace.c.
  */
 
 #include <stdbool.h>
@@ -16,7 +17,8 @@
 
 #define TRACE_BEGAN "trace: began, by" /* as the log says it */
 #define TRACE_SESSIONS_MAX 8
-#define TRACE_KEPT_FOR_NEW 2 /* of these, for users who have none, so that some cannot shut all others out */
+#define TRACE_KEPT_FOR_NEW \
+	2 /* of these, for users who have none, so that some cannot shut all others out */
 #define TRACE_KEPT_FOR_ROOT 2 /* ... and for root, and the daemon's user */
 #define TRACE_BUFFER_DEFAULT ((size_t)64 << 20) /* of a session */
 #define TRACE_CHUNK_SIZE ((size_t)384 << 10) /* of records in one reply: 512 KiB in base64 */
@@ -40,7 +42,8 @@ int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interes
 		    const struct config *const *config);
 /* How many sessions one user may have. */
 unsigned int trace_table_quota(const struct trace_table *table);
-/* After a change of who is excluded: what is known of processes is asked anew, and those that nobody means any more are told. */
+/* After a change of who is excluded: what is known of processes is asked anew, and those that
+ * nobody means any more are told. */
 void trace_table_look_again(struct trace_table *table);
 /* Ends all sessions (each one's `wake` is called a last time) and the timer; nothing new starts. */
 void trace_table_stop(struct trace_table *table);
@@ -56,29 +59,34 @@ struct trace_counters {
 struct trace_counters trace_table_counters(const struct trace_table *table);
 
 struct trace_config {
-	struct trace_options options; /* texts and arrays stay where they are as long as the session */
+	struct trace_options
+		options; /* texts and arrays stay where they are as long as the session */
 	uint64_t duration; /* nanoseconds; 0: without end */
 	size_t buffer; /* bytes that wait for the client; 0: TRACE_BUFFER_DEFAULT */
-	/* There is something to take, or the session is finished. Called from the table's timer, at most every few milliseconds. It may free the session. */
+	/* There is something to take, or the session is finished. Called from the table's timer, at
+	 * most every few milliseconds. It may free the session. */
 	void (*wake)(struct trace_session *session, void *userdata);
 	void *userdata;
 };
 
 /*
- * Starts: START is the first record; everything is attached when it returns, but probes of files of users, for which see trace_session_ready(). 0, TRACE_E_*, or
- * negative errno.
+ * Starts: START is the first record; everything is attached when it returns, but probes of files of
+ * users, for which see trace_session_ready(). 0, TRACE_E_*, or negative errno.
  */
-int trace_session_new(struct trace_session **sessionp, struct trace_table *table, const struct trace_config *config, uint32_t *bad_pid);
+int trace_session_new(struct trace_session **sessionp, struct trace_table *table,
+		      const struct trace_config *config, uint32_t *bad_pid);
 /* Ends at once; NULL is fine. */
 struct trace_session *trace_session_free(struct trace_session *session);
 
-/* Whether all is attached that will be, and trace_session_trouble() says what could not be. `wake` is called when it has become so. */
+/* Whether all is attached that will be, and trace_session_trouble() says what could not be. `wake`
+ * is called when it has become so. */
 bool trace_session_ready(const struct trace_session *session);
 
 /* Lines of trace_session_missing() since the last time; they are the session's. */
 size_t trace_session_trouble(struct trace_session *session, const char *const **linesp);
 
-/* The records that have waited longest: at most TRACE_CHUNK_SIZE bytes, the session's until the next call. 0: there are none. */
+/* The records that have waited longest: at most TRACE_CHUNK_SIZE bytes, the session's until the
+ * next call. 0: there are none. */
 size_t trace_session_take(struct trace_session *session, const void **recordsp);
 
 /* Whether there are some, or lines. */
@@ -90,4 +98,5 @@ bool trace_session_finished(const struct trace_session *session);
 void trace_session_finish(struct trace_session *session);
 
 /* For ListHooks: what sessions of a user have attached (NULL: of all). */
-size_t trace_table_hooks(const struct trace_table *table, const uid_t *owner, struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]);
+size_t trace_table_hooks(const struct trace_table *table, const uid_t *owner,
+			 struct trace_hooks *hooks[static TRACE_SESSIONS_MAX]);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Records of rings become records of traces. Each one is a copy that its process can no longer change; whatever in it has a range is checked here before it
- * is used. Times may not lie in the future: they would disturb the order of others' events.
+ * Records of rings become records of traces. Each one is a copy that its process can no longer
+ * change; whatever in it has a range is checked here before it is used. Times may not lie in the
+ * future: they would disturb the order of others' events.
  */
 
 #include <string.h>
@@ -12,7 +13,9 @@
 #define RESULT_NOT_READY 600 /* no failure */
 #define RECORD_FUTURE_NS UINT64_C(1000000000) /* clocks of processors may differ a little */
 #define RECORD_PAIR_NS UINT64_C(50000000) /* a pair that took longer says nothing */
-#define RECORD_DRIFT UINT64_C(10000) /* by one in so many a GPU's clock may drift, till pairs say by how much */
+#define RECORD_DRIFT                                                                             \
+	UINT64_C(10000) /* by one in so many a GPU's clock may drift, till pairs say by how much \
+			 */
 
 static uint64_t ring_nanoseconds(const struct shim_ring *ring, uint64_t time) {
 	return ring->tsc ? tsc_clock_nanoseconds(&ring->table->tsc, time) : time;
@@ -20,7 +23,8 @@ static uint64_t ring_nanoseconds(const struct shim_ring *ring, uint64_t time) {
 
 /* Whether a time of the ring's clock lies in the future. */
 static bool ring_future(const struct shim_ring *ring, uint64_t time, uint64_t now) {
-	uint64_t slack = ring->tsc ? tsc_clock_steps(&ring->table->tsc, RECORD_FUTURE_NS) : RECORD_FUTURE_NS;
+	uint64_t slack =
+		ring->tsc ? tsc_clock_steps(&ring->table->tsc, RECORD_FUTURE_NS) : RECORD_FUTURE_NS;
 
 	return time > now && time - now > slack;
 }
@@ -53,7 +57,8 @@ static const char *call_check(const struct trace_ring_call *call, struct call_pa
 		if (room - at < sizeof(extra))
 			return "an extra that does not fit";
 		memcpy(&extra, bytes + at, sizeof(extra));
-		if (extra.size > room - at - sizeof(extra) || extra.when > TRACE_EXTRA_RETURN || extra.reserved)
+		if (extra.size > room - at - sizeof(extra) || extra.when > TRACE_EXTRA_RETURN ||
+		    extra.reserved)
 			return "an extra that does not fit";
 		if (extra.argument == 255) {
 			if (i + 1 != call->n_extras || extra.size % 8)
@@ -74,17 +79,21 @@ static const char *call_check(const struct trace_ring_call *call, struct call_pa
 }
 
 /* Whether a session asked for this call: the ring's options are the union of all sessions'. */
-static bool session_wants_call(const struct trace_session *session, struct shim_ring *ring, const struct trace_ring_call *call, uint64_t duration) {
+static bool session_wants_call(const struct trace_session *session, struct shim_ring *ring,
+			       const struct trace_ring_call *call, uint64_t duration) {
 	const struct trace_options *options = session->options;
-	unsigned int bit = call->function < TRACE_FUNCTION_DYNAMIC ? call->function : TRACE_FUNCTION_DYNAMIC;
+	unsigned int bit =
+		call->function < TRACE_FUNCTION_DYNAMIC ? call->function : TRACE_FUNCTION_DYNAMIC;
 
 	if (!(options->functions[bit / 64] >> bit % 64 & 1) || duration < options->min_duration ||
 	    (options->errors && (call->result == 0 || call->result == RESULT_NOT_READY)))
 		return false;
-	return options->sample <= 1 || options->sample == ring->sample || trace_is_sampled(&ring->random, options->sample);
+	return options->sample <= 1 || options->sample == ring->sample ||
+	       trace_is_sampled(&ring->random, options->sample);
 }
 
-static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot, const struct trace_ring_call *call, uint64_t now) {
+static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot,
+				  const struct trace_ring_call *call, uint64_t now) {
 	union {
 		struct trace_call call;
 		unsigned char bytes[sizeof(struct trace_call) + TRACE_RING_RECORD_MAX];
@@ -111,19 +120,30 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 		struct trace_session *session = ring->table->sessions[i];
 		size_t n_extras;
 
-		if (!(ring->sessions >> i & 1) || !session_wants_call(session, ring, call, out.call.end - out.call.start))
+		if (!(ring->sessions >> i & 1) ||
+		    !session_wants_call(session, ring, call, out.call.end - out.call.start))
 			continue;
 		n_extras = session->options->extras ? parts.n_extras : 0;
 		out.call.n_extras = (uint8_t)(session->options->extras ? parts.extras : 0);
 		out.call.function = call->function;
 		if (call->function >= TRACE_FUNCTION_DYNAMIC)
-			out.call.function = ring->functions[call->function - TRACE_FUNCTION_DYNAMIC];
-		out.call.record = (struct trace_record){ .size = sizeof(out.call), .source = TRACE_SOURCE_SHIM, .flags = call->record.flags };
+			out.call.function =
+				ring->functions[call->function - TRACE_FUNCTION_DYNAMIC];
+		out.call.record = (struct trace_record){ .size = sizeof(out.call),
+							 .source = TRACE_SOURCE_SHIM,
+							 .flags = call->record.flags };
 		if (session->options->aggregate && session_count_call(session, &out.call))
 			continue;
-		out.call.stack = session->options->stacks && parts.n_stack ? trace_session_stack(session, ring->pid, parts.stack, parts.n_stack) : 0;
-		out.call.record = (struct trace_record){ .size = (uint32_t)(sizeof(out.call) + parts.n_words + n_extras), .type = TRACE_CALL,
-							 .source = TRACE_SOURCE_SHIM, .flags = call->record.flags };
+		out.call.stack = session->options->stacks && parts.n_stack
+					 ? trace_session_stack(session, ring->pid, parts.stack,
+							       parts.n_stack)
+					 : 0;
+		out.call.record = (struct trace_record){
+			.size = (uint32_t)(sizeof(out.call) + parts.n_words + n_extras),
+			.type = TRACE_CALL,
+			.source = TRACE_SOURCE_SHIM,
+			.flags = call->record.flags
+		};
 		trace_session_emit(session, &out.call.record, out.call.pid, out.call.tid);
 	}
 	return NULL;
@@ -132,7 +152,8 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 /* ---- names ---- */
 
 /* Keeps a name for sessions to come. The record as it is sent; NULL: it is known already. */
-static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct trace_ring_name *name, size_t n, struct trace_name *fallback) {
+static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct trace_ring_name *name,
+					 size_t n, struct trace_name *fallback) {
 	struct trace_name *kept = fallback;
 	uint64_t *known;
 	size_t size = sizeof(*kept) + (n + 8) / 8 * 8;
@@ -147,7 +168,8 @@ static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct tr
 		free(old);
 		number_map_remove(&ring->names, name->id);
 	}
-	if (name->id && ring->names.n < RING_NAMES_MAX && ring->names_bytes + size <= RING_NAMES_BYTES_MAX) {
+	if (name->id && ring->names.n < RING_NAMES_MAX &&
+	    ring->names_bytes + size <= RING_NAMES_BYTES_MAX) {
 		kept = malloc(size);
 		if (kept && number_map_add(&ring->names, name->id, (uint64_t)(uintptr_t)kept)) {
 			ring->names_bytes += size;
@@ -157,7 +179,9 @@ static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct tr
 		}
 	}
 	memset(kept, 0, size);
-	kept->record = (struct trace_record){ .size = (uint32_t)size, .type = TRACE_NAME, .source = TRACE_SOURCE_SHIM };
+	kept->record = (struct trace_record){ .size = (uint32_t)size,
+					      .type = TRACE_NAME,
+					      .source = TRACE_SOURCE_SHIM };
 	kept->pid = (uint32_t)ring->pid;
 	kept->kind = TRACE_NAME_KERNEL;
 	kept->id = name->id;
@@ -181,7 +205,8 @@ static const char *ring_take_name(struct shim_ring *ring, const struct trace_rin
 		if (name->id < TRACE_FUNCTION_DYNAMIC || name->id >= TRACE_FUNCTION_MAX)
 			return "the name of a function out of range";
 		memcpy(text, name->name, n);
-		ring->functions[name->id - TRACE_FUNCTION_DYNAMIC] = trace_table_function(ring->table, text);
+		ring->functions[name->id - TRACE_FUNCTION_DYNAMIC] =
+			trace_table_function(ring->table, text);
 		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 			if (ring->sessions >> i & 1)
 				trace_session_function(ring->table->sessions[i], text);
@@ -192,16 +217,20 @@ static const char *ring_take_name(struct shim_ring *ring, const struct trace_rin
 	record = ring_keep_name(ring, name, n, &fallback.name);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (record && ring->sessions >> i & 1)
-			trace_session_emit(ring->table->sessions[i], &record->record, record->pid, 0);
+			trace_session_emit(ring->table->sessions[i], &record->record, record->pid,
+					   0);
 	return NULL;
 }
 
 /* ---- the GPU ---- */
 
-static void ring_tell_clock(const struct shim_ring *ring, uint32_t device, struct trace_session *session) {
+static void ring_tell_clock(const struct shim_ring *ring, uint32_t device,
+			    struct trace_session *session) {
 	const struct gpu_clock *clock = ring->clocks[device];
 	struct trace_clock record = {
-		.record = { .size = sizeof(record), .type = TRACE_CLOCK, .source = TRACE_SOURCE_GPU },
+		.record = { .size = sizeof(record),
+			    .type = TRACE_CLOCK,
+			    .source = TRACE_SOURCE_GPU },
 		.pid = (uint32_t)ring->pid,
 		.device = device,
 		.gpu_time = clock->base_gpu,
@@ -217,27 +246,34 @@ static void ring_tell_clock(const struct shim_ring *ring, uint32_t device, struc
 static void ring_lose_kernels(const struct shim_ring *ring, uint32_t tid, uint64_t count) {
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (ring->sessions >> i & 1 && ring->table->sessions[i]->options->gpu)
-			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_GPU, (uint32_t)ring->pid, tid, count);
+			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_GPU,
+					   (uint32_t)ring->pid, tid, count);
 }
 
 /* By how much the clock may be wrong at a time of it. */
 static uint64_t ring_clock_error(const struct gpu_clock *clock, uint64_t time) {
-	const uint64_t since = time > clock->base_gpu ? time - clock->base_gpu : clock->base_gpu - time;
+	const uint64_t since =
+		time > clock->base_gpu ? time - clock->base_gpu : clock->base_gpu - time;
 
 	return clock->error + (clock->drift == 0 ? since / RECORD_DRIFT : 0);
 }
 
 /*
- * A kernel of a device whose clock is known, or whose times are the host's. One of the future is lost, no lie: a GPU's clock may have jumped since its last pair, as
- * when the machine slept. Whoever converted it to the host's knew of that no more than we do.
+ * A kernel of a device whose clock is known, or whose times are the host's. One of the future is
+ * lost, no lie: a GPU's clock may have jumped since its last pair, as when the machine slept.
+ * Whoever converted it to the host's knew of that no more than we do.
  */
 static void ring_give_kernel(const struct shim_ring *ring, const struct ring_kernel *kernel) {
 	const bool host = kernel->record.record.flags & TRACE_RING_KERNEL_HOST;
 	const struct gpu_clock *clock = ring->clocks[kernel->record.device];
-	const uint64_t error = kernel->record.error + (host ? 0 : ring_clock_error(clock, kernel->record.end));
+	const uint64_t error =
+		kernel->record.error + (host ? 0 : ring_clock_error(clock, kernel->record.end));
 	struct trace_kernel record = {
-		.record = { .size = sizeof(record), .type = TRACE_KERNEL, .source = TRACE_SOURCE_GPU },
-		.start = host ? kernel->record.start : gpu_clock_nanoseconds(clock, kernel->record.start),
+		.record = { .size = sizeof(record),
+			    .type = TRACE_KERNEL,
+			    .source = TRACE_SOURCE_GPU },
+		.start = host ? kernel->record.start
+			      : gpu_clock_nanoseconds(clock, kernel->record.start),
 		.pid = (uint32_t)ring->pid,
 		.tid = kernel->tid,
 		.sequence = kernel->sequence,
@@ -263,7 +299,8 @@ static void ring_give_kernel(const struct shim_ring *ring, const struct ring_ker
 	}
 }
 
-static const char *ring_take_kernel(struct shim_ring *ring, const struct trace_ring_kernel *record) {
+static const char *ring_take_kernel(struct shim_ring *ring,
+				    const struct trace_ring_kernel *record) {
 	const bool host = record->record.flags & TRACE_RING_KERNEL_HOST;
 	struct ring_kernel kernel = { .sequence = record->record.sequence, .record = *record };
 
@@ -290,14 +327,16 @@ void ring_drop_pending(struct shim_ring *ring) {
 	ring->n_pending = 0;
 }
 
-static const char *ring_take_pair(struct shim_ring *ring, const struct trace_ring_clock_pair *pair, uint64_t now) {
+static const char *ring_take_pair(struct shim_ring *ring, const struct trace_ring_clock_pair *pair,
+				  uint64_t now) {
 	uint64_t before, after;
 	size_t n = 0;
 	bool first;
 
 	if (pair->record.size != sizeof(*pair) || pair->reserved)
 		return "a clock pair of another size";
-	if (pair->device >= SHIM_DEVICES_MAX || pair->after < pair->before || ring_future(ring, pair->after, now))
+	if (pair->device >= SHIM_DEVICES_MAX || pair->after < pair->before ||
+	    ring_future(ring, pair->after, now))
 		return "a clock pair out of range";
 	before = ring_nanoseconds(ring, pair->before);
 	after = ring_nanoseconds(ring, pair->after);
@@ -308,7 +347,8 @@ static const char *ring_take_pair(struct shim_ring *ring, const struct trace_rin
 		ring->clocks[pair->device] = calloc(1, sizeof(*ring->clocks[0]));
 	if (!ring->clocks[pair->device])
 		return NULL;
-	gpu_clock_add(ring->clocks[pair->device], pair->gpu, before + (after - before) / 2, (after - before + 1) / 2);
+	gpu_clock_add(ring->clocks[pair->device], pair->gpu, before + (after - before) / 2,
+		      (after - before + 1) / 2);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (ring->sessions >> i & 1)
 			ring_tell_clock(ring, pair->device, ring->table->sessions[i]);
@@ -322,7 +362,8 @@ static const char *ring_take_pair(struct shim_ring *ring, const struct trace_rin
 	return NULL;
 }
 
-static const char *ring_take_note(const struct shim_ring *ring, const struct trace_ring_note *note) {
+static const char *ring_take_note(const struct shim_ring *ring,
+				  const struct trace_ring_note *note) {
 	union {
 		struct trace_note note;
 		unsigned char bytes[sizeof(struct trace_note) + TRACE_RING_RECORD_MAX];
@@ -331,18 +372,23 @@ static const char *ring_take_note(const struct shim_ring *ring, const struct tra
 
 	if (!n)
 		return "a note that is too short";
-	out.note = (struct trace_note){ .record = { .size = (uint32_t)(sizeof(out.note) + n), .type = TRACE_NOTE, .source = TRACE_SOURCE_SHIM },
-					.time = monotonic_now(), .pid = (uint32_t)ring->pid };
+	out.note = (struct trace_note){ .record = { .size = (uint32_t)(sizeof(out.note) + n),
+						    .type = TRACE_NOTE,
+						    .source = TRACE_SOURCE_SHIM },
+					.time = monotonic_now(),
+					.pid = (uint32_t)ring->pid };
 	memcpy(out.note.text, note->text, n);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (ring->sessions >> i & 1)
-			trace_session_emit(ring->table->sessions[i], &out.note.record, out.note.pid, 0);
+			trace_session_emit(ring->table->sessions[i], &out.note.record, out.note.pid,
+					   0);
 	return NULL;
 }
 
 /* ---- all ---- */
 
-const char *ring_take(struct shim_ring *ring, struct ring_slot *slot, const struct trace_ring_record *record, uint64_t now) {
+const char *ring_take(struct shim_ring *ring, struct ring_slot *slot,
+		      const struct trace_ring_record *record, uint64_t now) {
 	switch (record->type) {
 	case TRACE_RING_PAD:
 		return NULL;
@@ -365,13 +411,16 @@ void ring_tell(const struct shim_ring *ring, struct trace_session *session) {
 	trace_session_foresee(session, ring->pid);
 	for (size_t i = 0; i < ring->names.size; i++)
 		if (ring->names.entries[i].key) {
-			const struct trace_name *name = (const struct trace_name *)(uintptr_t)ring->names.entries[i].value;
+			const struct trace_name *name =
+				(const struct trace_name *)(uintptr_t)ring->names.entries[i].value;
 
 			trace_session_emit(session, &name->record, name->pid, 0);
 		}
 	for (size_t i = 0; i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC; i++)
 		if (ring->functions[i])
-			trace_session_function(session, ring->table->functions[ring->functions[i] - TRACE_FUNCTION_DYNAMIC]);
+			trace_session_function(session,
+					       ring->table->functions[ring->functions[i] -
+								      TRACE_FUNCTION_DYNAMIC]);
 	for (uint32_t device = 0; device < SHIM_DEVICES_MAX; device++)
 		if (ring->clocks[device])
 			ring_tell_clock(ring, device, session);

@@ -41,12 +41,14 @@ struct shim_ring {
 	uint64_t size;
 	struct trace_ring *header;
 	uint64_t slots_offset;
-	uint32_t slot_count, slot_bytes, slot_stride; /* what was written into the header; it is not believed */
+	uint32_t slot_count, slot_bytes,
+		slot_stride; /* what was written into the header; it is not believed */
 	bool tsc;
 	bool foreign; /* it is in a pid namespace of its own */
 	unsigned int sessions; /* mask; 0: it is over */
 	bool retired; /* the process gets another one; what is in this one is still read */
-	/* what it records: written into the header, where it gets more with each session that joins */
+	/* what it records: written into the header, where it gets more with each session that joins
+	 */
 	uint64_t functions_wanted[TRACE_FUNCTION_MAX / 64];
 	uint32_t flags;
 	uint64_t min_duration; /* nanoseconds */
@@ -60,7 +62,8 @@ struct shim_ring {
 	uint64_t last_scan; /* of all slots */
 	struct number_map names; /* id -> struct trace_name, as it is sent */
 	size_t names_bytes;
-	uint16_t functions[TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC]; /* its number of a dynamic function -> ours */
+	uint16_t functions[TRACE_FUNCTION_MAX -
+			   TRACE_FUNCTION_DYNAMIC]; /* its number of a dynamic function -> ours */
 	struct gpu_clock *clocks[SHIM_DEVICES_MAX];
 	struct ring_kernel *pending; /* kernels of devices without a clock pair yet */
 	size_t n_pending;
@@ -73,8 +76,10 @@ struct shim_ring {
 /* shim-ring.c: a thread as we see it. */
 uint32_t ring_tid(struct shim_ring *ring, uint32_t raw);
 
-/* shim-record.c: a record of a slot, copied and of that size. now: of the ring's clock. NULL, or one line: it is a lie. */
-const char *ring_take(struct shim_ring *ring, struct ring_slot *slot, const struct trace_ring_record *record, uint64_t now);
+/* shim-record.c: a record of a slot, copied and of that size. now: of the ring's clock. NULL, or
+ * one line: it is a lie. */
+const char *ring_take(struct shim_ring *ring, struct ring_slot *slot,
+		      const struct trace_ring_record *record, uint64_t now);
 /* Tells a session what it must know of the past of a ring that it joins. */
 void ring_tell(const struct shim_ring *ring, struct trace_session *session);
 /* Kernels that still wait are lost. */

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Reading rings. Positions and losses are the daemon's own; of the memory it believes nothing: a head that is too far, a record that does not fit, or one that
- * ring_take() finds wrong ends the ring of that process with one line in the log, and it gets no other one.
+ * Reading rings. Positions and losses are the daemon's own; of the memory it believes nothing: a
+ * head that is too far, a record that does not fit, or one that ring_take() finds wrong ends the
+ * ring of that process with one line in the log, and it gets no other one.
  *
- * A ring is sparse, so its size costs nothing before threads use their slots, but it is charged to the user in full: those who would have more than
- * RING_USER_BYTES_MAX get fewer slots. A slot that its thread left is free again when all of it has been read.
+ * A ring is sparse, so its size costs nothing before threads use their slots, but it is charged to
+ * the user in full: those who would have more than RING_USER_BYTES_MAX get fewer slots. A slot that
+ * its thread left is free again when all of it has been read.
  *
- * What a turn takes is bounded by bytes, and by time: the process chooses what its records cost. A ring that has no time left has used up its bytes, too.
+ * What a turn takes is bounded by bytes, and by time: the process chooses what its records cost. A
+ * ring that has no time left has used up its bytes, too.
  *
- * Threads are told as the daemon sees them. In a process with a pid namespace of its own they call themselves otherwise; NSpid of /proc/PID/task/TID/status tells which
- * is which as long as they live. One that ended before its first record was read keeps its own number. One that comes while they may not be
- * read again, as a process has many threads, or tells of such as it does not have, keeps it for a while.
+ * Threads are told as the daemon sees them. In a process with a pid namespace of its own they call
+ * themselves otherwise; NSpid of /proc/PID/task/TID/status tells which is which as long as they
+ * live. One that ended before its first record was read keeps its own number. One that comes while
+ * they may not be read again, as a process has many threads, or tells of such as it does not have,
+ * keeps it for a while.
  */
 
 #include <errno.h>
@@ -33,12 +38,15 @@
 #define RING_BYTES_MAX (UINT64_C(256) << 20)
 #define RING_USER_BYTES_MAX (UINT64_C(16) << 30)
 #define RING_SLOTS_MIN 16
-#define RING_BUDGET ((uint64_t)512 << 10) /* bytes of a ring in one turn: between turns clients are written to */
+#define RING_BUDGET    \
+	((uint64_t)512 \
+	 << 10) /* bytes of a ring in one turn: between turns clients are written to */
 #define RINGS_BUDGET ((uint64_t)2 << 20) /* of all rings */
 #define RING_TIME_NS UINT64_C(2000000)
 #define RINGS_TIME_NS UINT64_C(4000000)
 #define RING_LAST_BUDGET ((uint64_t)64 << 20) /* at the end, of all: what is behind is counted */
-#define RING_LAST_COUNTED (UINT64_C(1) << 21) /* records: what is behind these is a loss of unknown number */
+#define RING_LAST_COUNTED \
+	(UINT64_C(1) << 21) /* records: what is behind these is a loss of unknown number */
 #define RING_LAST_NS UINT64_C(20000000)
 #define RINGS_LAST_NS UINT64_C(80000000)
 #define RING_CLOCK_RECORDS 16 /* between two looks at the clock */
@@ -50,7 +58,8 @@
 
 /* ---- threads ---- */
 
-/* The number by which a process (or thread) calls itself, in the innermost namespace; 0: the same as ours. */
+/* The number by which a process (or thread) calls itself, in the innermost namespace; 0: the same
+ * as ours. */
 static uint32_t read_inner_pid(const char *path) {
 	FILE *file = fopen(path, "re");
 	char line[256], *end;
@@ -90,7 +99,8 @@ static void ring_read_tids(struct shim_ring *ring) {
 		if (!grown)
 			break;
 		ring->tids = grown;
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)ring->pid, entry->d_name);
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)ring->pid,
+			 entry->d_name);
 		grown[2 * ring->n_tids] = read_inner_pid(path);
 		grown[2 * ring->n_tids + 1] = (uint32_t)strtoul(entry->d_name, NULL, 10);
 		ring->n_tids++;
@@ -108,7 +118,8 @@ uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
 		for (size_t i = 0; i < ring->n_tids; i++)
 			if (ring->tids[2 * i] == raw)
 				return ring->tids[2 * i + 1];
-		if (again || uv_now(ring->table->loop) == ring->tids_read || monotonic_now() < ring->tids_next)
+		if (again || uv_now(ring->table->loop) == ring->tids_read ||
+		    monotonic_now() < ring->tids_next)
 			break;
 		ring->tids_read = uv_now(ring->table->loop);
 		ring_read_tids(ring);
@@ -119,12 +130,14 @@ uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
 /* ---- options ---- */
 
 static uint32_t session_flags(const struct trace_options *options) {
-	return (options->extras ? TRACE_RING_EXTRAS : 0) | (options->gpu ? TRACE_RING_GPU : 0) | (options->cupti ? TRACE_RING_CUPTI : 0) | (options->stacks ? TRACE_RING_STACKS : 0);
+	return (options->extras ? TRACE_RING_EXTRAS : 0) | (options->gpu ? TRACE_RING_GPU : 0) |
+	       (options->cupti ? TRACE_RING_CUPTI : 0) | (options->stacks ? TRACE_RING_STACKS : 0);
 }
 
 /*
- * Adds what a session asks for to what the process records. It looks again when the page with the rules changes, as it does after this; what has
- * a beginning there (TRACE_RING_AT_ONCE) it takes from a new ring only.
+ * Adds what a session asks for to what the process records. It looks again when the page with the
+ * rules changes, as it does after this; what has a beginning there (TRACE_RING_AT_ONCE) it takes
+ * from a new ring only.
  */
 static void ring_widen(struct shim_ring *ring, const struct trace_options *options) {
 	struct trace_ring *header = ring->header;
@@ -132,12 +145,15 @@ static void ring_widen(struct shim_ring *ring, const struct trace_options *optio
 
 	ring->flags |= session_flags(options);
 	ring->flags &= options->errors ? UINT32_MAX : ~(uint32_t)TRACE_RING_ERRORS;
-	ring->min_duration = options->min_duration < ring->min_duration ? options->min_duration : ring->min_duration;
+	ring->min_duration = options->min_duration < ring->min_duration ? options->min_duration
+									: ring->min_duration;
 	ring->sample = !ring->sample || ring->sample == options->sample ? options->sample : 1;
-	least = ring->tsc ? tsc_clock_steps(&ring->table->tsc, ring->min_duration) : ring->min_duration;
+	least = ring->tsc ? tsc_clock_steps(&ring->table->tsc, ring->min_duration)
+			  : ring->min_duration;
 	for (size_t k = 0; k < TRACE_FUNCTION_MAX / 64; k++) {
 		ring->functions_wanted[k] |= options->functions[k];
-		__atomic_store_n(&header->functions[k], ring->functions_wanted[k], __ATOMIC_SEQ_CST);
+		__atomic_store_n(&header->functions[k], ring->functions_wanted[k],
+				 __ATOMIC_SEQ_CST);
 	}
 	__atomic_store_n(&header->flags, ring->flags, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&header->min_duration, least, __ATOMIC_SEQ_CST);
@@ -158,9 +174,11 @@ static void ring_configure(struct shim_ring *ring, unsigned int sessions) {
 	__atomic_store_n(&header->enabled, 1, __ATOMIC_RELEASE);
 }
 
-/* Whether the process can record all that the session asks for without a new ring. CUPTI learns at its beginning of which functions there are to be times. */
+/* Whether the process can record all that the session asks for without a new ring. CUPTI learns at
+ * its beginning of which functions there are to be times. */
 static bool ring_suffices(const struct shim_ring *ring, const struct trace_options *options) {
-	for (size_t k = 0; k < TRACE_FUNCTION_MAX / 64 && options->gpu && ring->flags & TRACE_RING_CUPTI; k++)
+	for (size_t k = 0;
+	     k < TRACE_FUNCTION_MAX / 64 && options->gpu && ring->flags & TRACE_RING_CUPTI; k++)
 		if (options->functions[k] & ~ring->functions_wanted[k])
 			return false;
 	return !(session_flags(options) & ~ring->flags & TRACE_RING_AT_ONCE);
@@ -176,7 +194,8 @@ struct ring_budget {
 	uint64_t counted; /* how many records may be */
 };
 
-/* What is not read the last time is lost: that is not to depend on what else the machine does, so the time is that which this thread gets. */
+/* What is not read the last time is lost: that is not to depend on what else the machine does, so
+ * the time is that which this thread gets. */
 static uint64_t budget_now(bool last) {
 	struct timespec now;
 
@@ -188,7 +207,8 @@ static uint64_t budget_now(bool last) {
 /* Of all rings. */
 static struct ring_budget rings_budget(bool last) {
 	return (struct ring_budget){ .bytes = last ? RING_LAST_BUDGET : RINGS_BUDGET,
-				     .end = budget_now(last) + (last ? RINGS_LAST_NS : RINGS_TIME_NS),
+				     .end = budget_now(last) +
+					    (last ? RINGS_LAST_NS : RINGS_TIME_NS),
 				     .last = last,
 				     .counted = last ? RING_LAST_COUNTED : 0 };
 }
@@ -199,13 +219,15 @@ static void budget_look(struct ring_budget *budget) {
 }
 
 static struct trace_slot *ring_slot_at(const struct shim_ring *ring, uint32_t i) {
-	return (void *)((unsigned char *)ring->header + ring->slots_offset + (uint64_t)i * ring->slot_stride);
+	return (void *)((unsigned char *)ring->header + ring->slots_offset +
+			(uint64_t)i * ring->slot_stride);
 }
 
 static void ring_lost(struct shim_ring *ring, uint32_t tid, uint64_t count) {
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (ring->sessions >> i & 1)
-			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_SHIM, (uint32_t)ring->pid, tid, count);
+			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_SHIM,
+					   (uint32_t)ring->pid, tid, count);
 }
 
 /* Whose records come now. */
@@ -226,8 +248,9 @@ static void ring_slot_thread(struct shim_ring *ring, struct ring_slot *slot, uin
 }
 
 /* Takes what lies before head, as far as the budget goes. NULL, or one line: a lie. */
-static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot, const unsigned char *data, uint64_t head, struct ring_budget *budget,
-				  uint64_t now) {
+static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot,
+				  const unsigned char *data, uint64_t head,
+				  struct ring_budget *budget, uint64_t now) {
 	union {
 		struct trace_ring_record record;
 		uint64_t first;
@@ -266,7 +289,8 @@ static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot
 				budget_look(budget);
 		} else {
 			budget->counted--;
-			lost += copy.record.type == TRACE_RING_CALL || copy.record.type == TRACE_RING_KERNEL;
+			lost += copy.record.type == TRACE_RING_CALL ||
+				copy.record.type == TRACE_RING_KERNEL;
 		}
 		if (why)
 			return why;
@@ -277,11 +301,14 @@ static const char *ring_slot_read(struct shim_ring *ring, struct ring_slot *slot
 }
 
 /* One slot. As above; *loadp grows. */
-static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, struct ring_budget *budget, enum shim_rings_load *loadp) {
+static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, struct ring_budget *budget,
+				   enum shim_rings_load *loadp) {
 	struct trace_slot *shared = ring_slot_at(ring, i);
 	struct ring_slot *slot = &ring->slots[i];
-	uint32_t state = __atomic_load_n(&shared->state, __ATOMIC_ACQUIRE), expected = TRACE_SLOT_LEFT;
-	uint64_t head = __atomic_load_n(&shared->head, __ATOMIC_ACQUIRE), lost, n = head - slot->tail;
+	uint32_t state = __atomic_load_n(&shared->state, __ATOMIC_ACQUIRE),
+		 expected = TRACE_SLOT_LEFT;
+	uint64_t head = __atomic_load_n(&shared->head, __ATOMIC_ACQUIRE), lost,
+		 n = head - slot->tail;
 	const char *why = NULL;
 
 	if (state == TRACE_SLOT_FREE && !n)
@@ -300,8 +327,10 @@ static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, struct ri
 	if (n) {
 		if (*loadp < SHIM_RINGS_BUSY)
 			*loadp = n > ring->slot_bytes / 8 ? SHIM_RINGS_BUSY : SHIM_RINGS_SOME;
-		/* the clock is read after head: what lies before that is not of the future, however long this thread has stood still */
-		why = ring_slot_read(ring, slot, (const unsigned char *)(shared + 1), head, budget, ring->tsc ? tsc_now() : monotonic_now());
+		/* the clock is read after head: what lies before that is not of the future, however
+		 * long this thread has stood still */
+		why = ring_slot_read(ring, slot, (const unsigned char *)(shared + 1), head, budget,
+				     ring->tsc ? tsc_now() : monotonic_now());
 		__atomic_store_n(&shared->tail, slot->tail, __ATOMIC_RELEASE);
 	}
 	if (n || lost != slot->lost)
@@ -310,16 +339,20 @@ static const char *ring_slot_drain(struct shim_ring *ring, uint32_t i, struct ri
 	slot->lost = lost;
 	if (!why && state == TRACE_SLOT_LEFT && slot->tail == head) {
 		slot->tid = 0; /* the next thread may have the same number */
-		__atomic_compare_exchange_n(&shared->state, &expected, TRACE_SLOT_FREE, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+		__atomic_compare_exchange_n(&shared->state, &expected, TRACE_SLOT_FREE, false,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 	}
 	return why;
 }
 
-/* Reads all slots, or stops when its budget is used up, unless it is the last time. What it read is taken from that of all rings, too. NULL or one line. */
-static const char *ring_read(struct shim_ring *ring, struct ring_budget *all, enum shim_rings_load *loadp) {
+/* Reads all slots, or stops when its budget is used up, unless it is the last time. What it read is
+ * taken from that of all rings, too. NULL or one line. */
+static const char *ring_read(struct shim_ring *ring, struct ring_budget *all,
+			     enum shim_rings_load *loadp) {
 	uint64_t now = monotonic_now(), had = all->last ? all->bytes : RING_BUDGET, homeless;
 	struct ring_budget budget = { .bytes = had,
-				      .end = budget_now(all->last) + (all->last ? RING_LAST_NS : RING_TIME_NS),
+				      .end = budget_now(all->last) +
+					     (all->last ? RING_LAST_NS : RING_TIME_NS),
 				      .last = all->last,
 				      .counted = all->counted };
 	uint32_t n = ring->n_seen + 4;
@@ -334,7 +367,8 @@ static const char *ring_read(struct shim_ring *ring, struct ring_budget *all, en
 	for (uint32_t k = 0; k < n && !why && (budget.bytes || all->last); k++) {
 		ring->next = ring->next < n ? ring->next : 0;
 		why = ring_slot_drain(ring, ring->next, &budget, loadp);
-		ring->next++; /* the next turn goes on behind the slot where this one stopped, which may be full again */
+		ring->next++; /* the next turn goes on behind the slot where this one stopped, which
+				 may be full again */
 	}
 	if (!budget.bytes)
 		*loadp = SHIM_RINGS_BUSY;
@@ -375,7 +409,8 @@ static void ring_set_shim(const struct shim_ring *ring, struct trace_session *se
 
 	/* not if it has another one by now */
 	LIST_FOREACH(other, &ring->table->rings, link)
-		shim = shim || (other != ring && other->pid == ring->pid && !other->retired && other->sessions >> session->index & 1);
+		shim = shim || (other != ring && other->pid == ring->pid && !other->retired &&
+				other->sessions >> session->index & 1);
 	if (member)
 		member->shim = shim;
 #if TRACE_HAS_UPROBE
@@ -384,15 +419,19 @@ static void ring_set_shim(const struct shim_ring *ring, struct trace_session *se
 #endif
 }
 
-/* What a session has of the ring is all that it gets: launches that have no times by now get none. */
+/* What a session has of the ring is all that it gets: launches that have no times by now get none.
+ */
 static void ring_tell_unread(const struct shim_ring *ring, struct trace_session *session) {
-	const uint64_t unread = __atomic_load_n(&ring->header->unread, __ATOMIC_RELAXED) - ring->unread[session->index];
+	const uint64_t unread = __atomic_load_n(&ring->header->unread, __ATOMIC_RELAXED) -
+				ring->unread[session->index];
 
-	if (session->options->gpu && unread <= RING_UNREAD_MAX) /* those that it found may have got theirs */
+	if (session->options->gpu &&
+	    unread <= RING_UNREAD_MAX) /* those that it found may have got theirs */
 		trace_session_unknown_ends(session, (uint32_t)ring->pid, unread);
 }
 
-/* Nobody reads it any more: the process is told, and its connections are closed, with the last of which the ring goes. */
+/* Nobody reads it any more: the process is told, and its connections are closed, with the last of
+ * which the ring goes. */
 static void ring_end(struct shim_ring *ring) {
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
@@ -408,7 +447,8 @@ static void ring_end(struct shim_ring *ring) {
 static void ring_refuse(struct shim_ring *ring, const char *why) {
 	struct trace_table *table = ring->table;
 
-	trace_table_warn(table, ring->pid, "its trace is broken (%s), it is not traced any more", why);
+	trace_table_warn(table, ring->pid, "its trace is broken (%s), it is not traced any more",
+			 why);
 	table->liars[table->n_liars % 64].pid = ring->pid;
 	table->liars[table->n_liars++ % 64].start_time = ring->start_time;
 	ring_lost(ring, 0, 1); /* how many there were is not known */
@@ -426,7 +466,8 @@ static uint64_t ring_size(uint64_t slots, uint64_t slot_bytes) {
 }
 
 /* What one process may have: *slotsp slots of *bytesp bytes. False: nothing. */
-static bool ring_shape(const struct trace_table *table, uid_t uid, unsigned int sessions, uint32_t *slotsp, uint32_t *bytesp) {
+static bool ring_shape(const struct trace_table *table, uid_t uid, unsigned int sessions,
+		       uint32_t *slotsp, uint32_t *bytesp) {
 	uint64_t used = 0, wanted = 0, bytes = 4096, slots = TRACE_RING_SLOTS_MAX;
 	const struct shim_ring *ring;
 
@@ -437,7 +478,8 @@ static bool ring_shape(const struct trace_table *table, uid_t uid, unsigned int 
 			wanted = table->sessions[i]->options->buffer;
 	while (bytes < wanted)
 		bytes *= 2;
-	while (slots > RING_SLOTS_MIN && (slots * bytes > RING_BYTES_MAX || used + ring_size(slots, bytes) > RING_USER_BYTES_MAX))
+	while (slots > RING_SLOTS_MIN && (slots * bytes > RING_BYTES_MAX ||
+					  used + ring_size(slots, bytes) > RING_USER_BYTES_MAX))
 		slots /= 2;
 	*slotsp = (uint32_t)slots;
 	*bytesp = (uint32_t)bytes;
@@ -452,9 +494,11 @@ static int ring_map(struct shim_ring *ring) {
 	ring->fd = memfd_new("gpuprobe-trace");
 	if (ring->fd < 0)
 		return ring->fd;
-	if (ftruncate(ring->fd, (off_t)ring->size) < 0 || fcntl(ring->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+	if (ftruncate(ring->fd, (off_t)ring->size) < 0 ||
+	    fcntl(ring->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		return -errno;
-	ring->header = mmap(NULL, ring->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, ring->fd, 0);
+	ring->header = mmap(NULL, ring->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			    ring->fd, 0);
 	if (ring->header == MAP_FAILED)
 		return -errno;
 	ring->header->version = TRACE_RING_VERSION;
@@ -468,7 +512,8 @@ static int ring_map(struct shim_ring *ring) {
 	return 0;
 }
 
-static int ring_new(struct shim_ring **ringp, struct trace_table *table, const struct process *process, unsigned int sessions) {
+static int ring_new(struct shim_ring **ringp, struct trace_table *table,
+		    const struct process *process, unsigned int sessions) {
 	struct shim_ring *ring = calloc(1, sizeof(*ring));
 	char path[64];
 	int r;
@@ -505,7 +550,8 @@ static int ring_new(struct shim_ring **ringp, struct trace_table *table, const s
 /* ---- processes ---- */
 
 /* Sessions that mean the process now: mask. */
-static unsigned int sessions_of(struct trace_table *table, const struct process *process, uint32_t ancestor) {
+static unsigned int sessions_of(struct trace_table *table, const struct process *process,
+				uint32_t ancestor) {
 	unsigned int sessions = 0;
 
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
@@ -513,14 +559,17 @@ static unsigned int sessions_of(struct trace_table *table, const struct process 
 
 		if (!session || session->finished || !session->options->shim)
 			continue;
-		session_forget_facts(session, process->facts.pid); /* it may be another program by now */
+		session_forget_facts(session,
+				     process->facts.pid); /* it may be another program by now */
 		session_descends(session, process->facts.pid, (pid_t)ancestor);
 		/* the rights it had when it connected count, too */
-		if (trace_session_means(session, process->facts.pid) && (session->options->all_users || process->uid == session->options->caller))
+		if (trace_session_means(session, process->facts.pid) &&
+		    (session->options->all_users || process->uid == session->options->caller))
 			sessions |= 1U << i;
 	}
 	for (unsigned int i = 0; i < 64; i++)
-		if (table->liars[i].pid == process->facts.pid && table->liars[i].start_time == process->facts.start_time)
+		if (table->liars[i].pid == process->facts.pid &&
+		    table->liars[i].start_time == process->facts.start_time)
 			return 0;
 	return sessions;
 }
@@ -533,28 +582,34 @@ static void ring_join(struct shim_ring *ring, unsigned int sessions) {
 		ring_widen(ring, ring->table->sessions[i]->options);
 		ring->unread[i] = __atomic_load_n(&ring->header->unread, __ATOMIC_RELAXED);
 		ring_tell(ring, ring->table->sessions[i]);
-		for (uint32_t k = 0; k < ring->slot_count; k++) /* nothing of who had this number before */
+		for (uint32_t k = 0; k < ring->slot_count;
+		     k++) /* nothing of who had this number before */
 			ring->slots[k].announced &= ~(1U << i);
 		ring_set_shim(ring, ring->table->sessions[i], true);
 	}
 	ring->sessions |= sessions;
 }
 
-/* The process sees that it is over, and asks whether there is another one for it if the rules have changed. */
+/* The process sees that it is over, and asks whether there is another one for it if the rules have
+ * changed. */
 static void ring_retire(struct shim_ring *ring) {
 	ring->retired = true;
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
 }
 
-/* Connections may outlive their process, in those that were forked from it, and its number may be another one's by then. */
+/* Connections may outlive their process, in those that were forked from it, and its number may be
+ * another one's by then. */
 static bool has_ended(const struct shim_connection *connection) {
 	struct pollfd process = { .fd = connection->pidfd, .events = POLLIN };
 
 	return process.fd >= 0 && poll(&process, 1, 0) > 0;
 }
 
-int shim_rings_ask(struct trace_table *table, const struct process *process, uint32_t ancestor, struct shim_connection *connection, int *fdp, uint64_t *sizep) {
-	unsigned int sessions = table->stopping || has_ended(connection) ? 0 : sessions_of(table, process, ancestor);
+int shim_rings_ask(struct trace_table *table, const struct process *process, uint32_t ancestor,
+		   struct shim_connection *connection, int *fdp, uint64_t *sizep) {
+	unsigned int sessions = table->stopping || has_ended(connection)
+					? 0
+					: sessions_of(table, process, ancestor);
 	struct shim_ring *ring;
 	bool known = false;
 	int r;
@@ -571,8 +626,10 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, uin
 		if (r < 0) {
 			for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 				if (sessions >> i & 1)
-					trace_session_lost(table->sessions[i], TRACE_SOURCE_SHIM, (uint32_t)process->facts.pid, 0, 1);
-			trace_table_warn(table, process->facts.pid, "no memory for its trace: %s", strerror(-r));
+					trace_session_lost(table->sessions[i], TRACE_SOURCE_SHIM,
+							   (uint32_t)process->facts.pid, 0, 1);
+			trace_table_warn(table, process->facts.pid, "no memory for its trace: %s",
+					 strerror(-r));
 			return 0;
 		}
 		ring_configure(ring, sessions);
@@ -583,7 +640,8 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, uin
 		return -EUSERS;
 	ring_join(ring, sessions);
 	if (!known) {
-		shim_rings_closed(table, connection); /* for the ring that it was of before, which is retired: a connection is of one only */
+		shim_rings_closed(table, connection); /* for the ring that it was of before, which
+							 is retired: a connection is of one only */
 		ring->connections[ring->n_connections++] = connection;
 	}
 	*fdp = ring->fd;
@@ -599,10 +657,12 @@ static void ring_finish(struct shim_ring *ring, int pidfd) {
 
 	why = ring->sessions ? ring_read(ring, &all, &load) : NULL;
 	if (why)
-		trace_table_warn(ring->table, ring->pid, "its trace was broken when it ended (%s)", why);
+		trace_table_warn(ring->table, ring->pid, "its trace was broken when it ended (%s)",
+				 why);
 	ring_drop_pending(ring);
 	if (!__atomic_load_n(&ring->header->taken, __ATOMIC_RELAXED))
-		ring_lost(ring, 0, 1); /* it was told too late, and went on without; how many calls it made is not known */
+		ring_lost(ring, 0, 1); /* it was told too late, and went on without; how many calls
+					  it made is not known */
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
 		struct trace_session *session = ring->table->sessions[i];
@@ -633,7 +693,8 @@ void shim_rings_look_at_processes(struct trace_table *table) {
 			continue;
 		ring_finish(ring, ring->connections[0]->pidfd);
 		if (monotonic_now() >= end)
-			return; /* the others at the next look: their processes chose what reading them costs */
+			return; /* the others at the next look: their processes chose what reading
+				   them costs */
 	}
 }
 
@@ -654,7 +715,8 @@ void shim_rings_closed(struct trace_table *table, const struct shim_connection *
 /* ---- sessions ---- */
 
 static bool ring_may_have(const struct shim_ring *ring, struct trace_session *session) {
-	return ring->sessions && !ring->retired && session->options->shim && trace_session_means(session, ring->pid) &&
+	return ring->sessions && !ring->retired && session->options->shim &&
+	       trace_session_means(session, ring->pid) &&
 	       (session->options->all_users || ring->uid == session->options->caller);
 }
 
@@ -672,7 +734,9 @@ void shim_rings_replace(struct trace_table *table, struct trace_session *session
 	LIST_FOREACH(ring, &table->rings, link) {
 		if (ring->sessions >> session->index & 1 || !ring_may_have(ring, session))
 			continue;
-		__atomic_or_fetch(&ring->header->flags, TRACE_RING_REPLACED, __ATOMIC_SEQ_CST); /* calls until then are counted in the next one */
+		__atomic_or_fetch(
+			&ring->header->flags, TRACE_RING_REPLACED,
+			__ATOMIC_SEQ_CST); /* calls until then are counted in the next one */
 		ring_retire(ring);
 	}
 }
@@ -684,7 +748,8 @@ void shim_rings_look_again(struct trace_table *table) {
 	LIST_FOREACH(ring, &table->rings, link) {
 		means = !ring->sessions || ring->retired;
 		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-			means = means || (ring->sessions >> i & 1 && trace_session_means(table->sessions[i], ring->pid));
+			means = means || (ring->sessions >> i & 1 &&
+					  trace_session_means(table->sessions[i], ring->pid));
 		if (!means)
 			ring_retire(ring);
 	}

@@ -2,8 +2,10 @@
 #pragma once
 
 /*
- * Rings of traced processes (proto/trace-ring.h): a memfd for each, made when the process asks (WIRE_TRACE) and a session means it, read by the table's timer. All
- * sessions that mean a process share its ring, which has the union of what they ask for; each session gets what it asked for itself.
+ * Rings of traced processes (proto/trace-ring.h): a memfd for each, made when the process asks
+ * (WIRE_TRACE) and a session means it, read by the table's timer. All sessions that mean a process
+ * share its ring, which has the union of what they ask for; each session gets what it asked for
+ * itself.
  */
 
 #include <stddef.h>
@@ -16,18 +18,22 @@ struct trace_session;
 struct trace_table;
 
 /*
- * What a process that asks on this connection, and says of which one it descends (0: none), gets: *fdp is its ring's memfd, borrowed, of *sizep bytes; -1: nobody traces it. 0 or negative errno: the connection
- * is to be closed.
+ * What a process that asks on this connection, and says of which one it descends (0: none), gets:
+ * *fdp is its ring's memfd, borrowed, of *sizep bytes; -1: nobody traces it. 0 or negative errno:
+ * the connection is to be closed.
  */
-int shim_rings_ask(struct trace_table *table, const struct process *process, uint32_t ancestor, struct shim_connection *connection, int *fdp, uint64_t *sizep);
-/* Rings of processes that have ended are read a last time, though others still have their connections. */
+int shim_rings_ask(struct trace_table *table, const struct process *process, uint32_t ancestor,
+		   struct shim_connection *connection, int *fdp, uint64_t *sizep);
+/* Rings of processes that have ended are read a last time, though others still have their
+ * connections. */
 void shim_rings_look_at_processes(struct trace_table *table);
 /* A connection ends: what its ring holds is read a last time. */
 void shim_rings_closed(struct trace_table *table, const struct shim_connection *connection);
 
 /*
- * A session that has just begun takes part in the rings that there are. shim_rings_replace(), once the interest page tells of the session, takes those from their
- * processes that record too little for it: they ask for new ones at once. One that ends reads its rings a last time and leaves.
+ * A session that has just begun takes part in the rings that there are. shim_rings_replace(), once
+ * the interest page tells of the session, takes those from their processes that record too little
+ * for it: they ask for new ones at once. One that ends reads its rings a last time and leaves.
  */
 void shim_rings_join(struct trace_table *table, struct trace_session *session);
 void shim_rings_replace(struct trace_table *table, struct trace_session *session);

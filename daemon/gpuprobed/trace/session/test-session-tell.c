@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What sessions tell: calls that were counted, each of them once, and lines of what cannot be had, as they come. */
+/* What sessions tell: calls that were counted, each of them once, and lines of what cannot be had,
+ * as they come. */
 
 #include "test-session.h"
 
@@ -16,17 +17,21 @@ static uint64_t count_calls(const struct client *client) {
 	return calls;
 }
 
-/* Counts of a source that begins again, as of another process with the same pid: no calls come from nowhere. */
+/* Counts of a source that begins again, as of another process with the same pid: no calls come from
+ * nowhere. */
 static void test_counts_anew(void **state) {
 	struct client client = {};
 	const struct trace_counts *counts;
-	struct trace_tally tally = { .time = 500, .max = 100, .least = ~UINT64_C(100), .buckets = { [4] = 5 } };
+	struct trace_tally tally = {
+		.time = 500, .max = 100, .least = ~UINT64_C(100), .buckets = { [4] = 5 }
+	};
 	uint64_t calls = 0, time = 0;
 	size_t at = 0;
 
 	start_usual(&client);
 	assert_true(trace_session_counts(client.session, TRACE_SOURCE_BPF, 7, 12, &tally));
-	assert_true(trace_session_counts(client.session, TRACE_SOURCE_BPF, 7, 12, &tally)); /* nothing new */
+	assert_true(trace_session_counts(client.session, TRACE_SOURCE_BPF, 7, 12,
+					 &tally)); /* nothing new */
 	trace_session_counts_anew(client.session, TRACE_SOURCE_BPF, 7, 12);
 	trace_session_counts_anew(client.session, TRACE_SOURCE_BPF, 8, 12); /* nobody knows it */
 	tally.time = 20;
@@ -43,19 +48,28 @@ static void test_counts_anew(void **state) {
 	end_client(&client);
 }
 
-/* One call of each of some functions of some processes that are gone; false: there is no room for all. */
+/* One call of each of some functions of some processes that are gone; false: there is no room for
+ * all. */
 static bool put_counts(struct client *client, uint32_t pid, uint32_t n) {
-	const struct trace_tally one = { .time = 4, .max = 4, .least = ~UINT64_C(4), .buckets = { [4] = 1 } };
+	const struct trace_tally one = {
+		.time = 4, .max = 4, .least = ~UINT64_C(4), .buckets = { [4] = 1 }
+	};
 	bool all = true;
 
 	for (uint32_t i = 0; i < n; i++)
 		for (uint16_t function = 1; function <= 32; function++)
-			all = trace_session_counts(client->session, TRACE_SOURCE_BPF, pid + i, function, &one) && all;
+			all = trace_session_counts(client->session, TRACE_SOURCE_BPF, pid + i,
+						   function, &one) &&
+			      all;
 	return all;
 }
 
 static void call_by_shim(struct client *client, uint32_t pid, uint32_t n) {
-	struct trace_call call = { .record = { .size = sizeof(call), .type = TRACE_CALL, .source = TRACE_SOURCE_SHIM }, .start = 1, .end = 5 };
+	struct trace_call call = {
+		.record = { .size = sizeof(call), .type = TRACE_CALL, .source = TRACE_SOURCE_SHIM },
+		.start = 1,
+		.end = 5
+	};
 
 	for (uint32_t i = 0; i < n; i++)
 		for (uint16_t function = 1; function <= 32; function++) {
@@ -67,7 +81,8 @@ static void call_by_shim(struct client *client, uint32_t pid, uint32_t n) {
 
 #define GONE 5000000 /* pids from here on have no processes */
 
-/* A table that becomes full of processes that are gone: what programs of the kernel have counted of them comes again, and is no new call. */
+/* A table that becomes full of processes that are gone: what programs of the kernel have counted of
+ * them comes again, and is no new call. */
 static void test_counts_of_gone(void **state) {
 	struct trace_config config;
 	struct client client = {};
@@ -79,7 +94,8 @@ static void test_counts_of_gone(void **state) {
 	call_by_shim(&client, GONE + 1000, 256); /* it is full */
 	call_by_shim(&client, GONE + 2000, 1); /* has room by those that the shim brought */
 	assert_true(put_counts(&client, GONE, 256)); /* the next pass */
-	for (uint16_t function = 1; function <= 32; function++) /* one leaves the map, and comes again */
+	for (uint16_t function = 1; function <= 32;
+	     function++) /* one leaves the map, and comes again */
 		trace_session_counts_anew(client.session, TRACE_SOURCE_BPF, GONE, function);
 	assert_int_equal(client.session->tallies.n, 255 * 32 + 32);
 	assert_true(put_counts(&client, GONE, 1));
@@ -120,7 +136,8 @@ static void test_missing_later(void **state) {
 
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
-	const struct CMUnitTest tests[] = { TEST(test_counts_anew), TEST(test_counts_of_gone), TEST(test_missing_later) };
+	const struct CMUnitTest tests[] = { TEST(test_counts_anew), TEST(test_counts_of_gone),
+					    TEST(test_missing_later) };
 #undef TEST
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

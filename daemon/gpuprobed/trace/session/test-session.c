@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Sessions without a client's socket: the buffer and its bound, losses, processes, ends, rights. Processes are this one and its children. */
+/* Sessions without a client's socket: the buffer and its bound, losses, processes, ends, rights.
+ * Processes are this one and its children. */
 
 #include "test-session.h"
 
@@ -20,10 +21,12 @@
 static const char *program; /* test-uprobe-target; NULL: it was not built */
 
 static void put_call(struct trace_session *session, uint32_t pid, uint32_t tid, uint32_t sequence) {
-	struct trace_call call = { .record = { .size = sizeof(call), .type = TRACE_CALL, .source = TRACE_SOURCE_SHIM },
-				   .pid = pid,
-				   .tid = tid,
-				   .sequence = sequence };
+	struct trace_call call = {
+		.record = { .size = sizeof(call), .type = TRACE_CALL, .source = TRACE_SOURCE_SHIM },
+		.pid = pid,
+		.tid = tid,
+		.sequence = sequence
+	};
 
 	trace_session_emit(session, &call.record, pid, tid);
 }
@@ -160,7 +163,8 @@ static void test_names_stay(void **state) {
 	assert_int_equal(trace_session_function(client.session, "cuNew"), TRACE_FUNCTION_DYNAMIC);
 	client_read(&client);
 	assert_non_null(first_record(&client, TRACE_PROCESS));
-	assert_string_equal(((const struct trace_name *)first_record(&client, TRACE_NAME))->name, "cuNew");
+	assert_string_equal(((const struct trace_name *)first_record(&client, TRACE_NAME))->name,
+			    "cuNew");
 	end_client(&client);
 }
 
@@ -187,7 +191,10 @@ static void test_numbers(void **state) {
 	assert_int_equal(trace_session_function(a.session, name), 0);
 	for (int i = 0; i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC + 5; i++) {
 		snprintf(name, sizeof(name), "cuOf%d", i);
-		assert_int_equal(trace_session_function(a.session, name), i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC - 2 ? TRACE_FUNCTION_DYNAMIC + 2 + i : 0);
+		assert_int_equal(trace_session_function(a.session, name),
+				 i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC - 2
+					 ? TRACE_FUNCTION_DYNAMIC + 2 + i
+					 : 0);
 	}
 	assert_int_equal(trace_session_stack(a.session, getpid(), addresses, 0), 0);
 	assert_int_equal(trace_session_stack(a.session, getpid(), &here, 1), 1);
@@ -196,16 +203,19 @@ static void test_numbers(void **state) {
 	assert_int_equal(trace_session_stack(b.session, getpid(), addresses, 3), 1);
 	client_read(&a);
 	client_read(&b);
-	assert_int_equal(count_records(&a, TRACE_NAME), TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC - 1 + 1);
+	assert_int_equal(count_records(&a, TRACE_NAME),
+			 TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC - 1 + 1);
 	assert_int_equal(stat("/proc/self/exe", &status), 0);
 	while ((file = next_record(&a, &at, TRACE_NAME)) && file->kind != TRACE_NAME_FILE)
 		;
-	assert_true(file && file->id == status.st_ino && file->pid == (uint32_t)getpid() && strstr(file->name, "/test-trace-session"));
+	assert_true(file && file->id == status.st_ino && file->pid == (uint32_t)getpid() &&
+		    strstr(file->name, "/test-trace-session"));
 	assert_int_equal(count_records(&b, TRACE_NAME), 2);
 	assert_int_equal(count_records(&a, TRACE_STACK), 2);
 	stack = first_record(&a, TRACE_STACK);
 	assert_int_equal(stack->n, 1);
-	assert_int_equal(strncmp((const char *)&stack->addresses[1], "test-trace-session+0x", 21), 0);
+	assert_int_equal(strncmp((const char *)&stack->addresses[1], "test-trace-session+0x", 21),
+			 0);
 	end_client(&a);
 	end_client(&b);
 	start_usual(&a); /* the table was full, but only as long as it was used */
@@ -239,7 +249,8 @@ static void test_stacks(void **state) {
 	assert_int_equal(strncmp(stack_text(&mine, &here), "test-trace-session+0x", 21), 0);
 	world.table->stacks.next = UINT64_MAX; /* there is no time */
 	start_usual(&late);
-	assert_int_equal(strncmp(stack_text(&late, &here), "test-trace-session+0x", 21), 0); /* what is known */
+	assert_int_equal(strncmp(stack_text(&late, &here), "test-trace-session+0x", 21),
+			 0); /* what is known */
 	assert_int_equal(trace_session_stack(late.session, getpid(), &nowhere, 1), 2);
 	assert_int_equal(trace_session_stack(late.session, getppid(), &here, 1), 3);
 	assert_int_equal(world.table->stacks.next, UINT64_MAX);
@@ -256,7 +267,8 @@ static void test_stack_again(void **state) {
 	uint64_t here = (uint64_t)(uintptr_t)&test_stack_again;
 	struct client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
-	struct trace_name name = { .record = { .size = sizeof(name), .type = TRACE_NAME }, .kind = TRACE_NAME_KERNEL };
+	struct trace_name name = { .record = { .size = sizeof(name), .type = TRACE_NAME },
+				   .kind = TRACE_NAME_KERNEL };
 	const struct trace_stack *stack;
 
 	config.buffer = 1;
@@ -380,7 +392,8 @@ static void test_work(void **state) {
 static pid_t start_child(uid_t uid, pid_t *grandchildp);
 static void end_child(pid_t pid);
 
-/* There are as many processes as a session knows, and a parent is one more: who asks for it stays. */
+/* There are as many processes as a session knows, and a parent is one more: who asks for it stays.
+ */
 static void test_many_processes(void **state) {
 	pid_t child = start_child(getuid(), NULL);
 	struct client client = {};
@@ -451,7 +464,8 @@ static void test_targets(void **state) {
 	end_child(pids[0]);
 	turn_for(200);
 	assert_false(trace_session_finished(client.session));
-	assert_true(trace_session_means(client.session, pids[0])); /* its last records may still come */
+	assert_true(
+		trace_session_means(client.session, pids[0])); /* its last records may still come */
 	end_child(pids[1]);
 	for (int i = 0; i < 100 && !trace_session_finished(client.session); i++)
 		turn_for(50);
@@ -484,7 +498,8 @@ static void map_file_named(const char *name) {
 	rmdir(folder);
 }
 
-/* What a session of this process says is missing, of the sources shim and, if they are to be, bpf and gpu. */
+/* What a session of this process says is missing, of the sources shim and, if they are to be, bpf
+ * and gpu. */
 static size_t missing_lines(bool bpf, bool gpu, const char *text) {
 	uint32_t targets[1] = { (uint32_t)getpid() };
 	struct client client = {};
@@ -508,9 +523,14 @@ static size_t missing_lines(bool bpf, bool gpu, const char *text) {
 static void test_no_shim(void **state) {
 	assert_int_equal(missing_lines(false, true, "has no shim"), 0); /* no libcuda either */
 	map_file_named("libcuda.so.1");
-	assert_int_equal(missing_lines(false, false, "has no shim (gpuprobe-shim(7)): its calls"), 1);
-	assert_int_equal(missing_lines(false, true, "has no shim (gpuprobe-shim(7)): its calls and kernels"), 1);
-	assert_int_equal(missing_lines(true, true, "has no shim (gpuprobe-shim(7)): times of its kernels"), 1);
+	assert_int_equal(missing_lines(false, false, "has no shim (gpuprobe-shim(7)): its calls"),
+			 1);
+	assert_int_equal(missing_lines(false, true,
+				       "has no shim (gpuprobe-shim(7)): its calls and kernels"),
+			 1);
+	assert_int_equal(missing_lines(true, true,
+				       "has no shim (gpuprobe-shim(7)): times of its kernels"),
+			 1);
 	assert_int_equal(missing_lines(true, false, "has no shim"), 0);
 	map_file_named("libgpuprobe-shim.so");
 	assert_int_equal(missing_lines(false, true, "has no shim"), 0);
@@ -525,17 +545,20 @@ static void test_bad_targets(void **state) {
 	end_child(ended);
 	config.options.pids = targets;
 	config.options.n_pids = 2;
-	assert_int_equal(trace_session_new(&client.session, world.table, &config, &bad), TRACE_E_GONE);
+	assert_int_equal(trace_session_new(&client.session, world.table, &config, &bad),
+			 TRACE_E_GONE);
 	assert_int_equal(bad, ended);
 	targets[1] = 1; /* init */
 	config.options.caller = 65534;
 	config.options.all_users = false;
-	assert_int_equal(trace_session_new(&client.session, world.table, &config, &bad), TRACE_E_FOREIGN);
+	assert_int_equal(trace_session_new(&client.session, world.table, &config, &bad),
+			 TRACE_E_FOREIGN);
 	assert_int_equal(trace_table_counters(world.table).sessions, 0);
 	end_child(child);
 }
 
-/* Whose processes a caller without rights may trace: his own, and of these none with other rights than he has. */
+/* Whose processes a caller without rights may trace: his own, and of these none with other rights
+ * than he has. */
 static void test_rights(void **state) {
 	struct client client = {};
 	struct trace_config config = usual_config(&client);
@@ -574,10 +597,12 @@ static void test_rights(void **state) {
 	end_child(others);
 }
 
-/* A process that gets other rights, as by the exec of a set-user-id program, is the caller's no longer, at once. */
+/* A process that gets other rights, as by the exec of a set-user-id program, is the caller's no
+ * longer, at once. */
 static void test_rights_change(void **state) {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct sets[2] = { { .effective = 1 << CAP_SETUID, .permitted = 1 << CAP_SETUID } };
+	struct __user_cap_data_struct sets[2] = { { .effective = 1 << CAP_SETUID,
+						    .permitted = 1 << CAP_SETUID } };
 	struct client client = {};
 	struct trace_config config = usual_config(&client);
 	int ends[2], answers[2];
@@ -590,9 +615,11 @@ static void test_rights_change(void **state) {
 	child = fork();
 	if (child == 0) {
 		alarm(60); /* PR_SET_PDEATHSIG does not survive what follows */
-		if (prctl(PR_SET_KEEPCAPS, 1) || setresuid(65534, 65534, 65534) || syscall(SYS_capset, &header, sets) || write(answers[1], "", 1) != 1)
+		if (prctl(PR_SET_KEEPCAPS, 1) || setresuid(65534, 65534, 65534) ||
+		    syscall(SYS_capset, &header, sets) || write(answers[1], "", 1) != 1)
 			_exit(1);
-		if (read(ends[0], &byte, 1) != 1 || setresuid(65534, 0, 0) || write(answers[1], "", 1) != 1)
+		if (read(ends[0], &byte, 1) != 1 || setresuid(65534, 0, 0) ||
+		    write(answers[1], "", 1) != 1)
 			_exit(1);
 		for (;;)
 			pause();
@@ -616,7 +643,8 @@ static void test_rights_change(void **state) {
 }
 
 static void test_follow(void **state) {
-	pid_t grandchild, child = start_child(getuid(), &grandchild), stranger = start_child(getuid(), NULL);
+	pid_t grandchild, child = start_child(getuid(), &grandchild),
+			  stranger = start_child(getuid(), NULL);
 	struct client client = {};
 	struct trace_config config = usual_config(&client);
 	uint32_t target = (uint32_t)child;
@@ -637,7 +665,8 @@ static void test_follow(void **state) {
 	trace_session_forked(client.session, grandchild, stranger, 5);
 	assert_true(trace_session_means(client.session, stranger));
 	end_child(stranger);
-	trace_session_execed(client.session, stranger, 6); /* it is gone when that is learnt: it stays what it was */
+	trace_session_execed(client.session, stranger,
+			     6); /* it is gone when that is learnt: it stays what it was */
 	trace_session_ended(client.session, stranger, 3 << 8, 6);
 	trace_session_ended(client.session, stranger, 3 << 8, 6);
 	client_read(&client);
@@ -649,7 +678,8 @@ static void test_follow(void **state) {
 			continue; /* of the target */
 		assert_int_equal(process->pid, stranger);
 		assert_int_equal(process->what, i == 1 ? TRACE_PROCESS_FORK : TRACE_PROCESS_EXIT);
-		assert_int_equal(process->parent, i == 1 ? grandchild : getpid()); /* as /proc said meanwhile */
+		assert_int_equal(process->parent,
+				 i == 1 ? grandchild : getpid()); /* as /proc said meanwhile */
 		assert_int_equal(process->status, i == 1 ? 0 : 3 << 8);
 	}
 	end_client(&client);
@@ -687,7 +717,8 @@ static bool executes_sleep(pid_t pid) {
 	return strcmp(comm, "sleep\n") == 0;
 }
 
-/* A program that a process executes, as /proc tells: its thread has its name, and what it calls is after its beginning. */
+/* A program that a process executes, as /proc tells: its thread has its name, and what it calls is
+ * after its beginning. */
 static void test_exec(void **state) {
 	struct client client = {};
 	struct trace_config config = usual_config(&client);
@@ -734,7 +765,8 @@ static void test_exec(void **state) {
 	close(go[1]);
 }
 
-/* Of one that has ended: told once, without the name of the file of before, as long as its parent has not waited for it; then not at all. */
+/* Of one that has ended: told once, without the name of the file of before, as long as its parent
+ * has not waited for it; then not at all. */
 static void test_exec_of_dead(void **state) {
 	pid_t child = start_child(getuid(), NULL);
 	struct client client = {};
@@ -755,7 +787,8 @@ static void test_exec_of_dead(void **state) {
 	process = next_record(&client, &at, TRACE_PROCESS);
 	assert_true(process && process->what == TRACE_PROCESS_SEEN && process->exe[0]);
 	process = next_record(&client, &at, TRACE_PROCESS);
-	assert_true(process && process->what == TRACE_PROCESS_EXEC && !process->exe[0] && process->time == 7);
+	assert_true(process && process->what == TRACE_PROCESS_EXEC && !process->exe[0] &&
+		    process->time == 7);
 	assert_null(next_record(&client, &at, TRACE_PROCESS));
 	end_client(&client);
 }
@@ -790,7 +823,8 @@ static void test_duration(void **state) {
 		turn_for(10);
 	assert_true(trace_session_finished(client.session));
 	assert_non_null(first_record(&client, TRACE_STOP));
-	assert_true(((const struct trace_stop *)first_record(&client, TRACE_STOP))->time >= ((const struct trace_start *)client.bytes)->monotonic + 50000000);
+	assert_true(((const struct trace_stop *)first_record(&client, TRACE_STOP))->time >=
+		    ((const struct trace_start *)client.bytes)->monotonic + 50000000);
 	end_client(&client);
 }
 
@@ -819,7 +853,9 @@ static void test_stop(void **state) {
 	assert_int_equal(client.wakes, 1);
 	assert_non_null(first_record(&client, TRACE_STOP));
 	end_client(&client);
-	assert_int_equal(trace_session_new(&client.session, world.table, &(struct trace_config){}, &(uint32_t){ 0 }), -ESHUTDOWN);
+	assert_int_equal(trace_session_new(&client.session, world.table, &(struct trace_config){},
+					   &(uint32_t){ 0 }),
+			 -ESHUTDOWN);
 }
 
 /* ---- the interest page ---- */
@@ -869,7 +905,8 @@ static void test_page(void **state) {
 	config.options.cgroup = "/a/b";
 	assert_int_equal(start_session(&b, &config), 0);
 	assert_true(page->trace_generation > generation);
-	assert_int_equal(page->trace_rules[1].flags, INTEREST_RULE_PID | INTEREST_RULE_UID | INTEREST_RULE_CGROUP);
+	assert_int_equal(page->trace_rules[1].flags,
+			 INTEREST_RULE_PID | INTEREST_RULE_UID | INTEREST_RULE_CGROUP);
 	end_client(&b);
 	end_client(&a);
 	for (int i = 0; i < INTEREST_TRACE_RULES_MAX + 1; i++)
@@ -934,7 +971,9 @@ static void await_library(struct client *client) {
 	for (int i = 0; i < 10000 && !name; i++) {
 		trace_uprobe_drain(client->session->uprobe);
 		client_read(client);
-		while ((name = next_record(client, &at, TRACE_NAME)) && (name->kind != TRACE_NAME_LIBRARY || strncmp(name->name, program, n_folder) != 0))
+		while ((name = next_record(client, &at, TRACE_NAME)) &&
+		       (name->kind != TRACE_NAME_LIBRARY ||
+			strncmp(name->name, program, n_folder) != 0))
 			;
 		usleep(1000);
 	}
@@ -993,7 +1032,8 @@ static void run_short_child(bool follow, bool aggregate) {
 	close(from[0]);
 }
 
-/* Its calls are there when it is not; where nobody can know whose child it was, they are lost, and counted. */
+/* Its calls are there when it is not; where nobody can know whose child it was, they are lost, and
+ * counted. */
 static void test_short_child(void **state) {
 	run_short_child(true, false);
 	run_short_child(true, true);
@@ -1004,13 +1044,20 @@ static void test_short_child(void **state) {
 int main(int argc, char **argv) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_frame),   TEST(test_wakes),	    TEST(test_slow_reader), TEST(test_many_lose), TEST(test_names_stay), TEST(test_numbers), TEST(test_stacks), TEST(test_many_processes),
-		TEST(test_stack_again), TEST(test_warnings), TEST(test_limits), TEST(test_quota), TEST(test_work), TEST(test_targets),	    TEST(test_no_shim), TEST(test_bad_targets), TEST(test_rights), TEST(test_rights_change),	  TEST(test_follow),	 TEST(test_threads), TEST(test_exec), TEST(test_exec_of_dead),
-		TEST(test_rate),    TEST(test_duration),    TEST(test_cgroup),	    TEST(test_stop),	  TEST(test_page),
+		TEST(test_frame),        TEST(test_wakes),          TEST(test_slow_reader),
+		TEST(test_many_lose),    TEST(test_names_stay),     TEST(test_numbers),
+		TEST(test_stacks),       TEST(test_many_processes), TEST(test_stack_again),
+		TEST(test_warnings),     TEST(test_limits),         TEST(test_quota),
+		TEST(test_work),         TEST(test_targets),        TEST(test_no_shim),
+		TEST(test_bad_targets),  TEST(test_rights),         TEST(test_rights_change),
+		TEST(test_follow),       TEST(test_threads),        TEST(test_exec),
+		TEST(test_exec_of_dead), TEST(test_rate),           TEST(test_duration),
+		TEST(test_cgroup),       TEST(test_stop),           TEST(test_page),
 		TEST(test_short_child),
 	};
 #undef TEST
 
-	program = argc > 1 ? realpath(argv[1], NULL) : NULL; /* as the kernel names files beside it */
+	program =
+		argc > 1 ? realpath(argv[1], NULL) : NULL; /* as the kernel names files beside it */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,8 @@ static inline const void *next_record(const struct client *client, size_t *at, u
 	while (*at < client->n) {
 		const struct trace_record *record = (const void *)(client->bytes + *at);
 
-		assert_true(record->size >= 8 && record->size % 8 == 0 && *at + record->size <= client->n && record->size <= TRACE_RECORD_MAX);
+		assert_true(record->size >= 8 && record->size % 8 == 0 &&
+			    *at + record->size <= client->n && record->size <= TRACE_RECORD_MAX);
 		*at += record->size;
 		if (record->type == type)
 			return record;
@@ -115,7 +116,9 @@ static inline uint64_t count_lost(const struct client *client, uint8_t source) {
 	size_t at = 0;
 
 	while ((lost = next_record(client, &at, TRACE_LOST)))
-		n += lost->record.source == source && !(lost->record.flags & TRACE_LOST_ENDS) ? lost->count : 0;
+		n += lost->record.source == source && !(lost->record.flags & TRACE_LOST_ENDS)
+			     ? lost->count
+			     : 0;
 	return n;
 }
 

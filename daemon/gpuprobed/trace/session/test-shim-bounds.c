@@ -9,9 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Users who have many processes get fewer slots, and in the end none: what is not there is counted. */
+/* Users who have many processes get fewer slots, and in the end none: what is not there is counted.
+ */
 static void test_shapes(void **state) {
-	enum { N = 600 };
+	enum {
+		N = 600
+	};
 	struct traced *traced = calloc(N, sizeof(*traced));
 	struct client client = {};
 	struct trace_config config = usual_config(&client);
@@ -43,7 +46,8 @@ static void test_shapes(void **state) {
 	free(traced);
 }
 
-/* Numbers that a process chooses lie in no heap, as these would, which differ in upper bits only once they are folded, whatever is added to them before. */
+/* Numbers that a process chooses lie in no heap, as these would, which differ in upper bits only
+ * once they are folded, whatever is added to them before. */
 static void test_numbers(void **state) {
 	struct number_map map = {};
 	size_t run = 0, longest = 0;
@@ -84,9 +88,12 @@ static void make_dear(struct name_record *name) {
 	make_name(name, TRACE_NAME_FUNCTION, TRACE_FUNCTION_DYNAMIC, prefix);
 }
 
-/* Records that are dear: a turn takes few of them, but some, and does not begin with the same slot each time. */
+/* Records that are dear: a turn takes few of them, but some, and does not begin with the same slot
+ * each time. */
 static void test_dear(void **state) {
-	enum { SLOTS = 16 };
+	enum {
+		SLOTS = 16
+	};
 	struct producer producers[SLOTS];
 	struct client client = { .lazy = true };
 	struct name_record name;
@@ -175,9 +182,12 @@ static void test_foreign(void **state) {
 	end_client(&client);
 }
 
-/* The last time all is read, but there is an end of taking and of counting: what is behind that is lost, nobody knows how much. */
+/* The last time all is read, but there is an end of taking and of counting: what is behind that is
+ * lost, nobody knows how much. */
 static void test_last(void **state) {
-	enum { SLOTS = 128 };
+	enum {
+		SLOTS = 128
+	};
 	const struct trace_ring_record pad = { .size = 8, .type = TRACE_RING_PAD };
 	struct client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
@@ -203,9 +213,13 @@ static void test_last(void **state) {
 	end_client(&client);
 }
 
-/* Many processes that have ended at once, whose rings others have: not all are read in one turn, but each in the end. */
+/* Many processes that have ended at once, whose rings others have: not all are read in one turn,
+ * but each in the end. */
 static void test_outlived(void **state) {
-	enum { N = 16, SLOTS = 16 };
+	enum {
+		N = 16,
+		SLOTS = 16
+	};
 	struct client client = { .lazy = true };
 	struct traced *traced = calloc(N, sizeof(*traced));
 	struct producer producer;
@@ -253,12 +267,9 @@ static void test_outlived(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_shapes),
-		cmocka_unit_test(test_numbers),
-		TEST(test_dear),
-		TEST(test_foreign),
-		TEST(test_last),
-		TEST(test_outlived),
+		TEST(test_shapes), cmocka_unit_test(test_numbers),
+		TEST(test_dear),   TEST(test_foreign),
+		TEST(test_last),   TEST(test_outlived),
 	};
 #undef TEST
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The daemon's end of rings, against a producer that is honest, fast, or a liar. The traced processes are this one, under some numbers of struct process. */
+/* The daemon's end of rings, against a producer that is honest, fast, or a liar. The traced
+ * processes are this one, under some numbers of struct process. */
 
 #include "test-traced.h"
 
@@ -14,7 +15,8 @@
 
 #include "lib/function.h"
 
-/* A connection that asks again, because its ring is retired, leaves that one: it would be closed with it, or outlive it. */
+/* A connection that asks again, because its ring is retired, leaves that one: it would be closed
+ * with it, or outlive it. */
 static void test_same_connection(void **state) {
 	struct client clients[2] = {};
 	struct trace_config config;
@@ -50,7 +52,8 @@ static void test_same_connection(void **state) {
 		end_client(&clients[i]);
 }
 
-/* A process ends, and one that was forked from it goes on with its ring and its connection: that is not told as the ended one's, whose number may be anybody's. */
+/* A process ends, and one that was forked from it goes on with its ring and its connection: that is
+ * not told as the ended one's, whose number may be anybody's. */
 static void test_outlived(void **state) {
 	struct producer producer;
 	struct producer_call call;
@@ -104,13 +107,15 @@ static pid_t start_sleeper(void) {
 	return pid;
 }
 
-/* A process whose parents are not those of the trace is traced if it says of which of them it descends, and the trace follows them. */
+/* A process whose parents are not those of the trace is traced if it says of which of them it
+ * descends, and the trace follows them. */
 static void test_descendants(void **state) {
 	const pid_t root = start_sleeper(), other = start_sleeper();
 	uint32_t pids[] = { (uint32_t)root };
 	struct client client = {};
 	struct trace_config config = usual_config(&client);
-	struct traced traced = { .connection = { .state = SHIM_CLOSED, .pidfd = -1 }, .process = { .number = 1, .uid = getuid() } };
+	struct traced traced = { .connection = { .state = SHIM_CLOSED, .pidfd = -1 },
+				 .process = { .number = 1, .uid = getuid() } };
 
 	config.options.filter = (struct filter){};
 	config.options.pids = pids;
@@ -153,7 +158,8 @@ static uint64_t count_unknown_ends(const struct client *client) {
 	return count;
 }
 
-/* Launches that have no times when a process, or the trace, ends: who asked for times is told how many there were in its trace. */
+/* Launches that have no times when a process, or the trace, ends: who asked for times is told how
+ * many there were in its trace. */
 static void test_unknown_ends(void **state) {
 	struct client a = {}, b = {}, c = {};
 	struct trace_config config = usual_config(&a);
@@ -186,7 +192,8 @@ static void test_unknown_ends(void **state) {
 	end_client(&c);
 }
 
-/* A process that hangs up without having taken its ring has gone on without: that is a loss, of which nobody knows how many calls. */
+/* A process that hangs up without having taken its ring has gone on without: that is a loss, of
+ * which nobody knows how many calls. */
 static void test_too_late(void **state) {
 	struct client client = {};
 	struct traced traced;
@@ -206,9 +213,11 @@ static void test_too_late(void **state) {
 	end_client(&client);
 }
 
-/* A session that wants sums has no records of calls, but of those that say more than a sum; nothing is lost when its client does not read. */
+/* A session that wants sums has no records of calls, but of those that say more than a sum; nothing
+ * is lost when its client does not read. */
 static void test_counts(void **state) {
-	const uint16_t alloc = function_by_name("cuMemAlloc_v2")->number, copy = function_by_name("cuMemcpy2D_v2")->number;
+	const uint16_t alloc = function_by_name("cuMemAlloc_v2")->number,
+		       copy = function_by_name("cuMemcpy2D_v2")->number;
 	struct client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
 	const struct trace_counts *counts;
@@ -238,8 +247,10 @@ static void test_counts(void **state) {
 	trace_session_finish(client.session);
 	client_read(&client);
 	while ((counts = next_record(&client, &at, TRACE_COUNTS))) {
-		assert_true(counts->record.source == TRACE_SOURCE_SHIM && counts->pid == (uint32_t)getpid() && counts->function == alloc);
-		assert_int_equal(counts->record.size, sizeof(*counts) + counts->n_buckets * sizeof(counts->buckets[0]));
+		assert_true(counts->record.source == TRACE_SOURCE_SHIM &&
+			    counts->pid == (uint32_t)getpid() && counts->function == alloc);
+		assert_int_equal(counts->record.size,
+				 sizeof(*counts) + counts->n_buckets * sizeof(counts->buckets[0]));
 		calls += counts->calls;
 		errors += counts->errors;
 		bytes += counts->bytes;
@@ -250,8 +261,11 @@ static void test_counts(void **state) {
 		assert_true(counts->min <= counts->max && counts->max > 0);
 		n++;
 	}
-	assert_true(n >= 1 && calls == 200 && errors == 100 && bytes == 2000 && done == 1000 && in_buckets == 200 && time > 0);
-	assert_int_equal(count_records(&client, TRACE_CALL) + count_lost(&client, TRACE_SOURCE_SHIM), 100); /* its struct says how much */
+	assert_true(n >= 1 && calls == 200 && errors == 100 && bytes == 2000 && done == 1000 &&
+		    in_buckets == 200 && time > 0);
+	assert_int_equal(count_records(&client, TRACE_CALL) +
+				 count_lost(&client, TRACE_SOURCE_SHIM),
+			 100); /* its struct says how much */
 	gone(&traced);
 	end_client(&client);
 }
@@ -269,13 +283,16 @@ static void test_buckets(void **state) {
 
 		value = value * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 		bucket = trace_bucket_of(value >> (i % 64));
-		assert_true(bucket < TRACE_BUCKETS && trace_bucket_start(bucket) <= value >> (i % 64));
-		assert_true(bucket == TRACE_BUCKETS - 1 || value >> (i % 64) < trace_bucket_start(bucket + 1));
+		assert_true(bucket < TRACE_BUCKETS &&
+			    trace_bucket_start(bucket) <= value >> (i % 64));
+		assert_true(bucket == TRACE_BUCKETS - 1 ||
+			    value >> (i % 64) < trace_bucket_start(bucket + 1));
 	}
 	assert_int_equal(trace_bucket_of(UINT64_MAX), TRACE_BUCKETS - 1);
 }
 
-/* Many records of all sizes, around the ring again and again: each comes, in order, with what is in it. */
+/* Many records of all sizes, around the ring again and again: each comes, in order, with what is in
+ * it. */
 static void test_order(void **state) {
 	struct client client = {};
 	struct producer producer;
@@ -294,7 +311,8 @@ static void test_order(void **state) {
 	while (written < 100000) {
 		uint64_t now = ring_now(traced.ring);
 
-		producer_call(&call, (uint16_t)(written % 700), written, now - 100, now, (uint8_t)(written * 7 % 33));
+		producer_call(&call, (uint16_t)(written % 700), written, now - 100, now,
+			      (uint8_t)(written * 7 % 33));
 		call.call.result = (int32_t)written % 3;
 		call.call.record.flags = written % 2 ? TRACE_CALL_CUT : 0;
 		if (producer_write(&producer, &call.call.record)) {
@@ -321,7 +339,8 @@ static void test_order(void **state) {
 		assert_int_equal(got->stack, 0);
 		for (uint64_t i = 0; i < got->n_arguments; i++)
 			assert_int_equal(got->words[i], i + 1);
-		assert_true(got->end >= got->start && got->start >= last && got->start + 1000000 > began && got->end < monotonic_now() + 1000000);
+		assert_true(got->end >= got->start && got->start >= last &&
+			    got->start + 1000000 > began && got->end < monotonic_now() + 1000000);
 		last = got->start;
 		sequence++;
 	}
@@ -363,7 +382,8 @@ static void test_extras(void **state) {
 	memset(&call, 0, sizeof(call));
 	producer_call(&call.call, 1, 0, 1, 2, 2);
 	extra = (unsigned char *)&call.call.words[2];
-	memcpy(extra, &(struct trace_extra){ .argument = 1, .when = TRACE_EXTRA_RETURN, .size = 5 }, 8);
+	memcpy(extra, &(struct trace_extra){ .argument = 1, .when = TRACE_EXTRA_RETURN, .size = 5 },
+	       8);
 	memcpy(extra + 8, "abcde", 5);
 	memcpy(extra + 16, &(struct trace_extra){ .argument = 255, .size = sizeof(frames) }, 8);
 	memcpy(extra + 24, frames, sizeof(frames));
@@ -382,7 +402,9 @@ static void test_extras(void **state) {
 	assert_int_equal(first->size, 5);
 	assert_memory_equal(first + 1, "abcde\0\0", 8);
 	assert_int_equal(got->stack, 1);
-	assert_int_equal(((const struct trace_stack *)first_record(&client, TRACE_STACK))->addresses[1], 0x2000);
+	assert_int_equal(
+		((const struct trace_stack *)first_record(&client, TRACE_STACK))->addresses[1],
+		0x2000);
 	got = first_record(&bare, TRACE_CALL);
 	assert_int_equal(got->n_extras, 0);
 	assert_int_equal(got->stack, 0);
@@ -392,7 +414,8 @@ static void test_extras(void **state) {
 	end_client(&bare);
 }
 
-/* A slot is free again when all of it has been read, and its next thread goes on where it stopped. */
+/* A slot is free again when all of it has been read, and its next thread goes on where it stopped.
+ */
 static void test_slots(void **state) {
 	struct client client = {};
 	struct producer producer, other;
@@ -416,7 +439,8 @@ static void test_slots(void **state) {
 		assert_int_equal(producer.slot->state, TRACE_SLOT_FREE);
 		assert_int_equal(other.slot->state, TRACE_SLOT_FREE);
 	}
-	/* all are taken, and calls that find none are counted; so are those of a slot that is full */
+	/* all are taken, and calls that find none are counted; so are those of a slot that is full
+	 */
 	for (uint32_t i = 0; i < TRACE_RING_SLOTS_MAX; i++)
 		assert_true(producer_claim(&producer, traced.ring, 9000 + i));
 	assert_false(producer_claim(&other, traced.ring, 1));
@@ -476,7 +500,8 @@ static void test_ends(void **state) {
 
 /* ---- options ---- */
 
-/* A session that wants little: each tenth call of one function, if it fails and takes 5 us. Returns a microsecond of the ring. */
+/* A session that wants little: each tenth call of one function, if it fails and takes 5 us. Returns
+ * a microsecond of the ring. */
 static uint64_t begin_narrow(struct client *client, struct traced *traced) {
 	struct trace_config config = usual_config(client);
 
@@ -488,7 +513,8 @@ static uint64_t begin_narrow(struct client *client, struct traced *traced) {
 	config.options.min_duration = 5000;
 	assert_int_equal(start_session(client, &config), 0);
 	begin(traced, 1);
-	return traced->ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000) : 1000;
+	return traced->ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000)
+						     : 1000;
 }
 
 static void test_two_sessions(void **state) {
@@ -507,7 +533,8 @@ static void test_two_sessions(void **state) {
 	assert_int_equal(traced.ring->flags, TRACE_RING_ERRORS);
 	assert_int_equal(traced.ring->sample, 10);
 	assert_in_range(traced.ring->min_duration, 5 * unit - 5, 5 * unit + 5);
-	/* a second one that wants more: the process sees the end of its ring and gets one with the union, each session gets its own */
+	/* a second one that wants more: the process sees the end of its ring and gets one with the
+	 * union, each session gets its own */
 	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
 	producer_call(&call, 5, 0, ring_ago(traced.ring, 6 * unit), ring_now(traced.ring), 1);
 	call.call.result = 1;
@@ -526,7 +553,8 @@ static void test_two_sessions(void **state) {
 	traced = renewed;
 	turn_for(20);
 	assert_int_equal(count_records(&a, TRACE_CALL), 1); /* of the old one */
-	assert_int_equal(count_lost(&a, TRACE_SOURCE_SHIM), 0); /* what there is until then, the process counts in the new one */
+	assert_int_equal(count_lost(&a, TRACE_SOURCE_SHIM),
+			 0); /* what there is until then, the process counts in the new one */
 	assert_true(trace_session_has_shim(a.session, getpid()));
 	assert_int_equal(traced.ring->enabled, 1);
 	assert_int_equal(traced.ring->functions[0], 1 << 5 | 1 << 6);
@@ -597,7 +625,8 @@ static void test_two_sessions(void **state) {
 	end_client(&b);
 }
 
-/* What a second session asks for beside is added to the ring that there is: the first one misses nothing meanwhile. */
+/* What a second session asks for beside is added to the ring that there is: the first one misses
+ * nothing meanwhile. */
 static void test_widened(void **state) {
 	struct client a = {}, b = {};
 	struct trace_config config = usual_config(&b);
@@ -654,11 +683,16 @@ static void test_names(void **state) {
 	start_usual(&a);
 	begin(&traced, 1);
 	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
-	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x100, "_Z3onev")));
-	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x200, "_Z3twov")));
-	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x200, "_Z3twov"))); /* said once more */
-	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x100, "_Z5threev")));
-	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3100, "cuFresh")));
+	assert_true(
+		producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x100, "_Z3onev")));
+	assert_true(
+		producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x200, "_Z3twov")));
+	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x200,
+							"_Z3twov"))); /* said once more */
+	assert_true(
+		producer_write(&producer, make_name(&name, TRACE_NAME_KERNEL, 0x100, "_Z5threev")));
+	assert_true(
+		producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3100, "cuFresh")));
 	producer_call(&call, 3100, 0, 1, 2, 1);
 	assert_true(producer_write(&producer, &call.call.record));
 	producer_call(&call, 3101, 1, 1, 2, 1); /* it has not said what that is */
@@ -670,8 +704,10 @@ static void test_names(void **state) {
 	/* another process numbers otherwise */
 	begin(&other, 2);
 	assert_true(producer_claim(&producer, other.ring, (uint32_t)getpid()));
-	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3100, "cuOther")));
-	assert_true(producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3105, "cuFresh")));
+	assert_true(
+		producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3100, "cuOther")));
+	assert_true(
+		producer_write(&producer, make_name(&name, TRACE_NAME_FUNCTION, 3105, "cuFresh")));
 	producer_call(&call, 3105, 0, 1, 2, 1);
 	assert_true(producer_write(&producer, &call.call.record));
 	drain();
@@ -680,7 +716,9 @@ static void test_names(void **state) {
 	client_read(&b);
 	for (int i = 0; i < 3; i++) {
 		got = next_record(&a, &at, TRACE_NAME);
-		assert_string_equal(got->name, i == 0 ? "_Z3onev" : i == 1 ? "_Z3twov" : "_Z5threev");
+		assert_string_equal(got->name, i == 0   ? "_Z3onev"
+					       : i == 1 ? "_Z3twov"
+							: "_Z5threev");
 		assert_int_equal(got->pid, getpid());
 		assert_int_equal(got->kind, TRACE_NAME_KERNEL);
 		assert_int_equal(got->id, i == 1 ? 0x200 : 0x100);
@@ -689,11 +727,16 @@ static void test_names(void **state) {
 	assert_string_equal(got->name, "cuFresh");
 	assert_int_equal(got->id, TRACE_FUNCTION_DYNAMIC);
 	assert_int_equal(got->pid, 0);
-	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, TRACE_FUNCTION_DYNAMIC);
-	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, 0);
-	assert_string_equal(((const struct trace_name *)next_record(&a, &at, TRACE_NAME))->name, "_Z4nonev");
-	assert_string_equal(((const struct trace_name *)next_record(&a, &at, TRACE_NAME))->name, "cuOther");
-	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function, TRACE_FUNCTION_DYNAMIC);
+	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function,
+			 TRACE_FUNCTION_DYNAMIC);
+	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function,
+			 0);
+	assert_string_equal(((const struct trace_name *)next_record(&a, &at, TRACE_NAME))->name,
+			    "_Z4nonev");
+	assert_string_equal(((const struct trace_name *)next_record(&a, &at, TRACE_NAME))->name,
+			    "cuOther");
+	assert_int_equal(((const struct trace_call *)next_record(&a, &at, TRACE_CALL))->function,
+			 TRACE_FUNCTION_DYNAMIC);
 	assert_null(next_record(&a, &at, TRACE_NAME));
 	assert_int_equal(count_records(&b, TRACE_NAME), 4);
 	for (at = 0; (got = next_record(&b, &at, TRACE_NAME));)
@@ -705,12 +748,25 @@ static void test_names(void **state) {
 }
 
 static void test_kernels(void **state) {
-	const uint64_t last = UINT64_C(1) << 63, wrong[4][2] = { { last - 1, last }, { 1000100, last }, { last - 1, last }, { 1, UINT64_MAX } };
+	const uint64_t last = UINT64_C(1) << 63, wrong[4][2] = {
+		{ last - 1, last }, { 1000100, last }, { last - 1, last }, { 1, UINT64_MAX }
+	};
 	struct client a = {}, b = {};
 	struct trace_config config = usual_config(&a);
-	struct trace_ring_kernel kernel = { .record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .sequence = 9 }, .tid = (uint32_t)getpid(),
-					    .device = 3, .start = 1000100, .end = 1000400, .context = 5, .stream = 6, .function = 7 };
-	struct trace_ring_clock_pair pair = { .record = { .size = sizeof(pair), .type = TRACE_RING_CLOCK_PAIR }, .device = 3, .gpu = 1000000 };
+	struct trace_ring_kernel kernel = {
+		.record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .sequence = 9 },
+		.tid = (uint32_t)getpid(),
+		.device = 3,
+		.start = 1000100,
+		.end = 1000400,
+		.context = 5,
+		.stream = 6,
+		.function = 7
+	};
+	struct trace_ring_clock_pair pair = { .record = { .size = sizeof(pair),
+							  .type = TRACE_RING_CLOCK_PAIR },
+					      .device = 3,
+					      .gpu = 1000000 };
 	const struct trace_kernel *got;
 	const struct trace_clock *clock;
 	struct producer producer;
@@ -722,15 +778,19 @@ static void test_kernels(void **state) {
 	assert_int_equal(start_session(&a, &config), 0);
 	start_usual(&b); /* without */
 	begin(&traced, 1);
-	unit = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000) : 1000;
+	unit = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_steps(&world.table->tsc, 1000)
+						    : 1000;
 	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
-	assert_true(producer_write(&producer, &kernel.record)); /* before there is a pair: it waits */
+	assert_true(
+		producer_write(&producer, &kernel.record)); /* before there is a pair: it waits */
 	drain();
 	client_read(&a);
 	assert_int_equal(count_records(&a, TRACE_KERNEL), 0);
 	pair.after = ring_now(traced.ring);
 	pair.before = pair.after - 2 * unit;
-	host = traced.ring->clock == TRACE_RING_TSC ? tsc_clock_nanoseconds(&world.table->tsc, pair.after - unit) : pair.after - unit;
+	host = traced.ring->clock == TRACE_RING_TSC
+		       ? tsc_clock_nanoseconds(&world.table->tsc, pair.after - unit)
+		       : pair.after - unit;
 	assert_true(producer_write(&producer, &pair.record));
 	drain();
 	client_read(&a);
@@ -745,28 +805,45 @@ static void test_kernels(void **state) {
 	assert_in_range(got->start, host + 95, host + 105);
 	assert_int_equal(got->end - got->start, 300);
 	assert_int_equal(got->record.source, TRACE_SOURCE_GPU);
-	assert_true(got->sequence == 9 && got->tid == (uint32_t)getpid() && got->device == 3 && got->context == 5 && got->stream == 6 && got->function == 7);
+	assert_true(got->sequence == 9 && got->tid == (uint32_t)getpid() && got->device == 3 &&
+		    got->context == 5 && got->stream == 6 && got->function == 7);
 	assert_in_range(got->error, 990, 1010);
 	assert_int_equal(count_records(&b, TRACE_KERNEL) + count_records(&b, TRACE_CLOCK), 0);
 	assert_int_equal(got->error, clock->error);
 	error = clock->error;
-	/* one that the host's clock has stamped needs no pair; what its source does not know adds to the error */
-	kernel = (struct trace_ring_kernel){ .record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .flags = TRACE_RING_KERNEL_HOST, .sequence = 10 },
-					     .tid = (uint32_t)getpid(), .device = 5, .start = host - 7, .end = host, .function = 8, .error = 77 };
+	/* one that the host's clock has stamped needs no pair; what its source does not know adds
+	 * to the error */
+	kernel = (struct trace_ring_kernel){ .record = { .size = sizeof(kernel),
+							 .type = TRACE_RING_KERNEL,
+							 .flags = TRACE_RING_KERNEL_HOST,
+							 .sequence = 10 },
+					     .tid = (uint32_t)getpid(),
+					     .device = 5,
+					     .start = host - 7,
+					     .end = host,
+					     .function = 8,
+					     .error = 77 };
 	assert_true(producer_write(&producer, &kernel.record));
 	drain();
 	client_read(&a);
 	next_record(&a, &at, TRACE_KERNEL);
 	got = next_record(&a, &at, TRACE_KERNEL);
-	assert_true(got->start == host - 7 && got->end == host && got->device == 5 && got->sequence == 10 && got->error == 77);
-	kernel = (struct trace_ring_kernel){ .record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .sequence = 9 }, .start = 2000000, .end = 3000000,
-					     .device = 3, .error = 77 };
+	assert_true(got->start == host - 7 && got->end == host && got->device == 5 &&
+		    got->sequence == 10 && got->error == 77);
+	kernel = (struct trace_ring_kernel){
+		.record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .sequence = 9 },
+		.start = 2000000,
+		.end = 3000000,
+		.device = 3,
+		.error = 77
+	};
 	assert_true(producer_write(&producer, &kernel.record));
 	drain();
 	client_read(&a);
 	got = next_record(&a, &at, TRACE_KERNEL);
 	assert_int_equal(got->error, error + 77 + 200); /* it is not known how the clock drifts */
-	/* of the future, or so long that its end is before its beginning: they would disturb the order of others */
+	/* of the future, or so long that its end is before its beginning: they would disturb the
+	 * order of others */
 	for (size_t i = 0; i < 4; i++) {
 		kernel.record.flags = i == 0 ? TRACE_RING_KERNEL_HOST : 0;
 		kernel.start = wrong[i][0];
@@ -794,7 +871,8 @@ static void test_notes(void **state) {
 	struct {
 		struct trace_ring_note note;
 		char text[16];
-	} note = { .note.record = { .size = sizeof(note), .type = TRACE_RING_NOTE }, .text = "no such thing" };
+	} note = { .note.record = { .size = sizeof(note), .type = TRACE_RING_NOTE },
+		   .text = "no such thing" };
 	struct client a = {}, b = {};
 	struct producer producer;
 	struct traced traced;
@@ -812,7 +890,8 @@ static void test_notes(void **state) {
 		got = first_record(client, TRACE_NOTE);
 		assert_int_equal(got->pid, getpid());
 		assert_string_equal(got->text, "no such thing");
-		assert_true(got->time <= monotonic_now() && monotonic_now() - got->time < UINT64_C(60000000000));
+		assert_true(got->time <= monotonic_now() &&
+			    monotonic_now() - got->time < UINT64_C(60000000000));
 		assert_int_equal(count_records(client, TRACE_NOTE), 1);
 	}
 	gone(&traced);
@@ -822,7 +901,9 @@ static void test_notes(void **state) {
 
 /* ---- liars ---- */
 
-enum { LIES = 42 };
+enum {
+	LIES = 42
+};
 
 /* Writes that many bytes, whatever the record says; there is room. */
 static void put(struct producer *producer, const struct trace_ring_record *record, size_t n) {
@@ -836,8 +917,12 @@ static bool lie(unsigned int n, struct trace_ring *ring, struct producer *produc
 	const uint64_t now = ring_now(ring);
 	struct producer_call call;
 	struct name_record name;
-	struct trace_ring_kernel kernel = { .record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL } };
-	struct trace_ring_clock_pair pair = { .record = { .size = sizeof(pair), .type = TRACE_RING_CLOCK_PAIR }, .before = now - 10, .after = now };
+	struct trace_ring_kernel kernel = { .record = { .size = sizeof(kernel),
+							.type = TRACE_RING_KERNEL } };
+	struct trace_ring_clock_pair pair = { .record = { .size = sizeof(pair),
+							  .type = TRACE_RING_CLOCK_PAIR },
+					      .before = now - 10,
+					      .after = now };
 	struct trace_ring_record *record = &call.call.record;
 	struct trace_extra *extra = (struct trace_extra *)&call.words[2];
 	unsigned int at = 0;
@@ -845,12 +930,12 @@ static bool lie(unsigned int n, struct trace_ring *ring, struct producer *produc
 	producer_call(&call, 5, 1, now - 10, now, 4);
 	/* a call with an extra of 8 bytes, on top of its words 2 and 3 */
 	*extra = (struct trace_extra){ .argument = 1, .size = 8 };
-#define LIE(CHANGE)                              \
-	if (n == at++) {                         \
-		size_t room = record->size;      \
-		CHANGE;                          \
-		put(producer, record, room);     \
-		return true;                     \
+#define LIE(CHANGE)                          \
+	if (n == at++) {                     \
+		size_t room = record->size;  \
+		CHANGE;                      \
+		put(producer, record, room); \
+		return true;                 \
 	}
 #define MOVE(CHANGE)         \
 	if (n == at++) {     \
@@ -879,7 +964,8 @@ static bool lie(unsigned int n, struct trace_ring *ring, struct producer *produc
 	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->when = 2))
 	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->argument = 2))
 	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->reserved = 1))
-	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->argument = 255, extra->size = 7))
+	LIE((call.call.n_arguments = 2, call.call.n_extras = 1, extra->argument = 255,
+	     extra->size = 7))
 	record = &name.name.record;
 	make_name(&name, TRACE_NAME_KERNEL, 1, "f");
 	LIE(name.name.kind = 0)
@@ -938,7 +1024,8 @@ static void test_liars(void **state) {
 		session_flush_lost(client.session);
 		lost = count_lost(&client, TRACE_SOURCE_SHIM);
 		client_read(&client);
-		if (more && (liar.ring->enabled || ask(&liar) || count_lost(&client, TRACE_SOURCE_SHIM) <= lost))
+		if (more && (liar.ring->enabled || ask(&liar) ||
+			     count_lost(&client, TRACE_SOURCE_SHIM) <= lost))
 			fail_msg("lie %u is believed", n);
 		if (!more)
 			assert_int_equal(liar.ring->enabled, 1);
@@ -1011,7 +1098,8 @@ static void *run_fast(void *userdata) {
 	return NULL;
 }
 
-/* Without a pause, and a client that reads too little: each of a million calls is there or counted. */
+/* Without a pause, and a client that reads too little: each of a million calls is there or counted.
+ */
 static void test_fast(void **state) {
 	struct client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
@@ -1092,10 +1180,13 @@ static void test_not_meant(void **state) {
 int main(void) {
 #define TEST(NAME) cmocka_unit_test_setup_teardown(NAME, world_setup, world_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_outlived), TEST(test_descendants), TEST(test_unknown_ends), TEST(test_too_late), TEST(test_counts), cmocka_unit_test(test_buckets),
-		TEST(test_order),   TEST(test_extras), TEST(test_slots),  TEST(test_ends), TEST(test_two_sessions), TEST(test_widened), TEST(test_names),
-		TEST(test_kernels), TEST(test_notes), TEST(test_liars),  TEST(test_header), TEST(test_fast), TEST(test_not_meant),
-		TEST(test_same_connection),
+		TEST(test_outlived),  TEST(test_descendants),     TEST(test_unknown_ends),
+		TEST(test_too_late),  TEST(test_counts),          cmocka_unit_test(test_buckets),
+		TEST(test_order),     TEST(test_extras),          TEST(test_slots),
+		TEST(test_ends),      TEST(test_two_sessions),    TEST(test_widened),
+		TEST(test_names),     TEST(test_kernels),         TEST(test_notes),
+		TEST(test_liars),     TEST(test_header),          TEST(test_fast),
+		TEST(test_not_meant), TEST(test_same_connection),
 	};
 #undef TEST
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The process's side of a ring (proto/trace-ring.h), for tests: what the shim does, without the shim. */
+/* The process's side of a ring (proto/trace-ring.h), for tests: what the shim does, without the
+ * shim. */
 
 #include <stdbool.h>
 #include <string.h>
@@ -16,17 +17,20 @@ struct producer {
 };
 
 static inline struct trace_slot *producer_slot(struct trace_ring *ring, uint32_t i) {
-	return (struct trace_slot *)((unsigned char *)ring + ring->slots_offset + (uint64_t)i * ring->slot_stride);
+	return (struct trace_slot *)((unsigned char *)ring + ring->slots_offset +
+				     (uint64_t)i * ring->slot_stride);
 }
 
 /* Claims the first free slot. False: there is none. */
-static inline bool producer_claim(struct producer *producer, struct trace_ring *ring, uint32_t tid) {
+static inline bool producer_claim(struct producer *producer, struct trace_ring *ring,
+				  uint32_t tid) {
 	*producer = (struct producer){};
 	for (uint32_t i = 0; i < ring->slot_count; i++) {
 		struct trace_slot *slot = producer_slot(ring, i);
 		uint32_t expected = TRACE_SLOT_FREE;
 
-		if (!__atomic_compare_exchange_n(&slot->state, &expected, TRACE_SLOT_USED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		if (!__atomic_compare_exchange_n(&slot->state, &expected, TRACE_SLOT_USED, false,
+						 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			continue;
 		slot->tid = tid;
 		*producer = (struct producer){ ring, slot, slot->head };
@@ -40,15 +44,20 @@ static inline void producer_leave(struct producer *producer) {
 }
 
 /* Copies a record in. False: there is no room; nothing is counted. */
-static inline bool producer_write(struct producer *producer, const struct trace_ring_record *record) {
+static inline bool producer_write(struct producer *producer,
+				  const struct trace_ring_record *record) {
 	const uint64_t bytes = producer->ring->slot_bytes;
 	unsigned char *data = (unsigned char *)(producer->slot + 1);
-	uint64_t place = producer->head & (bytes - 1), pad = bytes - place < record->size ? bytes - place : 0;
+	uint64_t place = producer->head & (bytes - 1),
+		 pad = bytes - place < record->size ? bytes - place : 0;
 
-	if (producer->head + pad + record->size - __atomic_load_n(&producer->slot->tail, __ATOMIC_ACQUIRE) > bytes)
+	if (producer->head + pad + record->size -
+		    __atomic_load_n(&producer->slot->tail, __ATOMIC_ACQUIRE) >
+	    bytes)
 		return false;
 	if (pad) {
-		*(struct trace_ring_record *)(data + place) = (struct trace_ring_record){ .size = (uint16_t)pad, .type = TRACE_RING_PAD };
+		*(struct trace_ring_record *)(data + place) =
+			(struct trace_ring_record){ .size = (uint16_t)pad, .type = TRACE_RING_PAD };
 		producer->head += pad;
 		place = 0;
 	}
@@ -68,10 +77,14 @@ struct producer_call {
 	uint64_t words[TRACE_WORDS_MAX];
 };
 
-static inline const struct trace_ring_record *producer_call(struct producer_call *call, uint16_t function, uint32_t sequence, uint64_t start, uint64_t end,
+static inline const struct trace_ring_record *producer_call(struct producer_call *call,
+							    uint16_t function, uint32_t sequence,
+							    uint64_t start, uint64_t end,
 							    uint8_t n_words) {
 	*call = (struct producer_call){
-		.call = { .record = { .size = (uint16_t)(sizeof(call->call) + 8u * n_words), .type = TRACE_RING_CALL, .sequence = sequence },
+		.call = { .record = { .size = (uint16_t)(sizeof(call->call) + 8u * n_words),
+				      .type = TRACE_RING_CALL,
+				      .sequence = sequence },
 			  .start = start,
 			  .end = end,
 			  .function = function,

@@ -13,7 +13,8 @@
 #include "test-session.h"
 #include "test-trace-producer.h"
 
-/* A process and its connection, which is one that is closed already: the table's closing it does nothing, gone() does. */
+/* A process and its connection, which is one that is closed already: the table's closing it does
+ * nothing, gone() does. */
 struct traced {
 	struct process process;
 	struct shim_connection connection;
@@ -26,7 +27,9 @@ struct traced {
 static inline bool ask(struct traced *traced) {
 	int fd;
 
-	assert_int_equal(shim_rings_ask(world.table, &traced->process, traced->ancestor, &traced->connection, &fd, &traced->size), 0);
+	assert_int_equal(shim_rings_ask(world.table, &traced->process, traced->ancestor,
+					&traced->connection, &fd, &traced->size),
+			 0);
 	if (fd < 0)
 		return false;
 	assert_int_equal(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -76,8 +79,12 @@ struct name_record {
 	char text[64];
 };
 
-static inline const struct trace_ring_record *make_name(struct name_record *record, uint32_t kind, uint64_t id, const char *text) {
-	*record = (struct name_record){ .name = { .record = { .size = sizeof(record->name) + 8, .type = TRACE_RING_NAME }, .kind = kind, .id = id } };
+static inline const struct trace_ring_record *make_name(struct name_record *record, uint32_t kind,
+							uint64_t id, const char *text) {
+	*record = (struct name_record){ .name = { .record = { .size = sizeof(record->name) + 8,
+							      .type = TRACE_RING_NAME },
+						  .kind = kind,
+						  .id = id } };
 	strncpy(record->text, text, sizeof(record->text) - 1);
 	record->name.record.size = (uint16_t)(sizeof(record->name) + (strlen(text) + 8) / 8 * 8);
 	return &record->name.record;

@@ -19,7 +19,8 @@ int cpu_list_parse(const char *text, int **cpusp, size_t *np) {
 		first = strtol(text, &end, 10);
 		if (first <= last || first >= CPUS_MAX)
 			break;
-		last = *end == '-' && end[1] >= '0' && end[1] <= '9' ? strtol(end + 1, &end, 10) : first;
+		last = *end == '-' && end[1] >= '0' && end[1] <= '9' ? strtol(end + 1, &end, 10)
+								     : first;
 		if (last < first || last >= CPUS_MAX)
 			break;
 		text = end;

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Takes a list as the kernel writes it, "0-3,5": their numbers, to be freed. 0, -EINVAL: it is none, or -ENOMEM. */
+/* Takes a list as the kernel writes it, "0-3,5": their numbers, to be freed. 0, -EINVAL: it is
+ * none, or -ENOMEM. */
 int cpu_list_parse(const char *text, int **cpusp, size_t *np);
 
 /* Those that run now; one at least. 0 or negative errno. */

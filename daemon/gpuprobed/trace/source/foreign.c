@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A thread for each file, detached, because nobody can wait for one that hangs. A process that was waited for in vain is not asked again before its thread has
- * come back. The more of them there are the shorter is the wait, so that it does not help to have many.
+ * A thread for each file, detached, because nobody can wait for one that hangs. A process that was
+ * waited for in vain is not asked again before its thread has come back. The more of them there are
+ * the shorter is the wait, so that it does not help to have many.
  */
 
 #include "foreign.h"

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A mapped file is opened through /proc/PID/map_files: that is the very file, whatever its path means by now, in whichever container, deleted or hidden. Without the
- * right to do that, by its path in the process's root, if it is still the same inode. First as a path only: a FIFO or a device would act on being opened.
+ * A mapped file is opened through /proc/PID/map_files: that is the very file, whatever its path
+ * means by now, in whichever container, deleted or hidden. Without the right to do that, by its
+ * path in the process's root, if it is still the same inode. First as a path only: a FIFO or a
+ * device would act on being opened.
  */
 
 #include "libcuda.h"
@@ -34,7 +36,8 @@ bool libcuda_path_matches(const char *path, size_t n) {
 		n -= (size_t)(slash + 1 - path);
 		path = slash + 1;
 	}
-	return n >= strlen("libcuda.so") && !memcmp(path, "libcuda.so", strlen("libcuda.so")) && (n == strlen("libcuda.so") || path[strlen("libcuda.so")] == '.');
+	return n >= strlen("libcuda.so") && !memcmp(path, "libcuda.so", strlen("libcuda.so")) &&
+	       (n == strlen("libcuda.so") || path[strlen("libcuda.so")] == '.');
 }
 
 enum mount_kind {
@@ -43,7 +46,8 @@ enum mount_kind {
 	MOUNT_FUSE,
 };
 
-/* What a process (0: this one) knows of the mount that a file is on, or of another one of the same device. */
+/* What a process (0: this one) knows of the mount that a file is on, or of another one of the same
+ * device. */
 static enum mount_kind find_mount(pid_t pid, const struct statx *status) {
 	enum mount_kind kind = MOUNT_UNKNOWN;
 	char path[64], *line = NULL;
@@ -60,10 +64,12 @@ static enum mount_kind find_mount(pid_t pid, const struct statx *status) {
 		unsigned int device_major, device_minor;
 		uint64_t id;
 
-		if (!type || sscanf(line, "%" SCNu64 " %*u %u:%u", &id, &device_major, &device_minor) != 3)
+		if (!type ||
+		    sscanf(line, "%" SCNu64 " %*u %u:%u", &id, &device_major, &device_minor) != 3)
 			continue;
 		done = status->stx_mask & STATX_MNT_ID && id == status->stx_mnt_id;
-		if (done || (device_major == status->stx_dev_major && device_minor == status->stx_dev_minor))
+		if (done || (device_major == status->stx_dev_major &&
+			     device_minor == status->stx_dev_minor))
 			kind = strncmp(type + 3, "fuse", 4) ? MOUNT_PLAIN : MOUNT_FUSE;
 	}
 	free(line);
@@ -72,7 +78,8 @@ static enum mount_kind find_mount(pid_t pid, const struct statx *status) {
 	return kind;
 }
 
-/* Whether somebody may serve the file, for whose answers one would wait: also if nobody knows its mount any more, as it was removed while in use. */
+/* Whether somebody may serve the file, for whose answers one would wait: also if nobody knows its
+ * mount any more, as it was removed while in use. */
 static bool is_served(pid_t pid, const struct statx *status) {
 	enum mount_kind kind = find_mount(pid, status);
 
@@ -81,7 +88,8 @@ static bool is_served(pid_t pid, const struct statx *status) {
 	return kind != MOUNT_PLAIN;
 }
 
-/* Opens for reading what a descriptor of a path (consumed) means, if it is a regular file that nobody serves. */
+/* Opens for reading what a descriptor of a path (consumed) means, if it is a regular file that
+ * nobody serves. */
 static int reopen(int path_fd, pid_t pid) {
 	struct statx status;
 	char path[64];
@@ -90,8 +98,9 @@ static int reopen(int path_fd, pid_t pid) {
 	if (path_fd < 0)
 		return -1;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
-	if (statx(path_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_MNT_ID, &status) == 0 && S_ISREG(status.stx_mode) &&
-	    !is_served(pid, &status))
+	if (statx(path_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+		  STATX_TYPE | STATX_INO | STATX_MNT_ID, &status) == 0 &&
+	    S_ISREG(status.stx_mode) && !is_served(pid, &status))
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	close(path_fd);
 	return fd;
@@ -99,7 +108,8 @@ static int reopen(int path_fd, pid_t pid) {
 
 /* Opens a path as a process would resolve it. */
 static int open_in_root(pid_t pid, const char *path) {
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
 	char root_path[64];
 	int root, fd;
 
@@ -118,7 +128,8 @@ static int open_mapped(pid_t pid, uint64_t start, uint64_t end, const char *path
 	char link[96];
 	int fd;
 
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", (int)pid, (unsigned long)start, (unsigned long)end);
+	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", (int)pid, (unsigned long)start,
+		 (unsigned long)end);
 	fd = open(link, O_PATH | O_CLOEXEC);
 	if (fd >= 0)
 		return reopen(fd, pid);
@@ -145,9 +156,12 @@ int libcuda_find_mapped(pid_t pid, libcuda_found_fn found, void *userdata) {
 		char mode[5];
 		int at = 0, fd;
 
-		if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode, &at) < 4 || !at || mode[2] != 'x' || line[at] != '/')
+		if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode,
+			   &at) < 4 ||
+		    !at || mode[2] != 'x' || line[at] != '/')
 			continue;
-		if (n > at + (ssize_t)strlen(DELETED) && !strcmp(line + n - strlen(DELETED), DELETED))
+		if (n > at + (ssize_t)strlen(DELETED) &&
+		    !strcmp(line + n - strlen(DELETED), DELETED))
 			line[n -= (ssize_t)strlen(DELETED)] = '\0';
 		if (!libcuda_path_matches(line + at, (size_t)(n - at)) || inode == last_inode)
 			continue;
@@ -183,10 +197,12 @@ static void find_in_folders(pid_t pid, char *folders, libcuda_found_fn found, vo
 	char path[PATH_MAX], *save = NULL;
 	size_t n = 0;
 
-	for (const char *folder = strtok_r(folders, ":;", &save); folder && n < FOLDERS_MAX; folder = strtok_r(NULL, ":;", &save), n++) {
+	for (const char *folder = strtok_r(folders, ":;", &save); folder && n < FOLDERS_MAX;
+	     folder = strtok_r(NULL, ":;", &save), n++) {
 		int fd;
 
-		if (folder[0] != '/' || snprintf(path, sizeof(path), "%s/libcuda.so.1", folder) >= (int)sizeof(path))
+		if (folder[0] != '/' ||
+		    snprintf(path, sizeof(path), "%s/libcuda.so.1", folder) >= (int)sizeof(path))
 			continue;
 		fd = open_in_root(pid, path);
 		if (fd >= 0)
@@ -203,7 +219,8 @@ int libcuda_find_environment(pid_t pid, libcuda_found_fn found, void *userdata) 
 		return -errno;
 	for (size_t at = 0; at < n; at += strlen(bytes + at) + 1)
 		if (!strncmp(bytes + at, "LD_LIBRARY_PATH=", strlen("LD_LIBRARY_PATH="))) {
-			find_in_folders(pid, bytes + at + strlen("LD_LIBRARY_PATH="), found, userdata);
+			find_in_folders(pid, bytes + at + strlen("LD_LIBRARY_PATH="), found,
+					userdata);
 			break;
 		}
 	free(bytes);
@@ -222,16 +239,26 @@ void libcuda_find_usual(libcuda_found_fn found, void *userdata) {
 #ifdef __x86_64__
 		"/usr/lib/x86_64-linux-gnu/libcuda.so.1",
 #else
-		"/usr/lib/aarch64-linux-gnu/libcuda.so.1", "/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1", "/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1",
+		"/usr/lib/aarch64-linux-gnu/libcuda.so.1",
+		"/usr/lib/aarch64-linux-gnu/tegra/libcuda.so.1",
+		"/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1",
 #endif
-		"/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/local/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
-		"/usr/local/cuda/compat/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "/run/opengl-driver/lib/libcuda.so.1",
+		"/usr/lib64/libcuda.so.1",
+		"/usr/lib/libcuda.so.1",
+		"/usr/local/lib/libcuda.so.1",
+		"/usr/local/nvidia/lib64/libcuda.so.1",
+		"/usr/local/cuda/compat/libcuda.so.1",
+		"/usr/lib/wsl/lib/libcuda.so.1",
+		"/run/opengl-driver/lib/libcuda.so.1",
 	};
 	size_t n;
 	char *cache = read_file("/etc/ld.so.cache", CACHE_MAX, &n);
 
 	/* The cache's paths are NUL-terminated texts, whatever its format. */
-	for (char *at = cache, *name; cache && (name = memmem(at, n - (size_t)(at - cache), "/libcuda.so.1", sizeof("/libcuda.so.1"))); at = name + 1) {
+	for (char *at = cache, *name;
+	     cache && (name = memmem(at, n - (size_t)(at - cache), "/libcuda.so.1",
+				     sizeof("/libcuda.so.1")));
+	     at = name + 1) {
 		const char *start = memrchr(cache, '\0', (size_t)(name - cache));
 
 		if (start && start[1] == '/')

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One ring for each CPU that runs. The kernel writes the name of each file that is mapped to be executed; only those of a libcuda are looked at. CPUs come and go, and
- * an event of one that went does not come back with it: which there are is looked at every second. What was mapped on one before it is watched is an event that was lost.
+ * One ring for each CPU that runs. The kernel writes the name of each file that is mapped to be
+ * executed; only those of a libcuda are looked at. CPUs come and go, and an event of one that went
+ * does not come back with it: which there are is looked at every second. What was mapped on one
+ * before it is watched is an event that was lost.
  */
 
 #include "libcuda-watch.h"
@@ -165,7 +167,8 @@ static void copy_out(void *to, const char *data, size_t size, uint64_t at, size_
 }
 
 /* One event. False: it says that others were lost. */
-static bool read_event(const struct perf_event_header *header, pid_t *lastp, libcuda_watch_fn mapped, void *userdata) {
+static bool read_event(const struct perf_event_header *header, pid_t *lastp,
+		       libcuda_watch_fn mapped, void *userdata) {
 	const struct mapping_event *event = (const void *)header;
 	size_t n;
 
@@ -174,7 +177,8 @@ static bool read_event(const struct perf_event_header *header, pid_t *lastp, lib
 	if (header->type != PERF_RECORD_MMAP2 || header->size <= sizeof(*event))
 		return true;
 	n = strnlen(event->name, header->size - sizeof(*event));
-	if (n == header->size - sizeof(*event) || event->name[0] != '/' || !libcuda_path_matches(event->name, n) || (pid_t)event->pid == *lastp)
+	if (n == header->size - sizeof(*event) || event->name[0] != '/' ||
+	    !libcuda_path_matches(event->name, n) || (pid_t)event->pid == *lastp)
 		return true;
 	*lastp = (pid_t)event->pid;
 	mapped(userdata, (pid_t)event->pid, event->name, event->inode);
@@ -193,15 +197,18 @@ bool libcuda_watch_read(struct libcuda_watch *watch, libcuda_watch_fn mapped, vo
 	for (size_t i = 0; i < watch->n; i++) {
 		struct perf_event_mmap_page *page = watch->rings[i].page;
 		const char *data = (const char *)page + watch->page;
-		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE), tail = page->data_tail;
+		uint64_t head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE),
+			 tail = page->data_tail;
 
 		while (tail < head && head - tail <= size) {
 			copy_out(&event.header, data, size, tail, sizeof(event.header));
-			if (event.header.size < sizeof(event.header) || event.header.size > head - tail)
+			if (event.header.size < sizeof(event.header) ||
+			    event.header.size > head - tail)
 				break;
 			if (event.header.size <= sizeof(event)) {
 				copy_out(&event, data, size, tail, event.header.size);
-				complete = read_event(&event.header, &last, mapped, userdata) && complete;
+				complete = read_event(&event.header, &last, mapped, userdata) &&
+					   complete;
 			}
 			tail += event.header.size;
 		}

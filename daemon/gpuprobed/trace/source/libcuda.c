@@ -48,7 +48,8 @@ static int add_function(void *userdata, const Elf64_Sym *symbol, const char *nam
 	size_t n = SITE_BYTES, site;
 	int r;
 
-	if (library->n == LIBCUDA_FUNCTIONS_MAX || !is_function_name(name) || !elf_image_offset(&reading->image, symbol->st_value, &offset, &follow))
+	if (library->n == LIBCUDA_FUNCTIONS_MAX || !is_function_name(name) ||
+	    !elf_image_offset(&reading->image, symbol->st_value, &offset, &follow))
 		return 0;
 	if (n > follow)
 		n = follow;
@@ -65,7 +66,8 @@ static int add_function(void *userdata, const Elf64_Sym *symbol, const char *nam
 	return 0;
 }
 
-/* Which of the names that one function has says best what its arguments are: the highest version; of the default stream of old. */
+/* Which of the names that one function has says best what its arguments are: the highest version;
+ * of the default stream of old. */
 static unsigned int name_rank(const char *name) {
 	const char *version = strstr(name, "_v"), *stream = strstr(name, "_pt");
 
@@ -104,7 +106,10 @@ static int read_functions(struct libcuda *library) {
 		r = -ENOEXEC;
 	if (!r) {
 		library->functions = calloc(LIBCUDA_FUNCTIONS_MAX, sizeof(*library->functions));
-		r = library->functions ? elf_image_functions(&reading.image, SHT_DYNSYM, &limits, add_function, &reading, &library->names) : -ENOMEM;
+		r = library->functions
+			    ? elf_image_functions(&reading.image, SHT_DYNSYM, &limits, add_function,
+						  &reading, &library->names)
+			    : -ENOMEM;
 	}
 	elf_image_deinit(&reading.image);
 	if (r == -ENOEXEC || r == -ENOENT || (!r && !library->n))
@@ -128,7 +133,10 @@ int libcuda_new(struct libcuda **libraryp, int fd, const char *path) {
 	for (char *at = library->path; at && *at; at++)
 		if (*at < ' ' || *at > '~')
 			*at = '?';
-	r = !library->path ? -ENOMEM : fstat(fd, &status) < 0 ? -errno : !S_ISREG(status.st_mode) ? LIBCUDA_E_INVALID : 0;
+	r = !library->path             ? -ENOMEM
+	    : fstat(fd, &status) < 0   ? -errno
+	    : !S_ISREG(status.st_mode) ? LIBCUDA_E_INVALID
+				       : 0;
 	if (!r) {
 		library->device = status.st_dev;
 		library->inode = status.st_ino;
@@ -151,14 +159,17 @@ static bool is_on_overlay(int fd) {
 }
 
 /*
- * Each container's overlay has a device of its own, and shows what it has not changed with the inode number and times of the one file below. Other file systems are not
- * asked for that: snapshots of btrfs have them, too, and are different files.
+ * Each container's overlay has a device of its own, and shows what it has not changed with the
+ * inode number and times of the one file below. Other file systems are not asked for that:
+ * snapshots of btrfs have them, too, and are different files.
  */
 bool libcuda_is_file(const struct libcuda *library, int fd, const struct stat *status) {
 	if (library->inode != status->st_ino)
 		return false;
 	return library->device == status->st_dev ||
-	       (library->size == (uint64_t)status->st_size && library->changed.tv_sec == status->st_ctim.tv_sec && library->changed.tv_nsec == status->st_ctim.tv_nsec &&
+	       (library->size == (uint64_t)status->st_size &&
+		library->changed.tv_sec == status->st_ctim.tv_sec &&
+		library->changed.tv_nsec == status->st_ctim.tv_nsec &&
 		(is_on_overlay(fd) || is_on_overlay(library->fd)));
 }
 
@@ -171,7 +182,8 @@ int libcuda_site(const struct libcuda *library, uint64_t entry, uint64_t *offset
 
 	r = elf_image_init(&image, library->fd);
 	if (!r) {
-		r = elf_image_address(&image, entry, &address) ? elf_image_function(&image, address) : -ENOENT;
+		r = elf_image_address(&image, entry, &address) ? elf_image_function(&image, address)
+							       : -ENOENT;
 		elf_image_deinit(&image);
 	}
 	if (!r)

@@ -2,8 +2,10 @@
 #pragma once
 
 /*
- * A hash table from numbers, which are never 0, to a number or pointer: open addressing, with a bound on what it holds. All zeros is an empty one.
- * Where a number has its place depends on a secret of the table: processes choose many of these numbers, and could choose such as lie in one heap.
+ * A hash table from numbers, which are never 0, to a number or pointer: open addressing, with a
+ * bound on what it holds. All zeros is an empty one. Where a number has its place depends on a
+ * secret of the table: processes choose many of these numbers, and could choose such as lie in one
+ * heap.
  */
 
 #include <stdbool.h>
@@ -29,14 +31,16 @@ static inline uint64_t number_hash(uint64_t key) {
 	return key ^ key >> 29;
 }
 
-/* Where to look first. A secret that is only added before a multiplication that is known would leave numbers in one heap that differ in upper bits only. */
+/* Where to look first. A secret that is only added before a multiplication that is known would
+ * leave numbers in one heap that differ in upper bits only. */
 static inline size_t number_map_home(const struct number_map *map, uint64_t key) {
 	unsigned __int128 product = (unsigned __int128)(key ^ map->secret[0]) * map->secret[1];
 
 	return (size_t)((uint64_t)(product >> 64) ^ (uint64_t)product) & (map->size - 1);
 }
 
-/* Where the value of the key is, or NULL. It stays there until the next number_map_add() or _remove(). */
+/* Where the value of the key is, or NULL. It stays there until the next number_map_add() or
+ * _remove(). */
 static inline uint64_t *number_map_find(const struct number_map *map, uint64_t key) {
 	for (size_t i = number_map_home(map, key); map->n; i++) {
 		struct number_entry *entry = &map->entries[i & (map->size - 1)];
@@ -61,9 +65,11 @@ static inline void number_map_put(struct number_map *map, uint64_t key, uint64_t
 /* Adds or replaces. False: no memory (or nothing random), nothing is changed. */
 static inline bool number_map_add(struct number_map *map, uint64_t key, uint64_t value) {
 	if ((map->n + 1) * 4 > map->size * 3) {
-		struct number_map grown = { .size = map->size ? map->size * 2 : 64, .secret = { map->secret[0], map->secret[1] } };
+		struct number_map grown = { .size = map->size ? map->size * 2 : 64,
+					    .secret = { map->secret[0], map->secret[1] } };
 
-		if (!map->size && getrandom(grown.secret, sizeof(grown.secret), 0) != sizeof(grown.secret))
+		if (!map->size &&
+		    getrandom(grown.secret, sizeof(grown.secret), 0) != sizeof(grown.secret))
 			return false;
 		grown.secret[1] |= 1;
 		grown.entries = calloc(grown.size, sizeof(*grown.entries));
@@ -86,7 +92,9 @@ static inline void number_map_remove(struct number_map *map, uint64_t key) {
 	if (!value)
 		return;
 	map->n--;
-	hole = (size_t)((struct number_entry *)((char *)value - offsetof(struct number_entry, value)) - map->entries);
+	hole = (size_t)((struct number_entry *)((char *)value -
+						offsetof(struct number_entry, value)) -
+			map->entries);
 	for (i = (hole + 1) & (map->size - 1); map->entries[i].key; i = (i + 1) & (map->size - 1)) {
 		size_t home = number_map_home(map, map->entries[i].key);
 

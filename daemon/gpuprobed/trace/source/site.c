@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A decoder for what compilers put before a function's first push: endbr64, moves, address computations, comparisons. Whatever else comes ends the search. What is
- * harmless writes rax, r10 or r11 (others must be saved first, or hold arguments) or nothing but flags.
+ * A decoder for what compilers put before a function's first push: endbr64, moves, address
+ * computations, comparisons. Whatever else comes ends the search. What is harmless writes rax, r10
+ * or r11 (others must be saved first, or hold arguments) or nothing but flags.
  */
 
 #include "site.h"
@@ -69,17 +70,31 @@ enum form {
 static enum form form_of(uint8_t opcode, size_t *immediatep) {
 	*immediatep = 0;
 	switch (opcode) {
-	case 0x03: case 0x0b: case 0x23: case 0x2b: case 0x33: /* add, or, and, sub, xor: reg, rm */
+	case 0x03:
+	case 0x0b:
+	case 0x23:
+	case 0x2b:
+	case 0x33: /* add, or, and, sub, xor: reg, rm */
 	case 0x8b: /* mov */
 	case 0x8d: /* lea */
 	case 0x63: /* movslq */
 		return FORM_WRITES_REG;
-	case 0x01: case 0x09: case 0x21: case 0x29: case 0x31: case 0x89:
+	case 0x01:
+	case 0x09:
+	case 0x21:
+	case 0x29:
+	case 0x31:
+	case 0x89:
 		return FORM_WRITES_RM;
-	case 0x38: case 0x39: case 0x3a: case 0x3b: /* cmp */
-	case 0x84: case 0x85: /* test */
+	case 0x38:
+	case 0x39:
+	case 0x3a:
+	case 0x3b: /* cmp */
+	case 0x84:
+	case 0x85: /* test */
 		return FORM_READS;
-	case 0x80: case 0x83:
+	case 0x80:
+	case 0x83:
 		*immediatep = 1;
 		return FORM_GROUP;
 	case 0x81:
@@ -100,7 +115,8 @@ static enum form form_of(uint8_t opcode, size_t *immediatep) {
 
 /* Whether an instruction of that form is harmless. */
 static bool form_is_harmless(enum form form, uint8_t modrm, uint8_t rex) {
-	unsigned int reg = (modrm >> 3 & 7) | (rex & REX_R ? 8 : 0), rm = (modrm & 7) | (rex & REX_B ? 8 : 0);
+	unsigned int reg = (modrm >> 3 & 7) | (rex & REX_R ? 8 : 0),
+		     rm = (modrm & 7) | (rex & REX_B ? 8 : 0);
 
 	switch (form) {
 	case FORM_READS:
@@ -122,7 +138,8 @@ static bool form_is_harmless(enum form form, uint8_t modrm, uint8_t rex) {
 }
 
 /* 0f b6, b7, be, bf: movzx, movsx. */
-static size_t extending_move(const struct instruction *instruction, const uint8_t *bytes, size_t n, bool *harmlessp) {
+static size_t extending_move(const struct instruction *instruction, const uint8_t *bytes, size_t n,
+			     bool *harmlessp) {
 	size_t at = instruction->at + 2, length;
 
 	if (at >= n || ((bytes[at - 1] | 1) != 0xb7 && (bytes[at - 1] | 1) != 0xbf))
@@ -140,7 +157,8 @@ size_t site_instruction(const uint8_t *bytes, size_t n, bool *harmlessp) {
 	enum form form;
 	uint8_t opcode;
 
-	if (n >= 4 && bytes[0] == 0xf3 && bytes[1] == 0x0f && bytes[2] == 0x1e && bytes[3] == 0xfa) { /* endbr64 */
+	if (n >= 4 && bytes[0] == 0xf3 && bytes[1] == 0x0f && bytes[2] == 0x1e &&
+	    bytes[3] == 0xfa) { /* endbr64 */
 		*harmlessp = true;
 		return 4;
 	}
@@ -151,12 +169,16 @@ size_t site_instruction(const uint8_t *bytes, size_t n, bool *harmlessp) {
 	if (opcode == 0x0f)
 		return extending_move(&instruction, bytes, n, harmlessp);
 	if ((opcode & 0xf8) == 0xb8) { /* mov $imm, reg */
-		length = instruction.at + 1 + (instruction.rex & REX_W ? 8 : instruction.operand16 ? 2 : 4);
+		length = instruction.at + 1 +
+			 (instruction.rex & REX_W ? 8
+			  : instruction.operand16 ? 2
+						  : 4);
 		*harmlessp = register_is_free((opcode & 7) | (instruction.rex & REX_B ? 8 : 0));
 		return length <= n ? length : 0;
 	}
 	form = form_of(opcode, &immediate);
-	if (form == FORM_NONE || ((form == FORM_MOVE_IMMEDIATE || form == FORM_TEST_IMMEDIATE) && instruction.at + 1 < n && bytes[instruction.at + 1] & 0x38))
+	if (form == FORM_NONE || ((form == FORM_MOVE_IMMEDIATE || form == FORM_TEST_IMMEDIATE) &&
+				  instruction.at + 1 < n && bytes[instruction.at + 1] & 0x38))
 		return 0;
 	if (immediate == 4 && instruction.operand16 && !(instruction.rex & REX_W))
 		immediate = 2;
@@ -176,7 +198,8 @@ static bool is_emulated(const uint8_t *bytes, size_t n) {
 
 	if (n >= 2 && bytes[0] == 0x41) /* push %r8 to %r15 */
 		return (bytes[1] & 0xf8) == 0x50;
-	if (n >= 5 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x44 && !bytes[3] && !bytes[4])
+	if (n >= 5 && bytes[0] == 0x0f && bytes[1] == 0x1f && bytes[2] == 0x44 && !bytes[3] &&
+	    !bytes[4])
 		return true; /* nop5: kernels from 6.18 on turn it into a call of their own */
 	while (at < n && at < 3 && bytes[at] == 0x66)
 		at++;
@@ -184,7 +207,9 @@ static bool is_emulated(const uint8_t *bytes, size_t n) {
 		return true;
 	if (at || !n)
 		return false;
-	return (bytes[0] & 0xf8) == 0x50 || (n >= 2 && (bytes[0] == 0xeb || (bytes[0] & 0xf0) == 0x70)) || (n >= 5 && (bytes[0] == 0xe8 || bytes[0] == 0xe9)) ||
+	return (bytes[0] & 0xf8) == 0x50 ||
+	       (n >= 2 && (bytes[0] == 0xeb || (bytes[0] & 0xf0) == 0x70)) ||
+	       (n >= 5 && (bytes[0] == 0xe8 || bytes[0] == 0xe9)) ||
 	       (n >= 6 && bytes[0] == 0x0f && (bytes[1] & 0xf0) == 0x80);
 }
 

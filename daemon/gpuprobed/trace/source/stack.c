@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Texts of return addresses: the file that is mapped there and the offset in it; whoever reads the trace finds functions in that file. A process's mappings are read
- * when it is first seen, as it may be gone when its stacks come, kept for a second, as reading them may take longer than the records of a whole turn, and read
- * again for an address that is in none. All this reading together gets a tenth of the time: stacks that come while there is none left, because a process has very
+ * Texts of return addresses: the file that is mapped there and the offset in it; whoever reads the
+ * trace finds functions in that file. A process's mappings are read when it is first seen, as it
+ * may be gone when its stacks come, kept for a second, as reading them may take longer than the
+ * records of a whole turn, and read again for an address that is in none. All this reading together
+ * gets a tenth of the time: stacks that come while there is none left, because a process has very
  * many mappings or stacks that lie, have no text.
  */
 
@@ -39,12 +41,15 @@ void stack_cache_deinit(struct stack_cache *cache) {
 }
 
 /* Adds code of a file. False: no room. */
-static bool mappings_add(struct stack_mappings *mappings, size_t *sizep, const struct stack_mapping *mapping, const char *path) {
+static bool mappings_add(struct stack_mappings *mappings, size_t *sizep,
+			 const struct stack_mapping *mapping, const char *path) {
 	struct stack_mapping *last = mappings->n ? &mappings->list[mappings->n - 1] : NULL, *grown;
 	char *kept;
 
 	if (mappings->n == *sizep) {
-		grown = *sizep < STACK_MAPPINGS_MAX ? realloc(mappings->list, (2 * *sizep + 64) * sizeof(*grown)) : NULL;
+		grown = *sizep < STACK_MAPPINGS_MAX
+				? realloc(mappings->list, (2 * *sizep + 64) * sizeof(*grown))
+				: NULL;
 		if (!grown)
 			return false;
 		*sizep = 2 * *sizep + 64;
@@ -60,7 +65,8 @@ static bool mappings_add(struct stack_mappings *mappings, size_t *sizep, const s
 	return true;
 }
 
-/* Reads the mappings of code, which are in the order of addresses. False: there are none, as of a process that is gone. */
+/* Reads the mappings of code, which are in the order of addresses. False: there are none, as of a
+ * process that is gone. */
 static bool mappings_read(struct stack_mappings *mappings, pid_t pid) {
 	char path[64], mode[5], *maps, *save = NULL;
 	struct stack_mapping mapping = {};
@@ -71,15 +77,19 @@ static bool mappings_read(struct stack_mappings *mappings, pid_t pid) {
 	*mappings = (struct stack_mappings){ .pid = pid };
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n_maps);
-	/* whose they are is asked behind that: a program with other rights that is executed meanwhile must not count as its user's */
+	/* whose they are is asked behind that: a program with other rights that is executed
+	 * meanwhile must not count as its user's */
 	if (maps && stat(path, &status) < 0) {
 		free(maps);
 		maps = NULL;
 	}
-	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save)) {
 		mappings->uid = status.st_uid; /* root, if it has other rights than its user */
 		at = 0;
-		if (sscanf(line, "%lx-%lx %4s %lx %*s %lu %n", &mapping.start, &mapping.end, mode, &mapping.offset, &mapping.inode, &at) < 5 || !at || mode[2] != 'x')
+		if (sscanf(line, "%lx-%lx %4s %lx %*s %lu %n", &mapping.start, &mapping.end, mode,
+			   &mapping.offset, &mapping.inode, &at) < 5 ||
+		    !at || mode[2] != 'x')
 			continue;
 		if (line[at] && !mappings_add(mappings, &size, &mapping, line + at))
 			break;
@@ -88,7 +98,8 @@ static bool mappings_read(struct stack_mappings *mappings, pid_t pid) {
 	return mappings->n;
 }
 
-static const struct stack_mapping *mappings_find(const struct stack_mappings *mappings, uint64_t address) {
+static const struct stack_mapping *mappings_find(const struct stack_mappings *mappings,
+						 uint64_t address) {
 	size_t low = 0, high = mappings->n;
 
 	while (low < high) {
@@ -99,11 +110,14 @@ static const struct stack_mapping *mappings_find(const struct stack_mappings *ma
 		else
 			high = middle;
 	}
-	return low < mappings->n && address >= mappings->list[low].start ? &mappings->list[low] : NULL;
+	return low < mappings->n && address >= mappings->list[low].start ? &mappings->list[low]
+									 : NULL;
 }
 
-/* What is known of a process's mappings; reads them if that is too little, and there is time. NULL: nothing. */
-static const struct stack_mappings *cache_get(struct stack_cache *cache, pid_t pid, const uint64_t *addresses, size_t n) {
+/* What is known of a process's mappings; reads them if that is too little, and there is time. NULL:
+ * nothing. */
+static const struct stack_mappings *cache_get(struct stack_cache *cache, pid_t pid,
+					      const uint64_t *addresses, size_t n) {
 	struct stack_mappings *mappings = &cache->processes[0];
 	uint64_t now = monotonic_now(), end;
 	struct stack_mappings fresh;
@@ -132,22 +146,28 @@ void stack_foresee(struct stack_cache *cache, pid_t pid) {
 	cache_get(cache, pid, NULL, 0);
 }
 
-size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner, const uint64_t *addresses, size_t n, char *text, size_t size,
+size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner,
+		      const uint64_t *addresses, size_t n, char *text, size_t size,
 		      stack_file_fn file, void *userdata) {
 	const struct stack_mappings *mappings = cache_get(cache, pid, addresses, n);
 	size_t done = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		const struct stack_mapping *mapping = mappings && (!owner || *owner == mappings->uid) ? mappings_find(mappings, addresses[i]) : NULL;
+		const struct stack_mapping *mapping =
+			mappings && (!owner || *owner == mappings->uid)
+				? mappings_find(mappings, addresses[i])
+				: NULL;
 		char one[STACK_TEXT_MAX] = "";
 		size_t length;
 
 		if (mapping)
-			snprintf(one, sizeof(one), "%.*s+0x%lx", STACK_TEXT_MAX - 24, mapping->file, addresses[i] - mapping->start + mapping->offset);
+			snprintf(one, sizeof(one), "%.*s+0x%lx", STACK_TEXT_MAX - 24, mapping->file,
+				 addresses[i] - mapping->start + mapping->offset);
 		length = strlen(one) + 1;
 		if (mapping && mapping->inode && mapping->path[0] == '/')
 			file(userdata, pid, mapping->inode, mapping->path);
-		/* each has its NUL, also one without a text, and those for which there is no more room */
+		/* each has its NUL, also one without a text, and those for which there is no more
+		 * room */
 		if (done + length + (n - i - 1) > size) {
 			one[0] = '\0';
 			length = 1;

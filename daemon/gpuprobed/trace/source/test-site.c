@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Sites of probes in bytes by hand, and libcuda as a file: whole, cut off, and lying. With --lengths it decodes what test-site.py gives it:
- * 32 bytes in hexadecimal a line; answers with the site's kind and offset, and length and harmlessness of each instruction that it knows.
+ * Sites of probes in bytes by hand, and libcuda as a file: whole, cut off, and lying. With
+ * --lengths it decodes what test-site.py gives it: 32 bytes in hexadecimal a line; answers with the
+ * site's kind and offset, and length and harmlessness of each instruction that it knows.
  */
 
 #include <stdarg.h>
@@ -46,23 +47,30 @@ static void test_sites(void **state) {
 		{ "\x90\xc3", 2, SITE_EMULATED, 0 },
 		{ "\xf3\x0f\x1e\xfa\x55", 5, SITE_EMULATED, 4 }, /* endbr64, push */
 		{ "\xf3\x0f\x1e\xfa\x0f\x1f\x44\x00\x00", 9, SITE_EMULATED, 4 },
-		{ "\xf3\x0f\x1e\xfa\x48\x83\xec\x08", 8, SITE_STEPPED, 0 }, /* endbr64, sub $8, %rsp */
-		{ "\x48\x83\xec\x08\x55", 5, SITE_STEPPED, 0 }, /* the stack pointer is another at the push */
+		{ "\xf3\x0f\x1e\xfa\x48\x83\xec\x08", 8, SITE_STEPPED,
+		  0 }, /* endbr64, sub $8, %rsp */
+		{ "\x48\x83\xec\x08\x55", 5, SITE_STEPPED,
+		  0 }, /* the stack pointer is another at the push */
 		{ "\x31\xc0\x55", 3, SITE_EMULATED, 2 }, /* xor %eax, %eax */
 		{ "\x31\xff\x55", 3, SITE_STEPPED, 0 }, /* xor %edi, %edi: an argument */
 		{ "\x45\x31\xc0\x55", 4, SITE_STEPPED, 0 }, /* xor %r8d, %r8d */
 		{ "\x45\x31\xd2\x55", 4, SITE_EMULATED, 3 }, /* xor %r10d, %r10d */
-		{ "\x48\x8b\x05\x10\x00\x00\x00\x48\x85\xc0\x74\x05", 12, SITE_EMULATED, 10 }, /* mov 16(%rip), %rax; test; je */
+		{ "\x48\x8b\x05\x10\x00\x00\x00\x48\x85\xc0\x74\x05", 12, SITE_EMULATED,
+		  10 }, /* mov 16(%rip), %rax; test; je */
 		{ "\x48\x8b\x3d\x10\x00\x00\x00\x55", 8, SITE_STEPPED, 0 }, /* mov 16(%rip), %rdi */
 		{ "\x48\x8d\x05\x10\x00\x00\x00\x55", 8, SITE_EMULATED, 7 }, /* lea */
-		{ "\x80\x3d\x10\x00\x00\x00\x00\x75\x05", 9, SITE_EMULATED, 7 }, /* cmpb $0, 16(%rip); jne */
-		{ "\xf7\x05\x10\x00\x00\x00\x01\x00\x00\x00\x75\x05", 12, SITE_EMULATED, 10 }, /* testl $1, 16(%rip) */
+		{ "\x80\x3d\x10\x00\x00\x00\x00\x75\x05", 9, SITE_EMULATED,
+		  7 }, /* cmpb $0, 16(%rip); jne */
+		{ "\xf7\x05\x10\x00\x00\x00\x01\x00\x00\x00\x75\x05", 12, SITE_EMULATED,
+		  10 }, /* testl $1, 16(%rip) */
 		{ "\xf7\x1d\x10\x00\x00\x00\x55", 7, SITE_STEPPED, 0 }, /* negl 16(%rip) */
-		{ "\x83\x05\x10\x00\x00\x00\x01\x55", 8, SITE_STEPPED, 0 }, /* addl $1, 16(%rip): memory */
+		{ "\x83\x05\x10\x00\x00\x00\x01\x55", 8, SITE_STEPPED,
+		  0 }, /* addl $1, 16(%rip): memory */
 		{ "\x89\x7c\x24\xfc\x55", 5, SITE_STEPPED, 0 }, /* mov %edi, -4(%rsp) */
 		{ "\x89\xf8\x55", 3, SITE_EMULATED, 2 }, /* mov %edi, %eax */
 		{ "\xb8\x22\x00\x00\x00\xc3", 6, SITE_STEPPED, 0 }, /* mov $34, %eax; ret */
-		{ "\xb8\x22\x00\x00\x00\xe9\x00\x00\x00\x00", 10, SITE_EMULATED, 5 }, /* and a jump */
+		{ "\xb8\x22\x00\x00\x00\xe9\x00\x00\x00\x00", 10, SITE_EMULATED,
+		  5 }, /* and a jump */
 		{ "\xbf\x22\x00\x00\x00\xe9\x00\x00\x00\x00", 10, SITE_STEPPED, 0 },
 		{ "\xe9\x00\x00\x00\x00", 5, SITE_EMULATED, 0 },
 		{ "\xe8\x00\x00\x00\x00", 5, SITE_EMULATED, 0 },
@@ -83,12 +91,14 @@ static void test_sites(void **state) {
 	skip();
 #endif
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		uint8_t *exact = malloc(cases[i].n + 1); /* what reads beyond is found by a sanitizer */
+		uint8_t *exact =
+			malloc(cases[i].n + 1); /* what reads beyond is found by a sanitizer */
 		size_t offset = 99;
 
 		assert_non_null(exact);
 		memcpy(exact + 1, cases[i].bytes, cases[i].n);
-		if (site_select(exact + 1, cases[i].n, &offset) != cases[i].kind || offset != cases[i].offset)
+		if (site_select(exact + 1, cases[i].n, &offset) != cases[i].kind ||
+		    offset != cases[i].offset)
 			fail_msg("case %zu: offset %zu", i, offset);
 		free(exact);
 	}
@@ -141,16 +151,20 @@ static void test_file(void **state) {
 	assert_false(find_function(file, "cuSitePush")->stepped);
 	assert_true(find_function(file, "cuSiteSub")->stepped);
 	assert_int_equal(bytes[find_function(file, "cuSitePush")->offset], 0x55);
-	assert_int_equal(bytes[find_function(file, "cuSiteEndbr")->offset], 0x53); /* push %rbx, behind endbr64 */
+	assert_int_equal(bytes[find_function(file, "cuSiteEndbr")->offset],
+			 0x53); /* push %rbx, behind endbr64 */
 #endif
 	assert_string_equal(file->path, "/x/libcuda.so.1");
 	libcuda_free(file);
 	free(bytes);
-	assert_int_equal(libcuda_new(&file, open("/dev/null", O_RDONLY | O_CLOEXEC), "x"), LIBCUDA_E_INVALID);
-	assert_int_equal(libcuda_new(&file, open("/", O_RDONLY | O_CLOEXEC), "x"), LIBCUDA_E_INVALID);
+	assert_int_equal(libcuda_new(&file, open("/dev/null", O_RDONLY | O_CLOEXEC), "x"),
+			 LIBCUDA_E_INVALID);
+	assert_int_equal(libcuda_new(&file, open("/", O_RDONLY | O_CLOEXEC), "x"),
+			 LIBCUDA_E_INVALID);
 }
 
-/* Cut off anywhere, and with any byte of its header and tables changed: an error, or functions that lie in the file. */
+/* Cut off anywhere, and with any byte of its header and tables changed: an error, or functions that
+ * lie in the file. */
 static void test_broken_files(void **state) {
 	struct libcuda *file;
 	unsigned int seed = 1;
@@ -160,19 +174,23 @@ static void test_broken_files(void **state) {
 
 	for (size_t size = 0; size < n; size += size < 4096 ? 61 : 1021) {
 		assert_int_equal(ftruncate(fd, (off_t)size), 0);
-		assert_true(libcuda_new(&file, dup(fd), "x") != 0); /* the sections' headers come last */
+		assert_true(libcuda_new(&file, dup(fd), "x") !=
+			    0); /* the sections' headers come last */
 	}
 	assert_int_equal(pwrite(fd, bytes, n, 0), (ssize_t)n);
 	for (int i = 0; i < 3000; i++) {
 		const Elf64_Ehdr *header = (const void *)bytes;
-		size_t at = (size_t)rand_r(&seed) % (i % 2 ? sizeof(*header) + header->e_phnum * sizeof(Elf64_Phdr) : n - header->e_shoff);
+		size_t at = (size_t)rand_r(&seed) %
+			    (i % 2 ? sizeof(*header) + header->e_phnum * sizeof(Elf64_Phdr)
+				   : n - header->e_shoff);
 		char byte = (char)rand_r(&seed);
 
 		at += i % 2 ? 0 : header->e_shoff;
 		assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
 		if (libcuda_new(&file, dup(fd), "x") == 0) {
 			for (size_t k = 0; k < file->n; k++)
-				assert_true(file->functions[k].offset < n && strlen(file->functions[k].name) < LIBCUDA_NAME_MAX);
+				assert_true(file->functions[k].offset < n &&
+					    strlen(file->functions[k].name) < LIBCUDA_NAME_MAX);
 			libcuda_free(file);
 		}
 		assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
@@ -181,12 +199,18 @@ static void test_broken_files(void **state) {
 	free(bytes);
 }
 
-/* Of a function's versions the one that a new program would get; of one that chooses what will be called, that it does so. */
+/* Of a function's versions the one that a new program would get; of one that chooses what will be
+ * called, that it does so. */
 static void test_versions(void **state) {
-	static const struct elf_limits limits = { .symbols = 1 << 20, .strings = 64 << 20 }, small = { .symbols = 100, .strings = 64 << 20 };
-	struct elf_wanted wanted[] = { { .name = "glob" }, { .name = "memcpy" }, { .name = "no_such_function" }, { .name = "getpid" } };
+	static const struct elf_limits limits = { .symbols = 1 << 20, .strings = 64 << 20 },
+				       small = { .symbols = 100, .strings = 64 << 20 };
+	struct elf_wanted wanted[] = { { .name = "glob" },
+				       { .name = "memcpy" },
+				       { .name = "no_such_function" },
+				       { .name = "getpid" } };
 	atomic_bool stop = false;
-	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD), *function = libc ? dlsym(libc, "glob") : NULL; /* not that of a sanitizer */
+	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD),
+	     *function = libc ? dlsym(libc, "glob") : NULL; /* not that of a sanitizer */
 	Dl_info info;
 	int fd;
 
@@ -195,7 +219,10 @@ static void test_versions(void **state) {
 	fd = open(info.dli_fname, O_RDONLY | O_CLOEXEC);
 	assert_int_equal(elf_functions_find(fd, &limits, wanted, 4, &stop), 0);
 	assert_int_equal(wanted[0].r, 0);
-	assert_int_equal(wanted[0].offset, (uintptr_t)function - (uintptr_t)info.dli_fbase); /* its code is where its addresses say */
+	assert_int_equal(
+		wanted[0].offset,
+		(uintptr_t)function -
+			(uintptr_t)info.dli_fbase); /* its code is where its addresses say */
 #ifdef __x86_64__
 	assert_int_equal(wanted[1].r, ELF_E_IFUNC);
 #endif
@@ -210,8 +237,14 @@ static void test_versions(void **state) {
 }
 
 static void test_paths(void **state) {
-	static const char *const good[] = { "/usr/lib/libcuda.so.1", "libcuda.so", "/x/libcuda.so.580.159.04" };
-	static const char *const bad[] = { "/usr/lib/libcudart.so.13", "/libcuda.so.1/x", "libcuda.so1", "/usr/lib/xlibcuda.so.1", "", "libcuda.s" };
+	static const char *const good[] = { "/usr/lib/libcuda.so.1", "libcuda.so",
+					    "/x/libcuda.so.580.159.04" };
+	static const char *const bad[] = { "/usr/lib/libcudart.so.13",
+					   "/libcuda.so.1/x",
+					   "libcuda.so1",
+					   "/usr/lib/xlibcuda.so.1",
+					   "",
+					   "libcuda.s" };
 
 	for (size_t i = 0; i < 3; i++)
 		assert_true(libcuda_path_matches(good[i], strlen(good[i])));
@@ -227,7 +260,9 @@ static void keep(void *userdata, int fd, const char *path) {
 /* A process whose loader would look into a folder. */
 static pid_t start_with(const char *folder) {
 	char variable[300];
-	char *const arguments[] = { (char *)"sleep", (char *)"60", NULL }, *const environment[] = { (char *)"A=b", variable, NULL };
+	char *const arguments[] = { (char *)"sleep", (char *)"60", NULL }, *const environment[] = {
+		(char *)"A=b", variable, NULL
+	};
 	int ready[2];
 	pid_t child;
 	char byte;
@@ -245,7 +280,8 @@ static pid_t start_with(const char *folder) {
 	return child;
 }
 
-/* What this process has mapped, also when it is deleted; what another one's loader would find, but no FIFO. */
+/* What this process has mapped, also when it is deleted; what another one's loader would find, but
+ * no FIFO. */
 static void test_finding(void **state) {
 	char folder[] = "/tmp/test-site-XXXXXX", path[256], found[4096] = "";
 	pid_t child;
@@ -308,7 +344,8 @@ static void test_removed_mount(void **state) {
 	rmdir(folder);
 }
 
-/* A process whose file does not answer is waited for once, and asked again when it has answered; here that is a pipe. */
+/* A process whose file does not answer is waited for once, and asked again when it has answered;
+ * here that is a pipe. */
 static void test_foreign(void **state) {
 	char name[32], *bytes;
 	int ends[2];
@@ -350,7 +387,8 @@ static int decode(void) {
 
 		while (n < sizeof(bytes) && sscanf(line + 2 * n, "%2x", &byte) == 1)
 			bytes[n++] = (uint8_t)byte;
-		printf("%s", site_select(bytes, n, &offset) == SITE_EMULATED ? "emulated" : "stepped");
+		printf("%s",
+		       site_select(bytes, n, &offset) == SITE_EMULATED ? "emulated" : "stepped");
 		printf(" %zu", offset);
 		while (at < n) {
 			bool harmless = false;
@@ -372,8 +410,21 @@ static void test_cpu_list(void **state) {
 		size_t n;
 		int first, last;
 	} lists[] = {
-		{ "0\n", 1, 0, 0 }, { "0-3\n", 4, 0, 3 }, { "1-2,7,1024-1026", 6, 1, 1026 }, { "5,9\n", 2, 5, 9 },
-		{ "", 0 }, { "\n", 0 }, { "x", 0 }, { "3-1", 0 }, { "0,0", 0 }, { "0-", 0 }, { "-1", 0 }, { "2,1", 0 }, { "0-65536", 0 }, { "0-99999999999999999999", 0 }, { "0;1", 0 },
+		{ "0\n", 1, 0, 0 },
+		{ "0-3\n", 4, 0, 3 },
+		{ "1-2,7,1024-1026", 6, 1, 1026 },
+		{ "5,9\n", 2, 5, 9 },
+		{ "", 0 },
+		{ "\n", 0 },
+		{ "x", 0 },
+		{ "3-1", 0 },
+		{ "0,0", 0 },
+		{ "0-", 0 },
+		{ "-1", 0 },
+		{ "2,1", 0 },
+		{ "0-65536", 0 },
+		{ "0-99999999999999999999", 0 },
+		{ "0;1", 0 },
 	};
 	int *cpus;
 	size_t n;
@@ -394,8 +445,10 @@ static void test_cpu_list(void **state) {
 
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sites), cmocka_unit_test(test_file), cmocka_unit_test(test_broken_files),
-		cmocka_unit_test(test_paths), cmocka_unit_test(test_versions), cmocka_unit_test(test_finding), cmocka_unit_test(test_removed_mount), cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_sites),         cmocka_unit_test(test_file),
+		cmocka_unit_test(test_broken_files),  cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_versions),      cmocka_unit_test(test_finding),
+		cmocka_unit_test(test_removed_mount), cmocka_unit_test(test_foreign),
 		cmocka_unit_test(test_cpu_list),
 	};
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A libcuda.so.1 for test-uprobe: a few functions of each kind, and places for probes of each kind. */
+/* A libcuda.so.1 for test-uprobe: a few functions of each kind, and places for probes of each kind.
+ */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,8 +18,9 @@ struct ipc_handle {
 DECLARE(cuInit, unsigned int flags);
 DECLARE(cuMemAlloc_v2, uint64_t *pointer, size_t size);
 DECLARE(cuMemFree_v2, uint64_t pointer);
-DECLARE(cuLaunchKernel, void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-	void *stream, void **parameters, void **extra);
+DECLARE(cuLaunchKernel, void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+	unsigned int by, unsigned int bz, unsigned int shared, void *stream, void **parameters,
+	void **extra);
 DECLARE(cuLaunchKernelEx, const void *config, void *f, void **parameters, void **extra);
 DECLARE(cuIpcOpenMemHandle_v2, uint64_t *pointer, struct ipc_handle handle, unsigned int flags);
 DECLARE(cuModuleGetFunction, uint64_t *function, void *module, const char *name);
@@ -27,11 +29,13 @@ DECLARE(cuKernelGetFunction, uint64_t *function, uint64_t kernel);
 DECLARE(cuStreamSynchronize, void *stream);
 DECLARE(cuCtxSynchronize, void);
 DECLARE(cuParamSetf, void *function, int offset, float value);
-DECLARE(cuOccupancyMaxPotentialBlockSize, int *grid, int *block, void *function, void (*callback)(int), size_t shared, int limit);
+DECLARE(cuOccupancyMaxPotentialBlockSize, int *grid, int *block, void *function,
+	void (*callback)(int), size_t shared, int limit);
 DECLARE(cuFutureThing, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f);
 DECLARE(cuGetErrorName, int error, const char **name);
 DECLARE(cuEventQuery, void *event);
-DECLARE(cuGetProcAddress_v2, const char *symbol, void **pointer, int version, uint64_t flags, int *status);
+DECLARE(cuGetProcAddress_v2, const char *symbol, void **pointer, int version, uint64_t flags,
+	int *status);
 
 volatile unsigned int test_calls; /* the compiler keeps bodies */
 
@@ -53,8 +57,9 @@ int cuMemFree_v2(uint64_t pointer) {
 	return pointer ? 0 : 1;
 }
 
-int cuLaunchKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-		   void *stream, void **parameters, void **extra) {
+int cuLaunchKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+		   unsigned int by, unsigned int bz, unsigned int shared, void *stream,
+		   void **parameters, void **extra) {
 	test_calls += gx + gy + gz + bx + by + bz + shared;
 	return 0;
 }
@@ -115,7 +120,8 @@ int cuParamSetf(void *function, int offset, float value) {
 	return 0;
 }
 
-int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, void (*callback)(int), size_t shared, int limit) {
+int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, void (*callback)(int),
+				     size_t shared, int limit) {
 	callback(limit);
 	*grid = 1;
 	*block = 2;
@@ -142,8 +148,12 @@ static __attribute__((noinline)) int hidden_init(unsigned int flags) {
 	return cuInit(flags);
 }
 
-int cuGetProcAddress_v2(const char *symbol, void **pointer, int version, uint64_t flags, int *status) {
-	*pointer = !strcmp(symbol, "cuHiddenThing") ? (void *)hidden : !strcmp(symbol, "cuInit") ? (void *)hidden_init : !strcmp(symbol, "cuMemFree") ? (void *)cuMemFree_v2 : NULL;
+int cuGetProcAddress_v2(const char *symbol, void **pointer, int version, uint64_t flags,
+			int *status) {
+	*pointer = !strcmp(symbol, "cuHiddenThing") ? (void *)hidden
+		   : !strcmp(symbol, "cuInit")      ? (void *)hidden_init
+		   : !strcmp(symbol, "cuMemFree")   ? (void *)cuMemFree_v2
+						    : NULL;
 	return *pointer ? 0 : 500;
 }
 
@@ -153,9 +163,10 @@ int cuEventQuery(void *event) {
 
 #ifdef __x86_64__
 /* Functions whose first instructions are what they are. */
-#define BODY(name, text)                                                                                                      \
-	__asm__(".pushsection .text\n.globl " #name "\n.type " #name ",@function\n.p2align 4\n" #name ":\n" text "\n.size " #name \
-		", . - " #name "\n.popsection\n");
+#define BODY(name, text)                                                                    \
+	__asm__(".pushsection .text\n.globl " #name "\n.type " #name                        \
+		",@function\n.p2align 4\n" #name ":\n" text "\n.size " #name ", . - " #name \
+		"\n.popsection\n");
 
 BODY(cuSitePush, "push %rbp\nmov %rsp, %rbp\nxor %eax, %eax\npop %rbp\nret")
 BODY(cuSiteNop5, ".byte 0x0f, 0x1f, 0x44, 0, 0\nxor %eax, %eax\nret")
@@ -164,5 +175,6 @@ BODY(cuSiteEndbr, "endbr64\npush %rbx\nxor %eax, %eax\npop %rbx\nret")
 BODY(cuSiteSub, "sub $8, %rsp\nxor %eax, %eax\nadd $8, %rsp\nret")
 BODY(cuSiteRet, "mov $0, %eax\nret")
 BODY(cuSiteJump, "jmp cuSitePush")
-BODY(cuSiteTest, "mov test_calls@GOTPCREL(%rip), %rax\ntestl $1, (%rax)\nje 1f\n1: xor %eax, %eax\nret")
+BODY(cuSiteTest,
+     "mov test_calls@GOTPCREL(%rip), %rax\ntestl $1, (%rax)\nje 1f\n1: xor %eax, %eax\nret")
 #endif

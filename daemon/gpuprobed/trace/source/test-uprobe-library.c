@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which libraries are probed, and for how long: ones that come later, that containers share, that only processes with the shim use, more than there is place for.
- * Otherwise as test-uprobe.c.
+ * Which libraries are probed, and for how long: ones that come later, that containers share, that
+ * only processes with the shim use, more than there is place for. Otherwise as test-uprobe.c.
  */
 
 #include <stdarg.h>
@@ -28,7 +28,11 @@
 
 /* Of no library but those of processes, and what nobody uses goes at once. */
 static struct trace_uprobe *start_unlingering(const struct trace_options *options) {
-	return start_tuned(options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = true, .no_linger = true });
+	return start_tuned(options, &(struct uprobe_tuning){ .first = best,
+							     .only_first = true,
+							     .no_usual = true,
+							     .detach_now = true,
+							     .no_linger = true });
 }
 
 /* If all have the shim, the probes go; they come back when another process needs them. */
@@ -75,7 +79,8 @@ static void copy_file(const char *from, const char *to) {
 	assert_int_equal(system(command), 0);
 }
 
-/* Two libraries, of which one comes later, in a mount namespace where its path is another's, and is deleted. */
+/* Two libraries, of which one comes later, in a mount namespace where its path is another's, and is
+ * deleted. */
 static void test_libraries(void **state) {
 	char folder[] = "/tmp/test-uprobe-XXXXXX", path[256], executable[256], told[512];
 	struct target first, second;
@@ -92,7 +97,8 @@ static void test_libraries(void **state) {
 	snprintf(executable, sizeof(executable), "%s/program", folder);
 	if (unshare(CLONE_NEWNS) == 0) {
 		assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
-		assert_int_equal(mount("none", folder, "tmpfs", 0, NULL), 0); /* all further programs are in here */
+		assert_int_equal(mount("none", folder, "tmpfs", 0, NULL),
+				 0); /* all further programs are in here */
 	}
 	copy_file(library, path);
 	copy_file(program, executable);
@@ -111,8 +117,11 @@ static void test_libraries(void **state) {
 	assert_int_equal(count_calls(NULL), 34);
 	assert_int_equal(count_calls("cuLaunchKernel"), 2);
 	trace_uprobe_free(uprobe);
-	/* of the second its calls before are missing, as far as one knows; the first one's were none of the trace's */
-	snprintf(told, sizeof(told), "bpf: %s (deleted): new to this trace when process %d mapped it", path, (int)second.pid);
+	/* of the second its calls before are missing, as far as one knows; the first one's were
+	 * none of the trace's */
+	snprintf(told, sizeof(told),
+		 "bpf: %s (deleted): new to this trace when process %d mapped it", path,
+		 (int)second.pid);
 	assert_non_null(strstr(session.missing, told));
 	assert_null(strstr(strstr(session.missing, "new to this trace") + 1, "new to this trace"));
 	target_stop(&first);
@@ -160,9 +169,11 @@ static void start_in(struct target *target, const char *folder, const char *exec
 	unsetenv("LD_LIBRARY_PATH");
 }
 
-/* Containers of one image: what is probed is the one file below their overlays, once; after the last one nothing of them is held. */
+/* Containers of one image: what is probed is the one file below their overlays, once; after the
+ * last one nothing of them is held. */
 static void test_containers(void **state) {
-	char folder[] = "/tmp/test-uprobe-XXXXXX", command[512], path[256], layers[512], executable[256];
+	char folder[] = "/tmp/test-uprobe-XXXXXX", command[512], path[256], layers[512],
+	     executable[256];
 	struct target targets[3];
 	struct trace_uprobe *uprobe;
 	struct trace_options options;
@@ -170,19 +181,25 @@ static void test_containers(void **state) {
 	session_reset();
 	if (!make_folder(folder))
 		skip();
-	snprintf(command, sizeof(command), "cd %s && mkdir lower && cp '%s' lower/libcuda.so.1 && for i in 0 1 2; do mkdir -p $i/upper $i/work $i/root; done", folder, library);
+	snprintf(command, sizeof(command),
+		 "cd %s && mkdir lower && cp '%s' lower/libcuda.so.1 && for i in 0 1 2; do mkdir "
+		 "-p $i/upper $i/work $i/root; done",
+		 folder, library);
 	assert_int_equal(system(command), 0);
 	snprintf(executable, sizeof(executable), "%s/program", folder);
 	copy_file(program, executable);
 	for (int i = 0; i < 3; i++) {
-		snprintf(layers, sizeof(layers), "lowerdir=%s/lower,upperdir=%s/%d/upper,workdir=%s/%d/work", folder, folder, i, folder, i);
+		snprintf(layers, sizeof(layers),
+			 "lowerdir=%s/lower,upperdir=%s/%d/upper,workdir=%s/%d/work", folder,
+			 folder, i, folder, i);
 		snprintf(path, sizeof(path), "%s/%d/root", folder, i);
 		if (mount("none", path, "overlay", 0, layers) < 0) {
 			umount2(folder, MNT_DETACH);
 			skip();
 		}
 		if (i == 2) { /* one that has changed it has a file of its own */
-			snprintf(command, sizeof(command), "cp '%s' %s/libcuda.so.1", library, path);
+			snprintf(command, sizeof(command), "cp '%s' %s/libcuda.so.1", library,
+				 path);
 			assert_int_equal(system(command), 0);
 		}
 		start_in(&targets[i], path, executable);
@@ -191,7 +208,8 @@ static void test_containers(void **state) {
 	uprobe = start_unlingering(&options);
 	drain_until(uprobe, 2, 3);
 	for (size_t i = 0, n = 0; i < session.n; i++) {
-		n += session.records[i]->type == TRACE_NAME && ((const struct trace_name *)session.records[i])->kind == TRACE_NAME_LIBRARY;
+		n += session.records[i]->type == TRACE_NAME &&
+		     ((const struct trace_name *)session.records[i])->kind == TRACE_NAME_LIBRARY;
 		assert_true(n <= 2);
 	}
 	for (int i = 0; i < 3; i++)
@@ -210,7 +228,8 @@ static void test_containers(void **state) {
 	rmdir(folder);
 }
 
-/* More libraries than there is place for, one after the other: each is seen. If all have users, it is said, and the next one is found when there is place. */
+/* More libraries than there is place for, one after the other: each is seen. If all have users, it
+ * is said, and the next one is found when there is place. */
 static void test_places(void **state) {
 	char folder[] = "/tmp/test-uprobe-XXXXXX", path[128], copy[256], executable[256];
 	struct target first, target;
@@ -292,7 +311,9 @@ static void test_children(void **state) {
 	target_say(&target);
 	target_expect(&target, "left");
 	assert_int_equal(waitpid(target.pid, NULL, 0), target.pid);
-	for (int i = 0; i < 4000 && uprobe->n_libraries && (!only->n_users || only->users[0] == target.pid); i++) {
+	for (int i = 0;
+	     i < 4000 && uprobe->n_libraries && (!only->n_users || only->users[0] == target.pid);
+	     i++) {
 		usleep(2500);
 		trace_uprobe_drain(uprobe);
 	}
@@ -349,11 +370,15 @@ static int attach_within(int fd, rlim_t max) {
 	struct uprobe_link *link;
 	size_t refused;
 
-	return setrlimit(RLIMIT_NOFILE, &limit) < 0 ? -errno :
-						      uprobe_link_new(&link, UPROBE_CLASSIC, &(struct uprobe_programs){ -1, -1, -1 }, fd, offsets, cookies, 64, 0, &refused);
+	return setrlimit(RLIMIT_NOFILE, &limit) < 0
+		       ? -errno
+		       : uprobe_link_new(&link, UPROBE_CLASSIC,
+					 &(struct uprobe_programs){ -1, -1, -1 }, fd, offsets,
+					 cookies, 64, 0, &refused);
 }
 
-/* Links take no descriptor of the last eighth, which others need, if there may not be more of them. */
+/* Links take no descriptor of the last eighth, which others need, if there may not be more of them.
+ */
 static void test_descriptors(void **state) {
 	struct rlimit before, after;
 	int fd, status;
@@ -376,7 +401,8 @@ static void test_descriptors(void **state) {
 	close(fd);
 }
 
-/* CPUs that come while a trace runs: what was mapped on them before they were watched is looked for, what is mapped later is seen. */
+/* CPUs that come while a trace runs: what was mapped on them before they were watched is looked
+ * for, what is mapped later is seen. */
 static void test_cpus(void **state) {
 	char folder[] = "/tmp/test-uprobe-XXXXXX", copy[128], executable[128];
 	struct trace_options options;
@@ -410,14 +436,10 @@ static void test_cpus(void **state) {
 
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_dormant),
-		cmocka_unit_test(test_libraries),
-		cmocka_unit_test(test_containers),
-		cmocka_unit_test(test_places),
-		cmocka_unit_test(test_cpus),
-		cmocka_unit_test(test_children),
-		cmocka_unit_test(test_again),
-		cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_dormant),    cmocka_unit_test(test_libraries),
+		cmocka_unit_test(test_containers), cmocka_unit_test(test_places),
+		cmocka_unit_test(test_cpus),       cmocka_unit_test(test_children),
+		cmocka_unit_test(test_again),      cmocka_unit_test(test_descriptors),
 	};
 	const int r = test_begin(argc, argv);
 

@@ -41,7 +41,8 @@ static pid_t parent_of(pid_t pid) {
 /* One process and its children, or all of this test's. */
 bool trace_session_means(struct trace_session *s, pid_t pid) {
 	if (s->only)
-		return pid == s->only || pid == s->also || parent_of(pid) == s->only || (s->follow && kill(pid, 0) < 0);
+		return pid == s->only || pid == s->also || parent_of(pid) == s->only ||
+		       (s->follow && kill(pid, 0) < 0);
 	return parent_of(pid) == getpid();
 }
 
@@ -60,8 +61,10 @@ static bool is_told(const struct trace_session *s, pid_t pid) {
 	return false;
 }
 
-bool trace_session_emit(struct trace_session *s, const struct trace_record *record, uint32_t pid, uint32_t tid) {
-	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 && record->size <= TRACE_RECORD_MAX);
+bool trace_session_emit(struct trace_session *s, const struct trace_record *record, uint32_t pid,
+			uint32_t tid) {
+	assert_true(record->size >= sizeof(*record) && record->size % 8 == 0 &&
+		    record->size <= TRACE_RECORD_MAX);
 	assert_true(s->n < RECORDS_MAX);
 	assert_true(!pid || is_told(s, (pid_t)pid)); /* no record comes before its process */
 	s->records[s->n] = malloc(record->size);
@@ -70,7 +73,8 @@ bool trace_session_emit(struct trace_session *s, const struct trace_record *reco
 	return true;
 }
 
-bool trace_session_counts(struct trace_session *s, enum trace_source source, uint32_t pid, uint16_t function, const struct trace_tally *tally) {
+bool trace_session_counts(struct trace_session *s, enum trace_source source, uint32_t pid,
+			  uint16_t function, const struct trace_tally *tally) {
 	size_t i = 0;
 
 	assert_true(source == TRACE_SOURCE_BPF && function > 0);
@@ -84,7 +88,8 @@ bool trace_session_counts(struct trace_session *s, enum trace_source source, uin
 	return true;
 }
 
-void trace_session_counts_anew(struct trace_session *s, enum trace_source source, uint32_t pid, uint16_t function) {
+void trace_session_counts_anew(struct trace_session *s, enum trace_source source, uint32_t pid,
+			       uint16_t function) {
 	size_t n = 0;
 
 	assert_true(source == TRACE_SOURCE_BPF);
@@ -94,7 +99,8 @@ void trace_session_counts_anew(struct trace_session *s, enum trace_source source
 	s->n_tallies = n;
 }
 
-void trace_session_lost(struct trace_session *s, enum trace_source source, uint32_t pid, uint32_t tid, uint64_t count) {
+void trace_session_lost(struct trace_session *s, enum trace_source source, uint32_t pid,
+			uint32_t tid, uint64_t count) {
 	s->lost += count;
 }
 
@@ -124,7 +130,8 @@ uint16_t trace_session_function(struct trace_session *s, const char *name) {
 void trace_session_foresee(struct trace_session *s, pid_t pid) {
 }
 
-uint32_t trace_session_stack(struct trace_session *s, pid_t pid, const uint64_t *addresses, size_t n) {
+uint32_t trace_session_stack(struct trace_session *s, pid_t pid, const uint64_t *addresses,
+			     size_t n) {
 	s->n_frames = n;
 	s->last_stack = addresses[0];
 	return 1;
@@ -150,7 +157,10 @@ static const char *function_text(uint16_t number) {
 
 	if (function)
 		return function->name;
-	return number >= TRACE_FUNCTION_DYNAMIC && (size_t)(number - TRACE_FUNCTION_DYNAMIC) < session.n_dynamic ? session.dynamic[number - TRACE_FUNCTION_DYNAMIC] : "?";
+	return number >= TRACE_FUNCTION_DYNAMIC &&
+			       (size_t)(number - TRACE_FUNCTION_DYNAMIC) < session.n_dynamic
+		       ? session.dynamic[number - TRACE_FUNCTION_DYNAMIC]
+		       : "?";
 }
 
 uint64_t get_tally(const char *name, struct trace_tally *sum) {
@@ -180,7 +190,8 @@ const struct trace_call *get_call(const char *name, size_t i) {
 	for (size_t k = 0; k < session.n; k++) {
 		const struct trace_call *call = (const void *)session.records[k];
 
-		if (call->record.type == TRACE_CALL && (!name || !strcmp(function_text(call->function), name)) && !i--)
+		if (call->record.type == TRACE_CALL &&
+		    (!name || !strcmp(function_text(call->function), name)) && !i--)
 			return call;
 	}
 	return NULL;
@@ -198,7 +209,8 @@ const struct trace_name *get_name(enum trace_name_kind kind, const char *begin) 
 	for (size_t i = 0; i < session.n; i++) {
 		const struct trace_name *name = (const void *)session.records[i];
 
-		if (name->record.type == TRACE_NAME && name->kind == kind && !strncmp(name->name, begin, strlen(begin)))
+		if (name->record.type == TRACE_NAME && name->kind == kind &&
+		    !strncmp(name->name, begin, strlen(begin)))
 			return name;
 	}
 	return NULL;
@@ -210,7 +222,8 @@ const void *get_extra(const struct trace_call *call, uint8_t argument, size_t *s
 	for (uint8_t i = 0; i < call->n_extras; i++) {
 		const struct trace_extra *extra = (const void *)at;
 
-		assert_true(at + sizeof(*extra) + extra->size <= (const char *)call + call->record.size);
+		assert_true(at + sizeof(*extra) + extra->size <=
+			    (const char *)call + call->record.size);
 		if (extra->argument == argument) {
 			*sizep = extra->size;
 			return extra + 1;
@@ -245,7 +258,9 @@ void target_start(struct target *target, const char *executable, const char *wha
 }
 
 void target_start_as(struct target *target, const char *executable, const char *what, pid_t pid) {
-	struct clone_args clone = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&pid, .set_tid_size = 1 };
+	struct clone_args clone = { .exit_signal = SIGCHLD,
+				    .set_tid = (uintptr_t)&pid,
+				    .set_tid_size = 1 };
 	int in[2], out[2];
 
 	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
@@ -287,7 +302,9 @@ void target_stop(struct target *target) {
 /* ---- tracing ---- */
 
 struct trace_options open_options(void) {
-	struct trace_options options = { .all_users = true, .bpf = true, .extras = true, .sample = 1 };
+	struct trace_options options = {
+		.all_users = true, .bpf = true, .extras = true, .sample = 1
+	};
 
 	memset(options.functions, 0xff, sizeof(options.functions));
 	session.only = 0;
@@ -304,7 +321,8 @@ struct trace_options all_options(const struct target *target, uint32_t *pid) {
 	return options;
 }
 
-struct trace_uprobe *start_tuned(const struct trace_options *options, const struct uprobe_tuning *tuning) {
+struct trace_uprobe *start_tuned(const struct trace_options *options,
+				 const struct uprobe_tuning *tuning) {
 	struct trace_uprobe *uprobe = NULL;
 	int r;
 
@@ -317,7 +335,11 @@ struct trace_uprobe *start_tuned(const struct trace_options *options, const stru
 
 struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash) {
 	return start_tuned(options,
-			   &(struct uprobe_tuning){ .first = rung, .only_first = true, .hash = hash, .no_usual = true, .detach_now = rung != UPROBE_CLASSIC });
+			   &(struct uprobe_tuning){ .first = rung,
+						    .only_first = true,
+						    .hash = hash,
+						    .no_usual = true,
+						    .detach_now = rung != UPROBE_CLASSIC });
 }
 
 /* Whether this machine lets anybody do it. */
@@ -331,7 +353,9 @@ static const char *reason_to_skip(void) {
 	if (uprobe_new_tuned(&uprobe, &session, &options, &tuning) < 0)
 		return session.missing;
 	best = uprobe->engine.rung;
-	print_message("the kernel's best: %s\n", best == UPROBE_SESSION ? "session" : best == UPROBE_MULTI ? "multi" : "classic");
+	print_message("the kernel's best: %s\n", best == UPROBE_SESSION ? "session"
+						 : best == UPROBE_MULTI ? "multi"
+									: "classic");
 	trace_uprobe_free(uprobe);
 	return NULL;
 }

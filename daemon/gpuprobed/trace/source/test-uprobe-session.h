@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A session that keeps all records, and programs to be traced: for test-uprobe.c and test-uprobe-library.c. */
+/* A session that keeps all records, and programs to be traced: for test-uprobe.c and
+ * test-uprobe-library.c. */
 
 #include <stdio.h>
 
@@ -55,8 +56,10 @@ struct target {
 	int out;
 };
 
-void target_start(struct target *target, const char *executable, const char *what); /* until it says "ready" */
-void target_start_as(struct target *target, const char *executable, const char *what, pid_t pid); /* with that pid, which nobody has; 0: any */
+void target_start(struct target *target, const char *executable,
+		  const char *what); /* until it says "ready" */
+void target_start_as(struct target *target, const char *executable, const char *what,
+		     pid_t pid); /* with that pid, which nobody has; 0: any */
 void target_say(struct target *target);
 void target_expect(struct target *target, const char *text);
 void target_run(struct target *target); /* until it says "done" */
@@ -71,8 +74,10 @@ extern const char *program, *library;
 struct trace_options all_options(const struct target *target, uint32_t *pid);
 /* All calls of all processes. */
 struct trace_options open_options(void);
-struct trace_uprobe *start_tuned(const struct trace_options *options, const struct uprobe_tuning *tuning);
+struct trace_uprobe *start_tuned(const struct trace_options *options,
+				 const struct uprobe_tuning *tuning);
 struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash);
 
-/* Takes the program and the library of the arguments. 0; 77: this machine does not let anybody do it, which is said; or 2. */
+/* Takes the program and the library of the arguments. 0; 77: this machine does not let anybody do
+ * it, which is said; or 2. */
 int test_begin(int argc, char **argv);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The program that test-uprobe traces: says "ready", waits for a line, does what its argument says, and says "done". */
+/* The program that test-uprobe traces: says "ready", waits for a line, does what its argument says,
+ * and says "done". */
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,8 +21,9 @@ struct ipc_handle {
 int cuInit(unsigned int flags);
 int cuMemAlloc_v2(uint64_t *pointer, size_t size);
 int cuMemFree_v2(uint64_t pointer);
-int cuLaunchKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-		   void *stream, void **parameters, void **extra);
+int cuLaunchKernel(void *f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+		   unsigned int by, unsigned int bz, unsigned int shared, void *stream,
+		   void **parameters, void **extra);
 int cuLaunchKernelEx(const void *config, void *f, void **parameters, void **extra);
 int cuIpcOpenMemHandle_v2(uint64_t *pointer, struct ipc_handle handle, unsigned int flags);
 int cuModuleGetFunction(uint64_t *function, void *module, const char *name);
@@ -29,11 +31,14 @@ int cuLibraryGetKernel(uint64_t *kernel, void *library, const char *name);
 int cuKernelGetFunction(uint64_t *function, uint64_t kernel);
 int cuCtxSynchronize(void);
 int cuEventQuery(void *event);
-int cuGetProcAddress_v2(const char *symbol, void **pointer, int version, uint64_t flags, int *status);
+int cuGetProcAddress_v2(const char *symbol, void **pointer, int version, uint64_t flags,
+			int *status);
 int cuParamSetf(void *function, int offset, float value);
-int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, void (*callback)(int), size_t shared, int limit);
+int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, void *function, void (*callback)(int),
+				     size_t shared, int limit);
 int cuFutureThing(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f);
-int cuSitePush(void), cuSiteNop5(void), cuSiteNop(void), cuSiteEndbr(void), cuSiteSub(void), cuSiteRet(void), cuSiteJump(void), cuSiteTest(void);
+int cuSitePush(void), cuSiteNop5(void), cuSiteNop(void), cuSiteEndbr(void), cuSiteSub(void),
+	cuSiteRet(void), cuSiteJump(void), cuSiteTest(void);
 
 static jmp_buf back;
 
@@ -59,7 +64,8 @@ static void kinds(void) {
 	cuInit(0);
 	cuMemAlloc_v2(&value, 4096);
 	cuMemAlloc_v2(&value, 0); /* fails */
-	cuLaunchKernel((void *)0x1111, 2, 3, 4, 5, 6, 7, 8, (void *)0x2222, (void **)0x3333, (void **)0x4444);
+	cuLaunchKernel((void *)0x1111, 2, 3, 4, 5, 6, 7, 8, (void *)0x2222, (void **)0x3333,
+		       (void **)0x4444);
 	cuLaunchKernelEx(config, (void *)0x1112, NULL, NULL);
 	memset(&handle, 0x5a, sizeof(handle));
 	cuIpcOpenMemHandle_v2(&value, handle, 9);
@@ -133,7 +139,8 @@ static void jumps(void) {
 
 /* Functions by cuGetProcAddress(): some are exported by nobody. */
 static void pointers(void) {
-	int (*hidden)(uint64_t, uint64_t) = NULL, (*init)(unsigned int) = NULL, (*release)(uint64_t) = NULL, (*absent)(void) = NULL;
+	int (*hidden)(uint64_t, uint64_t) = NULL, (*init)(unsigned int) = NULL,
+				(*release)(uint64_t) = NULL, (*absent)(void) = NULL;
 
 	cuGetProcAddress_v2("cuHiddenThing", (void **)&hidden, 13000, 0, NULL);
 	cuGetProcAddress_v2("cuInit", (void **)&init, 13000, 0, NULL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls by uprobes, for real: programs that call a libcuda of this test's (test-uprobe-cuda.c), traced into a session that only keeps records. As root, on a
- * kernel with uprobes; else skipped. Each rung of the ladder is gone through.
+ * Calls by uprobes, for real: programs that call a libcuda of this test's (test-uprobe-cuda.c),
+ * traced into a session that only keeps records. As root, on a kernel with uprobes; else skipped.
+ * Each rung of the ladder is gone through.
  */
 
 #include <stdarg.h>
@@ -35,7 +36,8 @@ static void check_launch(const struct trace_call *call) {
 	assert_non_null(call);
 	assert_int_equal(call->n_arguments, 11);
 	for (size_t i = 0; i < 11; i++)
-		assert_int_equal(i >= 1 && i <= 7 ? (uint32_t)call->words[i] : call->words[i], expected[i]);
+		assert_int_equal(i >= 1 && i <= 7 ? (uint32_t)call->words[i] : call->words[i],
+				 expected[i]);
 	assert_int_equal(call->result, 0);
 	assert_int_equal(call->record.flags, 0);
 	assert_true(call->end > call->start);
@@ -95,7 +97,8 @@ static void check_kinds(const struct target *target) {
 	assert_int_equal(call->words[1], kernel);
 	for (size_t i = 0, n = 0; i < session.n; i++) {
 		name = (const void *)session.records[i];
-		n += name->record.type == TRACE_NAME && name->kind == TRACE_NAME_KERNEL && name->id == get_number(call, 0) && strlen(name->name) == 1499;
+		n += name->record.type == TRACE_NAME && name->kind == TRACE_NAME_KERNEL &&
+		     name->id == get_number(call, 0) && strlen(name->name) == 1499;
 		assert_true(i + 1 < session.n || n == 1);
 	}
 	assert_int_equal(count_calls("cuCtxSynchronize"), 1);
@@ -104,7 +107,8 @@ static void check_kinds(const struct target *target) {
 	assert_int_equal(call->n_arguments, 2);
 	assert_int_equal(call->record.flags, TRACE_CALL_CUT);
 	call = get_call("cuFutureThing", 0);
-	assert_true(call && call->function >= TRACE_FUNCTION_DYNAMIC && call->n_arguments == 6 && call->words[5] == 6 && call->result == 7);
+	assert_true(call && call->function >= TRACE_FUNCTION_DYNAMIC && call->n_arguments == 6 &&
+		    call->words[5] == 6 && call->result == 7);
 	assert_int_equal(get_call("cuMemFree_v2", 0)->result, 1);
 	assert_int_equal(session.lost, 0);
 	assert_non_null(get_name(TRACE_NAME_LIBRARY, library));
@@ -153,7 +157,8 @@ static void test_classic(void **state) {
 }
 
 /* Runs a program under a rung, with options changed by a function, and drains. */
-static void run_with(const char *what, enum uprobe_rung rung, void (*change)(struct trace_options *options)) {
+static void run_with(const char *what, enum uprobe_rung rung,
+		     void (*change)(struct trace_options *options)) {
 	struct target target;
 	struct trace_uprobe *uprobe;
 	struct trace_options options;
@@ -172,7 +177,9 @@ static void run_with(const char *what, enum uprobe_rung rung, void (*change)(str
 }
 
 static void test_sites(void **state) {
-	static const char *const names[] = { "cuSitePush", "cuSiteNop5", "cuSiteNop", "cuSiteEndbr", "cuSiteSub", "cuSiteRet", "cuSiteJump", "cuSiteTest" };
+	static const char *const names[] = { "cuSitePush",  "cuSiteNop5", "cuSiteNop",
+					     "cuSiteEndbr", "cuSiteSub",  "cuSiteRet",
+					     "cuSiteJump",  "cuSiteTest" };
 
 #ifndef __x86_64__
 	skip();
@@ -193,7 +200,8 @@ static void test_sites(void **state) {
 static void test_jumps(void **state) {
 	for (enum uprobe_rung rung = best; rung < _UPROBE_RUNG_N; rung++) {
 		run_with("jumps", rung, NULL);
-		assert_int_equal(count_calls("cuOccupancyMaxPotentialBlockSize"), 2); /* three were left by a jump */
+		assert_int_equal(count_calls("cuOccupancyMaxPotentialBlockSize"),
+				 2); /* three were left by a jump */
 		assert_int_equal(count_calls("cuInit"), 10);
 		for (size_t i = 0; i < 10; i++)
 			assert_int_equal((uint32_t)get_call("cuInit", i)->words[0], i % 2 ? 0 : 1);
@@ -286,7 +294,8 @@ static void test_counts(void **state) {
 		assert_int_equal(sum.errors, 5);
 		assert_int_equal(get_tally("cuMemAlloc_v2", &sum), 3);
 		assert_true(sum.errors == 2 && sum.bytes == 4096 && sum.bytes_done == 4096);
-		assert_true(sum.max >= ~sum.least && sum.time >= sum.max && sum.time <= 3 * sum.max && sum.buckets[trace_bucket_of(sum.max)]);
+		assert_true(sum.max >= ~sum.least && sum.time >= sum.max &&
+			    sum.time <= 3 * sum.max && sum.buckets[trace_bucket_of(sum.max)]);
 		assert_true(sum.buckets[trace_bucket_of(~sum.least)]);
 		assert_int_equal(get_tally("cuFutureThing", &sum), 1);
 		assert_int_equal(get_tally("cuEventQuery", &sum), 1);
@@ -323,9 +332,11 @@ static void test_counts_of_others(void **state) {
 	target_run(&mine);
 	uprobe_counter_read(uprobe->counter, 0, true);
 	assert_int_equal(get_tally(NULL, &sum), 17);
-	for (uint32_t *last = NULL; bpf_map_get_next_key(uprobe->engine.counts, last, &key) == 0; last = &key.pid)
+	for (uint32_t *last = NULL; bpf_map_get_next_key(uprobe->engine.counts, last, &key) == 0;
+	     last = &key.pid)
 		assert_int_equal(key.pid, mine.pid);
-	/* not meant any more: should it be again, it is counted from 0, which the session must know */
+	/* not meant any more: should it be again, it is counted from 0, which the session must know
+	 */
 	session.only = other.pid;
 	uprobe_counter_read(uprobe->counter, 0, true);
 	assert_int_equal(get_tally(NULL, &sum), 0);
@@ -358,23 +369,29 @@ static void test_lost(void **state) {
 /* A counter that falls tells nothing, and nothing twice. */
 static void test_lost_falls(void **state) {
 	struct uprobe_engine engine = { .n_cpus = (size_t)libbpf_num_possible_cpus() };
-	static const struct { uint64_t value, lost; } steps[] = { { 0, 0 }, { 5, 5 }, { 3, 0 }, { 5, 0 }, { 6, 1 }, { 0, 0 } };
+	static const struct {
+		uint64_t value, lost;
+	} steps[] = { { 0, 0 }, { 5, 5 }, { 3, 0 }, { 5, 0 }, { 6, 1 }, { 0, 0 } };
 	uint32_t key = 0;
 
-	engine.lost = bpf_map_create(BPF_MAP_TYPE_PERCPU_ARRAY, NULL, sizeof(key), sizeof(uint64_t), 1, NULL);
+	engine.lost = bpf_map_create(BPF_MAP_TYPE_PERCPU_ARRAY, NULL, sizeof(key), sizeof(uint64_t),
+				     1, NULL);
 	assert_true(engine.lost >= 0);
 	engine.lost_now = calloc(2 * engine.n_cpus, sizeof(*engine.lost_now));
 	assert_non_null(engine.lost_now);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
 		engine.lost_now[engine.n_cpus] = steps[i].value;
-		assert_int_equal(bpf_map_update_elem(engine.lost, &key, engine.lost_now + engine.n_cpus, BPF_ANY), 0);
+		assert_int_equal(bpf_map_update_elem(engine.lost, &key,
+						     engine.lost_now + engine.n_cpus, BPF_ANY),
+				 0);
 		assert_int_equal(uprobe_engine_take_lost(&engine), steps[i].lost);
 	}
 	free(engine.lost_now);
 	close(engine.lost);
 }
 
-/* Where links of one process see its first thread only, they are of all, and yet only that one is recorded. */
+/* Where links of one process see its first thread only, they are of all, and yet only that one is
+ * recorded. */
 static void test_wide(void **state) {
 	struct trace_options options;
 	struct trace_uprobe *uprobe;
@@ -389,14 +406,19 @@ static void test_wide(void **state) {
 	uprobe = start(&options, best, false);
 	assert_false(uprobe->engine.wide);
 	assert_int_equal(uprobe_only_process(uprobe), mine.pid);
-	control = bpf_map_create(BPF_MAP_TYPE_ARRAY, NULL, sizeof(uint32_t), sizeof(struct uprobe_control), 1, NULL);
+	control = bpf_map_create(BPF_MAP_TYPE_ARRAY, NULL, sizeof(uint32_t),
+				 sizeof(struct uprobe_control), 1, NULL);
 	assert_true(control >= 0);
-	assert_int_equal(uprobe_link_probe(best, &uprobe->engine.programs, control), UPROBE_LINK_E_THREADS); /* no program writes there */
+	assert_int_equal(uprobe_link_probe(best, &uprobe->engine.programs, control),
+			 UPROBE_LINK_E_THREADS); /* no program writes there */
 	close(control);
 	trace_uprobe_free(uprobe);
 	session_reset();
 	session.only = mine.pid;
-	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .wide = true, .no_usual = true });
+	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best,
+								.only_first = true,
+								.wide = true,
+								.no_usual = true });
 	assert_int_equal(uprobe_only_process(uprobe), 0);
 	target_run(&other);
 	target_run(&mine);
@@ -461,7 +483,8 @@ static void test_unfinished(void **state) {
 			assert_null(call);
 		} else {
 			assert_non_null(call);
-			assert_int_equal(call->record.flags, TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT);
+			assert_int_equal(call->record.flags,
+					 TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT);
 			assert_int_equal(call->sequence, 2);
 			assert_true(call->end - call->start >= 50000000);
 			target_stop(&target);
@@ -554,7 +577,10 @@ static void test_twice(void **state) {
 	for (size_t i = 0; i < file->n; i++)
 		if (!strcmp(file->functions[i].name, "cuInit")) {
 			cookie = UPROBE_COOKIE(7, row);
-			assert_int_equal(uprobe_link_new(&link, best, &uprobe->engine.programs, file->fd, &file->functions[i].offset, &cookie, 1, 0, &refused), 0);
+			assert_int_equal(uprobe_link_new(&link, best, &uprobe->engine.programs,
+							 file->fd, &file->functions[i].offset,
+							 &cookie, 1, 0, &refused),
+					 0);
 		}
 	target_run(&target);
 	trace_uprobe_drain(uprobe);
@@ -577,7 +603,8 @@ static void test_pointers_that_lie(void **state) {
 			continue; /* those that are written in assembler */
 		assert_int_equal(site, file->functions[i].offset);
 		for (uint64_t at = 1; at < 4; at++)
-			assert_int_equal(libcuda_site(file, file->functions[i].entry + at, &site), LIBCUDA_E_INVALID);
+			assert_int_equal(libcuda_site(file, file->functions[i].entry + at, &site),
+					 LIBCUDA_E_INVALID);
 		n++;
 	}
 	assert_true(n >= 10);
@@ -622,7 +649,9 @@ static void test_pointers(void **state) {
 			assert_int_equal(count_calls("cuHiddenThing"), 3);
 			assert_int_equal(get_call("cuHiddenThing", 2)->words[1], 2);
 			assert_int_equal(get_call("cuHiddenThing", 2)->result, 3);
-			assert_int_equal(count_calls("cuInit"), 1); /* the only function of its base: it is known what it has */
+			assert_int_equal(
+				count_calls("cuInit"),
+				1); /* the only function of its base: it is known what it has */
 			assert_int_equal((uint32_t)get_call("cuInit", 0)->words[0], 5);
 			assert_int_equal(get_call("cuInit", 0)->n_arguments, 1);
 			assert_int_equal(count_calls("cuMemFree_v2"), 1);
@@ -640,7 +669,12 @@ static void test_pointers_of_another(void **state) {
 	session_reset();
 	target_start(&first, program, "kinds"); /* the library stays */
 	options = open_options();
-	uprobe = start_tuned(&options, &(struct uprobe_tuning){ .first = best, .only_first = true, .no_usual = true, .detach_now = best != UPROBE_CLASSIC, .no_linger = true });
+	uprobe =
+		start_tuned(&options, &(struct uprobe_tuning){ .first = best,
+							       .only_first = true,
+							       .no_usual = true,
+							       .detach_now = best != UPROBE_CLASSIC,
+							       .no_linger = true });
 	for (size_t i = 0; i < 2; i++) {
 		target_start_as(&target, program, "pointers", pid);
 		pid = target.pid;
@@ -659,7 +693,8 @@ static void test_pointers_of_another(void **state) {
 	target_stop(&first);
 }
 
-/* A process that gets functions one by one has few links for all of them, and each call comes once. */
+/* A process that gets functions one by one has few links for all of them, and each call comes once.
+ */
 static void test_pointers_one_by_one(void **state) {
 	struct uprobe_library *first;
 	struct trace_uprobe *uprobe;
@@ -681,10 +716,15 @@ static void test_pointers_one_by_one(void **state) {
 		struct uprobe_row row;
 		uint64_t site;
 
-		if (libcuda_site(first->file, symbol->entry, &site) || !uprobe_make_row(uprobe, symbol->name, function, function, &row))
+		if (libcuda_site(first->file, symbol->entry, &site) ||
+		    !uprobe_make_row(uprobe, symbol->name, function, function, &row))
 			continue;
-		first->found[first->n_found++] = (struct uprobe_found){ .entry = symbol->entry, .row = row.function, .pid = target.pid };
-		first->found[first->n_found++] = (struct uprobe_found){ .entry = symbol->entry + 1, .row = row.function, .pid = target.pid }; /* a lie */
+		first->found[first->n_found++] = (struct uprobe_found){ .entry = symbol->entry,
+									.row = row.function,
+									.pid = target.pid };
+		first->found[first->n_found++] = (struct uprobe_found){
+			.entry = symbol->entry + 1, .row = row.function, .pid = target.pid
+		}; /* a lie */
 		uprobe_follow_attach(uprobe);
 		assert_true(first->n_more >= 1 && first->n_more <= 5);
 		n++;
@@ -721,7 +761,8 @@ static void test_no_bpf(void **state) {
 		struct trace_uprobe *uprobe = NULL;
 		int r;
 
-		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &code))
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+		    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &code))
 			_exit(99);
 		r = trace_uprobe_new(&uprobe, &session, &options);
 		fprintf(stderr, "%s\n", session.missing);
@@ -754,14 +795,30 @@ static void test_not_permitted(void **state) {
 
 int main(int argc, char **argv) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_session),	      cmocka_unit_test(test_session_hash), cmocka_unit_test(test_multi),  cmocka_unit_test(test_classic),
-		cmocka_unit_test(test_sites),	      cmocka_unit_test(test_jumps),	   cmocka_unit_test(test_threads), cmocka_unit_test(test_filters),
-		cmocka_unit_test(test_lost),	      cmocka_unit_test(test_forks),	   cmocka_unit_test(test_unfinished), cmocka_unit_test(test_others),
-		cmocka_unit_test(test_not_permitted), cmocka_unit_test(test_no_bpf), cmocka_unit_test(test_untouched),
-		cmocka_unit_test(test_twice),	      cmocka_unit_test(test_counts), cmocka_unit_test(test_counts_of_others),
-		cmocka_unit_test(test_pointers),     cmocka_unit_test(test_pointers_that_lie),
-		cmocka_unit_test(test_pointers_of_another), cmocka_unit_test(test_pointers_one_by_one),
-		cmocka_unit_test(test_lost_falls),    cmocka_unit_test(test_wide),
+		cmocka_unit_test(test_session),
+		cmocka_unit_test(test_session_hash),
+		cmocka_unit_test(test_multi),
+		cmocka_unit_test(test_classic),
+		cmocka_unit_test(test_sites),
+		cmocka_unit_test(test_jumps),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_forks),
+		cmocka_unit_test(test_unfinished),
+		cmocka_unit_test(test_others),
+		cmocka_unit_test(test_not_permitted),
+		cmocka_unit_test(test_no_bpf),
+		cmocka_unit_test(test_untouched),
+		cmocka_unit_test(test_twice),
+		cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_counts_of_others),
+		cmocka_unit_test(test_pointers),
+		cmocka_unit_test(test_pointers_that_lie),
+		cmocka_unit_test(test_pointers_of_another),
+		cmocka_unit_test(test_pointers_one_by_one),
+		cmocka_unit_test(test_lost_falls),
+		cmocka_unit_test(test_wide),
 	};
 	const int r = test_begin(argc, argv);
 

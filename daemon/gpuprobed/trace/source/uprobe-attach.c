@@ -12,7 +12,9 @@
 
 #define MULTI_RETURN 1 /* BPF_F_UPROBE_MULTI_RETURN */
 
-int uprobe_attach_multi(int program, unsigned int type, bool returns, const struct uprobe_place *place, const uint64_t *offsets, const uint64_t *cookies, size_t n) {
+int uprobe_attach_multi(int program, unsigned int type, bool returns,
+			const struct uprobe_place *place, const uint64_t *offsets,
+			const uint64_t *cookies, size_t n) {
 	/* the beginning of union bpf_attr, of the command */
 	struct {
 		uint32_t program, target, type, flags;
@@ -33,7 +35,8 @@ int uprobe_attach_multi(int program, unsigned int type, bool returns, const stru
 	return fd < 0 ? -errno : fd;
 }
 
-int uprobe_attach_event(int program, bool returns, const struct uprobe_place *place, uint64_t offset, uint64_t cookie) {
+int uprobe_attach_event(int program, bool returns, const struct uprobe_place *place,
+			uint64_t offset, uint64_t cookie) {
 	struct perf_event_attr attribute = {
 		.type = place->type,
 		.size = sizeof(attribute),
@@ -46,7 +49,8 @@ int uprobe_attach_event(int program, bool returns, const struct uprobe_place *pl
 
 	if (!place->type)
 		return -EOPNOTSUPP;
-	event = (int)syscall(SYS_perf_event_open, &attribute, place->pid ? place->pid : -1, place->pid ? -1 : place->cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	event = (int)syscall(SYS_perf_event_open, &attribute, place->pid ? place->pid : -1,
+			     place->pid ? -1 : place->cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
 	fd = bpf_link_create(program, event, BPF_PERF_EVENT, &options);

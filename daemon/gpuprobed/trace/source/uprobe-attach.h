@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Programs on functions of files, by bpf(2) and perf_event_open(2): Debian 12's libbpf and headers know neither uprobe_multi nor sessions. */
+/* Programs on functions of files, by bpf(2) and perf_event_open(2): Debian 12's libbpf and headers
+ * know neither uprobe_multi nor sessions. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,10 +22,13 @@ struct uprobe_place {
 };
 
 /* One link of a program on n functions, with a cookie each. The descriptor, or -errno. */
-int uprobe_attach_multi(int program, unsigned int type, bool returns, const struct uprobe_place *place, const uint64_t *offsets, const uint64_t *cookies, size_t n);
+int uprobe_attach_multi(int program, unsigned int type, bool returns,
+			const struct uprobe_place *place, const uint64_t *offsets,
+			const uint64_t *cookies, size_t n);
 
 /* A perf event with a program on one function. The descriptor, or -errno. */
-int uprobe_attach_event(int program, bool returns, const struct uprobe_place *place, uint64_t offset, uint64_t cookie);
+int uprobe_attach_event(int program, bool returns, const struct uprobe_place *place,
+			uint64_t offset, uint64_t cookie);
 
 /* The number of the kernel's perf events of that kind; 0: it has none. */
 unsigned int uprobe_event_type(void);

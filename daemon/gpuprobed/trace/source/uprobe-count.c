@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the programs count is read a few times a second, all of it in one pass of some calls of bpf(2), and told to the session, which knows what of it is
- * new. Which processes are meant only the session knows: those that are not are refused here, as their first record would be, and what was counted of
- * them is forgotten. The map has room for UPROBE_COUNTS_MAX functions of processes: when it is half full, those of processes that are gone leave it.
+ * What the programs count is read a few times a second, all of it in one pass of some calls of
+ * bpf(2), and told to the session, which knows what of it is new. Which processes are meant only
+ * the session knows: those that are not are refused here, as their first record would be, and what
+ * was counted of them is forgotten. The map has room for UPROBE_COUNTS_MAX functions of processes:
+ * when it is half full, those of processes that are gone leave it.
  */
 
 #include <bpf/bpf.h>
@@ -66,13 +68,15 @@ static uint64_t calls_of(const struct trace_tally *tally) {
 }
 
 /* One element of the map. False: it is to leave it. */
-static bool use_tally(struct uprobe_counter *counter, const struct uprobe_count_key *key, struct trace_tally *tally, bool crowded) {
+static bool use_tally(struct uprobe_counter *counter, const struct uprobe_count_key *key,
+		      struct trace_tally *tally, bool crowded) {
 	struct trace_uprobe *uprobe = counter->uprobe;
 	pid_t pid = (pid_t)key->pid;
 
 	if (!trace_session_meant(uprobe->session, pid, monotonic_now())) {
 		if (trace_session_missed(uprobe->session, pid))
-			trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, calls_of(tally));
+			trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0,
+					   calls_of(tally));
 		uprobe_refuse_process(uprobe, pid);
 		return false;
 	}
@@ -82,8 +86,9 @@ static bool use_tally(struct uprobe_counter *counter, const struct uprobe_count_
 		counter->told = pid;
 	}
 	mend_extremes(tally);
-	return !trace_session_counts(uprobe->session, TRACE_SOURCE_BPF, key->pid, (uint16_t)key->function, tally) || !crowded ||
-	       !uprobe_is_gone(pid);
+	return !trace_session_counts(uprobe->session, TRACE_SOURCE_BPF, key->pid,
+				     (uint16_t)key->function, tally) ||
+	       !crowded || !uprobe_is_gone(pid);
 }
 
 void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last) {
@@ -100,14 +105,18 @@ void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last
 	while (!r && n_read < UPROBE_COUNTS_MAX) {
 		uint32_t n = BATCH;
 
-		r = bpf_map_lookup_batch(map, first ? NULL : &token, &token, counter->keys, counter->tallies, &n, NULL);
+		r = bpf_map_lookup_batch(map, first ? NULL : &token, &token, counter->keys,
+					 counter->tallies, &n, NULL);
 		if (r && errno != ENOENT) /* that is the end */
 			break;
 		first = false;
 		n_read += n;
 		for (uint32_t i = 0; i < n; i++)
-			if (!use_tally(counter, &counter->keys[i], &counter->tallies[i], crowded) && bpf_map_delete_elem(map, &counter->keys[i]) == 0)
-				trace_session_counts_anew(counter->uprobe->session, TRACE_SOURCE_BPF, counter->keys[i].pid, (uint16_t)counter->keys[i].function);
+			if (!use_tally(counter, &counter->keys[i], &counter->tallies[i], crowded) &&
+			    bpf_map_delete_elem(map, &counter->keys[i]) == 0)
+				trace_session_counts_anew(counter->uprobe->session,
+							  TRACE_SOURCE_BPF, counter->keys[i].pid,
+							  (uint16_t)counter->keys[i].function);
 	}
 	counter->n_read = n_read;
 }

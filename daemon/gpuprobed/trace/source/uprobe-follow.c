@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A driver may answer cuGetProcAddress() with functions that it does not export. They are found when a process gets them: the call is recorded whatever was asked for, the
- * address is looked for among the process's mappings of libraries, and what lies at no exported function is probed, too, with the next drain: calls within the some
- * milliseconds until then are not seen. Which version of a function it is, an address does not say: if there are several, its arguments are raw words.
+ * A driver may answer cuGetProcAddress() with functions that it does not export. They are found
+ * when a process gets them: the call is recorded whatever was asked for, the address is looked for
+ * among the process's mappings of libraries, and what lies at no exported function is probed, too,
+ * with the next drain: calls within the some milliseconds until then are not seen. Which version of
+ * a function it is, an address does not say: if there are several, its arguments are raw words.
  *
- * The address is what the process has in its memory when the call returns, which may be anything, and in the midst of an instruction a probe would break programs. So the
- * library must say, in its table for unwinding, that a function begins there; and these probes are in that process alone, by a link or a few of its own: nobody makes
- * others pay. (On kernels with UPROBE_LINK_E_THREADS its other threads' calls of these functions are not seen.)
+ * The address is what the process has in its memory when the call returns, which may be anything,
+ * and in the midst of an instruction a probe would break programs. So the library must say, in its
+ * table for unwinding, that a function begins there; and these probes are in that process alone, by
+ * a link or a few of its own: nobody makes others pay. (On kernels with UPROBE_LINK_E_THREADS its
+ * other threads' calls of these functions are not seen.)
  */
 
 #include <bpf/bpf.h>
@@ -38,10 +42,15 @@ static void read_code(struct trace_uprobe *uprobe, pid_t pid) {
 
 	*code = (struct uprobe_code){ .pid = pid, .read = monotonic_now() };
 	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &size);
-	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-		if (sscanf(line, "%lx-%lx %4s %lx %*x:%*x %lu", &start, &end, mode, &offset, &inode) != 5 || mode[2] != 'x' || !inode)
+	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		if (sscanf(line, "%lx-%lx %4s %lx %*x:%*x %lu", &start, &end, mode, &offset,
+			   &inode) != 5 ||
+		    mode[2] != 'x' || !inode)
 			continue;
-		for (size_t i = 0; i < uprobe->n_libraries && code->n < sizeof(code->ranges) / sizeof(code->ranges[0]); i++) {
+		for (size_t i = 0; i < uprobe->n_libraries &&
+				   code->n < sizeof(code->ranges) / sizeof(code->ranges[0]);
+		     i++) {
 			if (uprobe->libraries[i].file->inode != inode)
 				continue;
 			code->ranges[code->n].start = start;
@@ -57,7 +66,8 @@ static void read_code(struct trace_uprobe *uprobe, pid_t pid) {
 }
 
 /* The library that an address is in, and where in its file; NULL: none. */
-static struct uprobe_library *find_code(struct trace_uprobe *uprobe, pid_t pid, uint64_t address, uint64_t *entryp) {
+static struct uprobe_library *find_code(struct trace_uprobe *uprobe, pid_t pid, uint64_t address,
+					uint64_t *entryp) {
 	const struct uprobe_code *code = &uprobe->code;
 
 	for (int again = 0; again < 2; again++) {
@@ -66,7 +76,8 @@ static struct uprobe_library *find_code(struct trace_uprobe *uprobe, pid_t pid, 
 				*entryp = address - code->ranges[i].start + code->ranges[i].offset;
 				return &uprobe->libraries[code->ranges[i].library];
 			}
-		if (again || monotonic_now() < code->next || (code->pid == pid && monotonic_now() - code->read < CODE_FRESH))
+		if (again || monotonic_now() < code->next ||
+		    (code->pid == pid && monotonic_now() - code->read < CODE_FRESH))
 			break;
 		read_code(uprobe, pid);
 	}
@@ -75,7 +86,8 @@ static struct uprobe_library *find_code(struct trace_uprobe *uprobe, pid_t pid, 
 
 static bool is_known(const struct uprobe_library *library, pid_t pid, uint64_t entry) {
 	for (size_t i = 0; i < library->file->n; i++)
-		if (library->file->functions[i].entry == entry || library->file->functions[i].offset == entry)
+		if (library->file->functions[i].entry == entry ||
+		    library->file->functions[i].offset == entry)
 			return true;
 	for (size_t i = 0; i < library->n_found; i++)
 		if (library->found[i].entry == entry && library->found[i].pid == pid)
@@ -111,8 +123,11 @@ static bool is_full(const struct uprobe_library *library) {
 
 static void tell_unfollowed(struct trace_uprobe *uprobe, const char *reason) {
 	if (!uprobe->unfollowed)
-		trace_session_missing(uprobe->session, "bpf: of functions that processes got by cuGetProcAddress() and that libcuda does not export, calls of some are not seen: %s",
-				      reason);
+		trace_session_missing(
+			uprobe->session,
+			"bpf: of functions that processes got by cuGetProcAddress() and that "
+			"libcuda does not export, calls of some are not seen: %s",
+			reason);
 	uprobe->unfollowed = true;
 }
 
@@ -152,10 +167,12 @@ void uprobe_follow(struct trace_uprobe *uprobe, pid_t pid, const char *name, uin
 		return;
 	key = row.function;
 	if (bpf_map_update_elem(uprobe->engine.rows, &key, &row, BPF_ANY) == 0)
-		library->found[library->n_found++] = (struct uprobe_found){ .entry = entry, .row = key, .pid = pid };
+		library->found[library->n_found++] =
+			(struct uprobe_found){ .entry = entry, .row = key, .pid = pid };
 }
 
-/* Links of the process that are no larger than what comes with them become one with it: each function is attached to some times only, and a process has few links. */
+/* Links of the process that are no larger than what comes with them become one with it: each
+ * function is attached to some times only, and a process has few links. */
 static size_t first_to_replace(const struct uprobe_library *library, pid_t pid, uint32_t n) {
 	size_t first = library->n_more;
 
@@ -171,11 +188,14 @@ static size_t first_to_replace(const struct uprobe_library *library, pid_t pid, 
 }
 
 /* Whether it is a function of the new link, which replaces those of the process from one on. */
-static bool is_for_link(const struct uprobe_library *library, const struct uprobe_found *found, pid_t pid, uint32_t first_id) {
-	return found->pid == pid && (!found->link || (first_id && found->link >= first_id && found->link <= library->last_more));
+static bool is_for_link(const struct uprobe_library *library, const struct uprobe_found *found,
+			pid_t pid, uint32_t first_id) {
+	return found->pid == pid && (!found->link || (first_id && found->link >= first_id &&
+						      found->link <= library->last_more));
 }
 
-static void replace_links(struct uprobe_library *library, size_t first, const struct uprobe_more *more) {
+static void replace_links(struct uprobe_library *library, size_t first,
+			  const struct uprobe_more *more) {
 	size_t n = first;
 
 	for (size_t i = first; i < library->n_more; i++)
@@ -189,7 +209,8 @@ static void replace_links(struct uprobe_library *library, size_t first, const st
 
 /* Attaches to what a process has got of a library since the last time. */
 static void attach_found(struct trace_uprobe *uprobe, struct uprobe_library *library, pid_t pid) {
-	uint64_t *offsets = calloc(2 * library->n_found, sizeof(*offsets)), *cookies = offsets + library->n_found;
+	uint64_t *offsets = calloc(2 * library->n_found, sizeof(*offsets)),
+		 *cookies = offsets + library->n_found;
 	struct uprobe_more more = { .pid = pid };
 	size_t n = 0, refused, first;
 	uint32_t first_id;
@@ -207,15 +228,19 @@ static void attach_found(struct trace_uprobe *uprobe, struct uprobe_library *lib
 		else
 			more.n++;
 	}
-	/* without links for many functions, theirs would go slowly, one by one, and there would be no fewer */
-	first = uprobe->engine.rung == UPROBE_CLASSIC ? library->n_more : first_to_replace(library, pid, more.n);
+	/* without links for many functions, theirs would go slowly, one by one, and there would be
+	 * no fewer */
+	first = uprobe->engine.rung == UPROBE_CLASSIC ? library->n_more
+						      : first_to_replace(library, pid, more.n);
 	first_id = first < library->n_more ? library->more[first].id : 0;
 	for (size_t i = 0; i < library->n_found && more.n; i++)
 		if (is_for_link(library, &library->found[i], pid, first_id)) {
 			offsets[n] = library->found[i].offset;
 			cookies[n++] = UPROBE_COOKIE(library->id, library->found[i].row);
 		}
-	r = n ? uprobe_link_new(&more.link, uprobe->engine.rung, &uprobe->engine.programs, library->file->fd, offsets, cookies, n, pid, &refused) : 0;
+	r = n ? uprobe_link_new(&more.link, uprobe->engine.rung, &uprobe->engine.programs,
+				library->file->fd, offsets, cookies, n, pid, &refused)
+	      : 0;
 	more.id = library->last_more + 1;
 	more.n = (uint32_t)n;
 	for (size_t i = 0; i < library->n_found && n; i++)
@@ -234,7 +259,9 @@ void uprobe_follow_attach(struct trace_uprobe *uprobe) {
 	for (size_t i = 0; i < uprobe->n_libraries; i++) {
 		struct uprobe_library *library = &uprobe->libraries[i];
 
-		for (size_t k = 0; k < library->n_found && library->link && library->n_more < UPROBE_MORE_MAX; k++)
+		for (size_t k = 0;
+		     k < library->n_found && library->link && library->n_more < UPROBE_MORE_MAX;
+		     k++)
 			if (!library->found[k].link)
 				attach_found(uprobe, library, library->found[k].pid);
 	}

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which files are probed. At the beginning: what traced processes have mapped, what their environment and this host's loader would give them. Later: what a process
- * maps, as the kernel tells (libcuda-watch.h), by the next drain: calls before that are not seen, if it is the first one with that file. Without that
- * right all processes are looked at every second. All processes are looked at in slices of some milliseconds; attaching to one file takes some ten.
+ * Which files are probed. At the beginning: what traced processes have mapped, what their
+ * environment and this host's loader would give them. Later: what a process maps, as the kernel
+ * tells (libcuda-watch.h), by the next drain: calls before that are not seen, if it is the first
+ * one with that file. Without that right all processes are looked at every second. All processes
+ * are looked at in slices of some milliseconds; attaching to one file takes some ten.
  *
- * A probe is in the file for all processes: those with the shim pay for it, too. So a file that only such processes use has none: it is dormant until another
- * process, which has not told in a while that it has the shim, maps it.
+ * A probe is in the file for all processes: those with the shim pay for it, too. So a file that
+ * only such processes use has none: it is dormant until another process, which has not told in a
+ * while that it has the shim, maps it.
  *
- * Containers of one image have one file below their overlays (libcuda_is_file()). A file that only processes brought, as a container's, is let go of a while after the
- * last of them, or as soon as there is none and its place is needed: its descriptor holds the container's file system. Nobody tells of children that a process had
- * before it ended: so all processes are looked at before that. Those of the host stay.
+ * Containers of one image have one file below their overlays (libcuda_is_file()). A file that only
+ * processes brought, as a container's, is let go of a while after the last of them, or as soon as
+ * there is none and its place is needed: its descriptor holds the container's file system. Nobody
+ * tells of children that a process had before it ended: so all processes are looked at before that.
+ * Those of the host stay.
  */
 
 #include <dirent.h>
@@ -34,13 +39,15 @@
 #define SHIM_DELAY UINT64_C(200000000) /* a process with the shim has said so by then */
 #define USERS_PERIOD UINT64_C(1000000000)
 #define USERS_PERIOD_FULL UINT64_C(100000000) /* when there is no place */
-#define UNUSED_LINGER UINT64_C(10000000000) /* the next process that has it is seen from its first call on */
+#define UNUSED_LINGER \
+	UINT64_C(10000000000) /* the next process that has it is seen from its first call on */
 #define RETRY UINT64_C(30000000000) /* of a library that could not be attached */
 
 /* ---- one library ---- */
 
 static bool gives_names(const char *name) {
-	return !strcmp(name, "cuModuleGetFunction") || !strcmp(name, "cuLibraryGetKernel") || !strcmp(name, "cuKernelGetFunction");
+	return !strcmp(name, "cuModuleGetFunction") || !strcmp(name, "cuLibraryGetKernel") ||
+	       !strcmp(name, "cuKernelGetFunction");
 }
 
 /* Makes of a row one that is counted, if no record is needed for that. */
@@ -63,16 +70,20 @@ static void make_row_count(struct uprobe_row *row, const struct function *functi
 	}
 }
 
-bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct function *function, const struct function *like, struct uprobe_row *row) {
+bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct function *function,
+		     const struct function *like, struct uprobe_row *row) {
 	uint16_t bit = like ? like->number : TRACE_FUNCTION_DYNAMIC;
-	bool pointers = uprobe_gives_pointers(name), wanted = uprobe->functions[bit / 64] >> bit % 64 & 1;
+	bool pointers = uprobe_gives_pointers(name),
+	     wanted = uprobe->functions[bit / 64] >> bit % 64 & 1;
 	bool names = pointers || (gives_names(name) && !uprobe->aggregate);
 
 	if (!wanted && !names)
 		return false;
 	*row = (struct uprobe_row){
-		.function = function ? function->number : trace_session_function(uprobe->session, name),
-		.flags = (uint8_t)((names ? UPROBE_ROW_NAMES : 0) | (wanted ? 0 : UPROBE_ROW_UNWANTED)),
+		.function =
+			function ? function->number : trace_session_function(uprobe->session, name),
+		.flags = (uint8_t)((names ? UPROBE_ROW_NAMES : 0) |
+				   (wanted ? 0 : UPROBE_ROW_UNWANTED)),
 		.n_words = UPROBE_REGISTERS,
 	};
 	if (uprobe->aggregate && !pointers)
@@ -82,7 +93,9 @@ bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct
 	row->n_words = (uint8_t)(function->words - function->floats);
 	if (function->floats)
 		row->flags |= UPROBE_ROW_CUT;
-	for (size_t i = 0; i < function->n_extras && row->n_extras < UPROBE_EXTRAS_MAX && (uprobe->extras || names) && !(row->flags & UPROBE_ROW_COUNTED); i++)
+	for (size_t i = 0; i < function->n_extras && row->n_extras < UPROBE_EXTRAS_MAX &&
+			   (uprobe->extras || names) && !(row->flags & UPROBE_ROW_COUNTED);
+	     i++)
 		row->extras[row->n_extras++] = (struct uprobe_extra){
 			.argument = function->extras[i].argument,
 			.word = function->extras[i].word,
@@ -114,14 +127,19 @@ static void attach_library(struct trace_uprobe *uprobe, struct uprobe_library *l
 		cookies[n++] = UPROBE_COOKIE(library->id, key);
 	}
 	if (!r && n)
-		r = uprobe_link_new(&library->link, uprobe->engine.rung, &uprobe->engine.programs, file->fd, offsets, cookies, n, pid, &refused);
+		r = uprobe_link_new(&library->link, uprobe->engine.rung, &uprobe->engine.programs,
+				    file->fd, offsets, cookies, n, pid, &refused);
 	if (r) {
 		if (!library->broken)
-			trace_session_missing(uprobe->session, "bpf: %s: its calls are not seen: %s", file->path, strerror(-r));
+			trace_session_missing(uprobe->session,
+					      "bpf: %s: its calls are not seen: %s", file->path,
+					      strerror(-r));
 		library->retry = monotonic_now() + RETRY;
 	}
 	if (refused && !library->told)
-		trace_session_missing(uprobe->session, "bpf: %s: the kernel refused to probe %zu of %zu functions", file->path, refused, n);
+		trace_session_missing(uprobe->session,
+				      "bpf: %s: the kernel refused to probe %zu of %zu functions",
+				      file->path, refused, n);
 	library->broken = r;
 	library->told = library->told || !r;
 	free(offsets);
@@ -132,12 +150,17 @@ static void name_library(struct trace_uprobe *uprobe, const struct uprobe_librar
 	struct {
 		struct trace_name name;
 		char text[1024];
-	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF }, .kind = TRACE_NAME_LIBRARY, .id = library->id } };
+	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF },
+			       .kind = TRACE_NAME_LIBRARY,
+			       .id = library->id } };
 	const char *version = strstr(path, "libcuda.so.");
 	int n;
 
-	version = version && strchr(version + strlen("libcuda.so."), '.') ? version + strlen("libcuda.so.") : NULL;
-	n = version ? snprintf(record.text, sizeof(record.text), "%s (%s)", path, version) : snprintf(record.text, sizeof(record.text), "%s", path);
+	version = version && strchr(version + strlen("libcuda.so."), '.')
+			  ? version + strlen("libcuda.so.")
+			  : NULL;
+	n = version ? snprintf(record.text, sizeof(record.text), "%s (%s)", path, version)
+		    : snprintf(record.text, sizeof(record.text), "%s", path);
 	if (n < 0 || n >= (int)sizeof(record.text))
 		n = sizeof(record.text) - 1;
 	record.name.record.size = (uint32_t)(sizeof(record.name) + ((size_t)n + 8) / 8 * 8);
@@ -192,7 +215,8 @@ static void release_library(struct trace_uprobe *uprobe, struct uprobe_library *
 	uprobe->code.pid = 0; /* it knows libraries by their places */
 }
 
-/* Whether all processes were looked at since the library had a user that is known; if not, they will be. */
+/* Whether all processes were looked at since the library had a user that is known; if not, they
+ * will be. */
 static bool is_unused(struct trace_uprobe *uprobe, const struct uprobe_library *library) {
 	if (!library->unused)
 		return false;
@@ -202,7 +226,8 @@ static bool is_unused(struct trace_uprobe *uprobe, const struct uprobe_library *
 	return false;
 }
 
-/* Lets go of those that nobody has used for a while; tries one of those again that could not be attached. */
+/* Lets go of those that nobody has used for a while; tries one of those again that could not be
+ * attached. */
 static void look_at_users(struct trace_uprobe *uprobe, uint64_t now) {
 	bool tried = false;
 
@@ -222,7 +247,8 @@ static void look_at_users(struct trace_uprobe *uprobe, uint64_t now) {
 			continue;
 		}
 		library->unused = library->unused ? library->unused : now;
-		if ((now - library->unused >= UNUSED_LINGER || uprobe->tuning.no_linger) && is_unused(uprobe, library))
+		if ((now - library->unused >= UNUSED_LINGER || uprobe->tuning.no_linger) &&
+		    is_unused(uprobe, library))
 			release_library(uprobe, library);
 		else if (uprobe->n_libraries > UPROBE_LIBRARIES_MAX / 2)
 			is_unused(uprobe, library); /* its place may be needed soon */
@@ -234,14 +260,18 @@ static struct uprobe_library *take_place(struct trace_uprobe *uprobe) {
 	struct uprobe_library *oldest = NULL;
 	uint64_t now = monotonic_now();
 
-	if (uprobe->n_libraries == UPROBE_LIBRARIES_MAX && now - uprobe->looked >= USERS_PERIOD_FULL)
+	if (uprobe->n_libraries == UPROBE_LIBRARIES_MAX &&
+	    now - uprobe->looked >= USERS_PERIOD_FULL)
 		look_at_users(uprobe, now);
-	for (size_t i = 0; i < uprobe->n_libraries && uprobe->n_libraries == UPROBE_LIBRARIES_MAX; i++)
-		if (is_unused(uprobe, &uprobe->libraries[i]) && (!oldest || uprobe->libraries[i].unused < oldest->unused))
+	for (size_t i = 0; i < uprobe->n_libraries && uprobe->n_libraries == UPROBE_LIBRARIES_MAX;
+	     i++)
+		if (is_unused(uprobe, &uprobe->libraries[i]) &&
+		    (!oldest || uprobe->libraries[i].unused < oldest->unused))
 			oldest = &uprobe->libraries[i];
 	if (oldest)
 		release_library(uprobe, oldest);
-	return uprobe->n_libraries < UPROBE_LIBRARIES_MAX ? &uprobe->libraries[uprobe->n_libraries] : NULL;
+	return uprobe->n_libraries < UPROBE_LIBRARIES_MAX ? &uprobe->libraries[uprobe->n_libraries]
+							  : NULL;
 }
 
 static bool all_have_users(const struct trace_uprobe *uprobe) {
@@ -267,7 +297,8 @@ static const char *real_path(int fd, const char *path, char buffer[static 1024])
 /* A library of a process that runs was attached: it may have made calls by now. */
 static void note_late(struct trace_uprobe *uprobe, const struct uprobe_library *library) {
 	if (uprobe->started && uprobe->finding && library->link)
-		uprobe_late_add(uprobe, uprobe->finding, library->file->inode, library->file->path, false);
+		uprobe_late_add(uprobe, uprobe->finding, library->file->inode, library->file->path,
+				false);
 }
 
 /* libcuda_found_fn: a file, which may be known. */
@@ -299,7 +330,10 @@ static void found_library(void *userdata, int fd, const char *path) {
 		close(fd);
 		uprobe->scan_again = true; /* until there is a place */
 		if (!uprobe->full && all_have_users(uprobe)) {
-			trace_session_missing(uprobe->session, "bpf: processes use more than %d libcudas at once: calls of some are not seen", UPROBE_LIBRARIES_MAX);
+			trace_session_missing(uprobe->session,
+					      "bpf: processes use more than %d libcudas at once: "
+					      "calls of some are not seen",
+					      UPROBE_LIBRARIES_MAX);
 			uprobe->full = true;
 		}
 		return;
@@ -328,7 +362,8 @@ void uprobe_libraries_shim(struct trace_uprobe *uprobe) {
 
 /* ---- finding them ---- */
 
-/* Looks at what a traced process has mapped; one that does not answer, again later. False: it is gone, or has none. */
+/* Looks at what a traced process has mapped; one that does not answer, again later. False: it is
+ * gone, or has none. */
 static bool look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
 	int r;
 
@@ -343,7 +378,8 @@ static bool look_at_process(struct trace_uprobe *uprobe, pid_t pid) {
 	if (r == -ETIMEDOUT || r == -EBUSY)
 		uprobe->scan_again = true;
 	uprobe->finding = 0;
-	return r != -ENOENT && r != -ESRCH && r != 0; /* one that ended and is waited for has nothing mapped */
+	return r != -ENOENT && r != -ESRCH &&
+	       r != 0; /* one that ended and is waited for has nothing mapped */
 }
 
 /* Looks at all processes, for a while. */
@@ -388,7 +424,10 @@ static void process_mapped(void *userdata, pid_t pid, const char *path, uint64_t
 		uprobe->scan_again = true;
 		return;
 	}
-	*pending = (struct uprobe_pending){ .pid = pid, .due = monotonic_now() + (has_dormant_library(uprobe) ? SHIM_DELAY : 0), .inode = inode };
+	*pending = (struct uprobe_pending){ .pid = pid,
+					    .due = monotonic_now() +
+						   (has_dormant_library(uprobe) ? SHIM_DELAY : 0),
+					    .inode = inode };
 	snprintf(pending->path, sizeof(pending->path), "%s", path);
 	uprobe->n_pending++;
 }
@@ -409,8 +448,10 @@ static void look_at_pending(struct trace_uprobe *uprobe, uint64_t until) {
 
 		if (now < uprobe->pending[i].due || now >= until)
 			uprobe->pending[n++] = uprobe->pending[i];
-		else if (!look_at_process(uprobe, uprobe->pending[i].pid) && !is_probed(uprobe, uprobe->pending[i].inode))
-			uprobe_late_add(uprobe, uprobe->pending[i].pid, uprobe->pending[i].inode, uprobe->pending[i].path, true);
+		else if (!look_at_process(uprobe, uprobe->pending[i].pid) &&
+			 !is_probed(uprobe, uprobe->pending[i].inode))
+			uprobe_late_add(uprobe, uprobe->pending[i].pid, uprobe->pending[i].inode,
+					uprobe->pending[i].path, true);
 	}
 	uprobe->n_pending = n;
 }
@@ -419,13 +460,18 @@ void uprobe_libraries_start(struct trace_uprobe *uprobe) {
 	int r = libcuda_watch_new(&uprobe->watch);
 
 	if (r)
-		trace_session_missing(uprobe->session, "bpf: no events of mappings (%s): a process that starts with a libcuda of its own is found within a second only",
+		trace_session_missing(uprobe->session,
+				      "bpf: no events of mappings (%s): a process that starts with "
+				      "a libcuda of its own is found within a second only",
 				      strerror(-r));
 	for (size_t i = 0; i < uprobe->n_pids; i++) {
 		look_at_process(uprobe, (pid_t)uprobe->pids[i]);
 		r = libcuda_find_environment((pid_t)uprobe->pids[i], found_library, uprobe);
 		if (r == -ETIMEDOUT || r == -EBUSY)
-			trace_session_missing(uprobe->session, "bpf: process %u does not let itself be looked at: a libcuda of its own may not be found", uprobe->pids[i]);
+			trace_session_missing(uprobe->session,
+					      "bpf: process %u does not let itself be looked at: a "
+					      "libcuda of its own may not be found",
+					      uprobe->pids[i]);
 	}
 	if (!uprobe->tuning.no_usual)
 		libcuda_find_usual(found_library, uprobe);
@@ -443,7 +489,8 @@ void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now) {
 	if (now - uprobe->looked >= USERS_PERIOD || uprobe->tuning.no_linger)
 		look_at_users(uprobe, now);
 	uprobe_follow_attach(uprobe);
-	if (uprobe->scan || (now - uprobe->scanned >= SCAN_PERIOD && (uprobe->scan_again || !uprobe->watch)))
+	if (uprobe->scan ||
+	    (now - uprobe->scanned >= SCAN_PERIOD && (uprobe->scan_again || !uprobe->watch)))
 		scan(uprobe, now + SLICE);
 }
 

@@ -29,7 +29,8 @@
 #include "cpu-list.h"
 #include "uprobe-attach.h"
 
-#define URETPROBE_SYSCALL 335 /* of x86-64: how a probed return, and from 6.18 on a probed nop5, enter the kernel */
+#define URETPROBE_SYSCALL \
+	335 /* of x86-64: how a probed return, and from 6.18 on a probed nop5, enter the kernel */
 #define UPROBE_SYSCALL 336
 #define REFUSED_MAX 32 /* functions */
 #define PATH_SIZE 64
@@ -65,16 +66,20 @@ static int link_add(struct uprobe_link *link, int fd) {
 	return 0;
 }
 
-static int multi_link(const struct request *request, int program, unsigned int type, bool returns, size_t first, size_t n) {
-	return uprobe_attach_multi(program, type, returns, &request->place, request->offsets + first, request->cookies + first, n);
+static int multi_link(const struct request *request, int program, unsigned int type, bool returns,
+		      size_t first, size_t n) {
+	return uprobe_attach_multi(program, type, returns, &request->place,
+				   request->offsets + first, request->cookies + first, n);
 }
 
 /* Attaches n functions by a link or two. */
-static int attach_multi(struct uprobe_link *link, const struct request *request, enum uprobe_rung rung, size_t first, size_t n) {
+static int attach_multi(struct uprobe_link *link, const struct request *request,
+			enum uprobe_rung rung, size_t first, size_t n) {
 	int fd, r;
 
 	if (rung == UPROBE_SESSION) {
-		fd = multi_link(request, request->programs->session, UPROBE_ATTACH_SESSION, false, first, n);
+		fd = multi_link(request, request->programs->session, UPROBE_ATTACH_SESSION, false,
+				first, n);
 		return fd < 0 ? fd : link_add(link, fd);
 	}
 	fd = multi_link(request, request->programs->leave, UPROBE_ATTACH_MULTI, true, first, n);
@@ -91,7 +96,8 @@ static int attach_multi(struct uprobe_link *link, const struct request *request,
 }
 
 /* The same in halves, when the kernel refuses a function among them. */
-static int attach_parts(struct uprobe_link *link, struct request *request, enum uprobe_rung rung, size_t first, size_t n) {
+static int attach_parts(struct uprobe_link *link, struct request *request, enum uprobe_rung rung,
+			size_t first, size_t n) {
 	int r;
 
 	r = attach_multi(link, request, rung, first, n);
@@ -121,16 +127,20 @@ static bool make_room_for_descriptors(size_t n) {
 	const size_t wanted = count_descriptors() + n;
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY || wanted <= limit.rlim_cur - limit.rlim_cur / 8)
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ||
+	    wanted <= limit.rlim_cur - limit.rlim_cur / 8)
 		return true;
-	limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || wanted + wanted / 7 + 1 < limit.rlim_max ? wanted + wanted / 7 + 1 : limit.rlim_max;
+	limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || wanted + wanted / 7 + 1 < limit.rlim_max
+				 ? wanted + wanted / 7 + 1
+				 : limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
 	return wanted <= limit.rlim_cur - limit.rlim_cur / 8;
 }
 
 /* A perf event on function i. */
 static int classic_probe(const struct request *request, int program, bool returns, size_t i) {
-	return uprobe_attach_event(program, returns, &request->place, request->offsets[i], request->cookies[i]);
+	return uprobe_attach_event(program, returns, &request->place, request->offsets[i],
+				   request->cookies[i]);
 }
 
 static int attach_classic(struct uprobe_link *link, struct request *request, size_t n) {
@@ -141,7 +151,8 @@ static int attach_classic(struct uprobe_link *link, struct request *request, siz
 	for (size_t i = 0; i < n; i++) {
 		int leave = classic_probe(request, request->programs->leave, true, i), enter, r;
 
-		enter = leave < 0 ? leave : classic_probe(request, request->programs->enter, false, i);
+		enter = leave < 0 ? leave
+				  : classic_probe(request, request->programs->enter, false, i);
 		if (enter >= 0) {
 			r = link_add(link, leave);
 			if (r) {
@@ -155,15 +166,19 @@ static int attach_classic(struct uprobe_link *link, struct request *request, siz
 		}
 		if (leave >= 0)
 			close(leave);
-		if (enter == -EMFILE || enter == -ENOMEM || enter == -EPERM || enter == -EACCES || ++request->refused > REFUSED_MAX)
+		if (enter == -EMFILE || enter == -ENOMEM || enter == -EPERM || enter == -EACCES ||
+		    ++request->refused > REFUSED_MAX)
 			return enter;
 	}
 	return 0;
 }
 
-int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const struct uprobe_programs *programs, int fd, const uint64_t *offsets,
+int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung,
+		    const struct uprobe_programs *programs, int fd, const uint64_t *offsets,
 		    const uint64_t *cookies, size_t n, pid_t pid, size_t *refusedp) {
-	struct request request = { .programs = programs, .offsets = offsets, .cookies = cookies, .place.pid = pid };
+	struct request request = {
+		.programs = programs, .offsets = offsets, .cookies = cookies, .place.pid = pid
+	};
 	struct uprobe_link *link = calloc(1, sizeof(*link));
 	int r;
 
@@ -174,7 +189,8 @@ int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung, const str
 	if (!make_room_for_descriptors(rung == UPROBE_CLASSIC ? 2 * n : 2 * (REFUSED_MAX + 1)))
 		r = -EMFILE;
 	else
-		r = rung == UPROBE_CLASSIC ? attach_classic(link, &request, n) : attach_parts(link, &request, rung, 0, n);
+		r = rung == UPROBE_CLASSIC ? attach_classic(link, &request, n)
+					   : attach_parts(link, &request, rung, 0, n);
 	if (!r && n && !link->n)
 		r = -EOPNOTSUPP; /* all were refused */
 	if (r) {
@@ -239,7 +255,8 @@ static int find_target(struct dl_phdr_info *info, size_t size, void *userdata) {
 		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
 		uint64_t start = info->dlpi_addr + segment->p_vaddr;
 
-		if (segment->p_type != PT_LOAD || target->address < start || target->address - start >= segment->p_filesz)
+		if (segment->p_type != PT_LOAD || target->address < start ||
+		    target->address - start >= segment->p_filesz)
 			continue;
 		target->offset = segment->p_offset + (target->address - start);
 		return 1;
@@ -260,7 +277,8 @@ static ONE_FOR_TWO int call_target(void *userdata) {
 	return 0;
 }
 
-/* The child: waits for its probe, forbids itself what a container forbids, and has a thread call the function. */
+/* The child: waits for its probe, forbids itself what a container forbids, and has a thread call
+ * the function. */
 static ONE_FOR_TWO _Noreturn void run_probed(int go) {
 	static _Alignas(16) char stack[16384];
 	struct sock_filter filter[] = {
@@ -280,7 +298,10 @@ static ONE_FOR_TWO _Noreturn void run_probed(int go) {
 		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
 			prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 		/* not one of pthread_create(): this is the child of a program with threads */
-		if (clone(call_target, stack + sizeof(stack), CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM, &probed) < 0)
+		if (clone(call_target, stack + sizeof(stack),
+			  CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+				  CLONE_SYSVSEM,
+			  &probed) < 0)
 			call_target(&probed);
 		while (!probed.ended)
 			sched_yield();
@@ -289,7 +310,8 @@ static ONE_FOR_TWO _Noreturn void run_probed(int go) {
 }
 
 /* Attaches to the function in a process. */
-static int attach_to_target(struct uprobe_link **linkp, enum uprobe_rung rung, const struct uprobe_programs *programs, pid_t pid) {
+static int attach_to_target(struct uprobe_link **linkp, enum uprobe_rung rung,
+			    const struct uprobe_programs *programs, pid_t pid) {
 	struct target target = { .address = (uint64_t)(uintptr_t)probe_target };
 	const uint64_t cookie = 1;
 	size_t refused;

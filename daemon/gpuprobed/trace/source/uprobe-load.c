@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The programs and their maps. What the kernel lacks is found out by trying: each rung is loaded and attached once to a function of this program. */
+/* The programs and their maps. What the kernel lacks is found out by trying: each rung is loaded
+ * and attached once to a function of this program. */
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -42,7 +43,8 @@ static int keep_complaint(enum libbpf_print_level level, const char *format, va_
 	return 0;
 }
 
-static void fill_config(struct uprobe_config *config, const struct trace_options *options, const struct uprobe_engine *engine, bool closed) {
+static void fill_config(struct uprobe_config *config, const struct trace_options *options,
+			const struct uprobe_engine *engine, bool closed) {
 	struct stat namespace;
 
 	*config = (struct uprobe_config){
@@ -70,7 +72,8 @@ static uint32_t ring_size(size_t buffer) {
 }
 
 /* Opens the object and chooses what a rung needs of it. */
-static int open_object(struct uprobe_engine *engine, const struct trace_options *options, enum uprobe_rung rung, bool closed) {
+static int open_object(struct uprobe_engine *engine, const struct trace_options *options,
+		       enum uprobe_rung rung, bool closed) {
 	struct bpf_program *program;
 	struct bpf_map *map;
 	size_t size;
@@ -84,20 +87,24 @@ static int open_object(struct uprobe_engine *engine, const struct trace_options 
 
 		bpf_program__set_autoload(program, session == (rung == UPROBE_SESSION));
 		if (rung != UPROBE_CLASSIC)
-			bpf_program__set_expected_attach_type(program,
-							      (enum bpf_attach_type)(rung == UPROBE_SESSION ? UPROBE_ATTACH_SESSION : UPROBE_ATTACH_MULTI));
+			bpf_program__set_expected_attach_type(
+				program, (enum bpf_attach_type)(rung == UPROBE_SESSION
+									? UPROBE_ATTACH_SESSION
+									: UPROBE_ATTACH_MULTI));
 	}
 	bpf_object__for_each_map(map, engine->object) {
 		const char *name = bpf_map__name(map);
 
-		if (!strcmp(name, engine->hash ? "storage" : "threads") || (!options->rate && !strcmp(name, "buckets")))
+		if (!strcmp(name, engine->hash ? "storage" : "threads") ||
+		    (!options->rate && !strcmp(name, "buckets")))
 			bpf_map__set_autocreate(map, false);
 		else if (!strcmp(name, "counts") && !options->aggregate)
 			bpf_map__set_max_entries(map, 1);
 		else if (!strcmp(name, "ring"))
 			bpf_map__set_max_entries(map, ring_size(options->buffer));
 		else if (strstr(name, ".rodata")) {
-			struct uprobe_config *config = (struct uprobe_config *)bpf_map__initial_value(map, &size);
+			struct uprobe_config *config =
+				(struct uprobe_config *)bpf_map__initial_value(map, &size);
 
 			if (config && size >= sizeof(*config))
 				fill_config(config, options, engine, closed);
@@ -118,7 +125,8 @@ static int find_program(const struct uprobe_engine *engine, const char *name) {
 }
 
 /* Loads one rung, and tries it. */
-static int load_rung(struct uprobe_engine *engine, const struct trace_options *options, enum uprobe_rung rung, bool closed) {
+static int load_rung(struct uprobe_engine *engine, const struct trace_options *options,
+		     enum uprobe_rung rung, bool closed) {
 	int r;
 
 	r = open_object(engine, options, rung, closed);
@@ -142,7 +150,9 @@ static int load_rung(struct uprobe_engine *engine, const struct trace_options *o
 	return 0;
 }
 
-static int load(struct uprobe_engine *engine, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning, bool closed) {
+static int load(struct uprobe_engine *engine, struct trace_session *session,
+		const struct trace_options *options, const struct uprobe_tuning *tuning,
+		bool closed) {
 	libbpf_print_fn_t print = libbpf_set_print(keep_complaint);
 	int r = -EOPNOTSUPP;
 
@@ -154,23 +164,37 @@ static int load(struct uprobe_engine *engine, struct trace_session *session, con
 	}
 	libbpf_set_print(print);
 	if (r == UPROBE_LINK_E_HARM) {
-		trace_session_missing(session, "bpf: this kernel kills programs with a seccomp filter (containers) whose functions' returns are probed (6.11 to 6.13 did): "
-					       "calls of processes without the shim are not seen; update it");
+		trace_session_missing(
+			session,
+			"bpf: this kernel kills programs with a seccomp filter (containers) whose "
+			"functions' returns are probed (6.11 to 6.13 did): "
+			"calls of processes without the shim are not seen; update it");
 		return -EOPNOTSUPP;
 	}
 	if (!r && engine->rung == UPROBE_CLASSIC)
-		trace_session_missing(session, "bpf: this kernel has neither uprobe.session (6.13) nor uprobe_multi (6.6): probes of all functions "
-					       "cost more, and take up to a minute to go away after the trace");
+		trace_session_missing(
+			session, "bpf: this kernel has neither uprobe.session (6.13) nor "
+				 "uprobe_multi (6.6): probes of all functions "
+				 "cost more, and take up to a minute to go away after the trace");
 	if (!r && engine->wide && closed)
-		trace_session_missing(session, "bpf: on this kernel (6.6 to 6.9 were so) probes of one process see its first thread only: probes are in all processes that have "
-					       "its libcuda, which pay for them");
+		trace_session_missing(
+			session, "bpf: on this kernel (6.6 to 6.9 were so) probes of one process "
+				 "see its first thread only: probes are in all processes that have "
+				 "its libcuda, which pay for them");
 	if (r == -EPERM)
-		trace_session_missing(session, "bpf: the kernel does not let this daemon probe programs: it needs CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE "
-					       "(run the system service); calls of processes without the shim are not seen");
+		trace_session_missing(session,
+				      "bpf: the kernel does not let this daemon probe programs: it "
+				      "needs CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE "
+				      "(run the system service); calls of processes without the "
+				      "shim are not seen");
 	else if (r == -ENOSYS)
-		trace_session_missing(session, "bpf: this kernel has no BPF (gVisor?): calls are seen of processes with the shim alone (gpuprobectl trace -- CMD)");
+		trace_session_missing(session,
+				      "bpf: this kernel has no BPF (gVisor?): calls are seen of "
+				      "processes with the shim alone (gpuprobectl trace -- CMD)");
 	else if (r)
-		trace_session_missing(session, "bpf: %s; calls of processes without the shim are not seen", *complaint ? complaint : strerror(-r));
+		trace_session_missing(session,
+				      "bpf: %s; calls of processes without the shim are not seen",
+				      *complaint ? complaint : strerror(-r));
 	return r;
 }
 
@@ -184,7 +208,8 @@ static int find_maps(struct uprobe_engine *engine) {
 	engine->counts = find_map(engine, "counts");
 	engine->storage = engine->hash ? -1 : find_map(engine, "storage");
 	engine->threads = engine->hash ? find_map(engine, "threads") : -1;
-	map = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, control, 0);
+	map = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, control,
+		   0);
 	if (map == MAP_FAILED)
 		return -errno;
 	engine->control = map;
@@ -192,7 +217,8 @@ static int find_maps(struct uprobe_engine *engine) {
 	return 0;
 }
 
-int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning,
+int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *session,
+		       const struct trace_options *options, const struct uprobe_tuning *tuning,
 		       int (*record)(void *userdata, void *data, size_t size), void *userdata) {
 	const bool closed = (options->n_pids || options->filter.has_pid) && !options->follow;
 	int n_cpus = libbpf_num_possible_cpus(), r;
@@ -211,7 +237,9 @@ int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *sessi
 			r = -errno;
 	}
 	if (r) {
-		trace_session_missing(session, "bpf: %s; calls of processes without the shim are not seen", strerror(-r));
+		trace_session_missing(session,
+				      "bpf: %s; calls of processes without the shim are not seen",
+				      strerror(-r));
 		uprobe_engine_deinit(engine);
 	}
 	return r;
@@ -231,12 +259,14 @@ static void forget_refusals(struct uprobe_engine *engine) {
 	uint32_t *keys = calloc(UPROBE_PROCESSES_MAX, sizeof(*keys)), *last = NULL;
 	size_t n = 0;
 
-	while (keys && n < UPROBE_PROCESSES_MAX && bpf_map_get_next_key(engine->processes, last, &keys[n]) == 0)
+	while (keys && n < UPROBE_PROCESSES_MAX &&
+	       bpf_map_get_next_key(engine->processes, last, &keys[n]) == 0)
 		last = &keys[n++];
 	for (size_t i = 0; i < n; i++) {
 		uint64_t until;
 
-		if (bpf_map_lookup_elem(engine->processes, &keys[i], &until) == 0 && until < UPROBE_PROCESS_SHIM)
+		if (bpf_map_lookup_elem(engine->processes, &keys[i], &until) == 0 &&
+		    until < UPROBE_PROCESS_SHIM)
 			bpf_map_delete_elem(engine->processes, &keys[i]);
 	}
 	free(keys);
@@ -247,7 +277,8 @@ void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t
 
 	if (!value) {
 		bpf_map_delete_elem(engine->processes, &key);
-	} else if (bpf_map_update_elem(engine->processes, &key, &value, BPF_ANY) < 0 && errno == E2BIG) {
+	} else if (bpf_map_update_elem(engine->processes, &key, &value, BPF_ANY) < 0 &&
+		   errno == E2BIG) {
 		forget_refusals(engine);
 		bpf_map_update_elem(engine->processes, &key, &value, BPF_ANY);
 	}
@@ -268,7 +299,8 @@ uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine) {
 	return sum - before;
 }
 
-/* Reads a thread's state: by its pidfd (since 6.9 there are some of threads that lead no group), or its number. */
+/* Reads a thread's state: by its pidfd (since 6.9 there are some of threads that lead no group), or
+ * its number. */
 static int read_state(const struct uprobe_engine *engine, pid_t tid, struct uprobe_state *state) {
 	int pidfd, r;
 
@@ -284,11 +316,12 @@ static int read_state(const struct uprobe_engine *engine, pid_t tid, struct upro
 	return r;
 }
 
-const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engine, pid_t tid, struct uprobe_state *state, size_t *np) {
+const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engine, pid_t tid,
+						     struct uprobe_state *state, size_t *np) {
 	struct uprobe_record *record = &state->record;
 
-	if (read_state(engine, tid, state) < 0 || !state->cookie || state->n < sizeof(*record) || state->n > UPROBE_CALL_MAX ||
-	    record->flags & UPROBE_RECORD_UNWANTED)
+	if (read_state(engine, tid, state) < 0 || !state->cookie || state->n < sizeof(*record) ||
+	    state->n > UPROBE_CALL_MAX || record->flags & UPROBE_RECORD_UNWANTED)
 		return NULL;
 	record->flags = 0;
 	record->n_frames = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The parts of struct trace_uprobe: its programs (uprobe-load.c), its libraries (uprobe-library.c), the rest (uprobe.c). */
+/* The parts of struct trace_uprobe: its programs (uprobe-load.c), its libraries (uprobe-library.c),
+ * the rest (uprobe.c). */
 
 #include <errno.h>
 #include <signal.h>
@@ -44,7 +45,8 @@ struct uprobe_engine {
 	enum uprobe_rung rung;
 	int rows, processes, lost, storage, threads, counts; /* maps */
 	bool hash;
-	bool wide; /* links of libraries are of all processes, whichever are meant: the programs refuse others */
+	bool wide; /* links of libraries are of all processes, whichever are meant: the programs
+		      refuse others */
 	struct uprobe_control *control; /* shared with the programs */
 	struct ring_buffer *ring;
 	size_t n_cpus;
@@ -52,18 +54,22 @@ struct uprobe_engine {
 	uint64_t n_lost; /* that have been told */
 };
 
-/* A file, and who of those that are traced has it mapped, as far as they had no shim when that was seen. */
+/* A file, and who of those that are traced has it mapped, as far as they had no shim when that was
+ * seen. */
 struct uprobe_library {
 	struct libcuda *file;
-	struct uprobe_link *link; /* NULL: dormant, as only processes with the shim use it; or it could not be attached */
+	struct uprobe_link *link; /* NULL: dormant, as only processes with the shim use it; or it
+				     could not be attached */
 	uint32_t id; /* of names and cookies: never that of another */
 	bool kept; /* as one of the host's it stays */
 	size_t n_users;
 	pid_t users[UPROBE_USERS_MAX];
 	uint64_t unused; /* CLOCK_MONOTONIC: since when it has no user that is known; 0: it has */
-	bool broken, told; /* it could not be attached; what is to be said about its functions was */
+	bool broken,
+		told; /* it could not be attached; what is to be said about its functions was */
 	uint64_t retry; /* CLOCK_MONOTONIC: when a broken one is tried again */
-	/* functions that it has given to processes and does not export, and links of them: those of a process from the oldest and largest on */
+	/* functions that it has given to processes and does not export, and links of them: those of
+	 * a process from the oldest and largest on */
 	size_t n_found;
 	struct uprobe_found {
 		uint64_t entry, offset;
@@ -94,7 +100,8 @@ struct trace_uprobe {
 	size_t n_libraries;
 	uint32_t last_library; /* id */
 	bool full; /* there were once more of them than that, which was said */
-	bool unfollowed; /* there were once more functions by pointers than can be followed, which was said */
+	bool unfollowed; /* there were once more functions by pointers than can be followed, which
+			    was said */
 	uint64_t looked; /* CLOCK_MONOTONIC: when one looked whether libraries have users */
 	pid_t finding; /* the process that is being looked at, or 0 */
 	struct libcuda_watch *watch;
@@ -102,7 +109,8 @@ struct trace_uprobe {
 		pid_t pid;
 		uint64_t due, inode;
 		char path[UPROBE_PATH_MAX];
-	} pending[UPROBE_USERS_MAX]; /* have mapped a library; if one is dormant looked at when the shim would have said that it is there */
+	} pending[UPROBE_USERS_MAX]; /* have mapped a library; if one is dormant looked at when the
+					shim would have said that it is there */
 	size_t n_pending;
 	bool started; /* what was there at the beginning has been attached */
 	struct uprobe_late { /* libraries of which calls are missing, told or about to be */
@@ -116,7 +124,8 @@ struct trace_uprobe {
 	struct number_map seen; /* processes: to 1 */
 	struct uprobe_code { /* where a process has code of libraries */
 		pid_t pid;
-		uint64_t read, next; /* CLOCK_MONOTONIC: when it was read, and when one may be read again */
+		uint64_t read, next; /* CLOCK_MONOTONIC: when it was read, and when one may be read
+					again */
 		size_t n;
 		struct {
 			uint64_t start, end, offset;
@@ -132,15 +141,18 @@ struct trace_uprobe {
 };
 
 /* Loads the programs by the best rung. 0, or negative errno after trace_session_missing(). */
-int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning,
+int uprobe_engine_init(struct uprobe_engine *engine, struct trace_session *session,
+		       const struct trace_options *options, const struct uprobe_tuning *tuning,
 		       int (*record)(void *userdata, void *data, size_t size), void *userdata);
 void uprobe_engine_deinit(struct uprobe_engine *engine);
-/* Says whether a process's calls are wanted: a value of `processes`, or 0: nothing is known about it. */
+/* Says whether a process's calls are wanted: a value of `processes`, or 0: nothing is known about
+ * it. */
 void uprobe_engine_set_process(struct uprobe_engine *engine, pid_t pid, uint64_t value);
 /* How many records were lost since the last time. */
 uint64_t uprobe_engine_take_lost(struct uprobe_engine *engine);
 /* The call that a thread is within, as a record of *np bytes; NULL: none. It is the state's. */
-const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engine, pid_t tid, struct uprobe_state *state, size_t *np);
+const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engine, pid_t tid,
+						     struct uprobe_state *state, size_t *np);
 
 /* uprobe-count.c: what the programs count. */
 struct uprobe_counter;
@@ -149,8 +161,10 @@ struct uprobe_counter *uprobe_counter_free(struct uprobe_counter *counter);
 /* Tells the session, if it is time or the last one. */
 void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last);
 
-/* What to record of a function; one that the table does not have (NULL) is as wanted as another (or NULL). False: nothing. */
-bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct function *function, const struct function *like, struct uprobe_row *row);
+/* What to record of a function; one that the table does not have (NULL) is as wanted as another (or
+ * NULL). False: nothing. */
+bool uprobe_make_row(struct trace_uprobe *uprobe, const char *name, const struct function *function,
+		     const struct function *like, struct uprobe_row *row);
 /* The one process that links of libraries may be of; 0: there may be others. */
 pid_t uprobe_only_process(const struct trace_uprobe *uprobe);
 
@@ -169,15 +183,18 @@ static inline bool uprobe_is_gone(pid_t pid) {
 	return kill(pid, 0) < 0 && errno == ESRCH;
 }
 
-/* uprobe-late.c: calls of a library are missing, of which a process has made use before it was probed; gone: that process has ended by now. */
-void uprobe_late_add(struct trace_uprobe *uprobe, pid_t pid, uint64_t inode, const char *path, bool gone);
+/* uprobe-late.c: calls of a library are missing, of which a process has made use before it was
+ * probed; gone: that process has ended by now. */
+void uprobe_late_add(struct trace_uprobe *uprobe, pid_t pid, uint64_t inode, const char *path,
+		     bool gone);
 void uprobe_late_tell(struct trace_uprobe *uprobe, uint64_t now);
 
 /* Finds and attaches what matters at the beginning. */
 void uprobe_libraries_start(struct trace_uprobe *uprobe);
 /* Finds what has come. */
 void uprobe_libraries_continue(struct trace_uprobe *uprobe, uint64_t now);
-/* A process with the shim pays for the probes in its library: removes them where nobody else uses it. */
+/* A process with the shim pays for the probes in its library: removes them where nobody else uses
+ * it. */
 void uprobe_libraries_shim(struct trace_uprobe *uprobe);
 void uprobe_libraries_stop(struct trace_uprobe *uprobe);
 
@@ -186,4 +203,5 @@ void uprobe_refuse_process(struct trace_uprobe *uprobe, pid_t pid);
 /* A process of which calls have been seen. */
 void uprobe_saw_process(struct trace_uprobe *uprobe, pid_t pid);
 
-int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning);
+int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *session,
+		     const struct trace_options *options, const struct uprobe_tuning *tuning);

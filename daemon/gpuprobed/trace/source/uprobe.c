@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls of libcuda in processes without the shim. One link for each libcuda (uprobe-link.h) with probes where they are cheap (site.h), a program that builds the
- * whole record and filters (bpf/uprobe.bpf.c), and a ring that nobody is woken for: it is drained by the session's timer.
+ * Calls of libcuda in processes without the shim. One link for each libcuda (uprobe-link.h) with
+ * probes where they are cheap (site.h), a program that builds the whole record and filters
+ * (bpf/uprobe.bpf.c), and a ring that nobody is woken for: it is drained by the session's timer.
  *
- * Which processes are meant only the session knows. The kernel has a list of those that are not, each for a second: the first record of a process
- * passes, is dropped here, and puts it onto the list. That costs others one call in a while, and needs nobody to tell of forks. If there are only
+ * Which processes are meant only the session knows. The kernel has a list of those that are not,
+ * each for a second: the first record of a process passes, is dropped here, and puts it onto the
+ * list. That costs others one call in a while, and needs nobody to tell of forks. If there are only
  * certain processes, and not their children, it is the other way round.
  *
- * A process that has the shim is told by the session before its first call: what the ring has of it is from before, and right.
+ * A process that has the shim is told by the session before its first call: what the ring has of it
+ * is from before, and right.
  *
- * Starting blocks for some ten milliseconds for each library; ending does not: links go away in threads of their own (uprobe_link_free()).
+ * Starting blocks for some ten milliseconds for each library; ending does not: links go away in
+ * threads of their own (uprobe_link_free()).
  */
 
 #include <bpf/libbpf.h>
@@ -31,11 +35,15 @@
 
 /* ---- names of kernels ---- */
 
-/* An extra of a call whose record was checked; NULL: it has none of that argument and size (0: any). */
-static const struct trace_extra *find_extra(const struct trace_call *call, uint8_t argument, uint16_t size) {
-	const char *at = (const char *)(call->words + call->n_arguments), *end = (const char *)call + call->record.size;
+/* An extra of a call whose record was checked; NULL: it has none of that argument and size (0:
+ * any). */
+static const struct trace_extra *find_extra(const struct trace_call *call, uint8_t argument,
+					    uint16_t size) {
+	const char *at = (const char *)(call->words + call->n_arguments),
+		   *end = (const char *)call + call->record.size;
 
-	for (uint8_t i = 0; i < call->n_extras && end - at >= (ptrdiff_t)sizeof(struct trace_extra); i++) {
+	for (uint8_t i = 0; i < call->n_extras && end - at >= (ptrdiff_t)sizeof(struct trace_extra);
+	     i++) {
 		const struct trace_extra *extra = (const void *)at;
 		size_t length = sizeof(*extra) + ((size_t)extra->size + 7) / 8 * 8;
 
@@ -62,17 +70,22 @@ static void forget_names(struct trace_uprobe *uprobe) {
 }
 
 /* Tells the name of a kernel, unless it has been told. */
-static void name_kernel(struct trace_uprobe *uprobe, pid_t pid, uint64_t handle, const char *text, size_t n) {
+static void name_kernel(struct trace_uprobe *uprobe, pid_t pid, uint64_t handle, const char *text,
+			size_t n) {
 	struct {
 		struct trace_name name;
 		char text[UPROBE_NAME_MAX + 8];
-	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF }, .pid = (uint32_t)pid, .kind = TRACE_NAME_KERNEL, .id = handle } };
+	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF },
+			       .pid = (uint32_t)pid,
+			       .kind = TRACE_NAME_KERNEL,
+			       .id = handle } };
 	uint64_t key = name_key(pid, handle), *known = number_map_find(&uprobe->names, key);
 	char *copy;
 
 	if (!n || n > UPROBE_NAME_MAX)
 		return;
-	if (known && strlen((const char *)(uintptr_t)*known) == n && !memcmp((const char *)(uintptr_t)*known, text, n))
+	if (known && strlen((const char *)(uintptr_t)*known) == n &&
+	    !memcmp((const char *)(uintptr_t)*known, text, n))
 		return;
 	memcpy(record.text, text, n);
 	record.name.record.size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8);
@@ -91,7 +104,8 @@ static void name_kernel(struct trace_uprobe *uprobe, pid_t pid, uint64_t handle,
 
 /* A call that gave a kernel: (handle *, module or library, name), or (handle *, kernel). */
 static void learn_name(struct trace_uprobe *uprobe, const struct trace_call *call) {
-	const struct trace_extra *handle = find_extra(call, 0, sizeof(uint64_t)), *name = find_extra(call, 2, 0);
+	const struct trace_extra *handle = find_extra(call, 0, sizeof(uint64_t)),
+				 *name = find_extra(call, 2, 0);
 	const uint64_t *known;
 	uint64_t number;
 
@@ -102,19 +116,24 @@ static void learn_name(struct trace_uprobe *uprobe, const struct trace_call *cal
 		name_kernel(uprobe, (pid_t)call->pid, number, (const char *)(name + 1), name->size);
 		return;
 	}
-	known = call->n_arguments == 2 ? number_map_find(&uprobe->names, name_key((pid_t)call->pid, call->words[1])) : NULL;
+	known = call->n_arguments == 2 ? number_map_find(&uprobe->names,
+							 name_key((pid_t)call->pid, call->words[1]))
+				       : NULL;
 	if (known)
-		name_kernel(uprobe, (pid_t)call->pid, number, (const char *)(uintptr_t)*known, strlen((const char *)(uintptr_t)*known));
+		name_kernel(uprobe, (pid_t)call->pid, number, (const char *)(uintptr_t)*known,
+			    strlen((const char *)(uintptr_t)*known));
 }
 
 /* A call of cuGetProcAddress(name, pointer *, ...). */
 static void learn_pointer(struct trace_uprobe *uprobe, const struct trace_call *call) {
 	const struct function *function = function_by_number(call->function);
-	const struct trace_extra *name = find_extra(call, 0, 0), *pointer = find_extra(call, 1, sizeof(uint64_t));
+	const struct trace_extra *name = find_extra(call, 0, 0),
+				 *pointer = find_extra(call, 1, sizeof(uint64_t));
 	char text[LIBCUDA_NAME_MAX] = "";
 	uint64_t address;
 
-	if (!function || !uprobe_gives_pointers(function->name) || call->result || !name || !pointer || name->size >= sizeof(text))
+	if (!function || !uprobe_gives_pointers(function->name) || call->result || !name ||
+	    !pointer || name->size >= sizeof(text))
 		return;
 	memcpy(text, name + 1, name->size);
 	memcpy(&address, pointer + 1, sizeof(address));
@@ -123,7 +142,8 @@ static void learn_pointer(struct trace_uprobe *uprobe, const struct trace_call *
 
 /* Makes of the extras what others have: none, or strings that are cut. */
 static void trim_extras(struct trace_call *call, bool extras) {
-	char *from = (char *)(call->words + call->n_arguments), *to = from, *end = (char *)call + call->record.size;
+	char *from = (char *)(call->words + call->n_arguments), *to = from,
+	     *end = (char *)call + call->record.size;
 	uint8_t n = extras ? call->n_extras : 0;
 
 	call->n_extras = 0;
@@ -171,10 +191,12 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 		char bytes[UPROBE_CALL_MAX];
 	} copy;
 
-	if (size < frames || call->record.size > sizeof(copy) || (size - frames) / 8 < record->n_frames)
+	if (size < frames || call->record.size > sizeof(copy) ||
+	    (size - frames) / 8 < record->n_frames)
 		return;
 	if (!trace_session_meant(uprobe->session, pid, call->end)) {
-		if (!(record->flags & UPROBE_RECORD_UNWANTED) && trace_session_missed(uprobe->session, pid))
+		if (!(record->flags & UPROBE_RECORD_UNWANTED) &&
+		    trace_session_missed(uprobe->session, pid))
 			trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, 1);
 		uprobe_refuse_process(uprobe, pid);
 		return;
@@ -191,7 +213,10 @@ static void use_record(struct trace_uprobe *uprobe, const void *data, size_t siz
 	if (record->n_frames || record->flags & UPROBE_RECORD_NAMES) {
 		memcpy(&copy, call, call->record.size);
 		if (record->n_frames)
-			copy.call.stack = trace_session_stack(uprobe->session, pid, (const uint64_t *)((const char *)data + frames), record->n_frames);
+			copy.call.stack =
+				trace_session_stack(uprobe->session, pid,
+						    (const uint64_t *)((const char *)data + frames),
+						    record->n_frames);
 		trim_extras(&copy.call, uprobe->extras);
 		call = &copy.call;
 	}
@@ -209,12 +234,15 @@ static int take_record(void *userdata, void *data, size_t size) {
 /* ---- the source ---- */
 
 pid_t uprobe_only_process(const struct trace_uprobe *uprobe) {
-	return uprobe->closed && uprobe->n_pids == 1 && !uprobe->engine.wide ? (pid_t)uprobe->pids[0] : 0;
+	return uprobe->closed && uprobe->n_pids == 1 && !uprobe->engine.wide
+		       ? (pid_t)uprobe->pids[0]
+		       : 0;
 }
 
 /* Takes the options' processes. */
 static int copy_pids(struct trace_uprobe *uprobe, const struct trace_options *options) {
-	const uint32_t one = (uint32_t)options->filter.pid, *pids = options->n_pids ? options->pids : &one;
+	const uint32_t one = (uint32_t)options->filter.pid,
+		       *pids = options->n_pids ? options->pids : &one;
 
 	uprobe->n_pids = options->n_pids ? options->n_pids : options->filter.has_pid;
 	uprobe->closed = uprobe->n_pids && !options->follow;
@@ -225,7 +253,8 @@ static int copy_pids(struct trace_uprobe *uprobe, const struct trace_options *op
 	return 0;
 }
 
-int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options, const struct uprobe_tuning *tuning) {
+int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *session,
+		     const struct trace_options *options, const struct uprobe_tuning *tuning) {
 	struct trace_uprobe *uprobe = calloc(1, sizeof(*uprobe));
 	int r;
 
@@ -238,7 +267,8 @@ int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *sessio
 	memcpy(uprobe->functions, options->functions, sizeof(uprobe->functions));
 	r = copy_pids(uprobe, options);
 	if (!r)
-		r = uprobe_engine_init(&uprobe->engine, session, options, tuning, take_record, uprobe);
+		r = uprobe_engine_init(&uprobe->engine, session, options, tuning, take_record,
+				       uprobe);
 	if (!r && uprobe->aggregate) {
 		r = uprobe_counter_new(&uprobe->counter, uprobe);
 		if (r)
@@ -250,7 +280,8 @@ int uprobe_new_tuned(struct trace_uprobe **uprobep, struct trace_session *sessio
 		return r;
 	}
 	for (size_t i = 0; i < uprobe->n_pids && uprobe->closed; i++)
-		uprobe_engine_set_process(&uprobe->engine, (pid_t)uprobe->pids[i], UPROBE_PROCESS_MEANT);
+		uprobe_engine_set_process(&uprobe->engine, (pid_t)uprobe->pids[i],
+					  UPROBE_PROCESS_MEANT);
 	uprobe->engine.control->enabled = 1;
 	uprobe_libraries_start(uprobe);
 	*uprobep = uprobe;
@@ -268,7 +299,8 @@ void trace_uprobe_exclude(struct trace_uprobe *uprobe, pid_t pid, bool excluded)
 		uprobe_libraries_shim(uprobe);
 }
 
-int trace_uprobe_new(struct trace_uprobe **uprobep, struct trace_session *session, const struct trace_options *options) {
+int trace_uprobe_new(struct trace_uprobe **uprobep, struct trace_session *session,
+		     const struct trace_options *options) {
 	return uprobe_new_tuned(uprobep, session, options, &(struct uprobe_tuning){});
 }
 
@@ -277,7 +309,8 @@ void trace_uprobe_drain(struct trace_uprobe *uprobe) {
 	uprobe->n_taken = 0;
 	ring_buffer__consume(uprobe->engine.ring);
 	uprobe_counter_read(uprobe->counter, monotonic_now(), false);
-	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, uprobe_engine_take_lost(&uprobe->engine));
+	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0,
+			   uprobe_engine_take_lost(&uprobe->engine));
 }
 
 /* Gives the calls that a process's threads are within. */
@@ -292,7 +325,8 @@ static void end_process(struct trace_uprobe *uprobe, pid_t pid, struct uprobe_st
 	tasks = opendir(path);
 	while (tasks && (entry = readdir(tasks)))
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9') {
-			record = uprobe_engine_unfinished(&uprobe->engine, (pid_t)atoi(entry->d_name), state, &n);
+			record = uprobe_engine_unfinished(&uprobe->engine,
+							  (pid_t)atoi(entry->d_name), state, &n);
 			if (record)
 				use_record(uprobe, record, n);
 		}
@@ -323,7 +357,8 @@ struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe) {
 		;
 	uprobe_counter_read(uprobe->counter, monotonic_now(), true);
 	end_processes(uprobe);
-	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0, uprobe_engine_take_lost(&uprobe->engine));
+	trace_session_lost(uprobe->session, TRACE_SOURCE_BPF, 0, 0,
+			   uprobe_engine_take_lost(&uprobe->engine));
 	uprobe_late_tell(uprobe, UINT64_MAX);
 	uprobe_libraries_stop(uprobe);
 	uprobe_counter_free(uprobe->counter);

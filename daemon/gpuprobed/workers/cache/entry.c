@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Files are read with read(2) and never mapped: a disk that fails, or somebody who cuts the file meanwhile, is an error then and no SIGBUS.
- * Nothing is allocated that the file is not large enough for.
+ * Files are read with read(2) and never mapped: a disk that fails, or somebody who cuts the file
+ * meanwhile, is an error then and no SIGBUS. Nothing is allocated that the file is not large enough
+ * for.
  */
 
 #include "entry.h"
@@ -20,7 +21,9 @@
 
 #include "daemon/gpuprobed/base/memfd.h"
 
-#define CACHE_ENTRY_CHECKED_FROM (offsetof(struct cache_entry_header, checksum) + sizeof(((struct cache_entry_header *)0)->checksum))
+#define CACHE_ENTRY_CHECKED_FROM                         \
+	(offsetof(struct cache_entry_header, checksum) + \
+	 sizeof(((struct cache_entry_header *)0)->checksum))
 
 _Static_assert(sizeof(struct cache_entry_header) == 208, "no padding: it is written as it is");
 
@@ -38,7 +41,8 @@ void cache_entry_deinit(struct cache_entry *entry) {
 }
 
 uint64_t cache_entry_size(const struct cache_entry *entry) {
-	uint64_t size = sizeof(struct cache_entry_header) + entry->n_parts * sizeof(*entry->parts) + entry->reply_size;
+	uint64_t size = sizeof(struct cache_entry_header) + entry->n_parts * sizeof(*entry->parts) +
+			entry->reply_size;
 
 	for (size_t i = 0; i < entry->n_parts; i++)
 		size += entry->parts[i].size;
@@ -144,10 +148,11 @@ int cache_entry_read_header(struct cache_entry_header *header, int fd) {
 		return r;
 	if (fstat(fd, &status) < 0)
 		return -errno;
-	if (memcmp(header->magic, CACHE_ENTRY_MAGIC, sizeof(header->magic)) != 0 || header->version != CACHE_ENTRY_VERSION ||
-	    header->size != (uint64_t)status.st_size || header->reserved || header->n_parts > CACHE_ENTRY_PARTS_MAX ||
-	    header->reply_size == 0 || header->reply_size > CACHE_ENTRY_REPLY_MAX || header->job[CACHE_ENTRY_JOB_SIZE - 1] ||
-	    header->name[CACHE_ENTRY_NAME_SIZE - 1])
+	if (memcmp(header->magic, CACHE_ENTRY_MAGIC, sizeof(header->magic)) != 0 ||
+	    header->version != CACHE_ENTRY_VERSION || header->size != (uint64_t)status.st_size ||
+	    header->reserved || header->n_parts > CACHE_ENTRY_PARTS_MAX ||
+	    header->reply_size == 0 || header->reply_size > CACHE_ENTRY_REPLY_MAX ||
+	    header->job[CACHE_ENTRY_JOB_SIZE - 1] || header->name[CACHE_ENTRY_NAME_SIZE - 1])
 		return CACHE_ENTRY_E_INVALID;
 	for (const char *c = header->name; *c; c++)
 		if (*c < ' ' || *c > '~')
@@ -165,7 +170,8 @@ static bool entry_parts_fit(const struct cache_entry *entry, uint64_t size) {
 	for (size_t i = 0; i < entry->n_parts; i++) {
 		const struct cache_entry_part *part = &entry->parts[i];
 
-		if (part->reserved || part->size == 0 || part->size > left || (i && part->index <= entry->parts[i - 1].index))
+		if (part->reserved || part->size == 0 || part->size > left ||
+		    (i && part->index <= entry->parts[i - 1].index))
 			return false;
 		left -= part->size;
 	}
@@ -184,7 +190,8 @@ static int entry_read_part(struct cache_entry *entry, size_t i, int fd, XXH3_sta
 	r = posix_fallocate(entry->fds[i], 0, (off_t)size); /* no room would be a SIGBUS below */
 	if (r)
 		return -r;
-	data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, entry->fds[i], 0);
+	data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, entry->fds[i],
+		    0);
 	if (data == MAP_FAILED)
 		return -errno;
 	r = entry_read_all(fd, data, size);
@@ -195,7 +202,8 @@ static int entry_read_part(struct cache_entry *entry, size_t i, int fd, XXH3_sta
 }
 
 /* All behind the header, whose sizes are known to be possible. */
-static int entry_read_body(struct cache_entry *entry, const struct cache_entry_header *header, int fd) {
+static int entry_read_body(struct cache_entry *entry, const struct cache_entry_header *header,
+			   int fd) {
 	uint64_t checksum[2];
 	XXH3_state_t state;
 	int r;

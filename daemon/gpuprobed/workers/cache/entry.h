@@ -2,12 +2,15 @@
 #pragma once
 
 /*
- * One entry of the cache, a file: what a worker replied to a job, and what it put into the job's outputs.
+ * One entry of the cache, a file: what a worker replied to a job, and what it put into the job's
+ * outputs.
  *
- *     struct cache_entry_header, n_parts struct cache_entry_part, the reply (JSON), the bytes of the parts
+ *     struct cache_entry_header, n_parts struct cache_entry_part, the reply (JSON), the bytes of
+ *     the parts
  *
- * Numbers are the machine's own: a cache does not move to another one. The checksum is against what disks do, not against an enemy: who can
- * write here is the daemon's user. What it holds is a worker's word, and checked by who takes it as if the worker said it now.
+ * Numbers are the machine's own: a cache does not move to another one. The checksum is against what
+ * disks do, not against an enemy: who can write here is the daemon's user. What it holds is a
+ * worker's word, and checked by who takes it as if the worker said it now.
  */
 
 #include <stdbool.h>
@@ -72,8 +75,10 @@ uint64_t cache_entry_size(const struct cache_entry *entry);
 /* Writes it to an empty file. 0 or -errno. */
 int cache_entry_write(const struct cache_entry *entry, int fd);
 
-/* Reads all of it; an entry of another key, or uid, is invalid, too. 0, CACHE_ENTRY_E_INVALID, or -errno: it could not be read. */
+/* Reads all of it; an entry of another key, or uid, is invalid, too. 0, CACHE_ENTRY_E_INVALID, or
+ * -errno: it could not be read. */
 int cache_entry_read(struct cache_entry *entry, int fd, const struct cache_key *key, uid_t uid);
 
-/* Its header alone, to be shown: neither the checksum nor what follows was looked at. The same results. */
+/* Its header alone, to be shown: neither the checksum nor what follows was looked at. The same
+ * results. */
 int cache_entry_read_header(struct cache_entry_header *header, int fd);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- *     submit -> wait (until a worker has said what it is) -> look (thread) -> hit: answer
- *                                                                        -> miss: pool -> answer -> write (thread)
+ *     submit -> wait (for a worker's name) -> look (thread) -> hit: answer
+ *                                              -> miss: pool -> answer -> write (thread)
  *
- * The disk may be slow, or hang: two threads at most read, one writes, so that others of libuv's four are left for hashing and verifying; and
- * nobody waits for a write, nor long for readers that hang. While several users wait none of them has both readers. What waits to be written is bounded and is what workers have made, in memfds that somebody has anyway.
+ * The disk may be slow, or hang: two threads at most read, one writes, so that others of libuv's
+ * four are left for hashing and verifying; and nobody waits for a write, nor long for readers that
+ * hang. While several users wait none of them has both readers. What waits to be written is bounded
+ * and is what workers have made, in memfds that somebody has anyway.
  *
- * Only what a worker answered without an error is kept; errors may be of the moment. What it has said after it saw two users' bytes is not: the first could have
- * taken it over, and what is kept is believed for long. Nor is it kept if who asked found it malformed, or if the worker
- * is another one (an upgrade) than the key says.
+ * Only what a worker answered without an error is kept; errors may be of the moment. What it has
+ * said after it saw two users' bytes is not: the first could have taken it over, and what is kept
+ * is believed for long. Nor is it kept if who asked found it malformed, or if the worker is another
+ * one (an upgrade) than the key says.
  */
 
 #include "job-cache.h"
@@ -32,10 +35,16 @@
 #define JOB_CACHE_WRITES_MAX 256
 #define JOB_CACHE_WRITE_BYTES_MAX (UINT64_C(256) << 20)
 #define JOB_CACHE_READY_MS 5 /* how often is looked whether a worker is ready */
-#define JOB_CACHE_PATIENCE_MS 500 /* so long a job waits for threads that get nowhere: then it is done as if it were not kept */
-#define JOB_CACHE_SCAN_WRITES 256 /* entries written before the folder is looked at again: others may write there, too */
+#define JOB_CACHE_PATIENCE_MS                                                                      \
+	500 /* so long a job waits for threads that get nowhere: then it is done as if it were not \
+	       kept */
+#define JOB_CACHE_SCAN_WRITES                                                                    \
+	256 /* entries written before the folder is looked at again: others may write there, too \
+	     */
 #define JOB_CACHE_WARN_MS 60000
-#define JOB_CACHE_QUERIES_MAX 2 /* of people, at the same time, in threads that others need, too; one of users who do not see all */
+#define JOB_CACHE_QUERIES_MAX                                                                   \
+	2 /* of people, at the same time, in threads that others need, too; one of users who do \
+	     not see all */
 #define JOB_CACHE_EXECUTABLE_MAX (UINT64_C(256) << 20)
 
 /* A job on its way. */
@@ -46,7 +55,8 @@ struct job_lookup {
 	struct worker_task *task;
 	uint64_t deadline; /* uv_now */
 	uint64_t look_until; /* uv_now: then it is done as if it were not kept */
-	uint64_t since; /* uv_now, since when it could be looked up; 0: its workers are not ready yet */
+	uint64_t since; /* uv_now, since when it could be looked up; 0: its workers are not ready
+			   yet */
 	uid_t uid;
 	char *executable; /* NULL: none */
 	bool (*number_taken)(uint32_t number, void *userdata);
@@ -116,7 +126,8 @@ struct job_cache {
 static void job_cache_advance(struct job_cache *cache);
 
 const char *job_cache_reason(int result) {
-	return result == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone" : strerror(-result);
+	return result == CACHE_STORE_E_UNSAFE ? "not a folder of this user alone"
+					      : strerror(-result);
 }
 
 /* One line a minute at most: a disk that is full is so for a while. */
@@ -162,8 +173,10 @@ static void job_write_on_worked(uv_work_t *work, int status) {
 
 	if (write->has_entry && write->result) {
 		job_cache_warn(cache, "an entry cannot be written", write->result);
-		snprintf(cache->trouble, sizeof(cache->trouble), "the cache %.400s cannot be written: %s; if the folder was removed, restart the daemon", cache->folder,
-			 job_cache_reason(write->result));
+		snprintf(cache->trouble, sizeof(cache->trouble),
+			 "the cache %.400s cannot be written: %s; if the folder was removed, "
+			 "restart the daemon",
+			 cache->folder, job_cache_reason(write->result));
 	} else if (write->has_entry) {
 		cache->counters.stores++;
 		cache->trouble[0] = '\0';
@@ -210,8 +223,9 @@ static void job_cache_write(struct job_cache *cache, struct cache_entry *entry) 
 	const uint64_t size = entry ? cache_entry_size(entry) : 0;
 	struct job_write *write = NULL;
 
-	if (!entry || (size <= cache->limit / 4 && cache->n_writes < JOB_CACHE_WRITES_MAX &&
-		       (!cache->n_writes || cache->write_bytes + size <= JOB_CACHE_WRITE_BYTES_MAX)))
+	if (!entry ||
+	    (size <= cache->limit / 4 && cache->n_writes < JOB_CACHE_WRITES_MAX &&
+	     (!cache->n_writes || cache->write_bytes + size <= JOB_CACHE_WRITE_BYTES_MAX)))
 		write = calloc(1, sizeof(*write));
 	if (!write) {
 		cache->counters.skipped++;
@@ -246,7 +260,8 @@ static void job_lookup_free(struct job_lookup *lookup) {
 static uint32_t job_lookup_number(const struct job_lookup *lookup) {
 	json_object *number = NULL;
 
-	if (!lookup->number_taken || !json_object_object_get_ex(worker_task_request(lookup->task), "image", &number))
+	if (!lookup->number_taken ||
+	    !json_object_object_get_ex(worker_task_request(lookup->task), "image", &number))
 		return 0;
 	return (uint32_t)json_object_get_int64(number);
 }
@@ -263,15 +278,18 @@ static bool job_lookup_parts(struct job_lookup *lookup, struct cache_entry *entr
 		entry->fds[entry->n_parts] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 		if (entry->fds[entry->n_parts] < 0)
 			return false;
-		entry->parts[entry->n_parts++] = (struct cache_entry_part){ .index = i, .size = size };
+		entry->parts[entry->n_parts++] =
+			(struct cache_entry_part){ .index = i, .size = size };
 	}
 	return true;
 }
 
 /* Makes an entry of what a worker answered. False: it cannot be kept. */
-static bool job_lookup_keep(struct job_lookup *lookup, json_object *reply, struct cache_entry *entry) {
+static bool job_lookup_keep(struct job_lookup *lookup, json_object *reply,
+			    struct cache_entry *entry) {
 	cache_entry_init(entry);
-	if (!json_object_equal(lookup->features, worker_task_features(lookup->task)) || worker_task_mixed(lookup->task))
+	if (!json_object_equal(lookup->features, worker_task_features(lookup->task)) ||
+	    worker_task_mixed(lookup->task))
 		return false;
 	entry->key = lookup->key;
 	entry->uid = lookup->uid;
@@ -284,8 +302,10 @@ static bool job_lookup_keep(struct job_lookup *lookup, json_object *reply, struc
 	return false;
 }
 
-/* A worker has done it, or not: a worker_task_fn. Who asked takes the outputs, so they are looked at before. */
-static void job_lookup_on_task(struct worker_task *task, int result, json_object *reply, const char *message, void *userdata) {
+/* A worker has done it, or not: a worker_task_fn. Who asked takes the outputs, so they are looked
+ * at before. */
+static void job_lookup_on_task(struct worker_task *task, int result, json_object *reply,
+			       const char *message, void *userdata) {
 	struct job_lookup *lookup = userdata;
 	struct cache_entry entry;
 	bool keep = false;
@@ -303,7 +323,8 @@ static void job_lookup_on_task(struct worker_task *task, int result, json_object
 /* To the pool; what it answers is kept if there is a key for it. The lookup is taken over. */
 static void job_lookup_pass_on(struct job_lookup *lookup) {
 	const uint64_t now = uv_now(lookup->cache->loop);
-	const unsigned int left = lookup->deadline > now ? (unsigned int)(lookup->deadline - now) : 0;
+	const unsigned int left =
+		lookup->deadline > now ? (unsigned int)(lookup->deadline - now) : 0;
 	struct worker_task *task = lookup->task;
 	struct worker_pool *pool = lookup->pool;
 
@@ -336,7 +357,8 @@ static int job_hash_file(struct cache_hash *hash, const char *path) {
 	bytes = malloc((size_t)status.st_size + 1);
 	if (!bytes)
 		return -ENOMEM;
-	while (n < (size_t)status.st_size && (r = read(fd, bytes + n, (size_t)status.st_size - n)) > 0)
+	while (n < (size_t)status.st_size &&
+	       (r = read(fd, bytes + n, (size_t)status.st_size - n)) > 0)
 		n += (size_t)r;
 	cache_hash_add(hash, bytes, n);
 	free(bytes);
@@ -410,7 +432,8 @@ static void job_lookup_on_work(uv_work_t *work) {
 	if (lookup->result)
 		return;
 	if (job_lookup_fits(lookup))
-		lookup->reply = job_text_take_reply(lookup->entry.reply, lookup->entry.reply_size, &lookup->ids);
+		lookup->reply = job_text_take_reply(lookup->entry.reply, lookup->entry.reply_size,
+						    &lookup->ids);
 	if (lookup->reply)
 		return;
 	cache_store_drop(folder, &lookup->key, lookup->uid);
@@ -426,9 +449,11 @@ static void job_lookup_answer(struct job_lookup *lookup) {
 	lookup->reply = NULL;
 	lookup->cache->counters.hits++;
 	if (lookup->number_taken)
-		json_object_object_add(worker_task_request(task), "image", json_object_new_int64(entry->number));
+		json_object_object_add(worker_task_request(task), "image",
+				       json_object_new_int64(entry->number));
 	for (size_t i = 0; i < entry->n_parts; i++) {
-		worker_task_replace_output(task, entry->parts[i].index, entry->fds[i], entry->parts[i].size);
+		worker_task_replace_output(task, entry->parts[i].index, entry->fds[i],
+					   entry->parts[i].size);
 		entry->fds[i] = -1;
 	}
 	job_lookup_free(lookup);
@@ -436,7 +461,8 @@ static void job_lookup_answer(struct job_lookup *lookup) {
 	json_object_put(reply);
 }
 
-/* Whether somebody else has the number of the entry, so that instructions could be mistaken for those of another image. */
+/* Whether somebody else has the number of the entry, so that instructions could be mistaken for
+ * those of another image. */
 static bool job_lookup_collides(const struct job_lookup *lookup) {
 	return lookup->number_taken && lookup->entry.number != job_lookup_number(lookup) &&
 	       lookup->number_taken(lookup->entry.number, lookup->number_userdata);
@@ -459,7 +485,8 @@ static void job_lookup_on_worked(uv_work_t *work, int status) {
 	if (lookup->result == CACHE_STORE_E_INVALID)
 		cache->counters.invalid++;
 	if (worker_task_cancelled(lookup->task)) {
-		worker_task_complete(lookup->task, WORKER_POOL_E_UNAVAILABLE, NULL, WORKER_POOL_UNWANTED);
+		worker_task_complete(lookup->task, WORKER_POOL_E_UNAVAILABLE, NULL,
+				     WORKER_POOL_UNWANTED);
 		job_lookup_free(lookup);
 	} else if (lookup->result == 0 && !job_lookup_collides(lookup)) {
 		job_lookup_answer(lookup);
@@ -481,7 +508,8 @@ static bool job_lookup_start(struct job_lookup *lookup) {
 	text = json_object_to_json_string_length(lookup->features, JSON_C_TO_STRING_PLAIN, &size);
 	lookup->features_text = text ? strdup(text) : NULL;
 	lookup->work.data = lookup;
-	if (!lookup->features_text || uv_queue_work(cache->loop, &lookup->work, job_lookup_on_work, job_lookup_on_worked) < 0)
+	if (!lookup->features_text ||
+	    uv_queue_work(cache->loop, &lookup->work, job_lookup_on_work, job_lookup_on_worked) < 0)
 		return false;
 	TAILQ_INSERT_TAIL(&cache->looking, lookup, link);
 	cache->n_looking++;
@@ -499,7 +527,8 @@ static void job_lookup_go(struct job_lookup *lookup, bool look) {
 		job_lookup_pass_on(lookup);
 }
 
-/* Who has waited enough, or for what there will be nothing: workers that never get ready are the pool's business. */
+/* Who has waited enough, or for what there will be nothing: workers that never get ready are the
+ * pool's business. */
 static void job_cache_pass_on(struct job_cache *cache) {
 	const uint64_t now = uv_now(cache->loop);
 	struct job_lookup *lookup, *next;
@@ -511,7 +540,9 @@ static void job_cache_pass_on(struct job_cache *cache) {
 		if (!lookup->since && worker_pool_features(lookup->pool))
 			lookup->since = now;
 		if (lookup->since)
-			enough = enough || now >= (lookup->since > cache->looked ? lookup->since : cache->looked) + JOB_CACHE_PATIENCE_MS;
+			enough = enough || now >= (lookup->since > cache->looked ? lookup->since
+										 : cache->looked) +
+							   JOB_CACHE_PATIENCE_MS;
 		else
 			enough = enough || worker_pool_trouble(lookup->pool);
 		if (enough)
@@ -554,11 +585,13 @@ static void job_cache_advance(struct job_cache *cache) {
 	if (TAILQ_EMPTY(&cache->waiting))
 		uv_timer_stop(&cache->timer);
 	else if (!uv_is_active((uv_handle_t *)&cache->timer))
-		uv_timer_start(&cache->timer, job_cache_on_timer, JOB_CACHE_READY_MS, JOB_CACHE_READY_MS);
+		uv_timer_start(&cache->timer, job_cache_on_timer, JOB_CACHE_READY_MS,
+			       JOB_CACHE_READY_MS);
 }
 
 /* A lookup of the task. NULL: no memory, or not a job that can be kept. */
-static struct job_lookup *job_lookup_new(struct job_cache *cache, struct worker_pool *pool, struct worker_task *task,
+static struct job_lookup *job_lookup_new(struct job_cache *cache, struct worker_pool *pool,
+					 struct worker_task *task,
 					 const struct job_cache_use *use) {
 	struct job_lookup *lookup = calloc(1, sizeof(*lookup));
 
@@ -582,9 +615,10 @@ static struct job_lookup *job_lookup_new(struct job_cache *cache, struct worker_
 	return lookup;
 }
 
-void job_cache_submit(struct job_cache *cache, struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms,
-		      const struct job_cache_use *use) {
-	struct job_lookup *lookup = cache && !cache->stopped ? job_lookup_new(cache, pool, task, use) : NULL;
+void job_cache_submit(struct job_cache *cache, struct worker_pool *pool, struct worker_task *task,
+		      unsigned int deadline_ms, const struct job_cache_use *use) {
+	struct job_lookup *lookup =
+		cache && !cache->stopped ? job_lookup_new(cache, pool, task, use) : NULL;
 
 	if (!worker_task_has_owner(task))
 		worker_task_set_owner(task, use->uid);
@@ -595,7 +629,8 @@ void job_cache_submit(struct job_cache *cache, struct worker_pool *pool, struct 
 		return;
 	}
 	lookup->deadline = uv_now(cache->loop) + deadline_ms;
-	lookup->look_until = uv_now(cache->loop) + (deadline_ms ? deadline_ms : JOB_CACHE_PATIENCE_MS);
+	lookup->look_until =
+		uv_now(cache->loop) + (deadline_ms ? deadline_ms : JOB_CACHE_PATIENCE_MS);
 	TAILQ_INSERT_TAIL(&cache->waiting, lookup, link);
 	job_cache_advance(cache);
 }
@@ -607,9 +642,10 @@ static void job_query_on_work(uv_work_t *work) {
 	struct job_cache_report *report = &query->report;
 	const char *folder = query->cache->folder;
 
-	report->result = query->clear ? cache_store_clear(folder, query->uid, &report->usage)
-				      : cache_store_list(folder, query->uid, query->max, &report->items, &report->n_items,
-							 &report->usage);
+	report->result = query->clear
+				 ? cache_store_clear(folder, query->uid, &report->usage)
+				 : cache_store_list(folder, query->uid, query->max, &report->items,
+						    &report->n_items, &report->usage);
 }
 
 static void job_query_on_worked(uv_work_t *work, int status) {
@@ -625,7 +661,8 @@ static void job_query_on_worked(uv_work_t *work, int status) {
 }
 
 static int job_cache_ask(struct job_cache *cache, const struct job_query *template) {
-	const unsigned int max = template->uid == CACHE_STORE_ANYBODY ? JOB_CACHE_QUERIES_MAX : JOB_CACHE_QUERIES_MAX - 1;
+	const unsigned int max = template->uid == CACHE_STORE_ANYBODY ? JOB_CACHE_QUERIES_MAX
+								      : JOB_CACHE_QUERIES_MAX - 1;
 	struct job_query *query;
 	int r;
 
@@ -645,12 +682,17 @@ static int job_cache_ask(struct job_cache *cache, const struct job_query *templa
 	return r;
 }
 
-int job_cache_list(struct job_cache *cache, uint32_t uid, size_t max, job_cache_report_fn fn, void *userdata) {
-	return job_cache_ask(cache, &(struct job_query){ .uid = uid, .max = max, .fn = fn, .userdata = userdata });
+int job_cache_list(struct job_cache *cache, uint32_t uid, size_t max, job_cache_report_fn fn,
+		   void *userdata) {
+	return job_cache_ask(
+		cache,
+		&(struct job_query){ .uid = uid, .max = max, .fn = fn, .userdata = userdata });
 }
 
 int job_cache_clear(struct job_cache *cache, uint32_t uid, job_cache_report_fn fn, void *userdata) {
-	return job_cache_ask(cache, &(struct job_query){ .clear = true, .uid = uid, .fn = fn, .userdata = userdata });
+	return job_cache_ask(
+		cache,
+		&(struct job_query){ .clear = true, .uid = uid, .fn = fn, .userdata = userdata });
 }
 
 /* ---- its life ---- */
@@ -706,7 +748,8 @@ void job_cache_stop(struct job_cache *cache) {
 		worker_task_free(lookup->task);
 		job_lookup_free(lookup);
 	}
-	TAILQ_FOREACH(lookup, &cache->looking, link) /* their threads see the tasks: freed when they are through */
+	TAILQ_FOREACH(lookup, &cache->looking,
+		      link) /* their threads see the tasks: freed when they are through */
 		job_lookup_stop(lookup);
 }
 

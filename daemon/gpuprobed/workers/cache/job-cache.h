@@ -2,11 +2,13 @@
 #pragma once
 
 /*
- * The cache on the disk, between those who want a job done and the pool whose workers would do it: a job that was done before, by this daemon or one
- * before it, is answered from a file, as if a worker had done it.
+ * The cache on the disk, between those who want a job done and the pool whose workers would do it:
+ * a job that was done before, by this daemon or one before it, is answered from a file, as if a
+ * worker had done it.
  *
- * A key is over all that the answer depends on: the job (options, points, programs' names, passes' parameters), the bytes of its inputs (image,
- * programs, text), an executable that it runs, the uid for which it is done, and what the workers say about themselves: compiler, its version, and a
+ * A key is over all that the answer depends on: the job (options, points, programs' names, passes'
+ * parameters), the bytes of its inputs (image, programs, text), an executable that it runs, the uid
+ * for which it is done, and what the workers say about themselves: compiler, its version, and a
  * hash of the builds of all that they have loaded. Users share nothing, because the uid is in it.
  */
 
@@ -29,7 +31,8 @@ struct cache_counters {
 	uint64_t stores, skipped; /* entries written; not written, because too much waited to be */
 	uint64_t failures; /* of the disk, reading or writing */
 	uint64_t evicted;
-	uint64_t bytes, entries; /* in the folder, when it was looked at last, and what came since */
+	uint64_t bytes,
+		entries; /* in the folder, when it was looked at last, and what came since */
 	uint64_t limit; /* bytes */
 };
 
@@ -54,19 +57,23 @@ const char *job_cache_trouble(const struct job_cache *cache);
 
 /* Of one job. */
 struct job_cache_use {
-	uid_t uid; /* for whom it is done; and whose work it is, unless the task has an owner already */
+	uid_t uid; /* for whom it is done; and whose work it is, unless the task has an owner
+		      already */
 	const char *executable; /* whose bytes matter, or NULL; copied */
-	/* The job has a number that its output holds ("image"): it becomes that of the entry, unless somebody else has that now. NULL: it has none. */
+	/* The job has a number that its output holds ("image"): it becomes that of the entry,
+	 * unless somebody else has that now. NULL: it has none. */
 	bool (*number_taken)(uint32_t number, void *userdata);
 	void *userdata;
-	/* It has to be done: it goes to the pool now. May be called from within job_cache_submit(). NULL: nobody asks. */
+	/* It has to be done: it goes to the pool now. May be called from within job_cache_submit().
+	 * NULL: nobody asks. */
 	void (*missed)(void *userdata);
 	void *missed_userdata;
 };
 
-/* As worker_pool_submit(), which it is without a cache: the task's function is called later, never from within. */
-void job_cache_submit(struct job_cache *cache, struct worker_pool *pool, struct worker_task *task, unsigned int deadline_ms,
-		      const struct job_cache_use *use);
+/* As worker_pool_submit(), which it is without a cache: the task's function is called later, never
+ * from within. */
+void job_cache_submit(struct job_cache *cache, struct worker_pool *pool, struct worker_task *task,
+		      unsigned int deadline_ms, const struct job_cache_use *use);
 
 /* ---- what people ask for ---- */
 
@@ -79,6 +86,8 @@ struct job_cache_report {
 
 typedef void (*job_cache_report_fn)(const struct job_cache_report *report, void *userdata);
 
-/* The entries of uid, or of CACHE_STORE_ANYBODY: looks at them (the youngest max), or removes them. fn is called once, from the loop. 0 or -errno. */
-int job_cache_list(struct job_cache *cache, uint32_t uid, size_t max, job_cache_report_fn fn, void *userdata);
+/* The entries of uid, or of CACHE_STORE_ANYBODY: looks at them (the youngest max), or removes them.
+ * fn is called once, from the loop. 0 or -errno. */
+int job_cache_list(struct job_cache *cache, uint32_t uid, size_t max, job_cache_report_fn fn,
+		   void *userdata);
 int job_cache_clear(struct job_cache *cache, uint32_t uid, job_cache_report_fn fn, void *userdata);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What comes from a disk is taken no better than what comes from a worker: strictly parsed here, and checked by who asked for it. */
+/* What comes from a disk is taken no better than what comes from a worker: strictly parsed here,
+ * and checked by who asked for it. */
 
 #include "job-text.h"
 
@@ -39,7 +40,8 @@ static bool job_convert_id(json_object *id, const struct job_ids *ids, job_id_fn
 }
 
 /* The ids in an array; key: they are that member of its elements. Absent is fine. */
-static bool job_convert_array(json_object *object, const char *name, const char *key, const struct job_ids *ids, job_id_fn fn) {
+static bool job_convert_array(json_object *object, const char *name, const char *key,
+			      const struct job_ids *ids, job_id_fn fn) {
 	json_object *array = NULL, *id;
 
 	if (!json_object_object_get_ex(object, name, &array))
@@ -48,7 +50,8 @@ static bool job_convert_array(json_object *object, const char *name, const char 
 		return false;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		id = json_object_array_get_idx(array, i);
-		if (key && (!json_object_is_type(id, json_type_object) || !json_object_object_get_ex(id, key, &id)))
+		if (key && (!json_object_is_type(id, json_type_object) ||
+			    !json_object_object_get_ex(id, key, &id)))
 			return false;
 		if (!job_convert_id(id, ids, fn))
 			return false;
@@ -68,7 +71,8 @@ static bool job_convert_reply(json_object *reply, const struct job_ids *ids, job
 		return false;
 	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
 		kernel = json_object_array_get_idx(kernels, i);
-		if (!json_object_is_type(kernel, json_type_object) || !job_convert_array(kernel, "attachments", NULL, ids, fn) ||
+		if (!json_object_is_type(kernel, json_type_object) ||
+		    !job_convert_array(kernel, "attachments", NULL, ids, fn) ||
 		    !job_convert_array(kernel, "missing", "id", ids, fn))
 			return false;
 	}
@@ -96,9 +100,11 @@ char *job_text_request(json_object *request, struct job_ids *ids) {
 
 	*ids = (struct job_ids){};
 	if (fits && json_object_object_get_ex(copy, "attachments", &attachments)) {
-		fits = json_object_is_type(attachments, json_type_array) && json_object_array_length(attachments) <= JOB_IDS_MAX;
+		fits = json_object_is_type(attachments, json_type_array) &&
+		       json_object_array_length(attachments) <= JOB_IDS_MAX;
 		for (size_t i = 0; fits && i < json_object_array_length(attachments); i++) {
-			fits = json_object_object_get_ex(json_object_array_get_idx(attachments, i), "id", &id) &&
+			fits = json_object_object_get_ex(json_object_array_get_idx(attachments, i),
+							 "id", &id) &&
 			       json_object_is_type(id, json_type_int);
 			if (!fits)
 				break;
@@ -140,9 +146,12 @@ json_object *job_text_take_reply(const char *text, size_t size, const struct job
 		return NULL;
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	reply = json_tokener_parse_ex(tokener, text, (int)size);
-	if (json_tokener_get_error(tokener) != json_tokener_success || json_tokener_get_parse_end(tokener) != size ||
-	    !json_object_is_type(reply, json_type_object) || !json_object_object_get_ex(reply, "status", &status) ||
-	    !json_object_is_type(status, json_type_string) || strcmp(json_object_get_string(status), "error") == 0 ||
+	if (json_tokener_get_error(tokener) != json_tokener_success ||
+	    json_tokener_get_parse_end(tokener) != size ||
+	    !json_object_is_type(reply, json_type_object) ||
+	    !json_object_object_get_ex(reply, "status", &status) ||
+	    !json_object_is_type(status, json_type_string) ||
+	    strcmp(json_object_get_string(status), "error") == 0 ||
 	    !job_convert_reply(reply, ids, job_id_from_position)) {
 		json_object_put(reply);
 		reply = NULL;
@@ -155,9 +164,10 @@ json_object *job_text_take_reply(const char *text, size_t size, const struct job
 static const char *job_first(json_object *object, const char *array_key, const char *key) {
 	json_object *array = NULL, *text = NULL;
 
-	if (!json_object_object_get_ex(object, array_key, &array) || !json_object_is_type(array, json_type_array) ||
-	    !json_object_array_length(array) ||
-	    !json_object_object_get_ex(json_object_array_get_idx(array, 0), key, &text) || !json_object_is_type(text, json_type_string))
+	if (!json_object_object_get_ex(object, array_key, &array) ||
+	    !json_object_is_type(array, json_type_array) || !json_object_array_length(array) ||
+	    !json_object_object_get_ex(json_object_array_get_idx(array, 0), key, &text) ||
+	    !json_object_is_type(text, json_type_string))
 		return NULL;
 	return json_object_get_string(text);
 }
@@ -165,7 +175,8 @@ static const char *job_first(json_object *object, const char *array_key, const c
 static const char *job_member(json_object *object, const char *key) {
 	json_object *text = NULL;
 
-	return json_object_object_get_ex(object, key, &text) && json_object_is_type(text, json_type_string)
+	return json_object_object_get_ex(object, key, &text) &&
+			       json_object_is_type(text, json_type_string)
 		       ? json_object_get_string(text)
 		       : NULL;
 }

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Jobs (worker/job.md) without what is only true in this daemon's life: ids of attachments become their positions in the job, numbers of images and
- * what time is left are left out. So two jobs that ask for the same have the same text, and a reply that is kept serves another daemon.
+ * Jobs (worker/job.md) without what is only true in this daemon's life: ids of attachments become
+ * their positions in the job, numbers of images and what time is left are left out. So two jobs
+ * that ask for the same have the same text, and a reply that is kept serves another daemon.
  */
 
 #include <json-c/json.h>
@@ -27,7 +28,8 @@ char *job_text_request(json_object *request, struct job_ids *ids);
 /* Its reply, to be kept: the caller's. NULL: it cannot be. */
 char *job_text_keep_reply(json_object *reply, const struct job_ids *ids, size_t *sizep);
 
-/* A reply that was kept, as the worker of a job with these attachments would give it now. NULL: it is none. */
+/* A reply that was kept, as the worker of a job with these attachments would give it now. NULL: it
+ * is none. */
 json_object *job_text_take_reply(const char *text, size_t size, const struct job_ids *ids);
 
 /* Words for a person: the job, and whom it is about. */

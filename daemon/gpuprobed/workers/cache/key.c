@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * libgcrypt: libsystemd needs it anyway, so it is loaded already and nothing more has to be installed; it uses the processor's SHA
- * instructions (2 GB/s). OpenSSL's libcrypto would be 5 MB more in the daemon, and the kernel's AF_ALG sockets are no AF_UNIX,
- * which are all that the unit allows.
+ * libgcrypt: libsystemd needs it anyway, so it is loaded already and nothing more has to be
+ * installed; it uses the processor's SHA instructions (2 GB/s). OpenSSL's libcrypto would be 5 MB
+ * more in the daemon, and the kernel's AF_ALG sockets are no AF_UNIX, which are all that the unit
+ * allows.
  */
 
 #include "key.h"
@@ -25,7 +26,8 @@ int cache_hash_setup(void) {
 		return 0;
 	if (!gcry_check_version("1.8.0"))
 		return -ENOSYS;
-	gcry_control(GCRYCTL_DISABLE_SECMEM, 0); /* nothing here is secret, and locked memory is limited */
+	gcry_control(GCRYCTL_DISABLE_SECMEM,
+		     0); /* nothing here is secret, and locked memory is limited */
 	gcry_control(GCRYCTL_INITIALIZATION_FINISHED, 0);
 	return 0;
 }
@@ -63,7 +65,8 @@ int cache_hash_add_memfd(struct cache_hash *hash, int fd, uint64_t size) {
 
 	gcry_md_write(hash->md, &size, sizeof(size));
 	while (r == 0 && at < size) {
-		ssize_t n = pread(fd, part, size - at < HASH_PART ? size - at : HASH_PART, (off_t)at);
+		ssize_t n =
+			pread(fd, part, size - at < HASH_PART ? size - at : HASH_PART, (off_t)at);
 
 		if (n > 0) {
 			gcry_md_write(hash->md, part, (size_t)n);

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Keys of what is kept: SHA-256 over all that it was made from. Images are hostile input, and one who could make two with the same key
- * would choose what another process runs: so it is a cryptographic hash, and each part goes in behind its length.
+ * Keys of what is kept: SHA-256 over all that it was made from. Images are hostile input, and one
+ * who could make two with the same key would choose what another process runs: so it is a
+ * cryptographic hash, and each part goes in behind its length.
  */
 
 #include <stddef.h>
@@ -27,7 +28,8 @@ struct cache_hash *cache_hash_free(struct cache_hash *hash);
 
 /* One part more: parts are told apart, so ("a", "bc") is not ("ab", "c"). */
 void cache_hash_add(struct cache_hash *hash, const void *data, size_t size);
-/* Likewise what is in a memfd of that size. It is not mapped: to read holes there would fill them. 0 or -errno. */
+/* Likewise what is in a memfd of that size. It is not mapped: to read holes there would fill them.
+ * 0 or -errno. */
 int cache_hash_add_memfd(struct cache_hash *hash, int fd, uint64_t size);
 void cache_hash_add_text(struct cache_hash *hash, const char *text);
 void cache_hash_add_int(struct cache_hash *hash, uint64_t number);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A file is written under another name and renamed: a reader finds all of it or nothing, whatever happens to the writer, and of two daemons that
- * write the same entry one wins, with the same content. Nothing is synced: after a power failure a file may be empty or cut, which its size and
- * checksum show, and then it is made again; waiting for the disk would buy nothing. A writer holds a lock on its file, so that those of writers
- * that died are known by having none.
+ * A file is written under another name and renamed: a reader finds all of it or nothing, whatever
+ * happens to the writer, and of two daemons that write the same entry one wins, with the same
+ * content. Nothing is synced: after a power failure a file may be empty or cut, which its size and
+ * checksum show, and then it is made again; waiting for the disk would buy nothing. A writer holds
+ * a lock on its file, so that those of writers that died are known by having none.
  *
- * The time of last modification is that of last use, set by us: other than the time of access it does not depend on how the disk is mounted, and no
- * backup changes it.
+ * The time of last modification is that of last use, set by us: other than the time of access it
+ * does not depend on how the disk is mounted, and no backup changes it.
  *
  * The folder is opened, and looked at, each time: it may have been removed, or mounted, since.
  */
@@ -58,7 +59,8 @@ static int store_open(const char *folder) {
 	fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	if (fstat(fd, &status) < 0 || status.st_uid != geteuid() || status.st_mode & (S_IWGRP | S_IWOTH)) {
+	if (fstat(fd, &status) < 0 || status.st_uid != geteuid() ||
+	    status.st_mode & (S_IWGRP | S_IWOTH)) {
 		fd_close(fd);
 		return -EPERM;
 	}
@@ -104,7 +106,9 @@ static bool store_parse_name(const char *name, uint32_t *uid) {
 	if (*name < '0' || *name > '9')
 		return false;
 	n = strtoull(name, &end, 10);
-	if (n >= UINT32_MAX || *end != '-' || strspn(end + 1, "0123456789abcdef") != 2 * CACHE_KEY_SIZE || end[1 + 2 * CACHE_KEY_SIZE])
+	if (n >= UINT32_MAX || *end != '-' ||
+	    strspn(end + 1, "0123456789abcdef") != 2 * CACHE_KEY_SIZE ||
+	    end[1 + 2 * CACHE_KEY_SIZE])
 		return false;
 	*uid = (uint32_t)n;
 	return true;
@@ -133,8 +137,10 @@ static void store_remove(int folder, const char *name) {
 
 /* ---- one entry ---- */
 
-int cache_store_get(const char *folder, const struct cache_key *key, uid_t uid, struct cache_entry *entry) {
-	static const struct timespec now[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
+int cache_store_get(const char *folder, const struct cache_key *key, uid_t uid,
+		    struct cache_entry *entry) {
+	static const struct timespec now[2] = { { .tv_nsec = UTIME_OMIT },
+						{ .tv_nsec = UTIME_NOW } };
 	_cleanup_fd int dir = -1, fd = -1;
 	char name[STORE_NAME_SIZE];
 	int r;
@@ -149,7 +155,8 @@ int cache_store_get(const char *folder, const struct cache_key *key, uid_t uid, 
 	if (fd < 0 && fd != -EINVAL)
 		return fd;
 	r = fd < 0 ? CACHE_ENTRY_E_INVALID : cache_entry_read(entry, fd, key, uid);
-	if (r == CACHE_ENTRY_E_INVALID || r == -EIO) { /* a disk that cannot read it now will not tomorrow */
+	if (r == CACHE_ENTRY_E_INVALID ||
+	    r == -EIO) { /* a disk that cannot read it now will not tomorrow */
 		store_remove(dir, name);
 		return CACHE_STORE_E_INVALID;
 	}
@@ -168,8 +175,9 @@ void cache_store_drop(const char *folder, const struct cache_key *key, uid_t uid
 }
 
 /*
- * A new file that is locked, and its name. -errno: there is none. Whoever looks through the folder may have taken it for a dead writer's before it was locked: then
- * it is gone, and there is another.
+ * A new file that is locked, and its name. -errno: there is none. Whoever looks through the folder
+ * may have taken it for a dead writer's before it was locked: then it is gone, and there is
+ * another.
  */
 static int store_create(int dir, char name[static STORE_NEW_SIZE]) {
 	struct stat status;
@@ -179,7 +187,8 @@ static int store_create(int dir, char name[static STORE_NEW_SIZE]) {
 	for (;;) {
 		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 			return -EIO;
-		snprintf(name, STORE_NEW_SIZE, STORE_NEW_PREFIX "%016llx", (unsigned long long)random);
+		snprintf(name, STORE_NEW_SIZE, STORE_NEW_PREFIX "%016llx",
+			 (unsigned long long)random);
 		fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (fd < 0)
 			return -errno;
@@ -231,7 +240,8 @@ static void store_clear_new(int folder, const char *name) {
 		unlinkat(folder, name, 0);
 }
 
-/* When a file was used. A time to come is one of a clock that has been set back: nobody knows, and it goes before what is made from now on. */
+/* When a file was used. A time to come is one of a clock that has been set back: nobody knows, and
+ * it goes before what is made from now on. */
 static int64_t store_used(const struct stat *status) {
 	struct timespec now;
 
@@ -242,7 +252,8 @@ static int64_t store_used(const struct stat *status) {
 }
 
 /* Remembers a file. 0 or -ENOMEM. */
-static int store_scan_add(struct store_scan *scan, const char *name, uint32_t uid, const struct stat *status) {
+static int store_scan_add(struct store_scan *scan, const char *name, uint32_t uid,
+			  const struct stat *status) {
 	struct store_file *grown;
 
 	if (scan->n == scan->max) {
@@ -261,7 +272,8 @@ static int store_scan_add(struct store_scan *scan, const char *name, uint32_t ui
 	return 0;
 }
 
-/* All entries of a uid. More than there may be of them go at once: nobody keeps so many. 0 or -errno. */
+/* All entries of a uid. More than there may be of them go at once: nobody keeps so many. 0 or
+ * -errno. */
 static int store_scan(struct store_scan *scan, int folder, uint32_t uid) {
 	int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -277,7 +289,8 @@ static int store_scan(struct store_scan *scan, int folder, uint32_t uid) {
 	while (r == 0 && (item = readdir(dir))) {
 		if (strncmp(item->d_name, STORE_NEW_PREFIX, strlen(STORE_NEW_PREFIX)) == 0)
 			store_clear_new(folder, item->d_name);
-		if (!store_parse_name(item->d_name, &owner) || (uid != CACHE_STORE_ANYBODY && owner != uid) ||
+		if (!store_parse_name(item->d_name, &owner) ||
+		    (uid != CACHE_STORE_ANYBODY && owner != uid) ||
 		    fstatat(folder, item->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
 			continue;
 		if (scan->n < 4 * CACHE_STORE_ENTRIES_MAX)
@@ -300,7 +313,8 @@ static uint32_t store_largest(const struct store_scan *scan) {
 	struct share {
 		uint32_t uid;
 		uint64_t bytes;
-	} shares[64] = {}, *largest = shares; /* those who come later are no victims before one of these has gone */
+	} shares[64] = {},
+	  *largest = shares; /* those who come later are no victims before one of these has gone */
 	size_t n = 0;
 
 	for (size_t i = 0, k; i < scan->n; i++) {
@@ -320,13 +334,17 @@ static uint32_t store_largest(const struct store_scan *scan) {
 	return largest->uid;
 }
 
-/* Removes the oldest of the uid that has most, until no more than so many bytes and entries are left. */
-static void store_evict(struct store_scan *scan, int folder, uint64_t bytes, uint64_t entries, struct cache_usage *usage) {
+/* Removes the oldest of the uid that has most, until no more than so many bytes and entries are
+ * left. */
+static void store_evict(struct store_scan *scan, int folder, uint64_t bytes, uint64_t entries,
+			struct cache_usage *usage) {
 	while (usage->entries && (usage->bytes > bytes || usage->entries > entries)) {
 		const uint32_t uid = store_largest(scan);
 		unsigned int batch = 64; /* before shares are counted again */
 
-		for (size_t i = 0; i < scan->n && batch && (usage->bytes > bytes || usage->entries > entries); i++) {
+		for (size_t i = 0;
+		     i < scan->n && batch && (usage->bytes > bytes || usage->entries > entries);
+		     i++) {
 			struct store_file *file = &scan->files[i];
 
 			if (file->gone || file->uid != uid)
@@ -342,7 +360,8 @@ static void store_evict(struct store_scan *scan, int folder, uint64_t bytes, uin
 }
 
 /* The entries of a uid, oldest first, and what they take. 0 or -errno. */
-static int store_collect(const char *folder, uint32_t uid, struct store_scan *scan, struct cache_usage *usage, int *dirp) {
+static int store_collect(const char *folder, uint32_t uid, struct store_scan *scan,
+			 struct cache_usage *usage, int *dirp) {
 	int dir = store_open(folder), r;
 
 	*usage = (struct cache_usage){};
@@ -369,7 +388,8 @@ int cache_store_trim(const char *folder, uint64_t limit, struct cache_usage *usa
 
 	r = store_collect(folder, CACHE_STORE_ANYBODY, &scan, usage, &dir);
 	if (r == 0 && (usage->bytes > limit || usage->entries > CACHE_STORE_ENTRIES_MAX))
-		store_evict(&scan, dir, limit - limit / 10, CACHE_STORE_ENTRIES_MAX / 10 * 9, usage);
+		store_evict(&scan, dir, limit - limit / 10, CACHE_STORE_ENTRIES_MAX / 10 * 9,
+			    usage);
 	free(scan.files);
 	return r == -ENOENT ? 0 : store_result(r);
 }
@@ -387,8 +407,8 @@ int cache_store_clear(const char *folder, uint32_t uid, struct cache_usage *usag
 	return r == -ENOENT ? 0 : store_result(r);
 }
 
-int cache_store_list(const char *folder, uint32_t uid, size_t max, struct cache_item **itemsp, size_t *np,
-		     struct cache_usage *usage) {
+int cache_store_list(const char *folder, uint32_t uid, size_t max, struct cache_item **itemsp,
+		     size_t *np, struct cache_usage *usage) {
 	struct store_scan scan = {};
 	_cleanup_fd int dir = -1;
 	struct cache_item *items = calloc(max ? max : 1, sizeof(*items));
@@ -400,7 +420,8 @@ int cache_store_list(const char *folder, uint32_t uid, size_t max, struct cache_
 		const struct store_file *file = &scan.files[i - 1];
 		_cleanup_fd int fd = store_open_file(dir, file->name);
 
-		if (fd < 0 || cache_entry_read_header(&items[n].header, fd) || items[n].header.uid != file->uid)
+		if (fd < 0 || cache_entry_read_header(&items[n].header, fd) ||
+		    items[n].header.uid != file->uid)
 			continue;
 		items[n].bytes = file->bytes;
 		items[n++].used = file->used / 1000000000;

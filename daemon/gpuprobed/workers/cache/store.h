@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * The folder of the cache: a file for each entry, UID-KEY. All of it blocks on the disk, so it is called in threads; getting may happen in
- * several at once, and other daemons may have the same folder.
+ * The folder of the cache: a file for each entry, UID-KEY. All of it blocks on the disk, so it is
+ * called in threads; getting may happen in several at once, and other daemons may have the same
+ * folder.
  */
 
 #include <stdbool.h>
@@ -15,9 +16,9 @@
 
 enum {
 	_CACHE_STORE_SUCCESS,
-	CACHE_STORE_E_MISS,    /* there is no such entry */
+	CACHE_STORE_E_MISS, /* there is no such entry */
 	CACHE_STORE_E_INVALID, /* there was a file, but it was no good: it is gone */
-	CACHE_STORE_E_UNSAFE,  /* the folder is not this user's alone */
+	CACHE_STORE_E_UNSAFE, /* the folder is not this user's alone */
 };
 
 #define CACHE_STORE_ENTRIES_MAX 32768
@@ -41,7 +42,8 @@ struct cache_item {
 int cache_store_prepare(const char *folder);
 
 /* 0, or as above; an entry that was got is the youngest again. */
-int cache_store_get(const char *folder, const struct cache_key *key, uid_t uid, struct cache_entry *entry);
+int cache_store_get(const char *folder, const struct cache_key *key, uid_t uid,
+		    struct cache_entry *entry);
 
 /* 0 or -errno (or CACHE_STORE_E_UNSAFE): nothing is left behind then. */
 int cache_store_put(const char *folder, const struct cache_entry *entry);
@@ -50,14 +52,16 @@ int cache_store_put(const char *folder, const struct cache_entry *entry);
 void cache_store_drop(const char *folder, const struct cache_key *key, uid_t uid);
 
 /*
- * Counts what is there. With more than `limit` bytes, or too many entries, some go until there is room for another tenth: always the oldest
- * one of the uid that has the most, so that nobody drives out another's who has less. What writers that died have left goes, too.
+ * Counts what is there. With more than `limit` bytes, or too many entries, some go until there is
+ * room for another tenth: always the oldest one of the uid that has the most, so that nobody drives
+ * out another's who has less. What writers that died have left goes, too.
  */
 int cache_store_trim(const char *folder, uint64_t limit, struct cache_usage *usage);
 
 /* Removes all entries of a uid, or of anybody. */
 int cache_store_clear(const char *folder, uint32_t uid, struct cache_usage *usage);
 
-/* The youngest entries of a uid, or of anybody, at most max; youngest first. *itemsp is the caller's. usage counts all of them. */
-int cache_store_list(const char *folder, uint32_t uid, size_t max, struct cache_item **itemsp, size_t *np,
-		     struct cache_usage *usage);
+/* The youngest entries of a uid, or of anybody, at most max; youngest first. *itemsp is the
+ * caller's. usage counts all of them. */
+int cache_store_list(const char *folder, uint32_t uid, size_t max, struct cache_item **itemsp,
+		     size_t *np, struct cache_usage *usage);

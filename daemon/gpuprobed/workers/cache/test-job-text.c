@@ -12,12 +12,14 @@
 
 #include "job-text.h"
 
-#define REQUEST(id, image, a, b)                                                                                                                     \
-	"{\"job\":\"image\",\"image\":" image ",\"timeout_ms\":" image ",\"kind\":\"ptx\",\"attachments\":[{\"id\":" a ",\"kernel\":\"f\"},{\"id\":" b     \
+#define REQUEST(id, image, a, b)                                                        \
+	"{\"job\":\"image\",\"image\":" image ",\"timeout_ms\":" image                  \
+	",\"kind\":\"ptx\",\"attachments\":[{\"id\":" a ",\"kernel\":\"f\"},{\"id\":" b \
 	",\"kernel\":\"g*\"}],\"programs\":[{\"name\":\"p\"}],\"id\":" id "}"
-#define REPLY(a, b)                                                                                                                                   \
-	"{\"status\":\"replaced\",\"applied\":[" a "," b "],\"kernels\":[{\"name\":\"_Z1fv\",\"demangled\":\"f()\\n\",\"attachments\":[" a "],\"missing\":[{\"id\":" b \
-	",\"point\":\"x\"}]}],\"size\":7}"
+#define REPLY(a, b)                                                                       \
+	"{\"status\":\"replaced\",\"applied\":[" a "," b                                  \
+	"],\"kernels\":[{\"name\":\"_Z1fv\",\"demangled\":\"f()\\n\",\"attachments\":[" a \
+	"],\"missing\":[{\"id\":" b ",\"point\":\"x\"}]}],\"size\":7}"
 
 static char *text_of(const char *json, struct job_ids *ids) {
 	json_object *request = json_tokener_parse(json);
@@ -36,8 +38,12 @@ static void test_request(void **state) {
 	} cases[] = {
 		{ REQUEST("9", "1234", "70", "80"), true },
 		{ REQUEST("1", "1", "2", "1"), true },
-		{ "{\"job\":\"image\",\"kind\":\"ptx\",\"attachments\":[{\"id\":3,\"kernel\":\"f\"}],\"programs\":[{\"name\":\"p\"}]}", false },
-		{ "{\"job\":\"image\",\"kind\":\"cubin\",\"attachments\":[{\"id\":3,\"kernel\":\"f\"},{\"id\":4,\"kernel\":\"g*\"}],\"programs\":[{\"name\":\"p\"}]}", false },
+		{ "{\"job\":\"image\",\"kind\":\"ptx\",\"attachments\":[{\"id\":3,\"kernel\":\"f\"}"
+		  "],\"programs\":[{\"name\":\"p\"}]}",
+		  false },
+		{ "{\"job\":\"image\",\"kind\":\"cubin\",\"attachments\":[{\"id\":3,\"kernel\":"
+		  "\"f\"},{\"id\":4,\"kernel\":\"g*\"}],\"programs\":[{\"name\":\"p\"}]}",
+		  false },
 	};
 	struct job_ids ids;
 	char *first = text_of(REQUEST("1", "17", "3", "4"), &ids);
@@ -57,8 +63,10 @@ static void test_request(void **state) {
 
 /* A reply is kept under positions, and comes back with the ids of the job that asks. */
 static void test_reply(void **state) {
-	const struct job_ids made = { .n = 2, .ids = { 3, 4 } }, asks = { .n = 2, .ids = { 70, 80 } };
-	json_object *reply = json_tokener_parse(REPLY("3", "4")), *wanted = json_tokener_parse(REPLY("70", "80"));
+	const struct job_ids made = { .n = 2, .ids = { 3, 4 } },
+			     asks = { .n = 2, .ids = { 70, 80 } };
+	json_object *reply = json_tokener_parse(REPLY("3", "4")),
+		    *wanted = json_tokener_parse(REPLY("70", "80"));
 	json_object *foreign = json_tokener_parse(REPLY("3", "5"));
 	struct cache_entry entry = {};
 	size_t size;
@@ -82,10 +90,22 @@ static void test_reply(void **state) {
 /* What no worker would have said is not taken. */
 static void test_bad_reply(void **state) {
 	static const char *const bad[] = {
-		"", "{", "[]", "{}", "{\"status\":1}", "{\"status\":\"error\"}", "{\"status\":\"own\"} x", "{\"status\":\"own\",\"applied\":1}",
-		"{\"status\":\"own\",\"applied\":[2]}", "{\"status\":\"own\",\"applied\":[-1]}", "{\"status\":\"own\",\"applied\":[\"0\"]}",
-		"{\"status\":\"own\",\"kernels\":{}}", "{\"status\":\"own\",\"kernels\":[1]}", "{\"status\":\"own\",\"kernels\":[{\"attachments\":[7]}]}",
-		"{\"status\":\"own\",\"kernels\":[{\"missing\":[0]}]}", "{\"status\":\"own\",\"kernels\":[{\"missing\":[{}]}]}",
+		"",
+		"{",
+		"[]",
+		"{}",
+		"{\"status\":1}",
+		"{\"status\":\"error\"}",
+		"{\"status\":\"own\"} x",
+		"{\"status\":\"own\",\"applied\":1}",
+		"{\"status\":\"own\",\"applied\":[2]}",
+		"{\"status\":\"own\",\"applied\":[-1]}",
+		"{\"status\":\"own\",\"applied\":[\"0\"]}",
+		"{\"status\":\"own\",\"kernels\":{}}",
+		"{\"status\":\"own\",\"kernels\":[1]}",
+		"{\"status\":\"own\",\"kernels\":[{\"attachments\":[7]}]}",
+		"{\"status\":\"own\",\"kernels\":[{\"missing\":[0]}]}",
+		"{\"status\":\"own\",\"kernels\":[{\"missing\":[{}]}]}",
 	};
 	const struct job_ids ids = { .n = 2, .ids = { 3, 4 } };
 	json_object *reply;
@@ -98,7 +118,9 @@ static void test_bad_reply(void **state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_request), cmocka_unit_test(test_reply), cmocka_unit_test(test_bad_reply) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_request),
+					    cmocka_unit_test(test_reply),
+					    cmocka_unit_test(test_bad_reply) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

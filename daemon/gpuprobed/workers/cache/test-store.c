@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Entries and the folder: what was put is got, whatever else lies there is not; oldest first; writers that die, disks that are full, two daemons. */
+/* Entries and the folder: what was put is got, whatever else lies there is not; oldest first;
+ * writers that die, disks that are full, two daemons. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -155,8 +156,10 @@ static void test_keys(void **state) {
 		cache_hash_free(hash[i]);
 	}
 	assert_memory_not_equal(&key[0], &key[1], sizeof(key[0]));
-	cache_key_text(&key[0], text); /* of printf '\1\0\0\0\0\0\0\0a\2\0\0\0\0\0\0\0bc' | sha256sum */
-	assert_string_equal(text, "9a8acca1b6c6c0befd3fbc756aed625da998c998f7252e738c4ef061906b9b21");
+	cache_key_text(&key[0],
+		       text); /* of printf '\1\0\0\0\0\0\0\0a\2\0\0\0\0\0\0\0bc' | sha256sum */
+	assert_string_equal(text,
+			    "9a8acca1b6c6c0befd3fbc756aed625da998c998f7252e738c4ef061906b9b21");
 }
 
 static void test_put_get(void **state) {
@@ -269,7 +272,8 @@ static void test_oldest_goes(void **state) {
 	assert_int_equal(get(0, 5), 0); /* the oldest becomes the youngest */
 	assert_int_equal(cache_store_trim(folder, 20 * 4096, &usage), 0);
 	assert_int_equal(usage.removed, 0);
-	assert_int_equal(cache_store_trim(folder, 10 * 4096, &usage), 0); /* room for a tenth, too: nine blocks */
+	assert_int_equal(cache_store_trim(folder, 10 * 4096, &usage),
+			 0); /* room for a tenth, too: nine blocks */
 	assert_int_equal(usage.removed, 6);
 	assert_int_equal(usage.bytes, 8 * 4096);
 	for (unsigned int n = 0; n < 10; n++)
@@ -340,7 +344,8 @@ static int count_new(void) {
 	return atoi(text);
 }
 
-/* A writer that is killed at any moment: what is there is whole, and what he left goes; that of one who lives stays. */
+/* A writer that is killed at any moment: what is there is whole, and what he left goes; that of one
+ * who lives stays. */
 static void test_killed_writer(void **state) {
 	const struct timespec pause = { .tv_nsec = 3000000 };
 	struct cache_usage usage;
@@ -410,7 +415,8 @@ static void test_limit(void **state) {
 	if (!child) {
 		signal(SIGXFSZ, SIG_IGN);
 		setrlimit(RLIMIT_FSIZE, &limit);
-		_exit(cache_store_put(folder, &small) != 0 || cache_store_put(folder, &large) != -EFBIG);
+		_exit(cache_store_put(folder, &small) != 0 ||
+		      cache_store_put(folder, &large) != -EFBIG);
 	}
 	cache_entry_deinit(&small);
 	cache_entry_deinit(&large);
@@ -428,15 +434,17 @@ static void test_full(void **state) {
 	pid_t child = fork();
 
 	if (!child) {
-		if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		if (unshare(CLONE_NEWNS) < 0 ||
+		    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 		    mount("none", folder, "tmpfs", 0, "size=64k,mode=700") < 0)
 			_exit(77);
 		if (put(1, 0, 10000) || put(2, 0, 100000) != -ENOSPC || count_new() || get(1, 0))
 			_exit(1);
-		if (put(3, 0, 30000) || put(4, 0, 30000) != -ENOSPC || cache_store_trim(folder, 16384, &usage) || put(4, 0, 30000))
+		if (put(3, 0, 30000) || put(4, 0, 30000) != -ENOSPC ||
+		    cache_store_trim(folder, 16384, &usage) || put(4, 0, 30000))
 			_exit(2);
-		if (mount("none", folder, NULL, MS_REMOUNT | MS_RDONLY, "size=64k") < 0 || put(5, 0, 10) != -EROFS || get(4, 0) ||
-		    get(5, 0) != CACHE_STORE_E_MISS)
+		if (mount("none", folder, NULL, MS_REMOUNT | MS_RDONLY, "size=64k") < 0 ||
+		    put(5, 0, 10) != -EROFS || get(4, 0) || get(5, 0) != CACHE_STORE_E_MISS)
 			_exit(3);
 		_exit(0);
 	}

@@ -7,24 +7,22 @@
 
 typedef std::initializer_list<cudaGraphNode_t> after;
 
-inline cudaGraphNode_t add_node(cudaGraph_t graph, after nodes, cudaGraphNodeParams *params)
-{
+inline cudaGraphNode_t add_node(cudaGraph_t graph, after nodes, cudaGraphNodeParams *params) {
 	cudaGraphNode_t node;
 
 	CHECK(cudaGraphAddNode(&node, graph, nodes.begin(), nullptr, nodes.size(), params));
 	return node;
 }
 
-template <class... P, class... A> cudaGraphNode_t add_kernel(cudaGraph_t graph, after nodes,
-							     void (*kernel)(P...), unsigned grid,
-							     unsigned block, A... arguments)
-{
-	cudaGraphNodeParams params = {cudaGraphNodeTypeKernel};
+template <class... P, class... A>
+cudaGraphNode_t add_kernel(cudaGraph_t graph, after nodes, void (*kernel)(P...), unsigned grid,
+			   unsigned block, A... arguments) {
+	cudaGraphNodeParams params = { cudaGraphNodeTypeKernel };
 	std::tuple<P...> values(arguments...);
 
 	return std::apply(
 		[&](auto &...value) {
-			void *pointers[] = {&value...};
+			void *pointers[] = { &value... };
 
 			params.kernel.func = (void *)kernel;
 			params.kernel.gridDim = dim3(grid);
@@ -35,16 +33,14 @@ template <class... P, class... A> cudaGraphNode_t add_kernel(cudaGraph_t graph, 
 		values);
 }
 
-inline cudaGraphNode_t add_child(cudaGraph_t graph, after nodes, cudaGraph_t child)
-{
-	cudaGraphNodeParams params = {cudaGraphNodeTypeGraph};
+inline cudaGraphNode_t add_child(cudaGraph_t graph, after nodes, cudaGraph_t child) {
+	cudaGraphNodeParams params = { cudaGraphNodeTypeGraph };
 
 	params.graph.graph = child;
 	return add_node(graph, nodes, &params);
 }
 
-inline cudaGraphConditionalHandle condition(cudaGraph_t graph, unsigned value = 0)
-{
+inline cudaGraphConditionalHandle condition(cudaGraph_t graph, unsigned value = 0) {
 	cudaGraphConditionalHandle handle;
 
 	CHECK(cudaGraphConditionalHandleCreate(&handle, graph, value, cudaGraphCondAssignDefault));
@@ -55,9 +51,8 @@ inline cudaGraphConditionalHandle condition(cudaGraph_t graph, unsigned value = 
 inline cudaGraph_t *add_conditional(cudaGraph_t graph, after nodes,
 				    cudaGraphConditionalHandle handle,
 				    cudaGraphConditionalNodeType type, unsigned size = 1,
-				    cudaGraphNode_t *made = nullptr)
-{
-	cudaGraphNodeParams params = {cudaGraphNodeTypeConditional};
+				    cudaGraphNode_t *made = nullptr) {
+	cudaGraphNodeParams params = { cudaGraphNodeTypeConditional };
 	cudaGraphNode_t node;
 
 	params.conditional.handle = handle;
@@ -69,16 +64,14 @@ inline cudaGraph_t *add_conditional(cudaGraph_t graph, after nodes,
 	return params.conditional.phGraph_out;
 }
 
-inline cudaGraph_t make_graph()
-{
+inline cudaGraph_t make_graph() {
 	cudaGraph_t graph;
 
 	CHECK(cudaGraphCreate(&graph, 0));
 	return graph;
 }
 
-inline void launch_graph(cudaGraph_t graph, int launches = 1)
-{
+inline void launch_graph(cudaGraph_t graph, int launches = 1) {
 	cudaGraphExec_t exec;
 
 	CHECK(cudaGraphInstantiate(&exec, graph, 0));
@@ -89,8 +82,7 @@ inline void launch_graph(cudaGraph_t graph, int launches = 1)
 }
 
 /* Prints integers that the device has written. */
-inline void print_numbers(const char *name, const int *device, int count)
-{
+inline void print_numbers(const char *name, const int *device, int count) {
 	std::vector<int> values(count);
 
 	CHECK(cudaDeviceSynchronize());

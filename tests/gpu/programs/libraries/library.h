@@ -5,8 +5,7 @@
 #include <dlfcn.h>
 #include "../result.h"
 
-inline void *open_library(const char *name)
-{
+inline void *open_library(const char *name) {
 	void *library = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
 
 	if (!library)
@@ -14,8 +13,7 @@ inline void *open_library(const char *name)
 	return library;
 }
 
-template <class Function> Function *function_of(void *library, const char *name)
-{
+template <class Function> Function *function_of(void *library, const char *name) {
 	void *address = dlsym(library, name);
 
 	if (!address)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """CuPy: kernels that it compiles by NVRTC while it runs, CUB, cuFFT, cuSPARSE, cuSOLVER, random numbers."""
+
 import hashlib
 import sys
 import time
@@ -38,8 +39,8 @@ tell("sort", cupy.sort(out))
 tell("unique", cupy.unique(out % 1000))
 tell("scan", cupy.cumsum(out.astype(cupy.uint64)))
 values = (out % 1001).astype(cupy.float32).reshape(-1)[:100000] - 500
-tell("FFT", cupy.fft.rfft2(values[:96 * 1000].reshape(96, 1000)))
-square = values[:256 * 256].reshape(256, 256)
+tell("FFT", cupy.fft.rfft2(values[: 96 * 1000].reshape(96, 1000)))
+square = values[: 256 * 256].reshape(256, 256)
 tell("product", square @ square.T)
 tell("solve", cupy.linalg.solve(square + 5000 * cupy.eye(256, dtype=cupy.float32), values[:256]))
 tell("sparse", cupyx.scipy.sparse.csr_matrix(square * (square > 400)) @ cupy.ones((256, 4), dtype=cupy.float32))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock PyTorch: FFTs, whose kernels cuFFT loads while the program runs."""
+
 import sys
 import time
 

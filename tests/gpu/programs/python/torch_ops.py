@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock PyTorch: convolutions, products, sorting, decompositions, random numbers, and a step of training captured as a CUDA graph."""
+
 import hashlib
 import os
 import sys
 import time
 
 start = time.monotonic()
-os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8" # one workspace: the same order of sums
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # one workspace: the same order of sums
 try:
     import torch
 except ImportError:
