@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "ctl/base/launch.h"
+#include "lib/base/clock.h"
 
 static const char kernel[] = ".version 7.0\n"
 			     ".target sm_75\n"
@@ -90,13 +91,6 @@ static int check(int result, const char *what, int status) {
 	return status;
 }
 
-static int64_t now_us(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
-}
-
 /* Launches it as often as asked. */
 static int launch(const unsigned int *size, uint64_t count) {
 	void *module, *function;
@@ -107,7 +101,7 @@ static int launch(const unsigned int *size, uint64_t count) {
 	if (!r)
 		r = check(cuda.get_function(&function, module, LAUNCH_KERNEL), "finding the kernel",
 			  1);
-	start = now_us();
+	start = clock_us(CLOCK_MONOTONIC);
 	for (uint64_t i = 0; i < count && !r; i++)
 		r = check(cuda.launch(function, size[0], size[1], size[2], size[3], size[4],
 				      size[5], 0, NULL, NULL, NULL),
@@ -115,7 +109,7 @@ static int launch(const unsigned int *size, uint64_t count) {
 	if (!r)
 		r = check(cuda.synchronize(), "running the kernel", 1);
 	if (!r) {
-		printf("%lld\n", (long long)(now_us() - start));
+		printf("%lld\n", (long long)(clock_us(CLOCK_MONOTONIC) - start));
 		r = check(cuda.module_unload(module), "unloading the kernel", 1);
 	}
 	return r;

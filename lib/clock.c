@@ -26,13 +26,6 @@
 #define GPU_JUMP_NS UINT64_C(1000000000)
 #define GPU_DRIFT_SPAN_NS 100000000.0 /* pairs closer together say nothing about the drift */
 
-uint64_t monotonic_now(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 uint64_t tsc_now(void) {
 #if defined(__x86_64__)
 	return __builtin_ia32_rdtsc();

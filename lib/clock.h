@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/clock.h"
+
 /* ---- the processor's counter ---- */
 
 #define TSC_SEGMENTS 16
@@ -40,7 +42,6 @@ void tsc_clock_update(struct tsc_clock *clock);
 void tsc_clock_feed(struct tsc_clock *clock, uint64_t tsc, uint64_t nanoseconds);
 
 uint64_t tsc_now(void);
-uint64_t monotonic_now(void);
 uint64_t tsc_clock_nanoseconds(const struct tsc_clock *clock, uint64_t tsc);
 /* How many steps of the counter that many nanoseconds are. */
 uint64_t tsc_clock_steps(const struct tsc_clock *clock, uint64_t nanoseconds);

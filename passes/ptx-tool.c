@@ -7,6 +7,7 @@
  */
 
 #include "probe.h"
+#include "lib/base/clock.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -110,10 +111,7 @@ static void close_module(struct file *file) {
 }
 
 static double seconds(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec + now.tv_nsec / 1e9;
+	return (double)monotonic_now() / 1e9;
 }
 
 static int parse(int argc, char **argv) {

@@ -17,12 +17,13 @@ import sys
 
 DOMAINS = {  # the longest prefix counts
     "proto": [],
-    "lib": ["proto"],
+    "lib": ["proto", "lib/base"],
+    "lib/base": [],
     "passes": ["proto", "lib"],
     "daemon/translator": ["proto", "lib", "passes", "daemon/worker/base"],
     "daemon/worker": ["proto", "lib", "passes", "daemon/translator"],
     "daemon/gpuprobed": ["proto", "lib"],
-    "shim": ["proto"],
+    "shim": ["proto", "lib/base"],
     "ctl": ["proto", "lib"],
 }
 ROOMS = {

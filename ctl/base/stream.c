@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "lib/base/clock.h"
 
 #define AWAIT_MS 200
 #define TELL_MS 1000 /* how often it says that records were lost */
@@ -28,20 +29,13 @@ struct stream {
 	int64_t told_at; /* milliseconds */
 };
 
-static int64_t now_ms(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 static void tell_lost(struct stream *stream) {
 	if (stream->lost == stream->told)
 		return;
 	ctl_fail(CTL_OK, "lost %lld records: the ring was full (attach with --ring-size)",
 		 (long long)stream->lost);
 	stream->told = stream->lost;
-	stream->told_at = now_ms();
+	stream->told_at = clock_ms(CLOCK_MONOTONIC);
 }
 
 /* Waits for a reply. CTL_OK: there is one; CTL_STREAM_ENOUGH: the user wants no more. */
@@ -49,7 +43,7 @@ static int stream_wait(struct stream *stream) {
 	int r;
 
 	for (;;) {
-		int64_t left = stream->told_at + TELL_MS - now_ms();
+		int64_t left = stream->told_at + TELL_MS - clock_ms(CLOCK_MONOTONIC);
 		bool untold = stream->follow && stream->lost != stream->told;
 
 		if (untold && left <= 0) {
@@ -73,14 +67,14 @@ static int stream_wait(struct stream *stream) {
 /* Waits until somebody listens, up to half a minute. CTL_STREAM_ENOUGH: the user wants no more;
  * CTL_UNREACHABLE: nobody does. */
 static int stream_await(struct stream *stream) {
-	const int64_t until = now_ms() + CTL_TIMEOUT_MS;
+	const int64_t until = clock_ms(CLOCK_MONOTONIC) + CTL_TIMEOUT_MS;
 	struct pollfd polled = { .fd = stream->signals, .events = POLLIN };
 
 	ctl_fail(CTL_OK, "the daemon went away; waiting for the next");
 	do
 		if (ctl_connect_again(stream->ctl))
 			return CTL_OK;
-	while (poll(&polled, 1, AWAIT_MS) <= 0 && now_ms() < until);
+	while (poll(&polled, 1, AWAIT_MS) <= 0 && clock_ms(CLOCK_MONOTONIC) < until);
 	return polled.revents ? CTL_STREAM_ENOUGH
 			      : ctl_fail(CTL_UNREACHABLE, "%s: no daemon came", stream->ctl->path);
 }
@@ -102,7 +96,7 @@ static int catch_signals(void) {
 int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata) {
-	struct stream stream = { .ctl = ctl, .told_at = now_ms() };
+	struct stream stream = { .ctl = ctl, .told_at = clock_ms(CLOCK_MONOTONIC) };
 	struct varlink_reply reply = {};
 	json_object *parameters;
 	bool continues = true;

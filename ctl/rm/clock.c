@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "lib/base/clock.h"
 
 #define COMMAND_TIME_CORRELATION \
 	0x20800406 /* NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO */
@@ -38,22 +39,15 @@ struct correlation { /* NV2080_CTRL_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO_PARA
 
 _Static_assert(sizeof(struct correlation) == 264, "as the driver checks");
 
-static uint64_t read_clock(clockid_t id) {
-	struct timespec now;
-
-	clock_gettime(id, &now);
-	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
-
 /* CLOCK_MONOTONIC less CLOCK_MONOTONIC_RAW, read within some ten nanoseconds: the closest of some
  * readings. */
 static uint64_t read_difference(void) {
 	uint64_t difference = 0, closest = UINT64_MAX;
 
 	for (unsigned int i = 0; i < DIFFERENCES; i++) {
-		const uint64_t before = read_clock(CLOCK_MONOTONIC_RAW),
-			       monotonic = read_clock(CLOCK_MONOTONIC),
-			       after = read_clock(CLOCK_MONOTONIC_RAW);
+		const uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW),
+			       monotonic = clock_ns(CLOCK_MONOTONIC),
+			       after = clock_ns(CLOCK_MONOTONIC_RAW);
 
 		if (after - before < closest) {
 			closest = after - before;
@@ -85,10 +79,10 @@ int rm_clock_pair(struct rm_gpu *gpu, struct rm_pair *pair) {
 	for (unsigned int i = 0; i < CALLS; i++) {
 		/* only the first sample is one of this source, however many are asked for */
 		struct correlation answer = { .source = SOURCE_PLATFORM, .n = 1 };
-		const uint64_t before = read_clock(CLOCK_MONOTONIC_RAW);
+		const uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
 		int r = rm_control(gpu->client, gpu->subdevice, COMMAND_TIME_CORRELATION, &answer,
 				   sizeof(answer));
-		const uint64_t after = read_clock(CLOCK_MONOTONIC_RAW);
+		const uint64_t after = clock_ns(CLOCK_MONOTONIC_RAW);
 
 		if (r)
 			return r;

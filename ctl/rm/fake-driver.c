@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fake-driver.h"
+#include "lib/base/clock.h"
 
 #define RECORD 32
 #define GPU_EPOCH UINT64_C(1700000000000000000)
@@ -47,13 +48,6 @@ static void put32(void *bytes, size_t at, uint32_t word) {
 
 static void put64(void *bytes, size_t at, uint64_t word) {
 	memcpy((char *)bytes + at, &word, sizeof(word));
-}
-
-static uint64_t raw_now(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 /* The GPU's timer at a time of the host's; it steps by 32 ns. */
@@ -185,7 +179,7 @@ static uint32_t map_memory(struct fake_driver *fake, void *argument) {
 
 static uint32_t correlation(struct fake_driver *fake, void *parameters) {
 	const unsigned char *bytes = parameters;
-	const uint64_t raw = raw_now();
+	const uint64_t raw = clock_ns(CLOCK_MONOTONIC_RAW);
 
 	if ((bytes[0] != 2 && bytes[0] != 3) || bytes[1] < 1 || bytes[1] > 16)
 		return INVALID_ARGUMENT;
@@ -208,7 +202,7 @@ static uint32_t bind_buffer(struct fake_driver *fake, char *parameters) {
 		put32(parameters, 20, fake->bind_reason);
 		return fake->bind_status;
 	}
-	fake->bound_at = gpu_time(fake, raw_now());
+	fake->bound_at = gpu_time(fake, clock_ns(CLOCK_MONOTONIC_RAW));
 	return OK;
 }
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "ctl/trace/base/ctxsw-tag.h"
+#include "lib/base/clock.h"
 #include "clock.h"
 #include "ctxsw.h"
 #include "record.h"
@@ -29,13 +30,6 @@
 #define FLUSHES 80 /* the round from which on it is flushed */
 
 static bool quiet;
-
-static uint64_t now_ns(clockid_t id) {
-	struct timespec now;
-
-	clock_gettime(id, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static void print_bytes(const char *what, const void *data, size_t n) {
 	const unsigned char *bytes = data;
@@ -79,9 +73,9 @@ static int probe_ioctl(void *userdata, int fd, unsigned long command, void *argu
 		if (inner)
 			print_bytes("  > ", inner, n_inner);
 	}
-	before = now_ns(CLOCK_MONOTONIC);
+	before = clock_ns(CLOCK_MONOTONIC);
 	r = rm_driver_kernel.ioctl(NULL, fd, command, argument);
-	after = now_ns(CLOCK_MONOTONIC);
+	after = clock_ns(CLOCK_MONOTONIC);
 	if (!quiet) {
 		print_bytes("out", argument, n);
 		if (inner)
@@ -123,7 +117,7 @@ struct correlation {
 
 static void print_samples(struct rm_gpu *gpu, uint8_t source, uint8_t n) {
 	struct correlation answer = { .source = source, .n = n };
-	const uint64_t mono = now_ns(CLOCK_MONOTONIC), raw = now_ns(CLOCK_MONOTONIC_RAW),
+	const uint64_t mono = clock_ns(CLOCK_MONOTONIC), raw = clock_ns(CLOCK_MONOTONIC_RAW),
 		       tsc = __builtin_ia32_rdtsc();
 
 	printf("-- 0x20800406 source %u, %u samples; mono %" PRIu64 " raw %" PRIu64 " tsc %" PRIu64
@@ -155,7 +149,7 @@ static void probe_clock(struct rm_gpu *gpu) {
 	printf("-- single calls: host-gpu against the first\n");
 	for (int i = 0; i < 30; i++) {
 		struct correlation one = { .source = 3, .n = 1 };
-		const uint64_t raw = now_ns(CLOCK_MONOTONIC_RAW);
+		const uint64_t raw = clock_ns(CLOCK_MONOTONIC_RAW);
 
 		if (rm_control(gpu->client, gpu->subdevice, 0x20800406, &one, sizeof(one)))
 			break;
@@ -164,11 +158,11 @@ static void probe_clock(struct rm_gpu *gpu) {
 		printf(" %+" PRId64 "/%" PRIu64 "/%" PRIu64,
 		       (int64_t)((one.samples[0].host - first.host) -
 				 (one.samples[0].gpu - first.gpu)),
-		       one.samples[0].host - raw, now_ns(CLOCK_MONOTONIC_RAW) - raw);
+		       one.samples[0].host - raw, clock_ns(CLOCK_MONOTONIC_RAW) - raw);
 	}
 	printf(" (offset/into the call/call)\n-- pairs every 100 ms\n");
 	for (int i = 0; i < 30; i++) {
-		before = now_ns(CLOCK_MONOTONIC);
+		before = clock_ns(CLOCK_MONOTONIC);
 		if (!(i ? !rm_clock_pair(gpu, &pair)
 			: step(gpu->client, "pair", rm_clock_pair(gpu, &pair))))
 			break;
@@ -176,7 +170,7 @@ static void probe_clock(struct rm_gpu *gpu) {
 			first = pair;
 		printf(" %+" PRId64 "+-%" PRIu64 "/%" PRIu64,
 		       (int64_t)((pair.host - first.host) - (pair.gpu - first.gpu)), pair.half,
-		       now_ns(CLOCK_MONOTONIC) - before);
+		       clock_ns(CLOCK_MONOTONIC) - before);
 		usleep(100000);
 	}
 	printf(" (offset+-half/ns for it)\n   first: gpu %" PRIu64 " host %" PRIu64 "\n", first.gpu,
@@ -211,7 +205,7 @@ static void watch(struct rm_ctxsw *ctxsw, char **command) {
 	const struct rm_record_header *header = ctxsw->header.address;
 	struct rm_ctxsw_record records[512];
 	uint64_t last = 0, n_all = 0,
-		 until = now_ns(CLOCK_MONOTONIC) + SECONDS * UINT64_C(1000000000), longest = 0,
+		 until = clock_ns(CLOCK_MONOTONIC) + SECONDS * UINT64_C(1000000000), longest = 0,
 		 flushes = 0, sum = 0;
 	size_t n, n_tags[256] = {}, n_shown = 0, gaps = 0;
 	uint16_t sequence = 0;
@@ -220,15 +214,15 @@ static void watch(struct rm_ctxsw *ctxsw, char **command) {
 	for (int i = 0; i < 2; i++)
 		pids[i] = start(command);
 	printf("-- watching pids %d %d\n", (int)pids[0], (int)pids[1]);
-	for (int round = 0; now_ns(CLOCK_MONOTONIC) < until; round++) {
-		uint64_t before = now_ns(CLOCK_MONOTONIC), took;
+	for (int round = 0; clock_ns(CLOCK_MONOTONIC) < until; round++) {
+		uint64_t before = clock_ns(CLOCK_MONOTONIC), took;
 		int r = 0;
 
 		/* the first half as the driver does by itself, the second with flushes */
 		if (round >= FLUSHES) {
 			quiet = round > FLUSHES + 1;
 			r = rm_ctxsw_flush(ctxsw);
-			took = now_ns(CLOCK_MONOTONIC) - before;
+			took = clock_ns(CLOCK_MONOTONIC) - before;
 			sum += took;
 			flushes++;
 			longest = took > longest ? took : longest;

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base64.h"
 #include "ctl/rm/driver.h"
 #include "command.h"
@@ -55,13 +56,6 @@ struct live {
 	bool unwatched; /* the driver did not tell all that was asked for */
 };
 
-static uint64_t now_ns(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* What the stream said. Returns the exit status. */
 static int stream_result(struct live *live, int r) {
 	switch (r) {
@@ -89,7 +83,7 @@ static void tell(struct live *live, const char *end) {
 			 state.unknown_ends, state.unknown_ends == 1 ? "" : "es");
 	fprintf(stderr, "%s%" PRIu64 " events, %" PRIu64 " lost%s, %.1f s, %s%s",
 		live->told ? "\r" : "", state.events, state.lost, unknown,
-		(double)(now_ns() - live->began) / 1e9, live->target.path, end);
+		(double)(monotonic_now() - live->began) / 1e9, live->target.path, end);
 	live->told = true;
 }
 
@@ -145,7 +139,7 @@ static uint64_t window(const struct live *live) {
 
 /* What is to be done from time to time. */
 static int tick(struct live *live) {
-	const uint64_t now = now_ns();
+	const uint64_t now = monotonic_now();
 	int r;
 
 	if (!live->started)
@@ -171,7 +165,7 @@ static int tick(struct live *live) {
 /* ---- signals ---- */
 
 static void stop_soon(struct live *live, uint64_t milliseconds) {
-	live->stop_at = now_ns();
+	live->stop_at = monotonic_now();
 	live->stop_by = live->stop_at + milliseconds * 1000000;
 	if (live->trace->cupti)
 		live->stop_at += CUPTI_LATE;
@@ -236,12 +230,12 @@ static int wait_reply(struct live *live) {
 		trace_stream_state(live->stream, &state);
 		if (live->trace->test && hits(live, &state) && !live->trace->command)
 			return ENOUGH;
-		if (live->stop_by && now_ns() >= live->stop_by && live->trace->command &&
+		if (live->stop_by && monotonic_now() >= live->stop_by && live->trace->command &&
 		    !live->child.pid)
 			return ctl_fail(
 				CTL_UNREACHABLE,
 				"the daemon does not end the trace: what happened last is missing");
-		if (live->stop_by && (now_ns() >= live->stop_by ||
+		if (live->stop_by && (monotonic_now() >= live->stop_by ||
 				      (!live->trace->command && !live->trace->aggregate &&
 				       state.newest > live->stop_at)))
 			return ENOUGH;
@@ -296,7 +290,7 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
 			  &data, &n_data))
 		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
-	live->replied_at = now_ns();
+	live->replied_at = monotonic_now();
 	/* behind its end there is nothing any more */
 	r = live->started && (last || trace_stream_ends(data, n_data)) ? stop_watch(live) : CTL_OK;
 	if (r) {
@@ -322,7 +316,7 @@ static int take_reply(struct live *live, json_object *parameters, bool last) {
 /* A file in our own form ends as it should, though the daemon was not asked for the end. */
 static void end_raw(struct live *live) {
 	struct trace_stop stop = { .record = { .size = sizeof(stop), .type = TRACE_STOP },
-				   .time = now_ns() };
+				   .time = monotonic_now() };
 	struct trace_stream_state state;
 
 	trace_stream_state(live->stream, &state);
@@ -351,9 +345,9 @@ static int read_replies(struct live *live) {
 			r = ctl_fail(CTL_UNREACHABLE, "the trace ends here: %s",
 				     ctl_string(reply.parameters, "notice"));
 		varlink_reply_deinit(&reply);
-		if (!r && now_ns() >= tick_at) {
+		if (!r && monotonic_now() >= tick_at) {
 			r = tick(live);
-			tick_at = now_ns() + TICK_MS * UINT64_C(1000000);
+			tick_at = monotonic_now() + TICK_MS * UINT64_C(1000000);
 		}
 	}
 	return r == ENOUGH ? CTL_OK : r;
@@ -370,7 +364,7 @@ static int run(struct live *live) {
 		json_object_array_add(pids, json_object_new_int64(live->child.pid));
 		json_object_object_add(live->trace->parameters, "pids", pids);
 	}
-	live->began = now_ns();
+	live->began = monotonic_now();
 	live->interval_at = live->began + live->trace->interval;
 	live->told_at = live->began + 1000000000;
 	r = ctl_call_more(live->trace->ctl, "Trace", json_object_get(live->trace->parameters));

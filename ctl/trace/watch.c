@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "ctl/rm/source.h"
+#include "lib/base/clock.h"
 #include "proto/trace.h"
 #include "watch.h"
 
@@ -37,13 +38,6 @@ struct trace_watch {
 	uint64_t n_lost; /* records that found no room, since the last LOST */
 	char *lines; /* of what cannot be had */
 };
-
-static uint64_t now_ns(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static void destroy(struct trace_watch *watch) {
 	pthread_mutex_destroy(&watch->lock);
@@ -115,17 +109,17 @@ static void take_bytes(struct trace_watch *watch, struct rm_source *source) {
 
 /* Until the end. With the lock, which is not held during calls of the driver. */
 static void watch_source(struct trace_watch *watch, struct rm_source *source) {
-	uint64_t next = now_ns();
+	uint64_t next = monotonic_now();
 	bool last = false;
 	int r = 0;
 
 	while (!last && !r && !watch->failed) {
 		next += PERIOD_NS;
-		while (!watch->stop && now_ns() < next)
+		while (!watch->stop && monotonic_now() < next)
 			wait_until(watch, next);
 		last = watch->stop;
 		pthread_mutex_unlock(&watch->lock);
-		next = now_ns();
+		next = monotonic_now();
 		r = last ? rm_source_finish(source, next) : rm_source_poll(source, next);
 		pthread_mutex_lock(&watch->lock);
 		take_bytes(watch, source);
@@ -207,21 +201,21 @@ struct trace_watch *trace_watch_free(struct trace_watch *watch) {
 }
 
 void trace_watch_wait(struct trace_watch *watch, uint64_t milliseconds) {
-	const uint64_t until = now_ns() + milliseconds * 1000000;
+	const uint64_t until = monotonic_now() + milliseconds * 1000000;
 
 	pthread_mutex_lock(&watch->lock);
-	while (!watch->started && now_ns() < until)
+	while (!watch->started && monotonic_now() < until)
 		wait_until(watch, until);
 	pthread_mutex_unlock(&watch->lock);
 }
 
 void trace_watch_stop(struct trace_watch *watch, uint64_t milliseconds) {
-	const uint64_t until = now_ns() + milliseconds * 1000000;
+	const uint64_t until = monotonic_now() + milliseconds * 1000000;
 
 	pthread_mutex_lock(&watch->lock);
 	watch->stop = true;
 	pthread_cond_broadcast(&watch->changed);
-	while (!watch->ended && now_ns() < until)
+	while (!watch->ended && monotonic_now() < until)
 		wait_until(watch, until);
 	pthread_mutex_unlock(&watch->lock);
 }
@@ -229,7 +223,7 @@ void trace_watch_stop(struct trace_watch *watch, uint64_t milliseconds) {
 int trace_watch_take(struct trace_watch *watch, void **bytesp, size_t *np, char **linesp) {
 	struct trace_lost lost = {
 		.record = { .size = sizeof(lost), .type = TRACE_LOST, .source = TRACE_SOURCE_GPU },
-		.time = now_ns()
+		.time = monotonic_now()
 	};
 	int r;
 

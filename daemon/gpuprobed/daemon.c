@@ -28,6 +28,7 @@
 #include "daemon/gpuprobed/clients/other-shims.h"
 #include "daemon/gpuprobed/image/pass.h"
 #include "daemon/gpuprobed/trace/session/session.h"
+#include "lib/base/clock.h"
 #include "lib/varlink/varlink-idl.h"
 #include "lib/varlink/varlink-interfaces.h"
 #include "lib/varlink/varlink-server.h"
@@ -438,17 +439,14 @@ static void daemon_warn_all_private(const struct config *config) {
 
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
 	struct daemon *daemon;
-	struct timespec now;
 	int r;
 
 	daemon = calloc(1, sizeof(*daemon));
 	if (!daemon)
 		return -ENOMEM;
 	*daemonp = daemon;
-	clock_gettime(CLOCK_REALTIME, &now);
-	daemon->started = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	daemon->started_boot = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	daemon->started = clock_us(CLOCK_REALTIME);
+	daemon->started_boot = clock_us(CLOCK_BOOTTIME);
 	daemon->loop = loop;
 	daemon->config = options->config;
 	registry_init(&daemon->registry);

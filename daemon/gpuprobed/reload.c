@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "daemon/gpuprobed/base/log.h"
+#include "lib/base/clock.h"
 
 /* Takes over what does not change without a restart. *restartp: their names, for people. 0 or
  * -ENOMEM. */
@@ -53,12 +54,10 @@ static int reload_read(struct reload *reload, struct config **configp, char *err
 void reload_now(struct reload *reload) {
 	struct config *config = NULL, *before = reload->config;
 	char error[CONFIG_ERROR_SIZE];
-	struct timespec now;
 	int r;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	notify_send(reload->notify, -1, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
-		    (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
+	notify_send(reload->notify, -1, "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
+		    clock_us(CLOCK_MONOTONIC));
 	r = reload_read(reload, &config, error);
 	if (r) {
 		log_error("reload: %s; everything stays as it was", error);

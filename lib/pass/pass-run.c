@@ -32,6 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "passes/ptx-module.h"
 
 #define PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -77,13 +78,6 @@ __attribute__((format(printf, 2, 3))) static int failed(char error[static PASS_E
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = ' ';
 	return PASS_RUN_E_FAILED;
-}
-
-static int64_t milliseconds(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
 static void close_end(int *fd) {
@@ -306,7 +300,7 @@ static int serve(struct running *running) {
 	while (!r && !running->too_long &&
 	       (running->ours[ANSWER] >= 0 || running->ours[WORDS] >= 0 ||
 		running->ours[STATUS] >= 0)) {
-		int64_t left = running->deadline - milliseconds();
+		int64_t left = running->deadline - clock_ms(CLOCK_MONOTONIC);
 		struct pollfd polled[N_PIPES];
 
 		if (left <= 0)
@@ -356,7 +350,7 @@ static int judge_end(struct running *running, struct pass_output *output,
 	if (running->too_long)
 		return failed(error, "its answer is longer than %llu bytes",
 			      (unsigned long long)running->run->max_output_bytes);
-	if (!running->ended && milliseconds() >= running->deadline)
+	if (!running->ended && clock_ms(CLOCK_MONOTONIC) >= running->deadline)
 		return failed(error, "timed out after %u ms", running->run->timeout_ms);
 	if (!running->ended)
 		return failed(error, "it was not started");
@@ -459,7 +453,7 @@ static int run_request(struct running *running, struct pass_output *output,
 	void (*old)(int) = signal(SIGPIPE, SIG_IGN);
 	int r;
 
-	running->deadline = milliseconds() + running->run->timeout_ms;
+	running->deadline = clock_ms(CLOCK_MONOTONIC) + running->run->timeout_ms;
 	r = start(running);
 	if (!r)
 		r = serve(running);

@@ -20,6 +20,7 @@
 #include "varlink-client.h"
 #include "varlink-json.h"
 #include "varlink-message.h"
+#include "lib/base/clock.h"
 
 #define INPUT_CHUNK ((size_t)64 * 1024)
 
@@ -39,15 +40,8 @@ struct varlink_client {
 	size_t input_scanned; /* from input_begin: no NUL there */
 };
 
-static int64_t now_ms(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 static int64_t deadline_of(const struct varlink_client *client) {
-	return client->timeout_ms < 0 ? INT64_MAX : now_ms() + client->timeout_ms;
+	return client->timeout_ms < 0 ? INT64_MAX : clock_ms(CLOCK_MONOTONIC) + client->timeout_ms;
 }
 
 /* Waits for @events. Returns 0, -ETIMEDOUT, or another negative errno. */
@@ -57,7 +51,7 @@ static int wait_for(struct varlink_client *client, short events, int64_t deadlin
 	int r;
 
 	do {
-		left = deadline == INT64_MAX ? -1 : deadline - now_ms();
+		left = deadline == INT64_MAX ? -1 : deadline - clock_ms(CLOCK_MONOTONIC);
 		if (deadline != INT64_MAX && left < 0)
 			left = 0;
 		r = poll(&pollfd, 1, left > INT32_MAX ? INT32_MAX : (int)left);

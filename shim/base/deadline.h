@@ -8,11 +8,10 @@
 #include <stdint.h>
 #include <time.h>
 
-static inline uint64_t deadline_now_ms(void) {
-	struct timespec now;
+#include "lib/base/clock.h"
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+static inline uint64_t deadline_now_ms(void) {
+	return (uint64_t)clock_ms(CLOCK_MONOTONIC);
 }
 
 /* As the functions of pthread that end in clocklock and clockwait take it. */

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "shim/patch/sass.h"
 
 #define RESIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -350,13 +351,6 @@ bool instance_follow(struct instance *instance, struct instance *before) {
 
 /* ---- the copy ----------------------------------------------------------------------- */
 
-static uint64_t now_ns(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* The younger of each pair of elements, {value, time of the store}; 0: never. */
 static void keep_latest(const struct instance *instance, uint64_t *to, const uint64_t *from) {
 	for (uint64_t i = 0; i < instance->data_size / 8; i += 2)
@@ -433,7 +427,7 @@ void instance_copy(struct instance *instance, driver_handle stream, bool final) 
 		return;
 	__atomic_or_fetch(&header->sequence, 1, __ATOMIC_SEQ_CST);
 	if (copy_data(instance, stream)) {
-		header->mirrored_ns = now_ns();
+		header->mirrored_ns = monotonic_now();
 		header->state = final ? MAP_INSTANCE_FINAL : MAP_INSTANCE_LIVE;
 	}
 	__atomic_add_fetch(&header->sequence, 1, __ATOMIC_RELEASE);

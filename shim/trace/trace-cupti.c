@@ -29,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "shim/link/beside.h"
 #include "cupti-source.h"
 #include "shim/base/deadline.h"
@@ -221,7 +222,7 @@ static void trouble(const char *line) {
 }
 
 static const struct cupti_events events = {
-	.clock = trace_monotonic,
+	.clock = monotonic_now,
 	.called = called,
 	.ran = ran,
 	.lost = lost,
@@ -252,7 +253,7 @@ static bool change(uint64_t from, uint64_t to) {
 /* Waits while that is wanted, till then (of CLOCK_MONOTONIC) at most. */
 static void wait_while(uint64_t value, uint64_t until) {
 	uint32_t seen = __atomic_load_n(&changes, __ATOMIC_ACQUIRE);
-	uint64_t now = trace_monotonic();
+	uint64_t now = monotonic_now();
 
 	while (now_wanted() == value && now < until) {
 		struct timespec left = {
@@ -262,7 +263,7 @@ static void wait_while(uint64_t value, uint64_t until) {
 
 		syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &left, NULL, 0);
 		seen = __atomic_load_n(&changes, __ATOMIC_ACQUIRE);
-		now = trace_monotonic();
+		now = monotonic_now();
 	}
 }
 
@@ -375,7 +376,7 @@ static void *run(void *argument) {
 		} else if (now == FINISHING) {
 			on = finish();
 		} else {
-			wait_while(now, trace_monotonic() + FLUSH_NS);
+			wait_while(now, monotonic_now() + FLUSH_NS);
 			if (is_session(now) && now_wanted() == now)
 				on = follow(now);
 		}
@@ -394,7 +395,7 @@ static void at_exit(void) {
 		return;
 	__atomic_store_n(&last, number, __ATOMIC_RELAXED);
 	if (change(number, FINISHING))
-		wait_while(FINISHING, trace_monotonic() + EXIT_NS);
+		wait_while(FINISHING, monotonic_now() + EXIT_NS);
 }
 
 /* ---- sessions
@@ -402,7 +403,7 @@ static void at_exit(void) {
 
 /* Has the thread start CUPTI; makes it, if there is none. Returns why it does not, or NULL. */
 static const char *ask(void) {
-	uint64_t until = trace_monotonic() + START_NS, before;
+	uint64_t until = monotonic_now() + START_NS, before;
 
 	do {
 		before = now_wanted();

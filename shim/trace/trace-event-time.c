@@ -19,6 +19,7 @@
  */
 
 #include "trace-event-private.h"
+#include "lib/base/clock.h"
 
 #define TRY_NS UINT64_C(100000)
 #define LATE_TRIES 2 /* that fail: then the GPU is busy */
@@ -101,17 +102,17 @@ static bool bracket(struct gpu_context *context, driver_handle event, driver_han
 	driver_result result;
 	uint64_t recorded;
 
-	moments->host_before = trace_monotonic();
+	moments->host_before = monotonic_now();
 	moments->before = trace_now();
 	result = gpu.event_record(event, context->stream);
 	if (!result && second)
 		result = gpu.event_record(second, context->stream);
-	recorded = trace_monotonic(); /* the first time that takes long itself */
+	recorded = monotonic_now(); /* the first time that takes long itself */
 	if (!result)
 		do {
 			result = gpu.event_query(second ? second : event);
 			moments->after = trace_now();
-			moments->host_after = trace_monotonic();
+			moments->host_after = monotonic_now();
 		} while (result == DRIVER_ERROR_NOT_READY &&
 			 moments->host_after - recorded < TRY_NS);
 	if (result && result != DRIVER_ERROR_NOT_READY)
@@ -191,7 +192,7 @@ static void take_loose_base(struct gpu_context *context) {
 	driver_result result = gpu.event_query(context->events[0]);
 
 	moments.after = trace_now();
-	moments.host_after = trace_monotonic();
+	moments.host_after = monotonic_now();
 	if (result == DRIVER_ERROR_NOT_READY)
 		return;
 	context->loose_host = 0;
@@ -224,7 +225,7 @@ static void write_pair(struct trace_self *thread, struct gpu_context *context) {
  * for the last times.
  */
 static void make_base(struct trace_self *thread, struct gpu_context *context, bool eager) {
-	uint64_t now = trace_monotonic(), then;
+	uint64_t now = monotonic_now(), then;
 
 	if (context->loose_host && !context->base_time)
 		take_loose_base(context);
@@ -233,7 +234,7 @@ static void make_base(struct trace_self *thread, struct gpu_context *context, bo
 
 		if (made && !context->measured)
 			measure_empty(context);
-		then = trace_monotonic();
+		then = monotonic_now();
 		context->base_next = then + (made ? BASE_NS : TRY_PAUSE * (then - now));
 	}
 	if (context->base_time && context->base_session != thread->session &&

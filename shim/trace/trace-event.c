@@ -39,6 +39,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "lib/base/clock.h"
 #include "shim/base/deadline.h"
 #include "shim/link/driver.h"
 
@@ -276,10 +277,10 @@ static bool settle(const struct ending *ending) {
 
 /* The same until nothing is on its way, with the lock held but for pauses. Is it held then? */
 static bool await(const struct ending *ending, uint64_t wait_ns) {
-	uint64_t until = trace_monotonic() + wait_ns;
+	uint64_t until = monotonic_now() + wait_ns;
 	struct timespec pause = { .tv_nsec = 50000 };
 
-	while (settle(ending) && trace_monotonic() < until) {
+	while (settle(ending) && monotonic_now() < until) {
 		unlock();
 		nanosleep(&pause, NULL);
 		if (pause.tv_nsec < POLL_NS)
@@ -347,10 +348,10 @@ void trace_event_primary_ending(int device, bool surely) {
 
 	if (!lock_for_end())
 		return;
-	before = trace_monotonic();
+	before = monotonic_now();
 	end_contexts(&ending, surely ? END_NS : waited < END_NS ? END_NS - waited : 0);
 	if (!surely)
-		__atomic_add_fetch(&releases_waited, trace_monotonic() - before, __ATOMIC_RELAXED);
+		__atomic_add_fetch(&releases_waited, monotonic_now() - before, __ATOMIC_RELAXED);
 }
 
 /* The process exits. Whoever else does so with it waits no longer than for the lock. */
@@ -490,7 +491,7 @@ void trace_event_before(struct trace_frame *frame, const struct gpu_launch *laun
 			timing = NULL;
 			frame->untimed = true;
 		} else {
-			timing->recorded = trace_monotonic();
+			timing->recorded = monotonic_now();
 		}
 	}
 	gpu.exchange_mode(&mode);
@@ -653,7 +654,7 @@ void trace_event_after(struct trace_self *thread, struct trace_frame *frame, uin
 
 	frame->timing = NULL;
 	if (timing)
-		timing->launched = trace_monotonic();
+		timing->launched = monotonic_now();
 	if (is_complete() && gpu.exchange_mode(&mode) == 0) {
 		if (!registered &&
 		    timing) /* behind what the driver itself has registered: it runs before that */

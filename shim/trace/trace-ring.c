@@ -7,6 +7,7 @@
  */
 
 #include "tracing.h"
+#include "lib/base/clock.h"
 
 #include <string.h>
 
@@ -57,7 +58,7 @@ bool trace_adopt(struct trace_ring *ring, uint64_t size) {
 	session.ring = ring;
 	session.size = size;
 	session.slots = (uint8_t *)ring + offset;
-	session.started = trace_monotonic();
+	session.started = monotonic_now();
 	memcpy(session.functions, ring->functions, sizeof(session.functions));
 	memcpy(session.cupti, ring->cupti, sizeof(session.cupti));
 	session.cupti[sizeof(session.cupti) - 1] = '\0';
@@ -94,7 +95,7 @@ void trace_follow(void) {
 /* Nobody has read for long: nobody will. */
 static bool is_stale(void) {
 	uint64_t heartbeat = __atomic_load_n(&trace_session.ring->heartbeat, __ATOMIC_RELAXED),
-		 now = trace_monotonic();
+		 now = monotonic_now();
 
 	if (heartbeat < trace_session.started)
 		heartbeat = trace_session.started;

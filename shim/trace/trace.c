@@ -33,6 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "shim/interest/client.h"
 #include "shim/base/deadline.h"
 #include "shim/link/driver.h"
@@ -89,13 +90,6 @@ static unsigned guests; /* threads that are inside without a slot */
 static unsigned reapers; /* threads that are in trace_reap() */
 static pthread_key_t key;
 static bool has_key;
-
-uint64_t trace_monotonic(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 void trace_hush(struct trace_hush *hush) {
 	hush->error = errno;
@@ -340,7 +334,7 @@ static void wait_for_look(void) {
 	while (__atomic_load_n(&looking, __ATOMIC_ACQUIRE) == LOOKING_ASKS) {
 		uint32_t asks = LOOKING_ASKS;
 
-		now = trace_monotonic();
+		now = monotonic_now();
 		until = until ? until : now + WAIT_NS;
 		if (now >= until) {
 			__atomic_compare_exchange_n(&looking, &asks, LOOKING_LATE, false,

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/base/clock.h"
 #include "shim/interest/interest-page.h"
 #include "proto/trace-ring.h"
 #include "proto/trace.h"
@@ -307,13 +308,11 @@ struct trace_hush {
 void trace_hush(struct trace_hush *hush);
 void trace_unhush(const struct trace_hush *hush);
 
-uint64_t trace_monotonic(void);
-
 /* This thread's. */
 uint32_t trace_tid(void);
 
 static inline uint64_t trace_now(void) {
 	uint32_t clock = __atomic_load_n(&trace_session.clock, __ATOMIC_RELAXED);
 
-	return __builtin_expect(clock == TRACE_RING_TSC, 1) ? trace_ticks() : trace_monotonic();
+	return __builtin_expect(clock == TRACE_RING_TSC, 1) ? trace_ticks() : monotonic_now();
 }

@@ -25,6 +25,7 @@
 
 #include "memfd.h"
 #include "send-fds.h"
+#include "lib/base/clock.h"
 
 #define PATIENCE_MS 20
 #define END_MS 3000
@@ -178,20 +179,13 @@ static void notify_wait(struct notify *notify, int ms) {
 	poll(&(struct pollfd){ .fd = notify->fd, .events = POLLOUT }, 1, ms);
 }
 
-static int64_t now_ms(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 void notify_end(struct notify *notify) {
-	const int64_t end = now_ms() + END_MS;
+	const int64_t end = clock_ms(CLOCK_MONOTONIC) + END_MS;
 	int64_t now;
 
 	if (!notify_heard(notify))
 		return;
-	for (notify_flush(notify); notify->n_waiting && (now = now_ms()) < end;
+	for (notify_flush(notify); notify->n_waiting && (now = clock_ms(CLOCK_MONOTONIC)) < end;
 	     notify_flush(notify))
 		notify_wait(notify, (int)(end - now));
 	if (notify->poll)

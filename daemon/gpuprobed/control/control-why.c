@@ -12,6 +12,7 @@
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/settings/exclude.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
+#include "lib/base/clock.h"
 
 #define CONTROL_WHY_PART UINT64_C(1000000) /* nanoseconds of a turn of the loop */
 #define CONTROL_WHY_BYTES_MAX                                               \
@@ -60,7 +61,6 @@ static json_object *control_excluded_json(const struct daemon *daemon,
 	struct outcome outcome = { .kind = OUTCOME_NOT_PROBED, .kernel = none, .demangled = none };
 	struct process_facts facts;
 	char reason[FILTER_EXE_SIZE + 64];
-	struct timespec now;
 	const char *rule;
 
 	if (pid <= 0 || pid > INT32_MAX || process_facts_read(&facts, (pid_t)pid, -1) < 0 ||
@@ -69,10 +69,9 @@ static json_object *control_excluded_json(const struct daemon *daemon,
 	rule = exclude_find(daemon->config, &facts);
 	if (!rule)
 		return NULL;
-	clock_gettime(CLOCK_REALTIME, &now);
 	snprintf(reason, sizeof(reason), EXCLUDE_REASON, rule);
 	outcome.pid = facts.pid;
-	outcome.time = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	outcome.time = clock_us(CLOCK_REALTIME);
 	outcome.reason = reason;
 	memcpy(outcome.comm, facts.comm, sizeof(outcome.comm));
 	outcome_clean(outcome.comm);

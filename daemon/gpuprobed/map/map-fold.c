@@ -9,6 +9,7 @@
  */
 
 #include "map-internal.h"
+#include "lib/base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,12 +23,10 @@
  */
 static uint64_t recency_at_end(const struct map_instance *instance) {
 	uint64_t recency = map_instance_recency(instance), now;
-	struct timespec time;
 
 	if (instance->map->spec.layout.place != MAP_PLACE_DEVICE)
 		return recency;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	now = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+	now = monotonic_now();
 	return recency < now ? recency : now;
 }
 

@@ -14,6 +14,7 @@
 #include "daemon/gpuprobed/base/sigbus.h"
 #include "statistics.h"
 #include "daemon/gpuprobed/trace/session/session.h"
+#include "lib/base/clock.h"
 #include "lib/varlink/varlink-server.h"
 
 struct list {
@@ -65,13 +66,10 @@ static uint64_t own_descriptors(void) {
 static void tell_daemon(const struct daemon *daemon, struct list *list) {
 	struct rlimit limit = {};
 	struct rusage usage = {};
-	struct timespec now;
 
-	clock_gettime(CLOCK_BOOTTIME, &now);
 	getrlimit(RLIMIT_NOFILE, &limit);
 	getrusage(RUSAGE_SELF, &usage);
-	GAUGE("daemon", "uptime",
-	      (uint64_t)((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - daemon->started_boot),
+	GAUGE("daemon", "uptime", (uint64_t)(clock_us(CLOCK_BOOTTIME) - daemon->started_boot),
 	      "Time since the daemon started.", .unit = STATISTIC_MICROSECONDS);
 	COUNTER("daemon", "cpu",
 		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/base/memfd.h"
+#include "lib/base/clock.h"
 
 struct interest_writer {
 	struct interest_page *page;
@@ -106,10 +107,7 @@ static void interest_put(struct interest_page *page, const struct interest_rule 
  * same.
  */
 static uint64_t interest_first_generation(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return ((uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000) * 2;
+	return (uint64_t)clock_us(CLOCK_BOOTTIME) * 2;
 }
 
 /* What the page says of the configuration. */

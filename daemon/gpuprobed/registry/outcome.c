@@ -19,6 +19,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "lib/base/clock.h"
 #include "proto/kernel-plain.h"
 #include "proto/wire.h"
 
@@ -120,7 +121,6 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	size_t n_attachments = subject->n_attachments;
 	struct outcome *outcome = NULL;
 	struct outcome_user *user;
-	struct timespec now;
 
 	outcome_log_trim(log, uid);
 	if (n_attachments > OUTCOME_ATTACHMENTS_MAX)
@@ -136,11 +136,10 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 		return -ENOMEM;
 	}
 	outcome->user = user;
-	clock_gettime(CLOCK_REALTIME, &now);
 	outcome->number = ++log->last;
 	outcome->uid = uid;
 	outcome->pid = pid;
-	outcome->time = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	outcome->time = clock_us(CLOCK_REALTIME);
 	outcome->kind = kind;
 	outcome->engine = subject->engine;
 	strncpy(outcome->comm, comm, sizeof(outcome->comm) - 1);

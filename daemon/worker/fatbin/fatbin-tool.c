@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "fatbin.h"
+#include "lib/base/clock.h"
 
 #define UNCOMPRESSED_MAX (UINT64_C(2) << 30)
 
@@ -389,15 +390,13 @@ static int usage(FILE *file) {
 }
 
 static int run(struct tool *tool, char *files[], int n_files) {
-	struct timespec start, end;
+	const uint64_t start = monotonic_now();
 	int r = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &start);
 	for (int i = 0; i < n_files && !r; i++) {
 		tool->file = files[i];
 		r = do_file(tool);
 	}
-	clock_gettime(CLOCK_MONOTONIC, &end);
 	if (tool->command != COMMAND_EXTRACT && !r)
 		printf("%" PRIu64 " containers, %" PRIu64 " entries (%" PRIu64 " ptx, %" PRIu64
 		       " elf, %" PRIu64 " lto-ir, %" PRIu64 " other), %" PRIu64 " bytes",
@@ -407,8 +406,7 @@ static int run(struct tool *tool, char *files[], int n_files) {
 		printf(", %" PRIu64 " bytes uncompressed, %" PRIu64
 		       " scrambled entries copied, %" PRIu64 " failures, %.1f s",
 		       tool->bytes_uncompressed, tool->n_opaque, tool->n_bad,
-		       (double)(end.tv_sec - start.tv_sec) +
-			       (double)(end.tv_nsec - start.tv_nsec) / 1e9);
+		       (double)(monotonic_now() - start) / 1e9);
 	if (tool->command != COMMAND_EXTRACT && !r)
 		printf("\n");
 	return r || tool->n_bad ? 1 : 0;

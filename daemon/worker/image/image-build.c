@@ -25,6 +25,7 @@
 #include "image-registers.h"
 #include "image-select.h"
 #include "daemon/worker/compiler/ptxas-options.h"
+#include "lib/base/clock.h"
 
 /* ELF entries carry the version of the cubin's ABI as 1.7 or 1.8. */
 #define CUBIN_ABI_OFFSET 8
@@ -44,13 +45,6 @@ static uint64_t target_flags(const struct ptx_module *module) {
 	if (module->target.suffix == 'f')
 		flags |= FATBIN_FLAG_FAMILY;
 	return flags;
-}
-
-static int64_t microseconds(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
 }
 
 static void get_options(struct ptxas_options *options, const struct image_source *source) {
@@ -80,10 +74,10 @@ static int compile(struct image_result *result, const struct image_source *sourc
 	snprintf(arch, sizeof(arch), "sm_%u", source->capability);
 	if (edited->target.suffix)
 		snprintf(arch + strlen(arch), 2, "%c", edited->target.suffix);
-	start = microseconds();
+	start = clock_us(CLOCK_MONOTONIC);
 	r = compiler_compile(compiler, text, length, arch, options.options, options.n, cubin, size,
 			     &result->log);
-	result->compile_us += microseconds() - start;
+	result->compile_us += clock_us(CLOCK_MONOTONIC) - start;
 	switch (r) {
 	case COMPILER_E_NEWER:
 		/* A device or PTX newer than the compiler: the driver knows it. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/wire/process-facts.h"
+#include "lib/base/clock.h"
 #include "session-private.h"
 #include "shim-ring.h"
 
@@ -329,11 +330,9 @@ static void session_put_start(struct trace_session *session) {
 				     .magic = TRACE_MAGIC,
 				     .version = TRACE_VERSION };
 	struct utsname name;
-	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
 	start.monotonic = session->began = monotonic_now();
-	start.realtime = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	start.realtime = clock_ns(CLOCK_REALTIME);
 	if (uname(&name) == 0)
 		memcpy(start.host, name.nodename, strnlen(name.nodename, sizeof(start.host) - 1));
 	read_driver(start.driver, sizeof(start.driver));

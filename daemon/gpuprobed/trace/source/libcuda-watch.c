@@ -21,13 +21,14 @@
 
 #include "cpu-list.h"
 #include "libcuda.h"
+#include "lib/base/clock.h"
 
 #define RING_PAGES 8
 #define EVENT_MAX 8192 /* bytes: a path and some words */
 
 struct libcuda_watch {
 	size_t n, page;
-	time_t looked; /* CLOCK_MONOTONIC: when CPUs were */
+	int64_t looked; /* seconds of CLOCK_MONOTONIC: when CPUs were */
 	struct watch_ring {
 		int fd, cpu;
 		struct perf_event_mmap_page *page;
@@ -70,13 +71,6 @@ static int open_ring(struct watch_ring *ring, int cpu, size_t page) {
 	ring->cpu = cpu;
 	ring->page = map;
 	return 0;
-}
-
-static time_t now_seconds(void) {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
 }
 
 static void close_ring(const struct libcuda_watch *watch, struct watch_ring *ring) {
@@ -122,7 +116,7 @@ static int watch_cpus(struct libcuda_watch *watch, bool *changedp) {
 	int *cpus, r;
 	size_t n;
 
-	watch->looked = now_seconds();
+	watch->looked = clock_ms(CLOCK_MONOTONIC) / 1000;
 	r = cpu_list_online(&cpus, &n);
 	if (r)
 		return r;
@@ -214,7 +208,8 @@ bool libcuda_watch_read(struct libcuda_watch *watch, libcuda_watch_fn mapped, vo
 		}
 		__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
 	}
-	if (now_seconds() != watch->looked && (watch_cpus(watch, &changed) || changed))
+	if (clock_ms(CLOCK_MONOTONIC) / 1000 != watch->looked &&
+	    (watch_cpus(watch, &changed) || changed))
 		return false;
 	return complete;
 }
