@@ -22,36 +22,7 @@
 #include <string.h>
 
 #include "varlink-json.h"
-
-/* Length of the UTF-8 sequence that starts at @text, 0 if it is not a valid one. */
-static size_t utf8_sequence(const unsigned char *text, size_t n_text) {
-	unsigned long code;
-	size_t n;
-
-	if (text[0] < 0x80)
-		return 1;
-	if (text[0] >= 0xc2 && text[0] <= 0xdf)
-		n = 2, code = text[0] & 0x1f;
-	else if (text[0] >= 0xe0 && text[0] <= 0xef)
-		n = 3, code = text[0] & 0x0f;
-	else if (text[0] >= 0xf0 && text[0] <= 0xf4)
-		n = 4, code = text[0] & 0x07;
-	else
-		return 0;
-
-	if (n > n_text)
-		return 0;
-	for (size_t i = 1; i < n; i++) {
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-		code = code << 6 | (text[i] & 0x3f);
-	}
-	if ((n == 3 && code < 0x800) || (n == 4 && code < 0x10000) || code > 0x10ffff)
-		return 0;
-	if (code >= 0xd800 && code <= 0xdfff)
-		return 0;
-	return n;
-}
+#include "lib/base/utf8.h"
 
 /* Whether the bytes are UTF-8. Eight of ASCII go at once: messages may be megabytes of base64. */
 bool varlink_utf8_valid(const char *text, size_t n_text) {
@@ -65,7 +36,7 @@ bool varlink_utf8_valid(const char *text, size_t n_text) {
 		}
 		if (i == n_text)
 			break;
-		n = utf8_sequence((const unsigned char *)text + i, n_text - i);
+		n = utf8_length(text + i, n_text - i);
 		if (!n)
 			return false;
 	}
@@ -311,14 +282,14 @@ json_object *varlink_json_string(const char *text) {
 	if (!copy)
 		return NULL;
 	for (size_t i = 0; i < n_text;) {
-		size_t n = utf8_sequence((const unsigned char *)text + i, n_text - i);
+		size_t n = utf8_length(text + i, n_text - i);
 
 		if (n) {
 			memcpy(copy + n_copy, text + i, n);
 			n_copy += n;
 			i += n;
 		} else {
-			memcpy(copy + n_copy, "\xef\xbf\xbd", 3);
+			memcpy(copy + n_copy, UTF8_REPLACEMENT, 3);
 			n_copy += 3;
 			i++;
 		}

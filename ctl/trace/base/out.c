@@ -6,7 +6,7 @@
 
 #include "item.h"
 #include "out.h"
-#include "utf8.h"
+#include "lib/base/utf8.h"
 
 void out_uint(struct trace_out *out, uint64_t number) {
 	char digits[20];
@@ -88,7 +88,7 @@ void out_json_cut(struct trace_out *out, const char *text, size_t n_max) {
 	end = out->n + n_max;
 	while (*(text = out_plain(out, text, end - out->n)) &&
 	       end - out->n >= 6) { /* an escape has as many */
-		n = (unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
+		n = (unsigned char)*text >= 0x80 ? utf8_length(text, 4) : 0;
 		if (n && !is_control(text)) {
 			out_bytes(out, text, n);
 			text += n - 1;
@@ -149,8 +149,7 @@ void trace_value_json(struct trace_out *out, const struct trace_value *value) {
 /* Of a text that is not plain the first character as it is, or its first byte as \x1b. Returns
  * where the rest begins. */
 static const char *out_shown(struct trace_out *out, const char *text) {
-	const size_t n =
-		(unsigned char)*text >= 0x80 ? trace_utf8_length(text, strnlen(text, 4)) : 0;
+	const size_t n = (unsigned char)*text >= 0x80 ? utf8_length(text, 4) : 0;
 
 	if (n && !is_control(text)) {
 		out_bytes(out, text, n);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "read-json.h"
+#include "lib/base/utf8.h"
 
 #define DEPTH_MAX 32
 
@@ -84,21 +85,6 @@ static char *unescape(struct read_json *json, char *out) {
 	return out;
 }
 
-unsigned int read_json_utf8(const char *text) {
-	const unsigned char *bytes = (const unsigned char *)text;
-	unsigned int n = bytes[0] >= 0xf0 ? 4 : bytes[0] >= 0xe0 ? 3 : 2;
-
-	if (bytes[0] < 0xc2 || bytes[0] > 0xf4)
-		return 0;
-	for (unsigned int i = 1; i < n; i++)
-		if ((bytes[i] & 0xc0) != 0x80)
-			return 0;
-	if ((bytes[0] == 0xe0 && bytes[1] < 0xa0) || (bytes[0] == 0xed && bytes[1] >= 0xa0) ||
-	    (bytes[0] == 0xf0 && bytes[1] < 0x90) || (bytes[0] == 0xf4 && bytes[1] >= 0x90))
-		return 0;
-	return n;
-}
-
 bool read_json_string(struct read_json *json, char **textp) {
 	char *out;
 
@@ -110,7 +96,7 @@ bool read_json_string(struct read_json *json, char **textp) {
 		json->at++;
 	out = json->at;
 	while (*json->at != '"') {
-		unsigned int n = 1;
+		size_t n = 1;
 
 		if (*json->at == '\\') {
 			json->at++;
@@ -122,7 +108,7 @@ bool read_json_string(struct read_json *json, char **textp) {
 		if ((unsigned char)*json->at < ' ') /* the end as well */
 			return false;
 		if ((unsigned char)*json->at >= 0x80) {
-			n = read_json_utf8(json->at);
+			n = utf8_length(json->at, 4); /* there is a NUL at the end */
 			if (!n) {
 				*json->at = '?';
 				n = 1;

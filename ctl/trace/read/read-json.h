@@ -39,6 +39,3 @@ bool read_json_string(struct read_json *json, char **textp);
 bool read_json_number(struct read_json *json, struct read_json_number *number);
 bool read_json_word(struct read_json *json, const char *word);
 bool read_json_skip(struct read_json *json, unsigned int depth);
-/* Bytes of the UTF-8 character from 0x80 up that begins here, in a text with a NUL behind it; 0: it
- * is none. */
-unsigned int read_json_utf8(const char *text);

@@ -9,6 +9,7 @@
 
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/read-json.h"
+#include "lib/base/utf8.h"
 #include "report.h"
 
 /* Nanoseconds, with the unit that leaves three digits. */
@@ -47,7 +48,7 @@ json_object *report_text(const char *text, size_t n) {
 	json_object *value;
 
 	for (char *at = copy; at && *at; at++) {
-		const unsigned int length = (unsigned char)*at < 0x80 ? 1 : read_json_utf8(at);
+		const size_t length = utf8_length(at, 4);
 
 		if (length)
 			at += length - 1;

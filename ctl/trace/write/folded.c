@@ -17,7 +17,7 @@
 #include "ctl/trace/read/map.h"
 #include "ctl/trace/base/out.h"
 #include "ctl/trace/base/track.h"
-#include "ctl/trace/base/utf8.h"
+#include "lib/base/utf8.h"
 
 #define SLOTS (1 << 14) /* of sums: a power of two */
 #define SUMS_MAX (SLOTS / 4 * 3)
@@ -75,8 +75,7 @@ static void add_frame(struct trace_writer *writer, const char *frame, size_t n) 
 	if (path->n)
 		out_char(path, ';');
 	while (frame < end) {
-		size_t length =
-			trace_utf8_length(frame, end - frame < 4 ? (size_t)(end - frame) : 4);
+		size_t length = utf8_length(frame, end - frame < 4 ? (size_t)(end - frame) : 4);
 
 		if (length < 2)
 			out_char(path, !length || (unsigned char)*frame < 0x20 || *frame == 0x7f

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "protobuf.h"
-#include "ctl/trace/base/utf8.h"
+#include "lib/base/utf8.h"
 
 /* Wire types. */
 enum {
@@ -95,7 +95,7 @@ void protobuf_text(struct protobuf *buffer, unsigned field, const char *text, si
 	while (n) {
 		size_t run = 0, length = 0;
 
-		while (run < n && (length = trace_utf8_length(text + run, n - run)))
+		while (run < n && (length = utf8_length(text + run, n - run)))
 			run += length;
 		put_bytes(buffer, text, run);
 		if (run < n)

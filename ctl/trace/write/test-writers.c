@@ -14,9 +14,9 @@
 #include "ctl/trace/read/in-use.h"
 #include "ctl/trace/base/item.h"
 #include "ctl/trace/read/stream.h"
+#include "lib/base/utf8.h"
 #include "proto/trace.h"
 #include "ctl/trace/base/track.h"
-#include "ctl/trace/base/utf8.h"
 
 static const struct trace_process_info unknown,
 	python = { 1000, 1, 0, "py\"thon", "/usr/bin/py\xffthon" };
@@ -479,7 +479,7 @@ static int test_utf8(void) {
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		if (trace_utf8_length(cases[i].text, strlen(cases[i].text)) != cases[i].length) {
+		if (utf8_length(cases[i].text, strlen(cases[i].text)) != cases[i].length) {
 			fprintf(stderr, "UTF-8 %zu\n", i);
 			return 1;
 		}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "openmetrics.h"
+#include "lib/base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,34 +74,19 @@ void metrics_text_print(struct metrics_text *text, const char *format, ...) {
 	va_end(again);
 }
 
-/* Bytes of the UTF-8 character at p: no control character, no surrogate, not longer than it need
- * be. 0: it is none. */
-static size_t utf8_length(const unsigned char *p, size_t n) {
-	size_t length = p[0] < 0x80   ? 1
-			: p[0] < 0xc2 ? 0
-			: p[0] < 0xe0 ? 2
-			: p[0] < 0xf0 ? 3
-			: p[0] < 0xf5 ? 4
-				      : 0;
+/* How many bytes the character at p takes; 0: there is none, or it is a control character. */
+static size_t printable_length(const char *p, size_t n) {
+	const unsigned char first = (unsigned char)*p;
+	const bool control = first < 0x20 || first == 0x7f ||
+			     (first == 0xc2 && n > 1 && (unsigned char)p[1] < 0xa0);
 
-	if (length == 1)
-		return p[0] >= 0x20 && p[0] != 0x7f;
-	if (!length || length > n)
-		return 0;
-	for (size_t i = 1; i < length; i++)
-		if ((p[i] & 0xc0) != 0x80)
-			return 0;
-	if ((p[0] == 0xc2 && p[1] < 0xa0) || (p[0] == 0xe0 && p[1] < 0xa0) ||
-	    (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf0 && p[1] < 0x90) ||
-	    (p[0] == 0xf4 && p[1] >= 0x90))
-		return 0;
-	return length;
+	return control ? 0 : utf8_length(p, n);
 }
 
 void metrics_text_escape(struct metrics_text *text, const char *value, size_t n, bool is_label) {
 	for (size_t i = 0; i < n;) {
-		const unsigned char *p = (const unsigned char *)value + i;
-		size_t length = utf8_length(p, n - i);
+		const char *p = value + i;
+		const size_t length = printable_length(p, n - i);
 
 		if (*p == '\n')
 			metrics_text_add(text, "\\n", 2);
@@ -109,9 +95,9 @@ void metrics_text_escape(struct metrics_text *text, const char *value, size_t n,
 		else if (*p == '"' && (is_label || !text->prometheus))
 			metrics_text_add(text, "\\\"", 2);
 		else if (length)
-			metrics_text_add(text, value + i, length);
+			metrics_text_add(text, p, length);
 		else
-			metrics_text_print(text, is_label ? "\\\\x%02x" : "?", *p);
+			metrics_text_print(text, is_label ? "\\\\x%02x" : "?", (unsigned char)*p);
 		i += length ? length : 1;
 	}
 }

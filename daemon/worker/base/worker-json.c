@@ -17,40 +17,16 @@
 
 #include "sandbox.h"
 #include "worker.h"
+#include "lib/base/utf8.h"
 
 #define LOG_MAX (64 * 1024)
-
-/* Length of the valid UTF-8 sequence at `text`, which is `left` bytes; 0 if there is none. */
-static size_t utf8_sequence(const unsigned char *text, size_t left) {
-	uint32_t character;
-	size_t length;
-
-	if (text[0] < 0x80)
-		return 1;
-	if (text[0] < 0xc2 || text[0] > 0xf4)
-		return 0;
-	length = text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-	if (length > left)
-		return 0;
-	character = text[0] & (0x7fu >> length);
-	for (size_t i = 1; i < length; i++) {
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-		character = character << 6 | (text[i] & 0x3fu);
-	}
-	if ((length == 3 && character < 0x800) ||
-	    (length == 4 && (character < 0x10000 || character > 0x10ffff)) ||
-	    (character >= 0xd800 && character <= 0xdfff))
-		return 0;
-	return length;
-}
 
 /* Replaces what is no UTF-8, and NUL, by '?'. */
 static void make_valid(char *text, size_t length) {
 	size_t i = 0;
 
 	while (i < length) {
-		size_t n = utf8_sequence((unsigned char *)text + i, length - i);
+		size_t n = utf8_length(text + i, length - i);
 
 		if (!n || !text[i]) {
 			text[i] = '?';
