@@ -9,6 +9,7 @@ usage: count-code.py [REVISION [FOLDER...]]      default: the working tree, all 
 import collections
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -64,6 +65,7 @@ def functions(text):
 
 
 def main():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # for `| head`
     revision, folders = (sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] != "-" else None), tuple(sys.argv[2:])
     total = collections.Counter()
     entries = collections.Counter()

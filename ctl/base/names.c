@@ -7,6 +7,7 @@
  */
 
 #include "names.h"
+#include "lib/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static json_object *ask_instruction(struct names *names, const char *hex) {
 	json_object *parameters = json_object_new_object(), *answer, *list, *instruction,
 		    *name = NULL;
 
-	json_object_object_add(parameters, "instruction", json_object_new_string(hex));
+	json_add_string(parameters, "instruction", hex);
 	answer = ask(names, "ShowKernel", parameters);
 	list = ctl_get(answer, "instructions");
 	instruction =

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "lib/base64.h"
+#include "lib/json.h"
 #include "ctl.h"
 #include "object-file.h"
 
@@ -121,7 +122,7 @@ static void put_folder(json_object *parameters) {
 	char *folder = getcwd(NULL, 0);
 
 	if (folder && *folder == '/')
-		json_object_object_add(parameters, "folder", json_object_new_string(folder));
+		json_add_string(parameters, "folder", folder);
 	free(folder);
 }
 
@@ -137,7 +138,7 @@ int object_file_put(const char *path, json_object *parameters) {
 	text = malloc(base64_encoded_size(n_data));
 	if (text) {
 		base64_encode(text, data, n_data);
-		json_object_object_add(parameters, "object", json_object_new_string(text));
+		json_add_string(parameters, "object", text);
 		put_folder(parameters);
 	} else {
 		r = ctl_fail(CTL_ERROR, "%s: out of memory", path);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "lib/json.h"
 #include "proto/paths.h"
 #include "suggest.h"
 
@@ -251,7 +252,7 @@ int ctl_put_number(json_object *parameters, const char *key, const char *what, c
 
 	r = ctl_number(what, text, min, &number);
 	if (r < 0)
-		json_object_object_add(parameters, key, json_object_new_int64(number));
+		json_add_int(parameters, key, number);
 	return r;
 }
 
@@ -261,7 +262,7 @@ int ctl_put_size(json_object *parameters, const char *key, const char *what, con
 
 	r = ctl_size(what, text, &size);
 	if (r < 0)
-		json_object_object_add(parameters, key, json_object_new_int64(size));
+		json_add_int(parameters, key, size);
 	return r;
 }
 

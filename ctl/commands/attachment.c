@@ -13,6 +13,7 @@
 #include "ctl/base/ctl.h"
 #include "export.h"
 #include "ctl/base/object-file.h"
+#include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
 
 enum {
@@ -167,7 +168,7 @@ static int put_spaces(json_object *parameters, const char *list) {
 static int put_engine(json_object *parameters, const char *name) {
 	if (strcmp(name, "auto") && strcmp(name, "ptx") && strcmp(name, "sass"))
 		return ctl_usage("--engine: %s is none of auto, ptx and sass", name);
-	json_object_object_add(parameters, "engine", json_object_new_string(name));
+	json_add_string(parameters, "engine", name);
 	return -1;
 }
 
@@ -201,7 +202,7 @@ static int put_host_target(json_object *parameters, const char *text) {
 		return ctl_usage("--host-target: program %.*s has two targets",
 				 (int)(equals - text), text);
 	}
-	json_object_object_add(targets, program, json_object_new_string(equals + 1));
+	json_add_string(targets, program, equals + 1);
 	free(program);
 	return -1;
 }

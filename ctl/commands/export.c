@@ -8,6 +8,7 @@
 
 #include "ctl/base/ctl.h"
 #include "export.h"
+#include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
 
 enum {
@@ -88,7 +89,7 @@ static int put_label(json_object *parameters, const char *text) {
 static int put_type(json_object *parameters, const char *type) {
 	if (strcmp(type, "counter") && strcmp(type, "gauge") && strcmp(type, "histogram"))
 		return ctl_usage("--type: %s is none of counter, gauge and histogram", type);
-	json_object_object_add(parameters, "kind", json_object_new_string(type));
+	json_add_string(parameters, "kind", type);
 	return -1;
 }
 
@@ -113,10 +114,10 @@ static int export_option(struct ctl *ctl, int option, json_object *parameters) {
 	case OPTION_LABEL:
 		return put_label(parameters, optarg);
 	case OPTION_SM:
-		json_object_object_add(parameters, "per_sm", json_object_new_boolean(true));
+		json_add_bool(parameters, "per_sm", true);
 		return -1;
 	case OPTION_NONZERO:
-		json_object_object_add(parameters, "nonzero", json_object_new_boolean(true));
+		json_add_bool(parameters, "nonzero", true);
 		return -1;
 	default:
 		return ctl_option(ctl, option, export_help);

@@ -14,6 +14,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/demangle.h"
 #include "ctl/base/suggest.h"
+#include "lib/json.h"
 
 enum {
 	OPTION_PID = CTL_OPTION_OWN,
@@ -101,7 +102,7 @@ void ctl_add_demangled(json_object *kernel, unsigned int *failures) {
 		return;
 	demangled = demangle(name, failures);
 	if (demangled)
-		json_object_object_add(kernel, "demangled", json_object_new_string(demangled));
+		json_add_string(kernel, "demangled", demangled);
 	free(demangled);
 }
 
@@ -190,8 +191,7 @@ static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 		return list(ctl, parameters);
 	if (!strcmp(verb, "show") && !ctl_get(parameters, "pid") && left == !instruction) {
 		subject = instruction ?: argv[optind];
-		json_object_object_add(parameters, instruction ? "instruction" : "kernel",
-				       json_object_new_string(subject));
+		json_add_string(parameters, instruction ? "instruction" : "kernel", subject);
 		return show(ctl, parameters, subject);
 	}
 	json_object_put(parameters);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "ctl/base/ctl.h"
+#include "lib/json.h"
 
 enum {
 	OPTION_OBJECT = CTL_OPTION_OWN,
@@ -64,7 +65,7 @@ int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array) {
 	json_object *parameters = json_object_new_object();
 	struct elements elements = { .ctl = ctl };
 
-	json_object_object_add(parameters, "object", json_object_new_int64(object));
+	json_add_int(parameters, "object", object);
 	return in_array ? ctl_stream(ctl, "ReadLog", parameters, "", take_elements, &elements)
 			: ctl_stream(ctl, "ReadLog", parameters, "", take_lines, ctl);
 }
@@ -82,7 +83,7 @@ int command_log(struct ctl *ctl, int argc, char **argv) {
 
 	while (r < 0 && (option = ctl_getopt(argc, argv, "fhV", options, NULL)) >= 0) {
 		if (option == 'f') {
-			json_object_object_add(parameters, "follow", json_object_new_boolean(true));
+			json_add_bool(parameters, "follow", true);
 		} else if (option == OPTION_OBJECT) {
 			object = optarg;
 			r = ctl_put_number(parameters, "object", "--object", optarg, 1);

@@ -11,6 +11,7 @@
 #include "ctl/base/ctl.h"
 #include "map-update.h"
 #include "ctl/base/value-read.h"
+#include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
 
 static const char update_help[] =
@@ -75,7 +76,7 @@ static int put(const struct target *target, json_object *parameters, const char 
 		r = ctl_fail(CTL_USAGE, "%s %s: %s", member, text, error);
 	if (!r) {
 		base64_encode(encoded, data, size);
-		json_object_object_add(parameters, member, json_object_new_string(encoded));
+		json_add_string(parameters, member, encoded);
 	}
 	free(data);
 	free(encoded);
@@ -100,7 +101,7 @@ static int change(struct ctl *ctl, const char *method, const char *name, const c
 		r = put(&target, parameters, "value", "value_size", target.value_type, value);
 	if (!r) {
 		snprintf(id, sizeof(id), "%lld", (long long)ctl_int(target.map, "id"));
-		json_object_object_add(parameters, "map", json_object_new_string(id));
+		json_add_string(parameters, "map", id);
 		r = ctl_call(ctl, method, json_object_get(parameters), name, CTL_TIMEOUT_MS,
 			     &reply);
 		if (!r) {
@@ -141,7 +142,7 @@ int ctl_map_update(struct ctl *ctl, int argc, char **argv) {
 	if (r < 0 && strcmp(flags, "any") && strcmp(flags, "noexist") && strcmp(flags, "exist"))
 		r = ctl_usage("map update: %s is none of any, noexist and exist", flags);
 	if (r < 0) {
-		json_object_object_add(parameters, "flags", json_object_new_string(flags));
+		json_add_string(parameters, "flags", flags);
 		r = change(ctl, "UpdateMap", argv[0], argv[1], argv[2], parameters);
 	}
 	json_object_put(parameters);

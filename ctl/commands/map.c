@@ -18,6 +18,7 @@
 #include "map-update.h"
 #include "ctl/base/names.h"
 #include "ctl/base/value.h"
+#include "lib/json.h"
 
 enum {
 	OPTION_PER_PROCESS = CTL_OPTION_OWN,
@@ -338,8 +339,8 @@ int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero) {
 	struct dump dump = { .ctl = ctl, .names.ctl = ctl };
 	int r;
 
-	json_object_object_add(parameters, "map", json_object_new_string(map));
-	json_object_object_add(parameters, "nonzero", json_object_new_boolean(nonzero));
+	json_add_string(parameters, "map", map);
+	json_add_bool(parameters, "nonzero", nonzero);
 	r = ctl_call_more(ctl, "DumpMap", parameters);
 	if (!r)
 		r = dump_replies(&dump, map);
@@ -365,13 +366,12 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 		if (option == OPTION_PER_PROCESS)
 			dump.per_process = true;
 		else if (option == OPTION_NONZERO)
-			json_object_object_add(parameters, "nonzero",
-					       json_object_new_boolean(true));
+			json_add_bool(parameters, "nonzero", true);
 		else if (option == OPTION_MERGE && strcmp(optarg, "sum") != 0 &&
 			 strcmp(optarg, "latest") != 0)
 			r = ctl_usage("--merge: %s is neither sum nor latest", optarg);
 		else if (option == OPTION_MERGE)
-			json_object_object_add(parameters, "merge", json_object_new_string(optarg));
+			json_add_string(parameters, "merge", optarg);
 		else if (option == OPTION_RAW)
 			dump.raw = true;
 		else
@@ -385,9 +385,8 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
-	json_object_object_add(parameters, "map", json_object_new_string(argv[optind]));
-	json_object_object_add(parameters, "per_process",
-			       json_object_new_boolean(dump.per_process));
+	json_add_string(parameters, "map", argv[optind]);
+	json_add_bool(parameters, "per_process", dump.per_process);
 	r = ctl_call_more(ctl, "DumpMap", parameters);
 	if (!r)
 		r = dump_replies(&dump, argv[optind]);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "ctl/base/ctl.h"
+#include "lib/json.h"
 #include "lib/pass/pass-run.h"
 #include "passes/ptx-module.h"
 #include "lib/varlink/varlink-json.h"
@@ -196,11 +197,11 @@ static void add_result(struct trial *trial, const struct pass_definition *defini
 		       const char *point, const char *result, int status, const char *reason) {
 	json_object *object = json_object_new_object();
 
-	json_object_object_add(object, "pass", json_object_new_string(definition->name));
-	json_object_object_add(object, "attach_point", json_object_new_string(point));
-	json_object_object_add(object, "result", json_object_new_string(result));
+	json_add_string(object, "pass", definition->name);
+	json_add_string(object, "attach_point", point);
+	json_add_string(object, "result", result);
 	if (status >= 0)
-		json_object_object_add(object, "exit_status", json_object_new_int(status));
+		json_add_int(object, "exit_status", status);
 	json_object_object_add(object, "reason",
 			       varlink_json_string(reason)); /* also what the pass wrote */
 	json_object_array_add(trial->results, object);

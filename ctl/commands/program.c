@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
+#include "lib/json.h"
 
 static const char program_help[] =
 	"Usage: gpuprobectl program show PROGRAM\n"
@@ -108,7 +109,7 @@ static int show(struct ctl *ctl, int argc, char **argv) {
 	if (r >= 0)
 		return r;
 	parameters = json_object_new_object();
-	json_object_object_add(parameters, "program", json_object_new_string(argv[optind]));
+	json_add_string(parameters, "program", argv[optind]);
 	r = ctl_call(ctl, "ShowProgram", parameters, argv[optind], CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;

@@ -16,6 +16,7 @@
 #include "lib/base64.h"
 #include "ctl/base/ctl.h"
 #include "ctl/base/names.h"
+#include "lib/json.h"
 #include "proto/ring-reply.h"
 #include "ctl/base/value.h"
 
@@ -108,9 +109,9 @@ static void print_record(const struct reader *reader, const struct ring_reply_ba
 
 	if (reader->ctl->json) {
 		output = json_object_new_object();
-		json_object_object_add(output, "pid", json_object_new_int64(batch->pid));
-		json_object_object_add(output, "sm", json_object_new_int64(batch->sm));
-		json_object_object_add(output, "lane", json_object_new_int64(lane));
+		json_add_int(output, "pid", batch->pid);
+		json_add_int(output, "sm", batch->sm);
+		json_add_int(output, "lane", lane);
 		json_object_object_add(output, "record", json_object_get(value));
 		ctl_print_json(reader->ctl, output);
 		json_object_put(output);
@@ -182,7 +183,7 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 
 	while (r < 0 && (option = ctl_getopt(argc, argv, "fn:hV", options, NULL)) >= 0) {
 		if (option == 'f')
-			json_object_object_add(parameters, "follow", json_object_new_boolean(true));
+			json_add_bool(parameters, "follow", true);
 		else if (option == 'n')
 			r = ctl_number("--count", optarg, 1, &reader.n_left);
 		else if (option == OPTION_RAW)
@@ -202,8 +203,8 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
-	json_object_object_add(parameters, "map", json_object_new_string(argv[optind]));
-	json_object_object_add(parameters, "raw", json_object_new_boolean(true));
+	json_add_string(parameters, "map", argv[optind]);
+	json_add_bool(parameters, "raw", true);
 	r = ctl_stream(ctl, "ReadRing", parameters, argv[optind], take_records, &reader);
 	value_types_free(reader.types);
 	names_deinit(&reader.names);

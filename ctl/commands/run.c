@@ -25,6 +25,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/base/launch.h"
 #include "ctl/base/object-file.h"
+#include "lib/json.h"
 #include "proto/paths.h"
 #include "lib/varlink/varlink-json.h"
 
@@ -109,9 +110,8 @@ static int run_option(struct run *run, int option) {
 			       ? ctl_usage("--device: there is no device %s", optarg)
 			       : r;
 	case OPTION_PROGRAM:
-		json_object_object_add(run->parameters, "program", json_object_new_string(optarg));
-		json_object_object_add(run->parameters, "point",
-				       json_object_new_string("kprobe/__directly_run"));
+		json_add_string(run->parameters, "program", optarg);
+		json_add_string(run->parameters, "point", "kprobe/__directly_run");
 		return -1;
 	case OPTION_THREADS:
 		return ctl_put_number(run->parameters, "threads", "--threads", optarg, 1);

@@ -11,6 +11,7 @@
 
 #include "ctl/base/ctl.h"
 #include "ctl/base/suggest.h"
+#include "lib/json.h"
 
 enum {
 	OPTION_PID = CTL_OPTION_OWN,
@@ -39,8 +40,7 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 		if (option == OPTION_PID) {
 			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
 		} else if (option == OPTION_KERNEL) {
-			json_object_object_add(parameters, "kernel",
-					       json_object_new_string(optarg));
+			json_add_string(parameters, "kernel", optarg);
 		} else {
 			r = ctl_option(ctl, option, help);
 		}

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "doctor.h"
+#include "lib/json.h"
 
 enum {
 	OPTION_ROOT = CTL_OPTION_OWN,
@@ -50,12 +51,11 @@ static void look(const struct doctor *doctor, const struct doctor_check *checks,
 			continue;
 		check->look(doctor, &finding);
 		result = json_object_new_object();
-		json_object_object_add(result, "id", json_object_new_string(check->id));
-		json_object_object_add(result, "title", json_object_new_string(check->title));
-		json_object_object_add(result, "state",
-				       json_object_new_string(names[finding.state]));
-		json_object_object_add(result, "found", json_object_new_string(finding.found));
-		json_object_object_add(result, "todo", json_object_new_string(finding.todo));
+		json_add_string(result, "id", check->id);
+		json_add_string(result, "title", check->title);
+		json_add_string(result, "state", names[finding.state]);
+		json_add_string(result, "found", finding.found);
+		json_add_string(result, "todo", finding.todo);
 		json_object_array_add(results, result);
 	}
 }
@@ -136,7 +136,7 @@ static int report(const struct doctor *doctor, json_object *checks) {
 	if (doctor->ctl->json) {
 		json_object_object_add(out, "checks", json_object_get(checks));
 		for (int i = 0; i < _DOCTOR_STATES; i++)
-			json_object_object_add(out, names[i], json_object_new_int((int)counts[i]));
+			json_add_int(out, names[i], (int)counts[i]);
 		ctl_print_json(doctor->ctl, out);
 	} else {
 		print(checks);

@@ -7,17 +7,18 @@
 #include <string.h>
 
 #include "doctor.h"
+#include "lib/json.h"
 
 #define EXAMINE_MS 60000 /* a worker may have to be started */
 
 static json_object *check(const char *state, const char *todo, json_object *consume_found) {
 	json_object *object = json_object_new_object();
 
-	json_object_object_add(object, "id", json_object_new_string("daemon.reachable"));
-	json_object_object_add(object, "title", json_object_new_string("daemon"));
-	json_object_object_add(object, "state", json_object_new_string(state));
+	json_add_string(object, "id", "daemon.reachable");
+	json_add_string(object, "title", "daemon");
+	json_add_string(object, "state", state);
 	json_object_object_add(object, "found", consume_found);
-	json_object_object_add(object, "todo", json_object_new_string(todo));
+	json_add_string(object, "todo", todo);
 	return object;
 }
 

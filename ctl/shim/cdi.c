@@ -16,6 +16,7 @@
 
 #include "check.h"
 #include "ctl/base/ctl.h"
+#include "lib/json.h"
 #include "proto/paths.h"
 #include "preload.h"
 
@@ -23,18 +24,14 @@
 #define CDI_KIND "gpuprobe.io/shim"
 #define CONTAINER_FOLDER "/usr/lib/gpuprobe"
 
-static void add_text(json_object *object, const char *key, const char *text) {
-	json_object_object_add(object, key, json_object_new_string(text));
-}
-
 static json_object *mount(const char *host, const char *container) {
 	static const char *const options[] = { "ro", "nosuid", "nodev", "rbind", "rprivate" };
 	json_object *mount = json_object_new_object(), *list = json_object_new_array();
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		json_object_array_add(list, json_object_new_string(options[i]));
-	add_text(mount, "hostPath", host);
-	add_text(mount, "containerPath", container);
+	json_add_string(mount, "hostPath", host);
+	json_add_string(mount, "containerPath", container);
 	json_object_object_add(mount, "options", list);
 	return mount;
 }
@@ -78,11 +75,11 @@ int cdi_print(struct ctl *ctl, int root, const char *library) {
 							  "/" PRELOAD_LIBRARY));
 	json_object_object_add(edits, "env", env);
 	json_object_object_add(edits, "mounts", mounts);
-	add_text(device, "name", "all");
+	json_add_string(device, "name", "all");
 	json_object_object_add(device, "containerEdits", edits);
 	json_object_array_add(devices, device);
-	add_text(out, "cdiVersion", CDI_VERSION);
-	add_text(out, "kind", CDI_KIND);
+	json_add_string(out, "cdiVersion", CDI_VERSION);
+	json_add_string(out, "kind", CDI_KIND);
 	json_object_object_add(out, "devices", devices);
 	ctl->pretty = true; /* it is for people, too */
 	ctl_print_json(ctl, out);

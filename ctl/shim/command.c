@@ -12,6 +12,7 @@
 #include "cdi.h"
 #include "check.h"
 #include "preload.h"
+#include "lib/json.h"
 
 enum {
 	OPTION_ROOT = CTL_OPTION_OWN,
@@ -86,9 +87,9 @@ static void report(const struct shim *shim, bool changed, const char *library, c
 		return;
 	}
 	out = json_object_new_object();
-	json_object_object_add(out, "changed", json_object_new_boolean(changed));
-	json_object_object_add(out, "enabled", json_object_new_boolean(library != NULL));
-	json_object_object_add(out, "file", json_object_new_string(shim->preload.path));
+	json_add_bool(out, "changed", changed);
+	json_add_bool(out, "enabled", library != NULL);
+	json_add_string(out, "file", shim->preload.path);
 	json_object_object_add(out, "library", library ? json_object_new_string(library) : NULL);
 	ctl_print_json(shim->ctl, out);
 	json_object_put(out);
@@ -247,8 +248,8 @@ static json_object *describe(const struct shim *shim, const char *path, bool *so
 	json_object *library = json_object_new_object();
 
 	*soundp = check_library(shim->root, path, resolved, reason) == CTL_OK;
-	json_object_object_add(library, "path", json_object_new_string(path));
-	json_object_object_add(library, "sound", json_object_new_boolean(*soundp));
+	json_add_string(library, "path", path);
+	json_add_bool(library, "sound", *soundp);
 	json_object_object_add(library, "reason", *soundp ? NULL : json_object_new_string(reason));
 	return library;
 }
@@ -305,8 +306,8 @@ static int status(struct shim *shim) {
 		print_libraries(listing.ours, "enabled");
 		print_libraries(installed, "installed");
 	}
-	json_object_object_add(out, "enabled", json_object_new_boolean(enabled));
-	json_object_object_add(out, "file", json_object_new_string(shim->preload.path));
+	json_add_bool(out, "enabled", enabled);
+	json_add_string(out, "file", shim->preload.path);
 	json_object_object_add(out, "libraries", listing.ours);
 	json_object_object_add(out, "installed",
 			       json_object_get(json_object_array_get_idx(installed, 0)));

@@ -23,6 +23,7 @@
 #include "ctl/rm/driver.h"
 #include "command.h"
 #include "ctl/trace/read/stream.h"
+#include "lib/json.h"
 #include "watch.h"
 
 #define WINDOW_LINES \
@@ -432,8 +433,7 @@ static int open_all(struct live *live) {
 	if (trace->format == &trace_format_table && !trace->gpu && !trace->discover &&
 	    !trace->test && !ctl_get(trace->parameters, "rate")) {
 		trace->aggregate = true;
-		json_object_object_add(trace->parameters, "aggregate",
-				       json_object_new_boolean(true));
+		json_add_bool(trace->parameters, "aggregate", true);
 	}
 	for_people = trace->format == &trace_format_text || trace->format == &trace_format_table;
 	r = trace_sink_new(&live->sink, trace, &live->target,

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "lib/json.h"
 
 enum {
 	OPTION_SAVE = CTL_OPTION_OWN,
@@ -189,7 +190,7 @@ static int check_hook(struct trace_command *trace, const char *pattern) {
 	struct varlink_reply reply;
 	int r;
 
-	json_object_object_add(parameters, "pattern", json_object_new_string(pattern));
+	json_add_string(parameters, "pattern", pattern);
 	r = ctl_call(trace->ctl, "ListHooks", parameters, pattern, CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
@@ -270,7 +271,7 @@ static int put_cgroup(struct trace_command *trace, const char *path) {
 		return ctl_usage(
 			"--cgroup: %s is not the path of a cgroup, such as /system.slice/a.service",
 			path);
-	json_object_object_add(trace->parameters, "cgroup", json_object_new_string(path));
+	json_add_string(trace->parameters, "cgroup", path);
 	return -1;
 }
 
@@ -317,7 +318,7 @@ static int take_process_option(struct trace_command *trace, int option, const ch
 	case 'p':
 		return put_pid(trace, argument);
 	case 'f':
-		json_object_object_add(trace->parameters, "follow", json_object_new_boolean(true));
+		json_add_bool(trace->parameters, "follow", true);
 		return -1;
 	case OPTION_CGROUP:
 		return put_cgroup(trace, argument);
@@ -346,12 +347,12 @@ static int take_filter_option(struct trace_command *trace, int option, const cha
 	case OPTION_MIN_DUR:
 		r = read_duration("--min-dur", argument, 0, &trace->min_duration);
 		if (r < 0)
-			json_object_object_add(trace->parameters, "min_duration",
-					       json_object_new_int64((int64_t)trace->min_duration));
+			json_add_int(trace->parameters, "min_duration",
+				     (int64_t)trace->min_duration);
 		return r;
 	case OPTION_ERRORS:
 		trace->errors = true;
-		json_object_object_add(trace->parameters, "errors", json_object_new_boolean(true));
+		json_add_bool(trace->parameters, "errors", true);
 		return -1;
 	case OPTION_SAMPLE:
 		return put_sample(trace, argument);
@@ -363,10 +364,10 @@ static int take_filter_option(struct trace_command *trace, int option, const cha
 		json_object_array_add(list(trace, "probes"), json_object_new_string(argument));
 		return -1;
 	case OPTION_NO_EXTRAS:
-		json_object_object_add(trace->parameters, "extras", json_object_new_boolean(false));
+		json_add_bool(trace->parameters, "extras", false);
 		return -1;
 	case 'k':
-		json_object_object_add(trace->parameters, "stacks", json_object_new_boolean(true));
+		json_add_bool(trace->parameters, "stacks", true);
 		return -1;
 	case OPTION_BUFFER:
 		return ctl_put_size(trace->parameters, "buffer", "--buffer", argument);
@@ -574,7 +575,7 @@ int trace_options(struct trace_command *trace, int argc, char **argv) {
 	if (trace->discover)
 		discover(trace);
 	if (trace->command)
-		json_object_object_add(trace->parameters, "follow", json_object_new_boolean(true));
+		json_add_bool(trace->parameters, "follow", true);
 	kernel = has_source(trace, "kernel");
 	choose_sources(trace);
 	if (trace->ctl->json && (trace->format_name || trace->table))

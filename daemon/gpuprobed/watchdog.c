@@ -14,6 +14,7 @@
  */
 
 #include "watchdog.h"
+#include "lib/json.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static void watchdog_on_timer(uv_timer_t *timer) {
 	if (watchdog->ping)
 		return;
 	request = json_object_new_object();
-	json_object_object_add(request, "job", json_object_new_string("ping"));
+	json_add_string(request, "job", "ping");
 	watchdog->ping = worker_task_new(request, watchdog_on_reply, watchdog);
 	if (watchdog->ping)
 		worker_pool_submit(watchdog->pool, watchdog->ping, watchdog->period_ms);

@@ -6,6 +6,7 @@
  */
 
 #include "pass-definition.h"
+#include "lib/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -425,28 +426,24 @@ json_object *pass_definition_to_json(const struct pass_definition *definition) {
 
 	if (!object || !points || !validation)
 		return NULL;
-	json_object_object_add(object, "name", json_object_new_string(definition->name));
-	json_object_object_add(object, "description",
-			       json_object_new_string(definition->description));
+	json_add_string(object, "name", definition->name);
+	json_add_string(object, "description", definition->description);
 	if (definition->executable)
-		json_object_object_add(object, "executable",
-				       json_object_new_string(definition->executable));
+		json_add_string(object, "executable", definition->executable);
 	json_object_object_add(points, "include", strings_to_json(&definition->include));
 	json_object_object_add(points, "exclude", strings_to_json(&definition->exclude));
 	json_object_object_add(object, "attach_points", points);
-	json_object_object_add(object, "attach_type",
-			       json_object_new_string(attach_types[definition->attach_type]));
-	json_object_object_add(object, "order", json_object_new_int64(definition->order));
+	json_add_string(object, "attach_type", attach_types[definition->attach_type]);
+	json_add_int(object, "order", definition->order);
 	json_object_object_add(object, "parameters",
 			       definition->parameters ? json_object_get(definition->parameters)
 						      : json_object_new_object());
-	json_object_object_add(validation, "max_output_bytes",
-			       json_object_new_int64((int64_t)definition->max_output_bytes));
+	json_add_int(validation, "max_output_bytes", (int64_t)definition->max_output_bytes);
 	json_object_object_add(validation, "required_symbols",
 			       strings_to_json(&definition->required_symbols));
 	json_object_object_add(object, "validation", validation);
-	json_object_object_add(object, "timeout_ms", json_object_new_int64(definition->timeout_ms));
-	json_object_object_add(object, "memory_mib", json_object_new_int64(definition->memory_mib));
+	json_add_int(object, "timeout_ms", definition->timeout_ms);
+	json_add_int(object, "memory_mib", definition->memory_mib);
 	return object;
 }
 

@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/json.h"
 #include "passes/ptx-module.h"
 
 #define PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -379,12 +380,9 @@ static int make_request(const struct pass_run *run, json_object **requestp) {
 	}
 	json_object_object_add(request, "full_ptx", ptx);
 	if (run->kernel)
-		json_object_object_add(request, "to_patch_kernel",
-				       json_object_new_string(run->kernel));
-	json_object_object_add(request, "global_ebpf_map_info_symbol",
-			       json_object_new_string("map_info"));
-	json_object_object_add(request, "ebpf_communication_data_symbol",
-			       json_object_new_string("constData"));
+		json_add_string(request, "to_patch_kernel", run->kernel);
+	json_add_string(request, "global_ebpf_map_info_symbol", "map_info");
+	json_add_string(request, "ebpf_communication_data_symbol", "constData");
 	return 0;
 }
 

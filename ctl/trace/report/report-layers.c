@@ -14,6 +14,7 @@
 
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
+#include "lib/json.h"
 #include "report.h"
 
 struct layer_times {
@@ -101,8 +102,7 @@ static json_object *row_json(const struct layers_row *row) {
 
 		report_add_number(layer, "count", row->layers[i].count);
 		report_add_number(layer, "total_ns", row->layers[i].total);
-		json_object_object_add(layer, "own_ns",
-				       json_object_new_int64((int64_t)row->layers[i].own));
+		json_add_int(layer, "own_ns", (int64_t)row->layers[i].own);
 		json_object_object_add(object, layer_names[i], layer);
 	}
 	return object;

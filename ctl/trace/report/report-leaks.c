@@ -17,6 +17,7 @@
 #include "ctl/base/ctl.h"
 #include "report-live.h"
 #include "ctl/trace/read/report-names.h"
+#include "lib/json.h"
 
 #define LIVE_MAX ((size_t)1 << 22)
 #define SHOWN_MAX 10000 /* one by one, in JSON */
@@ -293,7 +294,7 @@ static json_object *group_json(struct leaks *leaks, const struct report_live *ro
 			  leaks->last > rows->time ? leaks->last - rows->time : 0);
 	report_add_number(group, "newest_ns",
 			  leaks->last > rows[n - 1].time ? leaks->last - rows[n - 1].time : 0);
-	json_object_object_add(group, "process_ended", json_object_new_boolean(rows->ended));
+	json_add_bool(group, "process_ended", rows->ended);
 	json_object_object_add(group, "stack",
 			       rows->stack
 				       ? stack_json(report_names_text(&leaks->stacks, rows->stack))

@@ -10,6 +10,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/read-json.h"
 #include "lib/base/utf8.h"
+#include "lib/json.h"
 #include "report.h"
 
 /* Nanoseconds, with the unit that leaves three digits. */
@@ -65,9 +66,7 @@ void report_add_text(json_object *object, const char *key, const char *text) {
 }
 
 void report_add_number(json_object *object, const char *key, uint64_t number) {
-	json_object_object_add(object, key,
-			       json_object_new_int64(number > INT64_MAX ? INT64_MAX
-									: (int64_t)number));
+	json_add_int(object, key, number > INT64_MAX ? INT64_MAX : (int64_t)number);
 }
 
 void report_add_hex(json_object *object, const char *key, uint64_t number) {

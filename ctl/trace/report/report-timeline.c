@@ -14,6 +14,7 @@
 
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
+#include "lib/json.h"
 #include "report.h"
 
 #define STEPS 2048
@@ -200,7 +201,7 @@ static void add_label(json_object *object, const struct timeline_row *row) {
 
 	report_add_text(object, "kind", kinds[row->kind]);
 	if (row->others) {
-		json_object_object_add(object, "others", json_object_new_boolean(true));
+		json_add_bool(object, "others", true);
 		return;
 	}
 	report_add_number(object, "pid", row->pid);

@@ -11,6 +11,7 @@
 
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
+#include "lib/json.h"
 #include "report.h"
 
 struct slow {
@@ -130,7 +131,7 @@ static json_object *top_json(void *part) {
 			report_add_text(row, "ret_name",
 					report_names_text(&top->names, slow->result));
 		if (slow->open)
-			json_object_object_add(row, "open", json_object_new_boolean(true));
+			json_add_bool(row, "open", true);
 		json_object_array_add(array, row);
 	}
 	return array;

@@ -19,6 +19,7 @@
 #include "ctl/trace/command.h"
 #include "ctl/trace/base/out.h"
 #include "ctl/trace/read/read-file.h"
+#include "lib/json.h"
 #include "report-filter.h"
 #include "report-seen.h"
 #include "report.h"
@@ -214,9 +215,7 @@ static json_object *file_json(const struct read_result *result, const char *name
 	report_add_number(file, "unmatched", result->unmatched);
 	report_add_number(file, "unnamed", result->unnamed);
 	report_add_number(file, "lost", result->lost);
-	json_object_object_add(file, "complete",
-			       json_object_new_boolean(result->stopped && !result->malformed &&
-						       !result->cut));
+	json_add_bool(file, "complete", result->stopped && !result->malformed && !result->cut);
 	return file;
 }
 

@@ -22,6 +22,7 @@
 #include "daemon/gpuprobed/keep/keep.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/image/plan-prepare.h"
+#include "lib/json.h"
 
 #define ATTACH_COMPILE_MS 30000
 #define ATTACH_PTX_MAX (UINT64_C(16) << 20)
@@ -256,10 +257,9 @@ static void attach_shape(struct attach *attach, json_object *maps) {
 			.threads = attach->threads,
 			.ring_bytes = attach->ring_bytes,
 		};
-		json_object_object_add(map, "place", json_object_new_int((int)shape->place));
-		json_object_object_add(map, "threads", json_object_new_int64(shape->threads));
-		json_object_object_add(map, "ring_bytes",
-				       json_object_new_int64((int64_t)shape->ring_bytes));
+		json_add_int(map, "place", (int)shape->place);
+		json_add_int(map, "threads", shape->threads);
+		json_add_int(map, "ring_bytes", (int64_t)shape->ring_bytes);
 	}
 }
 
@@ -288,9 +288,8 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 			r = output;
 			break;
 		}
-		json_object_object_add(program, "index",
-				       json_object_new_int((int)attach->chosen[i]));
-		json_object_object_add(program, "output", json_object_new_int(output));
+		json_add_int(program, "index", (int)attach->chosen[i]);
+		json_add_int(program, "output", output);
 		json_object_array_add(chosen, json_object_get(program));
 	}
 	for (size_t i = 0; r == 0 && i < attach->n_patches; i++) { /* behind all others */
@@ -299,9 +298,8 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 		if (output < 0)
 			r = output;
 		else
-			json_object_object_add(json_object_array_get_idx(programs,
-									 attach->chosen[i]),
-					       "patch_output", json_object_new_int(output));
+			json_add_int(json_object_array_get_idx(programs, attach->chosen[i]),
+				     "patch_output", output);
 	}
 	if (r == 0) {
 		json_object_object_add(job, "btf",
@@ -348,12 +346,11 @@ static int attach_name(struct attach *attach, json_object *job) {
 	r = registry_prefix_new(&attach->daemon->registry, base, &attach->prefix);
 	if (r < 0)
 		return r;
-	json_object_object_add(job, "prefix", json_object_new_string(attach->prefix->text));
+	json_add_string(job, "prefix", attach->prefix->text);
 	json_object_object_get_ex(job, "maps", &maps);
 	for (size_t i = 0; i < attach->linked->n_maps; i++) {
 		compiled_slot_symbol(symbol, attach->prefix->text, i);
-		json_object_object_add(json_object_array_get_idx(maps, i), "slot_symbol",
-				       json_object_new_string(symbol));
+		json_add_string(json_object_array_get_idx(maps, i), "slot_symbol", symbol);
 	}
 	return 0;
 }
@@ -373,7 +370,7 @@ static void attach_compile_start(struct attach *attach) {
 	struct worker_task *task;
 	int r;
 
-	json_object_object_add(job, "job", json_object_new_string("compile"));
+	json_add_string(job, "job", "compile");
 	task = worker_task_new(json_object_get(job), attach_on_compiled, attach);
 	if (!task) {
 		json_object_put(job);
@@ -382,7 +379,7 @@ static void attach_compile_start(struct attach *attach) {
 	}
 	r = worker_task_add_copy(task, attach->blob_fd);
 	if (r >= 0) {
-		json_object_object_add(job, "input", json_object_new_int(r));
+		json_add_int(job, "input", r);
 		r = attach_compile_request(attach, task, job);
 	}
 	if (r == 0)

@@ -32,6 +32,7 @@
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/image/pass.h"
 #include "daemon/gpuprobed/verify/verify.h"
+#include "lib/json.h"
 
 #define ATTACH_LINK_MS 10000
 
@@ -438,12 +439,11 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 	if (input >= 0)
 		input = worker_task_add_input(task, input);
 	output = worker_task_add_output(task, LINKED_BLOB_MAX);
-	json_object_object_add(job, "job", json_object_new_string("link"));
-	json_object_object_add(job, "input", json_object_new_int(input));
-	json_object_object_add(job, "output", json_object_new_int(output));
+	json_add_string(job, "job", "link");
+	json_add_int(job, "input", input);
+	json_add_int(job, "output", output);
 	if (attach->only_program)
-		json_object_object_add(job, "program",
-				       json_object_new_string(attach->only_program));
+		json_add_string(job, "program", attach->only_program);
 	json_object_put(job);
 	if (input < 0 || output < 0) {
 		worker_task_free(task);

@@ -5,6 +5,7 @@
 #include "test-ring-daemon.h"
 
 #include "lib/base64.h"
+#include "lib/json.h"
 #include "proto/log-record.h"
 #include "proto/ring-reply.h"
 
@@ -44,7 +45,7 @@ static void refused(const char *method, const char *map, int64_t object, const c
 	if (map)
 		control_add_string(parameters, "map", map);
 	if (object)
-		control_add_int(parameters, "object", object);
+		json_add_int(parameters, "object", object);
 	assert_int_equal(varlink_client_call(client, name, parameters, &reply),
 			 VARLINK_CLIENT_E_ERROR);
 	snprintf(name, sizeof(name), "io.gpuprobe.control.%s", error);

@@ -11,6 +11,7 @@
 
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
 #include "daemon/gpuprobed/daemon.h"
+#include "lib/json.h"
 
 #define CONTROL_CACHE_LIST_MAX 1000
 
@@ -20,18 +21,18 @@ int control_cache_status(struct varlink_call *call, json_object *parameters, voi
 	struct cache_counters counters;
 
 	cache_counters(daemon->cache, &counters);
-	json_object_object_add(json, "enabled", json_object_new_boolean(daemon->cache != NULL));
+	json_add_bool(json, "enabled", daemon->cache != NULL);
 	control_add_string(json, "folder", job_cache_folder(daemon->cache));
-	control_add_int(json, "limit", (int64_t)counters.limit);
-	control_add_int(json, "bytes", (int64_t)counters.bytes);
-	control_add_int(json, "entries", (int64_t)counters.entries);
-	control_add_int(json, "hits", (int64_t)counters.hits);
-	control_add_int(json, "misses", (int64_t)counters.misses);
-	control_add_int(json, "invalid", (int64_t)counters.invalid);
-	control_add_int(json, "stores", (int64_t)counters.stores);
-	control_add_int(json, "skipped", (int64_t)counters.skipped);
-	control_add_int(json, "failures", (int64_t)counters.failures);
-	control_add_int(json, "evicted", (int64_t)counters.evicted);
+	json_add_int(json, "limit", (int64_t)counters.limit);
+	json_add_int(json, "bytes", (int64_t)counters.bytes);
+	json_add_int(json, "entries", (int64_t)counters.entries);
+	json_add_int(json, "hits", (int64_t)counters.hits);
+	json_add_int(json, "misses", (int64_t)counters.misses);
+	json_add_int(json, "invalid", (int64_t)counters.invalid);
+	json_add_int(json, "stores", (int64_t)counters.stores);
+	json_add_int(json, "skipped", (int64_t)counters.skipped);
+	json_add_int(json, "failures", (int64_t)counters.failures);
+	json_add_int(json, "evicted", (int64_t)counters.evicted);
 	return varlink_call_reply(call, json);
 }
 
@@ -45,9 +46,9 @@ static json_object *control_cache_item_json(const struct cache_item *item) {
 	control_add_string(json, "key", text);
 	control_add_string(json, "job", item->header.job);
 	control_add_string(json, "name", item->header.name);
-	control_add_int(json, "uid", item->header.uid);
-	control_add_int(json, "bytes", (int64_t)item->bytes);
-	control_add_int(json, "used", item->used * 1000000);
+	json_add_int(json, "uid", item->header.uid);
+	json_add_int(json, "bytes", (int64_t)item->bytes);
+	json_add_int(json, "used", item->used * 1000000);
 	return json;
 }
 
@@ -73,8 +74,8 @@ static void control_on_listed(const struct job_cache_report *report, void *userd
 		for (size_t i = 0; i < report->n_items; i++)
 			json_object_array_add(entries, control_cache_item_json(&report->items[i]));
 		json_object_object_add(json, "entries", entries);
-		control_add_int(json, "total", (int64_t)report->usage.entries);
-		control_add_int(json, "bytes", (int64_t)report->usage.bytes);
+		json_add_int(json, "total", (int64_t)report->usage.entries);
+		json_add_int(json, "bytes", (int64_t)report->usage.bytes);
 		varlink_call_reply(call, json);
 	}
 	varlink_call_unref(call);
@@ -86,8 +87,8 @@ static void control_on_cleared(const struct job_cache_report *report, void *user
 
 	if (!control_cache_failed(call, report)) {
 		json = json_object_new_object();
-		control_add_int(json, "removed", (int64_t)report->usage.removed);
-		control_add_int(json, "bytes", (int64_t)report->usage.bytes);
+		json_add_int(json, "removed", (int64_t)report->usage.removed);
+		json_add_int(json, "bytes", (int64_t)report->usage.bytes);
 		varlink_call_reply(call, json);
 	}
 	varlink_call_unref(call);

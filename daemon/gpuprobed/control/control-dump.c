@@ -18,6 +18,7 @@
 #include "lib/base64.h"
 #include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon.h"
+#include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
 
 #define DUMP_SYNC_MS 200
@@ -89,9 +90,9 @@ static json_object *dump_entry(const struct map *map, const struct map_entry *en
 	json_object_object_add(json, "key", key);
 	json_object_object_add(json, "values", values);
 	if (per_process && entry->pid)
-		control_add_int(json, "pid", entry->pid);
+		json_add_int(json, "pid", entry->pid);
 	if (map->spec.layout.kind == MAP_KIND_THREADS)
-		control_add_int(json, "thread", entry->thread);
+		json_add_int(json, "thread", entry->thread);
 	*n_bytes += 64;
 	if (value)
 		return json;
@@ -116,8 +117,8 @@ static json_object *dump_reply(struct dump *dump, const struct map *map,
 			free(text);
 		}
 	}
-	control_add_int(json, "btf_key_type", map->spec.btf_key_type);
-	control_add_int(json, "btf_value_type", map->spec.btf_value_type);
+	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
+	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
 	dump->started = true;
 	return json;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/daemon.h"
+#include "lib/json.h"
 
 /* Counts of records may be anything a process says: they stay within what JSON's readers take. */
 static int64_t records(uint64_t n) {
@@ -19,28 +20,28 @@ json_object *control_map_json(const struct map *map, const struct object *object
 	json_object *json = json_object_new_object();
 	char buffer[16];
 
-	control_add_int(json, "id", (int64_t)map->id);
-	control_add_int(json, "object", (int64_t)object->id);
+	json_add_int(json, "id", (int64_t)map->id);
+	json_add_int(json, "object", (int64_t)object->id);
 	control_add_string(json, "name", map->name);
 	control_add_string(json, "type", map_type_name(map->spec.type, buffer));
-	control_add_int(json, "key_size", map->spec.key_size);
-	control_add_int(json, "value_size", map->spec.value_size);
-	control_add_int(json, "max_entries", map->spec.max_entries);
+	json_add_int(json, "key_size", map->spec.key_size);
+	json_add_int(json, "value_size", map->spec.value_size);
+	json_add_int(json, "max_entries", map->spec.max_entries);
 	control_add_string(json, "kind", map_kind_name(layout->kind));
 	control_add_string(json, "place", map_place_name(layout->place));
-	control_add_int(json, "shards", layout->shards);
+	json_add_int(json, "shards", layout->shards);
 	control_add_string(json, "merge", map_merge_name(layout->merge));
 	if (layout->kind == MAP_KIND_THREADS)
-		control_add_int(json, "threads", layout->threads);
+		json_add_int(json, "threads", layout->threads);
 	if (layout->kind == MAP_KIND_RING) {
-		control_add_int(json, "written", records(map_written(map)));
-		control_add_int(json, "lost", records(map_lost(map)));
+		json_add_int(json, "written", records(map_written(map)));
+		json_add_int(json, "lost", records(map_lost(map)));
 	} else if (map->lost) {
-		control_add_int(json, "lost", (int64_t)map->lost);
+		json_add_int(json, "lost", (int64_t)map->lost);
 	}
-	control_add_int(json, "instances", map->n_instances);
-	json_object_object_add(json, "carried", json_object_new_boolean(map_was_carried(map)));
-	control_add_int(json, "bytes", (int64_t)map_bytes(map));
+	json_add_int(json, "instances", map->n_instances);
+	json_add_bool(json, "carried", map_was_carried(map));
+	json_add_int(json, "bytes", (int64_t)map_bytes(map));
 	return json;
 }
 

@@ -4,6 +4,7 @@
 
 #include "control.h"
 #include "daemon/gpuprobed/daemon.h"
+#include "lib/json.h"
 
 static json_object *control_strings(const struct pass_strings *strings) {
 	json_object *array = json_object_new_array();
@@ -20,7 +21,7 @@ static json_object *control_pass_json(const struct pass_definition *definition) 
 	control_add_string(json, "description", definition->description);
 	control_add_string(json, "file", definition->file);
 	control_add_string(json, "executable", definition->executable ?: "");
-	control_add_int(json, "order", definition->order);
+	json_add_int(json, "order", definition->order);
 	json_object_object_add(json, "include", control_strings(&definition->include));
 	json_object_object_add(json, "exclude", control_strings(&definition->exclude));
 	return json;

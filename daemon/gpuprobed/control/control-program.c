@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/daemon.h"
+#include "lib/json.h"
 #include "proto/patch.h"
 
 static const char *control_instruction_name(uint32_t instruction) {
@@ -88,11 +89,11 @@ static json_object *control_patches_json(const struct daemon *daemon,
 				continue;
 			json = json_object_new_object();
 			control_add_string(json, "instruction", name);
-			control_add_int(json, "capability", image->capability);
-			control_add_int(json, "registers", function->registers);
-			control_add_int(json, "spill_stores", function->spill_stores);
-			control_add_int(json, "spill_loads", function->spill_loads);
-			control_add_int(json, "stack", function->stack);
+			json_add_int(json, "capability", image->capability);
+			json_add_int(json, "registers", function->registers);
+			json_add_int(json, "spill_stores", function->spill_stores);
+			json_add_int(json, "spill_loads", function->spill_loads);
+			json_add_int(json, "stack", function->stack);
 			json_object_array_add(array, json);
 		}
 	}
@@ -106,10 +107,10 @@ static json_object *control_program_json(const struct daemon *daemon,
 
 	json_object_object_add(json, "attachment", control_attachment_json(attachment));
 	control_add_string(json, "symbol", attachment->symbol);
-	control_add_int(json, "ptx_size", (int64_t)attachment->size);
-	control_add_int(json, "local_bytes", attachment->local_bytes);
-	control_add_int(json, "isa", attachment->isa);
-	control_add_int(json, "target", attachment->target);
+	json_add_int(json, "ptx_size", (int64_t)attachment->size);
+	json_add_int(json, "local_bytes", attachment->local_bytes);
+	json_add_int(json, "isa", attachment->isa);
+	json_add_int(json, "target", attachment->target);
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (attachment->maps >> i & 1 && object->maps[i])
 			json_object_array_add(maps,

@@ -25,6 +25,7 @@
 #include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/map/log-format.h"
+#include "lib/json.h"
 #include "proto/log-record.h"
 #include "daemon/gpuprobed/map/ring.h"
 #include "proto/ring-reply.h"
@@ -166,10 +167,10 @@ static bool reader_take_records(const struct ring_batch *batch, void *userdata) 
 		json_object *json = json_object_new_object();
 
 		base64_encode(text, batch->records + (size_t)i * batch->size, batch->size);
-		control_add_int(json, "pid", reader->source->pid);
+		json_add_int(json, "pid", reader->source->pid);
 		control_add_string(json, "data", text);
-		control_add_int(json, "sm", batch->sm);
-		control_add_int(json, "lane", __builtin_ctz(lanes));
+		json_add_int(json, "sm", batch->sm);
+		json_add_int(json, "lane", __builtin_ctz(lanes));
 		varlink_json_list_add(&reader->records, json);
 		reader->n_bytes += 64 + base64_encoded_size(batch->size);
 	}
@@ -227,10 +228,9 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 			continue;
 		}
 		json = json_object_new_object();
-		control_add_int(json, "pid", reader->source->pid);
+		json_add_int(json, "pid", reader->source->pid);
 		control_add_string(json, "comm", reader->source->comm);
-		control_add_int(json, "time",
-				line.time < INT64_MAX ? (int64_t)line.time : INT64_MAX);
+		json_add_int(json, "time", line.time < INT64_MAX ? (int64_t)line.time : INT64_MAX);
 		reader_add_program(reader, json, line.program);
 		control_add_string(json, "text", line.text);
 		json_object_array_add(reader->lines, json);
@@ -278,14 +278,14 @@ static json_object *reader_reply(struct ring_reader *reader) {
 	}
 	reader->n_bytes = 0;
 	reader->lost = reader_lost(reader);
-	control_add_int(json, "lost", (int64_t)reader->lost);
+	json_add_int(json, "lost", (int64_t)reader->lost);
 	if (!reader->log) {
 		if (map && !reader->started && place.object->btf)
 			reader_add_base64(json, "btf", place.object->btf, place.object->n_btf);
 		if (reader->raw)
 			reader_add_base64(json, "batches", reader->raw, reader->n_raw);
 		reader->n_raw = 0;
-		control_add_int(json, "btf_value_type", map ? map->spec.btf_value_type : 0);
+		json_add_int(json, "btf_value_type", map ? map->spec.btf_value_type : 0);
 	}
 	reader->started = true;
 	return json;

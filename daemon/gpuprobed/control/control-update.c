@@ -16,6 +16,7 @@
 #include "lib/base64.h"
 #include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon.h"
+#include "lib/json.h"
 
 #define UPDATE_SYNC_MS 200
 #define UPDATE_LARGE_MAX (16 << 20) /* bytes of a map that has inputs: map-start.c */
@@ -222,7 +223,7 @@ int control_show_map(struct varlink_call *call, json_object *parameters, void *u
 		control_add_string(json, "btf", text);
 		free(text);
 	}
-	control_add_int(json, "btf_key_type", map->spec.btf_key_type);
-	control_add_int(json, "btf_value_type", map->spec.btf_value_type);
+	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
+	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
 	return varlink_call_reply(call, json);
 }

@@ -13,6 +13,7 @@
 #include "daemon/gpuprobed/settings/exclude.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 #include "lib/base/clock.h"
+#include "lib/json.h"
 
 #define CONTROL_WHY_PART UINT64_C(1000000) /* nanoseconds of a turn of the loop */
 #define CONTROL_WHY_BYTES_MAX                                               \
@@ -22,9 +23,9 @@
 static json_object *control_outcome_json(const struct outcome *outcome) {
 	json_object *json = json_object_new_object(), *attachments = json_object_new_array();
 
-	control_add_int(json, "pid", outcome->pid);
+	json_add_int(json, "pid", outcome->pid);
 	control_add_string(json, "comm", outcome->comm);
-	control_add_int(json, "time", outcome->time);
+	json_add_int(json, "time", outcome->time);
 	control_add_string(json, "kernel", outcome->kernel);
 	control_add_string(json, "demangled", outcome->demangled);
 	control_add_string(json, "outcome", outcome_kind_name(outcome->kind));

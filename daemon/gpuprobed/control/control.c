@@ -28,6 +28,7 @@
 #include "daemon/gpuprobed/clients/other-shims.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 #include "daemon/gpuprobed/metrics/statistics.h"
+#include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
 #include "daemon/gpuprobed/verify/verify.h"
 
@@ -96,10 +97,6 @@ bool control_bool(json_object *parameters, const char *key) {
 	return member && json_object_get_boolean(member);
 }
 
-void control_add_int(json_object *object, const char *key, int64_t value) {
-	json_object_object_add(object, key, json_object_new_int64(value));
-}
-
 void control_add_string(json_object *object, const char *key, const char *value) {
 	json_object_object_add(object, key, varlink_json_string(value));
 }
@@ -108,9 +105,9 @@ static json_object *control_filter_json(const struct filter *filter) {
 	json_object *json = json_object_new_object();
 
 	if (filter->has_pid)
-		control_add_int(json, "pid", filter->pid);
+		json_add_int(json, "pid", filter->pid);
 	if (filter->has_uid)
-		control_add_int(json, "uid", filter->uid);
+		json_add_int(json, "uid", filter->uid);
 	if (filter->has_comm)
 		control_add_string(json, "comm", filter->comm);
 	if (filter->has_exe)
@@ -125,8 +122,8 @@ static const char *control_point_name(const struct attachment *attachment) {
 json_object *control_attachment_json(const struct attachment *attachment) {
 	json_object *json = json_object_new_object();
 
-	control_add_int(json, "id", (int64_t)attachment->id);
-	control_add_int(json, "object", (int64_t)attachment->object->id);
+	json_add_int(json, "id", (int64_t)attachment->id);
+	json_add_int(json, "object", (int64_t)attachment->object->id);
 	control_add_string(json, "program", attachment->program);
 	control_add_string(json, "point", control_point_name(attachment));
 	control_add_string(json, "kernel", attachment->section.kernel);
@@ -134,9 +131,9 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 	control_add_string(json, "engine", engine_name(attachment->engine));
 	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
 	control_add_string(json, "state", "armed");
-	control_add_int(json, "modules", attachment->n_modules);
-	control_add_int(json, "processes", attachment->n_processes);
-	control_add_int(json, "owner", attachment->object->owner);
+	json_add_int(json, "modules", attachment->n_modules);
+	json_add_int(json, "processes", attachment->n_processes);
+	json_add_int(json, "owner", attachment->object->owner);
 	return json;
 }
 
@@ -170,7 +167,7 @@ int control_error_limit(struct varlink_call *call, const char *what, uint64_t li
 	json_object *json = json_object_new_object();
 
 	control_add_string(json, "what", what);
-	control_add_int(json, "limit", (int64_t)limit);
+	json_add_int(json, "limit", (int64_t)limit);
 	return varlink_call_error(call, CONTROL_INTERFACE "LimitExceeded", json);
 }
 
@@ -589,13 +586,13 @@ static json_object *control_counters_json(const struct daemon *daemon) {
 	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
 	json_object *json = json_object_new_object();
 
-	control_add_int(json, "images", (int64_t)daemon->counters.images);
-	control_add_int(json, "images_replaced", (int64_t)daemon->counters.images_replaced);
-	control_add_int(json, "images_own", (int64_t)daemon->counters.images_own);
-	control_add_int(json, "images_cached", (int64_t)daemon->counters.images_cached);
-	control_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
-	control_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
-	control_add_int(json, "processes", (int64_t)daemon->processes.total);
+	json_add_int(json, "images", (int64_t)daemon->counters.images);
+	json_add_int(json, "images_replaced", (int64_t)daemon->counters.images_replaced);
+	json_add_int(json, "images_own", (int64_t)daemon->counters.images_own);
+	json_add_int(json, "images_cached", (int64_t)daemon->counters.images_cached);
+	json_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
+	json_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
+	json_add_int(json, "processes", (int64_t)daemon->processes.total);
 	return json;
 }
 
@@ -612,8 +609,8 @@ static void control_add_statistic(const struct statistic *statistic, void *userd
 		control_add_string(json, "of", statistic->of);
 	control_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
 	control_add_string(json, "unit", statistic_unit_name(statistic->unit));
-	control_add_int(json, "value",
-			statistic->value < INT64_MAX ? (int64_t)statistic->value : INT64_MAX);
+	json_add_int(json, "value",
+		     statistic->value < INT64_MAX ? (int64_t)statistic->value : INT64_MAX);
 	json_object_array_add(userdata, json);
 }
 
@@ -628,16 +625,16 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 		for (size_t i = 0; i < object->n_maps; i++)
 			maps += object->maps[i] != NULL;
 	control_add_string(json, "version", PROJECT_VERSION);
-	control_add_int(json, "pid", getpid());
+	json_add_int(json, "pid", getpid());
 	control_add_string(json, "mode", daemon->config->session ? "session" : "system");
-	control_add_int(json, "started", daemon->started);
+	json_add_int(json, "started", daemon->started);
 	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
 	control_add_string(json, "compiler",
 			   worker_pool_features(daemon->image_pool)
 				   ? missing_feature(daemon, "compiler") ?: "driver"
 				   : "unknown yet");
-	control_add_int(json, "attachments", daemon->registry.n_attachments);
-	control_add_int(json, "maps", maps);
+	json_add_int(json, "attachments", daemon->registry.n_attachments);
+	json_add_int(json, "maps", maps);
 	json_object_object_add(json, "counters", control_counters_json(daemon));
 	statistics_each(daemon, control_add_statistic, statistics);
 	json_object_object_add(json, "statistics", statistics);

@@ -56,7 +56,6 @@ bool control_name_valid(const char *name);
 /* The filter of a call. A line about the member in *parameterp if it makes no sense. */
 const char *control_filter(json_object *json, struct filter *filter, const char **parameterp);
 
-void control_add_int(json_object *object, const char *key, int64_t value);
 void control_add_string(json_object *object, const char *key, const char *value);
 
 /* The types Map and Attachment of the interface; daemon_count_modules() is called before. */

@@ -15,6 +15,7 @@
 
 #include "control.h"
 #include "daemon/gpuprobed/daemon.h"
+#include "lib/json.h"
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/registry/kernels-list.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -257,7 +258,7 @@ static int kernels_on_item(struct kernels_search *search, json_object *item) {
 		search->bytes += kernels_add_text(json, "file", file);
 	if (json_object_object_get_ex(item, "line", &line) &&
 	    json_object_is_type(line, json_type_int) && json_object_get_int64(line) >= 0)
-		control_add_int(json, "line", json_object_get_int64(line));
+		json_add_int(json, "line", json_object_get_int64(line));
 	json_object_array_add(search->array, json);
 	return search->bytes > KERNELS_REPLY_MAX ? KERNELS_E_LIMIT : 0;
 }

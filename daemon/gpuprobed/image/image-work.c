@@ -23,6 +23,7 @@
 #include "daemon/gpuprobed/daemon.h"
 #include "image-reply.h"
 #include "daemon/gpuprobed/base/memfd.h"
+#include "lib/json.h"
 #include "pass.h"
 #include "plan-work.h"
 
@@ -37,14 +38,6 @@ static void image_work_free(struct image_work *work) {
 
 /* ---- requests ---- */
 
-static void image_work_add_string(json_object *object, const char *key, const char *text) {
-	json_object_object_add(object, key, json_object_new_string(text));
-}
-
-static void image_work_add_int(json_object *object, const char *key, int64_t value) {
-	json_object_object_add(object, key, json_object_new_int64(value));
-}
-
 /* The members that are the same in all jobs of the work. */
 static json_object *image_work_request(const struct image_work *work, enum image_stage stage) {
 	static const char *const stages[] = { "all",  "extract",      "check",
@@ -54,11 +47,11 @@ static json_object *image_work_request(const struct image_work *work, enum image
 					     [WIRE_IMAGE_CUBIN] = "cubin" };
 	json_object *request = json_object_new_object(), *stubs = json_object_new_array();
 
-	image_work_add_string(request, "job", "image");
-	image_work_add_string(request, "kind", kinds[work->kind]);
-	image_work_add_int(request, "flags", work->flags);
-	image_work_add_int(request, "capability", work->capability);
-	image_work_add_int(request, "image", work->image);
+	json_add_string(request, "job", "image");
+	json_add_string(request, "kind", kinds[work->kind]);
+	json_add_int(request, "flags", work->flags);
+	json_add_int(request, "capability", work->capability);
+	json_add_int(request, "image", work->image);
 	for (size_t i = 0; i < work->daemon->config->stubs.n; i++)
 		json_object_array_add(stubs,
 				      json_object_new_string(work->daemon->config->stubs.items[i]));
@@ -67,14 +60,13 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	if (!json_object_array_length(stubs))
 		json_object_array_add(stubs, json_object_new_string(DAEMON_STUB_DEFAULT));
 	json_object_object_add(request, "stubs", stubs);
-	json_object_object_add(request, "call",
-			       json_object_new_boolean(work->daemon->artifacts != NULL));
-	image_work_add_string(request, "stage", stages[stage]);
+	json_add_bool(request, "call", work->daemon->artifacts != NULL);
+	json_add_string(request, "stage", stages[stage]);
 	/* a person who reads what is kept is not to find each kernel twice */
-	json_object_object_add(request, "bare", json_object_new_boolean(!work->daemon->artifacts));
+	json_add_bool(request, "bare", !work->daemon->artifacts);
 	if (work->isa) {
-		image_work_add_int(request, "isa", work->isa);
-		image_work_add_int(request, "target", work->target);
+		json_add_int(request, "isa", work->isa);
+		json_add_int(request, "target", work->target);
 	}
 	return request;
 }
@@ -83,7 +75,7 @@ static json_object *image_work_request(const struct image_work *work, enum image
 static int image_work_add_fd(json_object *request, const char *key, int index) {
 	if (index < 0)
 		return index;
-	image_work_add_int(request, key, index);
+	json_add_int(request, key, index);
 	return 0;
 }
 

@@ -27,6 +27,7 @@
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/registry/outcome.h"
+#include "lib/json.h"
 #include "pass-plan.h"
 
 #define PASS_MS_MIN 20 /* below that a pass is not started */
@@ -79,7 +80,7 @@ static void pass_finish(struct pass_drive *drive, struct worker_task *task, int 
 	struct image_work *work = drive->work;
 
 	if (reply && *drive->note)
-		json_object_object_add(reply, "note", json_object_new_string(drive->note));
+		json_add_string(reply, "note", drive->note);
 	pass_drive_free(drive);
 	image_work_take(task, result, reply, message, work);
 }
@@ -249,20 +250,17 @@ static json_object *pass_request(const struct pass_step *step, unsigned int time
 	const struct pass_definition *definition = step->definition;
 	json_object *request = json_object_new_object(), *symbols = json_object_new_array();
 
-	json_object_object_add(request, "job", json_object_new_string("pass"));
-	json_object_object_add(request, "executable",
-			       json_object_new_string(definition->executable));
-	json_object_object_add(request, "attach_point", json_object_new_string(step->attach_point));
+	json_add_string(request, "job", "pass");
+	json_add_string(request, "executable", definition->executable);
+	json_add_string(request, "attach_point", step->attach_point);
 	if (step->kernel)
-		json_object_object_add(request, "kernel", json_object_new_string(step->kernel));
+		json_add_string(request, "kernel", step->kernel);
 	if (definition->parameters)
 		json_object_object_add(request, "parameters",
 				       json_object_get(definition->parameters));
-	json_object_object_add(request, "max_output_bytes",
-			       json_object_new_int64((int64_t)definition->max_output_bytes));
-	json_object_object_add(request, "timeout_ms", json_object_new_int64(timeout));
-	json_object_object_add(request, "memory_mib",
-			       json_object_new_int64(definition->memory_mib));
+	json_add_int(request, "max_output_bytes", (int64_t)definition->max_output_bytes);
+	json_add_int(request, "timeout_ms", timeout);
+	json_add_int(request, "memory_mib", definition->memory_mib);
 	for (size_t i = 0; i < definition->required_symbols.n; i++)
 		json_object_array_add(
 			symbols, json_object_new_string(definition->required_symbols.strings[i]));
@@ -296,11 +294,11 @@ static int pass_run_step(struct pass_drive *drive, const struct pass_step *step,
 	task = worker_task_new(json_object_get(request), pass_on_run, drive);
 	r = task ? worker_task_add_copy(task, drive->text) : -ENOMEM;
 	if (r >= 0) {
-		json_object_object_add(request, "input", json_object_new_int(r));
+		json_add_int(request, "input", r);
 		r = worker_task_add_output(task, step->definition->max_output_bytes);
 	}
 	if (r >= 0)
-		json_object_object_add(request, "output", json_object_new_int(r));
+		json_add_int(request, "output", r);
 	json_object_put(request);
 	if (r < 0) {
 		worker_task_free(task);

@@ -19,6 +19,7 @@
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/base/memfd.h"
+#include "lib/json.h"
 #include "pass.h"
 #include "plan-check.h"
 
@@ -144,7 +145,7 @@ static int plan_job_input(json_object *request, struct worker_task *task, const 
 
 	if (index < 0)
 		return index;
-	json_object_object_add(request, key, json_object_new_int(index));
+	json_add_int(request, key, index);
 	return 0;
 }
 
@@ -177,13 +178,13 @@ int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker
 	struct worker_task *task = worker_task_new(json_object_get(request), fn, userdata);
 	int r;
 
-	json_object_object_add(request, "job", json_object_new_string("patch"));
-	json_object_object_add(request, "capability", json_object_new_int((int)job->capability));
+	json_add_string(request, "job", "patch");
+	json_add_int(request, "capability", (int)job->capability);
 	json_object_object_add(request, "programs", programs);
 	json_object_object_add(request, "attachments", attachments);
 	r = task ? worker_task_add_output(task, PLAN_SIZE_MAX) : -ENOMEM;
 	if (r >= 0) {
-		json_object_object_add(request, "output", json_object_new_int(r));
+		json_add_int(request, "output", r);
 		r = 0;
 	}
 	if (r == 0 && job->names >= 0)

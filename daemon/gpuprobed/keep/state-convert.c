@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 
+#include "lib/json.h"
 #include "proto/patch.h"
 
 static int64_t member_int(json_object *json, const char *key) {
@@ -59,14 +60,14 @@ static int convert_1(json_object *state) {
 			attachment = attachments > attachment ? attachments : attachment;
 			map = maps > map ? maps : map;
 		}
-	json_object_object_add(last, "object", json_object_new_int64(object_id));
-	json_object_object_add(last, "attachment", json_object_new_int64(attachment));
-	json_object_object_add(last, "map", json_object_new_int64(map));
+	json_add_int(last, "object", object_id);
+	json_add_int(last, "attachment", attachment);
+	json_add_int(last, "map", map);
 	json_object_object_add(state, "last", last);
 	if (getrandom(&session, sizeof(session), 0) != sizeof(session))
 		return -1;
-	json_object_object_add(state, "session", json_object_new_int64((int64_t)(session | 1)));
-	json_object_object_add(state, "starts", json_object_new_int64(1));
+	json_add_int(state, "session", (int64_t)(session | 1));
+	json_add_int(state, "starts", 1);
 	return 0;
 }
 
@@ -100,7 +101,7 @@ int state_convert(json_object *state, char error[static STATE_ERROR_SIZE]) {
 				 (long long)version);
 			return STATE_E_REFUSED;
 		}
-	json_object_object_add(state, "version", json_object_new_int(STATE_VERSION));
+	json_add_int(state, "version", STATE_VERSION);
 	if (member_int(state, "layout") != MAP_LAYOUT_VERSION) {
 		snprintf(error, STATE_ERROR_SIZE,
 			 "maps are laid out as of version %lld, which this daemon does not read",

@@ -18,51 +18,40 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/base/memfd.h"
+#include "lib/json.h"
 #include "proto/patch.h"
-
-static void add_int(json_object *json, const char *key, uint64_t value) {
-	json_object_object_add(json, key, json_object_new_int64((int64_t)value));
-}
-
-static void add_bool(json_object *json, const char *key, bool value) {
-	json_object_object_add(json, key, json_object_new_boolean(value));
-}
-
-static void add_string(json_object *json, const char *key, const char *text) {
-	json_object_object_add(json, key, json_object_new_string(text));
-}
 
 static json_object *filter_json(const struct filter *filter) {
 	json_object *json = json_object_new_object();
 
 	if (filter->has_pid)
-		add_int(json, "pid", (uint64_t)filter->pid);
+		json_add_int(json, "pid", (uint64_t)filter->pid);
 	if (filter->start_time)
-		add_int(json, "start_time", filter->start_time);
+		json_add_int(json, "start_time", filter->start_time);
 	if (filter->has_uid)
-		add_int(json, "uid", filter->uid);
+		json_add_int(json, "uid", filter->uid);
 	if (filter->own)
-		json_object_object_add(json, "own", json_object_new_boolean(true));
+		json_add_bool(json, "own", true);
 	if (filter->has_comm)
-		add_string(json, "comm", filter->comm);
+		json_add_string(json, "comm", filter->comm);
 	if (filter->has_exe)
-		add_string(json, "exe", filter->exe);
+		json_add_string(json, "exe", filter->exe);
 	if (filter->has_cgroup)
-		add_string(json, "cgroup", filter->cgroup);
+		json_add_string(json, "cgroup", filter->cgroup);
 	return json;
 }
 
 static json_object *section_json(const struct section *section) {
 	json_object *json = json_object_new_object();
 
-	add_int(json, "point", section->point);
-	add_bool(json, "known", section->known);
-	add_bool(json, "device_function", section->device_function);
-	add_string(json, "kernel", section->kernel);
-	add_string(json, "file", section->file);
-	add_int(json, "line", section->line);
-	add_int(json, "block", section->block);
-	add_int(json, "instruction", section->instruction);
+	json_add_int(json, "point", section->point);
+	json_add_bool(json, "known", section->known);
+	json_add_bool(json, "device_function", section->device_function);
+	json_add_string(json, "kernel", section->kernel);
+	json_add_string(json, "file", section->file);
+	json_add_int(json, "line", section->line);
+	json_add_int(json, "block", section->block);
+	json_add_int(json, "instruction", section->instruction);
 	return json;
 }
 
@@ -70,19 +59,19 @@ static json_object *section_json(const struct section *section) {
 static void add_gpu(json_object *json, const struct attachment *attachment) {
 	json_object *context = json_object_new_array(), *maps = json_object_new_array();
 
-	add_int(json, "maps", attachment->maps);
-	add_bool(json, "process", attachment->process);
-	add_int(json, "size", attachment->size);
-	add_int(json, "local_bytes", attachment->local_bytes);
-	add_string(json, "symbol", attachment->symbol);
-	add_int(json, "isa", attachment->isa);
-	add_int(json, "target", attachment->target);
-	add_string(json, "engine", engine_name(attachment->engine));
+	json_add_int(json, "maps", attachment->maps);
+	json_add_bool(json, "process", attachment->process);
+	json_add_int(json, "size", attachment->size);
+	json_add_int(json, "local_bytes", attachment->local_bytes);
+	json_add_string(json, "symbol", attachment->symbol);
+	json_add_int(json, "isa", attachment->isa);
+	json_add_int(json, "target", attachment->target);
+	json_add_string(json, "engine", engine_name(attachment->engine));
 	for (size_t i = 0; i < attachment->n_context; i++)
 		json_object_array_add(context, json_object_new_int(attachment->context[i]));
 	json_object_object_add(json, "context", context);
-	add_int(json, "patch", attachment->patch_slot);
-	add_string(json, "patch_reason", attachment->patch_reason);
+	json_add_int(json, "patch", attachment->patch_slot);
+	json_add_string(json, "patch_reason", attachment->patch_reason);
 	for (size_t i = 0; i < attachment->n_patch_maps; i++)
 		json_object_array_add(maps, json_object_new_int(attachment->patch_maps[i]));
 	json_object_object_add(json, "patch_maps", maps);
@@ -91,15 +80,15 @@ static void add_gpu(json_object *json, const struct attachment *attachment) {
 static json_object *attachment_state_json(const struct attachment *attachment) {
 	json_object *json = json_object_new_object();
 
-	add_int(json, "id", attachment->id);
-	add_string(json, "program", attachment->program);
+	json_add_int(json, "id", attachment->id);
+	json_add_string(json, "program", attachment->program);
 	json_object_object_add(json, "section", section_json(&attachment->section));
-	add_string(json, "section_text", attachment->section_text);
-	add_int(json, "spaces", attachment->spaces);
+	json_add_string(json, "section_text", attachment->section_text);
+	json_add_int(json, "spaces", attachment->spaces);
 	json_object_object_add(json, "filter", filter_json(&attachment->filter));
-	add_bool(json, "on_host", attachment->on_host);
-	add_int(json, "host_program", attachment->host_program);
-	add_int(json, "fd", attachment->slot);
+	json_add_bool(json, "on_host", attachment->on_host);
+	json_add_int(json, "host_program", attachment->host_program);
+	json_add_int(json, "fd", attachment->slot);
 	if (!attachment->on_host)
 		add_gpu(json, attachment);
 	return json;
@@ -123,23 +112,23 @@ static json_object *map_json(const struct object *object, size_t i) {
 	json_object *json = json_object_new_object();
 	const struct map *map = object->maps[i];
 
-	add_string(json, "slot", object->slots[i]);
+	json_add_string(json, "slot", object->slots[i]);
 	if (!map)
 		return json;
-	add_int(json, "id", map->id);
-	add_string(json, "name", map->name);
-	add_int(json, "type", map->spec.type);
-	add_int(json, "key_size", map->spec.key_size);
-	add_int(json, "value_size", map->spec.value_size);
-	add_int(json, "max_entries", map->spec.max_entries);
-	add_int(json, "flags", map->spec.flags);
-	add_int(json, "btf_key_type", map->spec.btf_key_type);
-	add_int(json, "btf_value_type", map->spec.btf_value_type);
+	json_add_int(json, "id", map->id);
+	json_add_string(json, "name", map->name);
+	json_add_int(json, "type", map->spec.type);
+	json_add_int(json, "key_size", map->spec.key_size);
+	json_add_int(json, "value_size", map->spec.value_size);
+	json_add_int(json, "max_entries", map->spec.max_entries);
+	json_add_int(json, "flags", map->spec.flags);
+	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
+	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
 	json_object_object_add(json, "layout", layout_json(&map->spec.layout));
-	add_int(json, "initial", map->spec.n_initial);
+	json_add_int(json, "initial", map->spec.n_initial);
 	if (map->spec.lanes)
-		add_int(json, "lanes", map->spec.n_lanes);
-	add_int(json, "fd", object->kernel_slots[i]);
+		json_add_int(json, "lanes", map->spec.n_lanes);
+	json_add_int(json, "fd", object->kernel_slots[i]);
 	return json;
 }
 
@@ -148,15 +137,15 @@ static json_object *object_json(const struct registry *registry, const struct ob
 		    *attachments = json_object_new_array();
 	const struct attachment *attachment;
 
-	add_int(json, "id", object->id);
-	add_int(json, "owner", object->owner);
-	add_bool(json, "shared", object->shared);
-	add_bool(json, "has_kernel_user", object->has_kernel_user);
-	add_int(json, "kernel_user", object->kernel_user);
-	add_bool(json, "host", object->host);
-	add_int(json, "fd", object->slot);
-	add_int(json, "btf", object->n_btf);
-	add_int(json, "resident", object->resident);
+	json_add_int(json, "id", object->id);
+	json_add_int(json, "owner", object->owner);
+	json_add_bool(json, "shared", object->shared);
+	json_add_bool(json, "has_kernel_user", object->has_kernel_user);
+	json_add_int(json, "kernel_user", object->kernel_user);
+	json_add_bool(json, "host", object->host);
+	json_add_int(json, "fd", object->slot);
+	json_add_int(json, "btf", object->n_btf);
+	json_add_int(json, "resident", object->resident);
 	for (size_t i = 0; i < object->n_maps; i++)
 		json_object_array_add(maps, map_json(object, i));
 	json_object_object_add(json, "maps", maps);
@@ -172,15 +161,15 @@ json_object *state_to_json(const struct registry *registry, const struct state_n
 		    *objects = json_object_new_array();
 	const struct object *object;
 
-	add_int(state, "version", STATE_VERSION);
-	add_string(state, "daemon", PROJECT_VERSION);
-	add_int(state, "layout", MAP_LAYOUT_VERSION);
-	add_int(state, "patch", PATCH_VERSION);
-	add_int(state, "session", numbers->session);
-	add_int(state, "starts", numbers->starts);
-	add_int(last, "object", registry->last_object);
-	add_int(last, "attachment", registry->last_attachment);
-	add_int(last, "map", registry->last_map);
+	json_add_int(state, "version", STATE_VERSION);
+	json_add_string(state, "daemon", PROJECT_VERSION);
+	json_add_int(state, "layout", MAP_LAYOUT_VERSION);
+	json_add_int(state, "patch", PATCH_VERSION);
+	json_add_int(state, "session", numbers->session);
+	json_add_int(state, "starts", numbers->starts);
+	json_add_int(last, "object", registry->last_object);
+	json_add_int(last, "attachment", registry->last_attachment);
+	json_add_int(last, "map", registry->last_map);
 	json_object_object_add(state, "last", last);
 	TAILQ_FOREACH(object, &registry->objects, link)
 		if (object->kept)

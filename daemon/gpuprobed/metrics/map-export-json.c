@@ -10,35 +10,28 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/registry/registry.h"
-
-static void add_int(json_object *json, const char *key, uint64_t value) {
-	json_object_object_add(json, key, json_object_new_int64((int64_t)value));
-}
-
-static void add_string(json_object *json, const char *key, const char *text) {
-	json_object_object_add(json, key, json_object_new_string(text));
-}
+#include "lib/json.h"
 
 json_object *map_export_json(const struct map_export *export) {
 	json_object *json = json_object_new_object(), *labels = json_object_new_object(),
 		    *families = json_object_new_array();
 
-	add_int(json, "map", export->map);
-	add_string(json, "map_name", export->map_name);
-	add_int(json, "object", export->object);
-	add_int(json, "owner", export->owner);
-	add_string(json, "name", export->name);
-	add_string(json, "kind", map_export_kind_name(export->kind));
-	add_string(json, "help", export->help);
-	add_string(json, "unit", export->unit);
+	json_add_int(json, "map", export->map);
+	json_add_string(json, "map_name", export->map_name);
+	json_add_int(json, "object", export->object);
+	json_add_int(json, "owner", export->owner);
+	json_add_string(json, "name", export->name);
+	json_add_string(json, "kind", map_export_kind_name(export->kind));
+	json_add_string(json, "help", export->help);
+	json_add_string(json, "unit", export->unit);
 	for (size_t i = 0; i < export->n_labels; i++)
-		add_string(labels, export->labels[i].name, export->labels[i].value);
+		json_add_string(labels, export->labels[i].name, export->labels[i].value);
 	json_object_object_add(json, "labels", labels);
-	json_object_object_add(json, "per_sm", json_object_new_boolean(export->per_sm));
-	add_string(json, "merge", export->latest ? "latest" : "sum");
-	json_object_object_add(json, "nonzero", json_object_new_boolean(export->nonzero));
+	json_add_bool(json, "per_sm", export->per_sm);
+	json_add_string(json, "merge", export->latest ? "latest" : "sum");
+	json_add_bool(json, "nonzero", export->nonzero);
 	if (export->bucket)
-		add_string(json, "bucket", export->bucket->name);
+		json_add_string(json, "bucket", export->bucket->name);
 	for (size_t i = 0; i < export->n_families; i++)
 		json_object_array_add(families, json_object_new_string(export->families[i].name));
 	json_object_object_add(json, "families", families);

@@ -3,23 +3,16 @@
 #include "attachment-json.h"
 
 #include "registry.h"
-
-static void add_string(json_object *object, const char *key, const char *text) {
-	json_object_object_add(object, key, json_object_new_string(text));
-}
-
-static void add_int(json_object *object, const char *key, int64_t value) {
-	json_object_object_add(object, key, json_object_new_int64(value));
-}
+#include "lib/json.h"
 
 json_object *attachment_program_json(const struct attachment *attachment, int fd) {
 	json_object *program = json_object_new_object(), *context = json_object_new_array();
 
-	add_string(program, "name", attachment->symbol);
-	add_string(program, "label", attachment->program);
-	add_int(program, "fd", fd);
-	add_int(program, "isa", attachment->isa);
-	add_int(program, "target", attachment->target);
+	json_add_string(program, "name", attachment->symbol);
+	json_add_string(program, "label", attachment->program);
+	json_add_int(program, "fd", fd);
+	json_add_int(program, "isa", attachment->isa);
+	json_add_int(program, "target", attachment->target);
 	for (size_t i = 0; i < attachment->n_context; i++)
 		json_object_array_add(context, json_object_new_int(attachment->context[i]));
 	json_object_object_add(program, "context", context);
@@ -30,9 +23,9 @@ json_object *attachment_patch_json(const struct attachment *attachment, int fd) 
 	json_object *program = attachment_program_json(attachment, fd);
 
 	/* slots are loaded as PTX can from sm_70 on */
-	add_int(program, "target", attachment->target > 70 ? attachment->target : 70);
-	add_int(program, "maps", (int64_t)attachment_patch_slots(attachment));
-	json_object_object_add(program, "process", json_object_new_boolean(true));
+	json_add_int(program, "target", attachment->target > 70 ? attachment->target : 70);
+	json_add_int(program, "maps", (int64_t)attachment_patch_slots(attachment));
+	json_add_bool(program, "process", true);
 	return program;
 }
 
@@ -42,19 +35,18 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 		attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
 	json_object *json = json_object_new_object(), *spaces;
 
-	add_int(json, "id", (int64_t)attachment->id);
-	add_string(json, "kernel", section->kernel);
+	json_add_int(json, "id", (int64_t)attachment->id);
+	json_add_string(json, "kernel", section->kernel);
 	if (section_prefixed(section, attachment->section_text))
-		json_object_object_add(json, "prefixed", json_object_new_boolean(true));
-	json_object_object_add(json, "device_function",
-			       json_object_new_boolean(section->device_function));
-	add_string(json, "point", section_point_name(section));
-	add_string(json, "program", attachment->symbol);
+		json_add_bool(json, "prefixed", true);
+	json_add_bool(json, "device_function", section->device_function);
+	json_add_string(json, "point", section_point_name(section));
+	json_add_string(json, "program", attachment->symbol);
 	if (section->point == SECTION_LINE) {
-		add_string(json, "file", section->file);
-		add_int(json, "line", section->line);
+		json_add_string(json, "file", section->file);
+		json_add_int(json, "line", section->line);
 	} else if (section->point == SECTION_BLOCK) {
-		add_int(json, "block", section->block);
+		json_add_int(json, "block", section->block);
 	} else if (section->point == SECTION_MEMORY && wanted != SECTION_SPACES_DEFAULT) {
 		spaces = json_object_new_array();
 		for (unsigned int i = 0; section_space_name(i); i++)

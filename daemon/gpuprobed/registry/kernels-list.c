@@ -23,6 +23,7 @@
 #include "daemon/gpuprobed/control/control.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/keep/keep.h"
+#include "lib/json.h"
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
 
@@ -408,8 +409,7 @@ static json_object *kernel_json(const struct kernel *kernel) {
 	control_add_string(json, "id", id);
 	control_add_string(json, "name", kernel->name);
 	control_add_string(json, "demangled", kernel->demangled ?: kernel->name);
-	json_object_object_add(json, "device_function",
-			       json_object_new_boolean(kernel->device_function));
+	json_add_bool(json, "device_function", kernel->device_function);
 	for (size_t i = 0; i < kernel->n_pids; i++)
 		json_object_array_add(pids, json_object_new_int64(kernel->pids[i]));
 	for (size_t i = 0; i < kernel->n_attachments; i++)

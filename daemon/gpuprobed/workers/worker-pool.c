@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/base/spawner.h"
+#include "lib/json.h"
 
 #define ROOT 0
 #define EXTRA_MS 10
@@ -475,7 +476,7 @@ bool worker_pool_retry(struct worker_pool *pool, struct worker_task *task, int s
 			return false;
 	task->retry = false;
 	task->worker = NULL;
-	json_object_object_add(task->request, "one_thread", json_object_new_boolean(true));
+	json_add_bool(task->request, "one_thread", true);
 	TAILQ_INSERT_HEAD(&pool->queue, task, link);
 	pool->n_queue++;
 	return true;

@@ -25,6 +25,7 @@
 
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/base/spawner.h"
+#include "lib/json.h"
 
 #define WORKER_DEPTH_MAX 16
 #define GRACE_MS 200
@@ -425,7 +426,7 @@ void worker_assign(struct worker *worker, struct worker_task *task) {
 	int r;
 
 	task->id = ++pool->next_id;
-	json_object_object_add(task->request, "id", json_object_new_int64(task->id));
+	json_add_int(task->request, "id", task->id);
 	text = json_object_to_json_string_length(task->request, JSON_C_TO_STRING_PLAIN, &n);
 	if (!text || n > WORKER_MESSAGE_MAX) {
 		worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL,

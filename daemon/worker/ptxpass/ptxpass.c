@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/json.h"
 #include "passes/ptx-module.h"
 
 #define INPUT_MAX (INT32_MAX - 1)
@@ -135,8 +136,7 @@ static int write_reply(const struct ptxpass_request *request, const char *output
 	if (reply && text && !json_object_object_add(reply, "output_ptx", text)) {
 		text = NULL;
 		if (request->nested)
-			json_object_object_add(reply, "modified",
-					       json_object_new_boolean(output != NULL));
+			json_add_bool(reply, "modified", output != NULL);
 		line = json_object_to_json_string_ext(
 			reply, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 	}

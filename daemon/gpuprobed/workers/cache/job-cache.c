@@ -29,6 +29,7 @@
 #include "job-text.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
+#include "lib/json.h"
 
 #define JOB_CACHE_VERSION 1 /* of what keys are made from */
 #define JOB_CACHE_READERS 2
@@ -449,8 +450,7 @@ static void job_lookup_answer(struct job_lookup *lookup) {
 	lookup->reply = NULL;
 	lookup->cache->counters.hits++;
 	if (lookup->number_taken)
-		json_object_object_add(worker_task_request(task), "image",
-				       json_object_new_int64(entry->number));
+		json_add_int(worker_task_request(task), "image", entry->number);
 	for (size_t i = 0; i < entry->n_parts; i++) {
 		worker_task_replace_output(task, entry->parts[i].index, entry->fds[i],
 					   entry->parts[i].size);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Members of a JSON object. `text` is UTF-8; varlink_json_string() makes a value of other bytes.
+ * Without memory a member is null or missing: the receiver's check of the object refuses it.
+ */
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline void json_add_int(json_object *object, const char *key, int64_t value) {
+	json_object_object_add(object, key, json_object_new_int64(value));
+}
+
+static inline void json_add_bool(json_object *object, const char *key, bool value) {
+	json_object_object_add(object, key, json_object_new_boolean(value));
+}
+
+static inline void json_add_string(json_object *object, const char *key, const char *text) {
+	json_object_object_add(object, key, json_object_new_string(text));
+}
