@@ -164,8 +164,9 @@ class Docs(unittest.TestCase):
                 os.unlink(os.path.join(folder, "counter.bpf.o"))
 
     def test_links(self):
-        """What README, SECURITY and the guides point to is there."""
+        """What README, SECURITY, the pages and the guides point to is there."""
         files = [os.path.join(SOURCE, name) for name in ("README.md", "SECURITY.md")]
+        files += [os.path.join(DOCS, name) for name in os.listdir(DOCS) if name.endswith(".md")]
         files += [os.path.join(DOCS, "guides", name) for name in os.listdir(os.path.join(DOCS, "guides"))]
         for file in files:
             for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", read(file)):
@@ -173,7 +174,7 @@ class Docs(unittest.TestCase):
                     self.assertTrue(os.path.exists(os.path.join(os.path.dirname(file), target)))
 
     def test_architecture(self):
-        """Each file that architecture.md names is there, if only in one of the folders that it speaks of."""
+        """Each file that architecture.md, adding.md and the decisions name is there, if only in one of the folders that they speak of."""
         there = [
             os.path.relpath(os.path.join(folder, file), SOURCE)
             for top in os.listdir(SOURCE)
@@ -181,7 +182,9 @@ class Docs(unittest.TestCase):
             for folder, _, files in os.walk(os.path.join(SOURCE, top))
             for file in files
         ]
-        named = set(re.findall(r"`([\w./*-]+\.(?:c|h|S|py|md|txt|json|varlink))`", read(DOCS, "architecture.md")))
+        pages = ["architecture.md", "adding.md", *(os.path.join("decisions", name) for name in os.listdir(os.path.join(DOCS, "decisions")))]
+        text = "".join(read(DOCS, page) for page in pages)
+        named = set(re.findall(r"`([\w./*-]+\.(?:c|h|S|py|md|txt|json|varlink))`", text))
         self.assertGreater(len(named), 80)
         lacking = [name for name in sorted(named) if not any(fnmatch.fnmatch("/" + path, "*/" + name) for path in there)]
         self.assertEqual(lacking, [])
