@@ -174,7 +174,7 @@ class Docs(unittest.TestCase):
                     self.assertTrue(os.path.exists(os.path.join(os.path.dirname(file), target)))
 
     def test_architecture(self):
-        """Each file that architecture.md, adding.md and the decisions name is there, if only in one of the folders that they speak of."""
+        """Each file that architecture.md, adding.md, glossary.md and the decisions name is there, if only in one of the folders that they speak of."""
         there = [
             os.path.relpath(os.path.join(folder, file), SOURCE)
             for top in os.listdir(SOURCE)
@@ -182,7 +182,7 @@ class Docs(unittest.TestCase):
             for folder, _, files in os.walk(os.path.join(SOURCE, top))
             for file in files
         ]
-        pages = ["architecture.md", "adding.md", *(os.path.join("decisions", name) for name in os.listdir(os.path.join(DOCS, "decisions")))]
+        pages = ["architecture.md", "adding.md", "glossary.md", *(os.path.join("decisions", name) for name in os.listdir(os.path.join(DOCS, "decisions")))]
         text = "".join(read(DOCS, page) for page in pages)
         named = set(re.findall(r"`([\w./*-]+\.(?:c|h|S|py|md|txt|json|varlink))`", text))
         self.assertGreater(len(named), 80)
