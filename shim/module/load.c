@@ -353,7 +353,8 @@ static bool connected(const struct interest *found, uint64_t deadline_ms) {
 		return true;
 	}
 	client_close(&client);
-	welcome = before; /* whom has been told a part only is to be told all */
+	welcome = before; /* a daemon that received half of the messages must receive all of them
+			     next time */
 	return false;
 }
 

@@ -66,7 +66,7 @@ bool trace_adopt(struct trace_ring *ring, uint64_t size) {
 	return true;
 }
 
-/* Another thread may be at it: what it has read before the last change is not what stays. */
+/* Retries until stable: another thread may be copying an older value. */
 static void follow(uint64_t *to, const uint64_t *from) {
 	uint64_t value;
 

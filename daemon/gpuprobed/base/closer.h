@@ -2,10 +2,11 @@
 #pragma once
 
 /*
- * Closes what strangers have had a hand in. close(2) may wait for them: a TCP socket that lingers
- * holds whoever lets go of it last, and it may lie unread in a socket that we close; a file of a
- * FUSE server holds everybody who has it open and closes it. So threads do that, and the loop never
- * waits.
+ * Closes descriptors that came from other users, in threads, so that the loop never waits.
+ *
+ * close(2) can wait for as long as the sender likes: a TCP socket that lingers blocks the process
+ * that closes it last, and it may lie unread in a socket that we close; a file on a FUSE file
+ * system blocks until its server answers.
  */
 
 #include <stdbool.h>
@@ -16,26 +17,26 @@ struct closer;
 /* 0 or -errno. */
 int closer_new(struct closer **closerp, uv_loop_t *loop);
 
-/* Lets go of what is not closed yet: its done() is called, its descriptors stay open as long as the
- * process. NULL is fine. */
+/* Gives up what is not closed yet: done() is called for it, and the descriptors stay open until the
+ * process ends. NULL is fine. */
 struct closer *closer_free(struct closer *closer);
 
-/* Consumes a socket that a stranger is connected to, soon. Without a closer it is closed here. */
+/* Closes a socket that another user is connected to, in a thread; without a closer at once. */
 void closer_socket(struct closer *closer, int consumed_fd);
 
-/* Consumes a memfd that a stranger has filled, soon: whose last descriptor goes takes half a second
- * for each GiB. Without a closer it is closed here. */
+/* Closes a memfd that another user has filled, in a thread; without a closer at once. Closing the
+ * last descriptor of a memfd takes half a second for each GiB. */
 void closer_memory(struct closer *closer, int consumed_fd);
 
 /*
- * Whether so many sockets wait to be closed that who makes them should wait, too: what is accepted
- * meanwhile would stay open, as it is in nobody's account. NULL is fine.
+ * Whether so many sockets wait to be closed that no new ones should be accepted: they count for no
+ * user's quota while they wait. NULL is fine.
  */
 bool closer_is_behind(const struct closer *closer);
 
 /*
- * Consumes a descriptor that came from a stranger. done() is called on the loop when that is over,
- * which may be never while the stranger likes: he should be charged until then.
+ * Closes a descriptor that came from another user. done() is called on the loop when it is closed.
+ * The sender can delay that for ever, so charge the descriptor to his quota until then.
  */
 void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *userdata),
 		    void *userdata);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A small detached thread, for what may never come back. It handles no signal but that one, or none
- * at all with 0. 0 or -errno. */
+/* Starts a detached thread with a small stack, for calls that may never return. It handles `signal`
+ * alone; 0: no signal. Returns 0 or -errno. */
 int detached_start(void *(*run)(void *userdata), void *userdata, int signal);

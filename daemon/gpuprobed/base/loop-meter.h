@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How long turns of the loop take: while one runs, everybody else waits. What the loop waits for
- * events itself does not count. */
+/* Measures how long the turns of the loop take. While a turn runs, all clients wait. The time that
+ * the loop itself waits for events does not count. */
 
 #include <stdint.h>
 #include <uv.h>

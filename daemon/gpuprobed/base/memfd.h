@@ -12,7 +12,7 @@
 /* What a foreign memfd must carry at least before its bytes are looked at. */
 #define MEMFD_SEALS_INPUT (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-/* Negative errno as everywhere; fd_close() takes -1 and always returns -1. */
+/* Errors are negative errno. fd_close() accepts -1 and always returns -1. */
 int fd_close(int fd);
 
 /* A cleanup attribute: _cleanup_fd int fd = -1; */
@@ -27,7 +27,8 @@ int memfd_new(const char *name);
 /* A new memfd with these bytes, sealed for good. The descriptor, or -errno. */
 int memfd_new_sealed(const char *name, const void *data, size_t size);
 
-/* Seals for good what somebody else filled in. 0, -EBUSY if it is still mapped writable, -errno. */
+/* Seals a memfd that somebody else filled, for good. 0; -EBUSY if it is still mapped writable; or
+ * -errno. */
 int memfd_seal(int fd);
 
 /*
@@ -37,13 +38,14 @@ int memfd_seal(int fd);
 int memfd_check(int fd, uint64_t size, const char **whyp);
 
 /*
- * Whether some of its bytes are in no memory yet. Who maps such bytes gets memory for them, which
- * is his as long as anybody has the memfd: so nobody maps what strangers sent before this has said
- * no. In a sealed memfd it stays so. Takes a moment for each megabyte.
+ * Whether the memfd has holes: bytes without memory behind them. Reading a hole through a mapping
+ * allocates memory, charged to the reader, until the last descriptor is closed. So call this before
+ * you map a memfd that another user sent. The answer stays true for a sealed memfd. The time that
+ * it takes grows with the size.
  */
 bool memfd_has_holes(int fd, uint64_t size);
 
-/* Its size. 0 or -errno. */
+/* Size in bytes. 0 or -errno. */
 int memfd_size(int fd, uint64_t *sizep);
 
 /* Maps a sealed memfd to read; munmap() takes it back. 0 or -errno. */

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What systemd is told (sd_notify(3)), and the descriptors that it is to keep. Its socket takes a
- * few hundred messages, after which libsystemd would wait for PID 1, and with us all who wait for
- * the loop; so here what does not go waits, in order.
+ * Messages to systemd (sd_notify(3)), and descriptors for its store. systemd's socket holds a few
+ * hundred messages; then libsystemd would block the loop until PID 1 has read some. Here a message
+ * that does not fit is queued instead, and sent later in order.
  */
 
 #include <stdbool.h>
@@ -12,27 +12,26 @@
 
 struct notify;
 
-/* address: $NOTIFY_SOCKET; NULL: nobody listens, and nothing is sent, as without a notify. 0 or
- * -errno. */
+/* address: $NOTIFY_SOCKET. NULL: there is no service manager, and nothing is sent. 0 or -errno. */
 int notify_new(struct notify **notifyp, const char *address);
 struct notify *notify_free(struct notify *notify);
 
-/* Whether somebody listens. */
+/* Whether there is a service manager. */
 bool notify_heard(const struct notify *notify);
 
-/* From now on what waits goes when it can. 0 or -errno. */
+/* From now on the loop sends queued messages when there is room. 0 or -errno. */
 int notify_start(struct notify *notify, uv_loop_t *loop);
 
-/* Waits for what waits, a few seconds, before the loop ends. What comes later goes at once or not
- * at all. */
+/* Sends queued messages before the loop ends; waits a few seconds at most. A message that comes
+ * later is sent at once or dropped. */
 void notify_end(struct notify *notify);
 
 /*
- * A message, and fd (borrowed, or -1). 0; or -errno: it was not sent and will not be (more
- * descriptors on their way than the user may have open, for one, or more messages than may wait).
+ * Sends or queues a message, with fd (borrowed, or -1). 0; or -errno if it will never be sent: too
+ * many descriptors are in flight, or the queue is full.
  */
 int notify_send(struct notify *notify, int fd, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* WATCHDOG=1, unless more than that waits already. */
+/* Sends WATCHDOG=1, unless other messages are queued. */
 void notify_beat(struct notify *notify);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The directory in which the daemon is found (proto/paths.h), and the lock that says that it runs
- * there. */
+/* The directory with the daemon's sockets (proto/paths.h), and a lock in it that is held while a
+ * daemon runs there. */
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -27,13 +27,13 @@ int runtime_dir_session_path(char path[static 128], uid_t uid, const char *name)
  */
 int runtime_dir_new(struct runtime_dir **dirp, const char *path, mode_t mode, bool private);
 
-/* Sockets that somebody else made stay at the end. */
+/* Does not remove these sockets at the end: the service manager made them. */
 void runtime_dir_keep(struct runtime_dir *dir, bool control, bool shim);
 
-/* Another daemon comes: all that this one goes on with stays, too. */
+/* Another daemon takes over: keeps all files that it needs. */
 void runtime_dir_hand_over(struct runtime_dir *dir);
 
-/* Removes what a daemon puts there, and the directory if it is private. NULL is fine. */
+/* Removes the daemon's files, and the directory if it is private. NULL is fine. */
 struct runtime_dir *runtime_dir_free(struct runtime_dir *dir);
 
 /* "<directory>/<name>"; the result lives as long as dir, name is one of paths.h. */

@@ -4,13 +4,14 @@
 #include <stdint.h>
 
 /*
- * Memory that processes share with the daemon may turn out not to be there: a process can punch
- * holes into the memfd of its map or ring, or send one that is all holes, and with strict
- * overcommit (vm.overcommit_memory=2) the kernel then has no page to put there. That is a SIGBUS
- * for who touches it. From now on who does so finds zeros there, which nobody else sees, until the
- * mapping goes.
+ * Survives SIGBUS in memory that processes share with the daemon: from this call on, a page that
+ * cannot be had reads as zeros, which no other process sees, until it is unmapped.
+ *
+ * Why it happens: a process can punch holes into the memfd of its map or ring, or send one that is
+ * all holes. With strict overcommit (vm.overcommit_memory=2) the kernel may have no page to put
+ * there, and sends SIGBUS to the thread that touches the hole.
  */
 void sigbus_survive(void);
 
-/* Pages for which that has happened. */
+/* How many pages were replaced so. */
 uint64_t sigbus_pages(void);

@@ -4,13 +4,12 @@
 #include <sys/types.h>
 
 /*
- * Starts processes that have no descriptor of this process but the few that are meant for them.
+ * Starts processes that inherit only the descriptors meant for them.
  *
- * A process that is made with the descriptors of this one closes, at its start, all that are not
- * for it. Strangers send us descriptors, and a close may wait as long as the sender wants
- * (closer.h): so long the new process would not start, nor would whoever waits for its start go on.
- * So a thread with a table of descriptors of its own makes them, in which nothing of strangers ever
- * was.
+ * Why not fork from any thread: the child would have to close all other descriptors first. Some of
+ * them came from other users, and closing one can take as long as its sender wants (closer.h); the
+ * daemon would wait that long for the child to start. So one thread starts all processes. It has a
+ * table of descriptors of its own, which never holds a descriptor that another user sent.
  */
 struct spawner;
 

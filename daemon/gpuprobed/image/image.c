@@ -237,8 +237,8 @@ static void image_request_leave_parking(struct image_request *request) {
 
 static void image_request_on_room(uv_timer_t *timer);
 
-/* There may be room: of those of the account that are parked, in their order, as many as there is
- * room for begin in the loop's next turn. */
+/* Starts parked requests of this account, oldest first, while its quota allows; each begins in the
+ * next loop turn. */
 static void image_unpark(struct daemon *daemon, struct account *account) {
 	struct image_request *request;
 

@@ -7,7 +7,8 @@
  * Workers are started ahead of the work: each gets ready (its compiler loaded, its sandbox entered)
  * while nobody waits. A worker is STARTING, IDLE, BUSY with one task, or ENDING; one that ends is
  * replaced, at most RESTART_BURST at once and RESTART_RATE a second afterwards, so that an image
- * which kills its worker costs others little. Who has killed none does not wait for that.
+ * which kills its worker costs others little. Owners whose tasks have not crashed a worker bypass
+ * this rate limit.
  *
  * Owners of tasks take turns (worker_pool_next()). A task that is to be alone has a worker that
  * nobody has used; if there is none, an idle one ends for it.
