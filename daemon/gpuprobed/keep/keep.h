@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the next daemon finds: the store of descriptors (store.h) and the state file (state.h), kept
- * up with what is attached. */
+/* Keeps what the next daemon needs to go on: the store of descriptors (store.h) and the state file
+ * (state.h) follow each attach and detach. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,33 +15,34 @@ struct kernel_names;
 struct object;
 struct store;
 
-/* path: of the state file; NULL: there is none. store is consumed, and may be one that keeps
+/* path: of the state file; NULL: there is none. Takes the store over, which may be one that keeps
  * nothing. 0 or -errno. */
 int keep_new(struct keep **keepp, struct daemon *daemon, struct store *store, const char *path);
 struct keep *keep_free(struct keep *keep);
 
 /*
- * Once, before anybody can connect: puts what an earlier daemon had into the registry, the maps and
- * the table of processes. What cannot be restored is logged. 0 and how many attachments there are;
- * or -errno: this daemon cannot, the next one may, so this one is to end.
+ * Restores the state of an earlier daemon: registry, maps, table of processes. Call it once, before
+ * clients can connect. Logs what cannot be restored. 0, and the number of attachments; or -errno:
+ * this daemon must end, as the next one may be able to restore the state.
  */
 int keep_restore(struct keep *keep, unsigned int *np);
 
-/* Whether somebody keeps anything: then the daemon can hand over to the next one. */
+/* Whether anything is kept: then this daemon can hand over to the next one. */
 bool keep_keeps(const struct keep *keep);
 
-/* Random, never 0: the same for the next daemon that restores this one's state. */
+/* A random number, never 0; the next daemon that restores this state has the same. */
 uint64_t keep_session(const struct keep *keep);
 
-/* Which daemon of that session it is. */
+/* How many daemons have had this session, with this one. */
 uint32_t keep_start(const struct keep *keep);
 
-/* What is new, before others are told: an object with all its attachments; that an object's maps
- * have a user. */
+/* Keep something new before clients hear of it: an object with its attachments; the user of an
+ * object's maps. */
 void keep_object(struct keep *keep, struct object *object);
 void keep_changed(struct keep *keep);
 
-/* An attachment goes: before it does, and (with what the first said) once it is gone. */
+/* An attachment is removed: call the first before that, the second (with what the first returned)
+ * afterwards. */
 #define KEEP_SLOTS_MAX 80
 struct keep_slots {
 	size_t n;
@@ -50,8 +51,8 @@ struct keep_slots {
 void keep_leaving(struct keep *keep, struct attachment *attachment, struct keep_slots *slots);
 void keep_left(struct keep *keep, const struct keep_slots *slots);
 
-/* Names of kernels that were probed; NULL: they are not kept. */
+/* The names of kernels that were probed; NULL: they are not kept. */
 struct kernel_names *keep_names(const struct keep *keep);
 
-/* The daemon ends. hand_over: and another one comes; else all that is kept goes, too. */
+/* Ends. hand_over: another daemon comes, so everything stays; else all that is kept is removed. */
 void keep_end(struct keep *keep, bool hand_over);

@@ -3,7 +3,7 @@
 
 /*
  * Descriptors that outlive the daemon: systemd keeps them for the next one (FDSTORE=1,
- * FileDescriptorStoreMax=). With each goes a record that says what it is.
+ * FileDescriptorStoreMax=). A record says what each descriptor is.
  */
 
 #include <stdbool.h>
@@ -45,13 +45,14 @@ struct store_record {
 	uint32_t reserved[9];
 };
 
-/* Numbers that count up. What was given out is not given out again. */
+/* Numbers that only grow, so that none is given out twice. */
 struct store_numbers {
 	uint64_t starts; /* of daemons */
 	uint64_t object, attachment, map; /* ids */
 };
 
-/* keeps: somebody keeps what is added; notify: who is told, borrowed, may be NULL. 0 or -errno. */
+/* keeps: there is a service manager that keeps descriptors; notify: the way to it, borrowed, may be
+ * NULL. 0 or -errno. */
 int store_new(struct store **storep, bool keeps, struct notify *notify);
 struct store *store_free(struct store *store);
 bool store_keeps(const struct store *store);
@@ -70,26 +71,26 @@ int store_open(struct store *store);
 uint32_t store_add(struct store *store, int fd, const struct store_record *record);
 /* How many slots are taken, and how many of these by instances of a user's processes. */
 unsigned int store_count(const struct store *store, uid_t uid, unsigned int *ofp);
-/* Lets go of it; slot 0 is fine. */
+/* Removes the descriptor of a slot; slot 0 is fine. */
 void store_remove(struct store *store, uint32_t slot);
 
 /* What was kept for us. The first slot from `from` on that has a record and a descriptor; 0: no
  * more. */
 uint32_t store_next(const struct store *store, uint32_t from);
-/* Of a slot; NULL: it is empty. */
+/* The record of a slot; NULL: it is empty. */
 const struct store_record *store_record(const struct store *store, uint32_t slot);
 /* The descriptor, borrowed until it is stolen; -1: not inherited, or stolen. */
 int store_fd(const struct store *store, uint32_t slot);
 int store_steal_fd(struct store *store, uint32_t slot);
 
-/* Each of them becomes what it was raised to ever since the store was empty, if that is more; the
- * next daemon finds it so. */
+/* Raises each number to the highest value that it has had since the store was empty, and keeps that
+ * for the next daemon. */
 void store_raise(struct store *store, struct store_numbers *numbers);
 
 /* Removes all but these slots (used[slot]). How many that were. */
 unsigned int store_sweep(struct store *store, const bool used[static STORE_SLOTS_MAX + 1]);
 
-/* The daemon ends and another one comes: nothing is removed any more. */
+/* The daemon ends and another one comes: nothing is removed from now on. */
 void store_freeze(struct store *store);
-/* It ends for good: lets go of everything. */
+/* The daemon ends for good: removes everything. */
 void store_clear(struct store *store);

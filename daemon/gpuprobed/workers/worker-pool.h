@@ -65,125 +65,130 @@ struct worker_pool_counters {
 	uint64_t busy; /* jobs for which no worker was free in time */
 };
 
-/* Now: workers alive, those that work (in overtime, too), those of them whose deadline is still to
- * come, and jobs that wait. */
+/* Counts of this moment: workers alive, workers with a task, those of them whose deadline has not
+ * passed, and tasks in the queue. */
 struct worker_pool_load {
 	unsigned int alive, working, in_time, queued;
 };
 
-/* Starts the workers; before anything comes from strangers (spawner.h). 0 or -errno; a worker that
- * does not start is tried again later. */
+/* Starts the workers. Call it before other users can connect (spawner.h). 0 or -errno; a worker
+ * that does not start is started again later. */
 int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 		    const struct worker_pool_options *options);
 
-/* Kills the workers, calls the functions of all tasks. Memory goes once the loop has closed its
- * handles. */
+/* Kills the workers and calls the functions of all tasks. Memory is freed when the loop has closed
+ * its handles. */
 struct worker_pool *worker_pool_free(struct worker_pool *pool);
 
 const struct worker_pool_counters *worker_pool_counters(const struct worker_pool *pool);
 struct worker_pool_load worker_pool_load(const struct worker_pool *pool);
 
-/* What the last worker that got ready said about itself; NULL: none did yet. Borrowed. */
+/* What the worker that got ready last said about itself; NULL: no worker has got ready. Borrowed.
+ */
 json_object *worker_pool_features(const struct worker_pool *pool);
 
 /* One line on why no worker is alive, or NULL. */
 const char *worker_pool_trouble(const struct worker_pool *pool);
 
-/* Consumes the request, also on failure. NULL: no memory. */
+/* A new task. Takes over the request, also on failure. NULL: no memory. */
 struct worker_task *worker_task_new(json_object *request, worker_task_fn fn, void *userdata);
 struct worker_task *worker_task_free(struct worker_task *task); /* one that was not submitted */
 
-/* Consumes fd. Its index in the message, or -E2BIG. An input must be sealed. */
+/* Adds a descriptor to the task, and takes it over. An input must be sealed. Returns its index in
+ * the message, or -E2BIG. */
 int worker_task_add_input(struct worker_task *task, int fd);
 
-/* The same of a copy of fd. Its index, or -errno. */
+/* The same with a copy of fd. Returns its index, or -errno. */
 int worker_task_add_copy(struct worker_task *task, int fd);
 
-/* Makes an empty memfd that the worker fills with at most max bytes. Its index, or -errno. */
+/* Adds an empty memfd that the worker fills with at most `max` bytes. Returns its index, or -errno.
+ */
 int worker_task_add_output(struct worker_task *task, uint64_t max);
 
-/* The descriptor at index, no longer the task's; -1 if there is none. */
+/* Takes the descriptor at index out of the task; -1 if there is none. */
 int worker_task_steal_fd(struct worker_task *task, unsigned int index);
 
-/* The descriptor at index becomes another one, sealed, with so many bytes in it. Consumes fd (-1:
- * none). */
+/* Replaces the descriptor at index by fd, which is sealed and holds `size` bytes. Takes fd over
+ * (-1: none). */
 void worker_task_replace_output(struct worker_task *task, unsigned int index, int fd,
 				uint64_t size);
 
-/* Bytes in the output at index. 0 for none. */
+/* Bytes in the output at index; 0: there is none. */
 uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index);
 
-/* Whose work it is: owners take turns. Without, it is nobody's, and comes first. */
+/* Says for whom the task is done: owners take turns. A task without an owner comes first. */
 void worker_task_set_owner(struct worker_task *task, uint64_t owner);
 bool worker_task_has_owner(const struct worker_task *task);
 
 /*
- * Another owner waits for it, too: it is done at the turn of whichever of them comes first, as that
- * one's work, and may take as long as if it had been submitted now. Of WORKER_TASK_OWNERS_MAX at
- * most; who comes later waits for the turn of one of these. Nothing changes once a worker has it.
+ * Another owner waits for the same task. It is then done at the turn of the owner whose turn comes
+ * first, and counts as that owner's work; its deadline is as if it had been submitted now. A task
+ * has WORKER_TASK_OWNERS_MAX owners at most; later ones wait without a turn of their own. Has no
+ * effect once a worker has the task.
  */
 void worker_task_share(struct worker_task *task, uint64_t owner, unsigned int deadline_ms);
 
-/* Each of them; i is less than worker_task_owners(). */
+/* Owner number i, which is less than worker_task_owners(). */
 unsigned int worker_task_owners(const struct worker_task *task);
 uint64_t worker_task_owner_at(const struct worker_task *task, unsigned int i);
 bool worker_task_is_of(const struct worker_task *task, uint64_t owner);
 
 /*
- * Whether the worker that answered has had another owner's task before: it could be in the hands of
- * that one. It gets no more work; and who has had another owner's tasks is not taken as long as
- * there are other workers.
+ * Whether the worker that answered had a task of another owner before. That owner may have taken it
+ * over by a hostile task, so its answer must not be kept for others. Such a worker gets no more
+ * work, and the pool uses it only if there is no other.
  */
 bool worker_task_mixed(const struct worker_task *task);
 
-/* It is done by a worker that has had no owner's task before and gets none afterwards: what it says
- * is for more than one user. */
+/* The task is done by a worker that had no owner's task before and gets none afterwards: the answer
+ * serves more than one user. */
 void worker_task_set_alone(struct worker_task *task);
 
-/* It is done once more, by another worker and with "one_thread" in the request, if the first one
- * aborts: compilers do so in threads (job.md). */
+/* If the worker aborts, another one does the task again, with "one_thread" in the request: NVIDIA's
+ * compiler may abort when it uses several threads (job.md). */
 void worker_task_set_retry(struct worker_task *task);
 
 /*
- * A worker that has the task when its deadline comes may go on for so long, unless too many do so
- * for the same owner, or at all. If none has it by then, it waits until fewer do so, as long as
- * that at most, and may then take as long.
+ * Overtime: a worker that still works on the task at its deadline may go on for so many
+ * milliseconds, unless too many workers are in overtime already, for this owner or at all. A task
+ * that no worker has taken by its deadline waits for at most so long until fewer are, and may then
+ * take as long.
  */
 void worker_task_set_overtime(struct worker_task *task, unsigned int overtime_ms);
 
-/* Consumes the task; its function is called later, never from within. */
+/* Puts the task into the queue, and takes it over. Its function is called later, never from within
+ * this call. */
 void worker_pool_submit(struct worker_pool *pool, struct worker_task *task,
 			unsigned int deadline_ms);
 
-/* Ends a task that was submitted, soon; its function is called then. */
+/* Cancels a task that was submitted. Its function is called soon. */
 void worker_task_cancel(struct worker_task *task);
 
-/* The function will not be called. */
+/* Cancels a task; its function will not be called. */
 void worker_task_forget(struct worker_task *task);
 
-/* Of a task whose function is being called: what came is no good after all, and not worth keeping.
- */
+/* To be called within the task's function: the answer is no good, and is not put into the cache. */
 void worker_task_spoil(struct worker_task *task);
 
-/* ---- for who stands between a task and its pool (cache/job-cache.c) ---- */
+/* ---- for the cache, which stands between a task and its pool (cache/job-cache.c) ---- */
 
-/* What it asks for, borrowed. May be changed before it is submitted. */
+/* The request, borrowed. May be changed before the task is submitted. */
 json_object *worker_task_request(const struct worker_task *task);
 
-/* Its descriptors, borrowed; max: that of an output, 0 for an input. -1: there is none at this
- * index. */
+/* The descriptor at an index, borrowed; -1: there is none. *max: the largest size of an output; 0:
+ * it is an input. */
 unsigned int worker_task_fds(const struct worker_task *task);
 int worker_task_fd(const struct worker_task *task, unsigned int index, uint64_t *max);
 
-/* Another function for it; the one that it has is handed over. */
+/* Gives the task another function, and returns the one that it had. */
 void worker_task_redirect(struct worker_task *task, worker_task_fn *fn, void **userdata);
 
-/* What the worker that answered says about itself; NULL: it was none. */
+/* What the worker that answered says about itself; NULL: no worker answered. */
 json_object *worker_task_features(const struct worker_task *task);
 
 bool worker_task_spoiled(const struct worker_task *task);
 bool worker_task_cancelled(const struct worker_task *task);
 
-/* Ends one that was not submitted: calls the function and frees it. */
+/* Ends a task that was not submitted: calls its function and frees it. */
 void worker_task_complete(struct worker_task *task, int result, json_object *reply,
 			  const char *message);
