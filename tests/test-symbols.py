@@ -22,13 +22,10 @@ KNOWN = {
     ("image", "clients"): 2,
     ("image", "keep"): 1,
     ("keep", "metrics"): 2,
-    ("registry", "control"): 6,
-    ("registry", "image"): 7,
-    ("registry", "keep"): 1,
+    ("metrics", "control"): 4,
     ("settings", "clients"): 1,
     ("settings", "metrics"): 2,
     ("settings", "trace"): 1,
-    ("trace", "control"): 13,
     ("workers", "registry"): 1,
 }
 PARTS = {"workers": ["workers", "workers_cache"], ".": [""]}  # a room's libraries, where they have other names

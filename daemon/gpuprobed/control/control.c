@@ -21,7 +21,7 @@
 #include "lib/base64.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "kernels.h"
-#include "daemon/gpuprobed/registry/kernels-list.h"
+#include "kernels-list.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/message-id.h"
 #include "missing.h"

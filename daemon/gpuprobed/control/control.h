@@ -68,7 +68,7 @@ struct map *control_find_map(const struct daemon *daemon, struct varlink_call *c
 			     const char *name, int *rp);
 
 /* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram; Why; Examine;
- * Trace and ListHooks (trace/control-trace.c); CacheStatus, ListCache and ClearCache
+ * Trace and ListHooks (control-trace.c); CacheStatus, ListCache and ClearCache
  * (control-cache.c). */
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_update_map(struct varlink_call *call, json_object *parameters, void *userdata);

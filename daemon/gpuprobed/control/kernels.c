@@ -17,7 +17,7 @@
 #include "daemon/gpuprobed/daemon.h"
 #include "lib/json.h"
 #include "proto/kernel-id.h"
-#include "daemon/gpuprobed/registry/kernels-list.h"
+#include "kernels-list.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/image/plan-names.h"
 

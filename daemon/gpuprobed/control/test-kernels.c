@@ -18,7 +18,7 @@
 #include "daemon/gpuprobed/settings/account.h"
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
-#include "daemon/gpuprobed/registry/kernels-list.h"
+#include "kernels-list.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "proto/patch.h"
 

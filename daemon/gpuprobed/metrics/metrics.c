@@ -14,7 +14,7 @@
 
 #include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon.h"
-#include "daemon/gpuprobed/registry/kernels-list.h"
+#include "daemon/gpuprobed/control/kernels-list.h"
 #include "map-export.h"
 #include "statistics.h"
 

@@ -5,7 +5,7 @@
  * A session is one call of Trace: it takes records from its sources (source.h), holds them, up to a
  * bound, until its client takes them, and knows which processes it is about. The table has all
  * sessions and the rings of traced processes (shim-ring.h), and the timer that all of them are
- * drained by. What varlink has to do with it is in control-trace.c.
+ * drained by. What varlink has to do with it is in control/control-trace.c.
  */
 
 #include <stdbool.h>

@@ -20,7 +20,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "daemon/gpuprobed/control/control.h"
+#include "control.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/keep/keep.h"
 #include "lib/json.h"

@@ -15,13 +15,13 @@
 #include <string.h>
 
 #include "lib/base64.h"
-#include "daemon/gpuprobed/control/control.h"
+#include "control.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "lib/function.h"
 #include "daemon/gpuprobed/trace/hook/hook.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/log-limit.h"
-#include "session.h"
+#include "daemon/gpuprobed/trace/session/session.h"
 #include "lib/varlink/varlink-json.h"
 
 #define TRACE_PATTERNS_MAX 256
