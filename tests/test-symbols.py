@@ -23,10 +23,6 @@ KNOWN = {
     ("image", "keep"): 1,
     ("keep", "metrics"): 2,
     ("metrics", "control"): 4,
-    ("settings", "clients"): 1,
-    ("settings", "metrics"): 2,
-    ("settings", "trace"): 1,
-    ("workers", "registry"): 1,
 }
 PARTS = {"workers": ["workers", "workers_cache"], ".": [""]}  # a room's libraries, where they have other names
 

@@ -378,6 +378,17 @@ static void daemon_warn_links(const struct config *config) {
 		daemon_warn_link("exclude", &config->exclude_filters[i]);
 }
 
+/* After a change of the setting `exclude`: probes and traces of processes that it means now end. */
+static void daemon_apply_excludes(struct daemon *daemon) {
+	struct process *process;
+
+	LIST_FOREACH(process, &daemon->processes.list, link)
+		if (exclude_find(daemon->config, &process->facts))
+			client_retire_all(daemon, process);
+	if (daemon->traces)
+		trace_table_look_again(daemon->traces);
+}
+
 void daemon_configure(struct daemon *daemon, const struct config *config) {
 	struct daemon_page_rules rules;
 	const bool mirrors = daemon->config->mirror_period_ms != config->mirror_period_ms;
@@ -389,7 +400,7 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	interest_writer_configure(daemon->interest, &page);
 	if (mirrors)
 		client_welcome_mirrors(daemon);
-	exclude_apply(daemon);
+	daemon_apply_excludes(daemon);
 	plan_prepare_again(daemon);
 	daemon_warn_links(config);
 }

@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/text.h"
 #include "lib/json.h"
 #include "passes/ptx-module.h"
 
@@ -76,7 +77,7 @@ __attribute__((format(printf, 2, 3))) static int failed(char error[static PASS_E
 	vsnprintf(error, PASS_ERROR_SIZE, format, arguments);
 	va_end(arguments);
 	for (char *c = error; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
+		if (is_control(*c))
 			*c = ' ';
 	return PASS_RUN_E_FAILED;
 }

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/text.h"
 #include "proto/patch.h"
 
 static const char *const point_names[] = { "entry", "return", "memory", "line", "block" };
@@ -43,7 +44,7 @@ __attribute__((format(printf, 3, 4))) static int wrong(char *error, const char *
 	vsnprintf(error + n, SECTION_ERROR_SIZE - (size_t)n, format, arguments);
 	va_end(arguments);
 	for (; *error; error++)
-		if ((unsigned char)*error < ' ' || *error == 0x7f)
+		if (is_control(*error))
 			*error = '?';
 	return SECTION_E_INVALID;
 }
@@ -123,7 +124,7 @@ static int parse_kernel(struct section *section, const char *text, const char *n
 	if (n >= sizeof(section->kernel))
 		return wrong(error, text, "a name has at most %d bytes", SECTION_KERNEL_SIZE - 1);
 	for (size_t i = 0; i < n; i++)
-		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+		if (is_control(name[i]))
 			return wrong(error, text, "strange character in the name");
 	memcpy(section->kernel, name, n);
 	section->kernel[n] = '\0';

@@ -17,6 +17,7 @@
 
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/registry/outcome.h"
+#include "lib/base/text.h"
 
 #define COMPILED_FIRST_OUTPUT 1
 #define COMPILED_PARAM_COUNT \
@@ -159,7 +160,7 @@ __attribute__((format(printf, 2, 3))) static void compiled_no_patch(
 	va_start(arguments, format);
 	vsnprintf(program->patch_reason, sizeof(program->patch_reason), format, arguments);
 	va_end(arguments);
-	outcome_clean(program->patch_reason);
+	text_make_printable(program->patch_reason);
 }
 
 void compiled_check_patch(struct compiled_program *program, const struct section *section,

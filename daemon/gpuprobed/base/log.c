@@ -10,6 +10,7 @@
 #define SD_JOURNAL_SUPPRESS_LOCATION
 
 #include "log.h"
+#include "lib/base/text.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -39,7 +40,7 @@ static bool is_journal(void) {
 /* What cannot be printed is a '?'. */
 static void make_printable(char *text) {
 	for (; *text; text++)
-		if ((unsigned char)*text < ' ' || *text == 0x7f)
+		if (is_control(*text))
 			*text = '?';
 }
 

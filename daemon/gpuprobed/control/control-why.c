@@ -13,6 +13,7 @@
 #include "daemon/gpuprobed/settings/exclude.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 #include "lib/base/clock.h"
+#include "lib/base/text.h"
 #include "lib/json.h"
 
 #define CONTROL_WHY_PART UINT64_C(1000000) /* nanoseconds of a turn of the loop */
@@ -75,8 +76,8 @@ static json_object *control_excluded_json(const struct daemon *daemon,
 	outcome.time = clock_us(CLOCK_REALTIME);
 	outcome.reason = reason;
 	memcpy(outcome.comm, facts.comm, sizeof(outcome.comm));
-	outcome_clean(outcome.comm);
-	outcome_clean(reason);
+	text_make_printable(outcome.comm);
+	text_make_printable(reason);
 	return control_outcome_json(&outcome);
 }
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/attach/attach.h"
+#include "lib/base/text.h"
 #include "lib/base64.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "kernels.h"
@@ -328,7 +329,7 @@ bool control_name_valid(const char *name) {
 	size_t n = strlen(name);
 
 	for (size_t i = 0; i < n; i++)
-		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+		if (is_control(name[i]))
 			return false;
 	return n > 0 && n < SECTION_KERNEL_SIZE;
 }

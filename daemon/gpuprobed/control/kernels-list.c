@@ -23,6 +23,7 @@
 #include "control.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/keep/keep.h"
+#include "lib/base/text.h"
 #include "lib/json.h"
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
@@ -93,7 +94,7 @@ static int kernels_get(struct kernels_list *list, const char *foreign, size_t le
 	shown = (size_t)snprintf(name, sizeof(name), "%.*s",
 				 (int)(length > KERNELS_NAME_MAX ? KERNELS_NAME_MAX : length),
 				 foreign);
-	outcome_clean(name);
+	text_make_printable(name);
 	at = XXH3_64bits_withSeed(name, shown, list->daemon->images.seed);
 	for (at &= list->n_buckets - 1; list->buckets[at]; at = (at + 1) & (list->n_buckets - 1)) {
 		kernel = &list->kernels[list->buckets[at] - 1];
@@ -175,7 +176,7 @@ static int kernels_add(struct kernels_list *list, const char *name, const char *
 		(*kernelp)->demangled = strndup(demangled, KERNELS_NAME_MAX);
 		if (!(*kernelp)->demangled)
 			return -ENOMEM;
-		outcome_clean((*kernelp)->demangled);
+		text_make_printable((*kernelp)->demangled);
 		list->n_bytes += strlen((*kernelp)->demangled);
 		(*kernelp)->device_function = device_function;
 	}

@@ -15,6 +15,7 @@
 
 #include "control.h"
 #include "daemon/gpuprobed/daemon.h"
+#include "lib/base/text.h"
 #include "lib/json.h"
 #include "proto/kernel-id.h"
 #include "kernels-list.h"
@@ -224,7 +225,7 @@ static size_t kernels_add_text(json_object *json, const char *key, json_object *
 	char copy[KERNELS_TEXT_MAX + 1];
 
 	snprintf(copy, sizeof(copy), "%s", json_object_get_string(text));
-	outcome_clean(copy);
+	text_make_printable(copy);
 	control_add_string(json, key, copy);
 	return strlen(copy);
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/registry/outcome.h"
+#include "lib/base/text.h"
 #include "proto/wire.h"
 
 static const char *image_reply_string(json_object *object, const char *key) {
@@ -205,7 +206,7 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 		reason = image_reply_string(reply, "reason");
 		snprintf(result->reason, sizeof(result->reason), "%s",
 			 reason ? reason : "the worker gave no reason");
-		outcome_clean(result->reason);
+		text_make_printable(result->reason);
 		return 0;
 	}
 	if (!status || strcmp(status, "replaced") != 0 ||
@@ -229,7 +230,7 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 	reason = image_reply_string(reply, "note"); /* of pass.c */
 	if (reason) {
 		snprintf(result->reason, sizeof(result->reason), "%s", reason);
-		outcome_clean(result->reason);
+		text_make_printable(result->reason);
 	}
 	result->fd = worker_task_steal_fd(task, IMAGE_REPLY_OUTPUT);
 	result->replaced = true;

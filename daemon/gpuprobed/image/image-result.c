@@ -14,6 +14,7 @@
 #include "daemon/gpuprobed/settings/account.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/registry/outcome.h"
+#include "lib/base/text.h"
 
 int image_result_new(struct image_result **resultp) {
 	struct image_result *result;
@@ -150,7 +151,7 @@ int image_result_new_own(struct image_result **resultp, bool failed, const char 
 	va_start(arguments, format);
 	vsnprintf((*resultp)->reason, sizeof((*resultp)->reason), format, arguments);
 	va_end(arguments);
-	outcome_clean((*resultp)->reason);
+	text_make_printable((*resultp)->reason);
 	return 0;
 }
 

@@ -27,6 +27,7 @@
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/registry/outcome.h"
+#include "lib/base/text.h"
 #include "lib/json.h"
 #include "pass-plan.h"
 
@@ -69,7 +70,7 @@ __attribute__((format(printf, 2, 3))) static void pass_note(struct pass_drive *d
 	va_start(arguments, format);
 	vsnprintf(drive->note, sizeof(drive->note), format, arguments);
 	va_end(arguments);
-	outcome_clean(drive->note);
+	text_make_printable(drive->note);
 }
 
 /* ---- the end ---- */

@@ -58,7 +58,3 @@ void metrics_run_cancel(struct metrics_run *run); /* done will not be called; NU
 /* Lines on what is wrong with an output, for Status. */
 void metrics_each_trouble(const struct metrics *metrics,
 			  void (*take)(const char *line, void *userdata), void *userdata);
-
-/* The values of settings. 0, or a line in error. */
-int metrics_check_output(const char *text, char *error, size_t n_error);
-int metrics_check_mode(const char *text, unsigned int *modep, char *error, size_t n_error);

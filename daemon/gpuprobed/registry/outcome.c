@@ -20,6 +20,7 @@
 #include <xxhash.h>
 
 #include "lib/base/clock.h"
+#include "lib/base/text.h"
 #include "proto/kernel-plain.h"
 #include "proto/wire.h"
 
@@ -90,18 +91,12 @@ void outcome_log_deinit(struct outcome_log *log) {
 		outcome_free(log, TAILQ_FIRST(&log->list));
 }
 
-void outcome_clean(char *text) {
-	for (; *text; text++)
-		if ((unsigned char)*text < ' ' || (unsigned char)*text >= 0x7f)
-			*text = '?';
-}
-
 static char *outcome_text(const char *text) {
 	char *copy;
 
 	copy = strndup(text, OUTCOME_TEXT_MAX);
 	if (copy)
-		outcome_clean(copy);
+		text_make_printable(copy);
 	return copy;
 }
 
@@ -143,7 +138,7 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 	outcome->kind = kind;
 	outcome->engine = subject->engine;
 	strncpy(outcome->comm, comm, sizeof(outcome->comm) - 1);
-	outcome_clean(outcome->comm);
+	text_make_printable(outcome->comm);
 	outcome->kernel = outcome_text(subject->kernel ?: "");
 	outcome->demangled = outcome_text(subject->demangled ?: "");
 	outcome->device_function = subject->device_function;

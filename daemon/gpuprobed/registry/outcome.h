@@ -109,6 +109,3 @@ const char *outcome_engine_name(enum outcome_engine engine); /* "ptx", "sass" or
 /* Whether the outcome is about a kernel that the pattern means (job.md, "Kernel names"). */
 bool outcome_means(const struct outcome *outcome, const char *pattern);
 bool outcome_kernel_means(const char *kernel, const char *demangled, const char *pattern);
-
-/* Makes one printable line of foreign text, in place. */
-void outcome_clean(char *text);

@@ -5,7 +5,10 @@
 
 #include "config.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
@@ -63,18 +66,45 @@ static int config_apply_cupti(struct config *config, char error[static CONFIG_ER
 	return CONFIG_E_USAGE;
 }
 
+static int check_output(const char *text, char error[static CONFIG_ERROR_SIZE]) {
+	const char *path = config_is_socket(text) ? text + strlen(CONFIG_SOCKET_PREFIX) : text;
+	size_t n = strlen(path);
+
+	if (path[0] != '/' || path[n - 1] == '/')
+		snprintf(error, CONFIG_ERROR_SIZE,
+			 "expected the absolute path of a file, or unix: and that of a socket");
+	else if (config_is_socket(text) && n >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
+		snprintf(error, CONFIG_ERROR_SIZE, "the path of a socket has at most %zu bytes",
+			 sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1);
+	else
+		return 0;
+	return CONFIG_E_USAGE;
+}
+
+static int check_mode(const char *text, unsigned int *modep, char error[static CONFIG_ERROR_SIZE]) {
+	char *end;
+	unsigned long mode = strtoul(text, &end, 8);
+
+	if (text[0] < '0' || text[0] > '7' || *end || mode > 0666 || (mode & ~0666UL) ||
+	    !(mode & 0400)) {
+		snprintf(error, CONFIG_ERROR_SIZE,
+			 "expected the mode of a file that its owner can read, in octal: 0640, "
+			 "0644, 0600");
+		return CONFIG_E_USAGE;
+	}
+	*modep = (unsigned int)mode;
+	return 0;
+}
+
 static int config_apply_metrics(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
 	for (size_t i = 0; i < config->metrics.n; i++)
-		if (metrics_check_output(config->metrics.items[i], error, CONFIG_ERROR_SIZE))
+		if (check_output(config->metrics.items[i], error))
 			return CONFIG_E_USAGE;
 	return 0;
 }
 
 static int config_apply_metrics_mode(struct config *config, char error[static CONFIG_ERROR_SIZE]) {
-	return metrics_check_mode(config->metrics_mode_text, &config->metrics_mode, error,
-				  CONFIG_ERROR_SIZE)
-		       ? CONFIG_E_USAGE
-		       : 0;
+	return check_mode(config->metrics_mode_text, &config->metrics_mode, error);
 }
 
 static int config_apply_metrics_format(struct config *config,

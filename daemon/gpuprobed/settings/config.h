@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <stdio.h>
 
 #include "engine.h"
@@ -42,6 +43,13 @@ struct config_list {
 	size_t n;
 	char *items[CONFIG_LIST_MAX + 1]; /* NULL-terminated */
 };
+
+/* An output of metrics that is not a file. */
+#define CONFIG_SOCKET_PREFIX "unix:"
+
+static inline bool config_is_socket(const char *text) {
+	return !strncmp(text, CONFIG_SOCKET_PREFIX, strlen(CONFIG_SOCKET_PREFIX));
+}
 
 struct config {
 	/* of the command line alone */

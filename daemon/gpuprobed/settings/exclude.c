@@ -2,9 +2,7 @@
 
 #include "exclude.h"
 
-#include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
-#include "daemon/gpuprobed/trace/session/session.h"
+#include "config.h"
 
 const char *exclude_find(const struct config *config, const struct process_facts *facts) {
 	for (size_t i = 0; i < config->excludes.n; i++)
@@ -21,14 +19,4 @@ size_t exclude_to_page(const struct config *config,
 		if (filter_is_exact(&config->exclude_filters[i]))
 			filter_to_rule(&config->exclude_filters[i], &page[n++]);
 	return n;
-}
-
-void exclude_apply(struct daemon *daemon) {
-	struct process *process;
-
-	LIST_FOREACH(process, &daemon->processes.list, link)
-		if (exclude_find(daemon->config, &process->facts))
-			client_retire_all(daemon, process);
-	if (daemon->traces)
-		trace_table_look_again(daemon->traces);
 }

@@ -12,14 +12,9 @@
 
 #define EXCLUDE_REASON "excluded by configuration: exclude = %s"
 
-struct daemon;
-
 /* The item of the setting that means the process, as it was written; NULL: it is not excluded. */
 const char *exclude_find(const struct config *config, const struct process_facts *facts);
 
 /* The rules for the interest page; how many. */
 size_t exclude_to_page(const struct config *config,
 		       struct interest_rule page[static INTEREST_EXCLUDE_RULES_MAX]);
-
-/* After a change of the setting: probes and traces of processes that it means now end. */
-void exclude_apply(struct daemon *daemon);

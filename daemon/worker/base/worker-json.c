@@ -17,6 +17,7 @@
 
 #include "sandbox.h"
 #include "worker.h"
+#include "lib/base/text.h"
 #include "lib/base/utf8.h"
 
 #define LOG_MAX (64 * 1024)
@@ -75,7 +76,7 @@ int worker_add_line(struct json_object *object, const char *key, const char *tex
 	if (!line)
 		return -ENOMEM;
 	for (char *c = line; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
+		if (is_control(*c))
 			*c = ' ';
 	r = worker_add_string(object, key, line);
 	free(line);

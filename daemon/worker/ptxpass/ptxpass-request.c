@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "ptxpass.h"
+#include "lib/base/text.h"
 
 int ptxpass_fail(struct ptxpass_error *error, enum ptxpass_exit status, const char *format, ...) {
 	va_list arguments;
@@ -20,7 +21,7 @@ int ptxpass_fail(struct ptxpass_error *error, enum ptxpass_exit status, const ch
 	vsnprintf(error->message, sizeof(error->message), format, arguments);
 	va_end(arguments);
 	for (char *c = error->message; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
+		if (is_control(*c))
 			*c = ' ';
 	return (int)status;
 }

@@ -3,6 +3,7 @@
 /* Specs of the command line, and what they have in common with the files of the catalogue. */
 
 #include "hook-spec.h"
+#include "lib/base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -244,7 +245,7 @@ static int __attribute__((format(printf, 2, 3))) wrong(struct parser *parser, co
 	vsnprintf(parser->error + n, HOOK_ERROR_SIZE - n, format, arguments);
 	va_end(arguments);
 	for (char *c = parser->error; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
+		if (is_control(*c))
 			*c = '?';
 	return 1;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/registry/outcome.h"
+#include "lib/base/text.h"
 
 #define JOB_DEPTH_MAX 16 /* as worker-pool.c takes it */
 
@@ -194,5 +194,5 @@ void job_text_name(json_object *request, json_object *reply, struct cache_entry 
 		name = job_first(reply, "programs", "name");
 	strncpy(entry->job, job_member(request, "job") ?: "", sizeof(entry->job) - 1);
 	strncpy(entry->name, name ?: "", sizeof(entry->name) - 1);
-	outcome_clean(entry->name);
+	text_make_printable(entry->name);
 }
