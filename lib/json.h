@@ -3,7 +3,8 @@
 
 /*
  * Members of a JSON object. `text` is UTF-8; varlink_json_string() makes a value of other bytes.
- * Without memory a member is null or missing: the receiver's check of the object refuses it.
+ * These are not checked: without memory json-c makes the member null or leaves it out, and the
+ * caller does not hear of it.
  */
 
 #include <json-c/json.h>
