@@ -261,13 +261,14 @@ def test_signals_while_it_stops():
 
 def test_hangup():
     """The terminal of a session goes away: the daemon ends in good order, but under nohup. (With a file it reads that again: test-config.py.)"""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # this test may run under nohup itself
     with Daemon() as daemon:
         daemon.attach()
         daemon.process.send_signal(signal.SIGHUP)
         equal(daemon.process.wait(timeout=15), 0, daemon.text())
         check("stops: SIGHUP" in daemon.text(), daemon.text())
         check(not os.path.exists(daemon.directory), daemon.directory, "is left behind")
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Daemon() as daemon, open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as status:
             ignored = int(re.search(r"^SigIgn:\s*(\w+)", status.read(), re.M)[1], 16)

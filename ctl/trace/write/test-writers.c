@@ -14,7 +14,6 @@
 #include "ctl/trace/read/in-use.h"
 #include "ctl/trace/base/item.h"
 #include "ctl/trace/read/stream.h"
-#include "lib/base/utf8.h"
 #include "proto/trace.h"
 #include "ctl/trace/base/track.h"
 
@@ -452,40 +451,6 @@ static int test_in_use(void) {
 	return 0;
 }
 
-/* What is a character of UTF-8, and what only looks like one. */
-static int test_utf8(void) {
-	static const struct {
-		const char *text;
-		size_t length;
-	} cases[] = {
-		{ "a", 1 },
-		{ "\x7f", 1 },
-		{ "\x80", 0 },
-		{ "\xc1\xbf", 0 },
-		{ "\xc2\x80", 2 },
-		{ "\xc3", 0 },
-		{ "\xe0\x9f\xbf", 0 },
-		{ "\xe0\xa0\x80", 3 },
-		{ "\xed\x9f\xbf", 3 },
-		{ "\xed\xa0\x80", 0 },
-		{ "\xf0\x8f\xbf\xbf", 0 },
-		{ "\xf0\x90\x80\x80", 4 },
-		{ "\xf4\x8f\xbf\xbf", 4 },
-		{ "\xf4\x90\x80\x80", 0 },
-		{ "\xf5\x80\x80\x80", 0 },
-		{ "\xe2\x82", 0 },
-		{ "\xe2\x82\x41", 0 },
-		{ "", 0 },
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		if (utf8_length(cases[i].text, strlen(cases[i].text)) != cases[i].length) {
-			fprintf(stderr, "UTF-8 %zu\n", i);
-			return 1;
-		}
-	return 0;
-}
-
 /* The end of a trace, and a note of a program whose text looks like one. */
 static int test_ends(void) {
 	struct {
@@ -518,7 +483,7 @@ int main(int argc, char **argv) {
 	FILE *file;
 
 	if (argc == 2 && strcmp(argv[1], "lanes") == 0)
-		return test_lanes() || test_in_use() || test_utf8() || test_ends();
+		return test_lanes() || test_in_use() || test_ends();
 	if (argc != 4)
 		return 2;
 	for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++)

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "lib/base/text.h"
+#include "lib/base/utf8.h"
 #include "proto/log-record.h"
 
 #define LOG_WIDTH_MAX 128
@@ -254,33 +256,14 @@ static void raw_format(struct raw *raw, const char *format, size_t n_format,
 
 /* ---- printable ---- */
 
-/* Bytes of the character at text, or 0 if it is no UTF-8 or a control character. */
+/* Bytes of the character at text, or 0 if it is no UTF-8 or a control character, of which U+0080 to
+ * U+009F are some. */
 static size_t character_size(const char *text, size_t n_text) {
-	static const struct {
-		unsigned char mask, lead;
-		uint32_t least;
-	} forms[] = { { 0x80, 0x00, 0x20 },
-		      { 0xe0, 0xc0, 0xa0 }, /* below: controls */
-		      { 0xf0, 0xe0, 0x800 },
-		      { 0xf8, 0xf0, 0x10000 } };
-	const unsigned char *bytes = (const void *)text;
-	uint32_t code;
+	const size_t n = utf8_length(text, n_text);
+	const bool control =
+		is_control(*text) || (n == 2 && text[0] == '\xc2' && (unsigned char)text[1] < 0xa0);
 
-	for (size_t n = 1; n <= 4 && n <= n_text; n++) {
-		if ((bytes[0] & forms[n - 1].mask) != forms[n - 1].lead)
-			continue;
-		code = bytes[0] & (unsigned char)~forms[n - 1].mask;
-		for (size_t i = 1; i < n; i++) {
-			if ((bytes[i] & 0xc0) != 0x80)
-				return 0;
-			code = code << 6 | (bytes[i] & 0x3f);
-		}
-		if (code < forms[n - 1].least || code == 0x7f || code > 0x10ffff ||
-		    (code >= 0xd800 && code < 0xe000))
-			return 0;
-		return n;
-	}
-	return 0;
+	return control ? 0 : n;
 }
 
 static void make_printable(char text[static LOG_TEXT_SIZE], const char *raw, size_t n_raw) {
