@@ -35,7 +35,7 @@ int command_metrics(struct ctl *ctl, int argc, char **argv) {
 			r = ctl_option(ctl, option, help);
 	}
 	if (r < 0 && optind < argc)
-		r = ctl_usage("metrics takes no arguments, but got %s", argv[optind]);
+		r = ctl_usage("metrics takes no argument, but got %s", argv[optind]);
 	if (r >= 0)
 		return r;
 	r = ctl_call(ctl, "Metrics",

@@ -372,7 +372,7 @@ static int take_filter_option(struct trace_command *trace, int option, const cha
 	case OPTION_BUFFER:
 		return ctl_put_size(trace->parameters, "buffer", "--buffer", argument);
 	case 'd':
-		return ctl_put_number(trace->parameters, "duration", "-d", argument, 1);
+		return ctl_put_number(trace->parameters, "duration", "--duration", argument, 1);
 	default:
 		return take_process_option(trace, option, argument);
 	}
