@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * gpuprobectl: what an operator types. Finds the command, lets it run, and says whether the output
- * could be written.
+ * gpuprobectl, the operator's command: finds the subcommand, runs it, and reports whether its
+ * output could be written.
  *
- * Commands print their result on standard output, and nothing else there; what is wrong goes to
- * standard error in one line, and into the exit status (enum ctl_exit). With SIGPIPE as it comes
- * from the kernel, `... | head` ends quietly.
+ * A command prints its result on standard output, and nothing else there. Errors go to standard
+ * error, in one line, and into the exit status (enum ctl_exit). SIGPIPE keeps the kernel's default,
+ * so `... | head` ends quietly.
  */
 
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* attach, detach, list. */
+/*
+ * The commands attach, detach and list of gpuprobectl: they call the daemon and print its answers.
+ */
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* map export, map unexport, map exports: maps among the metrics. */
+/*
+ * The commands map export, map unexport and map exports: they tell the daemon which maps it shows
+ * among its metrics.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>

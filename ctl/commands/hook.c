@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* hook: places in the kernel at which a trace can look: what there is, what is at work and by which
- * of its alternatives, and why others cannot be. */
+/*
+ * The command hook: lists the places in the kernel at which a trace can look. It shows which ones
+ * are in use and in which of their forms, and why others cannot be used.
+ */
 
 #include <errno.h>
 #include <stdio.h>

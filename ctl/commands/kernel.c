@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * kernel list, kernel show: what numbers in contexts and events stand for.
- *
- * Kernels on the SASS engine come by the thousand, and the daemon, which reads no foreign names,
- * has the mangled ones of most: they are demangled here.
+ * The commands kernel list and kernel show: the names behind the ids in contexts and records. On
+ * the SASS engine there are thousands of kernels. The daemon does not demangle foreign names, so
+ * that is done here.
  */
 
 #include <stdio.h>

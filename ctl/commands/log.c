@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* log: what programs print with bpf_printk and ebpf_puts. */
+/*
+ * The command log: prints what programs write with bpf_printk and ebpf_puts, as the daemon sends
+ * it.
+ */
 
 #include <stdio.h>
 

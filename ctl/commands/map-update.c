@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* map update, map delete: keys and values are typed as map dump prints them. */
+/*
+ * The commands map update and map delete. Users type keys and values in the form in which map dump
+ * prints them.
+ */
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * map list, map dump; the other verbs have files of their own.
- *
- * A dump is printed as it comes, reply by reply, so a large map needs no memory here and `| head`
- * stops it early. The first reply brings the types.
+ * The commands map list and map dump; the other map commands have files of their own. A dump is
+ * printed reply by reply, so a large map needs no memory here and `| head` stops it early. The
+ * first reply brings the types.
  */
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* metrics. */
+/* The command metrics: prints the daemon's metrics in the OpenMetrics format. */
 
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * pass list, pass test. The second needs no daemon: it runs the passes here, one by one, each on
- * the file as it is, as the daemon's pass worker would, but without its sandbox. Passes that are
- * built in are run by their executables.
+ * The commands pass list and pass test. `pass test` needs no daemon: it runs the passes itself, one
+ * by one, each on its file as it is. The daemon's pass worker does the same, but in a sandbox.
+ * Passes that are built in are run by their executables.
  */
 
 #include <errno.h>

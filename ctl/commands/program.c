@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* program show: what became of a program, and which engine can run it. */
+/* The command program show: what the daemon made of a program, and which engine can run it. */
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* why. */
+/* The command why: prints which kernels and modules got probes, and why others did not. */
 
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* doctor: everything that is needed for probes, whether it is there, and what to do. */
+/*
+ * The command doctor: checks everything that probes need on this machine, and says what is missing
+ * and what to do.
+ */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* shim: our library in every program, by /etc/ld.so.preload. */
+/*
+ * The command shim: puts our library into every program, by /etc/ld.so.preload, takes it out, and
+ * shows its status.
+ */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Options of a trace, on the command line and in profiles. Some are members of the call of Trace,
- * others are for us who read it; which sources and hooks the daemon is asked for where nobody says
- * follows from them (the end of this file).
+ * The options of a trace, from the command line and from profiles. Some become members of the call
+ * Trace; others are for the reader of the trace here. The end of this file chooses sources and
+ * hooks if the user names none.
  */
 
 #include <errno.h>

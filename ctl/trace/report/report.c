@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* gpuprobectl trace report: analyses of a trace in a file, and its conversion to another format. */
+/*
+ * The command trace report: analyses a trace in a file, or converts it to another format. Needs no
+ * daemon.
+ */
 
 #include <errno.h>
 #include <fcntl.h>
