@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Clocks of others in nanoseconds of CLOCK_MONOTONIC: the processor's counter, which the shim
- * stamps calls with, and those of GPUs. */
+/*
+ * Converts other clocks to nanoseconds of CLOCK_MONOTONIC: the processor's counter, by which the
+ * shim takes times of calls, and the timers of GPUs.
+ */
 
 #include <stdbool.h>
 #include <stdint.h>

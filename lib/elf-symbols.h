@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Functions of ELF files. The files are anybody's, who may make anything of them at any time: a
- * FIFO, on whose opening one would wait; a link to another file, once somebody has looked; a
- * shorter file, which would kill who has it mapped. So a file is opened as a path first, looked at,
- * and read by pread(2) into memory of bounded size; nothing in it is believed.
+ * Finds functions of ELF files. Any user may write such a file, and change it at any time. It may
+ * be a FIFO that blocks its opener, become a link to another file, or become shorter, which kills a
+ * process that has it mapped. So a file is opened as a path first and examined. Then it is read by
+ * pread(2) into memory of bounded size, and every field is checked.
  */
 
 #include <elf.h>
@@ -22,7 +22,7 @@ int elf_file_open(const char *path, bool any, uid_t owner);
 /* All n bytes at an offset. 0, -ENOEXEC: the file ends before that, or another -errno. */
 int elf_file_read(int fd, void *to, size_t n, uint64_t offset);
 
-/* What of a file is in memory: its parts' headers. */
+/* The parts of a file that are in memory: its headers. */
 struct elf_image {
 	int fd; /* borrowed */
 	uint16_t type, machine; /* ET_*, EM_* */

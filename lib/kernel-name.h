@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Kernel names as operators write them, and whether a pattern means a kernel: "Kernel names" in
- * job.md. */
+/*
+ * Kernel names as operators write them, and patterns that match kernels: "Kernel names" in job.md.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@ struct kernel_name {
 	bool tried;
 };
 
-/* Demangles when somebody asks. `mangled` outlives *name. */
+/* The name is demangled when it is first needed. `mangled` must outlive *name. */
 void kernel_name_init(struct kernel_name *name, const char *mangled);
 void kernel_name_deinit(struct kernel_name *name);
 
@@ -29,7 +30,7 @@ int kernel_name_demangle(struct kernel_name *name);
 int kernel_name_match(struct kernel_name *name, const char *pattern);
 
 /*
- * Writes a short name that means this kernel (and others of its template): ns::kernel. Does not
- * demangle, which may take gigabytes. False: there is none of fewer than `size` bytes.
+ * Writes a short name that matches this kernel (and others of its template): ns::kernel. Does not
+ * demangle, which may take gigabytes. False: it would not fit into `size` bytes.
  */
 bool kernel_name_short(const char *mangled, char *text, size_t size);

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The shim's list of names (proto/patch.h), as hostile as any image: nothing is read that has not
- * been checked.
+ * The shim's list of names (proto/patch.h). It is as hostile as any image: nothing is read before
+ * it is checked.
  */
 
 #include <stddef.h>

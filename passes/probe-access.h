@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Private to the pass: what a memory instruction does. */
+/* Private to the pass `probe`: what a memory instruction does. */
 
 #include "probe-names.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Private to the pass: originals of probed functions, beside them (probe_options.bare). */
+/*
+ * Private to the pass `probe`: puts the bare functions beside the probed ones (probe_options.bare).
+ */
 
 #include "ptx-edit.h"
 
@@ -28,8 +30,9 @@ void probe_bare_deinit(struct probe_bare *bare);
 void probe_bare_read_kernel(struct probe_bare *bare, const struct ptx_body *body);
 
 /*
- * Reads all bodies, as is needed before a device function gets a program: who calls it? Those that
- * are held then must not get one. 0, PROBE_E_FUNCTION (*error is filled in) or -ENOMEM.
+ * Reads all bodies, to know the callers of each device function before one gets a program.
+ * Functions that are held then must not get one. 0, PROBE_E_FUNCTION (*error is filled in) or
+ * -ENOMEM.
  */
 int probe_bare_read(struct probe_bare *bare, struct ptx_error *error);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Private to the pass: the fields of a context, computed in the block where programs stand. */
+/*
+ * Private to the pass `probe`: computes the fields of a context, in the block where programs run.
+ */
 
 #include <stdio.h>
 

@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * Private to the pass: what a name means at a statement of a body. Scopes may declare a name again,
- * and nvcc makes thousands of scopes (one for each inline assembly), so declarations are sorted.
+ * Private to the pass `probe`: what a name means at a statement of a body. Scopes may declare a
+ * name again, and nvcc makes thousands of scopes (one for each inline assembly), so declarations
+ * are sorted.
  */
 
 #include "ptx-module.h"

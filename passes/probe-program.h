@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Private to the pass: programs as modules of their own, and how they come into the probed one. */
+/*
+ * Private to the pass `probe`: parses programs as modules of their own, and puts them into the
+ * probed module.
+ */
 
 #include "probe.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Private to the pass: where in a body programs go. */
+/* Private to the pass `probe`: finds the places of a body at which programs run. */
 
 #include "probe.h"
 #include "probe-names.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Private to the pass: a call that goes. */
+/* Private to the pass `probe`: replaces a call. */
 
 #include "probe-names.h"
 #include "ptx-edit.h"

@@ -2,12 +2,10 @@
 #pragma once
 
 /*
- * A PTX module as a structure over its text.
- *
- * ptx_module_parse() reads what stands at module scope and finds the ends of bodies;
- * ptx_body_parse() reads one body, when somebody wants it. Both only point into the text, which the
- * caller keeps alive and unchanged as long as the module. Everything is an index or a range, so
- * that a module with half a million statements stays small.
+ * A PTX module as a structure over its text. ptx_module_parse() reads module scope and finds the
+ * ends of bodies. ptx_body_parse() reads one body, when it is needed. Both only point into the
+ * text. The caller must keep it unchanged for as long as the module lives. Everything is an index
+ * or a range, so that a module with half a million statements stays small.
  */
 
 #include "ptx-lexer.h"

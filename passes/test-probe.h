@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the tests of the pass share: a text goes in with programs and points, the new text comes
- * out. */
+/*
+ * What tests of the pass `probe` share: a text goes in with programs and points, the new text comes
+ * out.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

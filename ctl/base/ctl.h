@@ -123,8 +123,7 @@ bool ctl_connect_again(struct ctl *ctl);
 const char *ctl_log_place(const struct ctl *ctl);
 int ctl_call(struct ctl *ctl, const char *method, json_object *consume_parameters,
 	     const char *subject, int timeout_ms, struct varlink_reply *reply);
-/* A call whose failure is nobody's business: nothing is printed. True: the reply is the caller's.
- */
+/* A call that may fail without a message: nothing is printed. True: the reply is the caller's. */
 bool ctl_ask(struct varlink_client *client, const char *method, json_object *consume_parameters,
 	     struct varlink_reply *reply);
 /*
@@ -146,8 +145,10 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 	       const char *subject, int (*take)(json_object *parameters, void *userdata),
 	       void *userdata);
 
-/* stuck.c: from now on these signals, which are blocked, end the process if for 2 s nobody takes
- * one; before, if it is not NULL, is called then, in another thread. Once a process. */
+/*
+ * stuck.c: from now on, these signals (which are blocked) end the process if nothing takes one
+ * within 2 s. Before that, `before` is called in another thread, if it is not NULL. Once a process.
+ */
 void ctl_end_if_stuck(const sigset_t *signals, void (*before)(void));
 
 /* find.c: a file of ours, in the build folder that we lie in, or as installed. False: it is not

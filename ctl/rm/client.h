@@ -77,8 +77,10 @@ void rm_client_deinit(struct rm_client *client);
 /* The GPUs that there are, at most RM_GPUS_MAX. */
 int rm_cards(struct rm_client *client, struct rm_card *cards, size_t *np);
 
-/* Opens one: the driver wakes it, which takes a second or so where nobody else uses it. _close()
- * takes one that failed, too. */
+/*
+ * Opens a GPU. The driver wakes it, which takes about a second if no other process uses it.
+ * rm_gpu_close() may also be called after a failure.
+ */
 int rm_gpu_open(struct rm_gpu *gpu, struct rm_client *client, const struct rm_card *card);
 void rm_gpu_close(struct rm_gpu *gpu);
 

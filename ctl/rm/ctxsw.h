@@ -2,13 +2,13 @@
 #pragma once
 
 /*
- * Context switches of a GPU's engine for compute and graphics: its firmware (FECS) logs them, and
- * the driver copies them into an event buffer (class NV_EVENT_BUFFER) of everybody who asked for
- * them, with the process that each context belongs to.
+ * Context switches of a GPU's engine for compute and graphics. The engine's firmware (FECS) logs
+ * them. The driver copies them into an event buffer (class NV_EVENT_BUFFER) of every client that
+ * asked, with the process that each context belongs to.
  *
- * The driver tells a client that is not the kernel's the beginnings and ends of contexts only
- * (SIMPLE_START, SIMPLE_END); of other users' contexts it hides the process and blurs the times,
- * unless the client is root's.
+ * A user's client gets only the beginnings and ends of contexts (SIMPLE_START, SIMPLE_END). For
+ * other users' contexts the driver hides the process and blurs the times, unless the client is
+ * root's.
  */
 
 #include "client.h"

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The bytes of an event buffer. They are the driver's and may change, or make no sense: whatever is
- * there is bounded by who reads it. */
+/*
+ * The bytes of an event buffer. They belong to the driver, and may change or make no sense, so the
+ * reader checks all bounds.
+ */
 
 #include <stdatomic.h>
 

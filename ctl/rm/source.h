@@ -18,17 +18,17 @@ struct rm_source;
 struct rm_source_options {
 	const struct rm_driver *driver;
 	bool ctxsw; /* context switches, not the clocks alone */
-	/* One line of what cannot be had, and why. */
+	/* Gets one line about what is not available, and why. */
 	void (*tell)(void *userdata, const char *line);
 	void *userdata;
 };
 
-/* What can be had is begun; without any GPU that is nothing. Returns 0 or -ENOMEM. */
+/* Opens what is available; without a GPU that is nothing. Returns 0 or -ENOMEM. */
 int rm_source_new(struct rm_source **sourcep, const struct rm_source_options *options);
 struct rm_source *rm_source_free(struct rm_source *source);
 /* Reads what is new, and clocks now and then. now: CLOCK_MONOTONIC. */
 int rm_source_poll(struct rm_source *source, uint64_t now);
-/* The last: what is still there ends now. */
+/* The last call: contexts that are still on an engine end now. */
 int rm_source_finish(struct rm_source *source, uint64_t now);
 /* Whole records that came since the last time; the caller frees them. NULL: none. */
 void *rm_source_take(struct rm_source *source, size_t *np);

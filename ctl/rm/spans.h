@@ -18,8 +18,8 @@
 struct rm_engine {
 	bool used;
 	uint8_t gpu_instance, compute_instance;
-	uint64_t last; /* host: of the event before; the context of an end whose beginning nobody
-			  saw was there since then */
+	uint64_t last; /* host time of the event before; a context whose beginning was not seen
+			  counts from here */
 	bool on; /* a context is on it: */
 	struct trace_ctxsw span;
 };

@@ -42,7 +42,8 @@ void preload_each(const struct preload *preload,
  */
 int preload_edit(const struct preload *preload, const char *library, char **textp, size_t *np);
 
-#define PRELOAD_CHANGED (-1) /* by somebody else, since it was read: nothing was done */
+#define PRELOAD_CHANGED \
+	(-1) /* another program changed the file after it was read: nothing was done */
 
 /* Puts a text in place of the file, or removes the file (NULL): whatever happens, there is the old
  * one or the new one. 0, the exit status, or PRELOAD_CHANGED. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the driver tells a trace by its resource manager, while the trace runs. */
+/* What a trace gets from NVIDIA's driver itself (its resource manager), while the trace runs. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,6 +19,8 @@ struct trace_watch *trace_watch_free(struct trace_watch *watch);
 void trace_watch_wait(struct trace_watch *watch, uint64_t milliseconds);
 /* No more: waits for the last records, for so long. */
 void trace_watch_stop(struct trace_watch *watch, uint64_t milliseconds);
-/* Whole records that came since the last time, and lines of what cannot be had; NULL: none. The
- * caller frees both. Returns 0 or -ENOMEM. */
+/*
+ * Whole records that came since the last time, and lines about what is not available; NULL: none.
+ * The caller frees both. Returns 0 or -ENOMEM.
+ */
 int trace_watch_take(struct trace_watch *watch, void **bytesp, size_t *np, char **linesp);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Puts the parts together, and takes them apart in the order in which they need one another. */
+/*
+ * Makes the parts of the daemon in the order in which they need each other, and ends them in the
+ * opposite order.
+ */
 
 #include "daemon.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* gpuprobed: its configuration, where it lives, the loop, and the end. Exit status: 0 asked to
- * stop, 1 cannot run, 2 wrong usage. */
+/*
+ * gpuprobed, the main function: reads the configuration, makes the runtime directory, runs the
+ * loop, and ends. Exit status: 0 asked to stop, 1 cannot run, 2 wrong usage.
+ */
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Reloads the configuration on SIGHUP (reload.h): applies the settings that can change while the
+ * daemon runs, and says which others need a restart.
+ */
+
 #include "reload.h"
 
 #include <inttypes.h>

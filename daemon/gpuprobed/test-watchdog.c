@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The watchdog over pools of workers that answer, that hang, and that do not start (test-worker.c).
+/*
+ * Unit tests of watchdog.c with pools of workers that answer, that hang, and that do not start
+ * (test-worker.c).
  */
 
 #include "watchdog.h"

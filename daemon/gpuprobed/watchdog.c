@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks that the daemon works (watchdog.h), by jobs that go through its workers.
+ *
  * A daemon may hang in its loop; it may also go round and round while nothing is done, because its
  * workers are stuck or none can be started. So the sign of life is a job that has been all the way:
  * into the queue, to a worker, and back as a reply. It says nothing itself: beat() does.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the text of a patch form has: slots behind a pointer, each loaded once, and nothing that
- * lies in a module.
+ * Unit tests of the patch form of programs: its slots lie behind a pointer, each is loaded once,
+ * and nothing in it belongs to a module.
  */
 
 #include <setjmp.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What comes out of the translator beside a program's results: text, metadata, layouts of maps,
- * errors. */
+/*
+ * Unit tests of what the translator returns beside a program's results: text, metadata, layouts of
+ * maps, errors.
+ */
 
 #include <errno.h>
 #include <setjmp.h>

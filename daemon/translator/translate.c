@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Translates all GPU programs of an object from eBPF to PTX (translate.h).
+ *
  * In order: every program is validated, its flow built and analysed; then the maps are laid out,
  * from what all programs do; then each program is emitted, optimised and printed. The text that
  * LLVM prints is cut to what job.md promises: slots first, then private data, then the function, no

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/*
- * Whether the sections .BTF and .BTF.ext are such that libbpf may follow every reference in them.
- */
+/* Checks that libbpf may follow every reference in the sections .BTF and .BTF.ext. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How long the types of BTF are (linux/btf.h), for those who walk BTF that others made. */
+/* The sizes of BTF types (linux/btf.h), for code that walks foreign BTF. */
 
 #include <linux/btf.h>
 #include <stddef.h>

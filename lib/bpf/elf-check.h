@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/*
- * Whether bytes are a BPF object whose structure libbpf may rely on.
- */
+/* Checks that bytes are a BPF object whose structure libbpf may rely on. */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,11 +2,12 @@
 #pragma once
 
 /*
- * A linked object: what the job `link` makes of an ELF file. Numbers and names are here, bytes
- * (instructions, BTF, initial values) are ranges of one blob. The program worker fills it in and
- * writes it as JSON (job.md); the daemon and the job `compile` read it back with
- * linked_from_json(), which believes nothing: every range lies inside the blob, is aligned, and
- * every count is bounded. What the bytes in the ranges say is not checked there.
+ * A linked object: what the job `link` makes of an ELF file. Numbers and names are members here;
+ * bytes (instructions, BTF, initial values) are ranges of one blob.
+ *
+ * The program worker fills it in and writes it as JSON (job.md). The daemon and the job `compile`
+ * read it by linked_from_json(), which trusts nothing: every range lies inside the blob and is
+ * aligned, and every count is bounded. The bytes in the ranges are not checked there.
  */
 
 #include <linux/bpf.h>

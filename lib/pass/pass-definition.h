@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Definitions of passes: JSON files (proto/pass.schema.json) in folders, of which a later one
- * overrides files of the same name in an earlier one; an empty file hides one. Used by the daemon,
- * by gpuprobectl and by the pass executables.
+ * Definitions of passes: JSON files (proto/pass.schema.json) in several folders. A file in a later
+ * folder overrides files of the same name in earlier ones; an empty file hides them. Used by the
+ * daemon, by gpuprobectl and by the pass executables.
  */
 
 #include <json-c/json.h>
@@ -83,9 +83,9 @@ struct pass_set {
 typedef void (*pass_complain_fn)(const char *line, void *userdata);
 
 /*
- * Loads all definitions of the folders, of which those that do not exist have none. A bad file is
- * told to `complain` (may be NULL) in one line, and left out. If none of them is of a pass that is
- * built in, the set has those, too: only who defines one of them leaves others out. 0 or -ENOMEM.
+ * Loads all definitions of the folders; a folder that does not exist has none. For a bad file
+ * `complain` (may be NULL) gets one line, and the file is left out. If no file defines a built-in
+ * pass, the set also has the built-in ones. 0 or -ENOMEM.
  */
 int pass_set_load(struct pass_set *set, const char *const *folders, size_t n_folders,
 		  pass_complain_fn complain, void *userdata);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Where a program belongs, as its section or --point says it (worker/job.md, "Sections"). */
+/*
+ * The section of a program, or --point, parsed: a kernel and a point in it (worker/job.md,
+ * "Sections").
+ */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Input of a stream socket without descriptors. Who reads descriptors, though he does not want
- * them, lets go of them, and that takes as long as who sent them wants: a TCP socket that lingers
- * holds whoever has it last. So input is looked at before libuv reads it.
+ * Looks at the input of a stream socket, to find descriptors in it. A reader that receives unwanted
+ * descriptors must close them, and closing may take as long as their sender wants: a TCP socket
+ * that lingers blocks the process that closes it last. So input is examined before libuv reads it.
  */
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the files of the server share. */
+/* Private to the varlink server: what its files share. */
 
 #include <stdint.h>
 #include <sys/queue.h>

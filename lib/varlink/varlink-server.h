@@ -42,7 +42,7 @@ struct varlink_fault; /* varlink-idl.h */
 struct varlink_server;
 struct varlink_call;
 
-/* Who is at the other end, from the time it connected. */
+/* The process at the other end, as it was when it connected. */
 struct varlink_peer {
 	uid_t uid;
 	gid_t gid;
@@ -67,14 +67,20 @@ struct varlink_server_options {
 	unsigned int stall_ms; /* a client that has not read for so long is dropped; 0: 10 s */
 	unsigned int turn_per_uid_us; /* calls and producers of a uid in one turn of the loop: what
 					 is left goes on in the next one; 0: 2 ms */
-	/* takes a socket that is to be closed, in which a client may have left descriptors: to let
-	 * go of them may take as long as he wants. NULL: they are closed on the loop */
+	/*
+	 * closes a socket in which a client may have left descriptors; closing those may take as
+	 * long as the client wants. NULL: sockets are closed on the loop
+	 */
 	void (*close_socket)(int consumed_fd, void *userdata);
-	/* whether so many of them are not closed yet that nobody should be accepted for now. NULL:
-	 * never */
+	/*
+	 * returns whether so many of these sockets are still open that no connection should be
+	 * accepted now. NULL: never
+	 */
 	bool (*is_behind)(void *userdata);
-	/* a client could not be served for want of descriptors or memory: -errno. NULL: nobody
-	 * wants to know */
+	/*
+	 * called when a client cannot be served, because there are no descriptors or no memory
+	 * (-errno). NULL: not called
+	 */
 	void (*exhausted)(int error, void *userdata);
 	void *userdata;
 };
@@ -174,8 +180,7 @@ int varlink_call_gather(struct varlink_call *call, varlink_producer produce);
 void varlink_call_wake(struct varlink_call *call);
 
 /*
- * From now on, until it is over, the call holds so much memory of its own, which is charged to its
- * user. False, and nothing changes: he has as much as he may have so, which is half of
- * bytes_per_uid_max, as messages need room, too.
+ * Charges n_bytes of memory to the call's user until the call is over. False, and nothing changes:
+ * the user has reached the limit for this, half of bytes_per_uid_max (messages need room, too).
  */
 bool varlink_call_hold(struct varlink_call *call, size_t n_bytes);

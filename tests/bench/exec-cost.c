@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the preload costs a process that never uses CUDA: posix_spawn of /bin/true without a
- * preload, with an empty library, and with the shim, in turns.
+ * A benchmark. What the preload costs a process that never uses CUDA: posix_spawn of /bin/true
+ * without a preload, with an empty library, and with the shim, in turns.
  *
  *   exec-cost SHIM EMPTY-LIBRARY [SPAWNS=800]
  *

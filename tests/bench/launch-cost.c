@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a launch costs more with the shim loaded and nothing attached: cuLaunchKernel of a stand-in
- * driver that does nothing, bare and under the shim, in turns.
+ * A benchmark. What a launch costs more with the shim loaded and nothing attached: cuLaunchKernel
+ * of a stand-in driver that does nothing, bare and under the shim, in turns.
  *
  *   launch-cost SHIM DRIVER-FOLDER [LAUNCHES=10000000] [ROUNDS=7]
  *

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a module load costs more with the shim loaded, in a process that no attachment means:
- * cuModuleLoadData of a stand-in driver that does nothing, bare, under the shim without a daemon,
- * and with a daemon's interest page whose rules mean others.
+ * A benchmark. What a module load costs more with the shim loaded, in a process that no attachment
+ * means: cuModuleLoadData of a stand-in driver that does nothing, bare, under the shim without a
+ * daemon, and with a daemon's interest page whose rules mean others.
  *
  *   load-cost SHIM DRIVER-FOLDER [LOADS=20000] [ROUNDS=5]
  *

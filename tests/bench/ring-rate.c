@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * How many records a second one core takes out of the rings of an instance: the consumer alone, and
- * the daemon with ReadRing to a client that throws them away. Records of a whole warp, all in the
- * rings before. `ring-rate [BYTES OF A RECORD]`. For the whole, with printing, read a ring with
- * gpuprobectl.
+ * A benchmark. How many records a second one core takes out of the rings of an instance: the
+ * consumer alone, and the daemon with ReadRing to a client that throws them away. Records of a
+ * whole warp, all in the rings before. `ring-rate [BYTES OF A RECORD]`. For the whole, with
+ * printing, read a ring with gpuprobectl.
  */
 
 #include <sys/resource.h>

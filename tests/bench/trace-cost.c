@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a call of the driver costs more with the shim loaded, and with a trace of it: functions of a
- * stand-in driver that do nothing, bare, under the shim, traced, and traced with what pointers
- * point to, in turns.
+ * A benchmark. What a call of the driver costs more with the shim loaded, and with a trace of it:
+ * functions of a stand-in driver that do nothing, bare, under the shim, traced, and traced with
+ * what pointers point to, in turns.
  *
  *   trace-cost SHIM DRIVER-FOLDER [CALLS=2000000] [ROUNDS=5]
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * How many calls a second go from a ring through the daemon to a client of Trace, and whether each
- * of them is there or counted as lost:
+ * A benchmark. How many calls a second go from a ring through the daemon to a client of Trace, and
+ * whether each of them is there or counted as lost:
  *
  *     trace-rate [-n EVENTS] [-r EVENTS A SECOND] [-t THREADS] GPUPROBED
  *

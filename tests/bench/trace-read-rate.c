@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * How fast a trace is read, put in order and written, in time of the CPU: trace-read-rate FORMAT
- * [EVENTS]. Calls of four threads, each with a value that it gave back, go through the stream to
- * /dev/null; `none`: nothing is written; `raw`: nothing is decoded.
+ * A benchmark. How fast a trace is read, put in order and written, in time of the CPU:
+ * trace-read-rate FORMAT [EVENTS]. Calls of four threads, each with a value that it gave back, go
+ * through the stream to /dev/null; `none`: nothing is written; `raw`: nothing is decoded.
  */
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a traced call costs by source B: bare, by each rung of the ladder
+ * A benchmark. What a traced call costs by source B: bare, by each rung of the ladder
  * (daemon/gpuprobed/trace/source/uprobe-link.h), and at each kind of site, in turns.
  *
  *   uprobe-cost LIBCUDA TEST-LIBCUDA [CALLS=100000] [ROUNDS=5]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What bpf-run is asked: words of a batch, options of the command line. */
+/* Parses the input of bpf-run: words of a batch, options of the command line. */
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The daemon of fuzz-daemon.c: real parts in one process, without workers.
+ *
  * The linker puts functions of the worker pool that start workers or ask them into other hands
  * (--wrap, see meson.build); those of tasks are the real ones.
  */

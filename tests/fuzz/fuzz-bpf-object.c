@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The link step on an ELF object. Whatever is accepted must be writable as JSON and readable again,
- * and every table must lie inside of the blob (the sanitizer looks when the sums are made).
+ * Fuzz target. The link step on an ELF object. Whatever is accepted must be writable as JSON and
+ * readable again, and every table must lie inside of the blob (the sanitizer looks when the sums
+ * are made).
  */
 
 #include <json-c/json.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any instructions and any maps through the translator: it refuses them with a line, or makes PTX.
- * The input:
+ * Fuzz target. Any instructions and any maps through the translator: it refuses them with a line,
+ * or makes PTX. The input:
  *
- *     byte 0       bit 7: instructions are shaped; bits 0-1: number of maps, each 4 bytes: type,
- * value size, entries, log2 of entries the rest     instructions of 8 bytes; or shaped ones of 4
- * bytes, that pass validation more often: opcode from a table, registers, offset, immediate
+ *     byte 0       bit 7: instructions are shaped; bits 0-1: number of maps
+ *     each map     4 bytes: type, value size, entries, log2 of entries
+ *     the rest     instructions of 8 bytes; or shaped ones of 4 bytes, which pass validation more
+ *                  often: opcode from a table, registers, offset, immediate
  *
  * 256 instructions at most: LLVM's time, not ours, is what more of them would test.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A file of the cache: what is taken for an entry has parts of the sizes that it says, sealed, and
- * a reply whose ids are among those asked for. The checksum is set right, unless the last byte is
- * odd: it stands before everything else.
+ * Fuzz target. A file of the cache: what is taken for an entry has parts of the sizes that it says,
+ * sealed, and a reply whose ids are among those asked for. The checksum is set right, unless the
+ * last byte is odd: it stands before everything else.
  */
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as the ring of an event buffer (4 bytes of put, 4 of get, 1 of how many are taken at a
- * time, then records): what is read lies within it, comes to an end, and becomes spans that are
- * well formed.
+ * Fuzz target. Any bytes as the ring of an event buffer (4 bytes of put, 4 of get, 1 of how many
+ * are taken at a time, then records): what is read lies within it, comes to an end, and becomes
+ * spans that are well formed.
  */
 
 #include <stdint.h>

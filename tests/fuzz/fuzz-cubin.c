@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes as a cubin: names that are found lie inside the file and end there. */
+/* Fuzz target. Any bytes as a cubin: names that are found lie inside the file and end there. */
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the daemon does with what others say that is well-formed: shims, who calls its methods, and
- * workers, each of which may lie. The input is commands: a byte (what, which and how, two, two and
- * four bits), two with a length, and bytes.
+ * Fuzz target. What the daemon does with what others say that is well-formed: shims, who calls its
+ * methods, and workers, each of which may lie. The input is commands: a byte (what, which and how,
+ * two, two and four bits), two with a length, and bytes.
  *
  *   0  a message on the shims' connection `which`: a byte chooses its type, then its body; behind
  *      that of an IMAGE the image. how: its descriptor (see give())

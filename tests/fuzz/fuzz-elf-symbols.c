@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as a program or library: names of functions end, and addresses and offsets lead to each
- * other. Then the same file as one that a stack of a trace names: the answer, if there is one, is a
- * text.
+ * Fuzz target. Any bytes as a program or library: names of functions end, and addresses and offsets
+ * lead to each other. Then the same file as one that a stack of a trace names: the answer, if there
+ * is one, is a text.
  */
 
 #include <stdio.h>

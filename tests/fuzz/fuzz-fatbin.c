@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as a fatbin: whatever is read is decompressed and written again, and what was written
- * must read as the same. Copies of entries must make the same container.
+ * Fuzz target. Any bytes as a fatbin: whatever is read is decompressed and written again, and what
+ * was written must read as the same. Copies of entries must make the same container.
  */
 
 #include <stdint.h>

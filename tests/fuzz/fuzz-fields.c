@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as BTF (2 bytes of a type's number, 1 of a value's size, then BTF): what is found lies
- * within the value, has names that can be those of metrics, and any bytes of a value can be shown.
+ * Fuzz target. Any bytes as BTF (2 bytes of a type's number, 1 of a value's size, then BTF): what
+ * is found lies within the value, has names that can be those of metrics, and any bytes of a value
+ * can be shown.
  */
 
 #include <stdint.h>

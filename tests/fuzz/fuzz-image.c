@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as the image of a job: first byte the kind, the device and the points, the rest the
- * image. There is no compiler, so a new image carries PTX; it must be a fatbin (or PTX) that can be
- * read, and the edited PTX must pass for what a pass of the user might have made.
+ * Fuzz target. Any bytes as the image of a job: first byte the kind, the device and the points, the
+ * rest the image. There is no compiler, so a new image carries PTX; it must be a fatbin (or PTX)
+ * that can be read, and the edited PTX must pass for what a pass of the user might have made.
  */
 
 #include <fcntl.h>

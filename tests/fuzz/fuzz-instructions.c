@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Workers' lists of instructions: every element that is handed out is an object, and no more of
- * them than there are '{'. */
+/*
+ * Fuzz target. Workers' lists of instructions: every element that is handed out is an object, and
+ * no more of them than there are '{'.
+ */
 
 #include <stddef.h>
 #include <stdint.h>

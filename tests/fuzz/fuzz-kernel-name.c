@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any two lines as a kernel's name and a pattern, and as a ptxas command line. */
+/* Fuzz target. Any two lines as a kernel's name and a pattern, and as a ptxas command line. */
 
 #include <stdint.h>
 #include <stdlib.h>

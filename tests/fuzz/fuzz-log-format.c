@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Records of a log: what comes out is one line of valid UTF-8 without control characters. */
+/*
+ * Fuzz target. Records of a log: what comes out is one line of valid UTF-8 without control
+ * characters.
+ */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What processes write into the instances of a map. The input: a struct of numbers that says what
- * the map is, then bytes that go into two instances, over and over until they are full: all of the
- * first, header included, and the second with the words of the bytes at places that the words
- * before them say. Every dump must end, stay within the map's sizes, and give back what it took.
+ * Fuzz target. What processes write into the instances of a map. The input: a struct of numbers
+ * that says what the map is, then bytes that go into two instances, over and over until they are
+ * full: all of the first, header included, and the second with the words of the bytes at places
+ * that the words before them say. Every dump must end, stay within the map's sizes, and give back
+ * what it took.
  */
 
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What reads metrics from the daemon's socket may say anything. The first byte says in portions of
- * which size it comes, and by its highest bit whether the end is told. There is one answer at most,
- * and it is HTTP: a status that is meant, and as many bytes as it says.
+ * Fuzz target. What reads metrics from the daemon's socket may say anything. The first byte says in
+ * portions of which size it comes, and by its highest bit whether the end is told. There is one
+ * answer at most, and it is HTTP: a status that is meant, and as many bytes as it says.
  */
 
 #include <stdio.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes as a list of names: what is given out lies in it and ends there, and a good list is
- * read to its end. */
+/*
+ * Fuzz target. Any bytes as a list of names: what is given out lies in it and ends there, and a
+ * good list is read to its end.
+ */
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the shim reads of patches: an input that begins with an ELF magic is a cubin whose kernels
- * are named, any other is a plan (proto/patch.h), with one slot at the offset that its last four
- * bytes say. What was accepted is read to its end.
+ * Fuzz target. What the shim reads of patches: an input that begins with an ELF magic is a cubin
+ * whose kernels are named, any other is a plan (proto/patch.h), with one slot at the offset that
+ * its last four bytes say. What was accepted is read to its end.
  */
 
 #include <stdint.h>

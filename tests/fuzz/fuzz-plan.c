@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A plan from a worker that has seen a hostile list of names: what is found good lies inside of its
- * bytes. */
+/*
+ * Fuzz target. A plan from a worker that has seen a hostile list of names: what is found good lies
+ * inside of its bytes.
+ */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Any bytes as PTX: parse, read all bodies, write unedited (must be identical), then probes at
- * every kind of point of every function, called and inlined, with and without stubs. What comes out
- * of that must parse, must hold the source as a subsequence of its bytes (where no call of a stub
- * goes), and refuses a second pass. A text that begins with '!' is a program's instead, put into a
- * fixed module.
+ * Fuzz target. Any bytes as PTX: parse, read all bodies, write unedited (must be identical), then
+ * probes at every kind of point of every function, called and inlined, with and without stubs. What
+ * comes out of that must parse, must hold the source as a subsequence of its bytes (where no call
+ * of a stub goes), and refuses a second pass. A text that begins with '!' is a program's instead,
+ * put into a fixed module.
  */
 
 #include "passes/probe.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The consumer of rings on whatever a process writes. The input is commands: bytes at a place near
- * the tail, with or without the stamp that belongs there; reading; the end. No more comes out than
- * went in, and it comes to an end.
+ * Fuzz target. The consumer of rings on whatever a process writes. The input is commands: bytes at
+ * a place near the tail, with or without the stamp that belongs there; reading; the end. No more
+ * comes out than went in, and it comes to an end.
  */
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Texts that people, or objects and files of theirs, say: the first byte chooses how the rest is
- * read. What was wrong is said in one line; what was accepted reads back as the same where it can
- * be written.
+ * Fuzz target. Texts that people, or objects and files of theirs, say: the first byte chooses how
+ * the rest is read. What was wrong is said in one line; what was accepted reads back as the same
+ * where it can be written.
  */
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shadow transformation on any instructions and metadata. The input: a struct of numbers, then
- * the blob. What comes out must call only what the kernel has or what was appended, and its records
- * must lie in it, in order.
+ * Fuzz target. The shadow transformation on any instructions and metadata. The input: a struct of
+ * numbers, then the blob. What comes out must call only what the kernel has or what was appended,
+ * and its records must lie in it, in order.
  */
 
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CPU driver's way from a text to instructions: any text loads or is refused, without a crash.
- * Kernels that come out are run for a single thread if they cannot loop (no branch backwards, no
- * call): whatever they do to memory must be an error. Kernels complain on stderr: run it with
- * -close_fd_mask=2.
+ * Fuzz target. The CPU driver's way from a text to instructions: any text loads or is refused,
+ * without a crash. Kernels that come out are run for a single thread if they cannot loop (no branch
+ * backwards, no call): whatever they do to memory must be an error. Kernels complain on stderr: run
+ * it with -close_fd_mask=2.
  */
 
 #include "tests/sim/sim-op.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Any bytes as a function's beginning: a site lies within them; and any bytes as a libcuda: its
- * functions lie in the file. */
+/*
+ * Fuzz target. Any bytes as a function's beginning: a site lies within them; and any bytes as a
+ * libcuda: its functions lie in the file.
+ */
 
 #include <stdint.h>
 #include <stdlib.h>

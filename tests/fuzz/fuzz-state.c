@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The state file, as a daemon of another version may have written it, with a store of descriptors
- * of all kinds. What of it is restored can be read, and written: that is restored, too, and written
- * the same.
+ * Fuzz target. The state file, as a daemon of another version may have written it, with a store of
+ * descriptors of all kinds. What of it is restored can be read, and written: that is restored, too,
+ * and written the same.
  */
 
 #include <stdio.h>

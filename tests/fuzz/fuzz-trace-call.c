@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A call's record behind its head of times and threads: the values of its item are a well-formed
- * list, and all their texts end. */
+/*
+ * Fuzz target. A call's record behind its head of times and threads: the values of its item are a
+ * well-formed list, and all their texts end.
+ */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Files of traces, whatever they are: what is read is written as jsonl, and that reads back as the
- * same number of events, none of them malformed. */
+/*
+ * Fuzz target. Files of traces, whatever they are: what is read is written as jsonl, and that reads
+ * back as the same number of events, none of them malformed.
+ */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A byte for the driver's version, then a record of an ioctl as a file of a trace may have it. */
+/*
+ * Fuzz target. A byte for the driver's version, then a record of an ioctl as a file of a trace may
+ * have it.
+ */
 
 #include <stdint.h>
 #include <stdlib.h>

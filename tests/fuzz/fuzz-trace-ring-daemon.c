@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The daemon's end of a trace's ring on whatever a process writes. The input is commands: bytes
- * that are put where the next record belongs, and the head moved behind them; bytes anywhere in the
- * memory; reading; a second session that comes and goes. What comes out is well-formed, and the
- * daemon's own side stays in order.
+ * Fuzz target. The daemon's end of a trace's ring on whatever a process writes. The input is
+ * commands: bytes that are put where the next record belongs, and the head moved behind them; bytes
+ * anywhere in the memory; reading; a second session that comes and goes. What comes out is
+ * well-formed, and the daemon's own side stays in order.
  */
 
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shim's writer of a trace on memory in which the daemon writes anything (proto/trace-ring.h).
- * The input is bytes that are laid over a right header, then commands: what head, tail or lost are
- * said to be, and records of some size. All that is written lies in the slot, and what is read is
- * in order.
+ * Fuzz target. The shim's writer of a trace on memory in which the daemon writes anything
+ * (proto/trace-ring.h). The input is bytes that are laid over a right header, then commands: what
+ * head, tail or lost are said to be, and records of some size. All that is written lies in the
+ * slot, and what is read is in order.
  */
 
 #include <stdlib.h>

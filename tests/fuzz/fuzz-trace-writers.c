@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A trace as a file of it may be, through the decoders and the order, into every format. */
+/*
+ * Fuzz target. A trace as a file of it may be, through the decoders and the order, into every
+ * format.
+ */
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The stream of a trace, through all that reads, orders and writes it. The first byte chooses the
- * format; the stream comes in portions of the size that the second byte says. What comes out is in
- * order, and of jsonl each line is one object without control characters.
+ * Fuzz target. The stream of a trace, through all that reads, orders and writes it. The first byte
+ * chooses the format; the stream comes in portions of the size that the second byte says. What
+ * comes out is in order, and of jsonl each line is one object without control characters.
  */
 
 #include <stdint.h>

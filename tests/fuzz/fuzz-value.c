@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Values of maps as gpuprobectl shows them, by BTF that is anybody's (2 bytes of a type's number, 1
- * of a value's size, then BTF): what a person sees is printable, what a program sees is JSON, and
- * neither takes for ever.
+ * Fuzz target. Values of maps as gpuprobectl shows them, by BTF that is anybody's (2 bytes of a
+ * type's number, 1 of a value's size, then BTF): what a person sees is printable, what a program
+ * sees is JSON, and neither takes for ever.
  */
 
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The parsers of varlink. The input is texts that NULs separate: the first is parsed as an
- * interface description, and in any case each other one as a call and as a reply. Parameters are
- * validated against all members of the interface, and of io.gpuprobe.control. What is accepted must
- * print, and parse again to the same.
+ * Fuzz target. The parsers of varlink. The input is texts that NULs separate: the first is parsed
+ * as an interface description, and in any case each other one as a call and as a reply. Parameters
+ * are validated against all members of the interface, and of io.gpuprobe.control. What is accepted
+ * must print, and parse again to the same.
  */
 
 #include <stdint.h>

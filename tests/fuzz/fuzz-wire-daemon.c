@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The daemon's side of the shim protocol: a connection's life as a sequence of datagrams, each a
- * byte with the number of its descriptors, two with its length, and its bytes. What is accepted is
- * used as the daemon uses it.
+ * Fuzz target. The daemon's side of the shim protocol: a connection's life as a sequence of
+ * datagrams, each a byte with the number of its descriptors, two with its length, and its bytes.
+ * What is accepted is used as the daemon uses it.
  */
 
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shim's side of its protocol, against a daemon that says anything. An input is a script:
- * records of
+ * Fuzz target. The shim's side of its protocol, against a daemon that says anything. An input is a
+ * script: records of
  *
  *   u8 how      bits 0-2: descriptor beside it (see give()); bit 3: header made right; bit 4: after
  *               a request was received; bit 5: on the MIRROR connection, else on the LOADER's

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Threads of each device of a process. */
+
+/* A program for tests on GPUs: counts the threads of each device of a process. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"

@@ -2,8 +2,10 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* What all threads of a GPU do to one hash at once; see hash.c. With DELETES they insert and
- * delete, else they count. */
+/*
+ * A program for tests on GPUs. What all threads of a GPU do to one hash at once; see hash.c. With
+ * DELETES they insert and delete, else they count.
+ */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * All threads of a GPU work on one hash at once, and in the end all that they did is accounted for.
+ * A test on a GPU. All threads of a GPU work on one hash at once, and in the end all that they did
+ * is accounted for.
  *
  *     hash-contention count|churn PTX ENTRIES KEYS THREADS ROUNDS
  *
  * PTX: what bpf-run --ptx made of hash.bpf.c with a map of type 1, keys and values of 8 bytes and
- * ENTRIES entries; of the one with DELETES for churn. Runs on whichever libcuda.so.1 there is.
- * Exit code: 0 right, 1 wrong, 77 no CUDA driver or device.
+ * ENTRIES entries; of the one with DELETES for churn. Runs on whichever libcuda.so.1 there is. Exit
+ * code: 0 right, 1 wrong, 77 no CUDA driver or device.
  */
 
 #include <dlfcn.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conditional nodes of graphs: IF (with an ELSE), WHILE and SWITCH. A handle is the address of its
- * value, which device code sets (cudaGraphSetConditional: SIM_OP(condition)); a GPU does that
- * wrongly from patched code [H100], and so does this. A graph with such nodes cannot be cloned.
+ * The CPU driver's API for programs (api.h). Conditional nodes of graphs: IF (with an ELSE), WHILE
+ * and SWITCH. A handle is the address of its value, which device code sets
+ * (cudaGraphSetConditional: SIM_OP(condition)); a GPU does that wrongly from patched code [H100],
+ * and so does this. A graph with such nodes cannot be cloned.
  */
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Initialisation, the one device, contexts. */
+/* The CPU driver's API for programs (api.h). Initialisation, the one device, contexts. */
 
 #include <stdio.h>
 #include <stdlib.h>

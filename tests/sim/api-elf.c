@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ELF that stands for a module's cubin: no code, and a symbol for each function, marked as in
- * real ones where it is a kernel. */
+/*
+ * The CPU driver's API for programs (api.h). The ELF that stands for a module's cubin: no code, and
+ * a symbol for each function, marked as in real ones where it is a kernel.
+ */
 
 #include <elf.h>
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of errors, and cuGetProcAddress: a table of names, the CUDA version each form came with,
- * and its per-thread-stream variant. */
+/*
+ * The CPU driver's API for programs (api.h). Names of errors, and cuGetProcAddress: a table of
+ * names, the CUDA version each form came with, and its per-thread-stream variant.
+ */
 
 #include <string.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What functions and kernels say about themselves, and occupancy. */
+/*
+ * The CPU driver's API for programs (api.h). What functions and kernels say about themselves, and
+ * occupancy.
+ */
 
 #include "api.h"
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs. A node can only depend on nodes that are there already, so the order of adding is an
- * order of execution; edges are for pairing nodes in updates. An executable graph is a copy, and so
- * is a clone; each of its nodes remembers which one it is a copy of. GPUPROBE_SIM_NO_CLONE=1:
- * graphs cannot be cloned, as if they allocated memory. GPUPROBE_SIM_CLONES=N,
- * GPUPROBE_SIM_INSTANCES=N: there is memory for N clones, or executable graphs, and no more.
- * GPUPROBE_SIM_DEVICE_UPDATABLE=1: every kernel node says that it is updated from the device.
+ * The CPU driver's API for programs (api.h). Graphs. A node can only depend on nodes that are there
+ * already, so the order of adding is an order of execution; edges are for pairing nodes in updates.
+ * An executable graph is a copy, and so is a clone; each of its nodes remembers which one it is a
+ * copy of. GPUPROBE_SIM_NO_CLONE=1: graphs cannot be cloned, as if they allocated memory.
+ * GPUPROBE_SIM_CLONES=N, GPUPROBE_SIM_INSTANCES=N: there is memory for N clones, or executable
+ * graphs, and no more. GPUPROBE_SIM_DEVICE_UPDATABLE=1: every kernel node says that it is updated
+ * from the device.
  */
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches. A kernel runs in the thread that launches it, before the call returns. What it does
- * wrong is the context's error from then on: the launch itself has succeeded, as on a GPU.
+ * The CPU driver's API for programs (api.h). Launches. A kernel runs in the thread that launches
+ * it, before the call returns. What it does wrong is the context's error from then on: the launch
+ * itself has succeeded, as on a GPU.
  */
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory. Device memory is the process's own, and every device pointer is a host pointer. Copies
- * and sets check that the device's side is an allocation; on a stream that captures they become
- * nodes.
+ * The CPU driver's API for programs (api.h). Memory. Device memory is the process's own, and every
+ * device pointer is a host pointer. Copies and sets check that the device's side is an allocation;
+ * on a stream that captures they become nodes.
  */
 
 #include <errno.h>

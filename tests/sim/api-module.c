@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images, modules, libraries, functions, the linker. */
+/* The CPU driver's API for programs (api.h). Images, modules, libraries, functions, the linker. */
 
 #include <stdio.h>
 #include <stdlib.h>

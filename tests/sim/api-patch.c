@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Patching, for the stand-in for NVIDIA's library. As on a GPU [H200]: a module of a library
- * appears when it is first used; patching a module while another thread launches it is fatal; a
- * graph runs what its kernels were, with the data that they had, when it was instantiated, and if
- * that was patched code it is fatal once the module is unpatched or patched anew.
+ * The CPU driver's API for programs (api.h). Patching, for the stand-in for NVIDIA's library. As on
+ * a GPU [H200]: a module of a library appears when it is first used; patching a module while
+ * another thread launches it is fatal; a graph runs what its kernels were, with the data that they
+ * had, when it was instantiated, and if that was patched code it is fatal once the module is
+ * unpatched or patched anew.
  */
 
 #include <stdio.h>

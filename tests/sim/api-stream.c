@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and events. Work is done when it is submitted, so everything is always complete; what
- * streams really do here is capture. While somebody captures in the global mode, calls that might
- * disturb a capture are refused for every thread that has not exchanged its mode to relaxed, and
- * the capture is invalid from then on: that is what a real driver does to a careless tool.
+ * The CPU driver's API for programs (api.h). Streams and events. Work is done when it is submitted,
+ * so everything is always complete; what streams really do here is capture. While somebody captures
+ * in the global mode, calls that might disturb a capture are refused for every thread that has not
+ * exchanged its mode to relaxed, and the capture is invalid from then on: that is what a real
+ * driver does to a careless tool.
  */
 
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Branches, calls, barriers and warp instructions. */
+/*
+ * The CPU driver's decoder of PTX (sim-decode.h). Branches, calls, barriers and warp instructions.
+ */
 
 #include <stdlib.h>
 

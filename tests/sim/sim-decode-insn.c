@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instructions. Memory and control have files of their own; comparisons and conversions are below;
- * the rest is looked up by name in the tables of the sim-op-*.c files.
+ * The CPU driver's decoder of PTX (sim-decode.h). Instructions. Memory and control have files of
+ * their own; comparisons and conversions are below; the rest is looked up by name in the tables of
+ * the sim-op-*.c files.
  */
 
 #include <stdio.h>

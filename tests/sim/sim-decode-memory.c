@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ld, st, atom, red, cp.async, vector mov, cvta, isspacep. Cache hints and scopes change nothing:
- * atomic operations are the CPU's, and a fence stands by a load or store that has an order.
+ * The CPU driver's decoder of PTX (sim-decode.h). ld, st, atom, red, cp.async, vector mov, cvta,
+ * isspacep. Cache hints and scopes change nothing: atomic operations are the CPU's, and a fence
+ * stands by a load or store that has an order.
  */
 
 #include <stdio.h>

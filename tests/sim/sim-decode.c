@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A function's body becomes an array of struct sim_insn. Names are resolved to places of the frame
- * as they are declared, scope by scope; labels are collected first, since branches go forward too.
- * A guard becomes a branch around its instruction.
+ * The CPU driver's decoder of PTX (sim-decode.h). A function's body becomes an array of struct
+ * sim_insn. Names are resolved to places of the frame as they are declared, scope by scope; labels
+ * are collected first, since branches go forward too. A guard becomes a branch around its
+ * instruction.
  *
  * A frame is: variables (parameters, results, .local, .param), registers, constants and
  * temporaries. Registers have index 0 and up, variables negative offsets.

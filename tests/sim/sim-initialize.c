@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Initial values of variables: numbers, strings, addresses (sym, sym+4, generic(sym), 0xFF(sym) for
- * one byte of it), in braces that may nest. Sub-arrays shorter than their dimension are not padded:
- * compilers write all elements.
+ * A part of the CPU driver (tests/sim). Initial values of variables: numbers, strings, addresses
+ * (sym, sym+4, generic(sym), 0xFF(sym) for one byte of it), in braces that may nest. Sub-arrays
+ * shorter than their dimension are not padded: compilers write all elements.
  */
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What kernels may access: device allocations, registered host memory and variables of modules, as
- * a sorted array of ranges that do not overlap. A lock of its own, so that copies work while a
- * kernel runs.
+ * A part of the CPU driver (tests/sim). What kernels may access: device allocations, registered
+ * host memory and variables of modules, as a sorted array of ranges that do not overlap. A lock of
+ * its own, so that copies work while a kernel runs.
  */
 
 #include <stdlib.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logic, shifts, bit fields, selection and moves. */
+/*
+ * Operations of the CPU driver (what one PTX instruction does). Logic, shifts, bit fields,
+ * selection and moves.
+ */
 
 #include "sim-op.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* setp and set. The common forms (one predicate, no boolean, no .ftz) have an op for each
- * comparison and type. */
+/*
+ * Operations of the CPU driver (what one PTX instruction does). setp and set. The common forms (one
+ * predicate, no boolean, no .ftz) have an op for each comparison and type.
+ */
 
 #include <math.h>
 

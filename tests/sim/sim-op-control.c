@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Branches, calls, barriers, special registers. A thread that must wait for others sets its state
- * and returns NULL; whoever comes last makes all of them ready again.
+ * Operations of the CPU driver (what one PTX instruction does). Branches, calls, barriers, special
+ * registers. A thread that must wait for others sets its state and returns NULL; whoever comes last
+ * makes all of them ready again.
  */
 
 #include <time.h>

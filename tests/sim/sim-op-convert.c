@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cvt. Integer to integer, integer to float and float to integer at the default rounding have ops
- * of their own; everything else (rounding, saturation, .ftz, half precision) takes the general one,
- * which goes through f64 or 64-bit integers.
+ * Operations of the CPU driver (what one PTX instruction does). cvt. Integer to integer, integer to
+ * float and float to integer at the default rounding have ops of their own; everything else
+ * (rounding, saturation, .ftz, half precision) takes the general one, which goes through f64 or
+ * 64-bit integers.
  */
 
 #include <fenv.h>

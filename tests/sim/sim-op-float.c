@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arithmetic on f32 and f64. The plain ops round to nearest and keep subnormal numbers; what has
- * another rounding, .ftz or .sat goes through general_*, which sets the rounding mode of the CPU
- * around the operation (this file is compiled with -frounding-math -ffp-contract=off). Approximate
- * instructions give the correctly rounded result, or the C library's: a GPU's differ in the last
- * bits. A NaN of f32 is the canonical one, as on a GPU.
+ * Operations of the CPU driver (what one PTX instruction does). Arithmetic on f32 and f64. The
+ * plain ops round to nearest and keep subnormal numbers; what has another rounding, .ftz or .sat
+ * goes through general_*, which sets the rounding mode of the CPU around the operation (this file
+ * is compiled with -frounding-math -ffp-contract=off). Approximate instructions give the correctly
+ * rounded result, or the C library's: a GPU's differ in the last bits. A NaN of f32 is the
+ * canonical one, as on a GPU.
  */
 
 #include <fenv.h>

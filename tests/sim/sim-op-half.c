@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Half precision: each operation is done in f64, in which sums, products and fused products of two
- * halves are exact or rounded far below the last bit, and rounded once.
+ * Operations of the CPU driver (what one PTX instruction does). Half precision: each operation is
+ * done in f64, in which sums, products and fused products of two halves are exact or rounded far
+ * below the last bit, and rounded once.
  */
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Integer arithmetic. Registers hold 64 bits; every op reads as many as its type has and writes
- * them zero-extended, so that types of one size share registers as PTX lets them.
+ * Operations of the CPU driver (what one PTX instruction does). Integer arithmetic. Registers hold
+ * 64 bits; every op reads as many as its type has and writes them zero-extended, so that types of
+ * one size share registers as PTX lets them.
  */
 
 #include "sim-op.h"

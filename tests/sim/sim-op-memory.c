@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads, stores and atomics. A real address is looked up in the table of ranges; each instruction
- * remembers the range that it hit last, so that the common case is one comparison (where several
- * blocks run at once, each has a table of its own). A thread's own stack (local and parameter
- * space) and the block's shared memory are ranges too, tried when the remembered one does not fit.
+ * Operations of the CPU driver (what one PTX instruction does). Loads, stores and atomics. A real
+ * address is looked up in the table of ranges; each instruction remembers the range that it hit
+ * last, so that the common case is one comparison (where several blocks run at once, each has a
+ * table of its own). A thread's own stack (local and parameter space) and the block's shared memory
+ * are ranges too, tried when the remembered one does not fit.
  */
 
 #include <math.h>

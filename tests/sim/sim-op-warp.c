@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the lanes of a warp do together: each lane stops and says for whom it waits; the last one of
- * the group computes all results. A lane that has exited, or that the block is too small for, is
- * not waited for.
+ * Operations of the CPU driver (what one PTX instruction does). What the lanes of a warp do
+ * together: each lane stops and says for whom it waits; the last one of the group computes all
+ * results. A lane that has exited, or that the block is too small for, is not waited for.
  */
 
 #include "sim-op.h"

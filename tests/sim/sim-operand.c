@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands: every source becomes a register, by an instruction put in front if need be (special
- * registers, frame addresses). */
+/*
+ * A part of the CPU driver (tests/sim). Operands: every source becomes a register, by an
+ * instruction put in front if need be (special registers, frame addresses).
+ */
 
 #include <stdlib.h>
 

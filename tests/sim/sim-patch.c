@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Patches: functions of another program that threads call at instructions of a class. A patched
- * instruction has another op, which leads to its trampoline: that calls the patch with what the
- * instruction is about to do, then does it. So code that is not patched costs nothing.
+ * A part of the CPU driver (tests/sim). Patches: functions of another program that threads call at
+ * instructions of a class. A patched instruction has another op, which leads to its trampoline:
+ * that calls the patch with what the instruction is about to do, then does it. So code that is not
+ * patched costs nothing.
  *
  * A thread's stack at a patched instruction: the frame, struct scratch, the patch's frame.
  */

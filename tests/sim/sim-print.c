@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See sim-print.h. Each conversion is taken apart, checked, and handed to the C library with its
- * one argument. */
+
+/*
+ * printf() of device code in the CPU driver (sim-print.h). Each conversion is taken apart, checked,
+ * and handed to the C library with its one argument.
+ */
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A module: parses the texts, gives every variable its place, makes all functions known, then fills
- * in initial values and decodes the bodies, so that whatever is not understood fails the load and
- * not a launch.
+ * A part of the CPU driver (tests/sim). A module: parses the texts, gives every variable its place,
+ * makes all functions known, then fills in initial values and decodes the bodies, so that whatever
+ * is not understood fails the load and not a launch.
  *
  * Static shared memory has one layout for the whole program: the address of a variable is the same
  * for every kernel. A kernel's own share (sim_function_shared) is what it names.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a grid: blocks one after the other; in a block, each thread until it ends, waits for others,
- * or has had its share. A thread takes a context (its stack) when it starts and gives it back when
- * it ends, so a kernel without barriers needs one. If a whole round moves nobody and not all have
- * ended, they wait for each other: the launch fails.
+ * A part of the CPU driver (tests/sim). Runs a grid: blocks one after the other; in a block, each
+ * thread until it ends, waits for others, or has had its share. A thread takes a context (its
+ * stack) when it starts and gives it back when it ends, so a kernel without barriers needs one. If
+ * a whole round moves nobody and not all have ended, they wait for each other: the launch fails.
  *
  * For code that many threads run at once the environment has three modes, which go together:
  *   GPUPROBE_SIM_THREADS=N   N blocks at once (8 at most), each on a thread of the CPU, which is

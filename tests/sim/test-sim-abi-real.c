@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ABI as NVIDIA's own header has it. Our declarations of the functions follow it: they must
- * agree, or this does not compile. */
+/*
+ * A part of test-sim-abi. The ABI as NVIDIA's own header has it. Our declarations of the functions
+ * follow it: they must agree, or this does not compile.
+ */
 
 #pragma GCC diagnostic ignored "-Wredundant-decls"
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"

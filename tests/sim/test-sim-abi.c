@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares sim-cuda.h with a real <cuda.h>, row by row. Built only where there is one. */
+
+/*
+ * Compares sim-cuda.h, the declarations of the CPU driver, with a real <cuda.h>, row by row. Built
+ * only where there is one.
+ */
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver API: errors, handles, images, memory, capture, the look-up of functions, the linker.
+/*
+ * Unit tests of the CPU driver. The driver API: errors, handles, images, memory, capture, the
+ * look-up of functions, the linker.
  */
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What programs read in their contexts, on the CPU driver: each row is PTX with a probe, put there
- * or called, and the fields that the program must have written down. All expected values are worked
- * out by hand.
+ * Tests of the pass `probe` on the CPU driver. What programs read in their contexts, on the CPU
+ * driver: each row is PTX with a probe, put there or called, and the fields that the program must
+ * have written down. All expected values are worked out by hand.
  */
 
 #include <setjmp.h>

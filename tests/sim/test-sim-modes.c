@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How grids run: lanes alone or together, turns of random length, several blocks at once
- * (sim-run.c); and host memory in kernels. */
+/*
+ * Unit tests of the CPU driver. How grids run: lanes alone or together, turns of random length,
+ * several blocks at once (sim-run.c); and host memory in kernels.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

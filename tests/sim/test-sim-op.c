@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instructions, one by one: each row is a piece of PTX that takes %a0-%a2 (b64, or their low parts)
- * and leaves its result in %d (b64). All expected values are worked out by hand from the PTX
- * manual.
+ * Unit tests of the CPU driver. Instructions, one by one: each row is a piece of PTX that takes
+ * %a0-%a2 (b64, or their low parts) and leaves its result in %d (b64). All expected values are
+ * worked out by hand from the PTX manual.
  */
 
 #include <setjmp.h>

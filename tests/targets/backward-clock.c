@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Preloaded: a real time that runs backwards, for tests/e2e/test-metrics.py. */
+/* A target for tests. Preloaded: a real time that runs backwards, for tests/e2e/test-metrics.py. */
 
 #include <sys/syscall.h>
 #include <time.h>

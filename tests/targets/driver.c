@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See driver.h. */
+
+/* The table of driver functions that all target programs of tests share (driver.h). */
 
 #include <dlfcn.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kernels of the usual kinds through the driver API, each against the same thing in C.
+ * A target for tests. Kernels of the usual kinds through the driver API, each against the same
+ * thing in C.
  *
  *   kernels_driver [--dump FILE] [--image FILE] [--global NAME] reduceSum | histogram |
  *   matrixMultiply | stencil | warpFunctions | math64 | functions

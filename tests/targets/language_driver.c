@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Launches one of the kernels of language.cu through the driver API.
+ * A target for tests. Launches one of the kernels of language.cu through the driver API.
  *
  *   language_driver KERNEL [--grid X,Y,Z] [--block X,Y,Z] [--launches N] [--sleep-ms MS] [--shared
  *   BYTES]

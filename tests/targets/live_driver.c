@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that does what it is told, so that a test knows what was launched before, while and
- * after something was attached. Kernels are those of language.cu, 4 blocks of 64 threads if nothing
- * else is said.
+ * A target for tests. A process that does what it is told, so that a test knows what was launched
+ * before, while and after something was attached. Kernels are those of language.cu, 4 blocks of 64
+ * threads if nothing else is said.
  *
  *   load SLOT [library]       loads the module (slots 0 to 7)
  *   file SLOT PATH            loads a module from a file

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads a file of PTX and launches kernels of it, one block of 32 threads each, with a pointer to
- * zeros as every parameter.
+ * A target for tests. Loads a file of PTX and launches kernels of it, one block of 32 threads each,
+ * with a pointer to zeros as every parameter.
  *
  *   ptx_driver FILE KERNEL...
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A primary context that is there again at once (s-retain.c), with the same handle: what was in the
- * one before is gone.
+ * A target for tests of the shim. A primary context that is there again at once (s-retain.c), with
+ * the same handle: what was in the one before is gone.
  */
 
 #include "s.h"

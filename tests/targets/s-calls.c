@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the function S_CALLED of the library that it is linked with. */
+/*
+ * A target for tests of the shim. Calls the function S_CALLED of the library that it is linked
+ * with.
+ */
 
 int S_CALLED(void);
 

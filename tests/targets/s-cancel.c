@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread that is cancelled while it loads modules; others go on to load. */
+/*
+ * A target for tests of the shim. A thread that is cancelled while it loads modules; others go on
+ * to load.
+ */
 
 #include <pthread.h>
 #include <unistd.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library that is loaded while no context is current, and whose first launch is captured into a
- * graph, in the mode that forbids everything else; the graph runs three times.
+ * A target for tests of the shim. A library that is loaded while no context is current, and whose
+ * first launch is captured into a graph, in the mode that forbids everything else; the graph runs
+ * three times.
  */
 
 #include "s.h"

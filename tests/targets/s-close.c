@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Closes all descriptors between loads and uses the numbers for its own, which must be as it left
- * them in the end.
+ * A target for tests of the shim. Closes all descriptors between loads and uses the numbers for its
+ * own, which must be as it left them in the end.
  */
 
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CUDA graphs with conditional nodes: IF, IF with ELSE, WHILE, SWITCH, one in another's body, one
- * in a child graph. Kernels set the conditions; bodies add to numbers, which are said after each
- * launch. "apart": the kernels of bodies are in a module of their own. "library": as the runtime
- * does it, one kernel is launched before, by a handle that makes the driver load the module. Also
- * for a GPU: tests/gpu/suite.py.
+ * A target for tests of the shim. CUDA graphs with conditional nodes: IF, IF with ELSE, WHILE,
+ * SWITCH, one in another's body, one in a child graph. Kernels set the conditions; bodies add to
+ * numbers, which are said after each launch. "apart": the kernels of bodies are in a module of
+ * their own. "library": as the runtime does it, one kernel is launched before, by a handle that
+ * makes the driver load the module. Also for a GPU: tests/gpu/suite.py.
  */
 
 #include <dlfcn.h>

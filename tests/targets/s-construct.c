@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library of s-library.c. */
+/* A target for tests of the shim. The library of s-library.c. */
 
 void s_constructed(void);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What an application does that NVIDIA's profiling library, which a trace brings into it, is not to
- * disturb: shim/tests/test-trace.py runs this with the driver of shim/mock/traced and CUPTI's
- * stand-in.
+ * A target for tests of the shim. What an application does that NVIDIA's profiling library, which a
+ * trace brings into it, is not to disturb: shim/tests/test-trace.py runs this with the driver of
+ * shim/mock/traced and CUPTI's stand-in.
  *
  *   s-cupti CASE [ARGUMENT]
  */

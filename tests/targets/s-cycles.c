@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The primary context ends and begins many times, and nothing of it stays: the process may have
- * some 65000 mappings in all. */
+/*
+ * A target for tests of the shim. The primary context ends and begins many times, and nothing of it
+ * stays: the process may have some 65000 mappings in all.
+ */
 
 #include <string.h>
 

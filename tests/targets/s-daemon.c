@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A program that goes into the background as daemon(3) does and uses CUDA there at once: its
- * parents are gone by then. It waits for that, so that a trace of it has not ended.
- * (tests/e2e/test-trace-command.py)
+ * A target for tests of the shim. A program that goes into the background as daemon(3) does and
+ * uses CUDA there at once: its parents are gone by then. It waits for that, so that a trace of it
+ * has not ended. (tests/e2e/test-trace-command.py)
  *
  *   s-daemon MODE COUNT     MODE: fork, clone (unseen by libc), exec (of a program that calls),
  *                           clear (its environment, but for the daemon's name)

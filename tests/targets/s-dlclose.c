@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closes the driver until that fails, or as often as the argument says, after it has been used;
- * three times. */
+/*
+ * A target for tests of the shim. Closes the driver until that fails, or as often as the argument
+ * says, after it has been used; three times.
+ */
 
 #include <dlfcn.h>
 

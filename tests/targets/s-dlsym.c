@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ways to find a function of the driver, and what dlsym and dlerror say when there is none.
- * With a driver loaded where RTLD_DEFAULT does not see it, and with none, the names must stay
- * unknown.
+ * A target for tests of the shim. The ways to find a function of the driver, and what dlsym and
+ * dlerror say when there is none. With a driver loaded where RTLD_DEFAULT does not see it, and with
+ * none, the names must stay unknown.
  */
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library that does nothing: what preloading costs by itself. */
+/* A target for tests of the shim. A library that does nothing: what preloading costs by itself. */
 
 int s_empty(void);
 int s_empty(void) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The primary context ends while another thread's first launch is on its way; the next context has
- * its handle, and launches, too. */
+/*
+ * A target for tests of the shim. The primary context ends while another thread's first launch is
+ * on its way; the next context has its handle, and launches, too.
+ */
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How often the environment is read, once modules were loaded: a program may be changing it in
- * another thread, and who reads it then may die. Programs that look something up themselves do so
- * with getenv().
+ * A target for tests of the shim. How often the environment is read, once modules were loaded: a
+ * program may be changing it in another thread, and who reads it then may die. Programs that look
+ * something up themselves do so with getenv().
  */
 
 #include "s.h"

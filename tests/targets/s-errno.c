@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * errno after calls that succeed, and the thread's mask and the open descriptors below 40, as they
- * were.
+ * A target for tests of the shim. errno after calls that succeed, and the thread's mask and the
+ * open descriptors below 40, as they were.
  */
 
 #include <errno.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children by vfork and posix_spawn from a CUDA process, then exec of itself. */
+/*
+ * A target for tests of the shim. Children by vfork and posix_spawn from a CUDA process, then exec
+ * of itself.
+ */
 
 #include <spawn.h>
 #include <sys/wait.h>

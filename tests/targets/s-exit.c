@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ends as the argument says, with a module loaded: return, exit, _exit, abort, kill, thread,
- * handler, nested.
+ * A target for tests of the shim. Ends as the argument says, with a module loaded: return, exit,
+ * _exit, abort, kill, thread, handler, nested.
  */
 
 #include <pthread.h>

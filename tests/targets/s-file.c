@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules and libraries from files; files that are not there, empty, or folders. errno stays. */
+/*
+ * A target for tests of the shim. Modules and libraries from files; files that are not there,
+ * empty, or folders. errno stays.
+ */
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fork() before CUDA is touched (the child then uses it), and after (the child exits, with its exit
- * handlers). s-fork N: N modules and then N children, each of which calls the driver. s-fork lock:
- * children all the time, while a thread loads and launches with a lock that fork() takes as well.
+ * A target for tests of the shim. fork() before CUDA is touched (the child then uses it), and after
+ * (the child exits, with its exit handlers). s-fork N: N modules and then N children, each of which
+ * calls the driver. s-fork lock: children all the time, while a thread loads and launches with a
+ * lock that fork() takes as well.
  */
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A context has the handle of an older one, by s-slow.c, which has to be there. Without an argument
- * that ended while another thread's first launch took long; with one its end takes long, and the
- * new one is used meanwhile.
+ * A target for tests of the shim. A context has the handle of an older one, by s-slow.c, which has
+ * to be there. Without an argument that ended while another thread's first launch took long; with
+ * one its end takes long, and the new one is used meanwhile.
  */
 
 #include <dlfcn.h>

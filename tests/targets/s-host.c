@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs what a library (s-plugin.c) has registered: one that is linked with this program
- * (-DS_LINKED), or s-host LIBRARY lazy|now|global. Nothing is looked up by dlsym().
+ * A target for tests of the shim. Runs what a library (s-plugin.c) has registered: one that is
+ * linked with this program (-DS_LINKED), or s-host LIBRARY lazy|now|global. Nothing is looked up by
+ * dlsym().
  */
 
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first process of a PID namespace launches, and has a child that is the first of another one:
- * they have the same number. The child ends. Exits 77 where it may make no namespaces.
+ * A target for tests of the shim. The first process of a PID namespace launches, and has a child
+ * that is the first of another one: they have the same number. The child ends. Exits 77 where it
+ * may make no namespaces.
  */
 
 #include <sched.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Not a program: a library to preload, as sharing layers for GPUs are. It counts launches and
- * passes them on: by RTLD_NEXT, or (INTERPOSE=handle) by a handle of the driver.
+ * A target for tests of the shim. Not a program: a library to preload, as sharing layers for GPUs
+ * are. It counts launches and passes them on: by RTLD_NEXT, or (INTERPOSE=handle) by a handle of
+ * the driver.
  */
 
 #include <dlfcn.h>

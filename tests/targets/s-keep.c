@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reference to the primary context is released, which takes long (s-slow.c), while a module is
- * loaded into the context; that ends later. */
+/*
+ * A target for tests of the shim. A reference to the primary context is released, which takes long
+ * (s-slow.c), while a module is loaded into the context; that ends later.
+ */
 
 #include <pthread.h>
 #include <stdatomic.h>

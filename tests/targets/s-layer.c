@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Not a program: a library to preload, as layers that share GPUs are (HAMi and its like): functions
- * of the driver under their names, among them cuGetProcAddress_v2, and with -DS_LAYER_DLSYM a dlsym
- * of its own. It finds the driver's by libc's dlsym and a handle.
+ * A target for tests of the shim. Not a program: a library to preload, as layers that share GPUs
+ * are (HAMi and its like): functions of the driver under their names, among them
+ * cuGetProcAddress_v2, and with -DS_LAYER_DLSYM a dlsym of its own. It finds the driver's by libc's
+ * dlsym and a handle.
  */
 
 #include <dlfcn.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library (the argument) is loaded whose constructor loads a module and launches, while another
- * thread does so for the first time: libc's lock of dlopen() is the constructor's.
+ * A target for tests of the shim. A library (the argument) is loaded whose constructor loads a
+ * module and launches, while another thread does so for the first time: libc's lock of dlopen() is
+ * the constructor's.
  */
 
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads PTX with all outputs of the driver's compiler asked for, as a module and as a library, good
- * PTX and bad; says what came back, and what the kernel computes. Then some of the outputs, and
- * options that are none. Also for a GPU: tests/gpu/suite.py.
+ * A target for tests of the shim. Loads PTX with all outputs of the driver's compiler asked for, as
+ * a module and as a library, good PTX and bad; says what came back, and what the kernel computes.
+ * Then some of the outputs, and options that are none. Also for a GPU: tests/gpu/suite.py.
  */
 
 #include "s.h"

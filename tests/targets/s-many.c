@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Thousands of modules that are loaded at one time: what each costs does not grow with their
- * number. */
+/*
+ * A target for tests of the shim. Thousands of modules that are loaded at one time: what each costs
+ * does not grow with their number.
+ */
 
 #include "s.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No CUDA at all: dlsym and dlerror in every way that a program may use them. */
+/*
+ * A target for tests of the shim. No CUDA at all: dlsym and dlerror in every way that a program may
+ * use them.
+ */
 
 #include <dlfcn.h>
 #include <errno.h>

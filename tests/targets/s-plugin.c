@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Not a program: a library that is linked with the driver and uses it in its constructor. It tells
- * s-host.c what else it can do. */
+/*
+ * A target for tests of the shim. Not a program: a library that is linked with the driver and uses
+ * it in its constructor. It tells s-host.c what else it can do.
+ */
 
 #include "s.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The variants for per-thread streams, by cuGetProcAddress with flag 2; old versions; the empty
- * name.
+ * A target for tests of the shim. The variants for per-thread streams, by cuGetProcAddress with
+ * flag 2; old versions; the empty name.
  */
 
 #include <dlfcn.h>

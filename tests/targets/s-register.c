@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program with registered host memory of its own, before and after modules are loaded: what the
- * driver says of it, a launch that reads and writes it, a child that looks for memory that is not
- * its.
+ * A target for tests of the shim. A program with registered host memory of its own, before and
+ * after modules are loaded: what the driver says of it, a launch that reads and writes it, a child
+ * that looks for memory that is not its.
  */
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Not a program: a library to preload behind the shim. Another thread that retains the primary
- * context in the moment in which it was released for the last time.
+ * A target for tests of the shim. Not a program: a library to preload behind the shim. Another
+ * thread that retains the primary context in the moment in which it was released for the last time.
  */
 
 #include <dlfcn.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does what it reads, one letter after the other, with one kernel under all the handles that the
- * driver gives out for it: for shim/tests/test-retire.py, which retires modules in between. Prints
- * a line for each. With an argument, there are only `a`, `c` and `d`.
+ * A target for tests of the shim. Does what it reads, one letter after the other, with one kernel
+ * under all the handles that the driver gives out for it: for shim/tests/test-retire.py, which
+ * retires modules in between. Prints a line for each. With an argument, there are only `a`, `c` and
+ * `d`.
  *
  *   a ... f	launches a handle: see get_handles()
  *   x o g	launches `a` by cuLaunchKernelEx, cooperatively, as a node of a graph made at the

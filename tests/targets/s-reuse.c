@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For each line that it reads: loads a module and launches, waits for the next line and (not with
- * an argument) for the kernels, unloads, and prints how much memory of the device is used.
+ * A target for tests of the shim. For each line that it reads: loads a module and launches, waits
+ * for the next line and (not with an argument) for the kernels, unloads, and prints how much memory
+ * of the device is used.
  */
 
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sandbox that kills for socket, connect and memfd_create: fine for CUDA as long as nobody is
- * interested in the process. "threads": one that lets the first thread make none; "threads later":
- * another thread, which may, launches for two seconds then.
+ * A target for tests of the shim. A sandbox that kills for socket, connect and memfd_create: fine
+ * for CUDA as long as nobody is interested in the process. "threads": one that lets the first
+ * thread make none; "threads later": another thread, which may, launches for two seconds then.
  */
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Short programs whose kernels all have times in a trace (tests/e2e/test-trace-command.py). Prints
- * how many launches there were.
+ * A target for tests of the shim. Short programs whose kernels all have times in a trace
+ * (tests/e2e/test-trace-command.py). Prints how many launches there were.
  *
  *   s-shapes SHAPE END
  *

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A storm of SIGALRM (no SA_RESTART) while modules are loaded; the handler leaves errno as it was.
+/*
+ * A target for tests of the shim. A storm of SIGALRM (no SA_RESTART) while modules are loaded; the
+ * handler leaves errno as it was.
  */
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded: the driver's function S_SLOW_CALL waits S_SLOW_MS milliseconds, or till who writes to
- * the named pipe S_SLOW_PIPE has closed it, or till S_SLOW_TILL, another function, was called
- * meanwhile, or with S_SLOW_BEHIND when it is done, once: when the program, and the shim in it, has
- * called it s_slow times since it set that. Then s_slow_waits is 1, if the program has it. Only
- * functions of the CPU driver that tell (API_SLOW).
+ * A target for tests of the shim. Preloaded: the driver's function S_SLOW_CALL waits S_SLOW_MS
+ * milliseconds, or till who writes to the named pipe S_SLOW_PIPE has closed it, or till
+ * S_SLOW_TILL, another function, was called meanwhile, or with S_SLOW_BEHIND when it is done, once:
+ * when the program, and the shim in it, has called it s_slow times since it set that. Then
+ * s_slow_waits is 1, if the program has it. Only functions of the CPU driver that tell (API_SLOW).
  */
 
 #include <dlfcn.h>

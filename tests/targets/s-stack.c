@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first call of the driver is made by a thread that has as little stack as there may be, and
- * has used some of it: there is enough left for the call. */
+/*
+ * A target for tests of the shim. The first call of the driver is made by a thread that has as
+ * little stack as there may be, and has used some of it: there is enough left for the call.
+ */
 
 #include <dlfcn.h>
 #include <limits.h>

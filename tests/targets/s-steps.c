@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does what it reads: l loads, launches and unloads; k loads a library to keep, at first, and
- * launches from it; f forks a child that sleeps; r gives back one of two references to the primary
- * context, which takes long (s-slow.c).
+ * A target for tests of the shim. Does what it reads: l loads, launches and unloads; k loads a
+ * library to keep, at first, and launches from it; f forks a child that sleeps; r gives back one of
+ * two references to the primary context, which takes long (s-slow.c).
  */
 
 #include <stdatomic.h>

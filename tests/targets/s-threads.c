@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that load, launch and unload at the same time. s-threads N: N times each, in place of 5.
+/*
+ * A target for tests of the shim. Threads that load, launch and unload at the same time. s-threads
+ * N: N times each, in place of 5.
  */
 
 #include <pthread.h>

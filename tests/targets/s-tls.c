@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program with S_TLS bytes of thread-local memory, as Fortran's threadprivate makes it: each
- * thread has it on its stack. */
+/*
+ * A target for tests of the shim. A program with S_TLS bytes of thread-local memory, as Fortran's
+ * threadprivate makes it: each thread has it on its stack.
+ */
 
 #include "s.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls of a driver that a tracer would get wrong: shim/tests/test-trace.py runs this with the
- * driver of shim/mock/traced, alone, under the shim and traced, and says what there should be.
+ * A target for tests of the shim. Calls of a driver that a tracer would get wrong:
+ * shim/tests/test-trace.py runs this with the driver of shim/mock/traced, alone, under the shim and
+ * traced, and says what there should be.
  *
  *   s-trace CASE [NUMBER...]
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unloads what is unloaded already, what was never loaded, and what another call unloads; loads
- * what is no image. Or, with an argument, unloads in a signal handler, while another module is
- * loaded perhaps.
+ * A target for tests of the shim. Unloads what is unloaded already, what was never loaded, and what
+ * another call unloads; loads what is no image. Or, with an argument, unloads in a signal handler,
+ * while another module is loaded perhaps.
  */
 
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Not a program: a library to preload. The process forks in the moment in which it has given memory
- * back; it ends badly if the child gives the same memory back once more.
+ * A target for tests of the shim. Not a program: a library to preload. The process forks in the
+ * moment in which it has given memory back; it ends badly if the child gives the same memory back
+ * once more.
  */
 
 #include <stdlib.h>

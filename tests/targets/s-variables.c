@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Variables with the names of driver functions, as loaders that derive from NVIDIA's
- * cuda_drvapi_dynlink.c have them: in a library, or in the program
+ * A target for tests of the shim. Variables with the names of driver functions, as loaders that
+ * derive from NVIDIA's cuda_drvapi_dynlink.c have them: in a library, or in the program
  * (-DS_PROGRAM).
  */
 

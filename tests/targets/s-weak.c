@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Not a program: a library that uses the driver where the program brought one, by weak references.
+/*
+ * A target for tests of the shim. Not a program: a library that uses the driver where the program
+ * brought one, by weak references.
  */
 
 #include "s.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is done while a kernel runs, or while another thread captures a stream:
+ * A target for tests of the shim. What is done while a kernel runs, or while another thread
+ * captures a stream:
  *   release  the primary context is released, and not for the last time
  *   unload   two threads unload modules, for longer than the daemon's deadline
  *   capture  a module is unloaded, and the primary context released, in each mode of the capture

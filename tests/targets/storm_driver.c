@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that makes it hard for who patches its modules. Kernels are vectorAdd of language.cu, 4
- * blocks of 64 threads.
+ * A target for tests. A process that makes it hard for who patches its modules. Kernels are
+ * vectorAdd of language.cu, 4 blocks of 64 threads.
  *
  *   launch N      N launches, and waits for them
  *   abandon       begins a capture, and destroys its stream

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * c = a + b through the driver API: what end-to-end tests probe.
+ * A target for tests. c = a + b through the driver API: what end-to-end tests probe.
  *
  *   vec_add_driver [--threads N] [--block N] [--launches N] [--how HOW] [--load HOW] [--bound]
  *   [--getproc]

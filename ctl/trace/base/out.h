@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* A line that is being put together, and then written at once: what printf() would do is too slow
- * for a million lines a second. */
+/*
+ * A line of output under construction, which is then written at once. printf() is too slow for a
+ * million lines a second.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,7 +65,7 @@ void out_fixed(struct trace_out *out, uint64_t number,
 void out_json(struct trace_out *out,
 	      const char *text); /* with quotes; bytes that are no UTF-8 become U+FFFD */
 void out_json_cut(struct trace_out *out, const char *text,
-		  size_t n_max); /* at most so many bytes between them, the rest is left out */
+		  size_t n_max); /* at most n_max bytes between them; the rest is left out */
 void out_printable(struct trace_out *out,
 		   const char *text); /* control characters and what is no UTF-8 as \x1b */
 void out_json_uint(struct trace_out *out,

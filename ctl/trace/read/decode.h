@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Records to items. A decoder knows the names, processes, threads and stacks that a trace has told
- * so far. Records are decoded when it is their turn in the output, which is later than they came:
- * so each has a number, and the names that held then hold for it.
+ * Decodes records into items. A decoder knows the names, processes, threads and stacks that a trace
+ * has told so far. Records are decoded when it is their turn in the output, which is later than
+ * they came. So each record has a number, and the names that held at that number apply.
  */
 
 #include <stdbool.h>
@@ -29,8 +29,10 @@ bool trace_record_is_whole(const struct trace_record *record);
 void trace_decoder_learn(struct trace_decoder *decoder, const struct trace_record *record,
 			 uint64_t number);
 
-/* Fills in all of an item but id, parent, flow and violation. False: the record is none that makes
- * an item. */
+/*
+ * Fills in all of an item but id, parent, flow and violation. False: records of this type make no
+ * items.
+ */
 bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record *record,
 			uint64_t number, struct trace_item *item);
 

@@ -5,8 +5,7 @@
 
 #include "map.h"
 
-#define DEMANGLED_MAX \
-	16384 /* bytes of a name; longer ones, which nobody would read, stay mangled */
+#define DEMANGLED_MAX 16384 /* bytes of a name; longer ones stay mangled */
 
 /* The result is malloc()ed; NULL: it is no mangled name, or takes too much. *failures, 0 at first,
  * is for all names of a source. */

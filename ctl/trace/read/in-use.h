@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * How much memory of GPUs each process has, from its calls. Only allocations that are remembered
- * count, of which there is a bounded number: then it is too low, but goes back to 0.
+ * How much memory of GPUs each process has in use, from its calls. A bounded number of allocations
+ * is remembered, and only these count. If there are more, the result is too low, but it goes back
+ * to 0.
  */
 
 #include <stdbool.h>

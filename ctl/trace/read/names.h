@@ -3,9 +3,9 @@
 
 /*
  * What a trace has told about its processes, threads, kernels, functions, hooks and stacks. Each
- * fact holds from the record on that told it: it has that record's number, and whoever asks says as
- * of which record. Texts are kept once, until the end. What is over NAMES_BYTES_MAX is forgotten: a
- * trace is foreign data.
+ * fact has the number of the record that told it, and holds from there on. A caller says as of
+ * which record it asks. Texts are kept once, until the end. Beyond NAMES_BYTES_MAX they are
+ * forgotten, because a trace is foreign data.
  */
 
 #include <stdbool.h>

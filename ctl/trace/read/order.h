@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Puts records in the order of their start, and says what belongs together. Records wait until
- * nothing that is older can be expected: for a time, and within a bound of memory. What comes later
- * still is given away late.
+ * Sorts records by their start, and finds out what belongs together. Records wait until no older
+ * one can be expected: for a time, and within a bound of memory. Records that come later are given
+ * away late.
  */
 
 #include <stdbool.h>
@@ -43,6 +43,6 @@ void trace_order_unref(struct trace_order *order, struct trace_block *block);
 /* Adds a whole record, which lies in block and which the decoder has learned from. */
 int trace_order_add(struct trace_order *order, struct trace_block *block,
 		    const struct trace_record *record, uint64_t number);
-/* All that waits goes, since nothing older is to be expected. */
+/* Gives away all records that wait: no older ones can come any more. */
 int trace_order_finish(struct trace_order *order);
 uint64_t trace_order_items(const struct trace_order *order); /* given away so far */

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The layouts of what ioctls of the driver point to, and names of its numbers. They are made of the
- * tables in data/ (tables.py) and checked by nothing else: the bytes come from the traced program,
- * are cut off anywhere, and may be of a version that nobody here knows.
+ * The layouts of what ioctls of the driver point to, and names of its numbers. They are generated
+ * from the tables in data/ (tables.py). The bytes come from the traced program, may be cut off
+ * anywhere, and may be of a version that the tables do not know.
  */
 
 #include <stdbool.h>

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * JSON of one line, read where it lies: strings are unescaped in place and end with a NUL, so a
- * line is read without a copy of it. The byte at `end` is the reader's and is a NUL. Strict about
- * the syntax; texts come out as UTF-8 without a NUL: what is none becomes '?'.
+ * Reads JSON of one line in place: strings are unescaped where they lie and end with a NUL, so no
+ * copy is made. The byte at `end` belongs to the reader and is a NUL. The syntax is checked
+ * strictly. Texts come out as UTF-8 without a NUL; invalid bytes become '?'.
  */
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ static inline char read_json_next(struct read_json *json) {
 	return *json->at;
 }
 
-/* Each returns false if there is something else; nothing is to be read after that. */
+/* Each returns false if something else comes; do not read on after that. */
 static inline bool read_json_take(struct read_json *json, char c) {
 	if (read_json_next(json) != c || json->at == json->end)
 		return false;

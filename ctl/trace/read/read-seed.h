@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Lines of the seeds' format to items: the begin and the end of a span are two lines there. What
- * happened in a thread within its outermost span is kept until that ends, so that items come by
- * their start; a thread whose span has more than READ_SEED_MAX lines in it gives the finished ones
- * away before.
+ * Reads lines of the seeds' format as items; the begin and the end of a span are two lines there.
+ * The items of a thread within its outermost span are kept until that span ends, so that items come
+ * in order of their start. If a span has more than READ_SEED_MAX lines in it, finished items are
+ * given away earlier.
  */
 
 #include "read-line.h"

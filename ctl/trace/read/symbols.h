@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * Names of functions at offsets in files, of their tables of symbols. What a trace says about files
- * is foreign data, and the files are anybody's: only a regular file that has the inode the trace
- * says is read, as lib/elf-symbols.h does. Tables are kept, within a bound of memory.
+ * Finds names of functions at offsets in files, from their symbol tables. What a trace says about
+ * files is foreign data, and any user may write the files. So a file is read only if it is a
+ * regular file with the inode that the trace says (lib/elf-symbols.h). Tables are kept, within a
+ * bound of memory.
  */
 
 #include <stddef.h>

@@ -26,7 +26,9 @@ int report_histogram_add_many(struct report_histogram *histogram, uint64_t value
 void report_histogram_widen(struct report_histogram *histogram, uint64_t total, uint64_t min,
 			    uint64_t max);
 double report_histogram_mean(const struct report_histogram *histogram);
-/* The smallest number that so many percent of all do not exceed, within 1%; 0 of none. */
+/*
+ * The smallest number that is >= `percent` percent of all numbers, within 1 %; 0 if there are none.
+ */
 uint64_t report_histogram_percentile(const struct report_histogram *histogram, double percent);
 /* How many lie in [2^power, 2^(power + 1)); those of power 0: 0 and 1. */
 uint64_t report_histogram_power(const struct report_histogram *histogram, unsigned int power);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What has been allocated and not freed: a table by process, kind and address. */
+/* What is allocated and not freed yet: a table by process, kind and address. */
 
 #include <stdbool.h>
 #include <stddef.h>

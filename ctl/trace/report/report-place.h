@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Where a span lies among those of its thread: in which layer, and in what. By its parent if the
- * trace tells, else by time. Items come by their start; a span that comes after what lies in it is
- * late: its children were counted as if they had none.
+ * Where a span lies among those of its thread: in which layer, and within which call. The trace's
+ * parent ids tell, else the times. Items come in the order of their start. A span that comes after
+ * spans within it is late: those were counted as if nothing was around them.
  */
 
 #include <stdbool.h>

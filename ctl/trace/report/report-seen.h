@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What there is in a trace, in short: for whoever asked for what is not there. */
+/* A short list of what a trace contains, for messages when a filter matches nothing. */
 
 #include <stdint.h>
 

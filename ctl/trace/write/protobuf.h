@@ -10,7 +10,7 @@
 struct protobuf {
 	uint8_t *data;
 	size_t n, capacity;
-	bool failed; /* out of memory; what is in it is of no use then */
+	bool failed; /* out of memory: the message is incomplete and must not be used */
 };
 
 void protobuf_deinit(struct protobuf *buffer);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Chooses which programs of an object are attached, where, and on the GPU or the host
+ * (attach-choose.h).
+ *
  * A program is for the GPU if `link` says so. If it says so of none, --kernel or --point make GPU
  * programs of those that could be (an object of another tool, whose section is kprobe/ and that
  * uses nothing of the GPU). The others run on the host.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * compile (worker) -> register -> prepare (workers: patch images, so that the first launch waits
- * for no compiler)
- * -> announce. What the SASS engine cannot have after all is known before anybody is told.
+ * The last stages of an attach (attach-private.h): compile (a worker), register, prepare (workers
+ * make patch images, so that no first launch waits for a compiler), announce. What the SASS engine
+ * cannot have is known before any process is told.
  */
 
 #include "attach-private.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks the reply of the job `compile` (attach-compiled.h).
+ *
  * The worker that compiled an operator's program is trusted with that program only: symbols must
  * begin with the object's prefix, so that no object can shadow another's; layouts are checked again
  * by map.c.

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The last stage: what was chosen and compiled becomes an object of the registry, or nothing at
- * all. */
+/*
+ * The stage of an attach that makes an object of the registry from what was chosen and compiled
+ * (attach-register.h): the whole object, or nothing.
+ */
 
 #include "attach-register.h"
 

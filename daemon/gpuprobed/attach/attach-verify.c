@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The stage of an attach in which Linux verifies the programs (attach-private.h), in threads.
+ *
  * The kernel's verifier may take seconds for a program, and an object may have 60 of them. So
  * attaches take turns, a program each: whose user has waited longest is the next, a user has one
  * thread, and root has one that nobody else gets. Not all of libuv's four, as others are for

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Attaches an eBPF object (attach.h): handles the call Attach from its beginning to its reply.
+ *
  * One struct attach goes through the stages below, each of which ends in a callback that starts the
  * next. Two of them are jobs of fresh workers; verification runs in a thread, on bytes that nobody
  * can change any more. Nothing is visible to others before the last stage, so giving up is freeing

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A reply as it should be, and each part of it broken alone. */
+/* Unit tests of attach-compiled.c: a correct reply, and each part of it broken alone. */
 
 #include "attach-compiled.h"
 

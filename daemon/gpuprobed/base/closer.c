@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Closes descriptors of other users in a thread (closer.h).
+ *
  * One thread closes sockets and memory, one after the other. What lies unread in them was never
  * ours, so all that can make it wait is a lingering socket, and that wait ends with a signal: a
  * timer sends the thread one so soon that nobody makes such sockets faster than they are closed. A

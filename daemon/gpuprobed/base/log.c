@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * systemd connects standard error to the journal and says so in JOURNAL_STREAM, which is inherited
- * by what has another standard error: so the two are compared. A prefix <6> is then the level.
- * Elsewhere it is for people. One write(2) a line, so that lines of the workers do not mix with
- * ours.
+ * Writes the daemon's log lines to standard error (log.h). If standard error is the journal, each
+ * line has its level in front, as <6>. systemd names the journal's file in JOURNAL_STREAM; that
+ * variable is inherited by processes with another standard error, so the two are compared. One
+ * write(2) a line, so that lines of workers do not mix with ours.
  */
 
 #define SD_JOURNAL_SUPPRESS_LOCATION

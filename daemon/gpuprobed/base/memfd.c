@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Foreign memory is looked at only if its seals say that it can neither shrink (a SIGBUS for us)
- * nor change (bytes that were checked are the bytes that are used). Only memfds have seals, so the
- * check of the seals is also the check that it is no device, socket or file on a slow disk.
+ * Makes, seals and checks memfds (memfd.h). Foreign memory is read only if its seals say that it
+ * can neither shrink (SIGBUS) nor change (the bytes that were checked are the bytes that are used).
+ * Only memfds have seals, so this check also excludes devices, sockets and files on slow disks.
  */
 
 #include "memfd.h"

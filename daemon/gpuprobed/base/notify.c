@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Sends messages and descriptors to systemd (notify.h); the loop never blocks for long.
+ *
  * A message that finds the queue of systemd full first waits PATIENCE_MS for room: as a rule PID 1
  * is only busy, and what is sent survives this process, while what waits here does not. If it takes
  * longer, all that follows waits here, until the loop finds the socket writable.

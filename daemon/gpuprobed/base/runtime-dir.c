@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes the daemon's runtime directory and locks it (runtime-dir.h).
+ *
  * A lock file, not the sockets, says whether a daemon runs: the kernel gives the lock back however
  * the daemon ends, so what a killed one left behind is simply replaced. The file is removed at the
  * end while the lock is held; whoever waited for it sees that the file it locked has no name any

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The handler of SIGBUS (sigbus.h): puts a page of zeros where shared memory has none.
+ *
  * What processes share is not believed anyway, so zeros are as good as anything. What the daemon
  * itself has to keep is allocated before it is mapped (posix_fallocate) and comes here never, but
  * for totals (map-totals.c), of which most is never touched: they go on in this daemon, and such a

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* All is closed, who waits for that is told once, and what holds one thread holds nobody else. */
+/*
+ * Unit tests of closer.c: all is closed, each waiter is told once, and a descriptor that holds one
+ * thread up holds nothing else up.
+ */
 
 #include "closer.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a systemd that does not read is told: in order, nothing lost that had room to wait, and
- * nobody waits for it. */
+/*
+ * Unit tests of notify.c with a systemd that does not read: messages arrive in order, none is lost
+ * that had room to wait, and nothing waits for them.
+ */
 
 #include "notify.h"
 

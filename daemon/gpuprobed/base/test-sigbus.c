@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Memory that is not there: what is mapped beyond the end of a file stands for pages that the
- * kernel does not have. Real faults are fatal still. */
+/*
+ * Unit tests of sigbus.c. Pages mapped beyond the end of a file stand for memory that the kernel
+ * does not have. Real faults must still be fatal.
+ */
 
 #include "sigbus.h"
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a started process has and has not: descriptors, folder, signals, environment. */
+/*
+ * Unit tests of spawner.c: which descriptors, folder, signals and environment a started process
+ * has.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

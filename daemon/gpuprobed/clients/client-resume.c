@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Handles what a process tells about modules and instances from an earlier daemon
+ * (client-resume.h).
+ *
  * A process is believed no more than it was by the earlier daemon: a module may use maps of
  * attachments alone that mean the process, and an instance is its own if the store says so. The
  * name that a process gives itself may have changed since, and is not asked for again.

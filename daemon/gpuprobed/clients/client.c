@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Messages of shims, after shim-wire.c has found them well-formed. What they name is looked up
- * among what this very process was given: an unknown module or map is no breach, because a detach
- * may have crossed it on the way.
+ * Handles the messages of shims (client.h), after shim-wire.c has found them well-formed. Names in
+ * a message are looked up among what this very process was given. An unknown module or map breaks
+ * no rule, because a detach may have crossed the message on the way.
  */
 
 #include "client.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds programs that run with the shim of another version (other-shims.h), and counts them.
+ *
  * A program keeps the shim that it was started with. After an upgrade that shim may speak an older
  * version of the protocol than the daemon, and before the restart that follows an upgrade a newer
  * one: it greets, and is not understood; or it does not even greet, because the interest page is of

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is watched is the process whose start time was read before: a pidfd of a later one with the
- * same pid is told by reading that again. */
+/*
+ * Watches processes that have not connected to this daemon yet (process-watch.h), by pidfds. It
+ * reads the start time again: a later process with the same pid is not the one to watch.
+ */
 
 #include "process-watch.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The daemon's side of the shim wire, over a real socket: what a process is told about itself,
- * slots of all kinds, and which instance of a map whom. Other users are this process with another
- * effective id when it connects, so that needs root.
+ * Unit tests of the daemon's side of the shim wire, over a real socket: what a process is told
+ * about itself, slots of all kinds, and which process gets which instance of a map. Other users are
+ * this process with another effective uid when it connects, so that part needs root.
  */
 
 #include "client.h"

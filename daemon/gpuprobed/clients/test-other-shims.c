@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Programs with other shims that greet, and how often all of them are looked at. */
+/*
+ * Unit tests of other-shims.c: programs with other shims that connect, and how often all are
+ * examined.
+ */
 
 #include "other-shims.h"
 

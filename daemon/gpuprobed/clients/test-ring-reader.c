@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* ReadRing and ReadLog, as their clients see them. */
+/* Tests of the methods ReadRing and ReadLog, as their clients see them. */
 
 #include "test-ring-daemon.h"
 

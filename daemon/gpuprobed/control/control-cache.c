@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* CacheStatus, ListCache and ClearCache. The last two look at the disk: in a thread, and the answer
- * comes when it is through. */
+/*
+ * The methods CacheStatus, ListCache and ClearCache. The last two read the disk, so a thread does
+ * that and the answer follows when it has finished.
+ */
 
 #include "control.h"
 

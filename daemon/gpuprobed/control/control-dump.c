@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The method DumpMap.
+ *
  * DumpMap: ask the processes to copy their instances out now, wait a moment for them, then stream
  * the entries. A stream keeps only the map's id and a cursor: the map may grow, shrink or go away
  * between two replies. With `more` it is a stream, which waits for a slow reader. Without,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Examine: what only the daemon can know about its state. Two workers are asked for a sign of life,
- * which takes a moment; the answer goes out when both have given it, or have not. Only who may
- * attach can have workers asked, since one of them is started for it.
+ * The method Examine: what only the daemon can know about its state. It asks two workers for a sign
+ * of life, which takes a moment. The answer goes out when both have replied or failed. Only callers
+ * who may attach can make it ask workers, because each is started for that.
  */
 
 #include "control.h"

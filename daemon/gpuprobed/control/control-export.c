@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* ExportMap, UnexportMap, ListExports and Metrics. */
+/* The methods ExportMap, UnexportMap, ListExports and Metrics. */
 
 #include "control.h"
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The type Map of the interface, and which map a caller means. */
+/*
+ * What the methods about maps share: writing the type Map of the interface, and finding the map
+ * that a caller means.
+ */
 
 #include "control.h"
 

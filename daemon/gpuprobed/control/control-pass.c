@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* ListPasses: the definitions that the daemon goes by. They are no secret: anybody may see them. */
+/*
+ * The method ListPasses: the definitions of passes that the daemon uses. Any caller may see them.
+ */
 
 #include "control.h"
 #include "daemon/gpuprobed/daemon.h"

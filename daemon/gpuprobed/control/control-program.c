@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ShowProgram. What is said of patches is what the compiler said of the functions that they are
- * part of: the object's own, if they were made alone, else those that fewest others are part of.
+ * The method ShowProgram. What it says about patches is what the compiler said about their
+ * functions: those that were made for the object alone, if there are any, else those with the
+ * fewest other programs in them.
  */
 
 #include "control.h"

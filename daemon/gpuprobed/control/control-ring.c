@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The methods ReadRing and ReadLog.
+ *
  * ReadRing and ReadLog: a reader takes records out of the rings of its maps as fast as its client
  * reads the replies; what the client does not take stays in the rings, where producers count what
  * finds no room. Nothing else is kept between two replies: maps and instances may come and go.

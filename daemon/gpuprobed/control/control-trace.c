@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The methods Trace and ListHooks.
+ *
  * Trace and ListHooks. A call of Trace is a session whose client takes chunks of records in base64
  * as fast as it reads; the session's timer wakes it. The client is not dropped for not reading (it
  * may be a pager that somebody looks at): its session loses records then, which is bounded and

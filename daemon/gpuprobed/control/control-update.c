@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The methods UpdateMap, DeleteMap and ShowMap.
+ *
  * UpdateMap, DeleteMap and ShowMap: writes by the host, and the types that a writer needs. Before a
  * write the processes copy their instances out, as for a dump: a map to which programs only add is
  * set by what it holds now.

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Why: what is remembered of images and kernels, and what the configuration says of a process. */
+/*
+ * The method Why: what the daemon remembers about images and kernels, and what the configuration
+ * says about a process.
+ */
 
 #include <errno.h>
 #include <stdio.h>

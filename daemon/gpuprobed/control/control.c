@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Serves the interface io.gpuprobe.control (control.h): checks callers' rights and calls the
+ * methods.
+ *
  * Methods answer at once, but Attach (attach.c) and DumpMap (control-dump.c). Parameters have been
  * checked against the interface file; here they get their meaning. No method shows a caller what is
  * another user's.

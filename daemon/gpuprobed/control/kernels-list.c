@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The method ListKernels (kernels-list.h).
+ *
  * What is known is written down in one turn of the loop: which results processes have, and which
  * are only in the cache. These are gone through in parts, as a list of names may be long. With
  * `more` the kernels are sent in several replies as the reader takes them; without, in one, which

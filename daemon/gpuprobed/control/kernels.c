@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The method ShowKernel (kernels.h).
+ *
  * Instructions are kept with the result of their image, as the worker wrote them: it has seen a
  * hostile image, so the list is read when somebody asks, one element at a time, and never believed.
  */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Tests of the methods DumpMap, ListMaps and Why.
+ *
  * DumpMap and ListMaps of all kinds of maps: the daemon's own code on a loop in a thread, with the
  * varlink server, maps and instances as in the daemon. The test is the client; the processes have
  * done their work before. Why, too.

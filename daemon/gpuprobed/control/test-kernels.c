@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Kernels of modules and outcomes, and workers' lists of instructions, good and hostile. */
+/*
+ * Unit tests of kernels.c: kernels of modules and outcomes, and lists of instructions from workers,
+ * good and hostile.
+ */
 
 #include "kernels.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Answers a process's question about an image, and remembers the outcome (image-answer.h).
+ *
  * A process asks for a plan again with each module that it loads, and gets mostly the same: what
  * `why` knows of its kernels already is not remembered again. A replaced image is probed once the
  * process has it; a plan once it says that the patches are in place.

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A shim waits for --deadline-ms at most; it is to hear of the end of the waiting before that, so a
- * tenth is left out. */
+/*
+ * Computes how long a process may wait for an image (image-budget.h). A shim waits at most
+ * --deadline-ms and must get the answer before that, so a tenth is left out.
+ */
 
 #include "image-budget.h"
 

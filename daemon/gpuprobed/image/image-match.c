@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A module has no more slots than WIRE_SLOTS_MAX. In an image all programs share the slot of a map;
- * in a plan each has its own. */
+/*
+ * Chooses the attachments that an image or a plan of a process is made with (image-match.h).
+ *
+ * A module has no more slots than WIRE_SLOTS_MAX. In an image all programs share the slot of a map;
+ * in a plan each has its own.
+ */
 
 #include "image-match.h"
 

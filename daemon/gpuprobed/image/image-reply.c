@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks a worker's reply to a job `image` (image-reply.h).
+ *
  * The worker has seen a hostile image and may be in its hands. All it can do here is choose which
  * of the offered attachments are applied and what the process that sent the image gets to run;
  * names are only shown.

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Immutable once it is complete, so a reference count is all the ownership there is. */
+/*
+ * What a worker made of an image (image-result.h). A result never changes once it is complete.
+ * Several owners share it by a reference count.
+ */
 
 #include "image-result.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Runs the jobs for one image (image-work.h).
+ *
  * The descriptors of a job: the image, the new image, the instructions, then what depends on
  * options and stage, then the programs. Programs of attachments that went away between two stages
  * cannot be sent any more: the work fails, which nobody misses, because what was asked for is no

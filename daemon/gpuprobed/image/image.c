@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Handles images that shims send (image.h).
+ *
  * request -> hash -> cache entry -> answer. An entry is made when the first request for it starts
  * and has a result when the worker is done; requests that come in between wait on it, so that
  * twelve processes which load the same image cost one job. The key holds the ids of the attachments

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Remembers names of probed kernels for the next daemon, in a memfd (kernel-names.h).
+ *
  * Records one behind the other; one is there once the number of bytes that are used has grown over
  * it, so a daemon may be killed at any instruction. Which names are known already is found by a
  * table of hashes, which each daemon makes for itself, with a seed of its own: names are foreign

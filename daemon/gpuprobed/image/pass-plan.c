@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which passes run on which kernels. A definition's globs mean a kernel by any of its names, and an
- * attachment by what its section says; the pass runs where both an attachment and the pass are
- * meant.
+ * Decides which passes run on which kernels of an image (pass-plan.h). A definition's globs match a
+ * kernel by any of its names, and an attachment by its section. The pass runs where both an
+ * attachment and the pass apply.
  */
 
 #include "pass-plan.h"

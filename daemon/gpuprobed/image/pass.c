@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Runs users' passes on an image's PTX (pass.h).
+ *
  * A drive has a plan, a list of runs (pass-plan.h). They happen one after the other, each in a
  * fresh pass worker, the text going from hand to hand as a sealed memfd. The deadline of the image
  * holds for all of it; half of the time is for passes, so that one that hangs leaves enough to do

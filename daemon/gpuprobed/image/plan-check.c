@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The process would patch its kernels with what a plan says, so what cannot be is found here,
- * before it is sent. Which names of its list a plan means is the process's to check: the daemon
- * does not read the list.
+ * Checks a plan that a worker wrote (plan-check.h) before it is sent, because the process patches
+ * its kernels as the plan says. Which names of its list a plan means is checked by the process: the
+ * daemon does not read the list.
  */
 
 #include "plan-check.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes patch images and keeps them (plan-image.h).
+ *
  * Nothing foreign goes into a patch image, only programs of attachments: so one is for all
  * processes that the same attachments mean, whoever's they are. So no worker makes it that has seen
  * anybody's image. A failure is remembered, too: for good if the programs are at fault, because

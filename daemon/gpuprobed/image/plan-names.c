@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the names of a plan's kernels (plan-names.h).
+ *
  * A worker goes over the list from front to back, so the plan's kernels are in the order of the
  * names, and one walk over both is enough. The list is read as the worker reads it; the plan was
  * checked (plan-check.h). Both are sealed.

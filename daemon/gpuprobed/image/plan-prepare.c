@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes patch images before a process asks for them (plan-prepare.h).
+ *
  * An object's attachments are compiled alone first: what cannot be compiled is then no trouble of
  * anybody who has attached something else. A process whose shim has not asked for anything yet is
  * not known to the daemon; for it, what is made is what the filter says it will need.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes a plan for a process (plan-work.h).
+ *
  * The worker that matches names has seen a hostile list and may be in its sender's hands: what it
  * says is checked, and reaches that sender alone. Slots are laid out here, as proto/patch.h says,
  * for the attachments whose bits a kernel has; the data of the others are left at 0.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The list of CUDA processes that talk to the daemon (process.h).
+ *
  * pid and start time name a process; an exec keeps both, and closes the connections, but their end
  * may be seen after the new program's greeting: so the executable is part of the name, and both are
  * there for a moment.

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a worker's reply becomes: slots of all kinds, kernels, instructions; and replies that are
- * lies. */
+/* Unit tests of image-reply.c: slots of all kinds, kernels, instructions; and replies that lie. */
 
 #include "image-reply.h"
 

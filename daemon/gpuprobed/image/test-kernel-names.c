@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What one daemon remembers, the next one knows; what is damaged is known as far as it is whole. */
+/*
+ * Unit tests of kernel-names.c: the next daemon knows what one remembered, and of a damaged file
+ * the part that is whole.
+ */
 
 #include "kernel-names.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which passes run on which kernels, in which order; which points the definitions have; parameters.
+/*
+ * Unit tests of pass-plan.c: which passes run on which kernels, in which order; the points of
+ * definitions; parameters.
  */
 
 #include <setjmp.h>

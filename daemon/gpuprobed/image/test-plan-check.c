@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A plan as it should be, and each part of it broken alone. */
+/* Unit tests of plan-check.c: a correct plan, and each part of it broken alone. */
 
 #include "plan-check.h"
 

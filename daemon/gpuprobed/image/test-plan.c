@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * From a list of names to a plan, with the pool and the connection played by this file: which jobs
- * are sent with what in them, what comes of their replies, and what is made before anybody asks.
+ * Tests of the way from a list of names to a plan. This file plays the pool of workers and the
+ * connection: which jobs are sent and with what, what comes of replies, and what is made in
+ * advance.
  */
 
 #include "plan-work.h"

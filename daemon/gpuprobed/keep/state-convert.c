@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Converts older state files to the present version (state.h).
+ *
  * Versions of the state file. A daemon reads its own and all before: from each version there is one
  * step to the next. Members that it does not know are passed over, so that a member more needs no
  * new version if it may be missing.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads the state file and makes objects from it when a daemon starts (state.h).
+ *
  * Objects out of the state file. The daemon wrote it for itself; all the same each number has a
  * range and each descriptor is looked at, because a daemon that trips over its state would do so at
  * every start. An object is restored as a whole, or not at all.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Writes the state file (state.h).
+ *
  * The file is written anew when something is attached or detached, and takes the place of the old
  * one by rename(2): whenever a daemon is killed, there is one or the other. It lies beside the
  * sockets, in memory: like the descriptors that it names, it does not outlive a reboot, so nothing

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Puts descriptors into systemd's store and finds them there again (store.h).
+ *
  * Names of descriptors are short, because systemd hands all of them to the next daemon in one
  * variable, LISTEN_FDNAMES, and one variable has at most 128 KiB. What a descriptor is stands in an
  * index instead: a memfd that is in the store as well. Its slots are written here and read by the

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The state file: one of the first version, as it was written then, what is refused, and that what
- * is read is what was written. Argument: the folder with it. */
+/*
+ * Unit tests of the state file: a file of the first version, refused files, and whether the reader
+ * gets what was written. The argument is the folder with the old file.
+ */
 
 #include "state.h"
 

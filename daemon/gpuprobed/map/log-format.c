@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* First the bytes are made, whatever they are, then they are made printable. */
+/*
+ * Formats records of a log as lines of text (log-format.h). First it makes the bytes, whatever they
+ * are; then it makes them printable.
+ */
 
 #include "log-format.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads maps entry by entry, for dumps and metrics (map.h).
+ *
  * Dumps. A cursor is a place: an index, and of which processes (each one that is there in the order
  * of their numbers, then those that are gone), and of a per-thread array the thread. It holds no
  * pointer into the map, so instances may come and go between two steps. Each step touches a bounded

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Adds the instances of ended processes to the totals of their maps (map.h).
+ *
  * Folding: what instances of processes that are gone hold goes into the totals of their map, one
  * instance after the other, a bit at a time: large maps take seconds, in which nobody may have to
  * wait. Readers of arrays take the part of an instance that is in the totals from there. Dumps of

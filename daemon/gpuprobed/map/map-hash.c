@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads hash maps (map.h).
+ *
  * Hash maps: instances become one table, key by key.
  *
  * A slot is an element if its word says LIVE before and after key and value were copied. Nothing

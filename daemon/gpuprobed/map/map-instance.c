@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes and maps instances (map.h).
+ *
  * Instances of maps (map-layout.h): one process's copy on one device, or one for all processes. It
  * is a memfd that is filled, sealed against a change of size and then given to the process, which
  * may write to it as it likes; or a kernel's map. The daemon maps it read-only, but for the host

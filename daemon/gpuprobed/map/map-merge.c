@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads elements of arrays (map.h).
+ *
  * Elements of arrays and per-thread arrays: shards and instances become one value.
  *
  * Integers (lanes) are summed: value = initial + sum over instances of (theirs - what they started

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Writes of the host to maps (map.h).
+ *
  * Values that the host writes (UpdateMap, DeleteMap). They are the inputs of programs: what new
  * instances start with.
  *

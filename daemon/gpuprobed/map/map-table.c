@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The hash table behind merged hash maps (map-table.h).
+ *
  * Entries lie in one array, in the order in which they were added; an index of their numbers, at
  * most half full, finds them by linear probing.
  *

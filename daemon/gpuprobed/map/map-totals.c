@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The totals of a map (map-internal.h): memory in which the values of ended processes live on.
+ *
  * Where totals lie: in a memfd, so that the next daemon finds them as this one left them, even if
  * it was killed in the middle of folding.
  *

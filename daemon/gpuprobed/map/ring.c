@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Takes records out of the rings of an instance (ring.h).
+ *
  * A batch is there if its stamp is that of its position. Stamps differ at every position and in
  * every instance, so bytes of an earlier round, or of a record, are not mistaken for one. While a
  * process lives, a batch without a stamp is one that is being written: the consumer waits there. A

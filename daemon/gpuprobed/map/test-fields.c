@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Types as libbpf writes them, and the same with each byte spoilt: no access beyond them (the
- * sanitizers see). */
+/*
+ * Unit tests of fields.c: types as libbpf writes them, and the same with each byte changed.
+ * Sanitizers find any access beyond them.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

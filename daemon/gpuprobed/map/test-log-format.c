@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lines of the log: each conversion, what printf() makes of the same, and records that lie. */
+/* Unit tests of log-format.c: each conversion compared with printf(), and records that lie. */
 
 #include "log-format.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Totals of a daemon that is killed while it folds, again and again: the next one goes on, and each
- * instance is in them once. A child folds what it has inherited, in shared memory, and is killed at
- * some moment.
+ * Tests of totals when a daemon is killed while it folds, again and again. The next daemon goes on,
+ * and each instance is counted once. A child folds what it has inherited, in shared memory, and is
+ * killed at some moment.
  */
 
 #include "map.h"

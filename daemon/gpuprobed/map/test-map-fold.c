@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Folding in small steps: whoever reads a map meanwhile sees everything once. */
+/*
+ * Unit tests of map-fold.c: a reader of a map sees everything once while it is folded in small
+ * steps.
+ */
 
 #include "map.h"
 

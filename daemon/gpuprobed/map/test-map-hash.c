@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Hash maps: slots as the GPU writes them, and what several instances become. */
+/*
+ * Unit tests of map-hash.c: slots as the GPU writes them, and several instances that become one
+ * table.
+ */
 
 #include "map.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Maps other than plain arrays: the latest, per-thread arrays, memory of the host and of the
- * kernel, rings; and what hostile processes write. Hash maps are in test-map-hash.c.
+ * Unit tests of maps other than plain arrays: MAP_MERGE_LATEST, per-thread arrays, memory of the
+ * host and of Linux, rings; and what hostile processes write. Hash maps: test-map-hash.c.
  */
 
 #include "map.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Tables that grow: every key is found at every moment, and an index is never made anew in one go.
+/*
+ * Unit tests of map-table.c: a growing table finds every key at every moment, and never rebuilds
+ * its index at once.
  */
 
 #include "map-table.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Writes by the host: what instances start with, what maps read as before, between and after
- * processes, who is refused, and what the next daemon finds. A random walk of writes, processes and
- * additions is compared with a model.
+ * Unit tests of map-start.c, writes by the host: what instances start with, what maps read as
+ * before, between and after processes, which writes are refused, and what the next daemon finds. A
+ * random walk of writes, processes and additions is compared with a model.
  */
 
 #include "map.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Map storage: instances as a process sees and writes them (through the descriptor), and what the
- * daemon reads. Arrays here; the other kinds are in test-map-kinds.c.
+ * Unit tests of map storage: instances as a process sees and writes them through the descriptor,
+ * and what the daemon reads. Arrays only; other kinds: test-map-kinds.c.
  */
 
 #include "map.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The consumer of rings against producers that follow the protocol, and against those that do not.
+/*
+ * Unit tests of ring.c against producers that follow the protocol, and against producers that do
+ * not.
  */
 
 #include "ring.h"

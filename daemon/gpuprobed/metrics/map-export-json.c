@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Exports as the interface's type Export: for callers, and in the state file for the next daemon.
- * Wishes are members of the same names. */
+/*
+ * Exports of maps in JSON, as the interface's type Export: for callers, and in the state file for
+ * the next daemon.
+ */
 
 #include "map-export.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Writes the metrics of one exported map (map-export.h).
+ *
  * The series of an export. They are gathered before they are written, because two keys may look the
  * same as labels (what lies behind the NUL of a text, or between two members, is no label), and no
  * reader takes the same series twice: such become one, with the sum.

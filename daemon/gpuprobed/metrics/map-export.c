@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which maps are exported, and how. All that can be wrong is found when a map is exported, not when
- * metrics are read: names, labels, two families that would have a name in common.
+ * Decides which maps are exported as metrics, and how (map-export.h). All mistakes are found when a
+ * map is exported, not when metrics are read: names, labels, two families that would share a name.
  */
 
 #include "map-export.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The file is written beside itself, by a thread, and then gets its name: who reads sees the old
- * one or the new one, and while it cannot be written, the old one. That is not synced to the disk:
- * after a crash of the machine it is worth nothing anyway.
+ * Writes metrics to a file (metrics-output.h). A thread writes a new file beside the old one and
+ * renames it: a reader sees the old or the new one. If it cannot be written, the old one stays. It
+ * is not synced to the disk, because after a crash of the machine it has no use.
  */
 
 #include "metrics-output.h"

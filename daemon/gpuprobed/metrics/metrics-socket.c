@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * As much of HTTP as a scraper needs, on a socket of the file system: GET /metrics, one answer, the
- * end of the connection. The unit has no network; who may connect, the mode of the socket says.
+ * Serves metrics over HTTP on a Unix socket (metrics-output.h), as far as a scraper needs: GET
+ * /metrics, one answer, the end of the connection. The unit has no network; the socket's mode says
+ * who may connect.
  */
 
 #include "metrics-output.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes the text of metrics (metrics.h).
+ *
  * The text of metrics, made in turns of the loop: first the daemon's own numbers, then one export
  * after the other, of each up to CHUNK entries in a turn, and then its text, as much in a turn.
  * Between two turns maps and exports may come and go: a run keeps their numbers, no pointers.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Writes what workers made of images into a folder, for people (artifact.h).
+ *
  * The files are written into a hidden folder that gets its name when they are complete. All is
  * relative to a descriptor of the store's folder, so that nobody who may rename that folder leads
  * us elsewhere.

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Device ids are given out by chip, a block of them each. */
+/*
+ * Finds the GPUs of the machine in /sys (gpu.h), and their chips by PCI device id: each chip has a
+ * block of ids.
+ */
 
 #include "gpu.h"
 

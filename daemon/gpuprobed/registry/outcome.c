@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Remembers what became of kernels and images, for `gpuprobectl why` (outcome.h).
+ *
  * A ring, but with a bound for each uid, so that nobody makes others' outcomes be forgotten. Adding
  * one, and finding out whether it is known, take as long however many there are: a process has them
  * remembered by the hundred. Texts come from workers and shims: they are made printable when they

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Hundreds of attachments at most: lists, walked. Ids grow and are never reused. Those of
- * attachments are looked up for each of many modules, so they are in an array, too.
+ * The registry of objects and attachments (registry.h). There are hundreds of attachments at most,
+ * so lists are walked. Ids grow and are never reused. Attachments are looked up for each of many
+ * modules, so they are in an array, too.
  */
 
 #include "registry.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* GPUs are found among other devices, one of each kind, and nothing comes of folders that are none.
+/*
+ * Unit tests of gpu.c: finds GPUs among other devices, one of each kind, and finds none in folders
+ * that are not what they should be.
  */
 
 #include "gpu.h"

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Few users use a GPU at a time: a list will do. */
+/*
+ * Counts what each user uses of the daemon, against the quotas (account.h). Few users use a GPU at
+ * a time, so a list is enough.
+ */
 
 #include "account.h"
 

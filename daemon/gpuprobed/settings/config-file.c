@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads configuration files (config.h).
+ *
  * Configuration files: lines "key = value", empty lines, and lines that begin with #. (Debian's
  * libinih tells its callers no line numbers, cuts lines at 200 bytes and takes some mistakes for
  * values.) Who can write to a file can do with it what the daemon can, so it must be root's, or in

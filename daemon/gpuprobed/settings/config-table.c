@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The settings: their names, kinds, limits and help; and what is made of those that are more than a
- * number or a text. */
+/*
+ * The table of all settings (config.h): names, kinds, limits, help. Also reads values that are more
+ * than a number or a text.
+ */
 
 #include "config.h"
 

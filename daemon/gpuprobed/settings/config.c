@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One table has all settings, so that the command line and the files know the same names, and one
- * function reads their values. The last source that says something wins; the items of a list add up
- * over files, and the command line's stand for theirs.
+ * Reads the configuration from the command line and from files (config.h). Both know the same
+ * names, from one table, and use one function to read values. The last source that sets something
+ * wins. Items of a list add up over files; those of the command line replace them.
  */
 
 #include "config.h"

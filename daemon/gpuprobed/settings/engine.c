@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Decides which engine a process gets, by the rules of --engine (engine.h).
+ *
  * A process has to load the SASS engine before its first CUDA call, long before an attachment may
  * mean it: so the rules are on the interest page, where a shim applies them to itself. The daemon
  * applies them again to what it has read about the process, and believes that. By default nobody

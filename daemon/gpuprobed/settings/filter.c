@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A rule of the interest page has no room for globs: a filter whose exe is one gives a rule that is
- * wider. */
+/*
+ * Decides which processes an attachment applies to (filter.h), and makes a rule for the interest
+ * page from it. A rule has no room for globs: a filter whose exe is a glob gives a rule that
+ * matches more.
+ */
 
 #include "filter.h"
 

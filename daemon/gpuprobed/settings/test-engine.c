@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Rules of --engine: which are taken, who gets what, and what the shims read of them. */
+/*
+ * Unit tests of engine.c: which rules of --engine are accepted, which engine processes get, and
+ * what the shims read of the rules.
+ */
 
 #include "engine.h"
 

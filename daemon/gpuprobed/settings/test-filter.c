@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Filters, and the page that announces them. */
+/* Unit tests of filter.c and of the interest page that announces filters. */
 
 #include "filter.h"
 #include "daemon/gpuprobed/registry/interest-page.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Relocations refer to a map by its symbol, which has the map's name, and lie in the bytes of a
- * program's symbol. */
+/*
+ * Finds the maps that the host programs of an object use, by its relocations (host-maps.h). A
+ * relocation names a map by its symbol and lies in the bytes of a program's symbol.
+ */
 
 #include "host-maps.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The section says the kind of a program: uprobe, tracepoint, ... What follows its first slash says
- * where. libbpf attaches those that have both; a section without a target is meant for a loader
- * that attaches by hand, which here is the caller, with --host-target.
+ * Decides where a host program is attached (host-target.h). Its section says its kind (uprobe,
+ * tracepoint, ...) and, after the first slash, where. libbpf attaches programs that have both. A
+ * section without a target is meant for a loader that attaches by hand: here the caller does, with
+ * --host-target.
  */
 
 #include "host-target.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Loads and attaches the programs of an object that run on the host (host.h).
+ *
  * The object is opened a second time, here in the daemon, with its GPU programs left out: CO-RE,
  * sections, symbols and kinds of attachment are libbpf's business. Only who may load programs into
  * the kernel anyway gets this far (attach.c).

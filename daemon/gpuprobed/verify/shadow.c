@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes the shadow of a GPU program (shadow.h).
+ *
  * Each call of a helper that the kernel lacks, or that means something else there, becomes a call
  * of a small subprogram appended to the program: one instruction for one, so nothing moves and all
  * offsets, lines and jumps stay. A subprogram has the helper's effect on memory and, for everything

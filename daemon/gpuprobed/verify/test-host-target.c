@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Where programs on the host are attached: what sections lack, what callers say, and whose folder a
- * path is in. */
+/*
+ * Unit tests of host-target.c: what sections lack, what callers say, and whose folder a path is
+ * relative to.
+ */
 
 #include "host-target.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Host programs of real objects (bpf/objects/), loaded into the kernel and attached to a function
- * of this very program. Needs CAP_BPF and CAP_PERFMON; without them all it can test is that it is
- * told so. The argument is the folder of the compiled objects.
+ * Tests of host.c: host programs of real objects (daemon/translator/objects/) are loaded into the
+ * kernel and attached to a function of this very program. Needs CAP_BPF and CAP_PERFMON; without
+ * them it only tests the message about that. The argument is the folder of the compiled objects.
  */
 
 #include "host.h"

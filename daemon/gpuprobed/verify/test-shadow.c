@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The shadow of programs and maps, without a kernel: what is replaced, what is refused, what
- * happens to records.
+ * Unit tests of shadow.c without a kernel: what is replaced, what is refused, what happens to
+ * records.
  */
 
 #include "shadow.h"

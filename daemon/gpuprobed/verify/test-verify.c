@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The kernel's verdict on real objects (bpf/objects/). Needs CAP_BPF and CAP_PERFMON; without them
- * all it can test is that it is told so. The argument is the folder of the compiled objects.
+ * Tests of verify.c: what the kernel's verifier says about real objects
+ * (daemon/translator/objects/). Needs CAP_BPF and CAP_PERFMON; without them it only tests the
+ * message about that. The argument is the folder of the compiled objects.
  */
 
 #include "verify.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Lets Linux's verifier check GPU programs (verify.h), by their shadows.
+ *
  * Creates the shadow's maps, loads the object's BTF and then each shadow program (shadow.c) as a
  * kprobe program, which is never attached: its context is a struct pt_regs (168 bytes on x86-64),
  * read-only. Everything is closed again.

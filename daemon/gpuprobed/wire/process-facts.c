@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads what /proc says about a process (process-facts.h).
+ *
  * A pid may be reused between the connect(2) that told us of it and the moment we read /proc. The
  * pidfd of the peer (Linux 6.5) settles that: if its process is still alive after we have read,
  * what we read is about it. On older kernels the start time is read before and after, which leaves

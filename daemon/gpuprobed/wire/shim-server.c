@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The server of the socket to which shims connect (shim-server.h).
+ *
  * libuv's pipes cannot receive descriptors that are no sockets, so this is uv_poll_t and
  * recvmsg(2). While a peer has not taken what we sent it, we read nothing from it: its requests
  * bound its replies. One wake-up handles a few datagrams only, then others have their turn.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Nothing in a message is believed: fields that name things (modules, maps) are looked up among
- * those of the sender's process later; all others have a range, checked here, in one place, before
- * anybody reads them.
+ * Checks messages of shims (shim-wire.h). No field is trusted: all that have a range are checked
+ * here, in one place, before other code reads them. Fields that name modules or maps are looked up
+ * later, among those of the sender's process.
  */
 
 #include "shim-wire.h"

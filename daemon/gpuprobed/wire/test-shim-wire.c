@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Each rule of shim_wire_check(), broken alone. */
+/* Unit tests of shim-wire.c: each rule of shim_wire_check(), broken alone. */
 
 #include "shim-wire.h"
 

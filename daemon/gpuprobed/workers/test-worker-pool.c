@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The pool against workers that do everything wrong (test-worker.c). */
+/* Unit tests of the pool with workers that do everything wrong (test-worker.c). */
 
 #include "worker-pool.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A worker for the tests of the pool: does what "do" says, good or bad. --not-ready: never gets
- * ready;
- * --die: ends at once; --die-if=FILE: if that is there; --garbage: greets with garbage.
+ * A worker for tests of the pool. It does what the member "do" of a request says, good or bad.
+ * --not-ready: it never becomes ready; --die: it ends at once; --die-if=FILE: it does so if FILE
+ * exists; --garbage: it begins with bytes that are no message.
  */
 
 #include <fcntl.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The queue and the number of workers of a pool (worker-pool.h).
+ *
  * A pool of workers: who works next, and how many there are. One worker is worker-process.c, a task
  * worker-task.c.
  *

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Starts, serves and ends one worker process (worker-pool-parts.h).
+ *
  * One worker process: its start, the messages from and to it, its deadline and its end.
  *
  * A worker that is late is killed, unless its task may take overtime. Killed is also one whose

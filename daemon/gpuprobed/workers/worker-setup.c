@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Finds the executables of the workers, and makes their options from the configuration
+ * (worker-setup.h).
+ */
+
 #include "worker-setup.h"
 
 #include <errno.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Tasks for workers (worker-pool.h): what is asked for, the descriptors that go along, and whose
- * work it is. */
+/*
+ * Tasks for workers (worker-pool.h): the request, the descriptors that go with it, and the owner on
+ * whose account the work is done.
+ */
 
 #include "worker-pool-parts.h"
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What helpers read and write, what they take for arguments, and what they do with maps. Of some
- * an argument must be a constant, because what is made of the call depends on it.
+ * The part of the analysis (analysis.h) that knows helpers.
+ *
+ * What helpers read and write, what they take for arguments, and what they do with maps. Of some an
+ * argument must be a constant, because what is made of the call depends on it.
  */
 
 #include "analysis-step.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the parts of the analysis share: the effect of memory accesses and of helpers on a state. */
+/* Private to the analysis: the effect of memory accesses and of helpers on a state. */
 
 #include "analysis.h"
 

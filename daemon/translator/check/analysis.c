@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Analyses which value each register and stack slot of a program holds (analysis.h), before it is
+ * translated.
+ *
  * A forward dataflow over the blocks of a flow, to a fixed point; then one more walk, in which each
  * instruction's use of maps is noted. An address of a map value that is mixed with something else
  * is no misuse yet: the mixture remembers the map, and only who uses it (loads through it, stores

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Builds the control flow of a program with its subprograms inlined (flow.h).
+ *
  * First the program as it stands: where blocks begin, which belong to which function. Then copies:
  * one of the entry function, and wherever a block ends in a call, one of the callee. A recursive
  * program is one whose frames nest without end, so the limit of the kernel (8) catches it; the

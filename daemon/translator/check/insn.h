@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The instruction set of RFC 9669, where <linux/bpf.h> of the build machine may be too old to know
- * it. */
+/*
+ * The instruction set of RFC 9669, because <linux/bpf.h> of the build machine may be too old for
+ * it.
+ */
 
 #include <linux/bpf.h>
 #include <stdbool.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks the instructions of a program before any other step of the translator (validate.h).
+ *
  * Each instruction by itself first (is it one, and can it be translated), then where control goes.
  * The kernel's verifier has seen verified programs already; this is what keeps the translator
  * itself safe when it has not.

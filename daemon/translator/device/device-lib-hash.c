@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The part of the device library for hash maps; it runs on the GPU.
+ *
  * Hash maps, as proto/map-layout.h lays them out. Nobody waits for anybody, and these hold however
  * threads interleave (test-hash-schedules.c tries it):
  *

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The part of the device library for rings; it runs on the GPU.
+ *
  * Producers of rings, as proto/map-layout.h has them. Lanes that are together and have a record of
  * one size are a group: they write one batch. Its lowest lane reserves; all store; then the group
  * meets, so that all stores come before the leader's of the stamp, which is a release.

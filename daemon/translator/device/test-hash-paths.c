@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where the hash map of the device library looks for keys: a path goes through each slot once, keys
- * that are numbers in a row share cache lines and hardly meet, and no other regular keys pile up.
+ * Unit tests of device-lib-hash.c: where it looks for a key. A path goes through each slot once.
+ * Keys that are consecutive numbers share cache lines and rarely meet; no other regular keys pile
+ * up.
  */
 
 #include <stdbool.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Unit tests of device-lib-hash.c with simulated threads.
+ *
  * The hash map of the device library under every schedule of two or three threads with few
  * switches, and under many random ones: a thread may be interrupted before each access to memory.
  * After each step no key has two elements; in the end the counts are those of the elements, and the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The hash map of the device library with real threads and real memory: nothing is counted twice,
- * lost, or in more room than there is.
+ * Unit tests of device-lib-hash.c with real threads and real memory: nothing is counted twice,
+ * lost, or put where there is no room.
  *
  *     test-hash-threads [ROUNDS]
  */

@@ -133,7 +133,7 @@ static inline _Bool hash_count(const struct hash *h, const u64 *key) {
 	}
 }
 
-/* Without steps, where nobody works on the map: NULL, or what is wrong with it. */
+/* Called without steps, while no thread works on the map: NULL, or what is wrong with it. */
 static inline const char *hash_check(const struct hash *h) {
 	const struct map_hash *header = (const void *)(uintptr_t)h->base;
 	u32 live = 0;

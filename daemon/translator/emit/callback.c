@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the callback that each call of bpf_loop gets (callback.h).
+ *
  * The flow of a program has a copy of each callback, so it must be known before the analysis of
  * values begins. A small analysis of its own finds it: which registers hold the address of which
  * function, before each instruction. Compilers load that address where they need it, or once before

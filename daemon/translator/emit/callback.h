@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Which function of the program each call of bpf_loop is given. */
+/* Finds the callback, a function of the program, of each call of bpf_loop. */
 
 #include <linux/bpf.h>
 #include <stddef.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes LLVM modules and turns them into PTX text (codegen.h).
+ *
  * One context and one module a program. The device library's functions are internal and always
  * inlined, so nothing of it is left but what the program uses. Inlining and the scalar replacement
  * of stacks run first by themselves: what the standard pipeline then sees has no registers and no

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* LLVM as the translator uses it: a module with the device library in, PTX text out. */
+/*
+ * LLVM as the translator uses it: a module that contains the device library goes in, PTX text comes
+ * out.
+ */
 
 #include <llvm-c/Core.h>
 #include <stdbool.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The part of the emitter for arithmetic and comparisons (emitter.h).
+ *
  * Arithmetic and comparisons. Where LLVM's operations have no defined result (division by 0,
  * INT_MIN / -1, shifts by the width or more), the operand is replaced by one that has, and the
  * result chosen after.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The part of the emitter for atomic instructions (emitter.h).
+ *
  * Atomic instructions. On a stack or in a record nobody else sees them, so they are plain there and
  * may become registers; in map values they are instructions on global memory; anywhere else the
  * device library finds out when it runs.

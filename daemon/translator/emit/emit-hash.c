@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The part of the emitter for hash maps (emitter.h).
+ *
  * Hash maps: calls of device-lib-hash.c, which takes keys and values in words of 8 bytes, padded
  * with zeros. Small ones are made of registers here, so that nothing of them is in memory.
  */

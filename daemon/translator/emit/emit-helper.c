@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Helpers: which part of the emitter has them; those that only give numbers are here. */
+/*
+ * The part of the emitter for helpers (emitter.h): passes each call to the part that handles it.
+ * Helpers that only return numbers are handled here.
+ */
 
 #include <errno.h>
 

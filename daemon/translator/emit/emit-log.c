@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* printk and puts: arguments are gathered here, the device library makes the record. */
+/*
+ * The part of the emitter for the log, bpf_printk and ebpf_puts (emitter.h): it gathers the
+ * arguments, and the device library makes the record.
+ */
 
 #include "emitter.h"
 #include "daemon/translator/check/helper.h"

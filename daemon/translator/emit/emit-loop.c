@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Loops whose number of rounds is not known before. Each has the bound that the kernel gives it:
- * bpf_loop and an iterator refuse more than INSN_LOOPS_MAX rounds, and all may_goto of a program
- * together fall through that often in one run of it.
+ * The part of the emitter for loops whose number of rounds is not known in advance (emitter.h).
+ * Each has the bound that Linux gives it. bpf_loop and iterators refuse more than INSN_LOOPS_MAX
+ * rounds. All may_goto of a program together jump that often at most in one run.
  */
 
 #include <errno.h>

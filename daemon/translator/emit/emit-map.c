@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The part of the emitter for arrays (emitter.h).
+ *
  * Lookups and updates of arrays and of arrays with a value for each thread. The device library has
  * the arithmetic; what touches the program's memory (keys, values) is done here, where it is known
  * that the memory is a stack that can become registers.

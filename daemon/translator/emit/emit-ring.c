@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The part of the emitter for rings (emitter.h).
+ *
  * Rings. A record that is written at once goes from where it is into the ring; one that was
  * reserved is a variable of the thread until it is submitted, so that the ring is never held up by
  * a thread that thinks. Records of a size that device-lib-ring.c transposes are copied word by word

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The part of the emitter for slots (emitter.h).
+ *
  * Where a program finds its maps and its process. In a module: variables that the host writes, the
  * data of a map or a pointer to it. In a patch, which is in no module of the application: pointers
  * in memory, whose address is a parameter; the first is the process's, then those of the maps.

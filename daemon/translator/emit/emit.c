@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Emits LLVM code for an analysed program (emit.h).
+ *
  * One LLVM function for a program and all its frames, block by block. Before each instruction the
  * state of the analysis is at hand (it steps along), and says of what kind each address is.
  *

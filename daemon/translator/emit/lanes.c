@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the integers in a map's values by their BTF type (lanes.h).
+ *
  * A walk over a BTF type that writes down its integers. BTF comes from the object's author: types
  * may be nested without end or refer to each other in circles, so depth and steps are bounded. What
  * goes beyond is refused: an integer that is no lane would not be added.

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Decides how the values of a map lie in memory (layout.h), from what all programs of the object do
+ * with them.
+ *
  * An array whose values are only ever added to need not be one array: each SM adds to a copy of its
  * own, and who reads sums them. That takes programs that never look at the values, and additions of
  * one width, so that the sum is one of lanes of that width. Then each module may have a copy of its

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Recognizes read-modify-write sequences such as `*v += x` in a program (rmw.h).
+ *
  * Between load and store there may be arithmetic that has nothing to do with it, as compilers mix
  * instructions; nothing that touches memory, and nothing that reads the loaded value but the
  * addition.

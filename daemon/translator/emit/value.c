@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Operations on the values that the analysis works with (value.h).
+ *
  * A value climbs: constant, address with a constant offset, address with some offset, scalar (lost,
  * of a context or a record), any map; and a scalar only loses known low bits and gains maps. So
  * iteration ends. A null pointer is below every pointer to a map value, because `p = NULL` on one

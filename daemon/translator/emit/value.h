@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The lattice of values: what two ways of control, or an operation, make of them. */
+/*
+ * The lattice of values: which value results where two ways of control meet, or from an operation.
+ */
 
 #include "daemon/translator/check/analysis.h"
 
@@ -11,7 +13,10 @@ struct value value_const(uint64_t bits);
 /* The maps that a value may point into. */
 uint64_t value_maps(const struct value *value);
 
-/* An address that is none in memory: it can be kept, passed on, and used for what it stands for. */
+/*
+ * A symbolic address, which is not in memory. It can be kept, passed on, and used for what it
+ * stands for.
+ */
 bool value_is_symbolic(const struct value *value);
 
 /* What holds if either holds. `slot`: of the stack, where single bytes may be known. */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A call has no use for its dst_reg, and libbpf does not change that: it holds the number. */
+/*
+ * Marks the calls of kfuncs in an object so that the number of the kfunc survives libbpf's linking
+ * (kfunc-link.h). A call has no use for its dst_reg, and libbpf does not change it: it holds the
+ * number.
+ */
 
 #include "kfunc-link.h"
 

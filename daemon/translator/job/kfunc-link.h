@@ -2,17 +2,17 @@
 #pragma once
 
 /*
- * Functions of the kernel that a GPU has, too (helper-name.h), in an object. libbpf links calls of
- * them to ids of the running kernel's BTF, which it leaves open where it does not load anything; so
- * the call would no longer say what it calls.
+ * Lets objects call kfuncs that a GPU has, too (helper-name.h). libbpf links calls of kfuncs to ids
+ * of the running kernel's BTF. It leaves them open if it loads nothing, and then the call would no
+ * longer say what it calls.
  */
 
 #include <linux/bpf.h>
 #include <stddef.h>
 
 /*
- * Before libbpf: notes the number of the function in each such call, where libbpf leaves it alone.
- * Writes to the object, which has been checked (elf-check.h) and is to be checked once more: its
+ * Before libbpf: writes the number of the kfunc into each such call, where libbpf does not change
+ * it. It changes the object, which was checked (elf-check.h) and must be checked again: its
  * sections may overlap. 0 or -ENOMEM.
  */
 int kfunc_mark(void *elf, size_t size);

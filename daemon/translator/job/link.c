@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The link step (link.h): turns an ELF object into relocated programs, maps and BTF, by libbpf.
+ *
  * libbpf does the linking, in the mode in which it writes a loader program (bpf_object__gen_loader)
  * instead of calling the kernel: it relocates calls, data and maps (the latter in index form) and
  * hands each program to a prepare callback, where we copy it. The loader program itself is thrown

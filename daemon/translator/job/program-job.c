@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Handles the jobs `link` and `compile` of the program worker (program-job.h).
+ *
  * The jobs of the program worker, between the harness and what does the work: JSON and descriptors
  * on one side, link.h and translate.h on the other. The daemon asks and is believed, but what it
  * asks about came from a stranger, and a request may also be wrong: every member is checked before

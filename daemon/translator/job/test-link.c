@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The link step on real objects (objects/, compiled by clang 19) and on damaged ones. The argument
- * is the folder of the compiled objects.
+ * Unit tests of link.c with real objects (objects/, compiled by clang 19) and with damaged ones.
+ * The argument is the folder of the compiled objects.
  */
 
 #include <bpf/btf.h>

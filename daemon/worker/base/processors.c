@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The unified hierarchy alone has its quotas read; where there is none, the affinity decides. */
+/*
+ * Counts the processors that this process may use (processors.h), from its affinity and the quotas
+ * of its cgroups. Only the unified hierarchy is read for quotas; without it the affinity decides.
+ */
 
 #include "processors.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Builds and installs the system call filter of workers (sandbox-filter.h).
+ *
  * The system call filter, written as classic BPF.
  *
  * Three lists of calls, tried in this order: those allowed, some only if an argument is as it must

@@ -8,9 +8,9 @@
 int sandbox_filter_install(bool read_files, bool threads);
 
 /*
- * The filters of run_programs: what a program may not do, and what it may not do with its group and
- * to who was there before its parent. `daemon`: gets no signals; 0: there is a pid namespace,
- * nobody is seen. `may_truncate`: something else sees to which files are made empty.
+ * The filters of run_programs: what a program may not do at all, and what it may not do to its
+ * group and to processes older than its parent. `daemon`: a process that gets no signals; 0: a pid
+ * namespace hides all others. `may_truncate`: something else controls which files are emptied.
  */
 int sandbox_filter_install_programs(pid_t daemon, bool may_truncate);
 int sandbox_filter_install_group(void);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Takes a worker into its sandbox (sandbox.h).
+ *
  * The way into the sandbox, in an order in which each step is still permitted:
  *
  *   no new privileges, close descriptors  then nothing is inherited

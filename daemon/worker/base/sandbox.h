@@ -44,6 +44,8 @@ int sandbox_fstat(int fd, struct stat *status);
 /* Starts the processor time of one job: SIGXCPU ends a process that uses more. 0 or -errno. */
 int sandbox_job_begin(const struct sandbox_options *options);
 
-/* With run_programs, in the new process, a child of who supervises it: it cannot leave its process
- * group any more, nor send signals to who is older than its parent. 0 or -errno. */
+/*
+ * With run_programs, in the new process, a child of its supervisor: from now on it can neither
+ * leave its process group nor send signals to processes older than its parent. 0 or -errno.
+ */
 int sandbox_stay_in_group(void);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Tests of the sandbox that all workers enter.
+ *
  * What a process in the sandbox can and cannot do. Each attempt is made by a child that has entered
  * it; the child tells by its exit code, or by the signal that ends it. Each attempt is also made
  * outside, where it has to succeed: else the test would show nothing.

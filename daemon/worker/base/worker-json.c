@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What handlers use: members of requests with their types checked, members of replies with their
- * texts made valid, descriptors that are named by their index, memfds that are mapped or written.
+ * Functions of worker.h that the handlers of jobs use: read members of requests and check their
+ * types, add members to replies, find descriptors by their index, map and write memfds.
  */
 
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The main loop of all workers (worker.h).
+ *
  * A worker's life: options, sandbox, one message in, one message out, until end of file.
  *
  * The daemon is believed to speak the protocol: a message that is not one (no JSON, no id, cut

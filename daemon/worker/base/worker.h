@@ -61,9 +61,9 @@ struct worker_job {
 };
 
 /*
- * Serves one job: puts the members of the reply (all but "id") into `reply`. Returns 0 when `reply`
- * is to be sent, errors that the requester is told (worker_reply_error()) included; -errno when the
- * worker must end.
+ * Serves one job: puts the members of the reply (all but "id") into `reply`. Returns 0 to send
+ * `reply`, also with an error for the requester (worker_reply_error()). -errno: the worker must
+ * end.
  */
 typedef int (*worker_job_fn)(const struct worker_job *job, struct json_object *reply,
 			     void *userdata);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The backend of compiler.c that uses nvJitLink.
+ *
  * nvJitLink through dlopen. The plain names are aliases of the newest version of each function that
  * a library has, and their types have been the same from 12.0 to 13.x; they are what is looked up.
  */

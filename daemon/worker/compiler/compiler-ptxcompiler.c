@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* nvPTXCompiler, by way of the module that carries it. */
+/* The backend of compiler.c that uses nvPTXCompiler, through libgpuprobe-ptxcompiler.so. */
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Chooses a backend. What is behind it is in compiler-jitlink.c and compiler-ptxcompiler.c. */
+/*
+ * The CUDA compiler as the workers use it (compiler.h): chooses a backend, compiler-jitlink.c or
+ * compiler-ptxcompiler.c, and passes calls to it.
+ */
 
 #include "compiler-backend.h"
 

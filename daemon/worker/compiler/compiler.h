@@ -28,7 +28,7 @@ enum compiler_error {
 
 struct compiler; /* private */
 
-#define COMPILER_SPLIT "--split-compile" /* option: in so many threads */
+#define COMPILER_SPLIT "--split-compile" /* option: the number of threads */
 
 /*
  * Loads a compiler. `which` is "auto", "nvptxcompiler", "nvjitlink" or "none" (anything else:
@@ -44,9 +44,8 @@ struct compiler *compiler_free(struct compiler *compiler);
 bool compiler_makes_patches(const struct compiler *compiler);
 
 /*
- * Large texts are compiled by so many threads from now on: 1, until this is called. What it was
- * before. nvPTXCompiler aborts the process where a thread other than the caller's fails to make
- * code.
+ * Sets the number of threads that compile large texts; 1 at first. Returns the number before.
+ * nvPTXCompiler aborts the process if a thread other than the caller's fails to make code.
  */
 unsigned int compiler_use_threads(struct compiler *compiler, unsigned int threads);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads what a cubin says about itself (cubin.h).
+ *
  * A small reader of ELF64 symbols, for bytes that nobody vouches for. Every table is checked to lie
  * inside the file before it is walked; structures are copied out, as nothing needs to be aligned.
  * Kernels are the functions that are marked as entries in st_other. In a file without symbols every

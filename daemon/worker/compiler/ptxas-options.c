@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads the ptxas command line that a foreign image carries (ptxas-options.h).
+ *
  * Words are read one by one: `--name=value`, `--name value`, `-n value` and, for -O, `-O2`. A value
  * is only ever a small number or one of a few words, so nothing of the line reaches the compiler
  * unchecked.

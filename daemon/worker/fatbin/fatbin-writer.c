@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Writes fatbin containers (fatbin.h).
+ *
  * Writing fatbin containers.
  *
  * Headers are laid out as CUDA 13's fatbinary does it: 64 bytes, the attribute record with its

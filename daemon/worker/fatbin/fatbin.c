@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads fatbin containers from foreign bytes (fatbin.h).
+ *
  * Reading fatbin containers.
  *
  * One walk (fatbin_container_each) knows the layout and checks every length against what lies

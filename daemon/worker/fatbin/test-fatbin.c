@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The codec against containers written byte by byte as CUDA.md says, against itself, and against
- * damage. */
+/*
+ * Unit tests of reading and writing fatbins: against containers written byte by byte as CUDA.md
+ * says, against each other, and with damaged bytes.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

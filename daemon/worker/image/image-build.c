@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Compiles edited PTX and puts it into a new fatbin (image-build.h).
+ *
  * The new image is a fatbin with
  *
  *   - a cubin for the device, compiled from the edited PTX, with the ptxas options that the old

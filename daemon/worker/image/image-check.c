@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks whether PTX from a user's pass may stand for the original (image-edit.h).
+ *
  * PTX that a user's pass made stands for the original only if who launches its kernels cannot tell
  * the difference: the same kernels with the same parameters, the same variables, for the same
  * devices. What the kernels *do* is the pass's business.

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the passes library wants to know, and what is told of its work. */
+/*
+ * Puts programs into the PTX of an image with the pass `probe`, and collects what it reports
+ * (image-edit.h). Works on text in memory.
+ */
 
 #include "image-edit.h"
 

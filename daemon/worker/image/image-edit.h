@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The programs are put into PTX; and whether PTX that somebody else edited may stand for the
- * original. */
+/*
+ * Puts programs into PTX, and checks whether PTX that a user's pass edited may stand for the
+ * original.
+ */
 
 #include "image-target.h"
 

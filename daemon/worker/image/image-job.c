@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Handles the job `image` of the image worker (job.md).
+ *
  * The job `image`.
  *
  * First, which kernels would run on this device: those of the machine code that the driver would

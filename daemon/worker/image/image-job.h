@@ -4,7 +4,7 @@
 #include "daemon/worker/compiler/compiler.h"
 #include "daemon/worker/base/worker.h"
 
-/* What the image worker's jobs share. */
+/* What the jobs of the image worker share. */
 struct image_worker {
 	struct compiler *compiler; /* NULL: none on this machine; images then carry PTX for the
 				      driver to compile */

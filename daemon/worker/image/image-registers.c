@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Decides how many registers the kernels of an edited module may have (image-registers.h), so that
+ * a probed kernel can be launched with blocks as large as before.
+ */
+
 #include "image-registers.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is wrong with a request is the daemon's fault, so it is an `internal` error; an image that
- * cannot be mapped is too, as the daemon has checked its seals and size.
+ * Reads and checks the request of the job `image` (image-request.h). The daemon writes it, so a
+ * mistake in it is an `internal` error. So is an image that cannot be mapped, because the daemon
+ * has checked its seals and size.
  */
 
 #include "image-request.h"

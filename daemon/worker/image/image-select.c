@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Selects the entries of a fatbin that matter for a device (image-select.h).
+ *
  * The rules of the driver, as NVIDIA documents them: machine code runs on its own and later minor
  * versions of the same major one; plain PTX can be compiled for everything later; `a` is for one
  * capability exactly, `f` for one major version. Of several the nearest wins, the more special one

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the functions of an image that attachments apply to, and writes about them into the reply
+ * (image-target.h).
+ *
  * Which functions, and what is said about them. A module may have ten thousand kernels with names
  * of kilobytes, and a reply is one datagram: what would burst it is left out, and the reply says
  * so.

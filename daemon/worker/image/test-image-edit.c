@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Targets and what is said about them, the list of instructions, and the check of foreign text,
- * without a worker. */
+/*
+ * Unit tests of image-target.c, image-edit.c and image-check.c without a worker: targets and what
+ * is reported about them, the list of instructions, the check of foreign text.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The parts of the image worker that decide something: names, options, which entry. */
+/*
+ * Unit tests of the parts of the image worker that decide something: names, options, which entry of
+ * a fatbin.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Composes the PTX of a patch image (patch-compose.h).
+ *
  * A function of a class:
  *
- *	data 0: return
- *	for each attachment at the class, in calling order:
- *		its bit is not set: skip
- *		the fields that its program reads
- *		the program
- *	return 0
+ * 	data 0: return
+ * 	for each attachment at the class, in calling order:
+ * 		its bit is not set: skip
+ * 		the fields that its program reads
+ * 		the program
+ * 	return 0
  *
  * What is tested is the same for all threads of a warp that come here together: one function's
  * data, one load, one instruction. So branches are uniform, and a kernel that is not meant goes

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Writes the PTX that computes the fields of a context in a patch function (patch-fields.h).
+ *
  * A parameter has a register of its name, 64 bits wide; ptxas drops those that nothing reads. What
  * is loaded from memory is loaded where a program wants it, behind the test of its attachment's
  * bit.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Handles the job `patch` of the image worker (job.md).
+ *
  * The job `patch`: which kernels are meant (patch-match.c), an image of functions that the patching
  * library calls (patch-compose.c, then the compiler), and both as a plan (patch-plan.c). The image
  * is that of an earlier plan where the request has one: then a list of names costs no compilation.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the kernels of the shim's list that attachments apply to (patch-match.h).
+ *
  * A process may have a hundred thousand kernels loaded, and somebody waits for the answer: a name
  * is demangled only if a pattern cannot be decided without, and what a person reads is kept for as
  * many kernels as a reply lists.

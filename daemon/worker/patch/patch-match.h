@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Which kernels of the shim's list attachments mean. */
+/* Finds the kernels of the shim's list to which attachments apply. */
 
 #include "daemon/worker/image/image-target.h"
 #include "lib/patch-names.h"

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Writes plans (proto/patch.h) for the shim, and reads an earlier one (patch-plan.h). The order of
+ * the parts is header, points, kernels, image: the shim looks at the first ones most often. All
+ * sizes but the image's are multiples of 8.
+ */
+
 #include "patch-plan.h"
 
 #include <errno.h>

@@ -2,8 +2,7 @@
 #pragma once
 
 /*
- * Plans of proto/patch.h: written for the shim, and read again where an earlier one spares the
- * compiler.
+ * Plans of proto/patch.h: writes them for the shim, and reads an earlier one to save a compilation.
  */
 
 #include <stdbool.h>
@@ -31,7 +30,7 @@ int patch_plan_make(const struct patch_plan_parts *parts, uint8_t **plan, size_t
 		    uint64_t *image_offset);
 
 /*
- * Finds image and points of a plan, which stays the caller's and lies at a multiple of 8; kernels
- * are left out. False: it is none.
+ * Finds image and points of a plan; kernels are left out. The plan stays the caller's and lies at a
+ * multiple of 8. False: it is no plan.
  */
 bool patch_plan_read(const void *plan, size_t size, struct patch_plan_parts *parts);

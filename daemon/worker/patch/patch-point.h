@@ -2,8 +2,7 @@
 #pragma once
 
 /*
- * The points of the SASS engine: which classes of instructions they are, and what a program that
- * stands there can read.
+ * The points of the SASS engine: their classes of instructions, and what a program can read there.
  */
 
 #include <stdbool.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Parses the patch form of a program and checks that it fits into a patch (patch-program.h).
+ *
  * A patch runs wherever an instruction of its class does, also where half a warp is: what waits for
  * other threads would hang a kernel, what ends a thread would change it. Shared and constant memory
  * are the kernel's own, and ptxas does not take them. ptxas takes the barriers, so they are looked

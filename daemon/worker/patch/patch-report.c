@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads what the compiler says about a patch function (patch-report.h), from the cubin and its log.
+ *
  * Registers of a function that is no kernel are in the cubin alone: an attribute EIATTR_REGCOUNT of
  * .nv.info, the index of a symbol and a number. Spills are in the log alone:
  *
- *	Function properties for F
- *	    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ * 	Function properties for F
+ * 	    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
  */
 
 #include "patch-report.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is wrong with a request is the daemon's fault, so it is an `internal` error. What a program
- * cannot have on this engine is its author's to hear: error `program`.
+ * Reads and checks the request of the job `patch` (patch-request.h). The daemon writes it, so a
+ * mistake in it is an `internal` error. What a program cannot have on this engine is reported to
+ * its author: error `program`.
  */
 
 #include "patch-request.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Applies a pass to the functions of a module (ptxpass.h).
+ *
  * Which functions are meant, and what is done to them. A kernel that is not there, or an attach
  * point that the definition does not mean, changes nothing and is no error: whoever runs passes
  * runs them one after the other.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Translates the program in a request of a pass to PTX (ptxpass.h).
+ *
  * Instructions become PTX. They may refer to maps by index (BPF_PSEUDO_MAP_IDX), as our own linker
  * leaves them, or by descriptor (BPF_PSEUDO_MAP_FD), as they would go to the kernel, if the request
  * says what is behind it.

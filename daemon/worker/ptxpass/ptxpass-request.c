@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads the request of a pass (ptxpass.h), a JSON object on standard input.
+ *
  * Fields that we do not know are fine, as others send more than we need; those that we know must
  * have their type. An instruction is eight bytes, read as a little-endian number, in two halves.
  */

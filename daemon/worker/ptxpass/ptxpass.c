@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Options, standard input, standard output, and the exit status. */
+/*
+ * The main function of a pass as a program (ptxpass.h): options, standard input, standard output,
+ * and the exit status.
+ */
 
 #include "ptxpass.h"
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 
-/* What the real driver's core has: functions that only kprobes reach. */
+/*
+ * A part of the mock of nvidia.ko (driver.c) for test-hooks. What the real driver's core has:
+ * functions that only kprobes reach.
+ */
 
 #include <linux/delay.h>
 #include <linux/kernel.h>

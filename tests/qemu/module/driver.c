@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 
 /*
- * Stands in for nvidia.ko: a character device of major 195, and functions of the real one's names
- * and arguments, which do nothing. What an ioctl calls is what the test expects to see.
+ * For test-hooks, in a virtual machine. Stands in for nvidia.ko: a character device of major 195,
+ * and functions of the real one's names and arguments, which do nothing. What an ioctl calls is
+ * what the test expects to see.
  */
 
 #include <linux/fs.h>

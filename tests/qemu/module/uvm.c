@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 
-/* Stands in for nvidia-uvm.ko: a device of a major that the kernel chooses. */
+/*
+ * For test-hooks, in a virtual machine. Stands in for nvidia-uvm.ko: a device of a major that the
+ * kernel chooses.
+ */
 
 #include <linux/fs.h>
 #include <linux/module.h>

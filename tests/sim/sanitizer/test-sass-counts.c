@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What patches see of kernels, in all ways that kernels are loaded and launched. */
+/*
+ * Tests of libgpuprobe-sass.so. What patches see of kernels, in all ways that kernels are loaded
+ * and launched.
+ */
 
 #include "test-sass.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is refused, what fails, who was here before: a line says so, and the application does not
- * notice. */
+/*
+ * Tests of libgpuprobe-sass.so. What is refused, what fails, who was here before: a line says so,
+ * and the application does not notice.
+ */
 
 #include <pthread.h>
 

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The patches of test-sass: PTX functions that count what kernels do, for test-sass-counts.c and
+ * test-sass-failures.c.
+ */
+
 #include "test-sass-patches.h"
 
 /* clang-format off */

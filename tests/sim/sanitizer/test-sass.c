@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libgpuprobe-sass.so on the stand-in: what patches see of kernels, exactly (test-sass-counts.c),
- * and what fails (test-sass-failures.c).
+ * A test program. libgpuprobe-sass.so on the stand-in: what patches see of kernels, exactly
+ * (test-sass-counts.c), and what fails (test-sass-failures.c).
  *
  *   test-sass LIBGPUPROBE-SASS LIBSANITIZER-PUBLIC
  */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
+ * eBPF programs that run in the Linux kernel at hooks of a trace (hook.h). The daemon loads them.
+ *
  * The programs of hooks: one for each way to be called, and one interpreter. No CO-RE: what depends
  * on the kernel's layout is an offset in `config`, which the daemon reads from BTF where there is
  * one, so that all programs load everywhere and a template of fentry can be loaded for any

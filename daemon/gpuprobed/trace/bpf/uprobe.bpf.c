@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /*
+ * eBPF programs that run in the Linux kernel when a process calls a function of libcuda (uprobe.h).
+ * The daemon loads them for processes without the shim.
+ *
  * The programs of struct trace_uprobe. A thread has one state: its outermost call that runs. What a
  * driver function calls itself, or an application's callback within one, is not recorded: a state
  * remembers the stack pointer of its call, and who is called further down is within it. A call that

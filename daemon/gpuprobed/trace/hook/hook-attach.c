@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Attaches hooks: chooses, for each, the best alternative that works in this kernel
+ * (hook-attach.h).
+ *
  * The ladder: for each alternative of a hook that is for this driver, fentry, kprobe.multi, kprobe;
  * what is no function has one way. All that want kprobe.multi share a link, because attaching and
  * detaching cost by the link; if one of them spoils it, each is tried by itself. Each step that

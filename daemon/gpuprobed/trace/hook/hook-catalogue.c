@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The catalogue: hooks.d/nvidia.json, compiled in, and files of the same form. A file is taken as a
- * whole or not at all, so that a slip in it is seen.
+ * Reads the catalogue of hooks (hook.h): hooks.d/nvidia.json, which is compiled in, and files of
+ * the same form. A file is accepted as a whole or not at all, so that a mistake in it is noticed.
  */
 
 #include "hook-spec.h"

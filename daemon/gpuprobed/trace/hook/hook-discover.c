@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The hook set "discover" (hook-private.h).
+ *
  * Which functions of the driver a workload hits: a count for each, told as an event (its hook's set
  * is "discover", its one word the calls since the last one). Functions of the core are kprobed
  * singly where there is no kprobe.multi for them, 512 at most.

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Records of the programs become records of the trace. What a process is to the trace, the programs
- * learn here from the session: it is asked once for each. */
+/*
+ * Turns records of the eBPF programs of hooks into records of a trace (hook-private.h). The
+ * programs learn from the session here which processes they record; each process is asked about
+ * once.
+ */
 
 #include <bpf/bpf.h>
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Collects facts of the running kernel that hooks need (hook-kernel.h). It only reads.
+ *
  * Facts of the kernel. tracefs need not be mounted: fsopen(2) gives a mount of our own that nobody
  * else sees. Functions are looked up by address, since the same name is in several modules
  * (nv_kthread_q_* is in three) and kernels differ in how they take "module:function".

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Loads and attaches the eBPF programs of hooks (hook-programs.h).
+ *
  * One object for all hooks of a trace. Links are made with bpf(2) itself: libbpf 1.1 has no cookies
  * for some, and looks functions up by name. Programs of fentry are loaded for each function, with
  * the instructions of a template that libbpf has relocated (it is loaded for a function that all

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Specs of the command line, and what they have in common with the files of the catalogue. */
+/*
+ * Parses hooks (hook-spec.h): specs of the command line, and the members that files of the
+ * catalogue have in common with them.
+ */
 
 #include "hook-spec.h"
 #include "lib/base/text.h"

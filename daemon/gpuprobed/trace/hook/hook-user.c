@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Probes that a user asks for on functions of files, u:PATH:SYMBOL (hook-user.h).
+ *
  * Two steps, so that a file which does not answer keeps none that is attached: all files are opened
  * and read, each once for all of its functions; then each has one link for the returns and one for
  * the entries (Linux 6.6), or where the kernel has or takes no such links, two perf events for each

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The hooks of a trace (hook.h).
+ *
  * Hooks of a trace, from the selection to the end. Every trace has programs and maps of its own:
  * who sees what is decided in them, and nothing is shared between callers. Attaching takes some
  * tens of milliseconds, on the daemon's loop; what costs seconds (hundreds of kprobes one by one)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Specs and hook files: what they mean, and what is said about bad ones. Alternatives for the
- * newest driver are functions that it has. */
+/*
+ * Unit tests of hook specs and hook files: what they mean, and the messages about bad ones. The
+ * newest driver must have the functions that alternatives for it name.
+ */
 
 #include "hook-spec.h"
 

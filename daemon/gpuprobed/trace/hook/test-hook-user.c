@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Probes of functions of files: who pays for them, files that do not answer, and what a user can
- * have at a time. Needs the right to load eBPF programs. */
+/*
+ * Tests of hook-user.c: who pays for probes, files that do not answer, and how many probes a user
+ * may have at a time. Needs the right to load eBPF programs.
+ */
 
 #include "hook-programs.h"
 #include "hook-user.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Hooks in this kernel: ioctls of /dev/null, which stands in for the driver's device, files,
- * processes, tracepoints, and probes of a function of this program. The session is one of our own
- * that keeps all records. Without the right to load eBPF programs it skips.
+ * Tests of hooks in the running kernel: ioctls of /dev/null, which stands in for the driver's
+ * device; files, processes, tracepoints; probes of a function of this program. Its session keeps
+ * all records. It is skipped without the right to load eBPF programs.
  */
 
 #include "lib/elf-symbols.h"

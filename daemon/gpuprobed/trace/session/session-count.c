@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Counts calls for a trace with `aggregate` (session-private.h).
+ *
  * Calls that are counted (`aggregate`). For each source, process and function there is what was
  * told last; what comes next is told as the difference, as soon as there is room, so that a slow
  * client gets fewer records and loses no calls. Calls of the shim come as records of its rings and

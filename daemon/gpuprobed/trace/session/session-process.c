@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Decides which processes a session is about (session.h), from /proc.
+ *
  * Which processes a session is about. What /proc says of one is kept for a second: sources ask for
  * each record. A process that has ended keeps what it was, because its last records come later; one
  * that takes its pid is told from it by its start time. Children of traced processes (`follow`) are

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The table of all sessions (session.h).
+ *
  * All sessions, and the one timer that drains what they read from. It runs only while there are
  * sessions: every 10 ms, every millisecond when a ring fills. A client is woken when there is a
  * whole reply for it, or some milliseconds after the last one.

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * One session, that is, one call of Trace (session.h): it holds records until its client takes
+ * them.
+ *
  * The buffer of a session is a list of chunks, each as large as one reply. Above its bound records
  * are lost, and counted by source, process and thread; LOST records tell that in-band as soon as
  * there is room. Records that others need to be understood (names, processes) have some more room,

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks records that traced processes wrote and turns them into records of a trace
+ * (shim-ring-private.h).
+ *
  * Records of rings become records of traces. Each one is a copy that its process can no longer
  * change; whatever in it has a range is checked here before it is used. Times may not lie in the
  * future: they would disturb the order of others' events.

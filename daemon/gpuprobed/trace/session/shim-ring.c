@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes the rings of traced processes and reads them (shim-ring.h).
+ *
  * Reading rings. Positions and losses are the daemon's own; of the memory it believes nothing: a
  * head that is too far, a record that does not fit, or one that ring_take() finds wrong ends the
  * ring of that process with one line in the log, and it gets no other one.

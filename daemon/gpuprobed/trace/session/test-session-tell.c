@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What sessions tell: calls that were counted, each of them once, and lines of what cannot be had,
- * as they come. */
+/*
+ * Unit tests of what sessions report: counted calls, each of them once, and lines about what cannot
+ * be recorded, as they come.
+ */
 
 #include "test-session.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Sessions without a client's socket: the buffer and its bound, losses, processes, ends, rights.
- * Processes are this one and its children. */
+/*
+ * Unit tests of session.c and session-process.c, without a client's socket: the buffer and its
+ * bound, losses, processes, ends, rights. The processes are this one and its children.
+ */
 
 #include "test-session.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What processes may cost: memory of rings, and the time that reading them takes. */
+/*
+ * Unit tests of the limits of shim-ring.c: memory of rings, and the time that reading them takes.
+ */
 
 #include "test-traced.h"
 

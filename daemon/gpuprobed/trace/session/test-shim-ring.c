@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The daemon's end of rings, against a producer that is honest, fast, or a liar. The traced
- * processes are this one, under some numbers of struct process. */
+/*
+ * Unit tests of shim-ring.c against a producer that is honest, fast, or lies. The traced processes
+ * are this one, under several numbers of struct process.
+ */
 
 #include "test-traced.h"
 

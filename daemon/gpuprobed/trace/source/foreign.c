@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads files of /proc that can hang, each in a thread (foreign.h).
+ *
  * A thread for each file, detached, because nobody can wait for one that hangs. A process that was
  * waited for in vain is not asked again before its thread has come back. The more of them there are
  * the shorter is the wait, so that it does not help to have many.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the libcuda.so.1 that a process has mapped or would load (libcuda.h).
+ *
  * A mapped file is opened through /proc/PID/map_files: that is the very file, whatever its path
  * means by now, in whichever container, deleted or hidden. Without the right to do that, by its
  * path in the process's root, if it is still the same inode. First as a path only: a FIFO or a

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Notices when a process maps a libcuda (libcuda-watch.h).
+ *
  * One ring for each CPU that runs. The kernel writes the name of each file that is mapped to be
  * executed; only those of a libcuda are looked at. CPUs come and go, and an event of one that went
  * does not come back with it: which there are is looked at every second. What was mapped on one

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The functions of a libcuda, of its .dynsym. */
+/* Lists the functions that a libcuda exports, from its .dynsym (libcuda.h). */
 
 #include "libcuda.h"
 

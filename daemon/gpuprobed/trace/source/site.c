@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the instruction of a function at which a uprobe is cheapest (site.h).
+ *
  * A decoder for what compilers put before a function's first push: endbr64, moves, address
  * computations, comparisons. Whatever else comes ends the search. What is harmless writes rax, r10
  * or r11 (others must be saved first, or hold arguments) or nothing but flags.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Names files and offsets of return addresses in stacks of a trace.
+ *
  * Texts of return addresses: the file that is mapped there and the offset in it; whoever reads the
  * trace finds functions in that file. A process's mappings are read when it is first seen, as it
  * may be gone when its stacks come, kept for a second, as reading them may take longer than the

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Sites of probes in bytes by hand, and libcuda as a file: whole, cut off, and lying. With
- * --lengths it decodes what test-site.py gives it: 32 bytes in hexadecimal a line; answers with the
- * site's kind and offset, and length and harmlessness of each instruction that it knows.
+ * Unit tests of site.c and libcuda.c: sites of probes in bytes written by hand, and files of a
+ * libcuda that are whole, cut off, or lie. With --lengths it decodes what test-site.py gives it: 32
+ * bytes in hexadecimal a line. It answers with the site's kind and offset, and with length and
+ * harmlessness of each instruction that it knows.
  */
 
 #include <stdarg.h>

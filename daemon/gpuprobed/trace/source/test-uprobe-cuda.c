@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A libcuda.so.1 for test-uprobe: a few functions of each kind, and places for probes of each kind.
+/*
+ * A libcuda.so.1 for test-uprobe: a few functions of each kind, with places for probes of each
+ * kind.
  */
 
 #include <stdint.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which libraries are probed, and for how long: ones that come later, that containers share, that
- * only processes with the shim use, more than there is place for. Otherwise as test-uprobe.c.
+ * Tests of uprobe-library.c, in the manner of test-uprobe.c: which libraries are probed, and for
+ * how long. Some come later, some are shared by containers, some are used only by processes with
+ * the shim, and there are more than fit.
  */
 
 #include <stdarg.h>

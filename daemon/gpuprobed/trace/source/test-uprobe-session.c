@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* See the header. */
+/*
+ * What test-uprobe.c and test-uprobe-library.c share (test-uprobe-session.h): a session that keeps
+ * all records, and programs to trace.
+ */
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The program that test-uprobe traces: says "ready", waits for a line, does what its argument says,
- * and says "done". */
+/*
+ * The program that test-uprobe traces. It prints "ready", waits for a line, does what its argument
+ * says, and prints "done".
+ */
 
 #include <fcntl.h>
 #include <pthread.h>

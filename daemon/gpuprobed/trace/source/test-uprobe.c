@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls by uprobes, for real: programs that call a libcuda of this test's (test-uprobe-cuda.c),
- * traced into a session that only keeps records. As root, on a kernel with uprobes; else skipped.
- * Each rung of the ladder is gone through.
+ * Tests of uprobes in the running kernel: programs that call the libcuda of this test
+ * (test-uprobe-cuda.c) are traced into a session that keeps all records. Each way to attach is
+ * tried. Needs root and a kernel with uprobes; else it is skipped.
  */
 
 #include <stdarg.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads the calls that eBPF programs of uprobes have counted (uprobe-private.h).
+ *
  * What the programs count is read a few times a second, all of it in one pass of some calls of
  * bpf(2), and told to the session, which knows what of it is new. Which processes are meant only
  * the session knows: those that are not are refused here, as their first record would be, and what

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Probes functions of a driver that it does not export (uprobe-private.h).
+ *
  * A driver may answer cuGetProcAddress() with functions that it does not export. They are found
  * when a process gets them: the call is recorded whatever was asked for, the address is looked for
  * among the process's mappings of libraries, and what lies at no exported function is probed, too,

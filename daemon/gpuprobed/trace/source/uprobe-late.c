@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Says, in lines of the trace, that calls are missing because a library was probed late
+ * (uprobe-private.h).
+ *
  * A library that is new to the trace is probed some milliseconds after a process mapped it. Calls
  * before that are missing; a process that ends before that is not seen at all. One line says so for
  * each library, up to a bound. A process with the shim misses nothing: it says that it has the shim

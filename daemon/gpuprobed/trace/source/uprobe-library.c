@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Decides which files get uprobes in a trace (uprobe-private.h).
+ *
  * Which files are probed. At the beginning: what traced processes have mapped, what their
  * environment and this host's loader would give them. Later: what a process maps, as the kernel
  * tells (libcuda-watch.h), by the next drain: calls before that are not seen, if it is the first

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The programs and their maps. What the kernel lacks is found out by trying: each rung is loaded
- * and attached once to a function of this program. */
+/*
+ * Loads the eBPF programs of uprobes and their maps (uprobe-private.h). It finds out by trying what
+ * the kernel can do: each way is loaded and attached once, to a function of this program.
+ */
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The source of a trace that uses uprobes (source.h).
+ *
  * Calls of libcuda in processes without the shim. One link for each libcuda (uprobe-link.h) with
  * probes where they are cheap (site.h), a program that builds the whole record and filters
  * (bpf/uprobe.bpf.c), and a ring that nobody is woken for: it is drained by the session's timer.

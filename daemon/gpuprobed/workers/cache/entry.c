@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Files are read with read(2) and never mapped: a disk that fails, or somebody who cuts the file
- * meanwhile, is an error then and no SIGBUS. Nothing is allocated that the file is not large enough
- * for.
+ * Reads and writes the file of one cache entry (entry.h). Files are read by read(2) and never
+ * mapped: a disk that fails, or a file that is cut meanwhile, is then an error and no SIGBUS.
+ * Memory is allocated only for as much as the file is large.
  */
 
 #include "entry.h"

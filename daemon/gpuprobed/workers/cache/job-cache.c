@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Answers jobs from the cache on the disk, or passes them to a pool of workers (job-cache.h).
+ *
  *     submit -> wait (for a worker's name) -> look (thread) -> hit: answer
  *                                              -> miss: pool -> answer -> write (thread)
  *

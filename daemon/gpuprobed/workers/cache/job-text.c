@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What comes from a disk is taken no better than what comes from a worker: strictly parsed here,
- * and checked by who asked for it. */
+/*
+ * Converts jobs and replies to and from the form in which the cache keeps them (job-text.h). What
+ * comes from a disk is trusted no more than what comes from a worker: it is parsed strictly here,
+ * and the owner of the job checks it.
+ */
 
 #include "job-text.h"
 

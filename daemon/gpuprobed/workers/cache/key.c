@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * libgcrypt: libsystemd needs it anyway, so it is loaded already and nothing more has to be
- * installed; it uses the processor's SHA instructions (2 GB/s). OpenSSL's libcrypto would be 5 MB
- * more in the daemon, and the kernel's AF_ALG sockets are no AF_UNIX, which are all that the unit
- * allows.
+ * Computes the keys of the cache by libgcrypt (key.h). libsystemd needs libgcrypt, so it is loaded
+ * already, and it uses the processor's SHA instructions (2 GB/s). OpenSSL's libcrypto would take 5
+ * MB more. The kernel's AF_ALG sockets are not AF_UNIX, and the unit allows only these.
  */
 
 #include "key.h"

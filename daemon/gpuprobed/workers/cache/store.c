@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads, writes and deletes the files of the cache's folder (store.h). Runs in threads.
+ *
  * A file is written under another name and renamed: a reader finds all of it or nothing, whatever
  * happens to the writer, and of two daemons that write the same entry one wins, with the same
  * content. Nothing is synced: after a power failure a file may be empty or cut, which its size and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Jobs and replies without what is only true in one daemon's life. */
+/* Unit tests of job-text.c: jobs and replies without what holds only during one daemon's life. */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Entries and the folder: what was put is got, whatever else lies there is not; oldest first;
- * writers that die, disks that are full, two daemons. */
+/*
+ * Unit tests of entry.c and store.c: an entry comes back as it was written, other files do not; the
+ * oldest goes first; writers that die, full disks, two daemons.
+ */
 
 #include <errno.h>
 #include <fcntl.h>
