@@ -88,47 +88,75 @@ def translated(bpf_run, code, maps, context, *options):
     return subprocess.run(options, input=code.hex(), capture_output=True, text=True, check=True).stdout
 
 
-def patch_form(bpf_run, code, maps, context, symbol):
-    """A program for the SASS engine."""
-    text = translated(bpf_run, code, maps, context, "--patch")
+def patch_form(text, symbol):
+    """A program for the SASS engine, of its module."""
     return text[text.index(".address_size 64\n") + 17 : text.index(".visible .entry")].replace("__gpuprobe_run", symbol)
 
 
+def translate_all(bpf_run, cases, *options):
+    """The modules of cases, by one process."""
+    with tempfile.NamedTemporaryFile("w", suffix=".batch") as f:
+        f.writelines("%d %s\n" % (i, case.words()) for i, case in enumerate(cases))
+        f.flush()
+        out = subprocess.run([bpf_run, "--ptx", *options, "--batch", f.name], capture_output=True, text=True, check=True).stdout
+    texts = re.split(r"^// \d+\n", out, flags=re.M)[1:]
+    assert len(texts) == len(cases) and not any("error: " in text for text in texts), out
+    return texts
+
+
+def refused(ptxas, text):
+    """What ptxas says against a module, for sm_90; None: it takes it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as f:
+        f.write(text)
+        f.flush()
+        p = subprocess.run([ptxas, "-arch=sm_90", "-o", "/dev/null", f.name], capture_output=True, text=True)
+    return p.stdout + p.stderr if p.returncode else None
+
+
+def joined(texts):
+    """Modules as one for each version and target: each has names of its own."""
+    modules = {}
+    for i, text in enumerate(texts):
+        header, body = text.split(".address_size 64\n")
+        modules.setdefault(header, []).append(re.sub(r"\b(__gpuprobe_\w+|bpf_run)", r"\1_case%d" % i, body))
+    return [header + ".address_size 64\n" + "".join(bodies) for header, bodies in modules.items()]
+
+
 def check_cases(ptxas, bpf_run, cases):
-    """For sm_90. The number of those that the CUDA compiler does not take."""
-    failed = count = 0
-    for case in cases:
-        text = translated(bpf_run, case.code(), case.maps, case.context)
-        with tempfile.NamedTemporaryFile("w", suffix=".ptx") as f:
-            f.write(text)
-            f.flush()
-            p = subprocess.run([ptxas, "-arch=sm_90", "-o", "/dev/null", f.name], capture_output=True, text=True)
-        count += 1
-        if p.returncode:
-            failed += 1
-            print("%s: %s: %s" % (case.path, case.name, p.stdout + p.stderr))
-    print("%d cases, %d refused by ptxas" % (count, failed))
-    return failed or not count
+    """For sm_90. Whether there are cases that the CUDA compiler does not take."""
+    texts, failed = translate_all(bpf_run, cases), 0
+    if any(refused(ptxas, module) for module in joined(texts)):
+        for case, text in zip(cases, texts):
+            said = refused(ptxas, text)
+            if said:
+                failed += 1
+                print("%s: %s: %s" % (case.path, case.name, said))
+        if not failed:
+            failed = 1
+            print("refused by ptxas: the modules as one, none of them alone")
+    print("%d cases, %d refused by ptxas" % (len(cases), failed))
+    return failed or not cases
 
 
 def check_patches(ptxas, bpf_run, cases):
     """The same for the SASS engine, many in a module. What the CUDA compiler does not take."""
-    forms = [patch_form(bpf_run, c.code(), c.maps, c.context, "__gpuprobe_o%d" % i) for i, c in enumerate(cases) if not c.exits()]
+    texts = translate_all(bpf_run, [case for case in cases if not case.exits()], "--patch")
+    forms = [patch_form(text, "__gpuprobe_o%d" % i) for i, text in enumerate(texts)]
     failed, spills, registers = 0, [], []
     for i in range(0, len(forms), 50):
-        refused, functions, most = patch_text.compile(ptxas, 90, patch_text.module(forms[i : i + 50], 90))
+        said, functions, most = patch_text.compile(ptxas, 90, patch_text.module(forms[i : i + 50], 90))
         spills += [f[1] for name, f in functions.items() if name.startswith("__gpuprobe_o")]
         registers.append(most)
-        if refused:
+        if said:
             failed = 1
-            print(refused)
+            print(said)
     print("%d patches: %d registers at most, %d with spills, of %d bytes at most" % (len(forms), max(registers), sum(map(bool, spills)), max(spills)))
     return failed or not forms
 
 
 def check_patched_counter(ptxas, bpf_run, kind):
     """A counter as a patch, in the function that runs it and called by that."""
-    form = patch_form(bpf_run, bpf.assemble(COUNTER), [kind], b"\0", "__gpuprobe_run")
+    form = patch_form(translated(bpf_run, bpf.assemble(COUNTER), [kind], b"\0", "--patch"), "__gpuprobe_run")
     failed = ".local" in form or form.count("ld.") != 2 or ".global " in form[: form.index("{")] or ".const" in form
     for sm in (75, 90, 100):
         called = patch_text.compile(ptxas, sm, patch_text.module([form], sm))

@@ -503,8 +503,11 @@ static void print_outcome(const struct test_case *test, struct outcome *outcome)
 	putchar('\n');
 }
 
-static void batch_line(const struct driver *driver, bool patch, char *line) {
-	struct test_case test = { .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .patch = patch };
+static void batch_line(const struct driver *driver, const struct test_case *like, char *line) {
+	struct test_case test = { .grid = { 1, 1, 1 },
+				  .block = { 1, 1, 1 },
+				  .patch = like->patch,
+				  .print_ptx = like->print_ptx };
 	struct outcome outcome = { 0 };
 	char *save, *error = NULL, *name = strtok_r(line, " \t\n", &save), *word;
 	int r = 0;
@@ -513,19 +516,24 @@ static void batch_line(const struct driver *driver, bool patch, char *line) {
 		return;
 	while (!r && (word = strtok_r(NULL, " \t\n", &save)))
 		r = parse_word(&test, word, &error);
+	if (test.print_ptx)
+		printf("// %s\n", name);
 	if (!r)
 		r = run_case(driver, &test, &outcome, &error);
-	printf("%s ", name);
+	if (!test.print_ptx)
+		printf("%s ", name);
 	if (r)
 		printf("error: %s\n", error ? error : "out of memory");
-	else
+	else if (!test.print_ptx)
 		print_outcome(&test, &outcome);
 	fflush(stdout);
 	free(error);
 	test_case_deinit(&test);
 }
 
-static int batch(const struct driver *driver, bool patch, const char *path, char **error) {
+/* like: the form of all cases, and whether they are only printed. */
+static int batch(const struct driver *driver, const struct test_case *like, const char *path,
+		 char **error) {
 	FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
 	char *line = NULL;
 	size_t size = 0;
@@ -533,7 +541,7 @@ static int batch(const struct driver *driver, bool patch, const char *path, char
 	if (!file)
 		return fail(error, "%s: %s", path, strerror(errno));
 	while (getline(&line, &size, file) > 0)
-		batch_line(driver, patch, line);
+		batch_line(driver, like, line);
 	free(line);
 	fclose(file);
 	return 0;
@@ -544,7 +552,8 @@ static const char usage[] =
 	"SHAPE]\n"
 	"               [MEMORY | --context CONTEXT] < PROGRAM\n"
 	"       bpf-run --ptx [--map ...] < PROGRAM     print the module and do not run it\n"
-	"       bpf-run --batch FILE\n"
+	"       bpf-run [--ptx] --batch FILE            a case a line; with --ptx, \"// NAME\" and "
+	"the module of each\n"
 	"--patch: the patch form of the program, in all cases\n"
 	"PROGRAM, MEMORY and CONTEXT are bytes in hex; prints r0 in hex, then each map's "
 	"contents.\n";
@@ -626,7 +635,7 @@ int main(int argc, char **argv) {
 	if (!r && !test.print_ptx)
 		r = driver_open(&driver, &error);
 	if (!r)
-		r = batch_path ? batch(&driver, test.patch, batch_path, &error)
+		r = batch_path ? batch(&driver, &test, batch_path, &error)
 			       : single(&driver, &test, &error);
 	if (r)
 		fprintf(stderr, "bpf-run: %s\n", error ? error : "out of memory");

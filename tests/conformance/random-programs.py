@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""random-programs.py [--patch] BPF_RUN [COUNT [SEED]]: programs made at random, run by bpf-run and by the interpreter in bpf.py.
+"""random-programs.py [--patch] BPF_RUN [COUNT [SEED | new]]: programs made at random, run by bpf-run and by the interpreter in bpf.py.
 
 The programs are valid and end: forward branches, counted loops, calls of functions, every arithmetic operation, loads and
 stores of every size on memory and stack at known and unknown offsets, atomics, maps of all kinds, records, the log. Half of them
 have a context, and for memory a global variable. A third of them are run by many threads, which share nothing but what they add
 to; the CPU driver says of half of these that a warp is together. r0, the memory and the maps must agree. A program that differs
-is printed. --patch runs their patch forms. Exit 77: no CUDA driver.
+is printed. --patch runs their patch forms. "new" starts at a seed made of the time, so that each run has other programs; of one that
+differs the command is printed that repeats it. Exit 77: no CUDA driver.
 """
 
 import concurrent.futures
 import os
 import random
 import sys
+import time
 
 import bpf
 import random_helpers
@@ -284,31 +286,35 @@ def make(seed):
 
 
 def run_all(bpf_run, cases):
-    """The answers, of half of the cases with warps that are together where the driver is that of tests/sim."""
-    whole, jobs = dict(os.environ, GPUPROBE_SIM_WARPS="whole"), max(2, min(8, os.cpu_count()))
-    bounds = [len(cases) * i // jobs for i in range(jobs + 1)]
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        parts = [pool.submit(run.run_batch, bpf_run, cases[bounds[i] : bounds[i + 1]], whole if i % 2 else None) for i in range(jobs)]
-        return [answer for part in parts for answer in part.result()]
+    """The answers, by seed. The CPU driver of tests/sim says for half of the seeds that a warp is together."""
+    whole, jobs = dict(os.environ, GPUPROBE_SIM_WARPS="whole"), max(1, min(4, os.cpu_count() // 2))
+    halves = [([case for case in cases if case.line // 2 % 2 == half], environment) for half, environment in enumerate([None, whole])]
+    parts = [(half[i::jobs], environment) for half, environment in halves for i in range(jobs)]
+    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+        answers = pool.map(lambda part: run.run_batch(bpf_run, *part), parts)
+        return {case.line: answer for (part, _), found in zip(parts, answers) for case, answer in zip(part, found)}
 
 
 def main():
     mode = [sys.argv.pop(1)] if sys.argv[1] == "--patch" else []
-    bpf_run, count, seed = [sys.argv[1]] + mode, int((sys.argv[2:] + ["300"])[0]), int((sys.argv[3:] + ["1"])[0])
+    bpf_run, count, seed = [sys.argv[1]] + mode, int((sys.argv[2:] + ["300"])[0]), (sys.argv[3:] + ["1"])[0]
+    seed = int(time.time()) if seed == "new" else int(seed)
     cases = [make(s) for s in range(seed, seed + count)]
     failures = left_out = 0
-    for case, answer in zip(cases, run_all(bpf_run, cases)):
-        expected = case.reference()
+    answers = run_all(bpf_run, cases)
+    for case in cases:
+        expected, answer = case.reference(), answers[case.line]
         if expected.startswith("depends on"):  # a name for the SM or the time has found its way into what is compared
             left_out += 1
         elif expected != answer:
             failures += 1
             print("seed %d: interpreter %s\n        bpf-run     %s" % (case.line, expected, answer))
+            print("again:  %s" % " ".join([sys.argv[0], *mode, sys.argv[1], "1", str(case.line)]))
             if failures == 1:
                 print(case.text)
                 print(case.words())
-    print("%d programs, %d left out, %d differ" % (count, left_out, failures))
-    return 1 if failures or left_out > count // 100 else 0
+    print("%d programs, seeds %d to %d: %d left out, %d differ" % (count, seed, seed + count - 1, left_out, failures))
+    return 1 if failures or left_out > 1 + count // 100 else 0
 
 
 if __name__ == "__main__":

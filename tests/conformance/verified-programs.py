@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""verified-programs.py [--seed N] [--count N] [--verbose] BPF_RUN: programs made at random that the kernel's verifier accepts, run
+"""verified-programs.py [--seed N | --seed new] [--count N] [--verbose] BPF_RUN: programs made at random that the kernel's verifier accepts, run
 by the kernel and by bpf-run.
 
 What random-programs.py cannot have: addresses of stacks and values that are copied, moved, spilled, overwritten in part and filled,
@@ -837,11 +837,12 @@ def is_refusal(answer):
 
 
 def run_all(bpf_run, cases):
-    """The answers, and the commands that gave them: each half in the other form."""
-    jobs = [([bpf_run], cases[::2]), ([bpf_run, "--patch"], cases[1::2])]
+    """The answers, and the commands that gave them: those of odd seeds in the other form."""
+    jobs = [([bpf_run], [case for case in cases if case.line % 2 == 0]), ([bpf_run, "--patch"], [case for case in cases if case.line % 2])]
     with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
-        plain, patch = pool.map(lambda job: [(answer, job[0]) for answer in run.run_batch(*job)], jobs)
-    return [pair for both in itertools.zip_longest(plain, patch) for pair in both if pair]
+        answers = list(pool.map(lambda job: run.run_batch(*job), jobs))
+    found = {case.line: (answer, command) for (command, half), some in zip(jobs, answers) for case, answer in zip(half, some)}
+    return [found[case.line] for case in cases]
 
 
 def reduced(case, bpf_run):
@@ -884,7 +885,7 @@ def accepted(seeds, options, passed_over):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=lambda word: int(time.time()) if word == "new" else int(word), default=1, help="new: made of the time")
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--verbose", action="store_true", help="which portion runs; what the verifier says, not only how often")
     parser.add_argument("bpf_run")
@@ -910,6 +911,7 @@ def main():
                 continue
             failures += 1
             print("seed %d: kernel  %s\n        bpf-run %s" % (case.line, result, answer))
+            print("again:  %s --seed %d --count 1 %s" % (sys.argv[0], case.line, options.bpf_run))
             if failures == 1:
                 print("%s\n%s --batch: 1 %s" % (case.text, " ".join(command), case.words()), flush=True)
                 print("or, shorter:\n%s\n" % reduced(case, command).text, flush=True)

@@ -18,6 +18,7 @@ Exit code: 0 all good, 1 something failed (named), 77 no nvcc or ptxas.
 import argparse
 import collections
 import concurrent.futures
+import fcntl
 import hashlib
 import json
 import os
@@ -152,11 +153,29 @@ class Judge:
                 path,
             ],
         }[compiler]
-        result = self.run(command)
-        if result.returncode:
+        result = self.compile_once(source, path, command) if self.options.compiled else self.run(command)
+        if result and result.returncode:
             self.fail(name, compiler, result.stdout)
             return None
         return path
+
+    def compile_once(self, source, path, command):
+        """Takes the PTX from --compiled, where another run may have left it; None, or what the compiler that failed says."""
+        status, words = os.stat(command[0]), [word for word in command if word != path]
+        with open(source, "rb") as file:
+            digest = hashlib.sha256(repr((words, status.st_size, status.st_mtime_ns, file.read())).encode()).hexdigest()
+        os.makedirs(self.options.compiled, exist_ok=True)
+        kept = os.path.join(self.options.compiled, digest[:32] + ".ptx")
+        with open(kept + ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.path.exists(kept):
+                result = self.run(command)
+                if result.returncode:
+                    return result
+                shutil.copyfile(path, kept + ".new")
+                os.rename(kept + ".new", kept)
+        shutil.copyfile(kept, path)
+        return None
 
     def programs(self, text):
         """Options of ptx-tool: the programs, with a line that the module has code of. And whether memory points are among them."""
@@ -477,6 +496,7 @@ def main():
     parser.add_argument("--old-cuda", metavar="FOLDER", help="include/, bin/ and nvvm/ of a CUDA 12: for --nvrtc and --clang")
     parser.add_argument("--nvrtc", metavar="LIBRARY", help="libnvrtc.so.12 of that CUDA")
     parser.add_argument("--clang", default="clang++-19")
+    parser.add_argument("--compiled", metavar="FOLDER", help="keep what nvcc makes of the sources there, for other runs")
     parser.add_argument("--cutlass", metavar="FOLDER", help="include/ of CUTLASS, for the sources that need it")
     parser.add_argument("--architectures", nargs="+", help="only these")
     parser.add_argument("--call", action="store_true", help="kernels call the probe; else it is put into them")

@@ -333,6 +333,12 @@ struct trace_uprobe *start_tuned(const struct trace_options *options,
 	if (r)
 		print_message("%s\n", session.missing);
 	assert_int_equal(r, 0);
+	/* A busy machine needs more than the start's share of time for the first look at all
+	 * processes. */
+	for (int i = 0; i < 60000 && (uprobe->scan || uprobe->scan_again); i++) {
+		usleep(1000);
+		trace_uprobe_drain(uprobe);
+	}
 	return uprobe;
 }
 
