@@ -7,13 +7,16 @@
  */
 
 #include "probe.h"
+#include "lib/base/file.h"
 #include "lib/base/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <time.h>
 
 static const char usage[] =
@@ -40,6 +43,8 @@ static const char usage[] =
 	"       --bare                          keep kernels as they were, too, under other names\n"
 	"       --instructions                  list the instructions that got memory probes\n";
 
+#define TEXT_MAX ((size_t)1 << 32)
+
 struct file {
 	const char *path;
 	char *text;
@@ -49,38 +54,16 @@ struct file {
 
 /* The file's bytes, without NULs at the end. */
 static int read_file(const char *path, char **text, size_t *length) {
-	FILE *stream = strcmp(path, "-") ? fopen(path, "re") : stdin;
-	size_t capacity = 1 << 16, got;
-	char *bytes = NULL, *larger;
+	int r = strcmp(path, "-") ? file_load_path(AT_FDCWD, path, false, TEXT_MAX, text, length)
+				  : file_load(STDIN_FILENO, TEXT_MAX, text, length);
 
-	if (!stream)
-		goto fail;
-	for (*length = 0;; *length += got) {
-		if (!bytes || *length == capacity) {
-			capacity *= 2;
-			larger = realloc(bytes, capacity);
-			if (!larger)
-				goto fail;
-			bytes = larger;
-		}
-		got = fread(bytes + *length, 1, capacity - *length, stream);
-		if (!got)
-			break;
+	if (r < 0) {
+		fprintf(stderr, "ptx-tool: %s: %s\n", path, strerror(-r));
+		return 1;
 	}
-	if (ferror(stream))
-		goto fail;
-	if (stream != stdin)
-		fclose(stream);
-	while (*length && !bytes[*length - 1])
+	while (*length && !(*text)[*length - 1])
 		--*length;
-	*text = bytes;
 	return 0;
-fail:
-	fprintf(stderr, "ptx-tool: %s: %s\n", path, strerror(errno));
-	free(bytes);
-	if (stream && stream != stdin)
-		fclose(stream);
-	return 1;
 }
 
 static int report(const char *path, int r, const struct ptx_error *error) {

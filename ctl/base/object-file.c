@@ -14,47 +14,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "lib/base64.h"
 #include "lib/json.h"
 #include "ctl.h"
 #include "object-file.h"
 
 #define HOW "compile it with: clang -O2 -g -target bpf -c "
-
-/* Reads to the end, at most OBJECT_FILE_MAX bytes. Returns 0, negative errno, or -EFBIG. */
-static int read_all(int fd, unsigned char **datap, size_t *n_datap) {
-	size_t n_data = 0, n_max = 0;
-	unsigned char *data = NULL, *grown;
-	ssize_t n;
-	int r;
-
-	for (;;) {
-		if (n_data == n_max) {
-			n_max = n_max ? n_max * 2 : 64 * 1024;
-			grown = realloc(data, n_max);
-			if (!grown) {
-				r = -ENOMEM;
-				break;
-			}
-			data = grown;
-		}
-		n = read(fd, data + n_data, n_max - n_data);
-		if (n == 0) {
-			*datap = data;
-			*n_datap = n_data;
-			return 0;
-		}
-		r = n > 0 ? 0 : -errno;
-		if (n > 0)
-			n_data += n;
-		if (n_data > OBJECT_FILE_MAX)
-			r = -EFBIG;
-		if (r && r != -EINTR)
-			break;
-	}
-	free(data);
-	return r;
-}
 
 /* Whether the bytes are an ELF object for the BPF machine. Returns the exit status. */
 static int check(const char *path, const char *name, const unsigned char *data, size_t n_data) {
@@ -99,7 +65,7 @@ int object_file_read(const char *path, unsigned char **datap, size_t *n_datap) {
 		return ctl_fail(CTL_ERROR, "%s is %s, not an eBPF object", name,
 				S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
 	}
-	r = read_all(fd, &data, &n_data);
+	r = file_load(fd, OBJECT_FILE_MAX, (char **)&data, &n_data);
 	if (!is_stdin)
 		close(fd);
 	if (r == -EFBIG)

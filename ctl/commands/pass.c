@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "ctl/base/ctl.h"
 #include "lib/json.h"
 #include "lib/pass/pass-run.h"
@@ -106,28 +107,13 @@ struct trial {
 
 /* All of a file. CTL_OK or an exit status. */
 static int read_text(struct trial *trial, const char *path) {
-	struct stat status;
-	ssize_t n = 1;
-	int fd;
+	const int r =
+		file_load_path(AT_FDCWD, path, true, PTX_SOURCE_MAX, &trial->text, &trial->length);
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &status))
-		return ctl_fail_open(path, errno, false);
-	if (!S_ISREG(status.st_mode) || status.st_size > PTX_SOURCE_MAX) {
-		close(fd);
+	if (r == -ENOTSUP || r == -EFBIG)
 		return ctl_fail(CTL_ERROR, "%s: not a file of at most %u MiB", path,
 				PTX_SOURCE_MAX >> 20);
-	}
-	trial->text = malloc((size_t)status.st_size + 1);
-	while (trial->text && n > 0 && trial->length < (size_t)status.st_size) {
-		n = read(fd, trial->text + trial->length, (size_t)status.st_size - trial->length);
-		trial->length += n > 0 ? (size_t)n : 0;
-	}
-	close(fd);
-	if (!trial->text || n < 0)
-		return ctl_fail(CTL_ERROR, "%s: %s", path, strerror(errno));
-	trial->text[trial->length] = '\0';
-	return CTL_OK;
+	return r ? ctl_fail_open(path, -r, false) : CTL_OK;
 }
 
 /* The file has to be PTX, and to have the kernel that is named; else its first one is meant. */

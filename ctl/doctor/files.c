@@ -11,13 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "ctl/shim/preload.h"
 #include "doctor.h"
 
 #define READ_MAX ((size_t)16 << 20) /* more than the mappings of a process are */
-#define READ_STEP   \
-	((size_t)64 \
-	 << 10) /* at a time: /proc/sys refuses to be asked for more than it could allocate */
 
 void doctor_say(struct finding *finding, enum doctor_state state, const char *todo,
 		const char *format, ...) {
@@ -39,26 +37,21 @@ static int open_in(const struct doctor *doctor, const char *path, int flags) {
 }
 
 char *doctor_read(const struct doctor *doctor, const char *path) {
-	int fd = open_in(doctor, path, O_RDONLY | O_NONBLOCK | O_NOCTTY), error = 0;
-	char *text = fd < 0 ? NULL : malloc(READ_MAX + 2);
-	ssize_t n = 0;
-	size_t at = 0;
+	int fd = open_in(doctor, path, O_RDONLY | O_NONBLOCK | O_NOCTTY), r;
+	char *text = NULL, *longer;
+	size_t n;
 
 	if (fd < 0)
 		return NULL;
-	while (text && at < READ_MAX &&
-	       (n = read(fd, text + at, READ_MAX - at < READ_STEP ? READ_MAX - at : READ_STEP)) > 0)
-		at += (size_t)n;
-	if (n < 0)
-		error = errno;
+	r = file_load_start(fd, READ_MAX, &text, &n);
 	close(fd);
-	if (!text || error) {
+	longer = r ? NULL : realloc(text, n + 2);
+	if (longer)
+		longer[n + 1] = '\0';
+	else
 		free(text);
-		errno = error ?: ENOMEM;
-		return NULL;
-	}
-	text[at] = text[at + 1] = '\0';
-	return text;
+	errno = r ? -r : ENOMEM;
+	return longer;
 }
 
 bool doctor_number(const struct doctor *doctor, const char *path, long *number) {
@@ -139,17 +132,15 @@ static bool find_cached(const struct doctor *doctor, const char *library, char p
 			char name[static 256]) {
 	int fd = open_in(doctor, "/etc/ld.so.cache", O_RDONLY);
 	size_t n = 0, n_library = strlen(library) + 1;
-	char *cache = fd < 0 ? NULL : malloc(READ_MAX + 1), *at;
+	char *cache = NULL, *at;
 	bool found = false;
-	ssize_t got;
 
-	while (cache && n < READ_MAX && (got = read(fd, cache + n, READ_MAX - n)) > 0)
-		n += (size_t)got;
-	if (fd >= 0)
+	if (fd >= 0) {
+		file_load_start(fd, READ_MAX, &cache, &n);
 		close(fd);
+	}
 	if (!cache)
 		return false;
-	cache[n] = '\0';
 	for (at = cache; !found && (at = memmem(at, n - (size_t)(at - cache), library, n_library));
 	     at++) {
 		const char *begin = memrchr(cache, '\0', (size_t)(at - cache));

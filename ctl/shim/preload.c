@@ -35,6 +35,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
+
 #define ETC "etc"
 #define FILE_NAME "ld.so.preload"
 #define LOCK_NAME ".ld.so.preload.lock"
@@ -105,26 +107,6 @@ static int find_folder(struct preload *preload) {
 	return 0;
 }
 
-static int read_all(struct preload *preload, int fd) {
-	size_t size = (size_t)preload->status.st_size;
-
-	preload->text = malloc(size + 1);
-	if (!preload->text)
-		return -ENOMEM;
-	while (preload->n < size) {
-		ssize_t n = read(fd, preload->text + preload->n, size - preload->n);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break; /* somebody else has made it shorter */
-		preload->n += (size_t)n;
-	}
-	return 0;
-}
-
 int preload_read(struct preload *preload, int root) {
 	int fd, r;
 
@@ -149,7 +131,7 @@ int preload_read(struct preload *preload, int root) {
 				preload->path);
 	}
 	if (r == 0)
-		r = read_all(preload, fd);
+		r = file_load(fd, SIZE_MAX_FILE, &preload->text, &preload->n);
 	close(fd);
 	if (r < 0) {
 		preload_deinit(preload);

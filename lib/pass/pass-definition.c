@@ -6,6 +6,7 @@
  */
 
 #include "pass-definition.h"
+#include "lib/base/file.h"
 #include "lib/json.h"
 
 #include <errno.h>
@@ -342,9 +343,6 @@ static int check_owner(const struct stat *status, const char *what,
 static int read_file(const char *file, bool trusted, char **textp, size_t *lengthp,
 		     char error[static PASS_ERROR_SIZE]) {
 	struct stat status;
-	size_t length = 0;
-	char *text;
-	ssize_t n = 1;
 	int fd, r = 0;
 
 	fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -356,25 +354,10 @@ static int read_file(const char *file, bool trusted, char **textp, size_t *lengt
 		r = invalid(error, "not a regular file of at most 1 MiB");
 	else if (trusted)
 		r = check_owner(&status, "it", error);
-	text = r ? NULL : malloc(FILE_MAX + 1);
-	if (!r && !text)
-		r = -ENOMEM;
-	while (!r && n && length < FILE_MAX) {
-		n = read(fd, text + length, FILE_MAX - length);
-		if (n < 0)
-			r = invalid(error, "%s", strerror(errno));
-		else
-			length += (size_t)n;
-	}
+	if (!r)
+		r = file_load(fd, FILE_MAX, textp, lengthp);
 	close(fd);
-	if (r) {
-		free(text);
-		return r;
-	}
-	text[length] = '\0';
-	*textp = text;
-	*lengthp = length;
-	return 0;
+	return r < 0 && r != -ENOMEM ? invalid(error, "%s", strerror(-r)) : r;
 }
 
 int pass_definition_load(struct pass_definition **definitionp, const char *file, bool trusted,

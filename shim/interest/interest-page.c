@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "proto/interest.h"
 #include "proto/paths.h"
 
@@ -249,22 +250,10 @@ static bool uid_is(const struct facts *facts, uint32_t wanted) {
 	return self.same_users ? same : facts->doubt;
 }
 
-/* Reads a file of /proc; returns its length, at most size - 1, with a NUL behind; -1: none. */
-static ssize_t read_text(const char *path, char *text, size_t size) {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	if (length >= 0)
-		text[length] = 0;
-	return length;
-}
-
 static bool comm_is(struct facts *facts, const char *wanted) {
 	if (!facts->has_comm) {
 		char text[sizeof(facts->comm) + 1];
-		ssize_t length = read_text("/proc/self/comm", text, sizeof(text));
+		ssize_t length = file_read_text(AT_FDCWD, "/proc/self/comm", text, sizeof(text));
 
 		if (length > 0 && text[length - 1] == '\n')
 			text[length - 1] = 0;
@@ -295,7 +284,7 @@ static void read_cgroup(struct facts *facts) {
 	facts->has_cgroup = true;
 	scratch.cgroup[0] = 0;
 	if (!in_namespace("/proc/self/ns/cgroup", INITIAL_CGROUP_NAMESPACE) ||
-	    read_text("/proc/self/cgroup", text, sizeof(scratch.text)) <= 0)
+	    file_read_text(AT_FDCWD, "/proc/self/cgroup", text, sizeof(scratch.text)) <= 0)
 		return;
 	line = strncmp(text, "0::/", 4) ? strstr(text, "\n0::/") : text;
 	if (!line)

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "lib/json.h"
 #include "proto/patch.h"
@@ -261,8 +262,7 @@ int state_save(const char *path, json_object *state) {
 static int state_read(const char *path, char **textp, char error[static STATE_ERROR_SIZE]) {
 	_cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	struct stat status;
-	size_t n = 0;
-	char *text;
+	size_t n;
 
 	if (fd < 0)
 		return errno == ENOENT ? STATE_E_NONE : -errno;
@@ -274,21 +274,7 @@ static int state_read(const char *path, char **textp, char error[static STATE_ER
 			 "not a file that this daemon alone writes, of at most 64 MiB");
 		return STATE_E_REFUSED;
 	}
-	text = malloc((size_t)status.st_size + 1);
-	if (!text)
-		return -ENOMEM;
-	while (n < (size_t)status.st_size) {
-		ssize_t got = read(fd, text + n, (size_t)status.st_size - n);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			break;
-		n += (size_t)got;
-	}
-	text[n] = '\0';
-	*textp = text;
-	return 0;
+	return file_load(fd, STATE_SIZE_MAX, textp, &n);
 }
 
 int state_load(const char *path, json_object **statep, char error[static STATE_ERROR_SIZE]) {

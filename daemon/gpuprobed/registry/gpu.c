@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "daemon/gpuprobed/base/memfd.h"
 
 #define GPU_VENDOR 0x10de
@@ -39,14 +40,10 @@ static const struct {
 /* A number in a file of a device, or 0. */
 static unsigned long gpu_number(const char *folder, const char *device, const char *name) {
 	char path[PATH_MAX], text[32];
-	_cleanup_fd int fd = -1;
-	ssize_t n;
 
 	if (snprintf(path, sizeof(path), "%s/%s/%s", folder, device, name) >= (int)sizeof(path))
 		return 0;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	text[n > 0 ? n : 0] = '\0';
+	file_read_text(AT_FDCWD, path, text, sizeof(text));
 	return strtoul(text, NULL, 16);
 }
 

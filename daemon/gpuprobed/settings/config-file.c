@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "daemon/gpuprobed/base/memfd.h"
 
 #define CONFIG_FILE_SIZE_MAX (64 * 1024)
@@ -52,9 +53,9 @@ static int config_check_owner(const struct config *config, const char *path,
 static int config_load(const struct config *config, const char *path, char **textp, char *error) {
 	_cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat status;
-	size_t size = 0;
-	ssize_t n = 0;
+	size_t size;
 	char *text;
+	int r;
 
 	if (fd < 0 && errno == ENOENT)
 		return -ENOENT;
@@ -64,20 +65,12 @@ static int config_load(const struct config *config, const char *path, char **tex
 		return config_bad_file(error, "%s: not a file", path);
 	if (config_check_owner(config, path, &status, error))
 		return CONFIG_E_FILE;
-	text = malloc(CONFIG_FILE_SIZE_MAX + 1);
-	if (!text)
-		return -ENOMEM;
-	while (size <= CONFIG_FILE_SIZE_MAX &&
-	       (n = read(fd, text + size, CONFIG_FILE_SIZE_MAX + 1 - size)) > 0)
-		size += (size_t)n;
-	if (n < 0 || size > CONFIG_FILE_SIZE_MAX) {
-		const int why = n < 0 ? errno : EFBIG;
-
-		free(text);
+	r = file_load(fd, CONFIG_FILE_SIZE_MAX, &text, &size);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
 		return config_bad_file(error, "%s: %s", path,
-				       why == EFBIG ? "more than 64 KiB" : strerror(why));
-	}
-	text[size] = '\0';
+				       r == -EFBIG ? "more than 64 KiB" : strerror(-r));
 	if (strlen(text) != size) {
 		free(text);
 		return config_bad_file(error, "%s: has a NUL in it", path);

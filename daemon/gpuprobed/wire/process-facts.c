@@ -21,23 +21,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "daemon/gpuprobed/base/memfd.h"
 
 /* Reads a small file of /proc/PID as text. Bytes, or -errno. */
 static ssize_t proc_read(pid_t pid, const char *name, char *text, size_t size) {
-	_cleanup_fd int fd = -1;
 	char path[64];
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	n = read(fd, text, size - 1);
-	if (n < 0)
-		return -errno;
-	text[n] = '\0';
-	return n;
+	n = file_read_text(AT_FDCWD, path, text, size);
+	return n == -ENOENT ? -ESRCH : n;
 }
 
 /* Field 22 of stat; the name in field 2 may hold spaces and parentheses. */

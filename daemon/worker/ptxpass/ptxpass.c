@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "lib/json.h"
 #include "passes/ptx-module.h"
 
@@ -68,34 +69,14 @@ static int load(struct pass_definition **definitionp, const char *name, const ch
 }
 
 static int read_input(char **textp, size_t *lengthp, struct ptxpass_error *error) {
-	size_t length = 0, size = 1 << 16;
-	char *text = malloc(size);
-	ssize_t n = 1;
+	const int r = file_load(STDIN_FILENO, INPUT_MAX, textp, lengthp);
 
-	while (text && n) {
-		if (length + 1 == size) {
-			char *more = size > INPUT_MAX / 2 ? NULL : realloc(text, 2 * size);
-
-			if (!more) {
-				free(text);
-				return ptxpass_fail(error, PTXPASS_INPUT, "the input is too large");
-			}
-			text = more;
-			size *= 2;
-		}
-		n = read(STDIN_FILENO, text + length, size - length - 1);
-		if (n < 0 && errno != EINTR) {
-			free(text);
-			return ptxpass_fail(error, PTXPASS_INPUT, "standard input: %s",
-					    strerror(errno));
-		}
-		length += n > 0 ? (size_t)n : 0;
-	}
-	if (!text)
+	if (r == -EFBIG)
+		return ptxpass_fail(error, PTXPASS_INPUT, "the input is too large");
+	if (r == -ENOMEM)
 		return ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
-	text[length] = '\0';
-	*textp = text;
-	*lengthp = length;
+	if (r < 0)
+		return ptxpass_fail(error, PTXPASS_INPUT, "standard input: %s", strerror(-r));
 	return 0;
 }
 

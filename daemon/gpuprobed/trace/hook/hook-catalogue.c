@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
+
 #include "hooks-nvidia.h"
 
 #define HOOKS_MAX 256 /* of one file */
@@ -438,33 +440,6 @@ static int take_text(struct hook_catalogue *catalogue, const char *name, const c
 	return r;
 }
 
-/* Reads a file. NULL: it cannot be; *errorp says why. */
-static char *slurp(int folder, const char *name, size_t *np, const char **errorp) {
-	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat status;
-	char *text = NULL;
-	ssize_t n = -1;
-
-	if (fd < 0 || fstat(fd, &status) < 0) {
-		*errorp = strerror(errno);
-	} else if (!S_ISREG(status.st_mode) || (size_t)status.st_size > HOOK_FILE_MAX) {
-		*errorp = "not a file of at most 1 MiB";
-	} else {
-		text = calloc(1, (size_t)status.st_size + 1);
-		if (text)
-			n = read(fd, text, (size_t)status.st_size);
-		if (n < 0) {
-			*errorp = strerror(errno);
-			free(text);
-			text = NULL;
-		}
-	}
-	*np = n < 0 ? 0 : (size_t)n;
-	if (fd >= 0)
-		close(fd);
-	return text;
-}
-
 static int is_file(const struct dirent *entry) {
 	size_t n = strlen(entry->d_name);
 
@@ -507,16 +482,23 @@ int hook_catalogue_read(struct hook_catalogue *catalogue, const char *folder,
 	}
 	fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	for (int i = 0; i < n; i++) {
-		const char *error;
+		const char *error = "too many files";
 		size_t size;
+		int loaded;
 
 		snprintf(path, sizeof(path), "%.250s/%.250s", folder, entries[i]->d_name);
-		text = i < FILES_MAX ? slurp(fd, entries[i]->d_name, &size, &error) : NULL;
+		text = NULL;
+		if (i < FILES_MAX) {
+			loaded = file_load_path(fd, entries[i]->d_name, true, HOOK_FILE_MAX, &text,
+						&size);
+			error = loaded == -ENOTSUP || loaded == -EFBIG
+					? "not a file of at most 1 MiB"
+					: strerror(-loaded);
+		}
 		if (text && !r) {
 			r = take_text(catalogue, path, text, size, complain, userdata);
 		} else if (!text && complain) {
-			snprintf(line, sizeof(line), "%s: %s", path,
-				 i < FILES_MAX ? error : "too many files");
+			snprintf(line, sizeof(line), "%s: %s", path, error);
 			complain(line, userdata);
 		}
 		free(text);

@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "proto/trace.h"
 
 #define PMU "/sys/bus/event_source/devices/"
@@ -422,28 +423,13 @@ static int open_tracefs(const char **errorp) {
 	return mount;
 }
 
-/* Reads a small file. False: it is not there. */
-static bool slurp(int folder, const char *path, char *text, size_t size) {
-	int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
-	size_t n = 0;
-	ssize_t r = 0;
-
-	if (fd < 0)
-		return false;
-	while (n < size - 1 && (r = read(fd, text + n, size - 1 - n)) > 0)
-		n += (size_t)r;
-	close(fd);
-	text[n] = '\0';
-	return r >= 0;
-}
-
 int hook_kernel_tracepoint(const struct hook_kernel *kernel, const char *group, const char *name) {
 	char path[256], text[32];
 
 	snprintf(path, sizeof(path), "events/%.100s/%.100s/id", group, name);
 	if (kernel->tracefs < 0)
 		return -ENOTSUP;
-	return slurp(kernel->tracefs, path, text, sizeof(text)) ? atoi(text) : -ENOENT;
+	return file_read_text(kernel->tracefs, path, text, sizeof(text)) < 0 ? -ENOENT : atoi(text);
 }
 
 /* The type by which a field is shown. */
@@ -498,7 +484,8 @@ bool hook_kernel_field(const struct hook_kernel *kernel, const char *group, cons
 	bool found = false;
 
 	snprintf(path, sizeof(path), "events/%.100s/%.100s/format", group, name);
-	if (text && kernel->tracefs >= 0 && slurp(kernel->tracefs, path, text, FORMAT_MAX))
+	if (text && kernel->tracefs >= 0 &&
+	    file_read_text(kernel->tracefs, path, text, FORMAT_MAX) >= 0)
 		for (line = strtok_r(text, "\n", &rest); line && !found;
 		     line = strtok_r(NULL, "\n", &rest))
 			found = parse_field(line, wanted, field);
@@ -512,7 +499,8 @@ bool hook_kernel_field(const struct hook_kernel *kernel, const char *group, cons
 static int read_number(const char *path, const char *prefix) {
 	char text[64];
 
-	if (!slurp(AT_FDCWD, path, text, sizeof(text)) || strncmp(text, prefix, strlen(prefix)))
+	if (file_read_text(AT_FDCWD, path, text, sizeof(text)) < 0 ||
+	    strncmp(text, prefix, strlen(prefix)))
 		return -1;
 	return atoi(text + strlen(prefix));
 }

@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "daemon/gpuprobed/settings/exclude.h"
 #include "daemon/gpuprobed/trace/source/foreign.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -45,17 +46,12 @@ struct member_status {
 };
 
 static bool status_read(pid_t pid, struct member_status *status) {
-	_cleanup_fd int fd = -1;
 	char text[4096], path[64], *line;
 	unsigned int a, b, c;
-	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
+	if (file_read_text(AT_FDCWD, path, text, sizeof(text)) <= 0)
 		return false;
-	text[n] = '\0';
 	line = strstr(text, "\nPPid:\t");
 	if (!line)
 		return false;
@@ -337,20 +333,15 @@ void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid) {
 				       .pid = (uint32_t)pid,
 				       .tid = (uint32_t)tid };
 	const uint64_t key = thread_key(pid, tid);
-	_cleanup_fd int fd = -1;
 	char path[64];
-	ssize_t n;
 
 	if (tid <= 0 || number_map_find(&session->threads, key))
 		return;
 	if (session->threads.n >= SESSION_THREADS_MAX) /* begin anew: told twice is fine */
 		number_map_deinit(&session->threads);
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? 0 : read(fd, record.comm, sizeof(record.comm));
-	if (n > 0 && record.comm[n - 1] == '\n')
-		record.comm[n - 1] = '\0';
-	record.comm[sizeof(record.comm) - 1] = '\0';
+	file_read_text(AT_FDCWD, path, record.comm, sizeof(record.comm));
+	record.comm[strcspn(record.comm, "\n")] = '\0';
 	if (trace_session_emit(session, &record.record, record.pid, record.tid))
 		number_map_add(&session->threads, key, 1);
 }

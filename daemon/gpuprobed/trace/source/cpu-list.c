@@ -5,8 +5,11 @@
 #include "cpu-list.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "lib/base/file.h"
 
 #define CPUS_MAX 65536
 
@@ -47,17 +50,11 @@ int cpu_list_parse(const char *text, int **cpusp, size_t *np) {
 }
 
 int cpu_list_online(int **cpusp, size_t *np) {
-	FILE *file = fopen("/sys/devices/system/cpu/online", "re");
-	char *line = NULL;
-	size_t size = 0;
-	int r;
+	char text[16384];
+	const ssize_t n =
+		file_read_text(AT_FDCWD, "/sys/devices/system/cpu/online", text, sizeof(text));
 
-	if (!file)
-		return -errno;
-	r = getline(&line, &size, file) > 0 ? cpu_list_parse(line, cpusp, np) : -EINVAL;
-	free(line);
-	fclose(file);
-	return r;
+	return n < 0 ? (int)n : cpu_list_parse(text, cpusp, np);
 }
 
 int cpu_first_online(void) {

@@ -20,11 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
 #include "daemon/gpuprobed/base/detached.h"
 
 #define HANGING_MAX 64
 #define WAIT_NS UINT64_C(500000000)
-#define FIRST_SIZE ((size_t)16 * 1024)
 
 struct reading {
 	pid_t pid;
@@ -43,44 +43,13 @@ static struct {
 	size_t n;
 } hanging = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
-static bool reading_grow(struct reading *reading, size_t *sizep) {
-	size_t size = *sizep ? 2 * *sizep : FIRST_SIZE;
-	char *grown;
-
-	if (size > reading->max)
-		size = reading->max;
-	grown = realloc(reading->bytes, size + 1);
-	if (!grown)
-		return false;
-	reading->bytes = grown;
-	*sizep = size;
-	return true;
-}
-
 static void reading_read(struct reading *reading) {
 	int fd = open(reading->path, O_RDONLY | O_CLOEXEC);
-	size_t size = 0;
-	ssize_t r = fd < 0 ? -1 : 1;
 
-	while (r > 0 && reading->n < reading->max) {
-		if (reading->n == size && !reading_grow(reading, &size)) {
-			errno = ENOMEM;
-			r = -1;
-			break;
-		}
-		r = read(fd, reading->bytes + reading->n, size - reading->n);
-		if (r > 0)
-			reading->n += (size_t)r;
-	}
-	reading->error = r < 0 ? errno : 0;
+	reading->error =
+		fd < 0 ? errno : -file_load_start(fd, reading->max, &reading->bytes, &reading->n);
 	if (fd >= 0)
 		close(fd);
-	if (reading->error) {
-		free(reading->bytes);
-		reading->bytes = NULL;
-	} else {
-		reading->bytes[reading->n] = '\0';
-	}
 }
 
 static void reading_free(struct reading *reading) {

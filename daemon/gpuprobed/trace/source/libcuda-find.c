@@ -24,6 +24,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "lib/base/file.h"
+
 #include "foreign.h"
 
 #define ENVIRONMENT_MAX ((size_t)1 << 20)
@@ -177,23 +179,6 @@ int libcuda_find_mapped(pid_t pid, libcuda_found_fn found, void *userdata) {
 	return n_found;
 }
 
-/* Reads a file's first n bytes and puts a NUL behind them. */
-static char *read_file(const char *path, size_t max, size_t *np) {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char *bytes = fd < 0 ? NULL : malloc(max + 1);
-	size_t n = 0;
-	ssize_t r = 0;
-
-	while (bytes && n < max && (r = read(fd, bytes + n, max - n)) > 0)
-		n += (size_t)r;
-	if (fd >= 0)
-		close(fd);
-	if (bytes)
-		bytes[n] = '\0';
-	*np = n;
-	return bytes;
-}
-
 /* Looks into the folders of a search path. */
 static void find_in_folders(pid_t pid, char *folders, libcuda_found_fn found, void *userdata) {
 	char path[PATH_MAX], *save = NULL;
@@ -253,8 +238,10 @@ void libcuda_find_usual(libcuda_found_fn found, void *userdata) {
 		"/usr/lib/wsl/lib/libcuda.so.1",
 		"/run/opengl-driver/lib/libcuda.so.1",
 	};
-	size_t n;
-	char *cache = read_file("/etc/ld.so.cache", CACHE_MAX, &n);
+	char *cache = NULL;
+	size_t n = 0;
+
+	file_load_path(AT_FDCWD, "/etc/ld.so.cache", true, CACHE_MAX, &cache, &n);
 
 	/* The cache's paths are NUL-terminated texts, whatever its format. */
 	for (char *at = cache, *name;

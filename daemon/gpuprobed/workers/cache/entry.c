@@ -19,6 +19,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "lib/base/file.h"
 #include "daemon/gpuprobed/base/memfd.h"
 
 #define CACHE_ENTRY_CHECKED_FROM                         \
@@ -68,19 +69,9 @@ static int entry_write_all(int fd, const void *data, size_t size) {
 
 /* Reads so many bytes. 0, CACHE_ENTRY_E_INVALID: there are not so many, or -errno. */
 static int entry_read_all(int fd, void *data, size_t size) {
-	char *bytes = data;
+	const ssize_t n = file_read(fd, data, size);
 
-	while (size) {
-		ssize_t n = read(fd, bytes, size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : CACHE_ENTRY_E_INVALID;
-		bytes += n;
-		size -= (size_t)n;
-	}
-	return 0;
+	return n < 0 ? (int)n : (size_t)n < size ? CACHE_ENTRY_E_INVALID : 0;
 }
 
 static void entry_checksum_begin(XXH3_state_t *state, const struct cache_entry_header *header) {

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "job-text.h"
+#include "lib/base/file.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "lib/json.h"
@@ -347,25 +348,16 @@ static void job_lookup_pass_on(struct job_lookup *lookup) {
 
 /* Adds the content of a file. 0 or -errno. */
 static int job_hash_file(struct cache_hash *hash, const char *path) {
-	_cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat status;
 	char *bytes;
-	size_t n = 0;
-	ssize_t r = 1;
+	size_t n;
+	int r;
 
-	if (fd < 0 || fstat(fd, &status) < 0)
-		return -errno;
-	if (!S_ISREG(status.st_mode) || (uint64_t)status.st_size > JOB_CACHE_EXECUTABLE_MAX)
-		return -EFBIG;
-	bytes = malloc((size_t)status.st_size + 1);
-	if (!bytes)
-		return -ENOMEM;
-	while (n < (size_t)status.st_size &&
-	       (r = read(fd, bytes + n, (size_t)status.st_size - n)) > 0)
-		n += (size_t)r;
+	r = file_load_path(AT_FDCWD, path, true, JOB_CACHE_EXECUTABLE_MAX, &bytes, &n);
+	if (r < 0)
+		return r;
 	cache_hash_add(hash, bytes, n);
 	free(bytes);
-	return r < 0 ? -EIO : 0;
+	return 0;
 }
 
 /* The inputs of the task, which are sealed memfds. 0 or -errno. */
