@@ -36,54 +36,6 @@
 
 #define EXHAUSTED_PERIOD_MS 60000
 
-void daemon_announce(struct daemon *daemon) {
-	registry_announce(&daemon->registry, daemon->interest);
-}
-
-void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
-	struct object *object = attachment->object;
-	uint64_t maps = attachment->maps, id = attachment->id, unused = 0;
-	struct keep_slots slots;
-
-	keep_leaving(daemon->keep, attachment, &slots);
-	attachment->maps = 0;
-	for (size_t i = 0; i < object->n_maps; i++)
-		if (maps >> i & 1 && !registry_map_used(&daemon->registry, object->maps[i]))
-			unused |= UINT64_C(1) << i;
-	client_disarm(daemon, object, unused);
-	registry_remove(&daemon->registry, attachment);
-	keep_left(daemon->keep, &slots);
-	map_exports_sweep(&daemon->exports, &daemon->registry);
-	image_cache_forget(&daemon->images, id);
-	plan_images_forget(&daemon->plans, id);
-	client_retire(daemon, id);
-	daemon_announce(daemon);
-	plan_prepare_again(daemon);
-}
-
-void daemon_count_modules(struct daemon *daemon) {
-	const struct process *process;
-	struct attachment *attachment;
-	const struct module *module;
-
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
-		attachment->n_modules = attachment->n_processes = 0;
-		attachment->counted = NULL;
-	}
-	LIST_FOREACH(process, &daemon->processes.list, link)
-		LIST_FOREACH(module, &process->modules, link)
-			for (size_t i = 0; module->armed && i < module->result->n_attachments;
-			     i++) {
-				attachment = registry_attachment(&daemon->registry,
-								 module->result->attachments[i]);
-				if (!attachment)
-					continue;
-				attachment->n_modules++;
-				attachment->n_processes += attachment->counted != process;
-				attachment->counted = process;
-			}
-}
-
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,
 			     void *userdata) {
 	struct daemon *daemon = userdata;
@@ -415,6 +367,8 @@ static int daemon_restore(struct daemon *daemon, const struct daemon_options *op
 		r = keep_restore(daemon->keep, &n);
 	if (r < 0)
 		return r;
+	daemon->names = keep_names(daemon->keep);
+	client_fold_gone(daemon);
 	if (n)
 		log_notice("goes on with %u attachment%s of the daemon before", n,
 			   n == 1 ? "" : "s");
@@ -465,7 +419,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	daemon->n_capabilities = (unsigned int)gpu_capabilities(
 		GPU_PCI_FOLDER, daemon->capabilities, PLAN_CAPABILITIES_MAX);
 	daemon_set_quotas(daemon);
-	process_table_init(&daemon->processes);
+	process_table_init(&daemon->processes, loop, client_process_gone, daemon);
 	outcome_log_init(&daemon->outcomes);
 	map_exports_init(&daemon->exports);
 	LIST_INIT(&daemon->syncs);

@@ -15,7 +15,7 @@
 #include "daemon/gpuprobed/image/image.h"
 #include "daemon/gpuprobed/registry/interest-page.h"
 #include "daemon/gpuprobed/map/map.h"
-#include "daemon/gpuprobed/metrics/map-export.h"
+#include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/registry/outcome.h"
 #include "lib/pass/pass-definition.h"
 #include "daemon/gpuprobed/image/plan-image.h"
@@ -71,6 +71,7 @@ struct daemon {
 	bool stopping;
 	bool handing_over; /* it ends, and the next daemon goes on with what it has */
 	struct keep *keep;
+	struct kernel_names *names; /* of keep; NULL: they are not kept */
 	struct artifact_store *artifacts; /* NULL: nothing is kept */
 	struct job_cache *cache; /* on the disk; NULL: none */
 	char no_cache[512]; /* why, where there should be one */
@@ -133,15 +134,3 @@ struct daemon *daemon_free(struct daemon *daemon);
 /* Goes on with another configuration, which stays: what changes live (CONFIG_LIVE) does so at once,
  * in processes, too. */
 void daemon_configure(struct daemon *daemon, const struct config *config);
-
-/* After attachments have come or gone. */
-void daemon_announce(struct daemon *daemon);
-
-/*
- * Removes an attachment: the page no longer names it, processes stop using maps that nobody uses
- * any more, and the maps of its object go with its last attachment.
- */
-void daemon_detach(struct daemon *daemon, struct attachment *attachment);
-
-/* Counts for each attachment the loaded modules that carry it, and processes that have such. */
-void daemon_count_modules(struct daemon *daemon);

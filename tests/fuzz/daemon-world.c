@@ -20,6 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/gpuprobed/attach/attach.h"
 #include "daemon/gpuprobed/control/control.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -436,7 +437,7 @@ void world_end(void) {
 	     daemon->metrics_runs || daemon->folding || !TAILQ_EMPTY(&daemon->registry.attachments);
 	     i++) {
 		while (!TAILQ_EMPTY(&daemon->registry.attachments))
-			daemon_detach(daemon, TAILQ_FIRST(&daemon->registry.attachments));
+			attach_detach(daemon, TAILQ_FIRST(&daemon->registry.attachments));
 		drop_tasks(true);
 		uv_run(&world.loop, daemon->n_verifying ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 		if (i == 10000)

@@ -51,7 +51,7 @@ static void attach_undo(struct attach *attach) {
 	     attachment = next) {
 		next = TAILQ_NEXT(attachment, link);
 		if (attachment->object->id == attach->object_id)
-			daemon_detach(attach->daemon, attachment);
+			attach_detach(attach->daemon, attachment);
 	}
 }
 
@@ -110,7 +110,7 @@ static void attach_announce(void *userdata) {
 	if (why)
 		attach_drop_patches(attach, outcome.object, why);
 	keep_object(attach->daemon->keep, object);
-	daemon_announce(attach->daemon);
+	registry_announce(&attach->daemon->registry, attach->daemon->interest);
 	attach_finish(attach, &outcome);
 }
 

@@ -217,7 +217,7 @@ static bool client_resume_has(const struct process *process, const struct object
 	for (const struct map_instance *i = map->instances; i; i = i->next)
 		if (i->id == instance)
 			return !i->gone && (i->process == process->number ||
-					    i->process == client_shared_number(process->uid));
+					    i->process == process_shared_number(process->uid));
 	return false;
 }
 

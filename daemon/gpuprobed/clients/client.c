@@ -22,7 +22,7 @@
 #include "daemon/gpuprobed/keep/keep.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
-#include "process-watch.h"
+#include "daemon/gpuprobed/image/process-watch.h"
 #include "daemon/gpuprobed/trace/session/shim-ring.h"
 
 #define SYNC_AWAIT_MS 3000
@@ -245,13 +245,6 @@ void client_disarm(struct daemon *daemon, const struct object *object, uint64_t 
 	}
 }
 
-bool client_wants(const struct daemon *daemon, const struct image_result *result) {
-	for (size_t i = 0; i < result->n_attachments; i++)
-		if (registry_attachment(&daemon->registry, result->attachments[i]))
-			return true;
-	return false;
-}
-
 /* Tells a process of the modules that it does not know of yet, as many as its connection (NULL:
  * there is none yet) takes now. */
 static void client_send_retirements(struct daemon *daemon, const struct process *process,
@@ -279,7 +272,7 @@ void client_retire(struct daemon *daemon, uint64_t attachment) {
 		LIST_FOREACH(module, &process->modules, link)
 			if (!module->result->plan &&
 			    image_result_applies(module->result, attachment) &&
-			    !client_wants(daemon, module->result))
+			    !image_result_wanted(&daemon->registry, module->result))
 				module->retiring = true;
 		client_send_retirements(daemon, process, process_mirror(process));
 	}
@@ -507,7 +500,7 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 			keep_changed(daemon->keep);
 		}
 	} else if (place == MAP_PLACE_HOST && object->shared) {
-		r = map_instance_get(map, client_shared_number(process->uid), 0, 0,
+		r = map_instance_get(map, process_shared_number(process->uid), 0, 0,
 				     daemon->registry.last_instance + 1, instancep);
 	} else {
 		r = client_get_own_instance(daemon, process, map, device, instancep);
@@ -734,7 +727,8 @@ static int client_on_message(struct shim_connection *connection, const union wir
 	return -EPROTO;
 }
 
-void client_process_gone(struct daemon *daemon, struct process *process) {
+void client_process_gone(struct process *process, void *userdata) {
+	struct daemon *daemon = userdata;
 	const struct process_facts *facts = &process->facts;
 	const struct module *module;
 	struct object *object;
@@ -771,8 +765,8 @@ static void client_on_closed(struct shim_connection *connection, void *userdata)
 	/* a connection that was made for an earlier daemon may reach this one, and end at once */
 	if (process_disconnect(client->process, connection) &&
 	    (daemon->stopping || !client_is_awaited(daemon, client->process) ||
-	     process_watch(daemon, client->process) < 0))
-		client_process_gone(daemon, client->process);
+	     process_watch(&daemon->processes, client->process) < 0))
+		client_process_gone(client->process, daemon);
 	free(client->resume);
 	free(client);
 }

@@ -7,24 +7,9 @@
 #include "daemon/gpuprobed/wire/shim-server.h"
 
 struct daemon;
-struct image_request;
 struct map;
 struct object;
 struct sync_request;
-
-/* A connection's end in the daemon. */
-struct client {
-	struct shim_connection *connection;
-	struct process *process;
-	struct image_request *request; /* the image in work, or NULL */
-	struct client_resume
-		*resume; /* the module that it is telling about, or NULL (client-resume.h) */
-};
-
-/* The number of a process (process.h) that stands for all processes of a user. */
-static inline uint64_t client_shared_number(uid_t uid) {
-	return UINT64_C(1) << 63 | uid;
-}
 
 extern const struct shim_server_handlers client_handlers; /* userdata: the daemon */
 
@@ -51,10 +36,7 @@ void client_fold_gone(struct daemon *daemon);
 
 /* The process has ended, or its last connection: what its instances hold is kept in the totals, and
  * it is freed. */
-void client_process_gone(struct daemon *daemon, struct process *process);
-
-/* Whether an attachment that stands in it is left. */
-bool client_wants(const struct daemon *daemon, const struct image_result *result);
+void client_process_gone(struct process *process, void *userdata);
 
 /* Tells processes that an attachment which is gone was the last of some of their modules. */
 void client_retire(struct daemon *daemon, uint64_t attachment);

@@ -56,7 +56,7 @@ static int setup(void **state) {
 	daemon->config = &world->config;
 	config_set_defaults(&world->config);
 	registry_init(&daemon->registry);
-	process_table_init(&daemon->processes);
+	process_table_init(&daemon->processes, &world->loop, client_process_gone, daemon);
 	outcome_log_init(&daemon->outcomes);
 	LIST_INIT(&daemon->syncs);
 	assert_int_equal(image_cache_init(&daemon->images), 0);
@@ -546,7 +546,7 @@ static void test_resume(void **state) {
 	account->modules += ACCOUNT_MODULES_MAX - 2;
 	for (uint64_t module = 1; module <= 4; module++)
 		assert_int_equal(resume(world, fd, module), module <= 2);
-	daemon_count_modules(&world->daemon);
+	process_table_count(&world->daemon.processes, &world->daemon.registry);
 	assert_int_equal(attachment->n_modules, 2);
 	assert_int_equal(attachment->n_processes, 1);
 	assert_int_equal(world->daemon.outcomes.n, 1); /* said once */

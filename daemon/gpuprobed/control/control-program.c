@@ -139,7 +139,7 @@ int control_show_program(struct varlink_call *call, json_object *parameters, voi
 	json_object *json, *programs = json_object_new_array();
 	const struct attachment *attachment;
 
-	daemon_count_modules(daemon);
+	process_table_count(&daemon->processes, &daemon->registry);
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (!attachment->on_host && control_may_see(call, attachment->object->owner) &&
 		    control_means_program(program, attachment))

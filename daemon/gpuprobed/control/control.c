@@ -22,7 +22,6 @@
 #include "lib/base64.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "kernels.h"
-#include "kernels-list.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/message-id.h"
 #include "missing.h"
@@ -75,6 +74,10 @@ void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *c
 
 bool control_may_see(const struct varlink_call *call, uid_t owner) {
 	return control_is_admin(call) || varlink_call_peer(call)->uid == owner;
+}
+
+struct kernels_reader control_reader(const struct varlink_call *call) {
+	return (struct kernels_reader){ control_is_admin(call), varlink_call_peer(call)->uid };
 }
 
 /* ---- JSON ---- */
@@ -223,7 +226,7 @@ static int control_attach_success(struct control_attach *work, const struct obje
 		    *maps = json_object_new_array();
 	const struct attachment *attachment;
 
-	daemon_count_modules(work->daemon);
+	process_table_count(&work->daemon->processes, &work->daemon->registry);
 	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link) {
 		if (attachment->object != object)
 			continue;
@@ -539,7 +542,7 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 		return control_error_not_found(call, what);
 	}
 	control_log_detached((uint64_t)id, varlink_call_peer(call)->uid);
-	daemon_detach(daemon, attachment);
+	attach_detach(daemon, attachment);
 	return varlink_call_reply(call, NULL);
 }
 
@@ -553,7 +556,7 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 		    *notices = json_object_new_array();
 	const struct attachment *attachment;
 
-	daemon_count_modules(daemon);
+	process_table_count(&daemon->processes, &daemon->registry);
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (control_may_see(call, attachment->object->owner))
 			json_object_array_add(attachments, control_attachment_json(attachment));

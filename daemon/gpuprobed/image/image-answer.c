@@ -12,9 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon.h"
-#include "daemon/gpuprobed/keep/keep.h"
 #include "kernel-names.h"
 
 /* Remembers that points that were asked for by the name of the kernel are not there. */
@@ -94,8 +92,8 @@ static void image_keep_names(const struct daemon *daemon, const struct process *
 			     const struct image_result *result) {
 	for (size_t i = 0; i < result->n_kernels; i++)
 		if (result->kernels[i].n_attachments)
-			kernel_names_add(keep_names(daemon->keep), process->facts.uid,
-					 result->kernels[i].name, result->kernels[i].demangled,
+			kernel_names_add(daemon->names, process->facts.uid, result->kernels[i].name,
+					 result->kernels[i].demangled,
 					 result->kernels[i].device_function);
 }
 
@@ -262,7 +260,7 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 
 	if (client->connection->state == SHIM_LOADER_BUSY)
 		client->connection->state = SHIM_LOADER;
-	if (result->replaced && !client_wants(daemon, result)) {
+	if (result->replaced && !image_result_wanted(&daemon->registry, result)) {
 		r = image_result_new_own(&own, false, "what was attached went away meanwhile");
 		if (r < 0)
 			return r;

@@ -33,7 +33,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/base/closer.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/settings/exclude.h"

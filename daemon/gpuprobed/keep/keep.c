@@ -42,12 +42,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
-#include "daemon/gpuprobed/clients/process-watch.h"
+#include "daemon/gpuprobed/image/process-watch.h"
 #include "state.h"
 #include "store.h"
 
@@ -382,7 +381,7 @@ static struct process *keep_process(struct keep *keep, const struct store_record
 	if (r < 0 || facts.start_time != record->start_time)
 		return NULL;
 	process = process_table_adopt(table, &facts, record->uid, record->process);
-	if (process && process_watch(keep->daemon, process) < 0)
+	if (process && process_watch(table, process) < 0)
 		process = process_free(table, process);
 	if (process)
 		process->awaited = uv_now(keep->daemon->loop) + KEEP_AWAIT_MS;
@@ -564,7 +563,6 @@ int keep_restore(struct keep *keep, unsigned int *np) {
 	keep_begin_names(keep);
 	keep_go_on(keep);
 	keep_changed(keep);
-	client_fold_gone(daemon);
 	*np = daemon->registry.n_attachments;
 	return 0;
 }
