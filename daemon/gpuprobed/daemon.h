@@ -12,22 +12,15 @@
 
 #include "daemon/gpuprobed/settings/account.h"
 #include "daemon/gpuprobed/settings/config.h"
-#include "daemon/gpuprobed/image/image.h"
+#include "daemon/gpuprobed/image/image-context.h"
 #include "daemon/gpuprobed/registry/interest-page.h"
 #include "daemon/gpuprobed/map/map.h"
 #include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/registry/outcome.h"
-#include "lib/pass/pass-definition.h"
-#include "daemon/gpuprobed/image/plan-image.h"
-#include "daemon/gpuprobed/image/plan-prepare.h"
-#include "daemon/gpuprobed/image/process.h"
 #include "daemon/gpuprobed/registry/registry.h"
 #include "daemon/gpuprobed/wire/shim-server.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
 
-struct artifact_store;
-struct closer;
-struct job_cache;
 struct log_limit;
 struct loop_meter;
 struct metrics;
@@ -49,10 +42,6 @@ struct daemon_options {
 };
 
 struct daemon_counters {
-	uint64_t images;
-	uint64_t images_replaced;
-	uint64_t images_own;
-	uint64_t images_cached;
 	uint64_t log_lines; /* that were handed out */
 	uint64_t metrics_written, metrics_failures; /* files of metrics */
 };
@@ -66,14 +55,11 @@ LIST_HEAD(ring_reader_list, ring_reader);
 TAILQ_HEAD(attach_queue, attach);
 
 struct daemon {
+	struct image_context image;
 	uv_loop_t *loop;
 	const struct config *config; /* a reload puts another one in its place */
-	bool stopping;
 	bool handing_over; /* it ends, and the next daemon goes on with what it has */
 	struct keep *keep;
-	struct kernel_names *names; /* of keep; NULL: they are not kept */
-	struct artifact_store *artifacts; /* NULL: nothing is kept */
-	struct job_cache *cache; /* on the disk; NULL: none */
 	char no_cache[512]; /* why, where there should be one */
 	int64_t started; /* microseconds since the epoch */
 	int64_t started_boot; /* the same, of CLOCK_BOOTTIME: nobody sets that */
@@ -95,18 +81,10 @@ struct daemon {
 	struct account_limits account_limits; /* of them */
 	struct process_table processes;
 	struct outcome_log outcomes;
-	struct image_cache images;
-	struct plan_images plans;
-	uint32_t capabilities[PLAN_CAPABILITIES_MAX]; /* of the machine's devices, and those that
-							 processes asked for */
-	unsigned int n_capabilities;
 	struct interest_writer *interest;
-	struct worker_pool *image_pool, *program_pool;
-	struct pass_set passes;
+	struct worker_pool *program_pool;
 	const char *pass_folders[2];
 	size_t n_pass_folders;
-	struct worker_pool *pass_pool; /* NULL: there are no passes of the user */
-	struct closer *closer; /* of sockets of strangers and what they sent */
 	uint64_t exhausted; /* uv_now(), when it was said that descriptors are missing; 0: never */
 	struct shim_server *shims;
 	struct other_shims *other_shims;
@@ -134,3 +112,7 @@ struct daemon *daemon_free(struct daemon *daemon);
 /* Goes on with another configuration, which stays: what changes live (CONFIG_LIVE) does so at once,
  * in processes, too. */
 void daemon_configure(struct daemon *daemon, const struct config *config);
+
+/* Gives the rooms what they have in common, once the loop, the configuration and what daemon_new()
+ * makes first are there. For daemon.c, and tests. */
+void daemon_connect_rooms(struct daemon *daemon);

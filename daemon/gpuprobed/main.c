@@ -225,7 +225,7 @@ static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
 
 	r = sd_watchdog_enabled(0, &us);
 	if (r > 0)
-		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image_pool, us / 1000,
+		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image.image_pool, us / 1000,
 				 on_beat, stop->notify);
 	if (r < 0)
 		log_error("watchdog: %s", strerror(-r));

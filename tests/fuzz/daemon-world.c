@@ -298,12 +298,12 @@ static void load_programs(void) {
 	if (pass_set_load(&world.programs, folders, 2, NULL, NULL) ||
 	    !pass_set_runs_programs(&world.programs))
 		abort();
-	world.plain = world.daemon->passes;
-	world.daemon->pass_pool = world.daemon->image_pool;
+	world.plain = world.daemon->image.passes;
+	world.daemon->image.pass_pool = world.daemon->image.image_pool;
 }
 
 void world_use_programs(void) {
-	world.daemon->passes = world.programs;
+	world.daemon->image.passes = world.programs;
 }
 
 void world_start(void) {
@@ -378,7 +378,7 @@ void world_begin(void) {
 	registry->last_object = registry->last_attachment = registry->last_map =
 		registry->last_instance = 0;
 	world.daemon->processes.last_module = 0;
-	world.daemon->images.last_image = 0;
+	world.daemon->image.images.last_image = 0;
 	world.daemon->last_sequence = 0;
 	if (object_new(&world.object, ++registry->last_object, 0))
 		abort();
@@ -445,8 +445,8 @@ void world_end(void) {
 	}
 	if (daemon->processes.n || daemon->exports.n || !TAILQ_EMPTY(&daemon->registry.objects))
 		abort();
-	daemon->passes = world.plain;
-	image_cache_deinit(&daemon->images);
+	daemon->image.passes = world.plain;
+	image_cache_deinit(&daemon->image.images);
 	outcome_log_deinit(&daemon->outcomes);
 	outcome_log_init(&daemon->outcomes);
 }

@@ -23,9 +23,9 @@ void attach_detach(struct daemon *daemon, struct attachment *attachment) {
 	registry_remove(&daemon->registry, attachment);
 	keep_left(daemon->keep, &slots);
 	map_exports_sweep(&daemon->exports, &daemon->registry);
-	image_cache_forget(&daemon->images, id);
-	plan_images_forget(&daemon->plans, id);
+	image_cache_forget(&daemon->image.images, id);
+	plan_images_forget(&daemon->image.plans, id);
 	client_retire(daemon, id);
 	registry_announce(&daemon->registry, daemon->interest);
-	plan_prepare_again(daemon);
+	plan_prepare_again(&daemon->image);
 }

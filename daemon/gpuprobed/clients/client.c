@@ -328,7 +328,7 @@ static void client_on_folding(uv_timer_t *timer) {
 
 /* Folds now what is small, the rest between other work. */
 void client_fold_gone(struct daemon *daemon) {
-	if (daemon->folding || daemon->stopping || !client_fold(daemon))
+	if (daemon->folding || daemon->image.stopping || !client_fold(daemon))
 		return;
 	daemon->folding = malloc(sizeof(*daemon->folding));
 	if (!daemon->folding)
@@ -696,7 +696,7 @@ static int client_on_message(struct shim_connection *connection, const union wir
 	case WIRE_IMAGE:
 		process_facts_refresh(&client->process->facts);
 		fd = -1;
-		return image_submit(daemon, client, &message->image, consumed_fd);
+		return image_submit(&daemon->image, client, &message->image, consumed_fd);
 	case WIRE_INSTANCE:
 		return client_on_instance(daemon, client, &message->instance);
 	case WIRE_TRACE:
@@ -709,7 +709,7 @@ static int client_on_message(struct shim_connection *connection, const union wir
 		if (module->retiring)
 			client_send_retirements(daemon, client->process,
 						process_mirror(client->process));
-		image_answer_armed(daemon, client->process, module->result);
+		image_answer_armed(&daemon->image, client->process, module->result);
 		return 0;
 	case WIRE_UNLOAD:
 		module = process_module(client->process, message->unload.module_id);
@@ -733,7 +733,8 @@ void client_process_gone(struct process *process, void *userdata) {
 	const struct module *module;
 	struct object *object;
 
-	if (daemon->stopping) { /* the next daemon sees whether it has ended, or there is none */
+	if (daemon->image
+		    .stopping) { /* the next daemon sees whether it has ended, or there is none */
 		process_free(&daemon->processes, process);
 		return;
 	}
@@ -764,7 +765,7 @@ static void client_on_closed(struct shim_connection *connection, void *userdata)
 		image_abandon(client->request);
 	/* a connection that was made for an earlier daemon may reach this one, and end at once */
 	if (process_disconnect(client->process, connection) &&
-	    (daemon->stopping || !client_is_awaited(daemon, client->process) ||
+	    (daemon->image.stopping || !client_is_awaited(daemon, client->process) ||
 	     process_watch(&daemon->processes, client->process) < 0))
 		client_process_gone(client->process, daemon);
 	free(client->resume);

@@ -54,12 +54,13 @@ static int setup(void **state) {
 	assert_int_equal(uv_loop_init(&world->loop), 0);
 	daemon->loop = &world->loop;
 	daemon->config = &world->config;
+	daemon_connect_rooms(daemon);
 	config_set_defaults(&world->config);
 	registry_init(&daemon->registry);
 	process_table_init(&daemon->processes, &world->loop, client_process_gone, daemon);
 	outcome_log_init(&daemon->outcomes);
 	LIST_INIT(&daemon->syncs);
-	assert_int_equal(image_cache_init(&daemon->images), 0);
+	assert_int_equal(image_cache_init(&daemon->image.images), 0);
 	assert_int_equal(map_accounts_new(&daemon->map_accounts, UINT64_C(1) << 30), 0);
 	fd = shim_server_listen(world->path, 0666);
 	assert_true(fd >= 0);

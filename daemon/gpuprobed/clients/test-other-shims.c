@@ -62,6 +62,7 @@ static void test_full(void **state) {
 
 	assert_int_equal(uv_loop_init(&loop), 0);
 	daemon.loop = &loop;
+	daemon_connect_rooms(&daemon);
 	process_table_init(&daemon.processes, NULL, NULL, NULL);
 	outcome_log_init(&daemon.outcomes);
 	assert_int_equal(other_shims_new(&others, &daemon), 0);

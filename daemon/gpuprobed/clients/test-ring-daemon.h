@@ -267,6 +267,7 @@ static int setup(void **state) {
 	uv_async_init(&test.loop, &test.async, on_async);
 	test.daemon.loop = &test.loop;
 	test.daemon.config = &test.config;
+	daemon_connect_rooms(&test.daemon);
 	test.config.mirror_period_ms = 100;
 	registry_init(&test.daemon.registry);
 	LIST_INIT(&test.daemon.ring_readers);

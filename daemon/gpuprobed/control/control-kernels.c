@@ -134,8 +134,8 @@ int control_list_kernels(struct varlink_call *call, json_object *parameters, voi
 	listing = calloc(1, sizeof(*listing));
 	if (!listing)
 		return -ENOMEM;
-	r = kernels_list_init(&listing->list, daemon, &reader, pid ? json_object_get_int64(pid) : 0,
-			      varlink_call_more(call));
+	r = kernels_list_init(&listing->list, &daemon->image, &reader,
+			      pid ? json_object_get_int64(pid) : 0, varlink_call_more(call));
 	if (r < 0) {
 		free(listing);
 		return r;

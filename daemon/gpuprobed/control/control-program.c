@@ -59,7 +59,7 @@ static const struct plan_image *control_patch(const struct daemon *daemon, uint3
 					      uint64_t attachment) {
 	const struct plan_image *image, *best = NULL;
 
-	TAILQ_FOREACH(image, &daemon->plans.list, link) {
+	TAILQ_FOREACH(image, &daemon->image.plans.list, link) {
 		bool has = false;
 
 		for (size_t i = 0; i < image->n_attachments; i++)
@@ -75,9 +75,9 @@ static json_object *control_patches_json(const struct daemon *daemon,
 					 const struct attachment *attachment) {
 	json_object *array = json_object_new_array();
 
-	for (unsigned int c = 0; c < daemon->n_capabilities; c++) {
+	for (unsigned int c = 0; c < daemon->image.n_capabilities; c++) {
 		const struct plan_image *image =
-			control_patch(daemon, daemon->capabilities[c], attachment->id);
+			control_patch(daemon, daemon->image.capabilities[c], attachment->id);
 
 		for (size_t i = 0; image && i < image->n_functions; i++) {
 			const struct plan_function *function = &image->functions[i];

@@ -586,14 +586,14 @@ static int control_list_maps(struct varlink_call *call, json_object *parameters,
 /* ---- Status ---- */
 
 static json_object *control_counters_json(const struct daemon *daemon) {
-	const struct worker_pool_counters *image = worker_pool_counters(daemon->image_pool);
+	const struct worker_pool_counters *image = worker_pool_counters(daemon->image.image_pool);
 	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
 	json_object *json = json_object_new_object();
 
-	json_add_int(json, "images", (int64_t)daemon->counters.images);
-	json_add_int(json, "images_replaced", (int64_t)daemon->counters.images_replaced);
-	json_add_int(json, "images_own", (int64_t)daemon->counters.images_own);
-	json_add_int(json, "images_cached", (int64_t)daemon->counters.images_cached);
+	json_add_int(json, "images", (int64_t)daemon->image.counters.images);
+	json_add_int(json, "images_replaced", (int64_t)daemon->image.counters.images_replaced);
+	json_add_int(json, "images_own", (int64_t)daemon->image.counters.images_own);
+	json_add_int(json, "images_cached", (int64_t)daemon->image.counters.images_cached);
 	json_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
 	json_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
 	json_add_int(json, "processes", (int64_t)daemon->processes.total);
@@ -634,7 +634,7 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	json_add_int(json, "started", daemon->started);
 	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
 	control_add_string(json, "compiler",
-			   worker_pool_features(daemon->image_pool)
+			   worker_pool_features(daemon->image.image_pool)
 				   ? missing_feature(daemon, "compiler") ?: "driver"
 				   : "unknown yet");
 	json_add_int(json, "attachments", daemon->registry.n_attachments);

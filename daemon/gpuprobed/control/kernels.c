@@ -149,7 +149,7 @@ static int kernels_collect(struct kernels_results *results) {
 	const struct module *module;
 	size_t n = 0;
 
-	image_cache_each(&results->daemon->images, kernels_add_result, results);
+	image_cache_each(&results->daemon->image.images, kernels_add_result, results);
 	LIST_FOREACH(process, &results->daemon->processes.list, link)
 		LIST_FOREACH(module, &process->modules, link)
 			kernels_add_result(module->result, process->facts.uid, results);

@@ -77,10 +77,11 @@ static int setup(void **state) {
 	struct daemon *daemon = &world->daemon;
 	const size_t owner[] = { 0, 0, 1, 0 }, image[] = { 0, 1, 1, 0 };
 
+	daemon_connect_rooms(daemon);
 	registry_init(&daemon->registry);
 	outcome_log_init(&daemon->outcomes);
 	process_table_init(&daemon->processes, NULL, NULL, NULL);
-	assert_int_equal(image_cache_init(&daemon->images), 0);
+	assert_int_equal(image_cache_init(&daemon->image.images), 0);
 	world->results[0] = make_result(17, 2, list_of_17);
 	world->results[1] = make_result(18, 1, NULL);
 	for (int i = 0; i < 2; i++) {
@@ -106,7 +107,7 @@ static int teardown(void **state) {
 	image_result_unref(world->results[0]);
 	image_result_unref(world->results[1]);
 	outcome_log_deinit(&world->daemon.outcomes);
-	image_cache_deinit(&world->daemon.images);
+	image_cache_deinit(&world->daemon.image.images);
 	free(world);
 	return 0;
 }
@@ -126,7 +127,7 @@ static json_object *list(const struct daemon *daemon, int64_t pid, bool more) {
 	struct kernels_list list;
 	int r;
 
-	assert_int_equal(kernels_list_init(&list, daemon, &everybody, pid, more), 0);
+	assert_int_equal(kernels_list_init(&list, &daemon->image, &everybody, pid, more), 0);
 	for (n_parts = 1; (r = kernels_list_gather(&list)) > 0;)
 		n_parts++;
 	assert_int_equal(r, 0);
@@ -301,10 +302,11 @@ static int plan_setup(void **state) {
 	struct plan_world *world = calloc(1, sizeof(*world));
 	static struct account_table accounts;
 
+	daemon_connect_rooms(&world->daemon);
 	registry_init(&world->daemon.registry);
 	outcome_log_init(&world->daemon.outcomes);
 	process_table_init(&world->daemon.processes, NULL, NULL, NULL);
-	assert_int_equal(image_cache_init(&world->daemon.images), 0);
+	assert_int_equal(image_cache_init(&world->daemon.image.images), 0);
 	assert_int_equal(account_get(&accounts, 1000, &world->account), 0);
 	assert_int_equal(image_result_new(&world->result), 0);
 	world->result->plan = world->result->replaced = true;
@@ -326,7 +328,7 @@ static int plan_teardown(void **state) {
 
 	image_result_unref(world->result);
 	outcome_log_deinit(&world->daemon.outcomes);
-	image_cache_deinit(&world->daemon.images);
+	image_cache_deinit(&world->daemon.image.images);
 	account_unref(world->account);
 	free(world);
 	return 0;
@@ -352,10 +354,10 @@ static void test_kept(void **state) {
 	char name[16];
 	bool found = false;
 
-	assert_int_equal(kernel_names_new(&world->daemon.names, -1), 0);
+	assert_int_equal(kernel_names_new(&world->daemon.image.names, -1), 0);
 	for (unsigned int i = 0; i < KERNELS_MAX + 10; i++) {
 		snprintf(name, sizeof(name), "k%u", i);
-		kernel_names_add(world->daemon.names, 0, name, name, false);
+		kernel_names_add(world->daemon.image.names, 0, name, name, false);
 	}
 	assert_int_equal(length(list(&world->daemon, 0, true)), 3 + KERNELS_MAX + 10);
 	assert_int_equal(length(list(&world->daemon, 100, true)), 2);
@@ -364,7 +366,7 @@ static void test_kept(void **state) {
 		found |= !strcmp(member(array, i, "name"), "\"_Z1fv\"");
 	assert_true(found);
 	json_object_put(array);
-	world->daemon.names = kernel_names_free(world->daemon.names);
+	world->daemon.image.names = kernel_names_free(world->daemon.image.names);
 }
 
 static void test_plan(void **state) {

@@ -18,7 +18,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "image-context.h"
 #include "lib/base/text.h"
 #include "proto/kernel-id.h"
 #include "kernel-names.h"
@@ -50,7 +50,7 @@ static int kernels_grow(struct kernels_list *list) {
 	list->n_buckets = n;
 	for (size_t i = 0; i < list->n; i++) {
 		size_t at = XXH3_64bits_withSeed(kernels[i].name, strlen(kernels[i].name),
-						 list->daemon->images.seed) &
+						 list->context->images.seed) &
 			    (n - 1);
 
 		while (buckets[at])
@@ -78,7 +78,7 @@ static int kernels_get(struct kernels_list *list, const char *foreign, size_t le
 				 (int)(length > KERNELS_NAME_MAX ? KERNELS_NAME_MAX : length),
 				 foreign);
 	text_make_printable(name);
-	at = XXH3_64bits_withSeed(name, shown, list->daemon->images.seed);
+	at = XXH3_64bits_withSeed(name, shown, list->context->images.seed);
 	for (at &= list->n_buckets - 1; list->buckets[at]; at = (at + 1) & (list->n_buckets - 1)) {
 		kernel = &list->kernels[list->buckets[at] - 1];
 		if (strcmp(kernel->name, name) == 0) {
@@ -186,7 +186,7 @@ static int kernels_on_kept(const struct kernel_name *name, void *userdata) {
 	struct kernel *kernel;
 
 	if (list->n >= list->max / 2 || /* the rest is for those that processes have now */
-	    !kernels_may_see(&list->daemon->registry, &list->reader, name->uid, NULL, 0))
+	    !kernels_may_see(list->context->registry, &list->reader, name->uid, NULL, 0))
 		return 0;
 	return kernels_add(list, name->name, name->demangled, name->device_function, &kernel);
 }
@@ -268,7 +268,7 @@ static void kernels_add_place(struct kernels_places *places, struct image_result
 	struct kernels_list *list = places->list;
 	struct kernels_place *grown;
 
-	if (!kernels_may_see(&list->daemon->registry, &list->reader, uid, result->attachments,
+	if (!kernels_may_see(list->context->registry, &list->reader, uid, result->attachments,
 			     result->n_attachments))
 		return;
 	if (list->n_places == places->max) {
@@ -301,11 +301,11 @@ static int kernels_find_places(struct kernels_list *list, int64_t pid) {
 	const struct process *process;
 	const struct module *module;
 
-	image_cache_each(&list->daemon->images, kernels_unlist, NULL);
-	LIST_FOREACH(process, &list->daemon->processes.list, link)
+	image_cache_each(&list->context->images, kernels_unlist, NULL);
+	LIST_FOREACH(process, &list->context->processes->list, link)
 		LIST_FOREACH(module, &process->modules, link)
 			module->result->listed = NULL;
-	LIST_FOREACH(process, &list->daemon->processes.list, link)
+	LIST_FOREACH(process, &list->context->processes->list, link)
 		LIST_FOREACH(module, &process->modules, link) {
 			if (module->result->listed == process || (pid && pid != process->facts.pid))
 				continue;
@@ -314,28 +314,28 @@ static int kernels_find_places(struct kernels_list *list, int64_t pid) {
 					  process->facts.pid);
 		}
 	if (!pid)
-		image_cache_each(&list->daemon->images, kernels_on_cached, &places);
+		image_cache_each(&list->context->images, kernels_on_cached, &places);
 	return places.r;
 }
 
-int kernels_list_init(struct kernels_list *list, const struct daemon *daemon,
+int kernels_list_init(struct kernels_list *list, const struct image_context *context,
 		      const struct kernels_reader *reader, int64_t pid, bool more) {
 	const struct outcome *outcome;
 	int r = 0;
 
 	*list = (struct kernels_list){
-		.daemon = daemon,
+		.context = context,
 		.reader = *reader,
 		.max = more ? KERNELS_MORE_MAX : KERNELS_MAX,
 		.bytes_max = more ? KERNELS_MORE_BYTES_MAX : KERNELS_BYTES_MAX / 2,
 	};
-	TAILQ_FOREACH(outcome, &daemon->outcomes.list, link)
+	TAILQ_FOREACH(outcome, &context->outcomes->list, link)
 		if (r == 0 && outcome->kernel[0] && (!pid || pid == outcome->pid) &&
-		    kernels_may_see(&daemon->registry, reader, outcome->uid, outcome->attachments,
+		    kernels_may_see(context->registry, reader, outcome->uid, outcome->attachments,
 				    outcome->n_attachments))
 			r = kernels_from_outcome(list, outcome);
 	if (r == 0 && !pid)
-		r = kernel_names_each(daemon->names, kernels_on_kept, list);
+		r = kernel_names_each(context->names, kernels_on_kept, list);
 	if (r == 0)
 		r = kernels_find_places(list, pid);
 	if (r < 0)

@@ -13,7 +13,7 @@
 
 #include "plan-names.h"
 
-struct daemon;
+struct image_context;
 struct image_result;
 struct registry;
 
@@ -43,7 +43,7 @@ struct kernels_reader {
 
 /* A list in the making: what is gathered is the caller's to see, whatever goes away meanwhile. */
 struct kernels_list {
-	const struct daemon *daemon;
+	const struct image_context *context;
 	struct kernels_reader reader;
 	struct kernel *kernels; /* in the order in which they are shown */
 	size_t n, max;
@@ -60,7 +60,7 @@ struct kernels_list {
 };
 
 /* What the reader may see; pid 0: of all processes. 0 or -ENOMEM. */
-int kernels_list_init(struct kernels_list *list, const struct daemon *daemon,
+int kernels_list_init(struct kernels_list *list, const struct image_context *context,
 		      const struct kernels_reader *reader, int64_t pid, bool more);
 void kernels_list_deinit(struct kernels_list *list);
 

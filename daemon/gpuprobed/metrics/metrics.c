@@ -181,7 +181,7 @@ static bool run_name(struct metrics_run *run) {
 		return true;
 	if (!run->naming) {
 		run->named = calloc(run->n_kernels, sizeof(*run->named));
-		run->naming = run->named && kernels_list_init(&run->names, run->daemon,
+		run->naming = run->named && kernels_list_init(&run->names, &run->daemon->image,
 							      &run->reader, 0, true) == 0;
 		return !run->naming;
 	}
