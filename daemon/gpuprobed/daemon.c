@@ -36,6 +36,22 @@
 
 #define EXHAUSTED_PERIOD_MS 60000
 
+void daemon_connect_rooms(struct daemon *daemon) {
+	daemon->image.loop = daemon->loop;
+	daemon->image.config = daemon->config;
+	daemon->image.registry = &daemon->registry;
+	daemon->image.processes = &daemon->processes;
+	daemon->image.outcomes = &daemon->outcomes;
+	daemon->client.loop = daemon->loop;
+	daemon->client.config = daemon->config;
+	daemon->client.registry = &daemon->registry;
+	daemon->client.processes = &daemon->processes;
+	daemon->client.outcomes = &daemon->outcomes;
+	daemon->client.image = &daemon->image;
+	daemon->client.keep = daemon->keep;
+	daemon->client.map_accounts = daemon->map_accounts;
+}
+
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,
 			     void *userdata) {
 	struct daemon *daemon = userdata;
@@ -150,7 +166,7 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 		fd = shim_server_listen(options->shim_path, options->socket_mode);
 	r = fd < 0 ? fd
 		   : shim_server_new(&daemon->shims, daemon->loop, fd, &daemon->accounts,
-				     &client_handlers, daemon);
+				     &client_handlers, &daemon->client);
 	if (r < 0) {
 		log_error("%s: %s", options->shim_path ? options->shim_path : "shim socket",
 			  strerror(-r));
@@ -160,7 +176,7 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 	shim_server_on_exhausted(daemon->shims, daemon_on_exhausted);
 	shim_server_on_breach(daemon->shims, daemon_on_breach);
 	shim_server_on_other(daemon->shims, daemon_on_other);
-	return other_shims_new(&daemon->other_shims, daemon);
+	return other_shims_new(&daemon->other_shims, &daemon->client);
 }
 
 static void daemon_on_worker_crash(const char *path, pid_t pid, const char *message) {
@@ -336,9 +352,9 @@ static void daemon_apply_excludes(struct daemon *daemon) {
 
 	LIST_FOREACH(process, &daemon->processes.list, link)
 		if (exclude_find(daemon->config, &process->facts))
-			client_retire_all(daemon, process);
-	if (daemon->traces)
-		trace_table_look_again(daemon->traces);
+			client_retire_all(&daemon->client, process);
+	if (daemon->client.traces)
+		trace_table_look_again(daemon->client.traces);
 }
 
 void daemon_configure(struct daemon *daemon, const struct config *config) {
@@ -352,7 +368,7 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	page = daemon_interest_options(config, &rules);
 	interest_writer_configure(daemon->interest, &page);
 	if (mirrors)
-		client_welcome_mirrors(daemon);
+		client_welcome_mirrors(&daemon->client);
 	daemon_apply_excludes(daemon);
 	plan_prepare_again(&daemon->image);
 	daemon_warn_links(config);
@@ -360,16 +376,25 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 
 /* What an earlier daemon had. 0 or -errno. */
 static int daemon_restore(struct daemon *daemon, const struct daemon_options *options) {
+	const struct keep_context context = {
+		.loop = daemon->loop,
+		.registry = &daemon->registry,
+		.processes = &daemon->processes,
+		.exports = &daemon->exports,
+		.map_accounts = daemon->map_accounts,
+		.started = daemon->started,
+	};
 	unsigned int n = 0;
 	int r;
 
-	r = keep_new(&daemon->keep, daemon, options->store, options->state_path);
+	r = keep_new(&daemon->keep, &context, options->store, options->state_path);
+	daemon_connect_rooms(daemon);
 	if (r == 0)
 		r = keep_restore(daemon->keep, &n);
 	if (r < 0)
 		return r;
 	daemon->image.names = keep_names(daemon->keep);
-	client_fold_gone(daemon);
+	client_fold_gone(&daemon->client);
 	if (n)
 		log_notice("goes on with %u attachment%s of the daemon before", n,
 			   n == 1 ? "" : "s");
@@ -403,14 +428,6 @@ static void daemon_warn_all_private(const struct config *config) {
 		daemon_warn_private("keep-artifacts", config->keep_artifacts);
 }
 
-void daemon_connect_rooms(struct daemon *daemon) {
-	daemon->image.loop = daemon->loop;
-	daemon->image.config = daemon->config;
-	daemon->image.registry = &daemon->registry;
-	daemon->image.processes = &daemon->processes;
-	daemon->image.outcomes = &daemon->outcomes;
-}
-
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options) {
 	struct daemon *daemon;
 	int r;
@@ -423,16 +440,15 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	daemon->started_boot = clock_us(CLOCK_BOOTTIME);
 	daemon->loop = loop;
 	daemon->config = options->config;
-	daemon_connect_rooms(daemon);
 	registry_init(&daemon->registry);
 	plan_images_init(&daemon->image.plans);
 	daemon->image.n_capabilities = (unsigned int)gpu_capabilities(
 		GPU_PCI_FOLDER, daemon->image.capabilities, PLAN_CAPABILITIES_MAX);
 	daemon_set_quotas(daemon);
-	process_table_init(&daemon->processes, loop, client_process_gone, daemon);
+	process_table_init(&daemon->processes, loop, client_process_gone, &daemon->client);
 	outcome_log_init(&daemon->outcomes);
 	map_exports_init(&daemon->exports);
-	LIST_INIT(&daemon->syncs);
+	LIST_INIT(&daemon->client.syncs);
 	TAILQ_INIT(&daemon->verifying);
 	LIST_INIT(&daemon->ring_readers);
 	r = image_cache_init(&daemon->image.images);
@@ -447,7 +463,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = daemon_start_interest(daemon, options);
 	if (r == 0)
-		r = trace_table_new(&daemon->traces, loop, daemon->interest, &daemon->config);
+		r = trace_table_new(&daemon->client.traces, loop, daemon->interest,
+				    &daemon->config);
 	if (r == 0)
 		r = log_limit_new(&daemon->trace_lines, loop, LOG_LIMIT_MS, TRACE_BEGAN);
 	if (r == 0 && options->config->keep_artifacts) {
@@ -489,8 +506,8 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	daemon->handing_over = hand_over && keep_keeps(daemon->keep);
 	keep_end(daemon->keep, daemon->handing_over);
 	daemon->metrics = metrics_free(daemon->metrics);
-	client_stop_folding(daemon);
-	trace_table_stop(daemon->traces);
+	client_stop_folding(&daemon->client);
+	trace_table_stop(daemon->client.traces);
 	daemon->trace_lines = log_limit_free(daemon->trace_lines);
 	if (daemon->handing_over)
 		daemon->interest = interest_writer_leave(daemon->interest);
@@ -522,7 +539,7 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	outcome_log_deinit(&daemon->outcomes);
 	map_accounts_free(daemon->map_accounts);
 	keep_free(daemon->keep);
-	trace_table_free(daemon->traces);
+	trace_table_free(daemon->client.traces);
 	artifact_store_free(daemon->image.artifacts);
 	job_cache_free(daemon->image.cache);
 	account_table_deinit(&daemon->accounts);

@@ -12,7 +12,7 @@
 
 #include "daemon/gpuprobed/settings/account.h"
 #include "daemon/gpuprobed/settings/config.h"
-#include "daemon/gpuprobed/image/image-context.h"
+#include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/registry/interest-page.h"
 #include "daemon/gpuprobed/map/map.h"
 #include "daemon/gpuprobed/export/map-export.h"
@@ -25,7 +25,6 @@ struct log_limit;
 struct loop_meter;
 struct metrics;
 struct other_shims;
-struct trace_table;
 struct varlink_server;
 
 struct daemon_options {
@@ -46,9 +45,6 @@ struct daemon_counters {
 	uint64_t metrics_written, metrics_failures; /* files of metrics */
 };
 
-struct sync_request;
-LIST_HEAD(sync_list, sync_request);
-
 struct ring_reader;
 LIST_HEAD(ring_reader_list, ring_reader);
 
@@ -56,6 +52,7 @@ TAILQ_HEAD(attach_queue, attach);
 
 struct daemon {
 	struct image_context image;
+	struct client_context client;
 	uv_loop_t *loop;
 	const struct config *config; /* a reload puts another one in its place */
 	bool handing_over; /* it ends, and the next daemon goes on with what it has */
@@ -89,12 +86,8 @@ struct daemon {
 	struct shim_server *shims;
 	struct other_shims *other_shims;
 	struct varlink_server *control;
-	struct sync_list syncs;
 	struct ring_reader_list ring_readers;
-	struct trace_table *traces;
 	struct log_limit *trace_lines; /* of the log */
-	uv_timer_t *folding; /* NULL: no map has anything to be folded */
-	uint32_t last_sequence;
 	struct daemon_counters counters;
 };
 

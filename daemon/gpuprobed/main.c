@@ -307,7 +307,8 @@ static int run(const struct config *config, int argc, char *argv[]) {
 	struct notify *notify;
 	int r;
 
-	if (worker_setup(&workers, config, &options) < 0) {
+	if (worker_setup(&workers, config, &options.image_pool, &options.program_pool,
+			 &options.pass_pool) < 0) {
 		log_error("the workers are not found: reinstall, or say where they are with "
 			  "--worker-dir=DIR");
 		return 1;

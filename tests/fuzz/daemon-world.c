@@ -379,7 +379,7 @@ void world_begin(void) {
 		registry->last_instance = 0;
 	world.daemon->processes.last_module = 0;
 	world.daemon->image.images.last_image = 0;
-	world.daemon->last_sequence = 0;
+	world.daemon->client.last_sequence = 0;
 	if (object_new(&world.object, ++registry->last_object, 0))
 		abort();
 	world.object->n_maps = WORLD_MAPS;
@@ -434,7 +434,8 @@ void world_end(void) {
 	for (unsigned int i = 0;
 	     shim_server_connections(daemon->shims) ||
 	     varlink_server_connections(daemon->control) || daemon->n_verifying || tasks.n ||
-	     daemon->metrics_runs || daemon->folding || !TAILQ_EMPTY(&daemon->registry.attachments);
+	     daemon->metrics_runs || daemon->client.folding ||
+	     !TAILQ_EMPTY(&daemon->registry.attachments);
 	     i++) {
 		while (!TAILQ_EMPTY(&daemon->registry.attachments))
 			attach_detach(daemon, TAILQ_FIRST(&daemon->registry.attachments));

@@ -19,13 +19,13 @@ void attach_detach(struct daemon *daemon, struct attachment *attachment) {
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (maps >> i & 1 && !registry_map_used(&daemon->registry, object->maps[i]))
 			unused |= UINT64_C(1) << i;
-	client_disarm(daemon, object, unused);
+	client_disarm(&daemon->client, object, unused);
 	registry_remove(&daemon->registry, attachment);
 	keep_left(daemon->keep, &slots);
 	map_exports_sweep(&daemon->exports, &daemon->registry);
 	image_cache_forget(&daemon->image.images, id);
 	plan_images_forget(&daemon->image.plans, id);
-	client_retire(daemon, id);
+	client_retire(&daemon->client, id);
 	registry_announce(&daemon->registry, daemon->interest);
 	plan_prepare_again(&daemon->image);
 }

@@ -193,7 +193,6 @@ static int setup(void **state) {
 	assert_int_equal(uv_loop_init(&world->loop), 0);
 	daemon->loop = &world->loop;
 	daemon->config = &world->config;
-	daemon_connect_rooms(daemon);
 	config_set_defaults(&world->config);
 	world->config.engines.fallback = ENGINE_AUTO;
 	registry_init(&daemon->registry);
@@ -202,6 +201,7 @@ static int setup(void **state) {
 	plan_images_init(&daemon->image.plans);
 	assert_int_equal(image_cache_init(&daemon->image.images), 0);
 	assert_int_equal(map_accounts_new(&daemon->map_accounts, UINT64_C(1) << 30), 0);
+	daemon_connect_rooms(daemon);
 	assert_null(map_layout_init(&spec.layout, &shape));
 	assert_int_equal(object_new(&object, 1, 0), 0);
 	object->n_maps = 2;
@@ -330,7 +330,8 @@ static void arm(struct world *world) {
 								sent[0].image_reply.module_id } };
 
 	world->connection.userdata = &world->client;
-	assert_int_equal(client_handlers.message(&world->connection, &message, -1, &world->daemon),
+	assert_int_equal(client_handlers.message(&world->connection, &message, -1,
+						 &world->daemon.client),
 			 0);
 }
 
@@ -758,7 +759,7 @@ static void test_detach(void **state) {
 	assert_int_equal(n_sent, 0);
 	mirror.userdata = &world->client;
 	for (int i = 0; i < 2; i++) /* told once, when there is room */
-		assert_int_equal(client_handlers.message(&mirror, &synced, -1, daemon), 0);
+		assert_int_equal(client_handlers.message(&mirror, &synced, -1, &daemon->client), 0);
 	assert_int_equal(n_sent, 1);
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	assert_int_equal(sent[0].retire.module_id, module->id);
@@ -766,10 +767,12 @@ static void test_detach(void **state) {
 	n_sent = 0;
 	world->client.process->n_connections =
 		0; /* its mirror's connection is not there yet, then it is */
-	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, daemon), 0);
+	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, &daemon->client),
+			 0);
 	assert_int_equal(n_sent, 0);
 	world->process->connections[world->process->n_connections++] = &mirror;
-	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, daemon), 0);
+	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, &daemon->client),
+			 0);
 	assert_int_equal(n_sent, 1);
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	n_sent = 0;

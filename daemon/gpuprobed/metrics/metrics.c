@@ -267,7 +267,7 @@ static bool run_begin(struct metrics_run *run, const struct map_export *export, 
 							   .nonzero = export->nonzero });
 	if (run->daemon->config->mirror_period_ms)
 		return true; /* what was copied last is at most that old */
-	run->sync = client_sync(run->daemon, map, SYNC_MS, done, run, &r);
+	run->sync = client_sync(&run->daemon->client, map, SYNC_MS, done, run, &r);
 	return !run->sync;
 }
 

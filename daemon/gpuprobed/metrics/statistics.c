@@ -250,7 +250,7 @@ void statistics_each(const struct daemon *daemon,
 		     void (*take)(const struct statistic *statistic, void *userdata),
 		     void *userdata) {
 	struct list own = { take, userdata }, *list = &own;
-	struct trace_counters traces = trace_table_counters(daemon->traces);
+	struct trace_counters traces = trace_table_counters(daemon->client.traces);
 
 	tell_daemon(daemon, list);
 	GAUGE("processes", "active", daemon->processes.n, "CUDA processes that are connected.");
