@@ -14,16 +14,7 @@ import subprocess
 import sys
 
 PROGRAM = "daemon/gpuprobed"
-KNOWN = {
-    ("attach", "."): 2,
-    ("clients", "keep"): 3,
-    ("clients", "trace"): 2,
-    ("control", "."): 2,
-    ("image", "clients"): 2,
-    ("image", "keep"): 1,
-    ("keep", "metrics"): 2,
-    ("metrics", "control"): 4,
-}
+KNOWN = {}
 PARTS = {"workers": ["workers", "workers_cache"], ".": [""]}  # a room's libraries, where they have other names
 
 

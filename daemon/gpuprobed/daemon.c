@@ -39,52 +39,20 @@
 
 #define EXHAUSTED_PERIOD_MS 60000
 
-void daemon_announce(struct daemon *daemon) {
-	registry_announce(&daemon->registry, daemon->interest);
-}
-
-void daemon_detach(struct daemon *daemon, struct attachment *attachment) {
-	struct object *object = attachment->object;
-	uint64_t maps = attachment->maps, id = attachment->id, unused = 0;
-	struct keep_slots slots;
-
-	keep_leaving(daemon->keep, attachment, &slots);
-	attachment->maps = 0;
-	for (size_t i = 0; i < object->n_maps; i++)
-		if (maps >> i & 1 && !registry_map_used(&daemon->registry, object->maps[i]))
-			unused |= UINT64_C(1) << i;
-	client_disarm(daemon, object, unused);
-	registry_remove(&daemon->registry, attachment);
-	keep_left(daemon->keep, &slots);
-	map_exports_sweep(&daemon->exports, &daemon->registry);
-	image_cache_forget(&daemon->images, id);
-	plan_images_forget(&daemon->plans, id);
-	client_retire(daemon, id);
-	daemon_announce(daemon);
-	plan_prepare_again(daemon);
-}
-
-void daemon_count_modules(struct daemon *daemon) {
-	const struct process *process;
-	struct attachment *attachment;
-	const struct module *module;
-
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
-		attachment->n_modules = attachment->n_processes = 0;
-		attachment->counted = NULL;
-	}
-	LIST_FOREACH(process, &daemon->processes.list, link)
-		LIST_FOREACH(module, &process->modules, link)
-			for (size_t i = 0; module->armed && i < module->result->n_attachments;
-			     i++) {
-				attachment = registry_attachment(&daemon->registry,
-								 module->result->attachments[i]);
-				if (!attachment)
-					continue;
-				attachment->n_modules++;
-				attachment->n_processes += attachment->counted != process;
-				attachment->counted = process;
-			}
+void daemon_connect_rooms(struct daemon *daemon) {
+	daemon->image.loop = daemon->loop;
+	daemon->image.config = daemon->config;
+	daemon->image.registry = &daemon->registry;
+	daemon->image.processes = &daemon->processes;
+	daemon->image.outcomes = &daemon->outcomes;
+	daemon->client.loop = daemon->loop;
+	daemon->client.config = daemon->config;
+	daemon->client.registry = &daemon->registry;
+	daemon->client.processes = &daemon->processes;
+	daemon->client.outcomes = &daemon->outcomes;
+	daemon->client.image = &daemon->image;
+	daemon->client.keep = daemon->keep;
+	daemon->client.map_accounts = daemon->map_accounts;
 }
 
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,
@@ -147,13 +115,13 @@ static void daemon_on_exhausted(int error, void *userdata) {
 static void daemon_close_socket(int consumed_fd, void *userdata) {
 	const struct daemon *daemon = userdata;
 
-	closer_socket(daemon->closer, consumed_fd);
+	closer_socket(daemon->image.closer, consumed_fd);
 }
 
 static bool daemon_is_behind(void *userdata) {
 	const struct daemon *daemon = userdata;
 
-	return closer_is_behind(daemon->closer);
+	return closer_is_behind(daemon->image.closer);
 }
 
 static int daemon_start_control(struct daemon *daemon, const struct daemon_options *options) {
@@ -201,17 +169,17 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 		fd = shim_server_listen(options->shim_path, options->socket_mode);
 	r = fd < 0 ? fd
 		   : shim_server_new(&daemon->shims, daemon->loop, fd, &daemon->accounts,
-				     &client_handlers, daemon);
+				     &client_handlers, &daemon->client);
 	if (r < 0) {
 		log_error("%s: %s", options->shim_path ? options->shim_path : "shim socket",
 			  strerror(-r));
 		return r;
 	}
-	shim_server_close_with(daemon->shims, daemon->closer);
+	shim_server_close_with(daemon->shims, daemon->image.closer);
 	shim_server_on_exhausted(daemon->shims, daemon_on_exhausted);
 	shim_server_on_breach(daemon->shims, daemon_on_breach);
 	shim_server_on_other(daemon->shims, daemon_on_other);
-	return other_shims_new(&daemon->other_shims, daemon);
+	return other_shims_new(&daemon->other_shims, &daemon->client);
 }
 
 static void daemon_on_worker_crash(const char *path, pid_t pid, const char *message) {
@@ -238,7 +206,7 @@ static int daemon_start_cache(struct daemon *daemon) {
 		folder = getenv("CACHE_DIRECTORY") ?: JOB_CACHE_FOLDER;
 	if (!folder || !config->cache_size)
 		return 0;
-	r = job_cache_new(&daemon->cache, daemon->loop, folder, config->cache_size);
+	r = job_cache_new(&daemon->image.cache, daemon->loop, folder, config->cache_size);
 	if (r) {
 		snprintf(daemon->no_cache, sizeof(daemon->no_cache),
 			 "no cache: %.400s: %s (--cache-dir)", folder, job_cache_reason(r));
@@ -273,14 +241,14 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 		1; /* what one has attached may take half a minute: others do not wait for it */
 	program.single_use =
 		true; /* each job sees one operator's object, in a process of its own */
-	r = worker_pool_new(&daemon->image_pool, daemon->loop, &image);
+	r = worker_pool_new(&daemon->image.image_pool, daemon->loop, &image);
 	if (r == 0)
 		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
-	if (r == 0 && pass_set_runs_programs(&daemon->passes)) {
+	if (r == 0 && pass_set_runs_programs(&daemon->image.passes)) {
 		pass.size = sizeof(pass);
 		pass.workers = pass.extra_max = 2;
 		pass.single_use = true; /* as above: one pass, one process */
-		r = worker_pool_new(&daemon->pass_pool, daemon->loop, &pass);
+		r = worker_pool_new(&daemon->image.pass_pool, daemon->loop, &pass);
 	}
 	if (r < 0)
 		log_error("workers: %s", strerror(-r));
@@ -297,14 +265,14 @@ static int daemon_load_passes(struct daemon *daemon, const struct daemon_options
 
 	daemon->n_pass_folders =
 		pass_folders(options->config->pass_dir, PASS_DATA_FOLDER, daemon->pass_folders);
-	r = pass_set_load(&daemon->passes, daemon->pass_folders, daemon->n_pass_folders,
+	r = pass_set_load(&daemon->image.passes, daemon->pass_folders, daemon->n_pass_folders,
 			  daemon_on_bad_pass, NULL);
 	if (r < 0)
 		return r;
-	log_notice("Discovered %zu pass definitions from %s%s%s", daemon->passes.n_found,
+	log_notice("Discovered %zu pass definitions from %s%s%s", daemon->image.passes.n_found,
 		   daemon->pass_folders[0], daemon->n_pass_folders > 1 ? " and " : "",
 		   daemon->n_pass_folders > 1 ? daemon->pass_folders[1] : "");
-	if (!options->pass_pool.path && pass_set_runs_programs(&daemon->passes)) {
+	if (!options->pass_pool.path && pass_set_runs_programs(&daemon->image.passes)) {
 		log_error("gpuprobe-pass-worker is not found: passes of the user cannot run; "
 			  "reinstall");
 		return -ENOENT;
@@ -387,9 +355,9 @@ static void daemon_apply_excludes(struct daemon *daemon) {
 
 	LIST_FOREACH(process, &daemon->processes.list, link)
 		if (exclude_find(daemon->config, &process->facts))
-			client_retire_all(daemon, process);
-	if (daemon->traces)
-		trace_table_look_again(daemon->traces);
+			client_retire_all(&daemon->client, process);
+	if (daemon->client.traces)
+		trace_table_look_again(daemon->client.traces);
 }
 
 void daemon_configure(struct daemon *daemon, const struct config *config) {
@@ -398,26 +366,38 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	struct interest_options page;
 
 	daemon->config = config;
+	daemon_connect_rooms(daemon);
 	daemon_set_quotas(daemon);
 	page = daemon_interest_options(config, &rules);
 	interest_writer_configure(daemon->interest, &page);
 	if (mirrors)
-		client_welcome_mirrors(daemon);
+		client_welcome_mirrors(&daemon->client);
 	daemon_apply_excludes(daemon);
-	plan_prepare_again(daemon);
+	plan_prepare_again(&daemon->image);
 	daemon_warn_links(config);
 }
 
 /* What an earlier daemon had. 0 or -errno. */
 static int daemon_restore(struct daemon *daemon, const struct daemon_options *options) {
+	const struct keep_context context = {
+		.loop = daemon->loop,
+		.registry = &daemon->registry,
+		.processes = &daemon->processes,
+		.exports = &daemon->exports,
+		.map_accounts = daemon->map_accounts,
+		.started = daemon->started,
+	};
 	unsigned int n = 0;
 	int r;
 
-	r = keep_new(&daemon->keep, daemon, options->store, options->state_path);
+	r = keep_new(&daemon->keep, &context, options->store, options->state_path);
+	daemon_connect_rooms(daemon);
 	if (r == 0)
 		r = keep_restore(daemon->keep, &n);
 	if (r < 0)
 		return r;
+	daemon->image.names = keep_names(daemon->keep);
+	client_fold_gone(&daemon->client);
 	if (n)
 		log_notice("goes on with %u attachment%s of the daemon before", n,
 			   n == 1 ? "" : "s");
@@ -464,21 +444,21 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	daemon->loop = loop;
 	daemon->config = options->config;
 	registry_init(&daemon->registry);
-	plan_images_init(&daemon->plans);
-	daemon->n_capabilities = (unsigned int)gpu_capabilities(
-		GPU_PCI_FOLDER, daemon->capabilities, PLAN_CAPABILITIES_MAX);
+	plan_images_init(&daemon->image.plans);
+	daemon->image.n_capabilities = (unsigned int)gpu_capabilities(
+		GPU_PCI_FOLDER, daemon->image.capabilities, PLAN_CAPABILITIES_MAX);
 	daemon_set_quotas(daemon);
-	process_table_init(&daemon->processes);
+	process_table_init(&daemon->processes, loop, client_process_gone, &daemon->client);
 	outcome_log_init(&daemon->outcomes);
 	map_exports_init(&daemon->exports);
-	LIST_INIT(&daemon->syncs);
+	LIST_INIT(&daemon->client.syncs);
 	TAILQ_INIT(&daemon->verifying);
 	LIST_INIT(&daemon->ring_readers);
-	r = image_cache_init(&daemon->images);
+	r = image_cache_init(&daemon->image.images);
 	if (r == 0)
 		r = loop_meter_new(&daemon->meter, loop);
 	if (r == 0)
-		r = closer_new(&daemon->closer, loop);
+		r = closer_new(&daemon->image.closer, loop);
 	if (r == 0)
 		r = map_accounts_new(&daemon->map_accounts, daemon->config->quota_map_bytes);
 	if (r == 0)
@@ -486,11 +466,13 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = daemon_start_interest(daemon, options);
 	if (r == 0)
-		r = trace_table_new(&daemon->traces, loop, daemon->interest, &daemon->config);
+		r = trace_table_new(&daemon->client.traces, loop, daemon->interest,
+				    &daemon->config);
 	if (r == 0)
 		r = log_limit_new(&daemon->trace_lines, loop, LOG_LIMIT_MS, TRACE_BEGAN);
 	if (r == 0 && options->config->keep_artifacts) {
-		r = artifact_store_new(&daemon->artifacts, loop, options->config->keep_artifacts);
+		r = artifact_store_new(&daemon->image.artifacts, loop,
+				       options->config->keep_artifacts);
 		if (r < 0)
 			log_error("--keep-artifacts=%s: %s", options->config->keep_artifacts,
 				  strerror(-r));
@@ -521,14 +503,14 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 }
 
 bool daemon_stop(struct daemon *daemon, bool hand_over) {
-	if (daemon->stopping)
+	if (daemon->image.stopping)
 		return daemon->handing_over;
-	daemon->stopping = true;
+	daemon->image.stopping = true;
 	daemon->handing_over = hand_over && keep_keeps(daemon->keep);
 	keep_end(daemon->keep, daemon->handing_over);
 	daemon->metrics = metrics_free(daemon->metrics);
-	client_stop_folding(daemon);
-	trace_table_stop(daemon->traces);
+	client_stop_folding(&daemon->client);
+	trace_table_stop(daemon->client.traces);
 	daemon->trace_lines = log_limit_free(daemon->trace_lines);
 	if (daemon->handing_over)
 		daemon->interest = interest_writer_leave(daemon->interest);
@@ -540,11 +522,11 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	process_table_unwatch(&daemon->processes);
 	daemon->shims = shim_server_free(daemon->shims);
 	daemon->other_shims = other_shims_free(daemon->other_shims);
-	daemon->closer = closer_free(daemon->closer);
-	job_cache_stop(daemon->cache);
-	daemon->image_pool = worker_pool_free(daemon->image_pool);
+	daemon->image.closer = closer_free(daemon->image.closer);
+	job_cache_stop(daemon->image.cache);
+	daemon->image.image_pool = worker_pool_free(daemon->image.image_pool);
 	daemon->program_pool = worker_pool_free(daemon->program_pool);
-	daemon->pass_pool = worker_pool_free(daemon->pass_pool);
+	daemon->image.pass_pool = worker_pool_free(daemon->image.pass_pool);
 	daemon->meter = loop_meter_free(daemon->meter);
 	return daemon->handing_over;
 }
@@ -553,16 +535,16 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	if (!daemon)
 		return NULL;
 	map_exports_deinit(&daemon->exports);
-	image_cache_deinit(&daemon->images);
-	plan_images_deinit(&daemon->plans);
+	image_cache_deinit(&daemon->image.images);
+	plan_images_deinit(&daemon->image.plans);
 	registry_deinit(&daemon->registry);
-	pass_set_deinit(&daemon->passes);
+	pass_set_deinit(&daemon->image.passes);
 	outcome_log_deinit(&daemon->outcomes);
 	map_accounts_free(daemon->map_accounts);
 	keep_free(daemon->keep);
-	trace_table_free(daemon->traces);
-	artifact_store_free(daemon->artifacts);
-	job_cache_free(daemon->cache);
+	trace_table_free(daemon->client.traces);
+	artifact_store_free(daemon->image.artifacts);
+	job_cache_free(daemon->image.cache);
 	account_table_deinit(&daemon->accounts);
 	free(daemon);
 	return NULL;

@@ -12,27 +12,19 @@
 
 #include "daemon/gpuprobed/settings/account.h"
 #include "daemon/gpuprobed/settings/config.h"
-#include "daemon/gpuprobed/image/image.h"
+#include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/registry/interest-page.h"
 #include "daemon/gpuprobed/map/map.h"
-#include "daemon/gpuprobed/metrics/map-export.h"
+#include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/registry/outcome.h"
-#include "lib/pass/pass-definition.h"
-#include "daemon/gpuprobed/image/plan-image.h"
-#include "daemon/gpuprobed/image/plan-prepare.h"
-#include "daemon/gpuprobed/image/process.h"
 #include "daemon/gpuprobed/registry/registry.h"
 #include "daemon/gpuprobed/wire/shim-server.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
 
-struct artifact_store;
-struct closer;
-struct job_cache;
 struct log_limit;
 struct loop_meter;
 struct metrics;
 struct other_shims;
-struct trace_table;
 struct varlink_server;
 
 struct daemon_options {
@@ -49,16 +41,9 @@ struct daemon_options {
 };
 
 struct daemon_counters {
-	uint64_t images;
-	uint64_t images_replaced;
-	uint64_t images_own;
-	uint64_t images_cached;
 	uint64_t log_lines; /* that were handed out */
 	uint64_t metrics_written, metrics_failures; /* files of metrics */
 };
-
-struct sync_request;
-LIST_HEAD(sync_list, sync_request);
 
 struct ring_reader;
 LIST_HEAD(ring_reader_list, ring_reader);
@@ -66,13 +51,12 @@ LIST_HEAD(ring_reader_list, ring_reader);
 TAILQ_HEAD(attach_queue, attach);
 
 struct daemon {
+	struct image_context image;
+	struct client_context client;
 	uv_loop_t *loop;
 	const struct config *config; /* a reload puts another one in its place */
-	bool stopping;
 	bool handing_over; /* it ends, and the next daemon goes on with what it has */
 	struct keep *keep;
-	struct artifact_store *artifacts; /* NULL: nothing is kept */
-	struct job_cache *cache; /* on the disk; NULL: none */
 	char no_cache[512]; /* why, where there should be one */
 	int64_t started; /* microseconds since the epoch */
 	int64_t started_boot; /* the same, of CLOCK_BOOTTIME: nobody sets that */
@@ -94,28 +78,16 @@ struct daemon {
 	struct account_limits account_limits; /* of them */
 	struct process_table processes;
 	struct outcome_log outcomes;
-	struct image_cache images;
-	struct plan_images plans;
-	uint32_t capabilities[PLAN_CAPABILITIES_MAX]; /* of the machine's devices, and those that
-							 processes asked for */
-	unsigned int n_capabilities;
 	struct interest_writer *interest;
-	struct worker_pool *image_pool, *program_pool;
-	struct pass_set passes;
+	struct worker_pool *program_pool;
 	const char *pass_folders[2];
 	size_t n_pass_folders;
-	struct worker_pool *pass_pool; /* NULL: there are no passes of the user */
-	struct closer *closer; /* of sockets of strangers and what they sent */
 	uint64_t exhausted; /* uv_now(), when it was said that descriptors are missing; 0: never */
 	struct shim_server *shims;
 	struct other_shims *other_shims;
 	struct varlink_server *control;
-	struct sync_list syncs;
 	struct ring_reader_list ring_readers;
-	struct trace_table *traces;
 	struct log_limit *trace_lines; /* of the log */
-	uv_timer_t *folding; /* NULL: no map has anything to be folded */
-	uint32_t last_sequence;
 	struct daemon_counters counters;
 };
 
@@ -134,14 +106,6 @@ struct daemon *daemon_free(struct daemon *daemon);
  * in processes, too. */
 void daemon_configure(struct daemon *daemon, const struct config *config);
 
-/* After attachments have come or gone. */
-void daemon_announce(struct daemon *daemon);
-
-/*
- * Removes an attachment: the page no longer names it, processes stop using maps that nobody uses
- * any more, and the maps of its object go with its last attachment.
- */
-void daemon_detach(struct daemon *daemon, struct attachment *attachment);
-
-/* Counts for each attachment the loaded modules that carry it, and processes that have such. */
-void daemon_count_modules(struct daemon *daemon);
+/* Gives the rooms what they have in common, once the loop, the configuration and what daemon_new()
+ * makes first are there. For daemon.c, and tests. */
+void daemon_connect_rooms(struct daemon *daemon);

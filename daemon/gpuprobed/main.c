@@ -227,7 +227,7 @@ static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
 
 	r = sd_watchdog_enabled(0, &us);
 	if (r > 0)
-		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image_pool, us / 1000,
+		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image.image_pool, us / 1000,
 				 on_beat, stop->notify);
 	if (r < 0)
 		log_error("watchdog: %s", strerror(-r));
@@ -309,7 +309,8 @@ static int run(const struct config *config, int argc, char *argv[]) {
 	struct notify *notify;
 	int r;
 
-	if (worker_setup(&workers, config, &options) < 0) {
+	if (worker_setup(&workers, config, &options.image_pool, &options.program_pool,
+			 &options.pass_pool) < 0) {
 		log_error("the workers are not found: reinstall, or say where they are with "
 			  "--worker-dir=DIR");
 		return 1;

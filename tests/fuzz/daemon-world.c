@@ -22,6 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/gpuprobed/attach/attach.h"
 #include "daemon/gpuprobed/control/control.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -299,12 +300,12 @@ static void load_programs(void) {
 	if (pass_set_load(&world.programs, folders, 2, NULL, NULL) ||
 	    !pass_set_runs_programs(&world.programs))
 		abort();
-	world.plain = world.daemon->passes;
-	world.daemon->pass_pool = world.daemon->image_pool;
+	world.plain = world.daemon->image.passes;
+	world.daemon->image.pass_pool = world.daemon->image.image_pool;
 }
 
 void world_use_programs(void) {
-	world.daemon->passes = world.programs;
+	world.daemon->image.passes = world.programs;
 }
 
 void world_start(void) {
@@ -379,8 +380,8 @@ void world_begin(void) {
 	registry->last_object = registry->last_attachment = registry->last_map =
 		registry->last_instance = 0;
 	world.daemon->processes.last_module = 0;
-	world.daemon->images.last_image = 0;
-	world.daemon->last_sequence = 0;
+	world.daemon->image.images.last_image = 0;
+	world.daemon->client.last_sequence = 0;
 	if (object_new(&world.object, ++registry->last_object, 0))
 		abort();
 	world.object->n_maps = WORLD_MAPS;
@@ -435,10 +436,11 @@ void world_end(void) {
 	for (unsigned int i = 0;
 	     shim_server_connections(daemon->shims) ||
 	     varlink_server_connections(daemon->control) || daemon->n_verifying || tasks.n ||
-	     daemon->metrics_runs || daemon->folding || !TAILQ_EMPTY(&daemon->registry.attachments);
+	     daemon->metrics_runs || daemon->client.folding ||
+	     !TAILQ_EMPTY(&daemon->registry.attachments);
 	     i++) {
 		while (!TAILQ_EMPTY(&daemon->registry.attachments))
-			daemon_detach(daemon, TAILQ_FIRST(&daemon->registry.attachments));
+			attach_detach(daemon, TAILQ_FIRST(&daemon->registry.attachments));
 		drop_tasks(true);
 		uv_run(&world.loop, daemon->n_verifying ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 		if (i == 10000)
@@ -446,8 +448,8 @@ void world_end(void) {
 	}
 	if (daemon->processes.n || daemon->exports.n || !TAILQ_EMPTY(&daemon->registry.objects))
 		abort();
-	daemon->passes = world.plain;
-	image_cache_deinit(&daemon->images);
+	daemon->image.passes = world.plain;
+	image_cache_deinit(&daemon->image.images);
 	outcome_log_deinit(&daemon->outcomes);
 	outcome_log_init(&daemon->outcomes);
 }

@@ -138,7 +138,7 @@ static void say_shim(int fd, unsigned int how, const uint8_t *data, size_t size)
 	if (type == WIRE_HELLO && how == 6)
 		message.header.version--; /* before an upgrade */
 	if (type == WIRE_SYNCED)
-		message.header.sequence = world.daemon->last_sequence;
+		message.header.sequence = world.daemon->client.last_sequence;
 	n_fds = size > n_body ? give(how, &message, data + n_body, size - n_body, fds)
 			      : give(how, &message, data, 0, fds);
 	if (n_fds) {

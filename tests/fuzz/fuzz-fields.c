@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/map/fields.h"
-#include "daemon/gpuprobed/metrics/openmetrics.h"
+#include "daemon/gpuprobed/export/openmetrics.h"
 
 #define HEAD 3
 

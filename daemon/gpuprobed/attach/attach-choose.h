@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "lib/bpf/linked.h"
-#include "daemon/gpuprobed/settings/engine.h"
+#include "daemon/gpuprobed/registry/registry.h"
 #include "lib/pass/section.h"
 
 enum attach_choose_result {
@@ -19,7 +19,6 @@ enum attach_choose_result {
 	ATTACH_CHOOSE_E_LIMIT,
 };
 
-#define ATTACH_PROGRAMS_MAX 60 /* GPU programs: outputs that one job can carry */
 #define ATTACH_REASON_SIZE 512
 
 /* What the user asked for; strings are borrowed. */

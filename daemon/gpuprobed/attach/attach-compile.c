@@ -51,7 +51,7 @@ static void attach_undo(struct attach *attach) {
 	     attachment = next) {
 		next = TAILQ_NEXT(attachment, link);
 		if (attachment->object->id == attach->object_id)
-			daemon_detach(attach->daemon, attachment);
+			attach_detach(attach->daemon, attachment);
 	}
 }
 
@@ -87,8 +87,8 @@ static void attach_announce(void *userdata) {
 	char reason[256];
 	const char *why;
 
-	if (attach->cancelled || attach->daemon->stopping) {
-		if (!attach->daemon->stopping)
+	if (attach->cancelled || attach->daemon->image.stopping) {
+		if (!attach->daemon->image.stopping)
 			attach_undo(attach);
 		attach_free(attach);
 		return;
@@ -98,7 +98,7 @@ static void attach_announce(void *userdata) {
 			    "detached before it was attached");
 		return;
 	}
-	why = plan_trouble(attach->daemon, outcome.object);
+	why = plan_trouble(&attach->daemon->image, outcome.object);
 	if (why && attach_needs_sass(attach, outcome.object)) {
 		snprintf(reason, sizeof(reason), "%s", why);
 		attach_undo(attach);
@@ -106,11 +106,11 @@ static void attach_announce(void *userdata) {
 			    "the SASS engine cannot have it: %s", reason);
 		return;
 	}
-	why = plan_programs_trouble(attach->daemon, outcome.object);
+	why = plan_programs_trouble(&attach->daemon->image, outcome.object);
 	if (why)
 		attach_drop_patches(attach, outcome.object, why);
 	keep_object(attach->daemon->keep, object);
-	daemon_announce(attach->daemon);
+	registry_announce(&attach->daemon->registry, attach->daemon->interest);
 	attach_finish(attach, &outcome);
 }
 
@@ -138,7 +138,7 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 	r = attach_register(&plan, compiled, &object);
 	switch (r) {
 	case 0:
-		if (plan_prepare(attach->daemon, object, &attach->filter, ATTACH_PREPARE_MS,
+		if (plan_prepare(&attach->daemon->image, object, &attach->filter, ATTACH_PREPARE_MS,
 				 attach_announce, attach))
 			attach_announce(attach);
 		return;
@@ -390,7 +390,7 @@ static void attach_compile_start(struct attach *attach) {
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
 		return;
 	}
-	job_cache_submit(attach->daemon->cache, attach->daemon->program_pool, task,
+	job_cache_submit(attach->daemon->image.cache, attach->daemon->program_pool, task,
 			 ATTACH_COMPILE_MS, &use);
 }
 

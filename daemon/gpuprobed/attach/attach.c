@@ -275,7 +275,7 @@ static bool attach_choose_programs(struct attach *attach) {
 			attach->chosen[i] = choice->program;
 			if (attach->wish.engine != ENGINE_SASS &&
 			    !section_needs_sass(&choice->section) &&
-			    !pass_set_builtin(&attach->daemon->passes, &choice->section,
+			    !pass_set_builtin(&attach->daemon->image.passes, &choice->section,
 					      choice->text)) {
 				attach_fail(attach, ATTACH_E_ARGUMENT, "point", NULL,
 					    "%.128s: the definitions of passes have none for this "
@@ -299,7 +299,7 @@ static bool attach_choose_programs(struct attach *attach) {
 			    trouble.reason);
 		break;
 	case ATTACH_CHOOSE_E_LIMIT:
-		attach_fail_limit(attach, trouble.reason, ATTACH_PROGRAMS_MAX);
+		attach_fail_limit(attach, trouble.reason, REGISTRY_PROGRAMS_MAX);
 		break;
 	default:
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
@@ -452,7 +452,7 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 		attach_free(attach);
 		return input < 0 ? input : output;
 	}
-	job_cache_submit(daemon->cache, daemon->program_pool, task, ATTACH_LINK_MS,
+	job_cache_submit(daemon->image.cache, daemon->program_pool, task, ATTACH_LINK_MS,
 			 &(struct job_cache_use){ .uid = options->owner });
 	*attachp = attach;
 	return 0;

@@ -60,3 +60,9 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 /* fn will not be called, nothing will be attached. It stays in work until what works on it has
  * ended. */
 void attach_cancel(struct attach *attach);
+
+/*
+ * Removes an attachment: the page no longer names it, processes stop using maps that nobody uses
+ * any more, and the maps of its object go with its last attachment.
+ */
+void attach_detach(struct daemon *daemon, struct attachment *attachment);

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/settings/exclude.h"
 
 #define CLIENT_RESUMED_IDS_MAX 16384 /* that a process may have remembered for its modules */
@@ -65,10 +64,10 @@ static bool client_resume_uses(const struct client_resume_maps *maps, uint64_t m
 }
 
 /* What is left of the module. 0 or -ENOMEM. */
-static int client_resume_result(const struct daemon *daemon, const struct process *process,
+static int client_resume_result(const struct client_context *context, const struct process *process,
 				const struct client_resume *resume, struct image_result **resultp) {
 	const size_t n_maps = resume->n - resume->n_attachments;
-	const bool excluded = exclude_find(daemon->config, &process->facts);
+	const bool excluded = exclude_find(context->config, &process->facts);
 	struct client_resume_maps maps;
 	struct image_result *result;
 
@@ -85,7 +84,7 @@ static int client_resume_result(const struct daemon *daemon, const struct proces
 	}
 	for (size_t i = 0; !excluded && i < resume->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(&daemon->registry, resume->ids[i]);
+			registry_attachment(context->registry, resume->ids[i]);
 
 		if (!attachment || !client_resume_may(process, attachment) ||
 		    image_result_applies(result, attachment->id))
@@ -114,7 +113,7 @@ static bool client_resume_same(const struct image_result *a, const struct image_
 }
 
 /* A module that the process has is not known any more, because of a bound: once for `why`. */
-static void client_resume_refused(struct daemon *daemon, const struct process *process,
+static void client_resume_refused(struct client_context *context, const struct process *process,
 				  const struct image_result *result, int error) {
 	const struct process_facts *facts = &process->facts;
 	const struct outcome_subject subject = { .attachments = result->attachments,
@@ -122,13 +121,13 @@ static void client_resume_refused(struct daemon *daemon, const struct process *p
 	char reason[128];
 
 	process_module_refusal(reason, process, result, error);
-	if (!outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason))
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+	if (!outcome_log_has(context->outcomes, facts->pid, &subject, reason))
+		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_NOT_PROBED, &subject, reason);
 }
 
 /* The process has the module, with this, which is consumed. Whether it is known from now on. */
-static bool client_resume_module(struct daemon *daemon, struct process *process,
+static bool client_resume_module(struct client_context *context, struct process *process,
 				 const struct client_resume *resume, struct image_result *result) {
 	const unsigned int n = (unsigned int)(result->n_attachments + result->n_slots);
 	struct module *module = NULL, *other;
@@ -148,7 +147,7 @@ static bool client_resume_module(struct daemon *daemon, struct process *process,
 	}
 	r = process_module_adopt(process, resume->module_id, result, &module);
 	if (r > 0)
-		client_resume_refused(daemon, process, result, r);
+		client_resume_refused(context, process, result, r);
 	if (module)
 		module->armed = resume->armed;
 	image_result_unref(result);
@@ -156,7 +155,7 @@ static bool client_resume_module(struct daemon *daemon, struct process *process,
 }
 
 /* All ids are there. */
-static int client_resume_end(struct daemon *daemon, struct client *client) {
+static int client_resume_end(struct client_context *context, struct client *client) {
 	union wire_message message = { .header = { .type = WIRE_RESUMED,
 						   .sequence = client->resume->sequence } };
 	const struct client_resume *resume = client->resume;
@@ -167,14 +166,14 @@ static int client_resume_end(struct daemon *daemon, struct client *client) {
 	message.resumed.module_id = resume->module_id;
 	known = process_module(client->process, resume->module_id);
 	if (!known) {
-		r = client_resume_result(daemon, client->process, resume, &result);
+		r = client_resume_result(context, client->process, resume, &result);
 		if (r < 0)
 			return r;
 		known = result->n_attachments;
 		if (!known)
 			image_result_unref(result);
 		else
-			known = client_resume_module(daemon, client->process, resume, result);
+			known = client_resume_module(context, client->process, resume, result);
 	}
 	free(client->resume);
 	client->resume = NULL;
@@ -182,7 +181,8 @@ static int client_resume_end(struct daemon *daemon, struct client *client) {
 	return shim_connection_send(client->connection, &message, -1);
 }
 
-int client_resume(struct daemon *daemon, struct client *client, const struct wire_resume *resume) {
+int client_resume(struct client_context *context, struct client *client,
+		  const struct wire_resume *resume) {
 	struct client_resume *begun;
 
 	if (!resume->module_id)
@@ -200,7 +200,8 @@ int client_resume(struct daemon *daemon, struct client *client, const struct wir
 	return 0;
 }
 
-int client_resume_ids(struct daemon *daemon, struct client *client, const struct wire_ids *ids) {
+int client_resume_ids(struct client_context *context, struct client *client,
+		      const struct wire_ids *ids) {
 	struct client_resume *resume = client->resume;
 	const size_t left = resume ? resume->n - resume->n_read : 0;
 
@@ -209,7 +210,7 @@ int client_resume_ids(struct daemon *daemon, struct client *client, const struct
 		return -EPROTO;
 	memcpy(resume->ids + resume->n_read, ids->ids, ids->count * sizeof(ids->ids[0]));
 	resume->n_read += ids->count;
-	return resume->n_read < resume->n ? 0 : client_resume_end(daemon, client);
+	return resume->n_read < resume->n ? 0 : client_resume_end(context, client);
 }
 
 /* Whether the process has that instance of the map. */
@@ -220,15 +221,16 @@ static bool client_resume_has(const struct process *process, const struct object
 	for (const struct map_instance *i = map->instances; i; i = i->next)
 		if (i->id == instance)
 			return !i->gone && (i->process == process->number ||
-					    i->process == client_shared_number(process->uid));
+					    i->process == process_shared_number(process->uid));
 	return false;
 }
 
-int client_resume_keep(struct daemon *daemon, struct client *client, const struct wire_keep *keep) {
+int client_resume_keep(struct client_context *context, struct client *client,
+		       const struct wire_keep *keep) {
 	union wire_message message = { .header = { .type = WIRE_KEPT,
 						   .sequence = keep->header.sequence } };
 	struct object *object = NULL;
-	const struct map *map = registry_map(&daemon->registry, keep->map_id, &object);
+	const struct map *map = registry_map(context->registry, keep->map_id, &object);
 
 	message.kept.map_id = keep->map_id;
 	message.kept.instance_id = keep->instance_id;

@@ -16,13 +16,12 @@
 #include <unistd.h>
 
 #include "client-resume.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/image/image.h"
 #include "daemon/gpuprobed/image/image-answer.h"
 #include "daemon/gpuprobed/keep/keep.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
-#include "process-watch.h"
+#include "daemon/gpuprobed/image/process-watch.h"
 #include "daemon/gpuprobed/trace/session/shim-ring.h"
 
 #define SYNC_AWAIT_MS 3000
@@ -73,18 +72,19 @@ static void client_sync_on_timer(uv_timer_t *timer) {
 }
 
 /* Whether a process is about to connect, because an earlier daemon knew it. */
-static bool client_is_awaited(const struct daemon *daemon, const struct process *process) {
-	return process->awaited && process->awaited > uv_now(daemon->loop);
+static bool client_is_awaited(const struct client_context *context, const struct process *process) {
+	return process->awaited && process->awaited > uv_now(context->loop);
 }
 
 /* A connection has answered (any: false), or is gone (any: true). */
-static void client_sync_answered(struct daemon *daemon, const struct shim_connection *connection,
-				 uint32_t sequence, bool any) {
+static void client_sync_answered(struct client_context *context,
+				 const struct shim_connection *connection, uint32_t sequence,
+				 bool any) {
 	const bool awaited =
-		client_is_awaited(daemon, ((const struct client *)connection->userdata)->process);
+		client_is_awaited(context, ((const struct client *)connection->userdata)->process);
 	struct sync_request *request, *next;
 
-	for (request = LIST_FIRST(&daemon->syncs); request; request = next) {
+	for (request = LIST_FIRST(&context->syncs); request; request = next) {
 		next = LIST_NEXT(request, link);
 		for (size_t i = 0; i < request->n_waits; i++) {
 			struct sync_wait *wait = &request->waits[i];
@@ -104,22 +104,22 @@ static void client_sync_answered(struct daemon *daemon, const struct shim_connec
 }
 
 /* The process that an instance belongs to, or NULL. */
-static const struct process *client_process_of(const struct daemon *daemon,
+static const struct process *client_process_of(const struct client_context *context,
 					       const struct map_instance *instance) {
 	const struct process *process;
 
-	LIST_FOREACH(process, &daemon->processes.list, link)
+	LIST_FOREACH(process, &context->processes->list, link)
 		if (process->number == instance->process)
 			return process;
 	return NULL;
 }
 
 /* Asks a process for a copy. False: it is gone, which is seen soon. */
-static bool client_sync_ask(struct daemon *daemon, struct shim_connection *connection,
+static bool client_sync_ask(struct client_context *context, struct shim_connection *connection,
 			    struct sync_wait *wait) {
 	union wire_message message = { .header = { .type = WIRE_SYNC } };
 
-	message.header.sequence = ++daemon->last_sequence;
+	message.header.sequence = ++context->last_sequence;
 	if (shim_connection_send(connection, &message, -1) < 0)
 		return false;
 	wait->connection = connection;
@@ -128,15 +128,15 @@ static bool client_sync_ask(struct daemon *daemon, struct shim_connection *conne
 }
 
 /* Asks one that has just connected, and that somebody waits for. */
-static void client_sync_connected(struct daemon *daemon, const struct process *process,
+static void client_sync_connected(struct client_context *context, const struct process *process,
 				  struct shim_connection *connection) {
 	struct sync_request *request;
 
-	LIST_FOREACH(request, &daemon->syncs, link)
+	LIST_FOREACH(request, &context->syncs, link)
 		for (size_t i = 0; i < request->n_waits; i++)
 			if (request->waits[i].process == process->number &&
 			    !request->waits[i].sequence)
-				client_sync_ask(daemon, connection, &request->waits[i]);
+				client_sync_ask(context, connection, &request->waits[i]);
 }
 
 /*
@@ -144,10 +144,10 @@ static void client_sync_connected(struct daemon *daemon, const struct process *p
  * first instance, so an instance that was never copied is waited for even before that; so is, for a
  * while, one that an earlier daemon knew.
  */
-static void client_sync_add(struct daemon *daemon, struct sync_request *request,
+static void client_sync_add(struct client_context *context, struct sync_request *request,
 			    const struct map_instance *instance) {
 	const volatile struct map_header *header = (const void *)instance->bytes;
-	const struct process *process = client_process_of(daemon, instance);
+	const struct process *process = client_process_of(context, instance);
 	struct sync_wait *wait = &request->waits[request->n_waits];
 	struct shim_connection *connection;
 	bool awaited;
@@ -159,14 +159,14 @@ static void client_sync_add(struct daemon *daemon, struct sync_request *request,
 			return;
 	connection = process_mirror(process);
 	*wait = (struct sync_wait){ .process = process->number };
-	awaited = !connection && client_is_awaited(daemon, process);
+	awaited = !connection && client_is_awaited(context, process);
 	request->awaits |= awaited;
-	if (connection ? client_sync_ask(daemon, connection, wait)
+	if (connection ? client_sync_ask(context, connection, wait)
 		       : awaited || header->state == MAP_INSTANCE_NEW)
 		request->n_waits++;
 }
 
-struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
+struct sync_request *client_sync(struct client_context *context, const struct map *map,
 				 unsigned int timeout_ms, void (*done)(void *userdata),
 				 void *userdata, int *rp) {
 	struct sync_request *request;
@@ -181,7 +181,7 @@ struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
 	}
 	for (const struct map_instance *i = map->instances; i; i = i->next)
 		if (!i->gone) /* what its process will not change any more */
-			client_sync_add(daemon, request, i);
+			client_sync_add(context, request, i);
 	if (!request->n_waits) {
 		free(request);
 		return NULL;
@@ -189,12 +189,12 @@ struct sync_request *client_sync(struct daemon *daemon, const struct map *map,
 	request->n_open = request->n_waits;
 	request->done = done;
 	request->userdata = userdata;
-	uv_timer_init(daemon->loop, &request->timer);
+	uv_timer_init(context->loop, &request->timer);
 	request->timer.data = request;
 	if (request->awaits && timeout_ms < SYNC_AWAIT_MS)
 		timeout_ms = SYNC_AWAIT_MS;
 	uv_timer_start(&request->timer, client_sync_on_timer, timeout_ms, 0);
-	LIST_INSERT_HEAD(&daemon->syncs, request, link);
+	LIST_INSERT_HEAD(&context->syncs, request, link);
 	return request;
 }
 
@@ -226,10 +226,10 @@ static uint64_t client_uses(const struct process *process, const struct object *
 	return used;
 }
 
-void client_disarm(struct daemon *daemon, const struct object *object, uint64_t maps) {
+void client_disarm(struct client_context *context, const struct object *object, uint64_t maps) {
 	const struct process *process;
 
-	LIST_FOREACH(process, &daemon->processes.list, link) {
+	LIST_FOREACH(process, &context->processes->list, link) {
 		struct shim_connection *connection = process_mirror(process);
 		const uint64_t used = connection && maps ? client_uses(process, object, maps) : 0;
 
@@ -239,22 +239,15 @@ void client_disarm(struct daemon *daemon, const struct object *object, uint64_t 
 			if (!(used >> i & 1))
 				continue;
 			message.disarm.map_id = object->maps[i]->id;
-			message.header.sequence = ++daemon->last_sequence;
+			message.header.sequence = ++context->last_sequence;
 			shim_connection_send(connection, &message, -1);
 		}
 	}
 }
 
-bool client_wants(const struct daemon *daemon, const struct image_result *result) {
-	for (size_t i = 0; i < result->n_attachments; i++)
-		if (registry_attachment(&daemon->registry, result->attachments[i]))
-			return true;
-	return false;
-}
-
 /* Tells a process of the modules that it does not know of yet, as many as its connection (NULL:
  * there is none yet) takes now. */
-static void client_send_retirements(struct daemon *daemon, const struct process *process,
+static void client_send_retirements(struct client_context *context, const struct process *process,
 				    struct shim_connection *connection) {
 	struct module *module;
 
@@ -264,34 +257,34 @@ static void client_send_retirements(struct daemon *daemon, const struct process 
 		if (!module->retiring || !connection)
 			continue;
 		message.retire.module_id = module->id;
-		message.header.sequence = ++daemon->last_sequence;
+		message.header.sequence = ++context->last_sequence;
 		if (shim_connection_send(connection, &message, -1) < 0)
 			return; /* it has not taken the others yet: when it says something */
 		module->retiring = false;
 	}
 }
 
-void client_retire(struct daemon *daemon, uint64_t attachment) {
+void client_retire(struct client_context *context, uint64_t attachment) {
 	const struct process *process;
 	struct module *module;
 
-	LIST_FOREACH(process, &daemon->processes.list, link) {
+	LIST_FOREACH(process, &context->processes->list, link) {
 		LIST_FOREACH(module, &process->modules, link)
 			if (!module->result->plan &&
 			    image_result_applies(module->result, attachment) &&
-			    !client_wants(daemon, module->result))
+			    !image_result_wanted(context->registry, module->result))
 				module->retiring = true;
-		client_send_retirements(daemon, process, process_mirror(process));
+		client_send_retirements(context, process, process_mirror(process));
 	}
 }
 
-void client_retire_all(struct daemon *daemon, struct process *process) {
+void client_retire_all(struct client_context *context, struct process *process) {
 	struct module *module;
 
 	LIST_FOREACH(module, &process->modules, link)
 		if (!module->result->plan)
 			module->retiring = true;
-	client_send_retirements(daemon, process, process_mirror(process));
+	client_send_retirements(context, process, process_mirror(process));
 }
 
 /* ---- folding ---- */
@@ -300,19 +293,19 @@ static void client_folding_closed(uv_handle_t *handle) {
 	free(handle);
 }
 
-void client_stop_folding(struct daemon *daemon) {
-	if (daemon->folding)
-		uv_close((uv_handle_t *)daemon->folding, client_folding_closed);
-	daemon->folding = NULL;
+void client_stop_folding(struct client_context *context) {
+	if (context->folding)
+		uv_close((uv_handle_t *)context->folding, client_folding_closed);
+	context->folding = NULL;
 }
 
 /* Some of what is to be folded in all maps. Whether there is more. */
-static bool client_fold(struct daemon *daemon) {
+static bool client_fold(struct client_context *context) {
 	uint64_t budget = MAP_FOLD_BYTES;
 	struct object *object;
 	bool more = false;
 
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+	TAILQ_FOREACH(object, &context->registry->objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			if (object->maps[i] && map_fold(object->maps[i], &budget))
 				more = true;
@@ -320,67 +313,67 @@ static bool client_fold(struct daemon *daemon) {
 }
 
 static void client_on_folding(uv_timer_t *timer) {
-	struct daemon *daemon = timer->data;
+	struct client_context *context = timer->data;
 	const uint64_t start = uv_hrtime();
 	bool more;
 
 	do
-		more = client_fold(daemon);
+		more = client_fold(context);
 	while (more && uv_hrtime() - start < FOLD_NS);
 	if (more)
 		uv_timer_start(timer, client_on_folding, 1, 0);
 	else
-		client_stop_folding(daemon);
+		client_stop_folding(context);
 }
 
 /* Folds now what is small, the rest between other work. */
-void client_fold_gone(struct daemon *daemon) {
-	if (daemon->folding || daemon->stopping || !client_fold(daemon))
+void client_fold_gone(struct client_context *context) {
+	if (context->folding || context->image->stopping || !client_fold(context))
 		return;
-	daemon->folding = malloc(sizeof(*daemon->folding));
-	if (!daemon->folding)
+	context->folding = malloc(sizeof(*context->folding));
+	if (!context->folding)
 		return; /* the next process that ends comes for it */
-	uv_timer_init(daemon->loop, daemon->folding);
-	daemon->folding->data = daemon;
-	uv_timer_start(daemon->folding, client_on_folding, 1, 0);
+	uv_timer_init(context->loop, context->folding);
+	context->folding->data = context;
+	uv_timer_start(context->folding, client_on_folding, 1, 0);
 }
 
 /* ---- handlers ---- */
 
 /* What a process is to know of the daemon. If it cannot be sent, the end is seen soon. */
-static void client_welcome(const struct daemon *daemon, const struct process *process,
+static void client_welcome(const struct client_context *context, const struct process *process,
 			   struct shim_connection *connection, uint32_t sequence) {
 	union wire_message message = { .header = { .type = WIRE_WELCOME, .sequence = sequence } };
 
-	message.welcome.deadline_ms = daemon->config->deadline_ms;
-	message.welcome.mirror_period_ms = daemon->config->mirror_period_ms;
+	message.welcome.deadline_ms = context->config->deadline_ms;
+	message.welcome.mirror_period_ms = context->config->mirror_period_ms;
 	message.welcome.pid = (uint32_t)process->facts.pid;
-	message.welcome.session = keep_session(daemon->keep);
-	message.welcome.start = keep_start(daemon->keep);
+	message.welcome.session = keep_session(context->keep);
+	message.welcome.start = keep_start(context->keep);
 	_Static_assert(sizeof(message.welcome.comm) == FILTER_COMM_SIZE, "NUL-padded both");
 	memcpy(message.welcome.comm, process->facts.comm, sizeof(message.welcome.comm));
 	shim_connection_send(connection, &message, -1);
 }
 
-void client_welcome_mirrors(struct daemon *daemon) {
+void client_welcome_mirrors(struct client_context *context) {
 	const struct process *process;
 
-	LIST_FOREACH(process, &daemon->processes.list, link)
+	LIST_FOREACH(process, &context->processes->list, link)
 		if (process_mirror(process))
-			client_welcome(daemon, process, process_mirror(process),
-				       ++daemon->last_sequence);
+			client_welcome(context, process, process_mirror(process),
+				       ++context->last_sequence);
 }
 
 static int client_on_hello(struct shim_connection *connection, const struct wire_hello *hello,
 			   void *userdata) {
-	struct daemon *daemon = userdata;
+	struct client_context *context = userdata;
 	struct client *client;
 	int r;
 
 	client = calloc(1, sizeof(*client));
 	if (!client)
 		return -ENOMEM;
-	r = process_table_connect(&daemon->processes, connection, &client->process);
+	r = process_table_connect(context->processes, connection, &client->process);
 	if (r) {
 		free(client);
 		return r < 0 ? r : -EUSERS;
@@ -389,10 +382,10 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 		client->process->driver_version = hello->driver_version;
 	client->connection = connection;
 	connection->userdata = client;
-	client_welcome(daemon, client->process, connection, hello->header.sequence);
+	client_welcome(context, client->process, connection, hello->header.sequence);
 	if (hello->role == WIRE_ROLE_MIRROR) {
-		client_sync_connected(daemon, client->process, connection);
-		client_send_retirements(daemon, client->process, connection);
+		client_sync_connected(context, client->process, connection);
+		client_send_retirements(context, client->process, connection);
 	}
 	return 0;
 }
@@ -403,19 +396,20 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
  * instance, or several up to a half of what that one may have, of which they and what processes
  * left behind in hash maps leave a quarter.
  */
-static bool client_has_share(const struct daemon *daemon, uid_t uid, const struct map *map) {
+static bool client_has_share(const struct client_context *context, uid_t uid,
+			     const struct map *map) {
 	const uint64_t size = map_memfd_size(&map->spec.layout),
-		       quarter = map_accounts_limit(daemon->map_accounts) / 4,
-		       left = map_accounts_totals(daemon->map_accounts, map->owner);
+		       quarter = map_accounts_limit(context->map_accounts) / 4,
+		       left = map_accounts_totals(context->map_accounts, map->owner);
 	const struct map_instance *instance;
 	const struct object *object;
 	uint64_t n = 0, bytes = 0,
-		 max = daemon->config->quota_instances; /* each is a descriptor of ours */
+		 max = context->config->quota_instances; /* each is a descriptor of ours */
 	struct rlimit descriptors;
 
 	if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur / 2 < max)
 		max = descriptors.rlim_cur / 2;
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+	TAILQ_FOREACH(object, &context->registry->objects, link)
 		for (size_t i = 0; i < object->n_maps; i++) {
 			instance = object->maps[i] ? object->maps[i]->instances : NULL;
 			for (; instance; instance = instance->next) {
@@ -430,14 +424,14 @@ static bool client_has_share(const struct daemon *daemon, uid_t uid, const struc
 }
 
 /* One more instance for a process. device: of which no other one of its has this number. */
-static int client_new_instance(struct daemon *daemon, const struct process *process,
+static int client_new_instance(struct client_context *context, const struct process *process,
 			       struct map *map, uint32_t device, struct map_instance **instancep) {
 	if (device / SHIM_DEVICES_MAX == CLIENT_CONTEXTS_MAX)
 		return CLIENT_E_CONTEXTS;
-	if (client_has_share(daemon, process->uid, map))
+	if (client_has_share(context, process->uid, map))
 		return CLIENT_E_SHARE;
 	return map_instance_get(map, process->number, process->facts.pid, device,
-				daemon->registry.last_instance + 1, instancep);
+				context->registry->last_instance + 1, instancep);
 }
 
 /*
@@ -447,7 +441,7 @@ static int client_new_instance(struct daemon *daemon, const struct process *proc
  * begins with what it holds, but for maps whose data modules may hold: those begin with zeros
  * (map-layout.h), and one that has ended is folded where there is no room for another.
  */
-static int client_get_own_instance(struct daemon *daemon, const struct process *process,
+static int client_get_own_instance(struct client_context *context, const struct process *process,
 				   struct map *map, uint32_t device,
 				   struct map_instance **instancep) {
 	const bool zeros = map_can_be_resident(&map->spec.layout);
@@ -475,12 +469,12 @@ static int client_get_own_instance(struct daemon *daemon, const struct process *
 	}
 	while (n < CLIENT_CONTEXTS_MAX && taken[n])
 		n++;
-	r = client_new_instance(daemon, process, map, device + n * SHIM_DEVICES_MAX, instancep);
+	r = client_new_instance(context, process, map, device + n * SHIM_DEVICES_MAX, instancep);
 	if (r > 0 && ended) {
 		device = ended->device;
 		map_instance_end(ended);
-		client_fold_gone(daemon);
-		r = client_new_instance(daemon, process, map, device, instancep);
+		client_fold_gone(context);
+		r = client_new_instance(context, process, map, device, instancep);
 	}
 	return r;
 }
@@ -491,7 +485,7 @@ static int client_get_own_instance(struct daemon *daemon, const struct process *
  * altogether, and goes to processes of one user only, whoever comes first: users share no memory
  * that nobody has told them to share.
  */
-static int client_get_instance(struct daemon *daemon, const struct process *process,
+static int client_get_instance(struct client_context *context, const struct process *process,
 			       struct object *object, struct map *map, uint32_t device,
 			       struct map_instance **instancep) {
 	const uint32_t place = map->spec.layout.place;
@@ -500,20 +494,20 @@ static int client_get_instance(struct daemon *daemon, const struct process *proc
 	if (place == MAP_PLACE_KERNEL) {
 		if (object->has_kernel_user && object->kernel_user != process->uid)
 			return CLIENT_E_USER;
-		r = map_instance_get(map, 0, 0, 0, daemon->registry.last_instance + 1, instancep);
+		r = map_instance_get(map, 0, 0, 0, context->registry->last_instance + 1, instancep);
 		if (r == 0 && (!object->has_kernel_user || object->kernel_user != process->uid)) {
 			object->has_kernel_user = true;
 			object->kernel_user = process->uid;
-			keep_changed(daemon->keep);
+			keep_changed(context->keep);
 		}
 	} else if (place == MAP_PLACE_HOST && object->shared) {
-		r = map_instance_get(map, client_shared_number(process->uid), 0, 0,
-				     daemon->registry.last_instance + 1, instancep);
+		r = map_instance_get(map, process_shared_number(process->uid), 0, 0,
+				     context->registry->last_instance + 1, instancep);
 	} else {
-		r = client_get_own_instance(daemon, process, map, device, instancep);
+		r = client_get_own_instance(context, process, map, device, instancep);
 	}
-	if (r == 0 && (*instancep)->id > daemon->registry.last_instance)
-		daemon->registry.last_instance = (*instancep)->id;
+	if (r == 0 && (*instancep)->id > context->registry->last_instance)
+		context->registry->last_instance = (*instancep)->id;
 	return r;
 }
 
@@ -534,7 +528,7 @@ static const char *client_instance_trouble(int r) {
 		     : "no memory for a map";
 }
 
-static int client_on_instance(struct daemon *daemon, struct client *client,
+static int client_on_instance(struct client_context *context, struct client *client,
 			      const struct wire_instance *instance) {
 	union wire_message message = { .header = { .type = WIRE_INSTANCE_REPLY } };
 	struct process *process = client->process;
@@ -547,13 +541,13 @@ static int client_on_instance(struct daemon *daemon, struct client *client,
 	message.instance_reply.map_id = instance->map_id;
 	message.instance_reply.instance_id = UINT64_MAX; /* none */
 	map = process_may_use(process, instance->map_id)
-		      ? registry_map(&daemon->registry, instance->map_id, &object)
+		      ? registry_map(context->registry, instance->map_id, &object)
 		      : NULL;
 	if (map) {
-		r = client_get_instance(daemon, process, object, map, instance->device, &made);
+		r = client_get_instance(context, process, object, map, instance->device, &made);
 		if (r) {
 			made = NULL;
-			outcome_log_add(&daemon->outcomes, process->facts.uid, process->facts.pid,
+			outcome_log_add(context->outcomes, process->facts.uid, process->facts.pid,
 					process->facts.comm, OUTCOME_FAILED,
 					&(struct outcome_subject){}, client_instance_trouble(r));
 		}
@@ -622,14 +616,14 @@ static size_t client_report_users(const struct registry *registry,
 
 /* A module could not do something: the same kernels again, with the shim's words. A process has
  * many plans, one after the other: what was said of one before is not said again. */
-static void client_on_report(struct daemon *daemon, const struct client *client,
+static void client_on_report(struct client_context *context, const struct client *client,
 			     const struct wire_report *report) {
 	const struct process_facts *facts = &client->process->facts;
 	const struct module *module = process_module(client->process, report->module_id);
 	const bool plan = module && module->result->plan;
 	const char *text = report->reason;
 	const uint64_t id = client_report_map(&text);
-	const struct map *map = id ? registry_map(&daemon->registry, id, NULL) : NULL;
+	const struct map *map = id ? registry_map(context->registry, id, NULL) : NULL;
 	char named[MAP_NAME_SIZE + WIRE_REASON_MAX];
 	enum outcome_engine engine;
 
@@ -647,40 +641,40 @@ static void client_on_report(struct daemon *daemon, const struct client *client,
 			.demangled = kernel->demangled,
 			.device_function = kernel->device_function,
 			.attachments = users,
-			.n_attachments = client_report_users(&daemon->registry, kernel, map, users),
+			.n_attachments = client_report_users(context->registry, kernel, map, users),
 			.engine = plan ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_PTX,
 		};
 		const char *reason = text;
 
 		if (!subject.n_attachments || /* nothing of ours is in it */
 		    !client_report_means(kernel, &reason) ||
-		    (plan && outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason)))
+		    (plan && outcome_log_has(context->outcomes, facts->pid, &subject, reason)))
 			continue;
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
 				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject,
 				reason);
 	}
 	engine = outcome_left_by(text);
 	if (engine) { /* said again after each attach */
-		if (!outcome_log_has(&daemon->outcomes, facts->pid, &(struct outcome_subject){},
+		if (!outcome_log_has(context->outcomes, facts->pid, &(struct outcome_subject){},
 				     text))
-			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+			outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
 					OUTCOME_NOT_PROBED,
 					&(struct outcome_subject){ .engine = engine }, text);
 	} else if (!module || !module->result->n_kernels)
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_FAILED, &(struct outcome_subject){}, text);
 }
 
-static int client_on_trace(struct daemon *daemon, const struct client *client,
+static int client_on_trace(struct client_context *context, const struct client *client,
 			   const struct wire_trace *trace) {
 	union wire_message message = { .header = { .type = WIRE_TRACE_REPLY,
 						   .sequence = trace->header.sequence } };
 	int fd = -1, r;
 
-	r = daemon->traces ? shim_rings_ask(daemon->traces, client->process, trace->ancestor,
-					    client->connection, &fd, &message.trace_reply.size)
-			   : 0;
+	r = context->traces ? shim_rings_ask(context->traces, client->process, trace->ancestor,
+					     client->connection, &fd, &message.trace_reply.size)
+			    : 0;
 	return r < 0 ? r : shim_connection_send(client->connection, &message, fd);
 }
 
@@ -688,35 +682,35 @@ static int client_on_message(struct shim_connection *connection, const union wir
 			     int consumed_fd, void *userdata) {
 	_cleanup_fd int fd = consumed_fd;
 	struct client *client = connection->userdata;
-	struct daemon *daemon = userdata;
+	struct client_context *context = userdata;
 	struct module *module;
 
 	if (client->resume && message->header.type != WIRE_IDS)
 		return -EPROTO;
 	switch (message->header.type) {
 	case WIRE_RESUME:
-		return client_resume(daemon, client, &message->resume);
+		return client_resume(context, client, &message->resume);
 	case WIRE_IDS:
-		return client_resume_ids(daemon, client, &message->ids);
+		return client_resume_ids(context, client, &message->ids);
 	case WIRE_KEEP:
-		return client_resume_keep(daemon, client, &message->keep);
+		return client_resume_keep(context, client, &message->keep);
 	case WIRE_IMAGE:
 		process_facts_refresh(&client->process->facts);
 		fd = -1;
-		return image_submit(daemon, client, &message->image, consumed_fd);
+		return image_submit(context->image, client, &message->image, consumed_fd);
 	case WIRE_INSTANCE:
-		return client_on_instance(daemon, client, &message->instance);
+		return client_on_instance(context, client, &message->instance);
 	case WIRE_TRACE:
-		return client_on_trace(daemon, client, &message->trace);
+		return client_on_trace(context, client, &message->trace);
 	case WIRE_ARMED:
 		module = process_module(client->process, message->armed.module_id);
 		if (!module)
 			return 0;
 		module->armed = true;
 		if (module->retiring)
-			client_send_retirements(daemon, client->process,
+			client_send_retirements(context, client->process,
 						process_mirror(client->process));
-		image_answer_armed(daemon, client->process, module->result);
+		image_answer_armed(context->image, client->process, module->result);
 		return 0;
 	case WIRE_UNLOAD:
 		module = process_module(client->process, message->unload.module_id);
@@ -724,55 +718,57 @@ static int client_on_message(struct shim_connection *connection, const union wir
 			process_module_free(client->process, module);
 		return 0;
 	case WIRE_REPORT:
-		client_on_report(daemon, client, &message->report);
+		client_on_report(context, client, &message->report);
 		return 0;
 	case WIRE_SYNCED:
-		client_sync_answered(daemon, connection, message->header.sequence, false);
-		client_send_retirements(daemon, client->process, process_mirror(client->process));
+		client_sync_answered(context, connection, message->header.sequence, false);
+		client_send_retirements(context, client->process, process_mirror(client->process));
 		return 0;
 	}
 	return -EPROTO;
 }
 
-void client_process_gone(struct daemon *daemon, struct process *process) {
+void client_process_gone(struct process *process, void *userdata) {
+	struct client_context *context = userdata;
 	const struct process_facts *facts = &process->facts;
 	const struct module *module;
 	struct object *object;
 
-	if (daemon->stopping) { /* the next daemon sees whether it has ended, or there is none */
-		process_free(&daemon->processes, process);
+	if (context->image
+		    ->stopping) { /* the next daemon sees whether it has ended, or there is none */
+		process_free(context->processes, process);
 		return;
 	}
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+	TAILQ_FOREACH(object, &context->registry->objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			if (object->maps[i])
 				map_process_end(object->maps[i], process->number);
-	client_fold_gone(daemon);
+	client_fold_gone(context);
 	LIST_FOREACH(module, &process->modules, link)
 		if (!module->armed && module->result->n_slots)
-			outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+			outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
 					OUTCOME_FAILED,
 					&(struct outcome_subject){
 						.attachments = module->result->attachments,
 						.n_attachments = module->result->n_attachments },
 					"the process ended before its probes were armed");
-	process_free(&daemon->processes, process);
+	process_free(context->processes, process);
 }
 
 static void client_on_closed(struct shim_connection *connection, void *userdata) {
 	struct client *client = connection->userdata;
-	struct daemon *daemon = userdata;
+	struct client_context *context = userdata;
 
-	client_sync_answered(daemon, connection, 0, true);
-	if (daemon->traces)
-		shim_rings_closed(daemon->traces, connection);
+	client_sync_answered(context, connection, 0, true);
+	if (context->traces)
+		shim_rings_closed(context->traces, connection);
 	if (client->request)
 		image_abandon(client->request);
 	/* a connection that was made for an earlier daemon may reach this one, and end at once */
 	if (process_disconnect(client->process, connection) &&
-	    (daemon->stopping || !client_is_awaited(daemon, client->process) ||
-	     process_watch(daemon, client->process) < 0))
-		client_process_gone(daemon, client->process);
+	    (context->image->stopping || !client_is_awaited(context, client->process) ||
+	     process_watch(context->processes, client->process) < 0))
+		client_process_gone(client->process, context);
 	free(client->resume);
 	free(client);
 }

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "client.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 #include "daemon/gpuprobed/wire/shim-wire.h"
@@ -47,7 +47,7 @@ struct other_shim {
 };
 
 struct other_shims {
-	struct daemon *daemon;
+	struct client_context *context;
 	uv_timer_t timer;
 	uint64_t looked; /* uv_now(): when the ended were let go last */
 	uint64_t began;
@@ -92,7 +92,7 @@ static void other_shim_free(struct other_shims *others, struct other_shim *shim)
 
 /* Lets go of who has ended. */
 static void other_shims_look(struct other_shims *others) {
-	const uint64_t now = uv_now(others->daemon->loop);
+	const uint64_t now = uv_now(others->context->loop);
 	struct other_shim *shim, *next;
 	struct process_facts facts;
 
@@ -120,7 +120,7 @@ static const struct other_shim *other_shims_find(const struct other_shims *other
 /* Carries probes of an earlier daemon, and has not come back in a time in which it should have. */
 static bool other_shims_is_silent(const struct other_shims *others, const struct process *process) {
 	return process->watch && !process->n_connections &&
-	       uv_now(others->daemon->loop) - others->began > OTHER_SHIMS_SILENT_MS &&
+	       uv_now(others->context->loop) - others->began > OTHER_SHIMS_SILENT_MS &&
 	       !other_shims_find(others, process->facts.pid, process->facts.start_time);
 }
 
@@ -139,7 +139,7 @@ static void other_shims_tell(struct other_shims *others, bool unlogged,
 		shim->logged |= unlogged;
 		other_shims_add_pid(shim->version < WIRE_VERSION ? &older : &newer, shim->pid);
 	}
-	LIST_FOREACH(process, &others->daemon->processes.list, link)
+	LIST_FOREACH(process, &others->context->processes->list, link)
 		if (!(unlogged && others->silent_logged) && other_shims_is_silent(others, process))
 			other_shims_add_pid(&silent, process->facts.pid);
 	others->silent_logged |= unlogged && silent.n;
@@ -149,7 +149,7 @@ static void other_shims_tell(struct other_shims *others, bool unlogged,
 			 take, userdata);
 	other_shims_take(
 		&newer, "programs that run with a newer shim than this daemon's",
-		others->daemon->config->session
+		others->context->config->session
 			? "they are not probed; restart the daemon"
 			: "they are not probed; restart the daemon: systemctl restart gpuprobed",
 		take, userdata);
@@ -166,7 +166,7 @@ static void other_shims_log(const char *line, void *userdata) {
 
 static void other_shims_on_timer(uv_timer_t *timer) {
 	struct other_shims *others = timer->data;
-	const uint64_t past = uv_now(others->daemon->loop) - others->began;
+	const uint64_t past = uv_now(others->context->loop) - others->began;
 
 	others->again = !LIST_EMPTY(&others->list);
 	other_shims_tell(others, true, other_shims_log, NULL);
@@ -183,17 +183,17 @@ static void other_shims_wait(struct other_shims *others) {
 		uv_timer_start(&others->timer, other_shims_on_timer, wait_ms, 0);
 }
 
-int other_shims_new(struct other_shims **othersp, struct daemon *daemon) {
+int other_shims_new(struct other_shims **othersp, struct client_context *context) {
 	struct other_shims *others = calloc(1, sizeof(*others));
 
 	if (!others)
 		return -ENOMEM;
-	others->daemon = daemon;
-	others->began = uv_now(daemon->loop);
+	others->context = context;
+	others->began = uv_now(context->loop);
 	LIST_INIT(&others->list);
-	uv_timer_init(daemon->loop, &others->timer);
+	uv_timer_init(context->loop, &others->timer);
 	others->timer.data = others;
-	if (!LIST_EMPTY(&daemon->processes.list))
+	if (!LIST_EMPTY(&context->processes->list))
 		uv_timer_start(&others->timer, other_shims_on_timer, OTHER_SHIMS_SILENT_MS + 1, 0);
 	*othersp = others;
 	return 0;
@@ -247,7 +247,7 @@ void other_shims_greeted(struct other_shims *others, const struct shim_connectio
 		 "its shim is of version %s (protocol %u, this daemon's is %u): restart %s",
 		 greeting->shim_version, greeting->version, WIRE_VERSION,
 		 greeting->version < WIRE_VERSION ? "the program" : "the daemon");
-	outcome_log_add(&others->daemon->outcomes, facts.uid, facts.pid, facts.comm, OUTCOME_FAILED,
+	outcome_log_add(others->context->outcomes, facts.uid, facts.pid, facts.comm, OUTCOME_FAILED,
 			&(struct outcome_subject){}, why);
 	other_shims_wait(others);
 }

@@ -6,14 +6,14 @@
 
 #include <stdint.h>
 
-struct daemon;
+struct client_context;
 struct other_shims;
 struct shim_connection;
 struct shim_greeting;
 
 /* Lines go to the log some seconds after somebody was seen, as many programs come at once. 0 or
  * -errno. */
-int other_shims_new(struct other_shims **othersp, struct daemon *daemon);
+int other_shims_new(struct other_shims **othersp, struct client_context *context);
 struct other_shims *other_shims_free(struct other_shims *others);
 
 /* A process has greeted in another version of the protocol. */

@@ -56,15 +56,16 @@ static int setup(void **state) {
 	daemon->config = &world->config;
 	config_set_defaults(&world->config);
 	registry_init(&daemon->registry);
-	process_table_init(&daemon->processes);
+	process_table_init(&daemon->processes, &world->loop, client_process_gone, &daemon->client);
 	outcome_log_init(&daemon->outcomes);
-	LIST_INIT(&daemon->syncs);
-	assert_int_equal(image_cache_init(&daemon->images), 0);
+	LIST_INIT(&daemon->client.syncs);
+	assert_int_equal(image_cache_init(&daemon->image.images), 0);
 	assert_int_equal(map_accounts_new(&daemon->map_accounts, UINT64_C(1) << 30), 0);
+	daemon_connect_rooms(daemon);
 	fd = shim_server_listen(world->path, 0666);
 	assert_true(fd >= 0);
 	assert_int_equal(shim_server_new(&daemon->shims, &world->loop, fd, &daemon->accounts,
-					 &client_handlers, daemon),
+					 &client_handlers, &daemon->client),
 			 0);
 	assert_int_equal(object_new(&world->object, 1, 0), 0);
 	assert_int_equal(attachment_new(&attachment, world->object), 0);
@@ -357,8 +358,8 @@ static void test_share(void **state) {
 	close(other);
 	turn(world);
 	assert_int_equal(ring->n_instances, 1);
-	assert_non_null(world->daemon.folding); /* not all of them in one turn */
-	while (world->daemon.folding)
+	assert_non_null(world->daemon.client.folding); /* not all of them in one turn */
+	while (world->daemon.client.folding)
 		turn(world);
 	other = connect_as(world, OTHER_USER, WIRE_ROLE_LOADER, &welcome);
 	load_module(world);
@@ -455,7 +456,7 @@ static void test_sync(void **state) {
 
 	load_module(world);
 	close(ask(world, loader, map, 0, &reply));
-	request = client_sync(&world->daemon, map, 60000, NULL, NULL, &r);
+	request = client_sync(&world->daemon.client, map, 60000, NULL, NULL, &r);
 	assert_non_null(request);
 	assert_int_equal(receive(mirror, &message), -1);
 	assert_int_equal(message.header.type, WIRE_SYNC);
@@ -463,7 +464,7 @@ static void test_sync(void **state) {
 	assert_int_equal(map_instance_get(map, 999, 999, 0, 999, &other), 0);
 	map_instance_end(ended);
 	assert_int_equal(map->n_instances, 1);
-	assert_null(client_sync(&world->daemon, map, 60000, NULL, NULL, &r));
+	assert_null(client_sync(&world->daemon.client, map, 60000, NULL, NULL, &r));
 	assert_int_equal(r, 0);
 	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
 	close(mirror);
@@ -505,11 +506,11 @@ static void test_disarm(void **state) {
 	int loader = connect_as(world, geteuid(), WIRE_ROLE_LOADER, &message),
 	    mirror = connect_as(world, geteuid(), WIRE_ROLE_MIRROR, &message);
 
-	client_disarm(&world->daemon, world->object, 1);
+	client_disarm(&world->daemon.client, world->object, 1);
 	assert_true(recv(mirror, &message, sizeof(message), MSG_DONTWAIT) < 0);
 	load_module(world);
 	add_map(world, 2, MAP_PLACE_HOST, MAP_MERGE_NONE, -1); /* which it was not given */
-	client_disarm(&world->daemon, world->object, 3);
+	client_disarm(&world->daemon.client, world->object, 3);
 	assert_int_equal(receive(mirror, &message), -1);
 	assert_int_equal(message.header.type, WIRE_DISARM);
 	assert_int_equal(message.disarm.map_id, map->id);
@@ -546,7 +547,7 @@ static void test_resume(void **state) {
 	account->modules += ACCOUNT_MODULES_MAX - 2;
 	for (uint64_t module = 1; module <= 4; module++)
 		assert_int_equal(resume(world, fd, module), module <= 2);
-	daemon_count_modules(&world->daemon);
+	process_table_count(&world->daemon.processes, &world->daemon.registry);
 	assert_int_equal(attachment->n_modules, 2);
 	assert_int_equal(attachment->n_processes, 1);
 	assert_int_equal(world->daemon.outcomes.n, 1); /* said once */

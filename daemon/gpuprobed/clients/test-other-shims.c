@@ -65,9 +65,10 @@ static void test_full(void **state) {
 
 	assert_int_equal(uv_loop_init(&loop), 0);
 	daemon.loop = &loop;
-	process_table_init(&daemon.processes);
+	daemon_connect_rooms(&daemon);
+	process_table_init(&daemon.processes, NULL, NULL, NULL);
 	outcome_log_init(&daemon.outcomes);
-	assert_int_equal(other_shims_new(&others, &daemon), 0);
+	assert_int_equal(other_shims_new(&others, &daemon.client), 0);
 	for (pid_t pid = ENDED - 127; pid <= ENDED; pid++)
 		greet(others, pid);
 	n = told(others);

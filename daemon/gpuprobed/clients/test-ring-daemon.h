@@ -74,7 +74,7 @@ struct sync_request {
 static struct map_ring *sync_ring; /* its `lost` becomes sync_lost when the process is asked */
 static uint64_t sync_lost;
 
-struct sync_request *__wrap_client_sync(struct daemon *daemon, const struct map *map,
+struct sync_request *__wrap_client_sync(struct client_context *context, const struct map *map,
 					unsigned int timeout_ms, void (*done)(void *userdata),
 					void *userdata, int *rp);
 void __wrap_client_sync_cancel(struct sync_request *request);
@@ -93,7 +93,7 @@ static void on_sync(uv_timer_t *timer) {
 	uv_close((uv_handle_t *)timer, sync_closed);
 }
 
-struct sync_request *__wrap_client_sync(struct daemon *daemon, const struct map *map,
+struct sync_request *__wrap_client_sync(struct client_context *context, const struct map *map,
 					unsigned int timeout_ms, void (*done)(void *userdata),
 					void *userdata, int *rp) {
 	struct sync_request *request;
@@ -104,7 +104,7 @@ struct sync_request *__wrap_client_sync(struct daemon *daemon, const struct map 
 	request = calloc(1, sizeof(*request));
 	request->done = done;
 	request->userdata = userdata;
-	uv_timer_init(daemon->loop, &request->timer);
+	uv_timer_init(context->loop, &request->timer);
 	request->timer.data = request;
 	uv_timer_start(&request->timer, on_sync, 1, 0);
 	return request;
@@ -267,6 +267,7 @@ static int setup(void **state) {
 	uv_async_init(&test.loop, &test.async, on_async);
 	test.daemon.loop = &test.loop;
 	test.daemon.config = &test.config;
+	daemon_connect_rooms(&test.daemon);
 	test.config.mirror_period_ms = 100;
 	registry_init(&test.daemon.registry);
 	LIST_INIT(&test.daemon.ring_readers);

@@ -22,9 +22,9 @@ int control_cache_status(struct varlink_call *call, json_object *parameters, voi
 	json_object *json = json_object_new_object();
 	struct cache_counters counters;
 
-	cache_counters(daemon->cache, &counters);
-	json_add_bool(json, "enabled", daemon->cache != NULL);
-	control_add_string(json, "folder", job_cache_folder(daemon->cache));
+	cache_counters(daemon->image.cache, &counters);
+	json_add_bool(json, "enabled", daemon->image.cache != NULL);
+	control_add_string(json, "folder", job_cache_folder(daemon->image.cache));
 	json_add_int(json, "limit", (int64_t)counters.limit);
 	json_add_int(json, "bytes", (int64_t)counters.bytes);
 	json_add_int(json, "entries", (int64_t)counters.entries);
@@ -119,12 +119,12 @@ int control_list_cache(struct varlink_call *call, json_object *parameters, void 
 	const uint32_t uid =
 		control_is_admin(call) ? CACHE_STORE_ANYBODY : varlink_call_peer(call)->uid;
 
-	if (!daemon->cache)
+	if (!daemon->image.cache)
 		return control_no_cache(call);
 	varlink_call_ref(call);
-	return control_cache_referred(call,
-				      job_cache_list(daemon->cache, uid, CONTROL_CACHE_LIST_MAX,
-						     control_on_listed, call));
+	return control_cache_referred(call, job_cache_list(daemon->image.cache, uid,
+							   CONTROL_CACHE_LIST_MAX,
+							   control_on_listed, call));
 }
 
 int control_clear_cache(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -134,9 +134,10 @@ int control_clear_cache(struct varlink_call *call, json_object *parameters, void
 		return control_error_reason(
 			call, "PermissionDenied",
 			"only who may attach may clear the cache: it is everybody's");
-	if (!daemon->cache)
+	if (!daemon->image.cache)
 		return control_no_cache(call);
 	varlink_call_ref(call);
-	return control_cache_referred(call, job_cache_clear(daemon->cache, CACHE_STORE_ANYBODY,
-							    control_on_cleared, call));
+	return control_cache_referred(call,
+				      job_cache_clear(daemon->image.cache, CACHE_STORE_ANYBODY,
+						      control_on_cleared, call));
 }

@@ -234,7 +234,7 @@ int control_dump_map(struct varlink_call *call, json_object *parameters, void *u
 	dump->map = map->id;
 	dump->more = varlink_call_more(call);
 	map_cursor_init(&dump->cursor, &order);
-	dump->sync = client_sync(daemon, map, DUMP_SYNC_MS, dump_start, dump, &r);
+	dump->sync = client_sync(&daemon->client, map, DUMP_SYNC_MS, dump_start, dump, &r);
 	if (r < 0) {
 		free(dump);
 		return r;

@@ -271,10 +271,10 @@ static void examine_cache(const struct daemon *daemon, json_object *checks) {
 	struct cache_counters counters;
 
 	missing_each(daemon, examine_take_missing, part);
-	cache_counters(daemon->cache, &counters);
+	cache_counters(daemon->image.cache, &counters);
 	if (*part->line)
 		examine_add_missing(checks, part);
-	else if (daemon->cache && counters.failures)
+	else if (daemon->image.cache && counters.failures)
 		examine_add(
 			checks, id, title, "warning",
 			examine_log(
@@ -282,11 +282,12 @@ static void examine_cache(const struct daemon *daemon, json_object *checks) {
 				"look at the disk; the daemon's log has the error: journalctl -u "
 				"gpuprobed",
 				"look at the disk; the standard error of the daemon has the error"),
-			"%s: %llu failures", job_cache_folder(daemon->cache),
+			"%s: %llu failures", job_cache_folder(daemon->image.cache),
 			(unsigned long long)counters.failures);
-	else if (daemon->cache)
+	else if (daemon->image.cache)
 		examine_add(checks, id, title, "ok", NULL, "%s: %llu entries, %llu of %llu MiB",
-			    job_cache_folder(daemon->cache), (unsigned long long)counters.entries,
+			    job_cache_folder(daemon->image.cache),
+			    (unsigned long long)counters.entries,
 			    (unsigned long long)counters.bytes >> 20,
 			    (unsigned long long)counters.limit >> 20);
 	else
@@ -297,9 +298,9 @@ static void examine_cache(const struct daemon *daemon, json_object *checks) {
 static void examine_rest(const struct daemon *daemon, json_object *checks) {
 	char devices[128] = "";
 
-	for (unsigned int i = 0; i < daemon->n_capabilities; i++)
+	for (unsigned int i = 0; i < daemon->image.n_capabilities; i++)
 		snprintf(devices + strlen(devices), sizeof(devices) - strlen(devices), "%ssm_%u",
-			 i ? " " : "", daemon->capabilities[i]);
+			 i ? " " : "", daemon->image.capabilities[i]);
 	if (*devices)
 		examine_add(checks, "daemon.devices", "GPUs that the daemon knows of", "ok", NULL,
 			    "%s", devices);
@@ -384,7 +385,7 @@ int control_examine(struct varlink_call *call, json_object *parameters, void *us
 	static const char *const ids[] = { "daemon.image-worker", "daemon.program-worker" },
 				 *const titles[] = { "image worker", "program worker" };
 	struct daemon *daemon = userdata;
-	struct worker_pool *pools[] = { daemon->image_pool, daemon->program_pool };
+	struct worker_pool *pools[] = { daemon->image.image_pool, daemon->program_pool };
 	struct examine *examine = calloc(1, sizeof(*examine));
 
 	if (!examine)

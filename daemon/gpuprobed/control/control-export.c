@@ -11,7 +11,7 @@
 
 #include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/keep/keep.h"
-#include "daemon/gpuprobed/metrics/map-export.h"
+#include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/metrics/metrics.h"
 
 int control_export_map(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -126,7 +126,7 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 	const struct metrics_view view = {
 		.all = control_is_admin(call),
 		.uid = varlink_call_peer(call)->uid,
-		.call = call,
+		.json = true,
 		.prometheus = control_bool(parameters, "prometheus"),
 	};
 	struct metrics_call *metrics = calloc(1, sizeof(*metrics));

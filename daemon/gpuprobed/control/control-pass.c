@@ -34,8 +34,9 @@ int control_list_passes(struct varlink_call *call, json_object *parameters, void
 	json_object *json = json_object_new_object(), *passes = json_object_new_array(),
 		    *folders = json_object_new_array();
 
-	for (size_t i = 0; i < daemon->passes.n; i++)
-		json_object_array_add(passes, control_pass_json(daemon->passes.definitions[i]));
+	for (size_t i = 0; i < daemon->image.passes.n; i++)
+		json_object_array_add(passes,
+				      control_pass_json(daemon->image.passes.definitions[i]));
 	for (size_t i = 0; i < daemon->n_pass_folders; i++)
 		json_object_array_add(folders, json_object_new_string(daemon->pass_folders[i]));
 	json_object_object_add(json, "passes", passes);

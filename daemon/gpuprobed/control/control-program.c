@@ -60,7 +60,7 @@ static const struct plan_image *control_patch(const struct daemon *daemon, uint3
 					      uint64_t attachment) {
 	const struct plan_image *image, *best = NULL;
 
-	TAILQ_FOREACH(image, &daemon->plans.list, link) {
+	TAILQ_FOREACH(image, &daemon->image.plans.list, link) {
 		bool has = false;
 
 		for (size_t i = 0; i < image->n_attachments; i++)
@@ -76,9 +76,9 @@ static json_object *control_patches_json(const struct daemon *daemon,
 					 const struct attachment *attachment) {
 	json_object *array = json_object_new_array();
 
-	for (unsigned int c = 0; c < daemon->n_capabilities; c++) {
+	for (unsigned int c = 0; c < daemon->image.n_capabilities; c++) {
 		const struct plan_image *image =
-			control_patch(daemon, daemon->capabilities[c], attachment->id);
+			control_patch(daemon, daemon->image.capabilities[c], attachment->id);
 
 		for (size_t i = 0; image && i < image->n_functions; i++) {
 			const struct plan_function *function = &image->functions[i];
@@ -140,7 +140,7 @@ int control_show_program(struct varlink_call *call, json_object *parameters, voi
 	json_object *json, *programs = json_object_new_array();
 	const struct attachment *attachment;
 
-	daemon_count_modules(daemon);
+	process_table_count(&daemon->processes, &daemon->registry);
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (!attachment->on_host && control_may_see(call, attachment->object->owner) &&
 		    control_means_program(program, attachment))

@@ -434,7 +434,7 @@ static void reader_refresh(struct ring_reader *reader) {
 	reader->synced = uv_now(reader->daemon->loop);
 	map = reader_next_sync(reader);
 	if (map)
-		reader->sync = client_sync(reader->daemon, map, READER_REFRESH_MS,
+		reader->sync = client_sync(&reader->daemon->client, map, READER_REFRESH_MS,
 					   reader_on_refreshed, reader, &r);
 }
 
@@ -447,9 +447,9 @@ static void reader_sync_next(void *userdata) {
 
 	reader->sync = NULL;
 	while (!reader->sync && waited < READER_SYNC_MS && (map = reader_next_sync(reader)))
-		reader->sync =
-			client_sync(reader->daemon, map, READER_SYNC_MS - (unsigned int)waited,
-				    reader_sync_next, reader, &r);
+		reader->sync = client_sync(&reader->daemon->client, map,
+					   READER_SYNC_MS - (unsigned int)waited, reader_sync_next,
+					   reader, &r);
 	if (!reader->sync) {
 		reader->state = READER_LAST;
 		reader_wait(reader, 0);

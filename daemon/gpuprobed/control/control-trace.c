@@ -361,7 +361,7 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	if (!trace)
 		return -ENOMEM;
 	trace->call = varlink_call_ref(call);
-	trace->table = daemon->traces;
+	trace->table = daemon->client.traces;
 	trace->text = malloc(base64_encoded_size(TRACE_CHUNK_SIZE));
 	config.userdata = trace;
 	config.options.caller = varlink_call_peer(call)->uid;
@@ -376,9 +376,9 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 			call, "PermissionDenied",
 			"processes of others: only members of the group gpuprobe may trace them");
 	else if (r == 0) {
-		r = trace_session_new(&trace->session, daemon->traces, &config, &bad_pid);
+		r = trace_session_new(&trace->session, daemon->client.traces, &config, &bad_pid);
 		if (r)
-			r = control_trace_refuse(call, daemon->traces, r, bad_pid);
+			r = control_trace_refuse(call, daemon->client.traces, r, bad_pid);
 	}
 	if (!trace->session) {
 		control_trace_free(trace);
@@ -400,7 +400,7 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	struct daemon *daemon = userdata;
 	struct trace_hooks *attached[TRACE_SESSIONS_MAX];
 	json_object *json, *hooks = NULL;
-	size_t n = trace_table_hooks(daemon->traces,
+	size_t n = trace_table_hooks(daemon->client.traces,
 				     control_is_admin(call) ? NULL : &varlink_call_peer(call)->uid,
 				     attached);
 	const char *pattern = control_string(parameters, "pattern");

@@ -185,7 +185,7 @@ static int update_start(struct varlink_call *call, json_object *parameters, stru
 		update_free(update);
 		return r;
 	}
-	update->sync = client_sync(daemon, map, UPDATE_SYNC_MS, update_run, update, &r);
+	update->sync = client_sync(&daemon->client, map, UPDATE_SYNC_MS, update_run, update, &r);
 	if (r < 0) {
 		update_free(update);
 		return r;

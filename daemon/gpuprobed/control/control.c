@@ -25,7 +25,6 @@
 #include "lib/base64.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "kernels.h"
-#include "kernels-list.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/message-id.h"
 #include "missing.h"
@@ -78,6 +77,10 @@ void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *c
 
 bool control_may_see(const struct varlink_call *call, uid_t owner) {
 	return control_is_admin(call) || varlink_call_peer(call)->uid == owner;
+}
+
+struct kernels_reader control_reader(const struct varlink_call *call) {
+	return (struct kernels_reader){ control_is_admin(call), varlink_call_peer(call)->uid };
 }
 
 /* ---- JSON ---- */
@@ -226,7 +229,7 @@ static int control_attach_success(struct control_attach *work, const struct obje
 		    *maps = json_object_new_array();
 	const struct attachment *attachment;
 
-	daemon_count_modules(work->daemon);
+	process_table_count(&work->daemon->processes, &work->daemon->registry);
 	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link) {
 		if (attachment->object != object)
 			continue;
@@ -542,7 +545,7 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 		return control_error_not_found(call, what);
 	}
 	control_log_detached((uint64_t)id, varlink_call_peer(call)->uid);
-	daemon_detach(daemon, attachment);
+	attach_detach(daemon, attachment);
 	return varlink_call_reply(call, NULL);
 }
 
@@ -556,7 +559,7 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 		    *notices = json_object_new_array();
 	const struct attachment *attachment;
 
-	daemon_count_modules(daemon);
+	process_table_count(&daemon->processes, &daemon->registry);
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (control_may_see(call, attachment->object->owner))
 			json_object_array_add(attachments, control_attachment_json(attachment));
@@ -586,14 +589,14 @@ static int control_list_maps(struct varlink_call *call, json_object *parameters,
 /* ---- Status ---- */
 
 static json_object *control_counters_json(const struct daemon *daemon) {
-	const struct worker_pool_counters *image = worker_pool_counters(daemon->image_pool);
+	const struct worker_pool_counters *image = worker_pool_counters(daemon->image.image_pool);
 	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
 	json_object *json = json_object_new_object();
 
-	json_add_int(json, "images", (int64_t)daemon->counters.images);
-	json_add_int(json, "images_replaced", (int64_t)daemon->counters.images_replaced);
-	json_add_int(json, "images_own", (int64_t)daemon->counters.images_own);
-	json_add_int(json, "images_cached", (int64_t)daemon->counters.images_cached);
+	json_add_int(json, "images", (int64_t)daemon->image.counters.images);
+	json_add_int(json, "images_replaced", (int64_t)daemon->image.counters.images_replaced);
+	json_add_int(json, "images_own", (int64_t)daemon->image.counters.images_own);
+	json_add_int(json, "images_cached", (int64_t)daemon->image.counters.images_cached);
 	json_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
 	json_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
 	json_add_int(json, "processes", (int64_t)daemon->processes.total);
@@ -634,7 +637,7 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	json_add_int(json, "started", daemon->started);
 	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
 	control_add_string(json, "compiler",
-			   worker_pool_features(daemon->image_pool)
+			   worker_pool_features(daemon->image.image_pool)
 				   ? missing_feature(daemon, "compiler") ?: "driver"
 				   : "unknown yet");
 	json_add_int(json, "attachments", daemon->registry.n_attachments);

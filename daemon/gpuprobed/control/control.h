@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/gpuprobed/image/kernels-list.h"
 #include "lib/varlink/varlink-server.h"
 
 struct attachment;
@@ -36,6 +37,7 @@ bool control_may_read_hooks(const struct daemon *daemon, const struct varlink_ca
 void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call,
 			     uint64_t began);
 bool control_may_see(const struct varlink_call *call, uid_t owner);
+struct kernels_reader control_reader(const struct varlink_call *call);
 
 /* Errors of the interface. They consume nothing and return what varlink_call_error() does. */
 int control_error_not_found(struct varlink_call *call, const char *what);
@@ -58,7 +60,7 @@ const char *control_filter(json_object *json, struct filter *filter, const char 
 
 void control_add_string(json_object *object, const char *key, const char *value);
 
-/* The types Map and Attachment of the interface; daemon_count_modules() is called before. */
+/* The types Map and Attachment of the interface; process_table_count() is called before. */
 json_object *control_attachment_json(const struct attachment *attachment);
 json_object *control_map_json(const struct map *map, const struct object *object);
 

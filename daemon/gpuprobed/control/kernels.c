@@ -20,7 +20,7 @@
 #include "lib/base/text.h"
 #include "lib/json.h"
 #include "proto/kernel-id.h"
-#include "kernels-list.h"
+#include "daemon/gpuprobed/image/kernels-list.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/image/plan-names.h"
 
@@ -113,7 +113,7 @@ int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, voi
 /* Results that the caller may see. */
 struct kernels_results {
 	const struct daemon *daemon;
-	const struct varlink_call *call;
+	const struct kernels_reader *reader;
 	struct image_result **list;
 	size_t n, max;
 	int r;
@@ -123,7 +123,7 @@ static void kernels_add_result(struct image_result *result, uid_t uid, void *use
 	struct kernels_results *results = userdata;
 	struct image_result **grown;
 
-	if (!result->replaced || !kernels_may_see(results->daemon, results->call, uid,
+	if (!result->replaced || !kernels_may_see(&results->daemon->registry, results->reader, uid,
 						  result->attachments, result->n_attachments))
 		return;
 	if (results->n == results->max) {
@@ -151,7 +151,7 @@ static int kernels_collect(struct kernels_results *results) {
 	const struct module *module;
 	size_t n = 0;
 
-	image_cache_each(&results->daemon->images, kernels_add_result, results);
+	image_cache_each(&results->daemon->image.images, kernels_add_result, results);
 	LIST_FOREACH(process, &results->daemon->processes.list, link)
 		LIST_FOREACH(module, &process->modules, link)
 			kernels_add_result(module->result, process->facts.uid, results);
@@ -374,8 +374,8 @@ int kernels_search_part(struct kernels_search *search, uint64_t nanoseconds) {
 }
 
 int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon,
-		       const struct varlink_call *call, const char *kernel, const char *instruction,
-		       json_object *array) {
+		       const struct kernels_reader *reader, const char *kernel,
+		       const char *instruction, json_object *array) {
 	struct kernels_search *search;
 	struct kernels_results *results;
 	size_t n = 0;
@@ -394,7 +394,7 @@ int kernels_search_new(struct kernels_search **searchp, const struct daemon *dae
 	search->by_id = !instruction && (strlen(kernel) == 16 || strncmp(kernel, "0x", 2) == 0) &&
 			kernels_hex(kernel, &search->id);
 	results = &search->results;
-	*results = (struct kernels_results){ .daemon = daemon, .call = call };
+	*results = (struct kernels_results){ .daemon = daemon, .reader = reader };
 	r = kernels_collect(results);
 	for (size_t i = 0; i < results->n; i++)
 		if (!instruction || results->list[i]->image == search->id >> 32)
@@ -481,6 +481,7 @@ static int kernels_show_turn(struct varlink_call *call, void *userdata) {
 }
 
 int control_show_kernel(struct varlink_call *call, json_object *parameters, void *userdata) {
+	const struct kernels_reader reader = control_reader(call);
 	const char *kernel = control_string(parameters, "kernel"),
 		   *instruction = control_string(parameters, "instruction");
 	struct kernels_show *show;
@@ -496,7 +497,7 @@ int control_show_kernel(struct varlink_call *call, json_object *parameters, void
 		return -ENOMEM;
 	show->call = varlink_call_ref(call);
 	show->array = json_object_new_array();
-	r = kernels_search_new(&show->search, userdata, call, kernel, instruction, show->array);
+	r = kernels_search_new(&show->search, userdata, &reader, kernel, instruction, show->array);
 	if (r) {
 		r = kernels_show_answer(call, show->array, r);
 		kernels_show_free(show);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 struct daemon;
+struct kernels_reader;
 struct varlink_call;
 
 enum kernels_result {
@@ -23,14 +24,14 @@ enum kernels_result {
 
 /*
  * Adds the instructions of the kernels that `kernel` means (name, glob, or 16 hexadecimal digits)
- * and the caller (NULL: somebody who sees all) may see, or the one with the id `instruction` if
+ * and the reader (borrowed for the call) may see, or the one with the id `instruction` if
  * that is not NULL, to `array`; all borrowed. A part at a time: lists of names and instructions are
  * long, and a glob may take long for each name. 0, KERNELS_E_INVALID, or negative errno.
  */
 struct kernels_search;
 int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon,
-		       const struct varlink_call *call, const char *kernel, const char *instruction,
-		       json_object *array);
+		       const struct kernels_reader *reader, const char *kernel,
+		       const char *instruction, json_object *array);
 struct kernels_search *kernels_search_free(struct kernels_search *search);
 
 /* Goes on, for about so long, but one step at least. KERNELS_E_AGAIN: that was not all; 0,
@@ -45,5 +46,10 @@ int kernels_search_part(struct kernels_search *search, uint64_t nanoseconds);
 int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, void *userdata),
 		 void *userdata);
 
-/* Method of the control interface; userdata: the daemon. */
+struct kernels_list;
+/* Adds kernels of type Kernel to the array, up to about n_bytes of text. Whether there are more. */
+bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_bytes);
+
+/* Methods of the control interface; userdata: the daemon. */
+int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_show_kernel(struct varlink_call *call, json_object *parameters, void *userdata);

@@ -20,7 +20,7 @@
 #include "daemon/gpuprobed/wire/process-facts.h"
 
 const char *missing_feature(const struct daemon *daemon, const char *key) {
-	json_object *features = worker_pool_features(daemon->image_pool), *text = NULL;
+	json_object *features = worker_pool_features(daemon->image.image_pool), *text = NULL;
 
 	if (!features || !json_object_object_get_ex(features, key, &text) ||
 	    !json_object_is_type(text, json_type_string))
@@ -67,14 +67,14 @@ void missing_each(const struct daemon *daemon,
 		     "daemon has no CAP_SYS_PTRACE; " PROJECT_DROP_INS
 		     "/host-tracing.conf says how to give it, and what that costs",
 		     userdata);
-	trouble = worker_pool_trouble(daemon->image_pool);
+	trouble = worker_pool_trouble(daemon->image.image_pool);
 	if (trouble)
 		take("image-worker", trouble, userdata);
 	trouble = worker_pool_trouble(daemon->program_pool);
 	if (trouble)
 		take("program-worker", trouble, userdata);
 	if (engine_rules_any_sass(&daemon->config->engines) &&
-	    worker_pool_features(daemon->image_pool) && !missing_feature(daemon, "patch"))
+	    worker_pool_features(daemon->image.image_pool) && !missing_feature(daemon, "patch"))
 		take("patching",
 		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the "
 		     "package gpuprobed-ptxcompiler, or "
@@ -89,7 +89,7 @@ void missing_each(const struct daemon *daemon,
 			 daemon->config->toolkit, strerror(errno));
 		take("toolkit", line, userdata);
 	}
-	trouble = daemon->no_cache[0] ? daemon->no_cache : job_cache_trouble(daemon->cache);
+	trouble = daemon->no_cache[0] ? daemon->no_cache : job_cache_trouble(daemon->image.cache);
 	if (trouble)
 		take("cache", trouble, userdata);
 	metrics_each_trouble(daemon->metrics, tell_metrics, &taker);

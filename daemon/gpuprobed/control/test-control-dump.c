@@ -85,6 +85,7 @@ static int setup(void **state) {
 	uv_prepare_init(&test.loop, &test.turn);
 	uv_prepare_start(&test.turn, on_turn);
 	test.daemon.loop = &test.loop;
+	daemon_connect_rooms(&test.daemon);
 	outcome_log_init(&test.daemon.outcomes);
 	registry_init(&test.daemon.registry);
 	if (map_accounts_new(&test.daemon.map_accounts, UINT64_C(1) << 30) ||

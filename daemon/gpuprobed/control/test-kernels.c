@@ -21,7 +21,7 @@
 #include "daemon/gpuprobed/settings/account.h"
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
-#include "kernels-list.h"
+#include "daemon/gpuprobed/image/kernels-list.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "proto/patch.h"
 
@@ -30,13 +30,8 @@ static const char list_of_17[] =
 	"[%rd4];\",\"file\":\"x.cu\",\"line\":12},\n"
 	" {\"index\":1,\"kernel\":\"_Z1gv\",\"text\":\"st.shared.u8 [%r1+\\\"}\\\"], %rs1;\"}]";
 
-static struct kernel_names *kept;
+static const struct kernels_reader everybody = { .all = true };
 static unsigned int n_parts; /* of the last list or search */
-
-struct kernel_names *__wrap_keep_names(const struct keep *keep);
-struct kernel_names *__wrap_keep_names(const struct keep *keep) {
-	return kept;
-}
 
 struct world {
 	struct daemon daemon;
@@ -85,10 +80,11 @@ static int setup(void **state) {
 	struct daemon *daemon = &world->daemon;
 	const size_t owner[] = { 0, 0, 1, 0 }, image[] = { 0, 1, 1, 0 };
 
+	daemon_connect_rooms(daemon);
 	registry_init(&daemon->registry);
 	outcome_log_init(&daemon->outcomes);
-	process_table_init(&daemon->processes);
-	assert_int_equal(image_cache_init(&daemon->images), 0);
+	process_table_init(&daemon->processes, NULL, NULL, NULL);
+	assert_int_equal(image_cache_init(&daemon->image.images), 0);
 	world->results[0] = make_result(17, 2, list_of_17);
 	world->results[1] = make_result(18, 1, NULL);
 	for (int i = 0; i < 2; i++) {
@@ -114,7 +110,7 @@ static int teardown(void **state) {
 	image_result_unref(world->results[0]);
 	image_result_unref(world->results[1]);
 	outcome_log_deinit(&world->daemon.outcomes);
-	image_cache_deinit(&world->daemon.images);
+	image_cache_deinit(&world->daemon.image.images);
 	free(world);
 	return 0;
 }
@@ -134,7 +130,7 @@ static json_object *list(const struct daemon *daemon, int64_t pid, bool more) {
 	struct kernels_list list;
 	int r;
 
-	assert_int_equal(kernels_list_init(&list, daemon, NULL, pid, more), 0);
+	assert_int_equal(kernels_list_init(&list, &daemon->image, &everybody, pid, more), 0);
 	for (n_parts = 1; (r = kernels_list_gather(&list)) > 0;)
 		n_parts++;
 	assert_int_equal(r, 0);
@@ -179,12 +175,12 @@ static void test_list(void **state) {
 	"[%r1+\\\"}\\\"], %rs1;\"}"
 
 /* Without a step to spare: as ShowKernel does it on a busy machine. */
-static int show(const struct daemon *daemon, const struct varlink_call *call, const char *kernel,
-		const char *instruction, json_object *array) {
+static int show(const struct daemon *daemon, const struct kernels_reader *reader,
+		const char *kernel, const char *instruction, json_object *array) {
 	struct kernels_search *search = NULL;
 	int r;
 
-	r = kernels_search_new(&search, daemon, call, kernel, instruction, array);
+	r = kernels_search_new(&search, daemon, reader, kernel, instruction, array);
 	if (r)
 		return r;
 	for (n_parts = 1; (r = kernels_search_part(search, 0)) == KERNELS_E_AGAIN;)
@@ -219,21 +215,22 @@ static void test_show(void **state) {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		json_object *array = json_object_new_array();
 
-		if (show(&world->daemon, NULL, cases[i].kernel, cases[i].instruction, array) !=
-		    cases[i].result)
+		if (show(&world->daemon, &everybody, cases[i].kernel, cases[i].instruction,
+			 array) != cases[i].result)
 			fail_msg("case %zu", i);
 		assert_json(array, cases[i].expected);
 	}
 	snprintf(id, sizeof(id), "%016llx", (unsigned long long)kernel_id("_Z1gv", 5));
 	json_object *array = json_object_new_array();
-	assert_int_equal(show(&world->daemon, NULL, id, NULL, array), 0);
+	assert_int_equal(show(&world->daemon, &everybody, id, NULL, array), 0);
 	assert_json(array, "[" G "]");
 
 	fd_close(world->results[0]->instructions); /* what cannot be meant is not read */
 	world->results[0]->instructions = 1000;
 	array = json_object_new_array();
-	assert_int_equal(show(&world->daemon, NULL, "nobody", NULL, array), KERNELS_E_NOT_FOUND);
-	assert_int_equal(show(&world->daemon, NULL, "g", NULL, array), -EBADF);
+	assert_int_equal(show(&world->daemon, &everybody, "nobody", NULL, array),
+			 KERNELS_E_NOT_FOUND);
+	assert_int_equal(show(&world->daemon, &everybody, "g", NULL, array), -EBADF);
 	json_object_put(array);
 	world->results[0]->instructions = -1;
 }
@@ -308,10 +305,11 @@ static int plan_setup(void **state) {
 	struct plan_world *world = calloc(1, sizeof(*world));
 	static struct account_table accounts;
 
+	daemon_connect_rooms(&world->daemon);
 	registry_init(&world->daemon.registry);
 	outcome_log_init(&world->daemon.outcomes);
-	process_table_init(&world->daemon.processes);
-	assert_int_equal(image_cache_init(&world->daemon.images), 0);
+	process_table_init(&world->daemon.processes, NULL, NULL, NULL);
+	assert_int_equal(image_cache_init(&world->daemon.image.images), 0);
 	assert_int_equal(account_get(&accounts, 1000, &world->account), 0);
 	assert_int_equal(image_result_new(&world->result), 0);
 	world->result->plan = world->result->replaced = true;
@@ -333,7 +331,7 @@ static int plan_teardown(void **state) {
 
 	image_result_unref(world->result);
 	outcome_log_deinit(&world->daemon.outcomes);
-	image_cache_deinit(&world->daemon.images);
+	image_cache_deinit(&world->daemon.image.images);
 	account_unref(world->account);
 	free(world);
 	return 0;
@@ -359,10 +357,10 @@ static void test_kept(void **state) {
 	char name[16];
 	bool found = false;
 
-	assert_int_equal(kernel_names_new(&kept, -1), 0);
+	assert_int_equal(kernel_names_new(&world->daemon.image.names, -1), 0);
 	for (unsigned int i = 0; i < KERNELS_MAX + 10; i++) {
 		snprintf(name, sizeof(name), "k%u", i);
-		kernel_names_add(kept, 0, name, name, false);
+		kernel_names_add(world->daemon.image.names, 0, name, name, false);
 	}
 	assert_int_equal(length(list(&world->daemon, 0, true)), 3 + KERNELS_MAX + 10);
 	assert_int_equal(length(list(&world->daemon, 100, true)), 2);
@@ -371,7 +369,7 @@ static void test_kept(void **state) {
 		found |= !strcmp(member(array, i, "name"), "\"_Z1fv\"");
 	assert_true(found);
 	json_object_put(array);
-	kept = kernel_names_free(kept);
+	world->daemon.image.names = kernel_names_free(world->daemon.image.names);
 }
 
 static void test_plan(void **state) {
@@ -403,11 +401,11 @@ static void test_plan(void **state) {
 	assert_int_equal(length(list(&world->daemon, 200, false)), 0);
 
 	array = json_object_new_array();
-	assert_int_equal(show(&world->daemon, NULL, "a4", NULL, array), 0);
-	assert_int_equal(show(&world->daemon, NULL, "a?", NULL, array), 0);
+	assert_int_equal(show(&world->daemon, &everybody, "a4", NULL, array), 0);
+	assert_int_equal(show(&world->daemon, &everybody, "a?", NULL, array), 0);
 	id[17] = '\0';
-	assert_int_equal(show(&world->daemon, NULL, id + 1, NULL, array), 0);
-	assert_int_equal(show(&world->daemon, NULL, "a3", NULL, array), KERNELS_E_NOT_FOUND);
+	assert_int_equal(show(&world->daemon, &everybody, id + 1, NULL, array), 0);
+	assert_int_equal(show(&world->daemon, &everybody, "a3", NULL, array), KERNELS_E_NOT_FOUND);
 	assert_int_equal(json_object_array_length(array), 0); /* patched, not rewritten */
 	json_object_put(array);
 }
@@ -426,9 +424,10 @@ static void test_plan_large(void **state) {
 	assert_in_range(n_parts, KERNELS / 1000, KERNELS);
 	json_object_put(array);
 	array = json_object_new_array();
-	assert_int_equal(show(&world->daemon, NULL, "*nobody*", NULL, array), KERNELS_E_NOT_FOUND);
+	assert_int_equal(show(&world->daemon, &everybody, "*nobody*", NULL, array),
+			 KERNELS_E_NOT_FOUND);
 	assert_true(n_parts > KERNELS);
-	assert_int_equal(show(&world->daemon, NULL, "*many39998", NULL, array), 0);
+	assert_int_equal(show(&world->daemon, &everybody, "*many39998", NULL, array), 0);
 	json_object_put(array);
 }
 

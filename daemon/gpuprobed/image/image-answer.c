@@ -14,20 +14,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
-#include "daemon/gpuprobed/keep/keep.h"
+#include "image-context.h"
 #include "kernel-names.h"
 
 /* Remembers that points that were asked for by the name of the kernel are not there. */
-static void image_record_missing(struct daemon *daemon, const struct process_facts *facts,
+static void image_record_missing(struct image_context *context, const struct process_facts *facts,
 				 const struct image_kernel *kernel) {
 	char reason[256];
 
 	snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
 		 kernel->device_function ? "this device function" : "this kernel",
 		 kernel->missing_point, kernel->n_missing > 1 ? ", and others" : "");
-	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
+	outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
 			&(struct outcome_subject){ kernel->name, kernel->demangled,
 						   kernel->device_function, kernel->missing,
 						   kernel->n_missing, OUTCOME_ENGINE_PTX },
@@ -52,11 +50,11 @@ static bool image_has_kernel(const struct image_result *result, const struct ima
 }
 
 /* Why a kernel is patched and not rewritten; empty if it was asked for. */
-static const char *image_sass_reason(const struct daemon *daemon,
+static const char *image_sass_reason(const struct image_context *context,
 				     const struct image_kernel *kernel) {
 	for (size_t i = 0; i < kernel->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(&daemon->registry, kernel->attachments[i]);
+			registry_attachment(context->registry, kernel->attachments[i]);
 
 		if (attachment && attachment_on_ptx(attachment))
 			return "engine auto: the module was loaded before, or not with PTX that "
@@ -69,12 +67,12 @@ static const char *image_sass_reason(const struct daemon *daemon,
  * Adds to what `why` says of a kernel how its name was read, if it was without the prefix of the
  * section's: the kernel does not have the name that the section says. text: room for it.
  */
-static const char *image_prefix_reason(const struct daemon *daemon,
+static const char *image_prefix_reason(const struct image_context *context,
 				       const struct image_kernel *kernel, const char *reason,
 				       char text[static 512]) {
 	for (size_t i = 0; i < kernel->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(&daemon->registry, kernel->attachments[i]);
+			registry_attachment(context->registry, kernel->attachments[i]);
 
 		if (!attachment ||
 		    !section_prefixed(&attachment->section, attachment->section_text) ||
@@ -92,16 +90,16 @@ static const char *image_prefix_reason(const struct daemon *daemon,
 }
 
 /* Remembers for the next daemon what kernels with probes are called. */
-static void image_keep_names(const struct daemon *daemon, const struct process *process,
+static void image_keep_names(const struct image_context *context, const struct process *process,
 			     const struct image_result *result) {
 	for (size_t i = 0; i < result->n_kernels; i++)
 		if (result->kernels[i].n_attachments)
-			kernel_names_add(keep_names(daemon->keep), process->facts.uid,
+			kernel_names_add(context->names, process->facts.uid,
 					 result->kernels[i].name, result->kernels[i].demangled,
 					 result->kernels[i].device_function);
 }
 
-void image_answer_armed(struct daemon *daemon, struct process *process,
+void image_answer_armed(struct image_context *context, struct process *process,
 			struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	const struct image_result *last = process->plan;
@@ -113,30 +111,30 @@ void image_answer_armed(struct daemon *daemon, struct process *process,
 
 		if (kernel->n_attachments && (!last || !image_has_kernel(last, kernel, &at)))
 			outcome_log_add(
-				&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+				context->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_PROBED,
 				&(struct outcome_subject){
 					kernel->name, kernel->demangled, false, kernel->attachments,
 					kernel->n_attachments, OUTCOME_ENGINE_SASS },
-				image_prefix_reason(daemon, kernel,
-						    image_sass_reason(daemon, kernel), text));
+				image_prefix_reason(context, kernel,
+						    image_sass_reason(context, kernel), text));
 	}
 	if (!result->plan)
 		return;
-	image_keep_names(daemon, process, result);
+	image_keep_names(context, process, result);
 	image_result_ref(result);
 	image_result_unref(process->plan);
 	process->plan = result;
 }
 
 /* What a process was told about a plan: why there is none, if that is news. */
-static void image_record_plan(struct daemon *daemon, struct process *process,
+static void image_record_plan(struct image_context *context, struct process *process,
 			      struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	const struct image_result *last = process->refused;
 
 	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
 				result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED,
 				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS },
 				result->reason);
@@ -145,42 +143,42 @@ static void image_record_plan(struct daemon *daemon, struct process *process,
 }
 
 /* What `why` says of an image: with what would help an image that has no PTX. */
-static void image_reason(char reason[static 256], const struct daemon *daemon,
+static void image_reason(char reason[static 256], const struct image_context *context,
 			 const struct process_facts *facts, const struct image_result *result) {
 	const bool hint = !result->replaced && !result->failed &&
 			  strncmp(result->reason, "no PTX", 6) == 0 &&
-			  !engine_is_sass(engine_rules_find(&daemon->config->engines, facts));
+			  !engine_is_sass(engine_rules_find(&context->config->engines, facts));
 
 	snprintf(reason, 256, "%s%s", result->reason,
 		 hint ? "; gpuprobed --engine=auto would reach it" : "");
 }
 
-static void image_record(struct daemon *daemon, const struct process *process,
+static void image_record(struct image_context *context, const struct process *process,
 			 const struct image_result *result) {
 	const struct process_facts *facts = &process->facts;
 	enum outcome_kind kind = result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED;
 	char reason[256], text[512];
 
-	image_keep_names(daemon, process, result);
-	image_reason(reason, daemon, facts, result);
+	image_keep_names(context, process, result);
+	image_reason(reason, context, facts, result);
 
 	for (size_t i = 0; i < result->n_kernels; i++) {
 		const struct image_kernel *kernel = &result->kernels[i];
 
 		if (kernel->n_missing)
-			image_record_missing(daemon, facts, kernel);
+			image_record_missing(context, facts, kernel);
 		if (kernel->n_missing && !kernel->n_attachments)
 			continue;
 		outcome_log_add(
-			&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+			context->outcomes, facts->uid, facts->pid, facts->comm,
 			result->replaced ? OUTCOME_PROBED : kind,
 			&(struct outcome_subject){ kernel->name, kernel->demangled,
 						   kernel->device_function, kernel->attachments,
 						   kernel->n_attachments, OUTCOME_ENGINE_PTX },
-			image_prefix_reason(daemon, kernel, reason, text));
+			image_prefix_reason(context, kernel, reason, text));
 	}
 	if (!result->n_kernels)
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, kind,
+		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm, kind,
 				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, reason);
 }
 
@@ -204,7 +202,8 @@ static int image_send_attachments(struct client *client, uint32_t sequence,
 }
 
 /* Whether a process that gets no plan is to ask again, and what becomes of that which it has. */
-static enum wire_later image_later(const struct daemon *daemon, const struct process *process,
+static enum wire_later image_later(const struct image_context *context,
+				   const struct process *process,
 				   const struct image_result *result) {
 	const struct module *module;
 
@@ -212,7 +211,7 @@ static enum wire_later image_later(const struct daemon *daemon, const struct pro
 		return WIRE_LATER_NOT;
 	LIST_FOREACH(module, &process->modules, link)
 		for (size_t i = 0; module->result->plan && i < module->result->n_attachments; i++)
-			if (!registry_attachment(&daemon->registry, module->result->attachments[i]))
+			if (!registry_attachment(context->registry, module->result->attachments[i]))
 				return WIRE_LATER_BARE;
 	return WIRE_LATER_KEEP;
 }
@@ -254,8 +253,8 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 }
 
 /* Answers; remember: for `why`. 0 or negative as image_answer(). */
-static int image_answer_with(struct daemon *daemon, struct client *client, uint32_t sequence,
-			     struct image_result *result, bool remember) {
+static int image_answer_with(struct image_context *context, struct client *client,
+			     uint32_t sequence, struct image_result *result, bool remember) {
 	struct process *process = client->process;
 	struct image_result *own = NULL;
 	struct module *module = NULL;
@@ -264,7 +263,7 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 
 	if (client->connection->state == SHIM_LOADER_BUSY)
 		client->connection->state = SHIM_LOADER;
-	if (result->replaced && !client_wants(daemon, result)) {
+	if (result->replaced && !image_result_wanted(context->registry, result)) {
 		r = image_result_new_own(&own, false, "what was attached went away meanwhile");
 		if (r < 0)
 			return r;
@@ -272,7 +271,7 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 		result = own;
 	}
 	if (result->replaced) {
-		r = process_module_new(&daemon->processes, process, result, &module);
+		r = process_module_new(context->processes, process, result, &module);
 		if (r < 0)
 			return r;
 		if (r > 0) {
@@ -286,26 +285,26 @@ static int image_answer_with(struct daemon *daemon, struct client *client, uint3
 		}
 	}
 	if (result->replaced)
-		daemon->counters.images_replaced++;
+		context->counters.images_replaced++;
 	else
-		daemon->counters.images_own++;
+		context->counters.images_own++;
 	r = image_send(client, sequence, result,
-		       module ? module->id : ++daemon->processes.last_module,
-		       image_later(daemon, process, result));
+		       module ? module->id : ++context->processes->last_module,
+		       image_later(context, process, result));
 	if (result->plan)
-		image_record_plan(daemon, process, result);
+		image_record_plan(context, process, result);
 	else if (remember)
-		image_record(daemon, process, result);
+		image_record(context, process, result);
 	image_result_unref(own);
 	return r;
 }
 
-int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence,
+int image_answer(struct image_context *context, struct client *client, uint32_t sequence,
 		 struct image_result *result) {
-	return image_answer_with(daemon, client, sequence, result, true);
+	return image_answer_with(context, client, sequence, result, true);
 }
 
-int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t sequence,
+int image_answer_nothing(struct image_context *context, struct client *client, uint32_t sequence,
 			 const char *reason) {
 	struct image_result *result;
 	int r;
@@ -313,13 +312,13 @@ int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t 
 	r = image_result_new_own(&result, false, "%s", reason);
 	if (r < 0)
 		return r;
-	r = image_answer_with(daemon, client, sequence, result, false);
+	r = image_answer_with(context, client, sequence, result, false);
 	image_result_unref(result);
 	return r;
 }
 
-int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan,
-		     bool later, const char *format, ...) {
+int image_answer_own(struct image_context *context, struct client *client, uint32_t sequence,
+		     bool plan, bool later, const char *format, ...) {
 	struct image_result *result;
 	char reason[WIRE_REASON_MAX];
 	va_list arguments;
@@ -333,42 +332,42 @@ int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequ
 		return r;
 	result->plan = plan;
 	result->later = later;
-	r = image_answer(daemon, client, sequence, result);
+	r = image_answer(context, client, sequence, result);
 	image_result_unref(result);
 	return r;
 }
 
-void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant,
-			 size_t n) {
+void image_answer_excess(struct image_context *context, const struct process *process,
+			 size_t n_meant, size_t n) {
 	const struct process_facts *facts = &process->facts;
 	char reason[128];
 
 	snprintf(reason, sizeof(reason),
 		 "%zu attachments mean this process: only the first %zu of them are applied",
 		 n_meant, n);
-	outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
+	outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
 			&(struct outcome_subject){}, reason);
 }
 
-void image_answer_without(struct daemon *daemon, const struct process *process, uint64_t attachment,
-			  const char *reason) {
+void image_answer_without(struct image_context *context, const struct process *process,
+			  uint64_t attachment, const char *reason) {
 	const struct process_facts *facts = &process->facts;
 	const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS,
 						 .attachments = &attachment,
 						 .n_attachments = 1 };
 
-	if (!outcome_log_has(&daemon->outcomes, facts->pid, &subject, reason))
-		outcome_log_add(&daemon->outcomes, facts->uid, facts->pid, facts->comm,
+	if (!outcome_log_has(context->outcomes, facts->pid, &subject, reason))
+		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_NOT_PROBED, &subject, reason);
 }
 
-void image_answer_left_out(struct daemon *daemon, const struct process *process) {
+void image_answer_left_out(struct image_context *context, const struct process *process) {
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (!attachment->on_host && attachment->engine != ENGINE_PTX &&
 		    !attachment_on_sass(attachment) &&
 		    filter_matches(&attachment->filter, &process->facts))
-			image_answer_without(daemon, process, attachment->id,
+			image_answer_without(context, process, attachment->id,
 					     attachment->patch_reason);
 }

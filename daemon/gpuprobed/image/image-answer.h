@@ -10,32 +10,33 @@
 #include "image-result.h"
 
 struct client;
-struct daemon;
+struct image_context;
 
 /* Answers the client and remembers why. 0 or negative: the connection is of no use any more. */
-int image_answer(struct daemon *daemon, struct client *client, uint32_t sequence,
+int image_answer(struct image_context *context, struct client *client, uint32_t sequence,
 		 struct image_result *result);
 
 /* Answers with the own image at once; plan: that there is nothing to patch (later: now).
  * printf-like. */
-int image_answer_own(struct daemon *daemon, struct client *client, uint32_t sequence, bool plan,
-		     bool later, const char *format, ...) __attribute__((format(printf, 6, 7)));
+int image_answer_own(struct image_context *context, struct client *client, uint32_t sequence,
+		     bool plan, bool later, const char *format, ...)
+	__attribute__((format(printf, 6, 7)));
 
 /* Likewise, and nothing is remembered: the process is served in another way. */
-int image_answer_nothing(struct daemon *daemon, struct client *client, uint32_t sequence,
+int image_answer_nothing(struct image_context *context, struct client *client, uint32_t sequence,
 			 const char *reason);
 
 /* The process has armed what it got: of a plan, its kernels are patched only now. */
-void image_answer_armed(struct daemon *daemon, struct process *process,
+void image_answer_armed(struct image_context *context, struct process *process,
 			struct image_result *result);
 
 /* Remembers that attachments were left out. */
-void image_answer_excess(struct daemon *daemon, const struct process *process, size_t n_meant,
-			 size_t n);
+void image_answer_excess(struct image_context *context, const struct process *process,
+			 size_t n_meant, size_t n);
 
 /* Remembers, once, why an attachment that means the process is in none of its plans. */
-void image_answer_without(struct daemon *daemon, const struct process *process, uint64_t attachment,
-			  const char *reason);
+void image_answer_without(struct image_context *context, const struct process *process,
+			  uint64_t attachment, const char *reason);
 
 /* ... those of which it is known without a request. */
-void image_answer_left_out(struct daemon *daemon, const struct process *process);
+void image_answer_left_out(struct image_context *context, const struct process *process);

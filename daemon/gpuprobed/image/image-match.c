@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "image-context.h"
 #include "proto/patch.h"
 
 #define IMAGE_NAMES_MAX \
@@ -24,12 +24,12 @@ _Static_assert(sizeof(struct patch_data) + WIRE_SLOTS_MAX * sizeof(uint64_t) <= 
 	       "slots are the bound");
 
 /* Slots that a module needs for an attachment more. */
-static size_t image_slots(const struct daemon *daemon, const struct attachment *attachment,
+static size_t image_slots(const struct image_context *context, const struct attachment *attachment,
 			  const uint64_t *ids, size_t n_ids) {
 	uint64_t maps = attachment->maps;
 
 	for (size_t i = 0; i < n_ids; i++) {
-		const struct attachment *other = registry_attachment(&daemon->registry, ids[i]);
+		const struct attachment *other = registry_attachment(context->registry, ids[i]);
 
 		if (other && other->object == attachment->object)
 			maps &= ~other->maps;
@@ -39,14 +39,14 @@ static size_t image_slots(const struct daemon *daemon, const struct attachment *
 
 /* Does the attachment mean processes of its owner that were chosen? All that a session's daemon
  * sees were. */
-static bool image_match_is_own(const struct daemon *daemon, const struct attachment *attachment,
-			       uid_t uid) {
+static bool image_match_is_own(const struct image_context *context,
+			       const struct attachment *attachment, uid_t uid) {
 	return attachment->object->owner == uid &&
-	       (daemon->config->session || !filter_is_empty(&attachment->filter));
+	       (context->config->session || !filter_is_empty(&attachment->filter));
 }
 
 /* Adds one that means the process, if there is room. */
-static void image_match_add(struct image_match *match, const struct daemon *daemon,
+static void image_match_add(struct image_match *match, const struct image_context *context,
 			    const struct attachment *attachment, bool sass, size_t *text,
 			    size_t *slots) {
 	match->n_meant++;
@@ -55,35 +55,35 @@ static void image_match_add(struct image_match *match, const struct daemon *daem
 	    *text > IMAGE_NAMES_MAX)
 		return;
 	*slots += sass ? attachment_patch_slots(attachment)
-		       : image_slots(daemon, attachment, match->ids, match->n);
+		       : image_slots(context, attachment, match->ids, match->n);
 	if (*slots <= WIRE_SLOTS_MAX)
 		match->ids[match->n++] = attachment->id;
 }
 
-void image_match(struct image_match *match, const struct daemon *daemon,
+void image_match(struct image_match *match, const struct image_context *context,
 		 const struct process_facts *facts, bool sass) {
 	const struct attachment *attachment;
 	size_t text = 0, slots = sass ? 0 : 1; /* of the process */
 
 	*match = (struct image_match){};
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link) {
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link) {
 		if (attachment->on_host || !filter_matches(&attachment->filter, facts))
 			continue;
 		if (sass ? attachment_on_sass(attachment) : attachment_on_ptx(attachment)) {
-			image_match_add(match, daemon, attachment, sass, &text, &slots);
-			match->own |= image_match_is_own(daemon, attachment, facts->uid);
+			image_match_add(match, context, attachment, sass, &text, &slots);
+			match->own |= image_match_is_own(context, attachment, facts->uid);
 		} else if (!match->other)
 			match->other = attachment;
 	}
 }
 
-void image_match_filter(struct image_match *match, const struct daemon *daemon,
+void image_match_filter(struct image_match *match, const struct image_context *context,
 			const struct filter *filter) {
 	const struct attachment *attachment;
 	size_t text = 0, slots = 0;
 
 	*match = (struct image_match){};
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (attachment_on_sass(attachment) && filter_implies(filter, &attachment->filter))
-			image_match_add(match, daemon, attachment, true, &text, &slots);
+			image_match_add(match, context, attachment, true, &text, &slots);
 }

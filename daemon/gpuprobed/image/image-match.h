@@ -9,7 +9,7 @@
 
 #include "image-work.h"
 
-struct daemon;
+struct image_context;
 struct filter;
 struct process;
 struct process_facts;
@@ -25,10 +25,10 @@ struct image_match {
 };
 
 /* sass: of a plan. */
-void image_match(struct image_match *match, const struct daemon *daemon,
+void image_match(struct image_match *match, const struct image_context *context,
 		 const struct process_facts *facts, bool sass);
 
 /* Of a plan for a process that is not known: those which mean every process that the filter means.
  */
-void image_match_filter(struct image_match *match, const struct daemon *daemon,
+void image_match_filter(struct image_match *match, const struct image_context *context,
 			const struct filter *filter);

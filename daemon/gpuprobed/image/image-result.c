@@ -17,6 +17,7 @@
 #include "daemon/gpuprobed/settings/account.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/registry/outcome.h"
+#include "daemon/gpuprobed/registry/registry.h"
 #include "lib/base/text.h"
 
 int image_result_new(struct image_result **resultp) {
@@ -168,6 +169,13 @@ bool image_result_applies(const struct image_result *result, uint64_t attachment
 bool image_result_uses(const struct image_result *result, uint64_t map) {
 	for (size_t i = 0; i < result->n_slots; i++)
 		if (result->slots[i].map == map)
+			return true;
+	return false;
+}
+
+bool image_result_wanted(const struct registry *registry, const struct image_result *result) {
+	for (size_t i = 0; i < result->n_attachments; i++)
+		if (registry_attachment(registry, result->attachments[i]))
 			return true;
 	return false;
 }

@@ -10,6 +10,7 @@
 #include <sys/queue.h>
 
 struct account;
+struct registry;
 
 #define IMAGE_KERNELS_MAX 500 /* that a worker names of one image */
 
@@ -90,3 +91,6 @@ int image_result_new_own(struct image_result **resultp, bool failed, const char 
 
 bool image_result_applies(const struct image_result *result, uint64_t attachment);
 bool image_result_uses(const struct image_result *result, uint64_t map);
+
+/* Whether an attachment that stands in it is left. */
+bool image_result_wanted(const struct registry *registry, const struct image_result *result);

@@ -22,7 +22,7 @@
 #include "daemon/gpuprobed/registry/attachment-json.h"
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
 #include "daemon/gpuprobed/base/closer.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "image-context.h"
 #include "image-reply.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "lib/json.h"
@@ -34,7 +34,7 @@
 
 static void image_work_free(struct image_work *work) {
 	if (work->fd >= 0)
-		closer_memory(work->daemon->closer, work->fd);
+		closer_memory(work->context->closer, work->fd);
 	free(work);
 }
 
@@ -54,18 +54,18 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	json_add_int(request, "flags", work->flags);
 	json_add_int(request, "capability", work->capability);
 	json_add_int(request, "image", work->image);
-	for (size_t i = 0; i < work->daemon->config->stubs.n; i++)
-		json_object_array_add(stubs,
-				      json_object_new_string(work->daemon->config->stubs.items[i]));
-	if (!work->daemon->config->stubs.n)
-		pass_set_add_stubs(&work->daemon->passes, stubs);
+	for (size_t i = 0; i < work->context->config->stubs.n; i++)
+		json_object_array_add(
+			stubs, json_object_new_string(work->context->config->stubs.items[i]));
+	if (!work->context->config->stubs.n)
+		pass_set_add_stubs(&work->context->passes, stubs);
 	if (!json_object_array_length(stubs))
 		json_object_array_add(stubs, json_object_new_string(DAEMON_STUB_DEFAULT));
 	json_object_object_add(request, "stubs", stubs);
-	json_add_bool(request, "call", work->daemon->artifacts != NULL);
+	json_add_bool(request, "call", work->context->artifacts != NULL);
 	json_add_string(request, "stage", stages[stage]);
 	/* a person who reads what is kept is not to find each kernel twice */
-	json_add_bool(request, "bare", !work->daemon->artifacts);
+	json_add_bool(request, "bare", !work->context->artifacts);
 	if (work->isa) {
 		json_add_int(request, "isa", work->isa);
 		json_add_int(request, "target", work->target);
@@ -85,13 +85,13 @@ static int image_work_add_fd(json_object *request, const char *key, int index) {
 static int image_work_add_programs(const struct image_work *work, struct worker_task *task,
 				   json_object *request) {
 	json_object *programs = json_object_new_array(), *attachments = json_object_new_array();
-	uint32_t spaces = pass_set_spaces(&work->daemon->passes);
+	uint32_t spaces = pass_set_spaces(&work->context->passes);
 
 	json_object_object_add(request, "programs", programs);
 	json_object_object_add(request, "attachments", attachments);
 	for (size_t i = 0; i < work->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(&work->daemon->registry, work->attachments[i]);
+			registry_attachment(work->context->registry, work->attachments[i]);
 		int index;
 
 		if (!attachment)
@@ -121,7 +121,7 @@ void image_work_on_task(struct worker_task *task, int result, json_object *reply
 /* One that comes after the deadline is overtime from its start. */
 void image_work_submit_task(struct image_work *work, struct worker_task *task,
 			    const struct job_cache_use *use, worker_task_fn fn, void *userdata) {
-	uint64_t now = uv_now(work->daemon->loop);
+	uint64_t now = uv_now(work->context->loop);
 	uint64_t deadline = work->deadline > now ? work->deadline : now;
 
 	work->stage_fn = fn;
@@ -132,10 +132,10 @@ void image_work_submit_task(struct image_work *work, struct worker_task *task,
 		worker_task_set_overtime(task, (unsigned int)(work->limit - deadline));
 	work->task = task;
 	if (use)
-		job_cache_submit(work->daemon->cache, work->daemon->image_pool, task,
+		job_cache_submit(work->context->cache, work->context->image_pool, task,
 				 (unsigned int)(deadline - now), use);
 	else
-		worker_pool_submit(work->daemon->image_pool, task, (unsigned int)(deadline - now));
+		worker_pool_submit(work->context->image_pool, task, (unsigned int)(deadline - now));
 }
 
 void image_work_compiles(void *userdata) {
@@ -159,7 +159,7 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		.number_taken = stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_EDIT
 					? image_number_taken
 					: NULL,
-		.userdata = work->daemon,
+		.userdata = work->context,
 	};
 	struct worker_task *task;
 	int r;
@@ -177,7 +177,7 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 	if (r == 0)
 		r = image_work_add_fd(request, "instructions",
 				      worker_task_add_output(task, IMAGE_INSTRUCTIONS_MAX));
-	if (r == 0 && work->daemon->artifacts &&
+	if (r == 0 && work->context->artifacts &&
 	    (stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_BUILD))
 		r = image_work_add_fd(request, "text_output",
 				      worker_task_add_output(task, IMAGE_TEXT_MAX));
@@ -192,9 +192,9 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		worker_task_free(task);
 		return r;
 	}
-	if (work->daemon->artifacts)
+	if (work->context->artifacts)
 		image_work_compiles(work);
-	image_work_submit_task(work, task, work->daemon->artifacts ? NULL : &use, fn, userdata);
+	image_work_submit_task(work, task, work->context->artifacts ? NULL : &use, fn, userdata);
 	return 0;
 }
 
@@ -210,7 +210,7 @@ int image_work_start(struct image_work **workp, const struct image_work *templat
 		r = -errno;
 	else if (work->kind == WIRE_IMAGE_NAMES)
 		r = plan_work_start(work);
-	else if (pass_set_runs_programs(&work->daemon->passes))
+	else if (pass_set_runs_programs(&work->context->passes))
 		r = pass_start(work);
 	else
 		r = image_work_submit(work, IMAGE_STAGE_ALL, -1, image_work_take, work);
@@ -256,7 +256,7 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 	};
 	const unsigned int text = IMAGE_REPLY_INSTRUCTIONS + 1;
 
-	if (!work->daemon->artifacts || !result->replaced)
+	if (!work->context->artifacts || !result->replaced)
 		return;
 	if (json_object_object_get_ex(reply, "text_size", &size) &&
 	    json_object_is_type(size, json_type_int) && json_object_get_int64(size) > 0 &&
@@ -264,7 +264,7 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 		artifact.text_size = worker_task_output_size(task, text);
 		artifact.text = worker_task_steal_fd(task, text);
 	}
-	artifact_store_keep(work->daemon->artifacts, &artifact);
+	artifact_store_keep(work->context->artifacts, &artifact);
 	fd_close(artifact.text);
 }
 
@@ -295,7 +295,7 @@ void image_work_take(struct worker_task *task, int result, json_object *reply, c
 		     void *userdata) {
 	struct image_work *work = userdata;
 	const struct image_reply_request request = {
-		.registry = &work->daemon->registry,
+		.registry = work->context->registry,
 		.attachments = work->attachments,
 		.n_attachments = work->n_attachments,
 		.image = work->image,

@@ -13,7 +13,7 @@
 #include "plan-image.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
 
-struct daemon;
+struct image_context;
 struct job_cache_use;
 
 #define IMAGE_PROGRAMS_MAX 58 /* that one job can carry beside its other descriptors */
@@ -37,7 +37,7 @@ enum image_stage {
 typedef void (*image_work_fn)(struct image_result *result, uint64_t keep, void *userdata);
 
 struct image_work {
-	struct daemon *daemon;
+	struct image_context *context;
 	uint32_t kind, flags, capability; /* kind: WIRE_IMAGE_NAMES for a plan (plan-work.h) */
 	uint32_t image; /* upper half of instruction ids */
 	uint32_t isa, target; /* of the edited text; 0: there is none yet */

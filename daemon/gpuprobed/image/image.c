@@ -35,9 +35,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/base/closer.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "image-context.h"
 #include "daemon/gpuprobed/settings/exclude.h"
 #include "image-answer.h"
 #include "image-budget.h"
@@ -68,7 +67,7 @@ LIST_HEAD(image_request_list, image_request);
 struct image_request {
 	LIST_ENTRY(image_request) link; /* of an entry's waiters */
 	TAILQ_ENTRY(image_request) parked_link;
-	struct daemon *daemon;
+	struct image_context *context;
 	struct client *client; /* NULL: gone, or answered */
 	struct image_entry *entry; /* that it waits on */
 	bool starter; /* the job was started for it */
@@ -89,7 +88,7 @@ struct image_request {
 
 struct image_entry {
 	TAILQ_ENTRY(image_entry) link;
-	struct daemon *daemon;
+	struct image_context *context;
 	struct image_key key;
 	json_object *standing; /* of a plan: as in struct plan_job; else NULL */
 	struct image_result *result; /* NULL: in work */
@@ -118,16 +117,16 @@ int image_cache_init(struct image_cache *cache) {
 }
 
 bool image_number_taken(uint32_t number, void *userdata) {
-	const struct daemon *daemon = userdata;
+	const struct image_context *context = userdata;
 	const struct image_entry *entry;
 	const struct process *process;
 	const struct module *module;
 
-	TAILQ_FOREACH(entry, &daemon->images.list, link)
+	TAILQ_FOREACH(entry, &context->images.list, link)
 		if (entry->result ? entry->result->image == number
 				  : entry->work && entry->work->image == number)
 			return true;
-	LIST_FOREACH(process, &daemon->processes.list, link)
+	LIST_FOREACH(process, &context->processes->list, link)
 		LIST_FOREACH(module, &process->modules, link)
 			if (module->result->image == number)
 				return true;
@@ -187,7 +186,7 @@ static struct image_entry *image_cache_find(struct image_cache *cache,
 
 	TAILQ_FOREACH(entry, &cache->list, link)
 		if (!entry->doomed && memcmp(&entry->key, key, sizeof(*key)) == 0) {
-			if (entry->result && entry->expires <= uv_now(entry->daemon->loop)) {
+			if (entry->result && entry->expires <= uv_now(entry->context->loop)) {
 				image_entry_free(cache, entry);
 				return NULL;
 			}
@@ -222,7 +221,7 @@ static struct image_request *image_first_parked(const struct image_cache *cache,
 
 /* What it has waited so far is taken from the budget of the process. */
 static void image_request_spend(struct image_request *request) {
-	const uint64_t now = uv_now(request->daemon->loop);
+	const uint64_t now = uv_now(request->context->loop);
 
 	if (request->client)
 		request->client->process->waited_ms += now - request->since;
@@ -233,7 +232,7 @@ static void image_request_leave_parking(struct image_request *request) {
 	if (!request->parked)
 		return;
 	image_request_spend(request);
-	TAILQ_REMOVE(&request->daemon->images.parked, request, parked_link);
+	TAILQ_REMOVE(&request->context->images.parked, request, parked_link);
 	request->parked = false;
 }
 
@@ -241,10 +240,10 @@ static void image_request_on_room(uv_timer_t *timer);
 
 /* Starts parked requests of this account, oldest first, while its quota allows; each begins in the
  * next loop turn. */
-static void image_unpark(struct daemon *daemon, struct account *account) {
+static void image_unpark(struct image_context *context, struct account *account) {
 	struct image_request *request;
 
-	while ((request = image_first_parked(&daemon->images, account)) &&
+	while ((request = image_first_parked(&context->images, account)) &&
 	       account_charge_image(account, request->message.image_size) == 0) {
 		image_request_leave_parking(request);
 		request->charged = true;
@@ -255,13 +254,13 @@ static void image_unpark(struct daemon *daemon, struct account *account) {
 /* The image is not needed any more: gives back what was charged for it. */
 static void image_request_release(struct image_request *request) {
 	if (request->fd >= 0)
-		closer_memory(request->daemon->closer, request->fd);
+		closer_memory(request->context->closer, request->fd);
 	request->fd = -1;
 	if (!request->charged)
 		return;
 	request->charged = false;
 	account_discharge_image(request->account, request->message.image_size);
-	image_unpark(request->daemon, request->account);
+	image_unpark(request->context, request->account);
 }
 
 static void image_request_closed(uv_handle_t *handle) {
@@ -280,7 +279,7 @@ static void image_request_finish(struct image_request *request, struct image_res
 	account_unref(request->account);
 	if (client) {
 		client->request = NULL;
-		if (!result || image_answer(request->daemon, client,
+		if (!result || image_answer(request->context, client,
 					    request->message.header.sequence, result) < 0)
 			shim_connection_close(client->connection);
 	}
@@ -317,14 +316,14 @@ void image_abandon(struct image_request *request) {
 static unsigned int image_request_patience(const struct image_request *request) {
 	const struct process *process = request->client->process;
 
-	return request->compiles
-		       ? image_budget_left(&request->budget, process)
-		       : image_budget_lookup_ms(&request->budget, process, request->daemon->config);
+	return request->compiles ? image_budget_left(&request->budget, process)
+				 : image_budget_lookup_ms(&request->budget, process,
+							  request->context->config);
 }
 
 /* The end of the waiting, not of the work. */
 static void image_request_tell(struct image_request *request) {
-	struct daemon *daemon = request->daemon;
+	struct image_context *context = request->context;
 	struct client *client = request->client;
 	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
 	char why[WIRE_REASON_MAX];
@@ -340,7 +339,7 @@ static void image_request_tell(struct image_request *request) {
 	image_request_spend(request);
 	request->client = NULL;
 	client->request = NULL;
-	if (image_answer_own(daemon, client, request->message.header.sequence, plan, true, "%s%s",
+	if (image_answer_own(context, client, request->message.header.sequence, plan, true, "%s%s",
 			     why,
 			     request->entry->doomed ? ""
 			     : plan ? "; compiling goes on, and kernels are patched when the "
@@ -367,7 +366,7 @@ static void image_request_on_timer(uv_timer_t *timer) {
 /* Starts its clock, anew when it turns out that a compiler has to work. Work that fails at the end
  * is to say so first: a millisecond later. */
 static void image_request_start_clock(struct image_request *request) {
-	const uint64_t now = uv_now(request->daemon->loop),
+	const uint64_t now = uv_now(request->context->loop),
 		       end = request->since + image_request_patience(request) + 1;
 
 	uv_timer_start(&request->timer, image_request_on_timer, end > now ? end - now : 0, 0);
@@ -428,7 +427,7 @@ static struct image_result *image_entry_charge(const struct image_request_list *
 /* The end of an entry's work: an image_work_fn. */
 static void image_entry_finish(struct image_result *result, uint64_t keep, void *userdata) {
 	struct image_entry *entry = userdata;
-	struct image_cache *cache = &entry->daemon->images;
+	struct image_cache *cache = &entry->context->images;
 	struct image_request_list waiters = entry->waiters;
 	struct image_result *charged;
 	struct image_request *request;
@@ -443,8 +442,8 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 	if (result && keep && !entry->doomed) {
 		entry->result = image_result_ref(result);
 		result->cached = true;
-		entry->expires =
-			keep == IMAGE_KEEP_ALWAYS ? UINT64_MAX : uv_now(entry->daemon->loop) + keep;
+		entry->expires = keep == IMAGE_KEEP_ALWAYS ? UINT64_MAX
+							   : uv_now(entry->context->loop) + keep;
 		if (result->replaced)
 			cache->bytes += result->size;
 	} else {
@@ -462,17 +461,17 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 
 /* Sends an entry on its way. 0 or -errno; on failure nothing was started. */
 static int image_entry_start(struct image_entry *entry, const struct image_request *request) {
-	struct daemon *daemon = entry->daemon;
-	struct image_cache *cache = &daemon->images;
+	struct image_context *context = entry->context;
+	struct image_cache *cache = &context->images;
 	const uint64_t deadline =
 		request->since + image_budget_left(&request->budget, request->client->process);
 
 	do
 		cache->last_image = cache->last_image % IMAGE_NUMBER_MAX + 1;
-	while (image_number_taken(cache->last_image, daemon));
+	while (image_number_taken(cache->last_image, context));
 	return image_work_start(&entry->work,
 				&(struct image_work){
-					.daemon = daemon,
+					.context = context,
 					.kind = entry->key.kind,
 					.flags = entry->key.flags,
 					.capability = entry->key.capability,
@@ -482,7 +481,7 @@ static int image_entry_start(struct image_entry *entry, const struct image_reque
 					.standing = entry->standing,
 					.fd = request->fd,
 					.deadline = deadline,
-					.limit = request->since + daemon->config->compile_ms,
+					.limit = request->since + context->config->compile_ms,
 					.uid = entry->key.uid,
 					.on_compile = image_entry_on_compile,
 					.fn = image_entry_finish,
@@ -515,7 +514,7 @@ static json_object *image_standing_of(const struct process *process, uint64_t at
  * Of a plan: the modules of the process in which each attachment stands already. One that stands in
  * more modules than a job has room for is left out, alone.
  */
-static json_object *image_standing(struct daemon *daemon, const struct process *process,
+static json_object *image_standing(struct image_context *context, const struct process *process,
 				   struct image_match *match) {
 	json_object *lists = json_object_new_array();
 	size_t n = 0, left = IMAGE_STANDING_MAX;
@@ -525,7 +524,7 @@ static json_object *image_standing(struct daemon *daemon, const struct process *
 		json_object *ids = image_standing_of(process, id, left);
 
 		if (!ids) {
-			image_answer_without(daemon, process, id, IMAGE_CROWDED);
+			image_answer_without(context, process, id, IMAGE_CROWDED);
 			continue;
 		}
 		left -= json_object_array_length(ids);
@@ -537,9 +536,9 @@ static json_object *image_standing(struct daemon *daemon, const struct process *
 }
 
 /* Of a plan whose patch image could not be made: why. NULL: go on. */
-static const char *image_plan_trouble(struct daemon *daemon, const struct image_key *key) {
+static const char *image_plan_trouble(struct image_context *context, const struct image_key *key) {
 	const struct plan_image *image =
-		plan_image_find(daemon, key->capability, key->attachments, key->n_attachments);
+		plan_image_find(context, key->capability, key->attachments, key->n_attachments);
 
 	return image && image->state == PLAN_FAILED ? image->reason : NULL;
 }
@@ -548,7 +547,7 @@ static const char *image_plan_trouble(struct daemon *daemon, const struct image_
  * for what means the process. */
 static bool image_key_fill(struct image_key *key, const struct image_request *request,
 			   json_object **standingp) {
-	struct daemon *daemon = request->daemon;
+	struct image_context *context = request->context;
 	const struct process *process = request->client->process;
 	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
 	struct image_match match;
@@ -563,13 +562,13 @@ static bool image_key_fill(struct image_key *key, const struct image_request *re
 	key->capability =
 		request->message.capability_major * 10 + request->message.capability_minor;
 	key->uid = process->uid;
-	image_match(&match, daemon, &process->facts, plan);
+	image_match(&match, context, &process->facts, plan);
 	if (match.n_meant > match.n)
-		image_answer_excess(daemon, process, match.n_meant, match.n);
+		image_answer_excess(context, process, match.n_meant, match.n);
 	n = match.n;
 	*standingp = NULL;
 	if (plan) {
-		*standingp = image_standing(daemon, process, &match);
+		*standingp = image_standing(context, process, &match);
 		text = json_object_to_json_string_length(*standingp, JSON_C_TO_STRING_PLAIN,
 							 &length);
 		key->standing = XXH3_64bits(text, length);
@@ -582,13 +581,13 @@ static bool image_key_fill(struct image_key *key, const struct image_request *re
 /* Takes the way of a new entry. 0 or -errno. */
 static int image_entry_new(struct image_request *request, const struct image_key *key,
 			   json_object *standing) {
-	struct image_cache *cache = &request->daemon->images;
+	struct image_cache *cache = &request->context->images;
 	struct image_entry *entry = calloc(1, sizeof(*entry));
 	int r;
 
 	if (!entry)
 		return -ENOMEM;
-	entry->daemon = request->daemon;
+	entry->context = request->context;
 	entry->key = *key;
 	entry->standing = json_object_get(standing);
 	LIST_INIT(&entry->waiters);
@@ -619,7 +618,7 @@ static void image_request_refuse(struct image_request *request, bool failed, boo
 
 /* The image is hashed: from the cache, or to a worker. */
 static void image_request_start(struct image_request *request) {
-	struct daemon *daemon = request->daemon;
+	struct image_context *context = request->context;
 	json_object *standing = NULL;
 	struct image_entry *entry;
 	struct image_key key;
@@ -627,30 +626,30 @@ static void image_request_start(struct image_request *request) {
 	const char *why;
 	bool crowded;
 
-	if (request->client && !daemon->stopping && request->hash_result == -ENODATA) {
+	if (request->client && !context->stopping && request->hash_result == -ENODATA) {
 		image_request_refuse(request, true, false,
 				     "the image has holes: bytes that are in no memory");
 		return;
 	}
-	if (!request->client || daemon->stopping || request->hash_result < 0) {
+	if (!request->client || context->stopping || request->hash_result < 0) {
 		image_request_finish(request, NULL);
 		return;
 	}
 	crowded = image_key_fill(&key, request, &standing);
-	entry = image_cache_find(&daemon->images, &key);
+	entry = image_cache_find(&context->images, &key);
 	why = crowded                                  ? IMAGE_CROWDED
 	      : !key.n_attachments                     ? "no attachment means this process any more"
-	      : !entry && key.kind == WIRE_IMAGE_NAMES ? image_plan_trouble(daemon, &key)
+	      : !entry && key.kind == WIRE_IMAGE_NAMES ? image_plan_trouble(context, &key)
 						       : NULL;
-	if (!entry && !why && account_check_time(request->account, uv_now(daemon->loop))) {
+	if (!entry && !why && account_check_time(request->account, uv_now(context->loop))) {
 		snprintf(quota, sizeof(quota),
 			 "quota: workers have worked enough for uid %u in this minute "
 			 "(quota-compile-seconds = %u)",
-			 (unsigned)request->account->uid, daemon->config->quota_compile_seconds);
+			 (unsigned)request->account->uid, context->config->quota_compile_seconds);
 		why = quota;
 	}
 	if (entry && entry->result) {
-		daemon->counters.images_cached++;
+		context->counters.images_cached++;
 		image_request_finish(request, entry->result);
 	} else if (entry) {
 		image_request_wait(request, entry);
@@ -700,7 +699,7 @@ static void image_on_worked(uv_work_t *work, int status) {
 
 static void image_request_begin(struct image_request *request) {
 	if (request->message.image_size > IMAGE_HASH_INLINE_MAX &&
-	    uv_queue_work(request->daemon->loop, &request->work, image_on_work, image_on_worked) ==
+	    uv_queue_work(request->context->loop, &request->work, image_on_work, image_on_worked) ==
 		    0)
 		return;
 	image_hash(request);
@@ -713,7 +712,7 @@ static void image_request_on_room(uv_timer_t *timer) {
 
 /* There was no room until the deadline. A process waits for it once: until there was some. */
 static void image_request_no_room(struct image_request *request) {
-	const struct daemon *daemon = request->daemon;
+	const struct image_context *context = request->context;
 	char why[WIRE_REASON_MAX];
 
 	request->account->table->refused_images++;
@@ -721,8 +720,8 @@ static void image_request_no_room(struct image_request *request) {
 	snprintf(why, sizeof(why),
 		 "quota: other images of uid %u are in work (quota-images = %u, quota-image-bytes "
 		 "= %llu)",
-		 (unsigned)request->account->uid, daemon->config->quota_images,
-		 (unsigned long long)daemon->config->quota_image_bytes);
+		 (unsigned)request->account->uid, context->config->quota_images,
+		 (unsigned long long)context->config->quota_image_bytes);
 	image_request_refuse(request, false, true, why);
 }
 
@@ -732,7 +731,7 @@ static void image_request_on_no_room(uv_timer_t *timer) {
 
 /* Nobody overtakes those of the same account that are parked. */
 static void image_request_charge(struct image_request *request) {
-	struct image_cache *cache = &request->daemon->images;
+	struct image_cache *cache = &request->context->images;
 
 	request->charged = !image_first_parked(cache, request->account) &&
 			   account_charge_image(request->account, request->message.image_size) == 0;
@@ -762,10 +761,11 @@ static void image_note_capability(struct process *process, const struct wire_ima
 
 /* Whether it is the launcher of `gpuprobectl run`, whose one kernel is in PTX of ours: the engine
  * of other processes is nothing for it. */
-static bool image_runs_directly(const struct daemon *daemon, const struct process *process) {
+static bool image_runs_directly(const struct image_context *context,
+				const struct process *process) {
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (!attachment->on_host && attachment->filter.has_pid &&
 		    strcmp(attachment->section.kernel, SECTION_DIRECTLY_RUN) == 0 &&
 		    filter_matches(&attachment->filter, &process->facts))
@@ -778,23 +778,23 @@ static bool image_runs_directly(const struct daemon *daemon, const struct proces
  * *served: what it asks for comes to it in another way. Remembers which attachments no plan can
  * have.
  */
-static const char *image_refusal(struct daemon *daemon, const struct process *process, bool plan,
-				 bool *served, struct image_budget *budget) {
-	const enum engine engine = engine_rules_find(&daemon->config->engines, &process->facts);
+static const char *image_refusal(struct image_context *context, const struct process *process,
+				 bool plan, bool *served, struct image_budget *budget) {
+	const enum engine engine = engine_rules_find(&context->config->engines, &process->facts);
 	struct image_match match;
 
 	*served = false;
 	if (engine == ENGINE_OFF)
 		return "engine off: the daemon's configuration leaves this process alone "
 		       "(--engine)";
-	if (engine == ENGINE_SASS && !plan && !image_runs_directly(daemon, process))
+	if (engine == ENGINE_SASS && !plan && !image_runs_directly(context, process))
 		return "engine sass: images of this process are not replaced (--engine)";
 	if (engine == ENGINE_PTX && plan)
 		return "engine ptx: machine code of this process is not patched (--engine)";
 	if (plan)
-		image_answer_left_out(daemon, process);
-	image_match(&match, daemon, &process->facts, plan);
-	*budget = image_budget(daemon->config, match.own);
+		image_answer_left_out(context, process);
+	image_match(&match, context, &process->facts, plan);
+	*budget = image_budget(context->config, match.own);
 	if (match.n_meant)
 		return NULL;
 	if (!match.other)
@@ -809,7 +809,7 @@ static const char *image_refusal(struct daemon *daemon, const struct process *pr
 }
 
 /* *fdp is -1 once it is a request's. */
-static int image_take(struct daemon *daemon, struct client *client,
+static int image_take(struct image_context *context, struct client *client,
 		      const struct wire_image *message, int *fdp) {
 	const bool plan = message->kind == WIRE_IMAGE_NAMES;
 	uint32_t sequence = message->header.sequence;
@@ -819,48 +819,49 @@ static int image_take(struct daemon *daemon, struct client *client,
 	bool served;
 	int r;
 
-	daemon->counters.images++;
+	context->counters.images++;
 	r = memfd_check(*fdp, message->image_size, &why);
 	if (r < 0)
 		return r;
 	image_note_capability(client->process, message);
 	if (client->process->uid == 0 || client->process->uid == geteuid())
-		plan_note_capability(daemon,
+		plan_note_capability(context,
 				     message->capability_major * 10 + message->capability_minor);
 	client->process->asks_plans |= plan;
-	why = exclude_find(daemon->config, &client->process->facts);
+	why = exclude_find(context->config, &client->process->facts);
 	if (why)
-		return image_answer_own(daemon, client, sequence, plan, false, EXCLUDE_REASON, why);
-	why = image_refusal(daemon, client->process, plan, &served, &budget);
+		return image_answer_own(context, client, sequence, plan, false, EXCLUDE_REASON,
+					why);
+	why = image_refusal(context, client->process, plan, &served, &budget);
 	if (served)
-		return image_answer_nothing(daemon, client, sequence, why);
+		return image_answer_nothing(context, client, sequence, why);
 	if (why)
-		return image_answer_own(daemon, client, sequence, plan, false, "%s", why);
+		return image_answer_own(context, client, sequence, plan, false, "%s", why);
 	request = calloc(1, sizeof(*request));
 	if (!request)
 		return -ENOMEM;
-	request->daemon = daemon;
+	request->context = context;
 	request->client = client;
 	request->account = account_ref(client->connection->account);
 	request->message = *message;
 	request->fd = *fdp;
 	*fdp = -1;
-	request->since = uv_now(daemon->loop);
+	request->since = uv_now(context->loop);
 	request->budget = budget;
-	uv_timer_init(daemon->loop, &request->timer);
+	uv_timer_init(context->loop, &request->timer);
 	request->timer.data = request;
-	request->seed = daemon->images.seed;
+	request->seed = context->images.seed;
 	request->work.data = request;
 	client->request = request;
 	image_request_charge(request);
 	return 0;
 }
 
-int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
-		 int consumed_fd) {
-	int r = image_take(daemon, client, message, &consumed_fd);
+int image_submit(struct image_context *context, struct client *client,
+		 const struct wire_image *message, int consumed_fd) {
+	int r = image_take(context, client, message, &consumed_fd);
 
 	if (consumed_fd >= 0)
-		closer_memory(daemon->closer, consumed_fd);
+		closer_memory(context->closer, consumed_fd);
 	return r;
 }

@@ -12,7 +12,7 @@
 #include "image-work.h"
 #include "proto/wire.h"
 
-struct daemon;
+struct image_context;
 struct client;
 struct image_entry;
 struct image_request;
@@ -52,8 +52,8 @@ void image_cache_each(const struct image_cache *cache,
  * An IMAGE from a client, with its descriptor, which is consumed. Answered now or later. Negative:
  * the message is a breach, or there is no memory.
  */
-int image_submit(struct daemon *daemon, struct client *client, const struct wire_image *message,
-		 int fd);
+int image_submit(struct image_context *context, struct client *client,
+		 const struct wire_image *message, int fd);
 
 /* The client is gone; work that was started for it goes on without it. */
 void image_abandon(struct image_request *request);

@@ -24,7 +24,7 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "image-context.h"
 #include "image-reply.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -98,7 +98,7 @@ static void pass_fail(struct pass_drive *drive, int r) {
 
 /* The pools are going: true if that was the end. */
 static bool pass_stopped(struct pass_drive *drive) {
-	if (!drive->work->daemon->stopping)
+	if (!drive->work->context->stopping)
 		return false;
 	pass_fail(drive, -ECANCELED);
 	return true;
@@ -274,7 +274,7 @@ static json_object *pass_request(const struct pass_step *step, unsigned int time
 /* Milliseconds that are left for passes. */
 static unsigned int pass_left(const struct pass_drive *drive) {
 	const struct image_work *work = drive->work;
-	uint64_t now = uv_now(work->daemon->loop);
+	uint64_t now = uv_now(work->context->loop);
 
 	if (now >= work->deadline)
 		return work->limit > now ? (unsigned int)(work->limit - now) / 2 : 0;
@@ -307,7 +307,7 @@ static int pass_run_step(struct pass_drive *drive, const struct pass_step *step,
 		worker_task_free(task);
 		return r;
 	}
-	job_cache_submit(drive->work->daemon->cache, drive->work->daemon->pass_pool, task,
+	job_cache_submit(drive->work->context->cache, drive->work->context->pass_pool, task,
 			 timeout + PASS_GRACE_MS, &use);
 	return 0;
 }
@@ -350,7 +350,7 @@ static void pass_next(struct pass_drive *drive) {
 static void pass_on_extracted(struct worker_task *task, int result, json_object *reply,
 			      const char *message, void *userdata) {
 	struct pass_drive *drive = userdata;
-	const struct daemon *daemon = drive->work->daemon;
+	const struct image_context *context = drive->work->context;
 	int r;
 
 	if (result != _WORKER_POOL_SUCCESS || !pass_is(reply, "text")) {
@@ -358,7 +358,7 @@ static void pass_on_extracted(struct worker_task *task, int result, json_object 
 		return;
 	}
 	drive->text = worker_task_steal_fd(task, IMAGE_REPLY_OUTPUT);
-	r = pass_plan_make(&drive->plan, &daemon->passes, &daemon->registry, reply);
+	r = pass_plan_make(&drive->plan, &context->passes, context->registry, reply);
 	if (drive->plan.truncated)
 		pass_note(drive, "passes run at most %d times on an image", PASS_RUNS_MAX);
 	if (r == 0 && drive->plan.n_steps) {
@@ -380,7 +380,7 @@ int pass_start(struct image_work *work) {
 	if (!drive)
 		return -ENOMEM;
 	drive->work = work;
-	now = uv_now(work->daemon->loop);
+	now = uv_now(work->context->loop);
 	drive->passes_until = work->deadline > now ? now + (work->deadline - now) / 2 : now;
 	drive->text = drive->candidate = drive->instructions = -1;
 	r = image_work_submit(work, IMAGE_STAGE_EXTRACT, -1, pass_on_extracted, drive);

@@ -19,7 +19,7 @@
 
 #include "daemon/gpuprobed/registry/attachment-json.h"
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "image-context.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "lib/json.h"
 #include "pass.h"
@@ -104,16 +104,16 @@ unsigned int plan_images_busy(const struct plan_images *images) {
 	return n;
 }
 
-struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability,
+struct plan_image *plan_image_find(struct image_context *context, uint32_t capability,
 				   const uint64_t *attachments, size_t n) {
-	struct plan_images *images = &daemon->plans;
+	struct plan_images *images = &context->plans;
 	struct plan_image *image;
 
 	TAILQ_FOREACH(image, &images->list, link) {
 		if (image->doomed || image->capability != capability || image->n_attachments != n ||
 		    memcmp(image->attachments, attachments, n * sizeof(*attachments)) != 0)
 			continue;
-		if (image->state == PLAN_FAILED && image->expires <= uv_now(daemon->loop)) {
+		if (image->state == PLAN_FAILED && image->expires <= uv_now(context->loop)) {
 			plan_image_free(images, image);
 			return NULL;
 		}
@@ -124,12 +124,13 @@ struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability,
 	return NULL;
 }
 
-uint32_t plan_data_size(const struct daemon *daemon, const uint64_t *attachments, size_t n) {
+uint32_t plan_data_size(const struct image_context *context, const uint64_t *attachments,
+			size_t n) {
 	size_t size = sizeof(struct patch_data);
 
 	for (size_t i = 0; i < n; i++) {
 		const struct attachment *attachment =
-			registry_attachment(&daemon->registry, attachments[i]);
+			registry_attachment(context->registry, attachments[i]);
 
 		if (!attachment)
 			return 0;
@@ -155,7 +156,7 @@ static int plan_job_input(json_object *request, struct worker_task *task, const 
 static int plan_job_attachment(const struct plan_job *job, size_t i, struct worker_task *task,
 			       json_object *programs, json_object *attachments) {
 	const struct attachment *attachment =
-		registry_attachment(&job->daemon->registry, job->attachments[i]);
+		registry_attachment(job->context->registry, job->attachments[i]);
 	json_object *json, *standing;
 	int index;
 
@@ -165,7 +166,7 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 	if (index < 0)
 		return index;
 	json_object_array_add(programs, attachment_patch_json(attachment, index));
-	json = attachment_json(attachment, pass_set_spaces(&job->daemon->passes));
+	json = attachment_json(attachment, pass_set_spaces(&job->context->passes));
 	standing = job->standing ? json_object_array_get_idx(job->standing, i) : NULL;
 	if (standing)
 		json_object_object_add(json, "not", json_object_get(standing));
@@ -244,7 +245,7 @@ static void plan_image_functions(struct plan_image *image, json_object *reply) {
 static const char *plan_image_take(struct plan_image *image, struct worker_task *task,
 				   json_object *reply) {
 	const uint32_t data_size =
-		plan_data_size(image->daemon, image->attachments, image->n_attachments);
+		plan_data_size(image->context, image->attachments, image->n_attachments);
 	const uint64_t size = worker_task_output_size(task, PLAN_OUTPUT);
 	const void *bytes;
 	const char *why;
@@ -284,7 +285,7 @@ static bool plan_is_programs(int result, json_object *reply) {
 static void plan_image_on_task(struct worker_task *task, int result, json_object *reply,
 			       const char *message, void *userdata) {
 	struct plan_image *image = userdata;
-	struct plan_images *images = &image->daemon->plans;
+	struct plan_images *images = &image->context->plans;
 	const char *why = message;
 
 	if (result == _WORKER_POOL_SUCCESS)
@@ -297,7 +298,7 @@ static void plan_image_on_task(struct worker_task *task, int result, json_object
 		image->program_failed = plan_is_programs(result, reply);
 		image->expires = image->program_failed
 					 ? UINT64_MAX
-					 : uv_now(image->daemon->loop) + PLAN_RETRY_MS;
+					 : uv_now(image->context->loop) + PLAN_RETRY_MS;
 		snprintf(image->reason, sizeof(image->reason), "%s", why);
 	}
 	image->telling = true;
@@ -313,11 +314,11 @@ static void plan_image_on_task(struct worker_task *task, int result, json_object
 	plan_images_trim(images);
 }
 
-int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer,
+int plan_image_get(struct plan_image **imagep, struct image_context *context, uid_t payer,
 		   uint32_t capability, const uint64_t *attachments, size_t n) {
-	struct plan_image *image = plan_image_find(daemon, capability, attachments, n);
+	struct plan_image *image = plan_image_find(context, capability, attachments, n);
 	const struct plan_job job = {
-		.daemon = daemon,
+		.context = context,
 		.capability = capability,
 		.attachments = attachments,
 		.n_attachments = n,
@@ -325,7 +326,7 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t paye
 		.patch = -1,
 	};
 	const struct attachment *first =
-		n ? registry_attachment(&daemon->registry, attachments[0]) : NULL;
+		n ? registry_attachment(context->registry, attachments[0]) : NULL;
 	const struct job_cache_use use = { .uid = first ? first->object->owner : 0 };
 	struct worker_task *task;
 	int r;
@@ -346,7 +347,7 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t paye
 	}
 	worker_task_set_alone(task);
 	worker_task_set_owner(task, payer);
-	image->daemon = daemon;
+	image->context = context;
 	image->payer = payer;
 	image->capability = capability;
 	image->n_attachments = n;
@@ -354,9 +355,9 @@ int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t paye
 	image->task = task;
 	image->fd = -1;
 	LIST_INIT(&image->waiters);
-	TAILQ_INSERT_HEAD(&daemon->plans.list, image, link);
-	daemon->plans.n++;
-	job_cache_submit(daemon->cache, daemon->image_pool, task, PLAN_COMPILE_MS, &use);
+	TAILQ_INSERT_HEAD(&context->plans.list, image, link);
+	context->plans.n++;
+	job_cache_submit(context->cache, context->image_pool, task, PLAN_COMPILE_MS, &use);
 	*imagep = image;
 	return 0;
 }

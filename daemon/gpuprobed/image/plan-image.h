@@ -16,7 +16,7 @@
 #include "proto/patch.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
 
-struct daemon;
+struct image_context;
 struct attachment;
 
 #define PLAN_IMAGES_MAX 128 /* kept */
@@ -48,7 +48,7 @@ LIST_HEAD(plan_waiter_list, plan_waiter);
 
 struct plan_image {
 	TAILQ_ENTRY(plan_image) link;
-	struct daemon *daemon;
+	struct image_context *context;
 	uint32_t capability;
 	uid_t payer; /* for whom it was made first */
 	size_t n_attachments;
@@ -80,7 +80,7 @@ void plan_images_deinit(struct plan_images *images);
 void plan_images_forget(struct plan_images *images, uint64_t attachment);
 
 /* The one there is, in any state, or NULL. */
-struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability,
+struct plan_image *plan_image_find(struct image_context *context, uint32_t capability,
 				   const uint64_t *attachments, size_t n);
 
 /*
@@ -88,7 +88,7 @@ struct plan_image *plan_image_find(struct daemon *daemon, uint32_t capability,
  * process says itself what devices it has. One in work is done at the turn of whoever of its payers
  * comes first. 0 or -errno.
  */
-int plan_image_get(struct plan_image **imagep, struct daemon *daemon, uid_t payer,
+int plan_image_get(struct plan_image **imagep, struct image_context *context, uid_t payer,
 		   uint32_t capability, const uint64_t *attachments, size_t n);
 
 /* How many are in work. */
@@ -100,7 +100,7 @@ void plan_waiter_cancel(struct plan_waiter *waiter);
 
 /* A job `patch`; descriptors are borrowed, -1: none. */
 struct plan_job {
-	struct daemon *daemon;
+	struct image_context *context;
 	uint32_t capability;
 	const uint64_t *attachments;
 	size_t n_attachments;
@@ -113,4 +113,4 @@ int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker
 		  void *userdata);
 
 /* Bytes of a struct patch_data with the slots of these attachments; 0: one of them is gone. */
-uint32_t plan_data_size(const struct daemon *daemon, const uint64_t *attachments, size_t n);
+uint32_t plan_data_size(const struct image_context *context, const uint64_t *attachments, size_t n);

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "image-context.h"
 #include "image-match.h"
 #include "plan-image.h"
 
@@ -36,21 +36,21 @@ struct plan_prepare {
 	struct plan_prepare_waiter waiters[PLAN_PREPARE_MAX];
 };
 
-void plan_note_capability(struct daemon *daemon, uint32_t capability) {
-	for (unsigned int i = 0; i < daemon->n_capabilities; i++)
-		if (daemon->capabilities[i] == capability)
+void plan_note_capability(struct image_context *context, uint32_t capability) {
+	for (unsigned int i = 0; i < context->n_capabilities; i++)
+		if (context->capabilities[i] == capability)
 			return;
-	if (daemon->n_capabilities < PLAN_CAPABILITIES_MAX)
-		daemon->capabilities[daemon->n_capabilities++] = capability;
+	if (context->n_capabilities < PLAN_CAPABILITIES_MAX)
+		context->capabilities[context->n_capabilities++] = capability;
 }
 
 /* The attachments of the object that the SASS engine can have. */
-static size_t plan_ids_of(const struct daemon *daemon, const struct object *object,
+static size_t plan_ids_of(const struct image_context *context, const struct object *object,
 			  uint64_t ids[static IMAGE_PROGRAMS_MAX]) {
 	const struct attachment *attachment;
 	size_t n = 0;
 
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment) &&
 		    n < IMAGE_PROGRAMS_MAX)
 			ids[n++] = attachment->id;
@@ -67,13 +67,13 @@ static bool plan_has_device(const uint32_t *devices, size_t n, uint32_t capabili
 }
 
 /* Devices that an object is made for: of the machine, and of its owner's processes. How many. */
-static size_t plan_devices(const struct daemon *daemon, const struct object *object,
+static size_t plan_devices(const struct image_context *context, const struct object *object,
 			   uint32_t devices[static PLAN_DEVICES_MAX]) {
 	const struct process *process;
-	size_t n = daemon->n_capabilities;
+	size_t n = context->n_capabilities;
 
-	memcpy(devices, daemon->capabilities, n * sizeof(*devices));
-	LIST_FOREACH(process, &daemon->processes.list, link)
+	memcpy(devices, context->capabilities, n * sizeof(*devices));
+	LIST_FOREACH(process, &context->processes->list, link)
 		for (unsigned int i = 0;
 		     process->uid == object->owner && i < process->n_capabilities; i++)
 			if (n < PLAN_DEVICES_MAX &&
@@ -86,15 +86,16 @@ static size_t plan_devices(const struct daemon *daemon, const struct object *obj
  * The failed image of the object alone, if it failed for all devices: processes say what they have,
  * and one that names a device that nobody can compile for is not to spoil what others attach.
  */
-static const struct plan_image *plan_failed(struct daemon *daemon, const struct object *object) {
+static const struct plan_image *plan_failed(struct image_context *context,
+					    const struct object *object) {
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
-	const size_t n = plan_ids_of(daemon, object, ids);
+	const size_t n = plan_ids_of(context, object, ids);
 	const struct plan_image *failed = NULL;
 	uint32_t devices[PLAN_DEVICES_MAX];
-	const size_t n_devices = plan_devices(daemon, object, devices);
+	const size_t n_devices = plan_devices(context, object, devices);
 
 	for (size_t i = 0; n && i < n_devices; i++) {
-		const struct plan_image *image = plan_image_find(daemon, devices[i], ids, n);
+		const struct plan_image *image = plan_image_find(context, devices[i], ids, n);
 
 		if (!image || image->state != PLAN_FAILED)
 			return NULL;
@@ -104,14 +105,14 @@ static const struct plan_image *plan_failed(struct daemon *daemon, const struct 
 	return failed;
 }
 
-const char *plan_programs_trouble(struct daemon *daemon, const struct object *object) {
-	const struct plan_image *image = plan_failed(daemon, object);
+const char *plan_programs_trouble(struct image_context *context, const struct object *object) {
+	const struct plan_image *image = plan_failed(context, object);
 
 	return image && image->program_failed ? image->reason : NULL;
 }
 
-const char *plan_trouble(struct daemon *daemon, const struct object *object) {
-	const struct plan_image *image = plan_failed(daemon, object);
+const char *plan_trouble(struct image_context *context, const struct object *object) {
+	const struct plan_image *image = plan_failed(context, object);
 
 	return image ? image->reason : NULL;
 }
@@ -138,13 +139,13 @@ static void plan_prepare_on_image(struct plan_waiter *waiter, const struct plan_
 }
 
 /* Starts one, unless it is there; prepare (or NULL) waits for it. */
-static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon, uid_t payer,
-			     uint32_t capability, const uint64_t *ids, size_t n) {
+static void plan_prepare_one(struct plan_prepare *prepare, struct image_context *context,
+			     uid_t payer, uint32_t capability, const uint64_t *ids, size_t n) {
 	struct plan_prepare_waiter *waiter;
 	struct plan_image *image;
 
-	if (!n || (prepare ? prepare->n : plan_images_busy(&daemon->plans)) >= PLAN_PREPARE_MAX ||
-	    plan_image_get(&image, daemon, payer, capability, ids, n) < 0 ||
+	if (!n || (prepare ? prepare->n : plan_images_busy(&context->plans)) >= PLAN_PREPARE_MAX ||
+	    plan_image_get(&image, context, payer, capability, ids, n) < 0 ||
 	    image->state != PLAN_IN_WORK || !prepare)
 		return;
 	for (size_t i = 0; i < prepare->n; i++)
@@ -158,72 +159,74 @@ static void plan_prepare_one(struct plan_prepare *prepare, struct daemon *daemon
 }
 
 /* Whether the match has an attachment of the object. */
-static bool plan_concerns(const struct daemon *daemon, const struct image_match *match,
+static bool plan_concerns(const struct image_context *context, const struct image_match *match,
 			  const struct object *object) {
 	for (size_t i = 0; i < match->n; i++)
-		if (registry_attachment(&daemon->registry, match->ids[i])->object == object)
+		if (registry_attachment(context->registry, match->ids[i])->object == object)
 			return true;
 	return false;
 }
 
 /* What the processes that are connected will ask for; object: if it has attachments of that; NULL:
  * if they have plans. Nobody waits for a device that only they say they have. */
-static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *daemon,
+static void plan_prepare_processes(struct plan_prepare *prepare, struct image_context *context,
 				   const struct object *object) {
 	uint32_t devices[PLAN_DEVICES_MAX];
-	const size_t n_devices = object ? plan_devices(daemon, object, devices) : 0;
+	const size_t n_devices = object ? plan_devices(context, object, devices) : 0;
 	const struct process *process;
 	struct image_match match;
 
-	LIST_FOREACH(process, &daemon->processes.list, link) {
+	LIST_FOREACH(process, &context->processes->list, link) {
 		if ((!object && !process->asks_plans) ||
-		    !engine_is_sass(engine_rules_find(&daemon->config->engines, &process->facts)))
+		    !engine_is_sass(engine_rules_find(&context->config->engines, &process->facts)))
 			continue;
-		image_match(&match, daemon, &process->facts, true);
-		if (object && !plan_concerns(daemon, &match, object))
+		image_match(&match, context, &process->facts, true);
+		if (object && !plan_concerns(context, &match, object))
 			continue;
 		for (unsigned int i = 0; i < process->n_capabilities; i++)
-			plan_prepare_one(
-				plan_has_device(devices, n_devices, process->capabilities[i])
-					? prepare
-					: NULL,
-				daemon, process->uid, process->capabilities[i], match.ids, match.n);
+			plan_prepare_one(plan_has_device(devices, n_devices,
+							 process->capabilities[i])
+						 ? prepare
+						 : NULL,
+					 context, process->uid, process->capabilities[i], match.ids,
+					 match.n);
 	}
 }
 
-int plan_prepare(struct daemon *daemon, const struct object *object, const struct filter *filter,
-		 unsigned int timeout_ms, plan_prepare_fn fn, void *userdata) {
+int plan_prepare(struct image_context *context, const struct object *object,
+		 const struct filter *filter, unsigned int timeout_ms, plan_prepare_fn fn,
+		 void *userdata) {
 	uint64_t ids[IMAGE_PROGRAMS_MAX];
-	const size_t n = plan_ids_of(daemon, object, ids);
+	const size_t n = plan_ids_of(context, object, ids);
 	uint32_t devices[PLAN_DEVICES_MAX];
-	const size_t n_devices = plan_devices(daemon, object, devices);
+	const size_t n_devices = plan_devices(context, object, devices);
 	struct plan_prepare *prepare;
 	struct image_match match;
 
-	if (!n || !engine_rules_any_sass(&daemon->config->engines))
+	if (!n || !engine_rules_any_sass(&context->config->engines))
 		return 1;
 	prepare = calloc(1, sizeof(*prepare));
 	if (!prepare)
 		return -ENOMEM;
 	for (size_t i = 0; i < n_devices; i++)
-		plan_prepare_one(prepare, daemon, object->owner, devices[i], ids, n);
-	image_match_filter(&match, daemon, filter);
+		plan_prepare_one(prepare, context, object->owner, devices[i], ids, n);
+	image_match_filter(&match, context, filter);
 	for (size_t i = 0; i < n_devices; i++)
-		plan_prepare_one(prepare, daemon, object->owner, devices[i], match.ids, match.n);
-	plan_prepare_processes(prepare, daemon, object);
+		plan_prepare_one(prepare, context, object->owner, devices[i], match.ids, match.n);
+	plan_prepare_processes(prepare, context, object);
 	if (!prepare->n) {
 		free(prepare);
 		return 1;
 	}
 	prepare->fn = fn;
 	prepare->userdata = userdata;
-	uv_timer_init(daemon->loop, &prepare->timer);
+	uv_timer_init(context->loop, &prepare->timer);
 	prepare->timer.data = prepare;
 	uv_timer_start(&prepare->timer, plan_prepare_on_timer, timeout_ms, 0);
 	return 0;
 }
 
-void plan_prepare_again(struct daemon *daemon) {
-	if (!daemon->stopping)
-		plan_prepare_processes(NULL, daemon, NULL);
+void plan_prepare_again(struct image_context *context) {
+	if (!context->stopping)
+		plan_prepare_processes(NULL, context, NULL);
 }

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "image-context.h"
 #include "image-work.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "plan-check.h"
@@ -86,10 +86,10 @@ static int plan_apply(struct image_result *result, const struct image_reply_requ
 }
 
 /* Reads the plan itself, after its size is known to be true. */
-static int plan_fill(struct image_result *result, int fd, const struct daemon *daemon,
+static int plan_fill(struct image_result *result, int fd, const struct image_context *context,
 		     const struct image_reply_request *request) {
 	const uint32_t data_size =
-		plan_data_size(daemon, request->attachments, request->n_attachments);
+		plan_data_size(context, request->attachments, request->n_attachments);
 	const void *bytes;
 	const char *why;
 	uint64_t meant;
@@ -114,7 +114,8 @@ static int plan_fill(struct image_result *result, int fd, const struct daemon *d
 }
 
 int plan_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
-		     const struct daemon *daemon, const struct image_reply_request *request) {
+		     const struct image_context *context,
+		     const struct image_reply_request *request) {
 	struct image_result *result;
 	json_object *size = NULL;
 	int r;
@@ -131,7 +132,7 @@ int plan_reply_parse(struct image_result **resultp, json_object *reply, struct w
 		r = IMAGE_REPLY_E_INVALID;
 	if (r == 0) {
 		result->fd = worker_task_steal_fd(task, PLAN_OUTPUT);
-		r = result->fd < 0 ? -ENOMEM : plan_fill(result, result->fd, daemon, request);
+		r = result->fd < 0 ? -ENOMEM : plan_fill(result, result->fd, context, request);
 		if (!result->replaced)
 			result->fd = fd_close(result->fd);
 	}
@@ -149,7 +150,7 @@ static void plan_work_take(struct worker_task *task, int result, json_object *re
 			   const char *message, void *userdata) {
 	struct image_work *work = userdata;
 	const struct image_reply_request request = {
-		.registry = &work->daemon->registry,
+		.registry = work->context->registry,
 		.attachments = work->attachments,
 		.n_attachments = work->n_attachments,
 	};
@@ -160,7 +161,7 @@ static void plan_work_take(struct worker_task *task, int result, json_object *re
 		image_work_fail_job(work, result, reply, message);
 		return;
 	}
-	r = plan_reply_parse(&made, reply, task, work->daemon, &request);
+	r = plan_reply_parse(&made, reply, task, work->context, &request);
 	if (r > 0)
 		image_work_fail(work, IMAGE_KEEP_BAD_MS, "worker sent a malformed plan");
 	else if (r == -ESTALE)
@@ -172,7 +173,7 @@ static void plan_work_take(struct worker_task *task, int result, json_object *re
 /* Has the names matched: the patch image is there. 0 or -errno. */
 static int plan_work_match(struct image_work *work, const struct plan_image *image) {
 	const struct plan_job job = {
-		.daemon = work->daemon,
+		.context = work->context,
 		.capability = work->capability,
 		.attachments = work->attachments,
 		.n_attachments = work->n_attachments,
@@ -208,7 +209,7 @@ int plan_work_start(struct image_work *work) {
 	struct plan_image *image;
 	int r;
 
-	r = plan_image_get(&image, work->daemon, work->uid, work->capability, work->attachments,
+	r = plan_image_get(&image, work->context, work->uid, work->capability, work->attachments,
 			   work->n_attachments);
 	if (r < 0)
 		return r;

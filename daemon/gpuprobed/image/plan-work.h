@@ -10,7 +10,7 @@
 #include "image-reply.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
 
-struct daemon;
+struct image_context;
 struct image_work;
 
 /* Of a work whose image is a list of names. Ends as any work does. 0 or -errno: nothing was
@@ -22,4 +22,5 @@ int plan_work_start(struct image_work *work);
  * IMAGE_REPLY_E_INVALID, -ESTALE: an attachment went away meanwhile, or -ENOMEM.
  */
 int plan_reply_parse(struct image_result **resultp, json_object *reply, struct worker_task *task,
-		     const struct daemon *daemon, const struct image_reply_request *request);
+		     const struct image_context *context,
+		     const struct image_reply_request *request);

@@ -14,11 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "daemon/gpuprobed/registry/registry.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
-#include "daemon/gpuprobed/clients/process-watch.h"
+#include "process-watch.h"
 
-void process_table_init(struct process_table *table) {
-	*table = (struct process_table){};
+void process_table_init(struct process_table *table, uv_loop_t *loop,
+			void (*gone)(struct process *process, void *userdata), void *userdata) {
+	*table = (struct process_table){ .loop = loop, .gone = gone, .userdata = userdata };
 	LIST_INIT(&table->list);
 }
 
@@ -171,4 +173,27 @@ struct shim_connection *process_mirror(const struct process *process) {
 		if (process->connections[i]->state == SHIM_MIRROR)
 			return process->connections[i];
 	return NULL;
+}
+
+void process_table_count(const struct process_table *table, const struct registry *registry) {
+	const struct process *process;
+	struct attachment *attachment;
+	const struct module *module;
+
+	TAILQ_FOREACH(attachment, &registry->attachments, link) {
+		attachment->n_modules = attachment->n_processes = 0;
+		attachment->counted = NULL;
+	}
+	LIST_FOREACH(process, &table->list, link)
+		LIST_FOREACH(module, &process->modules, link)
+			for (size_t i = 0; module->armed && i < module->result->n_attachments;
+			     i++) {
+				attachment = registry_attachment(registry,
+								 module->result->attachments[i]);
+				if (!attachment)
+					continue;
+				attachment->n_modules++;
+				attachment->n_processes += attachment->counted != process;
+				attachment->counted = process;
+			}
 }

@@ -12,6 +12,8 @@
 #include "image-result.h"
 #include "daemon/gpuprobed/wire/shim-server.h"
 
+struct registry;
+
 #define PROCESS_MODULES_MAX 16384
 #define PROCESS_PLANS_MAX 1024 /* of these modules; a shim keeps half as many */
 #define PROCESS_CONNECTIONS_MAX 64 /* a shim has two */
@@ -54,17 +56,37 @@ struct process {
 		*watch; /* of one that has no connection yet (process-watch.h); NULL: none */
 };
 
+/* A connection's end in the daemon. */
+struct client {
+	struct shim_connection *connection;
+	struct process *process;
+	struct image_request *request; /* the image in work, or NULL */
+	struct client_resume
+		*resume; /* the module that it is telling about, or NULL (client-resume.h) */
+};
+
+/* The number of a process that stands for all processes of a user. */
+static inline uint64_t process_shared_number(uid_t uid) {
+	return UINT64_C(1) << 63 | uid;
+}
+
 LIST_HEAD(process_list, process);
 
 struct process_table {
 	struct process_list list;
+	uv_loop_t *loop;
+	void (*gone)(struct process *process, void *userdata); /* one that is watched has ended: let
+								  go of its maps, process_free() */
+	void *userdata;
 	unsigned int n;
 	uint64_t total; /* seen so far */
 	uint64_t last_number;
 	uint64_t last_module;
 };
 
-void process_table_init(struct process_table *table);
+/* gone: with userdata. */
+void process_table_init(struct process_table *table, uv_loop_t *loop,
+			void (*gone)(struct process *process, void *userdata), void *userdata);
 
 enum {
 	_PROCESS_E_SUCCESS,
@@ -113,3 +135,6 @@ bool process_may_use(const struct process *process, uint64_t map);
 
 /* Its MIRROR connection, or NULL. */
 struct shim_connection *process_mirror(const struct process *process);
+
+/* Counts for each attachment the loaded modules that carry it, and processes that have such. */
+void process_table_count(const struct process_table *table, const struct registry *registry);

@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/gpuprobed/attach/attach.h"
 #include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "image.h"
@@ -196,11 +197,12 @@ static int setup(void **state) {
 	config_set_defaults(&world->config);
 	world->config.engines.fallback = ENGINE_AUTO;
 	registry_init(&daemon->registry);
-	process_table_init(&daemon->processes);
+	process_table_init(&daemon->processes, NULL, NULL, NULL);
 	outcome_log_init(&daemon->outcomes);
-	plan_images_init(&daemon->plans);
-	assert_int_equal(image_cache_init(&daemon->images), 0);
+	plan_images_init(&daemon->image.plans);
+	assert_int_equal(image_cache_init(&daemon->image.images), 0);
 	assert_int_equal(map_accounts_new(&daemon->map_accounts, UINT64_C(1) << 30), 0);
+	daemon_connect_rooms(daemon);
 	assert_null(map_layout_init(&spec.layout, &shape));
 	assert_int_equal(object_new(&object, 1, 0), 0);
 	object->n_maps = 2;
@@ -247,8 +249,8 @@ static int teardown(void **state) {
 	json_object_put(made.request);
 	made.request = NULL;
 	process_free(&daemon->processes, world->process);
-	image_cache_deinit(&daemon->images);
-	plan_images_deinit(&daemon->plans);
+	image_cache_deinit(&daemon->image.images);
+	plan_images_deinit(&daemon->image.plans);
 	registry_deinit(&daemon->registry);
 	outcome_log_deinit(&daemon->outcomes);
 	map_accounts_free(daemon->map_accounts);
@@ -266,7 +268,7 @@ static void ask(struct world *world, uint32_t kind, const char *names) {
 					    .capability_major = 9 };
 
 	n_sent = 0;
-	assert_int_equal(image_submit(&world->daemon, &world->client, &message,
+	assert_int_equal(image_submit(&world->daemon.image, &world->client, &message,
 				      memfd_new_sealed("names", names, strlen(names))),
 			 0);
 }
@@ -329,7 +331,8 @@ static void arm(struct world *world) {
 								sent[0].image_reply.module_id } };
 
 	world->connection.userdata = &world->client;
-	assert_int_equal(client_handlers.message(&world->connection, &message, -1, &world->daemon),
+	assert_int_equal(client_handlers.message(&world->connection, &message, -1,
+						 &world->daemon.client),
 			 0);
 }
 
@@ -362,7 +365,7 @@ static void test_plan(void **state) {
 	assert_true(process_may_use(world->process, 11));
 	assert_int_equal(daemon->outcomes.n, 1); /* of attachment 3 */
 	arm(world);
-	daemon_count_modules(daemon);
+	process_table_count(&daemon->processes, &daemon->registry);
 	assert_int_equal(registry_attachment(&daemon->registry, 2)->n_modules, 1);
 	assert_int_equal(registry_attachment(&daemon->registry, 1)->n_modules, 0);
 
@@ -447,7 +450,7 @@ static void test_standing_in_many(void **state) {
 	assert_int_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->attachments[0], 1);
 	answer_plan(1, "", 64, NULL, 0);
 
-	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 2));
+	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 2));
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 3); /* what it will ask for */
 	check_own(why);
@@ -505,14 +508,14 @@ static void test_no_image(void **state) {
 	ask(world, WIRE_IMAGE_NAMES, "b"); /* it is not tried again for each request */
 	assert_int_equal(n_jobs, 1);
 	check_own("worker sent a malformed plan");
-	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
+	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
 	ask(world, WIRE_IMAGE_NAMES, "b");
 	assert_int_equal(n_jobs, 2);
 	assert_int_equal(n_sent, 0);
-	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 2));
+	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 2));
 	answer_plan(1, "", 64, NULL, 0);
 	check_own("an attachment went away meanwhile");
-	assert_true(TAILQ_EMPTY(&world->daemon.plans.list));
+	assert_true(TAILQ_EMPTY(&world->daemon.image.plans.list));
 }
 
 /* What is not for the process at all. */
@@ -539,8 +542,8 @@ static void test_engines(void **state) {
 		check_own(cases[i].reason);
 	}
 	world->config.engines.fallback = ENGINE_PTX; /* nothing is made for who cannot have it */
-	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
-	daemon_detach(&world->daemon, registry_attachment(&world->daemon.registry, 3));
+	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
+	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 3));
 	world->config.engines.fallback = ENGINE_AUTO;
 	ask(world, WIRE_IMAGE_PTX, "x");
 	check_own("the attachments that mean this process are for the SASS engine alone");
@@ -565,23 +568,24 @@ static void test_prepare(void **state) {
 	const struct filter filter = {};
 	int done = 0;
 
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done),
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 1); /* for what device? */
-	plan_note_capability(daemon, 90);
+	plan_note_capability(&daemon->image, 90);
 	world->config.engines.fallback = ENGINE_PTX;
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done),
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 1); /* nobody gets it */
 	world->config.engines.fallback = ENGINE_AUTO;
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
+			 0);
 	assert_int_equal(n_jobs, 1);
 	check_job(0, false, false, NULL);
-	assert_null(plan_trouble(daemon, object));
+	assert_null(plan_trouble(&daemon->image, object));
 	answer_plan(0, FUNCTIONS, DATA_SIZE, NULL, 0);
 	assert_int_equal(done, 0); /* from the loop */
 	uv_run(&world->loop, UV_RUN_ONCE);
 	assert_int_equal(done, 1);
-	assert_null(plan_trouble(daemon, object));
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done),
+	assert_null(plan_trouble(&daemon->image, object));
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 1); /* it is there */
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 2);
@@ -597,26 +601,28 @@ static void test_prepare_fails(void **state) {
 	const struct filter filter = {};
 	int done = 0;
 
-	plan_note_capability(daemon, 90);
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
+	plan_note_capability(&daemon->image, 90);
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
+			 0);
 	answer(0, WORKER_POOL_E_REFUSED,
 	       "{\"error\":\"unsupported\",\"message\":\"no nvPTXCompiler\"}", "no nvPTXCompiler");
-	assert_string_equal(plan_trouble(daemon, object), "no nvPTXCompiler");
-	assert_null(plan_programs_trouble(daemon, object));
+	assert_string_equal(plan_trouble(&daemon->image, object), "no nvPTXCompiler");
+	assert_null(plan_programs_trouble(&daemon->image, object));
 	uv_run(&world->loop, UV_RUN_ONCE);
 	assert_int_equal(done, 1);
-	plan_images_forget(&daemon->plans, 1);
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
+	plan_images_forget(&daemon->image.plans, 1);
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
+			 0);
 	answer(1, WORKER_POOL_E_REFUSED,
 	       "{\"error\":\"compile\",\"message\":\"too many registers\"}", "too many registers");
-	assert_string_equal(plan_programs_trouble(daemon, object), "too many registers");
+	assert_string_equal(plan_programs_trouble(&daemon->image, object), "too many registers");
 	uv_run(&world->loop, UV_RUN_ONCE);
 	assert_int_equal(done, 2);
-	plan_images_forget(&daemon->plans, 1);
-	assert_int_equal(plan_prepare(daemon, object, &filter, 1, on_prepared, &done), 0);
+	plan_images_forget(&daemon->image.plans, 1);
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 1, on_prepared, &done), 0);
 	while (done < 3)
 		uv_run(&world->loop, UV_RUN_ONCE); /* the time is up */
-	assert_null(plan_trouble(daemon, object));
+	assert_null(plan_trouble(&daemon->image, object));
 }
 
 /* A process says that it has a device which nothing can be compiled for: that is its own trouble.
@@ -628,15 +634,16 @@ static void test_prepare_lied(void **state) {
 	const struct filter filter = {};
 	int done = 0;
 
-	plan_note_capability(daemon, 30);
-	plan_note_capability(daemon, 90);
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 0);
+	plan_note_capability(&daemon->image, 30);
+	plan_note_capability(&daemon->image, 90);
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
+			 0);
 	assert_int_equal(n_jobs, 2);
 	answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"sm_30\"}", "sm_30");
-	assert_null(plan_trouble(daemon, object)); /* not known yet */
+	assert_null(plan_trouble(&daemon->image, object)); /* not known yet */
 	answer_plan(1, FUNCTIONS, DATA_SIZE, NULL, 0);
-	assert_null(plan_trouble(daemon, object));
-	assert_null(plan_programs_trouble(daemon, object));
+	assert_null(plan_trouble(&daemon->image, object));
+	assert_null(plan_programs_trouble(&daemon->image, object));
 	uv_run(&world->loop, UV_RUN_ONCE);
 	assert_int_equal(done, 1);
 }
@@ -652,19 +659,20 @@ static void test_prepare_strangers(void **state) {
 
 	world->process->uid = 65533;
 	ask(world, WIRE_IMAGE_NAMES, "names");
-	assert_int_equal(daemon->n_capabilities, 0);
+	assert_int_equal(daemon->image.n_capabilities, 0);
 	assert_int_equal(n_jobs, 1);
-	assert_int_equal(TAILQ_FIRST(&daemon->plans.list)->payer, 65533);
+	assert_int_equal(TAILQ_FIRST(&daemon->image.plans.list)->payer, 65533);
 	answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"sm_90\"}", "sm_90");
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done), 1);
-	assert_null(plan_trouble(daemon, object));
-	plan_images_forget(&daemon->plans, 1);
-	assert_int_equal(plan_prepare(daemon, object, &filter, 10000, on_prepared, &done),
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
+			 1);
+	assert_null(plan_trouble(&daemon->image, object));
+	plan_images_forget(&daemon->image.plans, 1);
+	assert_int_equal(plan_prepare(&daemon->image, object, &filter, 10000, on_prepared, &done),
 			 1); /* nobody waits for it */
 	assert_int_equal(n_jobs, 2);
 	world->process->uid = object->owner; /* his own he believes */
 	answer(1, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"sm_90\"}", "sm_90");
-	assert_string_equal(plan_trouble(daemon, object), "sm_90");
+	assert_string_equal(plan_trouble(&daemon->image, object), "sm_90");
 }
 
 /* What several users wait for is done at the turn of any of them, not only of who asked first. */
@@ -683,7 +691,7 @@ static void test_shared_image(void **state) {
 	assert_int_equal(worker_task_owners(jobs[0].task), 2);
 	assert_true(worker_task_is_of(jobs[0].task, 65533));
 	assert_true(worker_task_is_of(jobs[0].task, 1000));
-	image = TAILQ_FIRST(&daemon->plans.list);
+	image = TAILQ_FIRST(&daemon->image.plans.list);
 	assert_int_equal(image->payer, 65533);
 	answer_plan(0, "", DATA_SIZE, NULL, 0);
 	assert_int_equal(n_jobs, 3); /* a plan for each */
@@ -701,16 +709,17 @@ static void test_many_images(void **state) {
 	struct plan_image *image;
 
 	for (uint32_t i = 0; i < PLAN_IMAGES_MAX + 50; i++) {
-		assert_int_equal(plan_image_get(&image, daemon, i < 3 ? 0 : 65533, 100 + i, ids, 2),
+		assert_int_equal(plan_image_get(&image, &daemon->image, i < 3 ? 0 : 65533, 100 + i,
+						ids, 2),
 				 0);
 		answer(0, WORKER_POOL_E_REFUSED, "{\"error\":\"compile\",\"message\":\"no\"}",
 		       "no");
 		n_jobs = 0;
 	}
-	assert_int_equal(daemon->plans.n, PLAN_IMAGES_MAX);
+	assert_int_equal(daemon->image.plans.n, PLAN_IMAGES_MAX);
 	for (uint32_t i = 0; i < 6; i++)
-		assert_true((plan_image_find(daemon, 100 + i, ids, 2) != NULL) == (i < 3));
-	assert_non_null(plan_image_find(daemon, 100 + PLAN_IMAGES_MAX + 49, ids, 2));
+		assert_true((plan_image_find(&daemon->image, 100 + i, ids, 2) != NULL) == (i < 3));
+	assert_non_null(plan_image_find(&daemon->image, 100 + PLAN_IMAGES_MAX + 49, ids, 2));
 }
 
 /* A detach asks for what is left at once, and modules with nothing left are retired. */
@@ -724,7 +733,7 @@ static void test_detach(void **state) {
 	struct image_result *result;
 	struct module *module;
 
-	plan_note_capability(daemon, 90);
+	plan_note_capability(&daemon->image, 90);
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	answer_plan(0, "", DATA_SIZE, NULL, 0);
 	answer_plan(1, KERNEL, DATA_SIZE, both, 2);
@@ -740,18 +749,18 @@ static void test_detach(void **state) {
 	world->connection.userdata = &world->client;
 	world->process->connections[world->process->n_connections++] = &mirror;
 	n_sent = 0;
-	daemon_detach(daemon, registry_attachment(&daemon->registry, 1));
+	attach_detach(daemon, registry_attachment(&daemon->registry, 1));
 	assert_int_equal(n_sent, 0); /* 3 is left in the module, 2 uses both maps */
 	assert_int_equal(n_jobs, 3); /* what the process will ask for */
 	assert_null(member(jobs[2].request, "names"));
 	assert_int_equal(json_object_array_length(member(jobs[2].request, "attachments")), 1);
 	connection_full = true;
-	daemon_detach(daemon, registry_attachment(&daemon->registry, 3));
+	attach_detach(daemon, registry_attachment(&daemon->registry, 3));
 	connection_full = false;
 	assert_int_equal(n_sent, 0);
 	mirror.userdata = &world->client;
 	for (int i = 0; i < 2; i++) /* told once, when there is room */
-		assert_int_equal(client_handlers.message(&mirror, &synced, -1, daemon), 0);
+		assert_int_equal(client_handlers.message(&mirror, &synced, -1, &daemon->client), 0);
 	assert_int_equal(n_sent, 1);
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	assert_int_equal(sent[0].retire.module_id, module->id);
@@ -759,14 +768,16 @@ static void test_detach(void **state) {
 	n_sent = 0;
 	world->client.process->n_connections =
 		0; /* its mirror's connection is not there yet, then it is */
-	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, daemon), 0);
+	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, &daemon->client),
+			 0);
 	assert_int_equal(n_sent, 0);
 	world->process->connections[world->process->n_connections++] = &mirror;
-	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, daemon), 0);
+	assert_int_equal(client_handlers.message(&world->connection, &armed, -1, &daemon->client),
+			 0);
 	assert_int_equal(n_sent, 1);
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	n_sent = 0;
-	daemon_detach(daemon, registry_attachment(&daemon->registry, 2));
+	attach_detach(daemon, registry_attachment(&daemon->registry, 2));
 	for (size_t i = 0; i < n_sent;
 	     i++) /* maps that nobody uses any more; a plan is not retired */
 		assert_int_equal(sent[i].header.type, WIRE_DISARM);
@@ -788,11 +799,11 @@ static void test_detached_meanwhile(void **state) {
 		result->attachments[1] = 99;
 		result->n_attachments = 2;
 		n_sent = 0;
-		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
 		check_own("what was attached went away meanwhile");
 		result->attachments[1] = 1; /* one is left */
 		n_sent = 0;
-		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
 		assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
 		image_result_unref(result);
 	}
@@ -812,9 +823,9 @@ static void test_detach_with_many(void **state) {
 		LIST_INIT(&others[i].modules);
 		LIST_INSERT_HEAD(&daemon->processes.list, &others[i], link);
 	}
-	plan_prepare_again(daemon);
+	plan_prepare_again(&daemon->image);
 	assert_int_equal(n_jobs, PLAN_PREPARE_MAX);
-	plan_prepare_again(daemon);
+	plan_prepare_again(&daemon->image);
 	assert_int_equal(n_jobs, PLAN_PREPARE_MAX);
 	for (int i = 0; i < 4; i++)
 		LIST_REMOVE(&others[i], link);
@@ -832,7 +843,7 @@ static void test_too_many_plans(void **state) {
 	result->attachments[result->n_attachments++] = 1;
 	for (int i = 0; i <= PROCESS_PLANS_MAX; i++) {
 		n_sent = 0;
-		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
 		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED,
 				 i < PROCESS_PLANS_MAX);
 	}
@@ -840,7 +851,7 @@ static void test_too_many_plans(void **state) {
 	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_KEEP);
 	process_module_free(world->process, LIST_FIRST(&world->process->modules));
 	n_sent = 0;
-	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
 	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
 	assert_int_equal(sent[0].image_reply.later, WIRE_LATER_NOT);
 	image_result_unref(result);
@@ -859,14 +870,14 @@ static void test_too_many_modules(void **state) {
 	world->account->modules = ACCOUNT_MODULES_MAX - 1;
 	for (int i = 0; i < 2; i++) {
 		n_sent = 0;
-		assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+		assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
 		assert_int_equal(sent[0].image_reply.verdict == WIRE_VERDICT_REPLACED, i == 0);
 	}
 	check_own("quota: the processes of uid 0 have 32768 probed modules, or those of all users "
 		  "262144: no more");
 	process_module_free(world->process, LIST_FIRST(&world->process->modules));
 	n_sent = 0;
-	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
 	assert_int_equal(sent[0].image_reply.verdict, WIRE_VERDICT_REPLACED);
 	image_result_unref(result);
 }
@@ -883,21 +894,21 @@ static void test_later(void **state) {
 	result->attachments = calloc(2, sizeof(uint64_t));
 	result->attachments[result->n_attachments++] = 1;
 	result->attachments[result->n_attachments++] = 2;
-	assert_int_equal(image_answer(&world->daemon, &world->client, 1, result), 0);
+	assert_int_equal(image_answer(&world->daemon.image, &world->client, 1, result), 0);
 	for (uint32_t later = WIRE_LATER_KEEP; later <= WIRE_LATER_BARE; later++) {
 		n_sent = 0;
-		assert_int_equal(image_answer_own(&world->daemon, &world->client, 1, true, true,
-						  "%s", "quota"),
+		assert_int_equal(image_answer_own(&world->daemon.image, &world->client, 1, true,
+						  true, "%s", "quota"),
 				 0);
 		check_own("quota");
 		assert_int_equal(sent[0].image_reply.later, later);
 		n_sent = 0;
-		assert_int_equal(image_answer_own(&world->daemon, &world->client, 1, true, false,
-						  "%s", "off"),
+		assert_int_equal(image_answer_own(&world->daemon.image, &world->client, 1, true,
+						  false, "%s", "off"),
 				 0);
 		assert_int_equal(sent[0].image_reply.later, WIRE_LATER_NOT);
 		if (later == WIRE_LATER_KEEP)
-			daemon_detach(&world->daemon,
+			attach_detach(&world->daemon,
 				      registry_attachment(&world->daemon.registry, 1));
 	}
 	image_result_unref(result);

@@ -42,12 +42,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
+#include "daemon/gpuprobed/image/process.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
-#include "daemon/gpuprobed/clients/process-watch.h"
+#include "daemon/gpuprobed/image/process-watch.h"
 #include "state.h"
 #include "store.h"
 
@@ -56,7 +56,7 @@
 #define KEEP_AWAIT_MS 5000 /* that a process which connects again may take: readers wait for it */
 
 struct keep {
-	struct daemon *daemon;
+	struct keep_context context;
 	struct store *store;
 	struct map_keeper keeper;
 	struct state_numbers numbers;
@@ -130,19 +130,20 @@ static void keep_drop(uint32_t slot, void *userdata) {
 	store_remove(keep->store, slot);
 }
 
-int keep_new(struct keep **keepp, struct daemon *daemon, struct store *store, const char *path) {
+int keep_new(struct keep **keepp, const struct keep_context *context, struct store *store,
+	     const char *path) {
 	struct keep *keep = calloc(1, sizeof(*keep));
 
 	if (!keep) {
 		store_free(store);
 		return -ENOMEM;
 	}
-	keep->daemon = daemon;
+	keep->context = *context;
 	keep->store = store;
 	keep->keeper = (struct map_keeper){ keep_instance, keep_totals, keep_drop, keep };
 	if (path)
 		snprintf(keep->path, sizeof(keep->path), "%s", path);
-	map_accounts_set_keeper(daemon->map_accounts, &keep->keeper);
+	map_accounts_set_keeper(context->map_accounts, &keep->keeper);
 	*keepp = keep;
 	return 0;
 }
@@ -178,7 +179,7 @@ static void keep_sweep(struct keep *keep) {
 
 	if (!used)
 		return; /* the next daemon does it */
-	TAILQ_FOREACH(object, &keep->daemon->registry.objects, link) {
+	TAILQ_FOREACH(object, &keep->context.registry->objects, link) {
 		used[object->slot] = true;
 		for (size_t i = 0; i < object->n_maps; i++) {
 			used[object->kernel_slots[i]] = true;
@@ -193,7 +194,7 @@ static void keep_sweep(struct keep *keep) {
 		}
 	}
 	used[keep->names_slot] = true;
-	TAILQ_FOREACH(attachment, &keep->daemon->registry.attachments, link)
+	TAILQ_FOREACH(attachment, &keep->context.registry->attachments, link)
 		used[attachment->slot] = used[attachment->patch_slot] = true;
 	store_sweep(keep->store, used);
 	free(used);
@@ -213,7 +214,7 @@ static void keep_retry(struct keep *keep) {
 		keep->retry = malloc(sizeof(*keep->retry));
 		if (!keep->retry)
 			return; /* when something changes */
-		uv_timer_init(keep->daemon->loop, keep->retry);
+		uv_timer_init(keep->context.loop, keep->retry);
 		keep->retry->data = keep;
 	}
 	uv_timer_start(keep->retry, keep_on_retry, KEEP_RETRY_MS, 0);
@@ -221,7 +222,7 @@ static void keep_retry(struct keep *keep) {
 
 /* No daemon of this state gives out a number again that this one has. */
 static void keep_raise(struct keep *keep) {
-	struct registry *registry = &keep->daemon->registry;
+	struct registry *registry = keep->context.registry;
 	struct store_numbers numbers = {
 		.starts = keep->numbers.starts,
 		.object = registry->last_object,
@@ -244,9 +245,9 @@ void keep_changed(struct keep *keep) {
 	if (!keep_keeps(keep) || keep->ending)
 		return;
 	keep_raise(keep);
-	state = state_to_json(&keep->daemon->registry, &keep->numbers);
+	state = state_to_json(keep->context.registry, &keep->numbers);
 	if (state)
-		json_object_object_add(state, "exports", map_exports_json(&keep->daemon->exports));
+		json_object_object_add(state, "exports", map_exports_json(keep->context.exports));
 	r = state ? state_save(keep->path, state) : -ENOMEM;
 	json_object_put(state);
 	if (r < 0 && !keep->failed)
@@ -292,7 +293,7 @@ void keep_object(struct keep *keep, struct object *object) {
 			object->kernel_slots[i] =
 				keep_fd(keep, STORE_KERNEL_MAP, object->maps[i]->id, 0,
 					object->maps[i]->instances->fd);
-	TAILQ_FOREACH(attachment, &keep->daemon->registry.attachments, link) {
+	TAILQ_FOREACH(attachment, &keep->context.registry->attachments, link) {
 		if (attachment->object != object)
 			continue;
 		attachment->slot =
@@ -368,7 +369,7 @@ static bool keep_passes(int error) {
 /* The process of an instance: the one there is, or a new one if it still runs. NULL: it has ended,
  * or keep->error says why that is not known. */
 static struct process *keep_process(struct keep *keep, const struct store_record *record) {
-	struct process_table *table = &keep->daemon->processes;
+	struct process_table *table = keep->context.processes;
 	struct process_facts facts;
 	struct process *process;
 	int r;
@@ -382,18 +383,18 @@ static struct process *keep_process(struct keep *keep, const struct store_record
 	if (r < 0 || facts.start_time != record->start_time)
 		return NULL;
 	process = process_table_adopt(table, &facts, record->uid, record->process);
-	if (process && process_watch(keep->daemon, process) < 0)
+	if (process && process_watch(table, process) < 0)
 		process = process_free(table, process);
 	if (process)
-		process->awaited = uv_now(keep->daemon->loop) + KEEP_AWAIT_MS;
+		process->awaited = uv_now(keep->context.loop) + KEEP_AWAIT_MS;
 	return process;
 }
 
 /* One instance. False: it is of no use any more. */
 static bool keep_restore_instance(struct keep *keep, uint32_t slot) {
 	const struct store_record *record = store_record(keep->store, slot);
-	struct process_table *table = &keep->daemon->processes;
-	struct map *map = registry_map(&keep->daemon->registry, record->owner, NULL);
+	struct process_table *table = keep->context.processes;
+	struct map *map = registry_map(keep->context.registry, record->owner, NULL);
 	struct map_instance *instance, like = {
 		.id = record->number,
 		.process = record->process,
@@ -418,7 +419,7 @@ static bool keep_restore_instance(struct keep *keep, uint32_t slot) {
 
 static bool keep_restore_totals(struct keep *keep, uint32_t slot) {
 	struct map *map =
-		registry_map(&keep->daemon->registry, store_record(keep->store, slot)->owner, NULL);
+		registry_map(keep->context.registry, store_record(keep->store, slot)->owner, NULL);
 
 	return map && map_adopt_totals(map, store_steal_fd(keep->store, slot), slot) == 0;
 }
@@ -434,14 +435,14 @@ static void keep_restore_maps(struct keep *keep, enum store_kind kind,
 
 /* The objects of a state. How many could not be restored. */
 static unsigned int keep_restore_objects(struct keep *keep, json_object *state) {
-	struct map_accounts *accounts = keep->daemon->map_accounts;
+	struct map_accounts *accounts = keep->context.map_accounts;
 	const uint64_t limit = map_accounts_limit(accounts);
 	char error[STATE_ERROR_SIZE] = "no memory";
 	unsigned int failed = 0;
 
 	map_accounts_set_limit(accounts, UINT64_MAX); /* who has more than he may by now keeps it */
 	for (size_t i = 0; i < state_objects(state); i++)
-		if (state_take_object(state, i, &keep->daemon->registry, accounts, keep->store,
+		if (state_take_object(state, i, keep->context.registry, accounts, keep->store,
 				      error)) {
 			log_warning("%s: an attached object is not restored: %s", keep->path,
 				    error);
@@ -476,11 +477,11 @@ static int keep_load(struct keep *keep) {
 	if (keep_passes(r))
 		return r;
 	if (r == 0)
-		r = state_take_numbers(state, &keep->daemon->registry, &keep->numbers, error);
+		r = state_take_numbers(state, keep->context.registry, &keep->numbers, error);
 	if (r == 0) {
 		keep_restore_objects(keep, state);
 		json_object_object_get_ex(state, "exports", &exports);
-		n = map_exports_restore(&keep->daemon->exports, &keep->daemon->registry, exports);
+		n = map_exports_restore(keep->context.exports, keep->context.registry, exports);
 		if (n)
 			log_warning("%s: %u exported maps are not exported any more", keep->path,
 				    n);
@@ -515,19 +516,17 @@ struct kernel_names *keep_names(const struct keep *keep) {
 
 /* Numbers that no daemon of this state has given out. */
 static void keep_go_on(struct keep *keep) {
-	struct daemon *daemon = keep->daemon;
 	uint64_t first;
 
 	keep_raise(keep);
 	first = keep->numbers.starts << KEEP_IDS_SHIFT;
 	keep->numbers.starts++;
 	keep_raise(keep);
-	daemon->registry.last_instance = first;
-	daemon->processes.last_module = first;
+	keep->context.registry->last_instance = first;
+	keep->context.processes->last_module = first;
 }
 
 int keep_restore(struct keep *keep, unsigned int *np) {
-	struct daemon *daemon = keep->daemon;
 	int r = store_open(keep->store), loaded = 1;
 
 	if (r < 0)
@@ -558,13 +557,12 @@ int keep_restore(struct keep *keep, unsigned int *np) {
 				   keep->path);
 		if (getrandom(&keep->numbers.session, sizeof(keep->numbers.session), 0) !=
 		    sizeof(keep->numbers.session))
-			keep->numbers.session = (uint64_t)daemon->started;
+			keep->numbers.session = (uint64_t)keep->context.started;
 		keep->numbers.session |= 1;
 	}
 	keep_begin_names(keep);
 	keep_go_on(keep);
 	keep_changed(keep);
-	client_fold_gone(daemon);
-	*np = daemon->registry.n_attachments;
+	*np = keep->context.registry->n_attachments;
 	return 0;
 }

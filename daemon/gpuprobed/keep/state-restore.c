@@ -18,13 +18,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/gpuprobed/attach/attach-choose.h"
 #include "daemon/gpuprobed/verify/host.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "state.h"
 
 #define STATE_LAYOUT_NUMBERS 13
-#define STATE_ATTACHMENTS_MAX (ATTACH_PROGRAMS_MAX + LINKED_PROGRAMS_MAX)
+#define STATE_ATTACHMENTS_MAX (REGISTRY_PROGRAMS_MAX + LINKED_PROGRAMS_MAX)
 
 /* What is being read; the first thing that is wrong is kept. */
 struct reading {

@@ -15,7 +15,7 @@
 #include <bpf/btf.h>
 
 #include "fields.h"
-#include "daemon/gpuprobed/metrics/openmetrics.h"
+#include "daemon/gpuprobed/export/openmetrics.h"
 
 struct world {
 	struct btf *btf;

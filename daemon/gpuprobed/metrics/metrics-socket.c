@@ -89,7 +89,7 @@ static void connection_close(struct connection *connection) {
 	uv_close((uv_handle_t *)&connection->pipe, connection_on_closed);
 	if (fd >= 0)
 		closer_socket(
-			connection->socket->daemon->closer,
+			connection->socket->daemon->image.closer,
 			fd); /* the last one: what lies unread in it is not for the loop to close */
 	uv_close((uv_handle_t *)&connection->timer, connection_on_closed);
 }

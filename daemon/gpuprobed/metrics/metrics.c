@@ -16,8 +16,8 @@
 
 #include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon.h"
-#include "daemon/gpuprobed/control/kernels-list.h"
-#include "map-export.h"
+#include "daemon/gpuprobed/image/kernels-list.h"
+#include "daemon/gpuprobed/export/map-export.h"
 #include "statistics.h"
 
 #define CHUNK 256
@@ -53,8 +53,7 @@ struct metrics_run {
 	size_t n_places, at;
 	bool printing; /* all series of the export at hand are there */
 	size_t n_text; /* where its text begins */
-	bool all; /* as metrics_view */
-	const struct varlink_call *call;
+	struct kernels_reader reader; /* whose kernels may be named */
 	uint64_t *kernels; /* ids that are in keys, of all exports; sorted once these are through */
 	size_t n_kernels;
 	bool *named; /* which of them have got a name: two kernels of one id would be the same
@@ -184,8 +183,8 @@ static bool run_name(struct metrics_run *run) {
 		return true;
 	if (!run->naming) {
 		run->named = calloc(run->n_kernels, sizeof(*run->named));
-		run->naming = run->named &&
-			      kernels_list_init(&run->names, run->daemon, run->call, 0, true) == 0;
+		run->naming = run->named && kernels_list_init(&run->names, &run->daemon->image,
+							      &run->reader, 0, true) == 0;
 		return !run->naming;
 	}
 	r = kernels_list_gather(&run->names);
@@ -215,7 +214,7 @@ static void run_end(struct metrics_run *run) {
 	if (run->naming)
 		kernels_list_deinit(&run->names);
 	run->daemon->metrics_runs--;
-	run->daemon->metrics_user_runs -= !run->all;
+	run->daemon->metrics_user_runs -= !run->reader.all;
 	uv_close((uv_handle_t *)&run->idle, run_on_closed);
 }
 
@@ -270,7 +269,7 @@ static bool run_begin(struct metrics_run *run, const struct map_export *export, 
 							   .nonzero = export->nonzero });
 	if (run->daemon->config->mirror_period_ms)
 		return true; /* what was copied last is at most that old */
-	run->sync = client_sync(run->daemon, map, SYNC_MS, done, run, &r);
+	run->sync = client_sync(&run->daemon->client, map, SYNC_MS, done, run, &r);
 	return !run->sync;
 }
 
@@ -363,15 +362,14 @@ int metrics_run_new(struct metrics_run **runp, struct daemon *daemon,
 		return -ENOMEM;
 	run->daemon = daemon;
 	run->text.prometheus = view->prometheus;
-	run->text.json = view->call;
+	run->text.json = view->json;
 	run->done = done;
 	run->userdata = userdata;
 	if (run_add_places(run, view) < 0) {
 		free(run);
 		return -ENOMEM;
 	}
-	run->all = view->all;
-	run->call = view->call;
+	run->reader = (struct kernels_reader){ view->all, view->uid };
 	daemon->metrics_runs++;
 	daemon->metrics_user_runs += !view->all;
 	uv_idle_init(daemon->loop, &run->idle);

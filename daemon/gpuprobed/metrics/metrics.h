@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "openmetrics.h"
+#include "daemon/gpuprobed/export/openmetrics.h"
 
 #define METRICS_TEXT_MAX \
 	((size_t)12 << 20) /* what does not fit is left out, export by export, and counted */
@@ -29,7 +29,6 @@ struct config;
 struct daemon;
 struct metrics;
 struct metrics_run;
-struct varlink_call;
 
 /* Sees to what --metrics says. What cannot be served is logged, and no reason not to start. 0 or
  * -ENOMEM. */
@@ -39,10 +38,9 @@ struct metrics *metrics_free(
 
 /* What one reader gets. */
 struct metrics_view {
-	bool all; /* the exports of all users; else of this one */
+	bool all; /* the exports and kernels of all users; else of this one */
 	uid_t uid;
-	const struct varlink_call *call; /* whose kernels may be named; NULL: everybody's. It is
-					    there as long as the run is */
+	bool json; /* the text goes into JSON: what that escapes counts */
 	bool prometheus;
 };
 

@@ -96,7 +96,7 @@ static void tell_daemon(const struct daemon *daemon, struct list *list) {
 }
 
 static void tell_images(const struct daemon *daemon, struct list *list) {
-	const struct daemon_counters *counters = &daemon->counters;
+	const struct image_counters *counters = &daemon->image.counters;
 
 	COUNTER("images", "received", counters->images, "Module images that processes sent.");
 	COUNTER("images", "replaced", counters->images_replaced,
@@ -110,7 +110,7 @@ static void tell_images(const struct daemon *daemon, struct list *list) {
 static void tell_cache(const struct daemon *daemon, struct list *list) {
 	struct cache_counters counters;
 
-	cache_counters(daemon->cache, &counters);
+	cache_counters(daemon->image.cache, &counters);
 	COUNTER("cache", "hits", counters.hits,
 		"Jobs that no worker had to do: what comes of them was on the disk.");
 	COUNTER("cache", "misses", counters.misses, "Jobs that were not on the disk.");
@@ -130,9 +130,9 @@ static void tell_workers(const struct daemon *daemon, struct list *list) {
 	const struct {
 		const char *name;
 		const struct worker_pool *pool;
-	} pools[] = { { "image", daemon->image_pool },
+	} pools[] = { { "image", daemon->image.image_pool },
 		      { "program", daemon->program_pool },
-		      { "pass", daemon->pass_pool } };
+		      { "pass", daemon->image.pass_pool } };
 	static const struct {
 		const char *name, *help;
 		size_t counter;
@@ -255,7 +255,7 @@ void statistics_each(const struct daemon *daemon,
 		     void (*take)(const struct statistic *statistic, void *userdata),
 		     void *userdata) {
 	struct list own = { take, userdata }, *list = &own;
-	struct trace_counters traces = trace_table_counters(daemon->traces);
+	struct trace_counters traces = trace_table_counters(daemon->client.traces);
 
 	tell_daemon(daemon, list);
 	GAUGE("processes", "active", daemon->processes.n, "CUDA processes that are connected.");

@@ -30,6 +30,7 @@ enum {
 	       others out */
 #define REGISTRY_KEPT_FOR_ROOT 64 /* ... and for root, and the daemon's user */
 #define REGISTRY_FEW 64
+#define REGISTRY_PROGRAMS_MAX 60 /* of an object on the GPU: outputs that one job can carry */
 #define REGISTRY_OBJECT_MAPS_MAX 64
 #define REGISTRY_SYMBOL_SIZE 64
 #define REGISTRY_PREFIX_SIZE 56 /* room for _pN and _mN behind it */
@@ -95,7 +96,7 @@ struct attachment {
 	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps
 							 of the object */
 	size_t n_patch_maps;
-	unsigned int n_modules, n_processes; /* that have it: daemon_count_modules() */
+	unsigned int n_modules, n_processes; /* that have it: process_table_count() */
 	const void *counted; /* the process that was counted last */
 	bool leaving; /* it goes out of the state */
 	uint32_t slot, patch_slot; /* in the store (keep.h), of fd or its link on the host, and of

@@ -81,20 +81,20 @@ static void worker_allow_time(struct worker_setup *setup, const struct config *c
 }
 
 int worker_setup(struct worker_setup *setup, const struct config *config,
-		 struct daemon_options *options) {
+		 struct worker_pool_options *image, struct worker_pool_options *program,
+		 struct worker_pool_options *pass) {
 	if (worker_find(setup->image_path, config, "gpuprobe-image-worker", "worker") < 0 ||
 	    worker_find(setup->program_path, config, "gpuprobe-program-worker", "translator") < 0)
 		return -ENOENT;
 	worker_make_environment(setup, config);
 	worker_allow_time(setup, config);
-	options->image_pool.path = setup->image_path;
-	options->image_pool.arguments = setup->image_arguments;
-	options->program_pool.path = setup->program_path;
-	options->program_pool.arguments = (const char *const *)config->program_arguments.items;
+	image->path = setup->image_path;
+	image->arguments = setup->image_arguments;
+	program->path = setup->program_path;
+	program->arguments = (const char *const *)config->program_arguments.items;
 	if (worker_find(setup->pass_path, config, "gpuprobe-pass-worker", "worker/ptxpass") == 0)
-		options->pass_pool.path = setup->pass_path;
-	options->pass_pool.arguments = (const char *const *)config->pass_arguments.items;
-	options->image_pool.environment = options->program_pool.environment =
-		options->pass_pool.environment = setup->environment;
+		pass->path = setup->pass_path;
+	pass->arguments = (const char *const *)config->pass_arguments.items;
+	image->environment = program->environment = pass->environment = setup->environment;
 	return 0;
 }

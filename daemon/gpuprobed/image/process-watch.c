@@ -13,13 +13,12 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "client.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/base/memfd.h"
+#include "process.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 
 struct process_watch {
-	struct daemon *daemon;
+	struct process_table *table;
 	struct process *process;
 	int pidfd;
 	uv_poll_t poll;
@@ -41,17 +40,17 @@ void process_unwatch(struct process *process) {
 static void process_watch_on_poll(uv_poll_t *poll, int status, int events) {
 	struct process_watch *watch = poll->data;
 
-	client_process_gone(watch->daemon, watch->process);
+	watch->table->gone(watch->process, watch->table->userdata);
 }
 
-int process_watch(struct daemon *daemon, struct process *process) {
+int process_watch(struct process_table *table, struct process *process) {
 	struct process_watch *watch = calloc(1, sizeof(*watch));
 	struct process_facts facts;
 	int r;
 
 	if (!watch)
 		return -ENOMEM;
-	watch->daemon = daemon;
+	watch->table = table;
 	watch->process = process;
 	watch->poll.data = watch;
 	watch->pidfd = (int)syscall(SYS_pidfd_open, process->facts.pid, 0);
@@ -60,7 +59,7 @@ int process_watch(struct daemon *daemon, struct process *process) {
 	if (r == 0 && facts.start_time != process->facts.start_time)
 		r = -ESRCH;
 	if (r == 0)
-		r = uv_poll_init(daemon->loop, &watch->poll, watch->pidfd);
+		r = uv_poll_init(table->loop, &watch->poll, watch->pidfd);
 	if (r < 0) {
 		fd_close(watch->pidfd);
 		free(watch);

@@ -4,9 +4,7 @@
  * The method ListKernels (kernels-list.h).
  *
  * What is known is written down in one turn of the loop: which results processes have, and which
- * are only in the cache. These are gone through in parts, as a list of names may be long. With
- * `more` the kernels are sent in several replies as the reader takes them; without, in one, which
- * holds no more than one can.
+ * are only in the cache. These are gone through in parts, as a list of names may be long.
  *
  * Names are foreign bytes; buckets are found by a hash with a secret seed, so that nobody can make
  * names that fall into one.
@@ -22,28 +20,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "control.h"
-#include "daemon/gpuprobed/daemon.h"
-#include "daemon/gpuprobed/keep/keep.h"
+#include "image-context.h"
 #include "lib/base/text.h"
-#include "lib/json.h"
 #include "proto/kernel-id.h"
-#include "daemon/gpuprobed/image/kernel-names.h"
+#include "kernel-names.h"
 
 #define KERNELS_NAME_MAX 4096 /* bytes of a name that is shown */
 #define KERNELS_PART 512 /* kernels that are looked at before others have their turn */
-#define KERNELS_CHUNK_BYTES (64 * 1024) /* of one reply of several */
-
-struct kernel {
-	uint64_t id;
-	char *name, *demangled; /* demangled NULL: the daemon does not know it */
-	bool device_function;
-	bool live; /* a process has it: its attachments are those of modules */
-	int64_t *pids;
-	size_t n_pids;
-	uint64_t *attachments;
-	size_t n_attachments;
-};
 
 /* A result in a process, or (pid 0) in none. All of a process come one after the other. */
 struct kernels_place {
@@ -69,7 +52,7 @@ static int kernels_grow(struct kernels_list *list) {
 	list->n_buckets = n;
 	for (size_t i = 0; i < list->n; i++) {
 		size_t at = XXH3_64bits_withSeed(kernels[i].name, strlen(kernels[i].name),
-						 list->daemon->images.seed) &
+						 list->context->images.seed) &
 			    (n - 1);
 
 		while (buckets[at])
@@ -97,7 +80,7 @@ static int kernels_get(struct kernels_list *list, const char *foreign, size_t le
 				 (int)(length > KERNELS_NAME_MAX ? KERNELS_NAME_MAX : length),
 				 foreign);
 	text_make_printable(name);
-	at = XXH3_64bits_withSeed(name, shown, list->daemon->images.seed);
+	at = XXH3_64bits_withSeed(name, shown, list->context->images.seed);
 	for (at &= list->n_buckets - 1; list->buckets[at]; at = (at + 1) & (list->n_buckets - 1)) {
 		kernel = &list->kernels[list->buckets[at] - 1];
 		if (strcmp(kernel->name, name) == 0) {
@@ -153,15 +136,14 @@ static int kernel_add_pid(struct kernels_list *list, struct kernel *kernel, int6
 
 /* ---- where kernels are ---- */
 
-bool kernels_may_see(const struct daemon *daemon, const struct varlink_call *call, uid_t uid,
-		     const uint64_t *attachments, size_t n) {
-	if (!call || control_may_see(call, uid))
+bool kernels_may_see(const struct registry *registry, const struct kernels_reader *reader,
+		     uid_t uid, const uint64_t *attachments, size_t n) {
+	if (reader->all || reader->uid == uid)
 		return true;
 	for (size_t i = 0; i < n; i++) {
-		const struct attachment *attachment =
-			registry_attachment(&daemon->registry, attachments[i]);
+		const struct attachment *attachment = registry_attachment(registry, attachments[i]);
 
-		if (attachment && control_may_see(call, attachment->object->owner))
+		if (attachment && attachment->object->owner == reader->uid)
 			return true;
 	}
 	return false;
@@ -201,20 +183,14 @@ static int kernels_from_outcome(struct kernels_list *list, const struct outcome 
 }
 
 /* One that a process had, or has, under an earlier daemon; a kernel_names_each() function. */
-struct kernels_kept {
-	struct kernels_list *list;
-	const struct varlink_call *call;
-};
-
 static int kernels_on_kept(const struct kernel_name *name, void *userdata) {
-	const struct kernels_kept *kept = userdata;
+	struct kernels_list *list = userdata;
 	struct kernel *kernel;
 
-	if (kept->list->n >=
-		    kept->list->max / 2 || /* the rest is for those that processes have now */
-	    !kernels_may_see(kept->list->daemon, kept->call, name->uid, NULL, 0))
+	if (list->n >= list->max / 2 || /* the rest is for those that processes have now */
+	    !kernels_may_see(list->context->registry, &list->reader, name->uid, NULL, 0))
 		return 0;
-	return kernels_add(kept->list, name->name, name->demangled, name->device_function, &kernel);
+	return kernels_add(list, name->name, name->demangled, name->device_function, &kernel);
 }
 
 /* One kernel of a plan. 1: the list is full, and the rest of a million names is not looked at. */
@@ -285,7 +261,6 @@ int kernels_list_gather(struct kernels_list *list) {
 
 struct kernels_places {
 	struct kernels_list *list;
-	const struct varlink_call *call;
 	size_t max;
 	int r;
 };
@@ -295,7 +270,7 @@ static void kernels_add_place(struct kernels_places *places, struct image_result
 	struct kernels_list *list = places->list;
 	struct kernels_place *grown;
 
-	if (!kernels_may_see(list->daemon, places->call, uid, result->attachments,
+	if (!kernels_may_see(list->context->registry, &list->reader, uid, result->attachments,
 			     result->n_attachments))
 		return;
 	if (list->n_places == places->max) {
@@ -323,17 +298,16 @@ static void kernels_on_cached(struct image_result *result, uid_t uid, void *user
 
 /* All results that processes have, each once for a process: one image may be loaded thousands of
  * times. */
-static int kernels_find_places(struct kernels_list *list, const struct varlink_call *call,
-			       int64_t pid) {
-	struct kernels_places places = { .list = list, .call = call };
+static int kernels_find_places(struct kernels_list *list, int64_t pid) {
+	struct kernels_places places = { .list = list };
 	const struct process *process;
 	const struct module *module;
 
-	image_cache_each(&list->daemon->images, kernels_unlist, NULL);
-	LIST_FOREACH(process, &list->daemon->processes.list, link)
+	image_cache_each(&list->context->images, kernels_unlist, NULL);
+	LIST_FOREACH(process, &list->context->processes->list, link)
 		LIST_FOREACH(module, &process->modules, link)
 			module->result->listed = NULL;
-	LIST_FOREACH(process, &list->daemon->processes.list, link)
+	LIST_FOREACH(process, &list->context->processes->list, link)
 		LIST_FOREACH(module, &process->modules, link) {
 			if (module->result->listed == process || (pid && pid != process->facts.pid))
 				continue;
@@ -342,30 +316,30 @@ static int kernels_find_places(struct kernels_list *list, const struct varlink_c
 					  process->facts.pid);
 		}
 	if (!pid)
-		image_cache_each(&list->daemon->images, kernels_on_cached, &places);
+		image_cache_each(&list->context->images, kernels_on_cached, &places);
 	return places.r;
 }
 
-int kernels_list_init(struct kernels_list *list, const struct daemon *daemon,
-		      const struct varlink_call *call, int64_t pid, bool more) {
+int kernels_list_init(struct kernels_list *list, const struct image_context *context,
+		      const struct kernels_reader *reader, int64_t pid, bool more) {
 	const struct outcome *outcome;
 	int r = 0;
 
 	*list = (struct kernels_list){
-		.daemon = daemon,
+		.context = context,
+		.reader = *reader,
 		.max = more ? KERNELS_MORE_MAX : KERNELS_MAX,
 		.bytes_max = more ? KERNELS_MORE_BYTES_MAX : KERNELS_BYTES_MAX / 2,
 	};
-	TAILQ_FOREACH(outcome, &daemon->outcomes.list, link)
+	TAILQ_FOREACH(outcome, &context->outcomes->list, link)
 		if (r == 0 && outcome->kernel[0] && (!pid || pid == outcome->pid) &&
-		    kernels_may_see(daemon, call, outcome->uid, outcome->attachments,
+		    kernels_may_see(context->registry, reader, outcome->uid, outcome->attachments,
 				    outcome->n_attachments))
 			r = kernels_from_outcome(list, outcome);
 	if (r == 0 && !pid)
-		r = kernel_names_each(keep_names(daemon->keep), kernels_on_kept,
-				      &(struct kernels_kept){ list, call });
+		r = kernel_names_each(context->names, kernels_on_kept, list);
 	if (r == 0)
-		r = kernels_find_places(list, call, pid);
+		r = kernels_find_places(list, pid);
 	if (r < 0)
 		kernels_list_deinit(list);
 	return r;
@@ -400,136 +374,4 @@ void kernels_list_each(const struct kernels_list *list,
 	for (size_t i = 0; i < list->n; i++)
 		take(list->kernels[i].id, list->kernels[i].demangled ?: list->kernels[i].name,
 		     userdata);
-}
-
-/* The type Kernel of the interface. */
-static json_object *kernel_json(const struct kernel *kernel) {
-	json_object *json = json_object_new_object(), *pids = json_object_new_array(),
-		    *attachments = json_object_new_array();
-	char id[17];
-
-	snprintf(id, sizeof(id), "%016llx", (unsigned long long)kernel->id);
-	control_add_string(json, "id", id);
-	control_add_string(json, "name", kernel->name);
-	control_add_string(json, "demangled", kernel->demangled ?: kernel->name);
-	json_add_bool(json, "device_function", kernel->device_function);
-	for (size_t i = 0; i < kernel->n_pids; i++)
-		json_object_array_add(pids, json_object_new_int64(kernel->pids[i]));
-	for (size_t i = 0; i < kernel->n_attachments; i++)
-		json_object_array_add(attachments,
-				      json_object_new_int64((int64_t)kernel->attachments[i]));
-	json_object_object_add(json, "pids", pids);
-	json_object_object_add(json, "attachments", attachments);
-	return json;
-}
-
-bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_bytes) {
-	size_t bytes = 0;
-
-	for (; list->next < list->n && bytes < n_bytes; list->next++) {
-		const struct kernel *kernel = &list->kernels[list->next];
-
-		json_object_array_add(array, kernel_json(kernel));
-		bytes += 128 + 2 * strlen(kernel->name) +
-			 12 * (kernel->n_pids + kernel->n_attachments);
-	}
-	return list->next < list->n;
-}
-
-/* ---- the method ---- */
-
-struct kernels_call {
-	struct varlink_call *call;
-	struct kernels_list list;
-};
-
-static void kernels_call_free(struct kernels_call *listing) {
-	struct varlink_call *call = listing->call;
-
-	kernels_list_deinit(&listing->list);
-	free(listing);
-	varlink_call_unref(call);
-}
-
-static void kernels_call_on_cancel(struct varlink_call *call, void *userdata) {
-	kernels_call_free(userdata);
-}
-
-/* Sends the last reply. */
-static int kernels_call_end(struct kernels_call *listing, json_object *reply) {
-	int r;
-
-	varlink_call_on_cancel(listing->call, NULL);
-	r = varlink_call_reply(listing->call, reply);
-	kernels_call_free(listing);
-	return r;
-}
-
-/* A part of the list, or one reply. */
-static int kernels_call_turn(struct varlink_call *call, void *userdata) {
-	struct kernels_call *listing = userdata;
-	const bool more = varlink_call_more(call);
-	json_object *json, *array;
-	bool left;
-	int r;
-
-	r = kernels_list_gather(&listing->list);
-	if (r < 0) {
-		varlink_call_on_cancel(call, NULL);
-		r = control_error_reason(call, "Internal", "no memory");
-		kernels_call_free(listing);
-		return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
-	}
-	if (!varlink_call_hold(call, kernels_list_memory(&listing->list))) {
-		varlink_call_on_cancel(call, NULL);
-		r = control_error_limit(call,
-					"bytes of lists of kernels that are made for one user at a "
-					"time: ask when others are through",
-					VARLINK_BYTES_PER_UID_MAX / 2);
-		kernels_call_free(listing);
-		return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
-	}
-	if (r > 0)
-		return VARLINK_PRODUCE_AGAIN;
-	json = json_object_new_object();
-	array = json_object_new_array();
-	left = kernels_list_take(&listing->list, array,
-				 more ? KERNELS_CHUNK_BYTES : KERNELS_BYTES_MAX);
-	json_object_object_add(json, "kernels", array);
-	if (!more || !left)
-		r = kernels_call_end(listing, json);
-	else
-		r = varlink_call_continue(call, json);
-	if (more && left && (r < 0 || r == VARLINK_E_INVALID)) {
-		varlink_call_on_cancel(call, NULL);
-		kernels_call_free(listing);
-	}
-	return r < 0 ? r : r == VARLINK_E_INVALID ? -EINVAL : VARLINK_PRODUCE_AGAIN;
-}
-
-int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
-	json_object *pid = control_member(parameters, "pid");
-	struct daemon *daemon = userdata;
-	struct kernels_call *listing;
-	int r;
-
-	if (pid && json_object_get_int64(pid) <= 0)
-		return control_error_argument(call, "pid", "not a process id");
-	listing = calloc(1, sizeof(*listing));
-	if (!listing)
-		return -ENOMEM;
-	r = kernels_list_init(&listing->list, daemon, call, pid ? json_object_get_int64(pid) : 0,
-			      varlink_call_more(call));
-	if (r < 0) {
-		free(listing);
-		return r;
-	}
-	listing->call = varlink_call_ref(call);
-	varlink_call_set_userdata(call, listing);
-	varlink_call_on_cancel(call, kernels_call_on_cancel);
-	if (varlink_call_work(call, kernels_call_turn)) {
-		varlink_call_on_cancel(call, NULL);
-		kernels_call_free(listing);
-	}
-	return 0;
 }
