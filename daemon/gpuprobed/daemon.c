@@ -50,6 +50,25 @@ void daemon_connect_rooms(struct daemon *daemon) {
 	daemon->client.image = &daemon->image;
 	daemon->client.keep = daemon->keep;
 	daemon->client.map_accounts = daemon->map_accounts;
+	daemon->attach.loop = daemon->loop;
+	daemon->attach.config = daemon->config;
+	daemon->attach.registry = &daemon->registry;
+	daemon->attach.accounts = &daemon->accounts;
+	daemon->attach.exports = &daemon->exports;
+	daemon->attach.map_accounts = daemon->map_accounts;
+	daemon->attach.image = &daemon->image;
+	daemon->attach.client = &daemon->client;
+	daemon->attach.keep = daemon->keep;
+	daemon->metrics.loop = daemon->loop;
+	daemon->metrics.config = daemon->config;
+	daemon->metrics.registry = &daemon->registry;
+	daemon->metrics.accounts = &daemon->accounts;
+	daemon->metrics.exports = &daemon->exports;
+	daemon->metrics.image = &daemon->image;
+	daemon->metrics.client = &daemon->client;
+	daemon->metrics.attach = &daemon->attach;
+	daemon->metrics.shims = daemon->shims;
+	daemon->metrics.control = daemon->control;
 }
 
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,
@@ -240,7 +259,7 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 		true; /* each job sees one operator's object, in a process of its own */
 	r = worker_pool_new(&daemon->image.image_pool, daemon->loop, &image);
 	if (r == 0)
-		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
+		r = worker_pool_new(&daemon->attach.program_pool, daemon->loop, &program);
 	if (r == 0 && pass_set_runs_programs(&daemon->image.passes)) {
 		pass.size = sizeof(pass);
 		pass.workers = pass.extra_max = 2;
@@ -320,7 +339,7 @@ static int daemon_start_interest(struct daemon *daemon, const struct daemon_opti
 
 	page.rules = rules;
 	page.n_rules = registry_rules(&daemon->registry, rules);
-	r = interest_writer_new(&daemon->interest, options->interest_path, &page);
+	r = interest_writer_new(&daemon->attach.interest, options->interest_path, &page);
 	if (r < 0)
 		log_error("%s: %s", options->interest_path, strerror(-r));
 	return r;
@@ -366,7 +385,7 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	daemon_connect_rooms(daemon);
 	daemon_set_quotas(daemon);
 	page = daemon_interest_options(config, &rules);
-	interest_writer_configure(daemon->interest, &page);
+	interest_writer_configure(daemon->attach.interest, &page);
 	if (mirrors)
 		client_welcome_mirrors(&daemon->client);
 	daemon_apply_excludes(daemon);
@@ -437,7 +456,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		return -ENOMEM;
 	*daemonp = daemon;
 	daemon->started = clock_us(CLOCK_REALTIME);
-	daemon->started_boot = clock_us(CLOCK_BOOTTIME);
+	daemon->metrics.started_boot = clock_us(CLOCK_BOOTTIME);
 	daemon->loop = loop;
 	daemon->config = options->config;
 	registry_init(&daemon->registry);
@@ -449,11 +468,11 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	outcome_log_init(&daemon->outcomes);
 	map_exports_init(&daemon->exports);
 	LIST_INIT(&daemon->client.syncs);
-	TAILQ_INIT(&daemon->verifying);
+	TAILQ_INIT(&daemon->attach.verifying);
 	LIST_INIT(&daemon->ring_readers);
 	r = image_cache_init(&daemon->image.images);
 	if (r == 0)
-		r = loop_meter_new(&daemon->meter, loop);
+		r = loop_meter_new(&daemon->metrics.meter, loop);
 	if (r == 0)
 		r = closer_new(&daemon->image.closer, loop);
 	if (r == 0)
@@ -463,7 +482,7 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = daemon_start_interest(daemon, options);
 	if (r == 0)
-		r = trace_table_new(&daemon->client.traces, loop, daemon->interest,
+		r = trace_table_new(&daemon->client.traces, loop, daemon->attach.interest,
 				    &daemon->config);
 	if (r == 0)
 		r = log_limit_new(&daemon->trace_lines, loop, LOG_LIMIT_MS, TRACE_BEGAN);
@@ -490,8 +509,9 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = daemon_start_shims(daemon, options);
 	if (r == 0)
 		r = daemon_start_control(daemon, options);
+	daemon_connect_rooms(daemon);
 	if (r == 0)
-		r = metrics_new(&daemon->metrics, daemon);
+		r = metrics_new(&daemon->metrics.outputs, &daemon->metrics);
 	if (r == 0) {
 		daemon_warn_all_private(daemon->config);
 		daemon_warn_links(daemon->config);
@@ -505,16 +525,16 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	daemon->image.stopping = true;
 	daemon->handing_over = hand_over && keep_keeps(daemon->keep);
 	keep_end(daemon->keep, daemon->handing_over);
-	daemon->metrics = metrics_free(daemon->metrics);
+	daemon->metrics.outputs = metrics_free(daemon->metrics.outputs);
 	client_stop_folding(&daemon->client);
 	trace_table_stop(daemon->client.traces);
 	daemon->trace_lines = log_limit_free(daemon->trace_lines);
 	if (daemon->handing_over)
-		daemon->interest = interest_writer_leave(daemon->interest);
+		daemon->attach.interest = interest_writer_leave(daemon->attach.interest);
 	else
-		daemon->interest = interest_writer_free(
-			daemon->interest); /* no new loads from here on; who is connected ends his
-					      probes (shim/module/mirror.c) */
+		daemon->attach.interest = interest_writer_free(
+			daemon->attach.interest); /* no new loads from here on; who is connected
+					      ends his probes (shim/module/mirror.c) */
 	daemon->control = varlink_server_free(daemon->control);
 	process_table_unwatch(&daemon->processes);
 	daemon->shims = shim_server_free(daemon->shims);
@@ -522,9 +542,9 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	daemon->image.closer = closer_free(daemon->image.closer);
 	job_cache_stop(daemon->image.cache);
 	daemon->image.image_pool = worker_pool_free(daemon->image.image_pool);
-	daemon->program_pool = worker_pool_free(daemon->program_pool);
+	daemon->attach.program_pool = worker_pool_free(daemon->attach.program_pool);
 	daemon->image.pass_pool = worker_pool_free(daemon->image.pass_pool);
-	daemon->meter = loop_meter_free(daemon->meter);
+	daemon->metrics.meter = loop_meter_free(daemon->metrics.meter);
 	return daemon->handing_over;
 }
 

@@ -12,7 +12,8 @@
 
 #include "daemon/gpuprobed/settings/account.h"
 #include "daemon/gpuprobed/settings/config.h"
-#include "daemon/gpuprobed/clients/client.h"
+#include "daemon/gpuprobed/attach/attach.h"
+#include "daemon/gpuprobed/metrics/metrics.h"
 #include "daemon/gpuprobed/registry/interest-page.h"
 #include "daemon/gpuprobed/map/map.h"
 #include "daemon/gpuprobed/export/map-export.h"
@@ -22,8 +23,6 @@
 #include "daemon/gpuprobed/workers/worker-pool.h"
 
 struct log_limit;
-struct loop_meter;
-struct metrics;
 struct other_shims;
 struct varlink_server;
 
@@ -40,46 +39,30 @@ struct daemon_options {
 	struct worker_pool_options pass_pool; /* likewise; path NULL: its worker is missing */
 };
 
-struct daemon_counters {
-	uint64_t log_lines; /* that were handed out */
-	uint64_t metrics_written, metrics_failures; /* files of metrics */
-};
-
 struct ring_reader;
 LIST_HEAD(ring_reader_list, ring_reader);
-
-TAILQ_HEAD(attach_queue, attach);
 
 struct daemon {
 	struct image_context image;
 	struct client_context client;
+	struct attach_context attach;
+	struct metrics_context metrics;
 	uv_loop_t *loop;
 	const struct config *config; /* a reload puts another one in its place */
 	bool handing_over; /* it ends, and the next daemon goes on with what it has */
 	struct keep *keep;
 	char no_cache[512]; /* why, where there should be one */
 	int64_t started; /* microseconds since the epoch */
-	int64_t started_boot; /* the same, of CLOCK_BOOTTIME: nobody sets that */
 	int verify_available; /* of verify_available() */
 	struct registry registry;
 	struct map_accounts *map_accounts;
 	struct map_exports exports;
-	struct metrics *metrics;
-	struct attach_queue
-		verifying; /* that wait for a thread of the verifier's (attach-verify.c) */
-	unsigned int n_verifying; /* that have one */
-	uint64_t verify_turns; /* how many users have had or asked for one */
 	uint64_t hooks_next; /* uv_hrtime() from which on hooks are read for a user who may not
 				attach */
-	unsigned int metrics_runs,
-		metrics_user_runs; /* all, and of these those of users who do not see all */
-	struct loop_meter *meter;
 	struct account_table accounts;
 	struct account_limits account_limits; /* of them */
 	struct process_table processes;
 	struct outcome_log outcomes;
-	struct interest_writer *interest;
-	struct worker_pool *program_pool;
 	const char *pass_folders[2];
 	size_t n_pass_folders;
 	uint64_t exhausted; /* uv_now(), when it was said that descriptors are missing; 0: never */
@@ -88,7 +71,6 @@ struct daemon {
 	struct varlink_server *control;
 	struct ring_reader_list ring_readers;
 	struct log_limit *trace_lines; /* of the log */
-	struct daemon_counters counters;
 };
 
 /* Starts everything on the loop. 0, or negative errno after it has logged what failed. */

@@ -385,7 +385,7 @@ int control_examine(struct varlink_call *call, json_object *parameters, void *us
 	static const char *const ids[] = { "daemon.image-worker", "daemon.program-worker" },
 				 *const titles[] = { "image worker", "program worker" };
 	struct daemon *daemon = userdata;
-	struct worker_pool *pools[] = { daemon->image.image_pool, daemon->program_pool };
+	struct worker_pool *pools[] = { daemon->image.image_pool, daemon->attach.program_pool };
 	struct examine *examine = calloc(1, sizeof(*examine));
 
 	if (!examine)

@@ -134,7 +134,7 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 
 	if (!metrics)
 		return -ENOMEM;
-	r = metrics_run_new(&metrics->run, daemon, &view, metrics_call_on_text, metrics);
+	r = metrics_run_new(&metrics->run, &daemon->metrics, &view, metrics_call_on_text, metrics);
 	if (r < 0) {
 		free(metrics);
 		return r == -EBUSY

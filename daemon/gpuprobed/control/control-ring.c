@@ -234,7 +234,7 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 		reader_add_program(reader, json, line.program);
 		control_add_string(json, "text", line.text);
 		json_object_array_add(reader->lines, json);
-		reader->daemon->counters.log_lines++;
+		reader->daemon->metrics.counters.log_lines++;
 		reader->n_bytes += 256 + strlen(line.text);
 	}
 	return reader->n_bytes < reader->n_enough;

@@ -512,7 +512,8 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	options.owner = varlink_call_peer(call)->uid;
 	options.filter = &filter;
 	work = calloc(1, sizeof(*work));
-	r = work ? attach_new(&work->attach, daemon, &options, control_attach_done, work) : -ENOMEM;
+	r = work ? attach_new(&work->attach, &daemon->attach, &options, control_attach_done, work)
+		 : -ENOMEM;
 	free(bytes);
 	if (r) {
 		free(work);
@@ -542,7 +543,7 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 		return control_error_not_found(call, what);
 	}
 	control_log_detached((uint64_t)id, varlink_call_peer(call)->uid);
-	attach_detach(daemon, attachment);
+	attach_detach(&daemon->attach, attachment);
 	return varlink_call_reply(call, NULL);
 }
 
@@ -587,7 +588,8 @@ static int control_list_maps(struct varlink_call *call, json_object *parameters,
 
 static json_object *control_counters_json(const struct daemon *daemon) {
 	const struct worker_pool_counters *image = worker_pool_counters(daemon->image.image_pool);
-	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
+	const struct worker_pool_counters *program =
+		worker_pool_counters(daemon->attach.program_pool);
 	json_object *json = json_object_new_object();
 
 	json_add_int(json, "images", (int64_t)daemon->image.counters.images);
@@ -640,7 +642,7 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	json_add_int(json, "attachments", daemon->registry.n_attachments);
 	json_add_int(json, "maps", maps);
 	json_object_object_add(json, "counters", control_counters_json(daemon));
-	statistics_each(daemon, control_add_statistic, statistics);
+	statistics_each(&daemon->metrics, control_add_statistic, statistics);
 	json_object_object_add(json, "statistics", statistics);
 	missing_each(daemon, control_add_missing, missing);
 	json_object_object_add(json, "missing", missing);

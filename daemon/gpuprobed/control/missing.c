@@ -65,7 +65,7 @@ void missing_each(const struct daemon *daemon,
 	trouble = worker_pool_trouble(daemon->image.image_pool);
 	if (trouble)
 		take("image-worker", trouble, userdata);
-	trouble = worker_pool_trouble(daemon->program_pool);
+	trouble = worker_pool_trouble(daemon->attach.program_pool);
 	if (trouble)
 		take("program-worker", trouble, userdata);
 	if (engine_rules_any_sass(&daemon->config->engines) &&
@@ -87,7 +87,7 @@ void missing_each(const struct daemon *daemon,
 	trouble = daemon->no_cache[0] ? daemon->no_cache : job_cache_trouble(daemon->image.cache);
 	if (trouble)
 		take("cache", trouble, userdata);
-	metrics_each_trouble(daemon->metrics, tell_metrics, &taker);
+	metrics_each_trouble(daemon->metrics.outputs, tell_metrics, &taker);
 	other_shims_each(daemon->other_shims, tell_shims, &taker);
 	if (why) {
 		snprintf(line, sizeof(line),
