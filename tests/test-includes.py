@@ -61,7 +61,6 @@ KNOWN = {
     "daemon/gpuprobed -> daemon/translator": 1,
     "daemon/gpuprobed -> passes": 1,
     "daemon/gpuprobed/trace: source -> session": 1,
-    "daemon/gpuprobed: control -> .": 15,
     "daemon/gpuprobed: settings -> metrics": 1,
     "daemon/gpuprobed: settings -> registry": 1,
     "daemon/gpuprobed: settings -> trace": 1,

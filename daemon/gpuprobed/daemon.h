@@ -12,8 +12,7 @@
 
 #include "daemon/gpuprobed/settings/account.h"
 #include "daemon/gpuprobed/settings/config.h"
-#include "daemon/gpuprobed/attach/attach.h"
-#include "daemon/gpuprobed/metrics/metrics.h"
+#include "daemon/gpuprobed/control/control.h"
 #include "daemon/gpuprobed/registry/interest-page.h"
 #include "daemon/gpuprobed/map/map.h"
 #include "daemon/gpuprobed/export/map-export.h"
@@ -22,8 +21,6 @@
 #include "daemon/gpuprobed/wire/shim-server.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
 
-struct log_limit;
-struct other_shims;
 struct varlink_server;
 
 struct daemon_options {
@@ -39,38 +36,26 @@ struct daemon_options {
 	struct worker_pool_options pass_pool; /* likewise; path NULL: its worker is missing */
 };
 
-struct ring_reader;
-LIST_HEAD(ring_reader_list, ring_reader);
-
 struct daemon {
 	struct image_context image;
 	struct client_context client;
 	struct attach_context attach;
 	struct metrics_context metrics;
+	struct control_context control;
 	uv_loop_t *loop;
 	const struct config *config; /* a reload puts another one in its place */
 	bool handing_over; /* it ends, and the next daemon goes on with what it has */
 	struct keep *keep;
-	char no_cache[512]; /* why, where there should be one */
-	int64_t started; /* microseconds since the epoch */
-	int verify_available; /* of verify_available() */
 	struct registry registry;
 	struct map_accounts *map_accounts;
 	struct map_exports exports;
-	uint64_t hooks_next; /* uv_hrtime() from which on hooks are read for a user who may not
-				attach */
 	struct account_table accounts;
 	struct account_limits account_limits; /* of them */
 	struct process_table processes;
 	struct outcome_log outcomes;
-	const char *pass_folders[2];
-	size_t n_pass_folders;
 	uint64_t exhausted; /* uv_now(), when it was said that descriptors are missing; 0: never */
 	struct shim_server *shims;
-	struct other_shims *other_shims;
-	struct varlink_server *control;
-	struct ring_reader_list ring_readers;
-	struct log_limit *trace_lines; /* of the log */
+	struct varlink_server *control_server;
 };
 
 /* Starts everything on the loop. 0, or negative errno after it has logged what failed. */

@@ -433,8 +433,8 @@ void world_end(void) {
 
 	for (unsigned int i = 0;
 	     shim_server_connections(daemon->shims) ||
-	     varlink_server_connections(daemon->control) || daemon->attach.n_verifying || tasks.n ||
-	     daemon->metrics.runs || daemon->client.folding ||
+	     varlink_server_connections(daemon->control_server) || daemon->attach.n_verifying ||
+	     tasks.n || daemon->metrics.runs || daemon->client.folding ||
 	     !TAILQ_EMPTY(&daemon->registry.attachments);
 	     i++) {
 		while (!TAILQ_EMPTY(&daemon->registry.attachments))
