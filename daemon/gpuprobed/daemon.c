@@ -2,7 +2,7 @@
 
 /* Puts the parts together, and takes them apart in the order in which they need one another. */
 
-#include "daemon.h"
+#include "daemon-private.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -579,4 +579,8 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	account_table_deinit(&daemon->accounts);
 	free(daemon);
 	return NULL;
+}
+
+struct worker_pool *daemon_image_pool(const struct daemon *daemon) {
+	return daemon->image.image_pool;
 }

@@ -1,27 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The daemon: what its parts share. One of them, made by main(); no part knows another but through
- * this. */
+/* The daemon: makes its parts and ends them. One of them, made by main(). */
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 #include <sys/types.h>
 #include <uv.h>
 
-#include "daemon/gpuprobed/settings/account.h"
+#include "daemon/gpuprobed/keep/store.h"
 #include "daemon/gpuprobed/settings/config.h"
-#include "daemon/gpuprobed/control/control.h"
-#include "daemon/gpuprobed/registry/interest-page.h"
-#include "daemon/gpuprobed/map/map.h"
-#include "daemon/gpuprobed/export/map-export.h"
-#include "daemon/gpuprobed/registry/outcome.h"
-#include "daemon/gpuprobed/registry/registry.h"
-#include "daemon/gpuprobed/wire/shim-server.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
-
-struct varlink_server;
 
 struct daemon_options {
 	const struct config *config; /* stays */
@@ -36,27 +25,7 @@ struct daemon_options {
 	struct worker_pool_options pass_pool; /* likewise; path NULL: its worker is missing */
 };
 
-struct daemon {
-	struct image_context image;
-	struct client_context client;
-	struct attach_context attach;
-	struct metrics_context metrics;
-	struct control_context control;
-	uv_loop_t *loop;
-	const struct config *config; /* a reload puts another one in its place */
-	bool handing_over; /* it ends, and the next daemon goes on with what it has */
-	struct keep *keep;
-	struct registry registry;
-	struct map_accounts *map_accounts;
-	struct map_exports exports;
-	struct account_table accounts;
-	struct account_limits account_limits; /* of them */
-	struct process_table processes;
-	struct outcome_log outcomes;
-	uint64_t exhausted; /* uv_now(), when it was said that descriptors are missing; 0: never */
-	struct shim_server *shims;
-	struct varlink_server *control_server;
-};
+struct daemon;
 
 /* Starts everything on the loop. 0, or negative errno after it has logged what failed. */
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options);
@@ -73,6 +42,5 @@ struct daemon *daemon_free(struct daemon *daemon);
  * in processes, too. */
 void daemon_configure(struct daemon *daemon, const struct config *config);
 
-/* Gives the rooms what they have in common, once the loop, the configuration and what daemon_new()
- * makes first are there. For daemon.c, and tests. */
-void daemon_connect_rooms(struct daemon *daemon);
+/* The pool of image workers; NULL when it has stopped. */
+struct worker_pool *daemon_image_pool(const struct daemon *daemon);

@@ -18,7 +18,7 @@
 
 #include "client.h"
 #include "daemon/gpuprobed/control/control.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "daemon/gpuprobed/map/test-ring-producer.h"
 #include "lib/varlink/varlink-client.h"
 #include "lib/varlink/varlink-idl.h"

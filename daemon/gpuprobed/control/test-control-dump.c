@@ -17,7 +17,7 @@
 
 #include "lib/base64.h"
 #include "control.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "daemon/gpuprobed/map/map-internal.h"
 #include "lib/pass/section.h"
 #include "daemon/gpuprobed/map/test-map-view.h"

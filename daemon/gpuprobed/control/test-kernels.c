@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "daemon/gpuprobed/settings/account.h"
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
