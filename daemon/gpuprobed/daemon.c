@@ -5,7 +5,7 @@
  * opposite order.
  */
 
-#include "daemon.h"
+#include "daemon-private.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -53,6 +53,36 @@ void daemon_connect_rooms(struct daemon *daemon) {
 	daemon->client.image = &daemon->image;
 	daemon->client.keep = daemon->keep;
 	daemon->client.map_accounts = daemon->map_accounts;
+	daemon->attach.loop = daemon->loop;
+	daemon->attach.config = daemon->config;
+	daemon->attach.registry = &daemon->registry;
+	daemon->attach.accounts = &daemon->accounts;
+	daemon->attach.exports = &daemon->exports;
+	daemon->attach.map_accounts = daemon->map_accounts;
+	daemon->attach.image = &daemon->image;
+	daemon->attach.client = &daemon->client;
+	daemon->attach.keep = daemon->keep;
+	daemon->control.loop = daemon->loop;
+	daemon->control.config = daemon->config;
+	daemon->control.registry = &daemon->registry;
+	daemon->control.accounts = &daemon->accounts;
+	daemon->control.outcomes = &daemon->outcomes;
+	daemon->control.exports = &daemon->exports;
+	daemon->control.image = &daemon->image;
+	daemon->control.client = &daemon->client;
+	daemon->control.attach = &daemon->attach;
+	daemon->control.metrics = &daemon->metrics;
+	daemon->control.keep = daemon->keep;
+	daemon->metrics.loop = daemon->loop;
+	daemon->metrics.config = daemon->config;
+	daemon->metrics.registry = &daemon->registry;
+	daemon->metrics.accounts = &daemon->accounts;
+	daemon->metrics.exports = &daemon->exports;
+	daemon->metrics.image = &daemon->image;
+	daemon->metrics.client = &daemon->client;
+	daemon->metrics.attach = &daemon->attach;
+	daemon->metrics.shims = daemon->shims;
+	daemon->metrics.control = daemon->control_server;
 }
 
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,
@@ -68,7 +98,7 @@ static void daemon_on_other(const struct shim_connection *connection,
 			    const struct shim_greeting *greeting, void *userdata) {
 	struct daemon *daemon = userdata;
 
-	other_shims_greeted(daemon->other_shims, connection, greeting);
+	other_shims_greeted(daemon->client.other_shims, connection, greeting);
 }
 
 /* Programs have as many connections as there may be. */
@@ -141,19 +171,20 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 	struct varlink_fault fault = {};
 	int r;
 
-	r = varlink_server_new(&daemon->control, daemon->loop, &server_options);
+	r = varlink_server_new(&daemon->control_server, daemon->loop, &server_options);
 	if (r == 0)
-		r = varlink_server_add_interface(daemon->control, varlink_io_gpuprobe_control,
-						 control_methods, daemon, &fault);
+		r = varlink_server_add_interface(daemon->control_server,
+						 varlink_io_gpuprobe_control, control_methods,
+						 &daemon->control, &fault);
 	if (r) {
 		log_error("control interface: %s", r < 0 ? strerror(-r) : fault.reason);
 		fd_close(options->control_fd);
 		return r < 0 ? r : -EINVAL;
 	}
 	if (options->control_fd >= 0)
-		r = varlink_server_listen_consume(daemon->control, options->control_fd);
+		r = varlink_server_listen_consume(daemon->control_server, options->control_fd);
 	else
-		r = varlink_server_listen(daemon->control, options->control_path,
+		r = varlink_server_listen(daemon->control_server, options->control_path,
 					  options->socket_mode);
 	if (r < 0)
 		log_error("%s: %s",
@@ -179,7 +210,7 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 	shim_server_on_exhausted(daemon->shims, daemon_on_exhausted);
 	shim_server_on_breach(daemon->shims, daemon_on_breach);
 	shim_server_on_other(daemon->shims, daemon_on_other);
-	return other_shims_new(&daemon->other_shims, &daemon->client);
+	return other_shims_new(&daemon->client.other_shims, &daemon->client);
 }
 
 static void daemon_on_worker_crash(const char *path, pid_t pid, const char *message) {
@@ -208,9 +239,9 @@ static int daemon_start_cache(struct daemon *daemon) {
 		return 0;
 	r = job_cache_new(&daemon->image.cache, daemon->loop, folder, config->cache_size);
 	if (r) {
-		snprintf(daemon->no_cache, sizeof(daemon->no_cache),
+		snprintf(daemon->control.no_cache, sizeof(daemon->control.no_cache),
 			 "no cache: %.400s: %s (--cache-dir)", folder, job_cache_reason(r));
-		log_warning("%s", daemon->no_cache);
+		log_warning("%s", daemon->control.no_cache);
 	}
 	return 0;
 }
@@ -243,7 +274,7 @@ static int daemon_start_pools(struct daemon *daemon, const struct daemon_options
 		true; /* each job sees one operator's object, in a process of its own */
 	r = worker_pool_new(&daemon->image.image_pool, daemon->loop, &image);
 	if (r == 0)
-		r = worker_pool_new(&daemon->program_pool, daemon->loop, &program);
+		r = worker_pool_new(&daemon->attach.program_pool, daemon->loop, &program);
 	if (r == 0 && pass_set_runs_programs(&daemon->image.passes)) {
 		pass.size = sizeof(pass);
 		pass.workers = pass.extra_max = 2;
@@ -263,15 +294,16 @@ static void daemon_on_bad_pass(const char *line, void *userdata) {
 static int daemon_load_passes(struct daemon *daemon, const struct daemon_options *options) {
 	int r;
 
-	daemon->n_pass_folders =
-		pass_folders(options->config->pass_dir, PASS_DATA_FOLDER, daemon->pass_folders);
-	r = pass_set_load(&daemon->image.passes, daemon->pass_folders, daemon->n_pass_folders,
-			  daemon_on_bad_pass, NULL);
+	daemon->control.n_pass_folders = pass_folders(options->config->pass_dir, PASS_DATA_FOLDER,
+						      daemon->control.pass_folders);
+	r = pass_set_load(&daemon->image.passes, daemon->control.pass_folders,
+			  daemon->control.n_pass_folders, daemon_on_bad_pass, NULL);
 	if (r < 0)
 		return r;
 	log_notice("Discovered %zu pass definitions from %s%s%s", daemon->image.passes.n_found,
-		   daemon->pass_folders[0], daemon->n_pass_folders > 1 ? " and " : "",
-		   daemon->n_pass_folders > 1 ? daemon->pass_folders[1] : "");
+		   daemon->control.pass_folders[0],
+		   daemon->control.n_pass_folders > 1 ? " and " : "",
+		   daemon->control.n_pass_folders > 1 ? daemon->control.pass_folders[1] : "");
 	if (!options->pass_pool.path && pass_set_runs_programs(&daemon->image.passes)) {
 		log_error("gpuprobe-pass-worker is not found: passes of the user cannot run; "
 			  "reinstall");
@@ -293,8 +325,9 @@ static void daemon_set_quotas(struct daemon *daemon) {
 	daemon->accounts.limits = &daemon->account_limits;
 	if (daemon->map_accounts)
 		map_accounts_set_limit(daemon->map_accounts, config->quota_map_bytes);
-	if (daemon->control)
-		varlink_server_set_connections_per_uid_max(daemon->control, config->quota_clients);
+	if (daemon->control_server)
+		varlink_server_set_connections_per_uid_max(daemon->control_server,
+							   config->quota_clients);
 }
 
 struct daemon_page_rules {
@@ -323,7 +356,7 @@ static int daemon_start_interest(struct daemon *daemon, const struct daemon_opti
 
 	page.rules = rules;
 	page.n_rules = registry_rules(&daemon->registry, rules);
-	r = interest_writer_new(&daemon->interest, options->interest_path, &page);
+	r = interest_writer_new(&daemon->attach.interest, options->interest_path, &page);
 	if (r < 0)
 		log_error("%s: %s", options->interest_path, strerror(-r));
 	return r;
@@ -369,7 +402,7 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 	daemon_connect_rooms(daemon);
 	daemon_set_quotas(daemon);
 	page = daemon_interest_options(config, &rules);
-	interest_writer_configure(daemon->interest, &page);
+	interest_writer_configure(daemon->attach.interest, &page);
 	if (mirrors)
 		client_welcome_mirrors(&daemon->client);
 	daemon_apply_excludes(daemon);
@@ -385,7 +418,7 @@ static int daemon_restore(struct daemon *daemon, const struct daemon_options *op
 		.processes = &daemon->processes,
 		.exports = &daemon->exports,
 		.map_accounts = daemon->map_accounts,
-		.started = daemon->started,
+		.started = daemon->control.started,
 	};
 	unsigned int n = 0;
 	int r;
@@ -439,8 +472,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (!daemon)
 		return -ENOMEM;
 	*daemonp = daemon;
-	daemon->started = clock_us(CLOCK_REALTIME);
-	daemon->started_boot = clock_us(CLOCK_BOOTTIME);
+	daemon->control.started = clock_us(CLOCK_REALTIME);
+	daemon->metrics.started_boot = clock_us(CLOCK_BOOTTIME);
 	daemon->loop = loop;
 	daemon->config = options->config;
 	registry_init(&daemon->registry);
@@ -452,11 +485,11 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	outcome_log_init(&daemon->outcomes);
 	map_exports_init(&daemon->exports);
 	LIST_INIT(&daemon->client.syncs);
-	TAILQ_INIT(&daemon->verifying);
-	LIST_INIT(&daemon->ring_readers);
+	TAILQ_INIT(&daemon->attach.verifying);
+	LIST_INIT(&daemon->control.ring_readers);
 	r = image_cache_init(&daemon->image.images);
 	if (r == 0)
-		r = loop_meter_new(&daemon->meter, loop);
+		r = loop_meter_new(&daemon->metrics.meter, loop);
 	if (r == 0)
 		r = closer_new(&daemon->image.closer, loop);
 	if (r == 0)
@@ -466,10 +499,10 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 	if (r == 0)
 		r = daemon_start_interest(daemon, options);
 	if (r == 0)
-		r = trace_table_new(&daemon->client.traces, loop, daemon->interest,
+		r = trace_table_new(&daemon->client.traces, loop, daemon->attach.interest,
 				    &daemon->config);
 	if (r == 0)
-		r = log_limit_new(&daemon->trace_lines, loop, LOG_LIMIT_MS, TRACE_BEGAN);
+		r = log_limit_new(&daemon->control.trace_lines, loop, LOG_LIMIT_MS, TRACE_BEGAN);
 	if (r == 0 && options->config->keep_artifacts) {
 		r = artifact_store_new(&daemon->image.artifacts, loop,
 				       options->config->keep_artifacts);
@@ -478,8 +511,8 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 				  strerror(-r));
 	}
 	if (r == 0 && daemon->config->verify) {
-		daemon->verify_available = verify_available();
-		if (daemon->verify_available)
+		daemon->control.verify_available = verify_available();
+		if (daemon->control.verify_available)
 			log_warning("programs cannot be verified, and so not attached: CAP_BPF and "
 				    "CAP_PERFMON are missing (see --verify)");
 	}
@@ -493,8 +526,9 @@ int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_opt
 		r = daemon_start_shims(daemon, options);
 	if (r == 0)
 		r = daemon_start_control(daemon, options);
+	daemon_connect_rooms(daemon);
 	if (r == 0)
-		r = metrics_new(&daemon->metrics, daemon);
+		r = metrics_new(&daemon->metrics.outputs, &daemon->metrics);
 	if (r == 0) {
 		daemon_warn_all_private(daemon->config);
 		daemon_warn_links(daemon->config);
@@ -508,26 +542,26 @@ bool daemon_stop(struct daemon *daemon, bool hand_over) {
 	daemon->image.stopping = true;
 	daemon->handing_over = hand_over && keep_keeps(daemon->keep);
 	keep_end(daemon->keep, daemon->handing_over);
-	daemon->metrics = metrics_free(daemon->metrics);
+	daemon->metrics.outputs = metrics_free(daemon->metrics.outputs);
 	client_stop_folding(&daemon->client);
 	trace_table_stop(daemon->client.traces);
-	daemon->trace_lines = log_limit_free(daemon->trace_lines);
+	daemon->control.trace_lines = log_limit_free(daemon->control.trace_lines);
 	if (daemon->handing_over)
-		daemon->interest = interest_writer_leave(daemon->interest);
+		daemon->attach.interest = interest_writer_leave(daemon->attach.interest);
 	else
-		daemon->interest = interest_writer_free(
-			daemon->interest); /* no new loads from here on; who is connected ends his
-					      probes (shim/module/mirror.c) */
-	daemon->control = varlink_server_free(daemon->control);
+		daemon->attach.interest = interest_writer_free(
+			daemon->attach.interest); /* no new loads from here on; who is connected
+					      ends his probes (shim/module/mirror.c) */
+	daemon->control_server = varlink_server_free(daemon->control_server);
 	process_table_unwatch(&daemon->processes);
 	daemon->shims = shim_server_free(daemon->shims);
-	daemon->other_shims = other_shims_free(daemon->other_shims);
+	daemon->client.other_shims = other_shims_free(daemon->client.other_shims);
 	daemon->image.closer = closer_free(daemon->image.closer);
 	job_cache_stop(daemon->image.cache);
 	daemon->image.image_pool = worker_pool_free(daemon->image.image_pool);
-	daemon->program_pool = worker_pool_free(daemon->program_pool);
+	daemon->attach.program_pool = worker_pool_free(daemon->attach.program_pool);
 	daemon->image.pass_pool = worker_pool_free(daemon->image.pass_pool);
-	daemon->meter = loop_meter_free(daemon->meter);
+	daemon->metrics.meter = loop_meter_free(daemon->metrics.meter);
 	return daemon->handing_over;
 }
 
@@ -548,4 +582,8 @@ struct daemon *daemon_free(struct daemon *daemon) {
 	account_table_deinit(&daemon->accounts);
 	free(daemon);
 	return NULL;
+}
+
+struct worker_pool *daemon_image_pool(const struct daemon *daemon) {
+	return daemon->image.image_pool;
 }

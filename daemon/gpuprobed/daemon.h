@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The daemon: what its parts share. One of them, made by main(); no part knows another but through
- * this. */
+/* The daemon: makes its parts and ends them. One of them, made by main(). */
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 #include <sys/types.h>
 #include <uv.h>
 
-#include "daemon/gpuprobed/settings/account.h"
+#include "daemon/gpuprobed/keep/store.h"
 #include "daemon/gpuprobed/settings/config.h"
-#include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/registry/interest-page.h"
-#include "daemon/gpuprobed/map/map.h"
-#include "daemon/gpuprobed/export/map-export.h"
-#include "daemon/gpuprobed/registry/outcome.h"
-#include "daemon/gpuprobed/registry/registry.h"
-#include "daemon/gpuprobed/wire/shim-server.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
-
-struct log_limit;
-struct loop_meter;
-struct metrics;
-struct other_shims;
-struct varlink_server;
 
 struct daemon_options {
 	const struct config *config; /* stays */
@@ -40,56 +25,7 @@ struct daemon_options {
 	struct worker_pool_options pass_pool; /* likewise; path NULL: its worker is missing */
 };
 
-struct daemon_counters {
-	uint64_t log_lines; /* that were handed out */
-	uint64_t metrics_written, metrics_failures; /* files of metrics */
-};
-
-struct ring_reader;
-LIST_HEAD(ring_reader_list, ring_reader);
-
-TAILQ_HEAD(attach_queue, attach);
-
-struct daemon {
-	struct image_context image;
-	struct client_context client;
-	uv_loop_t *loop;
-	const struct config *config; /* a reload puts another one in its place */
-	bool handing_over; /* it ends, and the next daemon goes on with what it has */
-	struct keep *keep;
-	char no_cache[512]; /* why, where there should be one */
-	int64_t started; /* microseconds since the epoch */
-	int64_t started_boot; /* the same, of CLOCK_BOOTTIME: nobody sets that */
-	int verify_available; /* of verify_available() */
-	struct registry registry;
-	struct map_accounts *map_accounts;
-	struct map_exports exports;
-	struct metrics *metrics;
-	struct attach_queue
-		verifying; /* that wait for a thread of the verifier's (attach-verify.c) */
-	unsigned int n_verifying; /* that have one */
-	uint64_t verify_turns; /* how many users have had or asked for one */
-	uint64_t hooks_next; /* uv_hrtime() from which on hooks are read for a user who may not
-				attach */
-	unsigned int metrics_runs,
-		metrics_user_runs; /* all, and of these those of users who do not see all */
-	struct loop_meter *meter;
-	struct account_table accounts;
-	struct account_limits account_limits; /* of them */
-	struct process_table processes;
-	struct outcome_log outcomes;
-	struct interest_writer *interest;
-	struct worker_pool *program_pool;
-	const char *pass_folders[2];
-	size_t n_pass_folders;
-	uint64_t exhausted; /* uv_now(), when it was said that descriptors are missing; 0: never */
-	struct shim_server *shims;
-	struct other_shims *other_shims;
-	struct varlink_server *control;
-	struct ring_reader_list ring_readers;
-	struct log_limit *trace_lines; /* of the log */
-	struct daemon_counters counters;
-};
+struct daemon;
 
 /* Starts everything on the loop. 0, or negative errno after it has logged what failed. */
 int daemon_new(struct daemon **daemonp, uv_loop_t *loop, const struct daemon_options *options);
@@ -106,6 +42,5 @@ struct daemon *daemon_free(struct daemon *daemon);
  * in processes, too. */
 void daemon_configure(struct daemon *daemon, const struct config *config);
 
-/* Gives the rooms what they have in common, once the loop, the configuration and what daemon_new()
- * makes first are there. For daemon.c, and tests. */
-void daemon_connect_rooms(struct daemon *daemon);
+/* The pool of image workers; NULL when it has stopped. */
+struct worker_pool *daemon_image_pool(const struct daemon *daemon);

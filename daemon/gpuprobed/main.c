@@ -227,7 +227,7 @@ static int start_watchdog(struct stop *stop, uv_loop_t *loop) {
 
 	r = sd_watchdog_enabled(0, &us);
 	if (r > 0)
-		r = watchdog_new(&stop->watchdog, loop, stop->daemon->image.image_pool, us / 1000,
+		r = watchdog_new(&stop->watchdog, loop, daemon_image_pool(stop->daemon), us / 1000,
 				 on_beat, stop->notify);
 	if (r < 0)
 		log_error("watchdog: %s", strerror(-r));
@@ -251,7 +251,7 @@ static int loop(const struct daemon_options *options, struct notify *notify,
 	if (r == 0)
 		r = notify_start(notify, &uv);
 	if (r == 0) {
-		reload_init(&stop.reload, stop.daemon, notify, argc, argv);
+		reload_init(&stop.reload, stop.daemon, options->config, notify, argc, argv);
 		r = start_signals(&stop, &uv);
 	}
 	if (r == 0)

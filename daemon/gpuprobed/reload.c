@@ -43,7 +43,7 @@ static int reload_read(struct reload *reload, struct config **configp, char *err
 
 	r = config_new(&config, reload->argc, reload->argv, CONFIG_FILE, CONFIG_FOLDER, error);
 	if (r == 0)
-		r = reload_keep(config, reload->daemon->config, restart, sizeof(restart));
+		r = reload_keep(config, reload->current, restart, sizeof(restart));
 	if (r) {
 		config_free(config);
 		if (r < 0)
@@ -71,22 +71,23 @@ void reload_now(struct reload *reload) {
 		return;
 	}
 	daemon_configure(reload->daemon, config);
-	reload->config = config;
+	reload->current = reload->config = config;
 	config_free(before);
 	log_notice("reload: done");
 	notify_send(reload->notify, -1, "READY=1\nSTATUS=configuration reloaded");
 }
 
-void reload_init(struct reload *reload, struct daemon *daemon, struct notify *notify, int argc,
-		 char *argv[]) {
+void reload_init(struct reload *reload, struct daemon *daemon, const struct config *config,
+		 struct notify *notify, int argc, char *argv[]) {
 	reload->daemon = daemon;
+	reload->current = config;
 	reload->notify = notify;
 	reload->argc = argc;
 	reload->argv = argv;
 }
 
 bool reload_can(const struct reload *reload) {
-	return !reload->daemon->config->session || reload->daemon->config->file;
+	return !reload->current->session || reload->current->file;
 }
 
 void reload_deinit(struct reload *reload) {

@@ -435,14 +435,14 @@ void world_end(void) {
 
 	for (unsigned int i = 0;
 	     shim_server_connections(daemon->shims) ||
-	     varlink_server_connections(daemon->control) || daemon->n_verifying || tasks.n ||
-	     daemon->metrics_runs || daemon->client.folding ||
+	     varlink_server_connections(daemon->control_server) || daemon->attach.n_verifying ||
+	     tasks.n || daemon->metrics.runs || daemon->client.folding ||
 	     !TAILQ_EMPTY(&daemon->registry.attachments);
 	     i++) {
 		while (!TAILQ_EMPTY(&daemon->registry.attachments))
-			attach_detach(daemon, TAILQ_FIRST(&daemon->registry.attachments));
+			attach_detach(&daemon->attach, TAILQ_FIRST(&daemon->registry.attachments));
 		drop_tasks(true);
-		uv_run(&world.loop, daemon->n_verifying ? UV_RUN_ONCE : UV_RUN_NOWAIT);
+		uv_run(&world.loop, daemon->attach.n_verifying ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 		if (i == 10000)
 			abort(); /* something stays for ever */
 	}

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 
 #define WORLD_MAPS 3
 

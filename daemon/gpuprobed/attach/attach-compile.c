@@ -17,7 +17,6 @@
 #include "attach-register.h"
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
 #include "daemon/gpuprobed/workers/cache/key.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/verify/host.h"
 #include "daemon/gpuprobed/keep/keep.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -37,7 +36,7 @@
 static struct object *attach_object(const struct attach *attach) {
 	struct object *object;
 
-	TAILQ_FOREACH(object, &attach->daemon->registry.objects, link)
+	TAILQ_FOREACH(object, &attach->context->registry->objects, link)
 		if (object->id == attach->object_id)
 			return object;
 	return NULL;
@@ -47,11 +46,11 @@ static struct object *attach_object(const struct attach *attach) {
 static void attach_undo(struct attach *attach) {
 	struct attachment *attachment, *next;
 
-	for (attachment = TAILQ_FIRST(&attach->daemon->registry.attachments); attachment;
+	for (attachment = TAILQ_FIRST(&attach->context->registry->attachments); attachment;
 	     attachment = next) {
 		next = TAILQ_NEXT(attachment, link);
 		if (attachment->object->id == attach->object_id)
-			attach_detach(attach->daemon, attachment);
+			attach_detach(attach->context, attachment);
 	}
 }
 
@@ -60,7 +59,7 @@ static void attach_drop_patches(struct attach *attach, const struct object *obje
 				const char *why) {
 	struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &attach->daemon->registry.attachments, link)
+	TAILQ_FOREACH(attachment, &attach->context->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment)) {
 			snprintf(attachment->patch_reason, sizeof(attachment->patch_reason), "%s",
 				 why);
@@ -72,7 +71,7 @@ static void attach_drop_patches(struct attach *attach, const struct object *obje
 static bool attach_needs_sass(const struct attach *attach, const struct object *object) {
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &attach->daemon->registry.attachments, link)
+	TAILQ_FOREACH(attachment, &attach->context->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment) &&
 		    !attachment_on_ptx(attachment))
 			return true;
@@ -87,8 +86,8 @@ static void attach_announce(void *userdata) {
 	char reason[256];
 	const char *why;
 
-	if (attach->cancelled || attach->daemon->image.stopping) {
-		if (!attach->daemon->image.stopping)
+	if (attach->cancelled || attach->context->image->stopping) {
+		if (!attach->context->image->stopping)
 			attach_undo(attach);
 		attach_free(attach);
 		return;
@@ -98,7 +97,7 @@ static void attach_announce(void *userdata) {
 			    "detached before it was attached");
 		return;
 	}
-	why = plan_trouble(&attach->daemon->image, outcome.object);
+	why = plan_trouble(attach->context->image, outcome.object);
 	if (why && attach_needs_sass(attach, outcome.object)) {
 		snprintf(reason, sizeof(reason), "%s", why);
 		attach_undo(attach);
@@ -106,18 +105,18 @@ static void attach_announce(void *userdata) {
 			    "the SASS engine cannot have it: %s", reason);
 		return;
 	}
-	why = plan_programs_trouble(&attach->daemon->image, outcome.object);
+	why = plan_programs_trouble(attach->context->image, outcome.object);
 	if (why)
 		attach_drop_patches(attach, outcome.object, why);
-	keep_object(attach->daemon->keep, object);
-	registry_announce(&attach->daemon->registry, attach->daemon->interest);
+	keep_object(attach->context->keep, object);
+	registry_announce(attach->context->registry, attach->context->interest);
 	attach_finish(attach, &outcome);
 }
 
 /* Puts all into the registry. Ends the attach if that fails, or there is nothing to wait for. */
 static void attach_commit(struct attach *attach, struct compiled *compiled) {
 	const struct attach_plan plan = {
-		.daemon = attach->daemon,
+		.context = attach->context,
 		.object_id = attach->object_id,
 		.prefix = &attach->prefix,
 		.owner = attach->owner,
@@ -138,7 +137,7 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 	r = attach_register(&plan, compiled, &object);
 	switch (r) {
 	case 0:
-		if (plan_prepare(&attach->daemon->image, object, &attach->filter, ATTACH_PREPARE_MS,
+		if (plan_prepare(attach->context->image, object, &attach->filter, ATTACH_PREPARE_MS,
 				 attach_announce, attach))
 			attach_announce(attach);
 		return;
@@ -150,11 +149,11 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 		return;
 	case ATTACH_REGISTER_E_QUOTA:
 		attach_fail_limit(attach, "attachments of one user (quota-attachments)",
-				  attach->daemon->config->quota_attachments);
+				  attach->context->config->quota_attachments);
 		return;
 	case ATTACH_REGISTER_E_MAP_QUOTA:
 		attach_fail_limit(attach, "bytes of the maps of one user (quota-map-bytes)",
-				  attach->daemon->config->quota_map_bytes);
+				  attach->context->config->quota_map_bytes);
 		return;
 	case ATTACH_REGISTER_E_MAP:
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
@@ -343,7 +342,7 @@ static int attach_name(struct attach *attach, json_object *job) {
 		return r;
 	cache_key_text(&key, text);
 	snprintf(base, sizeof(base), "__gpuprobe_o%.24s", text);
-	r = registry_prefix_new(&attach->daemon->registry, base, &attach->prefix);
+	r = registry_prefix_new(attach->context->registry, base, &attach->prefix);
 	if (r < 0)
 		return r;
 	json_add_string(job, "prefix", attach->prefix->text);
@@ -390,12 +389,12 @@ static void attach_compile_start(struct attach *attach) {
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
 		return;
 	}
-	job_cache_submit(attach->daemon->image.cache, attach->daemon->program_pool, task,
+	job_cache_submit(attach->context->image->cache, attach->context->program_pool, task,
 			 ATTACH_COMPILE_MS, &use);
 }
 
 void attach_compile(struct attach *attach) {
-	if (!engine_rules_any_sass(&attach->daemon->config->engines) && attach_wants_sass(attach))
+	if (!engine_rules_any_sass(&attach->context->config->engines) && attach_wants_sass(attach))
 		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
 			    "this daemon gives no process the SASS engine: start gpuprobed with "
 			    "--engine=auto, or for some "

@@ -4,28 +4,26 @@
 
 #include "attach.h"
 
-#include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/image/plan-prepare.h"
 #include "daemon/gpuprobed/keep/keep.h"
 
-void attach_detach(struct daemon *daemon, struct attachment *attachment) {
+void attach_detach(struct attach_context *context, struct attachment *attachment) {
 	struct object *object = attachment->object;
 	uint64_t maps = attachment->maps, id = attachment->id, unused = 0;
 	struct keep_slots slots;
 
-	keep_leaving(daemon->keep, attachment, &slots);
+	keep_leaving(context->keep, attachment, &slots);
 	attachment->maps = 0;
 	for (size_t i = 0; i < object->n_maps; i++)
-		if (maps >> i & 1 && !registry_map_used(&daemon->registry, object->maps[i]))
+		if (maps >> i & 1 && !registry_map_used(context->registry, object->maps[i]))
 			unused |= UINT64_C(1) << i;
-	client_disarm(&daemon->client, object, unused);
-	registry_remove(&daemon->registry, attachment);
-	keep_left(daemon->keep, &slots);
-	map_exports_sweep(&daemon->exports, &daemon->registry);
-	image_cache_forget(&daemon->image.images, id);
-	plan_images_forget(&daemon->image.plans, id);
-	client_retire(&daemon->client, id);
-	registry_announce(&daemon->registry, daemon->interest);
-	plan_prepare_again(&daemon->image);
+	client_disarm(context->client, object, unused);
+	registry_remove(context->registry, attachment);
+	keep_left(context->keep, &slots);
+	map_exports_sweep(context->exports, context->registry);
+	image_cache_forget(&context->image->images, id);
+	plan_images_forget(&context->image->plans, id);
+	client_retire(context->client, id);
+	registry_announce(context->registry, context->interest);
+	plan_prepare_again(context->image);
 }

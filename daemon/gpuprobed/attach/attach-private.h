@@ -19,11 +19,11 @@
 #include "proto/map-layout.h"
 #include "daemon/gpuprobed/verify/verify.h"
 
-struct daemon;
+struct attach_context;
 struct host;
 
 struct attach {
-	struct daemon *daemon;
+	struct attach_context *context;
 	bool cancelled;
 	attach_fn fn;
 	void *userdata;
@@ -48,7 +48,7 @@ struct attach {
 	struct map_shape shapes[LINKED_MAPS_MAX]; /* merge: nothing is proved yet */
 	size_t n_patches; /* programs whose patch form was asked for */
 	/* verify */
-	TAILQ_ENTRY(attach) link; /* of daemon.verifying */
+	TAILQ_ENTRY(attach) link; /* of attach_context.verifying */
 	bool waits, verifies; /* for a thread; has one */
 	uv_work_t work;
 	bool verify, allow_exit; /* as the configuration was */

@@ -13,7 +13,7 @@
 #include "daemon/gpuprobed/settings/filter.h"
 #include "daemon/gpuprobed/registry/registry.h"
 
-struct daemon;
+struct attach_context;
 
 enum {
 	_ATTACH_REGISTER_SUCCESS,
@@ -26,7 +26,7 @@ enum {
 
 /* Borrowed. */
 struct attach_plan {
-	struct daemon *daemon;
+	struct attach_context *context;
 	uint64_t object_id;
 	struct prefix **prefix; /* taken */
 	uid_t owner;

@@ -20,7 +20,6 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/settings/account.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/verify/host.h"
 
 #define VERIFYING_MAX 2 /* threads for all, and one more for root */
@@ -93,12 +92,12 @@ static bool attach_needs_thread(const struct attach *attach) {
 }
 
 /* The next one for a thread, or NULL. */
-static struct attach *attach_verify_first(const struct daemon *daemon) {
+static struct attach *attach_verify_first(const struct attach_context *context) {
 	struct attach *attach, *first = NULL;
 
-	TAILQ_FOREACH(attach, &daemon->verifying, link)
+	TAILQ_FOREACH(attach, &context->verifying, link)
 		if (!attach->account->verifies &&
-		    daemon->n_verifying < VERIFYING_MAX + (attach->owner == 0) &&
+		    context->n_verifying < VERIFYING_MAX + (attach->owner == 0) &&
 		    (!first || attach->account->verify_turn < first->account->verify_turn))
 			first = attach;
 	return first;
@@ -107,58 +106,58 @@ static struct attach *attach_verify_first(const struct daemon *daemon) {
 static void attach_on_verified(uv_work_t *work, int status);
 
 /* Those that wait for a thread get one. */
-static void attach_verify_next(struct daemon *daemon) {
+static void attach_verify_next(struct attach_context *context) {
 	struct attach *attach;
 	int r;
 
-	while ((attach = attach_verify_first(daemon))) {
-		TAILQ_REMOVE(&daemon->verifying, attach, link);
+	while ((attach = attach_verify_first(context))) {
+		TAILQ_REMOVE(&context->verifying, attach, link);
 		attach->waits = false;
 		attach->work.data = attach;
-		r = uv_queue_work(daemon->loop, &attach->work, attach_on_verify,
+		r = uv_queue_work(context->loop, &attach->work, attach_on_verify,
 				  attach_on_verified);
 		if (r < 0) {
 			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
 			continue;
 		}
-		daemon->n_verifying++;
+		context->n_verifying++;
 		attach->account->verifies = attach->verifies = true;
 	}
 }
 
 /* Whether a user has a place in the order of those who wait. */
-static bool account_waits(const struct daemon *daemon, const struct account *account) {
+static bool account_waits(const struct attach_context *context, const struct account *account) {
 	const struct attach *attach;
 
-	TAILQ_FOREACH(attach, &daemon->verifying, link)
+	TAILQ_FOREACH(attach, &context->verifying, link)
 		if (attach->account == account)
 			return true;
 	return account->verifies;
 }
 
 static void attach_wait(struct attach *attach) {
-	struct daemon *daemon = attach->daemon;
+	struct attach_context *context = attach->context;
 
-	if (!account_waits(daemon, attach->account))
-		attach->account->verify_turn = ++daemon->verify_turns;
-	TAILQ_INSERT_TAIL(&daemon->verifying, attach, link);
+	if (!account_waits(context, attach->account))
+		attach->account->verify_turn = ++context->verify_turns;
+	TAILQ_INSERT_TAIL(&context->verifying, attach, link);
 	attach->waits = true;
 }
 
 static void attach_on_verified(uv_work_t *work, int status) {
 	struct attach *attach = work->data;
-	struct daemon *daemon = attach->daemon;
+	struct attach_context *context = attach->context;
 
 	/* the verifier's time is charged as workers' is: threads are for all, too */
-	account_charge_time(attach->account, attach->verify_ns / 1000000, uv_now(daemon->loop));
-	daemon->n_verifying--;
+	account_charge_time(attach->account, attach->verify_ns / 1000000, uv_now(context->loop));
+	context->n_verifying--;
 	attach->account->verifies = attach->verifies = false;
-	attach->account->verify_turn = ++daemon->verify_turns;
+	attach->account->verify_turn = ++context->verify_turns;
 	if (!attach->cancelled && !attach->verify_result && attach_needs_thread(attach)) {
 		attach_wait(attach);
 		attach = NULL;
 	}
-	attach_verify_next(daemon);
+	attach_verify_next(context);
 	if (attach && attach->cancelled)
 		attach_verify_end(attach);
 	else if (attach)
@@ -166,14 +165,14 @@ static void attach_on_verified(uv_work_t *work, int status) {
 }
 
 void attach_verify(struct attach *attach) {
-	struct daemon *daemon = attach->daemon;
+	struct attach_context *context = attach->context;
 
 	if (!attach_needs_thread(attach)) {
 		attach_verified(attach);
 		return;
 	}
 	attach_wait(attach);
-	attach_verify_next(daemon);
+	attach_verify_next(context);
 }
 
 /* ---- giving up ---- */
@@ -208,14 +207,14 @@ bool attach_verify_cancel(struct attach *attach) {
 	const struct sigaction action = { .sa_handler = on_interrupt }; /* without SA_RESTART */
 
 	if (attach->waits) {
-		TAILQ_REMOVE(&attach->daemon->verifying, attach, link);
+		TAILQ_REMOVE(&attach->context->verifying, attach, link);
 		attach->waits = false;
 		return true;
 	}
 	if (!attach->verifies)
 		return false;
 	sigaction(INTERRUPT_SIGNAL, &action, NULL);
-	uv_timer_init(attach->daemon->loop, &attach->timer);
+	uv_timer_init(attach->context->loop, &attach->timer);
 	attach->timer.data = attach;
 	uv_timer_start(&attach->timer, attach_on_timer, 0, INTERRUPT_PERIOD_MS);
 	return false;

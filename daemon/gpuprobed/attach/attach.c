@@ -28,7 +28,6 @@
 #include "daemon/gpuprobed/settings/account.h"
 #include "attach-private.h"
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/verify/host.h"
 #include "daemon/gpuprobed/verify/host-target.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -275,7 +274,7 @@ static bool attach_choose_programs(struct attach *attach) {
 			attach->chosen[i] = choice->program;
 			if (attach->wish.engine != ENGINE_SASS &&
 			    !section_needs_sass(&choice->section) &&
-			    !pass_set_builtin(&attach->daemon->image.passes, &choice->section,
+			    !pass_set_builtin(&attach->context->image->passes, &choice->section,
 					      choice->text)) {
 				attach_fail(attach, ATTACH_E_ARGUMENT, "point", NULL,
 					    "%.128s: the definitions of passes have none for this "
@@ -348,8 +347,8 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 	}
 	if (!attach_choose_programs(attach))
 		return;
-	attach->verify = attach->daemon->config->verify;
-	attach->allow_exit = attach->daemon->config->allow_exit;
+	attach->verify = attach->context->config->verify;
+	attach->allow_exit = attach->context->config->allow_exit;
 	attach_verify(attach);
 }
 
@@ -360,15 +359,16 @@ static bool attach_copy(char **copyp, const char *text) {
 }
 
 /* The attach without its job. NULL: no memory. */
-static struct attach *attach_alloc(struct daemon *daemon, const struct attach_options *options,
-				   attach_fn fn, void *userdata) {
+static struct attach *attach_alloc(struct attach_context *context,
+				   const struct attach_options *options, attach_fn fn,
+				   void *userdata) {
 	struct attach *attach = calloc(1, sizeof(*attach));
 
 	if (!attach)
 		return NULL;
 	pthread_mutex_init(&attach->lock, NULL);
 	attach->blob_fd = -1;
-	attach->daemon = daemon;
+	attach->context = context;
 	attach->fn = fn;
 	attach->userdata = userdata;
 	attach->owner = options->owner;
@@ -404,7 +404,7 @@ static int attach_charge(struct attach *attach, unsigned int max) {
 	struct account *account;
 	int r;
 
-	r = account_get(&attach->daemon->accounts, attach->owner, &account);
+	r = account_get(attach->context->accounts, attach->owner, &account);
 	if (r < 0)
 		return r;
 	if (account_charge_attach(account, max)) {
@@ -415,14 +415,14 @@ static int attach_charge(struct attach *attach, unsigned int max) {
 	return 0;
 }
 
-int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options,
-	       attach_fn fn, void *userdata) {
+int attach_new(struct attach **attachp, struct attach_context *context,
+	       const struct attach_options *options, attach_fn fn, void *userdata) {
 	json_object *job;
 	struct worker_task *task;
 	struct attach *attach;
 	int input, output, r;
 
-	attach = attach_alloc(daemon, options, fn, userdata);
+	attach = attach_alloc(context, options, fn, userdata);
 	r = attach ? attach_charge(attach, options->max) : -ENOMEM;
 	if (r) {
 		if (attach)
@@ -436,7 +436,7 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 		attach_free(attach);
 		return -ENOMEM;
 	}
-	attach->object_id = ++daemon->registry.last_object;
+	attach->object_id = ++context->registry->last_object;
 	input = memfd_new_sealed("gpuprobe-object", options->object, options->n_object);
 	if (input >= 0)
 		input = worker_task_add_input(task, input);
@@ -452,7 +452,7 @@ int attach_new(struct attach **attachp, struct daemon *daemon, const struct atta
 		attach_free(attach);
 		return input < 0 ? input : output;
 	}
-	job_cache_submit(daemon->image.cache, daemon->program_pool, task, ATTACH_LINK_MS,
+	job_cache_submit(context->image->cache, context->program_pool, task, ATTACH_LINK_MS,
 			 &(struct job_cache_use){ .uid = options->owner });
 	*attachp = attach;
 	return 0;

@@ -7,11 +7,32 @@
 #include <sys/types.h>
 
 #include "attach-choose.h"
+#include "daemon/gpuprobed/clients/client.h"
+#include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/settings/filter.h"
 #include "daemon/gpuprobed/registry/registry.h"
 
 struct attach;
-struct daemon;
+TAILQ_HEAD(attach_queue, attach);
+
+/* What the files of this room share, and need of others: one of them, which daemon.c fills in. */
+struct attach_context {
+	uv_loop_t *loop;
+	const struct config *config; /* a reload puts another one in its place */
+	struct registry *registry;
+	struct account_table *accounts;
+	struct map_exports *exports;
+	struct map_accounts *map_accounts;
+	struct image_context *image;
+	struct client_context *client;
+	struct keep *keep;
+	struct interest_writer *interest;
+	struct worker_pool *program_pool;
+	struct attach_queue verifying; /* that wait for a thread of the verifier's
+					  (attach-verify.c) */
+	unsigned int n_verifying; /* that have one */
+	uint64_t verify_turns; /* how many users have had or asked for one */
+};
 
 #define ATTACH_OBJECT_MAX (8 * 1024 * 1024)
 
@@ -54,8 +75,8 @@ struct attach_options {
 
 /* Starts. fn is called once, from the loop, unless attach_cancel() is called first. 0,
  * ATTACH_E_LIMIT: so many are in work, or -errno. */
-int attach_new(struct attach **attachp, struct daemon *daemon, const struct attach_options *options,
-	       attach_fn fn, void *userdata);
+int attach_new(struct attach **attachp, struct attach_context *context,
+	       const struct attach_options *options, attach_fn fn, void *userdata);
 
 /* fn will not be called, nothing will be attached. It stays in work until what works on it has
  * ended. */
@@ -65,4 +86,4 @@ void attach_cancel(struct attach *attach);
  * Removes an attachment: the page no longer names it, processes stop using maps that nobody uses
  * any more, and the maps of its object go with its last attachment.
  */
-void attach_detach(struct daemon *daemon, struct attachment *attachment);
+void attach_detach(struct attach_context *context, struct attachment *attachment);

@@ -12,6 +12,7 @@ struct object;
 struct client_resume;
 struct keep;
 struct map_accounts;
+struct other_shims;
 struct sync_request;
 struct trace_table;
 
@@ -28,6 +29,7 @@ struct client_context {
 	struct keep *keep;
 	struct map_accounts *map_accounts;
 	struct trace_table *traces; /* NULL: not yet */
+	struct other_shims *other_shims;
 	struct sync_list syncs;
 	uv_timer_t *folding; /* NULL: no map has anything to be folded */
 	uint32_t last_sequence;

@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/base/closer.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/map/test-map-view.h"
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 
 #define ENDED 5000 /* processes from here on have ended once they have greeted */

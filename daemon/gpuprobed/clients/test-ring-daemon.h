@@ -18,7 +18,7 @@
 
 #include "client.h"
 #include "daemon/gpuprobed/control/control.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "daemon/gpuprobed/map/test-ring-producer.h"
 #include "lib/varlink/varlink-client.h"
 #include "lib/varlink/varlink-idl.h"
@@ -59,7 +59,7 @@ static void *run_loop(void *userdata) {
 }
 
 static void stop_loop(void *argument) {
-	test.daemon.control = varlink_server_free(test.daemon.control);
+	test.daemon.control_server = varlink_server_free(test.daemon.control_server);
 	uv_close((uv_handle_t *)&test.async, NULL);
 }
 
@@ -270,12 +270,12 @@ static int setup(void **state) {
 	daemon_connect_rooms(&test.daemon);
 	test.config.mirror_period_ms = 100;
 	registry_init(&test.daemon.registry);
-	LIST_INIT(&test.daemon.ring_readers);
+	LIST_INIT(&test.daemon.control.ring_readers);
 	if (map_accounts_new(&test.daemon.map_accounts, UINT64_C(1) << 30) ||
-	    varlink_server_new(&test.daemon.control, &test.loop, &options) ||
-	    varlink_server_add_interface(test.daemon.control, varlink_io_gpuprobe_control,
-					 control_methods, &test.daemon, &fault) ||
-	    varlink_server_listen(test.daemon.control, test.path, 0600))
+	    varlink_server_new(&test.daemon.control_server, &test.loop, &options) ||
+	    varlink_server_add_interface(test.daemon.control_server, varlink_io_gpuprobe_control,
+					 control_methods, &test.daemon.control, &fault) ||
+	    varlink_server_listen(test.daemon.control_server, test.path, 0600))
 		return -1;
 	return pthread_create(&test.thread, NULL, run_loop, NULL);
 }
@@ -283,7 +283,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
 	in_loop(stop_loop, NULL);
 	pthread_join(test.thread, NULL);
-	assert_true(LIST_EMPTY(&test.daemon.ring_readers));
+	assert_true(LIST_EMPTY(&test.daemon.control.ring_readers));
 	registry_deinit(&test.daemon.registry);
 	map_accounts_free(test.daemon.map_accounts);
 	uv_sem_destroy(&test.done);

@@ -528,7 +528,7 @@ static void test_users(void **state) {
 		}
 		for (int who = 0; who < 2; who++)
 			varlink_client_free(clients[who]);
-		while (!LIST_EMPTY(&test.daemon.ring_readers))
+		while (!LIST_EMPTY(&test.daemon.control.ring_readers))
 			usleep(1000);
 	}
 	process_stop(&processes[0]);

@@ -12,19 +12,18 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "lib/json.h"
 
 #define CONTROL_CACHE_LIST_MAX 1000
 
 int control_cache_status(struct varlink_call *call, json_object *parameters, void *userdata) {
-	const struct daemon *daemon = userdata;
+	const struct control_context *context = userdata;
 	json_object *json = json_object_new_object();
 	struct cache_counters counters;
 
-	cache_counters(daemon->image.cache, &counters);
-	json_add_bool(json, "enabled", daemon->image.cache != NULL);
-	control_add_string(json, "folder", job_cache_folder(daemon->image.cache));
+	cache_counters(context->image->cache, &counters);
+	json_add_bool(json, "enabled", context->image->cache != NULL);
+	control_add_string(json, "folder", job_cache_folder(context->image->cache));
 	json_add_int(json, "limit", (int64_t)counters.limit);
 	json_add_int(json, "bytes", (int64_t)counters.bytes);
 	json_add_int(json, "entries", (int64_t)counters.entries);
@@ -115,29 +114,29 @@ static int control_no_cache(struct varlink_call *call) {
 }
 
 int control_list_cache(struct varlink_call *call, json_object *parameters, void *userdata) {
-	const struct daemon *daemon = userdata;
+	const struct control_context *context = userdata;
 	const uint32_t uid =
 		control_is_admin(call) ? CACHE_STORE_ANYBODY : varlink_call_peer(call)->uid;
 
-	if (!daemon->image.cache)
+	if (!context->image->cache)
 		return control_no_cache(call);
 	varlink_call_ref(call);
-	return control_cache_referred(call, job_cache_list(daemon->image.cache, uid,
+	return control_cache_referred(call, job_cache_list(context->image->cache, uid,
 							   CONTROL_CACHE_LIST_MAX,
 							   control_on_listed, call));
 }
 
 int control_clear_cache(struct varlink_call *call, json_object *parameters, void *userdata) {
-	const struct daemon *daemon = userdata;
+	const struct control_context *context = userdata;
 
 	if (!control_may_attach(call))
 		return control_error_reason(
 			call, "PermissionDenied",
 			"only who may attach may clear the cache: it is everybody's");
-	if (!daemon->image.cache)
+	if (!context->image->cache)
 		return control_no_cache(call);
 	varlink_call_ref(call);
 	return control_cache_referred(call,
-				      job_cache_clear(daemon->image.cache, CACHE_STORE_ANYBODY,
+				      job_cache_clear(context->image->cache, CACHE_STORE_ANYBODY,
 						      control_on_cleared, call));
 }

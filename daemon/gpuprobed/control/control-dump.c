@@ -19,7 +19,6 @@
 
 #include "lib/base64.h"
 #include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
 
@@ -33,7 +32,7 @@
 	"bytes of hash maps that are read at one time: ask when no other is, or per process"
 
 struct dump {
-	struct daemon *daemon;
+	struct control_context *context;
 	struct varlink_call *call;
 	struct sync_request *sync;
 	struct map_cursor cursor;
@@ -139,7 +138,7 @@ static int dump_end(struct dump *dump, int r) {
 static int dump_produce(struct varlink_call *call, void *userdata) {
 	struct dump *dump = userdata;
 	struct object *object = NULL;
-	struct map *map = registry_map(&dump->daemon->registry, dump->map, &object);
+	struct map *map = registry_map(dump->context->registry, dump->map, &object);
 	const uint64_t end = uv_hrtime() + DUMP_NS;
 	size_t start = dump->n_bytes;
 	struct map_entry entry;
@@ -218,23 +217,23 @@ static bool dump_order(struct varlink_call *call, json_object *parameters, const
 }
 
 int control_dump_map(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct map_order order;
 	struct dump *dump;
 	struct map *map;
 	int r = 0;
 
-	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, control_string(parameters, "map"), &r);
 	if (!map || !dump_order(call, parameters, map, &order, &r))
 		return r;
 	dump = calloc(1, sizeof(*dump));
 	if (!dump)
 		return -ENOMEM;
-	dump->daemon = daemon;
+	dump->context = context;
 	dump->map = map->id;
 	dump->more = varlink_call_more(call);
 	map_cursor_init(&dump->cursor, &order);
-	dump->sync = client_sync(&daemon->client, map, DUMP_SYNC_MS, dump_start, dump, &r);
+	dump->sync = client_sync(context->client, map, DUMP_SYNC_MS, dump_start, dump, &r);
 	if (r < 0) {
 		free(dump);
 		return r;

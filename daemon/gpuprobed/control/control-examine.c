@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "missing.h"
 #include "daemon/gpuprobed/trace/hook/hook.h"
 
@@ -36,7 +35,7 @@ struct examine_ping {
 };
 
 struct examine {
-	struct daemon *daemon;
+	struct control_context *context;
 	struct varlink_call *call;
 	json_object *checks;
 	struct examine_ping pings[2]; /* image worker, program worker */
@@ -78,7 +77,7 @@ static unsigned long long examine_status(const char *key, int base) {
 	return number;
 }
 
-static void examine_capabilities(const struct daemon *daemon, json_object *checks) {
+static void examine_capabilities(const struct control_context *context, json_object *checks) {
 	static const struct {
 		unsigned int bit;
 		const char *name;
@@ -101,8 +100,8 @@ static void examine_capabilities(const struct daemon *daemon, json_object *check
 	else
 		examine_add(
 			checks, "daemon.capabilities", "capabilities of the daemon",
-			daemon->config->session ? "warning" : "failed",
-			daemon->config->session
+			context->config->session ? "warning" : "failed",
+			context->config->session
 				? "a session daemon of a user has none; for eBPF on the host and "
 				  "verified programs use the system's: systemctl start gpuprobed"
 				: "run it by systemd with the unit that came with it: systemctl "
@@ -110,12 +109,12 @@ static void examine_capabilities(const struct daemon *daemon, json_object *check
 			"%s; CAP_BPF and CAP_PERFMON are needed", *text ? text : "none");
 }
 
-static void examine_restrictions(const struct daemon *daemon, json_object *checks) {
+static void examine_restrictions(const struct control_context *context, json_object *checks) {
 	bool seccomp = examine_status("Seccomp", 10) == 2,
 	     privileges = examine_status("NoNewPrivs", 10) == 1;
 	const char *id = "daemon.restrictions", *title = "restrictions of the daemon";
 
-	if (daemon->config->session)
+	if (context->config->session)
 		examine_add(checks, id, title, "skipped", NULL,
 			    "a session daemon has the rights of its user");
 	else if (seccomp && privileges && geteuid() != 0)
@@ -184,10 +183,10 @@ static void examine_add_missing(json_object *checks, struct examine_part *part) 
 		    "%s", part->line);
 }
 
-static void examine_parts(const struct daemon *daemon, json_object *checks) {
+static void examine_parts(const struct control_context *context, json_object *checks) {
 	struct examine_part parts[] = {
 		{ "verifier", "daemon.verifier", "verification of programs",
-		  daemon->config->verify ? "failed" : "warning", "" },
+		  context->config->verify ? "failed" : "warning", "" },
 		{ "processes", "daemon.processes", "executables of other users' processes",
 		  "warning", "" },
 		{ "compiler", "daemon.compiler", "CUDA compiler", "warning", "" },
@@ -197,16 +196,17 @@ static void examine_parts(const struct daemon *daemon, json_object *checks) {
 		{ "metrics", "daemon.metrics", "metrics", "warning", "" },
 		{},
 	};
-	const char *found[] = { "by the kernel's verifier",
-				"are read",
-				missing_feature(daemon, "compiler") ?: "the driver's own",
-				missing_feature(daemon, "patch") ?: "not built in: PTX engine only",
-				"no program runs with one",
-				daemon->config->toolkit ?: "none is named",
-				daemon->config->metrics.n ? "written as configured"
-							  : "not asked for" };
+	const char *found[] = {
+		"by the kernel's verifier",
+		"are read",
+		missing_feature(context, "compiler") ?: "the driver's own",
+		missing_feature(context, "patch") ?: "not built in: PTX engine only",
+		"no program runs with one",
+		context->config->toolkit ?: "none is named",
+		context->config->metrics.n ? "written as configured" : "not asked for"
+	};
 
-	missing_each(daemon, examine_take_missing, parts);
+	missing_each(context, examine_take_missing, parts);
 	for (size_t i = 0; parts[i].part; i++)
 		if (*parts[i].line)
 			examine_add_missing(checks, &parts[i]);
@@ -215,7 +215,7 @@ static void examine_parts(const struct daemon *daemon, json_object *checks) {
 				    found[i]);
 }
 
-static void examine_hooks(struct daemon *daemon, const struct varlink_call *call,
+static void examine_hooks(struct control_context *context, const struct varlink_call *call,
 			  json_object *checks) {
 #if TRACE_HAS_HOOKS
 	const char *id = "daemon.hooks", *title = "hooks in the kernel", *reason = "";
@@ -224,14 +224,14 @@ static void examine_hooks(struct daemon *daemon, const struct varlink_call *call
 	uint64_t began;
 	int r;
 
-	if (!control_may_read_hooks(daemon, call)) {
+	if (!control_may_read_hooks(context, call)) {
 		examine_add(checks, id, title, "skipped", "ask again",
 			    "another user has just had them looked at");
 		return;
 	}
 	began = uv_hrtime();
 	r = trace_hooks_list(NULL, NULL, 0, &hooks);
-	control_have_read_hooks(daemon, call, began);
+	control_have_read_hooks(context, call, began);
 	if (r < 0) {
 		examine_add(checks, id, title, "unknown", NULL, "%s", strerror(-r));
 		return;
@@ -260,33 +260,33 @@ static void examine_hooks(struct daemon *daemon, const struct varlink_call *call
 }
 
 /* Where to look: a session daemon has no journal. */
-static const char *examine_log(const struct daemon *daemon, const char *service,
+static const char *examine_log(const struct control_context *context, const char *service,
 			       const char *session) {
-	return daemon->config->session ? session : service;
+	return context->config->session ? session : service;
 }
 
-static void examine_cache(const struct daemon *daemon, json_object *checks) {
+static void examine_cache(const struct control_context *context, json_object *checks) {
 	const char *id = "daemon.cache", *title = "cache on the disk";
 	struct examine_part part[] = { { "cache", id, title, "warning", "" }, {} };
 	struct cache_counters counters;
 
-	missing_each(daemon, examine_take_missing, part);
-	cache_counters(daemon->image.cache, &counters);
+	missing_each(context, examine_take_missing, part);
+	cache_counters(context->image->cache, &counters);
 	if (*part->line)
 		examine_add_missing(checks, part);
-	else if (daemon->image.cache && counters.failures)
+	else if (context->image->cache && counters.failures)
 		examine_add(
 			checks, id, title, "warning",
 			examine_log(
-				daemon,
+				context,
 				"look at the disk; the daemon's log has the error: journalctl -u "
 				"gpuprobed",
 				"look at the disk; the standard error of the daemon has the error"),
-			"%s: %llu failures", job_cache_folder(daemon->image.cache),
+			"%s: %llu failures", job_cache_folder(context->image->cache),
 			(unsigned long long)counters.failures);
-	else if (daemon->image.cache)
+	else if (context->image->cache)
 		examine_add(checks, id, title, "ok", NULL, "%s: %llu entries, %llu of %llu MiB",
-			    job_cache_folder(daemon->image.cache),
+			    job_cache_folder(context->image->cache),
 			    (unsigned long long)counters.entries,
 			    (unsigned long long)counters.bytes >> 20,
 			    (unsigned long long)counters.limit >> 20);
@@ -295,12 +295,12 @@ static void examine_cache(const struct daemon *daemon, json_object *checks) {
 			    "none: it was not asked for (--cache-dir, --cache-size)");
 }
 
-static void examine_rest(const struct daemon *daemon, json_object *checks) {
+static void examine_rest(const struct control_context *context, json_object *checks) {
 	char devices[128] = "";
 
-	for (unsigned int i = 0; i < daemon->image.n_capabilities; i++)
+	for (unsigned int i = 0; i < context->image->n_capabilities; i++)
 		snprintf(devices + strlen(devices), sizeof(devices) - strlen(devices), "%ssm_%u",
-			 i ? " " : "", daemon->image.capabilities[i]);
+			 i ? " " : "", context->image->capabilities[i]);
 	if (*devices)
 		examine_add(checks, "daemon.devices", "GPUs that the daemon knows of", "ok", NULL,
 			    "%s", devices);
@@ -310,7 +310,7 @@ static void examine_rest(const struct daemon *daemon, json_object *checks) {
 			    "waits for its patches to be compiled",
 			    "none is known by its PCI id, and no process has told of one");
 	examine_descriptors(checks);
-	examine_cache(daemon, checks);
+	examine_cache(context, checks);
 }
 
 /* ---- the call ---- */
@@ -323,9 +323,9 @@ static void examine_finish(struct examine *examine) {
 	struct varlink_call *call = examine->call;
 	json_object *json = json_object_new_object();
 
-	examine_parts(examine->daemon, examine->checks);
-	examine_rest(examine->daemon, examine->checks);
-	examine_hooks(examine->daemon, call, examine->checks);
+	examine_parts(examine->context, examine->checks);
+	examine_rest(examine->context, examine->checks);
+	examine_hooks(examine->context, call, examine->checks);
 	json_object_object_add(json, "checks", examine->checks);
 	varlink_call_on_cancel(call, NULL);
 	varlink_call_reply(call, json);
@@ -345,7 +345,7 @@ static void examine_on_pong(struct worker_task *task, int result, json_object *r
 	else
 		examine_add(
 			examine->checks, ping->id, ping->title, "failed",
-			examine_log(examine->daemon,
+			examine_log(examine->context,
 				    "its last words are in the journal: journalctl -u gpuprobed",
 				    "its last words are in the standard error of the daemon"),
 			"%s", message);
@@ -384,19 +384,19 @@ static int examine_ping(struct examine *examine, size_t index, struct worker_poo
 int control_examine(struct varlink_call *call, json_object *parameters, void *userdata) {
 	static const char *const ids[] = { "daemon.image-worker", "daemon.program-worker" },
 				 *const titles[] = { "image worker", "program worker" };
-	struct daemon *daemon = userdata;
-	struct worker_pool *pools[] = { daemon->image.image_pool, daemon->program_pool };
+	struct control_context *context = userdata;
+	struct worker_pool *pools[] = { context->image->image_pool, context->attach->program_pool };
 	struct examine *examine = calloc(1, sizeof(*examine));
 
 	if (!examine)
 		return -ENOMEM;
-	examine->daemon = daemon;
+	examine->context = context;
 	examine->call = varlink_call_ref(call);
 	examine->checks = json_object_new_array();
 	varlink_call_set_userdata(call, examine);
 	varlink_call_on_cancel(call, examine_on_cancel);
-	examine_capabilities(daemon, examine->checks);
-	examine_restrictions(daemon, examine->checks);
+	examine_capabilities(context, examine->checks);
+	examine_restrictions(context, examine->checks);
 	for (size_t i = 0; i < 2; i++)
 		if (!control_may_attach(call))
 			examine_add(examine->checks, ids[i], titles[i], "skipped",

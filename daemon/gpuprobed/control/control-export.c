@@ -9,13 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/keep/keep.h"
 #include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/metrics/metrics.h"
 
 int control_export_map(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct map_export_refusal refusal = {};
 	struct map_export_options options;
 	const struct map_export *export = NULL;
@@ -23,10 +22,10 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 	struct map *map;
 	int r = 0;
 
-	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, control_string(parameters, "map"), &r);
 	if (!map)
 		return r;
-	registry_map(&daemon->registry, map->id, &object);
+	registry_map(context->registry, map->id, &object);
 	r = map_export_options_from_json(&options, parameters, &refusal);
 	if (r == 0 && options.name &&
 	    strncmp(options.name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0 &&
@@ -37,17 +36,17 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 					    "exporter would spoil what that one says): begin it "
 					    "with " MAP_EXPORT_PREFIX);
 	if (r == 0)
-		r = map_exports_add(&daemon->exports, map, object, &options, &export, &refusal);
+		r = map_exports_add(context->exports, map, object, &options, &export, &refusal);
 	if (r == MAP_EXPORT_E_INVALID)
 		return control_error_argument(call, refusal.parameter, refusal.reason);
 	if (r == MAP_EXPORT_E_LIMIT)
-		return daemon->exports.n >= MAP_EXPORTS_MAX
+		return context->exports->n >= MAP_EXPORTS_MAX
 			       ? control_error_limit(call, "exported maps", MAP_EXPORTS_MAX)
 			       : control_error_limit(call, "exported maps of a user",
 						     MAP_EXPORTS_UID_MAX);
 	if (r < 0)
 		return r;
-	keep_changed(daemon->keep);
+	keep_changed(context->keep);
 	parameters = json_object_new_object();
 	json_object_object_add(parameters, "export", map_export_json(export));
 	return varlink_call_reply(call, parameters);
@@ -55,31 +54,31 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 
 int control_unexport_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const char *name = control_string(parameters, "map");
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct map_export *export;
 	char what[300];
 	struct map *map;
 	int r = 0;
 
-	map = control_find_map(daemon, call, name, &r);
+	map = control_find_map(context, call, name, &r);
 	if (!map)
 		return r;
-	export = map_exports_find(&daemon->exports, map->id);
+	export = map_exports_find(context->exports, map->id);
 	if (!export) {
 		snprintf(what, sizeof(what), "an export of map %s", name);
 		return control_error_not_found(call, what);
 	}
-	map_exports_remove(&daemon->exports, export);
-	keep_changed(daemon->keep);
+	map_exports_remove(context->exports, export);
+	keep_changed(context->keep);
 	return varlink_call_reply(call, NULL);
 }
 
 int control_list_exports(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *json = json_object_new_object(), *exports = json_object_new_array();
-	const struct daemon *daemon = userdata;
+	const struct control_context *context = userdata;
 	const struct map_export *export;
 
-	TAILQ_FOREACH(export, &daemon->exports.list, link)
+	TAILQ_FOREACH(export, &context->exports->list, link)
 		if (control_may_see(call, export->owner))
 			json_object_array_add(exports, map_export_json(export));
 	json_object_object_add(json, "exports", exports);
@@ -122,7 +121,7 @@ static void metrics_call_on_text(struct metrics_text *text, void *userdata) {
 }
 
 int control_metrics(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	const struct metrics_view view = {
 		.all = control_is_admin(call),
 		.uid = varlink_call_peer(call)->uid,
@@ -134,7 +133,7 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 
 	if (!metrics)
 		return -ENOMEM;
-	r = metrics_run_new(&metrics->run, daemon, &view, metrics_call_on_text, metrics);
+	r = metrics_run_new(&metrics->run, context->metrics, &view, metrics_call_on_text, metrics);
 	if (r < 0) {
 		free(metrics);
 		return r == -EBUSY

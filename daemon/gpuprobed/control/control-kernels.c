@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "control.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/image/kernels-list.h"
 #include "lib/json.h"
 
@@ -125,7 +124,7 @@ static int kernels_call_turn(struct varlink_call *call, void *userdata) {
 int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *pid = control_member(parameters, "pid");
 	const struct kernels_reader reader = control_reader(call);
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct kernels_call *listing;
 	int r;
 
@@ -134,7 +133,7 @@ int control_list_kernels(struct varlink_call *call, json_object *parameters, voi
 	listing = calloc(1, sizeof(*listing));
 	if (!listing)
 		return -ENOMEM;
-	r = kernels_list_init(&listing->list, &daemon->image, &reader,
+	r = kernels_list_init(&listing->list, context->image, &reader,
 			      pid ? json_object_get_int64(pid) : 0, varlink_call_more(call));
 	if (r < 0) {
 		free(listing);

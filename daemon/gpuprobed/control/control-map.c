@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
 #include "lib/json.h"
 
 /* Counts of records may be anything a process says: they stay within what JSON's readers take. */
@@ -48,7 +47,7 @@ json_object *control_map_json(const struct map *map, const struct object *object
 	return json;
 }
 
-struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
+struct map *control_find_map(const struct control_context *context, struct varlink_call *call,
 			     const char *name, int *rp) {
 	struct map *found = NULL;
 	json_object *ids = json_object_new_array();
@@ -58,7 +57,7 @@ struct map *control_find_map(const struct daemon *daemon, struct varlink_call *c
 	unsigned long long id = strtoull(name, &end, 10);
 	bool by_id = name[0] >= '0' && name[0] <= '9' && !*end;
 
-	TAILQ_FOREACH(object, &daemon->registry.objects, link) {
+	TAILQ_FOREACH(object, &context->registry->objects, link) {
 		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps;
 		     i++) {
 			struct map *map = object->maps[i];

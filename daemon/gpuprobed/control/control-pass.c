@@ -5,7 +5,6 @@
  */
 
 #include "control.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "lib/json.h"
 
 static json_object *control_strings(const struct pass_strings *strings) {
@@ -30,15 +29,15 @@ static json_object *control_pass_json(const struct pass_definition *definition) 
 }
 
 int control_list_passes(struct varlink_call *call, json_object *parameters, void *userdata) {
-	const struct daemon *daemon = userdata;
+	const struct control_context *context = userdata;
 	json_object *json = json_object_new_object(), *passes = json_object_new_array(),
 		    *folders = json_object_new_array();
 
-	for (size_t i = 0; i < daemon->image.passes.n; i++)
+	for (size_t i = 0; i < context->image->passes.n; i++)
 		json_object_array_add(passes,
-				      control_pass_json(daemon->image.passes.definitions[i]));
-	for (size_t i = 0; i < daemon->n_pass_folders; i++)
-		json_object_array_add(folders, json_object_new_string(daemon->pass_folders[i]));
+				      control_pass_json(context->image->passes.definitions[i]));
+	for (size_t i = 0; i < context->n_pass_folders; i++)
+		json_object_array_add(folders, json_object_new_string(context->pass_folders[i]));
 	json_object_object_add(json, "passes", passes);
 	json_object_object_add(json, "folders", folders);
 	return varlink_call_reply(call, json);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
 #include "lib/json.h"
 #include "proto/patch.h"
 
@@ -56,11 +55,11 @@ static bool control_is_of_point(const struct section *section, uint32_t instruct
 }
 
 /* The image of that capability with the attachment and fewest others. */
-static const struct plan_image *control_patch(const struct daemon *daemon, uint32_t capability,
-					      uint64_t attachment) {
+static const struct plan_image *control_patch(const struct control_context *context,
+					      uint32_t capability, uint64_t attachment) {
 	const struct plan_image *image, *best = NULL;
 
-	TAILQ_FOREACH(image, &daemon->image.plans.list, link) {
+	TAILQ_FOREACH(image, &context->image->plans.list, link) {
 		bool has = false;
 
 		for (size_t i = 0; i < image->n_attachments; i++)
@@ -72,13 +71,13 @@ static const struct plan_image *control_patch(const struct daemon *daemon, uint3
 	return best;
 }
 
-static json_object *control_patches_json(const struct daemon *daemon,
+static json_object *control_patches_json(const struct control_context *context,
 					 const struct attachment *attachment) {
 	json_object *array = json_object_new_array();
 
-	for (unsigned int c = 0; c < daemon->image.n_capabilities; c++) {
+	for (unsigned int c = 0; c < context->image->n_capabilities; c++) {
 		const struct plan_image *image =
-			control_patch(daemon, daemon->image.capabilities[c], attachment->id);
+			control_patch(context, context->image->capabilities[c], attachment->id);
 
 		for (size_t i = 0; image && i < image->n_functions; i++) {
 			const struct plan_function *function = &image->functions[i];
@@ -101,7 +100,7 @@ static json_object *control_patches_json(const struct daemon *daemon,
 	return array;
 }
 
-static json_object *control_program_json(const struct daemon *daemon,
+static json_object *control_program_json(const struct control_context *context,
 					 const struct attachment *attachment) {
 	json_object *json = json_object_new_object(), *maps = json_object_new_array();
 	const struct object *object = attachment->object;
@@ -118,7 +117,7 @@ static json_object *control_program_json(const struct daemon *daemon,
 					      json_object_new_string(object->maps[i]->spec.name));
 	json_object_object_add(json, "maps", maps);
 	control_add_string(json, "sass", attachment->patch_fd >= 0 ? "" : attachment->patch_reason);
-	json_object_object_add(json, "patches", control_patches_json(daemon, attachment));
+	json_object_object_add(json, "patches", control_patches_json(context, attachment));
 	return json;
 }
 
@@ -135,16 +134,16 @@ static bool control_means_program(const char *program, const struct attachment *
 }
 
 int control_show_program(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	const char *program = control_string(parameters, "program");
 	json_object *json, *programs = json_object_new_array();
 	const struct attachment *attachment;
 
-	process_table_count(&daemon->processes, &daemon->registry);
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+	process_table_count(context->image->processes, context->registry);
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (!attachment->on_host && control_may_see(call, attachment->object->owner) &&
 		    control_means_program(program, attachment))
-			json_object_array_add(programs, control_program_json(daemon, attachment));
+			json_object_array_add(programs, control_program_json(context, attachment));
 	if (!json_object_array_length(programs)) {
 		json_object_put(programs);
 		return control_error_not_found(call, program);

@@ -25,7 +25,6 @@
 
 #include "lib/base64.h"
 #include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/map/log-format.h"
 #include "lib/json.h"
 #include "proto/log-record.h"
@@ -54,7 +53,7 @@ enum reader_state {
 
 struct ring_reader {
 	LIST_ENTRY(ring_reader) link;
-	struct daemon *daemon;
+	struct control_context *context;
 	struct varlink_call *call;
 	bool log;
 	uint64_t map; /* that it reads; 0: logs */
@@ -108,7 +107,7 @@ static bool reader_means(const struct ring_reader *reader, const struct object *
 	if (strcmp(map->name, LOG_MAP_NAME) != 0 || !control_may_see(reader->call, object->owner) ||
 	    (reader->object && reader->object != object->id))
 		return false;
-	LIST_FOREACH(other, &reader->daemon->ring_readers, link)
+	LIST_FOREACH(other, &reader->context->ring_readers, link)
 		if (reader_yields(reader, other, object))
 			return false;
 	return true;
@@ -122,7 +121,7 @@ struct reader_place {
 
 static struct map *reader_next(const struct ring_reader *reader, struct reader_place *place) {
 	if (!place->object)
-		place->object = TAILQ_FIRST(&reader->daemon->registry.objects);
+		place->object = TAILQ_FIRST(&reader->context->registry->objects);
 	for (; place->object; place->object = TAILQ_NEXT(place->object, link), place->i = 0)
 		while (place->i < place->object->n_maps) {
 			struct map *map = place->object->maps[place->i++];
@@ -204,7 +203,7 @@ static void reader_add_program(const struct ring_reader *reader, json_object *js
 	char name[32];
 
 	snprintf(name, sizeof(name), "_p%u", index);
-	TAILQ_FOREACH(attachment, &reader->daemon->registry.attachments, link) {
+	TAILQ_FOREACH(attachment, &reader->context->registry->attachments, link) {
 		end = strrchr(attachment->symbol, '_');
 		if (attachment->object == reader->source_object && end && !strcmp(end, name)) {
 			control_add_string(json, "program", attachment->program);
@@ -236,7 +235,7 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 		reader_add_program(reader, json, line.program);
 		control_add_string(json, "text", line.text);
 		json_object_array_add(reader->lines, json);
-		reader->daemon->counters.log_lines++;
+		reader->context->metrics->counters.log_lines++;
 		reader->n_bytes += 256 + strlen(line.text);
 	}
 	return reader->n_bytes < reader->n_enough;
@@ -366,7 +365,7 @@ static void reader_free(struct ring_reader *reader) {
 	const struct ring_reader *other;
 
 	LIST_REMOVE(reader, link);
-	LIST_FOREACH(other, &reader->daemon->ring_readers, link)
+	LIST_FOREACH(other, &reader->context->ring_readers, link)
 		if (other->follow) /* it may have the records again that it left to this one */
 			reader_limit(other);
 	if (reader->sync)
@@ -424,30 +423,30 @@ static struct map *reader_next_sync(struct ring_reader *reader) {
 
 /* Asks for a copy of the counters of one map now and then, if processes make none on their own. */
 static void reader_refresh(struct ring_reader *reader) {
-	const unsigned int period = reader->daemon->config->mirror_period_ms;
+	const unsigned int period = reader->context->config->mirror_period_ms;
 	const struct map *map;
 	int r;
 
 	if (reader->sync || (period && period <= READER_REFRESH_MS) ||
-	    uv_now(reader->daemon->loop) - reader->synced < READER_REFRESH_MS)
+	    uv_now(reader->context->loop) - reader->synced < READER_REFRESH_MS)
 		return;
-	reader->synced = uv_now(reader->daemon->loop);
+	reader->synced = uv_now(reader->context->loop);
 	map = reader_next_sync(reader);
 	if (map)
-		reader->sync = client_sync(&reader->daemon->client, map, READER_REFRESH_MS,
+		reader->sync = client_sync(reader->context->client, map, READER_REFRESH_MS,
 					   reader_on_refreshed, reader, &r);
 }
 
 /* Asks for the counters of all its maps, one after the other. */
 static void reader_sync_next(void *userdata) {
 	struct ring_reader *reader = userdata;
-	uint64_t waited = uv_now(reader->daemon->loop) - reader->synced;
+	uint64_t waited = uv_now(reader->context->loop) - reader->synced;
 	struct map *map;
 	int r;
 
 	reader->sync = NULL;
 	while (!reader->sync && waited < READER_SYNC_MS && (map = reader_next_sync(reader)))
-		reader->sync = client_sync(&reader->daemon->client, map,
+		reader->sync = client_sync(reader->context->client, map,
 					   READER_SYNC_MS - (unsigned int)waited, reader_sync_next,
 					   reader, &r);
 	if (!reader->sync) {
@@ -460,7 +459,7 @@ static int reader_finish(struct ring_reader *reader) {
 	if (reader->sync)
 		client_sync_cancel(reader->sync);
 	reader->state = READER_SYNCING;
-	reader->synced = uv_now(reader->daemon->loop);
+	reader->synced = uv_now(reader->context->loop);
 	reader->synced_map = 0;
 	reader_sync_next(reader);
 	return VARLINK_PRODUCE_IDLE;
@@ -515,8 +514,8 @@ static int reader_refuse(const struct ring_reader *other, struct varlink_call *c
 }
 
 /* Starts a reader of one map, or of logs if it is 0. */
-static int reader_start(struct daemon *daemon, struct varlink_call *call, json_object *parameters,
-			uint64_t map, uint64_t object) {
+static int reader_start(struct control_context *context, struct varlink_call *call,
+			json_object *parameters, uint64_t map, uint64_t object) {
 	struct ring_reader *reader, *other;
 	bool refused = false;
 	int r = 0;
@@ -524,7 +523,7 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 	reader = calloc(1, sizeof(*reader));
 	if (!reader)
 		return -ENOMEM;
-	reader->daemon = daemon;
+	reader->context = context;
 	reader->call = varlink_call_ref(call);
 	reader->log = !map;
 	reader->map = map;
@@ -532,14 +531,14 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 	reader->more = varlink_call_more(call);
 	reader->follow = reader->more && control_bool(parameters, "follow");
 	reader->pause_ms = 1;
-	reader->last_instance = daemon->registry.last_instance;
-	reader->synced = uv_now(daemon->loop);
+	reader->last_instance = context->registry->last_instance;
+	reader->synced = uv_now(context->loop);
 	reader->lines = reader->log ? json_object_new_array() : NULL;
 	if (map && control_bool(parameters, "raw")) {
 		reader->raw = malloc(READER_RAW_SIZE(reader->more));
 		r = reader->raw ? 0 : -ENOMEM;
 	}
-	LIST_FOREACH(other, &daemon->ring_readers, link)
+	LIST_FOREACH(other, &context->ring_readers, link)
 		if (r == 0 && !refused && readers_clash(reader, other)) {
 			r = reader_refuse(other, call);
 			refused = true;
@@ -551,8 +550,8 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 		varlink_call_unref(call);
 		return r;
 	}
-	LIST_INSERT_HEAD(&daemon->ring_readers, reader, link);
-	uv_timer_init(daemon->loop, &reader->timer);
+	LIST_INSERT_HEAD(&context->ring_readers, reader, link);
+	uv_timer_init(context->loop, &reader->timer);
 	reader->timer.data = reader;
 	reader_limit(reader);
 	varlink_call_set_userdata(call, reader);
@@ -564,31 +563,31 @@ static int reader_start(struct daemon *daemon, struct varlink_call *call, json_o
 }
 
 int control_read_ring(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct map *map;
 	int r = 0;
 
-	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, control_string(parameters, "map"), &r);
 	if (!map)
 		return r;
 	if (map->spec.layout.kind != MAP_KIND_RING)
 		return control_error_argument(call, "map",
 					      "it is not a ring: gpuprobectl map dump shows it");
-	return reader_start(daemon, call, parameters, map->id, 0);
+	return reader_start(context, call, parameters, map->id, 0);
 }
 
 int control_read_log(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *member = control_member(parameters, "object");
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	const struct object *object;
 	int64_t id = member ? json_object_get_int64(member) : 0;
 	char what[64];
 
 	if (!member)
-		return reader_start(daemon, call, parameters, 0, 0);
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+		return reader_start(context, call, parameters, 0, 0);
+	TAILQ_FOREACH(object, &context->registry->objects, link)
 		if (id > 0 && object->id == (uint64_t)id && control_may_see(call, object->owner))
-			return reader_start(daemon, call, parameters, 0, object->id);
+			return reader_start(context, call, parameters, 0, object->id);
 	snprintf(what, sizeof(what), "object %lld", (long long)id);
 	return control_error_not_found(call, what);
 }

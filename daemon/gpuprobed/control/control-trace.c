@@ -18,7 +18,6 @@
 
 #include "lib/base64.h"
 #include "control.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "lib/function.h"
 #include "daemon/gpuprobed/trace/hook/hook.h"
 #include "daemon/gpuprobed/base/log.h"
@@ -350,7 +349,7 @@ static int control_trace_refuse(struct varlink_call *call, const struct trace_ta
 }
 
 int control_trace(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct trace_config config = { .wake = control_trace_on_wake };
 	struct control_fault f = {};
 	struct control_trace *trace;
@@ -361,12 +360,12 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	if (!trace)
 		return -ENOMEM;
 	trace->call = varlink_call_ref(call);
-	trace->table = daemon->client.traces;
+	trace->table = context->client->traces;
 	trace->text = malloc(base64_encoded_size(TRACE_CHUNK_SIZE));
 	config.userdata = trace;
 	config.options.caller = varlink_call_peer(call)->uid;
 	config.options.all_users = control_may_attach(call);
-	config.options.own_files = daemon->config->user_attach;
+	config.options.own_files = context->config->user_attach;
 	r = !trace->text ? -ENOMEM : 0;
 	if (r == 0 && !take_options(parameters, trace, &config, &f))
 		r = control_error_argument(call, f.parameter, f.reason);
@@ -376,16 +375,16 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 			call, "PermissionDenied",
 			"processes of others: only members of the group gpuprobe may trace them");
 	else if (r == 0) {
-		r = trace_session_new(&trace->session, daemon->client.traces, &config, &bad_pid);
+		r = trace_session_new(&trace->session, context->client->traces, &config, &bad_pid);
 		if (r)
-			r = control_trace_refuse(call, daemon->client.traces, r, bad_pid);
+			r = control_trace_refuse(call, context->client->traces, r, bad_pid);
 	}
 	if (!trace->session) {
 		control_trace_free(trace);
 		return r;
 	}
 	/* who sees what others do is always named */
-	if (config.options.all_users || log_limit_may(daemon->trace_lines, config.options.caller))
+	if (config.options.all_users || log_limit_may(context->trace_lines, config.options.caller))
 		log_info(TRACE_BEGAN " uid %u", (unsigned)config.options.caller);
 	varlink_call_set_userdata(call, trace);
 	varlink_call_on_cancel(call, control_trace_on_cancel);
@@ -397,10 +396,10 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 
 int control_list_hooks(struct varlink_call *call, json_object *parameters, void *userdata) {
 #if TRACE_HAS_HOOKS
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct trace_hooks *attached[TRACE_SESSIONS_MAX];
 	json_object *json, *hooks = NULL;
-	size_t n = trace_table_hooks(daemon->client.traces,
+	size_t n = trace_table_hooks(context->client->traces,
 				     control_is_admin(call) ? NULL : &varlink_call_peer(call)->uid,
 				     attached);
 	const char *pattern = control_string(parameters, "pattern");
@@ -409,12 +408,12 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 
 	if (pattern && strlen(pattern) >= TRACE_PATTERN_SIZE)
 		return control_error_argument(call, "pattern", "longer than 255 bytes");
-	if (!control_may_read_hooks(daemon, call))
+	if (!control_may_read_hooks(context, call))
 		return control_error_limit(call, "lists of hooks for users in a moment: ask again",
 					   1);
 	began = uv_hrtime();
 	r = trace_hooks_list(pattern, attached, n, &hooks);
-	control_have_read_hooks(daemon, call, began);
+	control_have_read_hooks(context, call, began);
 	if (r < 0)
 		return control_error_reason(call, "Internal", strerror(-r));
 	json = json_object_new_object();

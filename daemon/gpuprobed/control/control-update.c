@@ -17,14 +17,13 @@
 
 #include "lib/base64.h"
 #include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "lib/json.h"
 
 #define UPDATE_SYNC_MS 200
 #define UPDATE_LARGE_MAX (16 << 20) /* bytes of a map that has inputs: map-start.c */
 
 struct update {
-	struct daemon *daemon;
+	struct control_context *context;
 	struct varlink_call *call;
 	struct sync_request *sync;
 	uint64_t map;
@@ -67,7 +66,7 @@ static int update_running(struct varlink_call *call, const struct map *map) {
 }
 
 /* Answers with what became of a write. */
-static int update_answer(struct varlink_call *call, const struct daemon *daemon,
+static int update_answer(struct varlink_call *call, const struct control_context *context,
 			 const struct map *map, int r) {
 	switch (r) {
 	case 0:
@@ -80,7 +79,7 @@ static int update_answer(struct varlink_call *call, const struct daemon *daemon,
 					    "still being added up: try again");
 	case MAP_E_QUOTA:
 		return control_error_limit(call, "bytes of the maps of one user (quota-map-bytes)",
-					   daemon->config->quota_map_bytes);
+					   context->config->quota_map_bytes);
 	case MAP_E_LARGE:
 		return control_error_limit(call, "bytes of a map that the host writes to",
 					   UPDATE_LARGE_MAX);
@@ -103,7 +102,7 @@ static int update_answer(struct varlink_call *call, const struct daemon *daemon,
 
 static void update_run(void *userdata) {
 	struct update *update = userdata;
-	struct registry *registry = &update->daemon->registry;
+	struct registry *registry = update->context->registry;
 	struct map *map = registry_map(registry, update->map, NULL);
 	int r;
 
@@ -112,11 +111,11 @@ static void update_run(void *userdata) {
 	if (!map)
 		r = control_error_not_found(update->call, "the map: it was detached meanwhile");
 	else if (update->value)
-		r = update_answer(update->call, update->daemon, map,
+		r = update_answer(update->call, update->context, map,
 				  map_update(map, update->key, update->value, update->flags,
 					     ++registry->last_instance));
 	else
-		r = update_answer(update->call, update->daemon, map, map_delete(map, update->key));
+		r = update_answer(update->call, update->context, map, map_delete(map, update->key));
 	if (r)
 		control_error_reason(update->call, "Internal", "the answer could not be sent");
 	update_free(update);
@@ -162,21 +161,21 @@ static const char *update_read(struct update *update, const struct map *map,
 	return update_bytes(parameters, "value", map->spec.value_size, &update->value, text);
 }
 
-static int update_start(struct varlink_call *call, json_object *parameters, struct daemon *daemon,
-			bool deletes) {
+static int update_start(struct varlink_call *call, json_object *parameters,
+			struct control_context *context, bool deletes) {
 	const char *why, *parameter = NULL;
 	struct update *update;
 	struct map *map;
 	char text[96];
 	int r = 0;
 
-	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, control_string(parameters, "map"), &r);
 	if (!map)
 		return r;
 	update = calloc(1, sizeof(*update));
 	if (!update)
 		return -ENOMEM;
-	update->daemon = daemon;
+	update->context = context;
 	update->call = varlink_call_ref(call);
 	update->map = map->id;
 	why = update_read(update, map, parameters, deletes, &parameter, text);
@@ -185,7 +184,7 @@ static int update_start(struct varlink_call *call, json_object *parameters, stru
 		update_free(update);
 		return r;
 	}
-	update->sync = client_sync(&daemon->client, map, UPDATE_SYNC_MS, update_run, update, &r);
+	update->sync = client_sync(context->client, map, UPDATE_SYNC_MS, update_run, update, &r);
 	if (r < 0) {
 		update_free(update);
 		return r;
@@ -206,17 +205,17 @@ int control_delete_map(struct varlink_call *call, json_object *parameters, void 
 }
 
 int control_show_map(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct object *object = NULL;
 	json_object *json;
 	struct map *map;
 	char *text;
 	int r = 0;
 
-	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, control_string(parameters, "map"), &r);
 	if (!map)
 		return r;
-	registry_map(&daemon->registry, map->id, &object);
+	registry_map(context->registry, map->id, &object);
 	json = json_object_new_object();
 	json_object_object_add(json, "map", control_map_json(map, object));
 	text = object->btf ? malloc(base64_encoded_size(object->n_btf)) : NULL;

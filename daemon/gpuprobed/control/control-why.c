@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "control.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/settings/exclude.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 #include "lib/base/clock.h"
@@ -44,13 +43,14 @@ static json_object *control_outcome_json(const struct outcome *outcome) {
 
 /* Outcomes are about processes: their user may see them, and so may who attached what was applied.
  */
-static bool control_may_see_outcome(const struct daemon *daemon, const struct varlink_call *call,
+static bool control_may_see_outcome(const struct control_context *context,
+				    const struct varlink_call *call,
 				    const struct outcome *outcome) {
 	if (control_may_see(call, outcome->uid))
 		return true;
 	for (size_t i = 0; i < outcome->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(&daemon->registry, outcome->attachments[i]);
+			registry_attachment(context->registry, outcome->attachments[i]);
 
 		if (attachment && control_may_see(call, attachment->object->owner))
 			return true;
@@ -60,7 +60,7 @@ static bool control_may_see_outcome(const struct daemon *daemon, const struct va
 
 /* A process that is excluded asks nothing, so nothing is remembered of it: what the configuration
  * says of it now. NULL: it is not. */
-static json_object *control_excluded_json(const struct daemon *daemon,
+static json_object *control_excluded_json(const struct control_context *context,
 					  const struct varlink_call *call, int64_t pid) {
 	char none[] = "";
 	struct outcome outcome = { .kind = OUTCOME_NOT_PROBED, .kernel = none, .demangled = none };
@@ -71,7 +71,7 @@ static json_object *control_excluded_json(const struct daemon *daemon,
 	if (pid <= 0 || pid > INT32_MAX || process_facts_read(&facts, (pid_t)pid, -1) < 0 ||
 	    !control_may_see(call, facts.uid))
 		return NULL;
-	rule = exclude_find(daemon->config, &facts);
+	rule = exclude_find(context->config, &facts);
 	if (!rule)
 		return NULL;
 	snprintf(reason, sizeof(reason), EXCLUDE_REASON, rule);
@@ -90,7 +90,7 @@ static json_object *control_excluded_json(const struct daemon *daemon,
  * out.
  */
 struct control_why {
-	struct daemon *daemon;
+	struct control_context *context;
 	struct varlink_call *call;
 	const char *kernel; /* the call's, or NULL */
 	bool has_pid;
@@ -122,7 +122,7 @@ static bool control_why_is_whole(const struct outcome *outcome) {
 /* Whether the caller asked for it and may see it: what takes time comes last. */
 static bool control_why_means(const struct control_why *why, const struct outcome *outcome) {
 	if ((why->has_pid && why->pid != outcome->pid) ||
-	    !control_may_see_outcome(why->daemon, why->call, outcome))
+	    !control_may_see_outcome(why->context, why->call, outcome))
 		return false;
 	return !why->kernel || control_why_is_whole(outcome) || outcome_means(outcome, why->kernel);
 }
@@ -145,7 +145,7 @@ static int control_why_turn(struct varlink_call *call, void *userdata) {
 	const uint64_t end = uv_hrtime() + CONTROL_WHY_PART;
 	const struct outcome *outcome;
 
-	TAILQ_FOREACH(outcome, &why->daemon->outcomes.list, link) {
+	TAILQ_FOREACH(outcome, &why->context->outcomes->list, link) {
 		if (outcome->number >= why->last)
 			continue;
 		if (control_why_means(why, outcome)) {
@@ -172,14 +172,14 @@ int control_why(struct varlink_call *call, json_object *parameters, void *userda
 	why = calloc(1, sizeof(*why));
 	if (!why)
 		return -ENOMEM;
-	why->daemon = userdata;
+	why->context = userdata;
 	why->call = varlink_call_ref(call);
 	why->kernel = kernel;
 	why->has_pid = pid;
 	why->pid = json_object_get_int64(pid);
 	why->last = UINT64_MAX;
 	why->outcomes = json_object_new_array();
-	excluded = pid ? control_excluded_json(why->daemon, call, why->pid) : NULL;
+	excluded = pid ? control_excluded_json(why->context, call, why->pid) : NULL;
 	if (excluded)
 		json_object_array_add(why->outcomes, excluded);
 	varlink_call_set_userdata(call, why);

@@ -23,7 +23,6 @@
 #include "daemon/gpuprobed/attach/attach.h"
 #include "lib/base/text.h"
 #include "lib/base64.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "kernels.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/message-id.h"
@@ -63,16 +62,17 @@ bool control_may_attach(const struct varlink_call *call) {
 	return group && varlink_call_peer_in_group(call, group->gr_gid);
 }
 
-bool control_may_read_hooks(const struct daemon *daemon, const struct varlink_call *call) {
-	return control_may_attach(call) || uv_hrtime() >= daemon->hooks_next;
+bool control_may_read_hooks(const struct control_context *context,
+			    const struct varlink_call *call) {
+	return control_may_attach(call) || uv_hrtime() >= context->hooks_next;
 }
 
-void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call,
+void control_have_read_hooks(struct control_context *context, const struct varlink_call *call,
 			     uint64_t began) {
 	const uint64_t now = uv_hrtime(), pause = CONTROL_HOOKS_PAUSE * (now - began);
 
 	if (!control_may_attach(call))
-		daemon->hooks_next = now + (pause > CONTROL_HOOKS_MIN ? pause : CONTROL_HOOKS_MIN);
+		context->hooks_next = now + (pause > CONTROL_HOOKS_MIN ? pause : CONTROL_HOOKS_MIN);
 }
 
 bool control_may_see(const struct varlink_call *call, uid_t owner) {
@@ -182,7 +182,7 @@ int control_error_limit(struct varlink_call *call, const char *what, uint64_t li
 
 /* A call of Attach in work. */
 struct control_attach {
-	struct daemon *daemon;
+	struct control_context *context;
 	struct varlink_call *call;
 	struct attach *attach;
 };
@@ -229,8 +229,8 @@ static int control_attach_success(struct control_attach *work, const struct obje
 		    *maps = json_object_new_array();
 	const struct attachment *attachment;
 
-	process_table_count(&work->daemon->processes, &work->daemon->registry);
-	TAILQ_FOREACH(attachment, &work->daemon->registry.attachments, link) {
+	process_table_count(work->context->image->processes, work->context->registry);
+	TAILQ_FOREACH(attachment, &work->context->registry->attachments, link) {
 		if (attachment->object != object)
 			continue;
 		control_log_attached(attachment, object->owner);
@@ -420,7 +420,7 @@ static const char *control_attach_options(json_object *parameters, struct attach
  * Whether the caller may attach to the processes that the filter means; if he may to his own only,
  * the filter means these alone from then on. 0 or answered.
  */
-static int control_attach_refused(const struct daemon *daemon, struct varlink_call *call,
+static int control_attach_refused(const struct control_context *context, struct varlink_call *call,
 				  struct filter *filter, bool *refused) {
 	const uid_t uid = varlink_call_peer(call)->uid;
 
@@ -428,7 +428,7 @@ static int control_attach_refused(const struct daemon *daemon, struct varlink_ca
 	if (control_may_attach(call))
 		return 0;
 	*refused = true;
-	if (!daemon->config->user_attach)
+	if (!context->config->user_attach)
 		return control_error_reason(call, "PermissionDenied",
 					    "only root and members of the group " CONTROL_GROUP
 					    " may attach (user-attach = yes would let users attach "
@@ -445,13 +445,13 @@ static int control_attach_refused(const struct daemon *daemon, struct varlink_ca
 }
 
 /* Whether a user has used up what workers may do for him. */
-static bool control_worked_enough(struct daemon *daemon, uid_t uid) {
+static bool control_worked_enough(struct control_context *context, uid_t uid) {
 	struct account *account;
 	bool enough;
 
-	if (account_get(&daemon->accounts, uid, &account) < 0)
+	if (account_get(context->accounts, uid, &account) < 0)
 		return false;
-	enough = account_check_time(account, uv_now(daemon->loop)) != 0;
+	enough = account_check_time(account, uv_now(context->loop)) != 0;
 	account_unref(account);
 	return enough;
 }
@@ -467,7 +467,7 @@ static bool control_find_process(struct filter *filter) {
 }
 
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	struct control_attach *work;
 	struct attach_options options = {};
 	json_object *object = control_member(parameters, "object");
@@ -484,14 +484,14 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 		return control_error_not_found(call, buffer);
 	}
 	if (!why) {
-		r = control_attach_refused(daemon, call, &filter, &refused);
+		r = control_attach_refused(context, call, &filter, &refused);
 		if (refused)
 			return r;
-		if (control_worked_enough(daemon, varlink_call_peer(call)->uid))
+		if (control_worked_enough(context, varlink_call_peer(call)->uid))
 			return control_error_limit(call,
 						   "seconds of workers for one user in a minute "
 						   "(quota-compile-seconds)",
-						   daemon->config->quota_compile_seconds);
+						   context->config->quota_compile_seconds);
 	}
 	if (!why)
 		why = control_attach_options(parameters, &options, &parameter, buffer);
@@ -515,7 +515,8 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	options.owner = varlink_call_peer(call)->uid;
 	options.filter = &filter;
 	work = calloc(1, sizeof(*work));
-	r = work ? attach_new(&work->attach, daemon, &options, control_attach_done, work) : -ENOMEM;
+	r = work ? attach_new(&work->attach, context->attach, &options, control_attach_done, work)
+		 : -ENOMEM;
 	free(bytes);
 	if (r) {
 		free(work);
@@ -524,7 +525,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 						     options.max)
 			       : r;
 	}
-	work->daemon = daemon;
+	work->context = context;
 	work->call = varlink_call_ref(call);
 	varlink_call_set_userdata(call, work);
 	varlink_call_on_cancel(call, control_attach_cancel);
@@ -534,10 +535,10 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 /* ---- the other methods ---- */
 
 static int control_detach(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	int64_t id = json_object_get_int64(control_member(parameters, "id"));
 	struct attachment *attachment =
-		id > 0 ? registry_attachment(&daemon->registry, (uint64_t)id) : NULL;
+		id > 0 ? registry_attachment(context->registry, (uint64_t)id) : NULL;
 	char what[64];
 
 	if (!attachment || !control_may_see(call, attachment->object->owner)) {
@@ -545,7 +546,7 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 		return control_error_not_found(call, what);
 	}
 	control_log_detached((uint64_t)id, varlink_call_peer(call)->uid);
-	attach_detach(daemon, attachment);
+	attach_detach(context->attach, attachment);
 	return varlink_call_reply(call, NULL);
 }
 
@@ -554,17 +555,17 @@ static void control_add_notice(const char *line, void *notices) {
 }
 
 static int control_list(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
 		    *notices = json_object_new_array();
 	const struct attachment *attachment;
 
-	process_table_count(&daemon->processes, &daemon->registry);
-	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
+	process_table_count(context->image->processes, context->registry);
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (control_may_see(call, attachment->object->owner))
 			json_object_array_add(attachments, control_attachment_json(attachment));
 	json_object_object_add(json, "attachments", attachments);
-	other_shims_each(daemon->other_shims, control_add_notice, notices);
+	other_shims_each(context->client->other_shims, control_add_notice, notices);
 	if (json_object_array_length(notices))
 		json_object_object_add(json, "notices", notices);
 	else
@@ -573,11 +574,11 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 }
 
 static int control_list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	json_object *json = json_object_new_object(), *maps = json_object_new_array();
 	const struct object *object;
 
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+	TAILQ_FOREACH(object, &context->registry->objects, link)
 		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
 			if (object->maps[i])
 				json_object_array_add(maps,
@@ -588,18 +589,19 @@ static int control_list_maps(struct varlink_call *call, json_object *parameters,
 
 /* ---- Status ---- */
 
-static json_object *control_counters_json(const struct daemon *daemon) {
-	const struct worker_pool_counters *image = worker_pool_counters(daemon->image.image_pool);
-	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
+static json_object *control_counters_json(const struct control_context *context) {
+	const struct worker_pool_counters *image = worker_pool_counters(context->image->image_pool);
+	const struct worker_pool_counters *program =
+		worker_pool_counters(context->attach->program_pool);
 	json_object *json = json_object_new_object();
 
-	json_add_int(json, "images", (int64_t)daemon->image.counters.images);
-	json_add_int(json, "images_replaced", (int64_t)daemon->image.counters.images_replaced);
-	json_add_int(json, "images_own", (int64_t)daemon->image.counters.images_own);
-	json_add_int(json, "images_cached", (int64_t)daemon->image.counters.images_cached);
+	json_add_int(json, "images", (int64_t)context->image->counters.images);
+	json_add_int(json, "images_replaced", (int64_t)context->image->counters.images_replaced);
+	json_add_int(json, "images_own", (int64_t)context->image->counters.images_own);
+	json_add_int(json, "images_cached", (int64_t)context->image->counters.images_cached);
 	json_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
 	json_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
-	json_add_int(json, "processes", (int64_t)daemon->processes.total);
+	json_add_int(json, "processes", (int64_t)context->image->processes->total);
 	return json;
 }
 
@@ -622,30 +624,30 @@ static void control_add_statistic(const struct statistic *statistic, void *userd
 }
 
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct control_context *context = userdata;
 	json_object *json = json_object_new_object(), *missing = json_object_new_array(),
 		    *statistics = json_object_new_array();
 	const struct object *object;
 	int64_t maps = 0;
 
-	TAILQ_FOREACH(object, &daemon->registry.objects, link)
+	TAILQ_FOREACH(object, &context->registry->objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			maps += object->maps[i] != NULL;
 	control_add_string(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
-	control_add_string(json, "mode", daemon->config->session ? "session" : "system");
-	json_add_int(json, "started", daemon->started);
-	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
+	control_add_string(json, "mode", context->config->session ? "session" : "system");
+	json_add_int(json, "started", context->started);
+	control_add_string(json, "verify", context->config->verify ? "on" : "off");
 	control_add_string(json, "compiler",
-			   worker_pool_features(daemon->image.image_pool)
-				   ? missing_feature(daemon, "compiler") ?: "driver"
+			   worker_pool_features(context->image->image_pool)
+				   ? missing_feature(context, "compiler") ?: "driver"
 				   : "unknown yet");
-	json_add_int(json, "attachments", daemon->registry.n_attachments);
+	json_add_int(json, "attachments", context->registry->n_attachments);
 	json_add_int(json, "maps", maps);
-	json_object_object_add(json, "counters", control_counters_json(daemon));
-	statistics_each(daemon, control_add_statistic, statistics);
+	json_object_object_add(json, "counters", control_counters_json(context));
+	statistics_each(context->metrics, control_add_statistic, statistics);
 	json_object_object_add(json, "statistics", statistics);
-	missing_each(daemon, control_add_missing, missing);
+	missing_each(context, control_add_missing, missing);
 	json_object_object_add(json, "missing", missing);
 	return varlink_call_reply(call, json);
 }

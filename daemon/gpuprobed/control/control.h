@@ -8,15 +8,44 @@
 #include <stdint.h>
 
 #include "daemon/gpuprobed/image/kernels-list.h"
+#include "daemon/gpuprobed/metrics/metrics.h"
 #include "lib/varlink/varlink-server.h"
 
 struct attachment;
-struct daemon;
+struct log_limit;
+struct ring_reader;
+
+LIST_HEAD(ring_reader_list, ring_reader);
+
+/* What the files of this room share, and need of others: one of them, which daemon.c fills in. */
+struct control_context {
+	uv_loop_t *loop;
+	const struct config *config; /* a reload puts another one in its place */
+	struct registry *registry;
+	struct account_table *accounts;
+	struct outcome_log *outcomes;
+	struct map_exports *exports;
+	struct image_context *image;
+	struct client_context *client;
+	struct attach_context *attach;
+	struct metrics_context *metrics;
+	struct keep *keep;
+	int64_t started; /* microseconds since the epoch */
+	int verify_available; /* of verify_available() */
+	char no_cache[512]; /* why, where there should be one */
+	const char *pass_folders[2];
+	size_t n_pass_folders;
+	struct ring_reader_list ring_readers;
+	struct log_limit *trace_lines; /* of the log */
+	uint64_t hooks_next; /* uv_hrtime() from which on hooks are read for a user who may not
+				attach */
+};
+
 struct filter;
 struct map;
 struct object;
 
-extern const struct varlink_method control_methods[]; /* userdata: the daemon */
+extern const struct varlink_method control_methods[]; /* userdata: a struct control_context */
 
 /*
  * Who may do what: root and the daemon's own user everything; members of the group gpuprobe attach,
@@ -33,8 +62,8 @@ bool control_may_attach(const struct varlink_call *call);
  * milliseconds, so users who may not attach get it only now and then, all of them together: a pause
  * follows on each list, by what it took from `began` (uv_hrtime()).
  */
-bool control_may_read_hooks(const struct daemon *daemon, const struct varlink_call *call);
-void control_have_read_hooks(struct daemon *daemon, const struct varlink_call *call,
+bool control_may_read_hooks(const struct control_context *context, const struct varlink_call *call);
+void control_have_read_hooks(struct control_context *context, const struct varlink_call *call,
 			     uint64_t began);
 bool control_may_see(const struct varlink_call *call, uid_t owner);
 struct kernels_reader control_reader(const struct varlink_call *call);
@@ -66,7 +95,7 @@ json_object *control_map_json(const struct map *map, const struct object *object
 
 /* The map of that name or number that the caller may see. NULL: answered, with the result in *rp.
  */
-struct map *control_find_map(const struct daemon *daemon, struct varlink_call *call,
+struct map *control_find_map(const struct control_context *context, struct varlink_call *call,
 			     const char *name, int *rp);
 
 /* In files of their own: DumpMap; ReadRing and ReadLog; ListPasses; ShowProgram; Why; Examine;

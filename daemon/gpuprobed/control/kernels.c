@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 
 #include "control.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "lib/base/text.h"
 #include "lib/json.h"
 #include "proto/kernel-id.h"
@@ -112,7 +111,7 @@ int kernels_walk(const char *text, size_t size, int (*fn)(json_object *item, voi
 
 /* Results that the caller may see. */
 struct kernels_results {
-	const struct daemon *daemon;
+	const struct control_context *context;
 	const struct kernels_reader *reader;
 	struct image_result **list;
 	size_t n, max;
@@ -123,7 +122,7 @@ static void kernels_add_result(struct image_result *result, uid_t uid, void *use
 	struct kernels_results *results = userdata;
 	struct image_result **grown;
 
-	if (!result->replaced || !kernels_may_see(&results->daemon->registry, results->reader, uid,
+	if (!result->replaced || !kernels_may_see(results->context->registry, results->reader, uid,
 						  result->attachments, result->n_attachments))
 		return;
 	if (results->n == results->max) {
@@ -151,8 +150,8 @@ static int kernels_collect(struct kernels_results *results) {
 	const struct module *module;
 	size_t n = 0;
 
-	image_cache_each(&results->daemon->image.images, kernels_add_result, results);
-	LIST_FOREACH(process, &results->daemon->processes.list, link)
+	image_cache_each(&results->context->image->images, kernels_add_result, results);
+	LIST_FOREACH(process, &results->context->image->processes->list, link)
 		LIST_FOREACH(module, &process->modules, link)
 			kernels_add_result(module->result, process->facts.uid, results);
 	if (results->n)
@@ -373,7 +372,7 @@ int kernels_search_part(struct kernels_search *search, uint64_t nanoseconds) {
 	return r;
 }
 
-int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon,
+int kernels_search_new(struct kernels_search **searchp, const struct control_context *context,
 		       const struct kernels_reader *reader, const char *kernel,
 		       const char *instruction, json_object *array) {
 	struct kernels_search *search;
@@ -394,7 +393,7 @@ int kernels_search_new(struct kernels_search **searchp, const struct daemon *dae
 	search->by_id = !instruction && (strlen(kernel) == 16 || strncmp(kernel, "0x", 2) == 0) &&
 			kernels_hex(kernel, &search->id);
 	results = &search->results;
-	*results = (struct kernels_results){ .daemon = daemon, .reader = reader };
+	*results = (struct kernels_results){ .context = context, .reader = reader };
 	r = kernels_collect(results);
 	for (size_t i = 0; i < results->n; i++)
 		if (!instruction || results->list[i]->image == search->id >> 32)

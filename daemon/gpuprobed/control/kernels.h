@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct daemon;
+struct control_context;
 struct kernels_reader;
 struct varlink_call;
 
@@ -29,7 +29,7 @@ enum kernels_result {
  * long, and a glob may take long for each name. 0, KERNELS_E_INVALID, or negative errno.
  */
 struct kernels_search;
-int kernels_search_new(struct kernels_search **searchp, const struct daemon *daemon,
+int kernels_search_new(struct kernels_search **searchp, const struct control_context *context,
 		       const struct kernels_reader *reader, const char *kernel,
 		       const char *instruction, json_object *array);
 struct kernels_search *kernels_search_free(struct kernels_search *search);
@@ -50,6 +50,6 @@ struct kernels_list;
 /* Adds kernels of type Kernel to the array, up to about n_bytes of text. Whether there are more. */
 bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_bytes);
 
-/* Methods of the control interface; userdata: the daemon. */
+/* Methods of the control interface; userdata: a struct control_context. */
 int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata);
 int control_show_kernel(struct varlink_call *call, json_object *parameters, void *userdata);

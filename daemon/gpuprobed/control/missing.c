@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "control.h"
 #include "daemon/gpuprobed/metrics/metrics.h"
 #include "daemon/gpuprobed/clients/other-shims.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 
-const char *missing_feature(const struct daemon *daemon, const char *key) {
-	json_object *features = worker_pool_features(daemon->image.image_pool), *text = NULL;
+const char *missing_feature(const struct control_context *context, const char *key) {
+	json_object *features = worker_pool_features(context->image->image_pool), *text = NULL;
 
 	if (!features || !json_object_object_get_ex(features, key, &text) ||
 	    !json_object_is_type(text, json_type_string))
@@ -45,36 +45,36 @@ static void tell_metrics(const char *line, void *userdata) {
 	taker->take("metrics", line, taker->userdata);
 }
 
-void missing_each(const struct daemon *daemon,
+void missing_each(const struct control_context *context,
 		  void (*take)(const char *part, const char *line, void *userdata),
 		  void *userdata) {
-	const char *trouble, *why = missing_feature(daemon, "no_compiler");
+	const char *trouble, *why = missing_feature(context, "no_compiler");
 	struct taker taker = { take, userdata };
 	char line[512];
 
-	if (daemon->config->verify && daemon->verify_available)
+	if (context->config->verify && context->verify_available)
 		take("verifier",
 		     "programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or "
 		     "--verify=off if all "
 		     "programs are trusted",
 		     userdata);
-	if (!daemon->config->verify)
+	if (!context->config->verify)
 		take("verifier", "programs are not verified: --verify=off", userdata);
-	if (!daemon->config->session && !process_facts_of_all())
+	if (!context->config->session && !process_facts_of_all())
 		take("processes",
 		     "which executable and which libcuda processes of other users have (--exe, "
 		     "trace --backend=bpf): the "
 		     "daemon has no CAP_SYS_PTRACE; " PROJECT_DROP_INS
 		     "/host-tracing.conf says how to give it, and what that costs",
 		     userdata);
-	trouble = worker_pool_trouble(daemon->image.image_pool);
+	trouble = worker_pool_trouble(context->image->image_pool);
 	if (trouble)
 		take("image-worker", trouble, userdata);
-	trouble = worker_pool_trouble(daemon->program_pool);
+	trouble = worker_pool_trouble(context->attach->program_pool);
 	if (trouble)
 		take("program-worker", trouble, userdata);
-	if (engine_rules_any_sass(&daemon->config->engines) &&
-	    worker_pool_features(daemon->image.image_pool) && !missing_feature(daemon, "patch"))
+	if (engine_rules_any_sass(&context->config->engines) &&
+	    worker_pool_features(context->image->image_pool) && !missing_feature(context, "patch"))
 		take("patching",
 		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the "
 		     "package gpuprobed-ptxcompiler, or "
@@ -82,18 +82,19 @@ void missing_each(const struct daemon *daemon,
 		     "gpuprobe with it, so that "
 		     "libgpuprobe-ptxcompiler.so lies beside gpuprobe-image-worker",
 		     userdata);
-	if (daemon->config->toolkit && access(daemon->config->toolkit, R_OK | X_OK) < 0) {
+	if (context->config->toolkit && access(context->config->toolkit, R_OK | X_OK) < 0) {
 		snprintf(line, sizeof(line),
 			 "--toolkit=%s: %s (as seen by the daemon's user; the unit sees no homes): "
 			 "what is found elsewhere is used; mend the setting",
-			 daemon->config->toolkit, strerror(errno));
+			 context->config->toolkit, strerror(errno));
 		take("toolkit", line, userdata);
 	}
-	trouble = daemon->no_cache[0] ? daemon->no_cache : job_cache_trouble(daemon->image.cache);
+	trouble =
+		context->no_cache[0] ? context->no_cache : job_cache_trouble(context->image->cache);
 	if (trouble)
 		take("cache", trouble, userdata);
-	metrics_each_trouble(daemon->metrics, tell_metrics, &taker);
-	other_shims_each(daemon->other_shims, tell_shims, &taker);
+	metrics_each_trouble(context->metrics->outputs, tell_metrics, &taker);
+	other_shims_each(context->client->other_shims, tell_shims, &taker);
 	if (why) {
 		snprintf(line, sizeof(line),
 			 "no CUDA compiler (%s): the driver compiles at each load; install the "

@@ -19,7 +19,7 @@
 
 #include "lib/base64.h"
 #include "control.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "daemon/gpuprobed/map/map-internal.h"
 #include "lib/pass/section.h"
 #include "daemon/gpuprobed/map/test-map-view.h"
@@ -60,7 +60,7 @@ static void on_turn(uv_prepare_t *turn) {
 }
 
 static void on_stop(uv_async_t *async) {
-	test.daemon.control = varlink_server_free(test.daemon.control);
+	test.daemon.control_server = varlink_server_free(test.daemon.control_server);
 	uv_close((uv_handle_t *)&test.turn, NULL);
 	uv_close((uv_handle_t *)async, NULL);
 }
@@ -89,11 +89,11 @@ static int setup(void **state) {
 	outcome_log_init(&test.daemon.outcomes);
 	registry_init(&test.daemon.registry);
 	if (map_accounts_new(&test.daemon.map_accounts, UINT64_C(1) << 30) ||
-	    varlink_server_new(&test.daemon.control, &test.loop, &options) ||
-	    varlink_server_add_interface(test.daemon.control, varlink_io_gpuprobe_control,
-					 control_methods, &test.daemon, &fault))
+	    varlink_server_new(&test.daemon.control_server, &test.loop, &options) ||
+	    varlink_server_add_interface(test.daemon.control_server, varlink_io_gpuprobe_control,
+					 control_methods, &test.daemon.control, &fault))
 		return -1;
-	return varlink_server_listen(test.daemon.control, test.path, 0600);
+	return varlink_server_listen(test.daemon.control_server, test.path, 0600);
 }
 
 /* Everything is as the test wants it: from here on it only asks. */

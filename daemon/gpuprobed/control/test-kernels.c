@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "daemon/gpuprobed/settings/account.h"
 #include "proto/kernel-id.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
@@ -180,7 +180,7 @@ static int show(const struct daemon *daemon, const struct kernels_reader *reader
 	struct kernels_search *search = NULL;
 	int r;
 
-	r = kernels_search_new(&search, daemon, reader, kernel, instruction, array);
+	r = kernels_search_new(&search, &daemon->control, reader, kernel, instruction, array);
 	if (r)
 		return r;
 	for (n_parts = 1; (r = kernels_search_part(search, 0)) == KERNELS_E_AGAIN;)

@@ -22,7 +22,7 @@
 
 #include "daemon/gpuprobed/attach/attach.h"
 #include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
+#include "daemon/gpuprobed/daemon-private.h"
 #include "image.h"
 #include "image-answer.h"
 #include "daemon/gpuprobed/base/memfd.h"
@@ -450,7 +450,7 @@ static void test_standing_in_many(void **state) {
 	assert_int_equal(TAILQ_FIRST(&world->daemon.outcomes.list)->attachments[0], 1);
 	answer_plan(1, "", 64, NULL, 0);
 
-	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 2));
+	attach_detach(&world->daemon.attach, registry_attachment(&world->daemon.registry, 2));
 	ask(world, WIRE_IMAGE_NAMES, "names");
 	assert_int_equal(n_jobs, 3); /* what it will ask for */
 	check_own(why);
@@ -508,11 +508,11 @@ static void test_no_image(void **state) {
 	ask(world, WIRE_IMAGE_NAMES, "b"); /* it is not tried again for each request */
 	assert_int_equal(n_jobs, 1);
 	check_own("worker sent a malformed plan");
-	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
+	attach_detach(&world->daemon.attach, registry_attachment(&world->daemon.registry, 1));
 	ask(world, WIRE_IMAGE_NAMES, "b");
 	assert_int_equal(n_jobs, 2);
 	assert_int_equal(n_sent, 0);
-	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 2));
+	attach_detach(&world->daemon.attach, registry_attachment(&world->daemon.registry, 2));
 	answer_plan(1, "", 64, NULL, 0);
 	check_own("an attachment went away meanwhile");
 	assert_true(TAILQ_EMPTY(&world->daemon.image.plans.list));
@@ -542,8 +542,8 @@ static void test_engines(void **state) {
 		check_own(cases[i].reason);
 	}
 	world->config.engines.fallback = ENGINE_PTX; /* nothing is made for who cannot have it */
-	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 1));
-	attach_detach(&world->daemon, registry_attachment(&world->daemon.registry, 3));
+	attach_detach(&world->daemon.attach, registry_attachment(&world->daemon.registry, 1));
+	attach_detach(&world->daemon.attach, registry_attachment(&world->daemon.registry, 3));
 	world->config.engines.fallback = ENGINE_AUTO;
 	ask(world, WIRE_IMAGE_PTX, "x");
 	check_own("the attachments that mean this process are for the SASS engine alone");
@@ -749,13 +749,13 @@ static void test_detach(void **state) {
 	world->connection.userdata = &world->client;
 	world->process->connections[world->process->n_connections++] = &mirror;
 	n_sent = 0;
-	attach_detach(daemon, registry_attachment(&daemon->registry, 1));
+	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 1));
 	assert_int_equal(n_sent, 0); /* 3 is left in the module, 2 uses both maps */
 	assert_int_equal(n_jobs, 3); /* what the process will ask for */
 	assert_null(member(jobs[2].request, "names"));
 	assert_int_equal(json_object_array_length(member(jobs[2].request, "attachments")), 1);
 	connection_full = true;
-	attach_detach(daemon, registry_attachment(&daemon->registry, 3));
+	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 3));
 	connection_full = false;
 	assert_int_equal(n_sent, 0);
 	mirror.userdata = &world->client;
@@ -777,7 +777,7 @@ static void test_detach(void **state) {
 	assert_int_equal(n_sent, 1);
 	assert_int_equal(sent[0].header.type, WIRE_RETIRE);
 	n_sent = 0;
-	attach_detach(daemon, registry_attachment(&daemon->registry, 2));
+	attach_detach(&daemon->attach, registry_attachment(&daemon->registry, 2));
 	for (size_t i = 0; i < n_sent;
 	     i++) /* maps that nobody uses any more; a plan is not retired */
 		assert_int_equal(sent[i].header.type, WIRE_DISARM);
@@ -908,7 +908,7 @@ static void test_later(void **state) {
 				 0);
 		assert_int_equal(sent[0].image_reply.later, WIRE_LATER_NOT);
 		if (later == WIRE_LATER_KEEP)
-			attach_detach(&world->daemon,
+			attach_detach(&world->daemon.attach,
 				      registry_attachment(&world->daemon.registry, 1));
 	}
 	image_result_unref(result);

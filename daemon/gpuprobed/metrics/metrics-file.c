@@ -16,14 +16,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/gpuprobed/daemon.h"
+#include "metrics.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/base/message-id.h"
-#include "metrics.h"
 
 struct metrics_file {
-	struct daemon *daemon;
+	struct metrics_context *context;
 	char *path, *beside; /* beside: the name that it has as long as it is not complete */
 	uv_timer_t timer;
 	struct metrics_run *run;
@@ -94,9 +93,9 @@ static void metrics_file_set_trouble(struct metrics_file *file, int r) {
 		log_notice("--metrics=%s: is written again", file->path);
 	memcpy(file->trouble, trouble, sizeof(trouble));
 	if (r < 0)
-		file->daemon->counters.metrics_failures++;
+		file->context->counters.failures++;
 	else
-		file->daemon->counters.metrics_written++;
+		file->context->counters.written++;
 }
 
 static void metrics_file_on_timer(uv_timer_t *timer);
@@ -104,7 +103,7 @@ static void metrics_file_on_timer(uv_timer_t *timer);
 static void metrics_file_again(struct metrics_file *file) {
 	if (!file->freed)
 		uv_timer_start(&file->timer, metrics_file_on_timer,
-			       file->daemon->config->metrics_period_ms, 0);
+			       file->context->config->metrics_period_ms, 0);
 }
 
 static void metrics_file_on_written(uv_work_t *work, int status) {
@@ -126,9 +125,9 @@ static void metrics_file_on_text(struct metrics_text *text, void *userdata) {
 	if (text) {
 		file->text = *text;
 		*text = (struct metrics_text){};
-		file->mode = (mode_t)file->daemon->config->metrics_mode;
+		file->mode = (mode_t)file->context->config->metrics_mode;
 		file->work.data = file;
-		r = uv_queue_work(file->daemon->loop, &file->work, metrics_file_on_work,
+		r = uv_queue_work(file->context->loop, &file->work, metrics_file_on_work,
 				  metrics_file_on_written);
 	}
 	if (r == 0) {
@@ -143,21 +142,22 @@ static void metrics_file_on_timer(uv_timer_t *timer) {
 	const struct metrics_view view = {
 		.all = true,
 		.prometheus =
-			((struct metrics_file *)timer->data)->daemon->config->metrics_prometheus
+			((struct metrics_file *)timer->data)->context->config->metrics_prometheus
 	};
 	struct metrics_file *file = timer->data;
 
-	if (metrics_run_new(&file->run, file->daemon, &view, metrics_file_on_text, file) < 0)
+	if (metrics_run_new(&file->run, file->context, &view, metrics_file_on_text, file) < 0)
 		metrics_file_again(file);
 }
 
-int metrics_file_new(struct metrics_file **filep, struct daemon *daemon, const char *path) {
+int metrics_file_new(struct metrics_file **filep, struct metrics_context *context,
+		     const char *path) {
 	struct metrics_file *file = calloc(1, sizeof(*file));
 	const char *name = strrchr(path, '/') + 1;
 
 	if (!file)
 		return -ENOMEM;
-	file->daemon = daemon;
+	file->context = context;
 	file->path = strdup(path);
 	/* node exporter reads whatever ends in .prom */
 	if (!file->path ||
@@ -166,7 +166,7 @@ int metrics_file_new(struct metrics_file **filep, struct daemon *daemon, const c
 		free(file);
 		return -ENOMEM;
 	}
-	uv_timer_init(daemon->loop, &file->timer);
+	uv_timer_init(context->loop, &file->timer);
 	file->timer.data = file;
 	uv_timer_start(&file->timer, metrics_file_on_timer, 0, 0);
 	*filep = file;

@@ -12,9 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/daemon.h"
-#include "daemon/gpuprobed/base/log.h"
 #include "metrics.h"
+#include "daemon/gpuprobed/base/log.h"
 
 struct metrics {
 	struct metrics_file *files[CONFIG_LIST_MAX];
@@ -22,8 +21,8 @@ struct metrics {
 	char troubles[CONFIG_LIST_MAX][512]; /* of sockets */
 };
 
-int metrics_new(struct metrics **metricsp, struct daemon *daemon) {
-	const struct config_list *outputs = &daemon->config->metrics;
+int metrics_new(struct metrics **metricsp, struct metrics_context *context) {
+	const struct config_list *outputs = &context->config->metrics;
 	struct metrics *metrics = calloc(1, sizeof(*metrics));
 	int r = metrics ? 0 : -ENOMEM;
 
@@ -31,10 +30,10 @@ int metrics_new(struct metrics **metricsp, struct daemon *daemon) {
 		const char *text = outputs->items[i];
 
 		if (!config_is_socket(text)) {
-			r = metrics_file_new(&metrics->files[i], daemon, text);
+			r = metrics_file_new(&metrics->files[i], context, text);
 			continue;
 		}
-		if (metrics_socket_new(&metrics->sockets[i], daemon,
+		if (metrics_socket_new(&metrics->sockets[i], context,
 				       text + strlen(CONFIG_SOCKET_PREFIX), metrics->troubles[i],
 				       sizeof(metrics->troubles[i])) < 0)
 			log_warning("%s", metrics->troubles[i]);

@@ -19,9 +19,8 @@
 #include <unistd.h>
 
 #include "daemon/gpuprobed/base/closer.h"
-#include "daemon/gpuprobed/daemon.h"
-#include "daemon/gpuprobed/base/memfd.h"
 #include "metrics.h"
+#include "daemon/gpuprobed/base/memfd.h"
 #include "lib/varlink/peek.h"
 
 #define REQUEST_MAX 8192
@@ -47,7 +46,7 @@ struct connection {
 LIST_HEAD(connection_list, connection);
 
 struct metrics_socket {
-	struct daemon *daemon;
+	struct metrics_context *context;
 	uv_pipe_t pipe;
 	char *path;
 	bool freed;
@@ -89,7 +88,7 @@ static void connection_close(struct connection *connection) {
 	uv_close((uv_handle_t *)&connection->pipe, connection_on_closed);
 	if (fd >= 0)
 		closer_socket(
-			connection->socket->daemon->image.closer,
+			connection->socket->context->image->closer,
 			fd); /* the last one: what lies unread in it is not for the loop to close */
 	uv_close((uv_handle_t *)&connection->timer, connection_on_closed);
 }
@@ -141,7 +140,7 @@ static void connection_on_text(struct metrics_text *text, void *userdata) {
 
 /* The header of a request is complete. */
 static void connection_serve(struct connection *connection) {
-	const struct config *config = connection->socket->daemon->config;
+	const struct config *config = connection->socket->context->config;
 	const struct metrics_view view = { .all = true, .prometheus = config->metrics_prometheus };
 	char method[8], target[256];
 	int n = 0, r;
@@ -163,8 +162,8 @@ static void connection_serve(struct connection *connection) {
 		connection_refuse(connection, "404 Not Found", "there is /metrics only");
 		return;
 	}
-	r = metrics_run_new(&connection->run, connection->socket->daemon, &view, connection_on_text,
-			    connection);
+	r = metrics_run_new(&connection->run, connection->socket->context, &view,
+			    connection_on_text, connection);
 	if (r < 0)
 		connection_refuse(connection, "503 Service Unavailable",
 				  r == -EBUSY ? "too many read metrics at the same time"
@@ -211,8 +210,8 @@ static void socket_on_connection(uv_stream_t *stream, int status) {
 		return;
 	connection->socket = socket;
 	connection->pipe.data = connection->timer.data = connection;
-	uv_pipe_init(socket->daemon->loop, &connection->pipe, 0);
-	uv_timer_init(socket->daemon->loop, &connection->timer);
+	uv_pipe_init(socket->context->loop, &connection->pipe, 0);
+	uv_timer_init(socket->context->loop, &connection->timer);
 	connection->n_handles = 2;
 	socket->n_connections++;
 	LIST_INSERT_HEAD(&socket->connections, connection, link);
@@ -263,15 +262,15 @@ static void socket_on_closed(uv_handle_t *handle) {
 	socket_destroy(socket);
 }
 
-int metrics_socket_new(struct metrics_socket **socketp, struct daemon *daemon, const char *path,
-		       char *error, size_t n_error) {
+int metrics_socket_new(struct metrics_socket **socketp, struct metrics_context *context,
+		       const char *path, char *error, size_t n_error) {
 	struct metrics_socket *socket = calloc(1, sizeof(*socket));
 	int fd = -1, r = -ENOMEM;
 
 	if (socket)
 		socket->path = strdup(path);
 	if (socket && socket->path)
-		fd = r = socket_listen(path, (mode_t)daemon->config->metrics_mode);
+		fd = r = socket_listen(path, (mode_t)context->config->metrics_mode);
 	if (r < 0) {
 		snprintf(error, n_error, "--metrics=unix:%s: %s", path,
 			 r == -EEXIST ? "there is something else than a socket" : strerror(-r));
@@ -280,9 +279,9 @@ int metrics_socket_new(struct metrics_socket **socketp, struct daemon *daemon, c
 		free(socket);
 		return r;
 	}
-	socket->daemon = daemon;
+	socket->context = context;
 	socket->pipe.data = socket;
-	uv_pipe_init(daemon->loop, &socket->pipe, 0);
+	uv_pipe_init(context->loop, &socket->pipe, 0);
 	r = uv_pipe_open(&socket->pipe, fd);
 	if (r < 0)
 		fd_close(fd);

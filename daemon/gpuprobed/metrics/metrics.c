@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/gpuprobed/clients/client.h"
-#include "daemon/gpuprobed/daemon.h"
 #include "daemon/gpuprobed/image/kernels-list.h"
 #include "daemon/gpuprobed/export/map-export.h"
 #include "statistics.h"
@@ -41,7 +39,7 @@ struct place {
 };
 
 struct metrics_run {
-	struct daemon *daemon;
+	struct metrics_context *context;
 	struct metrics_text text;
 	metrics_fn done;
 	void *userdata;
@@ -106,7 +104,7 @@ static void print_daemon(struct metrics_run *run) {
 	metrics_text_family(&run->text, "gpuprobe_build_info", "gauge", "",
 			    "The version of the daemon, as a label.");
 	metrics_text_print(&run->text, "gpuprobe_build_info{version=\"%s\"} 1\n", PROJECT_VERSION);
-	statistics_each(run->daemon, print_own, &own);
+	statistics_each(run->context, print_own, &own);
 }
 
 /* What became of the exports. */
@@ -183,7 +181,7 @@ static bool run_name(struct metrics_run *run) {
 		return true;
 	if (!run->naming) {
 		run->named = calloc(run->n_kernels, sizeof(*run->named));
-		run->naming = run->named && kernels_list_init(&run->names, &run->daemon->image,
+		run->naming = run->named && kernels_list_init(&run->names, run->context->image,
 							      &run->reader, 0, true) == 0;
 		return !run->naming;
 	}
@@ -213,8 +211,8 @@ static void run_end(struct metrics_run *run) {
 	free(run->named);
 	if (run->naming)
 		kernels_list_deinit(&run->names);
-	run->daemon->metrics_runs--;
-	run->daemon->metrics_user_runs -= !run->reader.all;
+	run->context->runs--;
+	run->context->user_runs -= !run->reader.all;
 	uv_close((uv_handle_t *)&run->idle, run_on_closed);
 }
 
@@ -262,14 +260,14 @@ static bool run_begin(struct metrics_run *run, const struct map_export *export, 
 		      void (*done)(void *userdata)) {
 	int r;
 
-	if (map_export_series_new(&run->series, export, run->daemon->config->metrics_series_max,
+	if (map_export_series_new(&run->series, export, run->context->config->metrics_series_max,
 				  METRICS_TEXT_MAX) < 0)
 		return true;
 	map_cursor_init(&run->cursor, &(struct map_order){ .latest = export->latest,
 							   .nonzero = export->nonzero });
-	if (run->daemon->config->mirror_period_ms)
+	if (run->context->config->mirror_period_ms)
 		return true; /* what was copied last is at most that old */
-	run->sync = client_sync(&run->daemon->client, map, SYNC_MS, done, run, &r);
+	run->sync = client_sync(run->context->client, map, SYNC_MS, done, run, &r);
 	return !run->sync;
 }
 
@@ -302,8 +300,8 @@ static void run_on_idle(uv_idle_t *idle) {
 		return;
 	}
 	place = &run->places[run->at];
-	export = map_exports_find(&run->daemon->exports, place->map);
-	map = registry_map(&run->daemon->registry, place->map, &object);
+	export = map_exports_find(run->context->exports, place->map);
+	map = registry_map(run->context->registry, place->map, &object);
 	if (!map || !export || export->id != place->id) {
 		run_next(run, PLACE_GONE);
 		return;
@@ -336,10 +334,10 @@ static void run_on_idle(uv_idle_t *idle) {
 static int run_add_places(struct metrics_run *run, const struct metrics_view *view) {
 	const struct map_export *export;
 
-	run->places = calloc(run->daemon->exports.n + 1, sizeof(*run->places));
+	run->places = calloc(run->context->exports->n + 1, sizeof(*run->places));
 	if (!run->places)
 		return -ENOMEM;
-	TAILQ_FOREACH(export, &run->daemon->exports.list, link)
+	TAILQ_FOREACH(export, &run->context->exports->list, link)
 		if (view->all || export->owner == view->uid) {
 			struct place *place = &run->places[run->n_places++];
 
@@ -350,17 +348,17 @@ static int run_add_places(struct metrics_run *run, const struct metrics_view *vi
 	return 0;
 }
 
-int metrics_run_new(struct metrics_run **runp, struct daemon *daemon,
+int metrics_run_new(struct metrics_run **runp, struct metrics_context *context,
 		    const struct metrics_view *view, metrics_fn done, void *userdata) {
 	struct metrics_run *run;
 
-	if (daemon->metrics_runs >= METRICS_RUNS_MAX ||
-	    (!view->all && daemon->metrics_user_runs >= METRICS_USER_RUNS_MAX))
+	if (context->runs >= METRICS_RUNS_MAX ||
+	    (!view->all && context->user_runs >= METRICS_USER_RUNS_MAX))
 		return -EBUSY;
 	run = calloc(1, sizeof(*run));
 	if (!run)
 		return -ENOMEM;
-	run->daemon = daemon;
+	run->context = context;
 	run->text.prometheus = view->prometheus;
 	run->text.json = view->json;
 	run->done = done;
@@ -370,9 +368,9 @@ int metrics_run_new(struct metrics_run **runp, struct daemon *daemon,
 		return -ENOMEM;
 	}
 	run->reader = (struct kernels_reader){ view->all, view->uid };
-	daemon->metrics_runs++;
-	daemon->metrics_user_runs += !view->all;
-	uv_idle_init(daemon->loop, &run->idle);
+	context->runs++;
+	context->user_runs += !view->all;
+	uv_idle_init(context->loop, &run->idle);
 	run->idle.data = run;
 	print_daemon(run);
 	uv_idle_start(&run->idle, run_on_idle);

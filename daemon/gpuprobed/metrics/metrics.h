@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "daemon/gpuprobed/attach/attach.h"
 #include "daemon/gpuprobed/export/openmetrics.h"
 
 #define METRICS_TEXT_MAX \
@@ -26,13 +27,39 @@
 #define METRICS_MODE_DEFAULT 0640
 
 struct config;
-struct daemon;
+struct loop_meter;
 struct metrics;
 struct metrics_run;
+struct shim_server;
+struct varlink_server;
+
+struct metrics_counters {
+	uint64_t log_lines; /* that were handed out */
+	uint64_t written, failures; /* files of metrics */
+};
+
+/* What the files of this room share, and need of others: one of them, which daemon.c fills in. */
+struct metrics_context {
+	uv_loop_t *loop;
+	const struct config *config; /* a reload puts another one in its place */
+	struct registry *registry;
+	struct account_table *accounts;
+	struct map_exports *exports;
+	struct image_context *image;
+	struct client_context *client;
+	struct attach_context *attach;
+	struct loop_meter *meter;
+	struct shim_server *shims;
+	struct varlink_server *control;
+	int64_t started_boot; /* of CLOCK_BOOTTIME: nobody sets that */
+	struct metrics *outputs;
+	unsigned int runs, user_runs; /* all, and of these those of users who do not see all */
+	struct metrics_counters counters;
+};
 
 /* Sees to what --metrics says. What cannot be served is logged, and no reason not to start. 0 or
  * -ENOMEM. */
-int metrics_new(struct metrics **metricsp, struct daemon *daemon);
+int metrics_new(struct metrics **metricsp, struct metrics_context *context);
 struct metrics *metrics_free(
 	struct metrics *metrics); /* its memory goes once the loop has closed it */
 
@@ -49,7 +76,7 @@ typedef void (*metrics_fn)(struct metrics_text *text, void *userdata);
 
 /* Makes the text; done is called once, from the loop. 0, -EBUSY if METRICS_RUNS_MAX are at work, or
  * METRICS_USER_RUNS_MAX of users, -errno. */
-int metrics_run_new(struct metrics_run **runp, struct daemon *daemon,
+int metrics_run_new(struct metrics_run **runp, struct metrics_context *context,
 		    const struct metrics_view *view, metrics_fn done, void *userdata);
 void metrics_run_cancel(struct metrics_run *run); /* done will not be called; NULL is fine */
 

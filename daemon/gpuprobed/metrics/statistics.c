@@ -5,7 +5,7 @@
  * room and changes nothing.
  */
 
-#include "daemon/gpuprobed/daemon.h"
+#include "metrics.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -68,13 +68,13 @@ static uint64_t own_descriptors(void) {
 	return n ? n - 1 : 0; /* without this one */
 }
 
-static void tell_daemon(const struct daemon *daemon, struct list *list) {
+static void tell_daemon(const struct metrics_context *context, struct list *list) {
 	struct rlimit limit = {};
 	struct rusage usage = {};
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	getrusage(RUSAGE_SELF, &usage);
-	GAUGE("daemon", "uptime", (uint64_t)(clock_us(CLOCK_BOOTTIME) - daemon->started_boot),
+	GAUGE("daemon", "uptime", (uint64_t)(clock_us(CLOCK_BOOTTIME) - context->started_boot),
 	      "Time since the daemon started.", .unit = STATISTIC_MICROSECONDS);
 	COUNTER("daemon", "cpu",
 		(uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 +
@@ -89,14 +89,14 @@ static void tell_daemon(const struct daemon *daemon, struct list *list) {
 	      "File descriptors that the daemon has open.");
 	GAUGE("daemon", "descriptors_limit", limit.rlim_cur,
 	      "File descriptors that it can have open.");
-	GAUGE("loop", "longest_turn", loop_meter_longest(daemon->meter),
+	GAUGE("loop", "longest_turn", loop_meter_longest(context->meter),
 	      "Longest turn of the loop in the last minute: so long others waited.",
 	      .unit = STATISTIC_MICROSECONDS);
-	COUNTER("loop", "turns", loop_meter_turns(daemon->meter), "Turns of the loop.");
+	COUNTER("loop", "turns", loop_meter_turns(context->meter), "Turns of the loop.");
 }
 
-static void tell_images(const struct daemon *daemon, struct list *list) {
-	const struct image_counters *counters = &daemon->image.counters;
+static void tell_images(const struct metrics_context *context, struct list *list) {
+	const struct image_counters *counters = &context->image->counters;
 
 	COUNTER("images", "received", counters->images, "Module images that processes sent.");
 	COUNTER("images", "replaced", counters->images_replaced,
@@ -107,10 +107,10 @@ static void tell_images(const struct daemon *daemon, struct list *list) {
 		"Images that were answered from the daemon's memory.");
 }
 
-static void tell_cache(const struct daemon *daemon, struct list *list) {
+static void tell_cache(const struct metrics_context *context, struct list *list) {
 	struct cache_counters counters;
 
-	cache_counters(daemon->image.cache, &counters);
+	cache_counters(context->image->cache, &counters);
 	COUNTER("cache", "hits", counters.hits,
 		"Jobs that no worker had to do: what comes of them was on the disk.");
 	COUNTER("cache", "misses", counters.misses, "Jobs that were not on the disk.");
@@ -126,13 +126,13 @@ static void tell_cache(const struct daemon *daemon, struct list *list) {
 	GAUGE("cache", "limit", counters.limit, "What they may take.", .unit = STATISTIC_BYTES);
 }
 
-static void tell_workers(const struct daemon *daemon, struct list *list) {
+static void tell_workers(const struct metrics_context *context, struct list *list) {
 	const struct {
 		const char *name;
 		const struct worker_pool *pool;
-	} pools[] = { { "image", daemon->image.image_pool },
-		      { "program", daemon->program_pool },
-		      { "pass", daemon->image.pass_pool } };
+	} pools[] = { { "image", context->image->image_pool },
+		      { "program", context->attach->program_pool },
+		      { "pass", context->image->pass_pool } };
 	static const struct {
 		const char *name, *help;
 		size_t counter;
@@ -182,13 +182,13 @@ static void tell_error(const char *name, uint64_t n, void *userdata) {
 		.label = "error", .of = name);
 }
 
-static void tell_connections(const struct daemon *daemon, struct list *list) {
-	const struct varlink_server_counters *control = varlink_server_counters(daemon->control);
-	const struct shim_server_counters *shim = shim_server_counters(daemon->shims);
+static void tell_connections(const struct metrics_context *context, struct list *list) {
+	const struct varlink_server_counters *control = varlink_server_counters(context->control);
+	const struct shim_server_counters *shim = shim_server_counters(context->shims);
 
-	GAUGE("connections", "open", varlink_server_connections(daemon->control),
+	GAUGE("connections", "open", varlink_server_connections(context->control),
 	      "Connections now.", .label = "socket", .of = "control");
-	GAUGE("connections", "open", shim_server_connections(daemon->shims), "Connections now.",
+	GAUGE("connections", "open", shim_server_connections(context->shims), "Connections now.",
 	      .label = "socket", .of = "shim");
 	COUNTER("connections", "accepted", control->connections, "Connections that were served.",
 		.label = "socket", .of = "control");
@@ -209,21 +209,21 @@ static void tell_connections(const struct daemon *daemon, struct list *list) {
 		"Peers of the shim socket that were thrown out for what they sent.");
 	COUNTER("requests", "control", control->calls, "Calls of the control interface.");
 	COUNTER("requests", "shim", shim->messages, "Messages of processes.");
-	varlink_server_each_error(daemon->control, tell_error, list);
-	COUNTER("quotas", "hit", daemon->accounts.refused_connections,
+	varlink_server_each_error(context->control, tell_error, list);
+	COUNTER("quotas", "hit", context->accounts->refused_connections,
 		"What a user was refused by a limit for him.", .label = "of", .of = "connections");
-	COUNTER("quotas", "hit", daemon->accounts.refused_images,
+	COUNTER("quotas", "hit", context->accounts->refused_images,
 		"What a user was refused by a limit for him.", .label = "of", .of = "images");
-	COUNTER("quotas", "hit", map_accounts_refused(daemon->map_accounts),
+	COUNTER("quotas", "hit", map_accounts_refused(context->client->map_accounts),
 		"What a user was refused by a limit for him.", .label = "of", .of = "map_bytes");
 }
 
-static void tell_maps(const struct daemon *daemon, struct list *list) {
-	uint64_t maps = 0, bytes = 0, written = daemon->registry.ring_written,
-		 lost = daemon->registry.ring_lost, n_objects = 0;
+static void tell_maps(const struct metrics_context *context, struct list *list) {
+	uint64_t maps = 0, bytes = 0, written = context->registry->ring_written,
+		 lost = context->registry->ring_lost, n_objects = 0;
 	const struct object *object;
 
-	TAILQ_FOREACH(object, &daemon->registry.objects, link) {
+	TAILQ_FOREACH(object, &context->registry->objects, link) {
 		n_objects++;
 		for (size_t i = 0; i < object->n_maps; i++)
 			if (object->maps[i]) {
@@ -233,42 +233,43 @@ static void tell_maps(const struct daemon *daemon, struct list *list) {
 				lost += map_lost(object->maps[i]);
 			}
 	}
-	GAUGE("attachments", "active", daemon->registry.n_attachments, "Attachments.");
+	GAUGE("attachments", "active", context->registry->n_attachments, "Attachments.");
 	GAUGE("attachments", "objects", n_objects, "Objects that they are of.");
 	GAUGE("maps", "active", maps, "Maps of attached objects.");
 	GAUGE("maps", "memory", bytes, "Host memory of their instances.", .unit = STATISTIC_BYTES);
-	GAUGE("maps", "exported", daemon->exports.n, "Maps that are exported as metrics.");
-	COUNTER("metrics", "written", daemon->counters.metrics_written,
+	GAUGE("maps", "exported", context->exports->n, "Maps that are exported as metrics.");
+	COUNTER("metrics", "written", context->counters.written,
 		"Times that a file of metrics was written.");
-	COUNTER("metrics", "failures", daemon->counters.metrics_failures,
+	COUNTER("metrics", "failures", context->counters.failures,
 		"Times that it could not be written.");
 	/* processes count these: if they lie for long enough, they begin anew, and do not stay at
 	 * the end of what a number can be */
 	COUNTER("rings", "written", written & INT64_MAX,
 		"Records that programs wrote to rings, logs included.");
 	COUNTER("rings", "lost", lost & INT64_MAX, "Records that found no room there.");
-	COUNTER("logs", "lines", daemon->counters.log_lines,
+	COUNTER("logs", "lines", context->counters.log_lines,
 		"Lines of programs that were handed to readers.");
 }
 
-void statistics_each(const struct daemon *daemon,
+void statistics_each(const struct metrics_context *context,
 		     void (*take)(const struct statistic *statistic, void *userdata),
 		     void *userdata) {
 	struct list own = { take, userdata }, *list = &own;
-	struct trace_counters traces = trace_table_counters(daemon->client.traces);
+	struct trace_counters traces = trace_table_counters(context->client->traces);
 
-	tell_daemon(daemon, list);
-	GAUGE("processes", "active", daemon->processes.n, "CUDA processes that are connected.");
-	COUNTER("processes", "seen", daemon->processes.total,
+	tell_daemon(context, list);
+	GAUGE("processes", "active", context->image->processes->n,
+	      "CUDA processes that are connected.");
+	COUNTER("processes", "seen", context->image->processes->total,
 		"CUDA processes that were connected so far.");
-	tell_images(daemon, list);
-	tell_cache(daemon, list);
-	tell_workers(daemon, list);
-	tell_maps(daemon, list);
+	tell_images(context, list);
+	tell_cache(context, list);
+	tell_workers(context, list);
+	tell_maps(context, list);
 	GAUGE("traces", "sessions", traces.sessions, "Traces that run.");
 	GAUGE("traces", "processes", traces.processes,
 	      "Processes that write to a ring of a trace.");
 	COUNTER("traces", "records", traces.records, "Records of traces.");
 	COUNTER("traces", "lost", traces.lost, "Records of traces that found no room.");
-	tell_connections(daemon, list);
+	tell_connections(context, list);
 }

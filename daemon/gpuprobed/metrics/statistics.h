@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct daemon;
+struct metrics_context;
 
 enum statistic_unit {
 	STATISTIC_NUMBER,
@@ -28,7 +28,7 @@ struct statistic {
 };
 
 /* Those of one name come one after the other. */
-void statistics_each(const struct daemon *daemon,
+void statistics_each(const struct metrics_context *context,
 		     void (*take)(const struct statistic *statistic, void *userdata),
 		     void *userdata);
 

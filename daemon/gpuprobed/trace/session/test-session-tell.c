@@ -9,7 +9,7 @@
 
 #include "daemon/gpuprobed/trace/bpf/tally.h"
 
-static uint64_t count_calls(const struct client *client) {
+static uint64_t count_calls(const struct test_client *client) {
 	const struct trace_counts *counts;
 	uint64_t calls = 0;
 	size_t at = 0;
@@ -22,7 +22,7 @@ static uint64_t count_calls(const struct client *client) {
 /* Counts of a source that begins again, as of another process with the same pid: no calls come from
  * nowhere. */
 static void test_counts_anew(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	const struct trace_counts *counts;
 	struct trace_tally tally = {
 		.time = 500, .max = 100, .least = ~UINT64_C(100), .buckets = { [4] = 5 }
@@ -52,7 +52,7 @@ static void test_counts_anew(void **state) {
 
 /* One call of each of some functions of some processes that are gone; false: there is no room for
  * all. */
-static bool put_counts(struct client *client, uint32_t pid, uint32_t n) {
+static bool put_counts(struct test_client *client, uint32_t pid, uint32_t n) {
 	const struct trace_tally one = {
 		.time = 4, .max = 4, .least = ~UINT64_C(4), .buckets = { [4] = 1 }
 	};
@@ -66,7 +66,7 @@ static bool put_counts(struct client *client, uint32_t pid, uint32_t n) {
 	return all;
 }
 
-static void call_by_shim(struct client *client, uint32_t pid, uint32_t n) {
+static void call_by_shim(struct test_client *client, uint32_t pid, uint32_t n) {
 	struct trace_call call = {
 		.record = { .size = sizeof(call), .type = TRACE_CALL, .source = TRACE_SOURCE_SHIM },
 		.start = 1,
@@ -87,7 +87,7 @@ static void call_by_shim(struct client *client, uint32_t pid, uint32_t n) {
  * them comes again, and is no new call. */
 static void test_counts_of_gone(void **state) {
 	struct trace_config config;
-	struct client client = {};
+	struct test_client client = {};
 
 	config = usual_config(&client);
 	config.buffer = (size_t)64 << 20;
@@ -111,7 +111,7 @@ static void test_counts_of_gone(void **state) {
 
 /* What turns out while the trace runs wakes its client, and is said once. */
 static void test_missing_later(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	const char *const *lines;
 	unsigned int wakes;
 

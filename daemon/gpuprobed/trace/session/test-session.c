@@ -34,7 +34,7 @@ static void put_call(struct trace_session *session, uint32_t pid, uint32_t tid, 
 }
 
 static void test_frame(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	const struct trace_start *start;
 	const struct trace_stop *stop;
 
@@ -65,7 +65,7 @@ static void test_frame(void **state) {
 
 /* Replies are few: chunks, and some milliseconds between them; what waits is told within 50 ms. */
 static void test_wakes(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	unsigned int wakes;
 
 	start_usual(&client);
@@ -88,7 +88,7 @@ static void test_wakes(void **state) {
 }
 
 static void test_slow_reader(void **state) {
-	struct client client = { .lazy = true };
+	struct test_client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
 	uint32_t sequence[2] = {}, lost[2] = {};
 	const struct trace_call *call;
@@ -139,7 +139,7 @@ static void test_slow_reader(void **state) {
 
 /* More threads than losses are told apart by: nothing is forgotten. */
 static void test_many_lose(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 
 	start_usual(&client);
 	for (uint32_t i = 0; i < 3 * SESSION_LOST_MAX; i++)
@@ -153,7 +153,7 @@ static void test_many_lose(void **state) {
 
 /* Names are lost last. */
 static void test_names_stay(void **state) {
-	struct client client = { .lazy = true };
+	struct test_client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
 
 	config.buffer = 1 << 20;
@@ -172,7 +172,7 @@ static void test_names_stay(void **state) {
 
 static void test_numbers(void **state) {
 	static const uint64_t addresses[] = { 1, 2, 3 };
-	struct client a = {}, b = {};
+	struct test_client a = {}, b = {};
 	uint64_t here = (uint64_t)(uintptr_t)&test_numbers;
 	const struct trace_stack *stack;
 	const struct trace_name *file;
@@ -225,7 +225,7 @@ static void test_numbers(void **state) {
 	end_client(&a);
 }
 
-static const char *stack_text(struct client *client, const uint64_t *address) {
+static const char *stack_text(struct test_client *client, const uint64_t *address) {
 	const struct trace_stack *stack;
 
 	assert_int_equal(trace_session_stack(client->session, getpid(), address, 1), 1);
@@ -238,7 +238,7 @@ static const char *stack_text(struct client *client, const uint64_t *address) {
 /* Where a process's code is is for its owner only; and reading that has its bounds. */
 static void test_stacks(void **state) {
 	uint64_t here = (uint64_t)(uintptr_t)&test_stacks, nowhere = 16;
-	struct client mine = {}, other = {}, late = {};
+	struct test_client mine = {}, other = {}, late = {};
 	struct trace_config config = usual_config(&mine);
 
 	config.options.all_users = false;
@@ -267,7 +267,7 @@ static void test_stacks(void **state) {
 /* A stack that could not be told, as its client does not read, is told when it does. */
 static void test_stack_again(void **state) {
 	uint64_t here = (uint64_t)(uintptr_t)&test_stack_again;
-	struct client client = { .lazy = true };
+	struct test_client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
 	struct trace_name name = { .record = { .size = sizeof(name), .type = TRACE_NAME },
 				   .kind = TRACE_NAME_KERNEL };
@@ -315,7 +315,7 @@ static void test_warnings(void **state) {
 	close(old);
 }
 
-static int start_of(struct client *client, uid_t caller) {
+static int start_of(struct test_client *client, uid_t caller) {
 	struct trace_config config = usual_config(client);
 
 	config.options.caller = caller;
@@ -324,7 +324,7 @@ static int start_of(struct client *client, uid_t caller) {
 
 /* What users hold leaves a share for a user who has none, and root its own. */
 static void test_limits(void **state) {
-	struct client clients[TRACE_SESSIONS_MAX + 1] = {};
+	struct test_client clients[TRACE_SESSIONS_MAX + 1] = {};
 	unsigned int n = 0;
 
 	assert_int_equal(start_of(&clients[n++], 1001), 0);
@@ -349,7 +349,7 @@ static void test_limits(void **state) {
 
 /* However few there are, a user has no more than his quota. */
 static void test_quota(void **state) {
-	struct client clients[TRACE_SESSIONS_MAX] = {};
+	struct test_client clients[TRACE_SESSIONS_MAX] = {};
 	unsigned int n = 0;
 
 	while (n < trace_table_quota(world.table))
@@ -361,7 +361,7 @@ static void test_quota(void **state) {
 
 /* Who begins and ends traces all the time has to wait, he alone, and not who may trace all. */
 static void test_work(void **state) {
-	struct client clients[3] = {};
+	struct test_client clients[3] = {};
 	struct trace_config configs[3];
 
 	for (unsigned int i = 0; i < 3; i++) {
@@ -398,7 +398,7 @@ static void end_child(pid_t pid);
  */
 static void test_many_processes(void **state) {
 	pid_t child = start_child(getuid(), NULL);
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 
 	config.options.filter.pid = 1;
@@ -449,7 +449,7 @@ static void end_child(pid_t pid) {
 static void test_targets(void **state) {
 	pid_t pids[2] = { start_child(getuid(), NULL), start_child(getuid(), NULL) };
 	uint32_t targets[2] = { (uint32_t)pids[0], (uint32_t)pids[1] };
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	const struct trace_process *process;
 	size_t at = 0;
@@ -504,7 +504,7 @@ static void map_file_named(const char *name) {
  * and gpu. */
 static size_t missing_lines(bool bpf, bool gpu, const char *text) {
 	uint32_t targets[1] = { (uint32_t)getpid() };
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	const char *const *lines;
 	size_t n = 0;
@@ -541,7 +541,7 @@ static void test_no_shim(void **state) {
 static void test_bad_targets(void **state) {
 	pid_t child = start_child(getuid(), NULL), ended = start_child(getuid(), NULL);
 	uint32_t targets[2] = { (uint32_t)child, (uint32_t)ended }, bad = 0;
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 
 	end_child(ended);
@@ -562,7 +562,7 @@ static void test_bad_targets(void **state) {
 /* Whose processes a caller without rights may trace: his own, and of these none with other rights
  * than he has. */
 static void test_rights(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	pid_t mine, others;
 
@@ -605,7 +605,7 @@ static void test_rights_change(void **state) {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct sets[2] = { { .effective = 1 << CAP_SETUID,
 						    .permitted = 1 << CAP_SETUID } };
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	int ends[2], answers[2];
 	pid_t child;
@@ -647,7 +647,7 @@ static void test_rights_change(void **state) {
 static void test_follow(void **state) {
 	pid_t grandchild, child = start_child(getuid(), &grandchild),
 			  stranger = start_child(getuid(), NULL);
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	uint32_t target = (uint32_t)child;
 
@@ -690,7 +690,7 @@ static void test_follow(void **state) {
 }
 
 static void test_threads(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	const struct trace_thread *thread;
 
 	start_usual(&client);
@@ -722,7 +722,7 @@ static bool executes_sleep(pid_t pid) {
 /* A program that a process executes, as /proc tells: its thread has its name, and what it calls is
  * after its beginning. */
 static void test_exec(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	const struct trace_process *process;
 	const struct trace_thread *thread;
@@ -771,7 +771,7 @@ static void test_exec(void **state) {
  * has not waited for it; then not at all. */
 static void test_exec_of_dead(void **state) {
 	pid_t child = start_child(getuid(), NULL);
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	const struct trace_process *process;
 	siginfo_t info;
@@ -796,7 +796,7 @@ static void test_exec_of_dead(void **state) {
 }
 
 static void test_rate(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	size_t n;
 
@@ -816,7 +816,7 @@ static void test_rate(void **state) {
 }
 
 static void test_duration(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 
 	config.duration = 50000000;
@@ -831,7 +831,7 @@ static void test_duration(void **state) {
 }
 
 static void test_cgroup(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 
 	config.options.cgroup = "/no/such/group";
@@ -848,7 +848,7 @@ static void test_cgroup(void **state) {
 
 /* A page that is stopped in the middle of a trace ends it in good order. */
 static void test_stop(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 
 	start_usual(&client);
 	trace_table_stop(world.table);
@@ -868,7 +868,7 @@ static void test_page(void **state) {
 	uint32_t targets[20] = { (uint32_t)getpid() };
 	const volatile struct interest_page *page;
 	struct trace_config config;
-	struct client a = {}, b = {};
+	struct test_client a = {}, b = {};
 	uint64_t generation;
 	int fd;
 
@@ -950,7 +950,7 @@ static void test_page(void **state) {
 }
 
 /* Calls, or what was counted of them: of a process, or of all (0). */
-static uint64_t count_called(const struct client *client, uint32_t pid) {
+static uint64_t count_called(const struct test_client *client, uint32_t pid) {
 	const struct trace_counts *counts;
 	const struct trace_call *call;
 	uint64_t n = 0;
@@ -965,7 +965,7 @@ static uint64_t count_called(const struct client *client, uint32_t pid) {
 }
 
 /* Until the library of the program is probed. */
-static void await_library(struct client *client) {
+static void await_library(struct test_client *client) {
 	const size_t n_folder = (size_t)(strrchr(program, '/') + 1 - program);
 	const struct trace_name *name = NULL;
 	size_t at = 0;
@@ -984,7 +984,7 @@ static void await_library(struct client *client) {
 
 /* A child begins, calls libcuda and ends before the kernel is asked about processes. */
 static void run_short_child(bool follow, bool aggregate) {
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	uint32_t target;
 	int to[2], from[2];

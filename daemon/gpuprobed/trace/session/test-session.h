@@ -15,7 +15,7 @@
 
 #include "session-private.h"
 
-struct client {
+struct test_client {
 	struct trace_session *session;
 	unsigned char *bytes; /* all records so far */
 	size_t n;
@@ -28,7 +28,7 @@ static struct {
 	struct trace_table *table;
 } world;
 
-static inline void client_read(struct client *client) {
+static inline void client_read(struct test_client *client) {
 	const void *records;
 	size_t n;
 
@@ -40,7 +40,7 @@ static inline void client_read(struct client *client) {
 }
 
 static inline void client_on_wake(struct trace_session *session, void *userdata) {
-	struct client *client = userdata;
+	struct test_client *client = userdata;
 
 	client->wakes++;
 	if (!client->lazy)
@@ -48,7 +48,7 @@ static inline void client_on_wake(struct trace_session *session, void *userdata)
 }
 
 /* Options that mean this process, and all calls. */
-static inline struct trace_config usual_config(struct client *client) {
+static inline struct trace_config usual_config(struct test_client *client) {
 	struct trace_config config = { .wake = client_on_wake, .userdata = client };
 
 	config.options.caller = getuid();
@@ -62,27 +62,27 @@ static inline struct trace_config usual_config(struct client *client) {
 	return config;
 }
 
-static inline int start_session(struct client *client, const struct trace_config *config) {
+static inline int start_session(struct test_client *client, const struct trace_config *config) {
 	uint32_t bad_pid = 0;
 
-	*client = (struct client){ .lazy = client->lazy };
+	*client = (struct test_client){ .lazy = client->lazy };
 	return trace_session_new(&client->session, world.table, config, &bad_pid);
 }
 
-static inline void start_usual(struct client *client) {
+static inline void start_usual(struct test_client *client) {
 	struct trace_config config = usual_config(client);
 
 	assert_int_equal(start_session(client, &config), 0);
 }
 
-static inline void end_client(struct client *client) {
+static inline void end_client(struct test_client *client) {
 	trace_session_free(client->session);
 	free(client->bytes);
-	*client = (struct client){};
+	*client = (struct test_client){};
 }
 
 /* The next record of a type, or NULL. */
-static inline const void *next_record(const struct client *client, size_t *at, uint16_t type) {
+static inline const void *next_record(const struct test_client *client, size_t *at, uint16_t type) {
 	while (*at < client->n) {
 		const struct trace_record *record = (const void *)(client->bytes + *at);
 
@@ -95,7 +95,7 @@ static inline const void *next_record(const struct client *client, size_t *at, u
 	return NULL;
 }
 
-static inline size_t count_records(const struct client *client, uint16_t type) {
+static inline size_t count_records(const struct test_client *client, uint16_t type) {
 	size_t at = 0, n = 0;
 
 	while (next_record(client, &at, type))
@@ -103,14 +103,14 @@ static inline size_t count_records(const struct client *client, uint16_t type) {
 	return n;
 }
 
-static inline const void *first_record(const struct client *client, uint16_t type) {
+static inline const void *first_record(const struct test_client *client, uint16_t type) {
 	size_t at = 0;
 
 	return next_record(client, &at, type);
 }
 
 /* The sum of all LOST of a source. */
-static inline uint64_t count_lost(const struct client *client, uint8_t source) {
+static inline uint64_t count_lost(const struct test_client *client, uint8_t source) {
 	const struct trace_lost *lost;
 	uint64_t n = 0;
 	size_t at = 0;

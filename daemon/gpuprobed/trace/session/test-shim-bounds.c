@@ -18,7 +18,7 @@ static void test_shapes(void **state) {
 		N = 600
 	};
 	struct traced *traced = calloc(N, sizeof(*traced));
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	uint32_t last = UINT32_MAX;
 	uint64_t total = 0;
@@ -97,7 +97,7 @@ static void test_dear(void **state) {
 		SLOTS = 16
 	};
 	struct producer producers[SLOTS];
-	struct client client = { .lazy = true };
+	struct test_client client = { .lazy = true };
 	struct name_record name;
 	struct traced traced;
 	uint64_t last = 0, read;
@@ -147,7 +147,7 @@ static struct producer call_unknown(struct traced *traced, uint32_t tid) {
 
 /* Which number a thread has outside of its namespace is looked for, but not all the time. */
 static void test_foreign(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	const struct trace_call *got;
 	struct producer producer;
 	struct producer_call call;
@@ -191,7 +191,7 @@ static void test_last(void **state) {
 		SLOTS = 128
 	};
 	const struct trace_ring_record pad = { .size = 8, .type = TRACE_RING_PAD };
-	struct client client = { .lazy = true };
+	struct test_client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
 	struct producer producer;
 	struct traced traced;
@@ -222,7 +222,7 @@ static void test_outlived(void **state) {
 		N = 16,
 		SLOTS = 16
 	};
-	struct client client = { .lazy = true };
+	struct test_client client = { .lazy = true };
 	struct traced *traced = calloc(N, sizeof(*traced));
 	struct producer producer;
 	struct name_record name;

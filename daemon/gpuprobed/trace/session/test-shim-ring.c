@@ -20,7 +20,7 @@
 /* A connection that asks again, because its ring is retired, leaves that one: it would be closed
  * with it, or outlive it. */
 static void test_same_connection(void **state) {
-	struct client clients[2] = {};
+	struct test_client clients[2] = {};
 	struct trace_config config;
 	struct producer producer;
 	struct producer_call call;
@@ -59,7 +59,7 @@ static void test_same_connection(void **state) {
 static void test_outlived(void **state) {
 	struct producer producer;
 	struct producer_call call;
-	struct client client = {};
+	struct test_client client = {};
 	struct traced traced;
 	siginfo_t info;
 	uint64_t now;
@@ -114,7 +114,7 @@ static pid_t start_sleeper(void) {
 static void test_descendants(void **state) {
 	const pid_t root = start_sleeper(), other = start_sleeper();
 	uint32_t pids[] = { (uint32_t)root };
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 	struct traced traced = { .connection = { .state = SHIM_CLOSED, .pidfd = -1 },
 				 .process = { .number = 1, .uid = getuid() } };
@@ -150,7 +150,7 @@ static void test_descendants(void **state) {
 }
 
 /* How many launches the client was told of whose end is not known. */
-static uint64_t count_unknown_ends(const struct client *client) {
+static uint64_t count_unknown_ends(const struct test_client *client) {
 	const struct trace_lost *lost;
 	uint64_t count = 0;
 	size_t at = 0;
@@ -163,7 +163,7 @@ static uint64_t count_unknown_ends(const struct client *client) {
 /* Launches that have no times when a process, or the trace, ends: who asked for times is told how
  * many there were in its trace. */
 static void test_unknown_ends(void **state) {
-	struct client a = {}, b = {}, c = {};
+	struct test_client a = {}, b = {}, c = {};
 	struct trace_config config = usual_config(&a);
 	struct traced traced;
 
@@ -197,7 +197,7 @@ static void test_unknown_ends(void **state) {
 /* A process that hangs up without having taken its ring has gone on without: that is a loss, of
  * which nobody knows how many calls. */
 static void test_too_late(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct traced traced;
 
 	start_usual(&client);
@@ -220,7 +220,7 @@ static void test_too_late(void **state) {
 static void test_counts(void **state) {
 	const uint16_t alloc = function_by_name("cuMemAlloc_v2")->number,
 		       copy = function_by_name("cuMemcpy2D_v2")->number;
-	struct client client = { .lazy = true };
+	struct test_client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
 	const struct trace_counts *counts;
 	uint64_t calls = 0, errors = 0, bytes = 0, done = 0, in_buckets = 0, time = 0;
@@ -296,7 +296,7 @@ static void test_buckets(void **state) {
 /* Many records of all sizes, around the ring again and again: each comes, in order, with what is in
  * it. */
 static void test_order(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct producer producer;
 	struct producer_call call;
 	const struct trace_call *got;
@@ -365,7 +365,7 @@ static void test_extras(void **state) {
 		unsigned char room[256];
 	} call;
 	static const uint64_t frames[2] = { 0x1000, 0x2000 };
-	struct client client = {}, bare = {};
+	struct test_client client = {}, bare = {};
 	struct trace_config config = usual_config(&client);
 	unsigned char *extra;
 	const struct trace_call *got;
@@ -419,7 +419,7 @@ static void test_extras(void **state) {
 /* A slot is free again when all of it has been read, and its next thread goes on where it stopped.
  */
 static void test_slots(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct producer producer, other;
 	struct producer_call call;
 	const struct trace_call *got;
@@ -473,7 +473,7 @@ static void test_slots(void **state) {
 
 /* What is in the rings when the trace or the process ends is not forgotten. */
 static void test_ends(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct producer producer;
 	struct producer_call call;
 	struct traced traced;
@@ -504,7 +504,7 @@ static void test_ends(void **state) {
 
 /* A session that wants little: each tenth call of one function, if it fails and takes 5 us. Returns
  * a microsecond of the ring. */
-static uint64_t begin_narrow(struct client *client, struct traced *traced) {
+static uint64_t begin_narrow(struct test_client *client, struct traced *traced) {
 	struct trace_config config = usual_config(client);
 
 	memset(config.options.functions, 0, sizeof(config.options.functions));
@@ -520,7 +520,7 @@ static uint64_t begin_narrow(struct client *client, struct traced *traced) {
 }
 
 static void test_two_sessions(void **state) {
-	struct client a = {}, b = {};
+	struct test_client a = {}, b = {};
 	struct trace_config config = usual_config(&b);
 	struct producer producer;
 	struct producer_call call;
@@ -630,7 +630,7 @@ static void test_two_sessions(void **state) {
 /* What a second session asks for beside is added to the ring that there is: the first one misses
  * nothing meanwhile. */
 static void test_widened(void **state) {
-	struct client a = {}, b = {};
+	struct test_client a = {}, b = {};
 	struct trace_config config = usual_config(&b);
 	struct producer producer;
 	struct producer_call call;
@@ -674,7 +674,7 @@ static void test_widened(void **state) {
 /* ---- names, kernels ---- */
 
 static void test_names(void **state) {
-	struct client a = {}, b = {};
+	struct test_client a = {}, b = {};
 	struct producer producer;
 	struct producer_call call;
 	struct name_record name;
@@ -753,7 +753,7 @@ static void test_kernels(void **state) {
 	const uint64_t last = UINT64_C(1) << 63, wrong[4][2] = {
 		{ last - 1, last }, { 1000100, last }, { last - 1, last }, { 1, UINT64_MAX }
 	};
-	struct client a = {}, b = {};
+	struct test_client a = {}, b = {};
 	struct trace_config config = usual_config(&a);
 	struct trace_ring_kernel kernel = {
 		.record = { .size = sizeof(kernel), .type = TRACE_RING_KERNEL, .sequence = 9 },
@@ -875,7 +875,7 @@ static void test_notes(void **state) {
 		char text[16];
 	} note = { .note.record = { .size = sizeof(note), .type = TRACE_RING_NOTE },
 		   .text = "no such thing" };
-	struct client a = {}, b = {};
+	struct test_client a = {}, b = {};
 	struct producer producer;
 	struct traced traced;
 
@@ -885,7 +885,7 @@ static void test_notes(void **state) {
 	assert_true(producer_claim(&producer, traced.ring, (uint32_t)getpid()));
 	assert_true(producer_write(&producer, &note.note.record));
 	drain();
-	for (struct client *client = &a; client; client = client == &a ? &b : NULL) {
+	for (struct test_client *client = &a; client; client = client == &a ? &b : NULL) {
 		const struct trace_note *got;
 
 		client_read(client);
@@ -1002,7 +1002,7 @@ static bool lie(unsigned int n, struct trace_ring *ring, struct producer *produc
 
 static void test_liars(void **state) {
 	struct producer honest_producer, producer;
-	struct client client = {};
+	struct test_client client = {};
 	struct producer_call call;
 	struct traced honest, liar;
 	unsigned int n = 0;
@@ -1048,7 +1048,7 @@ static void test_liars(void **state) {
 
 /* A header that its process overwrites is not read again. */
 static void test_header(void **state) {
-	struct client client = {};
+	struct test_client client = {};
 	struct producer producer;
 	struct producer_call call;
 	struct traced traced;
@@ -1103,7 +1103,7 @@ static void *run_fast(void *userdata) {
 /* Without a pause, and a client that reads too little: each of a million calls is there or counted.
  */
 static void test_fast(void **state) {
-	struct client client = { .lazy = true };
+	struct test_client client = { .lazy = true };
 	struct trace_config config = usual_config(&client);
 	struct fast fast = { .n = 1000000 };
 	uint64_t n = 0, counted = 0, next = 0, gaps = 0;
@@ -1151,7 +1151,7 @@ static void test_fast(void **state) {
 /* Who asks and is not meant gets nothing; rights are those of the connection, too. */
 static void test_not_meant(void **state) {
 	struct traced traced = { .connection = { .state = SHIM_CLOSED, .pidfd = -1 } };
-	struct client client = {};
+	struct test_client client = {};
 	struct trace_config config = usual_config(&client);
 
 	assert_int_equal(process_facts_read(&traced.process.facts, getpid(), -1), 0);
