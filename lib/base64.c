@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Base64 as varlink carries bytes. Strict: no line breaks, no missing padding, no stray bits in the
- * last digit. */
+/*
+ * Base64 as varlink carries bytes (base64.h): encoding and strict decoding. Line breaks, missing
+ * padding and stray bits in the last digit are errors. Daemon and gpuprobectl use it.
+ */
 
 #include "base64.h"
 

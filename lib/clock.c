@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Converts times of other clocks to CLOCK_MONOTONIC (clock.h): the processor's counter, and the
+ * timers of GPUs.
+ *
  * The counter runs at one rate, CLOCK_MONOTONIC at one that NTP bends a little all the time. So its
  * line is renewed once a second: the new segment begins where the old one ends, with the slope that
  * meets what the clocks said a second later if they go on as they did. A time is converted by the

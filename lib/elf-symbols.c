@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Reads segments, sections and symbols of an ELF file by pread() (elf-symbols.h). The file may be
+ * anybody's and may change while it is read: all sizes and offsets are checked.
+ */
+
 #include "elf-symbols.h"
 
 #include <errno.h>

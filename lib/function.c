@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Looks up functions of the CUDA driver in the generated table (function.h): by number, by name,
+ * and names of enumerators.
+ */
+
 #include "function.h"
 
 #include <fnmatch.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Demangles kernel names, and matches them with the patterns that operators write (kernel-name.h).
+ *
  * Demangling is libstdc++'s; what is cut off its result is done here. It is dear for modules with
  * thousands of kernels, so it is done when a pattern needs it: a pattern that is one identifier can
  * only mean mangled names that contain it, as mangling keeps identifiers.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads the list of names that a shim sent for patching (patch-names.h), and checks it.
+ *
  * A module's record is checked as a whole before its first name is given out: there are as many
  * names as it says, each ends inside it, and nothing but padding follows. So a list is either good
  * up to a module, or refused there.

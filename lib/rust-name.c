@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Demangles names in Rust's own mangling, version 0 (rust-name.h).
+ *
  * A parser that goes down the grammar of RFC 2603 and writes as it goes. A name comes from a
  * stranger, and a back reference in it may stand for any part before it, again and again: steps,
  * depth and output have bounds. What is not written (muted) is parsed all the same, to find out

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/* Unit tests of base64.c. */
+
 #include "base64.h"
 
 #include <stdarg.h>

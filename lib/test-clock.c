@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Clocks made up: a counter whose relation to CLOCK_MONOTONIC bends, and GPUs that drift, jitter
- * and jump. */
+/*
+ * Unit tests of clock.c with made-up clocks: a counter whose relation to CLOCK_MONOTONIC bends, and
+ * GPUs whose timers drift, jitter and jump.
+ */
 
 #include "clock.h"
 

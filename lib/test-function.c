@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The table of all functions: lookups, patterns, and that what it says of one function agrees with
- * itself. */
+/*
+ * Unit tests of function.c: lookups and patterns, and whether each function's entries in the table
+ * agree with each other.
+ */
 
 #include "function.h"
 

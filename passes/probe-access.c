@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Finds out what a memory instruction of PTX does (probe-access.h): space, size, kind, operands.
+ * Only the pass `probe` uses it.
+ */
+
 #include "probe-access.h"
 
 /* What the parts of a mnemonic say, in whatever order they come. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Puts the bare body of each probed kernel into the module, beside the probed one (probe-bare.h).
+ *
  * A function is a text of its own: labels, registers, parameters, prototypes and tables of branches
  * are known inside of it only, so a second one may have the same. Where a debug section names
  * labels of a body, assemblers take those of the first, the probed one, because the original stands

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Writes the PTX that computes the fields of a program's context (probe-context.h).
+ *
  * A field that is no constant gets a register c<n>. Temporary registers are declared in a scope
  * around their use: ptxas sees through all that, and a module with very many sites stays short.
  * What cannot be had is 0: the address of a kernel's parameter before PTX 7.7 and sm_70 (no

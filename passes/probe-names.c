@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Resolves names in the body of a PTX function (probe-names.h): to the register or variable that is
+ * declared in the innermost scope around a statement.
+ */
+
 #include "probe-names.h"
 
 #include <errno.h>

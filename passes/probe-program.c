@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Puts the PTX of programs into the probed module (probe-program.h).
+ *
  * A program's text is parsed as a module of its own to find its global variables and functions.
  * Variables that another program has brought already (maps that programs share) are cut out; any
  * other clash of names is the caller's to hear of.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the places in a function's body at which programs run (probe-site.h).
+ *
  * Every kind of point is a walk over the flat list of a body's statements. What each finds is
  * sorted afterwards, so that uses of one place stand together: a place that several points share
  * gets the entry first, then the block, the line, the memory access and the return.

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Replaces the call of a stub in a kernel, such as __bpftime_cuda__kernel_trace, by the programs
+ * that run there (probe-stub.h).
+ *
  * ptxas 13 dies of a signal when a parameter is read that no call has written: so reads of a result
  * become moves of 0, from the call to the end of its scope, or up to another call that writes the
  * same one.

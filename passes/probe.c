@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The pass `probe` (probe.h): puts programs into a PTX module at their points. It works on text in
+ * memory only.
+ *
  * Functions are taken in the order of the text. Each is parsed, its sites are found (probe-site.h),
- *and every site gets
+ * and every site gets
  *
  *	{
  *	@!%p bra $L__skip;		if the instruction runs under %p
@@ -12,13 +15,14 @@
  *	}
  *
  * before its instruction, which stays as it is. A scope of our own keeps names apart, so that
- *nothing of the function's is touched: its registers are read, never written. At an entry it stands
- *before the first label, so a loop to the beginning does not come by again; and it always stands
- *before a .pragma, because that may speak of the instruction after it. Nothing has .noinline.
+ * nothing of the function's is touched: its registers are read, never written. At an entry it
+ * stands before the first label, so a loop to the beginning does not come by again; and it always
+ * stands before a .pragma, because that may speak of the instruction after it. Nothing has
+ * .noinline.
  *
  * Inlined programs make a module grow; beyond limits, sites call. Entries, returns, lines and
- *blocks come first, then memory instructions in order of text. Functions that sites call are
- *written at the end, when all of them are known, and go behind the header with the programs.
+ * blocks come first, then memory instructions in order of text. Functions that sites call are
+ * written at the end, when all of them are known, and go behind the header with the programs.
  */
 
 #include "probe.h"

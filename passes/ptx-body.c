@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Parses the body of a PTX function into statements (ptx-module.h).
+ *
  * A body is tokenised whole, then cut into a flat list of statements. Scopes are statements too,
  * linked in pairs: whoever edits or runs a body walks one array and never recurses. The first token
  * decides what a statement is; an instruction ends at the `;` outside brackets, however many lines

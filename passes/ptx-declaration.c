@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Parses declarations of PTX, and has the cursor over tokens that all parsers use (ptx-parser.h).
+ *
  * The cursor, and declarations: `.visible .global .align 4 .v2 .f32 x[3][4] = {...}, y;` reads the
  * same at module scope, in a body and (without linkage and initializer) in a parameter list. The
  * directives before the name are taken in any order; ptxas lets .align and .attribute stand before

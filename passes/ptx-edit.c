@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Collects edits of a PTX text and applies them at once (ptx-edit.h).
+ *
  * Edits are a list of (offset, bytes removed, bytes put in), sorted when they are applied; those at
  * one offset keep the order in which they came, and insertions come before a replacement. .version
  * is kept apart until then, as only the highest demand counts.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Turns a PTX function's body into a block that stands in place of a call (ptx-inline.h).
+ *
  * Registers and variables that the body declares are the block's own, so they need no other names.
  * Labels are renamed all the same, and so is the way out: `ret` becomes a branch to the block's
  * end. Reading a parameter becomes a move, writing the result nothing. Whatever else mentions one

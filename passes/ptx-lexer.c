@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Splits PTX text into tokens (ptx-lexer.h).
+ *
  * The lexer follows what ptxas accepts rather than the manual alone: a string has no escapes and
  * ends at the next quote, a line that begins with `#` is skipped as the preprocessor's, `.5` and
  * `1.` are numbers, and `a.b::c` is one word while `a .b` is a word and a directive. Each byte is

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Parses a PTX module at module scope (ptx-module.h): functions, variables, where bodies end.
+ *
  * Module scope: a directive says what follows, so one token decides. Bodies and debug sections are
  * not tokenised here; a scan that knows only comments, strings and braces finds their end, which
  * makes reading a module of 60 MB a matter of a fraction of a second. Names go into one array,

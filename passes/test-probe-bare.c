@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is put into a module beside probed kernels: the kernels as they were. */
+/* Unit tests of probe-bare.c: the bare kernels that a module gets beside probed ones. */
 
 #include "test-probe.h"
 

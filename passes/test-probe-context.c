@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is computed for instructions that the CPU driver does not run (tests/sim/test-sim-context.c
- * has the others): the text itself. tests/corpus/points.ptx has them too, for ptxas.
+ * Unit tests of probe-context.c: the text that computes fields which the CPU driver cannot run.
+ * tests/sim/test-sim-context.c has the others. tests/corpus/points.ptx has them too, for ptxas.
  */
 
 #include "test-probe.h"

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Where the points of each kind are. In the texts here, `#` marks the places. */
+/*
+ * Unit tests of probe-site.c: where the points of each kind are. In the texts here, `#` marks the
+ * places.
+ */
 
 #include "test-probe.h"
 

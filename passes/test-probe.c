@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The pass as a whole: where its text goes, programs that share names, the constant bank, limits,
- * and what it refuses. */
+/*
+ * Unit tests of the pass as a whole (probe.h): where programs go, programs that share names, the
+ * constant bank, limits, and what it refuses.
+ */
 
 #include "test-probe.h"
 

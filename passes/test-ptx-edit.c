@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Unit tests of ptx-edit.c: insertions and replacements in a PTX text, refused ones, and the
+ * header.
+ */
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

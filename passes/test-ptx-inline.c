@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Bodies as blocks: what is written, what is left to a call, and modules that hold such blocks.
- * Where the environment names ptxas (PTXAS), it takes every module made here. What the blocks
- * count is checked by tests/sim/test-sim-probe.py.
+ * Unit tests of ptx-inline.c: bodies as blocks, bodies that are left to a call, and modules that
+ * hold such blocks. If the variable PTXAS names ptxas, it assembles every module made here. What
+ * the blocks count is checked by tests/sim/test-sim-probe.py.
  */
 
 #include "test-probe.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Each case is a text and the tokens that it must become, written as kind letter and text,
- * separated by spaces.
+ * Unit tests of ptx-lexer.c. Each case is a text and the tokens that it must become, written as
+ * kind letter and text, separated by spaces.
  */
 
 #include <setjmp.h>

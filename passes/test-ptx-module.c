@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Module scope and bodies, trap by trap. */
+/* Unit tests of ptx-module.c and ptx-body.c: module scope and bodies, one trap after another. */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,30 +2,28 @@
 #pragma once
 
 /*
- * For authors of eBPF programs that run inside CUDA kernels. It includes all that a program needs:
- * compile with clang -O2 -g -target bpf, attach with gpuprobectl. A program that has vmlinux.h
- * includes that before. A program that includes <linux/bpf.h> or other headers of the kernel itself
- * includes them after this one.
+ * For authors of eBPF programs that run inside CUDA kernels. This one header declares all that such
+ * a program needs: map types, helpers, contexts. Compile with clang -O2 -g -target bpf; attach with
+ * gpuprobectl. A program that uses vmlinux.h includes it before this header. A program that
+ * includes <linux/bpf.h> or other headers of Linux itself includes them after this header.
  *
  * A program is a GPU program if its function name starts with `cuda__` or its section with `gpu`.
  *
  *     SEC("kprobe/vectorAdd")         entry of a kernel, once a thread
- *     SEC("kretprobe/vectorAdd")      every way out of a kernel, once a thread; not an exit in a
- *                                     device function that it calls
+ *     SEC("kretprobe/vectorAdd")      every return from a kernel, once a thread; an exit inside a
+ *                                     device function that the kernel calls does not count
  *     SEC("memcapture/vectorAdd")     every memory instruction of a kernel;
  *                                     SEC("kprobe/__memcapture"): of all kernels
  *     SEC("kprobe/dev:helper")        entry of a device function that was not inlined;
- *                                     kretprobe/dev:, memcapture/dev: too
- *     SEC("kprobe/vectorAdd@x.cu:12") a source line, where the module has line information (nvcc
- *     -lineinfo)
+ *                                     kretprobe/dev: and memcapture/dev: work likewise
+ *     SEC("kprobe/vectorAdd@x.cu:12") a source line; needs line information (nvcc -lineinfo)
  *     SEC("kprobe/vectorAdd@block:3") a basic block of the PTX, counted from 0
  *     SEC("kprobe/__directly_run")    a kernel of its own: gpuprobectl run
  *
- * <kernel> is a glob, a mangled or a demangled name; `gpuprobectl attach --kernel` overrides it. If
- * the kernel calls
- * __bpftime_cuda__kernel_trace() (or another stub that the daemon is configured for), programs at
- * its entry run there instead. Several programs at one point run in the order in which they were
- * attached.
+ * A kernel is named by a glob, its mangled name or its demangled name; `gpuprobectl attach
+ * --kernel` overrides the section. If the kernel calls __bpftime_cuda__kernel_trace() (or another
+ * stub that the daemon is configured for), programs at its entry run at that call instead. Several
+ * programs at one point run in the order in which they were attached.
  *
  * Standard helpers with their standard numbers and signatures, from <bpf/bpf_helpers.h>:
  *     1 bpf_map_lookup_elem        2 bpf_map_update_elem        3 bpf_map_delete_elem
@@ -33,15 +31,14 @@
  *     6 bpf_trace_printk, 177 bpf_trace_vprintk (bpf_printk): read by `gpuprobectl log`
  *     7 bpf_get_prandom_u32: not for secrets
  *     8 bpf_get_smp_processor_id: the SM
- *    14 bpf_get_current_pid_tgid, 16 bpf_get_current_comm: of the host process, whose id stands for
- *       the thread's, too
+ *    14 bpf_get_current_pid_tgid: the host process's id, also in place of the thread's id
+ *    16 bpf_get_current_comm: of the host process
  *    25 bpf_perf_event_output    130 bpf_ringbuf_output       132 bpf_ringbuf_submit
- *   131 bpf_ringbuf_reserve: NULL where the program holds a record from the same place already;
- *       whether there is room shows at submit
+ *   131 bpf_ringbuf_reserve: NULL if the program still holds a record from the same call site;
+ *       it does not check for room, submit does
  *   133 bpf_ringbuf_discard      181 bpf_loop
  *
- * Loops whose number of rounds the verifier cannot know, each with the bound that the kernel gives
- * it:
+ * Loops whose number of rounds the verifier cannot know, each with the bound that Linux sets:
  *   bpf_loop(rounds, callback, context, flags)   at most 8388608 rounds (-E2BIG), flags 0
  *                                                (-EINVAL). The callback is a static function of
  *                                                the object, the same one in each run of this call;
@@ -51,18 +48,18 @@
  *                                                (-E2BIG). Linux 6.4 or newer.
  *   may_goto                                     (can_loop, cond_break) 8388608 rounds in one run
  *                                                of the program, all its may_goto together; then it
- *                                                jumps. Not 250 ms, as newer kernels have it. Linux
- *                                                6.9 or newer.
- * Bounds of loops in loops multiply, as in the kernel. A GPU thread that loops long holds its
- * kernel up: choose bounds of your own.
+ *                                                jumps. No limit of 250 ms as newer Linux has.
+ *                                                Linux 6.9 or newer.
+ * Bounds of nested loops multiply, as in Linux. A GPU thread that loops for long delays its kernel:
+ * choose small bounds of your own.
  */
 
 #ifdef __bpf__
 #ifndef __VMLINUX_H__
 #if defined(__has_include) && !__has_include(<asm/types.h>)
 /*
- * Debian and Ubuntu have <asm/types.h> in a folder that clang -target bpf does not search. These
- * are the types that <linux/types.h> would give, which is not read then.
+ * Debian and Ubuntu keep <asm/types.h> in a folder that clang -target bpf does not search. So the
+ * types of <linux/types.h> are defined here, and that header is not read.
  */
 #ifndef _LINUX_TYPES_H
 #define _LINUX_TYPES_H
@@ -95,8 +92,10 @@ typedef __u32 __wsum;
 #include <bpf/bpf_helpers.h>
 #endif
 
-/* Map types. A map of one of these types runs on the GPU; the standard types do too when a GPU
- * program uses them. */
+/*
+ * Map types of this project, always for the GPU. The standard map types also work on the GPU when a
+ * GPU program uses them.
+ */
 enum gpuprobe_map_type {
 	BPF_MAP_TYPE_GPU_HASH_MAP = 1501, /* in device memory, lock-free; full: update is -E2BIG */
 	BPF_MAP_TYPE_PERGPUTD_ARRAY_MAP = 1502, /* an array with one value a thread: attach
@@ -104,8 +103,8 @@ enum gpuprobe_map_type {
 	BPF_MAP_TYPE_GPU_ARRAY_MAP = 1503, /* an array, one copy; max_entries values; key u32 */
 	BPF_MAP_TYPE_GPU_KERNEL_SHARED_ARRAY_MAP =
 		1504, /* shared with host eBPF programs of the object */
-	BPF_MAP_TYPE_PERGPUTD_ARRAY_HOST_MAP = 1512, /* 1502 in host memory */
-	BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP = 1513, /* 1503 in host memory */
+	BPF_MAP_TYPE_PERGPUTD_ARRAY_HOST_MAP = 1512, /* as 1502, in host memory */
+	BPF_MAP_TYPE_GPU_ARRAY_HOST_MAP = 1513, /* as 1503, in host memory */
 	BPF_MAP_TYPE_GPU_RINGBUF_MAP =
 		1527, /* records of up to value_size bytes; written with bpf_perf_event_output */
 };
@@ -113,58 +112,74 @@ enum gpuprobe_map_type {
 #ifdef __bpf__
 
 /*
- * Each process has its own copy of a map on each of its devices (attach --shared: one for all
- * processes of a user); who reads a map sees them merged: integers are added up, unless `map dump`
- * is told otherwise. All that follows holds within one copy. Where a process could not get memory
- * for a map, lookups are NULL, updates are -ENODEV, and records are lost.
+ * Each process has its own copy of a map on each of its devices. With `attach --shared` there is
+ * one copy for all processes of a user. A reader of a map sees the copies merged: integers are
+ * added up, unless `map dump` is told otherwise. All that follows holds within one copy. Where a
+ * process could not get memory for a map, lookups return NULL, updates return -ENODEV, and records
+ * are lost.
  *
- * Arrays, ARRAY and 1503: a lookup of an index >= max_entries is NULL, an update of it -E2BIG.
- * Update (BPF_ANY, BPF_EXIST; BPF_NOEXIST is -EEXIST) stores the value in pieces of its alignment,
- * up to 8 bytes: the last writer wins, 8-byte values are never torn. Elements cannot be deleted
- * (-EINVAL). Atomics, of 4 and 8 bytes, on values of any map: __sync_fetch_and_add, and with clang
- * -mcpu=v3 its result, __sync_fetch_and_and, _or, _xor, __sync_lock_test_and_set (exchange),
- * __sync_val_compare_and_swap. All threads of the device see them; in host memory they are not
- * atomic against the CPU or other devices. __sync_fetch_and_add whose result is not used is exact
- * and cheap: one memory operation a warp, and if programs do nothing else with a map, each SM adds
- * to a copy of its own. value += 1 loses what others add at the same time. Per-thread arrays, 1502:
- * a thread sees its own value for each index, so it needs no atomics. Threads are numbered over the
- * grid (block * threads of a block + thread, x fastest); those from attach --threads (65536) up
- * have no value: lookups are NULL, updates -E2BIG. Launches that run at the same time share the
- * values. Hashes: lookup, update (BPF_ANY, BPF_NOEXIST -EEXIST, BPF_EXIST -ENOENT; full: -E2BIG,
- * nothing is evicted), delete (-ENOENT), from all threads at once; max_entries is exact. As on a
- * CPU, the slot of a deleted element may be taken by another while somebody still holds a pointer
- * to its value. To count: look up; if there is none, insert a zero with BPF_NOEXIST, look up again;
- * add. LRU_HASH, LRU_PERCPU_HASH: hashes where an update that finds the map full deletes an element
- * and succeeds. It is the one that was used least recently of 64 slots, in which about a third are
- * elements (of a map of at most 16 entries: of all). Lookups that find it and updates are uses;
- * time counts insertions, in steps of a 64th of max_entries. -E2BIG only where more threads insert
- * at the very same moment than the map has room for. What is evicted is not counted as lost. A dump
- * that merges processes may show more than max_entries. PERCPU_ARRAY, PERCPU_HASH, LRU_PERCPU_HASH:
- * "CPU" reads SM; several warps of an SM run at once, so count with __sync_fetch_and_add. Rings: a
- * record that finds no room is lost and counted; nobody waits. Their size is that of attach
- * --ring-size (8 MiB for each process and device), whatever max_entries says; it is divided among
- * the SMs. Records of one warp keep their order. bpf_perf_event_output and bpf_ringbuf_output
- * return 0; -ENOSPC (the second: -EAGAIN) where there is no room; -E2BIG for a record above 4096
- * bytes or 1527's value_size; flags and context are ignored. 1504, and ARRAY, 1503 and 1513 where a
- * host program of the object uses them too: a kernel array in host memory that the GPU reads and
- * writes directly, one for all processes of one user. Slow to write to: let few threads do it.
- * Global variables (.bss, .data) are arrays of one element, with the same rules; .rodata (const
- * volatile) is constant: a program is compiled for what is in it, and the way that it rules out at
- * an `if` may do what no GPU can.
+ * Arrays, ARRAY and 1503: a lookup of an index >= max_entries returns NULL, an update returns
+ * -E2BIG. An update (BPF_ANY, BPF_EXIST; BPF_NOEXIST is -EEXIST) stores the value in pieces of its
+ * alignment, up to 8 bytes: the last writer wins, 8-byte values are never torn. Elements cannot be
+ * deleted (-EINVAL).
  *
- * bpf_printk: the conversions of the kernel's, at most 12 arguments, a format of at most 255 bytes;
- * %s prints an address, as the string is in the GPU's memory. Writes to the object's log, which is
- * a ring; returns 0, or -ENOSPC where that has no room.
+ * Atomics work on 4 and 8 bytes of the values of any map: __sync_fetch_and_add, and with clang
+ * -mcpu=v3 also its result, __sync_fetch_and_and, _or, _xor, __sync_lock_test_and_set (exchange)
+ * and __sync_val_compare_and_swap. All threads of the device see them. In host memory they are not
+ * atomic against the CPU or other devices. A __sync_fetch_and_add whose result is not used is exact
+ * and cheap: one memory operation a warp. If programs do nothing else with a map, each SM adds to a
+ * copy of its own. A plain `value += 1` loses concurrent additions.
+ *
+ * Per-thread arrays, 1502: a thread sees its own value for each index, so it needs no atomics.
+ * Threads are numbered over the grid (block * threads of a block + thread, x fastest). Threads
+ * numbered `attach --threads` (65536 by default) and up have no value: lookups return NULL, updates
+ * -E2BIG. Launches that run at the same time share the values.
+ *
+ * Hashes: lookup, update (BPF_ANY, BPF_NOEXIST -EEXIST, BPF_EXIST -ENOENT; full: -E2BIG, nothing is
+ * evicted) and delete (-ENOENT), from all threads at once. max_entries is exact. As on a CPU,
+ * another element may take the slot of a deleted one while a program still holds a pointer to its
+ * value. To count: look up; if there is no element, insert a zero with BPF_NOEXIST and look up
+ * again; then add.
+ *
+ * LRU_HASH, LRU_PERCPU_HASH: hashes where an update of a full map deletes an element and succeeds.
+ * The victim is the least recently used of 64 slots, of which about a third hold elements (in a map
+ * of at most 16 entries: of all slots). Lookups that find an element and updates count as uses.
+ * Time is measured in insertions, in steps of a 64th of max_entries. An update returns -E2BIG only
+ * when more threads insert at the same moment than the map has room for. Evicted elements do not
+ * count as lost. A dump that merges processes may show more than max_entries.
+ *
+ * PERCPU_ARRAY, PERCPU_HASH, LRU_PERCPU_HASH: "CPU" means SM. Several warps of an SM run at once,
+ * so count with __sync_fetch_and_add.
+ *
+ * Rings: a record that finds no room is lost and counted; no thread waits. `attach --ring-size`
+ * sets the size (8 MiB for each process and device); max_entries does not. The SMs divide it among
+ * themselves. Records of one warp keep their order. bpf_perf_event_output and bpf_ringbuf_output
+ * return 0; -ENOSPC (the second: -EAGAIN) if there is no room; -E2BIG for a record of more than
+ * 4096 bytes or 1527's value_size. Flags and context are ignored.
+ *
+ * 1504, and ARRAY, 1503 and 1513 that a host program of the object uses too: an array of Linux in
+ * host memory, one for all processes of a user. The GPU reads and writes it directly. Writing is
+ * slow: let few threads do it.
+ *
+ * Global variables (.bss, .data) are arrays of one element, with the same rules. .rodata (const
+ * volatile) is constant: a program is compiled for its values. A branch that these values rule out
+ * may do what no GPU can.
+ *
+ * bpf_printk: the conversions of Linux, at most 12 arguments, a format of at most 255 bytes. %s
+ * prints an address, because the string is in the GPU's memory. It writes to the object's log,
+ * which is a ring; it returns 0, or -ENOSPC if the ring has no room.
  */
 
-/* Writes a string of at most 255 bytes to the log. Returns 0, or -ENOSPC where that has no room. */
+/* Writes a string of at most 255 bytes to the log. Returns 0, or -ENOSPC if the log has no room. */
 static long (*const ebpf_puts)(const char *string) = (void *)501;
 
-/* %globaltimer: nanoseconds, steps of 32 ns on an H200. Not the host's clock. */
+/* %globaltimer: nanoseconds, in steps of 32 ns on an H200. It is not the host's clock. */
 static __u64 (*const bpf_get_globaltimer)(void) = (void *)502;
 
-/* blockIdx, blockDim, threadIdx, gridDim of the calling thread. Each pointer must be valid. Return
- * 0. */
+/*
+ * blockIdx, blockDim, threadIdx, gridDim of the calling thread. All three pointers must be valid.
+ * They return 0.
+ */
 static long (*const bpf_get_block_idx)(__u64 *x, __u64 *y, __u64 *z) = (void *)503;
 static long (*const bpf_get_block_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)504;
 static long (*const bpf_get_thread_idx)(__u64 *x, __u64 *y, __u64 *z) = (void *)505;
@@ -173,8 +188,10 @@ static long (*const bpf_get_grid_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)50
 /* A system-wide memory fence (membar.sys). Returns 0. */
 static long (*const bpf_gpu_membar)(void) = (void *)506;
 
-/* The calling thread leaves the kernel at once, without its return probes. Refused unless the
- * daemon allows it (gpuprobed --allow-exit). */
+/*
+ * The calling thread leaves the kernel at once; return probes do not run. The daemon refuses such
+ * programs unless it was started with --allow-exit.
+ */
 static long (*const bpf_cuda_exit)(void) = (void *)507;
 
 static __u64 (*const bpf_get_sm_id)(void) = (void *)509; /* %smid */
@@ -185,17 +202,17 @@ static __u64 (*const bpf_get_device_ordinal)(void) =
 	(void *)512; /* as the process numbers devices */
 
 /*
- * Ids. Give members of keys, values and records these types, and `gpuprobectl map dump` and `ring
- * read` show the kernel's name and the source line in their place; in JSON they are strings of 16
- * hexadecimal digits, as in `gpuprobectl --json kernel list`.
+ * Ids. Give members of keys, values and records these types. Then `gpuprobectl map dump` and `ring
+ * read` show the kernel's name and the source line instead of the number. In JSON they are strings
+ * of 16 hexadecimal digits, as in `gpuprobectl --json kernel list`.
  */
 typedef __u64 gpuprobe_kernel_id;
 typedef __u64 gpuprobe_instruction_id;
 
 /*
- * Contexts: what R1 points to. All are read-only and at most 168 bytes, so that the kernel's
- * verifier checks reads as those of a kprobe's pt_regs: aligned, 8 bytes wide. A program pays for
- * the fields that it reads.
+ * Contexts: what R1 points to. All are read-only and have at most 168 bytes, so Linux's verifier
+ * checks reads of them like reads of a kprobe's pt_regs: aligned, 8 bytes wide. Only the fields
+ * that a program reads cost time.
  */
 
 /* At entry and return, at lines and blocks. */
@@ -213,28 +230,28 @@ struct gpuprobe_kernel_ctx {
 };
 
 /*
- * The SASS engine (machine code is patched, no PTX needed) has all of these but param_count and
- * params, which the verifier cannot know: a program that reads them is not attached there. At
- * memory accesses instruction_id is the address of the instruction, the address of shared and local
- * memory an offset in it, kind is load, store or atomic, and a store's value is there, an atomic's
- * is not.
+ * The SASS engine patches machine code and needs no PTX. It has all of these fields but param_count
+ * and params. The verifier cannot know which engine will be used, so a program that reads these two
+ * is not attached there. At memory accesses instruction_id is the address of the instruction, the
+ * address of shared and local memory is an offset in it, and kind is load, store or atomic. The
+ * value of a store is there; that of an atomic is not.
  */
 
 /* At a memory instruction. */
 struct gpuprobe_memory_ctx {
 	gpuprobe_instruction_id instruction_id; /* `gpuprobectl kernel show` resolves it to PTX text
 						   and source line */
-	__u64 address; /* generic; of a copy, the side in global memory; of a tensor's copy, that of
-			  its map */
-	__u64 size; /* bytes a thread moves; 0: a tensor's copy, which its map describes */
+	__u64 address; /* generic; of a copy: its side in global memory; of a tensor copy: its
+			  tensor map */
+	__u64 size; /* bytes that a thread moves; 0: a tensor copy, whose size its tensor map says
+		     */
 	__u64 space; /* enum gpuprobe_space */
 	__u64 kind; /* enum gpuprobe_access */
 	__u64 value; /* stored, or an atomic's operand (the new value of a compare-and-swap): its
 			first 8 bytes; else 0 */
 };
 
-/* At kprobe/K@call, @ret, @barrier, @syncwarp, @shfl, @malloc, @free: the SASS engine alone has
- * these. */
+/* At kprobe/K@call, @ret, @barrier, @syncwarp, @shfl, @malloc, @free; on the SASS engine only. */
 struct gpuprobe_event_ctx {
 	gpuprobe_kernel_id kernel_id;
 	__u64 pc; /* address of the instruction */

@@ -2,20 +2,23 @@
 #pragma once
 
 /*
- * The interest page: one page of a file, <runtime dir>/interest, that the daemon writes and every
- * CUDA process maps read-only at its first module load. It answers one question without a message:
- * can any attachment mean this process? "Yes" costs an image sent to the daemon, which decides
- * with the facts that it looks up itself; "no" costs nothing, and where pid or uid decide no system
- * call: a process in a sandbox is not killed for what is said of others. So rules may be too wide,
- * never too narrow.
+ * The interest page: one page of the file <runtime dir>/interest. The daemon writes it; every CUDA
+ * process maps it read-only at its first module load. A process finds out there, without a message,
+ * whether any attachment may apply to it.
  *
- * Written as a sequence lock: generation is odd while the daemon writes. A reader loads it
- * (acquire), reads, loads again, and retries while odd or changed, at most INTEREST_RETRIES times;
- * then it takes "yes". A page of another magic or version means "no"; magic, version, generation
- * and flags lie at the same place in all versions: a daemon closes the page of the one before, and
- * a process sees when one that it does not understand is closed. The file is created anew (rename)
- * when the daemon starts, so a reader that finds INTEREST_FLAG_CLOSED maps it again at the next
- * load.
+ * "Yes" costs one image sent to the daemon, which then decides with facts that it looks up itself.
+ * "No" costs nothing; a rule on pid or uid takes not even a system call, so a sandbox that kills
+ * for a system call does not kill a process that no rule means. So a rule may match too many
+ * processes, but never too few.
+ *
+ * The page is a sequence lock: generation is odd while the daemon writes. A reader loads generation
+ * (acquire), reads the page, and loads it again. It retries while the number is odd or has changed,
+ * at most INTEREST_RETRIES times; then it assumes "yes".
+ *
+ * A page with another magic or version means "no". The fields magic, version, generation and flags
+ * lie at the same place in all versions. So a daemon can close the page of an older one, and a
+ * process sees when a page that it does not understand is closed. A daemon creates the file anew
+ * (rename) when it starts: a reader that finds INTEREST_FLAG_CLOSED maps it again at its next load.
  */
 
 #include <stdint.h>
@@ -31,11 +34,13 @@
 #define INTEREST_TRACE_RULES_MAX 8
 #define INTEREST_SANITIZER_MAX 256
 #define INTEREST_RETRIES 100
-#define INTEREST_DEADLINE_MAX_MS 600000 /* a process waits no longer, whatever the page says */
+#define INTEREST_DEADLINE_MAX_MS \
+	600000 /* the longest that a process waits, whatever the page says */
 
 enum interest_flags {
-	INTEREST_FLAG_EVERYONE = 1 << 0, /* more rules than fit: every process is meant */
-	INTEREST_FLAG_CLOSED = 1 << 1, /* the daemon stopped in good order */
+	INTEREST_FLAG_EVERYONE =
+		1 << 0, /* there are more rules than fit: the page applies to every process */
+	INTEREST_FLAG_CLOSED = 1 << 1, /* the daemon has stopped normally */
 };
 
 enum interest_rule_flags {
@@ -44,21 +49,23 @@ enum interest_rule_flags {
 	INTEREST_RULE_COMM = 1 << 2,
 	INTEREST_RULE_EXE = 1 << 3,
 	INTEREST_RULE_CGROUP = 1 << 4,
-	INTEREST_RULE_NOT =
-		1 << 5, /* of sass_rules: who matches this one does not get the engine */
+	INTEREST_RULE_NOT = 1 << 5, /* in sass_rules: matching processes do not get the engine */
 };
 
-/* A process matches a rule if it matches every field that the flags name; no flags: every process.
+/*
+ * A process matches a rule if it matches every field that the flags name. A rule without flags
+ * matches every process.
  */
 struct interest_rule {
 	uint32_t flags; /* enum interest_rule_flags */
 	uint32_t pid; /* as the daemon sees it; ignored by a process in another pid namespace */
-	uint32_t uid; /* real uid, likewise; as it was at the process's last load or first call */
+	uint32_t uid; /* real uid, likewise; the process takes its uid at its last load or first
+			 call */
 	uint32_t reserved; /* 0 */
 	char comm[16]; /* as in /proc/PID/comm, NUL-padded */
 	uint64_t exe; /* interest_hash of the target of /proc/PID/exe */
-	uint64_t cgroup; /* interest_hash of the path in the unified hierarchy, "/a/b" (from
-			    /proc/PID/cgroup), or of one that it lies under */
+	uint64_t cgroup; /* interest_hash of a path in the unified hierarchy, "/a/b": the process's
+			    cgroup (from /proc/PID/cgroup) or one above it */
 };
 
 struct interest_page {
@@ -67,32 +74,32 @@ struct interest_page {
 	uint64_t generation; /* even: stable; grows with every change */
 	uint32_t flags; /* enum interest_flags */
 	uint32_t deadline_ms; /* how long the shim may wait for the daemon in one load */
-	uint32_t rule_count; /* <= INTEREST_RULES_MAX; 0: nobody is meant */
+	uint32_t rule_count; /* <= INTEREST_RULES_MAX; 0: no process is meant */
 	/*
-	 * Processes that load the SASS engine (patch.h) before their first CUDA call, although no
-	 * attachment need mean them yet: the first rule that matches decides. 0: nobody.
+	 * Processes that load the SASS engine (patch.h) before their first CUDA call, even if no
+	 * attachment means them yet. The first rule that matches decides. 0: no process.
 	 */
 	uint32_t sass_rule_count;
 	struct interest_rule rules[INTEREST_RULES_MAX];
 	/*
-	 * Who is left alone, whatever the other rules say: these are never too wide, so where a
-	 * process cannot know whether it matches, it does not (and the daemon decides). They change
-	 * with generation and trace_generation.
+	 * Processes that are left alone, whatever the other rules say. These rules never match too
+	 * many: a process that cannot tell whether it matches assumes that it does not, and the
+	 * daemon decides. They change together with generation and trace_generation.
 	 */
 	struct interest_rule exclude_rules[INTEREST_EXCLUDE_RULES_MAX];
 	struct interest_rule sass_rules[INTEREST_SASS_RULES_MAX];
 	/*
-	 * Whose calls are traced (trace-ring.h): a sequence lock of its own, so that a trace does
-	 * not disturb what is attached. Each cu* function reads trace_generation; when it has
-	 * changed, a process that matches a rule asks (WIRE_TRACE).
+	 * Processes whose calls are traced (trace-ring.h). trace_generation is a second sequence
+	 * lock, so that a trace does not disturb attachments. Each cu* function reads it; when it
+	 * has changed, a process that matches a rule asks the daemon (WIRE_TRACE).
 	 */
 	uint64_t trace_generation; /* even: stable; grows with every change of what follows */
-	uint32_t trace_rule_count; /* 0: nobody; more than INTEREST_TRACE_RULES_MAX: everybody asks
-				    */
+	uint32_t trace_rule_count; /* 0: no process; more than INTEREST_TRACE_RULES_MAX: every
+				      process asks */
 	uint32_t exclude_rule_count; /* <= INTEREST_EXCLUDE_RULES_MAX */
 	struct interest_rule trace_rules[INTEREST_TRACE_RULES_MAX];
-	char sanitizer[INTEREST_SANITIZER_MAX]; /* path of libsanitizer-public.so; empty: where
-						   toolkits put it */
+	char sanitizer[INTEREST_SANITIZER_MAX]; /* path of libsanitizer-public.so; empty: search
+						   where toolkits install it */
 };
 
 _Static_assert(sizeof(struct interest_page) <= INTEREST_PAGE_SIZE, "one page");

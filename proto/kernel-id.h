@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* The number of a kernel or device function, wherever one is shown: FNV-1a, 64 bits, of its mangled
- * name. */
+/*
+ * Ids of kernels and instructions, computed alike by daemon, workers, passes and shim. A kernel (or
+ * device function) has the FNV-1a hash, 64 bits, of its mangled name.
+ */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,9 +18,9 @@ static inline uint64_t kernel_id(const char *mangled, size_t length) {
 }
 
 /*
- * The number of an instrumented instruction: that of the image in the upper half (1 ... 2^31-1,
- * given by the daemon; the same for every process that loads it with the same attachments), in the
- * lower that of the instruction among those of the image.
+ * The id of an instrumented instruction. Upper half: the image's number (1 ... 2^31-1), which the
+ * daemon assigns; it is the same for all processes that load the image with the same attachments.
+ * Lower half: the number of the instruction within the image.
  */
 static inline uint64_t instruction_id(uint32_t image, uint32_t index) {
 	return (uint64_t)image << 32 | index;

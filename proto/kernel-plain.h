@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a demangled name of a kernel has beside the name that people write: left out in place. For
- * the image worker, which matches names, and the daemon. */
+/*
+ * Removes, in place, the parts of a demangled kernel name that people do not write. The image
+ * worker (to match names) and the daemon use it.
+ */
 
 #include <stdbool.h>
 #include <string.h>
 
-/* ABI tags, [abi:cxx11]. False: there was none. */
+/* Removes ABI tags such as [abi:cxx11]. Returns whether there was one. */
 static inline bool kernel_plain_untag(char *text) {
 	bool found = false;
 
@@ -17,8 +19,10 @@ static inline bool kernel_plain_untag(char *text) {
 	return found;
 }
 
-/* The hash at the end of a Rust name that is mangled like one of C++: ::h and 16 hexadecimal
- * digits. */
+/*
+ * Removes the hash at the end of a Rust name that is mangled like a C++ name: ::h and 16
+ * hexadecimal digits.
+ */
 static inline void kernel_plain_unhash(char *text) {
 	const size_t n = strlen(text);
 

@@ -2,20 +2,22 @@
 #pragma once
 
 /*
- * A record of an object's log ring (its internal map ".log", a MAP_KIND_RING): what
- * bpf_trace_printk, bpf_trace_vprintk and ebpf_puts write. Followed by arg_count u64, then
- * format_length bytes of text without NUL, padded to 8 bytes. Whoever reads it believes none of it.
+ * A record of an object's log. The log is a ring, the object's internal map ".log" (MAP_KIND_RING).
+ * bpf_trace_printk, bpf_trace_vprintk and ebpf_puts write to it; the daemon reads it.
+ *
+ * After this header come arg_count u64, then format_length bytes of text without a NUL, padded to 8
+ * bytes. GPU programs write the record, so a reader must check every field.
  */
 
 #include <stdint.h>
 
 #define LOG_MAP_NAME ".log"
 #define LOG_ARGS_MAX 12 /* as bpf_trace_vprintk */
-#define LOG_FORMAT_MAX 255 /* longer ones are cut */
+#define LOG_FORMAT_MAX 255 /* bytes; longer texts are cut */
 
 enum log_kind {
-	LOG_PRINTK = 1, /* text is a format with arg_count arguments */
-	LOG_PUTS = 2, /* text is text */
+	LOG_PRINTK = 1, /* the text is a format with arg_count arguments */
+	LOG_PUTS = 2, /* the text is printed as it is */
 };
 
 struct log_record {

@@ -2,23 +2,23 @@
 #pragma once
 
 /*
- * Layout of a map and of its instances.
+ * Layout of a map and of its instances. Daemon, shim and device code all follow this header.
  *
  * An *instance* is the memory of a map for one process and CUDA context (contexts of one device
- * share nothing), or for all processes if the map is shared. Who holds it says its place:
+ * share nothing), or for all processes if the map is shared. Its place says where the memory is:
  *
- *   MAP_PLACE_DEVICE  a buffer in device memory; a memfd that daemon and process share holds a
+ *   MAP_PLACE_DEVICE  A buffer in device memory. A memfd that daemon and process share holds a
  *                     header page and a copy of the buffer, byte for byte (the mirror). The daemon
- *                     fills the copy before it hands it out, the shim uploads it when it creates
- *                     the buffer and copies back when asked, periodically, and before the context
+ *                     fills the copy before it hands it out. The shim uploads it when it creates
+ *                     the buffer. It copies back when asked, periodically, and before the context
  *                     ends. Rings have a host area behind the copy that the GPU writes to directly.
- *   MAP_PLACE_HOST    the memfd itself: header page, then the data, registered with the driver.
+ *   MAP_PLACE_HOST    The memfd itself: header page, then the data, registered with the driver.
  *                     Nothing is copied. Types 1512 and 1513, and every map of an object attached
- *                     as shared: then one memfd for all processes.
- *   MAP_PLACE_KERNEL  the pages of a kernel array (BPF_F_MMAPABLE), which host programs of the
- *                     object use too: the descriptor is that of the map, the data starts at offset
- *                     0, there is no header. Elements are round_up(value_size, 8) bytes apart.
- *                     ARRAY, 1503, 1504 and 1513 that host programs share; one for all processes.
+ *                     as shared; a shared map has one memfd for all processes.
+ *   MAP_PLACE_KERNEL  The pages of an array of Linux (BPF_F_MMAPABLE) that host programs of the
+ *                     object use too. The descriptor is the map's; the data starts at offset 0;
+ *                     there is no header. Elements are round_up(value_size, 8) bytes apart. ARRAY,
+ *                     1503, 1504 and 1513 that host programs share; one for all processes.
  *
  *     memfd:  header (one page) | data (data_size) | up to the next page | host area (host_size)
  *
@@ -32,49 +32,45 @@
  *   shard_stride = max_entries * value_stride, rounded up to 128 (a cache line) when shards > 1
  *   data_size    = shards * shard_stride
  *
- *   shards is a power of two. Device code picks its shard as (%smid & (shards - 1)). What the
- *   shards mean:
+ *   shards is a power of two. Device code uses shard (%smid & (shards - 1)). How shards are merged:
  *
- *   MAP_MERGE_NONE   shards == 1; the copy is the value. Between instances: see `merge` of the
- *                    reader.
+ *   MAP_MERGE_NONE   shards == 1; the copy is the value. The reader chooses how to merge
+ *                    instances (its `merge`).
  *   MAP_MERGE_SUM64, MAP_MERGE_SUM32
- *                    the compiler proved that GPU programs only ever add to the values atomically
- *                    and never read them: the value is the sum over shards and instances, lane by
+ *                    The compiler proved that GPU programs only ever add to the values atomically
+ *                    and never read them. The value is the sum over shards and instances, lane by
  *                    lane of 8 or 4 bytes, modulo 2^64 or 2^32.
- *   MAP_MERGE_PERCPU a PERCPU map: shard s is the copy of SM s.
- *   MAP_MERGE_LATEST the compiler proved that GPU programs only ever update the values whole and
- *                    never read them, and value_size <= 8: an element is {u64 value, zero-extended;
- *                    u64 stamp}, stored at once; the stamp is %globaltimer (never 0), or 0 where
- *                    the shard was never written. The value is that with the highest stamp.
+ *   MAP_MERGE_PERCPU A PERCPU map: shard s is the copy of SM s.
+ *   MAP_MERGE_LATEST The compiler proved that GPU programs only ever update the values whole and
+ *                    never read them, and value_size <= 8. An element is {u64 value, zero-extended;
+ *                    u64 stamp}, stored at once. The stamp is %globaltimer (never 0), or 0 if the
+ *                    shard was never written. The value with the highest stamp counts.
  *
- *   The buffer of a map that merges by sums or keeps the latest may be spread over the modules:
- *   each module has one of the same size as a variable, zeros at first, and the shim merges them
- *   when it mirrors. Its instances therefore always start
- *   with zeros; the initial bytes of a data section are added once by who reads the map.
+ *   The buffer of a map that merges by sums or keeps the latest may be spread over modules. Each
+ *   module then holds one of the same size as a variable, all zeros at first, and the shim merges
+ *   them when it mirrors. So instances of such a map always start with zeros. The reader of the map
+ *   adds the initial bytes of a data section once.
  *
- * MAP_KIND_THREADS (1502, 1512): one value a thread, `threads` of them for each index; the thread's
- * number is that of
- *   its block in the grid (x fastest) times the block's size plus its number in the block. Threads
- *   beyond have none.
+ * MAP_KIND_THREADS (1502, 1512): one value a thread, `threads` of them for each index. A thread's
+ *   number is its block's number in the grid (x fastest), times the block's size, plus its number
+ *   in the block. Threads with a number from `threads` up have no value.
  *
  *     value of index i for thread t:  data + (i * threads + t) * value_stride
  *
- * MAP_KIND_HASH (HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, 1501): struct map_hash, 128 bytes;
- * then `capacity` slots (a power of
- *   two), entry_stride bytes apart: u64 word (see below), the key padded to 8 bytes, then `shards`
- *   values, value_stride bytes apart
- *   (more than one for the PERCPU types: that of SM s is number s & (shards - 1)), then for the LRU
- *   types u64, when it was last used. Which slots a key may be in, and in which order,
- *   device-lib-hash.c says;
- *   who reads a map need not know.
+ * MAP_KIND_HASH (HASH, PERCPU_HASH, LRU_HASH, LRU_PERCPU_HASH, 1501): a struct map_hash, 128 bytes;
+ *   then `capacity` slots (a power of two), entry_stride bytes apart. A slot holds: a u64 word (see
+ *   below); the key padded to 8 bytes; `shards` values, value_stride bytes apart (more than one for
+ *   the PERCPU types: SM s has number s & (shards - 1)); for the LRU types a u64, the time of last
+ *   use. device-lib-hash.c says which slots a key may be in, and in which order. A reader of a map
+ *   need not know.
  *
  * MAP_KIND_RING (RINGBUF, PERF_EVENT_ARRAY, 1527): the data is `rings` struct map_ring, 128 bytes
- * each; the host area holds
- *   `rings` tails, u64, 64 bytes apart (the daemon keeps a number of its own behind each), padded
- *   to a page, then `rings` rings of ring_size bytes (a power of two). See below.
+ *   each. The host area holds `rings` tails, u64, 64 bytes apart (the daemon keeps a number of its
+ *   own behind each), padded to a page; then `rings` rings of ring_size bytes (a power of two). See
+ *   below.
  *
- * The daemon never believes the header or the contents of an instance that it has handed out: a
- * process may write there.
+ * A process may write to its instances, so the daemon never trusts their header or contents once it
+ * has handed them out.
  */
 
 #include <stddef.h>
@@ -87,22 +83,20 @@
 #define MAP_SHARD_ALIGN 128
 #define MAP_DATA_SIZE_MAX (UINT64_C(1) << 32) /* of one instance, host area included */
 #define MAP_SHARDED_SIZE_MAX (UINT64_C(64) << 20) /* shards are halved until data_size fits */
-#define MAP_RESIDENT_SIZE_MAX                                               \
-	(UINT64_C(1) << 20) /* largest data_size that a module holds itself \
-			     */
-#define MAP_HASH_SPARSE_MAX                                                   \
-	16384 /* entries of a hash map that has four slots for each; else two \
+#define MAP_RESIDENT_SIZE_MAX \
+	(UINT64_C(1) << 20) /* bytes; largest data_size that a module holds itself */
+#define MAP_HASH_SPARSE_MAX                                                                       \
+	16384 /* hash maps up to this many entries have four slots an entry; larger ones have two \
 	       */
-#define MAP_HASH_GROUPED_MIN 131072 /* slots of one that keeps neighbouring keys together */
+#define MAP_HASH_GROUPED_MIN 131072 /* from this many slots on, neighbouring keys lie together */
 #define MAP_KEY_SIZE_MAX 512 /* bytes; of hash maps */
-#define MAP_THREADS_DEFAULT                                                  \
-	UINT32_C(65536) /* of per-thread arrays, where the user does not say \
-			 */
+#define MAP_THREADS_DEFAULT \
+	UINT32_C(65536) /* threads of per-thread arrays, unless the user sets it */
 #define MAP_THREADS_MAX (UINT32_C(1) << 28)
 #define MAP_RINGS_MAX 128 /* of one instance: a producer uses ring (%smid & (rings - 1)) */
-#define MAP_RING_SIZE_MIN (UINT64_C(16) << 10) /* of one of them */
+#define MAP_RING_SIZE_MIN (UINT64_C(16) << 10) /* bytes of one ring */
 #define MAP_RING_TOTAL_DEFAULT \
-	(UINT64_C(8) << 20) /* of one instance, where the user does not say */
+	(UINT64_C(8) << 20) /* bytes of all rings of one instance, unless the user sets it */
 #define MAP_RING_TOTAL_MAX (UINT64_C(2) << 30)
 #define MAP_RECORD_SIZE_MAX 4096 /* bytes of one record */
 
@@ -130,10 +124,10 @@ enum map_merge {
 enum map_instance_state {
 	MAP_INSTANCE_NEW = 0, /* never mirrored */
 	MAP_INSTANCE_LIVE = 1,
-	MAP_INSTANCE_FINAL = 2, /* the context ended in good order after the last copy */
+	MAP_INSTANCE_FINAL = 2, /* the context ended normally after the last copy */
 };
 
-/* How a map lies in memory. Computed by map_layout_init() alone, on both sides. */
+/* How a map lies in memory. Both sides compute it with map_layout_init() only. */
 struct map_layout {
 	uint32_t kind; /* enum map_kind */
 	uint32_t place; /* enum map_place */
@@ -161,7 +155,7 @@ struct map_header {
 	uint32_t max_entries;
 	struct map_layout layout;
 	/* written by the shim: */
-	uint64_t sequence; /* odd while a copy is under way */
+	uint64_t sequence; /* odd while the shim copies */
 	uint64_t mirrored_ns; /* CLOCK_MONOTONIC of the last complete copy */
 	uint32_t state; /* enum map_instance_state */
 	uint32_t reserved; /* 0 */
@@ -176,16 +170,16 @@ _Static_assert(sizeof(struct map_header) <= MAP_DATA_OFFSET, "the header has a p
  *     at most 4 bytes the key, zero-extended)
  *
  *   EMPTY    never used: a search ends here
- *   BUSY     one thread writes key and value; others pass by
- *   PENDING  key and value are there; being checked for a second slot with the same key (see
- *            device-lib-hash.c)
+ *   BUSY     one thread writes key and value; other threads pass by
+ *   PENDING  key and value are there; the writer still looks for a second slot with the same key
+ *            (see device-lib-hash.c)
  *   LIVE     an element
  *   DEAD     deleted, can be taken again (BUSY, with the next version); a search goes on
- *   KILLED   was PENDING, gave way to another slot with the same key; who wrote it makes it DEAD
+ *   KILLED   was PENDING and gave way to another slot with the same key; its writer makes it DEAD
  *
- * Only what is LIVE is an element; its key does not change while the word stays the same. A search
+ * Only a LIVE slot is an element. Its key does not change while the word stays the same. A search
  * looks at MAP_HASH_WINDOW slots at most, unless `overflow` says that an element lies further on.
- * An EMPTY slot is all zeros; once used, never EMPTY again.
+ * An EMPTY slot is all zeros; a used slot never becomes EMPTY again.
  */
 enum map_slot_state {
 	MAP_SLOT_EMPTY = 0,
@@ -201,20 +195,18 @@ enum map_slot_state {
 #define MAP_HASH_WINDOW 128
 
 struct map_hash {
-	uint32_t taken; /* room: elements, and slots about to become one; together with `count` a
-			   word of 8 bytes */
-	uint32_t count; /* elements; may be one too few or too many while one is inserted or deleted
-			 */
-	uint64_t overflow; /* 1: once an element was put beyond its window */
-	uint64_t clock; /* LRU: twice the number of slots that were taken; what "last used" is
-			   measured in */
+	uint32_t taken; /* elements, and slots that are about to become elements; forms a word of 8
+			   bytes with `count` */
+	uint32_t count; /* elements; off by one while an element is inserted or deleted */
+	uint64_t overflow; /* 1: at some time an element was put beyond its window */
+	uint64_t clock; /* LRU: twice the number of slots taken so far; the clock of "last used" */
 	uint64_t reserved[13];
 };
 
 /*
- * Neighbouring keys are in neighbouring slots, a cache line of them (2 to the power of this) in a
- * large map: a warp whose keys are numbers in a row touches few lines, and all of each. Elements of
- * small maps are far apart: all SMs are at them at once.
+ * How many neighbouring keys share a cache line in a large map: 2 to the power of this. A warp
+ * whose keys are consecutive numbers then touches few lines, and all of each. Elements of small
+ * maps lie far apart, because all SMs use them at once.
  */
 static inline uint32_t map_hash_group_bits(const struct map_layout *layout) {
 	if (layout->capacity < MAP_HASH_GROUPED_MIN)
@@ -222,30 +214,31 @@ static inline uint32_t map_hash_group_bits(const struct map_layout *layout) {
 	return layout->entry_stride == 32 ? 2 : layout->entry_stride == 64 ? 1 : 0;
 }
 
-/* A hash of words, after one word more. */
+/* Adds one word to a hash of words. */
 static inline uint64_t map_hash_mix(uint64_t hash, uint64_t word) {
 	hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
 	return hash ^ hash >> 32;
 }
 
 /*
- * Rings. Producers of ring r reserve by compare-and-swap on `head`, write a batch (one warp's
- * records of one size), fence, and store the stamp; the consumer looks at the batch at its tail,
- * takes it if the stamp is there, and stores the new tail in the host area. Positions count bytes,
- * never wrap, and are multiples of 32; position p lies at (p & (ring_size - 1)).
+ * Rings. A producer of ring r reserves space by compare-and-swap on `head`, writes a batch (one
+ * warp's records of one size), fences, and stores the stamp. The consumer looks at the batch at its
+ * tail. If the stamp is there, it takes the batch and stores the new tail in the host area.
+ * Positions count bytes, never wrap, and are multiples of 32; position p lies at (p & (ring_size -
+ * 1)).
  *
  *     struct map_batch | count records of `size` bytes | padding to 32 bytes
  *
- * A batch lies in one piece: where it would not fit before the end of the ring, a batch of count 0
- * and size 0 fills the rest. A producer that finds no room adds its records to `lost` and goes on.
- * It looks at the consumer's tail, which is across the bus, only when the cached one leaves no
- * room, and that at most every MAP_RING_REFRESH_NS.
+ * A batch lies in one piece. If it would cross the end of the ring, a batch of count 0 and size 0
+ * fills the rest. A producer that finds no room adds its records to `lost` and goes on. The
+ * consumer's tail lies across the bus: a producer reads it only when the cached copy leaves no
+ * room, and at most every MAP_RING_REFRESH_NS.
  */
 struct map_ring {
 	uint64_t head; /* position */
 	uint64_t tail; /* cached copy of the consumer's */
 	uint64_t lost; /* records */
-	uint64_t base; /* device address of the ring's bytes; written by the shim; 0: not there,
+	uint64_t base; /* device address of the ring's bytes; written by the shim; 0: no memory,
 			  records are lost */
 	uint64_t tail_address; /* device address of the consumer's tail; written by the shim */
 	uint64_t refreshed; /* %globaltimer when a producer last read the consumer's tail */
@@ -258,7 +251,7 @@ struct map_batch {
 	uint64_t stamp; /* map_ring_stamp(position, cookie), stored last */
 	uint32_t size; /* bytes of one record */
 	uint32_t count; /* 1..32 records; 0: skip to the end of the ring */
-	uint64_t lanes; /* bit i: lane i wrote one; records are in order of lanes */
+	uint64_t lanes; /* bit i: lane i wrote a record; records are in order of lanes */
 	uint32_t sm;
 	uint32_t warp; /* %warpid */
 };
@@ -279,7 +272,7 @@ static inline uint64_t map_round_up(uint64_t n, uint64_t to) {
 	return (n + to - 1) / to * to;
 }
 
-/* From the start of the memfd. */
+/* Offset of the host area, in bytes from the start of the memfd. */
 static inline uint64_t map_host_offset(const struct map_layout *layout) {
 	return map_round_up(MAP_DATA_OFFSET + layout->data_size, 4096);
 }
@@ -289,13 +282,13 @@ static inline uint64_t map_memfd_size(const struct map_layout *layout) {
 				 : MAP_DATA_OFFSET + layout->data_size;
 }
 
-/* From the start of the host area. */
+/* Offset of a ring, in bytes from the start of the host area. */
 static inline uint64_t map_ring_offset(const struct map_layout *layout, uint32_t ring) {
 	return map_round_up((uint64_t)layout->rings * MAP_RING_TAIL_STRIDE, 4096) +
 	       ring * layout->ring_size;
 }
 
-/* Whether modules may hold the data themselves. */
+/* Whether modules may hold the data as variables of their own. */
 static inline int map_can_be_resident(const struct map_layout *layout) {
 	return layout->kind == MAP_KIND_ARRAY && layout->place == MAP_PLACE_DEVICE &&
 	       layout->data_size <= MAP_RESIDENT_SIZE_MAX &&
@@ -303,16 +296,16 @@ static inline int map_can_be_resident(const struct map_layout *layout) {
 		layout->merge == MAP_MERGE_LATEST);
 }
 
-/* What a layout follows from. */
+/* The properties of a map that determine its layout. */
 struct map_shape {
 	uint32_t type; /* enum bpf_map_type, or 15xx */
 	uint32_t key_size, value_size, max_entries;
 	uint32_t place; /* enum map_place */
-	uint32_t merge; /* of arrays, what the programs do: NONE, SUM64, SUM32, LATEST; ignored for
-			   PERCPU types */
+	uint32_t merge; /* for arrays, what the compiler proved: NONE, SUM64, SUM32, LATEST; ignored
+			   for PERCPU types */
 	uint32_t threads; /* of per-thread arrays */
-	uint64_t ring_bytes; /* of one instance of a ring; rounded down to a power of two; 0: the
-				default */
+	uint64_t ring_bytes; /* bytes of all rings of one instance; rounded down to a power of two;
+				0: the default */
 };
 
 /* BPF_MAP_TYPE_PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH: each SM has values of its own. */
@@ -320,13 +313,15 @@ static inline int map_type_is_percpu(uint32_t type) {
 	return type == 5 || type == 6 || type == 10;
 }
 
-/* BPF_MAP_TYPE_LRU_HASH, LRU_PERCPU_HASH: who inserts into a full one deletes what was not used for
- * long. */
+/*
+ * BPF_MAP_TYPE_LRU_HASH, LRU_PERCPU_HASH: an insertion into a full map deletes an element that was
+ * not used for long.
+ */
 static inline int map_type_is_lru(uint32_t type) {
 	return type == 9 || type == 10;
 }
 
-/* The kind of a map type, or -1: a GPU has no such maps. */
+/* The kind of a map type, or -1 if GPUs have no maps of that type. */
 static inline int map_kind_of(uint32_t type) {
 	switch (type) {
 	case 2: /* BPF_MAP_TYPE_ARRAY */
@@ -352,13 +347,13 @@ static inline int map_kind_of(uint32_t type) {
 	return -1;
 }
 
-static inline uint64_t map_power_of_two(uint64_t n) { /* the highest that is not above n > 0 */
+static inline uint64_t map_power_of_two(uint64_t n) { /* the highest power of two <= n; n > 0 */
 	while (n & (n - 1))
 		n &= n - 1;
 	return n;
 }
 
-/* The shards of an array or percpu hash whose one copy takes `bytes`. */
+/* How many shards an array or percpu hash has; bytes: size of one copy. */
 static inline uint32_t map_shards_for(uint64_t bytes) {
 	uint32_t shards = MAP_SHARDS_MAX;
 
@@ -389,7 +384,7 @@ static inline const char *map_layout_hash(struct map_layout *l, const struct map
 
 	if (!shape->key_size || shape->key_size > MAP_KEY_SIZE_MAX)
 		return "a hash map has keys of 1 to 512 bytes";
-	/* a warp waits for its longest search: small maps can afford to have it short */
+	/* a warp waits for its longest search; sparse small maps keep searches short */
 	while (slots <
 	       (uint64_t)shape->max_entries * (shape->max_entries <= MAP_HASH_SPARSE_MAX ? 4 : 2))
 		slots *= 2;
@@ -403,7 +398,8 @@ static inline const char *map_layout_hash(struct map_layout *l, const struct map
 				     (map_type_is_lru(shape->type) ? 8 : 0),
 			     16);
 	if (l->entry_stride == 48 ||
-	    l->entry_stride == 16) /* not across two lines where that is cheap to avoid */
+	    l->entry_stride ==
+		    16) /* avoid entries that cross two cache lines, where that is cheap */
 		l->entry_stride = l->entry_stride == 48 ? 64 : 32;
 	if (l->entry_stride > MAP_DATA_SIZE_MAX / slots)
 		return "it is larger than 4 GiB";
@@ -430,8 +426,8 @@ static inline const char *map_layout_ring(struct map_layout *l, const struct map
 }
 
 /*
- * Fills in *layout from the shape. Returns NULL, or why there is no such map on a GPU (a static
- * string); *layout is then undefined.
+ * Fills in *layout from the shape. Returns NULL on success. On error it returns a static string
+ * that says why a GPU cannot have such a map; *layout is then undefined.
  */
 static inline const char *map_layout_init(struct map_layout *layout,
 					  const struct map_shape *shape) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The layouts that a shim of one release and a daemon of another must agree on. If one of these
- * fails, the version in the header has to change with the layout.
+ * Checks the binary layouts in proto/: wire messages, interest page, patch plans, maps. A shim of
+ * one release and a daemon of another must agree on them. If a check fails, change the version in
+ * that header together with the layout.
  */
 
 #include "interest.h"

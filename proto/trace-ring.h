@@ -2,19 +2,21 @@
 #pragma once
 
 /*
- * How the shim hands calls to the daemon: a memfd for each traced process, made and sealed
- * (SHRINK|GROW|SEAL) by the daemon, mapped by both. What is to be recorded may become more while it
- * runs: then the daemon writes the header's flags (but not those of TRACE_RING_AT_ONCE),
- * min_duration, sample and functions, and changes the generation of traces in the page of
- * interest.h, at which the shim reads them again.
+ * How the shim hands recorded calls to the daemon: one memfd for each traced process. The daemon
+ * makes and seals it (SHRINK|GROW|SEAL); both map it.
  *
- * A header, then slot_count slots at slots_offset, slot_stride bytes apart. A thread claims a slot
- * at its first recorded call and alone writes to it; the daemon alone reads. Nobody waits: what
- * finds no room is counted in `lost`. The daemon believes nothing that it reads.
+ * While the ring is in use, the daemon may ask for more to be recorded. It then writes the header's
+ * flags (but not those of TRACE_RING_AT_ONCE), min_duration, sample and functions, and changes the
+ * generation of traces in the interest page (interest.h); the shim then reads the header again.
  *
- * A slot's data is a ring of slot_bytes (a power of two): head and tail count bytes and never wrap;
- * a record lies at head & (slot_bytes - 1), is a multiple of 8 bytes, and never crosses the end (a
- * PAD fills it). The producer writes the record, then stores head (release); the consumer loads
+ * Layout: a header, then slot_count slots at slots_offset, slot_stride bytes apart. A thread claims
+ * a slot at its first recorded call. Only that thread writes to it, and only the daemon reads it.
+ * No thread waits: a record that finds no room is counted in `lost`. The daemon trusts nothing that
+ * it reads here.
+ *
+ * A slot's data is a ring of slot_bytes (a power of two). head and tail count bytes and never wrap.
+ * A record lies at head & (slot_bytes - 1), is a multiple of 8 bytes, and never crosses the end (a
+ * PAD fills it). The producer writes the record, then stores head (release). The consumer loads
  * head (acquire), reads, then stores tail (release).
  */
 
@@ -26,28 +28,28 @@
 #define TRACE_RING_RECORD_MAX 1024 /* bytes */
 #define TRACE_RING_SLOTS_MAX 256
 #define TRACE_RING_PATH_MAX 256
-#define TRACE_RING_STALE_NS                                                                        \
-	UINT64_C(5000000000) /* a heartbeat older than this: nobody reads any more, the shim stops \
-			      */
+#define TRACE_RING_STALE_NS                                                                      \
+	UINT64_C(5000000000) /* if the heartbeat is older than this (5 s), nobody reads any more \
+				and the shim stops */
 
 enum trace_ring_flags {
-	TRACE_RING_EXTRAS = 1 << 0, /* record what pointer arguments point to */
+	TRACE_RING_EXTRAS = 1 << 0, /* also record what pointer arguments point to */
 	TRACE_RING_GPU = 1 << 1, /* time kernels on the GPU */
-	TRACE_RING_ERRORS = 1 << 2, /* only calls that fail */
+	TRACE_RING_ERRORS = 1 << 2, /* record only calls that fail */
 	TRACE_RING_STACKS = 1 << 3,
-	TRACE_RING_CUPTI = 1 << 4, /* with GPU: by CUPTI where it can be had, else by events, and a
-				      NOTE says why */
+	TRACE_RING_CUPTI = 1 << 4, /* with TRACE_RING_GPU: time by CUPTI where possible; else by
+				      events, and a NOTE says why */
 	TRACE_RING_REPLACED =
-		1 << 5, /* set before enabled is cleared: the process gets another ring, and counts
-			   there what it does not record until then */
+		1 << 5, /* set before `enabled` is cleared: the process will get another ring, and
+			   counts there what it does not record until then */
 };
 
-/* Flags that a ring has from its beginning, or never. */
+/* Flags that can be set only when the ring is made. */
 #define TRACE_RING_AT_ONCE (TRACE_RING_GPU | TRACE_RING_CUPTI)
 
 enum trace_ring_clock {
-	TRACE_RING_TSC = 0, /* times are of rdtsc (on aarch64 cntvct_el0); the daemon knows what
-			       they are in nanoseconds */
+	TRACE_RING_TSC = 0, /* times are raw counts of rdtsc (on aarch64 cntvct_el0); the daemon
+			       converts them to nanoseconds */
 	TRACE_RING_MONOTONIC =
 		1, /* the machine's TSC is not invariant: CLOCK_MONOTONIC in nanoseconds */
 };
@@ -55,8 +57,8 @@ enum trace_ring_clock {
 struct trace_ring {
 	uint32_t magic;
 	uint32_t version;
-	uint32_t enabled; /* 0: the shim stops recording for good and drops its mapping when it can
-			   */
+	uint32_t enabled; /* 0: the shim stops recording for good and unmaps the ring as soon as it
+			     can */
 	uint32_t flags; /* enum trace_ring_flags */
 	uint32_t clock; /* enum trace_ring_clock */
 	uint32_t slot_count;
@@ -64,27 +66,28 @@ struct trace_ring {
 	uint32_t slot_stride;
 	uint64_t slots_offset;
 	uint64_t min_duration; /* in units of the clock; shorter calls are left out */
-	uint64_t sample; /* one of so many calls is recorded, by chance (trace_is_sampled()); 0, 1:
+	uint64_t sample; /* one in so many calls is recorded, at random (trace_is_sampled()); 0, 1:
 			    all */
 	uint64_t heartbeat; /* written by the daemon whenever it reads: CLOCK_MONOTONIC in
 			       nanoseconds */
-	uint64_t homeless; /* written by the shim: calls that were lost because no slot was free */
-	uint64_t unread; /* written by the shim: launches that are timed by events and whose KERNEL
-			    is not written: of those that remain the end is not known */
-	uint64_t taken; /* 1, written by the shim: the process records here; 0 at the end: it did
-			   not get this in time */
+	uint64_t homeless; /* written by the shim: calls that were lost because there was no free
+			      slot */
+	uint64_t unread; /* written by the shim: launches that are timed by events and have no
+			    KERNEL record yet; for those that remain, the end is unknown */
+	uint64_t taken; /* written by the shim: 1 once the process records here; still 0 at the end:
+			   the process did not get the ring in time */
 	uint64_t reserved[2];
 	uint64_t functions[4096 / 64]; /* bit n: calls of function n (trace.h) are recorded; all
-					  dynamic ones have one bit, TRACE_FUNCTION_DYNAMIC */
-	char cupti[TRACE_RING_PATH_MAX]; /* path of libcupti.so; empty: where toolkits and wheels
-					    put it */
+					  dynamic functions share one bit, TRACE_FUNCTION_DYNAMIC */
+	char cupti[TRACE_RING_PATH_MAX]; /* path of libcupti.so; empty: search where toolkits and
+					    wheels install it */
 };
 
 enum trace_slot_state {
 	TRACE_SLOT_FREE = 0,
 	TRACE_SLOT_USED = 1,
 	TRACE_SLOT_LEFT =
-		2, /* its thread ended; the daemon makes it FREE when it has read everything */
+		2, /* its thread has ended; the daemon makes it FREE after it has read everything */
 };
 
 struct trace_slot {
@@ -102,7 +105,7 @@ _Static_assert(sizeof(struct trace_ring) == 104 + 512 + TRACE_RING_PATH_MAX, "bo
 _Static_assert(sizeof(struct trace_slot) == 128, "both sides agree");
 
 enum trace_ring_type {
-	TRACE_RING_PAD = 0, /* `size` bytes to be skipped */
+	TRACE_RING_PAD = 0, /* the reader skips `size` bytes */
 	TRACE_RING_CALL = 1,
 	TRACE_RING_NAME = 2,
 	TRACE_RING_KERNEL = 3,
@@ -113,8 +116,8 @@ enum trace_ring_type {
 struct trace_ring_record {
 	uint16_t size; /* multiple of 8, with this header */
 	uint8_t type; /* enum trace_ring_type */
-	uint8_t flags; /* as of the struct in trace.h */
-	uint32_t sequence; /* of a call: as in trace.h */
+	uint8_t flags; /* the flags of the struct in trace.h */
+	uint32_t sequence; /* for calls: as in trace.h */
 };
 
 struct trace_ring_call {
@@ -129,31 +132,32 @@ struct trace_ring_call {
 			     argument 255: return addresses, 8 bytes each */
 };
 
-/* Kinds FUNCTION and KERNEL of trace_name_kind. */
+/* A name of kind FUNCTION or KERNEL (enum trace_name_kind). */
 struct trace_ring_name {
 	struct trace_ring_record record;
 	uint32_t kind;
 	uint32_t reserved; /* 0 */
 	uint64_t id;
-	char name[]; /* NUL-padded to the record's end; cut, if long */
+	char name[]; /* NUL-padded to the record's end; long names are cut */
 };
 
 enum trace_ring_kernel_flags {
-	TRACE_RING_KERNEL_HOST = 1 << 0, /* start and end are of CLOCK_MONOTONIC, in nanoseconds;
-					    else of the GPU's clock as of CLOCK_PAIR */
+	/* Start and end are nanoseconds of CLOCK_MONOTONIC. Without this flag they are of the GPU's
+	 * clock, as in CLOCK_PAIR. */
+	TRACE_RING_KERNEL_HOST = 1 << 0,
 };
 
 struct trace_ring_kernel {
-	struct trace_ring_record record; /* sequence: of the launching call */
-	uint32_t tid; /* that launched it: another thread may be the one that reads the times */
+	struct trace_ring_record record; /* sequence: that of the launching call */
+	uint32_t tid; /* the thread that launched it; another thread may read the times */
 	uint32_t device;
 	uint64_t start;
 	uint64_t end;
 	uint64_t context;
 	uint64_t stream;
 	uint64_t function; /* 0: a graph or a copy */
-	uint32_t error; /* nanoseconds by which each of start and end may be off, beside what the
-			   clocks are */
+	uint32_t error; /* nanoseconds by which each of start and end may be off, in addition to the
+			   error of the clocks */
 	uint32_t reserved; /* 0 */
 };
 
@@ -167,16 +171,16 @@ struct trace_ring_clock_pair {
 	uint64_t after;
 };
 
-/* One line about the trace of this process, for who reads it: what cannot be had, and why. */
+/* One line for readers of the trace of this process: what cannot be recorded, and why. */
 struct trace_ring_note {
 	struct trace_ring_record record;
 	char text[]; /* NUL-padded to the record's end */
 };
 
 /*
- * Whether a call is taken as one of `sample`: by chance, each by its own, as each Nth one of a
- * program that calls the same functions in turn would always be of the same function. random is the
- * caller's, any number at first.
+ * Whether to record a call if one in `sample` calls is recorded. Each call is chosen at random:
+ * taking every Nth call would always hit the same function in a program that calls its functions in
+ * turn. *random is state of the caller, with any value at first.
  */
 static inline bool trace_is_sampled(uint64_t *random, uint64_t sample) {
 	*random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

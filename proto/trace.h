@@ -2,15 +2,18 @@
 #pragma once
 
 /*
- * A trace: one record after another. What `Trace` of the control interface streams (in base64), and
- * what `gpuprobectl trace --format raw` writes to a file. Little-endian; each record is a multiple
- * of 8 bytes, begins with a struct trace_record and lies at a multiple of 8 bytes. TRACE_START
- * comes first, TRACE_STOP last; a file that was cut off lacks the latter. A reader skips records of
- * types that it does not know. Records come in the order in which their sources gave them away:
- * calls at their end, and those of different threads mixed within some hundred milliseconds.
+ * The format of a trace: one record after another. `Trace` of the control interface streams it (in
+ * base64), and `gpuprobectl trace --format raw` writes it to a file.
  *
- * Times are nanoseconds of the host's CLOCK_MONOTONIC, whatever stamped them.
- * A NAME, PROCESS or THREAD comes before the first record that needs it.
+ * Little-endian. Each record is a multiple of 8 bytes, begins with a struct trace_record and lies
+ * at a multiple of 8 bytes. TRACE_START comes first, TRACE_STOP last; a file that was cut off has
+ * no TRACE_STOP. A reader skips records of unknown types.
+ *
+ * Records come in the order in which their sources delivered them. A call comes when it has ended,
+ * and calls of different threads are mixed within some hundred milliseconds. A NAME, PROCESS or
+ * THREAD comes before the first record that needs it.
+ *
+ * Times are nanoseconds of the host's CLOCK_MONOTONIC, whichever clock took them.
  */
 
 #include <stdint.h>
@@ -40,16 +43,16 @@ enum trace_type {
 
 enum trace_source {
 	TRACE_SOURCE_DAEMON = 0,
-	TRACE_SOURCE_SHIM = 1, /* A: in the process */
-	TRACE_SOURCE_BPF = 2, /* B: a probe of the kernel, in user or kernel space */
-	TRACE_SOURCE_GPU = 3, /* C: stamped by the GPU */
+	TRACE_SOURCE_SHIM = 1, /* the shim, in the process */
+	TRACE_SOURCE_BPF = 2, /* a probe of Linux (eBPF), in user or kernel space */
+	TRACE_SOURCE_GPU = 3, /* times taken by the GPU */
 };
 
 struct trace_record {
 	uint32_t size; /* with this header */
 	uint16_t type; /* enum trace_type */
 	uint8_t source; /* enum trace_source */
-	uint8_t flags; /* of the type */
+	uint8_t flags; /* flags of this type of record */
 };
 
 struct trace_start {
@@ -59,12 +62,12 @@ struct trace_start {
 	uint64_t monotonic; /* the beginning */
 	uint64_t realtime; /* the same moment, nanoseconds since the epoch */
 	char host[64]; /* NUL-padded, as all texts of fixed size */
-	char driver[32]; /* version of the kernel's driver, "580.159.04"; empty: none */
+	char driver[32]; /* version of NVIDIA's kernel driver, "580.159.04"; empty: none */
 	char daemon[32]; /* version of gpuprobed */
 };
 
 enum trace_process_what {
-	TRACE_PROCESS_SEEN = 0, /* it was there already */
+	TRACE_PROCESS_SEEN = 0, /* the process was there before the trace */
 	TRACE_PROCESS_FORK = 1,
 	TRACE_PROCESS_EXEC = 2,
 	TRACE_PROCESS_EXIT = 3,
@@ -73,7 +76,7 @@ enum trace_process_what {
 struct trace_process {
 	struct trace_record record;
 	uint64_t time;
-	uint32_t pid; /* as the daemon sees it, here and elsewhere */
+	uint32_t pid; /* as the daemon sees it; so are all pids of a trace */
 	uint32_t parent; /* 0: unknown */
 	uint32_t uid;
 	uint32_t what; /* enum trace_process_what */
@@ -91,15 +94,16 @@ struct trace_thread {
 };
 
 enum trace_name_kind {
-	TRACE_NAME_FUNCTION = 1, /* id: `function` of calls, >= TRACE_FUNCTION_DYNAMIC; pid 0 */
-	TRACE_NAME_KERNEL =
-		2, /* id: CUfunction or CUkernel handle, of process pid; a later one replaces it */
-	TRACE_NAME_HOOK = 3, /* id: `hook` of events; pid 0. Its set, and what it is: "memory
-				nvidia:nv_dma_map_alloc(pages:u64,contig:bool)=s32" */
-	TRACE_NAME_FILE = 5, /* id: the inode of a file that process pid executes code of; text: its
-				path, as that process sees it. For names of functions in stacks */
-	TRACE_NAME_LIBRARY = 4, /* id: of a libcuda.so.1 that was found; text: path and version; for
-				   information */
+	TRACE_NAME_FUNCTION = 1, /* id: the `function` of calls, >= TRACE_FUNCTION_DYNAMIC; pid 0 */
+	TRACE_NAME_KERNEL = 2, /* id: a CUfunction or CUkernel handle of process pid; a later name
+				  replaces an earlier one */
+	TRACE_NAME_HOOK =
+		3, /* id: the `hook` of events; pid 0. Text: set, name, arguments and result:
+		      "memory nvidia:nv_dma_map_alloc(pages:u64,contig:bool)=s32" */
+	TRACE_NAME_FILE = 5, /* id: the inode of a file whose code process pid executes; text: its
+				path as that process sees it. Used to name functions in stacks */
+	TRACE_NAME_LIBRARY =
+		4, /* id: a libcuda.so.1 that was found; text: path and version; for information */
 };
 
 struct trace_name {
@@ -111,9 +115,9 @@ struct trace_name {
 };
 
 /*
- * Functions have the numbers of CUPTI's callback ids (cupti_driver_cbid.h), which never change;
- * those without one have a number from TRACE_FUNCTION_OWN of the table of all functions
- * (functions.txt); what neither knows gets one, and a NAME, while it runs.
+ * Functions have the numbers of CUPTI's callback ids (cupti_driver_cbid.h), which never change.
+ * Functions without one have a number from TRACE_FUNCTION_OWN up in the table of all functions
+ * (functions.txt). A function in neither gets a number, and a NAME, during the trace.
  */
 #define TRACE_FUNCTION_OWN 2048
 #define TRACE_FUNCTION_DYNAMIC 3072
@@ -122,14 +126,14 @@ struct trace_name {
 enum trace_call_flags {
 	TRACE_CALL_OPEN = 1 << 0, /* still running when tracing ended: no result */
 	TRACE_CALL_NO_RESULT = 1 << 1,
-	TRACE_CALL_CUT = 1 << 2, /* words or extras are missing: could not be read, or too many */
+	TRACE_CALL_CUT = 1 << 2, /* words or extras are missing: unreadable, or too many */
 };
 
 /*
- * A call of a cu* function, sent at its end. words[0 .. n_arguments): 8 bytes each, in the order of
- * the ABI: rdi, rsi, rdx, rcx, r8, r9, then slots of the stack, then xmm registers of floats; which
- * argument is where, functions.txt knows. Bits above an argument's type may be anything. Then
- * n_extras times a struct trace_extra.
+ * A call of a cu* function, sent when it has ended. words[0 .. n_arguments): 8 bytes each, in the
+ * order of the ABI: rdi, rsi, rdx, rcx, r8, r9, then stack slots, then xmm registers for floats.
+ * functions.txt says which argument is where. Bits above an argument's type are undefined. Then
+ * follow n_extras struct trace_extra.
  */
 struct trace_call {
 	struct trace_record record; /* flags: enum trace_call_flags */
@@ -137,26 +141,27 @@ struct trace_call {
 	uint64_t end;
 	uint32_t pid;
 	uint32_t tid;
-	uint32_t sequence; /* of the recorded calls of this thread from this source: gaps are losses
-			    */
+	uint32_t sequence; /* counts the recorded calls of this thread from this source; a gap means
+			      lost calls */
 	int32_t result; /* CUresult */
 	uint16_t function; /* 0: unknown */
 	uint8_t n_arguments;
 	uint8_t n_extras;
-	uint32_t stack; /* a TRACE_STACK, or 0 */
+	uint32_t stack; /* id of a TRACE_STACK, or 0 */
 	uint64_t words[];
 };
 
-/* What a pointer argument pointed to. Padded to 8 bytes. */
+/* When the bytes of a struct trace_extra were read. */
 enum trace_extra_when {
 	TRACE_EXTRA_ENTRY = 0,
-	TRACE_EXTRA_RETURN = 1, /* of an out parameter */
+	TRACE_EXTRA_RETURN = 1, /* for output parameters */
 };
 
 struct trace_extra {
-	uint8_t argument; /* its number */
+	uint8_t argument; /* number of the argument */
 	uint8_t when; /* enum trace_extra_when */
-	uint16_t size; /* bytes that follow, without padding; of a string its length, cut at 120 */
+	uint16_t size; /* bytes that follow, without the padding to 8 bytes; for a string its
+			  length, cut at 120 */
 	uint32_t reserved; /* 0 */
 	/* size bytes follow */
 };
@@ -173,28 +178,30 @@ enum trace_device {
 
 enum trace_ioctl_flags {
 	TRACE_IOCTL_OPEN = 1 << 0, /* still running when tracing ended */
-	TRACE_IOCTL_STATUS = 1 << 1, /* `status` is there */
+	TRACE_IOCTL_STATUS = 1 << 1, /* the member `status` is valid */
 };
 
-/* An ioctl of a device of the driver, at its end. Three byte strings follow, each padded to 8
- * bytes. */
+/*
+ * An ioctl on a device of the driver, sent when it has ended. Three byte strings follow (before,
+ * after, inner), each padded to 8 bytes.
+ */
 struct trace_ioctl {
 	struct trace_record record; /* flags: enum trace_ioctl_flags */
 	uint64_t start;
 	uint64_t end;
 	uint32_t pid;
 	uint32_t tid;
-	uint32_t command; /* the whole number */
+	uint32_t command; /* the whole ioctl number */
 	int32_t result; /* of ioctl(2): negative errno */
 	uint8_t device; /* enum trace_device */
-	uint8_t minor; /* of GPU */
+	uint8_t minor; /* N, if device is TRACE_DEVICE_GPU */
 	uint16_t n_before; /* bytes of the argument at entry, at most 128 */
 	uint16_t n_after; /* bytes of the argument at return */
-	uint16_t n_inner; /* bytes at entry of what the argument's pointer (RM_CONTROL, RM_ALLOC,
-			     XFER) points to */
+	uint16_t n_inner; /* bytes, at entry, of what the argument's pointer points to (RM_CONTROL,
+			     RM_ALLOC, XFER) */
 	uint32_t stack;
-	uint32_t status; /* at return, of those whose status lies behind the bytes (UVM's 33 and
-			    68); else 0 */
+	uint32_t status; /* at return, for ioctls whose status lies behind the recorded bytes (UVM's
+			    33 and 68); else 0 */
 	uint8_t bytes[];
 };
 
@@ -203,8 +210,10 @@ enum trace_event_flags {
 	TRACE_EVENT_OPEN = 1 << 1,
 };
 
-/* A hook of the kernel's driver, a tracepoint, or a probe of the user: see the NAME of `hook` for
- * what words are. */
+/*
+ * An event at a hook of NVIDIA's kernel driver, at a tracepoint, or at a probe of the user. The
+ * NAME of `hook` says what the words are.
+ */
 struct trace_event {
 	struct trace_record record; /* flags: enum trace_event_flags */
 	uint64_t start;
@@ -213,10 +222,12 @@ struct trace_event {
 	uint32_t tid;
 	uint32_t cpu;
 	uint32_t hook;
-	int64_t result; /* of a function that returned */
+	int64_t result; /* the return value, if a function has returned */
 	uint8_t n_words;
-	/* bytes of text behind the words, NUL-padded to 8: of each argument of type str in turn,
-	 * with its NUL (the argument's word is the pointer) */
+	/*
+	 * bytes of text behind the words, NUL-padded to 8. It holds the text of each argument of
+	 * type str, in turn, with its NUL; the argument's word is the pointer.
+	 */
 	uint8_t n_text;
 	uint16_t reserved; /* 0 */
 	uint32_t stack;
@@ -229,7 +240,7 @@ struct trace_kernel {
 	uint64_t start;
 	uint64_t end;
 	uint32_t pid;
-	uint32_t tid; /* with sequence: the call that launched it */
+	uint32_t tid; /* tid and sequence name the call that launched it */
 	uint32_t sequence;
 	uint32_t device; /* ordinal in the process */
 	uint64_t context;
@@ -240,39 +251,42 @@ struct trace_kernel {
 };
 
 enum trace_ctxsw_flags {
-	TRACE_CTXSW_INSTANT = 1 << 0, /* a point in time: another event of the engine, `began` */
+	TRACE_CTXSW_INSTANT =
+		1 << 0, /* a point in time: another event of the engine, which `began` names */
 	TRACE_CTXSW_OPEN = 1 << 1, /* the context was still there when tracing ended */
-	TRACE_CTXSW_FOREIGN = 1 << 2, /* pid is of the initial namespace, which is not the one of
-					 the trace's other pids */
+	TRACE_CTXSW_FOREIGN = 1 << 2, /* pid is of the initial pid namespace; the trace's other pids
+					 are of another one */
 };
 
-/* A context was on a GPU's engine for compute and graphics, from one context switch to the next. */
+/* A context ran on a GPU's engine for compute and graphics, from one context switch to the next. */
 struct trace_ctxsw {
 	struct trace_record record; /* flags: enum trace_ctxsw_flags */
 	uint64_t start;
 	uint64_t end;
-	uint32_t pid; /* 0: of another user, which the driver does not tell; UINT32_MAX: the
-			 driver's own */
+	uint32_t pid; /* 0: a process of another user, which the driver does not name; UINT32_MAX:
+			 the driver itself */
 	uint32_t device; /* N of /dev/nvidiaN */
-	uint32_t context; /* the driver's number of it */
+	uint32_t context; /* the driver's number of the context */
 	uint32_t error; /* nanoseconds by which start and end may be off */
-	uint8_t began; /* the event by which it began, NV_EVENT_BUFFER_FECS_CTXSWTAG_*; 0: not seen,
-			  it began at `start` or before */
-	uint8_t ended; /* ... and ended; 0: not seen, it ended at `end` or before */
-	uint8_t preemption; /* how it was made to stop, a tag FE_ACK_*; 0: the driver did not tell
-			     */
+	uint8_t began; /* the event that began the span, NV_EVENT_BUFFER_FECS_CTXSWTAG_*; 0: not
+			  seen, it began at `start` or before */
+	uint8_t ended; /* the event that ended it; 0: not seen, it ended at `end` or before */
+	uint8_t preemption; /* how the context was made to stop, a tag FE_ACK_*; 0: the driver did
+			       not say */
 	uint8_t vmid;
-	uint8_t gpu_instance; /* of MIG; 0xff: none */
+	uint8_t gpu_instance; /* MIG GPU instance; 0xff: none */
 	uint8_t compute_instance;
-	uint16_t sequence; /* of the last event of it */
-	char comm[16]; /* of pid; empty: unknown */
+	uint16_t sequence; /* sequence number of its last event */
+	char comm[16]; /* name of process pid; empty: unknown */
 };
 
-/* How the clock of a GPU relates to the host's: host = host_time + (gpu - gpu_time) * (1 + drift *
- * 1e-9). */
+/*
+ * How a GPU's clock relates to the host's: host = host_time + (gpu - gpu_time) * (1 + drift *
+ * 1e-9).
+ */
 struct trace_clock {
 	struct trace_record record;
-	uint32_t pid; /* whose device it is: ordinals are of processes; 0: the GPU's own timer
+	uint32_t pid; /* the process whose ordinal `device` is; 0: the GPU's own timer
 			 (%globaltimer), and device is N of /dev/nvidiaN */
 	uint32_t device;
 	uint64_t gpu_time; /* nanoseconds of the clock that stamped this process's kernels */
@@ -282,14 +296,14 @@ struct trace_clock {
 };
 
 /*
- * Calls of a function that were counted where they happened (`aggregate` of Trace), and not sent:
- * those of one process and source since the last such record of the three. Of these n_buckets have
- * another number of calls than 0.
+ * Calls of a function that were counted in place (`aggregate` of Trace) and not sent one by one.
+ * They are those of one process, source and function since the last such record of the three.
+ * n_buckets of the buckets count at least one call; only these follow.
  */
 struct trace_counts {
 	struct trace_record record;
-	uint64_t start; /* the beginning of the time that they are of, */
-	uint64_t end; /* and its end */
+	uint64_t start; /* beginning of the time that is counted */
+	uint64_t end; /* end of that time */
 	uint32_t pid;
 	uint16_t function;
 	uint16_t n_buckets;
@@ -298,16 +312,18 @@ struct trace_counts {
 			    CUDA_ERROR_NOT_READY */
 	uint64_t time; /* sum of durations, nanoseconds */
 	uint64_t min, max; /* durations, since counting began */
-	uint64_t bytes; /* that were to be allocated, freed or copied */
-	uint64_t bytes_done; /* the same, without the calls that failed */
+	uint64_t bytes; /* bytes that the calls asked to allocate, free or copy */
+	uint64_t bytes_done; /* the same, without calls that failed */
 	struct trace_bucket {
-		uint32_t bucket; /* trace_bucket_of() a duration */
+		uint32_t bucket; /* trace_bucket_of(duration) */
 		uint32_t calls;
 	} buckets[];
 };
 
-/* Eight buckets for each power of two: a duration is known within a sixteenth. The last one has all
- * that is longer (half an hour). */
+/*
+ * Eight buckets for each power of two, so a duration is known within a sixteenth. The last bucket
+ * holds all that is longer (half an hour).
+ */
 #define TRACE_BUCKETS 312
 #define TRACE_BUCKET_BITS 3
 
@@ -317,7 +333,7 @@ static inline uint32_t trace_bucket_of(uint64_t duration) {
 	if (duration < 1 << TRACE_BUCKET_BITS)
 		return (uint32_t)duration;
 	for (uint32_t bits = 32; bits;
-	     bits /= 2) /* as not all compilers of BPF know __builtin_clzll() */
+	     bits /= 2) /* not all compilers for BPF know __builtin_clzll() */
 		power += duration >> power >> bits ? bits : 0;
 	bucket = (power - TRACE_BUCKET_BITS + 1) << TRACE_BUCKET_BITS |
 		 (uint32_t)(duration >> (power - TRACE_BUCKET_BITS) &
@@ -334,19 +350,19 @@ static inline uint64_t trace_bucket_start(uint32_t bucket) {
 }
 
 enum trace_lost_flags {
-	TRACE_LOST_ENDS = 1 << 0, /* nothing is lost: of so many launches, whose calls are in the
-				     trace, it is not known when their kernels ended */
+	TRACE_LOST_ENDS = 1 << 0, /* no record is lost, but for `count` launches in the trace it is
+				     not known when their kernels ended */
 };
 
 struct trace_lost {
-	struct trace_record record; /* source: whose; flags: enum trace_lost_flags */
+	struct trace_record record; /* of the source that lost; flags: enum trace_lost_flags */
 	uint64_t time;
-	uint32_t pid; /* 0: of all */
-	uint32_t tid; /* 0: of all its threads */
-	uint64_t count; /* since the last such record of the same pid and tid */
+	uint32_t pid; /* 0: any process */
+	uint32_t tid; /* 0: any thread */
+	uint64_t count; /* lost since the last such record of the same pid and tid */
 };
 
-/* One line about the trace of a process, for who reads it: what of it cannot be had, and why. */
+/* One line for readers of the trace of a process: what cannot be recorded, and why. */
 struct trace_note {
 	struct trace_record record;
 	uint64_t time;
@@ -355,8 +371,10 @@ struct trace_note {
 	char text[]; /* NUL-padded to the record's end */
 };
 
-/* Return addresses, innermost first; a text for each follows, NUL-terminated ("file+0x12
- * (symbol+0x4)"), padded at the end. */
+/*
+ * Return addresses, innermost first. A text for each follows, NUL-terminated ("file+0x12
+ * (symbol+0x4)"), padded at the end.
+ */
 struct trace_stack {
 	struct trace_record record;
 	uint32_t id; /* never 0 */
@@ -367,6 +385,6 @@ struct trace_stack {
 struct trace_stop {
 	struct trace_record record;
 	uint64_t time;
-	uint64_t records; /* all that were sent before */
+	uint64_t records; /* number of records sent before this one */
 	uint64_t lost; /* the sum of all TRACE_LOST */
 };

@@ -2,60 +2,65 @@
 #pragma once
 
 /*
- * The shim wire protocol: what libgpuprobe-shim.so and gpuprobed say to each other.
+ * The shim wire protocol: what libgpuprobe-shim.so and gpuprobed tell each other.
  *
  * Transport: AF_UNIX, SOCK_SEQPACKET, at <runtime dir>/shim.sock (paths.h). One datagram is one
- * message; each message type has one fixed size, little-endian, no pointers, no padding that
- * is not named. Descriptors travel as SCM_RIGHTS beside the message that says so; at most one.
- * Every descriptor is a memfd (but for MAP_PLACE_KERNEL). The sender of an image seals it
+ * message. Each message type has one fixed size; little-endian, no pointers, no unnamed padding. A
+ * message carries at most one descriptor (SCM_RIGHTS), and only where its struct says so. Every
+ * descriptor is a memfd (but for MAP_PLACE_KERNEL). The sender of an image seals it
  * (SHRINK|GROW|WRITE|SEAL); the daemon seals map instances against SHRINK|GROW|SEAL. A receiver
  * checks seals and size before mapping.
  *
  * A process opens up to three connections, told apart by wire_hello.role:
  *   LOADER   strictly request and reply, driven by the thread that loads a module:
- *              HELLO -> WELCOME, IMAGE -> IMAGE_REPLY [+ slot_count x SLOT + IDS], INSTANCE ->
- *              INSTANCE_REPLY,
- *              RESUME [+ IDS] -> RESUMED, KEEP -> KEPT, and ARMED, UNLOAD, REPORT, which have no
- *              reply.
- *   TRACE    opened by a process that may be traced (interest.h): HELLO -> WELCOME, TRACE ->
- *            TRACE_REPLY; then nothing, until one side closes it: the daemon when the trace is
- *            over, the process when it ends. Calls go through shared memory (trace-ring.h).
- *   MIRROR   opened only while instances exist, or replaced modules that are not retired; the
+ *              HELLO -> WELCOME,
+ *              IMAGE -> IMAGE_REPLY [+ slot_count x SLOT + IDS],
+ *              INSTANCE -> INSTANCE_REPLY,
+ *              RESUME [+ IDS] -> RESUMED,
+ *              KEEP -> KEPT,
+ *              and ARMED, UNLOAD, REPORT, which have no reply.
+ *   TRACE    opened by a process that may be traced (interest.h):
+ *              HELLO -> WELCOME,
+ *              TRACE -> TRACE_REPLY,
+ *              then nothing, until one side closes it: the daemon when the trace is over, the
+ *              process when it ends. Calls go through shared memory (trace-ring.h).
+ *   MIRROR   opened only while there are instances, or replaced modules that are not retired. The
  *            daemon speaks first:
- *              HELLO -> WELCOME, then SYNC -> SYNCED and DISARM -> SYNCED at any time, and RETIRE
- *              and another WELCOME (of which
- *              mirror_period_ms counts from then on), which have no reply.
- * The daemon identifies the process by SO_PEERCRED alone; nothing in a message is believed about
- * it. When its last connection closes, the process is gone and its map instances are folded into
- * the maps' totals.
+ *              HELLO -> WELCOME, then at any time
+ *              SYNC -> SYNCED,
+ *              DISARM -> SYNCED,
+ *              RETIRE, and another WELCOME (it sets a new mirror_period_ms), which have no reply.
+ * The daemon identifies the process by SO_PEERCRED only; it trusts no message on that. When the
+ * last connection of a process closes, the daemon takes the process as gone and folds its map
+ * instances into the maps' totals.
  *
- * A daemon may end and another one go on with what it had: WELCOME then has the same `session`, and
- * another `start`. A process that finds itself with such a one says what it has, for each module
- * RESUME (with its attachments and maps, IDS), then for each instance KEEP; what the daemon does
- * not know any more it forgets. With another session it forgets all. Meanwhile its memory is the
- * daemon's, as ever.
+ * A daemon may end, and another one may continue with its state: WELCOME then has the same
+ * `session` and another `start`. The process then tells the new daemon what it has: RESUME for each
+ * module (with its attachments and maps, IDS), then KEEP for each instance. It forgets what the
+ * daemon does not know any more. If the session differs, it forgets all. Until then, memory is
+ * shared with the daemon as before.
  *
  * A process keeps its shim when the daemon is upgraded. The header and HELLO are the same in all
- * versions, so that a daemon can tell of shims that it does not understand; it closes the
- * connection then. Such a process counts on in the memory that it has, as while there is no daemon.
+ * versions, so a daemon can recognize and report shims that it does not understand; it closes the
+ * connection then. Such a process goes on counting in the memory that it has, as without a daemon.
  *
- * Unknown type, wrong version, wrong size, a missing or surplus descriptor: the daemon closes the
- * connection; the shim closes it and lets the application use its own image.
+ * On an unknown type, wrong version, wrong size, or a missing or surplus descriptor the receiver
+ * closes the connection. The shim then lets the application use its own image.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define WIRE_MAGIC UINT32_C(0x57525047) /* "GPRW" */
-#ifndef WIRE_VERSION /* tests have programs of other versions */
+#ifndef WIRE_VERSION /* tests build programs of other versions */
 #define WIRE_VERSION UINT16_C(6)
 #endif
 
 #define WIRE_REASON_MAX 192 /* one line of text, NUL-terminated and NUL-padded */
 #define WIRE_SYMBOL_MAX 64 /* a PTX symbol, NUL-terminated and NUL-padded */
 #define WIRE_SLOTS_MAX 256 /* slots of one image */
-#define WIRE_IDS_MAX 24 /* ids in one message */
-#define WIRE_ATTACHMENTS_MAX 64 /* that one image carries */
+#define WIRE_IDS_MAX 24 /* ids in one IDS message */
+#define WIRE_ATTACHMENTS_MAX 64 /* attachments of one image */
 #define WIRE_IMAGE_SIZE_MAX (UINT64_C(1) << 30)
 
 enum wire_type {
@@ -89,8 +94,8 @@ struct wire_header {
 	uint32_t magic; /* WIRE_MAGIC */
 	uint16_t version; /* WIRE_VERSION */
 	uint16_t type; /* enum wire_type */
-	uint32_t size; /* of the whole message, this header included */
-	uint32_t sequence; /* a reply carries its request's; else chosen by the sender */
+	uint32_t size; /* bytes of the whole message, with this header */
+	uint32_t sequence; /* a reply has the number of its request; else the sender chooses it */
 };
 
 enum wire_role {
@@ -111,29 +116,32 @@ struct wire_welcome {
 	uint32_t deadline_ms; /* how long the shim waits for any one reply */
 	uint32_t mirror_period_ms; /* how often device-resident maps are copied out; 0: only when
 				      asked */
-	uint32_t pid; /* of the process, as the daemon sees it */
-	uint32_t start; /* number of the daemon among those of the session */
+	uint32_t pid; /* the process's id as the daemon sees it */
+	uint32_t start; /* counts the daemons of the session */
 	char comm[16]; /* as in /proc/PID/comm, NUL-padded */
-	uint64_t session; /* the same for a daemon that goes on with what another one had; 0: none
-			     ever does */
+	uint64_t session; /* the same if a daemon continues with an earlier one's state; 0: none
+			     ever will */
 };
 
 enum wire_image_kind {
 	WIRE_IMAGE_FATBIN = 1, /* one fatbin container (magic 0xBA55ED50), without its wrapper */
 	WIRE_IMAGE_PTX = 2, /* PTX text; a terminating NUL is not sent */
 	WIRE_IMAGE_CUBIN = 3, /* an ELF image */
-	WIRE_IMAGE_NAMES = 4, /* no image: names of loaded kernels, for the SASS engine (patch.h) */
+	WIRE_IMAGE_NAMES =
+		4, /* no image, but names of loaded kernels, for the SASS engine (patch.h) */
 };
 
 enum wire_image_flags {
 	WIRE_IMAGE_FLAG_RELOCATABLE =
-		1 << 0, /* wrapper version 2 (-rdc=true): only its linked part is sent */
-	WIRE_IMAGE_FLAG_OPTIONS = 1 << 1, /* the application has options for the driver's compiler:
-					     what is PTX is to stay PTX */
+		1 << 0, /* wrapper version 2 (-rdc=true): only the linked part is sent */
+	WIRE_IMAGE_FLAG_OPTIONS =
+		1 << 1, /* the application gave compiler options: PTX must stay PTX */
 };
 
-/* Descriptor: the sealed image, without holes (each byte was written): else the answer is the own
- * one. */
+/*
+ * Descriptor: the sealed image. Every byte of it must have been written (no holes), else the answer
+ * is WIRE_VERDICT_OWN.
+ */
 struct wire_image {
 	struct wire_header header;
 	uint64_t image_size; /* bytes; equals the memfd's size */
@@ -146,59 +154,65 @@ struct wire_image {
 };
 
 enum wire_verdict {
-	WIRE_VERDICT_OWN = 0, /* hand the application's own image to the driver; no descriptor */
-	WIRE_VERDICT_REPLACED =
-		1, /* hand this one to the driver; descriptor: the sealed new image */
-};
-
-/* Of a plan, where there is none for a reason that may pass: the shim asks again in a while. */
-enum wire_later {
-	WIRE_LATER_NOT = 0, /* there is nothing to be patched */
-	WIRE_LATER_KEEP = 1, /* what is patched stays */
-	WIRE_LATER_BARE = 2, /* it does not: some of it was detached */
+	WIRE_VERDICT_OWN =
+		0, /* the shim hands the application's own image to the driver; no descriptor */
+	WIRE_VERDICT_REPLACED = 1, /* the shim hands the new image to the driver; descriptor: the
+				      sealed new image */
 };
 
 /*
- * Descriptor: the new image when replaced. slot_count SLOT messages follow on the same connection,
- * then as many IDS as hold attachment_count ids of attachments.
+ * In an answer without a plan: whether the shim asks again later, and what becomes of the patches
+ * that are in place.
+ */
+enum wire_later {
+	WIRE_LATER_NOT = 0, /* there is nothing to patch */
+	WIRE_LATER_KEEP = 1, /* patches that are in place stay */
+	WIRE_LATER_BARE = 2, /* patches are removed, because some attachments are gone */
+};
+
+/*
+ * Descriptor: the new image, if replaced. slot_count SLOT messages follow on the same connection,
+ * then as many IDS messages as attachment_count ids of attachments need.
  */
 struct wire_image_reply {
 	struct wire_header header;
-	uint64_t module_id; /* names this load in ARMED, UNLOAD, REPORT; never 0 */
+	uint64_t module_id; /* identifies this load in ARMED, UNLOAD, REPORT; never 0 */
 	uint64_t image_size; /* bytes, 0 when not replaced; the image starts at offset 0 of the
 				memfd */
 	uint32_t verdict; /* enum wire_verdict */
 	uint32_t slot_count; /* <= WIRE_SLOTS_MAX, 0 when not replaced */
 	uint32_t attachment_count; /* <= WIRE_ATTACHMENTS_MAX, 0 when not replaced */
 	uint32_t later; /* enum wire_later; 0 when replaced */
-	char reason[WIRE_REASON_MAX]; /* why the own image is used; empty when replaced */
+	char reason[WIRE_REASON_MAX]; /* why the application's own image is used; empty when
+					 replaced */
 };
 
 enum wire_slot_kind {
 	/*
-	 * 8 bytes: a pointer that the shim fills in with the device address of the data of this
-	 * process's instance of map `map_id` (in that context). While it is 0 the probe does
-	 * nothing, so a module works before it is armed and when arming fails. May lie in constant
-	 * memory.
+	 * 8 bytes: a pointer that the shim sets to the device address of the data of map `map_id`,
+	 * in this process's instance for that context. While it is 0 the probe does nothing. So a
+	 * module works before it is armed and when arming fails. May lie in constant memory.
 	 */
 	WIRE_SLOT_POINTER = 1,
 	/*
-	 * The instance's data_size: it *is* data of the instance. The map merges by sums or keeps
-	 * the latest (map-layout.h), and what the shim mirrors is merged over the modules that the
-	 * process has or had in that context.
+	 * data_size bytes that *are* data of the instance. The map merges by sums or keeps the
+	 * latest (map-layout.h). The mirror holds the merged data of all modules that the process
+	 * has or had in that context.
 	 */
 	WIRE_SLOT_DATA = 2,
-	/* A struct gpuprobe_process, which the shim fills in (in a plan: the address of one).
-	 * map_id is 0. May lie in constant memory. */
+	/*
+	 * A struct gpuprobe_process, which the shim fills in (in a plan: the address of one).
+	 * map_id is 0. May lie in constant memory.
+	 */
 	WIRE_SLOT_PROCESS = 3,
 	/*
-	 * Of a plan only: a pointer to data_size bytes of device memory that the shim allocates,
-	 * zeros at first, and that are data of the instance as those of WIRE_SLOT_DATA are.
+	 * In a plan only: a pointer to data_size bytes of device memory. The shim allocates it, all
+	 * zeros at first; it is data of the instance like that of WIRE_SLOT_DATA.
 	 */
 	WIRE_SLOT_REGION = 4,
 };
 
-/* What WIRE_SLOT_PROCESS holds: the same in all modules of a process and device. */
+/* The contents of WIRE_SLOT_PROCESS, the same in all modules of a process and device. */
 #define WIRE_PROCESS_SYMBOL "__gpuprobe_process"
 struct gpuprobe_process {
 	uint64_t pid_tgid; /* pid << 32 | pid */
@@ -212,28 +226,30 @@ struct wire_slot {
 	struct wire_header header;
 	uint64_t module_id;
 	uint64_t map_id;
-	uint32_t kind; /* enum wire_slot_kind; of a plan POINTER, REGION or PROCESS */
-	uint32_t offset; /* of a plan: in struct patch_data, of the 8 bytes that are filled in; else
-			    0 */
+	uint32_t kind; /* enum wire_slot_kind; in a plan POINTER, REGION or PROCESS */
+	uint32_t offset; /* in a plan: offset in struct patch_data of the 8 bytes to fill in; else 0
+			  */
 	char symbol[WIRE_SYMBOL_MAX]; /* empty in a plan */
 };
 
-/* More of what the message before is about; all messages but the last are full. */
+/* Ids that belong to the message before. All IDS messages but the last are full. */
 struct wire_ids {
 	struct wire_header header;
 	uint64_t module_id;
 	uint32_t count; /* 1..WIRE_IDS_MAX */
 	uint32_t reserved; /* 0 */
-	uint64_t ids[WIRE_IDS_MAX]; /* those behind count are 0 */
+	uint64_t ids[WIRE_IDS_MAX]; /* 0 from ids[count] on */
 };
 
 enum wire_resume_flags {
 	WIRE_RESUME_ARMED = 1 << 0, /* in at least one context */
-	WIRE_RESUME_PLAN = 1 << 1, /* it replaced nothing: a plan of the SASS engine */
+	WIRE_RESUME_PLAN = 1 << 1, /* it is a plan of the SASS engine and replaced no image */
 };
 
-/* A module that was replaced by an earlier daemon of the session. As many IDS follow as hold the
- * ids of its attachments, then of its maps. */
+/*
+ * A module that an earlier daemon of the session replaced. IDS messages follow, with the ids of its
+ * attachments, then of its maps.
+ */
 struct wire_resume {
 	struct wire_header header;
 	uint64_t module_id;
@@ -246,7 +262,7 @@ struct wire_resume {
 struct wire_resumed {
 	struct wire_header header;
 	uint64_t module_id;
-	uint32_t known; /* 0: none of its attachments is left: as RETIRE */
+	uint32_t known; /* 0: none of its attachments is left; handle it as RETIRE */
 	uint32_t reserved; /* 0 */
 };
 
@@ -261,7 +277,7 @@ struct wire_kept {
 	struct wire_header header;
 	uint64_t map_id;
 	uint64_t instance_id;
-	uint32_t known; /* 0: nobody reads it any more */
+	uint32_t known; /* 0: the daemon does not read it any more */
 	uint32_t reserved; /* 0 */
 };
 
@@ -274,21 +290,21 @@ struct wire_instance {
 };
 
 /*
- * Descriptor: the instance's memfd, or with MAP_PLACE_KERNEL a kernel map's (map-layout.h), unless
- * size is 0 (refused: quota, unknown map).
+ * Descriptor: the instance's memfd, or with MAP_PLACE_KERNEL that of an array of Linux
+ * (map-layout.h). size 0: refused (quota, unknown map), no descriptor.
  */
 struct wire_instance_reply {
 	struct wire_header header;
 	uint64_t map_id;
 	uint64_t instance_id; /* never 0 */
-	uint64_t size; /* bytes of the memfd: map_memfd_size(); of a kernel map: whole pages to map
-			*/
+	uint64_t size; /* bytes of the memfd, map_memfd_size(); with MAP_PLACE_KERNEL: whole pages
+			  to map */
 	uint64_t data_size; /* bytes of the device buffer, or of the data in host memory */
 	uint32_t place; /* enum map_place */
 	uint32_t kind; /* enum map_kind */
 };
 
-/* A module's slots are filled in in one more context: probes count from here on. */
+/* The module's slots are filled in for one more context: probes count from now on. */
 struct wire_armed {
 	struct wire_header header;
 	uint64_t module_id;
@@ -302,13 +318,16 @@ struct wire_unload {
 };
 
 /*
- * The shim could not do something; shown by `gpuprobectl why`. A reason that begins with
- * WIRE_REPORT_KERNEL, the name of a kernel (of a longer one its first WIRE_REPORT_NAME_MAX bytes)
- * and ": " is about that kernel of the module alone; one that begins with WIRE_REPORT_MAP, the id
- * of a map and ": " about those attachments alone that use the map; one that begins with
- * WIRE_REPORT_LIBRARY, the name of a library and ": " says why what the library loads is not
- * replaced, one with WIRE_REPORT_MODULE, a kernel's name (or that none is known) and ": " why the
- * module of that kernel is not patched: these are no failures.
+ * The shim could not do something; `gpuprobectl why` shows it. The beginning of the reason says
+ * what it is about (a longer name of a kernel is cut to WIRE_REPORT_NAME_MAX bytes):
+ *
+ *   WIRE_REPORT_KERNEL, a kernel's name, ": "   that kernel of the module only
+ *   WIRE_REPORT_MAP, a map's id, ": "           only the attachments that use the map
+ *   WIRE_REPORT_LIBRARY, a library's name, ": " no failure: why images of that library are not
+ *                                               replaced
+ *   WIRE_REPORT_MODULE, a kernel's name (or that none is known), ": "
+ *                                               no failure: why the module of that kernel is not
+ *                                               patched
  */
 #define WIRE_REPORT_KERNEL "kernel "
 #define WIRE_REPORT_MAP "map "
@@ -317,16 +336,18 @@ struct wire_unload {
 #define WIRE_REPORT_NAME_MAX 96
 struct wire_report {
 	struct wire_header header;
-	uint64_t module_id; /* 0: not about one module */
+	uint64_t module_id; /* 0: about no single module */
 	char reason[WIRE_REASON_MAX];
 };
 
-/* Copy every instance of this process to its memfd now, then answer SYNCED. */
+/* Asks the process to copy all its instances to their memfds now, and then to answer SYNCED. */
 struct wire_sync {
 	struct wire_header header;
 };
 
-/* Stop probes from using the map (write 0 into its slots), copy it a last time, then answer SYNCED.
+/*
+ * Asks the process to stop probes from using the map (write 0 into its slots), to copy it a last
+ * time, and then to answer SYNCED.
  */
 struct wire_disarm {
 	struct wire_header header;
@@ -334,37 +355,37 @@ struct wire_disarm {
 };
 
 /*
- * None of the attachments that a replaced module was made for is left: its kernels may be launched
- * without probes from now on (passes/probe.h: "bare" kernels).
+ * None of the attachments that a replaced module was made for is left. From now on its kernels may
+ * be launched without probes ("bare" kernels, passes/probe.h).
  */
 struct wire_retire {
 	struct wire_header header;
 	uint64_t module_id;
 };
 
-/* Does anybody trace this process? */
+/* Asks whether anybody traces this process. */
 struct wire_trace {
 	struct wire_header header;
 	uint32_t flags; /* 0 */
 	/*
-	 * A process of which this one descends, as the daemon sees that: the one whose memory it
-	 * was forked with, if that was traced, or the CMD of a trace (paths.h). Its parents may be
-	 * gone. 0: none is known.
+	 * The pid, as the daemon sees it, of a process that this one descends from. Either the
+	 * process whose memory it was forked with, if that was traced, or the CMD of a trace
+	 * (paths.h). The processes between may be gone. 0: none is known.
 	 */
 	uint32_t ancestor;
 };
 
-/* Descriptor: the memfd of trace-ring.h, unless size is 0: nobody does. */
+/* Descriptor: the memfd of trace-ring.h. size 0: nobody traces it, no descriptor. */
 struct wire_trace_reply {
 	struct wire_header header;
 	uint64_t size; /* bytes of the memfd */
 };
 
 struct wire_synced {
-	struct wire_header header; /* sequence: of the SYNC or DISARM */
+	struct wire_header header; /* sequence: that of the SYNC or DISARM */
 };
 
-/* Any message; receive into this. */
+/* Any message; a buffer large enough to receive every type. */
 union wire_message {
 	struct wire_header header;
 	struct wire_hello hello;
@@ -390,7 +411,7 @@ union wire_message {
 	struct wire_kept kept;
 };
 
-/* The one size that a message of a type has, or 0 for an unknown type. */
+/* The size in bytes of messages of a type; 0: unknown type. */
 static inline size_t wire_size(uint16_t type) {
 	switch (type) {
 	case WIRE_HELLO:
@@ -439,7 +460,9 @@ static inline size_t wire_size(uint16_t type) {
 	return 0;
 }
 
-/* Whether `received` bytes at message are one well-formed message: magic, version, type, size. */
+/*
+ * Whether the `received` bytes at message are one well-formed message: magic, version, type, size.
+ */
 static inline int wire_valid(const union wire_message *message, size_t received) {
 	return received >= sizeof(message->header) && message->header.magic == WIRE_MAGIC &&
 	       message->header.version == WIRE_VERSION && message->header.size == received &&

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Names for ids. Maps and rings are printed while their replies still come in, so this asks over a
- * connection of its own, which is made at the first id. The kernels are asked for in one call, an
- * instruction in one call each. Where the daemon does not answer, ids are printed as numbers.
+ * Names for ids in the output of maps and rings: kernels and instructions. It asks the daemon over
+ * a connection of its own, because replies still come in on the first one. That connection is made
+ * at the first id. One call brings all kernels; each instruction takes a call. If the daemon does
+ * not answer, ids are printed as numbers.
  */
 
 #include "names.h"

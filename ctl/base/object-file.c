@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Reads an eBPF object, and sees by its first bytes whether it is one: the usual mistakes (a source
- * file, a program of the machine, a folder) are found here, where their names are known. What is
- * inside is the daemon's matter.
+ * Reads an eBPF object file for commands that send one to the daemon. It looks at the first bytes
+ * only, and finds the usual mistakes: a source file, a program of the machine, a folder. The daemon
+ * checks the content.
  */
 
 #include <elf.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Output for people and for programs.
- *
- * Names of processes and kernels, and lines of source in the verifier's log, are other people's
- * choice, so control characters in them are not sent to a terminal, on standard error neither.
+ * Output of all commands, for people and for programs. Other people choose the names of processes
+ * and kernels and the lines of source in the verifier's log. So control characters in them never
+ * reach a terminal, also not on standard error.
  */
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Records as they come, until the user has enough: Ctrl-C is a good end. So signals come through a
- * descriptor, looked at between two replies; what was printed is whole lines. Where who reads our
- * output has stopped to, there is no between: stuck.c.
+ * Prints records as they come, until the user presses Ctrl-C, which is a normal end. Signals come
+ * through a descriptor and are handled between two replies, so only whole lines are printed. If the
+ * reader of our output has stopped, there is no such moment: see stuck.c.
  */
 
 #include <errno.h>

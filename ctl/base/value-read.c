@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A parser that goes down the type and the text together, and stores as it goes. It takes the
- * manner of C that `map dump` prints,
- * {.a = 1, .color = RED, .name = "x", .list = [7, 8]}, and JSON, {"a": 1, "list": [7, 8]}.
+ * Parses a value that the user types (for `map update`) into the bytes of its BTF type. It goes
+ * down the type and the text together, and stores as it goes. It takes the manner of C that `map
+ * dump` prints, {.a = 1, .color = RED, .name = "x", .list = [7, 8]}, and JSON, {"a": 1, "list": [7,
+ * 8]}.
  *
- * Types come from the daemon, but from its user's object in the first place: each store is checked
- * against the size of the value, and the depth is bounded.
+ * The types come from a user's object, by way of the daemon. So each store is checked against the
+ * size of the value, and the depth is bounded.
  */
 
 #include "value-read.h"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Values by their types.
+ * Prints the bytes of keys, values and records by their BTF types, for `map dump` and `ring read`.
  *
  * One walk over the types makes JSON: integers are numbers, enums their names, structs and data
- * sections objects, arrays arrays, arrays of char strings if they are text. For people the same
- * tree is printed in the manner of C. libbpf has btf_dump__dump_type_data() for that, but the one
+ * sections objects, arrays arrays. Arrays of char are strings if they are text. For people the same
+ * tree is printed in the manner of C. libbpf has btf_dump__dump_type_data() for that. But the one
  * of Debian 12 (1.1) leaves out what follows an array of char that ends with a NUL in the same
  * struct.
  *
- * BTF comes from the daemon, but from its user's object in the first place: every access is checked
- * against the size of the data, and the depth is bounded. What has no type, or one that does not
- * fit, is hexadecimal. As types can be made that have any number of members at the same place, or
- * of none, the steps of a value are bounded, too: what is beyond them is left out, and shown as ?.
+ * The types come from a user's object, by way of the daemon. So every access is checked against the
+ * size of the data, and the depth is bounded. What has no type, or a type that does not fit, is
+ * printed in hexadecimal. A type may have any number of members at the same place, or of size 0. So
+ * the steps for a value are bounded, too: what lies beyond is left out and shown as ?.
  */
 
 #include <bpf/btf.h>

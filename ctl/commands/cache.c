@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* cache, cache list, cache clear: what the daemon keeps on the disk. */
+/*
+ * The commands cache, cache list and cache clear: they show and clear what the daemon keeps on the
+ * disk. They call the daemon and touch no files themselves.
+ */
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Finds a file that belongs to gpuprobectl: beside its own executable (a build folder), else at the
+ * path where it is installed. It only reads.
+ */
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * pass list, pass test. The second needs no daemon: it runs the passes here, one by one, each on
- * the file as it is, as the daemon's pass worker would, but without its sandbox. Passes that are
- * built in are run by their executables.
+ * The commands pass list and pass test. `pass test` needs no daemon: it runs the passes itself, one
+ * by one, each on its file as it is. The daemon's pass worker does the same, but in a sandbox.
+ * Passes that are built in are run by their executables.
  */
 
 #include <errno.h>
@@ -21,12 +21,6 @@
 #include "lib/pass/pass-run.h"
 #include "passes/ptx-module.h"
 #include "lib/varlink/varlink-json.h"
-
-enum {
-	OPTION_PASS = CTL_OPTION_OWN,
-	OPTION_KERNEL,
-	OPTION_PASS_DIR,
-};
 
 static const char help[] =
 	"Usage: gpuprobectl pass list\n"
@@ -306,30 +300,20 @@ static int try_passes(struct trial *trial, const char *folder, const char *only)
 }
 
 static int test(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "pass", required_argument, NULL, OPTION_PASS },
-		{ "kernel", required_argument, NULL, OPTION_KERNEL },
-		{ "pass-dir", required_argument, NULL, OPTION_PASS_DIR },
+	const char *pass = NULL, *kernel = NULL, *folder = NULL;
+	const struct ctl_option options[] = {
+		{ "pass", .value = CTL_TEXT, .text = &pass },
+		{ "kernel", .value = CTL_TEXT, .text = &kernel },
+		{ "pass-dir", .value = CTL_TEXT, .text = &folder },
 		{},
 	};
-	const char *pass = NULL, *kernel = NULL, *folder = NULL;
+	struct ctl_command_line line = { .help = help, .options = options, .arguments = CTL_ANY };
 	struct trial trial = { .ctl = ctl };
-	int option, r;
+	int r;
 
-	while ((option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_PASS) {
-			pass = optarg;
-		} else if (option == OPTION_KERNEL) {
-			kernel = optarg;
-		} else if (option == OPTION_PASS_DIR) {
-			folder = optarg;
-		} else {
-			r = ctl_option(ctl, option, help);
-			if (r >= 0)
-				return r;
-		}
-	}
+	r = ctl_parse(ctl, argc, argv, &line);
+	if (r >= 0)
+		return r;
 	if (optind + 1 != argc)
 		return ctl_usage("pass test takes one file");
 	r = read_text(&trial, argv[optind]);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a number given as --pid is, and what a process lacks to be probed or traced, as far as one
- * sees that from outside. */
+/*
+ * Finds out which process a number given as --pid means, and what a process lacks to be probed or
+ * traced. It only reads /proc.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>

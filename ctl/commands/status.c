@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * status.
- *
- * What the daemon counts is a list of numbers with names, so that a newer daemon may have others: a
- * line for each group, or for each one of several that the group is about (a pool of workers, a
- * socket) if more than one number is of it.
+ * The command status: prints how the daemon is. Its counters come as a list of named numbers,
+ * because a newer daemon may have others. Each group gets a line. If a group is about several
+ * things (pools of workers, sockets), each thing that has more than one number gets a line.
  */
 
 #include <stdio.h>

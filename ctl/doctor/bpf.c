@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the kernel can do with eBPF, by doing it: nothing else says it reliably. Nothing is
- * attached. */
+/*
+ * The part of `gpuprobectl doctor` on eBPF: tries what the kernel can do, because nothing else says
+ * it reliably. It loads programs and attaches none.
+ */
 
 #include <bpf/bpf.h>
 #include <errno.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the daemon says of itself. It may be down: then that is what there is to say. */
+/*
+ * The part of `gpuprobectl doctor` on the daemon: prints what the daemon says about itself, or that
+ * it does not run.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>

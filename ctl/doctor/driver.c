@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* NVIDIA's driver: devices, module, library. */
+/*
+ * The part of `gpuprobectl doctor` on NVIDIA's driver: devices, kernel module, library. It only
+ * reads.
+ */
 
 #include <ctype.h>
 #include <stdio.h>

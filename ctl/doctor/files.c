@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Files as they are seen in the root. */
+/* Reads files for `gpuprobectl doctor` below the root folder that it examines. */
 
 #include <dirent.h>
 #include <errno.h>

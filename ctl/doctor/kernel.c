@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The kernel, as its files in /proc and /sys show it. */
+/* The part of `gpuprobectl doctor` on Linux itself, from files in /proc and /sys. */
 
 #include <errno.h>
 #include <stdio.h>

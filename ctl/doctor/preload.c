@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Our library in all programs, as `shim status` sees it. */
+/* The part of `gpuprobectl doctor` on the shim in all programs; it sees what `shim status` sees. */
 
 #include "ctl/shim/preload.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the preload does not reach: processes that have the driver and not our library, and why;
- * other C libraries; 32-bit programs; containers. */
+/*
+ * The part of `gpuprobectl doctor` on what the preloaded shim does not reach: processes that have
+ * the driver but not the shim, and why; other C libraries; 32-bit programs; containers.
+ */
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The service: its units, its sockets, and who may use it. */
+/*
+ * The part of `gpuprobectl doctor` on the service: its systemd units, its sockets, and who may use
+ * it.
+ */
 
 #include <errno.h>
 #include <grp.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The CUDA toolkit, and those of its libraries that are used here. None is needed for programs to
- * run; each makes something possible. */
+/*
+ * The part of `gpuprobectl doctor` on the CUDA toolkit and those of its libraries that gpuprobed
+ * uses. Programs run without them; each library makes one feature possible.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>

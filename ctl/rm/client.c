@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The client of NVIDIA's resource manager (client.h): builds the arguments of its ioctls, checks
+ * the answers, and puts failures into words. It uses the driver only through the table of driver.h.
+ */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

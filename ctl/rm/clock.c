@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads pairs of times, of a GPU's timer and of the host's clock, from the driver (clock.h).
+ *
  * The driver reads the host's clock, the lower half of the GPU's timer, the host's clock and so on,
  * three times, and answers with the GPU's reading between the two nearest ones of the host and with
  * the middle of these. It does not say how far apart they were: as far as one reading of a register

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The buffer is a ring of records of one size with a header of its own, both in memory of the
- * driver's that we may only read: `put` is the driver's, `get` is told to it by a call. When the
- * ring is full, new records are dropped (KEEP_OLDEST): none changes while it is read.
+ * Asks the driver for an event buffer of context switches and reads it (ctxsw.h).
+ *
+ * The buffer is a ring of records of one size, with a header of its own. Both are in memory of the
+ * driver that we can only read: the driver writes `put`, and a call tells it `get`. When the ring
+ * is full, the driver drops new records (KEEP_OLDEST), so no record changes while we read it.
  */
 
 #include <stdatomic.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The table of driver.h with real system calls: opens NVIDIA's device files, and calls ioctl() and
+ * mmap() on them.
+ */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>

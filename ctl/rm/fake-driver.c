@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The test double of NVIDIA's resource manager (fake-driver.h). Tests of ctl/rm use it in place of
+ * a driver; it touches no device.
+ */
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Reads records of context switches out of the driver's event buffer (record.h). It knows their
+ * layout; it checks positions against the ring's size because the driver writes them.
+ */
+
 #include <string.h>
 
 #include "record.h"

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The source of a trace in the resource manager (source.h): opens each GPU, reads its clock and its
+ * context switches from time to time, and makes records of proto/trace.h from them.
+ */
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Turns events of context switches into spans (spans.h): from when to when a context was on an
+ * engine. It makes no calls.
+ */
+
 #include <string.h>
 
 #include "ctl/trace/base/ctxsw-tag.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The client of the resource manager, against a double of the driver: what it asks for, and what it
- * does with each refusal. */
+/*
+ * Unit tests of the resource manager's client (client.h), against the double of the driver: what it
+ * asks for, and what it does after each refusal.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The thread that asks the driver: what finds no room is counted, and what is asked of it ends
- * though the driver does not answer. */
+/*
+ * Unit tests of the thread that asks the driver during a trace (watch.h). What finds no room is
+ * counted, and the thread ends even if the driver does not answer.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/*
+ * `gpuprobectl shim cdi`: a specification for CDI (Container Device Interface), which puts the shim
+ * into containers.
+ */
+
 struct ctl;
 
 /* Prints a CDI specification for the library at @library in the folder `root`. The exit status. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks whether a library may be loaded into every program of this machine (check.h), before `shim
+ * enable` does so.
+ *
  * A library in /etc/ld.so.preload runs in every program, root's among them. So nobody but root may
  * be able to change it, or a folder on the way to it; every user must be able to read it, because
  * ld.so complains in each program that cannot; and it must have shown, in a child, that programs

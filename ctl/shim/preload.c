@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads and edits /etc/ld.so.preload (preload.h). This is the only file that `shim` changes.
+ *
  * ld.so splits the file at blanks, tabs, line ends and colons, and a # hides what follows it in its
  * line, wherever it stands. So do we: what is edited is what ld.so would load, and everything else
  * stays as it is, byte for byte.

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* ExportMap and what goes with it, for the tests: an export is what it was asked to be, a map
- * called `none` is not there, and one called `ring` cannot be exported. */
+/*
+ * The exports of maps in the fake daemon. An export is what the request says; a map called `none`
+ * does not exist, and one called `ring` cannot be exported.
+ */
 
 #include <string.h>
 

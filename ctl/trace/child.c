@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * CMD: a child that waits at a socket until the trace of it runs, and says there if it cannot
- * become CMD. Its files are those that we were given. The shim is preloaded if nothing does that
- * already; the program runs without it when it is not installed.
+ * Starts CMD of a trace: a child that waits at a socket until its trace runs. If it cannot become
+ * CMD, it says so on that socket. CMD gets our files. The child preloads the shim unless it is
+ * preloaded already; the program runs without it if it is not installed.
  */
 
 #include <errno.h>

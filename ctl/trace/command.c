@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* trace: what CUDA programs do on the host. */
+/*
+ * The command trace: records what CUDA programs do on the host. Reads the command line and starts
+ * the parts that do the work.
+ */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A trace while it runs: replies of the daemon become records, records items, items output. It ends
- * with the daemon's last reply (CMD or all of the processes ended, the duration is over), or by a
- * signal: then what happened until that moment is still waited for, which takes a fraction of a
- * second. Signals, and the end of CMD, come through a descriptor and are looked at between two
- * replies. A program that is traced lives on, whatever happens here.
+ * A trace while it runs: replies of the daemon become records, records become items, items become
+ * output.
+ *
+ * It ends with the daemon's last reply (CMD or all processes have ended, or the duration is over),
+ * or by a signal. After a signal it still waits for what happened until then, a fraction of a
+ * second. Signals and the end of CMD come through a descriptor and are handled between two replies.
+ * A traced program goes on running, whatever happens here.
  */
 
 #include <errno.h>

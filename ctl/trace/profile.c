@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Options of a trace that have a name: a file with one option in each line, without its dashes, as
- * `events launch,memory` or `stacks`. They stand where --profile does: what comes behind it on the
- * command line is added, or goes before.
+ * Profiles: named sets of options of a trace. A profile is a file with one option a line, without
+ * its dashes, such as `events launch,memory` or `stacks`. The options stand in place of --profile:
+ * later ones on the command line are added to them, or replace them.
  */
 
 #include <errno.h>

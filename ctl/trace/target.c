@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where a trace goes, and in which form. Text and tables are for people: on standard output, or
- * standard error when a program has that for its own. Other formats go there only if it is no
- * terminal; else, and into a folder, to a file trace_TIME of its own, which trace_latest names once
- * it is complete. A trace that never begins leaves files as they were.
+ * The output of a trace: which file, and when it is written. Text and tables are for people: they
+ * go to standard output, or to standard error if a traced program uses standard output. Other
+ * formats go there only if it is no terminal; else, and into a folder, to a file trace_TIME. The
+ * link trace_latest names that file once it is complete. A trace that never begins leaves files as
+ * they were.
  *
- * A file is written in whole events, some times a second. Formats that need an end have one each
- * time, which the next events overwrite. So a file is good to read whatever ends us: SIGKILL, or a
+ * A file is written in whole events, some times a second. Formats that need an end get one each
+ * time, and the next events overwrite it. So the file can be read whatever ends us: SIGKILL, or a
  * full disk.
  */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the driver itself tells (ctl/rm), beside what the daemon sends: clocks of GPUs, and context
- * switches. The daemon has no GPU device, whoever traces CUDA programs may open one. Calls of the
- * driver may take long, so they are made in a thread of their own, and nothing waits for it for
- * longer than a bound.
+ * Reads from NVIDIA's driver (ctl/rm), during a trace, what the daemon does not send: clocks of
+ * GPUs and context switches. The daemon has no GPU device; a user who traces CUDA programs may open
+ * one. Calls of the driver may take long. So a thread of their own makes them, and nothing waits
+ * for that thread longer than a bound.
  */
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The small headers of this folder: clocks, texts, UTF-8. */
+/* Unit tests of the small headers of this folder: clock, text, utf8. */
 
 #include <stdarg.h>
 #include <stddef.h>

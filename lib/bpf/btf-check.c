@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks the sections .BTF and .BTF.ext of a stranger's object before libbpf reads them
+ * (btf-check.h).
+ *
  * Type information: a header, types one after the other (each a fixed part, then records that its
  * kind and length say), strings. The first pass finds out how many types there are, the second
  * looks at what they refer to; the last follows each chain of modifiers and typedefs, which libbpf

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Checks the structure of a stranger's eBPF object file before libbpf reads it (elf-check.h).
+ *
  * libbpf takes the inside of an object file on trust in many places: a symbol of a section that is
  * not there, an empty .BTF.ext or a type that refers to nothing make it crash. The worker may
  * crash, but its user should read what is wrong. So each number that leads somewhere is looked at

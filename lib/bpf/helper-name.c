@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Names of the helpers of Linux and of the kfuncs that GPU programs may call (helper-name.h), and
+ * the numbers by which linked programs call kfuncs.
+ */
+
 #include "helper-name.h"
 
 #include <linux/bpf.h>

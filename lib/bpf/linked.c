@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Writes and reads the metadata of a linked object (linked.h) as JSON.
+ *
  * The metadata of a linked object as JSON, both ways. The writer is a worker that has seen a
  * stranger's ELF file, so the reader takes each number with its range and each name with its
  * alphabet, and a table only if it lies inside the blob. json-c's getters convert between types and

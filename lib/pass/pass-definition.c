@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One definition. Members that the schema does not have are refused, because a misspelt "exclude"
- * would let a pass run where it is not wanted.
+ * Reads one definition of a pass (pass-definition.h). Members that the schema does not have are
+ * refused: a misspelt "exclude" would let a pass run where it is not wanted.
  */
 
 #include "pass-definition.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Runs a pass, an executable that users may supply, with a request and a time limit (pass-run.h).
+ *
  * Three processes: we; a supervisor, the leader of a new process group; the pass in that group.
  * Whatever the pass starts is in the group, too (the pass worker's filter forbids leaving it), so
  * killing the group ends all of it. If we die before, the supervisor kills the group. Where we have

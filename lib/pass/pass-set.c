@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* All definitions: which files count, and in which order they run. */
+/*
+ * Reads all definitions of passes from their folders (pass-definition.h): which files count, and in
+ * which order the passes run.
+ */
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Parses the section of a program, or --point, into a kernel and a point (section.h). The grammar:
+ *
  *     kprobe | kretprobe | memcapture  [ / [dev:] KERNEL [ @ FILE:LINE | @ block:N | @ CLASS ] ]
  *
  * PTX has no '@' in names and C++ none in demangled ones, so the first one ends the kernel; the

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Definitions of passes: what is one, which files count, in which order they run, whose are
- * believed. */
+/*
+ * Unit tests of pass-definition.c and pass-set.c: valid definitions, which files count, in which
+ * order passes run, and whose files are trusted.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

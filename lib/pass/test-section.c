@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Every form of job.md's table, and every malformed one with its line. */
+/*
+ * Unit tests of section.c: every form of job.md's table, and every malformed one with its message.
+ */
 
 #include "section.h"
 

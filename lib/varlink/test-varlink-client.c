@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The client against services that do not behave. Each is a child process that accepts one
- * connection, reads one call for each entry of its script, and says what stands there.
+ * Unit tests of varlink-client.c against services that misbehave. Each service is a child process
+ * that accepts one connection, reads one call for each entry of its script, and sends what the
+ * entry says.
  */
 
 #include <errno.h>

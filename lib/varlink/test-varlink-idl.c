@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The interface parser and the validation of values. */
+/*
+ * Unit tests of varlink-idl.c and varlink-validate.c: the parser of interfaces, and the validation
+ * of values.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

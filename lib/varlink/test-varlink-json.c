@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* JSON that is refused though json-c alone would take it, and JSON that must pass. */
+/*
+ * Unit tests of varlink-json.c: JSON that is refused though json-c alone would take it, and JSON
+ * that must pass.
+ */
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The server, as clients see it that behave and that do not. Server and client are in one thread:
- * whenever the client waits, the loop is run.
+ * Unit tests of the varlink server, with clients that behave and clients that do not. Server and
+ * client are in one thread: whenever the client waits, the loop runs.
  */
 
 #include <errno.h>

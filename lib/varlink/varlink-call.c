@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * One call at the varlink server (varlink-server.h): its parameters, and how its handler answers.
+ *
  * A call on its way through a handler.
  *
  * The connection has one reference as long as the call runs; handlers that answer later have their

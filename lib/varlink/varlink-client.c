@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The varlink client (varlink-client.h).
+ *
  * The client. The socket is non-blocking, and poll() with the time that is left is the only place
  * where it waits, so that a timeout covers a whole call: what is sent and what comes back. After a
  * failure the state is DEAD, for a reply that comes late would be taken for that of the next call.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * One connection at the varlink server: reads calls, runs them, writes replies.
+ *
  * One client of the server.
  *
  * Everything that may let a connection go on ends in connection_process(): bytes came in, bytes

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The lock between launches and patching (gate.h). It keeps a list of records, one for each thread
+ * of the application that launches. Used only with the SASS engine.
+ */
+
 #include "gate.h"
 
 #include <errno.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Starts a detached thread of the shim with all signals blocked (helper-thread.h). Its stack also
+ * gets room for the thread-local memory of all libraries.
+ */
+
 #include "helper-thread.h"
 
 #include <link.h>

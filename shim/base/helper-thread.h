@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/* Threads of the shim in the application's process. */
+
 #include <stdbool.h>
 #include <stddef.h>
 

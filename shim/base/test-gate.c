@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The gate that launches pass: who closes it waits for launches, not for ever, and nobody waits for
- * himself.
+ * Unit tests of gate.c: closing the gate waits for launches, but not for ever, and no thread waits
+ * for itself.
  */
 
 #include <pthread.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Where a library of NVIDIA's is: beside the toolkit that the process has loaded (an installed one,
- * or the wheels of a Python environment), else where $CUDA_HOME and $CUDA_PATH say, else in the
- * places of packages, the newest first, else where the loader looks. The environment is the
- * application's: secure_getenv().
+ * Finds and loads a library of NVIDIA's toolkit for the SASS engine or for CUPTI (toolkit.h). It
+ * looks beside the toolkit that the process has loaded (installed, or in wheels of Python); then
+ * where $CUDA_HOME and $CUDA_PATH say; then where packages install it, the newest first; then where
+ * the loader looks. The environment is the application's, so it is read by secure_getenv().
  */
 
 #include "toolkit.h"

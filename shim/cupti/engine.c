@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * libgpuprobe-cupti.so: gets times of kernels and copies from CUPTI for a trace, in the
+ * application's process.
+ *
  * struct cupti_source (cupti-source.h) on top of NVIDIA's profiling library.
  *
  * What ran and the call that caused it have a number in common: CUPTI tells it within the call, if

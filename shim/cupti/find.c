@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Which libcupti.so is used: the one that the process has loaded, as PyTorch does, goes before
- * others. Two of them do not know of each other.
+ * Chooses the libcupti.so to use (find.h). The one that the process has loaded, as PyTorch does,
+ * goes first, because two of them do not know of each other.
  */
 
 #include "find.h"

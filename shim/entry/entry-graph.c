@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The wrappers of the driver's functions for graphs. But for launches, they are nothing without the
- * SASS engine; with it the work is in graph.c.
+ * Wrappers of the driver's functions for CUDA graphs. Without the SASS engine only launches do
+ * anything; with it the work is in graph.c.
  */
 
 #include <errno.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The wrappers of the driver's functions for nodes of graphs that are not instantiated. */
+/*
+ * Wrappers of the driver's functions for nodes of graphs that are not instantiated (entry-node.h):
+ * they choose between the probed and the bare kernel of a node.
+ */
 
 #include "entry-node.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The driver functions that the shim stands in front of, and nothing else: each wrapper is a few
- * lines, and the work is behind them (load.c, arm.c). While no probe is in the process a launch
- * costs one relaxed load.
+ * Wrappers of the driver functions that the shim stands in front of, and nothing else. Each is a
+ * few lines; load.c, arm.c and others do the work. Graphs and their nodes: entry-graph.c,
+ * entry-node.c.
  *
- * A call of the driver made by ourselves never comes by here: driver.h's table holds the driver's
- * own addresses.
+ * While no probe is in the process a launch costs one relaxed load. The shim's own calls of the
+ * driver never come here: the table of driver.h holds the driver's own addresses.
  */
 
 #include <errno.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Keeps a list of the streams that are being captured (capture.h). The SASS engine puts patching
+ * off while there are any.
+ */
+
 #include "capture.h"
 
 #include <pthread.h>

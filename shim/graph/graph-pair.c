@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Pairs the nodes of two graphs in the order in which the driver updates one from the other
+ * (graph-pair.h). It asks the driver for nodes and edges and changes nothing.
+ */
+
 #include "graph-pair.h"
 
 #include <stdint.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Launches CUDA graphs with the patches that hold now (graph.h), and keeps clones of them for that.
+ * Used only with the SASS engine.
+ *
  * Patches have a number that changes with them; 0: nothing is patched. A graph that was
  * instantiated under the number of now is launched as it is, and so is one that was instantiated
  * bare and is launched bare: the common way of a launch is to find the graph, and to compare.

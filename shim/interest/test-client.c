@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A connection is alive, or is not, whatever signals the application gets. */
+/*
+ * Unit tests of client.c: whether a connection is alive is found out right, whatever signals the
+ * application gets.
+ */
 
 #include <errno.h>
 #include <setjmp.h>

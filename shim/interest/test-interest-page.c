@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How long a process may wait is what its daemon was told, within the bound of settings. */
+/* Unit tests of interest-page.c: how long a process may wait, within the bound of the settings. */
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Opens a library that lies in the shim's own folder (beside.h), and checks its version. The SASS
+ * engine, the CUPTI part and libgpuprobe-hold.so are loaded this way.
+ */
+
 #include "beside.h"
 
 #include <dlfcn.h>

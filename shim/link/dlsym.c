@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What all calls of dlsym in the process come by, and nothing more: mostly they have nothing to do
- * with the driver. One of them may be the first thing that the runtime of a sanitizer does, so this
+ * The part of dlsym that every call in the process passes, and nothing more: most calls have
+ * nothing to do with the driver. The runtime of a sanitizer may call dlsym first of all, so this
  * file is never built with one (meson.build).
  */
 

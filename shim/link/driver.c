@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The table of driver functions that the shim itself calls (driver.h). It is filled once, when the
+ * driver is in use; no thread waits for another.
+ */
+
 #include "driver.h"
 
 #include <stdlib.h>

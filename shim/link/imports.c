@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The tables of addresses that an object has of others (its GOT, and pointers in its data). */
+/*
+ * Changes the addresses that a loaded object has of other objects' functions (imports.h): its GOT,
+ * and pointers in its data.
+ */
 
 #include "imports.h"
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Makes the dynamic linker find the shim's trampolines in place of the driver's functions
+ * (libcuda.h).
+ *
  * From when libcuda.so.1 is in the process, the dynamic linker finds our trampolines under the
  * names of its functions.
  *

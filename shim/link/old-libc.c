@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Lets the shim run with a libc that is older than the one it was built with (old-libc.h).
+ *
  * The shim is loaded into programs of containers, whose libc may be much older than the one that it
  * was built with, and a version that is missing there would keep all programs from starting. So
  * what libc.so.6 has got under a newer version than GLIBC_2.17, be it that it came later or that it

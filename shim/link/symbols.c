@@ -1,4 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
 /*
+ * Answers cuGetProcAddress and looks up functions of the driver by name (symbols.h).
+ *
  * The driver's functions by their names: for ourselves as they are, for callers of cuGetProcAddress
  * as trampolines. It gives pointers that the dynamic linker does not see (libcuda.c); we call the
  * driver's first and swap only what it found.

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What the shim does where libc is old: with a libc that does not have what came with glibc 2.30,
- * and one without threads. */
+/*
+ * Unit tests of old-libc.c: the shim with a libc that lacks what glibc 2.30 added, and with one
+ * that has no threads.
+ */
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The table of functions, and where their trampolines go. Nothing here has to be relocated when the
- * library is loaded, because most programs that load it never call any of this: names are offsets,
- * and targets begin as zeros.
+ * The table of the driver's functions, and where their trampolines lead (trampoline.h). The dynamic
+ * linker relocates nothing in it, because most programs that load the shim never call any of this:
+ * names are offsets, and targets are zeros at first.
  */
 
 #include "trampoline.h"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Another library that stands in front of one driver function, for test-symbols.c; it asks for the
- * driver's at each call. */
+/*
+ * A mock library that interposes one driver function, for test-symbols.c. It asks for the driver's
+ * own at each call.
+ */
 
 #include <dlfcn.h>
 #include <stddef.h>

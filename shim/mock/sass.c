@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A libgpuprobe-sass.so of another version, for test-patching.py. */
+/* A mock of libgpuprobe-sass.so that has another version, for test-patching.py. */
 
 #include <stddef.h>
 

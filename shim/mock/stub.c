@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A library that defines functions of the driver itself, and loads the driver at the first of them,
- * for test-symbols.c, which opens it RTLD_LOCAL.
+ * A mock library that defines functions of the driver itself and loads the driver when the first
+ * one is called. test-symbols.c opens it with RTLD_LOCAL.
  */
 
 #include <dlfcn.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A library that links the driver and looks for it by RTLD_DEFAULT, for test-symbols.c, which opens
- * it RTLD_LOCAL. */
+/*
+ * A mock library that links the driver and looks for it by RTLD_DEFAULT. test-symbols.c opens it
+ * with RTLD_LOCAL.
+ */
 
 #include <dlfcn.h>
 #include <stddef.h>

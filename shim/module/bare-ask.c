@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Asks the driver for the bare form of a kernel, module or function (bare-ask.h). bare.c keeps the
+ * answers.
+ */
+
 #include "bare-ask.h"
 
 #include <stdlib.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What an application sees that lists the kernels of a module: no bare ones. */
+/*
+ * Hides bare kernels from an application that lists the kernels of a module. entry.c calls it
+ * behind the driver's functions that list.
+ */
 
 #include <stdlib.h>
 #include <string.h>

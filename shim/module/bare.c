@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Remembers handles of probed kernels and finds their bare kernels when a module is retired
+ * (bare.h).
+ *
  * Handles that the driver gives out for kernels of replaced modules are remembered with where they
  * came from, and what the application changes about them. Nothing else happens until the module is
  * retired. Then the first launch of a handle asks the driver for the bare kernel in the same way

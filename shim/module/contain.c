@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Decides whether a module belongs to a library whose modules are not replaced (contain.h).
+ *
  * A library is known by its file's name or its SONAME: both begin with the name in the table. Which
  * library an address lies in is asked at each load, so not of dladdr(), which waits for whoever is
  * in dlopen(), where libc has something better.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds the end of an image that an application gives to the driver (image.h).
+ *
  * The driver takes a module as a bare pointer and finds its end itself; so must we. Fatbin
  * containers say their size, an ELF image ends with the last thing that its headers name, PTX ends
  * with a NUL.

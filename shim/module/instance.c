@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Memory of map instances in this process (instance.h): maps it, registers it, copies it.
+ *
  * What is in device memory is copied; what is in host memory is the daemon's own, mapped here and
  * registered with the driver, so that the GPU writes where the daemon reads. Each context has a
  * mapping and a registration of its own, that goes when the context is gone: nothing that a kernel

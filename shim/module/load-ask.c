@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Asks the daemon what to load in place of an image, and keeps the answer (load-ask.h). Runs with
+ * the loader's lock held.
+ */
+
 #include "load-ask.h"
 
 #include <fcntl.h>

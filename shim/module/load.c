@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Loading and unloading of modules (load.h): decides which image the driver gets.
+ *
  * One connection to the daemon, one list of replaced images, one lock around both; another lock
  * around the interest pages, so that a process that nobody is interested in never waits. Locks are
  * waited for no longer than the daemon's deadline, which is also the time that a load has from its

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The thread that copies map instances from device memory to memory shared with the daemon
+ * (mirror.h).
+ *
  * Maps live in device memory and the daemon reads shared memory: one thread copies, when the daemon
  * asks, every mirror_period_ms otherwise, and a last time when the process exits. It starts with
  * the first armed module, blocks all signals, and polls its own connection; when the daemon is gone

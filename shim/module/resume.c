@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Tells a daemon that has started again what this process has from an earlier one (resume.h).
+ *
  * What the daemon does not know any more is left alone from then on, as with the end of a daemon:
  * its memory stays, kernels may still write to it, and modules are launched without probes. Plans
  * are spoken of, too, though the next launch asks for a new one, because the interest page is

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The table of handles, by itself: over a driver whose handles are ours to use again, and that
- * counts what it is asked. */
+/*
+ * Unit tests of bare.c: the table of handles alone. The driver under it is a double that reuses
+ * handles as the test wants, and counts its calls.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

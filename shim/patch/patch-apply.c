@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Gets plans from the daemon and brings the loaded modules into the state that they say
+ * (patch-apply.h). Runs with the loader's lock held.
+ */
+
 #include "patch-apply.h"
 
 #include <stdio.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The device memory that patches read (patch-data.h): allocates it for each context and fills it in
+ * from the plans. Runs with the loader's lock held.
+ */
+
 #include "patch-data.h"
 
 #include <stddef.h>

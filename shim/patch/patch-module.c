@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The list of the modules that the process has loaded, for the SASS engine (patch-module.h).
+ * Callbacks of the driver add to it and mark entries under a lock of its own.
+ */
+
 #include "patch-module.h"
 
 #include <pthread.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Reads the names of a cubin's kernels (patch-names.h), which the daemon is then asked about.
+ *
  * A cubin is an ELF file whose kernels are functions with a bit of NVIDIA's in st_other. What a
  * driver hands out is read like any foreign bytes: nothing is believed but where it ends.
  */

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Checks a plan that the daemon sent and fills in a view of it (patch-plan.h). It only reads the
+ * plan.
+ */
+
 #include "patch-plan.h"
 
 #include <string.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * A round: patches or unpatches modules as the plans say (patch-round.h), with the gate closed.
+ *
  * Each module says which kernels are meant (from its plan) and what it is patched with; a round
  * makes the second follow from the first. Memory is made and written first; then modules are
  * (un)patched, for which the GPU must be idle and no launch on its way, because the engine waits

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The plans that hold at present, and the slots that they have together (patch-set.h). Runs with
+ * the loader's lock held.
+ */
+
 #include "patch-set.h"
 
 #include <stdlib.h>

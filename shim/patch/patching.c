@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Decides when modules are patched and unpatched (patching.h), for the SASS engine.
+ *
  * When: a launch that finds the interest page changed asks the daemon for a plan for all modules
  * that are loaded; a module that is loaded meanwhile is asked about and patched from within the
  * driver, before its first kernel can run. All plans at one time are of one image, with the same

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Loads the SASS engine, libgpuprobe-sass.so, if a daemon wants it (sass-start.h). Happens at most
+ * once in a process, before its first cuInit().
+ */
+
 #include "sass-start.h"
 
 #include <string.h>

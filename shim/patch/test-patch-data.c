@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Cells that cannot be written: what is said of a map that was to be taken out of them. */
+/*
+ * Unit tests of patch-data.c: cells that cannot be written, and what is reported about a map that
+ * was to be taken out of them.
+ */
 
 #include <setjmp.h>
 #include <stdarg.h>

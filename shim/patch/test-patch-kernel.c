@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The table of kernels that were not launched yet. */
+/* Unit tests of patch-kernel.c: the table of kernels that were not launched yet. */
 
 #include <setjmp.h>
 #include <stdarg.h>

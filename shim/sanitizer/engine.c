@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * libgpuprobe-sass.so: patches machine code by NVIDIA's patching library, for the shim.
+ *
  * struct sass_engine (sass.h) on top of NVIDIA's patching library. The library keeps what a
  * function gets as its callback data when its module is patched anew; what was there belongs to
  * another image then. So we remember which functions have data, and take it from them before the

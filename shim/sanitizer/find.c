@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which of NVIDIA's libraries is loaded (toolkit.c finds it), and whether another tool is there. */
+/*
+ * Loads NVIDIA's patching library for the SASS engine (toolkit.c finds it), and sees whether
+ * another tool of NVIDIA's is in the process.
+ */
 
 #include "find.h"
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Finds out which CMD of a trace this process descends from (PATHS_TRACE_VARIABLE in
+ * proto/paths.h).
+ *
  * A trace of a CMD means all processes that descend of it. One whose parents are gone, as a
  * daemon's, cannot be known by them: `gpuprobectl trace` tells CMD its own number in a variable,
  * and all inherit that. It is read where the kernel put it when the program began, as the program

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Records one call of the driver in a traced process.
+ *
  * What trace_call (trampoline.S) does before and behind a call, while there is a session or
  * something has to be looked up.
  *

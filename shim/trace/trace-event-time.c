@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Computes when kernels ran from the times of the driver's events (trace-event.h).
+ *
  * When what events say was. An event is not where the kernel is. The GPU takes as long from an
  * event to the next one as from an event to a kernel that waits behind it, and from a kernel's end
  * to its event (measured: within 0.3 us; it is 1.3 us on an H200), so that is taken off twice.
@@ -9,13 +11,13 @@
  * The error of the record is a bound. Of one that is mixed (trace-event.c) it is as long as what
  * lies between its events.
  *
- * Each context has a base: an event whose time is known, from which others are measured. It is
- * made anew each half second, because the driver tells distances as floats, and bracketed by the
- * host's clock, which relates the two (CLOCK_PAIR). Where the GPU is busy with other work that may
- * fail. As long as there is none, it is tried again soon, and an event that takes long will do.
- * The clock of a device starts at the host's CLOCK_MONOTONIC. It is the clock of that context
- * which was the first in a session to read times there: others start at other moments, and differ
- * by what the GPU's clock drifted in between; their times are told as the host had them.
+ * Each context has a base: an event whose time is known, from which others are measured. It is made
+ * anew each half second, because the driver tells distances as floats, and bracketed by the host's
+ * clock, which relates the two (CLOCK_PAIR). Where the GPU is busy with other work that may fail.
+ * As long as there is none, it is tried again soon, and an event that takes long will do. The clock
+ * of a device starts at the host's CLOCK_MONOTONIC. It is the clock of that context which was the
+ * first in a session to read times there: others start at other moments, and differ by what the
+ * GPU's clock drifted in between; their times are told as the host had them.
  */
 
 #include "trace-event-private.h"

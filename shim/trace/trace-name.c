@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * Records the names of kernels in a traced process.
+ *
  * Names of kernels: before a slot's first launch of a handle there is a record in it that says how
  * that is called. The handle may be a CUfunction, or a CUkernel in its place. Which slots have been
  * told is kept in a hash table of the process, which is never locked: a place belongs to a handle

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who called (TRACE_RING_STACKS): by libc's backtrace(), which needs no frame pointers. It loads
- * its unwinder when it is first called, which is why that happens when a session begins.
+ * Records who called a driver function (TRACE_RING_STACKS), by libc's backtrace(), which needs no
+ * frame pointers. backtrace() loads its unwinder at its first call. So it is called once when a
+ * session begins.
  */
 
 #include <execinfo.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Memory of maps for bpf-run, which runs a translated program on the CPU: prepares instances and
+ * reads keys, values and records out of them.
+ */
+
 #include "bpf-run.h"
 
 #include <errno.h>

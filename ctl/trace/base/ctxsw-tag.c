@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Names of the tags of context switch events, as NVIDIA's headers have them. The decoder of traces
+ * and ctl/rm/probe.c use it.
+ */
+
 #include <stddef.h>
 
 #include "ctxsw-tag.h"

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Adds numbers and JSON strings to a line of output (out.h). Writers of formats and reports use it;
+ * it writes to no file.
+ */
+
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>

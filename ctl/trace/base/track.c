@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Assigns the items of a trace to tracks and lanes of a timeline (track.h), for the formats chrome,
+ * perfetto and folded. Pure bookkeeping in bounded memory.
+ */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A record of a call becomes an item. The words and extras come from the traced program and may lie
- * or be cut off: what is not there is left out, never guessed, and nothing is followed. An argument
- * has one value: what it pointed to, if that was recorded, else what was in the register.
+ * Turns a record of a call into an item. The words and extras come from the traced program and may
+ * be wrong or cut off. What is not there is left out, never guessed, and no pointer is followed.
+ * The value of an argument is what it pointed to, if that was recorded, else what was in the
+ * register.
  */
 
 #include "call.h"

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Decodes the records of a trace into items (decode.h). It keeps the names, processes, threads and
+ * stacks that the trace has told so far.
+ */
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

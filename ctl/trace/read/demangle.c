@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Demangling is libstdc++'s, and a name that was made for it takes it any time and memory: each
- * reference in it may double what the one before it stands for. Names with more than a few of them,
- * which kernels of libraries may well have, are demangled in a child that gets a bounded time; when
- * that was not enough some times, such names stay as they are.
+ * Demangles names of kernels and functions in a trace, by libstdc++. A name that was made for it
+ * can take any time and memory: each reference in it may double what the one before stands for.
+ * Names with many references are demangled in a child that gets a bounded time. After some such
+ * timeouts, these names stay mangled.
  */
 
 #include <errno.h>

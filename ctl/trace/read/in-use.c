@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Counts how much GPU memory each process has in use, from its allocating and freeing calls
+ * (in-use.h). The formats chrome and perfetto show it as a counter.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

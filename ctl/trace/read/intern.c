@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * A table that gives texts numbers (intern.h), in bounded memory. The format perfetto writes each
+ * text once and then its number.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

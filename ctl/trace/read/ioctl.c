@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A record of an ioctl becomes an item. Its result is the RM's or UVM's status if the call as such
- * worked (these report errors in their argument), else the errno. Fields whose bytes were not
- * captured are left out, never guessed.
+ * Turns a record of an ioctl into an item. If the call itself worked, its result is the status of
+ * RM or UVM, which report errors in their argument; else it is the errno. Fields whose bytes were
+ * not captured are left out, never guessed.
  */
 
 #include <stdlib.h>

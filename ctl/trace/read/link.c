@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Finds the parent of a span and the launch of a kernel (link.h), with bounded tables of what each
+ * thread and stream did last. order.c passes it every item.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

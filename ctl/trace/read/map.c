@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* A hash table from two numbers to a pointer (map.h). Readers of traces and statistics use it. */
+
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Keeps what a trace has told about processes, threads, kernels, functions, hooks and stacks
+ * (names.h). Each fact is a list of versions, the newest first. It also finds names of frames.
+ */
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Sorts the records of a trace by their start (order.h): a heap of records that wait, within a
+ * bound of time and memory. Each record becomes an item when its turn comes.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Looks up layouts of ioctl parameters in the generated tables (params.h) and decodes their fields
+ * into an item. The bytes come from the traced program, so each access is checked.
+ */
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

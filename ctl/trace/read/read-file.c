@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Reads a saved trace (read-file.h): sees by its first bytes which format it has, and gives its
+ * items to the caller in order. It opens no file but the one it is given.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* Reads JSON in place, in the buffer that holds a line (read-json.h). It allocates nothing. */
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Turns one line of a trace file in JSON into an item (read-line.h). Reports read saved traces with
+ * it; it overwrites the line.
+ */
+
 #include <string.h>
 
 #include "ctl/trace/base/out.h"

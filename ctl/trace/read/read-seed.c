@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Reads lines of the seeds' format (read-seed.h): pairs the begin and the end of spans, and gives
+ * items away in the order of their start.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

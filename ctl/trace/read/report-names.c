@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * A bounded table of texts, each kept once and numbered (report-names.h). Readers of trace files
+ * and reports use it.
+ */
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ioctls of the resource manager: /dev/nvidiactl and /dev/nvidiaN, magic 'F'. Number and size
- * together say which struct the argument is; where a size had two layouts the driver's version
- * decides. RM_ALLOC and RM_CONTROL have parameters of the class or command behind a pointer.
+ * Decodes ioctls of the resource manager: /dev/nvidiactl and /dev/nvidiaN, magic 'F'. Number and
+ * size together say which struct the argument is. Where a size had two layouts, the driver's
+ * version decides. RM_ALLOC and RM_CONTROL have a pointer to parameters of the class or command.
  */
 
 #include <string.h>

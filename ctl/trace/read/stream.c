@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Bytes are copied once, into blocks; a record is read where it lies there, and the block goes when
- * no record in it waits for its turn any more.
+ * Splits the bytes of a trace into records. Bytes are copied once, into blocks. A record is read
+ * where it lies in its block, and a block is freed when none of its records waits any more.
  */
 
 #include <errno.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Finds the name of the function at an offset of an ELF file (symbols.h), for stacks of a trace. It
+ * opens files that the trace names, and trusts neither the trace nor the files.
+ */
+
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls, decoded: golden records of functions of all kinds, each also cut off at every length and
- * with each byte changed. Structs are written here byte by byte, at offsets that were looked up in
+ * Unit tests of call.c: golden records of functions of all kinds, also cut off at every length and
+ * with each byte changed. Structs are written byte by byte, at offsets that were looked up in
  * cuda.h.
  */
 

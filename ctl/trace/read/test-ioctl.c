@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Golden vectors of each kind of ioctl, also cut off everywhere; everything in data/ has its name.
+/*
+ * Unit tests of ioctl.c, rm.c and uvm.c: golden vectors of each kind of ioctl, also cut off
+ * everywhere. Everything in data/ must have a name.
  */
 
 #include <setjmp.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Names of functions, of this program itself, and of files that are other than they should be. */
+/*
+ * Unit tests of symbols.c: names of functions of this program itself, and files that are not what
+ * they should be.
+ */
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ioctls of /dev/nvidia-uvm. Their numbers are plain ones and say nothing about sizes: layouts are
- * those of 595, and older drivers have a few other ones (UVM_FREE had a length before the status).
- * So a status without a name is taken for something else, not for a failure.
+ * Decodes ioctls of /dev/nvidia-uvm. Their numbers say nothing about sizes. The layouts are those
+ * of driver 595; older drivers have a few other ones (UVM_FREE had a length before the status). So
+ * an unknown status is not taken for a failure.
  */
 
 #include <string.h>

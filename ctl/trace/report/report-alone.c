@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* `gpuprobectl trace report` as a program of its own, for tests: nothing of it needs a daemon. */
+/* `gpuprobectl trace report` as a program of its own, for tests. It needs no daemon. */
 
 #include <errno.h>
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Adds up when a device was busy (report-busy.h): merges the times of its kernels, and counts the
+ * gaps between them. Reports of gaps, context switches and the summary use it.
+ */
+
 #include <string.h>
 
 #include "report-busy.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --ctxsw: which process was on which GPU for how long, and what switching between them took. */
+/* The report --ctxsw: which process was on which GPU for how long, and how long switches took. */
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --histogram NAME: how long what matches a glob took. */
+/*
+ * The report --histogram NAME: how long the calls, kernels and other items took that match a glob.
+ */
 
 #include <errno.h>
 #include <fnmatch.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --errors: what failed, what is impossible, and what was lost. */
+/* The report --errors: what failed, what is impossible, and what was lost. */
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Decides which items of a trace file a report or conversion uses (report-filter.h): by their
+ * processes, names, types and times.
+ */
+
 #include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>

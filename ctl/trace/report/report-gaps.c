@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --gaps: how long a thread waits between launches, and how long a GPU has nothing to do. These are
- * not the same: launches are asynchronous, so a GPU may be busy while no thread launches. What the
- * seeds called idle time was the former, from one launch's beginning to that of the next: `between`
- * here.
+ * The report --gaps: how long a thread waits between launches, and how long a GPU has nothing to
+ * do. These differ: launches are asynchronous, so a GPU may be busy while no thread launches. The
+ * seeds' "idle time" was from the beginning of one launch to that of the next: `between` here.
  */
 
 #include <errno.h>

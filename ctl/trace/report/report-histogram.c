@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * A histogram with buckets that grow with the number (report-histogram.h), and percentiles of it.
+ * Reports use it for durations.
+ */
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

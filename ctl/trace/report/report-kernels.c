@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --kernels: what ran on the GPU, by name. */
+/* The report --kernels: what ran on the GPU, by name. */
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What calls do, by their names without version: a file of the seeds has nothing else. */
+/*
+ * What each call allocates or frees, looked up by its name without version, because a file of the
+ * seeds has nothing but names.
+ */
 
 #include <string.h>
 #include <sys/types.h>

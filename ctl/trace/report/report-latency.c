@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --latency: from the beginning of a launch to that of what it put on the GPU. A launch and its
- * kernels have the same flow, else the kernel has it as its parent. Either may come first, when
- * clocks disagree; of each, so many that wait for the other are known.
+ * The report --latency: from the beginning of a launch to the beginning of what it put on the GPU.
+ * A launch and its kernels have the same flow, or the kernel has the launch as its parent. Either
+ * may come first if clocks disagree, so a bounded number of each waits for the other.
  */
 
 #include <errno.h>

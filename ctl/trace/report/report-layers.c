@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --layers: where the time of calls goes. `total` of a layer is that of its outermost spans; `own`
- * is what is left without the spans in them, so that own times add up to the time of the outermost
- * spans.
+ * The report --layers: in which layer (API, ioctl, driver) the time of calls is spent. `total` of a
+ * layer is the time of its outermost spans. `own` is what is left without the spans in them, so own
+ * times add up to the time of the outermost spans.
  */
 
 #include <errno.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The table of what is allocated and not freed yet (report-live.h), for the report of leaks: a hash
+ * table by process, kind and address.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 

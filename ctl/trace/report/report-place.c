@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Finds where a span lies within its thread (report-place.h): keeps a stack of open spans for each
+ * thread, and forgets all when there are too many threads.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

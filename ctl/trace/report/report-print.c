@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How reports show times, sizes and histograms. */
+/* Formats times, sizes and histograms for all reports. */
 
 #include <inttypes.h>
 #include <stdio.h>

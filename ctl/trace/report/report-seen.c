@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Collects which names and processes a trace contains (report-seen.h). When a filter matches
+ * nothing, the report suggests some of them.
+ */
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

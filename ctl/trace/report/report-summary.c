@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --summary: the seeds' numbers in their layout, what the GPU did, and counts by type and by name.
+/*
+ * The report --summary: the seeds' numbers in their layout, what the GPU did, and counts by type
+ * and by name.
  */
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * --timeline: when threads were in calls and ioctls, and streams busy, as wide as the terminal. How
- * long the trace is turns out at its end: there are so many steps of time, and when it does not fit
- * into them any more, each becomes twice as long.
+ * The report --timeline: when threads were in calls and ioctls, and streams busy, as wide as the
+ * terminal. The length of the trace is known at its end only. So there is a fixed number of steps
+ * of time; when the trace does not fit into them any more, each step becomes twice as long.
  */
 
 #include <errno.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* --top: the slowest calls, ioctls and hooks. What is on the GPU has a table of its own
- * (--kernels). */
+/*
+ * The report --top: the slowest calls, ioctls and hooks. Kernels on the GPU have a report of their
+ * own (--kernels).
+ */
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Statistics of a trace (table.h): counts calls and durations by name, and prints them as a table,
+ * as histograms or as a summary. Also the trace format `table`.
+ */
+
 #include <errno.h>
 #include <inttypes.h>
 

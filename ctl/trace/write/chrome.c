@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The trace format `chrome`.
+ *
  * Chrome's Trace Event Format, as chrome://tracing, Perfetto and Speedscope read it: an object with
  * traceEvents, microseconds with three decimals since the trace's beginning. Threads are threads.
  * Streams of a GPU are the threads of a process of their own, whose pid is no process's: Linux has

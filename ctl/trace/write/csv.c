@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The trace format `csv`.
+ *
  * Comma-separated values (RFC 4180, lines end with LF), a header first. Arguments are in one
  * column: a=1 b=0x2. All texts are foreign, as in text.c.
  */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The trace format `folded`.
+ *
  * Folded stacks, as flamegraph.pl and speedscope read them: "process;frames, outermost first;calls
  * within calls;kernel MICROSECONDS". What is counted is a span's own time, that of those within it
  * is theirs; a kernel's time on the GPU is below its launch. Lines may come more than once: readers

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* The list of the trace formats, and the search of one by its name. */
+
 #include <string.h>
 
 #include "ctl/trace/base/item.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The trace format `jsonl`.
+ *
  * JSON, one object a line, none longer than JSONL_LINE_MAX; strings are UTF-8. `gpuprobectl trace
  * report` reads it back. A member that would be 0, empty or unknown is left out, and readers pass
  * over members that they do not know. A superset of what the seeds' tools wrote.

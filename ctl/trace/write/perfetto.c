@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The trace format `perfetto`.
+ *
  * Perfetto's own format: a protobuf of packets. All items are in one sequence of packets, with
  * times of CLOCK_MONOTONIC, and names by numbers of a table that begins anew when it is full
  * (incremental state). The clock of each GPU is clock 64 of a sequence of its own, which has its

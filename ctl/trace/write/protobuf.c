@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* Builds messages in protobuf's wire format in memory (protobuf.h), for the format perfetto. */
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Passes each item of a trace to the writer of the chosen format, and to the statistics if they are
+ * wanted. Notes of the trace are printed for the user.
+ */
+
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * test-writers FORMAT SCENE FILE: items that are made by hand, written in a format, for
- * test-chrome.py, test-perfetto.py and test-folded.py, which say what must be in the file. "lanes"
- * alone tests lanes.
+ * test-writers FORMAT SCENE FILE: writes items that are made by hand in a format. test-chrome.py,
+ * test-perfetto.py and test-folded.py then check the file. "lanes" alone tests lanes.
  */
 
 #include <math.h>

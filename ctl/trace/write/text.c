@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The trace format `text`.
+ *
  * Lines for people, as strace prints them:
  *
  *     12:00:01.123456 python[4821/4830] cuMemcpyHtoD_v2(dst=0x7f00, n=4MiB) = CUDA_SUCCESS <3.2us>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Unit tests of attach-choose.c: which programs of an object an attach request selects, at which
+ * points, and which requests are refused.
+ */
+
 #include "attach-choose.h"
 
 #include <stdarg.h>

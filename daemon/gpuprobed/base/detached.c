@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Starts a detached thread that handles at most one signal (detached.h). It touches no state of the
+ * daemon.
+ */
+
 #include "detached.h"
 
 #include <pthread.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Limits how many log lines a user can cause (log-limit.h): one counter for each user id in a
+ * bounded table, and a timer that reports what was left out.
+ */
+
 #include "log-limit.h"
 
 #include <errno.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Measures how long the turns of the event loop take (loop-meter.h), with a prepare and a check
+ * handle of libuv. It keeps the longest turn of each of the last 60 seconds.
+ */
+
 #include "loop-meter.h"
 
 #include <errno.h>

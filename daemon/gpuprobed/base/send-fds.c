@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Sends one datagram with descriptors, by sendmsg() and SCM_RIGHTS, without waiting (send-fds.h).
+ */
+
 #include "send-fds.h"
 
 #include <assert.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/* Sends descriptors over a Unix socket. The spawner and messages to systemd use it. */
+
 #include <stddef.h>
 
 #define SEND_FDS_MAX 64

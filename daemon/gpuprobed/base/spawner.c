@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The thread that starts all processes of the daemon (spawner.h). It takes requests one at a time;
+ * its table of descriptors is its own, so no descriptor of another user is in it.
+ */
+
 #include "spawner.h"
 
 #include <errno.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Unit tests of log-limit.c: how many lines users may cause, and what the line about the rest says.
+ */
+
 #include "log-limit.h"
 
 #include <setjmp.h>

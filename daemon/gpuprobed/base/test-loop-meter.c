@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Unit tests of loop-meter.c: work in the loop counts, waiting for an event or a signal does not.
+ */
+
 #include "loop-meter.h"
 
 #include <setjmp.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Unit tests of runtime-dir.c: names of sessions, the lock that keeps a second daemon out, and
+ * folders that are refused because they are not safe.
+ */
+
 #include "runtime-dir.h"
 
 #include <stdarg.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Lists what this daemon cannot do on this machine, and why (missing.h). It reads the daemon's
+ * state and changes nothing.
+ */
+
 #include "missing.h"
 
 #include <errno.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Writes text in the OpenMetrics format, or Prometheus' older one, into a buffer that grows
+ * (openmetrics.h).
+ */
+
 #include "openmetrics.h"
 #include "lib/base/utf8.h"
 

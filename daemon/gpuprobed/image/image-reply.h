@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/*
+ * Reads a worker's reply to a job `image` and turns it into a result. Workers read what users send,
+ * so the daemon checks every member of a reply.
+ */
+
 #include <json-c/json.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Lists the members of a map's keys and values from the BTF of its object (fields.h), for metrics.
+ * It checks every access itself, because the BTF comes from a user.
+ */
+
 #include "fields.h"
 
 #include <errno.h>

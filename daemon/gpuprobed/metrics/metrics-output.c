@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The outputs of metrics that the configuration names: makes a file or a socket for each, keeps
+ * what went wrong with them, and frees them.
+ */
+
 #include "metrics-output.h"
 
 #include <errno.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The list of all that the daemon counts about itself (statistics.h). It reads the state of every
+ * room and changes nothing.
+ */
+
 #include "metrics.h"
 
 #include <dirent.h>

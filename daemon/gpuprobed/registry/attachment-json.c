@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Describes attachments in the JSON of the worker jobs `image` and `patch` (attachment-json.h). It
+ * only reads the registry.
+ */
+
 #include "attachment-json.h"
 
 #include "registry.h"

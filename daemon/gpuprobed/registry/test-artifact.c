@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Unit tests of artifact.c: files that the daemon keeps of what it made, their numbers across
+ * daemons, and files that cannot be written.
+ */
+
 #include "artifact.h"
 
 #include <stdarg.h>

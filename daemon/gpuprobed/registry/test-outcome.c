@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Unit tests of outcome.c: what `gpuprobectl why` knows, in which order, and how much of it is
+ * kept.
+ */
+
 #include "outcome.h"
 
 #include <stdarg.h>

@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Unit tests of registry.c: attaching and detaching, ids, limits for each user, and unique prefixes
+ * of symbols.
+ */
+
 #include "registry.h"
 
 #include <stdarg.h>

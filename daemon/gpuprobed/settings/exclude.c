@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Decides which processes the setting `exclude` leaves alone (exclude.h), and writes that part of
+ * the interest page. It reads the configuration only.
+ */
+
 #include "exclude.h"
 
 #include "config.h"

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/* Unit tests of account.c: the quotas of users, for modules and for the time of workers. */
+
 #include "account.h"
 
 #include <stdarg.h>

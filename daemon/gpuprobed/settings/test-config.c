@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Unit tests of config.c: defaults, the order of command line, drop-ins and file, lists, and
+ * errors.
+ */
+
 #include "config.h"
 
 #include <stdarg.h>

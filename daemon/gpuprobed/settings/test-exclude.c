@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Unit tests of exclude.c: which processes are excluded, and that the interest page excludes no
+ * other.
+ */
+
 #include "exclude.h"
 
 #include <stdarg.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Formats what is wrong with a program: program, instruction, source line (fault.h). All steps of
+ * the translator use it to refuse a program.
+ */
+
 #include "fault.h"
 
 #include <ctype.h>

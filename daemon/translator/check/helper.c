@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * The table of the helpers that a GPU program may call (helper.h): number, name, and the functions
+ * of the device library behind them.
+ */
+
 #include "helper.h"
 
 #include <stddef.h>

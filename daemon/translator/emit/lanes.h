@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/*
+ * Finds the integers in a map's values by their BTF type. The result says which lanes of 4 and 8
+ * bytes a reader of the map may add up.
+ */
+
 #include <stddef.h>
 #include <stdint.h>
 

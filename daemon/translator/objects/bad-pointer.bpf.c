@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, refused: it passes a number to a GPU helper that takes a pointer.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: a GPU helper gets a number for a pointer. */
 
 SEC("kprobe/every")
 int cuda__bad_pointer(void *ctx) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, refused: it calls bpf_for_each_map_elem, which GPU programs do not
+ * have.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: bpf_for_each_map_elem. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

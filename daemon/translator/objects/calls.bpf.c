@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, accepted: two programs whose functions call other functions. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted: functions that call functions, in two programs. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

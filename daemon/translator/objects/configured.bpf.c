@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, accepted: the code that no GPU can run is never reached, because a
+ * constant in .rodata rules it out. Another constant there sets the size of a record.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted: what no GPU has is not reached as long as .rodata is what it is; and it says how large
- * a record is. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, refused: it reads beyond the end of its context. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: reads beyond its context. */
 
 SEC("kprobe/vectorAdd")
 int cuda__context_beyond(void *ctx) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, accepted, also by the verifier: it reads the first and the last
+ * word of its context.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted by the verifier: reads the first and the last word of its context. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

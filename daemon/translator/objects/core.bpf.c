@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator that cannot be linked: its GPU program asks for the layout of a
+ * type in the running kernel (CO-RE).
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Not linked: asks for the layout of a type in the running kernel. */
 
 struct task_struct {
 	int pid;

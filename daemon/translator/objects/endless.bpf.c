@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, refused: it has a loop without an end. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: a loop without an end. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator that calls bpf_cuda_exit: refused unless the daemon allows it. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused unless the daemon allows it: bpf_cuda_exit. */
 
 SEC("kprobe/every")
 int cuda__exit(void *ctx) {

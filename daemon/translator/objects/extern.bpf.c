@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator that cannot be linked: it calls a function that no file defines. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Not linked: calls a function that nobody defines. */
 
 extern int missing(int x);
 

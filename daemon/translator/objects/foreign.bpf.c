@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, written as objects of other projects are: a section whose name is
+ * as long as that of a template, types of arguments of all kinds, a uprobe that a loader attaches
+ * by hand.
+ */
+
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* As other projects write them: a section whose name is as long as that of a template, types of
- * arguments of all kinds, a uprobe that a loader attaches by hand. */
 
 #define LONG                                                                                      \
 	"_Z121scale_rows_by_vector_with_a_long_but_ordinary_name_of_a_kernel_whose_template_has_" \

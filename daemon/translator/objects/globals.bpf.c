@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, accepted: it uses global variables in .rodata, .data and .bss. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted: .rodata, .data and .bss. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, accepted: it updates an array of type 1503. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted: an array of type 1503, updated. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_ARRAY_MAP);

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, accepted, also by the verifier: it uses a hash of type 1501 and a
+ * ring of type 1527.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted by the verifier: a hash of type 1501 and a ring of type 1527. */
 
 struct event {
 	__u64 thread;

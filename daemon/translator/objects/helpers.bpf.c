@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, accepted: it calls every helper of this release. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted: every helper of this release. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, accepted: its host programs use types of the running kernel
+ * (CO-RE); its GPU program does not.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted: programs on the host rely on types of the running kernel, the one for the GPU does not.
- */
 
 struct task_struct {
 	int tgid;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, refused: it calls a helper that no GPU has. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: a helper that no GPU has. */
 
 SEC("kprobe/every")
 int cuda__host_helper(void *ctx) {

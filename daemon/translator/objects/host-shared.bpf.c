@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator with a program on the host and one on the GPU, and maps shared in
+ * each possible way. It also has host programs that cannot be attached.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* A program on the host and one on the GPU, with maps of each kind of sharing; and host programs
- * that cannot be. */
 
 #define MAP(NAME, TYPE)                 \
 	struct {                        \

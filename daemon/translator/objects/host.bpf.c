@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator with host programs: one can only run on the host, the other could
+ * run on a GPU too.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Host programs: one that can be nothing else, one that could run on a GPU too. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, refused: it calls a kfunc that no GPU has. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: a function of the kernel that no GPU has. */
 
 extern void bpf_rcu_read_lock(void) __ksym;
 

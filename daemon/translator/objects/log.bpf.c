@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, accepted, also by the verifier: it writes to the log in all three
+ * ways, and asks for its process.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted by the verifier: writes to the log in all three ways, and asks for the process. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator: loops whose number of rounds is not known before they run. Each
+ * thread adds 0 + 1 + ... + (rounds - 1) to its program's sum.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Loops whose number of rounds is not known before. Each thread adds 0 + 1 + ... + (rounds - 1) to
- * its program's sum. */
 
 __u32 rounds = 100;
 __u64 by_helper, by_iterator, by_may_goto;

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A type that is nested more deeply than anybody looks for integers in it. */
+
+/*
+ * Test object of the translator: its value has a type that is nested too deeply for the search for
+ * integers.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, refused: it does not check whether the lookup found an element. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: does not look whether the lookup found something. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, refused: it writes past the end of a map value. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: writes past the end of a map value. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object of the translator, accepted: it uses a percpu array with a struct as its value. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted: a percpu array with a struct as its value. */
 
 struct pair {
 	__u64 count;

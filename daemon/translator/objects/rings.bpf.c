@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, accepted, also by the verifier: it writes records to rings of all
+ * types, at once and after a reservation.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted by the verifier: rings of all types, records written at once and reserved. */
 
 struct event {
 	__u64 time;

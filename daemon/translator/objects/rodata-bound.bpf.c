@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, accepted: its accesses are in bounds only because of a constant in
+ * .rodata.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted: in bounds because of a constant in .rodata. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

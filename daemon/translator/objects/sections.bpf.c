@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, accepted, also by the verifier: some programs are GPU programs
+ * only because of their sections, and one stays on the host.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Accepted by the verifier: programs that nothing but their sections makes GPU programs, and one
- * that stays on the host. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

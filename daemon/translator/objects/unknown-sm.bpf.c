@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object of the translator, refused: it takes the number of an SM as an index without a check.
+ * The number of CPUs of this machine is no bound for it.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Refused: the number of an SM has nothing to do with how many CPUs this machine has. */
 
 __u64 table[65536];
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A value with many integers. */
+
+/* Test object of the translator: a map value with many integers. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The mock of libcupti.so for tests of tracing.
+ *
  * The stand-in for NVIDIA's libcupti.so on top of the driver of mock/traced: what is used of it
  * (shim/cupti/cupti-abi.h). As the real one does, it serves one subscriber, gives no buffer back
  * that has a record of what has not ended unless it is forced, and is not to be finalized but at

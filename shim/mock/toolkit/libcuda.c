@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* As the stub of a toolkit, for test-symbols.c: it has the driver's SONAME, and nothing works. */
+/*
+ * A mock of the stub libcuda of a toolkit, for test-symbols.c: it has the driver's SONAME, and all
+ * its functions fail.
+ */
 
 #define STUB_LIBRARY 34
 #define STUB(name, ...)              \

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The fake GPU of the mock driver for tests of tracing (mock.h).
+ *
  * A GPU with a clock of its own: it began at 1000 seconds and is 100 ppm fast. Each launch takes
  * KERNEL_NS of it, in order in its stream; an event has the time at which all before it is done.
  * The legacy stream, 0 or 1, waits for the others, and they for it, but for ours. A kernel from

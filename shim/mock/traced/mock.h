@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+/*
+ * Private to the mock CUDA driver that tests of tracing run: a fake GPU that runs launches one
+ * after another, and what a profiler is told of them.
+ */
+
 #include <stdint.h>
 
 #define FUNCTION(name, ...)                                           \

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: records what the first thread of the last block finds in its context,
+ * word by word. The block before it checks that it finds the same kernel.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* What the first thread of the last block finds in its context, word by word; and that the block
- * before it finds the same kernel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_ARRAY_MAP);
 	__uint(max_entries, 21);

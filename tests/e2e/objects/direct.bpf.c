@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object for tests/e2e: a kernel of its own (gpuprobectl run), which computes squares. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* A kernel of its own: squares. */
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_ARRAY_MAP);
 	__uint(max_entries, 64);

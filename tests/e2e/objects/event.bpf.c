@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: counts, at points that only the SASS engine has, how many threads ran
+ * an instruction, by kernel and arguments.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Instructions of the SASS engine's own points: by kernel and arguments, how many threads ran them.
- */
 struct event {
 	__u64 kernel_id, pc, args[3];
 };

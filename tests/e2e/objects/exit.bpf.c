@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object for tests/e2e: every second thread leaves the kernel at once. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Every second thread leaves the kernel at once. */
 SEC("kprobe/vectorAdd")
 int cuda__exit(void *ctx) {
 	__u64 x, y, z;

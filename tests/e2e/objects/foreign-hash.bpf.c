@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: a GPU hash that a host program uses too. This is not possible, and the
+ * daemon must say so.
+ */
+
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* A hash of the GPU that a program on the host uses, too: that cannot be, and is said. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_HASH_MAP);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: conventions of other projects' loaders. test-objects.py attaches its
+ * programs one by one.
+ */
+
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Conventions of other projects' loaders: test-objects.py attaches these one by one. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_ARRAY_MAP);

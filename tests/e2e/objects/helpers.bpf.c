@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: records what the helpers return to one thread, the last of the last
+ * block.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* What the helpers say to one thread: the last of the last block. */
 struct results {
 	__u64 pid_tgid, device, lane, sm, cpu, warp, time, timer;
 	__u64 block[3], block_dim[3], thread[3], grid[3];

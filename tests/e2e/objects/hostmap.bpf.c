@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: a host program writes to a map of a GPU type. Element 0 counts
+ * threads; 1 and 2 belong to the host program.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* A map of the GPU's own type that a program on the host writes, too: 0 counts threads, 1 and 2 are
- * the host's. */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_GPU_ARRAY_MAP);

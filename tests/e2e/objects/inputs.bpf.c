@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpuprobe.bpf.h"
 
-/* What a program does is set by maps that the host writes to (test-map-update.py). Each thread adds
- * to `results` what it finds. */
+/*
+ * Test object for tests/e2e: maps that the host writes to (test-map-update.py) control the program.
+ * Each thread adds to `results` what it finds.
+ */
+
+#include "gpuprobe.bpf.h"
 
 enum mode {
 	SLOW = 1,

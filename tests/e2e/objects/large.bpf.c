@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: a map with many elements, and one with large values whose types do not
+ * say where integers are.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* Many elements; and large values, of which nothing says where integers are. */
 #define LARGE(name)                                \
 	struct {                                   \
 		__uint(type, BPF_MAP_TYPE_ARRAY);  \

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object for tests/e2e: writes lines to the log from every thread. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Lines from every thread. */
 SEC("kprobe/vectorAdd")
 int cuda__log(void *ctx) {
 	__u64 block, thread, unused;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: each thread inserts keys of its own into maps that have room for few.
+ * Element 0 of `counts` counts insertions, 1 those that failed.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
-
-/* Each thread inserts keys of its own into maps that have room for few: 0 of `counts` are
- * insertions, 1 those that failed. */
 
 #define MAP(name, TYPE)                  \
 	struct {                         \

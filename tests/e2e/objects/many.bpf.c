@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object for tests/e2e: about as many maps as an object may have. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* As many maps as an object may have, about. */
 struct counter {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object for tests/e2e: counts the threads of a kernel once in each type of map. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Each type of map counts the threads of a kernel in its way. */
 #define MAP(NAME, TYPE, KEY, ENTRIES)         \
 	struct {                              \
 		__uint(type, TYPE);           \

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: counts the threads that ran memory instructions, by kind of
+ * instruction, and adds up what they stored.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Memory instructions by what they are: how many threads ran them, and the sum of what they stored.
- */
 struct kind {
 	__u64 space;
 	__u64 kind;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What metrics are made of: keys and values with members of each kind. */
+
+/* Test object for tests/e2e: keys and values with members of each kind that metrics can show. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"

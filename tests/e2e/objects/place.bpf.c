@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: what both engines report about a launch: how many threads saw it, by
+ * kernel and geometry, and a record and a line of log from the first thread.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* What both engines say of a launch: by kernel and geometry, how many threads saw it; and a record
- * and a line from the first thread. */
 struct place {
 	__u64 kernel_id, device, pid, grid_dim, grid_dim_z, block_dim, shared_bytes;
 };

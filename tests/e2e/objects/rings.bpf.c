@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/* Test object for tests/e2e: every thread writes records to each type of ring, with each helper. */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Records of every thread into each type of ring, by each helper. */
 struct record {
 	__u64 thread;
 	__u32 block;

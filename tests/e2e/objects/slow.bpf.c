@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Programs for which the kernel's verifier takes long: it goes through each round of a loop. */
+
+/*
+ * Test object for tests/e2e: programs that keep the kernel's verifier busy for long, because it
+ * follows each round of a loop.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"

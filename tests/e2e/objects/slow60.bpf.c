@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* As slow.bpf.c, so many programs that verifying all of them takes minutes. */
+
+/*
+ * Test object for tests/e2e: as slow.bpf.c, with so many programs that verifying them all takes
+ * minutes.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+
+/*
+ * Test object for tests/e2e: values of 64 KiB, as histograms have; each thread counts at both ends
+ * of one.
+ */
+
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "gpuprobe.bpf.h"
 
-/* Values of 64 KiB, as histograms have; each thread counts at their two ends. */
 #define BUCKETS 8192
 
 struct row {

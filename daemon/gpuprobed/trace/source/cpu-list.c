@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/* Reads the kernel's lists of CPUs (cpu-list.h), for perf events, which need a CPU that runs. */
+
 #include "cpu-list.h"
 
 #include <errno.h>

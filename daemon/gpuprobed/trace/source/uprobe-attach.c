@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Attaches eBPF programs to functions of files by bpf(2) and perf_event_open(2) (uprobe-attach.h).
+ * It makes the system calls and keeps no state; uprobe-link.c chooses the way.
+ */
+
 #include "uprobe-attach.h"
 
 #include <bpf/bpf.h>

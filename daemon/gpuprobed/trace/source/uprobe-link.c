@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
+/*
+ * Attaches one eBPF program to many functions of a file (uprobe-link.h), by the best way that the
+ * running kernel has, and detaches it in a thread of its own.
+ */
+
 #include "uprobe-link.h"
 
 #include <bpf/bpf.h>
