@@ -87,18 +87,18 @@ void daemon_connect_rooms(struct daemon *daemon) {
 
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,
 			     void *userdata) {
-	struct daemon *daemon = userdata;
+	struct client_context *context = userdata;
 
 	/* remembered, not logged: anybody can cause it, as often as he likes */
-	outcome_log_add(&daemon->outcomes, connection->uid, connection->pid, "", OUTCOME_FAILED,
+	outcome_log_add(context->outcomes, connection->uid, connection->pid, "", OUTCOME_FAILED,
 			&(struct outcome_subject){}, why);
 }
 
 static void daemon_on_other(const struct shim_connection *connection,
 			    const struct shim_greeting *greeting, void *userdata) {
-	struct daemon *daemon = userdata;
+	struct client_context *context = userdata;
 
-	other_shims_greeted(daemon->client.other_shims, connection, greeting);
+	other_shims_greeted(context->other_shims, connection, greeting);
 }
 
 /* Programs have as many connections as there may be. */
@@ -207,7 +207,7 @@ static int daemon_start_shims(struct daemon *daemon, const struct daemon_options
 		return r;
 	}
 	shim_server_close_with(daemon->shims, daemon->image.closer);
-	shim_server_on_exhausted(daemon->shims, daemon_on_exhausted);
+	shim_server_on_exhausted(daemon->shims, daemon_on_exhausted, daemon);
 	shim_server_on_breach(daemon->shims, daemon_on_breach);
 	shim_server_on_other(daemon->shims, daemon_on_other);
 	return other_shims_new(&daemon->client.other_shims, &daemon->client);

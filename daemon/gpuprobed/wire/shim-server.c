@@ -63,6 +63,7 @@ struct shim_server {
 	struct account_table *accounts;
 	struct closer *closer;
 	void (*exhausted)(int error, void *userdata);
+	void *exhausted_userdata;
 	const struct shim_server_handlers *handlers;
 	void *userdata;
 	struct shim_server_counters counters;
@@ -247,7 +248,7 @@ static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp
 static void shim_server_exhausted(struct shim_server *server, int error) {
 	server->counters.exhausted++;
 	if (server->exhausted)
-		server->exhausted(error, server->userdata);
+		server->exhausted(error, server->exhausted_userdata);
 }
 
 /* Handles one datagram. 0, -EAGAIN if there is none, or negative: the connection is to be closed.
@@ -427,7 +428,7 @@ static unsigned int shim_server_room(const struct account *account) {
 static const char *shim_server_refusal(struct shim_server *server, struct account *account) {
 	if (server->n_connections >= shim_server_room(account)) {
 		if (server->exhausted)
-			server->exhausted(-EUSERS, server->userdata);
+			server->exhausted(-EUSERS, server->exhausted_userdata);
 		return "as many connections as the programs of all users may have";
 	}
 	return account_charge_connection(account) ? "quota: as many connections as the programs of "
@@ -635,8 +636,9 @@ void shim_server_on_other(struct shim_server *server,
 }
 
 void shim_server_on_exhausted(struct shim_server *server,
-			      void (*exhausted)(int error, void *userdata)) {
+			      void (*exhausted)(int error, void *userdata), void *userdata) {
 	server->exhausted = exhausted;
+	server->exhausted_userdata = userdata;
 }
 
 void shim_server_close_with(struct shim_server *server, struct closer *closer) {

@@ -101,7 +101,7 @@ void shim_server_close_with(struct shim_server *server, struct closer *closer);
 /* Told -errno when there is no descriptor for a connection or what it sent, -EUSERS when there are
  * as many connections as there may be. */
 void shim_server_on_exhausted(struct shim_server *server,
-			      void (*exhausted)(int error, void *userdata));
+			      void (*exhausted)(int error, void *userdata), void *userdata);
 
 /* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.
  */
