@@ -184,8 +184,8 @@ static void test_not_a_file(void **state) {
 
 int main(void) {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_proc),
-		cmocka_unit_test(test_pipe),   cmocka_unit_test(test_signal),
+		cmocka_unit_test(test_sizes),      cmocka_unit_test(test_proc),
+		cmocka_unit_test(test_pipe),       cmocka_unit_test(test_signal),
 		cmocka_unit_test(test_not_a_file),
 	};
 

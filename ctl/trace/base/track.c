@@ -10,15 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/hash-table.h"
 #include "track.h"
 
-#define SLOTS 4096 /* a power of two */
-#define TRACKS_MAX (SLOTS / 4 * 3)
+#define TRACKS_MAX 3072
 
 struct trace_tracks {
-	size_t n;
+	struct hash_table table;
 	uint32_t number; /* of the newest */
-	struct trace_track slots[SLOTS];
 };
 
 /* 64 bits of anything; never 0. */
@@ -46,40 +45,33 @@ int trace_tracks_new(struct trace_tracks **tracksp) {
 
 	if (!tracks)
 		return -ENOMEM;
+	tracks->table.key_size = sizeof(struct trace_track_key);
+	tracks->table.entry_size = sizeof(struct trace_track);
+	if (!hash_table_reserve(&tracks->table, TRACKS_MAX))
+		tracks = trace_tracks_free(tracks);
 	*tracksp = tracks;
-	return 0;
+	return tracks ? 0 : -ENOMEM;
 }
 
 struct trace_tracks *trace_tracks_free(struct trace_tracks *tracks) {
+	if (tracks)
+		hash_table_deinit(&tracks->table);
 	free(tracks);
 	return NULL;
-}
-
-static bool is_same(const struct trace_track_key *a, const struct trace_track_key *b) {
-	return a->kind == b->kind && a->pid == b->pid && a->id == b->id &&
-	       a->context == b->context && a->stream == b->stream;
 }
 
 /* The track of that key, a new one if need be (announced is 0 then). Good until the next call. */
 struct trace_track *trace_tracks_get(struct trace_tracks *tracks,
 				     const struct trace_track_key *key) {
-	const uint64_t words[] = { key->kind, (uint64_t)key->pid << 32 | key->id, key->context,
-				   key->stream };
-	size_t first = trace_hash(0, words, sizeof(words)) % SLOTS, slot = first;
+	struct trace_track *track = hash_table_find(&tracks->table, key);
 
-	while (tracks->slots[slot].key.kind && !is_same(&tracks->slots[slot].key, key))
-		slot = (slot + 1) % SLOTS;
-	if (tracks->slots[slot].key.kind)
-		return &tracks->slots[slot];
-	if (tracks->n == TRACKS_MAX) {
-		memset(tracks->slots, 0, sizeof(tracks->slots));
-		tracks->n = 0;
-		slot = first;
-	}
-	tracks->n++;
-	tracks->slots[slot].key = *key;
-	tracks->slots[slot].number = ++tracks->number;
-	return &tracks->slots[slot];
+	if (track)
+		return track;
+	if (tracks->table.n == TRACKS_MAX)
+		hash_table_clear(&tracks->table);
+	track = hash_table_add(&tracks->table, key, NULL);
+	track->number = ++tracks->number;
+	return track;
 }
 
 /* Which track an item belongs to. */

@@ -31,8 +31,8 @@ enum trace_track_kind {
 
 struct trace_track_key {
 	enum trace_track_kind kind;
-	uint32_t pid, id;
-	uint64_t context, stream;
+	uint32_t pid;
+	uint64_t id, context, stream;
 };
 
 struct trace_span {

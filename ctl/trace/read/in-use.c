@@ -10,26 +10,25 @@
 #include <string.h>
 
 #include "in-use.h"
-#include "ctl/trace/base/track.h"
+#include "lib/base/hash-table.h"
 
-#define SLOTS (1 << 17) /* a power of two */
-#define ALLOCATIONS_MAX (SLOTS / 4 * 3)
+#define ALLOCATIONS_MAX 98304
 #define PROCESSES_MAX 1024
 
 struct allocation {
-	uint64_t address, size; /* size 0: no allocation */
+	uint64_t pid, address; /* the key */
+	uint64_t size;
 	uint64_t since; /* of an address that another one had: the end of its call, before which
 			   nobody can free it; else 0 */
-	uint32_t pid;
 };
 
 struct trace_in_use {
-	size_t n, n_processes;
+	struct hash_table allocations;
+	size_t n_processes;
 	struct {
 		uint32_t pid;
 		uint64_t bytes;
 	} processes[PROCESSES_MAX];
-	struct allocation slots[SLOTS];
 };
 
 int trace_in_use_new(struct trace_in_use **in_usep) {
@@ -37,11 +36,15 @@ int trace_in_use_new(struct trace_in_use **in_usep) {
 
 	if (!in_use)
 		return -ENOMEM;
+	in_use->allocations.key_size = offsetof(struct allocation, size);
+	in_use->allocations.entry_size = sizeof(struct allocation);
 	*in_usep = in_use;
 	return 0;
 }
 
 struct trace_in_use *trace_in_use_free(struct trace_in_use *in_use) {
+	if (in_use)
+		hash_table_deinit(&in_use->allocations);
 	free(in_use);
 	return NULL;
 }
@@ -62,43 +65,6 @@ static uint64_t *find_process(struct trace_in_use *in_use, uint32_t pid) {
 	return &in_use->processes[i].bytes;
 }
 
-static size_t home_slot(uint32_t pid, uint64_t address) {
-	const uint64_t words[] = { pid, address };
-
-	return trace_hash(0, words, sizeof(words)) % SLOTS;
-}
-
-/* The slot of an allocation, or the empty one where it would be. */
-static size_t find_slot(const struct trace_in_use *in_use, uint32_t pid, uint64_t address) {
-	size_t slot = home_slot(pid, address);
-
-	while (in_use->slots[slot].size &&
-	       (in_use->slots[slot].pid != pid || in_use->slots[slot].address != address))
-		slot = (slot + 1) % SLOTS;
-	return slot;
-}
-
-/* Takes one out; those behind it move up, so that they are still found. */
-static void remove_slot(struct trace_in_use *in_use, size_t slot) {
-	size_t next = slot;
-
-	in_use->n--;
-	for (;;) {
-		const struct allocation *allocation;
-
-		in_use->slots[slot].size = 0;
-		do {
-			next = (next + 1) % SLOTS;
-			allocation = &in_use->slots[next];
-			if (!allocation->size)
-				return;
-		} while ((next - home_slot(allocation->pid, allocation->address)) % SLOTS <
-			 (next - slot) % SLOTS);
-		in_use->slots[slot] = *allocation;
-		slot = next;
-	}
-}
-
 /* What was allocated or is freed. */
 static bool find_address(const struct trace_item *item, uint64_t *addressp) {
 	for (size_t i = 0; i < item->n_values; i++)
@@ -117,9 +83,12 @@ static bool end_process(struct trace_in_use *in_use, uint32_t pid) {
 
 		if (in_use->processes[i].pid != pid)
 			continue;
-		for (size_t slot = 0; had && slot < SLOTS; slot++)
-			while (in_use->slots[slot].size && in_use->slots[slot].pid == pid)
-				remove_slot(in_use, slot);
+		for (size_t k = had ? in_use->allocations.n : 0; k-- > 0;) {
+			struct allocation *allocation = hash_table_at(&in_use->allocations, k);
+
+			if (allocation->pid == pid)
+				hash_table_remove(&in_use->allocations, allocation);
+		}
 		in_use->processes[i] = in_use->processes[--in_use->n_processes];
 		return had;
 	}
@@ -130,8 +99,8 @@ static bool end_process(struct trace_in_use *in_use, uint32_t pid) {
 bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *item,
 		       uint64_t *bytesp) {
 	bool allocates, frees;
-	uint64_t address, since = 0, *bytes;
-	size_t slot;
+	struct allocation key = {}, *allocation;
+	uint64_t since = 0, *bytes;
 
 	if (item->kind == EVENT_PROCESS &&
 	    (strcmp(item->name, "exit") == 0 || strcmp(item->name, "exec") == 0)) {
@@ -145,28 +114,31 @@ bool trace_in_use_item(struct trace_in_use *in_use, const struct trace_item *ite
 		     strcmp(item->base, "cuMemAllocHost") != 0);
 	frees = strcmp(item->base, "cuMemFree") == 0 || strcmp(item->base, "cuMemFreeAsync") == 0 ||
 		strcmp(item->base, "cuMemRelease") == 0;
-	if ((!allocates && !frees) || !find_address(item, &address))
+	if ((!allocates && !frees) || !find_address(item, &key.address))
 		return false;
 	bytes = find_process(in_use, item->pid);
-	slot = find_slot(in_use, item->pid, address);
 	if (!bytes)
 		return false;
-	if (in_use->slots[slot].size) {
+	key.pid = item->pid;
+	allocation = hash_table_find(&in_use->allocations, &key);
+	if (allocation) {
 		/* of who had the address before, who counts no more */
-		if (frees && item->start < in_use->slots[slot].since)
+		if (frees && item->start < allocation->since)
 			return false;
 		/* freed; or allocated anew, and its end was not seen, or is yet to come: another
 		 * thread's call began before that */
 		since = item->end;
-		*bytes -= in_use->slots[slot].size;
-		remove_slot(in_use, slot);
-		slot = find_slot(in_use, item->pid, address);
+		*bytes -= allocation->size;
+		hash_table_remove(&in_use->allocations, allocation);
 	} else if (frees) {
 		return false;
 	}
-	if (allocates && item->size && in_use->n < ALLOCATIONS_MAX) {
-		in_use->slots[slot] = (struct allocation){ address, item->size, since, item->pid };
-		in_use->n++;
+	allocation = allocates && item->size && in_use->allocations.n < ALLOCATIONS_MAX
+			     ? hash_table_add(&in_use->allocations, &key, NULL)
+			     : NULL;
+	if (allocation) {
+		allocation->size = item->size;
+		allocation->since = since;
 		*bytes += item->size;
 	}
 	*bytesp = *bytes;

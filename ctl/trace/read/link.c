@@ -115,7 +115,7 @@ static struct thread *find_thread(struct trace_links *links, const struct trace_
 
 	if (thread)
 		return thread;
-	if (links->threads.n >= THREADS_MAX)
+	if (links->threads.table.n >= THREADS_MAX)
 		trace_map_filter(&links->threads, has_open_spans, &now);
 	thread = calloc(1, sizeof(*thread));
 	if (thread && trace_map_set(&links->threads, item->pid, item->tid, thread)) {
@@ -145,7 +145,7 @@ static int link_span(struct trace_links *links, struct trace_item *item) {
 static struct stream *find_stream(struct trace_links *links, const struct trace_item *item) {
 	struct stream *stream = trace_map_get(&links->streams, item->pid, item->stream);
 
-	if (stream || links->streams.n >= STREAMS_MAX)
+	if (stream || links->streams.table.n >= STREAMS_MAX)
 		return stream;
 	stream = calloc(1, sizeof(*stream));
 	if (stream && trace_map_set(&links->streams, item->pid, item->stream, stream)) {

@@ -7,12 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/hash-table.h"
+
 struct trace_map {
-	struct trace_map_slot {
-		uint64_t a, b;
-		void *value; /* NULL: free */
-	} *slots;
-	size_t n, n_slots;
+	struct hash_table table;
 };
 
 /* Spreads the bits of two numbers over all of one. */
@@ -25,9 +23,8 @@ static inline uint64_t trace_map_hash(uint64_t a, uint64_t b) {
 
 void *trace_map_get(const struct trace_map *map, uint64_t a, uint64_t b); /* NULL: none */
 int trace_map_set(struct trace_map *map, uint64_t a, uint64_t b, void *value); /* 0 or -ENOMEM */
-/* Keeps the values that keep() says yes to; it frees the others. 0, or -ENOMEM: nothing happened.
- */
-int trace_map_filter(struct trace_map *map, bool (*keep)(void *value, void *userdata),
-		     void *userdata);
+/* Keeps the values that keep() says yes to; it frees the others. */
+void trace_map_filter(struct trace_map *map, bool (*keep)(void *value, void *userdata),
+		      void *userdata);
 void trace_map_deinit(struct trace_map *map,
 		      void (*free_value)(void *value)); /* free_value may be NULL */

@@ -33,6 +33,11 @@ struct version {
 	};
 };
 
+struct kept_text {
+	struct hash_text key;
+	struct names_text *text;
+};
+
 struct block {
 	struct block *next;
 	size_t n, n_max;
@@ -42,7 +47,8 @@ struct block {
 struct names {
 	struct block *blocks; /* the first one is filled */
 	size_t n_bytes;
-	struct trace_map processes, threads, texts, named, hooks, stacks, files;
+	struct hash_table texts; /* of struct kept_text */
+	struct trace_map processes, threads, named, hooks, stacks, files;
 	struct trace_symbols *symbols; /* NULL: not asked yet */
 	unsigned int failures; /* of demangling */
 };
@@ -80,24 +86,23 @@ static char *keep_bytes(struct names *names, const char *text, size_t n) {
 	return kept;
 }
 
-/* The one copy of a text; NULL without room. Different texts of one hash lie in a row. */
+/* The one copy of a text; NULL without room. */
 static const struct names_text *keep_text(struct names *names, const char *text, size_t n_max) {
-	size_t n = strnlen(text, n_max);
+	struct hash_text key = { .bytes = text, .n = (uint32_t)strnlen(text, n_max) };
+	struct kept_text *entry = hash_table_find(&names->texts, &key);
 	struct names_text *kept;
-	uint64_t hash = UINT64_C(0xcbf29ce484222325), row;
 	char *demangled;
 
-	for (size_t i = 0; i < n; i++)
-		hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-	for (row = 0; (kept = trace_map_get(&names->texts, hash, row)); row++)
-		if (!strncmp(kept->text, text, n) && !kept->text[n])
-			return kept;
+	if (entry)
+		return entry->text;
 	kept = keep(names, sizeof(*kept));
 	if (!kept)
 		return NULL;
-	kept->text = kept->demangled = keep_bytes(names, text, n);
-	if (!kept->text || trace_map_set(&names->texts, hash, row, kept))
+	key.bytes = kept->text = kept->demangled = keep_bytes(names, text, key.n);
+	entry = key.bytes ? hash_table_add(&names->texts, &key, NULL) : NULL;
+	if (!entry)
 		return NULL;
+	entry->text = kept;
 	demangled = demangle(kept->text, &names->failures);
 	if (demangled)
 		kept->demangled = keep_bytes(names, demangled, strlen(demangled)) ?: kept->text;
@@ -377,18 +382,21 @@ const struct names_stack *names_stack(struct names *names, uint32_t number_of_st
 
 int names_new(struct names **namesp) {
 	*namesp = calloc(1, sizeof(**namesp));
-	return *namesp ? 0 : -ENOMEM;
+	if (!*namesp)
+		return -ENOMEM;
+	(*namesp)->texts.entry_size = sizeof(struct kept_text);
+	return 0;
 }
 
 struct names *names_free(struct names *names) {
-	struct trace_map *maps[] = { &names->processes, &names->threads, &names->texts,
-				     &names->named,     &names->hooks,   &names->stacks,
-				     &names->files };
+	struct trace_map *maps[] = { &names->processes, &names->threads, &names->named,
+				     &names->hooks,     &names->stacks,  &names->files };
 
 	if (!names)
 		return NULL;
 	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
 		trace_map_deinit(maps[i], NULL);
+	hash_table_deinit(&names->texts);
 	trace_symbols_free(names->symbols);
 	while (names->blocks) {
 		struct block *next = names->blocks->next;

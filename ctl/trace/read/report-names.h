@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/base/hash-table.h"
+
 struct report_names {
-	size_t n, max;
+	struct hash_table texts; /* of struct hash_text; owned; of number i + 1 */
+	size_t max;
 	size_t bytes, max_bytes;
 	uint64_t refused; /* times that a text had no room */
-	char **texts; /* of number i + 1 */
-	uint32_t *table; /* by hash: numbers; 0: free */
-	size_t n_table; /* a power of two */
 };
 
 void report_names_init(struct report_names *names, size_t max, size_t max_bytes);
@@ -25,4 +25,3 @@ uint32_t report_names_number(struct report_names *names, const char *text);
 const char *report_names_text(const struct report_names *names, uint32_t number);
 /* The kept text that equals this one. Lives as long as names. */
 const char *report_names_keep(struct report_names *names, const char *text);
-uint64_t report_hash(const void *data, size_t n, uint64_t seed);

@@ -80,7 +80,7 @@ bool report_kernel_matches(struct report_kernel_matches *matches, const char *pa
 	kernel_name_init(&name, kernel);
 	r = kernel_name_match(&name, pattern);
 	kernel_name_deinit(&name);
-	if (matches->known.n >= MATCHES_MAX)
+	if (matches->known.table.n >= MATCHES_MAX)
 		report_kernel_matches_deinit(matches);
 	trace_map_set(&matches->known, (uintptr_t)pattern, (uintptr_t)kernel,
 		      r > 0 ? &yes : &no); /* without memory it is asked again */

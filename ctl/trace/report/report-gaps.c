@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/hash-table.h"
 #include "ctl/base/ctl.h"
 #include "report-busy.h"
 #include "ctl/trace/read/report-names.h"
@@ -20,8 +21,7 @@
 #define DEVICES_MAX 64
 
 struct gaps_thread {
-	uint32_t pid, tid;
-	bool used;
+	uint32_t pid, tid; /* the key */
 	char name[16];
 	uint64_t last_start, last_end;
 	struct report_histogram between, idle; /* from start to start; from end to start */
@@ -34,19 +34,23 @@ struct gaps_device {
 };
 
 struct gaps {
-	size_t n_threads, n_devices;
+	size_t n_devices;
 	uint64_t untold; /* launches and kernels of threads and devices beyond the bound */
-	struct gaps_thread threads[REPORT_THREADS_MAX * 2]; /* by hash; half of it stays free */
+	struct hash_table threads;
 	struct gaps_device *devices[DEVICES_MAX];
 };
 
 static void gaps_free(void *part) {
 	struct gaps *gaps = part;
 
-	for (size_t i = 0; gaps && i < REPORT_THREADS_MAX * 2; i++) {
-		report_histogram_deinit(&gaps->threads[i].between);
-		report_histogram_deinit(&gaps->threads[i].idle);
+	for (size_t i = 0; gaps && i < gaps->threads.n; i++) {
+		struct gaps_thread *thread = hash_table_at(&gaps->threads, i);
+
+		report_histogram_deinit(&thread->between);
+		report_histogram_deinit(&thread->idle);
 	}
+	if (gaps)
+		hash_table_deinit(&gaps->threads);
 	for (size_t i = 0; gaps && i < gaps->n_devices; i++) {
 		report_histogram_deinit(&gaps->devices[i]->busy.gaps);
 		free(gaps->devices[i]);
@@ -55,25 +59,22 @@ static void gaps_free(void *part) {
 }
 
 static int gaps_new(void **partp, const struct report_options *options) {
-	*partp = calloc(1, sizeof(struct gaps));
-	return *partp ? 0 : -ENOMEM;
+	struct gaps *gaps = *partp = calloc(1, sizeof(*gaps));
+
+	if (!gaps)
+		return -ENOMEM;
+	gaps->threads.key_size = offsetof(struct gaps_thread, name);
+	gaps->threads.entry_size = sizeof(struct gaps_thread);
+	return hash_table_reserve(&gaps->threads, REPORT_THREADS_MAX) ? 0 : -ENOMEM;
 }
 
 static struct gaps_thread *thread_of(struct gaps *gaps, const struct trace_item *item) {
 	const uint32_t ids[] = { item->pid, item->tid };
-	size_t i = report_hash(ids, sizeof(ids), 0) % (REPORT_THREADS_MAX * 2);
-	struct gaps_thread *thread;
+	struct gaps_thread *thread = hash_table_find(&gaps->threads, ids);
 
-	for (; gaps->threads[i].used; i = (i + 1) % (REPORT_THREADS_MAX * 2))
-		if (gaps->threads[i].pid == item->pid && gaps->threads[i].tid == item->tid)
-			return &gaps->threads[i];
-	if (gaps->n_threads == REPORT_THREADS_MAX)
-		return NULL;
-	thread = &gaps->threads[i];
-	gaps->n_threads++;
-	thread->used = true;
-	thread->pid = item->pid;
-	thread->tid = item->tid;
+	if (thread || gaps->threads.n == REPORT_THREADS_MAX)
+		return thread;
+	thread = hash_table_add(&gaps->threads, ids, NULL);
 	snprintf(thread->name, sizeof(thread->name), "%s",
 		 *item->thread ? item->thread : item->process->comm);
 	return thread;
@@ -181,9 +182,8 @@ static json_object *gaps_json(void *part) {
 	json_object *data = json_object_new_object(), *threads = json_object_new_array(),
 		    *devices = json_object_new_array();
 
-	for (size_t i = 0; i < REPORT_THREADS_MAX * 2; i++)
-		if (gaps->threads[i].used)
-			json_object_array_add(threads, thread_json(&gaps->threads[i]));
+	for (size_t i = 0; i < gaps->threads.n; i++)
+		json_object_array_add(threads, thread_json(hash_table_at(&gaps->threads, i)));
 	report_sort(threads, "launches");
 	for (size_t i = 0; i < gaps->n_devices; i++)
 		json_object_array_add(devices, device_json(gaps->devices[i]));

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ctl/trace/base/track.h"
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
@@ -56,7 +57,7 @@ static int latency_new(void **partp, const struct report_options *options) {
 
 static struct waiting *find(struct waiting *table, uint64_t key) {
 	struct waiting *set =
-		table + (report_hash(&key, sizeof(key), 0) & (WAITING / WAYS - 1)) * WAYS;
+		table + (trace_hash(0, &key, sizeof(key)) & (WAITING / WAYS - 1)) * WAYS;
 
 	for (unsigned int i = 0; i < WAYS; i++)
 		if (set[i].key == key)
@@ -67,7 +68,7 @@ static struct waiting *find(struct waiting *table, uint64_t key) {
 static void put(struct latency *latency, struct waiting *table, uint64_t key,
 		const struct trace_item *item) {
 	struct waiting *set = table +
-			      (report_hash(&key, sizeof(key), 0) & (WAITING / WAYS - 1)) * WAYS,
+			      (trace_hash(0, &key, sizeof(key)) & (WAITING / WAYS - 1)) * WAYS,
 		       *oldest = set;
 
 	for (unsigned int i = 1; i < WAYS; i++)

@@ -14,18 +14,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/hash-table.h"
 #include "ctl/base/ctl.h"
-#include "report-live.h"
 #include "ctl/trace/read/report-names.h"
+#include "report.h"
 #include "lib/json.h"
 
 #define LIVE_MAX ((size_t)1 << 22)
 #define SHOWN_MAX 10000 /* one by one, in JSON */
 #define FRAMES_MAX 24
 
+/* What has been allocated and not freed. */
+struct report_live {
+	uint64_t address; /* the key: where, of which process, what */
+	uint32_t pid;
+	enum report_resource resource;
+	uint64_t size, time; /* time: from which on it is there */
+	uint32_t function, stack; /* numbers of names */
+	bool ended; /* its process has */
+};
+
 struct leaks {
 	struct report_names names, stacks;
-	struct report_live_table live;
+	struct hash_table live; /* of struct report_live */
 	size_t n_pending, max_pending;
 	struct report_live *pending; /* a heap, the earliest first: calls that are not over yet */
 	uint64_t allocations, frees, unknown, replaced, untold, without_address;
@@ -38,7 +49,7 @@ static void leaks_free(void *part) {
 	if (leaks) {
 		report_names_deinit(&leaks->names);
 		report_names_deinit(&leaks->stacks);
-		free(leaks->live.rows);
+		hash_table_deinit(&leaks->live);
 		free(leaks->pending);
 	}
 	free(leaks);
@@ -49,6 +60,8 @@ static int leaks_new(void **partp, const struct report_options *options) {
 
 	if (!leaks)
 		return -ENOMEM;
+	leaks->live.key_size = offsetof(struct report_live, size);
+	leaks->live.entry_size = sizeof(struct report_live);
 	report_names_init(&leaks->names, 256, REPORT_NAME_BYTES_MAX);
 	report_names_init(&leaks->stacks, 65536, (size_t)32 << 20);
 	*partp = leaks;
@@ -90,8 +103,7 @@ static uint64_t address_of(const struct trace_item *item, bool out) {
 
 /* An allocation's call is over. */
 static int commit(struct leaks *leaks, const struct report_live *live) {
-	struct report_live *before = report_live_find(
-		&leaks->live, live->pid, (enum report_resource)live->resource, live->address);
+	struct report_live *before = hash_table_find(&leaks->live, live);
 	int r = 0;
 
 	if (before) {
@@ -99,17 +111,18 @@ static int commit(struct leaks *leaks, const struct report_live *live) {
 		 * by then, if its own ended */
 		leaks->replaced += !before->ended;
 		leaks->bytes -=
-			report_is_memory((enum report_resource)before->resource) && !before->ended
-				? before->size
-				: 0;
+			report_is_memory(before->resource) && !before->ended ? before->size : 0;
 		*before = *live;
 	} else if (leaks->live.n == LIVE_MAX) {
 		leaks->untold++;
 		return 0;
 	} else {
-		r = report_live_add(&leaks->live, live);
+		before = hash_table_add(&leaks->live, live, NULL);
+		if (!before)
+			return -ENOMEM;
+		*before = *live;
 	}
-	if (report_is_memory((enum report_resource)live->resource) && !live->ended)
+	if (report_is_memory(live->resource) && !live->ended)
 		leaks->bytes += live->size;
 	if (leaks->bytes > leaks->peak)
 		leaks->peak = leaks->bytes;
@@ -167,6 +180,13 @@ static int advance(struct leaks *leaks, uint64_t time) {
 	return r;
 }
 
+static struct report_live *find_live(const struct leaks *leaks, uint32_t pid,
+				     enum report_resource resource, uint64_t address) {
+	const struct report_live key = { .address = address, .pid = pid, .resource = resource };
+
+	return hash_table_find(&leaks->live, &key);
+}
+
 static void free_one(struct leaks *leaks, const struct trace_item *item,
 		     enum report_resource resource) {
 	const uint64_t address = address_of(item, false);
@@ -175,13 +195,13 @@ static void free_one(struct leaks *leaks, const struct trace_item *item,
 	if (!address) /* of NULL: that does nothing */
 		return;
 	leaks->frees++;
-	live = report_live_find(&leaks->live, item->pid, resource, address);
+	live = find_live(leaks, item->pid, resource, address);
 	if (!live || live->ended) {
 		leaks->unknown++;
 		return;
 	}
 	leaks->bytes -= report_is_memory(resource) ? live->size : 0;
-	report_live_remove(&leaks->live, live);
+	hash_table_remove(&leaks->live, live);
 }
 
 /* A process has ended, or executed another program. What of others is not over yet is still
@@ -191,14 +211,13 @@ static int end_process(struct leaks *leaks, uint32_t pid, uint64_t time) {
 
 	for (size_t i = 0; i < leaks->n_pending; i++)
 		leaks->pending[i].ended = leaks->pending[i].ended || leaks->pending[i].pid == pid;
-	for (size_t i = 0; i < leaks->live.n_rows; i++) {
-		struct report_live *live = &leaks->live.rows[i];
+	for (size_t i = 0; i < leaks->live.n; i++) {
+		struct report_live *live = hash_table_at(&leaks->live, i);
 
-		if (!live->resource || live->pid != pid || live->ended)
+		if (live->pid != pid || live->ended)
 			continue;
 		live->ended = true;
-		leaks->bytes -=
-			report_is_memory((enum report_resource)live->resource) ? live->size : 0;
+		leaks->bytes -= report_is_memory(live->resource) ? live->size : 0;
 	}
 	return r;
 }
@@ -230,7 +249,7 @@ static int leaks_item(void *part, const struct trace_item *item, const struct re
 	}
 	/* of cuStreamBeginCaptureToGraph(): the graph was there before */
 	if (!strcmp(item->base, "cuStreamEndCapture") &&
-	    report_live_find(&leaks->live, item->pid, resource, address_of(item, true)))
+	    find_live(leaks, item->pid, resource, address_of(item, true)))
 		return 0;
 	leaks->allocations++;
 	live = (struct report_live){
@@ -238,7 +257,7 @@ static int leaks_item(void *part, const struct trace_item *item, const struct re
 		.size = item->size,
 		.time = item->end,
 		.pid = item->pid,
-		.resource = (uint8_t)resource,
+		.resource = resource,
 	};
 	if (!live.address) {
 		leaks->without_address++;
@@ -315,28 +334,25 @@ static json_object *live_json(struct leaks *leaks, const struct report_live *liv
 
 static json_object *leaks_json(void *part) {
 	struct leaks *leaks = part;
-	struct report_live_table *table = &leaks->live;
+	struct report_live *rows;
 	json_object *data = json_object_new_object(), *groups = json_object_new_array(),
 		    *all = json_object_new_array();
-	size_t n = 0, last;
+	size_t n, last;
 
 	if (advance(leaks, UINT64_MAX) != 0)
 		report_add_text(data, "error", "out of memory");
-	for (size_t i = 0; i < table->n_rows; i++)
-		if (table->rows[i].resource)
-			table->rows[n++] = table->rows[i];
+	rows = hash_table_at(&leaks->live, 0);
+	n = leaks->live.n;
 	if (n)
-		qsort(table->rows, n, sizeof(*table->rows), live_order);
+		qsort(rows, n, sizeof(*rows), live_order);
 	for (size_t i = 0; i < n; i = last) {
-		for (last = i + 1; last < n && same_group(&table->rows[i], &table->rows[last]);
-		     last++)
+		for (last = i + 1; last < n && same_group(&rows[i], &rows[last]); last++)
 			;
-		json_object_array_add(groups, group_json(leaks, &table->rows[i], last - i));
+		json_object_array_add(groups, group_json(leaks, &rows[i], last - i));
 	}
 	report_sort(groups, "bytes");
 	for (size_t i = 0; i < n && i < SHOWN_MAX; i++)
-		json_object_array_add(all, live_json(leaks, &table->rows[i]));
-	table->n_rows = 0;
+		json_object_array_add(all, live_json(leaks, &rows[i]));
 	json_object_object_add(data, "groups", groups);
 	json_object_object_add(data, "live", all);
 	report_add_number(data, "n_live", n);

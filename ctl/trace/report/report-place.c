@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/hash-table.h"
 #include "ctl/trace/read/report-names.h"
 #include "report-place.h"
 
-#define THREADS 8192 /* a power of two */
+#define THREADS_MAX 6144
 #define DEPTH_MAX 64
 
 struct place_span {
@@ -21,8 +22,7 @@ struct place_span {
 };
 
 struct place_thread {
-	uint32_t pid, tid;
-	bool used;
+	uint32_t pid, tid; /* the key */
 	unsigned int depth;
 	const char *call; /* base name of the outermost call on the stack */
 	unsigned int call_depth; /* its place on the stack */
@@ -31,8 +31,7 @@ struct place_thread {
 
 struct report_places {
 	struct report_names names;
-	size_t n;
-	struct place_thread threads[THREADS];
+	struct hash_table threads;
 };
 
 int report_places_new(struct report_places **placesp) {
@@ -40,16 +39,24 @@ int report_places_new(struct report_places **placesp) {
 
 	if (!places)
 		return -ENOMEM;
+	places->threads.key_size = offsetof(struct place_thread, depth);
+	places->threads.entry_size = sizeof(struct place_thread);
 	report_names_init(&places->names, 4096, (size_t)1 << 20);
 	*placesp = places;
 	return 0;
 }
 
+static void forget_threads(struct report_places *places) {
+	for (size_t i = 0; i < places->threads.n; i++)
+		free(((struct place_thread *)hash_table_at(&places->threads, i))->spans);
+	hash_table_clear(&places->threads);
+}
+
 struct report_places *report_places_free(struct report_places *places) {
 	if (!places)
 		return NULL;
-	for (size_t i = 0; i < THREADS; i++)
-		free(places->threads[i].spans);
+	forget_threads(places);
+	hash_table_deinit(&places->threads);
 	report_names_deinit(&places->names);
 	free(places);
 	return NULL;
@@ -77,29 +84,17 @@ static enum report_layer layer_of(const struct trace_item *item) {
  * found again. */
 static struct place_thread *thread_of(struct report_places *places, uint32_t pid, uint32_t tid) {
 	const uint32_t ids[] = { pid, tid };
-	const size_t first = report_hash(ids, sizeof(ids), 0) & (THREADS - 1);
-	struct place_thread *thread;
+	struct place_thread *thread = hash_table_find(&places->threads, ids);
 
-	for (size_t i = first;; i = (i + 1) & (THREADS - 1)) {
-		thread = &places->threads[i];
-		if (!thread->used || (thread->pid == pid && thread->tid == tid))
-			break;
+	if (!thread) {
+		if (places->threads.n == THREADS_MAX)
+			forget_threads(places);
+		thread = hash_table_add(&places->threads, ids, NULL);
+		if (!thread)
+			return NULL;
 	}
-	if (!thread->used && places->n >= THREADS * 3 / 4) {
-		for (size_t i = 0; i < THREADS; i++)
-			places->threads[i].used = false;
-		places->n = 0;
-		thread = &places->threads[first];
-	}
-	if (!thread->used) {
-		places->n++;
-		thread->used = true;
-		thread->pid = pid;
-		thread->tid = tid;
-		thread->depth = 0;
-		if (!thread->spans)
-			thread->spans = malloc(DEPTH_MAX * sizeof(*thread->spans));
-	}
+	if (!thread->spans)
+		thread->spans = malloc(DEPTH_MAX * sizeof(*thread->spans));
 	return thread->spans ? thread : NULL;
 }
 

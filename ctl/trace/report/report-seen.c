@@ -60,7 +60,7 @@ static uint32_t next_name(const struct report_seen *seen, const char *pattern, b
 	uint32_t best = 0;
 	char name[256];
 
-	for (uint32_t i = 1; i <= seen->names.n; i++) {
+	for (uint32_t i = 1; i <= seen->names.texts.n; i++) {
 		if (shown[i] || (best && seen->counts[i] <= seen->counts[best]))
 			continue;
 		shorten(report_names_text(&seen->names, i), name, sizeof(name));
@@ -81,9 +81,9 @@ char *report_seen_names(const struct report_seen *seen, const char *pattern) {
 	file = open_memstream(&text, &n_text);
 	if (!file)
 		return NULL;
-	fputs(close           ? "did you mean "
-	      : seen->names.n ? "there are "
-			      : "there is nothing that has a name",
+	fputs(close                 ? "did you mean "
+	      : seen->names.texts.n ? "there are "
+				    : "there is nothing that has a name",
 	      file);
 	for (; n < SHOWN && (number = next_name(seen, pattern, close, shown)); n++) {
 		shown[number] = true;
@@ -92,8 +92,8 @@ char *report_seen_names(const struct report_seen *seen, const char *pattern) {
 	}
 	if (close)
 		fputc('?', file);
-	else if (seen->names.n > n)
-		fprintf(file, " and %zu more", seen->names.n - n);
+	else if (seen->names.texts.n > n)
+		fprintf(file, " and %zu more", seen->names.texts.n - n);
 	fclose(file);
 	return text;
 }

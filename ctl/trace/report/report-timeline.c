@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ctl/trace/base/track.h"
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
 #include "lib/json.h"
@@ -78,7 +79,7 @@ static struct timeline_row *row_of(struct timeline *timeline, enum row_kind kind
 				   const struct trace_item *item) {
 	const uint64_t key[] = { kind, item->pid, kind == ROW_STREAM ? item->device : item->tid,
 				 kind == ROW_STREAM ? item->stream : 0 };
-	struct timeline_row **place = &timeline->places[report_hash(key, sizeof(key), 0) % PLACES],
+	struct timeline_row **place = &timeline->places[trace_hash(0, key, sizeof(key)) % PLACES],
 			    *row, *others = NULL;
 	size_t n = 0;
 

@@ -7,8 +7,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
-#include "ctl/trace/read/map.h"
+#include "lib/base/hash-table.h"
 #include "ctl/trace/base/out.h"
 #include "report.h"
 #include "table.h"
@@ -17,16 +18,13 @@
 #define BAR_WIDTH 40
 
 struct row {
-	enum trace_item_kind kind;
+	struct hash_text name; /* owned, with a NUL behind; its kind is that of the items */
 	uint64_t calls, errors, bytes;
 	struct report_histogram durations;
-	struct row *next; /* of the same hash */
-	char name[];
 };
 
 struct trace_table {
-	struct trace_map rows; /* by the hash of a name, and its kind */
-	size_t n_rows;
+	struct hash_table rows; /* of struct row */
 	uint64_t calls, launches, allocations, allocated, transfers, transferred;
 	uint64_t ioctls, ioctl_time, works, lost, kernels, kernel_time, violations;
 };
@@ -36,50 +34,22 @@ static const char *const kinds[] = {
 	[EVENT_KERNEL] = "gpu", [EVENT_CTXSW] = "ctxsw",
 };
 
-static uint64_t hash_of(const char *name) {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-	for (; *name; name++)
-		hash = (hash ^ (unsigned char)*name) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
-/* The row of a name, if there is one; *hashp and *firstp: where it would be. */
-static struct row *find_row(const struct trace_table *table, enum trace_item_kind kind,
-			    const char *name, uint64_t *hashp, struct row **firstp) {
-	struct row *row;
-
-	*hashp = hash_of(name);
-	row = *firstp = trace_map_get(&table->rows, *hashp, kind);
-	while (row && strcmp(row->name, name) != 0)
-		row = row->next;
-	return row;
-}
-
 /* The row of a name, a new one if need be; NULL without memory. Names beyond the bound share one.
  */
 static struct row *get_row(struct trace_table *table, enum trace_item_kind kind, const char *name) {
-	struct row *first, *row;
-	uint64_t hash;
+	struct hash_text key = { name, (uint32_t)strlen(name), kind };
+	struct row *row = hash_table_find(&table->rows, &key);
 
-	row = find_row(table, kind, name, &hash, &first);
-	if (!row && table->n_rows >= ROWS_MAX) {
-		name = "(others)";
-		row = find_row(table, kind, name, &hash, &first);
+	if (!row && table->rows.n >= ROWS_MAX) {
+		key = (struct hash_text){ "(others)", strlen("(others)"), kind };
+		row = hash_table_find(&table->rows, &key);
 	}
 	if (row)
 		return row;
-	row = calloc(1, sizeof(*row) + strlen(name) + 1);
+	key.bytes = strdup(key.bytes);
+	row = key.bytes ? hash_table_add(&table->rows, &key, NULL) : NULL;
 	if (!row)
-		return NULL;
-	row->kind = kind;
-	row->next = first;
-	strcpy(row->name, name);
-	if (trace_map_set(&table->rows, hash, kind, row)) {
-		free(row);
-		return NULL;
-	}
-	table->n_rows++;
+		free((char *)key.bytes);
 	return row;
 }
 
@@ -170,32 +140,30 @@ int trace_table_add(struct trace_table *table, const struct trace_item *item) {
 }
 
 bool trace_table_has_rows(const struct trace_table *table) {
-	return table->n_rows;
+	return table->rows.n;
 }
 
 static int by_time(const void *a, const void *b) {
 	const struct row *const *rows[2] = { a, b };
 	const double totals[2] = { (*rows[0])->durations.total, (*rows[1])->durations.total };
 
-	if ((*rows[0])->kind != (*rows[1])->kind)
-		return (*rows[0])->kind < (*rows[1])->kind ? -1 : 1;
+	if ((*rows[0])->name.kind != (*rows[1])->name.kind)
+		return (*rows[0])->name.kind < (*rows[1])->name.kind ? -1 : 1;
 	if (totals[0] != totals[1])
 		return totals[0] > totals[1] ? -1 : 1;
 	if ((*rows[0])->calls != (*rows[1])->calls)
 		return (*rows[0])->calls > (*rows[1])->calls ? -1 : 1;
-	return strcmp((*rows[0])->name, (*rows[1])->name);
+	return strcmp((*rows[0])->name.bytes, (*rows[1])->name.bytes);
 }
 
 /* All rows in order; NULL without memory. */
 static struct row **sort_rows(const struct trace_table *table) {
-	struct row **rows = calloc(table->n_rows + 1, sizeof(*rows));
-	size_t n = 0;
+	struct row **rows = calloc(table->rows.n + 1, sizeof(*rows));
 
-	for (size_t i = 0; rows && i < table->rows.n_slots; i++)
-		for (struct row *row = table->rows.slots[i].value; row; row = row->next)
-			rows[n++] = row;
+	for (size_t i = 0; rows && i < table->rows.n; i++)
+		rows[i] = hash_table_at(&table->rows, i);
 	if (rows)
-		qsort(rows, n, sizeof(*rows), by_time);
+		qsort(rows, table->rows.n, sizeof(*rows), by_time);
 	return rows;
 }
 
@@ -221,7 +189,7 @@ static void put_row(struct trace_out *line, const struct row *row, double total)
 				   durations->max };
 	char text[32];
 
-	snprintf(text, sizeof(text), "%-6s%6.2f", kinds[row->kind],
+	snprintf(text, sizeof(text), "%-6s%6.2f", kinds[row->name.kind],
 		 total > 0 ? 100 * durations->total / total : 0);
 	out_text(line, text);
 	put_cell(line, out_uint, row->calls, 10);
@@ -233,7 +201,7 @@ static void put_row(struct trace_out *line, const struct row *row, double total)
 	else
 		out_literal(line, "         -");
 	out_literal(line, "  ");
-	out_printable(line, row->name);
+	out_printable(line, row->name.bytes);
 	out_char(line, '\n');
 }
 
@@ -245,14 +213,14 @@ int trace_table_print(const struct trace_table *table, FILE *file) {
 
 	if (!rows)
 		return -ENOMEM;
-	for (size_t i = 0; i < table->n_rows; i++)
-		totals[rows[i]->kind] += rows[i]->durations.total;
-	if (table->n_rows)
+	for (size_t i = 0; i < table->rows.n; i++)
+		totals[rows[i]->name.kind] += rows[i]->durations.total;
+	if (table->rows.n)
 		fputs("TYPE       %     CALLS  ERRORS    TOTAL     MEAN      P50      P95      P99 "
 		      "     MAX     BYTES  NAME\n",
 		      file);
-	for (size_t i = 0; !r && i < table->n_rows; i++) {
-		put_row(&line, rows[i], totals[rows[i]->kind]);
+	for (size_t i = 0; !r && i < table->rows.n; i++) {
+		put_row(&line, rows[i], totals[rows[i]->name.kind]);
 		r = out_write(&line, file);
 	}
 	if (table->lost)
@@ -275,7 +243,7 @@ static void put_histogram(struct trace_out *out, const struct row *row) {
 		last = power;
 		most = n > most ? n : most;
 	}
-	out_printable(out, row->name);
+	out_printable(out, row->name.bytes);
 	out_literal(out, ":\n");
 	for (unsigned int power = first; power <= last; power++) {
 		n = report_histogram_power(&row->durations, power);
@@ -294,7 +262,7 @@ int trace_table_print_histograms(const struct trace_table *table, FILE *file) {
 	struct trace_out out = {};
 	int r = rows ? 0 : -ENOMEM;
 
-	for (size_t i = 0; !r && i < table->n_rows; i++) {
+	for (size_t i = 0; !r && i < table->rows.n; i++) {
 		put_histogram(&out, rows[i]);
 		r = out_write(&out, file);
 	}
@@ -331,24 +299,21 @@ void trace_table_print_summary(const struct trace_table *table, FILE *file) {
 
 int trace_table_new(struct trace_table **tablep) {
 	*tablep = calloc(1, sizeof(**tablep));
-	return *tablep ? 0 : -ENOMEM;
-}
-
-static void free_rows(void *value) {
-	struct row *row = value;
-
-	while (row) {
-		struct row *next = row->next;
-
-		report_histogram_deinit(&row->durations);
-		free(row);
-		row = next;
-	}
+	if (!*tablep)
+		return -ENOMEM;
+	(*tablep)->rows.entry_size = sizeof(struct row);
+	return 0;
 }
 
 struct trace_table *trace_table_free(struct trace_table *table) {
+	for (size_t i = 0; table && i < table->rows.n; i++) {
+		struct row *row = hash_table_at(&table->rows, i);
+
+		report_histogram_deinit(&row->durations);
+		free((char *)row->name.bytes);
+	}
 	if (table)
-		trace_map_deinit(&table->rows, free_rows);
+		hash_table_deinit(&table->rows);
 	free(table);
 	return NULL;
 }

@@ -240,7 +240,7 @@ static void place_item(struct trace_writer *writer, const struct trace_item *ite
 	} else if (key.kind == TRACK_CPU) {
 		*tidp = key.id + (uint64_t)lane * PID_LIMIT;
 		put_metadata(writer, &process, 0, "process_name", 0, 0, "interrupts");
-		snprintf(name, sizeof(name), "CPU %" PRIu32, key.id);
+		snprintf(name, sizeof(name), "CPU %" PRIu64, key.id);
 	} else {
 		*tidp = key.id + (uint64_t)lane * PID_LIMIT;
 		put_metadata(writer, &process, 0, "process_name", *pidp, 0, owner);

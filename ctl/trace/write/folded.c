@@ -21,8 +21,7 @@
 #include "ctl/trace/base/track.h"
 #include "lib/base/utf8.h"
 
-#define SLOTS (1 << 14) /* of sums: a power of two */
-#define SUMS_MAX (SLOTS / 4 * 3)
+#define SUMS_MAX 12288
 #define BYTES_MAX ((size_t)16 << 20) /* of their paths */
 #define THREADS_MAX 4096
 #define DEPTH 16
@@ -30,11 +29,15 @@
 #define HISTORY 32
 
 struct sum {
-	struct sum *next; /* while the table is made anew */
-	uint64_t hash, ns;
+	uint64_t ns;
 	size_t n_open; /* spans */
 	size_t n; /* of the path, without its NUL */
 	char path[];
+};
+
+struct named_sum {
+	struct hash_text path; /* the sum's */
+	struct sum *sum;
 };
 
 struct span {
@@ -61,8 +64,8 @@ struct launch {
 
 struct trace_writer {
 	FILE *file;
-	size_t n, n_bytes; /* of sums */
-	struct sum *sums[SLOTS];
+	struct hash_table sums; /* of struct named_sum */
+	size_t n_bytes; /* of their paths */
 	struct trace_map threads;
 	struct launch launches[LAUNCHES]; /* by id */
 	struct trace_out path;
@@ -120,70 +123,58 @@ static bool has_open_spans(void *value, void *userdata) {
 }
 
 static bool is_full(const struct trace_writer *writer, size_t n_max, size_t bytes_max) {
-	return writer->n >= n_max || writer->n_bytes >= bytes_max;
-}
-
-static void add_sum(struct trace_writer *writer, struct sum *sum) {
-	size_t slot = sum->hash % SLOTS;
-
-	while (writer->sums[slot])
-		slot = (slot + 1) % SLOTS;
-	writer->sums[slot] = sum;
-	writer->n++;
-	writer->n_bytes += sum->n;
+	return writer->sums.n >= n_max || writer->n_bytes >= bytes_max;
 }
 
 /* All sums are written out, and begin anew. Launches are forgotten, and all that is not open. */
 static void flush_sums(struct trace_writer *writer) {
-	struct sum *kept = NULL, *next;
-
 	for (size_t i = 0; i < LAUNCHES; i++)
 		if (writer->launches[i].id && !writer->launches[i].sum->n_open)
 			writer->launches[i] = (struct launch){ 0 };
-	for (size_t i = 0; i < SLOTS; i++) {
-		struct sum *sum = writer->sums[i];
+	for (size_t i = 0; i < writer->sums.n; i++) {
+		struct sum *sum = ((struct named_sum *)hash_table_at(&writer->sums, i))->sum;
 
-		if (sum && sum->ns >= 500)
+		if (sum->ns >= 500)
 			fprintf(writer->file, "%s %" PRIu64 "\n", sum->path,
 				(sum->ns + 500) / 1000);
-		if (sum && sum->n_open) {
-			sum->ns = 0;
-			sum->next = kept;
-			kept = sum;
-		} else {
-			free(sum);
-		}
-		writer->sums[i] = NULL;
+		sum->ns = 0;
 	}
-	writer->n = writer->n_bytes = 0;
-	for (; kept; kept = next) {
-		next = kept->next;
-		add_sum(writer, kept);
+	for (size_t i = writer->sums.n; i-- > 0;) {
+		struct named_sum *entry = hash_table_at(&writer->sums, i);
+		struct sum *sum = entry->sum;
+
+		if (sum->n_open)
+			continue;
+		hash_table_remove(&writer->sums, entry);
+		writer->n_bytes -= sum->n;
+		free(sum);
 	}
 }
 
 /* The sum of writer->path; NULL: out of memory. */
 static struct sum *find_sum(struct trace_writer *writer) {
 	const struct trace_out *path = &writer->path;
+	struct hash_text key = { .bytes = path->text, .n = (uint32_t)path->n };
+	struct named_sum *entry;
 	struct sum *sum;
-	uint64_t hash;
 
 	if (path->failed)
 		return NULL;
-	hash = trace_hash(0, path->text, path->n);
-	for (size_t slot = hash % SLOTS; writer->sums[slot]; slot = (slot + 1) % SLOTS) {
-		sum = writer->sums[slot];
-		if (sum->hash == hash && sum->n == path->n &&
-		    memcmp(sum->path, path->text, path->n) == 0)
-			return sum;
-	}
+	entry = hash_table_find(&writer->sums, &key);
+	if (entry)
+		return entry->sum;
 	sum = calloc(1, sizeof(*sum) + path->n + 1);
 	if (!sum)
 		return NULL;
-	sum->hash = hash;
 	sum->n = path->n;
-	memcpy(sum->path, path->text, path->n);
-	add_sum(writer, sum);
+	key.bytes = memcpy(sum->path, path->text, path->n);
+	entry = hash_table_add(&writer->sums, &key, NULL);
+	if (!entry) {
+		free(sum);
+		return NULL;
+	}
+	entry->sum = sum;
+	writer->n_bytes += sum->n;
 	return sum;
 }
 
@@ -246,9 +237,9 @@ static struct thread *find_thread(struct trace_writer *writer, const struct trac
 
 	if (thread)
 		return thread;
-	if (writer->threads.n >= THREADS_MAX) {
+	if (writer->threads.table.n >= THREADS_MAX) {
 		trace_map_filter(&writer->threads, has_open_spans, &now);
-		if (writer->threads.n >
+		if (writer->threads.table.n >
 		    THREADS_MAX /
 			    2) /* too many to keep even those: their spans count as they are */
 			trace_map_deinit(&writer->threads, free_thread);
@@ -347,6 +338,7 @@ static int folded_open(struct trace_writer **writerp, FILE *file, const struct t
 	if (!writer)
 		return -ENOMEM;
 	writer->file = file;
+	writer->sums.entry_size = sizeof(struct named_sum);
 	*writerp = writer;
 	return 0;
 }
@@ -354,6 +346,7 @@ static int folded_open(struct trace_writer **writerp, FILE *file, const struct t
 static int folded_close(struct trace_writer *writer, bool complete) {
 	trace_map_deinit(&writer->threads, free_thread);
 	flush_sums(writer);
+	hash_table_deinit(&writer->sums);
 	free(writer->path.text);
 	free(writer);
 	return 0;

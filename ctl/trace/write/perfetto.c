@@ -417,13 +417,13 @@ static int place_item(struct trace_writer *writer, const struct trace_item *item
 		return r < 0 ? r : describe_thread(writer, &key, lane, item->thread);
 	}
 	if (key.kind == TRACK_CPU)
-		snprintf(name, sizeof(name), "interrupts on CPU %" PRIu32, key.id);
+		snprintf(name, sizeof(name), "interrupts on CPU %" PRIu64, key.id);
 	else if (key.kind == TRACK_GPU)
-		snprintf(name, sizeof(name), "GPU %" PRIu32, key.id);
+		snprintf(name, sizeof(name), "GPU %" PRIu64, key.id);
 	else if (key.kind == TRACK_CONTEXTS)
-		snprintf(name, sizeof(name), "GPU %" PRIu32 " contexts", key.id);
+		snprintf(name, sizeof(name), "GPU %" PRIu64 " contexts", key.id);
 	else
-		snprintf(name, sizeof(name), "GPU %" PRIu32 " stream 0x%" PRIx64, key.id,
+		snprintf(name, sizeof(name), "GPU %" PRIu64 " stream 0x%" PRIx64, key.id,
 			 key.stream);
 	return describe_named(writer, &key, lane, name);
 }

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/gpuprobed/trace/bpf/tally.h"
@@ -85,26 +86,20 @@ static bool tally_tell(struct trace_session *session, struct session_tally *tall
 
 /* Makes room: forgets what was counted here of processes that are gone, and has been told. */
 static void session_prune_tallies(struct trace_session *session) {
-	struct number_map kept = {};
+	struct hash_table *table = &session->tallies.table;
 
 	session->pruned = monotonic_now();
-	for (size_t i = 0; i < session->tallies.size; i++) {
-		const struct number_entry *entry = &session->tallies.entries[i];
+	for (size_t i = table->n; i-- > 0;) {
+		struct number_entry *entry = hash_table_at(table, i);
 		struct session_tally *tally = (struct session_tally *)(uintptr_t)entry->value;
 		const pid_t pid = (pid_t)(entry->key >> 16);
 
-		if (!entry->key)
-			continue;
 		if (tally->sum && kill(pid, 0) < 0 && errno == ESRCH &&
-		    tally_tell(session, tally, entry->key, tally->sum))
+		    tally_tell(session, tally, entry->key, tally->sum)) {
 			tally_free(tally);
-		else
-			number_map_add(
-				&kept, entry->key,
-				entry->value); /* the old one was as large: there is memory */
+			hash_table_remove(table, entry);
+		}
 	}
-	number_map_deinit(&session->tallies);
-	session->tallies = kept;
 }
 
 /* NULL: no room. */
@@ -114,9 +109,10 @@ static struct session_tally *session_find_tally(struct trace_session *session, u
 
 	if (known)
 		return (struct session_tally *)(uintptr_t)*known;
-	if (session->tallies.n >= TALLIES_MAX && monotonic_now() - session->pruned >= COUNT_PERIOD)
+	if (session->tallies.table.n >= TALLIES_MAX &&
+	    monotonic_now() - session->pruned >= COUNT_PERIOD)
 		session_prune_tallies(session);
-	tally = session->tallies.n < TALLIES_MAX ? calloc(1, sizeof(*tally)) : NULL;
+	tally = session->tallies.table.n < TALLIES_MAX ? calloc(1, sizeof(*tally)) : NULL;
 	if (!tally || !number_map_add(&session->tallies, key, (uint64_t)(uintptr_t)tally)) {
 		free(tally);
 		return NULL;
@@ -202,19 +198,18 @@ void session_tell_counts(struct trace_session *session, uint64_t now) {
 	if (!session->ending && now - session->counted < COUNT_PERIOD)
 		return;
 	session->counted = now;
-	for (size_t i = 0; i < session->tallies.size; i++) {
-		const struct number_entry *entry = &session->tallies.entries[i];
+	for (size_t i = 0; i < session->tallies.table.n; i++) {
+		const struct number_entry *entry = number_map_at(&session->tallies, i);
 		struct session_tally *tally = (struct session_tally *)(uintptr_t)entry->value;
 
-		if (entry->key && tally->sum)
+		if (tally->sum)
 			tally_tell(session, tally, entry->key, tally->sum);
 	}
 }
 
 void session_deinit_counts(struct trace_session *session) {
-	for (size_t i = 0; i < session->tallies.size; i++)
-		if (session->tallies.entries[i].key)
-			tally_free((struct session_tally *)(uintptr_t)session->tallies.entries[i]
-					   .value);
+	for (size_t i = 0; i < session->tallies.table.n; i++)
+		tally_free((struct session_tally *)(uintptr_t)number_map_at(&session->tallies, i)
+				   ->value);
 	number_map_deinit(&session->tallies);
 }

@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -149,22 +150,19 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 
 /* Makes room: drops those that nobody means. */
 static void session_prune(struct trace_session *session) {
-	struct number_map kept = {};
+	struct hash_table *table = &session->members.table;
 
 	session->last_member = NULL;
-	for (size_t i = 0; i < session->members.size; i++) {
-		const struct number_entry *entry = &session->members.entries[i];
+	for (size_t i = table->n; i-- > 0;) {
+		struct number_entry *entry = hash_table_at(table, i);
 		struct trace_member *member = (struct trace_member *)(uintptr_t)entry->value;
 
-		if (!entry->key)
+		if (member->busy ||
+		    ((member->means || member->announced) && (!member->ended || member->alive)))
 			continue;
-		if ((!member->busy && ((!member->means && !member->announced) ||
-				       (member->ended && !member->alive))) ||
-		    !number_map_add(&kept, entry->key, entry->value))
-			free(member);
+		free(member);
+		hash_table_remove(table, entry);
 	}
-	number_map_deinit(&session->members);
-	session->members = kept;
 }
 
 static struct trace_member *session_known(struct trace_session *session, pid_t pid) {
@@ -181,9 +179,10 @@ static struct trace_member *session_known(struct trace_session *session, pid_t p
 static struct trace_member *session_add_member(struct trace_session *session, pid_t pid) {
 	struct trace_member *member;
 
-	if (session->members.n >= SESSION_PROCESSES_MAX)
+	if (session->members.table.n >= SESSION_PROCESSES_MAX)
 		session_prune(session);
-	member = session->members.n < SESSION_PROCESSES_MAX ? calloc(1, sizeof(*member)) : NULL;
+	member = session->members.table.n < SESSION_PROCESSES_MAX ? calloc(1, sizeof(*member))
+								  : NULL;
 	if (!member ||
 	    !number_map_add(&session->members, (uint64_t)pid, (uint64_t)(uintptr_t)member)) {
 		free(member);
@@ -245,10 +244,9 @@ void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor) 
 }
 
 void session_forget_all_facts(struct trace_session *session) {
-	for (size_t i = 0; i < session->members.size; i++)
-		if (session->members.entries[i].key)
-			((struct trace_member *)(uintptr_t)session->members.entries[i].value)
-				->checked = 0;
+	for (size_t i = 0; i < session->members.table.n; i++)
+		((struct trace_member *)(uintptr_t)number_map_at(&session->members, i)->value)
+			->checked = 0;
 }
 
 bool trace_session_means(struct trace_session *session, pid_t pid) {
@@ -337,7 +335,7 @@ void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid) {
 
 	if (tid <= 0 || number_map_find(&session->threads, key))
 		return;
-	if (session->threads.n >= SESSION_THREADS_MAX) /* begin anew: told twice is fine */
+	if (session->threads.table.n >= SESSION_THREADS_MAX) /* begin anew: told twice is fine */
 		number_map_deinit(&session->threads);
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
 	file_read_text(AT_FDCWD, path, record.comm, sizeof(record.comm));
@@ -539,9 +537,8 @@ bool session_look_at_targets(struct trace_session *session, bool last) {
 }
 
 void session_deinit_processes(struct trace_session *session) {
-	for (size_t i = 0; i < session->members.size; i++)
-		if (session->members.entries[i].key)
-			free((void *)(uintptr_t)session->members.entries[i].value);
+	for (size_t i = 0; i < session->members.table.n; i++)
+		free((void *)(uintptr_t)number_map_at(&session->members, i)->value);
 	number_map_deinit(&session->members);
 	number_map_deinit(&session->threads);
 	for (size_t i = 0; i < session->n_targets; i++)

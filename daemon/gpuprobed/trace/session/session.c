@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -134,7 +135,8 @@ void trace_session_lost(struct trace_session *session, enum trace_source source,
 	session->has_lost = true;
 	value = number_map_find(lost, key);
 	if (!value &&
-	    lost->n >= SESSION_LOST_MAX) { /* too many to be told apart: those of all are one */
+	    lost->table.n >=
+		    SESSION_LOST_MAX) { /* too many to be told apart: those of all are one */
 		key = of_all;
 		value = number_map_find(lost, key);
 	}
@@ -156,10 +158,10 @@ static void session_tell_lost(struct trace_session *session, size_t limit) {
 		bool left = false;
 
 		record.record.source = source;
-		for (size_t i = 0; i < lost->size; i++) {
-			struct number_entry *entry = &lost->entries[i];
+		for (size_t i = 0; i < lost->table.n; i++) {
+			struct number_entry *entry = number_map_at(lost, i);
 
-			if (!entry->key || !entry->value)
+			if (!entry->value)
 				continue;
 			record.pid = (uint32_t)((entry->key - 1) >> 32);
 			record.tid = (uint32_t)(entry->key - 1);
@@ -220,7 +222,7 @@ static void session_tell_file(void *userdata, pid_t pid, uint64_t inode, const c
 
 	key += !key;
 	if (n >= sizeof(record.text) || number_map_find(&session->files, key) ||
-	    session->files.n >= SESSION_FILES_MAX)
+	    session->files.table.n >= SESSION_FILES_MAX)
 		return;
 	memcpy(record.text, path, n);
 	record.name.record =
@@ -246,7 +248,7 @@ uint32_t trace_session_stack(struct trace_session *session, pid_t pid, const uin
 	known = number_map_find(&session->stacks, hash);
 	if (known || !n)
 		return n ? (uint32_t)*known : 0;
-	if (session->stacks.n >= SESSION_STACKS_MAX ||
+	if (session->stacks.table.n >= SESSION_STACKS_MAX ||
 	    !number_map_add(&session->stacks, hash, session->last_stack + 1))
 		return 0;
 	session->last_stack++;

@@ -9,6 +9,7 @@
  * future: they would disturb the order of others' events.
  */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "shim-ring-private.h"
@@ -171,7 +172,7 @@ static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct tr
 		free(old);
 		number_map_remove(&ring->names, name->id);
 	}
-	if (name->id && ring->names.n < RING_NAMES_MAX &&
+	if (name->id && ring->names.table.n < RING_NAMES_MAX &&
 	    ring->names_bytes + size <= RING_NAMES_BYTES_MAX) {
 		kept = malloc(size);
 		if (kept && number_map_add(&ring->names, name->id, (uint64_t)(uintptr_t)kept)) {
@@ -412,13 +413,12 @@ const char *ring_take(struct shim_ring *ring, struct ring_slot *slot,
 void ring_tell(const struct shim_ring *ring, struct trace_session *session) {
 	trace_session_process(session, ring->pid);
 	trace_session_foresee(session, ring->pid);
-	for (size_t i = 0; i < ring->names.size; i++)
-		if (ring->names.entries[i].key) {
-			const struct trace_name *name =
-				(const struct trace_name *)(uintptr_t)ring->names.entries[i].value;
+	for (size_t i = 0; i < ring->names.table.n; i++) {
+		const struct trace_name *name =
+			(const struct trace_name *)(uintptr_t)number_map_at(&ring->names, i)->value;
 
-			trace_session_emit(session, &name->record, name->pid, 0);
-		}
+		trace_session_emit(session, &name->record, name->pid, 0);
+	}
 	for (size_t i = 0; i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC; i++)
 		if (ring->functions[i])
 			trace_session_function(session,

@@ -26,6 +26,7 @@
 #include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -393,9 +394,8 @@ static void ring_free(struct shim_ring *ring) {
 	ring->table->n_rings--;
 	munmap(ring->header, ring->size);
 	fd_close(ring->fd);
-	for (size_t i = 0; i < ring->names.size; i++)
-		if (ring->names.entries[i].key)
-			free((void *)(uintptr_t)ring->names.entries[i].value);
+	for (size_t i = 0; i < ring->names.table.n; i++)
+		free((void *)(uintptr_t)number_map_at(&ring->names, i)->value);
 	number_map_deinit(&ring->names);
 	for (size_t i = 0; i < SHIM_DEVICES_MAX; i++)
 		free(ring->clocks[i]);

@@ -99,7 +99,7 @@ static void test_counts_of_gone(void **state) {
 	for (uint16_t function = 1; function <= 32;
 	     function++) /* one leaves the map, and comes again */
 		trace_session_counts_anew(client.session, TRACE_SOURCE_BPF, GONE, function);
-	assert_int_equal(client.session->tallies.n, 255 * 32 + 32);
+	assert_int_equal(client.session->tallies.table.n, 255 * 32 + 32);
 	assert_true(put_counts(&client, GONE, 1));
 	assert_true(put_counts(&client, GONE, 256));
 	trace_session_finish(client.session);

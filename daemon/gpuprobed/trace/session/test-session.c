@@ -10,6 +10,7 @@
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -404,10 +405,11 @@ static void test_many_processes(void **state) {
 	config.options.filter.pid = 1;
 	config.options.follow = true;
 	assert_int_equal(start_session(&client, &config), 0);
-	for (pid_t pid = 1 << 23; client.session->members.n < SESSION_PROCESSES_MAX - 1; pid++)
+	for (pid_t pid = 1 << 23; client.session->members.table.n < SESSION_PROCESSES_MAX - 1;
+	     pid++)
 		assert_false(trace_session_means(client.session, pid));
 	trace_session_means(client.session, child);
-	assert_true(client.session->members.n < 100);
+	assert_true(client.session->members.table.n < 100);
 	assert_non_null(number_map_find(&client.session->members, (uint64_t)child));
 	end_client(&client);
 	end_child(child);

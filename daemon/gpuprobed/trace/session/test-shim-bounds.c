@@ -7,6 +7,7 @@
 #include "test-traced.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,9 +57,9 @@ static void test_numbers(void **state) {
 
 	for (uint64_t i = 1; i <= RING_NAMES_MAX; i++)
 		assert_true(number_map_add(&map, i << 46 | (i << 14 & UINT32_MAX), i));
-	assert_int_equal(map.n, RING_NAMES_MAX);
-	for (size_t i = 0; i < map.size; i++) {
-		run = map.entries[i].key ? run + 1 : 0;
+	assert_int_equal(map.table.n, RING_NAMES_MAX);
+	for (size_t i = 0; i < 2 * (size_t)map.table.capacity; i++) {
+		run = map.table.index[i].number ? run + 1 : 0;
 		longest = run > longest ? run : longest;
 	}
 	assert_true(longest < RING_NAMES_MAX / 16);

@@ -65,9 +65,8 @@ static uint64_t name_key(pid_t pid, uint64_t handle) {
 }
 
 static void forget_names(struct trace_uprobe *uprobe) {
-	for (size_t i = 0; i < uprobe->names.size; i++)
-		if (uprobe->names.entries[i].key)
-			free((char *)(uintptr_t)uprobe->names.entries[i].value);
+	for (size_t i = 0; i < uprobe->names.table.n; i++)
+		free((char *)(uintptr_t)number_map_at(&uprobe->names, i)->value);
 	number_map_deinit(&uprobe->names);
 }
 
@@ -93,7 +92,7 @@ static void name_kernel(struct trace_uprobe *uprobe, pid_t pid, uint64_t handle,
 	record.name.record.size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8);
 	if (!trace_session_emit(uprobe->session, &record.name.record, (uint32_t)pid, 0))
 		return;
-	if (!known && uprobe->names.n >= NAMES_MAX)
+	if (!known && uprobe->names.table.n >= NAMES_MAX)
 		forget_names(uprobe);
 	copy = strndup(text, n);
 	if (copy && known) {
@@ -178,7 +177,7 @@ void uprobe_refuse_process(struct trace_uprobe *uprobe, pid_t pid) {
 }
 
 void uprobe_saw_process(struct trace_uprobe *uprobe, pid_t pid) {
-	if (uprobe->seen.n < SEEN_MAX)
+	if (uprobe->seen.table.n < SEEN_MAX)
 		number_map_add(&uprobe->seen, (uint64_t)pid, 1);
 }
 
@@ -345,9 +344,8 @@ static void end_processes(struct trace_uprobe *uprobe) {
 	for (size_t i = 0; i < uprobe->n_libraries; i++)
 		for (size_t k = 0; k < uprobe->libraries[i].n_users; k++)
 			number_map_add(&uprobe->seen, (uint64_t)uprobe->libraries[i].users[k], 1);
-	for (size_t i = 0; state && i < uprobe->seen.size; i++)
-		if (uprobe->seen.entries[i].key)
-			end_process(uprobe, (pid_t)uprobe->seen.entries[i].key, state);
+	for (size_t i = 0; state && i < uprobe->seen.table.n; i++)
+		end_process(uprobe, (pid_t)number_map_at(&uprobe->seen, i)->key, state);
 	free(state);
 }
 
