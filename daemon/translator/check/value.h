@@ -3,7 +3,7 @@
 
 /* The lattice of values: what two ways of control, or an operation, make of them. */
 
-#include "daemon/translator/check/analysis.h"
+#include "analysis.h"
 
 struct value value_scalar(unsigned align, uint64_t maps);
 struct value value_const(uint64_t bits);
