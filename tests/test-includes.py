@@ -53,10 +53,6 @@ ROOMS = {
 }
 KNOWN = {
     "ctl -> passes": 1,
-    "ctl/trace: report -> .": 2,
-    "ctl/trace: write -> .": 1,
-    "ctl/trace: write -> report": 1,
-    "ctl: rm -> trace": 3,
     "daemon/gpuprobed -> daemon/translator": 1,
     "daemon/gpuprobed -> passes": 1,
     "daemon/gpuprobed/trace: source -> session": 1,

@@ -37,8 +37,6 @@ OTHERS = {
         ("trace", "module"): 5,
         ("trace", "patch"): 1,
     },
-    "ctl": {("base", "commands"): 3, ("rm", "trace"): 1, ("trace", "commands"): 4},
-    "ctl/trace": {("write", "."): 3, ("write", "report"): 8},
 }
 
 
