@@ -31,7 +31,7 @@ CIRCLES = {  # files of the longest circle in a room, where that is more than CI
         "link": 7,  # with libc's names, which dlsym.S and old-libc.c define
         "module": 7,  # goes with twins
         "trace": 8,
-    },
+    }
 }
 OTHERS = {
     "daemon/gpuprobed/trace": {("hook", "session"): 9, ("source", "session"): 14},
