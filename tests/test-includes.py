@@ -58,10 +58,6 @@ ROOMS = {
 }
 KNOWN = {
     "ctl -> passes": 1,
-    "ctl/trace: report -> .": 2,
-    "ctl/trace: write -> .": 1,
-    "ctl/trace: write -> report": 1,
-    "ctl: rm -> trace": 3,
     "daemon/gpuprobed -> daemon/translator": 1,
     "daemon/gpuprobed -> passes": 1,
     "daemon/gpuprobed/trace: source -> session": 1,
@@ -70,9 +66,7 @@ KNOWN = {
     "daemon/gpuprobed: settings -> trace": 1,
     "daemon/gpuprobed: settings -> workers": 1,
     "daemon/translator: check -> .": 3,
-    "daemon/translator: check -> emit": 3,
     "daemon/translator: emit -> .": 2,
-    "daemon/translator: job -> .": 1,
     "lib -> passes": 1,
     "shim: graph -> patch": 1,
     "shim: module -> patch": 4,

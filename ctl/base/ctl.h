@@ -218,6 +218,7 @@ int command_program(struct ctl *ctl, int argc, char **argv);
 int command_cache(struct ctl *ctl, int argc, char **argv);
 int command_pass(struct ctl *ctl, int argc, char **argv);
 int command_trace(struct ctl *ctl, int argc, char **argv);
+int command_trace_report(struct ctl *ctl, int argc, char **argv);
 int command_hook(struct ctl *ctl, int argc, char **argv);
 int command_doctor(struct ctl *ctl, int argc, char **argv);
 int command_shim(struct ctl *ctl, int argc, char **argv);

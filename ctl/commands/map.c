@@ -15,7 +15,7 @@
 #include "ctl/base/ctl.h"
 #include "export.h"
 #include "map-update.h"
-#include "ctl/base/names.h"
+#include "names.h"
 #include "ctl/base/value.h"
 #include "lib/json.h"
 

@@ -15,7 +15,7 @@
 
 #include "lib/base64.h"
 #include "ctl/base/ctl.h"
-#include "ctl/base/names.h"
+#include "names.h"
 #include "lib/json.h"
 #include "proto/ring-reply.h"
 #include "ctl/base/value.h"

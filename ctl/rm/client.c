@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "ctl/trace/read/params.h"
+#include "status.h"
 #include "client.h"
 
 #define PAGE ((size_t)4096)
@@ -112,7 +112,7 @@ static int call(struct rm_client *client, int fd, unsigned int number, void *arg
  * file do. */
 static int failed(struct rm_client *client, const char *what, uint32_t number, int r,
 		  uint32_t status) {
-	const char *name = trace_status_name(status);
+	const char *name = rm_status_name(status);
 	char reason[64];
 
 	if (!r && status == RM_OK)

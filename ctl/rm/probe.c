@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ctl/trace/base/ctxsw-tag.h"
+#include "ctxsw-tag.h"
 #include "lib/base/clock.h"
 #include "clock.h"
 #include "ctxsw.h"

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "ctl/trace/base/ctxsw-tag.h"
+#include "ctxsw-tag.h"
 #include "spans.h"
 
 /* The engine of that instance, a new one if need be; NULL: too many. */

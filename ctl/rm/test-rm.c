@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "ctl/trace/base/ctxsw-tag.h"
+#include "ctxsw-tag.h"
 #include "clock.h"
 #include "ctxsw.h"
 #include "fake-driver.h"

@@ -108,6 +108,3 @@ int trace_sink_finish(struct trace_sink *sink, bool complete);
 
 /* live.c: asks the daemon, and goes on until the end. Returns the exit status. */
 int trace_live(struct trace_command *trace);
-
-/* report.c */
-int command_trace_report(struct ctl *ctl, int argc, char **argv);

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tables.py FOLDER OUTPUT: the tables of the driver's numbers become C. See rm_ioctls.txt and params.txt for the notation of ours."""
+"""tables.py FOLDER OUTPUT STATUSES: the tables of the driver's numbers become C; names of statuses in a file of their own. See rm_ioctls.txt and params.txt for the notation of ours."""
 
 import fnmatch
 import pathlib
 import re
 import sys
 
-folder, target = pathlib.Path(sys.argv[1]), sys.argv[2]
+folder, target, statuses = pathlib.Path(sys.argv[1]), *sys.argv[2:]
 # Of the names of one number the first is taken, but for these.
 PREFERRED = {"NV01_ROOT", "NV01_MEMORY_VIRTUAL", "NV2080_CTRL_CMD_FB_STATS_GET"}
 ANY_DRIVER = 595
@@ -125,7 +125,7 @@ for number, name in uvm.items():
 
 with open(target, "w") as f:
     f.write("/* Made by tables.py. */\n#pragma once\n\n")
-    for name, table in ("classes", classes), ("commands", commands), ("statuses", names("nv_status.tsv")):
+    for name, table in ("classes", classes), ("commands", commands):
         f.write("static const struct trace_number %s[] = {\n" % name)
         for number in sorted(table):
             f.write('\t{ %#x, "%s" },\n' % (number, table[number]))
@@ -137,3 +137,6 @@ with open(target, "w") as f:
         for _, text in sorted(table, key=lambda row: row[0]):
             f.write("\t%s\n" % text)
         f.write("};\n\n")
+
+with open(statuses, "w") as f:
+    f.write("/* Made by tables.py. */\n" + "".join('{ %#x, "%s" },\n' % row for row in sorted(names("nv_status.tsv").items())))

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "call.h"
-#include "ctl/trace/base/ctxsw-tag.h"
+#include "ctl/rm/ctxsw-tag.h"
 #include "decode.h"
 #include "ioctl.h"
 #include "names.h"

@@ -12,6 +12,7 @@
 
 #include "ioctl.h"
 #include "params.h"
+#include "ctl/rm/status.h"
 
 /* The next of the three byte strings, as much of it as is there. */
 static struct trace_bytes take_bytes(struct trace_bytes *rest, size_t n) {
@@ -53,7 +54,7 @@ static void set_result(const struct trace_ioctl_job *job, int32_t result) {
 		item->failed = true;
 	} else if (job->has_status) {
 		item->result = job->status;
-		item->result_name = trace_status_name(job->status);
+		item->result_name = rm_status_name(job->status);
 		item->failed = job->status != 0;
 	}
 }

@@ -53,11 +53,6 @@ static const char *find_name(const struct trace_number *table, size_t n, uint64_
 	return found ? found->name : NULL;
 }
 
-/* "NV_ERR_NO_MEMORY"; NULL if nobody knows it. */
-const char *trace_status_name(uint32_t status) {
-	return find_name(statuses, N(statuses), status);
-}
-
 /* What an argument of this size looks like for this driver; size -1: any, for the name alone. NULL:
  * unknown. */
 const struct trace_params *trace_params_find(enum trace_params_table table, uint32_t number,

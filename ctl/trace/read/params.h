@@ -81,6 +81,5 @@ const struct trace_params *trace_params_find(enum trace_params_table table, uint
 void trace_params_decode(struct trace_ioctl_job *job, const struct trace_params *params,
 			 struct trace_bytes before, struct trace_bytes after);
 bool trace_bytes_read(struct trace_bytes bytes, size_t offset, size_t size, uint64_t *numberp);
-const char *trace_status_name(uint32_t status);
 void trace_rm_decode(struct trace_ioctl_job *job);
 void trace_uvm_decode(struct trace_ioctl_job *job);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "params.h"
+#include "ctl/rm/status.h"
 
 void trace_uvm_decode(struct trace_ioctl_job *job) {
 	const struct trace_params *params =
@@ -21,7 +22,7 @@ void trace_uvm_decode(struct trace_ioctl_job *job) {
 	}
 	job->item->name = params->name;
 	trace_params_decode(job, params, job->before, job->after);
-	job->has_status = job->has_status && trace_status_name(job->status);
+	job->has_status = job->has_status && rm_status_name(job->status);
 	for (size_t i = 0; i < job->item->n_values; i++)
 		if (strcmp(job->item->values[i].name, "length") == 0)
 			job->item->size = (uint64_t)job->item->values[i].number;

@@ -5,7 +5,6 @@
 #include <errno.h>
 
 #include "ctl/base/ctl.h"
-#include "ctl/trace/command.h"
 
 int main(int argc, char **argv) {
 	struct ctl ctl = {};

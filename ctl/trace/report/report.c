@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "ctl/base/ctl.h"
-#include "ctl/trace/command.h"
 #include "ctl/trace/base/out.h"
 #include "ctl/trace/read/read-file.h"
 #include "lib/json.h"

@@ -11,7 +11,7 @@
 #include "helper.h"
 #include "lib/bpf/helper-name.h"
 #include "proto/log-record.h"
-#include "daemon/translator/emit/value.h"
+#include "value.h"
 
 #define COMM_SIZE_MAX 512 /* of a buffer for the name of the process */
 

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "analysis-step.h"
-#include "daemon/translator/emit/value.h"
+#include "value.h"
 
 #define STATE_BYTES_MAX (64u << 20) /* of all states of a program */
 #define VISITS_PER_BLOCK_MAX 256 /* on average, until we give up */

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/translator/emit/callback.h"
+#include "callback.h"
 #include "insn.h"
 #include "daemon/translator/translate.h"
 

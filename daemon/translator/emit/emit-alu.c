@@ -11,7 +11,7 @@
 #include <llvm-c/Core.h>
 
 #include "emitter.h"
-#include "value.h"
+#include "daemon/translator/check/value.h"
 
 /* The second operand in the operation's width. */
 static LLVMValueRef operand(struct emitter *e, const struct bpf_insn *insn, LLVMTypeRef type) {

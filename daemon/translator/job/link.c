@@ -35,7 +35,7 @@
 #include "lib/bpf/btf-check.h"
 #include "lib/bpf/elf-check.h"
 #include "kfunc-link.h"
-#include "daemon/translator/emit/lanes.h"
+#include "lanes.h"
 #include "proto/log-record.h"
 #include "proto/map-layout.h"
 

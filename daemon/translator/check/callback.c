@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/translator/check/insn.h"
+#include "insn.h"
 
 #define UNSEEN (UINT32_MAX - 1) /* of all registers: the instruction is not reached so far */
 #define REGISTERS 10

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "ctl/trace/watch.h"
-#include "fake-driver.h"
+#include "watch.h"
+#include "ctl/rm/fake-driver.h"
 #include "proto/trace.h"
 
 #define N 1000 /* spans: more than BYTES_MAX, which is 16 KiB here */

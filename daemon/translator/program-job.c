@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "link.h"
+#include "job/link.h"
 #include "lib/bpf/linked.h"
-#include "daemon/translator/translate.h"
+#include "translate.h"
 
 #define SYMBOL_SIZE 64 /* of a slot or program, with its NUL: wire.h */
 #define PREFIX_MAX 48

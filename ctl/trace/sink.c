@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "ctl/trace/command.h"
+#include "command.h"
 #include "ctl/trace/report/table.h"
 
 struct trace_sink {

@@ -5,7 +5,7 @@
  * The lattice of values: which value results where two ways of control meet, or from an operation.
  */
 
-#include "daemon/translator/check/analysis.h"
+#include "analysis.h"
 
 struct value value_scalar(unsigned align, uint64_t maps);
 struct value value_const(uint64_t bits);

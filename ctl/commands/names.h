@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-#include "ctl.h"
-#include "value.h"
+#include "ctl/base/ctl.h"
+#include "ctl/base/value.h"
 
 struct names {
 	const struct ctl *ctl; /* connected; its own connection may be in the midst of a reply */
