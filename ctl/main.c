@@ -85,24 +85,12 @@ static const struct ctl_command commands[] = {
 	{ "shim", command_shim, CTL_TITLE "shim" },
 };
 
-/* Options before the command. Returns -1 to go on, or the exit status. */
-static int parse_options(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
-	int option, r;
-
-	while ((option = ctl_getopt(argc, argv, "+hV", options, NULL)) >= 0) {
-		r = ctl_option(ctl, option, help);
-		if (r >= 0)
-			return r;
-	}
-	return -1;
-}
-
 static int run(struct ctl *ctl, int argc, char **argv) {
+	struct ctl_command_line line = { .help = help, .arguments = CTL_ANY, .stops = true };
 	struct suggestion suggestion = {};
 	int r, first;
 
-	r = parse_options(ctl, argc, argv);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0)
 		return r;
 	if (optind == argc) {

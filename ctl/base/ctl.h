@@ -46,29 +46,56 @@ struct ctl {
 	sigset_t mask; /* of then */
 };
 
-/* options.c: options that every command takes, anywhere on the command line */
-enum {
-	CTL_OPTION_JSON = 256,
-	CTL_OPTION_PRETTY,
-	CTL_OPTION_SESSION,
-	CTL_OPTION_SOCKET,
-	CTL_OPTION_TWICE, /* of ctl_getopt(), for ctl_option() */
-	CTL_OPTION_OWN, /* the first one that a command may use */
+/* options.c */
+
+/* An option of a command. Those of all commands (--json, --help, ...) are not in its table. */
+struct ctl_option {
+	const char *name; /* the long form; NULL ends a table */
+	char letter; /* the short form; 0: there is none */
+	enum ctl_value {
+		CTL_FLAG, /* no value */
+		CTL_TEXT_OPTIONAL, /* with take alone, which gets NULL if there is none */
+		CTL_TEXT,
+		CTL_NUMBER, /* decimal, from min up */
+		CTL_SIZE, /* bytes, perhaps with K, M or G (1024 each) */
+		CTL_PID, /* of a process, not of a thread */
+		CTL_USER, /* by name or number: the number */
+	} value;
+	bool repeats; /* may be given more than once, though it has a value */
+	int64_t min;
+	/* where the value goes: one of these */
+	bool *flag;
+	const char **text;
+	int64_t *number;
+	const char *key; /* a member of the command line's parameters, as ctl_put() has it */
+	/* Returns -1 to go on, or the exit status. */
+	int (*take)(void *userdata, const char *value);
 };
-/* clang-format off */
-#define CTL_OPTIONS \
-	{ "help", no_argument, NULL, 'h' }, \
-	{ "version", no_argument, NULL, 'V' }, \
-	{ "json", no_argument, NULL, CTL_OPTION_JSON }, \
-	{ "pretty", no_argument, NULL, CTL_OPTION_PRETTY }, \
-	{ "session", optional_argument, NULL, CTL_OPTION_SESSION }, \
-	{ "socket", required_argument, NULL, CTL_OPTION_SOCKET }
-/* clang-format on */
-int ctl_option(struct ctl *ctl, int option, const char *help);
-/* getopt_long(), for which an option with a value stands there once, but those of @repeatable (0
- * ends them; NULL: none) and those of all commands. */
-int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options,
-	       const int *repeatable);
+
+/* What a command takes. */
+struct ctl_command_line {
+	const char *help; /* its text */
+	const struct ctl_option *options; /* NULL: none of its own */
+	json_object *parameters; /* borrowed; for options with a key */
+	void *userdata; /* for take() */
+	enum {
+		CTL_NONE,
+		CTL_MAYBE_ONE,
+		CTL_ONE,
+		CTL_SOME, /* one or more */
+		CTL_ANY, /* the command looks at them itself */
+	} arguments;
+	const char *argument; /* what one is, in words: "map" */
+	bool stops; /* options end at the first argument */
+	const char *last; /* out: the value of the last own option, or NULL */
+};
+
+/* Reads the options, and counts the arguments, which begin at optind then. Returns -1 to go on, or
+ * the exit status. */
+int ctl_parse(struct ctl *ctl, int argc, char **argv, struct ctl_command_line *line);
+/* Takes one option with its value, as from a command line. As above. */
+int ctl_take_option(const struct ctl_command_line *line, const struct ctl_option *option,
+		    const char *value);
 
 /* A command, or the verb of one: `map dump`. */
 struct ctl_command {
@@ -83,12 +110,8 @@ int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const cha
 int ctl_first_argument(int argc, char **argv);
 int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help);
 int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp);
-int ctl_size(const char *what, const char *text, int64_t *sizep);
-/* Adds the number from `min` up that an option's argument is to the parameters of a call. Returns
- * -1 to go on, or the exit status. */
-int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text,
-		   int64_t min);
-int ctl_put_size(json_object *parameters, const char *key, const char *what, const char *text);
+/* Adds a member to an object. "filter.pid": to its member filter, which is made if needed. */
+void ctl_put(json_object *object, const char *key, json_object *consume_value);
 int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int ctl_fail(enum ctl_exit status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int ctl_fail_open(const char *path, int error, bool write);

@@ -3,14 +3,15 @@
 /* Options and numbers on the command line, and the one line that says what is wrong with them. */
 
 #include <errno.h>
+#include <getopt.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl.h"
-#include "lib/json.h"
 #include "proto/paths.h"
 #include "suggest.h"
 
@@ -57,8 +58,9 @@ int ctl_usage(const char *format, ...) {
 			*command ? " " : "");
 }
 
-static const char *twice; /* the option that ctl_getopt() met once more */
-static char fault[256]; /* what is wrong with the option that it refused */
+#define OPTIONS_MAX 48 /* of a command */
+
+static char fault[256]; /* what is wrong with the option that getopt refused */
 
 static bool is_session_name(const char *name) {
 	size_t n = strlen(name);
@@ -67,11 +69,29 @@ static bool is_session_name(const char *name) {
 	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == n;
 }
 
-/*
- * Takes an option that all commands have. @help is the text of the command. Returns -1 to go on, or
- * the exit status.
- */
-int ctl_option(struct ctl *ctl, int option, const char *help) {
+/* Options of all commands: their long forms; those without a letter. */
+enum {
+	OPTION_JSON = 256,
+	OPTION_PRETTY,
+	OPTION_SESSION,
+	OPTION_SOCKET,
+	OPTION_OWN, /* the first one of a command, in the order of its table */
+};
+
+static const struct option common[] = {
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ "json", no_argument, NULL, OPTION_JSON },
+	{ "pretty", no_argument, NULL, OPTION_PRETTY },
+	{ "session", optional_argument, NULL, OPTION_SESSION },
+	{ "socket", required_argument, NULL, OPTION_SOCKET },
+};
+
+#define COMMON_N (sizeof(common) / sizeof(*common))
+
+/* Takes an option that all commands have, or one that getopt refused. Returns -1 to go on, or the
+ * exit status. */
+static int take_common(struct ctl *ctl, int option, const char *help) {
 	switch (option) {
 	case 'h':
 		ctl_print_help(help);
@@ -79,14 +99,14 @@ int ctl_option(struct ctl *ctl, int option, const char *help) {
 	case 'V':
 		puts("gpuprobectl " PROJECT_VERSION);
 		return CTL_OK;
-	case CTL_OPTION_PRETTY:
+	case OPTION_PRETTY:
 		ctl->pretty = true;
 		ctl->json = true;
 		return -1;
-	case CTL_OPTION_JSON:
+	case OPTION_JSON:
 		ctl->json = true;
 		return -1;
-	case CTL_OPTION_SESSION:
+	case OPTION_SESSION:
 		if (optarg && (!*optarg || !is_session_name(optarg)))
 			return ctl_usage(
 				"%s: the name of a session has letters, digits and _, at most %d",
@@ -94,11 +114,9 @@ int ctl_option(struct ctl *ctl, int option, const char *help) {
 		ctl->session = true;
 		ctl->session_name = optarg;
 		return -1;
-	case CTL_OPTION_SOCKET:
+	case OPTION_SOCKET:
 		ctl->socket = optarg;
 		return -1;
-	case CTL_OPTION_TWICE:
-		return ctl_usage("--%s may be given once", twice);
 	default:
 		return ctl_usage("%s%s%s", command_name(), *command_name() ? ": " : "", fault);
 	}
@@ -145,67 +163,6 @@ static void refuse_option(int value, const char *typed, const char *letters,
 		snprintf(fault, sizeof(fault), "unknown option -%c", optopt);
 }
 
-int ctl_getopt(int argc, char **argv, const char *letters, const struct option *options,
-	       const int *repeatable) {
-	static bool seen[CTL_OPTION_OWN + 64];
-	const struct option *option = options;
-	const int order = *letters == '+';
-	char quiet[64]; /* a colon first: getopt says nothing, and tells a value that lacks from the
-			   rest */
-	int value;
-
-	if (!optind) /* getopt starts over */
-		memset(seen, 0, sizeof(seen));
-	snprintf(quiet, sizeof(quiet), "%.*s:%s", order, letters, letters + order);
-	value = getopt_long(argc, argv, quiet, options, NULL);
-	if (value == '?' || value == ':') {
-		refuse_option(value, argv[optind - 1], letters, options);
-		return '?';
-	}
-	if (value < 0 || value >= (int)(sizeof(seen) / sizeof(*seen)) ||
-	    (value > UCHAR_MAX && value < CTL_OPTION_OWN))
-		return value;
-	while (option->name && option->val != value)
-		option++;
-	while (repeatable && *repeatable && *repeatable != value)
-		repeatable++;
-	if (!option->name || option->has_arg == no_argument || (repeatable && *repeatable))
-		return value;
-	twice = option->name;
-	if (seen[value])
-		return CTL_OPTION_TWICE;
-	seen[value] = true;
-	return value;
-}
-
-int ctl_first_argument(int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
-	int option, first;
-
-	do
-		option = getopt_long(argc, argv, "+:", options, NULL);
-	while (option >= CTL_OPTION_JSON);
-	first = option >= 0 || !strcmp(argv[optind - 1], "--") ? argc : optind;
-	optind = 0; /* getopt starts over */
-	return first;
-}
-
-/* For commands without options and arguments. Returns -1 to go on, or the exit status. */
-int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
-	int option, r;
-
-	while ((option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		r = ctl_option(ctl, option, help);
-		if (r >= 0)
-			return r;
-	}
-	if (optind < argc)
-		return ctl_usage("%s takes no argument, but got %s", argv[0] + strlen(CTL_TITLE),
-				 argv[optind]);
-	return -1;
-}
-
 /* Reads a decimal number of at least @min. Returns -1 to go on, or the exit status. */
 int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp) {
 	long long number;
@@ -221,7 +178,7 @@ int ctl_number(const char *what, const char *text, int64_t min, int64_t *numberp
 
 /* Reads a number of bytes, which K, M or G may follow (1024 each). Returns -1 to go on, or the exit
  * status. */
-int ctl_size(const char *what, const char *text, int64_t *sizep) {
+static int read_size(const char *what, const char *text, int64_t *sizep) {
 	static const char suffixes[] = "KMG";
 	long long size;
 	const char *suffix;
@@ -245,39 +202,173 @@ int ctl_size(const char *what, const char *text, int64_t *sizep) {
 	return -1;
 }
 
-int ctl_put_number(json_object *parameters, const char *key, const char *what, const char *text,
-		   int64_t min) {
+static int read_user(const char *what, const char *user, int64_t *uidp) {
+	const struct passwd *passwd = getpwnam(user);
+
+	if (!passwd && user[strspn(user, "0123456789")])
+		return ctl_usage("%s: there is no user %s", what, user);
+	if (!passwd)
+		return ctl_number(what, user, 0, uidp);
+	*uidp = passwd->pw_uid;
+	return -1;
+}
+
+/* Fills in what getopt wants of the options of a command. letters: "hV" and theirs. */
+static void make_options(const struct ctl_option *own, struct option *options, char *letters) {
+	static const int has_arg[] = {
+		[CTL_FLAG] = no_argument,
+		[CTL_TEXT_OPTIONAL] = optional_argument,
+	};
+
+	memcpy(options, common, sizeof(common));
+	options += COMMON_N;
+	letters = stpcpy(letters, "hV");
+	for (int i = 0; own && own[i].name; i++) {
+		const bool needs_value = own[i].value > CTL_TEXT_OPTIONAL;
+
+		*options++ =
+			(struct option){ own[i].name,
+					 needs_value ? required_argument : has_arg[own[i].value],
+					 NULL, own[i].letter ?: OPTION_OWN + i };
+		if (own[i].letter) {
+			*letters++ = own[i].letter;
+			letters = stpcpy(letters, needs_value ? ":" : "");
+		}
+	}
+	*options = (struct option){};
+}
+
+void ctl_put(json_object *object, const char *key, json_object *consume_value) {
+	const char *dot = strchr(key, '.');
+	char name[32];
+
+	if (dot) {
+		snprintf(name, sizeof(name), "%.*s", (int)(dot - key), key);
+		if (!ctl_get(object, name))
+			json_object_object_add(object, name, json_object_new_object());
+		object = ctl_get(object, name);
+	}
+	json_object_object_add(object, dot ? dot + 1 : key, consume_value);
+}
+
+/* What the text of an option means as a number; 0 for those that are none. Returns -1 to go on, or
+ * the exit status. */
+static int read_value(const struct ctl_option *option, const char *text, int64_t *numberp) {
+	char what[64];
+	int r;
+
+	*numberp = 0;
+	snprintf(what, sizeof(what), "--%s", option->name);
+	switch (option->value) {
+	case CTL_NUMBER:
+		return ctl_number(what, text, option->min, numberp);
+	case CTL_SIZE:
+		return read_size(what, text, numberp);
+	case CTL_PID:
+		r = ctl_number(what, text, 1, numberp);
+		return r < 0 ? ctl_check_pid(what, *numberp) : r;
+	case CTL_USER:
+		return read_user(what, text, numberp);
+	default:
+		return -1;
+	}
+}
+
+int ctl_take_option(const struct ctl_command_line *line, const struct ctl_option *option,
+		    const char *value) {
 	int64_t number;
 	int r;
 
-	r = ctl_number(what, text, min, &number);
-	if (r < 0)
-		json_add_int(parameters, key, number);
-	return r;
+	if (option->take)
+		return option->take(line->userdata, value);
+	r = read_value(option, value, &number);
+	if (r >= 0)
+		return r;
+	if (option->flag)
+		*option->flag = true;
+	if (option->text)
+		*option->text = value;
+	if (option->number)
+		*option->number = number;
+	if (option->key)
+		ctl_put(line->parameters, option->key,
+			option->value == CTL_FLAG   ? json_object_new_boolean(true)
+			: option->value == CTL_TEXT ? json_object_new_string(value)
+						    : json_object_new_int64(number));
+	return -1;
 }
 
-int ctl_put_size(json_object *parameters, const char *key, const char *what, const char *text) {
-	int64_t size;
-	int r;
+static int check_arguments(int argc, char **argv, const struct ctl_command_line *line) {
+	const char *command = argv[0] + strlen(CTL_TITLE);
 
-	r = ctl_size(what, text, &size);
-	if (r < 0)
-		json_add_int(parameters, key, size);
-	return r;
+	if (line->arguments == CTL_NONE && optind < argc)
+		return ctl_usage("%s takes no argument, but got %s", command, argv[optind]);
+	if ((line->arguments == CTL_ONE || line->arguments == CTL_SOME) && optind == argc)
+		return ctl_usage("%s: which %s?", command, line->argument);
+	if ((line->arguments == CTL_ONE || line->arguments == CTL_MAYBE_ONE) && optind + 1 < argc)
+		return ctl_usage("%s takes one %s, but got %s too", command, line->argument,
+				 argv[optind + 1]);
+	return -1;
+}
+
+int ctl_parse(struct ctl *ctl, int argc, char **argv, struct ctl_command_line *line) {
+	struct option options[COMMON_N + OPTIONS_MAX + 1];
+	char letters[2 * OPTIONS_MAX + 4], quiet[sizeof(letters) + 2];
+	bool seen[OPTIONS_MAX] = {};
+	int value, r = -1;
+
+	make_options(line->options, options, letters);
+	/* a colon first: getopt says nothing, and tells a value that lacks from the rest */
+	snprintf(quiet, sizeof(quiet), "%s:%s", line->stops ? "+" : "", letters);
+	while (r < 0 && (value = getopt_long(argc, argv, quiet, options, NULL)) >= 0) {
+		const struct ctl_option *own = line->options;
+
+		if (value == '?' || value == ':')
+			refuse_option(value, argv[optind - 1], letters, options);
+		while (own && own->name &&
+		       value != (own->letter ?: OPTION_OWN + (int)(own - line->options)))
+			own++;
+		if (!own || !own->name) {
+			r = take_common(ctl, value, line->help);
+		} else if (own->value != CTL_FLAG && !own->repeats && seen[own - line->options]) {
+			r = ctl_usage("--%s may be given once", own->name);
+		} else {
+			seen[own - line->options] = true;
+			line->last = optarg ?: line->last;
+			r = ctl_take_option(line, own, optarg);
+		}
+	}
+	return r < 0 ? check_arguments(argc, argv, line) : r;
+}
+
+int ctl_first_argument(int argc, char **argv) {
+	struct option options[COMMON_N + 1] = {};
+	int option, first;
+
+	memcpy(options, common, sizeof(common));
+	do
+		option = getopt_long(argc, argv, "+:", options, NULL);
+	while (option >= OPTION_JSON);
+	first = option >= 0 || !strcmp(argv[optind - 1], "--") ? argc : optind;
+	optind = 0; /* getopt starts over */
+	return first;
+}
+
+/* For commands without options and arguments. Returns -1 to go on, or the exit status. */
+int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help) {
+	return ctl_parse(ctl, argc, argv, &(struct ctl_command_line){ .help = help });
 }
 
 int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun,
 	     const struct ctl_command *verbs, size_t n) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
+	struct ctl_command_line line = { .help = help, .arguments = CTL_ANY, .stops = true };
 	struct suggestion suggestion = {};
 	char all[96] = "";
-	int option, first, r;
+	int first, r;
 
-	while ((option = ctl_getopt(argc, argv, "+hV", options, NULL)) >= 0) {
-		r = ctl_option(ctl, option, help);
-		if (r >= 0)
-			return r;
-	}
+	r = ctl_parse(ctl, argc, argv, &line);
+	if (r >= 0)
+		return r;
 	first = optind;
 	optind = 0; /* getopt starts over */
 	suggestion.wanted = argv[first];

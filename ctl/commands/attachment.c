@@ -5,7 +5,6 @@
  */
 
 #include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,29 +17,11 @@
 #include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
 
-enum {
-	OPTION_KERNEL = CTL_OPTION_OWN,
-	OPTION_PROGRAM,
-	OPTION_PID,
-	OPTION_COMM,
-	OPTION_EXE,
-	OPTION_UID,
-	OPTION_POINT,
-	OPTION_SPACES,
-	OPTION_THREADS,
-	OPTION_RING_SIZE,
-	OPTION_SHARED,
-	OPTION_ENGINE,
-	OPTION_EXPORT,
-	OPTION_HOST_TARGET,
-	OPTION_ALL,
-};
-
 #define EXPORTS_MAX 16
 
 /* The command line of attach. */
 struct attach {
-	json_object *parameters, *filter;
+	json_object *parameters;
 	const char *exports[EXPORTS_MAX];
 	size_t n_exports;
 };
@@ -93,19 +74,13 @@ static const char list_help[] = "Usage: gpuprobectl list\n"
 				"\n"
 				"Lists the attachments that you may see.\n";
 
-/* Adds a member to *@objectp, which is made if needed. */
-static void put(json_object **objectp, const char *key, json_object *value) {
-	if (!*objectp)
-		*objectp = json_object_new_object();
-	json_object_object_add(*objectp, key, value);
-}
-
 /*
  * The executable as /proc/PID/exe names it: absolute and without links, which is what python3 and
  * all of /bin are. One that is not here may be in a container, and stays as it is; so does a glob
  * of any folder. Returns -1 to go on, or the exit status.
  */
-static int put_exe(json_object **filterp, const char *path) {
+static int put_exe(void *userdata, const char *path) {
+	const struct attach *attach = userdata;
 	bool is_glob = strpbrk(path, "*?[");
 	char *folder, *resolved;
 
@@ -125,37 +100,19 @@ static int put_exe(json_object **filterp, const char *path) {
 	}
 	if (!resolved)
 		return ctl_fail(CTL_USAGE, "--exe: %s: %s", path, strerror(errno));
-	put(filterp, "exe", json_object_new_string(resolved));
+	ctl_put(attach->parameters, "filter.exe", json_object_new_string(resolved));
 	free(resolved);
 	return -1;
 }
 
-/* A user by name or number. */
-static int put_uid(json_object **filterp, const char *user) {
-	struct passwd *passwd = getpwnam(user);
-	int64_t uid;
-	int r;
-
-	if (passwd) {
-		uid = passwd->pw_uid;
-	} else if (user[strspn(user, "0123456789")]) {
-		return ctl_usage("--uid: there is no user %s", user);
-	} else {
-		r = ctl_number("--uid", user, 0, &uid);
-		if (r >= 0)
-			return r;
-	}
-	put(filterp, "uid", json_object_new_int64(uid));
-	return -1;
-}
-
 /* Adds the names of a list with commas. Returns -1 to go on, or the exit status. */
-static int put_spaces(json_object *parameters, const char *list) {
-	json_object *spaces = ctl_get(parameters, "spaces");
+static int put_spaces(void *userdata, const char *list) {
+	const struct attach *attach = userdata;
+	json_object *spaces = ctl_get(attach->parameters, "spaces");
 
 	if (!spaces) {
 		spaces = json_object_new_array();
-		json_object_object_add(parameters, "spaces", spaces);
+		json_object_object_add(attach->parameters, "spaces", spaces);
 	}
 	for (size_t n; *list; list += n + (list[n] == ',')) {
 		n = strcspn(list, ",");
@@ -167,15 +124,19 @@ static int put_spaces(json_object *parameters, const char *list) {
 }
 
 /* Returns -1 to go on, or the exit status. */
-static int put_engine(json_object *parameters, const char *name) {
+static int put_engine(void *userdata, const char *name) {
+	const struct attach *attach = userdata;
+
 	if (strcmp(name, "auto") && strcmp(name, "ptx") && strcmp(name, "sass"))
 		return ctl_usage("--engine: %s is none of auto, ptx and sass", name);
-	json_add_string(parameters, "engine", name);
+	json_add_string(attach->parameters, "engine", name);
 	return -1;
 }
 
 /* Returns -1 to go on, or the exit status. */
-static int put_export(struct attach *attach, const char *map) {
+static int put_export(void *userdata, const char *map) {
+	struct attach *attach = userdata;
+
 	if (attach->n_exports == EXPORTS_MAX)
 		return ctl_usage("--export: at most %d maps", EXPORTS_MAX);
 	attach->exports[attach->n_exports++] = map;
@@ -183,8 +144,9 @@ static int put_export(struct attach *attach, const char *map) {
 }
 
 /* PROGRAM=TARGET. Returns -1 to go on, or the exit status. */
-static int put_host_target(json_object *parameters, const char *text) {
-	json_object *targets = ctl_get(parameters, "host_targets");
+static int put_host_target(void *userdata, const char *text) {
+	const struct attach *attach = userdata;
+	json_object *targets = ctl_get(attach->parameters, "host_targets");
 	const char *equals = strchr(text, '=');
 	char *program;
 
@@ -194,7 +156,7 @@ static int put_host_target(json_object *parameters, const char *text) {
 			text);
 	if (!targets) {
 		targets = json_object_new_object();
-		json_object_object_add(parameters, "host_targets", targets);
+		json_object_object_add(attach->parameters, "host_targets", targets);
 	}
 	program = strndup(text, (size_t)(equals - text));
 	if (!program)
@@ -209,87 +171,33 @@ static int put_host_target(json_object *parameters, const char *text) {
 	return -1;
 }
 
-static int attach_option(struct ctl *ctl, int option, struct attach *attach) {
-	json_object *parameters = attach->parameters, **filterp = &attach->filter;
-	int64_t number = 0;
-	int r;
-
-	switch (option) {
-	case OPTION_POINT:
-		put(&parameters, "point", json_object_new_string(optarg));
-		return -1;
-	case OPTION_SPACES:
-		return put_spaces(parameters, optarg);
-	case OPTION_THREADS:
-		return ctl_put_number(parameters, "threads", "--threads", optarg, 1);
-	case OPTION_RING_SIZE:
-		return ctl_put_size(parameters, "ring_size", "--ring-size", optarg);
-	case OPTION_SHARED:
-		put(&parameters, "shared", json_object_new_boolean(true));
-		return -1;
-	case OPTION_ENGINE:
-		return put_engine(parameters, optarg);
-	case OPTION_EXPORT:
-		return put_export(attach, optarg);
-	case OPTION_HOST_TARGET:
-		return put_host_target(parameters, optarg);
-	case OPTION_KERNEL:
-		put(&parameters, "kernel", json_object_new_string(optarg));
-		return -1;
-	case OPTION_PROGRAM:
-		put(&parameters, "program", json_object_new_string(optarg));
-		return -1;
-	case OPTION_PID:
-		r = ctl_number("--pid", optarg, 1, &number);
-		r = r < 0 ? ctl_check_pid("--pid", number) : r;
-		if (r < 0)
-			put(filterp, "pid", json_object_new_int64(number));
-		return r;
-	case OPTION_COMM:
-		put(filterp, "comm", json_object_new_string(optarg));
-		return -1;
-	case OPTION_EXE:
-		return put_exe(filterp, optarg);
-	case OPTION_UID:
-		return put_uid(filterp, optarg);
-	default:
-		return ctl_option(ctl, option, attach_help);
-	}
-}
-
 /* Reads the command line of attach. Returns -1 to go on, or the exit status. */
 static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach *attach) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "kernel", required_argument, NULL, OPTION_KERNEL },
-		{ "program", required_argument, NULL, OPTION_PROGRAM },
-		{ "pid", required_argument, NULL, OPTION_PID },
-		{ "comm", required_argument, NULL, OPTION_COMM },
-		{ "exe", required_argument, NULL, OPTION_EXE },
-		{ "uid", required_argument, NULL, OPTION_UID },
-		{ "point", required_argument, NULL, OPTION_POINT },
-		{ "spaces", required_argument, NULL, OPTION_SPACES },
-		{ "engine", required_argument, NULL, OPTION_ENGINE },
-		{ "threads", required_argument, NULL, OPTION_THREADS },
-		{ "ring-size", required_argument, NULL, OPTION_RING_SIZE },
-		{ "shared", no_argument, NULL, OPTION_SHARED },
-		{ "export", required_argument, NULL, OPTION_EXPORT },
-		{ "host-target", required_argument, NULL, OPTION_HOST_TARGET },
+	static const struct ctl_option options[] = {
+		{ "kernel", .value = CTL_TEXT, .key = "kernel" },
+		{ "program", .value = CTL_TEXT, .key = "program" },
+		{ "pid", .value = CTL_PID, .key = "filter.pid" },
+		{ "comm", .value = CTL_TEXT, .key = "filter.comm" },
+		{ "exe", .value = CTL_TEXT, .take = put_exe },
+		{ "uid", .value = CTL_USER, .key = "filter.uid" },
+		{ "point", .value = CTL_TEXT, .key = "point" },
+		{ "spaces", .value = CTL_TEXT, .take = put_spaces, .repeats = true },
+		{ "engine", .value = CTL_TEXT, .take = put_engine },
+		{ "threads", .value = CTL_NUMBER, .min = 1, .key = "threads" },
+		{ "ring-size", .value = CTL_SIZE, .key = "ring_size" },
+		{ "shared", .key = "shared" },
+		{ "export", .value = CTL_TEXT, .take = put_export, .repeats = true },
+		{ "host-target", .value = CTL_TEXT, .take = put_host_target, .repeats = true },
 		{},
 	};
-	int option, r = -1;
+	struct ctl_command_line line = { .help = attach_help,
+					 .options = options,
+					 .parameters = attach->parameters,
+					 .userdata = attach,
+					 .arguments = CTL_ONE,
+					 .argument = "object" };
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options,
-					     (const int[]){ OPTION_SPACES, OPTION_EXPORT,
-							    OPTION_HOST_TARGET, 0 })) >= 0)
-		r = attach_option(ctl, option, attach);
-	if (attach->filter)
-		json_object_object_add(attach->parameters, "filter", attach->filter);
-	if (r < 0 && optind == argc)
-		r = ctl_usage("attach: which object?");
-	if (r < 0 && optind + 1 < argc)
-		r = ctl_usage("attach takes one object, but got %s too", argv[optind + 1]);
-	return r;
+	return ctl_parse(ctl, argc, argv, &line);
 }
 
 /* Prints the ids. An attachment that is not armed is an error, though the others stay. */
@@ -318,7 +226,7 @@ static int print_attached(const struct ctl *ctl, json_object *parameters) {
 static void tell_lacks(json_object *filter) {
 	const char *lacks;
 
-	if (!ctl_get(filter, "pid"))
+	if (!filter || !ctl_get(filter, "pid"))
 		return;
 	lacks = ctl_process_lacks(ctl_int(filter, "pid"));
 	if (lacks)
@@ -394,8 +302,8 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 	if (!r) {
 		r = export_attached(ctl, &attach, reply.parameters);
 		r = r ?: print_attached(ctl, reply.parameters);
-		if (!r && attach.filter)
-			tell_lacks(attach.filter);
+		if (!r)
+			tell_lacks(ctl_get(parameters, "filter"));
 		varlink_reply_deinit(&reply);
 	}
 out:
@@ -455,19 +363,15 @@ static int detach(struct ctl *ctl, json_object *ids, bool quiet) {
 }
 
 int command_detach(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS,
-						 { "all", no_argument, NULL, OPTION_ALL },
-						 {} };
-	json_object *ids = json_object_new_array();
 	bool all = false;
-	int option, r = -1;
+	const struct ctl_option options[] = { { "all", .flag = &all }, {} };
+	struct ctl_command_line line = { .help = detach_help,
+					 .options = options,
+					 .arguments = CTL_ANY };
+	json_object *ids = json_object_new_array();
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_ALL)
-			all = true;
-		else
-			r = ctl_option(ctl, option, detach_help);
-	}
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r < 0 && all == (optind < argc))
 		r = all ? ctl_usage("detach takes ids or --all, not both")
 			: ctl_usage("detach: which attachment?");

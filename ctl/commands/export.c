@@ -14,18 +14,6 @@
 #include "lib/json.h"
 #include "lib/varlink/varlink-json.h"
 
-enum {
-	OPTION_AS = CTL_OPTION_OWN,
-	OPTION_HELP_TEXT,
-	OPTION_TYPE,
-	OPTION_UNIT,
-	OPTION_LABEL,
-	OPTION_BUCKET,
-	OPTION_SM,
-	OPTION_MERGE,
-	OPTION_NONZERO,
-};
-
 static const char export_help[] =
 	"Usage: gpuprobectl map export [OPTION]... MAP\n"
 	"       gpuprobectl map unexport MAP...\n"
@@ -72,7 +60,8 @@ int ctl_export_map(struct ctl *ctl, json_object *consume_parameters, const char 
 }
 
 /* Adds a label, NAME=TEXT. Returns -1 to go on, or the exit status. */
-static int put_label(json_object *parameters, const char *text) {
+static int put_label(void *userdata, const char *text) {
+	json_object *parameters = userdata;
 	json_object *labels = ctl_get(parameters, "labels");
 	const char *value = strchr(text, '=');
 	char *name;
@@ -89,68 +78,36 @@ static int put_label(json_object *parameters, const char *text) {
 	return -1;
 }
 
-static int put_type(json_object *parameters, const char *type) {
+static int put_type(void *parameters, const char *type) {
 	if (strcmp(type, "counter") && strcmp(type, "gauge") && strcmp(type, "histogram"))
 		return ctl_usage("--type: %s is none of counter, gauge and histogram", type);
 	json_add_string(parameters, "kind", type);
 	return -1;
 }
 
-static int export_option(struct ctl *ctl, int option, json_object *parameters) {
-	static const char *const texts[] = {
-		[OPTION_AS - OPTION_AS] = "name",     [OPTION_HELP_TEXT - OPTION_AS] = "help",
-		[OPTION_UNIT - OPTION_AS] = "unit",   [OPTION_BUCKET - OPTION_AS] = "bucket",
-		[OPTION_MERGE - OPTION_AS] = "merge",
-	};
-
-	switch (option) {
-	case OPTION_AS:
-	case OPTION_HELP_TEXT:
-	case OPTION_UNIT:
-	case OPTION_BUCKET:
-	case OPTION_MERGE:
-		json_object_object_add(parameters, texts[option - OPTION_AS],
-				       varlink_json_string(optarg));
-		return -1;
-	case OPTION_TYPE:
-		return put_type(parameters, optarg);
-	case OPTION_LABEL:
-		return put_label(parameters, optarg);
-	case OPTION_SM:
-		json_add_bool(parameters, "per_sm", true);
-		return -1;
-	case OPTION_NONZERO:
-		json_add_bool(parameters, "nonzero", true);
-		return -1;
-	default:
-		return ctl_option(ctl, option, export_help);
-	}
-}
-
 int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "as", required_argument, NULL, OPTION_AS },
-		{ "help-text", required_argument, NULL, OPTION_HELP_TEXT },
-		{ "type", required_argument, NULL, OPTION_TYPE },
-		{ "unit", required_argument, NULL, OPTION_UNIT },
-		{ "label", required_argument, NULL, OPTION_LABEL },
-		{ "bucket", required_argument, NULL, OPTION_BUCKET },
-		{ "sm", no_argument, NULL, OPTION_SM },
-		{ "merge", required_argument, NULL, OPTION_MERGE },
-		{ "nonzero", no_argument, NULL, OPTION_NONZERO },
+	static const struct ctl_option options[] = {
+		{ "as", .value = CTL_TEXT, .key = "name" },
+		{ "help-text", .value = CTL_TEXT, .key = "help" },
+		{ "type", .value = CTL_TEXT, .take = put_type },
+		{ "unit", .value = CTL_TEXT, .key = "unit" },
+		{ "label", .value = CTL_TEXT, .take = put_label, .repeats = true },
+		{ "bucket", .value = CTL_TEXT, .key = "bucket" },
+		{ "sm", .key = "per_sm" },
+		{ "merge", .value = CTL_TEXT, .key = "merge" },
+		{ "nonzero", .key = "nonzero" },
 		{},
 	};
 	json_object *parameters = json_object_new_object();
-	int option, r = -1;
+	struct ctl_command_line line = { .help = export_help,
+					 .options = options,
+					 .parameters = parameters,
+					 .userdata = parameters,
+					 .arguments = CTL_ONE,
+					 .argument = "map" };
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options,
-					     (const int[]){ OPTION_LABEL, 0 })) >= 0)
-		r = export_option(ctl, option, parameters);
-	if (r < 0 && optind == argc)
-		r = ctl_usage("map export: which map?");
-	if (r < 0 && optind + 1 < argc)
-		r = ctl_usage("map export takes one map, but got %s too", argv[optind + 1]);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0) {
 		json_object_put(parameters);
 		return r;
@@ -160,15 +117,14 @@ int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
 }
 
 int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
+	struct ctl_command_line line = { .help = export_help,
+					 .arguments = CTL_SOME,
+					 .argument = "map" };
 	json_object *unexported, *output;
 	struct varlink_reply reply;
-	int option, r = -1, result = CTL_OK;
+	int r, result = CTL_OK;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
-		r = ctl_option(ctl, option, export_help);
-	if (r < 0 && optind == argc)
-		r = ctl_usage("map unexport: which map?");
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0)
 		return r;
 	unexported = json_object_new_array();

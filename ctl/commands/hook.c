@@ -62,26 +62,17 @@ static int no_such_hook(const char *pattern) {
 			pattern);
 }
 
-/* Options of a verb. Returns -1 to go on, or the exit status. */
-static int read_options(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
-	int option, r = -1;
-
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
-		r = ctl_option(ctl, option, help);
-	return r;
-}
-
 static int hook_list(struct ctl *ctl, int argc, char **argv) {
+	struct ctl_command_line line = { .help = help,
+					 .arguments = CTL_MAYBE_ONE,
+					 .argument = "pattern" };
 	struct varlink_reply reply;
 	const char *pattern;
 	int r;
 
-	r = read_options(ctl, argc, argv);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0)
 		return r;
-	if (optind + 1 < argc)
-		return ctl_usage("hook list takes one pattern, but got %s too", argv[optind + 1]);
 	pattern = argv[optind];
 	r = call_list(ctl, pattern, &reply);
 	if (r)
@@ -194,6 +185,7 @@ static int test(struct ctl *ctl, json_object *hook, char **command) {
 
 static int hook_test(struct ctl *ctl, int argc, char **argv) {
 	struct varlink_reply reply;
+	struct ctl_command_line line = { .help = help, .arguments = CTL_ANY };
 	json_object *hooks, *hook;
 	char **command = NULL;
 	int r, n = 1;
@@ -202,7 +194,7 @@ static int hook_test(struct ctl *ctl, int argc, char **argv) {
 		n++;
 	if (n < argc)
 		command = argv + n + 1; /* whose options are not ours */
-	r = read_options(ctl, n, argv);
+	r = ctl_parse(ctl, n, argv, &line);
 	if (r >= 0)
 		return r;
 	if (optind == n)

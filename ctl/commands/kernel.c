@@ -15,11 +15,6 @@
 #include "ctl/base/suggest.h"
 #include "lib/json.h"
 
-enum {
-	OPTION_PID = CTL_OPTION_OWN,
-	OPTION_INSTRUCTION,
-};
-
 static const char kernel_help[] =
 	"Usage: gpuprobectl kernel list [--pid=PID]\n"
 	"       gpuprobectl kernel show KERNEL\n"
@@ -159,24 +154,17 @@ static int show(struct ctl *ctl, json_object *consume_parameters, const char *su
 /* Reads the options; *instructionp is in argv. Returns -1 to go on, or the exit status. */
 static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 		 const char **instructionp) {
-	static const struct option options[] = { CTL_OPTIONS,
-						 { "pid", required_argument, NULL, OPTION_PID },
-						 { "instruction", required_argument, NULL,
-						   OPTION_INSTRUCTION },
-						 {} };
-	int option, r = -1;
+	const struct ctl_option options[] = {
+		{ "pid", .value = CTL_PID, .key = "pid" },
+		{ "instruction", .value = CTL_TEXT, .text = instructionp },
+		{},
+	};
+	struct ctl_command_line line = { .help = kernel_help,
+					 .options = options,
+					 .parameters = parameters,
+					 .arguments = CTL_ANY };
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_PID) {
-			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
-			r = r < 0 ? ctl_check_pid("--pid", ctl_int(parameters, "pid")) : r;
-		} else if (option == OPTION_INSTRUCTION) {
-			*instructionp = optarg;
-		} else {
-			r = ctl_option(ctl, option, kernel_help);
-		}
-	}
-	return r;
+	return ctl_parse(ctl, argc, argv, &line);
 }
 
 /* What is asked for, after the options. Returns the exit status; consumes parameters. */

@@ -10,10 +10,6 @@
 #include "ctl/base/ctl.h"
 #include "lib/json.h"
 
-enum {
-	OPTION_OBJECT = CTL_OPTION_OWN,
-};
-
 static const char help[] = "Usage: gpuprobectl log [OPTION]...\n"
 			   "\n"
 			   "Prints, and takes away, the lines that programs have written with "
@@ -74,28 +70,19 @@ int ctl_log_object(struct ctl *ctl, int64_t object, bool in_array) {
 }
 
 int command_log(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "follow", no_argument, NULL, 'f' },
-		{ "object", required_argument, NULL, OPTION_OBJECT },
+	const char *object = "";
+	const struct ctl_option options[] = {
+		{ "follow", 'f', .key = "follow" },
+		{ "object", .value = CTL_NUMBER, .min = 1, .text = &object, .key = "object" },
 		{},
 	};
 	json_object *parameters = json_object_new_object();
-	const char *object = "";
-	int option, r = -1;
+	struct ctl_command_line line = { .help = help,
+					 .options = options,
+					 .parameters = parameters };
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "fhV", options, NULL)) >= 0) {
-		if (option == 'f') {
-			json_add_bool(parameters, "follow", true);
-		} else if (option == OPTION_OBJECT) {
-			object = optarg;
-			r = ctl_put_number(parameters, "object", "--object", optarg, 1);
-		} else {
-			r = ctl_option(ctl, option, help);
-		}
-	}
-	if (r < 0 && optind < argc)
-		r = ctl_usage("log takes no argument, but got %s", argv[optind]);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0) {
 		json_object_put(parameters);
 		return r;

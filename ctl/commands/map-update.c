@@ -118,23 +118,14 @@ static int change(struct ctl *ctl, const char *method, const char *name, const c
 	return r;
 }
 
-/* Options stand before the map: a value may begin with a minus. Returns -1 to go on, or the exit
- * status. */
-static int read_options(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
-	int option, r = -1;
-
-	while (r < 0 && (option = ctl_getopt(argc, argv, "+hV", options, NULL)) >= 0)
-		r = ctl_option(ctl, option, update_help);
-	return r;
-}
-
 int ctl_map_update(struct ctl *ctl, int argc, char **argv) {
 	json_object *parameters = json_object_new_object();
+	/* options stand before the map: a value may begin with a minus */
+	struct ctl_command_line line = { .help = update_help, .arguments = CTL_ANY, .stops = true };
 	const char *flags = "any";
 	int r, n;
 
-	r = read_options(ctl, argc, argv);
+	r = ctl_parse(ctl, argc, argv, &line);
 	n = argc - optind;
 	argv += optind;
 	if (r < 0 && (n < 3 || n > 4))
@@ -153,10 +144,11 @@ int ctl_map_update(struct ctl *ctl, int argc, char **argv) {
 }
 
 int ctl_map_delete(struct ctl *ctl, int argc, char **argv) {
+	struct ctl_command_line line = { .help = update_help, .arguments = CTL_ANY, .stops = true };
 	json_object *parameters = json_object_new_object();
 	int r;
 
-	r = read_options(ctl, argc, argv);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r < 0 && argc - optind != 2)
 		r = ctl_usage("map delete takes a map and a key: put each into quotes");
 	if (r < 0)

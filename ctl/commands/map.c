@@ -19,14 +19,6 @@
 #include "ctl/base/value.h"
 #include "lib/json.h"
 
-enum {
-	OPTION_PER_PROCESS = CTL_OPTION_OWN,
-	OPTION_NONZERO,
-	OPTION_MERGE,
-	OPTION_RAW,
-	OPTION_WIDE,
-};
-
 static const char help[] =
 	"Usage: gpuprobectl map list [--wide]\n"
 	"       gpuprobectl map dump [OPTION]... MAP\n"
@@ -100,21 +92,13 @@ static void print_maps(json_object *maps, bool wide) {
 }
 
 static int map_list(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS,
-						 { "wide", no_argument, NULL, OPTION_WIDE },
-						 {} };
-	struct varlink_reply reply;
 	bool wide = false;
-	int option, r = -1;
+	const struct ctl_option options[] = { { "wide", .flag = &wide }, {} };
+	struct ctl_command_line line = { .help = help, .options = options };
+	struct varlink_reply reply;
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_WIDE)
-			wide = true;
-		else
-			r = ctl_option(ctl, option, help);
-	}
-	if (r < 0 && optind < argc)
-		r = ctl_usage("map list takes no argument, but got %s", argv[optind]);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0)
 		return r;
 	r = ctl_call(ctl, "ListMaps", NULL, "", CTL_TIMEOUT_MS, &reply);
@@ -348,38 +332,32 @@ int ctl_dump_map(struct ctl *ctl, const char *map, bool nonzero) {
 	return r;
 }
 
+static int put_merge(void *parameters, const char *how) {
+	if (strcmp(how, "sum") != 0 && strcmp(how, "latest") != 0)
+		return ctl_usage("--merge: %s is neither sum nor latest", how);
+	json_add_string(parameters, "merge", how);
+	return -1;
+}
+
 static int map_dump(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "per-process", no_argument, NULL, OPTION_PER_PROCESS },
-		{ "nonzero", no_argument, NULL, OPTION_NONZERO },
-		{ "merge", required_argument, NULL, OPTION_MERGE },
-		{ "raw", no_argument, NULL, OPTION_RAW },
+	struct dump dump = { .ctl = ctl, .names.ctl = ctl };
+	const struct ctl_option options[] = {
+		{ "per-process", .flag = &dump.per_process },
+		{ "nonzero", .key = "nonzero" },
+		{ "merge", .value = CTL_TEXT, .take = put_merge },
+		{ "raw", .flag = &dump.raw },
 		{},
 	};
 	json_object *parameters = json_object_new_object();
-	struct dump dump = { .ctl = ctl, .names.ctl = ctl };
-	int option, r = -1;
+	struct ctl_command_line line = { .help = help,
+					 .options = options,
+					 .parameters = parameters,
+					 .userdata = parameters,
+					 .arguments = CTL_ONE,
+					 .argument = "map" };
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_PER_PROCESS)
-			dump.per_process = true;
-		else if (option == OPTION_NONZERO)
-			json_add_bool(parameters, "nonzero", true);
-		else if (option == OPTION_MERGE && strcmp(optarg, "sum") != 0 &&
-			 strcmp(optarg, "latest") != 0)
-			r = ctl_usage("--merge: %s is neither sum nor latest", optarg);
-		else if (option == OPTION_MERGE)
-			json_add_string(parameters, "merge", optarg);
-		else if (option == OPTION_RAW)
-			dump.raw = true;
-		else
-			r = ctl_option(ctl, option, help);
-	}
-	if (r < 0 && optind == argc)
-		r = ctl_usage("map dump: which map?");
-	if (r < 0 && optind + 1 < argc)
-		r = ctl_usage("map dump takes one map, but got %s too", argv[optind + 1]);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0) {
 		json_object_put(parameters);
 		return r;

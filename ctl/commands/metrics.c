@@ -7,10 +7,6 @@
 #include "ctl/base/ctl.h"
 #include "lib/varlink/varlink-json.h"
 
-enum {
-	OPTION_PROMETHEUS = CTL_OPTION_OWN,
-};
-
 static const char help[] =
 	"Usage: gpuprobectl metrics [--prometheus]\n"
 	"\n"
@@ -21,21 +17,13 @@ static const char help[] =
 	"      --prometheus  in Prometheus' older format\n";
 
 int command_metrics(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS, { "prometheus", no_argument, NULL, OPTION_PROMETHEUS }, {}
-	};
-	struct varlink_reply reply;
 	bool prometheus = false;
-	int option, r = -1;
+	const struct ctl_option options[] = { { "prometheus", .flag = &prometheus }, {} };
+	struct ctl_command_line line = { .help = help, .options = options };
+	struct varlink_reply reply;
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_PROMETHEUS)
-			prometheus = true;
-		else
-			r = ctl_option(ctl, option, help);
-	}
-	if (r < 0 && optind < argc)
-		r = ctl_usage("metrics takes no arguments, but got %s", argv[optind]);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0)
 		return r;
 	r = ctl_call(ctl, "Metrics",

@@ -22,12 +22,6 @@
 #include "passes/ptx-module.h"
 #include "lib/varlink/varlink-json.h"
 
-enum {
-	OPTION_PASS = CTL_OPTION_OWN,
-	OPTION_KERNEL,
-	OPTION_PASS_DIR,
-};
-
 static const char help[] =
 	"Usage: gpuprobectl pass list\n"
 	"       gpuprobectl pass test [OPTION]... FILE\n"
@@ -306,30 +300,20 @@ static int try_passes(struct trial *trial, const char *folder, const char *only)
 }
 
 static int test(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "pass", required_argument, NULL, OPTION_PASS },
-		{ "kernel", required_argument, NULL, OPTION_KERNEL },
-		{ "pass-dir", required_argument, NULL, OPTION_PASS_DIR },
+	const char *pass = NULL, *kernel = NULL, *folder = NULL;
+	const struct ctl_option options[] = {
+		{ "pass", .value = CTL_TEXT, .text = &pass },
+		{ "kernel", .value = CTL_TEXT, .text = &kernel },
+		{ "pass-dir", .value = CTL_TEXT, .text = &folder },
 		{},
 	};
-	const char *pass = NULL, *kernel = NULL, *folder = NULL;
+	struct ctl_command_line line = { .help = help, .options = options, .arguments = CTL_ANY };
 	struct trial trial = { .ctl = ctl };
-	int option, r;
+	int r;
 
-	while ((option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_PASS) {
-			pass = optarg;
-		} else if (option == OPTION_KERNEL) {
-			kernel = optarg;
-		} else if (option == OPTION_PASS_DIR) {
-			folder = optarg;
-		} else {
-			r = ctl_option(ctl, option, help);
-			if (r >= 0)
-				return r;
-		}
-	}
+	r = ctl_parse(ctl, argc, argv, &line);
+	if (r >= 0)
+		return r;
 	if (optind + 1 != argc)
 		return ctl_usage("pass test takes one file");
 	r = read_text(&trial, argv[optind]);

@@ -95,17 +95,14 @@ static void print_program(json_object *program) {
 }
 
 static int show(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS, {} };
+	struct ctl_command_line line = { .help = program_help,
+					 .arguments = CTL_ONE,
+					 .argument = "program" };
 	json_object *parameters, *programs;
 	struct varlink_reply reply;
-	int option, r = -1;
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
-		r = ctl_option(ctl, option, program_help);
-	if (r < 0 && optind == argc)
-		r = ctl_usage("program show: which program?");
-	if (r < 0 && optind + 1 < argc)
-		r = ctl_usage("program show takes one program, but got %s too", argv[optind + 1]);
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r >= 0)
 		return r;
 	parameters = json_object_new_object();

@@ -20,11 +20,6 @@
 #include "proto/ring-reply.h"
 #include "ctl/base/value.h"
 
-enum {
-	OPTION_RAW = CTL_OPTION_OWN,
-	OPTION_TYPE,
-};
-
 static const char help[] =
 	"Usage: gpuprobectl ring read [OPTION]... MAP\n"
 	"\n"
@@ -169,36 +164,25 @@ static int take_records(json_object *parameters, void *userdata) {
 }
 
 static int ring_read(struct ctl *ctl, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "follow", no_argument, NULL, 'f' },
-		{ "count", required_argument, NULL, 'n' },
-		{ "raw", no_argument, NULL, OPTION_RAW },
-		{ "type", required_argument, NULL, OPTION_TYPE },
+	struct reader reader = { .ctl = ctl, .names.ctl = ctl, .n_left = -1 };
+	const struct ctl_option options[] = {
+		{ "follow", 'f', .key = "follow" },
+		{ "count", 'n', .value = CTL_NUMBER, .min = 1, .number = &reader.n_left },
+		{ "raw", .flag = &reader.raw },
+		{ "type", .value = CTL_TEXT, .text = &reader.type_name },
 		{},
 	};
 	json_object *parameters = json_object_new_object();
-	struct reader reader = { .ctl = ctl, .names.ctl = ctl, .n_left = -1 };
-	int option, r = -1;
+	struct ctl_command_line line = { .help = help,
+					 .options = options,
+					 .parameters = parameters,
+					 .arguments = CTL_ONE,
+					 .argument = "map" };
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "fn:hV", options, NULL)) >= 0) {
-		if (option == 'f')
-			json_add_bool(parameters, "follow", true);
-		else if (option == 'n')
-			r = ctl_number("--count", optarg, 1, &reader.n_left);
-		else if (option == OPTION_RAW)
-			reader.raw = true;
-		else if (option == OPTION_TYPE)
-			reader.type_name = optarg;
-		else
-			r = ctl_option(ctl, option, help);
-	}
+	r = ctl_parse(ctl, argc, argv, &line);
 	if (r < 0 && reader.raw && reader.type_name)
 		r = ctl_usage("ring read takes --raw or --type, not both");
-	if (r < 0 && optind == argc)
-		r = ctl_usage("ring read: which map?");
-	if (r < 0 && optind + 1 < argc)
-		r = ctl_usage("ring read takes one map, but got %s too", argv[optind + 1]);
 	if (r >= 0) {
 		json_object_put(parameters);
 		return r;

@@ -29,16 +29,6 @@
 #include "proto/paths.h"
 #include "lib/varlink/varlink-json.h"
 
-enum {
-	OPTION_GRID = CTL_OPTION_OWN,
-	OPTION_BLOCK,
-	OPTION_COUNT,
-	OPTION_DEVICE,
-	OPTION_PROGRAM,
-	OPTION_THREADS,
-	OPTION_RING_SIZE,
-};
-
 static const char help[] =
 	"Usage: gpuprobectl run [OPTION]... FILE\n"
 	"\n"
@@ -94,55 +84,50 @@ static int read_size(const char *what, const char *text, const int64_t max[stati
 	return r;
 }
 
-static int run_option(struct run *run, int option) {
-	int r;
+static int put_grid(void *run, const char *text) {
+	return read_size("--grid", text, grid_max, ((struct run *)run)->size);
+}
 
-	switch (option) {
-	case OPTION_GRID:
-		return read_size("--grid", optarg, grid_max, run->size);
-	case OPTION_BLOCK:
-		return read_size("--block", optarg, block_max, run->size + 3);
-	case OPTION_COUNT:
-		return ctl_number("--count", optarg, 1, &run->count);
-	case OPTION_DEVICE:
-		r = ctl_number("--device", optarg, 0, &run->device);
-		return r < 0 && run->device > INT32_MAX
-			       ? ctl_usage("--device: there is no device %s", optarg)
-			       : r;
-	case OPTION_PROGRAM:
-		json_add_string(run->parameters, "program", optarg);
-		json_add_string(run->parameters, "point", "kprobe/__directly_run");
-		return -1;
-	case OPTION_THREADS:
-		return ctl_put_number(run->parameters, "threads", "--threads", optarg, 1);
-	case OPTION_RING_SIZE:
-		return ctl_put_size(run->parameters, "ring_size", "--ring-size", optarg);
-	default:
-		return ctl_option(run->ctl, option, help);
-	}
+static int put_block(void *run, const char *text) {
+	return read_size("--block", text, block_max, ((struct run *)run)->size + 3);
+}
+
+static int put_device(void *userdata, const char *text) {
+	struct run *run = userdata;
+	int r = ctl_number("--device", text, 0, &run->device);
+
+	return r < 0 && run->device > INT32_MAX ? ctl_usage("--device: there is no device %s", text)
+						: r;
+}
+
+static int put_program(void *userdata, const char *name) {
+	struct run *run = userdata;
+
+	json_add_string(run->parameters, "program", name);
+	json_add_string(run->parameters, "point", "kprobe/__directly_run");
+	return -1;
 }
 
 /* Returns -1 to go on, or the exit status. */
 static int run_options(struct run *run, int argc, char **argv) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "grid", required_argument, NULL, OPTION_GRID },
-		{ "block", required_argument, NULL, OPTION_BLOCK },
-		{ "count", required_argument, NULL, OPTION_COUNT },
-		{ "device", required_argument, NULL, OPTION_DEVICE },
-		{ "program", required_argument, NULL, OPTION_PROGRAM },
-		{ "threads", required_argument, NULL, OPTION_THREADS },
-		{ "ring-size", required_argument, NULL, OPTION_RING_SIZE },
+	const struct ctl_option options[] = {
+		{ "grid", .value = CTL_TEXT, .take = put_grid },
+		{ "block", .value = CTL_TEXT, .take = put_block },
+		{ "count", .value = CTL_NUMBER, .min = 1, .number = &run->count },
+		{ "device", .value = CTL_TEXT, .take = put_device },
+		{ "program", .value = CTL_TEXT, .take = put_program },
+		{ "threads", .value = CTL_NUMBER, .min = 1, .key = "threads" },
+		{ "ring-size", .value = CTL_SIZE, .key = "ring_size" },
 		{},
 	};
-	int option, r = -1;
+	struct ctl_command_line line = { .help = help,
+					 .options = options,
+					 .parameters = run->parameters,
+					 .userdata = run,
+					 .arguments = CTL_ONE,
+					 .argument = "object" };
+	int r = ctl_parse(run->ctl, argc, argv, &line);
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0)
-		r = run_option(run, option);
-	if (r < 0 && optind == argc)
-		r = ctl_usage("run: which object?");
-	if (r < 0 && optind + 1 < argc)
-		r = ctl_usage("run takes one object, but got %s too", argv[optind + 1]);
 	run->path = argv[optind];
 	return r;
 }

@@ -13,11 +13,6 @@
 #include "ctl/base/suggest.h"
 #include "lib/json.h"
 
-enum {
-	OPTION_PID = CTL_OPTION_OWN,
-	OPTION_KERNEL,
-};
-
 static const char help[] =
 	"Usage: gpuprobectl why [--pid=PID] [--kernel=NAME]\n"
 	"\n"
@@ -28,26 +23,16 @@ static const char help[] =
 	"      --kernel=NAME  only about this kernel: a glob, or a mangled or demangled name\n";
 
 static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters) {
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "pid", required_argument, NULL, OPTION_PID },
-		{ "kernel", required_argument, NULL, OPTION_KERNEL },
+	static const struct ctl_option options[] = {
+		{ "pid", .value = CTL_NUMBER, .min = 1, .key = "pid" },
+		{ "kernel", .value = CTL_TEXT, .key = "kernel" },
 		{},
 	};
-	int option, r = -1;
+	struct ctl_command_line line = { .help = help,
+					 .options = options,
+					 .parameters = parameters };
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_PID) {
-			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
-		} else if (option == OPTION_KERNEL) {
-			json_add_string(parameters, "kernel", optarg);
-		} else {
-			r = ctl_option(ctl, option, help);
-		}
-	}
-	if (r < 0 && optind < argc)
-		r = ctl_usage("why takes no argument, but got %s", argv[optind]);
-	return r;
+	return ctl_parse(ctl, argc, argv, &line);
 }
 
 /*

@@ -16,11 +16,6 @@
 #include "doctor.h"
 #include "lib/json.h"
 
-enum {
-	OPTION_ROOT = CTL_OPTION_OWN,
-	OPTION_ONLY,
-};
-
 static const char help[] =
 	"Usage: gpuprobectl doctor [--only=GLOB] [--root=DIR]\n"
 	"\n"
@@ -153,25 +148,18 @@ static int report(const struct doctor *doctor, json_object *checks) {
 
 /* Returns -1 to go on, or the exit status. */
 static int parse(struct doctor *doctor, int argc, char **argv) {
-	static const struct option options[] = { CTL_OPTIONS,
-						 { "root", required_argument, NULL, OPTION_ROOT },
-						 { "only", required_argument, NULL, OPTION_ONLY },
-						 {} };
 	const char *root = "/";
-	int option, r = -1;
+	const struct ctl_option options[] = {
+		{ "root", .value = CTL_TEXT, .text = &root },
+		{ "only", .value = CTL_TEXT, .text = &doctor->only },
+		{},
+	};
+	struct ctl_command_line line = { .help = help, .options = options };
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_ROOT)
-			root = optarg;
-		else if (option == OPTION_ONLY)
-			doctor->only = optarg;
-		else
-			r = ctl_option(doctor->ctl, option, help);
-	}
+	r = ctl_parse(doctor->ctl, argc, argv, &line);
 	if (r >= 0)
 		return r;
-	if (optind < argc)
-		return ctl_usage("doctor takes no argument, but got %s", argv[optind]);
 	doctor->live = !strcmp(root, "/");
 	doctor->root = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (doctor->root < 0)

@@ -17,10 +17,6 @@
 #include "preload.h"
 #include "lib/json.h"
 
-enum {
-	OPTION_ROOT = CTL_OPTION_OWN,
-};
-
 #define CHANGE_TRIES 20
 
 static const char help[] =
@@ -55,18 +51,12 @@ struct shim {
 
 /* Options and at most @max arguments. Returns -1 to go on, or the exit status. */
 static int parse(struct shim *shim, int argc, char **argv, int max) {
-	static const struct option options[] = { CTL_OPTIONS,
-						 { "root", required_argument, NULL, OPTION_ROOT },
-						 {} };
 	const char *root = "/";
-	int option, r = -1;
+	const struct ctl_option options[] = { { "root", .value = CTL_TEXT, .text = &root }, {} };
+	struct ctl_command_line line = { .help = help, .options = options, .arguments = CTL_ANY };
+	int r;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == OPTION_ROOT)
-			root = optarg;
-		else
-			r = ctl_option(shim->ctl, option, help);
-	}
+	r = ctl_parse(shim->ctl, argc, argv, &line);
 	if (r >= 0)
 		return r;
 	if (optind + max < argc)

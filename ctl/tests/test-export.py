@@ -92,7 +92,7 @@ class Case(FakeDaemonCase):
             self.ctl("map", "export", f"wrong-{parameter}", status=USAGE, stderr=f"--{option}: no")
         self.ctl("map", "unexport", status=USAGE, stderr="map unexport: which map?; see gpuprobectl map unexport --help")
         self.ctl("map", "exports", "x", status=USAGE, stderr="map exports takes no argument, but got x; see gpuprobectl map exports --help")
-        self.ctl("metrics", "x", status=USAGE, stderr="metrics takes no arguments, but got x; see gpuprobectl metrics --help")
+        self.ctl("metrics", "x", status=USAGE, stderr="metrics takes no argument, but got x; see gpuprobectl metrics --help")
 
     def test_unexport(self):
         self.assertEqual(self.ctl("map", "unexport", "a", "b"), "")

@@ -1157,7 +1157,7 @@ class Options(Case):
             (["--sample=2/3"], "--sample: 2/3 is not a number from 1 up"),
             (["--rate=0"], "--rate: 0 is not a number from 1 up"),
             (["--buffer=x"], "--buffer: x is not a size, such as 65536, 64K or 1G"),
-            (["-d", "0"], "-d: 0 is not a number from 1 up"),
+            (["-d", "0"], "--duration: 0 is not a number from 1 up"),
             (["--cgroup=x"], "--cgroup: x is not the path of a cgroup, such as /system.slice/a.service"),
             (["--uid=nobody9"], "--uid: there is no user nobody9"),
             (["--comm=abcdefghijklmnop"], "--comm: abcdefghijklmnop: names of processes have at most 15 bytes"),

@@ -18,6 +18,7 @@
 struct trace_command {
 	struct ctl *ctl;
 	json_object *parameters; /* of Trace */
+	const struct ctl_command_line *line; /* while it is read; a profile is more of it */
 	char **command; /* CMD and its arguments, or NULL */
 	const char *output; /* -o, or NULL */
 	bool save; /* --save */

@@ -7,7 +7,6 @@
  */
 
 #include <errno.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,29 +14,6 @@
 
 #include "command.h"
 #include "lib/json.h"
-
-enum {
-	OPTION_SAVE = CTL_OPTION_OWN,
-	OPTION_FORMAT,
-	OPTION_HIST,
-	OPTION_INTERVAL,
-	OPTION_MIN_DUR,
-	OPTION_ERRORS,
-	OPTION_SAMPLE,
-	OPTION_RATE,
-	OPTION_CGROUP,
-	OPTION_UID,
-	OPTION_COMM,
-	OPTION_KERNEL,
-	OPTION_GPU,
-	OPTION_CTXSW,
-	OPTION_BACKEND,
-	OPTION_PROBE,
-	OPTION_DISCOVER,
-	OPTION_BUFFER,
-	OPTION_NO_EXTRAS,
-	OPTION_PROFILE,
-};
 
 static const char help[] =
 	"Usage: gpuprobectl trace [OPTION]... [-p PID]...\n"
@@ -87,39 +63,6 @@ static const char help[] =
 	"      --no-extras      not what arguments point to\n"
 	"      --buffer=SIZE    bytes for each thread that is traced, with K, M or G; else 1M\n"
 	"  -d, --duration=SEC   for so many seconds\n";
-
-static const struct option options[] = {
-	CTL_OPTIONS,
-	{ "pid", required_argument, NULL, 'p' },
-	{ "follow", no_argument, NULL, 'f' },
-	{ "events", required_argument, NULL, 'e' },
-	{ "output", required_argument, NULL, 'o' },
-	{ "save", no_argument, NULL, OPTION_SAVE },
-	{ "format", required_argument, NULL, OPTION_FORMAT },
-	{ "count", no_argument, NULL, 'c' },
-	{ "hist", no_argument, NULL, OPTION_HIST },
-	{ "summary", no_argument, NULL, 's' },
-	{ "interval", required_argument, NULL, OPTION_INTERVAL },
-	{ "discover", no_argument, NULL, OPTION_DISCOVER },
-	{ "min-dur", required_argument, NULL, OPTION_MIN_DUR },
-	{ "errors", no_argument, NULL, OPTION_ERRORS },
-	{ "sample", required_argument, NULL, OPTION_SAMPLE },
-	{ "rate", required_argument, NULL, OPTION_RATE },
-	{ "cgroup", required_argument, NULL, OPTION_CGROUP },
-	{ "uid", required_argument, NULL, OPTION_UID },
-	{ "comm", required_argument, NULL, OPTION_COMM },
-	{ "stacks", no_argument, NULL, 'k' },
-	{ "kernel", optional_argument, NULL, OPTION_KERNEL },
-	{ "gpu", optional_argument, NULL, OPTION_GPU },
-	{ "ctxsw", no_argument, NULL, OPTION_CTXSW },
-	{ "backend", required_argument, NULL, OPTION_BACKEND },
-	{ "probe", required_argument, NULL, OPTION_PROBE },
-	{ "profile", required_argument, NULL, OPTION_PROFILE },
-	{ "no-extras", no_argument, NULL, OPTION_NO_EXTRAS },
-	{ "buffer", required_argument, NULL, OPTION_BUFFER },
-	{ "duration", required_argument, NULL, 'd' },
-	{},
-};
 
 /*
  * A duration such as 10us or 1.5ms, in nanoseconds; plain: what a number without a unit counts, 0:
@@ -224,31 +167,8 @@ static int put_patterns(struct trace_command *trace, const char *what, const cha
 
 /* ---- which processes ---- */
 
-static void put_filter(struct trace_command *trace, const char *key, json_object *value) {
-	json_object *filter = ctl_get(trace->parameters, "filter");
-
-	if (!filter) {
-		filter = json_object_new_object();
-		json_object_object_add(trace->parameters, "filter", filter);
-	}
-	json_object_object_add(filter, key, value);
-}
-
-static int put_user(struct trace_command *trace, const char *user) {
-	const struct passwd *passwd = getpwnam(user);
-	int64_t uid = passwd ? (int64_t)passwd->pw_uid : 0;
-	int r = -1;
-
-	if (!passwd && user[strspn(user, "0123456789")])
-		return ctl_usage("--uid: there is no user %s", user);
-	if (!passwd)
-		r = ctl_number("--uid", user, 0, &uid);
-	if (r < 0)
-		put_filter(trace, "uid", json_object_new_int64(uid));
-	return r;
-}
-
-static int put_pid(struct trace_command *trace, const char *text) {
+static int put_pid(void *userdata, const char *text) {
+	struct trace_command *trace = userdata;
 	int64_t pid;
 	int r;
 
@@ -261,7 +181,8 @@ static int put_pid(struct trace_command *trace, const char *text) {
 	return r;
 }
 
-static int put_cgroup(struct trace_command *trace, const char *path) {
+static int put_cgroup(void *userdata, const char *path) {
+	struct trace_command *trace = userdata;
 	static const char mount[] = "/sys/fs/cgroup";
 
 	if (!strncmp(path, mount, sizeof(mount) - 1) &&
@@ -275,14 +196,30 @@ static int put_cgroup(struct trace_command *trace, const char *path) {
 	return -1;
 }
 
-/* ---- what of it ---- */
+static int put_comm(void *userdata, const char *name) {
+	struct trace_command *trace = userdata;
 
-static int put_sample(struct trace_command *trace, const char *text) {
-	return ctl_put_number(trace->parameters, "sample", "--sample",
-			      strncmp(text, "1/", 2) ? text : text + 2, 1);
+	if (strlen(name) > 15)
+		return ctl_usage("--comm: %s: names of processes have at most 15 bytes", name);
+	ctl_put(trace->parameters, "filter.comm", json_object_new_string(name));
+	return -1;
 }
 
-static int put_gpu(struct trace_command *trace, const char *source) {
+/* ---- what of it ---- */
+
+static int put_sample(void *userdata, const char *text) {
+	struct trace_command *trace = userdata;
+	int64_t number;
+	int r = ctl_number("--sample", strncmp(text, "1/", 2) ? text : text + 2, 1, &number);
+
+	if (r < 0)
+		json_add_int(trace->parameters, "sample", number);
+	return r;
+}
+
+static int put_gpu(void *userdata, const char *source) {
+	struct trace_command *trace = userdata;
+
 	if (source && strcmp(source, "events") && strcmp(source, "cupti"))
 		return ctl_usage("--gpu: %s is none of events, cupti", *source ? source : "\"\"");
 	trace->gpu = true;
@@ -290,7 +227,9 @@ static int put_gpu(struct trace_command *trace, const char *source) {
 	return -1;
 }
 
-static int put_backend(struct trace_command *trace, const char *name) {
+static int put_backend(void *userdata, const char *name) {
+	struct trace_command *trace = userdata;
+
 	if (!strcmp(name, "auto"))
 		return -1;
 	if (!strcmp(name, "cupti")) {
@@ -303,7 +242,9 @@ static int put_backend(struct trace_command *trace, const char *name) {
 	return -1;
 }
 
-static int put_format(struct trace_command *trace, const char *name) {
+static int put_format(void *userdata, const char *name) {
+	struct trace_command *trace = userdata;
+
 	trace->format_name = name;
 	trace->format = trace_format_find(name);
 	if (!trace->format && strcmp(name, "raw"))
@@ -313,126 +254,113 @@ static int put_format(struct trace_command *trace, const char *name) {
 	return -1;
 }
 
-static int take_process_option(struct trace_command *trace, int option, const char *argument) {
-	switch (option) {
-	case 'p':
-		return put_pid(trace, argument);
-	case 'f':
-		json_add_bool(trace->parameters, "follow", true);
-		return -1;
-	case OPTION_CGROUP:
-		return put_cgroup(trace, argument);
-	case OPTION_UID:
-		return put_user(trace, argument);
-	case OPTION_COMM:
-		if (strlen(argument) > 15)
-			return ctl_usage("--comm: %s: names of processes have at most 15 bytes",
-					 argument);
-		put_filter(trace, "comm", json_object_new_string(argument));
-		return -1;
-	default:
-		return ctl_option(trace->ctl, option, help);
-	}
+static int put_events(void *trace, const char *patterns) {
+	return put_patterns(trace, "-e", patterns, false);
 }
 
-static int take_filter_option(struct trace_command *trace, int option, const char *argument) {
-	int r;
-
-	switch (option) {
-	case 'e':
-		return put_patterns(trace, "-e", argument, false);
-	case OPTION_KERNEL:
-		add_source(trace, "kernel");
-		return argument ? put_patterns(trace, "--kernel", argument, true) : -1;
-	case OPTION_MIN_DUR:
-		r = read_duration("--min-dur", argument, 0, &trace->min_duration);
-		if (r < 0)
-			json_add_int(trace->parameters, "min_duration",
-				     (int64_t)trace->min_duration);
-		return r;
-	case OPTION_ERRORS:
-		trace->errors = true;
-		json_add_bool(trace->parameters, "errors", true);
-		return -1;
-	case OPTION_SAMPLE:
-		return put_sample(trace, argument);
-	case OPTION_RATE:
-		return ctl_put_number(trace->parameters, "rate", "--rate", argument, 1);
-	case OPTION_PROBE:
-		if (!*argument || !strchr("kut", *argument) || argument[1] != ':')
-			return ctl_usage("--probe: %s does not begin with k:, u: or t:", argument);
-		json_object_array_add(list(trace, "probes"), json_object_new_string(argument));
-		return -1;
-	case OPTION_NO_EXTRAS:
-		json_add_bool(trace->parameters, "extras", false);
-		return -1;
-	case 'k':
-		json_add_bool(trace->parameters, "stacks", true);
-		return -1;
-	case OPTION_BUFFER:
-		return ctl_put_size(trace->parameters, "buffer", "--buffer", argument);
-	case 'd':
-		return ctl_put_number(trace->parameters, "duration", "-d", argument, 1);
-	default:
-		return take_process_option(trace, option, argument);
-	}
+static int put_kernel(void *trace, const char *hooks) {
+	add_source(trace, "kernel");
+	return hooks ? put_patterns(trace, "--kernel", hooks, true) : -1;
 }
 
-static int take_option(struct trace_command *trace, int option, const char *argument);
+static int put_min_duration(void *userdata, const char *text) {
+	struct trace_command *trace = userdata;
+	int r = read_duration("--min-dur", text, 0, &trace->min_duration);
+
+	if (r < 0)
+		json_add_int(trace->parameters, "min_duration", (int64_t)trace->min_duration);
+	return r;
+}
+
+static int put_interval(void *trace, const char *text) {
+	return read_duration("--interval", text, 1e9, &((struct trace_command *)trace)->interval);
+}
+
+static int put_probe(void *trace, const char *spec) {
+	if (!*spec || !strchr("kut", *spec) || spec[1] != ':')
+		return ctl_usage("--probe: %s does not begin with k:, u: or t:", spec);
+	json_object_array_add(list(trace, "probes"), json_object_new_string(spec));
+	return -1;
+}
+
+static int put_no_extras(void *userdata, const char *value) {
+	json_add_bool(((struct trace_command *)userdata)->parameters, "extras", false);
+	return -1;
+}
+
+static int put_output(void *trace, const char *path) {
+	((struct trace_command *)trace)->output = path;
+	return *path ? -1 : ctl_usage("-o: which file?");
+}
 
 /* An option of a profile: of those that say what a trace is to show, not of whom it is. */
 static int take_profile_option(struct trace_command *trace, const char *name, const char *value) {
-	static const struct option general[] = {
-		CTL_OPTIONS, { .name = "pid" }, { .name = "profile" }, {}
-	};
-	const struct option *option = options, *not = general;
+	const struct ctl_option *option = trace->line->options;
 
-	while (not->name && strcmp(not->name, name) != 0)
-		not++;
 	while (option->name && strcmp(option->name, name) != 0)
 		option++;
-	if (not->name || !option->name ||
-	    (value ? option->has_arg == no_argument : option->has_arg == required_argument))
+	if (!option->name || !strcmp(name, "pid") || !strcmp(name, "profile") ||
+	    (value ? option->value == CTL_FLAG : option->value > CTL_TEXT_OPTIONAL))
 		return TRACE_PROFILE_E_OPTION;
-	return take_option(trace, option->val, value);
+	return ctl_take_option(trace->line, option, value);
 }
 
-static int take_option(struct trace_command *trace, int option, const char *argument) {
-	switch (option) {
-	case OPTION_PROFILE:
-		return trace_profile(trace, argument, take_profile_option);
-	case 'o':
-		trace->output = argument;
-		return *argument ? -1 : ctl_usage("-o: which file?");
-	case OPTION_SAVE:
-		trace->save = true;
-		return -1;
-	case OPTION_FORMAT:
-		return put_format(trace, argument);
-	case 'c':
-		trace->table = true;
-		return -1;
-	case OPTION_HIST:
-		trace->histograms = true;
-		return -1;
-	case 's':
-		trace->summary = true;
-		return -1;
-	case OPTION_INTERVAL:
-		return read_duration("--interval", argument, 1e9, &trace->interval);
-	case OPTION_DISCOVER:
-		trace->discover = true;
-		return -1;
-	case OPTION_GPU:
-		return put_gpu(trace, argument);
-	case OPTION_CTXSW:
-		trace->ctxsw = true;
-		return -1;
-	case OPTION_BACKEND:
-		return put_backend(trace, argument);
-	default:
-		return take_filter_option(trace, option, argument);
-	}
+static int put_profile(void *trace, const char *name) {
+	return trace_profile(trace, name, take_profile_option);
+}
+
+/* Reads the command line. Returns -1 to go on, or the exit status. */
+static int parse(struct trace_command *trace, int argc, char **argv) {
+	const struct ctl_option options[] = {
+		{ "pid", 'p', .value = CTL_TEXT, .take = put_pid, .repeats = true },
+		{ "follow", 'f', .key = "follow" },
+		{ "events", 'e', .value = CTL_TEXT, .take = put_events, .repeats = true },
+		{ "output", 'o', .value = CTL_TEXT, .take = put_output },
+		{ "save", .flag = &trace->save },
+		{ "format", .value = CTL_TEXT, .take = put_format },
+		{ "count", 'c', .flag = &trace->table },
+		{ "hist", .flag = &trace->histograms },
+		{ "summary", 's', .flag = &trace->summary },
+		{ "interval", .value = CTL_TEXT, .take = put_interval },
+		{ "discover", .flag = &trace->discover },
+		{ "min-dur", .value = CTL_TEXT, .take = put_min_duration },
+		{ "errors", .flag = &trace->errors, .key = "errors" },
+		{ "sample", .value = CTL_TEXT, .take = put_sample },
+		{ "rate", .value = CTL_NUMBER, .min = 1, .key = "rate" },
+		{ "cgroup", .value = CTL_TEXT, .take = put_cgroup },
+		{ "uid", .value = CTL_USER, .key = "filter.uid" },
+		{ "comm", .value = CTL_TEXT, .take = put_comm },
+		{ "stacks", 'k', .key = "stacks" },
+		{ "kernel", .value = CTL_TEXT_OPTIONAL, .take = put_kernel, .repeats = true },
+		{ "gpu", .value = CTL_TEXT_OPTIONAL, .take = put_gpu },
+		{ "ctxsw", .flag = &trace->ctxsw },
+		{ "backend", .value = CTL_TEXT, .take = put_backend, .repeats = true },
+		{ "probe", .value = CTL_TEXT, .take = put_probe, .repeats = true },
+		{ "profile", .value = CTL_TEXT, .take = put_profile, .repeats = true },
+		{ "no-extras", .take = put_no_extras },
+		{ "buffer", .value = CTL_SIZE, .key = "buffer" },
+		{ "duration", 'd', .value = CTL_NUMBER, .min = 1, .key = "duration" },
+		{},
+	};
+	struct ctl_command_line line = { .help = help,
+					 .options = options,
+					 .parameters = trace->parameters,
+					 .userdata = trace,
+					 .arguments = CTL_ANY,
+					 .stops = true };
+	int r;
+
+	trace->line = &line;
+	r = ctl_parse(trace->ctl, argc, argv, &line);
+	trace->line = NULL;
+	if (r >= 0)
+		return r;
+	if (optind < argc)
+		trace->command = argv + optind;
+	else if (optind > 0 && argv[optind - 1] != line.last && !strcmp(argv[optind - 1], "--"))
+		return ctl_usage("a CMD is missing behind --"); /* a script's empty list, which does
+								   not mean all programs */
+	return -1;
 }
 
 /* ---- together ---- */
@@ -551,22 +479,11 @@ static int check(struct trace_command *trace) {
 }
 
 int trace_options(struct trace_command *trace, int argc, char **argv) {
-	static const int lists[] = {
-		'p', 'e', OPTION_KERNEL, OPTION_BACKEND, OPTION_PROBE, OPTION_PROFILE, 0
-	}; /* these add to one another */
-	const char *argument = NULL;
-	int option, r = -1;
+	int r = parse(trace, argc, argv);
 	bool kernel;
 
-	while (r < 0 && (option = ctl_getopt(argc, argv, "+hVp:fe:o:cskd:", options, lists)) >= 0)
-		r = take_option(trace, option, argument = optarg);
 	if (r >= 0)
 		return r;
-	if (optind < argc)
-		trace->command = argv + optind;
-	else if (optind > 0 && argv[optind - 1] != argument && !strcmp(argv[optind - 1], "--"))
-		return ctl_usage("a CMD is missing behind --"); /* a script's empty list, which does
-								   not mean all programs */
 	r = check(trace);
 	if (r >= 0)
 		return r;

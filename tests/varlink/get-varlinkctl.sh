@@ -14,6 +14,8 @@ skip() {
 	exit 77
 }
 
+exec 9>"$dir/lock" # two tests may want it at once
+flock 9
 [ -x "$dir/varlinkctl" ] && exit 0
 if command -v varlinkctl >/dev/null; then
 	ln -sf "$(command -v varlinkctl)" "$dir/varlinkctl"

@@ -59,16 +59,6 @@ static const char help[] =
 	"perfetto, folded or table\n"
 	"  -o, --output=FILE     to this file, not to standard output\n";
 
-enum {
-	OPTION_TOP = CTL_OPTION_OWN,
-	OPTION_HISTOGRAM,
-	OPTION_ALL,
-	OPTION_FROM,
-	OPTION_TO,
-	OPTION_FORMAT,
-	OPTION_PART, /* + its place in all_parts */
-};
-
 static const struct report_part *const all_parts[] = {
 	&report_summary, &report_timeline,     &report_top,     &report_gaps,
 	&report_layers,  &report_leaks,        &report_latency, &report_kernels,
@@ -78,6 +68,8 @@ static const struct report_part *const all_parts[] = {
 
 struct report {
 	struct ctl *ctl;
+	int argc;
+	char **argv;
 	struct report_options options;
 	struct report_filter filter;
 	struct report_kernel_matches matches;
@@ -399,11 +391,12 @@ static unsigned int terminal_width(void) {
 
 /* The number behind --top, which may stand alone: `--top 5 FILE`. Returns -1 to go on, or the exit
  * status. */
-static int take_top(struct report *report, int argc, char **argv) {
-	const char *text = optarg;
+static int take_top(void *userdata, const char *text) {
+	struct report *report = userdata;
+	char **argv = report->argv;
 
 	report->wanted[place_of(&report_top)] = true;
-	if (!text && optind < argc && *argv[optind] &&
+	if (!text && optind < report->argc && *argv[optind] &&
 	    !argv[optind][strspn(argv[optind], "0123456789")] && access(argv[optind], F_OK) != 0)
 		text = argv[optind++];
 	if (!text)
@@ -415,101 +408,94 @@ static int take_top(struct report *report, int argc, char **argv) {
 	return -1;
 }
 
-/* Options that say of what the report is. Returns -1 to go on, or the exit status. */
-static int take_filter(struct report *report, int option) {
+static int take_pid(void *userdata, const char *text) {
+	struct report *report = userdata;
 	int64_t pid;
 
-	switch (option) {
-	case 'p':
-		if (ctl_number("--pid", optarg, 1, &pid) >= 0)
-			return CTL_USAGE;
-		if (report->filter.n_pids == REPORT_PIDS_MAX || pid > UINT32_MAX)
-			return ctl_usage("--pid: %s is too much", optarg);
-		report->filter.pids[report->filter.n_pids++] = (uint32_t)pid;
-		return -1;
-	case 'e':
-		return report_filter_add(&report->filter, optarg)
-			       ? -1
-			       : ctl_usage("--events: an empty name, or more than %d",
-					   REPORT_PATTERNS_MAX);
-	case OPTION_FROM:
-		return report_filter_time(optarg, &report->filter.from)
-			       ? -1
-			       : ctl_usage("--from: %s is no time, such as 1.5s or 20ms", optarg);
-	default:
-		return report_filter_time(optarg, &report->filter.to)
-			       ? -1
-			       : ctl_usage("--to: %s is no time, such as 1.5s or 20ms", optarg);
-	}
+	if (ctl_number("--pid", text, 1, &pid) >= 0)
+		return CTL_USAGE;
+	if (report->filter.n_pids == REPORT_PIDS_MAX || pid > UINT32_MAX)
+		return ctl_usage("--pid: %s is too much", text);
+	report->filter.pids[report->filter.n_pids++] = (uint32_t)pid;
+	return -1;
 }
 
-static int take_option(struct report *report, int option, int argc, char **argv) {
-	switch (option) {
-	case OPTION_TOP:
-		return take_top(report, argc, argv);
-	case OPTION_HISTOGRAM:
-		report->wanted[place_of(&report_histogram_of)] = true;
-		report->options.histogram = optarg;
-		return -1;
-	case OPTION_ALL:
-		for (size_t i = 0; i < PARTS; i++)
-			report->wanted[i] =
-				report->wanted[i] || all_parts[i] != &report_histogram_of;
-		return -1;
-	case OPTION_FORMAT:
-		report->format = trace_format_find(optarg);
-		return report->format ? -1
-				      : ctl_usage("trace report: there is no format %s", optarg);
-	case 'o':
-		report->output = optarg;
-		return -1;
-	case 'p':
-	case 'e':
-	case OPTION_FROM:
-	case OPTION_TO:
-		return take_filter(report, option);
-	default:
-		if (option < OPTION_PART || option >= OPTION_PART + (int)PARTS)
-			return ctl_option(report->ctl, option, help);
-		report->wanted[option - OPTION_PART] = true;
-		return -1;
-	}
+static int take_events(void *report, const char *list) {
+	return report_filter_add(&((struct report *)report)->filter, (char *)list) /* of argv */
+		       ? -1
+		       : ctl_usage("--events: an empty name, or more than %d", REPORT_PATTERNS_MAX);
+}
+
+static int take_time(const char *what, const char *text, uint64_t *time) {
+	return report_filter_time(text, time)
+		       ? -1
+		       : ctl_usage("%s: %s is no time, such as 1.5s or 20ms", what, text);
+}
+
+static int take_from(void *report, const char *text) {
+	return take_time("--from", text, &((struct report *)report)->filter.from);
+}
+
+static int take_to(void *report, const char *text) {
+	return take_time("--to", text, &((struct report *)report)->filter.to);
+}
+
+static int take_histogram(void *userdata, const char *pattern) {
+	struct report *report = userdata;
+
+	report->wanted[place_of(&report_histogram_of)] = true;
+	report->options.histogram = pattern;
+	return -1;
+}
+
+static int take_all(void *userdata, const char *value) {
+	struct report *report = userdata;
+
+	for (size_t i = 0; i < PARTS; i++)
+		report->wanted[i] = report->wanted[i] || all_parts[i] != &report_histogram_of;
+	return -1;
+}
+
+static int take_format(void *userdata, const char *name) {
+	struct report *report = userdata;
+
+	report->format = trace_format_find(name);
+	return report->format ? -1 : ctl_usage("trace report: there is no format %s", name);
 }
 
 /* Returns -1 to go on, or the exit status. */
 static int parse_options(struct report *report, int argc, char **argv) {
-	/* in the order of all_parts */
-	static const struct option options[] = {
-		CTL_OPTIONS,
-		{ "summary", no_argument, NULL, OPTION_PART + 0 },
-		{ "timeline", no_argument, NULL, OPTION_PART + 1 },
-		{ "gaps", no_argument, NULL, OPTION_PART + 3 },
-		{ "layers", no_argument, NULL, OPTION_PART + 4 },
-		{ "leaks", no_argument, NULL, OPTION_PART + 5 },
-		{ "latency", no_argument, NULL, OPTION_PART + 6 },
-		{ "kernels", no_argument, NULL, OPTION_PART + 7 },
-		{ "errors", no_argument, NULL, OPTION_PART + 8 },
-		{ "ctxsw", no_argument, NULL, OPTION_PART + 10 },
-		{ "top", optional_argument, NULL, OPTION_TOP },
-		{ "histogram", required_argument, NULL, OPTION_HISTOGRAM },
-		{ "all", no_argument, NULL, OPTION_ALL },
-		{ "pid", required_argument, NULL, 'p' },
-		{ "events", required_argument, NULL, 'e' },
-		{ "from", required_argument, NULL, OPTION_FROM },
-		{ "to", required_argument, NULL, OPTION_TO },
-		{ "format", required_argument, NULL, OPTION_FORMAT },
-		{ "output", required_argument, NULL, 'o' },
+	bool *wanted = report->wanted;
+	const struct ctl_option options[] = {
+		{ "summary", .flag = wanted + place_of(&report_summary) },
+		{ "timeline", .flag = wanted + place_of(&report_timeline) },
+		{ "gaps", .flag = wanted + place_of(&report_gaps) },
+		{ "layers", .flag = wanted + place_of(&report_layers) },
+		{ "leaks", .flag = wanted + place_of(&report_leaks) },
+		{ "latency", .flag = wanted + place_of(&report_latency) },
+		{ "kernels", .flag = wanted + place_of(&report_kernels) },
+		{ "errors", .flag = wanted + place_of(&report_errors) },
+		{ "ctxsw", .flag = wanted + place_of(&report_ctxsw) },
+		{ "top", .value = CTL_TEXT_OPTIONAL, .take = take_top },
+		{ "histogram", .value = CTL_TEXT, .take = take_histogram },
+		{ "all", .take = take_all },
+		{ "pid", 'p', .value = CTL_TEXT, .take = take_pid, .repeats = true },
+		{ "events", 'e', .value = CTL_TEXT, .take = take_events, .repeats = true },
+		{ "from", .value = CTL_TEXT, .take = take_from },
+		{ "to", .value = CTL_TEXT, .take = take_to },
+		{ "format", .value = CTL_TEXT, .take = take_format },
+		{ "output", 'o', .value = CTL_TEXT, .text = &report->output },
 		{},
 	};
+	struct ctl_command_line line = {
+		.help = help, .options = options, .userdata = report, .arguments = CTL_ANY
+	};
 	bool any = false;
-	int option, r;
+	int r;
 
-	while ((option = ctl_getopt(argc, argv, "hVp:e:o:", options,
-				    (const int[]){ 'p', 'e', 0 })) >= 0) {
-		r = take_option(report, option, argc, argv);
-		if (r >= 0)
-			return r;
-	}
+	r = ctl_parse(report->ctl, argc, argv, &line);
+	if (r >= 0)
+		return r;
 	for (size_t i = 0; i < PARTS; i++)
 		any = any || report->wanted[i];
 	if (any && report->format)
@@ -528,6 +514,8 @@ static int parse_options(struct report *report, int argc, char **argv) {
 
 int command_trace_report(struct ctl *ctl, int argc, char **argv) {
 	struct report report = { .ctl = ctl,
+				 .argc = argc,
+				 .argv = argv,
 				 .options = { .top = 10 },
 				 .filter = { .to = UINT64_MAX } };
 	int r, status = CTL_OK;
