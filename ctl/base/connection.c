@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
+ * The connection of gpuprobectl to the daemon.
+ *
  * The way to the daemon: which socket, calls, and what its errors mean to the user.
  *
  * Which daemon is decided as in proto/paths.h. A session directory that is not the user's own is

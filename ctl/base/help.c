@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Help texts, broken at the width of a terminal; elsewhere they are printed as they are written.
+ * Prints the help texts of all commands, broken at the width of a terminal; if standard output is
+ * no terminal, they are printed as they are written.
  *
- * A block is a paragraph, or an option with its description, whose lines are joined and broken
- * anew: a line that begins where the description of the one above does belongs to it, and so does
- * one without blanks to a paragraph.
+ * Lines are joined into blocks and broken again. A block is a paragraph, or an option with its
+ * description. A line belongs to the description above it if it begins in the same column; a line
+ * without blanks in front belongs to the paragraph above it.
  */
 
 #include <stdio.h>

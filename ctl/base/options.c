@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Options and numbers on the command line, and the one line that says what is wrong with them. */
+/*
+ * Parses options and numbers on the command line for all commands. For a mistake it prints one line
+ * that says what is wrong.
+ */
 
 #include <errno.h>
 #include <getopt.h>

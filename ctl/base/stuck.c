@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Signals that are blocked, because they are looked at between two steps, where a step does not
- * end: who reads our output has stopped to. A thread sees that a signal stays where it is, does
- * what must not be left undone, and lets it end us as it ends others.
+ * Ends gpuprobectl by a signal if it is stuck while it writes, because the reader of its output has
+ * stopped. Commands that block signals and handle them between two steps use it: such a step may
+ * never end. A thread sees that a signal is pending for too long. It does what must not be left
+ * undone, and then lets the signal end the process.
  */
 
 #include <poll.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ring read: records of a ring, one a line, as they come.
+ * The command ring read: prints the records of a ring as they come, one a line.
  *
- * A record has the type that --type names, else that of the map's values, if its size is that of
- * the type, but for padding: one ring may have records of several kinds. Else it is hexadecimal.
+ * A record is printed by the type that --type names, else by that of the map's values, if its size
+ * is that of the type (padding aside), because one ring may have records of several kinds. Any
+ * other record is printed in hexadecimal.
  */
 
 #include <errno.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The double of the driver for whole programs, by LD_PRELOAD: /dev/nvidiactl and /dev/nvidiaN are
- * there. FAKE_DRIVER has words, as in "gpus=2 version=470.57 open=13 refuse=18:0x1b bind=0x56:4
- * records=FILE": errno of open(2), the number of a call that is refused and by which status, status
- * and reason of a binding, a file of records for the event buffer; slow=25:2000 makes that call and
- * those behind it last so many milliseconds.
+ * For tests of ctl/rm. The double of the driver for whole programs, by LD_PRELOAD: /dev/nvidiactl
+ * and /dev/nvidiaN are there. FAKE_DRIVER has words, as in "gpus=2 version=470.57 open=13
+ * refuse=18:0x1b bind=0x56:4 records=FILE": errno of open(2), the number of a call that is refused
+ * and by which status, status and reason of a binding, a file of records for the event buffer;
+ * slow=25:2000 makes that call and those behind it last so many milliseconds.
  */
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Reads and edits /etc/ld.so.preload (preload.h). This is the only file that `shim` changes.
+ * Reads and edits /etc/ld.so.preload (preload.h), with a lock file and a new file beside it.
  *
  * ld.so splits the file at blanks, tabs, line ends and colons, and a # hides what follows it in its
  * line, wherever it stands. So do we: what is edited is what ld.so would load, and everything else

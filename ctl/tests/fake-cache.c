@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The fake daemon's cache: two entries until they are cleared, then it has none on the disk any
- * more. */
+/*
+ * A part of the fake daemon for tests of gpuprobectl. The fake daemon's cache: two entries until
+ * they are cleared, then it has none on the disk any more.
+ */
 
 #include "fake-daemon.h"
 #include "lib/varlink/varlink-server.h"

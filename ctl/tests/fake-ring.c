@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The fake daemon's rings and logs. What a ring gives follows from its name; with `follow` it has
- * nothing more after that, and does not end.
+ * A part of the fake daemon for tests of gpuprobectl. The fake daemon's rings and logs. What a ring
+ * gives follows from its name; with `follow` it has nothing more after that, and does not end.
  */
 
 #include <stddef.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The fake daemon's traces. A call is told what to play by its cgroup, a path of a file: its bytes
- * are sent as they are, so many in a reply as the name says ("x.100"; else all), lines of
- * FILE.missing are `missing` of the first one, and those of FILE.later of the second. What comes
- * behind them follows from the name: "follow" in it, nothing, for ever; "last", the end of the call
- * with the rest of the file as soon as none of its processes lives; else the end. "/echo" says what
- * it was asked for, "/error/NAME" is that error, "/hangup" ends the connection after the first
- * reply.
+ * A part of the fake daemon for tests of gpuprobectl. The fake daemon's traces. A call is told what
+ * to play by its cgroup, a path of a file: its bytes are sent as they are, so many in a reply as
+ * the name says ("x.100"; else all), lines of FILE.missing are `missing` of the first one, and
+ * those of FILE.later of the second. What comes behind them follows from the name: "follow" in it,
+ * nothing, for ever; "last", the end of the call with the rest of the file as soon as none of its
+ * processes lives; else the end. "/echo" says what it was asked for, "/error/NAME" is that error,
+ * "/hangup" ends the connection after the first reply.
  */
 
 #include <errno.h>

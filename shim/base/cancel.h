@@ -2,8 +2,9 @@
 #pragma once
 
 /*
- * A thread of the application may be cancelled at any call of libc that waits, also at ours. None
- * is while it holds a lock of ours: the others would wait for it, launch by launch.
+ * Protects critical sections against pthread_cancel(). A thread of the application may be cancelled
+ * at any call of libc that waits, also at the shim's calls. It must not be while it holds a lock of
+ * the shim, because all other threads would wait for that lock.
  */
 
 #include <pthread.h>

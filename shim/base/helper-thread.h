@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A thread of ours in the application's process: detached, with so much stack, and no signal goes
- * to it. */
+/*
+ * Starts a detached thread that runs `run`, with a stack of `stack` bytes; no signal goes to it.
+ * Returns whether it was started.
+ */
 bool helper_thread(void *(*run)(void *), size_t stack);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Where NVIDIA's libraries for tools are: for the SASS engine and for CUPTI's times. */
+/* Finds NVIDIA's libraries for tools: the patching library for the SASS engine, and CUPTI. */
 
 #include <stddef.h>
 

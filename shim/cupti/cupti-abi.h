@@ -139,7 +139,7 @@ struct cupti {
 #define X(field, name, arguments) cupti_result(*field) arguments;
 	CUPTI_FUNCTIONS(X)
 #undef X
-	/* since CUDA 12.8, or NULL: it tells who was there before */
+	/* since CUDA 12.8, or NULL: it names the tool that subscribed before */
 	cupti_result (*subscribe_named)(driver_handle *, cupti_callback, void *,
 					struct cupti_subscriber *);
 };

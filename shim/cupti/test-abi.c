@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares cupti-abi.h with NVIDIA's own headers: it compiles, or they differ. Built only where
- * those are. */
+/*
+ * A test. Compares cupti-abi.h with NVIDIA's own headers: it compiles, or they differ. Built only
+ * where those are.
+ */
 
 #pragma GCC diagnostic ignored "-Wredundant-decls"
 #pragma GCC diagnostic ignored "-Wstrict-prototypes"

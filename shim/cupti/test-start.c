@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * start() against the stand-in (shim/mock/cupti), and NVIDIA's own library where it is: finds it by
- * its path, beside a toolkit that is loaded, and by $CUDA_HOME; takes the one that is loaded
- * already before all others; and the real one, without a driver that it knows, says no.
+ * Tests of libgpuprobe-cupti.so. start() against the stand-in (shim/mock/cupti), and NVIDIA's own
+ * library where it is: finds it by its path, beside a toolkit that is loaded, and by $CUDA_HOME;
+ * takes the one that is loaded already before all others; and the real one, without a driver that
+ * it knows, says no.
  *
  *   test-start LIBGPUPROBE-CUPTI LIBCUPTI EMPTY-LIBRARY REAL-LIBCUPTI
  */

@@ -8,8 +8,8 @@
 #include "proto/wire.h"
 
 /*
- * One connection to a daemon, and the way to notice that its descriptor is no longer ours: programs
- * close descriptors that they do not know, and reuse the number.
+ * One connection to a daemon. It also notices when its descriptor no longer belongs to the shim:
+ * programs close descriptors that they do not know, and reuse the number.
  */
 struct client {
 	int fd; /* -1: none */

@@ -88,10 +88,10 @@ static inline bool interest_trace_is_seen(unsigned which) {
 bool interest_wants_trace(struct interest *interest);
 void interest_traces_seen(void);
 
-/* The generations that interest_wants_trace() has looked at last. For who looks. */
+/* The generations that interest_wants_trace() has seen last; trace.c compares with them. */
 extern uint64_t interest_trace_looked[2] __attribute__((visibility("hidden")));
 
-/* This process is nobody's: trampolines never look at a page again. */
+/* No trace applies to this process any more: trampolines never look at a page again. */
 void interest_ignore_traces(void);
 
 /* In a forked child: pages are mapped anew. */

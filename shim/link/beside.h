@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Libraries of ours that lie beside the shim, and are loaded where they are wanted. */
+/* Loads libraries of ours that lie beside the shim, when they are needed. */
 
 #include <stdint.h>
 

@@ -175,8 +175,8 @@ uint64_t driver_context_id(driver_handle context);
 void *driver_symbol(const char *name);
 
 /*
- * The driver has begun to work: it stays in the process, whoever unloads it, and what was found of
- * others before it is forgotten.
+ * The driver has begun to work. From now on it stays in the process, even if the application
+ * unloads it, and what was found of other drivers is forgotten.
  */
 void driver_keep(void);
 bool driver_is_kept(void);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Writes to an object's data, and to what is read-only once it is relocated (RELRO). */
+/* Writes to an object's data, also to the part that is read-only after relocation (RELRO). */
 struct object_writer {
 	const struct dl_phdr_info *object;
 	bool open; /* RELRO is writable */

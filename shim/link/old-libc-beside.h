@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Included before all else into what the shim loads beside itself (meson.build), which is to be had
- * wherever the shim is. */
+/*
+ * Included first into the libraries that the shim loads beside itself (meson.build), so that these
+ * load wherever the shim does.
+ */
 
 #include "old-libc.h"
 
-/* In libdl.so.2 before glibc 2.34. A process with a driver has it, though perhaps not where we
- * look: who is asked for the table looks. */
+/*
+ * In libdl.so.2 before glibc 2.34. A process with a driver has that library, though perhaps not
+ * where we look.
+ */
 UNVERSIONED(dlerror);
 UNVERSIONED(dlopen);
 UNVERSIONED(dlsym);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* How functions are bound that glibc has in another library, or under another version, from some
- * release after 2.17 on (old-libc.c). */
+/*
+ * Binds functions that glibc has in another library, or under another version, since some release
+ * after 2.17 (old-libc.c).
+ */
 
 /* The version of all that glibc had when it came to the architecture. */
 #if defined(__x86_64__)

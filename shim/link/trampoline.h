@@ -2,11 +2,12 @@
 #pragma once
 
 /*
- * One trampoline for each function of the driver (proto/functions.txt), and some without a name for
- * functions of newer drivers. Programs find them under the functions' names (libcuda.c). A
- * trampoline jumps to its target, if nobody traces (trace.h): our wrapper of that function, else
- * the driver's. It leaves all but one scratch register as they are. Else it goes by trace_call,
- * which makes a frame of its own around the call.
+ * One trampoline for each function of the driver (proto/functions.txt), and some spare ones without
+ * a name for functions of newer drivers. Programs find them under the functions' names (libcuda.c).
+ *
+ * If nobody traces (trace.h), a trampoline jumps to its target: our wrapper of that function, else
+ * the driver's. It changes only one scratch register. If the process is traced it goes through
+ * trace_call, which makes a frame of its own around the call.
  */
 
 #define TRAMPOLINE_SPARE 64
@@ -71,7 +72,7 @@ extern const size_t node_wrapper_count __attribute__((visibility("hidden")));
 extern const struct wrapper wrappers[] __attribute__((visibility("hidden")));
 extern const size_t wrapper_count __attribute__((visibility("hidden")));
 
-/* Where the trampolines jump to; NULL: no driver has come yet, and nobody has a trampoline. */
+/* Where the trampolines jump to. NULL: no driver has come yet, and no program has a trampoline. */
 extern void *trampoline_targets[TRAMPOLINE_COUNT] __attribute__((visibility("hidden")));
 
 /* The trampoline of the function with exactly this name, or TRAMPOLINE_NONE. */

@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * Arming: giving the probes of replaced modules the memory that they write to, in each context
- * where they run; and bringing what is in it home before the context ends.
+ * Arming: gives the probes of replaced modules the memory that they write to, in each context where
+ * they run. Before a context ends, it saves what is in that memory.
  */
 
 #include <stdbool.h>
@@ -62,15 +62,15 @@ void arm_load_added(struct load *load);
 void arm_load_removed(struct load *load, bool keep);
 
 /*
- * The instance of a map in a context, asked of the daemon if this process has none there, with both
- * locks held. Returns why there is none, or NULL.
+ * The instance of a map in a context. If this process has none there, the daemon is asked. Both
+ * locks are held. Returns why there is none, or NULL.
  */
 const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
 			     struct instance **instance);
 
 /*
- * A context where kernels of a module that is to be unloaded may still count in it, each once, for
- * arm_await(); NULL: they were all waited for. With the loader's lock held.
+ * A context in which kernels of a module that will be unloaded may still count, each context once,
+ * for arm_await(). NULL: all were waited for. With the loader's lock held.
  */
 driver_handle arm_next_awaited(const struct load *load);
 
@@ -80,7 +80,7 @@ void arm_await(driver_handle context);
 /* Is a module armed in some context, or was it tried? With the loader's lock held. */
 bool arm_is_armed(const struct load *load);
 
-/* The next launch arms what could not be armed for want of a daemon. */
+/* The next launch arms what could not be armed because there was no daemon. */
 void arm_again(void);
 
 /* Tells the daemon that a module or plan is armed on a device, or (reason) why it is not. */

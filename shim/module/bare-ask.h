@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Asking the driver for bare kernels, in the way that the application came to its own. */
+/* Asks the driver for bare kernels, in the way in which the application got its own. */
 
 #include <string.h>
 

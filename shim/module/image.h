@@ -6,8 +6,7 @@
 #include <stdint.h>
 
 /*
- * What an application hands to the driver as a module, as far as the shim needs to know it: where
- * it starts and ends.
+ * An image that an application gives to the driver as a module: its kind, where it begins and ends.
  */
 struct image {
 	const void *data; /* behind the wrapper, if there was one */

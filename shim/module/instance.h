@@ -3,7 +3,7 @@
 
 /*
  * One instance of a map (proto/map-layout.h): the memory that the daemon hands out for one context,
- * and where kernels find it. Instances are used with the lock of mirror.h held; whoever calls the
+ * and where kernels find it. Instances are used with the lock of mirror.h held. Code that calls the
  * driver through them has the context current and the capture mode relaxed.
  */
 
@@ -71,7 +71,7 @@ void instance_free(struct instance *instance);
  */
 const char *instance_prepare(struct instance *instance, driver_handle stream);
 
-/* The engine that writes to device memory for who was called by the driver. */
+/* The engine that writes to device memory when the driver has called us. */
 struct instance_engine {
 	const struct sass_engine *engine;
 	driver_handle context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* One question to the daemon: what it has in place of an image. With the loader's lock held. */
+/* Asks the daemon what to load in place of an image. With the loader's lock held. */
 
 #include <stdint.h>
 
@@ -17,7 +17,7 @@ struct image;
 struct load *load_ask(struct client *client, const struct image *image, uint64_t deadline_ms,
 		      enum load_answer *answer);
 
-/* Lets go of the options of the call that loads it: that is over. */
+/* Frees the options of the call that loads it: that call is over. */
 void load_free_options(struct load *load);
 
 /* NULL is fine. */

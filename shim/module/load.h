@@ -105,7 +105,7 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle);
  */
 void load_refused(struct load *load, driver_result result, driver_result own_result);
 
-/* The module is about to be unloaded: it is armed no more. NULL if it is none of ours. */
+/* The module is about to be unloaded: it is not armed any more. NULL: it is no replaced module. */
 struct load *load_begin_unload(enum load_kind kind, driver_handle handle);
 
 /* Forgets what was unloaded while its thread could not have the lock, if there is any. */
@@ -119,7 +119,7 @@ void load_end_unload(struct load *load, driver_result result);
  * to the daemon.
  */
 struct load *load_first(void);
-/* False: it could not be had in time, the thread has it already, or this is a forked child. */
+/* False: the lock was not free in time, the thread has it already, or this is a forked child. */
 bool load_lock(void);
 bool load_lock_until(uint64_t until_ms);
 /*
@@ -129,7 +129,10 @@ bool load_lock_until(uint64_t until_ms);
 bool load_lock_for_end(void);
 /* Waits for the lock till the first, and then for the daemon till the second at most. */
 bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms);
-/* Does who has the lock wait for the daemon, and for nothing else? Any thread may ask. */
+/*
+ * Whether the thread that has the lock waits for the daemon, and for nothing else. Any thread may
+ * ask.
+ */
 bool load_is_asking(void);
 /* False in a forked child. */
 bool load_is_owner(void);
@@ -152,29 +155,33 @@ void load_process(int device, struct gpuprobe_process *process);
 void load_report(uint64_t module_id, const char *reason);
 void load_report_map(uint64_t module_id, uint64_t map_id,
 		     const char *reason); /* those who use it are without it */
-/* The same of a kernel (its name may be cut) that had to be launched without probes for want of
- * registers, so often by now. Takes the lock. */
+/*
+ * Reports a kernel (its name may be cut) that had to be launched without probes because registers
+ * were too few, `launches` times by now. Takes the lock.
+ */
 void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches);
 /* Is a daemon interested in this process, and may we have to do with it? */
 bool load_interested(struct interest *found);
 /* Not with AT_SECURE nor GPUPROBE=off. */
 bool load_allowed(void);
-/* The lock around the interest pages, for who asks something else of them. */
+/* The lock around the interest pages, for other code that reads them. */
 bool load_lock_pages(void);
 void load_unlock_pages(void);
-/* In a forked child: whoever had the lock is not there. */
+/* In a forked child: the thread that had the lock does not exist there. */
 void load_forked_pages(void);
 
 enum load_answer {
 	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */
 	LOAD_ANSWER_OWN, /* nothing is to be patched */
-	LOAD_ANSWER_LATER, /* it cannot be had now; what is patched stays */
-	LOAD_ANSWER_BARE, /* it cannot be had now; what is patched does not stay */
+	LOAD_ANSWER_LATER, /* there is no plan now; patches that are in place stay */
+	LOAD_ANSWER_BARE, /* there is no plan now; patches that are in place are removed */
 	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
 };
 
-/* Says a reason as load_report() does of no module, over a connection that is opened for it if
- * there is none. False: it could not be said. */
+/*
+ * Reports a reason that is about no module, as load_report() does. Opens a connection for it if
+ * there is none. False: it could not be sent.
+ */
 bool load_report_to(const struct interest *found, const char *reason);
 
 /*

@@ -101,8 +101,8 @@ bool mirror_has_contexts(void);
 bool mirror_is_thread(void);
 
 /*
- * Starts the thread if it does not run, or sends it to the new daemon. folder: the daemon's. NULL,
- * or why there is none: then launches try again.
+ * Starts the thread if it does not run, or sends it to the new daemon, whose folder is `folder`.
+ * NULL, or why it could not be started: then launches try again.
  */
 const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoch);
 
@@ -116,8 +116,8 @@ void mirror_try_again(void);
 bool mirror_is_connected(void);
 
 /*
- * Tells a daemon that goes on with what an earlier one had which instances there are; those that it
- * does not know are forgotten. Takes the lock of the instances. False: the connection is broken.
+ * Tells a daemon that continues with an earlier one's state which instances there are. Those that
+ * it does not know are forgotten. Takes the lock of the instances. False: the connection is broken.
  */
 bool mirror_keep_instances(struct client *client, uint64_t deadline_ms);
 
@@ -125,10 +125,10 @@ bool mirror_keep_instances(struct client *client, uint64_t deadline_ms);
 void mirror_forget_daemon(void);
 
 /*
- * Around a fork: the thread is not in the driver meanwhile, or the child would find a lock of the
- * driver's held for good. It is waited for a moment only. Nobody else is kept waiting: who has a
- * lock that another handler of the fork takes may be launching. In the child the connection's
- * descriptor is closed, also of one that is just being made.
+ * Around a fork: keeps the mirror's thread out of the driver meanwhile, or the child would find a
+ * lock of the driver's held for good. Waits for it a moment only. No other thread is kept waiting,
+ * because one that holds a lock which another fork handler takes may be launching. In the child,
+ * the connection's descriptor is closed, also one that is just being made.
  */
 void mirror_forking(void);
 void mirror_forked(bool in_child);

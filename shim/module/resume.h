@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Telling a daemon that goes on with what an earlier one had what this process has from that:
+ * Tells a daemon that continues with an earlier one's state what this process has from that:
  * modules and instances. With the loader's lock held, and not that of the instances.
  */
 

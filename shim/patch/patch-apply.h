@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What patching.c decides: asking for plans, and bringing modules into the state that they say.
+ * Does what patching.c decides: asks for plans, and brings modules into the state that they say.
  * All with the loader's lock held.
  */
 

@@ -2,14 +2,14 @@
 #pragma once
 
 /*
- * What patches read: device memory with a struct patch_data (a cell) for each kernel that is meant,
- * and what the contexts have of images and of it. All with the loader's lock held.
+ * The memory that patches read: a struct patch_data (a cell) in device memory for each kernel to
+ * which attachments apply, and what each context has of images and cells. All with the loader's
+ * lock held.
  *
- * No cell is ever freed while its module is loaded, and none is used for another kernel or another
- * image: a kernel that runs, or a graph that was made, with an older image finds its own cell, with
- * no attachments; or, where the module could not be patched anew yet, with those that there still
- * are. So what remains is bounded by kernels times images, and attaching the same again
- * takes nothing.
+ * A cell is never freed while its module is loaded, and never used for another kernel or image. A
+ * kernel that runs, or a graph that was made, with an older image finds its own cell. That cell has
+ * no attachments, or those that still exist if the module could not be patched again yet. So memory
+ * is bounded by kernels times images, and attaching the same again takes none.
  */
 
 #include <stdbool.h>

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The modules that the process has loaded, as the SASS engine tells of them. They are added and
- * marked from within the driver, with a lock of their own that is held for no call; everything
- * else here belongs to who holds the loader's lock, and only he frees any.
+ * The modules that the process has loaded, as the SASS engine reports them. Code within the driver
+ * adds and marks them, under a lock of their own that is held across no call. Everything else here,
+ * also freeing, needs the loader's lock.
  */
 
 #include <stdbool.h>

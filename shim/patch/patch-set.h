@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * The plans at one time, which are all of one image. Each has the slots of those attachments that
- * mean some kernel in its list, and the set has them all. With the loader's lock held.
+ * The set of present plans, all of one image. Each plan has the slots of the attachments that apply
+ * to a kernel in its list; the set has the slots of all. With the loader's lock held.
  */
 
 #include <stdbool.h>

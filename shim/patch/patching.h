@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Patching: putting probes into the machine code of kernels that are loaded, and taking them out
- * again, while the process runs. Nothing here happens unless the SASS engine is in the process
- * (ARM_ENGINE is set in arm_load_count).
+ * Patching: puts probes into the machine code of loaded kernels, and takes them out again, while
+ * the process runs. Nothing here happens unless the SASS engine is in the process (ARM_ENGINE is
+ * set in arm_load_count).
  */
 
 #include <stdbool.h>

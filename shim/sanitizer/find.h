@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Which of NVIDIA's libraries is loaded, and whether somebody else was here before. */
+/* Finds NVIDIA's patching library, and sees whether another tool is in the process already. */
 
 #include "sanitizer-abi.h"
 

@@ -21,7 +21,7 @@ enum {
 	SANITIZER_INVALID_PARAMETER = 1,
 	SANITIZER_INVALID_CONTEXT = 3,
 	SANITIZER_OUT_OF_MEMORY = 7,
-	SANITIZER_LIMIT_REACHED = 10, /* of subscribing: somebody has */
+	SANITIZER_LIMIT_REACHED = 10, /* on subscribing: another tool has subscribed */
 	SANITIZER_NO_CONNECTION = 13, /* with the driver */
 	SANITIZER_UNKNOWN = 999,
 };

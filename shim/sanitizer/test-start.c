@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * start() against NVIDIA's own library, where it is, and the stand-in (tests/sim): finds it by its
- * path, beside a toolkit that is loaded and by $CUDA_HOME, subscribes without a GPU, and steps back
- * where another tool is.
+ * Tests of libgpuprobe-sass.so. start() against NVIDIA's own library, where it is, and the stand-in
+ * (tests/sim): finds it by its path, beside a toolkit that is loaded and by $CUDA_HOME, subscribes
+ * without a GPU, and steps back where another tool is.
  *
  *   test-start LIBGPUPROBE-SASS LIBSANITIZER-PUBLIC EMPTY-LIBRARY
  */

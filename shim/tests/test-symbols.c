@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who gets which function from dlsym, cuGetProcAddress and the linker, with the shim preloaded and
- * the mock as driver. The program starts itself again under LD_PRELOAD for each case: test-symbols
- * SHIM MOCK-FOLDER INTERPOSER
+ * Tests of the shim. Who gets which function from dlsym, cuGetProcAddress and the linker, with the
+ * shim preloaded and the mock as driver. The program starts itself again under LD_PRELOAD for each
+ * case: test-symbols SHIM MOCK-FOLDER INTERPOSER
  */
 
 #include <dlfcn.h>

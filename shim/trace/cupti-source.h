@@ -52,8 +52,8 @@ struct cupti_wish {
 struct cupti_source {
 	uint32_t abi; /* CUPTI_ABI */
 	/*
-	 * Begins, or goes on with another wish. Returns NULL, or why not: one line, of this thread.
-	 * Then nothing is left behind.
+	 * Begins, or continues with another wish. Returns NULL, or why it did not: one line, of
+	 * this thread. In that case nothing is left behind.
 	 */
 	const char *(*start)(const struct cupti_wish *wish, const struct cupti_events *events);
 	/*

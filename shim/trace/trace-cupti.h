@@ -6,8 +6,9 @@
 #include "trace-gpu.h"
 
 /*
- * Before a session: calls of these functions (CUPTI's numbers), and copies, are to have times.
- * NULL, or why that cannot be had: a static line. Waits for a thread of ours, two seconds at most.
+ * Called before a session: kernels and copies of calls of these functions (CUPTI's numbers) will
+ * have times. NULL, or why that is not possible: a static line. Waits for a thread of ours, two
+ * seconds at most.
  */
 const char *trace_cupti_begin(const uint32_t *calls, uint32_t count, bool copies);
 

@@ -108,7 +108,7 @@ static inline void event_failed(struct gpu_context *context, driver_result resul
 }
 
 /*
- * trace-event-time.c: reads the times of what has ended in a context, which is current, for who is
- * inside. eager: this is one of the last times.
+ * trace-event-time.c: reads the times of what has ended in a context, which is current; called
+ * inside a session. eager: this is one of the last times.
  */
 void event_harvest(struct trace_self *thread, struct gpu_context *context, bool eager);

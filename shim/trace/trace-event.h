@@ -31,6 +31,8 @@ bool trace_event_has_contexts(void);
 /* Before a call that may end a context. NULL: any of them. */
 void trace_event_context_ending(driver_handle handle);
 
-/* Before one that ends the primary context of a device, or (surely: false) ends it if nobody else
- * has it. */
+/*
+ * Called before a call that ends the primary context of a device, or (surely: false) that ends it
+ * only if no other code holds it.
+ */
 void trace_event_primary_ending(int device, bool surely);

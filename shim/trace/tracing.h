@@ -34,7 +34,7 @@ struct trace_frame {
 	uint64_t result[2];
 	uint64_t float_result[2];
 	uint32_t index; /* of the trampoline */
-	bool recorded; /* else it is of interest to nobody, but calls inside it are not outermost */
+	bool recorded; /* else it is not recorded, but calls inside it are not outermost */
 	bool untimed; /* trace-event.h: a launch for which there were no events */
 	uint64_t session;
 	uint64_t start;
@@ -79,8 +79,9 @@ struct trace_session {
 extern struct trace_session trace_session __attribute__((visibility("hidden")));
 
 /*
- * Who is not inside may read flags, clock, sample, min_duration and functions, perhaps just when
- * they become another session's: a call of the one before. It writes nothing any more.
+ * Code outside a session may read flags, clock, sample, min_duration and functions, perhaps at the
+ * moment when they become another session's. Then it acts for a call of the earlier session and
+ * writes nothing any more.
  */
 static inline bool trace_flag(uint32_t flag) {
 	return __atomic_load_n(&trace_session.flags, __ATOMIC_RELAXED) & flag;
@@ -113,8 +114,9 @@ extern __thread struct trace_self trace_mine
 	__attribute__((visibility("hidden"), tls_model("initial-exec")));
 
 /*
- * Is a thread using the daemon's memory? One writer, a cache line for each. It is the thread's in
- * all sessions: who comes late from an old one does not touch what another has in the new one.
+ * Whether a thread uses the daemon's memory. One writer, a cache line for each thread. A thread has
+ * the same one in all sessions: a thread that is late with an old session does not touch what
+ * another has in the new one.
  */
 struct trace_user {
 	_Alignas(64) bool inside;
@@ -124,7 +126,9 @@ struct trace_user {
 #define TRACE_USERS_MAX 1024
 
 extern struct trace_user trace_users[TRACE_USERS_MAX] __attribute__((visibility("hidden")));
-extern bool trace_ending __attribute__((visibility("hidden"))); /* waits for who is inside */
+extern bool trace_ending
+	__attribute__((visibility("hidden"))); /* set until all threads have left the session, whose
+						  memory is unmapped then */
 extern bool trace_fenced __attribute__((visibility("hidden"))); /* there is no membarrier */
 
 /*
@@ -138,8 +142,8 @@ static inline uint64_t trace_session_number(void) {
 }
 
 /*
- * Something has changed: begins a session, if there is to be one. Returns its number, or 0. index:
- * of the function that is called.
+ * Called when an interest page has changed: begins a session if a trace applies to this process.
+ * Returns its number, or 0. index: the function that is called.
  */
 uint64_t trace_look(uint32_t index);
 
@@ -170,25 +174,29 @@ static inline bool trace_page_changed(void) {
 	return false;
 }
 
-/* Reads anew what is to be recorded, for who is inside. */
+/* Reads again what to record. Call inside a session. */
 void trace_follow(void);
 
 /* The session is over; another thread may have ended it. */
 void trace_end_session(uint64_t number);
 
-/* Has trace_ending been set, and is nobody inside? Then lets the memory go. */
+/* Unmaps the memory if trace_ending is set and no thread is inside. */
 void trace_reap(void);
 
-/* Around the use of the daemon's memory by who has no slot. False: that is not the session, or none
- * is. */
+/*
+ * Around the use of the daemon's memory by a thread without a slot. False: that session is over, or
+ * there is none.
+ */
 bool trace_enter_guest(uint64_t number);
 void trace_leave_guest(void);
 
-/* trace-ancestor.c: the CMD of a trace of which this process descends, as its program was told when
- * it began; 0: none. */
+/*
+ * trace-ancestor.c: the CMD of a trace that this process descends from, as the program's
+ * environment said when it began; 0: none.
+ */
 uint32_t trace_ancestor_told(void);
 
-/* trace-ring.c. All are for who is inside, and for the thread that has the slot. */
+/* trace-ring.c. Call all of these inside a session, in the thread that has the slot. */
 
 static inline void trace_fence(void) {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -216,13 +224,15 @@ static inline bool trace_enter(struct trace_self *thread, uint64_t number) {
 }
 
 /*
- * Sees to it that the thread has a slot of this session, if one is free. Returns whether it has.
- * Not for who is inside.
+ * Gives the thread a slot of this session, if one is free. Returns whether it has one. Call outside
+ * a session.
  */
 bool trace_claim(struct trace_self *thread, uint64_t number);
 
-/* Both, for who writes what is no call's record: then trace_leave(). False: there is no slot, or as
- * trace_enter(). */
+/*
+ * Both, for a thread that writes a record which is no call's; then trace_leave(). False: there is
+ * no slot, or as trace_enter().
+ */
 static inline bool trace_claim_and_enter(struct trace_self *thread, uint64_t number) {
 	return (thread->session == number || trace_claim(thread, number)) && thread->slot &&
 	       trace_enter(thread, number);
@@ -243,7 +253,7 @@ static inline void trace_write(struct trace_self *thread, uint32_t size) {
 /* A record of this thread is lost. */
 void trace_lose(struct trace_self *thread);
 
-/* The same, of a thread without a slot; for who is not inside. */
+/* The same for a thread without a slot. Call outside a session. */
 void trace_lose_homeless(uint64_t number);
 
 /* One more launch, or (-1) one less, whose KERNEL is not written yet. */
@@ -258,7 +268,7 @@ bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, con
 /* The memory that has just been mapped says what it should, and is the session's. */
 bool trace_adopt(struct trace_ring *ring, uint64_t size);
 
-/* trace-name.c: a kernel was launched; for who is inside, before the call is written. */
+/* trace-name.c: a kernel was launched. Call inside a session, before the call is written. */
 void trace_name_launched(struct trace_self *thread, const struct trace_frame *frame);
 /* Another call that succeeded, recorded or not: perhaps handles have come or gone. */
 void trace_name_changed(struct trace_self *thread, const struct trace_frame *frame);
@@ -267,7 +277,7 @@ void trace_name_forget(void);
 /* Has this function to do with names at all? */
 extern const uint8_t trace_name_roles[TRAMPOLINE_COUNT] __attribute__((visibility("hidden")));
 
-/* trace-stack.c: return addresses of who made the call, innermost first; returns how many. */
+/* trace-stack.c: return addresses of the call's caller, innermost first; returns how many. */
 #define TRACE_STACK_MAX 32
 #define TRACE_STACK_ARGUMENT 255 /* of the extra that has them */
 void trace_stack_begin(void);
