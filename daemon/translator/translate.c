@@ -20,7 +20,7 @@
 #include "daemon/translator/emit/emit.h"
 #include "daemon/translator/check/fault.h"
 #include "daemon/translator/check/flow.h"
-#include "daemon/translator/check/helper.h"
+#include "proto/helper.h"
 #include "daemon/translator/check/insn.h"
 #include "daemon/translator/emit/layout.h"
 #include "daemon/translator/check/validate.h"
@@ -238,7 +238,7 @@ static bool calls(const struct translate_program *program, enum helper_kind kind
 		if (insn_is_ld_imm64(insn))
 			pc++;
 		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER) {
-			const struct helper *helper = helper_find((uint32_t)insn->imm);
+			const struct helper *helper = helper_find(insn->imm);
 
 			if (helper && helper->kind == kind)
 				return true;

@@ -3,7 +3,7 @@
 /* printk and puts: arguments are gathered here, the device library makes the record. */
 
 #include "emitter.h"
-#include "daemon/translator/check/helper.h"
+#include "proto/helper.h"
 #include "proto/log-record.h"
 
 /* The map that is the log; the analysis has seen that there is one. */

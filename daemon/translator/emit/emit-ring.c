@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "emitter.h"
-#include "daemon/translator/check/helper.h"
+#include "proto/helper.h"
 
 #define TRANSPOSED_MAX 64 /* bytes; see device-lib-ring.c */
 

@@ -34,6 +34,7 @@
 #include "lib/bpf/elf-check.h"
 #include "kfunc-link.h"
 #include "daemon/translator/emit/lanes.h"
+#include "proto/helper.h"
 #include "proto/log-record.h"
 #include "proto/map-layout.h"
 
@@ -528,7 +529,7 @@ static bool uses_gpu(const struct linked *linked, const struct bpf_insn *insns, 
 		const struct bpf_insn *insn = &insns[i];
 
 		if (insn->code == (BPF_JMP | BPF_CALL) && !insn->src_reg &&
-		    linked_helper_is_gpu(insn->imm))
+		    helper_is_gpu(insn->imm))
 			return true;
 		if (insn->code != (BPF_LD | BPF_IMM | BPF_DW))
 			continue;
@@ -546,7 +547,7 @@ static bool uses_gpu(const struct linked *linked, const struct bpf_insn *insns, 
 static bool uses_log(const struct bpf_insn *insns, size_t n) {
 	for (size_t i = 0; i < n; i++) {
 		if (insns[i].code == (BPF_JMP | BPF_CALL) && !insns[i].src_reg &&
-		    linked_helper_logs(insns[i].imm))
+		    helper_logs(insns[i].imm))
 			return true;
 		i += insns[i].code == (BPF_LD | BPF_IMM | BPF_DW);
 	}
