@@ -59,7 +59,7 @@ static bool input_is_valid(const struct translation *t) {
 	for (size_t i = 0; i < t->n_maps; i++)
 		if (!is_identifier(t->maps[i].slot_symbol) ||
 		    strlen(t->maps[i].slot_symbol) > 256 || t->maps[i].place > MAP_PLACE_KERNEL ||
-		    (t->maps[i].log && t->maps[i].type != 1527))
+		    (t->maps[i].log && t->maps[i].type != BPF_MAP_TYPE_GPU_RINGBUF_MAP))
 			return false;
 	return true;
 }

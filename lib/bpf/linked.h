@@ -92,10 +92,6 @@ struct linked {
 	struct linked_program programs[LINKED_PROGRAMS_MAX];
 };
 
-static inline bool linked_type_is_gpu(uint32_t type) {
-	return type >= 1500 && type < 1600;
-}
-
 /* Adds the members of the reply of `link` (all but id and status). 0 or -ENOMEM. */
 int linked_to_json(const struct linked *linked, struct json_object *reply);
 

@@ -35,8 +35,6 @@ static const uint8_t opcodes[] = {
 	0x85, 0x85, 0x85, 0x85, 0x95, 0x18, 0x18, 0x18, 0xe5,
 };
 static const int32_t atomics[] = { 0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1 };
-static const uint32_t map_types[] = { 2,    6,    1503, 27,   1, 1502, 1527, 5,
-				      1501, 1504, 1512, 1513, 4, 7,    9,    10 };
 static const char *const names[MAPS_MAX] = { "m0", "m1", "m2" };
 
 #define PICK(array, n) ((array)[(n) % (sizeof(array) / sizeof((array)[0]))])
@@ -139,9 +137,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		if (end - b < 4)
 			return 0;
 		maps[i] = (struct translate_map){ .name = names[i], .slot_symbol = names[i] };
-		maps[i].type = PICK(map_types, b[0] & 15);
+		maps[i].type = (b[0] & 15) < MAP_TYPE_COUNT ? map_types[b[0] & 15].type : 7;
 		maps[i].place = (b[0] >> 4 & 3) % 3;
-		maps[i].log = (b[0] >> 6 & 1) && maps[i].type == 1527; /* the linker makes it so */
+		maps[i].log =
+			(b[0] >> 6 & 1) &&
+			maps[i].type == BPF_MAP_TYPE_GPU_RINGBUF_MAP; /* the linker makes it so */
 		maps[i].threads = b[1];
 		maps[i].ring_bytes = (uint64_t)b[2] << (b[3] & 31);
 		maps[i].key_size = b[0] & 0x80 ? b[1] : 4;

@@ -385,25 +385,14 @@ void shadow_deinit(struct shadow *shadow) {
  * each CPU.
  */
 static uint32_t kernel_type(const struct linked_map *map) {
-	switch (map->type) {
-	case BPF_MAP_TYPE_ARRAY:
-		return map->internal == LINKED_MAP_DECLARED ? BPF_MAP_TYPE_LRU_HASH
-							    : BPF_MAP_TYPE_ARRAY;
-	case BPF_MAP_TYPE_PERCPU_ARRAY:
-	case BPF_MAP_TYPE_HASH:
-	case BPF_MAP_TYPE_PERCPU_HASH:
-	case BPF_MAP_TYPE_LRU_HASH:
-	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
-	case 1501:
-	case 1502:
-	case 1503:
-	case 1504:
-	case 1512:
-	case 1513:
+	if (map->internal != LINKED_MAP_DECLARED && map->type == BPF_MAP_TYPE_ARRAY)
+		return BPF_MAP_TYPE_ARRAY;
+	switch (map_kind_of(map->type)) {
+	case MAP_KIND_ARRAY:
+	case MAP_KIND_THREADS:
+	case MAP_KIND_HASH:
 		return BPF_MAP_TYPE_LRU_HASH;
-	case BPF_MAP_TYPE_RINGBUF:
-	case BPF_MAP_TYPE_PERF_EVENT_ARRAY:
-	case 1527:
+	case MAP_KIND_RING:
 		return BPF_MAP_TYPE_RINGBUF;
 	}
 	return 0;

@@ -45,7 +45,8 @@ struct emit_record *emit_record(struct emitter *e, const struct value *value) {
 
 /* The largest record of a ring. */
 static uint32_t size_max(const struct translate_map *map) {
-	return map->type == 1527 && map->value_size && map->value_size < MAP_RECORD_SIZE_MAX
+	return map->type == BPF_MAP_TYPE_GPU_RINGBUF_MAP && map->value_size &&
+			       map->value_size < MAP_RECORD_SIZE_MAX
 		       ? map->value_size
 		       : MAP_RECORD_SIZE_MAX;
 }

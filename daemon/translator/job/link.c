@@ -536,7 +536,7 @@ static bool uses_gpu(const struct linked *linked, const struct bpf_insn *insns, 
 		if ((insn->src_reg == BPF_PSEUDO_MAP_IDX ||
 		     insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) &&
 		    insn->imm >= 0 && (size_t)insn->imm < linked->n_maps &&
-		    linked_type_is_gpu(linked->maps[insn->imm].type))
+		    map_type_is_gpu(linked->maps[insn->imm].type))
 			return true;
 		i++;
 	}
@@ -580,7 +580,7 @@ static int log_add(struct link_step *step) {
 		return refuse(step, "more than %d maps, with that of the log", LINKED_MAPS_MAX);
 	linked->maps[linked->n_maps++] = (struct linked_map){
 		.name = LOG_MAP_NAME,
-		.type = 1527,
+		.type = BPF_MAP_TYPE_GPU_RINGBUF_MAP,
 		.key_size = 4,
 		.value_size = MAP_RECORD_SIZE_MAX,
 		.max_entries = 1,
