@@ -76,6 +76,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "map-type.h"
+
 #define MAP_MAGIC UINT32_C(0x4d525047) /* "GPRM" */
 #define MAP_LAYOUT_VERSION UINT32_C(3)
 #define MAP_DATA_OFFSET 4096
@@ -99,13 +101,6 @@
 	(UINT64_C(8) << 20) /* bytes of all rings of one instance, unless the user sets it */
 #define MAP_RING_TOTAL_MAX (UINT64_C(2) << 30)
 #define MAP_RECORD_SIZE_MAX 4096 /* bytes of one record */
-
-enum map_kind {
-	MAP_KIND_ARRAY = 0,
-	MAP_KIND_THREADS = 1,
-	MAP_KIND_HASH = 2,
-	MAP_KIND_RING = 3,
-};
 
 enum map_place {
 	MAP_PLACE_DEVICE = 0,
@@ -308,45 +303,6 @@ struct map_shape {
 				0: the default */
 };
 
-/* BPF_MAP_TYPE_PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH: each SM has values of its own. */
-static inline int map_type_is_percpu(uint32_t type) {
-	return type == 5 || type == 6 || type == 10;
-}
-
-/*
- * BPF_MAP_TYPE_LRU_HASH, LRU_PERCPU_HASH: an insertion into a full map deletes an element that was
- * not used for long.
- */
-static inline int map_type_is_lru(uint32_t type) {
-	return type == 9 || type == 10;
-}
-
-/* The kind of a map type, or -1 if GPUs have no maps of that type. */
-static inline int map_kind_of(uint32_t type) {
-	switch (type) {
-	case 2: /* BPF_MAP_TYPE_ARRAY */
-	case 6: /* BPF_MAP_TYPE_PERCPU_ARRAY */
-	case 1503:
-	case 1504:
-	case 1513:
-		return MAP_KIND_ARRAY;
-	case 1502:
-	case 1512:
-		return MAP_KIND_THREADS;
-	case 1: /* BPF_MAP_TYPE_HASH */
-	case 5: /* BPF_MAP_TYPE_PERCPU_HASH */
-	case 9: /* BPF_MAP_TYPE_LRU_HASH */
-	case 10: /* BPF_MAP_TYPE_LRU_PERCPU_HASH */
-	case 1501:
-		return MAP_KIND_HASH;
-	case 4: /* BPF_MAP_TYPE_PERF_EVENT_ARRAY */
-	case 27: /* BPF_MAP_TYPE_RINGBUF */
-	case 1527:
-		return MAP_KIND_RING;
-	}
-	return -1;
-}
-
 static inline uint64_t map_power_of_two(uint64_t n) { /* the highest power of two <= n; n > 0 */
 	while (n & (n - 1))
 		n &= n - 1;
@@ -365,9 +321,9 @@ static inline uint32_t map_shards_for(uint64_t bytes) {
 static inline const char *map_layout_array(struct map_layout *l, const struct map_shape *shape) {
 	uint64_t values;
 
-	l->merge = map_type_is_percpu(shape->type) ? MAP_MERGE_PERCPU
-		   : l->place == MAP_PLACE_DEVICE  ? shape->merge
-						   : MAP_MERGE_NONE;
+	l->merge = map_type_has(shape->type, MAP_TYPE_PERCPU) ? MAP_MERGE_PERCPU
+		   : l->place == MAP_PLACE_DEVICE             ? shape->merge
+							      : MAP_MERGE_NONE;
 	if (l->merge == MAP_MERGE_LATEST)
 		l->value_stride = 16;
 	values = l->value_stride * shape->max_entries;
@@ -389,13 +345,13 @@ static inline const char *map_layout_hash(struct map_layout *l, const struct map
 	       (uint64_t)shape->max_entries * (shape->max_entries <= MAP_HASH_SPARSE_MAX ? 4 : 2))
 		slots *= 2;
 	l->capacity = slots;
-	if (map_type_is_percpu(shape->type)) {
+	if (map_type_has(shape->type, MAP_TYPE_PERCPU)) {
 		l->merge = MAP_MERGE_PERCPU;
 		l->shards = map_shards_for(l->value_stride * slots);
 	}
 	l->entry_stride =
 		map_round_up(8 + map_round_up(shape->key_size, 8) + l->value_stride * l->shards +
-				     (map_type_is_lru(shape->type) ? 8 : 0),
+				     (map_type_has(shape->type, MAP_TYPE_LRU) ? 8 : 0),
 			     16);
 	if (l->entry_stride == 48 ||
 	    l->entry_stride ==
@@ -439,12 +395,13 @@ static inline const char *map_layout_init(struct map_layout *layout,
 	if (kind < 0)
 		return "its type is not available on a GPU";
 	l->kind = (uint32_t)kind;
-	if (shape->type == 1512 || (shape->type == 1513 && shape->place != MAP_PLACE_KERNEL))
+	if (map_type_has(shape->type, MAP_TYPE_HOST) &&
+	    (kind != MAP_KIND_ARRAY || shape->place != MAP_PLACE_KERNEL))
 		l->place = MAP_PLACE_HOST;
 	if (kind == MAP_KIND_RING)
 		l->place = MAP_PLACE_DEVICE; /* its records are in the host area in any case */
 	if (l->place == MAP_PLACE_KERNEL &&
-	    (kind != MAP_KIND_ARRAY || map_type_is_percpu(shape->type)))
+	    (kind != MAP_KIND_ARRAY || map_type_has(shape->type, MAP_TYPE_PERCPU)))
 		return "host programs can share arrays only";
 	if (kind == MAP_KIND_RING)
 		return map_layout_ring(l, shape);

@@ -6,6 +6,7 @@ may stand beside it. MULTIARCH is -I and the folder that has <asm/types.h> on De
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,13 @@ class Header(unittest.TestCase):
             for options in (), (MULTIARCH,):
                 with self.subTest(includes=includes, options=options):
                     self.assertEqual(self.compile(includes, *options), "")
+
+    def test_helpers(self):
+        """The header declares the helpers of proto/helper.h that the kernel lacks, with the same numbers."""
+        with open(os.path.join(PROTO, "gpuprobe.bpf.h")) as header, open(os.path.join(PROTO, "helper.h")) as table:
+            declared = re.findall(r"\(\*const (\w+)\)\([^)]*\) =\s+\(void \*\)(\d+);", header.read())
+            rows = re.findall(r'\{ (5\d\d), "(\w+)"', table.read())
+        self.assertEqual(sorted(declared), sorted((name, number) for number, name in rows))
 
     def test_errors_are_seen(self):
         self.assertIn("no_such_type", self.compile(OURS + "no_such_type x;\n"))

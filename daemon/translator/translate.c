@@ -22,7 +22,7 @@
 #include "daemon/translator/emit/emit.h"
 #include "daemon/translator/check/fault.h"
 #include "daemon/translator/check/flow.h"
-#include "daemon/translator/check/helper.h"
+#include "proto/helper.h"
 #include "daemon/translator/check/insn.h"
 #include "daemon/translator/emit/layout.h"
 #include "daemon/translator/check/validate.h"
@@ -61,7 +61,7 @@ static bool input_is_valid(const struct translation *t) {
 	for (size_t i = 0; i < t->n_maps; i++)
 		if (!is_identifier(t->maps[i].slot_symbol) ||
 		    strlen(t->maps[i].slot_symbol) > 256 || t->maps[i].place > MAP_PLACE_KERNEL ||
-		    (t->maps[i].log && t->maps[i].type != 1527))
+		    (t->maps[i].log && t->maps[i].type != BPF_MAP_TYPE_GPU_RINGBUF_MAP))
 			return false;
 	return true;
 }
@@ -240,7 +240,7 @@ static bool calls(const struct translate_program *program, enum helper_kind kind
 		if (insn_is_ld_imm64(insn))
 			pc++;
 		else if (insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER) {
-			const struct helper *helper = helper_find((uint32_t)insn->imm);
+			const struct helper *helper = helper_find(insn->imm);
 
 			if (helper && helper->kind == kind)
 				return true;

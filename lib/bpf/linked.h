@@ -93,19 +93,6 @@ struct linked {
 	struct linked_program programs[LINKED_PROGRAMS_MAX];
 };
 
-static inline bool linked_type_is_gpu(uint32_t type) {
-	return type >= 1500 && type < 1600;
-}
-
-static inline bool linked_helper_is_gpu(int32_t helper) {
-	return helper >= 501 && helper <= 512;
-}
-
-/* Whether a helper writes to the log. */
-static inline bool linked_helper_logs(int32_t helper) {
-	return helper == 6 || helper == 177 || helper == 501;
-}
-
 /* Adds the members of the reply of `link` (all but id and status). 0 or -ENOMEM. */
 int linked_to_json(const struct linked *linked, struct json_object *reply);
 

@@ -22,6 +22,7 @@ import re
 import struct
 
 import bpf_maps
+import tables
 
 M64 = (1 << 64) - 1
 M32 = (1 << 32) - 1
@@ -507,34 +508,35 @@ class Machine:
     def number_helper(self, number, regs):
         """Helpers that give numbers; time, SM and warp are not what a case may depend on."""
         thread = self.current
-        if number in (503, 504, 505, 508):
-            triple = {503: thread.block, 504: self.block, 505: thread.index, 508: self.grid}[number]
-            for reg, value in zip(regs[1:4], triple):
+        name, kind = tables.HELPERS.get(number, ("helper %d" % number, None))
+        if kind == "TRIPLE":
+            triples = {"bpf_get_block_idx": thread.block, "bpf_get_block_dim": self.block, "bpf_get_thread_idx": thread.index, "bpf_get_grid_dim": self.grid}
+            for reg, value in zip(regs[1:4], triples[name]):
                 self.store(reg, 8, value)
             return 0
-        if number == 16:
-            name = self.COMM[: min(regs[2] - 1, 15)].ljust(regs[2], b"\0")
-            for i, byte in enumerate(name):
+        if kind == "COMM":
+            comm = self.COMM[: min(regs[2] - 1, 15)].ljust(regs[2], b"\0")
+            for i, byte in enumerate(comm):
                 self.store(regs[1] + i, 1, byte)
             return 0
-        if number == 507:
+        if kind == "EXIT":
             raise Exit
         self.clock += 32
         values = {
-            5: self.clock,
-            7: self.clock * 0x9E3779B1 & M32,
-            8: thread.sm,
-            14: self.PID_TGID,
-            502: self.clock,
-            506: 0,
-            509: thread.sm,
-            510: thread.warp & 31,
-            511: thread.lane,
-            512: self.DEVICE,
+            "bpf_ktime_get_ns": self.clock,
+            "bpf_get_prandom_u32": self.clock * 0x9E3779B1 & M32,
+            "bpf_get_smp_processor_id": thread.sm,
+            "bpf_get_current_pid_tgid": self.PID_TGID,
+            "bpf_get_globaltimer": self.clock,
+            "bpf_gpu_membar": 0,
+            "bpf_get_sm_id": thread.sm,
+            "bpf_get_warp_id": thread.warp & 31,
+            "bpf_get_lane_id": thread.lane,
+            "bpf_get_device_ordinal": self.DEVICE,
         }
-        if number not in values:
-            raise BpfError("helper %d" % number)
-        return values[number]
+        if name not in values:
+            raise BpfError(name)
+        return values[name]
 
     def iterator(self, number, regs):
         """bpf_iter_num_new, _next, _destroy: two numbers of 32 bits, the last one given and the end."""
@@ -556,11 +558,12 @@ class Machine:
         return result
 
     def helper(self, number, regs, place):
-        if number in (1, 2, 3):
+        _, kind = tables.HELPERS.get(number, (None, ""))
+        if kind.startswith("MAP_"):
             return self.map_helper(number, regs)
-        if number in (25, 130, 131, 132, 133):
+        if kind.startswith(("RING_", "PERF_")):
             return self.ring_helper(number, regs, place)
-        if number in (6, 177, 501):
+        if kind in ("PRINTK", "VPRINTK", "PUTS"):
             return self.log_helper(number, regs, place)
         return self.number_helper(number, regs)
 

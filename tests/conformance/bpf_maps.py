@@ -7,6 +7,8 @@ has no memory in the process. Addresses of values are offsets in `data`; None is
 
 import struct
 
+import tables
+
 RECORD_MAX = 4096  # bytes
 EAGAIN, E2BIG, EEXIST, ENOENT, EINVAL, ENODEV, ENOSPC = 11, 7, 17, 2, 22, 19, 28
 NOEXIST, EXIST = 1, 2
@@ -238,5 +240,6 @@ def make(text):
         name, _, value = word.partition("=")
         options[name] = int(value) if value else True
     kind, *sizes = map(int, shape.split(":"))
-    kinds = {1: Hash, 5: Hash, 9: LruHash, 10: LruHash, 1501: Hash, 1502: ThreadArray, 1512: ThreadArray, 4: Ring, 27: Ring, 1527: Ring}
-    return kinds.get(kind, Array)(kind, *sizes, options)
+    name, lru = tables.MAP_TYPES.get(kind, ("ARRAY", False))
+    classes = {"ARRAY": Array, "THREADS": ThreadArray, "HASH": LruHash if lru else Hash, "RING": Ring}
+    return classes[name](kind, *sizes, options)

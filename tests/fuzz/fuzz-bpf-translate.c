@@ -36,14 +36,16 @@ static const uint8_t opcodes[] = {
 	0x85, 0x85, 0x85, 0x85, 0x95, 0x18, 0x18, 0x18, 0xe5,
 };
 static const int32_t atomics[] = { 0x00, 0x40, 0x50, 0xa0, 0x01, 0x41, 0x51, 0xa1, 0xe1, 0xf1 };
-static const int32_t helpers[] = { 1,   1,   1,   2,   3,   5,   7,   8,  502, 503, 504, 505,
-				   506, 508, 509, 510, 511, 6,   14,  16, 25,  130, 131, 131,
-				   132, 132, 133, 177, 501, 507, 512, 12, 181, 181 };
-static const uint32_t map_types[] = { 2,    6,    1503, 27,   1, 1502, 1527, 5,
-				      1501, 1504, 1512, 1513, 4, 7,    9,    10 };
 static const char *const names[MAPS_MAX] = { "m0", "m1", "m2" };
 
 #define PICK(array, n) ((array)[(n) % (sizeof(array) / sizeof((array)[0]))])
+
+/* A helper of the table, or one that no GPU has. */
+static int32_t pick_helper(uint8_t byte) {
+	size_t row = byte % (HELPER_COUNT + 1);
+
+	return row < HELPER_COUNT ? (int32_t)helper_table[row].id : 12;
+}
 
 /* An instruction of 4 bytes; returns the slots that it takes. */
 static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps) {
@@ -82,7 +84,7 @@ static size_t shape(const uint8_t *b, struct bpf_insn *insn, unsigned n_maps) {
 			insn->src_reg = b[1] % 3;
 			insn->imm = insn->src_reg == INSN_CALL_BPF     ? b[2] % 32 - 4
 				    : insn->src_reg == INSN_CALL_KFUNC ? b[2] % 5
-								       : PICK(helpers, b[2]);
+								       : pick_helper(b[2]);
 		}
 		return 1;
 	case BPF_LD:
@@ -136,9 +138,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		if (end - b < 4)
 			return 0;
 		maps[i] = (struct translate_map){ .name = names[i], .slot_symbol = names[i] };
-		maps[i].type = PICK(map_types, b[0] & 15);
+		maps[i].type = (b[0] & 15) < MAP_TYPE_COUNT ? map_types[b[0] & 15].type : 7;
 		maps[i].place = (b[0] >> 4 & 3) % 3;
-		maps[i].log = (b[0] >> 6 & 1) && maps[i].type == 1527; /* the linker makes it so */
+		maps[i].log =
+			(b[0] >> 6 & 1) &&
+			maps[i].type == BPF_MAP_TYPE_GPU_RINGBUF_MAP; /* the linker makes it so */
 		maps[i].threads = b[1];
 		maps[i].ring_bytes = (uint64_t)b[2] << (b[3] & 31);
 		maps[i].key_size = b[0] & 0x80 ? b[1] : 4;

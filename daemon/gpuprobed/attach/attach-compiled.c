@@ -64,7 +64,7 @@ static bool compiled_merge_possible(const struct map_layout *layout,
 				    const struct map_shape *shape) {
 	if (layout->merge != shape->merge) /* the type or the place has decided */
 		return false;
-	if (shape->merge == MAP_MERGE_PERCPU && !map_type_is_percpu(shape->type))
+	if (shape->merge == MAP_MERGE_PERCPU && !map_type_has(shape->type, MAP_TYPE_PERCPU))
 		return false;
 	return shape->merge != MAP_MERGE_LATEST || shape->value_size <= 8;
 }

@@ -374,30 +374,10 @@ uint64_t map_bytes(const struct map *map) {
 }
 
 const char *map_type_name(uint32_t type, char buffer[static 16]) {
-	static const struct {
-		uint32_t type;
-		const char *name;
-	} names[] = {
-		{ BPF_MAP_TYPE_HASH, "hash" },
-		{ BPF_MAP_TYPE_ARRAY, "array" },
-		{ BPF_MAP_TYPE_PERF_EVENT_ARRAY, "perf_event_array" },
-		{ BPF_MAP_TYPE_PERCPU_HASH, "percpu_hash" },
-		{ BPF_MAP_TYPE_PERCPU_ARRAY, "percpu_array" },
-		{ BPF_MAP_TYPE_LRU_HASH, "lru_hash" },
-		{ BPF_MAP_TYPE_LRU_PERCPU_HASH, "lru_percpu_hash" },
-		{ BPF_MAP_TYPE_RINGBUF, "ringbuf" },
-		{ 1501, "gpu_hash" },
-		{ 1502, "gpu_thread_array" },
-		{ 1503, "gpu_array" },
-		{ 1504, "gpu_kernel_shared_array" },
-		{ 1512, "gpu_thread_array_host" },
-		{ 1513, "gpu_array_host" },
-		{ 1527, "gpu_ringbuf" },
-	};
+	const struct map_type *found = map_type_find(type);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (names[i].type == type)
-			return names[i].name;
+	if (found)
+		return found->name;
 	snprintf(buffer, 16, "%u", type);
 	return buffer;
 }

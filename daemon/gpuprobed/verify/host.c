@@ -139,12 +139,11 @@ static int prepare_maps(struct host *host, uint64_t used, struct verify_report *
 
 		if (!map || linked->maps[i].internal != LINKED_MAP_DECLARED)
 			continue;
-		if (map_kind_of(type) == MAP_KIND_ARRAY && linked_type_is_gpu(type) &&
-		    used >> i & 1)
+		if (map_kind_of(type) == MAP_KIND_ARRAY && map_type_is_gpu(type) && used >> i & 1)
 			bpf_map__set_type(map, BPF_MAP_TYPE_ARRAY);
-		else if (linked_type_is_gpu(type) && used >> i & 1)
+		else if (map_type_is_gpu(type) && used >> i & 1)
 			return cannot_share(report, &linked->maps[i]);
-		else if (linked_type_is_gpu(type))
+		else if (map_type_is_gpu(type))
 			bpf_map__set_autocreate(map, false);
 		if (bpf_map__type(map) == BPF_MAP_TYPE_ARRAY)
 			bpf_map__set_map_flags(map, bpf_map__map_flags(map) | BPF_F_MMAPABLE);

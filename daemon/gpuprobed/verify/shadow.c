@@ -10,12 +10,8 @@
  * Each such number must come from a call of its own: the verifier links copies of one unknown
  * number, and what a program finds out about one would then hold for another.
  *
- *   write3    503-505, 508: three unknown numbers of 32 bits go through R1, R2, R3
- *   scalar    502, 506, 507, 509, 510, 512: an unknown number. And 8: the verifier takes a number
- *             of a CPU of this machine for granted, but on the GPU it is an SM.
- *   lane      511: an unknown number of 0..31
- *   puts      501: reads bytes through R1 up to a zero byte, at most 255
- *   ring      25: bpf_ringbuf_output; the GPU's rings and perf event arrays become ring buffers
+ * proto/helper.h says which helper has which subprogram. The GPU's rings and perf event arrays
+ * become ring buffers.
  *
  * A helper that no GPU has, a function of the kernel, or one through a pointer, becomes the call of
  * a helper that no kernel has, with a number that says where. So it is the verifier that refuses
@@ -43,6 +39,7 @@
 #include <string.h>
 
 #include "lib/bpf/helper-name.h"
+#include "proto/helper.h"
 #include "proto/map-layout.h"
 
 #define PUTS_MAX 255
@@ -57,16 +54,6 @@
 #define CALL(HELPER) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, HELPER)
 #define EXIT() INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 
-enum stub {
-	STUB_NONE,
-	STUB_WRITE3,
-	STUB_SCALAR,
-	STUB_LANE,
-	STUB_PUTS,
-	STUB_RING,
-	_STUB_N,
-};
-
 __attribute__((format(printf, 3, 4))) static int fail(char *error, int result, const char *format,
 						      ...) {
 	va_list arguments;
@@ -78,11 +65,11 @@ __attribute__((format(printf, 3, 4))) static int fail(char *error, int result, c
 }
 
 /* Writes a stub's instructions; returns how many. */
-static size_t stub_emit(enum stub stub, struct bpf_insn *out) {
+static size_t stub_emit(enum helper_stub stub, struct bpf_insn *out) {
 	size_t n = 0;
 
 	switch (stub) {
-	case STUB_WRITE3:
+	case HELPER_STUB_WRITE3:
 		for (uint8_t i = 0; i < 3; i++)
 			out[n++] = MOV_REG(BPF_REG_6 + i, BPF_REG_1 + i);
 		for (uint8_t i = 0; i < 3; i++) {
@@ -92,14 +79,14 @@ static size_t stub_emit(enum stub stub, struct bpf_insn *out) {
 		}
 		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
 		break;
-	case STUB_SCALAR:
+	case HELPER_STUB_SCALAR:
 		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
 		break;
-	case STUB_LANE:
+	case HELPER_STUB_LANE:
 		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
 		out[n++] = INSN(BPF_ALU64 | BPF_AND | BPF_K, BPF_REG_0, 0, 0, 31);
 		break;
-	case STUB_PUTS:
+	case HELPER_STUB_PUTS:
 		for (int16_t i = 0; i < PUTS_MAX; i++) {
 			out[n++] = INSN(BPF_LDX | BPF_MEM | BPF_B, BPF_REG_0, BPF_REG_1, i, 0);
 			out[n++] = INSN(BPF_JMP | BPF_JEQ | BPF_K, BPF_REG_0, 0,
@@ -107,7 +94,7 @@ static size_t stub_emit(enum stub stub, struct bpf_insn *out) {
 		}
 		out[n++] = CALL(BPF_FUNC_ktime_get_ns);
 		break;
-	case STUB_RING:
+	case HELPER_STUB_RING:
 		out[n++] = MOV_REG(BPF_REG_1, BPF_REG_2);
 		out[n++] = MOV_REG(BPF_REG_2, BPF_REG_4);
 		out[n++] = MOV_REG(BPF_REG_3, BPF_REG_5);
@@ -119,64 +106,6 @@ static size_t stub_emit(enum stub stub, struct bpf_insn *out) {
 	}
 	out[n++] = EXIT();
 	return n;
-}
-
-/*
- * What stands for a helper: 0 with the stub (STUB_NONE: the kernel's own; _STUB_N: no GPU has it),
- * or SHADOW_E_REFUSED.
- */
-static int helper_stub(int32_t helper, bool allow_exit, enum stub *stub, char *error) {
-	*stub = STUB_NONE;
-	switch (helper) {
-	case BPF_FUNC_map_lookup_elem:
-	case BPF_FUNC_map_update_elem:
-	case BPF_FUNC_map_delete_elem:
-	case BPF_FUNC_ktime_get_ns:
-	case BPF_FUNC_trace_printk:
-	case BPF_FUNC_get_prandom_u32:
-	case BPF_FUNC_get_current_pid_tgid:
-	case BPF_FUNC_get_current_comm:
-	case BPF_FUNC_ringbuf_output:
-	case BPF_FUNC_ringbuf_reserve:
-	case BPF_FUNC_ringbuf_submit:
-	case BPF_FUNC_ringbuf_discard:
-	case BPF_FUNC_trace_vprintk:
-	case BPF_FUNC_loop:
-		return 0;
-	case BPF_FUNC_perf_event_output:
-		*stub = STUB_RING;
-		return 0;
-	case 501:
-		*stub = STUB_PUTS;
-		return 0;
-	case 503:
-	case 504:
-	case 505:
-	case 508:
-		*stub = STUB_WRITE3;
-		return 0;
-	case 507:
-		if (!allow_exit)
-			return fail(
-				error, SHADOW_E_REFUSED,
-				"bpf_cuda_exit stops threads of the application, which this daemon "
-				"does not allow: see gpuprobed --allow-exit");
-		*stub = STUB_SCALAR;
-		return 0;
-	case BPF_FUNC_get_smp_processor_id:
-	case 502:
-	case 506:
-	case 509:
-	case 510:
-	case 512:
-		*stub = STUB_SCALAR;
-		return 0;
-	case 511:
-		*stub = STUB_LANE;
-		return 0;
-	}
-	*stub = _STUB_N;
-	return 0;
 }
 
 /*
@@ -212,10 +141,11 @@ static int check_load(const struct linked *linked, const struct bpf_insn *insn, 
  * for.
  */
 static int transform(const struct linked *linked, struct shadow *shadow, bool allow_exit,
-		     size_t at[static _STUB_N], char *error) {
+		     size_t at[static _HELPER_STUB_N], char *error) {
 	struct bpf_insn *insns = shadow->insns;
 	size_t n = shadow->n_insns;
-	enum stub stub;
+	const struct helper *helper;
+	enum helper_stub stub;
 	int r;
 
 	for (size_t i = 0; i < n; i++) {
@@ -249,14 +179,18 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
 			shadow->kfuncs |= UINT32_C(1) << insn->imm;
 			continue;
 		}
-		r = insn->src_reg ? 0 : helper_stub(insn->imm, allow_exit, &stub, error);
-		if (r)
-			return r;
-		if (insn->src_reg || stub == _STUB_N) {
+		helper = insn->src_reg ? NULL : helper_find(insn->imm);
+		if (!helper) {
 			*insn = CALL(MISSING + (int32_t)i);
 			continue;
 		}
-		if (stub == STUB_NONE)
+		if (helper->kind == HELPER_EXIT && !allow_exit)
+			return fail(
+				error, SHADOW_E_REFUSED,
+				"bpf_cuda_exit stops threads of the application, which this daemon "
+				"does not allow: see gpuprobed --allow-exit");
+		stub = helper->stub;
+		if (stub == HELPER_STUB_NONE)
 			continue;
 		if (!at[stub]) {
 			at[stub] = shadow->n_insns;
@@ -273,11 +207,11 @@ static int transform(const struct linked *linked, struct shadow *shadow, bool al
  * start.
  */
 static void *table_extend(const struct linked_table *table, const uint8_t *blob,
-			  const size_t at[static _STUB_N], uint32_t second_word, size_t record_min,
-			  uint32_t *count) {
+			  const size_t at[static _HELPER_STUB_N], uint32_t second_word,
+			  size_t record_min, uint32_t *count) {
 	uint8_t *copy, *record;
 
-	copy = calloc((size_t)table->count + _STUB_N, table->record_size);
+	copy = calloc((size_t)table->count + _HELPER_STUB_N, table->record_size);
 	if (!copy)
 		return NULL;
 	memcpy(copy, blob + table->offset, (size_t)table->count * table->record_size);
@@ -287,7 +221,7 @@ static void *table_extend(const struct linked_table *table, const uint8_t *blob,
 		size_t next = SIZE_MAX;
 		uint32_t words[2];
 
-		for (size_t s = 0; s < _STUB_N; s++)
+		for (size_t s = 0; s < _HELPER_STUB_N; s++)
 			if (at[s] > done && at[s] < next)
 				next = at[s];
 		if (next == SIZE_MAX)
@@ -307,7 +241,8 @@ static void *table_extend(const struct linked_table *table, const uint8_t *blob,
  * line without text.
  */
 static int infos_make(const struct linked *linked, const struct linked_program *program,
-		      const uint8_t *blob, const size_t at[static _STUB_N], struct shadow *shadow) {
+		      const uint8_t *blob, const size_t at[static _HELPER_STUB_N],
+		      struct shadow *shadow) {
 	const struct linked_table *functions = &program->func_info, *lines = &program->line_info;
 
 	if (!linked->btf.count || !linked->helper_stub_type || !functions->count ||
@@ -338,7 +273,7 @@ int shadow_make(const struct linked *linked, const void *blob, size_t index, boo
 		struct shadow *shadowp, char error[static SHADOW_ERROR_SIZE]) {
 	const struct linked_program *program;
 	struct shadow shadow = {};
-	size_t at[_STUB_N] = {};
+	size_t at[_HELPER_STUB_N] = {};
 	int r;
 
 	if (index >= linked->n_programs || linked->n_programs > LINKED_PROGRAMS_MAX ||
@@ -355,8 +290,8 @@ int shadow_make(const struct linked *linked, const void *blob, size_t index, boo
 			    program->insns.count, LINKED_INSNS_MAX);
 
 	shadow.n_insns = program->insns.count;
-	shadow.insns =
-		calloc(shadow.n_insns + (size_t)_STUB_N * STUB_INSNS_MAX, sizeof(*shadow.insns));
+	shadow.insns = calloc(shadow.n_insns + (size_t)_HELPER_STUB_N * STUB_INSNS_MAX,
+			      sizeof(*shadow.insns));
 	if (!shadow.insns)
 		return -ENOMEM;
 	memcpy(shadow.insns, (const uint8_t *)blob + program->insns.offset,
@@ -452,25 +387,14 @@ void shadow_deinit(struct shadow *shadow) {
  * each CPU.
  */
 static uint32_t kernel_type(const struct linked_map *map) {
-	switch (map->type) {
-	case BPF_MAP_TYPE_ARRAY:
-		return map->internal == LINKED_MAP_DECLARED ? BPF_MAP_TYPE_LRU_HASH
-							    : BPF_MAP_TYPE_ARRAY;
-	case BPF_MAP_TYPE_PERCPU_ARRAY:
-	case BPF_MAP_TYPE_HASH:
-	case BPF_MAP_TYPE_PERCPU_HASH:
-	case BPF_MAP_TYPE_LRU_HASH:
-	case BPF_MAP_TYPE_LRU_PERCPU_HASH:
-	case 1501:
-	case 1502:
-	case 1503:
-	case 1504:
-	case 1512:
-	case 1513:
+	if (map->internal != LINKED_MAP_DECLARED && map->type == BPF_MAP_TYPE_ARRAY)
+		return BPF_MAP_TYPE_ARRAY;
+	switch (map_kind_of(map->type)) {
+	case MAP_KIND_ARRAY:
+	case MAP_KIND_THREADS:
+	case MAP_KIND_HASH:
 		return BPF_MAP_TYPE_LRU_HASH;
-	case BPF_MAP_TYPE_RINGBUF:
-	case BPF_MAP_TYPE_PERF_EVENT_ARRAY:
-	case 1527:
+	case MAP_KIND_RING:
 		return BPF_MAP_TYPE_RINGBUF;
 	}
 	return 0;

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <bpf/libbpf.h>
+
+#include "proto/map-type.h"
 
 #define CALL(HELPER) { .code = BPF_JMP | BPF_CALL, .imm = (HELPER) }
 #define MOV(DST, IMM) { .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = (DST), .imm = (IMM) }
@@ -384,6 +387,16 @@ static int teardown(void **state) {
 	return 0;
 }
 
+/* The kernel's map types in the table have the kernel's numbers: libbpf has the same names. */
+static void test_map_types(void **state) {
+	(void)state;
+	for (size_t i = 0; i < MAP_TYPE_COUNT; i++)
+		if (!map_type_is_gpu(map_types[i].type))
+			assert_string_equal(
+				libbpf_bpf_map_type_str((enum bpf_map_type)map_types[i].type),
+				map_types[i].name);
+}
+
 int main(void) {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_untouched), cmocka_unit_test(test_replaced),
@@ -391,6 +404,7 @@ int main(void) {
 		cmocka_unit_test(test_records),   cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_exit),      cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_outside),   cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_map_types),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, teardown);

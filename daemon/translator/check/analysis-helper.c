@@ -8,7 +8,7 @@
  */
 
 #include "analysis-step.h"
-#include "helper.h"
+#include "proto/helper.h"
 #include "lib/bpf/helper-name.h"
 #include "proto/log-record.h"
 #include "value.h"
@@ -247,7 +247,7 @@ static int step_log(struct analysis *a, struct analysis_frame *state, uint32_t f
 
 int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t frame, size_t pc) {
 	uint32_t id = (uint32_t)a->flow->insns[pc].imm, map;
-	const struct helper *helper = helper_find(id);
+	const struct helper *helper = helper_find((int32_t)id);
 	struct value *regs = state->registers, scalar = value_scalar(0, 0);
 	const char *name = helper_kernel_name(id);
 	int r = 0;

@@ -319,7 +319,7 @@ static int step_ld_imm64(struct analysis *a, struct analysis_frame *state, size_
 		return 0;
 	}
 	map = a->maps + dst->ref;
-	if (map_kind_of(map->type) != MAP_KIND_ARRAY || map->type == BPF_MAP_TYPE_PERCPU_ARRAY)
+	if (map_kind_of(map->type) != MAP_KIND_ARRAY || map_type_has(map->type, MAP_TYPE_PERCPU))
 		return fault_at(a->fault, pc,
 				"takes the address of a value of map %.64s, which is no array",
 				map->name);

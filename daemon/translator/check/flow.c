@@ -158,7 +158,7 @@ static int copy_callee(struct flow_builder *b, size_t pc, uint32_t frame, uint32
 			return fault_at(b->fault, pc,
 					"bpf_loop (%d): R2 is not always the same function of the "
 					"program",
-					INSN_HELPER_LOOP);
+					HELPER_ID_LOOP);
 		start = b->callbacks[pc];
 		to[1] = after;
 	}

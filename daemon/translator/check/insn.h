@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/helper.h"
+
 #define INSN_CLASS(code) ((code) & 0x07)
 #define INSN_OP(code) ((code) & 0xf0)
 #define INSN_SOURCE(code) ((code) & 0x08)
@@ -36,8 +38,6 @@
 #define INSN_CALL_HELPER 0
 #define INSN_CALL_BPF 1
 #define INSN_CALL_KFUNC 2
-
-#define INSN_HELPER_LOOP 181 /* bpf_loop */
 
 #define INSN_STACK_SIZE 512
 #define INSN_FRAMES_MAX 8
@@ -87,7 +87,7 @@ static inline bool insn_is_kfunc_call(const struct bpf_insn *insn) {
 /* A call of bpf_loop, which calls a function of the program. */
 static inline bool insn_is_loop_call(const struct bpf_insn *insn) {
 	return insn_is_call(insn) && insn->src_reg == INSN_CALL_HELPER &&
-	       insn->imm == INSN_HELPER_LOOP;
+	       insn->imm == HELPER_ID_LOOP;
 }
 
 /* may_goto: falls through as long as the program's budget lasts, then jumps. */

@@ -76,7 +76,7 @@ static LLVMValueRef load_key(struct emitter *e, uint32_t size) {
 static uint32_t lru_of(const struct translate_map *map) {
 	uint32_t bits = 0;
 
-	if (!map_type_is_lru(map->type))
+	if (!map_type_has(map->type, MAP_TYPE_LRU))
 		return 0;
 	while (map->max_entries >> bits > 64)
 		bits++;

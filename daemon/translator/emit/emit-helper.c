@@ -6,9 +6,10 @@
  */
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "emitter.h"
-#include "daemon/translator/check/helper.h"
+#include "proto/helper.h"
 #include "proto/wire.h"
 
 /* bpf_get_current_comm(buffer, size): a text that always ends, then zeros. */
@@ -63,7 +64,7 @@ static void emit_map_helper(struct emitter *e, enum helper_kind kind) {
 }
 
 void emit_helper(struct emitter *e, const struct bpf_insn *insn) {
-	const struct helper *helper = helper_find((uint32_t)insn->imm);
+	const struct helper *helper = helper_find(insn->imm);
 
 	switch (helper->kind) {
 	case HELPER_MAP_LOOKUP:
@@ -72,13 +73,15 @@ void emit_helper(struct emitter *e, const struct bpf_insn *insn) {
 		emit_map_helper(e, helper->kind);
 		return;
 	case HELPER_SCALAR:
-		emit_set(e, 0, emit_call(e, helper->device[0], NULL, 0));
+		emit_set(e, 0, emit_call(e, helper->device, NULL, 0));
 		return;
 	case HELPER_TRIPLE:
 		for (unsigned i = 0; i < 3; i++) {
 			struct emit_address to = emit_address(e, i + 1, 0);
+			char function[64];
 
-			emit_store(e, &to, 8, emit_call(e, helper->device[i], NULL, 0));
+			snprintf(function, sizeof(function), "%s_%c", helper->device, "xyz"[i]);
+			emit_store(e, &to, 8, emit_call(e, function, NULL, 0));
 		}
 		emit_set(e, 0, emit_const(e, 0));
 		return;

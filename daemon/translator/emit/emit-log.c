@@ -6,7 +6,7 @@
  */
 
 #include "emitter.h"
-#include "daemon/translator/check/helper.h"
+#include "proto/helper.h"
 #include "proto/log-record.h"
 
 /* The map that is the log; the analysis has seen that there is one. */

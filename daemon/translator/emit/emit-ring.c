@@ -12,7 +12,7 @@
 #include <errno.h>
 
 #include "emitter.h"
-#include "daemon/translator/check/helper.h"
+#include "proto/helper.h"
 
 #define TRANSPOSED_MAX 64 /* bytes; see device-lib-ring.c */
 
@@ -47,7 +47,8 @@ struct emit_record *emit_record(struct emitter *e, const struct value *value) {
 
 /* The largest record of a ring. */
 static uint32_t size_max(const struct translate_map *map) {
-	return map->type == 1527 && map->value_size && map->value_size < MAP_RECORD_SIZE_MAX
+	return map->type == BPF_MAP_TYPE_GPU_RINGBUF_MAP && map->value_size &&
+			       map->value_size < MAP_RECORD_SIZE_MAX
 		       ? map->value_size
 		       : MAP_RECORD_SIZE_MAX;
 }

@@ -363,7 +363,7 @@ static bool begins_rmw(const struct emitter *e, const struct flow_block *block, 
 	const struct value *base = e->state->registers + e->flow->insns[e->pc].src_reg;
 
 	return INSN_CLASS(e->flow->insns[e->pc].code) == BPF_LDX && base->kind == VALUE_MAP_VALUE &&
-	       map_type_is_percpu(e->maps[base->ref].type) &&
+	       map_type_has(e->maps[base->ref].type, MAP_TYPE_PERCPU) &&
 	       rmw_match(e->flow->insns, e->pc, block->end, rmw);
 }
 

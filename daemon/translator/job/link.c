@@ -36,6 +36,7 @@
 #include "lib/bpf/elf-check.h"
 #include "kfunc-link.h"
 #include "lanes.h"
+#include "proto/helper.h"
 #include "proto/log-record.h"
 #include "proto/map-layout.h"
 
@@ -530,14 +531,14 @@ static bool uses_gpu(const struct linked *linked, const struct bpf_insn *insns, 
 		const struct bpf_insn *insn = &insns[i];
 
 		if (insn->code == (BPF_JMP | BPF_CALL) && !insn->src_reg &&
-		    linked_helper_is_gpu(insn->imm))
+		    helper_is_gpu(insn->imm))
 			return true;
 		if (insn->code != (BPF_LD | BPF_IMM | BPF_DW))
 			continue;
 		if ((insn->src_reg == BPF_PSEUDO_MAP_IDX ||
 		     insn->src_reg == BPF_PSEUDO_MAP_IDX_VALUE) &&
 		    insn->imm >= 0 && (size_t)insn->imm < linked->n_maps &&
-		    linked_type_is_gpu(linked->maps[insn->imm].type))
+		    map_type_is_gpu(linked->maps[insn->imm].type))
 			return true;
 		i++;
 	}
@@ -548,7 +549,7 @@ static bool uses_gpu(const struct linked *linked, const struct bpf_insn *insns, 
 static bool uses_log(const struct bpf_insn *insns, size_t n) {
 	for (size_t i = 0; i < n; i++) {
 		if (insns[i].code == (BPF_JMP | BPF_CALL) && !insns[i].src_reg &&
-		    linked_helper_logs(insns[i].imm))
+		    helper_logs(insns[i].imm))
 			return true;
 		i += insns[i].code == (BPF_LD | BPF_IMM | BPF_DW);
 	}
@@ -581,7 +582,7 @@ static int log_add(struct link_step *step) {
 		return refuse(step, "more than %d maps, with that of the log", LINKED_MAPS_MAX);
 	linked->maps[linked->n_maps++] = (struct linked_map){
 		.name = LOG_MAP_NAME,
-		.type = 1527,
+		.type = BPF_MAP_TYPE_GPU_RINGBUF_MAP,
 		.key_size = 4,
 		.value_size = MAP_RECORD_SIZE_MAX,
 		.max_entries = 1,

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The helpers that a GPU program may call: one row for each. The translator, the shadow that the
+ * kernel's verifier sees, the linker, the fuzzers and the conformance suite (bpf.py reads the rows
+ * as text) all read this table. `gpuprobe.bpf.h` declares the helpers of our own for authors;
+ * test-bpf-header.py compares the two.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a helper takes, does and returns. */
+enum helper_kind {
+	HELPER_MAP_LOOKUP,
+	HELPER_MAP_UPDATE,
+	HELPER_MAP_DELETE,
+	HELPER_SCALAR, /* no arguments, a number */
+	HELPER_TRIPLE, /* writes three u64 through R1, R2, R3; returns 0 */
+	HELPER_MEMBAR,
+	HELPER_PID_TGID, /* of the process slot, as the next two */
+	HELPER_DEVICE,
+	HELPER_COMM,
+	HELPER_PERF_OUTPUT, /* rings */
+	HELPER_RING_OUTPUT,
+	HELPER_RING_RESERVE,
+	HELPER_RING_SUBMIT,
+	HELPER_RING_DISCARD,
+	HELPER_PRINTK, /* the log */
+	HELPER_VPRINTK,
+	HELPER_PUTS,
+	HELPER_EXIT,
+	HELPER_LOOP,
+};
+
+/* What the kernel's verifier is shown in a helper's place: daemon/gpuprobed/verify/shadow.c. */
+enum helper_stub {
+	HELPER_STUB_NONE, /* the kernel's own helper of that number */
+	HELPER_STUB_SCALAR, /* returns an unknown number */
+	HELPER_STUB_LANE, /* returns an unknown number of 0..31 */
+	HELPER_STUB_WRITE3, /* three unknown numbers of 32 bits go through R1, R2, R3 */
+	HELPER_STUB_PUTS, /* reads bytes through R1 up to a zero byte, at most 255 */
+	HELPER_STUB_RING, /* bpf_ringbuf_output in place of bpf_perf_event_output */
+	_HELPER_STUB_N,
+};
+
+#define HELPER_OWN_FIRST 501 /* helpers of our own, which the kernel lacks, begin here */
+#define HELPER_ID_LOOP 181
+
+struct helper {
+	uint32_t id;
+	const char *name;
+	enum helper_kind kind;
+	enum helper_stub stub;
+	const char *device; /* SCALAR: the function of the device library that gives the number;
+			       TRIPLE: the three functions' name without _x, _y, _z; else NULL */
+};
+
+static const struct helper helper_table[] = {
+	{ 1, "bpf_map_lookup_elem", HELPER_MAP_LOOKUP, HELPER_STUB_NONE, NULL },
+	{ 2, "bpf_map_update_elem", HELPER_MAP_UPDATE, HELPER_STUB_NONE, NULL },
+	{ 3, "bpf_map_delete_elem", HELPER_MAP_DELETE, HELPER_STUB_NONE, NULL },
+	{ 5, "bpf_ktime_get_ns", HELPER_SCALAR, HELPER_STUB_NONE, "gpuprobe_globaltimer" },
+	{ 6, "bpf_trace_printk", HELPER_PRINTK, HELPER_STUB_NONE, NULL },
+	{ 7, "bpf_get_prandom_u32", HELPER_SCALAR, HELPER_STUB_NONE, "gpuprobe_prandom" },
+	/* the verifier takes a CPU of this machine for granted; on the GPU it is an SM */
+	{ 8, "bpf_get_smp_processor_id", HELPER_SCALAR, HELPER_STUB_SCALAR, "gpuprobe_sm_id" },
+	{ 14, "bpf_get_current_pid_tgid", HELPER_PID_TGID, HELPER_STUB_NONE, NULL },
+	{ 16, "bpf_get_current_comm", HELPER_COMM, HELPER_STUB_NONE, NULL },
+	{ 25, "bpf_perf_event_output", HELPER_PERF_OUTPUT, HELPER_STUB_RING, NULL },
+	{ 130, "bpf_ringbuf_output", HELPER_RING_OUTPUT, HELPER_STUB_NONE, NULL },
+	{ 131, "bpf_ringbuf_reserve", HELPER_RING_RESERVE, HELPER_STUB_NONE, NULL },
+	{ 132, "bpf_ringbuf_submit", HELPER_RING_SUBMIT, HELPER_STUB_NONE, NULL },
+	{ 133, "bpf_ringbuf_discard", HELPER_RING_DISCARD, HELPER_STUB_NONE, NULL },
+	{ 177, "bpf_trace_vprintk", HELPER_VPRINTK, HELPER_STUB_NONE, NULL },
+	{ HELPER_ID_LOOP, "bpf_loop", HELPER_LOOP, HELPER_STUB_NONE, NULL },
+	{ 501, "ebpf_puts", HELPER_PUTS, HELPER_STUB_PUTS, NULL },
+	{ 502, "bpf_get_globaltimer", HELPER_SCALAR, HELPER_STUB_SCALAR, "gpuprobe_globaltimer" },
+	{ 503, "bpf_get_block_idx", HELPER_TRIPLE, HELPER_STUB_WRITE3, "gpuprobe_block_idx" },
+	{ 504, "bpf_get_block_dim", HELPER_TRIPLE, HELPER_STUB_WRITE3, "gpuprobe_block_dim" },
+	{ 505, "bpf_get_thread_idx", HELPER_TRIPLE, HELPER_STUB_WRITE3, "gpuprobe_thread_idx" },
+	{ 506, "bpf_gpu_membar", HELPER_MEMBAR, HELPER_STUB_SCALAR, NULL },
+	{ 507, "bpf_cuda_exit", HELPER_EXIT, HELPER_STUB_SCALAR, NULL },
+	{ 508, "bpf_get_grid_dim", HELPER_TRIPLE, HELPER_STUB_WRITE3, "gpuprobe_grid_dim" },
+	{ 509, "bpf_get_sm_id", HELPER_SCALAR, HELPER_STUB_SCALAR, "gpuprobe_sm_id" },
+	{ 510, "bpf_get_warp_id", HELPER_SCALAR, HELPER_STUB_SCALAR, "gpuprobe_warp_id" },
+	{ 511, "bpf_get_lane_id", HELPER_SCALAR, HELPER_STUB_LANE, "gpuprobe_lane_id" },
+	{ 512, "bpf_get_device_ordinal", HELPER_DEVICE, HELPER_STUB_SCALAR, NULL },
+};
+#define HELPER_COUNT (sizeof(helper_table) / sizeof(helper_table[0]))
+
+/* The helper of a number, which is an instruction's imm; NULL if no GPU has it. */
+static inline const struct helper *helper_find(int32_t id) {
+	for (size_t i = 0; i < HELPER_COUNT; i++)
+		if (helper_table[i].id == (uint32_t)id)
+			return &helper_table[i];
+	return NULL;
+}
+
+/* Whether only a GPU has the helper. */
+static inline bool helper_is_gpu(int32_t id) {
+	return id >= HELPER_OWN_FIRST && helper_find(id);
+}
+
+/* Whether a helper writes to the log. */
+static inline bool helper_logs(int32_t id) {
+	const struct helper *helper = helper_find(id);
+
+	return helper && (helper->kind == HELPER_PRINTK || helper->kind == HELPER_VPRINTK ||
+			  helper->kind == HELPER_PUTS);
+}
