@@ -310,6 +310,7 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 	request->kind = (enum image_kind)find_word(kinds, kind);
 	request->stage = (enum image_stage)find_word(stages, stage);
 	request->capability = (unsigned int)capability;
+	request->options.capability = request->capability;
 	request->options.image = (uint32_t)image;
 	request->isa = (uint32_t)isa;
 	request->target = (uint32_t)target;
