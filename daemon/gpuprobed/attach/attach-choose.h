@@ -10,6 +10,7 @@
 #include "lib/bpf/linked.h"
 #include "daemon/gpuprobed/settings/engine.h"
 #include "lib/pass/section.h"
+#include "proto/job.h"
 
 enum attach_choose_result {
 	_ATTACH_CHOOSE_SUCCESS,
@@ -19,7 +20,6 @@ enum attach_choose_result {
 	ATTACH_CHOOSE_E_LIMIT,
 };
 
-#define ATTACH_PROGRAMS_MAX 60 /* GPU programs: outputs that one job can carry */
 #define ATTACH_REASON_SIZE 512
 
 /* What the user asked for; strings are borrowed. */

@@ -44,13 +44,13 @@ void plan_note_capability(struct daemon *daemon, uint32_t capability) {
 
 /* The attachments of the object that the SASS engine can have. */
 static size_t plan_ids_of(const struct daemon *daemon, const struct object *object,
-			  uint64_t ids[static IMAGE_PROGRAMS_MAX]) {
+			  uint64_t ids[static JOB_IMAGE_PROGRAMS_MAX]) {
 	const struct attachment *attachment;
 	size_t n = 0;
 
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment) &&
-		    n < IMAGE_PROGRAMS_MAX)
+		    n < JOB_IMAGE_PROGRAMS_MAX)
 			ids[n++] = attachment->id;
 	return n;
 }
@@ -85,7 +85,7 @@ static size_t plan_devices(const struct daemon *daemon, const struct object *obj
  * and one that names a device that nobody can compile for is not to spoil what others attach.
  */
 static const struct plan_image *plan_failed(struct daemon *daemon, const struct object *object) {
-	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	uint64_t ids[JOB_IMAGE_PROGRAMS_MAX];
 	const size_t n = plan_ids_of(daemon, object, ids);
 	const struct plan_image *failed = NULL;
 	uint32_t devices[PLAN_DEVICES_MAX];
@@ -191,7 +191,7 @@ static void plan_prepare_processes(struct plan_prepare *prepare, struct daemon *
 
 int plan_prepare(struct daemon *daemon, const struct object *object, const struct filter *filter,
 		 unsigned int timeout_ms, plan_prepare_fn fn, void *userdata) {
-	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	uint64_t ids[JOB_IMAGE_PROGRAMS_MAX];
 	const size_t n = plan_ids_of(daemon, object, ids);
 	uint32_t devices[PLAN_DEVICES_MAX];
 	const size_t n_devices = plan_devices(daemon, object, devices);

@@ -39,8 +39,6 @@ int every(void *ctx) {
 	put(12, bpf_ktime_get_ns());
 	put(13, bpf_get_smp_processor_id());
 	put(14, bpf_get_prandom_u32());
-	bpf_get_cluster_id(&x, &y, &z);
-	put(15, x + y + z);
 	return 0;
 }
 

@@ -241,7 +241,7 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 	struct json_object *programs, *attachments;
 	int r;
 
-	if (!worker_get_array(job->request, "programs", IMAGE_PROGRAMS_MAX, &programs))
+	if (!worker_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
 		return bad(reply, "no programs, or too many");
 	if (!worker_get_array(job->request, "attachments", IMAGE_ATTACHMENTS_MAX, &attachments))
 		return bad(reply, "no attachments, or too many");
