@@ -172,6 +172,13 @@ static int check_target(struct program_set *set, const struct probe_program *pro
 	const struct ptx_target *target = &set->module->target;
 	bool alike = target->number >= RAISE_TARGET_MIN && program->target < RAISE_TARGET_END;
 
+	if (set->capability && program->target > set->capability) {
+		ptx_error_set(set->error, set->module->text, target->range.offset,
+			      "program %.80s needs a GPU of sm_%u or newer, this one is sm_%u",
+			      probe_program_label(program), program->target, set->capability);
+		return PROBE_E_TARGET;
+	}
+	alike |= target->number >= RAISE_TARGET_END && !target->suffix;
 	if (set->module->address_size == 64 && (alike || program->target <= target->number))
 		return 0;
 	ptx_error_set(set->error, set->module->text, target->range.offset,

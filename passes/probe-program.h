@@ -36,13 +36,14 @@ struct program_set {
 	size_t placed_count, placed_capacity;
 	bool constant_full; /* what would be .const is .global */
 	bool needs_process;
+	uint32_t capability; /* of the device; 0: not known */
 	struct ptx_error *error;
 };
 
 /*
  * Parses those of the set's programs that `listed` names. What the caller has filled in (edit,
- * module, programs, count, error) stays borrowed. All return 0, an error of probe.h, -ENOMEM or
- * -EINVAL; deinit is due in any case.
+ * module, programs, count, capability, error) stays borrowed. All return 0, an error of probe.h,
+ * -ENOMEM or -EINVAL; deinit is due in any case.
  */
 int program_set_parse(struct program_set *set, const bool *listed);
 void program_set_deinit(struct program_set *set);

@@ -631,6 +631,7 @@ int probe_apply(struct ptx_edit *edit, const struct ptx_module *module,
 			 .module = module,
 			 .programs = programs,
 			 .count = program_count,
+			 .capability = options->capability,
 			 .error = error },
 		.options = options,
 	};

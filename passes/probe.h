@@ -83,7 +83,7 @@ struct probe_program {
 	size_t length;
 	uint32_t isa; /* least PTX ISA, 63 is 6.3: the module's .version is raised to it */
 	uint32_t target; /* least architecture, 52 is sm_52: the module's .target is raised to it if
-			    both are of sm_20 to sm_69 */
+			    both are of sm_20 to sm_69, or both of sm_70 and newer */
 	const uint16_t *context; /* offsets in the context (proto/gpuprobe.bpf.h), multiples of 8,
 				    in the order of the parameters */
 	uint32_t context_count;
@@ -130,6 +130,7 @@ struct probe_options {
 	size_t n_stubs;
 	uint32_t image; /* upper half of instruction ids */
 	bool call; /* call programs even where they could be inlined */
+	uint32_t capability; /* of the device, 90 is sm_90; 0: not known */
 	/*
 	 * Each kernel that got a probe, or calls a device function with one, is also put into the
 	 * module as it was, as a kernel of the same linkage and attributes named with

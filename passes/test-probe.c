@@ -358,6 +358,21 @@ static void test_target(void **state) {
 	one.target = 52;
 	expect_error(".version 6.0 .target sm_60 .address_size 32 .entry k { ret; }", &one, 1,
 		     PROBE_E_TARGET, "32-bit");
+	one.target = 90;
+	trial.programs = &one;
+	trial.options.capability = 80;
+	assert_int_equal(attempt(".version 7.0 .target sm_80 .address_size 64 .entry k { ret; }",
+				 &trial),
+			 PROBE_E_TARGET);
+	assert_non_null(strstr(trial.error.message,
+			       "program cuda__p needs a GPU of sm_90 or newer, "
+			       "this one is sm_80"));
+	finish(&trial);
+	trial.options.capability = 90;
+	must(".version 7.0 .target sm_80 .address_size 64 .entry k { ret; }", &trial);
+	assert_memory_equal(trial.out, ".version 7.0 .target sm_90 .address_size 64\n", 44);
+	finish(&trial);
+	one.target = 52;
 	/* an old target is raised, below sm_70 */
 	trial.programs = &one;
 	must(".version 3.2 .target sm_20, texmode_independent .address_size 64 .entry k { ret; }",

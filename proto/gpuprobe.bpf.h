@@ -185,6 +185,10 @@ static long (*const bpf_get_block_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)5
 static long (*const bpf_get_thread_idx)(__u64 *x, __u64 *y, __u64 *z) = (void *)505;
 static long (*const bpf_get_grid_dim)(__u64 *x, __u64 *y, __u64 *z) = (void *)508;
 
+/* Which cluster of thread blocks the calling thread is in: %clusterid. Where the launch has no
+ * cluster size, a block is a cluster. Needs a GPU of sm_90 or newer. Returns 0. */
+static long (*const bpf_get_cluster_id)(__u64 *x, __u64 *y, __u64 *z) = (void *)513;
+
 /* A system-wide memory fence (membar.sys). Returns 0. */
 static long (*const bpf_gpu_membar)(void) = (void *)506;
 

@@ -769,6 +769,21 @@ static void test_latest(void **state) {
 	translate_result_deinit(&result);
 }
 
+/* A helper that needs a newer architecture raises what the whole program needs. */
+static void test_cluster(void **state) {
+	static const struct bpf_insn insns[] = {
+		MOVR(1, 10), ADD(1, -8),  MOVR(2, 10), ADD(2, -16),
+		MOVR(3, 10), ADD(3, -24), CALL(513),   LOAD(BPF_DW, 0, 10, -16),
+		EXIT,
+	};
+	struct translate_result result = translated(insns, COUNT(insns), NULL, 0);
+
+	assert_int_equal(result.programs[0].target, 90);
+	assert_int_equal(result.programs[0].isa, 78);
+	assert_int_equal(occurrences(result.programs[0].ptx, "%clusterid.y"), 1);
+	translate_result_deinit(&result);
+}
+
 static void test_exit(void **state) {
 	static const struct bpf_insn insns[] = { CALL(511), JEQ0(0, 1), CALL(507), END };
 	struct translate_result result = translated(insns, COUNT(insns), NULL, 0);
@@ -871,6 +886,7 @@ int main(void) {
 		cmocka_unit_test(test_process),
 		cmocka_unit_test(test_latest),
 		cmocka_unit_test(test_exit),
+		cmocka_unit_test(test_cluster),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_explosion),
 	};

@@ -200,6 +200,10 @@ static struct needs find_needs(const struct translation *t, const struct analysi
 	result->target = needs.rings || needs.hashes ? TRANSLATE_TARGET_ORDERED
 			 : host                      ? TRANSLATE_TARGET_SYSTEM
 						     : TRANSLATE_TARGET;
+	if (analysis->sm > result->target)
+		result->target = analysis->sm;
+	if (result->target >= TRANSLATE_TARGET_CLUSTER)
+		result->isa = TRANSLATE_ISA_CLUSTER;
 	result->process = analysis->process;
 	for (unsigned i = 0; i < TRANSLATE_CONTEXT_FIELDS; i++)
 		if (analysis->context >> i & 1)
@@ -217,7 +221,9 @@ static int emit_form(struct translation *t, size_t i, bool patch, const struct n
 	LLVMValueRef function;
 	int r;
 
-	if (patch && target < TRANSLATE_TARGET_PATCH)
+	/* what only a newer architecture has is text of the device library: LLVM need not know it
+	 */
+	if (patch || target > TRANSLATE_TARGET_PATCH)
 		target = TRANSLATE_TARGET_PATCH;
 	unit->analysis.fault = &fault;
 	r = codegen_init(&codegen, target, needs->rings, needs->hashes, t->error);

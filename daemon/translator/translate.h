@@ -36,6 +36,8 @@ enum {
 #define TRANSLATE_TARGET_SYSTEM 60 /* if it works atomically on maps in host memory */
 #define TRANSLATE_TARGET_ORDERED 70 /* if it uses a ring or a hash */
 #define TRANSLATE_TARGET_PATCH 70 /* of every patch form, at the least */
+#define TRANSLATE_TARGET_CLUSTER 90 /* has clusters; PTX knows it from TRANSLATE_ISA_CLUSTER on */
+#define TRANSLATE_ISA_CLUSTER 78
 
 struct translate_map {
 	const char *name; /* for messages */

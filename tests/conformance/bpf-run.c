@@ -191,7 +191,9 @@ static char *pretend_mask(char *text, uint32_t mask) {
 static char *module_text(const struct test_case *c,
 			 const struct translate_program_result *program) {
 	static const uint16_t memory[] = { 0, 8 };
-	unsigned target = c->patch ? TRANSLATE_TARGET_PATCH : program->target;
+	unsigned target = c->patch && program->target < TRANSLATE_TARGET_PATCH
+				  ? TRANSLATE_TARGET_PATCH
+				  : program->target;
 	char *text = NULL;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);

@@ -510,7 +510,13 @@ class Machine:
         thread = self.current
         name, kind = tables.HELPERS.get(number, ("helper %d" % number, None))
         if kind == "TRIPLE":
-            triples = {"bpf_get_block_idx": thread.block, "bpf_get_block_dim": self.block, "bpf_get_thread_idx": thread.index, "bpf_get_grid_dim": self.grid}
+            triples = {
+                "bpf_get_block_idx": thread.block,
+                "bpf_get_block_dim": self.block,
+                "bpf_get_thread_idx": thread.index,
+                "bpf_get_grid_dim": self.grid,
+                "bpf_get_cluster_id": thread.block,
+            }
             for reg, value in zip(regs[1:4], triples[name]):
                 self.store(reg, 8, value)
             return 0

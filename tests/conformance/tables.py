@@ -19,5 +19,5 @@ def rows(name):
     return [[int(constants.get(number, number)), *words] for number, *words in found]
 
 
-HELPERS = {number: (name, kind) for number, name, kind, _ in rows("helper.h")}
+HELPERS = {number: (name, kind) for number, name, kind, *_ in rows("helper.h")}
 MAP_TYPES = {number: (kind, "MAP_TYPE_LRU" in flags) for number, _, kind, flags in rows("map-type.h")}

@@ -87,7 +87,7 @@ static int choose_one(struct attach_choices *choices, const struct linked *linke
 	if (!program->insns.count)
 		return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name,
 				   "program %s has no instructions", program->name);
-	if (choices->n == REGISTRY_PROGRAMS_MAX)
+	if (choices->n == JOB_COMPILE_PROGRAMS_MAX)
 		return trouble_set(trouble, ATTACH_CHOOSE_E_LIMIT, NULL,
 				   "GPU programs of one object");
 	choice->program = index;
@@ -161,7 +161,7 @@ int attach_choose(struct attach_choices *choices, const struct linked *linked,
 
 	*choices = (struct attach_choices){};
 	*trouble = (struct attach_trouble){};
-	choices->programs = calloc(REGISTRY_PROGRAMS_MAX, sizeof(*choices->programs));
+	choices->programs = calloc(JOB_COMPILE_PROGRAMS_MAX, sizeof(*choices->programs));
 	if (!choices->programs)
 		return -ENOMEM;
 	for (size_t i = 0; i < linked->n_programs; i++)

@@ -10,6 +10,7 @@
 #include "lib/bpf/linked.h"
 #include "daemon/gpuprobed/registry/registry.h"
 #include "lib/pass/section.h"
+#include "proto/job.h"
 
 enum attach_choose_result {
 	_ATTACH_CHOOSE_SUCCESS,

@@ -43,7 +43,7 @@ struct attach {
 	const void *blob; /* linked->size bytes, sealed */
 	/* choose */
 	struct attach_choices choices;
-	size_t chosen[REGISTRY_PROGRAMS_MAX]; /* choices.programs[].program */
+	size_t chosen[JOB_COMPILE_PROGRAMS_MAX]; /* choices.programs[].program */
 	/* compile */
 	struct map_shape shapes[LINKED_MAPS_MAX]; /* merge: nothing is proved yet */
 	size_t n_patches; /* programs whose patch form was asked for */

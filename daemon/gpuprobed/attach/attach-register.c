@@ -184,7 +184,7 @@ static int attach_object(const struct attach_plan *plan, const struct compiled *
 
 int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 		    struct object **objectp) {
-	struct attachment *attachments[REGISTRY_PROGRAMS_MAX + LINKED_PROGRAMS_MAX] = {};
+	struct attachment *attachments[JOB_COMPILE_PROGRAMS_MAX + LINKED_PROGRAMS_MAX] = {};
 	size_t n = 0, n_gpu = plan->choices->n, n_all = n_gpu + plan->choices->n_hosts;
 	struct object *object = NULL;
 	int r;

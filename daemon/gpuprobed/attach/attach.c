@@ -298,7 +298,7 @@ static bool attach_choose_programs(struct attach *attach) {
 			    trouble.reason);
 		break;
 	case ATTACH_CHOOSE_E_LIMIT:
-		attach_fail_limit(attach, trouble.reason, REGISTRY_PROGRAMS_MAX);
+		attach_fail_limit(attach, trouble.reason, JOB_COMPILE_PROGRAMS_MAX);
 		break;
 	default:
 		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));

@@ -248,7 +248,7 @@ static void test_bounds(void **state) {
 
 	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), ATTACH_CHOOSE_E_OBJECT);
 	assert_string_equal(trouble.reason, "the object has no program");
-	for (int i = 0; i < REGISTRY_PROGRAMS_MAX; i++) {
+	for (int i = 0; i < JOB_COMPILE_PROGRAMS_MAX; i++) {
 		snprintf(name, sizeof(name), "cuda__%d", i);
 		add(linked, name, "kprobe/f", true, 2);
 	}

@@ -230,7 +230,7 @@ static int image_send(struct client *client, uint32_t sequence, const struct ima
 	if (result->replaced) {
 		message.image_reply.image_size = result->size;
 		message.image_reply.slot_count = (uint32_t)result->n_slots;
-		_Static_assert(IMAGE_PROGRAMS_MAX <= WIRE_ATTACHMENTS_MAX, "all of an image");
+		_Static_assert(JOB_IMAGE_PROGRAMS_MAX <= WIRE_ATTACHMENTS_MAX, "all of an image");
 		message.image_reply.attachment_count = (uint32_t)result->n_attachments;
 	} else {
 		memcpy(message.image_reply.reason, result->reason, strlen(result->reason));

@@ -18,7 +18,7 @@
 	((size_t)64     \
 	 << 10) /* bytes of names in a job, twice: JSON escapes some; a job has 128 KiB */
 
-_Static_assert(IMAGE_PROGRAMS_MAX <= PATCH_ATTACHMENTS_MAX,
+_Static_assert(JOB_IMAGE_PROGRAMS_MAX <= PATCH_ATTACHMENTS_MAX,
 	       "a plan can have as many attachments as a job");
 _Static_assert(sizeof(struct patch_data) + WIRE_SLOTS_MAX * sizeof(uint64_t) <= PATCH_DATA_MAX,
 	       "slots are the bound");
@@ -51,7 +51,7 @@ static void image_match_add(struct image_match *match, const struct image_contex
 			    size_t *slots) {
 	match->n_meant++;
 	*text += 2 * (strlen(attachment->section.kernel) + strlen(attachment->section.file));
-	if (match->n + 1 != match->n_meant || match->n == IMAGE_PROGRAMS_MAX ||
+	if (match->n + 1 != match->n_meant || match->n == JOB_IMAGE_PROGRAMS_MAX ||
 	    *text > IMAGE_NAMES_MAX)
 		return;
 	*slots += sass ? attachment_patch_slots(attachment)

@@ -17,7 +17,7 @@ struct process_facts;
 struct image_match {
 	size_t n_meant; /* attachments that mean the process and can be had so */
 	size_t n; /* the first of them, in order of id, as many as a job and a module can carry */
-	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	uint64_t ids[JOB_IMAGE_PROGRAMS_MAX];
 	const struct attachment
 		*other; /* one that means the process, but cannot be had so; or NULL */
 	bool own; /* one that is meant belongs to the user of the process, and does not mean every

@@ -12,11 +12,11 @@
 #include "image-result.h"
 #include "plan-image.h"
 #include "daemon/gpuprobed/workers/worker-pool.h"
+#include "proto/job.h"
 
 struct image_context;
 struct job_cache_use;
 
-#define IMAGE_PROGRAMS_MAX 58 /* that one job can carry beside its other descriptors */
 #define IMAGE_KEEP_ALWAYS UINT64_MAX
 #define IMAGE_KEEP_BAD_MS 30000 /* a failure that may be the worker's and not the image's */
 

@@ -59,7 +59,7 @@ struct image_key {
 	uint32_t kind, flags, capability;
 	uid_t uid;
 	size_t n_attachments;
-	uint64_t attachments[IMAGE_PROGRAMS_MAX];
+	uint64_t attachments[JOB_IMAGE_PROGRAMS_MAX];
 };
 
 LIST_HEAD(image_request_list, image_request);

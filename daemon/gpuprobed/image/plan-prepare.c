@@ -46,13 +46,13 @@ void plan_note_capability(struct image_context *context, uint32_t capability) {
 
 /* The attachments of the object that the SASS engine can have. */
 static size_t plan_ids_of(const struct image_context *context, const struct object *object,
-			  uint64_t ids[static IMAGE_PROGRAMS_MAX]) {
+			  uint64_t ids[static JOB_IMAGE_PROGRAMS_MAX]) {
 	const struct attachment *attachment;
 	size_t n = 0;
 
 	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment) &&
-		    n < IMAGE_PROGRAMS_MAX)
+		    n < JOB_IMAGE_PROGRAMS_MAX)
 			ids[n++] = attachment->id;
 	return n;
 }
@@ -88,7 +88,7 @@ static size_t plan_devices(const struct image_context *context, const struct obj
  */
 static const struct plan_image *plan_failed(struct image_context *context,
 					    const struct object *object) {
-	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	uint64_t ids[JOB_IMAGE_PROGRAMS_MAX];
 	const size_t n = plan_ids_of(context, object, ids);
 	const struct plan_image *failed = NULL;
 	uint32_t devices[PLAN_DEVICES_MAX];
@@ -196,7 +196,7 @@ static void plan_prepare_processes(struct plan_prepare *prepare, struct image_co
 int plan_prepare(struct image_context *context, const struct object *object,
 		 const struct filter *filter, unsigned int timeout_ms, plan_prepare_fn fn,
 		 void *userdata) {
-	uint64_t ids[IMAGE_PROGRAMS_MAX];
+	uint64_t ids[JOB_IMAGE_PROGRAMS_MAX];
 	const size_t n = plan_ids_of(context, object, ids);
 	uint32_t devices[PLAN_DEVICES_MAX];
 	const size_t n_devices = plan_devices(context, object, devices);

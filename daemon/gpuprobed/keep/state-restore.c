@@ -23,7 +23,7 @@
 #include "state.h"
 
 #define STATE_LAYOUT_NUMBERS 13
-#define STATE_ATTACHMENTS_MAX (REGISTRY_PROGRAMS_MAX + LINKED_PROGRAMS_MAX)
+#define STATE_ATTACHMENTS_MAX (JOB_COMPILE_PROGRAMS_MAX + LINKED_PROGRAMS_MAX)
 
 /* What is being read; the first thing that is wrong is kept. */
 struct reading {

@@ -249,7 +249,7 @@ static void test_missing(void **state) {
 		{ CALL(0), "there is no helper 0 on a GPU" },
 		{ CALL(-1), "there is no helper -1 on a GPU" },
 		{ CALL(500), "there is no helper 500 on a GPU" },
-		{ CALL(513), "there is no helper 513 on a GPU" },
+		{ CALL(599), "there is no helper 599 on a GPU" },
 		{ { .code = BPF_JMP | BPF_CALL,
 		    .src_reg = BPF_PSEUDO_KFUNC_CALL,
 		    .imm = 99,
@@ -276,7 +276,7 @@ static void test_missing(void **state) {
 		assert_string_equal(text, rows[i].text);
 		assert_false(
 			shadow_explain(linked, blob, 0, "invalid func unknown#1073741828", text));
-		assert_false(shadow_explain(linked, blob, 0, "invalid func unknown#513", text));
+		assert_false(shadow_explain(linked, blob, 0, "invalid func unknown#599", text));
 		assert_false(shadow_explain(linked, blob, 0, "R0 !read_ok", text));
 	}
 }

@@ -12,9 +12,8 @@
 
 #include "daemon/gpuprobed/base/send-fds.h"
 #include "worker-pool.h"
+#include "proto/job.h"
 
-#define WORKER_MESSAGE_MAX (128 * 1024)
-#define WORKER_FDS_MAX SEND_FDS_MAX
 #define WORKER_NOBODY UINT64_MAX
 #define WORKER_OWNERS_MAX 32 /* whose last turn is remembered */
 
@@ -28,9 +27,9 @@ enum worker_state {
 struct worker_task {
 	TAILQ_ENTRY(worker_task) link;
 	json_object *request;
-	int fds[WORKER_FDS_MAX];
-	uint64_t output_max[WORKER_FDS_MAX]; /* 0: an input */
-	uint64_t output_size[WORKER_FDS_MAX];
+	int fds[JOB_FDS_MAX];
+	uint64_t output_max[JOB_FDS_MAX]; /* 0: an input */
+	uint64_t output_size[JOB_FDS_MAX];
 	unsigned int n_fds;
 	uint64_t owners[WORKER_TASK_OWNERS_MAX]; /* who waits for it */
 	unsigned int n_owners;
@@ -100,7 +99,7 @@ struct worker_pool {
 	char trouble[192];
 	bool unready; /* the last one that was started did not get ready */
 	struct worker_pool_counters counters;
-	char *buffer; /* WORKER_MESSAGE_MAX + 1 */
+	char *buffer; /* JOB_MESSAGE_MAX + 1 */
 };
 
 /* ---- worker-process.c ---- */

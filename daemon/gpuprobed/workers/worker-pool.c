@@ -414,7 +414,7 @@ int worker_pool_new(struct worker_pool **poolp, uv_loop_t *loop,
 	pool->path = strdup(options->path);
 	pool->arguments = worker_strings(options->path, options->arguments);
 	pool->environment = worker_strings(NULL, options->environment);
-	pool->buffer = malloc(WORKER_MESSAGE_MAX);
+	pool->buffer = malloc(JOB_MESSAGE_MAX);
 	if (!pool->path || !pool->arguments || !pool->environment || !pool->buffer) {
 		worker_pool_destroy(pool);
 		return -ENOMEM;

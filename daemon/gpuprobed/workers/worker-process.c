@@ -211,10 +211,10 @@ void worker_hurry(struct worker *worker) {
  * take. */
 static ssize_t worker_receive(struct worker *worker) {
 	union {
-		char bytes[CMSG_SPACE(sizeof(int) * WORKER_FDS_MAX)];
+		char bytes[CMSG_SPACE(sizeof(int) * JOB_FDS_MAX)];
 		struct cmsghdr align;
 	} control;
-	struct iovec vector = { worker->pool->buffer, WORKER_MESSAGE_MAX };
+	struct iovec vector = { worker->pool->buffer, JOB_MESSAGE_MAX };
 	struct msghdr message = {
 		.msg_iov = &vector,
 		.msg_iovlen = 1,
@@ -430,7 +430,7 @@ void worker_assign(struct worker *worker, struct worker_task *task) {
 	task->id = ++pool->next_id;
 	json_add_int(task->request, "id", task->id);
 	text = json_object_to_json_string_length(task->request, JSON_C_TO_STRING_PLAIN, &n);
-	if (!text || n > WORKER_MESSAGE_MAX) {
+	if (!text || n > JOB_MESSAGE_MAX) {
 		worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL,
 				     "the job is larger than a message to a worker may be");
 		return;

@@ -41,7 +41,7 @@ struct worker_task *worker_task_free(struct worker_task *task) {
 }
 
 int worker_task_add_input(struct worker_task *task, int fd) {
-	if (task->n_fds == WORKER_FDS_MAX) {
+	if (task->n_fds == JOB_FDS_MAX) {
 		fd_close(fd);
 		return -E2BIG;
 	}

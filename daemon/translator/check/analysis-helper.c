@@ -297,6 +297,8 @@ int analysis_helper(struct analysis *a, struct analysis_frame *state, uint32_t f
 	if (a->recording && (helper->kind == HELPER_COMM || helper->kind == HELPER_PID_TGID ||
 			     helper->kind == HELPER_DEVICE))
 		a->process = true;
+	if (a->recording && helper->sm > a->sm)
+		a->sm = helper->sm;
 	for (unsigned i = 1; !r && i <= 5; i++)
 		regs[i] = scalar;
 	if (!r && helper->kind != HELPER_MAP_LOOKUP && helper->kind != HELPER_RING_RESERVE)

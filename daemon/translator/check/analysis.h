@@ -81,6 +81,7 @@ struct analysis {
 	uint8_t uses[TRANSLATE_MAPS_MAX]; /* MAP_USE_ of each map */
 	uint32_t context; /* bit i: field i of the context is read */
 	bool process; /* something of the process slot is read */
+	unsigned sm; /* the least architecture that has the helpers that it calls; 0: any */
 	bool takes_memory;
 	bool recording; /* entry[] is final, what is above is being taken */
 };

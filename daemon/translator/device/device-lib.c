@@ -416,3 +416,17 @@ DEFINE_TRIPLE(block_idx, ctaid)
 DEFINE_TRIPLE(block_dim, ntid)
 DEFINE_TRIPLE(thread_idx, tid)
 DEFINE_TRIPLE(grid_dim, nctaid)
+
+/* As text: the compiler takes the name only where the whole library is for sm_90. */
+#define DEFINE_CLUSTER_ID(axis)                                           \
+	u64 gpuprobe_cluster_id_##axis(void);                             \
+	u64 gpuprobe_cluster_id_##axis(void) {                            \
+		u32 id;                                                   \
+                                                                          \
+		__asm__("mov.u32 %0, %%clusterid." #axis ";" : "=r"(id)); \
+		return id;                                                \
+	}
+
+DEFINE_CLUSTER_ID(x)
+DEFINE_CLUSTER_ID(y)
+DEFINE_CLUSTER_ID(z)

@@ -25,9 +25,9 @@
 #include <unistd.h>
 
 struct message {
-	char *text; /* WORKER_MESSAGE_MAX + 1 bytes */
+	char *text; /* JOB_MESSAGE_MAX + 1 bytes */
 	size_t size;
-	int fds[WORKER_FDS_MAX];
+	int fds[JOB_FDS_MAX];
 	size_t n_fds;
 };
 
@@ -156,7 +156,7 @@ static void take_fds(struct message *message, struct msghdr *header) {
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(control) + i * sizeof(fd), sizeof(fd));
-			if (message->n_fds < WORKER_FDS_MAX)
+			if (message->n_fds < JOB_FDS_MAX)
 				message->fds[message->n_fds++] = fd;
 			else
 				close(fd);
@@ -169,9 +169,9 @@ static void take_fds(struct message *message, struct msghdr *header) {
 static int message_receive(struct message *message, int fd) {
 	union {
 		struct cmsghdr align;
-		char bytes[CMSG_SPACE(WORKER_FDS_MAX * sizeof(int))];
+		char bytes[CMSG_SPACE(JOB_FDS_MAX * sizeof(int))];
 	} control;
-	struct iovec bytes = { .iov_base = message->text, .iov_len = WORKER_MESSAGE_MAX };
+	struct iovec bytes = { .iov_base = message->text, .iov_len = JOB_MESSAGE_MAX };
 	struct msghdr header = {
 		.msg_iov = &bytes,
 		.msg_iovlen = 1,
@@ -217,7 +217,7 @@ static int send_object(int fd, struct json_object *object, size_t *size) {
 
 	if (!text)
 		return -ENOMEM;
-	return *size > WORKER_MESSAGE_MAX ? -EMSGSIZE : send_text(fd, text, *size);
+	return *size > JOB_MESSAGE_MAX ? -EMSGSIZE : send_text(fd, text, *size);
 }
 
 /* The request as an object, all of it; NULL if the text is anything else. */
@@ -410,7 +410,7 @@ int worker_run(const struct worker_options *options, const struct worker_handler
 	r = say_ready(options, warm, userdata);
 	if (r)
 		return complain("starting", r);
-	message.text = malloc(WORKER_MESSAGE_MAX + 1);
+	message.text = malloc(JOB_MESSAGE_MAX + 1);
 	if (!message.text)
 		return complain("starting", -ENOMEM);
 	for (;;) {

@@ -19,10 +19,9 @@
 #include <stdint.h>
 
 #include "sandbox.h"
+#include "proto/job.h"
 
 #define WORKER_FD 3
-#define WORKER_MESSAGE_MAX (128 * 1024)
-#define WORKER_FDS_MAX 64
 #define WORKER_THREADS_MAX 8 /* of one; each takes memory */
 #define WORKER_SLOW_MS 2500 /* longer than a process waits by default */
 #define WORKER_INPUT_MAX (UINT64_C(1) << 30)

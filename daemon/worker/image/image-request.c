@@ -242,7 +242,7 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 	struct json_object *programs, *attachments;
 	int r;
 
-	if (!worker_get_array(job->request, "programs", IMAGE_PROGRAMS_MAX, &programs))
+	if (!worker_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
 		return bad(reply, "no programs, or too many");
 	if (!worker_get_array(job->request, "attachments", IMAGE_ATTACHMENTS_MAX, &attachments))
 		return bad(reply, "no attachments, or too many");
@@ -311,6 +311,7 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 	request->kind = (enum image_kind)find_word(kinds, kind);
 	request->stage = (enum image_stage)find_word(stages, stage);
 	request->capability = (unsigned int)capability;
+	request->options.capability = request->capability;
 	request->options.image = (uint32_t)image;
 	request->isa = (uint32_t)isa;
 	request->target = (uint32_t)target;

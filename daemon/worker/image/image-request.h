@@ -6,7 +6,6 @@
 #include "passes/probe.h"
 #include "daemon/worker/base/worker.h"
 
-#define IMAGE_PROGRAMS_MAX WORKER_FDS_MAX
 #define IMAGE_ATTACHMENTS_MAX 1024
 #define IMAGE_STUBS_MAX 64
 #define IMAGE_CONTEXT_MAX 32 /* fields that a program reads */

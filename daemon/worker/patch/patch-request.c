@@ -54,7 +54,7 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 	uint64_t end = sizeof(struct patch_data);
 	size_t n;
 
-	if (!worker_get_array(job->request, "programs", IMAGE_PROGRAMS_MAX, &programs))
+	if (!worker_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
 		return bad(reply, "no programs, or too many");
 	n = json_object_array_length(programs);
 	request->image.programs = calloc(n + 1, sizeof(*request->image.programs));
