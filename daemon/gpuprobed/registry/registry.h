@@ -118,7 +118,7 @@ struct registry {
 void registry_init(struct registry *registry);
 void registry_deinit(struct registry *registry);
 
-/* `text`, or that with the first number behind it that nobody else has. 0 or -ENOMEM. */
+/* `text`, or `text` with the first number that makes it unique. 0 or -ENOMEM. */
 int registry_prefix_new(struct registry *registry, const char *text, struct prefix **prefixp);
 struct prefix *prefix_free(struct prefix *prefix); /* NULL is fine */
 
