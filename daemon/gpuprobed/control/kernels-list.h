@@ -43,7 +43,9 @@ struct kernels_list {
 	size_t next; /* kernel to be sent */
 };
 
-/* What the caller (NULL: somebody who sees all) may see; pid 0: of all processes. 0 or -ENOMEM. */
+/*
+ * The kernels that the caller may see (NULL: all kernels); pid 0: of all processes. 0 or -ENOMEM.
+ */
 int kernels_list_init(struct kernels_list *list, const struct daemon *daemon,
 		      const struct varlink_call *call, int64_t pid, bool more);
 void kernels_list_deinit(struct kernels_list *list);
