@@ -93,8 +93,8 @@ struct worker_pool {
 	struct worker_turn {
 		uint64_t owner;
 		uint64_t turn; /* 0: none */
-		uint64_t failed; /* uv_now() when a worker last crashed on a task of this owner; 0:
-				    never */
+		uint64_t failed; /* uv_now() when a worker last ended because of a task of this
+				    owner; 0: never */
 	} turns[WORKER_OWNERS_MAX];
 	uint64_t last_turn;
 	json_object *features;
