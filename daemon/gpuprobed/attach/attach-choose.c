@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "proto/job.h"
 
 /* Fills in *trouble; returns result. */
 __attribute__((format(printf, 4, 5))) static int trouble_set(struct attach_trouble *trouble,

@@ -18,6 +18,7 @@
 #include "daemon/gpuprobed/settings/filter.h"
 #include "proto/map-layout.h"
 #include "daemon/gpuprobed/verify/verify.h"
+#include "proto/job.h"
 
 struct attach_context;
 struct host;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "attach.h"
+#include "proto/job.h"
 
 /* Whether what the pass gives the program comes from the process slot (proto/gpuprobe.bpf.h:
  * device, pid). */

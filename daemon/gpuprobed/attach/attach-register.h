@@ -19,7 +19,7 @@ enum {
 	_ATTACH_REGISTER_SUCCESS,
 	ATTACH_REGISTER_E_LIMIT, /* too many attachments */
 	ATTACH_REGISTER_E_QUOTA, /* too many of this user */
-	ATTACH_REGISTER_E_MAP_QUOTA, /* his maps would take too much memory */
+	ATTACH_REGISTER_E_MAP_QUOTA, /* the user's maps would take too much memory */
 	ATTACH_REGISTER_E_MAP, /* a map is larger than a map may be, or of another shape */
 	ATTACH_REGISTER_E_HOST, /* a program on the host cannot be attached: the report says why */
 };

@@ -34,6 +34,7 @@
 #include "daemon/gpuprobed/image/pass.h"
 #include "daemon/gpuprobed/verify/verify.h"
 #include "lib/json.h"
+#include "proto/job.h"
 
 #define ATTACH_LINK_MS 10000
 

@@ -36,7 +36,7 @@ bool closer_is_behind(const struct closer *closer);
 
 /*
  * Closes a descriptor that came from another user. done() is called on the loop when it is closed.
- * The sender can delay that for ever, so charge the descriptor to his quota until then.
+ * The sender can delay that for ever, so charge the descriptor to the sender's quota until then.
  */
 void closer_foreign(struct closer *closer, int consumed_fd, void (*done)(void *userdata),
 		    void *userdata);

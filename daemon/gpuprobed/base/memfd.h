@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a memfd that nobody can change any more is sealed with. */
+/* The seals of a memfd that no process can change any more. */
 #define MEMFD_SEALS_FINAL (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
 /* What a foreign memfd must carry at least before its bytes are looked at. */
 #define MEMFD_SEALS_INPUT (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
@@ -27,8 +27,10 @@ int memfd_new(const char *name);
 /* A new memfd with these bytes, sealed for good. The descriptor, or -errno. */
 int memfd_new_sealed(const char *name, const void *data, size_t size);
 
-/* Seals a memfd that somebody else filled, for good. 0; -EBUSY if it is still mapped writable; or
- * -errno. */
+/*
+ * Seals a memfd that another process filled, for good. 0; -EBUSY if it is still mapped writable; or
+ * -errno.
+ */
 int memfd_seal(int fd);
 
 /*

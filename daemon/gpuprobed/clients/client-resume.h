@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What a process says of modules and instances that it has from an earlier daemon (RESUME, KEEP).
- */
+/* Handles RESUME and KEEP: modules and instances that a process has from an earlier daemon. */
 
 #include "client.h"
 #include "proto/wire.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What the daemon does with messages of shims. */
+/* Handles the messages of shims. */
 
 #include "daemon/gpuprobed/image/image-context.h"
 #include "daemon/gpuprobed/image/process.h"

@@ -48,11 +48,11 @@ struct object;
 extern const struct varlink_method control_methods[]; /* userdata: a struct control_context */
 
 /*
- * Who may do what: root and the daemon's own user everything; members of the group gpuprobe attach,
- * and see and detach what is theirs; others see what is theirs, and attach to it if the
- * configuration allows (user-attach). What counts are the uid and the groups that the peer had when
- * it connected, as the kernel has kept them: no pid, which may be another's by now. gpuprobed(8)
- * has the table.
+ * The rights of callers. Root and the daemon's own user may do everything. Members of the group
+ * gpuprobe may attach, and see and detach what is theirs. Other users see what is theirs, and
+ * attach to it if the configuration allows (user-attach). What counts are the uid and the groups
+ * that the peer had when it connected, as the kernel has kept them; a pid may be another process's
+ * by now. gpuprobed(8) has the table.
  */
 bool control_is_admin(const struct varlink_call *call);
 bool control_may_attach(const struct varlink_call *call);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Which attachments an image, or a plan, of a process is made with. */
+/* Chooses the attachments with which an image, or a plan, of a process is made. */
 
 #include <stdbool.h>
 #include <stddef.h>

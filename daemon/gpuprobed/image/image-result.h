@@ -39,7 +39,8 @@ struct image_result {
 	bool later; /* own image, because of what may pass */
 	bool plan; /* of the SASS engine: what replaces nothing and patches what is loaded
 		      (proto/patch.h) */
-	int fd; /* the new image, sealed; -1 unless replaced, or nobody can ask for it any more */
+	int fd; /* the new image, sealed; -1 unless replaced, or if it cannot be asked for any more
+		 */
 	bool cached; /* somebody can */
 	uint64_t size;
 	char reason[192]; /* why the own image is used */
@@ -81,7 +82,8 @@ struct image_result *image_result_unref(struct image_result *result); /* NULL is
 int image_result_charge(struct image_result *result, struct account *account, int names,
 			uint64_t names_size);
 
-/* Who can ask for the image is over: it is given up, unless it is a plan that names are kept for.
+/*
+ * The image cannot be asked for any more: closes it, unless it is a plan that names are kept for.
  */
 void image_result_uncache(struct image_result *result);
 

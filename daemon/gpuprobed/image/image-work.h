@@ -45,7 +45,7 @@ struct image_work {
 	size_t n_attachments;
 	json_object *standing; /* of a plan, borrowed likewise: as in struct plan_job */
 	int fd; /* the image, sealed */
-	uint64_t deadline; /* uv_now(): until then somebody waits for it */
+	uint64_t deadline; /* uv_now() until which a process waits for it */
 	uint64_t limit; /* uv_now(): work that is under way at the deadline goes on until then */
 	uid_t uid; /* whose image it is */
 	void (*on_compile)(void *userdata); /* it is not on the disk; may be called more than once,
@@ -67,7 +67,7 @@ int image_work_start(struct image_work **workp, const struct image_work *work);
 /* A compiler, or a pass of the user, has to work on it; an argument for struct job_cache_use. */
 void image_work_compiles(void *work);
 
-/* Nobody wants it any more: ends it soon, if an image worker has it. */
+/* It is not wanted any more: ends it soon, if an image worker has it. */
 void image_work_cancel(struct image_work *work);
 
 /*

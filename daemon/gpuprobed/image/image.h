@@ -29,7 +29,8 @@ struct image_cache {
 					    which they came */
 	unsigned int n;
 	uint64_t bytes; /* of the images in it */
-	uint64_t seed; /* of the hash: nobody can make two images collide on purpose */
+	uint64_t seed; /* seed of the hash, so that no process can make two images collide on
+			  purpose */
 	uint32_t last_image; /* number given to an image; 31 bits, and not from 1: images on the
 				disk have theirs */
 };

@@ -59,7 +59,7 @@ struct kernels_list {
 	size_t next; /* kernel to be sent */
 };
 
-/* What the reader may see; pid 0: of all processes. 0 or -ENOMEM. */
+/* The kernels that the reader may see; pid 0: of all processes. 0 or -ENOMEM. */
 int kernels_list_init(struct kernels_list *list, const struct image_context *context,
 		      const struct kernels_reader *reader, int64_t pid, bool more);
 void kernels_list_deinit(struct kernels_list *list);

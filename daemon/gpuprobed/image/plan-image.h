@@ -36,7 +36,7 @@ struct plan_function {
 
 struct plan_image;
 
-/* Somebody who waits for one. Taken back with plan_waiter_cancel(). */
+/* A waiter for a patch image. Taken back with plan_waiter_cancel(). */
 struct plan_waiter {
 	LIST_ENTRY(plan_waiter) link;
 	struct plan_image *image; /* that it waits for; NULL: none */
@@ -50,7 +50,7 @@ struct plan_image {
 	TAILQ_ENTRY(plan_image) link;
 	struct image_context *context;
 	uint32_t capability;
-	uid_t payer; /* for whom it was made first */
+	uid_t payer; /* the user for whom it was made first */
 	size_t n_attachments;
 	uint64_t attachments[PATCH_ATTACHMENTS_MAX]; /* in order */
 	enum plan_state state;

@@ -22,6 +22,7 @@
 #include "image-context.h"
 #include "image-match.h"
 #include "plan-image.h"
+#include "proto/job.h"
 
 struct plan_prepare_waiter {
 	struct plan_waiter waiter; /* first */

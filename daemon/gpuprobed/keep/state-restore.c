@@ -21,6 +21,7 @@
 #include "daemon/gpuprobed/verify/host.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "state.h"
+#include "proto/job.h"
 
 #define STATE_LAYOUT_NUMBERS 13
 #define STATE_ATTACHMENTS_MAX (JOB_COMPILE_PROGRAMS_MAX + LINKED_PROGRAMS_MAX)

@@ -75,8 +75,10 @@ uint64_t map_accounts_refused(const struct map_accounts *accounts); /* charges, 
 struct map;
 struct map_instance;
 
-/* Who keeps descriptors of maps for the next daemon. What keep_*() return is handed to drop() when
- * the memory goes; 0: it is not kept. */
+/*
+ * Functions that keep descriptors of maps for the next daemon. The number that keep_*() return is
+ * passed to drop() when the memory goes; 0: it is not kept.
+ */
 struct map_keeper {
 	uint32_t (*keep_instance)(const struct map_instance *instance, void *userdata);
 	uint32_t (*keep_totals)(const struct map *map, int fd, void *userdata);
@@ -103,7 +105,7 @@ struct map_instance {
 	uint32_t slot; /* of who keeps it; 0: nobody */
 	uint32_t device;
 	int fd; /* to be sent to the process: the memfd, sealed, or the kernel's map */
-	uint64_t size; /* of the memfd; of a kernel's map whole pages: what is to be mapped */
+	uint64_t size; /* bytes of the memfd, or of a map of Linux whole pages to map */
 	const unsigned char *bytes; /* all of it, mapped read-only; others may write to it */
 	const unsigned char *data; /* in it */
 	unsigned int patience; /* looks in vain that are left for reads of it, earned by reads that

@@ -71,7 +71,7 @@ struct metrics_view {
 	bool prometheus;
 };
 
-/* text: NULL without memory. It may be taken: then it is to be set to {}. */
+/* text: NULL without memory. A callee that takes it over sets it to {}. */
 typedef void (*metrics_fn)(struct metrics_text *text, void *userdata);
 
 /* Makes the text; done is called once, from the loop. 0, -EBUSY if METRICS_RUNS_MAX are at work, or

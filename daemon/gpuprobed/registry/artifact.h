@@ -17,8 +17,10 @@ struct artifact {
 	uint64_t image_size;
 };
 
-/* The folder is made with mode 0700 if there is none; numbers go on after the highest in it. 0 or
- * -errno. */
+/*
+ * Makes the folder with mode 0700 if it does not exist. Numbers continue after the highest in it. 0
+ * or -errno.
+ */
 int artifact_store_new(struct artifact_store **storep, uv_loop_t *loop, const char *folder);
 
 /* Not while the loop runs. NULL is fine. */

@@ -30,7 +30,6 @@ enum {
 	       others out */
 #define REGISTRY_KEPT_FOR_ROOT 64 /* ... and for root, and the daemon's user */
 #define REGISTRY_FEW 64
-#define REGISTRY_PROGRAMS_MAX 60 /* of an object on the GPU: outputs that one job can carry */
 #define REGISTRY_OBJECT_MAPS_MAX 64
 #define REGISTRY_SYMBOL_SIZE 64
 #define REGISTRY_PREFIX_SIZE 56 /* room for _pN and _mN behind it */
@@ -119,7 +118,7 @@ struct registry {
 void registry_init(struct registry *registry);
 void registry_deinit(struct registry *registry);
 
-/* `text`, or that with the first number behind it that nobody else has. 0 or -ENOMEM. */
+/* `text`, or `text` with the first number that makes it unique. 0 or -ENOMEM. */
 int registry_prefix_new(struct registry *registry, const char *text, struct prefix **prefixp);
 struct prefix *prefix_free(struct prefix *prefix); /* NULL is fine */
 

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What each uid uses of the daemon, mostly through the shim socket. A quota is an ordinary positive
- * result. An account lives as long as somebody holds a reference, and as long as it remembers time
- * of workers.
+ * What each uid uses of the daemon, mostly through the shim socket, and its quotas. A quota that is
+ * used up is an ordinary positive result. An account lives as long as references to it exist, and
+ * as long as it remembers time of workers.
  */
 
 #include <stdbool.h>
@@ -32,8 +32,10 @@ struct account_limits {
  * instructions; results that do so, of two descriptors each. */
 #define ACCOUNT_KEPT_BYTES_MAX (UINT64_C(128) << 20)
 #define ACCOUNT_KEPT_MAX 1024
-/* Modules of his processes, and of all: several calls go through all that there are, in a turn of
- * the loop. */
+/*
+ * Modules of a user's processes, and of all processes: several calls walk over all of them in one
+ * turn of the loop.
+ */
 #define ACCOUNT_MODULES_MAX 32768
 #define ACCOUNT_MODULES_ALL_MAX 262144
 #define ACCOUNT_RESULT_BYTES_MAX \
@@ -58,12 +60,12 @@ struct account {
 					  came (image-result.c) */
 	unsigned int n_kept;
 	uint64_t kept_bytes;
-	uint64_t turn, turn_ns; /* how long his messages were worked on in the turn of the loop that
-				   began at this uv_now() */
+	uint64_t turn, turn_ns; /* how long the user's messages were worked on in the turn of the
+				   loop that began at this uv_now() */
 	uint64_t result_bytes;
 	unsigned int attaches; /* in work */
 	bool verifies; /* one of these has a thread of the verifier's */
-	uint64_t verify_turn; /* when he last had one, or began to wait (attach-verify.c) */
+	uint64_t verify_turn; /* when the user last had one, or began to wait (attach-verify.c) */
 	unsigned int modules;
 };
 
@@ -86,9 +88,9 @@ struct account *account_unref(struct account *account); /* NULL is fine */
 /* 0 or ACCOUNT_E_QUOTA with nothing charged. */
 int account_charge_connection(struct account *account);
 void account_discharge_connection(struct account *account);
-int account_charge_image(
-	struct account *account,
-	uint64_t bytes); /* who finds no room may wait for it, so it counts as no refusal */
+int account_charge_image(struct account *account,
+			 uint64_t bytes); /* a caller that finds no room may wait for it, so it
+					     counts as no refusal */
 void account_discharge_image(struct account *account, uint64_t bytes);
 int account_charge_result(struct account *account, uint64_t bytes);
 void account_discharge_result(struct account *account, uint64_t bytes);
@@ -98,9 +100,10 @@ int account_charge_module(struct account *account);
 void account_discharge_module(struct account *account);
 
 /*
- * Workers have worked for him so many milliseconds; now is a clock in milliseconds. In a minute as
- * much is forgiven as he may use in one, so who has used it up has his share again after a while.
+ * Charges `ms` milliseconds of workers' time to the user; now is a clock in milliseconds. Each
+ * minute forgives as much as a user may use in one. So a user who has used it up has the share
+ * again after a while.
  */
 void account_charge_time(struct account *account, uint64_t ms, uint64_t now);
-/* Whether workers may work for him now. 0 or ACCOUNT_E_QUOTA. */
+/* Whether workers may work for the user now. 0 or ACCOUNT_E_QUOTA. */
 int account_check_time(struct account *account, uint64_t now);

@@ -63,9 +63,9 @@ struct config {
 			   */
 	unsigned int deadline_ms; /* of all images of a process together, and the most that a shim
 				     waits for one answer */
-	unsigned int deadline_others_ms; /* the same of a process of which its own user has attached
-					    nothing: at most deadline_ms */
-	unsigned int compile_ms; /* of one image, for its worker, when nobody waits any more */
+	unsigned int deadline_others_ms; /* the same for a process to which its own user has
+					    attached nothing: at most deadline_ms */
+	unsigned int compile_ms; /* of one image, for its worker, when no process waits any more */
 	unsigned int mirror_period_ms;
 	unsigned int workers;
 	struct config_list metrics; /* files, and unix:PATH */

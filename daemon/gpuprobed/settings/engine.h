@@ -37,24 +37,24 @@ struct engine_rules {
 	size_t n;
 	struct engine_rule rules[ENGINE_RULES_MAX]; /* the first that matches decides */
 	bool has_fallback;
-	enum engine fallback; /* of who matches none */
+	enum engine fallback; /* for processes that match no rule */
 };
 
 /* "auto", "ptx", "sass", "off". */
 const char *engine_name(enum engine engine);
-/* The engine of that name; off only if may_be_off. False: there is none. */
+/* The engine of that name; off only if may_be_off. False: no engine has that name. */
 bool engine_from_name(const char *name, bool may_be_off, enum engine *enginep);
 
 /* Adds ENGINE[:MATCH]. 0, or ENGINE_E_INVALID with one line in error. */
 int engine_rules_add(struct engine_rules *rules, const char *text,
 		     char error[static ENGINE_ERROR_SIZE]);
 
-/* Whether the engine patches machine code of who gets it. */
+/* Whether the engine patches machine code of processes that get it. */
 bool engine_is_sass(enum engine engine);
 
 enum engine engine_rules_find(const struct engine_rules *rules, const struct process_facts *facts);
 
-/* Whether anybody gets the SASS engine. */
+/* Whether any rule gives the SASS engine. */
 bool engine_rules_any_sass(const struct engine_rules *rules);
 
 /* The rules for the interest page; how many. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Which processes an attachment means. */
+/* The filter of an attachment: to which processes it applies. */
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,8 +15,8 @@
 
 struct filter {
 	bool has_pid, has_uid, has_comm, has_exe, has_cgroup;
-	bool own; /* only processes that have the rights of their user alone: whom that user might
-		     look into himself */
+	bool own; /* only processes that have no more rights than their user, so that this user may
+		     examine them */
 	pid_t pid;
 	uint64_t start_time; /* as in process_facts: no later process with that pid; 0: not known,
 				any */
@@ -53,7 +53,7 @@ bool filter_is_empty(const struct filter *filter);
 
 bool filter_matches(const struct filter *filter, const struct process_facts *facts);
 
-/* Whether all that other asks for is asked for here, too: who matches this one matches other. */
+/* Whether every process that matches this filter also matches `other`. */
 bool filter_implies(const struct filter *filter, const struct filter *other);
 
 /* The rule of the interest page: never narrower than the filter. */

@@ -24,7 +24,7 @@
 	       others out */
 #define SHIM_KEPT_FOR_ROOT 64 /* ... and for root */
 #define SHIM_FEW 8
-#define SHIM_GREETING_MS 5000 /* who has not greeted by then is let go */
+#define SHIM_GREETING_MS 5000 /* a peer that has not sent HELLO by then is disconnected */
 #define SHIM_QUEUE_MAX (WIRE_SLOTS_MAX + 64) /* messages that wait for one peer */
 
 struct shim_server;
@@ -89,7 +89,7 @@ struct shim_server_counters {
 };
 const struct shim_server_counters *shim_server_counters(const struct shim_server *server);
 
-/* A peer has greeted in another version, and is let go. */
+/* A peer has sent HELLO in another version, and is disconnected. */
 void shim_server_on_other(struct shim_server *server,
 			  void (*other)(const struct shim_connection *connection,
 					const struct shim_greeting *greeting, void *userdata));

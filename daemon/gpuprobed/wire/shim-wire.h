@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* What may come from a shim, and when. No sockets here: this is what the fuzzer drives. */
+/*
+ * Which messages may come from a shim, and when. There are no sockets here: the fuzzer drives this
+ * code.
+ */
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -31,7 +31,7 @@ struct worker_task {
 	uint64_t output_max[JOB_FDS_MAX]; /* 0: an input */
 	uint64_t output_size[JOB_FDS_MAX];
 	unsigned int n_fds;
-	uint64_t owners[WORKER_TASK_OWNERS_MAX]; /* who waits for it */
+	uint64_t owners[WORKER_TASK_OWNERS_MAX]; /* the owners that wait for it */
 	unsigned int n_owners;
 	uint64_t owner; /* of these, in whose turn it is done */
 	unsigned int overtime_ms;
@@ -92,7 +92,8 @@ struct worker_pool {
 	struct worker_turn {
 		uint64_t owner;
 		uint64_t turn; /* 0: none */
-		uint64_t failed; /* uv_now: when a worker has ended by a task of his; 0: never */
+		uint64_t failed; /* uv_now() when a worker last ended because of a task of this
+				    owner; 0: never */
 	} turns[WORKER_OWNERS_MAX];
 	uint64_t last_turn;
 	json_object *features;

@@ -49,10 +49,12 @@ struct worker_pool_options {
 	unsigned int owner_max; /* that work for one owner at a time; 0: all */
 	unsigned int ready_ms; /* how long a worker may take to get ready; 0: 20 s */
 	unsigned int queue_max; /* tasks waiting; 0: 4096 */
-	/* a worker has ended by itself; of those that do not get ready one after the other only the
-	 * first. NULL: nobody asks */
+	/*
+	 * a worker has ended by itself; if several in turn do not get ready, only the first is
+	 * reported. NULL: not called
+	 */
 	void (*on_crash)(const char *path, pid_t pid, const char *message);
-	/* a worker was busy so long with a task of this owner. NULL: nobody asks */
+	/* a worker was busy for `ms` milliseconds with a task of this owner. NULL: not called */
 	void (*on_time)(uint64_t owner, uint64_t ms, void *userdata);
 	void *userdata;
 };
@@ -116,7 +118,9 @@ void worker_task_replace_output(struct worker_task *task, unsigned int index, in
 /* Bytes in the output at index; 0: there is none. */
 uint64_t worker_task_output_size(const struct worker_task *task, unsigned int index);
 
-/* Says for whom the task is done: owners take turns. A task without an owner comes first. */
+/*
+ * Sets the owner for whom the task is done: owners take turns. A task without an owner comes first.
+ */
 void worker_task_set_owner(struct worker_task *task, uint64_t owner);
 bool worker_task_has_owner(const struct worker_task *task);
 
@@ -149,9 +153,9 @@ void worker_task_set_alone(struct worker_task *task);
 void worker_task_set_retry(struct worker_task *task);
 
 /*
- * Overtime: a worker that still works on the task at its deadline may go on for so many
- * milliseconds, unless too many workers are in overtime already, for this owner or at all. A task
- * that no worker has taken by its deadline waits for at most so long until fewer are, and may then
+ * Overtime: a worker that still works on the task at its deadline may continue for overtime_ms
+ * milliseconds, unless too many workers are in overtime already, for this owner or in all. A task
+ * that no worker has taken by its deadline waits at most that long until fewer are, and may then
  * take as long.
  */
 void worker_task_set_overtime(struct worker_task *task, unsigned int overtime_ms);

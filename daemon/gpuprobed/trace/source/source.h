@@ -23,14 +23,15 @@ struct trace_session;
 struct trace_options {
 	uid_t caller;
 	bool all_users; /* the caller may trace processes of others */
-	bool own_files; /* who may not may have probes of functions of his own files */
+	bool own_files; /* users without that right may have probes of functions of their own files
+			 */
 	struct filter filter;
 	const char *cgroup; /* or NULL */
 	const uint32_t *pids; /* n_pids 0: those that the filter means */
 	size_t n_pids;
 	bool follow;
 	bool shim, bpf, gpu, kernel; /* sources */
-	bool cupti; /* with gpu: by CUPTI, if it can be had */
+	bool cupti; /* with gpu: by CUPTI, if possible */
 	uint64_t functions[TRACE_FUNCTION_MAX / 64]; /* bit n: calls of function n; dynamic ones
 							have the bit TRACE_FUNCTION_DYNAMIC */
 	const char *const *hooks; /* patterns */
@@ -62,8 +63,10 @@ bool trace_session_missed(struct trace_session *session, pid_t pid);
 bool trace_session_emit(struct trace_session *session, const struct trace_record *record,
 			uint32_t pid, uint32_t tid);
 
-/* Of so many launches of a process it will not be known when their kernels ended: that is no loss,
- * and told apart. */
+/*
+ * For `count` launches of a process it will not be known when their kernels ended. This is no loss,
+ * and is reported apart.
+ */
 void trace_session_unknown_ends(struct trace_session *session, uint32_t pid, uint64_t count);
 
 /* Records that were lost before they got here. */
@@ -87,7 +90,10 @@ void trace_session_counts_anew(struct trace_session *session, enum trace_source 
 void trace_session_process(struct trace_session *session, pid_t pid);
 void trace_session_thread(struct trace_session *session, pid_t pid, pid_t tid);
 
-/* A process that is traced began or ended: from whoever learns it first; told twice is fine. */
+/*
+ * A traced process began or ended. The source that learns it first reports it; a second report does
+ * no harm.
+ */
 void trace_session_forked(struct trace_session *session, pid_t parent, pid_t child, uint64_t time);
 /* comm and exe are new: facts are read again. False: it is gone, and nothing was told. */
 bool trace_session_execed(struct trace_session *session, pid_t pid, uint64_t time);

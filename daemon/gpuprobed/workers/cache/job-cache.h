@@ -36,7 +36,7 @@ struct cache_counters {
 	uint64_t limit; /* bytes */
 };
 
-/* 0, CACHE_STORE_E_UNSAFE, or -errno: there is no cache, and the daemon goes on without. */
+/* 0; CACHE_STORE_E_UNSAFE or -errno: there is no cache, and the daemon runs without. */
 int job_cache_new(struct job_cache **cachep, uv_loop_t *loop, const char *folder, uint64_t limit);
 
 /* What CACHE_STORE_E_UNSAFE or -errno means. */
@@ -57,15 +57,17 @@ const char *job_cache_trouble(const struct job_cache *cache);
 
 /* Of one job. */
 struct job_cache_use {
-	uid_t uid; /* for whom it is done; and whose work it is, unless the task has an owner
-		      already */
+	uid_t uid; /* the user for whom it is done, and the owner of the work unless the task has
+		      one already */
 	const char *executable; /* whose bytes matter, or NULL; copied */
 	/* The job has a number that its output holds ("image"): it becomes that of the entry,
 	 * unless somebody else has that now. NULL: it has none. */
 	bool (*number_taken)(uint32_t number, void *userdata);
 	void *userdata;
-	/* It has to be done: it goes to the pool now. May be called from within job_cache_submit().
-	 * NULL: nobody asks. */
+	/*
+	 * The job is not in the cache and goes to the pool now. May be called from within
+	 * job_cache_submit(). NULL: not called.
+	 */
 	void (*missed)(void *userdata);
 	void *missed_userdata;
 };

@@ -28,9 +28,11 @@ char *job_text_request(json_object *request, struct job_ids *ids);
 /* Its reply, to be kept: the caller's. NULL: it cannot be. */
 char *job_text_keep_reply(json_object *reply, const struct job_ids *ids, size_t *sizep);
 
-/* A reply that was kept, as the worker of a job with these attachments would give it now. NULL: it
- * is none. */
+/*
+ * A kept reply, in the form in which the worker of a job with these attachments would give it now.
+ * NULL: it is no valid reply.
+ */
 json_object *job_text_take_reply(const char *text, size_t size, const struct job_ids *ids);
 
-/* Words for a person: the job, and whom it is about. */
+/* Words for people: the job, and what it is about. */
 void job_text_name(json_object *request, json_object *reply, struct cache_entry *entry);

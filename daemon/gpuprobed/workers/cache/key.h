@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Keys of what is kept: SHA-256 over all that it was made from. Images are hostile input, and one
- * who could make two with the same key would choose what another process runs: so it is a
- * cryptographic hash, and each part goes in behind its length.
+ * Keys of the cache: SHA-256 over all that an entry was made from. Images are hostile input. An
+ * attacker who could make two with the same key would choose what another process runs. So it is a
+ * cryptographic hash, and the length of each part goes in before the part.
  */
 
 #include <stddef.h>

@@ -28,7 +28,7 @@ enum {
 struct cache_usage {
 	uint64_t bytes; /* on the disk */
 	uint64_t entries;
-	uint64_t removed; /* by this call, to make room or because somebody asked */
+	uint64_t removed; /* by this call, to make room or on request */
 };
 
 /* One entry, to be shown. */
@@ -52,9 +52,10 @@ int cache_store_put(const char *folder, const struct cache_entry *entry);
 void cache_store_drop(const char *folder, const struct cache_key *key, uid_t uid);
 
 /*
- * Counts what is there. With more than `limit` bytes, or too many entries, some go until there is
- * room for another tenth: always the oldest one of the uid that has the most, so that nobody drives
- * out another's who has less. What writers that died have left goes, too.
+ * Counts what is there. If there are more than `limit` bytes, or too many entries, it removes
+ * entries until another tenth is free: always the oldest one of the uid that has the most. So a
+ * user cannot drive out the entries of one who has less. Files that dead writers have left are
+ * removed, too.
  */
 int cache_store_trim(const char *folder, uint64_t limit, struct cache_usage *usage);
 
