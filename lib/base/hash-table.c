@@ -118,20 +118,30 @@ bool hash_table_reserve(struct hash_table *table, size_t n) {
 
 void *hash_table_add(struct hash_table *table, const void *key, bool *addedp) {
 	const size_t key_size = table->key_size ?: sizeof(struct hash_text);
-	void *entry = hash_table_find(table, key);
+	struct hash_place *place;
 	uint32_t hash;
+	void *entry;
 
 	if (addedp)
-		*addedp = !entry;
-	if (entry)
-		return entry;
-	if (table->n == table->capacity && !grow(table))
+		*addedp = true;
+	if (!table->capacity && !grow(table))
 		return NULL;
 	hash = hash_of(table, key);
+	place = find_place(table, key, hash);
+	if (place->number) {
+		if (addedp)
+			*addedp = false;
+		return hash_table_at(table, place->number - 1);
+	}
+	if (table->n == table->capacity) {
+		if (!grow(table))
+			return NULL;
+		place = find_place(table, key, hash);
+	}
 	entry = hash_table_at(table, table->n);
 	memcpy(entry, key, key_size);
 	memset((char *)entry + key_size, 0, table->entry_size - key_size);
-	*find_place(table, key, hash) = (struct hash_place){ hash, ++table->n };
+	*place = (struct hash_place){ hash, ++table->n };
 	return entry;
 }
 
