@@ -218,24 +218,19 @@ static int read_user(const char *what, const char *user, int64_t *uidp) {
 
 /* Fills in what getopt wants of the options of a command. letters: "hV" and theirs. */
 static void make_options(const struct ctl_option *own, struct option *options, char *letters) {
-	static const int has_arg[] = {
-		[CTL_FLAG] = no_argument,
-		[CTL_TEXT_OPTIONAL] = optional_argument,
-	};
-
 	memcpy(options, common, sizeof(common));
 	options += COMMON_N;
 	letters = stpcpy(letters, "hV");
 	for (int i = 0; own && own[i].name; i++) {
-		const bool needs_value = own[i].value > CTL_TEXT_OPTIONAL;
+		const int has_arg = own[i].value == CTL_FLAG            ? no_argument
+				    : own[i].value == CTL_TEXT_OPTIONAL ? optional_argument
+									: required_argument;
 
-		*options++ =
-			(struct option){ own[i].name,
-					 needs_value ? required_argument : has_arg[own[i].value],
-					 NULL, own[i].letter ?: OPTION_OWN + i };
+		*options++ = (struct option){ own[i].name, has_arg, NULL,
+					      own[i].letter ?: OPTION_OWN + i };
 		if (own[i].letter) {
 			*letters++ = own[i].letter;
-			letters = stpcpy(letters, needs_value ? ":" : "");
+			letters = stpcpy(letters, has_arg == required_argument ? ":" : "");
 		}
 	}
 	*options = (struct option){};
