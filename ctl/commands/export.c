@@ -81,7 +81,7 @@ static int put_label(json_object *parameters, const char *text) {
 		json_object_object_add(parameters, "labels", labels);
 	}
 	name = strndup(text, (size_t)(value - text));
-	json_object_object_add(labels, name, varlink_json_string(value + 1));
+	json_object_object_add(labels, name, json_string(value + 1));
 	free(name);
 	return -1;
 }
@@ -106,8 +106,7 @@ static int export_option(struct ctl *ctl, int option, json_object *parameters) {
 	case OPTION_UNIT:
 	case OPTION_BUCKET:
 	case OPTION_MERGE:
-		json_object_object_add(parameters, texts[option - OPTION_AS],
-				       varlink_json_string(optarg));
+		json_object_object_add(parameters, texts[option - OPTION_AS], json_string(optarg));
 		return -1;
 	case OPTION_TYPE:
 		return put_type(parameters, optarg);
@@ -152,7 +151,7 @@ int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
-	json_object_object_add(parameters, "map", varlink_json_string(argv[optind]));
+	json_object_object_add(parameters, "map", json_string(argv[optind]));
 	return ctl_export_map(ctl, parameters, argv[optind]);
 }
 
@@ -171,13 +170,13 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 	unexported = json_object_new_array();
 	for (int i = optind; i < argc; i++) {
 		r = ctl_call(ctl, "UnexportMap",
-			     varlink_json_pack("map", varlink_json_string(argv[i]), NULL), argv[i],
+			     varlink_json_pack("map", json_string(argv[i]), NULL), argv[i],
 			     CTL_TIMEOUT_MS, &reply);
 		result = result ?: r;
 		if (r == CTL_UNREACHABLE)
 			break;
 		if (!r) {
-			json_object_array_add(unexported, varlink_json_string(argv[i]));
+			json_object_array_add(unexported, json_string(argv[i]));
 			varlink_reply_deinit(&reply);
 		}
 	}

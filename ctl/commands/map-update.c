@@ -43,8 +43,8 @@ static int find(struct ctl *ctl, const char *name, struct target *target) {
 	json_object *text;
 	int r;
 
-	r = ctl_call(ctl, "ShowMap", varlink_json_pack("map", varlink_json_string(name), NULL),
-		     name, CTL_TIMEOUT_MS, &reply);
+	r = ctl_call(ctl, "ShowMap", varlink_json_pack("map", json_string(name), NULL), name,
+		     CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
 	text = ctl_get(reply.parameters, "btf");

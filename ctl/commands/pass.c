@@ -203,7 +203,7 @@ static void add_result(struct trial *trial, const struct pass_definition *defini
 	if (status >= 0)
 		json_add_int(object, "exit_status", status);
 	json_object_object_add(object, "reason",
-			       varlink_json_string(reason)); /* also what the pass wrote */
+			       json_string(reason)); /* also what the pass wrote */
 	json_object_array_add(trial->results, object);
 	trial->failed += !strcmp(result, "failed");
 }

@@ -59,7 +59,8 @@ static void test_utf8(void **state) {
 	}
 }
 
-/* The caller of a text that ends with NUL need not know its length, and nothing behind it is read. */
+/* The caller of a text that ends with NUL need not know its length, and nothing behind it is read.
+ */
 static void test_utf8_stops_at_nul(void **state) {
 	char one[1] = "", cut[2] = "\xf0";
 

@@ -18,11 +18,11 @@
 #include "control.h"
 #include "daemon/gpuprobed/daemon.h"
 #include "lib/function.h"
+#include "lib/json.h"
 #include "daemon/gpuprobed/trace/hook/hook.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/log-limit.h"
 #include "daemon/gpuprobed/trace/session/session.h"
-#include "lib/varlink/varlink-json.h"
 
 #define TRACE_PATTERNS_MAX 256
 #define TRACE_PATTERN_SIZE 256
@@ -266,7 +266,7 @@ static json_object *control_trace_reply(struct control_trace *trace) {
 		json_object *missing = json_object_new_array();
 
 		for (size_t i = 0; i < n_lines; i++)
-			json_object_array_add(missing, varlink_json_string(lines[i]));
+			json_object_array_add(missing, json_string(lines[i]));
 		json_object_object_add(json, "missing", missing);
 		trace->started = true;
 	}

@@ -99,7 +99,7 @@ bool control_bool(json_object *parameters, const char *key) {
 }
 
 void control_add_string(json_object *object, const char *key, const char *value) {
-	json_object_object_add(object, key, varlink_json_string(value));
+	json_object_object_add(object, key, json_string(value));
 }
 
 static json_object *control_filter_json(const struct filter *filter) {
