@@ -66,12 +66,21 @@ void json_add_int(json_object *object, const char *key, int64_t value) {
 	json_add(object, key, json_object_new_int64(value));
 }
 
+void json_add_uint(json_object *object, const char *key, uint64_t value) {
+	json_add_int(object, key, value < INT64_MAX ? (int64_t)value : INT64_MAX);
+}
+
 void json_add_bool(json_object *object, const char *key, bool value) {
 	json_add(object, key, json_object_new_boolean(value));
 }
 
 void json_add_string(json_object *object, const char *key, const char *text) {
 	json_add(object, key, json_string(text));
+}
+
+void json_add_null(json_object *object, const char *key) {
+	if (object && json_object_object_add(object, key, NULL))
+		set_incomplete(object);
 }
 
 void json_append_int(json_object *array, int64_t value) {
@@ -103,6 +112,18 @@ json_object *json_append_object(json_object *array) {
 	return json_incomplete(array) ? NULL : object;
 }
 
+void json_clear(json_object *object) {
+	struct json_object_iterator member = json_object_iter_begin(object);
+	struct json_object_iterator end = json_object_iter_end(object);
+
+	while (!json_object_iter_equal(&member, &end)) {
+		json_object_object_del(object, json_object_iter_peek_name(&member));
+		member = json_object_iter_begin(object);
+		end = json_object_iter_end(object);
+	}
+	json_object_set_serializer(object, NULL, NULL, NULL);
+}
+
 /* ---- readers ---- */
 
 json_object *json_get(json_object *object, const char *key, enum json_type type) {
@@ -111,6 +132,13 @@ json_object *json_get(json_object *object, const char *key, enum json_type type)
 	return json_object_object_get_ex(object, key, &member) && json_object_is_type(member, type)
 		       ? member
 		       : NULL;
+}
+
+json_object *json_member(json_object *object, const char *key) {
+	json_object *member = NULL;
+
+	json_object_object_get_ex(object, key, &member);
+	return member;
 }
 
 bool json_has(json_object *object, const char *key) {
@@ -127,9 +155,8 @@ static bool read_int(json_object *value, int64_t min, int64_t max, int64_t *numb
 }
 
 static const char *read_string(json_object *value) {
-	const char *text = json_object_is_type(value, json_type_string)
-				   ? json_object_get_string(value)
-				   : NULL;
+	const char *text =
+		json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
 
 	/* with a NUL inside it would be another one to us */
 	return text && strlen(text) == (size_t)json_object_get_string_len(value) ? text : NULL;
@@ -204,6 +231,51 @@ bool json_bool_of(json_object *object, const char *key) {
 
 size_t json_length_of(json_object *array) {
 	return json_object_is_type(array, json_type_array) ? json_object_array_length(array) : 0;
+}
+
+void json_add_fields(json_object *object, const struct json_field *fields, size_t n,
+		     const void *from) {
+	for (size_t i = 0; i < n; i++) {
+		const void *member = (const char *)from + fields[i].offset;
+
+		if (fields[i].type == json_type_string)
+			json_add_string(object, fields[i].key, member);
+		else if (fields[i].type == json_type_boolean)
+			json_add_bool(object, fields[i].key, *(const bool *)member);
+		else if (fields[i].size == sizeof(uint32_t))
+			json_add_int(object, fields[i].key, *(const uint32_t *)member);
+		else
+			json_add_int(object, fields[i].key, (int64_t)*(const uint64_t *)member);
+	}
+}
+
+static bool read_field(json_object *value, const struct json_field *field, void *member) {
+	const uint64_t number = (uint64_t)json_object_get_int64(value);
+	const char *text = read_string(value);
+
+	if (field->type == json_type_string) {
+		if (!text || strlen(text) >= field->size)
+			return false;
+		strcpy(member, text);
+	} else if (!value || number > field->max) {
+		return false;
+	} else if (field->type == json_type_boolean) {
+		*(bool *)member = number;
+	} else if (field->size == sizeof(uint32_t)) {
+		*(uint32_t *)member = (uint32_t)number;
+	} else {
+		*(uint64_t *)member = number;
+	}
+	return true;
+}
+
+const char *json_get_fields(json_object *object, const struct json_field *fields, size_t n,
+			    void *to) {
+	for (size_t i = 0; i < n; i++)
+		if (!read_field(json_get(object, fields[i].key, fields[i].type), &fields[i],
+				(char *)to + fields[i].offset))
+			return fields[i].key;
+	return NULL;
 }
 
 json_object *json_parse(const char *text, size_t length, int depth) {

@@ -21,8 +21,11 @@
  */
 void json_add(json_object *object, const char *key, json_object *consumed);
 void json_add_int(json_object *object, const char *key, int64_t value);
+void json_add_uint(json_object *object, const char *key,
+		   uint64_t value); /* what does not fit is INT64_MAX */
 void json_add_bool(json_object *object, const char *key, bool value);
 void json_add_string(json_object *object, const char *key, const char *text);
+void json_add_null(json_object *object, const char *key);
 void json_append(json_object *array, json_object *consumed);
 void json_append_int(json_object *array, int64_t value);
 void json_append_string(json_object *array, const char *text);
@@ -33,6 +36,7 @@ json_object *json_add_array(json_object *object, const char *key);
 json_object *json_append_object(json_object *array);
 
 json_object *json_string(const char *text);
+void json_clear(json_object *object); /* takes all members out; it is complete then */
 bool json_incomplete(json_object *value);
 
 /*
@@ -55,10 +59,37 @@ bool json_int_at(json_object *array, size_t i, int64_t min, int64_t max, int64_t
 const char *json_string_at(json_object *array, size_t i);
 
 /* The same, where one value stands for all that is not so: NULL, 0, false; length 0. */
+json_object *json_member(json_object *object, const char *key); /* of any type */
 const char *json_string_of(json_object *object, const char *key);
 int64_t json_int_of(json_object *object, const char *key);
 bool json_bool_of(json_object *object, const char *key);
 size_t json_length_of(json_object *array);
+
+/*
+ * Members of a struct that are members of an object by the same names: one table for the writer and
+ * the reader. Integers are unsigned and of 32 or 64 bits; `max` bounds what is read, as an int64_t:
+ * JSON_ANY lets all pass, those that were written as negative numbers too. A text that does not fit
+ * is out of range. json_get_fields() returns the key of the first that is not as it should be;
+ * NULL: all are.
+ */
+struct json_field {
+	const char *key;
+	enum json_type type;
+	size_t offset, size;
+	uint64_t max;
+};
+
+#define JSON_ANY UINT64_MAX
+#define JSON_FIELD(type, member, kind, max) \
+	{ #member, kind, offsetof(type, member), sizeof(((type *)0)->member), max }
+#define JSON_INT(type, member, max) JSON_FIELD(type, member, json_type_int, max)
+#define JSON_BOOL(type, member) JSON_FIELD(type, member, json_type_boolean, 1)
+#define JSON_TEXT(type, member) JSON_FIELD(type, member, json_type_string, 0)
+
+void json_add_fields(json_object *object, const struct json_field *fields, size_t n,
+		     const void *from);
+const char *json_get_fields(json_object *object, const struct json_field *fields, size_t n,
+			    void *to);
 
 /* The one object that fills the text, white space aside; NULL: it is something else, or there is no
  * memory. */

@@ -54,7 +54,7 @@ static json_object *build(void) {
 	return object;
 }
 
-#define BUILT                                                                \
+#define BUILT                                                                                      \
 	"{\"int\":-9223372036854775808,\"bool\":true,\"text\":\"a\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd" \
 	"\xef\xbf\xbdz\",\"inner\":{\"list\":[7,\"x\",{\"deep\":[]},false]}}"
 
@@ -102,6 +102,11 @@ static void test_incomplete(void **state) {
 	assert_null(json_add_array(object, "b"));
 	json_add(outer, "object", object);
 	assert_true(json_incomplete(outer));
+	json_clear(outer);
+	assert_false(json_incomplete(outer));
+	json_add_int(outer, "n", 1);
+	json_add_int(outer, "m", 2);
+	assert_string_equal(print(outer), "{\"n\":1,\"m\":2}");
 	json_object_put(outer);
 
 	/* what is no object any more is let alone */
@@ -113,9 +118,10 @@ static void test_incomplete(void **state) {
 }
 
 static void test_read(void **state) {
-	static const char text[] = "{\"n\":5,\"big\":18446744073709551615,\"t\":\"x\","
-				   "\"nul\":\"a\\u0000b\",\"yes\":true,\"none\":null,\"list\":[1,\"y\",-2],"
-				   "\"o\":{},\"real\":5.0,\"digits\":\"5\"}";
+	static const char text[] =
+		"{\"n\":5,\"big\":18446744073709551615,\"t\":\"x\","
+		"\"nul\":\"a\\u0000b\",\"yes\":true,\"none\":null,\"list\":[1,\"y\",-2],"
+		"\"o\":{},\"real\":5.0,\"digits\":\"5\"}";
 	json_object *object = json_parse(text, strlen(text), 4), *member = NULL;
 	const char *string = "before";
 	bool flag = false;
@@ -183,6 +189,58 @@ static void test_read(void **state) {
 	json_object_put(object);
 }
 
+struct thing {
+	uint32_t small;
+	uint64_t large, any;
+	bool flag;
+	char text[4];
+};
+
+static void test_fields(void **state) {
+	static const struct json_field fields[] = {
+		JSON_INT(struct thing, small, 9),      JSON_INT(struct thing, large, INT64_MAX),
+		JSON_INT(struct thing, any, JSON_ANY), JSON_BOOL(struct thing, flag),
+		JSON_TEXT(struct thing, text),
+	};
+	static const struct {
+		const char *text, *wrong;
+	} cases[] = {
+		{ "{\"small\":9,\"large\":9223372036854775807,\"any\":-1,\"flag\":true,\"text\":"
+		  "\"abc\"}",
+		  NULL },
+		{ "{\"small\":10,\"large\":0,\"any\":0,\"flag\":true,\"text\":\"\"}", "small" },
+		{ "{\"small\":-1,\"large\":0,\"any\":0,\"flag\":true,\"text\":\"\"}", "small" },
+		{ "{\"small\":0,\"large\":-1,\"any\":0,\"flag\":true,\"text\":\"\"}", "large" },
+		{ "{\"small\":0,\"large\":0,\"flag\":true,\"text\":\"\"}", "any" },
+		{ "{\"small\":0,\"large\":0,\"any\":0,\"flag\":1,\"text\":\"\"}", "flag" },
+		{ "{\"small\":0,\"large\":0,\"any\":0,\"flag\":false,\"text\":\"abcd\"}", "text" },
+		{ "{\"small\":0,\"large\":0,\"any\":0,\"flag\":false,\"text\":\"a\\u0000\"}",
+		  "text" },
+		{ "{\"small\":0,\"large\":0,\"any\":0,\"flag\":false,\"text\":7}", "text" },
+	};
+	const size_t n = sizeof(fields) / sizeof(*fields);
+	struct thing thing = {};
+	json_object *object;
+	const char *wrong;
+
+	assert_string_equal(json_get_fields(NULL, fields, n, &thing), "small");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		object = json_parse(cases[i].text, strlen(cases[i].text), 3);
+		assert_non_null(object);
+		wrong = json_get_fields(object, fields, n, &thing);
+		assert_string_equal(wrong ?: "", cases[i].wrong ?: "");
+		json_object_put(object);
+		if (i)
+			continue;
+		assert_int_equal(thing.small, 9);
+		assert_true(thing.large == INT64_MAX && thing.any == UINT64_MAX && thing.flag);
+		object = json_object_new_object();
+		json_add_fields(object, fields, n, &thing);
+		assert_string_equal(print(object), cases[0].text);
+		json_object_put(object);
+	}
+}
+
 static void test_parse(void **state) {
 	static const struct {
 		const char *text;
@@ -214,9 +272,9 @@ static void test_parse(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_write),	   cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_write),      cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_incomplete), cmocka_unit_test(test_read),
-		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_fields),     cmocka_unit_test(test_parse),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,8 +174,6 @@ void ctl_print_text(const char *text);
 void ctl_print_table(const char *const *header, json_object *rows);
 void ctl_print_time(int64_t microseconds);
 const char *ctl_string(json_object *object, const char *key);
-int64_t ctl_int(json_object *object, const char *key);
-json_object *ctl_get(json_object *object, const char *key);
 json_object *ctl_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* one file each */

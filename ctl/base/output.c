@@ -18,25 +18,13 @@
 #include <unistd.h>
 
 #include "ctl.h"
-
-/* The member, or NULL. */
-json_object *ctl_get(json_object *object, const char *key) {
-	json_object *value = NULL;
-
-	json_object_object_get_ex(object, key, &value);
-	return value;
-}
+#include "lib/json.h"
 
 /* The member as a string; "" if it is absent or null. Valid as long as @object. */
 const char *ctl_string(json_object *object, const char *key) {
-	json_object *value = ctl_get(object, key);
+	json_object *value = json_member(object, key);
 
 	return value ? json_object_get_string(value) : "";
-}
-
-/* The member as a number; 0 if it is absent or null. */
-int64_t ctl_int(json_object *object, const char *key) {
-	return json_object_get_int64(ctl_get(object, key));
 }
 
 /* A formatted string as a value, for a table. */

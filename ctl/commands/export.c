@@ -54,9 +54,10 @@ int ctl_export_map(struct ctl *ctl, json_object *consume_parameters, const char 
 	if (r)
 		return r;
 	if (ctl->json) {
-		ctl_print_json(ctl, ctl_get(reply.parameters, "export"));
+		ctl_print_json(ctl, json_member(reply.parameters, "export"));
 	} else {
-		json_object *families = ctl_get(ctl_get(reply.parameters, "export"), "families");
+		json_object *families =
+			json_member(json_member(reply.parameters, "export"), "families");
 
 		for (size_t i = 0; i < json_object_array_length(families); i++) {
 			ctl_print_text(
@@ -70,7 +71,7 @@ int ctl_export_map(struct ctl *ctl, json_object *consume_parameters, const char 
 
 /* Adds a label, NAME=TEXT. Returns -1 to go on, or the exit status. */
 static int put_label(json_object *parameters, const char *text) {
-	json_object *labels = ctl_get(parameters, "labels");
+	json_object *labels = json_member(parameters, "labels");
 	const char *value = strchr(text, '=');
 	char *name;
 
@@ -78,10 +79,10 @@ static int put_label(json_object *parameters, const char *text) {
 		return ctl_usage("--label: %s is not NAME=TEXT", text);
 	if (!labels) {
 		labels = json_object_new_object();
-		json_object_object_add(parameters, "labels", labels);
+		json_add(parameters, "labels", labels);
 	}
 	name = strndup(text, (size_t)(value - text));
-	json_object_object_add(labels, name, json_string(value + 1));
+	json_add_string(labels, name, value + 1);
 	free(name);
 	return -1;
 }
@@ -151,7 +152,7 @@ int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
-	json_object_object_add(parameters, "map", json_string(argv[optind]));
+	json_add_string(parameters, "map", argv[optind]);
 	return ctl_export_map(ctl, parameters, argv[optind]);
 }
 
@@ -176,7 +177,7 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 		if (r == CTL_UNREACHABLE)
 			break;
 		if (!r) {
-			json_object_array_add(unexported, json_string(argv[i]));
+			json_append_string(unexported, argv[i]);
 			varlink_reply_deinit(&reply);
 		}
 	}
@@ -196,23 +197,23 @@ int ctl_map_exports(struct ctl *ctl, int argc, char **argv) {
 	r = ctl_query(ctl, argc, argv, export_help, "ListExports", &reply);
 	if (r >= 0)
 		return r;
-	exports = ctl_get(reply.parameters, "exports");
+	exports = json_member(reply.parameters, "exports");
 	rows = json_object_new_array();
 	for (size_t i = 0; i < json_object_array_length(exports); i++) {
 		json_object *export = json_object_array_get_idx(exports, i),
-			    *row = json_object_new_array(), *families = ctl_get(export, "families");
+			    *row = json_object_new_array(),
+			    *families = json_member(export, "families");
 		size_t n = json_object_array_length(families);
 
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(export, "map")));
-		json_object_array_add(row, json_object_new_string(ctl_string(export, "map_name")));
-		json_object_array_add(row, json_object_new_string(ctl_string(export, "kind")));
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(export, "owner")));
-		json_object_array_add(
-			row,
-			ctl_format(n > 1 ? "%s and %zu more" : "%s",
-				   json_object_get_string(json_object_array_get_idx(families, 0)),
-				   n - 1));
-		json_object_array_add(rows, row);
+		json_append(row, ctl_format("%lld", (long long)json_int_of(export, "map")));
+		json_append_string(row, ctl_string(export, "map_name"));
+		json_append_string(row, ctl_string(export, "kind"));
+		json_append(row, ctl_format("%lld", (long long)json_int_of(export, "owner")));
+		json_append(row, ctl_format(n > 1 ? "%s and %zu more" : "%s",
+					    json_object_get_string(
+						    json_object_array_get_idx(families, 0)),
+					    n - 1));
+		json_append(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);

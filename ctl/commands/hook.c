@@ -10,6 +10,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/trace/command.h"
 #include "lib/varlink/varlink-json.h"
+#include "lib/json.h"
 
 static const char help[] =
 	"Usage: gpuprobectl hook list [PATTERN]\n"
@@ -47,9 +48,8 @@ static void print_list(json_object *hooks) {
 		json_object *row = json_object_new_array();
 
 		for (size_t j = 0; j < sizeof(keys) / sizeof(*keys); j++)
-			json_object_array_add(row,
-					      text(json_object_array_get_idx(hooks, i), keys[j]));
-		json_object_array_add(rows, row);
+			json_append(row, text(json_object_array_get_idx(hooks, i), keys[j]));
+		json_append(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);
@@ -84,12 +84,12 @@ static int hook_list(struct ctl *ctl, int argc, char **argv) {
 	r = call_list(ctl, pattern, &reply);
 	if (r)
 		return r;
-	if (pattern && !json_object_array_length(ctl_get(reply.parameters, "hooks")))
+	if (pattern && !json_object_array_length(json_member(reply.parameters, "hooks")))
 		r = no_such_hook(pattern);
 	else if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
 	else
-		print_list(ctl_get(reply.parameters, "hooks"));
+		print_list(json_member(reply.parameters, "hooks"));
 	varlink_reply_deinit(&reply);
 	return r;
 }
@@ -121,16 +121,16 @@ static void print_status(json_object *hooks) {
 
 		attached += strcmp(state, "attached") == 0;
 		available += strcmp(state, "available") == 0;
-		json_object_array_add(row, text(hook, "name"));
-		json_object_array_add(row, text(hook, "state"));
-		json_object_array_add(row, text(hook, "method"));
-		json_object_array_add(row, text(hook, "target"));
-		json_object_array_add(row, strcmp(state, "attached")
-						   ? json_object_new_string("-")
-						   : ctl_format("%lld",
-								(long long)ctl_int(hook, "hits")));
-		json_object_array_add(row, text(hook, "reason"));
-		json_object_array_add(rows, row);
+		json_append(row, text(hook, "name"));
+		json_append(row, text(hook, "state"));
+		json_append(row, text(hook, "method"));
+		json_append(row, text(hook, "target"));
+		json_append(row,
+			    strcmp(state, "attached")
+				    ? json_object_new_string("-")
+				    : ctl_format("%lld", (long long)json_int_of(hook, "hits")));
+		json_append(row, text(hook, "reason"));
+		json_append(rows, row);
 	}
 	printf("driver: %s\nhooks: %zu attached, %zu available, %zu unavailable\n\n",
 	       *driver_version(version) ? version : "none", attached, available,
@@ -152,7 +152,7 @@ static int hook_status(struct ctl *ctl, int argc, char **argv) {
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
 	else
-		print_status(ctl_get(reply.parameters, "hooks"));
+		print_status(json_member(reply.parameters, "hooks"));
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }
@@ -165,8 +165,8 @@ static int test(struct ctl *ctl, json_object *hook, char **command) {
 	int r;
 
 	trace.test_processes = !strcmp(ctl_string(hook, "set"), "process");
-	json_object_array_add(names, json_object_new_string(name));
-	json_object_array_add(sources, json_object_new_string("kernel"));
+	json_append_string(names, name);
+	json_append_string(sources, "kernel");
 	trace.parameters = varlink_json_pack("hooks", names, "sources", sources, "follow",
 					     json_object_new_boolean(true), NULL);
 	r = trace_live(&trace);
@@ -176,8 +176,8 @@ static int test(struct ctl *ctl, json_object *hook, char **command) {
 	if (ctl->json) {
 		result = varlink_json_pack("name", json_object_new_string(name), "hits",
 					   json_object_new_int64((int64_t)trace.hits), "method",
-					   json_object_get(ctl_get(hook, "method")), "target",
-					   json_object_get(ctl_get(hook, "target")), NULL);
+					   json_object_get(json_member(hook, "method")), "target",
+					   json_object_get(json_member(hook, "target")), NULL);
 		ctl_print_json(ctl, result);
 		json_object_put(result);
 	} else {
@@ -213,7 +213,7 @@ static int hook_test(struct ctl *ctl, int argc, char **argv) {
 	r = call_list(ctl, argv[optind], &reply);
 	if (r)
 		return r;
-	hooks = ctl_get(reply.parameters, "hooks");
+	hooks = json_member(reply.parameters, "hooks");
 	hook = json_object_array_get_idx(hooks, 0);
 	if (!json_object_array_length(hooks))
 		r = no_such_hook(argv[optind]);

@@ -58,14 +58,14 @@ static void print_kernels(json_object *kernels) {
 	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
 		json_object *kernel = json_object_array_get_idx(kernels, i),
 			    *row = json_object_new_array();
-		bool device = json_object_get_boolean(ctl_get(kernel, "device_function"));
+		bool device = json_object_get_boolean(json_member(kernel, "device_function"));
 
-		json_object_array_add(row, json_object_new_string(ctl_string(kernel, "id")));
-		json_object_array_add(row, json_object_new_string(device ? "device" : "kernel"));
-		json_object_array_add(row, ids_text(ctl_get(kernel, "pids")));
-		json_object_array_add(row, ids_text(ctl_get(kernel, "attachments")));
-		json_object_array_add(row, json_object_new_string(ctl_string(kernel, "demangled")));
-		json_object_array_add(rows, row);
+		json_append_string(row, ctl_string(kernel, "id"));
+		json_append_string(row, device ? "device" : "kernel");
+		json_append(row, ids_text(json_member(kernel, "pids")));
+		json_append(row, ids_text(json_member(kernel, "attachments")));
+		json_append_string(row, ctl_string(kernel, "demangled"));
+		json_append(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);
@@ -79,16 +79,14 @@ static void print_instructions(json_object *instructions) {
 		json_object *instruction = json_object_array_get_idx(instructions, i),
 			    *row = json_object_new_array();
 
-		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "id")));
-		json_object_array_add(
-			row, ctl_get(instruction, "file")
-				     ? ctl_format("%s:%lld", ctl_string(instruction, "file"),
-						  (long long)ctl_int(instruction, "line"))
-				     : json_object_new_string("-"));
-		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "text")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(instruction, "kernel")));
-		json_object_array_add(rows, row);
+		json_append_string(row, ctl_string(instruction, "id"));
+		json_append(row, json_member(instruction, "file")
+					 ? ctl_format("%s:%lld", ctl_string(instruction, "file"),
+						      (long long)json_int_of(instruction, "line"))
+					 : json_object_new_string("-"));
+		json_append_string(row, ctl_string(instruction, "text"));
+		json_append_string(row, ctl_string(instruction, "kernel"));
+		json_append(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);
@@ -114,7 +112,7 @@ static int list(struct ctl *ctl, json_object *consume_parameters) {
 	bool continues = true;
 	int r;
 
-	json_object_object_add(json, "kernels", kernels);
+	json_add(json, "kernels", kernels);
 	r = ctl_call_more(ctl, "ListKernels", consume_parameters);
 	while (!r && continues) {
 		json_object *some;
@@ -122,11 +120,10 @@ static int list(struct ctl *ctl, json_object *consume_parameters) {
 		r = ctl_next(ctl, "ListKernels", "", &reply);
 		if (r)
 			break;
-		some = ctl_get(reply.parameters, "kernels");
+		some = json_member(reply.parameters, "kernels");
 		for (size_t i = 0; i < json_object_array_length(some); i++) {
 			ctl_add_demangled(json_object_array_get_idx(some, i), &failures);
-			json_object_array_add(kernels,
-					      json_object_get(json_object_array_get_idx(some, i)));
+			json_append(kernels, json_object_get(json_object_array_get_idx(some, i)));
 		}
 		continues = reply.continues;
 		varlink_reply_deinit(&reply);
@@ -149,8 +146,8 @@ static int show(struct ctl *ctl, json_object *consume_parameters, const char *su
 		return r;
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
-	else if (json_object_array_length(ctl_get(reply.parameters, "instructions")))
-		print_instructions(ctl_get(reply.parameters, "instructions"));
+	else if (json_object_array_length(json_member(reply.parameters, "instructions")))
+		print_instructions(json_member(reply.parameters, "instructions"));
 	else
 		ctl_tell("%s: it has no instructions with memory probes", subject);
 	varlink_reply_deinit(&reply);
@@ -170,7 +167,7 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 	while (r < 0 && (option = ctl_getopt(argc, argv, "hV", options, NULL)) >= 0) {
 		if (option == OPTION_PID) {
 			r = ctl_put_number(parameters, "pid", "--pid", optarg, 1);
-			r = r < 0 ? ctl_check_pid("--pid", ctl_int(parameters, "pid")) : r;
+			r = r < 0 ? ctl_check_pid("--pid", json_int_of(parameters, "pid")) : r;
 		} else if (option == OPTION_INSTRUCTION) {
 			*instructionp = optarg;
 		} else {
@@ -189,7 +186,7 @@ static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 
 	if (!strcmp(verb, "list") && !instruction && !left)
 		return list(ctl, parameters);
-	if (!strcmp(verb, "show") && !ctl_get(parameters, "pid") && left == !instruction) {
+	if (!strcmp(verb, "show") && !json_member(parameters, "pid") && left == !instruction) {
 		subject = instruction ?: argv[optind];
 		json_add_string(parameters, instruction ? "instruction" : "kernel", subject);
 		return show(ctl, parameters, subject);

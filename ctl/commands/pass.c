@@ -66,21 +66,19 @@ static json_object *join(json_object *strings, json_object *excluded) {
 static void print_passes(json_object *parameters) {
 	static const char *const header[] = { "ORDER",      "NAME",        "POINTS",
 					      "EXECUTABLE", "DESCRIPTION", NULL };
-	json_object *passes = ctl_get(parameters, "passes"), *rows = json_object_new_array();
+	json_object *passes = json_member(parameters, "passes"), *rows = json_object_new_array();
 
 	for (size_t i = 0; i < json_object_array_length(passes); i++) {
 		json_object *pass = json_object_array_get_idx(passes, i),
 			    *row = json_object_new_array();
 		const char *executable = ctl_string(pass, "executable");
 
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(pass, "order")));
-		json_object_array_add(row, json_object_new_string(ctl_string(pass, "name")));
-		json_object_array_add(row,
-				      join(ctl_get(pass, "include"), ctl_get(pass, "exclude")));
-		json_object_array_add(row, json_object_new_string(*executable ? executable
-									      : "built in"));
-		json_object_array_add(row, json_object_new_string(ctl_string(pass, "description")));
-		json_object_array_add(rows, row);
+		json_append(row, ctl_format("%lld", (long long)json_int_of(pass, "order")));
+		json_append_string(row, ctl_string(pass, "name"));
+		json_append(row, join(json_member(pass, "include"), json_member(pass, "exclude")));
+		json_append_string(row, *executable ? executable : "built in");
+		json_append_string(row, ctl_string(pass, "description"));
+		json_append(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);
@@ -202,9 +200,8 @@ static void add_result(struct trial *trial, const struct pass_definition *defini
 	json_add_string(object, "result", result);
 	if (status >= 0)
 		json_add_int(object, "exit_status", status);
-	json_object_object_add(object, "reason",
-			       json_string(reason)); /* also what the pass wrote */
-	json_object_array_add(trial->results, object);
+	json_add_string(object, "reason", reason); /* also what the pass wrote */
+	json_append(trial->results, object);
 	trial->failed += !strcmp(result, "failed");
 }
 
@@ -262,14 +259,14 @@ static void print_results(const struct trial *trial) {
 		for (size_t j = 0; j < 3; j++) {
 			const char *text = ctl_string(result, members[j]);
 
-			json_object_array_add(row, json_object_new_string(*text ? text : "-"));
+			json_append_string(row, *text ? text : "-");
 		}
-		json_object_array_add(
-			row, ctl_get(result, "exit_status")
-				     ? ctl_format("%lld", (long long)ctl_int(result, "exit_status"))
-				     : json_object_new_string("-"));
-		json_object_array_add(row, json_object_new_string(ctl_string(result, "reason")));
-		json_object_array_add(rows, row);
+		json_append(row, json_member(result, "exit_status")
+					 ? ctl_format("%lld",
+						      (long long)json_int_of(result, "exit_status"))
+					 : json_object_new_string("-"));
+		json_append_string(row, ctl_string(result, "reason"));
+		json_append(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);

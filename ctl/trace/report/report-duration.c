@@ -12,6 +12,7 @@
 #include "ctl/base/ctl.h"
 #include "report-filter.h"
 #include "report.h"
+#include "lib/json.h"
 
 struct duration {
 	const struct report_options *options;
@@ -59,7 +60,7 @@ static json_object *duration_json(void *part) {
 	json_object *data = report_histogram_json(&duration->histogram);
 
 	report_add_text(data, "name", duration->pattern);
-	json_object_object_add(data, "powers", report_powers_json(&duration->histogram));
+	json_add(data, "powers", report_powers_json(&duration->histogram));
 	return data;
 }
 
@@ -70,16 +71,16 @@ static void duration_print(json_object *data, const struct report_options *optio
 	fputs("=== DURATION OF ", stdout);
 	ctl_print_text(ctl_string(data, "name"));
 	puts(" ===\n");
-	if (!ctl_int(data, "count"))
+	if (!json_int_of(data, "count"))
 		puts("The trace has nothing of that name that takes time.");
-	json_object_array_add(row, ctl_format("%" PRId64, ctl_int(data, "count")));
-	json_object_array_add(row, report_text_time(ctl_int(data, "total_ns")));
+	json_append(row, ctl_format("%" PRId64, json_int_of(data, "count")));
+	json_append(row, report_text_time(json_int_of(data, "total_ns")));
 	report_add_times(row, data);
-	json_object_array_add(rows, row);
-	if (ctl_int(data, "count"))
+	json_append(rows, row);
+	if (json_int_of(data, "count"))
 		ctl_print_table(header, rows);
 	json_object_put(rows);
-	report_print_powers(ctl_get(data, "powers"), options);
+	report_print_powers(json_member(data, "powers"), options);
 }
 
 const struct report_part report_histogram_of = {

@@ -11,6 +11,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
+#include "lib/json.h"
 
 #define KERNELS_MAX 4096
 
@@ -79,12 +80,11 @@ static json_object *kernels_json(void *part) {
 			continue;
 		row = report_histogram_json(&kernels->rows[i]);
 		report_add_text(row, "name", report_names_text(&kernels->names, i));
-		json_object_object_add(
-			row, "percent",
-			json_object_new_double(kernels->total ? kernels->rows[i].total * 100 /
-									(double)kernels->total
-							      : 0));
-		json_object_array_add(array, row);
+		json_add(row, "percent",
+			 json_object_new_double(kernels->total ? kernels->rows[i].total * 100 /
+									 (double)kernels->total
+							       : 0));
+		json_append(array, row);
 	}
 	report_sort(array, "total_ns");
 	return array;
@@ -100,17 +100,17 @@ static void kernels_print(json_object *data, const struct report_options *option
 		json_object *from = json_object_array_get_idx(data, i),
 			    *row = json_object_new_array();
 
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
-		json_object_array_add(
-			row, ctl_format("%.1f", json_object_get_double(ctl_get(from, "percent"))));
-		json_object_array_add(row, report_text_time(ctl_int(from, "mean_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "p50_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "p99_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "min_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "max_ns")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
-		json_object_array_add(rows, row);
+		json_append(row, ctl_format("%" PRId64, json_int_of(from, "count")));
+		json_append(row, report_text_time(json_int_of(from, "total_ns")));
+		json_append(row, ctl_format("%.1f",
+					    json_object_get_double(json_member(from, "percent"))));
+		json_append(row, report_text_time(json_int_of(from, "mean_ns")));
+		json_append(row, report_text_time(json_int_of(from, "p50_ns")));
+		json_append(row, report_text_time(json_int_of(from, "p99_ns")));
+		json_append(row, report_text_time(json_int_of(from, "min_ns")));
+		json_append(row, report_text_time(json_int_of(from, "max_ns")));
+		json_append(row, json_object_get(json_member(from, "name")));
+		json_append(rows, row);
 	}
 	puts("=== KERNELS ===\n");
 	ctl_print_table(header, rows);

@@ -53,7 +53,6 @@ json_object *report_powers_json(const struct report_histogram *histogram);
 void report_print_powers(json_object *powers, const struct report_options *options);
 json_object *report_text(const char *text, size_t n);
 void report_add_text(json_object *object, const char *key, const char *text);
-void report_add_number(json_object *object, const char *key, uint64_t number);
 void report_add_hex(json_object *object, const char *key,
 		    uint64_t number); /* of a handle: "0x1f" */
 /* Sorts an array of objects, the largest number of that member first. */

@@ -13,6 +13,7 @@
 #include "daemon/gpuprobed/keep/keep.h"
 #include "daemon/gpuprobed/metrics/map-export.h"
 #include "daemon/gpuprobed/metrics/metrics.h"
+#include "lib/json.h"
 
 int control_export_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
@@ -23,7 +24,7 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 	struct map *map;
 	int r = 0;
 
-	map = control_find_map(daemon, call, control_string(parameters, "map"), &r);
+	map = control_find_map(daemon, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
 	registry_map(&daemon->registry, map->id, &object);
@@ -49,12 +50,12 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 		return r;
 	keep_changed(daemon->keep);
 	parameters = json_object_new_object();
-	json_object_object_add(parameters, "export", map_export_json(export));
+	json_add(parameters, "export", map_export_json(export));
 	return varlink_call_reply(call, parameters);
 }
 
 int control_unexport_map(struct varlink_call *call, json_object *parameters, void *userdata) {
-	const char *name = control_string(parameters, "map");
+	const char *name = json_string_of(parameters, "map");
 	struct daemon *daemon = userdata;
 	struct map_export *export;
 	char what[300];
@@ -81,8 +82,8 @@ int control_list_exports(struct varlink_call *call, json_object *parameters, voi
 
 	TAILQ_FOREACH(export, &daemon->exports.list, link)
 		if (control_may_see(call, export->owner))
-			json_object_array_add(exports, map_export_json(export));
-	json_object_object_add(json, "exports", exports);
+			json_append(exports, map_export_json(export));
+	json_add(json, "exports", exports);
 	return varlink_call_reply(call, json);
 }
 
@@ -114,8 +115,7 @@ static void metrics_call_on_text(struct metrics_text *text, void *userdata) {
 		control_error_reason(metrics->call, "Internal", "no memory");
 	} else {
 		json = json_object_new_object();
-		json_object_object_add(json, "text",
-				       json_object_new_string_len(text->data, (int)text->n));
+		json_add(json, "text", json_object_new_string_len(text->data, (int)text->n));
 		varlink_call_reply(metrics->call, json);
 	}
 	metrics_call_free(metrics);
@@ -127,7 +127,7 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 		.all = control_is_admin(call),
 		.uid = varlink_call_peer(call)->uid,
 		.call = call,
-		.prometheus = control_bool(parameters, "prometheus"),
+		.prometheus = json_bool_of(parameters, "prometheus"),
 	};
 	struct metrics_call *metrics = calloc(1, sizeof(*metrics));
 	int r;

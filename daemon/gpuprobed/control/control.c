@@ -79,29 +79,6 @@ bool control_may_see(const struct varlink_call *call, uid_t owner) {
 
 /* ---- JSON ---- */
 
-json_object *control_member(json_object *parameters, const char *key) {
-	json_object *member = NULL;
-
-	json_object_object_get_ex(parameters, key, &member);
-	return member;
-}
-
-const char *control_string(json_object *parameters, const char *key) {
-	json_object *member = control_member(parameters, key);
-
-	return member ? json_object_get_string(member) : NULL;
-}
-
-bool control_bool(json_object *parameters, const char *key) {
-	json_object *member = control_member(parameters, key);
-
-	return member && json_object_get_boolean(member);
-}
-
-void control_add_string(json_object *object, const char *key, const char *value) {
-	json_object_object_add(object, key, json_string(value));
-}
-
 static json_object *control_filter_json(const struct filter *filter) {
 	json_object *json = json_object_new_object();
 
@@ -110,9 +87,9 @@ static json_object *control_filter_json(const struct filter *filter) {
 	if (filter->has_uid)
 		json_add_int(json, "uid", filter->uid);
 	if (filter->has_comm)
-		control_add_string(json, "comm", filter->comm);
+		json_add_string(json, "comm", filter->comm);
 	if (filter->has_exe)
-		control_add_string(json, "exe", filter->exe);
+		json_add_string(json, "exe", filter->exe);
 	return json;
 }
 
@@ -123,15 +100,15 @@ static const char *control_point_name(const struct attachment *attachment) {
 json_object *control_attachment_json(const struct attachment *attachment) {
 	json_object *json = json_object_new_object();
 
-	json_add_int(json, "id", (int64_t)attachment->id);
-	json_add_int(json, "object", (int64_t)attachment->object->id);
-	control_add_string(json, "program", attachment->program);
-	control_add_string(json, "point", control_point_name(attachment));
-	control_add_string(json, "kernel", attachment->section.kernel);
-	control_add_string(json, "section", attachment->section_text);
-	control_add_string(json, "engine", engine_name(attachment->engine));
-	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
-	control_add_string(json, "state", "armed");
+	json_add_int(json, "id", attachment->id);
+	json_add_int(json, "object", attachment->object->id);
+	json_add_string(json, "program", attachment->program);
+	json_add_string(json, "point", control_point_name(attachment));
+	json_add_string(json, "kernel", attachment->section.kernel);
+	json_add_string(json, "section", attachment->section_text);
+	json_add_string(json, "engine", engine_name(attachment->engine));
+	json_add(json, "filter", control_filter_json(&attachment->filter));
+	json_add_string(json, "state", "armed");
 	json_add_int(json, "modules", attachment->n_modules);
 	json_add_int(json, "processes", attachment->n_processes);
 	json_add_int(json, "owner", attachment->object->owner);
@@ -143,7 +120,7 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 int control_error_not_found(struct varlink_call *call, const char *what) {
 	json_object *json = json_object_new_object();
 
-	control_add_string(json, "what", what);
+	json_add_string(json, "what", what);
 	return varlink_call_error(call, CONTROL_INTERFACE "NotFound", json);
 }
 
@@ -152,23 +129,23 @@ int control_error_reason(struct varlink_call *call, const char *error, const cha
 	char name[64];
 
 	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
-	control_add_string(json, "reason", reason);
+	json_add_string(json, "reason", reason);
 	return varlink_call_error(call, name, json);
 }
 
 int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason) {
 	json_object *json = json_object_new_object();
 
-	control_add_string(json, "parameter", parameter);
-	control_add_string(json, "reason", reason);
+	json_add_string(json, "parameter", parameter);
+	json_add_string(json, "reason", reason);
 	return varlink_call_error(call, CONTROL_INTERFACE "InvalidArgument", json);
 }
 
 int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit) {
 	json_object *json = json_object_new_object();
 
-	control_add_string(json, "what", what);
-	json_add_int(json, "limit", (int64_t)limit);
+	json_add_string(json, "what", what);
+	json_add_int(json, "limit", limit);
 	return varlink_call_error(call, CONTROL_INTERFACE "LimitExceeded", json);
 }
 
@@ -228,13 +205,13 @@ static int control_attach_success(struct control_attach *work, const struct obje
 		if (attachment->object != object)
 			continue;
 		control_log_attached(attachment, object->owner);
-		json_object_array_add(attachments, control_attachment_json(attachment));
+		json_append(attachments, control_attachment_json(attachment));
 	}
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (object->maps[i])
-			json_object_array_add(maps, control_map_json(object->maps[i], object));
-	json_object_object_add(json, "attachments", attachments);
-	json_object_object_add(json, "maps", maps);
+			json_append(maps, control_map_json(object->maps[i], object));
+	json_add(json, "attachments", attachments);
+	json_add(json, "maps", maps);
 	return varlink_call_reply(work->call, json);
 }
 
@@ -268,10 +245,10 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 	}
 	json = json_object_new_object();
 	if (outcome->error != ATTACH_E_INVALID_OBJECT)
-		control_add_string(json, "program", outcome->program ?: "");
-	control_add_string(json, "reason", outcome->reason);
+		json_add_string(json, "program", outcome->program ?: "");
+	json_add_string(json, "reason", outcome->reason);
 	if (outcome->log)
-		control_add_string(json, "log", outcome->log);
+		json_add_string(json, "log", outcome->log);
 	return varlink_call_error(call, error, json);
 }
 
@@ -298,7 +275,7 @@ const char *control_filter(json_object *json, struct filter *filter, const char 
 	if (!json)
 		return NULL;
 	*parameterp = "filter.pid";
-	member = control_member(json, "pid");
+	member = json_member(json, "pid");
 	if (member) {
 		if (json_object_get_int64(member) <= 0 || json_object_get_int64(member) > INT_MAX)
 			return "not a process id";
@@ -306,7 +283,7 @@ const char *control_filter(json_object *json, struct filter *filter, const char 
 		filter->pid = (pid_t)json_object_get_int64(member);
 	}
 	*parameterp = "filter.uid";
-	member = control_member(json, "uid");
+	member = json_member(json, "uid");
 	if (member) {
 		if (json_object_get_int64(member) < 0 ||
 		    json_object_get_int64(member) >= UINT32_MAX)
@@ -315,11 +292,11 @@ const char *control_filter(json_object *json, struct filter *filter, const char 
 		filter->uid = (uid_t)json_object_get_int64(member);
 	}
 	*parameterp = "filter.comm";
-	member = control_member(json, "comm");
+	member = json_member(json, "comm");
 	if (member && !filter_set_comm(filter, json_object_get_string(member)))
 		return "a command name has 1 to 15 bytes, as in /proc/PID/comm";
 	*parameterp = "filter.exe";
-	member = control_member(json, "exe");
+	member = json_member(json, "exe");
 	if (member && !filter_set_exe(filter, json_object_get_string(member)))
 		return "not an absolute path or a glob of one";
 	return NULL;
@@ -360,17 +337,17 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
  */
 static const char *control_attach_options(json_object *parameters, struct attach_options *options,
 					  const char **parameterp, char buffer[static 128]) {
-	json_object *threads = control_member(parameters, "threads"),
-		    *ring_size = control_member(parameters, "ring_size");
-	const char *engine = control_string(parameters, "engine");
+	json_object *threads = json_member(parameters, "threads"),
+		    *ring_size = json_member(parameters, "ring_size");
+	const char *engine = json_string_of(parameters, "engine");
 	const char *why;
 
-	options->wish.program = control_string(parameters, "program");
-	options->wish.kernel = control_string(parameters, "kernel");
-	options->wish.point = control_string(parameters, "point");
-	options->wish.host_targets = control_member(parameters, "host_targets");
-	options->wish.folder = control_string(parameters, "folder");
-	options->shared = control_bool(parameters, "shared");
+	options->wish.program = json_string_of(parameters, "program");
+	options->wish.kernel = json_string_of(parameters, "kernel");
+	options->wish.point = json_string_of(parameters, "point");
+	options->wish.host_targets = json_member(parameters, "host_targets");
+	options->wish.folder = json_string_of(parameters, "folder");
+	options->shared = json_bool_of(parameters, "shared");
 	*parameterp = "host_targets";
 	if (options->wish.host_targets) {
 		json_object_object_foreach(options->wish.host_targets, name, target) {
@@ -393,7 +370,7 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	if (options->wish.point && !control_name_valid(options->wish.point))
 		return "not a section of at most 2047 printable bytes";
 	*parameterp = "spaces";
-	why = control_spaces(control_member(parameters, "spaces"), &options->wish.spaces, buffer);
+	why = control_spaces(json_member(parameters, "spaces"), &options->wish.spaces, buffer);
 	if (why)
 		return why;
 	*parameterp = "threads";
@@ -464,7 +441,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	struct daemon *daemon = userdata;
 	struct control_attach *work;
 	struct attach_options options = {};
-	json_object *object = control_member(parameters, "object");
+	json_object *object = json_member(parameters, "object");
 	const char *why, *parameter = NULL;
 	char buffer[128];
 	unsigned char *bytes;
@@ -472,7 +449,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	bool refused;
 	int r;
 
-	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
+	why = control_filter(json_member(parameters, "filter"), &filter, &parameter);
 	if (!why && filter.has_pid && !control_find_process(&filter)) {
 		snprintf(buffer, sizeof(buffer), "process %d", (int)filter.pid);
 		return control_error_not_found(call, buffer);
@@ -529,7 +506,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 
 static int control_detach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	int64_t id = json_object_get_int64(control_member(parameters, "id"));
+	int64_t id = json_object_get_int64(json_member(parameters, "id"));
 	struct attachment *attachment =
 		id > 0 ? registry_attachment(&daemon->registry, (uint64_t)id) : NULL;
 	char what[64];
@@ -544,7 +521,7 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 }
 
 static void control_add_notice(const char *line, void *notices) {
-	json_object_array_add(notices, json_object_new_string(line));
+	json_append_string(notices, line);
 }
 
 static int control_list(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -556,11 +533,11 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 	daemon_count_modules(daemon);
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (control_may_see(call, attachment->object->owner))
-			json_object_array_add(attachments, control_attachment_json(attachment));
-	json_object_object_add(json, "attachments", attachments);
+			json_append(attachments, control_attachment_json(attachment));
+	json_add(json, "attachments", attachments);
 	other_shims_each(daemon->other_shims, control_add_notice, notices);
 	if (json_object_array_length(notices))
-		json_object_object_add(json, "notices", notices);
+		json_add(json, "notices", notices);
 	else
 		json_object_put(notices);
 	return varlink_call_reply(call, json);
@@ -574,9 +551,8 @@ static int control_list_maps(struct varlink_call *call, json_object *parameters,
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
 			if (object->maps[i])
-				json_object_array_add(maps,
-						      control_map_json(object->maps[i], object));
-	json_object_object_add(json, "maps", maps);
+				json_append(maps, control_map_json(object->maps[i], object));
+	json_add(json, "maps", maps);
 	return varlink_call_reply(call, json);
 }
 
@@ -587,32 +563,31 @@ static json_object *control_counters_json(const struct daemon *daemon) {
 	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
 	json_object *json = json_object_new_object();
 
-	json_add_int(json, "images", (int64_t)daemon->counters.images);
-	json_add_int(json, "images_replaced", (int64_t)daemon->counters.images_replaced);
-	json_add_int(json, "images_own", (int64_t)daemon->counters.images_own);
-	json_add_int(json, "images_cached", (int64_t)daemon->counters.images_cached);
+	json_add_int(json, "images", daemon->counters.images);
+	json_add_int(json, "images_replaced", daemon->counters.images_replaced);
+	json_add_int(json, "images_own", daemon->counters.images_own);
+	json_add_int(json, "images_cached", daemon->counters.images_cached);
 	json_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
 	json_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
-	json_add_int(json, "processes", (int64_t)daemon->processes.total);
+	json_add_int(json, "processes", daemon->processes.total);
 	return json;
 }
 
 static void control_add_missing(const char *part, const char *line, void *userdata) {
-	json_object_array_add(userdata, json_object_new_string(line));
+	json_append_string(userdata, line);
 }
 
 static void control_add_statistic(const struct statistic *statistic, void *userdata) {
 	json_object *json = json_object_new_object();
 
-	control_add_string(json, "group", statistic->group);
-	control_add_string(json, "name", statistic->name);
+	json_add_string(json, "group", statistic->group);
+	json_add_string(json, "name", statistic->name);
 	if (statistic->of)
-		control_add_string(json, "of", statistic->of);
-	control_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
-	control_add_string(json, "unit", statistic_unit_name(statistic->unit));
-	json_add_int(json, "value",
-		     statistic->value < INT64_MAX ? (int64_t)statistic->value : INT64_MAX);
-	json_object_array_add(userdata, json);
+		json_add_string(json, "of", statistic->of);
+	json_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
+	json_add_string(json, "unit", statistic_unit_name(statistic->unit));
+	json_add_uint(json, "value", statistic->value);
+	json_append(userdata, json);
 }
 
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -625,22 +600,22 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			maps += object->maps[i] != NULL;
-	control_add_string(json, "version", PROJECT_VERSION);
+	json_add_string(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
-	control_add_string(json, "mode", daemon->config->session ? "session" : "system");
+	json_add_string(json, "mode", daemon->config->session ? "session" : "system");
 	json_add_int(json, "started", daemon->started);
-	control_add_string(json, "verify", daemon->config->verify ? "on" : "off");
-	control_add_string(json, "compiler",
-			   worker_pool_features(daemon->image_pool)
-				   ? missing_feature(daemon, "compiler") ?: "driver"
-				   : "unknown yet");
+	json_add_string(json, "verify", daemon->config->verify ? "on" : "off");
+	json_add_string(json, "compiler",
+			worker_pool_features(daemon->image_pool)
+				? missing_feature(daemon, "compiler") ?: "driver"
+				: "unknown yet");
 	json_add_int(json, "attachments", daemon->registry.n_attachments);
 	json_add_int(json, "maps", maps);
-	json_object_object_add(json, "counters", control_counters_json(daemon));
+	json_add(json, "counters", control_counters_json(daemon));
 	statistics_each(daemon, control_add_statistic, statistics);
-	json_object_object_add(json, "statistics", statistics);
+	json_add(json, "statistics", statistics);
 	missing_each(daemon, control_add_missing, missing);
-	json_object_object_add(json, "missing", missing);
+	json_add(json, "missing", missing);
 	return varlink_call_reply(call, json);
 }
 

@@ -50,6 +50,7 @@
 #include "daemon/gpuprobed/clients/process-watch.h"
 #include "state.h"
 #include "store.h"
+#include "lib/json.h"
 
 #define KEEP_IDS_SHIFT 32 /* ids that one daemon can give out before they are those of the next */
 #define KEEP_RETRY_MS 2000 /* until a state file that could not be written is tried again */
@@ -246,7 +247,7 @@ void keep_changed(struct keep *keep) {
 	keep_raise(keep);
 	state = state_to_json(&keep->daemon->registry, &keep->numbers);
 	if (state)
-		json_object_object_add(state, "exports", map_exports_json(&keep->daemon->exports));
+		json_add(state, "exports", map_exports_json(&keep->daemon->exports));
 	r = state ? state_save(keep->path, state) : -ENOMEM;
 	json_object_put(state);
 	if (r < 0 && !keep->failed)

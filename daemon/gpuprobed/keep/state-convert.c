@@ -63,7 +63,7 @@ static int convert_1(json_object *state) {
 	json_add_int(last, "object", object_id);
 	json_add_int(last, "attachment", attachment);
 	json_add_int(last, "map", map);
-	json_object_object_add(state, "last", last);
+	json_add(state, "last", last);
 	if (getrandom(&session, sizeof(session), 0) != sizeof(session))
 		return -1;
 	json_add_int(state, "session", (int64_t)(session | 1));

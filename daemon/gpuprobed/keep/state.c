@@ -68,13 +68,13 @@ static void add_gpu(json_object *json, const struct attachment *attachment) {
 	json_add_int(json, "target", attachment->target);
 	json_add_string(json, "engine", engine_name(attachment->engine));
 	for (size_t i = 0; i < attachment->n_context; i++)
-		json_object_array_add(context, json_object_new_int(attachment->context[i]));
-	json_object_object_add(json, "context", context);
+		json_append_int(context, attachment->context[i]);
+	json_add(json, "context", context);
 	json_add_int(json, "patch", attachment->patch_slot);
 	json_add_string(json, "patch_reason", attachment->patch_reason);
 	for (size_t i = 0; i < attachment->n_patch_maps; i++)
-		json_object_array_add(maps, json_object_new_int(attachment->patch_maps[i]));
-	json_object_object_add(json, "patch_maps", maps);
+		json_append_int(maps, attachment->patch_maps[i]);
+	json_add(json, "patch_maps", maps);
 }
 
 static json_object *attachment_state_json(const struct attachment *attachment) {
@@ -82,10 +82,10 @@ static json_object *attachment_state_json(const struct attachment *attachment) {
 
 	json_add_int(json, "id", attachment->id);
 	json_add_string(json, "program", attachment->program);
-	json_object_object_add(json, "section", section_json(&attachment->section));
+	json_add(json, "section", section_json(&attachment->section));
 	json_add_string(json, "section_text", attachment->section_text);
 	json_add_int(json, "spaces", attachment->spaces);
-	json_object_object_add(json, "filter", filter_json(&attachment->filter));
+	json_add(json, "filter", filter_json(&attachment->filter));
 	json_add_bool(json, "on_host", attachment->on_host);
 	json_add_int(json, "host_program", attachment->host_program);
 	json_add_int(json, "fd", attachment->slot);
@@ -104,7 +104,7 @@ static json_object *layout_json(const struct map_layout *layout) {
 	};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		json_object_array_add(json, json_object_new_int64((int64_t)numbers[i]));
+		json_append_int(json, numbers[i]);
 	return json;
 }
 
@@ -124,7 +124,7 @@ static json_object *map_json(const struct object *object, size_t i) {
 	json_add_int(json, "flags", map->spec.flags);
 	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
 	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
-	json_object_object_add(json, "layout", layout_json(&map->spec.layout));
+	json_add(json, "layout", layout_json(&map->spec.layout));
 	json_add_int(json, "initial", map->spec.n_initial);
 	if (map->spec.lanes)
 		json_add_int(json, "lanes", map->spec.n_lanes);
@@ -147,12 +147,12 @@ static json_object *object_json(const struct registry *registry, const struct ob
 	json_add_int(json, "btf", object->n_btf);
 	json_add_int(json, "resident", object->resident);
 	for (size_t i = 0; i < object->n_maps; i++)
-		json_object_array_add(maps, map_json(object, i));
-	json_object_object_add(json, "maps", maps);
+		json_append(maps, map_json(object, i));
+	json_add(json, "maps", maps);
 	TAILQ_FOREACH(attachment, &registry->attachments, link)
 		if (attachment->object == object && !attachment->leaving)
-			json_object_array_add(attachments, attachment_state_json(attachment));
-	json_object_object_add(json, "attachments", attachments);
+			json_append(attachments, attachment_state_json(attachment));
+	json_add(json, "attachments", attachments);
 	return json;
 }
 
@@ -170,11 +170,11 @@ json_object *state_to_json(const struct registry *registry, const struct state_n
 	json_add_int(last, "object", registry->last_object);
 	json_add_int(last, "attachment", registry->last_attachment);
 	json_add_int(last, "map", registry->last_map);
-	json_object_object_add(state, "last", last);
+	json_add(state, "last", last);
 	TAILQ_FOREACH(object, &registry->objects, link)
 		if (object->kept)
-			json_object_array_add(objects, object_json(registry, object));
-	json_object_object_add(state, "objects", objects);
+			json_append(objects, object_json(registry, object));
+	json_add(state, "objects", objects);
 	return state;
 }
 

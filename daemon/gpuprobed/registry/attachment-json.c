@@ -14,8 +14,8 @@ json_object *attachment_program_json(const struct attachment *attachment, int fd
 	json_add_int(program, "isa", attachment->isa);
 	json_add_int(program, "target", attachment->target);
 	for (size_t i = 0; i < attachment->n_context; i++)
-		json_object_array_add(context, json_object_new_int(attachment->context[i]));
-	json_object_object_add(program, "context", context);
+		json_append_int(context, attachment->context[i]);
+	json_add(program, "context", context);
 	return program;
 }
 
@@ -24,7 +24,7 @@ json_object *attachment_patch_json(const struct attachment *attachment, int fd) 
 
 	/* slots are loaded as PTX can from sm_70 on */
 	json_add_int(program, "target", attachment->target > 70 ? attachment->target : 70);
-	json_add_int(program, "maps", (int64_t)attachment_patch_slots(attachment));
+	json_add_int(program, "maps", attachment_patch_slots(attachment));
 	json_add_bool(program, "process", true);
 	return program;
 }
@@ -35,7 +35,7 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 		attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
 	json_object *json = json_object_new_object(), *spaces;
 
-	json_add_int(json, "id", (int64_t)attachment->id);
+	json_add_int(json, "id", attachment->id);
 	json_add_string(json, "kernel", section->kernel);
 	if (section_prefixed(section, attachment->section_text))
 		json_add_bool(json, "prefixed", true);
@@ -51,9 +51,8 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 		spaces = json_object_new_array();
 		for (unsigned int i = 0; section_space_name(i); i++)
 			if (wanted >> i & 1)
-				json_object_array_add(
-					spaces, json_object_new_string(section_space_name(i)));
-		json_object_object_add(json, "spaces", spaces);
+				json_append_string(spaces, section_space_name(i));
+		json_add(json, "spaces", spaces);
 	}
 	return json;
 }
