@@ -269,12 +269,12 @@ static bool read_field(json_object *value, const struct json_field *field, void 
 	return true;
 }
 
-const char *json_get_fields(json_object *object, const struct json_field *fields, size_t n,
-			    void *to) {
+const struct json_field *json_get_fields(json_object *object, const struct json_field *fields,
+					 size_t n, void *to) {
 	for (size_t i = 0; i < n; i++)
 		if (!read_field(json_get(object, fields[i].key, fields[i].type), &fields[i],
 				(char *)to + fields[i].offset))
-			return fields[i].key;
+			return &fields[i];
 	return NULL;
 }
 

@@ -88,8 +88,8 @@ struct json_field {
 
 void json_add_fields(json_object *object, const struct json_field *fields, size_t n,
 		     const void *from);
-const char *json_get_fields(json_object *object, const struct json_field *fields, size_t n,
-			    void *to);
+const struct json_field *json_get_fields(json_object *object, const struct json_field *fields,
+					 size_t n, void *to);
 
 /* The one object that fills the text, white space aside; NULL: it is something else, or there is no
  * memory. */

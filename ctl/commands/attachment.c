@@ -483,10 +483,10 @@ out:
 	return r;
 }
 
-/* The filter in the words of the command line. */
-static json_object *filter_text(json_object *filter) {
+/* The filter in the words of the command line. A ctl_cell_fn. */
+static json_object *filter_text(json_object *attachment, const char *key) {
 	static const char *const names[] = { "pid", "uid", "comm", "exe" };
-	json_object *value;
+	json_object *filter = json_member(attachment, key), *value;
 	char *text = NULL;
 	size_t n_text;
 	FILE *stream = open_memstream(&text, &n_text);
@@ -512,39 +512,28 @@ static void print_notices(json_object *notices) {
 }
 
 int command_list(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "ID",      "OBJECT",  "PROGRAM",   "POINT", "ENGINE",
-					      "STATE",   "MODULES", "PROCESSES", "OWNER", "FILTER",
-					      "SECTION", "KERNEL",  NULL };
-	json_object *attachments, *rows;
+	static const struct ctl_column columns[] = {
+		{ "ID", "id" },
+		{ "OBJECT", "object" },
+		{ "PROGRAM", "program" },
+		{ "POINT", "point" },
+		{ "ENGINE", "engine" },
+		{ "STATE", "state" },
+		{ "MODULES", "modules" },
+		{ "PROCESSES", "processes" },
+		{ "OWNER", "owner" },
+		{ "FILTER", "filter", filter_text },
+		{ "SECTION", "section" },
+		{ "KERNEL", "kernel" },
+		{},
+	};
 	struct varlink_reply reply;
 	int r;
 
 	r = ctl_query(ctl, argc, argv, list_help, "List", &reply);
 	if (r >= 0)
 		return r;
-	attachments = json_member(reply.parameters, "attachments");
-	rows = json_object_new_array();
-	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
-		json_object *attachment = json_object_array_get_idx(attachments, i),
-			    *row = json_object_new_array();
-
-		json_append(row, ctl_format("%lld", (long long)json_int_of(attachment, "id")));
-		json_append(row, ctl_format("%lld", (long long)json_int_of(attachment, "object")));
-		json_append_string(row, ctl_string(attachment, "program"));
-		json_append_string(row, ctl_string(attachment, "point"));
-		json_append_string(row, ctl_string(attachment, "engine"));
-		json_append_string(row, ctl_string(attachment, "state"));
-		json_append(row, ctl_format("%lld", (long long)json_int_of(attachment, "modules")));
-		json_append(row,
-			    ctl_format("%lld", (long long)json_int_of(attachment, "processes")));
-		json_append(row, ctl_format("%lld", (long long)json_int_of(attachment, "owner")));
-		json_append(row, filter_text(json_member(attachment, "filter")));
-		json_append_string(row, ctl_string(attachment, "section"));
-		json_append_string(row, ctl_string(attachment, "kernel"));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, json_member(reply.parameters, "attachments"), INT64_MAX);
 	print_notices(json_member(reply.parameters, "notices"));
 	varlink_reply_deinit(&reply);
 	return CTL_OK;

@@ -70,31 +70,35 @@ static int status(struct ctl *ctl, int argc, char **argv) {
 	return CTL_OK;
 }
 
+static json_object *key_text(json_object *entry, const char *key) {
+	return ctl_format("%.16s", ctl_string(entry, key));
+}
+
+static json_object *time_text(json_object *entry, const char *key) {
+	const time_t used = (time_t)(json_int_of(entry, key) / 1000000);
+	char when[32] = "-";
+	struct tm tm;
+
+	if (used && localtime_r(&used, &tm))
+		strftime(when, sizeof(when), "%F %T", &tm);
+	return json_object_new_string(when);
+}
+
 static void print_entries(json_object *parameters) {
-	static const char *const header[] = { "KEY", "JOB", "UID", "BYTES", "USED", "NAME", NULL };
-	json_object *entries = json_member(parameters, "entries"), *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "KEY", "key", key_text },
+		{ "JOB", "job" },
+		{ "UID", "uid" },
+		{ "BYTES", "bytes" },
+		{ "USED", "used", time_text },
+		{ "NAME", "name" },
+		{},
+	};
+	json_object *entries = json_member(parameters, "entries");
 	const int64_t shown = (int64_t)json_object_array_length(entries),
 		      total = json_int_of(parameters, "total");
 
-	for (size_t i = 0; i < json_object_array_length(entries); i++) {
-		json_object *entry = json_object_array_get_idx(entries, i),
-			    *row = json_object_new_array();
-		const time_t used = (time_t)(json_int_of(entry, "used") / 1000000);
-		char when[32] = "-";
-		struct tm tm;
-
-		if (used && localtime_r(&used, &tm))
-			strftime(when, sizeof(when), "%F %T", &tm);
-		json_append(row, ctl_format("%.16s", ctl_string(entry, "key")));
-		json_append_string(row, ctl_string(entry, "job"));
-		json_append(row, ctl_format("%lld", (long long)json_int_of(entry, "uid")));
-		json_append(row, ctl_format("%lld", (long long)json_int_of(entry, "bytes")));
-		json_append_string(row, when);
-		json_append_string(row, ctl_string(entry, "name"));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, entries, INT64_MAX);
 	if (shown < total)
 		printf("%" PRId64 " more\n", total - shown);
 }

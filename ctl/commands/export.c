@@ -188,35 +188,30 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 	return result;
 }
 
+static json_object *families_text(json_object *export, const char *key) {
+	json_object *families = json_member(export, key);
+	size_t n = json_object_array_length(families);
+
+	return ctl_format(n > 1 ? "%s and %zu more" : "%s",
+			  json_object_get_string(json_object_array_get_idx(families, 0)), n - 1);
+}
+
 int ctl_map_exports(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "MAP", "NAME", "TYPE", "OWNER", "METRICS", NULL };
-	json_object *exports, *rows;
+	static const struct ctl_column columns[] = {
+		{ "MAP", "map" },
+		{ "NAME", "map_name" },
+		{ "TYPE", "kind" },
+		{ "OWNER", "owner" },
+		{ "METRICS", "families", families_text },
+		{},
+	};
 	struct varlink_reply reply;
 	int r;
 
 	r = ctl_query(ctl, argc, argv, export_help, "ListExports", &reply);
 	if (r >= 0)
 		return r;
-	exports = json_member(reply.parameters, "exports");
-	rows = json_object_new_array();
-	for (size_t i = 0; i < json_object_array_length(exports); i++) {
-		json_object *export = json_object_array_get_idx(exports, i),
-			    *row = json_object_new_array(),
-			    *families = json_member(export, "families");
-		size_t n = json_object_array_length(families);
-
-		json_append(row, ctl_format("%lld", (long long)json_int_of(export, "map")));
-		json_append_string(row, ctl_string(export, "map_name"));
-		json_append_string(row, ctl_string(export, "kind"));
-		json_append(row, ctl_format("%lld", (long long)json_int_of(export, "owner")));
-		json_append(row, ctl_format(n > 1 ? "%s and %zu more" : "%s",
-					    json_object_get_string(
-						    json_object_array_get_idx(families, 0)),
-					    n - 1));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, json_member(reply.parameters, "exports"), INT64_MAX);
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }

@@ -32,27 +32,18 @@ static int call_list(struct ctl *ctl, const char *pattern, struct varlink_reply 
 	return ctl_call(ctl, "ListHooks", parameters, pattern ?: "", CTL_TIMEOUT_MS, reply);
 }
 
-static json_object *text(json_object *hook, const char *key) {
-	const char *value = ctl_string(hook, key);
-
-	return json_object_new_string(*value ? value : "-");
-}
-
 static void print_list(json_object *hooks) {
-	static const char *const header[] = { "NAME",   "SET",     "STATE", "METHOD",
-					      "TARGET", "PURPOSE", NULL };
-	static const char *const keys[] = { "name", "set", "state", "method", "target", "purpose" };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "NAME", "name", ctl_cell_or_dash },
+		{ "SET", "set", ctl_cell_or_dash },
+		{ "STATE", "state", ctl_cell_or_dash },
+		{ "METHOD", "method", ctl_cell_or_dash },
+		{ "TARGET", "target", ctl_cell_or_dash },
+		{ "PURPOSE", "purpose", ctl_cell_or_dash },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(hooks); i++) {
-		json_object *row = json_object_new_array();
-
-		for (size_t j = 0; j < sizeof(keys) / sizeof(*keys); j++)
-			json_append(row, text(json_object_array_get_idx(hooks, i), keys[j]));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, hooks, INT64_MAX);
 }
 
 static int no_such_hook(const char *pattern) {
@@ -107,36 +98,34 @@ static const char *driver_version(char version[static 64]) {
 	return version;
 }
 
+static json_object *hits_text(json_object *hook, const char *key) {
+	return strcmp(ctl_string(hook, "state"), "attached") ? json_object_new_string("-")
+							     : ctl_cell(hook, key);
+}
+
 static void print_status(json_object *hooks) {
-	static const char *const header[] = { "NAME", "STATE",  "METHOD", "TARGET",
-					      "HITS", "REASON", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "NAME", "name", ctl_cell_or_dash },
+		{ "STATE", "state", ctl_cell_or_dash },
+		{ "METHOD", "method", ctl_cell_or_dash },
+		{ "TARGET", "target", ctl_cell_or_dash },
+		{ "HITS", "hits", hits_text },
+		{ "REASON", "reason", ctl_cell_or_dash },
+		{},
+	};
 	size_t n = json_object_array_length(hooks), attached = 0, available = 0;
 	char version[64];
 
 	for (size_t i = 0; i < n; i++) {
-		json_object *hook = json_object_array_get_idx(hooks, i),
-			    *row = json_object_new_array();
-		const char *state = ctl_string(hook, "state");
+		const char *state = ctl_string(json_object_array_get_idx(hooks, i), "state");
 
 		attached += strcmp(state, "attached") == 0;
 		available += strcmp(state, "available") == 0;
-		json_append(row, text(hook, "name"));
-		json_append(row, text(hook, "state"));
-		json_append(row, text(hook, "method"));
-		json_append(row, text(hook, "target"));
-		json_append(row,
-			    strcmp(state, "attached")
-				    ? json_object_new_string("-")
-				    : ctl_format("%lld", (long long)json_int_of(hook, "hits")));
-		json_append(row, text(hook, "reason"));
-		json_append(rows, row);
 	}
 	printf("driver: %s\nhooks: %zu attached, %zu available, %zu unavailable\n\n",
 	       *driver_version(version) ? version : "none", attached, available,
 	       n - attached - available);
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, hooks, INT64_MAX);
 }
 
 static int hook_status(struct ctl *ctl, int argc, char **argv) {

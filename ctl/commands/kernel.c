@@ -34,62 +34,40 @@ static const char kernel_help[] =
 	"      --pid=PID         only kernels of this process\n"
 	"      --instruction=ID  a number in hexadecimal, as contexts hold it\n";
 
-/* "1,2", or "-". */
-static json_object *ids_text(json_object *ids) {
-	json_object *value;
-	char *text = NULL;
-	size_t n_text;
-	FILE *stream = open_memstream(&text, &n_text);
-
-	for (size_t i = 0; stream && i < json_object_array_length(ids); i++)
-		fprintf(stream, "%s%s", i ? "," : "",
-			json_object_get_string(json_object_array_get_idx(ids, i)));
-	if (stream)
-		fclose(stream);
-	value = json_object_new_string(text && *text ? text : "-");
-	free(text);
-	return value;
+static json_object *type_text(json_object *kernel, const char *key) {
+	return json_object_new_string(json_bool_of(kernel, key) ? "device" : "kernel");
 }
 
 static void print_kernels(json_object *kernels) {
-	static const char *const header[] = { "ID", "TYPE", "PIDS", "ATTACHMENTS", "KERNEL", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "ID", "id" },
+		{ "TYPE", "device_function", type_text },
+		{ "PIDS", "pids", ctl_cell_list },
+		{ "ATTACHMENTS", "attachments", ctl_cell_list },
+		{ "KERNEL", "demangled" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
-		json_object *kernel = json_object_array_get_idx(kernels, i),
-			    *row = json_object_new_array();
-		bool device = json_object_get_boolean(json_member(kernel, "device_function"));
+	ctl_print_columns(columns, kernels, INT64_MAX);
+}
 
-		json_append_string(row, ctl_string(kernel, "id"));
-		json_append_string(row, device ? "device" : "kernel");
-		json_append(row, ids_text(json_member(kernel, "pids")));
-		json_append(row, ids_text(json_member(kernel, "attachments")));
-		json_append_string(row, ctl_string(kernel, "demangled"));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+static json_object *source_text(json_object *instruction, const char *key) {
+	const char *file = json_string_of(instruction, key);
+
+	return file ? ctl_format("%s:%s", file, ctl_string(instruction, "line"))
+		    : json_object_new_string("-");
 }
 
 static void print_instructions(json_object *instructions) {
-	static const char *const header[] = { "ID", "SOURCE", "INSTRUCTION", "KERNEL", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "ID", "id" },
+		{ "SOURCE", "file", source_text },
+		{ "INSTRUCTION", "text" },
+		{ "KERNEL", "kernel" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(instructions); i++) {
-		json_object *instruction = json_object_array_get_idx(instructions, i),
-			    *row = json_object_new_array();
-
-		json_append_string(row, ctl_string(instruction, "id"));
-		json_append(row, json_member(instruction, "file")
-					 ? ctl_format("%s:%lld", ctl_string(instruction, "file"),
-						      (long long)json_int_of(instruction, "line"))
-					 : json_object_new_string("-"));
-		json_append_string(row, ctl_string(instruction, "text"));
-		json_append_string(row, ctl_string(instruction, "kernel"));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, instructions, INT64_MAX);
 }
 
 void ctl_add_demangled(json_object *kernel, unsigned int *failures) {

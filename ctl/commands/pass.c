@@ -44,8 +44,9 @@ static const char help[] =
 
 /* ---- list ---- */
 
-static json_object *join(json_object *strings, json_object *excluded) {
-	json_object *value;
+static json_object *points_text(json_object *pass, const char *key) {
+	json_object *strings = json_member(pass, key), *excluded = json_member(pass, "exclude"),
+		    *value;
 	char *text = NULL;
 	size_t n_text;
 	FILE *stream = open_memstream(&text, &n_text);
@@ -63,25 +64,23 @@ static json_object *join(json_object *strings, json_object *excluded) {
 	return value;
 }
 
+static json_object *executable_text(json_object *pass, const char *key) {
+	const char *executable = ctl_string(pass, key);
+
+	return json_string(*executable ? executable : "built in");
+}
+
 static void print_passes(json_object *parameters) {
-	static const char *const header[] = { "ORDER",      "NAME",        "POINTS",
-					      "EXECUTABLE", "DESCRIPTION", NULL };
-	json_object *passes = json_member(parameters, "passes"), *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "ORDER", "order" },
+		{ "NAME", "name" },
+		{ "POINTS", "include", points_text },
+		{ "EXECUTABLE", "executable", executable_text },
+		{ "DESCRIPTION", "description" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(passes); i++) {
-		json_object *pass = json_object_array_get_idx(passes, i),
-			    *row = json_object_new_array();
-		const char *executable = ctl_string(pass, "executable");
-
-		json_append(row, ctl_format("%lld", (long long)json_int_of(pass, "order")));
-		json_append_string(row, ctl_string(pass, "name"));
-		json_append(row, join(json_member(pass, "include"), json_member(pass, "exclude")));
-		json_append_string(row, *executable ? executable : "built in");
-		json_append_string(row, ctl_string(pass, "description"));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, json_member(parameters, "passes"), INT64_MAX);
 }
 
 static int list(struct ctl *ctl, int argc, char **argv) {
@@ -248,28 +247,16 @@ static int try_pass(struct trial *trial, const struct pass_definition *definitio
 }
 
 static void print_results(const struct trial *trial) {
-	static const char *const header[] = { "PASS", "POINT", "RESULT", "EXIT", "REASON", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "PASS", "pass", ctl_cell_or_dash },
+		{ "POINT", "attach_point", ctl_cell_or_dash },
+		{ "RESULT", "result", ctl_cell_or_dash },
+		{ "EXIT", "exit_status", ctl_cell_or_dash },
+		{ "REASON", "reason" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(trial->results); i++) {
-		json_object *result = json_object_array_get_idx(trial->results, i),
-			    *row = json_object_new_array();
-		static const char *const members[] = { "pass", "attach_point", "result" };
-
-		for (size_t j = 0; j < 3; j++) {
-			const char *text = ctl_string(result, members[j]);
-
-			json_append_string(row, *text ? text : "-");
-		}
-		json_append(row, json_member(result, "exit_status")
-					 ? ctl_format("%lld",
-						      (long long)json_int_of(result, "exit_status"))
-					 : json_object_new_string("-"));
-		json_append_string(row, ctl_string(result, "reason"));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, trial->results, INT64_MAX);
 }
 
 static void complain(const char *line, void *userdata) {

@@ -50,28 +50,23 @@ static void print_engine(const char *name, const char *asked, const char *reason
 	putchar('\n');
 }
 
+static json_object *device_text(json_object *patch, const char *key) {
+	return ctl_format("sm_%s", ctl_string(patch, key));
+}
+
 /* What the compiler said of the functions that hold the program on the SASS engine. */
 static void print_patches(json_object *patches) {
-	static const char *const header[] = { "PATCH",       "DEVICE", "REGISTERS", "SPILL-STORES",
-					      "SPILL-LOADS", "STACK",  NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "PATCH", "instruction" },
+		{ "DEVICE", "capability", device_text },
+		{ "REGISTERS", "registers" },
+		{ "SPILL-STORES", "spill_stores" },
+		{ "SPILL-LOADS", "spill_loads" },
+		{ "STACK", "stack" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(patches); i++) {
-		static const char *const numbers[] = { "registers", "spill_stores", "spill_loads",
-						       "stack" };
-		json_object *patch = json_object_array_get_idx(patches, i),
-			    *row = json_object_new_array();
-
-		json_append_string(row, ctl_string(patch, "instruction"));
-		json_append(row,
-			    ctl_format("sm_%lld", (long long)json_int_of(patch, "capability")));
-		for (size_t j = 0; j < sizeof(numbers) / sizeof(*numbers); j++)
-			json_append(row,
-				    ctl_format("%lld", (long long)json_int_of(patch, numbers[j])));
-		json_append(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, patches, INT64_MAX);
 }
 
 static void print_program(json_object *program) {

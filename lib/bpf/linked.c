@@ -141,7 +141,7 @@ static int get_internal(struct json_object *object, enum linked_internal *intern
 int linked_map_from_json(struct linked_map *map, struct json_object *object, uint64_t blob_size,
 			 char error[static ERROR_SIZE]) {
 	struct linked_map m = {};
-	const char *key;
+	const struct json_field *field;
 	int r;
 
 	if (!json_object_is_type(object, json_type_object))
@@ -149,9 +149,9 @@ int linked_map_from_json(struct linked_map *map, struct json_object *object, uin
 	r = get_name(object, "name", m.name, sizeof(m.name), error);
 	if (r)
 		return r;
-	key = json_get_fields(object, map_fields, N_MAP_FIELDS, &m);
-	if (key)
-		return wrong_member(error, object, key, json_type_int);
+	field = json_get_fields(object, map_fields, N_MAP_FIELDS, &m);
+	if (field)
+		return wrong_member(error, object, field->key, json_type_int);
 	if ((r = get_internal(object, &m.internal, error)) ||
 	    (r = get_table(object, "initial", "size", 1, LINKED_BLOB_MAX, blob_size, &m.initial,
 			   error)) ||

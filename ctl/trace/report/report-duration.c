@@ -65,20 +65,25 @@ static json_object *duration_json(void *part) {
 }
 
 static void duration_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "COUNT", "TOTAL", "MEAN", "P50", "P99", "MAX", NULL };
-	json_object *rows = json_object_new_array(), *row = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "COUNT", "count" },
+		{ "TOTAL", "total_ns", report_cell_time },
+		{ "MEAN", "mean_ns", report_cell_time },
+		{ "P50", "p50_ns", report_cell_time },
+		{ "P99", "p99_ns", report_cell_time },
+		{ "MAX", "max_ns", report_cell_time },
+		{},
+	};
+	json_object *rows = json_object_new_array();
 
 	fputs("=== DURATION OF ", stdout);
 	ctl_print_text(ctl_string(data, "name"));
 	puts(" ===\n");
 	if (!json_int_of(data, "count"))
 		puts("The trace has nothing of that name that takes time.");
-	json_append(row, ctl_format("%" PRId64, json_int_of(data, "count")));
-	json_append(row, report_text_time(json_int_of(data, "total_ns")));
-	report_add_times(row, data);
-	json_append(rows, row);
+	json_append(rows, json_object_get(data));
 	if (json_int_of(data, "count"))
-		ctl_print_table(header, rows);
+		ctl_print_columns(columns, rows, 1);
 	json_object_put(rows);
 	report_print_powers(json_member(data, "powers"), options);
 }

@@ -150,31 +150,25 @@ static json_object *errors_json(void *part) {
 }
 
 static void errors_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "COUNT", "TYPE", "NAME", "RESULT",
-					      "FIRST", "LAST", NULL };
-	json_object *rows = json_object_new_array(), *failed = json_member(data, "failed"),
+	static const struct ctl_column columns[] = {
+		{ "COUNT", "count" },
+		{ "TYPE", "type" },
+		{ "NAME", "name" },
+		{ "RESULT", "result" },
+		{ "FIRST", "first_ns", report_cell_seconds },
+		{ "LAST", "last_ns", report_cell_seconds },
+		{},
+	};
+	json_object *failed = json_member(data, "failed"),
 		    *violations = json_member(data, "violations");
 	const int64_t limit = options->top > 50 ? options->top : 50,
 		      n = json_int_of(data, "n_violations");
 
-	for (size_t i = 0; i < json_object_array_length(failed) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(failed, i),
-			    *row = json_object_new_array();
-
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "count")));
-		json_append(row, json_object_get(json_member(from, "type")));
-		json_append(row, json_object_get(json_member(from, "name")));
-		json_append(row, json_object_get(json_member(from, "result")));
-		json_append(row, ctl_format("%.6f s", (double)json_int_of(from, "first_ns") / 1e9));
-		json_append(row, ctl_format("%.6f s", (double)json_int_of(from, "last_ns") / 1e9));
-		json_append(rows, row);
-	}
 	puts("=== ERRORS ===\n");
-	ctl_print_table(header, rows);
+	ctl_print_columns(columns, failed, limit);
 	report_print_more(json_object_array_length(failed), limit, "kinds of errors");
 	if (!json_object_array_length(failed))
 		puts("Nothing failed.");
-	json_object_put(rows);
 	if (n)
 		printf("\nTimes that are not possible: %" PRId64 "\n", n);
 	for (size_t i = 0; i < json_object_array_length(violations) && (int64_t)i < options->top;

@@ -195,31 +195,25 @@ static json_object *gaps_json(void *part) {
 }
 
 static void print_threads(json_object *threads, int64_t limit) {
-	static const char *const header[] = { "PID",           "TID",         "THREAD", "LAUNCHES",
-					      "BETWEEN: MEAN", "IDLE: TOTAL", "MEAN",   "P50",
-					      "P99",           "MAX",         NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "PID", "pid" },
+		{ "TID", "tid" },
+		{ "THREAD", "thread" },
+		{ "LAUNCHES", "launches" },
+		{ "BETWEEN: MEAN", "between.mean_ns", report_cell_time },
+		{ "IDLE: TOTAL", "idle.total_ns", report_cell_time },
+		{ "MEAN", "idle.mean_ns", report_cell_time },
+		{ "P50", "idle.p50_ns", report_cell_time },
+		{ "P99", "idle.p99_ns", report_cell_time },
+		{ "MAX", "idle.max_ns", report_cell_time },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(threads) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(threads, i),
-			    *row = json_object_new_array(), *idle = json_member(from, "idle");
-
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "pid")));
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "tid")));
-		json_append(row, json_object_get(json_member(from, "thread")));
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "launches")));
-		json_append(row,
-			    report_text_time(json_int_of(json_member(from, "between"), "mean_ns")));
-		json_append(row, report_text_time(json_int_of(idle, "total_ns")));
-		report_add_times(row, idle);
-		json_append(rows, row);
-	}
 	puts("=== GAPS BETWEEN LAUNCHES, PER THREAD ===\n");
-	ctl_print_table(header, rows);
+	ctl_print_columns(columns, threads, limit);
 	report_print_more(json_object_array_length(threads), limit, "threads");
 	if (!json_object_array_length(threads))
 		puts("The trace has no launches.");
-	json_object_put(rows);
 }
 
 static void print_device(json_object *device) {

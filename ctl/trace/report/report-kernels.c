@@ -91,33 +91,25 @@ static json_object *kernels_json(void *part) {
 }
 
 static void kernels_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "CALLS", "TOTAL", "%",   "MEAN",   "P50",
-					      "P99",   "MIN",   "MAX", "KERNEL", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "CALLS", "count" },
+		{ "TOTAL", "total_ns", report_cell_time },
+		{ "%", "percent", report_cell_percent },
+		{ "MEAN", "mean_ns", report_cell_time },
+		{ "P50", "p50_ns", report_cell_time },
+		{ "P99", "p99_ns", report_cell_time },
+		{ "MIN", "min_ns", report_cell_time },
+		{ "MAX", "max_ns", report_cell_time },
+		{ "KERNEL", "name" },
+		{},
+	};
 	const int64_t limit = options->top > 50 ? options->top : 50;
 
-	for (size_t i = 0; i < json_object_array_length(data) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(data, i),
-			    *row = json_object_new_array();
-
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "count")));
-		json_append(row, report_text_time(json_int_of(from, "total_ns")));
-		json_append(row, ctl_format("%.1f",
-					    json_object_get_double(json_member(from, "percent"))));
-		json_append(row, report_text_time(json_int_of(from, "mean_ns")));
-		json_append(row, report_text_time(json_int_of(from, "p50_ns")));
-		json_append(row, report_text_time(json_int_of(from, "p99_ns")));
-		json_append(row, report_text_time(json_int_of(from, "min_ns")));
-		json_append(row, report_text_time(json_int_of(from, "max_ns")));
-		json_append(row, json_object_get(json_member(from, "name")));
-		json_append(rows, row);
-	}
 	puts("=== KERNELS ===\n");
-	ctl_print_table(header, rows);
+	ctl_print_columns(columns, data, limit);
 	report_print_more(json_object_array_length(data), limit, "kernels");
 	if (!json_object_array_length(data))
 		puts("The trace has no times of kernels.");
-	json_object_put(rows);
 }
 
 const struct report_part report_kernels = {

@@ -135,17 +135,22 @@ static json_object *latency_json(void *part) {
 }
 
 static void latency_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "LAUNCHES", "MEAN", "P50", "P99", "MAX", NULL };
-	json_object *rows = json_object_new_array(), *row = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "LAUNCHES", "count" },
+		{ "MEAN", "mean_ns", report_cell_time },
+		{ "P50", "p50_ns", report_cell_time },
+		{ "P99", "p99_ns", report_cell_time },
+		{ "MAX", "max_ns", report_cell_time },
+		{},
+	};
+	json_object *rows = json_object_new_array();
 	const int64_t early = json_int_of(data, "started_before_launch"),
 		      unknown = json_int_of(data, "unknown");
 
 	puts("=== LAUNCH TO START ===\n");
-	json_append(row, ctl_format("%" PRId64, json_int_of(data, "count")));
-	report_add_times(row, data);
-	json_append(rows, row);
+	json_append(rows, json_object_get(data));
 	if (json_int_of(data, "count"))
-		ctl_print_table(header, rows);
+		ctl_print_columns(columns, rows, 1);
 	else if (!early && !unknown)
 		puts("The trace has no kernel with its launch.");
 	json_object_put(rows);

@@ -93,6 +93,18 @@ json_object *report_histogram_json(const struct report_histogram *histogram) {
 	return object;
 }
 
+json_object *report_cell_time(json_object *object, const char *member) {
+	return report_text_time(json_int_of(object, member));
+}
+
+json_object *report_cell_seconds(json_object *object, const char *member) {
+	return ctl_format("%.6f s", (double)json_int_of(object, member) / 1e9);
+}
+
+json_object *report_cell_percent(json_object *object, const char *member) {
+	return ctl_format("%.1f", json_object_get_double(json_member(object, member)));
+}
+
 void report_add_times(json_object *row, json_object *histogram) {
 	static const char *const keys[] = { "mean_ns", "p50_ns", "p99_ns", "max_ns" };
 

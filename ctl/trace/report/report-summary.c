@@ -275,25 +275,18 @@ static void print_bytes(const char *label, int64_t bytes) {
 }
 
 static void print_counts(json_object *array, const char *key, int64_t limit) {
-	static const char *const by_type[] = { "TYPE", "CLASS", "COUNT", "FAILED", "TOTAL", NULL };
-	static const char *const by_name[] = { "TYPE", "NAME", "COUNT", "FAILED", "TOTAL", NULL };
-	json_object *rows = json_object_new_array();
+	const struct ctl_column columns[] = {
+		{ "TYPE", "type" },
+		{ *key == 'c' ? "CLASS" : "NAME", key },
+		{ "COUNT", "count" },
+		{ "FAILED", "failed" },
+		{ "TOTAL", "total_ns", report_cell_time },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(array) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(array, i),
-			    *row = json_object_new_array();
-
-		json_append(row, json_object_get(json_member(from, "type")));
-		json_append(row, json_object_get(json_member(from, key)));
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "count")));
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "failed")));
-		json_append(row, report_text_time(json_int_of(from, "total_ns")));
-		json_append(rows, row);
-	}
 	putchar('\n');
-	ctl_print_table(*key == 'c' ? by_type : by_name, rows);
+	ctl_print_columns(columns, array, limit);
 	report_print_more(json_object_array_length(array), limit, "names");
-	json_object_put(rows);
 }
 
 static void summary_print(json_object *data, const struct report_options *options) {

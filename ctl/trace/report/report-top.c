@@ -136,31 +136,27 @@ static json_object *top_json(void *part) {
 	return array;
 }
 
+static json_object *result_text(json_object *call, const char *key) {
+	return json_member(call, "open") ? json_object_new_string("(running)")
+					 : ctl_cell(call, key);
+}
+
 static void top_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "DURATION", "TYPE", "NAME",   "AT",
-					      "PID",      "TID",  "RESULT", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "DURATION", "duration_ns", report_cell_time },
+		{ "TYPE", "type" },
+		{ "NAME", "name" },
+		{ "AT", "ts_ns", report_cell_seconds },
+		{ "PID", "pid" },
+		{ "TID", "tid" },
+		{ "RESULT", "ret_name", result_text },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(data); i++) {
-		json_object *from = json_object_array_get_idx(data, i),
-			    *row = json_object_new_array();
-
-		json_append(row, report_text_time(json_int_of(from, "duration_ns")));
-		json_append(row, json_object_get(json_member(from, "type")));
-		json_append(row, json_object_get(json_member(from, "name")));
-		json_append(row, ctl_format("%.6f s", (double)json_int_of(from, "ts_ns") / 1e9));
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "pid")));
-		json_append(row, ctl_format("%" PRId64, json_int_of(from, "tid")));
-		json_append(row, ctl_format("%s", json_member(from, "open")
-							  ? "(running)"
-							  : ctl_string(from, "ret_name")));
-		json_append(rows, row);
-	}
 	printf("=== SLOWEST CALLS ===\n\n");
-	ctl_print_table(header, rows);
-	if (!json_object_array_length(rows))
+	ctl_print_columns(columns, data, INT64_MAX);
+	if (!json_object_array_length(data))
 		puts("The trace has no calls that take time.");
-	json_object_put(rows);
 }
 
 const struct report_part report_top = { .name = "top",

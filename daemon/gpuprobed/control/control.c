@@ -29,8 +29,8 @@
 #include "daemon/gpuprobed/clients/other-shims.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 #include "daemon/gpuprobed/metrics/statistics.h"
+#include "daemon/gpuprobed/registry/attachment-json.h"
 #include "lib/json.h"
-#include "lib/varlink/varlink-json.h"
 #include "daemon/gpuprobed/verify/verify.h"
 
 #define CONTROL_INTERFACE "io.gpuprobe.control."
@@ -79,20 +79,6 @@ bool control_may_see(const struct varlink_call *call, uid_t owner) {
 
 /* ---- JSON ---- */
 
-static json_object *control_filter_json(const struct filter *filter) {
-	json_object *json = json_object_new_object();
-
-	if (filter->has_pid)
-		json_add_int(json, "pid", filter->pid);
-	if (filter->has_uid)
-		json_add_int(json, "uid", filter->uid);
-	if (filter->has_comm)
-		json_add_string(json, "comm", filter->comm);
-	if (filter->has_exe)
-		json_add_string(json, "exe", filter->exe);
-	return json;
-}
-
 static const char *control_point_name(const struct attachment *attachment) {
 	return attachment->on_host ? "host" : section_point_name(&attachment->section);
 }
@@ -107,7 +93,7 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 	json_add_string(json, "kernel", attachment->section.kernel);
 	json_add_string(json, "section", attachment->section_text);
 	json_add_string(json, "engine", engine_name(attachment->engine));
-	json_add(json, "filter", control_filter_json(&attachment->filter));
+	json_add(json, "filter", filter_json(&attachment->filter, false));
 	json_add_string(json, "state", "armed");
 	json_add_int(json, "modules", attachment->n_modules);
 	json_add_int(json, "processes", attachment->n_processes);
@@ -196,8 +182,9 @@ static void control_log_detached(uint64_t attachment, uid_t uid) {
 }
 
 static int control_attach_success(struct control_attach *work, const struct object *object) {
-	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
-		    *maps = json_object_new_array();
+	json_object *json = json_object_new_object(),
+		    *attachments = json_add_array(json, "attachments"),
+		    *maps = json_add_array(json, "maps");
 	const struct attachment *attachment;
 
 	daemon_count_modules(work->daemon);
@@ -210,8 +197,6 @@ static int control_attach_success(struct control_attach *work, const struct obje
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (object->maps[i])
 			json_append(maps, control_map_json(object->maps[i], object));
-	json_add(json, "attachments", attachments);
-	json_add(json, "maps", maps);
 	return varlink_call_reply(work->call, json);
 }
 
@@ -269,36 +254,21 @@ static void control_attach_done(const struct attach_outcome *outcome, void *user
 }
 
 const char *control_filter(json_object *json, struct filter *filter, const char **parameterp) {
-	json_object *member;
+	static const struct {
+		const char *parameter, *reason;
+	} faults[] = {
+		{ "filter.pid", "not a process id" },
+		{ "filter.uid", "not a user id" },
+		{ "filter.comm", "a command name has 1 to 15 bytes, as in /proc/PID/comm" },
+		{ "filter.exe", "not an absolute path or a glob of one" },
+	};
+	const char *wrong = filter_from_json(filter, json, false);
 
-	*filter = (struct filter){};
-	if (!json)
-		return NULL;
-	*parameterp = "filter.pid";
-	member = json_member(json, "pid");
-	if (member) {
-		if (json_object_get_int64(member) <= 0 || json_object_get_int64(member) > INT_MAX)
-			return "not a process id";
-		filter->has_pid = true;
-		filter->pid = (pid_t)json_object_get_int64(member);
-	}
-	*parameterp = "filter.uid";
-	member = json_member(json, "uid");
-	if (member) {
-		if (json_object_get_int64(member) < 0 ||
-		    json_object_get_int64(member) >= UINT32_MAX)
-			return "not a user id";
-		filter->has_uid = true;
-		filter->uid = (uid_t)json_object_get_int64(member);
-	}
-	*parameterp = "filter.comm";
-	member = json_member(json, "comm");
-	if (member && !filter_set_comm(filter, json_object_get_string(member)))
-		return "a command name has 1 to 15 bytes, as in /proc/PID/comm";
-	*parameterp = "filter.exe";
-	member = json_member(json, "exe");
-	if (member && !filter_set_exe(filter, json_object_get_string(member)))
-		return "not an absolute path or a glob of one";
+	for (size_t i = 0; wrong && i < sizeof(faults) / sizeof(*faults); i++)
+		if (!strcmp(faults[i].parameter + strlen("filter."), wrong)) {
+			*parameterp = faults[i].parameter;
+			return faults[i].reason;
+		}
 	return NULL;
 }
 
@@ -316,7 +286,7 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
 	if (!json)
 		return NULL;
 	for (size_t i = 0; i < json_object_array_length(json); i++) {
-		const char *name = json_object_get_string(json_object_array_get_idx(json, i));
+		const char *name = json_string_at(json, i);
 		uint32_t space = section_space(name);
 
 		if (!space) {
@@ -337,8 +307,7 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
  */
 static const char *control_attach_options(json_object *parameters, struct attach_options *options,
 					  const char **parameterp, char buffer[static 128]) {
-	json_object *threads = json_member(parameters, "threads"),
-		    *ring_size = json_member(parameters, "ring_size");
+	int64_t threads = MAP_THREADS_DEFAULT, ring_size = MAP_RING_TOTAL_DEFAULT;
 	const char *engine = json_string_of(parameters, "engine");
 	const char *why;
 
@@ -374,16 +343,16 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	if (why)
 		return why;
 	*parameterp = "threads";
-	if (threads && (json_object_get_int64(threads) < 1 ||
-			json_object_get_int64(threads) > MAP_THREADS_MAX))
+	if (json_member(parameters, "threads") &&
+	    !json_get_int(parameters, "threads", 1, MAP_THREADS_MAX, &threads))
 		return "a per-thread array has values for 1 to 268435456 threads";
-	options->threads = threads ? (uint32_t)json_object_get_int64(threads) : MAP_THREADS_DEFAULT;
+	options->threads = (uint32_t)threads;
 	*parameterp = "ring_size";
-	if (ring_size && (json_object_get_int64(ring_size) < (int64_t)MAP_RING_SIZE_MIN ||
-			  json_object_get_int64(ring_size) > (int64_t)MAP_RING_TOTAL_MAX))
+	if (json_member(parameters, "ring_size") &&
+	    !json_get_int(parameters, "ring_size", (int64_t)MAP_RING_SIZE_MIN,
+			  (int64_t)MAP_RING_TOTAL_MAX, &ring_size))
 		return "a ring has 16384 (16 KiB) to 2147483648 (2 GiB) bytes";
-	options->ring_bytes =
-		ring_size ? (uint64_t)json_object_get_int64(ring_size) : MAP_RING_TOTAL_DEFAULT;
+	options->ring_bytes = (uint64_t)ring_size;
 	return NULL;
 }
 
@@ -506,7 +475,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 
 static int control_detach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	int64_t id = json_object_get_int64(json_member(parameters, "id"));
+	int64_t id = json_int_of(parameters, "id");
 	struct attachment *attachment =
 		id > 0 ? registry_attachment(&daemon->registry, (uint64_t)id) : NULL;
 	char what[64];
@@ -526,7 +495,8 @@ static void control_add_notice(const char *line, void *notices) {
 
 static int control_list(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
+	json_object *json = json_object_new_object(),
+		    *attachments = json_add_array(json, "attachments"),
 		    *notices = json_object_new_array();
 	const struct attachment *attachment;
 
@@ -534,7 +504,6 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 	TAILQ_FOREACH(attachment, &daemon->registry.attachments, link)
 		if (control_may_see(call, attachment->object->owner))
 			json_append(attachments, control_attachment_json(attachment));
-	json_add(json, "attachments", attachments);
 	other_shims_each(daemon->other_shims, control_add_notice, notices);
 	if (json_object_array_length(notices))
 		json_add(json, "notices", notices);
@@ -545,32 +514,29 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 
 static int control_list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	json_object *json = json_object_new_object(), *maps = json_object_new_array();
+	json_object *json = json_object_new_object(), *maps = json_add_array(json, "maps");
 	const struct object *object;
 
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
 			if (object->maps[i])
 				json_append(maps, control_map_json(object->maps[i], object));
-	json_add(json, "maps", maps);
 	return varlink_call_reply(call, json);
 }
 
 /* ---- Status ---- */
 
-static json_object *control_counters_json(const struct daemon *daemon) {
+static void control_add_counters(json_object *json, const struct daemon *daemon) {
 	const struct worker_pool_counters *image = worker_pool_counters(daemon->image_pool);
 	const struct worker_pool_counters *program = worker_pool_counters(daemon->program_pool);
-	json_object *json = json_object_new_object();
 
 	json_add_int(json, "images", daemon->counters.images);
 	json_add_int(json, "images_replaced", daemon->counters.images_replaced);
 	json_add_int(json, "images_own", daemon->counters.images_own);
 	json_add_int(json, "images_cached", daemon->counters.images_cached);
-	json_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
-	json_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
+	json_add_int(json, "worker_crashes", image->crashes + program->crashes);
+	json_add_int(json, "worker_timeouts", image->timeouts + program->timeouts);
 	json_add_int(json, "processes", daemon->processes.total);
-	return json;
 }
 
 static void control_add_missing(const char *part, const char *line, void *userdata) {
@@ -578,7 +544,7 @@ static void control_add_missing(const char *part, const char *line, void *userda
 }
 
 static void control_add_statistic(const struct statistic *statistic, void *userdata) {
-	json_object *json = json_object_new_object();
+	json_object *json = json_append_object(userdata);
 
 	json_add_string(json, "group", statistic->group);
 	json_add_string(json, "name", statistic->name);
@@ -587,13 +553,11 @@ static void control_add_statistic(const struct statistic *statistic, void *userd
 	json_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
 	json_add_string(json, "unit", statistic_unit_name(statistic->unit));
 	json_add_uint(json, "value", statistic->value);
-	json_append(userdata, json);
 }
 
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct daemon *daemon = userdata;
-	json_object *json = json_object_new_object(), *missing = json_object_new_array(),
-		    *statistics = json_object_new_array();
+	json_object *json = json_object_new_object();
 	const struct object *object;
 	int64_t maps = 0;
 
@@ -611,11 +575,9 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 				: "unknown yet");
 	json_add_int(json, "attachments", daemon->registry.n_attachments);
 	json_add_int(json, "maps", maps);
-	json_add(json, "counters", control_counters_json(daemon));
-	statistics_each(daemon, control_add_statistic, statistics);
-	json_add(json, "statistics", statistics);
-	missing_each(daemon, control_add_missing, missing);
-	json_add(json, "missing", missing);
+	control_add_counters(json_add_object(json, "counters"), daemon);
+	statistics_each(daemon, control_add_statistic, json_add_array(json, "statistics"));
+	missing_each(daemon, control_add_missing, json_add_array(json, "missing"));
 	return varlink_call_reply(call, json);
 }
 

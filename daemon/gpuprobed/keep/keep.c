@@ -469,7 +469,7 @@ static void keep_put_aside(const struct keep *keep, const char *why) {
  * negative: another daemon may read it. */
 static int keep_load(struct keep *keep) {
 	char error[STATE_ERROR_SIZE] = "";
-	json_object *state = NULL, *exports = NULL;
+	json_object *state = NULL;
 	unsigned int n;
 	int r;
 
@@ -480,8 +480,8 @@ static int keep_load(struct keep *keep) {
 		r = state_take_numbers(state, &keep->daemon->registry, &keep->numbers, error);
 	if (r == 0) {
 		keep_restore_objects(keep, state);
-		json_object_object_get_ex(state, "exports", &exports);
-		n = map_exports_restore(&keep->daemon->exports, &keep->daemon->registry, exports);
+		n = map_exports_restore(&keep->daemon->exports, &keep->daemon->registry,
+					json_member(state, "exports"));
 		if (n)
 			log_warning("%s: %u exported maps are not exported any more", keep->path,
 				    n);
