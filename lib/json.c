@@ -75,7 +75,7 @@ void json_add_bool(json_object *object, const char *key, bool value) {
 }
 
 void json_add_string(json_object *object, const char *key, const char *text) {
-	json_add(object, key, json_string(text));
+	json_add(object, key, json_object_new_string(text));
 }
 
 void json_add_null(json_object *object, const char *key) {
@@ -83,12 +83,16 @@ void json_add_null(json_object *object, const char *key) {
 		set_incomplete(object);
 }
 
+void json_add_text(json_object *object, const char *key, const char *text) {
+	json_add(object, key, json_string(text));
+}
+
 void json_append_int(json_object *array, int64_t value) {
 	json_append(array, json_object_new_int64(value));
 }
 
 void json_append_string(json_object *array, const char *text) {
-	json_append(array, json_string(text));
+	json_append(array, json_object_new_string(text));
 }
 
 /* Puts it into the object; NULL if it is not there afterwards. */

@@ -17,7 +17,8 @@
  * the text sees NULL or -ENOMEM; json_incomplete() tells before that.
  *
  * `consumed` is taken in any case; NULL stands for a value that there was no memory for. An object
- * or array that is NULL is let alone. Texts may be any bytes: what is not UTF-8 becomes U+FFFD.
+ * or array that is NULL is let alone. _string() keeps the bytes of the text, and varlink refuses to
+ * send what is not UTF-8; _text() is for texts of other programs: what is not UTF-8 becomes U+FFFD.
  */
 void json_add(json_object *object, const char *key, json_object *consumed);
 void json_add_int(json_object *object, const char *key, int64_t value);
@@ -26,6 +27,7 @@ void json_add_uint(json_object *object, const char *key,
 void json_add_bool(json_object *object, const char *key, bool value);
 void json_add_string(json_object *object, const char *key, const char *text);
 void json_add_null(json_object *object, const char *key);
+void json_add_text(json_object *object, const char *key, const char *text);
 void json_append(json_object *array, json_object *consumed);
 void json_append_int(json_object *array, int64_t value);
 void json_append_string(json_object *array, const char *text);

@@ -255,13 +255,13 @@ void ctl_print_table(const char *const *header, json_object *rows) {
 }
 
 json_object *ctl_cell(json_object *object, const char *member) {
-	return json_string(ctl_string(object, member));
+	return json_object_new_string(ctl_string(object, member));
 }
 
 json_object *ctl_cell_or_dash(json_object *object, const char *member) {
 	const char *text = ctl_string(object, member);
 
-	return json_string(*text ? text : "-");
+	return json_object_new_string(*text ? text : "-");
 }
 
 json_object *ctl_cell_list(json_object *object, const char *member) {
@@ -275,7 +275,7 @@ json_object *ctl_cell_list(json_object *object, const char *member) {
 			json_object_get_string(json_object_array_get_idx(list, i)));
 	if (stream)
 		fclose(stream);
-	value = json_string(text && *text ? text : "-");
+	value = json_object_new_string(text && *text ? text : "-");
 	free(text);
 	return value;
 }

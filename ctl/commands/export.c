@@ -82,7 +82,7 @@ static int put_label(json_object *parameters, const char *text) {
 		json_add(parameters, "labels", labels);
 	}
 	name = strndup(text, (size_t)(value - text));
-	json_add_string(labels, name, value + 1);
+	json_add_text(labels, name, value + 1);
 	free(name);
 	return -1;
 }
@@ -152,7 +152,7 @@ int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
-	json_add_string(parameters, "map", argv[optind]);
+	json_add_text(parameters, "map", argv[optind]);
 	return ctl_export_map(ctl, parameters, argv[optind]);
 }
 
@@ -177,7 +177,7 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 		if (r == CTL_UNREACHABLE)
 			break;
 		if (!r) {
-			json_append_string(unexported, argv[i]);
+			json_append(unexported, json_string(argv[i]));
 			varlink_reply_deinit(&reply);
 		}
 	}

@@ -67,7 +67,7 @@ static json_object *points_text(json_object *pass, const char *key) {
 static json_object *executable_text(json_object *pass, const char *key) {
 	const char *executable = ctl_string(pass, key);
 
-	return json_string(*executable ? executable : "built in");
+	return json_object_new_string(*executable ? executable : "built in");
 }
 
 static void print_passes(json_object *parameters) {
@@ -199,7 +199,7 @@ static void add_result(struct trial *trial, const struct pass_definition *defini
 	json_add_string(object, "result", result);
 	if (status >= 0)
 		json_add_int(object, "exit_status", status);
-	json_add_string(object, "reason", reason); /* also what the pass wrote */
+	json_add_text(object, "reason", reason); /* also what the pass wrote */
 	json_append(trial->results, object);
 	trial->failed += !strcmp(result, "failed");
 }

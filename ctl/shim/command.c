@@ -90,7 +90,7 @@ static void report(const struct shim *shim, bool changed, const char *library, c
 	json_add_bool(out, "changed", changed);
 	json_add_bool(out, "enabled", library != NULL);
 	json_add_string(out, "file", shim->preload.path);
-	json_object_object_add(out, "library", library ? json_string(library) : NULL);
+	json_object_object_add(out, "library", library ? json_object_new_string(library) : NULL);
 	ctl_print_json(shim->ctl, out);
 	json_object_put(out);
 }
@@ -250,7 +250,7 @@ static json_object *describe(const struct shim *shim, const char *path, bool *so
 	*soundp = check_library(shim->root, path, resolved, reason) == CTL_OK;
 	json_add_string(library, "path", path);
 	json_add_bool(library, "sound", *soundp);
-	json_object_object_add(library, "reason", *soundp ? NULL : json_string(reason));
+	json_object_object_add(library, "reason", *soundp ? NULL : json_object_new_string(reason));
 	return library;
 }
 

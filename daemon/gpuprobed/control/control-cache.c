@@ -22,7 +22,7 @@ int control_cache_status(struct varlink_call *call, json_object *parameters, voi
 
 	cache_counters(daemon->cache, &counters);
 	json_add_bool(json, "enabled", daemon->cache != NULL);
-	json_add_string(json, "folder", job_cache_folder(daemon->cache));
+	json_add_text(json, "folder", job_cache_folder(daemon->cache));
 	json_add_int(json, "limit", counters.limit);
 	json_add_int(json, "bytes", counters.bytes);
 	json_add_int(json, "entries", counters.entries);
@@ -43,9 +43,9 @@ static json_object *control_cache_item_json(const struct cache_item *item) {
 
 	memcpy(key.bytes, item->header.key, sizeof(key.bytes));
 	cache_key_text(&key, text);
-	json_add_string(json, "key", text);
-	json_add_string(json, "job", item->header.job);
-	json_add_string(json, "name", item->header.name);
+	json_add_text(json, "key", text);
+	json_add_text(json, "job", item->header.job);
+	json_add_text(json, "name", item->header.name);
 	json_add_int(json, "uid", item->header.uid);
 	json_add_int(json, "bytes", item->bytes);
 	json_add_int(json, "used", item->used * 1000000);

@@ -113,7 +113,7 @@ static json_object *dump_reply(struct dump *dump, const struct map *map,
 		text = malloc(base64_encoded_size(object->n_btf));
 		if (text) {
 			base64_encode(text, object->btf, object->n_btf);
-			json_add_string(json, "btf", text);
+			json_add_text(json, "btf", text);
 			free(text);
 		}
 	}

@@ -55,11 +55,11 @@ static void __attribute__((format(printf, 6, 7))) examine_add(json_object *check
 	va_start(arguments, format);
 	vsnprintf(found, sizeof(found), format, arguments);
 	va_end(arguments);
-	json_add_string(check, "id", id);
-	json_add_string(check, "title", title);
-	json_add_string(check, "state", state);
-	json_add_string(check, "found", found);
-	json_add_string(check, "todo", todo ?: "");
+	json_add_text(check, "id", id);
+	json_add_text(check, "title", title);
+	json_add_text(check, "state", state);
+	json_add_text(check, "found", found);
+	json_add_text(check, "todo", todo ?: "");
 	json_append(checks, check);
 }
 
@@ -373,7 +373,7 @@ static int examine_ping(struct examine *examine, size_t index, struct worker_poo
 	*ping = (struct examine_ping){
 		.examine = examine, .began = examine_now(), .id = id, .title = title
 	};
-	json_add_string(request, "job", "ping");
+	json_add_text(request, "job", "ping");
 	ping->task = worker_task_new(request, examine_on_pong, ping);
 	if (!ping->task)
 		return -ENOMEM;

@@ -17,15 +17,15 @@ json_object *control_map_json(const struct map *map, const struct object *object
 
 	json_add_int(json, "id", map->id);
 	json_add_int(json, "object", object->id);
-	json_add_string(json, "name", map->name);
-	json_add_string(json, "type", map_type_name(map->spec.type, buffer));
+	json_add_text(json, "name", map->name);
+	json_add_text(json, "type", map_type_name(map->spec.type, buffer));
 	json_add_int(json, "key_size", map->spec.key_size);
 	json_add_int(json, "value_size", map->spec.value_size);
 	json_add_int(json, "max_entries", map->spec.max_entries);
-	json_add_string(json, "kind", map_kind_name(layout->kind));
-	json_add_string(json, "place", map_place_name(layout->place));
+	json_add_text(json, "kind", map_kind_name(layout->kind));
+	json_add_text(json, "place", map_place_name(layout->place));
 	json_add_int(json, "shards", layout->shards);
-	json_add_string(json, "merge", map_merge_name(layout->merge));
+	json_add_text(json, "merge", map_merge_name(layout->merge));
 	if (layout->kind == MAP_KIND_THREADS)
 		json_add_int(json, "threads", layout->threads);
 	if (layout->kind == MAP_KIND_RING) {
@@ -65,7 +65,7 @@ struct map *control_find_map(const struct daemon *daemon, struct varlink_call *c
 	if (n > 1) {
 		json_object *json = json_object_new_object();
 
-		json_add_string(json, "what", name);
+		json_add_text(json, "what", name);
 		json_add(json, "ids", ids);
 		*rp = varlink_call_error(call, "io.gpuprobe.control.Ambiguous", json);
 		return NULL;

@@ -17,10 +17,10 @@ static json_object *control_strings(const struct pass_strings *strings) {
 static json_object *control_pass_json(const struct pass_definition *definition) {
 	json_object *json = json_object_new_object();
 
-	json_add_string(json, "name", definition->name);
-	json_add_string(json, "description", definition->description);
-	json_add_string(json, "file", definition->file);
-	json_add_string(json, "executable", definition->executable ?: "");
+	json_add_text(json, "name", definition->name);
+	json_add_text(json, "description", definition->description);
+	json_add_text(json, "file", definition->file);
+	json_add_text(json, "executable", definition->executable ?: "");
 	json_add_int(json, "order", definition->order);
 	json_add(json, "include", control_strings(&definition->include));
 	json_add(json, "exclude", control_strings(&definition->exclude));

@@ -88,7 +88,7 @@ static json_object *control_patches_json(const struct daemon *daemon,
 			    !control_is_of_point(&attachment->section, function->instruction))
 				continue;
 			json = json_object_new_object();
-			json_add_string(json, "instruction", name);
+			json_add_text(json, "instruction", name);
 			json_add_int(json, "capability", image->capability);
 			json_add_int(json, "registers", function->registers);
 			json_add_int(json, "spill_stores", function->spill_stores);
@@ -106,7 +106,7 @@ static json_object *control_program_json(const struct daemon *daemon,
 	const struct object *object = attachment->object;
 
 	json_add(json, "attachment", control_attachment_json(attachment));
-	json_add_string(json, "symbol", attachment->symbol);
+	json_add_text(json, "symbol", attachment->symbol);
 	json_add_int(json, "ptx_size", attachment->size);
 	json_add_int(json, "local_bytes", attachment->local_bytes);
 	json_add_int(json, "isa", attachment->isa);
@@ -115,7 +115,7 @@ static json_object *control_program_json(const struct daemon *daemon,
 		if (attachment->maps >> i & 1 && object->maps[i])
 			json_append_string(maps, object->maps[i]->spec.name);
 	json_add(json, "maps", maps);
-	json_add_string(json, "sass", attachment->patch_fd >= 0 ? "" : attachment->patch_reason);
+	json_add_text(json, "sass", attachment->patch_fd >= 0 ? "" : attachment->patch_reason);
 	json_add(json, "patches", control_patches_json(daemon, attachment));
 	return json;
 }

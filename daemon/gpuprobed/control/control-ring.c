@@ -168,7 +168,7 @@ static bool reader_take_records(const struct ring_batch *batch, void *userdata) 
 
 		base64_encode(text, batch->records + (size_t)i * batch->size, batch->size);
 		json_add_int(json, "pid", reader->source->pid);
-		json_add_string(json, "data", text);
+		json_add_text(json, "data", text);
 		json_add_int(json, "sm", batch->sm);
 		json_add_int(json, "lane", __builtin_ctz(lanes));
 		varlink_json_list_add(&reader->records, json);
@@ -205,12 +205,12 @@ static void reader_add_program(const struct ring_reader *reader, json_object *js
 	TAILQ_FOREACH(attachment, &reader->daemon->registry.attachments, link) {
 		end = strrchr(attachment->symbol, '_');
 		if (attachment->object == reader->source_object && end && !strcmp(end, name)) {
-			json_add_string(json, "program", attachment->program);
+			json_add_text(json, "program", attachment->program);
 			return;
 		}
 	}
 	snprintf(name, sizeof(name), "program %u", index);
-	json_add_string(json, "program", name);
+	json_add_text(json, "program", name);
 }
 
 static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
@@ -229,10 +229,10 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 		}
 		json = json_object_new_object();
 		json_add_int(json, "pid", reader->source->pid);
-		json_add_string(json, "comm", reader->source->comm);
+		json_add_text(json, "comm", reader->source->comm);
 		json_add_uint(json, "time", line.time);
 		reader_add_program(reader, json, line.program);
-		json_add_string(json, "text", line.text);
+		json_add_text(json, "text", line.text);
 		json_append(reader->lines, json);
 		reader->daemon->counters.log_lines++;
 		reader->n_bytes += 256 + strlen(line.text);
@@ -259,7 +259,7 @@ static void reader_add_base64(json_object *json, const char *key, const void *da
 	if (!text)
 		return;
 	base64_encode(text, data, n);
-	json_add_string(json, key, text);
+	json_add_text(json, key, text);
 	free(text);
 }
 

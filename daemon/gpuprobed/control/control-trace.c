@@ -264,7 +264,7 @@ static json_object *control_trace_reply(struct control_trace *trace) {
 		json_object *missing = json_object_new_array();
 
 		for (size_t i = 0; i < n_lines; i++)
-			json_append_string(missing, lines[i]);
+			json_append(missing, json_string(lines[i]));
 		json_add(json, "missing", missing);
 		trace->started = true;
 	}
@@ -292,7 +292,7 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 	json = control_trace_reply(trace);
 	if (trace_session_finished(trace->session) && !trace_session_waiting(trace->session)) {
 		if (trace_table_stopping(trace->table))
-			json_add_string(json, "notice", "the daemon is stopped or restarted");
+			json_add_text(json, "notice", "the daemon is stopped or restarted");
 		return control_trace_end(trace, varlink_call_reply(call, json));
 	}
 	r = varlink_call_continue(call, json);

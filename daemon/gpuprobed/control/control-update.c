@@ -220,7 +220,7 @@ int control_show_map(struct varlink_call *call, json_object *parameters, void *u
 	text = object->btf ? malloc(base64_encoded_size(object->n_btf)) : NULL;
 	if (text) {
 		base64_encode(text, object->btf, object->n_btf);
-		json_add_string(json, "btf", text);
+		json_add_text(json, "btf", text);
 		free(text);
 	}
 	json_add_int(json, "btf_key_type", map->spec.btf_key_type);

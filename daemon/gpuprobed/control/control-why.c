@@ -25,13 +25,13 @@ static json_object *control_outcome_json(const struct outcome *outcome) {
 	json_object *json = json_object_new_object(), *attachments = json_object_new_array();
 
 	json_add_int(json, "pid", outcome->pid);
-	json_add_string(json, "comm", outcome->comm);
+	json_add_text(json, "comm", outcome->comm);
 	json_add_int(json, "time", outcome->time);
-	json_add_string(json, "kernel", outcome->kernel);
-	json_add_string(json, "demangled", outcome->demangled);
-	json_add_string(json, "outcome", outcome_kind_name(outcome->kind));
-	json_add_string(json, "reason", outcome->reason);
-	json_add_string(json, "engine", outcome_engine_name(outcome->engine));
+	json_add_text(json, "kernel", outcome->kernel);
+	json_add_text(json, "demangled", outcome->demangled);
+	json_add_text(json, "outcome", outcome_kind_name(outcome->kind));
+	json_add_text(json, "reason", outcome->reason);
+	json_add_text(json, "engine", outcome_engine_name(outcome->engine));
 	for (size_t i = 0; i < outcome->n_attachments; i++)
 		json_append_int(attachments, outcome->attachments[i]);
 	json_add(json, "attachments", attachments);

@@ -88,13 +88,13 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 
 	json_add_int(json, "id", attachment->id);
 	json_add_int(json, "object", attachment->object->id);
-	json_add_string(json, "program", attachment->program);
-	json_add_string(json, "point", control_point_name(attachment));
-	json_add_string(json, "kernel", attachment->section.kernel);
-	json_add_string(json, "section", attachment->section_text);
-	json_add_string(json, "engine", engine_name(attachment->engine));
+	json_add_text(json, "program", attachment->program);
+	json_add_text(json, "point", control_point_name(attachment));
+	json_add_text(json, "kernel", attachment->section.kernel);
+	json_add_text(json, "section", attachment->section_text);
+	json_add_text(json, "engine", engine_name(attachment->engine));
 	json_add(json, "filter", filter_json(&attachment->filter, false));
-	json_add_string(json, "state", "armed");
+	json_add_text(json, "state", "armed");
 	json_add_int(json, "modules", attachment->n_modules);
 	json_add_int(json, "processes", attachment->n_processes);
 	json_add_int(json, "owner", attachment->object->owner);
@@ -106,7 +106,7 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 int control_error_not_found(struct varlink_call *call, const char *what) {
 	json_object *json = json_object_new_object();
 
-	json_add_string(json, "what", what);
+	json_add_text(json, "what", what);
 	return varlink_call_error(call, CONTROL_INTERFACE "NotFound", json);
 }
 
@@ -115,22 +115,22 @@ int control_error_reason(struct varlink_call *call, const char *error, const cha
 	char name[64];
 
 	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
-	json_add_string(json, "reason", reason);
+	json_add_text(json, "reason", reason);
 	return varlink_call_error(call, name, json);
 }
 
 int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason) {
 	json_object *json = json_object_new_object();
 
-	json_add_string(json, "parameter", parameter);
-	json_add_string(json, "reason", reason);
+	json_add_text(json, "parameter", parameter);
+	json_add_text(json, "reason", reason);
 	return varlink_call_error(call, CONTROL_INTERFACE "InvalidArgument", json);
 }
 
 int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit) {
 	json_object *json = json_object_new_object();
 
-	json_add_string(json, "what", what);
+	json_add_text(json, "what", what);
 	json_add_int(json, "limit", limit);
 	return varlink_call_error(call, CONTROL_INTERFACE "LimitExceeded", json);
 }
@@ -230,10 +230,10 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 	}
 	json = json_object_new_object();
 	if (outcome->error != ATTACH_E_INVALID_OBJECT)
-		json_add_string(json, "program", outcome->program ?: "");
-	json_add_string(json, "reason", outcome->reason);
+		json_add_text(json, "program", outcome->program ?: "");
+	json_add_text(json, "reason", outcome->reason);
 	if (outcome->log)
-		json_add_string(json, "log", outcome->log);
+		json_add_text(json, "log", outcome->log);
 	return varlink_call_error(call, error, json);
 }
 
@@ -546,12 +546,12 @@ static void control_add_missing(const char *part, const char *line, void *userda
 static void control_add_statistic(const struct statistic *statistic, void *userdata) {
 	json_object *json = json_append_object(userdata);
 
-	json_add_string(json, "group", statistic->group);
-	json_add_string(json, "name", statistic->name);
+	json_add_text(json, "group", statistic->group);
+	json_add_text(json, "name", statistic->name);
 	if (statistic->of)
-		json_add_string(json, "of", statistic->of);
-	json_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
-	json_add_string(json, "unit", statistic_unit_name(statistic->unit));
+		json_add_text(json, "of", statistic->of);
+	json_add_text(json, "kind", statistic->counts ? "counter" : "gauge");
+	json_add_text(json, "unit", statistic_unit_name(statistic->unit));
 	json_add_uint(json, "value", statistic->value);
 }
 
@@ -564,15 +564,15 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	TAILQ_FOREACH(object, &daemon->registry.objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			maps += object->maps[i] != NULL;
-	json_add_string(json, "version", PROJECT_VERSION);
+	json_add_text(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
-	json_add_string(json, "mode", daemon->config->session ? "session" : "system");
+	json_add_text(json, "mode", daemon->config->session ? "session" : "system");
 	json_add_int(json, "started", daemon->started);
-	json_add_string(json, "verify", daemon->config->verify ? "on" : "off");
-	json_add_string(json, "compiler",
-			worker_pool_features(daemon->image_pool)
-				? missing_feature(daemon, "compiler") ?: "driver"
-				: "unknown yet");
+	json_add_text(json, "verify", daemon->config->verify ? "on" : "off");
+	json_add_text(json, "compiler",
+		      worker_pool_features(daemon->image_pool)
+			      ? missing_feature(daemon, "compiler") ?: "driver"
+			      : "unknown yet");
 	json_add_int(json, "attachments", daemon->registry.n_attachments);
 	json_add_int(json, "maps", maps);
 	control_add_counters(json_add_object(json, "counters"), daemon);

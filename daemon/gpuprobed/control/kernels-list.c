@@ -407,9 +407,9 @@ static json_object *kernel_json(const struct kernel *kernel) {
 	char id[17];
 
 	snprintf(id, sizeof(id), "%016llx", (unsigned long long)kernel->id);
-	json_add_string(json, "id", id);
-	json_add_string(json, "name", kernel->name);
-	json_add_string(json, "demangled", kernel->demangled ?: kernel->name);
+	json_add_text(json, "id", id);
+	json_add_text(json, "name", kernel->name);
+	json_add_text(json, "demangled", kernel->demangled ?: kernel->name);
 	json_add_bool(json, "device_function", kernel->device_function);
 	for (size_t i = 0; i < kernel->n_pids; i++)
 		json_append_int(pids, kernel->pids[i]);

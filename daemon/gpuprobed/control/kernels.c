@@ -226,7 +226,7 @@ static size_t kernels_add_text(json_object *json, const char *key, const char *t
 
 	snprintf(copy, sizeof(copy), "%s", text);
 	text_make_printable(copy);
-	json_add_string(json, key, copy);
+	json_add_text(json, key, copy);
 	return strlen(copy);
 }
 
@@ -248,7 +248,7 @@ static int kernels_on_item(struct kernels_search *search, json_object *item) {
 	search->found = true;
 	json = json_object_new_object();
 	snprintf(hex, sizeof(hex), "%016llx", (unsigned long long)id);
-	json_add_string(json, "id", hex);
+	json_add_text(json, "id", hex);
 	search->bytes += 128 + kernels_add_text(json, "kernel", kernel);
 	search->bytes += kernels_add_text(json, "text", text);
 	if (json_get_string(item, "file", &file))
