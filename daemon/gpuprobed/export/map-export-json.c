@@ -28,15 +28,15 @@ json_object *map_export_json(const struct map_export *export) {
 	json_add_string(json, "unit", export->unit);
 	for (size_t i = 0; i < export->n_labels; i++)
 		json_add_string(labels, export->labels[i].name, export->labels[i].value);
-	json_object_object_add(json, "labels", labels);
+	json_add(json, "labels", labels);
 	json_add_bool(json, "per_sm", export->per_sm);
 	json_add_string(json, "merge", export->latest ? "latest" : "sum");
 	json_add_bool(json, "nonzero", export->nonzero);
 	if (export->bucket)
 		json_add_string(json, "bucket", export->bucket->name);
 	for (size_t i = 0; i < export->n_families; i++)
-		json_object_array_add(families, json_object_new_string(export->families[i].name));
-	json_object_object_add(json, "families", families);
+		json_append_string(families, export->families[i].name);
+	json_add(json, "families", families);
 	return json;
 }
 
@@ -116,7 +116,7 @@ json_object *map_exports_json(const struct map_exports *exports) {
 	const struct map_export *export;
 
 	TAILQ_FOREACH(export, &exports->list, link)
-		json_object_array_add(json, map_export_json(export));
+		json_append(json, map_export_json(export));
 	return json;
 }
 

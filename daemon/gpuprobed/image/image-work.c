@@ -55,13 +55,12 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	json_add_int(request, "capability", work->capability);
 	json_add_int(request, "image", work->image);
 	for (size_t i = 0; i < work->context->config->stubs.n; i++)
-		json_object_array_add(
-			stubs, json_object_new_string(work->context->config->stubs.items[i]));
+		json_append_string(stubs, work->context->config->stubs.items[i]);
 	if (!work->context->config->stubs.n)
 		pass_set_add_stubs(&work->context->passes, stubs);
 	if (!json_object_array_length(stubs))
-		json_object_array_add(stubs, json_object_new_string(DAEMON_STUB_DEFAULT));
-	json_object_object_add(request, "stubs", stubs);
+		json_append_string(stubs, DAEMON_STUB_DEFAULT);
+	json_add(request, "stubs", stubs);
 	json_add_bool(request, "call", work->context->artifacts != NULL);
 	json_add_string(request, "stage", stages[stage]);
 	/* a person who reads what is kept is not to find each kernel twice */
@@ -87,8 +86,8 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 	json_object *programs = json_object_new_array(), *attachments = json_object_new_array();
 	uint32_t spaces = pass_set_spaces(&work->context->passes);
 
-	json_object_object_add(request, "programs", programs);
-	json_object_object_add(request, "attachments", attachments);
+	json_add(request, "programs", programs);
+	json_add(request, "attachments", attachments);
 	for (size_t i = 0; i < work->n_attachments; i++) {
 		const struct attachment *attachment =
 			registry_attachment(work->context->registry, work->attachments[i]);
@@ -99,8 +98,8 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 		index = worker_task_add_copy(task, attachment->fd);
 		if (index < 0)
 			return index;
-		json_object_array_add(programs, attachment_program_json(attachment, index));
-		json_object_array_add(attachments, attachment_json(attachment, spaces));
+		json_append(programs, attachment_program_json(attachment, index));
+		json_append(attachments, attachment_json(attachment, spaces));
 	}
 	return 0;
 }

@@ -15,6 +15,7 @@
 
 #include "daemon/gpuprobed/registry/outcome.h"
 #include "pass.h"
+#include "lib/json.h"
 
 #define PASS_STUBS_MAX 64 /* that a job can carry */
 
@@ -196,7 +197,7 @@ void pass_set_add_stubs(const struct pass_set *set, json_object *array) {
 			there = !strcmp(json_object_get_string(json_object_array_get_idx(array, j)),
 					json_object_get_string(stub));
 		if (!there)
-			json_object_array_add(array, json_object_get(stub));
+			json_append(array, json_object_get(stub));
 	}
 }
 

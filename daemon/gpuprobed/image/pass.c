@@ -158,7 +158,7 @@ static void pass_merge(struct pass_drive *drive, struct worker_task *task, json_
 
 		json_object_object_del(reply, members[i]);
 		if (json_object_object_get_ex(drive->reply, members[i], &member))
-			json_object_object_add(reply, members[i], json_object_get(member));
+			json_add(reply, members[i], json_object_get(member));
 	}
 	worker_task_replace_output(task, IMAGE_REPLY_INSTRUCTIONS, drive->instructions,
 				   drive->n_instructions);
@@ -259,15 +259,13 @@ static json_object *pass_request(const struct pass_step *step, unsigned int time
 	if (step->kernel)
 		json_add_string(request, "kernel", step->kernel);
 	if (definition->parameters)
-		json_object_object_add(request, "parameters",
-				       json_object_get(definition->parameters));
-	json_add_int(request, "max_output_bytes", (int64_t)definition->max_output_bytes);
+		json_add(request, "parameters", json_object_get(definition->parameters));
+	json_add_int(request, "max_output_bytes", definition->max_output_bytes);
 	json_add_int(request, "timeout_ms", timeout);
 	json_add_int(request, "memory_mib", definition->memory_mib);
 	for (size_t i = 0; i < definition->required_symbols.n; i++)
-		json_object_array_add(
-			symbols, json_object_new_string(definition->required_symbols.strings[i]));
-	json_object_object_add(request, "required_symbols", symbols);
+		json_append_string(symbols, definition->required_symbols.strings[i]);
+	json_add(request, "required_symbols", symbols);
 	return request;
 }
 

@@ -165,12 +165,12 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 	index = worker_task_add_copy(task, attachment->patch_fd);
 	if (index < 0)
 		return index;
-	json_object_array_add(programs, attachment_patch_json(attachment, index));
+	json_append(programs, attachment_patch_json(attachment, index));
 	json = attachment_json(attachment, pass_set_spaces(&job->context->passes));
 	standing = job->standing ? json_object_array_get_idx(job->standing, i) : NULL;
 	if (standing)
-		json_object_object_add(json, "not", json_object_get(standing));
-	json_object_array_add(attachments, json);
+		json_add(json, "not", json_object_get(standing));
+	json_append(attachments, json);
 	return 0;
 }
 
@@ -183,8 +183,8 @@ int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker
 
 	json_add_string(request, "job", "patch");
 	json_add_int(request, "capability", (int)job->capability);
-	json_object_object_add(request, "programs", programs);
-	json_object_object_add(request, "attachments", attachments);
+	json_add(request, "programs", programs);
+	json_add(request, "attachments", attachments);
 	r = task ? worker_task_add_output(task, PLAN_SIZE_MAX) : -ENOMEM;
 	if (r >= 0) {
 		json_add_int(request, "output", r);

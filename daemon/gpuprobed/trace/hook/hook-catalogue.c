@@ -21,6 +21,7 @@
 #include "lib/base/file.h"
 
 #include "hooks-nvidia.h"
+#include "lib/json.h"
 
 #define HOOKS_MAX 256 /* of one file */
 #define FILES_MAX 64
@@ -67,15 +68,9 @@ static int check_members(struct reader *reader, json_object *object, const char 
 /* A member of type string, or NULL if it is not there; 1 if it is something else, or empty. */
 static int get_text(struct reader *reader, json_object *object, const char *name,
 		    const char **textp) {
-	json_object *value;
-
-	*textp = NULL;
-	if (!json_object_object_get_ex(object, name, &value))
-		return 0;
-	if (!json_object_is_type(value, json_type_string) || !json_object_get_string_len(value) ||
-	    strlen(json_object_get_string(value)) != (size_t)json_object_get_string_len(value))
+	*textp = json_string_of(object, name);
+	if (json_has(object, name) && (!*textp || !**textp))
 		return wrong(reader, "%s is not a text", name);
-	*textp = json_object_get_string(value);
 	return 0;
 }
 
