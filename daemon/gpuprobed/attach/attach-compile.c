@@ -270,8 +270,8 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 	int r;
 
 	r = linked_to_json(attach->linked, described);
-	if (r == 0 && (!json_object_object_get_ex(described, "maps", &maps) ||
-		       !json_object_object_get_ex(described, "programs", &programs)))
+	if (r == 0 && (!json_get_array(described, "maps", SIZE_MAX, &maps) ||
+		       !json_get_array(described, "programs", SIZE_MAX, &programs)))
 		r = -EINVAL;
 	if (r == 0)
 		attach_shape(attach, maps);
@@ -345,7 +345,7 @@ static int attach_name(struct attach *attach, json_object *job) {
 	if (r < 0)
 		return r;
 	json_add_string(job, "prefix", attach->prefix->text);
-	json_object_object_get_ex(job, "maps", &maps);
+	maps = json_member(job, "maps");
 	for (size_t i = 0; i < attach->linked->n_maps; i++) {
 		compiled_slot_symbol(symbol, attach->prefix->text, i);
 		json_add_string(json_object_array_get_idx(maps, i), "slot_symbol", symbol);

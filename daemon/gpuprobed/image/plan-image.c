@@ -208,22 +208,16 @@ int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker
 /* ---- the reply ---- */
 
 static uint32_t plan_number(json_object *object, const char *key) {
-	json_object *member = NULL;
-	int64_t value;
+	int64_t value = json_int_of(object, key);
 
-	if (!json_object_object_get_ex(object, key, &member) ||
-	    !json_object_is_type(member, json_type_int))
-		return 0;
-	value = json_object_get_int64(member);
 	return value < 0 ? 0 : value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
 /* What the worker says of the functions: only shown. */
 static void plan_image_functions(struct plan_image *image, json_object *reply) {
-	json_object *array = NULL;
+	json_object *array;
 
-	if (!json_object_object_get_ex(reply, "functions", &array) ||
-	    !json_object_is_type(array, json_type_array))
+	if (!json_get_array(reply, "functions", SIZE_MAX, &array))
 		return;
 	for (size_t i = 0;
 	     i < json_object_array_length(array) && image->n_functions < PLAN_FUNCTIONS_MAX; i++) {
@@ -272,13 +266,10 @@ static const char *plan_image_take(struct plan_image *image, struct worker_task 
 
 /* Whether the programs are at fault, and not the worker, the machine or the time. */
 static bool plan_is_programs(int result, json_object *reply) {
-	json_object *word = NULL;
-	const char *text;
+	const char *text = json_string_of(reply, "error");
 
-	if (result != WORKER_POOL_E_REFUSED || !json_object_object_get_ex(reply, "error", &word) ||
-	    !json_object_is_type(word, json_type_string))
+	if (result != WORKER_POOL_E_REFUSED || !text)
 		return false;
-	text = json_object_get_string(word);
 	return strcmp(text, "compile") == 0 || strcmp(text, "program") == 0;
 }
 
