@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -41,12 +42,16 @@ class Service:
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL)
-        for _ in range(500):
-            if os.path.exists(self.path) or self.process.poll() is not None:
-                break
+        end = time.monotonic() + TIMEOUT
+        while not self.listens() and self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
-        expect(f"{os.path.basename(self.command[0])} listens", os.path.exists(self.path))
+        expect(f"{os.path.basename(self.command[0])} listens", self.listens())
         return self
+
+    def listens(self):
+        """The file is there a moment before anybody can connect."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            return client.connect_ex(self.path) == 0
 
     def __exit__(self, *_):
         self.process.terminate()
