@@ -23,6 +23,7 @@
 #include "suggest.h"
 #include "lib/varlink/varlink-idl.h"
 #include "lib/varlink/varlink-interfaces.h"
+#include "lib/json.h"
 
 #define INTERFACE "io.gpuprobe.control"
 #define SERVICE "org.varlink.service"
@@ -190,7 +191,7 @@ static const char *did_you_mean(struct ctl *ctl, const char *wanted, const char 
 	struct varlink_reply reply;
 
 	if (ctl_ask(ctl->client, method, NULL, &reply)) {
-		suggest_add_members(&suggestion, ctl_get(reply.parameters, list), key);
+		suggest_add_members(&suggestion, json_member(reply.parameters, list), key);
 		varlink_reply_deinit(&reply);
 	}
 	return suggest_text(&suggestion);
@@ -235,7 +236,7 @@ static int not_found(struct ctl *ctl, const char *method, const char *subject, c
 }
 
 static int ambiguous(json_object *parameters) {
-	json_object *ids = ctl_get(parameters, "ids");
+	json_object *ids = json_member(parameters, "ids");
 	char text[256] = "";
 	size_t n = 0;
 
@@ -320,7 +321,7 @@ static int control_error(struct ctl *ctl, const char *method, const char *subjec
 	if (!strcmp(error, "LimitExceeded"))
 		return ctl_fail(CTL_ERROR, "too many: %s; the limit is %lld",
 				ctl_string(parameters, "what"),
-				(long long)ctl_int(parameters, "limit"));
+				(long long)json_int_of(parameters, "limit"));
 	if (!strcmp(error, "InvalidArgument"))
 		return invalid_argument(method, subject, parameters);
 	if (!strcmp(error, "Unavailable"))
@@ -346,7 +347,7 @@ static int control_error(struct ctl *ctl, const char *method, const char *subjec
 
 /* An error that any service may give. */
 static int service_error(struct ctl *ctl, const char *error, json_object *parameters) {
-	json_object *parameter = ctl_get(parameters, "parameter");
+	json_object *parameter = json_member(parameters, "parameter");
 
 	if (!strcmp(error, "PermissionDenied"))
 		return ctl_fail(

@@ -196,10 +196,24 @@ void ctl_put_json(const struct ctl *ctl, json_object *value); /* without a line 
 void ctl_print_json(const struct ctl *ctl, json_object *value);
 void ctl_print_text(const char *text);
 void ctl_print_table(const char *const *header, json_object *rows);
+
+/*
+ * A table of objects: of each a row. `member` may be in an object in the object: "idle.max_ns".
+ * `cell` makes the text of it, which the table puts; NULL: as ctl_cell(). {} ends the columns.
+ */
+typedef json_object *ctl_cell_fn(json_object *object, const char *member);
+
+struct ctl_column {
+	const char *title, *member;
+	ctl_cell_fn *cell;
+};
+
+json_object *ctl_cell(json_object *object, const char *member); /* as it is; "" if it is absent */
+json_object *ctl_cell_or_dash(json_object *object, const char *member);
+json_object *ctl_cell_list(json_object *object, const char *member); /* "1,2", or "-" */
+void ctl_print_columns(const struct ctl_column *columns, json_object *list, int64_t limit);
 void ctl_print_time(int64_t microseconds);
 const char *ctl_string(json_object *object, const char *key);
-int64_t ctl_int(json_object *object, const char *key);
-json_object *ctl_get(json_object *object, const char *key);
 json_object *ctl_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* one file each */

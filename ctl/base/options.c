@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "lib/json.h"
 #include "proto/paths.h"
 #include "suggest.h"
 
@@ -242,9 +243,9 @@ void ctl_put(json_object *object, const char *key, json_object *consume_value) {
 
 	if (dot) {
 		snprintf(name, sizeof(name), "%.*s", (int)(dot - key), key);
-		if (!ctl_get(object, name))
+		if (!json_member(object, name))
 			json_object_object_add(object, name, json_object_new_object());
-		object = ctl_get(object, name);
+		object = json_member(object, name);
 	}
 	json_object_object_add(object, dot ? dot + 1 : key, consume_value);
 }

@@ -17,25 +17,13 @@
 #include <unistd.h>
 
 #include "ctl.h"
-
-/* The member, or NULL. */
-json_object *ctl_get(json_object *object, const char *key) {
-	json_object *value = NULL;
-
-	json_object_object_get_ex(object, key, &value);
-	return value;
-}
+#include "lib/json.h"
 
 /* The member as a string; "" if it is absent or null. Valid as long as @object. */
 const char *ctl_string(json_object *object, const char *key) {
-	json_object *value = ctl_get(object, key);
+	json_object *value = json_member(object, key);
 
 	return value ? json_object_get_string(value) : "";
-}
-
-/* The member as a number; 0 if it is absent or null. */
-int64_t ctl_int(json_object *object, const char *key) {
-	return json_object_get_int64(ctl_get(object, key));
 }
 
 /* A formatted string as a value, for a table. */
@@ -263,6 +251,59 @@ void ctl_print_table(const char *const *header, json_object *rows) {
 		}
 		putchar('\n');
 	}
+}
+
+json_object *ctl_cell(json_object *object, const char *member) {
+	return json_object_new_string(ctl_string(object, member));
+}
+
+json_object *ctl_cell_or_dash(json_object *object, const char *member) {
+	const char *text = ctl_string(object, member);
+
+	return json_object_new_string(*text ? text : "-");
+}
+
+json_object *ctl_cell_list(json_object *object, const char *member) {
+	json_object *list = json_member(object, member), *value;
+	char *text = NULL;
+	size_t n_text;
+	FILE *stream = open_memstream(&text, &n_text);
+
+	for (size_t i = 0; stream && i < json_object_array_length(list); i++)
+		fprintf(stream, "%s%s", i ? "," : "",
+			json_object_get_string(json_object_array_get_idx(list, i)));
+	if (stream)
+		fclose(stream);
+	value = json_object_new_string(text && *text ? text : "-");
+	free(text);
+	return value;
+}
+
+void ctl_print_columns(const struct ctl_column *columns, json_object *list, int64_t limit) {
+	const char *header[MAX_COLUMNS + 1] = {};
+	json_object *rows = json_object_new_array();
+
+	for (size_t j = 0; columns[j].title; j++)
+		header[j] = columns[j].title;
+	for (size_t i = 0; i < json_object_array_length(list) && (int64_t)i < limit; i++) {
+		json_object *row = json_object_new_array();
+
+		for (const struct ctl_column *column = columns; column->title; column++) {
+			json_object *object = json_object_array_get_idx(list, i);
+			const char *member = column->member, *dot = strchr(member, '.');
+			char outer[32];
+
+			if (dot) {
+				snprintf(outer, sizeof(outer), "%.*s", (int)(dot - member), member);
+				object = json_member(object, outer);
+				member = dot + 1;
+			}
+			json_append(row, (column->cell ?: ctl_cell)(object, member));
+		}
+		json_append(rows, row);
+	}
+	ctl_print_table(header, rows);
+	json_object_put(rows);
 }
 
 /* Prints local time, as in 2026-11-21 09:57:26. */

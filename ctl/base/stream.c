@@ -17,6 +17,7 @@
 
 #include "ctl.h"
 #include "lib/base/clock.h"
+#include "lib/json.h"
 
 #define AWAIT_MS 200
 #define TELL_MS 1000 /* how often it says that records were lost */
@@ -102,7 +103,7 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 	bool continues = true;
 	int r, error;
 
-	stream.follow = json_object_get_boolean(ctl_get(consume_parameters, "follow"));
+	stream.follow = json_object_get_boolean(json_member(consume_parameters, "follow"));
 	parameters = json_object_get(consume_parameters);
 	r = ctl_call_more(ctl, method, consume_parameters);
 	if (r) {
@@ -130,7 +131,7 @@ int ctl_stream(struct ctl *ctl, const char *method, json_object *consume_paramet
 		}
 		if (r)
 			break;
-		stream.lost = ctl_int(reply.parameters, "lost");
+		stream.lost = json_int_of(reply.parameters, "lost");
 		if (stream.lost < stream.told) /* it is the sum of the rings that are there, and one
 						  went, or of a new daemon's */
 			stream.told = stream.lost;

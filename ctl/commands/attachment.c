@@ -108,7 +108,7 @@ static int put_exe(void *userdata, const char *path) {
 /* Adds the names of a list with commas. Returns -1 to go on, or the exit status. */
 static int put_spaces(void *userdata, const char *list) {
 	const struct attach *attach = userdata;
-	json_object *spaces = ctl_get(attach->parameters, "spaces");
+	json_object *spaces = json_member(attach->parameters, "spaces");
 
 	if (!spaces) {
 		spaces = json_object_new_array();
@@ -118,7 +118,7 @@ static int put_spaces(void *userdata, const char *list) {
 		n = strcspn(list, ",");
 		if (!n)
 			return ctl_usage("--spaces: a name is missing before a comma");
-		json_object_array_add(spaces, json_object_new_string_len(list, (int)n));
+		json_append(spaces, json_object_new_string_len(list, (int)n));
 	}
 	return json_object_array_length(spaces) ? -1 : ctl_usage("--spaces: the list is empty");
 }
@@ -146,7 +146,7 @@ static int put_export(void *userdata, const char *map) {
 /* PROGRAM=TARGET. Returns -1 to go on, or the exit status. */
 static int put_host_target(void *userdata, const char *text) {
 	const struct attach *attach = userdata;
-	json_object *targets = ctl_get(attach->parameters, "host_targets");
+	json_object *targets = json_member(attach->parameters, "host_targets");
 	const char *equals = strchr(text, '=');
 	char *program;
 
@@ -161,7 +161,7 @@ static int put_host_target(void *userdata, const char *text) {
 	program = strndup(text, (size_t)(equals - text));
 	if (!program)
 		return ctl_fail(CTL_ERROR, "no memory");
-	if (ctl_get(targets, program)) {
+	if (json_member(targets, program)) {
 		free(program);
 		return ctl_usage("--host-target: program %.*s has two targets",
 				 (int)(equals - text), text);
@@ -202,7 +202,7 @@ static int attach_options(struct ctl *ctl, int argc, char **argv, struct attach 
 
 /* Prints the ids. An attachment that is not armed is an error, though the others stay. */
 static int print_attached(const struct ctl *ctl, json_object *parameters) {
-	json_object *attachments = ctl_get(parameters, "attachments");
+	json_object *attachments = json_member(parameters, "attachments");
 	int r = CTL_OK;
 
 	if (ctl->json)
@@ -211,11 +211,11 @@ static int print_attached(const struct ctl *ctl, json_object *parameters) {
 		json_object *attachment = json_object_array_get_idx(attachments, i);
 
 		if (!ctl->json)
-			printf("%lld\n", (long long)ctl_int(attachment, "id"));
+			printf("%lld\n", (long long)json_int_of(attachment, "id"));
 		if (strcmp(ctl_string(attachment, "state"), "armed"))
 			r = ctl_fail(CTL_ERROR,
 				     "attachment %lld (%s) is %s; gpuprobectl why tells more",
-				     (long long)ctl_int(attachment, "id"),
+				     (long long)json_int_of(attachment, "id"),
 				     ctl_string(attachment, "program"),
 				     ctl_string(attachment, "state"));
 	}
@@ -226,22 +226,22 @@ static int print_attached(const struct ctl *ctl, json_object *parameters) {
 static void tell_lacks(json_object *filter) {
 	const char *lacks;
 
-	if (!filter || !ctl_get(filter, "pid"))
+	if (!filter || !json_member(filter, "pid"))
 		return;
-	lacks = ctl_process_lacks(ctl_int(filter, "pid"));
+	lacks = ctl_process_lacks(json_int_of(filter, "pid"));
 	if (lacks)
-		ctl_tell("process %lld %s", (long long)ctl_int(filter, "pid"), lacks);
+		ctl_tell("process %lld %s", (long long)json_int_of(filter, "pid"), lacks);
 }
 
 /* The id of the attached object's map of that name; 0: it has none. */
 static int64_t find_map(json_object *attached, const char *name) {
-	json_object *maps = ctl_get(attached, "maps");
+	json_object *maps = json_member(attached, "maps");
 
 	for (size_t i = 0; i < json_object_array_length(maps); i++) {
 		json_object *map = json_object_array_get_idx(maps, i);
 
 		if (!strcmp(ctl_string(map, "name"), name))
-			return ctl_int(map, "id");
+			return json_int_of(map, "id");
 	}
 	return 0;
 }
@@ -251,7 +251,7 @@ static int detach(struct ctl *ctl, json_object *ids, bool quiet);
 /* Exports maps of what was attached. If one cannot be exported, nothing stays attached. Returns the
  * exit status. */
 static int export_attached(struct ctl *ctl, const struct attach *attach, json_object *attached) {
-	json_object *attachments = ctl_get(attached, "attachments"), *ids;
+	json_object *attachments = json_member(attached, "attachments"), *ids;
 	struct varlink_reply reply;
 	int r = CTL_OK;
 
@@ -273,9 +273,7 @@ static int export_attached(struct ctl *ctl, const struct attach *attach, json_ob
 		return CTL_OK;
 	ids = json_object_new_array();
 	for (size_t i = 0; i < json_object_array_length(attachments); i++)
-		json_object_array_add(
-			ids, json_object_new_int64(
-				     ctl_int(json_object_array_get_idx(attachments, i), "id")));
+		json_append_int(ids, json_int_of(json_object_array_get_idx(attachments, i), "id"));
 	detach(ctl, ids, true);
 	json_object_put(ids);
 	return r;
@@ -303,7 +301,7 @@ int command_attach(struct ctl *ctl, int argc, char **argv) {
 		r = export_attached(ctl, &attach, reply.parameters);
 		r = r ?: print_attached(ctl, reply.parameters);
 		if (!r)
-			tell_lacks(ctl_get(parameters, "filter"));
+			tell_lacks(json_member(parameters, "filter"));
 		varlink_reply_deinit(&reply);
 	}
 out:
@@ -320,11 +318,9 @@ static int collect_ids(struct ctl *ctl, json_object *ids) {
 	r = ctl_call(ctl, "List", NULL, "", CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
-	attachments = ctl_get(reply.parameters, "attachments");
+	attachments = json_member(reply.parameters, "attachments");
 	for (size_t i = 0; i < json_object_array_length(attachments); i++)
-		json_object_array_add(
-			ids, json_object_new_int64(
-				     ctl_int(json_object_array_get_idx(attachments, i), "id")));
+		json_append_int(ids, json_int_of(json_object_array_get_idx(attachments, i), "id"));
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }
@@ -347,7 +343,7 @@ static int detach(struct ctl *ctl, json_object *ids, bool quiet) {
 		if (r == CTL_UNREACHABLE)
 			break;
 		if (!r) {
-			json_object_array_add(detached, json_object_get(id));
+			json_append(detached, json_object_get(id));
 			varlink_reply_deinit(&reply);
 		}
 	}
@@ -380,7 +376,7 @@ int command_detach(struct ctl *ctl, int argc, char **argv) {
 
 		r = ctl_number("detach", argv[i], 1, &id);
 		if (r < 0)
-			json_object_array_add(ids, json_object_new_int64(id));
+			json_append_int(ids, id);
 	}
 	if (r < 0)
 		r = all ? collect_ids(ctl, ids) : CTL_OK;
@@ -393,16 +389,16 @@ out:
 	return r;
 }
 
-/* The filter in the words of the command line. */
-static json_object *filter_text(json_object *filter) {
+/* The filter in the words of the command line. A ctl_cell_fn. */
+static json_object *filter_text(json_object *attachment, const char *key) {
 	static const char *const names[] = { "pid", "uid", "comm", "exe" };
-	json_object *value;
+	json_object *filter = json_member(attachment, key), *value;
 	char *text = NULL;
 	size_t n_text;
 	FILE *stream = open_memstream(&text, &n_text);
 
 	for (size_t i = 0; stream && i < sizeof(names) / sizeof(*names); i++) {
-		json_object *member = ctl_get(filter, names[i]);
+		json_object *member = json_member(filter, names[i]);
 
 		if (member)
 			fprintf(stream, "%s%s=%s", ftell(stream) ? " " : "", names[i],
@@ -422,48 +418,29 @@ static void print_notices(json_object *notices) {
 }
 
 int command_list(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "ID",      "OBJECT",  "PROGRAM",   "POINT", "ENGINE",
-					      "STATE",   "MODULES", "PROCESSES", "OWNER", "FILTER",
-					      "SECTION", "KERNEL",  NULL };
-	json_object *attachments, *rows;
+	static const struct ctl_column columns[] = {
+		{ "ID", "id" },
+		{ "OBJECT", "object" },
+		{ "PROGRAM", "program" },
+		{ "POINT", "point" },
+		{ "ENGINE", "engine" },
+		{ "STATE", "state" },
+		{ "MODULES", "modules" },
+		{ "PROCESSES", "processes" },
+		{ "OWNER", "owner" },
+		{ "FILTER", "filter", filter_text },
+		{ "SECTION", "section" },
+		{ "KERNEL", "kernel" },
+		{},
+	};
 	struct varlink_reply reply;
 	int r;
 
 	r = ctl_query(ctl, argc, argv, list_help, "List", &reply);
 	if (r >= 0)
 		return r;
-	attachments = ctl_get(reply.parameters, "attachments");
-	rows = json_object_new_array();
-	for (size_t i = 0; i < json_object_array_length(attachments); i++) {
-		json_object *attachment = json_object_array_get_idx(attachments, i),
-			    *row = json_object_new_array();
-
-		json_object_array_add(row,
-				      ctl_format("%lld", (long long)ctl_int(attachment, "id")));
-		json_object_array_add(row,
-				      ctl_format("%lld", (long long)ctl_int(attachment, "object")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(attachment, "program")));
-		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "point")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(attachment, "engine")));
-		json_object_array_add(row, json_object_new_string(ctl_string(attachment, "state")));
-		json_object_array_add(row, ctl_format("%lld",
-						      (long long)ctl_int(attachment, "modules")));
-		json_object_array_add(row, ctl_format("%lld",
-						      (long long)ctl_int(attachment, "processes")));
-		json_object_array_add(row,
-				      ctl_format("%lld", (long long)ctl_int(attachment, "owner")));
-		json_object_array_add(row, filter_text(ctl_get(attachment, "filter")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(attachment, "section")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(attachment, "kernel")));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
-	print_notices(ctl_get(reply.parameters, "notices"));
+	ctl_print_columns(columns, json_member(reply.parameters, "attachments"), INT64_MAX);
+	print_notices(json_member(reply.parameters, "notices"));
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }

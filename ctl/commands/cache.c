@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "ctl/base/ctl.h"
+#include "lib/json.h"
 
 static const char help[] =
 	"Usage: gpuprobectl cache [status | list | clear]\n"
@@ -33,27 +34,28 @@ static void print_bytes(int64_t bytes) {
 }
 
 static void print_status(json_object *status) {
-	const int64_t skipped = ctl_int(status, "skipped"), failures = ctl_int(status, "failures");
+	const int64_t skipped = json_int_of(status, "skipped"),
+		      failures = json_int_of(status, "failures");
 
-	if (!json_object_get_boolean(ctl_get(status, "enabled"))) {
+	if (!json_object_get_boolean(json_member(status, "enabled"))) {
 		puts("no cache: this daemon keeps nothing on the disk (gpuprobed --cache-dir=DIR "
 		     "--cache-size=BYTES)");
 		return;
 	}
 	fputs("folder: ", stdout);
 	ctl_print_text(ctl_string(status, "folder"));
-	printf("\nentries: %" PRId64 ", ", ctl_int(status, "entries"));
-	print_bytes(ctl_int(status, "bytes"));
+	printf("\nentries: %" PRId64 ", ", json_int_of(status, "entries"));
+	print_bytes(json_int_of(status, "bytes"));
 	fputs(" of ", stdout);
-	print_bytes(ctl_int(status, "limit"));
+	print_bytes(json_int_of(status, "limit"));
 	printf("\nsince the start:\n  hits: %" PRId64 "\n  misses: %" PRId64 "\n  written: %" PRId64
 	       "\n  gone to make room: %" PRId64 "\n",
-	       ctl_int(status, "hits"), ctl_int(status, "misses"), ctl_int(status, "stores"),
-	       ctl_int(status, "evicted"));
+	       json_int_of(status, "hits"), json_int_of(status, "misses"),
+	       json_int_of(status, "stores"), json_int_of(status, "evicted"));
 	if (skipped)
 		printf("  not written, too much at once: %" PRId64 "\n", skipped);
-	if (ctl_int(status, "invalid"))
-		printf("  damaged, and removed: %" PRId64 "\n", ctl_int(status, "invalid"));
+	if (json_int_of(status, "invalid"))
+		printf("  damaged, and removed: %" PRId64 "\n", json_int_of(status, "invalid"));
 	if (failures)
 		printf("  failures of the disk: %" PRId64 " (the daemon's log says which)\n",
 		       failures);
@@ -71,31 +73,35 @@ static int status(struct ctl *ctl, int argc, char **argv) {
 	return CTL_OK;
 }
 
+static json_object *key_text(json_object *entry, const char *key) {
+	return ctl_format("%.16s", ctl_string(entry, key));
+}
+
+static json_object *time_text(json_object *entry, const char *key) {
+	const time_t used = (time_t)(json_int_of(entry, key) / 1000000);
+	char when[32] = "-";
+	struct tm tm;
+
+	if (used && localtime_r(&used, &tm))
+		strftime(when, sizeof(when), "%F %T", &tm);
+	return json_object_new_string(when);
+}
+
 static void print_entries(json_object *parameters) {
-	static const char *const header[] = { "KEY", "JOB", "UID", "BYTES", "USED", "NAME", NULL };
-	json_object *entries = ctl_get(parameters, "entries"), *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "KEY", "key", key_text },
+		{ "JOB", "job" },
+		{ "UID", "uid" },
+		{ "BYTES", "bytes" },
+		{ "USED", "used", time_text },
+		{ "NAME", "name" },
+		{},
+	};
+	json_object *entries = json_member(parameters, "entries");
 	const int64_t shown = (int64_t)json_object_array_length(entries),
-		      total = ctl_int(parameters, "total");
+		      total = json_int_of(parameters, "total");
 
-	for (size_t i = 0; i < json_object_array_length(entries); i++) {
-		json_object *entry = json_object_array_get_idx(entries, i),
-			    *row = json_object_new_array();
-		const time_t used = (time_t)(ctl_int(entry, "used") / 1000000);
-		char when[32] = "-";
-		struct tm tm;
-
-		if (used && localtime_r(&used, &tm))
-			strftime(when, sizeof(when), "%F %T", &tm);
-		json_object_array_add(row, ctl_format("%.16s", ctl_string(entry, "key")));
-		json_object_array_add(row, json_object_new_string(ctl_string(entry, "job")));
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(entry, "uid")));
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(entry, "bytes")));
-		json_object_array_add(row, json_object_new_string(when));
-		json_object_array_add(row, json_object_new_string(ctl_string(entry, "name")));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, entries, INT64_MAX);
 	if (shown < total)
 		printf("%" PRId64 " more\n", total - shown);
 }
@@ -119,8 +125,8 @@ static int clear(struct ctl *ctl, int argc, char **argv) {
 	r = ctl_query(ctl, argc, argv, help, "ClearCache", &reply);
 	if (r >= 0)
 		return r;
-	printf("%" PRId64 " entries removed, ", ctl_int(reply.parameters, "removed"));
-	print_bytes(ctl_int(reply.parameters, "bytes"));
+	printf("%" PRId64 " entries removed, ", json_int_of(reply.parameters, "removed"));
+	print_bytes(json_int_of(reply.parameters, "bytes"));
 	putchar('\n');
 	varlink_reply_deinit(&reply);
 	return CTL_OK;

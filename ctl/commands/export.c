@@ -45,9 +45,10 @@ int ctl_export_map(struct ctl *ctl, json_object *consume_parameters, const char 
 	if (r)
 		return r;
 	if (ctl->json) {
-		ctl_print_json(ctl, ctl_get(reply.parameters, "export"));
+		ctl_print_json(ctl, json_member(reply.parameters, "export"));
 	} else {
-		json_object *families = ctl_get(ctl_get(reply.parameters, "export"), "families");
+		json_object *families =
+			json_member(json_member(reply.parameters, "export"), "families");
 
 		for (size_t i = 0; i < json_object_array_length(families); i++) {
 			ctl_print_text(
@@ -62,7 +63,7 @@ int ctl_export_map(struct ctl *ctl, json_object *consume_parameters, const char 
 /* Adds a label, NAME=TEXT. Returns -1 to go on, or the exit status. */
 static int put_label(void *userdata, const char *text) {
 	json_object *parameters = userdata;
-	json_object *labels = ctl_get(parameters, "labels");
+	json_object *labels = json_member(parameters, "labels");
 	const char *value = strchr(text, '=');
 	char *name;
 
@@ -70,10 +71,10 @@ static int put_label(void *userdata, const char *text) {
 		return ctl_usage("--label: %s is not NAME=TEXT", text);
 	if (!labels) {
 		labels = json_object_new_object();
-		json_object_object_add(parameters, "labels", labels);
+		json_add(parameters, "labels", labels);
 	}
 	name = strndup(text, (size_t)(value - text));
-	json_object_object_add(labels, name, varlink_json_string(value + 1));
+	json_add_text(labels, name, value + 1);
 	free(name);
 	return -1;
 }
@@ -112,7 +113,7 @@ int ctl_map_export(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
-	json_object_object_add(parameters, "map", varlink_json_string(argv[optind]));
+	json_add_text(parameters, "map", argv[optind]);
 	return ctl_export_map(ctl, parameters, argv[optind]);
 }
 
@@ -130,13 +131,13 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 	unexported = json_object_new_array();
 	for (int i = optind; i < argc; i++) {
 		r = ctl_call(ctl, "UnexportMap",
-			     varlink_json_pack("map", varlink_json_string(argv[i]), NULL), argv[i],
+			     varlink_json_pack("map", json_string(argv[i]), NULL), argv[i],
 			     CTL_TIMEOUT_MS, &reply);
 		result = result ?: r;
 		if (r == CTL_UNREACHABLE)
 			break;
 		if (!r) {
-			json_object_array_add(unexported, varlink_json_string(argv[i]));
+			json_append(unexported, json_string(argv[i]));
 			varlink_reply_deinit(&reply);
 		}
 	}
@@ -147,35 +148,30 @@ int ctl_map_unexport(struct ctl *ctl, int argc, char **argv) {
 	return result;
 }
 
+static json_object *families_text(json_object *export, const char *key) {
+	json_object *families = json_member(export, key);
+	size_t n = json_object_array_length(families);
+
+	return ctl_format(n > 1 ? "%s and %zu more" : "%s",
+			  json_object_get_string(json_object_array_get_idx(families, 0)), n - 1);
+}
+
 int ctl_map_exports(struct ctl *ctl, int argc, char **argv) {
-	static const char *const header[] = { "MAP", "NAME", "TYPE", "OWNER", "METRICS", NULL };
-	json_object *exports, *rows;
+	static const struct ctl_column columns[] = {
+		{ "MAP", "map" },
+		{ "NAME", "map_name" },
+		{ "TYPE", "kind" },
+		{ "OWNER", "owner" },
+		{ "METRICS", "families", families_text },
+		{},
+	};
 	struct varlink_reply reply;
 	int r;
 
 	r = ctl_query(ctl, argc, argv, export_help, "ListExports", &reply);
 	if (r >= 0)
 		return r;
-	exports = ctl_get(reply.parameters, "exports");
-	rows = json_object_new_array();
-	for (size_t i = 0; i < json_object_array_length(exports); i++) {
-		json_object *export = json_object_array_get_idx(exports, i),
-			    *row = json_object_new_array(), *families = ctl_get(export, "families");
-		size_t n = json_object_array_length(families);
-
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(export, "map")));
-		json_object_array_add(row, json_object_new_string(ctl_string(export, "map_name")));
-		json_object_array_add(row, json_object_new_string(ctl_string(export, "kind")));
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(export, "owner")));
-		json_object_array_add(
-			row,
-			ctl_format(n > 1 ? "%s and %zu more" : "%s",
-				   json_object_get_string(json_object_array_get_idx(families, 0)),
-				   n - 1));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, json_member(reply.parameters, "exports"), INT64_MAX);
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }

@@ -12,6 +12,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/trace/command.h"
 #include "lib/varlink/varlink-json.h"
+#include "lib/json.h"
 
 static const char help[] =
 	"Usage: gpuprobectl hook list [PATTERN]\n"
@@ -33,28 +34,18 @@ static int call_list(struct ctl *ctl, const char *pattern, struct varlink_reply 
 	return ctl_call(ctl, "ListHooks", parameters, pattern ?: "", CTL_TIMEOUT_MS, reply);
 }
 
-static json_object *text(json_object *hook, const char *key) {
-	const char *value = ctl_string(hook, key);
-
-	return json_object_new_string(*value ? value : "-");
-}
-
 static void print_list(json_object *hooks) {
-	static const char *const header[] = { "NAME",   "SET",     "STATE", "METHOD",
-					      "TARGET", "PURPOSE", NULL };
-	static const char *const keys[] = { "name", "set", "state", "method", "target", "purpose" };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "NAME", "name", ctl_cell_or_dash },
+		{ "SET", "set", ctl_cell_or_dash },
+		{ "STATE", "state", ctl_cell_or_dash },
+		{ "METHOD", "method", ctl_cell_or_dash },
+		{ "TARGET", "target", ctl_cell_or_dash },
+		{ "PURPOSE", "purpose", ctl_cell_or_dash },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(hooks); i++) {
-		json_object *row = json_object_new_array();
-
-		for (size_t j = 0; j < sizeof(keys) / sizeof(*keys); j++)
-			json_object_array_add(row,
-					      text(json_object_array_get_idx(hooks, i), keys[j]));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, hooks, INT64_MAX);
 }
 
 static int no_such_hook(const char *pattern) {
@@ -77,12 +68,12 @@ static int hook_list(struct ctl *ctl, int argc, char **argv) {
 	r = call_list(ctl, pattern, &reply);
 	if (r)
 		return r;
-	if (pattern && !json_object_array_length(ctl_get(reply.parameters, "hooks")))
+	if (pattern && !json_object_array_length(json_member(reply.parameters, "hooks")))
 		r = no_such_hook(pattern);
 	else if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
 	else
-		print_list(ctl_get(reply.parameters, "hooks"));
+		print_list(json_member(reply.parameters, "hooks"));
 	varlink_reply_deinit(&reply);
 	return r;
 }
@@ -100,36 +91,34 @@ static const char *driver_version(char version[static 64]) {
 	return version;
 }
 
+static json_object *hits_text(json_object *hook, const char *key) {
+	return strcmp(ctl_string(hook, "state"), "attached") ? json_object_new_string("-")
+							     : ctl_cell(hook, key);
+}
+
 static void print_status(json_object *hooks) {
-	static const char *const header[] = { "NAME", "STATE",  "METHOD", "TARGET",
-					      "HITS", "REASON", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "NAME", "name", ctl_cell_or_dash },
+		{ "STATE", "state", ctl_cell_or_dash },
+		{ "METHOD", "method", ctl_cell_or_dash },
+		{ "TARGET", "target", ctl_cell_or_dash },
+		{ "HITS", "hits", hits_text },
+		{ "REASON", "reason", ctl_cell_or_dash },
+		{},
+	};
 	size_t n = json_object_array_length(hooks), attached = 0, available = 0;
 	char version[64];
 
 	for (size_t i = 0; i < n; i++) {
-		json_object *hook = json_object_array_get_idx(hooks, i),
-			    *row = json_object_new_array();
-		const char *state = ctl_string(hook, "state");
+		const char *state = ctl_string(json_object_array_get_idx(hooks, i), "state");
 
 		attached += strcmp(state, "attached") == 0;
 		available += strcmp(state, "available") == 0;
-		json_object_array_add(row, text(hook, "name"));
-		json_object_array_add(row, text(hook, "state"));
-		json_object_array_add(row, text(hook, "method"));
-		json_object_array_add(row, text(hook, "target"));
-		json_object_array_add(row, strcmp(state, "attached")
-						   ? json_object_new_string("-")
-						   : ctl_format("%lld",
-								(long long)ctl_int(hook, "hits")));
-		json_object_array_add(row, text(hook, "reason"));
-		json_object_array_add(rows, row);
 	}
 	printf("driver: %s\nhooks: %zu attached, %zu available, %zu unavailable\n\n",
 	       *driver_version(version) ? version : "none", attached, available,
 	       n - attached - available);
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, hooks, INT64_MAX);
 }
 
 static int hook_status(struct ctl *ctl, int argc, char **argv) {
@@ -145,7 +134,7 @@ static int hook_status(struct ctl *ctl, int argc, char **argv) {
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
 	else
-		print_status(ctl_get(reply.parameters, "hooks"));
+		print_status(json_member(reply.parameters, "hooks"));
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }
@@ -158,8 +147,8 @@ static int test(struct ctl *ctl, json_object *hook, char **command) {
 	int r;
 
 	trace.test_processes = !strcmp(ctl_string(hook, "set"), "process");
-	json_object_array_add(names, json_object_new_string(name));
-	json_object_array_add(sources, json_object_new_string("kernel"));
+	json_append_string(names, name);
+	json_append_string(sources, "kernel");
 	trace.parameters = varlink_json_pack("hooks", names, "sources", sources, "follow",
 					     json_object_new_boolean(true), NULL);
 	r = trace_live(&trace);
@@ -169,8 +158,8 @@ static int test(struct ctl *ctl, json_object *hook, char **command) {
 	if (ctl->json) {
 		result = varlink_json_pack("name", json_object_new_string(name), "hits",
 					   json_object_new_int64((int64_t)trace.hits), "method",
-					   json_object_get(ctl_get(hook, "method")), "target",
-					   json_object_get(ctl_get(hook, "target")), NULL);
+					   json_object_get(json_member(hook, "method")), "target",
+					   json_object_get(json_member(hook, "target")), NULL);
 		ctl_print_json(ctl, result);
 		json_object_put(result);
 	} else {
@@ -207,7 +196,7 @@ static int hook_test(struct ctl *ctl, int argc, char **argv) {
 	r = call_list(ctl, argv[optind], &reply);
 	if (r)
 		return r;
-	hooks = ctl_get(reply.parameters, "hooks");
+	hooks = json_member(reply.parameters, "hooks");
 	hook = json_object_array_get_idx(hooks, 0);
 	if (!json_object_array_length(hooks))
 		r = no_such_hook(argv[optind]);

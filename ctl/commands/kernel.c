@@ -28,64 +28,40 @@ static const char kernel_help[] =
 	"      --pid=PID         only kernels of this process\n"
 	"      --instruction=ID  a number in hexadecimal, as contexts hold it\n";
 
-/* "1,2", or "-". */
-static json_object *ids_text(json_object *ids) {
-	json_object *value;
-	char *text = NULL;
-	size_t n_text;
-	FILE *stream = open_memstream(&text, &n_text);
-
-	for (size_t i = 0; stream && i < json_object_array_length(ids); i++)
-		fprintf(stream, "%s%s", i ? "," : "",
-			json_object_get_string(json_object_array_get_idx(ids, i)));
-	if (stream)
-		fclose(stream);
-	value = json_object_new_string(text && *text ? text : "-");
-	free(text);
-	return value;
+static json_object *type_text(json_object *kernel, const char *key) {
+	return json_object_new_string(json_bool_of(kernel, key) ? "device" : "kernel");
 }
 
 static void print_kernels(json_object *kernels) {
-	static const char *const header[] = { "ID", "TYPE", "PIDS", "ATTACHMENTS", "KERNEL", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "ID", "id" },
+		{ "TYPE", "device_function", type_text },
+		{ "PIDS", "pids", ctl_cell_list },
+		{ "ATTACHMENTS", "attachments", ctl_cell_list },
+		{ "KERNEL", "demangled" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
-		json_object *kernel = json_object_array_get_idx(kernels, i),
-			    *row = json_object_new_array();
-		bool device = json_object_get_boolean(ctl_get(kernel, "device_function"));
+	ctl_print_columns(columns, kernels, INT64_MAX);
+}
 
-		json_object_array_add(row, json_object_new_string(ctl_string(kernel, "id")));
-		json_object_array_add(row, json_object_new_string(device ? "device" : "kernel"));
-		json_object_array_add(row, ids_text(ctl_get(kernel, "pids")));
-		json_object_array_add(row, ids_text(ctl_get(kernel, "attachments")));
-		json_object_array_add(row, json_object_new_string(ctl_string(kernel, "demangled")));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+static json_object *source_text(json_object *instruction, const char *key) {
+	const char *file = json_string_of(instruction, key);
+
+	return file ? ctl_format("%s:%s", file, ctl_string(instruction, "line"))
+		    : json_object_new_string("-");
 }
 
 static void print_instructions(json_object *instructions) {
-	static const char *const header[] = { "ID", "SOURCE", "INSTRUCTION", "KERNEL", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "ID", "id" },
+		{ "SOURCE", "file", source_text },
+		{ "INSTRUCTION", "text" },
+		{ "KERNEL", "kernel" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(instructions); i++) {
-		json_object *instruction = json_object_array_get_idx(instructions, i),
-			    *row = json_object_new_array();
-
-		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "id")));
-		json_object_array_add(
-			row, ctl_get(instruction, "file")
-				     ? ctl_format("%s:%lld", ctl_string(instruction, "file"),
-						  (long long)ctl_int(instruction, "line"))
-				     : json_object_new_string("-"));
-		json_object_array_add(row, json_object_new_string(ctl_string(instruction, "text")));
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(instruction, "kernel")));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, instructions, INT64_MAX);
 }
 
 void ctl_add_demangled(json_object *kernel, unsigned int *failures) {
@@ -108,7 +84,7 @@ static int list(struct ctl *ctl, json_object *consume_parameters) {
 	bool continues = true;
 	int r;
 
-	json_object_object_add(json, "kernels", kernels);
+	json_add(json, "kernels", kernels);
 	r = ctl_call_more(ctl, "ListKernels", consume_parameters);
 	while (!r && continues) {
 		json_object *some;
@@ -116,11 +92,10 @@ static int list(struct ctl *ctl, json_object *consume_parameters) {
 		r = ctl_next(ctl, "ListKernels", "", &reply);
 		if (r)
 			break;
-		some = ctl_get(reply.parameters, "kernels");
+		some = json_member(reply.parameters, "kernels");
 		for (size_t i = 0; i < json_object_array_length(some); i++) {
 			ctl_add_demangled(json_object_array_get_idx(some, i), &failures);
-			json_object_array_add(kernels,
-					      json_object_get(json_object_array_get_idx(some, i)));
+			json_append(kernels, json_object_get(json_object_array_get_idx(some, i)));
 		}
 		continues = reply.continues;
 		varlink_reply_deinit(&reply);
@@ -143,8 +118,8 @@ static int show(struct ctl *ctl, json_object *consume_parameters, const char *su
 		return r;
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
-	else if (json_object_array_length(ctl_get(reply.parameters, "instructions")))
-		print_instructions(ctl_get(reply.parameters, "instructions"));
+	else if (json_object_array_length(json_member(reply.parameters, "instructions")))
+		print_instructions(json_member(reply.parameters, "instructions"));
 	else
 		ctl_tell("%s: it has no instructions with memory probes", subject);
 	varlink_reply_deinit(&reply);
@@ -176,7 +151,7 @@ static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 
 	if (!strcmp(verb, "list") && !instruction && !left)
 		return list(ctl, parameters);
-	if (!strcmp(verb, "show") && !ctl_get(parameters, "pid") && left == !instruction) {
+	if (!strcmp(verb, "show") && !json_member(parameters, "pid") && left == !instruction) {
 		subject = instruction ?: argv[optind];
 		json_add_string(parameters, instruction ? "instruction" : "kernel", subject);
 		return show(ctl, parameters, subject);

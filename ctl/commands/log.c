@@ -21,7 +21,7 @@ static const char help[] = "Usage: gpuprobectl log [OPTION]...\n"
 /* vec_add-1234 [cuda__probe] text */
 static void print_line(json_object *line) {
 	ctl_print_text(ctl_string(line, "comm"));
-	printf("-%lld [", (long long)ctl_int(line, "pid"));
+	printf("-%lld [", (long long)json_int_of(line, "pid"));
 	ctl_print_text(ctl_string(line, "program"));
 	printf("] ");
 	ctl_print_text(ctl_string(line, "text"));
@@ -29,7 +29,7 @@ static void print_line(json_object *line) {
 }
 
 static int take_lines(json_object *parameters, void *userdata) {
-	json_object *lines = ctl_get(parameters, "lines");
+	json_object *lines = json_member(parameters, "lines");
 	const struct ctl *ctl = userdata;
 
 	for (size_t i = 0; i < json_object_array_length(lines); i++) {
@@ -50,7 +50,7 @@ struct elements {
 };
 
 static int take_elements(json_object *parameters, void *userdata) {
-	json_object *lines = ctl_get(parameters, "lines");
+	json_object *lines = json_member(parameters, "lines");
 	struct elements *elements = userdata;
 
 	for (size_t i = 0; i < json_object_array_length(lines); i++) {

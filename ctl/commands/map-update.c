@@ -46,21 +46,21 @@ static int find(struct ctl *ctl, const char *name, struct target *target) {
 	json_object *text;
 	int r;
 
-	r = ctl_call(ctl, "ShowMap", varlink_json_pack("map", varlink_json_string(name), NULL),
-		     name, CTL_TIMEOUT_MS, &reply);
+	r = ctl_call(ctl, "ShowMap", varlink_json_pack("map", json_string(name), NULL), name,
+		     CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
-	text = ctl_get(reply.parameters, "btf");
+	text = json_member(reply.parameters, "btf");
 	if (text)
 		base64_decode(json_object_get_string(text),
 			      (size_t)json_object_get_string_len(text), &btf, &n_btf);
-	target->key_type = (uint32_t)ctl_int(reply.parameters, "btf_key_type");
-	target->value_type = (uint32_t)ctl_int(reply.parameters, "btf_value_type");
+	target->key_type = (uint32_t)json_int_of(reply.parameters, "btf_key_type");
+	target->value_type = (uint32_t)json_int_of(reply.parameters, "btf_value_type");
 	r = value_types_new(&target->types, n_btf ? btf : NULL, n_btf);
 	if (r == -EINVAL)
 		r = value_types_new(&target->types, NULL, 0);
 	free(btf);
-	target->map = json_object_get(ctl_get(reply.parameters, "map"));
+	target->map = json_object_get(json_member(reply.parameters, "map"));
 	varlink_reply_deinit(&reply);
 	return r ? ctl_fail(CTL_ERROR, "%s", strerror(-r)) : CTL_OK;
 }
@@ -68,7 +68,7 @@ static int find(struct ctl *ctl, const char *name, struct target *target) {
 /* Puts the bytes of what was typed into the parameters. Returns the exit status. */
 static int put(const struct target *target, json_object *parameters, const char *member,
 	       const char *size_member, uint32_t type, const char *text) {
-	const size_t size = (size_t)ctl_int(target->map, size_member);
+	const size_t size = (size_t)json_int_of(target->map, size_member);
 	unsigned char *data = malloc(size ? size : 1);
 	char *encoded = malloc(base64_encoded_size(size)), error[VALUE_ERROR_SIZE];
 	int r = CTL_OK;
@@ -103,7 +103,7 @@ static int change(struct ctl *ctl, const char *method, const char *name, const c
 	if (!r && value)
 		r = put(&target, parameters, "value", "value_size", target.value_type, value);
 	if (!r) {
-		snprintf(id, sizeof(id), "%lld", (long long)ctl_int(target.map, "id"));
+		snprintf(id, sizeof(id), "%lld", (long long)json_int_of(target.map, "id"));
 		json_add_string(parameters, "map", id);
 		r = ctl_call(ctl, method, json_object_get(parameters), name, CTL_TIMEOUT_MS,
 			     &reply);

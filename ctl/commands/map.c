@@ -83,9 +83,9 @@ static void print_maps(json_object *maps, bool wide) {
 			const char *text = ctl_string(map, columns[j].member);
 
 			if (wide || !columns[j].wide)
-				json_object_array_add(row, ctl_format("%s", *text ? text : "-"));
+				json_append(row, ctl_format("%s", *text ? text : "-"));
 		}
-		json_object_array_add(rows, row);
+		json_append(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);
@@ -107,7 +107,7 @@ static int map_list(struct ctl *ctl, int argc, char **argv) {
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
 	else
-		print_maps(ctl_get(reply.parameters, "maps"), wide);
+		print_maps(json_member(reply.parameters, "maps"), wide);
 	varlink_reply_deinit(&reply);
 	return CTL_OK;
 }
@@ -179,8 +179,8 @@ static void print_process(struct dump *dump, int64_t pid) {
 
 /* 0: 16777216, or [0] thread 5: 1 */
 static bool print_entry(struct dump *dump, json_object *entry) {
-	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid"),
-		    *thread = ctl_get(entry, "thread"), *key = NULL;
+	json_object *values = json_member(entry, "values"), *pid = json_member(entry, "pid"),
+		    *thread = json_member(entry, "thread"), *key = NULL;
 	bool fine;
 
 	if (dump->per_process) {
@@ -188,7 +188,7 @@ static bool print_entry(struct dump *dump, json_object *entry) {
 		printf("  ");
 	}
 	fputs(thread ? "[" : "", stdout);
-	fine = read_key(dump, ctl_get(entry, "key"), &key);
+	fine = read_key(dump, json_member(entry, "key"), &key);
 	if (fine)
 		value_print(key, stdout);
 	json_object_put(key);
@@ -208,28 +208,27 @@ static bool print_entry(struct dump *dump, json_object *entry) {
 
 /* {"key":0,"value":16777216}, with "values" for a percpu map, "thread" for a per-thread array. */
 static bool print_entry_json(struct dump *dump, json_object *entry) {
-	json_object *values = ctl_get(entry, "values"), *pid = ctl_get(entry, "pid"),
-		    *thread = ctl_get(entry, "thread"), *output = json_object_new_object();
+	json_object *values = json_member(entry, "values"), *pid = json_member(entry, "pid"),
+		    *thread = json_member(entry, "thread"), *output = json_object_new_object();
 	json_object *value = NULL, *list = json_object_new_array();
 	bool fine;
 
 	if (pid)
-		json_object_object_add(output, "pid", json_object_get(pid));
+		json_add(output, "pid", json_object_get(pid));
 	if (thread)
-		json_object_object_add(output, "thread", json_object_get(thread));
-	fine = read_key(dump, ctl_get(entry, "key"), &value);
-	json_object_object_add(output, "key", value);
+		json_add(output, "thread", json_object_get(thread));
+	fine = read_key(dump, json_member(entry, "key"), &value);
+	json_add(output, "key", value);
 	for (size_t i = 0; fine && i < json_object_array_length(values); i++) {
 		value = NULL;
 		fine = read_value(dump, dump->value_type, json_object_array_get_idx(values, i),
 				  &value);
-		json_object_array_add(list, value);
+		json_append(list, value);
 	}
 	if (dump->percpu)
-		json_object_object_add(output, "values", json_object_get(list));
+		json_add(output, "values", json_object_get(list));
 	else
-		json_object_object_add(output, "value",
-				       json_object_get(json_object_array_get_idx(list, 0)));
+		json_add(output, "value", json_object_get(json_object_array_get_idx(list, 0)));
 	json_object_put(list);
 	if (fine) {
 		fputs(dump->n_entries ? "," : "", stdout);
@@ -246,17 +245,17 @@ static bool print_entry_json(struct dump *dump, json_object *entry) {
 
 /* Takes types and sizes from the first reply, and begins the output. Returns the exit status. */
 static int dump_begin(struct dump *dump, json_object *parameters) {
-	json_object *map = ctl_get(parameters, "map"), *text = ctl_get(parameters, "btf");
+	json_object *map = json_member(parameters, "map"), *text = json_member(parameters, "btf");
 	unsigned char *btf = NULL;
 	size_t n_btf = 0;
 	int r;
 
-	dump->not_carried =
-		ctl_get(map, "carried") && !json_object_get_boolean(ctl_get(map, "carried"));
+	dump->not_carried = json_member(map, "carried") &&
+			    !json_object_get_boolean(json_member(map, "carried"));
 	dump->percpu = !strcmp(ctl_string(map, "merge"), "percpu");
 	if (!dump->raw) {
-		dump->key_type = (uint32_t)ctl_int(parameters, "btf_key_type");
-		dump->value_type = (uint32_t)ctl_int(parameters, "btf_value_type");
+		dump->key_type = (uint32_t)json_int_of(parameters, "btf_key_type");
+		dump->value_type = (uint32_t)json_int_of(parameters, "btf_value_type");
 		btf = decode(text, &n_btf);
 	}
 	r = value_types_new(&dump->types, n_btf ? btf : NULL, n_btf);
@@ -283,7 +282,7 @@ static int dump_begin(struct dump *dump, json_object *parameters) {
 }
 
 static int dump_entries(struct dump *dump, json_object *parameters) {
-	json_object *entries = ctl_get(parameters, "entries");
+	json_object *entries = json_member(parameters, "entries");
 
 	for (size_t i = 0; i < json_object_array_length(entries); i++) {
 		json_object *entry = json_object_array_get_idx(entries, i);

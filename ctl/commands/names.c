@@ -36,7 +36,7 @@ static json_object *ask(struct names *names, const char *method, json_object *co
 
 static json_object *ask_kernels(struct names *names) {
 	json_object *answer = ask(names, "ListKernels", json_object_new_object()),
-		    *list = ctl_get(answer, "kernels"), *kernels = json_object_new_object();
+		    *list = json_member(answer, "kernels"), *kernels = json_object_new_object();
 	unsigned int failures = 0;
 
 	for (size_t i = 0; list && i < json_object_array_length(list); i++) {
@@ -44,7 +44,7 @@ static json_object *ask_kernels(struct names *names) {
 
 		ctl_add_demangled(kernel, &failures);
 		json_object_object_add(kernels, ctl_string(kernel, "id"),
-				       json_object_get(ctl_get(kernel, "demangled")));
+				       json_object_get(json_member(kernel, "demangled")));
 	}
 	json_object_put(answer);
 	return kernels;
@@ -57,12 +57,12 @@ static json_object *ask_instruction(struct names *names, const char *hex) {
 
 	json_add_string(parameters, "instruction", hex);
 	answer = ask(names, "ShowKernel", parameters);
-	list = ctl_get(answer, "instructions");
+	list = json_member(answer, "instructions");
 	instruction =
 		list && json_object_array_length(list) ? json_object_array_get_idx(list, 0) : NULL;
-	if (instruction && ctl_get(instruction, "file"))
+	if (instruction && json_member(instruction, "file"))
 		name = ctl_format("%s:%lld", ctl_string(instruction, "file"),
-				  (long long)ctl_int(instruction, "line"));
+				  (long long)json_int_of(instruction, "line"));
 	else if (instruction)
 		name = json_object_new_string(ctl_string(instruction, "text"));
 	json_object_put(answer);
@@ -78,7 +78,7 @@ char *names_of(enum value_id kind, uint64_t id, void *userdata) {
 	if (kind == VALUE_ID_KERNEL) {
 		if (!names->kernels)
 			names->kernels = ask_kernels(names);
-		name = ctl_get(names->kernels, hex);
+		name = json_member(names->kernels, hex);
 	} else {
 		if (!names->instructions)
 			names->instructions = json_object_new_object();

@@ -39,8 +39,9 @@ static const char help[] =
 
 /* ---- list ---- */
 
-static json_object *join(json_object *strings, json_object *excluded) {
-	json_object *value;
+static json_object *points_text(json_object *pass, const char *key) {
+	json_object *strings = json_member(pass, key), *excluded = json_member(pass, "exclude"),
+		    *value;
 	char *text = NULL;
 	size_t n_text;
 	FILE *stream = open_memstream(&text, &n_text);
@@ -58,27 +59,23 @@ static json_object *join(json_object *strings, json_object *excluded) {
 	return value;
 }
 
+static json_object *executable_text(json_object *pass, const char *key) {
+	const char *executable = ctl_string(pass, key);
+
+	return json_object_new_string(*executable ? executable : "built in");
+}
+
 static void print_passes(json_object *parameters) {
-	static const char *const header[] = { "ORDER",      "NAME",        "POINTS",
-					      "EXECUTABLE", "DESCRIPTION", NULL };
-	json_object *passes = ctl_get(parameters, "passes"), *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "ORDER", "order" },
+		{ "NAME", "name" },
+		{ "POINTS", "include", points_text },
+		{ "EXECUTABLE", "executable", executable_text },
+		{ "DESCRIPTION", "description" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(passes); i++) {
-		json_object *pass = json_object_array_get_idx(passes, i),
-			    *row = json_object_new_array();
-		const char *executable = ctl_string(pass, "executable");
-
-		json_object_array_add(row, ctl_format("%lld", (long long)ctl_int(pass, "order")));
-		json_object_array_add(row, json_object_new_string(ctl_string(pass, "name")));
-		json_object_array_add(row,
-				      join(ctl_get(pass, "include"), ctl_get(pass, "exclude")));
-		json_object_array_add(row, json_object_new_string(*executable ? executable
-									      : "built in"));
-		json_object_array_add(row, json_object_new_string(ctl_string(pass, "description")));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, json_member(parameters, "passes"), INT64_MAX);
 }
 
 static int list(struct ctl *ctl, int argc, char **argv) {
@@ -182,9 +179,8 @@ static void add_result(struct trial *trial, const struct pass_definition *defini
 	json_add_string(object, "result", result);
 	if (status >= 0)
 		json_add_int(object, "exit_status", status);
-	json_object_object_add(object, "reason",
-			       varlink_json_string(reason)); /* also what the pass wrote */
-	json_object_array_add(trial->results, object);
+	json_add_text(object, "reason", reason); /* also what the pass wrote */
+	json_append(trial->results, object);
 	trial->failed += !strcmp(result, "failed");
 }
 
@@ -231,28 +227,16 @@ static int try_pass(struct trial *trial, const struct pass_definition *definitio
 }
 
 static void print_results(const struct trial *trial) {
-	static const char *const header[] = { "PASS", "POINT", "RESULT", "EXIT", "REASON", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "PASS", "pass", ctl_cell_or_dash },
+		{ "POINT", "attach_point", ctl_cell_or_dash },
+		{ "RESULT", "result", ctl_cell_or_dash },
+		{ "EXIT", "exit_status", ctl_cell_or_dash },
+		{ "REASON", "reason" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(trial->results); i++) {
-		json_object *result = json_object_array_get_idx(trial->results, i),
-			    *row = json_object_new_array();
-		static const char *const members[] = { "pass", "attach_point", "result" };
-
-		for (size_t j = 0; j < 3; j++) {
-			const char *text = ctl_string(result, members[j]);
-
-			json_object_array_add(row, json_object_new_string(*text ? text : "-"));
-		}
-		json_object_array_add(
-			row, ctl_get(result, "exit_status")
-				     ? ctl_format("%lld", (long long)ctl_int(result, "exit_status"))
-				     : json_object_new_string("-"));
-		json_object_array_add(row, json_object_new_string(ctl_string(result, "reason")));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, trial->results, INT64_MAX);
 }
 
 static void complain(const char *line, void *userdata) {

@@ -50,48 +50,43 @@ static void print_engine(const char *name, const char *asked, const char *reason
 	putchar('\n');
 }
 
+static json_object *device_text(json_object *patch, const char *key) {
+	return ctl_format("sm_%s", ctl_string(patch, key));
+}
+
 /* What the compiler said of the functions that hold the program on the SASS engine. */
 static void print_patches(json_object *patches) {
-	static const char *const header[] = { "PATCH",       "DEVICE", "REGISTERS", "SPILL-STORES",
-					      "SPILL-LOADS", "STACK",  NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "PATCH", "instruction" },
+		{ "DEVICE", "capability", device_text },
+		{ "REGISTERS", "registers" },
+		{ "SPILL-STORES", "spill_stores" },
+		{ "SPILL-LOADS", "spill_loads" },
+		{ "STACK", "stack" },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(patches); i++) {
-		static const char *const numbers[] = { "registers", "spill_stores", "spill_loads",
-						       "stack" };
-		json_object *patch = json_object_array_get_idx(patches, i),
-			    *row = json_object_new_array();
-
-		json_object_array_add(row,
-				      json_object_new_string(ctl_string(patch, "instruction")));
-		json_object_array_add(row, ctl_format("sm_%lld",
-						      (long long)ctl_int(patch, "capability")));
-		for (size_t j = 0; j < sizeof(numbers) / sizeof(*numbers); j++)
-			json_object_array_add(
-				row, ctl_format("%lld", (long long)ctl_int(patch, numbers[j])));
-		json_object_array_add(rows, row);
-	}
-	ctl_print_table(header, rows);
-	json_object_put(rows);
+	ctl_print_columns(columns, patches, INT64_MAX);
 }
 
 static void print_program(json_object *program) {
-	json_object *attachment = ctl_get(program, "attachment");
+	json_object *attachment = json_member(program, "attachment");
 	const char *engine = ctl_string(attachment, "engine"),
 		   *point = ctl_string(attachment, "point");
-	long long isa = ctl_int(program, "isa");
+	long long isa = json_int_of(program, "isa");
 
 	ctl_print_text(ctl_string(attachment, "program"));
-	printf(", attachment %lld: %s of ", (long long)ctl_int(attachment, "id"), point);
+	printf(", attachment %lld: %s of ", (long long)json_int_of(attachment, "id"), point);
 	ctl_print_text(ctl_string(attachment, "kernel"));
 	printf("\nPTX: %lld bytes, ISA %lld.%lld, sm_%lld\nlocal memory of a thread: %lld "
 	       "bytes\nmaps: ",
-	       (long long)ctl_int(program, "ptx_size"), isa / 10, isa % 10,
-	       (long long)ctl_int(program, "target"), (long long)ctl_int(program, "local_bytes"));
-	print_list(ctl_get(program, "maps"));
+	       (long long)json_int_of(program, "ptx_size"), isa / 10, isa % 10,
+	       (long long)json_int_of(program, "target"),
+	       (long long)json_int_of(program, "local_bytes"));
+	print_list(json_member(program, "maps"));
 	print_engine("ptx", engine, is_event(point) ? "it has no such point" : "");
 	print_engine("sass", engine, ctl_string(program, "sass"));
-	print_patches(ctl_get(program, "patches"));
+	print_patches(json_member(program, "patches"));
 }
 
 static int show(struct ctl *ctl, int argc, char **argv) {
@@ -110,7 +105,7 @@ static int show(struct ctl *ctl, int argc, char **argv) {
 	r = ctl_call(ctl, "ShowProgram", parameters, argv[optind], CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
-	programs = ctl_get(reply.parameters, "programs");
+	programs = json_member(reply.parameters, "programs");
 	if (ctl->json)
 		ctl_print_json(ctl, reply.parameters);
 	else

@@ -51,7 +51,7 @@ struct reader {
  * --type names they are shown nevertheless.
  */
 static int begin(struct reader *reader, json_object *parameters) {
-	json_object *text = ctl_get(parameters, "btf");
+	json_object *text = json_member(parameters, "btf");
 	unsigned char *btf = NULL;
 	size_t n_btf = 0;
 	int r;
@@ -80,7 +80,7 @@ static int begin(struct reader *reader, json_object *parameters) {
 		reader->type_name = NULL;
 	}
 	if (!reader->type_name)
-		reader->type = (uint32_t)ctl_int(parameters, "btf_value_type");
+		reader->type = (uint32_t)json_int_of(parameters, "btf_value_type");
 	reader->type_size = value_types_size(reader->types, reader->type);
 	if (reader->type_size <= 0 && !reader->type_missing && !reader->ctl->json &&
 	    isatty(STDOUT_FILENO))
@@ -108,7 +108,7 @@ static void print_record(const struct reader *reader, const struct ring_reply_ba
 		json_add_int(output, "pid", batch->pid);
 		json_add_int(output, "sm", batch->sm);
 		json_add_int(output, "lane", lane);
-		json_object_object_add(output, "record", json_object_get(value));
+		json_add(output, "record", json_object_get(value));
 		ctl_print_json(reader->ctl, output);
 		json_object_put(output);
 	} else {
@@ -148,7 +148,7 @@ fail:
 }
 
 static int take_records(json_object *parameters, void *userdata) {
-	json_object *text = ctl_get(parameters, "batches");
+	json_object *text = json_member(parameters, "batches");
 	struct reader *reader = userdata;
 	int r = reader->types ? CTL_OK : begin(reader, parameters);
 	unsigned char *data = NULL;

@@ -162,7 +162,7 @@ static void detach_at_end(void) {
 		json_object *parameters = varlink_json_pack(
 			"id",
 			json_object_new_int64(
-				ctl_int(json_object_array_get_idx(kept.attachments, i), "id")),
+				json_int_of(json_object_array_get_idx(kept.attachments, i), "id")),
 			NULL);
 		struct varlink_reply reply;
 
@@ -300,7 +300,7 @@ static int check_probed(struct run *run, pid_t pid) {
 		     "", CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
-	outcomes = ctl_get(reply.parameters, "outcomes");
+	outcomes = json_member(reply.parameters, "outcomes");
 	for (size_t i = 0; i < json_object_array_length(outcomes); i++) {
 		json_object *outcome = json_object_array_get_idx(outcomes, i);
 
@@ -344,7 +344,7 @@ static int print_results(struct run *run, json_object *maps, int64_t object, int
 			fputs(n++ ? "," : "", stdout);
 		else
 			printf("%s:\n", name);
-		snprintf(id, sizeof(id), "%lld", (long long)ctl_int(map, "id"));
+		snprintf(id, sizeof(id), "%lld", (long long)json_int_of(map, "id"));
 		r = ctl_dump_map(run->ctl, id, true);
 	}
 	if (run->ctl->json)
@@ -365,7 +365,7 @@ static int detach(struct run *run, json_object *attachments) {
 		json_object *attachment = json_object_array_get_idx(attachments, i);
 
 		r = ctl_call(run->ctl, "Detach",
-			     varlink_json_pack("id", json_object_get(ctl_get(attachment, "id")),
+			     varlink_json_pack("id", json_object_get(json_member(attachment, "id")),
 					       NULL),
 			     ctl_string(attachment, "id"), CTL_TIMEOUT_MS, &reply);
 		if (!r)
@@ -377,7 +377,7 @@ static int detach(struct run *run, json_object *attachments) {
 
 /* Between attach and detach. Returns the exit status. */
 static int run_attached(struct run *run, json_object *reply) {
-	json_object *attachments = ctl_get(reply, "attachments");
+	json_object *attachments = json_member(reply, "attachments");
 	const pid_t pid = run->child;
 	int64_t microseconds = 0;
 	int r;
@@ -389,9 +389,9 @@ static int run_attached(struct run *run, json_object *reply) {
 				run->path);
 	r = launch(run, &microseconds) ?: check_probed(run, pid);
 	return r
-		       ?: print_results(run, ctl_get(reply, "maps"),
-					ctl_int(json_object_array_get_idx(attachments, 0),
-						"object"),
+		       ?: print_results(run, json_member(reply, "maps"),
+					json_int_of(json_object_array_get_idx(attachments, 0),
+						    "object"),
 					microseconds);
 }
 
@@ -399,17 +399,17 @@ static int run_object(struct run *run) {
 	struct varlink_reply reply;
 	int r, detached;
 
-	json_object_object_add(run->parameters, "filter",
-			       varlink_json_pack("pid", json_object_new_int64(run->child), NULL));
+	json_add(run->parameters, "filter",
+		 varlink_json_pack("pid", json_object_new_int64(run->child), NULL));
 	r = ctl_call(run->ctl, "Attach", json_object_get(run->parameters), run->path, -1, &reply);
 	if (r)
 		return r;
-	keep_for_end(run->ctl, ctl_get(reply.parameters, "attachments"));
+	keep_for_end(run->ctl, json_member(reply.parameters, "attachments"));
 	r = run_attached(run, reply.parameters);
 	/* a daemon that was restarted while the kernel ran has hung up; that there is none is said
 	 * once */
 	detached = ctl_connect_again(run->ctl) || r != CTL_UNREACHABLE
-			   ? detach(run, ctl_get(reply.parameters, "attachments"))
+			   ? detach(run, json_member(reply.parameters, "attachments"))
 			   : r;
 	keep_for_end(NULL, NULL);
 	varlink_reply_deinit(&reply);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
+#include "lib/json.h"
 
 static const char help[] =
 	"Usage: gpuprobectl status\n"
@@ -87,23 +88,24 @@ static void print_line(json_object *statistics, size_t first) {
 			ctl_print_text(ctl_string(statistic, "of"));
 			putchar(' ');
 		}
-		print_value(ctl_string(statistic, "unit"), ctl_int(statistic, "value"));
+		print_value(ctl_string(statistic, "unit"), json_int_of(statistic, "value"));
 		between = ", ";
 	}
 	putchar('\n');
 }
 
 static void print(const struct ctl *ctl, json_object *status) {
-	json_object *missing = ctl_get(status, "missing"),
-		    *statistics = ctl_get(status, "statistics");
+	json_object *missing = json_member(status, "missing"),
+		    *statistics = json_member(status, "statistics");
 
 	printf("gpuprobed %s, process %lld, %s daemon at %s\n", ctl_string(status, "version"),
-	       (long long)ctl_int(status, "pid"), ctl_string(status, "mode"), ctl->path);
+	       (long long)json_int_of(status, "pid"), ctl_string(status, "mode"), ctl->path);
 	printf("started: ");
-	ctl_print_time(ctl_int(status, "started"));
+	ctl_print_time(json_int_of(status, "started"));
 	printf("\nverifier: %s\ncompiler: %s\nattachments: %lld\nmaps: %lld\n",
 	       ctl_string(status, "verify"), ctl_string(status, "compiler"),
-	       (long long)ctl_int(status, "attachments"), (long long)ctl_int(status, "maps"));
+	       (long long)json_int_of(status, "attachments"),
+	       (long long)json_int_of(status, "maps"));
 	printf("now, and since the start:\n");
 	for (size_t i = 0; i < json_object_array_length(statistics); i++)
 		print_line(statistics, i);

@@ -45,8 +45,8 @@ static void print(json_object *outcome) {
 
 	if (!*kernel)
 		kernel = ctl_string(outcome, "kernel");
-	ctl_print_time(ctl_int(outcome, "time"));
-	printf("  %lld ", (long long)ctl_int(outcome, "pid"));
+	ctl_print_time(json_int_of(outcome, "time"));
+	printf("  %lld ", (long long)json_int_of(outcome, "pid"));
 	ctl_print_text(ctl_string(outcome, "comm"));
 	printf("  ");
 	ctl_print_text(ctl_string(outcome, "outcome"));
@@ -69,8 +69,9 @@ static void tell_no_kernel(struct ctl *ctl, const char *kernel) {
 	struct varlink_reply reply;
 
 	if (ctl_ask(ctl->client, "Why", NULL, &reply)) {
-		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"), "kernel");
-		suggest_add_members(&suggestion, ctl_get(reply.parameters, "outcomes"),
+		suggest_add_members(&suggestion, json_member(reply.parameters, "outcomes"),
+				    "kernel");
+		suggest_add_members(&suggestion, json_member(reply.parameters, "outcomes"),
 				    "demangled");
 		varlink_reply_deinit(&reply);
 	}
@@ -95,7 +96,7 @@ static void tell_nothing(const struct ctl *ctl, int64_t pid) {
 /* Returns the exit status. */
 static int show(struct ctl *ctl, const struct varlink_reply *reply, const char *kernel,
 		int64_t pid) {
-	json_object *outcomes = ctl_get(reply->parameters, "outcomes");
+	json_object *outcomes = json_member(reply->parameters, "outcomes");
 	const size_t n = json_object_array_length(outcomes);
 	int r = n || !pid ? -1 : ctl_check_pid("--pid", pid);
 
@@ -125,8 +126,9 @@ int command_why(struct ctl *ctl, int argc, char **argv) {
 		json_object_put(parameters);
 		return r;
 	}
-	kernel = ctl_get(parameters, "kernel") ? strdup(ctl_string(parameters, "kernel")) : NULL;
-	pid = ctl_get(parameters, "pid") ? ctl_int(parameters, "pid") : 0;
+	kernel =
+		json_member(parameters, "kernel") ? strdup(ctl_string(parameters, "kernel")) : NULL;
+	pid = json_member(parameters, "pid") ? json_int_of(parameters, "pid") : 0;
 	r = ctl_call(ctl, "Why", parameters, "", CTL_TIMEOUT_MS, &reply);
 	if (r) {
 		free(kernel);

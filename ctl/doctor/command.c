@@ -54,7 +54,7 @@ static void look(const struct doctor *doctor, const struct doctor_check *checks,
 		json_add_string(result, "state", names[finding.state]);
 		json_add_string(result, "found", finding.found);
 		json_add_string(result, "todo", finding.todo);
-		json_object_array_add(results, result);
+		json_append(results, result);
 	}
 }
 
@@ -73,7 +73,7 @@ static void look_at_daemon(const struct doctor *doctor, json_object *results) {
 		json_object *check = json_object_array_get_idx(theirs, i);
 
 		if (is_wanted(doctor, ctl_string(check, "id")))
-			json_object_array_add(results, json_object_get(check));
+			json_append(results, json_object_get(check));
 	}
 	json_object_put(theirs);
 }
@@ -132,7 +132,7 @@ static int report(const struct doctor *doctor, json_object *checks) {
 	for (size_t i = 0; i < json_object_array_length(checks); i++)
 		counts[state_of(json_object_array_get_idx(checks, i))]++;
 	if (doctor->ctl->json) {
-		json_object_object_add(out, "checks", json_object_get(checks));
+		json_add(out, "checks", json_object_get(checks));
 		for (int i = 0; i < _DOCTOR_STATES; i++)
 			json_add_int(out, names[i], (int)counts[i]);
 		ctl_print_json(doctor->ctl, out);

@@ -20,7 +20,7 @@ static json_object *check(const char *state, const char *todo, json_object *cons
 	json_add_string(object, "id", "daemon.reachable");
 	json_add_string(object, "title", "daemon");
 	json_add_string(object, "state", state);
-	json_object_object_add(object, "found", consume_found);
+	json_add(object, "found", consume_found);
 	json_add_string(object, "todo", todo);
 	return object;
 }
@@ -59,33 +59,30 @@ json_object *doctor_daemon(const struct doctor *doctor) {
 	int r;
 
 	if (!doctor->live) {
-		json_object_array_add(checks,
-				      check("skipped", "", ctl_format("that system does not run")));
+		json_append(checks, check("skipped", "", ctl_format("that system does not run")));
 		return checks;
 	}
 	r = ctl_call(doctor->ctl, "Examine", NULL, "", EXAMINE_MS, &reply);
 	socket = *doctor->ctl->path ? doctor->ctl->path : "the socket";
 	if (r) {
-		json_object_array_add(
-			checks,
-			check("failed",
-			      r == CTL_PERMISSION    ? "run it as root, or join the group gpuprobe"
-			      : doctor->ctl->session ? "gpuprobed --session; if it runs, its "
-						       "standard error says more"
-			      : doctor->ctl->socket
-				      ? "start gpuprobed; if it runs, its log says more"
-				      : "systemctl start gpuprobed, or for a try: gpuprobed "
-					"--session; if it runs: journalctl -u gpuprobed",
-			      ctl_format("%s: no answer; what only the daemon can see was not "
-					 "looked at",
-					 socket)));
+		json_append(checks,
+			    check("failed",
+				  r == CTL_PERMISSION ? "run it as root, or join the group gpuprobe"
+				  : doctor->ctl->session ? "gpuprobed --session; if it runs, its "
+							   "standard error says more"
+				  : doctor->ctl->socket
+					  ? "start gpuprobed; if it runs, its log says more"
+					  : "systemctl start gpuprobed, or for a try: gpuprobed "
+					    "--session; if it runs: journalctl -u gpuprobed",
+				  ctl_format("%s: no answer; what only the daemon can see was not "
+					     "looked at",
+					     socket)));
 		return checks;
 	}
-	json_object_array_add(checks, check_version(doctor));
-	theirs = ctl_get(reply.parameters, "checks");
+	json_append(checks, check_version(doctor));
+	theirs = json_member(reply.parameters, "checks");
 	for (size_t i = 0; i < json_object_array_length(theirs); i++)
-		json_object_array_add(checks,
-				      json_object_get(json_object_array_get_idx(theirs, i)));
+		json_append(checks, json_object_get(json_object_array_get_idx(theirs, i)));
 	varlink_reply_deinit(&reply);
 	return checks;
 }

@@ -29,10 +29,10 @@ static json_object *mount(const char *host, const char *container) {
 	json_object *mount = json_object_new_object(), *list = json_object_new_array();
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		json_object_array_add(list, json_object_new_string(options[i]));
+		json_append_string(list, options[i]);
 	json_add_string(mount, "hostPath", host);
 	json_add_string(mount, "containerPath", container);
-	json_object_object_add(mount, "options", list);
+	json_add(mount, "options", list);
 	return mount;
 }
 
@@ -49,7 +49,7 @@ static void add_beside(json_object *mounts, int root, const char *library, const
 	if (fd < 0)
 		return;
 	close(fd);
-	json_object_array_add(mounts, mount(path, container));
+	json_append(mounts, mount(path, container));
 }
 
 int cdi_print(struct ctl *ctl, int root, const char *library) {
@@ -66,21 +66,20 @@ int cdi_print(struct ctl *ctl, int root, const char *library) {
 	env = json_object_new_array();
 	device = json_object_new_object();
 	devices = json_object_new_array();
-	json_object_array_add(mounts, mount(resolved, CONTAINER_FOLDER "/" PRELOAD_LIBRARY));
+	json_append(mounts, mount(resolved, CONTAINER_FOLDER "/" PRELOAD_LIBRARY));
 	add_beside(mounts, root, resolved, "libgpuprobe-hold.so");
 	add_beside(mounts, root, resolved, "libgpuprobe-sass.so");
 	add_beside(mounts, root, resolved, "libgpuprobe-cupti.so");
-	json_object_array_add(mounts, mount(PATHS_SYSTEM_DIR, PATHS_SYSTEM_DIR));
-	json_object_array_add(env, json_object_new_string("LD_PRELOAD=" CONTAINER_FOLDER
-							  "/" PRELOAD_LIBRARY));
-	json_object_object_add(edits, "env", env);
-	json_object_object_add(edits, "mounts", mounts);
+	json_append(mounts, mount(PATHS_SYSTEM_DIR, PATHS_SYSTEM_DIR));
+	json_append_string(env, "LD_PRELOAD=" CONTAINER_FOLDER "/" PRELOAD_LIBRARY);
+	json_add(edits, "env", env);
+	json_add(edits, "mounts", mounts);
 	json_add_string(device, "name", "all");
-	json_object_object_add(device, "containerEdits", edits);
-	json_object_array_add(devices, device);
+	json_add(device, "containerEdits", edits);
+	json_append(devices, device);
 	json_add_string(out, "cdiVersion", CDI_VERSION);
 	json_add_string(out, "kind", CDI_KIND);
-	json_object_object_add(out, "devices", devices);
+	json_add(out, "devices", devices);
 	ctl->pretty = true; /* it is for people, too */
 	ctl_print_json(ctl, out);
 	json_object_put(out);

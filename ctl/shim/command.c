@@ -253,13 +253,13 @@ static void list(const char *path, size_t n, bool ours, void *userdata) {
 	bool sound;
 
 	if (!ours) {
-		json_object_array_add(listing->others, json_object_new_string_len(path, (int)n));
+		json_append(listing->others, json_object_new_string_len(path, (int)n));
 		return;
 	}
 	copy = strndup(path, n);
 	if (!copy)
 		return;
-	json_object_array_add(listing->ours, describe(listing->shim, copy, &sound));
+	json_append(listing->ours, describe(listing->shim, copy, &sound));
 	listing->sound = listing->sound && sound;
 	free(copy);
 }
@@ -269,11 +269,11 @@ static void print_libraries(json_object *libraries, const char *what) {
 		json_object *library = json_object_array_get_idx(libraries, i);
 
 		printf("%s: ", what);
-		if (ctl_get(library, "reason"))
+		if (json_member(library, "reason"))
 			ctl_print_text(ctl_string(library, "reason"));
 		else
 			ctl_print_text(ctl_string(library, "path"));
-		puts(ctl_get(library, "reason") ? ": not sound" : ": sound");
+		puts(json_member(library, "reason") ? ": not sound" : ": sound");
 	}
 }
 
@@ -293,7 +293,7 @@ static int status(struct shim *shim) {
 	listing.others = json_object_new_array();
 	preload_each(&shim->preload, list, &listing);
 	enabled = json_object_array_length(listing.ours) > 0;
-	json_object_array_add(installed, describe(shim, LAUNCH_SHIM, &sound));
+	json_append(installed, describe(shim, LAUNCH_SHIM, &sound));
 	if (!shim->ctl->json) {
 		printf("%s in %s\n", enabled ? "enabled" : "not enabled", shim->preload.path);
 		print_libraries(listing.ours, "enabled");
@@ -301,10 +301,9 @@ static int status(struct shim *shim) {
 	}
 	json_add_bool(out, "enabled", enabled);
 	json_add_string(out, "file", shim->preload.path);
-	json_object_object_add(out, "libraries", listing.ours);
-	json_object_object_add(out, "installed",
-			       json_object_get(json_object_array_get_idx(installed, 0)));
-	json_object_object_add(out, "others", listing.others);
+	json_add(out, "libraries", listing.ours);
+	json_add(out, "installed", json_object_get(json_object_array_get_idx(installed, 0)));
+	json_add(out, "others", listing.others);
 	if (shim->ctl->json)
 		ctl_print_json(shim->ctl, out);
 	json_object_put(out);

@@ -21,6 +21,7 @@
 #include "ctl/base/suggest.h"
 #include "command.h"
 #include "proto/paths.h"
+#include "lib/json.h"
 
 /* Whether it is ours, and ld.so finds it. One that is named and missing, as after a removal, brings
  * nothing. */
@@ -60,7 +61,7 @@ bool trace_child_has_shim(void) {
 
 /* Whether calls are to be seen by the shim, if it is there. */
 static bool wants_shim(const struct trace_command *trace) {
-	json_object *sources = ctl_get(trace->parameters, "sources");
+	json_object *sources = json_member(trace->parameters, "sources");
 	bool wanted = !sources;
 
 	for (size_t i = 0; sources && i < json_object_array_length(sources); i++)

@@ -258,7 +258,7 @@ static int wait_reply(struct live *live) {
 
 /* What was asked for and is not there, from the beginning on or since now. */
 static void tell_missing(struct live *live, json_object *parameters) {
-	json_object *missing = ctl_get(parameters, "missing");
+	json_object *missing = json_member(parameters, "missing");
 	const size_t n = missing ? json_object_array_length(missing) : 0,
 		     shown = isatty(STDERR_FILENO) && n > MISSING_LINES ? MISSING_LINES : n;
 
@@ -285,7 +285,7 @@ static void start(struct live *live) {
 }
 
 static int take_reply(struct live *live, json_object *parameters, bool last) {
-	json_object *text = ctl_get(parameters, "records");
+	json_object *text = json_member(parameters, "records");
 	unsigned char *data;
 	size_t n_data;
 	int r;
@@ -344,7 +344,7 @@ static int read_replies(struct live *live) {
 			break;
 		continues = reply.continues;
 		r = take_reply(live, reply.parameters, !continues);
-		if ((!r || r == ENOUGH) && !continues && ctl_get(reply.parameters, "notice"))
+		if ((!r || r == ENOUGH) && !continues && json_member(reply.parameters, "notice"))
 			r = ctl_fail(CTL_UNREACHABLE, "the trace ends here: %s",
 				     ctl_string(reply.parameters, "notice"));
 		varlink_reply_deinit(&reply);
@@ -364,8 +364,8 @@ static int run(struct live *live) {
 	if (live->trace->command) {
 		json_object *pids = json_object_new_array();
 
-		json_object_array_add(pids, json_object_new_int64(live->child.pid));
-		json_object_object_add(live->trace->parameters, "pids", pids);
+		json_append_int(pids, live->child.pid);
+		json_add(live->trace->parameters, "pids", pids);
 	}
 	live->began = monotonic_now();
 	live->interval_at = live->began + live->trace->interval;
@@ -433,7 +433,7 @@ static int open_all(struct live *live) {
 	/* only sums are wanted: calls are counted where they happen, unless something depends on
 	 * single ones */
 	if (trace->format == &trace_format_table && !trace->gpu && !trace->discover &&
-	    !trace->test && !ctl_get(trace->parameters, "rate")) {
+	    !trace->test && !json_member(trace->parameters, "rate")) {
 		trace->aggregate = true;
 		json_add_bool(trace->parameters, "aggregate", true);
 	}
@@ -451,7 +451,7 @@ static int open_all(struct live *live) {
 
 /* Whether calls of CMD or of certain processes were to be seen by the shim alone, and none was. */
 static bool saw_no_call(const struct live *live, const struct trace_stream_state *state) {
-	json_object *sources = ctl_get(live->trace->parameters, "sources");
+	json_object *sources = json_member(live->trace->parameters, "sources");
 	bool shim = !sources, bpf = !sources;
 
 	for (size_t i = 0; sources && i < json_object_array_length(sources); i++) {
@@ -460,8 +460,8 @@ static bool saw_no_call(const struct live *live, const struct trace_stream_state
 		shim = shim || !strcmp(source, "shim");
 		bpf = bpf || !strcmp(source, "bpf");
 	}
-	return (live->trace->command || ctl_get(live->trace->parameters, "pids")) && shim && !bpf &&
-	       !state->calls && live->complete && !live->target.error;
+	return (live->trace->command || json_member(live->trace->parameters, "pids")) && shim &&
+	       !bpf && !state->calls && live->complete && !live->target.error;
 }
 
 /* What there is to say at the end: of a trace to a file, one line. */

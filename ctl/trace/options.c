@@ -89,17 +89,17 @@ static int read_duration(const char *what, const char *text, double plain, uint6
 
 /* The array of that name among the parameters. */
 static json_object *list(struct trace_command *trace, const char *key) {
-	json_object *array = ctl_get(trace->parameters, key);
+	json_object *array = json_member(trace->parameters, key);
 
 	if (!array) {
 		array = json_object_new_array();
-		json_object_object_add(trace->parameters, key, array);
+		json_add(trace->parameters, key, array);
 	}
 	return array;
 }
 
 static bool has_source(struct trace_command *trace, const char *name) {
-	json_object *sources = ctl_get(trace->parameters, "sources");
+	json_object *sources = json_member(trace->parameters, "sources");
 
 	for (size_t i = 0; sources && i < json_object_array_length(sources); i++)
 		if (!strcmp(json_object_get_string(json_object_array_get_idx(sources, i)), name))
@@ -109,7 +109,7 @@ static bool has_source(struct trace_command *trace, const char *name) {
 
 static void add_source(struct trace_command *trace, const char *name) {
 	if (!has_source(trace, name))
-		json_object_array_add(list(trace, "sources"), json_object_new_string(name));
+		json_append_string(list(trace, "sources"), name);
 }
 
 /*
@@ -137,7 +137,7 @@ static int check_hook(struct trace_command *trace, const char *pattern) {
 	r = ctl_call(trace->ctl, "ListHooks", parameters, pattern, CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
-	r = json_object_array_length(ctl_get(reply.parameters, "hooks"))
+	r = json_object_array_length(json_member(reply.parameters, "hooks"))
 		    ? -1
 		    : ctl_usage("there is no function, class of functions, hook or set of hooks %s",
 				pattern);
@@ -157,10 +157,10 @@ static int put_patterns(struct trace_command *trace, const char *what, const cha
 		if (!word[*word == '!'])
 			r = ctl_usage("%s: a name is missing in %s", what, *text ? text : "\"\"");
 		else
-			json_object_array_add(
-				list(trace, all_hooks || !is_call(word + (*word == '!')) ? "hooks"
-											 : "calls"),
-				json_object_new_string(word));
+			json_append_string(list(trace, all_hooks || !is_call(word + (*word == '!'))
+							       ? "hooks"
+							       : "calls"),
+					   word);
 	free(copy);
 	return r;
 }
@@ -177,7 +177,7 @@ static int put_pid(void *userdata, const char *text) {
 		r = ctl_fail(CTL_NOT_FOUND, "there is no process %s", text);
 	r = r < 0 ? ctl_check_pid("-p", pid) : r;
 	if (r < 0)
-		json_object_array_add(list(trace, "pids"), json_object_new_int64(pid));
+		json_append_int(list(trace, "pids"), pid);
 	return r;
 }
 
@@ -368,8 +368,8 @@ static int parse(struct trace_command *trace, int argc, char **argv) {
 /* Whether the shim sees all calls that are meant, as far as one knows: those of a CMD that gets it,
  * or of processes that have it, not of their children. */
 static bool has_shim(struct trace_command *trace) {
-	json_object *pids = ctl_get(trace->parameters, "pids");
-	bool all = pids && !ctl_get(trace->parameters, "follow");
+	json_object *pids = json_member(trace->parameters, "pids");
+	bool all = pids && !json_member(trace->parameters, "follow");
 
 	for (size_t i = 0; all && i < json_object_array_length(pids); i++) {
 		struct ctl_process_libraries libraries;
@@ -384,7 +384,7 @@ static bool has_shim(struct trace_command *trace) {
 
 /* Processes of which nothing is to be expected for now. */
 static void tell_idle(struct trace_command *trace) {
-	json_object *pids = ctl_get(trace->parameters, "pids");
+	json_object *pids = json_member(trace->parameters, "pids");
 
 	for (size_t i = 0; pids && i < json_object_array_length(pids); i++) {
 		const int64_t pid = json_object_get_int64(json_object_array_get_idx(pids, i));
@@ -397,17 +397,17 @@ static void tell_idle(struct trace_command *trace) {
 
 /* Which sources what was asked for needs; what the daemon does without being told is left to it. */
 static void choose_sources(struct trace_command *trace) {
-	json_object *calls = ctl_get(trace->parameters, "calls"),
-		    *hooks = ctl_get(trace->parameters, "hooks");
+	json_object *calls = json_member(trace->parameters, "calls"),
+		    *hooks = json_member(trace->parameters, "hooks");
 	const bool only_hooks =
 			   (hooks && !calls && !has_source(trace, "kernel")) || trace->discover,
 		   only_calls = calls && !hooks;
 	const bool backend = has_source(trace, "shim") || has_source(trace, "bpf"),
-		   probes = ctl_get(trace->parameters, "probes");
+		   probes = json_member(trace->parameters, "probes");
 	const bool preloaded = has_shim(trace);
 
-	if (!ctl_get(trace->parameters, "sources") && !trace->gpu && !only_hooks && !only_calls &&
-	    !preloaded)
+	if (!json_member(trace->parameters, "sources") && !trace->gpu && !only_hooks &&
+	    !only_calls && !preloaded)
 		return;
 	if (!only_hooks && !backend) {
 		add_source(trace, "shim");
@@ -422,22 +422,22 @@ static void choose_sources(struct trace_command *trace) {
 
 /* Hooks of which functions are counted only, and not looked at. */
 static void discover(struct trace_command *trace) {
-	json_object *patterns = ctl_get(trace->parameters, "hooks"),
+	json_object *patterns = json_member(trace->parameters, "hooks"),
 		    *hooks = json_object_new_array();
 
 	for (size_t i = 0; i < (patterns ? json_object_array_length(patterns) : 1); i++)
-		json_object_array_add(
-			hooks, ctl_format("discover:%s",
-					  patterns ? json_object_get_string(
-							     json_object_array_get_idx(patterns, i))
-						   : "*"));
-	json_object_object_add(trace->parameters, "hooks", hooks);
+		json_append(hooks,
+			    ctl_format("discover:%s",
+				       patterns ? json_object_get_string(
+							  json_object_array_get_idx(patterns, i))
+						: "*"));
+	json_add(trace->parameters, "hooks", hooks);
 	trace->table = true;
 }
 
 /* What -e took for hooks is some. */
 static int check_hooks(struct trace_command *trace) {
-	json_object *hooks = ctl_get(trace->parameters, "hooks");
+	json_object *hooks = json_member(trace->parameters, "hooks");
 	int r = -1;
 
 	for (size_t i = 0; r < 0 && hooks && i < json_object_array_length(hooks); i++) {
@@ -452,19 +452,19 @@ static int check_hooks(struct trace_command *trace) {
  * there by default it does not. */
 static void name_hooks(struct trace_command *trace) {
 	static const char *const usual[] = { "driver", "uvm", "xid" };
-	const bool named = !ctl_get(trace->parameters, "hooks");
+	const bool named = !json_member(trace->parameters, "hooks");
 
 	for (size_t i = 0; named && i < sizeof(usual) / sizeof(*usual); i++)
-		json_object_array_add(list(trace, "hooks"), json_object_new_string(usual[i]));
+		json_append_string(list(trace, "hooks"), usual[i]);
 }
 
 /* Options that do not go together. */
 static int check(struct trace_command *trace) {
-	json_object *pids = ctl_get(trace->parameters, "pids");
+	json_object *pids = json_member(trace->parameters, "pids");
 
 	if (pids && trace->command)
 		return ctl_usage("trace takes -p or a CMD, not both");
-	if ((pids || trace->command) && ctl_get(trace->parameters, "filter"))
+	if ((pids || trace->command) && json_member(trace->parameters, "filter"))
 		return ctl_usage("--uid and --comm are for all processes: not with -p or a CMD");
 	if (trace->save && trace->output)
 		return ctl_usage("trace takes -o or --save, not both");
@@ -472,7 +472,7 @@ static int check(struct trace_command *trace) {
 		return ctl_usage("trace takes -c or --format, not both");
 	if (trace->gpu && has_source(trace, "bpf"))
 		return ctl_usage("--gpu needs the shim: not with --backend=bpf");
-	if (trace->discover && (ctl_get(trace->parameters, "calls") || trace->gpu))
+	if (trace->discover && (json_member(trace->parameters, "calls") || trace->gpu))
 		return ctl_usage(
 			"--discover counts functions of the kernel: it goes with hooks only");
 	return -1;

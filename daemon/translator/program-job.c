@@ -21,6 +21,7 @@
 
 #include "job/link.h"
 #include "lib/bpf/linked.h"
+#include "lib/json.h"
 #include "translate.h"
 
 #define SYMBOL_SIZE 64 /* of a slot or program, with its NUL: wire.h */
@@ -39,8 +40,7 @@ int program_job_link(const struct worker_job *job, struct json_object *reply, vo
 	if (input < 0 || output < 0)
 		return worker_reply_error(reply, NULL, "internal",
 					  "link: input or output is missing");
-	if (json_object_object_get_ex(job->request, "program", NULL) &&
-	    !worker_get_string(job->request, "program", &only))
+	if (json_has(job->request, "program") && !json_get_string(job->request, "program", &only))
 		return worker_reply_error(reply, NULL, "internal", "link: program is no string");
 	r = worker_map(input, LINK_OBJECT_MAX, &elf, &size);
 	if (r == -EFBIG || r == -ENODATA)
@@ -62,7 +62,7 @@ int program_job_link(const struct worker_job *job, struct json_object *reply, vo
 	if (r)
 		r = worker_reply_error(reply, NULL, "internal", "link: output: %s", strerror(-r));
 	else if (!(r = linked_to_json(&linked->linked, reply)))
-		r = worker_reply_status(reply, "linked");
+		json_add_string(reply, "status", "linked");
 	link_output_free(linked);
 	return r;
 }
@@ -105,7 +105,7 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 	const char *symbol;
 	int r;
 
-	if (!worker_get_array(request, "maps", TRANSLATE_MAPS_MAX, &array))
+	if (!json_get_array(request, "maps", TRANSLATE_MAPS_MAX, &array))
 		return wrong(c, "no maps, or too many");
 	c->n_maps = json_object_array_length(array);
 	for (size_t i = 0; i < c->n_maps; i++) {
@@ -115,13 +115,13 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 		r = linked_map_from_json(map, object, c->blob_size, c->error);
 		if (r)
 			return r;
-		if (!worker_get_string(object, "slot_symbol", &symbol) ||
+		if (!json_get_string(object, "slot_symbol", &symbol) ||
 		    !is_symbol(symbol, SYMBOL_SIZE - 1))
 			return wrong(c, "a map's slot_symbol is no symbol");
-		if (!worker_get_int(object, "place", 0, MAP_PLACE_KERNEL, &place) ||
-		    !worker_get_int(object, "threads", 0, MAP_THREADS_MAX, &threads) ||
-		    !worker_get_int(object, "ring_bytes", 0, (int64_t)MAP_RING_TOTAL_MAX,
-				    &ring_bytes))
+		if (!json_get_int(object, "place", 0, MAP_PLACE_KERNEL, &place) ||
+		    !json_get_int(object, "threads", 0, MAP_THREADS_MAX, &threads) ||
+		    !json_get_int(object, "ring_bytes", 0, (int64_t)MAP_RING_TOTAL_MAX,
+				  &ring_bytes))
 			return wrong(c, "a map's place, threads or ring_bytes");
 		c->maps[i] = (struct translate_map){
 			.name = map->name,
@@ -184,9 +184,9 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 	struct linked_table insns;
 	int r;
 
-	if (!worker_get_string(job->request, "prefix", &prefix) || !is_symbol(prefix, PREFIX_MAX))
+	if (!json_get_string(job->request, "prefix", &prefix) || !is_symbol(prefix, PREFIX_MAX))
 		return wrong(c, "prefix is no symbol");
-	if (!worker_get_array(job->request, "programs", TRANSLATE_PROGRAMS_MAX, &array) ||
+	if (!json_get_array(job->request, "programs", TRANSLATE_PROGRAMS_MAX, &array) ||
 	    !json_object_array_length(array))
 		return wrong(c, "no programs, or too many");
 	c->n_programs = json_object_array_length(array);
@@ -196,8 +196,8 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 	for (size_t i = 0; i < c->n_programs; i++) {
 		object = json_object_array_get_idx(array, i);
 		if (!json_object_is_type(object, json_type_object) ||
-		    !worker_get_string(object, "name", &name) ||
-		    !worker_get_int(object, "index", 0, LINKED_PROGRAMS_MAX - 1, &c->indices[i]))
+		    !json_get_string(object, "name", &name) ||
+		    !json_get_int(object, "index", 0, LINKED_PROGRAMS_MAX - 1, &c->indices[i]))
 			return wrong(c, "a program without a name or an index");
 		r = linked_insns_from_json(&insns, object, c->blob_size, c->error);
 		lines = strings;
@@ -211,8 +211,7 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 		if (c->outputs[i] < 0)
 			return wrong(c, "a program without an output");
 		c->patch_outputs[i] = worker_get_fd(job, object, "patch_output");
-		if (c->patch_outputs[i] < 0 &&
-		    json_object_object_get_ex(object, "patch_output", NULL))
+		if (c->patch_outputs[i] < 0 && json_has(object, "patch_output"))
 			return wrong(c, "a program's patch_output is no descriptor");
 		snprintf(c->symbols[i], SYMBOL_SIZE, "%s_p%d", prefix, (int)c->indices[i]);
 		for (size_t j = 0; j < i; j++)
@@ -231,87 +230,47 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 	return 0;
 }
 
-/* Appends a new object to an array; NULL when out of memory. */
-static struct json_object *append(struct json_object *array) {
-	struct json_object *object = json_object_new_object();
+static void maps_reply(const struct translate_result *result, struct json_object *reply) {
+	struct json_object *array = json_add_array(reply, "maps"), *o;
 
-	if (object && json_object_array_add(array, object) < 0) {
-		json_object_put(object);
-		return NULL;
+	for (size_t i = 0; i < result->n_maps; i++) {
+		o = json_append_object(array);
+		json_add_int(o, "merge", result->maps[i].layout.merge);
+		json_add_bool(o, "used", result->maps[i].used);
+		json_add_bool(o, "resident", result->maps[i].resident);
 	}
-	return object;
-}
-
-static int maps_reply(const struct translate_result *result, struct json_object *reply) {
-	struct json_object *array = json_object_new_array(), *o;
-	int r;
-
-	r = worker_add_object(reply, "maps", array);
-	for (size_t i = 0; i < result->n_maps && !r; i++) {
-		const struct translate_map_result *map = &result->maps[i];
-
-		o = append(array);
-		if (!o || worker_add_int(o, "merge", map->layout.merge) ||
-		    worker_add_bool(o, "used", map->used) ||
-		    worker_add_bool(o, "resident", map->resident))
-			r = -ENOMEM;
-	}
-	return r;
-}
-
-/* Appends a number to an array. */
-static int append_int(struct json_object *array, int64_t n) {
-	struct json_object *number = json_object_new_int64(n);
-
-	if (!number || json_object_array_add(array, number) < 0) {
-		json_object_put(number);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
-/* What the reply says about a program's patch form. */
-static int patch_reply(const struct translate_program_result *program, struct json_object *o) {
-	int r;
-
-	r = worker_add_int(o, "patch_size", (int64_t)program->patch_size);
-	if (!r)
-		r = worker_add_int(o, "patch_maps", program->patch_maps);
-	if (!r && program->patch_reason)
-		r = worker_add_string(o, "patch_reason", program->patch_reason);
-	return r;
 }
 
 /* One program of the reply. */
-static int program_reply(const struct compile *c, size_t i,
-			 const struct translate_program_result *program, struct json_object *o) {
-	struct json_object *maps = json_object_new_array(), *context;
-	int r = 0;
+static void program_reply(const struct compile *c, size_t i,
+			  const struct translate_program_result *program, struct json_object *o) {
+	struct json_object *maps = json_add_array(o, "maps"),
+			   *context = json_add_array(o, "context");
 
-	if (worker_add_object(o, "maps", maps) ||
-	    worker_add_object(o, "context", context = json_object_new_array()) ||
-	    worker_add_int(o, "index", c->indices[i]) ||
-	    worker_add_string(o, "symbol", c->symbols[i]) ||
-	    worker_add_int(o, "size", (int64_t)program->size) ||
-	    worker_add_int(o, "isa", program->isa) ||
-	    worker_add_int(o, "target", program->target) ||
-	    worker_add_bool(o, "process", program->process) ||
-	    worker_add_int(o, "local_bytes", (int64_t)program->local_bytes))
-		return -ENOMEM;
-	for (size_t m = 0; m < c->n_maps && !r; m++)
+	json_add_int(o, "index", c->indices[i]);
+	worker_add_string(o, "symbol", c->symbols[i]);
+	json_add_int(o, "size", program->size);
+	json_add_int(o, "isa", program->isa);
+	json_add_int(o, "target", program->target);
+	json_add_bool(o, "process", program->process);
+	json_add_int(o, "local_bytes", program->local_bytes);
+	for (size_t m = 0; m < c->n_maps; m++)
 		if (program->maps & UINT64_C(1) << m)
-			r = append_int(maps, (int64_t)m);
-	for (uint32_t f = 0; f < program->context_count && !r; f++)
-		r = append_int(context, program->context[f]);
-	if (!r && c->patch_outputs[i] >= 0)
-		r = patch_reply(program, o);
-	return r;
+			json_append_int(maps, (int64_t)m);
+	for (uint32_t f = 0; f < program->context_count; f++)
+		json_append_int(context, program->context[f]);
+	if (c->patch_outputs[i] < 0)
+		return;
+	json_add_int(o, "patch_size", program->patch_size);
+	json_add_int(o, "patch_maps", program->patch_maps);
+	if (program->patch_reason)
+		worker_add_string(o, "patch_reason", program->patch_reason);
 }
 
 /* Writes the PTX and the reply. */
 static int compile_reply(const struct compile *c, const struct translate_result *result,
 			 struct json_object *reply) {
-	struct json_object *array, *o;
+	struct json_object *array;
 	int r;
 
 	for (size_t i = 0; i < result->n_programs; i++) {
@@ -326,16 +285,12 @@ static int compile_reply(const struct compile *c, const struct translate_result 
 						  "compile: output of program %s: %s",
 						  c->programs[i].name, strerror(-r));
 	}
-	r = worker_reply_status(reply, "compiled");
-	if (!r)
-		r = maps_reply(result, reply);
-	if (!r)
-		r = worker_add_object(reply, "programs", array = json_object_new_array());
-	for (size_t i = 0; i < result->n_programs && !r; i++) {
-		o = append(array);
-		r = o ? program_reply(c, i, &result->programs[i], o) : -ENOMEM;
-	}
-	return r;
+	json_add_string(reply, "status", "compiled");
+	maps_reply(result, reply);
+	array = json_add_array(reply, "programs");
+	for (size_t i = 0; i < result->n_programs; i++)
+		program_reply(c, i, &result->programs[i], json_append_object(array));
+	return 0;
 }
 
 static int compile_run(struct compile *c, const struct worker_job *job, struct json_object *reply) {
@@ -411,5 +366,6 @@ int program_job_warm(struct json_object *features, void *userdata) {
 		return r < 0 ? r : -EIO;
 	}
 	translate_result_deinit(&result);
-	return worker_add_string(features, "libbpf", libbpf_version_string());
+	json_add_string(features, "libbpf", libbpf_version_string());
+	return 0;
 }

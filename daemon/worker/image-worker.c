@@ -17,6 +17,7 @@
 #include "daemon/worker/patch/patch-job.h"
 #include "daemon/worker/base/processors.h"
 #include "daemon/worker/base/worker.h"
+#include "lib/json.h"
 
 static const char warm_ptx[] = ".version 6.3\n"
 			       ".target sm_75\n"
@@ -88,18 +89,21 @@ static int warm(struct json_object *features, void *userdata) {
 	struct image_worker *worker = userdata;
 	int r;
 
-	if (!worker->compiler)
-		return worker_add_string(features, "no_compiler",
-					 "neither nvPTXCompiler nor nvJitLink is to be had");
+	if (!worker->compiler) {
+		json_add_string(features, "no_compiler",
+				"neither nvPTXCompiler nor nvJitLink is to be had");
+		return 0;
+	}
 	r = try_compiler(worker->compiler, warm_ptx, NULL);
 	if (!r && worker->threads > 1 && can_split(worker->compiler, worker->threads))
 		compiler_use_threads(worker->compiler, worker->threads);
-	if (!r)
-		r = worker_add_string(features, "compiler", compiler_name(worker->compiler));
-	if (r || !worker->patcher)
+	if (r)
 		return r;
-	r = try_compiler(worker->patcher, warm_patch, "--compile-as-tools-patch");
-	return r ? r : worker_add_string(features, "patch", compiler_name(worker->patcher));
+	json_add_string(features, "compiler", compiler_name(worker->compiler));
+	if (!worker->patcher)
+		return 0;
+	json_add_string(features, "patch", compiler_name(worker->patcher));
+	return try_compiler(worker->patcher, warm_patch, "--compile-as-tools-patch");
 }
 
 /* The folder of this program, where its modules lie too; NULL if it cannot be told. */

@@ -3,8 +3,10 @@
 
 /* Texts of other programs may be any bytes; what we write is UTF-8. */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, for a byte that belongs to no character */
 
@@ -40,4 +42,23 @@ static inline size_t utf8_length(const char *text, size_t n) {
 		if ((bytes[i] & 0xc0) != 0x80)
 			return 0;
 	return length;
+}
+
+/* Whether all bytes are UTF-8. Eight of ASCII go at once: texts may be megabytes of base64. */
+static inline bool utf8_valid(const char *text, size_t n_text) {
+	uint64_t word;
+
+	for (size_t i = 0, n; i < n_text; i += n) {
+		for (; n_text - i >= sizeof(word); i += sizeof(word)) {
+			memcpy(&word, text + i, sizeof(word));
+			if (word & UINT64_C(0x8080808080808080))
+				break;
+		}
+		if (i == n_text)
+			break;
+		n = utf8_length(text + i, n_text - i);
+		if (!n)
+			return false;
+	}
+	return true;
 }

@@ -10,6 +10,7 @@
  */
 
 #include "linked.h"
+#include "lib/json.h"
 
 #include <errno.h>
 #include <json-c/json.h>
@@ -26,48 +27,57 @@ static const char *const internal_names[] = {
 
 #define N_INTERNAL_NAMES (sizeof(internal_names) / sizeof(internal_names[0]))
 
+static const struct json_field map_fields[] = {
+	JSON_INT(struct linked_map, type, UINT32_MAX),
+	JSON_INT(struct linked_map, key_size, UINT32_MAX),
+	JSON_INT(struct linked_map, value_size, UINT32_MAX),
+	JSON_INT(struct linked_map, max_entries, UINT32_MAX),
+	JSON_INT(struct linked_map, flags, UINT32_MAX),
+	JSON_INT(struct linked_map, btf_key_type, UINT32_MAX),
+	JSON_INT(struct linked_map, btf_value_type, UINT32_MAX),
+};
+
+#define N_MAP_FIELDS (sizeof(map_fields) / sizeof(map_fields[0]))
+
 /* Says that a member is wrong; returns LINKED_E_INVALID. */
 static int wrong(char *error, const char *what, const char *key) {
 	snprintf(error, ERROR_SIZE, "linked object: %s \"%s\"", what, key);
 	return LINKED_E_INVALID;
 }
 
+/* Says what is wrong with a member that should be of that type. */
+static int wrong_member(char *error, struct json_object *object, const char *key,
+			enum json_type type) {
+	return wrong(error,
+		     json_get(object, key, type) ? "out of range:"
+		     : type == json_type_int     ? "no integer"
+		     : type == json_type_boolean ? "no boolean"
+						 : "no array",
+		     key);
+}
+
 /* An integer member within [min, max]. */
 static int get_int(struct json_object *object, const char *key, int64_t min, int64_t max,
 		   int64_t *value, char *error) {
-	struct json_object *member;
-	int64_t v;
-
-	if (!json_object_object_get_ex(object, key, &member) ||
-	    !json_object_is_type(member, json_type_int))
-		return wrong(error, "no integer", key);
-	v = json_object_get_int64(member);
-	if (v < min || v > max)
-		return wrong(error, "out of range:", key);
-	*value = v;
-	return 0;
+	return json_get_int(object, key, min, max, value)
+		       ? 0
+		       : wrong_member(error, object, key, json_type_int);
 }
 
 static int get_u32(struct json_object *object, const char *key, uint32_t *value, char *error) {
-	int64_t v;
-	int r;
-
-	r = get_int(object, key, 0, UINT32_MAX, &v, error);
-	if (r)
-		return r;
-	*value = (uint32_t)v;
-	return 0;
+	return json_get_u32(object, key, 0, UINT32_MAX, value)
+		       ? 0
+		       : wrong_member(error, object, key, json_type_int);
 }
 
 /* A string member of printable ASCII that fits into `size` bytes with its NUL. */
 static int get_name(struct json_object *object, const char *key, char *text, size_t size,
 		    char *error) {
-	struct json_object *member;
+	struct json_object *member = json_get(object, key, json_type_string);
 	const char *s;
 	size_t n;
 
-	if (!json_object_object_get_ex(object, key, &member) ||
-	    !json_object_is_type(member, json_type_string))
+	if (!member)
 		return wrong(error, "no string", key);
 	s = json_object_get_string(member);
 	n = (size_t)json_object_get_string_len(member);
@@ -133,19 +143,18 @@ static int get_internal(struct json_object *object, enum linked_internal *intern
 int linked_map_from_json(struct linked_map *map, struct json_object *object, uint64_t blob_size,
 			 char error[static ERROR_SIZE]) {
 	struct linked_map m = {};
+	const struct json_field *field;
 	int r;
 
 	if (!json_object_is_type(object, json_type_object))
 		return wrong(error, "no object in", "maps");
-	if ((r = get_name(object, "name", m.name, sizeof(m.name), error)) ||
-	    (r = get_u32(object, "type", &m.type, error)) ||
-	    (r = get_u32(object, "key_size", &m.key_size, error)) ||
-	    (r = get_u32(object, "value_size", &m.value_size, error)) ||
-	    (r = get_u32(object, "max_entries", &m.max_entries, error)) ||
-	    (r = get_u32(object, "flags", &m.flags, error)) ||
-	    (r = get_u32(object, "btf_key_type", &m.btf_key_type, error)) ||
-	    (r = get_u32(object, "btf_value_type", &m.btf_value_type, error)) ||
-	    (r = get_internal(object, &m.internal, error)) ||
+	r = get_name(object, "name", m.name, sizeof(m.name), error);
+	if (r)
+		return r;
+	field = json_get_fields(object, map_fields, N_MAP_FIELDS, &m);
+	if (field)
+		return wrong_member(error, object, field->key, json_type_int);
+	if ((r = get_internal(object, &m.internal, error)) ||
 	    (r = get_table(object, "initial", "size", 1, LINKED_BLOB_MAX, blob_size, &m.initial,
 			   error)) ||
 	    (r = get_table(object, "lanes", "count", sizeof(struct linked_lane), LINKED_LANES_MAX,
@@ -178,7 +187,6 @@ int linked_btf_from_json(struct linked_table *btf, struct json_object *object, u
 int linked_program_from_json(struct linked_program *program, struct json_object *object,
 			     uint64_t blob_size, char error[static ERROR_SIZE]) {
 	struct linked_program p = {};
-	struct json_object *gpu;
 	int r;
 
 	if (!json_object_is_type(object, json_type_object))
@@ -192,10 +200,8 @@ int linked_program_from_json(struct linked_program *program, struct json_object 
 	    (r = linked_lines_from_json(&p.line_info, object, blob_size, error)) ||
 	    (r = get_u32(object, "relocated_subprograms", &p.n_subprograms, error)))
 		return r;
-	if (!json_object_object_get_ex(object, "gpu", &gpu) ||
-	    !json_object_is_type(gpu, json_type_boolean))
-		return wrong(error, "no boolean", "gpu");
-	p.gpu = json_object_get_boolean(gpu);
+	if (!json_get_bool(object, "gpu", &p.gpu))
+		return wrong_member(error, object, "gpu", json_type_boolean);
 	*program = p;
 	return 0;
 }
@@ -203,12 +209,11 @@ int linked_program_from_json(struct linked_program *program, struct json_object 
 /* An array member of at most `max` elements. */
 static int get_array(struct json_object *object, const char *key, size_t max,
 		     struct json_object **array, char *error) {
-	if (!json_object_object_get_ex(object, key, array) ||
-	    !json_object_is_type(*array, json_type_array))
-		return wrong(error, "no array", key);
-	if (json_object_array_length(*array) > max)
-		return wrong(error, "too many", key);
-	return 0;
+	if (json_get_array(object, key, max, array))
+		return 0;
+	return json_get(object, key, json_type_array)
+		       ? wrong(error, "too many", key)
+		       : wrong_member(error, object, key, json_type_array);
 }
 
 int linked_from_json(struct linked **linkedp, struct json_object *reply,
@@ -229,10 +234,8 @@ int linked_from_json(struct linked **linkedp, struct json_object *reply,
 		goto out;
 	linked->size = (uint64_t)size;
 	if (linked->btf.count) {
-		struct json_object *btf;
-
-		json_object_object_get_ex(reply, "btf", &btf);
-		r = get_u32(btf, "helper_stub_type", &linked->helper_stub_type, error);
+		r = get_u32(json_get(reply, "btf", json_type_object), "helper_stub_type",
+			    &linked->helper_stub_type, error);
 		if (r)
 			goto out;
 	}
@@ -254,96 +257,60 @@ out:
 	return r;
 }
 
-/* Puts `value` (consumed; NULL means out of memory) into object. */
-static int add(struct json_object *object, const char *key, struct json_object *value) {
-	if (!value)
-		return -ENOMEM;
-	if (json_object_object_add(object, key, value) < 0) {
-		json_object_put(value);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
-static int add_int(struct json_object *object, const char *key, uint64_t value) {
-	return add(object, key, json_object_new_int64((int64_t)value));
-}
-
 /* A table, or null. The record size is said where it may vary, under func_info and line_info. */
-static int add_table(struct json_object *object, const char *key, const char *count_key,
-		     bool present, const struct linked_table *table) {
-	struct json_object *o;
+static struct json_object *add_table(struct json_object *object, const char *key,
+				     const char *count_key, bool present,
+				     const struct linked_table *table) {
+	struct json_object *o = NULL;
 
-	if (!present)
-		return json_object_object_add(object, key, NULL) < 0 ? -ENOMEM : 0;
-	o = json_object_new_object();
-	if (add(object, key, o) || add_int(o, "offset", table->offset) ||
-	    add_int(o, count_key, table->count))
-		return -ENOMEM;
-	return strstr(key, "_info") ? add_int(o, "record_size", table->record_size) : 0;
-}
-
-static int map_to_json(const struct linked_map *map, struct json_object *o) {
-	const char *internal = internal_names[map->internal];
-
-	if (add(o, "name", json_object_new_string(map->name)) || add_int(o, "type", map->type) ||
-	    add_int(o, "key_size", map->key_size) || add_int(o, "value_size", map->value_size) ||
-	    add_int(o, "max_entries", map->max_entries) || add_int(o, "flags", map->flags) ||
-	    add_int(o, "btf_key_type", map->btf_key_type) ||
-	    add_int(o, "btf_value_type", map->btf_value_type) ||
-	    add_table(o, "initial", "size", map->initial.count, &map->initial) ||
-	    add_table(o, "lanes", "count", map->has_lanes, &map->lanes))
-		return -ENOMEM;
-	if (!internal)
-		return json_object_object_add(o, "internal", NULL) < 0 ? -ENOMEM : 0;
-	return add(o, "internal", json_object_new_string(internal));
-}
-
-static int program_to_json(const struct linked_program *program, struct json_object *o) {
-	if (add(o, "name", json_object_new_string(program->name)) ||
-	    add(o, "section", json_object_new_string(program->section)) ||
-	    add(o, "context", json_object_new_string(program->context)) ||
-	    add(o, "gpu", json_object_new_boolean(program->gpu)) ||
-	    add_table(o, "insns", "count", program->insns.count, &program->insns) ||
-	    add_table(o, "func_info", "count", program->func_info.count, &program->func_info) ||
-	    add_table(o, "line_info", "count", program->line_info.count, &program->line_info) ||
-	    add_int(o, "relocated_subprograms", program->n_subprograms))
-		return -ENOMEM;
-	return 0;
-}
-
-/* Appends a new object to array; NULL when out of memory. */
-static struct json_object *append(struct json_object *array) {
-	struct json_object *o = json_object_new_object();
-
-	if (o && json_object_array_add(array, o) < 0) {
-		json_object_put(o);
+	if (!present) {
+		json_add_null(object, key);
 		return NULL;
 	}
+	o = json_add_object(object, key);
+	json_add_int(o, "offset", table->offset);
+	json_add_int(o, count_key, table->count);
+	if (strstr(key, "_info"))
+		json_add_int(o, "record_size", table->record_size);
 	return o;
+}
+
+static void map_to_json(const struct linked_map *map, struct json_object *o) {
+	const char *internal = internal_names[map->internal];
+
+	json_add_string(o, "name", map->name);
+	json_add_fields(o, map_fields, N_MAP_FIELDS, map);
+	add_table(o, "initial", "size", map->initial.count, &map->initial);
+	add_table(o, "lanes", "count", map->has_lanes, &map->lanes);
+	if (internal)
+		json_add_string(o, "internal", internal);
+	else
+		json_add_null(o, "internal");
+}
+
+static void program_to_json(const struct linked_program *program, struct json_object *o) {
+	json_add_string(o, "name", program->name);
+	json_add_string(o, "section", program->section);
+	json_add_string(o, "context", program->context);
+	json_add_bool(o, "gpu", program->gpu);
+	add_table(o, "insns", "count", program->insns.count, &program->insns);
+	add_table(o, "func_info", "count", program->func_info.count, &program->func_info);
+	add_table(o, "line_info", "count", program->line_info.count, &program->line_info);
+	json_add_int(o, "relocated_subprograms", program->n_subprograms);
 }
 
 int linked_to_json(const struct linked *linked, struct json_object *reply) {
 	struct json_object *array, *o;
 
-	if (add_int(reply, "size", linked->size) ||
-	    add(reply, "license", json_object_new_string(linked->license)) ||
-	    add_table(reply, "btf", "size", linked->btf.count, &linked->btf))
-		return -ENOMEM;
-	if (linked->btf.count && (!json_object_object_get_ex(reply, "btf", &o) ||
-				  add_int(o, "helper_stub_type", linked->helper_stub_type)))
-		return -ENOMEM;
-
-	if (add(reply, "maps", array = json_object_new_array()))
-		return -ENOMEM;
+	json_add_int(reply, "size", linked->size);
+	json_add_string(reply, "license", linked->license);
+	o = add_table(reply, "btf", "size", linked->btf.count, &linked->btf);
+	json_add_int(o, "helper_stub_type", linked->helper_stub_type);
+	array = json_add_array(reply, "maps");
 	for (size_t i = 0; i < linked->n_maps; i++)
-		if (!(o = append(array)) || map_to_json(&linked->maps[i], o))
-			return -ENOMEM;
-
-	if (add(reply, "programs", array = json_object_new_array()))
-		return -ENOMEM;
+		map_to_json(&linked->maps[i], json_append_object(array));
+	array = json_add_array(reply, "programs");
 	for (size_t i = 0; i < linked->n_programs; i++)
-		if (!(o = append(array)) || program_to_json(&linked->programs[i], o))
-			return -ENOMEM;
-	return 0;
+		program_to_json(&linked->programs[i], json_append_object(array));
+	return json_incomplete(reply) ? -ENOMEM : 0;
 }

@@ -88,10 +88,8 @@ static int check_members(json_object *object, const char *const *names, const ch
 /* A member of a type; *memberp is NULL if it is absent. */
 static int get(json_object *object, const char *key, enum json_type type, json_object **memberp,
 	       char error[static PASS_ERROR_SIZE]) {
-	*memberp = NULL;
-	if (!json_object_object_get_ex(object, key, memberp))
-		return 0;
-	if (json_object_is_type(*memberp, type))
+	*memberp = json_get(object, key, type);
+	if (*memberp || !json_has(object, key))
 		return 0;
 	return invalid(error, "%s is not %s", key,
 		       type == json_type_string  ? "a string"
@@ -395,36 +393,29 @@ struct pass_definition *pass_definition_free(struct pass_definition *definition)
 	return NULL;
 }
 
-static json_object *strings_to_json(const struct pass_strings *strings) {
-	json_object *array = json_object_new_array();
-
-	for (size_t i = 0; array && i < strings->n; i++)
-		json_object_array_add(array, json_object_new_string(strings->strings[i]));
-	return array;
+static void append_strings(json_object *array, const struct pass_strings *strings) {
+	for (size_t i = 0; i < strings->n; i++)
+		json_append_string(array, strings->strings[i]);
 }
 
 json_object *pass_definition_to_json(const struct pass_definition *definition) {
-	json_object *object = json_object_new_object(), *points = json_object_new_object(),
-		    *validation = json_object_new_object();
+	json_object *object = json_object_new_object(), *inner;
 
-	if (!object || !points || !validation)
-		return NULL;
 	json_add_string(object, "name", definition->name);
 	json_add_string(object, "description", definition->description);
 	if (definition->executable)
 		json_add_string(object, "executable", definition->executable);
-	json_object_object_add(points, "include", strings_to_json(&definition->include));
-	json_object_object_add(points, "exclude", strings_to_json(&definition->exclude));
-	json_object_object_add(object, "attach_points", points);
+	inner = json_add_object(object, "attach_points");
+	append_strings(json_add_array(inner, "include"), &definition->include);
+	append_strings(json_add_array(inner, "exclude"), &definition->exclude);
 	json_add_string(object, "attach_type", attach_types[definition->attach_type]);
 	json_add_int(object, "order", definition->order);
-	json_object_object_add(object, "parameters",
-			       definition->parameters ? json_object_get(definition->parameters)
-						      : json_object_new_object());
-	json_add_int(validation, "max_output_bytes", (int64_t)definition->max_output_bytes);
-	json_object_object_add(validation, "required_symbols",
-			       strings_to_json(&definition->required_symbols));
-	json_object_object_add(object, "validation", validation);
+	json_add(object, "parameters",
+		 definition->parameters ? json_object_get(definition->parameters)
+					: json_object_new_object());
+	inner = json_add_object(object, "validation");
+	json_add_int(inner, "max_output_bytes", definition->max_output_bytes);
+	append_strings(json_add_array(inner, "required_symbols"), &definition->required_symbols);
 	json_add_int(object, "timeout_ms", definition->timeout_ms);
 	json_add_int(object, "memory_mib", definition->memory_mib);
 	return object;

@@ -379,9 +379,9 @@ static int make_request(const struct pass_run *run, json_object **requestp) {
 		return -ENOMEM;
 	if (run->parameters) {
 		json_object_object_foreach(run->parameters, key, value)
-			json_object_object_add(request, key, json_object_get(value));
+			json_add(request, key, json_object_get(value));
 	}
-	json_object_object_add(request, "full_ptx", ptx);
+	json_add(request, "full_ptx", ptx);
 	if (run->kernel)
 		json_add_string(request, "to_patch_kernel", run->kernel);
 	json_add_string(request, "global_ebpf_map_info_symbol", "map_info");
@@ -417,27 +417,11 @@ static int check_output(const struct pass_run *run, const struct pass_output *ou
 /* The answer: one object, nothing behind it. */
 static int read_output(const struct running *running, struct pass_output *output,
 		       char error[static PASS_ERROR_SIZE]) {
-	struct json_tokener *tokener = json_tokener_new_ex(16);
-	json_object *answer, *ptx = NULL;
-	size_t length = running->answer_length;
-	bool good;
+	json_object *answer = json_parse(running->answer, running->answer_length, 16),
+		    *ptx = json_get(answer, "output_ptx", json_type_string);
+	bool good = answer && (ptx || !json_member(answer, "output_ptx"));
 
-	if (!tokener)
-		return -ENOMEM;
-	while (length && strchr(" \t\r\n", running->answer[length - 1]) &&
-	       running->answer[length - 1])
-		length--;
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	answer =
-		json_tokener_parse_ex(tokener, running->answer ? running->answer : "", (int)length);
-	good = json_tokener_get_error(tokener) == json_tokener_success &&
-	       json_tokener_get_parse_end(tokener) == length &&
-	       json_object_is_type(answer, json_type_object);
-	json_tokener_free(tokener);
-	if (good && json_object_object_get_ex(answer, "output_ptx", &ptx) && ptx &&
-	    !json_object_is_type(ptx, json_type_string))
-		good = false;
-	if (good && ptx && json_object_get_string_len(ptx)) {
+	if (ptx && json_object_get_string_len(ptx)) {
 		output->length = (size_t)json_object_get_string_len(ptx);
 		output->ptx = malloc(output->length + 1);
 		if (output->ptx)

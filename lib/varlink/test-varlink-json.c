@@ -14,6 +14,8 @@
 #include <cmocka.h>
 
 #include "varlink-json.h"
+#include "lib/base/utf8.h"
+#include "lib/json.h"
 #include "varlink-message.h"
 
 static int parse(const char *text) {
@@ -136,21 +138,21 @@ static void test_utf8(void **state) {
 			char text[40];
 
 			memset(text, 'a', sizeof(text));
-			assert_true(varlink_utf8_valid(text, n));
+			assert_true(utf8_valid(text, n));
 			text[i] = (char)0xff;
-			assert_false(varlink_utf8_valid(text, n));
+			assert_false(utf8_valid(text, n));
 			text[i] = (char)0xc3;
-			assert_false(varlink_utf8_valid(text, n));
+			assert_false(utf8_valid(text, n));
 			if (i + 1 == n)
 				continue;
 			text[i + 1] = (char)0xa9;
-			assert_true(varlink_utf8_valid(text, n));
+			assert_true(utf8_valid(text, n));
 		}
 }
 
 /* Bytes that are not UTF-8 become U+FFFD one by one; the rest stays. */
 static void test_string(void **state) {
-	json_object *value = varlink_json_string("a\xff\xc3\xa9\xe2\x82z");
+	json_object *value = json_string("a\xff\xc3\xa9\xe2\x82z");
 
 	assert_string_equal(json_object_get_string(value),
 			    "a\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbdz");

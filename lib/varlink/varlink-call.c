@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "varlink-json.h"
+#include "lib/json.h"
 #include "varlink-server-private.h"
 
 #define CALL_SOCKET_SIZE (2 * 1024 * 1024)
@@ -94,8 +95,7 @@ void call_cancel(struct varlink_call *call) {
 static int service_error(struct varlink_call *call, const char *error, const char *name,
 			 const char *value) {
 	return varlink_call_error(call, error,
-				  name ? varlink_json_pack(name, varlink_json_string(value), NULL)
-				       : NULL);
+				  name ? varlink_json_pack(name, json_string(value), NULL) : NULL);
 }
 
 /*

@@ -19,6 +19,7 @@
 
 #include "varlink-idl.h"
 #include "varlink-json.h"
+#include "lib/base/utf8.h"
 
 struct chunk {
 	struct chunk *next;
@@ -379,7 +380,7 @@ int varlink_interface_new(struct varlink_interface **interfacep, const char *tex
 	}
 	parser = (struct parser){ .interface = interface, .p = interface->text, .fault = fault };
 	if (strlen(interface->text) > VARLINK_IDL_TEXT_MAX ||
-	    !varlink_utf8_valid(interface->text, strlen(interface->text)))
+	    !utf8_valid(interface->text, strlen(interface->text)))
 		r = fail(&parser, "too long, or not UTF-8");
 	else
 		r = parse_interface(&parser);

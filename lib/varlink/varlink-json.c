@@ -24,25 +24,6 @@
 #include "varlink-json.h"
 #include "lib/base/utf8.h"
 
-/* Whether the bytes are UTF-8. Eight of ASCII go at once: messages may be megabytes of base64. */
-bool varlink_utf8_valid(const char *text, size_t n_text) {
-	uint64_t word;
-
-	for (size_t i = 0, n; i < n_text; i += n) {
-		for (; n_text - i >= sizeof(word); i += sizeof(word)) {
-			memcpy(&word, text + i, sizeof(word));
-			if (word & UINT64_C(0x8080808080808080))
-				break;
-		}
-		if (i == n_text)
-			break;
-		n = utf8_length(text + i, n_text - i);
-		if (!n)
-			return false;
-	}
-	return true;
-}
-
 /*
  * Passes the string whose opening quote is before @p. Returns what follows the closing quote, or
  * NULL.
@@ -216,7 +197,7 @@ int varlink_json_parse_bounded(json_object **valuep, const char *text, size_t n_
 	enum json_tokener_error error;
 	size_t n_members, n_found = 0, end;
 
-	if (n_text == 0 || n_text > INT32_MAX || !varlink_utf8_valid(text, n_text) ||
+	if (n_text == 0 || n_text > INT32_MAX || !utf8_valid(text, n_text) ||
 	    !scan(text, n_text, values_max, &n_members))
 		return VARLINK_JSON_E_INVALID;
 
@@ -259,44 +240,11 @@ int varlink_json_print(json_object *value, const char **textp, size_t *n_textp) 
 		value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &n_text);
 	if (!text)
 		return -ENOMEM;
-	if (!varlink_utf8_valid(text, n_text))
+	if (!utf8_valid(text, n_text))
 		return -EILSEQ;
 	*textp = text;
 	*n_textp = n_text;
 	return 0;
-}
-
-/*
- * A string value of any bytes, such as a name that another process chose: what is not UTF-8 becomes
- * U+FFFD.
- */
-json_object *varlink_json_string(const char *text) {
-	size_t n_text = strlen(text), n_copy = 0;
-	json_object *value;
-	char *copy;
-
-	if (varlink_utf8_valid(text, n_text))
-		return json_object_new_string_len(text, (int)n_text);
-
-	copy = malloc(n_text * 3);
-	if (!copy)
-		return NULL;
-	for (size_t i = 0; i < n_text;) {
-		size_t n = utf8_length(text + i, n_text - i);
-
-		if (n) {
-			memcpy(copy + n_copy, text + i, n);
-			n_copy += n;
-			i += n;
-		} else {
-			memcpy(copy + n_copy, UTF8_REPLACEMENT, 3);
-			n_copy += 3;
-			i++;
-		}
-	}
-	value = json_object_new_string_len(copy, (int)n_copy);
-	free(copy);
-	return value;
 }
 
 /*

@@ -19,8 +19,6 @@ int varlink_json_parse(json_object **valuep, const char *text, size_t n_text);
 int varlink_json_parse_bounded(json_object **valuep, const char *text, size_t n_text,
 			       size_t values_max);
 int varlink_json_print(json_object *value, const char **textp, size_t *n_textp);
-bool varlink_utf8_valid(const char *text, size_t n_text);
-json_object *varlink_json_string(const char *text);
 
 /*
  * An array that grows as text, which is a fifteenth of a tree. Begin with {}. _add() takes the item

@@ -33,6 +33,7 @@
 #include "varlink-interfaces.h"
 #include "varlink-json.h"
 #include "varlink-server-private.h"
+#include "lib/json.h"
 
 #define LISTEN_BACKLOG 256
 #define ACCEPTS_PER_TURN 16
@@ -180,8 +181,7 @@ static int get_info(struct varlink_call *call, json_object *parameters, void *us
 	json_object *interfaces = json_object_new_array();
 
 	for (struct varlink_service *service = server->services; service; service = service->next)
-		json_object_array_add(interfaces, json_object_new_string(varlink_interface_name(
-							  service->interface)));
+		json_append_string(interfaces, varlink_interface_name(service->interface));
 	return varlink_call_reply(
 		call, varlink_json_pack("vendor", json_object_new_string(server->vendor), "product",
 					json_object_new_string(server->product), "version",

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/map/log-format.h"
-#include "lib/varlink/varlink-json.h"
+#include "lib/base/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	if (log_line_read(&line, data, size))
 		return 0;
 	n = strnlen(line.text, sizeof(line.text));
-	if (n == sizeof(line.text) || !varlink_utf8_valid(line.text, n))
+	if (n == sizeof(line.text) || !utf8_valid(line.text, n))
 		abort();
 	for (size_t i = 0; i < n; i++)
 		if ((unsigned char)line.text[i] < ' ' || line.text[i] == 0x7f)

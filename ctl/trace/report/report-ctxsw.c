@@ -12,6 +12,7 @@
 #include "report-busy.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
+#include "lib/json.h"
 
 #define PROCESSES_MAX 4096
 #define DEVICES_MAX 64
@@ -138,16 +139,16 @@ static json_object *device_json(struct ctxsw_device *device) {
 
 	if (report_busy_finish(&device->busy) == 0)
 		all = device->busy.last - device->busy.first;
-	report_add_number(row, "device", device->device);
-	report_add_number(row, "contexts", device->contexts);
-	report_add_number(row, "observed_ns", all);
-	report_add_number(row, "busy_ns", device->busy.busy);
-	report_add_number(row, "switching_ns", (uint64_t)switching);
-	report_add_number(row, "idle_ns",
-			  all > device->busy.busy + (uint64_t)switching
-				  ? all - device->busy.busy - (uint64_t)switching
-				  : 0);
-	json_object_object_add(row, "between", report_histogram_json(&device->between));
+	json_add_uint(row, "device", device->device);
+	json_add_uint(row, "contexts", device->contexts);
+	json_add_uint(row, "observed_ns", all);
+	json_add_uint(row, "busy_ns", device->busy.busy);
+	json_add_uint(row, "switching_ns", (uint64_t)switching);
+	json_add_uint(row, "idle_ns",
+		      all > device->busy.busy + (uint64_t)switching
+			      ? all - device->busy.busy - (uint64_t)switching
+			      : 0);
+	json_add(row, "between", report_histogram_json(&device->between));
 	return row;
 }
 
@@ -157,7 +158,7 @@ static json_object *ctxsw_json(void *part) {
 		    *processes = json_object_new_array();
 
 	for (size_t i = 0; i < ctxsw->n_devices; i++)
-		json_object_array_add(devices, device_json(ctxsw->devices[i]));
+		json_append(devices, device_json(ctxsw->devices[i]));
 	for (uint32_t i = 0; i < ctxsw->n_rows; i++) {
 		const char *key = report_names_text(&ctxsw->names, i), *tab = strchr(key, '\t');
 		json_object *row;
@@ -165,15 +166,15 @@ static json_object *ctxsw_json(void *part) {
 		if (!ctxsw->rows[i].times.count)
 			continue;
 		row = report_histogram_json(&ctxsw->rows[i].times);
-		report_add_number(row, "device", tab ? strtoul(key, NULL, 10) : 0);
+		json_add_uint(row, "device", tab ? strtoul(key, NULL, 10) : 0);
 		report_add_text(row, "name", tab ? tab + 1 : key);
-		report_add_number(row, "preempted", ctxsw->rows[i].preempted);
-		json_object_array_add(processes, row);
+		json_add_uint(row, "preempted", ctxsw->rows[i].preempted);
+		json_append(processes, row);
 	}
 	report_sort(processes, "total_ns");
-	report_add_number(data, "untold", ctxsw->untold);
-	json_object_object_add(data, "devices", devices);
-	json_object_object_add(data, "processes", processes);
+	json_add_uint(data, "untold", ctxsw->untold);
+	json_add(data, "devices", devices);
+	json_add(data, "processes", processes);
 	return data;
 }
 
@@ -187,20 +188,20 @@ static void print_share(const char *label, int64_t part, int64_t all) {
 }
 
 static void print_device(json_object *device) {
-	const int64_t all = ctl_int(device, "observed_ns");
-	json_object *between = ctl_get(device, "between");
+	const int64_t all = json_int_of(device, "observed_ns");
+	json_object *between = json_member(device, "between");
 
 	printf("GPU %" PRId64 ": %" PRId64 " contexts, one after another",
-	       ctl_int(device, "device"), ctl_int(device, "contexts"));
+	       json_int_of(device, "device"), json_int_of(device, "contexts"));
 	report_print_text(" in ", report_text_time(all));
 	putchar('\n');
-	print_share("busy", ctl_int(device, "busy_ns"), all);
-	print_share("switching", ctl_int(device, "switching_ns"), all);
-	print_share("idle", ctl_int(device, "idle_ns"), all);
-	if (ctl_int(between, "count")) {
+	print_share("busy", json_int_of(device, "busy_ns"), all);
+	print_share("switching", json_int_of(device, "switching_ns"), all);
+	print_share("idle", json_int_of(device, "idle_ns"), all);
+	if (json_int_of(between, "count")) {
 		report_print_text("  a switch takes ",
-				  report_text_time(ctl_int(between, "p50_ns")));
-		report_print_text(" (p50), ", report_text_time(ctl_int(between, "p99_ns")));
+				  report_text_time(json_int_of(between, "p50_ns")));
+		report_print_text(" (p50), ", report_text_time(json_int_of(between, "p99_ns")));
 		puts(" (p99)");
 	}
 	putchar('\n');
@@ -211,8 +212,8 @@ static double observed(json_object *devices, json_object *row) {
 	for (size_t i = 0; i < json_object_array_length(devices); i++) {
 		json_object *device = json_object_array_get_idx(devices, i);
 
-		if (ctl_int(device, "device") == ctl_int(row, "device"))
-			return (double)ctl_int(device, "observed_ns");
+		if (json_int_of(device, "device") == json_int_of(row, "device"))
+			return (double)json_int_of(device, "observed_ns");
 	}
 	return 0;
 }
@@ -220,8 +221,8 @@ static double observed(json_object *devices, json_object *row) {
 static void ctxsw_print(json_object *data, const struct report_options *options) {
 	static const char *const header[] = { "GPU", "TIMES", "TOTAL",     "%",       "MEAN", "P50",
 					      "P99", "MAX",   "PREEMPTED", "PROCESS", NULL };
-	json_object *devices = ctl_get(data, "devices"), *processes = ctl_get(data, "processes"),
-		    *rows = json_object_new_array();
+	json_object *devices = json_member(data, "devices"),
+		    *processes = json_member(data, "processes"), *rows = json_object_new_array();
 	const int64_t limit = options->top > 50 ? options->top : 50;
 
 	puts("=== CONTEXTS ON THE GPU ===\n");
@@ -232,26 +233,26 @@ static void ctxsw_print(json_object *data, const struct report_options *options)
 			    *row = json_object_new_array();
 		const double all = observed(devices, from);
 
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "device")));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
-		json_object_array_add(
-			row,
-			ctl_format("%.1f",
-				   all > 0 ? 100 * (double)ctl_int(from, "total_ns") / all : 0));
+		json_append(row, ctl_format("%" PRId64, json_int_of(from, "device")));
+		json_append(row, ctl_format("%" PRId64, json_int_of(from, "count")));
+		json_append(row, report_text_time(json_int_of(from, "total_ns")));
+		json_append(row,
+			    ctl_format("%.1f",
+				       all > 0 ? 100 * (double)json_int_of(from, "total_ns") / all
+					       : 0));
 		report_add_times(row, from);
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "preempted")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
-		json_object_array_add(rows, row);
+		json_append(row, ctl_format("%" PRId64, json_int_of(from, "preempted")));
+		json_append(row, json_object_get(json_member(from, "name")));
+		json_append(rows, row);
 	}
 	if (json_object_array_length(processes))
 		ctl_print_table(header, rows);
 	else
 		puts("The trace has no context switches: gpuprobectl trace --ctxsw records them.");
 	report_print_more(json_object_array_length(processes), limit, "processes");
-	if (ctl_int(data, "untold"))
+	if (json_int_of(data, "untold"))
 		printf("%" PRId64 " contexts of further GPUs are left out.\n",
-		       ctl_int(data, "untold"));
+		       json_int_of(data, "untold"));
 	json_object_put(rows);
 }
 

@@ -14,6 +14,7 @@
 #include "ctl/base/ctl.h"
 #include "report-filter.h"
 #include "report.h"
+#include "lib/json.h"
 
 struct duration {
 	const struct report_options *options;
@@ -61,27 +62,32 @@ static json_object *duration_json(void *part) {
 	json_object *data = report_histogram_json(&duration->histogram);
 
 	report_add_text(data, "name", duration->pattern);
-	json_object_object_add(data, "powers", report_powers_json(&duration->histogram));
+	json_add(data, "powers", report_powers_json(&duration->histogram));
 	return data;
 }
 
 static void duration_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "COUNT", "TOTAL", "MEAN", "P50", "P99", "MAX", NULL };
-	json_object *rows = json_object_new_array(), *row = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "COUNT", "count" },
+		{ "TOTAL", "total_ns", report_cell_time },
+		{ "MEAN", "mean_ns", report_cell_time },
+		{ "P50", "p50_ns", report_cell_time },
+		{ "P99", "p99_ns", report_cell_time },
+		{ "MAX", "max_ns", report_cell_time },
+		{},
+	};
+	json_object *rows = json_object_new_array();
 
 	fputs("=== DURATION OF ", stdout);
 	ctl_print_text(ctl_string(data, "name"));
 	puts(" ===\n");
-	if (!ctl_int(data, "count"))
+	if (!json_int_of(data, "count"))
 		puts("The trace has nothing of that name that takes time.");
-	json_object_array_add(row, ctl_format("%" PRId64, ctl_int(data, "count")));
-	json_object_array_add(row, report_text_time(ctl_int(data, "total_ns")));
-	report_add_times(row, data);
-	json_object_array_add(rows, row);
-	if (ctl_int(data, "count"))
-		ctl_print_table(header, rows);
+	json_append(rows, json_object_get(data));
+	if (json_int_of(data, "count"))
+		ctl_print_columns(columns, rows, 1);
 	json_object_put(rows);
-	report_print_powers(ctl_get(data, "powers"), options);
+	report_print_powers(json_member(data, "powers"), options);
 }
 
 const struct report_part report_histogram_of = {

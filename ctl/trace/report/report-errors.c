@@ -11,6 +11,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
+#include "lib/json.h"
 
 #define ERRORS_MAX 4096
 #define VIOLATIONS_MAX 100 /* that are shown one by one */
@@ -104,7 +105,7 @@ static int errors_item(void *part, const struct trace_item *item,
 static void add_part(json_object *object, const char *key, const char **textp) {
 	const size_t n = strcspn(*textp, "\t");
 
-	json_object_object_add(object, key, report_text(*textp, n));
+	json_add(object, key, report_text(*textp, n));
 	*textp += (*textp)[n] ? n + 1 : n;
 }
 
@@ -123,74 +124,66 @@ static json_object *errors_json(void *part) {
 		add_part(row, "type", &text);
 		add_part(row, "name", &text);
 		add_part(row, "result", &text);
-		report_add_number(row, "count", errors->rows[i].count);
-		report_add_number(row, "first_ns", errors->rows[i].first);
-		report_add_number(row, "last_ns", errors->rows[i].last);
-		json_object_array_add(failed, row);
+		json_add_uint(row, "count", errors->rows[i].count);
+		json_add_uint(row, "first_ns", errors->rows[i].first);
+		json_add_uint(row, "last_ns", errors->rows[i].last);
+		json_append(failed, row);
 	}
 	report_sort(failed, "count");
 	for (size_t i = 0; i < errors->n_violations; i++) {
 		const struct violation *violation = &errors->shown[i];
 		json_object *row = json_object_new_object();
 
-		report_add_number(row, "event_id", violation->id);
-		report_add_number(row, "ts_ns", violation->start);
+		json_add_uint(row, "event_id", violation->id);
+		json_add_uint(row, "ts_ns", violation->start);
 		report_add_text(row, "name", report_names_text(&errors->texts, violation->name));
 		report_add_text(row, "violation",
 				report_names_text(&errors->texts, violation->text));
-		json_object_array_add(violations, row);
+		json_append(violations, row);
 	}
-	json_object_object_add(data, "failed", failed);
-	json_object_object_add(data, "violations", violations);
-	report_add_number(data, "n_violations", errors->violations);
-	report_add_number(data, "xids", errors->xids);
-	report_add_number(data, "lost", errors->lost);
+	json_add(data, "failed", failed);
+	json_add(data, "violations", violations);
+	json_add_uint(data, "n_violations", errors->violations);
+	json_add_uint(data, "xids", errors->xids);
+	json_add_uint(data, "lost", errors->lost);
 	return data;
 }
 
 static void errors_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "COUNT", "TYPE", "NAME", "RESULT",
-					      "FIRST", "LAST", NULL };
-	json_object *rows = json_object_new_array(), *failed = ctl_get(data, "failed"),
-		    *violations = ctl_get(data, "violations");
+	static const struct ctl_column columns[] = {
+		{ "COUNT", "count" },
+		{ "TYPE", "type" },
+		{ "NAME", "name" },
+		{ "RESULT", "result" },
+		{ "FIRST", "first_ns", report_cell_seconds },
+		{ "LAST", "last_ns", report_cell_seconds },
+		{},
+	};
+	json_object *failed = json_member(data, "failed"),
+		    *violations = json_member(data, "violations");
 	const int64_t limit = options->top > 50 ? options->top : 50,
-		      n = ctl_int(data, "n_violations");
+		      n = json_int_of(data, "n_violations");
 
-	for (size_t i = 0; i < json_object_array_length(failed) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(failed, i),
-			    *row = json_object_new_array();
-
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "result")));
-		json_object_array_add(row, ctl_format("%.6f s",
-						      (double)ctl_int(from, "first_ns") / 1e9));
-		json_object_array_add(row,
-				      ctl_format("%.6f s", (double)ctl_int(from, "last_ns") / 1e9));
-		json_object_array_add(rows, row);
-	}
 	puts("=== ERRORS ===\n");
-	ctl_print_table(header, rows);
+	ctl_print_columns(columns, failed, limit);
 	report_print_more(json_object_array_length(failed), limit, "kinds of errors");
 	if (!json_object_array_length(failed))
 		puts("Nothing failed.");
-	json_object_put(rows);
 	if (n)
 		printf("\nTimes that are not possible: %" PRId64 "\n", n);
 	for (size_t i = 0; i < json_object_array_length(violations) && (int64_t)i < options->top;
 	     i++) {
 		json_object *row = json_object_array_get_idx(violations, i);
 
-		printf("  %.6f s  #%" PRId64 " ", (double)ctl_int(row, "ts_ns") / 1e9,
-		       ctl_int(row, "event_id"));
+		printf("  %.6f s  #%" PRId64 " ", (double)json_int_of(row, "ts_ns") / 1e9,
+		       json_int_of(row, "event_id"));
 		ctl_print_text(ctl_string(row, "name"));
 		fputs(": ", stdout);
 		ctl_print_text(ctl_string(row, "violation"));
 		putchar('\n');
 	}
-	if (ctl_int(data, "lost"))
-		printf("\nLost events: %" PRId64 "\n", ctl_int(data, "lost"));
+	if (json_int_of(data, "lost"))
+		printf("\nLost events: %" PRId64 "\n", json_int_of(data, "lost"));
 }
 
 const struct report_part report_errors = {

@@ -17,6 +17,7 @@
 #include "report-busy.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
+#include "lib/json.h"
 
 #define DEVICES_MAX 64
 
@@ -136,12 +137,12 @@ static int gaps_item(void *part, const struct trace_item *item, const struct rep
 static json_object *thread_json(const struct gaps_thread *thread) {
 	json_object *row = json_object_new_object();
 
-	report_add_number(row, "pid", thread->pid);
-	report_add_number(row, "tid", thread->tid);
+	json_add_uint(row, "pid", thread->pid);
+	json_add_uint(row, "tid", thread->tid);
 	report_add_text(row, "thread", thread->name);
-	report_add_number(row, "launches", thread->idle.count + 1);
-	json_object_object_add(row, "between", report_histogram_json(&thread->between));
-	json_object_object_add(row, "idle", report_histogram_json(&thread->idle));
+	json_add_uint(row, "launches", thread->idle.count + 1);
+	json_add(row, "between", report_histogram_json(&thread->between));
+	json_add(row, "idle", report_histogram_json(&thread->idle));
 	return row;
 }
 
@@ -153,27 +154,26 @@ static json_object *device_json(struct gaps_device *device) {
 	if (report_busy_finish(busy) != 0)
 		report_add_text(row, "error", "out of memory");
 	span = busy->last - busy->first;
-	report_add_number(row, "pid", device->pid);
-	report_add_number(row, "device", device->device);
-	report_add_number(row, "kernels", device->kernels);
-	report_add_number(row, "first_ns", busy->first);
-	report_add_number(row, "last_ns", busy->last);
-	report_add_number(row, "busy_ns", busy->busy);
-	report_add_number(row, "idle_ns", span - busy->busy);
-	json_object_object_add(
-		row, "idle_percent",
-		json_object_new_double(span ? (double)(span - busy->busy) * 100 / (double)span
-					    : 0));
-	report_add_number(row, "late", busy->late);
-	json_object_object_add(row, "gaps", report_histogram_json(&busy->gaps));
+	json_add_uint(row, "pid", device->pid);
+	json_add_uint(row, "device", device->device);
+	json_add_uint(row, "kernels", device->kernels);
+	json_add_uint(row, "first_ns", busy->first);
+	json_add_uint(row, "last_ns", busy->last);
+	json_add_uint(row, "busy_ns", busy->busy);
+	json_add_uint(row, "idle_ns", span - busy->busy);
+	json_add(row, "idle_percent",
+		 json_object_new_double(span ? (double)(span - busy->busy) * 100 / (double)span
+					     : 0));
+	json_add_uint(row, "late", busy->late);
+	json_add(row, "gaps", report_histogram_json(&busy->gaps));
 	for (unsigned int i = 0; i < REPORT_BUSY_LONGEST && busy->longest[i].duration; i++) {
 		json_object *gap = json_object_new_object();
 
-		report_add_number(gap, "ts_ns", busy->longest[i].start);
-		report_add_number(gap, "duration_ns", busy->longest[i].duration);
-		json_object_array_add(longest, gap);
+		json_add_uint(gap, "ts_ns", busy->longest[i].start);
+		json_add_uint(gap, "duration_ns", busy->longest[i].duration);
+		json_append(longest, gap);
 	}
-	json_object_object_add(row, "longest", longest);
+	json_add(row, "longest", longest);
 	return row;
 }
 
@@ -183,86 +183,82 @@ static json_object *gaps_json(void *part) {
 		    *devices = json_object_new_array();
 
 	for (size_t i = 0; i < gaps->threads.n; i++)
-		json_object_array_add(threads, thread_json(hash_table_at(&gaps->threads, i)));
+		json_append(threads, thread_json(hash_table_at(&gaps->threads, i)));
 	report_sort(threads, "launches");
 	for (size_t i = 0; i < gaps->n_devices; i++)
-		json_object_array_add(devices, device_json(gaps->devices[i]));
-	json_object_object_add(data, "threads", threads);
-	json_object_object_add(data, "devices", devices);
-	report_add_number(data, "untold", gaps->untold);
+		json_append(devices, device_json(gaps->devices[i]));
+	json_add(data, "threads", threads);
+	json_add(data, "devices", devices);
+	json_add_uint(data, "untold", gaps->untold);
 	return data;
 }
 
 static void print_threads(json_object *threads, int64_t limit) {
-	static const char *const header[] = { "PID",           "TID",         "THREAD", "LAUNCHES",
-					      "BETWEEN: MEAN", "IDLE: TOTAL", "MEAN",   "P50",
-					      "P99",           "MAX",         NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "PID", "pid" },
+		{ "TID", "tid" },
+		{ "THREAD", "thread" },
+		{ "LAUNCHES", "launches" },
+		{ "BETWEEN: MEAN", "between.mean_ns", report_cell_time },
+		{ "IDLE: TOTAL", "idle.total_ns", report_cell_time },
+		{ "MEAN", "idle.mean_ns", report_cell_time },
+		{ "P50", "idle.p50_ns", report_cell_time },
+		{ "P99", "idle.p99_ns", report_cell_time },
+		{ "MAX", "idle.max_ns", report_cell_time },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(threads) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(threads, i),
-			    *row = json_object_new_array(), *idle = ctl_get(from, "idle");
-
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "pid")));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "tid")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "thread")));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "launches")));
-		json_object_array_add(
-			row, report_text_time(ctl_int(ctl_get(from, "between"), "mean_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(idle, "total_ns")));
-		report_add_times(row, idle);
-		json_object_array_add(rows, row);
-	}
 	puts("=== GAPS BETWEEN LAUNCHES, PER THREAD ===\n");
-	ctl_print_table(header, rows);
+	ctl_print_columns(columns, threads, limit);
 	report_print_more(json_object_array_length(threads), limit, "threads");
 	if (!json_object_array_length(threads))
 		puts("The trace has no launches.");
-	json_object_put(rows);
 }
 
 static void print_device(json_object *device) {
-	json_object *longest = ctl_get(device, "longest"), *gaps = ctl_get(device, "gaps");
+	json_object *longest = json_member(device, "longest"), *gaps = json_member(device, "gaps");
 
 	printf("\nGPU %" PRId64 " of process %" PRId64 ": %" PRId64 " kernels\n",
-	       ctl_int(device, "device"), ctl_int(device, "pid"), ctl_int(device, "kernels"));
-	report_print_text("  busy ", report_text_time(ctl_int(device, "busy_ns")));
-	report_print_text(", idle ", report_text_time(ctl_int(device, "idle_ns")));
+	       json_int_of(device, "device"), json_int_of(device, "pid"),
+	       json_int_of(device, "kernels"));
+	report_print_text("  busy ", report_text_time(json_int_of(device, "busy_ns")));
+	report_print_text(", idle ", report_text_time(json_int_of(device, "idle_ns")));
 	printf(" (%.1f%%) in %" PRId64 " gaps",
-	       json_object_get_double(ctl_get(device, "idle_percent")), ctl_int(gaps, "count"));
-	if (ctl_int(gaps, "count")) {
-		report_print_text(": mean ", report_text_time(ctl_int(gaps, "mean_ns")));
-		report_print_text(", p50 ", report_text_time(ctl_int(gaps, "p50_ns")));
-		report_print_text(", p99 ", report_text_time(ctl_int(gaps, "p99_ns")));
-		report_print_text(", max ", report_text_time(ctl_int(gaps, "max_ns")));
+	       json_object_get_double(json_member(device, "idle_percent")),
+	       json_int_of(gaps, "count"));
+	if (json_int_of(gaps, "count")) {
+		report_print_text(": mean ", report_text_time(json_int_of(gaps, "mean_ns")));
+		report_print_text(", p50 ", report_text_time(json_int_of(gaps, "p50_ns")));
+		report_print_text(", p99 ", report_text_time(json_int_of(gaps, "p99_ns")));
+		report_print_text(", max ", report_text_time(json_int_of(gaps, "max_ns")));
 	}
 	putchar('\n');
 	for (size_t i = 0; i < json_object_array_length(longest); i++) {
 		json_object *gap = json_object_array_get_idx(longest, i);
 
 		printf("  %s%.6f s: ", i ? "           " : "longest at ",
-		       (double)ctl_int(gap, "ts_ns") / 1e9);
-		report_print_text("", report_text_time(ctl_int(gap, "duration_ns")));
+		       (double)json_int_of(gap, "ts_ns") / 1e9);
+		report_print_text("", report_text_time(json_int_of(gap, "duration_ns")));
 		putchar('\n');
 	}
-	if (ctl_int(device, "late"))
+	if (json_int_of(device, "late"))
 		printf("  %" PRId64 " kernels came too late in the file to be counted in full\n",
-		       ctl_int(device, "late"));
+		       json_int_of(device, "late"));
 }
 
 static void gaps_print(json_object *data, const struct report_options *options) {
-	json_object *devices = ctl_get(data, "devices");
+	json_object *devices = json_member(data, "devices");
 
-	print_threads(ctl_get(data, "threads"), options->top);
+	print_threads(json_member(data, "threads"), options->top);
 	puts("\n=== IDLE TIME OF GPUS ===");
 	for (size_t i = 0; i < json_object_array_length(devices); i++)
 		print_device(json_object_array_get_idx(devices, i));
 	if (!json_object_array_length(devices))
 		puts("\nThe trace has no times of kernels: how long a GPU was idle is not known.");
-	if (ctl_int(data, "untold"))
+	if (json_int_of(data, "untold"))
 		printf("\n%" PRId64 " launches and kernels are of threads and devices beyond what "
 		       "is told apart.\n",
-		       ctl_int(data, "untold"));
+		       json_int_of(data, "untold"));
 }
 
 const struct report_part report_gaps = { .name = "gaps",

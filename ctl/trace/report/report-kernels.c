@@ -11,6 +11,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
+#include "lib/json.h"
 
 #define KERNELS_MAX 4096
 
@@ -79,45 +80,36 @@ static json_object *kernels_json(void *part) {
 			continue;
 		row = report_histogram_json(&kernels->rows[i]);
 		report_add_text(row, "name", report_names_text(&kernels->names, i));
-		json_object_object_add(
-			row, "percent",
-			json_object_new_double(kernels->total ? kernels->rows[i].total * 100 /
-									(double)kernels->total
-							      : 0));
-		json_object_array_add(array, row);
+		json_add(row, "percent",
+			 json_object_new_double(kernels->total ? kernels->rows[i].total * 100 /
+									 (double)kernels->total
+							       : 0));
+		json_append(array, row);
 	}
 	report_sort(array, "total_ns");
 	return array;
 }
 
 static void kernels_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "CALLS", "TOTAL", "%",   "MEAN",   "P50",
-					      "P99",   "MIN",   "MAX", "KERNEL", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "CALLS", "count" },
+		{ "TOTAL", "total_ns", report_cell_time },
+		{ "%", "percent", report_cell_percent },
+		{ "MEAN", "mean_ns", report_cell_time },
+		{ "P50", "p50_ns", report_cell_time },
+		{ "P99", "p99_ns", report_cell_time },
+		{ "MIN", "min_ns", report_cell_time },
+		{ "MAX", "max_ns", report_cell_time },
+		{ "KERNEL", "name" },
+		{},
+	};
 	const int64_t limit = options->top > 50 ? options->top : 50;
 
-	for (size_t i = 0; i < json_object_array_length(data) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(data, i),
-			    *row = json_object_new_array();
-
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
-		json_object_array_add(
-			row, ctl_format("%.1f", json_object_get_double(ctl_get(from, "percent"))));
-		json_object_array_add(row, report_text_time(ctl_int(from, "mean_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "p50_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "p99_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "min_ns")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "max_ns")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
-		json_object_array_add(rows, row);
-	}
 	puts("=== KERNELS ===\n");
-	ctl_print_table(header, rows);
+	ctl_print_columns(columns, data, limit);
 	report_print_more(json_object_array_length(data), limit, "kernels");
 	if (!json_object_array_length(data))
 		puts("The trace has no times of kernels.");
-	json_object_put(rows);
 }
 
 const struct report_part report_kernels = {

@@ -16,6 +16,7 @@
 #include "ctl/base/ctl.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
+#include "lib/json.h"
 
 #define WAITING 65536 /* a power of two */
 #define WAYS 4
@@ -126,41 +127,46 @@ static json_object *latency_json(void *part) {
 	struct latency *latency = part;
 	json_object *data = report_histogram_json(&latency->histogram);
 
-	report_add_number(data, "started_before_launch", latency->early);
-	report_add_number(data, "unknown", latency->unknown);
-	report_add_number(data, "worst_ns", latency->worst);
-	report_add_number(data, "unmatched", latency->unmatched);
-	json_object_object_add(data, "powers", report_powers_json(&latency->histogram));
+	json_add_uint(data, "started_before_launch", latency->early);
+	json_add_uint(data, "unknown", latency->unknown);
+	json_add_uint(data, "worst_ns", latency->worst);
+	json_add_uint(data, "unmatched", latency->unmatched);
+	json_add(data, "powers", report_powers_json(&latency->histogram));
 	return data;
 }
 
 static void latency_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "LAUNCHES", "MEAN", "P50", "P99", "MAX", NULL };
-	json_object *rows = json_object_new_array(), *row = json_object_new_array();
-	const int64_t early = ctl_int(data, "started_before_launch"),
-		      unknown = ctl_int(data, "unknown");
+	static const struct ctl_column columns[] = {
+		{ "LAUNCHES", "count" },
+		{ "MEAN", "mean_ns", report_cell_time },
+		{ "P50", "p50_ns", report_cell_time },
+		{ "P99", "p99_ns", report_cell_time },
+		{ "MAX", "max_ns", report_cell_time },
+		{},
+	};
+	json_object *rows = json_object_new_array();
+	const int64_t early = json_int_of(data, "started_before_launch"),
+		      unknown = json_int_of(data, "unknown");
 
 	puts("=== LAUNCH TO START ===\n");
-	json_object_array_add(row, ctl_format("%" PRId64, ctl_int(data, "count")));
-	report_add_times(row, data);
-	json_object_array_add(rows, row);
-	if (ctl_int(data, "count"))
-		ctl_print_table(header, rows);
+	json_append(rows, json_object_get(data));
+	if (json_int_of(data, "count"))
+		ctl_print_columns(columns, rows, 1);
 	else if (!early && !unknown)
 		puts("The trace has no kernel with its launch.");
 	json_object_put(rows);
-	report_print_powers(ctl_get(data, "powers"), options);
+	report_print_powers(json_member(data, "powers"), options);
 	if (unknown)
 		printf("\n%" PRId64 " began with their launch, as far as can be told: their stream "
 		       "had nothing to do.\n",
 		       unknown);
 	if (early) {
 		printf("\nNOT POSSIBLE: %" PRId64 " started before their launch, ", early);
-		report_print_text("by up to ", report_text_time(ctl_int(data, "worst_ns")));
+		report_print_text("by up to ", report_text_time(json_int_of(data, "worst_ns")));
 		putchar('\n');
 	}
-	if (ctl_int(data, "unmatched"))
-		printf("Without their launch: %" PRId64 "\n", ctl_int(data, "unmatched"));
+	if (json_int_of(data, "unmatched"))
+		printf("Without their launch: %" PRId64 "\n", json_int_of(data, "unmatched"));
 }
 
 const struct report_part report_latency = {

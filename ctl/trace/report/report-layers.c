@@ -100,10 +100,10 @@ static json_object *row_json(const struct layers_row *row) {
 	for (int i = 0; i < _REPORT_LAYER_N; i++) {
 		json_object *layer = json_object_new_object();
 
-		report_add_number(layer, "count", row->layers[i].count);
-		report_add_number(layer, "total_ns", row->layers[i].total);
-		json_add_int(layer, "own_ns", (int64_t)row->layers[i].own);
-		json_object_object_add(object, layer_names[i], layer);
+		json_add_uint(layer, "count", row->layers[i].count);
+		json_add_uint(layer, "total_ns", row->layers[i].total);
+		json_add_int(layer, "own_ns", row->layers[i].own);
+		json_add(object, layer_names[i], layer);
 	}
 	return object;
 }
@@ -132,22 +132,22 @@ static json_object *layers_json(void *part) {
 		times = layers->rows[i].layers;
 		name = times[REPORT_LAYER_API].count ? "(other)" : "(no call)";
 		report_add_text(row, "call", i ? report_names_text(&layers->names, i) : name);
-		report_add_number(row, "total_ns",
-				  times[REPORT_LAYER_API].total ? times[REPORT_LAYER_API].total
-								: times[REPORT_LAYER_IOCTL].total);
-		json_object_array_add(calls, row);
+		json_add_uint(row, "total_ns",
+			      times[REPORT_LAYER_API].total ? times[REPORT_LAYER_API].total
+							    : times[REPORT_LAYER_IOCTL].total);
+		json_append(calls, row);
 	}
 	report_sort(calls, "total_ns");
 	data = row_json(&all);
-	json_object_object_add(data, "calls", calls);
-	report_add_number(data, "late", layers->late);
+	json_add(data, "calls", calls);
+	json_add_uint(data, "late", layers->late);
 	return data;
 }
 
 static void add_share(json_object *row, int64_t part, double whole) {
-	json_object_array_add(row, report_text_time(part));
-	json_object_array_add(row, whole > 0 ? ctl_format("%.1f", (double)part * 100 / whole)
-					     : json_object_new_string(""));
+	json_append(row, report_text_time(part));
+	json_append(row, whole > 0 ? ctl_format("%.1f", (double)part * 100 / whole)
+				   : json_object_new_string(""));
 }
 
 static void print_layers(json_object *data) {
@@ -158,15 +158,16 @@ static void print_layers(json_object *data) {
 	double all = 0;
 
 	for (int i = 0; i < _REPORT_LAYER_N; i++)
-		all += (double)ctl_int(ctl_get(data, layer_names[i]), "own_ns");
+		all += (double)json_int_of(json_member(data, layer_names[i]), "own_ns");
 	for (int i = 0; i < _REPORT_LAYER_N; i++) {
-		json_object *layer = ctl_get(data, layer_names[i]), *row = json_object_new_array();
+		json_object *layer = json_member(data, layer_names[i]),
+			    *row = json_object_new_array();
 
-		json_object_array_add(row, json_object_new_string(labels[i]));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(layer, "count")));
-		json_object_array_add(row, report_text_time(ctl_int(layer, "total_ns")));
-		add_share(row, ctl_int(layer, "own_ns"), all);
-		json_object_array_add(rows, row);
+		json_append_string(row, labels[i]);
+		json_append(row, ctl_format("%" PRId64, json_int_of(layer, "count")));
+		json_append(row, report_text_time(json_int_of(layer, "total_ns")));
+		add_share(row, json_int_of(layer, "own_ns"), all);
+		json_append(rows, row);
 	}
 	ctl_print_table(header, rows);
 	json_object_put(rows);
@@ -175,33 +176,33 @@ static void print_layers(json_object *data) {
 static void layers_print(json_object *data, const struct report_options *options) {
 	static const char *const header[] = { "CALL", "COUNT",      "TOTAL", "OWN",   "%", "IOCTL",
 					      "%",    "GSP, LOCKS", "%",     "OTHER", "%", NULL };
-	json_object *rows = json_object_new_array(), *calls = ctl_get(data, "calls");
+	json_object *rows = json_object_new_array(), *calls = json_member(data, "calls");
 
 	puts("=== TIME PER LAYER ===\n");
 	print_layers(data);
 	for (size_t i = 0; i < json_object_array_length(calls) && (int64_t)i < options->top; i++) {
 		json_object *from = json_object_array_get_idx(calls, i),
 			    *row = json_object_new_array();
-		const int64_t total = ctl_int(from, "total_ns");
+		const int64_t total = json_int_of(from, "total_ns");
 
-		json_object_array_add(row, json_object_get(ctl_get(from, "call")));
-		json_object_array_add(row, ctl_format("%" PRId64,
-						      ctl_int(ctl_get(from, "api"), "count")));
-		json_object_array_add(row, report_text_time(total));
+		json_append(row, json_object_get(json_member(from, "call")));
+		json_append(row,
+			    ctl_format("%" PRId64, json_int_of(json_member(from, "api"), "count")));
+		json_append(row, report_text_time(total));
 		for (int j = 0; j < _REPORT_LAYER_N; j++)
 			add_share(row,
-				  ctl_int(ctl_get(from, layer_names[j]),
-					  j == REPORT_LAYER_API ? "own_ns" : "total_ns"),
+				  json_int_of(json_member(from, layer_names[j]),
+					      j == REPORT_LAYER_API ? "own_ns" : "total_ns"),
 				  total);
-		json_object_array_add(rows, row);
+		json_append(rows, row);
 	}
 	putchar('\n');
 	ctl_print_table(header, rows);
 	report_print_more(json_object_array_length(calls), options->top, "calls");
-	if (ctl_int(data, "late"))
+	if (json_int_of(data, "late"))
 		printf("\n%" PRId64 " spans came later in the file than what lies in them: that is "
 		       "counted as if it lay in none.\n",
-		       ctl_int(data, "late"));
+		       json_int_of(data, "late"));
 	json_object_put(rows);
 }
 

@@ -293,7 +293,7 @@ static json_object *stack_json(const char *text) {
 	while (*text) {
 		const size_t n = strcspn(text, "\n");
 
-		json_object_array_add(array, report_text(text, n));
+		json_append(array, report_text(text, n));
 		text += text[n] ? n + 1 : n;
 	}
 	return array;
@@ -307,17 +307,15 @@ static json_object *group_json(struct leaks *leaks, const struct report_live *ro
 	for (size_t i = 0; i < n; i++)
 		bytes += rows[i].size;
 	report_add_text(group, "function", report_names_text(&leaks->names, rows->function));
-	report_add_number(group, "count", n);
-	report_add_number(group, "bytes", bytes);
-	report_add_number(group, "oldest_ns",
-			  leaks->last > rows->time ? leaks->last - rows->time : 0);
-	report_add_number(group, "newest_ns",
-			  leaks->last > rows[n - 1].time ? leaks->last - rows[n - 1].time : 0);
+	json_add_uint(group, "count", n);
+	json_add_uint(group, "bytes", bytes);
+	json_add_uint(group, "oldest_ns", leaks->last > rows->time ? leaks->last - rows->time : 0);
+	json_add_uint(group, "newest_ns",
+		      leaks->last > rows[n - 1].time ? leaks->last - rows[n - 1].time : 0);
 	json_add_bool(group, "process_ended", rows->ended);
-	json_object_object_add(group, "stack",
-			       rows->stack
-				       ? stack_json(report_names_text(&leaks->stacks, rows->stack))
-				       : json_object_new_array());
+	json_add(group, "stack",
+		 rows->stack ? stack_json(report_names_text(&leaks->stacks, rows->stack))
+			     : json_object_new_array());
 	return group;
 }
 
@@ -326,9 +324,9 @@ static json_object *live_json(struct leaks *leaks, const struct report_live *liv
 
 	report_add_text(row, "function", report_names_text(&leaks->names, live->function));
 	report_add_hex(row, "address", live->address);
-	report_add_number(row, "size", live->size);
-	report_add_number(row, "pid", live->pid);
-	report_add_number(row, "age_ns", leaks->last > live->time ? leaks->last - live->time : 0);
+	json_add_uint(row, "size", live->size);
+	json_add_uint(row, "pid", live->pid);
+	json_add_uint(row, "age_ns", leaks->last > live->time ? leaks->last - live->time : 0);
 	return row;
 }
 
@@ -348,33 +346,34 @@ static json_object *leaks_json(void *part) {
 	for (size_t i = 0; i < n; i = last) {
 		for (last = i + 1; last < n && same_group(&rows[i], &rows[last]); last++)
 			;
-		json_object_array_add(groups, group_json(leaks, &rows[i], last - i));
+		json_append(groups, group_json(leaks, &rows[i], last - i));
 	}
 	report_sort(groups, "bytes");
 	for (size_t i = 0; i < n && i < SHOWN_MAX; i++)
-		json_object_array_add(all, live_json(leaks, &rows[i]));
-	json_object_object_add(data, "groups", groups);
-	json_object_object_add(data, "live", all);
-	report_add_number(data, "n_live", n);
-	report_add_number(data, "allocations", leaks->allocations);
-	report_add_number(data, "frees", leaks->frees);
-	report_add_number(data, "unknown_frees", leaks->unknown);
-	report_add_number(data, "replaced", leaks->replaced);
-	report_add_number(data, "without_address", leaks->without_address);
-	report_add_number(data, "untold", leaks->untold);
-	report_add_number(data, "peak_bytes", leaks->peak);
+		json_append(all, live_json(leaks, &rows[i]));
+	json_add(data, "groups", groups);
+	json_add(data, "live", all);
+	json_add_uint(data, "n_live", n);
+	json_add_uint(data, "allocations", leaks->allocations);
+	json_add_uint(data, "frees", leaks->frees);
+	json_add_uint(data, "unknown_frees", leaks->unknown);
+	json_add_uint(data, "replaced", leaks->replaced);
+	json_add_uint(data, "without_address", leaks->without_address);
+	json_add_uint(data, "untold", leaks->untold);
+	json_add_uint(data, "peak_bytes", leaks->peak);
 	return data;
 }
 
 static void print_group(json_object *group) {
-	json_object *stack = ctl_get(group, "stack");
+	json_object *stack = json_member(group, "stack");
 
-	printf("%" PRId64 " by ", ctl_int(group, "count"));
+	printf("%" PRId64 " by ", json_int_of(group, "count"));
 	ctl_print_text(ctl_string(group, "function"));
-	report_print_text(": ", report_text_size(ctl_int(group, "bytes")));
-	report_print_text(", the oldest for ", report_text_time(ctl_int(group, "oldest_ns")));
-	puts(json_object_get_boolean(ctl_get(group, "process_ended")) ? ", until the process ended"
-								      : "");
+	report_print_text(": ", report_text_size(json_int_of(group, "bytes")));
+	report_print_text(", the oldest for ", report_text_time(json_int_of(group, "oldest_ns")));
+	puts(json_object_get_boolean(json_member(group, "process_ended"))
+		     ? ", until the process ended"
+		     : "");
 	for (size_t i = 0; i < json_object_array_length(stack); i++) {
 		fputs("    ", stdout);
 		ctl_print_text(json_object_get_string(json_object_array_get_idx(stack, i)));
@@ -392,7 +391,7 @@ static void leaks_print(json_object *data, const struct report_options *options)
 		{ "without_address", "allocations without their address in the trace" },
 		{ "untold", "allocations beyond what is remembered at once" },
 	};
-	json_object *groups = ctl_get(data, "groups");
+	json_object *groups = json_member(data, "groups");
 
 	puts("=== NOT FREED ===\n");
 	for (size_t i = 0; i < json_object_array_length(groups) && (int64_t)i < options->top; i++)
@@ -401,12 +400,13 @@ static void leaks_print(json_object *data, const struct report_options *options)
 	if (!json_object_array_length(groups))
 		puts("Nothing.");
 	printf("\n%" PRId64 " allocations, %" PRId64 " frees, %" PRId64 " not freed",
-	       ctl_int(data, "allocations"), ctl_int(data, "frees"), ctl_int(data, "n_live"));
-	report_print_text("; at most ", report_text_size(ctl_int(data, "peak_bytes")));
+	       json_int_of(data, "allocations"), json_int_of(data, "frees"),
+	       json_int_of(data, "n_live"));
+	report_print_text("; at most ", report_text_size(json_int_of(data, "peak_bytes")));
 	puts(" at once");
 	for (size_t i = 0; i < sizeof(notes) / sizeof(*notes); i++)
-		if (ctl_int(data, notes[i].key))
-			printf("%" PRId64 " %s\n", ctl_int(data, notes[i].key), notes[i].text);
+		if (json_int_of(data, notes[i].key))
+			printf("%" PRId64 " %s\n", json_int_of(data, notes[i].key), notes[i].text);
 }
 
 const struct report_part report_leaks = {

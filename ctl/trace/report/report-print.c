@@ -62,11 +62,7 @@ json_object *report_text(const char *text, size_t n) {
 }
 
 void report_add_text(json_object *object, const char *key, const char *text) {
-	json_object_object_add(object, key, report_text(text, strlen(text)));
-}
-
-void report_add_number(json_object *object, const char *key, uint64_t number) {
-	json_add_int(object, key, number > INT64_MAX ? INT64_MAX : (int64_t)number);
+	json_add(object, key, report_text(text, strlen(text)));
 }
 
 void report_add_hex(json_object *object, const char *key, uint64_t number) {
@@ -85,23 +81,35 @@ json_object *report_histogram_json(const struct report_histogram *histogram) {
 	};
 	json_object *object = json_object_new_object();
 
-	report_add_number(object, "count", histogram->count);
-	report_add_number(object, "total_ns",
-			  histogram->total < 9e18 ? (uint64_t)histogram->total : INT64_MAX);
-	report_add_number(object, "mean_ns", (uint64_t)(report_histogram_mean(histogram) + 0.5));
-	report_add_number(object, "min_ns", histogram->min);
+	json_add_uint(object, "count", histogram->count);
+	json_add_uint(object, "total_ns",
+		      histogram->total < 9e18 ? (uint64_t)histogram->total : INT64_MAX);
+	json_add_uint(object, "mean_ns", (uint64_t)(report_histogram_mean(histogram) + 0.5));
+	json_add_uint(object, "min_ns", histogram->min);
 	for (size_t i = 0; i < sizeof(percentiles) / sizeof(*percentiles); i++)
-		report_add_number(object, percentiles[i].key,
-				  report_histogram_percentile(histogram, percentiles[i].percent));
-	report_add_number(object, "max_ns", histogram->max);
+		json_add_uint(object, percentiles[i].key,
+			      report_histogram_percentile(histogram, percentiles[i].percent));
+	json_add_uint(object, "max_ns", histogram->max);
 	return object;
+}
+
+json_object *report_cell_time(json_object *object, const char *member) {
+	return report_text_time(json_int_of(object, member));
+}
+
+json_object *report_cell_seconds(json_object *object, const char *member) {
+	return ctl_format("%.6f s", (double)json_int_of(object, member) / 1e9);
+}
+
+json_object *report_cell_percent(json_object *object, const char *member) {
+	return ctl_format("%.1f", json_object_get_double(json_member(object, member)));
 }
 
 void report_add_times(json_object *row, json_object *histogram) {
 	static const char *const keys[] = { "mean_ns", "p50_ns", "p99_ns", "max_ns" };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-		json_object_array_add(row, report_text_time(ctl_int(histogram, keys[i])));
+		json_append(row, report_text_time(json_int_of(histogram, keys[i])));
 }
 
 json_object *report_powers_json(const struct report_histogram *histogram) {
@@ -115,9 +123,9 @@ json_object *report_powers_json(const struct report_histogram *histogram) {
 	for (unsigned int i = first; i < last; i++) {
 		json_object *bar = json_object_new_object();
 
-		report_add_number(bar, "from_ns", i ? UINT64_C(1) << i : 0);
-		report_add_number(bar, "count", report_histogram_power(histogram, i));
-		json_object_array_add(array, bar);
+		json_add_uint(bar, "from_ns", i ? UINT64_C(1) << i : 0);
+		json_add_uint(bar, "count", report_histogram_power(histogram, i));
+		json_append(array, bar);
 	}
 	return array;
 }
@@ -141,13 +149,14 @@ void report_print_powers(json_object *powers, const struct report_options *optio
 	int64_t most = 1;
 
 	for (size_t i = 0; i < n; i++) {
-		const int64_t count = ctl_int(json_object_array_get_idx(powers, i), "count");
+		const int64_t count = json_int_of(json_object_array_get_idx(powers, i), "count");
 
 		most = count > most ? count : most;
 	}
 	for (size_t i = 0; i < n; i++) {
 		json_object *bar = json_object_array_get_idx(powers, i), *from, *to;
-		const int64_t start = ctl_int(bar, "from_ns"), count = ctl_int(bar, "count");
+		const int64_t start = json_int_of(bar, "from_ns"),
+			      count = json_int_of(bar, "count");
 
 		from = report_text_time(start);
 		to = report_text_time(!start ? 2 : start > INT64_MAX / 2 ? INT64_MAX : start * 2);
@@ -182,7 +191,7 @@ void report_sort(json_object *array, const char *key) {
 		return; /* as they came, then */
 	for (size_t i = 0; i < n; i++) {
 		rows[i].row = json_object_get(json_object_array_get_idx(array, i));
-		rows[i].number = ctl_int(rows[i].row, key);
+		rows[i].number = json_int_of(rows[i].row, key);
 		rows[i].place = i;
 	}
 	qsort(rows, n, sizeof(*rows), sort_order);

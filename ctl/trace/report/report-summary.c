@@ -15,6 +15,7 @@
 #include "report-busy.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
+#include "lib/json.h"
 
 #define KINDS (EVENT_NOTE + 1)
 #define DEVICES_MAX 64
@@ -194,14 +195,14 @@ static void add_counts(json_object *array, const struct count_table *table, cons
 		if (!table->rows[i].count)
 			continue;
 		row = json_object_new_object();
-		json_object_object_add(row, "type",
-				       type ? report_text(type, strlen(type))
-					    : report_text(text, strcspn(text, "\t")));
+		json_add(row, "type",
+			 type ? report_text(type, strlen(type))
+			      : report_text(text, strcspn(text, "\t")));
 		report_add_text(row, type ? "name" : "class", type ? text : tab ? tab + 1 : "");
-		report_add_number(row, "count", table->rows[i].count);
-		report_add_number(row, "failed", table->rows[i].failed);
-		report_add_number(row, "total_ns", table->rows[i].total);
-		json_object_array_add(array, row);
+		json_add_uint(row, "count", table->rows[i].count);
+		json_add_uint(row, "failed", table->rows[i].failed);
+		json_add_uint(row, "total_ns", table->rows[i].total);
+		json_append(array, row);
 	}
 	report_sort(array, "count");
 }
@@ -223,13 +224,13 @@ static json_object *summary_gpu(struct summary *summary) {
 			idle += device->last - device->first - device->busy;
 		}
 	}
-	report_add_number(gpu, "kernels", summary->kernels);
-	report_add_number(gpu, "kernel_ns", summary->kernel_time);
+	json_add_uint(gpu, "kernels", summary->kernels);
+	json_add_uint(gpu, "kernel_ns", summary->kernel_time);
 	/* a device is one of a process: nothing says which of another process is the same */
-	report_add_number(gpu, "devices", summary->n_devices);
-	report_add_number(gpu, "processes", processes);
-	report_add_number(gpu, "busy_ns", busy);
-	report_add_number(gpu, "idle_ns", idle);
+	json_add_uint(gpu, "devices", summary->n_devices);
+	json_add_uint(gpu, "processes", processes);
+	json_add_uint(gpu, "busy_ns", busy);
+	json_add_uint(gpu, "idle_ns", idle);
 	return gpu;
 }
 
@@ -239,35 +240,35 @@ static json_object *summary_json(void *part) {
 		    *kernel = json_object_new_object();
 	json_object *types = json_object_new_array(), *names = json_object_new_array();
 
-	report_add_number(user, "calls", summary->calls);
-	report_add_number(user, "launches", summary->launches);
+	json_add_uint(user, "calls", summary->calls);
+	json_add_uint(user, "launches", summary->launches);
 	/* where calls have no sizes, the seeds' lines beside them have */
-	report_add_number(user, "allocations",
-			  !summary->allocated && summary->memory_lines ? summary->memory_lines
-								       : summary->allocations);
-	report_add_number(user, "allocated_bytes",
-			  summary->allocated ? summary->allocated : summary->memory_bytes);
-	report_add_number(user, "transfers", summary->transfers);
-	report_add_number(user, "transferred_bytes", summary->transferred);
-	json_object_object_add(data, "userspace", user);
+	json_add_uint(user, "allocations",
+		      !summary->allocated && summary->memory_lines ? summary->memory_lines
+								   : summary->allocations);
+	json_add_uint(user, "allocated_bytes",
+		      summary->allocated ? summary->allocated : summary->memory_bytes);
+	json_add_uint(user, "transfers", summary->transfers);
+	json_add_uint(user, "transferred_bytes", summary->transferred);
+	json_add(data, "userspace", user);
 	/* of traces of system calls alone: what the seeds' hook of a function that is not there
 	 * leaves */
-	report_add_number(kernel, "ioctls", summary->ioctls ? summary->ioctls : summary->syscalls);
-	report_add_number(kernel, "ioctl_ns", summary->ioctl_time);
-	report_add_number(kernel, "scheduler_calls", summary->scheduler);
-	json_object_object_add(data, "kernel_space", kernel);
-	json_object_object_add(data, "gpu", summary_gpu(summary));
-	report_add_number(data, "first_ns", summary->first);
-	report_add_number(data, "last_ns", summary->last);
-	report_add_number(data, "failed", summary->failed);
-	report_add_number(data, "violations", summary->violations);
-	report_add_number(data, "lost", summary->lost);
+	json_add_uint(kernel, "ioctls", summary->ioctls ? summary->ioctls : summary->syscalls);
+	json_add_uint(kernel, "ioctl_ns", summary->ioctl_time);
+	json_add_uint(kernel, "scheduler_calls", summary->scheduler);
+	json_add(data, "kernel_space", kernel);
+	json_add(data, "gpu", summary_gpu(summary));
+	json_add_uint(data, "first_ns", summary->first);
+	json_add_uint(data, "last_ns", summary->last);
+	json_add_uint(data, "failed", summary->failed);
+	json_add_uint(data, "violations", summary->violations);
+	json_add_uint(data, "lost", summary->lost);
 	add_counts(types, &summary->types, NULL);
 	for (size_t i = 0; i < KINDS; i++)
 		add_counts(names, &summary->names[i], report_type_name((enum trace_item_kind)i));
 	report_sort(names, "count");
-	json_object_object_add(data, "by_type", types);
-	json_object_object_add(data, "by_name", names);
+	json_add(data, "by_type", types);
+	json_add(data, "by_name", names);
 	return data;
 }
 
@@ -276,63 +277,57 @@ static void print_bytes(const char *label, int64_t bytes) {
 }
 
 static void print_counts(json_object *array, const char *key, int64_t limit) {
-	static const char *const by_type[] = { "TYPE", "CLASS", "COUNT", "FAILED", "TOTAL", NULL };
-	static const char *const by_name[] = { "TYPE", "NAME", "COUNT", "FAILED", "TOTAL", NULL };
-	json_object *rows = json_object_new_array();
+	const struct ctl_column columns[] = {
+		{ "TYPE", "type" },
+		{ *key == 'c' ? "CLASS" : "NAME", key },
+		{ "COUNT", "count" },
+		{ "FAILED", "failed" },
+		{ "TOTAL", "total_ns", report_cell_time },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(array) && (int64_t)i < limit; i++) {
-		json_object *from = json_object_array_get_idx(array, i),
-			    *row = json_object_new_array();
-
-		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
-		json_object_array_add(row, json_object_get(ctl_get(from, key)));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "count")));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "failed")));
-		json_object_array_add(row, report_text_time(ctl_int(from, "total_ns")));
-		json_object_array_add(rows, row);
-	}
 	putchar('\n');
-	ctl_print_table(*key == 'c' ? by_type : by_name, rows);
+	ctl_print_columns(columns, array, limit);
 	report_print_more(json_object_array_length(array), limit, "names");
-	json_object_put(rows);
 }
 
 static void summary_print(json_object *data, const struct report_options *options) {
-	json_object *user = ctl_get(data, "userspace"), *kernel = ctl_get(data, "kernel_space"),
-		    *gpu = ctl_get(data, "gpu");
-	const double busy = (double)ctl_int(gpu, "busy_ns"),
-		     all = busy + (double)ctl_int(gpu, "idle_ns");
+	json_object *user = json_member(data, "userspace"),
+		    *kernel = json_member(data, "kernel_space"), *gpu = json_member(data, "gpu");
+	const double busy = (double)json_int_of(gpu, "busy_ns"),
+		     all = busy + (double)json_int_of(gpu, "idle_ns");
 
 	printf("=== TRACE SUMMARY ===\n\nUSERSPACE (libcuda.so):\n");
-	printf("  Total CUDA API calls: %" PRId64 "\n", ctl_int(user, "calls"));
-	printf("  Kernel launches: %" PRId64 "\n", ctl_int(user, "launches"));
-	printf("  Memory allocations: %" PRId64 "\n", ctl_int(user, "allocations"));
-	print_bytes("Total memory allocated", ctl_int(user, "allocated_bytes"));
-	printf("  Memory transfers: %" PRId64 "\n", ctl_int(user, "transfers"));
-	print_bytes("Total data transferred", ctl_int(user, "transferred_bytes"));
+	printf("  Total CUDA API calls: %" PRId64 "\n", json_int_of(user, "calls"));
+	printf("  Kernel launches: %" PRId64 "\n", json_int_of(user, "launches"));
+	printf("  Memory allocations: %" PRId64 "\n", json_int_of(user, "allocations"));
+	print_bytes("Total memory allocated", json_int_of(user, "allocated_bytes"));
+	printf("  Memory transfers: %" PRId64 "\n", json_int_of(user, "transfers"));
+	print_bytes("Total data transferred", json_int_of(user, "transferred_bytes"));
 	printf("\nKERNEL SPACE (nvidia.ko):\n");
-	printf("  IOCTL calls: %" PRId64 "\n", ctl_int(kernel, "ioctls"));
-	printf("  Total IOCTL time: %.3f ms\n", (double)ctl_int(kernel, "ioctl_ns") / 1e6);
-	printf("  Scheduler calls: %" PRId64 "\n", ctl_int(kernel, "scheduler_calls"));
-	if (ctl_int(gpu, "kernels")) {
-		printf("\nGPU:\n  Kernels run: %" PRId64 "\n", ctl_int(gpu, "kernels"));
-		printf("  Total kernel time: %.3f ms\n", (double)ctl_int(gpu, "kernel_ns") / 1e6);
+	printf("  IOCTL calls: %" PRId64 "\n", json_int_of(kernel, "ioctls"));
+	printf("  Total IOCTL time: %.3f ms\n", (double)json_int_of(kernel, "ioctl_ns") / 1e6);
+	printf("  Scheduler calls: %" PRId64 "\n", json_int_of(kernel, "scheduler_calls"));
+	if (json_int_of(gpu, "kernels")) {
+		printf("\nGPU:\n  Kernels run: %" PRId64 "\n", json_int_of(gpu, "kernels"));
+		printf("  Total kernel time: %.3f ms\n",
+		       (double)json_int_of(gpu, "kernel_ns") / 1e6);
 		printf("  Busy: %.3f ms of %.3f ms (%.1f%%)", busy / 1e6, all / 1e6,
 		       all > 0 ? busy * 100 / all : 100.0);
-		if (ctl_int(gpu, "processes") > 1)
+		if (json_int_of(gpu, "processes") > 1)
 			printf(", added up over %" PRId64 " processes, each with GPUs of its own",
-			       ctl_int(gpu, "processes"));
+			       json_int_of(gpu, "processes"));
 		putchar('\n');
 	}
-	printf("\nTRACE:\n  From %.6f s to %.6f s\n", (double)ctl_int(data, "first_ns") / 1e9,
-	       (double)ctl_int(data, "last_ns") / 1e9);
-	printf("  Failed: %" PRId64 "\n  Lost events: %" PRId64 "\n", ctl_int(data, "failed"),
-	       ctl_int(data, "lost"));
-	if (ctl_int(data, "violations"))
+	printf("\nTRACE:\n  From %.6f s to %.6f s\n", (double)json_int_of(data, "first_ns") / 1e9,
+	       (double)json_int_of(data, "last_ns") / 1e9);
+	printf("  Failed: %" PRId64 "\n  Lost events: %" PRId64 "\n", json_int_of(data, "failed"),
+	       json_int_of(data, "lost"));
+	if (json_int_of(data, "violations"))
 		printf("  Impossible times: %" PRId64 " (see --errors)\n",
-		       ctl_int(data, "violations"));
-	print_counts(ctl_get(data, "by_type"), "class", INT64_MAX);
-	print_counts(ctl_get(data, "by_name"), "name",
+		       json_int_of(data, "violations"));
+	print_counts(json_member(data, "by_type"), "class", INT64_MAX);
+	print_counts(json_member(data, "by_name"), "name",
 		     options->top > TOP_NAMES ? options->top : TOP_NAMES);
 }
 

@@ -205,8 +205,8 @@ static void add_label(json_object *object, const struct timeline_row *row) {
 		json_add_bool(object, "others", true);
 		return;
 	}
-	report_add_number(object, "pid", row->pid);
-	report_add_number(object, row->kind == ROW_STREAM ? "device" : "tid", row->tid);
+	json_add_uint(object, "pid", row->pid);
+	json_add_uint(object, row->kind == ROW_STREAM ? "device" : "tid", row->tid);
 	if (row->kind == ROW_STREAM)
 		report_add_hex(object, "stream", row->stream);
 	else
@@ -238,23 +238,21 @@ static json_object *timeline_json(void *part) {
 			      : 0;
 	json_object *data = json_object_new_object(), *rows = json_object_new_array();
 
-	report_add_number(data, "from_ns", timeline->origin);
-	report_add_number(data, "to_ns", timeline->last);
-	report_add_number(data, "step_ns", timeline->step);
+	json_add_uint(data, "from_ns", timeline->origin);
+	json_add_uint(data, "to_ns", timeline->last);
+	json_add_uint(data, "step_ns", timeline->step);
 	qsort(timeline->rows, timeline->n, sizeof(*timeline->rows), row_order);
 	for (size_t i = 0; i < timeline->n; i++) {
 		json_object *row = json_object_new_object(), *busy = json_object_new_array();
 
 		add_label(row, timeline->rows[i]);
-		report_add_number(row, "count", timeline->rows[i]->count);
+		json_add_uint(row, "count", timeline->rows[i]->count);
 		for (size_t j = 0; j < n_steps; j++)
-			json_object_array_add(
-				busy, json_object_new_int64(
-					      (int64_t)(timeline->rows[i]->busy[j] & INT64_MAX)));
-		json_object_object_add(row, "busy_ns", busy);
-		json_object_array_add(rows, row);
+			json_append_int(busy, (int64_t)(timeline->rows[i]->busy[j] & INT64_MAX));
+		json_add(row, "busy_ns", busy);
+		json_append(rows, row);
 	}
-	json_object_object_add(data, "rows", rows);
+	json_add(data, "rows", rows);
 	return data;
 }
 
@@ -268,18 +266,18 @@ static int label_width(bool several) {
 
 static void print_label(json_object *row, bool several) {
 	const char *kind = ctl_string(row, "kind"), *thread = ctl_string(row, "thread");
-	const int64_t pid = ctl_int(row, "pid"), tid = ctl_int(row, "tid");
+	const int64_t pid = json_int_of(row, "pid"), tid = json_int_of(row, "tid");
 	const int width = label_width(several);
 	char label[128], whose[32] = "";
 
-	if (several && !ctl_get(row, "others") && (!strcmp(kind, "stream") || pid != tid))
+	if (several && !json_member(row, "others") && (!strcmp(kind, "stream") || pid != tid))
 		snprintf(whose, sizeof(whose), "%" PRId64 "%s", pid,
 			 strcmp(kind, "stream") ? "/" : " ");
-	if (ctl_get(row, "others"))
+	if (json_member(row, "others"))
 		snprintf(label, sizeof(label), "other %s", kind);
 	else if (!strcmp(kind, "stream"))
 		snprintf(label, sizeof(label), "%sGPU %" PRId64 " stream %s", whose,
-			 ctl_int(row, "device"), ctl_string(row, "stream") + strlen("0x"));
+			 json_int_of(row, "device"), ctl_string(row, "stream") + strlen("0x"));
 	else if (!strcmp(kind, "ioctls"))
 		snprintf(label, sizeof(label), "%s%" PRId64 "   ioctl", whose, tid);
 	else
@@ -301,7 +299,7 @@ static const char *shade(double share, bool utf8) {
 
 static void print_row(json_object *row, bool several, size_t columns, size_t n_steps, int64_t step,
 		      bool utf8) {
-	json_object *busy = ctl_get(row, "busy_ns");
+	json_object *busy = json_member(row, "busy_ns");
 
 	print_label(row, several);
 	for (size_t i = 0; i < columns; i++) {
@@ -322,9 +320,9 @@ static bool has_several(json_object *rows) {
 	for (size_t i = 0; i < json_object_array_length(rows); i++) {
 		json_object *row = json_object_array_get_idx(rows, i);
 
-		if (ctl_get(row, "others"))
+		if (json_member(row, "others"))
 			continue;
-		if (first && ctl_int(first, "pid") != ctl_int(row, "pid"))
+		if (first && json_int_of(first, "pid") != json_int_of(row, "pid"))
 			return true;
 		first = row;
 	}
@@ -332,9 +330,9 @@ static bool has_several(json_object *rows) {
 }
 
 static void timeline_print(json_object *data, const struct report_options *options) {
-	json_object *rows = ctl_get(data, "rows"), *from, *to;
+	json_object *rows = json_member(data, "rows"), *from, *to;
 	const size_t n = json_object_array_length(rows);
-	const int64_t step = ctl_int(data, "step_ns");
+	const int64_t step = json_int_of(data, "step_ns");
 	const bool several = has_several(rows);
 	const unsigned int label = (unsigned int)label_width(several);
 	size_t n_steps, columns = options->width > label + 12 ? options->width - label - 2 : 10;
@@ -344,10 +342,11 @@ static void timeline_print(json_object *data, const struct report_options *optio
 		puts("The trace has nothing that takes time.");
 		return;
 	}
-	n_steps = json_object_array_length(ctl_get(json_object_array_get_idx(rows, 0), "busy_ns"));
+	n_steps = json_object_array_length(
+		json_member(json_object_array_get_idx(rows, 0), "busy_ns"));
 	columns = n_steps < columns ? n_steps : columns;
-	from = ctl_format("%.6f s", (double)ctl_int(data, "from_ns") / 1e9);
-	to = ctl_format("%.6f s", (double)ctl_int(data, "to_ns") / 1e9);
+	from = ctl_format("%.6f s", (double)json_int_of(data, "from_ns") / 1e9);
+	to = ctl_format("%.6f s", (double)json_int_of(data, "to_ns") / 1e9);
 	printf("%*s %s", (int)label, "", json_object_get_string(from));
 	printf("%*s\n", (int)columns - (int)strlen(json_object_get_string(from)),
 	       json_object_get_string(to));

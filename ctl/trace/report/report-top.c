@@ -122,50 +122,43 @@ static json_object *top_json(void *part) {
 
 		report_add_text(row, "type", report_type_name(slow->kind));
 		report_add_text(row, "name", report_names_text(&top->names, slow->name));
-		json_object_object_add(row, "duration_us",
-				       json_object_new_double((double)slow->duration / 1e3));
-		report_add_number(row, "duration_ns", slow->duration);
-		report_add_number(row, "ts_ns", slow->start);
-		report_add_number(row, "event_id", slow->id);
-		report_add_number(row, "pid", slow->pid);
-		report_add_number(row, "tid", slow->tid);
+		json_add(row, "duration_us", json_object_new_double((double)slow->duration / 1e3));
+		json_add_uint(row, "duration_ns", slow->duration);
+		json_add_uint(row, "ts_ns", slow->start);
+		json_add_uint(row, "event_id", slow->id);
+		json_add_uint(row, "pid", slow->pid);
+		json_add_uint(row, "tid", slow->tid);
 		if (slow->result)
 			report_add_text(row, "ret_name",
 					report_names_text(&top->names, slow->result));
 		if (slow->open)
 			json_add_bool(row, "open", true);
-		json_object_array_add(array, row);
+		json_append(array, row);
 	}
 	return array;
 }
 
+static json_object *result_text(json_object *call, const char *key) {
+	return json_member(call, "open") ? json_object_new_string("(running)")
+					 : ctl_cell(call, key);
+}
+
 static void top_print(json_object *data, const struct report_options *options) {
-	static const char *const header[] = { "DURATION", "TYPE", "NAME",   "AT",
-					      "PID",      "TID",  "RESULT", NULL };
-	json_object *rows = json_object_new_array();
+	static const struct ctl_column columns[] = {
+		{ "DURATION", "duration_ns", report_cell_time },
+		{ "TYPE", "type" },
+		{ "NAME", "name" },
+		{ "AT", "ts_ns", report_cell_seconds },
+		{ "PID", "pid" },
+		{ "TID", "tid" },
+		{ "RESULT", "ret_name", result_text },
+		{},
+	};
 
-	for (size_t i = 0; i < json_object_array_length(data); i++) {
-		json_object *from = json_object_array_get_idx(data, i),
-			    *row = json_object_new_array();
-
-		json_object_array_add(row, report_text_time(ctl_int(from, "duration_ns")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "type")));
-		json_object_array_add(row, json_object_get(ctl_get(from, "name")));
-		json_object_array_add(row,
-				      ctl_format("%.6f s", (double)ctl_int(from, "ts_ns") / 1e9));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "pid")));
-		json_object_array_add(row, ctl_format("%" PRId64, ctl_int(from, "tid")));
-		json_object_array_add(row,
-				      ctl_format("%s", ctl_get(from, "open")
-							       ? "(running)"
-							       : ctl_string(from, "ret_name")));
-		json_object_array_add(rows, row);
-	}
 	printf("=== SLOWEST CALLS ===\n\n");
-	ctl_print_table(header, rows);
-	if (!json_object_array_length(rows))
+	ctl_print_columns(columns, data, INT64_MAX);
+	if (!json_object_array_length(data))
 		puts("The trace has no calls that take time.");
-	json_object_put(rows);
 }
 
 const struct report_part report_top = { .name = "top",

@@ -202,13 +202,13 @@ static json_object *file_json(const struct read_result *result, const char *name
 
 	report_add_text(file, "name", name);
 	report_add_text(file, "format", read_format_name(result->format));
-	report_add_number(file, "bytes", result->bytes);
-	report_add_number(file, "items", result->items);
-	report_add_number(file, "malformed", result->malformed);
-	report_add_number(file, "cut_bytes", result->cut);
-	report_add_number(file, "unmatched", result->unmatched);
-	report_add_number(file, "unnamed", result->unnamed);
-	report_add_number(file, "lost", result->lost);
+	json_add_uint(file, "bytes", result->bytes);
+	json_add_uint(file, "items", result->items);
+	json_add_uint(file, "malformed", result->malformed);
+	json_add_uint(file, "cut_bytes", result->cut);
+	json_add_uint(file, "unmatched", result->unmatched);
+	json_add_uint(file, "unnamed", result->unnamed);
+	json_add_uint(file, "lost", result->lost);
 	json_add_bool(file, "complete", result->stopped && !result->malformed && !result->cut);
 	return file;
 }
@@ -218,12 +218,12 @@ static int print_parts(struct report *report, const struct read_result *result, 
 	json_object *all = json_object_new_object(), *data;
 	bool first = true;
 
-	json_object_object_add(all, "file", file_json(result, name));
+	json_add(all, "file", file_json(result, name));
 	for (size_t i = 0; i < PARTS; i++) {
 		if (!report->parts[i])
 			continue;
 		data = all_parts[i]->json(report->parts[i]);
-		json_object_object_add(all, all_parts[i]->name, data);
+		json_add(all, all_parts[i]->name, data);
 		if (report->ctl->json)
 			continue;
 		if (!first)

@@ -52,8 +52,11 @@ void report_add_times(json_object *row, json_object *histogram);
 json_object *report_powers_json(const struct report_histogram *histogram);
 void report_print_powers(json_object *powers, const struct report_options *options);
 json_object *report_text(const char *text, size_t n);
+/* Cells of a table (ctl_cell_fn): "12 us"; "0.000012 s"; "12.3". */
+json_object *report_cell_time(json_object *object, const char *member);
+json_object *report_cell_seconds(json_object *object, const char *member);
+json_object *report_cell_percent(json_object *object, const char *member);
 void report_add_text(json_object *object, const char *key, const char *text);
-void report_add_number(json_object *object, const char *key, uint64_t number);
 void report_add_hex(json_object *object, const char *key,
 		    uint64_t number); /* of a handle: "0x1f" */
 /* Sorts an array of objects, the largest number of that member first. */

@@ -258,7 +258,7 @@ static void attach_shape(struct attach *attach, json_object *maps) {
 		};
 		json_add_int(map, "place", (int)shape->place);
 		json_add_int(map, "threads", shape->threads);
-		json_add_int(map, "ring_bytes", (int64_t)shape->ring_bytes);
+		json_add_int(map, "ring_bytes", shape->ring_bytes);
 	}
 }
 
@@ -270,8 +270,8 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 	int r;
 
 	r = linked_to_json(attach->linked, described);
-	if (r == 0 && (!json_object_object_get_ex(described, "maps", &maps) ||
-		       !json_object_object_get_ex(described, "programs", &programs)))
+	if (r == 0 && (!json_get_array(described, "maps", SIZE_MAX, &maps) ||
+		       !json_get_array(described, "programs", SIZE_MAX, &programs)))
 		r = -EINVAL;
 	if (r == 0)
 		attach_shape(attach, maps);
@@ -289,7 +289,7 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 		}
 		json_add_int(program, "index", (int)attach->chosen[i]);
 		json_add_int(program, "output", output);
-		json_object_array_add(chosen, json_object_get(program));
+		json_append(chosen, json_object_get(program));
 	}
 	for (size_t i = 0; r == 0 && i < attach->n_patches; i++) { /* behind all others */
 		int output = worker_task_add_output(task, ATTACH_PTX_MAX);
@@ -301,10 +301,9 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 				     "patch_output", output);
 	}
 	if (r == 0) {
-		json_object_object_add(job, "btf",
-				       json_object_get(json_object_object_get(described, "btf")));
-		json_object_object_add(job, "maps", json_object_get(maps));
-		json_object_object_add(job, "programs", json_object_get(chosen));
+		json_add(job, "btf", json_object_get(json_object_object_get(described, "btf")));
+		json_add(job, "maps", json_object_get(maps));
+		json_add(job, "programs", json_object_get(chosen));
 	}
 	json_object_put(chosen);
 	json_object_put(described);
@@ -346,7 +345,7 @@ static int attach_name(struct attach *attach, json_object *job) {
 	if (r < 0)
 		return r;
 	json_add_string(job, "prefix", attach->prefix->text);
-	json_object_object_get_ex(job, "maps", &maps);
+	maps = json_member(job, "maps");
 	for (size_t i = 0; i < attach->linked->n_maps; i++) {
 		compiled_slot_symbol(symbol, attach->prefix->text, i);
 		json_add_string(json_object_array_get_idx(maps, i), "slot_symbol", symbol);

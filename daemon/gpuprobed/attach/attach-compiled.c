@@ -20,6 +20,7 @@
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/registry/outcome.h"
 #include "lib/base/text.h"
+#include "lib/json.h"
 
 #define COMPILED_FIRST_OUTPUT 1
 #define COMPILED_PARAM_COUNT \
@@ -35,28 +36,6 @@ void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], const char *
 static int compiled_wrong(char *error, const char *what) {
 	snprintf(error, COMPILED_ERROR_SIZE, "worker sent a malformed reply: %s", what);
 	return COMPILED_E_INVALID;
-}
-
-/* An integer member in a range. */
-static bool compiled_int(json_object *object, const char *key, int64_t min, int64_t max,
-			 int64_t *value) {
-	json_object *member = NULL;
-
-	if (!json_object_object_get_ex(object, key, &member) ||
-	    !json_object_is_type(member, json_type_int))
-		return false;
-	*value = json_object_get_int64(member);
-	return *value >= min && *value <= max;
-}
-
-static bool compiled_bool(json_object *object, const char *key, bool *value) {
-	json_object *member = NULL;
-
-	if (!json_object_object_get_ex(object, key, &member) ||
-	    !json_object_is_type(member, json_type_boolean))
-		return false;
-	*value = json_object_get_boolean(member);
-	return true;
 }
 
 /* What a worker may have proved: nothing else leaves the memory of the map as map-layout.h says. */
@@ -77,12 +56,12 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object,
 	int64_t merge;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !compiled_bool(object, "used", &map->used))
+	    !json_get_bool(object, "used", &map->used))
 		return compiled_wrong(error, "map");
 	if (!map->used)
 		return 0;
-	if (!compiled_int(object, "merge", MAP_MERGE_NONE, MAP_MERGE_LATEST, &merge) ||
-	    !compiled_bool(object, "resident", &map->resident))
+	if (!json_get_int(object, "merge", MAP_MERGE_NONE, MAP_MERGE_LATEST, &merge) ||
+	    !json_get_bool(object, "resident", &map->resident))
 		return compiled_wrong(error, "layout of a map");
 	shape.merge = (uint32_t)merge;
 	why = map_layout_init(&map->layout, &shape);
@@ -97,15 +76,10 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object,
 
 static int compiled_symbol(struct compiled_program *program, json_object *object,
 			   const char *prefix, char *error) {
-	json_object *symbol = NULL;
-	const char *text;
+	const char *text = json_string_of(object, "symbol");
 
-	if (!json_object_object_get_ex(object, "symbol", &symbol) ||
-	    !json_object_is_type(symbol, json_type_string))
-		return compiled_wrong(error, "symbol");
-	text = json_object_get_string(symbol);
-	if (strlen(text) >= sizeof(program->symbol) || strncmp(text, prefix, strlen(prefix)) != 0 ||
-	    text[strlen(prefix)] != '_' ||
+	if (!text || strlen(text) >= sizeof(program->symbol) ||
+	    strncmp(text, prefix, strlen(prefix)) != 0 || text[strlen(prefix)] != '_' ||
 	    strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$") !=
 		    strlen(text))
 		return compiled_wrong(error, "symbol");
@@ -114,18 +88,14 @@ static int compiled_symbol(struct compiled_program *program, json_object *object
 }
 
 static int compiled_context(struct compiled_program *program, json_object *object, char *error) {
-	json_object *offsets = NULL;
+	json_object *offsets;
 
-	if (!json_object_object_get_ex(object, "context", &offsets) ||
-	    !json_object_is_type(offsets, json_type_array) ||
-	    json_object_array_length(offsets) > COMPILED_CONTEXT_MAX)
+	if (!json_get_array(object, "context", COMPILED_CONTEXT_MAX, &offsets))
 		return compiled_wrong(error, "context of a program");
 	for (size_t i = 0; i < json_object_array_length(offsets); i++) {
-		json_object *item = json_object_array_get_idx(offsets, i);
-		int64_t offset =
-			json_object_is_type(item, json_type_int) ? json_object_get_int64(item) : -1;
+		int64_t offset;
 
-		if (offset < 0 || offset > UINT16_MAX || offset % 8)
+		if (!json_int_at(offsets, i, 0, UINT16_MAX, &offset) || offset % 8)
 			return compiled_wrong(error, "context of a program");
 		for (size_t k = 0; k < i; k++)
 			if (program->context[k] == offset)
@@ -190,28 +160,25 @@ static int compiled_patch_parse(struct compiled_program *program, size_t i, json
 				struct worker_task *task, const struct compiled_request *request,
 				char *error) {
 	const unsigned int output = (unsigned int)(COMPILED_FIRST_OUTPUT + request->n_chosen + i);
-	json_object *reason = NULL;
+	const char *reason = json_string_of(object, "patch_reason");
 	int64_t size = 0, slots;
 
 	if (i >= request->n_patches) {
 		compiled_no_patch(program, "%s", request->no_patch ?: "");
 		return 0;
 	}
-	if (json_object_object_get_ex(object, "patch_size", NULL) &&
-	    !compiled_int(object, "patch_size", 0, INT64_MAX, &size))
+	if (json_has(object, "patch_size") &&
+	    !json_get_int(object, "patch_size", 0, INT64_MAX, &size))
 		return compiled_wrong(error, "size of a patch form");
 	if (!size) {
-		json_object_object_get_ex(object, "patch_reason", &reason);
-		compiled_no_patch(program, "%s",
-				  json_object_is_type(reason, json_type_string) &&
-						  json_object_get_string_len(reason)
-					  ? json_object_get_string(reason)
-					  : "the program has no form for the SASS engine");
+		compiled_no_patch(
+			program, "%s",
+			reason && *reason ? reason : "the program has no form for the SASS engine");
 		return 0;
 	}
 	if ((uint64_t)size != worker_task_output_size(task, output))
 		return compiled_wrong(error, "size of a patch form");
-	if (!compiled_int(object, "patch_maps", 1, 65, &slots) ||
+	if (!json_get_int(object, "patch_maps", 1, 65, &slots) ||
 	    (size_t)slots != program->n_maps + 1)
 		return compiled_wrong(error, "slots of a patch form");
 	program->patch_fd = worker_task_steal_fd(task, output);
@@ -221,18 +188,15 @@ static int compiled_patch_parse(struct compiled_program *program, size_t i, json
 /* The maps that a program uses, in the order of its slots. */
 static int compiled_maps(const struct compiled *compiled, struct compiled_program *program,
 			 json_object *object, char *error) {
-	json_object *maps = NULL;
+	json_object *maps;
 
-	if (!json_object_object_get_ex(object, "maps", &maps) ||
-	    !json_object_is_type(maps, json_type_array))
+	if (!json_get_array(object, "maps", 64, &maps))
 		return compiled_wrong(error, "maps of a program");
 	for (size_t k = 0; k < json_object_array_length(maps); k++) {
-		json_object *map = json_object_array_get_idx(maps, k);
-		int64_t n =
-			json_object_is_type(map, json_type_int) ? json_object_get_int64(map) : -1;
+		int64_t n;
 
-		if (n < 0 || (size_t)n >= compiled->n_maps || !compiled->maps[n].used ||
-		    program->maps >> n & 1)
+		if (!json_int_at(maps, k, 0, (int64_t)compiled->n_maps - 1, &n) ||
+		    !compiled->maps[n].used || program->maps >> n & 1)
 			return compiled_wrong(error, "maps of a program");
 		program->maps |= UINT64_C(1) << n;
 		program->map_order[program->n_maps++] = (uint8_t)n;
@@ -248,13 +212,13 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	int r;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !compiled_int(object, "index", 0, INT32_MAX, &value) ||
+	    !json_get_int(object, "index", 0, INT32_MAX, &value) ||
 	    (size_t)value != request->chosen[i])
 		return compiled_wrong(error, "program");
 	r = compiled_symbol(program, object, request->prefix, error);
 	if (r)
 		return r;
-	if (!compiled_int(object, "size", 1, INT64_MAX, &value) ||
+	if (!json_get_int(object, "size", 1, INT64_MAX, &value) ||
 	    (uint64_t)value !=
 		    worker_task_output_size(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i)))
 		return compiled_wrong(error, "size of a program");
@@ -262,19 +226,15 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	r = compiled_context(program, object, error);
 	if (r)
 		return r;
-	if (!compiled_bool(object, "process", &program->process))
+	if (!json_get_bool(object, "process", &program->process))
 		return compiled_wrong(error, "process");
-	if (!compiled_int(object, "isa", 10, 999, &value))
+	if (!json_get_u32(object, "isa", 10, 999, &program->isa))
 		return compiled_wrong(error, "isa");
-	program->isa = (unsigned int)value;
-	if (!compiled_int(object, "target", 10, 999, &value))
+	if (!json_get_u32(object, "target", 10, 999, &program->target))
 		return compiled_wrong(error, "target");
-	program->target = (unsigned int)value;
-	if (json_object_object_get_ex(object, "local_bytes", NULL)) {
-		if (!compiled_int(object, "local_bytes", 0, UINT32_MAX, &value))
-			return compiled_wrong(error, "local memory of a program");
-		program->local_bytes = (uint32_t)value;
-	}
+	if (json_has(object, "local_bytes") &&
+	    !json_get_u32(object, "local_bytes", 0, UINT32_MAX, &program->local_bytes))
+		return compiled_wrong(error, "local memory of a program");
 	r = compiled_maps(compiled, program, object, error);
 	if (r == 0)
 		r = compiled_patch_parse(program, i, object, task, request, error);
@@ -288,16 +248,13 @@ int compiled_from_json(struct compiled **compiledp, json_object *reply, struct w
 		       const struct compiled_request *request,
 		       char error[static COMPILED_ERROR_SIZE]) {
 	const size_t n_maps = request->n_maps, n_chosen = request->n_chosen;
-	json_object *maps = NULL, *programs = NULL;
+	json_object *maps, *programs;
 	struct compiled *compiled;
 	int r = 0;
 
-	if (!json_object_object_get_ex(reply, "maps", &maps) ||
-	    !json_object_is_type(maps, json_type_array) ||
-	    json_object_array_length(maps) != n_maps || n_maps > 64)
+	if (!json_get_array(reply, "maps", 64, &maps) || json_object_array_length(maps) != n_maps)
 		return compiled_wrong(error, "maps");
-	if (!json_object_object_get_ex(reply, "programs", &programs) ||
-	    !json_object_is_type(programs, json_type_array) ||
+	if (!json_get_array(reply, "programs", n_chosen, &programs) ||
 	    json_object_array_length(programs) != n_chosen)
 		return compiled_wrong(error, "programs");
 	compiled = calloc(1, sizeof(*compiled));

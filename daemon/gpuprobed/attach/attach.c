@@ -98,8 +98,7 @@ void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit) 
 
 void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
 		     json_object *reply, const char *message) {
-	json_object *log = NULL, *word = NULL;
-	bool internal = false;
+	const char *word;
 
 	if (result != WORKER_POOL_E_REFUSED) {
 		attach_fail(attach,
@@ -108,13 +107,9 @@ void attach_fail_job(struct attach *attach, int result, enum attach_error refuse
 			    NULL, NULL, "%s", message);
 		return;
 	}
-	if (json_object_object_get_ex(reply, "error", &word))
-		internal = strcmp(json_object_get_string(word) ?: "", "internal") == 0;
-	if (!json_object_object_get_ex(reply, "log", &log) ||
-	    !json_object_is_type(log, json_type_string))
-		log = NULL;
-	attach_fail(attach, internal ? ATTACH_E_INTERNAL : refused, "",
-		    log ? json_object_get_string(log) : NULL, "%s", message);
+	word = json_string_of(reply, "error");
+	attach_fail(attach, word && !strcmp(word, "internal") ? ATTACH_E_INTERNAL : refused, "",
+		    json_string_of(reply, "log"), "%s", message);
 }
 
 /* ---- verify ---- */

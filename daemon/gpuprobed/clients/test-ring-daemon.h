@@ -23,6 +23,7 @@
 #include "lib/varlink/varlink-client.h"
 #include "lib/varlink/varlink-idl.h"
 #include "lib/varlink/varlink-interfaces.h"
+#include "lib/json.h"
 
 #define TIMEOUT_MS 20000
 #define RECORD 32
@@ -241,7 +242,7 @@ static inline struct varlink_client *ask(const char *method, const char *map, bo
 
 	snprintf(name, sizeof(name), "io.gpuprobe.control.%s", method);
 	if (map)
-		control_add_string(parameters, "map", map);
+		json_add_string(parameters, "map", map);
 	json_object_object_add(parameters, "follow", json_object_new_boolean(follow));
 	assert_int_equal(varlink_client_call_more(client, name, parameters), 0);
 	return client;

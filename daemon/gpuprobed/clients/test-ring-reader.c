@@ -10,16 +10,16 @@
 #include "proto/ring-reply.h"
 
 static size_t n_of(const struct varlink_reply *reply, const char *key) {
-	return json_object_array_length(control_member(reply->parameters, key));
+	return json_object_array_length(json_member(reply->parameters, key));
 }
 
 static int64_t number_of(json_object *object, const char *key) {
-	return json_object_get_int64(control_member(object, key));
+	return json_object_get_int64(json_member(object, key));
 }
 
 /* The number that process_write() gave a record. */
 static uint32_t record_number(json_object *record) {
-	json_object *data = control_member(record, "data");
+	json_object *data = json_member(record, "data");
 	unsigned char *bytes;
 	uint32_t number;
 	size_t n;
@@ -43,7 +43,7 @@ static void refused(const char *method, const char *map, int64_t object, const c
 
 	snprintf(name, sizeof(name), "io.gpuprobe.control.%s", method);
 	if (map)
-		control_add_string(parameters, "map", map);
+		json_add_string(parameters, "map", map);
 	if (object)
 		json_add_int(parameters, "object", object);
 	assert_int_equal(varlink_client_call(client, name, parameters, &reply),
@@ -81,7 +81,7 @@ static void test_drain(void **state) {
 		assert_true(n_of(&reply, "records") < 20000);
 		for (size_t i = 0; i < n_of(&reply, "records"); i++) {
 			json_object *record = json_object_array_get_idx(
-				control_member(reply.parameters, "records"), i);
+				json_member(reply.parameters, "records"), i);
 			uint32_t number = record_number(record);
 
 			assert_true(number < 2 * n && !seen[number]);
@@ -91,7 +91,7 @@ static void test_drain(void **state) {
 			assert_int_equal(number_of(record, "lane"), number % 32);
 			assert_int_equal(number_of(record, "sm"), 100 + number % n / 32 % 128);
 		}
-		assert_int_equal(first, control_member(reply.parameters, "btf") != NULL);
+		assert_int_equal(first, json_member(reply.parameters, "btf") != NULL);
 		assert_int_equal(number_of(reply.parameters, "btf_value_type"), 9);
 		assert_int_equal(number_of(reply.parameters, "lost"), reply.continues ? 0 : 17);
 		continues = reply.continues;
@@ -111,7 +111,7 @@ static void test_drain(void **state) {
 
 /* The same in batches, with `more` and without. */
 static size_t read_batches(const struct varlink_reply *reply, bool *seen) {
-	json_object *text = control_member(reply->parameters, "batches");
+	json_object *text = json_member(reply->parameters, "batches");
 	unsigned char *bytes, *at;
 	size_t n_bytes, n = 0;
 
@@ -161,7 +161,7 @@ static void test_raw(void **state) {
 	for (int more = 0; more < 2; more++) {
 		json_object *parameters = json_object_new_object();
 
-		control_add_string(parameters, "map", "events");
+		json_add_string(parameters, "map", "events");
 		json_object_object_add(parameters, "raw", json_object_new_boolean(true));
 		if (more)
 			assert_int_equal(varlink_client_call_more(client,
@@ -205,7 +205,7 @@ static void test_single(void **state) {
 		json_object *parameters = json_object_new_object();
 		struct varlink_reply reply;
 
-		control_add_string(parameters, "map", "events");
+		json_add_string(parameters, "map", "events");
 		assert_int_equal(varlink_client_call(client, "io.gpuprobe.control.ReadRing",
 						     parameters, &reply),
 				 0);
@@ -296,7 +296,7 @@ static void test_ended(void **state) {
 	next(client, &reply);
 	assert_int_equal(n_of(&reply, "records"), 64);
 	assert_int_equal(
-		number_of(json_object_array_get_idx(control_member(reply.parameters, "records"), 0),
+		number_of(json_object_array_get_idx(json_member(reply.parameters, "records"), 0),
 			  "pid"),
 		1001);
 	varlink_reply_deinit(&reply);
@@ -415,8 +415,7 @@ static void write_line(struct process_rings *process, uint32_t ring, uint64_t ti
 }
 
 static void check_line(const struct varlink_reply *reply, size_t i, const char *expected) {
-	json_object *line =
-		json_object_array_get_idx(control_member(reply->parameters, "lines"), i);
+	json_object *line = json_object_array_get_idx(json_member(reply->parameters, "lines"), i);
 
 	assert_non_null(line);
 	assert_string_equal(json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN), expected);

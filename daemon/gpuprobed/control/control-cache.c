@@ -23,17 +23,17 @@ int control_cache_status(struct varlink_call *call, json_object *parameters, voi
 
 	cache_counters(context->image->cache, &counters);
 	json_add_bool(json, "enabled", context->image->cache != NULL);
-	control_add_string(json, "folder", job_cache_folder(context->image->cache));
-	json_add_int(json, "limit", (int64_t)counters.limit);
-	json_add_int(json, "bytes", (int64_t)counters.bytes);
-	json_add_int(json, "entries", (int64_t)counters.entries);
-	json_add_int(json, "hits", (int64_t)counters.hits);
-	json_add_int(json, "misses", (int64_t)counters.misses);
-	json_add_int(json, "invalid", (int64_t)counters.invalid);
-	json_add_int(json, "stores", (int64_t)counters.stores);
-	json_add_int(json, "skipped", (int64_t)counters.skipped);
-	json_add_int(json, "failures", (int64_t)counters.failures);
-	json_add_int(json, "evicted", (int64_t)counters.evicted);
+	json_add_text(json, "folder", job_cache_folder(context->image->cache));
+	json_add_int(json, "limit", counters.limit);
+	json_add_int(json, "bytes", counters.bytes);
+	json_add_int(json, "entries", counters.entries);
+	json_add_int(json, "hits", counters.hits);
+	json_add_int(json, "misses", counters.misses);
+	json_add_int(json, "invalid", counters.invalid);
+	json_add_int(json, "stores", counters.stores);
+	json_add_int(json, "skipped", counters.skipped);
+	json_add_int(json, "failures", counters.failures);
+	json_add_int(json, "evicted", counters.evicted);
 	return varlink_call_reply(call, json);
 }
 
@@ -44,11 +44,11 @@ static json_object *control_cache_item_json(const struct cache_item *item) {
 
 	memcpy(key.bytes, item->header.key, sizeof(key.bytes));
 	cache_key_text(&key, text);
-	control_add_string(json, "key", text);
-	control_add_string(json, "job", item->header.job);
-	control_add_string(json, "name", item->header.name);
+	json_add_text(json, "key", text);
+	json_add_text(json, "job", item->header.job);
+	json_add_text(json, "name", item->header.name);
 	json_add_int(json, "uid", item->header.uid);
-	json_add_int(json, "bytes", (int64_t)item->bytes);
+	json_add_int(json, "bytes", item->bytes);
 	json_add_int(json, "used", item->used * 1000000);
 	return json;
 }
@@ -73,10 +73,10 @@ static void control_on_listed(const struct job_cache_report *report, void *userd
 		json = json_object_new_object();
 		entries = json_object_new_array();
 		for (size_t i = 0; i < report->n_items; i++)
-			json_object_array_add(entries, control_cache_item_json(&report->items[i]));
-		json_object_object_add(json, "entries", entries);
-		json_add_int(json, "total", (int64_t)report->usage.entries);
-		json_add_int(json, "bytes", (int64_t)report->usage.bytes);
+			json_append(entries, control_cache_item_json(&report->items[i]));
+		json_add(json, "entries", entries);
+		json_add_int(json, "total", report->usage.entries);
+		json_add_int(json, "bytes", report->usage.bytes);
 		varlink_call_reply(call, json);
 	}
 	varlink_call_unref(call);
@@ -88,8 +88,8 @@ static void control_on_cleared(const struct job_cache_report *report, void *user
 
 	if (!control_cache_failed(call, report)) {
 		json = json_object_new_object();
-		json_add_int(json, "removed", (int64_t)report->usage.removed);
-		json_add_int(json, "bytes", (int64_t)report->usage.bytes);
+		json_add_int(json, "removed", report->usage.removed);
+		json_add_int(json, "bytes", report->usage.bytes);
 		varlink_call_reply(call, json);
 	}
 	varlink_call_unref(call);

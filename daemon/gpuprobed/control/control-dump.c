@@ -86,10 +86,10 @@ static json_object *dump_entry(const struct map *map, const struct map_entry *en
 
 	for (uint32_t i = 0; value && i < entry->n_values; i++) {
 		value = dump_bytes(entry->values + i * size, size, n_bytes);
-		json_object_array_add(values, value);
+		json_append(values, value);
 	}
-	json_object_object_add(json, "key", key);
-	json_object_object_add(json, "values", values);
+	json_add(json, "key", key);
+	json_add(json, "values", values);
 	if (per_process && entry->pid)
 		json_add_int(json, "pid", entry->pid);
 	if (map->spec.layout.kind == MAP_KIND_THREADS)
@@ -107,14 +107,14 @@ static json_object *dump_reply(struct dump *dump, const struct map *map,
 	json_object *json = json_object_new_object();
 	char *text;
 
-	json_object_object_add(json, "map", control_map_json(map, object));
-	json_object_object_add(json, "entries", varlink_json_list_steal(&dump->entries));
+	json_add(json, "map", control_map_json(map, object));
+	json_add(json, "entries", varlink_json_list_steal(&dump->entries));
 	dump->n_bytes = 0;
 	if (!dump->started && object->btf) {
 		text = malloc(base64_encoded_size(object->n_btf));
 		if (text) {
 			base64_encode(text, object->btf, object->n_btf);
-			control_add_string(json, "btf", text);
+			json_add_text(json, "btf", text);
 			free(text);
 		}
 	}
@@ -198,11 +198,11 @@ static void dump_start(void *userdata) {
 /* What the caller asks for. False: *rp is the answer. */
 static bool dump_order(struct varlink_call *call, json_object *parameters, const struct map *map,
 		       struct map_order *order, int *rp) {
-	const char *merge = control_string(parameters, "merge");
+	const char *merge = json_string_of(parameters, "merge");
 
 	*order = (struct map_order){
-		.per_process = control_bool(parameters, "per_process"),
-		.nonzero = control_bool(parameters, "nonzero"),
+		.per_process = json_bool_of(parameters, "per_process"),
+		.nonzero = json_bool_of(parameters, "nonzero"),
 		.latest = merge && !strcmp(merge, "latest"),
 		.reader = varlink_call_peer(call)->uid,
 	};
@@ -223,7 +223,7 @@ int control_dump_map(struct varlink_call *call, json_object *parameters, void *u
 	struct map *map;
 	int r = 0;
 
-	map = control_find_map(context, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map || !dump_order(call, parameters, map, &order, &r))
 		return r;
 	dump = calloc(1, sizeof(*dump));

@@ -21,6 +21,7 @@
 #include "daemon/gpuprobed/workers/cache/job-cache.h"
 #include "missing.h"
 #include "daemon/gpuprobed/trace/hook/hook.h"
+#include "lib/json.h"
 
 #define EXAMINE_PING_MS 20000
 #define EXAMINE_DESCRIPTORS_MIN 4096
@@ -53,12 +54,12 @@ static void __attribute__((format(printf, 6, 7))) examine_add(json_object *check
 	va_start(arguments, format);
 	vsnprintf(found, sizeof(found), format, arguments);
 	va_end(arguments);
-	control_add_string(check, "id", id);
-	control_add_string(check, "title", title);
-	control_add_string(check, "state", state);
-	control_add_string(check, "found", found);
-	control_add_string(check, "todo", todo ?: "");
-	json_object_array_add(checks, check);
+	json_add_text(check, "id", id);
+	json_add_text(check, "title", title);
+	json_add_text(check, "state", state);
+	json_add_text(check, "found", found);
+	json_add_text(check, "todo", todo ?: "");
+	json_append(checks, check);
 }
 
 /* ---- rights ---- */
@@ -240,10 +241,10 @@ static void examine_hooks(struct control_context *context, const struct varlink_
 	for (size_t i = 0; i < n; i++) {
 		json_object *hook = json_object_array_get_idx(hooks, i);
 
-		if (strcmp(control_string(hook, "state"), "unavailable"))
+		if (strcmp(json_string_of(hook, "state"), "unavailable"))
 			continue;
 		if (!unavailable++)
-			reason = control_string(hook, "reason");
+			reason = json_string_of(hook, "reason");
 	}
 	if (unavailable)
 		examine_add(checks, id, title, "warning",
@@ -326,7 +327,7 @@ static void examine_finish(struct examine *examine) {
 	examine_parts(examine->context, examine->checks);
 	examine_rest(examine->context, examine->checks);
 	examine_hooks(examine->context, call, examine->checks);
-	json_object_object_add(json, "checks", examine->checks);
+	json_add(json, "checks", examine->checks);
 	varlink_call_on_cancel(call, NULL);
 	varlink_call_reply(call, json);
 	varlink_call_unref(call);
@@ -373,7 +374,7 @@ static int examine_ping(struct examine *examine, size_t index, struct worker_poo
 	*ping = (struct examine_ping){
 		.examine = examine, .began = examine_now(), .id = id, .title = title
 	};
-	control_add_string(request, "job", "ping");
+	json_add_text(request, "job", "ping");
 	ping->task = worker_task_new(request, examine_on_pong, ping);
 	if (!ping->task)
 		return -ENOMEM;

@@ -12,6 +12,7 @@
 #include "daemon/gpuprobed/keep/keep.h"
 #include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/metrics/metrics.h"
+#include "lib/json.h"
 
 int control_export_map(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
@@ -22,7 +23,7 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 	struct map *map;
 	int r = 0;
 
-	map = control_find_map(context, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
 	registry_map(context->registry, map->id, &object);
@@ -48,12 +49,12 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 		return r;
 	keep_changed(context->keep);
 	parameters = json_object_new_object();
-	json_object_object_add(parameters, "export", map_export_json(export));
+	json_add(parameters, "export", map_export_json(export));
 	return varlink_call_reply(call, parameters);
 }
 
 int control_unexport_map(struct varlink_call *call, json_object *parameters, void *userdata) {
-	const char *name = control_string(parameters, "map");
+	const char *name = json_string_of(parameters, "map");
 	struct control_context *context = userdata;
 	struct map_export *export;
 	char what[300];
@@ -80,8 +81,8 @@ int control_list_exports(struct varlink_call *call, json_object *parameters, voi
 
 	TAILQ_FOREACH(export, &context->exports->list, link)
 		if (control_may_see(call, export->owner))
-			json_object_array_add(exports, map_export_json(export));
-	json_object_object_add(json, "exports", exports);
+			json_append(exports, map_export_json(export));
+	json_add(json, "exports", exports);
 	return varlink_call_reply(call, json);
 }
 
@@ -113,8 +114,7 @@ static void metrics_call_on_text(struct metrics_text *text, void *userdata) {
 		control_error_reason(metrics->call, "Internal", "no memory");
 	} else {
 		json = json_object_new_object();
-		json_object_object_add(json, "text",
-				       json_object_new_string_len(text->data, (int)text->n));
+		json_add(json, "text", json_object_new_string_len(text->data, (int)text->n));
 		varlink_call_reply(metrics->call, json);
 	}
 	metrics_call_free(metrics);
@@ -126,7 +126,7 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 		.all = control_is_admin(call),
 		.uid = varlink_call_peer(call)->uid,
 		.json = true,
-		.prometheus = control_bool(parameters, "prometheus"),
+		.prometheus = json_bool_of(parameters, "prometheus"),
 	};
 	struct metrics_call *metrics = calloc(1, sizeof(*metrics));
 	int r;

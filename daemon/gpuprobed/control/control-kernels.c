@@ -25,12 +25,12 @@ static json_object *kernel_json(const struct kernel *kernel) {
 	char id[17];
 
 	snprintf(id, sizeof(id), "%016llx", (unsigned long long)kernel->id);
-	control_add_string(json, "id", id);
-	control_add_string(json, "name", kernel->name);
-	control_add_string(json, "demangled", kernel->demangled ?: kernel->name);
+	json_add_text(json, "id", id);
+	json_add_text(json, "name", kernel->name);
+	json_add_text(json, "demangled", kernel->demangled ?: kernel->name);
 	json_add_bool(json, "device_function", kernel->device_function);
 	for (size_t i = 0; i < kernel->n_pids; i++)
-		json_object_array_add(pids, json_object_new_int64(kernel->pids[i]));
+		json_append_int(pids, kernel->pids[i]);
 	for (size_t i = 0; i < kernel->n_attachments; i++)
 		json_object_array_add(attachments,
 				      json_object_new_int64((int64_t)kernel->attachments[i]));
@@ -45,7 +45,7 @@ bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_b
 	for (; list->next < list->n && bytes < n_bytes; list->next++) {
 		const struct kernel *kernel = &list->kernels[list->next];
 
-		json_object_array_add(array, kernel_json(kernel));
+		json_append(array, kernel_json(kernel));
 		bytes += 128 + 2 * strlen(kernel->name) +
 			 12 * (kernel->n_pids + kernel->n_attachments);
 	}
@@ -122,7 +122,7 @@ static int kernels_call_turn(struct varlink_call *call, void *userdata) {
 }
 
 int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
-	json_object *pid = control_member(parameters, "pid");
+	json_object *pid = json_member(parameters, "pid");
 	const struct kernels_reader reader = control_reader(call);
 	struct control_context *context = userdata;
 	struct kernels_call *listing;

@@ -12,38 +12,33 @@
 
 #include "lib/json.h"
 
-/* Counts of records may be anything a process says: they stay within what JSON's readers take. */
-static int64_t records(uint64_t n) {
-	return n < INT64_MAX ? (int64_t)n : INT64_MAX;
-}
-
 json_object *control_map_json(const struct map *map, const struct object *object) {
 	const struct map_layout *layout = &map->spec.layout;
 	json_object *json = json_object_new_object();
 	char buffer[16];
 
-	json_add_int(json, "id", (int64_t)map->id);
-	json_add_int(json, "object", (int64_t)object->id);
-	control_add_string(json, "name", map->name);
-	control_add_string(json, "type", map_type_name(map->spec.type, buffer));
+	json_add_int(json, "id", map->id);
+	json_add_int(json, "object", object->id);
+	json_add_text(json, "name", map->name);
+	json_add_text(json, "type", map_type_name(map->spec.type, buffer));
 	json_add_int(json, "key_size", map->spec.key_size);
 	json_add_int(json, "value_size", map->spec.value_size);
 	json_add_int(json, "max_entries", map->spec.max_entries);
-	control_add_string(json, "kind", map_kind_name(layout->kind));
-	control_add_string(json, "place", map_place_name(layout->place));
+	json_add_text(json, "kind", map_kind_name(layout->kind));
+	json_add_text(json, "place", map_place_name(layout->place));
 	json_add_int(json, "shards", layout->shards);
-	control_add_string(json, "merge", map_merge_name(layout->merge));
+	json_add_text(json, "merge", map_merge_name(layout->merge));
 	if (layout->kind == MAP_KIND_THREADS)
 		json_add_int(json, "threads", layout->threads);
 	if (layout->kind == MAP_KIND_RING) {
-		json_add_int(json, "written", records(map_written(map)));
-		json_add_int(json, "lost", records(map_lost(map)));
+		json_add_uint(json, "written", map_written(map));
+		json_add_uint(json, "lost", map_lost(map));
 	} else if (map->lost) {
-		json_add_int(json, "lost", (int64_t)map->lost);
+		json_add_int(json, "lost", map->lost);
 	}
 	json_add_int(json, "instances", map->n_instances);
 	json_add_bool(json, "carried", map_was_carried(map));
-	json_add_int(json, "bytes", (int64_t)map_bytes(map));
+	json_add_int(json, "bytes", map_bytes(map));
 	return json;
 }
 
@@ -66,14 +61,14 @@ struct map *control_find_map(const struct control_context *context, struct varli
 				continue;
 			found = map;
 			n++;
-			json_object_array_add(ids, json_object_new_int64((int64_t)map->id));
+			json_append_int(ids, map->id);
 		}
 	}
 	if (n > 1) {
 		json_object *json = json_object_new_object();
 
-		control_add_string(json, "what", name);
-		json_object_object_add(json, "ids", ids);
+		json_add_text(json, "what", name);
+		json_add(json, "ids", ids);
 		*rp = varlink_call_error(call, "io.gpuprobe.control.Ambiguous", json);
 		return NULL;
 	}

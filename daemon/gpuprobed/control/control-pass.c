@@ -11,20 +11,20 @@ static json_object *control_strings(const struct pass_strings *strings) {
 	json_object *array = json_object_new_array();
 
 	for (size_t i = 0; i < strings->n; i++)
-		json_object_array_add(array, json_object_new_string(strings->strings[i]));
+		json_append_string(array, strings->strings[i]);
 	return array;
 }
 
 static json_object *control_pass_json(const struct pass_definition *definition) {
 	json_object *json = json_object_new_object();
 
-	control_add_string(json, "name", definition->name);
-	control_add_string(json, "description", definition->description);
-	control_add_string(json, "file", definition->file);
-	control_add_string(json, "executable", definition->executable ?: "");
+	json_add_text(json, "name", definition->name);
+	json_add_text(json, "description", definition->description);
+	json_add_text(json, "file", definition->file);
+	json_add_text(json, "executable", definition->executable ?: "");
 	json_add_int(json, "order", definition->order);
-	json_object_object_add(json, "include", control_strings(&definition->include));
-	json_object_object_add(json, "exclude", control_strings(&definition->exclude));
+	json_add(json, "include", control_strings(&definition->include));
+	json_add(json, "exclude", control_strings(&definition->exclude));
 	return json;
 }
 
@@ -34,11 +34,10 @@ int control_list_passes(struct varlink_call *call, json_object *parameters, void
 		    *folders = json_object_new_array();
 
 	for (size_t i = 0; i < context->image->passes.n; i++)
-		json_object_array_add(passes,
-				      control_pass_json(context->image->passes.definitions[i]));
+		json_append(passes, control_pass_json(context->image->passes.definitions[i]));
 	for (size_t i = 0; i < context->n_pass_folders; i++)
-		json_object_array_add(folders, json_object_new_string(context->pass_folders[i]));
-	json_object_object_add(json, "passes", passes);
-	json_object_object_add(json, "folders", folders);
+		json_append_string(folders, context->pass_folders[i]);
+	json_add(json, "passes", passes);
+	json_add(json, "folders", folders);
 	return varlink_call_reply(call, json);
 }

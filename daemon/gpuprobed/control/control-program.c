@@ -88,13 +88,13 @@ static json_object *control_patches_json(const struct control_context *context,
 			    !control_is_of_point(&attachment->section, function->instruction))
 				continue;
 			json = json_object_new_object();
-			control_add_string(json, "instruction", name);
+			json_add_text(json, "instruction", name);
 			json_add_int(json, "capability", image->capability);
 			json_add_int(json, "registers", function->registers);
 			json_add_int(json, "spill_stores", function->spill_stores);
 			json_add_int(json, "spill_loads", function->spill_loads);
 			json_add_int(json, "stack", function->stack);
-			json_object_array_add(array, json);
+			json_append(array, json);
 		}
 	}
 	return array;
@@ -105,19 +105,18 @@ static json_object *control_program_json(const struct control_context *context,
 	json_object *json = json_object_new_object(), *maps = json_object_new_array();
 	const struct object *object = attachment->object;
 
-	json_object_object_add(json, "attachment", control_attachment_json(attachment));
-	control_add_string(json, "symbol", attachment->symbol);
-	json_add_int(json, "ptx_size", (int64_t)attachment->size);
+	json_add(json, "attachment", control_attachment_json(attachment));
+	json_add_text(json, "symbol", attachment->symbol);
+	json_add_int(json, "ptx_size", attachment->size);
 	json_add_int(json, "local_bytes", attachment->local_bytes);
 	json_add_int(json, "isa", attachment->isa);
 	json_add_int(json, "target", attachment->target);
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (attachment->maps >> i & 1 && object->maps[i])
-			json_object_array_add(maps,
-					      json_object_new_string(object->maps[i]->spec.name));
-	json_object_object_add(json, "maps", maps);
-	control_add_string(json, "sass", attachment->patch_fd >= 0 ? "" : attachment->patch_reason);
-	json_object_object_add(json, "patches", control_patches_json(context, attachment));
+			json_append_string(maps, object->maps[i]->spec.name);
+	json_add(json, "maps", maps);
+	json_add_text(json, "sass", attachment->patch_fd >= 0 ? "" : attachment->patch_reason);
+	json_add(json, "patches", control_patches_json(context, attachment));
 	return json;
 }
 
@@ -135,7 +134,7 @@ static bool control_means_program(const char *program, const struct attachment *
 
 int control_show_program(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
-	const char *program = control_string(parameters, "program");
+	const char *program = json_string_of(parameters, "program");
 	json_object *json, *programs = json_object_new_array();
 	const struct attachment *attachment;
 
@@ -143,12 +142,12 @@ int control_show_program(struct varlink_call *call, json_object *parameters, voi
 	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (!attachment->on_host && control_may_see(call, attachment->object->owner) &&
 		    control_means_program(program, attachment))
-			json_object_array_add(programs, control_program_json(context, attachment));
+			json_append(programs, control_program_json(context, attachment));
 	if (!json_object_array_length(programs)) {
 		json_object_put(programs);
 		return control_error_not_found(call, program);
 	}
 	json = json_object_new_object();
-	json_object_object_add(json, "programs", programs);
+	json_add(json, "programs", programs);
 	return varlink_call_reply(call, json);
 }

@@ -169,7 +169,7 @@ static bool reader_take_records(const struct ring_batch *batch, void *userdata) 
 
 		base64_encode(text, batch->records + (size_t)i * batch->size, batch->size);
 		json_add_int(json, "pid", reader->source->pid);
-		control_add_string(json, "data", text);
+		json_add_text(json, "data", text);
 		json_add_int(json, "sm", batch->sm);
 		json_add_int(json, "lane", __builtin_ctz(lanes));
 		varlink_json_list_add(&reader->records, json);
@@ -206,12 +206,12 @@ static void reader_add_program(const struct ring_reader *reader, json_object *js
 	TAILQ_FOREACH(attachment, &reader->context->registry->attachments, link) {
 		end = strrchr(attachment->symbol, '_');
 		if (attachment->object == reader->source_object && end && !strcmp(end, name)) {
-			control_add_string(json, "program", attachment->program);
+			json_add_text(json, "program", attachment->program);
 			return;
 		}
 	}
 	snprintf(name, sizeof(name), "program %u", index);
-	control_add_string(json, "program", name);
+	json_add_text(json, "program", name);
 }
 
 static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
@@ -230,11 +230,11 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 		}
 		json = json_object_new_object();
 		json_add_int(json, "pid", reader->source->pid);
-		control_add_string(json, "comm", reader->source->comm);
-		json_add_int(json, "time", line.time < INT64_MAX ? (int64_t)line.time : INT64_MAX);
+		json_add_text(json, "comm", reader->source->comm);
+		json_add_uint(json, "time", line.time);
 		reader_add_program(reader, json, line.program);
-		control_add_string(json, "text", line.text);
-		json_object_array_add(reader->lines, json);
+		json_add_text(json, "text", line.text);
+		json_append(reader->lines, json);
 		reader->context->metrics->counters.log_lines++;
 		reader->n_bytes += 256 + strlen(line.text);
 	}
@@ -244,7 +244,7 @@ static bool reader_take_lines(const struct ring_batch *batch, void *userdata) {
 static int64_t line_time(const void *element) {
 	json_object *const *line = element;
 
-	return json_object_get_int64(control_member(*line, "time"));
+	return json_object_get_int64(json_member(*line, "time"));
 }
 
 /* Rings have no order between them; lines of one reply get that of their times. */
@@ -260,7 +260,7 @@ static void reader_add_base64(json_object *json, const char *key, const void *da
 	if (!text)
 		return;
 	base64_encode(text, data, n);
-	control_add_string(json, key, text);
+	json_add_text(json, key, text);
 	free(text);
 }
 
@@ -272,14 +272,14 @@ static json_object *reader_reply(struct ring_reader *reader) {
 
 	if (reader->log) {
 		json_object_array_sort(reader->lines, compare_lines);
-		json_object_object_add(json, "lines", reader->lines);
+		json_add(json, "lines", reader->lines);
 		reader->lines = json_object_new_array();
 	} else {
-		json_object_object_add(json, "records", varlink_json_list_steal(&reader->records));
+		json_add(json, "records", varlink_json_list_steal(&reader->records));
 	}
 	reader->n_bytes = 0;
 	reader->lost = reader_lost(reader);
-	json_add_int(json, "lost", (int64_t)reader->lost);
+	json_add_int(json, "lost", reader->lost);
 	if (!reader->log) {
 		if (map && !reader->started && place.object->btf)
 			reader_add_base64(json, "btf", place.object->btf, place.object->n_btf);
@@ -529,12 +529,12 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 	reader->map = map;
 	reader->object = object;
 	reader->more = varlink_call_more(call);
-	reader->follow = reader->more && control_bool(parameters, "follow");
+	reader->follow = reader->more && json_bool_of(parameters, "follow");
 	reader->pause_ms = 1;
 	reader->last_instance = context->registry->last_instance;
 	reader->synced = uv_now(context->loop);
 	reader->lines = reader->log ? json_object_new_array() : NULL;
-	if (map && control_bool(parameters, "raw")) {
+	if (map && json_bool_of(parameters, "raw")) {
 		reader->raw = malloc(READER_RAW_SIZE(reader->more));
 		r = reader->raw ? 0 : -ENOMEM;
 	}
@@ -567,7 +567,7 @@ int control_read_ring(struct varlink_call *call, json_object *parameters, void *
 	struct map *map;
 	int r = 0;
 
-	map = control_find_map(context, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
 	if (map->spec.layout.kind != MAP_KIND_RING)
@@ -577,7 +577,7 @@ int control_read_ring(struct varlink_call *call, json_object *parameters, void *
 }
 
 int control_read_log(struct varlink_call *call, json_object *parameters, void *userdata) {
-	json_object *member = control_member(parameters, "object");
+	json_object *member = json_member(parameters, "object");
 	struct control_context *context = userdata;
 	const struct object *object;
 	int64_t id = member ? json_object_get_int64(member) : 0;

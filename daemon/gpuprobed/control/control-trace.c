@@ -19,11 +19,11 @@
 #include "lib/base64.h"
 #include "control.h"
 #include "lib/function.h"
+#include "lib/json.h"
 #include "daemon/gpuprobed/trace/hook/hook.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/log-limit.h"
 #include "daemon/gpuprobed/trace/session/session.h"
-#include "lib/varlink/varlink-json.h"
 
 #define TRACE_PATTERNS_MAX 256
 #define TRACE_PATTERN_SIZE 256
@@ -70,7 +70,7 @@ static bool fault(struct control_fault *f, const char *parameter, const char *fo
 /* A number from min to max; absent: otherwise. */
 static bool take_number(json_object *parameters, const char *key, const char *what, int64_t min,
 			int64_t max, int64_t otherwise, uint64_t *value, struct control_fault *f) {
-	json_object *member = control_member(parameters, key);
+	json_object *member = json_member(parameters, key);
 	int64_t number = member ? json_object_get_int64(member) : otherwise;
 
 	if (member && (number < min || number > max))
@@ -83,7 +83,7 @@ static bool take_number(json_object *parameters, const char *key, const char *wh
 /* A list of strings that stay in the parameters. */
 static bool take_strings(json_object *parameters, const char *key, size_t max, size_t size_max,
 			 const char ***stringsp, size_t *np, struct control_fault *f) {
-	json_object *member = control_member(parameters, key);
+	json_object *member = json_member(parameters, key);
 	size_t n = member ? json_object_array_length(member) : 0;
 
 	if (n > max)
@@ -108,7 +108,7 @@ static bool take_strings(json_object *parameters, const char *key, size_t max, s
 
 static bool take_sources(json_object *parameters, struct trace_options *options,
 			 struct control_fault *f) {
-	json_object *member = control_member(parameters, "sources");
+	json_object *member = json_member(parameters, "sources");
 
 	options->shim = options->bpf = options->kernel = !member;
 	for (size_t i = 0; member && i < json_object_array_length(member); i++) {
@@ -126,7 +126,7 @@ static bool take_sources(json_object *parameters, struct trace_options *options,
 		*source = true;
 		options->gpu = options->gpu || options->cupti;
 	}
-	if (member && !json_object_array_length(member) && !control_member(parameters, "probes"))
+	if (member && !json_object_array_length(member) && !json_member(parameters, "probes"))
 		return fault(f, "sources", "empty: expected some of shim, bpf, gpu, cupti, kernel");
 	if (options->gpu && !options->shim)
 		return fault(f, "sources",
@@ -141,7 +141,7 @@ static bool take_functions(json_object *parameters, struct trace_options *option
 	const char **patterns;
 	size_t n, bad;
 
-	if (!control_member(parameters, "calls"))
+	if (!json_member(parameters, "calls"))
 		return function_select(usual, 2, options->functions) == 0 ||
 		       fault(f, "calls", "the table of functions is broken");
 	if (!take_strings(parameters, "calls", TRACE_PATTERNS_MAX, TRACE_PATTERN_SIZE, &patterns,
@@ -157,14 +157,14 @@ static bool take_functions(json_object *parameters, struct trace_options *option
 
 static bool take_pids(json_object *parameters, struct control_trace *trace,
 		      struct trace_options *options, struct control_fault *f) {
-	json_object *member = control_member(parameters, "pids");
+	json_object *member = json_member(parameters, "pids");
 	size_t n = member ? json_object_array_length(member) : 0;
 
 	if (!member)
 		return true;
 	if (!n || n > TRACE_PIDS_MAX)
 		return fault(f, "pids", "%zu of them: expected 1 to %d", n, TRACE_PIDS_MAX);
-	if (control_member(parameters, "filter"))
+	if (json_member(parameters, "filter"))
 		return fault(f, "pids", "together with filter: expected one of them");
 	trace->pids = calloc(n, sizeof(*trace->pids));
 	if (!trace->pids)
@@ -185,7 +185,7 @@ static bool take_cgroup(json_object *parameters, struct trace_options *options,
 			struct control_fault *f) {
 	struct filter filter = {};
 
-	options->cgroup = control_string(parameters, "cgroup");
+	options->cgroup = json_string_of(parameters, "cgroup");
 	if (!options->cgroup || strcmp(options->cgroup, "/") == 0 ||
 	    filter_set_cgroup(&filter, options->cgroup))
 		return true;
@@ -200,16 +200,15 @@ static bool take_options(json_object *parameters, struct control_trace *trace,
 	struct trace_options *options = &config->options;
 	uint64_t buffer = 0, duration = 0;
 
-	f->reason = control_filter(control_member(parameters, "filter"), &options->filter,
-				   &f->parameter);
+	f->reason =
+		control_filter(json_member(parameters, "filter"), &options->filter, &f->parameter);
 	if (f->reason)
 		return false;
-	options->follow = control_bool(parameters, "follow");
-	options->errors = control_bool(parameters, "errors");
-	options->stacks = control_bool(parameters, "stacks");
-	options->aggregate = control_bool(parameters, "aggregate");
-	options->extras =
-		!control_member(parameters, "extras") || control_bool(parameters, "extras");
+	options->follow = json_bool_of(parameters, "follow");
+	options->errors = json_bool_of(parameters, "errors");
+	options->stacks = json_bool_of(parameters, "stacks");
+	options->aggregate = json_bool_of(parameters, "aggregate");
+	options->extras = !json_member(parameters, "extras") || json_bool_of(parameters, "extras");
 	if (!take_pids(parameters, trace, options, f) || !take_cgroup(parameters, options, f) ||
 	    !take_sources(parameters, options, f) || !take_functions(parameters, options, f) ||
 	    !take_strings(parameters, "hooks", TRACE_PATTERNS_MAX, TRACE_PATTERN_SIZE,
@@ -260,15 +259,14 @@ static json_object *control_trace_reply(struct control_trace *trace) {
 
 	n = trace_session_take(trace->session, &records);
 	base64_encode(trace->text, records, n);
-	json_object_object_add(json, "records",
-			       json_object_new_string_len(trace->text,
-							  (int)base64_encoded_size(n) - 1));
+	json_add(json, "records",
+		 json_object_new_string_len(trace->text, (int)base64_encoded_size(n) - 1));
 	if (!trace->started || n_lines) {
 		json_object *missing = json_object_new_array();
 
 		for (size_t i = 0; i < n_lines; i++)
-			json_object_array_add(missing, varlink_json_string(lines[i]));
-		json_object_object_add(json, "missing", missing);
+			json_append(missing, json_string(lines[i]));
+		json_add(json, "missing", missing);
 		trace->started = true;
 	}
 	return json;
@@ -295,7 +293,7 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 	json = control_trace_reply(trace);
 	if (trace_session_finished(trace->session) && !trace_session_waiting(trace->session)) {
 		if (trace_table_stopping(trace->table))
-			control_add_string(json, "notice", "the daemon is stopped or restarted");
+			json_add_text(json, "notice", "the daemon is stopped or restarted");
 		return control_trace_end(trace, varlink_call_reply(call, json));
 	}
 	r = varlink_call_continue(call, json);
@@ -402,7 +400,7 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	size_t n = trace_table_hooks(context->client->traces,
 				     control_is_admin(call) ? NULL : &varlink_call_peer(call)->uid,
 				     attached);
-	const char *pattern = control_string(parameters, "pattern");
+	const char *pattern = json_string_of(parameters, "pattern");
 	uint64_t began;
 	int r;
 
@@ -417,7 +415,7 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	if (r < 0)
 		return control_error_reason(call, "Internal", strerror(-r));
 	json = json_object_new_object();
-	json_object_object_add(json, "hooks", hooks);
+	json_add(json, "hooks", hooks);
 	return varlink_call_reply(call, json);
 #else
 	return control_error_reason(call, "Unavailable", "this gpuprobed was built without hooks");

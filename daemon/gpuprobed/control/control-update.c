@@ -124,7 +124,7 @@ static void update_run(void *userdata) {
 /* Bytes of exactly this size from base64. A line if they are not. */
 static const char *update_bytes(json_object *parameters, const char *key, size_t size,
 				unsigned char **bytesp, char text[static 96]) {
-	json_object *member = control_member(parameters, key);
+	json_object *member = json_member(parameters, key);
 	size_t n = 0;
 
 	if (base64_decode(json_object_get_string(member),
@@ -141,7 +141,7 @@ static const char *update_read(struct update *update, const struct map *map,
 			       json_object *parameters, bool deletes, const char **parameterp,
 			       char text[static 96]) {
 	static const char *const names[] = { "any", "noexist", "exist" };
-	const char *flags = control_string(parameters, "flags"), *why;
+	const char *flags = json_string_of(parameters, "flags"), *why;
 
 	*parameterp = "map";
 	if (map->spec.layout.kind == MAP_KIND_RING)
@@ -169,7 +169,7 @@ static int update_start(struct varlink_call *call, json_object *parameters,
 	char text[96];
 	int r = 0;
 
-	map = control_find_map(context, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
 	update = calloc(1, sizeof(*update));
@@ -212,16 +212,16 @@ int control_show_map(struct varlink_call *call, json_object *parameters, void *u
 	char *text;
 	int r = 0;
 
-	map = control_find_map(context, call, control_string(parameters, "map"), &r);
+	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
 	registry_map(context->registry, map->id, &object);
 	json = json_object_new_object();
-	json_object_object_add(json, "map", control_map_json(map, object));
+	json_add(json, "map", control_map_json(map, object));
 	text = object->btf ? malloc(base64_encoded_size(object->n_btf)) : NULL;
 	if (text) {
 		base64_encode(text, object->btf, object->n_btf);
-		control_add_string(json, "btf", text);
+		json_add_text(json, "btf", text);
 		free(text);
 	}
 	json_add_int(json, "btf_key_type", map->spec.btf_key_type);

@@ -27,17 +27,16 @@ static json_object *control_outcome_json(const struct outcome *outcome) {
 	json_object *json = json_object_new_object(), *attachments = json_object_new_array();
 
 	json_add_int(json, "pid", outcome->pid);
-	control_add_string(json, "comm", outcome->comm);
+	json_add_text(json, "comm", outcome->comm);
 	json_add_int(json, "time", outcome->time);
-	control_add_string(json, "kernel", outcome->kernel);
-	control_add_string(json, "demangled", outcome->demangled);
-	control_add_string(json, "outcome", outcome_kind_name(outcome->kind));
-	control_add_string(json, "reason", outcome->reason);
-	control_add_string(json, "engine", outcome_engine_name(outcome->engine));
+	json_add_text(json, "kernel", outcome->kernel);
+	json_add_text(json, "demangled", outcome->demangled);
+	json_add_text(json, "outcome", outcome_kind_name(outcome->kind));
+	json_add_text(json, "reason", outcome->reason);
+	json_add_text(json, "engine", outcome_engine_name(outcome->engine));
 	for (size_t i = 0; i < outcome->n_attachments; i++)
-		json_object_array_add(attachments,
-				      json_object_new_int64((int64_t)outcome->attachments[i]));
-	json_object_object_add(json, "attachments", attachments);
+		json_append_int(attachments, outcome->attachments[i]);
+	json_add(json, "attachments", attachments);
 	return json;
 }
 
@@ -131,7 +130,7 @@ static int control_why_end(struct control_why *why) {
 	json_object *json = json_object_new_object();
 	int r;
 
-	json_object_object_add(json, "outcomes", why->outcomes);
+	json_add(json, "outcomes", why->outcomes);
 	why->outcomes = NULL;
 	varlink_call_on_cancel(why->call, NULL);
 	r = varlink_call_reply(why->call, json);
@@ -153,7 +152,7 @@ static int control_why_turn(struct varlink_call *call, void *userdata) {
 				      strlen(outcome->reason);
 			if (why->bytes > CONTROL_WHY_BYTES_MAX)
 				break; /* the oldest are left out */
-			json_object_array_add(why->outcomes, control_outcome_json(outcome));
+			json_append(why->outcomes, control_outcome_json(outcome));
 		}
 		why->last = outcome->number;
 		if (uv_hrtime() >= end)
@@ -163,8 +162,8 @@ static int control_why_turn(struct varlink_call *call, void *userdata) {
 }
 
 int control_why(struct varlink_call *call, json_object *parameters, void *userdata) {
-	json_object *pid = control_member(parameters, "pid"), *excluded;
-	const char *kernel = control_string(parameters, "kernel");
+	json_object *pid = json_member(parameters, "pid"), *excluded;
+	const char *kernel = json_string_of(parameters, "kernel");
 	struct control_why *why;
 
 	if (kernel && !control_name_valid(kernel))
@@ -181,7 +180,7 @@ int control_why(struct varlink_call *call, json_object *parameters, void *userda
 	why->outcomes = json_object_new_array();
 	excluded = pid ? control_excluded_json(why->context, call, why->pid) : NULL;
 	if (excluded)
-		json_object_array_add(why->outcomes, excluded);
+		json_append(why->outcomes, excluded);
 	varlink_call_set_userdata(call, why);
 	varlink_call_on_cancel(call, control_why_on_cancel);
 	if (varlink_call_work(call, control_why_turn)) {

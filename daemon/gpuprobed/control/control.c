@@ -30,8 +30,8 @@
 #include "daemon/gpuprobed/clients/other-shims.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 #include "daemon/gpuprobed/metrics/statistics.h"
+#include "daemon/gpuprobed/registry/attachment-json.h"
 #include "lib/json.h"
-#include "lib/varlink/varlink-json.h"
 #include "daemon/gpuprobed/verify/verify.h"
 
 #define CONTROL_INTERFACE "io.gpuprobe.control."
@@ -85,43 +85,6 @@ struct kernels_reader control_reader(const struct varlink_call *call) {
 
 /* ---- JSON ---- */
 
-json_object *control_member(json_object *parameters, const char *key) {
-	json_object *member = NULL;
-
-	json_object_object_get_ex(parameters, key, &member);
-	return member;
-}
-
-const char *control_string(json_object *parameters, const char *key) {
-	json_object *member = control_member(parameters, key);
-
-	return member ? json_object_get_string(member) : NULL;
-}
-
-bool control_bool(json_object *parameters, const char *key) {
-	json_object *member = control_member(parameters, key);
-
-	return member && json_object_get_boolean(member);
-}
-
-void control_add_string(json_object *object, const char *key, const char *value) {
-	json_object_object_add(object, key, varlink_json_string(value));
-}
-
-static json_object *control_filter_json(const struct filter *filter) {
-	json_object *json = json_object_new_object();
-
-	if (filter->has_pid)
-		json_add_int(json, "pid", filter->pid);
-	if (filter->has_uid)
-		json_add_int(json, "uid", filter->uid);
-	if (filter->has_comm)
-		control_add_string(json, "comm", filter->comm);
-	if (filter->has_exe)
-		control_add_string(json, "exe", filter->exe);
-	return json;
-}
-
 static const char *control_point_name(const struct attachment *attachment) {
 	return attachment->on_host ? "host" : section_point_name(&attachment->section);
 }
@@ -129,15 +92,15 @@ static const char *control_point_name(const struct attachment *attachment) {
 json_object *control_attachment_json(const struct attachment *attachment) {
 	json_object *json = json_object_new_object();
 
-	json_add_int(json, "id", (int64_t)attachment->id);
-	json_add_int(json, "object", (int64_t)attachment->object->id);
-	control_add_string(json, "program", attachment->program);
-	control_add_string(json, "point", control_point_name(attachment));
-	control_add_string(json, "kernel", attachment->section.kernel);
-	control_add_string(json, "section", attachment->section_text);
-	control_add_string(json, "engine", engine_name(attachment->engine));
-	json_object_object_add(json, "filter", control_filter_json(&attachment->filter));
-	control_add_string(json, "state", "armed");
+	json_add_int(json, "id", attachment->id);
+	json_add_int(json, "object", attachment->object->id);
+	json_add_text(json, "program", attachment->program);
+	json_add_text(json, "point", control_point_name(attachment));
+	json_add_text(json, "kernel", attachment->section.kernel);
+	json_add_text(json, "section", attachment->section_text);
+	json_add_text(json, "engine", engine_name(attachment->engine));
+	json_add(json, "filter", filter_json(&attachment->filter, false));
+	json_add_text(json, "state", "armed");
 	json_add_int(json, "modules", attachment->n_modules);
 	json_add_int(json, "processes", attachment->n_processes);
 	json_add_int(json, "owner", attachment->object->owner);
@@ -149,7 +112,7 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 int control_error_not_found(struct varlink_call *call, const char *what) {
 	json_object *json = json_object_new_object();
 
-	control_add_string(json, "what", what);
+	json_add_text(json, "what", what);
 	return varlink_call_error(call, CONTROL_INTERFACE "NotFound", json);
 }
 
@@ -158,23 +121,23 @@ int control_error_reason(struct varlink_call *call, const char *error, const cha
 	char name[64];
 
 	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
-	control_add_string(json, "reason", reason);
+	json_add_text(json, "reason", reason);
 	return varlink_call_error(call, name, json);
 }
 
 int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason) {
 	json_object *json = json_object_new_object();
 
-	control_add_string(json, "parameter", parameter);
-	control_add_string(json, "reason", reason);
+	json_add_text(json, "parameter", parameter);
+	json_add_text(json, "reason", reason);
 	return varlink_call_error(call, CONTROL_INTERFACE "InvalidArgument", json);
 }
 
 int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit) {
 	json_object *json = json_object_new_object();
 
-	control_add_string(json, "what", what);
-	json_add_int(json, "limit", (int64_t)limit);
+	json_add_text(json, "what", what);
+	json_add_int(json, "limit", limit);
 	return varlink_call_error(call, CONTROL_INTERFACE "LimitExceeded", json);
 }
 
@@ -225,8 +188,9 @@ static void control_log_detached(uint64_t attachment, uid_t uid) {
 }
 
 static int control_attach_success(struct control_attach *work, const struct object *object) {
-	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
-		    *maps = json_object_new_array();
+	json_object *json = json_object_new_object(),
+		    *attachments = json_add_array(json, "attachments"),
+		    *maps = json_add_array(json, "maps");
 	const struct attachment *attachment;
 
 	process_table_count(work->context->image->processes, work->context->registry);
@@ -234,13 +198,11 @@ static int control_attach_success(struct control_attach *work, const struct obje
 		if (attachment->object != object)
 			continue;
 		control_log_attached(attachment, object->owner);
-		json_object_array_add(attachments, control_attachment_json(attachment));
+		json_append(attachments, control_attachment_json(attachment));
 	}
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (object->maps[i])
-			json_object_array_add(maps, control_map_json(object->maps[i], object));
-	json_object_object_add(json, "attachments", attachments);
-	json_object_object_add(json, "maps", maps);
+			json_append(maps, control_map_json(object->maps[i], object));
 	return varlink_call_reply(work->call, json);
 }
 
@@ -274,10 +236,10 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 	}
 	json = json_object_new_object();
 	if (outcome->error != ATTACH_E_INVALID_OBJECT)
-		control_add_string(json, "program", outcome->program ?: "");
-	control_add_string(json, "reason", outcome->reason);
+		json_add_text(json, "program", outcome->program ?: "");
+	json_add_text(json, "reason", outcome->reason);
 	if (outcome->log)
-		control_add_string(json, "log", outcome->log);
+		json_add_text(json, "log", outcome->log);
 	return varlink_call_error(call, error, json);
 }
 
@@ -298,36 +260,21 @@ static void control_attach_done(const struct attach_outcome *outcome, void *user
 }
 
 const char *control_filter(json_object *json, struct filter *filter, const char **parameterp) {
-	json_object *member;
+	static const struct {
+		const char *parameter, *reason;
+	} faults[] = {
+		{ "filter.pid", "not a process id" },
+		{ "filter.uid", "not a user id" },
+		{ "filter.comm", "a command name has 1 to 15 bytes, as in /proc/PID/comm" },
+		{ "filter.exe", "not an absolute path or a glob of one" },
+	};
+	const char *wrong = filter_from_json(filter, json, false);
 
-	*filter = (struct filter){};
-	if (!json)
-		return NULL;
-	*parameterp = "filter.pid";
-	member = control_member(json, "pid");
-	if (member) {
-		if (json_object_get_int64(member) <= 0 || json_object_get_int64(member) > INT_MAX)
-			return "not a process id";
-		filter->has_pid = true;
-		filter->pid = (pid_t)json_object_get_int64(member);
-	}
-	*parameterp = "filter.uid";
-	member = control_member(json, "uid");
-	if (member) {
-		if (json_object_get_int64(member) < 0 ||
-		    json_object_get_int64(member) >= UINT32_MAX)
-			return "not a user id";
-		filter->has_uid = true;
-		filter->uid = (uid_t)json_object_get_int64(member);
-	}
-	*parameterp = "filter.comm";
-	member = control_member(json, "comm");
-	if (member && !filter_set_comm(filter, json_object_get_string(member)))
-		return "a command name has 1 to 15 bytes, as in /proc/PID/comm";
-	*parameterp = "filter.exe";
-	member = control_member(json, "exe");
-	if (member && !filter_set_exe(filter, json_object_get_string(member)))
-		return "not an absolute path or a glob of one";
+	for (size_t i = 0; wrong && i < sizeof(faults) / sizeof(*faults); i++)
+		if (!strcmp(faults[i].parameter + strlen("filter."), wrong)) {
+			*parameterp = faults[i].parameter;
+			return faults[i].reason;
+		}
 	return NULL;
 }
 
@@ -345,7 +292,7 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
 	if (!json)
 		return NULL;
 	for (size_t i = 0; i < json_object_array_length(json); i++) {
-		const char *name = json_object_get_string(json_object_array_get_idx(json, i));
+		const char *name = json_string_at(json, i);
 		uint32_t space = section_space(name);
 
 		if (!space) {
@@ -366,17 +313,16 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
  */
 static const char *control_attach_options(json_object *parameters, struct attach_options *options,
 					  const char **parameterp, char buffer[static 128]) {
-	json_object *threads = control_member(parameters, "threads"),
-		    *ring_size = control_member(parameters, "ring_size");
-	const char *engine = control_string(parameters, "engine");
+	int64_t threads = MAP_THREADS_DEFAULT, ring_size = MAP_RING_TOTAL_DEFAULT;
+	const char *engine = json_string_of(parameters, "engine");
 	const char *why;
 
-	options->wish.program = control_string(parameters, "program");
-	options->wish.kernel = control_string(parameters, "kernel");
-	options->wish.point = control_string(parameters, "point");
-	options->wish.host_targets = control_member(parameters, "host_targets");
-	options->wish.folder = control_string(parameters, "folder");
-	options->shared = control_bool(parameters, "shared");
+	options->wish.program = json_string_of(parameters, "program");
+	options->wish.kernel = json_string_of(parameters, "kernel");
+	options->wish.point = json_string_of(parameters, "point");
+	options->wish.host_targets = json_member(parameters, "host_targets");
+	options->wish.folder = json_string_of(parameters, "folder");
+	options->shared = json_bool_of(parameters, "shared");
 	*parameterp = "host_targets";
 	if (options->wish.host_targets) {
 		json_object_object_foreach(options->wish.host_targets, name, target) {
@@ -399,20 +345,20 @@ static const char *control_attach_options(json_object *parameters, struct attach
 	if (options->wish.point && !control_name_valid(options->wish.point))
 		return "not a section of at most 2047 printable bytes";
 	*parameterp = "spaces";
-	why = control_spaces(control_member(parameters, "spaces"), &options->wish.spaces, buffer);
+	why = control_spaces(json_member(parameters, "spaces"), &options->wish.spaces, buffer);
 	if (why)
 		return why;
 	*parameterp = "threads";
-	if (threads && (json_object_get_int64(threads) < 1 ||
-			json_object_get_int64(threads) > MAP_THREADS_MAX))
+	if (json_member(parameters, "threads") &&
+	    !json_get_int(parameters, "threads", 1, MAP_THREADS_MAX, &threads))
 		return "a per-thread array has values for 1 to 268435456 threads";
-	options->threads = threads ? (uint32_t)json_object_get_int64(threads) : MAP_THREADS_DEFAULT;
+	options->threads = (uint32_t)threads;
 	*parameterp = "ring_size";
-	if (ring_size && (json_object_get_int64(ring_size) < (int64_t)MAP_RING_SIZE_MIN ||
-			  json_object_get_int64(ring_size) > (int64_t)MAP_RING_TOTAL_MAX))
+	if (json_member(parameters, "ring_size") &&
+	    !json_get_int(parameters, "ring_size", (int64_t)MAP_RING_SIZE_MIN,
+			  (int64_t)MAP_RING_TOTAL_MAX, &ring_size))
 		return "a ring has 16384 (16 KiB) to 2147483648 (2 GiB) bytes";
-	options->ring_bytes =
-		ring_size ? (uint64_t)json_object_get_int64(ring_size) : MAP_RING_TOTAL_DEFAULT;
+	options->ring_bytes = (uint64_t)ring_size;
 	return NULL;
 }
 
@@ -470,7 +416,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	struct control_context *context = userdata;
 	struct control_attach *work;
 	struct attach_options options = {};
-	json_object *object = control_member(parameters, "object");
+	json_object *object = json_member(parameters, "object");
 	const char *why, *parameter = NULL;
 	char buffer[128];
 	unsigned char *bytes;
@@ -478,7 +424,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	bool refused;
 	int r;
 
-	why = control_filter(control_member(parameters, "filter"), &filter, &parameter);
+	why = control_filter(json_member(parameters, "filter"), &filter, &parameter);
 	if (!why && filter.has_pid && !control_find_process(&filter)) {
 		snprintf(buffer, sizeof(buffer), "process %d", (int)filter.pid);
 		return control_error_not_found(call, buffer);
@@ -536,7 +482,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 
 static int control_detach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
-	int64_t id = json_object_get_int64(control_member(parameters, "id"));
+	int64_t id = json_int_of(parameters, "id");
 	struct attachment *attachment =
 		id > 0 ? registry_attachment(context->registry, (uint64_t)id) : NULL;
 	char what[64];
@@ -551,23 +497,23 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 }
 
 static void control_add_notice(const char *line, void *notices) {
-	json_object_array_add(notices, json_object_new_string(line));
+	json_append_string(notices, line);
 }
 
 static int control_list(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
-	json_object *json = json_object_new_object(), *attachments = json_object_new_array(),
+	json_object *json = json_object_new_object(),
+		    *attachments = json_add_array(json, "attachments"),
 		    *notices = json_object_new_array();
 	const struct attachment *attachment;
 
 	process_table_count(context->image->processes, context->registry);
 	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
 		if (control_may_see(call, attachment->object->owner))
-			json_object_array_add(attachments, control_attachment_json(attachment));
-	json_object_object_add(json, "attachments", attachments);
+			json_append(attachments, control_attachment_json(attachment));
 	other_shims_each(context->client->other_shims, control_add_notice, notices);
 	if (json_object_array_length(notices))
-		json_object_object_add(json, "notices", notices);
+		json_add(json, "notices", notices);
 	else
 		json_object_put(notices);
 	return varlink_call_reply(call, json);
@@ -575,80 +521,72 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 
 static int control_list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
-	json_object *json = json_object_new_object(), *maps = json_object_new_array();
+	json_object *json = json_object_new_object(), *maps = json_add_array(json, "maps");
 	const struct object *object;
 
 	TAILQ_FOREACH(object, &context->registry->objects, link)
 		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
 			if (object->maps[i])
-				json_object_array_add(maps,
-						      control_map_json(object->maps[i], object));
-	json_object_object_add(json, "maps", maps);
+				json_append(maps, control_map_json(object->maps[i], object));
 	return varlink_call_reply(call, json);
 }
 
 /* ---- Status ---- */
 
-static json_object *control_counters_json(const struct control_context *context) {
+static void control_add_counters(json_object *json, const struct control_context *context) {
 	const struct worker_pool_counters *image = worker_pool_counters(context->image->image_pool);
 	const struct worker_pool_counters *program =
 		worker_pool_counters(context->attach->program_pool);
-	json_object *json = json_object_new_object();
 
-	json_add_int(json, "images", (int64_t)context->image->counters.images);
-	json_add_int(json, "images_replaced", (int64_t)context->image->counters.images_replaced);
-	json_add_int(json, "images_own", (int64_t)context->image->counters.images_own);
-	json_add_int(json, "images_cached", (int64_t)context->image->counters.images_cached);
-	json_add_int(json, "worker_crashes", (int64_t)(image->crashes + program->crashes));
-	json_add_int(json, "worker_timeouts", (int64_t)(image->timeouts + program->timeouts));
-	json_add_int(json, "processes", (int64_t)context->image->processes->total);
-	return json;
+	json_add_int(json, "images", context->image->counters.images);
+	json_add_int(json, "images_replaced", context->image->counters.images_replaced);
+	json_add_int(json, "images_own", context->image->counters.images_own);
+	json_add_int(json, "images_cached", context->image->counters.images_cached);
+	json_add_int(json, "worker_crashes", image->crashes + program->crashes);
+	json_add_int(json, "worker_timeouts", image->timeouts + program->timeouts);
+	json_add_int(json, "processes", context->image->processes->total);
 }
 
 static void control_add_missing(const char *part, const char *line, void *userdata) {
-	json_object_array_add(userdata, json_object_new_string(line));
+	json_append_string(userdata, line);
 }
 
 static void control_add_statistic(const struct statistic *statistic, void *userdata) {
-	json_object *json = json_object_new_object();
+	json_object *json = json_append_object(userdata);
 
-	control_add_string(json, "group", statistic->group);
-	control_add_string(json, "name", statistic->name);
+	json_add_text(json, "group", statistic->group);
+	json_add_text(json, "name", statistic->name);
 	if (statistic->of)
-		control_add_string(json, "of", statistic->of);
-	control_add_string(json, "kind", statistic->counts ? "counter" : "gauge");
-	control_add_string(json, "unit", statistic_unit_name(statistic->unit));
-	json_add_int(json, "value",
-		     statistic->value < INT64_MAX ? (int64_t)statistic->value : INT64_MAX);
-	json_object_array_add(userdata, json);
+		json_add_text(json, "of", statistic->of);
+	json_add_text(json, "kind", statistic->counts ? "counter" : "gauge");
+	json_add_text(json, "unit", statistic_unit_name(statistic->unit));
+	json_add_uint(json, "value", statistic->value);
 }
 
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
-	json_object *json = json_object_new_object(), *missing = json_object_new_array(),
-		    *statistics = json_object_new_array();
+	json_object *json = json_object_new_object();
 	const struct object *object;
 	int64_t maps = 0;
 
 	TAILQ_FOREACH(object, &context->registry->objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			maps += object->maps[i] != NULL;
-	control_add_string(json, "version", PROJECT_VERSION);
+	json_add_text(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
-	control_add_string(json, "mode", context->config->session ? "session" : "system");
+	json_add_text(json, "mode", context->config->session ? "session" : "system");
 	json_add_int(json, "started", context->started);
-	control_add_string(json, "verify", context->config->verify ? "on" : "off");
-	control_add_string(json, "compiler",
-			   worker_pool_features(context->image->image_pool)
-				   ? missing_feature(context, "compiler") ?: "driver"
-				   : "unknown yet");
+	json_add_text(json, "verify", context->config->verify ? "on" : "off");
+	json_add_text(json, "compiler",
+		      worker_pool_features(context->image->image_pool)
+			      ? missing_feature(context, "compiler") ?: "driver"
+			      : "unknown yet");
 	json_add_int(json, "attachments", context->registry->n_attachments);
 	json_add_int(json, "maps", maps);
-	json_object_object_add(json, "counters", control_counters_json(context));
-	statistics_each(context->metrics, control_add_statistic, statistics);
-	json_object_object_add(json, "statistics", statistics);
-	missing_each(context, control_add_missing, missing);
-	json_object_object_add(json, "missing", missing);
+	control_add_counters(json_add_object(json, "counters"), context);
+	statistics_each(context->metrics, control_add_statistic,
+			json_add_array(json, "statistics"));
+	missing_each(context, control_add_missing, json_add_array(json, "missing"));
 	return varlink_call_reply(call, json);
 }
 

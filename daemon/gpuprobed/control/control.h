@@ -74,11 +74,6 @@ int control_error_reason(struct varlink_call *call, const char *error, const cha
 int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason);
 int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit);
 
-/* A nullable member; NULL if it is absent or null. */
-json_object *control_member(json_object *parameters, const char *key);
-const char *control_string(json_object *parameters, const char *key);
-bool control_bool(json_object *parameters, const char *key);
-
 /* Whether that may name kernels, or a point: printable, neither empty nor longer than 2047 bytes.
  */
 bool control_name_valid(const char *name);
@@ -86,8 +81,6 @@ bool control_name_valid(const char *name);
 
 /* The filter of a call. A line about the member in *parameterp if it makes no sense. */
 const char *control_filter(json_object *json, struct filter *filter, const char **parameterp);
-
-void control_add_string(json_object *object, const char *key, const char *value);
 
 /* The types Map and Attachment of the interface; process_table_count() is called before. */
 json_object *control_attachment_json(const struct attachment *attachment);

@@ -222,46 +222,41 @@ static bool kernels_means_any(const struct kernels_search *search, const char *n
 }
 
 /* Adds a text of a worker's, made printable. */
-static size_t kernels_add_text(json_object *json, const char *key, json_object *text) {
+static size_t kernels_add_text(json_object *json, const char *key, const char *text) {
 	char copy[KERNELS_TEXT_MAX + 1];
 
-	snprintf(copy, sizeof(copy), "%s", json_object_get_string(text));
+	snprintf(copy, sizeof(copy), "%s", text);
 	text_make_printable(copy);
-	control_add_string(json, key, copy);
+	json_add_text(json, key, copy);
 	return strlen(copy);
 }
 
 /* An element of a worker's list. */
 static int kernels_on_item(struct kernels_search *search, json_object *item) {
-	json_object *index = NULL, *kernel = NULL, *text = NULL, *file = NULL, *line = NULL, *json;
+	const char *kernel, *text, *file;
+	json_object *json;
+	uint32_t index;
+	int64_t line;
 	uint64_t id;
 	char hex[17];
 
-	if (!json_object_object_get_ex(item, "index", &index) ||
-	    !json_object_is_type(index, json_type_int) || json_object_get_int64(index) < 0 ||
-	    json_object_get_int64(index) > UINT32_MAX ||
-	    !json_object_object_get_ex(item, "kernel", &kernel) ||
-	    !json_object_is_type(kernel, json_type_string) ||
-	    !json_object_object_get_ex(item, "text", &text) ||
-	    !json_object_is_type(text, json_type_string))
+	if (!json_get_u32(item, "index", 0, UINT32_MAX, &index) ||
+	    !json_get_string(item, "kernel", &kernel) || !json_get_string(item, "text", &text))
 		return KERNELS_E_INVALID;
-	id = instruction_id(search->result->image, (uint32_t)json_object_get_int64(index));
-	if (search->pattern ? !kernels_means_any(search, json_object_get_string(kernel))
-			    : id != search->id)
+	id = instruction_id(search->result->image, index);
+	if (search->pattern ? !kernels_means_any(search, kernel) : id != search->id)
 		return 0;
 	search->found = true;
 	json = json_object_new_object();
 	snprintf(hex, sizeof(hex), "%016llx", (unsigned long long)id);
-	control_add_string(json, "id", hex);
+	json_add_text(json, "id", hex);
 	search->bytes += 128 + kernels_add_text(json, "kernel", kernel);
 	search->bytes += kernels_add_text(json, "text", text);
-	if (json_object_object_get_ex(item, "file", &file) &&
-	    json_object_is_type(file, json_type_string))
+	if (json_get_string(item, "file", &file))
 		search->bytes += kernels_add_text(json, "file", file);
-	if (json_object_object_get_ex(item, "line", &line) &&
-	    json_object_is_type(line, json_type_int) && json_object_get_int64(line) >= 0)
-		json_add_int(json, "line", json_object_get_int64(line));
-	json_object_array_add(search->array, json);
+	if (json_get_int(item, "line", 0, INT64_MAX, &line))
+		json_add_int(json, "line", line);
+	json_append(search->array, json);
 	return search->bytes > KERNELS_REPLY_MAX ? KERNELS_E_LIMIT : 0;
 }
 
@@ -443,8 +438,8 @@ static void kernels_show_on_cancel(struct varlink_call *call, void *userdata) {
 
 /* What a search has come to. */
 static int kernels_show_answer(struct varlink_call *call, json_object *array, int r) {
-	const char *kernel = control_string(varlink_call_parameters(call), "kernel"),
-		   *instruction = control_string(varlink_call_parameters(call), "instruction");
+	const char *kernel = json_string_of(varlink_call_parameters(call), "kernel"),
+		   *instruction = json_string_of(varlink_call_parameters(call), "instruction");
 	json_object *json;
 	char what[256];
 
@@ -453,7 +448,7 @@ static int kernels_show_answer(struct varlink_call *call, json_object *array, in
 	switch (r) {
 	case 0:
 		json = json_object_new_object();
-		json_object_object_add(json, "instructions", json_object_get(array));
+		json_add(json, "instructions", json_object_get(array));
 		return varlink_call_reply(call, json);
 	case KERNELS_E_INVALID:
 		return control_error_argument(call, "instruction", "not a number in hexadecimal");
@@ -481,8 +476,8 @@ static int kernels_show_turn(struct varlink_call *call, void *userdata) {
 
 int control_show_kernel(struct varlink_call *call, json_object *parameters, void *userdata) {
 	const struct kernels_reader reader = control_reader(call);
-	const char *kernel = control_string(parameters, "kernel"),
-		   *instruction = control_string(parameters, "instruction");
+	const char *kernel = json_string_of(parameters, "kernel"),
+		   *instruction = json_string_of(parameters, "instruction");
 	struct kernels_show *show;
 	int r;
 

@@ -8,7 +8,6 @@
 #include "missing.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,14 +17,10 @@
 #include "daemon/gpuprobed/metrics/metrics.h"
 #include "daemon/gpuprobed/clients/other-shims.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
+#include "lib/json.h"
 
 const char *missing_feature(const struct control_context *context, const char *key) {
-	json_object *features = worker_pool_features(context->image->image_pool), *text = NULL;
-
-	if (!features || !json_object_object_get_ex(features, key, &text) ||
-	    !json_object_is_type(text, json_type_string))
-		return NULL;
-	return json_object_get_string(text);
+	return json_string_of(worker_pool_features(context->image->image_pool), key);
 }
 
 struct taker {

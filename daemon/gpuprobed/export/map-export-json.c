@@ -28,15 +28,15 @@ json_object *map_export_json(const struct map_export *export) {
 	json_add_string(json, "unit", export->unit);
 	for (size_t i = 0; i < export->n_labels; i++)
 		json_add_string(labels, export->labels[i].name, export->labels[i].value);
-	json_object_object_add(json, "labels", labels);
+	json_add(json, "labels", labels);
 	json_add_bool(json, "per_sm", export->per_sm);
 	json_add_string(json, "merge", export->latest ? "latest" : "sum");
 	json_add_bool(json, "nonzero", export->nonzero);
 	if (export->bucket)
 		json_add_string(json, "bucket", export->bucket->name);
 	for (size_t i = 0; i < export->n_families; i++)
-		json_object_array_add(families, json_object_new_string(export->families[i].name));
-	json_object_object_add(json, "families", families);
+		json_append_string(families, export->families[i].name);
+	json_add(json, "families", families);
 	return json;
 }
 
@@ -44,21 +44,6 @@ static int refuse(struct map_export_refusal *refusal, const char *parameter, con
 	refusal->parameter = parameter;
 	snprintf(refusal->reason, sizeof(refusal->reason), "%s", reason);
 	return MAP_EXPORT_E_INVALID;
-}
-
-/* A member of that type; NULL: it is absent, null or of another. */
-static json_object *member(json_object *json, const char *key, enum json_type type) {
-	json_object *value = NULL;
-
-	return json_object_object_get_ex(json, key, &value) && json_object_is_type(value, type)
-		       ? value
-		       : NULL;
-}
-
-static const char *text_of(json_object *json, const char *key) {
-	json_object *value = member(json, key, json_type_string);
-
-	return value ? json_object_get_string(value) : NULL;
 }
 
 static int read_labels(json_object *json, struct map_export_options *options,
@@ -93,22 +78,22 @@ static int read_labels(json_object *json, struct map_export_options *options,
 
 int map_export_options_from_json(struct map_export_options *options, json_object *json,
 				 struct map_export_refusal *refusal) {
-	const char *kind = text_of(json, "kind"), *merge = text_of(json, "merge");
+	const char *kind = json_string_of(json, "kind"), *merge = json_string_of(json, "merge");
 
 	*options = (struct map_export_options){
-		.name = text_of(json, "name"),
-		.help = text_of(json, "help"),
-		.unit = text_of(json, "unit"),
-		.bucket = text_of(json, "bucket"),
-		.per_sm = json_object_get_boolean(member(json, "per_sm", json_type_boolean)),
-		.nonzero = json_object_get_boolean(member(json, "nonzero", json_type_boolean)),
+		.name = json_string_of(json, "name"),
+		.help = json_string_of(json, "help"),
+		.unit = json_string_of(json, "unit"),
+		.bucket = json_string_of(json, "bucket"),
+		.per_sm = json_object_get_boolean(json_get(json, "per_sm", json_type_boolean)),
+		.nonzero = json_object_get_boolean(json_get(json, "nonzero", json_type_boolean)),
 		.latest = merge && !strcmp(merge, "latest"),
 	};
 	if (kind && !map_export_kind_from_name(kind, &options->kind))
 		return refuse(refusal, "kind", "expected auto, counter, gauge or histogram");
 	if (merge && !options->latest && strcmp(merge, "sum") != 0)
 		return refuse(refusal, "merge", "it is sum or latest");
-	return read_labels(member(json, "labels", json_type_object), options, refusal);
+	return read_labels(json_get(json, "labels", json_type_object), options, refusal);
 }
 
 json_object *map_exports_json(const struct map_exports *exports) {
@@ -116,7 +101,7 @@ json_object *map_exports_json(const struct map_exports *exports) {
 	const struct map_export *export;
 
 	TAILQ_FOREACH(export, &exports->list, link)
-		json_object_array_add(json, map_export_json(export));
+		json_append(json, map_export_json(export));
 	return json;
 }
 
@@ -128,7 +113,7 @@ unsigned int map_exports_restore(struct map_exports *exports, const struct regis
 	     json_object_is_type(json, json_type_array) && i < json_object_array_length(json);
 	     i++) {
 		json_object *one = json_object_array_get_idx(json, i),
-			    *id = member(one, "map", json_type_int);
+			    *id = json_get(one, "map", json_type_int);
 		struct map_export_refusal refusal;
 		struct map_export_options options;
 		const struct map_export *export;

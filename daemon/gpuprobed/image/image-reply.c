@@ -18,15 +18,7 @@
 #include "daemon/gpuprobed/registry/outcome.h"
 #include "lib/base/text.h"
 #include "proto/wire.h"
-
-static const char *image_reply_string(json_object *object, const char *key) {
-	json_object *member = NULL;
-
-	if (!json_object_object_get_ex(object, key, &member) ||
-	    !json_object_is_type(member, json_type_string))
-		return NULL;
-	return json_object_get_string(member);
-}
+#include "lib/json.h"
 
 static bool image_reply_offered(json_object *id, const struct image_reply_request *request) {
 	for (size_t i = 0; i < request->n_attachments; i++)
@@ -39,15 +31,14 @@ static bool image_reply_offered(json_object *id, const struct image_reply_reques
 /* An array of ids out of the offered ones. */
 static int image_reply_ids(json_object *object, const char *key,
 			   const struct image_reply_request *request, uint64_t **idsp, size_t *np) {
-	json_object *array = NULL;
+	json_object *array;
 	size_t n;
 
 	*idsp = NULL;
 	*np = 0;
-	if (!json_object_object_get_ex(object, key, &array))
+	if (!json_has(object, key))
 		return 0;
-	if (!json_object_is_type(array, json_type_array) ||
-	    json_object_array_length(array) > request->n_attachments)
+	if (!json_get_array(object, key, request->n_attachments, &array))
 		return IMAGE_REPLY_E_INVALID;
 	n = json_object_array_length(array);
 	*idsp = calloc(n ? n : 1, sizeof(**idsp));
@@ -66,24 +57,22 @@ static int image_reply_ids(json_object *object, const char *key,
 /* "missing" of a kernel. */
 static int image_reply_missing(struct image_kernel *kernel, json_object *item,
 			       const struct image_reply_request *request) {
-	json_object *array = NULL, *id = NULL, *entry;
+	json_object *array, *id, *entry;
 	const char *point;
 
-	if (!json_object_object_get_ex(item, "missing", &array))
+	if (!json_has(item, "missing"))
 		return 0;
-	if (!json_object_is_type(array, json_type_array) ||
-	    json_object_array_length(array) > request->n_attachments)
+	if (!json_get_array(item, "missing", request->n_attachments, &array))
 		return IMAGE_REPLY_E_INVALID;
 	kernel->missing = calloc(json_object_array_length(array) + 1, sizeof(*kernel->missing));
 	if (!kernel->missing)
 		return -ENOMEM;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		entry = json_object_array_get_idx(array, i);
-		if (!json_object_is_type(entry, json_type_object) ||
-		    !json_object_object_get_ex(entry, "id", &id) ||
-		    !image_reply_offered(id, request))
+		id = json_member(entry, "id");
+		if (!image_reply_offered(id, request))
 			return IMAGE_REPLY_E_INVALID;
-		point = image_reply_string(entry, "point");
+		point = json_string_of(entry, "point");
 		if (i == 0)
 			snprintf(kernel->missing_point, sizeof(kernel->missing_point), "%s",
 				 point ? point : "");
@@ -94,16 +83,14 @@ static int image_reply_missing(struct image_kernel *kernel, json_object *item,
 
 int image_reply_kernels(struct image_result *result, json_object *reply,
 			const struct image_reply_request *request) {
-	json_object *array = NULL, *device = NULL;
+	json_object *array;
 	size_t n;
 
-	if (!json_object_object_get_ex(reply, "kernels", &array))
+	if (!json_has(reply, "kernels"))
 		return 0;
-	if (!json_object_is_type(array, json_type_array))
+	if (!json_get_array(reply, "kernels", IMAGE_KERNELS_MAX, &array))
 		return IMAGE_REPLY_E_INVALID;
 	n = json_object_array_length(array);
-	if (n > IMAGE_KERNELS_MAX)
-		return IMAGE_REPLY_E_INVALID;
 	result->kernels = calloc(n ? n : 1, sizeof(*result->kernels));
 	if (!result->kernels)
 		return -ENOMEM;
@@ -115,8 +102,8 @@ int image_reply_kernels(struct image_result *result, json_object *reply,
 
 		if (!json_object_is_type(item, json_type_object))
 			return IMAGE_REPLY_E_INVALID;
-		name = image_reply_string(item, "name");
-		demangled = image_reply_string(item, "demangled");
+		name = json_string_of(item, "name");
+		demangled = json_string_of(item, "demangled");
 		if (!name)
 			return IMAGE_REPLY_E_INVALID;
 		result->n_kernels++;
@@ -124,9 +111,7 @@ int image_reply_kernels(struct image_result *result, json_object *reply,
 		kernel->demangled = strdup(demangled ? demangled : name);
 		if (!kernel->name || !kernel->demangled)
 			return -ENOMEM;
-		kernel->device_function =
-			json_object_object_get_ex(item, "device_function", &device) &&
-			json_object_get_boolean(device);
+		kernel->device_function = json_bool_of(item, "device_function");
 		r = image_reply_ids(item, "attachments", request, &kernel->attachments,
 				    &kernel->n_attachments);
 		if (r == 0)
@@ -182,13 +167,13 @@ static int image_reply_slots(struct image_result *result, const struct registry 
  * when somebody asks. */
 static int image_reply_instructions(struct image_result *result, json_object *reply,
 				    struct worker_task *task) {
-	json_object *size = NULL;
+	int64_t size;
 
-	if (!json_object_object_get_ex(reply, "instructions_size", &size))
+	if (!json_has(reply, "instructions_size"))
 		return 0;
 	result->n_instructions = worker_task_output_size(task, IMAGE_REPLY_INSTRUCTIONS);
-	if (!json_object_is_type(size, json_type_int) ||
-	    (uint64_t)json_object_get_int64(size) != result->n_instructions)
+	if (!json_get_int(reply, "instructions_size", 0, INT64_MAX, &size) ||
+	    (uint64_t)size != result->n_instructions)
 		return IMAGE_REPLY_E_INVALID;
 	if (result->n_instructions)
 		result->instructions = worker_task_steal_fd(task, IMAGE_REPLY_INSTRUCTIONS);
@@ -197,26 +182,25 @@ static int image_reply_instructions(struct image_result *result, json_object *re
 
 static int image_reply_fill(struct image_result *result, json_object *reply,
 			    struct worker_task *task, const struct image_reply_request *request) {
-	const char *status = image_reply_string(reply, "status"), *reason;
-	json_object *size = NULL;
+	const char *status = json_string_of(reply, "status"), *reason;
+	int64_t size;
 	int r;
 
 	r = image_reply_kernels(result, reply, request);
 	if (r)
 		return r;
 	if (status && strcmp(status, "own") == 0) {
-		reason = image_reply_string(reply, "reason");
+		reason = json_string_of(reply, "reason");
 		snprintf(result->reason, sizeof(result->reason), "%s",
 			 reason ? reason : "the worker gave no reason");
 		text_make_printable(result->reason);
 		return 0;
 	}
 	if (!status || strcmp(status, "replaced") != 0 ||
-	    !json_object_object_get_ex(reply, "size", &size) ||
-	    !json_object_is_type(size, json_type_int))
+	    !json_get_int(reply, "size", 1, INT64_MAX, &size))
 		return IMAGE_REPLY_E_INVALID;
 	result->size = worker_task_output_size(task, IMAGE_REPLY_OUTPUT);
-	if (result->size == 0 || (uint64_t)json_object_get_int64(size) != result->size)
+	if ((uint64_t)size != result->size)
 		return IMAGE_REPLY_E_INVALID;
 	r = image_reply_ids(reply, "applied", request, &result->attachments,
 			    &result->n_attachments);
@@ -229,7 +213,7 @@ static int image_reply_fill(struct image_result *result, json_object *reply,
 		r = image_reply_instructions(result, reply, task);
 	if (r)
 		return r;
-	reason = image_reply_string(reply, "note"); /* of pass.c */
+	reason = json_string_of(reply, "note"); /* of pass.c */
 	if (reason) {
 		snprintf(result->reason, sizeof(result->reason), "%s", reason);
 		text_make_printable(result->reason);

@@ -55,13 +55,12 @@ static json_object *image_work_request(const struct image_work *work, enum image
 	json_add_int(request, "capability", work->capability);
 	json_add_int(request, "image", work->image);
 	for (size_t i = 0; i < work->context->config->stubs.n; i++)
-		json_object_array_add(
-			stubs, json_object_new_string(work->context->config->stubs.items[i]));
+		json_append_string(stubs, work->context->config->stubs.items[i]);
 	if (!work->context->config->stubs.n)
 		pass_set_add_stubs(&work->context->passes, stubs);
 	if (!json_object_array_length(stubs))
-		json_object_array_add(stubs, json_object_new_string(DAEMON_STUB_DEFAULT));
-	json_object_object_add(request, "stubs", stubs);
+		json_append_string(stubs, DAEMON_STUB_DEFAULT);
+	json_add(request, "stubs", stubs);
 	json_add_bool(request, "call", work->context->artifacts != NULL);
 	json_add_string(request, "stage", stages[stage]);
 	/* a person who reads what is kept is not to find each kernel twice */
@@ -87,8 +86,8 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 	json_object *programs = json_object_new_array(), *attachments = json_object_new_array();
 	uint32_t spaces = pass_set_spaces(&work->context->passes);
 
-	json_object_object_add(request, "programs", programs);
-	json_object_object_add(request, "attachments", attachments);
+	json_add(request, "programs", programs);
+	json_add(request, "attachments", attachments);
 	for (size_t i = 0; i < work->n_attachments; i++) {
 		const struct attachment *attachment =
 			registry_attachment(work->context->registry, work->attachments[i]);
@@ -99,8 +98,8 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 		index = worker_task_add_copy(task, attachment->fd);
 		if (index < 0)
 			return index;
-		json_object_array_add(programs, attachment_program_json(attachment, index));
-		json_object_array_add(attachments, attachment_json(attachment, spaces));
+		json_append(programs, attachment_program_json(attachment, index));
+		json_append(attachments, attachment_json(attachment, spaces));
 	}
 	return 0;
 }
@@ -108,13 +107,12 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 void image_work_on_task(struct worker_task *task, int result, json_object *reply,
 			const char *message, void *userdata) {
 	struct image_work *work = userdata;
-	json_object *number = NULL;
+	json_object *request = worker_task_request(task);
 
 	work->task = NULL;
 	work->mixed |= worker_task_mixed(task);
-	if (json_object_object_get_ex(worker_task_request(task), "image",
-				      &number)) /* another one, if it comes from the disk */
-		work->image = (uint32_t)json_object_get_int64(number);
+	if (json_has(request, "image")) /* another one, if it comes from the disk */
+		work->image = (uint32_t)json_int_of(request, "image");
 	work->stage_fn(task, result, reply, message, work->stage_userdata);
 }
 
@@ -247,7 +245,7 @@ void image_work_fail(struct image_work *work, uint64_t keep, const char *format,
 /* Keeps what was made for a curious person. */
 static void image_work_keep(struct image_work *work, const struct image_result *result,
 			    json_object *reply, struct worker_task *task) {
-	json_object *size = NULL;
+	int64_t size;
 	struct artifact artifact = {
 		.name = result->n_kernels ? result->kernels[0].name : "",
 		.image = result->fd,
@@ -258,9 +256,8 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 
 	if (!work->context->artifacts || !result->replaced)
 		return;
-	if (json_object_object_get_ex(reply, "text_size", &size) &&
-	    json_object_is_type(size, json_type_int) && json_object_get_int64(size) > 0 &&
-	    (uint64_t)json_object_get_int64(size) == worker_task_output_size(task, text)) {
+	if (json_get_int(reply, "text_size", 1, INT64_MAX, &size) &&
+	    (uint64_t)size == worker_task_output_size(task, text)) {
 		artifact.text_size = worker_task_output_size(task, text);
 		artifact.text = worker_task_steal_fd(task, text);
 	}
@@ -270,16 +267,12 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 
 void image_work_fail_job(struct image_work *work, int result, json_object *reply,
 			 const char *message) {
-	json_object *word = NULL;
+	const char *word = json_string_of(reply, "error");
 	uint64_t keep;
 
 	switch (result) {
 	case WORKER_POOL_E_REFUSED:
-		keep = json_object_object_get_ex(reply, "error", &word) &&
-				       json_object_is_type(word, json_type_string) &&
-				       strcmp(json_object_get_string(word), "internal") != 0
-			       ? IMAGE_KEEP_ALWAYS
-			       : 0;
+		keep = word && strcmp(word, "internal") != 0 ? IMAGE_KEEP_ALWAYS : 0;
 		break;
 	case WORKER_POOL_E_BUSY:
 	case WORKER_POOL_E_UNAVAILABLE:

@@ -43,6 +43,7 @@
 #include "image-match.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "plan-prepare.h"
+#include "lib/json.h"
 
 #define IMAGE_HASH_INLINE_MAX (1024 * 1024)
 #define IMAGE_HASH_BUFFER (128 * 1024)
@@ -505,7 +506,7 @@ static json_object *image_standing_of(const struct process *process, uint64_t at
 			json_object_put(ids);
 			return NULL;
 		}
-		json_object_array_add(ids, json_object_new_int64((int64_t)module->id));
+		json_append_int(ids, module->id);
 	}
 	return ids;
 }
@@ -528,7 +529,7 @@ static json_object *image_standing(struct image_context *context, const struct p
 			continue;
 		}
 		left -= json_object_array_length(ids);
-		json_object_array_add(lists, ids);
+		json_append(lists, ids);
 		match->ids[n++] = id;
 	}
 	match->n = n;

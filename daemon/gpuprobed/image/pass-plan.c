@@ -15,6 +15,7 @@
 
 #include "daemon/gpuprobed/registry/outcome.h"
 #include "pass.h"
+#include "lib/json.h"
 
 #define PASS_STUBS_MAX 64 /* that a job can carry */
 
@@ -85,39 +86,33 @@ static int pass_add_step(struct pass_plan *plan, const struct pass_definition *d
 /* The runs of a definition on one member of "kernels". */
 static int pass_plan_kernel(struct pass_plan *plan, const struct registry *registry,
 			    const struct pass_definition *definition, json_object *kernel) {
-	json_object *name = NULL, *demangled = NULL, *ids = NULL, *device = NULL;
+	const char *name, *demangled;
+	json_object *ids;
 	int r = 0;
 
-	if (!json_object_object_get_ex(kernel, "name", &name) ||
-	    !json_object_is_type(name, json_type_string) ||
-	    !json_object_object_get_ex(kernel, "demangled", &demangled) ||
-	    !json_object_is_type(demangled, json_type_string) ||
-	    !json_object_object_get_ex(kernel, "attachments", &ids) ||
-	    !json_object_is_type(ids, json_type_array))
+	if (!json_get_string(kernel, "name", &name) ||
+	    !json_get_string(kernel, "demangled", &demangled) ||
+	    !json_get_array(kernel, "attachments", SIZE_MAX, &ids))
 		return 0;
-	json_object_object_get_ex(kernel, "device_function", &device);
 	for (size_t i = 0; r == 0 && i < json_object_array_length(ids); i++) {
 		json_object *id = json_object_array_get_idx(ids, i);
 		const struct attachment *attachment =
 			registry_attachment(registry, (uint64_t)json_object_get_int64(id));
 
-		if (attachment && pass_means(definition, attachment, json_object_get_string(name),
-					     json_object_get_string(demangled)))
+		if (attachment && pass_means(definition, attachment, name, demangled))
 			r = pass_add_step(plan, definition, pass_prefix(attachment->section.point),
-					  json_object_get_string(name),
-					  device && json_object_get_boolean(device));
+					  name, json_bool_of(kernel, "device_function"));
 	}
 	return r;
 }
 
 int pass_plan_make(struct pass_plan *plan, const struct pass_set *set,
 		   const struct registry *registry, json_object *reply) {
-	json_object *kernels = NULL;
+	json_object *kernels;
 	bool ours = false;
 	int r = 0;
 
-	if (!json_object_object_get_ex(reply, "kernels", &kernels) ||
-	    !json_object_is_type(kernels, json_type_array))
+	if (!json_get_array(reply, "kernels", SIZE_MAX, &kernels))
 		return 0;
 	for (size_t i = 0; i < set->n && r == 0; i++) {
 		const struct pass_definition *definition = set->definitions[i];
@@ -175,13 +170,10 @@ const struct pass_definition *pass_set_builtin(const struct pass_set *set,
 static json_object *pass_parameter(const struct pass_set *set, const char *name,
 				   const char *parameter) {
 	const struct pass_definition *definition = pass_set_find(set, name);
-	json_object *array = NULL;
 
-	if (definition && !definition->executable && definition->parameters &&
-	    json_object_object_get_ex(definition->parameters, parameter, &array) &&
-	    json_object_is_type(array, json_type_array))
-		return array;
-	return NULL;
+	return definition && !definition->executable
+		       ? json_get(definition->parameters, parameter, json_type_array)
+		       : NULL;
 }
 
 void pass_set_add_stubs(const struct pass_set *set, json_object *array) {
@@ -196,7 +188,7 @@ void pass_set_add_stubs(const struct pass_set *set, json_object *array) {
 			there = !strcmp(json_object_get_string(json_object_array_get_idx(array, j)),
 					json_object_get_string(stub));
 		if (!there)
-			json_object_array_add(array, json_object_get(stub));
+			json_append(array, json_object_get(stub));
 	}
 }
 

@@ -131,19 +131,13 @@ static int pass_text(int fd) {
 
 /* Does the reply have this status? */
 static bool pass_is(json_object *reply, const char *status) {
-	json_object *member = NULL;
+	const char *word = json_string_of(reply, "status");
 
-	return json_object_object_get_ex(reply, "status", &member) &&
-	       json_object_is_type(member, json_type_string) &&
-	       !strcmp(json_object_get_string(member), status);
+	return word && !strcmp(word, status);
 }
 
 static uint32_t pass_number(json_object *reply, const char *key) {
-	json_object *member = NULL;
-
-	return json_object_object_get_ex(reply, key, &member)
-		       ? (uint32_t)json_object_get_int(member)
-		       : 0;
+	return (uint32_t)json_int_of(reply, key);
 }
 
 /* ---- stages ---- */
@@ -154,11 +148,11 @@ static void pass_merge(struct pass_drive *drive, struct worker_task *task, json_
 					       "instructions_size" };
 
 	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
-		json_object *member = NULL;
+		json_object *member = json_member(drive->reply, members[i]);
 
 		json_object_object_del(reply, members[i]);
-		if (json_object_object_get_ex(drive->reply, members[i], &member))
-			json_object_object_add(reply, members[i], json_object_get(member));
+		if (member)
+			json_add(reply, members[i], json_object_get(member));
 	}
 	worker_task_replace_output(task, IMAGE_REPLY_INSTRUCTIONS, drive->instructions,
 				   drive->n_instructions);
@@ -224,7 +218,6 @@ static void pass_on_run(struct worker_task *task, int result, json_object *reply
 			const char *message, void *userdata) {
 	struct pass_drive *drive = userdata;
 	const struct pass_step *step = &drive->plan.steps[drive->next];
-	json_object *modified = NULL;
 	int r;
 
 	if (pass_stopped(drive))
@@ -232,8 +225,7 @@ static void pass_on_run(struct worker_task *task, int result, json_object *reply
 	if (result != _WORKER_POOL_SUCCESS || !pass_is(reply, "passed")) {
 		pass_note(drive, "without pass %s: %s", step->definition->name,
 			  *message ? message : "no answer");
-	} else if (json_object_object_get_ex(reply, "modified", &modified) &&
-		   json_object_get_boolean(modified)) {
+	} else if (json_bool_of(reply, "modified")) {
 		drive->candidate = worker_task_steal_fd(task, PASS_OUTPUT_INDEX);
 		r = pass_text(drive->candidate);
 		if (r >= 0)
@@ -259,15 +251,13 @@ static json_object *pass_request(const struct pass_step *step, unsigned int time
 	if (step->kernel)
 		json_add_string(request, "kernel", step->kernel);
 	if (definition->parameters)
-		json_object_object_add(request, "parameters",
-				       json_object_get(definition->parameters));
-	json_add_int(request, "max_output_bytes", (int64_t)definition->max_output_bytes);
+		json_add(request, "parameters", json_object_get(definition->parameters));
+	json_add_int(request, "max_output_bytes", definition->max_output_bytes);
 	json_add_int(request, "timeout_ms", timeout);
 	json_add_int(request, "memory_mib", definition->memory_mib);
 	for (size_t i = 0; i < definition->required_symbols.n; i++)
-		json_object_array_add(
-			symbols, json_object_new_string(definition->required_symbols.strings[i]));
-	json_object_object_add(request, "required_symbols", symbols);
+		json_append_string(symbols, definition->required_symbols.strings[i]);
+	json_add(request, "required_symbols", symbols);
 	return request;
 }
 

@@ -165,12 +165,12 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 	index = worker_task_add_copy(task, attachment->patch_fd);
 	if (index < 0)
 		return index;
-	json_object_array_add(programs, attachment_patch_json(attachment, index));
+	json_append(programs, attachment_patch_json(attachment, index));
 	json = attachment_json(attachment, pass_set_spaces(&job->context->passes));
 	standing = job->standing ? json_object_array_get_idx(job->standing, i) : NULL;
 	if (standing)
-		json_object_object_add(json, "not", json_object_get(standing));
-	json_object_array_add(attachments, json);
+		json_add(json, "not", json_object_get(standing));
+	json_append(attachments, json);
 	return 0;
 }
 
@@ -183,8 +183,8 @@ int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker
 
 	json_add_string(request, "job", "patch");
 	json_add_int(request, "capability", (int)job->capability);
-	json_object_object_add(request, "programs", programs);
-	json_object_object_add(request, "attachments", attachments);
+	json_add(request, "programs", programs);
+	json_add(request, "attachments", attachments);
 	r = task ? worker_task_add_output(task, PLAN_SIZE_MAX) : -ENOMEM;
 	if (r >= 0) {
 		json_add_int(request, "output", r);
@@ -208,22 +208,16 @@ int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker
 /* ---- the reply ---- */
 
 static uint32_t plan_number(json_object *object, const char *key) {
-	json_object *member = NULL;
-	int64_t value;
+	int64_t value = json_int_of(object, key);
 
-	if (!json_object_object_get_ex(object, key, &member) ||
-	    !json_object_is_type(member, json_type_int))
-		return 0;
-	value = json_object_get_int64(member);
 	return value < 0 ? 0 : value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
 /* What the worker says of the functions: only shown. */
 static void plan_image_functions(struct plan_image *image, json_object *reply) {
-	json_object *array = NULL;
+	json_object *array;
 
-	if (!json_object_object_get_ex(reply, "functions", &array) ||
-	    !json_object_is_type(array, json_type_array))
+	if (!json_get_array(reply, "functions", SIZE_MAX, &array))
 		return;
 	for (size_t i = 0;
 	     i < json_object_array_length(array) && image->n_functions < PLAN_FUNCTIONS_MAX; i++) {
@@ -272,13 +266,10 @@ static const char *plan_image_take(struct plan_image *image, struct worker_task 
 
 /* Whether the programs are at fault, and not the worker, the machine or the time. */
 static bool plan_is_programs(int result, json_object *reply) {
-	json_object *word = NULL;
-	const char *text;
+	const char *text = json_string_of(reply, "error");
 
-	if (result != WORKER_POOL_E_REFUSED || !json_object_object_get_ex(reply, "error", &word) ||
-	    !json_object_is_type(word, json_type_string))
+	if (result != WORKER_POOL_E_REFUSED || !text)
 		return false;
-	text = json_object_get_string(word);
 	return strcmp(text, "compile") == 0 || strcmp(text, "program") == 0;
 }
 

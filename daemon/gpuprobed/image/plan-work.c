@@ -21,6 +21,7 @@
 #include "daemon/gpuprobed/base/memfd.h"
 #include "plan-check.h"
 #include "plan-image.h"
+#include "lib/json.h"
 
 /* ---- the reply ---- */
 
@@ -117,7 +118,7 @@ int plan_reply_parse(struct image_result **resultp, json_object *reply, struct w
 		     const struct image_context *context,
 		     const struct image_reply_request *request) {
 	struct image_result *result;
-	json_object *size = NULL;
+	int64_t size;
 	int r;
 
 	r = image_result_new(&result);
@@ -126,9 +127,8 @@ int plan_reply_parse(struct image_result **resultp, json_object *reply, struct w
 	result->plan = true;
 	result->size = worker_task_output_size(task, PLAN_OUTPUT);
 	r = image_reply_kernels(result, reply, request);
-	if (r == 0 && (!result->size || !json_object_object_get_ex(reply, "size", &size) ||
-		       !json_object_is_type(size, json_type_int) ||
-		       (uint64_t)json_object_get_int64(size) != result->size))
+	if (r == 0 &&
+	    (!json_get_int(reply, "size", 1, INT64_MAX, &size) || (uint64_t)size != result->size))
 		r = IMAGE_REPLY_E_INVALID;
 	if (r == 0) {
 		result->fd = worker_task_steal_fd(task, PLAN_OUTPUT);

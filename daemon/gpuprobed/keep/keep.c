@@ -50,6 +50,7 @@
 #include "daemon/gpuprobed/image/process-watch.h"
 #include "state.h"
 #include "store.h"
+#include "lib/json.h"
 
 #define KEEP_IDS_SHIFT 32 /* ids that one daemon can give out before they are those of the next */
 #define KEEP_RETRY_MS 2000 /* until a state file that could not be written is tried again */
@@ -247,7 +248,7 @@ void keep_changed(struct keep *keep) {
 	keep_raise(keep);
 	state = state_to_json(keep->context.registry, &keep->numbers);
 	if (state)
-		json_object_object_add(state, "exports", map_exports_json(keep->context.exports));
+		json_add(state, "exports", map_exports_json(keep->context.exports));
 	r = state ? state_save(keep->path, state) : -ENOMEM;
 	json_object_put(state);
 	if (r < 0 && !keep->failed)
@@ -469,7 +470,7 @@ static void keep_put_aside(const struct keep *keep, const char *why) {
  * negative: another daemon may read it. */
 static int keep_load(struct keep *keep) {
 	char error[STATE_ERROR_SIZE] = "";
-	json_object *state = NULL, *exports = NULL;
+	json_object *state = NULL;
 	unsigned int n;
 	int r;
 
@@ -480,8 +481,8 @@ static int keep_load(struct keep *keep) {
 		r = state_take_numbers(state, keep->context.registry, &keep->numbers, error);
 	if (r == 0) {
 		keep_restore_objects(keep, state);
-		json_object_object_get_ex(state, "exports", &exports);
-		n = map_exports_restore(keep->context.exports, keep->context.registry, exports);
+		n = map_exports_restore(keep->context.exports, keep->context.registry,
+					json_member(state, "exports"));
 		if (n)
 			log_warning("%s: %u exported maps are not exported any more", keep->path,
 				    n);

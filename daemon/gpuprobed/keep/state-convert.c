@@ -20,25 +20,13 @@
 #include "lib/json.h"
 #include "proto/patch.h"
 
-static int64_t member_int(json_object *json, const char *key) {
-	json_object *member;
-
-	return json_object_object_get_ex(json, key, &member) &&
-			       json_object_is_type(member, json_type_int)
-		       ? json_object_get_int64(member)
-		       : 0;
-}
-
 /* The highest id among an object's maps or attachments. */
 static int64_t highest(json_object *object, const char *key) {
-	json_object *list;
+	json_object *list = json_member(object, key);
 	int64_t best = 0;
 
-	if (!json_object_object_get_ex(object, key, &list) ||
-	    !json_object_is_type(list, json_type_array))
-		return 0;
-	for (size_t i = 0; i < json_object_array_length(list); i++) {
-		int64_t id = member_int(json_object_array_get_idx(list, i), "id");
+	for (size_t i = 0; i < json_length_of(list); i++) {
+		int64_t id = json_int_of(json_object_array_get_idx(list, i), "id");
 
 		best = id > best ? id : best;
 	}
@@ -46,26 +34,24 @@ static int64_t highest(json_object *object, const char *key) {
 }
 
 static int convert_1(json_object *state) {
-	json_object *last = json_object_new_object(), *objects;
+	json_object *last = json_object_new_object(), *objects = json_member(state, "objects");
 	int64_t object_id = 0, attachment = 0, map = 0;
 	uint64_t session = 0;
 
-	if (json_object_object_get_ex(state, "objects", &objects) &&
-	    json_object_is_type(objects, json_type_array))
-		for (size_t i = 0; i < json_object_array_length(objects); i++) {
-			json_object *object = json_object_array_get_idx(objects, i);
-			int64_t maps = highest(object, "maps"),
-				attachments = highest(object, "attachments");
+	for (size_t i = 0; i < json_length_of(objects); i++) {
+		json_object *object = json_object_array_get_idx(objects, i);
+		int64_t maps = highest(object, "maps"),
+			attachments = highest(object, "attachments"),
+			id = json_int_of(object, "id");
 
-			object_id = member_int(object, "id") > object_id ? member_int(object, "id")
-									 : object_id;
-			attachment = attachments > attachment ? attachments : attachment;
-			map = maps > map ? maps : map;
-		}
+		object_id = id > object_id ? id : object_id;
+		attachment = attachments > attachment ? attachments : attachment;
+		map = maps > map ? maps : map;
+	}
 	json_add_int(last, "object", object_id);
 	json_add_int(last, "attachment", attachment);
 	json_add_int(last, "map", map);
-	json_object_object_add(state, "last", last);
+	json_add(state, "last", last);
 	if (getrandom(&session, sizeof(session), 0) != sizeof(session))
 		return -1;
 	json_add_int(state, "session", (int64_t)(session | 1));
@@ -77,23 +63,17 @@ static int convert_1(json_object *state) {
 static int (*const converters[STATE_VERSION - 1])(json_object *state) = { convert_1 };
 
 int state_convert(json_object *state, char error[static STATE_ERROR_SIZE]) {
-	int64_t version = member_int(state, "version");
-	json_object *daemon;
+	int64_t version = json_int_of(state, "version");
 
 	if (version < 1) {
 		snprintf(error, STATE_ERROR_SIZE, "it is damaged: it has no version");
 		return STATE_E_REFUSED;
 	}
 	if (version > STATE_VERSION) {
-		json_object_object_get_ex(state, "daemon", &daemon);
 		snprintf(error, STATE_ERROR_SIZE,
 			 "it is of version %lld, written by gpuprobed %.64s; this one reads up to "
 			 "%d",
-			 (long long)version,
-			 json_object_is_type(daemon, json_type_string)
-				 ? json_object_get_string(daemon)
-				 : "?",
-			 STATE_VERSION);
+			 (long long)version, json_string_of(state, "daemon") ?: "?", STATE_VERSION);
 		return STATE_E_REFUSED;
 	}
 	for (; version < STATE_VERSION; version++)
@@ -104,18 +84,17 @@ int state_convert(json_object *state, char error[static STATE_ERROR_SIZE]) {
 			return STATE_E_REFUSED;
 		}
 	json_add_int(state, "version", STATE_VERSION);
-	if (member_int(state, "layout") != MAP_LAYOUT_VERSION) {
+	if (json_int_of(state, "layout") != MAP_LAYOUT_VERSION) {
 		snprintf(error, STATE_ERROR_SIZE,
 			 "maps are laid out as of version %lld, which this daemon does not read",
-			 (long long)member_int(state, "layout"));
+			 (long long)json_int_of(state, "layout"));
 		return STATE_E_REFUSED;
 	}
-	if (json_object_object_get_ex(state, "patch", NULL) &&
-	    member_int(state, "patch") != PATCH_VERSION) {
+	if (json_has(state, "patch") && json_int_of(state, "patch") != PATCH_VERSION) {
 		snprintf(error, STATE_ERROR_SIZE,
 			 "programs are compiled for patches of version %lld, which this daemon "
 			 "does not make",
-			 (long long)member_int(state, "patch"));
+			 (long long)json_int_of(state, "patch"));
 		return STATE_E_REFUSED;
 	}
 	return 0;

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +19,10 @@
 
 #include "daemon/gpuprobed/verify/host.h"
 #include "daemon/gpuprobed/base/memfd.h"
+#include "daemon/gpuprobed/registry/attachment-json.h"
 #include "state.h"
 #include "proto/job.h"
+#include "state-fields.h"
 
 #define STATE_LAYOUT_NUMBERS 13
 #define STATE_ATTACHMENTS_MAX (JOB_COMPILE_PROGRAMS_MAX + LINKED_PROGRAMS_MAX)
@@ -47,38 +48,41 @@ __attribute__((format(printf, 2, 3))) static void reading_fail(struct reading *r
 
 static json_object *read_member(struct reading *reading, json_object *json, const char *key,
 				enum json_type type) {
-	json_object *member = NULL;
+	json_object *member = json_get(json, key, type);
 
-	if (json_object_object_get_ex(json, key, &member) && json_object_is_type(member, type))
-		return member;
-	reading_fail(reading, "\"%s\" is missing or of another type", key);
-	return NULL;
+	if (!member)
+		reading_fail(reading, "\"%s\" is missing or of another type", key);
+	return member;
 }
 
+static void read_fields(struct reading *reading, json_object *json, const struct json_field *fields,
+			size_t n, void *to) {
+	const struct json_field *wrong = json_get_fields(json, fields, n, to);
+
+	if (wrong && read_member(reading, json, wrong->key, wrong->type))
+		reading_fail(reading, "\"%s\" is %s", wrong->key,
+			     wrong->type == json_type_string ? "too long" : "out of range");
+}
+
+/* One number, flag or text. */
 static uint64_t read_int(struct reading *reading, json_object *json, const char *key,
 			 uint64_t max) {
-	json_object *member = read_member(reading, json, key, json_type_int);
-	uint64_t value = member ? (uint64_t)json_object_get_int64(member) : 0;
+	const struct json_field field = { key, json_type_int, 0, sizeof(uint64_t), max };
+	uint64_t value = 0;
 
-	if (value > max)
-		reading_fail(reading, "\"%s\" is out of range", key);
-	return value <= max ? value : 0;
+	read_fields(reading, json, &field, 1, &value);
+	return value;
 }
 
 static bool read_bool(struct reading *reading, json_object *json, const char *key) {
-	json_object *member = read_member(reading, json, key, json_type_boolean);
-
-	return member && json_object_get_boolean(member);
+	return json_object_get_boolean(read_member(reading, json, key, json_type_boolean));
 }
 
 static void read_text(struct reading *reading, json_object *json, const char *key, char *text,
 		      size_t size) {
-	json_object *member = read_member(reading, json, key, json_type_string);
+	const struct json_field field = { key, json_type_string, 0, size, 0 };
 
-	if (member && (size_t)json_object_get_string_len(member) >= size)
-		reading_fail(reading, "\"%s\" is too long", key);
-	else if (member)
-		strcpy(text, json_object_get_string(member));
+	read_fields(reading, json, &field, 1, text);
 }
 
 /* The descriptor in a slot, which is of this kind; borrowed. -1: failed. */
@@ -112,49 +116,6 @@ static int read_memfd(struct reading *reading, json_object *json, const char *ke
 	return store_steal_fd(reading->store, *slotp);
 }
 
-/* What a filter says of names, if it does. */
-static void read_pattern(struct reading *reading, json_object *json, const char *key,
-			 struct filter *filter,
-			 bool (*set)(struct filter *filter, const char *text)) {
-	json_object *member;
-
-	if (json_object_object_get_ex(json, key, &member) &&
-	    (!json_object_is_type(member, json_type_string) ||
-	     !set(filter, json_object_get_string(member))))
-		reading_fail(reading, "\"%s\" makes no sense", key);
-}
-
-static void read_filter(struct reading *reading, json_object *json, struct filter *filter) {
-	json_object *member;
-
-	if (json_object_object_get_ex(json, "pid", &member)) {
-		filter->has_pid = true;
-		filter->pid = (pid_t)read_int(reading, json, "pid", INT_MAX);
-	}
-	if (json_object_object_get_ex(json, "start_time", &member))
-		filter->start_time = read_int(reading, json, "start_time", INT64_MAX);
-	if (json_object_object_get_ex(json, "uid", &member)) {
-		filter->has_uid = true;
-		filter->uid = (uid_t)read_int(reading, json, "uid", UINT32_MAX);
-	}
-	filter->own =
-		json_object_object_get_ex(json, "own", &member) && json_object_get_boolean(member);
-	read_pattern(reading, json, "comm", filter, filter_set_comm);
-	read_pattern(reading, json, "exe", filter, filter_set_exe);
-	read_pattern(reading, json, "cgroup", filter, filter_set_cgroup);
-}
-
-static void read_section(struct reading *reading, json_object *json, struct section *section) {
-	section->point = (enum section_point)read_int(reading, json, "point", SECTION_CLASS);
-	section->known = read_bool(reading, json, "known");
-	section->device_function = read_bool(reading, json, "device_function");
-	read_text(reading, json, "kernel", section->kernel, sizeof(section->kernel));
-	read_text(reading, json, "file", section->file, sizeof(section->file));
-	section->line = (uint32_t)read_int(reading, json, "line", UINT32_MAX);
-	section->block = (uint32_t)read_int(reading, json, "block", UINT32_MAX);
-	section->instruction = (uint32_t)read_int(reading, json, "instruction", UINT32_MAX);
-}
-
 /* A list of numbers up to `max` each. How many. */
 static size_t read_list(struct reading *reading, json_object *json, const char *key, uint64_t max,
 			uint64_t *numbers, size_t n_max) {
@@ -165,29 +126,17 @@ static size_t read_list(struct reading *reading, json_object *json, const char *
 		reading_fail(reading, "\"%s\" is too long", key);
 		return 0;
 	}
-	for (size_t i = 0; i < n; i++) {
-		json_object *number = json_object_array_get_idx(list, i);
-
-		numbers[i] = json_object_is_type(number, json_type_int)
-				     ? (uint64_t)json_object_get_int64(number)
-				     : UINT64_MAX;
-		if (numbers[i] > max)
+	for (size_t i = 0; i < n; i++)
+		if (!json_int_at(list, i, 0, (int64_t)max, (int64_t *)&numbers[i]))
 			reading_fail(reading, "\"%s\" is out of range", key);
-	}
 	return n;
 }
 
 static void read_gpu(struct reading *reading, json_object *json, struct attachment *attachment) {
-	uint64_t context[REGISTRY_CONTEXT_MAX], maps[REGISTRY_OBJECT_MAPS_MAX];
+	uint64_t context[REGISTRY_CONTEXT_MAX] = {}, maps[REGISTRY_OBJECT_MAPS_MAX] = {};
 	char engine[16] = "";
 
-	attachment->maps = read_int(reading, json, "maps", UINT64_MAX);
-	attachment->process = read_bool(reading, json, "process");
-	attachment->size = read_int(reading, json, "size", INT64_MAX);
-	attachment->local_bytes = (uint32_t)read_int(reading, json, "local_bytes", UINT32_MAX);
-	read_text(reading, json, "symbol", attachment->symbol, sizeof(attachment->symbol));
-	attachment->isa = (unsigned int)read_int(reading, json, "isa", UINT_MAX);
-	attachment->target = (unsigned int)read_int(reading, json, "target", UINT_MAX);
+	read_fields(reading, json, STATE_FIELDS(state_gpu_fields), attachment);
 	read_text(reading, json, "engine", engine, sizeof(engine));
 	if (!engine_from_name(engine, false, &attachment->engine))
 		reading_fail(reading, "\"engine\" is none");
@@ -218,6 +167,7 @@ static struct attachment *read_attachment(struct reading *reading, json_object *
 	json_object *section = read_member(reading, json, "section", json_type_object),
 		    *filter = read_member(reading, json, "filter", json_type_object);
 	struct attachment *attachment = NULL;
+	const char *wrong;
 	int fd;
 
 	if (reading->bad || attachment_new(&attachment, object) < 0) {
@@ -226,11 +176,13 @@ static struct attachment *read_attachment(struct reading *reading, json_object *
 	}
 	attachment->id = read_int(reading, json, "id", INT64_MAX);
 	read_text(reading, json, "program", attachment->program, sizeof(attachment->program));
-	read_section(reading, section, &attachment->section);
+	read_fields(reading, section, STATE_FIELDS(state_section_fields), &attachment->section);
 	read_text(reading, json, "section_text", attachment->section_text,
 		  sizeof(attachment->section_text));
 	attachment->spaces = (uint32_t)read_int(reading, json, "spaces", UINT32_MAX);
-	read_filter(reading, filter, &attachment->filter);
+	wrong = filter_from_json(&attachment->filter, filter, true);
+	if (wrong)
+		reading_fail(reading, "\"%s\" makes no sense", wrong);
 	attachment->on_host = read_bool(reading, json, "on_host");
 	attachment->host_program = read_int(reading, json, "host_program", LINKED_PROGRAMS_MAX - 1);
 	if (!attachment->on_host) {
@@ -294,25 +246,18 @@ static void read_map(struct reading *reading, json_object *json, struct object *
 	static const struct map_lane none[1]; /* that there are none is known */
 	struct map_spec spec = { .kernel_fd = -1 };
 	char name[MAP_NAME_SIZE] = "";
-	json_object *member;
 	int r;
 
 	read_text(reading, json, "slot", object->slots[i], REGISTRY_SYMBOL_SIZE);
-	if (!json_object_object_get_ex(json, "id", &member))
+	if (!json_has(json, "id"))
 		return;
 	read_text(reading, json, "name", name, sizeof(name));
 	spec.name = name;
-	spec.type = (uint32_t)read_int(reading, json, "type", UINT32_MAX);
-	spec.key_size = (uint32_t)read_int(reading, json, "key_size", UINT32_MAX);
-	spec.value_size = (uint32_t)read_int(reading, json, "value_size", UINT32_MAX);
-	spec.max_entries = (uint32_t)read_int(reading, json, "max_entries", UINT32_MAX);
-	spec.flags = (uint32_t)read_int(reading, json, "flags", UINT32_MAX);
-	spec.btf_key_type = (uint32_t)read_int(reading, json, "btf_key_type", UINT32_MAX);
-	spec.btf_value_type = (uint32_t)read_int(reading, json, "btf_value_type", UINT32_MAX);
+	read_fields(reading, json, STATE_FIELDS(state_map_fields), &spec);
 	read_layout(reading, json, &spec.layout);
 	spec.n_initial = read_int(reading, json, "initial", MAP_VALUE_SIZE_MAX);
 	spec.initial = blob_take(reading, blob, spec.n_initial);
-	if (json_object_object_get_ex(json, "lanes", &member)) {
+	if (json_has(json, "lanes")) {
 		spec.n_lanes = read_int(reading, json, "lanes", MAP_VALUE_SIZE_MAX);
 		spec.lanes =
 			blob_take(reading, blob, spec.n_lanes * sizeof(struct map_lane)) ?: none;
@@ -419,9 +364,7 @@ int state_take_object(json_object *state, size_t i, struct registry *registry,
 	if (object_new(&object, read_int(&reading, json, "id", INT64_MAX),
 		       (uid_t)read_int(&reading, json, "owner", UINT32_MAX)) < 0)
 		return -ENOMEM;
-	object->shared = read_bool(&reading, json, "shared");
-	object->has_kernel_user = read_bool(&reading, json, "has_kernel_user");
-	object->kernel_user = (uid_t)read_int(&reading, json, "kernel_user", UINT32_MAX);
+	read_fields(&reading, json, STATE_FIELDS(state_object_fields), object);
 	object->resident = read_int(&reading, json, "resident", UINT64_MAX);
 	if (read_bool(&reading, json, "host") && host_adopt(&object->host) < 0)
 		reading_fail(&reading, "no memory");
@@ -451,12 +394,7 @@ int state_take_object(json_object *state, size_t i, struct registry *registry,
 }
 
 size_t state_objects(json_object *state) {
-	json_object *objects;
-
-	return json_object_object_get_ex(state, "objects", &objects) &&
-			       json_object_is_type(objects, json_type_array)
-		       ? json_object_array_length(objects)
-		       : 0;
+	return json_length_of(json_member(state, "objects"));
 }
 
 int state_take_numbers(json_object *state, struct registry *registry, struct state_numbers *numbers,

@@ -21,84 +21,43 @@
 
 #include "lib/base/file.h"
 #include "daemon/gpuprobed/base/memfd.h"
+#include "daemon/gpuprobed/registry/attachment-json.h"
 #include "lib/json.h"
 #include "proto/patch.h"
-
-static json_object *filter_json(const struct filter *filter) {
-	json_object *json = json_object_new_object();
-
-	if (filter->has_pid)
-		json_add_int(json, "pid", (uint64_t)filter->pid);
-	if (filter->start_time)
-		json_add_int(json, "start_time", filter->start_time);
-	if (filter->has_uid)
-		json_add_int(json, "uid", filter->uid);
-	if (filter->own)
-		json_add_bool(json, "own", true);
-	if (filter->has_comm)
-		json_add_string(json, "comm", filter->comm);
-	if (filter->has_exe)
-		json_add_string(json, "exe", filter->exe);
-	if (filter->has_cgroup)
-		json_add_string(json, "cgroup", filter->cgroup);
-	return json;
-}
-
-static json_object *section_json(const struct section *section) {
-	json_object *json = json_object_new_object();
-
-	json_add_int(json, "point", section->point);
-	json_add_bool(json, "known", section->known);
-	json_add_bool(json, "device_function", section->device_function);
-	json_add_string(json, "kernel", section->kernel);
-	json_add_string(json, "file", section->file);
-	json_add_int(json, "line", section->line);
-	json_add_int(json, "block", section->block);
-	json_add_int(json, "instruction", section->instruction);
-	return json;
-}
+#include "state-fields.h"
 
 /* What the engines need of a program on the GPU. */
 static void add_gpu(json_object *json, const struct attachment *attachment) {
-	json_object *context = json_object_new_array(), *maps = json_object_new_array();
+	json_object *list;
 
-	json_add_int(json, "maps", attachment->maps);
-	json_add_bool(json, "process", attachment->process);
-	json_add_int(json, "size", attachment->size);
-	json_add_int(json, "local_bytes", attachment->local_bytes);
-	json_add_string(json, "symbol", attachment->symbol);
-	json_add_int(json, "isa", attachment->isa);
-	json_add_int(json, "target", attachment->target);
+	json_add_fields(json, STATE_FIELDS(state_gpu_fields), attachment);
 	json_add_string(json, "engine", engine_name(attachment->engine));
+	list = json_add_array(json, "context");
 	for (size_t i = 0; i < attachment->n_context; i++)
-		json_object_array_add(context, json_object_new_int(attachment->context[i]));
-	json_object_object_add(json, "context", context);
+		json_append_int(list, attachment->context[i]);
 	json_add_int(json, "patch", attachment->patch_slot);
 	json_add_string(json, "patch_reason", attachment->patch_reason);
+	list = json_add_array(json, "patch_maps");
 	for (size_t i = 0; i < attachment->n_patch_maps; i++)
-		json_object_array_add(maps, json_object_new_int(attachment->patch_maps[i]));
-	json_object_object_add(json, "patch_maps", maps);
+		json_append_int(list, attachment->patch_maps[i]);
 }
 
-static json_object *attachment_state_json(const struct attachment *attachment) {
-	json_object *json = json_object_new_object();
-
+static void add_attachment(json_object *json, const struct attachment *attachment) {
 	json_add_int(json, "id", attachment->id);
 	json_add_string(json, "program", attachment->program);
-	json_object_object_add(json, "section", section_json(&attachment->section));
+	json_add_fields(json_add_object(json, "section"), STATE_FIELDS(state_section_fields),
+			&attachment->section);
 	json_add_string(json, "section_text", attachment->section_text);
 	json_add_int(json, "spaces", attachment->spaces);
-	json_object_object_add(json, "filter", filter_json(&attachment->filter));
+	json_add(json, "filter", filter_json(&attachment->filter, true));
 	json_add_bool(json, "on_host", attachment->on_host);
 	json_add_int(json, "host_program", attachment->host_program);
 	json_add_int(json, "fd", attachment->slot);
 	if (!attachment->on_host)
 		add_gpu(json, attachment);
-	return json;
 }
 
-static json_object *layout_json(const struct map_layout *layout) {
-	json_object *json = json_object_new_array();
+static void add_layout(json_object *json, const struct map_layout *layout) {
 	const uint64_t numbers[] = {
 		layout->kind,         layout->place,    layout->merge,        layout->shards,
 		layout->threads,      layout->rings,    layout->value_stride, layout->shard_stride,
@@ -107,61 +66,48 @@ static json_object *layout_json(const struct map_layout *layout) {
 	};
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-		json_object_array_add(json, json_object_new_int64((int64_t)numbers[i]));
-	return json;
+		json_append_int(json, numbers[i]);
 }
 
-static json_object *map_json(const struct object *object, size_t i) {
-	json_object *json = json_object_new_object();
+static void add_map(json_object *json, const struct object *object, size_t i) {
 	const struct map *map = object->maps[i];
 
 	json_add_string(json, "slot", object->slots[i]);
 	if (!map)
-		return json;
+		return;
 	json_add_int(json, "id", map->id);
 	json_add_string(json, "name", map->name);
-	json_add_int(json, "type", map->spec.type);
-	json_add_int(json, "key_size", map->spec.key_size);
-	json_add_int(json, "value_size", map->spec.value_size);
-	json_add_int(json, "max_entries", map->spec.max_entries);
-	json_add_int(json, "flags", map->spec.flags);
-	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
-	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
-	json_object_object_add(json, "layout", layout_json(&map->spec.layout));
+	json_add_fields(json, STATE_FIELDS(state_map_fields), &map->spec);
+	add_layout(json_add_array(json, "layout"), &map->spec.layout);
 	json_add_int(json, "initial", map->spec.n_initial);
 	if (map->spec.lanes)
 		json_add_int(json, "lanes", map->spec.n_lanes);
 	json_add_int(json, "fd", object->kernel_slots[i]);
-	return json;
 }
 
-static json_object *object_json(const struct registry *registry, const struct object *object) {
-	json_object *json = json_object_new_object(), *maps = json_object_new_array(),
-		    *attachments = json_object_new_array();
+static void add_object(json_object *json, const struct registry *registry,
+		       const struct object *object) {
 	const struct attachment *attachment;
+	json_object *list;
 
 	json_add_int(json, "id", object->id);
 	json_add_int(json, "owner", object->owner);
-	json_add_bool(json, "shared", object->shared);
-	json_add_bool(json, "has_kernel_user", object->has_kernel_user);
-	json_add_int(json, "kernel_user", object->kernel_user);
+	json_add_fields(json, STATE_FIELDS(state_object_fields), object);
 	json_add_bool(json, "host", object->host);
 	json_add_int(json, "fd", object->slot);
 	json_add_int(json, "btf", object->n_btf);
 	json_add_int(json, "resident", object->resident);
+	list = json_add_array(json, "maps");
 	for (size_t i = 0; i < object->n_maps; i++)
-		json_object_array_add(maps, map_json(object, i));
-	json_object_object_add(json, "maps", maps);
+		add_map(json_append_object(list), object, i);
+	list = json_add_array(json, "attachments");
 	TAILQ_FOREACH(attachment, &registry->attachments, link)
 		if (attachment->object == object && !attachment->leaving)
-			json_object_array_add(attachments, attachment_state_json(attachment));
-	json_object_object_add(json, "attachments", attachments);
-	return json;
+			add_attachment(json_append_object(list), attachment);
 }
 
 json_object *state_to_json(const struct registry *registry, const struct state_numbers *numbers) {
-	json_object *state = json_object_new_object(), *last = json_object_new_object(),
-		    *objects = json_object_new_array();
+	json_object *state = json_object_new_object(), *inner;
 	const struct object *object;
 
 	json_add_int(state, "version", STATE_VERSION);
@@ -170,14 +116,14 @@ json_object *state_to_json(const struct registry *registry, const struct state_n
 	json_add_int(state, "patch", PATCH_VERSION);
 	json_add_int(state, "session", numbers->session);
 	json_add_int(state, "starts", numbers->starts);
-	json_add_int(last, "object", registry->last_object);
-	json_add_int(last, "attachment", registry->last_attachment);
-	json_add_int(last, "map", registry->last_map);
-	json_object_object_add(state, "last", last);
+	inner = json_add_object(state, "last");
+	json_add_int(inner, "object", registry->last_object);
+	json_add_int(inner, "attachment", registry->last_attachment);
+	json_add_int(inner, "map", registry->last_map);
+	inner = json_add_array(state, "objects");
 	TAILQ_FOREACH(object, &registry->objects, link)
 		if (object->kept)
-			json_object_array_add(objects, object_json(registry, object));
-	json_object_object_add(state, "objects", objects);
+			add_object(json_append_object(inner), registry, object);
 	return state;
 }
 
@@ -278,28 +224,17 @@ static int state_read(const char *path, char **textp, char error[static STATE_ER
 }
 
 int state_load(const char *path, json_object **statep, char error[static STATE_ERROR_SIZE]) {
-	struct json_tokener *tokener;
-	json_object *state = NULL;
+	json_object *state;
 	char *text = NULL;
 	int r;
 
 	r = state_read(path, &text, error);
 	if (r)
 		return r;
-	tokener = json_tokener_new();
-	if (tokener) {
-		json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-		state = json_tokener_parse_ex(tokener, text, (int)strlen(text) + 1);
-		if (json_tokener_get_error(tokener) != json_tokener_success ||
-		    !json_object_is_type(state, json_type_object)) {
-			json_object_put(state);
-			state = NULL;
-			snprintf(error, STATE_ERROR_SIZE, "it is damaged: no JSON object");
-			r = STATE_E_REFUSED;
-		}
-		json_tokener_free(tokener);
-	} else {
-		r = -ENOMEM;
+	state = json_parse(text, strlen(text), JSON_TOKENER_DEFAULT_DEPTH);
+	if (!state) {
+		snprintf(error, STATE_ERROR_SIZE, "it is damaged: no JSON object");
+		r = STATE_E_REFUSED;
 	}
 	free(text);
 	if (r == 0)

@@ -7,20 +7,22 @@
 
 #include "attachment-json.h"
 
+#include <limits.h>
+
 #include "registry.h"
 #include "lib/json.h"
 
 json_object *attachment_program_json(const struct attachment *attachment, int fd) {
-	json_object *program = json_object_new_object(), *context = json_object_new_array();
+	json_object *program = json_object_new_object(), *context;
 
 	json_add_string(program, "name", attachment->symbol);
 	json_add_string(program, "label", attachment->program);
 	json_add_int(program, "fd", fd);
 	json_add_int(program, "isa", attachment->isa);
 	json_add_int(program, "target", attachment->target);
+	context = json_add_array(program, "context");
 	for (size_t i = 0; i < attachment->n_context; i++)
-		json_object_array_add(context, json_object_new_int(attachment->context[i]));
-	json_object_object_add(program, "context", context);
+		json_append_int(context, attachment->context[i]);
 	return program;
 }
 
@@ -29,7 +31,7 @@ json_object *attachment_patch_json(const struct attachment *attachment, int fd) 
 
 	/* slots are loaded as PTX can from sm_70 on */
 	json_add_int(program, "target", attachment->target > 70 ? attachment->target : 70);
-	json_add_int(program, "maps", (int64_t)attachment_patch_slots(attachment));
+	json_add_int(program, "maps", attachment_patch_slots(attachment));
 	json_add_bool(program, "process", true);
 	return program;
 }
@@ -40,7 +42,7 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 		attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
 	json_object *json = json_object_new_object(), *spaces;
 
-	json_add_int(json, "id", (int64_t)attachment->id);
+	json_add_int(json, "id", attachment->id);
 	json_add_string(json, "kernel", section->kernel);
 	if (section_prefixed(section, attachment->section_text))
 		json_add_bool(json, "prefixed", true);
@@ -53,12 +55,74 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 	} else if (section->point == SECTION_BLOCK) {
 		json_add_int(json, "block", section->block);
 	} else if (section->point == SECTION_MEMORY && wanted != SECTION_SPACES_DEFAULT) {
-		spaces = json_object_new_array();
+		spaces = json_add_array(json, "spaces");
 		for (unsigned int i = 0; section_space_name(i); i++)
 			if (wanted >> i & 1)
-				json_object_array_add(
-					spaces, json_object_new_string(section_space_name(i)));
-		json_object_object_add(json, "spaces", spaces);
+				json_append_string(spaces, section_space_name(i));
 	}
 	return json;
+}
+
+json_object *filter_json(const struct filter *filter, bool whole) {
+	json_object *json = json_object_new_object();
+
+	if (filter->has_pid)
+		json_add_int(json, "pid", filter->pid);
+	if (whole && filter->start_time)
+		json_add_int(json, "start_time", filter->start_time);
+	if (filter->has_uid)
+		json_add_int(json, "uid", filter->uid);
+	if (whole && filter->own)
+		json_add_bool(json, "own", true);
+	if (filter->has_comm)
+		json_add_string(json, "comm", filter->comm);
+	if (filter->has_exe)
+		json_add_string(json, "exe", filter->exe);
+	if (whole && filter->has_cgroup)
+		json_add_string(json, "cgroup", filter->cgroup);
+	return json;
+}
+
+/*
+ * Whether the filter has that condition. Callers may send null for none; the state file never has
+ * null, and a condition that is lost there would make the filter mean more processes.
+ */
+static bool filter_has(json_object *json, const char *key, bool whole) {
+	return whole ? json_has(json, key) : json_member(json, key) != NULL;
+}
+
+const char *filter_from_json(struct filter *filter, json_object *json, bool whole) {
+	static const struct {
+		const char *key;
+		bool (*set)(struct filter *filter, const char *text);
+	} patterns[] = {
+		{ "comm", filter_set_comm },
+		{ "exe", filter_set_exe },
+		{ "cgroup", filter_set_cgroup },
+	};
+	int64_t pid = 0, uid = 0, start = 0;
+
+	*filter = (struct filter){
+		.has_pid = filter_has(json, "pid", whole),
+		.has_uid = filter_has(json, "uid", whole),
+	};
+	if (filter->has_pid && !json_get_int(json, "pid", 1, INT_MAX, &pid))
+		return "pid";
+	if (filter->has_uid && !json_get_int(json, "uid", 0, UINT32_MAX - 1, &uid))
+		return "uid";
+	if (whole && json_has(json, "start_time") &&
+	    !json_get_int(json, "start_time", 0, INT64_MAX, &start))
+		return "start_time";
+	filter->pid = (pid_t)pid;
+	filter->uid = (uid_t)uid;
+	filter->start_time = (uint64_t)start;
+	filter->own = whole && json_bool_of(json, "own");
+	for (size_t i = 0; i < (whole ? 3 : 2); i++) {
+		const char *text = json_string_of(json, patterns[i].key);
+
+		if (filter_has(json, patterns[i].key, whole) &&
+		    (!text || !patterns[i].set(filter, text)))
+			return patterns[i].key;
+	}
+	return NULL;
 }

@@ -245,26 +245,6 @@ static ssize_t worker_receive(struct worker *worker) {
 	return n;
 }
 
-/* One JSON object, nothing behind it; NULL else. To be put. */
-static json_object *worker_parse(const char *text, size_t n) {
-	struct json_tokener *tokener;
-	json_object *value;
-
-	tokener = json_tokener_new_ex(WORKER_DEPTH_MAX);
-	if (!tokener)
-		return NULL;
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	value = json_tokener_parse_ex(tokener, text, (int)n);
-	if (json_tokener_get_error(tokener) != json_tokener_success ||
-	    json_tokener_get_parse_end(tokener) != n ||
-	    !json_object_is_type(value, json_type_object)) {
-		json_object_put(value);
-		value = NULL;
-	}
-	json_tokener_free(tokener);
-	return value;
-}
-
 /* Seals the outputs and reads their sizes. A line if the worker did what it may not. */
 static const char *worker_take_outputs(struct worker_task *task) {
 	for (unsigned int i = 0; i < task->n_fds; i++) {
@@ -281,14 +261,13 @@ static const char *worker_take_outputs(struct worker_task *task) {
 
 static void worker_on_ready(struct worker *worker, json_object *message) {
 	struct worker_pool *pool = worker->pool;
-	json_object *ready = NULL, *features = NULL;
+	json_object *features = json_member(message, "features");
 
-	if (!json_object_object_get_ex(message, "ready", &ready) ||
-	    !json_object_is_type(ready, json_type_boolean) || !json_object_get_boolean(ready)) {
+	if (!json_bool_of(message, "ready")) {
 		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "");
 		return;
 	}
-	if (json_object_object_get_ex(message, "features", &features)) {
+	if (features) {
 		json_object_put(pool->features);
 		pool->features = json_object_get(features);
 		worker->features = json_object_get(features);
@@ -310,14 +289,11 @@ void worker_retire(struct worker *worker) {
 static void worker_on_reply(struct worker *worker, json_object *reply) {
 	struct worker_pool *pool = worker->pool;
 	struct worker_task *task = worker->task;
-	json_object *id = NULL, *status = NULL, *text = NULL;
-	const char *trouble, *message = "";
+	const char *status = json_string_of(reply, "status"), *trouble, *message = "";
 	int result = _WORKER_POOL_SUCCESS;
+	int64_t id;
 
-	if (!json_object_object_get_ex(reply, "id", &id) ||
-	    !json_object_is_type(id, json_type_int) || json_object_get_int64(id) != task->id ||
-	    !json_object_object_get_ex(reply, "status", &status) ||
-	    !json_object_is_type(status, json_type_string)) {
+	if (!json_get_int(reply, "id", task->id, task->id, &id) || !status) {
 		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
 		return;
 	}
@@ -326,12 +302,9 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 		worker_fail(worker, WORKER_POOL_E_PROTOCOL, trouble);
 		return;
 	}
-	if (strcmp(json_object_get_string(status), "error") == 0) {
+	if (strcmp(status, "error") == 0) {
 		result = WORKER_POOL_E_REFUSED;
-		message = "worker gave no reason";
-		if (json_object_object_get_ex(reply, "message", &text) &&
-		    json_object_is_type(text, json_type_string))
-			message = json_object_get_string(text);
+		message = json_string_of(reply, "message") ?: "worker gave no reason";
 	}
 	task->features = json_object_get(worker->features);
 	task->mixed = worker->mixed;
@@ -359,7 +332,7 @@ static void worker_on_readable(uv_poll_t *poll, int status, int events) {
 		uv_timer_start(&worker->timer, worker_on_timer, GRACE_MS, 0);
 		return;
 	}
-	message = n > 0 ? worker_parse(pool->buffer, (size_t)n) : NULL;
+	message = n > 0 ? json_parse(pool->buffer, (size_t)n, WORKER_DEPTH_MAX) : NULL;
 	if (message && worker->state == WORKER_STARTING)
 		worker_on_ready(worker, message);
 	else if (message && worker->state == WORKER_BUSY)

@@ -12,6 +12,7 @@
  */
 
 #include "worker.h"
+#include "lib/json.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -220,29 +221,6 @@ static int send_object(int fd, struct json_object *object, size_t *size) {
 	return *size > JOB_MESSAGE_MAX ? -EMSGSIZE : send_text(fd, text, *size);
 }
 
-/* The request as an object, all of it; NULL if the text is anything else. */
-static struct json_object *parse_request(const struct message *message) {
-	struct json_object *object = NULL;
-	struct json_tokener *tokener;
-
-	/* A NUL would end the text for json-c; length + 1 shows it that a number is complete. */
-	if (memchr(message->text, '\0', message->size))
-		return NULL;
-	tokener = json_tokener_new();
-	if (!tokener)
-		return NULL;
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	object = json_tokener_parse_ex(tokener, message->text, (int)message->size + 1);
-	if (json_tokener_get_error(tokener) != json_tokener_success ||
-	    json_tokener_get_parse_end(tokener) < message->size ||
-	    !json_object_is_type(object, json_type_object)) {
-		json_object_put(object);
-		object = NULL;
-	}
-	json_tokener_free(tokener);
-	return object;
-}
-
 static const struct worker_handler *find_handler(const struct worker_handler *handlers,
 						 size_t n_handlers, const char *job) {
 	for (size_t i = 0; i < n_handlers; i++)
@@ -283,10 +261,10 @@ static int serve(const struct worker_options *options, const struct worker_handl
 	struct json_object *reply;
 	const char *name;
 	size_t size;
-	int r;
+	int r = 0;
 
-	job.request = parse_request(message);
-	if (!job.request || !worker_get_int(job.request, "id", INT64_MIN, INT64_MAX, &job.id)) {
+	job.request = json_parse(message->text, message->size, JSON_TOKENER_DEFAULT_DEPTH);
+	if (!job.request || !json_get_int(job.request, "id", INT64_MIN, INT64_MAX, &job.id)) {
 		json_object_put(job.request);
 		return -EBADMSG;
 	}
@@ -295,26 +273,24 @@ static int serve(const struct worker_options *options, const struct worker_handl
 		json_object_put(job.request);
 		return -ENOMEM;
 	}
-	if (!worker_get_string(job.request, "job", &name))
+	if (!json_get_string(job.request, "job", &name))
 		r = worker_reply_error(reply, NULL, "internal", "the request names no job");
 	else if (!strcmp(name, "ping"))
-		r = worker_reply_status(reply, "pong");
+		json_add_string(reply, "status", "pong");
 	else if (!(handler = find_handler(handlers, n_handlers, name)))
 		r = worker_reply_error(reply, NULL, "internal",
 				       "this worker does not do the job \"%.64s\"", name);
 	else
 		r = handler->fn(&job, reply, userdata);
-	if (!r)
-		r = worker_add_int(reply, "id", job.id);
-	if (!r)
+	if (!r) {
+		json_add_int(reply, "id", job.id);
 		r = send_object(options->fd, reply, &size);
+	}
 	if (r == -EMSGSIZE) {
-		r = worker_reply_error(reply, NULL, "internal", "the reply would be %zu bytes long",
-				       size);
-		if (!r)
-			r = worker_add_int(reply, "id", job.id);
-		if (!r)
-			r = send_object(options->fd, reply, &size);
+		worker_reply_error(reply, NULL, "internal", "the reply would be %zu bytes long",
+				   size);
+		json_add_int(reply, "id", job.id);
+		r = send_object(options->fd, reply, &size);
 	}
 	json_object_put(reply);
 	json_object_put(job.request);
@@ -341,34 +317,30 @@ static int hash_build(struct dl_phdr_info *info, size_t size, void *userdata) {
 
 /* What this worker makes depends on everything that it has loaded: its own code, LLVM, the CUDA
  * compiler. One number for all of that. */
-static int add_build(struct json_object *features) {
+static void add_build(struct json_object *features) {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	char text[17];
 
 	dl_iterate_phdr(hash_build, &hash);
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
-	return worker_add_string(features, "build", text);
+	json_add_string(features, "build", text);
 }
 
 static int say_ready(const struct worker_options *options, worker_warm_fn warm, void *userdata) {
-	struct json_object *hello, *features;
+	struct json_object *hello = json_object_new_object(), *features;
 	size_t size;
-	int r;
+	int r = 0;
 
-	hello = json_object_new_object();
-	features = json_object_new_object();
-	r = hello && features ? 0 : -ENOMEM;
-	if (!r)
-		r = worker_add_bool(hello, "ready", true);
-	if (!r)
-		r = worker_add_object(hello, "features", json_object_get(features));
-	if (!r && warm)
+	json_add_bool(hello, "ready", true);
+	features = json_add_object(hello, "features");
+	if (!features)
+		r = -ENOMEM;
+	else if (warm)
 		r = warm(features, userdata);
-	if (!r)
-		r = add_build(features);
-	if (!r)
+	if (!r) {
+		add_build(features);
 		r = send_object(options->fd, hello, &size);
-	json_object_put(features);
+	}
 	json_object_put(hello);
 	return r;
 }

@@ -87,33 +87,15 @@ int worker_run(const struct worker_options *options, const struct worker_handler
 	       size_t n_handlers, worker_warm_fn warm, void *userdata);
 
 /*
- * Replies. Each sets members of `reply` and returns 0 or -ENOMEM. A text that is not UTF-8 is made
- * so. An error takes away what the reply held before; `log` (may be NULL) is shortened to 64 KiB,
- * from the middle.
+ * Replies: members by lib/json.h; the worker sends no reply that lacks one for want of memory. Of a
+ * foreign text, what is not UTF-8 becomes '?'. An error takes away what the reply held before;
+ * `log` (may be NULL) is shortened to 64 KiB, from the middle. Returns 0, as a handler does.
  */
-int worker_reply_status(struct json_object *reply, const char *status);
 int worker_reply_error(struct json_object *reply, const char *log, const char *error,
 		       const char *format, ...) __attribute__((format(printf, 4, 5)));
-int worker_add_string(struct json_object *object, const char *key, const char *text);
-int worker_add_line(struct json_object *object, const char *key,
-		    const char *text); /* no newlines */
-int worker_add_string_n(struct json_object *object, const char *key, const char *text,
-			size_t length);
-int worker_add_int(struct json_object *object, const char *key, int64_t value);
-int worker_add_bool(struct json_object *object, const char *key, bool value);
-int worker_add_object(struct json_object *object, const char *key, struct json_object *consumed);
-
-/*
- * Members of a request, types checked (json-c's getters convert). False if the member is absent, of
- * another type, or out of range; the output is untouched then.
- */
-bool worker_get_string(struct json_object *object, const char *key, const char **text);
-bool worker_get_int(struct json_object *object, const char *key, int64_t min, int64_t max,
-		    int64_t *value);
-bool worker_get_bool(struct json_object *object, const char *key, bool *value);
-bool worker_get_array(struct json_object *object, const char *key, size_t max,
-		      struct json_object **array);
-bool worker_get_object(struct json_object *object, const char *key, struct json_object **member);
+void worker_add_string(struct json_object *object, const char *key, const char *text);
+void worker_add_line(struct json_object *object, const char *key,
+		     const char *text); /* no newlines */
 
 /* The descriptor whose index stands in member `key`; -EBADF if there is none such. */
 int worker_get_fd(const struct worker_job *job, struct json_object *object, const char *key);

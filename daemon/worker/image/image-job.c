@@ -33,6 +33,7 @@
 #include "image-select.h"
 #include "lib/kernel-name.h"
 #include "proto/wire.h"
+#include "lib/json.h"
 
 #define PAYLOAD_MAX PTX_SOURCE_MAX
 #define NAMED_MAX 3 /* kernels that nobody means, by name */
@@ -89,22 +90,21 @@ static int add_kernels(struct job *job) {
 	int r;
 
 	r = image_targets_add_kernels(&job->targets, &job->request, job->reply, job->edited);
-	return r ? r : worker_add_int(job->reply, "kernel_count", (int64_t)job->n_names);
+	json_add_int(job->reply, "kernel_count", job->n_names);
+	return finish(r);
 }
 
 __attribute__((format(printf, 2, 3))) static int reply_own(struct job *job, const char *format,
 							   ...) {
 	char reason[400];
 	va_list arguments;
-	int r;
 
 	va_start(arguments, format);
 	vsnprintf(reason, sizeof(reason), format, arguments);
 	va_end(arguments);
-	r = worker_reply_status(job->reply, "own");
-	if (!r)
-		r = worker_add_line(job->reply, "reason", reason);
-	return finish(r ? r : add_kernels(job));
+	json_add_string(job->reply, "status", "own");
+	worker_add_line(job->reply, "reason", reason);
+	return add_kernels(job);
 }
 
 static void own_device(const struct job *job, char *text, size_t size) {
@@ -410,7 +410,8 @@ static int deliver(struct job *job, int fd, const char *what, const void *data, 
 	if (r)
 		return reply_error(job, "internal", "cannot write the output of %zu bytes (%s): %s",
 				   size, what, strerror(-r));
-	return worker_add_int(job->reply, what, (int64_t)size);
+	json_add_int(job->reply, what, size);
+	return 0;
 }
 
 static int deliver_instructions(struct job *job, const struct image_edited *edited,
@@ -508,21 +509,22 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 			    result.text ? result.text_length : edited->length);
 	if (!r)
 		r = deliver(job, job->request.output, "size", result.data, result.size);
-	if (!r)
-		r = worker_add_int(job->reply, "compile_us", result.compile_us);
-	if (!r)
-		r = worker_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
+	if (!r) {
+		json_add_int(job->reply, "compile_us", result.compile_us);
+		json_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
+	}
 	image_result_deinit(&result);
 	return r;
 }
 
 /* The end of every reply that is no error and not `own`. */
 static int reply(struct job *job, const char *status) {
-	int r = worker_reply_status(job->reply, status);
+	int r = 0;
 
-	if (!r && job->edited)
+	json_add_string(job->reply, "status", status);
+	if (job->edited)
 		r = image_targets_add_applied(&job->targets, &job->request, job->reply);
-	return finish(r ? r : add_kernels(job));
+	return r ? r : add_kernels(job);
 }
 
 static int stage_edit(struct job *job) {
@@ -534,10 +536,10 @@ static int stage_edit(struct job *job) {
 		r = deliver(job, job->request.text_output, "text_size", edited.text, edited.length);
 	if (!r)
 		r = deliver(job, job->request.output, "size", edited.text, edited.length);
-	if (!r)
-		r = worker_add_int(job->reply, "isa", edited.module.isa);
-	if (!r)
-		r = worker_add_int(job->reply, "target", edited.module.target.number);
+	if (!r) {
+		json_add_int(job->reply, "isa", edited.module.isa);
+		json_add_int(job->reply, "target", edited.module.target.number);
+	}
 	source_deinit(&edited);
 	return r ? r : reply(job, "text");
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "lib/kernel-name.h"
+#include "lib/json.h"
 
 #define PROGRAM_MAX (16 << 20)
 #define CONTEXT_END 168 /* bytes of a context: proto/gpuprobe.bpf.h */
@@ -23,31 +24,23 @@ static int bad(struct json_object *reply, const char *what) {
 	return r ? r : 1;
 }
 
-static bool has(struct json_object *object, const char *key) {
-	return json_object_object_get_ex(object, key, NULL);
-}
-
 /* "context": offsets, multiples of 8. False if it is there and not that. */
 static bool read_context(struct probe_program *program, struct json_object *object) {
 	struct json_object *array;
 	uint16_t *context;
 
-	if (!has(object, "context"))
+	if (!json_has(object, "context"))
 		return true;
-	if (!worker_get_array(object, "context", IMAGE_CONTEXT_MAX, &array))
+	if (!json_get_array(object, "context", IMAGE_CONTEXT_MAX, &array))
 		return false;
 	context = calloc(json_object_array_length(array) + 1, sizeof(*context));
 	if (!context)
 		return false;
 	program->context = context;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
-		struct json_object *member = json_object_array_get_idx(array, i);
 		int64_t offset;
 
-		if (!json_object_is_type(member, json_type_int))
-			return false;
-		offset = json_object_get_int64(member);
-		if (offset < 0 || offset >= CONTEXT_END || offset % 8)
+		if (!json_int_at(array, i, 0, CONTEXT_END - 1, &offset) || offset % 8)
 			return false;
 		context[program->context_count++] = (uint16_t)offset;
 	}
@@ -63,13 +56,13 @@ int image_request_read_program(struct image_request *request, const struct worke
 	int fd;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !worker_get_string(object, "name", &program->symbol) ||
-	    (has(object, "label") && !worker_get_string(object, "label", &program->label)) ||
-	    !worker_get_int(object, "isa", 10, 999, &isa) ||
-	    !worker_get_int(object, "target", 10, 999, &target))
+	    !json_get_string(object, "name", &program->symbol) ||
+	    (json_has(object, "label") && !json_get_string(object, "label", &program->label)) ||
+	    !json_get_int(object, "isa", 10, 999, &isa) ||
+	    !json_get_int(object, "target", 10, 999, &target))
 		return bad(reply, "a program is not as it should be");
 	fd = worker_get_fd(job, object, "fd");
-	if (fd < 0 && (!bare || has(object, "fd")))
+	if (fd < 0 && (!bare || json_has(object, "fd")))
 		return bad(reply, "a program has no descriptor");
 	if (fd >= 0 && worker_map(fd, PROGRAM_MAX, &text, &size))
 		return bad(reply, "a program's descriptor is no sealed memfd of a fitting size");
@@ -94,28 +87,31 @@ int image_request_find_program(const struct image_request *request, const char *
 	return -ENOENT;
 }
 
+/* The index of `text` in names, a list that NULL ends; -1 if it is not there. */
+static int find_word(const char *const *names, const char *text) {
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(names[i], text))
+			return i;
+	return -1;
+}
+
 bool image_request_read_spaces(struct probe_use *use, struct json_object *object) {
 	/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
-	static const char *const names[] = { "generic", "global", "shared",
-					     "local",   "const",  "param" };
+	static const char *const names[] = { "generic", "global", "shared", "local",
+					     "const",   "param",  NULL };
 	struct json_object *array;
 
 	use->spaces = PROBE_SPACES_DEFAULT;
-	if (!has(object, "spaces"))
+	if (!json_has(object, "spaces"))
 		return true;
-	if (!worker_get_array(object, "spaces", sizeof(names) / sizeof(*names), &array))
+	if (!json_get_array(object, "spaces", sizeof(names) / sizeof(*names) - 1, &array))
 		return false;
 	use->spaces = 0;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
-		struct json_object *member = json_object_array_get_idx(array, i);
-		size_t space = 0;
+		const char *name = json_string_at(array, i);
+		int space = name ? find_word(names, name) : -1;
 
-		if (!json_object_is_type(member, json_type_string))
-			return false;
-		while (space < sizeof(names) / sizeof(*names) &&
-		       strcmp(json_object_get_string(member), names[space]))
-			space++;
-		if (space == sizeof(names) / sizeof(*names))
+		if (space < 0)
 			return false;
 		use->spaces |= 1u << space;
 	}
@@ -127,7 +123,7 @@ static bool read_point(struct probe_use *use, struct json_object *object) {
 	const char *point;
 	int64_t number;
 
-	if (!worker_get_string(object, "point", &point))
+	if (!json_get_string(object, "point", &point))
 		return false;
 	if (!strcmp(point, "entry")) {
 		use->point = PROBE_ENTRY;
@@ -143,13 +139,13 @@ static bool read_point(struct probe_use *use, struct json_object *object) {
 	}
 	if (!strcmp(point, "line")) {
 		use->point = PROBE_LINE;
-		if (!worker_get_string(object, "file", &use->file) || !*use->file ||
-		    !worker_get_int(object, "line", 1, UINT32_MAX, &number))
+		if (!json_get_string(object, "file", &use->file) || !*use->file ||
+		    !json_get_int(object, "line", 1, UINT32_MAX, &number))
 			return false;
 		use->line = (uint32_t)number;
 		return true;
 	}
-	if (strcmp(point, "block") || !worker_get_int(object, "block", 0, UINT32_MAX - 1, &number))
+	if (strcmp(point, "block") || !json_get_int(object, "block", 0, UINT32_MAX - 1, &number))
 		return false;
 	use->point = PROBE_BLOCK;
 	use->block = (uint32_t)number;
@@ -157,8 +153,8 @@ static bool read_point(struct probe_use *use, struct json_object *object) {
 }
 
 bool image_request_read_prefixed(struct image_attachment *attachment, struct json_object *object) {
-	return !has(object, "prefixed") ||
-	       (worker_get_bool(object, "prefixed", &attachment->prefixed) &&
+	return !json_has(object, "prefixed") ||
+	       (json_get_bool(object, "prefixed", &attachment->prefixed) &&
 		(!attachment->prefixed ||
 		 !strncmp(attachment->kernel, IMAGE_PREFIX, strlen(IMAGE_PREFIX))));
 }
@@ -199,12 +195,12 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 	const char *program;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !worker_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
-	    !worker_get_string(object, "kernel", &attachment->kernel) ||
+	    !json_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
+	    !json_get_string(object, "kernel", &attachment->kernel) ||
 	    !image_request_read_prefixed(attachment, object) ||
-	    !worker_get_string(object, "program", &program) ||
-	    (has(object, "device_function") &&
-	     !worker_get_bool(object, "device_function", &attachment->device_function)))
+	    !json_get_string(object, "program", &program) ||
+	    (json_has(object, "device_function") &&
+	     !json_get_bool(object, "device_function", &attachment->device_function)))
 		return bad(reply, "an attachment is not as it should be");
 	if (!read_point(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
@@ -219,20 +215,19 @@ static int read_stubs(struct image_request *request, struct json_object *object,
 	struct json_object *array;
 	const char **stubs;
 
-	if (!has(object, "stubs"))
+	if (!json_has(object, "stubs"))
 		return 0;
-	if (!worker_get_array(object, "stubs", IMAGE_STUBS_MAX, &array))
+	if (!json_get_array(object, "stubs", IMAGE_STUBS_MAX, &array))
 		return bad(reply, "stubs is no list, or too long");
 	stubs = calloc(json_object_array_length(array) + 1, sizeof(*stubs));
 	if (!stubs)
 		return -ENOMEM;
 	request->options.stubs = stubs;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
-		struct json_object *member = json_object_array_get_idx(array, i);
-
-		if (!json_object_is_type(member, json_type_string))
+		stubs[i] = json_string_at(array, i);
+		if (!stubs[i])
 			return bad(reply, "a stub is no name");
-		stubs[request->options.n_stubs++] = json_object_get_string(member);
+		request->options.n_stubs++;
 	}
 	return 0;
 }
@@ -242,9 +237,9 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 	struct json_object *programs, *attachments;
 	int r;
 
-	if (!worker_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
+	if (!json_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
 		return bad(reply, "no programs, or too many");
-	if (!worker_get_array(job->request, "attachments", IMAGE_ATTACHMENTS_MAX, &attachments))
+	if (!json_get_array(job->request, "attachments", IMAGE_ATTACHMENTS_MAX, &attachments))
 		return bad(reply, "no attachments, or too many");
 	request->programs =
 		calloc(json_object_array_length(programs) + 1, sizeof(*request->programs));
@@ -266,18 +261,10 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 	return read_stubs(request, job->request, reply);
 }
 
-/* The index of `text` in names, a list that NULL ends; -1 if it is not there. */
-static int find_word(const char *const *names, const char *text) {
-	for (int i = 0; names[i]; i++)
-		if (!strcmp(names[i], text))
-			return i;
-	return -1;
-}
-
 /* A descriptor that may be absent. False if it is named and not there. */
 static bool read_optional_fd(const struct worker_job *job, const char *key, int *fd) {
-	*fd = has(job->request, key) ? worker_get_fd(job, job->request, key) : -1;
-	return *fd >= 0 || !has(job->request, key);
+	*fd = json_has(job->request, key) ? worker_get_fd(job, job->request, key) : -1;
+	return *fd >= 0 || !json_has(job->request, key);
 }
 
 static int read_words(struct image_request *request, const struct worker_job *job,
@@ -288,25 +275,25 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 	const char *kind, *stage = "all";
 	int64_t capability, image = 0, isa = 0, target = 0;
 
-	if (!worker_get_string(job->request, "kind", &kind) || find_word(kinds, kind) < 0)
+	if (!json_get_string(job->request, "kind", &kind) || find_word(kinds, kind) < 0)
 		return bad(reply, "kind is not fatbin, ptx or cubin");
-	if (has(job->request, "stage") &&
-	    (!worker_get_string(job->request, "stage", &stage) || find_word(stages, stage) < 0))
+	if (json_has(job->request, "stage") &&
+	    (!json_get_string(job->request, "stage", &stage) || find_word(stages, stage) < 0))
 		return bad(reply, "stage is none that there is");
-	if (!worker_get_int(job->request, "flags", 0, UINT32_MAX, &request->flags) ||
-	    !worker_get_int(job->request, "capability", 30, 999, &capability))
+	if (!json_get_int(job->request, "flags", 0, UINT32_MAX, &request->flags) ||
+	    !json_get_int(job->request, "capability", 30, 999, &capability))
 		return bad(reply, "flags or capability are missing or out of range");
-	if ((has(job->request, "image") &&
-	     !worker_get_int(job->request, "image", 0, INT32_MAX, &image)) ||
-	    (has(job->request, "call") &&
-	     !worker_get_bool(job->request, "call", &request->options.call)) ||
-	    (has(job->request, "bare") &&
-	     !worker_get_bool(job->request, "bare", &request->options.bare)) ||
-	    (has(job->request, "one_thread") &&
-	     !worker_get_bool(job->request, "one_thread", &request->one_thread)) ||
-	    (has(job->request, "isa") && !worker_get_int(job->request, "isa", 10, 999, &isa)) ||
-	    (has(job->request, "target") &&
-	     !worker_get_int(job->request, "target", 10, 999, &target)))
+	if ((json_has(job->request, "image") &&
+	     !json_get_int(job->request, "image", 0, INT32_MAX, &image)) ||
+	    (json_has(job->request, "call") &&
+	     !json_get_bool(job->request, "call", &request->options.call)) ||
+	    (json_has(job->request, "bare") &&
+	     !json_get_bool(job->request, "bare", &request->options.bare)) ||
+	    (json_has(job->request, "one_thread") &&
+	     !json_get_bool(job->request, "one_thread", &request->one_thread)) ||
+	    (json_has(job->request, "isa") && !json_get_int(job->request, "isa", 10, 999, &isa)) ||
+	    (json_has(job->request, "target") &&
+	     !json_get_int(job->request, "target", 10, 999, &target)))
 		return bad(reply, "image, call, bare, one_thread, isa or target are out of range");
 	request->kind = (enum image_kind)find_word(kinds, kind);
 	request->stage = (enum image_stage)find_word(stages, stage);

@@ -10,6 +10,7 @@
  */
 
 #include "image-target.h"
+#include "lib/json.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -88,15 +89,6 @@ uint64_t image_targets_sites(const struct image_targets *targets) {
 	return sites;
 }
 
-static int add_id(struct json_object *list, int64_t id) {
-	struct json_object *number = json_object_new_int64(id);
-
-	if (number && !json_object_array_add(list, number))
-		return 0;
-	json_object_put(number);
-	return -ENOMEM;
-}
-
 /* Whether somebody asked for a point of this very function that it does not have, or was refused.
  * Globs may mean functions without it. */
 static bool misses(const struct image_target *target, const struct image_request *request,
@@ -108,57 +100,45 @@ static bool misses(const struct image_target *target, const struct image_request
 }
 
 /* "missing" of an object of "kernels", if there is something. */
-static int add_missing(struct json_object *object, const struct image_target *target,
-		       const struct image_request *request) {
+static void add_missing(struct json_object *object, const struct image_target *target,
+			const struct image_request *request) {
 	struct json_object *list = NULL;
 	char point[192];
-	int r = 0;
 
-	for (uint32_t i = 0; !r && i < target->count; i++) {
+	for (uint32_t i = 0; i < target->count; i++) {
 		struct json_object *item;
 
 		if (!misses(target, request, i))
 			continue;
-		if (!list)
-			r = worker_add_object(object, "missing", list = json_object_new_array());
-		item = r ? NULL : json_object_new_object();
-		if (!item || json_object_array_add(list, item)) {
-			json_object_put(item);
-			return -ENOMEM;
-		}
+		list = list ?: json_add_array(object, "missing");
+		item = json_append_object(list);
 		image_point_format(&target->uses[i], point, sizeof(point));
-		r = worker_add_int(item, "id", request->attachments[target->attachments[i]].id);
-		if (!r)
-			r = worker_add_line(item, "point", point);
+		json_add_int(item, "id", request->attachments[target->attachments[i]].id);
+		worker_add_line(item, "point", point);
 	}
-	return r;
 }
 
 /* The members of one object of "kernels". */
-static int fill_kernel(struct json_object *object, const struct image_target *target,
-		       const struct image_request *request, bool only_applied) {
+static void fill_kernel(struct json_object *object, const struct image_target *target,
+			const struct image_request *request, bool only_applied) {
 	const char *demangled =
 		target->name.demangled ? target->name.demangled : target->name.mangled;
-	struct json_object *list = json_object_new_array();
-	int r;
+	struct json_object *list = json_add_array(object, "attachments");
 
-	r = worker_add_object(object, "attachments", list);
-	for (uint32_t i = 0; !r && i < target->count; i++)
+	for (uint32_t i = 0; i < target->count; i++)
 		if (!only_applied || target->uses[i].sites)
-			r = add_id(list, request->attachments[target->attachments[i]].id);
-	if (!r)
-		r = worker_add_string(object, "name", target->name.mangled);
-	if (!r)
-		r = worker_add_string(object, "demangled", demangled);
-	if (!r && target->device_function)
-		r = worker_add_bool(object, "device_function", true);
-	return !r && only_applied ? add_missing(object, target, request) : r;
+			json_append_int(list, request->attachments[target->attachments[i]].id);
+	worker_add_string(object, "name", target->name.mangled);
+	worker_add_string(object, "demangled", demangled);
+	if (target->device_function)
+		json_add_bool(object, "device_function", true);
+	if (only_applied)
+		add_missing(object, target, request);
 }
 
 /* One member of "kernels"; *bytes counts what it takes. 1: there is no room for it. */
 static int add_kernel(struct json_object *kernels, struct image_target *target,
 		      const struct image_request *request, bool only_applied, size_t *bytes) {
-	struct json_object *object;
 	int r;
 
 	r = kernel_name_demangle(&target->name);
@@ -172,14 +152,8 @@ static int add_kernel(struct json_object *kernels, struct image_target *target,
 		*bytes += misses(target, request, i) ? 256 : 0;
 	if (*bytes > KERNELS_BYTES_MAX)
 		return 1;
-	object = json_object_new_object();
-	if (!object)
-		return -ENOMEM;
-	r = fill_kernel(object, target, request, only_applied);
-	if (!r && !json_object_array_add(kernels, object))
-		return 0;
-	json_object_put(object);
-	return r ? r : -ENOMEM;
+	fill_kernel(json_append_object(kernels), target, request, only_applied);
+	return 0;
 }
 
 static bool stands_or_misses(const struct image_target *target,
@@ -192,42 +166,41 @@ static bool stands_or_misses(const struct image_target *target,
 
 int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
 			      struct json_object *reply, bool only_applied) {
-	struct json_object *kernels = json_object_new_array();
+	struct json_object *kernels = json_add_array(reply, "kernels");
 	bool truncated = false;
 	size_t bytes = 0;
-	int r;
+	int r = 0;
 
-	r = worker_add_object(reply, "kernels", kernels);
 	for (size_t i = 0; !r && i < targets->n && !truncated; i++) {
 		if (only_applied && !stands_or_misses(&targets->targets[i], request))
 			continue;
-		r = json_object_array_length(kernels) == IMAGE_KERNELS_MAX
+		r = json_length_of(kernels) == IMAGE_KERNELS_MAX
 			    ? 1
 			    : add_kernel(kernels, &targets->targets[i], request, only_applied,
 					 &bytes);
 		truncated = r > 0;
 	}
-	return truncated ? worker_add_bool(reply, "truncated", true) : r;
+	if (truncated)
+		json_add_bool(reply, "truncated", true);
+	return r < 0 ? r : 0;
 }
 
 int image_targets_add_applied(const struct image_targets *targets,
 			      const struct image_request *request, struct json_object *reply) {
-	struct json_object *applied = json_object_new_array();
+	struct json_object *applied = json_add_array(reply, "applied");
 	bool *stands = calloc(request->n_attachments + 1, sizeof(*stands));
-	int r;
 
-	r = worker_add_object(reply, "applied", applied);
 	if (!stands)
 		return -ENOMEM;
 	for (size_t i = 0; i < targets->n; i++)
 		for (uint32_t j = 0; j < targets->targets[i].count; j++)
 			if (targets->targets[i].uses[j].sites)
 				stands[targets->targets[i].attachments[j]] = true;
-	for (size_t i = 0; !r && i < request->n_attachments; i++)
+	for (size_t i = 0; i < request->n_attachments; i++)
 		if (stands[i])
-			r = add_id(applied, request->attachments[i].id);
+			json_append_int(applied, request->attachments[i].id);
 	free(stands);
-	return r;
+	return 0;
 }
 
 void image_point_format(const struct probe_use *use, char *text, size_t size) {

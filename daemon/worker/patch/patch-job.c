@@ -19,6 +19,7 @@
 #include "patch-match.h"
 #include "patch-plan.h"
 #include "patch-report.h"
+#include "lib/json.h"
 
 struct job {
 	struct patch_request request;
@@ -66,39 +67,28 @@ static int compose(struct job *job) {
 
 /* What the compiler says about each function: "functions" of the reply. */
 static int add_functions(struct job *job) {
-	struct json_object *functions = json_object_new_array();
+	struct json_object *functions = json_add_array(job->reply, "functions");
 	struct fatbin fatbin;
 	int r;
 
-	r = worker_add_object(job->reply, "functions", functions);
-	if (!r)
-		r = fatbin_parse(&fatbin, job->result.data, job->result.size);
+	r = fatbin_parse(&fatbin, job->result.data, job->result.size);
 	if (r)
 		return r < 0 ? r : -EINVAL; /* it is ours */
-	for (uint32_t i = 0; !r && i < job->text.n_points; i++) {
+	for (uint32_t i = 0; i < job->text.n_points; i++) {
 		const struct patch_point *point = &job->text.points[i];
-		struct json_object *object = json_object_new_object();
+		struct json_object *object = json_append_object(functions);
 		struct patch_report report;
 
 		patch_report_read(&report, point->symbol, fatbin.entries[0].payload,
 				  fatbin.entries[0].payload_size, job->result.log);
-		if (!object || json_object_array_add(functions, object)) {
-			json_object_put(object);
-			r = -ENOMEM;
-			break;
-		}
-		r = worker_add_int(object, "instruction", point->instruction);
-		if (!r)
-			r = worker_add_int(object, "registers", report.registers);
-		if (!r)
-			r = worker_add_int(object, "spill_stores", report.spill_stores);
-		if (!r)
-			r = worker_add_int(object, "spill_loads", report.spill_loads);
-		if (!r)
-			r = worker_add_int(object, "stack", report.stack);
+		json_add_int(object, "instruction", point->instruction);
+		json_add_int(object, "registers", report.registers);
+		json_add_int(object, "spill_stores", report.spill_stores);
+		json_add_int(object, "spill_loads", report.spill_loads);
+		json_add_int(object, "stack", report.stack);
 	}
 	fatbin_deinit(&fatbin);
-	return r;
+	return 0;
 }
 
 /*
@@ -174,22 +164,17 @@ static int deliver(struct job *job) {
 		return r;
 	r = worker_write(request->image.output, plan, size, 0);
 	free(plan);
-	if (!r)
-		r = worker_reply_status(job->reply, "planned");
-	if (!r)
-		r = worker_add_int(job->reply, "size", (int64_t)size);
-	if (!r)
-		r = worker_add_int(job->reply, "image_size", (int64_t)job->parts.image_size);
-	if (!r)
-		r = worker_add_int(job->reply, "image_offset", (int64_t)image_offset);
-	if (!r)
-		r = worker_add_int(job->reply, "compile_us", job->result.compile_us);
-	if (!r)
-		r = image_targets_add_kernels(&matches->targets, &request->image, job->reply,
-					      false);
-	if (!r)
-		r = worker_add_int(job->reply, "kernel_count", (int64_t)matches->names);
-	return r ? r : worker_add_int(job->reply, "matched", (int64_t)matches->n);
+	if (r)
+		return r;
+	json_add_string(job->reply, "status", "planned");
+	json_add_int(job->reply, "size", size);
+	json_add_int(job->reply, "image_size", job->parts.image_size);
+	json_add_int(job->reply, "image_offset", image_offset);
+	json_add_int(job->reply, "compile_us", job->result.compile_us);
+	r = image_targets_add_kernels(&matches->targets, &request->image, job->reply, false);
+	json_add_int(job->reply, "kernel_count", matches->names);
+	json_add_int(job->reply, "matched", matches->n);
+	return r;
 }
 
 static void job_deinit(struct job *job) {

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "daemon/worker/base/sandbox.h"
+#include "lib/json.h"
 
 #define EXCLUDED_MAX 65536
 #define EARLIER_MAX (UINT64_C(1) << 30)
@@ -26,10 +27,6 @@ static int bad(struct json_object *reply, const char *what) {
 	return finish(worker_reply_error(reply, NULL, "internal", "bad request: %s", what));
 }
 
-static bool has(struct json_object *object, const char *key) {
-	return json_object_object_get_ex(object, key, NULL);
-}
-
 /*
  * Maps what a member names, if it is there; an empty memfd is as none. False: it is not as it
  * should be.
@@ -39,7 +36,7 @@ static bool map_optional(const struct worker_job *job, const char *key, uint64_t
 	struct stat status;
 	int fd;
 
-	if (!has(job->request, key))
+	if (!json_has(job->request, key))
 		return true;
 	fd = worker_get_fd(job, job->request, key);
 	if (fd < 0 || sandbox_fstat(fd, &status))
@@ -54,7 +51,7 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 	uint64_t end = sizeof(struct patch_data);
 	size_t n;
 
-	if (!worker_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
+	if (!json_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
 		return bad(reply, "no programs, or too many");
 	n = json_object_array_length(programs);
 	request->image.programs = calloc(n + 1, sizeof(*request->image.programs));
@@ -70,7 +67,7 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 					       reply);
 		if (r)
 			return r;
-		if (!worker_get_int(object, "maps", 0, UINT16_MAX, &maps))
+		if (!json_get_int(object, "maps", 0, UINT16_MAX, &maps))
 			return bad(reply, "a program does not say how many slots it has");
 		request->slots[i] = (uint32_t)end;
 		end += 8 * (uint64_t)maps;
@@ -92,9 +89,9 @@ static int read_excluded(struct patch_meaning *meaning, struct json_object *obje
 			 struct json_object *reply) {
 	struct json_object *array;
 
-	if (!has(object, "not"))
+	if (!json_has(object, "not"))
 		return 0;
-	if (!worker_get_array(object, "not", EXCLUDED_MAX, &array))
+	if (!json_get_array(object, "not", EXCLUDED_MAX, &array))
 		return bad(reply, "not is no list, or too long");
 	meaning->excluded = calloc(json_object_array_length(array) + 1, sizeof(*meaning->excluded));
 	if (!meaning->excluded)
@@ -134,7 +131,7 @@ static int check_context(const struct patch_request *request,
 static int read_point(struct patch_request *request, struct image_attachment *attachment,
 		      struct patch_meaning *meaning, struct json_object *object,
 		      struct json_object *reply) {
-	if (!worker_get_string(object, "point", &meaning->point) ||
+	if (!json_get_string(object, "point", &meaning->point) ||
 	    !image_request_read_spaces(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
 	if (patch_point_find(meaning->point, attachment->use.spaces, &meaning->classes,
@@ -162,10 +159,10 @@ static int read_attachment(struct patch_request *request, struct json_object *ob
 	int r;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !worker_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
-	    !worker_get_string(object, "kernel", &attachment->kernel) ||
+	    !json_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
+	    !json_get_string(object, "kernel", &attachment->kernel) ||
 	    !image_request_read_prefixed(attachment, object) ||
-	    !worker_get_string(object, "program", &program))
+	    !json_get_string(object, "program", &program))
 		return bad(reply, "an attachment is not as it should be");
 	if (image_request_find_program(&request->image, program, &attachment->use.program))
 		return bad(reply, "an attachment names a program that is not there");
@@ -182,7 +179,7 @@ static int read_attachments(struct patch_request *request, const struct worker_j
 	int r = 0;
 	size_t n;
 
-	if (!worker_get_array(job->request, "attachments", PATCH_ATTACHMENTS_MAX, &attachments) ||
+	if (!json_get_array(job->request, "attachments", PATCH_ATTACHMENTS_MAX, &attachments) ||
 	    !json_object_array_length(attachments))
 		return bad(reply, "no attachments, or too many");
 	n = json_object_array_length(attachments);
@@ -201,7 +198,7 @@ int patch_request_read(struct patch_request *request, const struct worker_job *j
 	int r;
 
 	*request = (struct patch_request){ .image.output = -1 };
-	if (!worker_get_int(job->request, "capability", 30, 999, &capability))
+	if (!json_get_int(job->request, "capability", 30, 999, &capability))
 		return bad(reply, "capability is missing or out of range");
 	request->image.capability = (unsigned int)capability;
 	request->image.output = worker_get_fd(job, job->request, "output");

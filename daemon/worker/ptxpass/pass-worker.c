@@ -12,6 +12,7 @@
 #include "lib/pass/pass-run.h"
 #include "daemon/worker/base/sandbox.h"
 #include "daemon/worker/base/worker.h"
+#include "lib/json.h"
 
 #define SYMBOLS_MAX 256
 
@@ -20,7 +21,7 @@ static int read_symbols(struct pass_strings *symbols, json_object *request) {
 	json_object *array;
 
 	*symbols = (struct pass_strings){};
-	if (!worker_get_array(request, "required_symbols", SYMBOLS_MAX, &array))
+	if (!json_get_array(request, "required_symbols", SYMBOLS_MAX, &array))
 		return 0;
 	symbols->strings = calloc(json_object_array_length(array) + 1, sizeof(*symbols->strings));
 	if (!symbols->strings)
@@ -38,14 +39,14 @@ static int read_symbols(struct pass_strings *symbols, json_object *request) {
 static bool read_request(struct pass_run *run, const struct worker_job *job) {
 	int64_t max = 0, timeout = 0, memory = 0;
 
-	if (!worker_get_string(job->request, "executable", &run->executable) ||
-	    !worker_get_string(job->request, "attach_point", &run->attach_point) ||
-	    !worker_get_int(job->request, "max_output_bytes", 1, INT32_MAX, &max) ||
-	    !worker_get_int(job->request, "timeout_ms", 1, 600000, &timeout) ||
-	    !worker_get_int(job->request, "memory_mib", 1, 1 << 20, &memory))
+	if (!json_get_string(job->request, "executable", &run->executable) ||
+	    !json_get_string(job->request, "attach_point", &run->attach_point) ||
+	    !json_get_int(job->request, "max_output_bytes", 1, INT32_MAX, &max) ||
+	    !json_get_int(job->request, "timeout_ms", 1, 600000, &timeout) ||
+	    !json_get_int(job->request, "memory_mib", 1, 1 << 20, &memory))
 		return false;
-	worker_get_string(job->request, "kernel", &run->kernel);
-	worker_get_object(job->request, "parameters", &run->parameters);
+	json_get_string(job->request, "kernel", &run->kernel);
+	json_get_object(job->request, "parameters", &run->parameters);
 	run->max_output_bytes = (uint64_t)max;
 	run->timeout_ms = (unsigned int)timeout;
 	run->memory_mib = (unsigned int)memory;
@@ -61,10 +62,10 @@ static int reply_passed(const struct pass_output *made, int output, json_object 
 			return worker_reply_error(reply, NULL, "internal", "pass: output: %s",
 						  strerror(-r));
 	}
-	r = worker_reply_status(reply, "passed");
-	if (!r)
-		r = worker_add_bool(reply, "modified", made->ptx);
-	return r ? r : worker_add_int(reply, "size", (int64_t)made->length);
+	json_add_string(reply, "status", "passed");
+	json_add_bool(reply, "modified", made->ptx);
+	json_add_int(reply, "size", made->length);
+	return 0;
 }
 
 static int pass_job(const struct worker_job *job, json_object *reply, void *userdata) {

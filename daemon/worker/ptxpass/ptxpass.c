@@ -110,25 +110,22 @@ static int validate(const struct pass_definition *definition, const char *output
 
 static int write_reply(const struct ptxpass_request *request, const char *output, size_t length,
 		       struct ptxpass_error *error) {
-	json_object *reply = json_object_new_object(),
-		    *text = length <= INT32_MAX
-				    ? json_object_new_string_len(output ? output : "", (int)length)
-				    : NULL;
-	const char *line = NULL;
+	json_object *reply = json_object_new_object();
+	const char *line;
 	int r = 0;
 
-	if (reply && text && !json_object_object_add(reply, "output_ptx", text)) {
-		text = NULL;
-		if (request->nested)
-			json_add_bool(reply, "modified", output != NULL);
-		line = json_object_to_json_string_ext(
-			reply, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-	}
+	json_add(reply, "output_ptx",
+		 length <= INT32_MAX ? json_object_new_string_len(output ? output : "", (int)length)
+				     : NULL);
+	if (request->nested)
+		json_add_bool(reply, "modified", output != NULL);
+	line = reply ? json_object_to_json_string_ext(reply, JSON_C_TO_STRING_PLAIN |
+								     JSON_C_TO_STRING_NOSLASHESCAPE)
+		     : NULL;
 	if (!line)
 		r = ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
 	else if (puts(line) == EOF || fflush(stdout) == EOF)
 		r = ptxpass_fail(error, PTXPASS_INTERNAL, "standard output: %s", strerror(errno));
-	json_object_put(text);
 	json_object_put(reply);
 	return r;
 }
@@ -162,8 +159,10 @@ static int run(const struct pass_definition *definition, struct ptxpass_error *e
 static int print_config(const struct pass_definition *definition, struct ptxpass_error *error) {
 	json_object *object = pass_definition_to_json(definition);
 
-	if (!object)
+	if (json_incomplete(object)) {
+		json_object_put(object);
 		return ptxpass_fail(error, PTXPASS_INTERNAL, "no memory");
+	}
 	puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PRETTY |
 							    JSON_C_TO_STRING_SPACED |
 							    JSON_C_TO_STRING_NOSLASHESCAPE));

@@ -21,6 +21,7 @@
 #include "lib/base/file.h"
 
 #include "hooks-nvidia.h"
+#include "lib/json.h"
 
 #define HOOKS_MAX 256 /* of one file */
 #define FILES_MAX 64
@@ -67,15 +68,9 @@ static int check_members(struct reader *reader, json_object *object, const char 
 /* A member of type string, or NULL if it is not there; 1 if it is something else, or empty. */
 static int get_text(struct reader *reader, json_object *object, const char *name,
 		    const char **textp) {
-	json_object *value;
-
-	*textp = NULL;
-	if (!json_object_object_get_ex(object, name, &value))
-		return 0;
-	if (!json_object_is_type(value, json_type_string) || !json_object_get_string_len(value) ||
-	    strlen(json_object_get_string(value)) != (size_t)json_object_get_string_len(value))
+	*textp = json_string_of(object, name);
+	if (json_has(object, name) && (!*textp || !**textp))
 		return wrong(reader, "%s is not a text", name);
-	*textp = json_object_get_string(value);
 	return 0;
 }
 
@@ -143,7 +138,7 @@ static int read_tracepoint(struct reader *reader, json_object *object,
 
 	r = get_text(reader, object, "until", &until);
 	r = r ? r : get_text(reader, object, "returned", &returned);
-	if (!r && json_object_object_get_ex(object, "match", &match)) {
+	if (!r && (match = json_member(object, "match"))) {
 		r = check_members(reader, match, "match", members);
 		r = r ? r : get_text(reader, match, "field", &field);
 		r = r ? r : get_text(reader, match, "value", &value);
@@ -277,8 +272,8 @@ static int read_alternative(struct reader *reader, json_object *object, struct h
 			return wrong(reader, "return: %.40s is not a type of a result", result);
 		alternative->span = true;
 	}
-	if (json_object_object_get_ex(object, "arguments", &arguments)) {
-		if (!json_object_is_type(arguments, json_type_array))
+	if (json_has(object, "arguments")) {
+		if (!json_get_array(object, "arguments", SIZE_MAX, &arguments))
 			return wrong(reader, "arguments is not an array");
 		for (size_t i = 0; !r && i < json_object_array_length(arguments); i++)
 			r = read_argument(reader, json_object_array_get_idx(arguments, i),
@@ -336,10 +331,8 @@ static int read_hook(struct reader *reader, json_object *object, struct hook **h
 	r = r ? r : read_texts(reader, object, hook);
 	if (r)
 		return r;
-	if (!json_object_object_get_ex(object, "alternatives", &alternatives) ||
-	    !json_object_is_type(alternatives, json_type_array) ||
-	    !json_object_array_length(alternatives) ||
-	    json_object_array_length(alternatives) > ALTERNATIVES_MAX)
+	if (!json_get_array(object, "alternatives", ALTERNATIVES_MAX, &alternatives) ||
+	    !json_object_array_length(alternatives))
 		return wrong(reader, "alternatives is not an array of 1 to %d", ALTERNATIVES_MAX);
 	n = json_object_array_length(alternatives);
 	hook->alternatives = calloc(n, sizeof(*hook->alternatives));
@@ -360,19 +353,16 @@ void hook_catalogue_deinit(struct hook_catalogue *catalogue) {
 
 static int read_hooks(struct reader *reader, json_object *root, struct hook_catalogue *file) {
 	static const char *const members[] = { "version", "hooks", NULL };
-	json_object *hooks, *version;
+	json_object *hooks;
 	size_t n;
 	int r;
 
 	r = check_members(reader, root, "the file", members);
 	if (r)
 		return r;
-	if (!json_object_object_get_ex(root, "version", &version) ||
-	    !json_object_is_type(version, json_type_int) || json_object_get_int64(version) != 1)
+	if (json_int_of(root, "version") != 1)
 		return wrong(reader, "version is not 1");
-	if (!json_object_object_get_ex(root, "hooks", &hooks) ||
-	    !json_object_is_type(hooks, json_type_array) ||
-	    json_object_array_length(hooks) > HOOKS_MAX)
+	if (!json_get_array(root, "hooks", HOOKS_MAX, &hooks))
 		return wrong(reader, "hooks is not an array of at most %d", HOOKS_MAX);
 	n = json_object_array_length(hooks);
 	file->hooks = calloc(n ? n : 1, sizeof(*file->hooks));

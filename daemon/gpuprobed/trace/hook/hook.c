@@ -27,6 +27,7 @@
 #include "hook-private.h"
 #include "hook-programs.h"
 #include "daemon/gpuprobed/trace/source/pid-namespace.h"
+#include "lib/json.h"
 
 #define TEST_DEVICES \
 	"GPUPROBE_TEST_DEVICES" /* hook_places::extra_devices, for tests of the whole daemon */
@@ -481,72 +482,44 @@ struct trace_hooks *trace_hooks_free(struct trace_hooks *hooks) {
 
 /* ---- the list ---- */
 
-static int add_text(json_object *object, const char *name, const char *text) {
-	json_object *value = json_object_new_string(text);
-
-	if (!value || json_object_object_add(object, name, value)) {
-		json_object_put(value);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
-static int add_arguments(json_object *object, const struct hook_attachment *attachment,
-			 const struct hook_alternative *alternative) {
-	json_object *array = json_object_new_array(), *value;
+static void add_arguments(json_object *object, const struct hook_attachment *attachment,
+			  const struct hook_alternative *alternative) {
+	json_object *array = json_object_new_array();
 	char text[64];
 
-	if (!array || json_object_object_add(object, "arguments", array)) {
-		json_object_put(array);
-		return -ENOMEM;
-	}
 	for (size_t i = 0; i < alternative->n_arguments; i++) {
 		const struct hook_argument *argument = &alternative->arguments[i];
 		const struct hook_type *type =
 			attachment->types[i] ? attachment->types[i] : argument->type;
 
 		snprintf(text, sizeof(text), "%s:%s", argument->name, type ? type->name : "u64");
-		value = json_object_new_string(text);
-		if (!value || json_object_array_add(array, value)) {
-			json_object_put(value);
-			return -ENOMEM;
-		}
+		json_append_string(array, text);
 	}
-	return 0;
+	json_add(object, "arguments", array);
 }
 
-static int add_hook(json_object *array, const struct hook_attachment *attachment, bool attached,
-		    uint64_t hits) {
+static void add_hook(json_object *array, const struct hook_attachment *attachment, bool attached,
+		     uint64_t hits) {
 	const struct hook *hook = attachment->hook;
 	const struct hook_alternative *alternative =
 		attachment->alternative ? attachment->alternative : hook->alternatives;
-	json_object *object = json_object_new_object(), *number = NULL;
+	json_object *object = json_object_new_object();
 	char target[HOOK_SPEC_MAX];
-	int r;
 
-	if (!object || json_object_array_add(array, object)) {
-		json_object_put(object);
-		return -ENOMEM;
-	}
 	hook_target(target, sizeof(target), alternative);
-	r = add_text(object, "name", hook->name);
-	r = r ? r : add_text(object, "set", hook->set);
-	r = r ? r : add_text(object, "purpose", hook->purpose);
-	r = r ? r : add_arguments(object, attachment, alternative);
-	r = r ? r
-	      : add_text(object, "state",
-			 attached                                 ? "attached"
-			 : attachment->method == HOOK_METHOD_NONE ? "unavailable"
-								  : "available");
-	r = r ? r : add_text(object, "method", hook_method_name(attachment->method));
-	r = r ? r : add_text(object, "target", target);
-	r = r ? r : add_text(object, "reason", attachment->reason);
-	number = r ? NULL : json_object_new_int64((int64_t)hits);
-	if (!r && (!number || json_object_object_add(object, "hits", number))) {
-		json_object_put(number);
-		r = -ENOMEM;
-	}
-	return r;
+	json_add_string(object, "name", hook->name);
+	json_add_string(object, "set", hook->set);
+	json_add_string(object, "purpose", hook->purpose);
+	add_arguments(object, attachment, alternative);
+	json_add_string(object, "state",
+			attached                                 ? "attached"
+			: attachment->method == HOOK_METHOD_NONE ? "unavailable"
+								 : "available");
+	json_add_string(object, "method", hook_method_name(attachment->method));
+	json_add_string(object, "target", target);
+	json_add_string(object, "reason", attachment->reason);
+	json_add_int(object, "hits", (int64_t)hits);
+	json_append(array, object); /* as the last: the array hears of what lacks */
 }
 
 /* The attachment of that hook in one of the traces, and its hits in all. */
@@ -568,43 +541,35 @@ static const struct hook_attachment *find_attached(struct trace_hooks *const *at
 }
 
 /* Probes of users, which are in no catalogue. */
-static int list_probes(json_object *array, const char *const *pattern,
-		       struct trace_hooks *const *attached, size_t n) {
-	int r = 0;
-
+static void list_probes(json_object *array, const char *const *pattern,
+			struct trace_hooks *const *attached, size_t n) {
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; !r && k < attached[i]->n_attachments; k++) {
+		for (size_t k = 0; k < attached[i]->n_attachments; k++) {
 			const struct hook_attachment *attachment = &attached[i]->attachments[k];
 
 			if (!strcmp(attachment->hook->set, "user") &&
 			    (!*pattern || hook_selected(attachment->hook, pattern, 1)))
-				r = add_hook(array, attachment,
-					     attachment->method != HOOK_METHOD_NONE,
-					     hook_sum(attached[i], HOOK_MAP_HITS, (uint32_t)k));
+				add_hook(array, attachment, attachment->method != HOOK_METHOD_NONE,
+					 hook_sum(attached[i], HOOK_MAP_HITS, (uint32_t)k));
 		}
-	return r;
 }
 
-static int list_catalogue(json_object *array, const char *const *pattern,
-			  struct trace_hooks *const *attached, size_t n,
-			  const struct hook_catalogue *catalogue,
-			  const struct hook_kernel *kernel) {
+static void list_catalogue(json_object *array, const char *const *pattern,
+			   struct trace_hooks *const *attached, size_t n,
+			   const struct hook_catalogue *catalogue,
+			   const struct hook_kernel *kernel) {
 	for (size_t i = 0; i < catalogue->n; i++) {
 		struct hook_attachment guess = { .hook = catalogue->hooks[i] };
 		const struct hook_attachment *found;
 		uint64_t hits = 0;
-		int r;
 
 		if (*pattern && !hook_selected(guess.hook, pattern, 1))
 			continue;
 		found = find_attached(attached, n, guess.hook->name, &hits);
 		if (!found)
 			hook_attach_guess(&guess, kernel);
-		r = add_hook(array, found ? found : &guess, found, hits);
-		if (r < 0)
-			return r;
+		add_hook(array, found ? found : &guess, found, hits);
 	}
-	return 0;
 }
 
 int trace_hooks_list(const char *pattern, struct trace_hooks *const *attached, size_t n_attached,
@@ -615,18 +580,17 @@ int trace_hooks_list(const char *pattern, struct trace_hooks *const *attached, s
 	struct hook_kernel kernel;
 	int r;
 
-	if (!array)
-		return -ENOMEM;
 	r = hook_kernel_init(&kernel, &places);
 	if (r < 0) {
 		json_object_put(array);
 		return r;
 	}
 	r = hook_catalogue_read(&catalogue, NULL, NULL, NULL);
-	if (!r)
-		r = list_catalogue(array, &pattern, attached, n_attached, &catalogue, &kernel);
-	if (!r)
-		r = list_probes(array, &pattern, attached, n_attached);
+	if (!r) {
+		list_catalogue(array, &pattern, attached, n_attached, &catalogue, &kernel);
+		list_probes(array, &pattern, attached, n_attached);
+		r = json_incomplete(array) ? -ENOMEM : 0;
+	}
 	hook_catalogue_deinit(&catalogue);
 	hook_kernel_deinit(&kernel);
 	if (r < 0) {

@@ -262,12 +262,9 @@ static void job_lookup_free(struct job_lookup *lookup) {
 }
 
 static uint32_t job_lookup_number(const struct job_lookup *lookup) {
-	json_object *number = NULL;
-
-	if (!lookup->number_taken ||
-	    !json_object_object_get_ex(worker_task_request(lookup->task), "image", &number))
-		return 0;
-	return (uint32_t)json_object_get_int64(number);
+	return lookup->number_taken
+		       ? (uint32_t)json_int_of(worker_task_request(lookup->task), "image")
+		       : 0;
 }
 
 /* The outputs of the task, as parts of the entry. False: they cannot be kept. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "lib/base/text.h"
+#include "lib/json.h"
 
 #define JOB_DEPTH_MAX 16 /* as worker-pool.c takes it */
 
@@ -45,18 +46,13 @@ static bool job_convert_id(json_object *id, const struct job_ids *ids, job_id_fn
 /* The ids in an array; key: they are that member of its elements. Absent is fine. */
 static bool job_convert_array(json_object *object, const char *name, const char *key,
 			      const struct job_ids *ids, job_id_fn fn) {
-	json_object *array = NULL, *id;
+	json_object *array = json_get(object, name, json_type_array), *id;
 
-	if (!json_object_object_get_ex(object, name, &array))
-		return true;
-	if (!json_object_is_type(array, json_type_array))
-		return false;
+	if (!array)
+		return !json_has(object, name);
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		id = json_object_array_get_idx(array, i);
-		if (key && (!json_object_is_type(id, json_type_object) ||
-			    !json_object_object_get_ex(id, key, &id)))
-			return false;
-		if (!job_convert_id(id, ids, fn))
+		if (!job_convert_id(key ? json_member(id, key) : id, ids, fn))
 			return false;
 	}
 	return true;
@@ -64,14 +60,12 @@ static bool job_convert_array(json_object *object, const char *name, const char 
 
 /* All ids of a reply, in place. */
 static bool job_convert_reply(json_object *reply, const struct job_ids *ids, job_id_fn fn) {
-	json_object *kernels = NULL, *kernel;
+	json_object *kernels = json_get(reply, "kernels", json_type_array), *kernel;
 
 	if (!job_convert_array(reply, "applied", NULL, ids, fn))
 		return false;
-	if (!json_object_object_get_ex(reply, "kernels", &kernels))
-		return true;
-	if (!json_object_is_type(kernels, json_type_array))
-		return false;
+	if (!kernels)
+		return !json_has(reply, "kernels");
 	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
 		kernel = json_object_array_get_idx(kernels, i);
 		if (!json_object_is_type(kernel, json_type_object) ||
@@ -96,24 +90,21 @@ static char *job_string(json_object *object, size_t *sizep) {
 }
 
 char *job_text_request(json_object *request, struct job_ids *ids) {
-	json_object *copy = job_copy(request), *attachments = NULL, *id;
+	json_object *copy = job_copy(request), *attachments = NULL;
 	char *text = NULL;
 	bool fits = copy;
 	size_t size;
 
 	*ids = (struct job_ids){};
-	if (fits && json_object_object_get_ex(copy, "attachments", &attachments)) {
-		fits = json_object_is_type(attachments, json_type_array) &&
-		       json_object_array_length(attachments) <= JOB_IDS_MAX;
-		for (size_t i = 0; fits && i < json_object_array_length(attachments); i++) {
-			fits = json_object_object_get_ex(json_object_array_get_idx(attachments, i),
-							 "id", &id) &&
-			       json_object_is_type(id, json_type_int);
-			if (!fits)
-				break;
-			ids->ids[ids->n++] = json_object_get_int64(id);
-			json_object_set_int64(id, (int64_t)i);
-		}
+	if (fits && json_has(copy, "attachments"))
+		fits = json_get_array(copy, "attachments", JOB_IDS_MAX, &attachments);
+	for (size_t i = 0; fits && i < json_length_of(attachments); i++) {
+		json_object *id =
+			json_get(json_object_array_get_idx(attachments, i), "id", json_type_int);
+
+		fits = id;
+		ids->ids[ids->n++] = json_object_get_int64(id);
+		json_object_set_int64(id, (int64_t)i);
 	}
 	if (fits) {
 		json_object_object_del(copy, "id");
@@ -142,60 +133,36 @@ char *job_text_keep_reply(json_object *reply, const struct job_ids *ids, size_t 
 }
 
 json_object *job_text_take_reply(const char *text, size_t size, const struct job_ids *ids) {
-	struct json_tokener *tokener = json_tokener_new_ex(JOB_DEPTH_MAX);
-	json_object *reply, *status = NULL;
+	json_object *reply = json_parse(text, size, JOB_DEPTH_MAX);
+	const char *status = json_string_of(reply, "status");
 
-	if (!tokener)
-		return NULL;
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	reply = json_tokener_parse_ex(tokener, text, (int)size);
-	if (json_tokener_get_error(tokener) != json_tokener_success ||
-	    json_tokener_get_parse_end(tokener) != size ||
-	    !json_object_is_type(reply, json_type_object) ||
-	    !json_object_object_get_ex(reply, "status", &status) ||
-	    !json_object_is_type(status, json_type_string) ||
-	    strcmp(json_object_get_string(status), "error") == 0 ||
-	    !job_convert_reply(reply, ids, job_id_from_position)) {
-		json_object_put(reply);
-		reply = NULL;
-	}
-	json_tokener_free(tokener);
-	return reply;
+	if (status && strcmp(status, "error") != 0 &&
+	    job_convert_reply(reply, ids, job_id_from_position))
+		return reply;
+	json_object_put(reply);
+	return NULL;
 }
 
 /* A text of the first element of an array, or NULL. */
 static const char *job_first(json_object *object, const char *array_key, const char *key) {
-	json_object *array = NULL, *text = NULL;
+	json_object *array = json_get(object, array_key, json_type_array);
 
-	if (!json_object_object_get_ex(object, array_key, &array) ||
-	    !json_object_is_type(array, json_type_array) || !json_object_array_length(array) ||
-	    !json_object_object_get_ex(json_object_array_get_idx(array, 0), key, &text) ||
-	    !json_object_is_type(text, json_type_string))
-		return NULL;
-	return json_object_get_string(text);
-}
-
-static const char *job_member(json_object *object, const char *key) {
-	json_object *text = NULL;
-
-	return json_object_object_get_ex(object, key, &text) &&
-			       json_object_is_type(text, json_type_string)
-		       ? json_object_get_string(text)
-		       : NULL;
+	return json_length_of(array) ? json_string_of(json_object_array_get_idx(array, 0), key)
+				     : NULL;
 }
 
 void job_text_name(json_object *request, json_object *reply, struct cache_entry *entry) {
 	const char *name = job_first(reply, "kernels", "demangled");
 
 	if (!name)
-		name = job_member(request, "executable");
+		name = json_string_of(request, "executable");
 	if (!name)
 		name = job_first(request, "attachments", "kernel");
 	if (!name)
 		name = job_first(request, "programs", "name");
 	if (!name)
 		name = job_first(reply, "programs", "name");
-	strncpy(entry->job, job_member(request, "job") ?: "", sizeof(entry->job) - 1);
+	strncpy(entry->job, json_string_of(request, "job") ?: "", sizeof(entry->job) - 1);
 	strncpy(entry->name, name ?: "", sizeof(entry->name) - 1);
 	text_make_printable(entry->name);
 }
