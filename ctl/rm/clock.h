@@ -7,7 +7,7 @@
  * and no kernel on the GPU is needed for that.
  */
 
-#include "client.h"
+#include "rm-client.h"
 
 struct rm_pair {
 	uint64_t gpu; /* nanoseconds */

@@ -11,7 +11,7 @@
  * root's.
  */
 
-#include "client.h"
+#include "rm-client.h"
 
 #define RM_CTXSW_PID_HIDDEN 0 /* of another user */
 #define RM_CTXSW_PID_KERNEL UINT32_MAX

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Unit tests of the resource manager's client (client.h), against the double of the driver: what it
- * asks for, and what it does after each refusal.
+ * Unit tests of the resource manager's client (rm-client.h), against the double of the driver: what
+ * it asks for, and what it does after each refusal.
  */
 
 #include <setjmp.h>

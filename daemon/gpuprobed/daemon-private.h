@@ -6,7 +6,7 @@
 #include "daemon/gpuprobed/settings/account.h"
 #include "daemon/gpuprobed/settings/config.h"
 #include "daemon/gpuprobed/control/control.h"
-#include "daemon/gpuprobed/registry/interest-page.h"
+#include "daemon/gpuprobed/registry/interest-writer.h"
 #include "daemon/gpuprobed/map/map.h"
 #include "daemon/gpuprobed/export/map-export.h"
 #include "daemon/gpuprobed/registry/outcome.h"

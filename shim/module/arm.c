@@ -184,7 +184,7 @@ void arm_load_removed(struct load *load, bool keep) {
 const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
 			     struct instance **instance) {
 	union wire_message message;
-	struct client *client;
+	struct wire_client *client;
 	uint64_t deadline_ms;
 	int fd;
 
@@ -195,10 +195,10 @@ const char *arm_get_instance(struct mirror_context *context, uint64_t map_id,
 	if (!client)
 		return "no memory for a map: the daemon is gone";
 	memset(&message, 0, sizeof(message));
-	client_prepare(client, &message, WIRE_INSTANCE, 0);
+	wire_client_prepare(client, &message, WIRE_INSTANCE, 0);
 	message.instance.map_id = map_id;
 	message.instance.device = (uint32_t)context->device;
-	if (!client_call(client, &message, -1, WIRE_INSTANCE_REPLY, &fd, deadline_ms)) {
+	if (!wire_client_call(client, &message, -1, WIRE_INSTANCE_REPLY, &fd, deadline_ms)) {
 		load_give_up();
 		return "no memory for a map: the daemon did not answer";
 	}
@@ -300,7 +300,7 @@ static uint32_t arm_load(const struct load *load, struct mirror_context *context
 
 void arm_report(const struct load *load, int device, const char *reason) {
 	union wire_message message;
-	struct client *client;
+	struct wire_client *client;
 	uint64_t deadline_ms;
 
 	if (reason) {
@@ -311,10 +311,10 @@ void arm_report(const struct load *load, int device, const char *reason) {
 	if (!client)
 		return;
 	memset(&message, 0, sizeof(message));
-	client_prepare(client, &message, WIRE_ARMED, 0);
+	wire_client_prepare(client, &message, WIRE_ARMED, 0);
 	message.armed.module_id = load->module_id;
 	message.armed.device = (uint32_t)device;
-	if (!client_send(client, &message, -1, deadline_ms))
+	if (!wire_client_send(client, &message, -1, deadline_ms))
 		load_give_up();
 }
 

@@ -78,7 +78,7 @@ static bool is_slot(const struct load *load, const struct wire_slot *slot) {
 	return slot->kind >= WIRE_SLOT_POINTER && slot->kind <= WIRE_SLOT_PROCESS;
 }
 
-static bool receive_attachments(struct client *client, struct load *load, uint32_t count,
+static bool receive_attachments(struct wire_client *client, struct load *load, uint32_t count,
 				uint64_t deadline_ms) {
 	union wire_message message;
 
@@ -90,7 +90,7 @@ static bool receive_attachments(struct client *client, struct load *load, uint32
 	for (uint32_t i = 0; i < count; i += WIRE_IDS_MAX) {
 		uint32_t n = count - i < WIRE_IDS_MAX ? count - i : WIRE_IDS_MAX;
 
-		if (!client_receive(client, &message, WIRE_IDS, NULL, deadline_ms) ||
+		if (!wire_client_receive(client, &message, WIRE_IDS, NULL, deadline_ms) ||
 		    message.ids.module_id != load->module_id || message.ids.count != n)
 			return false;
 		memcpy(load->attachments + i, message.ids.ids, n * sizeof(*load->attachments));
@@ -99,7 +99,7 @@ static bool receive_attachments(struct client *client, struct load *load, uint32
 	return true;
 }
 
-static bool receive_slots(struct client *client, struct load *load, uint32_t count,
+static bool receive_slots(struct wire_client *client, struct load *load, uint32_t count,
 			  uint64_t deadline_ms) {
 	union wire_message message;
 
@@ -109,7 +109,7 @@ static bool receive_slots(struct client *client, struct load *load, uint32_t cou
 	if (!load->slots)
 		return false;
 	for (uint32_t i = 0; i < count; i++) {
-		if (!client_receive(client, &message, WIRE_SLOT, NULL, deadline_ms) ||
+		if (!wire_client_receive(client, &message, WIRE_SLOT, NULL, deadline_ms) ||
 		    !is_slot(load, &message.slot))
 			return false;
 		load->slots[i].offset = message.slot.offset;
@@ -159,7 +159,7 @@ static enum load_answer answer_of(const struct wire_image_reply *reply) {
 	}
 }
 
-struct load *load_ask(struct client *client, const struct image *image, uint64_t deadline_ms,
+struct load *load_ask(struct wire_client *client, const struct image *image, uint64_t deadline_ms,
 		      enum load_answer *answer) {
 	static const char *said;
 	const char *why = NULL;
@@ -170,7 +170,7 @@ struct load *load_ask(struct client *client, const struct image *image, uint64_t
 
 	*answer = LOAD_ANSWER_LATER; /* it could not be asked for */
 	memset(&message, 0, sizeof(message));
-	client_prepare(client, &message, WIRE_IMAGE, 0);
+	wire_client_prepare(client, &message, WIRE_IMAGE, 0);
 	message.image.image_size = image->size;
 	message.image.kind = image->kind;
 	message.image.flags = image->flags;
@@ -192,7 +192,7 @@ struct load *load_ask(struct client *client, const struct image *image, uint64_t
 	if (why)
 		return NULL;
 	*answer = LOAD_ANSWER_NONE; /* till it is known to be right */
-	if (!client_call(client, &message, sent, WIRE_IMAGE_REPLY, &received, deadline_ms)) {
+	if (!wire_client_call(client, &message, sent, WIRE_IMAGE_REPLY, &received, deadline_ms)) {
 		close(sent);
 		return NULL;
 	}

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "shim/interest/client.h"
+#include "shim/interest/wire-client.h"
 #include "load.h"
 
 struct image;
@@ -14,7 +14,7 @@ struct image;
  * Sends the image and takes the answer; NULL but with a plan, or an image in place of the own one.
  * Which daemon it is of is the caller's to fill in.
  */
-struct load *load_ask(struct client *client, const struct image *image, uint64_t deadline_ms,
+struct load *load_ask(struct wire_client *client, const struct image *image, uint64_t deadline_ms,
 		      enum load_answer *answer);
 
 /* Frees the options of the call that loads it: that call is over. */

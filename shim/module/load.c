@@ -57,7 +57,7 @@ static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER; /* around interest
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all that follows */
 static pid_t owner; /* the process that came here first; 0: none yet */
 static struct load *loads;
-static struct client client = CLIENT_NONE;
+static struct wire_client client = WIRE_CLIENT_NONE;
 static struct interest interest; /* what the connection is opened for */
 static bool reached; /* it was, or was once */
 static struct interest failed; /* what was tried in vain, */
@@ -91,7 +91,7 @@ static void before_fork(void) {
 
 static void in_child(void) {
 	__atomic_store_n(&owner, OWNER_PARENT, __ATOMIC_RELAXED);
-	client_close(&client); /* or the daemon would not notice the end of the parent */
+	wire_client_close(&client); /* or the daemon would not notice the end of the parent */
 	arm_forked();
 	mirror_forked(true);
 }
@@ -177,14 +177,14 @@ bool load_is_epoch(uint64_t number) {
 }
 
 void load_give_up(void) {
-	client_close(&client);
+	wire_client_close(&client);
 	failed = interest;
 	failed_until_ms = deadline_now_ms() + BACK_OFF_MS;
 }
 
-struct client *load_client(uint64_t *deadline_ms) {
+struct wire_client *load_client(uint64_t *deadline_ms) {
 	*deadline_ms = operation_until_ms;
-	return client_is_open(&client) ? &client : NULL;
+	return wire_client_is_open(&client) ? &client : NULL;
 }
 
 const char *load_folder(void) {
@@ -224,10 +224,10 @@ void load_report(uint64_t module_id, const char *reason) {
 	if (!load_client(&deadline_ms))
 		return;
 	memset(&message, 0, sizeof(message));
-	client_prepare(&client, &message, WIRE_REPORT, 0);
+	wire_client_prepare(&client, &message, WIRE_REPORT, 0);
 	message.report.module_id = module_id;
 	strncpy(message.report.reason, reason, WIRE_REASON_MAX - 1);
-	if (!client_send(&client, &message, -1, deadline_ms))
+	if (!wire_client_send(&client, &message, -1, deadline_ms))
 		load_give_up();
 }
 
@@ -334,17 +334,17 @@ static uint64_t hello_until(const struct interest *found, uint64_t deadline_ms) 
 
 /* Connects to the interested daemon, if that is not done. */
 static bool connected(const struct interest *found, uint64_t deadline_ms) {
-	const bool open = same_daemon(found, &interest) && client_is_alive(&client);
+	const bool open = same_daemon(found, &interest) && wire_client_is_alive(&client);
 	const struct wire_welcome before = welcome;
 
 	interest = *found;
 	__atomic_store_n(&wait_ms, found->deadline_ms, __ATOMIC_RELAXED);
 	if (open)
 		return true;
-	client_close(&client);
+	wire_client_close(&client);
 	reached = false;
-	if (!client_open(&client, found->folder, WIRE_ROLE_LOADER, load_driver_version(),
-			 hello_until(found, deadline_ms), &welcome))
+	if (!wire_client_open(&client, found->folder, WIRE_ROLE_LOADER, load_driver_version(),
+			      hello_until(found, deadline_ms), &welcome))
 		return false;
 	if (sass_why_not())
 		load_report(0, sass_why_not());
@@ -354,7 +354,7 @@ static bool connected(const struct interest *found, uint64_t deadline_ms) {
 		failed = (struct interest){ 0 };
 		return true;
 	}
-	client_close(&client);
+	wire_client_close(&client);
 	welcome = before; /* a daemon that received half of the messages must receive all of them
 			     next time */
 	return false;
@@ -388,7 +388,7 @@ enum load_resumed load_resume(void) {
 		result = LOAD_RESUME_NEVER;
 		break;
 	case INTEREST_UNCHANGED:
-		result = client_is_alive(&client) ? LOAD_RESUMED : LOAD_RESUME_LATER;
+		result = wire_client_is_alive(&client) ? LOAD_RESUMED : LOAD_RESUME_LATER;
 		break;
 	case INTEREST_OTHER:
 		deadline_ms = deadline_now_ms() + found.deadline_ms;
@@ -411,9 +411,9 @@ static void tell_unload(const struct load *load) {
 	if (!load_is_current(load) || !load_client(&deadline_ms))
 		return;
 	memset(&message, 0, sizeof(message));
-	client_prepare(&client, &message, WIRE_UNLOAD, 0);
+	wire_client_prepare(&client, &message, WIRE_UNLOAD, 0);
 	message.unload.module_id = load->module_id;
-	if (!client_send(&client, &message, -1, deadline_ms))
+	if (!wire_client_send(&client, &message, -1, deadline_ms))
 		load_give_up();
 }
 
@@ -458,7 +458,7 @@ bool load_report_to(const struct interest *found, const char *reason) {
 		return false;
 	}
 	load_report(0, reason);
-	return client_is_open(&client);
+	return wire_client_is_open(&client);
 }
 
 enum load_answer load_ask_plan(const struct interest *found, const void *names, size_t size,
@@ -467,7 +467,7 @@ enum load_answer load_ask_plan(const struct interest *found, const void *names, 
 	enum load_answer answer;
 
 	*plan = NULL;
-	if (!may_connect && !(same_daemon(found, &interest) && client_is_alive(&client)))
+	if (!may_connect && !(same_daemon(found, &interest) && wire_client_is_alive(&client)))
 		return LOAD_ANSWER_NONE;
 	*plan = connect_and_ask(found, &image, operation_until_ms, &answer);
 	return answer;
@@ -615,7 +615,7 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle) {
 	__atomic_store_n(&loads, load, __ATOMIC_RELAXED);
 	arm_load_added(load);
 	bare_load_added(load);
-	if (load_is_current(load) && load->start != welcome.start && client_is_open(&client) &&
+	if (load_is_current(load) && load->start != welcome.start && wire_client_is_open(&client) &&
 	    !resume_load(&client, load, welcome.start, operation_until_ms))
 		load_give_up(); /* the daemon was another one when it was asked for */
 	load_unlock();

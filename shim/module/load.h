@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shim/interest/client.h"
+#include "shim/interest/wire-client.h"
 #include "shim/link/driver.h"
 #include "shim/interest/interest-page.h"
 
@@ -143,7 +143,7 @@ bool load_is_epoch(uint64_t epoch);
 /* The modules of a context that is gone went with it. now, until: arm_outlives(). */
 void load_forget_context(driver_handle context, uint64_t now, uint64_t until);
 /* The open connection, or NULL; *deadline_ms: until when an answer may be waited for. */
-struct client *load_client(uint64_t *deadline_ms);
+struct wire_client *load_client(uint64_t *deadline_ms);
 /* The daemon that the loads came from, and how long it may be waited for. */
 const char *load_folder(void);
 uint32_t load_deadline_ms(void);

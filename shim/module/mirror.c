@@ -33,7 +33,7 @@
 #include "arm.h"
 #include "bare.h"
 #include "shim/base/cancel.h"
-#include "shim/interest/client.h"
+#include "shim/interest/wire-client.h"
 #include "shim/base/deadline.h"
 #include "shim/base/helper-thread.h"
 #include "instance.h"
@@ -70,13 +70,13 @@ static struct {
 	pid_t owner; /* this and the deadline: who exits reads them without the lock */
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
-	struct client client;
-	struct client
+	struct wire_client client;
+	struct wire_client
 		connecting; /* what will be that, when the daemon has answered: the thread's own */
 } thread = { .lock = PTHREAD_MUTEX_INITIALIZER,
 	     .ended = PTHREAD_COND_INITIALIZER,
-	     .client = CLIENT_NONE,
-	     .connecting = CLIENT_NONE };
+	     .client = WIRE_CLIENT_NONE,
+	     .connecting = WIRE_CLIENT_NONE };
 
 static __thread bool mine; /* this thread holds the lock, or is about to */
 static __thread int cancel_before; /* it: cancel.h */
@@ -334,14 +334,15 @@ void mirror_forget_daemon(void) {
 }
 
 /* Asks whether the daemon knows one instance, with the lock held. */
-static bool keep_instance(struct client *client, struct instance *instance, uint64_t deadline_ms) {
+static bool keep_instance(struct wire_client *client, struct instance *instance,
+			  uint64_t deadline_ms) {
 	union wire_message message;
 
 	memset(&message, 0, sizeof(message));
-	client_prepare(client, &message, WIRE_KEEP, 0);
+	wire_client_prepare(client, &message, WIRE_KEEP, 0);
 	message.keep.map_id = instance->map_id;
 	message.keep.instance_id = instance->id;
-	if (!client_call(client, &message, -1, WIRE_KEPT, NULL, deadline_ms) ||
+	if (!wire_client_call(client, &message, -1, WIRE_KEPT, NULL, deadline_ms) ||
 	    message.kept.map_id != instance->map_id)
 		return false;
 	if (!message.kept.known)
@@ -349,7 +350,7 @@ static bool keep_instance(struct client *client, struct instance *instance, uint
 	return true;
 }
 
-bool mirror_keep_instances(struct client *client, uint64_t deadline_ms) {
+bool mirror_keep_instances(struct wire_client *client, uint64_t deadline_ms) {
 	bool good = true;
 
 	mirror_lock();
@@ -388,7 +389,7 @@ static bool serve(uint32_t *period_ms, uint32_t wait_ms) {
 	uint64_t deadline_ms = deadline_now_ms() + wait_ms;
 	uint32_t sequence;
 
-	if (!client_receive(&thread.client, &message, 0, NULL, deadline_ms))
+	if (!wire_client_receive(&thread.client, &message, 0, NULL, deadline_ms))
 		return false;
 	if (message.header.type == WIRE_RETIRE) {
 		bare_retire(message.retire.module_id, thread.connected_epoch);
@@ -405,9 +406,9 @@ static bool serve(uint32_t *period_ms, uint32_t wait_ms) {
 		arm_disarm(message.disarm.map_id);
 	else
 		return false;
-	client_prepare(&thread.client, &message, WIRE_SYNCED, sequence);
-	client_send(&thread.client, &message, -1,
-		    deadline_ms); /* one that has ended may have said more */
+	wire_client_prepare(&thread.client, &message, WIRE_SYNCED, sequence);
+	wire_client_send(&thread.client, &message, -1,
+			 deadline_ms); /* one that has ended may have said more */
 	return true;
 }
 
@@ -437,7 +438,7 @@ static bool retire(void) {
 	pthread_mutex_lock(&thread.lock);
 	idle = idle && !thread.wanted && !thread.stopping;
 	if (idle) {
-		client_close(&thread.client);
+		wire_client_close(&thread.client);
 		thread.running = false;
 		pthread_cond_broadcast(&thread.ended);
 	}
@@ -457,7 +458,7 @@ static bool run(uint32_t *period_ms, uint32_t wait_ms) {
 		struct pollfd polled = { .fd = thread.client.fd, .events = POLLIN };
 		int r;
 
-		if (!client_is_open(&thread.client))
+		if (!wire_client_is_open(&thread.client))
 			return false;
 		r = poll(&polled, 1, *period_ms ? (int)(*period_ms & INT_MAX) : -1);
 		if (is_stopping(&elsewhere) || elsewhere)
@@ -493,19 +494,19 @@ static enum outcome connect_and_run(uint32_t *period_ms) {
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
 	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
-	open = client_open(&thread.connecting, folder, WIRE_ROLE_MIRROR, load_driver_version(),
-			   deadline_now_ms() +
-				   (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
-			   &welcome);
+	open = wire_client_open(&thread.connecting, folder, WIRE_ROLE_MIRROR, load_driver_version(),
+				deadline_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms
+										  : CONNECT_MAX_MS),
+				&welcome);
 	if (open &&
 	    !load_is_welcome(
 		    &welcome)) { /* it came meanwhile: it has to be told what we have first */
-		client_close(&thread.connecting);
+		wire_client_close(&thread.connecting);
 		return OUTCOME_ENDED;
 	}
 	pthread_mutex_lock(&thread.lock);
 	thread.client = thread.connecting;
-	thread.connecting = (struct client)CLIENT_NONE;
+	thread.connecting = (struct wire_client)WIRE_CLIENT_NONE;
 	pthread_mutex_unlock(&thread.lock);
 	if (!open)
 		return OUTCOME_UNCONNECTED;
@@ -513,7 +514,7 @@ static enum outcome connect_and_run(uint32_t *period_ms) {
 	if (run(period_ms, deadline_ms))
 		return OUTCOME_RETIRED;
 	pthread_mutex_lock(&thread.lock);
-	client_close(&thread.client);
+	wire_client_close(&thread.client);
 	pthread_mutex_unlock(&thread.lock);
 	return OUTCOME_ENDED;
 }
@@ -654,7 +655,7 @@ static void at_exit(void) {
 	    !deadline_lock(&thread.lock, until_ms))
 		return;
 	thread.stopping = true;
-	if (thread.running && client_is_open(&thread.client))
+	if (thread.running && wire_client_is_open(&thread.client))
 		shutdown(thread.client.fd, SHUT_RD); /* wakes the thread */
 	pthread_cond_broadcast(&thread.ended);
 	while (thread.running &&
@@ -667,7 +668,7 @@ bool mirror_is_connected(void) {
 	bool connected;
 
 	pthread_mutex_lock(&thread.lock);
-	connected = thread.running && !thread.wanted && client_is_open(&thread.client);
+	connected = thread.running && !thread.wanted && wire_client_is_open(&thread.client);
 	pthread_mutex_unlock(&thread.lock);
 	return connected;
 }
@@ -682,8 +683,8 @@ void mirror_forked(bool in_child) {
 		pthread_mutex_unlock(&fork_lock);
 	forking = false;
 	if (in_child) {
-		client_close(&thread.client);
-		client_close(&thread.connecting);
+		wire_client_close(&thread.client);
+		wire_client_close(&thread.connecting);
 		__atomic_store_n(&thread.owner, 0,
 				 __ATOMIC_RELAXED); /* a child may have its parent's number */
 	}
@@ -727,7 +728,7 @@ const char *mirror_start(const char *folder, uint32_t deadline_ms, uint64_t epoc
 			thread.registered = atexit(at_exit) == 0;
 		if (!thread.running)
 			make_thread();
-		else if (client_is_open(&thread.client))
+		else if (wire_client_is_open(&thread.client))
 			shutdown(thread.client.fd, SHUT_RD); /* wakes it */
 		pthread_cond_broadcast(&thread.ended);
 	}

@@ -11,7 +11,7 @@
 
 #include "shim/link/driver.h"
 
-struct client;
+struct wire_client;
 struct instance;
 struct load;
 
@@ -119,7 +119,7 @@ bool mirror_is_connected(void);
  * Tells a daemon that continues with an earlier one's state which instances there are. Those that
  * it does not know are forgotten. Takes the lock of the instances. False: the connection is broken.
  */
-bool mirror_keep_instances(struct client *client, uint64_t deadline_ms);
+bool mirror_keep_instances(struct wire_client *client, uint64_t deadline_ms);
 
 /* The instances so far are of a daemon that is gone. Takes the lock of the instances. */
 void mirror_forget_daemon(void);

@@ -16,7 +16,7 @@
 
 #include "arm.h"
 #include "bare.h"
-#include "shim/interest/client.h"
+#include "shim/interest/wire-client.h"
 #include "load.h"
 #include "mirror.h"
 #include "shim/patch/patch-apply.h"
@@ -41,20 +41,20 @@ static uint32_t collect_maps(const struct load *load, uint64_t maps[static WIRE_
 	return count;
 }
 
-static bool send_ids(struct client *client, const struct load *load, const uint64_t *maps,
+static bool send_ids(struct wire_client *client, const struct load *load, const uint64_t *maps,
 		     uint32_t count, uint64_t deadline_ms) {
 	union wire_message message;
 
 	for (uint32_t i = 0; i < count; i += WIRE_IDS_MAX) {
 		memset(&message, 0, sizeof(message));
-		client_prepare(client, &message, WIRE_IDS, 0);
+		wire_client_prepare(client, &message, WIRE_IDS, 0);
 		message.ids.module_id = load->module_id;
 		while (message.ids.count < WIRE_IDS_MAX && i + message.ids.count < count) {
 			message.ids.ids[message.ids.count] =
 				id_at(load, maps, i + message.ids.count);
 			message.ids.count++;
 		}
-		if (!client_send(client, &message, -1, deadline_ms))
+		if (!wire_client_send(client, &message, -1, deadline_ms))
 			return false;
 	}
 	return true;
@@ -67,7 +67,8 @@ static uint32_t flags_of(const struct load *load) {
 	       ((plan ? load->armed_devices != 0 : arm_is_armed(load)) ? WIRE_RESUME_ARMED : 0);
 }
 
-bool resume_load(struct client *client, struct load *load, uint32_t start, uint64_t deadline_ms) {
+bool resume_load(struct wire_client *client, struct load *load, uint32_t start,
+		 uint64_t deadline_ms) {
 	uint64_t maps[WIRE_SLOTS_MAX];
 	uint32_t map_count = collect_maps(load, maps);
 	union wire_message message;
@@ -75,14 +76,14 @@ bool resume_load(struct client *client, struct load *load, uint32_t start, uint6
 	if (!load->attachment_count)
 		return true;
 	memset(&message, 0, sizeof(message));
-	client_prepare(client, &message, WIRE_RESUME, 0);
+	wire_client_prepare(client, &message, WIRE_RESUME, 0);
 	message.resume.module_id = load->module_id;
 	message.resume.attachment_count = load->attachment_count;
 	message.resume.map_count = map_count;
 	message.resume.flags = flags_of(load);
-	if (!client_send(client, &message, -1, deadline_ms) ||
+	if (!wire_client_send(client, &message, -1, deadline_ms) ||
 	    !send_ids(client, load, maps, load->attachment_count + map_count, deadline_ms) ||
-	    !client_receive(client, &message, WIRE_RESUMED, NULL, deadline_ms) ||
+	    !wire_client_receive(client, &message, WIRE_RESUMED, NULL, deadline_ms) ||
 	    message.resumed.module_id != load->module_id)
 		return false;
 	load->start = start;
@@ -91,7 +92,7 @@ bool resume_load(struct client *client, struct load *load, uint32_t start, uint6
 	return true;
 }
 
-static bool resume_loads(struct client *client, struct load *first, uint32_t start,
+static bool resume_loads(struct wire_client *client, struct load *first, uint32_t start,
 			 uint64_t deadline_ms) {
 	for (struct load *load = first; load; load = load->next)
 		if (load_is_current(load) && !resume_load(client, load, start, deadline_ms))
@@ -99,7 +100,7 @@ static bool resume_loads(struct client *client, struct load *first, uint32_t sta
 	return true;
 }
 
-bool resume_all(struct client *client, uint32_t start, uint64_t deadline_ms) {
+bool resume_all(struct wire_client *client, uint32_t start, uint64_t deadline_ms) {
 	if (!resume_loads(client, load_first(), start, deadline_ms) ||
 	    !resume_loads(client, patch_plans(), start, deadline_ms))
 		return false;

@@ -9,11 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct client;
+struct wire_client;
 struct load;
 
 /* False: the connection is broken. start: of the daemon. */
-bool resume_all(struct client *client, uint32_t start, uint64_t deadline_ms);
+bool resume_all(struct wire_client *client, uint32_t start, uint64_t deadline_ms);
 
 /* The same for one module. */
-bool resume_load(struct client *client, struct load *load, uint32_t start, uint64_t deadline_ms);
+bool resume_load(struct wire_client *client, struct load *load, uint32_t start,
+		 uint64_t deadline_ms);

@@ -34,7 +34,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "shim/interest/client.h"
+#include "shim/interest/wire-client.h"
 #include "shim/base/deadline.h"
 #include "shim/link/driver.h"
 #include "shim/module/load.h"
@@ -71,7 +71,7 @@ uint64_t trace_seen[2];
 __thread struct trace_self trace_mine;
 
 static uint64_t last_number;
-static struct client client = CLIENT_NONE;
+static struct wire_client client = WIRE_CLIENT_NONE;
 static uint32_t ancestor; /* the process that was traced with this memory, as the daemon sees it; 0:
 			     none yet */
 enum {
@@ -137,7 +137,7 @@ static void hang_up(void) {
 	int saved = errno, cancel;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	client_close(&client);
+	wire_client_close(&client);
 	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 }
@@ -225,7 +225,7 @@ static void forget_parent(void) {
 
 	looked = false;
 	load_forked_pages();
-	client_close(&client); /* or the daemon would not notice the end of the parent */
+	wire_client_close(&client); /* or the daemon would not notice the end of the parent */
 	memset(trace_users, 0, sizeof(trace_users));
 	if (trace_mine.user)
 		*trace_mine.user = (struct trace_user){ .inside = inside, .taken = true };
@@ -399,15 +399,15 @@ static void ask(const struct interest *found) {
 	__atomic_store_n(&trace_fenced, unfenced, __ATOMIC_RELAXED);
 	if (get_version && get_version(&version) != 0)
 		version = 0;
-	if (!client_open(&client, found->folder, WIRE_ROLE_TRACE, (uint32_t)version, deadline_ms,
-			 &welcome))
+	if (!wire_client_open(&client, found->folder, WIRE_ROLE_TRACE, (uint32_t)version,
+			      deadline_ms, &welcome))
 		return;
 	memset(&message, 0, sizeof(message));
-	client_prepare(&client, &message, WIRE_TRACE, 0);
+	wire_client_prepare(&client, &message, WIRE_TRACE, 0);
 	message.trace.ancestor = from;
-	if (!client_call(&client, &message, -1, WIRE_TRACE_REPLY, &fd, deadline_ms) || fd < 0 ||
-	    !begin_session(fd, message.trace_reply.size))
-		client_close(&client);
+	if (!wire_client_call(&client, &message, -1, WIRE_TRACE_REPLY, &fd, deadline_ms) ||
+	    fd < 0 || !begin_session(fd, message.trace_reply.size))
+		wire_client_close(&client);
 	else
 		ancestor = welcome.pid;
 }
@@ -428,7 +428,7 @@ static bool session_goes_on(uint64_t number) {
 		generations[i] = interest_trace_generation(i);
 	/* a daemon that was killed has not said that it is over */
 	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_ACQUIRE) &&
-	     client_is_alive(&client);
+	     wire_client_is_alive(&client);
 	if (on) {
 		if (__atomic_load_n(&trace_session.ring->flags, __ATOMIC_RELAXED) &
 		    TRACE_RING_STACKS)

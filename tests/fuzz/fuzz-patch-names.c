@@ -9,21 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/patch-names.h"
+#include "lib/name-list.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-	struct patch_names names;
+	struct name_list names;
 	const char *name;
 	uint32_t index;
 	int r;
 
-	patch_names_init(&names, data, size);
-	while (!(r = patch_names_next_module(&names))) {
+	name_list_init(&names, data, size);
+	while (!(r = name_list_next_module(&names))) {
 		uint32_t count = 0;
 
-		while (!patch_names_next(&names, &name, &index)) {
+		while (!name_list_next(&names, &name, &index)) {
 			if (index != count++ || (const uint8_t *)name < data ||
 			    (const uint8_t *)name + strlen(name) >= names.position)
 				abort();
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		if (count != names.module.name_count || names.position > data + size)
 			abort();
 	}
-	if (r == PATCH_NAMES_E_END ? names.position != data + size : !names.what)
+	if (r == NAME_LIST_E_END ? names.position != data + size : !names.what)
 		abort();
 	return 0;
 }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "client-resume.h"
-#include "daemon/gpuprobed/image/image.h"
+#include "daemon/gpuprobed/image/image-cache.h"
 #include "daemon/gpuprobed/image/image-answer.h"
 #include "daemon/gpuprobed/keep/keep.h"
 #include "daemon/gpuprobed/base/memfd.h"

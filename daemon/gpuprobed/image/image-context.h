@@ -10,7 +10,7 @@
 #include "daemon/gpuprobed/registry/outcome.h"
 #include "daemon/gpuprobed/registry/registry.h"
 #include "daemon/gpuprobed/settings/config.h"
-#include "image.h"
+#include "image-cache.h"
 #include "lib/pass/pass-definition.h"
 #include "plan-image.h"
 #include "plan-prepare.h"

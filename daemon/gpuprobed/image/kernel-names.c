@@ -61,11 +61,11 @@ static const struct kernel_names_record *record_at(const struct kernel_names *na
 	return (const void *)((const char *)names->header + at);
 }
 
-static struct kernel_name name_of(const struct kernel_names_record *record) {
+static struct kept_name name_of(const struct kernel_names_record *record) {
 	const char *text = (const char *)(record + 1);
 
-	return (struct kernel_name){ record->uid, text, text + record->n_name,
-				     record->device_function };
+	return (struct kept_name){ record->uid, text, text + record->n_name,
+				   record->device_function };
 }
 
 /* Whether a whole record lies there. */
@@ -84,7 +84,7 @@ static uint32_t *bucket_of(struct kernel_names *names, uid_t uid, const char *na
 		XXH3_64bits_withSeed(name, strlen(name), names->seed + uid) % KERNEL_NAMES_BUCKETS;
 
 	for (; names->buckets[at]; at = (at + 1) % KERNEL_NAMES_BUCKETS) {
-		const struct kernel_name known = name_of(record_at(names, names->buckets[at]));
+		const struct kept_name known = name_of(record_at(names, names->buckets[at]));
 
 		if (known.uid == uid && strcmp(known.name, name) == 0)
 			break;
@@ -99,7 +99,7 @@ static void kernel_names_read(struct kernel_names *names) {
 	uint64_t at = sizeof(*header);
 
 	while (at < end && names->n < KERNEL_NAMES_BUCKETS / 2 && record_valid(names, at, end)) {
-		const struct kernel_name name = name_of(record_at(names, at));
+		const struct kept_name name = name_of(record_at(names, at));
 
 		*bucket_of(names, name.uid, name.name) = (uint32_t)at;
 		names->n++;
@@ -237,12 +237,12 @@ void kernel_names_add(struct kernel_names *names, uid_t uid, const char *name,
 }
 
 int kernel_names_each(const struct kernel_names *names,
-		      int (*fn)(const struct kernel_name *name, void *userdata), void *userdata) {
+		      int (*fn)(const struct kept_name *name, void *userdata), void *userdata) {
 	int r = 0;
 
 	for (uint64_t at = sizeof(*names->header); names && r == 0 && at < names->header->used;
 	     at += record_size(record_at(names, at))) {
-		const struct kernel_name name = name_of(record_at(names, at));
+		const struct kept_name name = name_of(record_at(names, at));
 
 		r = fn(&name, userdata);
 	}

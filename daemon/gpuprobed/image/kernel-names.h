@@ -27,7 +27,7 @@ bool kernel_names_inherited(const struct kernel_names *names);
 void kernel_names_add(struct kernel_names *names, uid_t uid, const char *name,
 		      const char *demangled, bool device_function);
 
-struct kernel_name {
+struct kept_name {
 	uid_t uid;
 	const char *name, *demangled;
 	bool device_function;
@@ -36,4 +36,4 @@ struct kernel_name {
 /* In the order in which they came; what fn returns other than 0 ends the walk, and is returned.
  * names may be NULL. */
 int kernel_names_each(const struct kernel_names *names,
-		      int (*fn)(const struct kernel_name *name, void *userdata), void *userdata);
+		      int (*fn)(const struct kept_name *name, void *userdata), void *userdata);

@@ -183,7 +183,7 @@ static int kernels_from_outcome(struct kernels_list *list, const struct outcome 
 }
 
 /* One that a process had, or has, under an earlier daemon; a kernel_names_each() function. */
-static int kernels_on_kept(const struct kernel_name *name, void *userdata) {
+static int kernels_on_kept(const struct kept_name *name, void *userdata) {
 	struct kernels_list *list = userdata;
 	struct kernel *kernel;
 

@@ -20,16 +20,16 @@
 
 /* Goes on to the name that a kernel means. False: it is not there, or before the one of the last
  * kernel. */
-static bool plan_names_find(struct patch_names *names, const struct patch_kernel *kernel,
+static bool plan_names_find(struct name_list *names, const struct patch_kernel *kernel,
 			    const char **namep) {
 	uint32_t index;
 
 	for (;;) {
 		while (names->modules && names->module.number == kernel->module &&
-		       patch_names_next(names, namep, &index) == 0)
+		       name_list_next(names, namep, &index) == 0)
 			if (index == kernel->name)
 				return true;
-		if (patch_names_next_module(names))
+		if (name_list_next_module(names))
 			return false;
 	}
 }
@@ -65,7 +65,7 @@ int plan_names_open(struct plan_names *walk, const struct image_result *result) 
 	}
 	walk->list_size = (size_t)result->names_size;
 	memcpy(&walk->plan, walk->bytes, sizeof(walk->plan));
-	patch_names_init(&walk->names, walk->list, walk->list_size);
+	name_list_init(&walk->names, walk->list, walk->list_size);
 	return 0;
 }
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "proto/patch.h"
-#include "lib/patch-names.h"
+#include "lib/name-list.h"
 
 struct image_result;
 
@@ -31,7 +31,7 @@ struct plan_names {
 	const void *bytes, *list; /* mapped */
 	size_t size, list_size;
 	struct patch_plan plan;
-	struct patch_names names;
+	struct name_list names;
 	uint32_t next; /* kernel */
 };
 

@@ -40,7 +40,8 @@ struct process {
 	struct module_list modules;
 	bool asks_plans; /* the SASS engine is in it */
 	uint64_t waited_ms; /* for compilers, of its budget (image-budget.h) */
-	bool found_no_room; /* an image of it has waited for its user's quota in vain (image.c) */
+	bool found_no_room; /* an image of it has waited for its user's quota in vain
+			       (image-cache.c) */
 	struct image_result *plan; /* the last one that it has armed; NULL: none yet */
 	struct image_result *refused; /* what it was told last in place of one; NULL: nothing yet,
 					 or it got one since */
@@ -60,7 +61,7 @@ struct process {
 struct client {
 	struct shim_connection *connection;
 	struct process *process;
-	struct image_request *request; /* the image in work, or NULL */
+	struct image_query *request; /* the image in work, or NULL */
 	struct client_resume
 		*resume; /* the module that it is telling about, or NULL (client-resume.h) */
 };

@@ -19,7 +19,7 @@
 
 #define HEADER 16 /* bytes; `used` is the second half */
 
-static int count(const struct kernel_name *name, void *userdata) {
+static int count(const struct kept_name *name, void *userdata) {
 	unsigned int *n = userdata;
 
 	assert_true(*name->name && *name->demangled);
@@ -43,7 +43,7 @@ static struct kernel_names *next(struct kernel_names *names) {
 	return names;
 }
 
-static int is_first(const struct kernel_name *name, void *userdata) {
+static int is_first(const struct kept_name *name, void *userdata) {
 	assert_int_equal(name->uid, 1000);
 	assert_string_equal(name->name, "_Z3fooPf");
 	assert_string_equal(name->demangled, "foo(float*)");

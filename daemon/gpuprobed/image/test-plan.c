@@ -23,7 +23,7 @@
 #include "daemon/gpuprobed/attach/attach.h"
 #include "daemon/gpuprobed/clients/client.h"
 #include "daemon/gpuprobed/daemon-private.h"
-#include "image.h"
+#include "image-cache.h"
 #include "image-answer.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "proto/patch.h"

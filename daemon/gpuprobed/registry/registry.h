@@ -15,7 +15,7 @@
 #include "daemon/gpuprobed/settings/engine.h"
 #include "daemon/gpuprobed/settings/filter.h"
 #include "daemon/gpuprobed/verify/host.h"
-#include "interest-page.h"
+#include "interest-writer.h"
 #include "daemon/gpuprobed/map/map.h"
 #include "lib/pass/section.h"
 

@@ -3,7 +3,7 @@
 /* Unit tests of filter.c and of the interest page that announces filters. */
 
 #include "filter.h"
-#include "daemon/gpuprobed/registry/interest-page.h"
+#include "daemon/gpuprobed/registry/interest-writer.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
 
 #include <stdarg.h>

@@ -32,11 +32,11 @@
 /* ELF entries carry the version of the cubin's ABI as 1.7 or 1.8. */
 #define CUBIN_ABI_OFFSET 8
 
-void image_result_deinit(struct image_result *result) {
+void image_built_deinit(struct image_built *result) {
 	free(result->data);
 	free(result->log);
 	free(result->text);
-	*result = (struct image_result){};
+	*result = (struct image_built){};
 }
 
 static uint64_t target_flags(const struct ptx_module *module) {
@@ -62,7 +62,7 @@ static void get_options(struct ptxas_options *options, const struct image_source
 }
 
 /* The cubin for the device of a text, NULL if there is no compiler that can make it. */
-static int compile(struct image_result *result, const struct image_source *source, const char *text,
+static int compile(struct image_built *result, const struct image_source *source, const char *text,
 		   size_t length, struct compiler *compiler, uint8_t **cubin, size_t *size) {
 	const struct ptx_module *edited = source->module;
 	struct ptxas_options options;
@@ -105,9 +105,9 @@ static bool is_bounded(const struct image_source *source) {
 
 /* Compiles once more where registers have to be limited. What fails then leaves the cubin as it is.
  */
-static int compile_limited(struct image_result *result, const struct image_source *source,
+static int compile_limited(struct image_built *result, const struct image_source *source,
 			   struct compiler *compiler, uint8_t **cubin, size_t *size) {
-	struct image_result limited = {};
+	struct image_built limited = {};
 	uint8_t *better = NULL;
 	size_t better_size = 0;
 	int r;
@@ -128,13 +128,13 @@ static int compile_limited(struct image_result *result, const struct image_sourc
 		result->text_length = limited.text_length;
 		limited.text = NULL;
 	}
-	image_result_deinit(&limited);
+	image_built_deinit(&limited);
 	return r < 0 ? r : 0;
 }
 
 /* Puts the new image together. */
-static int pack(struct image_result *result, const struct image_source *source,
-		const uint8_t *cubin, size_t cubin_size) {
+static int pack(struct image_built *result, const struct image_source *source, const uint8_t *cubin,
+		size_t cubin_size) {
 	const struct ptx_module *edited = source->module;
 	const struct fatbin_entry *entry = source->entry;
 	struct fatbin_spec ptx = {
@@ -180,14 +180,14 @@ static int pack(struct image_result *result, const struct image_source *source,
 	return r > 0 ? -EFBIG : r;
 }
 
-int image_build(struct image_result *result, const struct image_source *source,
+int image_build(struct image_built *result, const struct image_source *source,
 		struct compiler *compiler) {
 	const struct ptx_module *module = source->module;
 	uint8_t *cubin = NULL;
 	size_t cubin_size = 0;
 	int r;
 
-	*result = (struct image_result){};
+	*result = (struct image_built){};
 	r = compile(result, source, module->text, module->length, compiler, &cubin, &cubin_size);
 	if (!r)
 		r = compile_limited(result, source, compiler, &cubin, &cubin_size);

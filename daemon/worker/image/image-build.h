@@ -23,7 +23,7 @@ struct image_source {
 	bool patch; /* for the SASS engine: the log then tells of the functions that were made */
 };
 
-struct image_result {
+struct image_built {
 	uint8_t *data; /* owned; a fatbin, or PTX text */
 	size_t size;
 	bool machine_code; /* it holds a cubin for the device; else the driver has to compile */
@@ -33,8 +33,8 @@ struct image_result {
 	size_t text_length;
 };
 
-/* 0, enum image_build_error, or -ENOMEM and the like. *result needs image_result_deinit() in any
+/* 0, enum image_build_error, or -ENOMEM and the like. *result needs image_built_deinit() in any
  * case. */
-int image_build(struct image_result *result, const struct image_source *source,
+int image_build(struct image_built *result, const struct image_source *source,
 		struct compiler *compiler);
-void image_result_deinit(struct image_result *result);
+void image_built_deinit(struct image_built *result);

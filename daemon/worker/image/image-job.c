@@ -484,7 +484,7 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		.code_size = job->code_size,
 		.capability = job->request.capability,
 	};
-	struct image_result result;
+	struct image_built result;
 	unsigned int threads = 0;
 	int r;
 
@@ -513,7 +513,7 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		json_add_int(job->reply, "compile_us", result.compile_us);
 		json_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
 	}
-	image_result_deinit(&result);
+	image_built_deinit(&result);
 	return r;
 }
 

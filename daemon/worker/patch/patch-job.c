@@ -28,7 +28,7 @@ struct job {
 	struct patch_text text;
 	struct ptx_module module;
 	bool parsed;
-	struct image_result result;
+	struct image_built result;
 	struct patch_plan_parts parts;
 };
 
@@ -179,7 +179,7 @@ static int deliver(struct job *job) {
 
 static void job_deinit(struct job *job) {
 	patch_matches_deinit(&job->matches);
-	image_result_deinit(&job->result);
+	image_built_deinit(&job->result);
 	if (job->parsed)
 		ptx_module_deinit(&job->module);
 	patch_text_deinit(&job->text);

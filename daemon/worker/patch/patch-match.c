@@ -146,13 +146,13 @@ static size_t bare_length(const char *name) {
 }
 
 static int match_module(struct patch_matches *matches, const struct patch_request *request,
-			struct patch_names *names) {
+			struct name_list *names) {
 	uint64_t wanted = wanted_in(request, names->module.module_id);
 	const char *name;
 	uint32_t index;
 	int r = 0;
 
-	while (!r && !patch_names_next(names, &name, &index)) {
+	while (!r && !name_list_next(names, &name, &index)) {
 		struct patch_kernel kernel = { .module = names->module.number, .name = index };
 		size_t bare = bare_length(name);
 		char *copy = NULL;
@@ -174,37 +174,37 @@ static int match_module(struct patch_matches *matches, const struct patch_reques
 /* Which patterns with a prefix mean it: a first walk over all names. A list that is malformed is
  * for the second to say. */
 static int decide_prefixes(struct patch_request *request) {
-	struct patch_names names;
+	struct name_list names;
 	const char *name;
 	uint32_t index;
 	int r = 0;
 
 	if (!image_request_prefixed(&request->image))
 		return 0;
-	patch_names_init(&names, request->names, request->names_size);
-	while (!r && !patch_names_next_module(&names))
-		while (!r && !patch_names_next(&names, &name, &index))
+	name_list_init(&names, request->names, request->names_size);
+	while (!r && !name_list_next_module(&names))
+		while (!r && !name_list_next(&names, &name, &index))
 			r = image_request_prefix_seen(&request->image, name);
 	image_request_prefix_decide(&request->image);
 	return r;
 }
 
 int patch_match(struct patch_matches *matches, struct patch_request *request, const char **what) {
-	struct patch_names names;
+	struct name_list names;
 	int r;
 
 	*matches = (struct patch_matches){};
 	r = decide_prefixes(request);
 	if (r)
 		return r;
-	patch_names_init(&names, request->names, request->names_size);
+	name_list_init(&names, request->names, request->names_size);
 	do {
-		r = patch_names_next_module(&names);
+		r = name_list_next_module(&names);
 		if (!r)
 			r = match_module(matches, request, &names);
 	} while (!r);
 	*what = names.what;
-	return r == PATCH_NAMES_E_END ? 0 : r;
+	return r == NAME_LIST_E_END ? 0 : r;
 }
 
 void patch_matches_deinit(struct patch_matches *matches) {

@@ -4,7 +4,7 @@
 /* Finds the kernels of the shim's list to which attachments apply. */
 
 #include "daemon/worker/image/image-target.h"
-#include "lib/patch-names.h"
+#include "lib/name-list.h"
 #include "patch-request.h"
 
 struct patch_matches {
@@ -17,7 +17,7 @@ struct patch_matches {
 };
 
 /*
- * 0, enum patch_names_error (*what says how the list is malformed) or -ENOMEM.
+ * 0, enum name_list_error (*what says how the list is malformed) or -ENOMEM.
  * patch_matches_deinit() is due in any case.
  */
 int patch_match(struct patch_matches *matches, struct patch_request *request, const char **what);

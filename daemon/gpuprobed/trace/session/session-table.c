@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "daemon/gpuprobed/settings/config.h"
-#include "daemon/gpuprobed/registry/interest-page.h"
+#include "daemon/gpuprobed/registry/interest-writer.h"
 #include "daemon/gpuprobed/base/log.h"
 #include "session-private.h"
 #include "shim-ring.h"

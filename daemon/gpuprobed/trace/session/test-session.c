@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <fcntl.h>
 
-#include "daemon/gpuprobed/registry/interest-page.h"
+#include "daemon/gpuprobed/registry/interest-writer.h"
 #include "daemon/gpuprobed/base/memfd.h"
 
 static const char *program; /* test-uprobe-target; NULL: it was not built */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The client of NVIDIA's resource manager (client.h): builds the arguments of its ioctls, checks
+ * The client of NVIDIA's resource manager (rm-client.h): builds the arguments of its ioctls, checks
  * the answers, and puts failures into words. It uses the driver only through the table of driver.h.
  */
 
@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 
 #include "status.h"
-#include "client.h"
+#include "rm-client.h"
 
 #define PAGE ((size_t)4096)
 #define ALLOC_SIZED                                                                               \

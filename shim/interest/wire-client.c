@@ -6,7 +6,7 @@
  * connection; the caller then lets the application go on alone.
  */
 
-#include "client.h"
+#include "wire-client.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@
  */
 #define LEAST_DESCRIPTOR 40
 
-int client_move_descriptor(int fd) {
+int wire_client_move_descriptor(int fd) {
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR);
 
 	if (moved < 0 && fd > STDERR_FILENO)
@@ -39,18 +39,18 @@ int client_move_descriptor(int fd) {
 	return moved;
 }
 
-bool client_is_open(const struct client *client) {
+bool wire_client_is_open(const struct wire_client *client) {
 	struct stat status;
 
 	return client->fd >= 0 && fstat(client->fd, &status) == 0 && S_ISSOCK(status.st_mode) &&
 	       status.st_dev == client->device && status.st_ino == client->inode;
 }
 
-bool client_is_alive(const struct client *client) {
+bool wire_client_is_alive(const struct wire_client *client) {
 	struct pollfd polled = { .fd = client->fd, .events = POLLIN };
 	int saved = errno, r = -1;
 
-	if (client_is_open(client))
+	if (wire_client_is_open(client))
 		do /* a signal of the application's interrupts even a look */
 			r = poll(&polled, 1, 0);
 		while (r < 0 && errno == EINTR);
@@ -58,8 +58,8 @@ bool client_is_alive(const struct client *client) {
 	return r == 0;
 }
 
-void client_close(struct client *client) {
-	if (client_is_open(client))
+void wire_client_close(struct wire_client *client) {
+	if (wire_client_is_open(client))
 		close(client->fd);
 	client->fd = -1;
 }
@@ -82,8 +82,8 @@ static bool wait_for(int fd, short events, uint64_t deadline_ms) {
 	}
 }
 
-void client_prepare(struct client *client, union wire_message *message, enum wire_type type,
-		    uint32_t sequence) {
+void wire_client_prepare(struct wire_client *client, union wire_message *message,
+			 enum wire_type type, uint32_t sequence) {
 	message->header = (struct wire_header){
 		.magic = WIRE_MAGIC,
 		.version = WIRE_VERSION,
@@ -93,8 +93,8 @@ void client_prepare(struct client *client, union wire_message *message, enum wir
 	};
 }
 
-bool client_send(struct client *client, const union wire_message *message, int fd,
-		 uint64_t deadline_ms) {
+bool wire_client_send(struct wire_client *client, const union wire_message *message, int fd,
+		      uint64_t deadline_ms) {
 	struct iovec bytes = { (void *)message, message->header.size };
 	union {
 		struct cmsghdr header;
@@ -114,7 +114,7 @@ bool client_send(struct client *client, const union wire_message *message, int f
 	for (;;) {
 		ssize_t sent;
 
-		if (!client_is_open(client))
+		if (!wire_client_is_open(client))
 			return false;
 		sent = sendmsg(client->fd, &datagram, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent >= 0)
@@ -152,8 +152,8 @@ static bool take_descriptor(struct msghdr *datagram, int *fd) {
 	return !surplus && !(datagram->msg_flags & (MSG_TRUNC | MSG_CTRUNC));
 }
 
-bool client_receive(struct client *client, union wire_message *message, enum wire_type type,
-		    int *fd, uint64_t deadline_ms) {
+bool wire_client_receive(struct wire_client *client, union wire_message *message,
+			 enum wire_type type, int *fd, uint64_t deadline_ms) {
 	struct iovec bytes = { message, sizeof(*message) };
 	union {
 		struct cmsghdr header;
@@ -171,7 +171,7 @@ bool client_receive(struct client *client, union wire_message *message, enum wir
 
 	do {
 		/* asked after the wait: nothing must be read from whoever has the number now */
-		if (!wait_for(client->fd, POLLIN, deadline_ms) || !client_is_open(client))
+		if (!wait_for(client->fd, POLLIN, deadline_ms) || !wire_client_is_open(client))
 			return false;
 		received = recvmsg(client->fd, &datagram, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	} while (received < 0 && (errno == EINTR || errno == EAGAIN));
@@ -184,16 +184,16 @@ bool client_receive(struct client *client, union wire_message *message, enum wir
 		good = false;
 	}
 	if (fd)
-		*fd = good && one >= 0 ? client_move_descriptor(one) : -1;
+		*fd = good && one >= 0 ? wire_client_move_descriptor(one) : -1;
 	return good;
 }
 
-bool client_call(struct client *client, union wire_message *message, int send_fd,
-		 enum wire_type reply, int *fd, uint64_t deadline_ms) {
+bool wire_client_call(struct wire_client *client, union wire_message *message, int send_fd,
+		      enum wire_type reply, int *fd, uint64_t deadline_ms) {
 	uint32_t sequence = message->header.sequence;
 
-	if (!client_send(client, message, send_fd, deadline_ms) ||
-	    !client_receive(client, message, reply, fd, deadline_ms))
+	if (!wire_client_send(client, message, send_fd, deadline_ms) ||
+	    !wire_client_receive(client, message, reply, fd, deadline_ms))
 		return false;
 	if (message->header.sequence == sequence)
 		return true;
@@ -233,23 +233,23 @@ static bool connect_patiently(int fd, const struct sockaddr_un *address, uint64_
 }
 
 /* Makes the socket. */
-static bool make_socket(struct client *client) {
+static bool make_socket(struct wire_client *client) {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct stat status;
 
 	if (fd >= 0)
-		fd = client_move_descriptor(fd);
+		fd = wire_client_move_descriptor(fd);
 	if (fd < 0)
 		return false;
 	if (fstat(fd, &status) < 0) {
 		close(fd);
 		return false;
 	}
-	*client = (struct client){ .fd = fd, .device = status.st_dev, .inode = status.st_ino };
+	*client = (struct wire_client){ .fd = fd, .device = status.st_dev, .inode = status.st_ino };
 	return true;
 }
 
-static bool connect_to(struct client *client, const char *folder, uint64_t deadline_ms) {
+static bool connect_to(struct wire_client *client, const char *folder, uint64_t deadline_ms) {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int length;
 
@@ -260,23 +260,23 @@ static bool connect_to(struct client *client, const char *folder, uint64_t deadl
 	       peer_is_trusted(client->fd, folder);
 }
 
-bool client_open(struct client *client, const char *folder, enum wire_role role,
-		 uint32_t driver_version, uint64_t deadline_ms, struct wire_welcome *welcome) {
+bool wire_client_open(struct wire_client *client, const char *folder, enum wire_role role,
+		      uint32_t driver_version, uint64_t deadline_ms, struct wire_welcome *welcome) {
 	union wire_message message;
 
-	*client = (struct client)CLIENT_NONE;
+	*client = (struct wire_client)WIRE_CLIENT_NONE;
 	if (!connect_to(client, folder, deadline_ms)) {
-		client_close(client);
+		wire_client_close(client);
 		return false;
 	}
 	memset(&message, 0, sizeof(message));
-	client_prepare(client, &message, WIRE_HELLO, 0);
+	wire_client_prepare(client, &message, WIRE_HELLO, 0);
 	message.hello.role = role;
 	message.hello.driver_version = driver_version;
 	strncpy(message.hello.shim_version, PROJECT_VERSION,
 		sizeof(message.hello.shim_version) - 1);
-	if (!client_call(client, &message, -1, WIRE_WELCOME, NULL, deadline_ms)) {
-		client_close(client);
+	if (!wire_client_call(client, &message, -1, WIRE_WELCOME, NULL, deadline_ms)) {
+		wire_client_close(client);
 		return false;
 	}
 	*welcome = message.welcome;

@@ -15,13 +15,13 @@
 struct image_context;
 struct client;
 struct image_entry;
-struct image_request;
+struct image_query;
 
 #define IMAGE_CACHE_ENTRIES_MAX 1024
 #define IMAGE_CACHE_BYTES_MAX (UINT64_C(256) << 20)
 
 TAILQ_HEAD(image_entry_list, image_entry);
-TAILQ_HEAD(image_parked_list, image_request);
+TAILQ_HEAD(image_parked_list, image_query);
 
 struct image_cache {
 	struct image_entry_list list; /* most recently used first */
@@ -57,4 +57,4 @@ int image_submit(struct image_context *context, struct client *client,
 		 const struct wire_image *message, int fd);
 
 /* The client is gone; work that was started for it goes on without it. */
-void image_abandon(struct image_request *request);
+void image_abandon(struct image_query *request);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Handles images that shims send (image.h).
+ * Handles images that shims send (image-cache.h).
  *
  * request -> hash -> cache entry -> answer. An entry is made when the first request for it starts
  * and has a result when the worker is done; requests that come in between wait on it, so that
@@ -22,7 +22,7 @@
  * with them is image-work.c's.
  */
 
-#include "image.h"
+#include "image-cache.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -63,11 +63,11 @@ struct image_key {
 	uint64_t attachments[JOB_IMAGE_PROGRAMS_MAX];
 };
 
-LIST_HEAD(image_request_list, image_request);
+LIST_HEAD(image_query_list, image_query);
 
-struct image_request {
-	LIST_ENTRY(image_request) link; /* of an entry's waiters */
-	TAILQ_ENTRY(image_request) parked_link;
+struct image_query {
+	LIST_ENTRY(image_query) link; /* of an entry's waiters */
+	TAILQ_ENTRY(image_query) parked_link;
 	struct image_context *context;
 	struct client *client; /* NULL: gone, or answered */
 	struct image_entry *entry; /* that it waits on */
@@ -98,7 +98,7 @@ struct image_entry {
 	bool late; /* somebody has waited for it in vain */
 	uint64_t expires; /* uv_now */
 	bool doomed; /* an attachment of it went away while it was in work */
-	struct image_request_list waiters;
+	struct image_query_list waiters;
 };
 
 static void image_entry_drop_unwanted(struct image_entry *entry);
@@ -210,9 +210,9 @@ void image_cache_each(const struct image_cache *cache,
 
 /* ---- the ends of requests ---- */
 
-static struct image_request *image_first_parked(const struct image_cache *cache,
-						const struct account *account) {
-	struct image_request *request;
+static struct image_query *image_first_parked(const struct image_cache *cache,
+					      const struct account *account) {
+	struct image_query *request;
 
 	TAILQ_FOREACH(request, &cache->parked, parked_link)
 		if (request->account == account)
@@ -221,7 +221,7 @@ static struct image_request *image_first_parked(const struct image_cache *cache,
 }
 
 /* What it has waited so far is taken from the budget of the process. */
-static void image_request_spend(struct image_request *request) {
+static void image_query_spend(struct image_query *request) {
 	const uint64_t now = uv_now(request->context->loop);
 
 	if (request->client)
@@ -229,31 +229,31 @@ static void image_request_spend(struct image_request *request) {
 	request->since = now;
 }
 
-static void image_request_leave_parking(struct image_request *request) {
+static void image_query_leave_parking(struct image_query *request) {
 	if (!request->parked)
 		return;
-	image_request_spend(request);
+	image_query_spend(request);
 	TAILQ_REMOVE(&request->context->images.parked, request, parked_link);
 	request->parked = false;
 }
 
-static void image_request_on_room(uv_timer_t *timer);
+static void image_query_on_room(uv_timer_t *timer);
 
 /* Starts parked requests of this account, oldest first, while its quota allows; each begins in the
  * next loop turn. */
 static void image_unpark(struct image_context *context, struct account *account) {
-	struct image_request *request;
+	struct image_query *request;
 
 	while ((request = image_first_parked(&context->images, account)) &&
 	       account_charge_image(account, request->message.image_size) == 0) {
-		image_request_leave_parking(request);
+		image_query_leave_parking(request);
 		request->charged = true;
-		uv_timer_start(&request->timer, image_request_on_room, 0, 0);
+		uv_timer_start(&request->timer, image_query_on_room, 0, 0);
 	}
 }
 
 /* The image is not needed any more: gives back what was charged for it. */
-static void image_request_release(struct image_request *request) {
+static void image_query_release(struct image_query *request) {
 	if (request->fd >= 0)
 		closer_memory(request->context->closer, request->fd);
 	request->fd = -1;
@@ -264,19 +264,19 @@ static void image_request_release(struct image_request *request) {
 	image_unpark(request->context, request->account);
 }
 
-static void image_request_closed(uv_handle_t *handle) {
+static void image_query_closed(uv_handle_t *handle) {
 	free(handle->data);
 }
 
 /* The end of a request: answers if there is still somebody, gives back what was charged, frees it.
  */
-static void image_request_finish(struct image_request *request, struct image_result *result) {
+static void image_query_finish(struct image_query *request, struct image_result *result) {
 	struct client *client = request->client;
 
-	image_request_leave_parking(request);
+	image_query_leave_parking(request);
 	if (request->compiles)
-		image_request_spend(request);
-	image_request_release(request);
+		image_query_spend(request);
+	image_query_release(request);
 	account_unref(request->account);
 	if (client) {
 		client->request = NULL;
@@ -284,13 +284,13 @@ static void image_request_finish(struct image_request *request, struct image_res
 					    request->message.header.sequence, result) < 0)
 			shim_connection_close(client->connection);
 	}
-	uv_close((uv_handle_t *)&request->timer, image_request_closed);
+	uv_close((uv_handle_t *)&request->timer, image_query_closed);
 }
 
 /* Ends the work on an entry whose result can serve nobody: not those who have waited in vain, and
  * none that comes. */
 static void image_entry_drop_unwanted(struct image_entry *entry) {
-	const struct image_request *request;
+	const struct image_query *request;
 
 	if (!entry->doomed || !entry->late || !entry->work)
 		return;
@@ -300,7 +300,7 @@ static void image_entry_drop_unwanted(struct image_entry *entry) {
 	image_work_cancel(entry->work);
 }
 
-void image_abandon(struct image_request *request) {
+void image_abandon(struct image_query *request) {
 	struct image_entry *entry = request->entry;
 
 	request->client = NULL;
@@ -308,13 +308,13 @@ void image_abandon(struct image_request *request) {
 		return; /* a thread or the work has it */
 	if (entry)
 		LIST_REMOVE(request, link);
-	image_request_finish(request, NULL);
+	image_query_finish(request, NULL);
 	if (entry)
 		image_entry_drop_unwanted(entry);
 }
 
 /* How long it waits from its beginning. */
-static unsigned int image_request_patience(const struct image_request *request) {
+static unsigned int image_query_patience(const struct image_query *request) {
 	const struct process *process = request->client->process;
 
 	return request->compiles ? image_budget_left(&request->budget, process)
@@ -323,7 +323,7 @@ static unsigned int image_request_patience(const struct image_request *request) 
 }
 
 /* The end of the waiting, not of the work. */
-static void image_request_tell(struct image_request *request) {
+static void image_query_tell(struct image_query *request) {
 	struct image_context *context = request->context;
 	struct client *client = request->client;
 	const bool plan = request->message.kind == WIRE_IMAGE_NAMES;
@@ -336,8 +336,8 @@ static void image_request_tell(struct image_request *request) {
 			 image_budget_setting(&request->budget));
 	else
 		snprintf(why, sizeof(why), "late: it took longer than %u ms to look it up",
-			 image_request_patience(request));
-	image_request_spend(request);
+			 image_query_patience(request));
+	image_query_spend(request);
 	request->client = NULL;
 	client->request = NULL;
 	if (image_answer_own(context, client, request->message.header.sequence, plan, true, "%s%s",
@@ -351,42 +351,42 @@ static void image_request_tell(struct image_request *request) {
 }
 
 /* The end of the waiting has come, and the work goes on. */
-static void image_request_on_timer(uv_timer_t *timer) {
-	struct image_request *request = timer->data;
+static void image_query_on_timer(uv_timer_t *timer) {
+	struct image_query *request = timer->data;
 	struct image_entry *entry = request->entry;
 
 	entry->late = true;
-	image_request_tell(request);
+	image_query_tell(request);
 	if (!request->starter) {
 		LIST_REMOVE(request, link);
-		image_request_finish(request, NULL);
+		image_query_finish(request, NULL);
 	}
 	image_entry_drop_unwanted(entry);
 }
 
 /* Starts its clock, anew when it turns out that a compiler has to work. Work that fails at the end
  * is to say so first: a millisecond later. */
-static void image_request_start_clock(struct image_request *request) {
+static void image_query_start_clock(struct image_query *request) {
 	const uint64_t now = uv_now(request->context->loop),
-		       end = request->since + image_request_patience(request) + 1;
+		       end = request->since + image_query_patience(request) + 1;
 
-	uv_timer_start(&request->timer, image_request_on_timer, end > now ? end - now : 0, 0);
+	uv_timer_start(&request->timer, image_query_on_timer, end > now ? end - now : 0, 0);
 }
 
 /* Makes a request wait. */
-static void image_request_wait(struct image_request *request, struct image_entry *entry) {
+static void image_query_wait(struct image_query *request, struct image_entry *entry) {
 	request->entry = entry;
 	request->compiles = entry->compiles;
 	if (!request->starter)
-		image_request_release(request);
+		image_query_release(request);
 	LIST_INSERT_HEAD(&entry->waiters, request, link);
-	image_request_start_clock(request);
+	image_query_start_clock(request);
 }
 
 /* The entry is not on the disk. */
 static void image_entry_on_compile(void *userdata) {
 	struct image_entry *entry = userdata;
-	struct image_request *request;
+	struct image_query *request;
 
 	if (entry->compiles)
 		return;
@@ -394,7 +394,7 @@ static void image_entry_on_compile(void *userdata) {
 	LIST_FOREACH(request, &entry->waiters, link) {
 		request->compiles = true;
 		if (request->client)
-			image_request_start_clock(request);
+			image_query_start_clock(request);
 	}
 }
 
@@ -402,9 +402,9 @@ static void image_entry_on_compile(void *userdata) {
  * Charges a result, and of a plan the list of names that it was made for, to whose request came
  * first. It is consumed; what is returned takes its place: he may have too many. NULL: no memory.
  */
-static struct image_result *image_entry_charge(const struct image_request_list *waiters,
+static struct image_result *image_entry_charge(const struct image_query_list *waiters,
 					       struct image_result *result) {
-	const struct image_request *request;
+	const struct image_query *request;
 	struct image_result *own = NULL;
 
 	LIST_FOREACH(request, waiters, link) {
@@ -429,9 +429,9 @@ static struct image_result *image_entry_charge(const struct image_request_list *
 static void image_entry_finish(struct image_result *result, uint64_t keep, void *userdata) {
 	struct image_entry *entry = userdata;
 	struct image_cache *cache = &entry->context->images;
-	struct image_request_list waiters = entry->waiters;
+	struct image_query_list waiters = entry->waiters;
 	struct image_result *charged;
-	struct image_request *request;
+	struct image_query *request;
 
 	if (!LIST_EMPTY(&waiters))
 		LIST_FIRST(&waiters)->link.le_prev = &waiters.lh_first;
@@ -452,7 +452,7 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 	}
 	while ((request = LIST_FIRST(&waiters))) {
 		LIST_REMOVE(request, link);
-		image_request_finish(request, result);
+		image_query_finish(request, result);
 	}
 	if (result && !result->cached)
 		image_result_uncache(result);
@@ -461,7 +461,7 @@ static void image_entry_finish(struct image_result *result, uint64_t keep, void 
 }
 
 /* Sends an entry on its way. 0 or -errno; on failure nothing was started. */
-static int image_entry_start(struct image_entry *entry, const struct image_request *request) {
+static int image_entry_start(struct image_entry *entry, const struct image_query *request) {
 	struct image_context *context = entry->context;
 	struct image_cache *cache = &context->images;
 	const uint64_t deadline =
@@ -546,7 +546,7 @@ static const char *image_plan_trouble(struct image_context *context, const struc
 
 /* What the result depends on. *standingp is NULL unless it is a plan's. True: a plan has no room
  * for what means the process. */
-static bool image_key_fill(struct image_key *key, const struct image_request *request,
+static bool image_key_fill(struct image_key *key, const struct image_query *request,
 			   json_object **standingp) {
 	struct image_context *context = request->context;
 	const struct process *process = request->client->process;
@@ -580,7 +580,7 @@ static bool image_key_fill(struct image_key *key, const struct image_request *re
 }
 
 /* Takes the way of a new entry. 0 or -errno. */
-static int image_entry_new(struct image_request *request, const struct image_key *key,
+static int image_entry_new(struct image_query *request, const struct image_key *key,
 			   json_object *standing) {
 	struct image_cache *cache = &request->context->images;
 	struct image_entry *entry = calloc(1, sizeof(*entry));
@@ -600,25 +600,25 @@ static int image_entry_new(struct image_request *request, const struct image_key
 		return r;
 	}
 	request->starter = true;
-	image_request_wait(request, entry);
+	image_query_wait(request, entry);
 	return 0;
 }
 
 /* Ends a request with the own image, for a reason; later: one that may pass. */
-static void image_request_refuse(struct image_request *request, bool failed, bool later,
-				 const char *why) {
+static void image_query_refuse(struct image_query *request, bool failed, bool later,
+			       const char *why) {
 	struct image_result *result = NULL;
 
 	if (image_result_new_own(&result, failed, "%s", why) == 0) {
 		result->plan = request->message.kind == WIRE_IMAGE_NAMES;
 		result->later = later;
 	}
-	image_request_finish(request, result);
+	image_query_finish(request, result);
 	image_result_unref(result);
 }
 
 /* The image is hashed: from the cache, or to a worker. */
-static void image_request_start(struct image_request *request) {
+static void image_query_start(struct image_query *request) {
 	struct image_context *context = request->context;
 	json_object *standing = NULL;
 	struct image_entry *entry;
@@ -628,12 +628,12 @@ static void image_request_start(struct image_request *request) {
 	bool crowded;
 
 	if (request->client && !context->stopping && request->hash_result == -ENODATA) {
-		image_request_refuse(request, true, false,
-				     "the image has holes: bytes that are in no memory");
+		image_query_refuse(request, true, false,
+				   "the image has holes: bytes that are in no memory");
 		return;
 	}
 	if (!request->client || context->stopping || request->hash_result < 0) {
-		image_request_finish(request, NULL);
+		image_query_finish(request, NULL);
 		return;
 	}
 	crowded = image_key_fill(&key, request, &standing);
@@ -651,14 +651,14 @@ static void image_request_start(struct image_request *request) {
 	}
 	if (entry && entry->result) {
 		context->counters.images_cached++;
-		image_request_finish(request, entry->result);
+		image_query_finish(request, entry->result);
 	} else if (entry) {
-		image_request_wait(request, entry);
+		image_query_wait(request, entry);
 	} else if (why) {
-		image_request_refuse(request, key.n_attachments != 0,
-				     crowded || key.n_attachments != 0, why);
+		image_query_refuse(request, key.n_attachments != 0,
+				   crowded || key.n_attachments != 0, why);
 	} else if (image_entry_new(request, &key, standing) < 0) {
-		image_request_finish(request, NULL);
+		image_query_finish(request, NULL);
 	}
 	json_object_put(standing);
 }
@@ -668,7 +668,7 @@ static void image_request_start(struct image_request *request) {
  * that are mapped have to be taken away again from all processors, which costs more than a copy
  * into a buffer that stays in the processor's cache.
  */
-static void image_hash(struct image_request *request) {
+static void image_hash(struct image_query *request) {
 	const uint64_t size = request->message.image_size;
 	char *buffer = malloc(IMAGE_HASH_BUFFER);
 	XXH3_state_t state;
@@ -695,24 +695,24 @@ static void image_on_work(uv_work_t *work) {
 }
 
 static void image_on_worked(uv_work_t *work, int status) {
-	image_request_start(work->data);
+	image_query_start(work->data);
 }
 
-static void image_request_begin(struct image_request *request) {
+static void image_query_begin(struct image_query *request) {
 	if (request->message.image_size > IMAGE_HASH_INLINE_MAX &&
 	    uv_queue_work(request->context->loop, &request->work, image_on_work, image_on_worked) ==
 		    0)
 		return;
 	image_hash(request);
-	image_request_start(request);
+	image_query_start(request);
 }
 
-static void image_request_on_room(uv_timer_t *timer) {
-	image_request_begin(timer->data);
+static void image_query_on_room(uv_timer_t *timer) {
+	image_query_begin(timer->data);
 }
 
 /* There was no room until the deadline. A process waits for it once: until there was some. */
-static void image_request_no_room(struct image_request *request) {
+static void image_query_no_room(struct image_query *request) {
 	const struct image_context *context = request->context;
 	char why[WIRE_REASON_MAX];
 
@@ -723,28 +723,28 @@ static void image_request_no_room(struct image_request *request) {
 		 "= %llu)",
 		 (unsigned)request->account->uid, context->config->quota_images,
 		 (unsigned long long)context->config->quota_image_bytes);
-	image_request_refuse(request, false, true, why);
+	image_query_refuse(request, false, true, why);
 }
 
-static void image_request_on_no_room(uv_timer_t *timer) {
-	image_request_no_room(timer->data);
+static void image_query_on_no_room(uv_timer_t *timer) {
+	image_query_no_room(timer->data);
 }
 
 /* Nobody overtakes those of the same account that are parked. */
-static void image_request_charge(struct image_request *request) {
+static void image_query_charge(struct image_query *request) {
 	struct image_cache *cache = &request->context->images;
 
 	request->charged = !image_first_parked(cache, request->account) &&
 			   account_charge_image(request->account, request->message.image_size) == 0;
 	if (request->charged) {
 		request->client->process->found_no_room = false;
-		image_request_begin(request);
+		image_query_begin(request);
 	} else if (request->client->process->found_no_room) {
-		image_request_no_room(request);
+		image_query_no_room(request);
 	} else {
 		request->parked = true;
 		TAILQ_INSERT_TAIL(&cache->parked, request, parked_link);
-		uv_timer_start(&request->timer, image_request_on_no_room,
+		uv_timer_start(&request->timer, image_query_on_no_room,
 			       image_budget_left(&request->budget, request->client->process), 0);
 	}
 }
@@ -814,7 +814,7 @@ static int image_take(struct image_context *context, struct client *client,
 		      const struct wire_image *message, int *fdp) {
 	const bool plan = message->kind == WIRE_IMAGE_NAMES;
 	uint32_t sequence = message->header.sequence;
-	struct image_request *request;
+	struct image_query *request;
 	struct image_budget budget;
 	const char *why;
 	bool served;
@@ -854,7 +854,7 @@ static int image_take(struct image_context *context, struct client *client,
 	request->seed = context->images.seed;
 	request->work.data = request;
 	client->request = request;
-	image_request_charge(request);
+	image_query_charge(request);
 	return 0;
 }
 

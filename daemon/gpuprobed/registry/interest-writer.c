@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Writes the interest page (interest-page.h).
+ * Writes the interest page (interest-writer.h).
  *
  * Readers map the file, so the page is never replaced while the daemon lives: a sequence lock makes
  * changes atomic. A page that a killed daemon left behind is marked closed before the new one takes
  * its name, so that processes which still map the old one look again.
  */
 
-#include "interest-page.h"
+#include "interest-writer.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Reads the list of names that a shim sent for patching (patch-names.h), and checks it.
+ * Reads the list of names that a shim sent for patching (name-list.h), and checks it.
  *
  * A module's record is checked as a whole before its first name is given out: there are as many
  * names as it says, each ends inside it, and nothing but padding follows. So a list is either good
  * up to a module, or refused there.
  */
 
-#include "patch-names.h"
+#include "name-list.h"
 
 #include <string.h>
 
-static int malformed(struct patch_names *names, const char *what) {
+static int malformed(struct name_list *names, const char *what) {
 	names->what = what;
-	return PATCH_NAMES_E_MALFORMED;
+	return NAME_LIST_E_MALFORMED;
 }
 
-void patch_names_init(struct patch_names *names, const void *data, size_t size) {
-	*names = (struct patch_names){ .position = data };
+void name_list_init(struct name_list *names, const void *data, size_t size) {
+	*names = (struct name_list){ .position = data };
 	names->end = size ? names->position + size : names->position;
 }
 
 /* Do the names fill the record? */
-static int check_names(struct patch_names *names) {
+static int check_names(struct name_list *names) {
 	const char *position = names->names;
 
 	for (uint32_t i = 0; i < names->module.name_count; i++) {
@@ -40,12 +40,12 @@ static int check_names(struct patch_names *names) {
 	return 0;
 }
 
-int patch_names_next_module(struct patch_names *names) {
+int name_list_next_module(struct name_list *names) {
 	size_t left = (size_t)(names->end - names->position);
 	int r;
 
 	if (!left)
-		return PATCH_NAMES_E_END;
+		return NAME_LIST_E_END;
 	if (left < sizeof(names->module))
 		return malformed(names, "it ends in a module's header");
 	memcpy(&names->module, names->position, sizeof(names->module));
@@ -65,9 +65,9 @@ int patch_names_next_module(struct patch_names *names) {
 	return 0;
 }
 
-int patch_names_next(struct patch_names *names, const char **name, uint32_t *index) {
+int name_list_next(struct name_list *names, const char **name, uint32_t *index) {
 	if (names->next == names->module.name_count)
-		return PATCH_NAMES_E_END;
+		return NAME_LIST_E_END;
 	*name = names->names;
 	*index = names->next++;
 	names->names += strlen(names->names) + 1;

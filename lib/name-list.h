@@ -11,14 +11,14 @@
 
 #include "proto/patch.h"
 
-enum patch_names_error {
-	_PATCH_NAMES_E_SUCCESS,
-	PATCH_NAMES_E_END, /* there is no more */
-	PATCH_NAMES_E_MALFORMED, /* `what` says how */
+enum name_list_error {
+	_NAME_LIST_E_SUCCESS,
+	NAME_LIST_E_END, /* there is no more */
+	NAME_LIST_E_MALFORMED, /* `what` says how */
 };
 
 /* Reads from front to back. All pointers lie in the list, which is the caller's. */
-struct patch_names {
+struct name_list {
 	const uint8_t *position, *end;
 	uint64_t modules; /* that were read */
 	struct patch_module module; /* the one that names belong to */
@@ -28,10 +28,10 @@ struct patch_names {
 };
 
 /* The list may be empty (NULL and 0). */
-void patch_names_init(struct patch_names *names, const void *data, size_t size);
+void name_list_init(struct name_list *names, const void *data, size_t size);
 
 /* The next module, whatever is left of this one's names. */
-int patch_names_next_module(struct patch_names *names);
+int name_list_next_module(struct name_list *names);
 
 /* The next name of the module, NUL-terminated in the list, and its index. */
-int patch_names_next(struct patch_names *names, const char **name, uint32_t *index);
+int name_list_next(struct name_list *names, const char **name, uint32_t *index);
