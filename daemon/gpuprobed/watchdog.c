@@ -17,6 +17,7 @@
 
 #include "watchdog.h"
 #include "lib/json.h"
+#include "proto/job.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static void watchdog_on_timer(uv_timer_t *timer) {
 	if (watchdog->ping)
 		return;
 	request = json_object_new_object();
-	json_add_string(request, "job", "ping");
+	json_add_string(request, JOB_KEY_JOB, JOB_PING);
 	watchdog->ping = worker_task_new(request, watchdog_on_reply, watchdog);
 	if (watchdog->ping)
 		worker_pool_submit(watchdog->pool, watchdog->ping, watchdog->period_ms);

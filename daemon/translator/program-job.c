@@ -23,13 +23,14 @@
 #include "lib/bpf/linked.h"
 #include "lib/json.h"
 #include "translate.h"
+#include "proto/job.h"
 
 #define SYMBOL_SIZE 64 /* of a slot or program, with its NUL: wire.h */
 #define PREFIX_MAX 48
 
 int program_job_link(const struct worker_job *job, struct json_object *reply, void *userdata) {
-	int input = worker_get_fd(job, job->request, "input"),
-	    output = worker_get_fd(job, job->request, "output");
+	int input = worker_get_fd(job, job->request, JOB_KEY_INPUT),
+	    output = worker_get_fd(job, job->request, JOB_KEY_OUTPUT);
 	struct link_failure failure;
 	struct link_output *linked;
 	const uint8_t *elf;
@@ -38,21 +39,24 @@ int program_job_link(const struct worker_job *job, struct json_object *reply, vo
 	int r;
 
 	if (input < 0 || output < 0)
-		return worker_reply_error(reply, NULL, "internal",
+		return worker_reply_error(reply, NULL, JOB_E_INTERNAL,
 					  "link: input or output is missing");
-	if (json_has(job->request, "program") && !json_get_string(job->request, "program", &only))
-		return worker_reply_error(reply, NULL, "internal", "link: program is no string");
+	if (json_has(job->request, JOB_KEY_PROGRAM) &&
+	    !json_get_string(job->request, JOB_KEY_PROGRAM, &only))
+		return worker_reply_error(reply, NULL, JOB_E_INTERNAL,
+					  "link: program is no string");
 	r = worker_map(input, LINK_OBJECT_MAX, &elf, &size);
 	if (r == -EFBIG || r == -ENODATA)
-		return worker_reply_error(reply, NULL, "object",
+		return worker_reply_error(reply, NULL, JOB_E_OBJECT,
 					  "the object is empty or larger than %zu MiB",
 					  LINK_OBJECT_MAX >> 20);
 	if (r)
-		return worker_reply_error(reply, NULL, "internal", "link: input: %s", strerror(-r));
+		return worker_reply_error(reply, NULL, JOB_E_INTERNAL, "link: input: %s",
+					  strerror(-r));
 	r = link_object(elf, size, only, &linked, &failure);
 	worker_unmap(elf, size);
 	if (r == LINK_E_OBJECT) {
-		r = worker_reply_error(reply, failure.log, "object", "%s", failure.reason);
+		r = worker_reply_error(reply, failure.log, JOB_E_OBJECT, "%s", failure.reason);
 		link_failure_deinit(&failure);
 		return r;
 	}
@@ -60,9 +64,10 @@ int program_job_link(const struct worker_job *job, struct json_object *reply, vo
 		return r;
 	r = worker_write(output, linked->blob, linked->linked.size, 0);
 	if (r)
-		r = worker_reply_error(reply, NULL, "internal", "link: output: %s", strerror(-r));
+		r = worker_reply_error(reply, NULL, JOB_E_INTERNAL, "link: output: %s",
+				       strerror(-r));
 	else if (!(r = linked_to_json(&linked->linked, reply)))
-		json_add_string(reply, "status", "linked");
+		json_add_string(reply, JOB_KEY_STATUS, job_statuses[JOB_LINKED]);
 	link_output_free(linked);
 	return r;
 }
@@ -105,7 +110,7 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 	const char *symbol;
 	int r;
 
-	if (!json_get_array(request, "maps", TRANSLATE_MAPS_MAX, &array))
+	if (!json_get_array(request, JOB_KEY_MAPS, TRANSLATE_MAPS_MAX, &array))
 		return wrong(c, "no maps, or too many");
 	c->n_maps = json_object_array_length(array);
 	for (size_t i = 0; i < c->n_maps; i++) {
@@ -115,7 +120,7 @@ static int maps_parse(struct compile *c, struct json_object *request) {
 		r = linked_map_from_json(map, object, c->blob_size, c->error);
 		if (r)
 			return r;
-		if (!json_get_string(object, "slot_symbol", &symbol) ||
+		if (!json_get_string(object, JOB_KEY_SLOT_SYMBOL, &symbol) ||
 		    !is_symbol(symbol, SYMBOL_SIZE - 1))
 			return wrong(c, "a map's slot_symbol is no symbol");
 		if (!json_get_int(object, "place", 0, MAP_PLACE_KERNEL, &place) ||
@@ -184,9 +189,10 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 	struct linked_table insns;
 	int r;
 
-	if (!json_get_string(job->request, "prefix", &prefix) || !is_symbol(prefix, PREFIX_MAX))
+	if (!json_get_string(job->request, JOB_KEY_PREFIX, &prefix) ||
+	    !is_symbol(prefix, PREFIX_MAX))
 		return wrong(c, "prefix is no symbol");
-	if (!json_get_array(job->request, "programs", TRANSLATE_PROGRAMS_MAX, &array) ||
+	if (!json_get_array(job->request, JOB_KEY_PROGRAMS, TRANSLATE_PROGRAMS_MAX, &array) ||
 	    !json_object_array_length(array))
 		return wrong(c, "no programs, or too many");
 	c->n_programs = json_object_array_length(array);
@@ -196,8 +202,9 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 	for (size_t i = 0; i < c->n_programs; i++) {
 		object = json_object_array_get_idx(array, i);
 		if (!json_object_is_type(object, json_type_object) ||
-		    !json_get_string(object, "name", &name) ||
-		    !json_get_int(object, "index", 0, LINKED_PROGRAMS_MAX - 1, &c->indices[i]))
+		    !json_get_string(object, JOB_KEY_NAME, &name) ||
+		    !json_get_int(object, JOB_KEY_INDEX, 0, LINKED_PROGRAMS_MAX - 1,
+				  &c->indices[i]))
 			return wrong(c, "a program without a name or an index");
 		r = linked_insns_from_json(&insns, object, c->blob_size, c->error);
 		lines = strings;
@@ -207,11 +214,11 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 			return r;
 		if (!insns.count)
 			return wrong(c, "a program without instructions");
-		c->outputs[i] = worker_get_fd(job, object, "output");
+		c->outputs[i] = worker_get_fd(job, object, JOB_KEY_OUTPUT);
 		if (c->outputs[i] < 0)
 			return wrong(c, "a program without an output");
-		c->patch_outputs[i] = worker_get_fd(job, object, "patch_output");
-		if (c->patch_outputs[i] < 0 && json_has(object, "patch_output"))
+		c->patch_outputs[i] = worker_get_fd(job, object, JOB_KEY_PATCH_OUTPUT);
+		if (c->patch_outputs[i] < 0 && json_has(object, JOB_KEY_PATCH_OUTPUT))
 			return wrong(c, "a program's patch_output is no descriptor");
 		snprintf(c->symbols[i], SYMBOL_SIZE, "%s_p%d", prefix, (int)c->indices[i]);
 		for (size_t j = 0; j < i; j++)
@@ -231,29 +238,29 @@ static int programs_parse(struct compile *c, const struct worker_job *job) {
 }
 
 static void maps_reply(const struct translate_result *result, struct json_object *reply) {
-	struct json_object *array = json_add_array(reply, "maps"), *o;
+	struct json_object *array = json_add_array(reply, JOB_KEY_MAPS), *o;
 
 	for (size_t i = 0; i < result->n_maps; i++) {
 		o = json_append_object(array);
-		json_add_int(o, "merge", result->maps[i].layout.merge);
-		json_add_bool(o, "used", result->maps[i].used);
-		json_add_bool(o, "resident", result->maps[i].resident);
+		json_add_int(o, JOB_KEY_MERGE, result->maps[i].layout.merge);
+		json_add_bool(o, JOB_KEY_USED, result->maps[i].used);
+		json_add_bool(o, JOB_KEY_RESIDENT, result->maps[i].resident);
 	}
 }
 
 /* One program of the reply. */
 static void program_reply(const struct compile *c, size_t i,
 			  const struct translate_program_result *program, struct json_object *o) {
-	struct json_object *maps = json_add_array(o, "maps"),
-			   *context = json_add_array(o, "context");
+	struct json_object *maps = json_add_array(o, JOB_KEY_MAPS),
+			   *context = json_add_array(o, JOB_KEY_CONTEXT);
 
-	json_add_int(o, "index", c->indices[i]);
-	worker_add_string(o, "symbol", c->symbols[i]);
-	json_add_int(o, "size", program->size);
-	json_add_int(o, "isa", program->isa);
-	json_add_int(o, "target", program->target);
-	json_add_bool(o, "process", program->process);
-	json_add_int(o, "local_bytes", program->local_bytes);
+	json_add_int(o, JOB_KEY_INDEX, c->indices[i]);
+	worker_add_string(o, JOB_KEY_SYMBOL, c->symbols[i]);
+	json_add_int(o, JOB_KEY_SIZE, program->size);
+	json_add_int(o, JOB_KEY_ISA, program->isa);
+	json_add_int(o, JOB_KEY_TARGET, program->target);
+	json_add_bool(o, JOB_KEY_PROCESS, program->process);
+	json_add_int(o, JOB_KEY_LOCAL_BYTES, program->local_bytes);
 	for (size_t m = 0; m < c->n_maps; m++)
 		if (program->maps & UINT64_C(1) << m)
 			json_append_int(maps, (int64_t)m);
@@ -261,10 +268,10 @@ static void program_reply(const struct compile *c, size_t i,
 		json_append_int(context, program->context[f]);
 	if (c->patch_outputs[i] < 0)
 		return;
-	json_add_int(o, "patch_size", program->patch_size);
-	json_add_int(o, "patch_maps", program->patch_maps);
+	json_add_int(o, JOB_KEY_PATCH_SIZE, program->patch_size);
+	json_add_int(o, JOB_KEY_PATCH_MAPS, program->patch_maps);
 	if (program->patch_reason)
-		worker_add_string(o, "patch_reason", program->patch_reason);
+		worker_add_string(o, JOB_KEY_PATCH_REASON, program->patch_reason);
 }
 
 /* Writes the PTX and the reply. */
@@ -281,13 +288,13 @@ static int compile_reply(const struct compile *c, const struct translate_result 
 			r = worker_write(c->patch_outputs[i], program->patch, program->patch_size,
 					 0);
 		if (r)
-			return worker_reply_error(reply, NULL, "internal",
+			return worker_reply_error(reply, NULL, JOB_E_INTERNAL,
 						  "compile: output of program %s: %s",
 						  c->programs[i].name, strerror(-r));
 	}
-	json_add_string(reply, "status", "compiled");
+	json_add_string(reply, JOB_KEY_STATUS, job_statuses[JOB_COMPILED]);
 	maps_reply(result, reply);
-	array = json_add_array(reply, "programs");
+	array = json_add_array(reply, JOB_KEY_PROGRAMS);
 	for (size_t i = 0; i < result->n_programs; i++)
 		program_reply(c, i, &result->programs[i], json_append_object(array));
 	return 0;
@@ -302,18 +309,18 @@ static int compile_run(struct compile *c, const struct worker_job *job, struct j
 	if (!r)
 		r = programs_parse(c, job);
 	if (r == LINKED_E_INVALID)
-		return worker_reply_error(reply, NULL, "internal", "%s", c->error);
+		return worker_reply_error(reply, NULL, JOB_E_INTERNAL, "%s", c->error);
 	if (r)
 		return r;
 	r = translate_object(c->programs, c->n_programs, c->maps, c->n_maps, &result, &error);
 	if (r == -ENOMEM)
 		return r;
 	if (r) {
-		const char *word =
-			r == TRANSLATE_E_PROGRAM || r == TRANSLATE_E_MAP ? "program" : "internal";
-
-		r = worker_reply_error(reply, NULL, word, "%s",
-				       error ? error : "the request is malformed");
+		r = worker_reply_error(reply, NULL,
+				       r == TRANSLATE_E_PROGRAM || r == TRANSLATE_E_MAP
+					       ? JOB_E_PROGRAM
+					       : JOB_E_INTERNAL,
+				       "%s", error ? error : "the request is malformed");
 		free(error);
 		return r;
 	}
@@ -323,18 +330,19 @@ static int compile_run(struct compile *c, const struct worker_job *job, struct j
 }
 
 int program_job_compile(const struct worker_job *job, struct json_object *reply, void *userdata) {
-	int input = worker_get_fd(job, job->request, "input");
+	int input = worker_get_fd(job, job->request, JOB_KEY_INPUT);
 	struct compile *c;
 	int r;
 
 	if (input < 0)
-		return worker_reply_error(reply, NULL, "internal", "compile: input is missing");
+		return worker_reply_error(reply, NULL, JOB_E_INTERNAL, "compile: input is missing");
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
 	r = worker_map(input, LINKED_BLOB_MAX, &c->blob, &c->blob_size);
 	if (r)
-		r = worker_reply_error(reply, NULL, "internal", "compile: input: %s", strerror(-r));
+		r = worker_reply_error(reply, NULL, JOB_E_INTERNAL, "compile: input: %s",
+				       strerror(-r));
 	else {
 		r = compile_run(c, job, reply);
 		worker_unmap(c->blob, c->blob_size);

@@ -7,11 +7,12 @@
  */
 
 #include "program-job.h"
+#include "proto/job.h"
 
 int main(int argc, char *argv[]) {
 	static const struct worker_handler handlers[] = {
-		{ "link", program_job_link },
-		{ "compile", program_job_compile },
+		{ JOB_LINK, program_job_link },
+		{ JOB_COMPILE, program_job_compile },
 	};
 	struct worker_options options;
 	int r;

@@ -90,7 +90,7 @@ static int warm(struct json_object *features, void *userdata) {
 	int r;
 
 	if (!worker->compiler) {
-		json_add_string(features, "no_compiler",
+		json_add_string(features, JOB_FEATURE_NO_COMPILER,
 				"neither nvPTXCompiler nor nvJitLink is to be had");
 		return 0;
 	}
@@ -99,10 +99,10 @@ static int warm(struct json_object *features, void *userdata) {
 		compiler_use_threads(worker->compiler, worker->threads);
 	if (r)
 		return r;
-	json_add_string(features, "compiler", compiler_name(worker->compiler));
+	json_add_string(features, JOB_FEATURE_COMPILER, compiler_name(worker->compiler));
 	if (!worker->patcher)
 		return 0;
-	json_add_string(features, "patch", compiler_name(worker->patcher));
+	json_add_string(features, JOB_FEATURE_PATCH, compiler_name(worker->patcher));
 	return try_compiler(worker->patcher, warm_patch, "--compile-as-tools-patch");
 }
 
@@ -142,8 +142,8 @@ static int load_compilers(struct image_worker *worker, const char *which) {
 
 int main(int argc, char *argv[]) {
 	static const struct worker_handler handlers[] = {
-		{ "image", image_job },
-		{ "patch", patch_job },
+		{ JOB_IMAGE, image_job },
+		{ JOB_PATCH, patch_job },
 	};
 	struct image_worker worker = {};
 	struct worker_options options;

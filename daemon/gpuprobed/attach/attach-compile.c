@@ -22,6 +22,7 @@
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/image/plan-prepare.h"
 #include "lib/json.h"
+#include "proto/job.h"
 
 #define ATTACH_COMPILE_MS 30000
 #define ATTACH_PTX_MAX (UINT64_C(16) << 20)
@@ -270,8 +271,8 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 	int r;
 
 	r = linked_to_json(attach->linked, described);
-	if (r == 0 && (!json_get_array(described, "maps", SIZE_MAX, &maps) ||
-		       !json_get_array(described, "programs", SIZE_MAX, &programs)))
+	if (r == 0 && (!json_get_array(described, JOB_KEY_MAPS, SIZE_MAX, &maps) ||
+		       !json_get_array(described, JOB_KEY_PROGRAMS, SIZE_MAX, &programs)))
 		r = -EINVAL;
 	if (r == 0)
 		attach_shape(attach, maps);
@@ -287,8 +288,8 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 			r = output;
 			break;
 		}
-		json_add_int(program, "index", (int)attach->chosen[i]);
-		json_add_int(program, "output", output);
+		json_add_int(program, JOB_KEY_INDEX, (int)attach->chosen[i]);
+		json_add_int(program, JOB_KEY_OUTPUT, output);
 		json_append(chosen, json_object_get(program));
 	}
 	for (size_t i = 0; r == 0 && i < attach->n_patches; i++) { /* behind all others */
@@ -298,12 +299,12 @@ static int attach_compile_request(struct attach *attach, struct worker_task *tas
 			r = output;
 		else
 			json_add_int(json_object_array_get_idx(programs, attach->chosen[i]),
-				     "patch_output", output);
+				     JOB_KEY_PATCH_OUTPUT, output);
 	}
 	if (r == 0) {
 		json_add(job, "btf", json_object_get(json_object_object_get(described, "btf")));
-		json_add(job, "maps", json_object_get(maps));
-		json_add(job, "programs", json_object_get(chosen));
+		json_add(job, JOB_KEY_MAPS, json_object_get(maps));
+		json_add(job, JOB_KEY_PROGRAMS, json_object_get(chosen));
 	}
 	json_object_put(chosen);
 	json_object_put(described);
@@ -344,11 +345,11 @@ static int attach_name(struct attach *attach, json_object *job) {
 	r = registry_prefix_new(attach->context->registry, base, &attach->prefix);
 	if (r < 0)
 		return r;
-	json_add_string(job, "prefix", attach->prefix->text);
-	maps = json_member(job, "maps");
+	json_add_string(job, JOB_KEY_PREFIX, attach->prefix->text);
+	maps = json_member(job, JOB_KEY_MAPS);
 	for (size_t i = 0; i < attach->linked->n_maps; i++) {
 		compiled_slot_symbol(symbol, attach->prefix->text, i);
-		json_add_string(json_object_array_get_idx(maps, i), "slot_symbol", symbol);
+		json_add_string(json_object_array_get_idx(maps, i), JOB_KEY_SLOT_SYMBOL, symbol);
 	}
 	return 0;
 }
@@ -368,7 +369,7 @@ static void attach_compile_start(struct attach *attach) {
 	struct worker_task *task;
 	int r;
 
-	json_add_string(job, "job", "compile");
+	json_add_string(job, JOB_KEY_JOB, JOB_COMPILE);
 	task = worker_task_new(json_object_get(job), attach_on_compiled, attach);
 	if (!task) {
 		json_object_put(job);
@@ -377,7 +378,7 @@ static void attach_compile_start(struct attach *attach) {
 	}
 	r = worker_task_add_copy(task, attach->blob_fd);
 	if (r >= 0) {
-		json_add_int(job, "input", r);
+		json_add_int(job, JOB_KEY_INPUT, r);
 		r = attach_compile_request(attach, task, job);
 	}
 	if (r == 0)

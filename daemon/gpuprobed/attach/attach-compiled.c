@@ -21,6 +21,7 @@
 #include "daemon/gpuprobed/registry/outcome.h"
 #include "lib/base/text.h"
 #include "lib/json.h"
+#include "proto/job.h"
 
 #define COMPILED_FIRST_OUTPUT 1
 #define COMPILED_PARAM_COUNT \
@@ -56,12 +57,12 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object,
 	int64_t merge;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !json_get_bool(object, "used", &map->used))
+	    !json_get_bool(object, JOB_KEY_USED, &map->used))
 		return compiled_wrong(error, "map");
 	if (!map->used)
 		return 0;
-	if (!json_get_int(object, "merge", MAP_MERGE_NONE, MAP_MERGE_LATEST, &merge) ||
-	    !json_get_bool(object, "resident", &map->resident))
+	if (!json_get_int(object, JOB_KEY_MERGE, MAP_MERGE_NONE, MAP_MERGE_LATEST, &merge) ||
+	    !json_get_bool(object, JOB_KEY_RESIDENT, &map->resident))
 		return compiled_wrong(error, "layout of a map");
 	shape.merge = (uint32_t)merge;
 	why = map_layout_init(&map->layout, &shape);
@@ -76,7 +77,7 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object,
 
 static int compiled_symbol(struct compiled_program *program, json_object *object,
 			   const char *prefix, char *error) {
-	const char *text = json_string_of(object, "symbol");
+	const char *text = json_string_of(object, JOB_KEY_SYMBOL);
 
 	if (!text || strlen(text) >= sizeof(program->symbol) ||
 	    strncmp(text, prefix, strlen(prefix)) != 0 || text[strlen(prefix)] != '_' ||
@@ -90,7 +91,7 @@ static int compiled_symbol(struct compiled_program *program, json_object *object
 static int compiled_context(struct compiled_program *program, json_object *object, char *error) {
 	json_object *offsets;
 
-	if (!json_get_array(object, "context", COMPILED_CONTEXT_MAX, &offsets))
+	if (!json_get_array(object, JOB_KEY_CONTEXT, COMPILED_CONTEXT_MAX, &offsets))
 		return compiled_wrong(error, "context of a program");
 	for (size_t i = 0; i < json_object_array_length(offsets); i++) {
 		int64_t offset;
@@ -160,15 +161,15 @@ static int compiled_patch_parse(struct compiled_program *program, size_t i, json
 				struct worker_task *task, const struct compiled_request *request,
 				char *error) {
 	const unsigned int output = (unsigned int)(COMPILED_FIRST_OUTPUT + request->n_chosen + i);
-	const char *reason = json_string_of(object, "patch_reason");
+	const char *reason = json_string_of(object, JOB_KEY_PATCH_REASON);
 	int64_t size = 0, slots;
 
 	if (i >= request->n_patches) {
 		compiled_no_patch(program, "%s", request->no_patch ?: "");
 		return 0;
 	}
-	if (json_has(object, "patch_size") &&
-	    !json_get_int(object, "patch_size", 0, INT64_MAX, &size))
+	if (json_has(object, JOB_KEY_PATCH_SIZE) &&
+	    !json_get_int(object, JOB_KEY_PATCH_SIZE, 0, INT64_MAX, &size))
 		return compiled_wrong(error, "size of a patch form");
 	if (!size) {
 		compiled_no_patch(
@@ -178,7 +179,7 @@ static int compiled_patch_parse(struct compiled_program *program, size_t i, json
 	}
 	if ((uint64_t)size != worker_task_output_size(task, output))
 		return compiled_wrong(error, "size of a patch form");
-	if (!json_get_int(object, "patch_maps", 1, 65, &slots) ||
+	if (!json_get_int(object, JOB_KEY_PATCH_MAPS, 1, 65, &slots) ||
 	    (size_t)slots != program->n_maps + 1)
 		return compiled_wrong(error, "slots of a patch form");
 	program->patch_fd = worker_task_steal_fd(task, output);
@@ -190,7 +191,7 @@ static int compiled_maps(const struct compiled *compiled, struct compiled_progra
 			 json_object *object, char *error) {
 	json_object *maps;
 
-	if (!json_get_array(object, "maps", 64, &maps))
+	if (!json_get_array(object, JOB_KEY_MAPS, 64, &maps))
 		return compiled_wrong(error, "maps of a program");
 	for (size_t k = 0; k < json_object_array_length(maps); k++) {
 		int64_t n;
@@ -212,13 +213,13 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	int r;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !json_get_int(object, "index", 0, INT32_MAX, &value) ||
+	    !json_get_int(object, JOB_KEY_INDEX, 0, INT32_MAX, &value) ||
 	    (size_t)value != request->chosen[i])
 		return compiled_wrong(error, "program");
 	r = compiled_symbol(program, object, request->prefix, error);
 	if (r)
 		return r;
-	if (!json_get_int(object, "size", 1, INT64_MAX, &value) ||
+	if (!json_get_int(object, JOB_KEY_SIZE, 1, INT64_MAX, &value) ||
 	    (uint64_t)value !=
 		    worker_task_output_size(task, (unsigned int)(COMPILED_FIRST_OUTPUT + i)))
 		return compiled_wrong(error, "size of a program");
@@ -226,14 +227,14 @@ static int compiled_program_parse(struct compiled *compiled, size_t i, json_obje
 	r = compiled_context(program, object, error);
 	if (r)
 		return r;
-	if (!json_get_bool(object, "process", &program->process))
+	if (!json_get_bool(object, JOB_KEY_PROCESS, &program->process))
 		return compiled_wrong(error, "process");
-	if (!json_get_u32(object, "isa", 10, 999, &program->isa))
+	if (!json_get_u32(object, JOB_KEY_ISA, 10, 999, &program->isa))
 		return compiled_wrong(error, "isa");
-	if (!json_get_u32(object, "target", 10, 999, &program->target))
+	if (!json_get_u32(object, JOB_KEY_TARGET, 10, 999, &program->target))
 		return compiled_wrong(error, "target");
-	if (json_has(object, "local_bytes") &&
-	    !json_get_u32(object, "local_bytes", 0, UINT32_MAX, &program->local_bytes))
+	if (json_has(object, JOB_KEY_LOCAL_BYTES) &&
+	    !json_get_u32(object, JOB_KEY_LOCAL_BYTES, 0, UINT32_MAX, &program->local_bytes))
 		return compiled_wrong(error, "local memory of a program");
 	r = compiled_maps(compiled, program, object, error);
 	if (r == 0)
@@ -252,9 +253,10 @@ int compiled_from_json(struct compiled **compiledp, json_object *reply, struct w
 	struct compiled *compiled;
 	int r = 0;
 
-	if (!json_get_array(reply, "maps", 64, &maps) || json_object_array_length(maps) != n_maps)
+	if (!json_get_array(reply, JOB_KEY_MAPS, 64, &maps) ||
+	    json_object_array_length(maps) != n_maps)
 		return compiled_wrong(error, "maps");
-	if (!json_get_array(reply, "programs", n_chosen, &programs) ||
+	if (!json_get_array(reply, JOB_KEY_PROGRAMS, n_chosen, &programs) ||
 	    json_object_array_length(programs) != n_chosen)
 		return compiled_wrong(error, "programs");
 	compiled = calloc(1, sizeof(*compiled));

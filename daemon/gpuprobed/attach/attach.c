@@ -98,8 +98,6 @@ void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit) 
 
 void attach_fail_job(struct attach *attach, int result, enum attach_error refused,
 		     json_object *reply, const char *message) {
-	const char *word;
-
 	if (result != WORKER_POOL_E_REFUSED) {
 		attach_fail(attach,
 			    result == WORKER_POOL_E_UNAVAILABLE ? ATTACH_E_UNAVAILABLE
@@ -107,9 +105,8 @@ void attach_fail_job(struct attach *attach, int result, enum attach_error refuse
 			    NULL, NULL, "%s", message);
 		return;
 	}
-	word = json_string_of(reply, "error");
-	attach_fail(attach, word && !strcmp(word, "internal") ? ATTACH_E_INTERNAL : refused, "",
-		    json_string_of(reply, "log"), "%s", message);
+	attach_fail(attach, job_error_of(reply) == JOB_E_INTERNAL ? ATTACH_E_INTERNAL : refused, "",
+		    json_string_of(reply, JOB_KEY_LOG), "%s", message);
 }
 
 /* ---- verify ---- */
@@ -437,11 +434,11 @@ int attach_new(struct attach **attachp, struct attach_context *context,
 	if (input >= 0)
 		input = worker_task_add_input(task, input);
 	output = worker_task_add_output(task, LINKED_BLOB_MAX);
-	json_add_string(job, "job", "link");
-	json_add_int(job, "input", input);
-	json_add_int(job, "output", output);
+	json_add_string(job, JOB_KEY_JOB, JOB_LINK);
+	json_add_int(job, JOB_KEY_INPUT, input);
+	json_add_int(job, JOB_KEY_OUTPUT, output);
 	if (attach->only_program)
-		json_add_string(job, "program", attach->only_program);
+		json_add_string(job, JOB_KEY_PROGRAM, attach->only_program);
 	json_object_put(job);
 	if (input < 0 || output < 0) {
 		worker_task_free(task);

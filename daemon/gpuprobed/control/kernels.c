@@ -291,7 +291,7 @@ static int kernels_search_begin_items(struct kernels_search *search) {
 
 	kernels_search_leave(search);
 	if (result->instructions < 0 ||
-	    (search->pattern && !search->meant && result->n_kernels < IMAGE_KERNELS_MAX))
+	    (search->pattern && !search->meant && result->n_kernels < JOB_KERNELS_MAX))
 		return KERNELS_E_AGAIN;
 	r = memfd_map(result->instructions, (size_t)result->n_instructions, &search->text);
 	if (r < 0)

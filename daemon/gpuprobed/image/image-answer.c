@@ -145,8 +145,7 @@ static void image_record_plan(struct image_context *context, struct process *pro
 /* What `why` says of an image: with what would help an image that has no PTX. */
 static void image_reason(char reason[static 256], const struct image_context *context,
 			 const struct process_facts *facts, const struct image_result *result) {
-	const bool hint = !result->replaced && !result->failed &&
-			  strncmp(result->reason, "no PTX", 6) == 0 &&
+	const bool hint = !result->replaced && !result->failed && result->no_ptx &&
 			  !engine_is_sass(engine_rules_find(&context->config->engines, facts));
 
 	snprintf(reason, 256, "%s%s", result->reason,

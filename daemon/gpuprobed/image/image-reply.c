@@ -60,19 +60,19 @@ static int image_reply_missing(struct image_kernel *kernel, json_object *item,
 	json_object *array, *id, *entry;
 	const char *point;
 
-	if (!json_has(item, "missing"))
+	if (!json_has(item, JOB_KEY_MISSING))
 		return 0;
-	if (!json_get_array(item, "missing", request->n_attachments, &array))
+	if (!json_get_array(item, JOB_KEY_MISSING, request->n_attachments, &array))
 		return IMAGE_REPLY_E_INVALID;
 	kernel->missing = calloc(json_object_array_length(array) + 1, sizeof(*kernel->missing));
 	if (!kernel->missing)
 		return -ENOMEM;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		entry = json_object_array_get_idx(array, i);
-		id = json_member(entry, "id");
+		id = json_member(entry, JOB_KEY_ID);
 		if (!image_reply_offered(id, request))
 			return IMAGE_REPLY_E_INVALID;
-		point = json_string_of(entry, "point");
+		point = json_string_of(entry, JOB_KEY_POINT);
 		if (i == 0)
 			snprintf(kernel->missing_point, sizeof(kernel->missing_point), "%s",
 				 point ? point : "");
@@ -86,9 +86,9 @@ int image_reply_kernels(struct image_result *result, json_object *reply,
 	json_object *array;
 	size_t n;
 
-	if (!json_has(reply, "kernels"))
+	if (!json_has(reply, JOB_KEY_KERNELS))
 		return 0;
-	if (!json_get_array(reply, "kernels", IMAGE_KERNELS_MAX, &array))
+	if (!json_get_array(reply, JOB_KEY_KERNELS, JOB_KERNELS_MAX, &array))
 		return IMAGE_REPLY_E_INVALID;
 	n = json_object_array_length(array);
 	result->kernels = calloc(n ? n : 1, sizeof(*result->kernels));
@@ -102,8 +102,8 @@ int image_reply_kernels(struct image_result *result, json_object *reply,
 
 		if (!json_object_is_type(item, json_type_object))
 			return IMAGE_REPLY_E_INVALID;
-		name = json_string_of(item, "name");
-		demangled = json_string_of(item, "demangled");
+		name = json_string_of(item, JOB_KEY_NAME);
+		demangled = json_string_of(item, JOB_KEY_DEMANGLED);
 		if (!name)
 			return IMAGE_REPLY_E_INVALID;
 		result->n_kernels++;
@@ -111,8 +111,8 @@ int image_reply_kernels(struct image_result *result, json_object *reply,
 		kernel->demangled = strdup(demangled ? demangled : name);
 		if (!kernel->name || !kernel->demangled)
 			return -ENOMEM;
-		kernel->device_function = json_bool_of(item, "device_function");
-		r = image_reply_ids(item, "attachments", request, &kernel->attachments,
+		kernel->device_function = json_bool_of(item, JOB_KEY_DEVICE_FUNCTION);
+		r = image_reply_ids(item, JOB_KEY_ATTACHMENTS, request, &kernel->attachments,
 				    &kernel->n_attachments);
 		if (r == 0)
 			r = image_reply_missing(kernel, item, request);
@@ -169,10 +169,10 @@ static int image_reply_instructions(struct image_result *result, json_object *re
 				    struct worker_task *task) {
 	int64_t size;
 
-	if (!json_has(reply, "instructions_size"))
+	if (!json_has(reply, JOB_KEY_INSTRUCTIONS_SIZE))
 		return 0;
 	result->n_instructions = worker_task_output_size(task, IMAGE_REPLY_INSTRUCTIONS);
-	if (!json_get_int(reply, "instructions_size", 0, INT64_MAX, &size) ||
+	if (!json_get_int(reply, JOB_KEY_INSTRUCTIONS_SIZE, 0, INT64_MAX, &size) ||
 	    (uint64_t)size != result->n_instructions)
 		return IMAGE_REPLY_E_INVALID;
 	if (result->n_instructions)
@@ -182,27 +182,29 @@ static int image_reply_instructions(struct image_result *result, json_object *re
 
 static int image_reply_fill(struct image_result *result, json_object *reply,
 			    struct worker_task *task, const struct image_reply_request *request) {
-	const char *status = json_string_of(reply, "status"), *reason;
+	const int status = job_status_of(reply);
+	const char *reason;
 	int64_t size;
 	int r;
 
 	r = image_reply_kernels(result, reply, request);
 	if (r)
 		return r;
-	if (status && strcmp(status, "own") == 0) {
-		reason = json_string_of(reply, "reason");
+	if (status == JOB_OWN) {
+		result->no_ptx = JOB_WORD(job_causes, json_string_of(reply, JOB_KEY_CAUSE)) ==
+				 JOB_CAUSE_NO_PTX;
+		reason = json_string_of(reply, JOB_KEY_REASON);
 		snprintf(result->reason, sizeof(result->reason), "%s",
 			 reason ? reason : "the worker gave no reason");
 		text_make_printable(result->reason);
 		return 0;
 	}
-	if (!status || strcmp(status, "replaced") != 0 ||
-	    !json_get_int(reply, "size", 1, INT64_MAX, &size))
+	if (status != JOB_REPLACED || !json_get_int(reply, JOB_KEY_SIZE, 1, INT64_MAX, &size))
 		return IMAGE_REPLY_E_INVALID;
 	result->size = worker_task_output_size(task, IMAGE_REPLY_OUTPUT);
 	if ((uint64_t)size != result->size)
 		return IMAGE_REPLY_E_INVALID;
-	r = image_reply_ids(reply, "applied", request, &result->attachments,
+	r = image_reply_ids(reply, JOB_KEY_APPLIED, request, &result->attachments,
 			    &result->n_attachments);
 	if (r)
 		return r;

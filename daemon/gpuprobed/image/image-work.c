@@ -41,33 +41,28 @@ static void image_work_free(struct image_work *work) {
 /* ---- requests ---- */
 
 /* The members that are the same in all jobs of the work. */
-static json_object *image_work_request(const struct image_work *work, enum image_stage stage) {
-	static const char *const stages[] = { "all",  "extract",      "check",
-					      "edit", "check_edited", "build" };
-	static const char *const kinds[] = { [WIRE_IMAGE_FATBIN] = "fatbin",
-					     [WIRE_IMAGE_PTX] = "ptx",
-					     [WIRE_IMAGE_CUBIN] = "cubin" };
+static json_object *image_work_request(const struct image_work *work, enum job_stage stage) {
 	json_object *request = json_object_new_object(), *stubs = json_object_new_array();
 
-	json_add_string(request, "job", "image");
-	json_add_string(request, "kind", kinds[work->kind]);
-	json_add_int(request, "flags", work->flags);
-	json_add_int(request, "capability", work->capability);
-	json_add_int(request, "image", work->image);
+	json_add_string(request, JOB_KEY_JOB, JOB_IMAGE);
+	json_add_string(request, JOB_KEY_KIND, job_image_kinds[work->kind]);
+	json_add_int(request, JOB_KEY_FLAGS, work->flags);
+	json_add_int(request, JOB_KEY_CAPABILITY, work->capability);
+	json_add_int(request, JOB_KEY_IMAGE, work->image);
 	for (size_t i = 0; i < work->context->config->stubs.n; i++)
 		json_append_string(stubs, work->context->config->stubs.items[i]);
 	if (!work->context->config->stubs.n)
 		pass_set_add_stubs(&work->context->passes, stubs);
 	if (!json_object_array_length(stubs))
 		json_append_string(stubs, DAEMON_STUB_DEFAULT);
-	json_add(request, "stubs", stubs);
-	json_add_bool(request, "call", work->context->artifacts != NULL);
-	json_add_string(request, "stage", stages[stage]);
+	json_add(request, JOB_KEY_STUBS, stubs);
+	json_add_bool(request, JOB_KEY_CALL, work->context->artifacts != NULL);
+	json_add_string(request, JOB_KEY_STAGE, job_stages[stage]);
 	/* a person who reads what is kept is not to find each kernel twice */
-	json_add_bool(request, "bare", !work->context->artifacts);
+	json_add_bool(request, JOB_KEY_BARE, !work->context->artifacts);
 	if (work->isa) {
-		json_add_int(request, "isa", work->isa);
-		json_add_int(request, "target", work->target);
+		json_add_int(request, JOB_KEY_ISA, work->isa);
+		json_add_int(request, JOB_KEY_TARGET, work->target);
 	}
 	return request;
 }
@@ -86,8 +81,8 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 	json_object *programs = json_object_new_array(), *attachments = json_object_new_array();
 	uint32_t spaces = pass_set_spaces(&work->context->passes);
 
-	json_add(request, "programs", programs);
-	json_add(request, "attachments", attachments);
+	json_add(request, JOB_KEY_PROGRAMS, programs);
+	json_add(request, JOB_KEY_ATTACHMENTS, attachments);
 	for (size_t i = 0; i < work->n_attachments; i++) {
 		const struct attachment *attachment =
 			registry_attachment(work->context->registry, work->attachments[i]);
@@ -111,8 +106,8 @@ void image_work_on_task(struct worker_task *task, int result, json_object *reply
 
 	work->task = NULL;
 	work->mixed |= worker_task_mixed(task);
-	if (json_has(request, "image")) /* another one, if it comes from the disk */
-		work->image = (uint32_t)json_int_of(request, "image");
+	if (json_has(request, JOB_KEY_IMAGE)) /* another one, if it comes from the disk */
+		work->image = (uint32_t)json_int_of(request, JOB_KEY_IMAGE);
 	work->stage_fn(task, result, reply, message, work->stage_userdata);
 }
 
@@ -147,14 +142,14 @@ void image_work_cancel(struct image_work *work) {
 		worker_task_cancel(work->task);
 }
 
-int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn,
+int image_work_submit(struct image_work *work, enum job_stage stage, int text, worker_task_fn fn,
 		      void *userdata) {
 	json_object *request = image_work_request(work, stage);
 	const struct job_cache_use use = {
 		.uid = work->uid,
 		.missed = image_work_compiles,
 		.missed_userdata = work,
-		.number_taken = stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_EDIT
+		.number_taken = stage == JOB_STAGE_ALL || stage == JOB_STAGE_EDIT
 					? image_number_taken
 					: NULL,
 		.userdata = work->context,
@@ -168,19 +163,19 @@ int image_work_submit(struct image_work *work, enum image_stage stage, int text,
 		fd_close(text);
 		return -ENOMEM;
 	}
-	r = image_work_add_fd(request, "input", worker_task_add_copy(task, work->fd));
+	r = image_work_add_fd(request, JOB_KEY_INPUT, worker_task_add_copy(task, work->fd));
 	if (r == 0)
-		r = image_work_add_fd(request, "output",
+		r = image_work_add_fd(request, JOB_KEY_OUTPUT,
 				      worker_task_add_output(task, WIRE_IMAGE_SIZE_MAX));
 	if (r == 0)
-		r = image_work_add_fd(request, "instructions",
+		r = image_work_add_fd(request, JOB_KEY_INSTRUCTIONS,
 				      worker_task_add_output(task, IMAGE_INSTRUCTIONS_MAX));
 	if (r == 0 && work->context->artifacts &&
-	    (stage == IMAGE_STAGE_ALL || stage == IMAGE_STAGE_BUILD))
-		r = image_work_add_fd(request, "text_output",
+	    (stage == JOB_STAGE_ALL || stage == JOB_STAGE_BUILD))
+		r = image_work_add_fd(request, JOB_KEY_TEXT_OUTPUT,
 				      worker_task_add_output(task, IMAGE_TEXT_MAX));
 	if (r == 0 && text >= 0)
-		r = image_work_add_fd(request, "text", worker_task_add_input(task, text));
+		r = image_work_add_fd(request, JOB_KEY_TEXT, worker_task_add_input(task, text));
 	else
 		fd_close(text);
 	if (r == 0)
@@ -211,7 +206,7 @@ int image_work_start(struct image_work **workp, const struct image_work *templat
 	else if (pass_set_runs_programs(&work->context->passes))
 		r = pass_start(work);
 	else
-		r = image_work_submit(work, IMAGE_STAGE_ALL, -1, image_work_take, work);
+		r = image_work_submit(work, JOB_STAGE_ALL, -1, image_work_take, work);
 	if (r < 0) {
 		image_work_free(work);
 		return r;
@@ -256,7 +251,7 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 
 	if (!work->context->artifacts || !result->replaced)
 		return;
-	if (json_get_int(reply, "text_size", 1, INT64_MAX, &size) &&
+	if (json_get_int(reply, JOB_KEY_TEXT_SIZE, 1, INT64_MAX, &size) &&
 	    (uint64_t)size == worker_task_output_size(task, text)) {
 		artifact.text_size = worker_task_output_size(task, text);
 		artifact.text = worker_task_steal_fd(task, text);
@@ -267,12 +262,11 @@ static void image_work_keep(struct image_work *work, const struct image_result *
 
 void image_work_fail_job(struct image_work *work, int result, json_object *reply,
 			 const char *message) {
-	const char *word = json_string_of(reply, "error");
 	uint64_t keep;
 
 	switch (result) {
 	case WORKER_POOL_E_REFUSED:
-		keep = word && strcmp(word, "internal") != 0 ? IMAGE_KEEP_ALWAYS : 0;
+		keep = job_error_of(reply) > JOB_E_INTERNAL ? IMAGE_KEEP_ALWAYS : 0;
 		break;
 	case WORKER_POOL_E_BUSY:
 	case WORKER_POOL_E_UNAVAILABLE:

@@ -20,15 +20,6 @@ struct job_cache_use;
 #define IMAGE_KEEP_ALWAYS UINT64_MAX
 #define IMAGE_KEEP_BAD_MS 30000 /* a failure that may be the worker's and not the image's */
 
-enum image_stage {
-	IMAGE_STAGE_ALL,
-	IMAGE_STAGE_EXTRACT,
-	IMAGE_STAGE_CHECK,
-	IMAGE_STAGE_EDIT,
-	IMAGE_STAGE_CHECK_EDITED,
-	IMAGE_STAGE_BUILD,
-};
-
 /*
  * The end: result is NULL if there is no memory, else a reference that is handed over; keep says
  * for how many milliseconds it holds for the same image (0: not at all, as what another user may
@@ -72,11 +63,11 @@ void image_work_cancel(struct image_work *work);
 
 /*
  * Submits the job of one stage; text (consumed; -1: none) is what all stages but EXTRACT and ALL
- * work on. 0 or -errno: fn will not be called. image_work_start() submits IMAGE_STAGE_ALL, unless
+ * work on. 0 or -errno: fn will not be called. image_work_start() submits JOB_STAGE_ALL, unless
  * there are passes of the user (pass.h); stages of others end in image_work_take() or
  * image_work_fail().
  */
-int image_work_submit(struct image_work *work, enum image_stage stage, int text, worker_task_fn fn,
+int image_work_submit(struct image_work *work, enum job_stage stage, int text, worker_task_fn fn,
 		      void *userdata);
 
 /*

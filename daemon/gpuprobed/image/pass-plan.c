@@ -90,9 +90,9 @@ static int pass_plan_kernel(struct pass_plan *plan, const struct registry *regis
 	json_object *ids;
 	int r = 0;
 
-	if (!json_get_string(kernel, "name", &name) ||
-	    !json_get_string(kernel, "demangled", &demangled) ||
-	    !json_get_array(kernel, "attachments", SIZE_MAX, &ids))
+	if (!json_get_string(kernel, JOB_KEY_NAME, &name) ||
+	    !json_get_string(kernel, JOB_KEY_DEMANGLED, &demangled) ||
+	    !json_get_array(kernel, JOB_KEY_ATTACHMENTS, SIZE_MAX, &ids))
 		return 0;
 	for (size_t i = 0; r == 0 && i < json_object_array_length(ids); i++) {
 		json_object *id = json_object_array_get_idx(ids, i);
@@ -101,7 +101,7 @@ static int pass_plan_kernel(struct pass_plan *plan, const struct registry *regis
 
 		if (attachment && pass_means(definition, attachment, name, demangled))
 			r = pass_add_step(plan, definition, pass_prefix(attachment->section.point),
-					  name, json_bool_of(kernel, "device_function"));
+					  name, json_bool_of(kernel, JOB_KEY_DEVICE_FUNCTION));
 	}
 	return r;
 }
@@ -112,7 +112,7 @@ int pass_plan_make(struct pass_plan *plan, const struct pass_set *set,
 	bool ours = false;
 	int r = 0;
 
-	if (!json_get_array(reply, "kernels", SIZE_MAX, &kernels))
+	if (!json_get_array(reply, JOB_KEY_KERNELS, SIZE_MAX, &kernels))
 		return 0;
 	for (size_t i = 0; i < set->n && r == 0; i++) {
 		const struct pass_definition *definition = set->definitions[i];

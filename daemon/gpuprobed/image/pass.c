@@ -117,7 +117,7 @@ static void pass_give_up(struct pass_drive *drive, const char *why) {
 		return;
 	pass_note(drive, "without the user's passes: %s", why);
 	drive->work->isa = drive->work->target = 0;
-	r = image_work_submit(drive->work, IMAGE_STAGE_ALL, -1, pass_on_plain, drive);
+	r = image_work_submit(drive->work, JOB_STAGE_ALL, -1, pass_on_plain, drive);
 	if (r < 0)
 		pass_fail(drive, r);
 }
@@ -129,13 +129,6 @@ static int pass_text(int fd) {
 	return copy < 0 ? -errno : copy;
 }
 
-/* Does the reply have this status? */
-static bool pass_is(json_object *reply, const char *status) {
-	const char *word = json_string_of(reply, "status");
-
-	return word && !strcmp(word, status);
-}
-
 static uint32_t pass_number(json_object *reply, const char *key) {
 	return (uint32_t)json_int_of(reply, key);
 }
@@ -144,8 +137,8 @@ static uint32_t pass_number(json_object *reply, const char *key) {
 
 /* What EDIT has said about the attachments goes into the reply of BUILD. */
 static void pass_merge(struct pass_drive *drive, struct worker_task *task, json_object *reply) {
-	static const char *const members[] = { "applied", "kernels", "truncated", "kernel_count",
-					       "instructions_size" };
+	static const char *const members[] = { JOB_KEY_APPLIED, JOB_KEY_KERNELS, JOB_KEY_TRUNCATED,
+					       JOB_KEY_KERNEL_COUNT, JOB_KEY_INSTRUCTIONS_SIZE };
 
 	for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
 		json_object *member = json_member(drive->reply, members[i]);
@@ -167,7 +160,7 @@ static void pass_on_built(struct worker_task *task, int result, json_object *rep
 		pass_give_up(drive, message);
 		return;
 	}
-	if (result == _WORKER_POOL_SUCCESS && pass_is(reply, "replaced"))
+	if (result == _WORKER_POOL_SUCCESS && job_status_of(reply) == JOB_REPLACED)
 		pass_merge(drive, task, reply);
 	pass_finish(drive, task, result, reply, message);
 }
@@ -180,7 +173,7 @@ static void pass_on_edited(struct worker_task *task, int result, json_object *re
 		pass_give_up(drive, message);
 		return;
 	}
-	if (result != _WORKER_POOL_SUCCESS || !pass_is(reply, "text")) {
+	if (result != _WORKER_POOL_SUCCESS || job_status_of(reply) != JOB_TEXT) {
 		pass_finish(drive, task, result, reply, message);
 		return;
 	}
@@ -190,8 +183,8 @@ static void pass_on_edited(struct worker_task *task, int result, json_object *re
 	drive->instructions = worker_task_steal_fd(task, IMAGE_REPLY_INSTRUCTIONS);
 	drive->reply = json_object_get(reply);
 	drive->edited = true;
-	drive->work->isa = pass_number(reply, "isa");
-	drive->work->target = pass_number(reply, "target");
+	drive->work->isa = pass_number(reply, JOB_KEY_ISA);
+	drive->work->target = pass_number(reply, JOB_KEY_TARGET);
 	pass_next(drive);
 }
 
@@ -222,16 +215,16 @@ static void pass_on_run(struct worker_task *task, int result, json_object *reply
 
 	if (pass_stopped(drive))
 		return;
-	if (result != _WORKER_POOL_SUCCESS || !pass_is(reply, "passed")) {
+	if (result != _WORKER_POOL_SUCCESS || job_status_of(reply) != JOB_PASSED) {
 		pass_note(drive, "without pass %s: %s", step->definition->name,
 			  *message ? message : "no answer");
-	} else if (json_bool_of(reply, "modified")) {
+	} else if (json_bool_of(reply, JOB_KEY_MODIFIED)) {
 		drive->candidate = worker_task_steal_fd(task, PASS_OUTPUT_INDEX);
 		r = pass_text(drive->candidate);
 		if (r >= 0)
 			r = image_work_submit(drive->work,
-					      drive->edited ? IMAGE_STAGE_CHECK_EDITED
-							    : IMAGE_STAGE_CHECK,
+					      drive->edited ? JOB_STAGE_CHECK_EDITED
+							    : JOB_STAGE_CHECK,
 					      r, pass_on_checked, drive);
 		if (r < 0)
 			pass_fail(drive, r);
@@ -245,19 +238,19 @@ static json_object *pass_request(const struct pass_step *step, unsigned int time
 	const struct pass_definition *definition = step->definition;
 	json_object *request = json_object_new_object(), *symbols = json_object_new_array();
 
-	json_add_string(request, "job", "pass");
-	json_add_string(request, "executable", definition->executable);
-	json_add_string(request, "attach_point", step->attach_point);
+	json_add_string(request, JOB_KEY_JOB, JOB_PASS);
+	json_add_string(request, JOB_KEY_EXECUTABLE, definition->executable);
+	json_add_string(request, JOB_KEY_ATTACH_POINT, step->attach_point);
 	if (step->kernel)
-		json_add_string(request, "kernel", step->kernel);
+		json_add_string(request, JOB_KEY_KERNEL, step->kernel);
 	if (definition->parameters)
-		json_add(request, "parameters", json_object_get(definition->parameters));
-	json_add_int(request, "max_output_bytes", definition->max_output_bytes);
-	json_add_int(request, "timeout_ms", timeout);
-	json_add_int(request, "memory_mib", definition->memory_mib);
+		json_add(request, JOB_KEY_PARAMETERS, json_object_get(definition->parameters));
+	json_add_int(request, JOB_KEY_MAX_OUTPUT, definition->max_output_bytes);
+	json_add_int(request, JOB_KEY_TIMEOUT, timeout);
+	json_add_int(request, JOB_KEY_MEMORY, definition->memory_mib);
 	for (size_t i = 0; i < definition->required_symbols.n; i++)
 		json_append_string(symbols, definition->required_symbols.strings[i]);
-	json_add(request, "required_symbols", symbols);
+	json_add(request, JOB_KEY_REQUIRED_SYMBOLS, symbols);
 	return request;
 }
 
@@ -287,11 +280,11 @@ static int pass_run_step(struct pass_drive *drive, const struct pass_step *step,
 	task = worker_task_new(json_object_get(request), pass_on_run, drive);
 	r = task ? worker_task_add_copy(task, drive->text) : -ENOMEM;
 	if (r >= 0) {
-		json_add_int(request, "input", r);
+		json_add_int(request, JOB_KEY_INPUT, r);
 		r = worker_task_add_output(task, step->definition->max_output_bytes);
 	}
 	if (r >= 0)
-		json_add_int(request, "output", r);
+		json_add_int(request, JOB_KEY_OUTPUT, r);
 	json_object_put(request);
 	if (r < 0) {
 		worker_task_free(task);
@@ -328,9 +321,8 @@ static void pass_next(struct pass_drive *drive) {
 	}
 	r = pass_text(drive->text);
 	if (r >= 0)
-		r = image_work_submit(drive->work,
-				      drive->edited ? IMAGE_STAGE_BUILD : IMAGE_STAGE_EDIT, r,
-				      drive->edited ? pass_on_built : pass_on_edited, drive);
+		r = image_work_submit(drive->work, drive->edited ? JOB_STAGE_BUILD : JOB_STAGE_EDIT,
+				      r, drive->edited ? pass_on_built : pass_on_edited, drive);
 	if (r < 0)
 		pass_fail(drive, r);
 }
@@ -343,7 +335,7 @@ static void pass_on_extracted(struct worker_task *task, int result, json_object 
 	const struct image_context *context = drive->work->context;
 	int r;
 
-	if (result != _WORKER_POOL_SUCCESS || !pass_is(reply, "text")) {
+	if (result != _WORKER_POOL_SUCCESS || job_status_of(reply) != JOB_TEXT) {
 		pass_finish(drive, task, result, reply, message);
 		return;
 	}
@@ -357,7 +349,7 @@ static void pass_on_extracted(struct worker_task *task, int result, json_object 
 	}
 	/* No pass of the user means these kernels. */
 	if (r == 0)
-		r = image_work_submit(drive->work, IMAGE_STAGE_ALL, -1, pass_on_plain, drive);
+		r = image_work_submit(drive->work, JOB_STAGE_ALL, -1, pass_on_plain, drive);
 	if (r < 0)
 		pass_fail(drive, r);
 }
@@ -373,7 +365,7 @@ int pass_start(struct image_work *work) {
 	now = uv_now(work->context->loop);
 	drive->passes_until = work->deadline > now ? now + (work->deadline - now) / 2 : now;
 	drive->text = drive->candidate = drive->instructions = -1;
-	r = image_work_submit(work, IMAGE_STAGE_EXTRACT, -1, pass_on_extracted, drive);
+	r = image_work_submit(work, JOB_STAGE_EXTRACT, -1, pass_on_extracted, drive);
 	if (r < 0)
 		pass_drive_free(drive);
 	return r;

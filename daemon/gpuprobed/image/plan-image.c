@@ -169,7 +169,7 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 	json = attachment_json(attachment, pass_set_spaces(&job->context->passes));
 	standing = job->standing ? json_object_array_get_idx(job->standing, i) : NULL;
 	if (standing)
-		json_add(json, "not", json_object_get(standing));
+		json_add(json, JOB_KEY_NOT, json_object_get(standing));
 	json_append(attachments, json);
 	return 0;
 }
@@ -181,19 +181,19 @@ int plan_job_task(struct worker_task **taskp, const struct plan_job *job, worker
 	struct worker_task *task = worker_task_new(json_object_get(request), fn, userdata);
 	int r;
 
-	json_add_string(request, "job", "patch");
-	json_add_int(request, "capability", (int)job->capability);
-	json_add(request, "programs", programs);
-	json_add(request, "attachments", attachments);
+	json_add_string(request, JOB_KEY_JOB, JOB_PATCH);
+	json_add_int(request, JOB_KEY_CAPABILITY, (int)job->capability);
+	json_add(request, JOB_KEY_PROGRAMS, programs);
+	json_add(request, JOB_KEY_ATTACHMENTS, attachments);
 	r = task ? worker_task_add_output(task, PLAN_SIZE_MAX) : -ENOMEM;
 	if (r >= 0) {
-		json_add_int(request, "output", r);
+		json_add_int(request, JOB_KEY_OUTPUT, r);
 		r = 0;
 	}
 	if (r == 0 && job->names >= 0)
-		r = plan_job_input(request, task, "names", job->names);
+		r = plan_job_input(request, task, JOB_KEY_NAMES, job->names);
 	if (r == 0 && job->patch >= 0)
-		r = plan_job_input(request, task, "patch", job->patch);
+		r = plan_job_input(request, task, JOB_KEY_PATCH, job->patch);
 	for (size_t i = 0; r == 0 && i < job->n_attachments; i++)
 		r = plan_job_attachment(job, i, task, programs, attachments);
 	json_object_put(request);
@@ -217,7 +217,7 @@ static uint32_t plan_number(json_object *object, const char *key) {
 static void plan_image_functions(struct plan_image *image, json_object *reply) {
 	json_object *array;
 
-	if (!json_get_array(reply, "functions", SIZE_MAX, &array))
+	if (!json_get_array(reply, JOB_KEY_FUNCTIONS, SIZE_MAX, &array))
 		return;
 	for (size_t i = 0;
 	     i < json_object_array_length(array) && image->n_functions < PLAN_FUNCTIONS_MAX; i++) {
@@ -226,11 +226,11 @@ static void plan_image_functions(struct plan_image *image, json_object *reply) {
 		if (!json_object_is_type(json, json_type_object))
 			continue;
 		image->functions[image->n_functions++] = (struct plan_function){
-			.instruction = plan_number(json, "instruction"),
-			.registers = plan_number(json, "registers"),
-			.spill_stores = plan_number(json, "spill_stores"),
-			.spill_loads = plan_number(json, "spill_loads"),
-			.stack = plan_number(json, "stack"),
+			.instruction = plan_number(json, JOB_KEY_INSTRUCTION),
+			.registers = plan_number(json, JOB_KEY_REGISTERS),
+			.spill_stores = plan_number(json, JOB_KEY_SPILL_STORES),
+			.spill_loads = plan_number(json, JOB_KEY_SPILL_LOADS),
+			.stack = plan_number(json, JOB_KEY_STACK),
 		};
 	}
 }
@@ -246,7 +246,7 @@ static const char *plan_image_take(struct plan_image *image, struct worker_task 
 	uint64_t meant;
 	int fd;
 
-	if (!size || size != plan_number(reply, "size"))
+	if (!size || size != plan_number(reply, JOB_KEY_SIZE))
 		return "worker sent a malformed reply";
 	fd = worker_task_steal_fd(task, PLAN_OUTPUT);
 	if (fd < 0 || memfd_map(fd, size, &bytes) < 0) {
@@ -266,11 +266,10 @@ static const char *plan_image_take(struct plan_image *image, struct worker_task 
 
 /* Whether the programs are at fault, and not the worker, the machine or the time. */
 static bool plan_is_programs(int result, json_object *reply) {
-	const char *text = json_string_of(reply, "error");
+	const int error = job_error_of(reply);
 
-	if (result != WORKER_POOL_E_REFUSED || !text)
-		return false;
-	return strcmp(text, "compile") == 0 || strcmp(text, "program") == 0;
+	return result == WORKER_POOL_E_REFUSED &&
+	       (error == JOB_E_COMPILE || error == JOB_E_PROGRAM);
 }
 
 static void plan_image_on_task(struct worker_task *task, int result, json_object *reply,

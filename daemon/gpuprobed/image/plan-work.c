@@ -127,8 +127,8 @@ int plan_reply_parse(struct image_result **resultp, json_object *reply, struct w
 	result->plan = true;
 	result->size = worker_task_output_size(task, PLAN_OUTPUT);
 	r = image_reply_kernels(result, reply, request);
-	if (r == 0 &&
-	    (!json_get_int(reply, "size", 1, INT64_MAX, &size) || (uint64_t)size != result->size))
+	if (r == 0 && (!json_get_int(reply, JOB_KEY_SIZE, 1, INT64_MAX, &size) ||
+		       (uint64_t)size != result->size))
 		r = IMAGE_REPLY_E_INVALID;
 	if (r == 0) {
 		result->fd = worker_task_steal_fd(task, PLAN_OUTPUT);

@@ -162,6 +162,26 @@ static void test_own(void **state) {
 	image_result_unref(result);
 }
 
+/* The cause says that an image has no PTX, and the text of the reason does not. */
+static void test_no_ptx(void **state) {
+	static const struct {
+		const char *reply;
+		bool no_ptx;
+	} replies[] = {
+		{ "{\"status\":\"own\",\"reason\":\"x\",\"cause\":\"no_ptx\"}", true },
+		{ "{\"status\":\"own\",\"reason\":\"no PTX\"}", false },
+		{ "{\"status\":\"own\",\"reason\":\"no PTX\",\"cause\":\"other\"}", false },
+		{ "{\"status\":\"own\",\"reason\":\"no PTX\",\"cause\":1}", false },
+	};
+	struct image_result *result;
+
+	for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+		assert_int_equal(parse(*state, replies[i].reply, &result), 0);
+		assert_int_equal(result->no_ptx, replies[i].no_ptx);
+		image_result_unref(result);
+	}
+}
+
 static void test_lies(void **state) {
 	static const char *const lies[] = {
 		"{}",
@@ -197,6 +217,7 @@ int main(void) {
 		cmocka_unit_test_setup_teardown(test_replaced, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_missing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_own, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_ptx, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lies, setup, teardown),
 	};
 

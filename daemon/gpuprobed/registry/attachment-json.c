@@ -11,16 +11,17 @@
 
 #include "registry.h"
 #include "lib/json.h"
+#include "proto/job.h"
 
 json_object *attachment_program_json(const struct attachment *attachment, int fd) {
 	json_object *program = json_object_new_object(), *context;
 
-	json_add_string(program, "name", attachment->symbol);
-	json_add_string(program, "label", attachment->program);
-	json_add_int(program, "fd", fd);
-	json_add_int(program, "isa", attachment->isa);
-	json_add_int(program, "target", attachment->target);
-	context = json_add_array(program, "context");
+	json_add_string(program, JOB_KEY_NAME, attachment->symbol);
+	json_add_string(program, JOB_KEY_LABEL, attachment->program);
+	json_add_int(program, JOB_KEY_FD, fd);
+	json_add_int(program, JOB_KEY_ISA, attachment->isa);
+	json_add_int(program, JOB_KEY_TARGET, attachment->target);
+	context = json_add_array(program, JOB_KEY_CONTEXT);
 	for (size_t i = 0; i < attachment->n_context; i++)
 		json_append_int(context, attachment->context[i]);
 	return program;
@@ -30,9 +31,9 @@ json_object *attachment_patch_json(const struct attachment *attachment, int fd) 
 	json_object *program = attachment_program_json(attachment, fd);
 
 	/* slots are loaded as PTX can from sm_70 on */
-	json_add_int(program, "target", attachment->target > 70 ? attachment->target : 70);
-	json_add_int(program, "maps", attachment_patch_slots(attachment));
-	json_add_bool(program, "process", true);
+	json_add_int(program, JOB_KEY_TARGET, attachment->target > 70 ? attachment->target : 70);
+	json_add_int(program, JOB_KEY_MAPS, attachment_patch_slots(attachment));
+	json_add_bool(program, JOB_KEY_PROCESS, true);
 	return program;
 }
 
@@ -42,20 +43,20 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 		attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
 	json_object *json = json_object_new_object(), *spaces;
 
-	json_add_int(json, "id", attachment->id);
-	json_add_string(json, "kernel", section->kernel);
+	json_add_int(json, JOB_KEY_ID, attachment->id);
+	json_add_string(json, JOB_KEY_KERNEL, section->kernel);
 	if (section_prefixed(section, attachment->section_text))
-		json_add_bool(json, "prefixed", true);
-	json_add_bool(json, "device_function", section->device_function);
-	json_add_string(json, "point", section_point_name(section));
-	json_add_string(json, "program", attachment->symbol);
+		json_add_bool(json, JOB_KEY_PREFIXED, true);
+	json_add_bool(json, JOB_KEY_DEVICE_FUNCTION, section->device_function);
+	json_add_string(json, JOB_KEY_POINT, section_point_name(section));
+	json_add_string(json, JOB_KEY_PROGRAM, attachment->symbol);
 	if (section->point == SECTION_LINE) {
-		json_add_string(json, "file", section->file);
-		json_add_int(json, "line", section->line);
+		json_add_string(json, JOB_KEY_FILE, section->file);
+		json_add_int(json, JOB_KEY_LINE, section->line);
 	} else if (section->point == SECTION_BLOCK) {
-		json_add_int(json, "block", section->block);
+		json_add_int(json, JOB_KEY_BLOCK, section->block);
 	} else if (section->point == SECTION_MEMORY && wanted != SECTION_SPACES_DEFAULT) {
-		spaces = json_add_array(json, "spaces");
+		spaces = json_add_array(json, JOB_KEY_SPACES);
 		for (unsigned int i = 0; section_space_name(i); i++)
 			if (wanted >> i & 1)
 				json_append_string(spaces, section_space_name(i));

@@ -479,7 +479,7 @@ bool worker_pool_retry(struct worker_pool *pool, struct worker_task *task, int s
 			return false;
 	task->retry = false;
 	task->worker = NULL;
-	json_add_bool(task->request, "one_thread", true);
+	json_add_bool(task->request, JOB_KEY_ONE_THREAD, true);
 	TAILQ_INSERT_HEAD(&pool->queue, task, link);
 	pool->n_queue++;
 	return true;

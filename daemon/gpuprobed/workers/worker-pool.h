@@ -13,6 +13,9 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#include "lib/json.h"
+#include "proto/job.h"
+
 enum {
 	_WORKER_POOL_SUCCESS, /* the reply has a status that is not "error"; outputs are sealed */
 	WORKER_POOL_E_REFUSED, /* status "error": reply has error, message, perhaps log */
@@ -91,6 +94,14 @@ json_object *worker_pool_features(const struct worker_pool *pool);
 
 /* One line on why no worker is alive, or NULL. */
 const char *worker_pool_trouble(const struct worker_pool *pool);
+
+/* What a reply says: enum job_status, enum job_error; -1: nothing that there is. */
+static inline int job_status_of(json_object *reply) {
+	return JOB_WORD(job_statuses, json_string_of(reply, JOB_KEY_STATUS));
+}
+static inline int job_error_of(json_object *reply) {
+	return JOB_WORD(job_errors, json_string_of(reply, JOB_KEY_ERROR));
+}
 
 /* A new task. Takes over the request, also on failure. NULL: no memory. */
 struct worker_task *worker_task_new(json_object *request, worker_task_fn fn, void *userdata);

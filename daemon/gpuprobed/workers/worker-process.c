@@ -261,9 +261,9 @@ static const char *worker_take_outputs(struct worker_task *task) {
 
 static void worker_on_ready(struct worker *worker, json_object *message) {
 	struct worker_pool *pool = worker->pool;
-	json_object *features = json_member(message, "features");
+	json_object *features = json_member(message, JOB_KEY_FEATURES);
 
-	if (!json_bool_of(message, "ready")) {
+	if (!json_bool_of(message, JOB_KEY_READY)) {
 		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "");
 		return;
 	}
@@ -289,11 +289,12 @@ void worker_retire(struct worker *worker) {
 static void worker_on_reply(struct worker *worker, json_object *reply) {
 	struct worker_pool *pool = worker->pool;
 	struct worker_task *task = worker->task;
-	const char *status = json_string_of(reply, "status"), *trouble, *message = "";
+	const char *trouble, *message = "";
 	int result = _WORKER_POOL_SUCCESS;
 	int64_t id;
 
-	if (!json_get_int(reply, "id", task->id, task->id, &id) || !status) {
+	if (!json_get_int(reply, JOB_KEY_ID, task->id, task->id, &id) ||
+	    !json_string_of(reply, JOB_KEY_STATUS)) {
 		worker_fail(worker, WORKER_POOL_E_PROTOCOL, "worker sent a malformed reply");
 		return;
 	}
@@ -302,9 +303,9 @@ static void worker_on_reply(struct worker *worker, json_object *reply) {
 		worker_fail(worker, WORKER_POOL_E_PROTOCOL, trouble);
 		return;
 	}
-	if (strcmp(status, "error") == 0) {
+	if (job_status_of(reply) == JOB_ERROR) {
 		result = WORKER_POOL_E_REFUSED;
-		message = json_string_of(reply, "message") ?: "worker gave no reason";
+		message = json_string_of(reply, JOB_KEY_MESSAGE) ?: "worker gave no reason";
 	}
 	task->features = json_object_get(worker->features);
 	task->mixed = worker->mixed;
@@ -401,7 +402,7 @@ void worker_assign(struct worker *worker, struct worker_task *task) {
 	int r;
 
 	task->id = ++pool->next_id;
-	json_add_int(task->request, "id", task->id);
+	json_add_int(task->request, JOB_KEY_ID, task->id);
 	text = json_object_to_json_string_length(task->request, JSON_C_TO_STRING_PLAIN, &n);
 	if (!text || n > JOB_MESSAGE_MAX) {
 		worker_task_complete(task, WORKER_POOL_E_UNAVAILABLE, NULL,

@@ -69,10 +69,10 @@ static void add_log(struct json_object *reply, const char *log) {
 			 log + length - half);
 		log = shortened;
 	}
-	worker_add_string(reply, "log", log);
+	worker_add_string(reply, JOB_KEY_LOG, log);
 }
 
-int worker_reply_error(struct json_object *reply, const char *log, const char *error,
+int worker_reply_error(struct json_object *reply, const char *log, enum job_error error,
 		       const char *format, ...) {
 	char message[512];
 	va_list arguments;
@@ -81,9 +81,9 @@ int worker_reply_error(struct json_object *reply, const char *log, const char *e
 	vsnprintf(message, sizeof(message), format, arguments);
 	va_end(arguments);
 	json_clear(reply);
-	json_add_string(reply, "status", "error");
-	worker_add_string(reply, "error", error);
-	worker_add_line(reply, "message", message);
+	json_add_string(reply, JOB_KEY_STATUS, job_statuses[JOB_ERROR]);
+	json_add_string(reply, JOB_KEY_ERROR, job_errors[error]);
+	worker_add_line(reply, JOB_KEY_MESSAGE, message);
 	if (log && *log)
 		add_log(reply, log);
 	return 0;

@@ -264,7 +264,7 @@ static int serve(const struct worker_options *options, const struct worker_handl
 	int r = 0;
 
 	job.request = json_parse(message->text, message->size, JSON_TOKENER_DEFAULT_DEPTH);
-	if (!job.request || !json_get_int(job.request, "id", INT64_MIN, INT64_MAX, &job.id)) {
+	if (!job.request || !json_get_int(job.request, JOB_KEY_ID, INT64_MIN, INT64_MAX, &job.id)) {
 		json_object_put(job.request);
 		return -EBADMSG;
 	}
@@ -273,23 +273,23 @@ static int serve(const struct worker_options *options, const struct worker_handl
 		json_object_put(job.request);
 		return -ENOMEM;
 	}
-	if (!json_get_string(job.request, "job", &name))
-		r = worker_reply_error(reply, NULL, "internal", "the request names no job");
-	else if (!strcmp(name, "ping"))
-		json_add_string(reply, "status", "pong");
+	if (!json_get_string(job.request, JOB_KEY_JOB, &name))
+		r = worker_reply_error(reply, NULL, JOB_E_INTERNAL, "the request names no job");
+	else if (!strcmp(name, JOB_PING))
+		json_add_string(reply, JOB_KEY_STATUS, job_statuses[JOB_PONG]);
 	else if (!(handler = find_handler(handlers, n_handlers, name)))
-		r = worker_reply_error(reply, NULL, "internal",
+		r = worker_reply_error(reply, NULL, JOB_E_INTERNAL,
 				       "this worker does not do the job \"%.64s\"", name);
 	else
 		r = handler->fn(&job, reply, userdata);
 	if (!r) {
-		json_add_int(reply, "id", job.id);
+		json_add_int(reply, JOB_KEY_ID, job.id);
 		r = send_object(options->fd, reply, &size);
 	}
 	if (r == -EMSGSIZE) {
-		worker_reply_error(reply, NULL, "internal", "the reply would be %zu bytes long",
+		worker_reply_error(reply, NULL, JOB_E_INTERNAL, "the reply would be %zu bytes long",
 				   size);
-		json_add_int(reply, "id", job.id);
+		json_add_int(reply, JOB_KEY_ID, job.id);
 		r = send_object(options->fd, reply, &size);
 	}
 	json_object_put(reply);
@@ -323,7 +323,7 @@ static void add_build(struct json_object *features) {
 
 	dl_iterate_phdr(hash_build, &hash);
 	snprintf(text, sizeof(text), "%016llx", (unsigned long long)hash);
-	json_add_string(features, "build", text);
+	json_add_string(features, JOB_FEATURE_BUILD, text);
 }
 
 static int say_ready(const struct worker_options *options, worker_warm_fn warm, void *userdata) {
@@ -331,8 +331,8 @@ static int say_ready(const struct worker_options *options, worker_warm_fn warm, 
 	size_t size;
 	int r = 0;
 
-	json_add_bool(hello, "ready", true);
-	features = json_add_object(hello, "features");
+	json_add_bool(hello, JOB_KEY_READY, true);
+	features = json_add_object(hello, JOB_KEY_FEATURES);
 	if (!features)
 		r = -ENOMEM;
 	else if (warm)

@@ -91,7 +91,7 @@ int worker_run(const struct worker_options *options, const struct worker_handler
  * foreign text, what is not UTF-8 becomes '?'. An error takes away what the reply held before;
  * `log` (may be NULL) is shortened to 64 KiB, from the middle. Returns 0, as a handler does.
  */
-int worker_reply_error(struct json_object *reply, const char *log, const char *error,
+int worker_reply_error(struct json_object *reply, const char *log, enum job_error error,
 		       const char *format, ...) __attribute__((format(printf, 4, 5)));
 void worker_add_string(struct json_object *object, const char *key, const char *text);
 void worker_add_line(struct json_object *object, const char *key,

@@ -213,7 +213,7 @@ int image_check(const struct ptx_module *foreign, const struct ptx_module *origi
 			r = check_kernel(foreign, original, kernel, error);
 	if (!r)
 		r = check_count(foreign, original,
-				request->options.bare && request->stage >= IMAGE_STAGE_CHECK_EDITED,
+				request->options.bare && request->stage >= JOB_STAGE_CHECK_EDITED,
 				error);
 	if (!r)
 		r = check_variables(foreign, original, false, error);

@@ -75,7 +75,7 @@ static int finish(int r) {
 }
 
 /* A reply is ready: these return 1, or -ENOMEM. */
-__attribute__((format(printf, 3, 4))) static int reply_error(struct job *job, const char *error,
+__attribute__((format(printf, 3, 4))) static int reply_error(struct job *job, enum job_error error,
 							     const char *format, ...) {
 	char message[400];
 	va_list arguments;
@@ -90,7 +90,7 @@ static int add_kernels(struct job *job) {
 	int r;
 
 	r = image_targets_add_kernels(&job->targets, &job->request, job->reply, job->edited);
-	json_add_int(job->reply, "kernel_count", job->n_names);
+	json_add_int(job->reply, JOB_KEY_KERNEL_COUNT, job->n_names);
 	return finish(r);
 }
 
@@ -102,13 +102,9 @@ __attribute__((format(printf, 2, 3))) static int reply_own(struct job *job, cons
 	va_start(arguments, format);
 	vsnprintf(reason, sizeof(reason), format, arguments);
 	va_end(arguments);
-	json_add_string(job->reply, "status", "own");
-	worker_add_line(job->reply, "reason", reason);
+	json_add_string(job->reply, JOB_KEY_STATUS, job_statuses[JOB_OWN]);
+	worker_add_line(job->reply, JOB_KEY_REASON, reason);
 	return add_kernels(job);
-}
-
-static void own_device(const struct job *job, char *text, size_t size) {
-	snprintf(text, size, "sm_%u", job->request.capability);
 }
 
 static int add_name(char ***names, size_t *count, const char *name, size_t length) {
@@ -129,7 +125,7 @@ static int read_code(struct job *job, const uint8_t *data, size_t size) {
 
 	r = cubin_parse(&job->cubin, data, size);
 	if (r > 0)
-		return reply_error(job, "image",
+		return reply_error(job, JOB_E_IMAGE,
 				   "malformed machine code: no cubin, or its tables lie outside");
 	for (size_t i = 0; !r && i < job->cubin.n_kernels; i++)
 		r = add_name(&job->names, &job->n_names, job->cubin.kernels[i],
@@ -157,7 +153,7 @@ static int read_ptx(struct job *job) {
 
 	r = parse(&job->original, &error);
 	if (r > 0)
-		return reply_error(job, "image", "PTX line %u: %s", error.line, error.message);
+		return reply_error(job, JOB_E_IMAGE, "PTX line %u: %s", error.line, error.message);
 	return r;
 }
 
@@ -168,7 +164,7 @@ static int read_ptx_entry(struct job *job) {
 	if (r == FATBIN_E_OPAQUE)
 		return reply_own(job, "the PTX in this image is scrambled");
 	if (r > 0)
-		return reply_error(job, "image", "PTX entry: %s", fatbin_strerror(r));
+		return reply_error(job, JOB_E_IMAGE, "PTX entry: %s", fatbin_strerror(r));
 	return r ? r : read_ptx(job);
 }
 
@@ -186,20 +182,19 @@ static int take_ptx_names(struct job *job) {
 
 static int read_fatbin(struct job *job) {
 	const struct image_request *request = &job->request;
-	char device[16];
 	int r;
 
 	r = fatbin_parse(&job->fatbin, request->data, request->size);
 	if (r > 0)
-		return reply_error(job, "image", "malformed fatbin: %s", fatbin_strerror(r));
+		return reply_error(job, JOB_E_IMAGE, "malformed fatbin: %s", fatbin_strerror(r));
 	if (r)
 		return r;
-	own_device(job, device, sizeof(device));
 	job->code = image_select_code(&job->fatbin, request->capability);
 	if (!job->code) {
 		job->entry = image_select_ptx(&job->fatbin, request->capability);
 		if (!job->entry)
-			return reply_own(job, "no code for %s in this image", device);
+			return reply_own(job, "no code for sm_%u in this image",
+					 request->capability);
 		r = read_ptx_entry(job);
 		return r ? r : take_ptx_names(job);
 	}
@@ -207,7 +202,7 @@ static int read_fatbin(struct job *job) {
 	if (r == FATBIN_E_OPAQUE)
 		return reply_own(job, "the machine code in this image is scrambled");
 	if (r > 0)
-		return reply_error(job, "image", "machine code entry: %s", fatbin_strerror(r));
+		return reply_error(job, JOB_E_IMAGE, "machine code entry: %s", fatbin_strerror(r));
 	return r ? r : read_code(job, job->code_bytes, job->code_size);
 }
 
@@ -245,26 +240,39 @@ static int read_text(struct job *job) {
 /* Reads the image: what would run, and which kernels that has. */
 static int read_image(struct job *job) {
 	switch (job->request.kind) {
-	case IMAGE_FATBIN:
+	case WIRE_IMAGE_FATBIN:
 		return read_fatbin(job);
-	case IMAGE_PTX:
+	case WIRE_IMAGE_PTX:
 		return read_text(job);
-	case IMAGE_CUBIN:
+	case WIRE_IMAGE_CUBIN:
 		return read_code(job, job->request.data, job->request.size);
+	case WIRE_IMAGE_NAMES: /* no image */
+		break;
 	}
 	return -EINVAL;
+}
+
+/* Machine code alone: says so, and why. The daemon knows such an image by its cause. */
+__attribute__((format(printf, 2, 3))) static int reply_no_ptx(struct job *job, const char *format,
+							      ...) {
+	char why[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(why, sizeof(why), format, arguments);
+	va_end(arguments);
+	json_add_string(job->reply, JOB_KEY_CAUSE, job_causes[JOB_CAUSE_NO_PTX]);
+	return reply_own(job, "no PTX for sm_%u in this image: %s", job->request.capability, why);
 }
 
 /* There is machine code: finds, parses and checks the PTX that it was made from. */
 static int find_source(struct job *job) {
 	const struct fatbin_entry *any;
 	uint32_t virtual_sm;
-	char device[16];
 	int r;
 
-	own_device(job, device, sizeof(device));
-	if (job->request.kind == IMAGE_CUBIN)
-		return reply_own(job, "no PTX for %s in this image: SASS only", device);
+	if (job->request.kind == WIRE_IMAGE_CUBIN)
+		return reply_no_ptx(job, "SASS only");
 	if (job->cubin.relocatable)
 		return reply_own(job, "relocatable code (-rdc=true), to be linked before it runs");
 	virtual_sm = job->cubin.virtual_sm ? job->cubin.virtual_sm : job->code->sm;
@@ -273,13 +281,12 @@ static int find_source(struct job *job) {
 	if (!job->entry) {
 		any = image_select_ptx(&job->fatbin, job->request.capability);
 		if (!any)
-			return reply_own(job, "no PTX for %s in this image: SASS only", device);
-		return reply_own(job,
-				 "no PTX for %s in this image: its SASS for sm_%u%s was made from "
-				 "compute_%u%s, "
-				 "its PTX is compute_%u%s",
-				 device, job->code->sm, image_entry_suffix(job->code), virtual_sm,
-				 image_entry_suffix(job->code), any->sm, image_entry_suffix(any));
+			return reply_no_ptx(job, "SASS only");
+		return reply_no_ptx(
+			job,
+			"its SASS for sm_%u%s was made from compute_%u%s, its PTX is compute_%u%s",
+			job->code->sm, image_entry_suffix(job->code), virtual_sm,
+			image_entry_suffix(job->code), any->sm, image_entry_suffix(any));
 	}
 	r = read_ptx_entry(job);
 	for (size_t i = 0; !r && i < job->n_names; i++) {
@@ -382,22 +389,23 @@ static int match_device_functions(struct job *job) {
 /* The text that a pass of the user made, if the stage has one. */
 static int read_foreign(struct job *job) {
 	const struct image_targets none = {};
-	const bool edited = job->request.stage >= IMAGE_STAGE_CHECK_EDITED;
+	const bool edited = job->request.stage >= JOB_STAGE_CHECK_EDITED;
 	struct ptx_error error = {};
 	int r;
 
-	if (job->request.stage < IMAGE_STAGE_CHECK)
+	if (job->request.stage < JOB_STAGE_CHECK)
 		return 0;
 	r = copy_text(&job->foreign, job->request.text, job->request.text_size);
 	if (r)
 		return r;
 	r = parse(&job->foreign, &error);
 	if (r > 0)
-		return reply_error(job, "transform", "PTX line %u: %s", error.line, error.message);
+		return reply_error(job, JOB_E_TRANSFORM, "PTX line %u: %s", error.line,
+				   error.message);
 	if (!r)
 		r = image_check(&job->foreign.module, &job->original.module, &job->request,
 				edited ? &job->targets : &none, &error);
-	return r > 0 ? reply_error(job, "transform", "%s", error.message) : r;
+	return r > 0 ? reply_error(job, JOB_E_TRANSFORM, "%s", error.message) : r;
 }
 
 /* Writes an output that the request names (fd -1: it does not) and its size into the reply. */
@@ -408,8 +416,9 @@ static int deliver(struct job *job, int fd, const char *what, const void *data, 
 		return 0;
 	r = worker_write(fd, data, size, 0);
 	if (r)
-		return reply_error(job, "internal", "cannot write the output of %zu bytes (%s): %s",
-				   size, what, strerror(-r));
+		return reply_error(job, JOB_E_INTERNAL,
+				   "cannot write the output of %zu bytes (%s): %s", size, what,
+				   strerror(-r));
 	json_add_int(job->reply, what, size);
 	return 0;
 }
@@ -425,7 +434,7 @@ static int deliver_instructions(struct job *job, const struct image_edited *edit
 	r = image_instructions_write(&edited->probes, module, &text, &length);
 	if (r)
 		return r;
-	r = deliver(job, job->request.instructions, "instructions_size", text, length);
+	r = deliver(job, job->request.instructions, JOB_KEY_INSTRUCTIONS_SIZE, text, length);
 	free(text);
 	return r;
 }
@@ -455,7 +464,7 @@ static int edit(struct job *job, const struct ptx_module *module, struct source 
 
 	r = image_edit(&edited, module, &job->request, &job->targets, &error);
 	if (r > 0)
-		r = reply_error(job, "transform", "%s", error.message);
+		r = reply_error(job, JOB_E_TRANSFORM, "%s", error.message);
 	job->edited = true;
 	if (!r && !image_targets_sites(&job->targets))
 		r = reply_no_point(job);
@@ -467,7 +476,7 @@ static int edit(struct job *job, const struct ptx_module *module, struct source 
 		edited.text = NULL;
 		r = parse(out, &error);
 		if (r > 0)
-			r = reply_error(job, "transform", "the edited text, line %u: %s",
+			r = reply_error(job, JOB_E_TRANSFORM, "the edited text, line %u: %s",
 					error.line, error.message);
 	}
 	image_edited_deinit(&edited);
@@ -477,7 +486,7 @@ static int edit(struct job *job, const struct ptx_module *module, struct source 
 /* Compiles, makes the new image, replies. */
 static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
 	const struct image_source source = {
-		.fatbin = job->request.kind == IMAGE_FATBIN ? &job->fatbin : NULL,
+		.fatbin = job->request.kind == WIRE_IMAGE_FATBIN ? &job->fatbin : NULL,
 		.entry = job->entry,
 		.module = &edited->module,
 		.code = job->code_bytes,
@@ -498,17 +507,17 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 	if (threads)
 		compiler_use_threads(compiler, threads);
 	if (r == IMAGE_BUILD_E_COMPILE)
-		r = finish(worker_reply_error(job->reply, result.log, "compile",
+		r = finish(worker_reply_error(job->reply, result.log, JOB_E_COMPILE,
 					      "%s does not compile the edited PTX for sm_%u: %.*s",
 					      compiler_name(compiler), job->request.capability,
 					      (int)strcspn(result.log ?: "", "\n"),
 					      result.log ?: ""));
 	if (!r)
-		r = deliver(job, job->request.text_output, "text_size",
+		r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE,
 			    result.text ? result.text : edited->text,
 			    result.text ? result.text_length : edited->length);
 	if (!r)
-		r = deliver(job, job->request.output, "size", result.data, result.size);
+		r = deliver(job, job->request.output, JOB_KEY_SIZE, result.data, result.size);
 	if (!r) {
 		json_add_int(job->reply, "compile_us", result.compile_us);
 		json_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
@@ -518,10 +527,10 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 }
 
 /* The end of every reply that is no error and not `own`. */
-static int reply(struct job *job, const char *status) {
+static int reply(struct job *job, enum job_status status) {
 	int r = 0;
 
-	json_add_string(job->reply, "status", status);
+	json_add_string(job->reply, JOB_KEY_STATUS, job_statuses[status]);
 	if (job->edited)
 		r = image_targets_add_applied(&job->targets, &job->request, job->reply);
 	return r ? r : add_kernels(job);
@@ -533,15 +542,16 @@ static int stage_edit(struct job *job) {
 
 	r = edit(job, &job->foreign.module, &edited);
 	if (!r)
-		r = deliver(job, job->request.text_output, "text_size", edited.text, edited.length);
+		r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE, edited.text,
+			    edited.length);
 	if (!r)
-		r = deliver(job, job->request.output, "size", edited.text, edited.length);
+		r = deliver(job, job->request.output, JOB_KEY_SIZE, edited.text, edited.length);
 	if (!r) {
-		json_add_int(job->reply, "isa", edited.module.isa);
-		json_add_int(job->reply, "target", edited.module.target.number);
+		json_add_int(job->reply, JOB_KEY_ISA, edited.module.isa);
+		json_add_int(job->reply, JOB_KEY_TARGET, edited.module.target.number);
 	}
 	source_deinit(&edited);
-	return r ? r : reply(job, "text");
+	return r ? r : reply(job, JOB_TEXT);
 }
 
 static int stage_all(struct job *job, struct compiler *compiler) {
@@ -552,7 +562,7 @@ static int stage_all(struct job *job, struct compiler *compiler) {
 	if (!r)
 		r = build(job, &edited, compiler);
 	source_deinit(&edited);
-	return r ? r : reply(job, "replaced");
+	return r ? r : reply(job, JOB_REPLACED);
 }
 
 /* What is asked for, once the PTX is there. */
@@ -560,19 +570,19 @@ static int run_stage(struct job *job, struct compiler *compiler) {
 	int r;
 
 	switch (job->request.stage) {
-	case IMAGE_STAGE_EXTRACT:
-		r = deliver(job, job->request.output, "size", job->original.text,
+	case JOB_STAGE_EXTRACT:
+		r = deliver(job, job->request.output, JOB_KEY_SIZE, job->original.text,
 			    job->original.length);
-		return r ? r : reply(job, "text");
-	case IMAGE_STAGE_CHECK:
-	case IMAGE_STAGE_CHECK_EDITED:
-		return reply(job, "text");
-	case IMAGE_STAGE_EDIT:
+		return r ? r : reply(job, JOB_TEXT);
+	case JOB_STAGE_CHECK:
+	case JOB_STAGE_CHECK_EDITED:
+		return reply(job, JOB_TEXT);
+	case JOB_STAGE_EDIT:
 		return stage_edit(job);
-	case IMAGE_STAGE_BUILD:
+	case JOB_STAGE_BUILD:
 		r = build(job, &job->foreign, compiler);
-		return r ? r : reply(job, "replaced");
-	case IMAGE_STAGE_ALL:
+		return r ? r : reply(job, JOB_REPLACED);
+	case JOB_STAGE_ALL:
 		return stage_all(job, compiler);
 	}
 	return -EINVAL;
@@ -619,7 +629,7 @@ int image_job(const struct worker_job *worker_job, struct json_object *json, voi
 	/* Everything above ends in a reply (1) or a failure; running out of memory is the image's
 	 * fault, not ours. */
 	if (r < 0)
-		r = finish(worker_reply_error(json, NULL, "internal", "%s", strerror(-r)));
+		r = finish(worker_reply_error(json, NULL, JOB_E_INTERNAL, "%s", strerror(-r)));
 	job_deinit(&job);
 	return r > 0 ? 0 : r;
 }

@@ -19,7 +19,7 @@
 #define CONTEXT_END 168 /* bytes of a context: proto/gpuprobe.bpf.h */
 
 static int bad(struct json_object *reply, const char *what) {
-	int r = worker_reply_error(reply, NULL, "internal", "bad request: %s", what);
+	int r = worker_reply_error(reply, NULL, JOB_E_INTERNAL, "bad request: %s", what);
 
 	return r ? r : 1;
 }
@@ -29,9 +29,9 @@ static bool read_context(struct probe_program *program, struct json_object *obje
 	struct json_object *array;
 	uint16_t *context;
 
-	if (!json_has(object, "context"))
+	if (!json_has(object, JOB_KEY_CONTEXT))
 		return true;
-	if (!json_get_array(object, "context", IMAGE_CONTEXT_MAX, &array))
+	if (!json_get_array(object, JOB_KEY_CONTEXT, IMAGE_CONTEXT_MAX, &array))
 		return false;
 	context = calloc(json_object_array_length(array) + 1, sizeof(*context));
 	if (!context)
@@ -56,13 +56,14 @@ int image_request_read_program(struct image_request *request, const struct worke
 	int fd;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !json_get_string(object, "name", &program->symbol) ||
-	    (json_has(object, "label") && !json_get_string(object, "label", &program->label)) ||
-	    !json_get_int(object, "isa", 10, 999, &isa) ||
-	    !json_get_int(object, "target", 10, 999, &target))
+	    !json_get_string(object, JOB_KEY_NAME, &program->symbol) ||
+	    (json_has(object, JOB_KEY_LABEL) &&
+	     !json_get_string(object, JOB_KEY_LABEL, &program->label)) ||
+	    !json_get_int(object, JOB_KEY_ISA, 10, 999, &isa) ||
+	    !json_get_int(object, JOB_KEY_TARGET, 10, 999, &target))
 		return bad(reply, "a program is not as it should be");
-	fd = worker_get_fd(job, object, "fd");
-	if (fd < 0 && (!bare || json_has(object, "fd")))
+	fd = worker_get_fd(job, object, JOB_KEY_FD);
+	if (fd < 0 && (!bare || json_has(object, JOB_KEY_FD)))
 		return bad(reply, "a program has no descriptor");
 	if (fd >= 0 && worker_map(fd, PROGRAM_MAX, &text, &size))
 		return bad(reply, "a program's descriptor is no sealed memfd of a fitting size");
@@ -87,29 +88,20 @@ int image_request_find_program(const struct image_request *request, const char *
 	return -ENOENT;
 }
 
-/* The index of `text` in names, a list that NULL ends; -1 if it is not there. */
-static int find_word(const char *const *names, const char *text) {
-	for (int i = 0; names[i]; i++)
-		if (!strcmp(names[i], text))
-			return i;
-	return -1;
-}
-
 bool image_request_read_spaces(struct probe_use *use, struct json_object *object) {
 	/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
-	static const char *const names[] = { "generic", "global", "shared", "local",
-					     "const",   "param",  NULL };
+	static const char *const names[] = { "generic", "global", "shared",
+					     "local",   "const",  "param" };
 	struct json_object *array;
 
 	use->spaces = PROBE_SPACES_DEFAULT;
-	if (!json_has(object, "spaces"))
+	if (!json_has(object, JOB_KEY_SPACES))
 		return true;
-	if (!json_get_array(object, "spaces", sizeof(names) / sizeof(*names) - 1, &array))
+	if (!json_get_array(object, JOB_KEY_SPACES, sizeof(names) / sizeof(*names), &array))
 		return false;
 	use->spaces = 0;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
-		const char *name = json_string_at(array, i);
-		int space = name ? find_word(names, name) : -1;
+		int space = JOB_WORD(names, json_string_at(array, i));
 
 		if (space < 0)
 			return false;
@@ -123,7 +115,7 @@ static bool read_point(struct probe_use *use, struct json_object *object) {
 	const char *point;
 	int64_t number;
 
-	if (!json_get_string(object, "point", &point))
+	if (!json_get_string(object, JOB_KEY_POINT, &point))
 		return false;
 	if (!strcmp(point, "entry")) {
 		use->point = PROBE_ENTRY;
@@ -139,13 +131,14 @@ static bool read_point(struct probe_use *use, struct json_object *object) {
 	}
 	if (!strcmp(point, "line")) {
 		use->point = PROBE_LINE;
-		if (!json_get_string(object, "file", &use->file) || !*use->file ||
-		    !json_get_int(object, "line", 1, UINT32_MAX, &number))
+		if (!json_get_string(object, JOB_KEY_FILE, &use->file) || !*use->file ||
+		    !json_get_int(object, JOB_KEY_LINE, 1, UINT32_MAX, &number))
 			return false;
 		use->line = (uint32_t)number;
 		return true;
 	}
-	if (strcmp(point, "block") || !json_get_int(object, "block", 0, UINT32_MAX - 1, &number))
+	if (strcmp(point, "block") ||
+	    !json_get_int(object, JOB_KEY_BLOCK, 0, UINT32_MAX - 1, &number))
 		return false;
 	use->point = PROBE_BLOCK;
 	use->block = (uint32_t)number;
@@ -153,8 +146,8 @@ static bool read_point(struct probe_use *use, struct json_object *object) {
 }
 
 bool image_request_read_prefixed(struct image_attachment *attachment, struct json_object *object) {
-	return !json_has(object, "prefixed") ||
-	       (json_get_bool(object, "prefixed", &attachment->prefixed) &&
+	return !json_has(object, JOB_KEY_PREFIXED) ||
+	       (json_get_bool(object, JOB_KEY_PREFIXED, &attachment->prefixed) &&
 		(!attachment->prefixed ||
 		 !strncmp(attachment->kernel, IMAGE_PREFIX, strlen(IMAGE_PREFIX))));
 }
@@ -195,12 +188,12 @@ static int read_attachment(struct image_request *request, struct json_object *ob
 	const char *program;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !json_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
-	    !json_get_string(object, "kernel", &attachment->kernel) ||
+	    !json_get_int(object, JOB_KEY_ID, INT64_MIN, INT64_MAX, &attachment->id) ||
+	    !json_get_string(object, JOB_KEY_KERNEL, &attachment->kernel) ||
 	    !image_request_read_prefixed(attachment, object) ||
-	    !json_get_string(object, "program", &program) ||
-	    (json_has(object, "device_function") &&
-	     !json_get_bool(object, "device_function", &attachment->device_function)))
+	    !json_get_string(object, JOB_KEY_PROGRAM, &program) ||
+	    (json_has(object, JOB_KEY_DEVICE_FUNCTION) &&
+	     !json_get_bool(object, JOB_KEY_DEVICE_FUNCTION, &attachment->device_function)))
 		return bad(reply, "an attachment is not as it should be");
 	if (!read_point(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
@@ -215,9 +208,9 @@ static int read_stubs(struct image_request *request, struct json_object *object,
 	struct json_object *array;
 	const char **stubs;
 
-	if (!json_has(object, "stubs"))
+	if (!json_has(object, JOB_KEY_STUBS))
 		return 0;
-	if (!json_get_array(object, "stubs", IMAGE_STUBS_MAX, &array))
+	if (!json_get_array(object, JOB_KEY_STUBS, IMAGE_STUBS_MAX, &array))
 		return bad(reply, "stubs is no list, or too long");
 	stubs = calloc(json_object_array_length(array) + 1, sizeof(*stubs));
 	if (!stubs)
@@ -237,9 +230,9 @@ static int read_lists(struct image_request *request, const struct worker_job *jo
 	struct json_object *programs, *attachments;
 	int r;
 
-	if (!json_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
+	if (!json_get_array(job->request, JOB_KEY_PROGRAMS, JOB_FDS_MAX, &programs))
 		return bad(reply, "no programs, or too many");
-	if (!json_get_array(job->request, "attachments", IMAGE_ATTACHMENTS_MAX, &attachments))
+	if (!json_get_array(job->request, JOB_KEY_ATTACHMENTS, IMAGE_ATTACHMENTS_MAX, &attachments))
 		return bad(reply, "no attachments, or too many");
 	request->programs =
 		calloc(json_object_array_length(programs) + 1, sizeof(*request->programs));
@@ -269,34 +262,34 @@ static bool read_optional_fd(const struct worker_job *job, const char *key, int 
 
 static int read_words(struct image_request *request, const struct worker_job *job,
 		      struct json_object *reply) {
-	static const char *const kinds[] = { "fatbin", "ptx", "cubin", NULL };
-	static const char *const stages[] = { "all",          "extract", "check", "edit",
-					      "check_edited", "build",   NULL };
-	const char *kind, *stage = "all";
+	int kind = JOB_WORD(job_image_kinds, json_string_of(job->request, JOB_KEY_KIND)),
+	    stage = JOB_STAGE_ALL;
 	int64_t capability, image = 0, isa = 0, target = 0;
 
-	if (!json_get_string(job->request, "kind", &kind) || find_word(kinds, kind) < 0)
+	if (kind < 0)
 		return bad(reply, "kind is not fatbin, ptx or cubin");
-	if (json_has(job->request, "stage") &&
-	    (!json_get_string(job->request, "stage", &stage) || find_word(stages, stage) < 0))
+	if (json_has(job->request, JOB_KEY_STAGE))
+		stage = JOB_WORD(job_stages, json_string_of(job->request, JOB_KEY_STAGE));
+	if (stage < 0)
 		return bad(reply, "stage is none that there is");
-	if (!json_get_int(job->request, "flags", 0, UINT32_MAX, &request->flags) ||
-	    !json_get_int(job->request, "capability", 30, 999, &capability))
+	if (!json_get_int(job->request, JOB_KEY_FLAGS, 0, UINT32_MAX, &request->flags) ||
+	    !json_get_int(job->request, JOB_KEY_CAPABILITY, 30, 999, &capability))
 		return bad(reply, "flags or capability are missing or out of range");
-	if ((json_has(job->request, "image") &&
-	     !json_get_int(job->request, "image", 0, INT32_MAX, &image)) ||
-	    (json_has(job->request, "call") &&
-	     !json_get_bool(job->request, "call", &request->options.call)) ||
-	    (json_has(job->request, "bare") &&
-	     !json_get_bool(job->request, "bare", &request->options.bare)) ||
-	    (json_has(job->request, "one_thread") &&
-	     !json_get_bool(job->request, "one_thread", &request->one_thread)) ||
-	    (json_has(job->request, "isa") && !json_get_int(job->request, "isa", 10, 999, &isa)) ||
-	    (json_has(job->request, "target") &&
-	     !json_get_int(job->request, "target", 10, 999, &target)))
+	if ((json_has(job->request, JOB_KEY_IMAGE) &&
+	     !json_get_int(job->request, JOB_KEY_IMAGE, 0, INT32_MAX, &image)) ||
+	    (json_has(job->request, JOB_KEY_CALL) &&
+	     !json_get_bool(job->request, JOB_KEY_CALL, &request->options.call)) ||
+	    (json_has(job->request, JOB_KEY_BARE) &&
+	     !json_get_bool(job->request, JOB_KEY_BARE, &request->options.bare)) ||
+	    (json_has(job->request, JOB_KEY_ONE_THREAD) &&
+	     !json_get_bool(job->request, JOB_KEY_ONE_THREAD, &request->one_thread)) ||
+	    (json_has(job->request, JOB_KEY_ISA) &&
+	     !json_get_int(job->request, JOB_KEY_ISA, 10, 999, &isa)) ||
+	    (json_has(job->request, JOB_KEY_TARGET) &&
+	     !json_get_int(job->request, JOB_KEY_TARGET, 10, 999, &target)))
 		return bad(reply, "image, call, bare, one_thread, isa or target are out of range");
-	request->kind = (enum image_kind)find_word(kinds, kind);
-	request->stage = (enum image_stage)find_word(stages, stage);
+	request->kind = (enum wire_image_kind)kind;
+	request->stage = (enum job_stage)stage;
 	request->capability = (unsigned int)capability;
 	request->options.capability = request->capability;
 	request->options.image = (uint32_t)image;
@@ -313,18 +306,18 @@ int image_request_read(struct image_request *request, const struct worker_job *j
 	r = read_words(request, job, reply);
 	if (r)
 		return r;
-	input = worker_get_fd(job, job->request, "input");
-	request->output = worker_get_fd(job, job->request, "output");
+	input = worker_get_fd(job, job->request, JOB_KEY_INPUT);
+	request->output = worker_get_fd(job, job->request, JOB_KEY_OUTPUT);
 	if (input < 0 || input == request->output ||
 	    (request->output < 0 && !image_request_checks(request)))
 		return bad(reply, "input or output name no descriptor");
-	if (!read_optional_fd(job, "text_output", &request->text_output) ||
-	    !read_optional_fd(job, "instructions", &request->instructions))
+	if (!read_optional_fd(job, JOB_KEY_TEXT_OUTPUT, &request->text_output) ||
+	    !read_optional_fd(job, JOB_KEY_INSTRUCTIONS, &request->instructions))
 		return bad(reply, "text_output or instructions name no descriptor");
 	if (worker_map(input, WORKER_INPUT_MAX, &request->data, &request->size))
 		return bad(reply, "the input is no sealed memfd of a fitting size");
-	if (request->stage >= IMAGE_STAGE_CHECK) {
-		text = worker_get_fd(job, job->request, "text");
+	if (request->stage >= JOB_STAGE_CHECK) {
+		text = worker_get_fd(job, job->request, JOB_KEY_TEXT);
 		if (text < 0 ||
 		    worker_map(text, WORKER_INPUT_MAX, &request->text, &request->text_size))
 			return bad(reply, "the text is no sealed memfd of a fitting size");
@@ -347,7 +340,7 @@ void image_request_deinit(struct image_request *request) {
 }
 
 bool image_request_checks(const struct image_request *request) {
-	return request->stage == IMAGE_STAGE_CHECK || request->stage == IMAGE_STAGE_CHECK_EDITED;
+	return request->stage == JOB_STAGE_CHECK || request->stage == JOB_STAGE_CHECK_EDITED;
 }
 
 bool image_request_device_functions(const struct image_request *request) {

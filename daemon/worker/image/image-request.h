@@ -5,25 +5,11 @@
 
 #include "passes/probe.h"
 #include "daemon/worker/base/worker.h"
+#include "proto/wire.h"
 
 #define IMAGE_ATTACHMENTS_MAX 1024
 #define IMAGE_STUBS_MAX 64
 #define IMAGE_CONTEXT_MAX 32 /* fields that a program reads */
-
-enum image_kind {
-	IMAGE_FATBIN,
-	IMAGE_PTX,
-	IMAGE_CUBIN,
-};
-
-enum image_stage {
-	IMAGE_STAGE_ALL,
-	IMAGE_STAGE_EXTRACT,
-	IMAGE_STAGE_CHECK,
-	IMAGE_STAGE_EDIT,
-	IMAGE_STAGE_CHECK_EDITED,
-	IMAGE_STAGE_BUILD,
-};
 
 struct image_attachment {
 	int64_t id;
@@ -36,8 +22,8 @@ struct image_attachment {
 };
 
 struct image_request {
-	enum image_kind kind;
-	enum image_stage stage;
+	enum wire_image_kind kind;
+	enum job_stage stage;
 	int64_t flags; /* enum wire_image_flags */
 	unsigned int capability; /* 90 */
 	const uint8_t *data; /* the image, mapped */

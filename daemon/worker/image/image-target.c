@@ -110,11 +110,11 @@ static void add_missing(struct json_object *object, const struct image_target *t
 
 		if (!misses(target, request, i))
 			continue;
-		list = list ?: json_add_array(object, "missing");
+		list = list ?: json_add_array(object, JOB_KEY_MISSING);
 		item = json_append_object(list);
 		image_point_format(&target->uses[i], point, sizeof(point));
-		json_add_int(item, "id", request->attachments[target->attachments[i]].id);
-		worker_add_line(item, "point", point);
+		json_add_int(item, JOB_KEY_ID, request->attachments[target->attachments[i]].id);
+		worker_add_line(item, JOB_KEY_POINT, point);
 	}
 }
 
@@ -123,15 +123,15 @@ static void fill_kernel(struct json_object *object, const struct image_target *t
 			const struct image_request *request, bool only_applied) {
 	const char *demangled =
 		target->name.demangled ? target->name.demangled : target->name.mangled;
-	struct json_object *list = json_add_array(object, "attachments");
+	struct json_object *list = json_add_array(object, JOB_KEY_ATTACHMENTS);
 
 	for (uint32_t i = 0; i < target->count; i++)
 		if (!only_applied || target->uses[i].sites)
 			json_append_int(list, request->attachments[target->attachments[i]].id);
-	worker_add_string(object, "name", target->name.mangled);
-	worker_add_string(object, "demangled", demangled);
+	worker_add_string(object, JOB_KEY_NAME, target->name.mangled);
+	worker_add_string(object, JOB_KEY_DEMANGLED, demangled);
 	if (target->device_function)
-		json_add_bool(object, "device_function", true);
+		json_add_bool(object, JOB_KEY_DEVICE_FUNCTION, true);
 	if (only_applied)
 		add_missing(object, target, request);
 }
@@ -166,7 +166,7 @@ static bool stands_or_misses(const struct image_target *target,
 
 int image_targets_add_kernels(struct image_targets *targets, const struct image_request *request,
 			      struct json_object *reply, bool only_applied) {
-	struct json_object *kernels = json_add_array(reply, "kernels");
+	struct json_object *kernels = json_add_array(reply, JOB_KEY_KERNELS);
 	bool truncated = false;
 	size_t bytes = 0;
 	int r = 0;
@@ -174,20 +174,20 @@ int image_targets_add_kernels(struct image_targets *targets, const struct image_
 	for (size_t i = 0; !r && i < targets->n && !truncated; i++) {
 		if (only_applied && !stands_or_misses(&targets->targets[i], request))
 			continue;
-		r = json_length_of(kernels) == IMAGE_KERNELS_MAX
+		r = json_length_of(kernels) == JOB_KERNELS_MAX
 			    ? 1
 			    : add_kernel(kernels, &targets->targets[i], request, only_applied,
 					 &bytes);
 		truncated = r > 0;
 	}
 	if (truncated)
-		json_add_bool(reply, "truncated", true);
+		json_add_bool(reply, JOB_KEY_TRUNCATED, true);
 	return r < 0 ? r : 0;
 }
 
 int image_targets_add_applied(const struct image_targets *targets,
 			      const struct image_request *request, struct json_object *reply) {
-	struct json_object *applied = json_add_array(reply, "applied");
+	struct json_object *applied = json_add_array(reply, JOB_KEY_APPLIED);
 	bool *stands = calloc(request->n_attachments + 1, sizeof(*stands));
 
 	if (!stands)

@@ -6,8 +6,6 @@
 #include "image-request.h"
 #include "lib/kernel-name.h"
 
-#define IMAGE_KERNELS_MAX 500 /* that a reply lists */
-
 /* A kernel, or a device function. */
 struct image_target {
 	struct kernel_name name; /* the mangled name is owned by who gave it */

@@ -201,6 +201,7 @@ class Base(unittest.TestCase):
         reply, out = self.worker.image(image, **how)
         self.assertEqual(reply["status"], "own", reply)
         self.assertRegex(reply["reason"], reason)
+        self.assertEqual(reply.get("cause"), "no_ptx" if reply["reason"].startswith("no PTX") else None)
         self.assertEqual(out, b"")
         return reply
 

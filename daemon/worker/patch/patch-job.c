@@ -46,7 +46,7 @@ static int take_earlier(struct job *job) {
 			if (job->parts.points[i].instruction < PATCH_CLASSES_MAX)
 				classes |= 1u << job->parts.points[i].instruction;
 	if (classes != request->classes || job->parts.data_size != request->data_size)
-		return finish(worker_reply_error(job->reply, NULL, "internal",
+		return finish(worker_reply_error(job->reply, NULL, JOB_E_INTERNAL,
 						 "bad request: patch is no plan for these programs "
 						 "and attachments"));
 	return 0;
@@ -61,13 +61,14 @@ static int compose(struct job *job) {
 		r = ptx_module_parse(&job->module, job->text.text, job->text.length, &error);
 		job->parsed = !r;
 	}
-	return r > 0 ? finish(worker_reply_error(job->reply, NULL, "compile", "%s", error.message))
+	return r > 0 ? finish(worker_reply_error(job->reply, NULL, JOB_E_COMPILE, "%s",
+						 error.message))
 		     : r;
 }
 
 /* What the compiler says about each function: "functions" of the reply. */
 static int add_functions(struct job *job) {
-	struct json_object *functions = json_add_array(job->reply, "functions");
+	struct json_object *functions = json_add_array(job->reply, JOB_KEY_FUNCTIONS);
 	struct fatbin fatbin;
 	int r;
 
@@ -81,11 +82,11 @@ static int add_functions(struct job *job) {
 
 		patch_report_read(&report, point->symbol, fatbin.entries[0].payload,
 				  fatbin.entries[0].payload_size, job->result.log);
-		json_add_int(object, "instruction", point->instruction);
-		json_add_int(object, "registers", report.registers);
-		json_add_int(object, "spill_stores", report.spill_stores);
-		json_add_int(object, "spill_loads", report.spill_loads);
-		json_add_int(object, "stack", report.stack);
+		json_add_int(object, JOB_KEY_INSTRUCTION, point->instruction);
+		json_add_int(object, JOB_KEY_REGISTERS, report.registers);
+		json_add_int(object, JOB_KEY_SPILL_STORES, report.spill_stores);
+		json_add_int(object, JOB_KEY_SPILL_LOADS, report.spill_loads);
+		json_add_int(object, JOB_KEY_STACK, report.stack);
 	}
 	fatbin_deinit(&fatbin);
 	return 0;
@@ -106,7 +107,7 @@ static int build(struct job *job, struct compiler *patcher) {
 
 	r = image_build(&job->result, &source, patcher);
 	if (r > 0 || (!r && !job->result.machine_code))
-		return finish(worker_reply_error(job->reply, job->result.log, "compile",
+		return finish(worker_reply_error(job->reply, job->result.log, JOB_E_COMPILE,
 						 r > 0 ? "%s does not compile the patches for sm_%u"
 						       : "%s does not know sm_%u",
 						 compiler_name(patcher), image->capability));
@@ -130,7 +131,7 @@ static int make_image(struct job *job, struct compiler *patcher) {
 		return take_earlier(job);
 	if (!patcher)
 		return finish(worker_reply_error(
-			job->reply, NULL, "unsupported",
+			job->reply, NULL, JOB_E_UNSUPPORTED,
 			"no compiler that makes patches: gpuprobed was built without nvPTXCompiler "
 			"(libnvptxcompiler_static.a of a CUDA toolkit, or the wheel "
 			"nvidia-nvptxcompiler)"));
@@ -143,7 +144,7 @@ static int match(struct job *job) {
 	int r;
 
 	r = patch_match(&job->matches, &job->request, &what);
-	return r > 0 ? finish(worker_reply_error(job->reply, NULL, "image",
+	return r > 0 ? finish(worker_reply_error(job->reply, NULL, JOB_E_IMAGE,
 						 "malformed list of names: %s", what))
 		     : r;
 }
@@ -166,13 +167,13 @@ static int deliver(struct job *job) {
 	free(plan);
 	if (r)
 		return r;
-	json_add_string(job->reply, "status", "planned");
-	json_add_int(job->reply, "size", size);
+	json_add_string(job->reply, JOB_KEY_STATUS, job_statuses[JOB_PLANNED]);
+	json_add_int(job->reply, JOB_KEY_SIZE, size);
 	json_add_int(job->reply, "image_size", job->parts.image_size);
 	json_add_int(job->reply, "image_offset", image_offset);
 	json_add_int(job->reply, "compile_us", job->result.compile_us);
 	r = image_targets_add_kernels(&matches->targets, &request->image, job->reply, false);
-	json_add_int(job->reply, "kernel_count", matches->names);
+	json_add_int(job->reply, JOB_KEY_KERNEL_COUNT, matches->names);
 	json_add_int(job->reply, "matched", matches->n);
 	return r;
 }
@@ -200,7 +201,7 @@ int patch_job(const struct worker_job *worker_job, struct json_object *reply, vo
 		r = deliver(&job);
 	/* 1: the reply is an error already. Memory that runs out is the list's fault, not ours. */
 	if (r < 0)
-		r = finish(worker_reply_error(reply, NULL, "internal", "%s", strerror(-r)));
+		r = finish(worker_reply_error(reply, NULL, JOB_E_INTERNAL, "%s", strerror(-r)));
 	job_deinit(&job);
 	return r > 0 ? 0 : r;
 }

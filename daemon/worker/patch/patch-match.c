@@ -17,7 +17,7 @@
 #include "proto/kernel-id.h"
 #include "passes/probe.h"
 
-#define TARGETS_MAX (IMAGE_KERNELS_MAX + 1) /* one more than are listed: then the reply says so */
+#define TARGETS_MAX (JOB_KERNELS_MAX + 1) /* one more than are listed: then the reply says so */
 
 /* The attachments that may stand in a module, a bit each. */
 static uint64_t wanted_in(const struct patch_request *request, uint64_t module_id) {

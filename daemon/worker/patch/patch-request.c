@@ -24,7 +24,7 @@ static int finish(int r) {
 }
 
 static int bad(struct json_object *reply, const char *what) {
-	return finish(worker_reply_error(reply, NULL, "internal", "bad request: %s", what));
+	return finish(worker_reply_error(reply, NULL, JOB_E_INTERNAL, "bad request: %s", what));
 }
 
 /*
@@ -51,7 +51,7 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 	uint64_t end = sizeof(struct patch_data);
 	size_t n;
 
-	if (!json_get_array(job->request, "programs", JOB_FDS_MAX, &programs))
+	if (!json_get_array(job->request, JOB_KEY_PROGRAMS, JOB_FDS_MAX, &programs))
 		return bad(reply, "no programs, or too many");
 	n = json_object_array_length(programs);
 	request->image.programs = calloc(n + 1, sizeof(*request->image.programs));
@@ -67,7 +67,7 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 					       reply);
 		if (r)
 			return r;
-		if (!json_get_int(object, "maps", 0, UINT16_MAX, &maps))
+		if (!json_get_int(object, JOB_KEY_MAPS, 0, UINT16_MAX, &maps))
 			return bad(reply, "a program does not say how many slots it has");
 		request->slots[i] = (uint32_t)end;
 		end += 8 * (uint64_t)maps;
@@ -75,7 +75,7 @@ static int read_programs(struct patch_request *request, const struct worker_job 
 	end = (end + 15) & ~UINT64_C(15);
 	if (end > PATCH_DATA_MAX)
 		return finish(worker_reply_error(
-			reply, NULL, "program",
+			reply, NULL, JOB_E_PROGRAM,
 			"the programs use too many maps together: %llu slots, a kernel has room "
 			"for %zu",
 			(unsigned long long)(end - sizeof(struct patch_data)) / 8,
@@ -89,9 +89,9 @@ static int read_excluded(struct patch_meaning *meaning, struct json_object *obje
 			 struct json_object *reply) {
 	struct json_object *array;
 
-	if (!json_has(object, "not"))
+	if (!json_has(object, JOB_KEY_NOT))
 		return 0;
-	if (!json_get_array(object, "not", EXCLUDED_MAX, &array))
+	if (!json_get_array(object, JOB_KEY_NOT, EXCLUDED_MAX, &array))
 		return bad(reply, "not is no list, or too long");
 	meaning->excluded = calloc(json_object_array_length(array) + 1, sizeof(*meaning->excluded));
 	if (!meaning->excluded)
@@ -117,7 +117,7 @@ static int check_context(const struct patch_request *request,
 		if (patch_context_has(meaning->context, program->context[i]))
 			continue;
 		patch_context_format(meaning->context, program->context[i], field, sizeof(field));
-		return finish(worker_reply_error(reply, NULL, "program",
+		return finish(worker_reply_error(reply, NULL, JOB_E_PROGRAM,
 						 "attachment %lld: program %.80s reads %s of its "
 						 "context, which point %s does "
 						 "not have on the SASS engine",
@@ -131,18 +131,18 @@ static int check_context(const struct patch_request *request,
 static int read_point(struct patch_request *request, struct image_attachment *attachment,
 		      struct patch_meaning *meaning, struct json_object *object,
 		      struct json_object *reply) {
-	if (!json_get_string(object, "point", &meaning->point) ||
+	if (!json_get_string(object, JOB_KEY_POINT, &meaning->point) ||
 	    !image_request_read_spaces(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
 	if (patch_point_find(meaning->point, attachment->use.spaces, &meaning->classes,
 			     &meaning->context))
 		return finish(
-			worker_reply_error(reply, NULL, "program",
+			worker_reply_error(reply, NULL, JOB_E_PROGRAM,
 					   "attachment %lld: the SASS engine has no point %.40s",
 					   (long long)attachment->id, meaning->point));
 	if (!meaning->classes)
 		return finish(worker_reply_error(
-			reply, NULL, "program",
+			reply, NULL, JOB_E_PROGRAM,
 			"attachment %lld: the SASS engine does not see accesses to these spaces "
 			"at point %s",
 			(long long)attachment->id, meaning->point));
@@ -159,10 +159,10 @@ static int read_attachment(struct patch_request *request, struct json_object *ob
 	int r;
 
 	if (!json_object_is_type(object, json_type_object) ||
-	    !json_get_int(object, "id", INT64_MIN, INT64_MAX, &attachment->id) ||
-	    !json_get_string(object, "kernel", &attachment->kernel) ||
+	    !json_get_int(object, JOB_KEY_ID, INT64_MIN, INT64_MAX, &attachment->id) ||
+	    !json_get_string(object, JOB_KEY_KERNEL, &attachment->kernel) ||
 	    !image_request_read_prefixed(attachment, object) ||
-	    !json_get_string(object, "program", &program))
+	    !json_get_string(object, JOB_KEY_PROGRAM, &program))
 		return bad(reply, "an attachment is not as it should be");
 	if (image_request_find_program(&request->image, program, &attachment->use.program))
 		return bad(reply, "an attachment names a program that is not there");
@@ -179,7 +179,8 @@ static int read_attachments(struct patch_request *request, const struct worker_j
 	int r = 0;
 	size_t n;
 
-	if (!json_get_array(job->request, "attachments", PATCH_ATTACHMENTS_MAX, &attachments) ||
+	if (!json_get_array(job->request, JOB_KEY_ATTACHMENTS, PATCH_ATTACHMENTS_MAX,
+			    &attachments) ||
 	    !json_object_array_length(attachments))
 		return bad(reply, "no attachments, or too many");
 	n = json_object_array_length(attachments);
@@ -198,16 +199,17 @@ int patch_request_read(struct patch_request *request, const struct worker_job *j
 	int r;
 
 	*request = (struct patch_request){ .image.output = -1 };
-	if (!json_get_int(job->request, "capability", 30, 999, &capability))
+	if (!json_get_int(job->request, JOB_KEY_CAPABILITY, 30, 999, &capability))
 		return bad(reply, "capability is missing or out of range");
 	request->image.capability = (unsigned int)capability;
-	request->image.output = worker_get_fd(job, job->request, "output");
+	request->image.output = worker_get_fd(job, job->request, JOB_KEY_OUTPUT);
 	if (request->image.output < 0)
 		return bad(reply, "output names no descriptor");
-	if (!map_optional(job, "names", PATCH_NAMES_SIZE_MAX, &request->names,
+	if (!map_optional(job, JOB_KEY_NAMES, PATCH_NAMES_SIZE_MAX, &request->names,
 			  &request->names_size))
 		return bad(reply, "names is no sealed memfd of a fitting size");
-	if (!map_optional(job, "patch", EARLIER_MAX, &request->earlier, &request->earlier_size))
+	if (!map_optional(job, JOB_KEY_PATCH, EARLIER_MAX, &request->earlier,
+			  &request->earlier_size))
 		return bad(reply, "patch is no sealed memfd of a fitting size");
 	r = read_programs(request, job, reply);
 	return r ? r : read_attachments(request, job, reply);

@@ -21,7 +21,7 @@ static int read_symbols(struct pass_strings *symbols, json_object *request) {
 	json_object *array;
 
 	*symbols = (struct pass_strings){};
-	if (!json_get_array(request, "required_symbols", SYMBOLS_MAX, &array))
+	if (!json_get_array(request, JOB_KEY_REQUIRED_SYMBOLS, SYMBOLS_MAX, &array))
 		return 0;
 	symbols->strings = calloc(json_object_array_length(array) + 1, sizeof(*symbols->strings));
 	if (!symbols->strings)
@@ -39,14 +39,14 @@ static int read_symbols(struct pass_strings *symbols, json_object *request) {
 static bool read_request(struct pass_run *run, const struct worker_job *job) {
 	int64_t max = 0, timeout = 0, memory = 0;
 
-	if (!json_get_string(job->request, "executable", &run->executable) ||
-	    !json_get_string(job->request, "attach_point", &run->attach_point) ||
-	    !json_get_int(job->request, "max_output_bytes", 1, INT32_MAX, &max) ||
-	    !json_get_int(job->request, "timeout_ms", 1, 600000, &timeout) ||
-	    !json_get_int(job->request, "memory_mib", 1, 1 << 20, &memory))
+	if (!json_get_string(job->request, JOB_KEY_EXECUTABLE, &run->executable) ||
+	    !json_get_string(job->request, JOB_KEY_ATTACH_POINT, &run->attach_point) ||
+	    !json_get_int(job->request, JOB_KEY_MAX_OUTPUT, 1, INT32_MAX, &max) ||
+	    !json_get_int(job->request, JOB_KEY_TIMEOUT, 1, 600000, &timeout) ||
+	    !json_get_int(job->request, JOB_KEY_MEMORY, 1, 1 << 20, &memory))
 		return false;
-	json_get_string(job->request, "kernel", &run->kernel);
-	json_get_object(job->request, "parameters", &run->parameters);
+	json_get_string(job->request, JOB_KEY_KERNEL, &run->kernel);
+	json_get_object(job->request, JOB_KEY_PARAMETERS, &run->parameters);
 	run->max_output_bytes = (uint64_t)max;
 	run->timeout_ms = (unsigned int)timeout;
 	run->memory_mib = (unsigned int)memory;
@@ -59,20 +59,20 @@ static int reply_passed(const struct pass_output *made, int output, json_object 
 	if (made->ptx) {
 		r = worker_write(output, made->ptx, made->length, 0);
 		if (r)
-			return worker_reply_error(reply, NULL, "internal", "pass: output: %s",
+			return worker_reply_error(reply, NULL, JOB_E_INTERNAL, "pass: output: %s",
 						  strerror(-r));
 	}
-	json_add_string(reply, "status", "passed");
-	json_add_bool(reply, "modified", made->ptx);
-	json_add_int(reply, "size", made->length);
+	json_add_string(reply, JOB_KEY_STATUS, job_statuses[JOB_PASSED]);
+	json_add_bool(reply, JOB_KEY_MODIFIED, made->ptx);
+	json_add_int(reply, JOB_KEY_SIZE, made->length);
 	return 0;
 }
 
 static int pass_job(const struct worker_job *job, json_object *reply, void *userdata) {
 	const struct worker_options *options = userdata;
 	struct pass_run run = { .prepare = options->no_sandbox ? NULL : sandbox_stay_in_group };
-	int input = worker_get_fd(job, job->request, "input"),
-	    output = worker_get_fd(job, job->request, "output");
+	int input = worker_get_fd(job, job->request, JOB_KEY_INPUT),
+	    output = worker_get_fd(job, job->request, JOB_KEY_OUTPUT);
 	char error[PASS_ERROR_SIZE];
 	struct pass_strings symbols;
 	struct pass_output made;
@@ -80,20 +80,21 @@ static int pass_job(const struct worker_job *job, json_object *reply, void *user
 	int r;
 
 	if (input < 0 || output < 0 || !read_request(&run, job))
-		return worker_reply_error(reply, NULL, "internal",
+		return worker_reply_error(reply, NULL, JOB_E_INTERNAL,
 					  "pass: the request is not as it should be");
 	r = worker_map(input, WORKER_INPUT_MAX, &text, &run.ptx_length);
 	if (r)
-		return worker_reply_error(reply, NULL, "internal", "pass: input: %s", strerror(-r));
+		return worker_reply_error(reply, NULL, JOB_E_INTERNAL, "pass: input: %s",
+					  strerror(-r));
 	run.ptx = (const char *)text;
 	r = read_symbols(&symbols, job->request);
 	run.required_symbols = &symbols;
 	if (!r)
 		r = pass_run(&run, &made, error);
 	if (r > 0)
-		r = worker_reply_error(reply, NULL, "pass", "%s", error);
+		r = worker_reply_error(reply, NULL, JOB_E_PASS, "%s", error);
 	else if (r < 0)
-		r = worker_reply_error(reply, NULL, "internal", "pass: %s", strerror(-r));
+		r = worker_reply_error(reply, NULL, JOB_E_INTERNAL, "pass: %s", strerror(-r));
 	else {
 		r = reply_passed(&made, output, reply);
 		free(made.ptx);
@@ -105,7 +106,7 @@ static int pass_job(const struct worker_job *job, json_object *reply, void *user
 
 int main(int argc, char *argv[]) {
 	static const struct worker_handler handlers[] = {
-		{ "pass", pass_job },
+		{ JOB_PASS, pass_job },
 	};
 	struct worker_options options;
 	int r;

@@ -33,6 +33,7 @@
 #include "daemon/gpuprobed/base/log.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "lib/json.h"
+#include "proto/job.h"
 
 #define JOB_CACHE_VERSION 1 /* of what keys are made from */
 #define JOB_CACHE_READERS 2
@@ -263,7 +264,7 @@ static void job_lookup_free(struct job_lookup *lookup) {
 
 static uint32_t job_lookup_number(const struct job_lookup *lookup) {
 	return lookup->number_taken
-		       ? (uint32_t)json_int_of(worker_task_request(lookup->task), "image")
+		       ? (uint32_t)json_int_of(worker_task_request(lookup->task), JOB_KEY_IMAGE)
 		       : 0;
 }
 
@@ -441,7 +442,7 @@ static void job_lookup_answer(struct job_lookup *lookup) {
 	lookup->reply = NULL;
 	lookup->cache->counters.hits++;
 	if (lookup->number_taken)
-		json_add_int(worker_task_request(task), "image", entry->number);
+		json_add_int(worker_task_request(task), JOB_KEY_IMAGE, entry->number);
 	for (size_t i = 0; i < entry->n_parts; i++) {
 		worker_task_replace_output(task, entry->parts[i].index, entry->fds[i],
 					   entry->parts[i].size);

@@ -13,6 +13,7 @@
 
 #include "lib/base/text.h"
 #include "lib/json.h"
+#include "daemon/gpuprobed/workers/worker-pool.h"
 
 #define JOB_DEPTH_MAX 16 /* as worker-pool.c takes it */
 
@@ -60,17 +61,17 @@ static bool job_convert_array(json_object *object, const char *name, const char 
 
 /* All ids of a reply, in place. */
 static bool job_convert_reply(json_object *reply, const struct job_ids *ids, job_id_fn fn) {
-	json_object *kernels = json_get(reply, "kernels", json_type_array), *kernel;
+	json_object *kernels = json_get(reply, JOB_KEY_KERNELS, json_type_array), *kernel;
 
-	if (!job_convert_array(reply, "applied", NULL, ids, fn))
+	if (!job_convert_array(reply, JOB_KEY_APPLIED, NULL, ids, fn))
 		return false;
 	if (!kernels)
-		return !json_has(reply, "kernels");
+		return !json_has(reply, JOB_KEY_KERNELS);
 	for (size_t i = 0; i < json_object_array_length(kernels); i++) {
 		kernel = json_object_array_get_idx(kernels, i);
 		if (!json_object_is_type(kernel, json_type_object) ||
-		    !job_convert_array(kernel, "attachments", NULL, ids, fn) ||
-		    !job_convert_array(kernel, "missing", "id", ids, fn))
+		    !job_convert_array(kernel, JOB_KEY_ATTACHMENTS, NULL, ids, fn) ||
+		    !job_convert_array(kernel, JOB_KEY_MISSING, JOB_KEY_ID, ids, fn))
 			return false;
 	}
 	return true;
@@ -96,20 +97,20 @@ char *job_text_request(json_object *request, struct job_ids *ids) {
 	size_t size;
 
 	*ids = (struct job_ids){};
-	if (fits && json_has(copy, "attachments"))
-		fits = json_get_array(copy, "attachments", JOB_IDS_MAX, &attachments);
+	if (fits && json_has(copy, JOB_KEY_ATTACHMENTS))
+		fits = json_get_array(copy, JOB_KEY_ATTACHMENTS, JOB_IDS_MAX, &attachments);
 	for (size_t i = 0; fits && i < json_length_of(attachments); i++) {
-		json_object *id =
-			json_get(json_object_array_get_idx(attachments, i), "id", json_type_int);
+		json_object *id = json_get(json_object_array_get_idx(attachments, i), JOB_KEY_ID,
+					   json_type_int);
 
 		fits = id;
 		ids->ids[ids->n++] = json_object_get_int64(id);
 		json_object_set_int64(id, (int64_t)i);
 	}
 	if (fits) {
-		json_object_object_del(copy, "id");
-		json_object_object_del(copy, "image");
-		json_object_object_del(copy, "timeout_ms");
+		json_object_object_del(copy, JOB_KEY_ID);
+		json_object_object_del(copy, JOB_KEY_IMAGE);
+		json_object_object_del(copy, JOB_KEY_TIMEOUT);
 		text = job_string(copy, &size);
 	}
 	json_object_put(copy);
@@ -121,7 +122,7 @@ char *job_text_keep_reply(json_object *reply, const struct job_ids *ids, size_t 
 	char *text = NULL;
 
 	if (copy && job_convert_reply(copy, ids, job_id_to_position)) {
-		json_object_object_del(copy, "id");
+		json_object_object_del(copy, JOB_KEY_ID);
 		text = job_string(copy, sizep);
 	}
 	json_object_put(copy);
@@ -134,9 +135,7 @@ char *job_text_keep_reply(json_object *reply, const struct job_ids *ids, size_t 
 
 json_object *job_text_take_reply(const char *text, size_t size, const struct job_ids *ids) {
 	json_object *reply = json_parse(text, size, JOB_DEPTH_MAX);
-	const char *status = json_string_of(reply, "status");
-
-	if (status && strcmp(status, "error") != 0 &&
+	if (json_string_of(reply, JOB_KEY_STATUS) && job_status_of(reply) != JOB_ERROR &&
 	    job_convert_reply(reply, ids, job_id_from_position))
 		return reply;
 	json_object_put(reply);
@@ -152,17 +151,17 @@ static const char *job_first(json_object *object, const char *array_key, const c
 }
 
 void job_text_name(json_object *request, json_object *reply, struct cache_entry *entry) {
-	const char *name = job_first(reply, "kernels", "demangled");
+	const char *name = job_first(reply, JOB_KEY_KERNELS, JOB_KEY_DEMANGLED);
 
 	if (!name)
-		name = json_string_of(request, "executable");
+		name = json_string_of(request, JOB_KEY_EXECUTABLE);
 	if (!name)
-		name = job_first(request, "attachments", "kernel");
+		name = job_first(request, JOB_KEY_ATTACHMENTS, JOB_KEY_KERNEL);
 	if (!name)
-		name = job_first(request, "programs", "name");
+		name = job_first(request, JOB_KEY_PROGRAMS, JOB_KEY_NAME);
 	if (!name)
-		name = job_first(reply, "programs", "name");
-	strncpy(entry->job, json_string_of(request, "job") ?: "", sizeof(entry->job) - 1);
+		name = job_first(reply, JOB_KEY_PROGRAMS, JOB_KEY_NAME);
+	strncpy(entry->job, json_string_of(request, JOB_KEY_JOB) ?: "", sizeof(entry->job) - 1);
 	strncpy(entry->name, name ?: "", sizeof(entry->name) - 1);
 	text_make_printable(entry->name);
 }
