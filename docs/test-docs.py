@@ -108,6 +108,19 @@ class Docs(unittest.TestCase):
         # each has a word of explanation
         self.assertNotRegex(made, r"(?m)^\*\w+\*\n\t\n")
 
+    def test_points(self):
+        """Each row of the table has its place: a kind of section in the completion, a class of instructions and a name in the interface."""
+        rows = re.findall(r'\{ "(\w+)",\s*POINT_(\w+),\s*"(\w+)",', read(SOURCE, "proto/point.h"))
+        self.assertGreater(len(rows), 10)
+        text, job, interface = page("gpuprobectl.1"), read(SOURCE, "daemon/worker/job.md"), read(SOURCE, "proto/io.gpuprobe.control.varlink")
+        completion = read(SOURCE, "ctl/completion/gpuprobectl.bash")
+        for name, kind, section in rows:
+            with self.subTest(point=name):
+                self.assertRegex(interface, rf"(?m)^  # (?=entry, return, ).*\b{name}\b")
+                self.assertRegex(text, rf"\*@{name}\*" if kind == "CLASS" else rf"\*{section}/\*")
+                self.assertRegex(job, rf"`@{name}`|@{name}`|`{section}/")
+                self.assertRegex(completion, rf"[ \"]{section}/ ")
+
     def test_wire(self):
         header, text = read(SOURCE, "proto/wire.h"), page("gpuprobe-wire.7")
         for name, number in re.findall(r"^\tWIRE_(\w+) = (\d+),", re.search(r"enum wire_type \{(.*?)\};", header, re.S)[1], re.M):

@@ -199,7 +199,7 @@ static int find_targets(struct finder *finder) {
 	return 0;
 }
 
-static int add(struct finder *finder, uint32_t statement, enum probe_point point, uint32_t use,
+static int add(struct finder *finder, uint32_t statement, enum point_kind point, uint32_t use,
 	       bool stub) {
 	struct probe_sites *sites = finder->sites;
 	struct probe_site *larger;
@@ -285,11 +285,11 @@ static int find_entry(struct finder *finder, uint32_t use) {
 		if (!is_stub(finder, statement))
 			continue;
 		stubs++;
-		r = add(finder, i, PROBE_ENTRY, use, true);
+		r = add(finder, i, POINT_ENTRY, use, true);
 		if (r)
 			return r;
 	}
-	return stubs ? 0 : add(finder, first, PROBE_ENTRY, use, false);
+	return stubs ? 0 : add(finder, first, POINT_ENTRY, use, false);
 }
 
 static int find_returns(struct finder *finder, uint32_t use) {
@@ -301,7 +301,7 @@ static int find_returns(struct finder *finder, uint32_t use) {
 		const struct ptx_statement *statement = &body->statements[i];
 
 		if (is_return(body, statement)) {
-			r = add(finder, i, PROBE_RETURN, use, false);
+			r = add(finder, i, POINT_RETURN, use, false);
 			if (r)
 				return r;
 		}
@@ -310,7 +310,7 @@ static int find_returns(struct finder *finder, uint32_t use) {
 		else if (statement->guard == PTX_NONE && ends_block(body, statement))
 			reached = false;
 	}
-	return reached ? add(finder, body->statement_count, PROBE_RETURN, use, false) : 0;
+	return reached ? add(finder, body->statement_count, POINT_RETURN, use, false) : 0;
 }
 
 static int find_memory(struct finder *finder, uint32_t use, uint32_t spaces) {
@@ -320,7 +320,7 @@ static int find_memory(struct finder *finder, uint32_t use, uint32_t spaces) {
 	for (uint32_t i = 0; i < finder->body->statement_count; i++) {
 		if (!probe_access_read(finder->names, i, &access) || !(spaces & 1u << access.space))
 			continue;
-		r = add(finder, i, PROBE_MEMORY, use, false);
+		r = add(finder, i, POINT_MEMORY, use, false);
 		if (r)
 			return r;
 	}
@@ -351,7 +351,7 @@ static int find_line(struct finder *finder, uint32_t use, const char *file, uint
 		if (body->statements[i].kind != PTX_STATEMENT_INSTRUCTION)
 			continue;
 		if (here && !before) {
-			r = add(finder, i, PROBE_LINE, use, false);
+			r = add(finder, i, POINT_LINE, use, false);
 			if (r)
 				return r;
 		}
@@ -369,18 +369,18 @@ static int find_block(struct finder *finder, uint32_t use, uint32_t block) {
 		if (body->statements[i].kind != PTX_STATEMENT_INSTRUCTION)
 			continue;
 		if (starts && !block--)
-			return add(finder, i, PROBE_BLOCK, use, false);
+			return add(finder, i, POINT_BLOCK, use, false);
 		starts = ends_block(body, &body->statements[i]);
 	}
 	return 0;
 }
 
 static int compare_sites(const void *a, const void *b) {
-	static const uint8_t order[] = { [PROBE_ENTRY] = 0,
-					 [PROBE_BLOCK] = 1,
-					 [PROBE_LINE] = 2,
-					 [PROBE_MEMORY] = 3,
-					 [PROBE_RETURN] = 4 };
+	static const uint8_t order[] = { [POINT_ENTRY] = 0,
+					 [POINT_BLOCK] = 1,
+					 [POINT_LINE] = 2,
+					 [POINT_MEMORY] = 3,
+					 [POINT_RETURN] = 4 };
 	const struct probe_site *left = a, *right = b;
 
 	if (left->statement != right->statement)
@@ -392,16 +392,18 @@ static int compare_sites(const void *a, const void *b) {
 
 static int find_use(struct finder *finder, const struct probe_use *use, uint32_t index) {
 	switch (use->point) {
-	case PROBE_ENTRY:
+	case POINT_ENTRY:
 		return find_entry(finder, index);
-	case PROBE_RETURN:
+	case POINT_RETURN:
 		return find_returns(finder, index);
-	case PROBE_MEMORY:
+	case POINT_MEMORY:
 		return find_memory(finder, index, use->spaces);
-	case PROBE_LINE:
+	case POINT_LINE:
 		return use->file ? find_line(finder, index, use->file, use->line) : -EINVAL;
-	case PROBE_BLOCK:
+	case POINT_BLOCK:
 		return find_block(finder, index, use->block);
+	case POINT_CLASS: /* of machine code */
+		break;
 	}
 	return -EINVAL;
 }
@@ -547,7 +549,7 @@ uint32_t probe_site_offset(const struct probe_names *names, const struct probe_s
 
 	if (statement == body->statement_count)
 		return body->function->body.offset + body->function->body.length - 1;
-	if (site->point != PROBE_ENTRY)
+	if (site->point != POINT_ENTRY)
 		statement = frame_begin(names, statement);
 	first = statement;
 	while (statement && (body->statements[statement - 1].kind == PTX_STATEMENT_PRAGMA ||

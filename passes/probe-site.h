@@ -10,7 +10,7 @@
 struct probe_site {
 	uint32_t statement; /* before it; body->statement_count: before the closing brace */
 	uint32_t use; /* index in the function's */
-	uint8_t point; /* enum probe_point */
+	uint8_t point; /* enum point_kind */
 	bool stub; /* the statement is a call that goes */
 	/*
 	 * Between a call and the ld.param of its result: nothing may be called there. ptxas 13

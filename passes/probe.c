@@ -51,7 +51,7 @@
 
 /* A function __memcapture__N and the like: which programs it calls. */
 struct signature {
-	enum probe_point point;
+	enum point_kind point;
 	uint32_t number; /* among those of its point */
 	uint32_t *programs;
 	uint32_t count;
@@ -63,7 +63,7 @@ struct pass {
 	struct probe_files files;
 	struct signature *signatures;
 	uint32_t signature_count, signature_capacity;
-	uint32_t numbers[PROBE_BLOCK + 1]; /* next of each point */
+	uint32_t numbers[POINT_BLOCK + 1]; /* next of each point */
 	FILE *callers; /* the functions that sites call */
 	struct probe_bare bare;
 	size_t inlined; /* bytes */
@@ -88,16 +88,16 @@ struct work {
 	enum form *forms; /* by site; the first of each place counts */
 	uint64_t local; /* bytes of local memory that were put into it */
 	bool nests; /* a device function with calls: it may be on the stack many times */
-	bool caller[PROBE_BLOCK + 1]; /* ENTRY, RETURN: it has its function already */
+	bool caller[POINT_BLOCK + 1]; /* ENTRY, RETURN: it has its function already */
 	uint32_t labels; /* suffixes that were given out */
 	const struct ptx_statement *loc; /* the one before the current site */
 	uint32_t loc_next; /* the statement to look at next for it */
 };
 
 static const char *const prefixes[] = {
-	[PROBE_ENTRY] = "__probe_func__",  [PROBE_RETURN] = "__retprobe_func__",
-	[PROBE_MEMORY] = "__memcapture__", [PROBE_LINE] = "__lineprobe__",
-	[PROBE_BLOCK] = "__blockprobe__",
+	[POINT_ENTRY] = "__probe_func__",  [POINT_RETURN] = "__retprobe_func__",
+	[POINT_MEMORY] = "__memcapture__", [POINT_LINE] = "__lineprobe__",
+	[POINT_BLOCK] = "__blockprobe__",
 };
 
 /* The sites of one place are [first, the result). */
@@ -172,7 +172,7 @@ static void choose_forms(struct work *work, bool memory, size_t *left) {
 		size_t length;
 
 		end = place_end(work, first);
-		if ((site->point == PROBE_MEMORY) != memory)
+		if ((site->point == POINT_MEMORY) != memory)
 			continue;
 		length = (size_t)FIELD_COST *
 			 (unsigned int)__builtin_popcount(fields_of_place(work, first, end));
@@ -245,7 +245,7 @@ static void write_caller(struct pass *pass, const char *name, const uint32_t *pr
 }
 
 /* The number of the function for these programs; it is written if it is new. */
-static int find_signature(struct pass *pass, enum probe_point point, const uint32_t *programs,
+static int find_signature(struct pass *pass, enum point_kind point, const uint32_t *programs,
 			  uint32_t count, uint32_t *number) {
 	struct signature *larger, *signature;
 	uint32_t capacity;
@@ -286,7 +286,7 @@ static int find_signature(struct pass *pass, enum probe_point point, const uint3
 }
 
 /* The name of the function that an entry or a return calls; it is written if it is new. */
-static int find_named(struct work *work, enum probe_point point, const uint32_t *programs,
+static int find_named(struct work *work, enum point_kind point, const uint32_t *programs,
 		      uint32_t count, char **name) {
 	const struct ptx_range range = work->function->function->name;
 	const char *text = work->body->module->text;
@@ -311,12 +311,12 @@ static int find_named(struct work *work, enum probe_point point, const uint32_t 
 	return r;
 }
 
-static int find_caller(struct work *work, enum probe_point point, const uint32_t *programs,
+static int find_caller(struct work *work, enum point_kind point, const uint32_t *programs,
 		       uint32_t count, char **name) {
 	uint32_t number;
 	int r;
 
-	if (point == PROBE_ENTRY || point == PROBE_RETURN)
+	if (point == POINT_ENTRY || point == POINT_RETURN)
 		return find_named(work, point, programs, count, name);
 	r = find_signature(work->pass, point, programs, count, &number);
 	if (!r && asprintf(name, "%s%u", prefixes[point], number) < 0)
@@ -411,7 +411,7 @@ static int add_instruction(struct work *work, uint32_t statement) {
 
 /* Lines and blocks stand before an instruction whatever its predicate is. */
 static bool is_guarded(const struct work *work, const struct probe_site *site) {
-	return (site->stub || site->point == PROBE_MEMORY || site->point == PROBE_RETURN) &&
+	return (site->stub || site->point == POINT_MEMORY || site->point == POINT_RETURN) &&
 	       site->statement < work->body->statement_count &&
 	       work->body->statements[site->statement].guard != PTX_NONE;
 }
@@ -431,7 +431,7 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 	uint32_t label = skips ? work->labels++ : 0;
 	int r = 0;
 
-	if (site->point == PROBE_MEMORY) {
+	if (site->point == POINT_MEMORY) {
 		probe_access_read(&work->names, site->statement, &access);
 		place.access = &access;
 		place.instruction = instruction_id(pass->options->image, pass->instruction_count);

@@ -9,6 +9,7 @@
  * __memcapture__N.
  */
 
+#include "proto/point.h"
 #include "ptx-edit.h"
 
 enum {
@@ -24,31 +25,24 @@ enum {
 	PROBE_E_FUNCTION,
 };
 
-enum probe_point {
-	/*
-	 * Before the first statement that is no declaration. If the body calls one of
-	 * options.stubs, there instead: each such call is replaced.
-	 */
-	PROBE_ENTRY,
-	/* Before every `ret` and `exit` of the body, under its predicate, and at its end if that
-	 * can be reached. */
-	PROBE_RETURN,
-	/*
-	 * Before every memory instruction, under its predicate: ld ldu st atom red, ldmatrix
-	 * stmatrix, cp.async and cp.reduce.async (not what waits or commits), multimem. Not
-	 * st.param and the ld.param of a call's result.
-	 */
-	PROBE_MEMORY,
-	/* Before the first instruction of each run of instructions whose .loc names that line (not
-	 * only in its inlined_at). */
-	PROBE_LINE,
-	/*
-	 * At the start of the n-th basic block of the body, counted from 0 in the order of the
-	 * text: blocks begin at labels that something branches to, and behind bra, brx, ret, exit
-	 * and trap.
-	 */
-	PROBE_BLOCK,
-};
+/*
+ * Points (proto/point.h) in PTX:
+ *
+ * ENTRY   Before the first statement that is no declaration. If the body calls one of
+ *         options.stubs, there instead: each such call is replaced.
+ * RETURN  Before every `ret` and `exit` of the body, under its predicate, and at its end if that
+ * can
+ *         be reached.
+ * MEMORY  Before every memory instruction, under its predicate: ld ldu st atom red, ldmatrix
+ *         stmatrix, cp.async and cp.reduce.async (not what waits or commits), multimem. Not
+ *         st.param and the ld.param of a call's result.
+ * LINE    Before the first instruction of each run of instructions whose .loc names that line (not
+ *         only in its inlined_at).
+ * BLOCK   At the start of the n-th basic block of the body, counted from 0 in the order of the
+ * text:
+ *         blocks begin at labels that something branches to, and behind bra, brx, ret, exit and
+ *         trap.
+ */
 
 /*
  * At one instruction, entries come before blocks, lines, memory accesses and returns; programs of
@@ -67,9 +61,6 @@ enum probe_point {
  */
 
 #define PROBE_BARE_SUFFIX "__gpuprobe_bare"
-
-/* Bits of probe_use.spaces: 1 << (enum gpuprobe_space of proto/gpuprobe.bpf.h). */
-#define PROBE_SPACES_DEFAULT 0x1fu /* all but param */
 
 /*
  * A program's PTX, laid out as daemon/worker/job.md says, without .version/.target/.address_size.
@@ -96,8 +87,8 @@ static inline const char *probe_program_label(const struct probe_program *progra
 /* One program at one kind of point of a function. */
 struct probe_use {
 	uint32_t program; /* index */
-	enum probe_point point;
-	uint32_t spaces; /* MEMORY: which */
+	enum point_kind point;
+	uint32_t spaces; /* MEMORY: which; bits of 1 << enum gpuprobe_space */
 	const char *file; /* LINE: matches the end of the path in .file, at a '/' or whole */
 	uint32_t line; /* LINE */
 	uint32_t block; /* BLOCK */
@@ -125,7 +116,7 @@ struct probe_instruction {
 };
 
 struct probe_options {
-	/* names of functions, mangled, demangled without parameters or plain; see PROBE_ENTRY */
+	/* names of functions, mangled, demangled without parameters or plain; see POINT_ENTRY */
 	const char *const *stubs;
 	size_t n_stubs;
 	uint32_t image; /* upper half of instruction ids */

@@ -409,7 +409,7 @@ static int probe_module(struct file *file, const struct request *request) {
 
 /* entry, return, memory, line:FILE:N, block:N */
 static bool read_point(struct request *request, char *word) {
-	struct probe_use use = { .spaces = PROBE_SPACES_DEFAULT };
+	struct probe_use use = { .spaces = POINT_SPACES_DEFAULT };
 	char *colon = strrchr(word, ':'), *end;
 	unsigned long number;
 
@@ -417,21 +417,21 @@ static bool read_point(struct request *request, char *word) {
 		return false;
 	use.program = request->program_count - 1;
 	if (!strcmp(word, "entry")) {
-		use.point = PROBE_ENTRY;
+		use.point = POINT_ENTRY;
 	} else if (!strcmp(word, "return")) {
-		use.point = PROBE_RETURN;
+		use.point = POINT_RETURN;
 	} else if (!strcmp(word, "memory")) {
-		use.point = PROBE_MEMORY;
+		use.point = POINT_MEMORY;
 	} else if (colon && colon[1]) {
 		number = strtoul(colon + 1, &end, 10);
 		if (*end || number > UINT32_MAX)
 			return false;
 		*colon = '\0';
 		if (!strcmp(word, "block")) {
-			use.point = PROBE_BLOCK;
+			use.point = POINT_BLOCK;
 			use.block = (uint32_t)number;
 		} else if (!strncmp(word, "line:", 5)) {
-			use.point = PROBE_LINE;
+			use.point = POINT_LINE;
 			use.file = word + 5;
 			use.line = (uint32_t)number;
 		} else {

@@ -9,7 +9,7 @@
 
 static const struct trial entry = {
 	.options = { .call = true, .bare = true },
-	.uses = { { .point = PROBE_ENTRY } },
+	.uses = { { .point = POINT_ENTRY } },
 	.use_count = 1,
 	.count = 1,
 	.kernels_only = true,
@@ -98,7 +98,7 @@ static void test_none(void **state) {
 				 occurrences(text, ".entry k" BARE "("));
 		finish(&trial);
 	}
-	trial.uses[0] = (struct probe_use){ .point = PROBE_LINE, .file = "x.cu", .line = 3 };
+	trial.uses[0] = (struct probe_use){ .point = POINT_LINE, .file = "x.cu", .line = 3 };
 	must(HEADER ".visible .entry k() { ret; }\n", &trial);
 	assert_int_equal(trial.sites[0], 0);
 	assert_int_equal(occurrences(trial.out, BARE), 0);

@@ -131,7 +131,7 @@ static void test_memory(void **state) {
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_MEMORY, .spaces = 0x3f } },
+		.uses = { { .point = POINT_MEMORY, .spaces = 0x3f } },
 		.use_count = 1,
 		.options = { .call = true, .image = 9 },
 	};
@@ -179,7 +179,7 @@ static void test_parameters(void **state) {
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_MEMORY, .spaces = 0x3f } },
+		.uses = { { .point = POINT_MEMORY, .spaces = 0x3f } },
 		.use_count = 1,
 		.options = { .call = true },
 	};
@@ -203,7 +203,7 @@ static void test_parameters(void **state) {
 	finish(&trial);
 	/* references are no numbers */
 	one.context = fields;
-	trial.uses[0].point = PROBE_ENTRY;
+	trial.uses[0].point = POINT_ENTRY;
 	must(".version 7.0\n.target sm_80, texmode_independent\n.address_size 64\n.visible .entry "
 	     "k(.param .texref t, .param .samplerref s, .param .u64 x, .param .surfref u) { ret; "
 	     "}\n",
@@ -222,7 +222,7 @@ static void test_parameters(void **state) {
 	assemble(trial.out, "sm_80");
 	finish(&trial);
 	/* a name that is another's in a scope */
-	trial.uses[0].point = PROBE_RETURN;
+	trial.uses[0].point = POINT_RETURN;
 	must(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x, "
 	     ".param .u64 y) { .reg .pred p; { .reg .u64 x; .reg .b64 y<3>; mov.u64 x, 5; "
 	     "setp.eq.u64 p, x, 5; @p ret; } ret; }\n",

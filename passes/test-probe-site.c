@@ -47,7 +47,7 @@ static void check(const char *body, struct probe_use use, const char *call) {
 }
 
 static void check_return(const char *body) {
-	check(body, (struct probe_use){ .point = PROBE_RETURN }, "__retprobe_func__k");
+	check(body, (struct probe_use){ .point = POINT_RETURN }, "__retprobe_func__k");
 }
 
 static void test_returns(void **state) {
@@ -81,7 +81,7 @@ static void test_returns(void **state) {
 static void test_predicated_returns(void **state) {
 	const struct probe_program one = program("p", FUNCTION("p"));
 	struct trial trial = {
-		.programs = &one, .count = 1, .uses = { { .point = PROBE_RETURN } }, .use_count = 1
+		.programs = &one, .count = 1, .uses = { { .point = POINT_RETURN } }, .use_count = 1
 	};
 
 	must(HEADER ".visible .entry k()\n{\n.reg .pred %p<3>;\n@%p1 ret;\n@!%p2 exit;\n{ @ ! "
@@ -110,13 +110,13 @@ static void test_frames(void **state) {
 	for (uint32_t line = 2; line < 8; line++) {
 		snprintf(body, sizeof(body), text, line < 6 ? "#" : "", line == 6 ? "#" : "",
 			 line == 7 ? "#" : "");
-		check(body, (struct probe_use){ .point = PROBE_LINE, .file = "x.cu", .line = line },
+		check(body, (struct probe_use){ .point = POINT_LINE, .file = "x.cu", .line = line },
 		      "__lineprobe__0");
 	}
 	check("{ .reg .b64 t; .reg .b32 r; mov.u32 r, 1;\n{ .param .b32 a;\n#st.param.b32 [a], "
 	      "r;\nproto: .callprototype _ (.param .b32 _);\n"
 	      ".loc 1 9 1\ncall t, (a), proto; } ret; }",
-	      (struct probe_use){ .point = PROBE_LINE, .file = "x.cu", .line = 9 },
+	      (struct probe_use){ .point = POINT_LINE, .file = "x.cu", .line = 9 },
 	      "__lineprobe__0");
 	check_return("{ .reg .b32 r; mov.u32 r, 1;\n#st.param.b32 [x], r;\n.loc 1 1 "
 		     "1\nst.param.b32 [x+4], r;\nret; }");
@@ -140,8 +140,8 @@ static void test_results(void **state) {
 	};
 	struct trial trial = {
 		.count = 1,
-		.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT },
-			  { .point = PROBE_LINE, .file = "x.cu", .line = 5 } },
+		.uses = { { .point = POINT_MEMORY, .spaces = POINT_SPACES_DEFAULT },
+			  { .point = POINT_LINE, .file = "x.cu", .line = 5 } },
 		.use_count = 2,
 		.kernels_only = true,
 		.options = { .call = true },
@@ -176,7 +176,7 @@ static void test_indexed_results(void **state) {
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_MEMORY, .spaces = 0x3f } },
+		.uses = { { .point = POINT_MEMORY, .spaces = 0x3f } },
 		.use_count = 1,
 		.kernels_only = true,
 		.options = { .call = true },
@@ -192,7 +192,7 @@ static void test_indexed_results(void **state) {
 }
 
 static void check_line(const char *body, const char *file, uint32_t line) {
-	check(body, (struct probe_use){ .point = PROBE_LINE, .file = file, .line = line },
+	check(body, (struct probe_use){ .point = POINT_LINE, .file = file, .line = line },
 	      "__lineprobe__0");
 }
 
@@ -223,7 +223,7 @@ static void test_lines(void **state) {
 }
 
 static void check_block(const char *body, uint32_t block) {
-	check(body, (struct probe_use){ .point = PROBE_BLOCK, .block = block }, "__blockprobe__0");
+	check(body, (struct probe_use){ .point = POINT_BLOCK, .block = block }, "__blockprobe__0");
 }
 
 static void test_blocks(void **state) {
@@ -263,7 +263,7 @@ static void check_stub(const char *text, const char *expected, uint32_t sites) {
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_ENTRY } },
+		.uses = { { .point = POINT_ENTRY } },
 		.use_count = 1,
 		.options = { .call = true, .stubs = stub_names, .n_stubs = 2 },
 		.kernels_only = true,
@@ -325,7 +325,7 @@ static void test_stub_errors(void **state) {
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_ENTRY } },
+		.uses = { { .point = POINT_ENTRY } },
 		.use_count = 1,
 		.options = { .stubs = stub_names, .n_stubs = 2 },
 	};
@@ -379,7 +379,7 @@ static void test_names(void **state) {
 }
 
 static void check_memory(const char *body) {
-	check(body, (struct probe_use){ .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT },
+	check(body, (struct probe_use){ .point = POINT_MEMORY, .spaces = POINT_SPACES_DEFAULT },
 	      "__memcapture__0");
 }
 
@@ -417,7 +417,7 @@ static void test_instructions(void **state) {
 	const struct probe_program one = program("p", FUNCTION("p"));
 	struct trial trial = { .programs = &one,
 			       .count = 1,
-			       .uses = { { .point = PROBE_MEMORY, .spaces = 1 << 1 | 1 << 5 } },
+			       .uses = { { .point = POINT_MEMORY, .spaces = 1 << 1 | 1 << 5 } },
 			       .use_count = 1 };
 	static const char *const expected[] = { "f ld.param.u64 %rd1, [a]; :0",
 						"f st.global.u64 [%rd1], %rd1; :0",
@@ -449,13 +449,13 @@ static void test_order(void **state) {
 		.programs = programs,
 		.count = 2,
 		.uses = {
-			{ .program = 0, .point = PROBE_RETURN },
-			{ .program = 0, .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT },
-			{ .program = 1, .point = PROBE_LINE, .file = "x.cu", .line = 3 },
-			{ .program = 1, .point = PROBE_MEMORY, .spaces = 1 << 1 },
-			{ .program = 0, .point = PROBE_LINE, .file = "x.cu", .line = 3 },
-			{ .program = 0, .point = PROBE_BLOCK },
-			{ .program = 0, .point = PROBE_ENTRY },
+			{ .program = 0, .point = POINT_RETURN },
+			{ .program = 0, .point = POINT_MEMORY, .spaces = POINT_SPACES_DEFAULT },
+			{ .program = 1, .point = POINT_LINE, .file = "x.cu", .line = 3 },
+			{ .program = 1, .point = POINT_MEMORY, .spaces = 1 << 1 },
+			{ .program = 0, .point = POINT_LINE, .file = "x.cu", .line = 3 },
+			{ .program = 0, .point = POINT_BLOCK },
+			{ .program = 0, .point = POINT_ENTRY },
 		},
 		.use_count = 7,
 		.options = { .call = true },

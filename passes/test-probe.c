@@ -17,7 +17,7 @@
 
 static const struct trial entry_call = {
 	.options = { .call = true },
-	.uses = { { .point = PROBE_ENTRY } },
+	.uses = { { .point = POINT_ENTRY } },
 	.use_count = 1,
 	.count = 1,
 };
@@ -129,12 +129,12 @@ static void test_all_points(void **state) {
 		.programs = programs,
 		.count = 2,
 		.uses = {
-			{ .program = 0, .point = PROBE_ENTRY },
-			{ .program = 1, .point = PROBE_ENTRY },
-			{ .program = 1, .point = PROBE_RETURN },
-			{ .program = 0, .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT },
-			{ .program = 0, .point = PROBE_LINE, .file = "x.cu", .line = 7 },
-			{ .program = 0, .point = PROBE_BLOCK, .block = 1 },
+			{ .program = 0, .point = POINT_ENTRY },
+			{ .program = 1, .point = POINT_ENTRY },
+			{ .program = 1, .point = POINT_RETURN },
+			{ .program = 0, .point = POINT_MEMORY, .spaces = POINT_SPACES_DEFAULT },
+			{ .program = 0, .point = POINT_LINE, .file = "x.cu", .line = 7 },
+			{ .program = 0, .point = POINT_BLOCK, .block = 1 },
 		},
 		.use_count = 6,
 	};
@@ -174,7 +174,7 @@ static void test_stacks(void **state) {
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT } },
+		.uses = { { .point = POINT_MEMORY, .spaces = POINT_SPACES_DEFAULT } },
 		.use_count = 1,
 		.kernels_only = true,
 	};
@@ -214,7 +214,7 @@ static void test_nested_stacks(void **state) {
 		".func (.param .b64 r) p()\n{\n\t.local .align 8 .b8 stack[8];\n\t.reg .b64 a;\n"
 		"\tmov.u64 a, stack;\n\tst.local.u64 [a], a;\n\tst.param.b64 [r], a;\n\tret;\n}\n");
 	struct trial trial = {
-		.programs = &one, .count = 1, .uses = { { .point = PROBE_ENTRY } }, .use_count = 1
+		.programs = &one, .count = 1, .uses = { { .point = POINT_ENTRY } }, .use_count = 1
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -241,7 +241,7 @@ static void test_nothing_to_do(void **state) {
 	assert_int_equal(trial.sites[0], 0);
 	finish(&trial);
 	/* there is no such point: the program does not come in */
-	trial.uses[0].point = PROBE_BLOCK;
+	trial.uses[0].point = POINT_BLOCK;
 	trial.uses[0].block = 1;
 	must(HEADER ".entry k() { ret; }", &trial);
 	assert_string_equal(trial.out, HEADER ".entry k() { ret; }");
@@ -401,7 +401,7 @@ static void test_misuse(void **state) {
 	const struct probe_program one = program("p", FUNCTION("p"));
 	static const char text[] = HEADER ".func f { ret; } .entry k { ret; }";
 	struct probe_use bad = { .program = 1 }, good = { 0 }, no_point = { .point = 99 },
-			 no_file = { .point = PROBE_LINE };
+			 no_file = { .point = POINT_LINE };
 	struct probe_use *const uses[] = { &bad, &no_point, &no_file };
 	struct probe_options options = { 0 };
 	struct probe_function functions[2];
@@ -458,7 +458,7 @@ static void test_simple_names(void **state) {
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_ENTRY }, { .point = PROBE_RETURN } },
+		.uses = { { .point = POINT_ENTRY }, { .point = POINT_RETURN } },
 		.use_count = 2,
 		.options = { .call = true },
 	};
@@ -486,7 +486,7 @@ static void test_constant_bank(void **state) {
 	struct trial trial = {
 		.programs = programs,
 		.count = 2,
-		.uses = { { .program = 0 }, { .program = 1, .point = PROBE_RETURN } },
+		.uses = { { .program = 0 }, { .program = 1, .point = POINT_RETURN } },
 		.use_count = 2,
 	};
 	char text[512];

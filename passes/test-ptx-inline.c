@@ -338,8 +338,8 @@ static void test_many_sites(void **state) {
 	struct trial trial = {
 		.programs = &one,
 		.count = 1,
-		.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT },
-			  { .point = PROBE_RETURN } },
+		.uses = { { .point = POINT_MEMORY, .spaces = POINT_SPACES_DEFAULT },
+			  { .point = POINT_RETURN } },
 		.use_count = 2,
 		.kernels_only = true,
 	};

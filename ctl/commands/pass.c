@@ -20,6 +20,7 @@
 #include "ctl/base/ctl.h"
 #include "lib/json.h"
 #include "lib/pass/pass-run.h"
+#include "proto/point.h"
 #include "passes/ptx-module.h"
 #include "lib/varlink/varlink-json.h"
 
@@ -160,10 +161,8 @@ static bool find_builtin(char path[static PATH_MAX], const char *name) {
 /* The first attach point of the kernel that the pass means: by kind, in this order. */
 static bool choose_point(const struct pass_definition *definition, const char *kernel, char *point,
 			 size_t size) {
-	static const char *const prefixes[] = { "kprobe/", "kretprobe/", "memcapture/" };
-
-	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
-		snprintf(point, size, "%s%s", prefixes[i], kernel);
+	for (size_t i = POINT_ENTRY; i <= POINT_MEMORY; i++) {
+		snprintf(point, size, "%s/%s", point_table[i].section, kernel);
 		if (pass_definition_means(definition, point))
 			return true;
 	}

@@ -7,6 +7,7 @@
 
 #include "ctl/base/ctl.h"
 #include "lib/json.h"
+#include "proto/point.h"
 
 static const char program_help[] =
 	"Usage: gpuprobectl program show PROGRAM\n"
@@ -24,17 +25,6 @@ static void print_list(json_object *list) {
 		ctl_print_text(json_object_get_string(json_object_array_get_idx(list, i)));
 	}
 	puts(n ? "" : "none");
-}
-
-/* Points of the SASS engine alone: proto/gpuprobe.bpf.h, struct gpuprobe_event_ctx. */
-static bool is_event(const char *point) {
-	static const char *const events[] = { "call", "ret",    "barrier", "syncwarp",
-					      "shfl", "malloc", "free" };
-
-	for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++)
-		if (!strcmp(point, events[i]))
-			return true;
-	return false;
 }
 
 /* "sass engine: no: it reads params of its context". Whom the attachment does not ask for is not
@@ -73,6 +63,7 @@ static void print_program(json_object *program) {
 	json_object *attachment = json_member(program, "attachment");
 	const char *engine = ctl_string(attachment, "engine"),
 		   *point = ctl_string(attachment, "point");
+	const struct point *row = point_find(point);
 	long long isa = json_int_of(program, "isa");
 
 	ctl_print_text(ctl_string(attachment, "program"));
@@ -84,7 +75,8 @@ static void print_program(json_object *program) {
 	       (long long)json_int_of(program, "target"),
 	       (long long)json_int_of(program, "local_bytes"));
 	print_list(json_member(program, "maps"));
-	print_engine("ptx", engine, is_event(point) ? "it has no such point" : "");
+	print_engine("ptx", engine,
+		     row && !(row->engines & POINT_ON_PTX) ? "it has no such point" : "");
 	print_engine("sass", engine, ctl_string(program, "sass"));
 	print_patches(json_member(program, "patches"));
 }

@@ -25,8 +25,6 @@
 #define TIMEOUT_MS 1000
 #define MEMORY_MIB 1024
 
-static const char *const attach_types[] = { "any", "kprobe", "kretprobe", "memcapture" };
-
 /* Says what is wrong. Returns PASS_E_INVALID. */
 __attribute__((format(printf, 2, 3))) static int invalid(char error[static PASS_ERROR_SIZE],
 							 const char *format, ...) {
@@ -164,11 +162,11 @@ static int parse_attach(struct pass_definition *definition, json_object *object,
 	r = get_string(object, "attach_type", &type, error);
 	if (r)
 		return r;
-	while (type && i < sizeof(attach_types) / sizeof(*attach_types) &&
-	       strcmp(type, attach_types[i]))
+	while (type && i < sizeof(pass_attach_types) / sizeof(*pass_attach_types) &&
+	       strcmp(type, pass_attach_types[i]))
 		i++;
 	free(type);
-	if (i == sizeof(attach_types) / sizeof(*attach_types))
+	if (i == sizeof(pass_attach_types) / sizeof(*pass_attach_types))
 		return invalid(error, "attach_type is not any, kprobe, kretprobe or memcapture");
 	definition->attach_type = (enum pass_attach_type)i;
 	r = get(object, "attach_points", json_type_object, &points, error);
@@ -408,7 +406,7 @@ json_object *pass_definition_to_json(const struct pass_definition *definition) {
 	inner = json_add_object(object, "attach_points");
 	append_strings(json_add_array(inner, "include"), &definition->include);
 	append_strings(json_add_array(inner, "exclude"), &definition->exclude);
-	json_add_string(object, "attach_type", attach_types[definition->attach_type]);
+	json_add_string(object, "attach_type", pass_attach_types[definition->attach_type]);
 	json_add_int(object, "order", definition->order);
 	json_add(object, "parameters",
 		 definition->parameters ? json_object_get(definition->parameters)

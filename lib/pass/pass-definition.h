@@ -29,6 +29,8 @@ enum pass_attach_type {
 	PASS_ATTACH_KRETPROBE,
 	PASS_ATTACH_MEMCAPTURE,
 };
+/* As definitions name them: those of a kind of section (proto/point.h), or all. */
+static const char *const pass_attach_types[] = { "any", "kprobe", "kretprobe", "memcapture" };
 
 struct pass_strings {
 	char **strings; /* owned */

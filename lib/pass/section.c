@@ -19,20 +19,6 @@
 #include <string.h>
 
 #include "lib/base/text.h"
-#include "proto/patch.h"
-
-static const char *const point_names[] = { "entry", "return", "memory", "line", "block" };
-static const struct {
-	const char *name;
-	enum patch_instruction instruction;
-} classes[] = {
-	{ "call", PATCH_CALL },         { "ret", PATCH_RET },   { "barrier", PATCH_BARRIER },
-	{ "syncwarp", PATCH_SYNCWARP }, { "shfl", PATCH_SHFL }, { "malloc", PATCH_MALLOC },
-	{ "free", PATCH_FREE },
-};
-static const char *const space_names[] = {
-	"generic", "global", "shared", "local", "const", "param"
-};
 
 /* Says what is wrong with the section, in one line; returns SECTION_E_INVALID. */
 __attribute__((format(printf, 3, 4))) static int wrong(char *error, const char *text,
@@ -67,21 +53,33 @@ static bool number(const char *text, uint32_t min, uint32_t *value) {
 
 /* A class of instructions behind the '@'. False: it is none. */
 static bool parse_class(struct section *section, const char *place) {
-	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
-		if (strcmp(place, classes[i].name) == 0) {
-			section->point = SECTION_CLASS;
-			section->instruction = classes[i].instruction;
-			return true;
-		}
-	return false;
+	const struct point *point = point_find(place);
+
+	if (!point || point->kind != POINT_CLASS)
+		return false;
+	section->point = POINT_CLASS;
+	section->instruction = (uint32_t)__builtin_ctz(point->instructions);
+	return true;
+}
+
+/* Names of all classes: "call, ret". */
+static const char *class_names(char text[static 128]) {
+	size_t n = 0;
+
+	for (size_t i = 0; i < POINT_COUNT; i++)
+		if (point_table[i].kind == POINT_CLASS)
+			n += (size_t)snprintf(text + n, 128 - n, "%s%s", n ? ", " : "",
+					      point_table[i].name);
+	return text;
 }
 
 /* What stands behind the '@'. */
 static int parse_place(struct section *section, const char *text, const char *place, char *error) {
 	const char *colon = strrchr(place, ':');
 	size_t n = colon ? (size_t)(colon - place) : 0;
+	char names[128];
 
-	if (section->point != SECTION_ENTRY)
+	if (section->point != POINT_ENTRY)
 		return wrong(error, text,
 			     "a source line, block or class of instructions has one point, that of "
 			     "kprobe/: no @ here");
@@ -91,13 +89,12 @@ static int parse_place(struct section *section, const char *text, const char *pl
 				       "classes of instructions are those of kernels: no dev: here")
 			       : 0;
 	if (!n || !colon[1])
-		return wrong(error, text,
-			     "expected FILE:LINE, block:N, or one of call, ret, barrier, syncwarp, "
-			     "shfl, malloc, free after @");
+		return wrong(error, text, "expected FILE:LINE, block:N, or one of %s after @",
+			     class_names(names));
 	if (n == 5 && strncmp(place, "block", 5) == 0) {
 		if (!number(colon + 1, 0, &section->block))
 			return wrong(error, text, "expected a number after block:");
-		section->point = SECTION_BLOCK;
+		section->point = POINT_BLOCK;
 		return 0;
 	}
 	if (!number(colon + 1, 1, &section->line))
@@ -108,7 +105,7 @@ static int parse_place(struct section *section, const char *text, const char *pl
 			     SECTION_FILE_SIZE - 1);
 	memcpy(section->file, place, n);
 	section->file[n] = '\0';
-	section->point = SECTION_LINE;
+	section->point = POINT_LINE;
 	return 0;
 }
 
@@ -139,10 +136,10 @@ static int parse_rest(struct section *section, const char *text, const char *res
 	int r;
 
 	if (strncmp(rest, "__memcapture", 12) == 0 && (!rest[12] || rest[12] == '@') &&
-	    section->point != SECTION_RETURN) {
-		section->point = SECTION_MEMORY;
+	    section->point != POINT_RETURN) {
+		section->point = POINT_MEMORY;
 		strcpy(section->kernel, "*");
-	} else if (strcmp(rest, "__directly_run") == 0 && section->point == SECTION_ENTRY) {
+	} else if (strcmp(rest, "__directly_run") == 0 && section->point == POINT_ENTRY) {
 		strcpy(section->kernel, SECTION_DIRECTLY_RUN);
 	} else {
 		r = parse_kernel(section, text, rest, at ? (size_t)(at - rest) : strlen(rest),
@@ -155,24 +152,16 @@ static int parse_rest(struct section *section, const char *text, const char *res
 
 int section_parse(struct section *section, const char *text, const char *kernel,
 		  char error[static SECTION_ERROR_SIZE]) {
-	static const struct {
-		const char *name;
-		enum section_point point;
-	} kinds[] = {
-		{ "kprobe", SECTION_ENTRY },
-		{ "kretprobe", SECTION_RETURN },
-		{ "memcapture", SECTION_MEMORY },
-	};
 	int r = 0;
 
 	memset(section, 0, sizeof(*section));
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		size_t n = strlen(kinds[i].name);
+	for (size_t i = 0; i <= POINT_MEMORY && !section->known; i++) {
+		size_t n = strlen(point_table[i].section);
 
-		if (strncmp(text, kinds[i].name, n) != 0 || (text[n] && text[n] != '/'))
+		if (strncmp(text, point_table[i].section, n) != 0 || (text[n] && text[n] != '/'))
 			continue;
 		section->known = true;
-		section->point = kinds[i].point;
+		section->point = point_table[i].kind;
 		if (text[n])
 			r = parse_rest(section, text, text + n + 1, error);
 	}
@@ -181,23 +170,8 @@ int section_parse(struct section *section, const char *text, const char *kernel,
 	return r;
 }
 
-const char *section_point_name(const struct section *section) {
-	for (size_t i = 0;
-	     section->point == SECTION_CLASS && i < sizeof(classes) / sizeof(classes[0]); i++)
-		if (classes[i].instruction == section->instruction)
-			return classes[i].name;
-	return point_names[section->point];
-}
-
-const char *section_context(const struct section *section) {
-	switch (section->point) {
-	case SECTION_MEMORY:
-		return "gpuprobe_memory_ctx";
-	case SECTION_CLASS:
-		return "gpuprobe_event_ctx";
-	default:
-		return "gpuprobe_kernel_ctx";
-	}
+const struct point *section_point(const struct section *section) {
+	return point_of(section->point, section->instruction);
 }
 
 bool section_prefixed(const struct section *section, const char *text) {
@@ -211,9 +185,9 @@ bool section_prefixed(const struct section *section, const char *text) {
 }
 
 const char *section_needs_ptx(const struct section *section) {
-	if (section->point == SECTION_LINE)
+	if (section->point == POINT_LINE)
 		return "source lines are points of PTX: the SASS engine has none";
-	if (section->point == SECTION_BLOCK)
+	if (section->point == POINT_BLOCK)
 		return "basic blocks are points of PTX: the SASS engine has none";
 	if (section->device_function)
 		return "device functions are functions of PTX: the SASS engine sees kernels";
@@ -223,16 +197,5 @@ const char *section_needs_ptx(const struct section *section) {
 }
 
 bool section_needs_sass(const struct section *section) {
-	return section->point == SECTION_CLASS;
-}
-
-uint32_t section_space(const char *name) {
-	for (unsigned int i = 0; i < sizeof(space_names) / sizeof(space_names[0]); i++)
-		if (strcmp(name, space_names[i]) == 0)
-			return UINT32_C(1) << i;
-	return 0;
-}
-
-const char *section_space_name(unsigned int number) {
-	return number < sizeof(space_names) / sizeof(space_names[0]) ? space_names[number] : NULL;
+	return section->point == POINT_CLASS;
 }

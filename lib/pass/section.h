@@ -10,14 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum section_point {
-	SECTION_ENTRY,
-	SECTION_RETURN,
-	SECTION_MEMORY,
-	SECTION_LINE,
-	SECTION_BLOCK,
-	SECTION_CLASS, /* instructions of a class: machine code alone has these */
-};
+#include "proto/point.h"
 
 enum section_result {
 	_SECTION_SUCCESS,
@@ -31,7 +24,7 @@ enum section_result {
 	"__gpuprobe_directly_run" /* the kernel that `gpuprobectl run` launches */
 
 struct section {
-	enum section_point point;
+	enum point_kind point;
 	bool known; /* begins with kprobe, kretprobe or memcapture; else the point is the entry */
 	bool device_function; /* kernel means functions that are no kernels */
 	char kernel[SECTION_KERNEL_SIZE]; /* name or glob; empty: it says none */
@@ -47,11 +40,8 @@ struct section {
 int section_parse(struct section *section, const char *text, const char *kernel,
 		  char error[static SECTION_ERROR_SIZE]);
 
-/* "entry", "return", "memory", "line", "block", or the name of the class. */
-const char *section_point_name(const struct section *section);
-
-/* The struct of proto/gpuprobe.bpf.h that a program there gets. */
-const char *section_context(const struct section *section);
+/* The row of its point. */
+const struct point *section_point(const struct section *section);
 
 /*
  * Whether the section says the kernel's name with the prefix cuda_, a convention of other loaders
@@ -66,12 +56,3 @@ bool section_prefixed(const struct section *section, const char *text);
  * it can have. */
 const char *section_needs_ptx(const struct section *section);
 bool section_needs_sass(const struct section *section);
-
-/* Names of state spaces. The bit of one, 1 << its number in proto/gpuprobe.bpf.h; 0: there is none
- * of this name. */
-#define SECTION_SPACES_DEFAULT UINT32_C(0x1f) /* all but param */
-#define SECTION_SPACES_SASS                                                                      \
-	UINT32_C(0xf) /* that accesses of machine code can be to: generic, global, shared, local \
-		       */
-uint32_t section_space(const char *name);
-const char *section_space_name(unsigned int number); /* NULL: no more */

@@ -19,45 +19,45 @@
 static void test_forms(void **state) {
 	static const struct {
 		const char *text, *kernel;
-		enum section_point point;
+		enum point_kind point;
 		bool known, device;
 		const char *name, *file;
 		uint32_t line, block;
 	} cases[] = {
-		{ "kprobe/f", NULL, SECTION_ENTRY, true, false, "f", "", 0, 0 },
-		{ "kretprobe/f", NULL, SECTION_RETURN, true, false, "f", "", 0, 0 },
-		{ "memcapture/f", NULL, SECTION_MEMORY, true, false, "f", "", 0, 0 },
-		{ "kprobe/__memcapture", NULL, SECTION_MEMORY, true, false, "*", "", 0, 0 },
-		{ "memcapture/__memcapture", NULL, SECTION_MEMORY, true, false, "*", "", 0, 0 },
-		{ "kprobe/__directly_run", NULL, SECTION_ENTRY, true, false, SECTION_DIRECTLY_RUN,
-		  "", 0, 0 },
-		{ "kprobe/dev:g", NULL, SECTION_ENTRY, true, true, "g", "", 0, 0 },
-		{ "kretprobe/dev:g", NULL, SECTION_RETURN, true, true, "g", "", 0, 0 },
-		{ "memcapture/dev:g*", NULL, SECTION_MEMORY, true, true, "g*", "", 0, 0 },
-		{ "kprobe/f@x.cu:12", NULL, SECTION_LINE, true, false, "f", "x.cu", 12, 0 },
-		{ "kprobe/f@C:/a b/x.cu:4294967294", NULL, SECTION_LINE, true, false, "f",
+		{ "kprobe/f", NULL, POINT_ENTRY, true, false, "f", "", 0, 0 },
+		{ "kretprobe/f", NULL, POINT_RETURN, true, false, "f", "", 0, 0 },
+		{ "memcapture/f", NULL, POINT_MEMORY, true, false, "f", "", 0, 0 },
+		{ "kprobe/__memcapture", NULL, POINT_MEMORY, true, false, "*", "", 0, 0 },
+		{ "memcapture/__memcapture", NULL, POINT_MEMORY, true, false, "*", "", 0, 0 },
+		{ "kprobe/__directly_run", NULL, POINT_ENTRY, true, false, SECTION_DIRECTLY_RUN, "",
+		  0, 0 },
+		{ "kprobe/dev:g", NULL, POINT_ENTRY, true, true, "g", "", 0, 0 },
+		{ "kretprobe/dev:g", NULL, POINT_RETURN, true, true, "g", "", 0, 0 },
+		{ "memcapture/dev:g*", NULL, POINT_MEMORY, true, true, "g*", "", 0, 0 },
+		{ "kprobe/f@x.cu:12", NULL, POINT_LINE, true, false, "f", "x.cu", 12, 0 },
+		{ "kprobe/f@C:/a b/x.cu:4294967294", NULL, POINT_LINE, true, false, "f",
 		  "C:/a b/x.cu", UINT32_MAX - 1, 0 },
-		{ "kprobe/dev:f@x.cu:1", NULL, SECTION_LINE, true, true, "f", "x.cu", 1, 0 },
-		{ "kprobe/f@block:0", NULL, SECTION_BLOCK, true, false, "f", "", 0, 0 },
-		{ "kprobe/f@block:31", NULL, SECTION_BLOCK, true, false, "f", "", 0, 31 },
-		{ "kprobe/f@call", NULL, SECTION_CLASS, true, false, "f", "", 0, 0 },
-		{ "kprobe/@barrier", "k*", SECTION_CLASS, true, false, "k*", "", 0, 0 },
-		{ "kprobe/f@call:3", NULL, SECTION_LINE, true, false, "f", "call", 3, 0 },
-		{ "kprobe/f@myblock:3", NULL, SECTION_LINE, true, false, "f", "myblock", 3, 0 },
-		{ "kprobe/ns::f<int>(float*)", NULL, SECTION_ENTRY, true, false,
-		  "ns::f<int>(float*)", "", 0, 0 },
-		{ "kprobe", NULL, SECTION_ENTRY, true, false, "", "", 0, 0 },
-		{ "kprobe/", NULL, SECTION_ENTRY, true, false, "", "", 0, 0 },
-		{ "kretprobe", "k", SECTION_RETURN, true, false, "k", "", 0, 0 },
-		{ "gpu", NULL, SECTION_ENTRY, false, false, "", "", 0, 0 },
-		{ "gpu/f@x", "k", SECTION_ENTRY, false, false, "k", "", 0, 0 },
-		{ "kprobes/f", "k", SECTION_ENTRY, false, false, "k", "", 0, 0 },
+		{ "kprobe/dev:f@x.cu:1", NULL, POINT_LINE, true, true, "f", "x.cu", 1, 0 },
+		{ "kprobe/f@block:0", NULL, POINT_BLOCK, true, false, "f", "", 0, 0 },
+		{ "kprobe/f@block:31", NULL, POINT_BLOCK, true, false, "f", "", 0, 31 },
+		{ "kprobe/f@call", NULL, POINT_CLASS, true, false, "f", "", 0, 0 },
+		{ "kprobe/@barrier", "k*", POINT_CLASS, true, false, "k*", "", 0, 0 },
+		{ "kprobe/f@call:3", NULL, POINT_LINE, true, false, "f", "call", 3, 0 },
+		{ "kprobe/f@myblock:3", NULL, POINT_LINE, true, false, "f", "myblock", 3, 0 },
+		{ "kprobe/ns::f<int>(float*)", NULL, POINT_ENTRY, true, false, "ns::f<int>(float*)",
+		  "", 0, 0 },
+		{ "kprobe", NULL, POINT_ENTRY, true, false, "", "", 0, 0 },
+		{ "kprobe/", NULL, POINT_ENTRY, true, false, "", "", 0, 0 },
+		{ "kretprobe", "k", POINT_RETURN, true, false, "k", "", 0, 0 },
+		{ "gpu", NULL, POINT_ENTRY, false, false, "", "", 0, 0 },
+		{ "gpu/f@x", "k", POINT_ENTRY, false, false, "k", "", 0, 0 },
+		{ "kprobes/f", "k", POINT_ENTRY, false, false, "k", "", 0, 0 },
 		/* --kernel stands for the name, and for no more */
-		{ "kprobe/f@x.cu:12", "k*", SECTION_LINE, true, false, "k*", "x.cu", 12, 0 },
-		{ "kprobe/@x.cu:12", "k", SECTION_LINE, true, false, "k", "x.cu", 12, 0 },
-		{ "kprobe/dev:f", "k", SECTION_ENTRY, true, true, "k", "", 0, 0 },
-		{ "kretprobe/f", "dev:k", SECTION_RETURN, true, true, "k", "", 0, 0 },
-		{ "kprobe/__memcapture", "k", SECTION_MEMORY, true, false, "k", "", 0, 0 },
+		{ "kprobe/f@x.cu:12", "k*", POINT_LINE, true, false, "k*", "x.cu", 12, 0 },
+		{ "kprobe/@x.cu:12", "k", POINT_LINE, true, false, "k", "x.cu", 12, 0 },
+		{ "kprobe/dev:f", "k", POINT_ENTRY, true, true, "k", "", 0, 0 },
+		{ "kretprobe/f", "dev:k", POINT_RETURN, true, true, "k", "", 0, 0 },
+		{ "kprobe/__memcapture", "k", POINT_MEMORY, true, false, "k", "", 0, 0 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -70,7 +70,7 @@ static void test_forms(void **state) {
 		    section.device_function != cases[i].device || section.line != cases[i].line ||
 		    section.block != cases[i].block)
 			fail_msg("%s: point %s, line %u, block %u", cases[i].text,
-				 section_point_name(&section), section.line, section.block);
+				 section_point(&section)->name, section.line, section.block);
 		assert_string_equal(section.kernel, cases[i].name);
 		assert_string_equal(section.file, cases[i].file);
 	}
@@ -179,7 +179,7 @@ static void test_engines(void **state) {
 		snprintf(text, sizeof(text), "kprobe/f@%s", classes[i].place);
 		assert_int_equal(section_parse(&section, text, NULL, error), 0);
 		assert_int_equal(section.instruction, classes[i].instruction);
-		assert_string_equal(section_point_name(&section), classes[i].place);
+		assert_string_equal(section_point(&section)->name, classes[i].place);
 		assert_true(section_needs_sass(&section));
 		assert_null(section_needs_ptx(&section));
 	}
@@ -194,19 +194,19 @@ static void test_engines(void **state) {
 		assert_false(section_needs_sass(&section));
 	}
 	assert_int_equal(section_parse(&section, "kretprobe/f", NULL, error), 0);
-	assert_string_equal(section_point_name(&section), "return");
+	assert_string_equal(section_point(&section)->name, "return");
 }
 
 static void test_spaces(void **state) {
 	uint32_t all = 0;
 
-	for (unsigned int i = 0; section_space_name(i); i++) {
-		assert_int_equal(section_space(section_space_name(i)), 1u << i);
+	for (unsigned int i = 0; i < POINT_SPACES; i++) {
+		assert_int_equal(point_space(point_spaces[i]), 1u << i);
 		all |= 1u << i;
 	}
-	assert_int_equal(all & ~section_space("param"), SECTION_SPACES_DEFAULT);
-	assert_int_equal(section_space("globals"), 0);
-	assert_int_equal(section_space("global"), 2); /* enum gpuprobe_space */
+	assert_int_equal(all & ~point_space("param"), POINT_SPACES_DEFAULT);
+	assert_int_equal(point_space("globals"), 0);
+	assert_int_equal(point_space("global"), 2); /* enum gpuprobe_space */
 }
 
 /* The convention cuda_ of other loaders. */

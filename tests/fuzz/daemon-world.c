@@ -398,7 +398,7 @@ void world_begin(void) {
 		strcpy(attachments[i]->section.kernel, i ? "other" : "vectorAdd");
 		strcpy(attachments[i]->section_text, i ? "kretprobe/other" : "kprobe/vectorAdd");
 		attachments[i]->section.known = true;
-		attachments[i]->section.point = i ? SECTION_RETURN : SECTION_ENTRY;
+		attachments[i]->section.point = i ? POINT_RETURN : POINT_ENTRY;
 		snprintf(attachments[i]->symbol, sizeof(attachments[i]->symbol), "p%zu", i);
 		attachments[i]->maps = i ? 7 : 1;
 		attachments[i]->process = i;

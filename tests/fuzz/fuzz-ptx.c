@@ -118,14 +118,14 @@ static void check_instructions(const struct ptx_module *module, const struct pro
 static char *probe(const struct ptx_module *module, const struct probe_program *program,
 		   const struct probe_options *options, size_t *length, uint32_t *sites) {
 	static const struct probe_use everywhere[USES] = {
-		{ .point = PROBE_ENTRY },
-		{ .point = PROBE_RETURN },
-		{ .point = PROBE_MEMORY, .spaces = 0x3f },
-		{ .point = PROBE_MEMORY, .spaces = 2 },
-		{ .point = PROBE_LINE, .file = "x.cu", .line = 1 },
-		{ .point = PROBE_BLOCK },
-		{ .point = PROBE_BLOCK, .block = 2 },
-		{ .point = PROBE_ENTRY },
+		{ .point = POINT_ENTRY },
+		{ .point = POINT_RETURN },
+		{ .point = POINT_MEMORY, .spaces = 0x3f },
+		{ .point = POINT_MEMORY, .spaces = 2 },
+		{ .point = POINT_LINE, .file = "x.cu", .line = 1 },
+		{ .point = POINT_BLOCK },
+		{ .point = POINT_BLOCK, .block = 2 },
+		{ .point = POINT_ENTRY },
 	};
 	struct probe_function *functions;
 	struct probe_result result = { 0 };

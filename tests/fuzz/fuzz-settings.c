@@ -56,10 +56,9 @@ static void try_section(const char *text) {
 	for (int i = 0; i < 2; i++)
 		if (section_parse(&section, text, i ? "kernel" : NULL, error))
 			check_line(error);
-		else if (!section_point_name(&section) || section.point > SECTION_CLASS ||
-			 (i && !*section.kernel))
+		else if (!section_point(&section) || (i && !*section.kernel))
 			abort();
-	section_space(text);
+	point_space(text);
 }
 
 static void try_spec(const char *text) {

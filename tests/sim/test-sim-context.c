@@ -241,7 +241,7 @@ static void test_memory(void **state) {
 		const struct row *row = &rows[i / 2];
 		struct run run = {
 			.text = text,
-			.uses = { { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT } },
+			.uses = { { .point = POINT_MEMORY, .spaces = POINT_SPACES_DEFAULT } },
 			.use_count = 1,
 			.context = { 0, 8, 16, 24, 32, 40, 48 },
 			.fields = 7,
@@ -361,7 +361,7 @@ static void test_kernel(void **state) {
 		const uint64_t *expected = cases[x / 4].fields;
 		struct run run = {
 			.text = kernel_text,
-			.uses = { { .point = x & 1 ? PROBE_RETURN : PROBE_ENTRY } },
+			.uses = { { .point = x & 1 ? POINT_RETURN : POINT_ENTRY } },
 			.use_count = 1,
 			.fields = FIELDS_MAX,
 			.arguments = arguments,
@@ -413,7 +413,7 @@ static void test_stub(void **state) {
 	for (int call = 0; call < 2; call++) {
 		struct run run = {
 			.text = text,
-			.uses = { { .point = PROBE_ENTRY } },
+			.uses = { { .point = POINT_ENTRY } },
 			.use_count = 1,
 			.arguments = arguments,
 			.stubs = stubs,

@@ -56,13 +56,11 @@ static int choose_engine(struct attach_choices *choices, const struct linked_pro
  */
 static int choose_context(const struct linked_program *program, const char *text,
 			  const struct section *section, struct attach_trouble *trouble) {
-	static const char *const contexts[] = { "gpuprobe_kernel_ctx", "gpuprobe_memory_ctx",
-						"gpuprobe_event_ctx" };
-	const char *wanted = section ? section_context(section) : NULL;
+	const char *wanted = section ? point_contexts[section_point(section)->context].name : NULL;
 	bool ours = false;
 
-	for (size_t i = 0; i < sizeof(contexts) / sizeof(contexts[0]); i++)
-		ours = ours || strcmp(program->context, contexts[i]) == 0;
+	for (size_t i = 0; i < POINT_CONTEXTS; i++)
+		ours = ours || strcmp(program->context, point_contexts[i].name) == 0;
 	if (!ours || (wanted && strcmp(program->context, wanted) == 0))
 		return 0;
 	if (!wanted)
@@ -150,7 +148,7 @@ static int choose_all(struct attach_choices *choices, const struct linked *linke
 /* Whether --spaces means anybody. */
 static bool any_memory(const struct attach_choices *choices) {
 	for (size_t i = 0; i < choices->n; i++)
-		if (choices->programs[i].section.point == SECTION_MEMORY)
+		if (choices->programs[i].section.point == POINT_MEMORY)
 			return true;
 	return false;
 }

@@ -182,7 +182,7 @@ static int attach_check_program(const struct attach *attach, size_t i,
 	r = compiled_check_context(program, name, section->point, error);
 	if (r)
 		return r;
-	compiled_check_patch(program, section, attach->wish.spaces ?: SECTION_SPACES_DEFAULT);
+	compiled_check_patch(program, section, attach->wish.spaces ?: POINT_SPACES_DEFAULT);
 	if (program->patch_fd >= 0 ||
 	    (attach->wish.engine != ENGINE_SASS && !section_needs_sass(section)))
 		return 0;

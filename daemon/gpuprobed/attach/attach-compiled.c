@@ -24,8 +24,6 @@
 #include "proto/job.h"
 
 #define COMPILED_FIRST_OUTPUT 1
-#define COMPILED_PARAM_COUNT \
-	56 /* offset in a kernel's context; params come behind it, the end of it */
 
 void compiled_slot_symbol(char symbol[static REGISTRY_SYMBOL_SIZE], const char *prefix,
 			  size_t map) {
@@ -107,16 +105,14 @@ static int compiled_context(struct compiled_program *program, json_object *objec
 }
 
 int compiled_check_context(const struct compiled_program *program, const char *name,
-			   enum section_point point, char error[static COMPILED_ERROR_SIZE]) {
-	const bool memory = point == SECTION_MEMORY;
-	const int size = memory                   ? COMPILED_MEMORY_CONTEXT_SIZE
-			 : point == SECTION_CLASS ? COMPILED_EVENT_CONTEXT_SIZE
-						  : COMPILED_KERNEL_CONTEXT_SIZE;
+			   enum point_kind point, char error[static COMPILED_ERROR_SIZE]) {
+	const bool memory = point == POINT_MEMORY;
+	const uint32_t size = point_contexts[point_context_of(point)].size;
 
 	for (size_t i = 0; i < program->n_context; i++)
 		if (program->context[i] >= size) {
 			snprintf(error, COMPILED_ERROR_SIZE,
-				 "program %s reads byte %d of its context: %s it has %d bytes",
+				 "program %s reads byte %d of its context: %s it has %u bytes",
 				 name, program->context[i],
 				 memory ? "at a memory access" : "at this point", size);
 			return COMPILED_E_INVALID;
@@ -138,19 +134,20 @@ __attribute__((format(printf, 2, 3))) static void compiled_no_patch(
 
 void compiled_check_patch(struct compiled_program *program, const struct section *section,
 			  uint32_t spaces) {
+	const struct point *point = section_point(section);
 	const char *why = section_needs_ptx(section);
 
 	if (program->patch_fd < 0)
 		return;
 	if (why)
 		compiled_no_patch(program, "%s", why);
-	else if (section->point == SECTION_MEMORY && !(spaces & SECTION_SPACES_SASS))
+	else if (section->point == POINT_MEMORY && !(spaces & POINT_SPACES_SASS))
 		compiled_no_patch(
 			program,
 			"the SASS engine sees accesses to global, shared and local memory only");
 	for (size_t i = 0; i < program->n_context; i++)
-		if ((section->point == SECTION_ENTRY || section->point == SECTION_RETURN) &&
-		    program->context[i] >= COMPILED_PARAM_COUNT)
+		if (point->engines & POINT_ON_SASS &&
+		    program->context[i] >= point_contexts[point->context].sass_size)
 			compiled_no_patch(program, "the program reads the parameters of the "
 						   "kernel, which the SASS engine "
 						   "does not know");

@@ -20,9 +20,6 @@ enum {
 #define COMPILED_ERROR_SIZE 256
 #define COMPILED_CONTEXT_MAX 64
 #define COMPILED_PATCH_REASON_SIZE 192
-#define COMPILED_KERNEL_CONTEXT_SIZE 168 /* of proto/gpuprobe.bpf.h's contexts */
-#define COMPILED_MEMORY_CONTEXT_SIZE 48
-#define COMPILED_EVENT_CONTEXT_SIZE 40
 
 struct compiled_map {
 	bool used;
@@ -80,7 +77,7 @@ struct compiled *compiled_free(struct compiled *compiled);
 /* Whether all that the program reads of its context is there. 0, or COMPILED_E_INVALID with a line
  * for its author in error. */
 int compiled_check_context(const struct compiled_program *program, const char *name,
-			   enum section_point point, char error[static COMPILED_ERROR_SIZE]);
+			   enum point_kind point, char error[static COMPILED_ERROR_SIZE]);
 
 /* The same for the SASS engine, which knows less; the program has no patch form any more if it
  * reads what is not there, and says why. */

@@ -17,10 +17,9 @@
 
 /* Whether what the pass gives the program comes from the process slot (proto/gpuprobe.bpf.h:
  * device, pid). */
-static bool attach_needs_process(const struct compiled_program *compiled,
-				 enum section_point point) {
+static bool attach_needs_process(const struct compiled_program *compiled, enum point_kind point) {
 	for (size_t i = 0;
-	     point != SECTION_MEMORY && point != SECTION_CLASS && i < compiled->n_context; i++)
+	     point_context_of(point) == POINT_KERNEL_CONTEXT && i < compiled->n_context; i++)
 		if (compiled->context[i] == 8 || compiled->context[i] == 16)
 			return true;
 	return compiled->process;
@@ -39,14 +38,14 @@ static int attach_make(const struct attach_plan *plan, struct object *object, si
 	strcpy(attachment->program, plan->linked->programs[choice->program].name);
 	attachment->section = choice->section;
 	snprintf(attachment->section_text, sizeof(attachment->section_text), "%s", choice->text);
-	attachment->spaces = plan->spaces ?: SECTION_SPACES_DEFAULT;
+	attachment->spaces = plan->spaces ?: POINT_SPACES_DEFAULT;
 	strcpy(attachment->symbol, compiled->symbol);
 	attachment->filter = *plan->filter;
 	attachment->maps = compiled->maps;
 	attachment->isa = compiled->isa;
 	attachment->target = compiled->target;
 	attachment->process = attach_needs_process(compiled, choice->section.point);
-	_Static_assert(COMPILED_KERNEL_CONTEXT_SIZE / 8 <= REGISTRY_CONTEXT_MAX, "each field once");
+	_Static_assert(POINT_CONTEXT_MAX / 8 <= REGISTRY_CONTEXT_MAX, "each field once");
 	attachment->n_context = compiled->n_context;
 	memcpy(attachment->context, compiled->context, compiled->n_context * sizeof(uint16_t));
 	attachment->fd = compiled->fd;

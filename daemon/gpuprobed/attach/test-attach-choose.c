@@ -38,7 +38,7 @@ static void test_points(void **state) {
 	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
 	assert_int_equal(choices.n, 3);
 	assert_int_equal(choices.n_hosts, 0);
-	assert_int_equal(choices.programs[1].section.point, SECTION_RETURN);
+	assert_int_equal(choices.programs[1].section.point, POINT_RETURN);
 	assert_string_equal(choices.programs[2].section.kernel, "g");
 	attach_choices_deinit(&choices);
 
@@ -48,7 +48,7 @@ static void test_points(void **state) {
 	assert_int_equal(attach_choose(&choices, linked, &wish, &trouble), 0);
 	assert_int_equal(choices.n, 1);
 	assert_int_equal(choices.programs[0].program, 1);
-	assert_int_equal(choices.programs[0].section.point, SECTION_LINE);
+	assert_int_equal(choices.programs[0].section.point, POINT_LINE);
 	assert_string_equal(choices.programs[0].section.kernel, "h*");
 	assert_string_equal(choices.programs[0].text, "kprobe/f@x.cu:3");
 	attach_choices_deinit(&choices);

@@ -178,29 +178,29 @@ static void test_context(void **state) {
 	struct compiled_program program = { .context = { 0, 40, 160 }, .n_context = 3 };
 	char error[COMPILED_ERROR_SIZE];
 
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_ENTRY, error), 0);
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error),
+	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error), 0);
+	assert_int_equal(compiled_check_context(&program, "p", POINT_MEMORY, error),
 			 COMPILED_E_INVALID);
 	assert_string_equal(
 		error,
 		"program p reads byte 160 of its context: at a memory access it has 48 bytes");
 	program.n_context = 2;
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error), 0);
+	assert_int_equal(compiled_check_context(&program, "p", POINT_MEMORY, error), 0);
 	program.context[1] = 48;
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_MEMORY, error),
+	assert_int_equal(compiled_check_context(&program, "p", POINT_MEMORY, error),
 			 COMPILED_E_INVALID);
 	program.context[1] = 168;
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_ENTRY, error),
+	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error),
 			 COMPILED_E_INVALID);
 	assert_string_equal(
 		error, "program p reads byte 168 of its context: at this point it has 168 bytes");
 	program.context[1] = 40;
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_CLASS, error),
+	assert_int_equal(compiled_check_context(&program, "p", POINT_CLASS, error),
 			 COMPILED_E_INVALID);
 	assert_string_equal(
 		error, "program p reads byte 40 of its context: at this point it has 40 bytes");
 	program.context[1] = 32;
-	assert_int_equal(compiled_check_context(&program, "p", SECTION_CLASS, error), 0);
+	assert_int_equal(compiled_check_context(&program, "p", POINT_CLASS, error), 0);
 }
 
 /* The patch form: where it is, what is said when there is none, and lies. */

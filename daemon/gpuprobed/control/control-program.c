@@ -15,43 +15,24 @@
 #include "lib/json.h"
 #include "proto/patch.h"
 
+/* What instructions that are patched are called: as their point, those of memory by their kind. */
 static const char *control_instruction_name(uint32_t instruction) {
-	static const char *const names[] = {
-		[PATCH_BLOCK_ENTER] = "entry",
-		[PATCH_BLOCK_EXIT] = "return",
+	static const char *const memory[] = {
 		[PATCH_GLOBAL_MEMORY] = "global",
 		[PATCH_SHARED_MEMORY] = "shared",
 		[PATCH_LOCAL_MEMORY] = "local",
-		[PATCH_BARRIER] = "barrier",
-		[PATCH_SYNCWARP] = "syncwarp",
-		[PATCH_SHFL] = "shfl",
-		[PATCH_CALL] = "call",
-		[PATCH_RET] = "ret",
-		[PATCH_MALLOC] = "malloc",
-		[PATCH_FREE] = "free",
 		[PATCH_REMOTE_SHARED_MEMORY] = "remote",
 	};
+	const struct point *point = point_of_instruction(instruction);
 
-	return instruction < sizeof(names) / sizeof(names[0]) ? names[instruction] : NULL;
+	if (!point)
+		return NULL;
+	return point->kind == POINT_MEMORY ? memory[instruction] : point->name;
 }
 
 /* Whether a function for such instructions has to do with the attachment's point. */
 static bool control_is_of_point(const struct section *section, uint32_t instruction) {
-	switch (section->point) {
-	case SECTION_ENTRY:
-		return instruction == PATCH_BLOCK_ENTER;
-	case SECTION_RETURN:
-		return instruction == PATCH_BLOCK_EXIT;
-	case SECTION_MEMORY:
-		return (instruction >= PATCH_GLOBAL_MEMORY && instruction <= PATCH_LOCAL_MEMORY) ||
-		       instruction == PATCH_REMOTE_SHARED_MEMORY;
-	case SECTION_CLASS:
-		return instruction == section->instruction;
-	case SECTION_LINE:
-	case SECTION_BLOCK:
-		break;
-	}
-	return false;
+	return point_of_instruction(instruction) == section_point(section);
 }
 
 /* The image of that capability with the attachment and fewest others. */

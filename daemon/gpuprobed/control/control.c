@@ -86,7 +86,7 @@ struct kernels_reader control_reader(const struct varlink_call *call) {
 /* ---- JSON ---- */
 
 static const char *control_point_name(const struct attachment *attachment) {
-	return attachment->on_host ? "host" : section_point_name(&attachment->section);
+	return attachment->on_host ? "host" : section_point(&attachment->section)->name;
 }
 
 json_object *control_attachment_json(const struct attachment *attachment) {
@@ -293,7 +293,7 @@ static const char *control_spaces(json_object *json, uint32_t *spaces, char buff
 		return NULL;
 	for (size_t i = 0; i < json_object_array_length(json); i++) {
 		const char *name = json_string_at(json, i);
-		uint32_t space = section_space(name);
+		uint32_t space = point_space(name);
 
 		if (!space) {
 			snprintf(buffer, 128,

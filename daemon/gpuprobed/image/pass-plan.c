@@ -19,12 +19,6 @@
 
 #define PASS_STUBS_MAX 64 /* that a job can carry */
 
-static const char *pass_prefix(enum section_point point) {
-	return point == SECTION_RETURN   ? "kretprobe"
-	       : point == SECTION_MEMORY ? "memcapture"
-					 : "kprobe";
-}
-
 /* Does one of the globs mean the kernel, by any of its names? */
 static bool pass_globs_mean(const struct pass_strings *globs, const char *prefix,
 			    const char *kernel, const char *demangled) {
@@ -41,15 +35,10 @@ static bool pass_globs_mean(const struct pass_strings *globs, const char *prefix
 static bool pass_means(const struct pass_definition *definition,
 		       const struct attachment *attachment, const char *kernel,
 		       const char *demangled) {
-	static const enum pass_attach_type types[] = {
-		[SECTION_ENTRY] = PASS_ATTACH_KPROBE,      [SECTION_LINE] = PASS_ATTACH_KPROBE,
-		[SECTION_BLOCK] = PASS_ATTACH_KPROBE,      [SECTION_RETURN] = PASS_ATTACH_KRETPROBE,
-		[SECTION_MEMORY] = PASS_ATTACH_MEMCAPTURE, [SECTION_CLASS] = PASS_ATTACH_KPROBE,
-	};
-	const char *prefix = pass_prefix(attachment->section.point);
+	const char *prefix = section_point(&attachment->section)->section;
 
 	if (definition->attach_type != PASS_ATTACH_ANY &&
-	    definition->attach_type != types[attachment->section.point])
+	    strcmp(pass_attach_types[definition->attach_type], prefix))
 		return false;
 	if (pass_globs_mean(&definition->exclude, prefix, kernel, demangled))
 		return false;
@@ -100,8 +89,9 @@ static int pass_plan_kernel(struct pass_plan *plan, const struct registry *regis
 			registry_attachment(registry, (uint64_t)json_object_get_int64(id));
 
 		if (attachment && pass_means(definition, attachment, name, demangled))
-			r = pass_add_step(plan, definition, pass_prefix(attachment->section.point),
-					  name, json_bool_of(kernel, JOB_KEY_DEVICE_FUNCTION));
+			r = pass_add_step(plan, definition,
+					  section_point(&attachment->section)->section, name,
+					  json_bool_of(kernel, JOB_KEY_DEVICE_FUNCTION));
 	}
 	return r;
 }
@@ -148,7 +138,7 @@ bool pass_set_runs_programs(const struct pass_set *set) {
 const struct pass_definition *pass_set_builtin(const struct pass_set *set,
 					       const struct section *section,
 					       const char *section_text) {
-	const char *prefix = pass_prefix(section->point);
+	const char *prefix = section_point(section)->section;
 
 	for (size_t i = 0; i < set->n; i++) {
 		const struct pass_definition *definition = set->definitions[i];
@@ -199,7 +189,7 @@ uint32_t pass_set_spaces(const struct pass_set *set) {
 	for (size_t i = 0; names && i < json_object_array_length(names); i++) {
 		const char *name = json_object_get_string(json_object_array_get_idx(names, i));
 
-		spaces |= name ? section_space(name) : 0;
+		spaces |= name ? point_space(name) : 0;
 	}
-	return spaces ? spaces : SECTION_SPACES_DEFAULT;
+	return spaces ? spaces : POINT_SPACES_DEFAULT;
 }

@@ -24,7 +24,7 @@ const struct pass_definition *pass_set_builtin(const struct pass_set *set,
 					       const char *section_text);
 
 /* Parameters of the passes that are built in: stubs are added to the array; spaces of memory
- * points, as bits of section_space(). */
+ * points, as bits of point_space(). */
 void pass_set_add_stubs(const struct pass_set *set, json_object *array);
 uint32_t pass_set_spaces(const struct pass_set *set);
 

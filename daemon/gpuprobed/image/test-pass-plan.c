@@ -189,13 +189,13 @@ static void test_builtins(void **state) {
 	assert_string_equal(builtin(&set, "kretprobe/k"), "kretprobe");
 	assert_string_equal(builtin(&set, "memcapture/k"), "kprobe_memcapture");
 	assert_string_equal(builtin(&set, "kprobe/__memcapture"), "kprobe_memcapture");
-	assert_int_equal(pass_set_spaces(&set), SECTION_SPACES_DEFAULT);
+	assert_int_equal(pass_set_spaces(&set), POINT_SPACES_DEFAULT);
 	pass_set_deinit(&set);
 
 	make_set(&set, some);
 	assert_string_equal(builtin(&set, "kretprobe/k"), "none");
 	assert_string_equal(builtin(&set, "memcapture/k"), "kprobe_memcapture");
-	assert_int_equal(pass_set_spaces(&set), section_space("shared"));
+	assert_int_equal(pass_set_spaces(&set), point_space("shared"));
 	pass_set_add_stubs(&set, stubs);
 	assert_string_equal(json_object_to_json_string_ext(stubs, JSON_C_TO_STRING_PLAIN),
 			    "[\"b\",\"c\",\"a\"]");

@@ -11,7 +11,7 @@
 #define STATE_FIELDS(fields) fields, sizeof(fields) / sizeof(*(fields))
 
 static const struct json_field state_section_fields[] = {
-	JSON_INT(struct section, point, SECTION_CLASS),
+	JSON_INT(struct section, point, POINT_CLASS),
 	JSON_BOOL(struct section, known),
 	JSON_BOOL(struct section, device_function),
 	JSON_TEXT(struct section, kernel),

@@ -177,6 +177,9 @@ static struct attachment *read_attachment(struct reading *reading, json_object *
 	attachment->id = read_int(reading, json, "id", INT64_MAX);
 	read_text(reading, json, "program", attachment->program, sizeof(attachment->program));
 	read_fields(reading, section, STATE_FIELDS(state_section_fields), &attachment->section);
+	if (!section_point(&attachment->section))
+		reading_fail(reading, "no point has instruction %u",
+			     attachment->section.instruction);
 	read_text(reading, json, "section_text", attachment->section_text,
 		  sizeof(attachment->section_text));
 	attachment->spaces = (uint32_t)read_int(reading, json, "spaces", UINT32_MAX);

@@ -40,7 +40,7 @@ json_object *attachment_patch_json(const struct attachment *attachment, int fd) 
 json_object *attachment_json(const struct attachment *attachment, uint32_t default_spaces) {
 	const struct section *section = &attachment->section;
 	uint32_t wanted =
-		attachment->spaces == SECTION_SPACES_DEFAULT ? default_spaces : attachment->spaces;
+		attachment->spaces == POINT_SPACES_DEFAULT ? default_spaces : attachment->spaces;
 	json_object *json = json_object_new_object(), *spaces;
 
 	json_add_int(json, JOB_KEY_ID, attachment->id);
@@ -48,18 +48,18 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 	if (section_prefixed(section, attachment->section_text))
 		json_add_bool(json, JOB_KEY_PREFIXED, true);
 	json_add_bool(json, JOB_KEY_DEVICE_FUNCTION, section->device_function);
-	json_add_string(json, JOB_KEY_POINT, section_point_name(section));
+	json_add_string(json, JOB_KEY_POINT, section_point(section)->name);
 	json_add_string(json, JOB_KEY_PROGRAM, attachment->symbol);
-	if (section->point == SECTION_LINE) {
+	if (section->point == POINT_LINE) {
 		json_add_string(json, JOB_KEY_FILE, section->file);
 		json_add_int(json, JOB_KEY_LINE, section->line);
-	} else if (section->point == SECTION_BLOCK) {
+	} else if (section->point == POINT_BLOCK) {
 		json_add_int(json, JOB_KEY_BLOCK, section->block);
-	} else if (section->point == SECTION_MEMORY && wanted != SECTION_SPACES_DEFAULT) {
+	} else if (section->point == POINT_MEMORY && wanted != POINT_SPACES_DEFAULT) {
 		spaces = json_add_array(json, JOB_KEY_SPACES);
-		for (unsigned int i = 0; section_space_name(i); i++)
+		for (unsigned int i = 0; i < POINT_SPACES; i++)
 			if (wanted >> i & 1)
-				json_append_string(spaces, section_space_name(i));
+				json_append_string(spaces, point_spaces[i]);
 	}
 	return json;
 }

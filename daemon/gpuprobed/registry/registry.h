@@ -76,7 +76,7 @@ struct attachment {
 	char program[REGISTRY_PROGRAM_SIZE]; /* the C function */
 	struct section section; /* where it stands; section.kernel is never empty */
 	char section_text[SECTION_KERNEL_SIZE + 16]; /* in the words of the section or --point */
-	uint32_t spaces; /* MEMORY: bits of section_space() */
+	uint32_t spaces; /* MEMORY: bits of point_space() */
 	struct filter filter;
 	bool on_host; /* a program on the host; what follows is of those on the GPU */
 	size_t host_program; /* for host_detach() */

@@ -39,6 +39,7 @@
 #include "proto/helper.h"
 #include "proto/log-record.h"
 #include "proto/map-layout.h"
+#include "proto/point.h"
 
 #define LOG_MAX ((size_t)64 << 10)
 #define OBJECT_NAME "object"
@@ -260,23 +261,32 @@ static bool starts_with(const char *text, const char *prefix) {
 	return !strncmp(text, prefix, strlen(prefix));
 }
 
+/* The point that its section begins with; NULL: none. */
+static const struct point *point_begun(const struct linked_program *program) {
+	for (size_t i = POINT_ENTRY; i <= POINT_MEMORY; i++)
+		if (starts_with(program->section, point_table[i].section) &&
+		    program->section[strlen(point_table[i].section)] == '/')
+			return &point_table[i];
+	return NULL;
+}
+
 /* Whether its section is one that kernels on the host and on a GPU both have points for. */
 static bool is_kprobe(const struct linked_program *program) {
-	return starts_with(program->section, "kprobe/") ||
-	       starts_with(program->section, "kretprobe/");
+	const struct point *point = point_begun(program);
+
+	return point && point->kind != POINT_MEMORY;
 }
 
 /* Whether name or section alone make it a GPU program. */
 static bool is_certainly_gpu(const struct linked_program *program) {
 	const char *section = program->section;
 
-	if (starts_with(program->name, "cuda__") || starts_with(section, "gpu") ||
-	    starts_with(section, "memcapture/"))
+	if (starts_with(program->name, "cuda__") || starts_with(section, "gpu"))
 		return true;
-	return is_kprobe(program) &&
-	       (strchr(section, '@') || starts_with(strchr(section, '/'), "/dev:") ||
-		!strcmp(section, "kprobe/__memcapture") ||
-		!strcmp(section, "kprobe/__directly_run"));
+	if (!is_kprobe(program))
+		return point_begun(program);
+	return strchr(section, '@') || starts_with(strchr(section, '/'), "/dev:") ||
+	       !strcmp(section, "kprobe/__memcapture") || !strcmp(section, "kprobe/__directly_run");
 }
 
 /* Whether it may be one. */

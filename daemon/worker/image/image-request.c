@@ -16,7 +16,6 @@
 #include "lib/json.h"
 
 #define PROGRAM_MAX (16 << 20)
-#define CONTEXT_END 168 /* bytes of a context: proto/gpuprobe.bpf.h */
 
 static int bad(struct json_object *reply, const char *what) {
 	int r = worker_reply_error(reply, NULL, JOB_E_INTERNAL, "bad request: %s", what);
@@ -40,7 +39,7 @@ static bool read_context(struct probe_program *program, struct json_object *obje
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		int64_t offset;
 
-		if (!json_int_at(array, i, 0, CONTEXT_END - 1, &offset) || offset % 8)
+		if (!json_int_at(array, i, 0, POINT_CONTEXT_MAX - 1, &offset) || offset % 8)
 			return false;
 		context[program->context_count++] = (uint16_t)offset;
 	}
@@ -89,60 +88,42 @@ int image_request_find_program(const struct image_request *request, const char *
 }
 
 bool image_request_read_spaces(struct probe_use *use, struct json_object *object) {
-	/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
-	static const char *const names[] = { "generic", "global", "shared",
-					     "local",   "const",  "param" };
 	struct json_object *array;
 
-	use->spaces = PROBE_SPACES_DEFAULT;
+	use->spaces = POINT_SPACES_DEFAULT;
 	if (!json_has(object, JOB_KEY_SPACES))
 		return true;
-	if (!json_get_array(object, JOB_KEY_SPACES, sizeof(names) / sizeof(*names), &array))
+	if (!json_get_array(object, JOB_KEY_SPACES, POINT_SPACES, &array))
 		return false;
 	use->spaces = 0;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
-		int space = JOB_WORD(names, json_string_at(array, i));
+		uint32_t space = point_space(json_string_at(array, i));
 
-		if (space < 0)
+		if (!space)
 			return false;
-		use->spaces |= 1u << space;
+		use->spaces |= space;
 	}
 	return use->spaces;
 }
 
 /* What "point" says, with the members that belong to it. */
 static bool read_point(struct probe_use *use, struct json_object *object) {
-	const char *point;
-	int64_t number;
+	const struct point *point = point_find(json_string_of(object, JOB_KEY_POINT));
 
-	if (!json_get_string(object, JOB_KEY_POINT, &point))
+	if (!point || !(point->engines & POINT_ON_PTX))
 		return false;
-	if (!strcmp(point, "entry")) {
-		use->point = PROBE_ENTRY;
-		return true;
-	}
-	if (!strcmp(point, "return")) {
-		use->point = PROBE_RETURN;
-		return true;
-	}
-	if (!strcmp(point, "memory")) {
-		use->point = PROBE_MEMORY;
+	use->point = point->kind;
+	switch (use->point) {
+	case POINT_MEMORY:
 		return image_request_read_spaces(use, object);
-	}
-	if (!strcmp(point, "line")) {
-		use->point = PROBE_LINE;
-		if (!json_get_string(object, JOB_KEY_FILE, &use->file) || !*use->file ||
-		    !json_get_int(object, JOB_KEY_LINE, 1, UINT32_MAX, &number))
-			return false;
-		use->line = (uint32_t)number;
+	case POINT_LINE:
+		return json_get_string(object, JOB_KEY_FILE, &use->file) && *use->file &&
+		       json_get_u32(object, JOB_KEY_LINE, 1, UINT32_MAX, &use->line);
+	case POINT_BLOCK:
+		return json_get_u32(object, JOB_KEY_BLOCK, 0, UINT32_MAX - 1, &use->block);
+	default:
 		return true;
 	}
-	if (strcmp(point, "block") ||
-	    !json_get_int(object, JOB_KEY_BLOCK, 0, UINT32_MAX - 1, &number))
-		return false;
-	use->point = PROBE_BLOCK;
-	use->block = (uint32_t)number;
-	return true;
 }
 
 bool image_request_read_prefixed(struct image_attachment *attachment, struct json_object *object) {

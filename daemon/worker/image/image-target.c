@@ -206,21 +206,24 @@ int image_targets_add_applied(const struct image_targets *targets,
 void image_point_format(const struct probe_use *use, char *text, size_t size) {
 	size_t length;
 
+	*text = '\0';
 	switch (use->point) {
-	case PROBE_ENTRY:
+	case POINT_ENTRY:
 		snprintf(text, size, "entry");
 		break;
-	case PROBE_RETURN:
+	case POINT_RETURN:
 		snprintf(text, size, "return");
 		break;
-	case PROBE_MEMORY:
+	case POINT_MEMORY:
 		snprintf(text, size, "memory instruction");
 		break;
-	case PROBE_LINE:
+	case POINT_LINE:
 		snprintf(text, size, "line %.120s:%u", use->file, use->line);
 		break;
-	case PROBE_BLOCK:
+	case POINT_BLOCK:
 		snprintf(text, size, "block %u", use->block);
+		break;
+	case POINT_CLASS: /* of machine code */
 		break;
 	}
 	length = strlen(text);

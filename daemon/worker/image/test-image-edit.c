@@ -77,13 +77,13 @@ static void test_targets(void **state) {
 	struct image_attachment attachments[] = {
 		{ .id = 3,
 		  .kernel = "f",
-		  .use = { .point = PROBE_MEMORY, .spaces = PROBE_SPACES_DEFAULT } },
+		  .use = { .point = POINT_MEMORY, .spaces = POINT_SPACES_DEFAULT } },
 		{ .id = 4,
 		  .kernel = "*",
 		  .device_function = true,
-		  .use = { .point = PROBE_BLOCK, .block = 9 } },
-		{ .id = 5, .kernel = "*", .use = { .point = PROBE_RETURN } },
-		{ .id = 6, .kernel = "nothing", .use = { .point = PROBE_ENTRY } },
+		  .use = { .point = POINT_BLOCK, .block = 9 } },
+		{ .id = 5, .kernel = "*", .use = { .point = POINT_RETURN } },
+		{ .id = 6, .kernel = "nothing", .use = { .point = POINT_ENTRY } },
 	};
 	struct image_request request = make_request(attachments, 4);
 	struct json_object *reply = json_object_new_object();
@@ -152,12 +152,12 @@ static void test_point_names(void **state) {
 		struct probe_use use;
 		const char *name;
 	} cases[] = {
-		{ { .point = PROBE_ENTRY }, "entry" },
-		{ { .point = PROBE_RETURN }, "return" },
-		{ { .point = PROBE_MEMORY }, "memory instruction" },
-		{ { .point = PROBE_LINE, .file = "x.cu", .line = 12 }, "line x.cu:12" },
-		{ { .point = PROBE_BLOCK, .block = 3 }, "block 3" },
-		{ { .point = PROBE_BLOCK, .block = 3, .refused = true },
+		{ { .point = POINT_ENTRY }, "entry" },
+		{ { .point = POINT_RETURN }, "return" },
+		{ { .point = POINT_MEMORY }, "memory instruction" },
+		{ { .point = POINT_LINE, .file = "x.cu", .line = 12 }, "line x.cu:12" },
+		{ { .point = POINT_BLOCK, .block = 3 }, "block 3" },
+		{ { .point = POINT_BLOCK, .block = 3, .refused = true },
 		  "block 3 (refused: REGISTERS in gpuprobe-shim(7))" },
 	};
 
@@ -195,7 +195,7 @@ static void test_check(void **state) {
 	};
 	struct image_attachment attachment = { .id = 1,
 					       .kernel = "*",
-					       .use = { .point = PROBE_ENTRY } };
+					       .use = { .point = POINT_ENTRY } };
 	struct image_request request = make_request(&attachment, 1);
 	struct image_targets targets = {};
 	struct ptx_module original;

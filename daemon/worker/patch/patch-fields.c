@@ -58,7 +58,7 @@ void patch_prologue_write(FILE *stream, const struct patch_class *class, const c
 	write_parameter(stream, "pc", 64);
 	for (size_t i = 0; i < PATCH_PARAMETERS_MAX && class->parameters[i].name; i++)
 		write_parameter(stream, class->parameters[i].name, class->parameters[i].bits);
-	if (class->context != PATCH_CONTEXT_MEMORY)
+	if (class->context != POINT_MEMORY_CONTEXT)
 		return;
 	LINE(stream, ".reg .b64 " PATCH_REGISTER "kind;");
 	LINE(stream, "and.b64 " PATCH_REGISTER "t, " PATCH_REGISTER "flags, 8;");
@@ -170,7 +170,7 @@ static void write_kernel_field(FILE *stream, unsigned int field) {
 
 /* The name of the parameter that the field is; NULL: it is none. */
 static const char *parameter_of(const struct patch_class *class, unsigned int field) {
-	if (class->context == PATCH_CONTEXT_MEMORY) {
+	if (class->context == POINT_MEMORY_CONTEXT) {
 		switch (field) {
 		case MEMORY_INSTRUCTION_ID:
 			return "pc";
@@ -181,7 +181,7 @@ static const char *parameter_of(const struct patch_class *class, unsigned int fi
 		case MEMORY_KIND:
 			return "kind";
 		}
-	} else if (class->context == PATCH_CONTEXT_EVENT) {
+	} else if (class->context == POINT_EVENT_CONTEXT) {
 		if (field == EVENT_PC)
 			return "pc";
 		if (field >= EVENT_ARGUMENTS)
@@ -199,19 +199,19 @@ void patch_field_write(FILE *stream, const struct patch_class *class, uint32_t o
 		snprintf(argument, PATCH_ARGUMENT_SIZE, PATCH_REGISTER "%s", parameter);
 		return;
 	}
-	if (class->context == PATCH_CONTEXT_MEMORY && field == MEMORY_SPACE) {
+	if (class->context == POINT_MEMORY_CONTEXT && field == MEMORY_SPACE) {
 		snprintf(argument, PATCH_ARGUMENT_SIZE, "%u", class->space);
 		return;
 	}
-	if (class->context == PATCH_CONTEXT_EVENT && field >= EVENT_ARGUMENTS) {
+	if (class->context == POINT_EVENT_CONTEXT && field >= EVENT_ARGUMENTS) {
 		snprintf(argument, PATCH_ARGUMENT_SIZE, "0");
 		return;
 	}
 	snprintf(argument, PATCH_ARGUMENT_SIZE, FIELD, field);
 	LINE(stream, ".reg .b64 " FIELD ";", field);
-	if (class->context == PATCH_CONTEXT_KERNEL)
+	if (class->context == POINT_KERNEL_CONTEXT)
 		write_kernel_field(stream, field);
-	else if (class->context == PATCH_CONTEXT_MEMORY)
+	else if (class->context == POINT_MEMORY_CONTEXT)
 		write_value(stream, field);
 	else
 		write_kernel_id(stream, field);

@@ -7,11 +7,10 @@
 
 #include "patch-point.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-/* As enum gpuprobe_space of proto/gpuprobe.bpf.h counts them. */
+/* Indexes into point_spaces. */
 enum {
 	SPACE_GENERIC,
 	SPACE_GLOBAL,
@@ -28,34 +27,27 @@ enum {
 	}
 
 static const struct patch_class classes[] = {
-	{ PATCH_BLOCK_ENTER, "entry", PATCH_CONTEXT_KERNEL },
-	{ PATCH_BLOCK_EXIT, "return", PATCH_CONTEXT_KERNEL },
-	{ PATCH_GLOBAL_MEMORY, "memory", PATCH_CONTEXT_MEMORY, SPACE_GLOBAL, MEMORY },
-	{ PATCH_SHARED_MEMORY, "memory", PATCH_CONTEXT_MEMORY, SPACE_SHARED, MEMORY },
-	{ PATCH_LOCAL_MEMORY, "memory", PATCH_CONTEXT_MEMORY, SPACE_LOCAL, MEMORY },
+	{ PATCH_BLOCK_ENTER, POINT_KERNEL_CONTEXT },
+	{ PATCH_BLOCK_EXIT, POINT_KERNEL_CONTEXT },
+	{ PATCH_GLOBAL_MEMORY, POINT_MEMORY_CONTEXT, SPACE_GLOBAL, MEMORY },
+	{ PATCH_SHARED_MEMORY, POINT_MEMORY_CONTEXT, SPACE_SHARED, MEMORY },
+	{ PATCH_LOCAL_MEMORY, POINT_MEMORY_CONTEXT, SPACE_LOCAL, MEMORY },
 	{ PATCH_BARRIER,
-	  "barrier",
-	  PATCH_CONTEXT_EVENT,
+	  POINT_EVENT_CONTEXT,
 	  0,
 	  { { "index", 32 }, { "threads", 32 }, { "flags", 32 } },
 	  { "index", "threads" } },
-	{ PATCH_SYNCWARP, "syncwarp", PATCH_CONTEXT_EVENT, 0, { { "mask", 32 } }, { "mask" } },
-	{ PATCH_SHFL, "shfl", PATCH_CONTEXT_EVENT },
-	{ PATCH_CALL,
-	  "call",
-	  PATCH_CONTEXT_EVENT,
-	  0,
-	  { { "target", 64 }, { "flags", 32 } },
-	  { "target" } },
-	{ PATCH_RET, "ret", PATCH_CONTEXT_EVENT },
+	{ PATCH_SYNCWARP, POINT_EVENT_CONTEXT, 0, { { "mask", 32 } }, { "mask" } },
+	{ PATCH_SHFL, POINT_EVENT_CONTEXT },
+	{ PATCH_CALL, POINT_EVENT_CONTEXT, 0, { { "target", 64 }, { "flags", 32 } }, { "target" } },
+	{ PATCH_RET, POINT_EVENT_CONTEXT },
 	{ PATCH_MALLOC,
-	  "malloc",
-	  PATCH_CONTEXT_EVENT,
+	  POINT_EVENT_CONTEXT,
 	  0,
 	  { { "address", 64 }, { "size", 64 } },
 	  { "address", "size" } },
-	{ PATCH_FREE, "free", PATCH_CONTEXT_EVENT, 0, { { "address", 64 } }, { "address" } },
-	{ PATCH_REMOTE_SHARED_MEMORY, "memory", PATCH_CONTEXT_MEMORY, SPACE_GLOBAL, MEMORY },
+	{ PATCH_FREE, POINT_EVENT_CONTEXT, 0, { { "address", 64 } }, { "address" } },
+	{ PATCH_REMOTE_SHARED_MEMORY, POINT_MEMORY_CONTEXT, SPACE_GLOBAL, MEMORY },
 };
 
 /*
@@ -74,33 +66,24 @@ const struct patch_class *patch_class_find(uint32_t instruction) {
 	return NULL;
 }
 
-int patch_point_find(const char *point, uint32_t spaces, uint32_t *found,
-		     enum patch_context *context) {
-	bool known = false;
+uint32_t patch_point_classes(const struct point *point, uint32_t spaces) {
+	uint32_t found = point->instructions;
 
-	*found = 0;
-	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++) {
-		if (strcmp(classes[i].point, point))
-			continue;
-		known = true;
-		*context = classes[i].context;
-		if (classes[i].context != PATCH_CONTEXT_MEMORY || is_wanted(&classes[i], spaces))
-			*found |= 1u << classes[i].instruction;
-	}
-	return known ? 0 : -ENOENT;
+	for (size_t i = 0; point->kind == POINT_MEMORY && i < sizeof(classes) / sizeof(*classes);
+	     i++)
+		if (!is_wanted(&classes[i], spaces))
+			found &= ~(1u << classes[i].instruction);
+	return found;
 }
 
-bool patch_context_has(enum patch_context context, uint32_t offset) {
-	/* A kernel's context ends before param_count, the others have all their members. */
-	static const uint32_t ends[] = { 56, 48, 40 };
-
-	return offset < ends[context];
+bool patch_context_has(enum point_context context, uint32_t offset) {
+	return offset < point_contexts[context].sass_size;
 }
 
-void patch_context_format(enum patch_context context, uint32_t offset, char *text, size_t size) {
-	if (context == PATCH_CONTEXT_KERNEL && offset == 56)
+void patch_context_format(enum point_context context, uint32_t offset, char *text, size_t size) {
+	if (context == POINT_KERNEL_CONTEXT && offset == 56)
 		snprintf(text, size, "param_count");
-	else if (context == PATCH_CONTEXT_KERNEL && offset > 56)
+	else if (context == POINT_KERNEL_CONTEXT && offset > 56)
 		snprintf(text, size, "params[%u]", (offset - 64) / 8);
 	else
 		snprintf(text, size, "the 8 bytes at offset %u", offset);

@@ -9,24 +9,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "proto/patch.h"
+#include "proto/point.h"
 
 #define PATCH_CLASSES_MAX 32 /* numbers of classes are below */
 #define PATCH_PARAMETERS_MAX 4
-
-enum patch_context {
-	PATCH_CONTEXT_KERNEL, /* struct gpuprobe_kernel_ctx of proto/gpuprobe.bpf.h */
-	PATCH_CONTEXT_MEMORY, /* struct gpuprobe_memory_ctx */
-	PATCH_CONTEXT_EVENT, /* struct gpuprobe_event_ctx */
-};
 
 /*
  * A class, and the function that is called at its instructions: (u64 data, u64 pc, parameters...).
  */
 struct patch_class {
 	uint32_t instruction; /* enum patch_instruction */
-	const char *point; /* of an attachment: "entry" */
-	enum patch_context context;
+	enum point_context context; /* of its point */
 	uint32_t space; /* of memory: enum gpuprobe_space */
 	struct {
 		const char *name; /* NULL: no more */
@@ -38,15 +31,11 @@ struct patch_class {
 /* The class of that number, NULL if there is none. */
 const struct patch_class *patch_class_find(uint32_t instruction);
 
-/*
- * The classes of a point, a bit for each number; `spaces` (probe.h) of memory. 0: none. *context is
- * filled in unless the point is unknown: then -ENOENT.
- */
-int patch_point_find(const char *point, uint32_t spaces, uint32_t *classes,
-		     enum patch_context *context);
+/* The classes of a point, a bit for each number; `spaces` (probe.h) of memory. 0: none. */
+uint32_t patch_point_classes(const struct point *point, uint32_t spaces);
 
 /* Does the context of the SASS engine have the field at this offset? */
-bool patch_context_has(enum patch_context context, uint32_t offset);
+bool patch_context_has(enum point_context context, uint32_t offset);
 
 /* What a program's author calls that field: "param_count", "params[2]", or its offset. */
-void patch_context_format(enum patch_context context, uint32_t offset, char *text, size_t size);
+void patch_context_format(enum point_context context, uint32_t offset, char *text, size_t size);

@@ -131,15 +131,19 @@ static int check_context(const struct patch_request *request,
 static int read_point(struct patch_request *request, struct image_attachment *attachment,
 		      struct patch_meaning *meaning, struct json_object *object,
 		      struct json_object *reply) {
+	const struct point *point;
+
 	if (!json_get_string(object, JOB_KEY_POINT, &meaning->point) ||
 	    !image_request_read_spaces(&attachment->use, object))
 		return bad(reply, "an attachment's point is none that there is");
-	if (patch_point_find(meaning->point, attachment->use.spaces, &meaning->classes,
-			     &meaning->context))
+	point = point_find(meaning->point);
+	if (!point || !(point->engines & POINT_ON_SASS))
 		return finish(
 			worker_reply_error(reply, NULL, JOB_E_PROGRAM,
 					   "attachment %lld: the SASS engine has no point %.40s",
 					   (long long)attachment->id, meaning->point));
+	meaning->context = point->context;
+	meaning->classes = patch_point_classes(point, attachment->use.spaces);
 	if (!meaning->classes)
 		return finish(worker_reply_error(
 			reply, NULL, JOB_E_PROGRAM,

@@ -9,7 +9,7 @@
 /* What an attachment of the request means on the SASS engine. */
 struct patch_meaning {
 	const char *point; /* as requested */
-	enum patch_context context;
+	enum point_context context;
 	uint32_t classes; /* a bit for each number; not 0 */
 	uint64_t *excluded; /* owned: modules in which it stands already */
 	size_t n_excluded;

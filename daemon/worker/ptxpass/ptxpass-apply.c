@@ -20,13 +20,11 @@
 
 #define EVERY_KERNEL "kprobe/__memcapture"
 
-static const struct {
-	const char *name, *prefix; /* of the attach point, where only a kernel is named */
-	enum probe_point point;
-} passes[] = {
-	{ "kprobe_entry", "kprobe/", PROBE_ENTRY },
-	{ "kretprobe", "kretprobe/", PROBE_RETURN },
-	{ "kprobe_memcapture", "memcapture/", PROBE_MEMORY },
+/* The passes, each for the point of that kind. */
+static const char *const passes[] = {
+	[POINT_ENTRY] = "kprobe_entry",
+	[POINT_RETURN] = "kretprobe",
+	[POINT_MEMORY] = "kprobe_memcapture",
 };
 
 struct work {
@@ -55,7 +53,7 @@ static int read_parameters(struct work *work, struct ptxpass_error *error) {
 			work->stubs[work->n_stubs++] =
 				json_object_get_string(json_object_array_get_idx(array, i));
 	}
-	work->use.spaces = PROBE_SPACES_DEFAULT;
+	work->use.spaces = POINT_SPACES_DEFAULT;
 	if (!json_object_object_get_ex(work->definition->parameters, "spaces", &array))
 		return 0;
 	if (!json_object_is_type(array, json_type_array))
@@ -63,7 +61,7 @@ static int read_parameters(struct work *work, struct ptxpass_error *error) {
 	work->use.spaces = 0;
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
 		const char *name = json_object_get_string(json_object_array_get_idx(array, i));
-		uint32_t space = name ? section_space(name) : 0;
+		uint32_t space = name ? point_space(name) : 0;
 
 		if (!space)
 			return ptxpass_fail(error, PTXPASS_CONFIGURATION,
@@ -79,16 +77,16 @@ static int read_attach_point(struct work *work, const char *attach_point,
 			     struct ptxpass_error *error) {
 	char why[SECTION_ERROR_SIZE], made[SECTION_KERNEL_SIZE + 16];
 	const char *kernel = work->request->kernel;
-	size_t pass = 0;
+	enum point_kind pass = POINT_ENTRY;
 
-	while (pass < 2 && strcmp(passes[pass].name, work->definition->name))
+	while (pass < POINT_MEMORY && strcmp(passes[pass], work->definition->name))
 		pass++;
 	if (!attach_point) {
 		if (!kernel)
 			return ptxpass_fail(error, PTXPASS_CONFIGURATION,
 					    PTXPASS_ATTACH_POINT
 					    " is not set, and the request has no to_patch_kernel");
-		snprintf(made, sizeof(made), "%s%s", passes[pass].prefix, kernel);
+		snprintf(made, sizeof(made), "%s/%s", point_table[pass].section, kernel);
 		attach_point = made;
 	}
 	if (!pass_definition_means(work->definition, attach_point))
@@ -99,11 +97,10 @@ static int read_attach_point(struct work *work, const char *attach_point,
 		return ptxpass_fail(error, PTXPASS_CONFIGURATION,
 				    PTXPASS_ATTACH_POINT "=%s: PTX has no such point",
 				    attach_point);
-	work->use.point = passes[pass].point;
-	if (work->use.point == PROBE_ENTRY && work->section.point == SECTION_LINE)
-		work->use.point = PROBE_LINE;
-	if (work->use.point == PROBE_ENTRY && work->section.point == SECTION_BLOCK)
-		work->use.point = PROBE_BLOCK;
+	work->use.point = pass;
+	if (pass == POINT_ENTRY &&
+	    (work->section.point == POINT_LINE || work->section.point == POINT_BLOCK))
+		work->use.point = work->section.point;
 	work->use.file = work->section.file;
 	work->use.line = work->section.line;
 	work->use.block = work->section.block;

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The points where a program can stand: one row for each. Sections (lib/pass/section.c), the
+ * translator, the daemon, both engines and gpuprobectl read this table; test-docs.py compares the
+ * documents and the completion with it. gpuprobe.bpf.h declares the contexts for authors.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "patch.h"
+
+/* The numbers are those of the state file. */
+enum point_kind {
+	POINT_ENTRY, /* of a kernel or device function */
+	POINT_RETURN,
+	POINT_MEMORY, /* instructions that access memory */
+	POINT_LINE, /* a source line */
+	POINT_BLOCK, /* a basic block */
+	POINT_CLASS, /* instructions of a class: machine code alone has these */
+};
+
+enum point_engine {
+	POINT_ON_PTX = 1 << 0,
+	POINT_ON_SASS = 1 << 1,
+	POINT_ON_BOTH = POINT_ON_PTX | POINT_ON_SASS,
+};
+
+/* The struct of gpuprobe.bpf.h that a program gets there. */
+enum point_context {
+	POINT_KERNEL_CONTEXT,
+	POINT_MEMORY_CONTEXT,
+	POINT_EVENT_CONTEXT,
+};
+
+#define POINT_CONTEXT_MAX 168 /* bytes of the largest */
+
+static const struct {
+	const char *name;
+	uint32_t size;
+	uint32_t sass_size; /* bytes that the SASS engine has: of a kernel's up to param_count */
+} point_contexts[] = {
+	[POINT_KERNEL_CONTEXT] = { "gpuprobe_kernel_ctx", POINT_CONTEXT_MAX, 56 },
+	[POINT_MEMORY_CONTEXT] = { "gpuprobe_memory_ctx", 48, 48 },
+	[POINT_EVENT_CONTEXT] = { "gpuprobe_event_ctx", 40, 40 },
+};
+#define POINT_CONTEXTS (sizeof(point_contexts) / sizeof(point_contexts[0]))
+
+struct point {
+	const char *name;
+	enum point_kind kind;
+	const char *section; /* what begins its section; of a line, block or class '@' follows */
+	enum point_context context;
+	unsigned int engines; /* enum point_engine */
+	uint32_t instructions; /* where the SASS engine patches: bits of enum patch_instruction */
+};
+
+#define POINT_MEMORY_INSTRUCTIONS                                                           \
+	(1u << PATCH_GLOBAL_MEMORY | 1u << PATCH_SHARED_MEMORY | 1u << PATCH_LOCAL_MEMORY | \
+	 1u << PATCH_REMOTE_SHARED_MEMORY)
+
+static const struct point point_table[] = {
+	{ "entry", POINT_ENTRY, "kprobe", POINT_KERNEL_CONTEXT, POINT_ON_BOTH,
+	  1u << PATCH_BLOCK_ENTER },
+	{ "return", POINT_RETURN, "kretprobe", POINT_KERNEL_CONTEXT, POINT_ON_BOTH,
+	  1u << PATCH_BLOCK_EXIT },
+	{ "memory", POINT_MEMORY, "memcapture", POINT_MEMORY_CONTEXT, POINT_ON_BOTH,
+	  POINT_MEMORY_INSTRUCTIONS },
+	{ "line", POINT_LINE, "kprobe", POINT_KERNEL_CONTEXT, POINT_ON_PTX, 0 },
+	{ "block", POINT_BLOCK, "kprobe", POINT_KERNEL_CONTEXT, POINT_ON_PTX, 0 },
+	{ "call", POINT_CLASS, "kprobe", POINT_EVENT_CONTEXT, POINT_ON_SASS, 1u << PATCH_CALL },
+	{ "ret", POINT_CLASS, "kprobe", POINT_EVENT_CONTEXT, POINT_ON_SASS, 1u << PATCH_RET },
+	{ "barrier", POINT_CLASS, "kprobe", POINT_EVENT_CONTEXT, POINT_ON_SASS,
+	  1u << PATCH_BARRIER },
+	{ "syncwarp", POINT_CLASS, "kprobe", POINT_EVENT_CONTEXT, POINT_ON_SASS,
+	  1u << PATCH_SYNCWARP },
+	{ "shfl", POINT_CLASS, "kprobe", POINT_EVENT_CONTEXT, POINT_ON_SASS, 1u << PATCH_SHFL },
+	{ "malloc", POINT_CLASS, "kprobe", POINT_EVENT_CONTEXT, POINT_ON_SASS, 1u << PATCH_MALLOC },
+	{ "free", POINT_CLASS, "kprobe", POINT_EVENT_CONTEXT, POINT_ON_SASS, 1u << PATCH_FREE },
+};
+#define POINT_COUNT (sizeof(point_table) / sizeof(point_table[0]))
+
+/* The point of that name; NULL: there is none. */
+static inline const struct point *point_find(const char *name) {
+	for (size_t i = 0; name && i < POINT_COUNT; i++)
+		if (!strcmp(point_table[i].name, name))
+			return &point_table[i];
+	return NULL;
+}
+
+/* The point whose programs stand at such instructions of machine code; NULL: none. */
+static inline const struct point *point_of_instruction(uint32_t instruction) {
+	for (size_t i = 0; i < POINT_COUNT; i++)
+		if (instruction < 32 && point_table[i].instructions >> instruction & 1)
+			return &point_table[i];
+	return NULL;
+}
+
+/* The point of a kind; of classes the one with that instruction (NULL: none). */
+static inline const struct point *point_of(enum point_kind kind, uint32_t instruction) {
+	return kind == POINT_CLASS ? point_of_instruction(instruction) : &point_table[kind];
+}
+
+static inline enum point_context point_context_of(enum point_kind kind) {
+	size_t i = 0;
+
+	while (point_table[i].kind != kind)
+		i++;
+	return point_table[i].context;
+}
+
+/* State spaces of memory points, by enum gpuprobe_space. */
+static const char *const point_spaces[] = {
+	"generic", "global", "shared", "local", "const", "param"
+};
+#define POINT_SPACES (sizeof(point_spaces) / sizeof(point_spaces[0]))
+#define POINT_SPACES_DEFAULT UINT32_C(0x1f) /* as bits: all but param */
+#define POINT_SPACES_SASS                                                                        \
+	UINT32_C(0xf) /* that accesses of machine code can be to: generic, global, shared, local \
+		       */
+
+/* The bit of a space, 1 << its number; 0: there is none of this name. */
+static inline uint32_t point_space(const char *name) {
+	for (size_t i = 0; name && i < POINT_SPACES; i++)
+		if (!strcmp(name, point_spaces[i]))
+			return UINT32_C(1) << i;
+	return 0;
+}
