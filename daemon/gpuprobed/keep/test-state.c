@@ -201,6 +201,7 @@ static void test_objects(void **state) {
 		{ "\"context\":[8,16]", "\"context\":[8,65536]" },
 		{ "\"btf\":5", "\"btf\":4000" },
 		{ "\"kernel\":\"vectorAdd\"", "\"kernel\":7" },
+		{ "{\"point\":0", "{\"point\":5" }, /* of a class, and no class has instruction 0 */
 		{ "[0,0,1,256,", "[0,0,1,255," },
 		{ "\"engine\":\"auto\"", "\"engine\":\"steam\"" },
 		{ "\"exe\":\"/usr/bin/*\"", "\"exe\":null" },
