@@ -61,9 +61,10 @@ static void attach_drop_patches(struct attach *attach, const struct object *obje
 
 	TAILQ_FOREACH(attachment, &attach->context->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment)) {
-			snprintf(attachment->patch_reason, sizeof(attachment->patch_reason), "%s",
-				 why);
-			attachment->patch_fd = fd_close(attachment->patch_fd);
+			struct gpu_program *program = &attachment->of.gpu;
+
+			snprintf(program->patch_reason, sizeof(program->patch_reason), "%s", why);
+			program->patch_fd = fd_close(program->patch_fd);
 		}
 }
 
@@ -172,9 +173,8 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 
 /* Whether program i can be had where it is to stand, by the engine that is to have it. 0, or not
  * with a line in error. */
-static int attach_check_program(const struct attach *attach, size_t i,
-				struct compiled_program *program, const char *name,
-				char error[static COMPILED_ERROR_SIZE]) {
+static int attach_check_program(const struct attach *attach, size_t i, struct gpu_program *program,
+				const char *name, char error[static COMPILED_ERROR_SIZE]) {
 	const struct section *section = &attach->choices.programs[i].section;
 	int r;
 

@@ -9,11 +9,14 @@
 
 void attach_detach(struct attach_context *context, struct attachment *attachment) {
 	struct object *object = attachment->object;
-	uint64_t maps = attachment->maps, id = attachment->id, unused = 0;
+	uint64_t id = attachment->id, maps = 0, unused = 0;
 	struct keep_slots slots;
 
 	keep_leaving(context->keep, attachment, &slots);
-	attachment->maps = 0;
+	if (attachment->kind == ATTACHMENT_GPU) {
+		maps = attachment->of.gpu.maps;
+		attachment->of.gpu.maps = 0;
+	}
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (maps >> i & 1 && !registry_map_used(context->registry, object->maps[i]))
 			unused |= UINT64_C(1) << i;

@@ -17,8 +17,7 @@
 
 /* Whether what the pass gives the program comes from the process slot (proto/gpuprobe.bpf.h:
  * device, pid). */
-static bool attach_needs_process(const struct compiled_program *compiled,
-				 enum section_point point) {
+static bool attach_needs_process(const struct gpu_program *compiled, enum section_point point) {
 	for (size_t i = 0;
 	     point != SECTION_MEMORY && point != SECTION_CLASS && i < compiled->n_context; i++)
 		if (compiled->context[i] == 8 || compiled->context[i] == 16)
@@ -26,43 +25,25 @@ static bool attach_needs_process(const struct compiled_program *compiled,
 	return compiled->process;
 }
 
-/* The attachment of one compiled program; takes its descriptor. 0 or -errno. */
+/* The attachment of one compiled program; takes its descriptors. 0 or -errno. */
 static int attach_make(const struct attach_plan *plan, struct object *object, size_t i,
-		       struct compiled_program *compiled, struct attachment **attachmentp) {
+		       struct gpu_program *compiled, struct attachment **attachmentp) {
 	const struct attach_choice *choice = &plan->choices->programs[i];
 	struct attachment *attachment;
 	int r;
 
-	r = attachment_new(&attachment, object);
+	r = attachment_new(&attachment, object, ATTACHMENT_GPU);
 	if (r < 0)
 		return r;
 	strcpy(attachment->program, plan->linked->programs[choice->program].name);
 	attachment->section = choice->section;
 	snprintf(attachment->section_text, sizeof(attachment->section_text), "%s", choice->text);
 	attachment->spaces = plan->spaces ?: SECTION_SPACES_DEFAULT;
-	strcpy(attachment->symbol, compiled->symbol);
 	attachment->filter = *plan->filter;
-	attachment->maps = compiled->maps;
-	attachment->isa = compiled->isa;
-	attachment->target = compiled->target;
-	attachment->process = attach_needs_process(compiled, choice->section.point);
-	_Static_assert(COMPILED_KERNEL_CONTEXT_SIZE / 8 <= REGISTRY_CONTEXT_MAX, "each field once");
-	attachment->n_context = compiled->n_context;
-	memcpy(attachment->context, compiled->context, compiled->n_context * sizeof(uint16_t));
-	attachment->fd = compiled->fd;
-	compiled->fd = -1;
-	attachment->size = compiled->size;
-	attachment->local_bytes = compiled->local_bytes;
-	attachment->engine = plan->engine;
-	attachment->patch_fd = compiled->patch_fd;
-	compiled->patch_fd = -1;
-	_Static_assert(sizeof(attachment->patch_reason) == sizeof(compiled->patch_reason),
-		       "the same text");
-	strcpy(attachment->patch_reason, compiled->patch_reason);
-	_Static_assert(sizeof(attachment->patch_maps) == sizeof(compiled->map_order),
-		       "the same maps");
-	memcpy(attachment->patch_maps, compiled->map_order, sizeof(attachment->patch_maps));
-	attachment->n_patch_maps = compiled->n_maps;
+	attachment->of.gpu = *compiled;
+	attachment->of.gpu.process = attach_needs_process(compiled, choice->section.point);
+	attachment->of.gpu.engine = plan->engine;
+	gpu_program_init(compiled);
 	*attachmentp = attachment;
 	return 0;
 }
@@ -75,7 +56,7 @@ static int attach_make_host(const struct attach_plan *plan, struct object *objec
 	struct attachment *attachment;
 	int r;
 
-	r = attachment_new(&attachment, object);
+	r = attachment_new(&attachment, object, ATTACHMENT_HOST);
 	if (r < 0)
 		return r;
 	strcpy(attachment->program, linked->name);
@@ -85,8 +66,7 @@ static int attach_make_host(const struct attach_plan *plan, struct object *objec
 		 plan->host_targets[program]
 			 ?: where ? where + 1
 				  : linked->section);
-	attachment->on_host = true;
-	attachment->host_program = program;
+	attachment->of.host.index = program;
 	*attachmentp = attachment;
 	return 0;
 }

@@ -36,7 +36,7 @@ static bool client_resume_may(const struct process *process, const struct attach
 	struct filter filter = attachment->filter;
 
 	filter.has_comm = false;
-	return !attachment->on_host && filter_matches(&filter, &process->facts);
+	return attachment_gpu(attachment) && filter_matches(&filter, &process->facts);
 }
 
 /* Maps of attachments, each object's once. */

@@ -68,8 +68,8 @@ static int setup(void **state) {
 					 &client_handlers, &daemon->client),
 			 0);
 	assert_int_equal(object_new(&world->object, 1, 0), 0);
-	assert_int_equal(attachment_new(&attachment, world->object), 0);
-	attachment->maps = UINT64_MAX;
+	assert_int_equal(attachment_new(&attachment, world->object, ATTACHMENT_GPU), 0);
+	attachment->of.gpu.maps = UINT64_MAX;
 	registry_link(&daemon->registry, world->object, &attachment, 1);
 	*state = world;
 	return 0;

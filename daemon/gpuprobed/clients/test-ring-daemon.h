@@ -149,9 +149,9 @@ static void make_map(void *argument) {
 	made->object->btf = strdup("types");
 	made->object->n_btf = 5;
 	made->object->maps[made->object->n_maps++] = made->map;
-	assert_int_equal(attachment_new(&attachment, made->object), 0);
+	assert_int_equal(attachment_new(&attachment, made->object, ATTACHMENT_GPU), 0);
 	strcpy(attachment->program, "cuda__third");
-	strcpy(attachment->symbol, "__gpuprobe_o1_p3");
+	strcpy(attachment->of.gpu.symbol, "__gpuprobe_o1_p3");
 	registry_link(registry, made->object, &attachment, 1);
 }
 

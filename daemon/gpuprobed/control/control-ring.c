@@ -199,12 +199,13 @@ static bool reader_take_raw(const struct ring_batch *batch, void *userdata) {
 static void reader_add_program(const struct ring_reader *reader, json_object *json,
 			       uint16_t index) {
 	const struct attachment *attachment;
-	const char *end;
 	char name[32];
 
 	snprintf(name, sizeof(name), "_p%u", index);
 	TAILQ_FOREACH(attachment, &reader->context->registry->attachments, link) {
-		end = strrchr(attachment->symbol, '_');
+		const struct gpu_program *program = attachment_gpu(attachment);
+		const char *end = program ? strrchr(program->symbol, '_') : NULL;
+
 		if (attachment->object == reader->source_object && end && !strcmp(end, name)) {
 			json_add_text(json, "program", attachment->program);
 			return;

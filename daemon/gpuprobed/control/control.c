@@ -86,10 +86,11 @@ struct kernels_reader control_reader(const struct varlink_call *call) {
 /* ---- JSON ---- */
 
 static const char *control_point_name(const struct attachment *attachment) {
-	return attachment->on_host ? "host" : section_point_name(&attachment->section);
+	return attachment_host(attachment) ? "host" : section_point_name(&attachment->section);
 }
 
 json_object *control_attachment_json(const struct attachment *attachment) {
+	const struct gpu_program *program = attachment_gpu(attachment);
 	json_object *json = json_object_new_object();
 
 	json_add_int(json, "id", attachment->id);
@@ -98,7 +99,7 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 	json_add_text(json, "point", control_point_name(attachment));
 	json_add_text(json, "kernel", attachment->section.kernel);
 	json_add_text(json, "section", attachment->section_text);
-	json_add_text(json, "engine", engine_name(attachment->engine));
+	json_add_text(json, "engine", engine_name(program ? program->engine : ENGINE_AUTO));
 	json_add(json, "filter", filter_json(&attachment->filter, false));
 	json_add_text(json, "state", "armed");
 	json_add_int(json, "modules", attachment->n_modules);

@@ -364,10 +364,12 @@ void image_answer_without(struct image_context *context, const struct process *p
 void image_answer_left_out(struct image_context *context, const struct process *process) {
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
-		if (!attachment->on_host && attachment->engine != ENGINE_PTX &&
-		    !attachment_on_sass(attachment) &&
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link) {
+		const struct gpu_program *program = attachment_gpu(attachment);
+
+		if (program && program->engine != ENGINE_PTX && !attachment_on_sass(attachment) &&
 		    filter_matches(&attachment->filter, &process->facts))
 			image_answer_without(context, process, attachment->id,
-					     attachment->patch_reason);
+					     program->patch_reason);
+	}
 }

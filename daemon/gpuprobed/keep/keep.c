@@ -195,8 +195,13 @@ static void keep_sweep(struct keep *keep) {
 		}
 	}
 	used[keep->names_slot] = true;
-	TAILQ_FOREACH(attachment, &keep->context.registry->attachments, link)
-		used[attachment->slot] = used[attachment->patch_slot] = true;
+	TAILQ_FOREACH(attachment, &keep->context.registry->attachments, link) {
+		const struct gpu_program *program = attachment_gpu(attachment);
+
+		used[attachment->slot] = true;
+		if (program)
+			used[program->patch_slot] = true;
+	}
 	store_sweep(keep->store, used);
 	free(used);
 }
@@ -279,6 +284,22 @@ static uint32_t keep_fd(struct keep *keep, enum store_kind kind, uint64_t owner,
 	return slot;
 }
 
+static void keep_attachment(struct keep *keep, struct attachment *attachment) {
+	const struct object *object = attachment->object;
+	const struct host_program *host = attachment_host(attachment);
+
+	if (host) {
+		attachment->slot = keep_fd(keep, STORE_LINK, object->id, host->index,
+					   host_link_fd(object->host, host->index));
+	} else {
+		struct gpu_program *gpu = &attachment->of.gpu;
+
+		attachment->slot = keep_fd(keep, STORE_PTX, object->id, attachment->id, gpu->fd);
+		gpu->patch_slot =
+			keep_fd(keep, STORE_PATCH, object->id, attachment->id, gpu->patch_fd);
+	}
+}
+
 void keep_object(struct keep *keep, struct object *object) {
 	struct attachment *attachment;
 	int blob;
@@ -294,18 +315,9 @@ void keep_object(struct keep *keep, struct object *object) {
 			object->kernel_slots[i] =
 				keep_fd(keep, STORE_KERNEL_MAP, object->maps[i]->id, 0,
 					object->maps[i]->instances->fd);
-	TAILQ_FOREACH(attachment, &keep->context.registry->attachments, link) {
-		if (attachment->object != object)
-			continue;
-		attachment->slot =
-			attachment->on_host
-				? keep_fd(keep, STORE_LINK, object->id, attachment->host_program,
-					  host_link_fd(object->host, attachment->host_program))
-				: keep_fd(keep, STORE_PTX, object->id, attachment->id,
-					  attachment->fd);
-		attachment->patch_slot = keep_fd(keep, STORE_PATCH, object->id, attachment->id,
-						 attachment->patch_fd);
-	}
+	TAILQ_FOREACH(attachment, &keep->context.registry->attachments, link)
+		if (attachment->object == object)
+			keep_attachment(keep, attachment);
 	object->kept = true;
 	keep_changed(keep);
 }
@@ -316,6 +328,7 @@ static void keep_collect(struct keep_slots *slots, uint32_t slot) {
 }
 
 void keep_leaving(struct keep *keep, struct attachment *attachment, struct keep_slots *slots) {
+	const struct gpu_program *program = attachment_gpu(attachment);
 	struct object *object = attachment->object;
 
 	*slots = (struct keep_slots){};
@@ -323,7 +336,8 @@ void keep_leaving(struct keep *keep, struct attachment *attachment, struct keep_
 		return;
 	_Static_assert(KEEP_SLOTS_MAX >= REGISTRY_OBJECT_MAPS_MAX + 3, "all of an object");
 	keep_collect(slots, attachment->slot);
-	keep_collect(slots, attachment->patch_slot);
+	if (program)
+		keep_collect(slots, program->patch_slot);
 	if (object->n_attachments == 1) {
 		keep_collect(slots, object->slot);
 		for (size_t i = 0; i < object->n_maps; i++)

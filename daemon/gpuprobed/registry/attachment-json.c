@@ -13,27 +13,29 @@
 #include "lib/json.h"
 
 json_object *attachment_program_json(const struct attachment *attachment, int fd) {
-	json_object *program = json_object_new_object(), *context;
+	const struct gpu_program *program = attachment_gpu(attachment);
+	json_object *json = json_object_new_object(), *context;
 
-	json_add_string(program, "name", attachment->symbol);
-	json_add_string(program, "label", attachment->program);
-	json_add_int(program, "fd", fd);
-	json_add_int(program, "isa", attachment->isa);
-	json_add_int(program, "target", attachment->target);
-	context = json_add_array(program, "context");
-	for (size_t i = 0; i < attachment->n_context; i++)
-		json_append_int(context, attachment->context[i]);
-	return program;
+	json_add_string(json, "name", program->symbol);
+	json_add_string(json, "label", attachment->program);
+	json_add_int(json, "fd", fd);
+	json_add_int(json, "isa", program->isa);
+	json_add_int(json, "target", program->target);
+	context = json_add_array(json, "context");
+	for (size_t i = 0; i < program->n_context; i++)
+		json_append_int(context, program->context[i]);
+	return json;
 }
 
 json_object *attachment_patch_json(const struct attachment *attachment, int fd) {
-	json_object *program = attachment_program_json(attachment, fd);
+	const struct gpu_program *program = attachment_gpu(attachment);
+	json_object *json = attachment_program_json(attachment, fd);
 
 	/* slots are loaded as PTX can from sm_70 on */
-	json_add_int(program, "target", attachment->target > 70 ? attachment->target : 70);
-	json_add_int(program, "maps", attachment_patch_slots(attachment));
-	json_add_bool(program, "process", true);
-	return program;
+	json_add_int(json, "target", program->target > 70 ? program->target : 70);
+	json_add_int(json, "maps", attachment_patch_slots(attachment));
+	json_add_bool(json, "process", true);
+	return json;
 }
 
 json_object *attachment_json(const struct attachment *attachment, uint32_t default_spaces) {
@@ -48,7 +50,7 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 		json_add_bool(json, "prefixed", true);
 	json_add_bool(json, "device_function", section->device_function);
 	json_add_string(json, "point", section_point_name(section));
-	json_add_string(json, "program", attachment->symbol);
+	json_add_string(json, "program", attachment_gpu(attachment)->symbol);
 	if (section->point == SECTION_LINE) {
 		json_add_string(json, "file", section->file);
 		json_add_int(json, "line", section->line);
