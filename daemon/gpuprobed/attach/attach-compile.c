@@ -36,7 +36,7 @@
 static struct object *attach_object(const struct attach *attach) {
 	struct object *object;
 
-	TAILQ_FOREACH(object, &attach->context->registry->objects, link)
+	TAILQ_FOREACH(object, &attach->context->image->registry->objects, link)
 		if (object->id == attach->object_id)
 			return object;
 	return NULL;
@@ -46,7 +46,7 @@ static struct object *attach_object(const struct attach *attach) {
 static void attach_undo(struct attach *attach) {
 	struct attachment *attachment, *next;
 
-	for (attachment = TAILQ_FIRST(&attach->context->registry->attachments); attachment;
+	for (attachment = TAILQ_FIRST(&attach->context->image->registry->attachments); attachment;
 	     attachment = next) {
 		next = TAILQ_NEXT(attachment, link);
 		if (attachment->object->id == attach->object_id)
@@ -59,7 +59,7 @@ static void attach_drop_patches(struct attach *attach, const struct object *obje
 				const char *why) {
 	struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &attach->context->registry->attachments, link)
+	TAILQ_FOREACH(attachment, &attach->context->image->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment)) {
 			struct gpu_program *program = &attachment->of.gpu;
 
@@ -72,7 +72,7 @@ static void attach_drop_patches(struct attach *attach, const struct object *obje
 static bool attach_needs_sass(const struct attach *attach, const struct object *object) {
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &attach->context->registry->attachments, link)
+	TAILQ_FOREACH(attachment, &attach->context->image->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment) &&
 		    !attachment_on_ptx(attachment))
 			return true;
@@ -109,8 +109,8 @@ static void attach_announce(void *userdata) {
 	why = plan_programs_trouble(attach->context->image, outcome.object);
 	if (why)
 		attach_drop_patches(attach, outcome.object, why);
-	keep_object(attach->context->keep, object);
-	registry_announce(attach->context->registry, attach->context->interest);
+	keep_object(attach->context->client->keep, object);
+	registry_announce(attach->context->image->registry, attach->context->interest);
 	attach_finish(attach, &outcome);
 }
 
@@ -150,11 +150,11 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 		return;
 	case ATTACH_REGISTER_E_QUOTA:
 		attach_fail_limit(attach, "attachments of one user (quota-attachments)",
-				  attach->context->config->quota_attachments);
+				  attach->context->image->config->quota_attachments);
 		return;
 	case ATTACH_REGISTER_E_MAP_QUOTA:
 		attach_fail_limit(attach, "bytes of the maps of one user (quota-map-bytes)",
-				  attach->context->config->quota_map_bytes);
+				  attach->context->image->config->quota_map_bytes);
 		return;
 	case ATTACH_REGISTER_E_MAP:
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
@@ -341,7 +341,7 @@ static int attach_name(struct attach *attach, json_object *job) {
 		return r;
 	cache_key_text(&key, text);
 	snprintf(base, sizeof(base), "__gpuprobe_o%.24s", text);
-	r = registry_prefix_new(attach->context->registry, base, &attach->prefix);
+	r = registry_prefix_new(attach->context->image->registry, base, &attach->prefix);
 	if (r < 0)
 		return r;
 	json_add_string(job, "prefix", attach->prefix->text);
@@ -393,7 +393,8 @@ static void attach_compile_start(struct attach *attach) {
 }
 
 void attach_compile(struct attach *attach) {
-	if (!engine_rules_any_sass(&attach->context->config->engines) && attach_wants_sass(attach))
+	if (!engine_rules_any_sass(&attach->context->image->config->engines) &&
+	    attach_wants_sass(attach))
 		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
 			    "this daemon gives no process the SASS engine: start gpuprobed with "
 			    "--engine=auto, or for some "

@@ -99,8 +99,8 @@ static int attach_map(const struct attach_plan *plan, struct object *object, siz
 		spec.lanes = (const struct map_lane *)(bytes + linked->lanes.offset);
 		spec.n_lanes = linked->lanes.count;
 	}
-	return map_new(&object->maps[i], ++plan->context->registry->last_map, object->id,
-		       object->owner, &spec, plan->context->map_accounts);
+	return map_new(&object->maps[i], ++plan->context->image->registry->last_map, object->id,
+		       object->owner, &spec, plan->context->client->map_accounts);
 }
 
 /* Whether map i is an array that programs on the host alone use; then its layout. */
@@ -170,10 +170,10 @@ int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 	struct object *object = NULL;
 	int r;
 
-	if (registry_room(plan->context->registry, plan->owner, n_all))
+	if (registry_room(plan->context->image->registry, plan->owner, n_all))
 		return ATTACH_REGISTER_E_LIMIT;
-	if (registry_owned(plan->context->registry, plan->owner) + n_all >
-	    plan->context->config->quota_attachments)
+	if (registry_owned(plan->context->image->registry, plan->owner) + n_all >
+	    plan->context->image->config->quota_attachments)
 		return ATTACH_REGISTER_E_QUOTA;
 	r = attach_object(plan, compiled, &object);
 	if (r > 0)
@@ -199,7 +199,7 @@ int attach_register(const struct attach_plan *plan, struct compiled *compiled,
 	}
 	object->host = *plan->host;
 	*plan->host = NULL;
-	registry_link(plan->context->registry, object, attachments, n);
+	registry_link(plan->context->image->registry, object, attachments, n);
 	*objectp = object;
 	return 0;
 }

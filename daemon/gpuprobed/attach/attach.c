@@ -343,8 +343,8 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 	}
 	if (!attach_choose_programs(attach))
 		return;
-	attach->verify = attach->context->config->verify;
-	attach->allow_exit = attach->context->config->allow_exit;
+	attach->verify = attach->context->image->config->verify;
+	attach->allow_exit = attach->context->image->config->allow_exit;
 	attach_verify(attach);
 }
 
@@ -432,7 +432,7 @@ int attach_new(struct attach **attachp, struct attach_context *context,
 		attach_free(attach);
 		return -ENOMEM;
 	}
-	attach->object_id = ++context->registry->last_object;
+	attach->object_id = ++context->image->registry->last_object;
 	input = memfd_new_sealed("gpuprobe-object", options->object, options->n_object);
 	if (input >= 0)
 		input = worker_task_add_input(task, input);

@@ -67,7 +67,7 @@ static bool client_resume_uses(const struct client_resume_maps *maps, uint64_t m
 static int client_resume_result(const struct client_context *context, const struct process *process,
 				const struct client_resume *resume, struct image_result **resultp) {
 	const size_t n_maps = resume->n - resume->n_attachments;
-	const bool excluded = exclude_find(context->config, &process->facts);
+	const bool excluded = exclude_find(context->image->config, &process->facts);
 	struct client_resume_maps maps;
 	struct image_result *result;
 
@@ -84,7 +84,7 @@ static int client_resume_result(const struct client_context *context, const stru
 	}
 	for (size_t i = 0; !excluded && i < resume->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(context->registry, resume->ids[i]);
+			registry_attachment(context->image->registry, resume->ids[i]);
 
 		if (!attachment || !client_resume_may(process, attachment) ||
 		    image_result_applies(result, attachment->id))
@@ -121,8 +121,8 @@ static void client_resume_refused(struct client_context *context, const struct p
 	char reason[128];
 
 	process_module_refusal(reason, process, result, error);
-	if (!outcome_log_has(context->outcomes, facts->pid, &subject, reason))
-		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
+	if (!outcome_log_has(context->image->outcomes, facts->pid, &subject, reason))
+		outcome_log_add(context->image->outcomes, facts->uid, facts->pid, facts->comm,
 				OUTCOME_NOT_PROBED, &subject, reason);
 }
 
@@ -230,7 +230,7 @@ int client_resume_keep(struct client_context *context, struct client *client,
 	union wire_message message = { .header = { .type = WIRE_KEPT,
 						   .sequence = keep->header.sequence } };
 	struct object *object = NULL;
-	const struct map *map = registry_map(context->registry, keep->map_id, &object);
+	const struct map *map = registry_map(context->image->registry, keep->map_id, &object);
 
 	message.kept.map_id = keep->map_id;
 	message.kept.instance_id = keep->instance_id;

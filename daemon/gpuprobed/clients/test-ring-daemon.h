@@ -105,7 +105,7 @@ struct sync_request *__wrap_client_sync(struct client_context *context, const st
 	request = calloc(1, sizeof(*request));
 	request->done = done;
 	request->userdata = userdata;
-	uv_timer_init(context->loop, &request->timer);
+	uv_timer_init(context->image->loop, &request->timer);
 	request->timer.data = request;
 	uv_timer_start(&request->timer, on_sync, 1, 0);
 	return request;

@@ -138,7 +138,7 @@ static int dump_end(struct dump *dump, int r) {
 static int dump_produce(struct varlink_call *call, void *userdata) {
 	struct dump *dump = userdata;
 	struct object *object = NULL;
-	struct map *map = registry_map(dump->context->registry, dump->map, &object);
+	struct map *map = registry_map(dump->context->image->registry, dump->map, &object);
 	const uint64_t end = uv_hrtime() + DUMP_NS;
 	size_t start = dump->n_bytes;
 	struct map_entry entry;

@@ -101,8 +101,8 @@ static void examine_capabilities(const struct control_context *context, json_obj
 	else
 		examine_add(
 			checks, "daemon.capabilities", "capabilities of the daemon",
-			context->config->session ? "warning" : "failed",
-			context->config->session
+			context->image->config->session ? "warning" : "failed",
+			context->image->config->session
 				? "a session daemon of a user has none; for eBPF on the host and "
 				  "verified programs use the system's: systemctl start gpuprobed"
 				: "run it by systemd with the unit that came with it: systemctl "
@@ -115,7 +115,7 @@ static void examine_restrictions(const struct control_context *context, json_obj
 	     privileges = examine_status("NoNewPrivs", 10) == 1;
 	const char *id = "daemon.restrictions", *title = "restrictions of the daemon";
 
-	if (context->config->session)
+	if (context->image->config->session)
 		examine_add(checks, id, title, "skipped", NULL,
 			    "a session daemon has the rights of its user");
 	else if (seccomp && privileges && geteuid() != 0)
@@ -187,7 +187,7 @@ static void examine_add_missing(json_object *checks, struct examine_part *part) 
 static void examine_parts(const struct control_context *context, json_object *checks) {
 	struct examine_part parts[] = {
 		{ "verifier", "daemon.verifier", "verification of programs",
-		  context->config->verify ? "failed" : "warning", "" },
+		  context->image->config->verify ? "failed" : "warning", "" },
 		{ "processes", "daemon.processes", "executables of other users' processes",
 		  "warning", "" },
 		{ "compiler", "daemon.compiler", "CUDA compiler", "warning", "" },
@@ -203,8 +203,8 @@ static void examine_parts(const struct control_context *context, json_object *ch
 		missing_feature(context, "compiler") ?: "the driver's own",
 		missing_feature(context, "patch") ?: "not built in: PTX engine only",
 		"no program runs with one",
-		context->config->toolkit ?: "none is named",
-		context->config->metrics.n ? "written as configured" : "not asked for"
+		context->image->config->toolkit ?: "none is named",
+		context->image->config->metrics.n ? "written as configured" : "not asked for"
 	};
 
 	missing_each(context, examine_take_missing, parts);
@@ -263,7 +263,7 @@ static void examine_hooks(struct control_context *context, const struct varlink_
 /* Where to look: a session daemon has no journal. */
 static const char *examine_log(const struct control_context *context, const char *service,
 			       const char *session) {
-	return context->config->session ? session : service;
+	return context->image->config->session ? session : service;
 }
 
 static void examine_cache(const struct control_context *context, json_object *checks) {

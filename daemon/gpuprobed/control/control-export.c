@@ -26,7 +26,7 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
-	registry_map(context->registry, map->id, &object);
+	registry_map(context->image->registry, map->id, &object);
 	r = map_export_options_from_json(&options, parameters, &refusal);
 	if (r == 0 && options.name &&
 	    strncmp(options.name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0 &&
@@ -37,17 +37,18 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 					    "exporter would spoil what that one says): begin it "
 					    "with " MAP_EXPORT_PREFIX);
 	if (r == 0)
-		r = map_exports_add(context->exports, map, object, &options, &export, &refusal);
+		r = map_exports_add(context->attach->exports, map, object, &options, &export,
+				    &refusal);
 	if (r == MAP_EXPORT_E_INVALID)
 		return control_error_argument(call, refusal.parameter, refusal.reason);
 	if (r == MAP_EXPORT_E_LIMIT)
-		return context->exports->n >= MAP_EXPORTS_MAX
+		return context->attach->exports->n >= MAP_EXPORTS_MAX
 			       ? control_error_limit(call, "exported maps", MAP_EXPORTS_MAX)
 			       : control_error_limit(call, "exported maps of a user",
 						     MAP_EXPORTS_UID_MAX);
 	if (r < 0)
 		return r;
-	keep_changed(context->keep);
+	keep_changed(context->client->keep);
 	parameters = json_object_new_object();
 	json_add(parameters, "export", map_export_json(export));
 	return varlink_call_reply(call, parameters);
@@ -64,13 +65,13 @@ int control_unexport_map(struct varlink_call *call, json_object *parameters, voi
 	map = control_find_map(context, call, name, &r);
 	if (!map)
 		return r;
-	export = map_exports_find(context->exports, map->id);
+	export = map_exports_find(context->attach->exports, map->id);
 	if (!export) {
 		snprintf(what, sizeof(what), "an export of map %s", name);
 		return control_error_not_found(call, what);
 	}
-	map_exports_remove(context->exports, export);
-	keep_changed(context->keep);
+	map_exports_remove(context->attach->exports, export);
+	keep_changed(context->client->keep);
 	return varlink_call_reply(call, NULL);
 }
 
@@ -79,7 +80,7 @@ int control_list_exports(struct varlink_call *call, json_object *parameters, voi
 	const struct control_context *context = userdata;
 	const struct map_export *export;
 
-	TAILQ_FOREACH(export, &context->exports->list, link)
+	TAILQ_FOREACH(export, &context->attach->exports->list, link)
 		if (control_may_see(call, export->owner))
 			json_append(exports, map_export_json(export));
 	json_add(json, "exports", exports);

@@ -52,7 +52,7 @@ struct map *control_find_map(const struct control_context *context, struct varli
 	unsigned long long id = strtoull(name, &end, 10);
 	bool by_id = name[0] >= '0' && name[0] <= '9' && !*end;
 
-	TAILQ_FOREACH(object, &context->registry->objects, link) {
+	TAILQ_FOREACH(object, &context->image->registry->objects, link) {
 		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps;
 		     i++) {
 			struct map *map = object->maps[i];

@@ -139,8 +139,8 @@ int control_show_program(struct varlink_call *call, json_object *parameters, voi
 	json_object *json, *programs = json_object_new_array();
 	const struct attachment *attachment;
 
-	process_table_count(context->image->processes, context->registry);
-	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
+	process_table_count(context->image->processes, context->image->registry);
+	TAILQ_FOREACH(attachment, &context->image->registry->attachments, link)
 		if (attachment_gpu(attachment) &&
 		    control_may_see(call, attachment->object->owner) &&
 		    control_means_program(program, attachment))

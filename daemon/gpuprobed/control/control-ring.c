@@ -121,7 +121,7 @@ struct reader_place {
 
 static struct map *reader_next(const struct ring_reader *reader, struct reader_place *place) {
 	if (!place->object)
-		place->object = TAILQ_FIRST(&reader->context->registry->objects);
+		place->object = TAILQ_FIRST(&reader->context->image->registry->objects);
 	for (; place->object; place->object = TAILQ_NEXT(place->object, link), place->i = 0)
 		while (place->i < place->object->n_maps) {
 			struct map *map = place->object->maps[place->i++];
@@ -202,7 +202,7 @@ static void reader_add_program(const struct ring_reader *reader, json_object *js
 	char name[32];
 
 	snprintf(name, sizeof(name), "_p%u", index);
-	TAILQ_FOREACH(attachment, &reader->context->registry->attachments, link) {
+	TAILQ_FOREACH(attachment, &reader->context->image->registry->attachments, link) {
 		const struct gpu_program *program = attachment_gpu(attachment);
 		const char *end = program ? strrchr(program->symbol, '_') : NULL;
 
@@ -424,14 +424,14 @@ static struct map *reader_next_sync(struct ring_reader *reader) {
 
 /* Asks for a copy of the counters of one map now and then, if processes make none on their own. */
 static void reader_refresh(struct ring_reader *reader) {
-	const unsigned int period = reader->context->config->mirror_period_ms;
+	const unsigned int period = reader->context->image->config->mirror_period_ms;
 	const struct map *map;
 	int r;
 
 	if (reader->sync || (period && period <= READER_REFRESH_MS) ||
-	    uv_now(reader->context->loop) - reader->synced < READER_REFRESH_MS)
+	    uv_now(reader->context->image->loop) - reader->synced < READER_REFRESH_MS)
 		return;
-	reader->synced = uv_now(reader->context->loop);
+	reader->synced = uv_now(reader->context->image->loop);
 	map = reader_next_sync(reader);
 	if (map)
 		reader->sync = client_sync(reader->context->client, map, READER_REFRESH_MS,
@@ -441,7 +441,7 @@ static void reader_refresh(struct ring_reader *reader) {
 /* Asks for the counters of all its maps, one after the other. */
 static void reader_sync_next(void *userdata) {
 	struct ring_reader *reader = userdata;
-	uint64_t waited = uv_now(reader->context->loop) - reader->synced;
+	uint64_t waited = uv_now(reader->context->image->loop) - reader->synced;
 	struct map *map;
 	int r;
 
@@ -460,7 +460,7 @@ static int reader_finish(struct ring_reader *reader) {
 	if (reader->sync)
 		client_sync_cancel(reader->sync);
 	reader->state = READER_SYNCING;
-	reader->synced = uv_now(reader->context->loop);
+	reader->synced = uv_now(reader->context->image->loop);
 	reader->synced_map = 0;
 	reader_sync_next(reader);
 	return VARLINK_PRODUCE_IDLE;
@@ -532,8 +532,8 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 	reader->more = varlink_call_more(call);
 	reader->follow = reader->more && json_bool_of(parameters, "follow");
 	reader->pause_ms = 1;
-	reader->last_instance = context->registry->last_instance;
-	reader->synced = uv_now(context->loop);
+	reader->last_instance = context->image->registry->last_instance;
+	reader->synced = uv_now(context->image->loop);
 	reader->lines = reader->log ? json_object_new_array() : NULL;
 	if (map && json_bool_of(parameters, "raw")) {
 		reader->raw = malloc(READER_RAW_SIZE(reader->more));
@@ -552,7 +552,7 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 		return r;
 	}
 	LIST_INSERT_HEAD(&context->ring_readers, reader, link);
-	uv_timer_init(context->loop, &reader->timer);
+	uv_timer_init(context->image->loop, &reader->timer);
 	reader->timer.data = reader;
 	reader_limit(reader);
 	varlink_call_set_userdata(call, reader);
@@ -586,7 +586,7 @@ int control_read_log(struct varlink_call *call, json_object *parameters, void *u
 
 	if (!member)
 		return reader_start(context, call, parameters, 0, 0);
-	TAILQ_FOREACH(object, &context->registry->objects, link)
+	TAILQ_FOREACH(object, &context->image->registry->objects, link)
 		if (id > 0 && object->id == (uint64_t)id && control_may_see(call, object->owner))
 			return reader_start(context, call, parameters, 0, object->id);
 	snprintf(what, sizeof(what), "object %lld", (long long)id);

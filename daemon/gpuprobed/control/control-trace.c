@@ -363,7 +363,7 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	config.userdata = trace;
 	config.options.caller = varlink_call_peer(call)->uid;
 	config.options.all_users = control_may_attach(call);
-	config.options.own_files = context->config->user_attach;
+	config.options.own_files = context->image->config->user_attach;
 	r = !trace->text ? -ENOMEM : 0;
 	if (r == 0 && !take_options(parameters, trace, &config, &f))
 		r = control_error_argument(call, f.parameter, f.reason);

@@ -79,7 +79,7 @@ static int update_answer(struct varlink_call *call, const struct control_context
 					    "still being added up: try again");
 	case MAP_E_QUOTA:
 		return control_error_limit(call, "bytes of the maps of one user (quota-map-bytes)",
-					   context->config->quota_map_bytes);
+					   context->image->config->quota_map_bytes);
 	case MAP_E_LARGE:
 		return control_error_limit(call, "bytes of a map that the host writes to",
 					   UPDATE_LARGE_MAX);
@@ -102,7 +102,7 @@ static int update_answer(struct varlink_call *call, const struct control_context
 
 static void update_run(void *userdata) {
 	struct update *update = userdata;
-	struct registry *registry = update->context->registry;
+	struct registry *registry = update->context->image->registry;
 	struct map *map = registry_map(registry, update->map, NULL);
 	int r;
 
@@ -215,7 +215,7 @@ int control_show_map(struct varlink_call *call, json_object *parameters, void *u
 	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
-	registry_map(context->registry, map->id, &object);
+	registry_map(context->image->registry, map->id, &object);
 	json = json_object_new_object();
 	json_add(json, "map", control_map_json(map, object));
 	text = object->btf ? malloc(base64_encoded_size(object->n_btf)) : NULL;

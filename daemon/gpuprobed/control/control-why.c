@@ -49,7 +49,7 @@ static bool control_may_see_outcome(const struct control_context *context,
 		return true;
 	for (size_t i = 0; i < outcome->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(context->registry, outcome->attachments[i]);
+			registry_attachment(context->image->registry, outcome->attachments[i]);
 
 		if (attachment && control_may_see(call, attachment->object->owner))
 			return true;
@@ -70,7 +70,7 @@ static json_object *control_excluded_json(const struct control_context *context,
 	if (pid <= 0 || pid > INT32_MAX || process_facts_read(&facts, (pid_t)pid, -1) < 0 ||
 	    !control_may_see(call, facts.uid))
 		return NULL;
-	rule = exclude_find(context->config, &facts);
+	rule = exclude_find(context->image->config, &facts);
 	if (!rule)
 		return NULL;
 	snprintf(reason, sizeof(reason), EXCLUDE_REASON, rule);
@@ -144,7 +144,7 @@ static int control_why_turn(struct varlink_call *call, void *userdata) {
 	const uint64_t end = uv_hrtime() + CONTROL_WHY_PART;
 	const struct outcome *outcome;
 
-	TAILQ_FOREACH(outcome, &why->context->outcomes->list, link) {
+	TAILQ_FOREACH(outcome, &why->context->image->outcomes->list, link) {
 		if (outcome->number >= why->last)
 			continue;
 		if (control_why_means(why, outcome)) {

@@ -194,8 +194,8 @@ static int control_attach_success(struct control_attach *work, const struct obje
 		    *maps = json_add_array(json, "maps");
 	const struct attachment *attachment;
 
-	process_table_count(work->context->image->processes, work->context->registry);
-	TAILQ_FOREACH(attachment, &work->context->registry->attachments, link) {
+	process_table_count(work->context->image->processes, work->context->image->registry);
+	TAILQ_FOREACH(attachment, &work->context->image->registry->attachments, link) {
 		if (attachment->object != object)
 			continue;
 		control_log_attached(attachment, object->owner);
@@ -375,7 +375,7 @@ static int control_attach_refused(const struct control_context *context, struct 
 	if (control_may_attach(call))
 		return 0;
 	*refused = true;
-	if (!context->config->user_attach)
+	if (!context->image->config->user_attach)
 		return control_error_reason(call, "PermissionDenied",
 					    "only root and members of the group " CONTROL_GROUP
 					    " may attach (user-attach = yes would let users attach "
@@ -396,9 +396,9 @@ static bool control_worked_enough(struct control_context *context, uid_t uid) {
 	struct account *account;
 	bool enough;
 
-	if (account_get(context->accounts, uid, &account) < 0)
+	if (account_get(context->attach->accounts, uid, &account) < 0)
 		return false;
-	enough = account_check_time(account, uv_now(context->loop)) != 0;
+	enough = account_check_time(account, uv_now(context->image->loop)) != 0;
 	account_unref(account);
 	return enough;
 }
@@ -438,7 +438,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 			return control_error_limit(call,
 						   "seconds of workers for one user in a minute "
 						   "(quota-compile-seconds)",
-						   context->config->quota_compile_seconds);
+						   context->image->config->quota_compile_seconds);
 	}
 	if (!why)
 		why = control_attach_options(parameters, &options, &parameter, buffer);
@@ -485,7 +485,7 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 	struct control_context *context = userdata;
 	int64_t id = json_int_of(parameters, "id");
 	struct attachment *attachment =
-		id > 0 ? registry_attachment(context->registry, (uint64_t)id) : NULL;
+		id > 0 ? registry_attachment(context->image->registry, (uint64_t)id) : NULL;
 	char what[64];
 
 	if (!attachment || !control_may_see(call, attachment->object->owner)) {
@@ -508,8 +508,8 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 		    *notices = json_object_new_array();
 	const struct attachment *attachment;
 
-	process_table_count(context->image->processes, context->registry);
-	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
+	process_table_count(context->image->processes, context->image->registry);
+	TAILQ_FOREACH(attachment, &context->image->registry->attachments, link)
 		if (control_may_see(call, attachment->object->owner))
 			json_append(attachments, control_attachment_json(attachment));
 	other_shims_each(context->client->other_shims, control_add_notice, notices);
@@ -525,7 +525,7 @@ static int control_list_maps(struct varlink_call *call, json_object *parameters,
 	json_object *json = json_object_new_object(), *maps = json_add_array(json, "maps");
 	const struct object *object;
 
-	TAILQ_FOREACH(object, &context->registry->objects, link)
+	TAILQ_FOREACH(object, &context->image->registry->objects, link)
 		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
 			if (object->maps[i])
 				json_append(maps, control_map_json(object->maps[i], object));
@@ -570,19 +570,19 @@ static int control_status(struct varlink_call *call, json_object *parameters, vo
 	const struct object *object;
 	int64_t maps = 0;
 
-	TAILQ_FOREACH(object, &context->registry->objects, link)
+	TAILQ_FOREACH(object, &context->image->registry->objects, link)
 		for (size_t i = 0; i < object->n_maps; i++)
 			maps += object->maps[i] != NULL;
 	json_add_text(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
-	json_add_text(json, "mode", context->config->session ? "session" : "system");
+	json_add_text(json, "mode", context->image->config->session ? "session" : "system");
 	json_add_int(json, "started", context->started);
-	json_add_text(json, "verify", context->config->verify ? "on" : "off");
+	json_add_text(json, "verify", context->image->config->verify ? "on" : "off");
 	json_add_text(json, "compiler",
 		      worker_pool_features(context->image->image_pool)
 			      ? missing_feature(context, "compiler") ?: "driver"
 			      : "unknown yet");
-	json_add_int(json, "attachments", context->registry->n_attachments);
+	json_add_int(json, "attachments", context->image->registry->n_attachments);
 	json_add_int(json, "maps", maps);
 	control_add_counters(json_add_object(json, "counters"), context);
 	statistics_each(context->metrics, control_add_statistic,

@@ -19,17 +19,10 @@ LIST_HEAD(ring_reader_list, ring_reader);
 
 /* What the files of this room share, and need of others: one of them, which daemon.c fills in. */
 struct control_context {
-	uv_loop_t *loop;
-	const struct config *config; /* a reload puts another one in its place */
-	struct registry *registry;
-	struct account_table *accounts;
-	struct outcome_log *outcomes;
-	struct map_exports *exports;
 	struct image_context *image;
 	struct client_context *client;
 	struct attach_context *attach;
 	struct metrics_context *metrics;
-	struct keep *keep;
 	int64_t started; /* microseconds since the epoch */
 	int verify_available; /* of verify_available() */
 	char no_cache[512]; /* why, where there should be one */
