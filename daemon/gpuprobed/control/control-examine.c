@@ -36,8 +36,8 @@ struct examine_ping {
 };
 
 struct examine {
+	struct control_work work;
 	struct control_context *context;
-	struct varlink_call *call;
 	json_object *checks;
 	struct examine_ping pings[2]; /* image worker, program worker */
 };
@@ -321,17 +321,16 @@ static uint64_t examine_now(void) {
 }
 
 static void examine_finish(struct examine *examine) {
-	struct varlink_call *call = examine->call;
+	struct varlink_call *call = examine->work.call;
 	json_object *json = json_object_new_object();
 
 	examine_parts(examine->context, examine->checks);
 	examine_rest(examine->context, examine->checks);
 	examine_hooks(examine->context, call, examine->checks);
 	json_add(json, "checks", examine->checks);
-	varlink_call_on_cancel(call, NULL);
+	examine->checks = NULL;
 	varlink_call_reply(call, json);
-	varlink_call_unref(call);
-	free(examine);
+	control_work_end(&examine->work, 0);
 }
 
 static void examine_on_pong(struct worker_task *task, int result, json_object *reply,
@@ -354,8 +353,7 @@ static void examine_on_pong(struct worker_task *task, int result, json_object *r
 		examine_finish(examine);
 }
 
-/* The caller is gone. */
-static void examine_on_cancel(struct varlink_call *call, void *userdata) {
+static void examine_free(void *userdata) {
 	struct examine *examine = userdata;
 
 	for (size_t i = 0; i < 2; i++)
@@ -363,7 +361,6 @@ static void examine_on_cancel(struct varlink_call *call, void *userdata) {
 			worker_task_forget(examine->pings[i].task);
 	json_object_put(examine->checks);
 	free(examine);
-	varlink_call_unref(call);
 }
 
 static int examine_ping(struct examine *examine, size_t index, struct worker_pool *pool,
@@ -392,10 +389,8 @@ int control_examine(struct varlink_call *call, json_object *parameters, void *us
 	if (!examine)
 		return -ENOMEM;
 	examine->context = context;
-	examine->call = varlink_call_ref(call);
 	examine->checks = json_object_new_array();
-	varlink_call_set_userdata(call, examine);
-	varlink_call_on_cancel(call, examine_on_cancel);
+	control_work_begin(&examine->work, call, examine_free);
 	examine_capabilities(context, examine->checks);
 	examine_restrictions(context, examine->checks);
 	for (size_t i = 0; i < 2; i++)

@@ -90,35 +90,30 @@ int control_list_exports(struct varlink_call *call, json_object *parameters, voi
 /* ---- Metrics ---- */
 
 struct metrics_call {
-	struct varlink_call *call;
+	struct control_work work;
 	struct metrics_run *run;
 };
 
-static void metrics_call_free(struct metrics_call *metrics) {
-	varlink_call_unref(metrics->call);
-	free(metrics);
-}
-
-static void metrics_call_on_cancel(struct varlink_call *call, void *userdata) {
+static void metrics_call_free(void *userdata) {
 	struct metrics_call *metrics = userdata;
 
 	metrics_run_cancel(metrics->run);
-	metrics_call_free(metrics);
+	free(metrics);
 }
 
 static void metrics_call_on_text(struct metrics_text *text, void *userdata) {
 	struct metrics_call *metrics = userdata;
 	json_object *json;
 
-	varlink_call_on_cancel(metrics->call, NULL);
+	metrics->run = NULL;
 	if (!text) {
-		control_error_reason(metrics->call, "Internal", "no memory");
+		control_error_reason(metrics->work.call, "Internal", "no memory");
 	} else {
 		json = json_object_new_object();
 		json_add(json, "text", json_object_new_string_len(text->data, (int)text->n));
-		varlink_call_reply(metrics->call, json);
+		varlink_call_reply(metrics->work.call, json);
 	}
-	metrics_call_free(metrics);
+	control_work_end(&metrics->work, 0);
 }
 
 int control_metrics(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -142,8 +137,6 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 						     METRICS_RUNS_MAX)
 			       : r;
 	}
-	metrics->call = varlink_call_ref(call);
-	varlink_call_set_userdata(call, metrics);
-	varlink_call_on_cancel(call, metrics_call_on_cancel);
+	control_work_begin(&metrics->work, call, metrics_call_free);
 	return 0;
 }

@@ -69,7 +69,7 @@ struct map *control_find_map(const struct control_context *context, struct varli
 
 		json_add_text(json, "what", name);
 		json_add(json, "ids", ids);
-		*rp = varlink_call_error(call, "io.gpuprobe.control.Ambiguous", json);
+		*rp = varlink_call_error(call, CONTROL_INTERFACE "Ambiguous", json);
 		return NULL;
 	}
 	json_object_put(ids);

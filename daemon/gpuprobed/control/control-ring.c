@@ -52,9 +52,9 @@ enum reader_state {
 };
 
 struct ring_reader {
+	struct control_work work;
 	LIST_ENTRY(ring_reader) link;
 	struct control_context *context;
-	struct varlink_call *call;
 	bool log;
 	uint64_t map; /* that it reads; 0: logs */
 	uint64_t object; /* logs: of this object; 0: of all that the caller may see */
@@ -85,7 +85,7 @@ struct ring_reader {
 /* ---- its maps ---- */
 
 static uid_t reader_uid(const struct ring_reader *reader) {
-	return varlink_call_peer(reader->call)->uid;
+	return varlink_call_peer(reader->work.call)->uid;
 }
 
 /* Whether the log of the object goes to the other one of two readers, who is its owner. */
@@ -104,7 +104,8 @@ static bool reader_means(const struct ring_reader *reader, const struct object *
 		return false;
 	if (!reader->log)
 		return map->id == reader->map;
-	if (strcmp(map->name, LOG_MAP_NAME) != 0 || !control_may_see(reader->call, object->owner) ||
+	if (strcmp(map->name, LOG_MAP_NAME) != 0 ||
+	    !control_may_see(reader->work.call, object->owner) ||
 	    (reader->object && reader->object != object->id))
 		return false;
 	LIST_FOREACH(other, &reader->context->ring_readers, link)
@@ -154,7 +155,7 @@ static bool readers_clash(const struct ring_reader *a, const struct ring_reader 
 	/* logs of objects to come */
 	return a->log && b->log && !a->object && !b->object &&
 	       (reader_uid(a) == reader_uid(b) ||
-		(control_is_admin(a->call) && control_is_admin(b->call)));
+		(control_is_admin(a->work.call) && control_is_admin(b->work.call)));
 }
 
 /* ---- replies ---- */
@@ -361,8 +362,8 @@ static void reader_closed(uv_handle_t *handle) {
 	free(handle->data);
 }
 
-static void reader_free(struct ring_reader *reader) {
-	struct varlink_call *call = reader->call;
+static void reader_free(void *userdata) {
+	struct ring_reader *reader = userdata;
 	const struct ring_reader *other;
 
 	LIST_REMOVE(reader, link);
@@ -375,27 +376,12 @@ static void reader_free(struct ring_reader *reader) {
 	varlink_json_list_deinit(&reader->records);
 	free(reader->raw);
 	uv_close((uv_handle_t *)&reader->timer, reader_closed);
-	varlink_call_unref(call);
-}
-
-static void reader_on_cancel(struct varlink_call *call, void *userdata) {
-	reader_free(userdata);
-}
-
-/* Ends the call with the result of its answer. */
-static int reader_end(struct ring_reader *reader, int r) {
-	varlink_call_on_cancel(reader->call, NULL);
-	if (r == VARLINK_E_INVALID)
-		control_error_reason(reader->call, "Internal",
-				     "the answer does not fit the interface");
-	reader_free(reader);
-	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 }
 
 static void reader_on_timer(uv_timer_t *timer) {
 	struct ring_reader *reader = timer->data;
 
-	varlink_call_wake(reader->call);
+	varlink_call_wake(reader->work.call);
 }
 
 /* The next turn, after some time. */
@@ -474,12 +460,14 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 	if (reader->state == READER_SYNCING)
 		return VARLINK_PRODUCE_IDLE;
 	if (reader->state == READER_LAST)
-		return reader_end(reader, varlink_call_reply(call, reader_reply(reader)));
+		return control_work_end(&reader->work,
+					varlink_call_reply(call, reader_reply(reader)));
 	r = reader_take(reader, READER_CHUNK_BYTES);
 	if (r == -ESTALE && reader->log)
 		return reader_finish(reader);
 	if (r == -ESTALE)
-		return reader_end(reader, control_error_not_found(call, READER_DETACHED));
+		return control_work_end(&reader->work,
+					control_error_not_found(call, READER_DETACHED));
 	if (!reader->more)
 		return r == RING_E_EMPTY || reader->n_bytes >= READER_SINGLE_BYTES
 			       ? reader_finish(reader)
@@ -488,7 +476,7 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 	if (reader->n_bytes || (reader->follow && reader_lost(reader) != reader->lost)) {
 		reader->pause_ms = 1;
 		r = varlink_call_continue(call, reader_reply(reader));
-		return r < 0 || r == VARLINK_E_INVALID ? reader_end(reader, r)
+		return r < 0 || r == VARLINK_E_INVALID ? control_work_end(&reader->work, r)
 						       : VARLINK_PRODUCE_AGAIN;
 	}
 	if (r != RING_E_EMPTY) /* who sends nothing is not asked again */
@@ -510,7 +498,8 @@ static int reader_refuse(const struct ring_reader *other, struct varlink_call *c
 
 	snprintf(reason, sizeof(reason),
 		 "process %d reads it already (%s), and a record goes to one reader only",
-		 (int)varlink_call_peer(other->call)->pid, other->log ? "ReadLog" : "ReadRing");
+		 (int)varlink_call_peer(other->work.call)->pid,
+		 other->log ? "ReadLog" : "ReadRing");
 	return control_error_reason(call, "Unavailable", reason);
 }
 
@@ -525,7 +514,7 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 	if (!reader)
 		return -ENOMEM;
 	reader->context = context;
-	reader->call = varlink_call_ref(call);
+	reader->work.call = call;
 	reader->log = !map;
 	reader->map = map;
 	reader->object = object;
@@ -548,18 +537,15 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 		json_object_put(reader->lines);
 		free(reader->raw);
 		free(reader);
-		varlink_call_unref(call);
 		return r;
 	}
 	LIST_INSERT_HEAD(&context->ring_readers, reader, link);
 	uv_timer_init(context->image->loop, &reader->timer);
 	reader->timer.data = reader;
 	reader_limit(reader);
-	varlink_call_set_userdata(call, reader);
-	varlink_call_on_cancel(call, reader_on_cancel);
-	if (reader->more ? varlink_call_stream(call, reader_turn)
-			 : varlink_call_gather(call, reader_turn))
-		reader_end(reader, 0);
+	control_work_begin(&reader->work, call, reader_free);
+	control_work_run(&reader->work, reader->more ? varlink_call_stream : varlink_call_gather,
+			 reader_turn);
 	return 0;
 }
 

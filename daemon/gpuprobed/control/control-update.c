@@ -23,27 +23,22 @@
 #define UPDATE_LARGE_MAX (16 << 20) /* bytes of a map that has inputs: map-start.c */
 
 struct update {
+	struct control_work work;
 	struct control_context *context;
-	struct varlink_call *call;
 	struct sync_request *sync;
 	uint64_t map;
 	uint64_t flags;
 	unsigned char *key, *value; /* value NULL: to be deleted */
 };
 
-static void update_free(struct update *update) {
-	struct varlink_call *call = update->call;
+static void update_free(void *userdata) {
+	struct update *update = userdata;
 
 	if (update->sync)
 		client_sync_cancel(update->sync);
 	free(update->key);
 	free(update->value);
 	free(update);
-	varlink_call_unref(call);
-}
-
-static void update_on_cancel(struct varlink_call *call, void *userdata) {
-	update_free(userdata);
 }
 
 /* Why there is no write while processes run, and what would help. */
@@ -104,21 +99,21 @@ static void update_run(void *userdata) {
 	struct update *update = userdata;
 	struct registry *registry = update->context->image->registry;
 	struct map *map = registry_map(registry, update->map, NULL);
+	struct varlink_call *call = update->work.call;
 	int r;
 
 	update->sync = NULL;
-	varlink_call_on_cancel(update->call, NULL);
 	if (!map)
-		r = control_error_not_found(update->call, "the map: it was detached meanwhile");
+		r = control_error_not_found(call, "the map: it was detached meanwhile");
 	else if (update->value)
-		r = update_answer(update->call, update->context, map,
+		r = update_answer(call, update->context, map,
 				  map_update(map, update->key, update->value, update->flags,
 					     ++registry->last_instance));
 	else
-		r = update_answer(update->call, update->context, map, map_delete(map, update->key));
+		r = update_answer(call, update->context, map, map_delete(map, update->key));
 	if (r)
-		control_error_reason(update->call, "Internal", "the answer could not be sent");
-	update_free(update);
+		control_error_reason(call, "Internal", "the answer could not be sent");
+	control_work_end(&update->work, 0);
 }
 
 /* Bytes of exactly this size from base64. A line if they are not. */
@@ -176,21 +171,15 @@ static int update_start(struct varlink_call *call, json_object *parameters,
 	if (!update)
 		return -ENOMEM;
 	update->context = context;
-	update->call = varlink_call_ref(call);
+	control_work_begin(&update->work, call, update_free);
 	update->map = map->id;
 	why = update_read(update, map, parameters, deletes, &parameter, text);
-	if (why) {
-		r = control_error_argument(call, parameter, why);
-		update_free(update);
-		return r;
-	}
+	if (why)
+		return control_work_end(&update->work,
+					control_error_argument(call, parameter, why));
 	update->sync = client_sync(context->client, map, UPDATE_SYNC_MS, update_run, update, &r);
-	if (r < 0) {
-		update_free(update);
-		return r;
-	}
-	varlink_call_set_userdata(call, update);
-	varlink_call_on_cancel(call, update_on_cancel);
+	if (r < 0)
+		return control_work_end(&update->work, r);
 	if (!update->sync)
 		update_run(update);
 	return 0;

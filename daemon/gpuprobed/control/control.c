@@ -34,7 +34,6 @@
 #include "lib/json.h"
 #include "daemon/gpuprobed/verify/verify.h"
 
-#define CONTROL_INTERFACE "io.gpuprobe.control."
 #define CONTROL_GROUP "gpuprobe"
 /* Between two lists of hooks for users: so often the time that one takes, and at least so many
  * nanoseconds. */
@@ -108,55 +107,21 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 	return json;
 }
 
-/* ---- errors ---- */
-
-int control_error_not_found(struct varlink_call *call, const char *what) {
-	json_object *json = json_object_new_object();
-
-	json_add_text(json, "what", what);
-	return varlink_call_error(call, CONTROL_INTERFACE "NotFound", json);
-}
-
-int control_error_reason(struct varlink_call *call, const char *error, const char *reason) {
-	json_object *json = json_object_new_object();
-	char name[64];
-
-	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
-	json_add_text(json, "reason", reason);
-	return varlink_call_error(call, name, json);
-}
-
-int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason) {
-	json_object *json = json_object_new_object();
-
-	json_add_text(json, "parameter", parameter);
-	json_add_text(json, "reason", reason);
-	return varlink_call_error(call, CONTROL_INTERFACE "InvalidArgument", json);
-}
-
-int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit) {
-	json_object *json = json_object_new_object();
-
-	json_add_text(json, "what", what);
-	json_add_int(json, "limit", limit);
-	return varlink_call_error(call, CONTROL_INTERFACE "LimitExceeded", json);
-}
-
 /* ---- Attach ---- */
 
 /* A call of Attach in work. */
 struct control_attach {
+	struct control_work work;
 	struct control_context *context;
-	struct varlink_call *call;
 	struct attach *attach;
 };
 
-static void control_attach_cancel(struct varlink_call *call, void *userdata) {
-	struct control_attach *work = userdata;
+static void control_attach_free(void *userdata) {
+	struct control_attach *attaching = userdata;
 
-	attach_cancel(work->attach);
-	free(work);
-	varlink_call_unref(call);
+	if (attaching->attach)
+		attach_cancel(attaching->attach);
+	free(attaching);
 }
 
 static void control_log_attached(const struct attachment *attachment, uid_t uid) {
@@ -188,14 +153,15 @@ static void control_log_detached(uint64_t attachment, uid_t uid) {
 		  id, by);
 }
 
-static int control_attach_success(struct control_attach *work, const struct object *object) {
+static int control_attach_success(struct control_attach *attaching, const struct object *object) {
 	json_object *json = json_object_new_object(),
 		    *attachments = json_add_array(json, "attachments"),
 		    *maps = json_add_array(json, "maps");
 	const struct attachment *attachment;
 
-	process_table_count(work->context->image->processes, work->context->image->registry);
-	TAILQ_FOREACH(attachment, &work->context->image->registry->attachments, link) {
+	process_table_count(attaching->context->image->processes,
+			    attaching->context->image->registry);
+	TAILQ_FOREACH(attachment, &attaching->context->image->registry->attachments, link) {
 		if (attachment->object != object)
 			continue;
 		control_log_attached(attachment, object->owner);
@@ -204,7 +170,7 @@ static int control_attach_success(struct control_attach *work, const struct obje
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (object->maps[i])
 			json_append(maps, control_map_json(object->maps[i], object));
-	return varlink_call_reply(work->call, json);
+	return varlink_call_reply(attaching->work.call, json);
 }
 
 static int control_attach_failure(struct varlink_call *call, const struct attach_outcome *outcome) {
@@ -245,19 +211,18 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 }
 
 static void control_attach_done(const struct attach_outcome *outcome, void *userdata) {
-	struct control_attach *work = userdata;
-	struct varlink_call *call = work->call;
+	struct control_attach *attaching = userdata;
+	struct varlink_call *call = attaching->work.call;
 	int r;
 
-	varlink_call_on_cancel(call, NULL);
+	attaching->attach = NULL;
 	if (outcome->error)
 		r = control_attach_failure(call, outcome);
 	else
-		r = control_attach_success(work, outcome->object);
+		r = control_attach_success(attaching, outcome->object);
 	if (r)
 		control_error_reason(call, "Internal", "the answer could not be sent");
-	free(work);
-	varlink_call_unref(call);
+	control_work_end(&attaching->work, 0);
 }
 
 const char *control_filter(json_object *json, struct filter *filter, const char **parameterp) {
@@ -415,7 +380,7 @@ static bool control_find_process(struct filter *filter) {
 
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
-	struct control_attach *work;
+	struct control_attach *attaching;
 	struct attach_options options = {};
 	json_object *object = json_member(parameters, "object");
 	const char *why, *parameter = NULL;
@@ -461,21 +426,20 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	options.max = filter.own ? CONTROL_ATTACHES_OWN : CONTROL_ATTACHES_MAX;
 	options.owner = varlink_call_peer(call)->uid;
 	options.filter = &filter;
-	work = calloc(1, sizeof(*work));
-	r = work ? attach_new(&work->attach, context->attach, &options, control_attach_done, work)
-		 : -ENOMEM;
+	attaching = calloc(1, sizeof(*attaching));
+	r = attaching ? attach_new(&attaching->attach, context->attach, &options,
+				   control_attach_done, attaching)
+		      : -ENOMEM;
 	free(bytes);
 	if (r) {
-		free(work);
+		free(attaching);
 		return r == ATTACH_E_LIMIT
 			       ? control_error_limit(call, "attaches of one user in work",
 						     options.max)
 			       : r;
 	}
-	work->context = context;
-	work->call = varlink_call_ref(call);
-	varlink_call_set_userdata(call, work);
-	varlink_call_on_cancel(call, control_attach_cancel);
+	attaching->context = context;
+	control_work_begin(&attaching->work, call, control_attach_free);
 	return 0;
 }
 

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control-call.h"
 #include "daemon/gpuprobed/image/kernels-list.h"
 #include "daemon/gpuprobed/metrics/metrics.h"
-#include "lib/varlink/varlink-server.h"
 
 struct attachment;
 struct log_limit;
@@ -60,12 +60,6 @@ void control_have_read_hooks(struct control_context *context, const struct varli
 			     uint64_t began);
 bool control_may_see(const struct varlink_call *call, uid_t owner);
 struct kernels_reader control_reader(const struct varlink_call *call);
-
-/* Errors of the interface. They consume nothing and return what varlink_call_error() does. */
-int control_error_not_found(struct varlink_call *call, const char *what);
-int control_error_reason(struct varlink_call *call, const char *error, const char *reason);
-int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason);
-int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit);
 
 /* Whether that may name kernels, or a point: printable, neither empty nor longer than 2047 bytes.
  */
