@@ -172,22 +172,26 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 }
 
 static int daemon_start_shims(struct daemon *daemon, const struct daemon_options *options) {
+	const struct shim_server_options server = {
+		.accounts = &daemon->accounts,
+		.handlers = &client_handlers,
+		.userdata = &daemon->client,
+		.closer = daemon->image.closer,
+		.breach = daemon_on_breach,
+		.other = daemon_on_other,
+		.exhausted = daemon_on_exhausted,
+		.exhausted_userdata = daemon,
+	};
 	int fd = options->shim_fd, r;
 
 	if (fd < 0)
 		fd = shim_server_listen(options->shim_path, options->socket_mode);
-	r = fd < 0 ? fd
-		   : shim_server_new(&daemon->shims, daemon->loop, fd, &daemon->accounts,
-				     &client_handlers, &daemon->client);
+	r = fd < 0 ? fd : shim_server_new(&daemon->shims, daemon->loop, fd, &server);
 	if (r < 0) {
 		log_error("%s: %s", options->shim_path ? options->shim_path : "shim socket",
 			  strerror(-r));
 		return r;
 	}
-	shim_server_close_with(daemon->shims, daemon->image.closer);
-	shim_server_on_exhausted(daemon->shims, daemon_on_exhausted, daemon);
-	shim_server_on_breach(daemon->shims, daemon_on_breach);
-	shim_server_on_other(daemon->shims, daemon_on_other);
 	return other_shims_new(&daemon->client.other_shims, &daemon->client);
 }
 

@@ -34,12 +34,7 @@
 
 /* The object, if it is still there: somebody may have detached it meanwhile. */
 static struct object *attach_object(const struct attach *attach) {
-	struct object *object;
-
-	TAILQ_FOREACH(object, &attach->context->image->registry->objects, link)
-		if (object->id == attach->object_id)
-			return object;
-	return NULL;
+	return registry_object(attach->context->image->registry, attach->object_id);
 }
 
 /* Takes back what is in the registry already. */
@@ -116,26 +111,10 @@ static void attach_announce(void *userdata) {
 
 /* Puts all into the registry. Ends the attach if that fails, or there is nothing to wait for. */
 static void attach_commit(struct attach *attach, struct compiled *compiled) {
-	const struct attach_plan plan = {
-		.context = attach->context,
-		.object_id = attach->object_id,
-		.prefix = &attach->prefix,
-		.owner = attach->owner,
-		.shared = attach->shared,
-		.filter = &attach->filter,
-		.spaces = attach->wish.spaces,
-		.engine = attach->wish.engine,
-		.linked = attach->linked,
-		.blob = attach->blob,
-		.choices = &attach->choices,
-		.host = &attach->host,
-		.host_report = &attach->host_report,
-		.host_targets = attach->host_targets,
-	};
 	struct object *object = NULL;
 	int r;
 
-	r = attach_register(&plan, compiled, &object);
+	r = attach_register(attach, compiled, &object);
 	switch (r) {
 	case 0:
 		if (plan_prepare(attach->context->image, object, &attach->filter, ATTACH_PREPARE_MS,
@@ -165,7 +144,7 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 			    attach->host_report.reason);
 		return;
 	default:
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		attach_fail_errno(attach, r);
 	}
 }
 
@@ -385,7 +364,7 @@ static void attach_compile_start(struct attach *attach) {
 	json_object_put(job);
 	if (r < 0) {
 		worker_task_free(task);
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		attach_fail_errno(attach, r);
 		return;
 	}
 	job_cache_submit(attach->context->image->cache, attach->context->program_pool, task,

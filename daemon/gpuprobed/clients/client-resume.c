@@ -115,15 +115,13 @@ static bool client_resume_same(const struct image_result *a, const struct image_
 /* A module that the process has is not known any more, because of a bound: once for `why`. */
 static void client_resume_refused(struct client_context *context, const struct process *process,
 				  const struct image_result *result, int error) {
-	const struct process_facts *facts = &process->facts;
 	const struct outcome_subject subject = { .attachments = result->attachments,
 						 .n_attachments = result->n_attachments };
 	char reason[128];
 
 	process_module_refusal(reason, process, result, error);
-	if (!outcome_log_has(context->image->outcomes, facts->pid, &subject, reason))
-		outcome_log_add(context->image->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_NOT_PROBED, &subject, reason);
+	outcome_tell_once(context->image->outcomes, &process->facts, OUTCOME_NOT_PROBED, &subject,
+			  reason);
 }
 
 /* The process has the module, with this, which is consumed. Whether it is known from now on. */

@@ -302,13 +302,12 @@ void client_stop_folding(struct client_context *context) {
 /* Some of what is to be folded in all maps. Whether there is more. */
 static bool client_fold(struct client_context *context) {
 	uint64_t budget = MAP_FOLD_BYTES;
-	struct object *object;
+	struct registry_place place = {};
 	bool more = false;
+	struct map *map;
 
-	TAILQ_FOREACH(object, &context->image->registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i] && map_fold(object->maps[i], &budget))
-				more = true;
+	while ((map = registry_next_map(context->image->registry, &place)))
+		more |= map_fold(map, &budget) != 0;
 	return more;
 }
 
@@ -401,23 +400,20 @@ static bool client_has_share(const struct client_context *context, uid_t uid,
 	const uint64_t size = map_memfd_size(&map->spec.layout),
 		       quarter = map_accounts_limit(context->map_accounts) / 4,
 		       left = map_accounts_totals(context->map_accounts, map->owner);
-	const struct map_instance *instance;
-	const struct object *object;
+	struct registry_place place = {};
+	const struct map *other;
 	uint64_t n = 0, bytes = 0,
 		 max = context->image->config->quota_instances; /* each is a descriptor of ours */
 	struct rlimit descriptors;
 
 	if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur / 2 < max)
 		max = descriptors.rlim_cur / 2;
-	TAILQ_FOREACH(object, &context->image->registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++) {
-			instance = object->maps[i] ? object->maps[i]->instances : NULL;
-			for (; instance; instance = instance->next) {
-				if (!instance->process || instance->uid != uid)
-					continue;
-				n++;
-				bytes += object->owner == map->owner ? instance->size : 0;
-			}
+	while ((other = registry_next_map(context->image->registry, &place)))
+		for (const struct map_instance *i = other->instances; i; i = i->next) {
+			if (!i->process || i->uid != uid)
+				continue;
+			n++;
+			bytes += other->owner == map->owner ? i->size : 0;
 		}
 	return n >= max || (uid != map->owner && bytes &&
 			    (bytes + size > 2 * quarter || bytes + size + left > 3 * quarter));
@@ -548,9 +544,8 @@ static int client_on_instance(struct client_context *context, struct client *cli
 		r = client_get_instance(context, process, object, map, instance->device, &made);
 		if (r) {
 			made = NULL;
-			outcome_log_add(context->image->outcomes, process->facts.uid,
-					process->facts.pid, process->facts.comm, OUTCOME_FAILED,
-					&(struct outcome_subject){}, client_instance_trouble(r));
+			outcome_tell(context->image->outcomes, &process->facts, OUTCOME_FAILED,
+				     &(struct outcome_subject){}, client_instance_trouble(r));
 		}
 	}
 	if (made) {
@@ -649,24 +644,19 @@ static void client_on_report(struct client_context *context, const struct client
 		const char *reason = text;
 
 		if (!subject.n_attachments || /* nothing of ours is in it */
-		    !client_report_means(kernel, &reason) ||
-		    (plan &&
-		     outcome_log_has(context->image->outcomes, facts->pid, &subject, reason)))
+		    !client_report_means(kernel, &reason))
 			continue;
-		outcome_log_add(context->image->outcomes, facts->uid, facts->pid, facts->comm,
-				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject,
-				reason);
+		(plan ? outcome_tell_once : outcome_tell)(
+			context->image->outcomes, facts,
+			reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
 	engine = outcome_left_by(text);
 	if (engine) { /* said again after each attach */
-		if (!outcome_log_has(context->image->outcomes, facts->pid,
-				     &(struct outcome_subject){}, text))
-			outcome_log_add(context->image->outcomes, facts->uid, facts->pid,
-					facts->comm, OUTCOME_NOT_PROBED,
-					&(struct outcome_subject){ .engine = engine }, text);
+		outcome_tell_once(context->image->outcomes, facts, OUTCOME_NOT_PROBED,
+				  &(struct outcome_subject){ .engine = engine }, text);
 	} else if (!module || !module->result->n_kernels)
-		outcome_log_add(context->image->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_FAILED, &(struct outcome_subject){}, text);
+		outcome_tell(context->image->outcomes, facts, OUTCOME_FAILED,
+			     &(struct outcome_subject){}, text);
 }
 
 static int client_on_trace(struct client_context *context, const struct client *client,
@@ -735,26 +725,24 @@ void client_process_gone(struct process *process, void *userdata) {
 	struct client_context *context = userdata;
 	const struct process_facts *facts = &process->facts;
 	const struct module *module;
-	struct object *object;
+	struct registry_place place = {};
+	struct map *map;
 
 	if (context->image
 		    ->stopping) { /* the next daemon sees whether it has ended, or there is none */
 		process_free(context->image->processes, process);
 		return;
 	}
-	TAILQ_FOREACH(object, &context->image->registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i])
-				map_process_end(object->maps[i], process->number);
+	while ((map = registry_next_map(context->image->registry, &place)))
+		map_process_end(map, process->number);
 	client_fold_gone(context);
 	LIST_FOREACH(module, &process->modules, link)
 		if (!module->armed && module->result->n_slots)
-			outcome_log_add(context->image->outcomes, facts->uid, facts->pid,
-					facts->comm, OUTCOME_FAILED,
-					&(struct outcome_subject){
-						.attachments = module->result->attachments,
-						.n_attachments = module->result->n_attachments },
-					"the process ended before its probes were armed");
+			outcome_tell(context->image->outcomes, facts, OUTCOME_FAILED,
+				     &(struct outcome_subject){
+					     .attachments = module->result->attachments,
+					     .n_attachments = module->result->n_attachments },
+				     "the process ended before its probes were armed");
 	process_free(context->image->processes, process);
 }
 

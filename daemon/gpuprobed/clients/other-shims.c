@@ -247,8 +247,8 @@ void other_shims_greeted(struct other_shims *others, const struct shim_connectio
 		 "its shim is of version %s (protocol %u, this daemon's is %u): restart %s",
 		 greeting->shim_version, greeting->version, WIRE_VERSION,
 		 greeting->version < WIRE_VERSION ? "the program" : "the daemon");
-	outcome_log_add(others->context->image->outcomes, facts.uid, facts.pid, facts.comm,
-			OUTCOME_FAILED, &(struct outcome_subject){}, why);
+	outcome_tell(others->context->image->outcomes, &facts, OUTCOME_FAILED,
+		     &(struct outcome_subject){}, why);
 	other_shims_wait(others);
 }
 

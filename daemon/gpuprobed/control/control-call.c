@@ -7,24 +7,44 @@
 
 #include "control-call.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "lib/json.h"
 
-int control_error_not_found(struct varlink_call *call, const char *what) {
+/* An error with one text. */
+static int error_text(struct varlink_call *call, const char *error, const char *key,
+		      const char *format, va_list arguments) {
 	json_object *json = json_object_new_object();
+	char name[64], *text = NULL;
 
-	json_add_text(json, "what", what);
-	return varlink_call_error(call, CONTROL_INTERFACE "NotFound", json);
+	if (vasprintf(&text, format, arguments) < 0)
+		text = NULL;
+	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
+	json_add(json, key, text ? json_string(text) : NULL);
+	free(text);
+	return varlink_call_error(call, name, json);
 }
 
-int control_error_reason(struct varlink_call *call, const char *error, const char *reason) {
-	json_object *json = json_object_new_object();
-	char name[64];
+int control_error_not_found(struct varlink_call *call, const char *format, ...) {
+	va_list arguments;
+	int r;
 
-	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
-	json_add_text(json, "reason", reason);
-	return varlink_call_error(call, name, json);
+	va_start(arguments, format);
+	r = error_text(call, "NotFound", "what", format, arguments);
+	va_end(arguments);
+	return r;
+}
+
+int control_error_reason(struct varlink_call *call, const char *error, const char *format, ...) {
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	r = error_text(call, error, "reason", format, arguments);
+	va_end(arguments);
+	return r;
 }
 
 int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason) {

@@ -10,8 +10,10 @@
 #define CONTROL_INTERFACE "io.gpuprobe.control."
 
 /* Errors of the interface. They consume nothing and return what varlink_call_error() does. */
-int control_error_not_found(struct varlink_call *call, const char *what);
-int control_error_reason(struct varlink_call *call, const char *error, const char *reason);
+int control_error_not_found(struct varlink_call *call, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+int control_error_reason(struct varlink_call *call, const char *error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason);
 int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit);
 

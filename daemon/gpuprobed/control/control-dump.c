@@ -100,19 +100,12 @@ static json_object *dump_entry(const struct map *map, const struct map_entry *en
 static json_object *dump_reply(struct dump *dump, const struct map *map,
 			       const struct object *object) {
 	json_object *json = json_object_new_object();
-	char *text;
 
 	json_add(json, "map", control_map_json(map, object));
 	json_add(json, "entries", varlink_json_list_steal(&dump->entries));
 	dump->n_bytes = 0;
-	if (!dump->started && object->btf) {
-		text = malloc(base64_encoded_size(object->n_btf));
-		if (text) {
-			base64_encode(text, object->btf, object->n_btf);
-			json_add_text(json, "btf", text);
-			free(text);
-		}
-	}
+	if (!dump->started && object->btf)
+		control_add_base64(json, "btf", object->btf, object->n_btf);
 	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
 	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
 	dump->started = true;
@@ -151,7 +144,7 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES && uv_hrtime() < end);
 	if (r < 0)
 		return control_work_end(&dump->work,
-					control_error_reason(call, "Internal", strerror(-r)));
+					control_error_reason(call, "Internal", "%s", strerror(-r)));
 	if (r == MAP_E_QUOTA)
 		return control_work_end(
 			&dump->work,

@@ -58,7 +58,6 @@ int control_unexport_map(struct varlink_call *call, json_object *parameters, voi
 	const char *name = json_string_of(parameters, "map");
 	struct control_context *context = userdata;
 	struct map_export *export;
-	char what[300];
 	struct map *map;
 	int r = 0;
 
@@ -66,10 +65,8 @@ int control_unexport_map(struct varlink_call *call, json_object *parameters, voi
 	if (!map)
 		return r;
 	export = map_exports_find(context->attach->exports, map->id);
-	if (!export) {
-		snprintf(what, sizeof(what), "an export of map %s", name);
-		return control_error_not_found(call, what);
-	}
+	if (!export)
+		return control_error_not_found(call, "an export of map %.282s", name);
 	map_exports_remove(context->attach->exports, export);
 	keep_changed(context->client->keep);
 	return varlink_call_reply(call, NULL);

@@ -147,7 +147,7 @@ int control_show_program(struct varlink_call *call, json_object *parameters, voi
 			json_append(programs, control_program_json(context, attachment));
 	if (!json_object_array_length(programs)) {
 		json_object_put(programs);
-		return control_error_not_found(call, program);
+		return control_error_not_found(call, "%s", program);
 	}
 	json = json_object_new_object();
 	json_add(json, "programs", programs);

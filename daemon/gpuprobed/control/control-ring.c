@@ -100,7 +100,7 @@ static bool reader_means(const struct ring_reader *reader, const struct object *
 			 const struct map *map) {
 	const struct ring_reader *other;
 
-	if (!map || map->spec.layout.kind != MAP_KIND_RING)
+	if (map->spec.layout.kind != MAP_KIND_RING)
 		return false;
 	if (!reader->log)
 		return map->id == reader->map;
@@ -114,28 +114,19 @@ static bool reader_means(const struct ring_reader *reader, const struct object *
 	return true;
 }
 
-/* Where reader_next() is: begin with {}. Maps do not come or go meanwhile. */
-struct reader_place {
-	struct object *object;
-	size_t i;
-};
+/* Its maps, as registry_next_map(). */
+static struct map *reader_next(const struct ring_reader *reader, struct registry_place *place) {
+	struct map *map;
 
-static struct map *reader_next(const struct ring_reader *reader, struct reader_place *place) {
-	if (!place->object)
-		place->object = TAILQ_FIRST(&reader->context->image->registry->objects);
-	for (; place->object; place->object = TAILQ_NEXT(place->object, link), place->i = 0)
-		while (place->i < place->object->n_maps) {
-			struct map *map = place->object->maps[place->i++];
-
-			if (reader_means(reader, place->object, map))
-				return map;
-		}
-	return NULL;
+	do
+		map = registry_next_map(reader->context->image->registry, place);
+	while (map && !reader_means(reader, place->object, map));
+	return map;
 }
 
 static uint64_t reader_lost(const struct ring_reader *reader) {
 	uint64_t lost = reader->malformed;
-	struct reader_place place = {};
+	struct registry_place place = {};
 	const struct map *map;
 
 	while ((map = reader_next(reader, &place)))
@@ -145,7 +136,7 @@ static uint64_t reader_lost(const struct ring_reader *reader) {
 
 /* Whether two readers would take records from each other. */
 static bool readers_clash(const struct ring_reader *a, const struct ring_reader *b) {
-	struct reader_place place = {};
+	struct registry_place place = {};
 	const struct map *map;
 
 	while ((map = reader_next(a, &place)))
@@ -256,20 +247,10 @@ static int compare_lines(const void *a, const void *b) {
 	return x < y ? -1 : x > y;
 }
 
-static void reader_add_base64(json_object *json, const char *key, const void *data, size_t n) {
-	char *text = malloc(base64_encoded_size(n));
-
-	if (!text)
-		return;
-	base64_encode(text, data, n);
-	json_add_text(json, key, text);
-	free(text);
-}
-
 /* The parameters of a reply with what was gathered so far. */
 static json_object *reader_reply(struct ring_reader *reader) {
 	json_object *json = json_object_new_object();
-	struct reader_place place = {};
+	struct registry_place place = {};
 	const struct map *map = reader_next(reader, &place);
 
 	if (reader->log) {
@@ -284,9 +265,9 @@ static json_object *reader_reply(struct ring_reader *reader) {
 	json_add_int(json, "lost", reader->lost);
 	if (!reader->log) {
 		if (map && !reader->started && place.object->btf)
-			reader_add_base64(json, "btf", place.object->btf, place.object->n_btf);
+			control_add_base64(json, "btf", place.object->btf, place.object->n_btf);
 		if (reader->raw)
-			reader_add_base64(json, "batches", reader->raw, reader->n_raw);
+			control_add_base64(json, "batches", reader->raw, reader->n_raw);
 		reader->n_raw = 0;
 		json_add_int(json, "btf_value_type", map ? map->spec.btf_value_type : 0);
 	}
@@ -332,7 +313,7 @@ static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 
 	reader->n_enough = reader->n_bytes + n_bytes;
 	for (int pass = 0; pass < 2; pass++) {
-		struct reader_place place = {};
+		struct registry_place place = {};
 		size_t ordinal = 0;
 		struct map *map;
 
@@ -349,7 +330,7 @@ static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 
 /* Every consumer goes on to the end, or only to what its rings can hold now. */
 static void reader_limit(const struct ring_reader *reader) {
-	struct reader_place place = {};
+	struct registry_place place = {};
 	const struct map *map;
 
 	while ((map = reader_next(reader, &place)))
@@ -398,7 +379,7 @@ static void reader_on_refreshed(void *userdata) {
 
 /* The first of its maps with an id above that which was asked last. */
 static struct map *reader_next_sync(struct ring_reader *reader) {
-	struct reader_place place = {};
+	struct registry_place place = {};
 	struct map *map, *found = NULL;
 
 	while ((map = reader_next(reader, &place)))
@@ -494,13 +475,10 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 
 /* Another reader has its records. */
 static int reader_refuse(const struct ring_reader *other, struct varlink_call *call) {
-	char reason[128];
-
-	snprintf(reason, sizeof(reason),
-		 "process %d reads it already (%s), and a record goes to one reader only",
-		 (int)varlink_call_peer(other->work.call)->pid,
-		 other->log ? "ReadLog" : "ReadRing");
-	return control_error_reason(call, "Unavailable", reason);
+	return control_error_reason(
+		call, "Unavailable",
+		"process %d reads it already (%s), and a record goes to one reader only",
+		(int)varlink_call_peer(other->work.call)->pid, other->log ? "ReadLog" : "ReadRing");
 }
 
 /* Starts a reader of one map, or of logs if it is 0. */
@@ -566,15 +544,11 @@ int control_read_ring(struct varlink_call *call, json_object *parameters, void *
 int control_read_log(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *member = json_member(parameters, "object");
 	struct control_context *context = userdata;
-	const struct object *object;
-	int64_t id = member ? json_object_get_int64(member) : 0;
-	char what[64];
+	const int64_t id = json_object_get_int64(member);
+	const struct object *object =
+		id > 0 ? registry_object(context->image->registry, (uint64_t)id) : NULL;
 
-	if (!member)
-		return reader_start(context, call, parameters, 0, 0);
-	TAILQ_FOREACH(object, &context->image->registry->objects, link)
-		if (id > 0 && object->id == (uint64_t)id && control_may_see(call, object->owner))
-			return reader_start(context, call, parameters, 0, object->id);
-	snprintf(what, sizeof(what), "object %lld", (long long)id);
-	return control_error_not_found(call, what);
+	if (member && (!object || !control_may_see(call, object->owner)))
+		return control_error_not_found(call, "object %lld", (long long)id);
+	return reader_start(context, call, parameters, 0, object ? object->id : 0);
 }

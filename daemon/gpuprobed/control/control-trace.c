@@ -296,8 +296,6 @@ static void control_trace_on_wake(struct trace_session *session, void *userdata)
 
 static int control_trace_refuse(struct varlink_call *call, const struct trace_table *table, int r,
 				uint32_t pid) {
-	char text[128];
-
 	switch (r) {
 	case TRACE_E_SESSIONS:
 		return control_error_limit(
@@ -313,18 +311,17 @@ static int control_trace_refuse(struct varlink_call *call, const struct trace_ta
 			"traces that one user begins, one after the other: ask again in a moment",
 			1);
 	case TRACE_E_GONE:
-		snprintf(text, sizeof(text), "process %u", pid);
-		return control_error_not_found(call, text);
+		return control_error_not_found(call, "process %u", pid);
 	case TRACE_E_FOREIGN:
-		snprintf(text, sizeof(text),
-			 "process %u is not yours alone: members of the group gpuprobe may trace "
-			 "those of others",
-			 pid);
-		return control_error_reason(call, "PermissionDenied", text);
+		return control_error_reason(
+			call, "PermissionDenied",
+			"process %u is not yours alone: members of the group gpuprobe may trace "
+			"those of others",
+			pid);
 	case TRACE_E_EXCLUDED:
-		snprintf(text, sizeof(text), "process %u is excluded by configuration (exclude)",
-			 pid);
-		return control_error_reason(call, "PermissionDenied", text);
+		return control_error_reason(call, "PermissionDenied",
+					    "process %u is excluded by configuration (exclude)",
+					    pid);
 	case -ESHUTDOWN:
 		return control_error_reason(call, "Unavailable", "the daemon stops");
 	}
@@ -393,7 +390,7 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	r = trace_hooks_list(pattern, attached, n, &hooks);
 	control_have_read_hooks(context, call, began);
 	if (r < 0)
-		return control_error_reason(call, "Internal", strerror(-r));
+		return control_error_reason(call, "Internal", "%s", strerror(-r));
 	json = json_object_new_object();
 	json_add(json, "hooks", hooks);
 	return varlink_call_reply(call, json);

@@ -43,21 +43,19 @@ static void update_free(void *userdata) {
 
 /* Why there is no write while processes run, and what would help. */
 static int update_running(struct varlink_call *call, const struct map *map) {
-	char reason[320];
-
 	if (map->spec.layout.kind == MAP_KIND_HASH)
-		snprintf(reason, sizeof(reason),
-			 "%u processes have the hash map %s: it can be changed while none has it; "
-			 "an array in host memory can at any time "
-			 "(type 1513, or attach --shared)",
-			 map->n_instances, map->name);
-	else
-		snprintf(reason, sizeof(reason),
-			 "%u processes have the map %s in the memory of a device: it can be "
-			 "changed while none has it, or at any time in host memory (type 1513, "
-			 "or attach --shared)",
-			 map->n_instances, map->name);
-	return control_error_reason(call, "Unavailable", reason);
+		return control_error_reason(
+			call, "Unavailable",
+			"%u processes have the hash map %s: it can be changed while none has it; "
+			"an array in host memory can at any time "
+			"(type 1513, or attach --shared)",
+			map->n_instances, map->name);
+	return control_error_reason(
+		call, "Unavailable",
+		"%u processes have the map %s in the memory of a device: it can be "
+		"changed while none has it, or at any time in host memory (type 1513, "
+		"or attach --shared)",
+		map->n_instances, map->name);
 }
 
 /* Answers with what became of a write. */
@@ -91,7 +89,7 @@ static int update_answer(struct varlink_call *call, const struct control_context
 		return control_error_argument(
 			call, "map", "elements of arrays cannot be deleted: set them to zeros");
 	default:
-		return control_error_reason(call, "Internal", strerror(r < 0 ? -r : EIO));
+		return control_error_reason(call, "Internal", "%s", strerror(r < 0 ? -r : EIO));
 	}
 }
 
@@ -198,7 +196,6 @@ int control_show_map(struct varlink_call *call, json_object *parameters, void *u
 	struct object *object = NULL;
 	json_object *json;
 	struct map *map;
-	char *text;
 	int r = 0;
 
 	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
@@ -207,12 +204,8 @@ int control_show_map(struct varlink_call *call, json_object *parameters, void *u
 	registry_map(context->image->registry, map->id, &object);
 	json = json_object_new_object();
 	json_add(json, "map", control_map_json(map, object));
-	text = object->btf ? malloc(base64_encoded_size(object->n_btf)) : NULL;
-	if (text) {
-		base64_encode(text, object->btf, object->n_btf);
-		json_add_text(json, "btf", text);
-		free(text);
-	}
+	if (object->btf)
+		control_add_base64(json, "btf", object->btf, object->n_btf);
 	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
 	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
 	return varlink_call_reply(call, json);

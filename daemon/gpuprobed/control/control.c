@@ -179,15 +179,15 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 
 	switch (outcome->error) {
 	case ATTACH_E_NOT_FOUND:
-		return control_error_not_found(call, outcome->program);
+		return control_error_not_found(call, "%s", outcome->program);
 	case ATTACH_E_LIMIT:
 		return control_error_limit(call, outcome->program, outcome->limit);
 	case ATTACH_E_ARGUMENT:
 		return control_error_argument(call, outcome->program, outcome->reason);
 	case ATTACH_E_PERMISSION:
-		return control_error_reason(call, "PermissionDenied", outcome->reason);
+		return control_error_reason(call, "PermissionDenied", "%s", outcome->reason);
 	case ATTACH_E_UNAVAILABLE:
-		return control_error_reason(call, "Unavailable", outcome->reason);
+		return control_error_reason(call, "Unavailable", "%s", outcome->reason);
 	case ATTACH_E_INVALID_OBJECT:
 		error = CONTROL_INTERFACE "InvalidObject";
 		break;
@@ -199,7 +199,7 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 		break;
 	case ATTACH_E_INTERNAL:
 	case _ATTACH_SUCCESS:
-		return control_error_reason(call, "Internal", outcome->reason);
+		return control_error_reason(call, "Internal", "%s", outcome->reason);
 	}
 	json = json_object_new_object();
 	if (outcome->error != ATTACH_E_INVALID_OBJECT)
@@ -392,8 +392,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 
 	why = control_filter(json_member(parameters, "filter"), &filter, &parameter);
 	if (!why && filter.has_pid && !control_find_process(&filter)) {
-		snprintf(buffer, sizeof(buffer), "process %d", (int)filter.pid);
-		return control_error_not_found(call, buffer);
+		return control_error_not_found(call, "process %d", (int)filter.pid);
 	}
 	if (!why) {
 		r = control_attach_refused(context, call, &filter, &refused);
@@ -450,12 +449,9 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 	int64_t id = json_int_of(parameters, "id");
 	struct attachment *attachment =
 		id > 0 ? registry_attachment(context->image->registry, (uint64_t)id) : NULL;
-	char what[64];
 
-	if (!attachment || !control_may_see(call, attachment->object->owner)) {
-		snprintf(what, sizeof(what), "attachment %lld", (long long)id);
-		return control_error_not_found(call, what);
-	}
+	if (!attachment || !control_may_see(call, attachment->object->owner))
+		return control_error_not_found(call, "attachment %lld", (long long)id);
 	control_log_detached((uint64_t)id, varlink_call_peer(call)->uid);
 	attach_detach(context->attach, attachment);
 	return varlink_call_reply(call, NULL);
@@ -487,12 +483,12 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 static int control_list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
 	json_object *json = json_object_new_object(), *maps = json_add_array(json, "maps");
-	const struct object *object;
+	struct registry_place place = {};
+	const struct map *map;
 
-	TAILQ_FOREACH(object, &context->image->registry->objects, link)
-		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
-			if (object->maps[i])
-				json_append(maps, control_map_json(object->maps[i], object));
+	while ((map = registry_next_map(context->image->registry, &place)))
+		if (control_may_see(call, map->owner))
+			json_append(maps, control_map_json(map, place.object));
 	return varlink_call_reply(call, json);
 }
 
@@ -531,12 +527,11 @@ static void control_add_statistic(const struct statistic *statistic, void *userd
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
 	json_object *json = json_object_new_object();
-	const struct object *object;
+	struct registry_place place = {};
 	int64_t maps = 0;
 
-	TAILQ_FOREACH(object, &context->image->registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			maps += object->maps[i] != NULL;
+	while (registry_next_map(context->image->registry, &place))
+		maps++;
 	json_add_text(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
 	json_add_text(json, "mode", context->image->config->session ? "session" : "system");

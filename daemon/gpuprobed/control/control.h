@@ -73,6 +73,9 @@ const char *control_filter(json_object *json, struct filter *filter, const char 
 json_object *control_attachment_json(const struct attachment *attachment);
 json_object *control_map_json(const struct map *map, const struct object *object);
 
+/* Bytes in base64; without memory they are left out. */
+void control_add_base64(json_object *json, const char *key, const void *data, size_t n);
+
 /* The map of that name or number that the caller may see. NULL: answered, with the result in *rp.
  */
 struct map *control_find_map(const struct control_context *context, struct varlink_call *call,

@@ -437,10 +437,7 @@ static int kernels_show_answer(struct varlink_call *call, json_object *array, in
 	const char *kernel = json_string_of(varlink_call_parameters(call), "kernel"),
 		   *instruction = json_string_of(varlink_call_parameters(call), "instruction");
 	json_object *json;
-	char what[256];
 
-	snprintf(what, sizeof(what), "%s %.200s", kernel ? "kernel" : "instruction",
-		 kernel ? kernel : instruction);
 	switch (r) {
 	case 0:
 		json = json_object_new_object();
@@ -449,7 +446,8 @@ static int kernels_show_answer(struct varlink_call *call, json_object *array, in
 	case KERNELS_E_INVALID:
 		return control_error_argument(call, "instruction", "not a number in hexadecimal");
 	case KERNELS_E_NOT_FOUND:
-		return control_error_not_found(call, what);
+		return control_error_not_found(call, "%s %.200s", kernel ? "kernel" : "instruction",
+					       kernel ? kernel : instruction);
 	case KERNELS_E_LIMIT:
 		return control_error_limit(call, "bytes of one reply: ask for one kernel",
 					   KERNELS_REPLY_MAX);

@@ -221,17 +221,16 @@ static void tell_connections(const struct metrics_context *context, struct list 
 static void tell_maps(const struct metrics_context *context, struct list *list) {
 	uint64_t maps = 0, bytes = 0, written = context->image->registry->ring_written,
 		 lost = context->image->registry->ring_lost, n_objects = 0;
+	struct registry_place place = {};
 	const struct object *object;
+	const struct map *map;
 
-	TAILQ_FOREACH(object, &context->image->registry->objects, link) {
+	TAILQ_FOREACH(object, &context->image->registry->objects, link)
 		n_objects++;
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i]) {
-				maps++;
-				bytes += map_bytes(object->maps[i]);
-				written += map_written(object->maps[i]);
-				lost += map_lost(object->maps[i]);
-			}
+	for (; (map = registry_next_map(context->image->registry, &place)); maps++) {
+		bytes += map_bytes(map);
+		written += map_written(map);
+		lost += map_lost(map);
 	}
 	GAUGE("attachments", "active", context->image->registry->n_attachments, "Attachments.");
 	GAUGE("attachments", "objects", n_objects, "Objects that they are of.");

@@ -233,15 +233,37 @@ struct attachment *registry_attachment(const struct registry *registry, uint64_t
 }
 
 struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp) {
+	struct registry_place place = {};
+	struct map *map;
+
+	while ((map = registry_next_map(registry, &place)))
+		if (map->id == id) {
+			if (objectp)
+				*objectp = place.object;
+			return map;
+		}
+	return NULL;
+}
+
+struct object *registry_object(const struct registry *registry, uint64_t id) {
 	struct object *object;
 
 	TAILQ_FOREACH(object, &registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i] && object->maps[i]->id == id) {
-				if (objectp)
-					*objectp = object;
-				return object->maps[i];
-			}
+		if (object->id == id)
+			return object;
+	return NULL;
+}
+
+struct map *registry_next_map(const struct registry *registry, struct registry_place *place) {
+	if (!place->object)
+		place->object = TAILQ_FIRST(&registry->objects);
+	for (; place->object; place->object = TAILQ_NEXT(place->object, link), place->next = 0)
+		while (place->next < place->object->n_maps) {
+			struct map *map = place->object->maps[place->next++];
+
+			if (map)
+				return map;
+		}
 	return NULL;
 }
 

@@ -177,6 +177,16 @@ void registry_remove(struct registry *registry, struct attachment *attachment);
 
 struct attachment *registry_attachment(const struct registry *registry, uint64_t id);
 struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp);
+struct object *registry_object(const struct registry *registry, uint64_t id);
+
+/* Where registry_next_map() is; begin with {}. */
+struct registry_place {
+	struct object *object; /* of the map that was returned last */
+	size_t next; /* of its maps */
+};
+
+/* All maps, one after the other; NULL: that was the last. Objects neither come nor go meanwhile. */
+struct map *registry_next_map(const struct registry *registry, struct registry_place *place);
 
 /* Whether an engine may have the attachment at all; a process that it means is another matter. */
 bool attachment_on_ptx(const struct attachment *attachment);
