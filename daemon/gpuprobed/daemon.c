@@ -45,44 +45,22 @@ void daemon_connect_rooms(struct daemon *daemon) {
 	daemon->image.registry = &daemon->registry;
 	daemon->image.processes = &daemon->processes;
 	daemon->image.outcomes = &daemon->outcomes;
-	daemon->client.loop = daemon->loop;
-	daemon->client.config = daemon->config;
-	daemon->client.registry = &daemon->registry;
-	daemon->client.processes = &daemon->processes;
-	daemon->client.outcomes = &daemon->outcomes;
 	daemon->client.image = &daemon->image;
 	daemon->client.keep = daemon->keep;
 	daemon->client.map_accounts = daemon->map_accounts;
-	daemon->attach.loop = daemon->loop;
-	daemon->attach.config = daemon->config;
-	daemon->attach.registry = &daemon->registry;
-	daemon->attach.accounts = &daemon->accounts;
-	daemon->attach.exports = &daemon->exports;
-	daemon->attach.map_accounts = daemon->map_accounts;
 	daemon->attach.image = &daemon->image;
 	daemon->attach.client = &daemon->client;
-	daemon->attach.keep = daemon->keep;
-	daemon->control.loop = daemon->loop;
-	daemon->control.config = daemon->config;
-	daemon->control.registry = &daemon->registry;
-	daemon->control.accounts = &daemon->accounts;
-	daemon->control.outcomes = &daemon->outcomes;
-	daemon->control.exports = &daemon->exports;
-	daemon->control.image = &daemon->image;
-	daemon->control.client = &daemon->client;
-	daemon->control.attach = &daemon->attach;
-	daemon->control.metrics = &daemon->metrics;
-	daemon->control.keep = daemon->keep;
-	daemon->metrics.loop = daemon->loop;
-	daemon->metrics.config = daemon->config;
-	daemon->metrics.registry = &daemon->registry;
-	daemon->metrics.accounts = &daemon->accounts;
-	daemon->metrics.exports = &daemon->exports;
+	daemon->attach.accounts = &daemon->accounts;
+	daemon->attach.exports = &daemon->exports;
 	daemon->metrics.image = &daemon->image;
 	daemon->metrics.client = &daemon->client;
 	daemon->metrics.attach = &daemon->attach;
 	daemon->metrics.shims = daemon->shims;
 	daemon->metrics.control = daemon->control_server;
+	daemon->control.image = &daemon->image;
+	daemon->control.client = &daemon->client;
+	daemon->control.attach = &daemon->attach;
+	daemon->control.metrics = &daemon->metrics;
 }
 
 static void daemon_on_breach(const struct shim_connection *connection, const char *why,
@@ -90,8 +68,8 @@ static void daemon_on_breach(const struct shim_connection *connection, const cha
 	struct client_context *context = userdata;
 
 	/* remembered, not logged: anybody can cause it, as often as he likes */
-	outcome_log_add(context->outcomes, connection->uid, connection->pid, "", OUTCOME_FAILED,
-			&(struct outcome_subject){}, why);
+	outcome_log_add(context->image->outcomes, connection->uid, connection->pid, "",
+			OUTCOME_FAILED, &(struct outcome_subject){}, why);
 }
 
 static void daemon_on_other(const struct shim_connection *connection,
@@ -194,22 +172,26 @@ static int daemon_start_control(struct daemon *daemon, const struct daemon_optio
 }
 
 static int daemon_start_shims(struct daemon *daemon, const struct daemon_options *options) {
+	const struct shim_server_options server = {
+		.accounts = &daemon->accounts,
+		.handlers = &client_handlers,
+		.userdata = &daemon->client,
+		.closer = daemon->image.closer,
+		.breach = daemon_on_breach,
+		.other = daemon_on_other,
+		.exhausted = daemon_on_exhausted,
+		.exhausted_userdata = daemon,
+	};
 	int fd = options->shim_fd, r;
 
 	if (fd < 0)
 		fd = shim_server_listen(options->shim_path, options->socket_mode);
-	r = fd < 0 ? fd
-		   : shim_server_new(&daemon->shims, daemon->loop, fd, &daemon->accounts,
-				     &client_handlers, &daemon->client);
+	r = fd < 0 ? fd : shim_server_new(&daemon->shims, daemon->loop, fd, &server);
 	if (r < 0) {
 		log_error("%s: %s", options->shim_path ? options->shim_path : "shim socket",
 			  strerror(-r));
 		return r;
 	}
-	shim_server_close_with(daemon->shims, daemon->image.closer);
-	shim_server_on_exhausted(daemon->shims, daemon_on_exhausted, daemon);
-	shim_server_on_breach(daemon->shims, daemon_on_breach);
-	shim_server_on_other(daemon->shims, daemon_on_other);
 	return other_shims_new(&daemon->client.other_shims, &daemon->client);
 }
 
@@ -413,18 +395,16 @@ void daemon_configure(struct daemon *daemon, const struct config *config) {
 /* What an earlier daemon had. 0 or -errno. */
 static int daemon_restore(struct daemon *daemon, const struct daemon_options *options) {
 	const struct keep_context context = {
-		.loop = daemon->loop,
-		.registry = &daemon->registry,
-		.processes = &daemon->processes,
+		.image = &daemon->image,
 		.exports = &daemon->exports,
 		.map_accounts = daemon->map_accounts,
-		.started = daemon->control.started,
 	};
 	unsigned int n = 0;
 	int r;
 
-	r = keep_new(&daemon->keep, &context, options->store, options->state_path);
 	daemon_connect_rooms(daemon);
+	r = keep_new(&daemon->keep, &context, options->store, options->state_path);
+	daemon->client.keep = daemon->keep;
 	if (r == 0)
 		r = keep_restore(daemon->keep, &n);
 	if (r < 0)

@@ -392,23 +392,25 @@ void world_begin(void) {
 	for (size_t i = 0; i < 2; i++) {
 		static const char ptx[] = ".visible .func (.param .b64 r) p0() { ret; }\n";
 
-		if (attachment_new(&attachments[i], world.object))
+		if (attachment_new(&attachments[i], world.object, ATTACHMENT_GPU))
 			abort();
 		strcpy(attachments[i]->program, "cuda__probe");
 		strcpy(attachments[i]->section.kernel, i ? "other" : "vectorAdd");
 		strcpy(attachments[i]->section_text, i ? "kretprobe/other" : "kprobe/vectorAdd");
 		attachments[i]->section.known = true;
 		attachments[i]->section.point = i ? POINT_RETURN : POINT_ENTRY;
-		snprintf(attachments[i]->symbol, sizeof(attachments[i]->symbol), "p%zu", i);
-		attachments[i]->maps = i ? 7 : 1;
-		attachments[i]->process = i;
-		attachments[i]->isa = 60;
-		attachments[i]->target = 50;
-		attachments[i]->size = sizeof(ptx) - 1;
-		attachments[i]->fd = memfd_new_sealed("fuzz", ptx, sizeof(ptx) - 1);
-		attachments[i]->patch_fd = i ? -1 : memfd_new_sealed("fuzz", ptx, sizeof(ptx) - 1);
-		attachments[i]->patch_maps[0] = 0;
-		attachments[i]->n_patch_maps = !i;
+		snprintf(attachments[i]->of.gpu.symbol, sizeof(attachments[i]->of.gpu.symbol),
+			 "p%zu", i);
+		attachments[i]->of.gpu.maps = i ? 7 : 1;
+		attachments[i]->of.gpu.process = i;
+		attachments[i]->of.gpu.isa = 60;
+		attachments[i]->of.gpu.target = 50;
+		attachments[i]->of.gpu.size = sizeof(ptx) - 1;
+		attachments[i]->of.gpu.fd = memfd_new_sealed("fuzz", ptx, sizeof(ptx) - 1);
+		attachments[i]->of.gpu.patch_fd =
+			i ? -1 : memfd_new_sealed("fuzz", ptx, sizeof(ptx) - 1);
+		attachments[i]->of.gpu.patch_maps[0] = 0;
+		attachments[i]->of.gpu.n_patch_maps = !i;
 	}
 	registry_link(registry, world.object, attachments, 2);
 }

@@ -35,19 +35,14 @@
 
 /* The object, if it is still there: somebody may have detached it meanwhile. */
 static struct object *attach_object(const struct attach *attach) {
-	struct object *object;
-
-	TAILQ_FOREACH(object, &attach->context->registry->objects, link)
-		if (object->id == attach->object_id)
-			return object;
-	return NULL;
+	return registry_object(attach->context->image->registry, attach->object_id);
 }
 
 /* Takes back what is in the registry already. */
 static void attach_undo(struct attach *attach) {
 	struct attachment *attachment, *next;
 
-	for (attachment = TAILQ_FIRST(&attach->context->registry->attachments); attachment;
+	for (attachment = TAILQ_FIRST(&attach->context->image->registry->attachments); attachment;
 	     attachment = next) {
 		next = TAILQ_NEXT(attachment, link);
 		if (attachment->object->id == attach->object_id)
@@ -60,11 +55,12 @@ static void attach_drop_patches(struct attach *attach, const struct object *obje
 				const char *why) {
 	struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &attach->context->registry->attachments, link)
+	TAILQ_FOREACH(attachment, &attach->context->image->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment)) {
-			snprintf(attachment->patch_reason, sizeof(attachment->patch_reason), "%s",
-				 why);
-			attachment->patch_fd = fd_close(attachment->patch_fd);
+			struct gpu_program *program = &attachment->of.gpu;
+
+			snprintf(program->patch_reason, sizeof(program->patch_reason), "%s", why);
+			program->patch_fd = fd_close(program->patch_fd);
 		}
 }
 
@@ -72,7 +68,7 @@ static void attach_drop_patches(struct attach *attach, const struct object *obje
 static bool attach_needs_sass(const struct attach *attach, const struct object *object) {
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &attach->context->registry->attachments, link)
+	TAILQ_FOREACH(attachment, &attach->context->image->registry->attachments, link)
 		if (attachment->object == object && attachment_on_sass(attachment) &&
 		    !attachment_on_ptx(attachment))
 			return true;
@@ -109,33 +105,17 @@ static void attach_announce(void *userdata) {
 	why = plan_programs_trouble(attach->context->image, outcome.object);
 	if (why)
 		attach_drop_patches(attach, outcome.object, why);
-	keep_object(attach->context->keep, object);
-	registry_announce(attach->context->registry, attach->context->interest);
+	keep_object(attach->context->client->keep, object);
+	registry_announce(attach->context->image->registry, attach->context->interest);
 	attach_finish(attach, &outcome);
 }
 
 /* Puts all into the registry. Ends the attach if that fails, or there is nothing to wait for. */
 static void attach_commit(struct attach *attach, struct compiled *compiled) {
-	const struct attach_plan plan = {
-		.context = attach->context,
-		.object_id = attach->object_id,
-		.prefix = &attach->prefix,
-		.owner = attach->owner,
-		.shared = attach->shared,
-		.filter = &attach->filter,
-		.spaces = attach->wish.spaces,
-		.engine = attach->wish.engine,
-		.linked = attach->linked,
-		.blob = attach->blob,
-		.choices = &attach->choices,
-		.host = &attach->host,
-		.host_report = &attach->host_report,
-		.host_targets = attach->host_targets,
-	};
 	struct object *object = NULL;
 	int r;
 
-	r = attach_register(&plan, compiled, &object);
+	r = attach_register(attach, compiled, &object);
 	switch (r) {
 	case 0:
 		if (plan_prepare(attach->context->image, object, &attach->filter, ATTACH_PREPARE_MS,
@@ -150,11 +130,11 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 		return;
 	case ATTACH_REGISTER_E_QUOTA:
 		attach_fail_limit(attach, "attachments of one user (quota-attachments)",
-				  attach->context->config->quota_attachments);
+				  attach->context->image->config->quota_attachments);
 		return;
 	case ATTACH_REGISTER_E_MAP_QUOTA:
 		attach_fail_limit(attach, "bytes of the maps of one user (quota-map-bytes)",
-				  attach->context->config->quota_map_bytes);
+				  attach->context->image->config->quota_map_bytes);
 		return;
 	case ATTACH_REGISTER_E_MAP:
 		attach_fail(attach, ATTACH_E_INVALID_OBJECT, NULL, NULL,
@@ -165,7 +145,7 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 			    attach->host_report.reason);
 		return;
 	default:
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		attach_fail_errno(attach, r);
 	}
 }
 
@@ -173,9 +153,8 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
 
 /* Whether program i can be had where it is to stand, by the engine that is to have it. 0, or not
  * with a line in error. */
-static int attach_check_program(const struct attach *attach, size_t i,
-				struct compiled_program *program, const char *name,
-				char error[static COMPILED_ERROR_SIZE]) {
+static int attach_check_program(const struct attach *attach, size_t i, struct gpu_program *program,
+				const char *name, char error[static COMPILED_ERROR_SIZE]) {
 	const struct section *section = &attach->choices.programs[i].section;
 	int r;
 
@@ -342,7 +321,7 @@ static int attach_name(struct attach *attach, json_object *job) {
 		return r;
 	cache_key_text(&key, text);
 	snprintf(base, sizeof(base), "__gpuprobe_o%.24s", text);
-	r = registry_prefix_new(attach->context->registry, base, &attach->prefix);
+	r = registry_prefix_new(attach->context->image->registry, base, &attach->prefix);
 	if (r < 0)
 		return r;
 	json_add_string(job, JOB_KEY_PREFIX, attach->prefix->text);
@@ -386,7 +365,7 @@ static void attach_compile_start(struct attach *attach) {
 	json_object_put(job);
 	if (r < 0) {
 		worker_task_free(task);
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		attach_fail_errno(attach, r);
 		return;
 	}
 	job_cache_submit(attach->context->image->cache, attach->context->program_pool, task,
@@ -394,7 +373,8 @@ static void attach_compile_start(struct attach *attach) {
 }
 
 void attach_compile(struct attach *attach) {
-	if (!engine_rules_any_sass(&attach->context->config->engines) && attach_wants_sass(attach))
+	if (!engine_rules_any_sass(&attach->context->image->config->engines) &&
+	    attach_wants_sass(attach))
 		attach_fail(attach, ATTACH_E_UNAVAILABLE, NULL, NULL,
 			    "this daemon gives no process the SASS engine: start gpuprobed with "
 			    "--engine=auto, or for some "

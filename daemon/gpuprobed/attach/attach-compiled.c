@@ -73,8 +73,8 @@ static int compiled_map_parse(struct compiled_map *map, json_object *object,
 	return 0;
 }
 
-static int compiled_symbol(struct compiled_program *program, json_object *object,
-			   const char *prefix, char *error) {
+static int compiled_symbol(struct gpu_program *program, json_object *object, const char *prefix,
+			   char *error) {
 	const char *text = json_string_of(object, JOB_KEY_SYMBOL);
 
 	if (!text || strlen(text) >= sizeof(program->symbol) ||
@@ -86,10 +86,10 @@ static int compiled_symbol(struct compiled_program *program, json_object *object
 	return 0;
 }
 
-static int compiled_context(struct compiled_program *program, json_object *object, char *error) {
+static int compiled_context(struct gpu_program *program, json_object *object, char *error) {
 	json_object *offsets;
 
-	if (!json_get_array(object, JOB_KEY_CONTEXT, COMPILED_CONTEXT_MAX, &offsets))
+	if (!json_get_array(object, JOB_KEY_CONTEXT, REGISTRY_CONTEXT_MAX, &offsets))
 		return compiled_wrong(error, "context of a program");
 	for (size_t i = 0; i < json_object_array_length(offsets); i++) {
 		int64_t offset;
@@ -104,7 +104,7 @@ static int compiled_context(struct compiled_program *program, json_object *objec
 	return 0;
 }
 
-int compiled_check_context(const struct compiled_program *program, const char *name,
+int compiled_check_context(const struct gpu_program *program, const char *name,
 			   enum point_kind point, char error[static COMPILED_ERROR_SIZE]) {
 	const bool memory = point == POINT_MEMORY;
 	const uint32_t size = point_contexts[point_context_of(point)].size;
@@ -121,8 +121,8 @@ int compiled_check_context(const struct compiled_program *program, const char *n
 }
 
 /* The program has no patch form, for this reason. */
-__attribute__((format(printf, 2, 3))) static void compiled_no_patch(
-	struct compiled_program *program, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void compiled_no_patch(struct gpu_program *program,
+								    const char *format, ...) {
 	va_list arguments;
 
 	program->patch_fd = fd_close(program->patch_fd);
@@ -132,7 +132,7 @@ __attribute__((format(printf, 2, 3))) static void compiled_no_patch(
 	text_make_printable(program->patch_reason);
 }
 
-void compiled_check_patch(struct compiled_program *program, const struct section *section,
+void compiled_check_patch(struct gpu_program *program, const struct section *section,
 			  uint32_t spaces) {
 	const struct point *point = section_point(section);
 	const char *why = section_needs_ptx(section);
@@ -154,7 +154,7 @@ void compiled_check_patch(struct compiled_program *program, const struct section
 }
 
 /* The patch form of program i, if there is one. */
-static int compiled_patch_parse(struct compiled_program *program, size_t i, json_object *object,
+static int compiled_patch_parse(struct gpu_program *program, size_t i, json_object *object,
 				struct worker_task *task, const struct compiled_request *request,
 				char *error) {
 	const unsigned int output = (unsigned int)(COMPILED_FIRST_OUTPUT + request->n_chosen + i);
@@ -177,14 +177,14 @@ static int compiled_patch_parse(struct compiled_program *program, size_t i, json
 	if ((uint64_t)size != worker_task_output_size(task, output))
 		return compiled_wrong(error, "size of a patch form");
 	if (!json_get_int(object, JOB_KEY_PATCH_MAPS, 1, 65, &slots) ||
-	    (size_t)slots != program->n_maps + 1)
+	    (size_t)slots != program->n_patch_maps + 1)
 		return compiled_wrong(error, "slots of a patch form");
 	program->patch_fd = worker_task_steal_fd(task, output);
 	return 0;
 }
 
 /* The maps that a program uses, in the order of its slots. */
-static int compiled_maps(const struct compiled *compiled, struct compiled_program *program,
+static int compiled_maps(const struct compiled *compiled, struct gpu_program *program,
 			 json_object *object, char *error) {
 	json_object *maps;
 
@@ -197,7 +197,7 @@ static int compiled_maps(const struct compiled *compiled, struct compiled_progra
 		    !compiled->maps[n].used || program->maps >> n & 1)
 			return compiled_wrong(error, "maps of a program");
 		program->maps |= UINT64_C(1) << n;
-		program->map_order[program->n_maps++] = (uint8_t)n;
+		program->patch_maps[program->n_patch_maps++] = (uint8_t)n;
 	}
 	return 0;
 }
@@ -205,7 +205,7 @@ static int compiled_maps(const struct compiled *compiled, struct compiled_progra
 static int compiled_program_parse(struct compiled *compiled, size_t i, json_object *object,
 				  struct worker_task *task, const struct compiled_request *request,
 				  char *error) {
-	struct compiled_program *program = &compiled->programs[i];
+	struct gpu_program *program = &compiled->programs[i];
 	int64_t value;
 	int r;
 
@@ -265,7 +265,7 @@ int compiled_from_json(struct compiled **compiledp, json_object *reply, struct w
 		r = -ENOMEM;
 	else
 		for (size_t i = 0; i < n_chosen; i++)
-			compiled->programs[i].fd = compiled->programs[i].patch_fd = -1;
+			gpu_program_init(&compiled->programs[i]);
 	compiled->n_maps = n_maps;
 	for (size_t i = 0; r == 0 && i < n_maps; i++)
 		r = compiled_map_parse(&compiled->maps[i], json_object_array_get_idx(maps, i),
@@ -286,10 +286,8 @@ int compiled_from_json(struct compiled **compiledp, json_object *reply, struct w
 struct compiled *compiled_free(struct compiled *compiled) {
 	if (!compiled)
 		return NULL;
-	for (size_t i = 0; i < compiled->n_programs; i++) {
-		fd_close(compiled->programs[i].fd);
-		fd_close(compiled->programs[i].patch_fd);
-	}
+	for (size_t i = 0; i < compiled->n_programs; i++)
+		gpu_program_deinit(&compiled->programs[i]);
 	free(compiled->maps);
 	free(compiled->programs);
 	free(compiled);

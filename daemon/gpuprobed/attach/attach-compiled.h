@@ -18,8 +18,6 @@ enum {
 };
 
 #define COMPILED_ERROR_SIZE 256
-#define COMPILED_CONTEXT_MAX 64
-#define COMPILED_PATCH_REASON_SIZE 192
 
 struct compiled_map {
 	bool used;
@@ -27,26 +25,10 @@ struct compiled_map {
 	struct map_layout layout;
 };
 
-struct compiled_program {
-	char symbol[REGISTRY_SYMBOL_SIZE];
-	int fd; /* sealed PTX */
-	unsigned int isa, target;
-	bool process; /* refers to WIRE_PROCESS_SYMBOL */
-	uint16_t context[COMPILED_CONTEXT_MAX]; /* multiples of 8, each once */
-	size_t n_context;
-	uint64_t maps; /* bit i: uses map i */
-	uint64_t size; /* bytes of PTX */
-	uint32_t local_bytes;
-	int patch_fd; /* its patch form, sealed; -1: it has none */
-	char patch_reason[COMPILED_PATCH_REASON_SIZE]; /* why not */
-	uint8_t map_order[64]; /* the maps as their slots are ordered in the patch form */
-	size_t n_maps;
-};
-
 struct compiled {
 	size_t n_maps, n_programs;
 	struct compiled_map *maps;
-	struct compiled_program *programs; /* in the order in which they were asked for */
+	struct gpu_program *programs; /* in the order in which they were asked for */
 };
 
 /* The symbol of the pointer to a map, or of its data. */
@@ -76,10 +58,10 @@ struct compiled *compiled_free(struct compiled *compiled);
 
 /* Whether all that the program reads of its context is there. 0, or COMPILED_E_INVALID with a line
  * for its author in error. */
-int compiled_check_context(const struct compiled_program *program, const char *name,
+int compiled_check_context(const struct gpu_program *program, const char *name,
 			   enum point_kind point, char error[static COMPILED_ERROR_SIZE]);
 
 /* The same for the SASS engine, which knows less; the program has no patch form any more if it
  * reads what is not there, and says why. */
-void compiled_check_patch(struct compiled_program *program, const struct section *section,
+void compiled_check_patch(struct gpu_program *program, const struct section *section,
 			  uint32_t spaces);

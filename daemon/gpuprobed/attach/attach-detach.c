@@ -9,21 +9,24 @@
 
 void attach_detach(struct attach_context *context, struct attachment *attachment) {
 	struct object *object = attachment->object;
-	uint64_t maps = attachment->maps, id = attachment->id, unused = 0;
+	uint64_t id = attachment->id, maps = 0, unused = 0;
 	struct keep_slots slots;
 
-	keep_leaving(context->keep, attachment, &slots);
-	attachment->maps = 0;
+	keep_leaving(context->client->keep, attachment, &slots);
+	if (attachment->kind == ATTACHMENT_GPU) {
+		maps = attachment->of.gpu.maps;
+		attachment->of.gpu.maps = 0;
+	}
 	for (size_t i = 0; i < object->n_maps; i++)
-		if (maps >> i & 1 && !registry_map_used(context->registry, object->maps[i]))
+		if (maps >> i & 1 && !registry_map_used(context->image->registry, object->maps[i]))
 			unused |= UINT64_C(1) << i;
 	client_disarm(context->client, object, unused);
-	registry_remove(context->registry, attachment);
-	keep_left(context->keep, &slots);
-	map_exports_sweep(context->exports, context->registry);
+	registry_remove(context->image->registry, attachment);
+	keep_left(context->client->keep, &slots);
+	map_exports_sweep(context->exports, context->image->registry);
 	image_cache_forget(&context->image->images, id);
 	plan_images_forget(&context->image->plans, id);
 	client_retire(context->client, id);
-	registry_announce(context->registry, context->interest);
+	registry_announce(context->image->registry, context->interest);
 	plan_prepare_again(context->image);
 }

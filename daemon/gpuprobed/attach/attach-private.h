@@ -78,6 +78,7 @@ void attach_finish(struct attach *attach, const struct attach_outcome *outcome);
 /* program: or what attach_outcome says; log may be NULL. */
 void attach_fail(struct attach *attach, enum attach_error error, const char *program,
 		 const char *log, const char *format, ...) __attribute__((format(printf, 5, 6)));
+void attach_fail_errno(struct attach *attach, int error); /* negative */
 void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit);
 /* A job failed. refused: what "status": "error" means at this stage. */
 void attach_fail_job(struct attach *attach, int result, enum attach_error refused,

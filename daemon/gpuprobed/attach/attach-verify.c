@@ -114,7 +114,7 @@ static void attach_verify_next(struct attach_context *context) {
 		TAILQ_REMOVE(&context->verifying, attach, link);
 		attach->waits = false;
 		attach->work.data = attach;
-		r = uv_queue_work(context->loop, &attach->work, attach_on_verify,
+		r = uv_queue_work(context->image->loop, &attach->work, attach_on_verify,
 				  attach_on_verified);
 		if (r < 0) {
 			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", uv_strerror(r));
@@ -149,7 +149,8 @@ static void attach_on_verified(uv_work_t *work, int status) {
 	struct attach_context *context = attach->context;
 
 	/* the verifier's time is charged as workers' is: threads are for all, too */
-	account_charge_time(attach->account, attach->verify_ns / 1000000, uv_now(context->loop));
+	account_charge_time(attach->account, attach->verify_ns / 1000000,
+			    uv_now(context->image->loop));
 	context->n_verifying--;
 	attach->account->verifies = attach->verifies = false;
 	attach->account->verify_turn = ++context->verify_turns;
@@ -214,7 +215,7 @@ bool attach_verify_cancel(struct attach *attach) {
 	if (!attach->verifies)
 		return false;
 	sigaction(INTERRUPT_SIGNAL, &action, NULL);
-	uv_timer_init(attach->context->loop, &attach->timer);
+	uv_timer_init(attach->context->image->loop, &attach->timer);
 	attach->timer.data = attach;
 	uv_timer_start(&attach->timer, attach_on_timer, 0, INTERRUPT_PERIOD_MS);
 	return false;

@@ -88,6 +88,10 @@ void attach_fail(struct attach *attach, enum attach_error error, const char *pro
 	attach_finish(attach, &outcome);
 }
 
+void attach_fail_errno(struct attach *attach, int error) {
+	attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-error));
+}
+
 void attach_fail_limit(struct attach *attach, const char *what, uint64_t limit) {
 	struct attach_outcome outcome = {
 		.error = ATTACH_E_LIMIT, .program = what, .reason = what, .limit = limit
@@ -242,7 +246,7 @@ static bool attach_find_targets(struct attach *attach) {
 					target ? json_object_get_string(target) : NULL,
 					attach->wish.folder, &attach->host_targets[index], error);
 		if (r < 0)
-			attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+			attach_fail_errno(attach, r);
 		else if (r)
 			attach_fail(attach, target ? ATTACH_E_ARGUMENT : ATTACH_E_INVALID_OBJECT,
 				    target ? "host_targets" : program->name, NULL, "%s", error);
@@ -294,7 +298,7 @@ static bool attach_choose_programs(struct attach *attach) {
 		attach_fail_limit(attach, trouble.reason, JOB_COMPILE_PROGRAMS_MAX);
 		break;
 	default:
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		attach_fail_errno(attach, r);
 	}
 	return false;
 }
@@ -335,13 +339,13 @@ static void attach_on_linked(struct worker_task *task, int result, json_object *
 	attach->blob_fd = worker_task_steal_fd(task, 1);
 	r = memfd_map(attach->blob_fd, attach->linked->size, &attach->blob);
 	if (r < 0) {
-		attach_fail(attach, ATTACH_E_INTERNAL, NULL, NULL, "%s", strerror(-r));
+		attach_fail_errno(attach, r);
 		return;
 	}
 	if (!attach_choose_programs(attach))
 		return;
-	attach->verify = attach->context->config->verify;
-	attach->allow_exit = attach->context->config->allow_exit;
+	attach->verify = attach->context->image->config->verify;
+	attach->allow_exit = attach->context->image->config->allow_exit;
 	attach_verify(attach);
 }
 
@@ -429,7 +433,7 @@ int attach_new(struct attach **attachp, struct attach_context *context,
 		attach_free(attach);
 		return -ENOMEM;
 	}
-	attach->object_id = ++context->registry->last_object;
+	attach->object_id = ++context->image->registry->last_object;
 	input = memfd_new_sealed("gpuprobe-object", options->object, options->n_object);
 	if (input >= 0)
 		input = worker_task_add_input(task, input);

@@ -17,15 +17,10 @@ TAILQ_HEAD(attach_queue, attach);
 
 /* What the files of this room share, and need of others: one of them, which daemon.c fills in. */
 struct attach_context {
-	uv_loop_t *loop;
-	const struct config *config; /* a reload puts another one in its place */
-	struct registry *registry;
-	struct account_table *accounts;
-	struct map_exports *exports;
-	struct map_accounts *map_accounts;
 	struct image_context *image;
 	struct client_context *client;
-	struct keep *keep;
+	struct account_table *accounts;
+	struct map_exports *exports;
 	struct interest_writer *interest;
 	struct worker_pool *program_pool;
 	struct attach_queue verifying; /* that wait for a thread of the verifier's

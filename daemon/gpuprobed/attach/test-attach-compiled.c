@@ -175,7 +175,7 @@ static void test_programs(void **state) {
 }
 
 static void test_context(void **state) {
-	struct compiled_program program = { .context = { 0, 40, 160 }, .n_context = 3 };
+	struct gpu_program program = { .context = { 0, 40, 160 }, .n_context = 3 };
 	char error[COMPILED_ERROR_SIZE];
 
 	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error), 0);
@@ -243,7 +243,7 @@ static void test_patch(void **state) {
 		assert_int_equal(compiled->programs[0].patch_fd >= 0, cases[i].has);
 		assert_string_equal(compiled->programs[0].patch_reason, cases[i].reason);
 		assert_int_equal(compiled->programs[0].local_bytes, 24);
-		assert_int_equal(compiled->programs[0].n_maps, 1);
+		assert_int_equal(compiled->programs[0].n_patch_maps, 1);
 		compiled_free(compiled);
 	}
 	assert_int_equal(parse(&compiled, &shape, map, PROGRAM(3, "[0]", "true"), error),
@@ -269,9 +269,9 @@ static void test_check_patch(void **state) {
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct compiled_program program = { .context = { cases[i].context },
-						    .n_context = 1,
-						    .patch_fd = dup(STDERR_FILENO) };
+		struct gpu_program program = { .context = { cases[i].context },
+					       .n_context = 1,
+					       .patch_fd = dup(STDERR_FILENO) };
 		char error[SECTION_ERROR_SIZE];
 		struct section section;
 

@@ -36,7 +36,7 @@ static bool client_resume_may(const struct process *process, const struct attach
 	struct filter filter = attachment->filter;
 
 	filter.has_comm = false;
-	return !attachment->on_host && filter_matches(&filter, &process->facts);
+	return attachment_gpu(attachment) && filter_matches(&filter, &process->facts);
 }
 
 /* Maps of attachments, each object's once. */
@@ -67,7 +67,7 @@ static bool client_resume_uses(const struct client_resume_maps *maps, uint64_t m
 static int client_resume_result(const struct client_context *context, const struct process *process,
 				const struct client_resume *resume, struct image_result **resultp) {
 	const size_t n_maps = resume->n - resume->n_attachments;
-	const bool excluded = exclude_find(context->config, &process->facts);
+	const bool excluded = exclude_find(context->image->config, &process->facts);
 	struct client_resume_maps maps;
 	struct image_result *result;
 
@@ -84,7 +84,7 @@ static int client_resume_result(const struct client_context *context, const stru
 	}
 	for (size_t i = 0; !excluded && i < resume->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(context->registry, resume->ids[i]);
+			registry_attachment(context->image->registry, resume->ids[i]);
 
 		if (!attachment || !client_resume_may(process, attachment) ||
 		    image_result_applies(result, attachment->id))
@@ -115,15 +115,13 @@ static bool client_resume_same(const struct image_result *a, const struct image_
 /* A module that the process has is not known any more, because of a bound: once for `why`. */
 static void client_resume_refused(struct client_context *context, const struct process *process,
 				  const struct image_result *result, int error) {
-	const struct process_facts *facts = &process->facts;
 	const struct outcome_subject subject = { .attachments = result->attachments,
 						 .n_attachments = result->n_attachments };
 	char reason[128];
 
 	process_module_refusal(reason, process, result, error);
-	if (!outcome_log_has(context->outcomes, facts->pid, &subject, reason))
-		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_NOT_PROBED, &subject, reason);
+	outcome_tell_once(context->image->outcomes, &process->facts, OUTCOME_NOT_PROBED, &subject,
+			  reason);
 }
 
 /* The process has the module, with this, which is consumed. Whether it is known from now on. */
@@ -230,7 +228,7 @@ int client_resume_keep(struct client_context *context, struct client *client,
 	union wire_message message = { .header = { .type = WIRE_KEPT,
 						   .sequence = keep->header.sequence } };
 	struct object *object = NULL;
-	const struct map *map = registry_map(context->registry, keep->map_id, &object);
+	const struct map *map = registry_map(context->image->registry, keep->map_id, &object);
 
 	message.kept.map_id = keep->map_id;
 	message.kept.instance_id = keep->instance_id;

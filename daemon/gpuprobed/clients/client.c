@@ -73,7 +73,7 @@ static void client_sync_on_timer(uv_timer_t *timer) {
 
 /* Whether a process is about to connect, because an earlier daemon knew it. */
 static bool client_is_awaited(const struct client_context *context, const struct process *process) {
-	return process->awaited && process->awaited > uv_now(context->loop);
+	return process->awaited && process->awaited > uv_now(context->image->loop);
 }
 
 /* A connection has answered (any: false), or is gone (any: true). */
@@ -108,7 +108,7 @@ static const struct process *client_process_of(const struct client_context *cont
 					       const struct map_instance *instance) {
 	const struct process *process;
 
-	LIST_FOREACH(process, &context->processes->list, link)
+	LIST_FOREACH(process, &context->image->processes->list, link)
 		if (process->number == instance->process)
 			return process;
 	return NULL;
@@ -189,7 +189,7 @@ struct sync_request *client_sync(struct client_context *context, const struct ma
 	request->n_open = request->n_waits;
 	request->done = done;
 	request->userdata = userdata;
-	uv_timer_init(context->loop, &request->timer);
+	uv_timer_init(context->image->loop, &request->timer);
 	request->timer.data = request;
 	if (request->awaits && timeout_ms < SYNC_AWAIT_MS)
 		timeout_ms = SYNC_AWAIT_MS;
@@ -229,7 +229,7 @@ static uint64_t client_uses(const struct process *process, const struct object *
 void client_disarm(struct client_context *context, const struct object *object, uint64_t maps) {
 	const struct process *process;
 
-	LIST_FOREACH(process, &context->processes->list, link) {
+	LIST_FOREACH(process, &context->image->processes->list, link) {
 		struct shim_connection *connection = process_mirror(process);
 		const uint64_t used = connection && maps ? client_uses(process, object, maps) : 0;
 
@@ -268,11 +268,11 @@ void client_retire(struct client_context *context, uint64_t attachment) {
 	const struct process *process;
 	struct module *module;
 
-	LIST_FOREACH(process, &context->processes->list, link) {
+	LIST_FOREACH(process, &context->image->processes->list, link) {
 		LIST_FOREACH(module, &process->modules, link)
 			if (!module->result->plan &&
 			    image_result_applies(module->result, attachment) &&
-			    !image_result_wanted(context->registry, module->result))
+			    !image_result_wanted(context->image->registry, module->result))
 				module->retiring = true;
 		client_send_retirements(context, process, process_mirror(process));
 	}
@@ -302,13 +302,12 @@ void client_stop_folding(struct client_context *context) {
 /* Some of what is to be folded in all maps. Whether there is more. */
 static bool client_fold(struct client_context *context) {
 	uint64_t budget = MAP_FOLD_BYTES;
-	struct object *object;
+	struct registry_place place = {};
 	bool more = false;
+	struct map *map;
 
-	TAILQ_FOREACH(object, &context->registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i] && map_fold(object->maps[i], &budget))
-				more = true;
+	while ((map = registry_next_map(context->image->registry, &place)))
+		more |= map_fold(map, &budget) != 0;
 	return more;
 }
 
@@ -333,7 +332,7 @@ void client_fold_gone(struct client_context *context) {
 	context->folding = malloc(sizeof(*context->folding));
 	if (!context->folding)
 		return; /* the next process that ends comes for it */
-	uv_timer_init(context->loop, context->folding);
+	uv_timer_init(context->image->loop, context->folding);
 	context->folding->data = context;
 	uv_timer_start(context->folding, client_on_folding, 1, 0);
 }
@@ -345,8 +344,8 @@ static void client_welcome(const struct client_context *context, const struct pr
 			   struct shim_connection *connection, uint32_t sequence) {
 	union wire_message message = { .header = { .type = WIRE_WELCOME, .sequence = sequence } };
 
-	message.welcome.deadline_ms = context->config->deadline_ms;
-	message.welcome.mirror_period_ms = context->config->mirror_period_ms;
+	message.welcome.deadline_ms = context->image->config->deadline_ms;
+	message.welcome.mirror_period_ms = context->image->config->mirror_period_ms;
 	message.welcome.pid = (uint32_t)process->facts.pid;
 	message.welcome.session = keep_session(context->keep);
 	message.welcome.start = keep_start(context->keep);
@@ -358,7 +357,7 @@ static void client_welcome(const struct client_context *context, const struct pr
 void client_welcome_mirrors(struct client_context *context) {
 	const struct process *process;
 
-	LIST_FOREACH(process, &context->processes->list, link)
+	LIST_FOREACH(process, &context->image->processes->list, link)
 		if (process_mirror(process))
 			client_welcome(context, process, process_mirror(process),
 				       ++context->last_sequence);
@@ -373,7 +372,7 @@ static int client_on_hello(struct shim_connection *connection, const struct wire
 	client = calloc(1, sizeof(*client));
 	if (!client)
 		return -ENOMEM;
-	r = process_table_connect(context->processes, connection, &client->process);
+	r = process_table_connect(context->image->processes, connection, &client->process);
 	if (r) {
 		free(client);
 		return r < 0 ? r : -EUSERS;
@@ -401,23 +400,20 @@ static bool client_has_share(const struct client_context *context, uid_t uid,
 	const uint64_t size = map_memfd_size(&map->spec.layout),
 		       quarter = map_accounts_limit(context->map_accounts) / 4,
 		       left = map_accounts_totals(context->map_accounts, map->owner);
-	const struct map_instance *instance;
-	const struct object *object;
+	struct registry_place place = {};
+	const struct map *other;
 	uint64_t n = 0, bytes = 0,
-		 max = context->config->quota_instances; /* each is a descriptor of ours */
+		 max = context->image->config->quota_instances; /* each is a descriptor of ours */
 	struct rlimit descriptors;
 
 	if (getrlimit(RLIMIT_NOFILE, &descriptors) == 0 && descriptors.rlim_cur / 2 < max)
 		max = descriptors.rlim_cur / 2;
-	TAILQ_FOREACH(object, &context->registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++) {
-			instance = object->maps[i] ? object->maps[i]->instances : NULL;
-			for (; instance; instance = instance->next) {
-				if (!instance->process || instance->uid != uid)
-					continue;
-				n++;
-				bytes += object->owner == map->owner ? instance->size : 0;
-			}
+	while ((other = registry_next_map(context->image->registry, &place)))
+		for (const struct map_instance *i = other->instances; i; i = i->next) {
+			if (!i->process || i->uid != uid)
+				continue;
+			n++;
+			bytes += other->owner == map->owner ? i->size : 0;
 		}
 	return n >= max || (uid != map->owner && bytes &&
 			    (bytes + size > 2 * quarter || bytes + size + left > 3 * quarter));
@@ -431,7 +427,7 @@ static int client_new_instance(struct client_context *context, const struct proc
 	if (client_has_share(context, process->uid, map))
 		return CLIENT_E_SHARE;
 	return map_instance_get(map, process->number, process->facts.pid, device,
-				context->registry->last_instance + 1, instancep);
+				context->image->registry->last_instance + 1, instancep);
 }
 
 /*
@@ -494,7 +490,8 @@ static int client_get_instance(struct client_context *context, const struct proc
 	if (place == MAP_PLACE_KERNEL) {
 		if (object->has_kernel_user && object->kernel_user != process->uid)
 			return CLIENT_E_USER;
-		r = map_instance_get(map, 0, 0, 0, context->registry->last_instance + 1, instancep);
+		r = map_instance_get(map, 0, 0, 0, context->image->registry->last_instance + 1,
+				     instancep);
 		if (r == 0 && (!object->has_kernel_user || object->kernel_user != process->uid)) {
 			object->has_kernel_user = true;
 			object->kernel_user = process->uid;
@@ -502,12 +499,12 @@ static int client_get_instance(struct client_context *context, const struct proc
 		}
 	} else if (place == MAP_PLACE_HOST && object->shared) {
 		r = map_instance_get(map, process_shared_number(process->uid), 0, 0,
-				     context->registry->last_instance + 1, instancep);
+				     context->image->registry->last_instance + 1, instancep);
 	} else {
 		r = client_get_own_instance(context, process, map, device, instancep);
 	}
-	if (r == 0 && (*instancep)->id > context->registry->last_instance)
-		context->registry->last_instance = (*instancep)->id;
+	if (r == 0 && (*instancep)->id > context->image->registry->last_instance)
+		context->image->registry->last_instance = (*instancep)->id;
 	return r;
 }
 
@@ -541,15 +538,14 @@ static int client_on_instance(struct client_context *context, struct client *cli
 	message.instance_reply.map_id = instance->map_id;
 	message.instance_reply.instance_id = UINT64_MAX; /* none */
 	map = process_may_use(process, instance->map_id)
-		      ? registry_map(context->registry, instance->map_id, &object)
+		      ? registry_map(context->image->registry, instance->map_id, &object)
 		      : NULL;
 	if (map) {
 		r = client_get_instance(context, process, object, map, instance->device, &made);
 		if (r) {
 			made = NULL;
-			outcome_log_add(context->outcomes, process->facts.uid, process->facts.pid,
-					process->facts.comm, OUTCOME_FAILED,
-					&(struct outcome_subject){}, client_instance_trouble(r));
+			outcome_tell(context->image->outcomes, &process->facts, OUTCOME_FAILED,
+				     &(struct outcome_subject){}, client_instance_trouble(r));
 		}
 	}
 	if (made) {
@@ -623,7 +619,7 @@ static void client_on_report(struct client_context *context, const struct client
 	const bool plan = module && module->result->plan;
 	const char *text = report->reason;
 	const uint64_t id = client_report_map(&text);
-	const struct map *map = id ? registry_map(context->registry, id, NULL) : NULL;
+	const struct map *map = id ? registry_map(context->image->registry, id, NULL) : NULL;
 	char named[MAP_NAME_SIZE + WIRE_REASON_MAX];
 	enum outcome_engine engine;
 
@@ -641,29 +637,26 @@ static void client_on_report(struct client_context *context, const struct client
 			.demangled = kernel->demangled,
 			.device_function = kernel->device_function,
 			.attachments = users,
-			.n_attachments = client_report_users(context->registry, kernel, map, users),
+			.n_attachments =
+				client_report_users(context->image->registry, kernel, map, users),
 			.engine = plan ? OUTCOME_ENGINE_SASS : OUTCOME_ENGINE_PTX,
 		};
 		const char *reason = text;
 
 		if (!subject.n_attachments || /* nothing of ours is in it */
-		    !client_report_means(kernel, &reason) ||
-		    (plan && outcome_log_has(context->outcomes, facts->pid, &subject, reason)))
+		    !client_report_means(kernel, &reason))
 			continue;
-		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
-				reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject,
-				reason);
+		(plan ? outcome_tell_once : outcome_tell)(
+			context->image->outcomes, facts,
+			reason == text ? OUTCOME_FAILED : OUTCOME_NOT_PROBED, &subject, reason);
 	}
 	engine = outcome_left_by(text);
 	if (engine) { /* said again after each attach */
-		if (!outcome_log_has(context->outcomes, facts->pid, &(struct outcome_subject){},
-				     text))
-			outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
-					OUTCOME_NOT_PROBED,
-					&(struct outcome_subject){ .engine = engine }, text);
+		outcome_tell_once(context->image->outcomes, facts, OUTCOME_NOT_PROBED,
+				  &(struct outcome_subject){ .engine = engine }, text);
 	} else if (!module || !module->result->n_kernels)
-		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_FAILED, &(struct outcome_subject){}, text);
+		outcome_tell(context->image->outcomes, facts, OUTCOME_FAILED,
+			     &(struct outcome_subject){}, text);
 }
 
 static int client_on_trace(struct client_context *context, const struct client *client,
@@ -732,27 +725,25 @@ void client_process_gone(struct process *process, void *userdata) {
 	struct client_context *context = userdata;
 	const struct process_facts *facts = &process->facts;
 	const struct module *module;
-	struct object *object;
+	struct registry_place place = {};
+	struct map *map;
 
 	if (context->image
 		    ->stopping) { /* the next daemon sees whether it has ended, or there is none */
-		process_free(context->processes, process);
+		process_free(context->image->processes, process);
 		return;
 	}
-	TAILQ_FOREACH(object, &context->registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i])
-				map_process_end(object->maps[i], process->number);
+	while ((map = registry_next_map(context->image->registry, &place)))
+		map_process_end(map, process->number);
 	client_fold_gone(context);
 	LIST_FOREACH(module, &process->modules, link)
 		if (!module->armed && module->result->n_slots)
-			outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
-					OUTCOME_FAILED,
-					&(struct outcome_subject){
-						.attachments = module->result->attachments,
-						.n_attachments = module->result->n_attachments },
-					"the process ended before its probes were armed");
-	process_free(context->processes, process);
+			outcome_tell(context->image->outcomes, facts, OUTCOME_FAILED,
+				     &(struct outcome_subject){
+					     .attachments = module->result->attachments,
+					     .n_attachments = module->result->n_attachments },
+				     "the process ended before its probes were armed");
+	process_free(context->image->processes, process);
 }
 
 static void client_on_closed(struct shim_connection *connection, void *userdata) {
@@ -767,7 +758,7 @@ static void client_on_closed(struct shim_connection *connection, void *userdata)
 	/* a connection that was made for an earlier daemon may reach this one, and end at once */
 	if (process_disconnect(client->process, connection) &&
 	    (context->image->stopping || !client_is_awaited(context, client->process) ||
-	     process_watch(context->processes, client->process) < 0))
+	     process_watch(context->image->processes, client->process) < 0))
 		client_process_gone(client->process, context);
 	free(client->resume);
 	free(client);

@@ -20,11 +20,6 @@ LIST_HEAD(sync_list, sync_request);
 
 /* What the files of this room share, and need of others: one of them, which daemon.c fills in. */
 struct client_context {
-	uv_loop_t *loop;
-	const struct config *config; /* a reload puts another one in its place */
-	struct registry *registry;
-	struct process_table *processes;
-	struct outcome_log *outcomes;
 	struct image_context *image;
 	struct keep *keep;
 	struct map_accounts *map_accounts;

@@ -92,7 +92,7 @@ static void other_shim_free(struct other_shims *others, struct other_shim *shim)
 
 /* Lets go of who has ended. */
 static void other_shims_look(struct other_shims *others) {
-	const uint64_t now = uv_now(others->context->loop);
+	const uint64_t now = uv_now(others->context->image->loop);
 	struct other_shim *shim, *next;
 	struct process_facts facts;
 
@@ -120,7 +120,7 @@ static const struct other_shim *other_shims_find(const struct other_shims *other
 /* Carries probes of an earlier daemon, and has not come back in a time in which it should have. */
 static bool other_shims_is_silent(const struct other_shims *others, const struct process *process) {
 	return process->watch && !process->n_connections &&
-	       uv_now(others->context->loop) - others->began > OTHER_SHIMS_SILENT_MS &&
+	       uv_now(others->context->image->loop) - others->began > OTHER_SHIMS_SILENT_MS &&
 	       !other_shims_find(others, process->facts.pid, process->facts.start_time);
 }
 
@@ -139,7 +139,7 @@ static void other_shims_tell(struct other_shims *others, bool unlogged,
 		shim->logged |= unlogged;
 		other_shims_add_pid(shim->version < WIRE_VERSION ? &older : &newer, shim->pid);
 	}
-	LIST_FOREACH(process, &others->context->processes->list, link)
+	LIST_FOREACH(process, &others->context->image->processes->list, link)
 		if (!(unlogged && others->silent_logged) && other_shims_is_silent(others, process))
 			other_shims_add_pid(&silent, process->facts.pid);
 	others->silent_logged |= unlogged && silent.n;
@@ -149,7 +149,7 @@ static void other_shims_tell(struct other_shims *others, bool unlogged,
 			 take, userdata);
 	other_shims_take(
 		&newer, "programs that run with a newer shim than this daemon's",
-		others->context->config->session
+		others->context->image->config->session
 			? "they are not probed; restart the daemon"
 			: "they are not probed; restart the daemon: systemctl restart gpuprobed",
 		take, userdata);
@@ -166,7 +166,7 @@ static void other_shims_log(const char *line, void *userdata) {
 
 static void other_shims_on_timer(uv_timer_t *timer) {
 	struct other_shims *others = timer->data;
-	const uint64_t past = uv_now(others->context->loop) - others->began;
+	const uint64_t past = uv_now(others->context->image->loop) - others->began;
 
 	others->again = !LIST_EMPTY(&others->list);
 	other_shims_tell(others, true, other_shims_log, NULL);
@@ -189,11 +189,11 @@ int other_shims_new(struct other_shims **othersp, struct client_context *context
 	if (!others)
 		return -ENOMEM;
 	others->context = context;
-	others->began = uv_now(context->loop);
+	others->began = uv_now(context->image->loop);
 	LIST_INIT(&others->list);
-	uv_timer_init(context->loop, &others->timer);
+	uv_timer_init(context->image->loop, &others->timer);
 	others->timer.data = others;
-	if (!LIST_EMPTY(&context->processes->list))
+	if (!LIST_EMPTY(&context->image->processes->list))
 		uv_timer_start(&others->timer, other_shims_on_timer, OTHER_SHIMS_SILENT_MS + 1, 0);
 	*othersp = others;
 	return 0;
@@ -247,8 +247,8 @@ void other_shims_greeted(struct other_shims *others, const struct shim_connectio
 		 "its shim is of version %s (protocol %u, this daemon's is %u): restart %s",
 		 greeting->shim_version, greeting->version, WIRE_VERSION,
 		 greeting->version < WIRE_VERSION ? "the program" : "the daemon");
-	outcome_log_add(others->context->outcomes, facts.uid, facts.pid, facts.comm, OUTCOME_FAILED,
-			&(struct outcome_subject){}, why);
+	outcome_tell(others->context->image->outcomes, &facts, OUTCOME_FAILED,
+		     &(struct outcome_subject){}, why);
 	other_shims_wait(others);
 }
 

@@ -64,12 +64,15 @@ static int setup(void **state) {
 	daemon_connect_rooms(daemon);
 	fd = shim_server_listen(world->path, 0666);
 	assert_true(fd >= 0);
-	assert_int_equal(shim_server_new(&daemon->shims, &world->loop, fd, &daemon->accounts,
-					 &client_handlers, &daemon->client),
-			 0);
+	assert_int_equal(
+		shim_server_new(&daemon->shims, &world->loop, fd,
+				&(struct shim_server_options){ .accounts = &daemon->accounts,
+							       .handlers = &client_handlers,
+							       .userdata = &daemon->client }),
+		0);
 	assert_int_equal(object_new(&world->object, 1, 0), 0);
-	assert_int_equal(attachment_new(&attachment, world->object), 0);
-	attachment->maps = UINT64_MAX;
+	assert_int_equal(attachment_new(&attachment, world->object, ATTACHMENT_GPU), 0);
+	attachment->of.gpu.maps = UINT64_MAX;
 	registry_link(&daemon->registry, world->object, &attachment, 1);
 	*state = world;
 	return 0;
@@ -603,9 +606,11 @@ static void test_turns(void **state) {
 
 	snprintf(path, sizeof(path), "%s/turns.sock", world->folder);
 	strcpy(address.sun_path, path);
-	assert_int_equal(shim_server_new(&server, &world->loop, shim_server_listen(path, 0666),
-					 &world->daemon.accounts, &handlers, NULL),
-			 0);
+	assert_int_equal(
+		shim_server_new(&server, &world->loop, shim_server_listen(path, 0666),
+				&(struct shim_server_options){ .accounts = &world->daemon.accounts,
+							       .handlers = &handlers }),
+		0);
 	handled.mine = handled.other = 0;
 	for (int i = 0; i <= n; i++) {
 		fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -655,15 +660,17 @@ static void test_behind(void **state) {
 
 	snprintf(path, sizeof(path), "%s/behind.sock", world->folder);
 	strcpy(address.sun_path, path);
-	assert_int_equal(shim_server_new(&server, &world->loop, shim_server_listen(path, 0666),
-					 &world->daemon.accounts, &handlers, NULL),
-			 0);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
 	limit = (struct rlimit){ 0, before.rlim_max }; /* one that waits is too many */
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	assert_int_equal(closer_new(&closer, &world->loop), 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-	shim_server_close_with(server, closer);
+	assert_int_equal(
+		shim_server_new(&server, &world->loop, shim_server_listen(path, 0666),
+				&(struct shim_server_options){ .accounts = &world->daemon.accounts,
+							       .handlers = &handlers,
+							       .closer = closer }),
+		0);
 	for (int tries = 0; tries < 100 && !waited;
 	     tries++) { /* this thread may be the one that stands still */
 		memory = memfd_create("memory", MFD_CLOEXEC);

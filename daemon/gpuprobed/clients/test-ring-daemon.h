@@ -105,7 +105,7 @@ struct sync_request *__wrap_client_sync(struct client_context *context, const st
 	request = calloc(1, sizeof(*request));
 	request->done = done;
 	request->userdata = userdata;
-	uv_timer_init(context->loop, &request->timer);
+	uv_timer_init(context->image->loop, &request->timer);
 	request->timer.data = request;
 	uv_timer_start(&request->timer, on_sync, 1, 0);
 	return request;
@@ -149,9 +149,9 @@ static void make_map(void *argument) {
 	made->object->btf = strdup("types");
 	made->object->n_btf = 5;
 	made->object->maps[made->object->n_maps++] = made->map;
-	assert_int_equal(attachment_new(&attachment, made->object), 0);
+	assert_int_equal(attachment_new(&attachment, made->object, ATTACHMENT_GPU), 0);
 	strcpy(attachment->program, "cuda__third");
-	strcpy(attachment->symbol, "__gpuprobe_o1_p3");
+	strcpy(attachment->of.gpu.symbol, "__gpuprobe_o1_p3");
 	registry_link(registry, made->object, &attachment, 1);
 }
 

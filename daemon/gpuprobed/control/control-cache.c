@@ -58,7 +58,7 @@ static json_object *control_cache_item_json(const struct cache_item *item) {
 static bool control_cache_failed(struct varlink_call *call, const struct job_cache_report *report) {
 	if (report->result == 0)
 		return false;
-	control_error_reason(call, "Unavailable",
+	control_error_reason(call, "Unavailable", "%s",
 			     report->result == CACHE_STORE_E_UNSAFE
 				     ? "the folder of the cache is not the daemon's alone"
 				     : strerror(-report->result));
@@ -102,7 +102,7 @@ static int control_cache_referred(struct varlink_call *call, int r) {
 	r = r == -EBUSY
 		    ? control_error_limit(call,
 					  "calls that look through the cache at the same time", 1)
-		    : control_error_reason(call, "Internal", strerror(-r));
+		    : control_error_reason(call, "Internal", "%s", strerror(-r));
 	varlink_call_unref(call);
 	return r;
 }

@@ -32,8 +32,8 @@
 	"bytes of hash maps that are read at one time: ask when no other is, or per process"
 
 struct dump {
+	struct control_work work;
 	struct control_context *context;
-	struct varlink_call *call;
 	struct sync_request *sync;
 	struct map_cursor cursor;
 	uint64_t map;
@@ -43,19 +43,14 @@ struct dump {
 	size_t n_bytes; /* of text in entries, about */
 };
 
-static void dump_free(struct dump *dump) {
-	struct varlink_call *call = dump->call;
+static void dump_free(void *userdata) {
+	struct dump *dump = userdata;
 
 	if (dump->sync)
 		client_sync_cancel(dump->sync);
 	map_cursor_deinit(&dump->cursor);
 	varlink_json_list_deinit(&dump->entries);
 	free(dump);
-	varlink_call_unref(call);
-}
-
-static void dump_on_cancel(struct varlink_call *call, void *userdata) {
-	dump_free(userdata);
 }
 
 /* Bytes as a string, which is ready: json-c would look for what it has to escape, for long. NULL
@@ -105,57 +100,42 @@ static json_object *dump_entry(const struct map *map, const struct map_entry *en
 static json_object *dump_reply(struct dump *dump, const struct map *map,
 			       const struct object *object) {
 	json_object *json = json_object_new_object();
-	char *text;
 
 	json_add(json, "map", control_map_json(map, object));
 	json_add(json, "entries", varlink_json_list_steal(&dump->entries));
 	dump->n_bytes = 0;
-	if (!dump->started && object->btf) {
-		text = malloc(base64_encoded_size(object->n_btf));
-		if (text) {
-			base64_encode(text, object->btf, object->n_btf);
-			json_add_text(json, "btf", text);
-			free(text);
-		}
-	}
+	if (!dump->started && object->btf)
+		control_add_base64(json, "btf", object->btf, object->n_btf);
 	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
 	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
 	dump->started = true;
 	return json;
 }
 
-/* Ends the dump with the result of its answer. */
-static int dump_end(struct dump *dump, int r) {
-	varlink_call_on_cancel(dump->call, NULL);
-	if (r == VARLINK_E_INVALID)
-		control_error_reason(dump->call, "Internal",
-				     "the answer does not fit the interface");
-	dump_free(dump);
-	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
-}
-
 /* A part: gathers entries, sends a reply when there are enough. */
 static int dump_produce(struct varlink_call *call, void *userdata) {
 	struct dump *dump = userdata;
 	struct object *object = NULL;
-	struct map *map = registry_map(dump->context->registry, dump->map, &object);
+	struct map *map = registry_map(dump->context->image->registry, dump->map, &object);
 	const uint64_t end = uv_hrtime() + DUMP_NS;
 	size_t start = dump->n_bytes;
 	struct map_entry entry;
 	int r;
 
 	if (!map)
-		return dump_end(
-			dump, control_error_not_found(call, "the map: it was detached meanwhile"));
+		return control_work_end(
+			&dump->work,
+			control_error_not_found(call, "the map: it was detached meanwhile"));
 	do {
 		r = map_next(map, &dump->cursor, &entry);
 		if (r)
 			break;
 		if (base64_encoded_size((size_t)entry.n_values * map->spec.value_size) >
 		    DUMP_REPLY_MAX)
-			return dump_end(dump,
-					control_error_limit(call, "bytes of text of one element",
-							    DUMP_REPLY_MAX));
+			return control_work_end(&dump->work,
+						control_error_limit(call,
+								    "bytes of text of one element",
+								    DUMP_REPLY_MAX));
 		r = varlink_json_list_add(&dump->entries,
 					  dump_entry(map, &entry, dump->cursor.order.per_process,
 						     &dump->n_bytes));
@@ -163,17 +143,20 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 			break;
 	} while (dump->n_bytes - start < DUMP_CHUNK_BYTES && uv_hrtime() < end);
 	if (r < 0)
-		return dump_end(dump, control_error_reason(call, "Internal", strerror(-r)));
+		return control_work_end(&dump->work,
+					control_error_reason(call, "Internal", "%s", strerror(-r)));
 	if (r == MAP_E_QUOTA)
-		return dump_end(dump,
-				control_error_limit(call, DUMP_TOO_LARGE,
-						    MAP_SNAPSHOT_BYTES_MAX /
-							    (dump->cursor.order.reader ? 2 : 1)));
+		return control_work_end(
+			&dump->work,
+			control_error_limit(call, DUMP_TOO_LARGE,
+					    MAP_SNAPSHOT_BYTES_MAX /
+						    (dump->cursor.order.reader ? 2 : 1)));
 	if (r == MAP_E_END)
-		return dump_end(dump, varlink_call_reply(call, dump_reply(dump, map, object)));
+		return control_work_end(&dump->work,
+					varlink_call_reply(call, dump_reply(dump, map, object)));
 	if (!dump->more && dump->n_bytes > DUMP_REPLY_MAX)
-		return dump_end(
-			dump,
+		return control_work_end(
+			&dump->work,
 			control_error_limit(
 				call,
 				"bytes of one reply: ask with `more`, or for nonzero elements only",
@@ -181,7 +164,7 @@ static int dump_produce(struct varlink_call *call, void *userdata) {
 	if (dump->more && dump->n_bytes >= DUMP_CHUNK_BYTES) {
 		r = varlink_call_continue(call, dump_reply(dump, map, object));
 		if (r < 0 || r == VARLINK_E_INVALID)
-			return dump_end(dump, r);
+			return control_work_end(&dump->work, r);
 	}
 	return VARLINK_PRODUCE_AGAIN;
 }
@@ -190,9 +173,8 @@ static void dump_start(void *userdata) {
 	struct dump *dump = userdata;
 
 	dump->sync = NULL;
-	if (dump->more ? varlink_call_work(dump->call, dump_produce)
-		       : varlink_call_gather(dump->call, dump_produce))
-		dump_end(dump, 0);
+	control_work_run(&dump->work, dump->more ? varlink_call_work : varlink_call_gather,
+			 dump_produce);
 }
 
 /* What the caller asks for. False: *rp is the answer. */
@@ -233,14 +215,10 @@ int control_dump_map(struct varlink_call *call, json_object *parameters, void *u
 	dump->map = map->id;
 	dump->more = varlink_call_more(call);
 	map_cursor_init(&dump->cursor, &order);
+	control_work_begin(&dump->work, call, dump_free);
 	dump->sync = client_sync(context->client, map, DUMP_SYNC_MS, dump_start, dump, &r);
-	if (r < 0) {
-		free(dump);
-		return r;
-	}
-	dump->call = varlink_call_ref(call);
-	varlink_call_set_userdata(call, dump);
-	varlink_call_on_cancel(call, dump_on_cancel);
+	if (r < 0)
+		return control_work_end(&dump->work, r);
 	if (!dump->sync)
 		dump_start(dump);
 	return 0;

@@ -36,8 +36,8 @@ struct examine_ping {
 };
 
 struct examine {
+	struct control_work work;
 	struct control_context *context;
-	struct varlink_call *call;
 	json_object *checks;
 	struct examine_ping pings[2]; /* image worker, program worker */
 };
@@ -101,8 +101,8 @@ static void examine_capabilities(const struct control_context *context, json_obj
 	else
 		examine_add(
 			checks, "daemon.capabilities", "capabilities of the daemon",
-			context->config->session ? "warning" : "failed",
-			context->config->session
+			context->image->config->session ? "warning" : "failed",
+			context->image->config->session
 				? "a session daemon of a user has none; for eBPF on the host and "
 				  "verified programs use the system's: systemctl start gpuprobed"
 				: "run it by systemd with the unit that came with it: systemctl "
@@ -115,7 +115,7 @@ static void examine_restrictions(const struct control_context *context, json_obj
 	     privileges = examine_status("NoNewPrivs", 10) == 1;
 	const char *id = "daemon.restrictions", *title = "restrictions of the daemon";
 
-	if (context->config->session)
+	if (context->image->config->session)
 		examine_add(checks, id, title, "skipped", NULL,
 			    "a session daemon has the rights of its user");
 	else if (seccomp && privileges && geteuid() != 0)
@@ -187,7 +187,7 @@ static void examine_add_missing(json_object *checks, struct examine_part *part) 
 static void examine_parts(const struct control_context *context, json_object *checks) {
 	struct examine_part parts[] = {
 		{ "verifier", "daemon.verifier", "verification of programs",
-		  context->config->verify ? "failed" : "warning", "" },
+		  context->image->config->verify ? "failed" : "warning", "" },
 		{ "processes", "daemon.processes", "executables of other users' processes",
 		  "warning", "" },
 		{ "compiler", "daemon.compiler", "CUDA compiler", "warning", "" },
@@ -203,8 +203,8 @@ static void examine_parts(const struct control_context *context, json_object *ch
 		missing_feature(context, "compiler") ?: "the driver's own",
 		missing_feature(context, "patch") ?: "not built in: PTX engine only",
 		"no program runs with one",
-		context->config->toolkit ?: "none is named",
-		context->config->metrics.n ? "written as configured" : "not asked for"
+		context->image->config->toolkit ?: "none is named",
+		context->image->config->metrics.n ? "written as configured" : "not asked for"
 	};
 
 	missing_each(context, examine_take_missing, parts);
@@ -263,7 +263,7 @@ static void examine_hooks(struct control_context *context, const struct varlink_
 /* Where to look: a session daemon has no journal. */
 static const char *examine_log(const struct control_context *context, const char *service,
 			       const char *session) {
-	return context->config->session ? session : service;
+	return context->image->config->session ? session : service;
 }
 
 static void examine_cache(const struct control_context *context, json_object *checks) {
@@ -321,17 +321,16 @@ static uint64_t examine_now(void) {
 }
 
 static void examine_finish(struct examine *examine) {
-	struct varlink_call *call = examine->call;
+	struct varlink_call *call = examine->work.call;
 	json_object *json = json_object_new_object();
 
 	examine_parts(examine->context, examine->checks);
 	examine_rest(examine->context, examine->checks);
 	examine_hooks(examine->context, call, examine->checks);
 	json_add(json, "checks", examine->checks);
-	varlink_call_on_cancel(call, NULL);
+	examine->checks = NULL;
 	varlink_call_reply(call, json);
-	varlink_call_unref(call);
-	free(examine);
+	control_work_end(&examine->work, 0);
 }
 
 static void examine_on_pong(struct worker_task *task, int result, json_object *reply,
@@ -354,8 +353,7 @@ static void examine_on_pong(struct worker_task *task, int result, json_object *r
 		examine_finish(examine);
 }
 
-/* The caller is gone. */
-static void examine_on_cancel(struct varlink_call *call, void *userdata) {
+static void examine_free(void *userdata) {
 	struct examine *examine = userdata;
 
 	for (size_t i = 0; i < 2; i++)
@@ -363,7 +361,6 @@ static void examine_on_cancel(struct varlink_call *call, void *userdata) {
 			worker_task_forget(examine->pings[i].task);
 	json_object_put(examine->checks);
 	free(examine);
-	varlink_call_unref(call);
 }
 
 static int examine_ping(struct examine *examine, size_t index, struct worker_pool *pool,
@@ -392,10 +389,8 @@ int control_examine(struct varlink_call *call, json_object *parameters, void *us
 	if (!examine)
 		return -ENOMEM;
 	examine->context = context;
-	examine->call = varlink_call_ref(call);
 	examine->checks = json_object_new_array();
-	varlink_call_set_userdata(call, examine);
-	varlink_call_on_cancel(call, examine_on_cancel);
+	control_work_begin(&examine->work, call, examine_free);
 	examine_capabilities(context, examine->checks);
 	examine_restrictions(context, examine->checks);
 	for (size_t i = 0; i < 2; i++)

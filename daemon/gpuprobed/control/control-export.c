@@ -26,7 +26,7 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
-	registry_map(context->registry, map->id, &object);
+	registry_map(context->image->registry, map->id, &object);
 	r = map_export_options_from_json(&options, parameters, &refusal);
 	if (r == 0 && options.name &&
 	    strncmp(options.name, MAP_EXPORT_PREFIX, strlen(MAP_EXPORT_PREFIX)) != 0 &&
@@ -37,17 +37,18 @@ int control_export_map(struct varlink_call *call, json_object *parameters, void 
 					    "exporter would spoil what that one says): begin it "
 					    "with " MAP_EXPORT_PREFIX);
 	if (r == 0)
-		r = map_exports_add(context->exports, map, object, &options, &export, &refusal);
+		r = map_exports_add(context->attach->exports, map, object, &options, &export,
+				    &refusal);
 	if (r == MAP_EXPORT_E_INVALID)
 		return control_error_argument(call, refusal.parameter, refusal.reason);
 	if (r == MAP_EXPORT_E_LIMIT)
-		return context->exports->n >= MAP_EXPORTS_MAX
+		return context->attach->exports->n >= MAP_EXPORTS_MAX
 			       ? control_error_limit(call, "exported maps", MAP_EXPORTS_MAX)
 			       : control_error_limit(call, "exported maps of a user",
 						     MAP_EXPORTS_UID_MAX);
 	if (r < 0)
 		return r;
-	keep_changed(context->keep);
+	keep_changed(context->client->keep);
 	parameters = json_object_new_object();
 	json_add(parameters, "export", map_export_json(export));
 	return varlink_call_reply(call, parameters);
@@ -57,20 +58,17 @@ int control_unexport_map(struct varlink_call *call, json_object *parameters, voi
 	const char *name = json_string_of(parameters, "map");
 	struct control_context *context = userdata;
 	struct map_export *export;
-	char what[300];
 	struct map *map;
 	int r = 0;
 
 	map = control_find_map(context, call, name, &r);
 	if (!map)
 		return r;
-	export = map_exports_find(context->exports, map->id);
-	if (!export) {
-		snprintf(what, sizeof(what), "an export of map %s", name);
-		return control_error_not_found(call, what);
-	}
-	map_exports_remove(context->exports, export);
-	keep_changed(context->keep);
+	export = map_exports_find(context->attach->exports, map->id);
+	if (!export)
+		return control_error_not_found(call, "an export of map %.282s", name);
+	map_exports_remove(context->attach->exports, export);
+	keep_changed(context->client->keep);
 	return varlink_call_reply(call, NULL);
 }
 
@@ -79,7 +77,7 @@ int control_list_exports(struct varlink_call *call, json_object *parameters, voi
 	const struct control_context *context = userdata;
 	const struct map_export *export;
 
-	TAILQ_FOREACH(export, &context->exports->list, link)
+	TAILQ_FOREACH(export, &context->attach->exports->list, link)
 		if (control_may_see(call, export->owner))
 			json_append(exports, map_export_json(export));
 	json_add(json, "exports", exports);
@@ -89,35 +87,30 @@ int control_list_exports(struct varlink_call *call, json_object *parameters, voi
 /* ---- Metrics ---- */
 
 struct metrics_call {
-	struct varlink_call *call;
+	struct control_work work;
 	struct metrics_run *run;
 };
 
-static void metrics_call_free(struct metrics_call *metrics) {
-	varlink_call_unref(metrics->call);
-	free(metrics);
-}
-
-static void metrics_call_on_cancel(struct varlink_call *call, void *userdata) {
+static void metrics_call_free(void *userdata) {
 	struct metrics_call *metrics = userdata;
 
 	metrics_run_cancel(metrics->run);
-	metrics_call_free(metrics);
+	free(metrics);
 }
 
 static void metrics_call_on_text(struct metrics_text *text, void *userdata) {
 	struct metrics_call *metrics = userdata;
 	json_object *json;
 
-	varlink_call_on_cancel(metrics->call, NULL);
+	metrics->run = NULL;
 	if (!text) {
-		control_error_reason(metrics->call, "Internal", "no memory");
+		control_error_reason(metrics->work.call, "Internal", "no memory");
 	} else {
 		json = json_object_new_object();
 		json_add(json, "text", json_object_new_string_len(text->data, (int)text->n));
-		varlink_call_reply(metrics->call, json);
+		varlink_call_reply(metrics->work.call, json);
 	}
-	metrics_call_free(metrics);
+	control_work_end(&metrics->work, 0);
 }
 
 int control_metrics(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -141,8 +134,6 @@ int control_metrics(struct varlink_call *call, json_object *parameters, void *us
 						     METRICS_RUNS_MAX)
 			       : r;
 	}
-	metrics->call = varlink_call_ref(call);
-	varlink_call_set_userdata(call, metrics);
-	varlink_call_on_cancel(call, metrics_call_on_cancel);
+	control_work_begin(&metrics->work, call, metrics_call_free);
 	return 0;
 }

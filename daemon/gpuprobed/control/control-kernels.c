@@ -53,30 +53,15 @@ bool kernels_list_take(struct kernels_list *list, json_object *array, size_t n_b
 }
 
 struct kernels_call {
-	struct varlink_call *call;
+	struct control_work work;
 	struct kernels_list list;
 };
 
-static void kernels_call_free(struct kernels_call *listing) {
-	struct varlink_call *call = listing->call;
+static void kernels_call_free(void *userdata) {
+	struct kernels_call *listing = userdata;
 
 	kernels_list_deinit(&listing->list);
 	free(listing);
-	varlink_call_unref(call);
-}
-
-static void kernels_call_on_cancel(struct varlink_call *call, void *userdata) {
-	kernels_call_free(userdata);
-}
-
-/* Sends the last reply. */
-static int kernels_call_end(struct kernels_call *listing, json_object *reply) {
-	int r;
-
-	varlink_call_on_cancel(listing->call, NULL);
-	r = varlink_call_reply(listing->call, reply);
-	kernels_call_free(listing);
-	return r;
 }
 
 /* A part of the list, or one reply. */
@@ -88,21 +73,16 @@ static int kernels_call_turn(struct varlink_call *call, void *userdata) {
 	int r;
 
 	r = kernels_list_gather(&listing->list);
-	if (r < 0) {
-		varlink_call_on_cancel(call, NULL);
-		r = control_error_reason(call, "Internal", "no memory");
-		kernels_call_free(listing);
-		return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
-	}
-	if (!varlink_call_hold(call, kernels_list_memory(&listing->list))) {
-		varlink_call_on_cancel(call, NULL);
-		r = control_error_limit(call,
-					"bytes of lists of kernels that are made for one user at a "
-					"time: ask when others are through",
-					VARLINK_BYTES_PER_UID_MAX / 2);
-		kernels_call_free(listing);
-		return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
-	}
+	if (r < 0)
+		return control_work_end(&listing->work,
+					control_error_reason(call, "Internal", "no memory"));
+	if (!varlink_call_hold(call, kernels_list_memory(&listing->list)))
+		return control_work_end(
+			&listing->work,
+			control_error_limit(call,
+					    "bytes of lists of kernels that are made for one user "
+					    "at a time: ask when others are through",
+					    VARLINK_BYTES_PER_UID_MAX / 2));
 	if (r > 0)
 		return VARLINK_PRODUCE_AGAIN;
 	json = json_object_new_object();
@@ -111,14 +91,10 @@ static int kernels_call_turn(struct varlink_call *call, void *userdata) {
 				 more ? KERNELS_CHUNK_BYTES : KERNELS_BYTES_MAX);
 	json_object_object_add(json, "kernels", array);
 	if (!more || !left)
-		r = kernels_call_end(listing, json);
-	else
-		r = varlink_call_continue(call, json);
-	if (more && left && (r < 0 || r == VARLINK_E_INVALID)) {
-		varlink_call_on_cancel(call, NULL);
-		kernels_call_free(listing);
-	}
-	return r < 0 ? r : r == VARLINK_E_INVALID ? -EINVAL : VARLINK_PRODUCE_AGAIN;
+		return control_work_end(&listing->work, varlink_call_reply(call, json));
+	r = varlink_call_continue(call, json);
+	return r < 0 || r == VARLINK_E_INVALID ? control_work_end(&listing->work, r)
+					       : VARLINK_PRODUCE_AGAIN;
 }
 
 int control_list_kernels(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -139,12 +115,7 @@ int control_list_kernels(struct varlink_call *call, json_object *parameters, voi
 		free(listing);
 		return r;
 	}
-	listing->call = varlink_call_ref(call);
-	varlink_call_set_userdata(call, listing);
-	varlink_call_on_cancel(call, kernels_call_on_cancel);
-	if (varlink_call_work(call, kernels_call_turn)) {
-		varlink_call_on_cancel(call, NULL);
-		kernels_call_free(listing);
-	}
+	control_work_begin(&listing->work, call, kernels_call_free);
+	control_work_run(&listing->work, varlink_call_work, kernels_call_turn);
 	return 0;
 }

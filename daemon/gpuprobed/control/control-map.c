@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base64.h"
 #include "lib/json.h"
 
 json_object *control_map_json(const struct map *map, const struct object *object) {
@@ -42,38 +43,44 @@ json_object *control_map_json(const struct map *map, const struct object *object
 	return json;
 }
 
+void control_add_base64(json_object *json, const char *key, const void *data, size_t n) {
+	char *text = malloc(base64_encoded_size(n));
+
+	if (!text)
+		return;
+	base64_encode(text, data, n);
+	json_add_text(json, key, text);
+	free(text);
+}
+
 struct map *control_find_map(const struct control_context *context, struct varlink_call *call,
 			     const char *name, int *rp) {
-	struct map *found = NULL;
+	struct map *found = NULL, *map;
 	json_object *ids = json_object_new_array();
-	const struct object *object;
+	struct registry_place place = {};
 	size_t n = 0;
 	char *end;
 	unsigned long long id = strtoull(name, &end, 10);
 	bool by_id = name[0] >= '0' && name[0] <= '9' && !*end;
 
-	TAILQ_FOREACH(object, &context->registry->objects, link) {
-		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps;
-		     i++) {
-			struct map *map = object->maps[i];
-
-			if (!map || (by_id ? map->id != id : strcmp(map->name, name) != 0))
-				continue;
-			found = map;
-			n++;
-			json_append_int(ids, map->id);
-		}
+	while ((map = registry_next_map(context->image->registry, &place))) {
+		if (!control_may_see(call, map->owner) ||
+		    (by_id ? map->id != id : strcmp(map->name, name) != 0))
+			continue;
+		found = map;
+		n++;
+		json_append_int(ids, map->id);
 	}
 	if (n > 1) {
 		json_object *json = json_object_new_object();
 
 		json_add_text(json, "what", name);
 		json_add(json, "ids", ids);
-		*rp = varlink_call_error(call, "io.gpuprobe.control.Ambiguous", json);
+		*rp = varlink_call_error(call, CONTROL_INTERFACE "Ambiguous", json);
 		return NULL;
 	}
 	json_object_put(ids);
 	if (!found)
-		*rp = control_error_not_found(call, name);
+		*rp = control_error_not_found(call, "%s", name);
 	return found;
 }

@@ -84,19 +84,20 @@ static json_object *control_patches_json(const struct control_context *context,
 static json_object *control_program_json(const struct control_context *context,
 					 const struct attachment *attachment) {
 	json_object *json = json_object_new_object(), *maps = json_object_new_array();
+	const struct gpu_program *program = attachment_gpu(attachment);
 	const struct object *object = attachment->object;
 
 	json_add(json, "attachment", control_attachment_json(attachment));
-	json_add_text(json, "symbol", attachment->symbol);
-	json_add_int(json, "ptx_size", attachment->size);
-	json_add_int(json, "local_bytes", attachment->local_bytes);
-	json_add_int(json, "isa", attachment->isa);
-	json_add_int(json, "target", attachment->target);
+	json_add_text(json, "symbol", program->symbol);
+	json_add_int(json, "ptx_size", program->size);
+	json_add_int(json, "local_bytes", program->local_bytes);
+	json_add_int(json, "isa", program->isa);
+	json_add_int(json, "target", program->target);
 	for (size_t i = 0; i < object->n_maps; i++)
-		if (attachment->maps >> i & 1 && object->maps[i])
+		if (program->maps >> i & 1 && object->maps[i])
 			json_append_string(maps, object->maps[i]->spec.name);
 	json_add(json, "maps", maps);
-	json_add_text(json, "sass", attachment->patch_fd >= 0 ? "" : attachment->patch_reason);
+	json_add_text(json, "sass", program->patch_fd >= 0 ? "" : program->patch_reason);
 	json_add(json, "patches", control_patches_json(context, attachment));
 	return json;
 }
@@ -119,14 +120,15 @@ int control_show_program(struct varlink_call *call, json_object *parameters, voi
 	json_object *json, *programs = json_object_new_array();
 	const struct attachment *attachment;
 
-	process_table_count(context->image->processes, context->registry);
-	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
-		if (!attachment->on_host && control_may_see(call, attachment->object->owner) &&
+	process_table_count(context->image->processes, context->image->registry);
+	TAILQ_FOREACH(attachment, &context->image->registry->attachments, link)
+		if (attachment_gpu(attachment) &&
+		    control_may_see(call, attachment->object->owner) &&
 		    control_means_program(program, attachment))
 			json_append(programs, control_program_json(context, attachment));
 	if (!json_object_array_length(programs)) {
 		json_object_put(programs);
-		return control_error_not_found(call, program);
+		return control_error_not_found(call, "%s", program);
 	}
 	json = json_object_new_object();
 	json_add(json, "programs", programs);

@@ -52,9 +52,9 @@ enum reader_state {
 };
 
 struct ring_reader {
+	struct control_work work;
 	LIST_ENTRY(ring_reader) link;
 	struct control_context *context;
-	struct varlink_call *call;
 	bool log;
 	uint64_t map; /* that it reads; 0: logs */
 	uint64_t object; /* logs: of this object; 0: of all that the caller may see */
@@ -85,7 +85,7 @@ struct ring_reader {
 /* ---- its maps ---- */
 
 static uid_t reader_uid(const struct ring_reader *reader) {
-	return varlink_call_peer(reader->call)->uid;
+	return varlink_call_peer(reader->work.call)->uid;
 }
 
 /* Whether the log of the object goes to the other one of two readers, who is its owner. */
@@ -100,11 +100,12 @@ static bool reader_means(const struct ring_reader *reader, const struct object *
 			 const struct map *map) {
 	const struct ring_reader *other;
 
-	if (!map || map->spec.layout.kind != MAP_KIND_RING)
+	if (map->spec.layout.kind != MAP_KIND_RING)
 		return false;
 	if (!reader->log)
 		return map->id == reader->map;
-	if (strcmp(map->name, LOG_MAP_NAME) != 0 || !control_may_see(reader->call, object->owner) ||
+	if (strcmp(map->name, LOG_MAP_NAME) != 0 ||
+	    !control_may_see(reader->work.call, object->owner) ||
 	    (reader->object && reader->object != object->id))
 		return false;
 	LIST_FOREACH(other, &reader->context->ring_readers, link)
@@ -113,28 +114,19 @@ static bool reader_means(const struct ring_reader *reader, const struct object *
 	return true;
 }
 
-/* Where reader_next() is: begin with {}. Maps do not come or go meanwhile. */
-struct reader_place {
-	struct object *object;
-	size_t i;
-};
+/* Its maps, as registry_next_map(). */
+static struct map *reader_next(const struct ring_reader *reader, struct registry_place *place) {
+	struct map *map;
 
-static struct map *reader_next(const struct ring_reader *reader, struct reader_place *place) {
-	if (!place->object)
-		place->object = TAILQ_FIRST(&reader->context->registry->objects);
-	for (; place->object; place->object = TAILQ_NEXT(place->object, link), place->i = 0)
-		while (place->i < place->object->n_maps) {
-			struct map *map = place->object->maps[place->i++];
-
-			if (reader_means(reader, place->object, map))
-				return map;
-		}
-	return NULL;
+	do
+		map = registry_next_map(reader->context->image->registry, place);
+	while (map && !reader_means(reader, place->object, map));
+	return map;
 }
 
 static uint64_t reader_lost(const struct ring_reader *reader) {
 	uint64_t lost = reader->malformed;
-	struct reader_place place = {};
+	struct registry_place place = {};
 	const struct map *map;
 
 	while ((map = reader_next(reader, &place)))
@@ -144,7 +136,7 @@ static uint64_t reader_lost(const struct ring_reader *reader) {
 
 /* Whether two readers would take records from each other. */
 static bool readers_clash(const struct ring_reader *a, const struct ring_reader *b) {
-	struct reader_place place = {};
+	struct registry_place place = {};
 	const struct map *map;
 
 	while ((map = reader_next(a, &place)))
@@ -154,7 +146,7 @@ static bool readers_clash(const struct ring_reader *a, const struct ring_reader 
 	/* logs of objects to come */
 	return a->log && b->log && !a->object && !b->object &&
 	       (reader_uid(a) == reader_uid(b) ||
-		(control_is_admin(a->call) && control_is_admin(b->call)));
+		(control_is_admin(a->work.call) && control_is_admin(b->work.call)));
 }
 
 /* ---- replies ---- */
@@ -199,12 +191,13 @@ static bool reader_take_raw(const struct ring_batch *batch, void *userdata) {
 static void reader_add_program(const struct ring_reader *reader, json_object *json,
 			       uint16_t index) {
 	const struct attachment *attachment;
-	const char *end;
 	char name[32];
 
 	snprintf(name, sizeof(name), "_p%u", index);
-	TAILQ_FOREACH(attachment, &reader->context->registry->attachments, link) {
-		end = strrchr(attachment->symbol, '_');
+	TAILQ_FOREACH(attachment, &reader->context->image->registry->attachments, link) {
+		const struct gpu_program *program = attachment_gpu(attachment);
+		const char *end = program ? strrchr(program->symbol, '_') : NULL;
+
 		if (attachment->object == reader->source_object && end && !strcmp(end, name)) {
 			json_add_text(json, "program", attachment->program);
 			return;
@@ -254,20 +247,10 @@ static int compare_lines(const void *a, const void *b) {
 	return x < y ? -1 : x > y;
 }
 
-static void reader_add_base64(json_object *json, const char *key, const void *data, size_t n) {
-	char *text = malloc(base64_encoded_size(n));
-
-	if (!text)
-		return;
-	base64_encode(text, data, n);
-	json_add_text(json, key, text);
-	free(text);
-}
-
 /* The parameters of a reply with what was gathered so far. */
 static json_object *reader_reply(struct ring_reader *reader) {
 	json_object *json = json_object_new_object();
-	struct reader_place place = {};
+	struct registry_place place = {};
 	const struct map *map = reader_next(reader, &place);
 
 	if (reader->log) {
@@ -282,9 +265,9 @@ static json_object *reader_reply(struct ring_reader *reader) {
 	json_add_int(json, "lost", reader->lost);
 	if (!reader->log) {
 		if (map && !reader->started && place.object->btf)
-			reader_add_base64(json, "btf", place.object->btf, place.object->n_btf);
+			control_add_base64(json, "btf", place.object->btf, place.object->n_btf);
 		if (reader->raw)
-			reader_add_base64(json, "batches", reader->raw, reader->n_raw);
+			control_add_base64(json, "batches", reader->raw, reader->n_raw);
 		reader->n_raw = 0;
 		json_add_int(json, "btf_value_type", map ? map->spec.btf_value_type : 0);
 	}
@@ -330,7 +313,7 @@ static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 
 	reader->n_enough = reader->n_bytes + n_bytes;
 	for (int pass = 0; pass < 2; pass++) {
-		struct reader_place place = {};
+		struct registry_place place = {};
 		size_t ordinal = 0;
 		struct map *map;
 
@@ -347,7 +330,7 @@ static int reader_take(struct ring_reader *reader, size_t n_bytes) {
 
 /* Every consumer goes on to the end, or only to what its rings can hold now. */
 static void reader_limit(const struct ring_reader *reader) {
-	struct reader_place place = {};
+	struct registry_place place = {};
 	const struct map *map;
 
 	while ((map = reader_next(reader, &place)))
@@ -360,8 +343,8 @@ static void reader_closed(uv_handle_t *handle) {
 	free(handle->data);
 }
 
-static void reader_free(struct ring_reader *reader) {
-	struct varlink_call *call = reader->call;
+static void reader_free(void *userdata) {
+	struct ring_reader *reader = userdata;
 	const struct ring_reader *other;
 
 	LIST_REMOVE(reader, link);
@@ -374,27 +357,12 @@ static void reader_free(struct ring_reader *reader) {
 	varlink_json_list_deinit(&reader->records);
 	free(reader->raw);
 	uv_close((uv_handle_t *)&reader->timer, reader_closed);
-	varlink_call_unref(call);
-}
-
-static void reader_on_cancel(struct varlink_call *call, void *userdata) {
-	reader_free(userdata);
-}
-
-/* Ends the call with the result of its answer. */
-static int reader_end(struct ring_reader *reader, int r) {
-	varlink_call_on_cancel(reader->call, NULL);
-	if (r == VARLINK_E_INVALID)
-		control_error_reason(reader->call, "Internal",
-				     "the answer does not fit the interface");
-	reader_free(reader);
-	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
 }
 
 static void reader_on_timer(uv_timer_t *timer) {
 	struct ring_reader *reader = timer->data;
 
-	varlink_call_wake(reader->call);
+	varlink_call_wake(reader->work.call);
 }
 
 /* The next turn, after some time. */
@@ -411,7 +379,7 @@ static void reader_on_refreshed(void *userdata) {
 
 /* The first of its maps with an id above that which was asked last. */
 static struct map *reader_next_sync(struct ring_reader *reader) {
-	struct reader_place place = {};
+	struct registry_place place = {};
 	struct map *map, *found = NULL;
 
 	while ((map = reader_next(reader, &place)))
@@ -423,14 +391,14 @@ static struct map *reader_next_sync(struct ring_reader *reader) {
 
 /* Asks for a copy of the counters of one map now and then, if processes make none on their own. */
 static void reader_refresh(struct ring_reader *reader) {
-	const unsigned int period = reader->context->config->mirror_period_ms;
+	const unsigned int period = reader->context->image->config->mirror_period_ms;
 	const struct map *map;
 	int r;
 
 	if (reader->sync || (period && period <= READER_REFRESH_MS) ||
-	    uv_now(reader->context->loop) - reader->synced < READER_REFRESH_MS)
+	    uv_now(reader->context->image->loop) - reader->synced < READER_REFRESH_MS)
 		return;
-	reader->synced = uv_now(reader->context->loop);
+	reader->synced = uv_now(reader->context->image->loop);
 	map = reader_next_sync(reader);
 	if (map)
 		reader->sync = client_sync(reader->context->client, map, READER_REFRESH_MS,
@@ -440,7 +408,7 @@ static void reader_refresh(struct ring_reader *reader) {
 /* Asks for the counters of all its maps, one after the other. */
 static void reader_sync_next(void *userdata) {
 	struct ring_reader *reader = userdata;
-	uint64_t waited = uv_now(reader->context->loop) - reader->synced;
+	uint64_t waited = uv_now(reader->context->image->loop) - reader->synced;
 	struct map *map;
 	int r;
 
@@ -459,7 +427,7 @@ static int reader_finish(struct ring_reader *reader) {
 	if (reader->sync)
 		client_sync_cancel(reader->sync);
 	reader->state = READER_SYNCING;
-	reader->synced = uv_now(reader->context->loop);
+	reader->synced = uv_now(reader->context->image->loop);
 	reader->synced_map = 0;
 	reader_sync_next(reader);
 	return VARLINK_PRODUCE_IDLE;
@@ -473,12 +441,14 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 	if (reader->state == READER_SYNCING)
 		return VARLINK_PRODUCE_IDLE;
 	if (reader->state == READER_LAST)
-		return reader_end(reader, varlink_call_reply(call, reader_reply(reader)));
+		return control_work_end(&reader->work,
+					varlink_call_reply(call, reader_reply(reader)));
 	r = reader_take(reader, READER_CHUNK_BYTES);
 	if (r == -ESTALE && reader->log)
 		return reader_finish(reader);
 	if (r == -ESTALE)
-		return reader_end(reader, control_error_not_found(call, READER_DETACHED));
+		return control_work_end(&reader->work,
+					control_error_not_found(call, READER_DETACHED));
 	if (!reader->more)
 		return r == RING_E_EMPTY || reader->n_bytes >= READER_SINGLE_BYTES
 			       ? reader_finish(reader)
@@ -487,7 +457,7 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 	if (reader->n_bytes || (reader->follow && reader_lost(reader) != reader->lost)) {
 		reader->pause_ms = 1;
 		r = varlink_call_continue(call, reader_reply(reader));
-		return r < 0 || r == VARLINK_E_INVALID ? reader_end(reader, r)
+		return r < 0 || r == VARLINK_E_INVALID ? control_work_end(&reader->work, r)
 						       : VARLINK_PRODUCE_AGAIN;
 	}
 	if (r != RING_E_EMPTY) /* who sends nothing is not asked again */
@@ -505,12 +475,10 @@ static int reader_turn(struct varlink_call *call, void *userdata) {
 
 /* Another reader has its records. */
 static int reader_refuse(const struct ring_reader *other, struct varlink_call *call) {
-	char reason[128];
-
-	snprintf(reason, sizeof(reason),
-		 "process %d reads it already (%s), and a record goes to one reader only",
-		 (int)varlink_call_peer(other->call)->pid, other->log ? "ReadLog" : "ReadRing");
-	return control_error_reason(call, "Unavailable", reason);
+	return control_error_reason(
+		call, "Unavailable",
+		"process %d reads it already (%s), and a record goes to one reader only",
+		(int)varlink_call_peer(other->work.call)->pid, other->log ? "ReadLog" : "ReadRing");
 }
 
 /* Starts a reader of one map, or of logs if it is 0. */
@@ -524,15 +492,15 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 	if (!reader)
 		return -ENOMEM;
 	reader->context = context;
-	reader->call = varlink_call_ref(call);
+	reader->work.call = call;
 	reader->log = !map;
 	reader->map = map;
 	reader->object = object;
 	reader->more = varlink_call_more(call);
 	reader->follow = reader->more && json_bool_of(parameters, "follow");
 	reader->pause_ms = 1;
-	reader->last_instance = context->registry->last_instance;
-	reader->synced = uv_now(context->loop);
+	reader->last_instance = context->image->registry->last_instance;
+	reader->synced = uv_now(context->image->loop);
 	reader->lines = reader->log ? json_object_new_array() : NULL;
 	if (map && json_bool_of(parameters, "raw")) {
 		reader->raw = malloc(READER_RAW_SIZE(reader->more));
@@ -547,18 +515,15 @@ static int reader_start(struct control_context *context, struct varlink_call *ca
 		json_object_put(reader->lines);
 		free(reader->raw);
 		free(reader);
-		varlink_call_unref(call);
 		return r;
 	}
 	LIST_INSERT_HEAD(&context->ring_readers, reader, link);
-	uv_timer_init(context->loop, &reader->timer);
+	uv_timer_init(context->image->loop, &reader->timer);
 	reader->timer.data = reader;
 	reader_limit(reader);
-	varlink_call_set_userdata(call, reader);
-	varlink_call_on_cancel(call, reader_on_cancel);
-	if (reader->more ? varlink_call_stream(call, reader_turn)
-			 : varlink_call_gather(call, reader_turn))
-		reader_end(reader, 0);
+	control_work_begin(&reader->work, call, reader_free);
+	control_work_run(&reader->work, reader->more ? varlink_call_stream : varlink_call_gather,
+			 reader_turn);
 	return 0;
 }
 
@@ -579,15 +544,11 @@ int control_read_ring(struct varlink_call *call, json_object *parameters, void *
 int control_read_log(struct varlink_call *call, json_object *parameters, void *userdata) {
 	json_object *member = json_member(parameters, "object");
 	struct control_context *context = userdata;
-	const struct object *object;
-	int64_t id = member ? json_object_get_int64(member) : 0;
-	char what[64];
+	const int64_t id = json_object_get_int64(member);
+	const struct object *object =
+		id > 0 ? registry_object(context->image->registry, (uint64_t)id) : NULL;
 
-	if (!member)
-		return reader_start(context, call, parameters, 0, 0);
-	TAILQ_FOREACH(object, &context->registry->objects, link)
-		if (id > 0 && object->id == (uint64_t)id && control_may_see(call, object->owner))
-			return reader_start(context, call, parameters, 0, object->id);
-	snprintf(what, sizeof(what), "object %lld", (long long)id);
-	return control_error_not_found(call, what);
+	if (member && (!object || !control_may_see(call, object->owner)))
+		return control_error_not_found(call, "object %lld", (long long)id);
+	return reader_start(context, call, parameters, 0, object ? object->id : 0);
 }

@@ -36,7 +36,7 @@
 
 /* A call of Trace in work. */
 struct control_trace {
-	struct varlink_call *call;
+	struct control_work work;
 	const struct trace_table *table;
 	struct trace_session *session;
 	bool started; /* the first reply is out */
@@ -234,8 +234,8 @@ static bool take_options(json_object *parameters, struct control_trace *trace,
 
 /* ---- the stream ---- */
 
-static void control_trace_free(struct control_trace *trace) {
-	struct varlink_call *call = trace->call;
+static void control_trace_free(void *userdata) {
+	struct control_trace *trace = userdata;
 
 	trace_session_free(trace->session);
 	free(trace->pids);
@@ -243,11 +243,6 @@ static void control_trace_free(struct control_trace *trace) {
 	free(trace->probes);
 	free(trace->text);
 	free(trace);
-	varlink_call_unref(call);
-}
-
-static void control_trace_on_cancel(struct varlink_call *call, void *userdata) {
-	control_trace_free(userdata);
 }
 
 /* The parameters of a reply with what waits longest. */
@@ -272,16 +267,6 @@ static json_object *control_trace_reply(struct control_trace *trace) {
 	return json;
 }
 
-/* Ends the call. */
-static int control_trace_end(struct control_trace *trace, int r) {
-	varlink_call_on_cancel(trace->call, NULL);
-	if (r == VARLINK_E_INVALID)
-		control_error_reason(trace->call, "Internal",
-				     "the answer does not fit the interface");
-	control_trace_free(trace);
-	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
-}
-
 static int control_trace_turn(struct varlink_call *call, void *userdata) {
 	struct control_trace *trace = userdata;
 	json_object *json;
@@ -294,11 +279,11 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 	if (trace_session_finished(trace->session) && !trace_session_waiting(trace->session)) {
 		if (trace_table_stopping(trace->table))
 			json_add_text(json, "notice", "the daemon is stopped or restarted");
-		return control_trace_end(trace, varlink_call_reply(call, json));
+		return control_work_end(&trace->work, varlink_call_reply(call, json));
 	}
 	r = varlink_call_continue(call, json);
 	if (r)
-		return control_trace_end(trace, r);
+		return control_work_end(&trace->work, r);
 	/* replies that are not full wait for the session's timer */
 	return trace_session_waiting(trace->session) ? VARLINK_PRODUCE_AGAIN : VARLINK_PRODUCE_IDLE;
 }
@@ -306,13 +291,11 @@ static int control_trace_turn(struct varlink_call *call, void *userdata) {
 static void control_trace_on_wake(struct trace_session *session, void *userdata) {
 	struct control_trace *trace = userdata;
 
-	varlink_call_wake(trace->call);
+	varlink_call_wake(trace->work.call);
 }
 
 static int control_trace_refuse(struct varlink_call *call, const struct trace_table *table, int r,
 				uint32_t pid) {
-	char text[128];
-
 	switch (r) {
 	case TRACE_E_SESSIONS:
 		return control_error_limit(
@@ -328,18 +311,17 @@ static int control_trace_refuse(struct varlink_call *call, const struct trace_ta
 			"traces that one user begins, one after the other: ask again in a moment",
 			1);
 	case TRACE_E_GONE:
-		snprintf(text, sizeof(text), "process %u", pid);
-		return control_error_not_found(call, text);
+		return control_error_not_found(call, "process %u", pid);
 	case TRACE_E_FOREIGN:
-		snprintf(text, sizeof(text),
-			 "process %u is not yours alone: members of the group gpuprobe may trace "
-			 "those of others",
-			 pid);
-		return control_error_reason(call, "PermissionDenied", text);
+		return control_error_reason(
+			call, "PermissionDenied",
+			"process %u is not yours alone: members of the group gpuprobe may trace "
+			"those of others",
+			pid);
 	case TRACE_E_EXCLUDED:
-		snprintf(text, sizeof(text), "process %u is excluded by configuration (exclude)",
-			 pid);
-		return control_error_reason(call, "PermissionDenied", text);
+		return control_error_reason(call, "PermissionDenied",
+					    "process %u is excluded by configuration (exclude)",
+					    pid);
 	case -ESHUTDOWN:
 		return control_error_reason(call, "Unavailable", "the daemon stops");
 	}
@@ -357,13 +339,13 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 	trace = calloc(1, sizeof(*trace));
 	if (!trace)
 		return -ENOMEM;
-	trace->call = varlink_call_ref(call);
+	control_work_begin(&trace->work, call, control_trace_free);
 	trace->table = context->client->traces;
 	trace->text = malloc(base64_encoded_size(TRACE_CHUNK_SIZE));
 	config.userdata = trace;
 	config.options.caller = varlink_call_peer(call)->uid;
 	config.options.all_users = control_may_attach(call);
-	config.options.own_files = context->config->user_attach;
+	config.options.own_files = context->image->config->user_attach;
 	r = !trace->text ? -ENOMEM : 0;
 	if (r == 0 && !take_options(parameters, trace, &config, &f))
 		r = control_error_argument(call, f.parameter, f.reason);
@@ -377,18 +359,13 @@ int control_trace(struct varlink_call *call, json_object *parameters, void *user
 		if (r)
 			r = control_trace_refuse(call, context->client->traces, r, bad_pid);
 	}
-	if (!trace->session) {
-		control_trace_free(trace);
-		return r;
-	}
+	if (!trace->session)
+		return control_work_end(&trace->work, r);
 	/* who sees what others do is always named */
 	if (config.options.all_users || log_limit_may(context->trace_lines, config.options.caller))
 		log_info(TRACE_BEGAN " uid %u", (unsigned)config.options.caller);
-	varlink_call_set_userdata(call, trace);
-	varlink_call_on_cancel(call, control_trace_on_cancel);
 	varlink_call_be_patient(call);
-	if (varlink_call_stream(call, control_trace_turn))
-		control_trace_end(trace, 0);
+	control_work_run(&trace->work, varlink_call_stream, control_trace_turn);
 	return 0;
 }
 
@@ -413,7 +390,7 @@ int control_list_hooks(struct varlink_call *call, json_object *parameters, void 
 	r = trace_hooks_list(pattern, attached, n, &hooks);
 	control_have_read_hooks(context, call, began);
 	if (r < 0)
-		return control_error_reason(call, "Internal", strerror(-r));
+		return control_error_reason(call, "Internal", "%s", strerror(-r));
 	json = json_object_new_object();
 	json_add(json, "hooks", hooks);
 	return varlink_call_reply(call, json);

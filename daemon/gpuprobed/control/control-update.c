@@ -23,46 +23,39 @@
 #define UPDATE_LARGE_MAX (16 << 20) /* bytes of a map that has inputs: map-start.c */
 
 struct update {
+	struct control_work work;
 	struct control_context *context;
-	struct varlink_call *call;
 	struct sync_request *sync;
 	uint64_t map;
 	uint64_t flags;
 	unsigned char *key, *value; /* value NULL: to be deleted */
 };
 
-static void update_free(struct update *update) {
-	struct varlink_call *call = update->call;
+static void update_free(void *userdata) {
+	struct update *update = userdata;
 
 	if (update->sync)
 		client_sync_cancel(update->sync);
 	free(update->key);
 	free(update->value);
 	free(update);
-	varlink_call_unref(call);
-}
-
-static void update_on_cancel(struct varlink_call *call, void *userdata) {
-	update_free(userdata);
 }
 
 /* Why there is no write while processes run, and what would help. */
 static int update_running(struct varlink_call *call, const struct map *map) {
-	char reason[320];
-
 	if (map->spec.layout.kind == MAP_KIND_HASH)
-		snprintf(reason, sizeof(reason),
-			 "%u processes have the hash map %s: it can be changed while none has it; "
-			 "an array in host memory can at any time "
-			 "(type 1513, or attach --shared)",
-			 map->n_instances, map->name);
-	else
-		snprintf(reason, sizeof(reason),
-			 "%u processes have the map %s in the memory of a device: it can be "
-			 "changed while none has it, or at any time in host memory (type 1513, "
-			 "or attach --shared)",
-			 map->n_instances, map->name);
-	return control_error_reason(call, "Unavailable", reason);
+		return control_error_reason(
+			call, "Unavailable",
+			"%u processes have the hash map %s: it can be changed while none has it; "
+			"an array in host memory can at any time "
+			"(type 1513, or attach --shared)",
+			map->n_instances, map->name);
+	return control_error_reason(
+		call, "Unavailable",
+		"%u processes have the map %s in the memory of a device: it can be "
+		"changed while none has it, or at any time in host memory (type 1513, "
+		"or attach --shared)",
+		map->n_instances, map->name);
 }
 
 /* Answers with what became of a write. */
@@ -79,7 +72,7 @@ static int update_answer(struct varlink_call *call, const struct control_context
 					    "still being added up: try again");
 	case MAP_E_QUOTA:
 		return control_error_limit(call, "bytes of the maps of one user (quota-map-bytes)",
-					   context->config->quota_map_bytes);
+					   context->image->config->quota_map_bytes);
 	case MAP_E_LARGE:
 		return control_error_limit(call, "bytes of a map that the host writes to",
 					   UPDATE_LARGE_MAX);
@@ -96,29 +89,29 @@ static int update_answer(struct varlink_call *call, const struct control_context
 		return control_error_argument(
 			call, "map", "elements of arrays cannot be deleted: set them to zeros");
 	default:
-		return control_error_reason(call, "Internal", strerror(r < 0 ? -r : EIO));
+		return control_error_reason(call, "Internal", "%s", strerror(r < 0 ? -r : EIO));
 	}
 }
 
 static void update_run(void *userdata) {
 	struct update *update = userdata;
-	struct registry *registry = update->context->registry;
+	struct registry *registry = update->context->image->registry;
 	struct map *map = registry_map(registry, update->map, NULL);
+	struct varlink_call *call = update->work.call;
 	int r;
 
 	update->sync = NULL;
-	varlink_call_on_cancel(update->call, NULL);
 	if (!map)
-		r = control_error_not_found(update->call, "the map: it was detached meanwhile");
+		r = control_error_not_found(call, "the map: it was detached meanwhile");
 	else if (update->value)
-		r = update_answer(update->call, update->context, map,
+		r = update_answer(call, update->context, map,
 				  map_update(map, update->key, update->value, update->flags,
 					     ++registry->last_instance));
 	else
-		r = update_answer(update->call, update->context, map, map_delete(map, update->key));
+		r = update_answer(call, update->context, map, map_delete(map, update->key));
 	if (r)
-		control_error_reason(update->call, "Internal", "the answer could not be sent");
-	update_free(update);
+		control_error_reason(call, "Internal", "the answer could not be sent");
+	control_work_end(&update->work, 0);
 }
 
 /* Bytes of exactly this size from base64. A line if they are not. */
@@ -176,21 +169,15 @@ static int update_start(struct varlink_call *call, json_object *parameters,
 	if (!update)
 		return -ENOMEM;
 	update->context = context;
-	update->call = varlink_call_ref(call);
+	control_work_begin(&update->work, call, update_free);
 	update->map = map->id;
 	why = update_read(update, map, parameters, deletes, &parameter, text);
-	if (why) {
-		r = control_error_argument(call, parameter, why);
-		update_free(update);
-		return r;
-	}
+	if (why)
+		return control_work_end(&update->work,
+					control_error_argument(call, parameter, why));
 	update->sync = client_sync(context->client, map, UPDATE_SYNC_MS, update_run, update, &r);
-	if (r < 0) {
-		update_free(update);
-		return r;
-	}
-	varlink_call_set_userdata(call, update);
-	varlink_call_on_cancel(call, update_on_cancel);
+	if (r < 0)
+		return control_work_end(&update->work, r);
 	if (!update->sync)
 		update_run(update);
 	return 0;
@@ -209,21 +196,16 @@ int control_show_map(struct varlink_call *call, json_object *parameters, void *u
 	struct object *object = NULL;
 	json_object *json;
 	struct map *map;
-	char *text;
 	int r = 0;
 
 	map = control_find_map(context, call, json_string_of(parameters, "map"), &r);
 	if (!map)
 		return r;
-	registry_map(context->registry, map->id, &object);
+	registry_map(context->image->registry, map->id, &object);
 	json = json_object_new_object();
 	json_add(json, "map", control_map_json(map, object));
-	text = object->btf ? malloc(base64_encoded_size(object->n_btf)) : NULL;
-	if (text) {
-		base64_encode(text, object->btf, object->n_btf);
-		json_add_text(json, "btf", text);
-		free(text);
-	}
+	if (object->btf)
+		control_add_base64(json, "btf", object->btf, object->n_btf);
 	json_add_int(json, "btf_key_type", map->spec.btf_key_type);
 	json_add_int(json, "btf_value_type", map->spec.btf_value_type);
 	return varlink_call_reply(call, json);

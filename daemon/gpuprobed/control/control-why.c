@@ -49,7 +49,7 @@ static bool control_may_see_outcome(const struct control_context *context,
 		return true;
 	for (size_t i = 0; i < outcome->n_attachments; i++) {
 		const struct attachment *attachment =
-			registry_attachment(context->registry, outcome->attachments[i]);
+			registry_attachment(context->image->registry, outcome->attachments[i]);
 
 		if (attachment && control_may_see(call, attachment->object->owner))
 			return true;
@@ -70,7 +70,7 @@ static json_object *control_excluded_json(const struct control_context *context,
 	if (pid <= 0 || pid > INT32_MAX || process_facts_read(&facts, (pid_t)pid, -1) < 0 ||
 	    !control_may_see(call, facts.uid))
 		return NULL;
-	rule = exclude_find(context->config, &facts);
+	rule = exclude_find(context->image->config, &facts);
 	if (!rule)
 		return NULL;
 	snprintf(reason, sizeof(reason), EXCLUDE_REASON, rule);
@@ -89,8 +89,8 @@ static json_object *control_excluded_json(const struct control_context *context,
  * out.
  */
 struct control_why {
+	struct control_work work;
 	struct control_context *context;
-	struct varlink_call *call;
 	const char *kernel; /* the call's, or NULL */
 	bool has_pid;
 	int64_t pid;
@@ -99,16 +99,11 @@ struct control_why {
 	size_t bytes;
 };
 
-static void control_why_free(struct control_why *why) {
-	struct varlink_call *call = why->call;
+static void control_why_free(void *userdata) {
+	struct control_why *why = userdata;
 
 	json_object_put(why->outcomes);
 	free(why);
-	varlink_call_unref(call);
-}
-
-static void control_why_on_cancel(struct varlink_call *call, void *userdata) {
-	control_why_free(userdata);
 }
 
 /* Whether it is about all kernels of an image, module or library: that it failed, or is left alone.
@@ -121,21 +116,17 @@ static bool control_why_is_whole(const struct outcome *outcome) {
 /* Whether the caller asked for it and may see it: what takes time comes last. */
 static bool control_why_means(const struct control_why *why, const struct outcome *outcome) {
 	if ((why->has_pid && why->pid != outcome->pid) ||
-	    !control_may_see_outcome(why->context, why->call, outcome))
+	    !control_may_see_outcome(why->context, why->work.call, outcome))
 		return false;
 	return !why->kernel || control_why_is_whole(outcome) || outcome_means(outcome, why->kernel);
 }
 
 static int control_why_end(struct control_why *why) {
 	json_object *json = json_object_new_object();
-	int r;
 
 	json_add(json, "outcomes", why->outcomes);
 	why->outcomes = NULL;
-	varlink_call_on_cancel(why->call, NULL);
-	r = varlink_call_reply(why->call, json);
-	control_why_free(why);
-	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
+	return control_work_end(&why->work, varlink_call_reply(why->work.call, json));
 }
 
 /* A part. */
@@ -144,7 +135,7 @@ static int control_why_turn(struct varlink_call *call, void *userdata) {
 	const uint64_t end = uv_hrtime() + CONTROL_WHY_PART;
 	const struct outcome *outcome;
 
-	TAILQ_FOREACH(outcome, &why->context->outcomes->list, link) {
+	TAILQ_FOREACH(outcome, &why->context->image->outcomes->list, link) {
 		if (outcome->number >= why->last)
 			continue;
 		if (control_why_means(why, outcome)) {
@@ -172,7 +163,7 @@ int control_why(struct varlink_call *call, json_object *parameters, void *userda
 	if (!why)
 		return -ENOMEM;
 	why->context = userdata;
-	why->call = varlink_call_ref(call);
+	control_work_begin(&why->work, call, control_why_free);
 	why->kernel = kernel;
 	why->has_pid = pid;
 	why->pid = json_object_get_int64(pid);
@@ -181,11 +172,6 @@ int control_why(struct varlink_call *call, json_object *parameters, void *userda
 	excluded = pid ? control_excluded_json(why->context, call, why->pid) : NULL;
 	if (excluded)
 		json_append(why->outcomes, excluded);
-	varlink_call_set_userdata(call, why);
-	varlink_call_on_cancel(call, control_why_on_cancel);
-	if (varlink_call_work(call, control_why_turn)) {
-		varlink_call_on_cancel(call, NULL);
-		control_why_free(why);
-	}
+	control_work_run(&why->work, varlink_call_work, control_why_turn);
 	return 0;
 }

@@ -34,7 +34,6 @@
 #include "lib/json.h"
 #include "daemon/gpuprobed/verify/verify.h"
 
-#define CONTROL_INTERFACE "io.gpuprobe.control."
 #define CONTROL_GROUP "gpuprobe"
 /* Between two lists of hooks for users: so often the time that one takes, and at least so many
  * nanoseconds. */
@@ -86,10 +85,11 @@ struct kernels_reader control_reader(const struct varlink_call *call) {
 /* ---- JSON ---- */
 
 static const char *control_point_name(const struct attachment *attachment) {
-	return attachment->on_host ? "host" : section_point(&attachment->section)->name;
+	return attachment_host(attachment) ? "host" : section_point(&attachment->section)->name;
 }
 
 json_object *control_attachment_json(const struct attachment *attachment) {
+	const struct gpu_program *program = attachment_gpu(attachment);
 	json_object *json = json_object_new_object();
 
 	json_add_int(json, "id", attachment->id);
@@ -98,7 +98,7 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 	json_add_text(json, "point", control_point_name(attachment));
 	json_add_text(json, "kernel", attachment->section.kernel);
 	json_add_text(json, "section", attachment->section_text);
-	json_add_text(json, "engine", engine_name(attachment->engine));
+	json_add_text(json, "engine", engine_name(program ? program->engine : ENGINE_AUTO));
 	json_add(json, "filter", filter_json(&attachment->filter, false));
 	json_add_text(json, "state", "armed");
 	json_add_int(json, "modules", attachment->n_modules);
@@ -107,55 +107,21 @@ json_object *control_attachment_json(const struct attachment *attachment) {
 	return json;
 }
 
-/* ---- errors ---- */
-
-int control_error_not_found(struct varlink_call *call, const char *what) {
-	json_object *json = json_object_new_object();
-
-	json_add_text(json, "what", what);
-	return varlink_call_error(call, CONTROL_INTERFACE "NotFound", json);
-}
-
-int control_error_reason(struct varlink_call *call, const char *error, const char *reason) {
-	json_object *json = json_object_new_object();
-	char name[64];
-
-	snprintf(name, sizeof(name), CONTROL_INTERFACE "%s", error);
-	json_add_text(json, "reason", reason);
-	return varlink_call_error(call, name, json);
-}
-
-int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason) {
-	json_object *json = json_object_new_object();
-
-	json_add_text(json, "parameter", parameter);
-	json_add_text(json, "reason", reason);
-	return varlink_call_error(call, CONTROL_INTERFACE "InvalidArgument", json);
-}
-
-int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit) {
-	json_object *json = json_object_new_object();
-
-	json_add_text(json, "what", what);
-	json_add_int(json, "limit", limit);
-	return varlink_call_error(call, CONTROL_INTERFACE "LimitExceeded", json);
-}
-
 /* ---- Attach ---- */
 
 /* A call of Attach in work. */
 struct control_attach {
+	struct control_work work;
 	struct control_context *context;
-	struct varlink_call *call;
 	struct attach *attach;
 };
 
-static void control_attach_cancel(struct varlink_call *call, void *userdata) {
-	struct control_attach *work = userdata;
+static void control_attach_free(void *userdata) {
+	struct control_attach *attaching = userdata;
 
-	attach_cancel(work->attach);
-	free(work);
-	varlink_call_unref(call);
+	if (attaching->attach)
+		attach_cancel(attaching->attach);
+	free(attaching);
 }
 
 static void control_log_attached(const struct attachment *attachment, uid_t uid) {
@@ -187,14 +153,15 @@ static void control_log_detached(uint64_t attachment, uid_t uid) {
 		  id, by);
 }
 
-static int control_attach_success(struct control_attach *work, const struct object *object) {
+static int control_attach_success(struct control_attach *attaching, const struct object *object) {
 	json_object *json = json_object_new_object(),
 		    *attachments = json_add_array(json, "attachments"),
 		    *maps = json_add_array(json, "maps");
 	const struct attachment *attachment;
 
-	process_table_count(work->context->image->processes, work->context->registry);
-	TAILQ_FOREACH(attachment, &work->context->registry->attachments, link) {
+	process_table_count(attaching->context->image->processes,
+			    attaching->context->image->registry);
+	TAILQ_FOREACH(attachment, &attaching->context->image->registry->attachments, link) {
 		if (attachment->object != object)
 			continue;
 		control_log_attached(attachment, object->owner);
@@ -203,7 +170,7 @@ static int control_attach_success(struct control_attach *work, const struct obje
 	for (size_t i = 0; i < object->n_maps; i++)
 		if (object->maps[i])
 			json_append(maps, control_map_json(object->maps[i], object));
-	return varlink_call_reply(work->call, json);
+	return varlink_call_reply(attaching->work.call, json);
 }
 
 static int control_attach_failure(struct varlink_call *call, const struct attach_outcome *outcome) {
@@ -212,15 +179,15 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 
 	switch (outcome->error) {
 	case ATTACH_E_NOT_FOUND:
-		return control_error_not_found(call, outcome->program);
+		return control_error_not_found(call, "%s", outcome->program);
 	case ATTACH_E_LIMIT:
 		return control_error_limit(call, outcome->program, outcome->limit);
 	case ATTACH_E_ARGUMENT:
 		return control_error_argument(call, outcome->program, outcome->reason);
 	case ATTACH_E_PERMISSION:
-		return control_error_reason(call, "PermissionDenied", outcome->reason);
+		return control_error_reason(call, "PermissionDenied", "%s", outcome->reason);
 	case ATTACH_E_UNAVAILABLE:
-		return control_error_reason(call, "Unavailable", outcome->reason);
+		return control_error_reason(call, "Unavailable", "%s", outcome->reason);
 	case ATTACH_E_INVALID_OBJECT:
 		error = CONTROL_INTERFACE "InvalidObject";
 		break;
@@ -232,7 +199,7 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 		break;
 	case ATTACH_E_INTERNAL:
 	case _ATTACH_SUCCESS:
-		return control_error_reason(call, "Internal", outcome->reason);
+		return control_error_reason(call, "Internal", "%s", outcome->reason);
 	}
 	json = json_object_new_object();
 	if (outcome->error != ATTACH_E_INVALID_OBJECT)
@@ -244,19 +211,18 @@ static int control_attach_failure(struct varlink_call *call, const struct attach
 }
 
 static void control_attach_done(const struct attach_outcome *outcome, void *userdata) {
-	struct control_attach *work = userdata;
-	struct varlink_call *call = work->call;
+	struct control_attach *attaching = userdata;
+	struct varlink_call *call = attaching->work.call;
 	int r;
 
-	varlink_call_on_cancel(call, NULL);
+	attaching->attach = NULL;
 	if (outcome->error)
 		r = control_attach_failure(call, outcome);
 	else
-		r = control_attach_success(work, outcome->object);
+		r = control_attach_success(attaching, outcome->object);
 	if (r)
 		control_error_reason(call, "Internal", "the answer could not be sent");
-	free(work);
-	varlink_call_unref(call);
+	control_work_end(&attaching->work, 0);
 }
 
 const char *control_filter(json_object *json, struct filter *filter, const char **parameterp) {
@@ -374,7 +340,7 @@ static int control_attach_refused(const struct control_context *context, struct 
 	if (control_may_attach(call))
 		return 0;
 	*refused = true;
-	if (!context->config->user_attach)
+	if (!context->image->config->user_attach)
 		return control_error_reason(call, "PermissionDenied",
 					    "only root and members of the group " CONTROL_GROUP
 					    " may attach (user-attach = yes would let users attach "
@@ -395,9 +361,9 @@ static bool control_worked_enough(struct control_context *context, uid_t uid) {
 	struct account *account;
 	bool enough;
 
-	if (account_get(context->accounts, uid, &account) < 0)
+	if (account_get(context->attach->accounts, uid, &account) < 0)
 		return false;
-	enough = account_check_time(account, uv_now(context->loop)) != 0;
+	enough = account_check_time(account, uv_now(context->image->loop)) != 0;
 	account_unref(account);
 	return enough;
 }
@@ -414,7 +380,7 @@ static bool control_find_process(struct filter *filter) {
 
 static int control_attach(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
-	struct control_attach *work;
+	struct control_attach *attaching;
 	struct attach_options options = {};
 	json_object *object = json_member(parameters, "object");
 	const char *why, *parameter = NULL;
@@ -426,8 +392,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 
 	why = control_filter(json_member(parameters, "filter"), &filter, &parameter);
 	if (!why && filter.has_pid && !control_find_process(&filter)) {
-		snprintf(buffer, sizeof(buffer), "process %d", (int)filter.pid);
-		return control_error_not_found(call, buffer);
+		return control_error_not_found(call, "process %d", (int)filter.pid);
 	}
 	if (!why) {
 		r = control_attach_refused(context, call, &filter, &refused);
@@ -437,7 +402,7 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 			return control_error_limit(call,
 						   "seconds of workers for one user in a minute "
 						   "(quota-compile-seconds)",
-						   context->config->quota_compile_seconds);
+						   context->image->config->quota_compile_seconds);
 	}
 	if (!why)
 		why = control_attach_options(parameters, &options, &parameter, buffer);
@@ -460,21 +425,20 @@ static int control_attach(struct varlink_call *call, json_object *parameters, vo
 	options.max = filter.own ? CONTROL_ATTACHES_OWN : CONTROL_ATTACHES_MAX;
 	options.owner = varlink_call_peer(call)->uid;
 	options.filter = &filter;
-	work = calloc(1, sizeof(*work));
-	r = work ? attach_new(&work->attach, context->attach, &options, control_attach_done, work)
-		 : -ENOMEM;
+	attaching = calloc(1, sizeof(*attaching));
+	r = attaching ? attach_new(&attaching->attach, context->attach, &options,
+				   control_attach_done, attaching)
+		      : -ENOMEM;
 	free(bytes);
 	if (r) {
-		free(work);
+		free(attaching);
 		return r == ATTACH_E_LIMIT
 			       ? control_error_limit(call, "attaches of one user in work",
 						     options.max)
 			       : r;
 	}
-	work->context = context;
-	work->call = varlink_call_ref(call);
-	varlink_call_set_userdata(call, work);
-	varlink_call_on_cancel(call, control_attach_cancel);
+	attaching->context = context;
+	control_work_begin(&attaching->work, call, control_attach_free);
 	return 0;
 }
 
@@ -484,13 +448,10 @@ static int control_detach(struct varlink_call *call, json_object *parameters, vo
 	struct control_context *context = userdata;
 	int64_t id = json_int_of(parameters, "id");
 	struct attachment *attachment =
-		id > 0 ? registry_attachment(context->registry, (uint64_t)id) : NULL;
-	char what[64];
+		id > 0 ? registry_attachment(context->image->registry, (uint64_t)id) : NULL;
 
-	if (!attachment || !control_may_see(call, attachment->object->owner)) {
-		snprintf(what, sizeof(what), "attachment %lld", (long long)id);
-		return control_error_not_found(call, what);
-	}
+	if (!attachment || !control_may_see(call, attachment->object->owner))
+		return control_error_not_found(call, "attachment %lld", (long long)id);
 	control_log_detached((uint64_t)id, varlink_call_peer(call)->uid);
 	attach_detach(context->attach, attachment);
 	return varlink_call_reply(call, NULL);
@@ -507,8 +468,8 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 		    *notices = json_object_new_array();
 	const struct attachment *attachment;
 
-	process_table_count(context->image->processes, context->registry);
-	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
+	process_table_count(context->image->processes, context->image->registry);
+	TAILQ_FOREACH(attachment, &context->image->registry->attachments, link)
 		if (control_may_see(call, attachment->object->owner))
 			json_append(attachments, control_attachment_json(attachment));
 	other_shims_each(context->client->other_shims, control_add_notice, notices);
@@ -522,12 +483,12 @@ static int control_list(struct varlink_call *call, json_object *parameters, void
 static int control_list_maps(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
 	json_object *json = json_object_new_object(), *maps = json_add_array(json, "maps");
-	const struct object *object;
+	struct registry_place place = {};
+	const struct map *map;
 
-	TAILQ_FOREACH(object, &context->registry->objects, link)
-		for (size_t i = 0; control_may_see(call, object->owner) && i < object->n_maps; i++)
-			if (object->maps[i])
-				json_append(maps, control_map_json(object->maps[i], object));
+	while ((map = registry_next_map(context->image->registry, &place)))
+		if (control_may_see(call, map->owner))
+			json_append(maps, control_map_json(map, place.object));
 	return varlink_call_reply(call, json);
 }
 
@@ -566,22 +527,21 @@ static void control_add_statistic(const struct statistic *statistic, void *userd
 static int control_status(struct varlink_call *call, json_object *parameters, void *userdata) {
 	struct control_context *context = userdata;
 	json_object *json = json_object_new_object();
-	const struct object *object;
+	struct registry_place place = {};
 	int64_t maps = 0;
 
-	TAILQ_FOREACH(object, &context->registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			maps += object->maps[i] != NULL;
+	while (registry_next_map(context->image->registry, &place))
+		maps++;
 	json_add_text(json, "version", PROJECT_VERSION);
 	json_add_int(json, "pid", getpid());
-	json_add_text(json, "mode", context->config->session ? "session" : "system");
+	json_add_text(json, "mode", context->image->config->session ? "session" : "system");
 	json_add_int(json, "started", context->started);
-	json_add_text(json, "verify", context->config->verify ? "on" : "off");
+	json_add_text(json, "verify", context->image->config->verify ? "on" : "off");
 	json_add_text(json, "compiler",
 		      worker_pool_features(context->image->image_pool)
 			      ? missing_feature(context, "compiler") ?: "driver"
 			      : "unknown yet");
-	json_add_int(json, "attachments", context->registry->n_attachments);
+	json_add_int(json, "attachments", context->image->registry->n_attachments);
 	json_add_int(json, "maps", maps);
 	control_add_counters(json_add_object(json, "counters"), context);
 	statistics_each(context->metrics, control_add_statistic,

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "control-call.h"
 #include "daemon/gpuprobed/image/kernels-list.h"
 #include "daemon/gpuprobed/metrics/metrics.h"
-#include "lib/varlink/varlink-server.h"
 
 struct attachment;
 struct log_limit;
@@ -19,17 +19,10 @@ LIST_HEAD(ring_reader_list, ring_reader);
 
 /* What the files of this room share, and need of others: one of them, which daemon.c fills in. */
 struct control_context {
-	uv_loop_t *loop;
-	const struct config *config; /* a reload puts another one in its place */
-	struct registry *registry;
-	struct account_table *accounts;
-	struct outcome_log *outcomes;
-	struct map_exports *exports;
 	struct image_context *image;
 	struct client_context *client;
 	struct attach_context *attach;
 	struct metrics_context *metrics;
-	struct keep *keep;
 	int64_t started; /* microseconds since the epoch */
 	int verify_available; /* of verify_available() */
 	char no_cache[512]; /* why, where there should be one */
@@ -68,12 +61,6 @@ void control_have_read_hooks(struct control_context *context, const struct varli
 bool control_may_see(const struct varlink_call *call, uid_t owner);
 struct kernels_reader control_reader(const struct varlink_call *call);
 
-/* Errors of the interface. They consume nothing and return what varlink_call_error() does. */
-int control_error_not_found(struct varlink_call *call, const char *what);
-int control_error_reason(struct varlink_call *call, const char *error, const char *reason);
-int control_error_argument(struct varlink_call *call, const char *parameter, const char *reason);
-int control_error_limit(struct varlink_call *call, const char *what, uint64_t limit);
-
 /* Whether that may name kernels, or a point: printable, neither empty nor longer than 2047 bytes.
  */
 bool control_name_valid(const char *name);
@@ -85,6 +72,9 @@ const char *control_filter(json_object *json, struct filter *filter, const char 
 /* The types Map and Attachment of the interface; process_table_count() is called before. */
 json_object *control_attachment_json(const struct attachment *attachment);
 json_object *control_map_json(const struct map *map, const struct object *object);
+
+/* Bytes in base64; without memory they are left out. */
+void control_add_base64(json_object *json, const char *key, const void *data, size_t n);
 
 /* The map of that name or number that the caller may see. NULL: answered, with the result in *rp.
  */

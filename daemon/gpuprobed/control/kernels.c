@@ -122,8 +122,9 @@ static void kernels_add_result(struct image_result *result, uid_t uid, void *use
 	struct kernels_results *results = userdata;
 	struct image_result **grown;
 
-	if (!result->replaced || !kernels_may_see(results->context->registry, results->reader, uid,
-						  result->attachments, result->n_attachments))
+	if (!result->replaced ||
+	    !kernels_may_see(results->context->image->registry, results->reader, uid,
+			     result->attachments, result->n_attachments))
 		return;
 	if (results->n == results->max) {
 		results->max = results->max ? 2 * results->max : 64;
@@ -418,22 +419,17 @@ struct kernels_search *kernels_search_free(struct kernels_search *search) {
 /* ---- the method ---- */
 
 struct kernels_show {
-	struct varlink_call *call;
+	struct control_work work;
 	struct kernels_search *search;
 	json_object *array;
 };
 
-static void kernels_show_free(struct kernels_show *show) {
-	struct varlink_call *call = show->call;
+static void kernels_show_free(void *userdata) {
+	struct kernels_show *show = userdata;
 
 	kernels_search_free(show->search);
 	json_object_put(show->array);
 	free(show);
-	varlink_call_unref(call);
-}
-
-static void kernels_show_on_cancel(struct varlink_call *call, void *userdata) {
-	kernels_show_free(userdata);
 }
 
 /* What a search has come to. */
@@ -441,10 +437,7 @@ static int kernels_show_answer(struct varlink_call *call, json_object *array, in
 	const char *kernel = json_string_of(varlink_call_parameters(call), "kernel"),
 		   *instruction = json_string_of(varlink_call_parameters(call), "instruction");
 	json_object *json;
-	char what[256];
 
-	snprintf(what, sizeof(what), "%s %.200s", kernel ? "kernel" : "instruction",
-		 kernel ? kernel : instruction);
 	switch (r) {
 	case 0:
 		json = json_object_new_object();
@@ -453,7 +446,8 @@ static int kernels_show_answer(struct varlink_call *call, json_object *array, in
 	case KERNELS_E_INVALID:
 		return control_error_argument(call, "instruction", "not a number in hexadecimal");
 	case KERNELS_E_NOT_FOUND:
-		return control_error_not_found(call, what);
+		return control_error_not_found(call, "%s %.200s", kernel ? "kernel" : "instruction",
+					       kernel ? kernel : instruction);
 	case KERNELS_E_LIMIT:
 		return control_error_limit(call, "bytes of one reply: ask for one kernel",
 					   KERNELS_REPLY_MAX);
@@ -468,10 +462,7 @@ static int kernels_show_turn(struct varlink_call *call, void *userdata) {
 	r = kernels_search_part(show->search, KERNELS_PART_NS);
 	if (r == KERNELS_E_AGAIN)
 		return VARLINK_PRODUCE_AGAIN;
-	varlink_call_on_cancel(call, NULL);
-	r = kernels_show_answer(call, show->array, r);
-	kernels_show_free(show);
-	return r < 0 ? r : VARLINK_PRODUCE_AGAIN;
+	return control_work_end(&show->work, kernels_show_answer(call, show->array, r));
 }
 
 int control_show_kernel(struct varlink_call *call, json_object *parameters, void *userdata) {
@@ -489,19 +480,11 @@ int control_show_kernel(struct varlink_call *call, json_object *parameters, void
 	show = calloc(1, sizeof(*show));
 	if (!show)
 		return -ENOMEM;
-	show->call = varlink_call_ref(call);
+	control_work_begin(&show->work, call, kernels_show_free);
 	show->array = json_object_new_array();
 	r = kernels_search_new(&show->search, userdata, &reader, kernel, instruction, show->array);
-	if (r) {
-		r = kernels_show_answer(call, show->array, r);
-		kernels_show_free(show);
-		return r;
-	}
-	varlink_call_set_userdata(call, show);
-	varlink_call_on_cancel(call, kernels_show_on_cancel);
-	if (varlink_call_work(call, kernels_show_turn)) {
-		varlink_call_on_cancel(call, NULL);
-		kernels_show_free(show);
-	}
+	if (r)
+		return control_work_end(&show->work, kernels_show_answer(call, show->array, r));
+	control_work_run(&show->work, varlink_call_work, kernels_show_turn);
 	return 0;
 }

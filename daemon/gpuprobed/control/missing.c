@@ -47,15 +47,15 @@ void missing_each(const struct control_context *context,
 	struct taker taker = { take, userdata };
 	char line[512];
 
-	if (context->config->verify && context->verify_available)
+	if (context->image->config->verify && context->verify_available)
 		take("verifier",
 		     "programs cannot be verified: the daemon needs CAP_BPF and CAP_PERFMON, or "
 		     "--verify=off if all "
 		     "programs are trusted",
 		     userdata);
-	if (!context->config->verify)
+	if (!context->image->config->verify)
 		take("verifier", "programs are not verified: --verify=off", userdata);
-	if (!context->config->session && !process_facts_of_all())
+	if (!context->image->config->session && !process_facts_of_all())
 		take("processes",
 		     "which executable and which libcuda processes of other users have (--exe, "
 		     "trace --backend=bpf): the "
@@ -68,7 +68,7 @@ void missing_each(const struct control_context *context,
 	trouble = worker_pool_trouble(context->attach->program_pool);
 	if (trouble)
 		take("program-worker", trouble, userdata);
-	if (engine_rules_any_sass(&context->config->engines) &&
+	if (engine_rules_any_sass(&context->image->config->engines) &&
 	    worker_pool_features(context->image->image_pool) && !missing_feature(context, "patch"))
 		take("patching",
 		     "machine code cannot be patched (--engine): no nvPTXCompiler; install the "
@@ -77,11 +77,12 @@ void missing_each(const struct control_context *context,
 		     "gpuprobe with it, so that "
 		     "libgpuprobe-ptxcompiler.so lies beside gpuprobe-image-worker",
 		     userdata);
-	if (context->config->toolkit && access(context->config->toolkit, R_OK | X_OK) < 0) {
+	if (context->image->config->toolkit &&
+	    access(context->image->config->toolkit, R_OK | X_OK) < 0) {
 		snprintf(line, sizeof(line),
 			 "--toolkit=%s: %s (as seen by the daemon's user; the unit sees no homes): "
 			 "what is found elsewhere is used; mend the setting",
-			 context->config->toolkit, strerror(errno));
+			 context->image->config->toolkit, strerror(errno));
 		take("toolkit", line, userdata);
 	}
 	trouble =

@@ -130,7 +130,7 @@ static struct map *make_map(const char *name, const struct map_shape *shape) {
 	assert_int_equal(map_new(&object->maps[0], ++registry->last_map, object->id, object->owner,
 				 &spec, test.daemon.map_accounts),
 			 0);
-	assert_int_equal(attachment_new(&attachment, object), 0);
+	assert_int_equal(attachment_new(&attachment, object, ATTACHMENT_GPU), 0);
 	registry_link(registry, object, &attachment, 1);
 	return object->maps[0];
 }

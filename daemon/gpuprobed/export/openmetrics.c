@@ -6,7 +6,7 @@
  */
 
 #include "openmetrics.h"
-#include "lib/base/utf8.h"
+#include "lib/base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,19 +79,10 @@ void metrics_text_print(struct metrics_text *text, const char *format, ...) {
 	va_end(again);
 }
 
-/* How many bytes the character at p takes; 0: there is none, or it is a control character. */
-static size_t printable_length(const char *p, size_t n) {
-	const unsigned char first = (unsigned char)*p;
-	const bool control = first < 0x20 || first == 0x7f ||
-			     (first == 0xc2 && n > 1 && (unsigned char)p[1] < 0xa0);
-
-	return control ? 0 : utf8_length(p, n);
-}
-
 void metrics_text_escape(struct metrics_text *text, const char *value, size_t n, bool is_label) {
 	for (size_t i = 0; i < n;) {
 		const char *p = value + i;
-		const size_t length = printable_length(p, n - i);
+		const size_t length = text_printable_length(p, n - i);
 
 		if (*p == '\n')
 			metrics_text_add(text, "\\n", 2);

@@ -25,11 +25,11 @@ static void image_record_missing(struct image_context *context, const struct pro
 	snprintf(reason, sizeof(reason), "no such point in %s: %s%s",
 		 kernel->device_function ? "this device function" : "this kernel",
 		 kernel->missing_point, kernel->n_missing > 1 ? ", and others" : "");
-	outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_NOT_PROBED,
-			&(struct outcome_subject){ kernel->name, kernel->demangled,
-						   kernel->device_function, kernel->missing,
-						   kernel->n_missing, OUTCOME_ENGINE_PTX },
-			reason);
+	outcome_tell(context->outcomes, facts, OUTCOME_NOT_PROBED,
+		     &(struct outcome_subject){ kernel->name, kernel->demangled,
+						kernel->device_function, kernel->missing,
+						kernel->n_missing, OUTCOME_ENGINE_PTX },
+		     reason);
 }
 
 /* Whether a result has the same kernel with the same attachments; *at is where to look first. */
@@ -110,14 +110,13 @@ void image_answer_armed(struct image_context *context, struct process *process,
 		const struct image_kernel *kernel = &result->kernels[i];
 
 		if (kernel->n_attachments && (!last || !image_has_kernel(last, kernel, &at)))
-			outcome_log_add(
-				context->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_PROBED,
-				&(struct outcome_subject){
-					kernel->name, kernel->demangled, false, kernel->attachments,
-					kernel->n_attachments, OUTCOME_ENGINE_SASS },
-				image_prefix_reason(context, kernel,
-						    image_sass_reason(context, kernel), text));
+			outcome_tell(context->outcomes, facts, OUTCOME_PROBED,
+				     &(struct outcome_subject){ kernel->name, kernel->demangled,
+								false, kernel->attachments,
+								kernel->n_attachments,
+								OUTCOME_ENGINE_SASS },
+				     image_prefix_reason(context, kernel,
+							 image_sass_reason(context, kernel), text));
 	}
 	if (!result->plan)
 		return;
@@ -134,10 +133,10 @@ static void image_record_plan(struct image_context *context, struct process *pro
 	const struct image_result *last = process->refused;
 
 	if (!result->replaced && (!last || strcmp(last->reason, result->reason) != 0))
-		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
-				result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED,
-				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS },
-				result->reason);
+		outcome_tell(context->outcomes, facts,
+			     result->failed ? OUTCOME_FAILED : OUTCOME_NOT_PROBED,
+			     &(struct outcome_subject){ .engine = OUTCOME_ENGINE_SASS },
+			     result->reason);
 	image_result_unref(process->refused);
 	process->refused = result->replaced ? NULL : image_result_ref(result);
 }
@@ -168,17 +167,16 @@ static void image_record(struct image_context *context, const struct process *pr
 			image_record_missing(context, facts, kernel);
 		if (kernel->n_missing && !kernel->n_attachments)
 			continue;
-		outcome_log_add(
-			context->outcomes, facts->uid, facts->pid, facts->comm,
-			result->replaced ? OUTCOME_PROBED : kind,
-			&(struct outcome_subject){ kernel->name, kernel->demangled,
-						   kernel->device_function, kernel->attachments,
-						   kernel->n_attachments, OUTCOME_ENGINE_PTX },
-			image_prefix_reason(context, kernel, reason, text));
+		outcome_tell(context->outcomes, facts, result->replaced ? OUTCOME_PROBED : kind,
+			     &(struct outcome_subject){ kernel->name, kernel->demangled,
+							kernel->device_function,
+							kernel->attachments, kernel->n_attachments,
+							OUTCOME_ENGINE_PTX },
+			     image_prefix_reason(context, kernel, reason, text));
 	}
 	if (!result->n_kernels)
-		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm, kind,
-				&(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, reason);
+		outcome_tell(context->outcomes, facts, kind,
+			     &(struct outcome_subject){ .engine = OUTCOME_ENGINE_PTX }, reason);
 }
 
 /* Sends the ids of the attachments. 0 or negative. */
@@ -344,29 +342,27 @@ void image_answer_excess(struct image_context *context, const struct process *pr
 	snprintf(reason, sizeof(reason),
 		 "%zu attachments mean this process: only the first %zu of them are applied",
 		 n_meant, n);
-	outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm, OUTCOME_FAILED,
-			&(struct outcome_subject){}, reason);
+	outcome_tell(context->outcomes, facts, OUTCOME_FAILED, &(struct outcome_subject){}, reason);
 }
 
 void image_answer_without(struct image_context *context, const struct process *process,
 			  uint64_t attachment, const char *reason) {
-	const struct process_facts *facts = &process->facts;
 	const struct outcome_subject subject = { .engine = OUTCOME_ENGINE_SASS,
 						 .attachments = &attachment,
 						 .n_attachments = 1 };
 
-	if (!outcome_log_has(context->outcomes, facts->pid, &subject, reason))
-		outcome_log_add(context->outcomes, facts->uid, facts->pid, facts->comm,
-				OUTCOME_NOT_PROBED, &subject, reason);
+	outcome_tell_once(context->outcomes, &process->facts, OUTCOME_NOT_PROBED, &subject, reason);
 }
 
 void image_answer_left_out(struct image_context *context, const struct process *process) {
 	const struct attachment *attachment;
 
-	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
-		if (!attachment->on_host && attachment->engine != ENGINE_PTX &&
-		    !attachment_on_sass(attachment) &&
+	TAILQ_FOREACH(attachment, &context->registry->attachments, link) {
+		const struct gpu_program *program = attachment_gpu(attachment);
+
+		if (program && program->engine != ENGINE_PTX && !attachment_on_sass(attachment) &&
 		    filter_matches(&attachment->filter, &process->facts))
 			image_answer_without(context, process, attachment->id,
-					     attachment->patch_reason);
+					     program->patch_reason);
+	}
 }

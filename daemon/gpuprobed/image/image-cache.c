@@ -767,7 +767,7 @@ static bool image_runs_directly(const struct image_context *context,
 	const struct attachment *attachment;
 
 	TAILQ_FOREACH(attachment, &context->registry->attachments, link)
-		if (!attachment->on_host && attachment->filter.has_pid &&
+		if (attachment_gpu(attachment) && attachment->filter.has_pid &&
 		    strcmp(attachment->section.kernel, SECTION_DIRECTLY_RUN) == 0 &&
 		    filter_matches(&attachment->filter, &process->facts))
 			return true;

@@ -26,13 +26,13 @@ _Static_assert(sizeof(struct patch_data) + WIRE_SLOTS_MAX * sizeof(uint64_t) <= 
 /* Slots that a module needs for an attachment more. */
 static size_t image_slots(const struct image_context *context, const struct attachment *attachment,
 			  const uint64_t *ids, size_t n_ids) {
-	uint64_t maps = attachment->maps;
+	uint64_t maps = attachment_gpu(attachment)->maps;
 
 	for (size_t i = 0; i < n_ids; i++) {
 		const struct attachment *other = registry_attachment(context->registry, ids[i]);
 
 		if (other && other->object == attachment->object)
-			maps &= ~other->maps;
+			maps &= ~attachment_gpu(other)->maps;
 	}
 	return (size_t)__builtin_popcountll(maps);
 }
@@ -67,7 +67,7 @@ void image_match(struct image_match *match, const struct image_context *context,
 
 	*match = (struct image_match){};
 	TAILQ_FOREACH(attachment, &context->registry->attachments, link) {
-		if (attachment->on_host || !filter_matches(&attachment->filter, facts))
+		if (attachment_host(attachment) || !filter_matches(&attachment->filter, facts))
 			continue;
 		if (sass ? attachment_on_sass(attachment) : attachment_on_ptx(attachment)) {
 			image_match_add(match, context, attachment, sass, &text, &slots);

@@ -149,15 +149,16 @@ static int image_reply_slots(struct image_result *result, const struct registry 
 	for (size_t i = 0; r == 0 && i < result->n_attachments; i++) {
 		const struct attachment *attachment =
 			registry_attachment(registry, result->attachments[i]);
-		const struct object *object = attachment ? attachment->object : NULL;
+		const struct gpu_program *program = attachment_gpu(attachment);
+		const struct object *object = program ? attachment->object : NULL;
 
 		for (size_t m = 0; r == 0 && object && m < object->n_maps; m++)
-			if (attachment->maps >> m & 1 && object->maps[m])
+			if (program->maps >> m & 1 && object->maps[m])
 				r = image_reply_slot(result, object->maps[m]->id,
 						     object->resident >> m & 1 ? WIRE_SLOT_DATA
 									       : WIRE_SLOT_POINTER,
 						     object->slots[m]);
-		if (r == 0 && attachment && attachment->process)
+		if (r == 0 && program && program->process)
 			r = image_reply_slot(result, 0, WIRE_SLOT_PROCESS, WIRE_PROCESS_SYMBOL);
 	}
 	return r;

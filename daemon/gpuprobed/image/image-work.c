@@ -86,11 +86,12 @@ static int image_work_add_programs(const struct image_work *work, struct worker_
 	for (size_t i = 0; i < work->n_attachments; i++) {
 		const struct attachment *attachment =
 			registry_attachment(work->context->registry, work->attachments[i]);
+		const struct gpu_program *program = attachment_gpu(attachment);
 		int index;
 
-		if (!attachment)
+		if (!program)
 			return -ESTALE;
-		index = worker_task_add_copy(task, attachment->fd);
+		index = worker_task_add_copy(task, program->fd);
 		if (index < 0)
 			return index;
 		json_append(programs, attachment_program_json(attachment, index));

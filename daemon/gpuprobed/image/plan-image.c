@@ -157,12 +157,13 @@ static int plan_job_attachment(const struct plan_job *job, size_t i, struct work
 			       json_object *programs, json_object *attachments) {
 	const struct attachment *attachment =
 		registry_attachment(job->context->registry, job->attachments[i]);
+	const struct gpu_program *program = attachment_gpu(attachment);
 	json_object *json, *standing;
 	int index;
 
-	if (!attachment || attachment->patch_fd < 0)
+	if (!program || program->patch_fd < 0)
 		return -ESTALE;
-	index = worker_task_add_copy(task, attachment->patch_fd);
+	index = worker_task_add_copy(task, program->patch_fd);
 	if (index < 0)
 		return index;
 	json_append(programs, attachment_patch_json(attachment, index));

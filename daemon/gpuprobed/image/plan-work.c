@@ -41,12 +41,13 @@ static int plan_slot(struct image_result *result, uint64_t map, enum wire_slot_k
 /* The slots of one attachment, from index on. */
 static int plan_slots_of(struct image_result *result, const struct attachment *attachment,
 			 size_t index) {
+	const struct gpu_program *program = attachment_gpu(attachment);
 	const struct object *object = attachment->object;
 	int r;
 
 	r = plan_slot(result, 0, WIRE_SLOT_PROCESS, index);
-	for (size_t i = 0; r == 0 && i < attachment->n_patch_maps; i++) {
-		const size_t map = attachment->patch_maps[i];
+	for (size_t i = 0; r == 0 && i < program->n_patch_maps; i++) {
+		const size_t map = program->patch_maps[i];
 
 		r = plan_slot(result, object->maps[map]->id,
 			      object->resident >> map & 1 ? WIRE_SLOT_REGION : WIRE_SLOT_POINTER,

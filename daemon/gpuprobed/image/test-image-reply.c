@@ -58,9 +58,9 @@ static int setup(void **state) {
 		assert_int_equal(map_new(&object->maps[i], 11 + i, 1, 0, &spec, world->accounts),
 				 0);
 		strcpy(object->slots[i], (const char *[]){ "data", "pointer", "unused" }[i]);
-		assert_int_equal(attachment_new(&attachments[i], object), 0);
-		attachments[i]->maps = uses[i];
-		attachments[i]->process = i == 1;
+		assert_int_equal(attachment_new(&attachments[i], object, ATTACHMENT_GPU), 0);
+		attachments[i]->of.gpu.maps = uses[i];
+		attachments[i]->of.gpu.process = i == 1;
 	}
 	registry_link(&world->registry, object, attachments, 3);
 	*state = world;

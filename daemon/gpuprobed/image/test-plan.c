@@ -211,16 +211,17 @@ static int setup(void **state) {
 		assert_int_equal(
 			map_new(&object->maps[i], 11 + i, 1, 0, &spec, daemon->map_accounts), 0);
 	for (size_t i = 0; i < 3; i++) {
-		assert_int_equal(attachment_new(&attachments[i], object), 0);
+		assert_int_equal(attachment_new(&attachments[i], object, ATTACHMENT_GPU), 0);
 		strcpy(attachments[i]->section.kernel, "k*");
-		snprintf(attachments[i]->symbol, sizeof(attachments[i]->symbol), "p%zu", i);
-		attachments[i]->maps = i == 0 ? 1 : i == 1 ? 3 : 0;
-		attachments[i]->engine = i == 1 ? ENGINE_SASS : ENGINE_AUTO;
-		attachments[i]->n_patch_maps = n_orders[i];
-		memcpy(attachments[i]->patch_maps, orders[i], 2);
+		snprintf(attachments[i]->of.gpu.symbol, sizeof(attachments[i]->of.gpu.symbol),
+			 "p%zu", i);
+		attachments[i]->of.gpu.maps = i == 0 ? 1 : i == 1 ? 3 : 0;
+		attachments[i]->of.gpu.engine = i == 1 ? ENGINE_SASS : ENGINE_AUTO;
+		attachments[i]->of.gpu.n_patch_maps = n_orders[i];
+		memcpy(attachments[i]->of.gpu.patch_maps, orders[i], 2);
 		if (i < 2)
-			attachments[i]->patch_fd = memfd_new_sealed("p", "p", 1);
-		strcpy(attachments[i]->patch_reason, i < 2 ? "" : "it has a barrier");
+			attachments[i]->of.gpu.patch_fd = memfd_new_sealed("p", "p", 1);
+		strcpy(attachments[i]->of.gpu.patch_reason, i < 2 ? "" : "it has a barrier");
 	}
 	registry_link(&daemon->registry, object, attachments, 3);
 	world->process = calloc(1, sizeof(*world->process));

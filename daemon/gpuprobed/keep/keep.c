@@ -40,9 +40,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/gpuprobed/export/map-export.h"
+#include "daemon/gpuprobed/image/image-context.h"
 #include "daemon/gpuprobed/image/kernel-names.h"
 #include "daemon/gpuprobed/image/process.h"
 #include "daemon/gpuprobed/base/log.h"
@@ -50,6 +52,7 @@
 #include "daemon/gpuprobed/image/process-watch.h"
 #include "state.h"
 #include "store.h"
+#include "lib/base/clock.h"
 #include "lib/json.h"
 
 #define KEEP_IDS_SHIFT 32 /* ids that one daemon can give out before they are those of the next */
@@ -180,7 +183,7 @@ static void keep_sweep(struct keep *keep) {
 
 	if (!used)
 		return; /* the next daemon does it */
-	TAILQ_FOREACH(object, &keep->context.registry->objects, link) {
+	TAILQ_FOREACH(object, &keep->context.image->registry->objects, link) {
 		used[object->slot] = true;
 		for (size_t i = 0; i < object->n_maps; i++) {
 			used[object->kernel_slots[i]] = true;
@@ -195,8 +198,13 @@ static void keep_sweep(struct keep *keep) {
 		}
 	}
 	used[keep->names_slot] = true;
-	TAILQ_FOREACH(attachment, &keep->context.registry->attachments, link)
-		used[attachment->slot] = used[attachment->patch_slot] = true;
+	TAILQ_FOREACH(attachment, &keep->context.image->registry->attachments, link) {
+		const struct gpu_program *program = attachment_gpu(attachment);
+
+		used[attachment->slot] = true;
+		if (program)
+			used[program->patch_slot] = true;
+	}
 	store_sweep(keep->store, used);
 	free(used);
 }
@@ -215,7 +223,7 @@ static void keep_retry(struct keep *keep) {
 		keep->retry = malloc(sizeof(*keep->retry));
 		if (!keep->retry)
 			return; /* when something changes */
-		uv_timer_init(keep->context.loop, keep->retry);
+		uv_timer_init(keep->context.image->loop, keep->retry);
 		keep->retry->data = keep;
 	}
 	uv_timer_start(keep->retry, keep_on_retry, KEEP_RETRY_MS, 0);
@@ -223,7 +231,7 @@ static void keep_retry(struct keep *keep) {
 
 /* No daemon of this state gives out a number again that this one has. */
 static void keep_raise(struct keep *keep) {
-	struct registry *registry = keep->context.registry;
+	struct registry *registry = keep->context.image->registry;
 	struct store_numbers numbers = {
 		.starts = keep->numbers.starts,
 		.object = registry->last_object,
@@ -246,7 +254,7 @@ void keep_changed(struct keep *keep) {
 	if (!keep_keeps(keep) || keep->ending)
 		return;
 	keep_raise(keep);
-	state = state_to_json(keep->context.registry, &keep->numbers);
+	state = state_to_json(keep->context.image->registry, &keep->numbers);
 	if (state)
 		json_add(state, "exports", map_exports_json(keep->context.exports));
 	r = state ? state_save(keep->path, state) : -ENOMEM;
@@ -279,6 +287,22 @@ static uint32_t keep_fd(struct keep *keep, enum store_kind kind, uint64_t owner,
 	return slot;
 }
 
+static void keep_attachment(struct keep *keep, struct attachment *attachment) {
+	const struct object *object = attachment->object;
+	const struct host_program *host = attachment_host(attachment);
+
+	if (host) {
+		attachment->slot = keep_fd(keep, STORE_LINK, object->id, host->index,
+					   host_link_fd(object->host, host->index));
+	} else {
+		struct gpu_program *gpu = &attachment->of.gpu;
+
+		attachment->slot = keep_fd(keep, STORE_PTX, object->id, attachment->id, gpu->fd);
+		gpu->patch_slot =
+			keep_fd(keep, STORE_PATCH, object->id, attachment->id, gpu->patch_fd);
+	}
+}
+
 void keep_object(struct keep *keep, struct object *object) {
 	struct attachment *attachment;
 	int blob;
@@ -294,18 +318,9 @@ void keep_object(struct keep *keep, struct object *object) {
 			object->kernel_slots[i] =
 				keep_fd(keep, STORE_KERNEL_MAP, object->maps[i]->id, 0,
 					object->maps[i]->instances->fd);
-	TAILQ_FOREACH(attachment, &keep->context.registry->attachments, link) {
-		if (attachment->object != object)
-			continue;
-		attachment->slot =
-			attachment->on_host
-				? keep_fd(keep, STORE_LINK, object->id, attachment->host_program,
-					  host_link_fd(object->host, attachment->host_program))
-				: keep_fd(keep, STORE_PTX, object->id, attachment->id,
-					  attachment->fd);
-		attachment->patch_slot = keep_fd(keep, STORE_PATCH, object->id, attachment->id,
-						 attachment->patch_fd);
-	}
+	TAILQ_FOREACH(attachment, &keep->context.image->registry->attachments, link)
+		if (attachment->object == object)
+			keep_attachment(keep, attachment);
 	object->kept = true;
 	keep_changed(keep);
 }
@@ -316,6 +331,7 @@ static void keep_collect(struct keep_slots *slots, uint32_t slot) {
 }
 
 void keep_leaving(struct keep *keep, struct attachment *attachment, struct keep_slots *slots) {
+	const struct gpu_program *program = attachment_gpu(attachment);
 	struct object *object = attachment->object;
 
 	*slots = (struct keep_slots){};
@@ -323,7 +339,8 @@ void keep_leaving(struct keep *keep, struct attachment *attachment, struct keep_
 		return;
 	_Static_assert(KEEP_SLOTS_MAX >= REGISTRY_OBJECT_MAPS_MAX + 3, "all of an object");
 	keep_collect(slots, attachment->slot);
-	keep_collect(slots, attachment->patch_slot);
+	if (program)
+		keep_collect(slots, program->patch_slot);
 	if (object->n_attachments == 1) {
 		keep_collect(slots, object->slot);
 		for (size_t i = 0; i < object->n_maps; i++)
@@ -370,7 +387,7 @@ static bool keep_passes(int error) {
 /* The process of an instance: the one there is, or a new one if it still runs. NULL: it has ended,
  * or keep->error says why that is not known. */
 static struct process *keep_process(struct keep *keep, const struct store_record *record) {
-	struct process_table *table = keep->context.processes;
+	struct process_table *table = keep->context.image->processes;
 	struct process_facts facts;
 	struct process *process;
 	int r;
@@ -387,15 +404,15 @@ static struct process *keep_process(struct keep *keep, const struct store_record
 	if (process && process_watch(table, process) < 0)
 		process = process_free(table, process);
 	if (process)
-		process->awaited = uv_now(keep->context.loop) + KEEP_AWAIT_MS;
+		process->awaited = uv_now(keep->context.image->loop) + KEEP_AWAIT_MS;
 	return process;
 }
 
 /* One instance. False: it is of no use any more. */
 static bool keep_restore_instance(struct keep *keep, uint32_t slot) {
 	const struct store_record *record = store_record(keep->store, slot);
-	struct process_table *table = keep->context.processes;
-	struct map *map = registry_map(keep->context.registry, record->owner, NULL);
+	struct process_table *table = keep->context.image->processes;
+	struct map *map = registry_map(keep->context.image->registry, record->owner, NULL);
 	struct map_instance *instance, like = {
 		.id = record->number,
 		.process = record->process,
@@ -419,8 +436,8 @@ static bool keep_restore_instance(struct keep *keep, uint32_t slot) {
 }
 
 static bool keep_restore_totals(struct keep *keep, uint32_t slot) {
-	struct map *map =
-		registry_map(keep->context.registry, store_record(keep->store, slot)->owner, NULL);
+	struct map *map = registry_map(keep->context.image->registry,
+				       store_record(keep->store, slot)->owner, NULL);
 
 	return map && map_adopt_totals(map, store_steal_fd(keep->store, slot), slot) == 0;
 }
@@ -443,8 +460,8 @@ static unsigned int keep_restore_objects(struct keep *keep, json_object *state) 
 
 	map_accounts_set_limit(accounts, UINT64_MAX); /* who has more than he may by now keeps it */
 	for (size_t i = 0; i < state_objects(state); i++)
-		if (state_take_object(state, i, keep->context.registry, accounts, keep->store,
-				      error)) {
+		if (state_take_object(state, i, keep->context.image->registry, accounts,
+				      keep->store, error)) {
 			log_warning("%s: an attached object is not restored: %s", keep->path,
 				    error);
 			failed++;
@@ -478,10 +495,10 @@ static int keep_load(struct keep *keep) {
 	if (keep_passes(r))
 		return r;
 	if (r == 0)
-		r = state_take_numbers(state, keep->context.registry, &keep->numbers, error);
+		r = state_take_numbers(state, keep->context.image->registry, &keep->numbers, error);
 	if (r == 0) {
 		keep_restore_objects(keep, state);
-		n = map_exports_restore(keep->context.exports, keep->context.registry,
+		n = map_exports_restore(keep->context.exports, keep->context.image->registry,
 					json_member(state, "exports"));
 		if (n)
 			log_warning("%s: %u exported maps are not exported any more", keep->path,
@@ -523,8 +540,8 @@ static void keep_go_on(struct keep *keep) {
 	first = keep->numbers.starts << KEEP_IDS_SHIFT;
 	keep->numbers.starts++;
 	keep_raise(keep);
-	keep->context.registry->last_instance = first;
-	keep->context.processes->last_module = first;
+	keep->context.image->registry->last_instance = first;
+	keep->context.image->processes->last_module = first;
 }
 
 int keep_restore(struct keep *keep, unsigned int *np) {
@@ -558,12 +575,12 @@ int keep_restore(struct keep *keep, unsigned int *np) {
 				   keep->path);
 		if (getrandom(&keep->numbers.session, sizeof(keep->numbers.session), 0) !=
 		    sizeof(keep->numbers.session))
-			keep->numbers.session = (uint64_t)keep->context.started;
+			keep->numbers.session = (uint64_t)clock_us(CLOCK_REALTIME);
 		keep->numbers.session |= 1;
 	}
 	keep_begin_names(keep);
 	keep_go_on(keep);
 	keep_changed(keep);
-	*np = keep->context.registry->n_attachments;
+	*np = keep->context.image->registry->n_attachments;
 	return 0;
 }

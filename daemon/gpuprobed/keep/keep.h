@@ -7,26 +7,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <uv.h>
 
 struct attachment;
+struct image_context;
 struct keep; /* NULL: nobody keeps anything */
 struct kernel_names;
 struct map_accounts;
 struct map_exports;
 struct object;
-struct process_table;
-struct registry;
 struct store;
 
 /* What is kept, and restored. */
 struct keep_context {
-	uv_loop_t *loop;
-	struct registry *registry;
-	struct process_table *processes;
+	const struct image_context *image;
 	struct map_exports *exports;
 	struct map_accounts *map_accounts;
-	int64_t started; /* microseconds since the epoch */
 };
 
 /* path: of the state file; NULL: there is none. Takes the store over, which may be one that keeps

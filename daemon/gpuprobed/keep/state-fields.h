@@ -23,13 +23,13 @@ static const struct json_field state_section_fields[] = {
 
 /* Of a program on the GPU. */
 static const struct json_field state_gpu_fields[] = {
-	JSON_INT(struct attachment, maps, JSON_ANY),
-	JSON_BOOL(struct attachment, process),
-	JSON_INT(struct attachment, size, INT64_MAX),
-	JSON_INT(struct attachment, local_bytes, UINT32_MAX),
-	JSON_TEXT(struct attachment, symbol),
-	JSON_INT(struct attachment, isa, UINT32_MAX),
-	JSON_INT(struct attachment, target, UINT32_MAX),
+	JSON_INT(struct gpu_program, maps, JSON_ANY),
+	JSON_BOOL(struct gpu_program, process),
+	JSON_INT(struct gpu_program, size, INT64_MAX),
+	JSON_INT(struct gpu_program, local_bytes, UINT32_MAX),
+	JSON_TEXT(struct gpu_program, symbol),
+	JSON_INT(struct gpu_program, isa, UINT32_MAX),
+	JSON_INT(struct gpu_program, target, UINT32_MAX),
 };
 
 static const struct json_field state_map_fields[] = {

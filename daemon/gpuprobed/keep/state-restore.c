@@ -132,32 +132,31 @@ static size_t read_list(struct reading *reading, json_object *json, const char *
 	return n;
 }
 
-static void read_gpu(struct reading *reading, json_object *json, struct attachment *attachment) {
+static void read_gpu(struct reading *reading, json_object *json, struct gpu_program *program,
+		     uint32_t *slotp) {
 	uint64_t context[REGISTRY_CONTEXT_MAX] = {}, maps[REGISTRY_OBJECT_MAPS_MAX] = {};
 	char engine[16] = "";
 
-	read_fields(reading, json, STATE_FIELDS(state_gpu_fields), attachment);
+	read_fields(reading, json, STATE_FIELDS(state_gpu_fields), program);
 	read_text(reading, json, "engine", engine, sizeof(engine));
-	if (!engine_from_name(engine, false, &attachment->engine))
+	if (!engine_from_name(engine, false, &program->engine))
 		reading_fail(reading, "\"engine\" is none");
-	attachment->n_context =
+	program->n_context =
 		read_list(reading, json, "context", UINT16_MAX, context, REGISTRY_CONTEXT_MAX);
-	for (size_t i = 0; i < attachment->n_context; i++)
-		attachment->context[i] = (uint16_t)context[i];
-	attachment->n_patch_maps =
-		read_list(reading, json, "patch_maps", REGISTRY_OBJECT_MAPS_MAX - 1, maps,
-			  REGISTRY_OBJECT_MAPS_MAX);
-	for (size_t i = 0; i < attachment->n_patch_maps; i++)
-		attachment->patch_maps[i] = (uint8_t)maps[i];
-	read_text(reading, json, "patch_reason", attachment->patch_reason,
-		  sizeof(attachment->patch_reason));
-	attachment->fd =
-		read_memfd(reading, json, "fd", STORE_PTX, attachment->size, &attachment->slot);
+	for (size_t i = 0; i < program->n_context; i++)
+		program->context[i] = (uint16_t)context[i];
+	program->n_patch_maps = read_list(reading, json, "patch_maps", REGISTRY_OBJECT_MAPS_MAX - 1,
+					  maps, REGISTRY_OBJECT_MAPS_MAX);
+	for (size_t i = 0; i < program->n_patch_maps; i++)
+		program->patch_maps[i] = (uint8_t)maps[i];
+	read_text(reading, json, "patch_reason", program->patch_reason,
+		  sizeof(program->patch_reason));
+	program->fd = read_memfd(reading, json, "fd", STORE_PTX, program->size, slotp);
 	if (!reading->bad && read_int(reading, json, "patch", STORE_SLOTS_MAX)) {
-		int fd = read_slot(reading, json, "patch", STORE_PATCH, &attachment->patch_slot);
+		int fd = read_slot(reading, json, "patch", STORE_PATCH, &program->patch_slot);
 
-		attachment->patch_fd =
-			fd < 0 ? -1 : store_steal_fd(reading->store, attachment->patch_slot);
+		program->patch_fd =
+			fd < 0 ? -1 : store_steal_fd(reading->store, program->patch_slot);
 	}
 }
 
@@ -167,10 +166,13 @@ static struct attachment *read_attachment(struct reading *reading, json_object *
 	json_object *section = read_member(reading, json, "section", json_type_object),
 		    *filter = read_member(reading, json, "filter", json_type_object);
 	struct attachment *attachment = NULL;
+	const bool on_host = read_bool(reading, json, "on_host");
 	const char *wrong;
+	size_t program;
 	int fd;
 
-	if (reading->bad || attachment_new(&attachment, object) < 0) {
+	if (reading->bad ||
+	    attachment_new(&attachment, object, on_host ? ATTACHMENT_HOST : ATTACHMENT_GPU) < 0) {
 		reading_fail(reading, "no memory");
 		return NULL;
 	}
@@ -186,16 +188,16 @@ static struct attachment *read_attachment(struct reading *reading, json_object *
 	wrong = filter_from_json(&attachment->filter, filter, true);
 	if (wrong)
 		reading_fail(reading, "\"%s\" makes no sense", wrong);
-	attachment->on_host = read_bool(reading, json, "on_host");
-	attachment->host_program = read_int(reading, json, "host_program", LINKED_PROGRAMS_MAX - 1);
-	if (!attachment->on_host) {
-		read_gpu(reading, json, attachment);
+	program = read_int(reading, json, "host_program", LINKED_PROGRAMS_MAX - 1);
+	if (!on_host) {
+		read_gpu(reading, json, &attachment->of.gpu, &attachment->slot);
 	} else if (!object->host) {
 		reading_fail(reading, "a program on the host, of an object without any");
 	} else {
+		attachment->of.host.index = program;
 		fd = read_slot(reading, json, "fd", STORE_LINK, &attachment->slot);
 		if (fd >= 0)
-			host_adopt_link(object->host, attachment->host_program,
+			host_adopt_link(object->host, program,
 					store_steal_fd(reading->store, attachment->slot));
 	}
 	return reading->bad ? attachment_free(attachment) : attachment;
@@ -319,14 +321,14 @@ static void read_maps(struct reading *reading, json_object *json, struct object 
 	close(store_steal_fd(reading->store, object->slot));
 }
 
-/* Whether what attachments say of maps is so. */
+/* Checks that the object has the maps that its program uses. */
 static void check_maps(struct reading *reading, const struct object *object,
-		       const struct attachment *attachment) {
+		       const struct gpu_program *program) {
 	for (size_t i = 0; i < REGISTRY_OBJECT_MAPS_MAX; i++)
-		if (attachment->maps >> i & 1 && (i >= object->n_maps || !object->maps[i]))
+		if (program->maps >> i & 1 && (i >= object->n_maps || !object->maps[i]))
 			reading_fail(reading, "a program uses a map that it does not have");
-	for (size_t i = 0; i < attachment->n_patch_maps; i++)
-		if (!(attachment->maps >> attachment->patch_maps[i] & 1))
+	for (size_t i = 0; i < program->n_patch_maps; i++)
+		if (!(program->maps >> program->patch_maps[i] & 1))
 			reading_fail(reading, "a program uses a map that it does not have");
 }
 
@@ -361,6 +363,7 @@ int state_take_object(json_object *state, size_t i, struct registry *registry,
 			    read_member(&reading, state, "objects", json_type_array), i),
 		    *list;
 	struct attachment *attachments[STATE_ATTACHMENTS_MAX];
+	const struct gpu_program *program;
 	struct object *object;
 	size_t n = 0;
 
@@ -380,8 +383,10 @@ int state_take_object(json_object *state, size_t i, struct registry *registry,
 	while (!reading.bad && n < json_object_array_length(list)) {
 		attachments[n] =
 			read_attachment(&reading, json_object_array_get_idx(list, n), object);
-		if (attachments[n])
-			check_maps(&reading, object, attachments[n++]);
+		program = attachment_gpu(attachments[n]);
+		if (program)
+			check_maps(&reading, object, program);
+		n += attachments[n] != NULL;
 	}
 	if (!reading.bad)
 		check_numbers(&reading, registry, object, attachments, n);

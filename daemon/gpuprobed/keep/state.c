@@ -27,22 +27,25 @@
 #include "state-fields.h"
 
 /* What the engines need of a program on the GPU. */
-static void add_gpu(json_object *json, const struct attachment *attachment) {
+static void add_gpu(json_object *json, const struct gpu_program *program) {
 	json_object *list;
 
-	json_add_fields(json, STATE_FIELDS(state_gpu_fields), attachment);
-	json_add_string(json, "engine", engine_name(attachment->engine));
+	json_add_fields(json, STATE_FIELDS(state_gpu_fields), program);
+	json_add_string(json, "engine", engine_name(program->engine));
 	list = json_add_array(json, "context");
-	for (size_t i = 0; i < attachment->n_context; i++)
-		json_append_int(list, attachment->context[i]);
-	json_add_int(json, "patch", attachment->patch_slot);
-	json_add_string(json, "patch_reason", attachment->patch_reason);
+	for (size_t i = 0; i < program->n_context; i++)
+		json_append_int(list, program->context[i]);
+	json_add_int(json, "patch", program->patch_slot);
+	json_add_string(json, "patch_reason", program->patch_reason);
 	list = json_add_array(json, "patch_maps");
-	for (size_t i = 0; i < attachment->n_patch_maps; i++)
-		json_append_int(list, attachment->patch_maps[i]);
+	for (size_t i = 0; i < program->n_patch_maps; i++)
+		json_append_int(list, program->patch_maps[i]);
 }
 
 static void add_attachment(json_object *json, const struct attachment *attachment) {
+	const struct gpu_program *gpu = attachment_gpu(attachment);
+	const struct host_program *host = attachment_host(attachment);
+
 	json_add_int(json, "id", attachment->id);
 	json_add_string(json, "program", attachment->program);
 	json_add_fields(json_add_object(json, "section"), STATE_FIELDS(state_section_fields),
@@ -50,11 +53,11 @@ static void add_attachment(json_object *json, const struct attachment *attachmen
 	json_add_string(json, "section_text", attachment->section_text);
 	json_add_int(json, "spaces", attachment->spaces);
 	json_add(json, "filter", filter_json(&attachment->filter, true));
-	json_add_bool(json, "on_host", attachment->on_host);
-	json_add_int(json, "host_program", attachment->host_program);
+	json_add_bool(json, "on_host", host);
+	json_add_int(json, "host_program", host ? host->index : 0);
 	json_add_int(json, "fd", attachment->slot);
-	if (!attachment->on_host)
-		add_gpu(json, attachment);
+	if (gpu)
+		add_gpu(json, gpu);
 }
 
 static void add_layout(json_object *json, const struct map_layout *layout) {

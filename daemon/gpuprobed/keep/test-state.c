@@ -105,9 +105,9 @@ static void test_upgrade(void **state) {
 	assert_true(attachment->filter.has_uid && attachment->filter.has_exe &&
 		    !attachment->filter.has_comm);
 	assert_string_equal(attachment->filter.exe, "/usr/bin/*");
-	assert_int_equal(attachment->n_context, 2);
-	assert_true(attachment->fd >= 0);
-	assert_int_equal(attachment->patch_fd, -1);
+	assert_int_equal(attachment->of.gpu.n_context, 2);
+	assert_true(attachment->of.gpu.fd >= 0);
+	assert_int_equal(attachment->of.gpu.patch_fd, -1);
 	assert_int_equal(attachment->object->owner, 1000);
 	assert_memory_equal(attachment->object->btf, "btf!!", 5);
 	map = registry_map(&registry, 9, NULL);

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "lib/base/text.h"
-#include "lib/base/utf8.h"
 #include "proto/log-record.h"
 
 #define LOG_WIDTH_MAX 128
@@ -259,23 +258,13 @@ static void raw_format(struct raw *raw, const char *format, size_t n_format,
 
 /* ---- printable ---- */
 
-/* Bytes of the character at text, or 0 if it is no UTF-8 or a control character, of which U+0080 to
- * U+009F are some. */
-static size_t character_size(const char *text, size_t n_text) {
-	const size_t n = utf8_length(text, n_text);
-	const bool control =
-		is_control(*text) || (n == 2 && text[0] == '\xc2' && (unsigned char)text[1] < 0xa0);
-
-	return control ? 0 : n;
-}
-
 static void make_printable(char text[static LOG_TEXT_SIZE], const char *raw, size_t n_raw) {
 	size_t out = 0, column = 0;
 
 	while (n_raw && raw[n_raw - 1] == '\n')
 		n_raw--;
 	for (size_t at = 0; at < n_raw && out < LOG_TEXT_SIZE - 8;) {
-		size_t n = character_size(raw + at, n_raw - at);
+		size_t n = text_printable_length(raw + at, n_raw - at);
 		unsigned char byte = (unsigned char)raw[at];
 
 		if (n) {
@@ -298,7 +287,7 @@ static void make_printable(char text[static LOG_TEXT_SIZE], const char *raw, siz
 			column += n;
 		}
 		out += n;
-		at += character_size(raw + at, n_raw - at) ?: 1;
+		at += text_printable_length(raw + at, n_raw - at) ?: 1;
 	}
 	text[out] = '\0';
 }

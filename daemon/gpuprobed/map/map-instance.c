@@ -196,10 +196,6 @@ int map_instance_add_kernel(struct map *map, int fd) {
 	return 0;
 }
 
-static uint64_t add_records(uint64_t a, uint64_t b) {
-	return a > INT64_MAX || b > INT64_MAX - a ? INT64_MAX : a + b;
-}
-
 static bool count_record(const struct ring_batch *batch, void *userdata) {
 	*(uint64_t *)userdata += batch->count;
 	return true;
@@ -217,7 +213,7 @@ static bool map_lose_records(struct map_instance *instance, uint64_t budget) {
 	if (!scratch)
 		return false;
 	more = ring_consume(instance->consumer, scratch, budget, count_record, &n) != RING_E_EMPTY;
-	instance->map->lost = add_records(instance->map->lost, n);
+	instance->map->lost = ring_add_records(instance->map->lost, n);
 	free(scratch);
 	return more;
 }
@@ -231,8 +227,8 @@ void map_instance_remove(struct map *map, struct map_instance **at) {
 	if (instance->consumer)
 		map_totals_ring_gone(
 			map, instance->id,
-			add_records(map->written, ring_consumer_written(instance->consumer)),
-			add_records(map->lost, ring_consumer_lost(instance->consumer)));
+			ring_add_records(map->written, ring_consumer_written(instance->consumer)),
+			ring_add_records(map->lost, ring_consumer_lost(instance->consumer)));
 	map->folds++;
 	map->retained = true;
 	map_discharge(map, instance->size);
@@ -465,7 +461,7 @@ uint64_t map_written(const struct map *map) {
 
 	for (const struct map_instance *i = map->instances; i; i = i->next)
 		if (i->consumer)
-			sum = add_records(sum, ring_consumer_written(i->consumer));
+			sum = ring_add_records(sum, ring_consumer_written(i->consumer));
 	return sum;
 }
 
@@ -474,7 +470,7 @@ uint64_t map_lost(const struct map *map) {
 
 	for (const struct map_instance *i = map->instances; i; i = i->next)
 		if (i->consumer)
-			sum = add_records(sum, ring_consumer_lost(i->consumer));
+			sum = ring_add_records(sum, ring_consumer_lost(i->consumer));
 	return sum;
 }
 

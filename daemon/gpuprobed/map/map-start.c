@@ -160,7 +160,6 @@ bool map_start_element(const struct map *map, const unsigned char *key, unsigned
 static int start_make(struct map *map, uint64_t id) {
 	const struct map_spec *spec = &map->spec;
 	struct map_instance *start;
-	void *bytes;
 	int r;
 
 	if (map->start)
@@ -176,16 +175,14 @@ static int start_make(struct map *map, uint64_t id) {
 		return r;
 	}
 	start->uid = map->owner;
-	bytes = mmap(NULL, start->size, PROT_READ | PROT_WRITE, MAP_SHARED, start->fd, 0);
-	if (bytes == MAP_FAILED) {
+	r = map_start_adopt(map, start);
+	if (r) {
 		map_discharge(map, map_memfd_size(&spec->layout));
 		map_instance_free(start);
-		return -ENOMEM;
+		return r;
 	}
 	if (spec->initial)
-		memcpy((char *)bytes + MAP_DATA_OFFSET, spec->initial, spec->value_size);
-	map->start = start;
-	map->start_data = (unsigned char *)bytes + MAP_DATA_OFFSET;
+		memcpy(map->start_data, spec->initial, spec->value_size);
 	map_instance_keep(start);
 	return 0;
 }

@@ -270,15 +270,11 @@ static uint64_t ring_lost(const struct ring_consumer *consumer, uint32_t number)
 	return lost > RING_RECORDS_MAX ? 0 : lost;
 }
 
-static uint64_t ring_add(uint64_t a, uint64_t b) {
-	return a > INT64_MAX || b > INT64_MAX - a ? INT64_MAX : a + b;
-}
-
 uint64_t ring_consumer_written(const struct ring_consumer *consumer) {
 	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < consumer->layout.rings; i++)
-		sum = ring_add(sum, ring_written(consumer, i));
+		sum = ring_add_records(sum, ring_written(consumer, i));
 	return sum;
 }
 
@@ -289,10 +285,10 @@ uint64_t ring_consumer_lost(const struct ring_consumer *consumer) {
 		const struct ring *ring = &consumer->rings[i];
 		uint64_t written = ring_written(consumer, i);
 
-		sum = ring_add(sum, ring_lost(consumer, i));
+		sum = ring_add_records(sum, ring_lost(consumer, i));
 		if ((ring->broken || (consumer->ended && ring->tail >= ring->until)) &&
 		    written > ring->taken)
-			sum = ring_add(sum, written - ring->taken);
+			sum = ring_add_records(sum, written - ring->taken);
 	}
 	return sum;
 }

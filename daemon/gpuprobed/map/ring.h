@@ -41,6 +41,11 @@ typedef bool (*ring_take)(const struct ring_batch *batch, void *userdata);
 
 struct ring_consumer;
 
+/* The sum of two numbers of records, INT64_MAX at most. */
+static inline uint64_t ring_add_records(uint64_t a, uint64_t b) {
+	return a > INT64_MAX || b > INT64_MAX - a ? INT64_MAX : a + b;
+}
+
 /* What the data of a new instance is before the process gets it: rings that are empty. */
 void ring_start(struct map_ring *rings, uint32_t n_rings, uint64_t cookie);
 

@@ -103,7 +103,7 @@ static void metrics_file_on_timer(uv_timer_t *timer);
 static void metrics_file_again(struct metrics_file *file) {
 	if (!file->freed)
 		uv_timer_start(&file->timer, metrics_file_on_timer,
-			       file->context->config->metrics_period_ms, 0);
+			       file->context->image->config->metrics_period_ms, 0);
 }
 
 static void metrics_file_on_written(uv_work_t *work, int status) {
@@ -125,9 +125,9 @@ static void metrics_file_on_text(struct metrics_text *text, void *userdata) {
 	if (text) {
 		file->text = *text;
 		*text = (struct metrics_text){};
-		file->mode = (mode_t)file->context->config->metrics_mode;
+		file->mode = (mode_t)file->context->image->config->metrics_mode;
 		file->work.data = file;
-		r = uv_queue_work(file->context->loop, &file->work, metrics_file_on_work,
+		r = uv_queue_work(file->context->image->loop, &file->work, metrics_file_on_work,
 				  metrics_file_on_written);
 	}
 	if (r == 0) {
@@ -141,8 +141,8 @@ static void metrics_file_on_text(struct metrics_text *text, void *userdata) {
 static void metrics_file_on_timer(uv_timer_t *timer) {
 	const struct metrics_view view = {
 		.all = true,
-		.prometheus =
-			((struct metrics_file *)timer->data)->context->config->metrics_prometheus
+		.prometheus = ((struct metrics_file *)timer->data)
+				      ->context->image->config->metrics_prometheus
 	};
 	struct metrics_file *file = timer->data;
 
@@ -166,7 +166,7 @@ int metrics_file_new(struct metrics_file **filep, struct metrics_context *contex
 		free(file);
 		return -ENOMEM;
 	}
-	uv_timer_init(context->loop, &file->timer);
+	uv_timer_init(context->image->loop, &file->timer);
 	file->timer.data = file;
 	uv_timer_start(&file->timer, metrics_file_on_timer, 0, 0);
 	*filep = file;

@@ -22,7 +22,7 @@ struct metrics {
 };
 
 int metrics_new(struct metrics **metricsp, struct metrics_context *context) {
-	const struct config_list *outputs = &context->config->metrics;
+	const struct config_list *outputs = &context->image->config->metrics;
 	struct metrics *metrics = calloc(1, sizeof(*metrics));
 	int r = metrics ? 0 : -ENOMEM;
 

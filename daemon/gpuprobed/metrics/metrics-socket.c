@@ -140,7 +140,7 @@ static void connection_on_text(struct metrics_text *text, void *userdata) {
 
 /* The header of a request is complete. */
 static void connection_serve(struct connection *connection) {
-	const struct config *config = connection->socket->context->config;
+	const struct config *config = connection->socket->context->image->config;
 	const struct metrics_view view = { .all = true, .prometheus = config->metrics_prometheus };
 	char method[8], target[256];
 	int n = 0, r;
@@ -210,8 +210,8 @@ static void socket_on_connection(uv_stream_t *stream, int status) {
 		return;
 	connection->socket = socket;
 	connection->pipe.data = connection->timer.data = connection;
-	uv_pipe_init(socket->context->loop, &connection->pipe, 0);
-	uv_timer_init(socket->context->loop, &connection->timer);
+	uv_pipe_init(socket->context->image->loop, &connection->pipe, 0);
+	uv_timer_init(socket->context->image->loop, &connection->timer);
 	connection->n_handles = 2;
 	socket->n_connections++;
 	LIST_INSERT_HEAD(&socket->connections, connection, link);
@@ -270,7 +270,7 @@ int metrics_socket_new(struct metrics_socket **socketp, struct metrics_context *
 	if (socket)
 		socket->path = strdup(path);
 	if (socket && socket->path)
-		fd = r = socket_listen(path, (mode_t)context->config->metrics_mode);
+		fd = r = socket_listen(path, (mode_t)context->image->config->metrics_mode);
 	if (r < 0) {
 		snprintf(error, n_error, "--metrics=unix:%s: %s", path,
 			 r == -EEXIST ? "there is something else than a socket" : strerror(-r));
@@ -281,7 +281,7 @@ int metrics_socket_new(struct metrics_socket **socketp, struct metrics_context *
 	}
 	socket->context = context;
 	socket->pipe.data = socket;
-	uv_pipe_init(context->loop, &socket->pipe, 0);
+	uv_pipe_init(context->image->loop, &socket->pipe, 0);
 	r = uv_pipe_open(&socket->pipe, fd);
 	if (r < 0)
 		fd_close(fd);

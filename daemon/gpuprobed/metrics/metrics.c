@@ -260,12 +260,13 @@ static bool run_begin(struct metrics_run *run, const struct map_export *export, 
 		      void (*done)(void *userdata)) {
 	int r;
 
-	if (map_export_series_new(&run->series, export, run->context->config->metrics_series_max,
+	if (map_export_series_new(&run->series, export,
+				  run->context->image->config->metrics_series_max,
 				  METRICS_TEXT_MAX) < 0)
 		return true;
 	map_cursor_init(&run->cursor, &(struct map_order){ .latest = export->latest,
 							   .nonzero = export->nonzero });
-	if (run->context->config->mirror_period_ms)
+	if (run->context->image->config->mirror_period_ms)
 		return true; /* what was copied last is at most that old */
 	run->sync = client_sync(run->context->client, map, SYNC_MS, done, run, &r);
 	return !run->sync;
@@ -300,8 +301,8 @@ static void run_on_idle(uv_idle_t *idle) {
 		return;
 	}
 	place = &run->places[run->at];
-	export = map_exports_find(run->context->exports, place->map);
-	map = registry_map(run->context->registry, place->map, &object);
+	export = map_exports_find(run->context->attach->exports, place->map);
+	map = registry_map(run->context->image->registry, place->map, &object);
 	if (!map || !export || export->id != place->id) {
 		run_next(run, PLACE_GONE);
 		return;
@@ -334,10 +335,10 @@ static void run_on_idle(uv_idle_t *idle) {
 static int run_add_places(struct metrics_run *run, const struct metrics_view *view) {
 	const struct map_export *export;
 
-	run->places = calloc(run->context->exports->n + 1, sizeof(*run->places));
+	run->places = calloc(run->context->attach->exports->n + 1, sizeof(*run->places));
 	if (!run->places)
 		return -ENOMEM;
-	TAILQ_FOREACH(export, &run->context->exports->list, link)
+	TAILQ_FOREACH(export, &run->context->attach->exports->list, link)
 		if (view->all || export->owner == view->uid) {
 			struct place *place = &run->places[run->n_places++];
 
@@ -370,7 +371,7 @@ int metrics_run_new(struct metrics_run **runp, struct metrics_context *context,
 	run->reader = (struct kernels_reader){ view->all, view->uid };
 	context->runs++;
 	context->user_runs += !view->all;
-	uv_idle_init(context->loop, &run->idle);
+	uv_idle_init(context->image->loop, &run->idle);
 	run->idle.data = run;
 	print_daemon(run);
 	uv_idle_start(&run->idle, run_on_idle);

@@ -40,11 +40,6 @@ struct metrics_counters {
 
 /* What the files of this room share, and need of others: one of them, which daemon.c fills in. */
 struct metrics_context {
-	uv_loop_t *loop;
-	const struct config *config; /* a reload puts another one in its place */
-	struct registry *registry;
-	struct account_table *accounts;
-	struct map_exports *exports;
 	struct image_context *image;
 	struct client_context *client;
 	struct attach_context *attach;

@@ -210,34 +210,34 @@ static void tell_connections(const struct metrics_context *context, struct list 
 	COUNTER("requests", "control", control->calls, "Calls of the control interface.");
 	COUNTER("requests", "shim", shim->messages, "Messages of processes.");
 	varlink_server_each_error(context->control, tell_error, list);
-	COUNTER("quotas", "hit", context->accounts->refused_connections,
+	COUNTER("quotas", "hit", context->attach->accounts->refused_connections,
 		"What a user was refused by a limit for him.", .label = "of", .of = "connections");
-	COUNTER("quotas", "hit", context->accounts->refused_images,
+	COUNTER("quotas", "hit", context->attach->accounts->refused_images,
 		"What a user was refused by a limit for him.", .label = "of", .of = "images");
 	COUNTER("quotas", "hit", map_accounts_refused(context->client->map_accounts),
 		"What a user was refused by a limit for him.", .label = "of", .of = "map_bytes");
 }
 
 static void tell_maps(const struct metrics_context *context, struct list *list) {
-	uint64_t maps = 0, bytes = 0, written = context->registry->ring_written,
-		 lost = context->registry->ring_lost, n_objects = 0;
+	uint64_t maps = 0, bytes = 0, written = context->image->registry->ring_written,
+		 lost = context->image->registry->ring_lost, n_objects = 0;
+	struct registry_place place = {};
 	const struct object *object;
+	const struct map *map;
 
-	TAILQ_FOREACH(object, &context->registry->objects, link) {
+	TAILQ_FOREACH(object, &context->image->registry->objects, link)
 		n_objects++;
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i]) {
-				maps++;
-				bytes += map_bytes(object->maps[i]);
-				written += map_written(object->maps[i]);
-				lost += map_lost(object->maps[i]);
-			}
+	for (; (map = registry_next_map(context->image->registry, &place)); maps++) {
+		bytes += map_bytes(map);
+		written += map_written(map);
+		lost += map_lost(map);
 	}
-	GAUGE("attachments", "active", context->registry->n_attachments, "Attachments.");
+	GAUGE("attachments", "active", context->image->registry->n_attachments, "Attachments.");
 	GAUGE("attachments", "objects", n_objects, "Objects that they are of.");
 	GAUGE("maps", "active", maps, "Maps of attached objects.");
 	GAUGE("maps", "memory", bytes, "Host memory of their instances.", .unit = STATISTIC_BYTES);
-	GAUGE("maps", "exported", context->exports->n, "Maps that are exported as metrics.");
+	GAUGE("maps", "exported", context->attach->exports->n,
+	      "Maps that are exported as metrics.");
 	COUNTER("metrics", "written", context->counters.written,
 		"Times that a file of metrics was written.");
 	COUNTER("metrics", "failures", context->counters.failures,

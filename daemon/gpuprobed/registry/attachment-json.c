@@ -14,27 +14,29 @@
 #include "proto/job.h"
 
 json_object *attachment_program_json(const struct attachment *attachment, int fd) {
-	json_object *program = json_object_new_object(), *context;
+	const struct gpu_program *program = attachment_gpu(attachment);
+	json_object *json = json_object_new_object(), *context;
 
-	json_add_string(program, JOB_KEY_NAME, attachment->symbol);
-	json_add_string(program, JOB_KEY_LABEL, attachment->program);
-	json_add_int(program, JOB_KEY_FD, fd);
-	json_add_int(program, JOB_KEY_ISA, attachment->isa);
-	json_add_int(program, JOB_KEY_TARGET, attachment->target);
-	context = json_add_array(program, JOB_KEY_CONTEXT);
-	for (size_t i = 0; i < attachment->n_context; i++)
-		json_append_int(context, attachment->context[i]);
-	return program;
+	json_add_string(json, JOB_KEY_NAME, program->symbol);
+	json_add_string(json, JOB_KEY_LABEL, attachment->program);
+	json_add_int(json, JOB_KEY_FD, fd);
+	json_add_int(json, JOB_KEY_ISA, program->isa);
+	json_add_int(json, JOB_KEY_TARGET, program->target);
+	context = json_add_array(json, JOB_KEY_CONTEXT);
+	for (size_t i = 0; i < program->n_context; i++)
+		json_append_int(context, program->context[i]);
+	return json;
 }
 
 json_object *attachment_patch_json(const struct attachment *attachment, int fd) {
-	json_object *program = attachment_program_json(attachment, fd);
+	const struct gpu_program *program = attachment_gpu(attachment);
+	json_object *json = attachment_program_json(attachment, fd);
 
 	/* slots are loaded as PTX can from sm_70 on */
-	json_add_int(program, JOB_KEY_TARGET, attachment->target > 70 ? attachment->target : 70);
-	json_add_int(program, JOB_KEY_MAPS, attachment_patch_slots(attachment));
-	json_add_bool(program, JOB_KEY_PROCESS, true);
-	return program;
+	json_add_int(json, JOB_KEY_TARGET, program->target > 70 ? program->target : 70);
+	json_add_int(json, JOB_KEY_MAPS, attachment_patch_slots(attachment));
+	json_add_bool(json, JOB_KEY_PROCESS, true);
+	return json;
 }
 
 json_object *attachment_json(const struct attachment *attachment, uint32_t default_spaces) {
@@ -49,7 +51,7 @@ json_object *attachment_json(const struct attachment *attachment, uint32_t defau
 		json_add_bool(json, JOB_KEY_PREFIXED, true);
 	json_add_bool(json, JOB_KEY_DEVICE_FUNCTION, section->device_function);
 	json_add_string(json, JOB_KEY_POINT, section_point(section)->name);
-	json_add_string(json, JOB_KEY_PROGRAM, attachment->symbol);
+	json_add_string(json, JOB_KEY_PROGRAM, attachment_gpu(attachment)->symbol);
 	if (section->point == POINT_LINE) {
 		json_add_string(json, JOB_KEY_FILE, section->file);
 		json_add_int(json, JOB_KEY_LINE, section->line);

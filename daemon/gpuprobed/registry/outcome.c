@@ -21,6 +21,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "daemon/gpuprobed/settings/filter.h"
 #include "lib/base/clock.h"
 #include "lib/base/text.h"
 #include "proto/kernel-plain.h"
@@ -162,6 +163,19 @@ int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *c
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+void outcome_tell(struct outcome_log *log, const struct process_facts *facts,
+		  enum outcome_kind kind, const struct outcome_subject *subject,
+		  const char *reason) {
+	outcome_log_add(log, facts->uid, facts->pid, facts->comm, kind, subject, reason);
+}
+
+void outcome_tell_once(struct outcome_log *log, const struct process_facts *facts,
+		       enum outcome_kind kind, const struct outcome_subject *subject,
+		       const char *reason) {
+	if (!outcome_log_has(log, facts->pid, subject, reason))
+		outcome_tell(log, facts, kind, subject, reason);
 }
 
 bool outcome_log_has(const struct outcome_log *log, pid_t pid,

@@ -9,6 +9,8 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+struct process_facts;
+
 enum outcome_kind {
 	OUTCOME_PROBED,
 	OUTCOME_NOT_PROBED,
@@ -93,6 +95,14 @@ struct outcome_subject {
 int outcome_log_add(struct outcome_log *log, uid_t uid, pid_t pid, const char *comm,
 		    enum outcome_kind kind, const struct outcome_subject *subject,
 		    const char *reason);
+
+/* The same of a process; outcome_tell_once(): unless that is remembered of it. */
+void outcome_tell(struct outcome_log *log, const struct process_facts *facts,
+		  enum outcome_kind kind, const struct outcome_subject *subject,
+		  const char *reason);
+void outcome_tell_once(struct outcome_log *log, const struct process_facts *facts,
+		       enum outcome_kind kind, const struct outcome_subject *subject,
+		       const char *reason);
 
 /* Whether this was said of the kernel (or of none) and these attachments in a process, and is
  * remembered. */

@@ -83,14 +83,26 @@ struct object *object_free(struct object *object) {
 	return NULL;
 }
 
-int attachment_new(struct attachment **attachmentp, struct object *object) {
+void gpu_program_init(struct gpu_program *program) {
+	*program = (struct gpu_program){ .fd = -1, .patch_fd = -1 };
+}
+
+void gpu_program_deinit(struct gpu_program *program) {
+	program->fd = fd_close(program->fd);
+	program->patch_fd = fd_close(program->patch_fd);
+}
+
+int attachment_new(struct attachment **attachmentp, struct object *object,
+		   enum attachment_kind kind) {
 	struct attachment *attachment;
 
 	attachment = calloc(1, sizeof(*attachment));
 	if (!attachment)
 		return -ENOMEM;
 	attachment->object = object;
-	attachment->fd = attachment->patch_fd = -1;
+	attachment->kind = kind;
+	if (kind == ATTACHMENT_GPU)
+		gpu_program_init(&attachment->of.gpu);
 	*attachmentp = attachment;
 	return 0;
 }
@@ -98,10 +110,18 @@ int attachment_new(struct attachment **attachmentp, struct object *object) {
 struct attachment *attachment_free(struct attachment *attachment) {
 	if (!attachment)
 		return NULL;
-	fd_close(attachment->fd);
-	fd_close(attachment->patch_fd);
+	if (attachment->kind == ATTACHMENT_GPU)
+		gpu_program_deinit(&attachment->of.gpu);
 	free(attachment);
 	return NULL;
+}
+
+const struct gpu_program *attachment_gpu(const struct attachment *attachment) {
+	return attachment && attachment->kind == ATTACHMENT_GPU ? &attachment->of.gpu : NULL;
+}
+
+const struct host_program *attachment_host(const struct attachment *attachment) {
+	return attachment && attachment->kind == ATTACHMENT_HOST ? &attachment->of.host : NULL;
 }
 
 size_t registry_owned(const struct registry *registry, uid_t owner) {
@@ -163,13 +183,13 @@ void registry_link(struct registry *registry, struct object *object,
 
 /* What the symbols of an object that was compiled before begin with is its own from now on. */
 static void registry_adopt_prefix(struct registry *registry, struct object *object,
-				  const struct attachment *attachment) {
-	const char *end = strrchr(attachment->symbol, '_');
+				  const struct gpu_program *program) {
+	const char *end = program ? strrchr(program->symbol, '_') : NULL;
 	char text[REGISTRY_PREFIX_SIZE];
 
-	if (object->prefix || !end || end - attachment->symbol >= (ptrdiff_t)sizeof(text))
+	if (object->prefix || !end || end - program->symbol >= (ptrdiff_t)sizeof(text))
 		return;
-	snprintf(text, sizeof(text), "%.*s", (int)(end - attachment->symbol), attachment->symbol);
+	snprintf(text, sizeof(text), "%.*s", (int)(end - program->symbol), program->symbol);
 	registry_prefix_new(registry, text, &object->prefix);
 }
 
@@ -177,7 +197,7 @@ void registry_adopt(struct registry *registry, struct object *object,
 		    struct attachment *attachments[], size_t n) {
 	TAILQ_INSERT_TAIL(&registry->objects, object, link);
 	for (size_t i = 0; i < n; i++) {
-		registry_adopt_prefix(registry, object, attachments[i]);
+		registry_adopt_prefix(registry, object, attachment_gpu(attachments[i]));
 		registry_insert(registry, attachments[i]);
 		object->n_attachments++;
 	}
@@ -185,13 +205,14 @@ void registry_adopt(struct registry *registry, struct object *object,
 
 void registry_remove(struct registry *registry, struct attachment *attachment) {
 	struct object *object = attachment->object;
+	const struct host_program *host = attachment_host(attachment);
 	const unsigned int at = registry_place(registry, attachment->id);
 
 	TAILQ_REMOVE(&registry->attachments, attachment, link);
 	memmove(&registry->sorted[at], &registry->sorted[at + 1],
 		(--registry->n_attachments - at) * sizeof(registry->sorted[0]));
-	if (attachment->on_host)
-		host_detach(object->host, attachment->host_program);
+	if (host)
+		host_detach(object->host, host->index);
 	attachment_free(attachment);
 	if (--object->n_attachments == 0) {
 		TAILQ_REMOVE(&registry->objects, object, link);
@@ -212,35 +233,62 @@ struct attachment *registry_attachment(const struct registry *registry, uint64_t
 }
 
 struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp) {
+	struct registry_place place = {};
+	struct map *map;
+
+	while ((map = registry_next_map(registry, &place)))
+		if (map->id == id) {
+			if (objectp)
+				*objectp = place.object;
+			return map;
+		}
+	return NULL;
+}
+
+struct object *registry_object(const struct registry *registry, uint64_t id) {
 	struct object *object;
 
 	TAILQ_FOREACH(object, &registry->objects, link)
-		for (size_t i = 0; i < object->n_maps; i++)
-			if (object->maps[i] && object->maps[i]->id == id) {
-				if (objectp)
-					*objectp = object;
-				return object->maps[i];
-			}
+		if (object->id == id)
+			return object;
+	return NULL;
+}
+
+struct map *registry_next_map(const struct registry *registry, struct registry_place *place) {
+	if (!place->object)
+		place->object = TAILQ_FIRST(&registry->objects);
+	for (; place->object; place->object = TAILQ_NEXT(place->object, link), place->next = 0)
+		while (place->next < place->object->n_maps) {
+			struct map *map = place->object->maps[place->next++];
+
+			if (map)
+				return map;
+		}
 	return NULL;
 }
 
 bool attachment_on_ptx(const struct attachment *attachment) {
-	return !attachment->on_host && attachment->engine != ENGINE_SASS &&
+	const struct gpu_program *program = attachment_gpu(attachment);
+
+	return program && program->engine != ENGINE_SASS &&
 	       !section_needs_sass(&attachment->section);
 }
 
 bool attachment_on_sass(const struct attachment *attachment) {
-	return !attachment->on_host && attachment->engine != ENGINE_PTX &&
-	       attachment->patch_fd >= 0;
+	const struct gpu_program *program = attachment_gpu(attachment);
+
+	return program && program->engine != ENGINE_PTX && program->patch_fd >= 0;
 }
 
 size_t attachment_patch_slots(const struct attachment *attachment) {
-	return 1 + attachment->n_patch_maps;
+	return 1 + attachment_gpu(attachment)->n_patch_maps;
 }
 
 bool attachment_uses(const struct attachment *attachment, const struct map *map) {
-	for (size_t i = 0; i < attachment->object->n_maps; i++)
-		if (attachment->object->maps[i] == map && attachment->maps >> i & 1)
+	const struct gpu_program *program = attachment_gpu(attachment);
+
+	for (size_t i = 0; program && i < attachment->object->n_maps; i++)
+		if (attachment->object->maps[i] == map && program->maps >> i & 1)
 			return true;
 	return false;
 }
@@ -260,7 +308,7 @@ size_t registry_rules(const struct registry *registry,
 	size_t n = 0;
 
 	TAILQ_FOREACH(attachment, &registry->attachments, link)
-		if (!attachment->on_host)
+		if (attachment_gpu(attachment))
 			filter_to_rule(&attachment->filter, &rules[n++]);
 	return n;
 }

@@ -34,7 +34,7 @@ enum {
 #define REGISTRY_SYMBOL_SIZE 64
 #define REGISTRY_PREFIX_SIZE 56 /* room for _pN and _mN behind it */
 #define REGISTRY_PROGRAM_SIZE 128
-#define REGISTRY_CONTEXT_MAX 21 /* fields of a context that a program reads */
+#define REGISTRY_CONTEXT_MAX 64 /* fields of a context that a program reads */
 
 /* What the symbols of an object begin with. It comes from what the object is, so that the same one
  * has the same machine code again; of those that live at a time no two have the same. */
@@ -69,6 +69,36 @@ struct object {
 	uint32_t kernel_slots[REGISTRY_OBJECT_MAPS_MAX]; /* of kernels' maps */
 };
 
+/* A program on the GPU, as it was compiled and as it is attached. */
+struct gpu_program {
+	char symbol[REGISTRY_SYMBOL_SIZE]; /* to call */
+	int fd; /* sealed PTX of the program; -1: none */
+	uint64_t size; /* of that, in bytes */
+	unsigned int isa, target;
+	bool process; /* the module gets a PROCESS slot (wire.h) */
+	uint32_t local_bytes; /* of local memory, a thread */
+	uint16_t context[REGISTRY_CONTEXT_MAX]; /* offsets of the fields that it reads: multiples
+						   of 8, each once */
+	size_t n_context;
+	uint64_t maps; /* bit i: uses object->maps[i] */
+	enum engine engine; /* as asked for */
+	int patch_fd; /* sealed patch form of the program; -1: the SASS engine cannot have it */
+	char patch_reason[192]; /* why not */
+	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps
+							 of the object */
+	size_t n_patch_maps;
+	uint32_t patch_slot; /* in the store (keep.h), of patch_fd; 0: none */
+};
+
+struct host_program {
+	size_t index; /* for host_detach() */
+};
+
+enum attachment_kind {
+	ATTACHMENT_GPU,
+	ATTACHMENT_HOST,
+};
+
 struct attachment {
 	TAILQ_ENTRY(attachment) link;
 	uint64_t id;
@@ -78,28 +108,16 @@ struct attachment {
 	char section_text[SECTION_KERNEL_SIZE + 16]; /* in the words of the section or --point */
 	uint32_t spaces; /* MEMORY: bits of point_space() */
 	struct filter filter;
-	bool on_host; /* a program on the host; what follows is of those on the GPU */
-	size_t host_program; /* for host_detach() */
-	uint64_t maps; /* bit i: uses object->maps[i] */
-	bool process; /* the module gets a PROCESS slot (wire.h) */
-	int fd; /* sealed PTX of the program */
-	uint64_t size; /* of that */
-	uint32_t local_bytes; /* of local memory, a thread */
-	char symbol[REGISTRY_SYMBOL_SIZE]; /* to call */
-	unsigned int isa, target;
-	uint16_t context[REGISTRY_CONTEXT_MAX]; /* offsets of the fields that it reads */
-	size_t n_context;
-	enum engine engine; /* as asked for */
-	int patch_fd; /* sealed patch form of the program; -1: the SASS engine cannot have it */
-	char patch_reason[192]; /* why not */
-	uint8_t patch_maps[REGISTRY_OBJECT_MAPS_MAX]; /* its slots behind that of the process: maps
-							 of the object */
-	size_t n_patch_maps;
 	unsigned int n_modules, n_processes; /* that have it: process_table_count() */
 	const void *counted; /* the process that was counted last */
 	bool leaving; /* it goes out of the state */
-	uint32_t slot, patch_slot; /* in the store (keep.h), of fd or its link on the host, and of
-				      patch_fd; 0: none */
+	uint32_t slot; /* in the store (keep.h), of the program's fd, or of the link of a program on
+			  the host; 0: none */
+	enum attachment_kind kind;
+	union { /* read these through attachment_gpu() and attachment_host() */
+		struct gpu_program gpu;
+		struct host_program host;
+	} of;
 };
 
 TAILQ_HEAD(object_list, object);
@@ -126,9 +144,19 @@ struct prefix *prefix_free(struct prefix *prefix); /* NULL is fine */
 int object_new(struct object **objectp, uint64_t id, uid_t owner);
 struct object *object_free(struct object *object);
 
-/* A fresh attachment of the object, not in the registry yet; fd -1. 0 or -ENOMEM. */
-int attachment_new(struct attachment **attachmentp, struct object *object);
+/* A program without text or patch form. */
+void gpu_program_init(struct gpu_program *program);
+void gpu_program_deinit(struct gpu_program *program);
+
+/* A fresh attachment of the object, not in the registry yet. 0 or -ENOMEM. */
+int attachment_new(struct attachment **attachmentp, struct object *object,
+		   enum attachment_kind kind);
 struct attachment *attachment_free(struct attachment *attachment);
+
+/* Its program on the GPU, or on the host. NULL: it is of the other kind, or there is no attachment.
+ */
+const struct gpu_program *attachment_gpu(const struct attachment *attachment);
+const struct host_program *attachment_host(const struct attachment *attachment);
 
 /* How many attachments a user has. */
 size_t registry_owned(const struct registry *registry, uid_t owner);
@@ -149,12 +177,22 @@ void registry_remove(struct registry *registry, struct attachment *attachment);
 
 struct attachment *registry_attachment(const struct registry *registry, uint64_t id);
 struct map *registry_map(const struct registry *registry, uint64_t id, struct object **objectp);
+struct object *registry_object(const struct registry *registry, uint64_t id);
+
+/* Where registry_next_map() is; begin with {}. */
+struct registry_place {
+	struct object *object; /* of the map that was returned last */
+	size_t next; /* of its maps */
+};
+
+/* All maps, one after the other; NULL: that was the last. Objects neither come nor go meanwhile. */
+struct map *registry_next_map(const struct registry *registry, struct registry_place *place);
 
 /* Whether an engine may have the attachment at all; a process that it means is another matter. */
 bool attachment_on_ptx(const struct attachment *attachment);
 bool attachment_on_sass(const struct attachment *attachment);
 
-/* Slots of its patch form: of the process, then of its maps. */
+/* Slots of the patch form of its program on the GPU: of the process, then of its maps. */
 size_t attachment_patch_slots(const struct attachment *attachment);
 
 bool attachment_uses(const struct attachment *attachment, const struct map *map);

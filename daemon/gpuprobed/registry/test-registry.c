@@ -46,8 +46,8 @@ static void test_order_and_detach(void **state) {
 	map = first->maps[0] = make_map(accounts, 11);
 	first->maps[1] = make_map(accounts, 12);
 	for (int i = 0; i < 3; i++) {
-		assert_int_equal(attachment_new(&attachments[i], first), 0);
-		attachments[i]->maps = i == 1 ? 3 : 2;
+		assert_int_equal(attachment_new(&attachments[i], first, ATTACHMENT_GPU), 0);
+		attachments[i]->of.gpu.maps = i == 1 ? 3 : 2;
 	}
 	registry_link(&registry, first, attachments, 3);
 	assert_int_equal(attachments[0]->id, 1);
@@ -61,7 +61,7 @@ static void test_order_and_detach(void **state) {
 	assert_ptr_equal(registry_attachment(&registry, 3), attachments[2]);
 
 	assert_int_equal(object_new(&second, 2, 0), 0);
-	assert_int_equal(attachment_new(&more[0], second), 0);
+	assert_int_equal(attachment_new(&more[0], second, ATTACHMENT_GPU), 0);
 	registry_link(&registry, second, more, 1);
 	assert_int_equal(more[0]->id, 4);
 	TAILQ_FOREACH(attachment, &registry.attachments, link) {
@@ -76,6 +76,43 @@ static void test_order_and_detach(void **state) {
 	map_accounts_free(accounts);
 }
 
+/* An attachment on the host has no program on the GPU: no engine has it, it uses no map of a
+ * module, and the page does not name it. */
+static void test_kinds(void **state) {
+	struct interest_rule rules[REGISTRY_ATTACHMENTS_MAX];
+	struct map_accounts *accounts = NULL;
+	struct attachment *attachments[2];
+	struct object *object = NULL;
+	struct registry registry;
+
+	registry_init(&registry);
+	assert_int_equal(map_accounts_new(&accounts, UINT64_C(1) << 30), 0);
+	assert_int_equal(object_new(&object, 1, 0), 0);
+	assert_int_equal(host_adopt(&object->host), 0);
+	object->n_maps = 1;
+	object->maps[0] = make_map(accounts, 11);
+	assert_int_equal(attachment_new(&attachments[0], object, ATTACHMENT_HOST), 0);
+	assert_int_equal(attachment_new(&attachments[1], object, ATTACHMENT_GPU), 0);
+	attachments[0]->of.host.index = 3;
+	attachments[1]->of.gpu.maps = 1;
+	registry_link(&registry, object, attachments, 2);
+	assert_null(attachment_gpu(NULL));
+	assert_null(attachment_host(NULL));
+	assert_null(attachment_gpu(attachments[0]));
+	assert_int_equal(attachment_host(attachments[0])->index, 3);
+	assert_false(attachment_on_ptx(attachments[0]) || attachment_on_sass(attachments[0]));
+	assert_false(attachment_uses(attachments[0], object->maps[0]));
+	assert_null(attachment_host(attachments[1]));
+	assert_ptr_equal(attachment_gpu(attachments[1]), &attachments[1]->of.gpu);
+	assert_true(attachment_on_ptx(attachments[1]) &&
+		    attachment_uses(attachments[1], object->maps[0]));
+	assert_int_equal(attachments[1]->of.gpu.fd, -1);
+	assert_int_equal(attachments[1]->of.gpu.patch_fd, -1);
+	assert_int_equal(registry_rules(&registry, rules), 1);
+	registry_deinit(&registry);
+	map_accounts_free(accounts);
+}
+
 /* An object of n attachments. */
 static int attach_some(struct registry *registry, uid_t owner, size_t n) {
 	struct attachment *attachments[64];
@@ -86,7 +123,7 @@ static int attach_some(struct registry *registry, uid_t owner, size_t n) {
 		return r;
 	assert_int_equal(object_new(&object, 1, owner), 0);
 	for (size_t i = 0; i < n; i++)
-		assert_int_equal(attachment_new(&attachments[i], object), 0);
+		assert_int_equal(attachment_new(&attachments[i], object, ATTACHMENT_GPU), 0);
 	registry_link(registry, object, attachments, n);
 	return 0;
 }
@@ -127,9 +164,9 @@ static void test_prefixes(void **state) {
 	assert_string_equal(a->text, "__gpuprobe_oab");
 
 	assert_int_equal(object_new(&object, 1, 0), 0);
-	assert_int_equal(attachment_new(&attachments[0], object), 0);
+	assert_int_equal(attachment_new(&attachments[0], object, ATTACHMENT_GPU), 0);
 	attachments[0]->id = 5;
-	strcpy(attachments[0]->symbol, "__gpuprobe_ocd_p0");
+	strcpy(attachments[0]->of.gpu.symbol, "__gpuprobe_ocd_p0");
 	registry_adopt(&registry, object, attachments, 1);
 	assert_string_equal(object->prefix->text, "__gpuprobe_ocd");
 	assert_int_equal(registry_prefix_new(&registry, "__gpuprobe_ocd", &c), 0);
@@ -143,6 +180,7 @@ static void test_prefixes(void **state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_order_and_detach),
+					    cmocka_unit_test(test_kinds),
 					    cmocka_unit_test(test_room),
 					    cmocka_unit_test(test_prefixes) };
 

@@ -60,16 +60,8 @@ struct shim_server {
 	int fd;
 	unsigned int n_handles;
 	bool freed;
-	struct account_table *accounts;
-	struct closer *closer;
-	void (*exhausted)(int error, void *userdata);
-	void *exhausted_userdata;
-	const struct shim_server_handlers *handlers;
-	void *userdata;
+	struct shim_server_options options;
 	struct shim_server_counters counters;
-	void (*breach)(const struct shim_connection *connection, const char *why, void *userdata);
-	void (*other)(const struct shim_connection *connection,
-		      const struct shim_greeting *greeting, void *userdata);
 	struct shim_connection_list list;
 	unsigned int n_connections; /* with those that are being closed */
 };
@@ -245,10 +237,23 @@ static ssize_t shim_receive(int socket_fd, union wire_message *message, int *fdp
 	return n;
 }
 
+/* Tells that somebody is not served: -EUSERS or -errno. */
+static void shim_server_refuse(const struct shim_server *server, int error) {
+	if (server->options.exhausted)
+		server->options.exhausted(error, server->options.exhausted_userdata);
+}
+
 static void shim_server_exhausted(struct shim_server *server, int error) {
 	server->counters.exhausted++;
-	if (server->exhausted)
-		server->exhausted(error, server->exhausted_userdata);
+	shim_server_refuse(server, error);
+}
+
+/* Tells why a peer is thrown out, or not served. */
+static void shim_server_breach(const struct shim_connection *connection, const char *why) {
+	const struct shim_server_options *options = &connection->server->options;
+
+	if (options->breach)
+		options->breach(connection, why, options->userdata);
 }
 
 /* Handles one datagram. 0, -EAGAIN if there is none, or negative: the connection is to be closed.
@@ -273,8 +278,8 @@ static int shim_connection_receive(struct shim_connection *connection) {
 	if (n > 0 && connection->state == SHIM_NEW &&
 	    shim_wire_other(&message, (size_t)n, fd >= 0, &greeting)) {
 		server->counters.other_versions++;
-		if (server->other)
-			server->other(connection, &greeting, server->userdata);
+		if (server->options.other)
+			server->options.other(connection, &greeting, server->options.userdata);
 		return -EPROTO;
 	}
 	why = n == -EMSGSIZE ? "a datagram that is too large"
@@ -284,19 +289,20 @@ static int shim_connection_receive(struct shim_connection *connection) {
 		if (fd >= 0)
 			connection->foreign_fd = fd;
 		server->counters.breaches++;
-		if (server->breach)
-			server->breach(connection, why, server->userdata);
+		shim_server_breach(connection, why);
 		return -EPROTO;
 	}
 	server->counters.messages++;
 	if (connection->state == SHIM_NEW) {
-		r = server->handlers->hello(connection, &message.hello, server->userdata);
+		r = server->options.handlers->hello(connection, &message.hello,
+						    server->options.userdata);
 		if (r == 0 && connection->state != SHIM_CLOSED)
 			connection->state = shim_wire_next(SHIM_NEW, &message);
 		return r;
 	}
 	connection->state = shim_wire_next(connection->state, &message);
-	return server->handlers->message(connection, &message, fd, server->userdata);
+	return server->options.handlers->message(connection, &message, fd,
+						 server->options.userdata);
 }
 
 /* Receives a message, unless its user has had his part of this turn: -EAGAIN then, too. */
@@ -373,12 +379,12 @@ void shim_connection_close(struct shim_connection *connection) {
 		shim_output_free(connection, TAILQ_FIRST(&connection->output));
 	shutdown(connection->fd, SHUT_RDWR); /* the peer sees it now */
 	uv_close((uv_handle_t *)&connection->poll, shim_connection_closed);
-	closer_socket(server->closer, connection->fd);
+	closer_socket(server->options.closer, connection->fd);
 	if (connection->foreign_fd >= 0)
-		closer_foreign(server->closer, connection->foreign_fd, shim_foreign_closed,
+		closer_foreign(server->options.closer, connection->foreign_fd, shim_foreign_closed,
 			       account_ref(connection->account));
 	if (state != SHIM_NEW)
-		server->handlers->closed(connection, server->userdata);
+		server->options.handlers->closed(connection, server->options.userdata);
 }
 
 /* Whether the peer has sent nothing. What it has sent may lie there for long where the machine or
@@ -407,9 +413,7 @@ static void shim_server_on_greeting(uv_timer_t *timer) {
 			continue;
 		}
 		server->counters.breaches++;
-		if (server->breach)
-			server->breach(connection, "no greeting within 5 seconds",
-				       server->userdata);
+		shim_server_breach(connection, "no greeting within 5 seconds");
 		shim_connection_close(connection);
 	}
 	if (more)
@@ -427,8 +431,7 @@ static unsigned int shim_server_room(const struct account *account) {
 /* Charges it to its user. NULL, or why it is not served. */
 static const char *shim_server_refusal(struct shim_server *server, struct account *account) {
 	if (server->n_connections >= shim_server_room(account)) {
-		if (server->exhausted)
-			server->exhausted(-EUSERS, server->exhausted_userdata);
+		shim_server_refuse(server, -EUSERS);
 		return "as many connections as the programs of all users may have";
 	}
 	return account_charge_connection(account) ? "quota: as many connections as the programs of "
@@ -446,7 +449,7 @@ static struct shim_connection *shim_connection_new(struct shim_server *server, i
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0 || peer.pid <= 0)
 		return NULL;
-	if (account_get(server->accounts, peer.uid, &account) < 0)
+	if (account_get(server->options.accounts, peer.uid, &account) < 0)
 		return NULL;
 	connection = calloc(1, sizeof(*connection));
 	if (!connection) {
@@ -460,8 +463,7 @@ static struct shim_connection *shim_connection_new(struct shim_server *server, i
 	why = shim_server_refusal(server, account);
 	if (why) {
 		server->counters.refused++;
-		if (server->breach)
-			server->breach(connection, why, server->userdata);
+		shim_server_breach(connection, why);
 		free(connection);
 		account_unref(account);
 		return NULL;
@@ -496,7 +498,7 @@ static void shim_server_add(struct shim_server *server, int consumed_fd) {
 	else
 		connection = shim_connection_new(server, consumed_fd);
 	if (!connection) {
-		closer_socket(server->closer, consumed_fd);
+		closer_socket(server->options.closer, consumed_fd);
 		return;
 	}
 	TAILQ_INSERT_TAIL(&server->list, connection, link);
@@ -524,7 +526,7 @@ static void shim_server_pause(struct shim_server *server, uint64_t ms) {
 static void shim_server_on_poll(uv_poll_t *poll, int status, int events) {
 	struct shim_server *server = poll->data;
 
-	if (closer_is_behind(server->closer)) {
+	if (closer_is_behind(server->options.closer)) {
 		shim_server_pause(server, SHIM_BEHIND_MS);
 		return;
 	}
@@ -575,8 +577,7 @@ static void shim_server_closed(uv_handle_t *handle) {
 }
 
 int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd,
-		    struct account_table *accounts, const struct shim_server_handlers *handlers,
-		    void *userdata) {
+		    const struct shim_server_options *options) {
 	struct shim_server *server;
 	int r;
 
@@ -588,9 +589,7 @@ int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd
 	TAILQ_INIT(&server->list);
 	server->loop = loop;
 	server->fd = listen_fd;
-	server->accounts = accounts;
-	server->handlers = handlers;
-	server->userdata = userdata;
+	server->options = *options;
 	server->poll.data = server->pause.data = server->retry.data = server->greeting.data =
 		server;
 	r = uv_poll_init(loop, &server->poll, listen_fd);
@@ -627,26 +626,4 @@ unsigned int shim_server_connections(const struct shim_server *server) {
 
 const struct shim_server_counters *shim_server_counters(const struct shim_server *server) {
 	return &server->counters;
-}
-
-void shim_server_on_other(struct shim_server *server,
-			  void (*other)(const struct shim_connection *connection,
-					const struct shim_greeting *greeting, void *userdata)) {
-	server->other = other;
-}
-
-void shim_server_on_exhausted(struct shim_server *server,
-			      void (*exhausted)(int error, void *userdata), void *userdata) {
-	server->exhausted = exhausted;
-	server->exhausted_userdata = userdata;
-}
-
-void shim_server_close_with(struct shim_server *server, struct closer *closer) {
-	server->closer = closer;
-}
-
-void shim_server_on_breach(struct shim_server *server,
-			   void (*breach)(const struct shim_connection *connection, const char *why,
-					  void *userdata)) {
-	server->breach = breach;
 }

@@ -63,10 +63,27 @@ struct shim_server_handlers {
 	void (*closed)(struct shim_connection *connection, void *userdata);
 };
 
-/* Consumes the listening socket. handlers, accounts are borrowed. 0 or -errno. */
+/* What may be left out is for tests. All is borrowed. */
+struct shim_server_options {
+	struct account_table *accounts;
+	const struct shim_server_handlers *handlers;
+	void *userdata; /* of the handlers, breach() and other() */
+	/* what closes sockets of peers and what they sent; NULL: that is done on the loop */
+	struct closer *closer;
+	/* a peer was thrown out, or not served, for this reason; NULL: not called */
+	void (*breach)(const struct shim_connection *connection, const char *why, void *userdata);
+	/* a peer has sent HELLO in another version, and is disconnected; NULL: not called */
+	void (*other)(const struct shim_connection *connection,
+		      const struct shim_greeting *greeting, void *userdata);
+	/* -errno when there is no descriptor for a connection or what it sent, -EUSERS when there
+	 * are as many connections as there may be; NULL: not called */
+	void (*exhausted)(int error, void *userdata);
+	void *exhausted_userdata;
+};
+
+/* Consumes the listening socket. 0 or -errno. */
 int shim_server_new(struct shim_server **serverp, uv_loop_t *loop, int listen_fd,
-		    struct account_table *accounts, const struct shim_server_handlers *handlers,
-		    void *userdata);
+		    const struct shim_server_options *options);
 
 /* Closes everything; memory goes once the loop has closed its handles. */
 struct shim_server *shim_server_free(struct shim_server *server);
@@ -88,26 +105,6 @@ struct shim_server_counters {
 	uint64_t other_versions; /* peers that greeted in another version of the protocol */
 };
 const struct shim_server_counters *shim_server_counters(const struct shim_server *server);
-
-/* A peer has sent HELLO in another version, and is disconnected. */
-void shim_server_on_other(struct shim_server *server,
-			  void (*other)(const struct shim_connection *connection,
-					const struct shim_greeting *greeting, void *userdata));
-
-/* What closes sockets of peers and what they sent, borrowed; without one that is done on the loop.
- */
-void shim_server_close_with(struct shim_server *server, struct closer *closer);
-
-/* Told -errno when there is no descriptor for a connection or what it sent, -EUSERS when there are
- * as many connections as there may be. */
-void shim_server_on_exhausted(struct shim_server *server,
-			      void (*exhausted)(int error, void *userdata), void *userdata);
-
-/* Lines for the log on peers that were thrown out, at most a few a second: the caller's, or NULL.
- */
-void shim_server_on_breach(struct shim_server *server,
-			   void (*breach)(const struct shim_connection *connection, const char *why,
-					  void *userdata));
 
 /*
  * Sends a message, header but magic, version, size filled in by the caller; fd (or -1) is borrowed.
