@@ -14,6 +14,7 @@
 
 #include "elf-check.h"
 
+#include <bpf/btf.h>
 #include <inttypes.h>
 #include <linux/bpf.h>
 #include <stdarg.h>
@@ -218,12 +219,14 @@ static bool check_btf(struct elf_file *f, bool btf, bool ext) {
 	const void *bytes = f->view.bytes, *data, *ext_data;
 	size_t size = 0, ext_size = 0;
 	char error[BTF_CHECK_ERROR_SIZE];
+	struct btf *opened;
 
 	if (!btf)
 		return !ext || wrong(f, "malformed ELF file: .BTF.ext without .BTF");
 	data = elf_section(bytes, f->view.size, ".BTF", &size);
-	if (!btf_check(data, size, error))
+	if (btf_open(&opened, data, size, error))
 		return wrong(f, "malformed BTF: %s", error);
+	btf__free(opened);
 	if (!ext)
 		return true;
 	ext_data = elf_section(bytes, f->view.size, ".BTF.ext", &ext_size);
