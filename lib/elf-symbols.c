@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/elf.h"
+
 #define CHUNK 1024 /* symbols */
 #define SEGMENTS_MAX 256 /* of files that people run */
 #define SECTIONS_MAX 4096
@@ -81,9 +83,7 @@ int elf_image_init(struct elf_image *image, int fd) {
 	r = elf_file_read(fd, &header, sizeof(header), 0);
 	if (r)
 		return r;
-	if (memcmp(header.e_ident, ELFMAG, SELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    header.e_ident[EI_DATA] != ELFDATA2LSB ||
-	    (header.e_type != ET_DYN && header.e_type != ET_EXEC) ||
+	if (!elf_is_readable(&header) || (header.e_type != ET_DYN && header.e_type != ET_EXEC) ||
 	    header.e_phentsize != sizeof(Elf64_Phdr) || header.e_shentsize != sizeof(Elf64_Shdr) ||
 	    !header.e_shnum || header.e_phnum > SEGMENTS_MAX || header.e_shnum > SECTIONS_MAX)
 		return -ENOEXEC;

@@ -18,11 +18,11 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdalign.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/bpf/btf-check.h"
 #include "value.h"
 
 #define DEPTH_MAX 32
@@ -41,29 +41,19 @@ struct value_types {
 static const char bare; /* its address marks strings that people see without quotes: names of enums,
 			   hexadecimal */
 
-/* Whether types begin where types can, which libbpf takes for granted of a header of unknown
- * length. */
-static bool is_aligned(const void *btf, size_t n_btf) {
-	struct btf_header header;
-
-	if (n_btf < sizeof(header))
-		return false;
-	memcpy(&header, btf, sizeof(header));
-	return header.hdr_len % alignof(struct btf_type) == 0;
-}
-
 /* Without @btf, all is hexadecimal. Returns 0, -EINVAL if it is no BTF, or -ENOMEM. */
 int value_types_new(struct value_types **typesp, const void *btf, size_t n_btf) {
 	struct value_types *types = calloc(1, sizeof(*types));
+	char error[BTF_CHECK_ERROR_SIZE];
+	int r;
 
 	if (!types)
 		return -ENOMEM;
 	libbpf_set_print(NULL);
-	if (btf && n_btf <= UINT32_MAX && is_aligned(btf, n_btf))
-		types->btf = btf__new(btf, (uint32_t)n_btf);
-	if (btf && !types->btf) {
+	r = btf ? btf_open(&types->btf, btf, n_btf, error) : 0;
+	if (r) {
 		free(types);
-		return -EINVAL;
+		return r;
 	}
 	*typesp = types;
 	return 0;

@@ -4,34 +4,32 @@
  * Checks the sections .BTF and .BTF.ext of a stranger's object before libbpf reads them
  * (btf-check.h).
  *
- * Type information: a header, types one after the other (each a fixed part, then records that its
- * kind and length say), strings. The first pass finds out how many types there are, the second
- * looks at what they refer to; the last follows each chain of modifiers and typedefs, which libbpf
- * does without an end if it is a circle.
+ * BTF is a header, then types one after the other, then strings. A type is a fixed part and
+ * records; its kind says how large these are. libbpf checks that types do not go beyond the data
+ * that the header names, but trusts the header, and what types refer to. So the header and the
+ * sizes of types are checked first. What types refer to is checked through libbpf. At last each
+ * chain of modifiers and typedefs is followed, because libbpf may follow one that is a circle
+ * without end.
  */
 
 #include "btf-check.h"
 
+#include <bpf/btf.h>
+#include <errno.h>
 #include <linux/bpf.h>
-#include <linux/btf.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "btf-type.h"
 
 #define CHAIN_MAX 32
 #define CORE_RECORD_MAX 256
 #define TYPES_MAX 1000000
 
 struct btf_file {
-	const uint8_t *types;
-	size_t types_size;
-	size_t strings_size;
-	const struct btf_type **by_id; /* by_id[0]: void */
-	uint32_t n_types;
+	struct btf *btf;
+	uint32_t n_types; /* without void, whose id is 0 */
+	uint32_t strings_size;
 	char *error;
 };
 
@@ -63,71 +61,105 @@ static bool refers(uint32_t kind) {
 	return false;
 }
 
-/* Finds all types. */
-static bool scan(struct btf_file *f) {
-	for (size_t at = 0; at < f->types_size;) {
-		const struct btf_type *type = (const void *)(f->types + at);
+/* Bytes that follow the fixed part of a type; SIZE_MAX: there is no such kind. */
+static size_t type_tail(const struct btf_type *type) {
+	size_t n = BTF_INFO_VLEN(type->info);
+
+	switch (BTF_INFO_KIND(type->info)) {
+	case BTF_KIND_PTR:
+	case BTF_KIND_FWD:
+	case BTF_KIND_TYPEDEF:
+	case BTF_KIND_VOLATILE:
+	case BTF_KIND_CONST:
+	case BTF_KIND_RESTRICT:
+	case BTF_KIND_FUNC:
+	case BTF_KIND_FLOAT:
+	case BTF_KIND_TYPE_TAG:
+		return 0;
+	case BTF_KIND_INT:
+		return sizeof(uint32_t);
+	case BTF_KIND_ARRAY:
+		return sizeof(struct btf_array);
+	case BTF_KIND_STRUCT:
+	case BTF_KIND_UNION:
+		return n * sizeof(struct btf_member);
+	case BTF_KIND_ENUM:
+		return n * sizeof(struct btf_enum);
+	case BTF_KIND_ENUM64:
+		return n * sizeof(struct btf_enum64);
+	case BTF_KIND_FUNC_PROTO:
+		return n * sizeof(struct btf_param);
+	case BTF_KIND_VAR:
+		return sizeof(struct btf_var);
+	case BTF_KIND_DATASEC:
+		return n * sizeof(struct btf_var_secinfo);
+	case BTF_KIND_DECL_TAG:
+		return sizeof(struct btf_decl_tag);
+	}
+	return SIZE_MAX;
+}
+
+/* Whether the types are whole, and of kinds that are known. */
+static bool check_sizes(struct btf_file *f, const uint8_t *types, size_t size) {
+	for (size_t at = 0; at < size; f->n_types++) {
+		struct btf_type type;
 		size_t tail;
 
-		if (f->types_size - at < sizeof(*type))
+		if (size - at < sizeof(type))
 			return wrong(f, "half a type at its end");
-		tail = btf_type_tail(type);
-		if (tail > f->types_size - at - sizeof(*type))
+		memcpy(&type, types + at, sizeof(type));
+		tail = type_tail(&type);
+		if (tail > size - at - sizeof(type))
 			return wrong(f, "type %u has an unknown kind or is cut short",
 				     f->n_types + 1);
 		if (f->n_types == TYPES_MAX)
 			return wrong(f, "too many types");
-		f->by_id[++f->n_types] = type;
-		at += sizeof(*type) + tail;
+		at += sizeof(type) + tail;
 	}
 	return true;
 }
 
 static bool is_kind(const struct btf_file *f, uint32_t id, uint32_t kind) {
-	return id && id <= f->n_types && BTF_INFO_KIND(f->by_id[id]->info) == kind;
+	return id && id <= f->n_types && btf_kind(btf__type_by_id(f->btf, id)) == kind;
+}
+
+/* What a record behind a type refers to: a type and a name, 0 if it has none. */
+static void record_refers(const struct btf_type *type, uint32_t i, uint32_t *id, uint32_t *name) {
+	*id = *name = 0;
+	switch (btf_kind(type)) {
+	case BTF_KIND_STRUCT:
+	case BTF_KIND_UNION:
+		*name = btf_members(type)[i].name_off;
+		*id = btf_members(type)[i].type;
+		break;
+	case BTF_KIND_FUNC_PROTO:
+		*name = btf_params(type)[i].name_off;
+		*id = btf_params(type)[i].type;
+		break;
+	case BTF_KIND_ENUM:
+		*name = btf_enum(type)[i].name_off;
+		break;
+	case BTF_KIND_ENUM64:
+		*name = btf_enum64(type)[i].name_off;
+		break;
+	case BTF_KIND_DATASEC:
+		*id = btf_var_secinfos(type)[i].type;
+		break;
+	}
 }
 
 /* The records behind a type: names and types that they refer to. */
-static bool check_tail(struct btf_file *f, uint32_t id) {
-	const struct btf_type *type = f->by_id[id];
-	const struct btf_member *members = (const void *)(type + 1);
-	const struct btf_param *params = (const void *)(type + 1);
-	const struct btf_enum *enums = (const void *)(type + 1);
-	const struct btf_enum64 *enums64 = (const void *)(type + 1);
-	const struct btf_array *array = (const void *)(type + 1);
-	const struct btf_var_secinfo *variables = (const void *)(type + 1);
-	uint32_t kind = BTF_INFO_KIND(type->info), n = BTF_INFO_VLEN(type->info);
+static bool check_records(const struct btf_file *f, const struct btf_type *type) {
+	uint32_t id, name;
 
-	if (kind == BTF_KIND_ARRAY)
-		return array->type <= f->n_types && array->index_type <= f->n_types;
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t name = 0, to = 0;
-
-		switch (kind) {
-		case BTF_KIND_STRUCT:
-		case BTF_KIND_UNION:
-			name = members[i].name_off;
-			to = members[i].type;
-			break;
-		case BTF_KIND_FUNC_PROTO:
-			name = params[i].name_off;
-			to = params[i].type;
-			break;
-		case BTF_KIND_ENUM:
-			name = enums[i].name_off;
-			break;
-		case BTF_KIND_ENUM64:
-			name = enums64[i].name_off;
-			break;
-		case BTF_KIND_DATASEC:
-			to = variables[i].type;
-			if (!is_kind(f, to, BTF_KIND_VAR) && !is_kind(f, to, BTF_KIND_FUNC))
-				return false;
-			break;
-		default:
-			return true;
-		}
-		if (name >= f->strings_size || to > f->n_types)
+	if (btf_is_array(type))
+		return btf_array(type)->type <= f->n_types &&
+		       btf_array(type)->index_type <= f->n_types;
+	for (uint32_t i = 0; i < btf_vlen(type); i++) {
+		record_refers(type, i, &id, &name);
+		if (name >= f->strings_size || id > f->n_types ||
+		    (btf_is_datasec(type) && !is_kind(f, id, BTF_KIND_VAR) &&
+		     !is_kind(f, id, BTF_KIND_FUNC)))
 			return false;
 	}
 	return true;
@@ -135,13 +167,12 @@ static bool check_tail(struct btf_file *f, uint32_t id) {
 
 static bool check_types(struct btf_file *f) {
 	for (uint32_t id = 1; id <= f->n_types; id++) {
-		const struct btf_type *type = f->by_id[id];
-		uint32_t kind = BTF_INFO_KIND(type->info);
+		const struct btf_type *type = btf__type_by_id(f->btf, id);
 
 		if (type->name_off >= f->strings_size ||
-		    (refers(kind) && type->type > f->n_types) ||
-		    (kind == BTF_KIND_FUNC && !is_kind(f, type->type, BTF_KIND_FUNC_PROTO)) ||
-		    !check_tail(f, id))
+		    (refers(btf_kind(type)) && type->type > f->n_types) ||
+		    (btf_is_func(type) && !is_kind(f, type->type, BTF_KIND_FUNC_PROTO)) ||
+		    !check_records(f, type))
 			return wrong(f, "type %u refers to nothing", id);
 	}
 	return true;
@@ -150,60 +181,65 @@ static bool check_types(struct btf_file *f) {
 /* Modifiers and typedefs lead somewhere else. */
 static bool check_chains(struct btf_file *f) {
 	for (uint32_t id = 1; id <= f->n_types; id++) {
-		uint32_t at = id, steps = 0;
+		const struct btf_type *type = btf__type_by_id(f->btf, id);
 
-		for (;;) {
-			uint32_t kind = at ? BTF_INFO_KIND(f->by_id[at]->info) : 0;
-
-			if (kind != BTF_KIND_TYPEDEF && kind != BTF_KIND_VOLATILE &&
-			    kind != BTF_KIND_CONST && kind != BTF_KIND_RESTRICT &&
-			    kind != BTF_KIND_TYPE_TAG)
-				break;
-			if (++steps > CHAIN_MAX)
+		for (uint32_t steps = 0; btf_is_mod(type) || btf_is_typedef(type); steps++) {
+			if (steps == CHAIN_MAX)
 				return wrong(f, "type %u leads nowhere", id);
-			at = f->by_id[at]->type;
+			type = btf__type_by_id(f->btf, type->type);
 		}
 	}
 	return true;
 }
 
-bool btf_check(const void *data, size_t size, char error[static BTF_CHECK_ERROR_SIZE]) {
-	struct btf_file f = { .error = error };
-	struct btf_header header;
+/* The parts lie one behind the other in the data, and the last string ends. */
+static bool check_header(struct btf_file *f, const void *data, size_t size,
+			 struct btf_header *header) {
 	const char *strings;
 	size_t body;
-	bool ok;
 
-	if (!data || size < sizeof(header))
-		return wrong(&f, "it is cut short");
-	memcpy(&header, data, sizeof(header));
-	body = size - sizeof(header);
-	if (header.magic != BTF_MAGIC || header.version != BTF_VERSION || header.flags ||
-	    header.hdr_len != sizeof(header))
-		return wrong(&f, "its header is of an unknown kind");
-	if (header.type_off % 4 || header.type_len % 4 || header.type_off > body ||
-	    header.type_len > body - header.type_off || header.str_off > body ||
-	    header.str_len > body - header.str_off || !header.str_len ||
-	    header.type_off + header.type_len != header.str_off ||
-	    header.str_off + header.str_len != body)
-		return wrong(&f, "its parts do not fit");
-	strings = (const char *)data + sizeof(header) + header.str_off;
-	if (strings[0] || strings[header.str_len - 1])
-		return wrong(&f, "its strings do not end");
-	f.strings_size = header.str_len;
-	f.types_size = header.type_len;
-	f.types = malloc(f.types_size + 1); /* a copy, which is aligned */
-	f.by_id = calloc(f.types_size / sizeof(struct btf_type) + 2, sizeof(*f.by_id));
-	if (!f.types || !f.by_id)
-		ok = wrong(&f, "no memory");
-	else {
-		memcpy((void *)f.types, (const uint8_t *)data + sizeof(header) + header.type_off,
-		       f.types_size);
-		ok = scan(&f) && check_types(&f) && check_chains(&f);
+	if (!data || size < sizeof(*header))
+		return wrong(f, "it is cut short");
+	memcpy(header, data, sizeof(*header));
+	body = size - sizeof(*header);
+	if (header->magic != BTF_MAGIC || header->version != BTF_VERSION || header->flags ||
+	    header->hdr_len != sizeof(*header))
+		return wrong(f, "its header is of an unknown kind");
+	if (header->type_off % 4 || header->type_len % 4 || header->type_off > body ||
+	    header->type_len > body - header->type_off || header->str_off > body ||
+	    header->str_len > body - header->str_off || !header->str_len ||
+	    header->type_off + header->type_len != header->str_off ||
+	    header->str_off + header->str_len != body || size > UINT32_MAX)
+		return wrong(f, "its parts do not fit");
+	strings = (const char *)data + sizeof(*header) + header->str_off;
+	if (strings[0] || strings[header->str_len - 1])
+		return wrong(f, "its strings do not end");
+	f->strings_size = header->str_len;
+	return true;
+}
+
+int btf_open(struct btf **btfp, const void *data, size_t size,
+	     char error[static BTF_CHECK_ERROR_SIZE]) {
+	struct btf_file f = { .error = error };
+	struct btf_header header;
+
+	if (!check_header(&f, data, size, &header) ||
+	    !check_sizes(&f, (const uint8_t *)data + sizeof(header) + header.type_off,
+			 header.type_len))
+		return -EINVAL;
+	f.btf = btf__new(data, (uint32_t)size);
+	if (!f.btf) {
+		const int r = errno == ENOMEM ? -ENOMEM : -EINVAL;
+
+		wrong(&f, r == -ENOMEM ? "no memory" : "libbpf cannot read it");
+		return r;
 	}
-	free((void *)f.types);
-	free(f.by_id);
-	return ok;
+	if (!check_types(&f) || !check_chains(&f)) {
+		btf__free(f.btf);
+		return -EINVAL;
+	}
+	*btfp = f.btf;
+	return 0;
 }
 
 /* The header of .BTF.ext, as far as it is fixed. */

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Checks that libbpf may follow every reference in the sections .BTF and .BTF.ext. */
+/* Reads BTF that may be anything: libbpf alone trusts too much of it. */
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #define BTF_CHECK_ERROR_SIZE 128
 
-/* True, or false with the reason in error. data NULL: nothing, which is wrong. */
-bool btf_check(const void *data, size_t size, char error[static BTF_CHECK_ERROR_SIZE]);
+struct btf;
 
-/* The same. btf: what btf_check() has found good. */
+/*
+ * Opens foreign BTF with libbpf, which may then follow every reference in it. data NULL: nothing,
+ * which is wrong. 0, or -EINVAL or -ENOMEM with the reason in error. Free *btfp by btf__free().
+ */
+int btf_open(struct btf **btfp, const void *data, size_t size,
+	     char error[static BTF_CHECK_ERROR_SIZE]);
+
+/* Whether .BTF.ext is good; if not, the reason is in error. btf: what btf_open() has found good. */
 bool btf_ext_check(const void *data, size_t size, const void *btf,
 		   char error[static BTF_CHECK_ERROR_SIZE]);
 

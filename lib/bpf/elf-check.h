@@ -18,4 +18,4 @@ const char *elf_check(const void *elf, size_t size, char error[static ELF_CHECK_
 /*
  * Of a checked object: the bytes of a section, NULL if there is none of that name or it holds none.
  */
-const void *elf_section(const void *elf, const char *name, size_t *size);
+const void *elf_section(const void *elf, size_t elf_size, const char *name, size_t *size);

@@ -10,7 +10,6 @@
 
 #include "image.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "lib/base/elf.h"
 #include "proto/wire.h"
 
 #define WRAPPER_MAGIC UINT32_C(0x466243b1)
@@ -41,39 +41,29 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 	return a > b ? a : b;
 }
 
-/* Section headers are copied: the driver takes them at any alignment. */
-static bool elf_size(const char *bytes, size_t limit, size_t *size) {
-	uint64_t end, count;
+/* Where an ELF file of at most limit bytes ends. */
+static bool elf_size(const void *bytes, size_t limit, size_t *size) {
+	const Elf64_Ehdr *header;
+	struct elf_view view;
 	Elf64_Shdr section;
-	Elf64_Ehdr header;
+	uint64_t end;
 
-	memcpy(&header, bytes, sizeof(header));
-	count = header.e_shnum;
-	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shoff > limit ||
-	    header.e_phoff > limit || (header.e_shoff && header.e_shentsize != sizeof(section)))
+	if (!elf_view_init(&view, bytes, limit))
 		return false;
-	if (!count && header.e_shoff) { /* too many for 16 bits: the first one says how many */
-		if (header.e_shoff + sizeof(section) > limit)
-			return false;
-		memcpy(&section, bytes + header.e_shoff, sizeof(section));
-		count = section.sh_size;
-	}
-	if (count > limit / sizeof(section))
+	header = &view.header;
+	if (header->e_phoff > limit)
 		return false;
-	end = larger(header.e_shoff + count * sizeof(section),
-		     header.e_phoff + (uint64_t)header.e_phnum * header.e_phentsize);
-	if (end > limit)
-		return false;
-	for (uint64_t i = 0; i < count; i++) {
-		memcpy(&section, bytes + header.e_shoff + i * sizeof(section), sizeof(section));
+	end = larger(header->e_shoff + view.n_sections * sizeof(section),
+		     header->e_phoff + (uint64_t)header->e_phnum * header->e_phentsize);
+	for (uint64_t i = 0; elf_view_section(&view, i, &section); i++) {
 		if (section.sh_type == SHT_NOBITS || section.sh_type == SHT_NULL)
 			continue;
-		if (section.sh_offset > limit || section.sh_size > limit)
+		if (!elf_view_content(&view, &section))
 			return false;
 		end = larger(end, section.sh_offset + section.sh_size);
 	}
 	*size = end;
-	return end >= sizeof(header) && end <= limit;
+	return end >= sizeof(*header) && end <= limit;
 }
 
 /*

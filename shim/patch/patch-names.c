@@ -9,10 +9,10 @@
 
 #include "patch-names.h"
 
-#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/elf.h"
 #include "proto/patch.h"
 
 #define OTHER_ENTRY 0x10 /* STO_CUDA_ENTRY */
@@ -23,62 +23,28 @@
 static const char acts[] = "kernels of it act on CUDA graphs (cudaGraphSetConditional or the like)",
 		  unreadable[] = "the names of its kernels cannot be read";
 
-struct bytes {
-	const unsigned char *at;
-	size_t size;
-};
-
-static bool take(const struct bytes *bytes, uint64_t offset, void *to, size_t size) {
-	if (offset > bytes->size || size > bytes->size - offset)
-		return false;
-	memcpy(to, bytes->at + offset, size);
-	return true;
-}
-
-static bool section(const struct bytes *bytes, const Elf64_Ehdr *header, uint64_t index,
-		    Elf64_Shdr *found) {
-	return index <= bytes->size / sizeof(*found) && header->e_shoff <= bytes->size &&
-	       take(bytes, header->e_shoff + index * sizeof(*found), found, sizeof(*found));
-}
-
 static bool is_kernel(const Elf64_Sym *symbol) {
 	return (symbol->st_other & OTHER_ENTRY) && symbol->st_shndx != SHN_UNDEF;
 }
 
-/* The name of a function; NULL if the symbol is of another kind, or its text does not end. */
-static const char *function_name(const struct bytes *bytes, const Elf64_Shdr *strings,
-				 const Elf64_Sym *symbol) {
-	const char *name;
-	size_t room;
-
-	if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_name >= strings->sh_size ||
-	    strings->sh_offset > bytes->size || strings->sh_size > bytes->size - strings->sh_offset)
-		return NULL;
-	name = (const char *)bytes->at + strings->sh_offset + symbol->st_name;
-	room = strings->sh_size - symbol->st_name;
-	return *name && memchr(name, 0, room) ? name : NULL;
-}
-
 /* Counts the names of a symbol table, or (with room for them) writes them down. False: it does not
  * end where it should. */
-static bool walk(const struct bytes *bytes, const Elf64_Ehdr *header, const Elf64_Shdr *table,
-		 struct patch_names *names, bool write) {
+static bool walk(const struct elf_view *cubin, const Elf64_Shdr *table, struct patch_names *names,
+		 bool write) {
 	Elf64_Shdr strings;
 	Elf64_Sym symbol;
 
-	if (!section(bytes, header, table->sh_link, &strings))
+	if (!elf_view_content(cubin, table) || !elf_view_section(cubin, table->sh_link, &strings))
 		return false;
-	for (uint64_t at = 0; at + sizeof(symbol) <= table->sh_size; at += sizeof(symbol)) {
-		const char *name;
+	for (uint64_t i = 0; elf_view_record(cubin, table, i, &symbol, sizeof(symbol)); i++) {
+		const char *name = elf_view_string(cubin, &strings, symbol.st_name);
 		size_t length;
 
-		if (table->sh_offset > bytes->size ||
-		    !take(bytes, table->sh_offset + at, &symbol, sizeof(symbol)))
-			return false;
-		name = function_name(bytes, &strings, &symbol);
-		if (name && !strncmp(name, GRAPH_FUNCTION, strlen(GRAPH_FUNCTION)))
+		if (!name || !*name || ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)
+			continue;
+		if (!strncmp(name, GRAPH_FUNCTION, strlen(GRAPH_FUNCTION)))
 			names->left = acts;
-		if (!name || !is_kernel(&symbol))
+		if (!is_kernel(&symbol))
 			continue;
 		length = strlen(name) + 1;
 		if (length > PATCH_NAMES_SIZE_MAX - names->size)
@@ -93,23 +59,16 @@ static bool walk(const struct bytes *bytes, const Elf64_Ehdr *header, const Elf6
 	return true;
 }
 
-static void walk_all(const struct bytes *bytes, struct patch_names *names, bool write) {
-	Elf64_Ehdr header;
-	Elf64_Shdr one;
-	uint64_t count;
+static void walk_all(const struct elf_view *cubin, struct patch_names *names, bool write) {
+	Elf64_Shdr section;
 
 	names->count = 0;
 	names->size = 0;
 	names->left = unreadable;
-	if (!take(bytes, 0, &header, sizeof(header)) || memcmp(header.e_ident, ELFMAG, SELFMAG) ||
-	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(one) ||
-	    !section(bytes, &header, 0, &one))
-		return;
-	count = header.e_shnum ? header.e_shnum : one.sh_size;
-	for (uint64_t i = 0; i < count && section(bytes, &header, i, &one); i++)
-		if (one.sh_type == SHT_SYMTAB) {
+	for (uint64_t i = 0; elf_view_section(cubin, i, &section); i++)
+		if (section.sh_type == SHT_SYMTAB) {
 			names->left = NULL;
-			if (!walk(bytes, &header, &one, names, write))
+			if (!walk(cubin, &section, names, write))
 				names->left = unreadable;
 			return; /* an ELF file has one */
 		}
@@ -123,10 +82,11 @@ static int compare(const void *a, const void *b, void *context) {
 }
 
 bool patch_names_read(struct patch_names *names, const void *cubin, size_t size) {
-	const struct bytes bytes = { cubin, size };
+	struct elf_view view;
 
-	*names = (struct patch_names){ 0 };
-	walk_all(&bytes, names, false);
+	*names = (struct patch_names){ .left = unreadable };
+	if (elf_view_init(&view, cubin, size))
+		walk_all(&view, names, false);
 	if (!names->count)
 		return names->left == unreadable;
 	names->text = malloc(names->size);
@@ -136,7 +96,7 @@ bool patch_names_read(struct patch_names *names, const void *cubin, size_t size)
 		patch_names_free(names);
 		return false;
 	}
-	walk_all(&bytes, names, true);
+	walk_all(&view, names, true);
 	for (uint32_t i = 0; i < names->count; i++)
 		names->order[i] = i;
 	qsort_r(names->order, names->count, sizeof(*names->order), compare, names);

@@ -2,17 +2,16 @@
 
 /*
  * Lists the members of a map's keys and values from the BTF of its object (fields.h), for metrics.
- * The BTF comes from a user, so it is checked as a whole before libbpf reads it.
+ * The BTF comes from a user: it is checked as a whole before libbpf reads it (lib/bpf/btf-check.h).
  */
 
 #include "fields.h"
 
+#include <bpf/btf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <bpf/btf.h>
 
 #include "lib/bpf/btf-check.h"
 
@@ -20,6 +19,7 @@
 #define STEPS_MAX                                                                          \
 	65536 /* parts that are looked at: structs of structs without anything in them are \
 		 endless, and no field */
+#define BTF_SIZE_MAX ((size_t)16 << 20)
 
 struct walk {
 	const struct btf *btf;
@@ -39,6 +39,13 @@ struct part {
 };
 
 static int walk_type(struct walk *walk, const struct part *part, uint32_t id);
+
+/* The type behind typedefs, const and the like, and of a variable its type. NULL: there is none. */
+static const struct btf_type *resolve(const struct walk *walk, uint32_t id) {
+	const int resolved = btf__resolve_type(walk->btf, id);
+
+	return resolved > 0 ? btf__type_by_id(walk->btf, (uint32_t)resolved) : NULL;
+}
 
 /* Adds a field of so many bits. What lies beyond the value is left out. */
 static int walk_add(struct walk *walk, const struct part *part, enum field_kind kind, uint64_t bits,
@@ -68,6 +75,7 @@ static int walk_add(struct walk *walk, const struct part *part, enum field_kind 
 }
 
 static int walk_int(struct walk *walk, const struct part *part, const struct btf_type *type) {
+	const uint32_t bits = btf_int_bits(type), encoding = btf_int_encoding(type);
 	struct part at = *part;
 	struct field *field;
 
@@ -76,14 +84,14 @@ static int walk_int(struct walk *walk, const struct part *part, const struct btf
 		return walk_add(walk, &at, FIELD_BYTES, (uint64_t)type->size * 8 * part->count,
 				&field);
 	}
-	if (btf_int_bits(type) && btf_int_bits(type) < type->size * 8 && !part->is_array) {
+	if (bits && bits < type->size * 8 && !part->is_array) {
 		at.bit += btf_int_offset(type);
-		at.bitfield = part->bitfield ? part->bitfield : btf_int_bits(type);
+		at.bitfield = part->bitfield ? part->bitfield : bits;
 	}
 	return walk_add(walk, &at,
-			btf_int_encoding(type) & BTF_INT_BOOL     ? FIELD_BOOL
-			: btf_int_encoding(type) & BTF_INT_SIGNED ? FIELD_SIGNED
-								  : FIELD_UNSIGNED,
+			encoding & BTF_INT_BOOL     ? FIELD_BOOL
+			: encoding & BTF_INT_SIGNED ? FIELD_SIGNED
+						    : FIELD_UNSIGNED,
 			(uint64_t)type->size * 8, &field);
 }
 
@@ -120,7 +128,7 @@ static int walk_enum(struct walk *walk, const struct part *part, const struct bt
 							    : btf_enum(type)[i].name_off);
 
 		enumerator->value = widen(field, wide ? btf_enum64_value(&btf_enum64(type)[i])
-						      : (uint64_t)btf_enum(type)[i].val);
+						      : (uint64_t)(int64_t)btf_enum(type)[i].val);
 		field->n_enumerators++;
 		if (!*name || strlen(name) > FIELD_ENUMERATOR_MAX)
 			continue;
@@ -150,52 +158,50 @@ static bool part_enter(struct part *inner, const struct part *part, const char *
 
 /* Structs and, of unions, the first member. */
 static int walk_struct(struct walk *walk, const struct part *part, const struct btf_type *type) {
-	const struct btf_member *members = btf_members(type);
-	uint32_t n = btf_vlen(type);
+	size_t n = btf_vlen(type);
 	int r = 0;
 
 	if (btf_is_union(type) && n > 1)
 		n = 1;
 	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		const struct btf_member *member = &btf_members(type)[i];
 		struct part inner;
 
-		if (!part_enter(&inner, part, btf__name_by_offset(walk->btf, members[i].name_off)))
+		if (!part_enter(&inner, part, btf__name_by_offset(walk->btf, member->name_off)))
 			return FIELDS_E_MEMBERS;
 		inner.bit += btf_member_bit_offset(type, i);
 		inner.bitfield = btf_member_bitfield_size(type, i);
-		r = walk_type(walk, &inner, members[i].type);
+		r = walk_type(walk, &inner, member->type);
 	}
 	return r;
 }
 
 static int walk_section(struct walk *walk, const struct part *part, const struct btf_type *type) {
-	const struct btf_var_secinfo *variables = btf_var_secinfos(type);
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < btf_vlen(type); i++) {
-		const struct btf_type *variable = btf__type_by_id(walk->btf, variables[i].type);
+		const struct btf_var_secinfo *info = &btf_var_secinfos(type)[i];
+		const struct btf_type *variable = btf__type_by_id(walk->btf, info->type);
 		struct part inner;
 
 		if (!part_enter(&inner, part, btf__name_by_offset(walk->btf, variable->name_off)))
 			return FIELDS_E_MEMBERS;
-		inner.bit += (uint64_t)variables[i].offset * 8;
-		r = walk_type(walk, &inner, variables[i].type);
+		inner.bit += (uint64_t)info->offset * 8;
+		r = walk_type(walk, &inner, info->type);
 	}
 	return r;
 }
 
-/* A type without the modifiers and typedefs before it. NULL: there is none. */
-static const struct btf_type *resolve(const struct walk *walk, uint32_t id) {
-	const int found = btf__resolve_type(walk->btf, id);
+/* Bytes of one of a type; 0: unknown. */
+static uint64_t size_of(const struct walk *walk, uint32_t id) {
+	const int64_t size = btf__resolve_size(walk->btf, id);
 
-	return found > 0 ? btf__type_by_id(walk->btf, (uint32_t)found) : NULL;
+	return size > 0 && (uint64_t)size <= BTF_SIZE_MAX ? (uint64_t)size : 0;
 }
 
 /* Text, an array of numbers, or else bytes. */
-static int walk_array(struct walk *walk, const struct part *part, const struct btf_type *type) {
-	const struct btf_array *array = btf_array(type);
+static int walk_array(struct walk *walk, const struct part *part, const struct btf_array *array) {
 	const struct btf_type *element = resolve(walk, array->type);
-	const int64_t size = btf__resolve_size(walk->btf, array->type);
 	struct part inner = *part;
 	struct field *field;
 
@@ -216,8 +222,8 @@ static int walk_array(struct walk *walk, const struct part *part, const struct b
 		inner.count = array->nelems;
 		return walk_type(walk, &inner, array->type);
 	}
-	return walk_add(walk, part, FIELD_BYTES,
-			(uint64_t)(size > 0 ? size : 0) * array->nelems * 8, &field);
+	return walk_add(walk, part, FIELD_BYTES, size_of(walk, array->type) * array->nelems * 8,
+			&field);
 }
 
 static int walk_type(struct walk *walk, const struct part *part, uint32_t id) {
@@ -247,17 +253,32 @@ static int walk_type(struct walk *walk, const struct part *part, uint32_t id) {
 	case BTF_KIND_DATASEC:
 		return walk_section(walk, part, type);
 	case BTF_KIND_ARRAY:
-		return walk_array(walk, part, type);
+		return walk_array(walk, part, btf_array(type));
 	default:
 		return 0;
 	}
 }
 
+/* 0, FIELDS_E_* or -ENOMEM. */
+static int walk_btf(struct walk *walk, const struct part *part, const void *data, size_t n_data,
+		    uint32_t id) {
+	char error[BTF_CHECK_ERROR_SIZE];
+	struct btf *btf;
+	int r;
+
+	r = n_data > BTF_SIZE_MAX ? -EINVAL : btf_open(&btf, data, n_data, error);
+	if (r)
+		return r == -ENOMEM ? r : FIELDS_E_BTF;
+	btf__set_pointer_size(btf, 8); /* else libbpf would take it from a type of the user */
+	walk->btf = btf;
+	r = walk_type(walk, part, id);
+	btf__free(btf);
+	return r;
+}
+
 int fields_new(struct fields **fieldsp, const void *btf, size_t n_btf, uint32_t type, size_t size) {
 	struct walk walk = { .n_bits = (uint64_t)size * 8 };
 	struct part whole = { .count = 1 };
-	char error[BTF_CHECK_ERROR_SIZE];
-	struct btf *types = NULL;
 	struct field *field;
 	int r;
 
@@ -269,12 +290,8 @@ int fields_new(struct fields **fieldsp, const void *btf, size_t n_btf, uint32_t 
 			     size == 1 || size == 2 || size == 4 || size == 8 ? FIELD_UNSIGNED
 									      : FIELD_BYTES,
 			     walk.n_bits, &field);
-	} else if (!btf_check(btf, n_btf, error)) {
-		r = FIELDS_E_BTF;
 	} else {
-		walk.btf = types = btf__new(btf, (uint32_t)n_btf);
-		r = types ? walk_type(&walk, &whole, type) : FIELDS_E_BTF;
-		btf__free(types);
+		r = walk_btf(&walk, &whole, btf, n_btf, type);
 	}
 	if (r) {
 		fields_free(walk.fields);

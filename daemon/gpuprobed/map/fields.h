@@ -5,9 +5,9 @@
  * The members of a map's keys and values, by the BTF of its object: what becomes labels and numbers
  * of metrics (map-export.h).
  *
- * BTF is an operator's file. libbpf 1.1 believes what it says of itself, and the daemon has
- * privileges: so it is read here, where each access is checked against its size, and nothing of it
- * is kept. A struct is flattened (`a.b` is a_b), of a union the first member counts.
+ * BTF is an operator's file, and the daemon has privileges. So the BTF is checked before it is
+ * read, and nothing of it is kept. A struct is flattened (`a.b` is a_b), of a union the first
+ * member counts.
  */
 
 #include <stdbool.h>

@@ -8,48 +8,53 @@
 
 #include "kfunc-link.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "lib/base/elf.h"
 #include "lib/bpf/helper-name.h"
 
 #define CALL_KFUNC 2 /* src_reg; <linux/bpf.h> of the build machine may be too old to know it */
 
 /* Notes the calls that one table relocates: numbers[i] is that of the instruction at byte 8 * i. */
-static void note_table(const uint8_t *bytes, const Elf64_Shdr *sections, const Elf64_Shdr *table,
-		       uint8_t *numbers) {
-	const Elf64_Rel *relocations = (const void *)(bytes + table->sh_offset);
-	const Elf64_Shdr *target = &sections[table->sh_info], *symbols = &sections[table->sh_link];
-	const char *names = (const char *)bytes + sections[symbols->sh_link].sh_offset;
-	const Elf64_Sym *all = (const void *)(bytes + symbols->sh_offset);
+static void note_table(const struct elf_view *elf, const Elf64_Shdr *table, uint8_t *numbers) {
+	Elf64_Shdr target, symbols, names;
+	Elf64_Rel relocation;
+	Elf64_Sym symbol;
 
-	if (!(target->sh_flags & SHF_EXECINSTR))
+	if (!elf_view_section(elf, table->sh_info, &target) ||
+	    !elf_view_section(elf, table->sh_link, &symbols) ||
+	    !elf_view_section(elf, symbols.sh_link, &names) || !(target.sh_flags & SHF_EXECINSTR))
 		return;
-	for (size_t i = 0; i < table->sh_size / sizeof(*relocations); i++) {
-		const Elf64_Sym *symbol = all + ELF64_R_SYM(relocations[i].r_info);
-		uint64_t at = target->sh_offset + relocations[i].r_offset;
+	for (uint64_t i = 0; elf_view_record(elf, table, i, &relocation, sizeof(relocation)); i++) {
+		const uint64_t at = target.sh_offset + relocation.r_offset;
+		const char *name;
 
-		if (symbol->st_shndx == SHN_UNDEF && at % sizeof(struct bpf_insn) == 0)
-			numbers[at / sizeof(struct bpf_insn)] =
-				(uint8_t)kfunc_find(names + symbol->st_name);
+		if (!elf_view_record(elf, &symbols, ELF64_R_SYM(relocation.r_info), &symbol,
+				     sizeof(symbol)) ||
+		    symbol.st_shndx != SHN_UNDEF || at % sizeof(struct bpf_insn) || at >= elf->size)
+			continue;
+		name = elf_view_string(elf, &names, symbol.st_name);
+		numbers[at / sizeof(struct bpf_insn)] = name ? (uint8_t)kfunc_find(name) : 0;
 	}
 }
 
 int kfunc_mark(void *elf, size_t size) {
-	const Elf64_Ehdr *header = elf;
-	const Elf64_Shdr *sections = (const void *)((const uint8_t *)elf + header->e_shoff);
 	struct bpf_insn *insns = elf;
+	struct elf_view view;
+	Elf64_Shdr section;
 	uint8_t *numbers;
 
-	/* all is read before anything is written, which may be what was to be read */
+	if (!elf_view_init(&view, elf, size))
+		return 0;
+	/* All is read before anything is written, as an instruction may lie in what is read. */
 	numbers = calloc(size / sizeof(*insns) + 1, 1);
 	if (!numbers)
 		return -ENOMEM;
-	for (size_t i = 1; i < header->e_shnum; i++)
-		if (sections[i].sh_type == SHT_REL)
-			note_table(elf, sections, &sections[i], numbers);
+	for (uint64_t i = 1; elf_view_section(&view, i, &section); i++)
+		if (section.sh_type == SHT_REL)
+			note_table(&view, &section, numbers);
 	for (size_t i = 0; i < size / sizeof(*insns); i++)
 		if (numbers[i] && insns[i].code == (BPF_JMP | BPF_CALL))
 			insns[i].dst_reg = numbers[i] & 15;

@@ -384,8 +384,8 @@ static int programs_begin(struct link_step *step, struct bpf_object *object) {
 static int core_check(struct link_step *step) {
 	const struct linked *linked = &step->output->linked;
 	size_t size, at = 0;
-	const void *ext = elf_section(step->elf, ".BTF.ext", &size),
-		   *btf = elf_section(step->elf, ".BTF", &size);
+	const void *ext = elf_section(step->elf, step->size, ".BTF.ext", &size),
+		   *btf = elf_section(step->elf, step->size, ".BTF", &size);
 	const char *section;
 
 	while (ext && btf && (section = btf_ext_core_section(ext, btf, &at))) {
@@ -658,7 +658,7 @@ static void license_read(struct link_step *step) {
 	const void *text;
 	size_t size;
 
-	text = elf_section(step->elf, "license", &size);
+	text = elf_section(step->elf, step->size, "license", &size);
 	if (text)
 		memcpy(linked->license, text,
 		       size < sizeof(linked->license) ? size : sizeof(linked->license) - 1);

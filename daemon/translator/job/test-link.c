@@ -513,7 +513,7 @@ static void test_core(void **state) {
 		assert_int_equal(program->gpu, !strcmp(program->name, "cuda__launch"));
 	}
 	link_output_free(output);
-	ext = (uint8_t *)(uintptr_t)elf_section(elf, ".BTF.ext", &ext_size);
+	ext = (uint8_t *)(uintptr_t)elf_section(elf, size, ".BTF.ext", &ext_size);
 	assert_non_null(ext);
 	leaks_ignored(true); /* libbpf 1.1 loses 56 bytes where a relocation is of no section */
 	for (size_t at = 0; at + 4 <= ext_size; at += 4) {

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Builds and installs the system call filter of workers (sandbox-filter.h).
+ * Builds and installs the system call filter of workers (sandbox-filter.h), as classic BPF.
  *
- * The system call filter, written as classic BPF.
+ * There are three lists of calls, tried in this order. Some calls are allowed, a few of them only
+ * with certain arguments. Some fail with an errno, because libraries try them and do without. All
+ * others end the process. The program is built at run time from tables of numbers, because a rule
+ * about an argument takes several instructions, and the tables differ between architectures. Each
+ * rule ends in a return or falls through to the next.
  *
- * Three lists of calls, tried in this order: those allowed, some only if an argument is as it must
- * be; those that a library tries and does without, which fail with an errno; and the rest, which
- * ends the process. The program is built at run time from tables of numbers, because a conditional
- * rule is several instructions long and the tables differ between architectures. Each rule is
- * self-contained: it ends in a return or falls through to the next.
+ * This order is why libseccomp (2.5) does not build it. There a rule for all arguments of a call
+ * replaces the rules for some of them, and a rule may compare an argument only once. "Allow
+ * fcntl(F_GETFD) and fcntl(F_GETFL), refuse all other fcntl()" cannot be said so in one filter.
  */
 
 #include "sandbox-filter.h"
@@ -38,6 +40,7 @@
 #endif
 
 #define FILTER_MAX 512
+#define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 #define THREAD_FLAGS                                                                        \
 	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD | \
 	 CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
@@ -107,9 +110,9 @@ static const uint16_t allowed[] = {
 };
 
 /*
- * Calls by which a path is looked up: refused with EACCES, or allowed with read_files.
- * newfstatat(2) is one of them whatever its flags are: a filter does not see whether the path is
- * empty. glibc's fstat() is that call, so that there is sandbox_fstat().
+ * Calls that look up a path: refused with EACCES, or allowed with read_files. newfstatat(2) is one
+ * of them with all flags, because a filter does not see whether the path is empty. glibc's fstat()
+ * makes that call, so workers use sandbox_fstat().
  */
 static const uint16_t lookups[] = {
 	SYS_faccessat,  SYS_faccessat2, SYS_readlinkat, SYS_statx,
@@ -175,10 +178,23 @@ static void emit_load(struct filter *filter, size_t offset) {
 	emit(filter, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
+/* Loads the number of the call. Calls of another architecture end the process. */
+static void begin(struct filter *filter) {
+	emit_load(filter, offsetof(struct seccomp_data, arch));
+	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0);
+	emit_return(filter, SECCOMP_RET_KILL_PROCESS);
+	emit_load(filter, offsetof(struct seccomp_data, nr));
+}
+
 /* If the call is `number`: action. The accumulator holds the number, before and after. */
 static void on_call(struct filter *filter, uint32_t number, uint32_t action) {
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
 	emit_return(filter, action);
+}
+
+static void on_calls(struct filter *filter, const uint16_t *numbers, size_t n, uint32_t action) {
+	for (size_t i = 0; i < n; i++)
+		on_call(filter, numbers[i], action);
 }
 
 /* If the call is `number` and the low half of argument `index`, masked, equals `value`: action. */
@@ -201,13 +217,8 @@ static void build(struct filter *filter, bool read_files, bool threads) {
 	const uint32_t writing =
 		O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
 
-	emit_load(filter, offsetof(struct seccomp_data, arch));
-	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0);
-	emit_return(filter, SECCOMP_RET_KILL_PROCESS);
-	emit_load(filter, offsetof(struct seccomp_data, nr));
-
-	for (size_t i = 0; i < sizeof(allowed) / sizeof(*allowed); i++)
-		on_call(filter, allowed[i], SECCOMP_RET_ALLOW);
+	begin(filter);
+	on_calls(filter, allowed, sizeof(allowed) / sizeof(*allowed), SECCOMP_RET_ALLOW);
 
 	/* No memory that can be executed, be it new or made so. */
 	allow_if(filter, SYS_mmap, 2, PROT_EXEC, 0);
@@ -216,12 +227,12 @@ static void build(struct filter *filter, bool read_files, bool threads) {
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GET_SEALS);
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GETFD);
 	allow_if(filter, SYS_fcntl, 1, ~0U, F_GETFL);
-	/* abort() and SIGXCPU's limit: ourselves alone. The pid of prlimit is 0, or it is
-	 * another's. */
+	/* abort(), and the limit that brings SIGXCPU: of this process alone. prlimit64() of
+	 * pid 0 is that. */
 	allow_if(filter, SYS_tgkill, 0, ~0U, (uint32_t)getpid());
 	allow_if(filter, SYS_prlimit64, 0, ~0U, 0);
-	/* pthread_create(), and nothing else: clone3, which no filter can look into, is refused,
-	 * and glibc takes this. */
+	/* pthread_create(), and nothing else. glibc tries clone3 first, which is refused because
+	 * no filter can look into its arguments. */
 	if (threads)
 		allow_if(filter, SYS_clone, 0, ~0U, THREAD_FLAGS);
 	if (read_files) {
@@ -230,17 +241,16 @@ static void build(struct filter *filter, bool read_files, bool threads) {
 		allow_if(filter, SYS_open, 1, writing, O_RDONLY);
 #endif
 	}
-	for (size_t i = 0; i < sizeof(lookups) / sizeof(*lookups); i++)
-		on_call(filter, lookups[i],
-			read_files ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | EACCES);
+	on_calls(filter, lookups, sizeof(lookups) / sizeof(*lookups),
+		 read_files ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | EACCES);
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
 		on_call(filter, refused[i].number, SECCOMP_RET_ERRNO | refused[i].error);
 	emit_return(filter, SECCOMP_RET_KILL_PROCESS);
 }
 
 /*
- * What a program that an operator has named may not do. It is any program, so that there is a list
- * of what is forbidden: the network, other processes, mounts and namespaces, and interfaces of the
+ * Calls that a program of the operator may not make. It can be any program, so this is a list of
+ * what is forbidden: the network, other processes, mounts and namespaces, and interfaces of the
  * kernel that programs do without and that have had holes.
  */
 static const uint16_t forbidden[] = {
@@ -310,15 +320,14 @@ enum {
 	NR_FILE_SETATTR = 469,
 };
 
-/* Access control lists are such attributes. There are file systems without, so that programs go on.
- */
+/* Access control lists are such attributes. Some file systems have none, so programs go on. */
 static const uint16_t attributes[] = {
 	SYS_setxattr,     SYS_lsetxattr, SYS_fsetxattr,    SYS_removexattr, SYS_lremovexattr,
 	SYS_fremovexattr, NR_SETXATTRAT, NR_REMOVEXATTRAT, NR_FILE_SETATTR,
 };
 
-/* Modes, and which argument they are. The daemon's files are the program's user's, so that it could
- * open them to others. */
+/* Calls that set a mode, and which argument that is. The program runs as the owner of the daemon's
+ * files, so it could open them to others. */
 static const struct {
 	uint16_t number;
 	uint16_t index;
@@ -335,8 +344,6 @@ static const struct {
 static const uint16_t signals[] = {
 	SYS_kill, SYS_tkill, SYS_tgkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
 };
-
-#define REFUSE (SECCOMP_RET_ERRNO | EPERM)
 
 static int install(struct filter *filter) {
 	struct sock_fprog program = { .filter = filter->code };
@@ -355,17 +362,10 @@ static int install(struct filter *filter) {
 	return -ESRCH;
 }
 
-static void begin(struct filter *filter) {
-	emit_load(filter, offsetof(struct seccomp_data, arch));
-	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0);
-	emit_return(filter, SECCOMP_RET_KILL_PROCESS);
-	emit_load(filter, offsetof(struct seccomp_data, nr));
-}
-
 /*
- * No signal to `daemon`, to the group that we are in, its own, or to all. A thread of the daemon
- * has an id that we do not know: that is for Landlock, where the kernel has it, and for
- * sandbox_filter_install_group().
+ * No signal to the process `daemon`, to its group, to the group of this process, or to all. The ids
+ * of the daemon's threads are not known here: Landlock, where the kernel has it, and
+ * sandbox_filter_install_group() refuse signals to those.
  */
 static void refuse_signals(struct filter *filter, pid_t daemon) {
 	const uint32_t whom[] = { (uint32_t)daemon, -(uint32_t)daemon, -(uint32_t)getpgrp(), -1U };
@@ -376,8 +376,8 @@ static void refuse_signals(struct filter *filter, pid_t daemon) {
 				on_argument(filter, signals[i], 0, ~0U, whom[j], REFUSE);
 }
 
-/* Files are not made empty by their names, nor by opening them to read (or for nothing, which is
- * 3). */
+/* Files are not emptied by their names, nor when they are opened for reading (access 0) or for
+ * neither reading nor writing (access 3). */
 static void refuse_truncation(struct filter *filter) {
 	on_call(filter, SYS_truncate, REFUSE);
 	on_call(filter, SYS_openat2, SECCOMP_RET_ERRNO | ENOSYS); /* its flags cannot be seen */
@@ -402,36 +402,36 @@ int sandbox_filter_install_programs(pid_t daemon, bool may_truncate) {
 #endif
 	allow_if(&filter, SYS_prlimit64, 0, ~0U, 0);
 	allow_if(&filter, SYS_clone, 0, namespaces, 0);
-	on_call(&filter, SYS_clone, SECCOMP_RET_ERRNO | EPERM);
+	on_call(&filter, SYS_clone, REFUSE);
 	on_call(&filter, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS); /* its flags cannot be seen */
 	if (daemon)
 		refuse_signals(&filter, daemon);
-	/* Who owns a descriptor gets a signal when something comes, any signal that one likes. */
+	/* The owner of a descriptor gets a signal when data comes; the program chooses which one.
+	 */
 	on_argument(&filter, SYS_fcntl, 1, ~0U, F_SETOWN, REFUSE);
 	on_argument(&filter, SYS_fcntl, 1, ~0U, F_SETOWN_EX, REFUSE);
 	on_argument(&filter, SYS_ioctl, 1, ~0U, FIOSETOWN, REFUSE);
 	on_argument(&filter, SYS_ioctl, 1, ~0U, SIOCSPGRP, REFUSE);
-	/* What others may write to, or run as its owner. All else is set as users of chmod(1) and
-	 * sed(1) know it. */
+	/* No files that others may write to, or that run as their owner. chmod(1) and sed(1) set
+	 * other modes as usual. */
 	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++) {
 		allow_if(&filter, modes[i].number, modes[i].index,
 			 S_ISUID | S_ISGID | S_IWGRP | S_IWOTH, 0);
 		on_call(&filter, modes[i].number, REFUSE);
 	}
-	for (size_t i = 0; i < sizeof(attributes) / sizeof(*attributes); i++)
-		on_call(&filter, attributes[i], SECCOMP_RET_ERRNO | EOPNOTSUPP);
+	on_calls(&filter, attributes, sizeof(attributes) / sizeof(*attributes),
+		 SECCOMP_RET_ERRNO | EOPNOTSUPP);
 	if (!may_truncate)
 		refuse_truncation(&filter);
-	for (size_t i = 0; i < sizeof(forbidden) / sizeof(*forbidden); i++)
-		on_call(&filter, forbidden[i], REFUSE);
+	on_calls(&filter, forbidden, sizeof(forbidden) / sizeof(*forbidden), REFUSE);
 	emit_return(&filter, SECCOMP_RET_ALLOW);
 	return install(&filter);
 }
 
 /*
- * No signal to a process, thread or group whose id is `last` or lower: it was there before us. (Ids
- * begin anew some time. Then this is not exact: a child may not be killed that could be, and the
- * other way round.)
+ * No signal to a process, thread or group whose id is `last` or lower, because it is older than
+ * this process. This is not exact once ids have begun anew: then a child with a low id gets no
+ * signals, and an older process with a high id does.
  */
 static void refuse_older(struct filter *filter, uint32_t number, uint32_t last) {
 	emit(filter, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 6);
@@ -448,8 +448,8 @@ int sandbox_filter_install_group(void) {
 	struct filter filter = { .n = 0 };
 
 	begin(&filter);
-	on_call(&filter, SYS_setsid, SECCOMP_RET_ERRNO | EPERM);
-	on_call(&filter, SYS_setpgid, SECCOMP_RET_ERRNO | EPERM);
+	on_call(&filter, SYS_setsid, REFUSE);
+	on_call(&filter, SYS_setpgid, REFUSE);
 	for (size_t i = 0; older > 0 && i < sizeof(signals) / sizeof(*signals); i++)
 		refuse_older(&filter, signals[i], (uint32_t)older);
 	emit_return(&filter, SECCOMP_RET_ALLOW);

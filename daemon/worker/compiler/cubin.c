@@ -3,8 +3,6 @@
 /*
  * Reads what a cubin says about itself (cubin.h).
  *
- * A small reader of ELF64 symbols, for bytes that nobody vouches for. Every table is checked to lie
- * inside the file before it is walked; structures are copied out, as nothing needs to be aligned.
  * Kernels are the functions that are marked as entries in st_other. In a file without symbols every
  * .text.<name> section counts, be it a kernel's or a function's.
  */
@@ -16,6 +14,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "lib/base/elf.h"
 
 #define STO_CUDA_ENTRY 0x10
 #define NAME_MAX_LENGTH ((size_t)64 << 10) /* each is searched for its end */
@@ -29,48 +29,21 @@
 #define INFO_FORMAT_SIZED 4
 #define INFO_REGISTERS 0x2f /* {u32 index of a symbol, u32 count} */
 
-struct file {
-	const uint8_t *data;
-	size_t size;
-	Elf64_Ehdr header;
-};
-
-static bool within(const struct file *file, uint64_t offset, uint64_t size) {
-	return offset <= file->size && size <= file->size - offset;
-}
-
 /*
  * A section's header. Only those types whose contents are read here are checked to lie inside the
  * file: cubins have some of NVIDIA's own that take no room in it, as SHT_NOBITS does.
  */
-static bool read_section(const struct file *file, uint32_t index, Elf64_Shdr *section) {
-	if (index >= file->header.e_shnum)
+static bool read_section(const struct elf_view *file, uint64_t index, Elf64_Shdr *section) {
+	if (!elf_view_section(file, index, section))
 		return false;
-	memcpy(section, file->data + file->header.e_shoff + (uint64_t)index * sizeof(*section),
-	       sizeof(*section));
-	if (section->sh_type != SHT_SYMTAB && section->sh_type != SHT_STRTAB &&
-	    section->sh_type != SHT_NOTE)
-		return true;
-	return within(file, section->sh_offset, section->sh_size);
-}
-
-/*
- * A string of a string section, which must end inside of it, and soon; NULL if there is none.
- */
-static const char *read_string(const struct file *file, const Elf64_Shdr *strings,
-			       uint32_t offset) {
-	const char *string;
-	uint64_t left;
-
-	if (strings->sh_type != SHT_STRTAB || offset >= strings->sh_size)
-		return NULL;
-	string = (const char *)file->data + strings->sh_offset + offset;
-	left = strings->sh_size - offset;
-	return memchr(string, '\0', left < NAME_MAX_LENGTH ? left : NAME_MAX_LENGTH) ? string
-										     : NULL;
+	return (section->sh_type != SHT_SYMTAB && section->sh_type != SHT_STRTAB &&
+		section->sh_type != SHT_NOTE) ||
+	       elf_view_content(file, section);
 }
 
 static int add_kernel(struct cubin *cubin, const char *name) {
+	if (!name || strnlen(name, NAME_MAX_LENGTH) == NAME_MAX_LENGTH)
+		return CUBIN_E_MALFORMED;
 	/* Grows at powers of two. */
 	if (!(cubin->n_kernels & (cubin->n_kernels - 1))) {
 		size_t n = cubin->n_kernels ? 2 * cubin->n_kernels : 1;
@@ -84,40 +57,32 @@ static int add_kernel(struct cubin *cubin, const char *name) {
 	return 0;
 }
 
-static int read_symbols(const struct file *file, const Elf64_Shdr *table, struct cubin *cubin) {
+static int read_symbols(const struct elf_view *file, const Elf64_Shdr *table, struct cubin *cubin) {
 	Elf64_Shdr strings;
+	Elf64_Sym symbol;
 
-	if (table->sh_entsize != sizeof(Elf64_Sym) || !read_section(file, table->sh_link, &strings))
+	if (table->sh_entsize != sizeof(symbol) || !read_section(file, table->sh_link, &strings))
 		return CUBIN_E_MALFORMED;
-	for (uint64_t i = 0; i < table->sh_size / sizeof(Elf64_Sym); i++) {
-		Elf64_Sym symbol;
-		const char *name;
+	for (uint64_t i = 0; elf_view_record(file, table, i, &symbol, sizeof(symbol)); i++) {
 		int r;
 
-		memcpy(&symbol, file->data + table->sh_offset + i * sizeof(symbol), sizeof(symbol));
 		if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC ||
 		    !(symbol.st_other & STO_CUDA_ENTRY) || symbol.st_shndx == SHN_UNDEF)
 			continue;
-		name = read_string(file, &strings, symbol.st_name);
-		if (!name)
-			return CUBIN_E_MALFORMED;
-		r = add_kernel(cubin, name);
+		r = add_kernel(cubin, elf_view_string(file, &strings, symbol.st_name));
 		if (r)
 			return r;
 	}
 	return 0;
 }
 
-static int read_text_sections(const struct file *file, const Elf64_Shdr *names,
-			      struct cubin *cubin) {
-	for (uint32_t i = 0; i < file->header.e_shnum; i++) {
-		Elf64_Shdr section;
-		const char *name;
+static int read_text_sections(const struct elf_view *file, struct cubin *cubin) {
+	Elf64_Shdr section;
+
+	for (uint64_t i = 0; elf_view_section(file, i, &section); i++) {
+		const char *name = elf_view_name(file, &section);
 		int r;
 
-		if (!read_section(file, i, &section))
-			return CUBIN_E_MALFORMED;
-		name = read_string(file, names, section.sh_name);
 		if (!name || strncmp(name, ".text.", 6) || section.sh_type != SHT_PROGBITS)
 			continue;
 		r = add_kernel(cubin, name + 6);
@@ -127,8 +92,8 @@ static int read_text_sections(const struct file *file, const Elf64_Shdr *names,
 	return 0;
 }
 
-static void read_note(const struct file *file, const Elf64_Shdr *section, struct cubin *cubin) {
-	const uint8_t *note = file->data + section->sh_offset;
+static void read_note(const struct elf_view *file, const Elf64_Shdr *section, struct cubin *cubin) {
+	const uint8_t *note = elf_view_content(file, section);
 	Elf64_Nhdr header;
 	uint64_t description;
 	uint16_t virtual_sm;
@@ -144,18 +109,19 @@ static void read_note(const struct file *file, const Elf64_Shdr *section, struct
 	cubin->virtual_sm = virtual_sm;
 }
 
-static int read_sections(const struct file *file, struct cubin *cubin) {
-	Elf64_Shdr names = {}, section;
+static int read_sections(const struct elf_view *file, struct cubin *cubin) {
+	Elf64_Shdr section;
 	bool has_symbols = false;
-	const char *name;
-	int r;
 
-	if (!read_section(file, file->header.e_shstrndx, &names))
+	if (!read_section(file, file->names, &section))
 		return CUBIN_E_MALFORMED;
-	for (uint32_t i = 0; i < file->header.e_shnum; i++) {
+	for (uint64_t i = 0; i < file->n_sections; i++) {
+		const char *name;
+		int r;
+
 		if (!read_section(file, i, &section))
 			return CUBIN_E_MALFORMED;
-		name = read_string(file, &names, section.sh_name);
+		name = elf_view_name(file, &section);
 		if (section.sh_type == SHT_NOTE && name && !strcmp(name, ".note.nv.cuinfo"))
 			read_note(file, &section, cubin);
 		if (section.sh_type != SHT_SYMTAB)
@@ -167,26 +133,17 @@ static int read_sections(const struct file *file, struct cubin *cubin) {
 		if (r)
 			return r;
 	}
-	return has_symbols ? 0 : read_text_sections(file, &names, cubin);
+	return has_symbols ? 0 : read_text_sections(file, cubin);
 }
 
-/* Reads the header. False: it is none, or its sections lie outside. */
-static bool file_open(struct file *file, const void *data, size_t size) {
-	*file = (struct file){ .data = data, .size = size };
-	if (size < sizeof(file->header))
-		return false;
-	memcpy(&file->header, data, sizeof(file->header));
-	return !memcmp(file->header.e_ident, ELFMAG, SELFMAG) &&
-	       file->header.e_ident[EI_CLASS] == ELFCLASS64 &&
-	       file->header.e_ident[EI_DATA] == ELFDATA2LSB && file->header.e_machine == EM_CUDA &&
-	       (!file->header.e_shnum ||
-		(file->header.e_shentsize == sizeof(Elf64_Shdr) &&
-		 within(file, file->header.e_shoff, file->header.e_shnum * sizeof(Elf64_Shdr))));
+/* False: it is no cubin. */
+static bool file_open(struct elf_view *file, const void *data, size_t size) {
+	return elf_view_init(file, data, size) && file->header.e_machine == EM_CUDA;
 }
 
 int cubin_parse(struct cubin *cubin, const void *data, size_t size) {
 	struct cubin found = {};
-	struct file file;
+	struct elf_view file;
 	int r;
 
 	if (!file_open(&file, data, size))
@@ -195,7 +152,7 @@ int cubin_parse(struct cubin *cubin, const void *data, size_t size) {
 	found.abi_version = file.header.e_ident[EI_ABIVERSION];
 	if (found.abi_version < 8)
 		found.virtual_sm = file.header.e_flags >> 16 & 0xff;
-	r = file.header.e_shnum ? read_sections(&file, &found) : 0;
+	r = file.n_sections ? read_sections(&file, &found) : 0;
 	if (r) {
 		cubin_deinit(&found);
 		return r;
@@ -212,18 +169,17 @@ void cubin_deinit(struct cubin *cubin) {
 }
 
 /* The index of a symbol in the table; 0: it is not there. */
-static uint64_t find_symbol(const struct file *file, const Elf64_Shdr *table, const char *symbol) {
+static uint64_t find_symbol(const struct elf_view *file, const Elf64_Shdr *table,
+			    const char *symbol) {
 	Elf64_Shdr strings;
+	Elf64_Sym entry;
 
-	if (table->sh_type != SHT_SYMTAB || table->sh_entsize != sizeof(Elf64_Sym) ||
-	    !read_section(file, table->sh_link, &strings))
+	if (table->sh_type != SHT_SYMTAB || table->sh_entsize != sizeof(entry) ||
+	    !elf_view_section(file, table->sh_link, &strings))
 		return 0;
-	for (uint64_t i = 1; i < table->sh_size / sizeof(Elf64_Sym); i++) {
-		Elf64_Sym entry;
-		const char *name;
+	for (uint64_t i = 1; elf_view_record(file, table, i, &entry, sizeof(entry)); i++) {
+		const char *name = elf_view_string(file, &strings, entry.st_name);
 
-		memcpy(&entry, file->data + table->sh_offset + i * sizeof(entry), sizeof(entry));
-		name = read_string(file, &strings, entry.st_name);
 		if (name && !strcmp(name, symbol))
 			return i;
 	}
@@ -231,12 +187,13 @@ static uint64_t find_symbol(const struct file *file, const Elf64_Shdr *table, co
 }
 
 /* The registers of the symbol of that index, as a section of attributes says. */
-static uint32_t read_registers(const struct file *file, const Elf64_Shdr *section, uint64_t index) {
-	const uint8_t *info = file->data + section->sh_offset;
+static uint32_t read_registers(const struct elf_view *file, const Elf64_Shdr *section,
+			       uint64_t index) {
+	const uint8_t *info = elf_view_content(file, section);
 	uint32_t value[2];
 	uint16_t size;
 
-	if (!within(file, section->sh_offset, section->sh_size))
+	if (!info)
 		return 0;
 	for (uint64_t at = 0; at + 4 <= section->sh_size;
 	     at += info[at] == INFO_FORMAT_SIZED ? 4 + (uint64_t)size : 4) {
@@ -252,24 +209,13 @@ static uint32_t read_registers(const struct file *file, const Elf64_Shdr *sectio
 }
 
 uint32_t cubin_registers(const void *data, size_t size, const char *symbol) {
-	Elf64_Shdr names = {}, section, table;
-	uint32_t registers = 0;
-	struct file file;
+	Elf64_Shdr section, table;
+	struct elf_view file;
+	uint64_t index;
 
-	if (!file_open(&file, data, size) || !read_section(&file, file.header.e_shstrndx, &names))
+	if (!file_open(&file, data, size) || !elf_view_find(&file, ".nv.info", &section) ||
+	    !elf_view_section(&file, section.sh_link, &table))
 		return 0;
-	for (uint32_t i = 0; !registers && i < file.header.e_shnum; i++) {
-		const char *name;
-		uint64_t index;
-
-		if (!read_section(&file, i, &section))
-			return 0;
-		name = read_string(&file, &names, section.sh_name);
-		if (!name || strcmp(name, ".nv.info") ||
-		    !read_section(&file, section.sh_link, &table))
-			continue;
-		index = find_symbol(&file, &table, symbol);
-		registers = index ? read_registers(&file, &section, index) : 0;
-	}
-	return registers;
+	index = find_symbol(&file, &table, symbol);
+	return index ? read_registers(&file, &section, index) : 0;
 }

@@ -4,16 +4,13 @@
  * fatbin-tool: looks into fatbins, wherever they are.
  *
  * A file is mapped, never read whole. Containers are taken from the sections of an ELF file that
- * hold them
- * (.nv_fatbin, __nv_relfatbin), from the start of a raw fatbin, or, in anything else (archives,
- * core files,
- * --scan), from wherever their magic number stands. `verify` takes each container apart,
- * decompresses every payload, writes the container again twice (entries copied; entries written
- * from their fields), reads that and compares: what it counts as good has gone through the whole
- * codec.
+ * hold them (.nv_fatbin, __nv_relfatbin) or from the start of a raw fatbin. In anything else
+ * (archives, core files, --scan) they are found by their magic number. `verify` takes each
+ * container apart and decompresses every payload. It writes the container again twice (entries
+ * copied; entries written from their fields), reads that and compares: a good one has gone through
+ * the whole codec.
  */
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -28,6 +25,7 @@
 
 #include "fatbin.h"
 #include "lib/base/clock.h"
+#include "lib/base/elf.h"
 
 #define UNCOMPRESSED_MAX (UINT64_C(2) << 30)
 
@@ -308,33 +306,21 @@ static bool is_fatbin_section(const char *name) {
 
 /* Sections of an ELF64 file that hold fatbins. Positive: there are none, or it is no such file. */
 static int do_elf(struct tool *tool) {
-	const Elf64_Ehdr *header = (const Elf64_Ehdr *)tool->data;
-	const Elf64_Shdr *sections, *names;
+	struct elf_view view;
+	Elf64_Shdr section;
 	bool found = false;
 
-	if (tool->size < sizeof(*header) || memcmp(tool->data, ELFMAG, SELFMAG) ||
-	    header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_shentsize != sizeof(*sections) ||
-	    header->e_shoff % 8 || header->e_shoff > tool->size ||
-	    header->e_shnum > (tool->size - header->e_shoff) / sizeof(*sections) ||
-	    header->e_shstrndx >= header->e_shnum)
+	if (!elf_view_init(&view, tool->data, tool->size))
 		return 1;
-	sections = (const Elf64_Shdr *)(tool->data + header->e_shoff);
-	names = &sections[header->e_shstrndx];
-	if (names->sh_offset > tool->size || names->sh_size > tool->size - names->sh_offset)
-		return 1;
-	for (unsigned int i = 0; i < header->e_shnum; i++) {
-		const Elf64_Shdr *section = &sections[i];
-		const char *name = (const char *)tool->data + names->sh_offset + section->sh_name;
+	for (uint64_t i = 0; elf_view_section(&view, i, &section); i++) {
+		const uint8_t *content = elf_view_content(&view, &section);
+		const char *name = elf_view_name(&view, &section);
 		int r;
 
-		if (section->sh_name >= names->sh_size ||
-		    !memchr(name, 0, names->sh_size - section->sh_name) ||
-		    !is_fatbin_section(name) || section->sh_type == SHT_NOBITS ||
-		    section->sh_offset > tool->size ||
-		    section->sh_size > tool->size - section->sh_offset)
+		if (!content || !name || !is_fatbin_section(name))
 			continue;
 		found = true;
-		r = do_range(tool, tool->data + section->sh_offset, section->sh_size, true);
+		r = do_range(tool, content, section.sh_size, true);
 		if (r)
 			return r;
 	}
