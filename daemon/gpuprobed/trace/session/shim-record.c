@@ -210,7 +210,7 @@ static const char *ring_take_name(struct shim_ring *ring, const struct trace_rin
 			return "the name of a function out of range";
 		memcpy(text, name->name, n);
 		ring->functions[name->id - TRACE_FUNCTION_DYNAMIC] =
-			trace_table_function(ring->table, text);
+			sink_function(&ring->table->shared, text);
 		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 			if (ring->sessions >> i & 1)
 				trace_session_function(ring->table->sessions[i], text);
@@ -421,9 +421,10 @@ void ring_tell(const struct shim_ring *ring, struct trace_session *session) {
 	}
 	for (size_t i = 0; i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC; i++)
 		if (ring->functions[i])
-			trace_session_function(session,
-					       ring->table->functions[ring->functions[i] -
-								      TRACE_FUNCTION_DYNAMIC]);
+			trace_session_function(
+				session,
+				ring->table->shared
+					.functions[ring->functions[i] - TRACE_FUNCTION_DYNAMIC]);
 	for (uint32_t device = 0; device < SHIM_DEVICES_MAX; device++)
 		if (ring->clocks[device])
 			ring_tell_clock(ring, device, session);

@@ -35,6 +35,7 @@
 #include "daemon/gpuprobed/settings/config.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/image/process.h"
+#include "daemon/gpuprobed/trace/source/source.h"
 #include "shim-ring-private.h"
 #include "daemon/gpuprobed/wire/shim-server.h"
 
@@ -121,10 +122,10 @@ uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
 		for (size_t i = 0; i < ring->n_tids; i++)
 			if (ring->tids[2 * i] == raw)
 				return ring->tids[2 * i + 1];
-		if (again || uv_now(ring->table->loop) == ring->tids_read ||
+		if (again || uv_now(ring->table->shared.loop) == ring->tids_read ||
 		    monotonic_now() < ring->tids_next)
 			break;
-		ring->tids_read = uv_now(ring->table->loop);
+		ring->tids_read = uv_now(ring->table->shared.loop);
 		ring_read_tids(ring);
 	}
 	return raw;
@@ -172,8 +173,9 @@ static void ring_configure(struct shim_ring *ring, unsigned int sessions) {
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (sessions >> i & 1)
 			ring_widen(ring, ring->table->sessions[i]->options);
-	if (ring->table->config && (*ring->table->config)->cupti)
-		strncpy(header->cupti, (*ring->table->config)->cupti, sizeof(header->cupti) - 1);
+	if (ring->table->shared.config && (*ring->table->shared.config)->cupti)
+		strncpy(header->cupti, (*ring->table->shared.config)->cupti,
+			sizeof(header->cupti) - 1);
 	__atomic_store_n(&header->enabled, 1, __ATOMIC_RELEASE);
 }
 

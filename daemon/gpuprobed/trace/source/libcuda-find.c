@@ -26,7 +26,7 @@
 
 #include "lib/base/file.h"
 
-#include "foreign.h"
+#include "daemon/gpuprobed/trace/sink/foreign.h"
 
 #define ENVIRONMENT_MAX ((size_t)1 << 20)
 #define CACHE_MAX ((size_t)16 << 20) /* /etc/ld.so.cache */

@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "lib/clock.h"
-#include "foreign.h"
+#include "daemon/gpuprobed/trace/sink/foreign.h"
 #include "lib/function.h"
 #include "uprobe-private.h"
 

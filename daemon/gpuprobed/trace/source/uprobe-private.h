@@ -11,7 +11,7 @@
 
 #include "daemon/gpuprobed/trace/bpf/uprobe.h"
 #include "libcuda.h"
-#include "number-map.h"
+#include "daemon/gpuprobed/trace/sink/number-map.h"
 #include "source.h"
 #include "uprobe-link.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Counts calls for a trace with `aggregate` (session-private.h).
+ * Counts calls for a trace with `aggregate` (sink-private.h).
  *
  * Calls that are counted (`aggregate`). For each source, process and function there is what was
  * told last; what comes next is told as the difference, as soon as there is room, so that a slow
@@ -17,7 +17,7 @@
 
 #include "daemon/gpuprobed/trace/bpf/tally.h"
 #include "lib/function.h"
-#include "session-private.h"
+#include "sink-private.h"
 
 #define COUNT_PERIOD UINT64_C(200000000) /* nanoseconds */
 #define TALLIES_MAX 16384

@@ -26,16 +26,19 @@
 
 #include "lib/base/file.h"
 #include "daemon/gpuprobed/settings/exclude.h"
-#include "daemon/gpuprobed/trace/source/foreign.h"
+#include "foreign.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
-#include "session-private.h"
+#include "sink-private.h"
 
 #define PIDFD_EXIT (UINT64_C(1) << 3) /* PIDFD_INFO_EXIT */
 #define MEMBER_FRESH_MS                                                                            \
 	1000 /* that what /proc says is believed; in a trace of who may not trace all, one turn of \
 		the loop: rights change by an exec */
 #define MEMBER_GENERATIONS_MAX 16
+#define MEANT_DRAINS_MAX                                                                     \
+	8 /* parts of what hooks saw, more than their ring holds, to find the beginning of a \
+	     process */
 #define LEAVING_MAX 1024 /* processes without connections that are watched for their end */
 #define TARGET_LINGER 3 /* ticks after the end of a process, in which its last records come */
 
@@ -76,7 +79,7 @@ static bool session_may(const struct trace_session *session, const struct member
 
 static bool session_excludes(const struct trace_session *session,
 			     const struct process_facts *facts) {
-	return session->table->config && exclude_find(*session->table->config, facts);
+	return session->shared->config && exclude_find(*session->shared->config, facts);
 }
 
 static bool session_tell(struct trace_session *session, const struct trace_member *member,
@@ -121,7 +124,7 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 	struct process_facts facts;
 	bool renamed, execed;
 
-	member->checked = uv_now(session->table->loop);
+	member->checked = uv_now(session->shared->loop);
 	if (process_facts_read(&facts, pid, -1) < 0 || !status_read(pid, &status)) {
 		member->alive = false;
 		return;
@@ -204,7 +207,7 @@ static struct trace_member *session_member_at(struct trace_session *session, pid
 		if (member)
 			member_refresh(session, member, pid, generation);
 	} else if (!member->checked ||
-		   uv_now(session->table->loop) - member->checked >=
+		   uv_now(session->shared->loop) - member->checked >=
 			   (session->options->all_users ? MEMBER_FRESH_MS : 1)) {
 		member_refresh(session, member, pid, generation);
 		member->facts.pid = pid;
@@ -255,6 +258,17 @@ bool trace_session_means(struct trace_session *session, pid_t pid) {
 	return member && member->means;
 }
 
+bool trace_session_meant(struct trace_session *session, pid_t pid, uint64_t time) {
+	for (int i = 0; i < MEANT_DRAINS_MAX; i++) {
+		if (trace_session_means(session, pid))
+			return true;
+		if (!session->hooks || time < session->hooks_read)
+			return false;
+		session->catch_up(session);
+	}
+	return trace_session_means(session, pid);
+}
+
 bool trace_session_missed(struct trace_session *session, pid_t pid) {
 	const struct trace_member *member = session_known(session, pid);
 
@@ -279,7 +293,7 @@ bool session_within_rate(struct trace_session *session, pid_t pid) {
 	member = session_member(session, pid);
 	if (!member)
 		return true;
-	now = uv_now(session->table->loop);
+	now = uv_now(session->shared->loop);
 	if (now - member->second >= 1000) {
 		member->second = now;
 		member->n_second = 0;

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 
 #include "foreign.h"
-#include "daemon/gpuprobed/trace/session/session-private.h"
+#include "sink-private.h"
 
 #define STACK_TEXT_MAX 200 /* of one address */
 #define STACK_MAPPINGS_MAX 16384
