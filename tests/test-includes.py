@@ -54,7 +54,7 @@ ROOMS = {
     "daemon/worker": ["base", "fatbin", "compiler", "image", "patch", "ptxpass", "."],
     "shim": ["base", "link", "interest", "trace", "module", "graph", "patch", "entry", "hold", "sanitizer", "cupti"],
     "ctl": ["base", "shim", "rm", "trace", "commands", "doctor", "."],
-    "ctl/trace": ["base", "read", "write", "report", "."],
+    "ctl/trace": ["base", "decode", "read", "write", "report", "."],
 }
 KNOWN = {
     "ctl -> passes": 1,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call.h"
+#include "ctl/trace/decode/call.h"
 #include "link.h"
 #include "order.h"
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "decode.h"
+#include "ctl/trace/decode/decode.h"
 #include "ctl/trace/base/item.h"
 
 struct trace_order_options {

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/trace/read/in-use.h"
+#include "in-use.h"
 #include "ctl/trace/base/item.h"
 #include "ctl/trace/base/out.h"
 #include "ctl/trace/base/track.h"

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/trace/read/in-use.h"
-#include "ctl/trace/read/intern.h"
+#include "in-use.h"
+#include "intern.h"
 #include "ctl/trace/base/item.h"
 #include "protobuf.h"
 #include "ctl/trace/base/track.h"

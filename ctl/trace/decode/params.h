@@ -82,4 +82,3 @@ void trace_params_decode(struct trace_ioctl_job *job, const struct trace_params 
 			 struct trace_bytes before, struct trace_bytes after);
 bool trace_bytes_read(struct trace_bytes bytes, size_t offset, size_t size, uint64_t *numberp);
 void trace_rm_decode(struct trace_ioctl_job *job);
-void trace_uvm_decode(struct trace_ioctl_job *job);
