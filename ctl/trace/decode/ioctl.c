@@ -25,9 +25,9 @@ static struct trace_bytes take_bytes(struct trace_bytes *rest, size_t n) {
 	return bytes;
 }
 
-/* Of /dev/nvidia-uvm. The numbers say nothing about sizes. The layouts are those of driver 595; older
- * drivers have a few other ones (UVM_FREE had a length before the status). So an unknown status is
- * not taken for a failure. */
+/* Of /dev/nvidia-uvm. The numbers say nothing about sizes. The layouts are those of driver 595;
+ * older drivers have a few other ones (UVM_FREE had a length before the status). So an unknown
+ * status is not taken for a failure. */
 static void decode_uvm(struct trace_ioctl_job *job) {
 	const struct trace_params *params =
 		trace_params_find(PARAMS_UVM, job->number, -1, job->driver);

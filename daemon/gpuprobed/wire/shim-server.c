@@ -459,6 +459,7 @@ static struct shim_connection *shim_connection_new(struct shim_server *server, i
 	connection->uid = peer.uid;
 	why = shim_server_refusal(server, account);
 	if (why) {
+		connection->refused = true;
 		server->counters.refused++;
 		if (server->breach)
 			server->breach(connection, why, server->userdata);

@@ -77,6 +77,12 @@ struct trace_table *trace_table_free(struct trace_table *table) {
 	return NULL;
 }
 
+void trace_table_refused(struct trace_table *table, pid_t pid, const char *why) {
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+		if (table->sessions[i])
+			session_refused(table->sessions[i], pid, why);
+}
+
 struct trace_counters trace_table_counters(const struct trace_table *table) {
 	struct trace_counters counters = { .records = table->records,
 					   .lost = table->lost,
@@ -264,6 +270,7 @@ static void session_turn(struct trace_session *session, uint64_t now, bool look)
 		session_drain(session);
 		session_tell_counts(session, now);
 		session_flush_lost(session);
+		session_tell_refused(session, false);
 		if ((session->end && now >= session->end) ||
 		    (look && session_look_at_targets(session, false)))
 			trace_session_finish(session);

@@ -212,6 +212,7 @@ void trace_session_finish(struct trace_session *session) {
 	session_tell_counts(session, monotonic_now());
 	session_detach(session);
 	session_look_at_targets(session, true);
+	session_tell_refused(session, true);
 	session_tell_lost(session, SESSION_UNLIMITED);
 	stop.time = monotonic_now();
 	stop.records = session->n_records;

@@ -37,6 +37,9 @@ bool trace_table_stopping(const struct trace_table *table);
 /* After the loop has ended, and all connections of shims. NULL is fine. */
 struct trace_table *trace_table_free(struct trace_table *table);
 
+/* A process gets no connection, or loses it: its traces say so. */
+void trace_table_refused(struct trace_table *table, pid_t pid, const char *why);
+
 /* Sessions now, processes that have a ring now, and records and losses so far: of all sessions. */
 struct trace_counters {
 	unsigned int sessions, processes;

@@ -19,6 +19,7 @@
 #define SESSION_STACKS_MAX 65536
 #define SESSION_FILES_MAX 16384
 #define SESSION_MISSING_MAX 256
+#define SESSION_REFUSED_SHOWN 8 /* pids in one line */
 
 struct config;
 struct trace_hooks;
@@ -45,6 +46,7 @@ struct trace_member {
 	bool announced; /* there is a PROCESS record */
 	bool ended; /* likewise, of its end */
 	bool shim; /* its calls come from the shim */
+	bool refused; /* its shim got no connection, which is told */
 	bool busy; /* its parents are being looked at: it stays */
 	uint64_t second, n_second; /* of uv_now(): records since then */
 };
@@ -94,6 +96,14 @@ struct trace_session {
 	struct number_map tallies; /* of calls that are counted */
 	uint64_t counted, pruned; /* when they were told, and looked through for those of processes
 				     that are gone */
+	/* processes whose shim got no connection: the first of them, as long as they are not told
+	 */
+	struct {
+		uint64_t since; /* CLOCK_MONOTONIC */
+		char why[160];
+		size_t n;
+		pid_t pids[SESSION_REFUSED_SHOWN];
+	} refused;
 	char **missing;
 	size_t n_missing,
 		n_troubles; /* lines, and those of them that trace_session_trouble() has given */
@@ -160,6 +170,10 @@ void session_forget_facts(struct trace_session *session, pid_t pid);
 void session_forget_all_facts(struct trace_session *session);
 /* NULL: no memory. */
 struct trace_member *session_member(struct trace_session *session, pid_t pid);
+/* A process gets no connection for its shim: nothing of it is traced by that. Many are told in one
+ * line, when a second is over or if it is the last one. */
+void session_refused(struct trace_session *session, pid_t pid, const char *why);
+void session_tell_refused(struct trace_session *session, bool last);
 void session_deinit_processes(struct trace_session *session);
 /* Whether a record of the process is within the rate. */
 bool session_within_rate(struct trace_session *session, pid_t pid);

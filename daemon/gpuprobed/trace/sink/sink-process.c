@@ -39,6 +39,7 @@
 #define MEANT_DRAINS_MAX                                                                     \
 	8 /* parts of what hooks saw, more than their ring holds, to find the beginning of a \
 	     process */
+#define REFUSED_NS UINT64_C(1000000000)
 #define LEAVING_MAX 1024 /* processes without connections that are watched for their end */
 #define TARGET_LINGER 3 /* ticks after the end of a process, in which its last records come */
 
@@ -418,6 +419,45 @@ void trace_session_ended(struct trace_session *session, pid_t pid, int status, u
 
 /* ---- pids ---- */
 
+/* Whether there is something that only the shim tells. */
+static bool needs_shim(const struct trace_options *options) {
+	return options->shim && (!options->bpf || options->gpu);
+}
+
+void session_tell_refused(struct trace_session *session, bool last) {
+	const size_t n = session->refused.n;
+	char pids[128] = "", more[32] = "";
+	size_t n_text = 0;
+
+	if (!n || (!last && monotonic_now() - session->refused.since < REFUSED_NS))
+		return;
+	for (size_t i = 0; i < n && i < SESSION_REFUSED_SHOWN; i++)
+		n_text += (size_t)snprintf(pids + n_text, sizeof(pids) - n_text, "%s%d",
+					   i ? ", " : "", (int)session->refused.pids[i]);
+	if (n > SESSION_REFUSED_SHOWN)
+		snprintf(more, sizeof(more), " and %zu more", n - SESSION_REFUSED_SHOWN);
+	trace_session_missing(session, "process%s %s%s: %s", n > 1 ? "es" : "", pids, more,
+			      session->refused.why);
+	session->refused.n = 0;
+}
+
+void session_refused(struct trace_session *session, pid_t pid, const char *why) {
+	struct trace_member *member =
+		needs_shim(session->options) ? session_member(session, pid) : NULL;
+
+	if (session->finished || !member || !member->means || member->shim || member->refused)
+		return;
+	member->refused = true;
+	if (strcmp(session->refused.why, why) != 0)
+		session_tell_refused(session, true);
+	if (!session->refused.n)
+		session->refused.since = monotonic_now();
+	snprintf(session->refused.why, sizeof(session->refused.why), "%s", why);
+	if (session->refused.n < SESSION_REFUSED_SHOWN)
+		session->refused.pids[session->refused.n] = pid;
+	session->refused.n++;
+}
+
 /* Says what only the shim would tell of a process that has libcuda without it. One without libcuda
  * may be about to begin its program (`trace -- CMD`). */
 static void session_look_for_shim(struct trace_session *session, pid_t pid) {
@@ -425,7 +465,7 @@ static void session_look_for_shim(struct trace_session *session, pid_t pid) {
 	char *maps;
 	size_t n;
 
-	if (!options->shim || (options->bpf && !options->gpu))
+	if (!needs_shim(options))
 		return;
 	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n);
 	if (maps && strstr(maps, "/libcuda.so") && !strstr(maps, "/libgpuprobe-shim"))
