@@ -14,17 +14,6 @@
 #include "params.h"
 #include "ctl/rm/status.h"
 
-/* The next of the three byte strings, as much of it as is there. */
-static struct trace_bytes take_bytes(struct trace_bytes *rest, size_t n) {
-	struct trace_bytes bytes = { rest->data, n < rest->n ? n : rest->n };
-	size_t padded = (n + 7) & ~(size_t)7;
-
-	padded = padded < rest->n ? padded : rest->n;
-	rest->data += padded;
-	rest->n -= padded;
-	return bytes;
-}
-
 /* Of /dev/nvidia-uvm. The numbers say nothing about sizes. The layouts are those of driver 595;
  * older drivers have a few other ones (UVM_FREE had a length before the status). So an unknown
  * status is not taken for a failure. */
@@ -85,9 +74,9 @@ void trace_decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl 
 	struct trace_bytes rest = { ioctl->bytes, ioctl->record.size - sizeof(*ioctl) };
 	unsigned long branch = strtoul(driver, NULL, 10);
 
-	job.before = take_bytes(&rest, ioctl->n_before);
-	job.after = take_bytes(&rest, ioctl->n_after);
-	job.inner = take_bytes(&rest, ioctl->n_inner);
+	job.before = trace_bytes_take(&rest, ioctl->n_before);
+	job.after = trace_bytes_take(&rest, ioctl->n_after);
+	job.inner = trace_bytes_take(&rest, ioctl->n_inner);
 	job.driver = branch > 0 && branch < TRACE_DRIVER_ANY ? (unsigned)branch : TRACE_DRIVER_ANY;
 	item->name = item->class = "ioctl";
 	if (ioctl->device == TRACE_DEVICE_UVM || ioctl->device == TRACE_DEVICE_UVM_TOOLS) {

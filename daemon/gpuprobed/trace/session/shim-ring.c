@@ -229,10 +229,10 @@ static struct trace_slot *ring_slot_at(const struct shim_ring *ring, uint32_t i)
 }
 
 static void ring_lost(struct shim_ring *ring, uint32_t tid, uint64_t count) {
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1)
-			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_SHIM,
-					   (uint32_t)ring->pid, tid, count);
+	struct trace_session *session;
+
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+		trace_session_lost(session, TRACE_SOURCE_SHIM, (uint32_t)ring->pid, tid, count);
 }
 
 /* Whose records come now. */
@@ -437,10 +437,11 @@ static void ring_tell_unread(const struct shim_ring *ring, struct trace_session 
 /* Nobody reads it any more: the process is told, and its connections are closed, with the last of
  * which the ring goes. */
 static void ring_end(struct shim_ring *ring) {
+	struct trace_session *session;
+
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1)
-			ring_set_shim(ring, ring->table->sessions[i], false);
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+		ring_set_shim(ring, session, false);
 	ring->sessions = 0;
 	while (ring->n_connections > 1)
 		shim_connection_close(ring->connections[0]);
@@ -655,6 +656,7 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, uin
 
 /* Takes what there is to the end: nobody has anything of it any more. */
 static void ring_finish(struct shim_ring *ring, int pidfd) {
+	struct trace_session *session;
 	struct ring_budget all = rings_budget(true);
 	enum shim_rings_load load;
 	const char *why;
@@ -668,11 +670,7 @@ static void ring_finish(struct shim_ring *ring, int pidfd) {
 		ring_lost(ring, 0, 1); /* it was told too late, and went on without; how many calls
 					  it made is not known */
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
-		struct trace_session *session = ring->table->sessions[i];
-
-		if (!(ring->sessions >> i & 1))
-			continue;
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++) {
 		ring_tell_unread(ring, session);
 		ring_set_shim(ring, session, false);
 		session_forget_facts(session, ring->pid);
@@ -746,14 +744,14 @@ void shim_rings_replace(struct trace_table *table, struct trace_session *session
 }
 
 void shim_rings_look_again(struct trace_table *table) {
+	struct trace_session *session;
 	struct shim_ring *ring;
 	bool means;
 
 	LIST_FOREACH(ring, &table->rings, link) {
 		means = !ring->sessions || ring->retired;
-		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-			means = means || (ring->sessions >> i & 1 &&
-					  trace_session_means(table->sessions[i], ring->pid));
+		for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+			means = means || trace_session_means(session, ring->pid);
 		if (!means)
 			ring_retire(ring);
 	}

@@ -121,7 +121,7 @@ struct stack_cache {
 		pid_t pid; /* 0: none */
 		uid_t uid;
 		uint64_t time;
-		size_t n;
+		size_t n, n_max;
 		struct stack_mapping *list;
 	} processes[STACK_PROCESSES_MAX];
 };

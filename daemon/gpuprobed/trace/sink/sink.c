@@ -200,19 +200,11 @@ void sink_forget_functions(struct sink_shared *shared) {
 
 uint16_t trace_session_function(struct trace_session *session, const char *name) {
 	const uint16_t number = sink_function(session->shared, name);
-	const size_t bit = number - (size_t)TRACE_FUNCTION_DYNAMIC, n = strlen(name);
-	struct {
-		struct trace_name name;
-		char text[128];
-	} record = { .name = { .kind = TRACE_NAME_FUNCTION, .id = number } };
+	const size_t bit = number - (size_t)TRACE_FUNCTION_DYNAMIC;
 
-	if (!number || session->functions[bit / 64] >> bit % 64 & 1)
-		return number;
-	memcpy(record.text, name, n);
-	record.name.record =
-		(struct trace_record){ .size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8),
-				       .type = TRACE_NAME };
-	if (trace_session_emit(session, &record.name.record, 0, 0))
+	if (number && !(session->functions[bit / 64] >> bit % 64 & 1) &&
+	    trace_session_name(session, TRACE_SOURCE_DAEMON, TRACE_NAME_FUNCTION, 0, number, name,
+			       strlen(name)))
 		session->functions[bit / 64] |= UINT64_C(1) << bit % 64;
 	return number;
 }
@@ -227,20 +219,12 @@ static void session_tell_file(void *userdata, pid_t pid, uint64_t inode, const c
 	struct trace_session *session = userdata;
 	uint64_t key = number_hash((uint64_t)pid << 32) ^ inode;
 	size_t n = strlen(path);
-	struct {
-		struct trace_name name;
-		char text[1024];
-	} record = { .name = { .pid = (uint32_t)pid, .kind = TRACE_NAME_FILE, .id = inode } };
 
 	key += !key;
-	if (n >= sizeof(record.text) || number_map_find(&session->files, key) ||
-	    session->files.table.n >= SESSION_FILES_MAX)
-		return;
-	memcpy(record.text, path, n);
-	record.name.record =
-		(struct trace_record){ .size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8),
-				       .type = TRACE_NAME };
-	if (trace_session_emit(session, &record.name.record, (uint32_t)pid, 0))
+	if (n < 1024 && !number_map_find(&session->files, key) &&
+	    session->files.table.n < SESSION_FILES_MAX &&
+	    trace_session_name(session, TRACE_SOURCE_DAEMON, TRACE_NAME_FILE, (uint32_t)pid, inode,
+			       path, n))
 		number_map_add(&session->files, key, 1);
 }
 

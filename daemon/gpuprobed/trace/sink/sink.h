@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "daemon/gpuprobed/settings/filter.h"
@@ -87,6 +88,25 @@ bool trace_session_missed(struct trace_session *session, pid_t pid);
  */
 bool trace_session_emit(struct trace_session *session, const struct trace_record *record,
 			uint32_t pid, uint32_t tid);
+
+/* Gives the NAME of something; a text of TRACE_NAME_MAX bytes or more is cut. False: as above. */
+#define TRACE_NAME_MAX 2048
+static inline bool trace_session_name(struct trace_session *session, enum trace_source source,
+				      enum trace_name_kind kind, uint32_t pid, uint64_t id,
+				      const char *text, size_t n) {
+	struct {
+		struct trace_name name;
+		char text[TRACE_NAME_MAX];
+	} record = { .name = { .pid = pid, .kind = kind, .id = id } };
+
+	n = n < TRACE_NAME_MAX ? n : TRACE_NAME_MAX - 1;
+	record.name.record =
+		(struct trace_record){ .size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8),
+				       .type = TRACE_NAME,
+				       .source = source };
+	memcpy(record.text, text, n);
+	return trace_session_emit(session, &record.name.record, pid, 0);
+}
 
 /*
  * For `count` launches of a process it will not be known when their kernels ended. This is no loss,

@@ -73,13 +73,6 @@ static void forget_names(struct trace_uprobe *uprobe) {
 /* Tells the name of a kernel, unless it has been told. */
 static void name_kernel(struct trace_uprobe *uprobe, pid_t pid, uint64_t handle, const char *text,
 			size_t n) {
-	struct {
-		struct trace_name name;
-		char text[UPROBE_NAME_MAX + 8];
-	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF },
-			       .pid = (uint32_t)pid,
-			       .kind = TRACE_NAME_KERNEL,
-			       .id = handle } };
 	uint64_t key = name_key(pid, handle), *known = number_map_find(&uprobe->names, key);
 	char *copy;
 
@@ -88,9 +81,8 @@ static void name_kernel(struct trace_uprobe *uprobe, pid_t pid, uint64_t handle,
 	if (known && strlen((const char *)(uintptr_t)*known) == n &&
 	    !memcmp((const char *)(uintptr_t)*known, text, n))
 		return;
-	memcpy(record.text, text, n);
-	record.name.record.size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8);
-	if (!trace_session_emit(uprobe->session, &record.name.record, (uint32_t)pid, 0))
+	if (!trace_session_name(uprobe->session, TRACE_SOURCE_BPF, TRACE_NAME_KERNEL, (uint32_t)pid,
+				handle, text, n))
 		return;
 	if (!known && uprobe->names.table.n >= NAMES_MAX)
 		forget_names(uprobe);
@@ -361,7 +353,7 @@ struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe) {
 			   uprobe_engine_take_lost(&uprobe->engine));
 	uprobe_late_tell(uprobe, UINT64_MAX);
 	uprobe_libraries_stop(uprobe);
-	uprobe_counter_free(uprobe->counter);
+	free(uprobe->counter);
 	uprobe_engine_deinit(&uprobe->engine);
 	forget_names(uprobe);
 	number_map_deinit(&uprobe->seen);
