@@ -133,8 +133,8 @@ static void tell(struct trace_hooks *hooks, const struct hook_symbol *symbol, ui
 	if (first) {
 		snprintf(name, sizeof(name), "discover %.60s:%.160s(calls:u64)", symbol->module,
 			 symbol->name);
-		trace_session_name(hooks->session, TRACE_SOURCE_DAEMON, TRACE_NAME_HOOK, 0, hook, name,
-				   strlen(name));
+		trace_session_name(hooks->session, TRACE_SOURCE_DAEMON, TRACE_NAME_HOOK, 0, hook,
+				   name, strlen(name));
 	}
 	memcpy(event.event.words, &calls, sizeof(calls));
 	trace_session_emit(hooks->session, &event.event.record, 0, 0);

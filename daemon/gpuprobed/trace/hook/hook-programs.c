@@ -237,7 +237,8 @@ static int multi_link(struct hook_programs *programs, const char *name, const ui
 	int fd = program_fd(programs->object, name);
 
 	return fd < 0 ? fd
-		      : uprobe_fds_add(&programs->fds, bpf_link_create(fd, 0, BPF_TRACE_KPROBE_MULTI, &options));
+		      : uprobe_fds_add(&programs->fds,
+				       bpf_link_create(fd, 0, BPF_TRACE_KPROBE_MULTI, &options));
 }
 
 int hook_programs_multi(struct hook_programs *programs, const uint64_t *addresses,
@@ -277,9 +278,9 @@ static int perf_link(struct hook_programs *programs, struct perf_event_attr *att
 	r = uprobe_fds_add(&programs->fds, event);
 	if (r < 0)
 		return r;
-	return uprobe_fds_add(&programs->fds, program < 0
-				      ? program
-				      : bpf_link_create(program, event, BPF_PERF_EVENT, &options));
+	return uprobe_fds_add(
+		&programs->fds,
+		program < 0 ? program : bpf_link_create(program, event, BPF_PERF_EVENT, &options));
 }
 
 static int kprobe(struct hook_programs *programs, const struct hook_kernel *kernel,
@@ -327,7 +328,8 @@ size_t hook_programs_count(struct hook_programs *programs, const struct hook_ker
 		size_t before = programs->fds.n;
 
 		r = uprobe_fds_undo(&programs->fds, before,
-			 kprobe(programs, kernel, "hook_count", addresses[i], (uint32_t)i, false));
+				    kprobe(programs, kernel, "hook_count", addresses[i],
+					   (uint32_t)i, false));
 		counted[i] = !r;
 		n_counted += counted[i];
 		/* of those that ftrace reaches one may fail by itself; the others fail all or none

@@ -211,8 +211,9 @@ static int multi_link(struct hook_user *user, int program, bool at_return,
 		      const uint64_t *rows, size_t n) {
 	if (program < 0 || (user->pid && !links_know_threads()))
 		return -EOPNOTSUPP;
-	return uprobe_fds_add(&user->links, uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, place,
-					      offsets, rows, n));
+	return uprobe_fds_add(&user->links,
+			      uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, place,
+						  offsets, rows, n));
 }
 
 /* Those of a file that were found; the ends first: a beginning without end would stay pending. */
@@ -258,12 +259,13 @@ static int attach_probe(struct hook_user *user, const struct user_probe *probe,
 			       1);
 	if (!uprobe_fds_undo(&user->links, before, r))
 		return 0;
-	r = probe->span ? uprobe_fds_add(&user->links, uprobe_attach_event(user->programs.end, true, place,
-							 probe->offset, row))
-			: 0;
+	r = probe->span
+		    ? uprobe_fds_add(&user->links, uprobe_attach_event(user->programs.end, true,
+								       place, probe->offset, row))
+		    : 0;
 	if (!r)
-		r = uprobe_fds_add(&user->links, uprobe_attach_event(user->programs.entry, false, place,
-						   probe->offset, row));
+		r = uprobe_fds_add(&user->links, uprobe_attach_event(user->programs.entry, false,
+								     place, probe->offset, row));
 	return uprobe_fds_undo(&user->links, before, r);
 }
 

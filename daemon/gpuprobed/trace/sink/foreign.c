@@ -159,8 +159,8 @@ int foreign_each_mapping(pid_t pid, foreign_mapping_fn fn, void *userdata) {
 		return -errno;
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		at = 0;
-		if (sscanf(line, "%lx-%lx %4s %lx %*x:%*x %lu %n", &mapping.start, &mapping.end, mode,
-			   &mapping.offset, &mapping.inode, &at) < 5 ||
+		if (sscanf(line, "%lx-%lx %4s %lx %*x:%*x %lu %n", &mapping.start, &mapping.end,
+			   mode, &mapping.offset, &mapping.inode, &at) < 5 ||
 		    !at || mode[2] != 'x')
 			continue;
 		mapping.path = line + at;

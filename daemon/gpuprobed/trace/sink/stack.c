@@ -101,8 +101,9 @@ static const struct stack_mapping *mappings_find(const struct stack_mappings *ma
 		else
 			high = middle;
 	}
-	return low < mappings->n && address >= mappings->list[low].mapping.start ? &mappings->list[low]
-									 : NULL;
+	return low < mappings->n && address >= mappings->list[low].mapping.start
+		       ? &mappings->list[low]
+		       : NULL;
 }
 
 /* What is known of a process's mappings; reads them if that is too little, and there is time. NULL:
@@ -153,8 +154,7 @@ size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner,
 
 		if (mapping)
 			snprintf(one, sizeof(one), "%.*s+0x%lx", STACK_TEXT_MAX - 24, mapping->file,
-				 addresses[i] - mapping->mapping.start +
-					 mapping->mapping.offset);
+				 addresses[i] - mapping->mapping.start + mapping->mapping.offset);
 		length = strlen(one) + 1;
 		if (mapping && mapping->mapping.inode && mapping->mapping.path[0] == '/')
 			file(userdata, pid, mapping->mapping.inode, mapping->mapping.path);

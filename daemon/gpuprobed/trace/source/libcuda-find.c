@@ -132,7 +132,8 @@ static int open_mapped(pid_t pid, const struct foreign_mapping *mapping) {
 	char link[96];
 	int fd;
 
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", (int)pid, mapping->start, mapping->end);
+	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", (int)pid, mapping->start,
+		 mapping->end);
 	fd = open(link, O_PATH | O_CLOEXEC);
 	if (fd >= 0)
 		return reopen(fd, pid);

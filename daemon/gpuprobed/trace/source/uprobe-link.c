@@ -132,8 +132,8 @@ static int attach_classic(struct uprobe_link *link, struct request *request, siz
 		return -EOPNOTSUPP;
 	for (size_t i = 0; i < n; i++) {
 		const size_t before = link->fds.n;
-		int r = uprobe_fds_add(&link->fds, classic_probe(request, request->programs->leave,
-								 true, i));
+		int r = uprobe_fds_add(&link->fds,
+				       classic_probe(request, request->programs->leave, true, i));
 
 		if (!r)
 			r = uprobe_fds_add(&link->fds,
