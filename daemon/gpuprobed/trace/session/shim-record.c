@@ -157,14 +157,10 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 /* Keeps a name for sessions to come. The record as it is sent; NULL: it is known already. */
 static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct trace_ring_name *name,
 					 size_t n, struct trace_name *fallback) {
-	struct trace_name *kept = fallback;
-	uint64_t *known;
+	struct trace_name *kept = fallback, *old = number_map_pointer(&ring->names, name->id);
 	size_t size = sizeof(*kept) + (n + 8) / 8 * 8;
 
-	known = number_map_find(&ring->names, name->id);
-	if (known) {
-		struct trace_name *old = (struct trace_name *)(uintptr_t)*known;
-
+	if (old) {
 		if (strlen(old->name) == n && memcmp(old->name, name->name, n) == 0)
 			return NULL; /* of another thread */
 		ring->names_bytes -= old->record.size;
@@ -174,7 +170,7 @@ static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct tr
 	if (name->id && ring->names.table.n < RING_NAMES_MAX &&
 	    ring->names_bytes + size <= RING_NAMES_BYTES_MAX) {
 		kept = malloc(size);
-		if (kept && number_map_add(&ring->names, name->id, (uint64_t)(uintptr_t)kept)) {
+		if (kept && number_map_add_pointer(&ring->names, name->id, kept)) {
 			ring->names_bytes += size;
 		} else {
 			free(kept);
@@ -411,8 +407,7 @@ void ring_tell(const struct shim_ring *ring, struct trace_session *session) {
 	trace_session_process(session, ring->pid);
 	trace_session_foresee(session, ring->pid);
 	for (size_t i = 0; i < ring->names.table.n; i++) {
-		const struct trace_name *name =
-			(const struct trace_name *)(uintptr_t)number_map_at(&ring->names, i)->value;
+		const struct trace_name *name = number_map_at(&ring->names, i)->pointer;
 
 		trace_session_emit(session, &name->record, name->pid, 0);
 	}

@@ -24,7 +24,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <dirent.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -396,9 +395,7 @@ static void ring_free(struct shim_ring *ring) {
 	ring->table->n_rings--;
 	munmap(ring->header, ring->size);
 	fd_close(ring->fd);
-	for (size_t i = 0; i < ring->names.table.n; i++)
-		free((void *)(uintptr_t)number_map_at(&ring->names, i)->value);
-	number_map_deinit(&ring->names);
+	number_map_free(&ring->names);
 	for (size_t i = 0; i < SHIM_DEVICES_MAX; i++)
 		free(ring->clocks[i]);
 	free(ring->pending);
@@ -605,9 +602,7 @@ static void ring_retire(struct shim_ring *ring) {
 /* Connections may outlive their process, in those that were forked from it, and its number may be
  * another one's by then. */
 static bool has_ended(const struct shim_connection *connection) {
-	struct pollfd process = { .fd = connection->pidfd, .events = POLLIN };
-
-	return process.fd >= 0 && poll(&process, 1, 0) > 0;
+	return pidfd_has_ended(connection->pidfd);
 }
 
 int shim_rings_ask(struct trace_table *table, const struct process *process, uint32_t ancestor,

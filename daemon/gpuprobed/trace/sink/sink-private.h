@@ -3,6 +3,7 @@
 
 /* What a session is made of: its buffer, its processes, and what it has told. */
 
+#include <poll.h>
 #include <sys/queue.h>
 #include <uv.h>
 
@@ -58,6 +59,13 @@ struct trace_target {
 	int pidfd; /* -1: it has ended */
 	unsigned int ending; /* ticks since its end was seen */
 };
+
+/* Whether the process has; -1: nobody knows. */
+static inline bool pidfd_has_ended(int pidfd) {
+	struct pollfd process = { .fd = pidfd, .events = POLLIN };
+
+	return pidfd >= 0 && poll(&process, 1, 0) > 0;
+}
 
 struct trace_session {
 	struct trace_table *table; /* of the room above */

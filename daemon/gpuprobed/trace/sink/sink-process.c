@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,7 +158,7 @@ static void session_prune(struct trace_session *session) {
 	session->last_member = NULL;
 	for (size_t i = table->n; i-- > 0;) {
 		struct number_entry *entry = hash_table_at(table, i);
-		struct trace_member *member = (struct trace_member *)(uintptr_t)entry->value;
+		struct trace_member *member = entry->pointer;
 
 		if (member->busy ||
 		    ((member->means || member->announced) && (!member->ended || member->alive)))
@@ -170,14 +169,13 @@ static void session_prune(struct trace_session *session) {
 }
 
 static struct trace_member *session_known(struct trace_session *session, pid_t pid) {
-	uint64_t *value;
+	struct trace_member *member = session->last_member;
 
-	if (session->last_member && session->last_member->facts.pid == pid)
-		return session->last_member;
-	value = pid > 0 ? number_map_find(&session->members, (uint64_t)pid) : NULL;
-	if (value)
-		session->last_member = (struct trace_member *)(uintptr_t)*value;
-	return value ? session->last_member : NULL;
+	if (!member || member->facts.pid != pid)
+		member = pid > 0 ? number_map_pointer(&session->members, (uint64_t)pid) : NULL;
+	if (member)
+		session->last_member = member;
+	return member;
 }
 
 static struct trace_member *session_add_member(struct trace_session *session, pid_t pid) {
@@ -187,8 +185,7 @@ static struct trace_member *session_add_member(struct trace_session *session, pi
 		session_prune(session);
 	member = session->members.table.n < SESSION_PROCESSES_MAX ? calloc(1, sizeof(*member))
 								  : NULL;
-	if (!member ||
-	    !number_map_add(&session->members, (uint64_t)pid, (uint64_t)(uintptr_t)member)) {
+	if (!member || !number_map_add_pointer(&session->members, (uint64_t)pid, member)) {
 		free(member);
 		return NULL;
 	}
@@ -248,9 +245,11 @@ void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor) 
 }
 
 void session_forget_all_facts(struct trace_session *session) {
-	for (size_t i = 0; i < session->members.table.n; i++)
-		((struct trace_member *)(uintptr_t)number_map_at(&session->members, i)->value)
-			->checked = 0;
+	for (size_t i = 0; i < session->members.table.n; i++) {
+		struct trace_member *member = number_map_at(&session->members, i)->pointer;
+
+		member->checked = 0;
+	}
 }
 
 bool trace_session_means(struct trace_session *session, pid_t pid) {
@@ -556,8 +555,7 @@ static void session_look_at_leaving(struct trace_session *session, bool last) {
 
 	for (size_t i = 0; i < session->n_leaving; i++) {
 		struct trace_target *leaving = &session->leaving[i];
-		struct pollfd poll_fd = { .fd = leaving->pidfd, .events = POLLIN };
-		bool ended = leaving->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
+		const bool ended = pidfd_has_ended(leaving->pidfd);
 
 		if (ended)
 			trace_session_ended(session, leaving->pid, target_status(leaving->pidfd),
@@ -577,10 +575,8 @@ bool session_look_at_targets(struct trace_session *session, bool last) {
 
 	for (size_t i = 0; i < session->n_targets; i++) {
 		struct trace_target *target = &session->targets[i];
-		struct pollfd poll_fd = { .fd = target->pidfd, .events = POLLIN };
 
-		if (target->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0 &&
-		    (last || ++target->ending > TARGET_LINGER)) {
+		if (pidfd_has_ended(target->pidfd) && (last || ++target->ending > TARGET_LINGER)) {
 			trace_session_ended(session, target->pid, target_status(target->pidfd),
 					    monotonic_now());
 			target->pidfd = fd_close(target->pidfd);
@@ -591,9 +587,7 @@ bool session_look_at_targets(struct trace_session *session, bool last) {
 }
 
 void session_deinit_processes(struct trace_session *session) {
-	for (size_t i = 0; i < session->members.table.n; i++)
-		free((void *)(uintptr_t)number_map_at(&session->members, i)->value);
-	number_map_deinit(&session->members);
+	number_map_free(&session->members);
 	number_map_deinit(&session->threads);
 	for (size_t i = 0; i < session->n_targets; i++)
 		fd_close(session->targets[i].pidfd);
