@@ -25,7 +25,6 @@ CIRCLES = {  # files of the longest circle in a room, where that is more than CI
     }
 }
 OTHERS = {
-    "daemon/gpuprobed/trace": {("hook", "session"): 9, ("source", "session"): 14},
     "shim": {
         ("base", "link"): 5,  # libc's names, which link/old-libc.c binds
         ("graph", "patch"): 1,
@@ -35,7 +34,7 @@ OTHERS = {
         ("module", "patch"): 5,
         ("trace", "module"): 5,
         ("trace", "patch"): 1,
-    },
+    }
 }
 
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
-#include "ctl/trace/read/demangle.h"
+#include "ctl/trace/decode/demangle.h"
 #include "ctl/base/suggest.h"
 #include "lib/json.h"
 

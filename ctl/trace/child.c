@@ -59,22 +59,11 @@ bool trace_child_has_shim(void) {
 	return is_preloaded() || ctl_find_file(shim, LAUNCH_SHIM, "../shim/" PRELOAD_LIBRARY);
 }
 
-/* Whether calls are to be seen by the shim, if it is there. */
-static bool wants_shim(const struct trace_command *trace) {
-	json_object *sources = json_member(trace->parameters, "sources");
-	bool wanted = !sources;
-
-	for (size_t i = 0; sources && i < json_object_array_length(sources); i++)
-		wanted |= !strcmp(json_object_get_string(json_object_array_get_idx(sources, i)),
-				  "shim");
-	return wanted;
-}
-
 static void preload(const struct trace_command *trace) {
 	const char *others = getenv("LD_PRELOAD");
 	char shim[4096], *value;
 
-	if (!wants_shim(trace) || is_preloaded() ||
+	if (!trace_has_source(trace, "shim", true) || is_preloaded() ||
 	    !ctl_find_file(shim, LAUNCH_SHIM, "../shim/" PRELOAD_LIBRARY))
 		return;
 	if (asprintf(&value, "%s%s%s", shim, others ? ":" : "", others ?: "") >= 0)

@@ -37,6 +37,9 @@ struct trace_command {
 	uint64_t hits;
 };
 
+/* Whether a source was asked for; none is named: `unnamed`. */
+bool trace_has_source(const struct trace_command *trace, const char *name, bool unnamed);
+
 /* options.c: reads the command line. Returns -1 to go on, or the exit status. */
 int trace_options(struct trace_command *trace, int argc, char **argv);
 

@@ -451,17 +451,10 @@ static int open_all(struct live *live) {
 
 /* Whether calls of CMD or of certain processes were to be seen by the shim alone, and none was. */
 static bool saw_no_call(const struct live *live, const struct trace_stream_state *state) {
-	json_object *sources = json_member(live->trace->parameters, "sources");
-	bool shim = !sources, bpf = !sources;
-
-	for (size_t i = 0; sources && i < json_object_array_length(sources); i++) {
-		const char *source = json_object_get_string(json_object_array_get_idx(sources, i));
-
-		shim = shim || !strcmp(source, "shim");
-		bpf = bpf || !strcmp(source, "bpf");
-	}
-	return (live->trace->command || json_member(live->trace->parameters, "pids")) && shim &&
-	       !bpf && !state->calls && live->complete && !live->target.error;
+	return (live->trace->command || json_member(live->trace->parameters, "pids")) &&
+	       trace_has_source(live->trace, "shim", true) &&
+	       !trace_has_source(live->trace, "bpf", true) && !state->calls && live->complete &&
+	       !live->target.error;
 }
 
 /* What there is to say at the end: of a trace to a file, one line. */

@@ -98,17 +98,17 @@ static json_object *list(struct trace_command *trace, const char *key) {
 	return array;
 }
 
-static bool has_source(struct trace_command *trace, const char *name) {
+bool trace_has_source(const struct trace_command *trace, const char *name, bool unnamed) {
 	json_object *sources = json_member(trace->parameters, "sources");
 
-	for (size_t i = 0; sources && i < json_object_array_length(sources); i++)
-		if (!strcmp(json_object_get_string(json_object_array_get_idx(sources, i)), name))
+	for (size_t i = 0; i < json_length_of(sources); i++)
+		if (!strcmp(json_string_at(sources, i), name))
 			return true;
-	return false;
+	return unnamed && !sources;
 }
 
 static void add_source(struct trace_command *trace, const char *name) {
-	if (!has_source(trace, name))
+	if (!trace_has_source(trace, name, false))
 		json_append_string(list(trace, "sources"), name);
 }
 
@@ -399,10 +399,11 @@ static void tell_idle(struct trace_command *trace) {
 static void choose_sources(struct trace_command *trace) {
 	json_object *calls = json_member(trace->parameters, "calls"),
 		    *hooks = json_member(trace->parameters, "hooks");
-	const bool only_hooks =
-			   (hooks && !calls && !has_source(trace, "kernel")) || trace->discover,
+	const bool only_hooks = (hooks && !calls && !trace_has_source(trace, "kernel", false)) ||
+				trace->discover,
 		   only_calls = calls && !hooks;
-	const bool backend = has_source(trace, "shim") || has_source(trace, "bpf"),
+	const bool backend = trace_has_source(trace, "shim", false) ||
+			     trace_has_source(trace, "bpf", false),
 		   probes = json_member(trace->parameters, "probes");
 	const bool preloaded = has_shim(trace);
 
@@ -470,7 +471,7 @@ static int check(struct trace_command *trace) {
 		return ctl_usage("trace takes -o or --save, not both");
 	if (trace->table && trace->format_name)
 		return ctl_usage("trace takes -c or --format, not both");
-	if (trace->gpu && has_source(trace, "bpf"))
+	if (trace->gpu && trace_has_source(trace, "bpf", false))
 		return ctl_usage("--gpu needs the shim: not with --backend=bpf");
 	if (trace->discover && (json_member(trace->parameters, "calls") || trace->gpu))
 		return ctl_usage(
@@ -493,7 +494,7 @@ int trace_options(struct trace_command *trace, int argc, char **argv) {
 		discover(trace);
 	if (trace->command)
 		json_add_bool(trace->parameters, "follow", true);
-	kernel = has_source(trace, "kernel");
+	kernel = trace_has_source(trace, "kernel", false);
 	choose_sources(trace);
 	if (trace->ctl->json && (trace->format_name || trace->table))
 		return ctl_usage("trace takes --json or another format, not both");

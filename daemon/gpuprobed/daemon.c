@@ -70,6 +70,8 @@ static void daemon_on_breach(const struct shim_connection *connection, const cha
 	/* remembered, not logged: anybody can cause it, as often as he likes */
 	outcome_log_add(context->image->outcomes, connection->uid, connection->pid, "",
 			OUTCOME_FAILED, &(struct outcome_subject){}, why);
+	if (connection->refused)
+		trace_table_refused(context->traces, connection->pid, why);
 }
 
 static void daemon_on_other(const struct shim_connection *connection,

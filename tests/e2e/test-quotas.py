@@ -63,6 +63,30 @@ def test_connections():
             shim.close()
 
 
+def test_connections_of_a_trace():
+    """A trace says in one line of which processes it sees nothing, as they are over the quota, and which setting that is."""
+    with Configured("quota-connections = 2\n") as daemon:
+        trace = Trace(daemon.directory, sources=["shim"])
+        shims = [Shim(daemon.directory), Shim(daemon.directory, role=MIRROR)]
+        children = []
+        for _ in range(10):
+            children.append(os.fork())
+            if not children[-1]:
+                try:
+                    Shim(daemon.directory)
+                except Closed:
+                    os._exit(0)
+                os._exit(1)
+        equal([os.waitpid(child, 0)[1] for child in children], [0] * 10, "children that were served")
+        wait_until(lambda: sum(line.count(str(child)) for line in trace.later for child in children) >= 8, "it says which processes", 10)
+        lines = [line for line in trace.later if "quota-connections" in line]
+        equal(len(lines), 1, trace.later)
+        check(lines[0].startswith("processes ") and " and 2 more: " in lines[0], lines)
+        trace.close()
+        for shim in shims:
+            shim.close()
+
+
 def test_connections_of_all():
     """Who has many user ids, and says nothing, does not shut the others out, and not himself for long."""
     if os.getuid():

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "lib/elf-symbols.h"
-#include "ctl/trace/read/symbols.h"
+#include "ctl/trace/decode/symbols.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

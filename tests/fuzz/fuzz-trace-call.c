@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/trace/read/call.h"
+#include "ctl/trace/decode/call.h"
 #include "lib/function.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/trace/read/decode.h"
-#include "ctl/trace/read/ioctl.h"
+#include "ctl/trace/decode/decode.h"
+#include "ctl/trace/decode/ioctl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

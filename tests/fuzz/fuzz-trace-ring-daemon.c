@@ -15,6 +15,7 @@
 #include "daemon/gpuprobed/wire/process-facts.h"
 #include "daemon/gpuprobed/image/process.h"
 #include "daemon/gpuprobed/wire/shim-server.h"
+#include "daemon/gpuprobed/trace/session/session.h"
 #include "daemon/gpuprobed/trace/session/shim-ring-private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

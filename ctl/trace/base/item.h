@@ -96,6 +96,10 @@ struct trace_item {
 	const char *const *frames;
 };
 
+/* "userspace", "ioctl", ...: how files call it. */
+const char *trace_kind_name(enum trace_item_kind kind);
+const char *trace_source_name(enum trace_source source); /* "shim"; "": there is no such one */
+
 struct trace_about {
 	uint64_t monotonic, realtime; /* nanoseconds; the beginning */
 	char host[64], driver[32], daemon[32];

@@ -13,6 +13,23 @@
 #include "out.h"
 #include "lib/base/utf8.h"
 
+const char *trace_kind_name(enum trace_item_kind kind) {
+	static const char *const names[] = {
+		[EVENT_CALL] = "userspace",   [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel",
+		[EVENT_KERNEL] = "gpu",       [EVENT_CTXSW] = "ctxsw", [EVENT_PROCESS] = "process",
+		[EVENT_CLOCK] = "clock",      [EVENT_LOST] = "lost",   [EVENT_NOTE] = "note",
+		[EVENT_COUNTS] = "userspace", /* of calls */
+	};
+
+	return names[kind];
+}
+
+const char *trace_source_name(enum trace_source source) {
+	static const char *const names[] = { "daemon", "shim", "bpf", "gpu" };
+
+	return (unsigned int)source < 4 ? names[source] : "";
+}
+
 void out_uint(struct trace_out *out, uint64_t number) {
 	char digits[20];
 	size_t n = sizeof(digits);
@@ -144,11 +161,28 @@ bool trace_name_is_id(const char *name) {
 }
 
 void trace_value_json(struct trace_out *out, const struct trace_value *value) {
-	if (!trace_name_is_id(value->name))
-		return out_json_uint(out, (uint64_t)value->number);
-	out_char(out, '"');
-	out_uint(out, (uint64_t)value->number);
-	out_char(out, '"');
+	const bool quotes = value->kind == VALUE_HEX ||
+			    ((value->kind == VALUE_UINT || value->kind == VALUE_SIZE) &&
+			     trace_name_is_id(value->name));
+
+	if (quotes)
+		out_char(out, '"');
+	if (value->kind == VALUE_HEX)
+		out_hex(out, (uint64_t)value->number);
+	else if (quotes)
+		out_uint(out, (uint64_t)value->number);
+	else if (value->kind == VALUE_UINT || value->kind == VALUE_SIZE)
+		out_json_uint(out, (uint64_t)value->number);
+	else if (value->kind == VALUE_BOOL)
+		out_text(out, value->number ? "true" : "false");
+	else if (value->kind == VALUE_FLOAT)
+		out_real(out, value->real);
+	else if (value->kind == VALUE_INT || (value->kind == VALUE_NAME && !value->text))
+		out_json_int(out, value->number);
+	else
+		out_json(out, value->text ?: "");
+	if (quotes)
+		out_char(out, '"');
 }
 
 /* Of a text that is not plain the first character as it is, or its first byte as \x1b. Returns

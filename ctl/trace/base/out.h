@@ -79,6 +79,7 @@ void out_size(struct trace_out *out, uint64_t bytes); /* 512, 4.0KiB, 1.5GiB */
 /* An unsigned number of an item: that of an id (its name says so) is always a text, as others that
  * would come out as the same one. */
 struct trace_value;
+/* A value as JSON, but not a group or a number that is not finite. */
 void trace_value_json(struct trace_out *out, const struct trace_value *value);
 bool trace_name_is_id(const char *name); /* streamId */
 

@@ -74,6 +74,20 @@ struct trace_track *trace_tracks_get(struct trace_tracks *tracks,
 	return track;
 }
 
+bool trace_track_is_news(struct trace_tracks *tracks, const struct trace_track_key *key,
+			 unsigned lane, const char *name) {
+	struct trace_track *track = trace_tracks_get(tracks, key);
+	uint64_t hash = trace_hash(0, name, strlen(name));
+
+	if (track->name != hash)
+		track->announced = 0;
+	track->name = hash;
+	if (track->announced & 1u << lane)
+		return false;
+	track->announced |= 1u << lane;
+	return true;
+}
+
 /* Which track an item belongs to. */
 struct trace_track_key trace_track_of(const struct trace_item *item) {
 	if (item->kind == EVENT_KERNEL)

@@ -63,6 +63,9 @@ int trace_tracks_new(struct trace_tracks **tracksp);
 struct trace_tracks *trace_tracks_free(struct trace_tracks *tracks);
 struct trace_track *trace_tracks_get(struct trace_tracks *tracks,
 				     const struct trace_track_key *key);
+/* Whether a lane of a track is yet to be announced, or had another name: it is announced then. */
+bool trace_track_is_news(struct trace_tracks *tracks, const struct trace_track_key *key,
+			 unsigned lane, const char *name);
 struct trace_track_key trace_track_of(const struct trace_item *item);
 unsigned trace_track_lane(struct trace_track *track, uint64_t start, uint64_t end);
 uint64_t trace_hash(uint64_t seed, const void *data, size_t n);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "link.h"
-#include "map.h"
+#include "ctl/trace/base/map.h"
 
 #define LAUNCHES ((size_t)1 << 18)
 #define STREAM_LAUNCHES 1024

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "call.h"
+#include "ctl/trace/decode/call.h"
+#include "ctl/trace/base/heap.h"
 #include "link.h"
 #include "order.h"
 
@@ -30,8 +31,7 @@ struct trace_order {
 	struct trace_decoder *decoder;
 	struct trace_links *links;
 	struct trace_order_options options;
-	struct entry *heap; /* the one to go first is at 0 */
-	size_t n, n_max;
+	struct trace_heap heap; /* of struct entry */
 	size_t held; /* bytes of blocks */
 	uint64_t newest, n_items;
 	bool gpu;
@@ -69,44 +69,20 @@ void trace_order_unref(struct trace_order *order, struct trace_block *block) {
 }
 
 /* By start; what lasts longer is around the other. */
-static bool goes_first(const struct entry *a, const struct entry *b) {
-	if (a->start != b->start)
-		return a->start < b->start;
-	if (a->end != b->end)
-		return a->end > b->end;
-	return a->number < b->number;
-}
+static bool goes_first(const void *a, const void *b) {
+	const struct entry *x = a, *y = b;
 
-static int push(struct trace_order *order, const struct entry *entry) {
-	size_t i = order->n;
-
-	if (order->n == order->n_max) {
-		size_t n_max = order->n_max ? order->n_max * 2 : 4096;
-		struct entry *heap = reallocarray(order->heap, n_max, sizeof(*heap));
-
-		if (!heap)
-			return -ENOMEM;
-		order->heap = heap;
-		order->n_max = n_max;
-	}
-	for (order->n++; i && goes_first(entry, &order->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		order->heap[i] = order->heap[(i - 1) / 2];
-	order->heap[i] = *entry;
-	return 0;
+	if (x->start != y->start)
+		return x->start < y->start;
+	if (x->end != y->end)
+		return x->end > y->end;
+	return x->number < y->number;
 }
 
 static struct entry pop(struct trace_order *order) {
-	struct entry first = order->heap[0], last = order->heap[--order->n];
-	size_t i = 0, child;
+	struct entry first;
 
-	for (; (child = 2 * i + 1) < order->n; i = child) {
-		child += child + 1 < order->n &&
-			 goes_first(&order->heap[child + 1], &order->heap[child]);
-		if (!goes_first(&order->heap[child], &last))
-			break;
-		order->heap[i] = order->heap[child];
-	}
-	order->heap[i] = last;
+	trace_heap_pop(&order->heap, &first, sizeof(first), goes_first);
 	return first;
 }
 
@@ -145,8 +121,10 @@ static int give(struct trace_order *order) {
 static int give_old(struct trace_order *order) {
 	int r = 0;
 
-	while (!r && order->n &&
-	       (order->heap[0].start + order->options.window < order->newest ||
+	while (!r && order->heap.n &&
+	       (((const struct entry *)(const void *)order->heap.entries)->start +
+				order->options.window <
+			order->newest ||
 		order->held > order->options.memory))
 		r = give(order);
 	return r;
@@ -218,7 +196,7 @@ int trace_order_add(struct trace_order *order, struct trace_block *block,
 		expect_launch(order, (const struct trace_call *)record, &entry);
 	else if (record->type == TRACE_KERNEL)
 		place_kernel(order, (const struct trace_kernel *)record, &entry);
-	r = push(order, &entry);
+	r = trace_heap_push(&order->heap, &entry, sizeof(entry), goes_first);
 	if (r)
 		return r;
 	trace_order_ref(order, block);
@@ -230,13 +208,9 @@ int trace_order_add(struct trace_order *order, struct trace_block *block,
 int trace_order_finish(struct trace_order *order) {
 	int r = 0;
 
-	while (!r && order->n)
+	while (!r && order->heap.n)
 		r = give(order);
 	return r;
-}
-
-uint64_t trace_order_items(const struct trace_order *order) {
-	return order->n_items;
 }
 
 int trace_order_new(struct trace_order **orderp, struct trace_decoder *decoder,
@@ -259,10 +233,10 @@ int trace_order_new(struct trace_order **orderp, struct trace_decoder *decoder,
 struct trace_order *trace_order_free(struct trace_order *order) {
 	if (!order)
 		return NULL;
-	while (order->n)
+	while (order->heap.n)
 		trace_order_unref(order, pop(order).block);
 	trace_links_free(order->links);
-	free(order->heap);
+	free(order->heap.entries);
 	free(order);
 	return NULL;
 }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "decode.h"
+#include "ctl/trace/decode/decode.h"
 #include "ctl/trace/base/item.h"
 
 struct trace_order_options {
@@ -45,4 +45,3 @@ int trace_order_add(struct trace_order *order, struct trace_block *block,
 		    const struct trace_record *record, uint64_t number);
 /* Gives away all records that wait: no older ones can come any more. */
 int trace_order_finish(struct trace_order *order);
-uint64_t trace_order_items(const struct trace_order *order); /* given away so far */

@@ -20,6 +20,10 @@ struct read_json_number {
 	double real;
 };
 
+static inline int64_t read_json_integer(const struct read_json_number *number) {
+	return (int64_t)(number->negative ? -number->magnitude : number->magnitude);
+}
+
 /* The character that comes next, which stays. */
 static inline char read_json_next(struct read_json *json) {
 	while (*json->at == ' ' || *json->at == '\t' || *json->at == '\r')

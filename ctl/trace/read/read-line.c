@@ -205,8 +205,7 @@ static bool read_value(struct read_json *json, struct trace_item *item, struct t
 			   (number.magnitude > UINT64_C(1) << 53 ||
 			    trace_name_is_id(value->name))) { /* as our writer has them */
 			value->kind = number.negative ? VALUE_INT : VALUE_UINT;
-			value->number =
-				(int64_t)(number.negative ? -number.magnitude : number.magnitude);
+			value->number = read_json_integer(&number);
 		}
 		return true;
 	}
@@ -222,7 +221,7 @@ static bool read_value(struct read_json *json, struct trace_item *item, struct t
 	if (!read_json_number(json, &number))
 		return false;
 	value->kind = !number.whole ? VALUE_FLOAT : number.negative ? VALUE_INT : VALUE_UINT;
-	value->number = (int64_t)(number.negative ? -number.magnitude : number.magnitude);
+	value->number = read_json_integer(&number);
 	value->real = number.real;
 	return true;
 }
@@ -279,26 +278,22 @@ static bool read_member(struct read_json *json, enum key key, struct members *me
 		return read_values(json, &line->item, key == KEY_OUT, 0, &n);
 	if (key == KEY_STACK && next == '[')
 		return read_stack(json, line, names);
-	if (key != KEY_NONE && next == '"') {
+	if (key == KEY_NONE ||
+	    !(next == '"' || next == 't' || next == '-' || (next >= '0' && next <= '9')))
+		return read_json_skip(json, 0);
+	members->set |= UINT64_C(1) << key;
+	members->texts[key] = NULL;
+	if (next == '"') {
 		if (!read_json_string(json, &text))
 			return false;
 		members->texts[key] = text;
-		members->set |= UINT64_C(1) << key;
 		return true;
 	}
-	if (key != KEY_NONE && (next == '-' || (next >= '0' && next <= '9'))) {
-		members->texts[key] = NULL;
-		members->set |= UINT64_C(1) << key;
+	if (next != 't')
 		return read_json_number(json, &members->numbers[key]);
-	}
-	if (key != KEY_NONE && next == 't') {
-		members->texts[key] = NULL;
-		members->set |= UINT64_C(1) << key;
-		members->numbers[key] =
-			(struct read_json_number){ .whole = true, .magnitude = 1, .real = 1 };
-		return read_json_word(json, "true");
-	}
-	return read_json_skip(json, 0);
+	members->numbers[key] =
+		(struct read_json_number){ .whole = true, .magnitude = 1, .real = 1 };
+	return read_json_word(json, "true");
 }
 
 static bool has(const struct members *members, enum key key) {
@@ -332,7 +327,7 @@ static int64_t signed_of(const struct members *members, enum key key) {
 
 	if (members->texts[key] ? !read_decimal(members->texts[key], &number) : !number.whole)
 		return 0;
-	return (int64_t)(number.negative ? -number.magnitude : number.magnitude);
+	return read_json_integer(&number);
 }
 
 /* Thousandths and millionths, as the seeds write them, in nanoseconds; what is no time is 0. */
@@ -373,12 +368,11 @@ static const struct {
 };
 
 static enum trace_source source_of(const char *text) {
-	static const char *const sources[] = { "daemon", "shim", "bpf", "gpu" };
+	unsigned int i = 0;
 
-	for (unsigned int i = 0; i < 4; i++)
-		if (!strcmp(text, sources[i]))
-			return (enum trace_source)i;
-	return TRACE_SOURCE_DAEMON;
+	while (i < 4 && strcmp(text, trace_source_name((enum trace_source)i)) != 0)
+		i++;
+	return i < 4 ? (enum trace_source)i : TRACE_SOURCE_DAEMON;
 }
 
 static const char *keep_or_null(const struct members *members, enum key key,

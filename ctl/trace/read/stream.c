@@ -102,7 +102,6 @@ static int read_record(struct trace_stream *stream, const struct trace_record *r
 			return 0;
 		break;
 	default:
-		stream->state.unknown++;
 		return 0;
 	}
 	return stream->options.take ? trace_order_add(stream->order, stream->block, record,
@@ -156,7 +155,6 @@ int trace_stream_feed(struct trace_stream *stream, const void *bytes, size_t n) 
 	size_t part;
 	int r = 0;
 
-	stream->state.bytes += n;
 	while (!r && n && !stream->state.stopped) {
 		if (!stream->block || stream->n_block == BLOCK_SIZE)
 			r = new_block(stream);
@@ -196,7 +194,6 @@ int trace_stream_finish(struct trace_stream *stream) {
 
 void trace_stream_state(const struct trace_stream *stream, struct trace_stream_state *state) {
 	*state = stream->state;
-	state->items = trace_order_items(stream->order);
 }
 
 size_t trace_stream_cut(const struct trace_stream *stream) {

@@ -26,14 +26,14 @@ struct trace_stream;
 
 struct trace_stream_state {
 	bool started, stopped; /* the first and the last record have been read */
-	uint64_t bytes, records, items;
+	uint64_t records;
 	uint64_t events; /* records that are what happened: calls, ioctls, hooks, kernels */
 	uint64_t calls; /* of libcuda, as far as each has a record, or was lost by the shim */
 	uint64_t processes; /* beginnings and ends of processes */
 	uint64_t contexts; /* on GPUs, of events */
 	uint64_t lost; /* as the trace says */
 	uint64_t unknown_ends; /* launches; likewise */
-	uint64_t damaged, unknown; /* records that were passed over */
+	uint64_t damaged; /* records that were passed over */
 	uint64_t newest; /* CLOCK_MONOTONIC: the latest end of a call or event */
 };
 

@@ -5,6 +5,8 @@
  * gaps between them. Reports of gaps, context switches and the summary use it.
  */
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report-busy.h"
@@ -75,4 +77,48 @@ int report_busy_add(struct report_busy *busy, uint64_t start, uint64_t end) {
 
 int report_busy_finish(struct report_busy *busy) {
 	return retire(busy, busy->n);
+}
+
+int report_devices_get(struct report_devices *devices, uint32_t pid, uint32_t number,
+		       struct report_device **devicep) {
+	struct report_device *device;
+
+	*devicep = NULL;
+	for (size_t i = 0; i < devices->n; i++) {
+		device = devices->list[i];
+		if (device->pid == pid && device->device == number) {
+			*devicep = device;
+			return 0;
+		}
+	}
+	if (devices->n == REPORT_DEVICES_MAX) {
+		devices->untold++;
+		return 0;
+	}
+	device = *devicep = calloc(1, sizeof(*device));
+	if (!device)
+		return -ENOMEM;
+	device->pid = pid;
+	device->device = number;
+	devices->list[devices->n++] = device;
+	return 0;
+}
+
+int report_devices_add(struct report_devices *devices, uint32_t pid, uint32_t number,
+		       uint64_t start, uint64_t end) {
+	struct report_device *device;
+	int r = report_devices_get(devices, pid, number, &device);
+
+	if (!device)
+		return r;
+	device->count++;
+	return report_busy_add(&device->busy, start, end);
+}
+
+void report_devices_deinit(struct report_devices *devices) {
+	for (size_t i = 0; i < devices->n; i++) {
+		report_histogram_deinit(&devices->list[i]->busy.gaps);
+		report_histogram_deinit(&devices->list[i]->between);
+		free(devices->list[i]);
+	}
 }

@@ -31,3 +31,25 @@ struct report_busy {
 /* Zeros are an empty one. 0, or -ENOMEM. */
 int report_busy_add(struct report_busy *busy, uint64_t start, uint64_t end);
 int report_busy_finish(struct report_busy *busy);
+
+#define REPORT_DEVICES_MAX 64
+
+struct report_devices {
+	size_t n;
+	struct report_device {
+		uint32_t pid, device;
+		uint64_t count; /* of what was on it */
+		uint64_t end; /* of the latest; used by --ctxsw, as the next */
+		struct report_histogram between; /* from one to the next */
+		struct report_busy busy;
+	} *list[REPORT_DEVICES_MAX];
+	uint64_t untold; /* of further devices */
+};
+
+/* The device of that number of that process; *devicep NULL: there are too many. 0 or -ENOMEM. */
+int report_devices_get(struct report_devices *devices, uint32_t pid, uint32_t number,
+		       struct report_device **devicep);
+/* Counts what was on a device. 0 or -ENOMEM. */
+int report_devices_add(struct report_devices *devices, uint32_t pid, uint32_t number,
+		       uint64_t start, uint64_t end);
+void report_devices_deinit(struct report_devices *devices);

@@ -10,21 +10,13 @@
 
 #include "ctl/base/ctl.h"
 #include "report-busy.h"
-#include "ctl/trace/read/report-names.h"
+#include "report-rows.h"
 #include "report.h"
 #include "lib/json.h"
 
 #define PROCESSES_MAX 4096
-#define DEVICES_MAX 64
 #define SWITCH_MAX \
 	UINT64_C(1000000) /* nanoseconds: what is longer between two contexts is idle time */
-
-struct ctxsw_device {
-	uint32_t device;
-	struct report_busy busy;
-	uint64_t contexts, end; /* end: of the latest one */
-	struct report_histogram between; /* from one context to the next */
-};
 
 /* Times of a process on a device; the name is "device\tname". */
 struct ctxsw_process {
@@ -33,106 +25,61 @@ struct ctxsw_process {
 };
 
 struct ctxsw {
-	struct report_names names;
-	struct ctxsw_process *rows; /* by the number of the name; 0: all others */
-	size_t n_rows;
-	struct ctxsw_device *devices[DEVICES_MAX];
-	size_t n_devices;
-	uint64_t untold; /* of further devices */
+	struct report_rows rows; /* of struct ctxsw_process */
+	struct report_devices devices;
 };
 
-static void ctxsw_free(void *part) {
+static void ctxsw_deinit(void *part) {
 	struct ctxsw *ctxsw = part;
 
-	for (size_t i = 0; ctxsw && i < ctxsw->n_rows; i++)
-		report_histogram_deinit(&ctxsw->rows[i].times);
-	for (size_t i = 0; ctxsw && i < ctxsw->n_devices; i++) {
-		report_histogram_deinit(&ctxsw->devices[i]->between);
-		report_histogram_deinit(&ctxsw->devices[i]->busy.gaps);
-		free(ctxsw->devices[i]);
-	}
-	if (ctxsw) {
-		report_names_deinit(&ctxsw->names);
-		free(ctxsw->rows);
-	}
-	free(ctxsw);
+	for (uint32_t i = 0; i < ctxsw->rows.n; i++)
+		report_histogram_deinit(
+			&((struct ctxsw_process *)report_rows_get(&ctxsw->rows, i))->times);
+	report_rows_deinit(&ctxsw->rows);
+	report_devices_deinit(&ctxsw->devices);
 }
 
-static int ctxsw_new(void **partp, const struct report_options *options) {
-	struct ctxsw *ctxsw = calloc(1, sizeof(*ctxsw));
-
-	if (!ctxsw)
-		return -ENOMEM;
-	report_names_init(&ctxsw->names, PROCESSES_MAX, REPORT_NAME_BYTES_MAX);
-	*partp = ctxsw;
+static int ctxsw_init(void *part, const struct report_options *options) {
+	report_rows_init(&((struct ctxsw *)part)->rows, sizeof(struct ctxsw_process),
+			 PROCESSES_MAX);
 	return 0;
 }
 
 static int count_process(struct ctxsw *ctxsw, const struct trace_item *item) {
-	struct ctxsw_process *rows;
-	uint32_t number;
+	struct ctxsw_process *row;
 	char key[128];
-	size_t n;
 
 	snprintf(key, sizeof(key), "%" PRIu32 "\t%s", item->device, item->name);
-	number = report_names_number(&ctxsw->names, key);
-	if (number >= ctxsw->n_rows) {
-		n = ctxsw->n_rows ? ctxsw->n_rows : 16;
-		while (n <= number)
-			n *= 2;
-		rows = realloc(ctxsw->rows, n * sizeof(*rows));
-		if (!rows)
-			return -ENOMEM;
-		memset(rows + ctxsw->n_rows, 0, (n - ctxsw->n_rows) * sizeof(*rows));
-		ctxsw->rows = rows;
-		ctxsw->n_rows = n;
-	}
-	for (size_t i = 0; i < item->n_values; i++)
-		ctxsw->rows[number].preempted += !strcmp(item->values[i].name, "preemption") &&
-						 item->values[i].text &&
-						 strcmp(item->values[i].text, "FE_ACK_WFI") != 0;
-	return report_histogram_add(&ctxsw->rows[number].times, report_duration(item));
-}
-
-/* The device of that number; *devicep NULL: there are too many. 0 or -ENOMEM. */
-static int device_of(struct ctxsw *ctxsw, uint32_t number, struct ctxsw_device **devicep) {
-	*devicep = NULL;
-	for (size_t i = 0; i < ctxsw->n_devices && !*devicep; i++)
-		if (ctxsw->devices[i]->device == number)
-			*devicep = ctxsw->devices[i];
-	if (*devicep || ctxsw->n_devices == DEVICES_MAX)
-		return 0;
-	*devicep = calloc(1, sizeof(**devicep));
-	if (!*devicep)
+	row = report_rows_of(&ctxsw->rows, key);
+	if (!row)
 		return -ENOMEM;
-	(*devicep)->device = number;
-	ctxsw->devices[ctxsw->n_devices++] = *devicep;
-	return 0;
+	for (size_t i = 0; i < item->n_values; i++)
+		row->preempted += !strcmp(item->values[i].name, "preemption") &&
+				  item->values[i].text &&
+				  strcmp(item->values[i].text, "FE_ACK_WFI") != 0;
+	return report_histogram_add(&row->times, report_duration(item));
 }
 
 static int ctxsw_item(void *part, const struct trace_item *item, const struct report_place *place) {
 	struct ctxsw *ctxsw = part;
-	struct ctxsw_device *device;
+	struct report_device *device;
 	int r;
 
 	if (item->kind != EVENT_CTXSW || item->instant)
 		return 0;
-	r = device_of(ctxsw, item->device, &device);
-	if (!device) {
-		ctxsw->untold += !r;
+	r = report_devices_get(&ctxsw->devices, 0, item->device, &device);
+	if (!device)
 		return r;
-	}
-	if (device->contexts && item->start >= device->end &&
-	    item->start - device->end < SWITCH_MAX)
+	if (device->count && item->start >= device->end && item->start - device->end < SWITCH_MAX)
 		r = report_histogram_add(&device->between, item->start - device->end);
-	device->contexts++;
+	device->count++;
 	device->end = item->end > device->end ? item->end : device->end;
 	if (!r)
 		r = report_busy_add(&device->busy, item->start, item->end);
 	return r ?: count_process(ctxsw, item);
 }
 
-static json_object *device_json(struct ctxsw_device *device) {
+static json_object *device_json(struct report_device *device) {
 	json_object *row = json_object_new_object();
 	const double switching = device->between.total;
 	uint64_t all = 0;
@@ -140,7 +87,7 @@ static json_object *device_json(struct ctxsw_device *device) {
 	if (report_busy_finish(&device->busy) == 0)
 		all = device->busy.last - device->busy.first;
 	json_add_uint(row, "device", device->device);
-	json_add_uint(row, "contexts", device->contexts);
+	json_add_uint(row, "contexts", device->count);
 	json_add_uint(row, "observed_ns", all);
 	json_add_uint(row, "busy_ns", device->busy.busy);
 	json_add_uint(row, "switching_ns", (uint64_t)switching);
@@ -157,22 +104,24 @@ static json_object *ctxsw_json(void *part) {
 	json_object *data = json_object_new_object(), *devices = json_object_new_array(),
 		    *processes = json_object_new_array();
 
-	for (size_t i = 0; i < ctxsw->n_devices; i++)
-		json_append(devices, device_json(ctxsw->devices[i]));
-	for (uint32_t i = 0; i < ctxsw->n_rows; i++) {
-		const char *key = report_names_text(&ctxsw->names, i), *tab = strchr(key, '\t');
+	for (size_t i = 0; i < ctxsw->devices.n; i++)
+		json_append(devices, device_json(ctxsw->devices.list[i]));
+	for (uint32_t i = 0; i < ctxsw->rows.n; i++) {
+		const struct ctxsw_process *process = report_rows_get(&ctxsw->rows, i);
+		const char *key = report_names_text(&ctxsw->rows.names, i),
+			   *tab = strchr(key, '\t');
 		json_object *row;
 
-		if (!ctxsw->rows[i].times.count)
+		if (!process->times.count)
 			continue;
-		row = report_histogram_json(&ctxsw->rows[i].times);
+		row = report_histogram_json(&process->times);
 		json_add_uint(row, "device", tab ? strtoul(key, NULL, 10) : 0);
 		report_add_text(row, "name", tab ? tab + 1 : key);
-		json_add_uint(row, "preempted", ctxsw->rows[i].preempted);
+		json_add_uint(row, "preempted", process->preempted);
 		json_append(processes, row);
 	}
 	report_sort(processes, "total_ns");
-	json_add_uint(data, "untold", ctxsw->untold);
+	json_add_uint(data, "untold", ctxsw->devices.untold);
 	json_add(data, "devices", devices);
 	json_add(data, "processes", processes);
 	return data;
@@ -199,9 +148,8 @@ static void print_device(json_object *device) {
 	print_share("switching", json_int_of(device, "switching_ns"), all);
 	print_share("idle", json_int_of(device, "idle_ns"), all);
 	if (json_int_of(between, "count")) {
-		report_print_text("  a switch takes ",
-				  report_text_time(json_int_of(between, "p50_ns")));
-		report_print_text(" (p50), ", report_text_time(json_int_of(between, "p99_ns")));
+		report_print_time("  a switch takes ", between, "p50_ns");
+		report_print_time(" (p50), ", between, "p99_ns");
 		puts(" (p99)");
 	}
 	putchar('\n');
@@ -258,8 +206,9 @@ static void ctxsw_print(json_object *data, const struct report_options *options)
 
 const struct report_part report_ctxsw = {
 	.name = "ctxsw",
-	.new = ctxsw_new,
-	.free = ctxsw_free,
+	.size = sizeof(struct ctxsw),
+	.init = ctxsw_init,
+	.deinit = ctxsw_deinit,
 	.item = ctxsw_item,
 	.json = ctxsw_json,
 	.print = ctxsw_print,

@@ -22,22 +22,15 @@ struct duration {
 	struct report_histogram histogram;
 };
 
-static void duration_free(void *part) {
-	struct duration *duration = part;
-
-	if (duration)
-		report_histogram_deinit(&duration->histogram);
-	free(duration);
+static void duration_deinit(void *part) {
+	report_histogram_deinit(&((struct duration *)part)->histogram);
 }
 
-static int duration_new(void **partp, const struct report_options *options) {
-	struct duration *duration = calloc(1, sizeof(*duration));
+static int duration_init(void *part, const struct report_options *options) {
+	struct duration *duration = part;
 
-	if (!duration)
-		return -ENOMEM;
 	duration->options = options;
 	duration->pattern = options->histogram;
-	*partp = duration;
 	return 0;
 }
 
@@ -92,8 +85,9 @@ static void duration_print(json_object *data, const struct report_options *optio
 
 const struct report_part report_histogram_of = {
 	.name = "histogram",
-	.new = duration_new,
-	.free = duration_free,
+	.size = sizeof(struct duration),
+	.init = duration_init,
+	.deinit = duration_deinit,
 	.item = duration_item,
 	.json = duration_json,
 	.print = duration_print,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
-#include "ctl/trace/read/report-names.h"
+#include "report-rows.h"
 #include "report.h"
 #include "lib/json.h"
 
@@ -26,70 +26,63 @@ struct violation {
 };
 
 struct errors {
-	struct report_names names, texts; /* names: type, name and result, with tabs between */
-	struct error_row *rows;
-	size_t n_rows, n_violations;
+	struct report_rows
+		rows; /* of struct error_row, by type, name and result, with tabs between */
+	struct report_names texts;
+	size_t n_violations;
 	uint64_t violations, lost, xids;
 	struct violation shown[VIOLATIONS_MAX];
 };
 
-static void errors_free(void *part) {
+static void errors_deinit(void *part) {
 	struct errors *errors = part;
 
-	if (errors) {
-		report_names_deinit(&errors->names);
-		report_names_deinit(&errors->texts);
-		free(errors->rows);
-	}
-	free(errors);
+	report_rows_deinit(&errors->rows);
+	report_names_deinit(&errors->texts);
 }
 
-static int errors_new(void **partp, const struct report_options *options) {
-	struct errors *errors = calloc(1, sizeof(*errors));
+static int errors_init(void *part, const struct report_options *options) {
+	struct errors *errors = part;
 
-	if (!errors)
-		return -ENOMEM;
-	report_names_init(&errors->names, ERRORS_MAX, REPORT_NAME_BYTES_MAX);
+	report_rows_init(&errors->rows, sizeof(struct error_row), ERRORS_MAX);
 	report_names_init(&errors->texts, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
-	errors->rows = calloc(ERRORS_MAX + 1, sizeof(*errors->rows));
-	*partp = errors;
-	if (errors->rows)
-		return 0;
-	free(errors);
-	return -ENOMEM;
+	return 0;
 }
 
-static void count_error(struct errors *errors, const struct trace_item *item, const char *result) {
+static int count_error(struct errors *errors, const struct trace_item *item, const char *result) {
 	struct error_row *row;
 	char text[512];
 
-	snprintf(text, sizeof(text), "%s\t%s\t%s", report_type_name(item->kind), item->name,
-		 result);
-	row = &errors->rows[report_names_number(&errors->names, text)];
+	snprintf(text, sizeof(text), "%s\t%s\t%s", trace_kind_name(item->kind), item->name, result);
+	row = report_rows_of(&errors->rows, text);
+	if (!row)
+		return -ENOMEM;
 	if (!row->count || item->start < row->first)
 		row->first = item->start;
 	if (item->start > row->last)
 		row->last = item->start;
 	row->count++;
+	return 0;
 }
 
 static int errors_item(void *part, const struct trace_item *item,
 		       const struct report_place *place) {
 	struct errors *errors = part;
 	char number[32];
+	int r = 0;
 
 	if (item->failed) {
 		snprintf(number, sizeof(number), "%" PRId64, item->result);
-		count_error(errors, item, item->result_name ? item->result_name : number);
+		r = count_error(errors, item, item->result_name ?: number);
 	}
 	if (item->kind == EVENT_HOOK && !strcmp(item->class, "xid")) {
 		errors->xids++;
-		count_error(errors, item, "Xid");
+		r = r ?: count_error(errors, item, "Xid");
 	}
 	if (item->kind == EVENT_LOST)
 		errors->lost += item->count;
 	if (!item->violation)
-		return 0;
+		return r;
 	errors->violations++;
 	if (errors->n_violations < VIOLATIONS_MAX)
 		errors->shown[errors->n_violations++] = (struct violation){
@@ -98,7 +91,7 @@ static int errors_item(void *part, const struct trace_item *item,
 			.name = report_names_number(&errors->texts, item->name),
 			.text = report_names_number(&errors->texts, item->violation),
 		};
-	return 0;
+	return r;
 }
 
 /* One of the three parts of a text, which tabs divide. */
@@ -114,19 +107,20 @@ static json_object *errors_json(void *part) {
 	json_object *data = json_object_new_object(), *failed = json_object_new_array(),
 		    *violations = json_object_new_array();
 
-	for (uint32_t i = 0; i <= ERRORS_MAX; i++) {
-		const char *text = report_names_text(&errors->names, i);
+	for (uint32_t i = 0; i < errors->rows.n; i++) {
+		const struct error_row *from = report_rows_get(&errors->rows, i);
+		const char *text = report_names_text(&errors->rows.names, i);
 		json_object *row;
 
-		if (!errors->rows[i].count)
+		if (!from->count)
 			continue;
 		row = json_object_new_object();
 		add_part(row, "type", &text);
 		add_part(row, "name", &text);
 		add_part(row, "result", &text);
-		json_add_uint(row, "count", errors->rows[i].count);
-		json_add_uint(row, "first_ns", errors->rows[i].first);
-		json_add_uint(row, "last_ns", errors->rows[i].last);
+		json_add_uint(row, "count", from->count);
+		json_add_uint(row, "first_ns", from->first);
+		json_add_uint(row, "last_ns", from->last);
 		json_append(failed, row);
 	}
 	report_sort(failed, "count");
@@ -188,8 +182,9 @@ static void errors_print(json_object *data, const struct report_options *options
 
 const struct report_part report_errors = {
 	.name = "errors",
-	.new = errors_new,
-	.free = errors_free,
+	.size = sizeof(struct errors),
+	.init = errors_init,
+	.deinit = errors_deinit,
 	.item = errors_item,
 	.json = errors_json,
 	.print = errors_print,

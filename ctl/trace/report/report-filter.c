@@ -95,7 +95,7 @@ void report_kernel_matches_deinit(struct report_kernel_matches *matches) {
 static bool matches(const struct report_filter *filter, const char *pattern,
 		    const struct trace_item *item) {
 	return !strcmp(pattern, "all") || !strcmp(pattern, item->class) ||
-	       !strcmp(pattern, report_type_name(item->kind)) || !strcmp(pattern, item->name) ||
+	       !strcmp(pattern, trace_kind_name(item->kind)) || !strcmp(pattern, item->name) ||
 	       !fnmatch(pattern, item->name, 0) || !fnmatch(pattern, item->base, 0) ||
 	       (item->kernel && report_kernel_matches(filter->matches, pattern, item->kernel));
 }
@@ -122,7 +122,7 @@ static bool takes_type(struct report_filter *filter, const struct trace_item *it
 	for (size_t i = 0; i < filter->n_patterns && item->kind != EVENT_LOST; i++) {
 		const bool negated = *filter->patterns[i] == '!';
 
-		if (strcmp(filter->patterns[i] + negated, report_type_name(item->kind)) != 0)
+		if (strcmp(filter->patterns[i] + negated, trace_kind_name(item->kind)) != 0)
 			continue;
 		takes = !negated;
 		filter->patterns_met[i] = true;

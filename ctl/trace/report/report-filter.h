@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "ctl/trace/base/item.h"
-#include "ctl/trace/read/map.h"
+#include "ctl/trace/base/map.h"
 
 #define REPORT_PATTERNS_MAX 64
 #define REPORT_PIDS_MAX 64

@@ -15,11 +15,8 @@
 #include "lib/base/hash-table.h"
 #include "ctl/base/ctl.h"
 #include "report-busy.h"
-#include "ctl/trace/read/report-names.h"
 #include "report.h"
 #include "lib/json.h"
-
-#define DEVICES_MAX 64
 
 struct gaps_thread {
 	uint32_t pid, tid; /* the key */
@@ -28,42 +25,28 @@ struct gaps_thread {
 	struct report_histogram between, idle; /* from start to start; from end to start */
 };
 
-struct gaps_device {
-	uint32_t pid, device;
-	uint64_t kernels;
-	struct report_busy busy;
-};
-
 struct gaps {
-	size_t n_devices;
-	uint64_t untold; /* launches and kernels of threads and devices beyond the bound */
+	struct report_devices devices;
 	struct hash_table threads;
-	struct gaps_device *devices[DEVICES_MAX];
+	uint64_t untold; /* launches of threads beyond the bound */
 };
 
-static void gaps_free(void *part) {
+static void gaps_deinit(void *part) {
 	struct gaps *gaps = part;
 
-	for (size_t i = 0; gaps && i < gaps->threads.n; i++) {
+	for (size_t i = 0; i < gaps->threads.n; i++) {
 		struct gaps_thread *thread = hash_table_at(&gaps->threads, i);
 
 		report_histogram_deinit(&thread->between);
 		report_histogram_deinit(&thread->idle);
 	}
-	if (gaps)
-		hash_table_deinit(&gaps->threads);
-	for (size_t i = 0; gaps && i < gaps->n_devices; i++) {
-		report_histogram_deinit(&gaps->devices[i]->busy.gaps);
-		free(gaps->devices[i]);
-	}
-	free(gaps);
+	hash_table_deinit(&gaps->threads);
+	report_devices_deinit(&gaps->devices);
 }
 
-static int gaps_new(void **partp, const struct report_options *options) {
-	struct gaps *gaps = *partp = calloc(1, sizeof(*gaps));
+static int gaps_init(void *part, const struct report_options *options) {
+	struct gaps *gaps = part;
 
-	if (!gaps)
-		return -ENOMEM;
 	gaps->threads.key_size = offsetof(struct gaps_thread, name);
 	gaps->threads.entry_size = sizeof(struct gaps_thread);
 	return hash_table_reserve(&gaps->threads, REPORT_THREADS_MAX) ? 0 : -ENOMEM;
@@ -104,31 +87,10 @@ static int count_launch(struct gaps *gaps, const struct trace_item *item) {
 	return r;
 }
 
-static int count_kernel(struct gaps *gaps, const struct trace_item *item) {
-	struct gaps_device *device = NULL;
-
-	for (size_t i = 0; i < gaps->n_devices && !device; i++)
-		if (gaps->devices[i]->pid == item->pid && gaps->devices[i]->device == item->device)
-			device = gaps->devices[i];
-	if (!device && gaps->n_devices == DEVICES_MAX) {
-		gaps->untold++;
-		return 0;
-	}
-	if (!device) {
-		device = calloc(1, sizeof(*device));
-		if (!device)
-			return -ENOMEM;
-		device->pid = item->pid;
-		device->device = item->device;
-		gaps->devices[gaps->n_devices++] = device;
-	}
-	device->kernels++;
-	return report_busy_add(&device->busy, item->start, item->end);
-}
-
 static int gaps_item(void *part, const struct trace_item *item, const struct report_place *place) {
 	if (item->kind == EVENT_KERNEL)
-		return count_kernel(part, item);
+		return report_devices_add(&((struct gaps *)part)->devices, item->pid, item->device,
+					  item->start, item->end);
 	if (report_is_launch(item) && place->outermost)
 		return count_launch(part, item);
 	return 0;
@@ -146,7 +108,7 @@ static json_object *thread_json(const struct gaps_thread *thread) {
 	return row;
 }
 
-static json_object *device_json(struct gaps_device *device) {
+static json_object *device_json(struct report_device *device) {
 	struct report_busy *busy = &device->busy;
 	json_object *row = json_object_new_object(), *longest = json_object_new_array();
 	uint64_t span;
@@ -156,7 +118,7 @@ static json_object *device_json(struct gaps_device *device) {
 	span = busy->last - busy->first;
 	json_add_uint(row, "pid", device->pid);
 	json_add_uint(row, "device", device->device);
-	json_add_uint(row, "kernels", device->kernels);
+	json_add_uint(row, "kernels", device->count);
 	json_add_uint(row, "first_ns", busy->first);
 	json_add_uint(row, "last_ns", busy->last);
 	json_add_uint(row, "busy_ns", busy->busy);
@@ -185,11 +147,11 @@ static json_object *gaps_json(void *part) {
 	for (size_t i = 0; i < gaps->threads.n; i++)
 		json_append(threads, thread_json(hash_table_at(&gaps->threads, i)));
 	report_sort(threads, "launches");
-	for (size_t i = 0; i < gaps->n_devices; i++)
-		json_append(devices, device_json(gaps->devices[i]));
+	for (size_t i = 0; i < gaps->devices.n; i++)
+		json_append(devices, device_json(gaps->devices.list[i]));
 	json_add(data, "threads", threads);
 	json_add(data, "devices", devices);
-	json_add_uint(data, "untold", gaps->untold);
+	json_add_uint(data, "untold", gaps->untold + gaps->devices.untold);
 	return data;
 }
 
@@ -221,16 +183,16 @@ static void print_device(json_object *device) {
 	printf("\nGPU %" PRId64 " of process %" PRId64 ": %" PRId64 " kernels\n",
 	       json_int_of(device, "device"), json_int_of(device, "pid"),
 	       json_int_of(device, "kernels"));
-	report_print_text("  busy ", report_text_time(json_int_of(device, "busy_ns")));
-	report_print_text(", idle ", report_text_time(json_int_of(device, "idle_ns")));
+	report_print_time("  busy ", device, "busy_ns");
+	report_print_time(", idle ", device, "idle_ns");
 	printf(" (%.1f%%) in %" PRId64 " gaps",
 	       json_object_get_double(json_member(device, "idle_percent")),
 	       json_int_of(gaps, "count"));
 	if (json_int_of(gaps, "count")) {
-		report_print_text(": mean ", report_text_time(json_int_of(gaps, "mean_ns")));
-		report_print_text(", p50 ", report_text_time(json_int_of(gaps, "p50_ns")));
-		report_print_text(", p99 ", report_text_time(json_int_of(gaps, "p99_ns")));
-		report_print_text(", max ", report_text_time(json_int_of(gaps, "max_ns")));
+		report_print_time(": mean ", gaps, "mean_ns");
+		report_print_time(", p50 ", gaps, "p50_ns");
+		report_print_time(", p99 ", gaps, "p99_ns");
+		report_print_time(", max ", gaps, "max_ns");
 	}
 	putchar('\n');
 	for (size_t i = 0; i < json_object_array_length(longest); i++) {
@@ -238,7 +200,7 @@ static void print_device(json_object *device) {
 
 		printf("  %s%.6f s: ", i ? "           " : "longest at ",
 		       (double)json_int_of(gap, "ts_ns") / 1e9);
-		report_print_text("", report_text_time(json_int_of(gap, "duration_ns")));
+		report_print_time("", gap, "duration_ns");
 		putchar('\n');
 	}
 	if (json_int_of(device, "late"))
@@ -262,8 +224,9 @@ static void gaps_print(json_object *data, const struct report_options *options) 
 }
 
 const struct report_part report_gaps = { .name = "gaps",
-					 .new = gaps_new,
-					 .free = gaps_free,
+					 .size = sizeof(struct gaps),
+					 .init = gaps_init,
+					 .deinit = gaps_deinit,
 					 .item = gaps_item,
 					 .json = gaps_json,
 					 .print = gaps_print };

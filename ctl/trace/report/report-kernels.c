@@ -9,81 +9,60 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
-#include "ctl/trace/read/report-names.h"
+#include "report-rows.h"
 #include "report.h"
 #include "lib/json.h"
 
 #define KERNELS_MAX 4096
 
 struct kernels {
-	struct report_names names;
-	struct report_histogram *rows; /* by the number of the name; 0: all others */
-	size_t n_rows;
+	struct report_rows rows; /* of struct report_histogram */
 	uint64_t total;
 };
 
-static void kernels_free(void *part) {
+static void kernels_deinit(void *part) {
 	struct kernels *kernels = part;
 
-	for (size_t i = 0; kernels && i < kernels->n_rows; i++)
-		report_histogram_deinit(&kernels->rows[i]);
-	if (kernels) {
-		report_names_deinit(&kernels->names);
-		free(kernels->rows);
-	}
-	free(kernels);
+	for (uint32_t i = 0; i < kernels->rows.n; i++)
+		report_histogram_deinit(report_rows_get(&kernels->rows, i));
+	report_rows_deinit(&kernels->rows);
 }
 
-static int kernels_new(void **partp, const struct report_options *options) {
-	struct kernels *kernels = calloc(1, sizeof(*kernels));
-
-	if (!kernels)
-		return -ENOMEM;
-	report_names_init(&kernels->names, KERNELS_MAX, REPORT_NAME_BYTES_MAX);
-	*partp = kernels;
+static int kernels_init(void *part, const struct report_options *options) {
+	report_rows_init(&((struct kernels *)part)->rows, sizeof(struct report_histogram),
+			 KERNELS_MAX);
 	return 0;
 }
 
 static int kernels_item(void *part, const struct trace_item *item,
 			const struct report_place *place) {
 	struct kernels *kernels = part;
-	struct report_histogram *rows;
-	uint32_t number;
-	size_t n;
+	struct report_histogram *row;
 
 	if (item->kind != EVENT_KERNEL || item->open)
 		return 0;
-	number = report_names_number(&kernels->names, item->name);
-	if (number >= kernels->n_rows) {
-		n = kernels->n_rows ? kernels->n_rows : 16;
-		while (n <= number)
-			n *= 2;
-		rows = realloc(kernels->rows, n * sizeof(*rows));
-		if (!rows)
-			return -ENOMEM;
-		memset(rows + kernels->n_rows, 0, (n - kernels->n_rows) * sizeof(*rows));
-		kernels->rows = rows;
-		kernels->n_rows = n;
-	}
+	row = report_rows_of(&kernels->rows, item->name);
+	if (!row)
+		return -ENOMEM;
 	kernels->total += report_duration(item);
-	return report_histogram_add(&kernels->rows[number], report_duration(item));
+	return report_histogram_add(row, report_duration(item));
 }
 
 static json_object *kernels_json(void *part) {
 	struct kernels *kernels = part;
 	json_object *array = json_object_new_array();
 
-	for (uint32_t i = 0; i < kernels->n_rows; i++) {
+	for (uint32_t i = 0; i < kernels->rows.n; i++) {
+		const struct report_histogram *times = report_rows_get(&kernels->rows, i);
 		json_object *row;
 
-		if (!kernels->rows[i].count)
+		if (!times->count)
 			continue;
-		row = report_histogram_json(&kernels->rows[i]);
-		report_add_text(row, "name", report_names_text(&kernels->names, i));
+		row = report_histogram_json(times);
+		report_add_text(row, "name", report_names_text(&kernels->rows.names, i));
 		json_add(row, "percent",
-			 json_object_new_double(kernels->total ? kernels->rows[i].total * 100 /
-									 (double)kernels->total
-							       : 0));
+			 json_object_new_double(
+				 kernels->total ? times->total * 100 / (double)kernels->total : 0));
 		json_append(array, row);
 	}
 	report_sort(array, "total_ns");
@@ -114,8 +93,9 @@ static void kernels_print(json_object *data, const struct report_options *option
 
 const struct report_part report_kernels = {
 	.name = "kernels",
-	.new = kernels_new,
-	.free = kernels_free,
+	.size = sizeof(struct kernels),
+	.init = kernels_init,
+	.deinit = kernels_deinit,
 	.item = kernels_item,
 	.json = kernels_json,
 	.print = kernels_print,

@@ -130,17 +130,6 @@ bool report_is_transfer(const struct trace_item *item) {
 	return is_call(item) && !strncmp(item->base, "cuMemcpy", 8);
 }
 
-const char *report_type_name(enum trace_item_kind kind) {
-	static const char *const names[] = {
-		[EVENT_CALL] = "userspace",   [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel",
-		[EVENT_KERNEL] = "gpu",       [EVENT_CTXSW] = "ctxsw", [EVENT_PROCESS] = "process",
-		[EVENT_CLOCK] = "clock",      [EVENT_LOST] = "lost",   [EVENT_NOTE] = "note",
-		[EVENT_COUNTS] = "userspace", /* of calls */
-	};
-
-	return names[kind];
-}
-
 uint64_t report_duration(const struct trace_item *item) {
 	return item->end > item->start ? item->end - item->start : 0;
 }

@@ -39,21 +39,8 @@ struct latency {
 	struct waiting launches[WAITING], kernels[WAITING];
 };
 
-static void latency_free(void *part) {
-	struct latency *latency = part;
-
-	if (latency)
-		report_histogram_deinit(&latency->histogram);
-	free(latency);
-}
-
-static int latency_new(void **partp, const struct report_options *options) {
-	struct latency *latency = calloc(1, sizeof(*latency));
-
-	if (!latency)
-		return -ENOMEM;
-	*partp = latency;
-	return 0;
+static void latency_deinit(void *part) {
+	report_histogram_deinit(&((struct latency *)part)->histogram);
 }
 
 static struct waiting *find(struct waiting *table, uint64_t key) {
@@ -162,7 +149,7 @@ static void latency_print(json_object *data, const struct report_options *option
 		       unknown);
 	if (early) {
 		printf("\nNOT POSSIBLE: %" PRId64 " started before their launch, ", early);
-		report_print_text("by up to ", report_text_time(json_int_of(data, "worst_ns")));
+		report_print_time("by up to ", data, "worst_ns");
 		putchar('\n');
 	}
 	if (json_int_of(data, "unmatched"))
@@ -171,8 +158,8 @@ static void latency_print(json_object *data, const struct report_options *option
 
 const struct report_part report_latency = {
 	.name = "latency",
-	.new = latency_new,
-	.free = latency_free,
+	.size = sizeof(struct latency),
+	.deinit = latency_deinit,
 	.item = latency_item,
 	.json = latency_json,
 	.print = latency_print,

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
-#include "ctl/trace/read/report-names.h"
+#include "report-rows.h"
 #include "lib/json.h"
 #include "report.h"
 
@@ -28,51 +28,21 @@ struct layers_row {
 };
 
 struct layers {
-	struct report_names names;
-	struct layers_row *rows; /* by outermost call; 0: what is in none, or beyond the bound */
-	size_t n_rows;
+	struct report_rows
+		rows; /* of struct layers_row, by outermost call; 0: what is in none, too */
 	uint64_t late;
 };
 
 static const char *const layer_names[_REPORT_LAYER_N] = { "api", "ioctl", "rpc", "driver" };
 
-static void layers_free(void *part) {
-	struct layers *layers = part;
-
-	if (layers) {
-		report_names_deinit(&layers->names);
-		free(layers->rows);
-	}
-	free(layers);
+static void layers_deinit(void *part) {
+	report_rows_deinit(&((struct layers *)part)->rows);
 }
 
-static int layers_new(void **partp, const struct report_options *options) {
-	struct layers *layers = calloc(1, sizeof(*layers));
-
-	if (!layers)
-		return -ENOMEM;
-	report_names_init(&layers->names, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
-	*partp = layers;
+static int layers_init(void *part, const struct report_options *options) {
+	report_rows_init(&((struct layers *)part)->rows, sizeof(struct layers_row),
+			 REPORT_NAMES_MAX);
 	return 0;
-}
-
-static struct layers_row *row_of(struct layers *layers, const char *call) {
-	const uint32_t number = call ? report_names_number(&layers->names, call) : 0;
-	struct layers_row *rows;
-	size_t n;
-
-	if (number >= layers->n_rows) {
-		n = layers->n_rows ? layers->n_rows : 16;
-		while (n <= number)
-			n *= 2;
-		rows = realloc(layers->rows, n * sizeof(*rows));
-		if (!rows)
-			return NULL;
-		memset(rows + layers->n_rows, 0, (n - layers->n_rows) * sizeof(*rows));
-		layers->rows = rows;
-		layers->n_rows = n;
-	}
-	return &layers->rows[number];
 }
 
 static int layers_item(void *part, const struct trace_item *item,
@@ -82,7 +52,8 @@ static int layers_item(void *part, const struct trace_item *item,
 
 	if (place->layer == REPORT_LAYER_NONE)
 		return 0;
-	row = row_of(layers, place->call);
+	row = place->call ? report_rows_of(&layers->rows, place->call)
+			  : report_rows_get(&layers->rows, 0);
 	if (!row)
 		return -ENOMEM;
 	layers->late += place->late;
@@ -113,14 +84,15 @@ static json_object *layers_json(void *part) {
 	json_object *data, *calls = json_object_new_array();
 	struct layers_row all = {};
 
-	for (uint32_t i = 0; i < layers->n_rows; i++) {
+	for (uint32_t i = 0; i < layers->rows.n; i++) {
+		const struct layers_row *from = report_rows_get(&layers->rows, i);
 		const struct layer_times *times;
 		const char *name;
 		uint64_t count = 0;
 		json_object *row;
 
 		for (int j = 0; j < _REPORT_LAYER_N; j++) {
-			times = &layers->rows[i].layers[j];
+			times = &from->layers[j];
 			count += times->count;
 			all.layers[j].count += times->count;
 			all.layers[j].total += times->total;
@@ -128,10 +100,10 @@ static json_object *layers_json(void *part) {
 		}
 		if (!count)
 			continue;
-		row = row_json(&layers->rows[i]);
-		times = layers->rows[i].layers;
+		row = row_json(from);
+		times = from->layers;
 		name = times[REPORT_LAYER_API].count ? "(other)" : "(no call)";
-		report_add_text(row, "call", i ? report_names_text(&layers->names, i) : name);
+		report_add_text(row, "call", i ? report_names_text(&layers->rows.names, i) : name);
 		json_add_uint(row, "total_ns",
 			      times[REPORT_LAYER_API].total ? times[REPORT_LAYER_API].total
 							    : times[REPORT_LAYER_IOCTL].total);
@@ -208,8 +180,9 @@ static void layers_print(json_object *data, const struct report_options *options
 
 const struct report_part report_layers = {
 	.name = "layers",
-	.new = layers_new,
-	.free = layers_free,
+	.size = sizeof(struct layers),
+	.init = layers_init,
+	.deinit = layers_deinit,
 	.item = layers_item,
 	.json = layers_json,
 	.print = layers_print,

@@ -16,6 +16,7 @@
 
 #include "lib/base/hash-table.h"
 #include "ctl/base/ctl.h"
+#include "ctl/trace/base/heap.h"
 #include "ctl/trace/read/report-names.h"
 #include "report.h"
 #include "lib/json.h"
@@ -37,34 +38,28 @@ struct report_live {
 struct leaks {
 	struct report_names names, stacks;
 	struct hash_table live; /* of struct report_live */
-	size_t n_pending, max_pending;
-	struct report_live *pending; /* a heap, the earliest first: calls that are not over yet */
+	struct trace_heap pending; /* of struct report_live, the earliest first: calls that are not
+				      over yet */
 	uint64_t allocations, frees, unknown, replaced, untold, without_address;
 	uint64_t bytes, peak, last;
 };
 
-static void leaks_free(void *part) {
+static void leaks_deinit(void *part) {
 	struct leaks *leaks = part;
 
-	if (leaks) {
-		report_names_deinit(&leaks->names);
-		report_names_deinit(&leaks->stacks);
-		hash_table_deinit(&leaks->live);
-		free(leaks->pending);
-	}
-	free(leaks);
+	report_names_deinit(&leaks->names);
+	report_names_deinit(&leaks->stacks);
+	hash_table_deinit(&leaks->live);
+	free(leaks->pending.entries);
 }
 
-static int leaks_new(void **partp, const struct report_options *options) {
-	struct leaks *leaks = calloc(1, sizeof(*leaks));
+static int leaks_init(void *part, const struct report_options *options) {
+	struct leaks *leaks = part;
 
-	if (!leaks)
-		return -ENOMEM;
 	leaks->live.key_size = offsetof(struct report_live, size);
 	leaks->live.entry_size = sizeof(struct report_live);
 	report_names_init(&leaks->names, 256, REPORT_NAME_BYTES_MAX);
 	report_names_init(&leaks->stacks, 65536, (size_t)32 << 20);
-	*partp = leaks;
 	return 0;
 }
 
@@ -129,52 +124,18 @@ static int commit(struct leaks *leaks, const struct report_live *live) {
 	return r;
 }
 
-/* Takes the earliest from the heap. */
-static struct report_live pending_pop(struct leaks *leaks) {
-	struct report_live first = leaks->pending[0], last = leaks->pending[--leaks->n_pending];
-	size_t place = 0;
-
-	for (;;) {
-		size_t child = 2 * place + 1;
-
-		if (child + 1 < leaks->n_pending &&
-		    leaks->pending[child + 1].time < leaks->pending[child].time)
-			child++;
-		if (child >= leaks->n_pending || leaks->pending[child].time >= last.time)
-			break;
-		leaks->pending[place] = leaks->pending[child];
-		place = child;
-	}
-	if (leaks->n_pending)
-		leaks->pending[place] = last;
-	return first;
-}
-
-static int pending_push(struct leaks *leaks, const struct report_live *live) {
-	struct report_live *pending;
-	size_t place;
-
-	if (leaks->n_pending == leaks->max_pending) {
-		leaks->max_pending = leaks->max_pending ? leaks->max_pending * 2 : 64;
-		pending = realloc(leaks->pending, leaks->max_pending * sizeof(*pending));
-		if (!pending)
-			return -ENOMEM;
-		leaks->pending = pending;
-	}
-	for (place = leaks->n_pending++; place && leaks->pending[(place - 1) / 2].time > live->time;
-	     place = (place - 1) / 2)
-		leaks->pending[place] = leaks->pending[(place - 1) / 2];
-	leaks->pending[place] = *live;
-	return 0;
+static bool ends_first(const void *a, const void *b) {
+	return ((const struct report_live *)a)->time < ((const struct report_live *)b)->time;
 }
 
 /* What is there at that time. */
 static int advance(struct leaks *leaks, uint64_t time) {
+	struct report_live live;
 	int r = 0;
 
-	while (!r && leaks->n_pending && leaks->pending[0].time <= time) {
-		const struct report_live live = pending_pop(leaks);
-
+	while (!r && leaks->pending.n &&
+	       ((const struct report_live *)(const void *)leaks->pending.entries)->time <= time) {
+		trace_heap_pop(&leaks->pending, &live, sizeof(live), ends_first);
 		r = commit(leaks, &live);
 	}
 	return r;
@@ -207,10 +168,12 @@ static void free_one(struct leaks *leaks, const struct trace_item *item,
 /* A process has ended, or executed another program. What of others is not over yet is still
  * awaited: they may free what it gets before. */
 static int end_process(struct leaks *leaks, uint32_t pid, uint64_t time) {
+	struct report_live *pending;
 	int r = advance(leaks, time);
 
-	for (size_t i = 0; i < leaks->n_pending; i++)
-		leaks->pending[i].ended = leaks->pending[i].ended || leaks->pending[i].pid == pid;
+	pending = (void *)leaks->pending.entries;
+	for (size_t i = 0; i < leaks->pending.n; i++)
+		pending[i].ended = pending[i].ended || pending[i].pid == pid;
 	for (size_t i = 0; i < leaks->live.n; i++) {
 		struct report_live *live = hash_table_at(&leaks->live, i);
 
@@ -265,7 +228,7 @@ static int leaks_item(void *part, const struct trace_item *item, const struct re
 	}
 	live.function = report_names_number(&leaks->names, item->name);
 	live.stack = stack_number(leaks, item);
-	return pending_push(leaks, &live);
+	return trace_heap_push(&leaks->pending, &live, sizeof(live), ends_first);
 }
 
 /* By function, stack and whether their process ended; the oldest first. */
@@ -370,7 +333,7 @@ static void print_group(json_object *group) {
 	printf("%" PRId64 " by ", json_int_of(group, "count"));
 	ctl_print_text(ctl_string(group, "function"));
 	report_print_text(": ", report_text_size(json_int_of(group, "bytes")));
-	report_print_text(", the oldest for ", report_text_time(json_int_of(group, "oldest_ns")));
+	report_print_time(", the oldest for ", group, "oldest_ns");
 	puts(json_object_get_boolean(json_member(group, "process_ended"))
 		     ? ", until the process ended"
 		     : "");
@@ -411,8 +374,9 @@ static void leaks_print(json_object *data, const struct report_options *options)
 
 const struct report_part report_leaks = {
 	.name = "leaks",
-	.new = leaks_new,
-	.free = leaks_free,
+	.size = sizeof(struct leaks),
+	.init = leaks_init,
+	.deinit = leaks_deinit,
 	.item = leaks_item,
 	.json = leaks_json,
 	.print = leaks_print,

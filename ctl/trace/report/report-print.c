@@ -210,3 +210,7 @@ void report_print_text(const char *label, json_object *consume_text) {
 	printf("%s%s", label, json_object_get_string(consume_text));
 	json_object_put(consume_text);
 }
+
+void report_print_time(const char *label, json_object *object, const char *member) {
+	report_print_text(label, report_cell_time(object, member));
+}

@@ -13,22 +13,15 @@
 
 #include "ctl/base/ctl.h"
 #include "report-busy.h"
-#include "ctl/trace/read/report-names.h"
+#include "report-rows.h"
 #include "report.h"
 #include "lib/json.h"
 
 #define KINDS (EVENT_NOTE + 1)
-#define DEVICES_MAX 64
 #define TOP_NAMES 20
 
 struct count_row {
 	uint64_t count, failed, total;
-};
-
-struct count_table {
-	struct report_names names;
-	struct count_row *rows; /* of number; 0: all others */
-	size_t n_rows;
 };
 
 struct summary {
@@ -38,40 +31,25 @@ struct summary {
 	uint64_t kernels, kernel_time, violations, lost;
 	uint64_t first, last;
 	bool any;
-	size_t n_devices;
-	struct summary_device {
-		uint32_t pid, device;
-		struct report_busy *busy;
-	} devices[DEVICES_MAX];
-	struct count_table types, names[KINDS];
+	struct report_devices devices;
+	struct report_rows types, names[KINDS]; /* of struct count_row */
 };
 
-static void summary_free(void *part) {
+static void summary_deinit(void *part) {
 	struct summary *summary = part;
 
-	for (size_t i = 0; summary && i < summary->n_devices; i++) {
-		report_histogram_deinit(&summary->devices[i].busy->gaps);
-		free(summary->devices[i].busy);
-	}
-	for (size_t i = 0; summary && i <= KINDS; i++) {
-		struct count_table *table = i < KINDS ? &summary->names[i] : &summary->types;
-
-		report_names_deinit(&table->names);
-		free(table->rows);
-	}
-	free(summary);
+	report_devices_deinit(&summary->devices);
+	report_rows_deinit(&summary->types);
+	for (size_t i = 0; i < KINDS; i++)
+		report_rows_deinit(&summary->names[i]);
 }
 
-static int summary_new(void **partp, const struct report_options *options) {
-	struct summary *summary = calloc(1, sizeof(*summary));
+static int summary_init(void *part, const struct report_options *options) {
+	struct summary *summary = part;
 
-	if (!summary)
-		return -ENOMEM;
+	report_rows_init(&summary->types, sizeof(struct count_row), REPORT_NAMES_MAX);
 	for (size_t i = 0; i < KINDS; i++)
-		report_names_init(&summary->names[i].names, REPORT_NAMES_MAX,
-				  REPORT_NAME_BYTES_MAX);
-	report_names_init(&summary->types.names, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
-	*partp = summary;
+		report_rows_init(&summary->names[i], sizeof(struct count_row), REPORT_NAMES_MAX);
 	return 0;
 }
 
@@ -83,25 +61,14 @@ static uint64_t times_of(const struct trace_item *item) {
 	return (uint64_t)item->values[0].number;
 }
 
-static int count(struct count_table *table, const char *text, const struct trace_item *item) {
-	const uint32_t number = report_names_number(&table->names, text);
-	struct count_row *rows;
-	size_t n;
+static int count(struct report_rows *rows, const char *text, const struct trace_item *item) {
+	struct count_row *row = report_rows_of(rows, text);
 
-	if (number >= table->n_rows) {
-		n = table->n_rows ? table->n_rows : 32;
-		while (n <= number)
-			n *= 2;
-		rows = realloc(table->rows, n * sizeof(*rows));
-		if (!rows)
-			return -ENOMEM;
-		memset(rows + table->n_rows, 0, (n - table->n_rows) * sizeof(*rows));
-		table->rows = rows;
-		table->n_rows = n;
-	}
-	table->rows[number].count += times_of(item);
-	table->rows[number].total += report_duration(item);
-	table->rows[number].failed += item->failed;
+	if (!row)
+		return -ENOMEM;
+	row->count += times_of(item);
+	row->total += report_duration(item);
+	row->failed += item->failed;
 	return 0;
 }
 
@@ -125,26 +92,6 @@ static void count_hook(struct summary *summary, const struct trace_item *item) {
 		summary->memory_lines++;
 		summary->memory_bytes += item->size;
 	}
-}
-
-static int count_kernel(struct summary *summary, const struct trace_item *item) {
-	struct summary_device *device = summary->devices, *end = device + summary->n_devices;
-
-	summary->kernels++;
-	summary->kernel_time += report_duration(item);
-	while (device < end && (device->pid != item->pid || device->device != item->device))
-		device++;
-	if (device == end) {
-		if (summary->n_devices == DEVICES_MAX)
-			return 0;
-		device->pid = item->pid;
-		device->device = item->device;
-		device->busy = calloc(1, sizeof(*device->busy));
-		if (!device->busy)
-			return -ENOMEM;
-		summary->n_devices++;
-	}
-	return report_busy_add(device->busy, item->start, item->end);
 }
 
 static int summary_item(void *part, const struct trace_item *item,
@@ -172,7 +119,10 @@ static int summary_item(void *part, const struct trace_item *item,
 		count_hook(summary, item);
 		break;
 	case EVENT_KERNEL:
-		r = count_kernel(summary, item);
+		summary->kernels++;
+		summary->kernel_time += report_duration(item);
+		r = report_devices_add(&summary->devices, item->pid, item->device, item->start,
+				       item->end);
 		break;
 	case EVENT_LOST:
 		summary->lost += item->count;
@@ -180,28 +130,29 @@ static int summary_item(void *part, const struct trace_item *item,
 	default:
 		break;
 	}
-	snprintf(type, sizeof(type), "%s\t%s", report_type_name(item->kind), item->class);
+	snprintf(type, sizeof(type), "%s\t%s", trace_kind_name(item->kind), item->class);
 	if (!r)
 		r = count(&summary->types, type, item);
 	return r ? r : count(&summary->names[item->kind], item->name, item);
 }
 
 /* The rows of a table: those of types have a class behind a tab. */
-static void add_counts(json_object *array, const struct count_table *table, const char *type) {
-	for (uint32_t i = 0; i < table->n_rows; i++) {
-		const char *text = report_names_text(&table->names, i), *tab = strchr(text, '\t');
+static void add_counts(json_object *array, struct report_rows *rows, const char *type) {
+	for (uint32_t i = 0; i < rows->n; i++) {
+		const struct count_row *from = report_rows_get(rows, i);
+		const char *text = report_names_text(&rows->names, i), *tab = strchr(text, '\t');
 		json_object *row;
 
-		if (!table->rows[i].count)
+		if (!from->count)
 			continue;
 		row = json_object_new_object();
 		json_add(row, "type",
 			 type ? report_text(type, strlen(type))
 			      : report_text(text, strcspn(text, "\t")));
 		report_add_text(row, type ? "name" : "class", type ? text : tab ? tab + 1 : "");
-		json_add_uint(row, "count", table->rows[i].count);
-		json_add_uint(row, "failed", table->rows[i].failed);
-		json_add_uint(row, "total_ns", table->rows[i].total);
+		json_add_uint(row, "count", from->count);
+		json_add_uint(row, "failed", from->failed);
+		json_add_uint(row, "total_ns", from->total);
 		json_append(array, row);
 	}
 	report_sort(array, "count");
@@ -211,11 +162,11 @@ static json_object *summary_gpu(struct summary *summary) {
 	json_object *gpu = json_object_new_object();
 	uint64_t busy = 0, idle = 0, processes = 0;
 
-	for (size_t i = 0; i < summary->n_devices; i++) {
-		struct report_busy *device = summary->devices[i].busy;
+	for (size_t i = 0; i < summary->devices.n; i++) {
+		struct report_busy *device = &summary->devices.list[i]->busy;
 		size_t k = 0;
 
-		while (summary->devices[k].pid != summary->devices[i].pid)
+		while (summary->devices.list[k]->pid != summary->devices.list[i]->pid)
 			k++;
 		processes += k == i;
 
@@ -227,7 +178,7 @@ static json_object *summary_gpu(struct summary *summary) {
 	json_add_uint(gpu, "kernels", summary->kernels);
 	json_add_uint(gpu, "kernel_ns", summary->kernel_time);
 	/* a device is one of a process: nothing says which of another process is the same */
-	json_add_uint(gpu, "devices", summary->n_devices);
+	json_add_uint(gpu, "devices", summary->devices.n);
 	json_add_uint(gpu, "processes", processes);
 	json_add_uint(gpu, "busy_ns", busy);
 	json_add_uint(gpu, "idle_ns", idle);
@@ -265,7 +216,7 @@ static json_object *summary_json(void *part) {
 	json_add_uint(data, "lost", summary->lost);
 	add_counts(types, &summary->types, NULL);
 	for (size_t i = 0; i < KINDS; i++)
-		add_counts(names, &summary->names[i], report_type_name((enum trace_item_kind)i));
+		add_counts(names, &summary->names[i], trace_kind_name((enum trace_item_kind)i));
 	report_sort(names, "count");
 	json_add(data, "by_type", types);
 	json_add(data, "by_name", names);
@@ -333,8 +284,9 @@ static void summary_print(json_object *data, const struct report_options *option
 
 const struct report_part report_summary = {
 	.name = "summary",
-	.new = summary_new,
-	.free = summary_free,
+	.size = sizeof(struct summary),
+	.init = summary_init,
+	.deinit = summary_deinit,
 	.item = summary_item,
 	.json = summary_json,
 	.print = summary_print,

@@ -48,21 +48,15 @@ struct timeline {
 	struct timeline_row *places[PLACES]; /* by hash: those that are found most */
 };
 
-static void timeline_free(void *part) {
+static void timeline_deinit(void *part) {
 	struct timeline *timeline = part;
 
-	for (size_t i = 0; timeline && i < timeline->n; i++)
+	for (size_t i = 0; i < timeline->n; i++)
 		free(timeline->rows[i]);
-	free(timeline);
 }
 
-static int timeline_new(void **partp, const struct report_options *options) {
-	struct timeline *timeline = calloc(1, sizeof(*timeline));
-
-	if (!timeline)
-		return -ENOMEM;
-	timeline->step = STEP_FIRST;
-	*partp = timeline;
+static int timeline_init(void *part, const struct report_options *options) {
+	((struct timeline *)part)->step = STEP_FIRST;
 	return 0;
 }
 
@@ -363,8 +357,9 @@ static void timeline_print(json_object *data, const struct report_options *optio
 
 const struct report_part report_timeline = {
 	.name = "timeline",
-	.new = timeline_new,
-	.free = timeline_free,
+	.size = sizeof(struct timeline),
+	.init = timeline_init,
+	.deinit = timeline_deinit,
 	.item = timeline_item,
 	.json = timeline_json,
 	.print = timeline_print,

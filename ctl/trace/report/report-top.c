@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "ctl/base/ctl.h"
+#include "ctl/trace/base/heap.h"
 #include "ctl/trace/read/report-names.h"
 #include "lib/json.h"
 #include "report.h"
@@ -26,54 +27,30 @@ struct slow {
 
 struct top {
 	struct report_names names;
-	size_t n, max;
-	struct slow *heap; /* the fastest of them first */
+	size_t max;
+	struct trace_heap heap; /* of struct slow, the fastest of them first */
 };
 
-static void top_free(void *part) {
+static void top_deinit(void *part) {
 	struct top *top = part;
 
-	if (top) {
-		report_names_deinit(&top->names);
-		free(top->heap);
-	}
-	free(top);
+	report_names_deinit(&top->names);
+	free(top->heap.entries);
 }
 
-static int top_new(void **partp, const struct report_options *options) {
-	struct top *top = calloc(1, sizeof(*top));
+static int top_init(void *part, const struct report_options *options) {
+	struct top *top = part;
 
-	if (!top)
-		return -ENOMEM;
 	report_names_init(&top->names, REPORT_NAMES_MAX, REPORT_NAME_BYTES_MAX);
 	top->max = (size_t)options->top;
-	top->heap = calloc(top->max, sizeof(*top->heap));
-	*partp = top;
-	if (top->heap)
-		return 0;
-	free(top);
-	return -ENOMEM;
+	return 0;
 }
 
 /* Of equal ones the earlier is slower, so that the result does not depend on chance. */
-static bool is_faster(const struct slow *a, const struct slow *b) {
-	return a->duration != b->duration ? a->duration < b->duration : a->start > b->start;
-}
+static bool is_faster(const void *a, const void *b) {
+	const struct slow *x = a, *y = b;
 
-static void sift(struct top *top, size_t place) {
-	struct slow slow = top->heap[place];
-
-	for (;;) {
-		size_t child = 2 * place + 1;
-
-		if (child + 1 < top->n && is_faster(&top->heap[child + 1], &top->heap[child]))
-			child++;
-		if (child >= top->n || !is_faster(&top->heap[child], &slow))
-			break;
-		top->heap[place] = top->heap[child];
-		place = child;
-	}
-	top->heap[place] = slow;
+	return x->duration != y->duration ? x->duration < y->duration : x->start > y->start;
 }
 
 static int top_item(void *part, const struct trace_item *item, const struct report_place *place) {
@@ -89,38 +66,31 @@ static int top_item(void *part, const struct trace_item *item, const struct repo
 	};
 
 	if (place->layer == REPORT_LAYER_NONE || item->instant ||
-	    (top->n == top->max && !is_faster(top->heap, &slow)))
+	    (top->heap.n == top->max && !is_faster(top->heap.entries, &slow)))
 		return 0;
 	slow.name = report_names_number(&top->names, item->name);
 	slow.result = item->result_name ? report_names_number(&top->names, item->result_name) : 0;
-	if (top->n == top->max) {
-		top->heap[0] = slow;
-		sift(top, 0);
-		return 0;
-	}
-	top->heap[top->n++] = slow;
-	if (top->n == top->max)
-		for (size_t i = top->n / 2; i-- > 0;)
-			sift(top, i);
+	if (top->heap.n < top->max)
+		return trace_heap_push(&top->heap, &slow, sizeof(slow), is_faster);
+	trace_heap_replace(&top->heap, &slow, sizeof(slow), is_faster);
 	return 0;
 }
 
 static int slow_order(const void *a, const void *b) {
-	const struct slow *left = a, *right = b;
-
-	return is_faster(right, left) ? -1 : is_faster(left, right);
+	return is_faster(b, a) ? -1 : is_faster(a, b);
 }
 
 static json_object *top_json(void *part) {
 	struct top *top = part;
+	const struct slow *slow = (const void *)top->heap.entries;
 	json_object *array = json_object_new_array();
 
-	qsort(top->heap, top->n, sizeof(*top->heap), slow_order);
-	for (size_t i = 0; i < top->n; i++) {
-		const struct slow *slow = &top->heap[i];
+	if (top->heap.n)
+		qsort(top->heap.entries, top->heap.n, sizeof(*slow), slow_order);
+	for (size_t i = 0; i < top->heap.n; i++, slow++) {
 		json_object *row = json_object_new_object();
 
-		report_add_text(row, "type", report_type_name(slow->kind));
+		report_add_text(row, "type", trace_kind_name(slow->kind));
 		report_add_text(row, "name", report_names_text(&top->names, slow->name));
 		json_add(row, "duration_us", json_object_new_double((double)slow->duration / 1e3));
 		json_add_uint(row, "duration_ns", slow->duration);
@@ -162,8 +132,9 @@ static void top_print(json_object *data, const struct report_options *options) {
 }
 
 const struct report_part report_top = { .name = "top",
-					.new = top_new,
-					.free = top_free,
+					.size = sizeof(struct top),
+					.init = top_init,
+					.deinit = top_deinit,
 					.item = top_item,
 					.json = top_json,
 					.print = top_print };

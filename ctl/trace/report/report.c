@@ -322,6 +322,14 @@ static int convert(struct report *report, int fd, const char *name) {
 	return report->out ? close_output(report, &result, 0, status) : status;
 }
 
+static int new_part(const struct report_part *part, void **partp,
+		    const struct report_options *options) {
+	*partp = calloc(1, part->size);
+	if (!*partp)
+		return -ENOMEM;
+	return part->init ? part->init(*partp, options) : 0;
+}
+
 static int analyse(struct report *report, int fd, const char *name) {
 	const struct read_taker taker = { .about = take_about,
 					  .item = take_item,
@@ -332,7 +340,7 @@ static int analyse(struct report *report, int fd, const char *name) {
 	r = report_places_new(&report->places);
 	for (size_t i = 0; i < PARTS && !r; i++)
 		if (report->wanted[i])
-			r = all_parts[i]->new(&report->parts[i], &report->options);
+			r = new_part(all_parts[i], &report->parts[i], &report->options);
 	if (!r)
 		r = read_file(fd, &taker, &result);
 	status = check_result(&result, r, name);
@@ -342,7 +350,9 @@ static int analyse(struct report *report, int fd, const char *name) {
 		status = print_parts(report, &result, name);
 	}
 	for (size_t i = 0; i < PARTS; i++) {
-		all_parts[i]->free(report->parts[i]);
+		if (report->parts[i] && all_parts[i]->deinit)
+			all_parts[i]->deinit(report->parts[i]);
+		free(report->parts[i]);
 		report->parts[i] = NULL;
 	}
 	report->places = report_places_free(report->places);

@@ -31,8 +31,9 @@ struct report_options {
 
 struct report_part {
 	const char *name; /* the option's, and the member's in JSON */
-	int (*new)(void **partp, const struct report_options *options);
-	void (*free)(void *part);
+	size_t size;
+	int (*init)(void *part, const struct report_options *options); /* of zeros; or NULL */
+	void (*deinit)(void *part); /* or NULL */
 	int (*item)(void *part, const struct trace_item *item, const struct report_place *place);
 	json_object *(*json)(void *part); /* after the last item, once; NULL: no memory */
 	void (*print)(json_object *data, const struct report_options *options);
@@ -63,6 +64,7 @@ void report_add_hex(json_object *object, const char *key,
 void report_sort(json_object *array, const char *key);
 void report_print_more(size_t n, int64_t shown, const char *what);
 void report_print_text(const char *label, json_object *consume_text);
+void report_print_time(const char *label, json_object *object, const char *member);
 
 /* report-kind.c: what a call does, by its name without version */
 enum report_resource {
@@ -87,5 +89,4 @@ bool report_is_memory(enum report_resource resource);
 bool report_is_allocation(const char *base); /* of memory that was not there before */
 bool report_is_launch(const struct trace_item *item);
 bool report_is_transfer(const struct trace_item *item);
-const char *report_type_name(enum trace_item_kind kind);
 uint64_t report_duration(const struct trace_item *item);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/trace/read/in-use.h"
+#include "in-use.h"
 #include "ctl/trace/base/item.h"
 #include "ctl/trace/base/out.h"
 #include "ctl/trace/base/track.h"
@@ -64,48 +64,18 @@ static void put_value(struct trace_writer *writer, const struct trace_item *item
 	const struct trace_value *value = item->values + (*i)++;
 	struct trace_out *out = &writer->out;
 
-	switch (value->kind) {
-	case VALUE_INT:
-		out_json_int(out, value->number);
-		break;
-	case VALUE_UINT:
-	case VALUE_SIZE:
-		trace_value_json(out, value);
-		break;
-	case VALUE_HEX:
-		out_char(out, '"');
-		out_hex(out, (uint64_t)value->number);
-		out_char(out, '"');
-		break;
-	case VALUE_FLOAT:
-		/* JSON has only finite ones */
-		if (isfinite(value->real))
-			out_real(out, value->real);
-		else
-			out_text(out, isnan(value->real) ? "\"nan\""
-				      : value->real < 0  ? "\"-inf\""
-							 : "\"inf\"");
-		break;
-	case VALUE_BOOL:
-		out_text(out, value->number ? "true" : "false");
-		break;
-	case VALUE_NAME:
-		if (value->text)
-			out_json(out, value->text);
-		else
-			out_json_int(out, value->number);
-		break;
-	case VALUE_STRING:
-	case VALUE_BYTES:
-		out_json(out, value->text ? value->text : "");
-		break;
-	case VALUE_GROUP:
+	if (value->kind == VALUE_GROUP) {
 		out_char(out, '{');
 		if (depth < GROUP_DEPTH)
-			put_values(writer, item, i, end,
-				   value->number > 0 ? (size_t)value->number : 0, depth + 1);
+			put_values(writer, item, i, end, (size_t)value->number, depth + 1);
 		out_char(out, '}');
-		break;
+	} else if (value->kind == VALUE_FLOAT && !isfinite(value->real)) {
+		/* JSON has only finite ones */
+		out_text(out, isnan(value->real) ? "\"nan\""
+			      : value->real < 0  ? "\"-inf\""
+						 : "\"inf\"");
+	} else {
+		trace_value_json(out, value);
 	}
 }
 
@@ -116,12 +86,11 @@ static void put_values(struct trace_writer *writer, const struct trace_item *ite
 	const size_t first = *i;
 
 	for (size_t done = 0; done < n && *i < end; done++) {
-		const char *name = item->values[*i].name ? item->values[*i].name : "";
+		const char *name = item->values[*i].name;
 		bool twice = false;
 
 		for (size_t k = first; k < *i; k++)
-			twice |= item->values[k].name && *item->values[k].name == *name &&
-				 strcmp(item->values[k].name, name) == 0;
+			twice |= strcmp(item->values[k].name, name) == 0;
 		out_text(&writer->out, done ? "," : "");
 		if (twice) {
 			char numbered[128];
@@ -177,7 +146,7 @@ static void put_facts(struct trace_writer *writer, const struct trace_item *item
 }
 
 static void put_args(struct trace_writer *writer, const struct trace_item *item) {
-	size_t i = 0, end = item->n_values < TRACE_VALUES_MAX ? item->n_values : TRACE_VALUES_MAX;
+	size_t i = 0, end = item->n_values;
 
 	out_literal(&writer->out, ",\"args\":{");
 	put_values(writer, item, &i, end, end, 0);
@@ -190,15 +159,8 @@ static void put_args(struct trace_writer *writer, const struct trace_item *item)
 static void put_metadata(struct trace_writer *writer, const struct trace_track_key *key,
 			 unsigned lane, const char *what, uint64_t pid, uint64_t tid,
 			 const char *name) {
-	struct trace_track *track = trace_tracks_get(writer->tracks, key);
-	uint64_t hash = trace_hash(0, name, strlen(name));
-
-	if (track->name != hash)
-		track->announced = 0;
-	if (track->announced & 1u << lane)
+	if (!trace_track_is_news(writer->tracks, key, lane, name))
 		return;
-	track->announced |= 1u << lane;
-	track->name = hash;
 	begin_event(writer, 'M', pid, tid);
 	out_literal(&writer->out, ",\"name\":\"");
 	out_text(&writer->out, what);
@@ -278,7 +240,7 @@ static void put_memory(struct trace_writer *writer, uint64_t pid, uint64_t time,
 }
 
 static int chrome_item(struct trace_writer *writer, const struct trace_item *item) {
-	uint64_t pid, tid, bytes, end = item->end > item->start ? item->end : item->start;
+	uint64_t pid, tid, bytes;
 
 	place_item(writer, item, &pid, &tid);
 	begin_event(writer, item->instant ? 'i' : 'X', pid, tid);
@@ -289,13 +251,13 @@ static int chrome_item(struct trace_writer *writer, const struct trace_item *ite
 				       : item->kind == EVENT_LOST && !item->pid ? ",\"s\":\"g\""
 										: ",\"s\":\"p\"");
 	else
-		put_time(writer, ",\"dur\":", end - item->start);
+		put_time(writer, ",\"dur\":", item->end - item->start);
 	put_name(writer, *item->name ? item->name : "graph", item->class);
 	put_args(writer, item);
 	if (item->flow && !item->instant)
 		put_flow(writer, item, pid, tid);
 	if (trace_in_use_item(writer->in_use, item, &bytes))
-		put_memory(writer, pid, end, bytes);
+		put_memory(writer, pid, item->end, bytes);
 	return out_write(&writer->out, writer->file);
 }
 

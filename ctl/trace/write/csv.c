@@ -40,9 +40,6 @@ static void put_value(struct trace_out *out, const struct trace_value *value) {
 }
 
 static int csv_item(struct trace_writer *writer, const struct trace_item *item) {
-	static const char *const kinds[] = { "userspace", "ioctl", "kernel", "gpu", "ctxsw",
-					     "process",   "clock", "lost",   "note" };
-	static const char *const sources[] = { "daemon", "shim", "bpf", "gpu" };
 	const char *const texts[] = { item->name, item->class, item->process->comm };
 	const uint64_t numbers[] = { item->size, item->stream, item->device };
 	const uint64_t links[] = { item->parent, item->flow, item->sequence };
@@ -54,9 +51,9 @@ static int csv_item(struct trace_writer *writer, const struct trace_item *item) 
 	out_char(line, ',');
 	out_uint(line, item->end - item->start);
 	out_char(line, ',');
-	out_text(line, kinds[item->kind]);
+	out_text(line, trace_kind_name(item->kind));
 	out_char(line, ',');
-	out_text(line, (unsigned int)item->source < 4 ? sources[item->source] : "");
+	out_text(line, trace_source_name(item->source));
 	out_char(line, ',');
 	out_uint(line, item->pid);
 	out_char(line, ',');

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "ctl/trace/base/item.h"
-#include "ctl/trace/read/map.h"
+#include "ctl/trace/base/map.h"
 #include "ctl/trace/base/out.h"
 #include "ctl/trace/base/track.h"
 #include "lib/base/utf8.h"

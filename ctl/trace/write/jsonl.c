@@ -68,12 +68,6 @@ struct trace_writer {
 	uint64_t n_items, lost;
 };
 
-static const char *const types[] = {
-	[EVENT_CALL] = "userspace", [EVENT_IOCTL] = "ioctl", [EVENT_HOOK] = "kernel",
-	[EVENT_KERNEL] = "gpu",     [EVENT_CTXSW] = "ctxsw", [EVENT_PROCESS] = "process",
-	[EVENT_CLOCK] = "clock",    [EVENT_LOST] = "lost",   [EVENT_NOTE] = "note",
-};
-
 static void member(struct trace_out *line, const char *key) {
 	out_literal(line, ",\"");
 	out_text(line, key);
@@ -153,39 +147,12 @@ static size_t put_group(struct trace_out *line, const struct trace_value *values
 }
 
 static size_t put_value(struct trace_out *line, const struct trace_value *values, size_t n) {
-	switch (values->kind) {
-	case VALUE_INT:
-		out_json_int(line, values->number);
-		break;
-	case VALUE_UINT:
-	case VALUE_SIZE:
-		trace_value_json(line, values);
-		break;
-	case VALUE_HEX:
-		out_char(line, '"');
-		out_hex(line, (uint64_t)values->number);
-		out_char(line, '"');
-		break;
-	case VALUE_FLOAT:
-		if (isfinite(values->real))
-			out_real(line, values->real);
-		else
-			out_literal(line, "null");
-		break;
-	case VALUE_BOOL:
-		out_text(line, values->number ? "true" : "false");
-		break;
-	case VALUE_NAME:
-	case VALUE_STRING:
-	case VALUE_BYTES:
-		if (values->text)
-			out_json(line, values->text);
-		else
-			out_json_int(line, values->number);
-		break;
-	case VALUE_GROUP:
+	if (values->kind == VALUE_GROUP)
 		return put_group(line, values, n);
-	}
+	if (values->kind == VALUE_FLOAT && !isfinite(values->real))
+		out_literal(line, "null");
+	else
+		trace_value_json(line, values);
 	return 1;
 }
 
@@ -244,7 +211,7 @@ static void put_head(struct trace_out *line, const struct trace_item *item) {
 	out_literal(line, ",\"ts\":");
 	out_fixed(line, item->start, 6);
 	out_literal(line, ",\"type\":\"");
-	out_text(line, types[item->kind]);
+	out_text(line, trace_kind_name(item->kind));
 	out_literal(line, "\",\"name\":");
 	out_json_cut(line, item->name, JSONL_NAME_MAX);
 	if (strcmp(item->base, item->name))
@@ -263,15 +230,13 @@ static void put_head(struct trace_out *line, const struct trace_item *item) {
 }
 
 static void put_rest(struct trace_out *line, const struct trace_item *item) {
-	static const char *const sources[] = { "daemon", "shim", "bpf", "gpu" };
-
 	member_uint(line, "pid", item->pid);
 	member_uint(line, "tid", item->tid);
 	member_uint(line, "cpu", item->cpu);
 	member_text(line, "comm", item->process->comm);
 	if (strcmp(item->thread, item->process->comm))
 		member_text(line, "thread", item->thread);
-	member_text(line, "source", (unsigned int)item->source < 4 ? sources[item->source] : "");
+	member_text(line, "source", trace_source_name(item->source));
 	member_uint(line, "parent", item->parent);
 	member_uint(line, "flow", item->flow);
 	member_uint(line, "sequence", item->sequence);

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ctl/trace/read/in-use.h"
-#include "ctl/trace/read/intern.h"
+#include "in-use.h"
+#include "intern.h"
 #include "ctl/trace/base/item.h"
 #include "protobuf.h"
 #include "ctl/trace/base/track.h"
@@ -204,7 +204,7 @@ static void put_text_annotation(struct trace_writer *writer, const char *name, c
 static void put_value(struct trace_writer *writer, const struct trace_item *item, size_t *i,
 		      size_t end, unsigned field, unsigned depth) {
 	const struct trace_value *value = item->values + (*i)++;
-	size_t mark = begin_annotation(writer, field, value->name ? value->name : "");
+	size_t mark = begin_annotation(writer, field, value->name);
 	struct protobuf *event = &writer->event;
 
 	switch (value->kind) {
@@ -330,27 +330,12 @@ static int end_descriptor(struct trace_writer *writer) {
 	return put_packet(writer);
 }
 
-/* Whether a lane of a track is yet to be described, or has another name than it had. */
-static bool is_news(struct trace_writer *writer, const struct trace_track_key *key, unsigned lane,
-		    const char *name) {
-	struct trace_track *track = trace_tracks_get(writer->tracks, key);
-	uint64_t hash = trace_hash(0, name, strlen(name));
-
-	if (track->name != hash)
-		track->announced = 0;
-	track->name = hash;
-	if (track->announced & 1u << lane)
-		return false;
-	track->announced |= 1u << lane;
-	return true;
-}
-
 static int describe_process(struct trace_writer *writer, const struct trace_item *item) {
 	const struct trace_track_key key = { .kind = TRACK_PROCESS, .pid = item->pid };
 	char name[32];
 	size_t mark;
 
-	if (!is_news(writer, &key, 0, trace_process_name(item, name)))
+	if (!trace_track_is_news(writer->tracks, &key, 0, trace_process_name(item, name)))
 		return 0;
 	begin_descriptor(writer, track_uuid(&key, 0), 0);
 	mark = protobuf_begin(&writer->event, DESCRIPTOR_PROCESS);
@@ -368,7 +353,7 @@ static int describe_thread(struct trace_writer *writer, const struct trace_track
 	const struct trace_track_key process = { .kind = TRACK_PROCESS, .pid = key->pid };
 	size_t mark;
 
-	if (!is_news(writer, key, lane, name))
+	if (!trace_track_is_news(writer->tracks, key, lane, name))
 		return 0;
 	begin_descriptor(writer, track_uuid(key, lane),
 			 lane ? track_uuid(key, 0) : track_uuid(&process, 0));
@@ -390,7 +375,7 @@ static int describe_named(struct trace_writer *writer, const struct trace_track_
 			  unsigned lane, const char *name) {
 	const struct trace_track_key process = { .kind = TRACK_PROCESS, .pid = key->pid };
 
-	if (!is_news(writer, key, lane, name))
+	if (!trace_track_is_news(writer->tracks, key, lane, name))
 		return 0;
 	begin_descriptor(writer, track_uuid(key, lane), key->pid ? track_uuid(&process, 0) : 0);
 	protobuf_string(&writer->event, DESCRIPTOR_NAME, name);
@@ -435,7 +420,8 @@ static int put_memory(struct trace_writer *writer, const struct trace_item *item
 	uint64_t uuid = track_uuid(&process, TRACK_LANES);
 	size_t mark;
 
-	if (is_news(writer,
+	if (trace_track_is_news(
+		    writer->tracks,
 		    &(struct trace_track_key){ .kind = TRACK_PROCESS, .pid = item->pid, .id = 1 },
 		    0, "")) {
 		int r;
@@ -457,7 +443,7 @@ static int put_memory(struct trace_writer *writer, const struct trace_item *item
 /* The number of a value of that name, or another one. */
 static uint64_t number_of(const struct trace_item *item, const char *name, uint64_t other) {
 	for (size_t i = 0; i < item->n_values; i++)
-		if (item->values[i].name && strcmp(item->values[i].name, name) == 0)
+		if (strcmp(item->values[i].name, name) == 0)
 			return (uint64_t)item->values[i].number;
 	return other;
 }
@@ -482,7 +468,7 @@ static int put_clocks(struct trace_writer *writer, const struct trace_item *item
 
 /* All that a span's beginning, or an instant, says. */
 static void put_details(struct trace_writer *writer, const struct trace_item *item) {
-	size_t i = 0, end = item->n_values < TRACE_VALUES_MAX ? item->n_values : TRACE_VALUES_MAX;
+	size_t i = 0, end = item->n_values;
 
 	put_interned(writer, INTERNED_CATEGORIES, item->class, EVENT_CATEGORY_IIDS,
 		     EVENT_CATEGORIES);
@@ -517,7 +503,7 @@ static int perfetto_item(struct trace_writer *writer, const struct trace_item *i
 	 * another's */
 	if (!r && !item->instant) {
 		begin_event(writer, TYPE_END, uuid);
-		r = put_event(writer, item->end > item->start ? item->end : item->start);
+		r = put_event(writer, item->end);
 	}
 	if (!r && trace_in_use_item(writer->in_use, item, &bytes))
 		r = put_memory(writer, item, bytes);

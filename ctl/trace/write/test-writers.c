@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "ctl/trace/read/in-use.h"
+#include "in-use.h"
 #include "ctl/trace/base/item.h"
 #include "ctl/trace/read/stream.h"
 #include "proto/trace.h"

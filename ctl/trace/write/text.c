@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "ctl/trace/read/demangle.h"
+#include "ctl/trace/decode/demangle.h"
 #include "ctl/trace/base/item.h"
 #include "ctl/trace/base/out.h"
 

@@ -462,6 +462,7 @@ static struct shim_connection *shim_connection_new(struct shim_server *server, i
 	connection->uid = peer.uid;
 	why = shim_server_refusal(server, account);
 	if (why) {
+		connection->refused = true;
 		server->counters.refused++;
 		shim_server_breach(connection, why);
 		free(connection);

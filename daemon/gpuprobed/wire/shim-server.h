@@ -49,6 +49,7 @@ struct shim_connection {
 	uint64_t since; /* uv_now(): it was accepted */
 	struct shim_output_list output;
 	unsigned int n_output;
+	bool refused; /* it is over a quota: it is not served */
 	bool held; /* this user has too many descriptors in flight: output waits for a timer */
 };
 

@@ -65,13 +65,14 @@ static int check_members(struct reader *reader, json_object *object, const char 
 	return 0;
 }
 
-/* A member of type string, or NULL if it is not there; 1 if it is something else, or empty. */
-static int get_text(struct reader *reader, json_object *object, const char *name,
-		    const char **textp) {
-	*textp = json_string_of(object, name);
-	if (json_has(object, name) && (!*textp || !**textp))
-		return wrong(reader, "%s is not a text", name);
-	return 0;
+/* A member of type string, or NULL if it is not there. It is wrong if it is something else, or
+ * empty: reader->error says so, unless something else was wrong before. */
+static const char *get_text(struct reader *reader, json_object *object, const char *name) {
+	const char *text = json_string_of(object, name);
+
+	if (json_has(object, name) && (!text || !*text) && !*reader->error)
+		wrong(reader, "%s is not a text", name);
+	return text;
 }
 
 static int copy_text(struct reader *reader, char *to, size_t size, const char *what,
@@ -98,21 +99,20 @@ static int read_argument(struct reader *reader, json_object *object,
 	static const char *const members[] = { "name", "source", "type", NULL };
 	struct hook_argument *argument = &alternative->arguments[alternative->n_arguments];
 	const char *name, *source, *type;
-	int r;
 
 	if (alternative->n_arguments == HOOK_WORDS_MAX)
 		return wrong(reader, "more than %d arguments", HOOK_WORDS_MAX);
-	r = check_members(reader, object, "argument", members);
-	r = r ? r : get_text(reader, object, "name", &name);
-	r = r ? r : get_text(reader, object, "source", &source);
-	r = r ? r : get_text(reader, object, "type", &type);
-	if (r)
-		return r;
+	if (check_members(reader, object, "argument", members))
+		return 1;
+	name = get_text(reader, object, "name");
+	source = get_text(reader, object, "source");
+	type = get_text(reader, object, "type");
+	if (*reader->error)
+		return 1;
 	if (!name || !source || !type)
 		return wrong(reader, "an argument has name, source and type");
-	r = copy_text(reader, argument->name, sizeof(argument->name), "argument", name);
-	if (r)
-		return r;
+	if (copy_text(reader, argument->name, sizeof(argument->name), "argument", name))
+		return 1;
 	argument->type = hook_type_find(type, strlen(type));
 	if (!argument->type || !argument->type->size)
 		return wrong(reader, "argument %s: there is no type %.40s", name, type);
@@ -132,18 +132,19 @@ static int read_argument(struct reader *reader, json_object *object,
 static int read_tracepoint(struct reader *reader, json_object *object,
 			   struct hook_alternative *alternative) {
 	static const char *const members[] = { "field", "value", NULL };
-	const char *until, *returned, *field = NULL, *value = NULL;
+	const char *until = get_text(reader, object, "until"),
+		   *returned = get_text(reader, object, "returned"), *field, *value;
 	json_object *match;
-	int r;
+	int r = *reader->error != '\0';
 
-	r = get_text(reader, object, "until", &until);
-	r = r ? r : get_text(reader, object, "returned", &returned);
 	if (!r && (match = json_member(object, "match"))) {
-		r = check_members(reader, match, "match", members);
-		r = r ? r : get_text(reader, match, "field", &field);
-		r = r ? r : get_text(reader, match, "value", &value);
-		if (!r && (!field || !value))
-			r = wrong(reader, "match has field and value");
+		if (check_members(reader, match, "match", members))
+			return 1;
+		field = get_text(reader, match, "field");
+		value = get_text(reader, match, "value");
+		if (!*reader->error && (!field || !value))
+			wrong(reader, "match has field and value");
+		r = *reader->error != '\0';
 		r = r ? r
 		      : copy_text(reader, alternative->match_field,
 				  sizeof(alternative->match_field), "match", field);
@@ -173,13 +174,10 @@ static int read_tracepoint(struct reader *reader, json_object *object,
 
 static int read_versions(struct reader *reader, json_object *object,
 			 struct hook_alternative *alternative) {
-	const char *from, *to;
-	int r;
+	const char *from = get_text(reader, object, "from"), *to = get_text(reader, object, "to");
 
-	r = get_text(reader, object, "from", &from);
-	r = r ? r : get_text(reader, object, "to", &to);
-	if (r)
-		return r;
+	if (*reader->error)
+		return 1;
 	if (from && !hook_version_parse(alternative->from, from))
 		return wrong(reader, "from: %.40s is not a version, as 580.159.04", from);
 	if (to && !hook_version_parse(alternative->to, to))
@@ -224,16 +222,14 @@ static void set_syscall(struct hook_alternative *alternative) {
 /* Which kind it is, and where. */
 static int read_place(struct reader *reader, json_object *object,
 		      struct hook_alternative *alternative) {
-	const char *module, *function, *tracepoint, *syscall, *raw;
-	int r;
+	const char *module = get_text(reader, object, "module"),
+		   *function = get_text(reader, object, "function"),
+		   *tracepoint = get_text(reader, object, "tracepoint"),
+		   *syscall = get_text(reader, object, "syscall"),
+		   *raw = get_text(reader, object, "raw");
 
-	r = get_text(reader, object, "module", &module);
-	r = r ? r : get_text(reader, object, "function", &function);
-	r = r ? r : get_text(reader, object, "tracepoint", &tracepoint);
-	r = r ? r : get_text(reader, object, "syscall", &syscall);
-	r = r ? r : get_text(reader, object, "raw", &raw);
-	if (r)
-		return r;
+	if (*reader->error)
+		return 1;
 	if (!module != !function || !!function + !!tracepoint + !!syscall + !!raw != 1)
 		return wrong(reader,
 			     "an alternative has module and function, or tracepoint, or syscall");
@@ -263,9 +259,11 @@ static int read_alternative(struct reader *reader, json_object *object, struct h
 	r = check_members(reader, object, "alternative", members);
 	r = r ? r : read_place(reader, object, alternative);
 	r = r ? r : read_versions(reader, object, alternative);
-	r = r ? r : get_text(reader, object, "return", &result);
 	if (r)
 		return r;
+	result = get_text(reader, object, "return");
+	if (*reader->error)
+		return 1;
 	if (result) {
 		alternative->result = hook_type_find(result, strlen(result));
 		if (!alternative->result || alternative->result->flags & HOOK_WORD_TEXT)
@@ -287,16 +285,14 @@ static int read_alternative(struct reader *reader, json_object *object, struct h
 }
 
 static int read_texts(struct reader *reader, json_object *object, struct hook *hook) {
-	const char *name, *set, *purpose, *process;
-	int r;
+	const char *name = get_text(reader, object, "name"), *set, *purpose, *process;
 
-	r = get_text(reader, object, "name", &name);
 	reader->hook = name;
-	r = r ? r : get_text(reader, object, "set", &set);
-	r = r ? r : get_text(reader, object, "purpose", &purpose);
-	r = r ? r : get_text(reader, object, "process", &process);
-	if (r)
-		return r;
+	set = get_text(reader, object, "set");
+	purpose = get_text(reader, object, "purpose");
+	process = get_text(reader, object, "process");
+	if (*reader->error)
+		return 1;
 	if (!name || !set || !purpose)
 		return wrong(reader, "a hook has name, set, purpose and alternatives");
 	if (strpbrk(name, " !(,") || strpbrk(set, " !(,"))

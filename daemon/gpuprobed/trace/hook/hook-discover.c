@@ -118,10 +118,6 @@ int hook_discover_new(struct trace_hooks *hooks, const char *const *patterns, si
 static void tell(struct trace_hooks *hooks, const struct hook_symbol *symbol, uint32_t hook,
 		 bool first, uint64_t calls, uint64_t now) {
 	union {
-		struct trace_name name;
-		char bytes[sizeof(struct trace_name) + 256];
-	} name = { .name = { .record.type = TRACE_NAME, .kind = TRACE_NAME_HOOK, .id = hook } };
-	union {
 		struct trace_event event;
 		char bytes[sizeof(struct trace_event) + sizeof(uint64_t)];
 	} event = { .event = { .record = { .size = sizeof(event),
@@ -132,14 +128,13 @@ static void tell(struct trace_hooks *hooks, const struct hook_symbol *symbol, ui
 			       .end = now,
 			       .hook = hook,
 			       .n_words = 1 } };
-	int n;
+	char name[256];
 
 	if (first) {
-		n = snprintf(name.name.name, 256, "discover %.60s:%.160s(calls:u64)",
-			     symbol->module, symbol->name);
-		name.name.record.size =
-			(uint32_t)(sizeof(name.name) + (((size_t)n + 1 + 7) & ~(size_t)7));
-		trace_session_emit(hooks->session, &name.name.record, 0, 0);
+		snprintf(name, sizeof(name), "discover %.60s:%.160s(calls:u64)", symbol->module,
+			 symbol->name);
+		trace_session_name(hooks->session, TRACE_SOURCE_DAEMON, TRACE_NAME_HOOK, 0, hook,
+				   name, strlen(name));
 	}
 	memcpy(event.event.words, &calls, sizeof(calls));
 	trace_session_emit(hooks->session, &event.event.record, 0, 0);

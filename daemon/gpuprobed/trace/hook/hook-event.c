@@ -20,7 +20,6 @@ union record {
 	struct trace_record record;
 	struct trace_event event;
 	struct trace_ioctl ioctl;
-	struct trace_name name;
 	char bytes[2048];
 };
 
@@ -65,19 +64,14 @@ static void introduce(struct trace_hooks *hooks, const struct hook_header *heade
 
 static void name_hook(struct trace_hooks *hooks, uint32_t row) {
 	struct hook_attachment *attachment = &hooks->attachments[row];
-	union record record = {};
-	size_t n;
+	char text[TRACE_NAME_MAX];
 
 	if (attachment->named)
 		return;
-	hook_describe(record.name.name, sizeof(record) - sizeof(record.name) - 8, attachment->hook,
-		      attachment->alternative, attachment->types);
-	n = strlen(record.name.name) + 1;
-	record.name.record.size = (uint32_t)round8(sizeof(record.name) + n);
-	record.name.record.type = TRACE_NAME;
-	record.name.kind = TRACE_NAME_HOOK;
-	record.name.id = row;
-	attachment->named = trace_session_emit(hooks->session, &record.record, 0, 0);
+	hook_describe(text, sizeof(text), attachment->hook, attachment->alternative,
+		      attachment->types);
+	attachment->named = trace_session_name(hooks->session, TRACE_SOURCE_DAEMON, TRACE_NAME_HOOK,
+					       0, row, text, strlen(text));
 }
 
 static bool is_row(const struct trace_hooks *hooks, const struct hook_header *header) {

@@ -33,29 +33,23 @@
 
 /* ---- the driver ---- */
 
-bool hook_kernel_version(const char *path, char text[32], uint16_t version[static 3]) {
-	FILE *file = fopen(path ? path : "/proc/driver/nvidia/version", "re");
-	char line[512], *word, *rest;
-	bool found = false;
+/* "580.159.04" and its parts; zeros: there is none. */
+static void read_version(struct hook_kernel *kernel) {
+	const char *path = kernel->places.version ?: "/proc/driver/nvidia/version";
+	char text[512], *word, *rest;
 
-	*text = '\0';
-	memset(version, 0, 3 * sizeof(*version));
-	if (!file)
-		return false;
 	/* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build ...":
 	 * the first word that is a version */
-	if (fgets(line, sizeof(line), file))
-		for (word = strtok_r(line, " \t\n", &rest); word && !found;
-		     word = strtok_r(NULL, " \t\n", &rest))
-			if (strchr(word, '.') && strlen(word) < 32 &&
-			    hook_version_parse(version, word)) {
-				strcpy(text, word);
-				found = true;
-			}
-	fclose(file);
-	if (!found)
-		memset(version, 0, 3 * sizeof(*version));
-	return found;
+	if (file_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return;
+	text[strcspn(text, "\n")] = '\0';
+	for (word = strtok_r(text, " \t", &rest); word; word = strtok_r(NULL, " \t", &rest))
+		if (strchr(word, '.') && strlen(word) < sizeof(kernel->version_text) &&
+		    hook_version_parse(kernel->version, word)) {
+			strcpy(kernel->version_text, word);
+			return;
+		}
+	memset(kernel->version, 0, sizeof(kernel->version));
 }
 
 static void add_device(struct hook_kernel *kernel, uint32_t major, uint32_t first, uint32_t last,
@@ -511,7 +505,7 @@ int hook_kernel_init(struct hook_kernel *kernel, const struct hook_places *place
 	*kernel = (struct hook_kernel){ .tracefs = -1, .tracefs_error = "" };
 	if (places)
 		kernel->places = *places;
-	hook_kernel_version(kernel->places.version, kernel->version_text, kernel->version);
+	read_version(kernel);
 	read_devices(kernel);
 	kernel->kprobe_type = read_number(PMU "kprobe/type", "");
 	kernel->kprobe_return_bit = read_number(PMU "kprobe/format/retprobe", "config:");

@@ -51,9 +51,6 @@ struct hook_kernel {
 int hook_kernel_init(struct hook_kernel *kernel, const struct hook_places *places);
 void hook_kernel_deinit(struct hook_kernel *kernel);
 
-/* The driver's version alone: "580.159.04" and its parts. False: no driver. */
-bool hook_kernel_version(const char *path, char text[32], uint16_t version[static 3]);
-
 /* Address of a function. 0: it is not there, and *reasonp says why; the address of other modules
  * than NVIDIA's takes the time to read all symbols. */
 uint64_t hook_kernel_address(const struct hook_kernel *kernel, const char *module,

@@ -6,7 +6,6 @@
 #include "hook-attach.h"
 #include "hook-kernel.h"
 #include "hook.h"
-#include "daemon/gpuprobed/trace/source/source.h"
 
 struct hook_programs;
 struct hook_user;

@@ -44,8 +44,7 @@ struct hook_programs {
 	unsigned needs;
 	int cpu; /* of perf events */
 	int maps[_HOOK_MAP_N]; /* of object */
-	int *fds; /* links, events, programs: closed from the last to the first */
-	size_t n_fds;
+	struct uprobe_fds fds; /* links, events, programs: closed from the last to the first */
 };
 
 static bool is_template(const char *name) {
@@ -166,15 +165,14 @@ int hook_programs_new(struct hook_programs **programsp, const struct hook_config
 }
 
 void hook_programs_detach(struct hook_programs *programs) {
-	while (programs->n_fds)
-		close(programs->fds[--programs->n_fds]);
+	uprobe_fds_close(&programs->fds, 0);
 }
 
 struct hook_programs *hook_programs_free(struct hook_programs *programs) {
 	if (!programs)
 		return NULL;
 	hook_programs_detach(programs);
-	free(programs->fds);
+	free(programs->fds.fds);
 	bpf_object__close(programs->template);
 	bpf_object__close(programs->object);
 	free(programs);
@@ -192,29 +190,6 @@ static int program_fd(const struct bpf_object *object, const char *name) {
 	return fd < 0 ? -EOPNOTSUPP : fd;
 }
 
-/* Keeps a descriptor; an errno is handed on. */
-static int keep(struct hook_programs *programs, int fd) {
-	int *fds;
-
-	if (fd < 0)
-		return fd;
-	fds = reallocarray(programs->fds, programs->n_fds + 1, sizeof(*fds));
-	if (!fds) {
-		close(fd);
-		return -ENOMEM;
-	}
-	programs->fds = fds;
-	fds[programs->n_fds++] = fd;
-	return 0;
-}
-
-/* Gives up what was attached since there were n. */
-static int undo(struct hook_programs *programs, size_t n, int r) {
-	while (r < 0 && programs->n_fds > n)
-		close(programs->fds[--programs->n_fds]);
-	return r;
-}
-
 /* ---- fentry ---- */
 
 /* The template's program, for another function, and a link to that. */
@@ -230,13 +205,13 @@ static int fentry(struct hook_programs *programs, const char *name, enum bpf_att
 
 	fd = bpf_prog_load(BPF_PROG_TYPE_TRACING, name, "GPL", bpf_program__insns(template),
 			   bpf_program__insn_cnt(template), &options);
-	r = keep(programs, fd);
-	return r < 0 ? r : keep(programs, bpf_link_create(fd, 0, type, &link));
+	r = uprobe_fds_add(&programs->fds, fd);
+	return r < 0 ? r : uprobe_fds_add(&programs->fds, bpf_link_create(fd, 0, type, &link));
 }
 
 int hook_programs_fentry(struct hook_programs *programs, int btf_fd, int btf_id, uint32_t row,
 			 bool span) {
-	size_t n = programs->n_fds;
+	size_t n = programs->fds.n;
 	int r;
 
 	if (!programs->template && !programs->template_error)
@@ -247,7 +222,7 @@ int hook_programs_fentry(struct hook_programs *programs, int btf_fd, int btf_id,
 	r = span ? fentry(programs, "hook_fexit", BPF_TRACE_FEXIT, btf_fd, btf_id, row) : 0;
 	if (r >= 0)
 		r = fentry(programs, "hook_fentry", BPF_TRACE_FENTRY, btf_fd, btf_id, row);
-	return undo(programs, n, r);
+	return uprobe_fds_undo(&programs->fds, n, r);
 }
 
 /* ---- kprobes ---- */
@@ -262,13 +237,14 @@ static int multi_link(struct hook_programs *programs, const char *name, const ui
 	int fd = program_fd(programs->object, name);
 
 	return fd < 0 ? fd
-		      : keep(programs, bpf_link_create(fd, 0, BPF_TRACE_KPROBE_MULTI, &options));
+		      : uprobe_fds_add(&programs->fds,
+				       bpf_link_create(fd, 0, BPF_TRACE_KPROBE_MULTI, &options));
 }
 
 int hook_programs_multi(struct hook_programs *programs, const uint64_t *addresses,
 			const uint64_t *rows, const bool *spans, size_t n) {
 	uint64_t *ends = calloc(2 * n + 1, sizeof(*ends));
-	size_t before = programs->n_fds, n_ends = 0;
+	size_t before = programs->fds.n, n_ends = 0;
 	int r = 0;
 
 	if (!ends)
@@ -285,7 +261,7 @@ int hook_programs_multi(struct hook_programs *programs, const uint64_t *addresse
 	if (!r)
 		r = multi_link(programs, "hook_multi_entry", addresses, rows, n, false);
 	free(ends);
-	return undo(programs, before, r);
+	return uprobe_fds_undo(&programs->fds, before, r);
 }
 
 /* An event of perf, and the program that runs at it. */
@@ -299,12 +275,12 @@ static int perf_link(struct hook_programs *programs, struct perf_event_attr *att
 			     PERF_FLAG_FD_CLOEXEC);
 	if (event < 0)
 		return -errno;
-	r = keep(programs, event);
+	r = uprobe_fds_add(&programs->fds, event);
 	if (r < 0)
 		return r;
-	return keep(programs, program < 0
-				      ? program
-				      : bpf_link_create(program, event, BPF_PERF_EVENT, &options));
+	return uprobe_fds_add(
+		&programs->fds,
+		program < 0 ? program : bpf_link_create(program, event, BPF_PERF_EVENT, &options));
 }
 
 static int kprobe(struct hook_programs *programs, const struct hook_kernel *kernel,
@@ -323,12 +299,12 @@ static int kprobe(struct hook_programs *programs, const struct hook_kernel *kern
 
 int hook_programs_kprobe(struct hook_programs *programs, const struct hook_kernel *kernel,
 			 uint64_t address, uint32_t row, bool span) {
-	size_t n = programs->n_fds;
+	size_t n = programs->fds.n;
 	int r = span ? kprobe(programs, kernel, "hook_return", address, row, true) : 0;
 
 	if (!r)
 		r = kprobe(programs, kernel, "hook_entry", address, row, false);
-	return undo(programs, n, r);
+	return uprobe_fds_undo(&programs->fds, n, r);
 }
 
 size_t hook_programs_count(struct hook_programs *programs, const struct hook_kernel *kernel,
@@ -349,10 +325,11 @@ size_t hook_programs_count(struct hook_programs *programs, const struct hook_ker
 	}
 	free(rows);
 	for (size_t i = n_counted; i < n && !r && n_counted < n_multi + COUNT_SINGLY_MAX; i++) {
-		size_t before = programs->n_fds;
+		size_t before = programs->fds.n;
 
-		r = undo(programs, before,
-			 kprobe(programs, kernel, "hook_count", addresses[i], (uint32_t)i, false));
+		r = uprobe_fds_undo(&programs->fds, before,
+				    kprobe(programs, kernel, "hook_count", addresses[i],
+					   (uint32_t)i, false));
 		counted[i] = !r;
 		n_counted += counted[i];
 		/* of those that ftrace reaches one may fail by itself; the others fail all or none
@@ -369,7 +346,7 @@ int hook_programs_tracepoint(struct hook_programs *programs, int id, int end_id,
 	struct perf_event_attr attributes = { .type = PERF_TYPE_TRACEPOINT,
 					      .config = (uint64_t)id },
 			       end = { .type = PERF_TYPE_TRACEPOINT, .config = (uint64_t)end_id };
-	size_t n = programs->n_fds;
+	size_t n = programs->fds.n;
 	int r = 0;
 
 	if (end_id > 0)
@@ -378,19 +355,19 @@ int hook_programs_tracepoint(struct hook_programs *programs, int id, int end_id,
 	if (!r)
 		r = perf_link(programs, &attributes,
 			      program_fd(programs->object, "hook_tracepoint"), row);
-	return undo(programs, n, r);
+	return uprobe_fds_undo(&programs->fds, n, r);
 }
 
 static int raw_tracepoint(struct hook_programs *programs, const char *name, const char *program) {
 	int fd = program_fd(programs->object, program);
 
-	return fd < 0 ? fd : keep(programs, bpf_raw_tracepoint_open(name, fd));
+	return fd < 0 ? fd : uprobe_fds_add(&programs->fds, bpf_raw_tracepoint_open(name, fd));
 }
 
 int hook_programs_syscalls(struct hook_programs *programs,
 			   const int32_t rows[static 2 * _HOOK_SYSCALL_N]) {
 	int fd = bpf_object__find_map_fd_by_name(programs->object, ".data.syscalls"), r;
-	size_t n = programs->n_fds;
+	size_t n = programs->fds.n;
 	uint32_t key = 0;
 
 	r = bpf_map_update_elem(fd, &key, rows, BPF_ANY)
@@ -398,18 +375,18 @@ int hook_programs_syscalls(struct hook_programs *programs,
 		    : raw_tracepoint(programs, "sys_exit", "hook_sys_exit");
 	if (!r)
 		r = raw_tracepoint(programs, "sys_enter", "hook_sys_enter");
-	return undo(programs, n, r);
+	return uprobe_fds_undo(&programs->fds, n, r);
 }
 
 int hook_programs_processes(struct hook_programs *programs) {
-	size_t n = programs->n_fds;
+	size_t n = programs->fds.n;
 	int r = raw_tracepoint(programs, "sched_process_exit", "hook_exit");
 
 	if (!r)
 		r = raw_tracepoint(programs, "sched_process_exec", "hook_exec");
 	if (!r)
 		r = raw_tracepoint(programs, "sched_process_fork", "hook_fork");
-	return undo(programs, n, r);
+	return uprobe_fds_undo(&programs->fds, n, r);
 }
 
 /* ---- uprobes ---- */

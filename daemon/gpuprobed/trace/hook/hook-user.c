@@ -53,8 +53,7 @@ struct hook_user {
 	struct hook_user_programs programs;
 	struct user_probe *probes;
 	size_t n;
-	int *links;
-	size_t n_links;
+	struct uprobe_fds links;
 	uint64_t deadline;
 	atomic_bool stop; /* nobody waits for the thread any more */
 	bool running, abandoned; /* under the mutex */
@@ -167,20 +166,6 @@ static int look_at_file(struct hook_user *user, struct user_probe *first) {
 
 /* ---- attaching ---- */
 
-/* Keeps a descriptor; an errno is handed on. */
-static int keep(struct hook_user *user, int fd) {
-	if (fd >= 0)
-		user->links[user->n_links++] = fd;
-	return fd < 0 ? fd : 0;
-}
-
-/* Gives up what was attached since there were n. */
-static int undo(struct hook_user *user, size_t n, int r) {
-	while (r < 0 && user->n_links > n)
-		close(user->links[--user->n_links]);
-	return r;
-}
-
 /* "6.12.38+deb13-amd64" is 6012038; 0: it is no release. */
 static unsigned int release_number(const char *release) {
 	unsigned int major, minor, patch = 0;
@@ -226,8 +211,9 @@ static int multi_link(struct hook_user *user, int program, bool at_return,
 		      const uint64_t *rows, size_t n) {
 	if (program < 0 || (user->pid && !links_know_threads()))
 		return -EOPNOTSUPP;
-	return keep(user, uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, place,
-					      offsets, rows, n));
+	return uprobe_fds_add(&user->links,
+			      uprobe_attach_multi(program, UPROBE_ATTACH_MULTI, at_return, place,
+						  offsets, rows, n));
 }
 
 /* Those of a file that were found; the ends first: a beginning without end would stay pending. */
@@ -235,7 +221,7 @@ static int attach_file(struct hook_user *user, const struct user_probe *first,
 		       const struct uprobe_place *place) {
 	uint64_t *offsets = calloc(4 * user->n, sizeof(*offsets)), *rows = offsets + user->n,
 		 *ends = rows + user->n, *end_rows = ends + user->n;
-	size_t n = 0, n_ends = 0, before = user->n_links;
+	size_t n = 0, n_ends = 0, before = user->links.n;
 	int r = 0;
 
 	if (!offsets)
@@ -256,12 +242,12 @@ static int attach_file(struct hook_user *user, const struct user_probe *first,
 	if (!r && n)
 		r = multi_link(user, user->programs.multi_entry, false, place, offsets, rows, n);
 	free(offsets);
-	return undo(user, before, r);
+	return uprobe_fds_undo(&user->links, before, r);
 }
 
 static int attach_probe(struct hook_user *user, const struct user_probe *probe,
 			const struct uprobe_place *place) {
-	const size_t before = user->n_links;
+	const size_t before = user->links.n;
 	const uint64_t row = probe->row;
 	int r = 0;
 
@@ -271,15 +257,16 @@ static int attach_probe(struct hook_user *user, const struct user_probe *probe,
 	if (!r)
 		r = multi_link(user, user->programs.multi_entry, false, place, &probe->offset, &row,
 			       1);
-	if (!undo(user, before, r))
+	if (!uprobe_fds_undo(&user->links, before, r))
 		return 0;
-	r = probe->span ? keep(user, uprobe_attach_event(user->programs.end, true, place,
-							 probe->offset, row))
-			: 0;
+	r = probe->span
+		    ? uprobe_fds_add(&user->links, uprobe_attach_event(user->programs.end, true,
+								       place, probe->offset, row))
+		    : 0;
 	if (!r)
-		r = keep(user, uprobe_attach_event(user->programs.entry, false, place,
-						   probe->offset, row));
-	return undo(user, before, r);
+		r = uprobe_fds_add(&user->links, uprobe_attach_event(user->programs.entry, false,
+								     place, probe->offset, row));
+	return uprobe_fds_undo(&user->links, before, r);
 }
 
 /* All of one file, or each that the kernel does not refuse. */
@@ -303,8 +290,7 @@ static void *destroy(void *userdata) {
 	const int programs[] = { user->programs.multi_entry, user->programs.multi_return,
 				 user->programs.entry, user->programs.end };
 
-	while (user->n_links)
-		close(user->links[--user->n_links]);
+	uprobe_fds_close(&user->links, 0);
 	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
 		if (programs[i] >= 0)
 			close(programs[i]);
@@ -316,7 +302,7 @@ static void *destroy(void *userdata) {
 	}
 	users_remove(user->owner);
 	free(user->probes);
-	free(user->links);
+	free(user->links.fds);
 	free(user);
 	return NULL;
 }
@@ -385,9 +371,6 @@ static int copy(int *to, int fd) {
 int hook_user_start(struct hook_user *user, const struct hook_user_programs *programs) {
 	int r;
 
-	user->links = calloc(2 * user->n + 1, sizeof(*user->links));
-	if (!user->links)
-		return -ENOMEM;
 	r = copy(&user->programs.multi_entry, programs->multi_entry);
 	r = r ? r : copy(&user->programs.multi_return, programs->multi_return);
 	r = r ? r : copy(&user->programs.entry, programs->entry);
@@ -438,7 +421,7 @@ struct hook_user *hook_user_free(struct hook_user *user) {
 	user->abandoned = true;
 	atomic_store(&user->stop, true);
 	pthread_mutex_unlock(&users.mutex);
-	if (!running && (!user->n_links || detached_start(destroy, user, 0)))
+	if (!running && (!user->links.n || detached_start(destroy, user, 0)))
 		destroy(user);
 	return NULL;
 }

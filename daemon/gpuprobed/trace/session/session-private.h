@@ -6,119 +6,20 @@
 #include <sys/queue.h>
 
 #include "lib/clock.h"
-#include "daemon/gpuprobed/settings/filter.h"
-#include "daemon/gpuprobed/trace/source/number-map.h"
-#include "session.h"
+#include "daemon/gpuprobed/trace/sink/sink-private.h"
 
-#define SESSION_RESERVE \
-	((size_t)4 << 20) /* above the bound, for records that others need to be understood */
-#define SESSION_LOST_MAX 4096 /* pids and tids that losses are told apart by */
-#define SESSION_PROCESSES_MAX 65536
-#define SESSION_THREADS_MAX 262144
-#define SESSION_STACKS_MAX 65536
-#define SESSION_FILES_MAX 16384
-#define SESSION_MISSING_MAX 256
 #define TABLE_WARNED_MAX 16
 #define TABLE_WORK_MAX 64
 
+struct interest_writer;
 struct shim_ring;
 LIST_HEAD(shim_ring_list, shim_ring);
 
-struct trace_chunk {
-	TAILQ_ENTRY(trace_chunk) link;
-	size_t n;
-	_Alignas(8) unsigned char bytes[TRACE_CHUNK_SIZE];
-};
-
-TAILQ_HEAD(trace_chunk_list, trace_chunk);
-
-/* A process that a session was asked about. */
-struct trace_member {
-	struct process_facts facts;
-	uint64_t checked; /* when facts were read last: uv_now() */
-	uint64_t known; /* the same, CLOCK_MONOTONIC: it was that program then */
-	pid_t parent;
-	bool alive; /* facts could be read */
-	bool means;
-	bool child; /* of a traced process: means, whatever the filter says */
-	bool announced; /* there is a PROCESS record */
-	bool ended; /* likewise, of its end */
-	bool shim; /* its calls come from the shim */
-	bool busy; /* its parents are being looked at: it stays */
-	uint64_t second, n_second; /* of uv_now(): records since then */
-};
-
-/* One of `pids`. */
-struct trace_target {
-	pid_t pid;
-	uint64_t start_time;
-	int pidfd; /* -1: it has ended */
-	unsigned int ending; /* ticks since its end was seen */
-};
-
-struct trace_session {
-	struct trace_table *table;
-	unsigned int index; /* in the table: bit of masks */
-	struct trace_config config;
-	const struct trace_options *options; /* of config */
-	struct filter cgroup; /* has_cgroup, or nothing */
-	uint64_t end; /* CLOCK_MONOTONIC; 0: none */
-	uint64_t began; /* CLOCK_MONOTONIC */
-	bool ending; /* what has been counted goes out, whatever the bound */
-	bool finished;
-	/* the buffer */
-	struct trace_chunk_list chunks;
-	struct trace_chunk *taken, *spare;
-	size_t buffered; /* bytes */
-	uint64_t last_wake; /* CLOCK_MONOTONIC */
-	uint64_t n_records, n_lost;
-	struct number_map lost[4]; /* of each source: pid << 32 | tid, +1 -> count */
-	bool has_lost;
-	/* processes */
-	struct number_map members; /* pid -> struct trace_member */
-	struct trace_member *last_member; /* that was asked about */
-	struct number_map threads; /* pid << 32 | tid */
-	struct trace_target *targets;
-	size_t n_targets;
-	struct trace_target *leaving; /* processes that have left the shim's side */
-	size_t n_leaving;
-	/* numbers that were told */
-	uint64_t functions[(TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC) / 64];
-	struct number_map stacks; /* hash -> id */
-	uint32_t last_stack;
-	struct number_map files; /* pid and inode of those in stacks */
-	struct number_map tallies; /* of calls that are counted */
-	uint64_t counted, pruned; /* when they were told, and looked through for those of processes
-				     that are gone */
-	char **missing;
-	size_t n_missing,
-		n_troubles; /* lines, and those of them that trace_session_trouble() has given */
-	struct trace_uprobe *uprobe;
-	struct trace_hooks *hooks;
-	uint64_t hooks_read; /* CLOCK_MONOTONIC: what they saw until then has been told */
-};
-
-#define STACK_PROCESSES_MAX 8
-
-/* Where code of processes is. */
-struct stack_cache {
-	uint64_t next; /* CLOCK_MONOTONIC: when mappings may be read again */
-	struct stack_mappings {
-		pid_t pid; /* 0: none */
-		uid_t uid;
-		uint64_t time;
-		size_t n;
-		struct stack_mapping *list;
-	} processes[STACK_PROCESSES_MAX];
-};
-
 struct trace_table {
-	struct stack_cache stacks;
-	uv_loop_t *loop;
+	struct sink_shared shared;
 	uv_timer_t timer;
 	bool stopping;
 	struct interest_writer *interest;
-	const struct config *const *config; /* NULL: nobody is excluded */
 	struct trace_session *sessions[TRACE_SESSIONS_MAX];
 	struct shim_ring_list rings;
 	unsigned int n_rings;
@@ -127,8 +28,6 @@ struct trace_table {
 	struct tsc_clock tsc;
 	uint64_t last_alive; /* when the ends of processes were looked for */
 	uint64_t records, lost; /* of sessions that are gone */
-	char *functions[TRACE_FUNCTION_MAX -
-			TRACE_FUNCTION_DYNAMIC]; /* names of dynamic functions, of all processes */
 	struct {
 		pid_t pid;
 		uint64_t start_time;
@@ -145,39 +44,8 @@ struct trace_table {
 	} work[TABLE_WORK_MAX]; /* CLOCK_MONOTONIC: when it has been paid for; 0: free */
 };
 
-/* session.c */
-void session_drain(struct trace_session *session); /* of what asks the kernel */
-void session_flush_lost(struct trace_session *session);
-void session_deinit_buffer(struct trace_session *session);
-bool session_put(struct trace_session *session, const struct trace_record *record, size_t limit);
-
-/* session-count.c: counts a call. False: its record is needed. */
-bool session_count_call(struct trace_session *session, const struct trace_call *call);
-/* Tells what was counted here, if it is time. */
-void session_tell_counts(struct trace_session *session, uint64_t now);
-void session_deinit_counts(struct trace_session *session);
-
-/* session-process.c */
-int session_add_targets(struct trace_session *session, uint32_t *bad_pid);
-/* Tells ends, a moment after they are seen, or at once the last time. Whether all of `pids` have
- * ended; not if there are none. */
-bool session_look_at_targets(struct trace_session *session, bool last);
-/* A process has left its ring: its end is told when it comes. */
-void session_watch_end(struct trace_session *session, pid_t pid, int pidfd);
-/*
- * A process says that it descends of another one. If the session follows that, and both are the
- * same user's, it is traced: what it says is not proved, so others could put what they like into
- * the trace.
- */
-void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor);
-/* Reads facts again at the next question. */
-void session_forget_facts(struct trace_session *session, pid_t pid);
-void session_forget_all_facts(struct trace_session *session);
-/* NULL: no memory. */
-struct trace_member *session_member(struct trace_session *session, pid_t pid);
-void session_deinit_processes(struct trace_session *session);
-/* Whether a record of the process is within the rate. */
-bool session_within_rate(struct trace_session *session, pid_t pid);
+/* session.c: takes what the sources that ask the kernel have. */
+void session_drain(struct trace_session *session);
 
 /*
  * session-table.c: a warning about a process, which may give reason for it as often as it likes, as
@@ -195,18 +63,3 @@ void trace_table_announce(struct trace_table *table);
 bool trace_table_may_work(const struct trace_table *table, const struct trace_options *options);
 void trace_table_worked(struct trace_table *table, const struct trace_options *options,
 			uint64_t nanoseconds);
-/* The number of a dynamic function, 0 without room. */
-uint16_t trace_table_function(struct trace_table *table, const char *name);
-
-/*
- * stack.c: the texts of addresses of a process, one after the other; none if it is not the owner's
- * (NULL: any will do), as of set-user-id programs he may not learn where their code is. Each file
- * that occurs is told. Bytes written.
- */
-typedef void (*stack_file_fn)(void *userdata, pid_t pid, uint64_t inode, const char *path);
-size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner,
-		      const uint64_t *addresses, size_t n, char *text, size_t size,
-		      stack_file_fn file, void *userdata);
-/* A process's stacks will be asked for. */
-void stack_foresee(struct stack_cache *cache, pid_t pid);
-void stack_cache_deinit(struct stack_cache *cache);

@@ -8,7 +8,6 @@
  * whole reply for it, or some milliseconds after the last one.
  */
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include "daemon/gpuprobed/settings/config.h"
 #include "daemon/gpuprobed/registry/interest-writer.h"
 #include "daemon/gpuprobed/base/log.h"
+#include "session.h"
 #include "session-private.h"
 #include "shim-ring.h"
 
@@ -29,18 +29,8 @@
 #define TABLE_ALIVE_NS UINT64_C(50000000)
 #define TABLE_WORK_TIMES 10
 #define TABLE_WORK_AHEAD_NS (TABLE_WORK_TIMES * UINT64_C(5000000000))
-#define TABLE_FUNCTIONS (TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC)
 
 static void table_on_timer(uv_timer_t *timer);
-
-/* Numbers last as long as there are sessions that were told of them: what a process has filled the
- * table with is not for ever. */
-static void table_forget_functions(struct trace_table *table) {
-	for (size_t i = 0; i < TABLE_FUNCTIONS && table->functions[i]; i++) {
-		free(table->functions[i]);
-		table->functions[i] = NULL;
-	}
-}
 
 int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest,
 		    const struct config *const *config) {
@@ -48,9 +38,9 @@ int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interes
 
 	if (!table)
 		return -ENOMEM;
-	table->loop = loop;
+	table->shared.loop = loop;
 	table->interest = interest;
-	table->config = config;
+	table->shared.config = config;
 	LIST_INIT(&table->rings);
 	tsc_clock_init(&table->tsc);
 	uv_timer_init(loop, &table->timer);
@@ -81,10 +71,16 @@ bool trace_table_stopping(const struct trace_table *table) {
 struct trace_table *trace_table_free(struct trace_table *table) {
 	if (!table)
 		return NULL;
-	table_forget_functions(table);
-	stack_cache_deinit(&table->stacks);
+	sink_forget_functions(&table->shared);
+	stack_cache_deinit(&table->shared.stacks);
 	free(table);
 	return NULL;
+}
+
+void trace_table_refused(struct trace_table *table, pid_t pid, const char *why) {
+	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
+		if (table->sessions[i])
+			session_refused(table->sessions[i], pid, why);
 }
 
 struct trace_counters trace_table_counters(const struct trace_table *table) {
@@ -243,7 +239,7 @@ void trace_table_announce(struct trace_table *table) {
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		any = any || table->sessions[i];
 	if (!any)
-		table_forget_functions(table);
+		sink_forget_functions(&table->shared);
 	if (table->interest)
 		interest_writer_trace(table->interest, rules, table_to_rules(table, rules));
 	if (table->stopping)
@@ -255,7 +251,8 @@ void trace_table_announce(struct trace_table *table) {
 }
 
 unsigned int trace_table_quota(const struct trace_table *table) {
-	return table->config ? (*table->config)->quota_traces : TRACE_SESSIONS_MAX / 2;
+	return table->shared.config ? (*table->shared.config)->quota_traces
+				    : TRACE_SESSIONS_MAX / 2;
 }
 
 void trace_table_look_again(struct trace_table *table) {
@@ -263,25 +260,6 @@ void trace_table_look_again(struct trace_table *table) {
 		if (table->sessions[i])
 			session_forget_all_facts(table->sessions[i]);
 	shim_rings_look_again(table);
-}
-
-/* ---- functions ---- */
-
-uint16_t trace_table_function(struct trace_table *table, const char *name) {
-	size_t n = strlen(name), i;
-
-	if (!n || n > 119)
-		return 0;
-	for (i = 0; i < n; i++)
-		if (!isalnum((unsigned char)name[i]) && name[i] != '_')
-			return 0;
-	for (i = 0; i < TABLE_FUNCTIONS && table->functions[i]; i++)
-		if (strcmp(table->functions[i], name) == 0)
-			return (uint16_t)(TRACE_FUNCTION_DYNAMIC + i);
-	if (i == TABLE_FUNCTIONS)
-		return 0;
-	table->functions[i] = strdup(name);
-	return table->functions[i] ? (uint16_t)(TRACE_FUNCTION_DYNAMIC + i) : 0;
 }
 
 /* ---- time ---- */
@@ -292,6 +270,7 @@ static void session_turn(struct trace_session *session, uint64_t now, bool look)
 		session_drain(session);
 		session_tell_counts(session, now);
 		session_flush_lost(session);
+		session_tell_refused(session, false);
 		if ((session->end && now >= session->end) ||
 		    (look && session_look_at_targets(session, false)))
 			trace_session_finish(session);

@@ -2,40 +2,26 @@
 #pragma once
 
 /*
- * A session is one call of Trace: it takes records from its sources (source.h), holds them, up to a
+ * A session is one call of Trace: it takes records from its sources (sink.h), holds them, up to a
  * bound, until its client takes them, and knows which processes it is about. The table has all
  * sessions and the rings of traced processes (shim-ring.h), and the timer that all of them are
  * drained by. What varlink has to do with it is in control/control-trace.c.
  */
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <uv.h>
 
-#include "daemon/gpuprobed/trace/source/source.h"
+#include "daemon/gpuprobed/trace/sink/sink.h"
 
 #define TRACE_BEGAN "trace: began, by" /* as the log says it */
-#define TRACE_SESSIONS_MAX 8
 #define TRACE_KEPT_FOR_NEW \
 	2 /* of these, for users who have none, so that some cannot shut all others out */
 #define TRACE_KEPT_FOR_ROOT 2 /* ... and for root, and the daemon's user */
 #define TRACE_BUFFER_DEFAULT ((size_t)64 << 20) /* of a session */
-#define TRACE_CHUNK_SIZE ((size_t)384 << 10) /* of records in one reply: 512 KiB in base64 */
 
 struct config;
 struct interest_writer;
+struct trace_hooks;
 struct trace_table;
-
-enum {
-	_TRACE_E_SUCCESS,
-	TRACE_E_SESSIONS, /* there are TRACE_SESSIONS_MAX, or the rest is for others */
-	TRACE_E_USER, /* the caller has trace_table_quota() */
-	TRACE_E_WORK, /* the caller's beginnings and ends have taken too much of the time */
-	TRACE_E_GONE, /* one of the pids: see bad_pid */
-	TRACE_E_FOREIGN, /* likewise: not the caller's */
-	TRACE_E_EXCLUDED, /* likewise: left alone by the configuration */
-};
 
 /* Both are borrowed, and may be NULL; config: where the one that holds is found. 0 or -ENOMEM. */
 int trace_table_new(struct trace_table **tablep, uv_loop_t *loop, struct interest_writer *interest,
@@ -51,23 +37,15 @@ bool trace_table_stopping(const struct trace_table *table);
 /* After the loop has ended, and all connections of shims. NULL is fine. */
 struct trace_table *trace_table_free(struct trace_table *table);
 
+/* A process gets no connection, or loses it: its traces say so. */
+void trace_table_refused(struct trace_table *table, pid_t pid, const char *why);
+
 /* Sessions now, processes that have a ring now, and records and losses so far: of all sessions. */
 struct trace_counters {
 	unsigned int sessions, processes;
 	uint64_t records, lost;
 };
 struct trace_counters trace_table_counters(const struct trace_table *table);
-
-struct trace_config {
-	struct trace_options
-		options; /* texts and arrays stay where they are as long as the session */
-	uint64_t duration; /* nanoseconds; 0: without end */
-	size_t buffer; /* bytes that wait for the client; 0: TRACE_BUFFER_DEFAULT */
-	/* There is something to take, or the session is finished. Called from the table's timer, at
-	 * most every few milliseconds. It may free the session. */
-	void (*wake)(struct trace_session *session, void *userdata);
-	void *userdata;
-};
 
 /*
  * Starts: START is the first record; everything is attached when it returns, but probes of files of
@@ -81,16 +59,6 @@ struct trace_session *trace_session_free(struct trace_session *session);
 /* Whether all is attached that will be, and trace_session_trouble() says what could not be. `wake`
  * is called when it has become so. */
 bool trace_session_ready(const struct trace_session *session);
-
-/* Lines of trace_session_missing() since the last time; they are the session's. */
-size_t trace_session_trouble(struct trace_session *session, const char *const **linesp);
-
-/* The records that have waited longest: at most TRACE_CHUNK_SIZE bytes, the session's until the
- * next call. 0: there are none. */
-size_t trace_session_take(struct trace_session *session, const void **recordsp);
-
-/* Whether there are some, or lines. */
-bool trace_session_waiting(const struct trace_session *session);
 
 /* All is over: STOP is in the buffer, or was taken. */
 bool trace_session_finished(const struct trace_session *session);

@@ -103,6 +103,7 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 		unsigned char bytes[sizeof(struct trace_call) + TRACE_RING_RECORD_MAX];
 	} out;
 	struct call_parts parts = {};
+	struct trace_session *session;
 	const char *why;
 
 	if (call->record.size < sizeof(*call))
@@ -120,12 +121,10 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 	out.call.result = call->result;
 	out.call.n_arguments = call->n_arguments;
 	memcpy(out.call.words, call->words, parts.n_words + parts.n_extras);
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
-		struct trace_session *session = ring->table->sessions[i];
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++) {
 		size_t n_extras;
 
-		if (!(ring->sessions >> i & 1) ||
-		    !session_wants_call(session, ring, call, out.call.end - out.call.start))
+		if (!session_wants_call(session, ring, call, out.call.end - out.call.start))
 			continue;
 		n_extras = session->options->extras ? parts.n_extras : 0;
 		out.call.n_extras = (uint8_t)(session->options->extras ? parts.extras : 0);
@@ -158,14 +157,10 @@ static const char *ring_take_call(struct shim_ring *ring, struct ring_slot *slot
 /* Keeps a name for sessions to come. The record as it is sent; NULL: it is known already. */
 static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct trace_ring_name *name,
 					 size_t n, struct trace_name *fallback) {
-	struct trace_name *kept = fallback;
-	uint64_t *known;
+	struct trace_name *kept = fallback, *old = number_map_pointer(&ring->names, name->id);
 	size_t size = sizeof(*kept) + (n + 8) / 8 * 8;
 
-	known = number_map_find(&ring->names, name->id);
-	if (known) {
-		struct trace_name *old = (struct trace_name *)(uintptr_t)*known;
-
+	if (old) {
 		if (strlen(old->name) == n && memcmp(old->name, name->name, n) == 0)
 			return NULL; /* of another thread */
 		ring->names_bytes -= old->record.size;
@@ -175,7 +170,7 @@ static struct trace_name *ring_keep_name(struct shim_ring *ring, const struct tr
 	if (name->id && ring->names.table.n < RING_NAMES_MAX &&
 	    ring->names_bytes + size <= RING_NAMES_BYTES_MAX) {
 		kept = malloc(size);
-		if (kept && number_map_add(&ring->names, name->id, (uint64_t)(uintptr_t)kept)) {
+		if (kept && number_map_add_pointer(&ring->names, name->id, kept)) {
 			ring->names_bytes += size;
 		} else {
 			free(kept);
@@ -199,6 +194,7 @@ static const char *ring_take_name(struct shim_ring *ring, const struct trace_rin
 		unsigned char bytes[sizeof(struct trace_name) + TRACE_RING_RECORD_MAX + 8];
 	} fallback;
 	const struct trace_name *record;
+	struct trace_session *session;
 	char text[TRACE_RING_RECORD_MAX + 1] = "";
 	size_t n;
 
@@ -210,19 +206,16 @@ static const char *ring_take_name(struct shim_ring *ring, const struct trace_rin
 			return "the name of a function out of range";
 		memcpy(text, name->name, n);
 		ring->functions[name->id - TRACE_FUNCTION_DYNAMIC] =
-			trace_table_function(ring->table, text);
-		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-			if (ring->sessions >> i & 1)
-				trace_session_function(ring->table->sessions[i], text);
+			sink_function(&ring->table->shared, text);
+		for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+			trace_session_function(session, text);
 		return NULL;
 	}
 	if (name->kind != TRACE_NAME_KERNEL)
 		return "a name of an unknown kind";
 	record = ring_keep_name(ring, name, n, &fallback.name);
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (record && ring->sessions >> i & 1)
-			trace_session_emit(ring->table->sessions[i], &record->record, record->pid,
-					   0);
+	for (unsigned int i = 0; record && (session = ring_session(ring, &i)); i++)
+		trace_session_emit(session, &record->record, record->pid, 0);
 	return NULL;
 }
 
@@ -248,10 +241,12 @@ static void ring_tell_clock(const struct shim_ring *ring, uint32_t device,
 }
 
 static void ring_lose_kernels(const struct shim_ring *ring, uint32_t tid, uint64_t count) {
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1 && ring->table->sessions[i]->options->gpu)
-			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_GPU,
-					   (uint32_t)ring->pid, tid, count);
+	struct trace_session *session;
+
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+		if (session->options->gpu)
+			trace_session_lost(session, TRACE_SOURCE_GPU, (uint32_t)ring->pid, tid,
+					   count);
 }
 
 /* By how much the clock may be wrong at a time of it. */
@@ -287,16 +282,15 @@ static void ring_give_kernel(const struct shim_ring *ring, const struct ring_ker
 		.function = kernel->record.function,
 		.error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX,
 	};
+	struct trace_session *session;
 
 	record.end = record.start + (kernel->record.end - kernel->record.start);
 	if (record.end < record.start || record.end > monotonic_now() + RECORD_FUTURE_NS) {
 		ring_lose_kernels(ring, kernel->tid, 1);
 		return;
 	}
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
-		struct trace_session *session = ring->table->sessions[i];
-
-		if (!(ring->sessions >> i & 1) || !session->options->gpu)
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++) {
+		if (!session->options->gpu)
 			continue;
 		trace_session_thread(session, ring->pid, (pid_t)kernel->tid);
 		trace_session_emit(session, &record.record, record.pid, record.tid);
@@ -333,6 +327,7 @@ void ring_drop_pending(struct shim_ring *ring) {
 
 static const char *ring_take_pair(struct shim_ring *ring, const struct trace_ring_clock_pair *pair,
 				  uint64_t now) {
+	struct trace_session *session;
 	uint64_t before, after;
 	size_t n = 0;
 	bool first;
@@ -353,9 +348,8 @@ static const char *ring_take_pair(struct shim_ring *ring, const struct trace_rin
 		return NULL;
 	gpu_clock_add(ring->clocks[pair->device], pair->gpu, before + (after - before) / 2,
 		      (after - before + 1) / 2);
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1)
-			ring_tell_clock(ring, pair->device, ring->table->sessions[i]);
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+		ring_tell_clock(ring, pair->device, session);
 	for (size_t i = 0; first && i < ring->n_pending; i++) {
 		if (ring->pending[i].record.device == pair->device)
 			ring_give_kernel(ring, &ring->pending[i]);
@@ -373,6 +367,7 @@ static const char *ring_take_note(const struct shim_ring *ring,
 		unsigned char bytes[sizeof(struct trace_note) + TRACE_RING_RECORD_MAX];
 	} out;
 	size_t n = note->record.size - sizeof(*note);
+	struct trace_session *session;
 
 	if (!n)
 		return "a note that is too short";
@@ -382,10 +377,8 @@ static const char *ring_take_note(const struct shim_ring *ring,
 					.time = monotonic_now(),
 					.pid = (uint32_t)ring->pid };
 	memcpy(out.note.text, note->text, n);
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1)
-			trace_session_emit(ring->table->sessions[i], &out.note.record, out.note.pid,
-					   0);
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+		trace_session_emit(session, &out.note.record, out.note.pid, 0);
 	return NULL;
 }
 
@@ -414,16 +407,16 @@ void ring_tell(const struct shim_ring *ring, struct trace_session *session) {
 	trace_session_process(session, ring->pid);
 	trace_session_foresee(session, ring->pid);
 	for (size_t i = 0; i < ring->names.table.n; i++) {
-		const struct trace_name *name =
-			(const struct trace_name *)(uintptr_t)number_map_at(&ring->names, i)->value;
+		const struct trace_name *name = number_map_at(&ring->names, i)->pointer;
 
 		trace_session_emit(session, &name->record, name->pid, 0);
 	}
 	for (size_t i = 0; i < TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC; i++)
 		if (ring->functions[i])
-			trace_session_function(session,
-					       ring->table->functions[ring->functions[i] -
-								      TRACE_FUNCTION_DYNAMIC]);
+			trace_session_function(
+				session,
+				ring->table->shared
+					.functions[ring->functions[i] - TRACE_FUNCTION_DYNAMIC]);
 	for (uint32_t device = 0; device < SHIM_DEVICES_MAX; device++)
 		if (ring->clocks[device])
 			ring_tell_clock(ring, device, session);

@@ -73,6 +73,13 @@ struct shim_ring {
 	uint64_t tids_next; /* CLOCK_MONOTONIC: when they may be read again */
 };
 
+/* The sessions that a ring is for, from number *i on; NULL: there are no more. */
+static inline struct trace_session *ring_session(const struct shim_ring *ring, unsigned int *i) {
+	while (*i < TRACE_SESSIONS_MAX && !(ring->sessions >> *i & 1))
+		++*i;
+	return *i < TRACE_SESSIONS_MAX ? ring->table->sessions[*i] : NULL;
+}
+
 /* shim-ring.c: a thread as we see it. */
 uint32_t ring_tid(struct shim_ring *ring, uint32_t raw);
 

@@ -24,7 +24,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <dirent.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +34,7 @@
 #include "daemon/gpuprobed/settings/config.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/image/process.h"
+#include "daemon/gpuprobed/trace/source/source.h"
 #include "shim-ring-private.h"
 #include "daemon/gpuprobed/wire/shim-server.h"
 
@@ -121,10 +121,10 @@ uint32_t ring_tid(struct shim_ring *ring, uint32_t raw) {
 		for (size_t i = 0; i < ring->n_tids; i++)
 			if (ring->tids[2 * i] == raw)
 				return ring->tids[2 * i + 1];
-		if (again || uv_now(ring->table->loop) == ring->tids_read ||
+		if (again || uv_now(ring->table->shared.loop) == ring->tids_read ||
 		    monotonic_now() < ring->tids_next)
 			break;
-		ring->tids_read = uv_now(ring->table->loop);
+		ring->tids_read = uv_now(ring->table->shared.loop);
 		ring_read_tids(ring);
 	}
 	return raw;
@@ -172,8 +172,9 @@ static void ring_configure(struct shim_ring *ring, unsigned int sessions) {
 	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
 		if (sessions >> i & 1)
 			ring_widen(ring, ring->table->sessions[i]->options);
-	if (ring->table->config && (*ring->table->config)->cupti)
-		strncpy(header->cupti, (*ring->table->config)->cupti, sizeof(header->cupti) - 1);
+	if (ring->table->shared.config && (*ring->table->shared.config)->cupti)
+		strncpy(header->cupti, (*ring->table->shared.config)->cupti,
+			sizeof(header->cupti) - 1);
 	__atomic_store_n(&header->enabled, 1, __ATOMIC_RELEASE);
 }
 
@@ -227,10 +228,10 @@ static struct trace_slot *ring_slot_at(const struct shim_ring *ring, uint32_t i)
 }
 
 static void ring_lost(struct shim_ring *ring, uint32_t tid, uint64_t count) {
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1)
-			trace_session_lost(ring->table->sessions[i], TRACE_SOURCE_SHIM,
-					   (uint32_t)ring->pid, tid, count);
+	struct trace_session *session;
+
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+		trace_session_lost(session, TRACE_SOURCE_SHIM, (uint32_t)ring->pid, tid, count);
 }
 
 /* Whose records come now. */
@@ -394,9 +395,7 @@ static void ring_free(struct shim_ring *ring) {
 	ring->table->n_rings--;
 	munmap(ring->header, ring->size);
 	fd_close(ring->fd);
-	for (size_t i = 0; i < ring->names.table.n; i++)
-		free((void *)(uintptr_t)number_map_at(&ring->names, i)->value);
-	number_map_deinit(&ring->names);
+	number_map_free(&ring->names);
 	for (size_t i = 0; i < SHIM_DEVICES_MAX; i++)
 		free(ring->clocks[i]);
 	free(ring->pending);
@@ -435,10 +434,11 @@ static void ring_tell_unread(const struct shim_ring *ring, struct trace_session 
 /* Nobody reads it any more: the process is told, and its connections are closed, with the last of
  * which the ring goes. */
 static void ring_end(struct shim_ring *ring) {
+	struct trace_session *session;
+
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-		if (ring->sessions >> i & 1)
-			ring_set_shim(ring, ring->table->sessions[i], false);
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+		ring_set_shim(ring, session, false);
 	ring->sessions = 0;
 	while (ring->n_connections > 1)
 		shim_connection_close(ring->connections[0]);
@@ -602,9 +602,7 @@ static void ring_retire(struct shim_ring *ring) {
 /* Connections may outlive their process, in those that were forked from it, and its number may be
  * another one's by then. */
 static bool has_ended(const struct shim_connection *connection) {
-	struct pollfd process = { .fd = connection->pidfd, .events = POLLIN };
-
-	return process.fd >= 0 && poll(&process, 1, 0) > 0;
+	return pidfd_has_ended(connection->pidfd);
 }
 
 int shim_rings_ask(struct trace_table *table, const struct process *process, uint32_t ancestor,
@@ -653,6 +651,7 @@ int shim_rings_ask(struct trace_table *table, const struct process *process, uin
 
 /* Takes what there is to the end: nobody has anything of it any more. */
 static void ring_finish(struct shim_ring *ring, int pidfd) {
+	struct trace_session *session;
 	struct ring_budget all = rings_budget(true);
 	enum shim_rings_load load;
 	const char *why;
@@ -666,11 +665,7 @@ static void ring_finish(struct shim_ring *ring, int pidfd) {
 		ring_lost(ring, 0, 1); /* it was told too late, and went on without; how many calls
 					  it made is not known */
 	__atomic_store_n(&ring->header->enabled, 0, __ATOMIC_RELEASE);
-	for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++) {
-		struct trace_session *session = ring->table->sessions[i];
-
-		if (!(ring->sessions >> i & 1))
-			continue;
+	for (unsigned int i = 0; (session = ring_session(ring, &i)); i++) {
 		ring_tell_unread(ring, session);
 		ring_set_shim(ring, session, false);
 		session_forget_facts(session, ring->pid);
@@ -744,14 +739,14 @@ void shim_rings_replace(struct trace_table *table, struct trace_session *session
 }
 
 void shim_rings_look_again(struct trace_table *table) {
+	struct trace_session *session;
 	struct shim_ring *ring;
 	bool means;
 
 	LIST_FOREACH(ring, &table->rings, link) {
 		means = !ring->sessions || ring->retired;
-		for (unsigned int i = 0; i < TRACE_SESSIONS_MAX; i++)
-			means = means || (ring->sessions >> i & 1 &&
-					  trace_session_means(table->sessions[i], ring->pid));
+		for (unsigned int i = 0; (session = ring_session(ring, &i)); i++)
+			means = means || trace_session_means(session, ring->pid);
 		if (!means)
 			ring_retire(ring);
 	}

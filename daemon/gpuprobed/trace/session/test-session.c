@@ -19,6 +19,7 @@
 #include <fcntl.h>
 
 #include "daemon/gpuprobed/registry/interest-writer.h"
+#include "daemon/gpuprobed/trace/source/source.h"
 #include "daemon/gpuprobed/base/memfd.h"
 
 static const char *program; /* test-uprobe-target; NULL: it was not built */
@@ -250,16 +251,16 @@ static void test_stacks(void **state) {
 	assert_int_equal(start_session(&other, &config), 0);
 	assert_string_equal(stack_text(&other, &here), "");
 	assert_int_equal(strncmp(stack_text(&mine, &here), "test-trace-session+0x", 21), 0);
-	world.table->stacks.next = UINT64_MAX; /* there is no time */
+	world.table->shared.stacks.next = UINT64_MAX; /* there is no time */
 	start_usual(&late);
 	assert_int_equal(strncmp(stack_text(&late, &here), "test-trace-session+0x", 21),
 			 0); /* what is known */
 	assert_int_equal(trace_session_stack(late.session, getpid(), &nowhere, 1), 2);
 	assert_int_equal(trace_session_stack(late.session, getppid(), &here, 1), 3);
-	assert_int_equal(world.table->stacks.next, UINT64_MAX);
-	world.table->stacks.next = 0;
+	assert_int_equal(world.table->shared.stacks.next, UINT64_MAX);
+	world.table->shared.stacks.next = 0;
 	assert_int_equal(trace_session_stack(late.session, getppid(), &nowhere, 1), 4);
-	assert_true(world.table->stacks.next > 0); /* a while later */
+	assert_true(world.table->shared.stacks.next > 0); /* a while later */
 	end_client(&mine);
 	end_client(&other);
 	end_client(&late);

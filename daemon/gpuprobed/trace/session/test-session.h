@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "session.h"
 #include "session-private.h"
 
 struct test_client {

@@ -86,7 +86,7 @@ static void make_dear(struct name_record *name) {
 
 	for (unsigned int i = 0; i <= TRACE_FUNCTION_MAX - TRACE_FUNCTION_DYNAMIC; i++) {
 		snprintf(text, sizeof(text), "%s%u", prefix, i);
-		trace_table_function(world.table, text);
+		sink_function(&world.table->shared, text);
 	}
 	make_name(name, TRACE_NAME_FUNCTION, TRACE_FUNCTION_DYNAMIC, prefix);
 }

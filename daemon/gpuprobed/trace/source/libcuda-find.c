@@ -26,7 +26,7 @@
 
 #include "lib/base/file.h"
 
-#include "foreign.h"
+#include "daemon/gpuprobed/trace/sink/foreign.h"
 
 #define ENVIRONMENT_MAX ((size_t)1 << 20)
 #define CACHE_MAX ((size_t)16 << 20) /* /etc/ld.so.cache */
@@ -127,56 +127,54 @@ static int open_in_root(pid_t pid, const char *path) {
 }
 
 /* Opens a mapped file. */
-static int open_mapped(pid_t pid, uint64_t start, uint64_t end, const char *path, uint64_t inode) {
+static int open_mapped(pid_t pid, const struct foreign_mapping *mapping) {
 	struct stat status;
 	char link[96];
 	int fd;
 
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", (int)pid, (unsigned long)start,
-		 (unsigned long)end);
+	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", (int)pid, mapping->start,
+		 mapping->end);
 	fd = open(link, O_PATH | O_CLOEXEC);
 	if (fd >= 0)
 		return reopen(fd, pid);
-	fd = open_in_root(pid, path);
-	if (fd >= 0 && (fstat(fd, &status) < 0 || status.st_ino != inode)) {
+	fd = open_in_root(pid, mapping->path);
+	if (fd >= 0 && (fstat(fd, &status) < 0 || status.st_ino != mapping->inode)) {
 		close(fd);
 		return -1;
 	}
 	return fd;
 }
 
+struct finding {
+	pid_t pid;
+	uint64_t last_inode; /* neighbours are one file's */
+	int n;
+	libcuda_found_fn found;
+	void *userdata;
+};
+
+static bool find_in_mapping(void *userdata, const struct foreign_mapping *mapping) {
+	struct finding *finding = userdata;
+	char *path = mapping->path;
+	size_t n = strlen(path);
+	int fd;
+
+	if (n > strlen(DELETED) && !strcmp(path + n - strlen(DELETED), DELETED))
+		path[n -= strlen(DELETED)] = '\0';
+	if (*path != '/' || !libcuda_path_matches(path, n) || mapping->inode == finding->last_inode)
+		return true;
+	finding->last_inode = mapping->inode;
+	finding->n++;
+	fd = open_mapped(finding->pid, mapping);
+	if (fd >= 0)
+		finding->found(finding->userdata, fd, path);
+	return true;
+}
+
 int libcuda_find_mapped(pid_t pid, libcuda_found_fn found, void *userdata) {
-	uint64_t last_inode = 0;
-	char *text, *save = NULL;
-	int n_found = 0;
-	size_t size;
+	struct finding finding = { .pid = pid, .found = found, .userdata = userdata };
 
-	text = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &size);
-	if (!text)
-		return -errno;
-	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		ssize_t n = (ssize_t)strlen(line);
-		unsigned long start, end, inode;
-		char mode[5];
-		int at = 0, fd;
-
-		if (sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %n", &start, &end, mode, &inode,
-			   &at) < 4 ||
-		    !at || mode[2] != 'x' || line[at] != '/')
-			continue;
-		if (n > at + (ssize_t)strlen(DELETED) &&
-		    !strcmp(line + n - strlen(DELETED), DELETED))
-			line[n -= (ssize_t)strlen(DELETED)] = '\0';
-		if (!libcuda_path_matches(line + at, (size_t)(n - at)) || inode == last_inode)
-			continue;
-		last_inode = inode; /* neighbours are one file's */
-		n_found++;
-		fd = open_mapped(pid, start, end, line + at, inode);
-		if (fd >= 0)
-			found(userdata, fd, line + at);
-	}
-	free(text);
-	return n_found;
+	return foreign_each_mapping(pid, find_in_mapping, &finding) ?: finding.n;
 }
 
 /* Looks into the folders of a search path. */

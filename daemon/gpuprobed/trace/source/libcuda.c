@@ -92,8 +92,6 @@ static void keep_best_names(struct libcuda *library) {
 		if (!n || library->functions[i].offset != library->functions[n - 1].offset)
 			library->functions[n++] = library->functions[i];
 	library->n = n;
-	for (size_t i = 0; i < n; i++)
-		library->n_stepped += library->functions[i].stepped;
 }
 
 static int read_functions(struct libcuda *library) {

@@ -32,7 +32,7 @@ struct libcuda {
 	struct timespec changed; /* ctime */
 	int fd;
 	char *path; /* as the one who mapped it sees it, printable: to be shown */
-	size_t n, n_stepped;
+	size_t n;
 	struct libcuda_function *functions; /* one for each site */
 	char *names;
 };

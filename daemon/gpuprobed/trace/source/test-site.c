@@ -28,7 +28,7 @@
 
 #include "cpu-list.h"
 #include "lib/elf-symbols.h"
-#include "foreign.h"
+#include "daemon/gpuprobed/trace/sink/foreign.h"
 #include "libcuda.h"
 #include "site.h"
 

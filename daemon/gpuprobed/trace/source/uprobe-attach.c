@@ -12,6 +12,7 @@
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -73,4 +74,34 @@ unsigned int uprobe_event_type(void) {
 	if (file)
 		fclose(file);
 	return type;
+}
+
+int uprobe_fds_add(struct uprobe_fds *fds, int fd) {
+	const size_t n_max = 2 * fds->n_max + 2;
+	int *grown;
+
+	if (fd < 0)
+		return fd;
+	if (fds->n == fds->n_max) {
+		grown = reallocarray(fds->fds, n_max, sizeof(*grown));
+		if (!grown) {
+			close(fd);
+			return -ENOMEM;
+		}
+		fds->fds = grown;
+		fds->n_max = n_max;
+	}
+	fds->fds[fds->n++] = fd;
+	return 0;
+}
+
+void uprobe_fds_close(struct uprobe_fds *fds, size_t n) {
+	while (fds->n > n)
+		close(fds->fds[--fds->n]);
+}
+
+int uprobe_fds_undo(struct uprobe_fds *fds, size_t n, int r) {
+	if (r < 0)
+		uprobe_fds_close(fds, n);
+	return r;
 }

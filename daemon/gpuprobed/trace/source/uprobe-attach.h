@@ -13,6 +13,19 @@
 #define UPROBE_ATTACH_MULTI 48 /* BPF_TRACE_UPROBE_MULTI */
 #define UPROBE_ATTACH_SESSION 57 /* BPF_TRACE_UPROBE_SESSION */
 
+/* Descriptors that hold what is attached: links, events, programs. */
+struct uprobe_fds {
+	int *fds; /* free it in the end */
+	size_t n, n_max;
+};
+
+/* Takes a descriptor; a negative errno is handed on. 0, or -ENOMEM: it is closed. */
+int uprobe_fds_add(struct uprobe_fds *fds, int fd);
+/* Closes what came after there were n, the last first. */
+void uprobe_fds_close(struct uprobe_fds *fds, size_t n);
+/* The same, if r is an error; hands it on. */
+int uprobe_fds_undo(struct uprobe_fds *fds, size_t n, int r);
+
 /* Where in a file, and whose calls. */
 struct uprobe_place {
 	const char *path; /* best of a descriptor: the very inode that was looked at */

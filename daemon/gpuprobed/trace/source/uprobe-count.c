@@ -40,11 +40,6 @@ int uprobe_counter_new(struct uprobe_counter **counterp, struct trace_uprobe *up
 	return 0;
 }
 
-struct uprobe_counter *uprobe_counter_free(struct uprobe_counter *counter) {
-	free(counter);
-	return NULL;
-}
-
 /* What threads that raced for a maximum may have left too low, the buckets know. */
 static void mend_extremes(struct trace_tally *tally) {
 	uint32_t first = 0, last = TRACE_BUCKETS;

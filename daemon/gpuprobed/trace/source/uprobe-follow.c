@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "lib/clock.h"
-#include "foreign.h"
+#include "daemon/gpuprobed/trace/sink/foreign.h"
 #include "lib/function.h"
 #include "uprobe-private.h"
 
@@ -35,34 +35,28 @@ bool uprobe_gives_pointers(const char *name) {
 	return !strcmp(name, "cuGetProcAddress") || !strcmp(name, "cuGetProcAddress_v2");
 }
 
-/* Reads where a process has code of libraries that are known. */
-static void read_code(struct trace_uprobe *uprobe, pid_t pid) {
+static bool add_code(void *userdata, const struct foreign_mapping *mapping) {
+	struct trace_uprobe *uprobe = userdata;
 	struct uprobe_code *code = &uprobe->code;
-	char *maps, *save = NULL, mode[5];
-	unsigned long start, end, offset, inode;
-	size_t size;
 
-	*code = (struct uprobe_code){ .pid = pid, .read = monotonic_now() };
-	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &size);
-	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line;
-	     line = strtok_r(NULL, "\n", &save)) {
-		if (sscanf(line, "%lx-%lx %4s %lx %*x:%*x %lu", &start, &end, mode, &offset,
-			   &inode) != 5 ||
-		    mode[2] != 'x' || !inode)
-			continue;
-		for (size_t i = 0; i < uprobe->n_libraries &&
-				   code->n < sizeof(code->ranges) / sizeof(code->ranges[0]);
-		     i++) {
-			if (uprobe->libraries[i].file->inode != inode)
-				continue;
-			code->ranges[code->n].start = start;
-			code->ranges[code->n].end = end;
-			code->ranges[code->n].offset = offset;
+	for (size_t i = 0; i < uprobe->n_libraries && mapping->inode; i++)
+		if (uprobe->libraries[i].file->inode == mapping->inode) {
+			code->ranges[code->n].start = mapping->start;
+			code->ranges[code->n].end = mapping->end;
+			code->ranges[code->n].offset = mapping->offset;
 			code->ranges[code->n++].library = i;
 			break;
 		}
-	}
-	free(maps);
+	return code->n < sizeof(code->ranges) / sizeof(code->ranges[0]);
+}
+
+/* Reads where a process has code of libraries that are known. */
+static void read_code(struct trace_uprobe *uprobe, pid_t pid) {
+	struct uprobe_code *code = &uprobe->code;
+	uint64_t end;
+
+	*code = (struct uprobe_code){ .pid = pid, .read = monotonic_now() };
+	foreign_each_mapping(pid, add_code, uprobe);
 	end = monotonic_now();
 	code->next = end - code->read > CODE_SLOW ? end + CODE_PAUSE * (end - code->read) : 0;
 }

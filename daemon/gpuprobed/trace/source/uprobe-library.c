@@ -149,24 +149,17 @@ static void attach_library(struct trace_uprobe *uprobe, struct uprobe_library *l
 
 static void name_library(struct trace_uprobe *uprobe, const struct uprobe_library *library) {
 	const char *path = library->file->path;
-	struct {
-		struct trace_name name;
-		char text[1024];
-	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF },
-			       .kind = TRACE_NAME_LIBRARY,
-			       .id = library->id } };
 	const char *version = strstr(path, "libcuda.so.");
+	char text[1024];
 	int n;
 
 	version = version && strchr(version + strlen("libcuda.so."), '.')
 			  ? version + strlen("libcuda.so.")
 			  : NULL;
-	n = version ? snprintf(record.text, sizeof(record.text), "%s (%s)", path, version)
-		    : snprintf(record.text, sizeof(record.text), "%s", path);
-	if (n < 0 || n >= (int)sizeof(record.text))
-		n = sizeof(record.text) - 1;
-	record.name.record.size = (uint32_t)(sizeof(record.name) + ((size_t)n + 8) / 8 * 8);
-	trace_session_emit(uprobe->session, &record.name.record, 0, 0);
+	n = version ? snprintf(text, sizeof(text), "%s (%s)", path, version)
+		    : snprintf(text, sizeof(text), "%s", path);
+	trace_session_name(uprobe->session, TRACE_SOURCE_BPF, TRACE_NAME_LIBRARY, 0, library->id,
+			   text, n > 0 ? strlen(text) : 0);
 }
 
 static void forget_gone_users(struct uprobe_library *library) {

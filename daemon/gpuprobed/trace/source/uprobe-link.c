@@ -41,8 +41,7 @@
 #define PATH_SIZE 64
 
 struct uprobe_link {
-	size_t n, size;
-	int *fds;
+	struct uprobe_fds fds;
 };
 
 /* What is attached where. */
@@ -54,23 +53,6 @@ struct request {
 	size_t refused;
 };
 
-/* Takes a descriptor. */
-static int link_add(struct uprobe_link *link, int fd) {
-	if (link->n == link->size) {
-		size_t size = link->size ? 2 * link->size : 2;
-		int *fds = realloc(link->fds, size * sizeof(*fds));
-
-		if (!fds) {
-			close(fd);
-			return -ENOMEM;
-		}
-		link->fds = fds;
-		link->size = size;
-	}
-	link->fds[link->n++] = fd;
-	return 0;
-}
-
 static int multi_link(const struct request *request, int program, unsigned int type, bool returns,
 		      size_t first, size_t n) {
 	return uprobe_attach_multi(program, type, returns, &request->place,
@@ -80,24 +62,19 @@ static int multi_link(const struct request *request, int program, unsigned int t
 /* Attaches n functions by a link or two. */
 static int attach_multi(struct uprobe_link *link, const struct request *request,
 			enum uprobe_rung rung, size_t first, size_t n) {
-	int fd, r;
+	const size_t before = link->fds.n;
+	int r;
 
-	if (rung == UPROBE_SESSION) {
-		fd = multi_link(request, request->programs->session, UPROBE_ATTACH_SESSION, false,
-				first, n);
-		return fd < 0 ? fd : link_add(link, fd);
-	}
-	fd = multi_link(request, request->programs->leave, UPROBE_ATTACH_MULTI, true, first, n);
-	if (fd < 0)
-		return fd;
-	r = link_add(link, fd);
-	if (r)
-		return r;
-	fd = multi_link(request, request->programs->enter, UPROBE_ATTACH_MULTI, false, first, n);
-	if (fd >= 0)
-		return link_add(link, fd);
-	close(link->fds[--link->n]);
-	return fd;
+	if (rung == UPROBE_SESSION)
+		return uprobe_fds_add(&link->fds,
+				      multi_link(request, request->programs->session,
+						 UPROBE_ATTACH_SESSION, false, first, n));
+	r = uprobe_fds_add(&link->fds, multi_link(request, request->programs->leave,
+						  UPROBE_ATTACH_MULTI, true, first, n));
+	if (!r)
+		r = uprobe_fds_add(&link->fds, multi_link(request, request->programs->enter,
+							  UPROBE_ATTACH_MULTI, false, first, n));
+	return uprobe_fds_undo(&link->fds, before, r);
 }
 
 /* The same in halves, when the kernel refuses a function among them. */
@@ -154,26 +131,19 @@ static int attach_classic(struct uprobe_link *link, struct request *request, siz
 	if (!request->place.type)
 		return -EOPNOTSUPP;
 	for (size_t i = 0; i < n; i++) {
-		int leave = classic_probe(request, request->programs->leave, true, i), enter, r;
+		const size_t before = link->fds.n;
+		int r = uprobe_fds_add(&link->fds,
+				       classic_probe(request, request->programs->leave, true, i));
 
-		enter = leave < 0 ? leave
-				  : classic_probe(request, request->programs->enter, false, i);
-		if (enter >= 0) {
-			r = link_add(link, leave);
-			if (r) {
-				close(enter);
-				return r;
-			}
-			r = link_add(link, enter);
-			if (r)
-				return r;
+		if (!r)
+			r = uprobe_fds_add(&link->fds,
+					   classic_probe(request, request->programs->enter, false,
+							 i));
+		if (!uprobe_fds_undo(&link->fds, before, r))
 			continue;
-		}
-		if (leave >= 0)
-			close(leave);
-		if (enter == -EMFILE || enter == -ENOMEM || enter == -EPERM || enter == -EACCES ||
+		if (r == -EMFILE || r == -ENOMEM || r == -EPERM || r == -EACCES ||
 		    ++request->refused > REFUSED_MAX)
-			return enter;
+			return r;
 	}
 	return 0;
 }
@@ -196,7 +166,7 @@ int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung,
 	else
 		r = rung == UPROBE_CLASSIC ? attach_classic(link, &request, n)
 					   : attach_parts(link, &request, rung, 0, n);
-	if (!r && n && !link->n)
+	if (!r && n && !link->fds.n)
 		r = -EOPNOTSUPP; /* all were refused */
 	if (r) {
 		uprobe_link_free(link);
@@ -210,9 +180,8 @@ int uprobe_link_new(struct uprobe_link **linkp, enum uprobe_rung rung,
 struct uprobe_link *uprobe_link_free_now(struct uprobe_link *link) {
 	if (!link)
 		return NULL;
-	for (size_t i = 0; i < link->n; i++)
-		close(link->fds[i]);
-	free(link->fds);
+	uprobe_fds_close(&link->fds, 0);
+	free(link->fds.fds);
 	free(link);
 	return NULL;
 }
@@ -227,7 +196,7 @@ struct uprobe_link *uprobe_link_free(struct uprobe_link *link) {
 	pthread_t thread;
 	int r = -1;
 
-	if (!link || !link->n)
+	if (!link || !link->fds.n)
 		return uprobe_link_free_now(link);
 	sigfillset(&all);
 	if (pthread_sigmask(SIG_SETMASK, &all, &old) == 0) { /* signals are the loop's */

@@ -11,7 +11,7 @@
 
 #include "daemon/gpuprobed/trace/bpf/uprobe.h"
 #include "libcuda.h"
-#include "number-map.h"
+#include "daemon/gpuprobed/trace/sink/number-map.h"
 #include "source.h"
 #include "uprobe-link.h"
 
@@ -156,8 +156,8 @@ const struct uprobe_record *uprobe_engine_unfinished(struct uprobe_engine *engin
 
 /* uprobe-count.c: what the programs count. */
 struct uprobe_counter;
+/* Ends by free(). */
 int uprobe_counter_new(struct uprobe_counter **counterp, struct trace_uprobe *uprobe);
-struct uprobe_counter *uprobe_counter_free(struct uprobe_counter *counter);
 /* Tells the session, if it is time or the last one. */
 void uprobe_counter_read(struct uprobe_counter *counter, uint64_t now, bool last);
 

@@ -64,50 +64,33 @@ static uint64_t name_key(pid_t pid, uint64_t handle) {
 	return key + !key;
 }
 
-static void forget_names(struct trace_uprobe *uprobe) {
-	for (size_t i = 0; i < uprobe->names.table.n; i++)
-		free((char *)(uintptr_t)number_map_at(&uprobe->names, i)->value);
-	number_map_deinit(&uprobe->names);
-}
-
 /* Tells the name of a kernel, unless it has been told. */
 static void name_kernel(struct trace_uprobe *uprobe, pid_t pid, uint64_t handle, const char *text,
 			size_t n) {
-	struct {
-		struct trace_name name;
-		char text[UPROBE_NAME_MAX + 8];
-	} record = { .name = { .record = { .type = TRACE_NAME, .source = TRACE_SOURCE_BPF },
-			       .pid = (uint32_t)pid,
-			       .kind = TRACE_NAME_KERNEL,
-			       .id = handle } };
-	uint64_t key = name_key(pid, handle), *known = number_map_find(&uprobe->names, key);
-	char *copy;
+	const uint64_t key = name_key(pid, handle);
+	char *known = number_map_pointer(&uprobe->names, key), *copy;
 
 	if (!n || n > UPROBE_NAME_MAX)
 		return;
-	if (known && strlen((const char *)(uintptr_t)*known) == n &&
-	    !memcmp((const char *)(uintptr_t)*known, text, n))
+	if (known && strlen(known) == n && !memcmp(known, text, n))
 		return;
-	memcpy(record.text, text, n);
-	record.name.record.size = (uint32_t)(sizeof(record.name) + (n + 8) / 8 * 8);
-	if (!trace_session_emit(uprobe->session, &record.name.record, (uint32_t)pid, 0))
+	if (!trace_session_name(uprobe->session, TRACE_SOURCE_BPF, TRACE_NAME_KERNEL, (uint32_t)pid,
+				handle, text, n))
 		return;
+	copy = strndup(text, n); /* it may be one of the names that are forgotten now */
 	if (!known && uprobe->names.table.n >= NAMES_MAX)
-		forget_names(uprobe);
-	copy = strndup(text, n);
-	if (copy && known) {
-		free((char *)(uintptr_t)*known);
-		*known = (uintptr_t)copy;
-	} else if (copy && !number_map_add(&uprobe->names, key, (uintptr_t)copy)) {
+		number_map_free(&uprobe->names);
+	if (copy && number_map_add_pointer(&uprobe->names, key, copy))
+		free(known);
+	else
 		free(copy);
-	}
 }
 
 /* A call that gave a kernel: (handle *, module or library, name), or (handle *, kernel). */
 static void learn_name(struct trace_uprobe *uprobe, const struct trace_call *call) {
 	const struct trace_extra *handle = find_extra(call, 0, sizeof(uint64_t)),
 				 *name = find_extra(call, 2, 0);
-	const uint64_t *known;
+	const char *known;
 	uint64_t number;
 
 	if (call->result || !handle || call->n_arguments < 2)
@@ -117,12 +100,12 @@ static void learn_name(struct trace_uprobe *uprobe, const struct trace_call *cal
 		name_kernel(uprobe, (pid_t)call->pid, number, (const char *)(name + 1), name->size);
 		return;
 	}
-	known = call->n_arguments == 2 ? number_map_find(&uprobe->names,
-							 name_key((pid_t)call->pid, call->words[1]))
-				       : NULL;
+	known = call->n_arguments == 2
+			? number_map_pointer(&uprobe->names,
+					     name_key((pid_t)call->pid, call->words[1]))
+			: NULL;
 	if (known)
-		name_kernel(uprobe, (pid_t)call->pid, number, (const char *)(uintptr_t)*known,
-			    strlen((const char *)(uintptr_t)*known));
+		name_kernel(uprobe, (pid_t)call->pid, number, known, strlen(known));
 }
 
 /* A call of cuGetProcAddress(name, pointer *, ...). */
@@ -361,9 +344,9 @@ struct trace_uprobe *trace_uprobe_free(struct trace_uprobe *uprobe) {
 			   uprobe_engine_take_lost(&uprobe->engine));
 	uprobe_late_tell(uprobe, UINT64_MAX);
 	uprobe_libraries_stop(uprobe);
-	uprobe_counter_free(uprobe->counter);
+	free(uprobe->counter);
 	uprobe_engine_deinit(&uprobe->engine);
-	forget_names(uprobe);
+	number_map_free(&uprobe->names);
 	number_map_deinit(&uprobe->seen);
 	free(uprobe->pids);
 	free(uprobe);

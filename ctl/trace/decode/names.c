@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "demangle.h"
-#include "map.h"
+#include "ctl/trace/base/map.h"
 #include "names.h"
 #include "symbols.h"
 

@@ -9,7 +9,6 @@
 
 #include "call.h"
 
-#include <endian.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -17,31 +16,15 @@
 
 #define BYTES_SHOWN_MAX 64
 
-struct bytes {
-	const uint8_t *data;
-	size_t n;
-};
-
 /* A call that is being decoded. */
 struct call {
 	struct trace_decoder *decoder;
 	struct trace_item *item;
 	const struct function *function;
-	struct bytes words; /* as many as are there */
-	struct bytes entry[TRACE_WORDS_MAX],
+	struct trace_bytes words; /* as many as are there */
+	struct trace_bytes entry[TRACE_WORDS_MAX],
 		back[TRACE_WORDS_MAX]; /* what arguments pointed to; data NULL: not recorded */
 };
-
-/* A little-endian number of at most 8 bytes. False if the bytes end before it does. */
-static bool read_number(struct bytes bytes, size_t offset, size_t size, uint64_t *numberp) {
-	uint64_t number = 0;
-
-	if (size > sizeof(number) || offset > bytes.n || size > bytes.n - offset)
-		return false;
-	memcpy(&number, bytes.data + offset, size);
-	*numberp = le64toh(number);
-	return true;
-}
 
 static struct trace_value *add_value(struct call *call, const char *name, bool out,
 				     enum trace_value_kind kind, uint64_t number,
@@ -54,7 +37,7 @@ static struct trace_value *add_value(struct call *call, const char *name, bool o
 }
 
 /* A text that ends at a NUL, or at the end of the bytes. */
-static void add_string(struct call *call, const char *name, bool out, struct bytes bytes) {
+static void add_string(struct call *call, const char *name, bool out, struct trace_bytes bytes) {
 	const char *text = (const char *)bytes.data;
 
 	add_value(call, name, out, VALUE_STRING, 0,
@@ -62,7 +45,7 @@ static void add_string(struct call *call, const char *name, bool out, struct byt
 }
 
 /* Bytes that nobody understands. */
-static void add_bytes(struct call *call, const char *name, bool out, struct bytes bytes) {
+static void add_bytes(struct call *call, const char *name, bool out, struct trace_bytes bytes) {
 	static const char digits[] = "0123456789abcdef";
 	size_t n = bytes.n < BYTES_SHOWN_MAX ? bytes.n : BYTES_SHOWN_MAX;
 	char hex[2 * BYTES_SHOWN_MAX];
@@ -111,11 +94,11 @@ static void add_scalar(struct call *call, const char *name, bool out,
 }
 
 static void add_struct(struct call *call, const char *name, bool out,
-		       const struct function_struct *structure, struct bytes bytes);
+		       const struct function_struct *structure, struct trace_bytes bytes);
 
 /* A value of any type; nothing if the bytes end before it does. */
 static void add_typed(struct call *call, const char *name, bool out,
-		      const struct function_type *type, struct bytes bytes) {
+		      const struct function_type *type, struct trace_bytes bytes) {
 	uint64_t number;
 
 	if (type->kind == FUNCTION_STRUCT)
@@ -124,7 +107,7 @@ static void add_typed(struct call *call, const char *name, bool out,
 		bytes.n = bytes.n < type->size ? bytes.n : type->size;
 		if (bytes.n > 0)
 			add_bytes(call, name, out, bytes);
-	} else if (read_number(bytes, 0, type->size, &number))
+	} else if (trace_bytes_read(bytes, 0, type->size, &number))
 		add_scalar(call, name, out, type, number);
 }
 
@@ -138,7 +121,7 @@ static bool is_reserved(const struct function_struct *structure,
 /* Fields become members of a group: those that are there and have room. A struct never contains
  * itself, so this ends. */
 static void add_struct(struct call *call, const char *name, bool out,
-		       const struct function_struct *structure, struct bytes bytes) {
+		       const struct function_struct *structure, struct trace_bytes bytes) {
 	struct trace_value *group = add_value(call, name, out, VALUE_GROUP, 0, NULL);
 
 	for (const struct function_field *field = structure->fields;
@@ -148,14 +131,15 @@ static void add_struct(struct call *call, const char *name, bool out,
 		if (field->offset >= bytes.n || is_reserved(structure, field))
 			continue;
 		add_typed(call, field->name, out, field->type,
-			  (struct bytes){ bytes.data + field->offset, bytes.n - field->offset });
+			  (struct trace_bytes){ bytes.data + field->offset,
+						bytes.n - field->offset });
 		group->number += call->item->n_values > before;
 	}
 }
 
 /* What a pointer pointed to. False: the bytes are of no use. */
 static bool add_target(struct call *call, const char *name, bool out,
-		       const struct function_type *type, struct bytes bytes) {
+		       const struct function_type *type, struct trace_bytes bytes) {
 	const struct function_type *target = type->target;
 	size_t before = call->item->n_values;
 
@@ -173,31 +157,31 @@ static bool add_target(struct call *call, const char *name, bool out,
 
 /* The bytes of an argument, from its words on. False if not all are there. */
 static bool argument_bytes(const struct call *call, const struct function_argument *argument,
-			   struct bytes *bytesp) {
+			   struct trace_bytes *bytesp) {
 	size_t offset = argument->word * 8u, size = argument->words * 8u;
 
 	if (offset > call->words.n || size > call->words.n - offset)
 		return false;
-	*bytesp = (struct bytes){ call->words.data + offset, size };
+	*bytesp = (struct trace_bytes){ call->words.data + offset, size };
 	return true;
 }
 
 /* The number that an argument is, as wide as its type. False if it is none, or not there. */
 static bool argument_number(const struct call *call, int i, uint64_t *numberp) {
 	const struct function_argument *argument;
-	struct bytes bytes;
+	struct trace_bytes bytes;
 
 	if (i < 0)
 		return false;
 	argument = &call->function->arguments[i];
 	return argument->words == 1 && argument_bytes(call, argument, &bytes) &&
-	       read_number(bytes, 0, argument->type->size, numberp);
+	       trace_bytes_read(bytes, 0, argument->type->size, numberp);
 }
 
 static void add_argument(struct call *call, int i) {
 	const struct function_argument *argument = &call->function->arguments[i];
 	const struct function_type *type = argument->type;
-	struct bytes bytes;
+	struct trace_bytes bytes;
 	uint64_t number;
 
 	if (call->back[i].data && add_target(call, argument->name, true, type, call->back[i]))
@@ -215,21 +199,15 @@ static void add_argument(struct call *call, int i) {
 
 /* Extras that are there, the last one perhaps not as a whole; the first of each argument and time
  * counts. */
-static void find_extras(struct call *call, struct bytes rest, size_t n) {
+static void find_extras(struct call *call, struct trace_bytes rest, size_t n) {
 	struct trace_extra extra;
 
 	while (n-- > 0 && rest.n >= sizeof(extra)) {
-		struct bytes *place, bytes;
-		size_t padded;
+		struct trace_bytes *place, bytes;
 
 		memcpy(&extra, rest.data, sizeof(extra));
-		rest.data += sizeof(extra);
-		rest.n -= sizeof(extra);
-		bytes = (struct bytes){ rest.data, extra.size < rest.n ? extra.size : rest.n };
-		padded = (extra.size + 7u) & ~7u;
-		padded = padded < rest.n ? padded : rest.n;
-		rest.data += padded;
-		rest.n -= padded;
+		trace_bytes_take(&rest, sizeof(extra));
+		bytes = trace_bytes_take(&rest, extra.size);
 		if (extra.argument >= call->function->n_arguments || bytes.n < (extra.size > 0))
 			continue;
 		place = extra.when == TRACE_EXTRA_RETURN ? &call->back[extra.argument]
@@ -240,12 +218,12 @@ static void find_extras(struct call *call, struct bytes rest, size_t n) {
 }
 
 /* A field of the struct that a pointer argument pointed to. */
-static bool read_field(const struct function_struct *structure, struct bytes bytes,
+static bool read_field(const struct function_struct *structure, struct trace_bytes bytes,
 		       const char *name, uint64_t *numberp) {
 	for (const struct function_field *field = structure->fields;
 	     field < structure->fields + structure->n; field++)
 		if (strcmp(field->name, name) == 0)
-			return read_number(bytes, field->offset, field->type->size, numberp);
+			return trace_bytes_read(bytes, field->offset, field->type->size, numberp);
 	return false;
 }
 
@@ -256,7 +234,7 @@ static void multiply(uint64_t *a, uint64_t b) {
 }
 
 /* How much a copy moves, or an array takes, by its description. */
-static uint64_t described_size(const struct function_struct *structure, struct bytes bytes) {
+static uint64_t described_size(const struct function_struct *structure, struct trace_bytes bytes) {
 	static const uint8_t formats[] = {
 		[1] = 1, [2] = 2, [3] = 4, [8] = 1, [9] = 2, [10] = 4, [0x10] = 2, [0x20] = 4
 	}; /* CUarray_format */
@@ -339,16 +317,16 @@ bool trace_decode_call(struct trace_decoder *decoder, const struct trace_call *r
 	struct call call = { .decoder = decoder,
 			     .item = item,
 			     .function = function_by_number(record->function) };
-	struct bytes rest = { (const uint8_t *)record->words,
-			      record->record.size - sizeof(*record) };
+	struct trace_bytes rest = { (const uint8_t *)record->words,
+				    record->record.size - sizeof(*record) };
 	size_t n_words = record->n_arguments * 8u;
 
 	item->result_name =
 		item->has_result ? function_enumerator(function_results(), item->result) : NULL;
 	if (!call.function)
 		return false;
-	call.words = (struct bytes){ rest.data, n_words < rest.n ? n_words : rest.n };
-	find_extras(&call, (struct bytes){ rest.data + call.words.n, rest.n - call.words.n },
+	call.words = (struct trace_bytes){ rest.data, n_words < rest.n ? n_words : rest.n };
+	find_extras(&call, (struct trace_bytes){ rest.data + call.words.n, rest.n - call.words.n },
 		    record->n_extras);
 
 	trace_decode_function(record->function, item);

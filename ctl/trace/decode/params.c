@@ -77,18 +77,6 @@ const struct trace_params *trace_params_find(enum trace_params_table table, uint
 	return NULL;
 }
 
-/* A little-endian number; false if the bytes end before it does. */
-bool trace_bytes_read(struct trace_bytes bytes, size_t offset, size_t size, uint64_t *numberp) {
-	uint64_t number = 0;
-
-	if (size > sizeof(number) || offset > bytes.n || size > bytes.n - offset)
-		return false;
-	for (size_t i = 0; i < size; i++)
-		number |= (uint64_t)bytes.data[offset + i] << 8 * i;
-	*numberp = number;
-	return true;
-}
-
 /* A field that is no number: a UUID, or a text that ends at a NUL or at the field's end. */
 static struct trace_value *decode_text(struct trace_ioctl_job *job, const struct trace_field *field,
 				       struct trace_bytes bytes) {

@@ -3,7 +3,7 @@
 
 /* Names of kernels for people. */
 
-#include "map.h"
+#include "ctl/trace/base/map.h"
 
 #define DEMANGLED_MAX 16384 /* bytes of a name; longer ones stay mangled */
 

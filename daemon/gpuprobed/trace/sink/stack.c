@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 
 #include "foreign.h"
-#include "daemon/gpuprobed/trace/session/session-private.h"
+#include "sink-private.h"
 
 #define STACK_TEXT_MAX 200 /* of one address */
 #define STACK_MAPPINGS_MAX 16384
@@ -25,14 +25,14 @@
 #define STACK_PAUSE 9 /* times as long as reading took */
 
 struct stack_mapping {
-	uint64_t start, end, offset, inode;
-	char *path, *file; /* its last part */
+	struct foreign_mapping mapping;
+	char *file; /* the last part of its path */
 };
 
 static void mappings_clear(struct stack_mappings *mappings) {
 	for (size_t i = 0; i < mappings->n; i++)
-		if (!i || mappings->list[i].path != mappings->list[i - 1].path)
-			free(mappings->list[i].path);
+		if (!i || mappings->list[i].mapping.path != mappings->list[i - 1].mapping.path)
+			free(mappings->list[i].mapping.path);
 	free(mappings->list);
 	*mappings = (struct stack_mappings){};
 }
@@ -43,60 +43,49 @@ void stack_cache_deinit(struct stack_cache *cache) {
 }
 
 /* Adds code of a file. False: no room. */
-static bool mappings_add(struct stack_mappings *mappings, size_t *sizep,
-			 const struct stack_mapping *mapping, const char *path) {
-	struct stack_mapping *last = mappings->n ? &mappings->list[mappings->n - 1] : NULL, *grown;
-	char *kept;
+static bool mappings_add(void *userdata, const struct foreign_mapping *mapping) {
+	struct stack_mappings *mappings = userdata;
+	const size_t n_max = 2 * mappings->n_max + 64;
+	struct stack_mapping *last, *grown;
 
-	if (mappings->n == *sizep) {
-		grown = *sizep < STACK_MAPPINGS_MAX
-				? realloc(mappings->list, (2 * *sizep + 64) * sizeof(*grown))
+	if (!*mapping->path)
+		return true;
+	if (mappings->n == mappings->n_max) {
+		grown = mappings->n_max < STACK_MAPPINGS_MAX
+				? realloc(mappings->list, n_max * sizeof(*grown))
 				: NULL;
 		if (!grown)
 			return false;
-		*sizep = 2 * *sizep + 64;
+		mappings->n_max = n_max;
 		mappings->list = grown;
-		last = mappings->n ? &grown[mappings->n - 1] : NULL;
 	}
-	kept = last && strcmp(last->path, path) == 0 ? last->path : strdup(path);
-	if (!kept)
+	last = &mappings->list[mappings->n];
+	last->mapping = *mapping;
+	last->mapping.path = mappings->n && !strcmp(last[-1].mapping.path, mapping->path)
+				     ? last[-1].mapping.path
+				     : strdup(mapping->path);
+	if (!last->mapping.path)
 		return false;
-	mappings->list[mappings->n] = *mapping;
-	mappings->list[mappings->n].path = kept;
-	mappings->list[mappings->n++].file = strrchr(kept, '/') ? strrchr(kept, '/') + 1 : kept;
+	last->file = strrchr(last->mapping.path, '/') ? strrchr(last->mapping.path, '/') + 1
+						      : last->mapping.path;
+	mappings->n++;
 	return true;
 }
 
 /* Reads the mappings of code, which are in the order of addresses. False: there are none, as of a
  * process that is gone. */
 static bool mappings_read(struct stack_mappings *mappings, pid_t pid) {
-	char path[64], mode[5], *maps, *save = NULL;
-	struct stack_mapping mapping = {};
-	size_t n_maps, size = 0;
 	struct stat status;
-	int at;
+	char path[64];
 
 	*mappings = (struct stack_mappings){ .pid = pid };
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n_maps);
 	/* whose they are is asked behind that: a program with other rights that is executed
 	 * meanwhile must not count as its user's */
-	if (maps && stat(path, &status) < 0) {
-		free(maps);
-		maps = NULL;
-	}
-	for (char *line = maps ? strtok_r(maps, "\n", &save) : NULL; line;
-	     line = strtok_r(NULL, "\n", &save)) {
+	if (foreign_each_mapping(pid, mappings_add, mappings) || stat(path, &status) < 0)
+		mappings_clear(mappings);
+	else
 		mappings->uid = status.st_uid; /* root, if it has other rights than its user */
-		at = 0;
-		if (sscanf(line, "%lx-%lx %4s %lx %*s %lu %n", &mapping.start, &mapping.end, mode,
-			   &mapping.offset, &mapping.inode, &at) < 5 ||
-		    !at || mode[2] != 'x')
-			continue;
-		if (line[at] && !mappings_add(mappings, &size, &mapping, line + at))
-			break;
-	}
-	free(maps);
 	return mappings->n;
 }
 
@@ -107,13 +96,14 @@ static const struct stack_mapping *mappings_find(const struct stack_mappings *ma
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (address >= mappings->list[middle].end)
+		if (address >= mappings->list[middle].mapping.end)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low < mappings->n && address >= mappings->list[low].start ? &mappings->list[low]
-									 : NULL;
+	return low < mappings->n && address >= mappings->list[low].mapping.start
+		       ? &mappings->list[low]
+		       : NULL;
 }
 
 /* What is known of a process's mappings; reads them if that is too little, and there is time. NULL:
@@ -164,10 +154,10 @@ size_t stack_describe(struct stack_cache *cache, pid_t pid, const uid_t *owner,
 
 		if (mapping)
 			snprintf(one, sizeof(one), "%.*s+0x%lx", STACK_TEXT_MAX - 24, mapping->file,
-				 addresses[i] - mapping->start + mapping->offset);
+				 addresses[i] - mapping->mapping.start + mapping->mapping.offset);
 		length = strlen(one) + 1;
-		if (mapping && mapping->inode && mapping->path[0] == '/')
-			file(userdata, pid, mapping->inode, mapping->path);
+		if (mapping && mapping->mapping.inode && mapping->mapping.path[0] == '/')
+			file(userdata, pid, mapping->mapping.inode, mapping->mapping.path);
 		/* each has its NUL, also one without a text, and those for which there is no more
 		 * room */
 		if (done + length + (n - i - 1) > size) {

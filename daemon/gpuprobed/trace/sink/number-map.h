@@ -6,12 +6,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "lib/base/hash-table.h"
 
 struct number_entry {
 	uint64_t key;
-	uint64_t value;
+	union {
+		uint64_t value;
+		void *pointer;
+	};
 };
 
 struct number_map {
@@ -50,6 +54,17 @@ static inline bool number_map_add(struct number_map *map, uint64_t key, uint64_t
 	return entry;
 }
 
+/* The same where all values are pointers. NULL: there is none. */
+static inline void *number_map_pointer(const struct number_map *map, uint64_t key) {
+	struct number_entry *entry = hash_table_find(&map->table, &key);
+
+	return entry ? entry->pointer : NULL;
+}
+
+static inline bool number_map_add_pointer(struct number_map *map, uint64_t key, void *pointer) {
+	return number_map_add(map, key, (uintptr_t)pointer);
+}
+
 static inline void number_map_remove(struct number_map *map, uint64_t key) {
 	struct number_entry *entry = hash_table_find(&map->table, &key);
 
@@ -59,4 +74,11 @@ static inline void number_map_remove(struct number_map *map, uint64_t key) {
 
 static inline void number_map_deinit(struct number_map *map) {
 	hash_table_deinit(&map->table);
+}
+
+/* The same; what the pointers point to is freed. */
+static inline void number_map_free(struct number_map *map) {
+	for (size_t i = 0; i < map->table.n; i++)
+		free(number_map_at(map, i)->pointer);
+	number_map_deinit(map);
 }

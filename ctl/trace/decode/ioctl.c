@@ -14,15 +14,24 @@
 #include "params.h"
 #include "ctl/rm/status.h"
 
-/* The next of the three byte strings, as much of it as is there. */
-static struct trace_bytes take_bytes(struct trace_bytes *rest, size_t n) {
-	struct trace_bytes bytes = { rest->data, n < rest->n ? n : rest->n };
-	size_t padded = (n + 7) & ~(size_t)7;
+/* Of /dev/nvidia-uvm. The numbers say nothing about sizes. The layouts are those of driver 595;
+ * older drivers have a few other ones (UVM_FREE had a length before the status). So an unknown
+ * status is not taken for a failure. */
+static void decode_uvm(struct trace_ioctl_job *job) {
+	const struct trace_params *params =
+		trace_params_find(PARAMS_UVM, job->number, -1, job->driver);
 
-	padded = padded < rest->n ? padded : rest->n;
-	rest->data += padded;
-	rest->n -= padded;
-	return bytes;
+	job->item->class = "uvm";
+	if (!params) {
+		trace_item_value(job->item, "command", VALUE_HEX, job->number);
+		return;
+	}
+	job->item->name = params->name;
+	trace_params_decode(job, params, job->before, job->after);
+	job->has_status = job->has_status && rm_status_name(job->status);
+	for (size_t i = 0; i < job->item->n_values; i++)
+		if (strcmp(job->item->values[i].name, "length") == 0)
+			job->item->size = (uint64_t)job->item->values[i].number;
 }
 
 /* Which file it was done to, as a value. */
@@ -65,14 +74,14 @@ void trace_decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl 
 	struct trace_bytes rest = { ioctl->bytes, ioctl->record.size - sizeof(*ioctl) };
 	unsigned long branch = strtoul(driver, NULL, 10);
 
-	job.before = take_bytes(&rest, ioctl->n_before);
-	job.after = take_bytes(&rest, ioctl->n_after);
-	job.inner = take_bytes(&rest, ioctl->n_inner);
+	job.before = trace_bytes_take(&rest, ioctl->n_before);
+	job.after = trace_bytes_take(&rest, ioctl->n_after);
+	job.inner = trace_bytes_take(&rest, ioctl->n_inner);
 	job.driver = branch > 0 && branch < TRACE_DRIVER_ANY ? (unsigned)branch : TRACE_DRIVER_ANY;
 	item->name = item->class = "ioctl";
 	if (ioctl->device == TRACE_DEVICE_UVM || ioctl->device == TRACE_DEVICE_UVM_TOOLS) {
 		job.number = ioctl->command;
-		trace_uvm_decode(&job);
+		decode_uvm(&job);
 	} else if (_IOC_TYPE(ioctl->command) == 'F' &&
 		   (ioctl->device == TRACE_DEVICE_CTL || ioctl->device == TRACE_DEVICE_GPU)) {
 		job.number = _IOC_NR(ioctl->command);

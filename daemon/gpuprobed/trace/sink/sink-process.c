@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,16 +25,20 @@
 
 #include "lib/base/file.h"
 #include "daemon/gpuprobed/settings/exclude.h"
-#include "daemon/gpuprobed/trace/source/foreign.h"
+#include "foreign.h"
 #include "daemon/gpuprobed/base/memfd.h"
 #include "daemon/gpuprobed/wire/process-facts.h"
-#include "session-private.h"
+#include "sink-private.h"
 
 #define PIDFD_EXIT (UINT64_C(1) << 3) /* PIDFD_INFO_EXIT */
 #define MEMBER_FRESH_MS                                                                            \
 	1000 /* that what /proc says is believed; in a trace of who may not trace all, one turn of \
 		the loop: rights change by an exec */
 #define MEMBER_GENERATIONS_MAX 16
+#define MEANT_DRAINS_MAX                                                                     \
+	8 /* parts of what hooks saw, more than their ring holds, to find the beginning of a \
+	     process */
+#define REFUSED_NS UINT64_C(1000000000)
 #define LEAVING_MAX 1024 /* processes without connections that are watched for their end */
 #define TARGET_LINGER 3 /* ticks after the end of a process, in which its last records come */
 
@@ -76,7 +79,7 @@ static bool session_may(const struct trace_session *session, const struct member
 
 static bool session_excludes(const struct trace_session *session,
 			     const struct process_facts *facts) {
-	return session->table->config && exclude_find(*session->table->config, facts);
+	return session->shared->config && exclude_find(*session->shared->config, facts);
 }
 
 static bool session_tell(struct trace_session *session, const struct trace_member *member,
@@ -121,7 +124,7 @@ static void member_refresh(struct trace_session *session, struct trace_member *m
 	struct process_facts facts;
 	bool renamed, execed;
 
-	member->checked = uv_now(session->table->loop);
+	member->checked = uv_now(session->shared->loop);
 	if (process_facts_read(&facts, pid, -1) < 0 || !status_read(pid, &status)) {
 		member->alive = false;
 		return;
@@ -155,7 +158,7 @@ static void session_prune(struct trace_session *session) {
 	session->last_member = NULL;
 	for (size_t i = table->n; i-- > 0;) {
 		struct number_entry *entry = hash_table_at(table, i);
-		struct trace_member *member = (struct trace_member *)(uintptr_t)entry->value;
+		struct trace_member *member = entry->pointer;
 
 		if (member->busy ||
 		    ((member->means || member->announced) && (!member->ended || member->alive)))
@@ -166,14 +169,13 @@ static void session_prune(struct trace_session *session) {
 }
 
 static struct trace_member *session_known(struct trace_session *session, pid_t pid) {
-	uint64_t *value;
+	struct trace_member *member = session->last_member;
 
-	if (session->last_member && session->last_member->facts.pid == pid)
-		return session->last_member;
-	value = pid > 0 ? number_map_find(&session->members, (uint64_t)pid) : NULL;
-	if (value)
-		session->last_member = (struct trace_member *)(uintptr_t)*value;
-	return value ? session->last_member : NULL;
+	if (!member || member->facts.pid != pid)
+		member = pid > 0 ? number_map_pointer(&session->members, (uint64_t)pid) : NULL;
+	if (member)
+		session->last_member = member;
+	return member;
 }
 
 static struct trace_member *session_add_member(struct trace_session *session, pid_t pid) {
@@ -183,8 +185,7 @@ static struct trace_member *session_add_member(struct trace_session *session, pi
 		session_prune(session);
 	member = session->members.table.n < SESSION_PROCESSES_MAX ? calloc(1, sizeof(*member))
 								  : NULL;
-	if (!member ||
-	    !number_map_add(&session->members, (uint64_t)pid, (uint64_t)(uintptr_t)member)) {
+	if (!member || !number_map_add_pointer(&session->members, (uint64_t)pid, member)) {
 		free(member);
 		return NULL;
 	}
@@ -204,7 +205,7 @@ static struct trace_member *session_member_at(struct trace_session *session, pid
 		if (member)
 			member_refresh(session, member, pid, generation);
 	} else if (!member->checked ||
-		   uv_now(session->table->loop) - member->checked >=
+		   uv_now(session->shared->loop) - member->checked >=
 			   (session->options->all_users ? MEMBER_FRESH_MS : 1)) {
 		member_refresh(session, member, pid, generation);
 		member->facts.pid = pid;
@@ -244,15 +245,28 @@ void session_descends(struct trace_session *session, pid_t pid, pid_t ancestor) 
 }
 
 void session_forget_all_facts(struct trace_session *session) {
-	for (size_t i = 0; i < session->members.table.n; i++)
-		((struct trace_member *)(uintptr_t)number_map_at(&session->members, i)->value)
-			->checked = 0;
+	for (size_t i = 0; i < session->members.table.n; i++) {
+		struct trace_member *member = number_map_at(&session->members, i)->pointer;
+
+		member->checked = 0;
+	}
 }
 
 bool trace_session_means(struct trace_session *session, pid_t pid) {
 	const struct trace_member *member = session_member(session, pid);
 
 	return member && member->means;
+}
+
+bool trace_session_meant(struct trace_session *session, pid_t pid, uint64_t time) {
+	for (int i = 0; i < MEANT_DRAINS_MAX; i++) {
+		if (trace_session_means(session, pid))
+			return true;
+		if (!session->hooks || time < session->hooks_read)
+			return false;
+		session->catch_up(session);
+	}
+	return trace_session_means(session, pid);
 }
 
 bool trace_session_missed(struct trace_session *session, pid_t pid) {
@@ -279,7 +293,7 @@ bool session_within_rate(struct trace_session *session, pid_t pid) {
 	member = session_member(session, pid);
 	if (!member)
 		return true;
-	now = uv_now(session->table->loop);
+	now = uv_now(session->shared->loop);
 	if (now - member->second >= 1000) {
 		member->second = now;
 		member->n_second = 0;
@@ -404,6 +418,45 @@ void trace_session_ended(struct trace_session *session, pid_t pid, int status, u
 
 /* ---- pids ---- */
 
+/* Whether there is something that only the shim tells. */
+static bool needs_shim(const struct trace_options *options) {
+	return options->shim && (!options->bpf || options->gpu);
+}
+
+void session_tell_refused(struct trace_session *session, bool last) {
+	const size_t n = session->refused.n;
+	char pids[128] = "", more[32] = "";
+	size_t n_text = 0;
+
+	if (!n || (!last && monotonic_now() - session->refused.since < REFUSED_NS))
+		return;
+	for (size_t i = 0; i < n && i < SESSION_REFUSED_SHOWN; i++)
+		n_text += (size_t)snprintf(pids + n_text, sizeof(pids) - n_text, "%s%d",
+					   i ? ", " : "", (int)session->refused.pids[i]);
+	if (n > SESSION_REFUSED_SHOWN)
+		snprintf(more, sizeof(more), " and %zu more", n - SESSION_REFUSED_SHOWN);
+	trace_session_missing(session, "process%s %s%s: %s", n > 1 ? "es" : "", pids, more,
+			      session->refused.why);
+	session->refused.n = 0;
+}
+
+void session_refused(struct trace_session *session, pid_t pid, const char *why) {
+	struct trace_member *member =
+		needs_shim(session->options) ? session_member(session, pid) : NULL;
+
+	if (session->finished || !member || !member->means || member->shim || member->refused)
+		return;
+	member->refused = true;
+	if (strcmp(session->refused.why, why) != 0)
+		session_tell_refused(session, true);
+	if (!session->refused.n)
+		session->refused.since = monotonic_now();
+	snprintf(session->refused.why, sizeof(session->refused.why), "%s", why);
+	if (session->refused.n < SESSION_REFUSED_SHOWN)
+		session->refused.pids[session->refused.n] = pid;
+	session->refused.n++;
+}
+
 /* Says what only the shim would tell of a process that has libcuda without it. One without libcuda
  * may be about to begin its program (`trace -- CMD`). */
 static void session_look_for_shim(struct trace_session *session, pid_t pid) {
@@ -411,7 +464,7 @@ static void session_look_for_shim(struct trace_session *session, pid_t pid) {
 	char *maps;
 	size_t n;
 
-	if (!options->shim || (options->bpf && !options->gpu))
+	if (!needs_shim(options))
 		return;
 	maps = foreign_read(pid, "maps", FOREIGN_MAPS_MAX, &n);
 	if (maps && strstr(maps, "/libcuda.so") && !strstr(maps, "/libgpuprobe-shim"))
@@ -502,8 +555,7 @@ static void session_look_at_leaving(struct trace_session *session, bool last) {
 
 	for (size_t i = 0; i < session->n_leaving; i++) {
 		struct trace_target *leaving = &session->leaving[i];
-		struct pollfd poll_fd = { .fd = leaving->pidfd, .events = POLLIN };
-		bool ended = leaving->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0;
+		const bool ended = pidfd_has_ended(leaving->pidfd);
 
 		if (ended)
 			trace_session_ended(session, leaving->pid, target_status(leaving->pidfd),
@@ -523,10 +575,8 @@ bool session_look_at_targets(struct trace_session *session, bool last) {
 
 	for (size_t i = 0; i < session->n_targets; i++) {
 		struct trace_target *target = &session->targets[i];
-		struct pollfd poll_fd = { .fd = target->pidfd, .events = POLLIN };
 
-		if (target->pidfd >= 0 && poll(&poll_fd, 1, 0) > 0 &&
-		    (last || ++target->ending > TARGET_LINGER)) {
+		if (pidfd_has_ended(target->pidfd) && (last || ++target->ending > TARGET_LINGER)) {
 			trace_session_ended(session, target->pid, target_status(target->pidfd),
 					    monotonic_now());
 			target->pidfd = fd_close(target->pidfd);
@@ -537,9 +587,7 @@ bool session_look_at_targets(struct trace_session *session, bool last) {
 }
 
 void session_deinit_processes(struct trace_session *session) {
-	for (size_t i = 0; i < session->members.table.n; i++)
-		free((void *)(uintptr_t)number_map_at(&session->members, i)->value);
-	number_map_deinit(&session->members);
+	number_map_free(&session->members);
 	number_map_deinit(&session->threads);
 	for (size_t i = 0; i < session->n_targets; i++)
 		fd_close(session->targets[i].pidfd);

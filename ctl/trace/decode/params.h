@@ -59,11 +59,6 @@ enum trace_params_table {
 	PARAMS_CONTROL,
 };
 
-struct trace_bytes {
-	const uint8_t *data;
-	size_t n;
-};
-
 /* An ioctl that is being decoded. */
 struct trace_ioctl_job {
 	struct trace_decoder *decoder;
@@ -80,6 +75,4 @@ const struct trace_params *trace_params_find(enum trace_params_table table, uint
 					     int64_t size, unsigned driver);
 void trace_params_decode(struct trace_ioctl_job *job, const struct trace_params *params,
 			 struct trace_bytes before, struct trace_bytes after);
-bool trace_bytes_read(struct trace_bytes bytes, size_t offset, size_t size, uint64_t *numberp);
 void trace_rm_decode(struct trace_ioctl_job *job);
-void trace_uvm_decode(struct trace_ioctl_job *job);

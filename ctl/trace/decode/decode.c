@@ -138,13 +138,6 @@ const char *trace_decoder_kernel(struct trace_decoder *decoder, uint32_t pid, ui
 	return text ? text->text : NULL;
 }
 
-const char *trace_decoder_function(struct trace_decoder *decoder, uint16_t function) {
-	const struct names_text *text =
-		names_text(decoder->names, TRACE_NAME_FUNCTION, 0, function, decoder->number);
-
-	return text ? text->text : NULL;
-}
-
 struct trace_value *trace_item_value(struct trace_item *item, const char *name,
 				     enum trace_value_kind kind, int64_t number) {
 	static _Thread_local struct trace_value nowhere;
@@ -160,16 +153,15 @@ static uint64_t since(const struct trace_decoder *decoder, uint64_t time) {
 	return time > decoder->about.monotonic ? time - decoder->about.monotonic : 0;
 }
 
-static void set_times(const struct trace_decoder *decoder, struct trace_item *item, uint64_t start,
-		      uint64_t end) {
+/* What all items have: kind, times and thread. */
+static void begin_item(const struct trace_decoder *decoder, struct trace_item *item,
+		       enum trace_item_kind kind, uint64_t start, uint64_t end, uint32_t pid,
+		       uint32_t tid) {
+	item->kind = kind;
 	item->start = since(decoder, start);
 	item->end = since(decoder, end);
 	if (item->end < item->start)
 		item->end = item->start;
-}
-
-static void set_thread(const struct trace_decoder *decoder, struct trace_item *item, uint32_t pid,
-		       uint32_t tid) {
 	item->pid = pid;
 	item->tid = tid;
 	item->process = names_process(decoder->names, pid, decoder->number);
@@ -186,11 +178,19 @@ static void set_stack(const struct trace_decoder *decoder, struct trace_item *it
 	}
 }
 
+/* The name of a function that no table has. */
+static void name_function(struct trace_decoder *decoder, uint16_t function,
+			  struct trace_item *item) {
+	const struct names_text *text =
+		names_text(decoder->names, TRACE_NAME_FUNCTION, 0, function, decoder->number);
+
+	item->name = item->base = text ? text->text : numbered(decoder, "cu#", function);
+	item->class = "other";
+}
+
 static void decode_call(struct trace_decoder *decoder, const struct trace_call *call,
 			struct trace_item *item) {
-	item->kind = EVENT_CALL;
-	set_times(decoder, item, call->start, call->end);
-	set_thread(decoder, item, call->pid, call->tid);
+	begin_item(decoder, item, EVENT_CALL, call->start, call->end, call->pid, call->tid);
 	set_stack(decoder, item, call->stack);
 	item->open = call->record.flags & TRACE_CALL_OPEN;
 	item->has_result = !(call->record.flags & (TRACE_CALL_OPEN | TRACE_CALL_NO_RESULT));
@@ -199,11 +199,7 @@ static void decode_call(struct trace_decoder *decoder, const struct trace_call *
 	item->sequence = call->sequence;
 	if (trace_decode_call(decoder, call, item))
 		return;
-	item->name = trace_decoder_function(decoder, call->function);
-	if (!item->name)
-		item->name = numbered(decoder, "cu#", call->function);
-	item->base = item->name;
-	item->class = "other";
+	name_function(decoder, call->function, item);
 	for (unsigned int i = 0; i < call->n_arguments; i++)
 		trace_item_value(item, numbered(decoder, "word", i), VALUE_HEX,
 				 (int64_t)call->words[i]);
@@ -211,9 +207,7 @@ static void decode_call(struct trace_decoder *decoder, const struct trace_call *
 
 static void decode_ioctl(struct trace_decoder *decoder, const struct trace_ioctl *ioctl,
 			 struct trace_item *item) {
-	item->kind = EVENT_IOCTL;
-	set_times(decoder, item, ioctl->start, ioctl->end);
-	set_thread(decoder, item, ioctl->pid, ioctl->tid);
+	begin_item(decoder, item, EVENT_IOCTL, ioctl->start, ioctl->end, ioctl->pid, ioctl->tid);
 	set_stack(decoder, item, ioctl->stack);
 	item->open = ioctl->record.flags & 1;
 	item->has_result = !item->open;
@@ -268,9 +262,7 @@ static void decode_event(struct trace_decoder *decoder, const struct trace_event
 	const char *text = (const char *)(event->words + event->n_words),
 		   *end = text + event->n_text;
 
-	item->kind = EVENT_HOOK;
-	set_times(decoder, item, event->start, event->end);
-	set_thread(decoder, item, event->pid, event->tid);
+	begin_item(decoder, item, EVENT_HOOK, event->start, event->end, event->pid, event->tid);
 	set_stack(decoder, item, event->stack);
 	item->cpu = event->cpu;
 	item->instant = event->record.flags & TRACE_EVENT_INSTANT;
@@ -298,10 +290,9 @@ static void decode_kernel(struct trace_decoder *decoder, const struct trace_kern
 						   kernel->function, decoder->number);
 	char name[32];
 
-	item->kind = EVENT_KERNEL;
+	begin_item(decoder, item, EVENT_KERNEL, kernel->start, kernel->end, kernel->pid,
+		   kernel->tid);
 	item->source = TRACE_SOURCE_GPU;
-	set_times(decoder, item, kernel->start, kernel->end);
-	set_thread(decoder, item, kernel->pid, kernel->tid);
 	item->class = "kernel";
 	item->sequence = kernel->sequence;
 	item->device = kernel->device;
@@ -349,10 +340,8 @@ static void decode_ctxsw(struct trace_decoder *decoder, const struct trace_ctxsw
 	const bool known = ctxsw->pid && ctxsw->pid != UINT32_MAX &&
 			   !(ctxsw->record.flags & TRACE_CTXSW_FOREIGN);
 
-	item->kind = EVENT_CTXSW;
+	begin_item(decoder, item, EVENT_CTXSW, ctxsw->start, ctxsw->end, known ? ctxsw->pid : 0, 0);
 	item->source = TRACE_SOURCE_GPU;
-	set_times(decoder, item, ctxsw->start, ctxsw->end);
-	set_thread(decoder, item, known ? ctxsw->pid : 0, 0);
 	item->instant = ctxsw->record.flags & TRACE_CTXSW_INSTANT;
 	item->open = ctxsw->record.flags & TRACE_CTXSW_OPEN;
 	item->class = "ctxsw";
@@ -384,9 +373,8 @@ static void decode_process(struct trace_decoder *decoder, const struct trace_pro
 	static const char *const names[] = { "seen", "fork", "exec", "exit" };
 	struct trace_value *value;
 
-	item->kind = EVENT_PROCESS;
-	set_times(decoder, item, process->time, process->time);
-	set_thread(decoder, item, process->pid, process->pid);
+	begin_item(decoder, item, EVENT_PROCESS, process->time, process->time, process->pid,
+		   process->pid);
 	item->instant = true;
 	item->name = item->base =
 		process->what < sizeof(names) / sizeof(*names) ? names[process->what] : "seen";
@@ -403,9 +391,7 @@ static void decode_process(struct trace_decoder *decoder, const struct trace_pro
 
 static void decode_clock(struct trace_decoder *decoder, const struct trace_clock *clock,
 			 struct trace_item *item) {
-	item->kind = EVENT_CLOCK;
-	set_times(decoder, item, clock->host_time, clock->host_time);
-	set_thread(decoder, item, clock->pid, 0);
+	begin_item(decoder, item, EVENT_CLOCK, clock->host_time, clock->host_time, clock->pid, 0);
 	item->instant = true;
 	item->name = item->base = item->class = "clock";
 	item->device = clock->device;
@@ -421,9 +407,7 @@ static void decode_lost(struct trace_decoder *decoder, const struct trace_lost *
 	char text[80];
 	int n;
 
-	item->kind = EVENT_LOST;
-	set_times(decoder, item, lost->time, lost->time);
-	set_thread(decoder, item, lost->pid, lost->tid);
+	begin_item(decoder, item, EVENT_LOST, lost->time, lost->time, lost->pid, lost->tid);
 	item->instant = true;
 	item->name = item->base = item->class = "lost";
 	item->count = lost->count;
@@ -438,9 +422,7 @@ static void decode_lost(struct trace_decoder *decoder, const struct trace_lost *
 
 static void decode_note(struct trace_decoder *decoder, const struct trace_note *note,
 			struct trace_item *item) {
-	item->kind = EVENT_NOTE;
-	set_times(decoder, item, note->time, note->time);
-	set_thread(decoder, item, note->pid, 0);
+	begin_item(decoder, item, EVENT_NOTE, note->time, note->time, note->pid, 0);
 	item->instant = true;
 	item->class = "note";
 	item->name = item->base = trace_decoder_text(
@@ -449,17 +431,10 @@ static void decode_note(struct trace_decoder *decoder, const struct trace_note *
 
 static void decode_counts(struct trace_decoder *decoder, const struct trace_counts *counts,
 			  struct trace_item *item) {
-	item->kind = EVENT_COUNTS;
-	set_times(decoder, item, counts->start, counts->end);
-	set_thread(decoder, item, counts->pid, 0);
+	begin_item(decoder, item, EVENT_COUNTS, counts->start, counts->end, counts->pid, 0);
 	item->counts = counts;
-	if (trace_decode_function(counts->function, item))
-		return;
-	item->name = trace_decoder_function(decoder, counts->function);
-	if (!item->name)
-		item->name = numbered(decoder, "cu#", counts->function);
-	item->base = item->name;
-	item->class = "other";
+	if (!trace_decode_function(counts->function, item))
+		name_function(decoder, counts->function, item);
 }
 
 bool trace_decoder_item(struct trace_decoder *decoder, const struct trace_record *record,

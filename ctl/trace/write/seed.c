@@ -16,6 +16,7 @@
 
 #include <errno.h>
 
+#include "ctl/trace/base/heap.h"
 #include "ctl/trace/base/item.h"
 #include "ctl/trace/base/out.h"
 
@@ -32,46 +33,14 @@ struct trace_writer {
 	FILE *file;
 	struct trace_out line, later;
 	uint64_t n_lines, n_pending_ever;
-	struct pending *heap;
-	size_t n, n_max;
+	struct trace_heap pending; /* of struct pending */
 };
 
-static bool goes_first(const struct pending *a, const struct pending *b) {
-	return a->time != b->time ? a->time < b->time
-				  : a->order > b->order; /* the inner one ends first */
-}
+static bool goes_first(const void *a, const void *b) {
+	const struct pending *x = a, *y = b;
 
-static int push(struct trace_writer *writer, struct pending pending) {
-	size_t i = writer->n;
-
-	if (writer->n == writer->n_max) {
-		size_t n_max = writer->n_max ? writer->n_max * 2 : 256;
-		struct pending *heap = reallocarray(writer->heap, n_max, sizeof(*heap));
-
-		if (!heap)
-			return -ENOMEM;
-		writer->heap = heap;
-		writer->n_max = n_max;
-	}
-	for (writer->n++; i && goes_first(&pending, &writer->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		writer->heap[i] = writer->heap[(i - 1) / 2];
-	writer->heap[i] = pending;
-	return 0;
-}
-
-static struct pending pop(struct trace_writer *writer) {
-	struct pending first = writer->heap[0], last = writer->heap[--writer->n];
-	size_t i = 0, child;
-
-	for (; (child = 2 * i + 1) < writer->n; i = child) {
-		child += child + 1 < writer->n &&
-			 goes_first(&writer->heap[child + 1], &writer->heap[child]);
-		if (!goes_first(&writer->heap[child], &last))
-			break;
-		writer->heap[i] = writer->heap[child];
-	}
-	writer->heap[i] = last;
-	return first;
+	return x->time != y->time ? x->time < y->time
+				  : x->order > y->order; /* the inner one ends first */
 }
 
 /* {"event_id":1,"ts":0.001000 and what follows */
@@ -88,11 +57,12 @@ static int write_line(struct trace_writer *writer, uint64_t time, const char *re
 }
 
 static int write_pending(struct trace_writer *writer, uint64_t until) {
+	struct pending pending;
 	int r = 0;
 
-	while (!r && writer->n && writer->heap[0].time <= until) {
-		struct pending pending = pop(writer);
-
+	while (!r && writer->pending.n &&
+	       ((const struct pending *)(const void *)writer->pending.entries)->time <= until) {
+		trace_heap_pop(&writer->pending, &pending, sizeof(pending), goes_first);
 		r = write_line(writer, pending.time, pending.text, strlen(pending.text));
 		free(pending.text);
 	}
@@ -138,7 +108,8 @@ static int write_at_end(struct trace_writer *writer, const struct trace_item *it
 
 	out_char(&writer->later, '\0');
 	pending.text = writer->later.failed ? NULL : strdup(writer->later.text);
-	r = pending.text ? push(writer, pending) : -ENOMEM;
+	r = pending.text ? trace_heap_push(&writer->pending, &pending, sizeof(pending), goes_first)
+			 : -ENOMEM;
 	if (r)
 		free(pending.text);
 	return r;
@@ -258,10 +229,13 @@ static int seed_open(struct trace_writer **writerp, FILE *file, const struct tra
 
 static int seed_close(struct trace_writer *writer, bool complete) {
 	int r = write_pending(writer, UINT64_MAX);
+	struct pending pending;
 
-	while (writer->n)
-		free(pop(writer).text);
-	free(writer->heap);
+	while (writer->pending.n) {
+		trace_heap_pop(&writer->pending, &pending, sizeof(pending), goes_first);
+		free(pending.text);
+	}
+	free(writer->pending.entries);
 	free(writer->line.text);
 	free(writer->later.text);
 	free(writer);

@@ -7,9 +7,11 @@
  * they came. So each record has a number, and the names that held at that number apply.
  */
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "ctl/trace/base/item.h"
 #include "proto/trace.h"
@@ -48,8 +50,34 @@ const struct trace_about *trace_decoder_about(const struct trace_decoder *decode
 char *trace_decoder_text(struct trace_decoder *decoder, const char *text, size_t n);
 /* The mangled name of a kernel by its handle, or NULL. Lives as long as the decoder. */
 const char *trace_decoder_kernel(struct trace_decoder *decoder, uint32_t pid, uint64_t handle);
-/* The name of a function that no table has, or NULL. */
-const char *trace_decoder_function(struct trace_decoder *decoder, uint16_t function);
+
+/* Bytes of a record: as many as are there, which may be fewer than they should be. */
+struct trace_bytes {
+	const uint8_t *data;
+	size_t n;
+};
+
+/* A little-endian number of at most 8 bytes. False if the bytes end before it does. */
+static inline bool trace_bytes_read(struct trace_bytes bytes, size_t offset, size_t size,
+				    uint64_t *numberp) {
+	uint64_t number = 0;
+
+	if (size > sizeof(number) || offset > bytes.n || size > bytes.n - offset)
+		return false;
+	memcpy(&number, bytes.data + offset, size);
+	*numberp = le64toh(number);
+	return true;
+}
+
+/* Takes the first n bytes, padded to 8, as far as they are there. */
+static inline struct trace_bytes trace_bytes_take(struct trace_bytes *rest, size_t n) {
+	const struct trace_bytes bytes = { rest->data, n < rest->n ? n : rest->n };
+	const size_t padded = (n + 7) & ~(size_t)7, taken = padded < rest->n ? padded : rest->n;
+
+	rest->data += taken;
+	rest->n -= taken;
+	return bytes;
+}
 
 /* The next value of an item, zeroed but for name, kind and number; what is over TRACE_VALUES_MAX is
  * written nowhere. */

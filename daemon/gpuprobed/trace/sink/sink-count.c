@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Counts calls for a trace with `aggregate` (session-private.h).
+ * Counts calls for a trace with `aggregate` (sink-private.h).
  *
  * Calls that are counted (`aggregate`). For each source, process and function there is what was
  * told last; what comes next is told as the difference, as soon as there is room, so that a slow
@@ -17,7 +17,7 @@
 
 #include "daemon/gpuprobed/trace/bpf/tally.h"
 #include "lib/function.h"
-#include "session-private.h"
+#include "sink-private.h"
 
 #define COUNT_PERIOD UINT64_C(200000000) /* nanoseconds */
 #define TALLIES_MAX 16384
@@ -91,7 +91,7 @@ static void session_prune_tallies(struct trace_session *session) {
 	session->pruned = monotonic_now();
 	for (size_t i = table->n; i-- > 0;) {
 		struct number_entry *entry = hash_table_at(table, i);
-		struct session_tally *tally = (struct session_tally *)(uintptr_t)entry->value;
+		struct session_tally *tally = entry->pointer;
 		const pid_t pid = (pid_t)(entry->key >> 16);
 
 		if (tally->sum && kill(pid, 0) < 0 && errno == ESRCH &&
@@ -104,16 +104,15 @@ static void session_prune_tallies(struct trace_session *session) {
 
 /* NULL: no room. */
 static struct session_tally *session_find_tally(struct trace_session *session, uint64_t key) {
-	uint64_t *known = number_map_find(&session->tallies, key);
-	struct session_tally *tally;
+	struct session_tally *tally = number_map_pointer(&session->tallies, key);
 
-	if (known)
-		return (struct session_tally *)(uintptr_t)*known;
+	if (tally)
+		return tally;
 	if (session->tallies.table.n >= TALLIES_MAX &&
 	    monotonic_now() - session->pruned >= COUNT_PERIOD)
 		session_prune_tallies(session);
 	tally = session->tallies.table.n < TALLIES_MAX ? calloc(1, sizeof(*tally)) : NULL;
-	if (!tally || !number_map_add(&session->tallies, key, (uint64_t)(uintptr_t)tally)) {
+	if (!tally || !number_map_add_pointer(&session->tallies, key, tally)) {
 		free(tally);
 		return NULL;
 	}
@@ -131,12 +130,12 @@ bool trace_session_counts(struct trace_session *session, enum trace_source sourc
 
 void trace_session_counts_anew(struct trace_session *session, enum trace_source source,
 			       uint32_t pid, uint16_t function) {
-	const uint64_t key = tally_key(source, pid, function),
-		       *known = number_map_find(&session->tallies, key);
+	const uint64_t key = tally_key(source, pid, function);
+	struct session_tally *tally = number_map_pointer(&session->tallies, key);
 
-	if (!known)
+	if (!tally)
 		return;
-	tally_free((struct session_tally *)(uintptr_t)*known);
+	tally_free(tally);
 	number_map_remove(&session->tallies, key);
 }
 
@@ -200,7 +199,7 @@ void session_tell_counts(struct trace_session *session, uint64_t now) {
 	session->counted = now;
 	for (size_t i = 0; i < session->tallies.table.n; i++) {
 		const struct number_entry *entry = number_map_at(&session->tallies, i);
-		struct session_tally *tally = (struct session_tally *)(uintptr_t)entry->value;
+		struct session_tally *tally = entry->pointer;
 
 		if (tally->sum)
 			tally_tell(session, tally, entry->key, tally->sum);
@@ -209,7 +208,6 @@ void session_tell_counts(struct trace_session *session, uint64_t now) {
 
 void session_deinit_counts(struct trace_session *session) {
 	for (size_t i = 0; i < session->tallies.table.n; i++)
-		tally_free((struct session_tally *)(uintptr_t)number_map_at(&session->tallies, i)
-				   ->value);
+		tally_free(number_map_at(&session->tallies, i)->pointer);
 	number_map_deinit(&session->tallies);
 }
