@@ -563,7 +563,10 @@ def test_old_targets():
 
 def test_raised_targets():
     """A program that needs sm_90 is put into PTX for sm_80, too, on a GPU that has it; PTX for less than sm_70 is refused, and stays as it is."""
-    for name, clusters, reason in ("sm_80", {0: 64, 1: 64, 2: 64, 3: 64}, ""), ("sm_50", {}, "the module's is for sm_50"):
+    for name, clusters, reason in (
+        ("sm_80", {0: 64, 1: 64, 2: 64, 3: 64}, ""),
+        ("sm_50", {}, "needs PTX for sm_70 or newer with 64-bit addresses, the module's is for sm_50"),
+    ):
         with Daemon() as daemon:
             daemon.attach("--kernel", "k", object=os.path.join(BUILD, "tests/e2e/objects/cluster.bpf.o"))
             with Live(daemon, load=f"file 0 {SOURCE}/tests/targets/{name}.ptx") as live:
