@@ -158,8 +158,8 @@ bool ctl_find_file(char path[static 4096], const char *installed, const char *be
 /* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is
  * to be seen that is in the way. */
 const char *ctl_process_lacks(int64_t pid);
-/* Says so if it is the number of a thread; what: the option that gave it. Returns -1 to go on, or
- * the exit status. */
+/* Says so if it is the number of a thread, or none that a process can have; what: the option that
+ * gave it. Returns -1 to go on, or the exit status. */
 int ctl_check_pid(const char *what, int64_t pid);
 /* Which libraries a process has mapped. False: that is not to be seen, as it is another user's, or
  * gone. */

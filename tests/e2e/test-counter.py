@@ -393,7 +393,8 @@ def test_filters():
         ended = subprocess.Popen(["true"])
         ended.wait()
         for command in ("attach", COUNTER, "--pid"), ("trace", "-p"):
-            equal(daemon.try_ctl(*command, str(ended.pid)), (5, "", f"gpuprobectl: there is no process {ended.pid}\n"))
+            for pid in ended.pid, 2**31 - 1, 2**31, 2**32 + os.getpid(), 2**63 - 1:  # the last three are no process ids
+                equal(daemon.try_ctl(*command, str(pid)), (5, "", f"gpuprobectl: there is no process {pid}\n"))
         for arguments in right:
             ids = daemon.attach("--kernel", "vectorAdd", *arguments)
             run(daemon)
