@@ -379,14 +379,11 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 
 int command_map(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "list", map_list, CTL_TITLE "map list" },
-		{ "dump", map_dump, CTL_TITLE "map dump" },
-		{ "update", ctl_map_update, CTL_TITLE "map update" },
-		{ "delete", ctl_map_delete, CTL_TITLE "map delete" },
-		{ "export", ctl_map_export, CTL_TITLE "map export" },
-		{ "unexport", ctl_map_unexport, CTL_TITLE "map unexport" },
-		{ "exports", ctl_map_exports, CTL_TITLE "map exports" },
+		{ "list", map_list },           { "dump", map_dump },
+		{ "update", ctl_map_update },   { "delete", ctl_map_delete },
+		{ "export", ctl_map_export },   { "unexport", ctl_map_unexport },
+		{ "exports", ctl_map_exports }, {},
 	};
 
-	return ctl_verb(ctl, argc, argv, help, "map", verbs, sizeof(verbs) / sizeof(*verbs));
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }

@@ -297,9 +297,10 @@ static int test(struct ctl *ctl, int argc, char **argv) {
 
 int command_pass(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "list", list, CTL_TITLE "pass list" },
-		{ "test", test, CTL_TITLE "pass test" },
+		{ "list", list },
+		{ "test", test },
+		{},
 	};
 
-	return ctl_verb(ctl, argc, argv, help, "pass", verbs, sizeof(verbs) / sizeof(*verbs));
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }

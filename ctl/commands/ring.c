@@ -198,8 +198,9 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 
 int command_ring(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "read", ring_read, CTL_TITLE "ring read" },
+		{ "read", ring_read },
+		{},
 	};
 
-	return ctl_verb(ctl, argc, argv, help, "ring", verbs, sizeof(verbs) / sizeof(*verbs));
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }
