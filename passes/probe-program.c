@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 #include "probe-context.h"
-#include "ptx-inline.h"
+#include "lib/ptx/ptx-inline.h"
 
 #define PROGRAM_HEADER ".version 9.9\n.target sm_999\n.address_size 64\n"
 #define CONSTANT_BANK 65536

@@ -9,7 +9,7 @@
  * __memcapture__N.
  */
 
-#include "ptx-edit.h"
+#include "lib/ptx/ptx-edit.h"
 
 enum {
 	_PROBE_E_SUCCESS,

@@ -20,7 +20,7 @@
 #include "ctl/base/ctl.h"
 #include "lib/json.h"
 #include "lib/pass/pass-run.h"
-#include "passes/ptx-module.h"
+#include "lib/ptx/ptx-module.h"
 #include "lib/varlink/varlink-json.h"
 
 static const char help[] =
