@@ -219,6 +219,12 @@ json_object *ctl_cell_list(json_object *object, const char *member); /* "1,2", o
 void ctl_print_columns(const struct ctl_column *columns, json_object *list, int64_t limit);
 void ctl_print_time(int64_t microseconds);
 const char *ctl_string(json_object *object, const char *key);
+/* The bytes of a string in base64, from malloc(); NULL if it is none. */
+unsigned char *ctl_decode(json_object *text, size_t *n_datap);
+struct value_types;
+/* The types of a map, of BTF in base64. Without BTF that can be read, values are shown in
+ * hexadecimal. Returns the exit status. */
+int ctl_value_types(json_object *btf, struct value_types **typesp);
 json_object *ctl_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #define CTL_DECLARE(name, text) int command_##name(struct ctl *ctl, int argc, char **argv);
