@@ -38,20 +38,25 @@ def page(name):
     return read(DOCS, name + ".scd").replace("\\", "")
 
 
+def words_after(*command):
+    """What completion is told may come next: commands and options."""
+    return [line.removesuffix("=") for line in output(CTL, *command, "--words").splitlines()]
+
+
 def commands():
-    """Commands of gpuprobectl with their verbs, as its help names them: {command: [verb, ...]}."""
-    found = {}
-    for line in output(CTL, "--help").splitlines():
-        match = re.match(r"  ([a-z]+)((?: [a-z]+)?)(?: |$)", line)
-        if not match:
-            continue
-        verbs = found.setdefault(match[1], [])
-        if match[2]:
-            verbs.append(match[2].strip())
-        also = re.search(r"; also: ([a-z, ]+)$", line)
-        if also:
-            verbs += [verb.strip() for verb in also[1].split(",")]
+    """Commands of gpuprobectl with their verbs, from its tables: {command: [verb, ...]}."""
+    names = [word for word in words_after() if not word.startswith("-")]
+    found = {name: [word for word in words_after(name) if not word.startswith("-")] for name in names}
+    found["trace"].append("report")
     return found
+
+
+def completed(*words):
+    """What bash completion offers behind these words."""
+    code = '. "$1"; COMP_WORDS=(gpuprobectl "${@:2}"); COMP_CWORD=$(($# - 1)); _gpuprobectl; printf "%s\\n" "${COMPREPLY[@]}"'
+    env = {**os.environ, "PATH": f"{os.path.dirname(CTL)}:{os.environ['PATH']}"}
+    command = ["bash", "-c", code, "bash", os.path.join(SOURCE, "ctl/completion/gpuprobectl.bash"), *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=True).stdout.splitlines()
 
 
 class Docs(unittest.TestCase):
@@ -77,16 +82,19 @@ class Docs(unittest.TestCase):
     def test_commands(self):
         found = commands()
         self.assertIn("export", found["map"])
-        text, completion = page("gpuprobectl.1"), read(SOURCE, "ctl/completion/gpuprobectl.bash")
+        self.assertGreater(len(found), 15)
+        text = page("gpuprobectl.1")
+        self.missing("what completion offers", found, "\n".join(completed("")))
         for command, verbs in found.items():
             self.missing("docs/gpuprobectl.1.scd", [f"*{command}"] if not verbs else [], text)
-            self.missing("the completion", [command, *verbs], completion)
+            self.missing(f"what completion offers behind {command}", verbs, "\n".join(completed(command, "")))
+            self.missing(f"gpuprobectl {command} --help", verbs, output(CTL, command, "--help"))
             for verb in verbs:
                 with self.subTest(command=command, verb=verb):
                     self.assertRegex(text, rf"\*{command} (\w+\|)*{verb}\*|\*{command} \w+\*\|\*{verb}\*|\*{command} {verb}")
 
     def test_command_options(self):
-        text, completion = page("gpuprobectl.1"), read(SOURCE, "ctl/completion/gpuprobectl.bash")
+        text, told, offered = page("gpuprobectl.1"), set(), set()
         for command, verbs in commands().items():
             for words in [[command]] + [[command, verb] for verb in verbs]:
                 done = subprocess.run([CTL, *words, "--help"], capture_output=True, text=True, timeout=30, check=False)
@@ -94,7 +102,11 @@ class Docs(unittest.TestCase):
                     self.assertTrue(done.stdout.startswith("Usage:"), done)
                     found = options_of(re.sub(r"gpuprobe(d|-\w+) --[\w-]+", "", done.stdout)) - GLOBAL
                     self.missing("docs/gpuprobectl.1.scd", found, text)
-                    self.missing("the completion", found, completion)
+                    own = set(completed(*words, "--")) - GLOBAL
+                    self.missing(f"gpuprobectl {' '.join(words)} --help", own, "\n".join(found))
+                    told |= found
+                    offered |= own
+        self.missing("what completion offers", told, "\n".join(offered))
 
     def test_interface(self):
         """The page is made of the interface: all of it."""

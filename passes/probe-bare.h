@@ -5,7 +5,7 @@
  * Private to the pass `probe`: puts the bare functions beside the probed ones (probe_options.bare).
  */
 
-#include "ptx-edit.h"
+#include "lib/ptx/ptx-edit.h"
 
 struct probe_bare_call {
 	uint32_t caller, callee; /* indexes in module->functions */

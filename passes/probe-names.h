@@ -7,7 +7,7 @@
  * are sorted.
  */
 
-#include "ptx-module.h"
+#include "lib/ptx/ptx-module.h"
 
 struct probe_names {
 	const struct ptx_body *body; /* borrowed */

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 
 #include "probe-context.h"
-#include "ptx-inline.h"
+#include "lib/ptx/ptx-inline.h"
 
 #define PROGRAM_HEADER ".version 9.9\n.target sm_999\n.address_size 64\n"
 #define CONSTANT_BANK 65536
@@ -163,14 +163,16 @@ static int check_symbol(struct program_set *set, const struct probe_program *pro
 }
 
 /*
- * Can the module hold the program at all? A .target may be raised where the same PTX means the
- * same: floating point before sm_20 is another, and warps of PTX for less than sm_70 may count on
- * it that their threads run together, for which drivers look at the target that machine code was
- * made from.
+ * Can the module hold the program at all? A .target is raised only where the same PTX means the
+ * same for both. Floating point differs before sm_20. Below sm_70 the threads of a warp may rely on
+ * running together, and drivers look at the target that machine code was made from. A target with a
+ * suffix, as in sm_90a, means one architecture alone.
  */
 static int check_target(struct program_set *set, const struct probe_program *program) {
 	const struct ptx_target *target = &set->module->target;
-	bool alike = target->number >= RAISE_TARGET_MIN && program->target < RAISE_TARGET_END;
+	const uint32_t least = program->target < RAISE_TARGET_END ? RAISE_TARGET_MIN
+			       : target->suffix                   ? program->target
+								  : RAISE_TARGET_END;
 
 	if (set->capability && program->target > set->capability) {
 		ptx_error_set(set->error, set->module->text, target->range.offset,
@@ -178,17 +180,13 @@ static int check_target(struct program_set *set, const struct probe_program *pro
 			      probe_program_label(program), program->target, set->capability);
 		return PROBE_E_TARGET;
 	}
-	alike |= target->number >= RAISE_TARGET_END && !target->suffix;
-	if (set->module->address_size == 64 && (alike || program->target <= target->number))
+	if (set->module->address_size == 64 && target->number >= least)
 		return 0;
 	ptx_error_set(set->error, set->module->text, target->range.offset,
 		      "program %.80s needs PTX for sm_%u or newer with 64-bit addresses, "
 		      "the module's is for %.*s with %u-bit ones",
-		      probe_program_label(program),
-		      alike || target->number < RAISE_TARGET_MIN ? RAISE_TARGET_MIN
-								 : program->target,
-		      (int)target->range.length, set->module->text + target->range.offset,
-		      set->module->address_size);
+		      probe_program_label(program), least, (int)target->range.length,
+		      set->module->text + target->range.offset, set->module->address_size);
 	return PROBE_E_TARGET;
 }
 

@@ -4,7 +4,7 @@
 /* Private to the pass `probe`: replaces a call. */
 
 #include "probe-names.h"
-#include "ptx-edit.h"
+#include "lib/ptx/ptx-edit.h"
 
 /*
  * Puts bytes where a direct call stands. Its arguments stay declared and written, which does no

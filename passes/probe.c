@@ -37,7 +37,7 @@
 #include "probe-program.h"
 #include "probe-site.h"
 #include "probe-stub.h"
-#include "ptx-inline.h"
+#include "lib/ptx/ptx-inline.h"
 
 #define INLINE_MAX 16384 /* bytes of programs that are put into a function */
 #define LOCAL_MAX                                                                               \

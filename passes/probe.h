@@ -9,8 +9,8 @@
  * __memcapture__N.
  */
 
+#include "lib/ptx/ptx-edit.h"
 #include "proto/point.h"
-#include "ptx-edit.h"
 
 enum {
 	_PROBE_E_SUCCESS,

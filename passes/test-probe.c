@@ -358,6 +358,12 @@ static void test_target(void **state) {
 	one.target = 52;
 	expect_error(".version 6.0 .target sm_60 .address_size 32 .entry k { ret; }", &one, 1,
 		     PROBE_E_TARGET, "32-bit");
+	one.target = 90; /* PTX for sm_70 would do: its target could be raised */
+	expect_error(".version 7.0 .target sm_62 .address_size 64 .entry k { ret; }", &one, 1,
+		     PROBE_E_TARGET, "program cuda__p needs PTX for sm_70 or newer");
+	one.target = 100;
+	expect_error(".version 8.0 .target sm_90a .address_size 64 .entry k { ret; }", &one, 1,
+		     PROBE_E_TARGET, "program cuda__p needs PTX for sm_100 or newer");
 	one.target = 90;
 	trial.programs = &one;
 	trial.options.capability = 80;

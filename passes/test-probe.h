@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "probe.h"
-#include "ptx-inline.h"
+#include "lib/ptx/ptx-inline.h"
 
 #define HEADER ".version 7.0\n.target sm_80\n.address_size 64\n"
 #define FUNCTION(name) \

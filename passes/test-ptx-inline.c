@@ -8,7 +8,7 @@
 
 #include "test-probe.h"
 
-#include "ptx-inline.h"
+#include "lib/ptx/ptx-inline.h"
 
 #define SLOT ".visible .global .align 8 .u64 __gpuprobe_o1_m0;\n"
 #define BEGIN(name) ".func (.param .b64 r) " name "(\n\t.param .b64 ctx\n)\n{\n"

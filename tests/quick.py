@@ -18,6 +18,7 @@ import time
 # Which suites test a folder. The longest prefix counts; a file under no prefix concerns the suite "tests" alone, which always runs.
 SUITES = {
     "lib/": ["lib", "varlink", "daemon", "worker", "fatbin", "bpf", "trace", "ctl", "ctl+trace", "fuzz", "e2e"],
+    "lib/ptx/": ["passes", "ptxpass", "worker", "sim", "ctl", "fuzz", "e2e"],
     "lib/varlink/": ["varlink", "daemon", "e2e"],
     "proto/": ["proto", "passes", "worker", "bpf", "sim", "trace", "shim", "daemon", "ctl", "fuzz", "docs", "e2e"],
     "passes/": ["passes", "ptxpass", "worker", "fuzz", "e2e"],

@@ -57,7 +57,6 @@ ROOMS = {
     "ctl/trace": ["base", "decode", "read", "write", "report", "."],
 }
 KNOWN = {
-    "ctl -> passes": 1,
     "daemon/gpuprobed -> daemon/translator": 1,
     "daemon/gpuprobed -> passes": 1,
     "daemon/gpuprobed: settings -> metrics": 1,
@@ -66,7 +65,6 @@ KNOWN = {
     "daemon/gpuprobed: settings -> workers": 1,
     "daemon/translator: check -> .": 3,
     "daemon/translator: emit -> .": 2,
-    "lib -> passes": 1,
     "shim: graph -> patch": 1,
     "shim: module -> patch": 4,
     "shim: trace -> module": 2,

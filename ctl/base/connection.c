@@ -290,8 +290,8 @@ static int invalid_argument(const char *method, const char *subject, json_object
 	if (!strcmp(method, "Trace"))
 		return invalid_trace_argument(parameter, reason);
 	if (!strcmp(method, "UpdateMap") ||
-	    !strcmp(method, "DeleteMap")) /* they are no options: KEY, VALUE, FLAGS */
-		return ctl_fail(CTL_USAGE, "the %s for the map %s: %s", parameter, subject, reason);
+	    !strcmp(method, "DeleteMap")) /* no options, and the command line was checked here */
+		return ctl_fail(CTL_ERROR, "the %s for the map %s: %s", parameter, subject, reason);
 	if (!strncmp(parameter, "host_targets", strlen("host_targets")))
 		parameter = "host-target";
 	if (!strcmp(method, "ExportMap"))

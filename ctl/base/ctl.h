@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "commands.h"
 #include "lib/varlink/varlink-client.h"
 
 enum ctl_exit {
@@ -44,6 +45,7 @@ struct ctl {
 	bool pipe_ignored, child_ignored; /* SIGPIPE and SIGCHLD were, when we were started; they
 					     are not here */
 	sigset_t mask; /* of then */
+	char title[48]; /* of the command that runs: "gpuprobectl: map dump"; "": none so far */
 };
 
 /* options.c */
@@ -76,6 +78,7 @@ struct ctl_option {
 struct ctl_command_line {
 	const char *help; /* its text */
 	const struct ctl_option *options; /* NULL: none of its own */
+	const struct ctl_command *verbs; /* what its first argument may be; NULL: something else */
 	json_object *parameters; /* borrowed; for options with a key */
 	void *userdata; /* for take() */
 	enum {
@@ -97,14 +100,16 @@ int ctl_parse(struct ctl *ctl, int argc, char **argv, struct ctl_command_line *l
 int ctl_take_option(const struct ctl_command_line *line, const struct ctl_option *option,
 		    const char *value);
 
-/* A command, or the verb of one: `map dump`. */
+/* A command, or the verb of one: `map dump`. {} ends a table. */
 struct ctl_command {
 	const char *name;
 	int (*run)(struct ctl *ctl, int argc, char **argv);
-	char title[32]; /* its argv[0], which getopt puts before what it says */
+	bool is_default; /* the verb that runs where none is given */
 };
-int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun,
-	     const struct ctl_command *verbs, size_t n);
+/* Runs the command that the first argument names. Its argv[0] is "gpuprobectl: map dump", which
+ * messages begin with. Returns the exit status. */
+int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help,
+	     const struct ctl_command *verbs);
 /* Where the first argument stands that is no option which all commands have; argc: nowhere, or
  * behind an option of another kind or a "--". */
 int ctl_first_argument(int argc, char **argv);
@@ -158,8 +163,8 @@ bool ctl_find_file(char path[static 4096], const char *installed, const char *be
 /* process.c: why nothing may be probed in a process; continues "process 4711 ...". NULL: nothing is
  * to be seen that is in the way. */
 const char *ctl_process_lacks(int64_t pid);
-/* Says so if it is the number of a thread; what: the option that gave it. Returns -1 to go on, or
- * the exit status. */
+/* Says so if it is the number of a thread, or none that a process can have; what: the option that
+ * gave it. Returns -1 to go on, or the exit status. */
 int ctl_check_pid(const char *what, int64_t pid);
 /* Which libraries a process has mapped. False: that is not to be seen, as it is another user's, or
  * gone. */
@@ -214,25 +219,14 @@ json_object *ctl_cell_list(json_object *object, const char *member); /* "1,2", o
 void ctl_print_columns(const struct ctl_column *columns, json_object *list, int64_t limit);
 void ctl_print_time(int64_t microseconds);
 const char *ctl_string(json_object *object, const char *key);
+/* The bytes of a string in base64, from malloc(); NULL if it is none. */
+unsigned char *ctl_decode(json_object *text, size_t *n_datap);
+struct value_types;
+/* The types of a map, of BTF in base64. Without BTF that can be read, values are shown in
+ * hexadecimal. Returns the exit status. */
+int ctl_value_types(json_object *btf, struct value_types **typesp);
 json_object *ctl_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* one file each */
-int command_attach(struct ctl *ctl, int argc, char **argv);
-int command_detach(struct ctl *ctl, int argc, char **argv);
-int command_list(struct ctl *ctl, int argc, char **argv);
-int command_status(struct ctl *ctl, int argc, char **argv);
-int command_why(struct ctl *ctl, int argc, char **argv);
-int command_metrics(struct ctl *ctl, int argc, char **argv);
-int command_map(struct ctl *ctl, int argc, char **argv);
-int command_kernel(struct ctl *ctl, int argc, char **argv);
-int command_ring(struct ctl *ctl, int argc, char **argv);
-int command_run(struct ctl *ctl, int argc, char **argv);
-int command_log(struct ctl *ctl, int argc, char **argv);
-int command_program(struct ctl *ctl, int argc, char **argv);
-int command_cache(struct ctl *ctl, int argc, char **argv);
-int command_pass(struct ctl *ctl, int argc, char **argv);
-int command_trace(struct ctl *ctl, int argc, char **argv);
+#define CTL_DECLARE(name, text) int command_##name(struct ctl *ctl, int argc, char **argv);
+CTL_COMMANDS(CTL_DECLARE)
 int command_trace_report(struct ctl *ctl, int argc, char **argv);
-int command_hook(struct ctl *ctl, int argc, char **argv);
-int command_doctor(struct ctl *ctl, int argc, char **argv);
-int command_shim(struct ctl *ctl, int argc, char **argv);

@@ -63,6 +63,8 @@ int ctl_usage(const char *format, ...) {
 }
 
 #define OPTIONS_MAX 48 /* of a command */
+/* Completion gives it to any command. It is in no table, so it shortens no other option. */
+#define OPTION_WORDS "--words"
 
 static char fault[256]; /* what is wrong with the option that getopt refused */
 
@@ -297,6 +299,18 @@ int ctl_take_option(const struct ctl_command_line *line, const struct ctl_option
 	return -1;
 }
 
+/*
+ * For completion: prints what may come next, a word a line. "--count=" is an option that wants a
+ * value. Returns CTL_OK.
+ */
+static int print_words(const struct ctl_command_line *line, const struct option *options) {
+	for (const struct ctl_command *verb = line->verbs; verb && verb->name; verb++)
+		puts(verb->name);
+	for (; options->name; options++)
+		printf("--%s%s\n", options->name, options->has_arg == required_argument ? "=" : "");
+	return CTL_OK;
+}
+
 static int check_arguments(int argc, char **argv, const struct ctl_command_line *line) {
 	const char *command = argv[0] + strlen(CTL_TITLE);
 
@@ -322,6 +336,8 @@ int ctl_parse(struct ctl *ctl, int argc, char **argv, struct ctl_command_line *l
 	while (r < 0 && (value = getopt_long(argc, argv, quiet, options, NULL)) >= 0) {
 		const struct ctl_option *own = line->options;
 
+		if (value == '?' && !strcmp(argv[optind - 1], OPTION_WORDS))
+			return print_words(line, options);
 		if (value == '?' || value == ':')
 			refuse_option(value, argv[optind - 1], letters, options);
 		while (own && own->name &&
@@ -358,11 +374,32 @@ int ctl_no_options(struct ctl *ctl, int argc, char **argv, const char *help) {
 	return ctl_parse(ctl, argc, argv, &(struct ctl_command_line){ .help = help });
 }
 
-int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const char *noun,
-	     const struct ctl_command *verbs, size_t n) {
-	struct ctl_command_line line = { .help = help, .arguments = CTL_ANY, .stops = true };
-	struct suggestion suggestion = {};
+/* Says that there is no command of the suggestion's name, or that one is wanted. */
+static int refuse_command(const char *help, const struct ctl_command *verbs,
+			  const struct suggestion *suggestion) {
+	const char *noun = command_name();
 	char all[96] = "";
+
+	if (suggestion->wanted)
+		return ctl_usage("%s%s command %s%s", *noun ? noun : "there is",
+				 *noun ? " has no" : " no", suggestion->wanted,
+				 suggest_text(suggestion));
+	if (!*noun) {
+		fputs(help, stderr);
+		return CTL_USAGE;
+	}
+	for (size_t i = 0; verbs[i].name; i++)
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " or " : "",
+			 verbs[i].name);
+	return ctl_usage("%s: %s?", noun, all);
+}
+
+int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help,
+	     const struct ctl_command *verbs) {
+	struct ctl_command_line line = {
+		.help = help, .verbs = verbs, .arguments = CTL_ANY, .stops = true
+	};
+	struct suggestion suggestion = {};
 	int first, r;
 
 	r = ctl_parse(ctl, argc, argv, &line);
@@ -371,17 +408,21 @@ int ctl_verb(struct ctl *ctl, int argc, char **argv, const char *help, const cha
 	first = optind;
 	optind = 0; /* getopt starts over */
 	suggestion.wanted = argv[first];
-	for (size_t i = 0; i < n; i++) {
-		if (first < argc && !strcmp(argv[first], verbs[i].name)) {
-			argv[first] = program_invocation_name = (char *)verbs[i].title;
-			return verbs[i].run(ctl, argc - first, argv + first);
+	for (const struct ctl_command *verb = verbs; verb->name; verb++) {
+		const size_t n = strlen(ctl->title);
+
+		if (first == argc) {
+			if (verb->is_default)
+				return verb->run(ctl, 1, argv);
+			continue;
 		}
-		if (first < argc)
-			suggest_add(&suggestion, verbs[i].name);
-		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " or " : "",
-			 verbs[i].name);
+		suggest_add(&suggestion, verb->name);
+		if (strcmp(argv[first], verb->name) != 0)
+			continue;
+		snprintf(ctl->title + n, sizeof(ctl->title) - n, "%s%s", n ? " " : CTL_TITLE,
+			 verb->name);
+		argv[first] = program_invocation_name = ctl->title;
+		return verb->run(ctl, argc - first, argv + first);
 	}
-	if (first == argc)
-		return ctl_usage("%s: %s?", noun, all);
-	return ctl_usage("%s has no command %s%s", noun, argv[first], suggest_text(&suggestion));
+	return refuse_command(help, verbs, &suggestion);
 }

@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "lib/base64.h"
 #include "lib/json.h"
+#include "value.h"
 
 /* The member as a string; "" if it is absent or null. Valid as long as @object. */
 const char *ctl_string(json_object *object, const char *key) {
@@ -316,4 +318,24 @@ void ctl_print_time(int64_t microseconds) {
 		fputs(text, stdout);
 	else
 		putchar('?');
+}
+
+unsigned char *ctl_decode(json_object *text, size_t *n_datap) {
+	unsigned char *data;
+
+	if (!text || base64_decode(json_object_get_string(text),
+				   (size_t)json_object_get_string_len(text), &data, n_datap))
+		return NULL;
+	return data;
+}
+
+int ctl_value_types(json_object *btf, struct value_types **typesp) {
+	size_t n_data = 0;
+	unsigned char *data = ctl_decode(btf, &n_data);
+	int r = value_types_new(typesp, n_data ? data : NULL, n_data);
+
+	if (r == -EINVAL)
+		r = value_types_new(typesp, NULL, 0);
+	free(data);
+	return r ? ctl_fail(CTL_ERROR, "%s", strerror(-r)) : CTL_OK;
 }

@@ -16,7 +16,9 @@ int ctl_check_pid(const char *what, int64_t pid) {
 	long long process = pid;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/proc/%lld/status", (long long)pid);
+	if (pid > INT32_MAX) /* which no process has: pid_t is no larger */
+		return ctl_fail(CTL_NOT_FOUND, "there is no process %lld", process);
+	snprintf(path, sizeof(path), "/proc/%lld/status", process);
 	file = fopen(path, "re");
 	if (!file)
 		return -1; /* whether there is one, the daemon knows: it may see more than we do */

@@ -134,13 +134,11 @@ static int clear(struct ctl *ctl, int argc, char **argv) {
 
 int command_cache(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "status", status, CTL_TITLE "cache status" },
-		{ "list", list, CTL_TITLE "cache list" },
-		{ "clear", clear, CTL_TITLE "cache clear" },
+		{ "status", status, .is_default = true },
+		{ "list", list },
+		{ "clear", clear },
+		{},
 	};
 
-	if (ctl_first_argument(argc, argv) < argc)
-		return ctl_verb(ctl, argc, argv, help, "cache", verbs,
-				sizeof(verbs) / sizeof(*verbs));
-	return status(ctl, argc, argv);
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }

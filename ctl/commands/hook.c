@@ -214,10 +214,11 @@ static int hook_test(struct ctl *ctl, int argc, char **argv) {
 
 int command_hook(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "list", hook_list, CTL_TITLE "hook list" },
-		{ "test", hook_test, CTL_TITLE "hook test" },
-		{ "status", hook_status, CTL_TITLE "hook status" },
+		{ "list", hook_list },
+		{ "test", hook_test },
+		{ "status", hook_status },
+		{},
 	};
 
-	return ctl_verb(ctl, argc, argv, help, "hook", verbs, sizeof(verbs) / sizeof(*verbs));
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }

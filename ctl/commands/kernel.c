@@ -126,6 +126,9 @@ static int show(struct ctl *ctl, json_object *consume_parameters, const char *su
 	return CTL_OK;
 }
 
+/* For completion and suggestions: options may stand before the verb, so run() looks at it. */
+static const struct ctl_command kernel_verbs[] = { { "list" }, { "show" }, {} };
+
 /* Reads the options; *instructionp is in argv. Returns -1 to go on, or the exit status. */
 static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 		 const char **instructionp) {
@@ -136,6 +139,7 @@ static int parse(struct ctl *ctl, int argc, char **argv, json_object *parameters
 	};
 	struct ctl_command_line line = { .help = kernel_help,
 					 .options = options,
+					 .verbs = kernel_verbs,
 					 .parameters = parameters,
 					 .arguments = CTL_ANY };
 
@@ -161,8 +165,8 @@ static int run(struct ctl *ctl, int argc, char **argv, json_object *parameters,
 		return ctl_usage("kernel list takes no argument and no --instruction");
 	if (!strcmp(verb, "show"))
 		return ctl_usage("kernel show takes one kernel, or --instruction");
-	suggest_add(&suggestion, "list");
-	suggest_add(&suggestion, "show");
+	for (const struct ctl_command *known = kernel_verbs; known->name; known++)
+		suggest_add(&suggestion, known->name);
 	return *verb ? ctl_usage("kernel has no command %s%s", verb, suggest_text(&suggestion))
 		     : ctl_usage("kernel: list or show?");
 }

@@ -41,28 +41,18 @@ struct target {
 /* Asks for the map and its types. Returns the exit status. */
 static int find(struct ctl *ctl, const char *name, struct target *target) {
 	struct varlink_reply reply;
-	unsigned char *btf = NULL;
-	size_t n_btf = 0;
-	json_object *text;
 	int r;
 
 	r = ctl_call(ctl, "ShowMap", varlink_json_pack("map", json_string(name), NULL), name,
 		     CTL_TIMEOUT_MS, &reply);
 	if (r)
 		return r;
-	text = json_member(reply.parameters, "btf");
-	if (text)
-		base64_decode(json_object_get_string(text),
-			      (size_t)json_object_get_string_len(text), &btf, &n_btf);
 	target->key_type = (uint32_t)json_int_of(reply.parameters, "btf_key_type");
 	target->value_type = (uint32_t)json_int_of(reply.parameters, "btf_value_type");
-	r = value_types_new(&target->types, n_btf ? btf : NULL, n_btf);
-	if (r == -EINVAL)
-		r = value_types_new(&target->types, NULL, 0);
-	free(btf);
+	r = ctl_value_types(json_member(reply.parameters, "btf"), &target->types);
 	target->map = json_object_get(json_member(reply.parameters, "map"));
 	varlink_reply_deinit(&reply);
-	return r ? ctl_fail(CTL_ERROR, "%s", strerror(-r)) : CTL_OK;
+	return r;
 }
 
 /* Puts the bytes of what was typed into the parameters. Returns the exit status. */

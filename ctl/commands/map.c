@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base64.h"
 #include "ctl/base/ctl.h"
 #include "export.h"
 #include "map-update.h"
@@ -124,22 +123,12 @@ struct dump {
 	int64_t pid; /* of the entry before */
 };
 
-/* Bytes of a string in base64. NULL if it is none. */
-static unsigned char *decode(json_object *text, size_t *n_datap) {
-	unsigned char *data;
-
-	if (!text || base64_decode(json_object_get_string(text),
-				   (size_t)json_object_get_string_len(text), &data, n_datap))
-		return NULL;
-	return data;
-}
-
 /* Makes JSON of a value in base64. False if it is not base64, or without memory. */
 static bool read_value(struct dump *dump, uint32_t type, json_object *text, json_object **valuep) {
 	unsigned char *data;
 	size_t n_data;
 
-	data = decode(text, &n_data);
+	data = ctl_decode(text, &n_data);
 	if (!data)
 		return false;
 	*valuep = value_json(dump->types, type, data, n_data);
@@ -245,9 +234,7 @@ static bool print_entry_json(struct dump *dump, json_object *entry) {
 
 /* Takes types and sizes from the first reply, and begins the output. Returns the exit status. */
 static int dump_begin(struct dump *dump, json_object *parameters) {
-	json_object *map = json_member(parameters, "map"), *text = json_member(parameters, "btf");
-	unsigned char *btf = NULL;
-	size_t n_btf = 0;
+	json_object *map = json_member(parameters, "map");
 	int r;
 
 	dump->not_carried = json_member(map, "carried") &&
@@ -256,14 +243,10 @@ static int dump_begin(struct dump *dump, json_object *parameters) {
 	if (!dump->raw) {
 		dump->key_type = (uint32_t)json_int_of(parameters, "btf_key_type");
 		dump->value_type = (uint32_t)json_int_of(parameters, "btf_value_type");
-		btf = decode(text, &n_btf);
 	}
-	r = value_types_new(&dump->types, n_btf ? btf : NULL, n_btf);
-	if (r == -EINVAL)
-		r = value_types_new(&dump->types, NULL, 0);
-	free(btf);
+	r = ctl_value_types(dump->raw ? NULL : json_member(parameters, "btf"), &dump->types);
 	if (r)
-		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
+		return r;
 	if (!dump->ctl->json)
 		value_types_set_namer(dump->types, names_of, &dump->names);
 	dump->section = value_types_is_section(dump->types, dump->value_type);
@@ -379,14 +362,11 @@ static int map_dump(struct ctl *ctl, int argc, char **argv) {
 
 int command_map(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "list", map_list, CTL_TITLE "map list" },
-		{ "dump", map_dump, CTL_TITLE "map dump" },
-		{ "update", ctl_map_update, CTL_TITLE "map update" },
-		{ "delete", ctl_map_delete, CTL_TITLE "map delete" },
-		{ "export", ctl_map_export, CTL_TITLE "map export" },
-		{ "unexport", ctl_map_unexport, CTL_TITLE "map unexport" },
-		{ "exports", ctl_map_exports, CTL_TITLE "map exports" },
+		{ "list", map_list },           { "dump", map_dump },
+		{ "update", ctl_map_update },   { "delete", ctl_map_delete },
+		{ "export", ctl_map_export },   { "unexport", ctl_map_unexport },
+		{ "exports", ctl_map_exports }, {},
 	};
 
-	return ctl_verb(ctl, argc, argv, help, "map", verbs, sizeof(verbs) / sizeof(*verbs));
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }

@@ -20,8 +20,8 @@
 #include "ctl/base/ctl.h"
 #include "lib/json.h"
 #include "lib/pass/pass-run.h"
+#include "lib/ptx/ptx-module.h"
 #include "proto/point.h"
-#include "passes/ptx-module.h"
 #include "lib/varlink/varlink-json.h"
 
 static const char help[] =
@@ -296,9 +296,10 @@ static int test(struct ctl *ctl, int argc, char **argv) {
 
 int command_pass(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "list", list, CTL_TITLE "pass list" },
-		{ "test", test, CTL_TITLE "pass test" },
+		{ "list", list },
+		{ "test", test },
+		{},
 	};
 
-	return ctl_verb(ctl, argc, argv, help, "pass", verbs, sizeof(verbs) / sizeof(*verbs));
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }

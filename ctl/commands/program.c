@@ -111,7 +111,7 @@ static int show(struct ctl *ctl, int argc, char **argv) {
 }
 
 int command_program(struct ctl *ctl, int argc, char **argv) {
-	static const struct ctl_command verbs[] = { { "show", show, CTL_TITLE "program show" } };
+	static const struct ctl_command verbs[] = { { "show", show }, {} };
 
-	return ctl_verb(ctl, argc, argv, program_help, "program", verbs, 1);
+	return ctl_verb(ctl, argc, argv, program_help, verbs);
 }

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/base64.h"
 #include "ctl/base/ctl.h"
 #include "names.h"
 #include "lib/json.h"
@@ -51,21 +50,11 @@ struct reader {
  * --type names they are shown nevertheless.
  */
 static int begin(struct reader *reader, json_object *parameters) {
-	json_object *text = json_member(parameters, "btf");
-	unsigned char *btf = NULL;
-	size_t n_btf = 0;
-	int r;
+	int r = ctl_value_types(reader->raw ? NULL : json_member(parameters, "btf"),
+				&reader->types);
 
-	if (text && !reader->raw &&
-	    base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
-			  &btf, &n_btf))
-		n_btf = 0;
-	r = value_types_new(&reader->types, n_btf ? btf : NULL, n_btf);
-	if (r == -EINVAL)
-		r = value_types_new(&reader->types, NULL, 0);
-	free(btf);
 	if (r)
-		return ctl_fail(CTL_ERROR, "%s", strerror(-r));
+		return r;
 	if (!reader->ctl->json)
 		value_types_set_namer(reader->types, names_of, &reader->names);
 	if (reader->raw)
@@ -151,13 +140,13 @@ static int take_records(json_object *parameters, void *userdata) {
 	json_object *text = json_member(parameters, "batches");
 	struct reader *reader = userdata;
 	int r = reader->types ? CTL_OK : begin(reader, parameters);
-	unsigned char *data = NULL;
-	size_t n_data = 0;
+	unsigned char *data;
+	size_t n_data;
 
 	if (r || !text)
 		return r;
-	if (base64_decode(json_object_get_string(text), (size_t)json_object_get_string_len(text),
-			  &data, &n_data))
+	data = ctl_decode(text, &n_data);
+	if (!data)
 		return ctl_fail(CTL_ERROR, "the daemon sent records that are not base64");
 	r = print_batches(reader, data, n_data);
 	free(data);
@@ -198,8 +187,9 @@ static int ring_read(struct ctl *ctl, int argc, char **argv) {
 
 int command_ring(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "read", ring_read, CTL_TITLE "ring read" },
+		{ "read", ring_read },
+		{},
 	};
 
-	return ctl_verb(ctl, argc, argv, help, "ring", verbs, sizeof(verbs) / sizeof(*verbs));
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }

@@ -83,7 +83,7 @@ static void tell_no_kernel(struct ctl *ctl, const char *kernel) {
 static void tell_nothing(const struct ctl *ctl, int64_t pid) {
 	const char *lacks = pid ? ctl_process_lacks(pid) : NULL;
 
-	if (pid && (pid > INT32_MAX || (kill((pid_t)pid, 0) < 0 && errno == ESRCH)))
+	if (pid && kill((pid_t)pid, 0) < 0 && errno == ESRCH)
 		lacks = "is not there any more, or never was";
 	if (lacks && !ctl->json)
 		ctl_tell("nothing is remembered; process %lld %s", (long long)pid, lacks);

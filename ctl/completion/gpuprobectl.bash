@@ -6,6 +6,11 @@ _gpuprobectl_plain() {
 	LC_ALL=C grep -xE '[A-Za-z0-9_.:@%+,/-]+'
 }
 
+# What may come behind these words, a word a line; an option that wants a value ends with "=".
+_gpuprobectl_words() {
+	gpuprobectl "$@" --words 2>/dev/null | LC_ALL=C grep -xE '(--)?[a-z-]+=?'
+}
+
 # A column of a table that gpuprobectl prints, without its header; nothing if there is no daemon.
 _gpuprobectl_column() {
 	gpuprobectl "${@:2}" 2>/dev/null | awk -v column="$1" 'NR > 1 { print $column }' | _gpuprobectl_plain
@@ -25,8 +30,7 @@ _gpuprobectl_profiles() {
 _gpuprobectl_classes="launch memory transfer sync module graph stream event context device ipc query other all"
 
 _gpuprobectl() {
-	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command= noun= i
-	local global="--json --pretty --session --socket --help --version"
+	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command= noun= words ending= i
 
 	COMPREPLY=()
 	# "--kernel=x" comes as three words
@@ -76,9 +80,6 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 list | sort -u)" -- "$word")
 		return
 		;;
-	--export | --host-target | --as | --help-text | --unit | --label | --bucket)
-		return
-		;;
 	--merge)
 		mapfile -t COMPREPLY < <(compgen -W "sum latest" -- "$word")
 		return
@@ -124,146 +125,66 @@ _gpuprobectl() {
 		mapfile -t COMPREPLY < <(compgen -W "kprobe/ kretprobe/ memcapture/ kprobe/dev: kretprobe/dev: memcapture/dev: kprobe/__memcapture" -- "$word")
 		return
 		;;
-	--kernel | --program | --comm | --grid | --block | --device | --threads | --ring-size | --instruction | --type | --count | -n)
+	--kernel | -n)
 		return
 		;;
 	esac
 
-	case $command in
-	"")
-		mapfile -t COMPREPLY < <(compgen -W "attach detach list status why kernel program map metrics ring run log trace hook pass shim doctor cache $global" -- "$word")
+	# what the program itself says: its commands, their verbs and options
+	words=$(_gpuprobectl_words ${command:+"$command"})
+	[[ $command == trace ]] && words+=$'\nreport'
+	if [[ -n $noun ]] && grep -qxF -e "$noun" <<<"$words"; then
+		words=$(_gpuprobectl_words "$command" "$noun")
+	fi
+	[[ -n $noun ]] && words=$(grep '^-' <<<"$words")
+	grep -qxF -e "$previous=" <<<"$words" && return # a value of which nothing is known
+	words=${words//=/}
+
+	# arguments
+	case "$command $noun" in
+	"attach "* | "run "*)
+		ending=.o
 		;;
-	attach)
-		if [[ $word == -* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--kernel --program --point --spaces --pid --comm --exe --uid
-				--engine --threads --ring-size --shared --host-target --export $global" -- "$word")
-		else
-			compopt -o filenames 2>/dev/null
-			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")
-		fi
+	"pass test")
+		ending=.ptx
 		;;
-	run)
-		if [[ $word == -* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--grid --block --count --device --program --threads --ring-size $global" -- "$word")
-		else
-			compopt -o filenames 2>/dev/null
-			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.o' -- "$word")
-		fi
+	"shim enable" | "shim cdi")
+		ending=.so
 		;;
-	detach)
-		mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 1 list) --all $global" -- "$word")
+	"trace report")
+		ending=*
 		;;
-	why)
-		mapfile -t COMPREPLY < <(compgen -W "--pid --kernel $global" -- "$word")
+	"trace "*)
+		[[ $word == -* ]] || mapfile -t COMPREPLY < <(compgen -W "report" -- "$word"; compgen -c -- "$word")
 		;;
-	kernel)
-		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "list show $global" -- "$word")
-		elif [[ $noun == list ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--pid $global" -- "$word")
-		else
-			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 1 kernel list) --instruction $global" -- "$word")
-		fi
+	"detach "*)
+		words+=" $(_gpuprobectl_column 1 list)"
 		;;
-	program)
-		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "show $global" -- "$word")
-		else
-			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 list) $global" -- "$word")
-		fi
+	"kernel show")
+		words+=" $(_gpuprobectl_column 1 kernel list)"
 		;;
-	map)
-		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "list dump update delete export unexport exports $global" -- "$word")
-		elif [[ $noun == list ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--wide $global" -- "$word")
-		elif [[ $noun == dump ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
-				--per-process --merge --nonzero --raw $global" -- "$word")
-		elif [[ $noun == update || $noun == delete ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list) $global" -- "$word")
-		elif [[ $noun == unexport ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 2 map exports) $global" -- "$word")
-		elif [[ $noun == export ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 3 map list)
-				--as --help-text --type --unit --label --bucket --sm --merge --nonzero $global" -- "$word")
-		else
-			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
-		fi
+	"program show")
+		words+=" $(_gpuprobectl_column 3 list)"
 		;;
-	metrics)
-		mapfile -t COMPREPLY < <(compgen -W "--prometheus $global" -- "$word")
+	"map dump" | "map update" | "map delete" | "map export")
+		words+=" $(_gpuprobectl_column 3 map list)"
 		;;
-	ring)
-		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "read $global" -- "$word")
-		elif [[ $noun == read ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_rings)
-				--follow --count --type --raw $global" -- "$word")
-		fi
+	"map unexport")
+		words+=" $(_gpuprobectl_column 2 map exports)"
 		;;
-	pass)
-		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "list test $global" -- "$word")
-		elif [[ $noun == test && $word == -* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--pass --kernel --pass-dir $global" -- "$word")
-		elif [[ $noun == test ]]; then
-			compopt -o filenames 2>/dev/null
-			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.ptx' -- "$word")
-		else
-			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
-		fi
+	"ring read")
+		words+=" $(_gpuprobectl_rings)"
 		;;
-	doctor)
-		mapfile -t COMPREPLY < <(compgen -W "--only --root $global" -- "$word")
-		;;
-	cache)
-		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "status list clear $global" -- "$word")
-		else
-			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
-		fi
-		;;
-	shim)
-		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "enable disable status cdi $global" -- "$word")
-		elif [[ ( $noun == enable || $noun == cdi ) && $word != -* ]]; then
-			compopt -o filenames 2>/dev/null
-			mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.so' -- "$word")
-		else
-			mapfile -t COMPREPLY < <(compgen -W "--root $global" -- "$word")
-		fi
-		;;
-	trace)
-		if [[ $noun == report && $word == -* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--summary --top --timeline --gaps --layers --leaks --latency --kernels --ctxsw --errors --histogram --all --pid --events --from --to --format --output $global" -- "$word")
-		elif [[ $noun == report ]]; then
-			compopt -o filenames 2>/dev/null
-			mapfile -t COMPREPLY < <(compgen -f -- "$word")
-		elif [[ $word == -* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "--pid --follow --events --output --save --format --count --hist --summary --interval --discover
-				--min-dur --errors --sample --rate --cgroup --uid --comm --stacks --kernel --gpu --ctxsw --backend --probe --profile --no-extras
-				--buffer --duration $global" -- "$word")
-		else
-			mapfile -t COMPREPLY < <(compgen -W "report" -- "$word"; compgen -c -- "$word")
-		fi
-		;;
-	hook)
-		if [[ -z $noun ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "list test status $global" -- "$word")
-		elif [[ $noun == status ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
-		else
-			mapfile -t COMPREPLY < <(compgen -W "$(_gpuprobectl_column 1 hook list) $global" -- "$word")
-		fi
-		;;
-	log)
-		mapfile -t COMPREPLY < <(compgen -W "--follow --object $global" -- "$word")
-		;;
-	*)
-		mapfile -t COMPREPLY < <(compgen -W "$global" -- "$word")
+	"hook list" | "hook test")
+		words+=" $(_gpuprobectl_column 1 hook list)"
 		;;
 	esac
+	if [[ -n $ending && $word != -* ]]; then
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X "!*$ending" -- "$word")
+	elif ((!${#COMPREPLY[@]})); then
+		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+	fi
 }
 
 complete -F _gpuprobectl gpuprobectl

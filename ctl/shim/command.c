@@ -346,11 +346,12 @@ static int shim_cdi(struct ctl *ctl, int argc, char **argv) {
 
 int command_shim(struct ctl *ctl, int argc, char **argv) {
 	static const struct ctl_command verbs[] = {
-		{ "enable", shim_enable, CTL_TITLE "shim enable" },
-		{ "disable", shim_disable, CTL_TITLE "shim disable" },
-		{ "status", shim_status, CTL_TITLE "shim status" },
-		{ "cdi", shim_cdi, CTL_TITLE "shim cdi" },
+		{ "enable", shim_enable },
+		{ "disable", shim_disable },
+		{ "status", shim_status },
+		{ "cdi", shim_cdi },
+		{},
 	};
 
-	return ctl_verb(ctl, argc, argv, help, "shim", verbs, sizeof(verbs) / sizeof(*verbs));
+	return ctl_verb(ctl, argc, argv, help, verbs);
 }

@@ -346,6 +346,8 @@ class Rest(Case):
                 ),
                 "",
             )
+            for pid in "2147483648", "9223372036854775807":  # of no process
+                self.assertEqual(self.ctl(*command, "--pid", pid, status=NOT_FOUND, stderr=f"there is no process {pid}"), "")
         self.ctl("why", "--kernel=none", "--pid", "4194305", stderr="nothing is remembered; process 4194305 is not there any more, or never was")
 
     def test_options_twice(self):

@@ -11,15 +11,13 @@
 #include "command.h"
 
 int command_trace(struct ctl *ctl, int argc, char **argv) {
-	static const struct ctl_command verbs[] = { { "report", command_trace_report,
-						      CTL_TITLE "trace report" } };
+	static const struct ctl_command verbs[] = { { "report", command_trace_report }, {} };
 	struct trace_command trace = { .ctl = ctl };
 	int r;
 
 	r = ctl_first_argument(argc, argv);
 	if (r < argc && !strcmp(argv[r], verbs[0].name))
-		return ctl_verb(ctl, argc, argv, "", "trace", verbs,
-				sizeof(verbs) / sizeof(*verbs));
+		return ctl_verb(ctl, argc, argv, "", verbs);
 	trace.parameters = json_object_new_object();
 	r = trace_options(&trace, argc, argv);
 	if (r < 0)

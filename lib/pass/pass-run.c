@@ -37,7 +37,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/text.h"
 #include "lib/json.h"
-#include "passes/ptx-module.h"
+#include "lib/ptx/ptx-module.h"
 
 #define PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define FILE_SIZE_MAX (UINT64_C(64) << 20) /* that a pass may write */

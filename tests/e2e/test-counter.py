@@ -393,7 +393,8 @@ def test_filters():
         ended = subprocess.Popen(["true"])
         ended.wait()
         for command in ("attach", COUNTER, "--pid"), ("trace", "-p"):
-            equal(daemon.try_ctl(*command, str(ended.pid)), (5, "", f"gpuprobectl: there is no process {ended.pid}\n"))
+            for pid in ended.pid, 2**31 - 1, 2**31, 2**32 + os.getpid(), 2**63 - 1:  # the last three are no process ids
+                equal(daemon.try_ctl(*command, str(pid)), (5, "", f"gpuprobectl: there is no process {pid}\n"))
         for arguments in right:
             ids = daemon.attach("--kernel", "vectorAdd", *arguments)
             run(daemon)
@@ -561,6 +562,22 @@ def test_old_targets():
         check("program cuda__hash_count needs PTX for sm_70 or newer with 64-bit addresses, the module's is for sm_50" in reasons[0], reasons)
 
 
+def test_raised_targets():
+    """A program that needs sm_90 is put into PTX for sm_80, too, on a GPU that has it; PTX for less than sm_70 is refused, and stays as it is."""
+    for name, clusters, reason in (
+        ("sm_80", {0: 64, 1: 64, 2: 64, 3: 64}, ""),
+        ("sm_50", {}, "needs PTX for sm_70 or newer with 64-bit addresses, the module's is for sm_50"),
+    ):
+        with Daemon() as daemon:
+            daemon.attach("--kernel", "k", object=os.path.join(BUILD, "tests/e2e/objects/cluster.bpf.o"))
+            with Live(daemon, load=f"file 0 {SOURCE}/tests/targets/{name}.ptx") as live:
+                live.launch(1, "k")
+                equal(live.do("sum"), [THREADS], name)
+            equal({e["key"]: e["value"] for e in daemon.dump("clusters", "--nonzero")}, clusters, name)
+            (outcome,) = daemon.why()
+            check(reason in outcome["reason"] and bool(reason) == bool(outcome["reason"]), outcome)
+
+
 if __name__ == "__main__":
     main(
         [
@@ -597,5 +614,6 @@ if __name__ == "__main__":
             test_past_the_end,
             test_stop_while_running,
             test_old_targets,
+            test_raised_targets,
         ]
     )

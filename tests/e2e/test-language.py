@@ -236,6 +236,29 @@ def test_helpers():
         equal(r["comm"], "language_driver"[:15], "comm")
 
 
+def test_cluster():
+    """A launch without a cluster size has a cluster for each block. tests/gpu/real.py has clusters of two blocks."""
+    with Daemon() as daemon:
+        daemon.attach(object=obj("cluster"))
+        run(daemon, "vectorAdd", "--grid", "3,4,2", "--block", "8,2,4", same=False)
+        blocks = {x + 8 * y + 64 * z: 64 for x in range(3) for y in range(4) for z in range(2)}
+        equal(values(daemon, "clusters", "--nonzero"), blocks)
+        equal(probed(daemon), [])
+
+
+def test_cluster_on_older_gpu():
+    """The program is refused on a GPU without clusters, in one line. The kernel runs as ever."""
+    if GPU:
+        return  # the CPU driver alone can play an older one
+    with Daemon() as daemon:
+        daemon.attach(object=obj("cluster"))
+        status, out, err, _ = daemon.run(DRIVER, "vectorAdd", GPUPROBE_SIM_SM="80")
+        equal((status, err), (0, ""), out)
+        (reason,) = probed(daemon)
+        equal(reason.split("transform: ")[-1], "program cuda__cluster needs a GPU of sm_90 or newer, this one is sm_80")
+        equal(values(daemon, "clusters", "--nonzero"), {})
+
+
 # ---- maps ----
 
 

@@ -30,8 +30,9 @@ def results(daemon):
 
 
 def refused(daemon, words, *arguments, status=1):
-    done = daemon.ctl("map", *arguments, status=None)
-    check(words in done and len(done.splitlines()) == 1, f"{done!r} does not say {words!r}")
+    got, out, error = daemon.try_ctl("map", *arguments)
+    equal((got, out), (status, ""), f"{arguments}: {error}")
+    check(words in error and len(error.splitlines()) == 1, f"{error!r} does not say {words!r}")
 
 
 def attach(daemon):
@@ -183,15 +184,18 @@ def test_bad_input():
             ("a value is missing", "update", "settings", "0", "{.factor ="),
             ("is not a whole number", "update", "settings", "zero", "{}"),
             ("expected 40 bytes in hexadecimal", "update", "settings", "0", "hex 01 02"),
-            ("noexist", "update", "settings", "0", "{}", "noexist"),
-            ("cannot be deleted", "delete", "settings", "0"),
-            ("is a ring", "update", "ring", "0", "1"),
-            ("there is no map nothing", "update", "nothing", "0", "1"),
             ("is none of any, noexist and exist", "update", "settings", "0", "{}", "never"),
             ("takes a map, a key and a value", "update", "settings", "0"),
             ("takes a map and a key", "delete", "settings"),
         ):
-            refused(daemon, words, *arguments)
+            refused(daemon, words, *arguments, status=2)
+        for status, words, *arguments in (
+            (1, "noexist, and the map has such an element", "update", "settings", "0", "{}", "noexist"),
+            (1, "cannot be deleted", "delete", "settings", "0"),
+            (1, "is a ring", "update", "ring", "0", "1"),
+            (5, "there is no map nothing", "update", "nothing", "0", "1"),
+        ):
+            refused(daemon, words, *arguments, status=status)
         equal(daemon.ctl("map", "update", "live", "0", "hex 01 02 00 00 00 00 00 00"), "")
         equal(daemon.dump("live")[0]["value"], 0x201)
         equal(daemon.ctl("map", "update", "--json", "live", "0", "7"), "{}\n")

@@ -45,6 +45,17 @@ def test_entry():
         equal(daemon.count_of(), 3 * THREADS, "of a process that is gone")
 
 
+def test_cluster():
+    """Patches of programs that need a newer GPU: they count where it is one, and are refused in one line where it is not."""
+    for sm, clusters in [("90", {0: 64, 1: 64, 2: 64, 3: 64})] + ([] if GPU else [("80", {})]):
+        with sass_daemon() as daemon:
+            daemon.attach("--engine", "sass", object=obj("cluster"))
+            with Live(daemon, GPUPROBE_SIM_SM=sm) as live:
+                live.launch(1)
+                equal({e["key"]: e["value"] for e in daemon.dump("clusters", "--nonzero")}, clusters, sm)
+                equal([reason.split("transform: ")[-1] for reason in reasons(daemon)], [] if clusters else ["the programs need sm_90, the device is sm_80"])
+
+
 def test_prefix():
     """The prefix cuda_ of a section is left out where no kernel has it, and what the host has written is there for the patch."""
     with sass_daemon() as daemon:

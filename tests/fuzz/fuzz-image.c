@@ -17,7 +17,7 @@
 
 #include "daemon/worker/fatbin/fatbin.h"
 #include "daemon/worker/image/image-job.h"
-#include "passes/ptx-module.h"
+#include "lib/ptx/ptx-module.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -34,6 +34,7 @@ CONTEXT_DIES = {"shapes/device_assert"}  # what was counted, and the last kernel
 KERNELS = {
     "shapes/many_streams": 65,
     "shapes/callbacks": 8,
+    "shapes/clusters": 3,
     "shapes/cooperative": 1,
     "shapes/surface": 2,
     "shapes/surface one": 1,

@@ -2,10 +2,11 @@
 """Real code: what it prints is the same bare and probed, at entries, returns and memory instructions."""
 
 import os
+import re
 import subprocess
 import sys
 
-from session import Session, expect
+from session import Session, Skipped, expect
 
 # Loads what Triton compiled as PTX, which is the driver's to compile: this is how a PTX-only user of it runs.
 TRITON = """
@@ -64,6 +65,37 @@ class RealCode:
                     probed[f"{name} {section}"] = {"count": total, "kernels": len(kernels)}
                     if count and name != "child" and not total:
                         raise AssertionError(f"{name} with {section}: nothing was counted: {session.ctl('why').stdout[:500]}")
+
+    def test_clusters(self):
+        """Threads by the id of their cluster, for clusters of two blocks: what the program has worked out on the host."""
+        program = self.program("shapes-clusters")
+        for engine in "ptx", "sass":
+            with Session(self, "--engine=auto") as session:
+                session.ctl("attach", self.build / "tests/e2e/objects/cluster.bpf.o", "--kernel", "pairs", "--engine", engine)
+                process = session.start(program)
+                out, err = process.communicate(timeout=120)
+                if process.returncode == 77:
+                    raise Skipped(out.strip().removeprefix("skipped: "))
+                expect(f"{engine}: exit status", (process.returncode, err if process.returncode else ""), (0, ""))
+                lines = re.findall(r"^cluster (\d+) (\d+) (\d+): (\d+) threads$", out, re.M)
+                want = {int(x) + 8 * int(y) + 64 * int(z): int(threads) for x, y, z, threads in lines}
+                expect(f"{engine}: clusters that the program had", len(want), 24)
+                entries = session.json("map", "dump", "clusters", "--nonzero")["entries"]
+                got = {int(entry["key"]): int(entry["value"]) for entry in entries}
+                expect(f"{engine}: threads of each cluster; {session.ctl('why').stdout[:500]}", got, want)
+
+    def test_cluster_in_older_ptx(self):
+        """A module of PTX for sm_80 alone holds a program that needs sm_90: on a GPU that has clusters its target is raised."""
+        threads, block = 4 * 256, 256
+        with Session(self) as session:
+            session.ctl("attach", self.build / "tests/e2e/objects/cluster.bpf.o", "--kernel", "vectorAdd")
+            session.run(self.program("vec_add_ptx80"), "--threads", threads, "--block", block, "--launches", 2)
+            outcomes = session.json("why")["outcomes"]
+            if any("needs a GPU of sm_90" in outcome["reason"] for outcome in outcomes):
+                raise Skipped("no GPU of sm_90 or newer")
+            entries = session.json("map", "dump", "clusters", "--nonzero")["entries"]
+            got = {int(entry["key"]): int(entry["value"]) for entry in entries}
+            expect(f"threads of each block; {outcomes}", got, {i: 2 * block for i in range(threads // block)})
 
     def python(self, code, section, module):
         """Runs it bare and probed; its count."""

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "passes/ptx-module.h"
+#include "lib/ptx/ptx-module.h"
 #include "sim-cuda.h"
 
 #define SIM_WARP 32

@@ -5,7 +5,7 @@
 
 #include "daemon/worker/compiler/compiler.h"
 #include "daemon/worker/fatbin/fatbin.h"
-#include "passes/ptx-module.h"
+#include "lib/ptx/ptx-module.h"
 
 enum image_build_error {
 	_IMAGE_BUILD_E_SUCCESS,

@@ -15,7 +15,7 @@
 
 #include "daemon/worker/compiler/cubin.h"
 #include "passes/probe.h"
-#include "passes/ptx-edit.h"
+#include "lib/ptx/ptx-edit.h"
 
 #define ENOUGH 64 /* registers of a thread, for any block */
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "passes/ptx-module.h"
+#include "lib/ptx/ptx-module.h"
 
 /*
  * A block has 65536 registers, so with 64 for each thread it can have 1024 threads, as many as

@@ -17,8 +17,8 @@
  * through six instructions.
  *
  * ptxas never inlines a function, and a call by the ABI costs more than a counter. So the bodies of
- * programs stand in the function itself where they can (passes/ptx-inline.h); long ones are called,
- * so that a function of many attachments stays in the instruction cache.
+ * programs stand in the function itself where they can (lib/ptx/ptx-inline.h); long ones are
+ * called, so that a function of many attachments stays in the instruction cache.
  *
  * Symbols have the hash of the text in them, which is taken while they have zeros there. Two images
  * are then never mistaken for one another by a library that knows functions by their names.
@@ -35,7 +35,7 @@
 #include "proto/kernel-id.h"
 #include "patch-fields.h"
 #include "patch-program.h"
-#include "passes/ptx-inline.h"
+#include "lib/ptx/ptx-inline.h"
 
 #define INLINE_MAX 16384 /* bytes of programs that are put into a function */
 #define ISA_LEAST 63

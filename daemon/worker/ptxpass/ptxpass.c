@@ -16,7 +16,7 @@
 
 #include "lib/base/file.h"
 #include "lib/json.h"
-#include "passes/ptx-module.h"
+#include "lib/ptx/ptx-module.h"
 
 #define INPUT_MAX (INT32_MAX - 1)
 
