@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shim/link/dlsym.h"
+#include "shim/libc/real-dlsym.h"
 #include "proto/wire.h"
 
 #define FIND_OBJECT_MINOR 35

@@ -35,10 +35,12 @@
 #include "shim/base/cancel.h"
 #include "shim/interest/client.h"
 #include "shim/base/deadline.h"
+#include "shim/base/guard.h"
 #include "shim/base/helper-thread.h"
 #include "instance.h"
 #include "shim/interest/interest-page.h"
 #include "load.h"
+#include "shim/trace/tracing.h"
 
 #define STACK_SIZE (256 * 1024) /* of the thread */
 #define FORK_WAIT_MS 100
@@ -78,13 +80,12 @@ static struct {
 	     .client = CLIENT_NONE,
 	     .connecting = CLIENT_NONE };
 
-static __thread bool mine; /* this thread holds the lock, or is about to */
 static __thread int cancel_before; /* it: cancel.h */
 static __thread bool copies; /* it is the thread */
 static __thread bool forking; /* this thread holds fork_lock till it has forked */
 
 void mirror_lock(void) {
-	mine = true;
+	guard_barred = true;
 	cancel_before = cancel_forbid();
 	if (copies)
 		pthread_mutex_lock(&fork_lock);
@@ -92,11 +93,11 @@ void mirror_lock(void) {
 }
 
 bool mirror_lock_until(uint64_t until_ms) {
-	mine = true;
+	guard_barred = true;
 	cancel_before = cancel_forbid();
 	if (deadline_lock(&lock, until_ms))
 		return true;
-	mine = false;
+	guard_barred = false;
 	cancel_allow(cancel_before);
 	return false;
 }
@@ -107,16 +108,8 @@ void mirror_unlock(void) {
 	pthread_mutex_unlock(&lock);
 	if (copies)
 		pthread_mutex_unlock(&fork_lock);
-	mine = false;
+	guard_barred = false;
 	cancel_allow(before);
-}
-
-bool mirror_is_mine(void) {
-	return mine;
-}
-
-bool mirror_is_thread(void) {
-	return copies;
 }
 
 struct mirror_context *mirror_first_context(void) {
@@ -291,7 +284,7 @@ void mirror_unuse(struct instance *instance) {
 void mirror_synchronized(driver_handle handle, uint64_t before) {
 	bool others = false;
 
-	if (mine || !mirror_lock_until(deadline_now_ms()))
+	if (guard_barred || !mirror_lock_until(deadline_now_ms()))
 		return;
 	for (struct mirror_context *context = contexts; context; context = context->next)
 		for (struct instance *instance = context->instances; instance;
@@ -611,6 +604,7 @@ static void *mirror_thread(void *unused) {
 	bool again, elsewhere;
 
 	copies = true;
+	trace_ignore_thread();
 	prctl(PR_SET_NAME, "gpuprobe");
 	mirror_lock(); /* as whenever this thread calls the driver: mirror_forking() */
 	driver_own()->exchange_capture_mode(&mode);
@@ -650,7 +644,7 @@ static void at_exit(void) {
 		deadline_now_ms() + __atomic_load_n(&thread.deadline_ms, __ATOMIC_RELAXED);
 	const struct timespec until = deadline_time(until_ms);
 
-	if (__atomic_load_n(&thread.owner, __ATOMIC_RELAXED) != getpid() || mine ||
+	if (__atomic_load_n(&thread.owner, __ATOMIC_RELAXED) != getpid() || guard_barred ||
 	    !deadline_lock(&thread.lock, until_ms))
 		return;
 	thread.stopping = true;

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "find.h"
-#include "shim/patch/sass.h"
+#include "shim/engine/sass.h"
 
 static struct sanitizer sanitizer;
 static const struct sass_events *events;

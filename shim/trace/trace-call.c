@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "trace-gpu.h"
 #include "tracing.h"
 
@@ -21,12 +21,8 @@
 #define UNWIND_CLEANUP 2 /* _UA_CLEANUP_PHASE, */
 #define UNWIND_GO_ON 8 /* and _URC_CONTINUE_UNWIND, of the C++ ABI */
 
-struct trace_begun {
-	void *target;
-	uint64_t framed; /* trace_end is called behind it */
-};
-
-struct trace_begun trace_begin(struct trace_frame *frame);
+/* Returns 1 if trace_end is to be called behind the call, else 0. */
+uint64_t trace_begin(struct trace_frame *frame);
 void trace_end(struct trace_frame *frame);
 int trace_personality(int version, int actions, uint64_t class, void *exception, void *context);
 
@@ -56,20 +52,17 @@ static inline bool is_wanted(struct trace_self *thread, uint32_t index) {
 	return trace_is_sampled(&thread->random, sample);
 }
 
-struct trace_begun trace_begin(struct trace_frame *frame) {
+uint64_t trace_begin(struct trace_frame *frame) {
 	struct trace_self *thread = &trace_mine;
 	uint64_t number = trace_session_number();
 	uint32_t index = frame->index;
-	struct trace_begun begun = {
-		.target = __atomic_load_n(&trampoline_targets[index], __ATOMIC_ACQUIRE),
-	};
 	const uint64_t *stack = (const uint64_t *)(frame + 1) + 2;
 	unsigned count = sizeof(frame->stack) / 8;
 
 	if (__builtin_expect(!number || trace_page_changed(), 0))
 		number = trace_look(index);
 	if ((!number && !thread->passes) || (thread->outermost && frame < thread->outermost))
-		return begun;
+		return 0;
 	if (__builtin_expect(!number, 0))
 		thread->passes = false;
 	if (__builtin_expect(index < FUNCTION_COUNT, 1)) {
@@ -79,7 +72,6 @@ struct trace_begun trace_begin(struct trace_frame *frame) {
 		count = count > TRACE_REGISTERS ? count - TRACE_REGISTERS : 0;
 	}
 	copy(frame->stack, stack, count);
-	begun.framed = true;
 	thread->outermost = frame;
 	frame->session = number;
 	frame->timing = NULL;
@@ -91,7 +83,7 @@ struct trace_begun trace_begin(struct trace_frame *frame) {
 		if (__builtin_expect(trace_flag(TRACE_RING_GPU), 0))
 			trace_gpu_before(frame);
 	}
-	return begun;
+	return 1;
 }
 
 /* How much there is to record of what arguments point to; fills in the lengths. */
@@ -223,7 +215,7 @@ static void write_names(struct trace_self *thread, const struct trace_frame *fra
 
 		if (!(thread->named & bit) &&
 		    trace_write_name(thread, TRACE_NAME_FUNCTION, number_of(index),
-				     trampoline_name((int)index)))
+				     driver_function_name((int)index)))
 			thread->named |= bit;
 	}
 	if (!flags && !(int32_t)frame->result[0] && trace_name_roles[index])
@@ -242,8 +234,7 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	if (__builtin_expect(thread->session != number || !thread->slot, 0) &&
 	    !trace_claim(thread, number)) {
 		thread->sequence++;
-		if (!thread->is_ours)
-			trace_lose_homeless(number);
+		trace_lose_homeless(number);
 		return false;
 	}
 	if (__builtin_expect(!trace_enter(thread, number), 0)) {

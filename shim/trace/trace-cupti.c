@@ -30,12 +30,12 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "shim/link/beside.h"
+#include "shim/base/beside.h"
 #include "cupti-source.h"
 #include "shim/base/deadline.h"
 #include "shim/base/helper-thread.h"
 #include "proto/interest.h"
-#include "shim/patch/sass-start.h"
+#include "shim/engine/sass-start.h"
 
 #define LAUNCHES (UINT32_C(1) << 16) /* that have no time yet: the latest */
 #define NAMES 4096 /* kernels of graphs whose name was written */
@@ -45,7 +45,6 @@
 #define EXIT_NS 500000000
 #define LOCK_MS 500
 #define ERROR_NS 1000 /* CUPTI does not tell how well it knows the GPU's clock */
-#define OURS ((struct trace_frame *)UINTPTR_MAX) /* as outermost: calls of this thread are ours */
 
 /* What the thread is to do: a session's number, which is below all of these but the first, or */
 #define NOTHING UINT64_C(0) /* there is no thread */
@@ -364,7 +363,7 @@ static bool finish(void) {
 static void *run(void *argument) {
 	bool on = true;
 
-	trace_mine.outermost = OURS;
+	trace_ignore_thread();
 	prctl(PR_SET_NAME, "gpuprobe");
 	while (on) {
 		uint64_t now = now_wanted();

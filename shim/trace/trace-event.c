@@ -41,7 +41,7 @@
 
 #include "lib/base/clock.h"
 #include "shim/base/deadline.h"
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 #define CONTEXTS 16
 #define TIMINGS 4096
@@ -639,7 +639,7 @@ static void read_times(struct trace_self *thread, uint64_t session, bool launche
 /* The launch has no events. */
 static void lose_launch(struct trace_self *thread, uint64_t session) {
 	if (!trace_claim_and_enter(thread, session)) {
-		if (!thread->slot && !thread->is_ours)
+		if (!thread->slot)
 			trace_lose_homeless(session);
 		return;
 	}

@@ -3,8 +3,8 @@
 
 /* Times of kernels by events of the driver. All but the last are for trace-gpu.c. */
 
-#include "shim/link/driver.h"
-#include "trace-gpu.h"
+#include "shim/driver/driver.h"
+#include "gpu-launch.h"
 #include "tracing.h"
 
 /* In a forked child: nothing of the parent's is there. */

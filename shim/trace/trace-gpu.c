@@ -28,7 +28,7 @@ enum gpu_role {
 
 #define CONFIGURATION_STREAM 32
 
-static uint8_t roles[TRAMPOLINE_COUNT];
+static uint8_t roles[DRIVER_FUNCTION_COUNT];
 static bool by_cupti; /* this session's times; also read by calls of an earlier one */
 static const char *note; /* for who reads the trace; NULL: there is none, or it is written */
 
@@ -92,7 +92,8 @@ static void find_roles(void) {
 	if (role_at(FUNCTION_cuLaunchKernel))
 		return;
 	for (int i = 0; i < FUNCTION_COUNT; i++)
-		__atomic_store_n(&roles[i], (uint8_t)role_of(trampoline_name(i)), __ATOMIC_RELAXED);
+		__atomic_store_n(&roles[i], (uint8_t)role_of(driver_function_name(i)),
+				 __ATOMIC_RELAXED);
 }
 
 static bool is_copy(enum gpu_role role) {
@@ -152,7 +153,7 @@ void trace_gpu_forked(bool in_child) {
 }
 
 static bool is_per_thread(uint32_t index) {
-	const char *name = trampoline_name((int)index);
+	const char *name = driver_function_name((int)index);
 
 	return !strcmp(name + strlen(name) - strlen("_ptsz"), "_ptsz");
 }

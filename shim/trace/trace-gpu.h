@@ -6,16 +6,10 @@
  * (trace-event.h), or by CUPTI (trace-cupti.h), which a session may ask for.
  */
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "tracing.h"
 
 struct trace_timing;
-
-/* A call that puts work on the GPU. */
-struct gpu_launch {
-	uint64_t stream, function; /* function 0: a graph, or a copy */
-	bool per_thread; /* of the functions whose default stream is the thread's own */
-};
 
 /* A session is to begin, and has begun with this number. */
 void trace_gpu_begin(void);

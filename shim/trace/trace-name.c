@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "tracing.h"
 
 #define PLACES 4096 /* a power of two */
@@ -30,7 +30,7 @@ enum role {
 	UNLOADS,
 };
 
-const uint8_t trace_name_roles[TRAMPOLINE_COUNT] = {
+const uint8_t trace_name_roles[DRIVER_FUNCTION_COUNT] = {
 	[FUNCTION_cuLaunch] = LAUNCHES_FIRST,
 	[FUNCTION_cuLaunchGrid] = LAUNCHES_FIRST,
 	[FUNCTION_cuLaunchGridAsync] = LAUNCHES_FIRST,

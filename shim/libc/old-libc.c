@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dlsym.h"
+#include "real-dlsym.h"
 
 #define PAUSE_FIRST_NS 20000
 #define PAUSE_LAST_NS 1000000
