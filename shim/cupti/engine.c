@@ -79,10 +79,13 @@ static unsigned calls_since; /* and calls since then */
 static bool told_taken;
 static struct buffer *ripe, **ripe_end; /* with the lock: those that wait for the next flush */
 
+/* NULL if a call was successful, else the line for that. */
 static const char *failure(const char *call, cupti_result result) {
 	static __thread char line[160];
 	const char *text = NULL;
 
+	if (!result)
+		return NULL;
 	if (cupti.get_result_string(result, &text) || !text)
 		text = "unknown";
 	snprintf(line, sizeof(line), "%s failed: %.80s (%d)", call, text, result);
@@ -337,7 +340,7 @@ static const char *subscribe(void) {
 	result = cupti.subscribe_named ? cupti.subscribe_named(&subscriber, on_call, NULL, &named)
 				       : cupti.subscribe(&subscriber, on_call, NULL);
 	if (result != CUPTI_SOMEBODY_ELSE)
-		return result ? failure("cuptiSubscribe", result) : NULL;
+		return failure("cuptiSubscribe", result);
 	if (strchr(other, '<')) /* "CUPTI for <not provided>" */
 		other[0] = '\0';
 	snprintf(line, sizeof(line), "another profiler has CUPTI in this process%s%s",
@@ -380,7 +383,6 @@ static const char *enable_all(const struct cupti_wish *wish) {
 
 static const char *begin(const struct cupti_wish *wish) {
 	const char *reason = subscribe();
-	cupti_result result;
 
 	if (reason)
 		return reason;
@@ -389,14 +391,11 @@ static const char *begin(const struct cupti_wish *wish) {
 	__atomic_store_n(&calls_since, 0, __ATOMIC_RELAXED);
 	memset(enabled, 0, sizeof(enabled));
 	__atomic_store_n(&state, ON, __ATOMIC_RELEASE);
-	result = cupti.register_clock(events->clock);
-	if (result)
-		reason = failure("cuptiActivityRegisterTimestampCallback", result);
-	if (!reason) {
-		result = cupti.register_buffers(on_requested, on_completed);
-		if (result)
-			reason = failure("cuptiActivityRegisterCallbacks", result);
-	}
+	reason = failure("cuptiActivityRegisterTimestampCallback",
+			 cupti.register_clock(events->clock));
+	if (!reason)
+		reason = failure("cuptiActivityRegisterCallbacks",
+				 cupti.register_buffers(on_requested, on_completed));
 	if (!reason)
 		reason = enable_all(wish);
 	if (reason) {

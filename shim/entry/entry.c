@@ -23,7 +23,7 @@
 #include "shim/module/mirror.h"
 #include "shim/patch/patch-kernel.h"
 #include "shim/patch/patching.h"
-#include "shim/trace/trace-gpu.h"
+#include "shim/trace/trace-event.h"
 #include "shim/trace/tracing.h"
 
 /* ---- the beginning: the last moment for the SASS engine to come into the process -------- */
@@ -440,7 +440,7 @@ LIST(cuModuleEnumerateFunctions, false)
 		uint64_t before;                                                    \
                                                                                     \
 		context = find_context(handle);                                     \
-		trace_gpu_context_ending(context);                                  \
+		trace_event_context_ending(context);                                \
 		ending = arm_context_ending(context, surely);                       \
 		before = arm_now();                                                 \
 		errno = saved;                                                      \
@@ -462,7 +462,7 @@ static driver_handle of_green(driver_handle green) {
 		driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
 	driver_handle context = NULL;
 
-	return (mirror_has_contexts() || arm_needed() || trace_gpu_has_contexts()) && find &&
+	return (mirror_has_contexts() || arm_needed() || trace_event_has_contexts()) && find &&
 			       find(&context, green) == 0
 		       ? context
 		       : NULL;
@@ -482,7 +482,7 @@ DESTROY_CONTEXT(cuGreenCtxDestroy, of_green, true)
 		int saved = errno;                                                         \
 		uint64_t id;                                                               \
                                                                                            \
-		trace_gpu_primary_ending(device, always);                                  \
+		trace_event_primary_ending(device, always);                                \
 		context = arm_primary(device, &id);                                        \
 		ending = arm_context_ending(context, always);                              \
 		errno = saved;                                                             \

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "shim/driver/driver.h"
+#include "trace-event.h"
 #include "trace-gpu.h"
 #include "tracing.h"
 
@@ -298,7 +299,7 @@ int trace_personality(int version, int actions, uint64_t class, void *exception,
 
 	if ((actions & UNWIND_CLEANUP) && frame) {
 		if (frame->timing)
-			trace_gpu_abandon(frame->timing);
+			trace_event_abandon(frame->timing);
 		move_to_session(frame);
 		if (frame->recorded) {
 			frame->result[0] = 0;

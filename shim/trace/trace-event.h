@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Times of kernels by events of the driver. All but the last are for trace-gpu.c. */
+/* Times of kernels by events of the driver; for trace-gpu.c, and for calls that end contexts. */
 
 #include "shim/driver/driver.h"
 #include "gpu-launch.h"

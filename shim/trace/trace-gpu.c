@@ -247,19 +247,3 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 	trace_event_after(thread, frame, sequence);
 	trace_unhush(&hush);
 }
-
-void trace_gpu_abandon(struct trace_timing *timing) {
-	trace_event_abandon(timing);
-}
-
-void trace_gpu_context_ending(driver_handle handle) {
-	trace_event_context_ending(handle);
-}
-
-bool trace_gpu_has_contexts(void) {
-	return trace_event_has_contexts();
-}
-
-void trace_gpu_primary_ending(int device, bool surely) {
-	trace_event_primary_ending(device, surely);
-}
