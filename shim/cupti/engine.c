@@ -6,17 +6,16 @@
  *
  * struct cupti_source (cupti-source.h) on top of NVIDIA's profiling library.
  *
- * What ran and the call that caused it have a number in common: CUPTI tells it within the call, if
- * one asks for calls of that function, and in the record. Records come in buffers that are ours,
- * from any thread; they are looked at by the thread that flushes, and only at its next flush, when
- * the calls have long ended.
+ * What ran has the number of the call that caused it. CUPTI tells the number within the call, if
+ * calls of that function are asked for, and in the record. Records come in our buffers, from any
+ * thread. The thread that flushes reads them at its next flush: the calls have ended by then.
  *
- * CUPTI serves one subscriber at a time, and says who it is. A profiler that comes later is
- * refused, if it asks (PyTorch's does, and has no kernels then). But CUPTI gives its buffers to
- * whom asked for them last, subscriber or not; then ours do not come back any more, and what that
- * one has enabled is left alone at our end. It may free() ours, and we get those that somebody else
- * had given: they are not looked at. It leaves the process as NVIDIA's documentation wants it: at
- * the end of a call of the driver. Until there is one it is idle.
+ * CUPTI serves one subscriber at a time, and tells its name. A profiler that comes later is
+ * refused, if it subscribes (PyTorch's does, and has no kernels then). But CUPTI uses the buffers
+ * of the profiler that registered last, subscriber or not. Then ours do not come back, and at our
+ * end we leave alone what that profiler has enabled. It may free() our buffers, and we may get its
+ * buffers: we do not read them. CUPTI leaves the process as NVIDIA's documentation says: at the end
+ * of a call of the driver. Until there is one it is idle.
  */
 
 #include <dlfcn.h>
@@ -264,7 +263,9 @@ static bool gives_back(void) {
 	return all;
 }
 
-/* Tells, once, if buffers do not come back any more, or nobody asks for one though there is work.
+/*
+ * Tells once that buffers do not come back any more, or that CUPTI asks for none though there is
+ * work.
  */
 static void look_for_taker(void) {
 	uint64_t since;
@@ -474,7 +475,7 @@ static void flush(bool all) {
 	pthread_mutex_unlock(&lock);
 }
 
-/* What CUPTI has goes to somebody else, who may free it: it is ours no more. */
+/* The buffers that CUPTI has go to another profiler, which may free them: they are ours no more. */
 static void disown_buffers(void) {
 	pthread_mutex_lock(&buffers_lock);
 	for (unsigned i = 0; i < buffer_count; i++)

@@ -473,7 +473,7 @@ DESTROY_CONTEXT(cuCtxDestroy_v2, itself, true)
 DESTROY_CONTEXT(cuCtxDetach, itself, false)
 DESTROY_CONTEXT(cuGreenCtxDestroy, of_green, true)
 
-/* always: the primary context is gone after a success, whoever holds it. */
+/* always: the primary context is gone after a success, even if other code holds it. */
 #define RELEASE_PRIMARY(name, always)                                                      \
 	WRAP(name, int device) {                                                           \
 		struct mirror_context *ending;                                             \

@@ -5,12 +5,12 @@
  * system one. The pages stay mapped; one stat a load tells whether the file was replaced by a new
  * daemon. Everything that is doubtful about a file or a folder means: no daemon there.
  *
- * Calls and launches that find a page changed believe it as it is mapped, and know the process's
- * numbers: what users say of other processes must not make a system call in one that is sandboxed.
+ * Calls and launches that find a page changed read it as it is mapped, and have the process's ids
+ * already: rules about other processes must not cause a system call in a sandboxed process.
  *
- * Launches read the generations of the mapped pages without a lock, and may be interrupted in it
- * for as long as you like: what was mapped once stays, and another page takes its place in memory.
- * Where there is none a word that never changes is read.
+ * Launches read the generations of the mapped pages without a lock, and may be interrupted there
+ * for any time. So a mapping stays, and a new page is mapped in the same place. Without a page they
+ * read a word that never changes.
  */
 
 #include "interest-page.h"
@@ -42,13 +42,13 @@ struct page {
 	ino_t inode;
 };
 
-static const uint64_t no_generation;
 enum {
 	SESSION,
 	SYSTEM,
 	PAGES
 };
 
+static const uint64_t no_generation;
 static struct page pages[PAGES];
 
 const uint64_t *interest_generations[2] = { &no_generation, &no_generation };

@@ -6,20 +6,19 @@
  *
  * The linker reads an object's symbols where the object's dynamic section says (DT_SYMTAB). There
  * we put a copy of libcuda's table, in which its functions have the addresses of trampolines. So
- * whoever looks a function up in libcuda finds ours: dlsym() by whatever handle, another interposer
- * that looks behind itself, calls that are bound lazily, and what is loaded later. Nobody else's
- * symbol is touched, none is there that would not be without us, and what libcuda itself runs is as
- * it was. What was bound before is set right in the objects' tables (imports.c): that is, what came
- * with libcuda.
+ * every look-up in libcuda finds ours: dlsym() by any handle, another interposer that looks behind
+ * itself, calls that are bound lazily, and libraries that are loaded later. No other library's
+ * symbol changes, no symbol is added, and libcuda's own calls stay as they were. Objects that came
+ * together with libcuda are bound already: their tables are corrected (imports.c).
  *
- * All this happens within dl_iterate_phdr(), so that no object goes meanwhile, and two threads do
- * it one after the other. The lock of dlopen() is not taken: the other thread may wait for it with
- * that of ours.
+ * All this happens within dl_iterate_phdr(), so that no object is unloaded meanwhile, and threads
+ * do it one after the other. The lock of dlopen() is not taken: its owner may wait for the lock of
+ * dl_iterate_phdr().
  *
  * A program may try one driver after another (a stub of a toolkit first, whose cuInit fails) and
- * unload it: each is found anew. While one is there, another one beside it stays as it is. A
- * process may have two copies of the shim (/etc/ld.so.preload and LD_PRELOAD): the one that comes
- * second to a driver does nothing.
+ * unload it: each is found anew. While one has our table, another one beside it stays as it is. A
+ * process may have two copies of the shim (/etc/ld.so.preload and LD_PRELOAD): the second one that
+ * finds a driver does nothing.
  */
 
 #include "libcuda.h"

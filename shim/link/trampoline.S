@@ -2,8 +2,8 @@
 /*
  * The trampolines (trampoline.h), each TRAMPOLINE_STRIDE bytes, and trace_call.
  *
- * A trampoline compares what is seen of the two interest pages with what was seen (trace_watch, trace.h), and goes on to its target. There is no
- * frame then: the function called returns to who called us. trace_call is where it goes when something has changed, or a trace is on:
+ * A trampoline compares the generations of the two interest pages with those that were last looked at (trace_watch, interest-page.h), and jumps to its target.
+ * There is no frame then: the target returns to the caller. If a generation has changed, or a trace is on, it jumps to trace_call:
  * trace_begin says whether trace_end is to be called behind the target. If not, trace_call jumps to the target, too.
  *
  * The unwinder calls trace_personality for a frame of trace_call, at an exception or the end of a thread.
@@ -13,7 +13,7 @@
 
 #if defined(__x86_64__)
 
-/* rax is free: it is no argument, but for functions of variable ones, of which there are none. */
+/* rax is free: it is an argument only of functions with variable arguments, and the driver has none. */
 .macro TRAMPOLINE index
 	endbr64
 	movq	trace_watch(%rip), %rax

@@ -5,8 +5,8 @@
  * One trampoline for each function of the driver (driver/functions.h). Programs find them under the
  * functions' names (libcuda.c).
  *
- * If nobody traces (trace.h), a trampoline jumps to its target: our wrapper of that function, else
- * the driver's. It changes only one scratch register. If the process is traced it goes through
+ * If the process is not traced, a trampoline jumps to its target: our wrapper of that function,
+ * else the driver's. It changes only one scratch register. If the process is traced it goes through
  * trace_call, which makes a frame of its own around the call (trace/trace-frame.h).
  */
 

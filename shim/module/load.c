@@ -14,9 +14,9 @@
  * that a sick daemon costs one deadline and not one a module. How long all loads together may wait
  * for compilers is the daemon's to count (its image-budget.h).
  *
- * Ids are a daemon's own, and those that go on with what it had (resume.h). Loads carry the number
- * of the daemon they came from (its epoch), and are neither armed nor spoken of once it is
- * another's turn; their probes go on writing to memory that nobody reads.
+ * Ids are good for one daemon, and for those that continue with its state (resume.h). Each load has
+ * the number of its daemon (its epoch). Once another daemon has come, it is neither armed nor told
+ * of; its probes go on writing to memory that is not read any more.
  */
 
 #include "load.h"
@@ -61,11 +61,11 @@ static uint64_t failed_until_ms; /* and till when it is not tried again */
 static uint64_t epoch; /* the number of the daemon */
 static struct wire_welcome welcome; /* what it said, */
 static struct interest welcomed; /* and for what that was */
-static uint64_t operation_until_ms; /* how long who holds the lock may wait for the daemon */
+static uint64_t operation_until_ms; /* how long the lock's owner may wait for the daemon */
 static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
-static bool asking; /* who holds the lock waits for the daemon; read without it */
+static bool asking; /* the lock's owner waits for the daemon; read without the lock */
 
-/* What a thread unloads that could not say so: who has the lock next forgets it. */
+/* Unloaded by a thread that did not get the lock: the lock's next owner forgets it. */
 struct unloaded {
 	struct unloaded *next;
 	enum load_kind kind;
@@ -94,7 +94,7 @@ static void in_parent(void) {
 	mirror_forked(false);
 }
 
-/* Is this the process whose memory this is? The first that asks makes it its own. */
+/* Is this the process that came here first, and no child of it? */
 bool load_is_owner(void) {
 	pid_t none = 0, self = getpid();
 

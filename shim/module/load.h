@@ -154,7 +154,7 @@ void load_process(int device, struct gpuprobe_process *process);
 /* Tells the daemon a reason, for `gpuprobectl why`. */
 void load_report(uint64_t module_id, const char *reason);
 void load_report_map(uint64_t module_id, uint64_t map_id,
-		     const char *reason); /* those who use it are without it */
+		     const char *reason); /* its users are without it */
 /*
  * Reports a kernel (its name may be cut) that had to be launched without probes because registers
  * were too few, `launches` times by now. Takes the lock.

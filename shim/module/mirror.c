@@ -54,7 +54,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t fork_lock =
-	PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and who forks */
+	PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and a thread that forks */
 static struct mirror_context *contexts;
 static bool awaits_kernels; /* read without the lock */
 static uint64_t try_ms; /* there is no thread, and when to try again to make one; 0: there is, or
@@ -69,7 +69,7 @@ static struct {
 	bool finished; /* all is copied for the last time: the thread's own */
 	uint64_t epoch; /* of the daemon that it is to connect to, */
 	uint64_t connected_epoch; /* and that it is connected with: the thread's own */
-	pid_t owner; /* this and the deadline: who exits reads them without the lock */
+	pid_t owner; /* this and the deadline: an exiting thread reads them without the lock */
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	struct client client;
@@ -415,9 +415,9 @@ static bool is_stopping(bool *elsewhere) {
 }
 
 /*
- * Ends the thread's work if no instance is left, nor a module that the daemon may have something to
- * say of; true if so. Whoever adds one starts the thread while he holds the instances' lock, so he
- * finds it at work or ended, never in between.
+ * Ends the thread's work, and returns true, if no instance is left and no module that the daemon
+ * may still speak of. A thread that adds one starts this thread with the instances' lock held: so
+ * it finds this thread at work or ended, never in between.
  */
 static bool retire(void) {
 	bool idle = !bare_is_awaited(thread.connected_epoch);
@@ -485,7 +485,7 @@ static enum outcome connect_and_run(uint32_t *period_ms) {
 	thread.connected_epoch = thread.epoch;
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
-	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
+	/* an exiting thread waits for it: a daemon that has gone meanwhile does not answer */
 	open = client_open(&thread.connecting, folder, WIRE_ROLE_MIRROR, load_driver_version(),
 			   deadline_now_ms() +
 				   (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
@@ -625,7 +625,7 @@ static void *mirror_thread(void *unused) {
 		if (is_stopping(&elsewhere))
 			copy_finally();
 		pthread_mutex_lock(&thread.lock);
-		/* who exits since then waits for the next round's copy */
+		/* a thread that exits from now on waits for the next round's copy */
 		again = again || thread.wanted || thread.stopping;
 		again = again && !thread.finished;
 		thread.running = again;

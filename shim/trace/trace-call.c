@@ -17,7 +17,7 @@
 #include "trace-gpu.h"
 #include "tracing.h"
 
-#define SPARE_WORDS 6 /* that are recorded of a function that nobody knows */
+#define SPARE_WORDS 6 /* that are recorded of a function that is not in the table */
 #define STRING_MAX 120
 #define UNWIND_CLEANUP 2 /* _UA_CLEANUP_PHASE, */
 #define UNWIND_GO_ON 8 /* and _URC_CONTINUE_UNWIND, of the C++ ABI */
@@ -158,7 +158,7 @@ static inline void write_words(const struct trace_frame *frame, uint64_t *words,
 		words[plain + i] = (uint32_t)frame->floats[i][0];
 }
 
-/* Writes the record of a call, for who is inside. stack: `depth` addresses, as many as fit. */
+/* Writes the record of a call, inside a session. stack: `depth` addresses, as many as fit. */
 static void write_call(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
 		       uint8_t flags, const uint64_t *stack, unsigned depth) {
 	bool known = frame->index < FUNCTION_COUNT;
@@ -240,7 +240,8 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	}
 	if (__builtin_expect(!trace_enter(thread, number), 0)) {
 		if (thread->user->inside)
-			trace_lose(thread); /* a signal handler; who is inside keeps it mapped */
+			trace_lose(thread); /* a signal handler; its thread is inside: the memory
+					       stays mapped */
 		return false;
 	}
 	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_RELAXED);

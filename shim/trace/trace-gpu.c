@@ -2,7 +2,7 @@
 
 /*
  * When kernels and graphs ran on the GPU (TRACE_RING_GPU): what is common to its two sources. By
- * CUPTI if the session asks for it and it can be had; else by events, which disturb no other tool.
+ * CUPTI if the session asks for it and it can be used; else by events, which disturb no other tool.
  */
 
 #include "trace-gpu.h"
@@ -30,7 +30,7 @@ enum gpu_role {
 
 static uint8_t roles[DRIVER_FUNCTION_COUNT];
 static bool by_cupti; /* this session's times; also read by calls of an earlier one */
-static const char *note; /* for who reads the trace; NULL: there is none, or it is written */
+static const char *note; /* for readers of the trace; NULL: none, or it is written */
 
 static bool is_by_cupti(void) {
 	return __atomic_load_n(&by_cupti, __ATOMIC_RELAXED);

@@ -92,7 +92,7 @@ void trace_follow(void) {
 	} while (__atomic_load_n(&ring->flags, __ATOMIC_SEQ_CST) != flags);
 }
 
-/* Nobody has read for long: nobody will. */
+/* The daemon has not read for long: it will not read any more. */
 static bool is_stale(void) {
 	uint64_t heartbeat = __atomic_load_n(&trace_session.ring->heartbeat, __ATOMIC_RELAXED),
 		 now = monotonic_now();

@@ -36,7 +36,7 @@ struct own {
 };
 
 enum {
-	OWN_FRESH = 0, /* a child that nobody has told of the fork */
+	OWN_FRESH = 0, /* a child that libc has not told of the fork */
 	OWN_KNOWN, /* its first call has seen that, */
 	OWN_HERE, /* and what the parent had is forgotten */
 };
@@ -249,7 +249,7 @@ static void claim_slot(struct trace_self *thread, uint32_t first) {
 		thread->head = slot->head;
 		thread->tail = __atomic_load_n(&slot->tail, __ATOMIC_ACQUIRE);
 		if (thread->head % 8 || thread->head - thread->tail > session->slot_bytes)
-			continue; /* it is nobody's any more */
+			continue; /* it stays unused */
 		slot->tid = trace_tid();
 		thread->data = (uint8_t *)(slot + 1);
 		thread->index = index;

@@ -18,7 +18,7 @@ uint64_t trace_session_begin(void);
 /* In a child: it has no session, and no other threads. */
 void trace_session_forked(void);
 
-/* Is this a child that libc did not tell of the fork, and has nobody noticed that before? */
+/* Is this a child that libc did not tell of the fork? True once, for the first caller. */
 bool trace_session_notice_fork(void);
 
 /* Is it such a child, and trace_session_forked() was not called? */

@@ -225,7 +225,7 @@ static void ask(const struct interest *found) {
 		ancestor = welcome.pid;
 }
 
-/* Is there nothing to look at? */
+/* Are both pages as they were when they were last looked at? */
 static bool watch_is_seen(void) {
 	return interest_trace_is_seen(0) && interest_trace_is_seen(1);
 }
@@ -346,7 +346,7 @@ uint64_t trace_look(uint32_t index) {
 	uint64_t number = trace_session_number();
 	struct trace_hush hush;
 
-	trace_hush(&hush); /* who has entered leaves, and who looks finishes */
+	trace_hush(&hush); /* so that this thread leaves what it enters, and finishes its look */
 	if (!number || !session_goes_on(number))
 		number = trace_mine.outermost || watch_is_seen() ? 0 : find_session(index);
 	trace_unhush(&hush);
