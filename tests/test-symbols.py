@@ -19,22 +19,15 @@ KNOWN = {}
 CIRCLE_MAX = 3
 CIRCLES = {  # files of the longest circle in a room, where that is more than CIRCLE_MAX
     "shim": {
-        "link": 7,  # with libc's names, which dlsym.S and old-libc.c define
-        "module": 7,  # goes with twins
-        "trace": 8,
+        "module": 7  # goes with twins
     }
 }
 OTHERS = {
     "shim": {
-        ("base", "link"): 5,  # libc's names, which link/old-libc.c binds
+        # go with twins: the end of a context or a map is told to patches, resumed plans, and a graph that asks for patches at the next launch
         ("graph", "patch"): 1,
-        ("link", "entry"): 6,
-        ("link", "interest"): 1,
-        ("link", "trace"): 3,
-        ("module", "patch"): 5,
-        ("trace", "module"): 5,
-        ("trace", "patch"): 1,
-    }
+        ("module", "patch"): 4,
+    },
 }
 
 

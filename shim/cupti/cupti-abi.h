@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 typedef int cupti_result;
 
@@ -56,7 +56,7 @@ struct cupti_call {
 struct cupti_subscriber {
 	size_t size;
 	const char *name;
-	char *other; /* who was there before */
+	char *other; /* the subscriber before */
 	size_t other_size; /* CUPTI_SUBSCRIBER_OTHER_SIZE or more */
 };
 

@@ -6,17 +6,16 @@
  *
  * struct cupti_source (cupti-source.h) on top of NVIDIA's profiling library.
  *
- * What ran and the call that caused it have a number in common: CUPTI tells it within the call, if
- * one asks for calls of that function, and in the record. Records come in buffers that are ours,
- * from any thread; they are looked at by the thread that flushes, and only at its next flush, when
- * the calls have long ended.
+ * What ran has the number of the call that caused it. CUPTI tells the number within the call, if
+ * calls of that function are asked for, and in the record. Records come in our buffers, from any
+ * thread. The thread that flushes reads them at its next flush: the calls have ended by then.
  *
- * CUPTI serves one subscriber at a time, and says who it is. A profiler that comes later is
- * refused, if it asks (PyTorch's does, and has no kernels then). But CUPTI gives its buffers to
- * whom asked for them last, subscriber or not; then ours do not come back any more, and what that
- * one has enabled is left alone at our end. It may free() ours, and we get those that somebody else
- * had given: they are not looked at. It leaves the process as NVIDIA's documentation wants it: at
- * the end of a call of the driver. Until there is one it is idle.
+ * CUPTI serves one subscriber at a time, and tells its name. A profiler that comes later is
+ * refused, if it subscribes (PyTorch's does, and has no kernels then). But CUPTI uses the buffers
+ * of the profiler that registered last, subscriber or not. Then ours do not come back, and at our
+ * end we leave alone what that profiler has enabled. It may free() our buffers, and we may get its
+ * buffers: we do not read them. CUPTI leaves the process as NVIDIA's documentation says: at the end
+ * of a call of the driver. Until there is one it is idle.
  */
 
 #include <dlfcn.h>
@@ -79,10 +78,13 @@ static unsigned calls_since; /* and calls since then */
 static bool told_taken;
 static struct buffer *ripe, **ripe_end; /* with the lock: those that wait for the next flush */
 
+/* NULL if a call was successful, else the line for that. */
 static const char *failure(const char *call, cupti_result result) {
 	static __thread char line[160];
 	const char *text = NULL;
 
+	if (!result)
+		return NULL;
 	if (cupti.get_result_string(result, &text) || !text)
 		text = "unknown";
 	snprintf(line, sizeof(line), "%s failed: %.80s (%d)", call, text, result);
@@ -261,7 +263,9 @@ static bool gives_back(void) {
 	return all;
 }
 
-/* Tells, once, if buffers do not come back any more, or nobody asks for one though there is work.
+/*
+ * Tells once that buffers do not come back any more, or that CUPTI asks for none though there is
+ * work.
  */
 static void look_for_taker(void) {
 	uint64_t since;
@@ -337,7 +341,7 @@ static const char *subscribe(void) {
 	result = cupti.subscribe_named ? cupti.subscribe_named(&subscriber, on_call, NULL, &named)
 				       : cupti.subscribe(&subscriber, on_call, NULL);
 	if (result != CUPTI_SOMEBODY_ELSE)
-		return result ? failure("cuptiSubscribe", result) : NULL;
+		return failure("cuptiSubscribe", result);
 	if (strchr(other, '<')) /* "CUPTI for <not provided>" */
 		other[0] = '\0';
 	snprintf(line, sizeof(line), "another profiler has CUPTI in this process%s%s",
@@ -380,7 +384,6 @@ static const char *enable_all(const struct cupti_wish *wish) {
 
 static const char *begin(const struct cupti_wish *wish) {
 	const char *reason = subscribe();
-	cupti_result result;
 
 	if (reason)
 		return reason;
@@ -389,14 +392,11 @@ static const char *begin(const struct cupti_wish *wish) {
 	__atomic_store_n(&calls_since, 0, __ATOMIC_RELAXED);
 	memset(enabled, 0, sizeof(enabled));
 	__atomic_store_n(&state, ON, __ATOMIC_RELEASE);
-	result = cupti.register_clock(events->clock);
-	if (result)
-		reason = failure("cuptiActivityRegisterTimestampCallback", result);
-	if (!reason) {
-		result = cupti.register_buffers(on_requested, on_completed);
-		if (result)
-			reason = failure("cuptiActivityRegisterCallbacks", result);
-	}
+	reason = failure("cuptiActivityRegisterTimestampCallback",
+			 cupti.register_clock(events->clock));
+	if (!reason)
+		reason = failure("cuptiActivityRegisterCallbacks",
+				 cupti.register_buffers(on_requested, on_completed));
 	if (!reason)
 		reason = enable_all(wish);
 	if (reason) {
@@ -475,7 +475,7 @@ static void flush(bool all) {
 	pthread_mutex_unlock(&lock);
 }
 
-/* What CUPTI has goes to somebody else, who may free it: it is ours no more. */
+/* The buffers that CUPTI has go to another profiler, which may free them: they are ours no more. */
 static void disown_buffers(void) {
 	pthread_mutex_lock(&buffers_lock);
 	for (unsigned i = 0; i < buffer_count; i++)

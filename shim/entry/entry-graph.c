@@ -164,32 +164,3 @@ UPDATE_NODE(cuGraphExecChildGraphNodeSetParams, graph_node_given(theirs, &found,
 	    (exec, node, child), driver_handle child)
 UPDATE_NODE(cuGraphNodeSetEnabled, graph_node_enabled(theirs, &found, enabled),
 	    (exec, node, enabled), unsigned enabled)
-
-const struct wrapper graph_wrappers[] = {
-	ENTRY(cuGraphExecBatchMemOpNodeSetParams),
-	ENTRY(cuGraphExecChildGraphNodeSetParams),
-	ENTRY(cuGraphExecDestroy),
-	ENTRY(cuGraphExecEventRecordNodeSetEvent),
-	ENTRY(cuGraphExecEventWaitNodeSetEvent),
-	ENTRY(cuGraphExecExternalSemaphoresSignalNodeSetParams),
-	ENTRY(cuGraphExecExternalSemaphoresWaitNodeSetParams),
-	ENTRY(cuGraphExecHostNodeSetParams),
-	ENTRY(cuGraphExecKernelNodeSetParams),
-	ENTRY(cuGraphExecKernelNodeSetParams_v2),
-	ENTRY(cuGraphExecMemcpyNodeSetParams),
-	ENTRY(cuGraphExecMemsetNodeSetParams),
-	ENTRY(cuGraphExecNodeSetParams),
-	ENTRY(cuGraphExecUpdate),
-	ENTRY(cuGraphExecUpdate_v2),
-	ENTRY(cuGraphInstantiate),
-	ENTRY(cuGraphInstantiateWithFlags),
-	ENTRY(cuGraphInstantiateWithParams),
-	ENTRY(cuGraphInstantiateWithParams_ptsz),
-	ENTRY(cuGraphInstantiate_v2),
-	ENTRY(cuGraphLaunch),
-	ENTRY(cuGraphLaunch_ptsz),
-	ENTRY(cuGraphNodeSetEnabled),
-	ENTRY(cuGraphUpload),
-	ENTRY(cuGraphUpload_ptsz),
-};
-const size_t graph_wrapper_count = sizeof(graph_wrappers) / sizeof(graph_wrappers[0]);

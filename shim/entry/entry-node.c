@@ -113,16 +113,3 @@ ANY(cuGraphAddNode, (node, graph, nodes, count, parameters), driver_handle *node
 ANY(cuGraphAddNode_v2, (node, graph, nodes, edges, count, parameters), driver_handle *node,
     driver_handle graph, const void *nodes, const void *edges, size_t count)
 ANY(cuGraphNodeSetParams, (node, parameters), driver_handle node)
-
-const struct wrapper node_wrappers[] = {
-	ENTRY(cuGraphAddKernelNode),
-	ENTRY(cuGraphAddKernelNode_v2),
-	ENTRY(cuGraphAddNode),
-	ENTRY(cuGraphAddNode_v2),
-	ENTRY(cuGraphKernelNodeGetParams),
-	ENTRY(cuGraphKernelNodeGetParams_v2),
-	ENTRY(cuGraphKernelNodeSetParams),
-	ENTRY(cuGraphKernelNodeSetParams_v2),
-	ENTRY(cuGraphNodeSetParams),
-};
-const size_t node_wrapper_count = sizeof(node_wrappers) / sizeof(node_wrappers[0]);

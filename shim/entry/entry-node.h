@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 /* CUDA_KERNEL_NODE_PARAMS; the first version ends before `kernel`. */
 struct node_kernel {

@@ -23,37 +23,8 @@
 #include "shim/module/mirror.h"
 #include "shim/patch/patch-kernel.h"
 #include "shim/patch/patching.h"
-#include "shim/trace/trace-gpu.h"
+#include "shim/trace/trace-event.h"
 #include "shim/trace/tracing.h"
-
-/* ---- looking functions up ----------------------------------------------------------- */
-
-/* After a cuGetProcAddress: name and flags are its arguments. */
-static void swap(const char *name, void **found, int version, uint64_t flags) {
-	int saved = errno;
-
-	symbols_swap(name, found, version, flags);
-	errno = saved;
-}
-
-WRAP(cuGetProcAddress, const char *symbol, void **function, int version, uint64_t flags) {
-	driver_result result;
-
-	result = REAL(cuGetProcAddress)(symbol, function, version, flags);
-	if (!result)
-		swap(symbol, function, version, flags);
-	return result;
-}
-
-WRAP(cuGetProcAddress_v2, const char *symbol, void **function, int version, uint64_t flags,
-     void *status) {
-	driver_result result;
-
-	result = REAL(cuGetProcAddress_v2)(symbol, function, version, flags, status);
-	if (!result)
-		swap(symbol, function, version, flags);
-	return result;
-}
 
 /* ---- the beginning: the last moment for the SASS engine to come into the process -------- */
 
@@ -469,7 +440,7 @@ LIST(cuModuleEnumerateFunctions, false)
 		uint64_t before;                                                    \
                                                                                     \
 		context = find_context(handle);                                     \
-		trace_gpu_context_ending(context);                                  \
+		trace_event_context_ending(context);                                \
 		ending = arm_context_ending(context, surely);                       \
 		before = arm_now();                                                 \
 		errno = saved;                                                      \
@@ -491,7 +462,7 @@ static driver_handle of_green(driver_handle green) {
 		driver_handle *, driver_handle))driver_symbol("cuCtxFromGreenCtx");
 	driver_handle context = NULL;
 
-	return (mirror_has_contexts() || arm_needed() || trace_gpu_has_contexts()) && find &&
+	return (mirror_has_contexts() || arm_needed() || trace_event_has_contexts()) && find &&
 			       find(&context, green) == 0
 		       ? context
 		       : NULL;
@@ -502,7 +473,7 @@ DESTROY_CONTEXT(cuCtxDestroy_v2, itself, true)
 DESTROY_CONTEXT(cuCtxDetach, itself, false)
 DESTROY_CONTEXT(cuGreenCtxDestroy, of_green, true)
 
-/* always: the primary context is gone after a success, whoever holds it. */
+/* always: the primary context is gone after a success, even if other code holds it. */
 #define RELEASE_PRIMARY(name, always)                                                      \
 	WRAP(name, int device) {                                                           \
 		struct mirror_context *ending;                                             \
@@ -511,7 +482,7 @@ DESTROY_CONTEXT(cuGreenCtxDestroy, of_green, true)
 		int saved = errno;                                                         \
 		uint64_t id;                                                               \
                                                                                            \
-		trace_gpu_primary_ending(device, always);                                  \
+		trace_event_primary_ending(device, always);                                \
 		context = arm_primary(device, &id);                                        \
 		ending = arm_context_ending(context, always);                              \
 		errno = saved;                                                             \
@@ -526,57 +497,3 @@ RELEASE_PRIMARY(cuDevicePrimaryCtxRelease, 0)
 RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2, 0)
 RELEASE_PRIMARY(cuDevicePrimaryCtxReset, 1)
 RELEASE_PRIMARY(cuDevicePrimaryCtxReset_v2, 1)
-
-const struct wrapper wrappers[] = {
-	ENTRY(cuCtxDestroy),
-	ENTRY(cuCtxDestroy_v2),
-	ENTRY(cuCtxDetach),
-	ENTRY(cuCtxSynchronize),
-	ENTRY(cuCtxSynchronize_v2),
-	ENTRY(cuDevicePrimaryCtxRelease),
-	ENTRY(cuDevicePrimaryCtxRelease_v2),
-	ENTRY(cuDevicePrimaryCtxReset),
-	ENTRY(cuDevicePrimaryCtxReset_v2),
-	ENTRY(cuFuncSetAttribute),
-	ENTRY(cuFuncSetCacheConfig),
-	ENTRY(cuFuncSetSharedMemConfig),
-	ENTRY(cuGetProcAddress),
-	ENTRY(cuGetProcAddress_v2),
-	ENTRY(cuGreenCtxDestroy),
-	ENTRY(cuInit),
-	ENTRY(cuKernelGetFunction),
-	ENTRY(cuKernelSetAttribute),
-	ENTRY(cuKernelSetCacheConfig),
-	ENTRY(cuLaunchCooperativeKernel),
-	ENTRY(cuLaunchCooperativeKernel_ptsz),
-	ENTRY(cuLaunchKernel),
-	ENTRY(cuLaunchKernelEx),
-	ENTRY(cuLaunchKernelEx_ptsz),
-	ENTRY(cuLaunchKernel_ptsz),
-	ENTRY(cuLibraryEnumerateKernels),
-	ENTRY(cuLibraryGetKernel),
-	ENTRY(cuLibraryGetKernelCount),
-	ENTRY(cuLibraryGetModule),
-	ENTRY(cuLibraryLoadData),
-	ENTRY(cuLibraryLoadFromFile),
-	ENTRY(cuLibraryUnload),
-	ENTRY(cuModuleEnumerateFunctions),
-	ENTRY(cuModuleGetFunction),
-	ENTRY(cuModuleGetFunctionCount),
-	ENTRY(cuModuleLoad),
-	ENTRY(cuModuleLoadData),
-	ENTRY(cuModuleLoadDataEx),
-	ENTRY(cuModuleLoadFatBinary),
-	ENTRY(cuModuleUnload),
-	ENTRY(cuStreamBeginCapture),
-	ENTRY(cuStreamBeginCaptureToGraph),
-	ENTRY(cuStreamBeginCaptureToGraph_ptsz),
-	ENTRY(cuStreamBeginCapture_ptsz),
-	ENTRY(cuStreamBeginCapture_v2),
-	ENTRY(cuStreamBeginCapture_v2_ptsz),
-	ENTRY(cuStreamDestroy),
-	ENTRY(cuStreamDestroy_v2),
-	ENTRY(cuStreamEndCapture),
-	ENTRY(cuStreamEndCapture_ptsz),
-};
-const size_t wrapper_count = sizeof(wrappers) / sizeof(wrappers[0]);

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 /* Before a stream of the application begins to be captured, for capture_end() if it does not. */
 void capture_begin(driver_handle stream);

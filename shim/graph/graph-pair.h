@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 #define GRAPH_DEPTH_MAX 8
 

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 enum graph_cause {
 	GRAPH_FOLLOWED, /* it is not fixed */

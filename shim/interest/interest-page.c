@@ -5,12 +5,12 @@
  * system one. The pages stay mapped; one stat a load tells whether the file was replaced by a new
  * daemon. Everything that is doubtful about a file or a folder means: no daemon there.
  *
- * Calls and launches that find a page changed believe it as it is mapped, and know the process's
- * numbers: what users say of other processes must not make a system call in one that is sandboxed.
+ * Calls and launches that find a page changed read it as it is mapped, and have the process's ids
+ * already: rules about other processes must not cause a system call in a sandboxed process.
  *
- * Launches read the generations of the mapped pages without a lock, and may be interrupted in it
- * for as long as you like: what was mapped once stays, and another page takes its place in memory.
- * Where there is none a word that never changes is read.
+ * Launches read the generations of the mapped pages without a lock, and may be interrupted there
+ * for any time. So a mapping stays, and a new page is mapped in the same place. Without a page they
+ * read a word that never changes.
  */
 
 #include "interest-page.h"
@@ -42,8 +42,14 @@ struct page {
 	ino_t inode;
 };
 
+enum {
+	SESSION,
+	SYSTEM,
+	PAGES
+};
+
 static const uint64_t no_generation;
-static struct page session_page, system_page;
+static struct page pages[PAGES];
 
 const uint64_t *interest_generations[2] = { &no_generation, &no_generation };
 struct interest_watch trace_watch[2] = {
@@ -143,7 +149,7 @@ static bool is_known(const struct page *page) {
 
 /* Lets launches and trampolines read the generations of a page; of none, if it is not mapped. */
 static void watch(const struct page *page) {
-	unsigned which = page == &system_page;
+	size_t which = (size_t)(page - pages);
 	struct interest_watch *traces = &trace_watch[which];
 
 	__atomic_store_n(&interest_generations[which],
@@ -179,9 +185,16 @@ static bool map_in_place(struct page *page, int fd) {
 	return mapped != NULL;
 }
 
+/* Opens the page of a folder; -1: there is none, and errno says why. */
+static int open_page(const char *folder) {
+	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, PATHS_INTEREST_PAGE);
+	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+}
+
 /* Maps the page of a folder; without one (NULL) there is none. */
 static void map_page(struct page *page, const char *folder) {
-	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
 	struct stat status;
 	int fd;
 
@@ -192,8 +205,7 @@ static void map_page(struct page *page, const char *folder) {
 	}
 	if (!folder)
 		return;
-	snprintf(path, sizeof(path), "%s/%s", folder, PATHS_INTEREST_PAGE);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	fd = open_page(folder);
 	if (fd < 0)
 		return;
 	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
@@ -333,6 +345,20 @@ static bool is_excluded(const struct interest_page *copy) {
 	return false;
 }
 
+/*
+ * Do these rules of a copy, of which there can be `most`, mean this process? What cannot be known
+ * counts as yes. everyone: they mean all processes. stable: the copy is of one moment.
+ */
+static bool is_meant(const struct interest_page *copy, const struct interest_rule *rules,
+		     uint32_t count, uint32_t most, bool everyone, bool stable) {
+	struct facts facts = { .doubt = true };
+	bool meant = everyone || !stable || count > most;
+
+	for (uint32_t i = 0; !meant && i < count; i++)
+		meant = rule_matches(&rules[i], &facts);
+	return meant && !(stable && is_excluded(copy));
+}
+
 /* Takes a stable copy of the page; false if the daemon kept writing. */
 static bool snapshot(const struct interest_page *page, struct interest_page *copy) {
 	for (unsigned i = 0; i < INTEREST_RETRIES; i++) {
@@ -354,19 +380,14 @@ static uint32_t deadline_of(const struct interest_page *page) {
 
 static bool page_matches(const struct page *page, struct interest *interest) {
 	const struct interest_page *copy = &scratch.page;
-	struct facts facts = { .doubt = true };
-	bool stable, meant;
+	bool stable;
 
 	if (!is_known(page))
 		return false;
 	stable = snapshot(page->page, &scratch.page);
-	if (copy->flags & INTEREST_FLAG_CLOSED)
-		return false;
-	meant = !stable || (copy->flags & INTEREST_FLAG_EVERYONE) ||
-		copy->rule_count > INTEREST_RULES_MAX;
-	for (uint32_t i = 0; !meant && i < copy->rule_count; i++)
-		meant = rule_matches(&copy->rules[i], &facts);
-	if (!meant || (stable && is_excluded(copy)))
+	if ((copy->flags & INTEREST_FLAG_CLOSED) ||
+	    !is_meant(copy, copy->rules, copy->rule_count, INTEREST_RULES_MAX,
+		      copy->flags & INTEREST_FLAG_EVERYONE, stable))
 		return false;
 	strcpy(interest->folder, page->folder);
 	interest->device = page->device;
@@ -423,10 +444,9 @@ static uint64_t trace_snapshot(const struct interest_page *page, struct interest
 
 /* Has the page begun to say that this process may be traced? */
 static bool page_traces(const struct page *page, unsigned which, struct interest *interest) {
-	struct facts facts = { .doubt = true };
 	const struct interest_page *copy = &scratch.page, *mapped;
 	uint64_t generation;
-	bool stable, meant;
+	bool stable;
 
 	if (!is_known(page)) {
 		interest_trace_looked[which] = 0;
@@ -439,10 +459,9 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 	if (generation == asked[which])
 		return false;
 	asked[which] = generation;
-	meant = !stable || copy->trace_rule_count > INTEREST_TRACE_RULES_MAX;
-	for (uint32_t i = 0; !meant && i < copy->trace_rule_count; i++)
-		meant = rule_matches(&copy->trace_rules[i], &facts);
-	if (!meant || (stable && is_excluded(copy)) || (mapped->flags & INTEREST_FLAG_CLOSED))
+	if (!is_meant(copy, copy->trace_rules, copy->trace_rule_count, INTEREST_TRACE_RULES_MAX,
+		      false, stable) ||
+	    (mapped->flags & INTEREST_FLAG_CLOSED))
 		return false;
 	strcpy(interest->folder, page->folder);
 	interest->deadline_ms = deadline_of(mapped);
@@ -452,7 +471,7 @@ static bool page_traces(const struct page *page, unsigned which, struct interest
 /*
  * Sees to it that the pages of the session that is asked for are mapped; (changed) because one of
  * those that are has changed: then its daemon is there, and files are not looked at. Returns how
- * many of session_page and system_page count.
+ * many of the pages count.
  */
 static unsigned map_pages(bool changed) {
 	bool (*is_good)(const struct page *) = changed ? is_settled : is_fresh;
@@ -461,11 +480,11 @@ static unsigned map_pages(bool changed) {
 
 	if (name && !valid_name(name))
 		return 0; /* a session was asked for, and none has such a name */
-	if (!is_good(&session_page))
-		map_page(&session_page, session_folder(folder, name) ? folder : NULL);
-	if (!name && !is_good(&system_page))
-		map_page(&system_page, PATHS_SYSTEM_DIR);
-	if ((!changed || !self.pid) && (session_page.page || system_page.page))
+	if (!is_good(&pages[SESSION]))
+		map_page(&pages[SESSION], session_folder(folder, name) ? folder : NULL);
+	if (!name && !is_good(&pages[SYSTEM]))
+		map_page(&pages[SYSTEM], PATHS_SYSTEM_DIR);
+	if ((!changed || !self.pid) && (pages[SESSION].page || pages[SYSTEM].page))
 		know_self();
 	return name ? 1 : 2;
 }
@@ -473,30 +492,30 @@ static unsigned map_pages(bool changed) {
 bool interest_find(struct interest *interest, bool changed) {
 	unsigned count = map_pages(changed);
 
-	return (count > 0 && page_matches(&session_page, interest)) ||
-	       (count > 1 && page_matches(&system_page, interest));
+	for (unsigned i = 0; i < count; i++)
+		if (page_matches(&pages[i], interest))
+			return true;
+	return false;
 }
 
 bool interest_is_foreign(void) {
-	return (is_open(&session_page) && session_page.page->magic == INTEREST_MAGIC &&
-		!is_known(&session_page)) ||
-	       (is_open(&system_page) && system_page.page->magic == INTEREST_MAGIC &&
-		!is_known(&system_page));
+	for (unsigned i = 0; i < PAGES; i++)
+		if (is_open(&pages[i]) && pages[i].page->magic == INTEREST_MAGIC &&
+		    !is_known(&pages[i]))
+			return true;
+	return false;
 }
 
 bool interest_is_gone(void) {
-	return !is_open(&session_page) && !is_open(&system_page);
+	return !is_open(&pages[SESSION]) && !is_open(&pages[SYSTEM]);
 }
 
 enum interest_change interest_look_again(const struct interest *found, struct interest *now) {
-	char path[INTEREST_FOLDER_MAX + sizeof(PATHS_INTEREST_PAGE) + 1];
 	struct interest_page page;
 	struct stat status;
 	bool same, whole;
-	int fd;
+	int fd = open_page(found->folder);
 
-	snprintf(path, sizeof(path), "%s/%s", found->folder, PATHS_INTEREST_PAGE);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return errno == ENOENT ? INTEREST_ENDED : INTEREST_UNCHANGED;
 	whole = fstat(fd, &status) == 0 && pread(fd, &page, sizeof(page), 0) == sizeof(page);
@@ -520,44 +539,44 @@ bool interest_wants_sass(char sanitizer[INTEREST_SANITIZER_MAX]) {
 	unsigned count = map_pages(false);
 	bool wanted = false;
 
-	if (count > 0 && page_decides(&session_page, &wanted, sanitizer))
-		return wanted;
-	return count > 1 && page_decides(&system_page, &wanted, sanitizer) && wanted;
+	for (unsigned i = 0; i < count; i++)
+		if (page_decides(&pages[i], &wanted, sanitizer))
+			return wanted;
+	return false;
 }
 
 bool interest_wants_trace(struct interest *interest) {
 	unsigned count = map_pages(true);
 	bool wanted = false;
 
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < PAGES; i++) {
 		if (i >= count) {
 			__atomic_store_n(&trace_watch[i].generation, &no_generation,
 					 __ATOMIC_RELEASE);
 			interest_trace_looked[i] = 0;
 		} else if (!wanted) {
-			wanted = page_traces(i ? &system_page : &session_page, i, interest);
+			wanted = page_traces(&pages[i], i, interest);
 		}
 	}
 	return wanted;
 }
 
 void interest_traces_seen(void) {
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < PAGES; i++)
 		__atomic_store_n(&trace_watch[i].seen, interest_trace_looked[i], __ATOMIC_RELEASE);
 }
 
 void interest_ignore_traces(void) {
-	for (unsigned i = 0; i < 2; i++) {
+	for (unsigned i = 0; i < PAGES; i++) {
 		__atomic_store_n(&trace_watch[i].generation, &no_generation, __ATOMIC_RELEASE);
 		__atomic_store_n(&trace_watch[i].seen, 0, __ATOMIC_RELEASE);
 	}
 }
 
 void interest_forked(void) {
-	session_page =
-		(struct page){ .memory = session_page.memory, .before = session_page.before };
-	system_page = (struct page){ .memory = system_page.memory, .before = system_page.before };
 	self.pid = 0;
-	watch(&session_page);
-	watch(&system_page);
+	for (unsigned i = 0; i < PAGES; i++) {
+		pages[i] = (struct page){ .memory = pages[i].memory, .before = pages[i].before };
+		watch(&pages[i]);
+	}
 }

@@ -2,27 +2,23 @@
 
 /*
  * Makes the dynamic linker find the shim's trampolines in place of the driver's functions
- * (libcuda.h).
- *
- * From when libcuda.so.1 is in the process, the dynamic linker finds our trampolines under the
- * names of its functions.
+ * (libcuda.h), from when libcuda.so.1 is in the process.
  *
  * The linker reads an object's symbols where the object's dynamic section says (DT_SYMTAB). There
  * we put a copy of libcuda's table, in which its functions have the addresses of trampolines. So
- * whoever looks a function up in libcuda finds ours: dlsym() by whatever handle, another interposer
- * that looks behind itself, calls that are bound lazily, and what is loaded later. Nobody else's
- * symbol is touched, none is there that would not be without us, and what libcuda itself runs is as
- * it was. What was bound before is set right in the objects' tables (imports.c): that is, what came
- * with libcuda.
+ * every look-up in libcuda finds ours: dlsym() by any handle, another interposer that looks behind
+ * itself, calls that are bound lazily, and libraries that are loaded later. No other library's
+ * symbol changes, no symbol is added, and libcuda's own calls stay as they were. Objects that came
+ * together with libcuda are bound already: their tables are corrected (imports.c).
  *
- * All this happens within dl_iterate_phdr(), so that no object goes meanwhile, and two threads do
- * it one after the other. The lock of dlopen() is not taken: the other thread may wait for it with
- * that of ours.
+ * All this happens within dl_iterate_phdr(), so that no object is unloaded meanwhile, and threads
+ * do it one after the other. The lock of dlopen() is not taken: its owner may wait for the lock of
+ * dl_iterate_phdr().
  *
  * A program may try one driver after another (a stub of a toolkit first, whose cuInit fails) and
- * unload it: each is found anew. While one is there, another one beside it stays as it is. A
- * process may have two copies of the shim (/etc/ld.so.preload and LD_PRELOAD): the one that comes
- * second to a driver does nothing.
+ * unload it: each is found anew. While one has our table, another one beside it stays as it is. A
+ * process may have two copies of the shim (/etc/ld.so.preload and LD_PRELOAD): the second one that
+ * finds a driver does nothing.
  */
 
 #include "libcuda.h"
@@ -37,29 +33,16 @@
 
 #include "arrival.h"
 #include "dlsym.h"
-#include "driver.h"
 #include "shim/base/elf-object.h"
 #include "imports.h"
 #include "trampoline.h"
 
-static void *own[TRAMPOLINE_COUNT];
 static uintptr_t driver_base; /* of the one that has our table */
 static ElfW(Sym) *
 	table; /* the copy; that of a driver that has gone is unmapped when another one comes */
 static size_t table_size;
 
-void *libcuda_function(int index) {
-	return index == TRAMPOLINE_NONE ? NULL : __atomic_load_n(&own[index], __ATOMIC_ACQUIRE);
-}
-
-int libcuda_index(const void *function) {
-	for (int i = 0; i < TRAMPOLINE_COUNT; i++)
-		if (libcuda_function(i) == function)
-			return i;
-	return TRAMPOLINE_NONE;
-}
-
-/* How many symbols there are is nowhere said but in the hash tables. */
+/* Only the hash tables say how many symbols there are. */
 static size_t count_symbols(uintptr_t base, const ElfW(Dyn) * dynamic) {
 	const uint32_t *hash = (const uint32_t *)elf_address(base, dynamic, DT_HASH);
 	const uint32_t *gnu = (const uint32_t *)elf_address(base, dynamic, DT_GNU_HASH), *buckets,
@@ -107,8 +90,8 @@ static bool has_our_table(const ElfW(Dyn) * dynamic) {
 /* Fills our table and own[] by its symbols. */
 static void copy_symbols(uintptr_t base, const ElfW(Sym) * symbols, const char *strings,
 			 size_t count) {
-	for (int i = 0; i < TRAMPOLINE_COUNT; i++)
-		__atomic_store_n(&own[i], NULL, __ATOMIC_RELAXED);
+	for (int i = 0; i < DRIVER_FUNCTION_COUNT; i++)
+		driver_function_set_own(i, NULL);
 	for (size_t i = 0; i < count; i++) {
 		const char *name = strings + symbols[i].st_name;
 		void *function = (void *)(base + symbols[i].st_value);
@@ -117,16 +100,16 @@ static void copy_symbols(uintptr_t base, const ElfW(Sym) * symbols, const char *
 		table[i] = symbols[i];
 		if (!is_function(&symbols[i]) || !dlsym_is_of_interest(name))
 			continue;
-		index = trampoline_find(name);
-		if (index == TRAMPOLINE_NONE)
-			index = trampoline_add(name);
-		if (index == TRAMPOLINE_NONE)
+		index = driver_function_find(name);
+		if (index == DRIVER_FUNCTION_NONE)
+			index = driver_function_add(name);
+		if (index == DRIVER_FUNCTION_NONE)
 			continue;
-		__atomic_store_n(&own[index], function, __ATOMIC_RELEASE);
+		driver_function_set_own(index, function);
 		table[i].st_value = (uintptr_t)trampoline_function(index) - base;
 	}
-	for (int i = 0; i < TRAMPOLINE_COUNT; i++)
-		trampoline_set(i, own[i]);
+	for (int i = 0; i < DRIVER_FUNCTION_COUNT; i++)
+		trampoline_set(i, driver_function_own(i));
 }
 
 /* Which drivers are there: one that has our table, another one. */
@@ -193,9 +176,9 @@ static int take(struct dl_phdr_info *object, size_t size, void *data) {
 }
 
 static void *instead(const char *name, void *address) {
-	int index = trampoline_find(name);
+	int index = driver_function_find(name);
 
-	return address && address == libcuda_function(index) ? trampoline_function(index) : NULL;
+	return address && address == driver_function_own(index) ? trampoline_function(index) : NULL;
 }
 
 static int replace_imports(struct dl_phdr_info *object, size_t size, void *data) {
@@ -225,8 +208,6 @@ void libcuda_look(void) {
 	int saved = errno;
 	void *driver;
 
-	if (driver_is_kept())
-		return;
 	presence = look();
 	driver = !presence.ours && presence.other ? dlopen(LIBCUDA, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 	if (driver) {

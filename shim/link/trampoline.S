@@ -2,17 +2,18 @@
 /*
  * The trampolines (trampoline.h), each TRAMPOLINE_STRIDE bytes, and trace_call.
  *
- * A trampoline compares what is seen of the two interest pages with what was seen (trace_watch, trace.h), and goes on to its target. There is no
- * frame then: the function called returns to who called us. trace_call is where it goes when something has changed, or a trace is on:
- * trace_begin says what to call, and whether trace_end wants to hear of it. If not, it jumps there, too.
+ * A trampoline compares the generations of the two interest pages with those that were last looked at (trace_watch, interest-page.h), and jumps to its target.
+ * There is no frame then: the target returns to the caller. If a generation has changed, or a trace is on, it jumps to trace_call:
+ * trace_begin says whether trace_end is to be called behind the target. If not, trace_call jumps to the target, too.
  *
- * Whoever unwinds a frame of trace_call, for an exception or the end of a thread, calls trace_personality.
+ * The unwinder calls trace_personality for a frame of trace_call, at an exception or the end of a thread.
  */
+#include "shim/trace/trace-frame.h"
 #include "trampoline.h"
 
 #if defined(__x86_64__)
 
-/* rax is free: it is no argument, but for functions of variable ones, of which there are none. */
+/* rax is free: it is an argument only of functions with variable arguments, and the driver has none. */
 .macro TRAMPOLINE index
 	endbr64
 	movq	trace_watch(%rip), %rax
@@ -72,7 +73,7 @@ trampolines:
 .endm
 #include "functions.S.inc"
 	.altmacro
-.rept TRAMPOLINE_SPARE
+.rept DRIVER_FUNCTION_SPARE
 	TRAMPOLINE %next
 	.set	next, next+1
 .endr
@@ -114,8 +115,10 @@ trace_call:
 	movl	%eax, TRACE_FRAME_INDEX(%rsp)
 	movq	%rsp, %rdi
 	call	trace_begin
-	movq	%rax, %r11
-	testq	%rdx, %rdx
+	movl	TRACE_FRAME_INDEX(%rsp), %r10d
+	leaq	trampoline_targets(%rip), %r11
+	movq	(%r11,%r10,8), %r11
+	testq	%rax, %rax
 	movq	TRACE_FRAME_WORDS(%rsp), %rdi
 	movq	TRACE_FRAME_WORDS+8(%rsp), %rsi
 	movq	TRACE_FRAME_WORDS+16(%rsp), %rdx
@@ -173,8 +176,11 @@ trace_call:
 	str	w16, [sp, #TRACE_FRAME_INDEX]
 	mov	x0, sp
 	bl	trace_begin
-	mov	x16, x0
-	mov	x17, x1
+	mov	x17, x0
+	ldr	w9, [sp, #TRACE_FRAME_INDEX]
+	adrp	x16, trampoline_targets
+	add	x16, x16, :lo12:trampoline_targets
+	ldr	x16, [x16, x9, lsl #3]
 	ldp	x0, x1, [sp, #TRACE_FRAME_WORDS]
 	ldp	x2, x3, [sp, #TRACE_FRAME_WORDS+16]
 	ldp	x4, x5, [sp, #TRACE_FRAME_WORDS+32]

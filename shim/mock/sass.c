@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "shim/patch/sass.h"
+#include "shim/engine/sass.h"
 
 const struct sass_engine *gpuprobe_sass(void);
 const struct sass_engine *gpuprobe_sass(void) {

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 struct instance;
 struct load;

@@ -3,9 +3,9 @@
 /*
  * Decides whether a module belongs to a library whose modules are not replaced (contain.h).
  *
- * A library is known by its file's name or its SONAME: both begin with the name in the table. Which
- * library an address lies in is asked at each load, so not of dladdr(), which waits for whoever is
- * in dlopen(), where libc has something better.
+ * A library is known by its file's name or its SONAME: both begin with the name in the table. Each
+ * load asks which library an address lies in. dladdr() waits for threads that are in dlopen(), so
+ * it is used only where libc has nothing better.
  */
 
 #include "contain.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "shim/link/dlsym.h"
+#include "shim/libc/real-dlsym.h"
 #include "proto/wire.h"
 
 #define FIND_OBJECT_MINOR 35

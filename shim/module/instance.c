@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "shim/patch/sass.h"
+#include "shim/engine/sass.h"
 
 #define RESIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define HOST_PAGE UINT64_C(4096)

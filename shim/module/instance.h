@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "proto/map-layout.h"
 #include "proto/wire.h"
 

@@ -3,21 +3,20 @@
 /*
  * Loading and unloading of modules (load.h): decides which image the driver gets.
  *
- * One connection to the daemon, one list of replaced images, one lock around both; another lock
- * around the interest pages, so that a process that nobody is interested in never waits. Locks are
- * waited for no longer than the daemon's deadline, which is also the time that a load has from its
- * begin to its arming, and are never held while the driver loads or unloads. Who comes here again
- * while he holds a lock (a signal handler, a callback of a tool) is let go on alone. So is a
- * process that forked after it came here first: CUDA does not work in the child either.
+ * One connection to the daemon, one list of replaced images, one lock around both (guard.h). The
+ * lock is waited for no longer than the daemon's deadline, which is also the time that a load has
+ * from its begin to its arming, and is never held while the driver loads or unloads. Without the
+ * lock a load goes on without us. So does a process that forked after it came here first: CUDA does
+ * not work in the child either.
  *
  * After a failure (late, broken, absurd) the connection is closed and no daemon is asked until its
  * interest page has changed or ten seconds have passed, and then it has RETRY_MS to say hello, so
  * that a sick daemon costs one deadline and not one a module. How long all loads together may wait
  * for compilers is the daemon's to count (its image-budget.h).
  *
- * Ids are a daemon's own, and those that go on with what it had (resume.h). Loads carry the number
- * of the daemon they came from (its epoch), and are neither armed nor spoken of once it is
- * another's turn; their probes go on writing to memory that nobody reads.
+ * Ids are good for one daemon, and for those that continue with its state (resume.h). Each load has
+ * the number of its daemon (its epoch). Once another daemon has come, it is neither armed nor told
+ * of; its probes go on writing to memory that is not read any more.
  */
 
 #include "load.h"
@@ -28,32 +27,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "arm.h"
 #include "bare.h"
-#include "shim/base/cancel.h"
 #include "contain.h"
 #include "shim/base/deadline.h"
+#include "shim/base/guard.h"
 #include "image.h"
-#include "shim/interest/interest-page.h"
+#include "shim/interest/interest-lock.h"
 #include "load-ask.h"
 #include "mirror.h"
 #include "resume.h"
-#include "shim/patch/sass-start.h"
+#include "shim/engine/sass-start.h"
 
 #define BACK_OFF_MS 10000
 #define RETRY_MS 200
-#define PAGE_WAIT_MS 1000
 #define END_WAIT_MS 1000
 #define RESUME_WAIT_MS 100
 #define OWNER_PARENT \
 	-1 /* in a child, which may have the number of its parent in another namespace */
 
-static pthread_mutex_t page_lock = PTHREAD_MUTEX_INITIALIZER; /* around interest_find() */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* around all that follows */
 static pid_t owner; /* the process that came here first; 0: none yet */
 static struct load *loads;
@@ -65,11 +61,11 @@ static uint64_t failed_until_ms; /* and till when it is not tried again */
 static uint64_t epoch; /* the number of the daemon */
 static struct wire_welcome welcome; /* what it said, */
 static struct interest welcomed; /* and for what that was */
-static uint64_t operation_until_ms; /* how long who holds the lock may wait for the daemon */
+static uint64_t operation_until_ms; /* how long the lock's owner may wait for the daemon */
 static uint32_t wait_ms; /* the deadline of the last daemon; read without the lock */
-static bool asking; /* who holds the lock waits for the daemon; read without it */
+static bool asking; /* the lock's owner waits for the daemon; read without the lock */
 
-/* What a thread unloads that could not say so: who has the lock next forgets it. */
+/* Unloaded by a thread that did not get the lock: the lock's next owner forgets it. */
 struct unloaded {
 	struct unloaded *next;
 	enum load_kind kind;
@@ -78,8 +74,6 @@ struct unloaded {
 
 static struct unloaded *unloaded;
 
-static __thread bool inside; /* this thread holds one of the locks, or is about to */
-static __thread int cancel_before; /* it: cancel.h */
 static __thread const struct load *being_loaded;
 
 static void forget_unloaded(void);
@@ -100,7 +94,7 @@ static void in_parent(void) {
 	mirror_forked(false);
 }
 
-/* Is this the process whose memory this is? The first that asks makes it its own. */
+/* Is this the process that came here first, and no child of it? */
 bool load_is_owner(void) {
 	pid_t none = 0, self = getpid();
 
@@ -113,32 +107,8 @@ bool load_is_owner(void) {
 	return true;
 }
 
-static bool enter(pthread_mutex_t *mutex, uint64_t until_ms) {
-	int before;
-
-	if (inside || mirror_is_mine())
-		return false;
-	inside = true;
-	before = cancel_forbid();
-	if (deadline_lock(mutex, until_ms)) {
-		cancel_before = before;
-		return true;
-	}
-	cancel_allow(before);
-	inside = false;
-	return false;
-}
-
-static void leave(pthread_mutex_t *mutex) {
-	int before = cancel_before;
-
-	pthread_mutex_unlock(mutex);
-	inside = false;
-	cancel_allow(before);
-}
-
 bool load_lock_twice(uint64_t until_ms, uint64_t daemon_until_ms) {
-	if (!load_is_owner() || !enter(&lock, until_ms))
+	if (!load_is_owner() || !guard_lock(&lock, until_ms))
 		return false;
 	operation_until_ms = daemon_until_ms;
 	return true;
@@ -161,7 +131,7 @@ bool load_lock(void) {
 }
 
 void load_unlock(void) {
-	leave(&lock);
+	guard_unlock(&lock);
 }
 
 struct load *load_first(void) {
@@ -251,52 +221,6 @@ void load_report_bare(uint64_t module_id, uint64_t number, const char *kernel, u
 	if (number == epoch)
 		load_report(module_id, reason);
 	load_unlock();
-}
-
-/* Read once: the program may be changing its environment in another thread. */
-static bool opted_out(void) {
-	static enum choice {
-		UNKNOWN,
-		NONE,
-		OFF
-	} known;
-	enum choice choice = __atomic_load_n(&known, __ATOMIC_RELAXED);
-
-	if (choice == UNKNOWN) {
-		const char *text = secure_getenv("GPUPROBE");
-
-		choice = text && !strcmp(text, "off") ? OFF : NONE;
-		__atomic_store_n(&known, choice, __ATOMIC_RELAXED);
-	}
-	return choice == OFF;
-}
-
-bool load_allowed(void) {
-	return !getauxval(AT_SECURE) && !opted_out();
-}
-
-/* Whoever owns the process: a child may look at the pages, though its parent has loaded modules. */
-bool load_lock_pages(void) {
-	return enter(&page_lock, deadline_now_ms() + PAGE_WAIT_MS);
-}
-
-void load_forked_pages(void) {
-	pthread_mutex_init(&page_lock, NULL);
-	interest_forked();
-}
-
-void load_unlock_pages(void) {
-	leave(&page_lock);
-}
-
-bool load_interested(struct interest *found) {
-	bool yes;
-
-	if (!load_allowed() || !load_lock_pages())
-		return false;
-	yes = interest_find(found, false) && found->deadline_ms;
-	load_unlock_pages();
-	return yes;
 }
 
 static bool same_daemon(const struct interest *a, const struct interest *b) {
@@ -593,7 +517,7 @@ struct load *load_replace(const void *code, const struct load_options *options,
 	struct interest found;
 	struct image image;
 
-	if (!load_interested(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
+	if (!interest_is_meant(&found) || !image_recognise(&image, code, IMAGE_IN_MEMORY))
 		return NULL;
 	return replace_unless(&found, &image, code, options, caller);
 }
@@ -758,7 +682,7 @@ struct load *load_replace_file(const char *path, const struct load_options *opti
 	size_t size = 0;
 	int fd;
 
-	if (!path || !load_interested(&found))
+	if (!path || !interest_is_meant(&found))
 		return NULL;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)

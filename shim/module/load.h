@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "shim/interest/wire-client.h"
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "shim/interest/interest-page.h"
 
 enum load_kind {
@@ -154,21 +154,12 @@ void load_process(int device, struct gpuprobe_process *process);
 /* Tells the daemon a reason, for `gpuprobectl why`. */
 void load_report(uint64_t module_id, const char *reason);
 void load_report_map(uint64_t module_id, uint64_t map_id,
-		     const char *reason); /* those who use it are without it */
+		     const char *reason); /* its users are without it */
 /*
  * Reports a kernel (its name may be cut) that had to be launched without probes because registers
  * were too few, `launches` times by now. Takes the lock.
  */
 void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches);
-/* Is a daemon interested in this process, and may we have to do with it? */
-bool load_interested(struct interest *found);
-/* Not with AT_SECURE nor GPUPROBE=off. */
-bool load_allowed(void);
-/* The lock around the interest pages, for other code that reads them. */
-bool load_lock_pages(void);
-void load_unlock_pages(void);
-/* In a forked child: the thread that had the lock does not exist there. */
-void load_forked_pages(void);
 
 enum load_answer {
 	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */

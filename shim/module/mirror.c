@@ -35,10 +35,12 @@
 #include "shim/base/cancel.h"
 #include "shim/interest/wire-client.h"
 #include "shim/base/deadline.h"
+#include "shim/base/guard.h"
 #include "shim/base/helper-thread.h"
 #include "instance.h"
 #include "shim/interest/interest-page.h"
 #include "load.h"
+#include "shim/trace/tracing.h"
 
 #define STACK_SIZE (256 * 1024) /* of the thread */
 #define FORK_WAIT_MS 100
@@ -52,7 +54,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t fork_lock =
-	PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and who forks */
+	PTHREAD_MUTEX_INITIALIZER; /* before it: the thread, alone; and a thread that forks */
 static struct mirror_context *contexts;
 static bool awaits_kernels; /* read without the lock */
 static uint64_t try_ms; /* there is no thread, and when to try again to make one; 0: there is, or
@@ -67,7 +69,7 @@ static struct {
 	bool finished; /* all is copied for the last time: the thread's own */
 	uint64_t epoch; /* of the daemon that it is to connect to, */
 	uint64_t connected_epoch; /* and that it is connected with: the thread's own */
-	pid_t owner; /* this and the deadline: who exits reads them without the lock */
+	pid_t owner; /* this and the deadline: an exiting thread reads them without the lock */
 	char folder[INTEREST_FOLDER_MAX];
 	uint32_t deadline_ms;
 	struct wire_client client;
@@ -78,13 +80,12 @@ static struct {
 	     .client = WIRE_CLIENT_NONE,
 	     .connecting = WIRE_CLIENT_NONE };
 
-static __thread bool mine; /* this thread holds the lock, or is about to */
 static __thread int cancel_before; /* it: cancel.h */
 static __thread bool copies; /* it is the thread */
 static __thread bool forking; /* this thread holds fork_lock till it has forked */
 
 void mirror_lock(void) {
-	mine = true;
+	guard_barred = true;
 	cancel_before = cancel_forbid();
 	if (copies)
 		pthread_mutex_lock(&fork_lock);
@@ -92,11 +93,11 @@ void mirror_lock(void) {
 }
 
 bool mirror_lock_until(uint64_t until_ms) {
-	mine = true;
+	guard_barred = true;
 	cancel_before = cancel_forbid();
 	if (deadline_lock(&lock, until_ms))
 		return true;
-	mine = false;
+	guard_barred = false;
 	cancel_allow(cancel_before);
 	return false;
 }
@@ -107,16 +108,8 @@ void mirror_unlock(void) {
 	pthread_mutex_unlock(&lock);
 	if (copies)
 		pthread_mutex_unlock(&fork_lock);
-	mine = false;
+	guard_barred = false;
 	cancel_allow(before);
-}
-
-bool mirror_is_mine(void) {
-	return mine;
-}
-
-bool mirror_is_thread(void) {
-	return copies;
 }
 
 struct mirror_context *mirror_first_context(void) {
@@ -291,7 +284,7 @@ void mirror_unuse(struct instance *instance) {
 void mirror_synchronized(driver_handle handle, uint64_t before) {
 	bool others = false;
 
-	if (mine || !mirror_lock_until(deadline_now_ms()))
+	if (guard_barred || !mirror_lock_until(deadline_now_ms()))
 		return;
 	for (struct mirror_context *context = contexts; context; context = context->next)
 		for (struct instance *instance = context->instances; instance;
@@ -423,9 +416,9 @@ static bool is_stopping(bool *elsewhere) {
 }
 
 /*
- * Ends the thread's work if no instance is left, nor a module that the daemon may have something to
- * say of; true if so. Whoever adds one starts the thread while he holds the instances' lock, so he
- * finds it at work or ended, never in between.
+ * Ends the thread's work, and returns true, if no instance is left and no module that the daemon
+ * may still speak of. A thread that adds one starts this thread with the instances' lock held: so
+ * it finds this thread at work or ended, never in between.
  */
 static bool retire(void) {
 	bool idle = !bare_is_awaited(thread.connected_epoch);
@@ -493,11 +486,11 @@ static enum outcome connect_and_run(uint32_t *period_ms) {
 	thread.connected_epoch = thread.epoch;
 	deadline_ms = thread.deadline_ms;
 	pthread_mutex_unlock(&thread.lock);
-	/* who exits waits for it: a daemon that has gone meanwhile does not answer */
+	/* an exiting thread waits for it: a daemon that has gone meanwhile does not answer */
 	open = wire_client_open(&thread.connecting, folder, WIRE_ROLE_MIRROR, load_driver_version(),
-				deadline_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms
-										  : CONNECT_MAX_MS),
-				&welcome);
+			   deadline_now_ms() +
+				   (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
+			   &welcome);
 	if (open &&
 	    !load_is_welcome(
 		    &welcome)) { /* it came meanwhile: it has to be told what we have first */
@@ -612,6 +605,7 @@ static void *mirror_thread(void *unused) {
 	bool again, elsewhere;
 
 	copies = true;
+	trace_ignore_thread();
 	prctl(PR_SET_NAME, "gpuprobe");
 	mirror_lock(); /* as whenever this thread calls the driver: mirror_forking() */
 	driver_own()->exchange_capture_mode(&mode);
@@ -632,7 +626,7 @@ static void *mirror_thread(void *unused) {
 		if (is_stopping(&elsewhere))
 			copy_finally();
 		pthread_mutex_lock(&thread.lock);
-		/* who exits since then waits for the next round's copy */
+		/* a thread that exits from now on waits for the next round's copy */
 		again = again || thread.wanted || thread.stopping;
 		again = again && !thread.finished;
 		thread.running = again;
@@ -651,7 +645,7 @@ static void at_exit(void) {
 		deadline_now_ms() + __atomic_load_n(&thread.deadline_ms, __ATOMIC_RELAXED);
 	const struct timespec until = deadline_time(until_ms);
 
-	if (__atomic_load_n(&thread.owner, __ATOMIC_RELAXED) != getpid() || mine ||
+	if (__atomic_load_n(&thread.owner, __ATOMIC_RELAXED) != getpid() || guard_barred ||
 	    !deadline_lock(&thread.lock, until_ms))
 		return;
 	thread.stopping = true;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 struct wire_client;
 struct instance;
@@ -93,12 +93,7 @@ void mirror_reuse(struct mirror_context *context, struct instance *instance);
 
 /* The calls that follow need no lock. */
 
-/* Does this thread hold the lock? Then a tool's callback has brought it here. */
-bool mirror_is_mine(void);
 bool mirror_has_contexts(void);
-
-/* Is this the thread that copies? */
-bool mirror_is_thread(void);
 
 /*
  * Starts the thread if it does not run, or sends it to the new daemon, whose folder is `folder`.

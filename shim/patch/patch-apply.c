@@ -18,7 +18,7 @@
 #include "patch-plan.h"
 #include "patch-round.h"
 #include "patch-set.h"
-#include "sass.h"
+#include "shim/engine/sass.h"
 
 #define PLANS_MAX 512 /* that are kept; the daemon takes more (process.h) */
 

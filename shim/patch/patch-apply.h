@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "shim/interest/interest-page.h"
 
 struct load;

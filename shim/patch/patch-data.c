@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "shim/module/arm.h"
-#include "sass.h"
+#include "shim/engine/sass.h"
 
 #define CHUNK_SIZE 65536
 

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "patch-module.h"
 #include "patch-plan.h"
 

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 /* The driver gave it out. */
 void patch_kernel_got(driver_handle library, driver_handle kernel);

@@ -27,7 +27,7 @@
 #include "patch-data.h"
 #include "patch-module.h"
 #include "patch-set.h"
-#include "sass.h"
+#include "shim/engine/sass.h"
 
 #define DISARMED_MAX 16 /* maps of a context that are gone, and kept till it is idle */
 #define DISARMED_WAIT_MS 20

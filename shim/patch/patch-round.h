@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "patch-apply.h"
 
 struct load;

@@ -33,14 +33,15 @@
 #include "shim/graph/capture.h"
 #include "shim/base/deadline.h"
 #include "shim/base/gate.h"
+#include "shim/interest/interest-lock.h"
 #include "shim/module/mirror.h"
 #include "patch-apply.h"
 #include "patch-data.h"
 #include "patch-kernel.h"
 #include "patch-module.h"
 #include "patch-set.h"
-#include "sass-start.h"
-#include "sass.h"
+#include "shim/engine/sass-start.h"
+#include "shim/engine/sass.h"
 
 #define TRIES 3
 #define LOCK_WAIT_MS 1000
@@ -198,12 +199,12 @@ static bool look(void) {
 	if (capture_is_going_on() ||
 	    (!changed && deadline_now_ms() < __atomic_load_n(&retry_ms, __ATOMIC_RELAXED)))
 		return true;
-	if (!load_lock_pages())
+	if (!interest_lock())
 		return true; /* the next launch tries again */
 	yes = interest_find(&found, changed) && found.deadline_ms;
 	gone = interest_is_gone();
 	foreign = !yes && interest_is_foreign();
-	load_unlock_pages();
+	interest_unlock();
 	read_generations(then); /* the pages may be other ones now; older ones are not looked at */
 	if (now[0] != then[0] || now[1] != then[1])
 		return false;
@@ -304,12 +305,12 @@ static void arrived(struct patch_module_entry *entry) {
 	read_generations(now);
 	if (!__atomic_load_n(&meant, __ATOMIC_RELAXED) && are_seen(now))
 		return;
-	if (!driver_own() || !load_lock_pages()) {
+	if (!driver_own() || !interest_lock()) {
 		leave_for_launch();
 		return;
 	}
 	yes = interest_find(&found, false) && found.deadline_ms;
-	load_unlock_pages();
+	interest_unlock();
 	if (!yes)
 		return;
 	if (!lock_in_event(&found)) {

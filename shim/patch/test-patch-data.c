@@ -15,7 +15,7 @@
 
 #include "shim/module/arm.h"
 #include "patch-data.h"
-#include "sass.h"
+#include "shim/engine/sass.h"
 
 #define OLD_MAP 0x1000
 #define NEW_MAP 0x2000

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "find.h"
-#include "shim/patch/sass.h"
+#include "shim/engine/sass.h"
 
 static struct sanitizer sanitizer;
 static const struct sass_events *events;
@@ -40,11 +40,13 @@ struct patched {
 static pthread_mutex_t patched_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *patched; /* tree of struct patched */
 
-/* The line for a call that failed. */
+/* NULL if a call was successful, else the line for that. */
 static const char *failure(const char *call, sanitizer_result result) {
 	static __thread char line[160];
 	const char *text = NULL;
 
+	if (!result)
+		return NULL;
 	if (sanitizer.get_result_string(result, &text) || !text)
 		text = "unknown";
 	snprintf(line, sizeof(line), "%s failed: %.80s (%d)", call, text, result);
@@ -246,38 +248,33 @@ static void stop(void) {
 }
 
 static const char *load_image(driver_handle context, const void *image) {
-	sanitizer_result result = sanitizer.add_patches(image, context);
-
-	return result ? failure("sanitizerAddPatches", result) : NULL;
+	return failure("sanitizerAddPatches", sanitizer.add_patches(image, context));
 }
 
 static const char *unpatch(driver_handle module) {
-	sanitizer_result result = SANITIZER_OK;
+	sanitizer_result result =
+		patched_is(module) ? sanitizer.unpatch_module(module) : SANITIZER_OK;
 
-	if (patched_is(module))
-		result = sanitizer.unpatch_module(module);
 	if (result)
 		return failure("sanitizerUnpatchModule", result);
-	result = patched_clear(module);
-	return result ? failure("sanitizerSetCallbackData", result) : NULL;
+	return failure("sanitizerSetCallbackData", patched_clear(module));
 }
 
-/* Marks the instructions and patches them. Returns the call that failed, or NULL. */
+/* Marks the instructions and patches them. */
 static const char *patch_points(driver_handle module, const struct patch_point *points,
-				uint32_t count, sanitizer_result *result) {
+				uint32_t count) {
 	for (uint32_t n = 0; n < count; n++) {
-		*result = sanitizer.patch_instructions((int)points[n].instruction, module,
-						       points[n].symbol);
-		if (*result)
-			return "sanitizerPatchInstructions";
+		sanitizer_result result = sanitizer.patch_instructions((int)points[n].instruction,
+								       module, points[n].symbol);
+
+		if (result)
+			return failure("sanitizerPatchInstructions", result);
 	}
-	*result = sanitizer.patch_module(module);
-	return *result ? "sanitizerPatchModule" : NULL;
+	return failure("sanitizerPatchModule", sanitizer.patch_module(module));
 }
 
 static const char *patch(driver_handle module, const struct patch_point *points, uint32_t count) {
-	const char *error = unpatch(module), *call; /* or else the patches would add up */
-	sanitizer_result result;
+	const char *error = unpatch(module); /* or else the patches would add up */
 
 	for (uint32_t n = 0; !error && n < count; n++)
 		if (!memchr(points[n].symbol, '\0', sizeof(points[n].symbol)))
@@ -286,10 +283,9 @@ static const char *patch(driver_handle module, const struct patch_point *points,
 		return error;
 	if (!patched_set(module, true))
 		return "no memory for what is patched";
-	call = patch_points(module, points, count, &result);
-	if (!call)
+	error = patch_points(module, points, count);
+	if (!error)
 		return NULL;
-	error = failure(call, result);
 	sanitizer.unpatch_module(module); /* what is marked already */
 	patched_forget(module);
 	return error;
@@ -315,30 +311,26 @@ static void look_up(void) {
 
 static const char *set_data(driver_handle function, driver_pointer data) {
 	driver_handle module = NULL;
-	sanitizer_result result;
 
 	look_up();
 	if (data && function_module && !function_module(&module, function) &&
 	    !patched_add(module, function))
 		return "no memory for what is patched";
-	result = sanitizer.set_callback_data(function, (const void *)(uintptr_t)data);
-	return result ? failure("sanitizerSetCallbackData", result) : NULL;
+	return failure("sanitizerSetCallbackData",
+		       sanitizer.set_callback_data(function, (const void *)(uintptr_t)data));
 }
 
 static const char *alloc(driver_handle context, driver_pointer *address, size_t size) {
 	void *memory = NULL;
-	sanitizer_result result = sanitizer.alloc(context, &memory, size);
+	const char *error = failure("sanitizerAlloc", sanitizer.alloc(context, &memory, size));
 
-	if (result)
-		return failure("sanitizerAlloc", result);
-	*address = (uintptr_t)memory;
-	return NULL;
+	if (!error)
+		*address = (uintptr_t)memory;
+	return error;
 }
 
 static const char *release(driver_handle context, driver_pointer address) {
-	sanitizer_result result = sanitizer.free(context, (void *)(uintptr_t)address);
-
-	return result ? failure("sanitizerFree", result) : NULL;
+	return failure("sanitizerFree", sanitizer.free(context, (void *)(uintptr_t)address));
 }
 
 /* The handle NULL is a stream of the current context; it does not wait for kernels [H200]. */
@@ -355,8 +347,7 @@ static const char *write_memory(driver_handle context, driver_pointer address, c
 	result = sanitizer.copy_to_device((void *)(uintptr_t)address, (void *)bytes, size, stream);
 	if (result)
 		return failure("sanitizerMemcpyHostToDeviceAsync", result);
-	result = sanitizer.stream_synchronize(stream);
-	return result ? failure("sanitizerStreamSynchronize", result) : NULL;
+	return failure("sanitizerStreamSynchronize", sanitizer.stream_synchronize(stream));
 }
 
 __attribute__((visibility("default"))) const struct sass_engine *gpuprobe_sass(void);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "sanitizer-abi.h"
-#include "shim/patch/sass.h"
+#include "shim/engine/sass.h"
 
 static const char *engine_path, *real_path, *empty_path;
 static char folder[] = "/tmp/gpuprobe-test-start-XXXXXX";

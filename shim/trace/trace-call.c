@@ -12,21 +12,18 @@
 
 #include <string.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
+#include "trace-event.h"
 #include "trace-gpu.h"
 #include "tracing.h"
 
-#define SPARE_WORDS 6 /* that are recorded of a function that nobody knows */
+#define SPARE_WORDS 6 /* that are recorded of a function that is not in the table */
 #define STRING_MAX 120
 #define UNWIND_CLEANUP 2 /* _UA_CLEANUP_PHASE, */
 #define UNWIND_GO_ON 8 /* and _URC_CONTINUE_UNWIND, of the C++ ABI */
 
-struct trace_begun {
-	void *target;
-	uint64_t framed; /* trace_end is called behind it */
-};
-
-struct trace_begun trace_begin(struct trace_frame *frame);
+/* Returns 1 if trace_end is to be called behind the call, else 0. */
+uint64_t trace_begin(struct trace_frame *frame);
 void trace_end(struct trace_frame *frame);
 int trace_personality(int version, int actions, uint64_t class, void *exception, void *context);
 
@@ -56,20 +53,17 @@ static inline bool is_wanted(struct trace_self *thread, uint32_t index) {
 	return trace_is_sampled(&thread->random, sample);
 }
 
-struct trace_begun trace_begin(struct trace_frame *frame) {
+uint64_t trace_begin(struct trace_frame *frame) {
 	struct trace_self *thread = &trace_mine;
 	uint64_t number = trace_session_number();
 	uint32_t index = frame->index;
-	struct trace_begun begun = {
-		.target = __atomic_load_n(&trampoline_targets[index], __ATOMIC_ACQUIRE),
-	};
 	const uint64_t *stack = (const uint64_t *)(frame + 1) + 2;
 	unsigned count = sizeof(frame->stack) / 8;
 
 	if (__builtin_expect(!number || trace_page_changed(), 0))
 		number = trace_look(index);
 	if ((!number && !thread->passes) || (thread->outermost && frame < thread->outermost))
-		return begun;
+		return 0;
 	if (__builtin_expect(!number, 0))
 		thread->passes = false;
 	if (__builtin_expect(index < FUNCTION_COUNT, 1)) {
@@ -79,7 +73,6 @@ struct trace_begun trace_begin(struct trace_frame *frame) {
 		count = count > TRACE_REGISTERS ? count - TRACE_REGISTERS : 0;
 	}
 	copy(frame->stack, stack, count);
-	begun.framed = true;
 	thread->outermost = frame;
 	frame->session = number;
 	frame->timing = NULL;
@@ -91,7 +84,7 @@ struct trace_begun trace_begin(struct trace_frame *frame) {
 		if (__builtin_expect(trace_flag(TRACE_RING_GPU), 0))
 			trace_gpu_before(frame);
 	}
-	return begun;
+	return 1;
 }
 
 /* How much there is to record of what arguments point to; fills in the lengths. */
@@ -165,7 +158,7 @@ static inline void write_words(const struct trace_frame *frame, uint64_t *words,
 		words[plain + i] = (uint32_t)frame->floats[i][0];
 }
 
-/* Writes the record of a call, for who is inside. stack: `depth` addresses, as many as fit. */
+/* Writes the record of a call, inside a session. stack: `depth` addresses, as many as fit. */
 static void write_call(struct trace_self *thread, const struct trace_frame *frame, uint64_t end,
 		       uint8_t flags, const uint64_t *stack, unsigned depth) {
 	bool known = frame->index < FUNCTION_COUNT;
@@ -223,7 +216,7 @@ static void write_names(struct trace_self *thread, const struct trace_frame *fra
 
 		if (!(thread->named & bit) &&
 		    trace_write_name(thread, TRACE_NAME_FUNCTION, number_of(index),
-				     trampoline_name((int)index)))
+				     driver_function_name((int)index)))
 			thread->named |= bit;
 	}
 	if (!flags && !(int32_t)frame->result[0] && trace_name_roles[index])
@@ -242,13 +235,13 @@ static bool record(struct trace_self *thread, const struct trace_frame *frame, u
 	if (__builtin_expect(thread->session != number || !thread->slot, 0) &&
 	    !trace_claim(thread, number)) {
 		thread->sequence++;
-		if (!thread->is_ours)
-			trace_lose_homeless(number);
+		trace_lose_homeless(number);
 		return false;
 	}
 	if (__builtin_expect(!trace_enter(thread, number), 0)) {
 		if (thread->user->inside)
-			trace_lose(thread); /* a signal handler; who is inside keeps it mapped */
+			trace_lose(thread); /* a signal handler; its thread is inside: the memory
+					       stays mapped */
 		return false;
 	}
 	on = __atomic_load_n(&trace_session.ring->enabled, __ATOMIC_RELAXED);
@@ -307,7 +300,7 @@ int trace_personality(int version, int actions, uint64_t class, void *exception,
 
 	if ((actions & UNWIND_CLEANUP) && frame) {
 		if (frame->timing)
-			trace_gpu_abandon(frame->timing);
+			trace_event_abandon(frame->timing);
 		move_to_session(frame);
 		if (frame->recorded) {
 			frame->result[0] = 0;

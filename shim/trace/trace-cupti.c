@@ -7,10 +7,10 @@
  * written by all threads, each place by one at a time, and read by the one that flushes.
  *
  * That is a thread of ours, which exists while there is a session with such times. It also loads
- * CUPTI and starts it, as a thread of the application may have too little stack for that; it sees
- * the session's end, and has CUPTI leave the process then; and when the process exits, it writes
- * what is known by then. Who begins a session, or exits, waits for it, but not for ever: he may
- * have interrupted what it waits for.
+ * CUPTI and starts it, because a thread of the application may have too little stack for that. It
+ * sees the session's end, and has CUPTI leave the process then. When the process exits, it writes
+ * what is known by then. A thread that begins a session, or exits, waits for it for a bounded time:
+ * a signal handler may have interrupted what our thread waits for.
  *
  * What CUPTI itself calls of the driver is not the application's.
  */
@@ -30,12 +30,12 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
-#include "shim/link/beside.h"
+#include "shim/base/beside.h"
 #include "cupti-source.h"
 #include "shim/base/deadline.h"
 #include "shim/base/helper-thread.h"
 #include "proto/interest.h"
-#include "shim/patch/sass-start.h"
+#include "shim/engine/sass-start.h"
 
 #define LAUNCHES (UINT32_C(1) << 16) /* that have no time yet: the latest */
 #define NAMES 4096 /* kernels of graphs whose name was written */
@@ -45,13 +45,12 @@
 #define EXIT_NS 500000000
 #define LOCK_MS 500
 #define ERROR_NS 1000 /* CUPTI does not tell how well it knows the GPU's clock */
-#define OURS ((struct trace_frame *)UINTPTR_MAX) /* as outermost: calls of this thread are ours */
 
 /* What the thread is to do: a session's number, which is below all of these but the first, or */
 #define NOTHING UINT64_C(0) /* there is no thread */
 #define ASKED UINT64_MAX /* to start CUPTI, */
 #define TAKEN (UINT64_MAX - 1) /* which it is at, */
-#define GIVEN_UP (UINT64_MAX - 2) /* and nobody waits for any more; */
+#define GIVEN_UP (UINT64_MAX - 2) /* and no thread waits for any more; */
 #define REFUSED (UINT64_MAX - 3) /* it could not, and says why in `answer`; there is no thread; */
 #define STARTED (UINT64_MAX - 4) /* it has, and the session will have its number soon; */
 #define FINISHING \
@@ -60,7 +59,7 @@
 struct launch {
 	uint32_t correlation; /* 0: it is being written */
 	uint32_t tid, sequence;
-	bool timed; /* or nobody waits for it */
+	bool timed; /* or no thread waits for it */
 	bool counted; /* in the ring's `unread`, till it is timed */
 	uint64_t session;
 	uint64_t function, stream, context;
@@ -73,13 +72,13 @@ static bool telling; /* the thread is inside */
 static pid_t owner; /* the process that may use CUPTI; 0: none does yet; -1: not this one */
 static bool registered; /* for the end of the process */
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* who has it is in CUPTI, or forks */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* its owner is in CUPTI, or forks */
 static __thread bool forking; /* this thread holds it till it has forked */
 
 /* What CUPTI has told of the call that this thread is in. It may have been left by a longjmp: there
  * is no frame then. */
 static __thread struct {
-	const struct trace_frame *frame; /* to compare with; NULL: nobody is interested */
+	const struct trace_frame *frame; /* to compare with; NULL: the call is not recorded */
 	uint32_t correlation; /* 0: none yet */
 	driver_handle context;
 } mine;
@@ -88,7 +87,7 @@ static uint64_t wanted; /* as above */
 static uint32_t changes; /* of it */
 static uint64_t last;
 
-/* What is wanted of CUPTI: who asks writes it, and the thread reads it from TAKEN on. */
+/* What is wanted of CUPTI: the thread that asks writes it, ours reads it from TAKEN on. */
 static uint32_t wished_calls[FUNCTION_COUNT];
 static char wished_path[TRACE_RING_PATH_MAX];
 static struct cupti_wish wish = { .path = wished_path, .calls = wished_calls };
@@ -270,7 +269,8 @@ static void wait_while(uint64_t value, uint64_t until) {
 /* ---- the thread
  * ---------------------------------------------------------------------------------- */
 
-/* Writes what is known into the memory of the session. False: it is over, or nobody reads. */
+/* Writes what is known into the memory of the session. False: it is over, or the daemon does not
+ * read. */
 static bool flush(uint64_t number, bool all) {
 	struct trace_self *thread = &trace_mine;
 	bool on;
@@ -364,7 +364,7 @@ static bool finish(void) {
 static void *run(void *argument) {
 	bool on = true;
 
-	trace_mine.outermost = OURS;
+	trace_ignore_thread();
 	prctl(PR_SET_NAME, "gpuprobe");
 	while (on) {
 		uint64_t now = now_wanted();

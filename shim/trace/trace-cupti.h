@@ -3,7 +3,8 @@
 
 /* Times of kernels and copies by CUPTI (trace-cupti.c); for trace-gpu.c. */
 
-#include "trace-gpu.h"
+#include "gpu-launch.h"
+#include "tracing.h"
 
 /*
  * Called before a session: kernels and copies of calls of these functions (CUPTI's numbers) will

@@ -3,7 +3,7 @@
 
 /* What trace-event.c and trace-event-time.c share. All is used with the lock of the former held. */
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "trace-event.h"
 
 #define EVENT_STREAMS 256 /* a power of two */

@@ -310,7 +310,7 @@ static bool place(const struct trace_timing *timing, uint64_t *start, uint64_t *
 	return true;
 }
 
-/* The timing has its time, which is written if its session goes on. For who is inside. */
+/* The timing has its time, which is written if its session goes on. Inside a session. */
 static void tell_kernel(struct trace_self *thread, const struct trace_timing *timing,
 			uint64_t start, uint64_t end) {
 	uint64_t error;
@@ -343,7 +343,7 @@ static void let_go(struct gpu_context *context, struct trace_timing **link) {
 }
 
 /*
- * Reads the times of what has ended in a context; with the lock held, for who is inside. Each
+ * Reads the times of what has ended in a context; with the lock held, inside a session. Each
  * stream is in order: nothing is looked for behind its first launch that has not ended, and nothing
  * at all once all that is left belongs to such streams.
  */

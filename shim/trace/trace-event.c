@@ -25,9 +25,8 @@
  * capture of another thread would forbid them. After any error of a call of ours the context is
  * left alone.
  *
- * The lock is waited for as long as that may take, and not endlessly: a signal handler on a stack
- * of its own may have interrupted its owner. Who does not get it leaves what he has for the next
- * who does.
+ * A thread waits for the lock for a bounded time: a signal handler on a stack of its own may have
+ * interrupted the owner. A thread that does not get it leaves its work to the next owner.
  */
 
 #include "trace-event-private.h"
@@ -41,7 +40,7 @@
 
 #include "lib/base/clock.h"
 #include "shim/base/deadline.h"
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 
 #define CONTEXTS 16
 #define TIMINGS 4096
@@ -323,7 +322,7 @@ static void end_contexts(const struct ending *ending, uint64_t wait_ns) {
 	trace_unhush(&hush);
 }
 
-/* False: no context has events. Else the lock is held, or whoever gets it next forgets them all. */
+/* True: contexts have events, and the lock is held. Else its next owner forgets all of them. */
 static bool lock_for_end(void) {
 	if (!trace_event_has_contexts())
 		return false;
@@ -340,7 +339,9 @@ void trace_event_context_ending(driver_handle handle) {
 		end_contexts(&ending, handle ? END_NS : 0);
 }
 
-/* Who releases it may not be the last one that has it, and does not expect to wait: END_NS in all.
+/*
+ * The caller may not be the last one that releases it, and does not expect to wait: all releases
+ * together wait for END_NS at most.
  */
 void trace_event_primary_ending(int device, bool surely) {
 	const struct ending ending = { .device = device };
@@ -354,7 +355,7 @@ void trace_event_primary_ending(int device, bool surely) {
 		__atomic_add_fetch(&releases_waited, monotonic_now() - before, __ATOMIC_RELAXED);
 }
 
-/* The process exits. Whoever else does so with it waits no longer than for the lock. */
+/* The process exits. Another thread that exits at the same time waits for the lock only. */
 static void at_exit(void) {
 	const struct ending all = { .device = -1 };
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
@@ -600,7 +601,7 @@ static bool finish_launch(struct trace_self *thread, const struct trace_frame *f
 	return enqueued;
 }
 
-/* Says once why there are no times; for who is inside. */
+/* Says once why there are no times; inside a session. */
 static void tell_failures(struct trace_self *thread) {
 	char text[128];
 
@@ -639,7 +640,7 @@ static void read_times(struct trace_self *thread, uint64_t session, bool launche
 /* The launch has no events. */
 static void lose_launch(struct trace_self *thread, uint64_t session) {
 	if (!trace_claim_and_enter(thread, session)) {
-		if (!thread->slot && !thread->is_ours)
+		if (!thread->slot)
 			trace_lose_homeless(session);
 		return;
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Times of kernels by events of the driver. All but the last are for trace-gpu.c. */
+/* Times of kernels by events of the driver; for trace-gpu.c, and for calls that end contexts. */
 
-#include "shim/link/driver.h"
-#include "trace-gpu.h"
+#include "shim/driver/driver.h"
+#include "gpu-launch.h"
 #include "tracing.h"
 
 /* In a forked child: nothing of the parent's is there. */

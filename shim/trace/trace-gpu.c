@@ -2,7 +2,7 @@
 
 /*
  * When kernels and graphs ran on the GPU (TRACE_RING_GPU): what is common to its two sources. By
- * CUPTI if the session asks for it and it can be had; else by events, which disturb no other tool.
+ * CUPTI if the session asks for it and it can be used; else by events, which disturb no other tool.
  */
 
 #include "trace-gpu.h"
@@ -28,9 +28,9 @@ enum gpu_role {
 
 #define CONFIGURATION_STREAM 32
 
-static uint8_t roles[TRAMPOLINE_COUNT];
+static uint8_t roles[DRIVER_FUNCTION_COUNT];
 static bool by_cupti; /* this session's times; also read by calls of an earlier one */
-static const char *note; /* for who reads the trace; NULL: there is none, or it is written */
+static const char *note; /* for readers of the trace; NULL: none, or it is written */
 
 static bool is_by_cupti(void) {
 	return __atomic_load_n(&by_cupti, __ATOMIC_RELAXED);
@@ -92,7 +92,8 @@ static void find_roles(void) {
 	if (role_at(FUNCTION_cuLaunchKernel))
 		return;
 	for (int i = 0; i < FUNCTION_COUNT; i++)
-		__atomic_store_n(&roles[i], (uint8_t)role_of(trampoline_name(i)), __ATOMIC_RELAXED);
+		__atomic_store_n(&roles[i], (uint8_t)role_of(driver_function_name(i)),
+				 __ATOMIC_RELAXED);
 }
 
 static bool is_copy(enum gpu_role role) {
@@ -152,7 +153,7 @@ void trace_gpu_forked(bool in_child) {
 }
 
 static bool is_per_thread(uint32_t index) {
-	const char *name = trampoline_name((int)index);
+	const char *name = driver_function_name((int)index);
 
 	return !strcmp(name + strlen(name) - strlen("_ptsz"), "_ptsz");
 }
@@ -245,20 +246,4 @@ void trace_gpu_after(struct trace_self *thread, struct trace_frame *frame, uint3
 	trace_hush(&hush);
 	trace_event_after(thread, frame, sequence);
 	trace_unhush(&hush);
-}
-
-void trace_gpu_abandon(struct trace_timing *timing) {
-	trace_event_abandon(timing);
-}
-
-void trace_gpu_context_ending(driver_handle handle) {
-	trace_event_context_ending(handle);
-}
-
-bool trace_gpu_has_contexts(void) {
-	return trace_event_has_contexts();
-}
-
-void trace_gpu_primary_ending(int device, bool surely) {
-	trace_event_primary_ending(device, surely);
 }

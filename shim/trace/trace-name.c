@@ -3,12 +3,12 @@
 /*
  * Records the names of kernels in a traced process.
  *
- * Names of kernels: before a slot's first launch of a handle there is a record in it that says how
- * that is called. The handle may be a CUfunction, or a CUkernel in its place. Which slots have been
- * told is kept in a hash table of the process, which is never locked: a place belongs to a handle
- * once its key is set, and is told of a slot by that slot's thread alone. When it is full, or a
- * module is unloaded, or a context with what it has, whose handles may come again under other
- * names, all is forgotten; who is just writing to it may then tell a name twice.
+ * Before a slot's first launch of a handle, a record in the slot has the kernel's name. The handle
+ * may be a CUfunction, or a CUkernel in its place. A hash table of the process says which slots
+ * have the name. It has no lock: a place belongs to a handle once its key is set, and the bit of a
+ * slot is set by that slot's thread alone. All is forgotten when the table is full, and when a
+ * module or a context is unloaded, because its handles may come again under other names. A thread
+ * that is writing to the table just then may tell a name twice.
  *
  * Drivers before CUDA 12.3 know no names of handles: there a name is known from where a handle came
  * from.
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "tracing.h"
 
 #define PLACES 4096 /* a power of two */
@@ -30,7 +30,7 @@ enum role {
 	UNLOADS,
 };
 
-const uint8_t trace_name_roles[TRAMPOLINE_COUNT] = {
+const uint8_t trace_name_roles[DRIVER_FUNCTION_COUNT] = {
 	[FUNCTION_cuLaunch] = LAUNCHES_FIRST,
 	[FUNCTION_cuLaunchGrid] = LAUNCHES_FIRST,
 	[FUNCTION_cuLaunchGridAsync] = LAUNCHES_FIRST,
@@ -74,7 +74,7 @@ void trace_name_forget(void) {
 	}
 }
 
-/* Threads that come at a time find the same, and none waits: as in driver.c. */
+/* Threads that come at the same time find the same, and none waits: as in driver.c. */
 static void look_up(void) {
 	__atomic_store_n((void **)&kernel_get_name, driver_symbol("cuKernelGetName"),
 			 __ATOMIC_RELAXED);

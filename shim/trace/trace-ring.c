@@ -92,7 +92,7 @@ void trace_follow(void) {
 	} while (__atomic_load_n(&ring->flags, __ATOMIC_SEQ_CST) != flags);
 }
 
-/* Nobody has read for long: nobody will. */
+/* The daemon has not read for long: it will not read any more. */
 static bool is_stale(void) {
 	uint64_t heartbeat = __atomic_load_n(&trace_session.ring->heartbeat, __ATOMIC_RELAXED),
 		 now = monotonic_now();
@@ -131,15 +131,28 @@ void *trace_reserve(struct trace_self *thread, uint32_t size) {
 	return thread->data + at;
 }
 
-bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name) {
-	size_t most = TRACE_RING_RECORD_MAX - sizeof(struct trace_ring_name), length = strlen(name);
-	struct trace_ring_name *record;
-	uint32_t size;
+/*
+ * Room for a record that begins with `fixed` bytes and ends with a text, which may be cut and is
+ * written; *size: of the record. NULL: lost.
+ */
+static void *reserve_text(struct trace_self *thread, size_t fixed, const char *text,
+			  uint32_t *size) {
+	size_t length = strnlen(text, TRACE_RING_RECORD_MAX - fixed);
+	char *record;
 
-	if (length > most)
-		length = most;
-	size = (uint32_t)(sizeof(*record) + (length + 7) / 8 * 8);
-	record = trace_reserve(thread, size);
+	*size = (uint32_t)(fixed + (length + 7) / 8 * 8);
+	record = trace_reserve(thread, *size);
+	if (record) {
+		memset(record + fixed, 0, *size - fixed);
+		memcpy(record + fixed, text, length);
+	}
+	return record;
+}
+
+bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, const char *name) {
+	uint32_t size;
+	struct trace_ring_name *record = reserve_text(thread, sizeof(*record), name, &size);
+
 	if (!record)
 		return false;
 	*record = (struct trace_ring_name){
@@ -147,27 +160,18 @@ bool trace_write_name(struct trace_self *thread, uint32_t kind, uint64_t id, con
 		.kind = kind,
 		.id = id,
 	};
-	memset(record->name, 0, size - sizeof(*record));
-	memcpy(record->name, name, length);
 	trace_write(thread, size);
 	return true;
 }
 
 bool trace_write_note(struct trace_self *thread, const char *text) {
-	size_t most = TRACE_RING_RECORD_MAX - sizeof(struct trace_ring_note), length = strlen(text);
-	struct trace_ring_note *record;
 	uint32_t size;
+	struct trace_ring_note *record = reserve_text(thread, sizeof(*record), text, &size);
 
-	if (length > most)
-		length = most;
-	size = (uint32_t)(sizeof(*record) + (length + 7) / 8 * 8);
-	record = trace_reserve(thread, size);
 	if (!record)
 		return false;
 	record->record =
 		(struct trace_ring_record){ .size = (uint16_t)size, .type = TRACE_RING_NOTE };
-	memset(record->text, 0, size - sizeof(*record));
-	memcpy(record->text, text, length);
 	trace_write(thread, size);
 	return true;
 }

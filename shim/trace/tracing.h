@@ -3,9 +3,9 @@
 
 /*
  * Tracing: calls of the application go to the daemon's memory (proto/trace-ring.h). trace.c
- * decides whether there is a trace of this process (a session) and begins and ends it;
- * trace-call.c is what trace_call in trampoline.S calls; trace-ring.c writes records; trace-name.c
- * names kernels.
+ * decides whether there is a trace of this process (a session) and begins it; trace-session.c keeps
+ * account of its threads and ends it; trace-call.c is what trace_call in trampoline.S calls;
+ * trace-ring.c writes records; trace-name.c names kernels.
  *
  * Of nested calls only the outermost is the application's: the driver may call itself through our
  * exports, and so do our own wrappers with what they cause. Nested are calls of the same thread
@@ -24,41 +24,7 @@
 #include "shim/interest/interest-page.h"
 #include "proto/trace-ring.h"
 #include "proto/trace.h"
-#include "shim/link/trampoline.h"
-
-/* What trace_call leaves on the stack; its places are in trampoline.h. */
-struct trace_frame {
-	uint64_t stack[16]; /* arguments of the call that it makes */
-	uint64_t words[8]; /* registers of arguments */
-	uint64_t floats[8][2];
-	uint64_t result[2];
-	uint64_t float_result[2];
-	uint32_t index; /* of the trampoline */
-	bool recorded; /* else it is not recorded, but calls inside it are not outermost */
-	bool untimed; /* trace-event.h: a launch for which there were no events */
-	uint64_t session;
-	uint64_t start;
-	struct trace_timing *timing; /* trace-event.h */
-};
-
-_Static_assert(sizeof(struct trace_frame) == TRACE_FRAME_SIZE &&
-		       __builtin_offsetof(struct trace_frame, words) == TRACE_FRAME_WORDS &&
-		       __builtin_offsetof(struct trace_frame, floats) == TRACE_FRAME_FLOATS &&
-		       __builtin_offsetof(struct trace_frame, result) == TRACE_FRAME_RESULT &&
-		       __builtin_offsetof(struct trace_frame, index) == TRACE_FRAME_INDEX,
-	       "as trampoline.S knows it");
-
-#if defined(__x86_64__)
-#define TRACE_REGISTERS 6u
-#else
-#define TRACE_REGISTERS 8u
-#endif
-
-/* An argument of the call that is no float, counted as in functions.inc. */
-static inline uint64_t trace_word(const struct trace_frame *frame, unsigned number) {
-	return number < TRACE_REGISTERS ? frame->words[number]
-					: frame->stack[number - TRACE_REGISTERS];
-}
+#include "trace-frame.h"
 
 /*
  * The session, as of its begin, and what is recorded in it as of the last trace_follow(): what else
@@ -105,7 +71,6 @@ struct trace_self {
 	bool claiming; /* a signal handler keeps out of it */
 	bool passes; /* the call that begins: trace_look() did not wait for the answer */
 	bool looking; /* in trace_look(): a signal handler does not wait for that */
-	bool is_ours; /* not the application's thread */
 	uint64_t named; /* bit i: the spare function i was named */
 	uint64_t random; /* of sampling; 0: none yet */
 };
@@ -189,6 +154,9 @@ void trace_reap(void);
  */
 bool trace_enter_guest(uint64_t number);
 void trace_leave_guest(void);
+
+/* Calls of this thread are ours: they are never recorded. */
+void trace_ignore_thread(void);
 
 /*
  * trace-ancestor.c: the CMD of a trace that this process descends from, as the program's
@@ -275,7 +243,7 @@ void trace_name_changed(struct trace_self *thread, const struct trace_frame *fra
 /* In a new session nothing was named. */
 void trace_name_forget(void);
 /* Has this function to do with names at all? */
-extern const uint8_t trace_name_roles[TRAMPOLINE_COUNT] __attribute__((visibility("hidden")));
+extern const uint8_t trace_name_roles[DRIVER_FUNCTION_COUNT] __attribute__((visibility("hidden")));
 
 /* trace-stack.c: return addresses of the call's caller, innermost first; returns how many. */
 #define TRACE_STACK_MAX 32

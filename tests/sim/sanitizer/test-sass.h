@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/patch/sass.h"
+#include "shim/engine/sass.h"
 #include "tests/sim/sim-cuda.h"
 #include "test-sass-patches.h"
 

@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-#include "shim/link/beside.h"
-#include "shim/interest/interest-page.h"
-#include "shim/module/load.h"
+#include "shim/base/beside.h"
+#include "shim/interest/interest-lock.h"
+#include "proto/wire.h"
 #include "sass.h"
 
 static bool tried, started;
@@ -37,10 +37,10 @@ static const char *load_engine(const struct sass_engine **engine) {
 static bool is_wanted(char sanitizer[INTEREST_SANITIZER_MAX]) {
 	bool wanted;
 
-	if (!load_allowed() || !load_lock_pages())
+	if (!interest_allowed() || !interest_lock())
 		return false;
 	wanted = interest_wants_sass(sanitizer);
-	load_unlock_pages();
+	interest_unlock();
 	return wanted;
 }
 

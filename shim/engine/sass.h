@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shim/link/driver.h"
+#include "shim/driver/driver.h"
 #include "proto/patch.h"
 
 #define SASS_LIBRARY "libgpuprobe-sass.so"

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shim/libc/real-dlsym.h"
+
 #define PATH_SIZE 4096
 
 static bool find(char path[PATH_SIZE], const char *library) {
@@ -48,7 +50,7 @@ enum beside_result beside_load(const char *library, const char *entry, uint32_t 
 	handle = beside_open(library, RTLD_NODELETE);
 	if (!handle)
 		return BESIDE_MISSING;
-	function = (const void *(*)(void))dlsym(handle, entry);
+	function = (const void *(*)(void))dlsym_real(handle, entry);
 	found = function ? function() : NULL;
 	if (!found || *found != abi) {
 		dlerror();

@@ -24,7 +24,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "dlsym.h"
+#include "real-dlsym.h"
 
 static bool threads; /* it has them */
 static unsigned runs, asked_later;

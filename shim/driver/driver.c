@@ -13,9 +13,9 @@ static const struct driver *complete; /* the table, if the driver has all that m
 static bool looked_up;
 
 /*
- * Nobody waits here for another thread: who comes from a library's constructor has the lock of
- * dlopen(), which the other one's dlsym() waits for. Threads that come at a time find the same; the
- * first one's table stays.
+ * No thread waits here for another one: a thread in a library's constructor has the lock of
+ * dlopen(), which the other thread's dlsym() waits for. Threads that come here at the same time
+ * find the same; the first table stays.
  */
 static void look_up(void) {
 	struct driver *table = calloc(1, sizeof(*table));

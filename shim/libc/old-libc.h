@@ -16,8 +16,8 @@
 #define OLDEST(name) __asm__(".symver " #name ", " #name "@" OLDEST_VERSION)
 
 /*
- * To whichever library of the process has it, or NULL. Where the loader knows of a function that it
- * is libc.so.6's, glibc before 2.30 ends the program that does not find it there, be it weak or
- * not; so of no version, and then of no library.
+ * To any library of the process that has the function, or NULL. With a version the loader would
+ * look in libc.so.6 alone, and glibc before 2.30 would end the program if it is not there, weak or
+ * not.
  */
 #define UNVERSIONED(name) __asm__(".symver " #name ", " #name "@")

@@ -4,14 +4,14 @@
  * Lets the shim run with a libc that is older than the one it was built with (old-libc.h).
  *
  * The shim is loaded into programs of containers, whose libc may be much older than the one that it
- * was built with, and a version that is missing there would keep all programs from starting. So
- * what libc.so.6 has got under a newer version than GLIBC_2.17, be it that it came later or that it
- * moved there from libpthread.so.0 and libdl.so.2 (glibc 2.34), is defined here, for the shim
- * alone: by a system call, or by the one that the process has, which is found by its name when it
- * is needed. A test reads the versions from the library (test-exports.py).
+ * was built with. A version that is missing there would keep all programs from starting. So this
+ * file defines, for the shim alone, what libc.so.6 has under a newer version than GLIBC_2.17: what
+ * came later, and what moved there from libpthread.so.0 and libdl.so.2 (glibc 2.34). Each is a
+ * system call, or calls the process's own function, which is found by its name when it is needed. A
+ * test reads the versions from the library (test-exports.py).
  *
- * What a process lacks that has no libpthread.so.0 fails, as it would for want of memory; who has
- * NVIDIA's driver has it.
+ * In a process without libpthread.so.0 these functions fail as they would for want of memory. A
+ * process with NVIDIA's driver has that library.
  */
 
 #include <dlfcn.h>
@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dlsym.h"
+#include "real-dlsym.h"
 
 #define PAUSE_FIRST_NS 20000
 #define PAUSE_LAST_NS 1000000
@@ -52,72 +52,38 @@ static void *find(void **kept, const char *name) {
 		(__typeof__(name) *)find(&kept, #name); \
 	})
 
-/* ---- <dlfcn.h>
- * ----------------------------------------------------------------------------------- */
+/* A function that calls the process's own; what it returns where there is none. */
+#define FORWARD(result, name, parameters, arguments, otherwise) \
+	result name parameters {                                \
+		__typeof__(name) *real = REAL(name);            \
+                                                                \
+		return real ? real arguments : otherwise;       \
+	}
 
-void *dlopen(const char *file, int mode) {
-	__typeof__(dlopen) *real = REAL(dlopen);
+/* ---- <dlfcn.h> ---- */
 
-	return real ? real(file, mode) : NULL;
-}
+FORWARD(void *, dlopen, (const char *file, int mode), (file, mode), NULL)
+FORWARD(int, dlclose, (void *library), (library), -1)
+FORWARD(char *, dlerror, (void), (), NULL)
+FORWARD(int, dladdr, (const void *address, Dl_info *info), (address, info), 0)
+FORWARD(int, dladdr1, (const void *address, Dl_info *info, void **extra, int flags),
+	(address, info, extra, flags), 0)
 
-int dlclose(void *library) {
-	__typeof__(dlclose) *real = REAL(dlclose);
+/* ---- threads ---- */
 
-	return real ? real(library) : -1;
-}
-
-char *dlerror(void) {
-	__typeof__(dlerror) *real = REAL(dlerror);
-
-	return real ? real() : NULL;
-}
-
-int dladdr(const void *address, Dl_info *info) {
-	__typeof__(dladdr) *real = REAL(dladdr);
-
-	return real ? real(address, info) : 0;
-}
-
-int dladdr1(const void *address, Dl_info *info, void **extra, int flags) {
-	__typeof__(dladdr1) *real = REAL(dladdr1);
-
-	return real ? real(address, info, extra, flags) : 0;
-}
-
-/* ---- threads
- * ------------------------------------------------------------------------------------- */
-
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-		   void *argument) {
-	__typeof__(pthread_create) *real = REAL(pthread_create);
-
-	return real ? real(thread, attributes, run, argument) : EAGAIN;
-}
-
-int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size) {
-	__typeof__(pthread_attr_setstacksize) *real = REAL(pthread_attr_setstacksize);
-
-	return real ? real(attributes, size) : EAGAIN;
-}
-
-int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
-	__typeof__(pthread_sigmask) *real = REAL(pthread_sigmask);
-
-	return real ? real(how, set, before) : EAGAIN;
-}
-
-int pthread_key_create(pthread_key_t *key, void (*destroy)(void *)) {
-	__typeof__(pthread_key_create) *real = REAL(pthread_key_create);
-
-	return real ? real(key, destroy) : EAGAIN;
-}
-
-int pthread_setspecific(pthread_key_t key, const void *value) {
-	__typeof__(pthread_setspecific) *real = REAL(pthread_setspecific);
-
-	return real ? real(key, value) : EAGAIN;
-}
+FORWARD(int, pthread_create,
+	(pthread_t * thread, const pthread_attr_t *attributes, void *(*run)(void *),
+	 void *argument),
+	(thread, attributes, run, argument), EAGAIN)
+FORWARD(int, pthread_attr_setstacksize, (pthread_attr_t * attributes, size_t size),
+	(attributes, size), EAGAIN)
+FORWARD(int, pthread_sigmask, (int how, const sigset_t *set, sigset_t *before), (how, set, before),
+	EAGAIN)
+FORWARD(int, pthread_key_create, (pthread_key_t * key, void (*destroy)(void *)), (key, destroy),
+	EAGAIN)
+FORWARD(int, pthread_setspecific, (pthread_key_t key, const void *value), (key, value), EAGAIN)
+/* 0: as libc.so.6 locks and unlocks without libpthread.so.0 */
+FORWARD(int, pthread_mutex_trylock, (pthread_mutex_t * mutex), (mutex), 0)
 
 int pthread_once(pthread_once_t *once, void (*run)(void)) {
 	__typeof__(pthread_once) *real = REAL(pthread_once);
@@ -128,12 +94,6 @@ int pthread_once(pthread_once_t *once, void (*run)(void)) {
 		run();
 	*once = ONCE_DONE;
 	return 0;
-}
-
-int pthread_mutex_trylock(pthread_mutex_t *mutex) {
-	__typeof__(pthread_mutex_trylock) *real = REAL(pthread_mutex_trylock);
-
-	return real ? real(mutex) : 0; /* as libc.so.6 locks and unlocks without libpthread.so.0 */
 }
 
 /* No point of cancellation. False: the time has come. */
@@ -153,7 +113,7 @@ static bool pause_until(long *pause_ns, clockid_t clock, const struct timespec *
 	return true;
 }
 
-/* glibc has the next two since 2.30. Before, who waits looks again and again. */
+/* glibc has the next two since 2.30. Without them a thread that waits looks again and again. */
 int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until) {
 	__typeof__(pthread_mutex_clocklock) *real;
 	long pause_ns = PAUSE_FIRST_NS;
@@ -184,8 +144,7 @@ int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, cl
 	return early ? 0 : ETIMEDOUT; /* one may wake up without a reason */
 }
 
-/* ---- files and memory
- * ---------------------------------------------------------------------------- */
+/* ---- files and memory ---- */
 
 int fstat64(int fd, struct stat64 *status) {
 	return (int)syscall(SYS_fstat, fd, status);
