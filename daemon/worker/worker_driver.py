@@ -118,6 +118,11 @@ def memfd(data, seal=True):
     return fd
 
 
+def contents(fd):
+    """No buffer larger than that: meson's MALLOC_PERTURB_ writes to all of it."""
+    return os.pread(fd, os.fstat(fd).st_size, 0)
+
+
 class Died(Exception):
     pass
 
@@ -188,9 +193,8 @@ class Worker:
         try:
             self.send(message, fds)
             reply = self.receive()
-            self.outputs = {name: os.pread(fds[message[name]], 1 << 30, 0) for name in outputs}
-            size = os.fstat(fds[1]).st_size
-            return reply, os.pread(fds[1], size, 0)
+            self.outputs = {name: contents(fds[message[name]]) for name in outputs}
+            return reply, contents(fds[1])
         finally:
             for fd in fds:
                 os.close(fd)

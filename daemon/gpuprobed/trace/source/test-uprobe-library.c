@@ -60,7 +60,7 @@ static void test_dormant(void **state) {
 	trace_uprobe_drain(uprobe);
 	assert_int_equal(count_calls(NULL), 0);
 	target_start(&other, program, "kinds");
-	for (int i = 0; i < 2000 && !uprobe->libraries[0].link; i++) {
+	for (int i = 0; i < 12000 && !uprobe->libraries[0].link; i++) {
 		usleep(5000);
 		trace_uprobe_drain(uprobe);
 	}
@@ -71,13 +71,6 @@ static void test_dormant(void **state) {
 	trace_uprobe_free(uprobe);
 	target_stop(&shim);
 	target_stop(&other);
-}
-
-static void copy_file(const char *from, const char *to) {
-	char command[4096];
-
-	snprintf(command, sizeof(command), "cp '%s' '%s'", from, to);
-	assert_int_equal(system(command), 0);
 }
 
 /* Two libraries, of which one comes later, in a mount namespace where its path is another's, and is
@@ -101,13 +94,13 @@ static void test_libraries(void **state) {
 		assert_int_equal(mount("none", folder, "tmpfs", 0, NULL),
 				 0); /* all further programs are in here */
 	}
-	copy_file(library, path);
-	copy_file(program, executable);
+	assert_true(copy_file(library, path));
+	assert_true(copy_file(program, executable));
 	setenv("LD_LIBRARY_PATH", folder, 1);
 	target_start(&second, executable, "kinds");
 	unsetenv("LD_LIBRARY_PATH");
 	assert_int_equal(unlink(path), 0);
-	for (int i = 0; i < 2000 && uprobe->n_libraries < 2; i++) {
+	for (int i = 0; i < 12000 && uprobe->n_libraries < 2; i++) {
 		usleep(5000);
 		trace_uprobe_drain(uprobe);
 	}
@@ -135,7 +128,7 @@ static void test_libraries(void **state) {
 static void drain_until(struct trace_uprobe *uprobe, size_t n_libraries, size_t n_users) {
 	size_t n = 0;
 
-	for (int i = 0; i < 4000 && (uprobe->n_libraries != n_libraries || n != n_users); i++) {
+	for (int i = 0; i < 24000 && (uprobe->n_libraries != n_libraries || n != n_users); i++) {
 		usleep(2500);
 		trace_uprobe_drain(uprobe);
 		n = 0;
@@ -188,7 +181,7 @@ static void test_containers(void **state) {
 		 folder, library);
 	assert_int_equal(system(command), 0);
 	snprintf(executable, sizeof(executable), "%s/program", folder);
-	copy_file(program, executable);
+	assert_true(copy_file(program, executable));
 	for (int i = 0; i < 3; i++) {
 		snprintf(layers, sizeof(layers),
 			 "lowerdir=%s/lower,upperdir=%s/%d/upper,workdir=%s/%d/work", folder,
@@ -229,6 +222,10 @@ static void test_containers(void **state) {
 	rmdir(folder);
 }
 
+static bool is_told_full(void) {
+	return strstr(session.missing, "more than 64 libcudas");
+}
+
 /* More libraries than there is place for, one after the other: each is seen. If all have users, it
  * is said, and the next one is found when there is place. */
 static void test_places(void **state) {
@@ -241,7 +238,7 @@ static void test_places(void **state) {
 	if (!make_folder(folder))
 		skip();
 	snprintf(executable, sizeof(executable), "%s/program", folder);
-	copy_file(program, executable);
+	assert_true(copy_file(program, executable));
 	target_start(&first, program, "kinds");
 	options = open_options();
 	uprobe = start(&options, best, false);
@@ -259,21 +256,22 @@ static void test_places(void **state) {
 		snprintf(path, sizeof(path), "%s/%zu", folder, i);
 		assert_int_equal(mkdir(path, 0755), 0);
 		snprintf(copy, sizeof(copy), "%s/libcuda.so.1", path);
-		copy_file(library, copy);
+		assert_true(copy_file(library, copy));
 		for (size_t k = 0; k < uprobe->n_libraries && full; k++) {
 			uprobe->libraries[k].kept = true;
 			uprobe->libraries[k].unused = 0;
 		}
 		start_in(&target, path, executable);
-		for (int k = 0; k < (full ? 100 : 4000) && uprobe->last_library == last; k++) {
+		for (int k = 0;
+		     k < 24000 && !(full ? is_told_full() : uprobe->last_library != last); k++) {
 			usleep(2500);
 			trace_uprobe_drain(uprobe);
 		}
 		assert_int_equal(uprobe->last_library, full ? last : last + 1);
-		assert_true(!full == !strstr(session.missing, "more than 64 libcudas"));
+		assert_true(full == is_told_full());
 		for (size_t k = 0; full && k < uprobe->n_libraries; k++)
 			uprobe->libraries[k].kept = false;
-		for (int k = 0; full && k < 4000 && uprobe->last_library == last; k++) {
+		for (int k = 0; full && k < 24000 && uprobe->last_library == last; k++) {
 			usleep(2500);
 			trace_uprobe_drain(uprobe);
 		}
@@ -313,7 +311,7 @@ static void test_children(void **state) {
 	target_expect(&target, "left");
 	assert_int_equal(waitpid(target.pid, NULL, 0), target.pid);
 	for (int i = 0;
-	     i < 4000 && uprobe->n_libraries && (!only->n_users || only->users[0] == target.pid);
+	     i < 24000 && uprobe->n_libraries && (!only->n_users || only->users[0] == target.pid);
 	     i++) {
 		usleep(2500);
 		trace_uprobe_drain(uprobe);
@@ -416,8 +414,8 @@ static void test_cpus(void **state) {
 		skip();
 	snprintf(copy, sizeof(copy), "%s/libcuda.so.1", folder);
 	snprintf(executable, sizeof(executable), "%s/program", folder);
-	copy_file(library, copy);
-	copy_file(program, executable);
+	assert_true(copy_file(library, copy));
+	assert_true(copy_file(program, executable));
 	target_start(&first, program, "kinds");
 	options = open_options();
 	uprobe = start(&options, best, false);

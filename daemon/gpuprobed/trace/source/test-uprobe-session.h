@@ -78,6 +78,8 @@ struct trace_uprobe *start_tuned(const struct trace_options *options,
 				 const struct uprobe_tuning *tuning);
 struct trace_uprobe *start(const struct trace_options *options, enum uprobe_rung rung, bool hash);
 
-/* Takes the program and the library of the arguments. 0; 77: this machine does not let anybody do
+bool copy_file(const char *from, const char *to);
+
+/* Takes copies of the arguments' program and library. 0; 77: this machine does not let anybody do
  * it, which is said; or 2. */
 int test_begin(int argc, char **argv);

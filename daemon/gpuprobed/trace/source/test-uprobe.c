@@ -444,7 +444,7 @@ static void test_forks(void **state) {
 		uprobe = start(&options, best, false);
 		session.follow = follow;
 		target_say(&target);
-		for (int i = 0; i < 2000 && count_calls("cuInit") < (follow ? 3 : 1); i++) {
+		for (int i = 0; i < 12000 && count_calls("cuInit") < (follow ? 3 : 1); i++) {
 			usleep(5000);
 			trace_uprobe_drain(uprobe);
 		}
@@ -455,6 +455,17 @@ static void test_forks(void **state) {
 		trace_uprobe_free(uprobe);
 		target_stop(&target);
 	}
+}
+
+/* Waits until a process is within a call. */
+static void wait_for_call(struct trace_uprobe *uprobe, pid_t pid) {
+	struct uprobe_state *state = malloc(sizeof(*state));
+	size_t n;
+
+	assert_non_null(state);
+	while (!uprobe_engine_unfinished(&uprobe->engine, pid, state, &n))
+		usleep(1000);
+	free(state);
 }
 
 /* What runs when the trace ends is told as such; who is killed meanwhile is not. */
@@ -472,6 +483,7 @@ static void test_unfinished(void **state) {
 		uprobe = start(&options, best, kind == 2);
 		target_say(&target);
 		target_expect(&target, "waiting");
+		wait_for_call(uprobe, target.pid);
 		usleep(50000);
 		trace_uprobe_drain(uprobe);
 		assert_int_equal(count_calls(NULL), 1);
@@ -678,6 +690,7 @@ static void test_pointers_of_another(void **state) {
 	for (size_t i = 0; i < 2; i++) {
 		target_start_as(&target, program, "pointers", pid);
 		pid = target.pid;
+		uprobe->code.next = 0; /* reading mappings may have been slow, on a busy machine */
 		target_say(&target);
 		target_expect(&target, "got");
 		trace_uprobe_drain(uprobe);

@@ -471,7 +471,8 @@ void uprobe_libraries_start(struct trace_uprobe *uprobe) {
 	if (!uprobe->tuning.no_usual)
 		libcuda_find_usual(found_library, uprobe);
 	if (!uprobe->closed)
-		scan(uprobe, monotonic_now() + FIRST_SLICE);
+		scan(uprobe,
+		     uprobe->tuning.whole_scan ? UINT64_MAX : monotonic_now() + FIRST_SLICE);
 	uprobe->started = true;
 }
 

@@ -35,6 +35,7 @@ struct uprobe_tuning {
 	bool wide; /* as where links may not be of one process */
 	bool no_usual; /* no libraries but those of processes */
 	bool detach_now;
+	bool whole_scan; /* the first look at all processes takes as long as it takes */
 	bool no_linger; /* what nobody uses goes when that is seen */
 };
 
