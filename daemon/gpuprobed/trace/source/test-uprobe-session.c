@@ -24,7 +24,7 @@
 
 #include "lib/base/file.h"
 #include "lib/function.h"
-#include "foreign.h"
+#include "daemon/gpuprobed/trace/sink/foreign.h"
 #include "test-uprobe-session.h"
 
 struct trace_session session;
