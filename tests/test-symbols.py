@@ -27,7 +27,7 @@ OTHERS = {
         # go with twins: the end of a context or a map is told to patches, resumed plans, and a graph that asks for patches at the next launch
         ("graph", "patch"): 1,
         ("module", "patch"): 4,
-    },
+    }
 }
 
 

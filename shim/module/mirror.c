@@ -488,9 +488,9 @@ static enum outcome connect_and_run(uint32_t *period_ms) {
 	pthread_mutex_unlock(&thread.lock);
 	/* an exiting thread waits for it: a daemon that has gone meanwhile does not answer */
 	open = wire_client_open(&thread.connecting, folder, WIRE_ROLE_MIRROR, load_driver_version(),
-			   deadline_now_ms() +
-				   (deadline_ms < CONNECT_MAX_MS ? deadline_ms : CONNECT_MAX_MS),
-			   &welcome);
+				deadline_now_ms() + (deadline_ms < CONNECT_MAX_MS ? deadline_ms
+										  : CONNECT_MAX_MS),
+				&welcome);
 	if (open &&
 	    !load_is_welcome(
 		    &welcome)) { /* it came meanwhile: it has to be told what we have first */

@@ -213,7 +213,7 @@ static void ask(const struct interest *found) {
 	if (get_version && get_version(&version) != 0)
 		version = 0;
 	if (!wire_client_open(&trace_client, found->folder, WIRE_ROLE_TRACE, (uint32_t)version,
-			 deadline_ms, &welcome))
+			      deadline_ms, &welcome))
 		return;
 	memset(&message, 0, sizeof(message));
 	wire_client_prepare(&trace_client, &message, WIRE_TRACE, 0);
