@@ -72,6 +72,13 @@ struct load {
  */
 struct load *load_replace(const void *code, const struct load_options *options, const void *caller);
 
+/*
+ * Asks for the image of a twin (proto/twin.h) of a module that is loaded. NULL: there is none, or
+ * not now. Waits at most the daemon's deadline.
+ */
+struct image;
+struct load *load_twin(const struct interest *found, const struct image *image);
+
 /* The same for a file. */
 struct load *load_replace_file(const char *path, const struct load_options *options,
 			       const void *caller);
@@ -104,6 +111,10 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle);
  * daemon.
  */
 void load_refused(struct load *load, driver_result result, driver_result own_result);
+
+/* A twin's image is not used: the original lacks that variable, or (NULL) its table is malformed.
+ */
+void load_twin_refused(struct load *load, const char *missing);
 
 /* The module is about to be unloaded: it is not armed any more. NULL: it is no replaced module. */
 struct load *load_begin_unload(enum load_kind kind, driver_handle handle);

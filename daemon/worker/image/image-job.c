@@ -31,6 +31,7 @@
 #include "image-edit.h"
 #include "image-request.h"
 #include "image-select.h"
+#include "image-twin.h"
 #include "lib/kernel-name.h"
 #include "proto/wire.h"
 #include "lib/json.h"
@@ -474,10 +475,23 @@ static int edit(struct job *job, const struct ptx_module *module, struct source 
 	return r;
 }
 
+static bool is_twin(const struct job *job) {
+	return job->request.flags & WIRE_IMAGE_FLAG_TWIN;
+}
+
+/* Makes a twin's image of a built one. Replies where that cannot be. */
+static int finish_twin(struct job *job, const struct source *edited, struct image_result *result) {
+	char reason[IMAGE_TWIN_REASON_MAX];
+	int r;
+
+	r = image_twin_finish(result, &job->original.module, &edited->module, reason);
+	return r > 0 ? reply_own(job, "no twin can be made: %s", reason) : r;
+}
+
 /* Compiles, makes the new image, replies. */
 static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
 	const struct image_source source = {
-		.fatbin = job->request.kind == IMAGE_FATBIN ? &job->fatbin : NULL,
+		.fatbin = job->request.kind == IMAGE_FATBIN && !is_twin(job) ? &job->fatbin : NULL,
 		.entry = job->entry,
 		.module = &edited->module,
 		.code = job->code_bytes,
@@ -490,7 +504,7 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 
 	/* With options of the application only the driver can compile; machine code it would take
 	 * as it is. */
-	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code)
+	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code && !is_twin(job))
 		compiler = NULL;
 	if (compiler && job->request.one_thread)
 		threads = compiler_use_threads(compiler, 1);
@@ -503,6 +517,8 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 					      compiler_name(compiler), job->request.capability,
 					      (int)strcspn(result.log ?: "", "\n"),
 					      result.log ?: ""));
+	if (!r && is_twin(job))
+		r = finish_twin(job, edited, &result);
 	if (!r)
 		r = deliver(job, job->request.text_output, "text_size",
 			    result.text ? result.text : edited->text,
@@ -553,6 +569,15 @@ static int stage_all(struct job *job, struct compiler *compiler) {
 		r = build(job, &edited, compiler);
 	source_deinit(&edited);
 	return r ? r : reply(job, "replaced");
+}
+
+/* A twin is asked for: can there be one? */
+static int check_twin(struct job *job) {
+	char reason[IMAGE_TWIN_REASON_MAX];
+
+	if (!is_twin(job) || image_twin_possible(&job->original.module, reason))
+		return 0;
+	return reply_own(job, "no twin can be made: %s", reason);
 }
 
 /* What is asked for, once the PTX is there. */
@@ -610,6 +635,8 @@ int image_job(const struct worker_job *worker_job, struct json_object *json, voi
 		r = reply_contained(&job);
 	if (!r && !job.original.parsed)
 		r = find_source(&job);
+	if (!r)
+		r = check_twin(&job);
 	if (!r)
 		r = match_device_functions(&job);
 	if (!r)

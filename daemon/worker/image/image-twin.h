@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Makes the image of a twin: proto/twin.h. */
+
+#include "image-build.h"
+
+#define IMAGE_TWIN_REASON_MAX 400
+
+/*
+ * Can a module have a twin made from its PTX? False: `reason` says in one line why not. What would
+ * be lost: variables whose addresses the twin cannot be given, and calls of other modules.
+ */
+bool image_twin_possible(const struct ptx_module *original, char reason[IMAGE_TWIN_REASON_MAX]);
+
+/*
+ * Frees the built image of all addresses of the original's variables, and puts the table of their
+ * slots behind it. `edited` is what the image was compiled from. 0; 1: it cannot be done, and
+ * `reason` says why; -ENOMEM.
+ */
+int image_twin_finish(struct image_result *result, const struct ptx_module *original,
+		      const struct ptx_module *edited, char reason[IMAGE_TWIN_REASON_MAX]);

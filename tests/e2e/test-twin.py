@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+Twins: attaching, under the PTX engine, to modules that were loaded before. What was launched in between is counted, exactly; the module's own
+variables are used; detached, the original runs again and nothing is left. On the CPU driver, or with GPUPROBE_TEST_GPU=1 on a GPU.
+"""
+
+import os
+import tempfile
+
+from harness import COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, equal, main, need
+from live import LIVE, THREADS, Live, engines, obj, reasons
+
+need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, obj("two"), *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
+
+# Each thread adds 1 to its word, as vectorAdd of language.cu does, and to a variable; and `tell` adds the variable to the first word.
+VARIABLES = """\
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .global .align 4 .u32 total;
+.global .align 4 .u32 steps[4] = {1, 1, 1, 1};
+.visible .entry vectorAdd(.param .u64 data)
+{
+	.reg .b64 %rd<6>;
+	.reg .b32 %r<8>;
+	ld.param.u64 %rd1, [data];
+	mov.u32 %r1, %tid.x;
+	mov.u32 %r2, %ctaid.x;
+	mov.u32 %r3, %ntid.x;
+	mad.lo.s32 %r4, %r2, %r3, %r1;
+	mul.wide.u32 %rd2, %r4, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	ld.global.u32 %r5, [%rd3];
+	and.b32 %r6, %r1, 3;
+	mul.wide.u32 %rd4, %r6, 4;
+	mov.u64 %rd5, steps;
+	add.s64 %rd5, %rd5, %rd4;
+	ld.global.u32 %r7, [%rd5];
+	add.s32 %r5, %r5, %r7;
+	st.global.u32 [%rd3], %r5;
+	red.global.add.u32 [total], %r7;
+	ret;
+}
+.visible .entry tell(.param .u64 data)
+{
+	.reg .b64 %rd<2>;
+	.reg .b32 %r<4>;
+	.reg .pred %p;
+	ld.param.u64 %rd1, [data];
+	mov.u32 %r1, %tid.x;
+	mov.u32 %r2, %ctaid.x;
+	or.b32 %r1, %r1, %r2;
+	setp.ne.u32 %p, %r1, 0;
+	@%p ret;
+	ld.global.u32 %r3, [total];
+	red.global.add.u32 [%rd1], %r3;
+	ret;
+}
+"""
+
+
+def ptx_daemon(*options):
+    return Daemon("--engine", "ptx", *options)
+
+
+def count_attached(daemon, live, launches):
+    """Attaches, launches, and detaches; the number of threads that were counted."""
+    attached = {a["program"]: a["id"] for a in daemon.json("attach", obj("two"))["attachments"]}
+    live.launch(launches)
+    counted = daemon.count_of()
+    daemon.ctl("detach", str(attached["cuda__count"]))
+    live.launch(1)
+    equal(daemon.count_of(), counted, "after detach")
+    daemon.ctl("detach", str(attached["cuda__keep"]))
+    live.launch(1)
+    return counted
+
+
+def test_loaded_before():
+    for load in ("load 0", "load 0 library"):
+        with ptx_daemon() as daemon, Live(daemon, load=load) as live:
+            live.launch(5)
+            for cycle in range(3):
+                equal(count_attached(daemon, live, 7), 7 * THREADS, f"{load}, cycle {cycle}")
+
+
+def test_says_so():
+    with ptx_daemon() as daemon, Live(daemon) as live:
+        live.launch(1)
+        daemon.attach()
+        live.launch(1)
+        equal(engines(daemon), {("vectorAdd", "ptx")})
+
+
+def test_variables():
+    """The twin works with the variables of the module that was loaded, not with some of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "variables.ptx")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(VARIABLES)
+        with ptx_daemon() as daemon, Live(daemon, load=None) as live:
+            live.do(f"file 0 {path}")
+            live.launch(2)
+            equal(count_attached(daemon, live, 3), 3 * THREADS)
+            live.right()
+            total = live.launched * THREADS
+            live.launch(1, "tell")
+            equal(live.do("sum"), [2 * total], "total")
+
+
+def test_cannot():
+    """A module that has what a twin cannot share is left alone, and `why` says so."""
+    text = VARIABLES.replace(".visible .global .align 4 .u32 total;", ".visible .global .align 4 .u32 total;\n.const .align 4 .u32 scale = 1;")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "constant.ptx")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        with ptx_daemon() as daemon, Live(daemon, load=None) as live:
+            live.do(f"file 0 {path}")
+            live.launch(1)
+            daemon.attach()
+            live.launch(3)
+            equal(reasons(daemon), ["no twin can be made: the module has a __constant__ variable, scale"])
+
+
+def test_graphs_keep_originals():
+    with ptx_daemon() as daemon, Live(daemon) as live:
+        live.launch(1)
+        daemon.attach()
+        live.do("capture 0 vectorAdd 3")
+        live.note("vectorAdd", 0)
+        live.do("replay 2")
+        live.note("vectorAdd", 6)
+        live.launch(2)
+        equal(daemon.count_of(), 2 * THREADS)
+        live.do("replay 1")
+        live.note("vectorAdd", 3)
+        equal(daemon.count_of(), 2 * THREADS)
+
+
+def test_unloaded():
+    """The module is unloaded and loaded again while it is probed."""
+    with ptx_daemon() as daemon, Live(daemon) as live:
+        live.launch(1)
+        daemon.attach()
+        live.launch(2)
+        live.do("unload 0")
+        equal(daemon.count_of(), 2 * THREADS, "unloaded")
+        live.do("load 0")
+        live.launch(3)
+        equal(daemon.count_of(), 5 * THREADS, "loaded again")
+
+
+if __name__ == "__main__":
+    main([value for name, value in sorted(globals().items()) if name.startswith("test_")])
