@@ -49,7 +49,8 @@ struct original {
 	uint64_t context_id, born; /* and driver_context_id() of it; arm_born() */
 	struct image image;
 	void *copy; /* owned: the image, if it was not preserved */
-	struct load *twin; /* its twin, if it has one that is not unloaded; arm.h and load.h know it */
+	struct load
+		*twin; /* its twin, if it has one that is not unloaded; arm.h and load.h know it */
 	driver_handle twin_context; /* where it was made */
 	bool busy; /* a thread is about its twin */
 	bool asked; /* since attachments last changed */
@@ -123,10 +124,27 @@ static void start_once(void) {
 	pthread_once(&once, gate_start);
 }
 
+/*
+ * Twins have not been tried on a GPU yet: they are made only in processes whose environment has
+ * GPUPROBE_TWINS=1. Read once: the program may be changing its environment in another thread.
+ */
+static bool is_enabled(void) {
+	static int known; /* 1: no, 2: yes */
+	int now = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (!now) {
+		const char *text = secure_getenv("GPUPROBE_TWINS");
+
+		now = text && !strcmp(text, "1") ? 2 : 1;
+		__atomic_store_n(&known, now, __ATOMIC_RELAXED);
+	}
+	return now == 2;
+}
+
 /* May a module that is loaded now get a twin? */
 static bool may_be_asked_for(void) {
-	return !(arm_work() & ARM_ENGINE) && load_allowed() && driver_own() && load_is_owner() &&
-	       is_there_daemon();
+	return is_enabled() && !(arm_work() & ARM_ENGINE) && load_allowed() && driver_own() &&
+	       load_is_owner() && is_there_daemon();
 }
 
 static void add(enum load_kind kind, driver_handle handle, const struct image *image,
@@ -139,7 +157,8 @@ static void add(enum load_kind kind, driver_handle handle, const struct image *i
 		made.copy = copy_image(&made.image);
 		made.image.data = made.copy;
 	}
-	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&made.context) == 0 && made.context)
+	if (kind == LOAD_MODULE && driver_own()->ctx_get_current(&made.context) == 0 &&
+	    made.context)
 		made.context_id = driver_context_id(made.context);
 	made.born = arm_born();
 	if (made.image.data) {
@@ -205,8 +224,8 @@ static bool is_idle(uint64_t until_ms) {
 }
 
 /*
- * Closes the gate when the current context is idle. False: it is not, or a stream is being captured,
- * which asking would end.
+ * Closes the gate when the current context is idle. False: it is not, or a stream is being
+ * captured, which asking would end.
  */
 static bool begin_idle(void) {
 	const uint64_t now_ms = deadline_now_ms();
@@ -255,9 +274,9 @@ static driver_result give(const struct original *one, const struct load *load,
 	driver_result result;
 
 	load_set_current(load);
-	result = one->kind == LOAD_LIBRARY
-			 ? driver->library_load_data(handle, load->image, NULL, NULL, 0, NULL, NULL, 0)
-			 : driver->module_load_data(handle, load->image);
+	result = one->kind == LOAD_LIBRARY ? driver->library_load_data(handle, load->image, NULL,
+								       NULL, 0, NULL, NULL, 0)
+					   : driver->module_load_data(handle, load->image);
 	load_set_current(NULL);
 	return result;
 }
@@ -382,9 +401,9 @@ static void drop_all(void) {
 
 static void read_generations(uint64_t now[2]) {
 	for (unsigned i = 0; i < 2; i++)
-		now[i] = __atomic_load_n(
-			__atomic_load_n(&interest_generations[i], __ATOMIC_ACQUIRE),
-			__ATOMIC_ACQUIRE);
+		now[i] =
+			__atomic_load_n(__atomic_load_n(&interest_generations[i], __ATOMIC_ACQUIRE),
+					__ATOMIC_ACQUIRE);
 }
 
 /* The page has changed. */

@@ -8,8 +8,9 @@ variables are used; detached, the original runs again and nothing is left. On th
 import os
 import tempfile
 
-from harness import COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, equal, main, need
-from live import LIVE, THREADS, Live, engines, obj, reasons
+from harness import COUNTER, CTL, GPU, GPUPROBED, SHIM, SIM, Daemon, check, equal, main, need, wait_until
+import live
+from live import LIVE, THREADS, engines, obj, reasons
 
 need(GPUPROBED, CTL, COUNTER, SHIM, LIVE, obj("two"), *([] if GPU else [os.path.join(SIM, "libcuda.so.1")]))
 
@@ -60,36 +61,40 @@ VARIABLES = """\
 """
 
 
+def Live(daemon, **more):
+    return live.Live(daemon, GPUPROBE_TWINS="1", **more)
+
+
 def ptx_daemon(*options):
     return Daemon("--engine", "ptx", *options)
 
 
-def count_attached(daemon, live, launches):
+def count_attached(daemon, program, launches):
     """Attaches, launches, and detaches; the number of threads that were counted."""
     attached = {a["program"]: a["id"] for a in daemon.json("attach", obj("two"))["attachments"]}
-    live.launch(launches)
+    program.launch(launches)
     counted = daemon.count_of()
     daemon.ctl("detach", str(attached["cuda__count"]))
-    live.launch(1)
+    program.launch(1)
     equal(daemon.count_of(), counted, "after detach")
     daemon.ctl("detach", str(attached["cuda__keep"]))
-    live.launch(1)
+    program.launch(1)
     return counted
 
 
 def test_loaded_before():
     for load in ("load 0", "load 0 library"):
-        with ptx_daemon() as daemon, Live(daemon, load=load) as live:
-            live.launch(5)
+        with ptx_daemon() as daemon, Live(daemon, load=load) as program:
+            program.launch(5)
             for cycle in range(3):
-                equal(count_attached(daemon, live, 7), 7 * THREADS, f"{load}, cycle {cycle}")
+                equal(count_attached(daemon, program, 7), 7 * THREADS, f"{load}, cycle {cycle}")
 
 
 def test_says_so():
-    with ptx_daemon() as daemon, Live(daemon) as live:
-        live.launch(1)
+    with ptx_daemon() as daemon, Live(daemon) as program:
+        program.launch(1)
         daemon.attach()
-        live.launch(1)
+        program.launch(1)
         equal(engines(daemon), {("vectorAdd", "ptx")})
 
 
@@ -99,14 +104,14 @@ def test_variables():
         path = os.path.join(folder, "variables.ptx")
         with open(path, "w", encoding="utf-8") as file:
             file.write(VARIABLES)
-        with ptx_daemon() as daemon, Live(daemon, load=None) as live:
-            live.do(f"file 0 {path}")
-            live.launch(2)
-            equal(count_attached(daemon, live, 3), 3 * THREADS)
-            live.right()
-            total = live.launched * THREADS
-            live.launch(1, "tell")
-            equal(live.do("sum"), [2 * total], "total")
+        with ptx_daemon() as daemon, Live(daemon, load=None) as program:
+            program.do(f"file 0 {path}")
+            program.launch(2)
+            equal(count_attached(daemon, program, 3), 3 * THREADS)
+            program.right()
+            total = program.launched * THREADS
+            program.launch(1, "tell")
+            equal(program.do("sum"), [2 * total], "total")
 
 
 def test_cannot():
@@ -116,40 +121,81 @@ def test_cannot():
         path = os.path.join(folder, "constant.ptx")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        with ptx_daemon() as daemon, Live(daemon, load=None) as live:
-            live.do(f"file 0 {path}")
-            live.launch(1)
+        with ptx_daemon() as daemon, Live(daemon, load=None) as program:
+            program.do(f"file 0 {path}")
+            program.launch(1)
             daemon.attach()
-            live.launch(3)
+            program.launch(3)
             equal(reasons(daemon), ["no twin can be made: the module has a __constant__ variable, scale"])
 
 
 def test_graphs_keep_originals():
-    with ptx_daemon() as daemon, Live(daemon) as live:
-        live.launch(1)
+    with ptx_daemon() as daemon, Live(daemon) as program:
+        program.launch(1)
         daemon.attach()
-        live.do("capture 0 vectorAdd 3")
-        live.note("vectorAdd", 0)
-        live.do("replay 2")
-        live.note("vectorAdd", 6)
-        live.launch(2)
+        program.do("capture 0 vectorAdd 3")
+        program.note("vectorAdd", 0)
+        program.do("replay 2")
+        program.note("vectorAdd", 6)
+        program.launch(2)
         equal(daemon.count_of(), 2 * THREADS)
-        live.do("replay 1")
-        live.note("vectorAdd", 3)
+        program.do("replay 1")
+        program.note("vectorAdd", 3)
         equal(daemon.count_of(), 2 * THREADS)
 
 
 def test_unloaded():
     """The module is unloaded and loaded again while it is probed."""
-    with ptx_daemon() as daemon, Live(daemon) as live:
-        live.launch(1)
+    with ptx_daemon() as daemon, Live(daemon) as program:
+        program.launch(1)
         daemon.attach()
-        live.launch(2)
-        live.do("unload 0")
+        program.launch(2)
+        program.do("unload 0")
         equal(daemon.count_of(), 2 * THREADS, "unloaded")
-        live.do("load 0")
-        live.launch(3)
+        program.do("load 0")
+        program.launch(3)
         equal(daemon.count_of(), 5 * THREADS, "loaded again")
+
+
+def test_threads():
+    """Attached and detached while threads launch: the program computes what it does bare, and no thread is counted twice."""
+    with ptx_daemon() as daemon, Live(daemon) as program:
+        program.do("start 0 vectorAdd 4")
+        for cycle in range(10):
+            attached = {a["program"]: a["id"] for a in daemon.json("attach", obj("two"))["attachments"]}
+            begun = program.do("counts")[0]
+            wait_until(lambda: daemon.count_of(), "the probe's first launch")
+            daemon.ctl("detach", str(attached["cuda__count"]))
+            ended = program.do("counts")[1]
+            counted = daemon.count_of()
+            check(0 < counted <= (ended + 4 - begun + 4) * THREADS, f"cycle {cycle}: {counted} of {begun} to {ended}")
+            daemon.ctl("detach", str(attached["cuda__keep"]))
+        program.note("vectorAdd", program.do("stop")[0])
+
+
+def test_attributes():
+    """What the program sets about a kernel, before and after, is so for the twin, too: a launch with much shared memory."""
+    with ptx_daemon() as daemon, Live(daemon) as program:
+        program.launch(1)
+        daemon.attach()
+        program.launch(1)
+        program.do("blocks 2")
+        program.launch(2)
+        equal(daemon.count_of(), 2 * THREADS)
+
+
+def test_daemon_dies():
+    """Without a daemon the program goes on; with the next one it is probed again."""
+    with ptx_daemon() as daemon, Live(daemon) as program:
+        program.launch(1)
+        daemon.attach()
+        program.launch(2)
+        daemon.kill()
+        program.launch(3)
+        daemon.start()
+        daemon.attach()
+        program.launch(4)
+        equal(daemon.count_of(), 4 * THREADS)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ static const char *read_string(const struct cubin_relocations *file, const Elf64
 			       uint32_t offset) {
 	const char *string;
 
-	if (strings->sh_type != SHT_STRTAB ||
-	    !within(file, strings->sh_offset, strings->sh_size) || offset >= strings->sh_size)
+	if (strings->sh_type != SHT_STRTAB || !within(file, strings->sh_offset, strings->sh_size) ||
+	    offset >= strings->sh_size)
 		return NULL;
 	string = (const char *)file->data + strings->sh_offset + offset;
 	return memchr(string, '\0', strings->sh_size - offset) ? string : NULL;
@@ -58,8 +58,7 @@ static bool read_symbol(const struct cubin_relocations *file, uint32_t table_ind
 
 	if (!read_section(file, table_index, &table) || table.sh_type != SHT_SYMTAB ||
 	    !within(file, table.sh_offset, table.sh_size) ||
-	    index >= table.sh_size / sizeof(symbol) ||
-	    !read_section(file, table.sh_link, &strings))
+	    index >= table.sh_size / sizeof(symbol) || !read_section(file, table.sh_link, &strings))
 		return false;
 	memcpy(&symbol, file->data + table.sh_offset + index * sizeof(symbol), sizeof(symbol));
 	out->symbol = read_string(file, &strings, symbol.st_name);
@@ -91,8 +90,7 @@ static bool read_entry(const struct cubin_relocations *file, const Elf64_Shdr *s
 	if (!out->section || !read_symbol(file, section->sh_link, ELF64_R_SYM(entry.r_info), out))
 		return false;
 	if (target.sh_type == SHT_NOBITS || !within(file, target.sh_offset, target.sh_size) ||
-	    target.sh_size < sizeof(uint64_t) ||
-	    entry.r_offset > target.sh_size - sizeof(uint64_t))
+	    target.sh_size < sizeof(uint64_t) || entry.r_offset > target.sh_size - sizeof(uint64_t))
 		return true;
 	out->at = target.sh_offset + entry.r_offset;
 	if (!has_addend && out->type == CUBIN_RELOCATION_64)

@@ -173,7 +173,8 @@ static int take_addresses(struct table *table, uint8_t *cubin, size_t size, uint
 		    (!is_theirs(original, one.symbol) && is_theirs(edited, one.symbol)))
 			continue;
 		if (!is_theirs(original, one.symbol))
-			return refuse(reason, "the module has a variable inside of a function, %.120s",
+			return refuse(reason,
+				      "the module has a variable inside of a function, %.120s",
 				      one.symbol);
 		if (strcmp(one.section, CUBIN_ADDRESSES) || one.type != CUBIN_RELOCATION_64 ||
 		    !one.at)
@@ -199,7 +200,8 @@ static int append(struct image_result *result, const struct table *table) {
 		.names_size = (uint32_t)table->names_size,
 	};
 	const size_t variables = table->count * sizeof(*table->variables);
-	uint8_t *data = realloc(result->data, begin + sizeof(header) + variables + table->names_size);
+	uint8_t *data =
+		realloc(result->data, begin + sizeof(header) + variables + table->names_size);
 
 	if (!data)
 		return -ENOMEM;
