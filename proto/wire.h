@@ -137,7 +137,8 @@ enum wire_image_flags {
 	WIRE_IMAGE_FLAG_OPTIONS =
 		1 << 1, /* the application gave compiler options: PTX must stay PTX */
 	WIRE_IMAGE_FLAG_TWIN =
-		1 << 2, /* the module is loaded already: the answer is a twin's image (twin.h) */
+		1 << 2, /* the module is loaded already: the answer is a twin's image (twin.h); it
+			   comes at once, and is WIRE_LATER_KEEP while there is none yet */
 };
 
 /*

@@ -435,23 +435,25 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
 	return load;
 }
 
-static struct load *replace(const struct interest *found, const struct image *image) {
+static struct load *replace(const struct interest *found, const struct image *image,
+			    enum load_answer *answer) {
 	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
-	enum load_answer answer;
 	struct load *load;
 
+	*answer = LOAD_ANSWER_NONE;
 	if (!driver_own() || !load_lock_until(deadline_ms))
 		return NULL;
-	load = connect_and_ask(found, image, deadline_ms, &answer);
+	load = connect_and_ask(found, image, deadline_ms, answer);
 	load_unlock();
 	return load;
 }
 
-struct load *load_twin(const struct interest *found, const struct image *image) {
+struct load *load_twin(const struct interest *found, const struct image *image,
+		       enum load_answer *answer) {
 	struct image twin = *image;
 
 	twin.flags |= WIRE_IMAGE_FLAG_TWIN;
-	return replace(found, &twin);
+	return replace(found, &twin, answer);
 }
 
 bool load_report_to(const struct interest *found, const char *reason) {
@@ -576,6 +578,7 @@ static struct load *replace_unless(const struct interest *found, struct image *i
 				   const void *code, const struct load_options *options,
 				   const void *caller) {
 	struct contained contained;
+	enum load_answer answer;
 	struct load *load;
 
 	if (contain_find(&contained, code, image->data, caller)) {
@@ -584,7 +587,7 @@ static struct load *replace_unless(const struct interest *found, struct image *i
 	}
 	if (steers_compiler(options))
 		image->flags |= WIRE_IMAGE_FLAG_OPTIONS;
-	load = replace(found, image);
+	load = replace(found, image, &answer);
 	if (load && !take_options(load, options)) {
 		load_refused(load, 0, 1);
 		return NULL;

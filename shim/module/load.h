@@ -22,6 +22,14 @@ enum load_kind {
 		    */
 };
 
+enum load_answer {
+	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */
+	LOAD_ANSWER_OWN, /* nothing is to be patched */
+	LOAD_ANSWER_LATER, /* there is no plan or twin now; what is in place stays */
+	LOAD_ANSWER_BARE, /* there is no plan or twin now; what is in place is removed */
+	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
+};
+
 /* A variable of the module that arming fills in or takes over; see wire_slot. */
 struct load_slot {
 	uint64_t map_id;
@@ -73,11 +81,12 @@ struct load {
 struct load *load_replace(const void *code, const struct load_options *options, const void *caller);
 
 /*
- * Asks for the image of a twin (proto/twin.h) of a module that is loaded. NULL: there is none, or
- * not now. Waits at most the daemon's deadline.
+ * Asks for the image of a twin (proto/twin.h) of a module that is loaded. NULL: there is none, and
+ * *answer says why: it may come later. Waits for no compiler.
  */
 struct image;
-struct load *load_twin(const struct interest *found, const struct image *image);
+struct load *load_twin(const struct interest *found, const struct image *image,
+		       enum load_answer *answer);
 
 /* The same for a file. */
 struct load *load_replace_file(const char *path, const struct load_options *options,
@@ -180,14 +189,6 @@ bool load_lock_pages(void);
 void load_unlock_pages(void);
 /* In a forked child: the thread that had the lock does not exist there. */
 void load_forked_pages(void);
-
-enum load_answer {
-	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */
-	LOAD_ANSWER_OWN, /* nothing is to be patched */
-	LOAD_ANSWER_LATER, /* there is no plan now; patches that are in place stay */
-	LOAD_ANSWER_BARE, /* there is no plan now; patches that are in place are removed */
-	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
-};
 
 /*
  * Reports a reason that is about no module, as load_report() does. Opens a connection for it if

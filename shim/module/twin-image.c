@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Fills in a twin's image (twin.h, proto/twin.h). The table comes from a worker, which may have been
- * taken over by whoever made the image: nothing in it is believed.
+ * Fills in a twin's image (twin.h, proto/twin.h). The table comes from a worker, which may have
+ * been taken over by whoever made the image: nothing in it is believed.
  */
 
 #include <string.h>
@@ -47,13 +47,11 @@ static bool read_table(const struct load *load, struct table *table) {
 		.image_size = image.size,
 	};
 	table->names = (const char *)table->variables + table->count * sizeof(struct twin_variable);
-	return !table->count ||
-	       (table->names_size && !table->names[table->names_size - 1]);
+	return !table->count || (table->names_size && !table->names[table->names_size - 1]);
 }
 
 /* The address of a variable in the current context; 0: the original does not have it there. */
-static driver_pointer find_variable(enum load_kind kind, driver_handle original,
-				    const char *name) {
+static driver_pointer find_variable(enum load_kind kind, driver_handle original, const char *name) {
 	const struct driver *driver = driver_own();
 	driver_pointer where = 0;
 	driver_result result = -1;

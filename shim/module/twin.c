@@ -354,16 +354,22 @@ static void make(struct original *one) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	struct interest interest;
 	struct load *load, *before;
+	enum load_answer answer = LOAD_ANSWER_OWN;
 	bool done;
 
 	if (capture_is_going_on() || !begin(one, &interest))
 		return;
 	driver_own()->exchange_capture_mode(&mode);
-	load = can_load(one) ? load_twin(&interest, &one->image) : NULL;
+	load = can_load(one) ? load_twin(&interest, &one->image, &answer) : NULL;
 	if (load) {
 		done = replace_twin(one, load);
 		if (!done)
 			load_refused(load, 0, 1); /* asked for again: the daemon has it by then */
+	} else if (answer == LOAD_ANSWER_LATER) {
+		done = false;
+	} else if (answer == LOAD_ANSWER_BARE) { /* it goes when the next one is there */
+		bare_twin_changed(one, false, NULL);
+		done = false;
 	} else {
 		done = true;
 		before = take_twin(one);

@@ -489,7 +489,7 @@ static int finish_twin(struct job *job, const struct source *edited, struct imag
 }
 
 /* Compiles, makes the new image, replies. */
-static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
+static int build_from(struct job *job, const struct source *edited, struct compiler *compiler) {
 	const struct image_source source = {
 		.fatbin = job->request.kind == IMAGE_FATBIN && !is_twin(job) ? &job->fatbin : NULL,
 		.entry = job->entry,
@@ -530,6 +530,26 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		json_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
 	}
 	image_result_deinit(&result);
+	return r;
+}
+
+/* The same; of a twin only what is meant is compiled. */
+static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
+	struct source cut = {};
+	struct ptx_error error = {};
+	int r;
+
+	if (!is_twin(job))
+		return build_from(job, edited, compiler);
+	r = image_twin_cut(&edited->module, &job->targets, &cut.text, &cut.length);
+	if (!r)
+		r = parse(&cut, &error);
+	if (r > 0)
+		r = reply_error(job, "transform", "the text of the twin, line %u: %s", error.line,
+				error.message);
+	if (!r)
+		r = build_from(job, &cut, compiler);
+	source_deinit(&cut);
 	return r;
 }
 

@@ -103,6 +103,41 @@ bool image_twin_possible(const struct ptx_module *original, char reason[IMAGE_TW
 	return true;
 }
 
+/* Does a target mean this kernel? */
+static bool is_meant(const struct image_targets *targets, const char *name, size_t length) {
+	for (size_t i = 0; i < targets->n; i++) {
+		const struct image_target *target = &targets->targets[i];
+
+		if (target->device_function || (strlen(target->name.mangled) == length &&
+						!memcmp(target->name.mangled, name, length)))
+			return true;
+	}
+	return false;
+}
+
+int image_twin_cut(const struct ptx_module *edited, const struct image_targets *targets,
+		   char **text, size_t *length) {
+	char *to = malloc((size_t)edited->length + 1);
+	uint32_t from = 0;
+
+	if (!to)
+		return -ENOMEM;
+	*text = to;
+	for (uint32_t i = 0; i < edited->function_count; i++) {
+		const struct ptx_function *function = &edited->functions[i];
+
+		if (!function->entry ||
+		    is_meant(targets, edited->text + function->name.offset, function->name.length))
+			continue;
+		to = mempcpy(to, edited->text + from, function->text.offset - from);
+		from = function->text.offset + function->text.length;
+	}
+	to = mempcpy(to, edited->text + from, edited->length - from);
+	*to = '\0';
+	*length = (size_t)(to - *text);
+	return 0;
+}
+
 static int add_name(struct table *table, const char *name, uint32_t *offset) {
 	const size_t length = strlen(name) + 1;
 

@@ -4,6 +4,7 @@
 /* Makes the image of a twin: proto/twin.h. */
 
 #include "image-build.h"
+#include "image-target.h"
 
 #define IMAGE_TWIN_REASON_MAX 400
 
@@ -12,6 +13,13 @@
  * be lost: variables whose addresses the twin cannot be given, and calls of other modules.
  */
 bool image_twin_possible(const struct ptx_module *original, char reason[IMAGE_TWIN_REASON_MAX]);
+
+/*
+ * The text of a module without the kernels that no target means; all of it where a target is a
+ * device function, which any kernel may call. *text is the caller's to free. 0 or -ENOMEM.
+ */
+int image_twin_cut(const struct ptx_module *edited, const struct image_targets *targets,
+		   char **text, size_t *length);
 
 /*
  * Frees the built image of all addresses of the original's variables, and puts the table of their
