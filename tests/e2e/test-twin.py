@@ -129,9 +129,19 @@ def test_variables():
         equal(program.do("sum"), [2 * total], "total")
 
 
+def test_constants():
+    """The twin reads the module's __constant__ variables, also as the program changes them."""
+    text = VARIABLES.replace(".global .align 4 .u32 steps[4]", ".const .align 4 .u32 steps[4]").replace("ld.global.u32 %r7", "ld.const.u32 %r7")
+    with tempfile.TemporaryDirectory() as folder, ptx_daemon() as daemon, Live(daemon, load=None) as program:
+        load_text(program, folder, text)
+        program.launch(2)
+        equal(count_attached(daemon, program, 3), 3 * THREADS)
+        program.right()
+
+
 def test_cannot():
     """A module that has what a twin cannot share is left alone, and `why` says so."""
-    text = VARIABLES.replace(".visible .global .align 4 .u32 total;", ".visible .global .align 4 .u32 total;\n.const .align 4 .u32 scale = 1;")
+    text = VARIABLES.replace("	ld.param.u64 %rd1, [data];", "P: .callprototype (.param .b32 _) _ (.param .b32 _);\n	ld.param.u64 %rd1, [data];", 1)
     with tempfile.TemporaryDirectory() as folder, ptx_daemon() as daemon, Live(daemon, load=None) as program:
         load_text(program, folder, text)
         program.launch(1)
@@ -139,7 +149,7 @@ def test_cannot():
 
         def said():
             program.launch(1)
-            return "no twin can be made: the module has a __constant__ variable, scale" in reasons(daemon)
+            return "no twin can be made: the module calls functions by pointers" in reasons(daemon)
 
         wait_until(said, "the reason")
 

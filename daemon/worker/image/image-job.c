@@ -151,11 +151,21 @@ static void source_deinit(struct source *source) {
 	free(source->text);
 }
 
+static bool is_twin(const struct job *job) {
+	return job->request.flags & WIRE_IMAGE_FLAG_TWIN;
+}
+
 /* Parses the PTX of the image. */
 static int read_ptx(struct job *job) {
+	char reason[IMAGE_TWIN_REASON_MAX];
 	struct ptx_error error = {};
 	int r;
 
+	if (is_twin(job)) {
+		r = image_twin_constants(&job->original.text, &job->original.length, reason);
+		if (r)
+			return r < 0 ? r : reply_own(job, "no twin can be made: %s", reason);
+	}
 	r = parse(&job->original, &error);
 	if (r > 0)
 		return reply_error(job, "image", "PTX line %u: %s", error.line, error.message);
@@ -473,10 +483,6 @@ static int edit(struct job *job, const struct ptx_module *module, struct source 
 	}
 	image_edited_deinit(&edited);
 	return r;
-}
-
-static bool is_twin(const struct job *job) {
-	return job->request.flags & WIRE_IMAGE_FLAG_TWIN;
 }
 
 /* Makes a twin's image of a built one. Replies where that cannot be. */

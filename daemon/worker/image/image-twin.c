@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "daemon/worker/compiler/cubin-relocation.h"
+#include "passes/ptx-lexer.h"
 #include "proto/twin.h"
 
 struct table {
@@ -36,6 +37,88 @@ __attribute__((format(printf, 2, 3))) static int refuse(char *reason, const char
 	vsnprintf(reason, IMAGE_TWIN_REASON_MAX, format, arguments);
 	va_end(arguments);
 	return 1;
+}
+
+/* What a token becomes: the same, ".const" with ".global" in its place, or NULL: not understood. */
+static const char *find_constant(const char *text, const struct ptx_token *token,
+				 const struct ptx_token *before, bool bank) {
+	const char *word = text + token->offset, *found = word;
+	static const char constant[] = ".const";
+	const size_t length = sizeof(constant) - 1;
+
+	if (token->kind == PTX_TOKEN_DIRECTIVE)
+		return bank || ptx_token_is(text, before, ".ptr") ? NULL : word;
+	while (memcmp(found, constant, length) || (found + length != word + token->length &&
+						   found[length] != '.' && found[length] != ':'))
+		found++;
+	return token->length > 3 && (!memcmp(word, "ld.", 3) || !memcmp(word, "cvta", 4)) ? found
+											  : NULL;
+}
+
+/* Is it `.const`, or a mnemonic with that part? */
+static bool has_constant(const char *text, const struct ptx_token *token) {
+	const char *word = text + token->offset;
+	static const char constant[] = ".const";
+	const size_t length = sizeof(constant) - 1;
+
+	if (token->kind != PTX_TOKEN_DIRECTIVE && token->kind != PTX_TOKEN_WORD)
+		return false;
+	for (size_t i = 0; i + length <= token->length; i++)
+		if (!memcmp(word + i, constant, length) &&
+		    (i + length == token->length || word[i + length] == '.' ||
+		     word[i + length] == ':'))
+			return true;
+	return false;
+}
+
+int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REASON_MAX]) {
+	static const char constant[] = ".const", global[] = ".global";
+	struct ptx_token token = {}, next = {}, before;
+	struct ptx_error error;
+	struct ptx_lexer lexer;
+	char *out = NULL;
+	size_t size, from = 0;
+	bool refused = false;
+	FILE *stream;
+	int r;
+
+	if (!memmem(*text, *length, constant, sizeof(constant) - 1))
+		return 0;
+	stream = open_memstream(&out, &size);
+	if (!stream)
+		return -ENOMEM;
+	ptx_lexer_init(&lexer, *text, 0, (uint32_t)*length);
+	r = ptx_lexer_next(&lexer, &next, &error);
+	while (!r && next.kind != PTX_TOKEN_END) {
+		const char *place;
+
+		before = token;
+		token = next;
+		r = ptx_lexer_next(&lexer, &next, &error);
+		if (r || !has_constant(*text, &token))
+			continue;
+		place = find_constant(*text, &token, &before, ptx_token_is_char(*text, &next, '['));
+		refused = !place;
+		if (refused)
+			break;
+		fwrite(*text + from, 1, (size_t)(place - *text) - from, stream);
+		fputs(global, stream);
+		from = (size_t)(place - *text) + sizeof(constant) - 1;
+	}
+	fwrite(*text + from, 1, *length - from, stream);
+	if (fclose(stream)) {
+		free(out);
+		return -ENOMEM;
+	}
+	if (r || refused) { /* of a syntax error the parser says where: the text stays */
+		free(out);
+		return refused ? refuse(reason, "the module has constant memory of an old kind")
+			       : 0;
+	}
+	free(*text);
+	*text = out;
+	*length = size;
+	return 0;
 }
 
 /* Functions of CUDA's own that code may call without being defined: they are the driver's. */
@@ -72,9 +155,6 @@ static bool check_variable(const struct ptx_module *module, const struct ptx_var
 	    variable->type == PTX_TYPE_SURFREF)
 		return !refuse(reason, "the module has a texture or surface reference, %.*s",
 			       length, name);
-	if (variable->space == PTX_SPACE_CONST)
-		return !refuse(reason, "the module has a __constant__ variable, %.*s", length,
-			       name);
 	if (has(module, variable->text, ".managed"))
 		return !refuse(reason, "the module has a __managed__ variable, %.*s", length, name);
 	return true;

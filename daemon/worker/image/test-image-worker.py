@@ -471,9 +471,24 @@ class Images(Base):
             self.assertNotIn(b"other", text)
         self.assertEqual(self.twin(nvcc(*gencode("90", "sm_90", "compute_90")), attachments=[("plain",)])[1], [])
 
+    @needs_nvcc
+    def test_twin_constants(self):
+        """A __constant__ variable is read at its address in the original."""
+        source = """
+        __constant__ int scale[8]; __device__ int which; // .const in a comment
+        extern "C" __global__ void meant(int *p) { const int *all = scale; *p = scale[2] + all[which]; }
+        """
+        if not self.has_compiler:
+            return
+        out, slots = self.twin(nvcc(*gencode("90", "sm_90", "compute_90"), source=source), attachments=[("meant",)])
+        self.assertEqual(sorted({name for name, _, _ in slots}), ["scale", "which"])
+        text = next(data for name, data in extract(out).items() if name.endswith(".ptx")).decode()
+        self.assertIn(".global .align 4 .b8 scale[32]", text)
+        self.assertNotIn("ld.const.u32", text)
+
     def test_twin_refused(self):
         for text, reason in [
-            (".const .align 4 .u32 scale;", "the module has a __constant__ variable, scale"),
+            (".const[2] .align 4 .u32 scale;", "the module has constant memory of an old kind"),
             (".global .texref image;", "the module has a texture or surface reference, image"),
             (".visible .global .attribute(.managed) .align 4 .u32 shared_one;", "the module has a __managed__ variable, shared_one"),
             (".extern .func (.param .b32 r) cudaLaunchDevice(.param .b64 p);", "the module calls cudaLaunchDevice, which is outside of it"),
