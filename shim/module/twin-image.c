@@ -67,6 +67,7 @@ static driver_pointer find_variable(enum load_kind kind, driver_handle original,
 bool twin_image_fill(struct load *load, enum load_kind kind, driver_handle original,
 		     const char **missing) {
 	struct twin_variable variable;
+	struct image image;
 	struct table table;
 
 	*missing = NULL;
@@ -92,5 +93,6 @@ bool twin_image_fill(struct load *load, enum load_kind kind, driver_handle origi
 		address += (uint64_t)variable.addend;
 		memcpy((uint8_t *)load->image + variable.offset, &address, sizeof(address));
 	}
-	return true;
+	/* the driver finds its end by its headers: these must be as they were */
+	return image_recognise(&image, load->image, load->size) && image.size == table.image_size;
 }
