@@ -136,6 +136,9 @@ enum wire_image_flags {
 		1 << 0, /* wrapper version 2 (-rdc=true): only the linked part is sent */
 	WIRE_IMAGE_FLAG_OPTIONS =
 		1 << 1, /* the application gave compiler options: PTX must stay PTX */
+	WIRE_IMAGE_FLAG_TWIN =
+		1 << 2, /* the module is loaded already: the answer is a twin's image (twin.h); it
+			   comes at once, and is WIRE_LATER_KEEP while there is none yet */
 };
 
 /*

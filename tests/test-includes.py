@@ -72,7 +72,7 @@ KNOWN = {
 CIRCLE_FREE = ("daemon/gpuprobed/", "shim/")
 KNOWN_CIRCLES = {  # the folder, how many files
     ("daemon/gpuprobed/image", 10),  # goes with twins
-    ("shim/module", 7),  # goes with twins
+    ("shim/module", 9),  # goes with twins
 }
 CALLBACKS = {  # the struct or function, the room that calls, and those that register
     "daemon/gpuprobed": {

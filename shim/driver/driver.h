@@ -27,6 +27,9 @@ typedef unsigned long long driver_pointer;
 #define DRIVER_ATTRIBUTE_CAPABILITY_MINOR 76
 #define DRIVER_CAPTURE_MODE_RELAXED 2
 #define DRIVER_FUNCTION_ATTRIBUTE_THREADS 0 /* the most of a block */
+#define DRIVER_FUNCTION_ATTRIBUTE_DYNAMIC_SHARED 8 /* the most bytes of it */
+#define DRIVER_FUNCTION_ATTRIBUTE_CARVEOUT 9
+#define DRIVER_FUNCTION_ATTRIBUTE_NON_PORTABLE_CLUSTER 14
 #define DRIVER_EVENT_NO_TIMING 2
 #define DRIVER_STREAM_NON_BLOCKING 1
 #define DRIVER_REGISTER_PORTABLE 1u
@@ -82,72 +85,79 @@ typedef unsigned long long driver_pointer;
  * ids of contexts, too; modules of functions came with 11.0, names with 12.3, lists of them
  * with 12.4, events of contexts with 12.5.
  */
-#define DRIVER_OPTIONAL_FUNCTIONS(X)                                                            \
-	X(library_get_global, "cuLibraryGetGlobal",                                             \
-	  (driver_pointer *, size_t *, driver_handle, const char *))                            \
-	X(context_get_id, "cuCtxGetId", (driver_handle, unsigned long long *))                  \
-	X(context_record_event, "cuCtxRecordEvent", (driver_handle, driver_handle))             \
-	X(event_create, "cuEventCreate", (driver_handle *, unsigned))                           \
-	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                  \
-	X(event_query, "cuEventQuery", (driver_handle))                                         \
-	X(function_get_attribute, "cuFuncGetAttribute", (int *, int, driver_handle))            \
-	X(function_get_module, "cuFuncGetModule", (driver_handle *, driver_handle))             \
-	X(function_get_name, "cuFuncGetName", (const char **, driver_handle))                   \
-	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))              \
-	X(function_set_banks, "cuFuncSetSharedMemConfig", (driver_handle, int))                 \
-	X(function_set_cache, "cuFuncSetCacheConfig", (driver_handle, int))                     \
-	X(graph_child, "cuGraphChildGraphNodeGetGraph", (driver_handle, driver_handle *))       \
-	X(graph_clone, "cuGraphClone", (driver_handle *, driver_handle))                        \
-	X(graph_dependencies, "cuGraphNodeGetDependencies",                                     \
-	  (driver_handle, driver_handle *, size_t *))                                           \
-	X(graph_dependencies_v2, "cuGraphNodeGetDependencies_v2",                               \
-	  (driver_handle, driver_handle *, void *, size_t *))                                   \
-	X(graph_dependents, "cuGraphNodeGetDependentNodes",                                     \
-	  (driver_handle, driver_handle *, size_t *))                                           \
-	X(graph_dependents_v2, "cuGraphNodeGetDependentNodes_v2",                               \
-	  (driver_handle, driver_handle *, void *, size_t *))                                   \
-	X(graph_destroy, "cuGraphDestroy", (driver_handle))                                     \
-	X(graph_exec_destroy, "cuGraphExecDestroy", (driver_handle))                            \
-	X(graph_find_in_clone, "cuGraphNodeFindInClone",                                        \
-	  (driver_handle *, driver_handle, driver_handle))                                      \
-	X(graph_get_nodes, "cuGraphGetNodes", (driver_handle, driver_handle *, size_t *))       \
-	X(graph_instantiate, "cuGraphInstantiateWithFlags",                                     \
-	  (driver_handle *, driver_handle, unsigned long long))                                 \
-	X(graph_node_get_type, "cuGraphNodeGetType", (driver_handle, int *))                    \
-	X(graph_set_child, "cuGraphExecChildGraphNodeSetParams",                                \
-	  (driver_handle, driver_handle, driver_handle))                                        \
-	X(graph_set_enabled, "cuGraphNodeSetEnabled", (driver_handle, driver_handle, unsigned)) \
-	X(graph_update, "cuGraphExecUpdate_v2", (driver_handle, driver_handle, void *))         \
-	X(node_get_attribute, "cuGraphKernelNodeGetAttribute", (driver_handle, int, void *))    \
-	X(node_set_any, "cuGraphNodeSetParams", (driver_handle, const void *))                  \
-	X(node_set_batch, "cuGraphBatchMemOpNodeSetParams", (driver_handle, const void *))      \
-	X(node_set_copy, "cuGraphMemcpyNodeSetParams", (driver_handle, const void *))           \
-	X(node_set_host, "cuGraphHostNodeSetParams", (driver_handle, const void *))             \
-	X(node_set_kernel, "cuGraphKernelNodeSetParams", (driver_handle, const void *))         \
-	X(node_set_kernel_v2, "cuGraphKernelNodeSetParams_v2", (driver_handle, const void *))   \
-	X(node_set_memory, "cuGraphMemsetNodeSetParams", (driver_handle, const void *))         \
-	X(node_set_record, "cuGraphEventRecordNodeSetEvent", (driver_handle, const void *))     \
-	X(node_set_signal, "cuGraphExternalSemaphoresSignalNodeSetParams",                      \
-	  (driver_handle, const void *))                                                        \
-	X(node_set_wait, "cuGraphEventWaitNodeSetEvent", (driver_handle, const void *))         \
-	X(node_set_wait_external, "cuGraphExternalSemaphoresWaitNodeSetParams",                 \
-	  (driver_handle, const void *))                                                        \
-	X(kernel_get_attribute, "cuKernelGetAttribute", (int *, int, driver_handle, int))       \
-	X(kernel_get_function, "cuKernelGetFunction", (driver_handle *, driver_handle))         \
-	X(kernel_get_library, "cuKernelGetLibrary", (driver_handle *, driver_handle))           \
-	X(kernel_get_name, "cuKernelGetName", (const char **, driver_handle))                   \
-	X(kernel_set_attribute, "cuKernelSetAttribute", (int, int, driver_handle, int))         \
-	X(kernel_set_cache, "cuKernelSetCacheConfig", (driver_handle, int, int))                \
-	X(library_get_kernel, "cuLibraryGetKernel",                                             \
-	  (driver_handle *, driver_handle, const char *))                                       \
-	X(library_get_kernel_count, "cuLibraryGetKernelCount", (unsigned *, driver_handle))     \
-	X(library_enumerate_kernels, "cuLibraryEnumerateKernels",                               \
-	  (driver_handle *, unsigned, driver_handle))                                           \
-	X(module_get_function, "cuModuleGetFunction",                                           \
-	  (driver_handle *, driver_handle, const char *))                                       \
-	X(module_get_function_count, "cuModuleGetFunctionCount", (unsigned *, driver_handle))   \
-	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                             \
-	  (driver_handle *, unsigned, driver_handle))                                           \
+#define DRIVER_OPTIONAL_FUNCTIONS(X)                                                             \
+	X(library_get_global, "cuLibraryGetGlobal",                                              \
+	  (driver_pointer *, size_t *, driver_handle, const char *))                             \
+	X(context_get_id, "cuCtxGetId", (driver_handle, unsigned long long *))                   \
+	X(context_record_event, "cuCtxRecordEvent", (driver_handle, driver_handle))              \
+	X(event_create, "cuEventCreate", (driver_handle *, unsigned))                            \
+	X(event_destroy, "cuEventDestroy_v2", (driver_handle))                                   \
+	X(event_query, "cuEventQuery", (driver_handle))                                          \
+	X(function_get_attribute, "cuFuncGetAttribute", (int *, int, driver_handle))             \
+	X(function_get_module, "cuFuncGetModule", (driver_handle *, driver_handle))              \
+	X(function_get_name, "cuFuncGetName", (const char **, driver_handle))                    \
+	X(function_is_loaded, "cuFuncIsLoaded", (int *, driver_handle))                          \
+	X(function_load, "cuFuncLoad", (driver_handle))                                          \
+	X(function_set_attribute, "cuFuncSetAttribute", (driver_handle, int, int))               \
+	X(function_set_banks, "cuFuncSetSharedMemConfig", (driver_handle, int))                  \
+	X(function_set_cache, "cuFuncSetCacheConfig", (driver_handle, int))                      \
+	X(graph_child, "cuGraphChildGraphNodeGetGraph", (driver_handle, driver_handle *))        \
+	X(graph_clone, "cuGraphClone", (driver_handle *, driver_handle))                         \
+	X(graph_dependencies, "cuGraphNodeGetDependencies",                                      \
+	  (driver_handle, driver_handle *, size_t *))                                            \
+	X(graph_dependencies_v2, "cuGraphNodeGetDependencies_v2",                                \
+	  (driver_handle, driver_handle *, void *, size_t *))                                    \
+	X(graph_dependents, "cuGraphNodeGetDependentNodes",                                      \
+	  (driver_handle, driver_handle *, size_t *))                                            \
+	X(graph_dependents_v2, "cuGraphNodeGetDependentNodes_v2",                                \
+	  (driver_handle, driver_handle *, void *, size_t *))                                    \
+	X(graph_destroy, "cuGraphDestroy", (driver_handle))                                      \
+	X(graph_exec_destroy, "cuGraphExecDestroy", (driver_handle))                             \
+	X(graph_find_in_clone, "cuGraphNodeFindInClone",                                         \
+	  (driver_handle *, driver_handle, driver_handle))                                       \
+	X(graph_get_nodes, "cuGraphGetNodes", (driver_handle, driver_handle *, size_t *))        \
+	X(graph_instantiate, "cuGraphInstantiateWithFlags",                                      \
+	  (driver_handle *, driver_handle, unsigned long long))                                  \
+	X(graph_node_get_type, "cuGraphNodeGetType", (driver_handle, int *))                     \
+	X(graph_set_child, "cuGraphExecChildGraphNodeSetParams",                                 \
+	  (driver_handle, driver_handle, driver_handle))                                         \
+	X(graph_set_enabled, "cuGraphNodeSetEnabled", (driver_handle, driver_handle, unsigned))  \
+	X(graph_update, "cuGraphExecUpdate_v2", (driver_handle, driver_handle, void *))          \
+	X(node_get_attribute, "cuGraphKernelNodeGetAttribute", (driver_handle, int, void *))     \
+	X(node_set_any, "cuGraphNodeSetParams", (driver_handle, const void *))                   \
+	X(node_set_batch, "cuGraphBatchMemOpNodeSetParams", (driver_handle, const void *))       \
+	X(node_set_copy, "cuGraphMemcpyNodeSetParams", (driver_handle, const void *))            \
+	X(node_set_host, "cuGraphHostNodeSetParams", (driver_handle, const void *))              \
+	X(node_set_kernel, "cuGraphKernelNodeSetParams", (driver_handle, const void *))          \
+	X(node_set_kernel_v2, "cuGraphKernelNodeSetParams_v2", (driver_handle, const void *))    \
+	X(node_set_memory, "cuGraphMemsetNodeSetParams", (driver_handle, const void *))          \
+	X(node_set_record, "cuGraphEventRecordNodeSetEvent", (driver_handle, const void *))      \
+	X(node_set_signal, "cuGraphExternalSemaphoresSignalNodeSetParams",                       \
+	  (driver_handle, const void *))                                                         \
+	X(node_set_wait, "cuGraphEventWaitNodeSetEvent", (driver_handle, const void *))          \
+	X(node_set_wait_external, "cuGraphExternalSemaphoresWaitNodeSetParams",                  \
+	  (driver_handle, const void *))                                                         \
+	X(kernel_get_attribute, "cuKernelGetAttribute", (int *, int, driver_handle, int))        \
+	X(kernel_get_function, "cuKernelGetFunction", (driver_handle *, driver_handle))          \
+	X(kernel_get_library, "cuKernelGetLibrary", (driver_handle *, driver_handle))            \
+	X(kernel_get_name, "cuKernelGetName", (const char **, driver_handle))                    \
+	X(kernel_set_attribute, "cuKernelSetAttribute", (int, int, driver_handle, int))          \
+	X(kernel_set_cache, "cuKernelSetCacheConfig", (driver_handle, int, int))                 \
+	X(library_load_data, "cuLibraryLoadData",                                                \
+	  (driver_handle *, const void *, void *, void **, unsigned, void *, void **, unsigned)) \
+	X(library_unload, "cuLibraryUnload", (driver_handle))                                    \
+	X(module_load_data, "cuModuleLoadData", (driver_handle *, const void *))                 \
+	X(module_unload, "cuModuleUnload", (driver_handle))                                      \
+	X(library_get_kernel, "cuLibraryGetKernel",                                              \
+	  (driver_handle *, driver_handle, const char *))                                        \
+	X(library_get_kernel_count, "cuLibraryGetKernelCount", (unsigned *, driver_handle))      \
+	X(library_enumerate_kernels, "cuLibraryEnumerateKernels",                                \
+	  (driver_handle *, unsigned, driver_handle))                                            \
+	X(module_get_function, "cuModuleGetFunction",                                            \
+	  (driver_handle *, driver_handle, const char *))                                        \
+	X(module_get_function_count, "cuModuleGetFunctionCount", (unsigned *, driver_handle))    \
+	X(module_enumerate_functions, "cuModuleEnumerateFunctions",                              \
+	  (driver_handle *, unsigned, driver_handle))                                            \
 	X(stream_get_context, "cuStreamGetCtx", (driver_handle, driver_handle *))
 
 struct driver {

@@ -36,7 +36,7 @@
 			return REAL(name)(exec, stream);                \
 		if ((work & ARM_ENGINE) && patch_needed())              \
 			patch_launch();                                 \
-		if (work & ~ARM_ENGINE)                                 \
+		if (work & ARM_LOADS)                                   \
 			arm_current(0);                                 \
 		if (!(work & ARM_ENGINE))                               \
 			return REAL(name)(exec, stream);                \

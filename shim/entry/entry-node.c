@@ -18,7 +18,7 @@
 
 /* Is anything in the process probed by other code than the SASS engine's? */
 static bool is_probed(void) {
-	return arm_work() & ~ARM_ENGINE;
+	return arm_work() & ARM_LOADS;
 }
 
 /* The handle that is to be in place of the node's; true: it is another one. */

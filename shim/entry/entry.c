@@ -15,12 +15,13 @@
 
 #include "shim/module/arm.h"
 #include "shim/module/bare.h"
-#include "shim/graph/capture.h"
+#include "shim/module/capture.h"
 #include "shim/module/contain.h"
 #include "entry.h"
 #include "shim/base/gate.h"
 #include "shim/module/load.h"
 #include "shim/module/mirror.h"
+#include "shim/module/twin.h"
 #include "shim/patch/patch-kernel.h"
 #include "shim/patch/patching.h"
 #include "shim/trace/trace-event.h"
@@ -67,18 +68,23 @@ static const void *caller_of(const void *address) {
 /*
  * The common way of every load. If there is a replacement and the driver takes it (`REPLACED`, an
  * expression of `load`), it is kept until the module is unloaded; whatever else happens, the
- * application's own image is loaded (`OWN`). Where the application wants to hear what the driver's
- * compiler says, its own image is loaded first, and unloaded again (`unload`).
+ * application's own image is loaded (`OWN`; then `OWNED` is done). Where the application wants to
+ * hear what the driver's compiler says, its own image is loaded first, and unloaded again
+ * (`unload`).
  */
-#define LOAD(REPLACEMENT, kind, out, REPLACED, OWN, unload)                                      \
+#define LOAD(REPLACEMENT, kind, out, REPLACED, OWN, OWNED, unload)                               \
 	do {                                                                                     \
 		int saved_ = errno;                                                              \
 		struct load *load = REPLACEMENT;                                                 \
 		driver_result result_ = 0, own_;                                                 \
                                                                                                  \
 		errno = saved_;                                                                  \
-		if (!load)                                                                       \
-			return OWN;                                                              \
+		if (!load) {                                                                     \
+			result_ = OWN;                                                           \
+			if (!result_)                                                            \
+				OWNED;                                                           \
+			return result_;                                                          \
+		}                                                                                \
 		own_ = load_tells(load) ? OWN : 0;                                               \
 		if (own_ ||                                                                      \
 		    (load_tells(load) && (!REAL(unload) || (result_ = REAL(unload)(*(out)))))) { \
@@ -113,13 +119,15 @@ WRAP(cuLibraryLoadData, driver_handle *library, const void *code, void *jit_opti
 	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
 	     REAL(cuLibraryLoadData)(library, code, jit_options, jit_values, jit_count, options,
 				     values, count),
+	     twin_loaded(LOAD_LIBRARY, *library, code, twin_is_preserved(options, values, count)),
 	     cuLibraryUnload);
 }
 
 WRAP(cuModuleLoadData, driver_handle *module, const void *image) {
 	LOAD(load_replace(image, OPTIONS(NULL, NULL, 0), CALLER), LOAD_MODULE, module,
 	     REAL(cuModuleLoadData)(module, load_image(load)),
-	     REAL(cuModuleLoadData)(module, image), cuModuleUnload);
+	     REAL(cuModuleLoadData)(module, image), twin_loaded(LOAD_MODULE, *module, image, false),
+	     cuModuleUnload);
 }
 
 WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned count, void *options,
@@ -127,14 +135,16 @@ WRAP(cuModuleLoadDataEx, driver_handle *module, const void *image, unsigned coun
 	LOAD(load_replace(image, OPTIONS(options, values, count), CALLER), LOAD_MODULE, module,
 	     REAL(cuModuleLoadDataEx)(module, load_image(load), load->ours.count,
 				      (int *)load->ours.names, load->ours.values),
-	     REAL(cuModuleLoadDataEx)(module, image, count, options, values), cuModuleUnload);
+	     REAL(cuModuleLoadDataEx)(module, image, count, options, values),
+	     twin_loaded(LOAD_MODULE, *module, image, false), cuModuleUnload);
 }
 
 /* The driver takes any image as data; what is a fat binary to it, is not ours to say. */
 WRAP(cuModuleLoadFatBinary, driver_handle *module, const void *image) {
 	LOAD(REAL(cuModuleLoadData) ? load_replace(image, OPTIONS(NULL, NULL, 0), CALLER) : NULL,
 	     LOAD_MODULE, module, REAL(cuModuleLoadData)(module, load_image(load)),
-	     REAL(cuModuleLoadFatBinary)(module, image), cuModuleUnload);
+	     REAL(cuModuleLoadFatBinary)(module, image),
+	     twin_loaded(LOAD_MODULE, *module, image, false), cuModuleUnload);
 }
 
 /*
@@ -150,14 +160,15 @@ WRAP(cuLibraryLoadFromFile, driver_handle *library, const char *path, void *jit_
 	     REAL(cuLibraryLoadData)(library, load_image(load), OURS, options, values, count),
 	     REAL(cuLibraryLoadFromFile)(library, path, jit_options, jit_values, jit_count, options,
 					 values, count),
-	     cuLibraryUnload);
+	     twin_loaded_file(LOAD_LIBRARY, *library, path), cuLibraryUnload);
 }
 
 WRAP(cuModuleLoad, driver_handle *module, const char *path) {
 	LOAD(REAL(cuModuleLoadData) ? load_replace_file(path, OPTIONS(NULL, NULL, 0), CALLER)
 				    : NULL,
 	     LOAD_MODULE, module, REAL(cuModuleLoadData)(module, load_image(load)),
-	     REAL(cuModuleLoad)(module, path), cuModuleUnload);
+	     REAL(cuModuleLoad)(module, path), twin_loaded_file(LOAD_MODULE, *module, path),
+	     cuModuleUnload);
 }
 
 #define UNLOAD(name, kind)                              \
@@ -166,6 +177,7 @@ WRAP(cuModuleLoad, driver_handle *module, const char *path) {
 		driver_result result;                   \
 		struct load *load;                      \
                                                         \
+		twin_unloading(kind, handle);           \
 		load = load_begin_unload(kind, handle); \
 		patch_unload_begin(kind, handle);       \
 		errno = saved;                          \
@@ -222,33 +234,45 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, THREADS, arguments, ...)                                                \
-	static driver_result work_##name(__VA_ARGS__);                                       \
-	WRAP(name, __VA_ARGS__) {                                                            \
-		if (__builtin_expect(!arm_work(), 1))                                        \
-			return REAL(name) arguments;                                         \
-		return work_##name arguments;                                                \
-	}                                                                                    \
-	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {            \
-		unsigned work_ = arm_work();                                                 \
-		driver_handle probed_ = NULL;                                                \
-		driver_result result_;                                                       \
-                                                                                             \
-		if ((work_ & ARM_ENGINE) && patch_needed())                                  \
-			patch_launch();                                                      \
-		if (work_ & ARM_ENGINE)                                                      \
-			patch_first_launch(function);                                        \
-		if (work_ & ~ARM_ENGINE)                                                     \
-			function = prepare(function, THREADS);                               \
-		do {                                                                         \
-			if (work_ & ARM_ENGINE)                                              \
-				gate_enter();                                                \
-			result_ = REAL(name) arguments;                                      \
-			if (work_ & ARM_ENGINE)                                              \
-				gate_leave();                                                \
-		} while (__builtin_expect(result_ || probed_, 0) && (work_ & ~ARM_ENGINE) && \
-			 again(&function, &probed_, result_));                               \
-		return result_;                                                              \
+#define LAUNCH(name, THREADS, arguments, ...)                                                     \
+	static driver_result work_##name(__VA_ARGS__);                                            \
+	WRAP(name, __VA_ARGS__) {                                                                 \
+		if (__builtin_expect(!arm_work(), 1))                                             \
+			return REAL(name) arguments;                                              \
+		return work_##name arguments;                                                     \
+	}                                                                                         \
+	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {                 \
+		unsigned work_ = arm_work();                                                      \
+		driver_handle probed_ = NULL, own_;                                               \
+		driver_result result_;                                                            \
+                                                                                                  \
+		if ((work_ & ARM_ENGINE) && patch_needed())                                       \
+			patch_launch();                                                           \
+		if (work_ & ARM_ENGINE)                                                           \
+			patch_first_launch(function);                                             \
+		if (work_ & ARM_TWINS) {                                                          \
+			twin_prepare(function);                                                   \
+			work_ = arm_work();                                                       \
+		}                                                                                 \
+		if (work_ & ARM_LOADS)                                                            \
+			function = prepare(function, THREADS);                                    \
+		own_ = function;                                                                  \
+		do {                                                                              \
+			if (work_ & ~ARM_LOADS)                                                   \
+				gate_enter();                                                     \
+			if (work_ & ARM_TWINS)                                                    \
+				function = twin_choose(function, THREADS);                        \
+			result_ = REAL(name) arguments;                                           \
+			if (work_ & ~ARM_LOADS)                                                   \
+				gate_leave();                                                     \
+		} while (__builtin_expect(result_ || probed_, 0) && (work_ & ARM_LOADS) &&        \
+			 again(&function, &probed_, result_));                                    \
+		if (__builtin_expect(                                                             \
+			    result_ && (work_ & ARM_TWINS) && !probed_ && function != own_, 0)) { \
+			function = own_;                                                          \
+			result_ = REAL(name) arguments;                                           \
+		}                                                                                 \
+		return result_;                                                                   \
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
@@ -294,21 +318,24 @@ SYNCHRONIZE(cuCtxSynchronize_v2, (handle), handle, driver_handle handle)
  * are brought up to date before; while there is a capture nothing is patched ---------
  */
 
-#define BEGIN_CAPTURE(name, arguments, ...)          \
-	WRAP(name, __VA_ARGS__) {                    \
-		driver_result result;                \
-                                                     \
-		if (!(arm_work() & ARM_ENGINE))      \
-			return REAL(name) arguments; \
-		if (patch_needed())                  \
-			patch_launch();              \
-		gate_enter();                        \
-		capture_begin(stream);               \
-		result = REAL(name) arguments;       \
-		if (result)                          \
-			capture_end(stream);         \
-		gate_leave();                        \
-		return result;                       \
+#define BEGIN_CAPTURE(name, arguments, ...)                \
+	WRAP(name, __VA_ARGS__) {                          \
+		driver_result result;                      \
+                                                           \
+		unsigned work;                             \
+                                                           \
+		work = arm_work();                         \
+		if (!(work & ~ARM_LOADS))                  \
+			return REAL(name) arguments;       \
+		if ((work & ARM_ENGINE) && patch_needed()) \
+			patch_launch();                    \
+		gate_enter();                              \
+		capture_begin(stream);                     \
+		result = REAL(name) arguments;             \
+		if (result)                                \
+			capture_end(stream);               \
+		gate_leave();                              \
+		return result;                             \
 	}
 #define BEGIN_CAPTURE_TO(name)                                                                 \
 	BEGIN_CAPTURE(name, (stream, graph, nodes, edges, count, mode), driver_handle stream,  \
@@ -327,7 +354,7 @@ BEGIN_CAPTURE_TO(cuStreamBeginCaptureToGraph_ptsz)
 		driver_result result;                                                         \
                                                                                               \
 		result = REAL(name)(stream, graph);                                           \
-		if ((arm_work() & ARM_ENGINE) && result != DRIVER_ERROR_CAPTURE_WRONG_THREAD) \
+		if ((arm_work() & ~ARM_LOADS) && result != DRIVER_ERROR_CAPTURE_WRONG_THREAD) \
 			capture_end(stream);                                                  \
 		return result;                                                                \
 	}
@@ -337,7 +364,7 @@ END_CAPTURE(cuStreamEndCapture_ptsz)
 /* Before, because another stream may get the handle as soon as it is free. */
 #define DESTROY_STREAM(name)                     \
 	WRAP(name, driver_handle stream) {       \
-		if (arm_work() & ARM_ENGINE)     \
+		if (arm_work() & ~ARM_LOADS)     \
 			capture_abandon(stream); \
 		return REAL(name)(stream);       \
 	}

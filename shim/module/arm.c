@@ -26,6 +26,7 @@
 #include "instance.h"
 #include "load.h"
 #include "mirror.h"
+#include "twin.h"
 #include "shim/patch/patching.h"
 
 #define SCRATCH_SIZE (1 << 20) /* [H100]: less was not tried */
@@ -511,6 +512,7 @@ static void forget_context(struct mirror_context *context, driver_handle handle,
 		forget_armed(load, handle);
 	arm_again();
 	bare_context_ended(handle, now, until);
+	twin_context_ended(handle, now, until);
 	load_forget_context(handle, now, until);
 	patch_context_gone(handle, now, until);
 	mirror_free_context(context);

@@ -22,7 +22,11 @@ extern unsigned arm_load_count __attribute__((visibility("hidden")));
 /* Set in arm_load_count while the SASS engine is in the process (patching.h). */
 #define ARM_ENGINE 0x80000000u
 
-/* How many replaced modules, and ARM_ENGINE. */
+/* Set in arm_load_count once the process has a module that twins can be made of (twin.h). */
+#define ARM_TWINS 0x40000000u
+
+/* How many replaced modules and twins, in these bits; ARM_ENGINE; and ARM_TWINS. */
+#define ARM_LOADS 0x3fffffffu
 static inline unsigned arm_work(void) {
 	return __atomic_load_n(&arm_load_count, __ATOMIC_RELAXED);
 }

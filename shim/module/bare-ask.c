@@ -124,6 +124,48 @@ unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle
 	return result == 0 && threads > 0 ? (unsigned)threads : 0;
 }
 
+/* Attributes that a program may have set before we saw its calls. */
+static const int copied_attributes[] = {
+	DRIVER_FUNCTION_ATTRIBUTE_DYNAMIC_SHARED,
+	DRIVER_FUNCTION_ATTRIBUTE_CARVEOUT,
+	DRIVER_FUNCTION_ATTRIBUTE_NON_PORTABLE_CLUSTER,
+};
+
+static bool copy_attribute(const struct bare_origin *origin, int attribute, driver_handle to,
+			   driver_handle from) {
+	const struct driver *driver = driver_own();
+	int value, now, device;
+
+	if (origin->kind != BARE_KERNEL) {
+		if (!driver->function_get_attribute || !driver->function_set_attribute)
+			return false;
+		if (driver->function_get_attribute(&value, attribute, from) != 0)
+			return true; /* an older driver does not know it */
+		return (driver->function_get_attribute(&now, attribute, to) == 0 && now == value) ||
+		       driver->function_set_attribute(to, attribute, value) == 0;
+	}
+	if (!driver->kernel_get_attribute || !driver->kernel_set_attribute ||
+	    driver->ctx_get_device(&device) != 0)
+		return false;
+	if (driver->kernel_get_attribute(&value, attribute, from, device) != 0)
+		return true;
+	return (driver->kernel_get_attribute(&now, attribute, to, device) == 0 && now == value) ||
+	       driver->kernel_set_attribute(attribute, value, to, device) == 0;
+}
+
+bool bare_like(const struct bare_origin *origin, driver_handle other, driver_handle original) {
+	driver_handle before;
+	bool good = true;
+
+	if (!enter(origin, &before))
+		return false;
+	for (unsigned i = 0; good && i < sizeof(copied_attributes) / sizeof(*copied_attributes);
+	     i++)
+		good = copy_attribute(origin, copied_attributes[i], other, original);
+	leave(origin, before);
+	return good;
+}
+
 static bool make(const struct bare_change *change, driver_handle bare) {
 	const struct driver *driver = driver_own();
 	int result = -1;

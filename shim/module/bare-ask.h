@@ -54,5 +54,11 @@ driver_handle bare_ask_own_kernel(driver_handle kernel);
  * say. */
 unsigned bare_ask_threads(const struct bare_origin *origin, driver_handle handle);
 
+/*
+ * Gives `other`, the form of a kernel of that origin in a twin, the attributes that the original
+ * has by now. False: it cannot stand for it.
+ */
+bool bare_like(const struct bare_origin *origin, driver_handle other, driver_handle original);
+
 /* Makes the change on the bare form of the handle that it was made with. */
 bool bare_repeat(const struct bare_change *change, const char *name);

@@ -55,9 +55,12 @@ struct kernel {
 /* A replaced module. */
 struct module {
 	struct module *next;
-	const struct load *load; /* its address only */
+	const struct load *load; /* its address only; NULL: an original */
+	struct original *original; /* NULL: a replaced module */
+	driver_handle twin; /* of an original, if it has one: its kernels are launched */
+	bool twin_is_library;
 	uint64_t module_id, epoch;
-	bool retired;
+	bool retired; /* the other form of each kernel is launched: bare ones, or those of a twin */
 	struct kernel *kernels;
 };
 
@@ -70,6 +73,7 @@ struct entry {
 	unsigned threads; /* that a block of it can have; 0: to be asked for */
 	unsigned bare_threads; /* of the bare one */
 	unsigned launched_bare; /* because the probed one could not be */
+	struct original *original; /* its module's; NULL: it is of a replaced module */
 	/* what follows is only for who holds the lock */
 	struct bare_origin origin;
 	struct module *module;
@@ -143,10 +147,16 @@ static void reset(struct entry *entry, driver_handle handle) {
 	set_target(entry, entry->module->retired ? bare : handle);
 }
 
+/* What the other form of a kernel has behind its name. */
+static const char *suffix_of(const struct module *module) {
+	return module->original ? "" : BARE_SUFFIX;
+}
+
 static void forget(struct entry *entry) {
 	__atomic_store_n(&entry->handle, NULL, __ATOMIC_RELEASE);
 	entry->module = NULL;
 	entry->kernel = NULL;
+	__atomic_store_n(&entry->original, NULL, __ATOMIC_RELAXED);
 }
 
 /* An entry of the handle's chain that is not in use. */
@@ -183,6 +193,7 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
 	entry->origin = origin;
 	entry->module = module;
 	entry->kernel = kernel;
+	__atomic_store_n(&entry->original, module->original, __ATOMIC_RELAXED);
 	reset(entry, handle);
 	__atomic_store_n(&entry->threads, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&entry->launched_bare, 0, __ATOMIC_RELAXED);
@@ -201,21 +212,21 @@ static void add(driver_handle handle, struct bare_origin origin, struct module *
  * none.
  */
 static struct kernel *get_kernel(struct module *module, const char *name, size_t length) {
+	const char *suffix = suffix_of(module);
 	struct kernel *kernel;
 
 	for (kernel = module->kernels; kernel; kernel = kernel->next)
-		if (!strncmp(kernel->name, name, length) &&
-		    !strcmp(kernel->name + length, BARE_SUFFIX))
+		if (!strncmp(kernel->name, name, length) && !strcmp(kernel->name + length, suffix))
 			return kernel;
 	kernel = calloc(1, sizeof(*kernel));
 	if (kernel)
-		kernel->name = malloc(length + sizeof(BARE_SUFFIX));
+		kernel->name = malloc(length + strlen(suffix) + 1);
 	if (!kernel || !kernel->name) {
 		free(kernel);
 		return NULL;
 	}
 	memcpy(kernel->name, name, length);
-	strcpy(kernel->name + length, BARE_SUFFIX);
+	strcpy(kernel->name + length, suffix);
 	kernel->next = module->kernels;
 	module->kernels = kernel;
 	return kernel;
@@ -234,7 +245,9 @@ void bare_load_added(const struct load *load) {
 		free(module);
 		return;
 	}
-	*module = (struct module){ modules, load, load->module_id, load->epoch };
+	*module = (struct module){
+		.next = modules, .load = load, .module_id = load->module_id, .epoch = load->epoch
+	};
 	for (unsigned i = 0; i < EARLY_MAX; i++)
 		module->retired |=
 			early[i].module_id == load->module_id && early[i].epoch == load->epoch;
@@ -277,6 +290,62 @@ void bare_load_removed(const struct load *load) {
 		*link = module->next;
 		free_module(module);
 		break;
+	}
+	leave();
+}
+
+void bare_original_added(struct original *original, driver_handle container, driver_handle context,
+			 uint64_t context_id, uint64_t born) {
+	struct module *module = calloc(1, sizeof(*module));
+
+	if (!module || !enter()) {
+		free(module);
+		return;
+	}
+	*module = (struct module){ .next = modules, .original = original };
+	modules = module;
+	add(container, (struct bare_origin){ BARE_CONTAINER, NULL, context, context_id, born },
+	    module, NULL);
+	leave();
+}
+
+void bare_original_removed(struct original *original) {
+	if (!enter_surely())
+		return;
+	for (struct module **link = &modules; *link; link = &(*link)->next) {
+		struct module *module = *link;
+
+		if (module->original != original)
+			continue;
+		*link = module->next;
+		free_module(module);
+		break;
+	}
+	leave();
+}
+
+struct original *bare_original(driver_handle handle) {
+	const struct entry *entry = find(handle, false);
+
+	return entry ? __atomic_load_n(&entry->original, __ATOMIC_RELAXED) : NULL;
+}
+
+void bare_twin_changed(struct original *original, bool library, driver_handle twin) {
+	if (!enter_surely())
+		return;
+	for (struct module *module = modules; module; module = module->next) {
+		if (module->original != original)
+			continue;
+		module->twin = twin;
+		module->twin_is_library = library;
+		if (module->retired != (twin != NULL))
+			__atomic_add_fetch(&bare_retired_count, twin ? 1 : -1, __ATOMIC_RELAXED);
+		module->retired = twin != NULL;
+		for (struct kernel *kernel = module->kernels; kernel; kernel = kernel->next)
+			kernel->failed = false;
+		FOR_EACH_ENTRY(entry)
+		if (entry->module == module)
+			reset(entry, entry->handle);
 	}
 	leave();
 }
@@ -324,7 +393,7 @@ void bare_retire(uint64_t module_id, uint64_t epoch) {
 	if (!enter())
 		return;
 	for (module = modules; module; module = module->next)
-		if (module->module_id == module_id && module->epoch == epoch)
+		if (!module->original && module->module_id == module_id && module->epoch == epoch)
 			break;
 	if (!module) {
 		early[early_next].module_id = module_id;
@@ -340,7 +409,7 @@ void bare_retire_others(uint64_t epoch) {
 	if (!enter())
 		return;
 	for (struct module *module = modules; module; module = module->next)
-		if (module->epoch != epoch)
+		if (!module->original && module->epoch != epoch)
 			retire(module);
 	leave();
 }
@@ -351,7 +420,7 @@ bool bare_is_awaited(uint64_t epoch) {
 	if (!enter())
 		return true;
 	for (const struct module *module = modules; module; module = module->next)
-		awaited |= module->epoch == epoch && !module->retired;
+		awaited |= !module->original && module->epoch == epoch && !module->retired;
 	leave();
 	return awaited;
 }
@@ -359,7 +428,9 @@ bool bare_is_awaited(uint64_t epoch) {
 /* ---- what the driver gave out, and what is changed about it ------------------------------- */
 
 bool bare_is_container(driver_handle handle) {
-	return find(handle, true);
+	const struct entry *entry = find(handle, true);
+
+	return entry && !__atomic_load_n(&entry->original, __ATOMIC_RELAXED);
 }
 
 static void got(driver_handle from, driver_handle handle, const char *name, enum bare_kind kind) {
@@ -467,7 +538,19 @@ struct question {
 	struct kernel *kernel;
 	struct bare_change *changes; /* a copy */
 	unsigned change_count, version;
+	bool twin; /* the other form is that of a twin, */
+	unsigned threads; /* and a block of it can have so many */
 };
+
+/* Where the other form of what came from there is: in the same module, or in the twin's. */
+static struct bare_origin other_origin(const struct module *module, struct bare_origin origin) {
+	if (!module->original)
+		return origin;
+	origin.from = module->twin;
+	if (origin.kind == BARE_FUNCTION && module->twin_is_library)
+		origin.kind = BARE_KERNEL_FUNCTION;
+	return origin;
+}
 
 /* With the lock held. */
 static bool copy_changes(struct question *question) {
@@ -478,9 +561,11 @@ static bool copy_changes(struct question *question) {
 	question->version = kernel->version;
 	question->changes =
 		reallocarray(NULL, kernel->change_count + 1, sizeof(struct bare_change));
-	if (question->changes && kernel->change_count)
-		memcpy(question->changes, kernel->changes,
-		       kernel->change_count * sizeof(struct bare_change));
+	for (unsigned i = 0; question->changes && i < kernel->change_count; i++) {
+		question->changes[i] = kernel->changes[i];
+		question->changes[i].origin =
+			other_origin(question->entry->module, kernel->changes[i].origin);
+	}
 	return question->changes;
 }
 
@@ -493,7 +578,8 @@ static bool begin(struct question *question, struct entry *entry, driver_handle 
 		return false;
 	kernel = entry->kernel;
 	if (entry->handle == handle && kernel && !kernel->busy && !kernel->failed) {
-		question->origin = entry->origin;
+		question->origin = other_origin(entry->module, entry->origin);
+		question->twin = entry->module->original;
 		question->kernel = kernel;
 		good = copy_changes(question);
 		kernel->busy = good;
@@ -507,6 +593,8 @@ static driver_handle answer(const struct question *question) {
 	const char *name = question->kernel->name;
 	driver_handle bare = bare_ask(&question->origin, name);
 
+	if (bare && question->twin && !bare_like(&question->origin, bare, question->handle))
+		bare = NULL;
 	for (unsigned i = 0; i < question->change_count && bare; i++)
 		if (!bare_repeat(&question->changes[i], name))
 			bare = NULL;
@@ -534,6 +622,9 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 			reset(entry, entry->handle);
 	} else if (!again && question->entry->handle == question->handle &&
 		   question->entry->kernel == kernel) {
+		if (question->twin)
+			__atomic_store_n(&question->entry->bare_threads, question->threads,
+					 __ATOMIC_RELAXED);
 		set_bare(question->entry, *bare);
 		if (question->entry->module->retired)
 			set_target(question->entry, *bare);
@@ -555,23 +646,52 @@ static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driv
 		unsigned rounds = 0;
 
 		driver_own()->exchange_capture_mode(&mode);
-		do
+		do {
 			bare = answer(&question);
-		while (!finish(&question, &bare, rounds++));
+			question.threads = bare && question.twin
+						   ? bare_ask_threads(&question.origin, bare)
+						   : 0;
+		} while (!finish(&question, &bare, rounds++));
 		driver_own()->exchange_capture_mode(&mode);
 	}
 	errno = saved;
 	return bare ? bare : handle;
 }
 
-driver_handle bare_function(driver_handle handle) {
+/* Of a replaced module; NULL: it is of none. */
+static struct entry *find_replaced(driver_handle handle) {
 	struct entry *entry = find(handle, false);
+
+	return entry && !__atomic_load_n(&entry->original, __ATOMIC_RELAXED) ? entry : NULL;
+}
+
+driver_handle bare_function(driver_handle handle) {
+	struct entry *entry = find_replaced(handle);
 	driver_handle target;
 
 	if (!entry)
 		return handle;
 	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
 	return target ? target : resolve(entry, handle);
+}
+
+void bare_twin_resolve(driver_handle handle) {
+	struct entry *entry = find(handle, false);
+
+	if (entry && !__atomic_load_n(&entry->target, __ATOMIC_ACQUIRE))
+		resolve(entry, handle);
+}
+
+driver_handle bare_twin(driver_handle handle, uint64_t threads) {
+	const struct entry *entry = find(handle, false);
+	driver_handle target;
+
+	if (!entry || !__atomic_load_n(&entry->original, __ATOMIC_RELAXED))
+		return handle;
+	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
+	return target && threads <= __atomic_load_n(&entry->bare_threads, __ATOMIC_RELAXED)
+		       ? target
+		       : handle;
 }
 
 /* ---- what the probed kernel has not registers enough for ----------------------------------- */
@@ -662,7 +782,7 @@ void bare_launched(driver_handle handle) {
 }
 
 driver_handle bare_for_block(driver_handle handle, uint64_t threads) {
-	struct entry *entry = find(handle, false);
+	struct entry *entry = find_replaced(handle);
 	driver_handle bare;
 	unsigned most;
 
@@ -712,7 +832,7 @@ driver_handle bare_instead(driver_handle handle, driver_result result) {
 	if (result != DRIVER_ERROR_OUT_OF_RESOURCES &&
 	    result != DRIVER_ERROR_COOPERATIVE_TOO_LARGE && result != DRIVER_ERROR_CLUSTER_SIZE)
 		return NULL;
-	entry = find(handle, false);
+	entry = find_replaced(handle);
 	bare = entry ? get_bare(entry, handle) : handle;
 	return bare != handle ? bare : NULL;
 }

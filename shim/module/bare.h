@@ -86,6 +86,27 @@ void bare_load_added(const struct load *load);
 void bare_load_removed(const struct load *load);
 void bare_context_ended(driver_handle context, uint64_t now, uint64_t until);
 
+/*
+ * A module that is none of ours, and may get a twin (twin.h): a second module of ours with kernels
+ * of the same names. Its kernels are found as bare ones are, the other way round: launches go to
+ * the twin's while there is one. `original` is the caller's name for it.
+ */
+struct original;
+void bare_original_added(struct original *original, driver_handle container, driver_handle context,
+			 uint64_t context_id, uint64_t born);
+void bare_original_removed(struct original *original);
+/* The original of a function or kernel; NULL: none is known. Any thread, no lock. */
+struct original *bare_original(driver_handle handle);
+/* Its twin is this library or module from now on, or there is none (NULL). */
+void bare_twin_changed(struct original *original, bool library, driver_handle twin);
+/* Asks the driver for the twin of a handle, if that is not done. */
+void bare_twin_resolve(driver_handle handle);
+/*
+ * The twin of a function or kernel for blocks of so many threads: itself where there is none, or
+ * where registers do not suffice. Inside of the gate.
+ */
+driver_handle bare_twin(driver_handle handle, uint64_t threads);
+
 /* The daemon's word. epoch: of which daemon the id is. */
 void bare_retire(uint64_t module_id, uint64_t epoch);
 

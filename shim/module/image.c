@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/elf.h"
@@ -177,4 +178,33 @@ int image_to_memfd(const struct image *image) {
 		return -1;
 	}
 	return fd;
+}
+
+bool image_file_begin(const char *path, struct image *image, size_t *size) {
+	char *bytes = MAP_FAILED;
+	struct stat status;
+	bool good = false;
+	int fd;
+
+	fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+	if (fd < 0)
+		return false;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+	    (uint64_t)status.st_size < WIRE_IMAGE_SIZE_MAX) {
+		*size = (size_t)status.st_size + IMAGE_TAIL;
+		bytes = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
+	}
+	if (bytes != MAP_FAILED) {
+		good = pread(fd, bytes, (size_t)status.st_size, 0) == status.st_size &&
+		       image_recognise(image, bytes, *size) && image->data == bytes;
+		if (!good)
+			munmap(bytes, *size);
+	}
+	close(fd);
+	return good;
+}
+
+void image_file_end(const struct image *image, size_t size) {
+	munmap((void *)image->data, size);
 }

@@ -31,3 +31,10 @@ bool image_is_too_long(const struct image *image);
 
 /* A sealed memfd with the image, or -1. */
 int image_to_memfd(const struct image *image);
+
+/*
+ * Reads an image from a file, into memory with IMAGE_TAIL zeros behind it, because PTX ends with
+ * one; for image_file_end(). False: it is none.
+ */
+bool image_file_begin(const char *path, struct image *image, size_t *size);
+void image_file_end(const struct image *image, size_t size);

@@ -22,13 +22,10 @@
 #include "load.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arm.h"
@@ -362,16 +359,25 @@ static struct load *connect_and_ask(const struct interest *found, const struct i
 	return load;
 }
 
-static struct load *replace(const struct interest *found, const struct image *image) {
+static struct load *replace(const struct interest *found, const struct image *image,
+			    enum load_answer *answer) {
 	uint64_t deadline_ms = deadline_now_ms() + found->deadline_ms;
-	enum load_answer answer;
 	struct load *load;
 
+	*answer = LOAD_ANSWER_NONE;
 	if (!driver_own() || !load_lock_until(deadline_ms))
 		return NULL;
-	load = connect_and_ask(found, image, deadline_ms, &answer);
+	load = connect_and_ask(found, image, deadline_ms, answer);
 	load_unlock();
 	return load;
+}
+
+struct load *load_twin(const struct interest *found, const struct image *image,
+		       enum load_answer *answer) {
+	struct image twin = *image;
+
+	twin.flags |= WIRE_IMAGE_FLAG_TWIN;
+	return replace(found, &twin, answer);
 }
 
 bool load_report_to(const struct interest *found, const char *reason) {
@@ -496,6 +502,7 @@ static struct load *replace_unless(const struct interest *found, struct image *i
 				   const void *code, const struct load_options *options,
 				   const void *caller) {
 	struct contained contained;
+	enum load_answer answer;
 	struct load *load;
 
 	if (contain_find(&contained, code, image->data, caller)) {
@@ -504,7 +511,7 @@ static struct load *replace_unless(const struct interest *found, struct image *i
 	}
 	if (steers_compiler(options))
 		image->flags |= WIRE_IMAGE_FLAG_OPTIONS;
-	load = replace(found, image);
+	load = replace(found, image, &answer);
 	if (load && !take_options(load, options)) {
 		load_refused(load, 0, 1);
 		return NULL;
@@ -553,6 +560,26 @@ void load_refused(struct load *load, driver_result result, driver_result own_res
 		snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d",
 			 result);
 		if (!own_result && load_is_current(load)) /* else it is not our image's fault */
+			load_report(load->module_id, reason);
+		tell_unload(load);
+		load_unlock();
+	}
+	load_free(load);
+}
+
+void load_twin_refused(struct load *load, const char *missing) {
+	char reason[WIRE_REASON_MAX];
+
+	if (load_lock()) {
+		if (missing)
+			snprintf(reason, sizeof(reason),
+				 "no twin can be made: the driver does not find variable %.120s of "
+				 "the module",
+				 missing);
+		else
+			snprintf(reason, sizeof(reason),
+				 "no twin can be made: its image is malformed");
+		if (load_is_current(load))
 			load_report(load->module_id, reason);
 		tell_unload(load);
 		load_unlock();
@@ -675,32 +702,14 @@ void load_forget_context(driver_handle context, uint64_t now, uint64_t until) {
 struct load *load_replace_file(const char *path, const struct load_options *options,
 			       const void *caller) {
 	struct interest found;
-	struct stat status;
-	struct load *load = NULL;
+	struct load *load;
 	struct image image;
-	char *bytes = NULL;
-	size_t size = 0;
-	int fd;
+	size_t size;
 
-	if (!path || !interest_is_meant(&found))
+	if (!path || !interest_is_meant(&found) || !image_file_begin(path, &image, &size))
 		return NULL;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return NULL;
-	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-	    (uint64_t)status.st_size < WIRE_IMAGE_SIZE_MAX) {
-		size = (size_t)status.st_size + IMAGE_TAIL; /* zeros behind it: PTX ends with one */
-		bytes = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			     0);
-		if (bytes == MAP_FAILED)
-			bytes = NULL;
-	}
-	if (bytes && pread(fd, bytes, (size_t)status.st_size, 0) == status.st_size &&
-	    image_recognise(&image, bytes, size) && image.data == bytes)
-		load = replace_unless(&found, &image, NULL, options, caller);
-	close(fd);
-	if (bytes)
-		munmap(bytes, size);
+	load = replace_unless(&found, &image, NULL, options, caller);
+	image_file_end(&image, size);
 	return load;
 }
 

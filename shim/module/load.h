@@ -22,6 +22,14 @@ enum load_kind {
 		    */
 };
 
+enum load_answer {
+	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */
+	LOAD_ANSWER_OWN, /* nothing is to be patched */
+	LOAD_ANSWER_LATER, /* there is no plan or twin now; what is in place stays */
+	LOAD_ANSWER_BARE, /* there is no plan or twin now; what is in place is removed */
+	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
+};
+
 /* A variable of the module that arming fills in or takes over; see wire_slot. */
 struct load_slot {
 	uint64_t map_id;
@@ -72,6 +80,14 @@ struct load {
  */
 struct load *load_replace(const void *code, const struct load_options *options, const void *caller);
 
+/*
+ * Asks for the image of a twin (proto/twin.h) of a module that is loaded. NULL: there is none, and
+ * *answer says why: it may come later. Waits for no compiler.
+ */
+struct image;
+struct load *load_twin(const struct interest *found, const struct image *image,
+		       enum load_answer *answer);
+
 /* The same for a file. */
 struct load *load_replace_file(const char *path, const struct load_options *options,
 			       const void *caller);
@@ -104,6 +120,10 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle);
  * daemon.
  */
 void load_refused(struct load *load, driver_result result, driver_result own_result);
+
+/* A twin's image is not used: the original lacks that variable, or (NULL) its table is malformed.
+ */
+void load_twin_refused(struct load *load, const char *missing);
 
 /* The module is about to be unloaded: it is not armed any more. NULL: it is no replaced module. */
 struct load *load_begin_unload(enum load_kind kind, driver_handle handle);
@@ -160,14 +180,6 @@ void load_report_map(uint64_t module_id, uint64_t map_id,
  * were too few, `launches` times by now. Takes the lock.
  */
 void load_report_bare(uint64_t module_id, uint64_t epoch, const char *kernel, unsigned launches);
-
-enum load_answer {
-	LOAD_ANSWER_PLAN, /* *plan is the caller's, for load_end_plan() */
-	LOAD_ANSWER_OWN, /* nothing is to be patched */
-	LOAD_ANSWER_LATER, /* there is no plan now; patches that are in place stay */
-	LOAD_ANSWER_BARE, /* there is no plan now; patches that are in place are removed */
-	LOAD_ANSWER_NONE, /* no daemon, or it failed us now or just before */
-};
 
 /*
  * Reports a reason that is about no module, as load_report() does. Opens a connection for it if

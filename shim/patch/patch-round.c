@@ -17,7 +17,7 @@
 #include <time.h>
 
 #include "shim/module/arm.h"
-#include "shim/graph/capture.h"
+#include "shim/module/capture.h"
 #include "shim/base/deadline.h"
 #include "shim/base/gate.h"
 #include "shim/graph/graph.h"

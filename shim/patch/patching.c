@@ -30,7 +30,7 @@
 
 #include "shim/module/arm.h"
 #include "shim/base/cancel.h"
-#include "shim/graph/capture.h"
+#include "shim/module/capture.h"
 #include "shim/base/deadline.h"
 #include "shim/base/gate.h"
 #include "shim/interest/interest-lock.h"

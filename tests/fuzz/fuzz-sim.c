@@ -30,7 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct sim_program *program;
 	char message[256];
 
-	if (sim_program_new(&program, &text, &size, 1, message, sizeof(message)) != CUDA_SUCCESS)
+	if (sim_program_new(&program, &text, &size, 1, NULL, message, sizeof(message)) !=
+	    CUDA_SUCCESS)
 		return 0;
 	for (uint32_t n = 0; n < program->function_count; n++) {
 		struct sim_function *function = program->functions[n];

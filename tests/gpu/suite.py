@@ -331,6 +331,10 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """Attaching to what runs, and detaching, on both engines."""
         self.script("live", TOP / "tests/e2e/test-live.py", self.build)
 
+    def test_twin(self):
+        """Modules that were loaded before an attachment of the PTX engine get twins."""
+        self.script("twin", TOP / "tests/e2e/test-twin.py", self.build)
+
     def test_graphs(self):
         """CUDA graphs from before attach, from while attached and from after."""
         self.script("graphs", TOP / "tests/e2e/test-graphs.py", self.build)

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "api.h"
+#include "daemon/worker/compiler/cubin-relocation.h"
 #include "daemon/worker/fatbin/fatbin.h"
 #include "sim-program.h"
 
@@ -196,12 +197,9 @@ static void fill_logs(unsigned int options, const CUjit_option *names, void **va
 			memcpy(&values[n], &milliseconds, sizeof(milliseconds));
 }
 
-/* Machine code for this device is not compiled, so options of the compiler mean nothing. We run its
- * PTX, but heed that. */
-static bool has_code(const void *image) {
+/* False: the image is no fatbin. Else it needs fatbin_deinit(). */
+static bool open_fatbin(struct fatbin *fatbin, const void *image) {
 	struct wrapper wrapper;
-	struct fatbin fatbin;
-	bool found = false;
 	uint32_t magic;
 	uint64_t size;
 
@@ -214,7 +212,61 @@ static bool has_code(const void *image) {
 	if (magic != FATBIN_MAGIC)
 		return false;
 	memcpy(&size, (const char *)image + 8, 8);
-	if (fatbin_parse(&fatbin, image, size + FATBIN_HEADER_SIZE))
+	return !fatbin_parse(fatbin, image, size + FATBIN_HEADER_SIZE);
+}
+
+/* Adds the addresses that somebody wrote into a cubin in place of relocations. */
+static CUresult add_addresses(const struct fatbin_entry *entry, struct sim_elsewhere **addresses) {
+	struct cubin_relocations relocations;
+	struct cubin_relocation one;
+	size_t count = 0;
+
+	if (!cubin_relocations_init(&relocations, entry->payload, entry->payload_size))
+		return CUDA_SUCCESS;
+	while (cubin_relocations_next(&relocations, &one) == 1) {
+		struct sim_elsewhere *more;
+
+		if (one.type != CUBIN_RELOCATION_NONE || !one.at ||
+		    strcmp(one.section, CUBIN_ADDRESSES))
+			continue;
+		more = reallocarray(*addresses, count + 2, sizeof(*more));
+		if (!more)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		*addresses = more;
+		memcpy(&more[count].address, entry->payload + one.at, sizeof(more->address));
+		more[count].address -= (uint64_t)one.addend;
+		more[count++].name = one.symbol;
+		more[count].name = NULL;
+	}
+	return CUDA_SUCCESS;
+}
+
+/*
+ * We run the PTX of a fatbin, but where its machine code has addresses in it, we use these: code of
+ * twins (proto/twin.h) works with variables of another module.
+ */
+static CUresult find_addresses(const void *image, struct sim_elsewhere **addresses) {
+	CUresult r = CUDA_SUCCESS;
+	struct fatbin fatbin;
+
+	if (!open_fatbin(&fatbin, image))
+		return r;
+	for (size_t n = 0; r == CUDA_SUCCESS && n < fatbin.n_entries; n++)
+		if (fatbin.entries[n].kind == FATBIN_KIND_ELF &&
+		    fatbin.entries[n].sm == sim_capability() &&
+		    fatbin_entry_compression(&fatbin.entries[n]) == FATBIN_RAW && !*addresses)
+			r = add_addresses(&fatbin.entries[n], addresses);
+	fatbin_deinit(&fatbin);
+	return r;
+}
+
+/* Machine code for this device is not compiled, so options of the compiler mean nothing. We run its
+ * PTX, but heed that. */
+static bool has_code(const void *image) {
+	struct fatbin fatbin;
+	bool found = false;
+
+	if (!open_fatbin(&fatbin, image))
 		return false;
 	for (size_t n = 0; n < fatbin.n_entries; n++) {
 		const struct fatbin_entry *entry = &fatbin.entries[n];
@@ -297,14 +349,18 @@ CUresult api_module_load(CUmodule *out, const void *image, size_t size, unsigned
 			 const CUjit_option *names, void **values) {
 	char *texts[LINK_TEXTS_MAX] = { NULL }, message[512] = "", info[64] = "";
 	size_t lengths[LINK_TEXTS_MAX];
+	struct sim_elsewhere *addresses = NULL;
 	struct sim_program *program;
 	unsigned int count = 0;
 	CUresult r;
 
 	r = api_image_texts(image, size, texts, lengths, LINK_TEXTS_MAX, &count);
 	if (r == CUDA_SUCCESS)
-		r = sim_program_new(&program, (const char *const *)texts, lengths, count, message,
-				    sizeof(message));
+		r = find_addresses(image, &addresses);
+	if (r == CUDA_SUCCESS)
+		r = sim_program_new(&program, (const char *const *)texts, lengths, count, addresses,
+				    message, sizeof(message));
+	free(addresses);
 	for (unsigned int n = 0; n < count; n++)
 		free(texts[n]);
 	if (r == CUDA_SUCCESS) {
@@ -840,7 +896,7 @@ API_EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *s
 	if (!cubinOut || !state->count)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sim_program_new(&program, (const char *const *)state->texts, state->lengths,
-			    state->count, message, sizeof(message));
+			    state->count, NULL, message, sizeof(message));
 	fill_logs(state->options, state->names, state->values, message,
 		  r == CUDA_SUCCESS ? "CPU driver: linked" : "");
 	if (r != CUDA_SUCCESS)

@@ -180,7 +180,7 @@ static CUresult add_image(CUcontext context, const void *image) {
 	loaded->context = context;
 	r = api_image_texts(image, 0, &text, &length, 1, &count);
 	if (r == CUDA_SUCCESS)
-		r = sim_program_new(&loaded->program, (const char *const *)&text, &length, 1,
+		r = sim_program_new(&loaded->program, (const char *const *)&text, &length, 1, NULL,
 				    message, sizeof(message));
 	free(text);
 	if (r == CUDA_SUCCESS && loaded->program->shared_size) {

@@ -35,6 +35,7 @@ struct sim_index {
 
 struct loader {
 	struct sim_program *program;
+	const struct sim_elsewhere *addresses;
 	char *message;
 	size_t message_size;
 };
@@ -193,6 +194,18 @@ static CUresult give_memory(struct loader *loader, struct sim_variable *variable
 	return sim_memory_add(variable->address, size, kind, 0);
 }
 
+/* Does a variable lie elsewhere? */
+static bool lies_elsewhere(const struct loader *loader, struct sim_variable *variable) {
+	const struct sim_elsewhere *one = loader->addresses;
+
+	while (one && one->name && strcmp(one->name, variable->name))
+		one++;
+	if (!one || !one->name)
+		return false;
+	variable->address = one->address;
+	return true;
+}
+
 /* Gives one variable of a module its place; extern ones that another module defines get theirs by
  * name. */
 static CUresult place_variable(struct loader *loader, uint32_t module,
@@ -225,6 +238,9 @@ static CUresult place_variable(struct loader *loader, uint32_t module,
 		program->shared_size += source->size;
 		return CUDA_SUCCESS;
 	case PTX_SPACE_GLOBAL:
+		if (lies_elsewhere(loader, variable))
+			return CUDA_SUCCESS;
+		/* fall through */
 	case PTX_SPACE_CONST:
 		if (source->linkage == PTX_LINKAGE_EXTERN)
 			return CUDA_SUCCESS;
@@ -392,8 +408,11 @@ static CUresult fill_in(struct loader *loader) {
 }
 
 CUresult sim_program_new(struct sim_program **out, const char *const *texts, const size_t *lengths,
-			 uint32_t n, char *message, size_t message_size) {
-	struct loader loader = { .message = message, .message_size = message_size };
+			 uint32_t n, const struct sim_elsewhere *addresses, char *message,
+			 size_t message_size) {
+	struct loader loader = { .addresses = addresses,
+				 .message = message,
+				 .message_size = message_size };
 	struct sim_program *program = calloc(1, sizeof(*program));
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 

@@ -202,13 +202,20 @@ struct sim_program {
 	const struct sim_function *patches[SIM_PATCHES]; /* what it is patched with */
 };
 
+/* A variable in .global that lies elsewhere: it has no memory in this program. */
+struct sim_elsewhere {
+	const char *name; /* NULL: the end of the array */
+	uint64_t address;
+};
+
 /*
- * Makes a program of n texts (copied). On failure message says why, in one line.
- * CUDA_ERROR_INVALID_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION, CUDA_ERROR_OUT_OF_MEMORY,
- * CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND.
+ * Makes a program of n texts (copied). addresses: of variables, or NULL. On failure message says
+ * why, in one line. CUDA_ERROR_INVALID_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+ * CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND.
  */
 CUresult sim_program_new(struct sim_program **out, const char *const *texts, const size_t *lengths,
-			 uint32_t n, char *message, size_t message_size);
+			 uint32_t n, const struct sim_elsewhere *addresses, char *message,
+			 size_t message_size);
 struct sim_program *sim_program_free(struct sim_program *program);
 struct sim_function *sim_program_kernel(const struct sim_program *program, const char *name);
 /* What a name means in a module: its own, else a visible one of another. NULL if there is none. */

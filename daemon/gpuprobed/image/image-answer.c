@@ -198,16 +198,18 @@ static int image_send_attachments(struct client *client, uint32_t sequence,
 	return r;
 }
 
-/* Whether a process that gets no plan is to ask again, and what becomes of that which it has. */
+/* Whether a process that gets no image or plan may ask again, and what becomes of that which it
+ * has. */
 static enum wire_later image_later(const struct image_context *context,
 				   const struct process *process,
 				   const struct image_result *result) {
 	const struct module *module;
 
-	if (!result->plan || result->replaced || (!result->failed && !result->later))
+	if (result->replaced || (!(result->failed && result->plan) && !result->later))
 		return WIRE_LATER_NOT;
 	LIST_FOREACH(module, &process->modules, link)
-		for (size_t i = 0; module->result->plan && i < module->result->n_attachments; i++)
+		for (size_t i = 0;
+		     module->result->plan == result->plan && i < module->result->n_attachments; i++)
 			if (!registry_attachment(context->registry, module->result->attachments[i]))
 				return WIRE_LATER_BARE;
 	return WIRE_LATER_KEEP;

@@ -12,7 +12,8 @@
  * A process has one budget of waiting for compilers, for all that it ever asks for
  * (image-budget.c). A request waits until that is used up, the job goes on for --compile-ms, and
  * the result serves the next load. Without a budget a process gets what is known already, on the
- * disk, too; the rest is compiled for the next one. The request that a job was started for outlives
+ * disk, too; the rest is compiled for the next one. A twin's image is not waited for at all: its
+ * module is in use, and asks again. The request that a job was started for outlives
  * its client and its deadline: it stays charged to the uid as long as the job, so that hanging up
  * is no way around the quota. One that waits for another's job is not charged, and holds no image:
  * the ranks of a parallel program load the same one at a time. One for which the quota has no room
@@ -317,6 +318,8 @@ void image_abandon(struct image_query *request) {
 static unsigned int image_query_patience(const struct image_query *request) {
 	const struct process *process = request->client->process;
 
+	if (request->compiles && (request->message.flags & WIRE_IMAGE_FLAG_TWIN))
+		return 0; /* the module is in use: it asks again */
 	return request->compiles ? image_budget_left(&request->budget, process)
 				 : image_budget_lookup_ms(&request->budget, process,
 							  request->context->config);
@@ -331,7 +334,9 @@ static void image_query_tell(struct image_query *request) {
 
 	if (!client)
 		return;
-	if (request->compiles)
+	if (request->message.flags & WIRE_IMAGE_FLAG_TWIN)
+		snprintf(why, sizeof(why), "its twin is not there yet");
+	else if (request->compiles)
 		snprintf(why, sizeof(why), IMAGE_BUDGET_REASON, request->budget.ms,
 			 image_budget_setting(&request->budget));
 	else
@@ -345,8 +350,10 @@ static void image_query_tell(struct image_query *request) {
 			     request->entry->doomed ? ""
 			     : plan ? "; compiling goes on, and kernels are patched when the "
 				      "process asks again"
-				    : "; compiling goes on, and the next process that loads this "
-				      "image is probed") < 0)
+			     : request->message.flags & WIRE_IMAGE_FLAG_TWIN
+				     ? "; compiling goes on, and a later launch is probed"
+				     : "; compiling goes on, and the next process that loads this "
+				       "image is probed") < 0)
 		shim_connection_close(client->connection);
 }
 

@@ -31,6 +31,7 @@
 #include "image-edit.h"
 #include "image-request.h"
 #include "image-select.h"
+#include "image-twin.h"
 #include "lib/kernel-name.h"
 #include "proto/wire.h"
 #include "lib/json.h"
@@ -146,11 +147,21 @@ static void source_deinit(struct source *source) {
 	free(source->text);
 }
 
+static bool is_twin(const struct job *job) {
+	return job->request.flags & WIRE_IMAGE_FLAG_TWIN;
+}
+
 /* Parses the PTX of the image. */
 static int read_ptx(struct job *job) {
+	char reason[IMAGE_TWIN_REASON_MAX];
 	struct ptx_error error = {};
 	int r;
 
+	if (is_twin(job)) {
+		r = image_twin_constants(&job->original.text, &job->original.length, reason);
+		if (r)
+			return r < 0 ? r : reply_own(job, "no twin can be made: %s", reason);
+	}
 	r = parse(&job->original, &error);
 	if (r > 0)
 		return reply_error(job, JOB_E_IMAGE, "PTX line %u: %s", error.line, error.message);
@@ -483,10 +494,20 @@ static int edit(struct job *job, const struct ptx_module *module, struct source 
 	return r;
 }
 
+/* Makes a twin's image of a built one. Replies where that cannot be. */
+static int finish_twin(struct job *job, const struct source *edited, struct image_built *result) {
+	char reason[IMAGE_TWIN_REASON_MAX];
+	int r;
+
+	r = image_twin_finish(result, &job->original.module, &edited->module, reason);
+	return r > 0 ? reply_own(job, "no twin can be made: %s", reason) : r;
+}
+
 /* Compiles, makes the new image, replies. */
-static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
+static int build_from(struct job *job, const struct source *edited, struct compiler *compiler) {
 	const struct image_source source = {
-		.fatbin = job->request.kind == WIRE_IMAGE_FATBIN ? &job->fatbin : NULL,
+		.fatbin = job->request.kind == WIRE_IMAGE_FATBIN && !is_twin(job) ? &job->fatbin
+										  : NULL,
 		.entry = job->entry,
 		.module = &edited->module,
 		.code = job->code_bytes,
@@ -499,7 +520,7 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 
 	/* With options of the application only the driver can compile; machine code it would take
 	 * as it is. */
-	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code)
+	if ((job->request.flags & WIRE_IMAGE_FLAG_OPTIONS) && !job->code && !is_twin(job))
 		compiler = NULL;
 	if (compiler && job->request.one_thread)
 		threads = compiler_use_threads(compiler, 1);
@@ -512,6 +533,8 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 					      compiler_name(compiler), job->request.capability,
 					      (int)strcspn(result.log ?: "", "\n"),
 					      result.log ?: ""));
+	if (!r && is_twin(job))
+		r = finish_twin(job, edited, &result);
 	if (!r)
 		r = deliver(job, job->request.text_output, JOB_KEY_TEXT_SIZE,
 			    result.text ? result.text : edited->text,
@@ -523,6 +546,26 @@ static int build(struct job *job, const struct source *edited, struct compiler *
 		json_add_string(job->reply, "format", result.machine_code ? "cubin" : "ptx");
 	}
 	image_built_deinit(&result);
+	return r;
+}
+
+/* The same; of a twin only what is meant is compiled. */
+static int build(struct job *job, const struct source *edited, struct compiler *compiler) {
+	struct source cut = {};
+	struct ptx_error error = {};
+	int r;
+
+	if (!is_twin(job))
+		return build_from(job, edited, compiler);
+	r = image_twin_cut(&edited->module, &job->targets, &cut.text, &cut.length);
+	if (!r)
+		r = parse(&cut, &error);
+	if (r > 0)
+		r = reply_error(job, JOB_E_TRANSFORM, "the text of the twin, line %u: %s",
+				error.line, error.message);
+	if (!r)
+		r = build_from(job, &cut, compiler);
+	source_deinit(&cut);
 	return r;
 }
 
@@ -563,6 +606,15 @@ static int stage_all(struct job *job, struct compiler *compiler) {
 		r = build(job, &edited, compiler);
 	source_deinit(&edited);
 	return r ? r : reply(job, JOB_REPLACED);
+}
+
+/* A twin is asked for: can there be one? */
+static int check_twin(struct job *job) {
+	char reason[IMAGE_TWIN_REASON_MAX];
+
+	if (!is_twin(job) || image_twin_possible(&job->original.module, reason))
+		return 0;
+	return reply_own(job, "no twin can be made: %s", reason);
 }
 
 /* What is asked for, once the PTX is there. */
@@ -620,6 +672,8 @@ int image_job(const struct worker_job *worker_job, struct json_object *json, voi
 		r = reply_contained(&job);
 	if (!r && !job.original.parsed)
 		r = find_source(&job);
+	if (!r)
+		r = check_twin(&job);
 	if (!r)
 		r = match_device_functions(&job);
 	if (!r)

@@ -14,6 +14,7 @@
 
 #include "lib/kernel-name.h"
 #include "lib/json.h"
+#include "proto/wire.h"
 
 #define PROGRAM_MAX (16 << 20)
 
@@ -274,6 +275,8 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 	request->capability = (unsigned int)capability;
 	request->options.capability = request->capability;
 	request->options.image = (uint32_t)image;
+	if (request->flags & WIRE_IMAGE_FLAG_TWIN)
+		request->options.bare = false; /* the original is there, in its own module */
 	request->isa = (uint32_t)isa;
 	request->target = (uint32_t)target;
 	return 0;

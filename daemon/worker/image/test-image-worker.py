@@ -433,6 +433,76 @@ class Images(Base):
         reply, out = self.replaced(SAMPLE_IMAGE, flags=2)
         self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
 
+    def twin(self, image, **how):
+        """The image of a twin: its entries, and for each slot the variable, the addend and what the slot holds."""
+        reply, out = self.replaced(image, flags=4, **how)
+        size = struct.unpack_from("<Q", out, 8)[0] + 16
+        self.assertEqual(size % 8, 0)
+        magic, version, count, names_size = struct.unpack_from("<4I", out, size)
+        self.assertEqual((magic, version), (0x54525047, 1))
+        names = out[size + 16 + 24 * count :]
+        self.assertEqual(len(names), names_size)
+        slots = []
+        for i in range(count):
+            offset, name, reserved, addend = struct.unpack_from("<QIIq", out, size + 16 + 24 * i)
+            self.assertEqual(reserved, 0)
+            slots.append((names[name : names.index(b"\0", name)].decode(), addend, struct.unpack_from("<Q", out, offset)[0]))
+        return out[:size], slots
+
+    @needs_nvcc
+    def test_twin(self):
+        source = """
+        __device__ int total; static __device__ int table[4] = {1, 2, 3, 4}; __device__ int *pointer = &table[1];
+        extern "C" __global__ void meant(int *p) { p[0] = atomicAdd(&total, table[*p & 3]) + *pointer; }
+        extern "C" __global__ void other(int *p) { *p = total; }
+        """
+        if not self.has_compiler:
+            return
+        image = nvcc(*gencode("80", "sm_80", "compute_80"), *gencode("90", "sm_90", "compute_90"), source=source)
+        for sm in 80, 90:
+            out, slots = self.twin(image, attachments=[("meant",)], capability=sm)
+            self.assertEqual([e[:2] for e in entries(out)], [("elf", f"sm_{sm}"), ("ptx", f"sm_{sm}")])
+            self.assertEqual(sorted(slots), [("pointer", 0, 0), ("table", 0, 0), ("total", 0, 0)])
+            files = extract(out)
+            cubin = next(data for name, data in files.items() if name.endswith(".cubin"))
+            self.assertIn(b".text.meant\0", cubin)
+            self.assertNotIn(b".text.other\0", cubin)
+            self.assertNotIn(b"__gpuprobe_bare", cubin)
+            text = next(data for name, data in files.items() if name.endswith(".ptx"))
+            self.assertNotIn(b"other", text)
+        self.assertEqual(self.twin(nvcc(*gencode("90", "sm_90", "compute_90")), attachments=[("plain",)])[1], [])
+
+    @needs_nvcc
+    def test_twin_constants(self):
+        """A __constant__ variable is read at its address in the original."""
+        source = """
+        __constant__ int scale[8]; __device__ int which; // .const in a comment
+        extern "C" __global__ void meant(int *p) { const int *all = scale; *p = scale[2] + all[which]; }
+        """
+        if not self.has_compiler:
+            return
+        out, slots = self.twin(nvcc(*gencode("90", "sm_90", "compute_90"), source=source), attachments=[("meant",)])
+        self.assertEqual(sorted({name for name, _, _ in slots}), ["scale", "which"])
+        text = next(data for name, data in extract(out).items() if name.endswith(".ptx")).decode()
+        self.assertIn(".global .align 4 .b8 scale[32]", text)
+        self.assertNotIn("ld.const.u32", text)
+
+    def test_twin_refused(self):
+        for text, reason in [
+            (".const[2] .align 4 .u32 scale;", "the module has constant memory of an old kind"),
+            (".global .texref image;", "the module has a texture or surface reference, image"),
+            (".visible .global .attribute(.managed) .align 4 .u32 shared_one;", "the module has a __managed__ variable, shared_one"),
+            (".extern .func (.param .b32 r) cudaLaunchDevice(.param .b64 p);", "the module calls cudaLaunchDevice, which is outside of it"),
+        ]:
+            with self.subTest(text):
+                image = PTX.replace(".visible .entry", text + "\n.visible .entry").encode()
+                self.own(image, f"^no twin can be made: {re.escape(reason)}$", kind="ptx", flags=4)
+        inside = PTX.replace("st.global", ".global .u32 inner;\n\tst.global.u32 [inner], 5;\n\tst.global").encode()
+        calls = PTX.replace("st.global", "P: .callprototype (.param .b32 _) _ (.param .b32 _);\n\tst.global").encode()
+        if self.has_compiler:
+            self.own(inside, "^no twin can be made: the module has a variable inside of a function, .*inner", kind="ptx", flags=4)
+        self.own(calls, "^no twin can be made: the module calls functions by pointers$", kind="ptx", flags=4)
+
     def test_ptx_text(self):
         for text in PTX, PTX + "\0", PTX + "\0\0\0":
             reply, out = self.replaced(text.encode(), kind="ptx")

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "shim/module/arm.h"
+#include "arm.h"
 
 struct capture {
 	struct capture *next;

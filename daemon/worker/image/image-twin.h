@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* Makes the image of a twin: proto/twin.h. */
+
+#include "image-build.h"
+#include "image-target.h"
+
+#define IMAGE_TWIN_REASON_MAX 400
+
+/*
+ * Makes global variables of the __constant__ ones of a text, and global loads of their loads: a
+ * twin reads the original's, which have addresses in global memory. *text is replaced. 0; 1: it has
+ * something that cannot be changed so, and `reason` says what; -ENOMEM.
+ */
+int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REASON_MAX]);
+
+/*
+ * Can a module have a twin made from its PTX? False: `reason` says in one line why not. What would
+ * be lost: variables whose addresses the twin cannot be given, and calls of other modules.
+ */
+bool image_twin_possible(const struct ptx_module *original, char reason[IMAGE_TWIN_REASON_MAX]);
+
+/*
+ * The text of a module without the kernels that no target means; all of it where a target is a
+ * device function, which any kernel may call. *text is the caller's to free. 0 or -ENOMEM.
+ */
+int image_twin_cut(const struct ptx_module *edited, const struct image_targets *targets,
+		   char **text, size_t *length);
+
+/*
+ * Frees the built image of all addresses of the original's variables, and puts the table of their
+ * slots behind it. `edited` is what the image was compiled from. 0; 1: it cannot be done, and
+ * `reason` says why; -ENOMEM.
+ */
+int image_twin_finish(struct image_built *result, const struct ptx_module *original,
+		      const struct ptx_module *edited, char reason[IMAGE_TWIN_REASON_MAX]);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Twins: probes for kernels of modules that were loaded without any. The module stays as it is. A
+ * second one, its twin, is loaded beside it: it has the kernels that attachments mean, with probes
+ * in them, and uses the variables of the first one. Launches of those kernels go to the twin's.
+ *
+ * Here are the modules that may get a twin (originals), and when twins are made and unloaded.
+ * Which handle is launched in place of which is bare.c's.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim/interest/interest-page.h"
+#include "shim/driver/driver.h"
+
+#include "load.h"
+
+struct original;
+
+/* The generations of the interest pages that were last acted upon. */
+extern uint64_t twin_seen[2] __attribute__((visibility("hidden")));
+
+/* Must this launch come by twin_look()? */
+static inline bool twin_needed(void) {
+	for (unsigned i = 0; i < 2; i++) {
+		const uint64_t *now = __atomic_load_n(&interest_generations[i], __ATOMIC_CONSUME);
+
+		if (__atomic_load_n(now, __ATOMIC_RELAXED) !=
+		    __atomic_load_n(&twin_seen[i], __ATOMIC_RELAXED))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The driver has taken the application's own image as a module or library. preserved: the image
+ * stays where it is until it is unloaded; else it is copied, as far as TWIN_COPIES_MAX goes.
+ */
+void twin_loaded(enum load_kind kind, driver_handle handle, const void *code, bool preserved);
+
+/* The same of an image in a file. */
+void twin_loaded_file(enum load_kind kind, driver_handle handle, const char *path);
+
+/* Is "the image is preserved" among the options of a library's load? */
+bool twin_is_preserved(const int *options, void *const *values, unsigned count);
+
+/* It is about to be unloaded: its twin is, too. */
+void twin_unloading(enum load_kind kind, driver_handle handle);
+
+/* A context is gone. With the locks of the loader and of the instances held. now, until:
+ * arm_outlives(). */
+void twin_context_ended(driver_handle context, uint64_t now, uint64_t until);
+
+/*
+ * Before a launch, outside of the gate: looks whether attachments have changed, and makes the twin
+ * of the kernel's module if one is wanted. What cannot be done now is tried at a later launch.
+ */
+void twin_prepare(driver_handle function);
+
+/*
+ * What is launched in place of a function or kernel, with blocks of so many threads. Inside of the
+ * gate.
+ */
+driver_handle twin_choose(driver_handle function, uint64_t threads);
+
+/* ---- twin-image.c -------------------------------------------------------------------- */
+
+/*
+ * Writes the addresses of the original's variables into a twin's image, which is mapped for
+ * reading. False: the table behind it is malformed, or the original lacks a variable: *missing is
+ * its name then, or NULL.
+ */
+bool twin_image_fill(struct load *load, enum load_kind kind, driver_handle original,
+		     const char **missing);
