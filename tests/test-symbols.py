@@ -19,7 +19,7 @@ KNOWN = {}
 CIRCLE_MAX = 3
 CIRCLES = {  # files of the longest circle in a room, where that is more than CIRCLE_MAX
     "shim": {
-        "module": 7  # goes with twins
+        "module": 9  # goes with twins
     }
 }
 OTHERS = {
