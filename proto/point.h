@@ -84,6 +84,11 @@ static const struct point point_table[] = {
 };
 #define POINT_COUNT (sizeof(point_table) / sizeof(point_table[0]))
 
+/* Is it the same point? Each file has a table of its own, so addresses do not tell. */
+static inline bool point_is(const struct point *point, const struct point *other) {
+	return point && other && !strcmp(point->name, other->name);
+}
+
 /* The point of that name; NULL: there is none. */
 static inline const struct point *point_find(const char *name) {
 	for (size_t i = 0; name && i < POINT_COUNT; i++)

@@ -24,10 +24,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "arm.h"
 #include "bare.h"
+#include "idle.h"
 #include "image.h"
 #include "shim/base/deadline.h"
 #include "shim/base/gate.h"
@@ -38,7 +38,6 @@
 #define LIBRARY_BINARY_IS_PRESERVED 1 /* CUlibraryOption */
 #define GATE_WAIT_MS 5
 #define IDLE_WAIT_MS 2
-#define PAUSE_NS 20000
 #define RETRY_FIRST_MS 1 /* then twice as long each time */
 #define RETRY_LAST_MS 1000
 
@@ -203,37 +202,18 @@ void twin_loaded_file(enum load_kind kind, driver_handle handle, const char *pat
 
 /* ---- idle ------------------------------------------------------------------------------ */
 
-/* Is no kernel running in the current context? Waits for a moment. Not known is no. */
-static bool is_idle(uint64_t until_ms) {
-	const struct driver *driver = driver_own();
-	const struct timespec pause = { .tv_nsec = PAUSE_NS };
-	driver_handle event = NULL, context;
-	driver_result result;
-
-	if (!driver->context_record_event || !driver->event_create || !driver->event_query ||
-	    !driver->event_destroy || driver->ctx_get_current(&context) != 0 ||
-	    driver->event_create(&event, DRIVER_EVENT_NO_TIMING) != 0)
-		return false;
-	result = driver->context_record_event(context, event);
-	while (!result && (result = driver->event_query(event)) == DRIVER_ERROR_NOT_READY &&
-	       deadline_now_ms() < until_ms) {
-		nanosleep(&pause, NULL);
-		result = 0;
-	}
-	driver->event_destroy(event);
-	return !result;
-}
-
 /*
  * Closes the gate when the current context is idle. False: it is not, or a stream is being
  * captured, which asking would end.
  */
 static bool begin_idle(void) {
-	const uint64_t now_ms = deadline_now_ms();
+	driver_handle context = NULL;
 
-	if (!gate_close(now_ms + GATE_WAIT_MS))
+	if (driver_own()->ctx_get_current(&context) != 0 ||
+	    !gate_close(deadline_now_ms() + GATE_WAIT_MS))
 		return false;
-	if (!capture_is_going_on() && is_idle(deadline_now_ms() + IDLE_WAIT_MS))
+	if (!capture_is_going_on() &&
+	    wait_idle(context, deadline_now_ms() + IDLE_WAIT_MS) == IDLE_YES)
 		return true;
 	gate_open();
 	return false;

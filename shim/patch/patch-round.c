@@ -14,13 +14,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "shim/module/arm.h"
 #include "shim/module/capture.h"
 #include "shim/base/deadline.h"
 #include "shim/base/gate.h"
 #include "shim/graph/graph.h"
+#include "shim/module/idle.h"
 #include "shim/module/instance.h"
 #include "shim/module/load.h"
 #include "shim/module/mirror.h"
@@ -33,7 +33,6 @@
 #define DISARMED_WAIT_MS 20
 #define IDLE_WAIT_MS 1000
 #define EVENT_WAIT_MS 100
-#define PAUSE_NS 20000
 
 static const char *said_busy, *said_kept, *said_old, *said_lost;
 
@@ -276,28 +275,6 @@ static void finish(struct patch_round *round, struct patch_module_entry *entry) 
 		tell(round, context, NULL);
 }
 
-/* Waits till no kernel of a context runs. False: they go on, or it cannot be known now. */
-static bool wait_idle(const struct patch_context *context, uint64_t until_ms) {
-	const struct driver *driver = driver_own();
-	const struct timespec pause = { .tv_nsec = PAUSE_NS };
-	driver_handle event = NULL;
-	driver_result result;
-
-	if (!driver->context_record_event || !driver->event_create || !driver->event_query ||
-	    !driver->event_destroy)
-		return true; /* an old driver: then the engine waits */
-	if (driver->event_create(&event, DRIVER_EVENT_NO_TIMING) != 0)
-		return false;
-	result = driver->context_record_event(context->handle, event);
-	while (!result && (result = driver->event_query(event)) == DRIVER_ERROR_NOT_READY &&
-	       deadline_now_ms() < until_ms) {
-		nanosleep(&pause, NULL);
-		result = 0;
-	}
-	driver->event_destroy(event);
-	return !result;
-}
-
 /* How long launches may be held up. */
 static uint64_t idle_wait_ms(void) {
 	uint32_t deadline_ms = load_deadline_ms();
@@ -342,7 +319,7 @@ static enum patch_outcome change_all(struct patch_round *round) {
 			round->kept = true;
 			continue;
 		}
-		if (context != idle && !wait_idle(context, until_ms)) {
+		if (context != idle && wait_idle(context->handle, until_ms) == IDLE_NO) {
 			outcome = PATCH_OUTCOME_BUSY;
 			busy = context;
 			continue;
@@ -377,7 +354,7 @@ static void drop_disarmed(struct patch_round *round) {
 	if (!entry || !gate_close(deadline_now_ms() + DISARMED_WAIT_MS))
 		return;
 	context = capture_is_going_on() ? NULL : enter_context(round, entry);
-	if (context && wait_idle(context, deadline_now_ms() + DISARMED_WAIT_MS))
+	if (context && wait_idle(context->handle, deadline_now_ms() + DISARMED_WAIT_MS) != IDLE_NO)
 		mirror_drop_disarmed(context->handle);
 	gate_open();
 }

@@ -32,7 +32,7 @@ static const char *control_instruction_name(uint32_t instruction) {
 
 /* Whether a function for such instructions has to do with the attachment's point. */
 static bool control_is_of_point(const struct section *section, uint32_t instruction) {
-	return point_of_instruction(instruction) == section_point(section);
+	return point_is(point_of_instruction(instruction), section_point(section));
 }
 
 /* The image of that capability with the attachment and fewest others. */

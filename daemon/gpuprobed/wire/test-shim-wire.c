@@ -161,9 +161,10 @@ static void test_fields(void **state) {
 	assert_null(check(SHIM_LOADER, &message));
 	assert_non_null(check(SHIM_LOADER_BUSY, &message)); /* one at a time, images and lists */
 	message = make(WIRE_IMAGE);
-	message.image.flags = WIRE_IMAGE_FLAG_RELOCATABLE | WIRE_IMAGE_FLAG_OPTIONS;
+	message.image.flags =
+		WIRE_IMAGE_FLAG_RELOCATABLE | WIRE_IMAGE_FLAG_OPTIONS | WIRE_IMAGE_FLAG_TWIN;
 	assert_null(check(SHIM_LOADER, &message));
-	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.flags = 4);
+	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.flags = 8);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_major = 0);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_major = UINT32_MAX);
 	BAD(WIRE_IMAGE, SHIM_LOADER, message.image.capability_minor = 10);
