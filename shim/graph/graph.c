@@ -245,7 +245,7 @@ static void fix(struct graph_record *record) {
 		drop_graphs(record);
 	}
 	if (record->fixed != before) /* who patches tells of it */
-		__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
+		patch_ask_again();
 }
 
 /*
@@ -416,7 +416,7 @@ void graph_removed(driver_handle exec) {
 	__atomic_store_n(&record->exec, NULL, __ATOMIC_RELEASE);
 	leave(driver, entered);
 	if (held) /* perhaps what could not be changed can be now */
-		__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
+		patch_ask_again();
 	errno = saved;
 }
 
@@ -459,7 +459,7 @@ static void instantiate(const struct driver *driver, struct graph_record *record
 		if (own)
 			driver->graph_exec_destroy(own);
 		if (record->failed != now) /* who patches tells of it */
-			__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
+			patch_ask_again();
 		record->failed = now;
 		record->failure = result;
 		return;

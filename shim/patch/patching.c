@@ -56,7 +56,7 @@
 #define STARTER_DONE -1
 
 uint64_t patch_seen[2];
-bool patch_again;
+unsigned patch_again;
 
 static const struct sass_engine *_Atomic engine; /* NULL: it is not in this process */
 static bool meant; /* at the last look */
@@ -76,7 +76,7 @@ static pid_t starter; /* the process whose first cuInit() is in patch_start(); 0
 static __thread bool starting; /* it is this thread */
 
 static void leave_for_launch(void) {
-	__atomic_store_n(&patch_again, true, __ATOMIC_RELEASE);
+	patch_ask_again();
 }
 
 static void read_generations(uint64_t now[2]) {
@@ -172,20 +172,21 @@ static void work(const struct interest *found, bool all) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
 	driver_handle before = NULL;
 
-	__atomic_store_n(&patch_again, false, __ATOMIC_RELAXED);
 	__atomic_store_n(&retry_ms, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&patch_again, PATCH_WORKING, __ATOMIC_RELEASE);
 	if (all)
 		busy_ms = 0;
 	reap();
-	if (driver->ctx_get_current(&before) != 0)
-		return;
-	driver->exchange_capture_mode(&mode);
-	if (found)
-		plan_and_apply(found, all);
-	else
-		leave(patch_none(engine));
-	driver->ctx_set_current(before);
-	driver->exchange_capture_mode(&mode);
+	if (driver->ctx_get_current(&before) == 0) {
+		driver->exchange_capture_mode(&mode);
+		if (found)
+			plan_and_apply(found, all);
+		else
+			leave(patch_none(engine));
+		driver->ctx_set_current(before);
+		driver->exchange_capture_mode(&mode);
+	}
+	__atomic_and_fetch(&patch_again, ~PATCH_WORKING, __ATOMIC_RELEASE);
 }
 
 /* One look at the pages; false: they have changed since. */
@@ -222,7 +223,7 @@ static bool look(void) {
 		__atomic_store_n(&meant, yes, __ATOMIC_RELAXED);
 		if (foreign) /* what is patched counts on: who upgrades the daemon has not said
 				otherwise */
-			__atomic_store_n(&patch_again, false, __ATOMIC_RELAXED);
+			__atomic_and_fetch(&patch_again, ~PATCH_AGAIN, __ATOMIC_RELAXED);
 		else
 			work(yes ? &found : NULL, all);
 		if (gone && !__atomic_load_n(&patch_again, __ATOMIC_RELAXED)) {

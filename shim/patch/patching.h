@@ -18,8 +18,14 @@ struct mirror_context;
 
 /* The generations of the interest pages that were last acted upon. */
 extern uint64_t patch_seen[2] __attribute__((visibility("hidden")));
-/* Something is left to be done at the next launch. */
-extern bool patch_again __attribute__((visibility("hidden")));
+/* Something is left to be done before the next launch: bits. */
+extern unsigned patch_again __attribute__((visibility("hidden")));
+#define PATCH_AGAIN 1u /* it is not begun; */
+#define PATCH_WORKING 2u /* a launch is about it: others wait for that one */
+
+static inline void patch_ask_again(void) {
+	__atomic_or_fetch(&patch_again, PATCH_AGAIN, __ATOMIC_RELEASE);
+}
 
 /* Must this launch come by patch_launch()? */
 static inline bool patch_needed(void) {

@@ -90,6 +90,14 @@ def expect(label, daemon, launches, live=None, text=""):
     report(label, good, f"{daemon.count()} of {launches * THREADS}; {live.broken if live else ''} {sorted(set(daemon.reports()))} {text}")
 
 
+def report_sizes(label, live, sizes, kilobytes):
+    """The program has no more by now than at its most among some early cycles: what comes and goes may be there, or not."""
+    most = [max(values) for values in zip(*sizes)]
+    limits = [most[0], most[1], most[2] + kilobytes - 1]
+    small = within(lambda: all(now <= limit for now, limit in zip(live.size(), limits)))
+    report(label, small, f"{live.size()} {limits}")
+
+
 for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
     with PlanDaemon(session("before_" + label), SANITIZER, kind=kind) as daemon:
         live = Live(daemon)
@@ -148,16 +156,16 @@ with PlanDaemon(session("beside"), SANITIZER) as daemon:
 
 with PlanDaemon(session("cycles"), SANITIZER, attached=False) as daemon:
     live = Live(daemon)
-    sizes = []
+    sizes = []  # of some early cycles: the thread that copies maps, and its connection, come and go
     for cycle in range(1000):
         daemon.attach()
         live.launch()
         daemon.attach(False)
         live.launch()
-        if cycle in (99, 999):
+        if 90 <= cycle < 110:
             sizes.append(live.size())
+    report_sizes("1000 cycles: no descriptors and mappings, less than 256 KB", live, sizes, 256)
     expect("1000 cycles: none lost", daemon, 1000, live)
-    report("1000 cycles: no descriptors and mappings, less than 256 KB", sizes[0][:2] == sizes[1][:2] and sizes[1][2] - sizes[0][2] < 256, str(sizes))
     report("1000 cycles: one instance", len(daemon.instances) == 1 and daemon.seen(wire.UNLOAD) == 1000, str(daemon.seen(wire.UNLOAD)))
 
 for kind, label in ((wire.REGION, "region"), (wire.POINTER, "pointer")):
@@ -261,10 +269,10 @@ with PlanDaemon(session("reload"), SANITIZER) as daemon:
         live.do("load 0")
         live.launch()
         live.do("unload 0")
-        if cycle in (99, 299):
+        if 90 <= cycle < 110:
             sizes.append(live.size())
+    report_sizes("300 modules: no descriptors and mappings", live, sizes, 1 << 20)
     expect("300 modules, one after the other", daemon, 300, live)
-    report("300 modules: no descriptors and mappings", sizes[0][:2] == sizes[1][:2], str(sizes))
     report("300 modules: plans go with them", within(lambda: daemon.seen(wire.UNLOAD) > 290), str(daemon.seen(wire.UNLOAD)))
 
 with PlanDaemon(session("many"), SANITIZER) as daemon:  # more than the real one has plans for
