@@ -148,7 +148,7 @@ def mirrors(process):
     return False
 
 
-def within(condition, seconds=15):
+def within(condition, seconds=60):
     limit = time.monotonic() + seconds
     while not (met := condition()) and time.monotonic() < limit:
         time.sleep(0.02)

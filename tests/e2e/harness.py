@@ -63,7 +63,7 @@ def equal(got, wanted, what=""):
     check(got == wanted, f"{what}: {got!r}, expected {wanted!r}")
 
 
-def wait_until(condition, what, seconds=10):
+def wait_until(condition, what, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = condition()
