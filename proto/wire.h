@@ -164,13 +164,14 @@ enum wire_verdict {
 };
 
 /*
- * In an answer without a plan: whether the shim asks again later, and what becomes of the patches
- * that are in place.
+ * In an answer without a plan or a twin: whether the shim asks again later, and what becomes of the
+ * patches, or of the twin, that are in place. Of the image of a module that is being loaded the
+ * shim does not ask again.
  */
 enum wire_later {
-	WIRE_LATER_NOT = 0, /* there is nothing to patch */
-	WIRE_LATER_KEEP = 1, /* patches that are in place stay */
-	WIRE_LATER_BARE = 2, /* patches are removed, because some attachments are gone */
+	WIRE_LATER_NOT = 0, /* there is nothing to patch, and no twin */
+	WIRE_LATER_KEEP = 1, /* what is in place stays */
+	WIRE_LATER_BARE = 2, /* what is in place is removed, because some attachments are gone */
 };
 
 /*

@@ -119,8 +119,9 @@ bool gate_is_hurried(void) {
 bool gate_close(uint64_t until_ms) {
 	if (gate_is_inside())
 		return false;
+	if (__atomic_exchange_n(&gate_closed, true, __ATOMIC_SEQ_CST))
+		return false; /* another thread has closed it */
 	closer = true;
-	__atomic_store_n(&gate_closed, true, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (!gate_fenced)
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);

@@ -38,10 +38,10 @@
 			patch_launch();                                 \
 		if (work & ARM_LOADS)                                   \
 			arm_current(0);                                 \
-		if (!(work & ARM_ENGINE))                               \
+		if (!(work & ~ARM_LOADS))                               \
 			return REAL(name)(exec, stream);                \
 		gate_enter();                                           \
-		result = graph_find(&launched);                         \
+		result = work & ARM_ENGINE ? graph_find(&launched) : 0; \
 		if (!result)                                            \
 			result = REAL(name)(launched, stream);          \
 		if (result && launched != exec && graph_is_sound(exec)) \

@@ -34,6 +34,7 @@ WRAP(cuInit, unsigned flags) {
 	int saved;
 
 	patch_start();
+	twin_start();
 	result = REAL(cuInit)(flags);
 	saved = errno;
 	if (!result)
@@ -210,6 +211,25 @@ static uint64_t threads_of(const unsigned *configuration) {
 	return configuration ? (uint64_t)configuration[3] * configuration[4] * configuration[5] : 0;
 }
 
+/* The stream of a CUlaunchConfig. */
+static driver_handle stream_of(const unsigned *configuration) {
+	driver_handle stream = NULL;
+
+	if (configuration)
+		memcpy(&stream, configuration + 8, sizeof(stream));
+	return stream;
+}
+
+/*
+ * The same for twins: where a launch has attributes (it may be cooperative, or in clusters), the
+ * original is launched.
+ */
+static uint64_t twin_threads_of(const unsigned *configuration) {
+	unsigned attributes = configuration ? configuration[12] : 0;
+
+	return attributes ? TWIN_NOT : threads_of(configuration);
+}
+
 /* After each try of a launch. False: that was all. */
 static __attribute__((noinline)) bool again(driver_handle *function, driver_handle *probed,
 					    driver_result result) {
@@ -234,7 +254,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, THREADS, arguments, ...)                                                     \
+#define LAUNCH(name, THREADS, TWIN, arguments, ...)                                               \
 	static driver_result work_##name(__VA_ARGS__);                                            \
 	WRAP(name, __VA_ARGS__) {                                                                 \
 		if (__builtin_expect(!arm_work(), 1))                                             \
@@ -261,31 +281,35 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 			if (work_ & ~ARM_LOADS)                                                   \
 				gate_enter();                                                     \
 			if (work_ & ARM_TWINS)                                                    \
-				function = twin_choose(function, THREADS);                        \
+				function = TWIN;                                                  \
 			result_ = REAL(name) arguments;                                           \
 			if (work_ & ~ARM_LOADS)                                                   \
 				gate_leave();                                                     \
 		} while (__builtin_expect(result_ || probed_, 0) && (work_ & ARM_LOADS) &&        \
-			 again(&function, &probed_, result_));                                    \
+			 (probed_ || function == own_) && again(&function, &probed_, result_));   \
 		if (__builtin_expect(                                                             \
 			    result_ && (work_ & ARM_TWINS) && !probed_ && function != own_, 0)) { \
 			function = own_;                                                          \
+			gate_enter();                                                             \
 			result_ = REAL(name) arguments;                                           \
+			gate_leave();                                                             \
 		}                                                                                 \
 		return result_;                                                                   \
 	}
 
 #define LAUNCH_KERNEL(name)                                                                        \
-	LAUNCH(name, (uint64_t)bx *by *bz,                                                         \
+	LAUNCH(name, (uint64_t)bx *by *bz, twin_choose(function, (uint64_t)bx *by *bz, stream),    \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
 	       void **extra)
-#define LAUNCH_KERNEL_EX(name)                                                                \
-	LAUNCH(name, threads_of(configuration), (configuration, function, parameters, extra), \
-	       const void *configuration, driver_handle function, void **parameters, void **extra)
+#define LAUNCH_KERNEL_EX(name)                                                                  \
+	LAUNCH(name, threads_of(configuration),                                                 \
+	       twin_choose(function, twin_threads_of(configuration), stream_of(configuration)), \
+	       (configuration, function, parameters, extra), const void *configuration,         \
+	       driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, (uint64_t)bx *by *bz,                                                 \
+	LAUNCH(name, (uint64_t)bx *by *bz, function,                                       \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)

@@ -341,8 +341,10 @@ void bare_twin_changed(struct original *original, bool library, driver_handle tw
 		if (module->retired != (twin != NULL))
 			__atomic_add_fetch(&bare_retired_count, twin ? 1 : -1, __ATOMIC_RELAXED);
 		module->retired = twin != NULL;
-		for (struct kernel *kernel = module->kernels; kernel; kernel = kernel->next)
+		for (struct kernel *kernel = module->kernels; kernel; kernel = kernel->next) {
 			kernel->failed = false;
+			kernel->version++;
+		}
 		FOR_EACH_ENTRY(entry)
 		if (entry->module == module)
 			reset(entry, entry->handle);
@@ -673,6 +675,13 @@ driver_handle bare_function(driver_handle handle) {
 		return handle;
 	target = __atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
 	return target ? target : resolve(entry, handle);
+}
+
+bool bare_twin_is_open(driver_handle handle) {
+	const struct entry *entry = bare_needed() ? find(handle, false) : NULL;
+
+	return entry && __atomic_load_n(&entry->original, __ATOMIC_RELAXED) &&
+	       !__atomic_load_n(&entry->target, __ATOMIC_ACQUIRE);
 }
 
 void bare_twin_resolve(driver_handle handle) {

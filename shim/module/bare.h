@@ -99,7 +99,9 @@ void bare_original_removed(struct original *original);
 struct original *bare_original(driver_handle handle);
 /* Its twin is this library or module from now on, or there is none (NULL). */
 void bare_twin_changed(struct original *original, bool library, driver_handle twin);
-/* Asks the driver for the twin of a handle, if that is not done. */
+/* Has the driver not been asked for the twin of a handle, which there is? Any thread, no lock. */
+bool bare_twin_is_open(driver_handle handle);
+/* Asks it. The twin is not unloaded meanwhile. */
 void bare_twin_resolve(driver_handle handle);
 /*
  * The twin of a function or kernel for blocks of so many threads: itself where there is none, or

@@ -13,15 +13,15 @@
  * Graphs are captured and built with originals: while a stream is being captured, nothing here
  * happens, and originals are launched.
  *
- * Locks: `lock` is around the list of originals. It is held for no call of the driver, and not
- * while the daemon is asked.
+ * Locks: one thread at a time looks, makes and unloads (`maker`); others do not wait for it, and
+ * launch what there is. `lock` is around what an original has; it is held for no call of the driver
+ * and of the daemon. A context may end meanwhile, which needs `lock` alone.
  */
 
 #include "twin.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,9 +29,10 @@
 #include "bare.h"
 #include "idle.h"
 #include "image.h"
+#include "capture.h"
+#include "shim/base/cancel.h"
 #include "shim/base/deadline.h"
 #include "shim/base/gate.h"
-#include "capture.h"
 #include "shim/interest/interest-lock.h"
 
 #define TWIN_COPIES_MAX ((size_t)256 << 20) /* bytes of images that programs do not preserve */
@@ -49,21 +50,25 @@ struct original {
 	uint64_t context_id, born; /* and driver_context_id() of it; arm_born() */
 	struct image image;
 	void *copy; /* owned: the image, if it was not preserved */
-	struct load
-		*twin; /* its twin, if it has one that is not unloaded; arm.h and load.h know it */
-	driver_handle twin_context; /* where it was made */
-	bool busy; /* a thread is about its twin */
+	struct load *twin; /* that is not unloaded, launched or not; arm.h and load.h know it */
+	driver_handle twin_context; /* where it was made; NULL: it is not launched anywhere */
+	/* the maker's alone */
+	struct load *ready; /* the next twin, for which the context was not idle yet */
+	bool busy; /* the maker is about it */
 	bool asked; /* since attachments last changed */
-	uint64_t retry_at_ms, retry_ms; /* after it was not idle */
+	uint64_t retry_at_ms, retry_ms;
 };
 
 uint64_t twin_seen[2];
 
+static pthread_mutex_t maker = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct original *originals;
 static size_t copied; /* bytes */
 static bool wanted; /* an attachment means this process: as of the last look */
-static struct interest found; /* by it */
+static struct interest found; /* by it; the maker's alone */
+
+static __thread bool inside; /* this thread has one of the locks: a signal handler goes away */
 
 /* ---- originals ------------------------------------------------------------------------ */
 
@@ -118,12 +123,6 @@ static bool is_there_daemon(void) {
 	return there;
 }
 
-static void start_once(void) {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, gate_start);
-}
-
 /*
  * Twins have not been tried on a GPU yet: they are made only in processes whose environment has
  * GPUPROBE_TWINS=1. Read once: the program may be changing its environment in another thread.
@@ -135,16 +134,40 @@ static bool is_enabled(void) {
 	if (!now) {
 		const char *text = secure_getenv("GPUPROBE_TWINS");
 
-		now = text && !strcmp(text, "1") ? 2 : 1;
+		/* where the driver compiles all anew, it uses the PTX that is beside the machine
+		 * code, which has variables of its own */
+		now = text && !strcmp(text, "1") && !secure_getenv("CUDA_FORCE_PTX_JIT") ? 2 : 1;
 		__atomic_store_n(&known, now, __ATOMIC_RELAXED);
 	}
 	return now == 2;
 }
 
+void twin_start(void) {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (!is_enabled() || (arm_work() & ARM_ENGINE) || !interest_allowed())
+		return;
+	pthread_once(&once, gate_start);
+	__atomic_or_fetch(&arm_load_count, ARM_TWINS, __ATOMIC_RELEASE);
+}
+
+/* Enters what signal handlers and threads that are cancelled must not be in. */
+static bool enter(int *cancel) {
+	if (inside)
+		return false;
+	inside = true;
+	*cancel = cancel_forbid();
+	return true;
+}
+
+static void leave(int cancel) {
+	inside = false;
+	cancel_allow(cancel);
+}
+
 /* May a module that is loaded now get a twin? */
 static bool may_be_asked_for(void) {
-	return is_enabled() && !(arm_work() & ARM_ENGINE) && interest_allowed() && driver_own() &&
-	       load_is_owner() && is_there_daemon();
+	return (arm_work() & ARM_TWINS) && driver_own() && load_is_owner() && is_there_daemon();
 }
 
 static void add(enum load_kind kind, driver_handle handle, const struct image *image,
@@ -162,40 +185,45 @@ static void add(enum load_kind kind, driver_handle handle, const struct image *i
 		made.context_id = driver_context_id(made.context);
 	made.born = arm_born();
 	if (made.image.data) {
-		start_once();
 		pthread_mutex_lock(&lock);
 		one = get_place();
 		if (one) {
 			made.next = one->next;
 			*one = made;
+		} else if (made.copy) {
+			copied -= made.image.size;
 		}
 		pthread_mutex_unlock(&lock);
 	}
-	if (one) {
+	if (one)
 		bare_original_added(one, handle, made.context, made.context_id, made.born);
-		__atomic_or_fetch(&arm_load_count, ARM_TWINS, __ATOMIC_RELEASE);
-	} else {
+	else
 		free(made.copy);
-	}
 }
 
 void twin_loaded(enum load_kind kind, driver_handle handle, const void *code, bool preserved) {
-	int saved = errno;
+	int saved = errno, cancel;
 	struct image image;
 
-	if (may_be_asked_for() && image_recognise(&image, code, IMAGE_IN_MEMORY))
+	if (may_be_asked_for() && image_recognise(&image, code, IMAGE_IN_MEMORY) &&
+	    enter(&cancel)) {
 		add(kind, handle, &image, preserved);
+		leave(cancel);
+	}
 	errno = saved;
 }
 
 void twin_loaded_file(enum load_kind kind, driver_handle handle, const char *path) {
-	int saved = errno;
+	int saved = errno, cancel;
 	struct image image;
 	size_t size;
 
-	if (may_be_asked_for() && image_file_begin(path, &image, &size)) {
-		add(kind, handle, &image, false);
-		image_file_end(&image, size);
+	if (may_be_asked_for() && enter(&cancel)) {
+		if (image_file_begin(path, &image, &size)) {
+			add(kind, handle, &image, false);
+			image_file_end(&image, size);
+		}
+		leave(cancel);
 	}
 	errno = saved;
 }
@@ -236,89 +264,138 @@ static void unload(struct load *twin) {
 	load_end_unload(twin, result);
 }
 
-/* Takes a twin away, so that no launch finds it, for unload(). */
-static struct load *take_twin(struct original *one) {
-	struct load *twin;
-
-	bare_twin_changed(one, false, NULL);
+/* No launch finds the twin any more. It stays loaded. */
+static void hide_twin(struct original *one) {
 	pthread_mutex_lock(&lock);
-	twin = one->twin;
-	one->twin = NULL;
+	bare_twin_changed(one, false, NULL);
+	pthread_mutex_unlock(&lock);
+}
+
+/* The twin that was loaded in this context, for unload(); no launch finds it any more. */
+static struct load *take_twin(struct original *one, driver_handle context) {
+	struct load *twin = NULL;
+
+	pthread_mutex_lock(&lock);
+	bare_twin_changed(one, false, NULL);
+	if (one->twin && (!one->twin_context || one->twin_context == context)) {
+		twin = one->twin;
+		one->twin = NULL;
+	}
 	pthread_mutex_unlock(&lock);
 	return twin;
 }
 
+/* Launches find the twin from now on. False: the original has gone meanwhile. */
+static bool show_twin(struct original *one, const struct original *as, struct load *twin,
+		      driver_handle context) {
+	bool same;
+
+	pthread_mutex_lock(&lock);
+	same = one->handle == as->handle && one->born == as->born;
+	if (same) {
+		one->twin = twin;
+		__atomic_store_n(&one->twin_context, context, __ATOMIC_RELAXED);
+		bare_twin_changed(one, twin->kind == LOAD_LIBRARY, twin->handle);
+	}
+	pthread_mutex_unlock(&lock);
+	return same;
+}
+
+/*
+ * Makes the driver load the functions of a module or library by now: with lazy loading it would do
+ * so at their first launch, when the context need not be idle.
+ */
+static void load_functions(enum load_kind kind, driver_handle handle) {
+	const struct driver *driver = driver_own();
+	const bool library = kind == LOAD_LIBRARY;
+	driver_result (*count_of)(unsigned *, driver_handle) =
+		library ? driver->library_get_kernel_count : driver->module_get_function_count;
+	driver_result (*list_of)(driver_handle *, unsigned, driver_handle) =
+		library ? driver->library_enumerate_kernels : driver->module_enumerate_functions;
+	driver_handle *handles = NULL, function;
+	unsigned count = 0;
+
+	if (driver->function_load && count_of && list_of && count_of(&count, handle) == 0)
+		handles = calloc((size_t)count + 1, sizeof(*handles));
+	if (handles && count && list_of(handles, count, handle) == 0)
+		for (unsigned i = 0; i < count; i++) {
+			function = handles[i];
+			if (!library || (driver->kernel_get_function &&
+					 driver->kernel_get_function(&function, handles[i]) == 0))
+				driver->function_load(function);
+		}
+	free(handles);
+}
+
 /* Gives the driver the image. The context is idle. */
-static driver_result give(const struct original *one, const struct load *load,
-			  driver_handle *handle) {
+static driver_result give(enum load_kind kind, const struct load *load, driver_handle *handle) {
 	const struct driver *driver = driver_own();
 	driver_result result;
 
 	load_set_current(load);
-	result = one->kind == LOAD_LIBRARY ? driver->library_load_data(handle, load->image, NULL,
-								       NULL, 0, NULL, NULL, 0)
-					   : driver->module_load_data(handle, load->image);
+	result = kind == LOAD_LIBRARY ? driver->library_load_data(handle, load->image, NULL, NULL,
+								  0, NULL, NULL, 0)
+				      : driver->module_load_data(handle, load->image);
+	if (!result)
+		load_functions(kind, *handle);
 	load_set_current(NULL);
 	return result;
 }
 
-static bool can_load(const struct original *one) {
+static bool can_load(enum load_kind kind) {
 	const struct driver *driver = driver_own();
 
-	return one->kind == LOAD_LIBRARY ? driver->library_load_data && driver->library_unload
-					 : driver->module_load_data && driver->module_unload;
+	return kind == LOAD_LIBRARY ? driver->library_load_data && driver->library_unload
+				    : driver->module_load_data && driver->module_unload;
 }
 
 /* The image is there: loads it in place of an earlier twin. False: not now. */
-static bool replace_twin(struct original *one, struct load *load) {
+static bool replace_twin(struct original *one, const struct original *as, struct load *load) {
 	driver_handle context = NULL, handle = NULL;
 	driver_result result;
 	struct load *before;
 	const char *missing;
 
 	if (driver_own()->ctx_get_current(&context) != 0 || !context ||
-	    (one->kind == LOAD_MODULE && context != one->context) || !begin_idle())
+	    (as->kind == LOAD_MODULE && context != as->context) ||
+	    (as->twin && as->twin_context && as->twin_context != context) || !begin_idle())
 		return false;
-	before = take_twin(one);
+	before = take_twin(one, context);
 	if (before)
 		unload(before);
-	if (!twin_image_fill(load, one->kind, one->handle, &missing)) {
+	if (!twin_image_fill(load, as->kind, as->handle, &missing)) {
 		gate_open();
 		load_twin_refused(load, missing);
 		return true;
 	}
-	result = give(one, load, &handle);
+	result = give(as->kind, load, &handle);
 	gate_open();
 	if (result) {
 		load_refused(load, result, 0);
 		return true;
 	}
-	load_commit(load, one->kind, handle);
-	pthread_mutex_lock(&lock);
-	one->twin = load;
-	one->twin_context = context;
-	pthread_mutex_unlock(&lock);
-	bare_twin_changed(one, one->kind == LOAD_LIBRARY, handle);
+	load_commit(load, as->kind, handle);
+	if (!show_twin(one, as, load, context))
+		unload(load);
 	return true;
 }
 
-/* Begins to work on an original; false: another thread does, or it is not due. */
-static bool begin(struct original *one, struct interest *interest) {
-	bool mine;
+/* The maker begins to work on an original, of which it gets a copy; false: it is not due. */
+static bool begin(struct original *one, struct original *as) {
+	bool due;
 
 	pthread_mutex_lock(&lock);
-	mine = wanted && one->handle && !one->busy && !one->asked &&
-	       deadline_now_ms() >= one->retry_at_ms;
-	one->busy |= mine;
-	*interest = found;
+	due = one->handle && !one->asked && deadline_now_ms() >= one->retry_at_ms;
+	one->busy = due;
+	*as = *one;
 	pthread_mutex_unlock(&lock);
-	return mine;
+	return due;
 }
 
 static void end(struct original *one, bool done) {
 	pthread_mutex_lock(&lock);
 	one->busy = false;
-	one->asked = done;
+	__atomic_store_n(&one->asked, done, __ATOMIC_RELAXED);
 	if (done) {
 		one->retry_ms = one->retry_at_ms = 0;
 	} else {
@@ -330,57 +407,66 @@ static void end(struct original *one, bool done) {
 	pthread_mutex_unlock(&lock);
 }
 
-/* Asks for a twin and loads it, or takes one away that is not wanted any more. */
-static void make(struct original *one) {
-	int mode = DRIVER_CAPTURE_MODE_RELAXED;
-	struct interest interest;
-	struct load *load, *before;
-	enum load_answer answer = LOAD_ANSWER_OWN;
-	bool done;
+/* There is to be no twin. One that cannot be unloaded now is kept, but not launched. */
+static void drop(struct original *one) {
+	driver_handle context = NULL;
+	struct load *twin;
 
-	if (capture_is_going_on() || !begin(one, &interest))
+	hide_twin(one);
+	if (!one->twin || driver_own()->ctx_get_current(&context) != 0 || !begin_idle())
 		return;
-	driver_own()->exchange_capture_mode(&mode);
-	load = can_load(one) ? load_twin(&interest, &one->image, &answer) : NULL;
-	if (load) {
-		done = replace_twin(one, load);
-		if (!done)
-			load_refused(load, 0, 1); /* asked for again: the daemon has it by then */
-	} else if (answer == LOAD_ANSWER_LATER) {
-		done = false;
-	} else if (answer == LOAD_ANSWER_BARE) { /* it goes when the next one is there */
-		bare_twin_changed(one, false, NULL);
-		done = false;
-	} else {
-		done = true;
-		before = take_twin(one);
-		if (before && begin_idle()) {
-			unload(before);
-			gate_open();
-		}
-	}
-	driver_own()->exchange_capture_mode(&mode);
-	end(one, done);
+	twin = take_twin(one, context);
+	if (twin)
+		unload(twin);
+	gate_open();
 }
 
-/* Nobody means this process any more. What cannot be unloaded now is kept, but not launched. */
+/* Does what the daemon says now. False: not yet. */
+static bool obey(struct original *one, const struct original *as) {
+	enum load_answer answer = LOAD_ANSWER_OWN;
+	struct load *load = one->ready;
+
+	one->ready = NULL;
+	if (!load && can_load(as->kind))
+		load = load_twin(&found, &as->image, &answer);
+	if (load) {
+		if (replace_twin(one, as, load))
+			return true;
+		one->ready = load;
+		return false;
+	}
+	if (answer == LOAD_ANSWER_OWN)
+		drop(one);
+	else if (answer == LOAD_ANSWER_BARE)
+		hide_twin(one); /* it goes when the next one is there */
+	return answer == LOAD_ANSWER_OWN;
+}
+
+static void make(struct original *one) {
+	int mode = DRIVER_CAPTURE_MODE_RELAXED;
+	struct original as;
+
+	if (capture_is_going_on() || !begin(one, &as))
+		return;
+	driver_own()->exchange_capture_mode(&mode);
+	end(one, obey(one, &as));
+	driver_own()->exchange_capture_mode(&mode);
+}
+
+/* What was asked for before attachments changed. */
+static void drop_ready(struct original *one) {
+	if (one->ready)
+		load_refused(one->ready, 0, 1);
+	one->ready = NULL;
+}
+
 static void drop_all(void) {
 	int mode = DRIVER_CAPTURE_MODE_RELAXED;
-	bool idle;
 
+	driver_own()->exchange_capture_mode(&mode);
 	for (struct original *one = originals; one; one = one->next)
 		if (one->twin)
-			bare_twin_changed(one, false, NULL);
-	driver_own()->exchange_capture_mode(&mode);
-	idle = begin_idle();
-	for (struct original *one = originals; idle && one; one = one->next) {
-		struct load *twin = one->twin ? take_twin(one) : NULL;
-
-		if (twin)
-			unload(twin);
-	}
-	if (idle)
-		gate_open();
+			drop(one);
 	driver_own()->exchange_capture_mode(&mode);
 }
 
@@ -395,52 +481,79 @@ static void read_generations(uint64_t now[2]) {
 
 /* The page has changed. */
 static void look(void) {
-	struct interest now_found;
 	uint64_t now[2];
-	bool yes, before;
+	bool yes, before = wanted;
+	struct interest now_found;
 
+	read_generations(now);
 	if (!interest_lock())
 		return;
 	yes = interest_find(&now_found, true) && now_found.deadline_ms;
-	read_generations(now);
 	interest_unlock();
-	pthread_mutex_lock(&lock);
-	before = wanted;
-	wanted = yes;
 	if (yes)
 		found = now_found;
+	__atomic_store_n(&wanted, yes, __ATOMIC_RELAXED);
+	pthread_mutex_lock(&lock);
 	for (struct original *one = originals; one; one = one->next) {
 		one->asked = false;
 		one->retry_ms = one->retry_at_ms = 0;
 	}
 	pthread_mutex_unlock(&lock);
+	for (struct original *one = originals; one; one = one->next)
+		drop_ready(one);
 	if (before && !yes)
 		drop_all();
 	for (unsigned i = 0; i < 2; i++)
 		__atomic_store_n(&twin_seen[i], now[i], __ATOMIC_RELEASE);
 }
 
-void twin_prepare(driver_handle function) {
-	int saved = errno;
+/* Is there something to be done before a launch of that function? */
+static bool is_due(driver_handle function) {
+	const struct original *one;
+
+	if (twin_needed())
+		return true;
+	if (!__atomic_load_n(&wanted, __ATOMIC_RELAXED))
+		return false;
+	one = bare_original(function);
+	return one &&
+	       (!__atomic_load_n(&one->asked, __ATOMIC_RELAXED) || bare_twin_is_open(function));
+}
+
+static void prepare(driver_handle function) {
 	struct original *one;
 
-	if (gate_is_inside())
-		return; /* a callback in a launch: the next one */
 	if (twin_needed())
 		look();
-	if (__atomic_load_n(&wanted, __ATOMIC_RELAXED)) {
-		one = bare_original(function);
-		if (one && !__atomic_load_n(&one->asked, __ATOMIC_RELAXED))
-			make(one);
-		if (one && bare_needed())
-			bare_twin_resolve(function);
+	one = wanted ? bare_original(function) : NULL;
+	if (one && !one->asked)
+		make(one);
+	if (one && bare_twin_is_open(function)) {
+		gate_enter();
+		bare_twin_resolve(function);
+		gate_leave();
+	}
+}
+
+void twin_prepare(driver_handle function) {
+	int saved = errno, cancel;
+
+	if (is_due(function) && !gate_is_inside() && driver_own() && load_is_owner() &&
+	    enter(&cancel)) {
+		if (pthread_mutex_trylock(&maker) == 0) {
+			prepare(function);
+			pthread_mutex_unlock(&maker);
+		}
+		leave(cancel);
 	}
 	errno = saved;
 }
 
-driver_handle twin_choose(driver_handle function, uint64_t threads) {
+driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream) {
+	const struct driver *driver = driver_own();
 	const struct original *one;
-	driver_handle twin, context;
+	driver_handle twin, context = NULL;
+	driver_result result;
 
 	if (!bare_needed() || capture_is_going_on())
 		return function;
@@ -448,7 +561,11 @@ driver_handle twin_choose(driver_handle function, uint64_t threads) {
 	if (twin == function)
 		return function;
 	one = bare_original(function);
-	return one && driver_own()->ctx_get_current(&context) == 0 &&
+	if ((uintptr_t)stream > DRIVER_STREAM_SPECIAL_MAX && driver->stream_get_context)
+		result = driver->stream_get_context(stream, &context);
+	else
+		result = driver->ctx_get_current(&context);
+	return one && !result && context &&
 			       context == __atomic_load_n(&one->twin_context, __ATOMIC_RELAXED)
 		       ? twin
 		       : function;
@@ -466,33 +583,52 @@ static void forget(struct original *one) {
 	one->twin = NULL;
 }
 
-void twin_unloading(enum load_kind kind, driver_handle handle) {
-	int saved = errno;
+static struct original *find(enum load_kind kind, driver_handle handle) {
 	struct original *one;
-	struct load *twin;
 
-	if (!(arm_work() & ARM_TWINS))
-		return;
 	pthread_mutex_lock(&lock);
 	one = originals;
 	while (one && (one->handle != handle || one->kind != kind))
 		one = one->next;
 	pthread_mutex_unlock(&lock);
-	if (!one)
+	return one;
+}
+
+void twin_unloading(enum load_kind kind, driver_handle handle) {
+	int saved = errno, cancel;
+	struct original *one;
+	struct load *twin;
+
+	if (!(arm_work() & ARM_TWINS) || !enter(&cancel))
 		return;
-	bare_original_removed(one);
-	pthread_mutex_lock(&lock);
-	twin = one->twin;
-	forget(one);
-	pthread_mutex_unlock(&lock);
-	if (twin)
-		unload(twin); /* waits for kernels, as the application's own call does */
+	pthread_mutex_lock(&maker); /* a thread that makes twins reads the image */
+	one = find(kind, handle);
+	if (one) {
+		drop_ready(one);
+		bare_original_removed(one);
+		pthread_mutex_lock(&lock);
+		twin = one->twin;
+		forget(one);
+		pthread_mutex_unlock(&lock);
+		if (twin)
+			unload(twin); /* waits for kernels, as the application's own call does */
+	}
+	pthread_mutex_unlock(&maker);
+	leave(cancel);
 	errno = saved;
+}
+
+/* Has a twin gone with its context? A library's stays. */
+static bool goes_too(const struct original *one, driver_handle context, uint64_t now,
+		     uint64_t until) {
+	return one->twin->kind == LOAD_MODULE && one->twin->context == context &&
+	       !arm_outlives(one->twin->context_id, one->twin->born, now, until);
 }
 
 void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 	if (!(arm_work() & ARM_TWINS))
 		return;
+	capture_forget(context, now, until);
 	pthread_mutex_lock(&lock);
 	for (struct original *one = originals; one; one = one->next) {
 		if (one->handle && one->kind == LOAD_MODULE && one->context == context &&
@@ -500,8 +636,11 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until) {
 			bare_original_removed(one);
 			forget(one);
 		} else if (one->twin && one->twin_context == context) {
-			one->twin = NULL; /* the driver forgets it with the context */
 			bare_twin_changed(one, false, NULL);
+			__atomic_store_n(&one->twin_context, NULL, __ATOMIC_RELAXED);
+			if (goes_too(one, context, now, until))
+				one->twin = NULL;
+			one->asked = false;
 		}
 	}
 	pthread_mutex_unlock(&lock);

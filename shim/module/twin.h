@@ -36,6 +36,9 @@ static inline bool twin_needed(void) {
 	return false;
 }
 
+/* Before the first call of the driver: begins to count captures, and launches pass the gate. */
+void twin_start(void);
+
 /*
  * The driver has taken the application's own image as a module or library. preserved: the image
  * stays where it is until it is unloaded; else it is copied, as far as TWIN_COPIES_MAX goes.
@@ -62,10 +65,11 @@ void twin_context_ended(driver_handle context, uint64_t now, uint64_t until);
 void twin_prepare(driver_handle function);
 
 /*
- * What is launched in place of a function or kernel, with blocks of so many threads. Inside of the
- * gate.
+ * What is launched in place of a function or kernel, in a stream, with blocks of so many threads;
+ * TWIN_NOT: the original. Inside of the gate.
  */
-driver_handle twin_choose(driver_handle function, uint64_t threads);
+#define TWIN_NOT UINT64_MAX
+driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream);
 
 /* ---- twin-image.c -------------------------------------------------------------------- */
 

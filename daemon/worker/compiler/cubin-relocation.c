@@ -30,7 +30,8 @@ static bool read_symbol(const struct elf_view *view, const Elf64_Shdr *relocatio
 	out->symbol = elf_view_string(view, &strings, symbol.st_name);
 	if (!out->symbol)
 		return false;
-	if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT ||
+	if ((ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT &&
+	     ELF64_ST_TYPE(symbol.st_info) != STT_SECTION) ||
 	    !elf_view_section(view, symbol.st_shndx, &section))
 		return true;
 	place = elf_view_name(view, &section);

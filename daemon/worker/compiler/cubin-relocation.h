@@ -14,7 +14,7 @@
 struct cubin_relocation {
 	const char *section; /* that is changed; the name points into the file */
 	const char *symbol; /* likewise; "" where it has none */
-	bool variable; /* the symbol is a variable in .nv.global or .nv.global.init */
+	bool variable; /* the symbol is a variable in .nv.global or .nv.global.init, or all of it */
 	uint32_t type;
 	int64_t addend; /* of a REL entry: that of the 8 bytes at `at`, for CUBIN_RELOCATION_64 */
 	uint64_t at; /* offset in the file of what is changed; 0: not in the file */

@@ -441,10 +441,15 @@ void session_tell_refused(struct trace_session *session, bool last) {
 }
 
 void session_refused(struct trace_session *session, pid_t pid, const char *why) {
-	struct trace_member *member =
-		needs_shim(session->options) ? session_member(session, pid) : NULL;
+	struct trace_member *member;
 
-	if (session->finished || !member || !member->means || member->shim || member->refused)
+	if (session->finished || !needs_shim(session->options))
+		return;
+	member = session_known(session, pid);
+	if (member && member->refused) /* anybody can cause it, as often as they like */
+		return;
+	member = session_member(session, pid);
+	if (!member || !member->means || member->shim || member->refused)
 		return;
 	member->refused = true;
 	if (strcmp(session->refused.why, why) != 0)
