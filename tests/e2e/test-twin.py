@@ -185,8 +185,8 @@ def test_threads():
     with ptx_daemon() as daemon, Live(daemon) as program:
         program.do("start 0 vectorAdd 4")
         for cycle in range(10):
-            attached = {a["program"]: a["id"] for a in daemon.json("attach", obj("two"))["attachments"]}
             begun = program.do("counts")[0]
+            attached = {a["program"]: a["id"] for a in daemon.json("attach", obj("two"))["attachments"]}
             wait_until(daemon.count_of, "the probe's first launch")
             daemon.ctl("detach", str(attached["cuda__count"]))
             ended = program.do("counts")[1]
