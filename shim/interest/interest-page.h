@@ -102,3 +102,22 @@ void interest_forked(void);
  * Any thread may read pointers and generations, without a lock.
  */
 extern const uint64_t *interest_generations[2] __attribute__((visibility("hidden")));
+
+static inline void interest_read_generations(uint64_t now[2]) {
+	for (unsigned i = 0; i < 2; i++)
+		now[i] =
+			__atomic_load_n(__atomic_load_n(&interest_generations[i], __ATOMIC_ACQUIRE),
+					__ATOMIC_ACQUIRE);
+}
+
+/* Is a page another one than was seen? Cheap: launches ask. */
+static inline bool interest_has_changed(const uint64_t seen[2]) {
+	for (unsigned i = 0; i < 2; i++) {
+		const uint64_t *now = __atomic_load_n(&interest_generations[i], __ATOMIC_CONSUME);
+
+		if (__atomic_load_n(now, __ATOMIC_RELAXED) !=
+		    __atomic_load_n(&seen[i], __ATOMIC_RELAXED))
+			return true;
+	}
+	return false;
+}

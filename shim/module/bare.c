@@ -279,19 +279,24 @@ static void free_module(struct module *module) {
 	free(module);
 }
 
-void bare_load_removed(const struct load *load) {
+/* One of them is NULL, as in the module. */
+static void remove_module(const struct load *load, const struct original *original) {
 	if (!enter_surely())
 		return;
 	for (struct module **link = &modules; *link; link = &(*link)->next) {
 		struct module *module = *link;
 
-		if (module->load != load)
+		if (module->load != load || module->original != original)
 			continue;
 		*link = module->next;
 		free_module(module);
 		break;
 	}
 	leave();
+}
+
+void bare_load_removed(const struct load *load) {
+	remove_module(load, NULL);
 }
 
 void bare_original_added(struct original *original, driver_handle container, driver_handle context,
@@ -310,18 +315,7 @@ void bare_original_added(struct original *original, driver_handle container, dri
 }
 
 void bare_original_removed(struct original *original) {
-	if (!enter_surely())
-		return;
-	for (struct module **link = &modules; *link; link = &(*link)->next) {
-		struct module *module = *link;
-
-		if (module->original != original)
-			continue;
-		*link = module->next;
-		free_module(module);
-		break;
-	}
-	leave();
+	remove_module(NULL, original);
 }
 
 struct original *bare_original(driver_handle handle) {

@@ -553,13 +553,10 @@ void load_commit(struct load *load, enum load_kind kind, driver_handle handle) {
 	arm_current(load->deadline_ms); /* what takes longer is done before the first launch */
 }
 
-void load_refused(struct load *load, driver_result result, driver_result own_result) {
-	char reason[WIRE_REASON_MAX];
-
+/* It is not used, for a reason that the daemon is told, or NULL. */
+static void give_back(struct load *load, const char *reason) {
 	if (load_lock()) {
-		snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d",
-			 result);
-		if (!own_result && load_is_current(load)) /* else it is not our image's fault */
+		if (reason && load_is_current(load))
 			load_report(load->module_id, reason);
 		tell_unload(load);
 		load_unlock();
@@ -567,24 +564,24 @@ void load_refused(struct load *load, driver_result result, driver_result own_res
 	load_free(load);
 }
 
+void load_refused(struct load *load, driver_result result, driver_result own_result) {
+	char reason[WIRE_REASON_MAX];
+
+	snprintf(reason, sizeof(reason), "the driver refused the probed image: error %d", result);
+	give_back(load, own_result ? NULL : reason); /* else it is not our image's fault */
+}
+
 void load_twin_refused(struct load *load, const char *missing) {
 	char reason[WIRE_REASON_MAX];
 
-	if (load_lock()) {
-		if (missing)
-			snprintf(reason, sizeof(reason),
-				 "no twin can be made: the driver does not find variable %.120s of "
-				 "the module",
-				 missing);
-		else
-			snprintf(reason, sizeof(reason),
-				 "no twin can be made: its image is malformed");
-		if (load_is_current(load))
-			load_report(load->module_id, reason);
-		tell_unload(load);
-		load_unlock();
-	}
-	load_free(load);
+	if (missing)
+		snprintf(reason, sizeof(reason),
+			 "no twin can be made: the driver does not find variable %.120s of the "
+			 "module",
+			 missing);
+	else
+		snprintf(reason, sizeof(reason), "no twin can be made: its image is malformed");
+	give_back(load, reason);
 }
 
 /* Takes it off the list. */

@@ -472,20 +472,13 @@ static void drop_all(void) {
 
 /* ---- launches --------------------------------------------------------------------------- */
 
-static void read_generations(uint64_t now[2]) {
-	for (unsigned i = 0; i < 2; i++)
-		now[i] =
-			__atomic_load_n(__atomic_load_n(&interest_generations[i], __ATOMIC_ACQUIRE),
-					__ATOMIC_ACQUIRE);
-}
-
 /* The page has changed. */
 static void look(void) {
 	uint64_t now[2];
 	bool yes, before = wanted;
 	struct interest now_found;
 
-	read_generations(now);
+	interest_read_generations(now);
 	if (!interest_lock())
 		return;
 	yes = interest_find(&now_found, true) && now_found.deadline_ms;

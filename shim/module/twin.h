@@ -26,14 +26,7 @@ extern uint64_t twin_seen[2] __attribute__((visibility("hidden")));
 
 /* Must this launch come by twin_look()? */
 static inline bool twin_needed(void) {
-	for (unsigned i = 0; i < 2; i++) {
-		const uint64_t *now = __atomic_load_n(&interest_generations[i], __ATOMIC_CONSUME);
-
-		if (__atomic_load_n(now, __ATOMIC_RELAXED) !=
-		    __atomic_load_n(&twin_seen[i], __ATOMIC_RELAXED))
-			return true;
-	}
-	return false;
+	return interest_has_changed(twin_seen);
 }
 
 /* Before the first call of the driver: begins to count captures, and launches pass the gate. */

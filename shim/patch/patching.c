@@ -79,13 +79,6 @@ static void leave_for_launch(void) {
 	patch_ask_again();
 }
 
-static void read_generations(uint64_t now[2]) {
-	for (unsigned i = 0; i < 2; i++)
-		now[i] =
-			__atomic_load_n(__atomic_load_n(&interest_generations[i], __ATOMIC_ACQUIRE),
-					__ATOMIC_ACQUIRE);
-}
-
 static bool are_seen(const uint64_t now[2]) {
 	return now[0] == __atomic_load_n(&patch_seen[0], __ATOMIC_RELAXED) &&
 	       now[1] == __atomic_load_n(&patch_seen[1], __ATOMIC_RELAXED);
@@ -195,7 +188,7 @@ static bool look(void) {
 	uint64_t now[2], then[2];
 	bool yes, gone, foreign, changed;
 
-	read_generations(now);
+	interest_read_generations(now);
 	changed = !are_seen(now);
 	if (capture_is_going_on() ||
 	    (!changed && deadline_now_ms() < __atomic_load_n(&retry_ms, __ATOMIC_RELAXED)))
@@ -206,7 +199,8 @@ static bool look(void) {
 	gone = interest_is_gone();
 	foreign = !yes && interest_is_foreign();
 	interest_unlock();
-	read_generations(then); /* the pages may be other ones now; older ones are not looked at */
+	interest_read_generations(then);
+	/* the pages may be other ones now; older ones are not looked at */
 	if (now[0] != then[0] || now[1] != then[1])
 		return false;
 	if (changed && !yes && !gone && !foreign && !__atomic_load_n(&meant, __ATOMIC_RELAXED) &&
@@ -216,7 +210,7 @@ static bool look(void) {
 	}
 	if (!load_lock_until(deadline_now_ms() + (yes ? found.deadline_ms : LOCK_WAIT_MS)))
 		return true;
-	read_generations(then);
+	interest_read_generations(then);
 	if (now[0] == then[0] && now[1] == then[1] && patch_needed()) {
 		bool all = !are_seen(now);
 
@@ -303,7 +297,7 @@ static void arrived(struct patch_module_entry *entry) {
 	uint64_t now[2];
 	bool yes;
 
-	read_generations(now);
+	interest_read_generations(now);
 	if (!__atomic_load_n(&meant, __ATOMIC_RELAXED) && are_seen(now))
 		return;
 	if (!driver_own() || !interest_lock()) {

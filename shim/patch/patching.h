@@ -29,14 +29,7 @@ static inline void patch_ask_again(void) {
 
 /* Must this launch come by patch_launch()? */
 static inline bool patch_needed(void) {
-	for (unsigned i = 0; i < 2; i++) {
-		const uint64_t *now = __atomic_load_n(&interest_generations[i], __ATOMIC_CONSUME);
-
-		if (__atomic_load_n(now, __ATOMIC_RELAXED) !=
-		    __atomic_load_n(&patch_seen[i], __ATOMIC_RELAXED))
-			return true;
-	}
-	return __atomic_load_n(&patch_again, __ATOMIC_RELAXED);
+	return interest_has_changed(patch_seen) || __atomic_load_n(&patch_again, __ATOMIC_RELAXED);
 }
 
 /* Before cuInit() reaches the driver. */

@@ -39,36 +39,30 @@ __attribute__((format(printf, 2, 3))) static int refuse(char *reason, const char
 	return 1;
 }
 
-/* What a token becomes: the same, ".const" with ".global" in its place, or NULL: not understood. */
-static const char *find_constant(const char *text, const struct ptx_token *token,
-				 const struct ptx_token *before, bool bank) {
-	const char *word = text + token->offset, *found = word;
+/* Where a token has `.const`: a directive, or a part of a mnemonic. NULL: it has none. */
+static const char *find_constant(const char *text, const struct ptx_token *token) {
 	static const char constant[] = ".const";
-	const size_t length = sizeof(constant) - 1;
-
-	if (token->kind == PTX_TOKEN_DIRECTIVE)
-		return bank || ptx_token_is(text, before, ".ptr") ? NULL : word;
-	while (memcmp(found, constant, length) || (found + length != word + token->length &&
-						   found[length] != '.' && found[length] != ':'))
-		found++;
-	return token->length > 3 && (!memcmp(word, "ld.", 3) || !memcmp(word, "cvta", 4)) ? found
-											  : NULL;
-}
-
-/* Is it `.const`, or a mnemonic with that part? */
-static bool has_constant(const char *text, const struct ptx_token *token) {
 	const char *word = text + token->offset;
-	static const char constant[] = ".const";
 	const size_t length = sizeof(constant) - 1;
 
 	if (token->kind != PTX_TOKEN_DIRECTIVE && token->kind != PTX_TOKEN_WORD)
-		return false;
+		return NULL;
 	for (size_t i = 0; i + length <= token->length; i++)
 		if (!memcmp(word + i, constant, length) &&
 		    (i + length == token->length || word[i + length] == '.' ||
 		     word[i + length] == ':'))
-			return true;
-	return false;
+			return word + i;
+	return NULL;
+}
+
+/* Does it mean the same with `.global` in that place? A declaration, a load, or a conversion. */
+static bool can_be_global(const char *text, const struct ptx_token *token,
+			  const struct ptx_token *before, const struct ptx_token *next) {
+	const char *word = text + token->offset;
+
+	if (token->kind == PTX_TOKEN_DIRECTIVE) /* .const[2] is a bank, .ptr .const a parameter's */
+		return !ptx_token_is_char(text, next, '[') && !ptx_token_is(text, before, ".ptr");
+	return token->length > 3 && (!memcmp(word, "ld.", 3) || !memcmp(word, "cvta", 4));
 }
 
 int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REASON_MAX]) {
@@ -95,10 +89,10 @@ int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REA
 		before = token;
 		token = next;
 		r = ptx_lexer_next(&lexer, &next, &error);
-		if (r || !has_constant(*text, &token))
+		place = r ? NULL : find_constant(*text, &token);
+		if (!place)
 			continue;
-		place = find_constant(*text, &token, &before, ptx_token_is_char(*text, &next, '['));
-		refused = !place;
+		refused = !can_be_global(*text, &token, &before, &next);
 		if (refused)
 			break;
 		fwrite(*text + from, 1, (size_t)(place - *text) - from, stream);
@@ -122,11 +116,11 @@ int image_twin_constants(char **text, size_t *length, char reason[IMAGE_TWIN_REA
 }
 
 /* Functions of CUDA's own that code may call without being defined: they are the driver's. */
-static bool is_system_call(const char *name, size_t length) {
+static bool is_system_call(const char *text, struct ptx_range name) {
 	static const char *const known[] = { "vprintf", "malloc", "free", "__assertfail" };
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
-		if (strlen(known[i]) == length && !memcmp(known[i], name, length))
+		if (ptx_range_is(text, name, known[i]))
 			return true;
 	return false;
 }
@@ -170,7 +164,7 @@ bool image_twin_possible(const struct ptx_module *original, char reason[IMAGE_TW
 		const struct ptx_function *function = &original->functions[i];
 		const char *name = original->text + function->name.offset;
 
-		if (!function->body.length && !is_system_call(name, function->name.length) &&
+		if (!function->body.length && !is_system_call(original->text, function->name) &&
 		    !is_defined(original, name, function->name.length))
 			return !refuse(reason, "the module calls %.*s, which is outside of it",
 				       function->name.length < 120 ? (int)function->name.length
