@@ -7,7 +7,8 @@
  * around their use: ptxas sees through all that, and a module with very many sites stays short.
  * What cannot be had is 0: the address of a kernel's parameter before PTX 7.7 and sm_70 (no
  * cvta.param) and of a function's one, whatever is behind an operand of a form that we do not know,
- * a parameter whose name means something else where it is wanted.
+ * a parameter whose name means something else where it is wanted, the launch where the function has
+ * no block of it.
  *
  * Parameters in .param space are read again where they are wanted, because they cannot change. A
  * function's parameters in registers have at its return what the function left in them.
@@ -18,6 +19,7 @@
 #include <inttypes.h>
 
 #include "proto/kernel-id.h"
+#include "proto/launch.h"
 
 /* Offsets / 8 in struct gpuprobe_kernel_ctx and gpuprobe_memory_ctx. */
 enum {
@@ -174,6 +176,19 @@ static bool write_parameter(const struct writer *writer, const struct ptx_variab
 	return true;
 }
 
+static enum point_context context_of(bool memory) {
+	return memory ? POINT_MEMORY_CONTEXT : POINT_KERNEL_CONTEXT;
+}
+
+/* A field of the launch's block. */
+static void write_launch(const struct writer *writer) {
+	const uint32_t first = point_contexts[context_of(writer->place->access)].launch;
+
+	declare(writer);
+	LINE(writer, "ld.param.u64 " FIELD ", [" LAUNCH_BLOCK_PARAMETER "+%u];", writer->field,
+	     8 * writer->field - first);
+}
+
 /* A field of gpuprobe_kernel_ctx. False: *number is its value. */
 static bool write_kernel_field(const struct writer *writer, uint64_t *number) {
 	const struct ptx_module *module = writer->body->module;
@@ -206,7 +221,8 @@ static bool write_kernel_field(const struct writer *writer, uint64_t *number) {
 		*number = function->parameter_count;
 		return false;
 	}
-	if (writer->field - FIELD_PARAMS >= function->parameter_count)
+	if (writer->field - FIELD_PARAMS >= function->parameter_count ||
+	    8 * writer->field >= POINT_STRUCT_MAX)
 		return false;
 	return write_parameter(
 		writer,
@@ -525,14 +541,18 @@ void probe_context_write(FILE *stream, const struct probe_place *place,
 
 	for (unsigned int field = 0; field < PROBE_FIELDS; field++) {
 		char *argument = context->arguments[field];
+		bool written =
+			place->launch && point_is_launch(context_of(place->access), 8 * field);
 		uint64_t number;
-		bool written;
 
 		if (!(context->wanted & 1u << field))
 			continue;
 		writer.field = field;
-		written = place->access ? write_memory_field(&writer, &number)
-					: write_kernel_field(&writer, &number);
+		if (written)
+			write_launch(&writer);
+		else
+			written = place->access ? write_memory_field(&writer, &number)
+						: write_kernel_field(&writer, &number);
 		if (written)
 			snprintf(argument, sizeof(context->arguments[field]), FIELD, field);
 		else
@@ -542,4 +562,10 @@ void probe_context_write(FILE *stream, const struct probe_place *place,
 
 bool probe_context_needs_process(uint32_t wanted) {
 	return wanted & (1u << FIELD_DEVICE | 1u << FIELD_PID);
+}
+
+bool probe_context_reads_launch(uint32_t wanted, bool memory) {
+	const uint32_t first = point_contexts[context_of(memory)].launch / 8;
+
+	return wanted >> first & ((1u << LAUNCH_BLOCK_FIELDS) - 1);
 }

@@ -7,9 +7,10 @@
 
 #include <stdio.h>
 
+#include "proto/point.h"
 #include "probe-access.h"
 
-#define PROBE_FIELDS 21 /* of 8 bytes: the larger of the two contexts of proto/gpuprobe.bpf.h */
+#define PROBE_FIELDS (POINT_CONTEXT_MAX / 8) /* of the longer list: proto/point.h */
 
 /*
  * Fields that programs want, and with what to replace a parameter that stands for one: a number or
@@ -30,9 +31,12 @@ struct probe_place {
 	const char *process_space; /* "const" or "global" */
 	const struct probe_access *access; /* NULL: the context of a kernel's entry */
 	uint64_t instruction; /* its id, with access */
+	bool launch; /* the function has the block of its launch, proto/launch.h */
 };
 
 /* Declares registers, computes the wanted fields in them, and fills in arguments. */
 void probe_context_write(FILE *stream, const struct probe_place *place,
 			 struct probe_context *context);
 bool probe_context_needs_process(uint32_t wanted);
+/* Is a field of the launch among them? memory: they are of a gpuprobe_memory_ctx. */
+bool probe_context_reads_launch(uint32_t wanted, bool memory);

@@ -34,6 +34,7 @@
 #include "proto/kernel-id.h"
 #include "probe-bare.h"
 #include "probe-context.h"
+#include "probe-launch.h"
 #include "probe-program.h"
 #include "probe-site.h"
 #include "probe-stub.h"
@@ -89,6 +90,8 @@ struct work {
 	uint64_t local; /* bytes of local memory that were put into it */
 	bool nests; /* a device function with calls: it may be on the stack many times */
 	bool caller[POINT_BLOCK + 1]; /* ENTRY, RETURN: it has its function already */
+	bool launch; /* it can have the block of a launch */
+	bool reads_launch; /* and a program reads it */
 	uint32_t labels; /* suffixes that were given out */
 	const struct ptx_statement *loc; /* the one before the current site */
 	uint32_t loc_next; /* the statement to look at next for it */
@@ -425,6 +428,7 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 		.names = &work->names,
 		.statement = site->statement,
 		.process_space = pass->set.constant_full ? "global" : "const",
+		.launch = work->launch,
 	};
 	bool inlined = work->forms[first] == FORM_INLINE, skips = is_guarded(work, site),
 	     scope = skips || context.wanted || !inlined;
@@ -441,6 +445,8 @@ static int write_place(struct work *work, FILE *stream, uint32_t first, uint32_t
 	} else {
 		pass->set.needs_process |= probe_context_needs_process(context.wanted);
 	}
+	work->reads_launch |=
+		work->launch && probe_context_reads_launch(context.wanted, place.access);
 	if (scope)
 		fputs("{\n", stream);
 	if (skips) { /* `@%p` of the instruction turned round */
@@ -520,9 +526,9 @@ static bool has_sites(const struct probe_function *function) {
 
 static int edit_function(struct pass *pass, const struct probe_function *function) {
 	struct work work = { .pass = pass, .function = function };
+	const size_t index = (size_t)(function->function - pass->set.module->functions);
 	struct ptx_error inner;
 	struct ptx_body body;
-	size_t index = (size_t)(function->function - pass->set.module->functions);
 	int r;
 
 	if (!function->function->entry && pass->bare.held[index]) {
@@ -538,12 +544,16 @@ static int edit_function(struct pass *pass, const struct probe_function *functio
 	if (r)
 		return r;
 	work.body = &body;
+	work.launch =
+		pass->options->launch && probe_launch_fits(pass->set.module, function->function);
 	r = probe_names_init(&work.names, &body);
 	if (!r) {
 		r = probe_sites_init(&work.sites, &work.names, &pass->files, pass->options,
 				     function);
 		if (!r)
 			r = edit_sites(&work);
+		if (!r && work.reads_launch)
+			r = probe_launch_add(pass->set.edit, pass->set.module, function->function);
 		pass->bare.probed[index] = has_sites(function);
 		if (function->function->entry)
 			probe_bare_read_kernel(&pass->bare, &body);

@@ -57,7 +57,8 @@ enum {
  * - the address of a parameter is 0 before PTX 7.7 or sm_70 (no cvta.param), and in functions that
  * are no kernels;
  * - a parameter is 0 where its name means something else, as in a scope that declares it;
- * - fields beyond the end of a memory context are 0.
+ * - fields beyond the end of a memory context are 0;
+ * - the launch is 0 in functions that are no kernels, and without options.launch.
  */
 
 #define PROBE_BARE_SUFFIX "__gpuprobe_bare"
@@ -131,6 +132,12 @@ struct probe_options {
 	 * address is taken, they have an alias), get no program.
 	 */
 	bool bare;
+	/*
+	 * Whoever launches the kernels gives them the block of a launch (proto/launch.h) behind
+	 * their parameters. A kernel gets that parameter only if one of its programs reads the
+	 * launch, and if there is room; else programs read 0.
+	 */
+	bool launch;
 };
 
 struct probe_result {

@@ -234,10 +234,142 @@ static void test_parameters(void **state) {
 	finish(&trial);
 }
 
+static const uint16_t launch_of_kernel[] = { 168, 176, 184, 192, 160, 0 },
+		      launch_of_memory[] = { 48, 56, 64, 72, 40, 0 };
+
+#define BLOCK ".param .align 8 .b8 __gpuprobe_launch[32]"
+
+/* Puts a reader of the launch at a point of a text, with or without blocks. */
+static void put_reader(struct trial *trial, const char *text, enum point_kind point, bool launch) {
+	static struct probe_program one;
+
+	one = reader();
+	one.context = point == POINT_MEMORY ? launch_of_memory : launch_of_kernel;
+	*trial = (struct trial){
+		.programs = &one,
+		.count = 1,
+		.uses = { { .point = point, .spaces = 0x3f } },
+		.use_count = 1,
+		.options = { .call = true, .launch = launch },
+	};
+	must(text, trial);
+	assert_int_not_equal(trial->sites[0], 0);
+}
+
+/* Does a text have the block in a kernel, and read it? */
+static bool has_block(const struct trial *trial) {
+	const bool read = strstr(trial->out, ", [__gpuprobe_launch+0];");
+
+	assert_int_equal(read, strstr(trial->out, BLOCK) != NULL);
+	if (!read)
+		assert_null(strstr(trial->out, "__gpuprobe_launch"));
+	return read;
+}
+
+/* Every form of a list of parameters gets the block behind it. */
+static void test_launch(void **state) {
+	static const struct {
+		const char *before, *after;
+	} lists[] = {
+		{ "k", "k(\n\t" BLOCK "\n)" },
+		{ "k()", "k(\n\t" BLOCK ")" },
+		{ "k /* ( */\n( ) ", "k /* ( */\n(\n\t" BLOCK " ) " },
+		{ "k(.param .u64 x)", "k(.param .u64 x,\n\t" BLOCK ")" },
+		{ "k(\n.param .align 16 .b8 x[20] // )\n,.param .u8 y\n)",
+		  "k(\n.param .align 16 .b8 x[20] // )\n,.param .u8 y,\n\t" BLOCK "\n)" },
+	};
+	static const enum point_kind points[] = { POINT_ENTRY, POINT_RETURN, POINT_BLOCK,
+						  POINT_MEMORY };
+	char text[512], line[96];
+	struct trial trial;
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		for (size_t k = 0; k < sizeof(points) / sizeof(points[0]); k++) {
+			snprintf(text, sizeof(text),
+				 HEADER ".global .u32 g;\n.visible .entry %s\n.maxntid 64\n{ .reg "
+					".b32 a; ld.global.u32 a, [g]; ret; }\n",
+				 lists[i].before);
+			put_reader(&trial, text, points[k], true);
+			assert_true(has_block(&trial));
+			if (!strstr(trial.out, lists[i].after))
+				fail_msg("no\n%s\nin\n%s", lists[i].after, trial.out);
+			for (unsigned field = 0; field < 4; field++) {
+				snprintf(line, sizeof(line), "_c%u, [__gpuprobe_launch+%u];\n",
+					 (points[k] == POINT_MEMORY ? 6 : 21) + field, 8 * field);
+				if (!strstr(trial.out, line))
+					fail_msg("no\n%s\nin\n%s", line, trial.out);
+			}
+			assemble(trial.out, "sm_80");
+			finish(&trial);
+		}
+}
+
+/* No block: nobody fills it in, no kernel, nobody reads it, no room, its name is another's. */
+static void test_no_launch(void **state) {
+	static const char one[] = HEADER ".visible .entry k(.param .u64 x) { ret; }\n";
+	static const struct {
+		const char *text;
+		bool has;
+	} cases[] = {
+		{ one, true },
+		{ HEADER ".visible .entry k(.param .b8 x[4064]) { ret; }\n", true },
+		{ HEADER ".visible .entry k(.param .b8 x[4065]) { ret; }\n", false },
+		{ HEADER ".visible .entry k(.param .b8 x[4096]) { ret; }\n", false },
+		{ HEADER ".visible .entry k(.param .b8 x[4056], .param .u8 y) { ret; }\n", true },
+		{ HEADER ".visible .entry k(.param .u8 y, .param .align 16 .b8 x[4048]) { ret; }\n",
+		  true },
+		{ HEADER ".visible .entry k(.param .u8 y, .param .align 16 .b8 x[4049]) { ret; }\n",
+		  false },
+		{ ".version 8.1\n.target sm_70\n.address_size 64\n.visible .entry k(.param .b8 "
+		  "x[32728]) { ret; }\n",
+		  true },
+		{ ".version 8.1\n.target sm_70\n.address_size 64\n.visible .entry k(.param .b8 "
+		  "x[32729]) { ret; }\n",
+		  false },
+		{ ".version 8.1\n.target sm_60\n.address_size 64\n.visible .entry k(.param .b8 "
+		  "x[4080]) { ret; }\n",
+		  false },
+		{ HEADER ".visible .entry k(.param .texref x) { ret; }\n", false },
+		{ HEADER ".func f(.param .u64 x) { ret; }\n", false },
+	};
+	static const char *const taken[] = {
+		HEADER
+		".global .u32 __gpuprobe_launch;\n.visible .entry k(.param .u64 x) { ret; }\n",
+		HEADER ".visible .entry k(.param .u64 __gpuprobe_launch) { ret; }\n",
+	};
+	struct probe_program other = reader();
+	struct trial trial;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		put_reader(&trial, cases[i].text, POINT_ENTRY, true);
+		if (has_block(&trial) != cases[i].has)
+			fail_msg("%s", cases[i].text);
+		if (!cases[i].has)
+			assert_non_null(strstr(trial.out, "[__gpuprobe_a21], 0x0;\n"));
+		finish(&trial);
+	}
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
+		put_reader(&trial, taken[i], POINT_ENTRY, true);
+		assert_null(strstr(trial.out, BLOCK));
+		assert_non_null(strstr(trial.out, "[__gpuprobe_a21], 0x0;\n"));
+		finish(&trial);
+	}
+	put_reader(&trial, one, POINT_ENTRY, false);
+	assert_false(has_block(&trial));
+	finish(&trial);
+	trial.programs = &other; /* reads the first six fields */
+	trial.options.launch = true;
+	must(one, &trial);
+	assert_false(has_block(&trial));
+	finish(&trial);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_parameters),
+		cmocka_unit_test(test_launch),
+		cmocka_unit_test(test_no_launch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,6 +234,36 @@ struct gpuprobe_kernel_ctx {
 };
 
 /*
+ * A launch. All is 0 where it is not known: in device functions, on the SASS engine, where the
+ * image of the module is replaced (gpuprobe-shim(7)), and in kernels whose parameters leave no
+ * room (they take more than 4064 bytes; 32728 with PTX 8.1 and newer for sm_70 and newer).
+ */
+struct gpuprobe_launch {
+	__u64 id; /* no other launch has it, in whatever process. Those of one host thread are
+		     numbered one after the other */
+	__u64 stream; /* its handle, as `gpuprobectl trace` shows it; 0: the default stream */
+	__u64 thread; /* id of the host thread, as that thread knows it */
+	__u64 node; /* of an executable graph: replays of it have the same id; 0: in no graph */
+};
+
+/*
+ * The same as gpuprobe_kernel_ctx, but with the launch in place of the last four parameters: a
+ * program may take either at entry and return, at lines and blocks.
+ */
+struct gpuprobe_launch_ctx {
+	gpuprobe_kernel_id kernel_id;
+	__u64 device;
+	__u64 pid;
+	__u64 grid_dim;
+	__u64 grid_dim_z;
+	__u64 block_dim;
+	__u64 shared_bytes;
+	__u64 param_count;
+	__u64 params[9];
+	struct gpuprobe_launch launch;
+};
+
+/*
  * The SASS engine patches machine code and needs no PTX. It has all of these fields but param_count
  * and params. The verifier cannot know which engine will be used, so a program that reads these two
  * is not attached there. At memory accesses instruction_id is the address of the instruction, the
@@ -253,6 +283,7 @@ struct gpuprobe_memory_ctx {
 	__u64 kind; /* enum gpuprobe_access */
 	__u64 value; /* stored, or an atomic's operand (the new value of a compare-and-swap): its
 			first 8 bytes; else 0 */
+	struct gpuprobe_launch launch;
 };
 
 /* At kprobe/K@call, @ret, @barrier, @syncwarp, @shfl, @malloc, @free; on the SASS engine only. */
@@ -281,7 +312,7 @@ enum gpuprobe_access {
 	GPUPROBE_ACCESS_MATRIX_LOAD = 6,
 };
 
-/* Parameter n (0 <= n < 13) of the kernel, as a __u64. */
+/* Parameter n (0 <= n < 13; of a gpuprobe_launch_ctx: < 9) of the kernel, as a __u64. */
 #define GPU_PARAM(ctx, n) (((const struct gpuprobe_kernel_ctx *)(ctx))->params[n])
 
 #endif

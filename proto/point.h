@@ -35,20 +35,60 @@ enum point_context {
 	POINT_KERNEL_CONTEXT,
 	POINT_MEMORY_CONTEXT,
 	POINT_EVENT_CONTEXT,
+	POINT_LAUNCH_CONTEXT, /* what a program may take in place of a KERNEL_CONTEXT */
 };
 
-#define POINT_CONTEXT_MAX 168 /* bytes of the largest */
+/*
+ * A context that a program takes has at most 168 bytes: the kernel verifies reads of it as those of
+ * a struct pt_regs. Two structs of a kernel's points therefore share one list of fields: that of
+ * gpuprobe_kernel_ctx, and behind it the launch, which gpuprobe_launch_ctx has in place of the last
+ * parameters.
+ */
+#define POINT_STRUCT_MAX 168
+#define POINT_LAUNCH_SIZE 32 /* of a struct gpuprobe_launch */
+#define POINT_CONTEXT_MAX (POINT_STRUCT_MAX + POINT_LAUNCH_SIZE) /* bytes of the longest list */
 
 static const struct {
 	const char *name;
 	uint32_t size;
 	uint32_t sass_size; /* bytes that the SASS engine has: of a kernel's up to param_count */
+	uint32_t launch; /* offset of the launch, which is 0 on the SASS engine; 0: it has none */
 } point_contexts[] = {
-	[POINT_KERNEL_CONTEXT] = { "gpuprobe_kernel_ctx", POINT_CONTEXT_MAX, 56 },
-	[POINT_MEMORY_CONTEXT] = { "gpuprobe_memory_ctx", 48, 48 },
-	[POINT_EVENT_CONTEXT] = { "gpuprobe_event_ctx", 40, 40 },
+	[POINT_KERNEL_CONTEXT] = { "gpuprobe_kernel_ctx", POINT_CONTEXT_MAX, 56, POINT_STRUCT_MAX },
+	[POINT_MEMORY_CONTEXT] = { "gpuprobe_memory_ctx", 48 + POINT_LAUNCH_SIZE, 48, 48 },
+	[POINT_EVENT_CONTEXT] = { "gpuprobe_event_ctx", 40, 40, 0 },
+	[POINT_LAUNCH_CONTEXT] = { "gpuprobe_launch_ctx", POINT_STRUCT_MAX, 56,
+				   POINT_STRUCT_MAX - POINT_LAUNCH_SIZE },
 };
 #define POINT_CONTEXTS (sizeof(point_contexts) / sizeof(point_contexts[0]))
+
+/* Is a field of a context, at this offset, one of its launch? */
+static inline bool point_is_launch(enum point_context context, uint32_t offset) {
+	const uint32_t launch = point_contexts[context].launch;
+
+	return launch && offset >= launch && offset < launch + POINT_LAUNCH_SIZE;
+}
+
+/* Has the SASS engine something for the field? */
+static inline bool point_is_on_sass(enum point_context context, uint32_t offset) {
+	return offset < point_contexts[context].sass_size || point_is_launch(context, offset);
+}
+
+/* May a program take this struct where the point gives that one? */
+static inline bool point_takes(enum point_context given, const char *name) {
+	return !strcmp(name, point_contexts[given].name) ||
+	       (given == POINT_KERNEL_CONTEXT &&
+		!strcmp(name, point_contexts[POINT_LAUNCH_CONTEXT].name));
+}
+
+/* Where a field that a program reads of its struct is in the point's list. */
+static inline uint32_t point_field(enum point_context given, const char *name, uint32_t offset) {
+	if (given == POINT_KERNEL_CONTEXT &&
+	    !strcmp(name, point_contexts[POINT_LAUNCH_CONTEXT].name) &&
+	    point_is_launch(POINT_LAUNCH_CONTEXT, offset))
+		return offset + POINT_LAUNCH_SIZE;
+	return offset;
+}
 
 struct point {
 	const char *name;

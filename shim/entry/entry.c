@@ -19,6 +19,7 @@
 #include "shim/module/contain.h"
 #include "entry.h"
 #include "shim/base/gate.h"
+#include "shim/module/launch-block.h"
 #include "shim/module/load.h"
 #include "shim/module/mirror.h"
 #include "shim/module/twin.h"
@@ -230,6 +231,13 @@ static uint64_t twin_threads_of(const unsigned *configuration) {
 	return attributes ? TWIN_NOT : threads_of(configuration);
 }
 
+/* What traces call a stream that is given to that function. */
+static inline uint64_t stream_name(driver_handle stream, const char *function) {
+	if (stream)
+		return (uintptr_t)stream;
+	return strstr(function, "_ptsz") ? LAUNCH_STREAM_OWN : LAUNCH_STREAM_LEGACY;
+}
+
 /* After each try of a launch. False: that was all. */
 static __attribute__((noinline)) bool again(driver_handle *function, driver_handle *probed,
 					    driver_result result) {
@@ -254,7 +262,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
  * Without any work it is a jump, which has nothing to save: what is more is in a function of its
  * own.
  */
-#define LAUNCH(name, THREADS, TWIN, arguments, ...)                                               \
+#define LAUNCH(name, THREADS, TWIN, STREAM, EXTRA, arguments, ...)                                \
 	static driver_result work_##name(__VA_ARGS__);                                            \
 	WRAP(name, __VA_ARGS__) {                                                                 \
 		if (__builtin_expect(!arm_work(), 1))                                             \
@@ -264,6 +272,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 	static __attribute__((noinline)) driver_result work_##name(__VA_ARGS__) {                 \
 		unsigned work_ = arm_work();                                                      \
 		driver_handle probed_ = NULL, own_;                                               \
+		struct launch_frame frame_;                                                       \
 		driver_result result_;                                                            \
                                                                                                   \
 		if ((work_ & ARM_ENGINE) && patch_needed())                                       \
@@ -277,12 +286,18 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 		if (work_ & ARM_LOADS)                                                            \
 			function = prepare(function, THREADS);                                    \
 		own_ = function;                                                                  \
+		frame_.used = false;                                                              \
 		do {                                                                              \
 			if (work_ & ~ARM_LOADS)                                                   \
 				gate_enter();                                                     \
 			if (work_ & ARM_TWINS)                                                    \
 				function = TWIN;                                                  \
+			if (function != own_ && (work_ & ARM_TWINS))                              \
+				function = launch_block_begin(&frame_, function, own_,            \
+							      stream_name(STREAM, #name),         \
+							      &parameters, EXTRA);                \
 			result_ = REAL(name) arguments;                                           \
+			launch_block_end(&frame_);                                                \
 			if (work_ & ~ARM_LOADS)                                                   \
 				gate_leave();                                                     \
 		} while (__builtin_expect(result_ || probed_, 0) && (work_ & ARM_LOADS) &&        \
@@ -299,6 +314,7 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 
 #define LAUNCH_KERNEL(name)                                                                        \
 	LAUNCH(name, (uint64_t)bx *by *bz, twin_choose(function, (uint64_t)bx *by *bz, stream),    \
+	       stream, &extra,                                                                     \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra),              \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,         \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters, \
@@ -306,10 +322,10 @@ static __attribute__((noinline)) bool again(driver_handle *function, driver_hand
 #define LAUNCH_KERNEL_EX(name)                                                                  \
 	LAUNCH(name, threads_of(configuration),                                                 \
 	       twin_choose(function, twin_threads_of(configuration), stream_of(configuration)), \
-	       (configuration, function, parameters, extra), const void *configuration,         \
-	       driver_handle function, void **parameters, void **extra)
+	       stream_of(configuration), &extra, (configuration, function, parameters, extra),  \
+	       const void *configuration, driver_handle function, void **parameters, void **extra)
 #define LAUNCH_COOPERATIVE(name)                                                           \
-	LAUNCH(name, (uint64_t)bx *by *bz, function,                                       \
+	LAUNCH(name, (uint64_t)bx *by *bz, function, stream, NULL,                         \
 	       (function, gx, gy, gz, bx, by, bz, shared, stream, parameters),             \
 	       driver_handle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, \
 	       unsigned by, unsigned bz, unsigned shared, driver_handle stream, void **parameters)

@@ -33,6 +33,7 @@
 #include "shim/base/cancel.h"
 #include "shim/base/deadline.h"
 #include "load.h"
+#include "twin.h"
 
 #define BUCKETS 1024
 #define LOCK_WAIT_MS 100 /* in a forked child somebody else may have held it */
@@ -74,6 +75,7 @@ struct entry {
 	unsigned bare_threads; /* of the bare one */
 	unsigned launched_bare; /* because the probed one could not be */
 	struct original *original; /* its module's; NULL: it is of a replaced module */
+	struct launch_form form; /* of `target`, if that is a twin's: written before it */
 	/* what follows is only for who holds the lock */
 	struct bare_origin origin;
 	struct module *module;
@@ -534,8 +536,9 @@ struct question {
 	struct kernel *kernel;
 	struct bare_change *changes; /* a copy */
 	unsigned change_count, version;
-	bool twin; /* the other form is that of a twin, */
-	unsigned threads; /* and a block of it can have so many */
+	struct original *twin_of; /* the other form is that of this original's twin; or NULL */
+	unsigned threads; /* that a block of it can have */
+	struct launch_form form; /* how it takes the block of a launch */
 };
 
 /* Where the other form of what came from there is: in the same module, or in the twin's. */
@@ -575,7 +578,7 @@ static bool begin(struct question *question, struct entry *entry, driver_handle 
 	kernel = entry->kernel;
 	if (entry->handle == handle && kernel && !kernel->busy && !kernel->failed) {
 		question->origin = other_origin(entry->module, entry->origin);
-		question->twin = entry->module->original;
+		question->twin_of = entry->module->original;
 		question->kernel = kernel;
 		good = copy_changes(question);
 		kernel->busy = good;
@@ -589,7 +592,7 @@ static driver_handle answer(const struct question *question) {
 	const char *name = question->kernel->name;
 	driver_handle bare = bare_ask(&question->origin, name);
 
-	if (bare && question->twin && !bare_like(&question->origin, bare, question->handle))
+	if (bare && question->twin_of && !bare_like(&question->origin, bare, question->handle))
 		bare = NULL;
 	for (unsigned i = 0; i < question->change_count && bare; i++)
 		if (!bare_repeat(&question->changes[i], name))
@@ -618,9 +621,11 @@ static bool finish(struct question *question, driver_handle *bare, unsigned roun
 			reset(entry, entry->handle);
 	} else if (!again && question->entry->handle == question->handle &&
 		   question->entry->kernel == kernel) {
-		if (question->twin)
+		if (question->twin_of) {
 			__atomic_store_n(&question->entry->bare_threads, question->threads,
 					 __ATOMIC_RELAXED);
+			__atomic_store(&question->entry->form, &question->form, __ATOMIC_RELAXED);
+		}
 		set_bare(question->entry, *bare);
 		if (question->entry->module->retired)
 			set_target(question->entry, *bare);
@@ -644,9 +649,12 @@ static __attribute__((noinline)) driver_handle resolve(struct entry *entry, driv
 		driver_own()->exchange_capture_mode(&mode);
 		do {
 			bare = answer(&question);
-			question.threads = bare && question.twin
+			question.threads = bare && question.twin_of
 						   ? bare_ask_threads(&question.origin, bare)
 						   : 0;
+			question.form = bare && question.twin_of
+						? twin_form(question.twin_of, question.kernel->name)
+						: (struct launch_form){};
 		} while (!finish(&question, &bare, rounds++));
 		driver_own()->exchange_capture_mode(&mode);
 	}
@@ -695,6 +703,15 @@ driver_handle bare_twin(driver_handle handle, uint64_t threads) {
 	return target && threads <= __atomic_load_n(&entry->bare_threads, __ATOMIC_RELAXED)
 		       ? target
 		       : handle;
+}
+
+struct launch_form bare_twin_form(driver_handle handle) {
+	const struct entry *entry = find(handle, false);
+	struct launch_form form = {};
+
+	if (entry)
+		__atomic_load(&entry->form, &form, __ATOMIC_RELAXED);
+	return form;
 }
 
 /* ---- what the probed kernel has not registers enough for ----------------------------------- */

@@ -12,6 +12,8 @@
 
 #include "shim/driver/driver.h"
 
+#include "launch-block.h"
+
 struct load;
 
 #define BARE_SUFFIX "__gpuprobe_bare" /* PROBE_BARE_SUFFIX of passes/probe.h */
@@ -108,6 +110,9 @@ void bare_twin_resolve(driver_handle handle);
  * where registers do not suffice. Inside of the gate.
  */
 driver_handle bare_twin(driver_handle handle, uint64_t threads);
+/* How the twin of a function or kernel takes the block of a launch. Inside of the gate, after
+ * bare_twin(). */
+struct launch_form bare_twin_form(driver_handle handle);
 
 /* The daemon's word. epoch: of which daemon the id is. */
 void bare_retire(uint64_t module_id, uint64_t epoch);

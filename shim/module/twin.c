@@ -564,6 +564,16 @@ driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handl
 		       : function;
 }
 
+struct launch_form twin_form(struct original *original, const char *kernel) {
+	struct launch_form form = {};
+
+	pthread_mutex_lock(&lock);
+	if (original->twin)
+		form = twin_image_form(original->twin, kernel);
+	pthread_mutex_unlock(&lock);
+	return form;
+}
+
 /* ---- ends ------------------------------------------------------------------------------- */
 
 /* With the lock held: the original is gone. */

@@ -17,6 +17,7 @@
 #include "shim/interest/interest-page.h"
 #include "shim/driver/driver.h"
 
+#include "launch-block.h"
 #include "load.h"
 
 struct original;
@@ -64,6 +65,10 @@ void twin_prepare(driver_handle function);
 #define TWIN_NOT UINT64_MAX
 driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handle stream);
 
+/* How a kernel of the original's twin takes the block of a launch. The twin is not unloaded
+ * meanwhile. */
+struct launch_form twin_form(struct original *original, const char *kernel);
+
 /* ---- twin-image.c -------------------------------------------------------------------- */
 
 /*
@@ -73,3 +78,6 @@ driver_handle twin_choose(driver_handle function, uint64_t threads, driver_handl
  */
 bool twin_image_fill(struct load *load, enum load_kind kind, driver_handle original,
 		     const char **missing);
+
+/* How a kernel of a twin takes the block of a launch. */
+struct launch_form twin_image_form(const struct load *twin, const char *kernel);

@@ -2,8 +2,8 @@
 
 /*
  * Fuzz target. Any bytes as the image of a twin, which a worker made: the shim writes addresses
- * into the image and nowhere else, and reads names inside of the file. The driver knows every
- * variable.
+ * into the image and nowhere else, reads names inside of the file, and believes no kernel with a
+ * block that lies elsewhere than behind its arguments. The driver knows every variable.
  */
 
 #include <stdint.h>
@@ -33,6 +33,7 @@ const struct driver *driver_own(void) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 	struct load load = { .size = SIZE, .length = size };
+	struct launch_form form;
 	const char *missing;
 
 	if (size > SIZE - IMAGE_TAIL)
@@ -47,6 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 		if (!image_recognise(&image, load.image, load.size))
 			abort(); /* it was one before */
 	}
+	form = twin_image_form(&load, "vectorAdd");
+	if (form.has_block &&
+	    (form.size > form.offset || form.offset % 8 ||
+	     form.offset + sizeof(struct launch_block) > LAUNCH_PARAMETERS_MAX_LARGE))
+		abort(); /* the block would lie on the program's arguments, or beyond */
 	munmap(load.image, SIZE);
 	return 0;
 }

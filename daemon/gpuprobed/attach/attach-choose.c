@@ -56,14 +56,14 @@ static int choose_engine(struct attach_choices *choices, const struct linked_pro
  */
 static int choose_context(const struct linked_program *program, const char *text,
 			  const struct section *section, struct attach_trouble *trouble) {
-	const char *wanted = section ? point_contexts[section_point(section)->context].name : NULL;
+	const struct point *point = section ? section_point(section) : NULL;
 	bool ours = false;
 
 	for (size_t i = 0; i < POINT_CONTEXTS; i++)
 		ours = ours || strcmp(program->context, point_contexts[i].name) == 0;
-	if (!ours || (wanted && strcmp(program->context, wanted) == 0))
+	if (!ours || (point && point_takes(point->context, program->context)))
 		return 0;
-	if (!wanted)
+	if (!point)
 		return trouble_set(trouble, ATTACH_CHOOSE_E_OBJECT, program->name,
 				   "program %s takes a struct %s, which programs on the host "
 				   "(%.100s) do not get",
@@ -72,7 +72,7 @@ static int choose_context(const struct linked_program *program, const char *text
 			   "program %s takes a struct %s, but %.100s%s gives a struct %s: change "
 			   "its argument, or its section",
 			   program->name, program->context, text, strlen(text) > 100 ? "..." : "",
-			   wanted);
+			   point_contexts[point->context].name);
 }
 
 /* Adds a GPU program. */

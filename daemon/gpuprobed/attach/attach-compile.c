@@ -155,9 +155,15 @@ static void attach_commit(struct attach *attach, struct compiled *compiled) {
  * with a line in error. */
 static int attach_check_program(const struct attach *attach, size_t i, struct gpu_program *program,
 				const char *name, char error[static COMPILED_ERROR_SIZE]) {
-	const struct section *section = &attach->choices.programs[i].section;
+	const struct attach_choice *choice = &attach->choices.programs[i];
+	const struct section *section = &choice->section;
 	int r;
 
+	for (size_t k = 0; k < program->n_context; k++)
+		program->context[k] =
+			(uint16_t)point_field(point_context_of(section->point),
+					      attach->linked->programs[choice->program].context,
+					      program->context[k]);
 	r = compiled_check_context(program, name, section->point, error);
 	if (r)
 		return r;

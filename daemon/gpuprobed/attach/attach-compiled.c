@@ -147,7 +147,7 @@ void compiled_check_patch(struct gpu_program *program, const struct section *sec
 			"the SASS engine sees accesses to global, shared and local memory only");
 	for (size_t i = 0; i < program->n_context; i++)
 		if (point->engines & POINT_ON_SASS &&
-		    program->context[i] >= point_contexts[point->context].sass_size)
+		    !point_is_on_sass(point->context, program->context[i]))
 			compiled_no_patch(program, "the program reads the parameters of the "
 						   "kernel, which the SASS engine "
 						   "does not know");

@@ -71,6 +71,11 @@ static void test_contexts(void **state) {
 		{ "gpuprobe_of_another_project", "kprobe/f", NULL, true, NULL },
 		{ "gpuprobe_kernel_ctx", "kprobe/f", NULL, true, NULL },
 		{ "gpuprobe_kernel_ctx", "kretprobe/f", NULL, true, NULL },
+		{ "gpuprobe_launch_ctx", "kprobe/f", NULL, true, NULL },
+		{ "gpuprobe_launch_ctx", "kprobe/f@block:3", NULL, true, NULL },
+		{ "gpuprobe_launch_ctx", "memcapture/f", NULL, true,
+		  "program p takes a struct gpuprobe_launch_ctx, but memcapture/f gives a struct "
+		  "gpuprobe_memory_ctx: change its argument, or its section" },
 		{ "gpuprobe_kernel_ctx", "kprobe/f@x.cu:3", NULL, true, NULL },
 		{ "gpuprobe_kernel_ctx", "kprobe/f@block:3", NULL, true, NULL },
 		{ "gpuprobe_memory_ctx", "memcapture/f", NULL, true, NULL },

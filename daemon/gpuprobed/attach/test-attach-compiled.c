@@ -183,17 +183,21 @@ static void test_context(void **state) {
 			 COMPILED_E_INVALID);
 	assert_string_equal(
 		error,
-		"program p reads byte 160 of its context: at a memory access it has 48 bytes");
+		"program p reads byte 160 of its context: at a memory access it has 80 bytes");
 	program.n_context = 2;
 	assert_int_equal(compiled_check_context(&program, "p", POINT_MEMORY, error), 0);
-	program.context[1] = 48;
+	program.context[1] = 80;
 	assert_int_equal(compiled_check_context(&program, "p", POINT_MEMORY, error),
 			 COMPILED_E_INVALID);
-	program.context[1] = 168;
+	program.context[1] = 72; /* its launch */
+	assert_int_equal(compiled_check_context(&program, "p", POINT_MEMORY, error), 0);
+	program.context[1] = 192; /* and that of a kernel's context */
+	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error), 0);
+	program.context[1] = 200;
 	assert_int_equal(compiled_check_context(&program, "p", POINT_ENTRY, error),
 			 COMPILED_E_INVALID);
 	assert_string_equal(
-		error, "program p reads byte 168 of its context: at this point it has 168 bytes");
+		error, "program p reads byte 200 of its context: at this point it has 200 bytes");
 	program.context[1] = 40;
 	assert_int_equal(compiled_check_context(&program, "p", POINT_CLASS, error),
 			 COMPILED_E_INVALID);
@@ -265,7 +269,8 @@ static void test_check_patch(void **state) {
 		{ "kretprobe/f", 160, 0x1f, false }, { "memcapture/f", 40, 0x1f, true },
 		{ "memcapture/f", 40, 0x10, false }, { "memcapture/f", 0, 0x1, true },
 		{ "kprobe/f@call", 32, 0, true },    { "kprobe/f@x:1", 0, 0x1f, false },
-		{ "kprobe/dev:f", 0, 0x1f, false },
+		{ "kprobe/dev:f", 0, 0x1f, false },  { "kprobe/f", 192, 0x1f, true },
+		{ "memcapture/f", 72, 0x1f, true },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "image-edit.h"
+#include "passes/probe-launch.h"
 
 #define NAME(module, range) \
 	(int)((range).length < 120 ? (range).length : 120), (module)->text + (range).offset
@@ -43,14 +44,20 @@ static uint32_t count_kernels(const struct ptx_module *module) {
 	return n;
 }
 
-/* Has a kernel of the foreign module the parameters of one of the original? */
+/*
+ * Has a kernel of the foreign module the parameters of one of the original? launch: it may have
+ * the block of a launch behind them, which the edit put there.
+ */
 static int check_parameters(const struct ptx_module *foreign, const struct ptx_module *original,
 			    const struct ptx_function *other, const struct ptx_function *kernel,
-			    struct ptx_error *error) {
-	if (other->parameter_count != kernel->parameter_count)
+			    bool launch, struct ptx_error *error) {
+	uint32_t count = other->parameter_count, size, offset;
+
+	if (launch && probe_launch_has(foreign, other, &size, &offset))
+		count--;
+	if (count != kernel->parameter_count)
 		return refuse(error, "kernel %.*s has %u parameters instead of %u",
-			      NAME(foreign, other->name), other->parameter_count,
-			      kernel->parameter_count);
+			      NAME(foreign, other->name), count, kernel->parameter_count);
 	for (uint32_t i = 0; i < kernel->parameter_count; i++)
 		if (!same_parameter(&original->parameters[kernel->first_parameter + i],
 				    &foreign->parameters[other->first_parameter + i]))
@@ -60,14 +67,14 @@ static int check_parameters(const struct ptx_module *foreign, const struct ptx_m
 }
 
 static int check_kernel(const struct ptx_module *foreign, const struct ptx_module *original,
-			const struct ptx_function *kernel, struct ptx_error *error) {
+			const struct ptx_function *kernel, bool launch, struct ptx_error *error) {
 	const struct ptx_function *other;
 
 	other = ptx_module_find_function(foreign, original->text + kernel->name.offset,
 					 kernel->name.length);
 	if (!other || !other->entry || !other->body.length)
 		return refuse(error, "kernel %.*s is gone", NAME(original, kernel->name));
-	return check_parameters(foreign, original, other, kernel, error);
+	return check_parameters(foreign, original, other, kernel, launch, error);
 }
 
 static bool is_known(uint8_t linkage) {
@@ -192,7 +199,7 @@ static int check_count(const struct ptx_module *foreign, const struct ptx_module
 		of = bare_of(foreign, original, kernel);
 		if (!of)
 			continue;
-		r = check_parameters(foreign, original, kernel, of, error);
+		r = check_parameters(foreign, original, kernel, of, false, error);
 		count--;
 	}
 	if (!r && count != count_kernels(original))
@@ -204,17 +211,17 @@ static int check_count(const struct ptx_module *foreign, const struct ptx_module
 int image_check(const struct ptx_module *foreign, const struct ptx_module *original,
 		const struct image_request *request, const struct image_targets *targets,
 		struct ptx_error *error) {
+	const bool edited = request->stage >= JOB_STAGE_CHECK_EDITED;
 	const struct ptx_function *kernel = NULL;
 	int r;
 
 	r = check_header(foreign, original, request, error);
 	while (!r && (kernel = ptx_module_next_kernel(original, kernel)))
 		if (kernel->body.length)
-			r = check_kernel(foreign, original, kernel, error);
+			r = check_kernel(foreign, original, kernel,
+					 request->options.launch && edited, error);
 	if (!r)
-		r = check_count(foreign, original,
-				request->options.bare && request->stage >= JOB_STAGE_CHECK_EDITED,
-				error);
+		r = check_count(foreign, original, request->options.bare && edited, error);
 	if (!r)
 		r = check_variables(foreign, original, false, error);
 	return r ? r : check_programs(foreign, request, targets, error);

@@ -275,6 +275,7 @@ static int read_words(struct image_request *request, const struct worker_job *jo
 	request->capability = (unsigned int)capability;
 	request->options.capability = request->capability;
 	request->options.image = (uint32_t)image;
+	request->options.launch = request->flags & WIRE_IMAGE_FLAG_TWIN;
 	if (request->flags & WIRE_IMAGE_FLAG_TWIN)
 		request->options.bare = false; /* the original is there, in its own module */
 	request->isa = (uint32_t)isa;

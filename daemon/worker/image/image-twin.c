@@ -21,11 +21,14 @@
 
 #include "daemon/worker/compiler/cubin-relocation.h"
 #include "lib/ptx/ptx-lexer.h"
+#include "passes/probe-launch.h"
 #include "proto/twin.h"
 
 struct table {
 	struct twin_variable *variables;
 	size_t count, allocated;
+	struct twin_kernel *kernels;
+	size_t kernel_count;
 	char *names;
 	size_t names_size, names_allocated;
 };
@@ -212,10 +215,8 @@ int image_twin_cut(const struct ptx_module *edited, const struct image_targets *
 	return 0;
 }
 
-static int add_name(struct table *table, const char *name, uint32_t *offset) {
-	const size_t length = strlen(name) + 1;
-
-	if (table->names_size + length > table->names_allocated) {
+static int add_name(struct table *table, const char *name, size_t length, uint32_t *offset) {
+	if (table->names_size + length + 1 > table->names_allocated) {
 		size_t size = 2 * table->names_allocated + length + 256;
 		char *more = realloc(table->names, size);
 
@@ -226,7 +227,34 @@ static int add_name(struct table *table, const char *name, uint32_t *offset) {
 	}
 	*offset = (uint32_t)table->names_size;
 	memcpy(table->names + table->names_size, name, length);
-	table->names_size += length;
+	table->names[table->names_size + length] = '\0';
+	table->names_size += length + 1;
+	return 0;
+}
+
+/* Notes the kernels that have a block of their launch. */
+static int add_kernels(struct table *table, const struct ptx_module *edited, char *reason) {
+	const struct ptx_function *kernel = NULL;
+	uint32_t size, offset, name;
+	int r;
+
+	table->kernels = calloc((size_t)edited->function_count + 1, sizeof(*table->kernels));
+	if (!table->kernels)
+		return -ENOMEM;
+	while ((kernel = ptx_module_next_kernel(edited, kernel))) {
+		if (!kernel->body.length || !probe_launch_has(edited, kernel, &size, &offset))
+			continue;
+		if (table->kernel_count == TWIN_KERNELS_MAX)
+			return refuse(reason, "the module has too many kernels");
+		r = add_name(table, edited->text + kernel->name.offset, kernel->name.length, &name);
+		if (r)
+			return r;
+		table->kernels[table->kernel_count++] =
+			(struct twin_kernel){ .name = name,
+					      .parameter_count = kernel->parameter_count - 1,
+					      .size = size,
+					      .offset = offset };
+	}
 	return 0;
 }
 
@@ -245,7 +273,7 @@ static int add(struct table *table, const struct cubin_relocation *relocation, u
 		table->variables = more;
 		table->allocated = allocated;
 	}
-	r = add_name(table, relocation->symbol, &name);
+	r = add_name(table, relocation->symbol, strlen(relocation->symbol), &name);
 	if (r)
 		return r;
 	variable = &table->variables[table->count++];
@@ -306,22 +334,26 @@ static int append(struct image_built *result, const struct table *table) {
 		.magic = TWIN_MAGIC,
 		.version = TWIN_VERSION,
 		.variable_count = (uint32_t)table->count,
+		.kernel_count = (uint32_t)table->kernel_count,
 		.names_size = (uint32_t)table->names_size,
 	};
-	const size_t variables = table->count * sizeof(*table->variables);
-	uint8_t *data =
-		realloc(result->data, begin + sizeof(header) + variables + table->names_size);
+	const size_t variables = table->count * sizeof(*table->variables),
+		     kernels = table->kernel_count * sizeof(*table->kernels),
+		     size = begin + sizeof(header) + variables + kernels + table->names_size;
+	uint8_t *data = realloc(result->data, size), *to;
 
 	if (!data)
 		return -ENOMEM;
 	memset(data + result->size, 0, begin - result->size);
-	memcpy(data + begin, &header, sizeof(header));
-	if (table->count) {
-		memcpy(data + begin + sizeof(header), table->variables, variables);
-		memcpy(data + begin + sizeof(header) + variables, table->names, table->names_size);
-	}
+	to = mempcpy(data + begin, &header, sizeof(header));
+	if (variables)
+		to = mempcpy(to, table->variables, variables);
+	if (kernels)
+		to = mempcpy(to, table->kernels, kernels);
+	if (table->names_size)
+		memcpy(to, table->names, table->names_size);
 	result->data = data;
-	result->size = begin + sizeof(header) + variables + table->names_size;
+	result->size = size;
 	return 0;
 }
 
@@ -349,8 +381,11 @@ int image_twin_finish(struct image_built *result, const struct ptx_module *origi
 	}
 	fatbin_deinit(&fatbin);
 	if (!r)
+		r = add_kernels(&table, edited, reason);
+	if (!r)
 		r = found ? append(result, &table) : refuse(reason, "no machine code was made");
 	free(table.variables);
+	free(table.kernels);
 	free(table.names);
 	return r;
 }

@@ -434,20 +434,27 @@ class Images(Base):
         self.assertEqual(reply["format"], "cubin" if self.has_compiler else "ptx")
 
     def twin(self, image, **how):
-        """The image of a twin: its entries, and for each slot the variable, the addend and what the slot holds."""
+        """The image of a twin: its entries, for each slot the variable, the addend and what the slot holds, and the kernels with a block."""
         reply, out = self.replaced(image, flags=4, **how)
         size = struct.unpack_from("<Q", out, 8)[0] + 16
         self.assertEqual(size % 8, 0)
-        magic, version, count, names_size = struct.unpack_from("<4I", out, size)
-        self.assertEqual((magic, version), (0x54525047, 1))
-        names = out[size + 16 + 24 * count :]
+        magic, version, count, kernel_count, names_size, reserved = struct.unpack_from("<6I", out, size)
+        self.assertEqual((magic, version, reserved), (0x54525047, 2, 0))
+        variables_at = size + 24
+        kernels_at = variables_at + 24 * count
+        names = out[kernels_at + 16 * kernel_count :]
         self.assertEqual(len(names), names_size)
+
+        def name_at(at):
+            return names[at : names.index(b"\0", at)].decode()
+
         slots = []
         for i in range(count):
-            offset, name, reserved, addend = struct.unpack_from("<QIIq", out, size + 16 + 24 * i)
+            offset, name, reserved, addend = struct.unpack_from("<QIIq", out, variables_at + 24 * i)
             self.assertEqual(reserved, 0)
-            slots.append((names[name : names.index(b"\0", name)].decode(), addend, struct.unpack_from("<Q", out, offset)[0]))
-        return out[:size], slots
+            slots.append((name_at(name), addend, struct.unpack_from("<Q", out, offset)[0]))
+        kernels = [struct.unpack_from("<4I", out, kernels_at + 16 * i) for i in range(kernel_count)]
+        return out[:size], slots, [(name_at(name), *numbers) for name, *numbers in kernels]
 
     @needs_nvcc
     def test_twin(self):
@@ -460,7 +467,8 @@ class Images(Base):
             return
         image = nvcc(*gencode("80", "sm_80", "compute_80"), *gencode("90", "sm_90", "compute_90"), source=source)
         for sm in 80, 90:
-            out, slots = self.twin(image, attachments=[("meant",)], capability=sm)
+            out, slots, kernels = self.twin(image, attachments=[("meant",)], capability=sm)
+            self.assertEqual(kernels, [])
             self.assertEqual([e[:2] for e in entries(out)], [("elf", f"sm_{sm}"), ("ptx", f"sm_{sm}")])
             self.assertEqual(sorted(slots), [("pointer", 0, 0), ("table", 0, 0), ("total", 0, 0)])
             files = extract(out)
@@ -481,11 +489,47 @@ class Images(Base):
         """
         if not self.has_compiler:
             return
-        out, slots = self.twin(nvcc(*gencode("90", "sm_90", "compute_90"), source=source), attachments=[("meant",)])
+        out, slots, _ = self.twin(nvcc(*gencode("90", "sm_90", "compute_90"), source=source), attachments=[("meant",)])
         self.assertEqual(sorted({name for name, _, _ in slots}), ["scale", "which"])
         text = next(data for name, data in extract(out).items() if name.endswith(".ptx")).decode()
         self.assertIn(".global .align 4 .b8 scale[32]", text)
         self.assertNotIn("ld.const.u32", text)
+
+    @needs_nvcc
+    def test_twin_launch(self):
+        """Kernels whose programs read the launch get its block, where the machine code has it, too; others keep their parameters."""
+        source = """
+        struct three { char bytes[3]; };
+        extern "C" __global__ void few(int *p, three x, short y) { *p = x.bytes[1] + y; }
+        extern "C" __global__ void none() { __syncthreads(); }
+        extern "C" __global__ void other(int *p) { *p = 1; }
+        struct full { char bytes[4088]; };
+        extern "C" __global__ void filled(int *p, full x) { *p = x.bytes[*p]; }
+        """
+        reads = PROBE.replace("(.param .b64 r) __gpuprobe_o1_p0()", "(.param .b64 r) __gpuprobe_o1_p0(.param .b64 c0)")
+        self.assertNotEqual(reads, PROBE)
+        if not self.has_compiler:
+            return
+        image = nvcc(*gencode("80", "sm_80", "compute_80"), source=source)
+        how = {"attachments": [("few",), ("none",), ("filled",)], "capability": 80}
+
+        def parameters(out):
+            """Their offsets and sizes, of the machine code: EIATTR_KPARAM_INFO."""
+            cubin = next(data for name, data in extract(out).items() if name.endswith(".cubin"))
+            found = []
+            for at in range(len(cubin) - 16):
+                if cubin[at : at + 4] == b"\x04\x17\x0c\x00":
+                    _, _, offset, sizes = struct.unpack_from("<IHHI", cubin, at + 4)
+                    found.append((offset, sizes >> 18))
+            return sorted(found)
+
+        program = [{"name": "__gpuprobe_o1_p0", "fd": 2, "isa": 63, "target": 52, "context": [168]}]
+        out, _, kernels = self.twin(image, program=reads, programs=program, **how)
+        self.assertEqual(sorted(kernels), [("few", 3, 14, 16), ("filled", 2, 4096, 4096), ("none", 0, 0, 0)])
+        self.assertEqual([offset for offset, size in parameters(out) if size == 32], [0, 16, 4096])
+        out, _, kernels = self.twin(image, **how)
+        self.assertEqual(kernels, [])
+        self.assertNotIn(32, [size for _, size in parameters(out)])
 
     def test_twin_refused(self):
         for text, reason in [

@@ -203,7 +203,8 @@ void patch_field_write(FILE *stream, const struct patch_class *class, uint32_t o
 		snprintf(argument, PATCH_ARGUMENT_SIZE, "%u", class->space);
 		return;
 	}
-	if (class->context == POINT_EVENT_CONTEXT && field >= EVENT_ARGUMENTS) {
+	if ((class->context == POINT_EVENT_CONTEXT && field >= EVENT_ARGUMENTS) ||
+	    point_is_launch(class->context, offset)) {
 		snprintf(argument, PATCH_ARGUMENT_SIZE, "0");
 		return;
 	}

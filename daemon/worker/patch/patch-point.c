@@ -77,7 +77,7 @@ uint32_t patch_point_classes(const struct point *point, uint32_t spaces) {
 }
 
 bool patch_context_has(enum point_context context, uint32_t offset) {
-	return offset < point_contexts[context].sass_size;
+	return point_is_on_sass(context, offset);
 }
 
 void patch_context_format(enum point_context context, uint32_t offset, char *text, size_t size) {

@@ -130,7 +130,7 @@ class Points(Base):
             ("entry", 56, "param_count"),
             ("return", 64, r"params\[0\]"),
             ("entry", 160, r"params\[12\]"),
-            ("memory", 48, "offset 48"),
+            ("memory", 80, "offset 80"),
             ("call", 40, "offset 40"),
             ("free", 48, "offset 48"),
         ]:
@@ -140,6 +140,12 @@ class Points(Base):
                 one([field]) + [("__gpuprobe_o1_p1", program((), "__gpuprobe_o1_p1"), (), 1)],
                 [("*", point, 1), ("*", point, 0)],
             )
+
+    def test_no_launch(self):
+        """Machine code that is patched has no launch: it reads as 0."""
+        for point, first in ("entry", 168), ("return", 168), ("memory", 48):
+            _, plan, _ = self.planned(one([first, first + 24]), [("*", point, 0)])
+            self.assertNotIn("gpuprobe_launch", ptx_of(plan.image)[0])
 
     def test_unknown_points(self):
         for point in "line", "block", "exit", "":
