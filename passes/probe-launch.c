@@ -52,8 +52,8 @@ bool probe_launch_fits(const struct ptx_module *module, const struct ptx_functio
 	    ptx_module_has_symbol(module, name, sizeof(name) - 1))
 		return false;
 	for (uint32_t i = 0; i < kernel->parameter_count; i++)
-		if (ptx_range_is(module->text,
-				 module->parameters[kernel->first_parameter + i].name, name))
+		if (ptx_range_is(module->text, module->parameters[kernel->first_parameter + i].name,
+				 name))
 			return false;
 	return round_up(size, LAUNCH_BLOCK_ALIGNMENT) + sizeof(struct launch_block) <= most;
 }

@@ -4,21 +4,24 @@
  * 2) of nanoseconds, how many launches. The kernel_report script beside it prints it with names.
  *
  * The first thread of each block does all the work. At the entry the first of them to come notes
- * the time; at the return the last of the grid counts the launch. All launches are counted. Of
- * launches of one kernel and grid that run at the same time (in several streams) the first counts
- * the time since the first began, the others that since the one before them ended.
+ * the time; at the return the last of the grid counts the launch. All launches are counted. A
+ * launch is known by its name (ctx->launch), so those that run at the same time do not disturb each
+ * other. Where it has none, as on the SASS engine, of launches of one kernel and grid that run at
+ * the same time (in several streams) the first counts the time since the first began, the others
+ * that since the one before them ended.
  */
 #include "gpuprobe.bpf.h"
 
-/* A kernel with a grid: launches of another size are told apart. */
-struct grid {
+/* A launch. If it has no name (0), those of another kernel or size are told apart. */
+struct launch {
 	gpuprobe_kernel_id kernel_id;
 	__u64 dim, dim_z;
+	__u64 id;
 };
 
 struct state {
 	__u64 begin; /* of the launch that runs; 0: none does */
-	__u64 left; /* blocks that have returned, of all launches */
+	__u64 left; /* blocks that have returned; without a name, of all launches */
 };
 
 struct bucket {
@@ -29,7 +32,7 @@ struct bucket {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
-	__type(key, struct grid);
+	__type(key, struct launch);
 	__type(value, struct state);
 } running SEC(".maps");
 
@@ -59,8 +62,8 @@ static __always_inline __u64 log2_of(__u64 value) {
 }
 
 SEC("kprobe/*")
-int cuda__begin(struct gpuprobe_kernel_ctx *ctx) {
-	struct grid key = { ctx->kernel_id, ctx->grid_dim, ctx->grid_dim_z };
+int cuda__begin(struct gpuprobe_launch_ctx *ctx) {
+	struct launch key = { ctx->kernel_id, ctx->grid_dim, ctx->grid_dim_z, ctx->launch.id };
 	struct state none = {}, *state;
 
 	if (!is_first_thread())
@@ -76,8 +79,8 @@ int cuda__begin(struct gpuprobe_kernel_ctx *ctx) {
 }
 
 SEC("kretprobe/*")
-int cuda__end(struct gpuprobe_kernel_ctx *ctx) {
-	struct grid key = { ctx->kernel_id, ctx->grid_dim, ctx->grid_dim_z };
+int cuda__end(struct gpuprobe_launch_ctx *ctx) {
+	struct launch key = { ctx->kernel_id, ctx->grid_dim, ctx->grid_dim_z, ctx->launch.id };
 	__u64 blocks = (key.dim & 0xffffffff) * (key.dim >> 32) * key.dim_z, zero = 0, now, begin,
 	      *count;
 	struct bucket bucket = { key.kernel_id, 0 };
@@ -92,6 +95,8 @@ int cuda__end(struct gpuprobe_kernel_ctx *ctx) {
 		return 0;
 	now = bpf_get_globaltimer();
 	begin = __sync_lock_test_and_set(&state->begin, 0);
+	if (key.id) /* nobody comes any more */
+		bpf_map_delete_elem(&running, &key);
 	bucket.log2_ns = begin && now > begin ? log2_of(now - begin) : 0;
 	count = bpf_map_lookup_elem(&launches, &bucket);
 	if (!count) {

@@ -63,8 +63,8 @@ static void test_pointers(void **state) {
 			arguments[k] = &values[k];
 		form = (struct launch_form){ counts[i], 4 * counts[i], 4 * counts[i], 1 };
 		errno = 77;
-		assert_ptr_equal(
-			launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra), TWIN);
+		assert_ptr_equal(launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra),
+				 TWIN);
 		assert_true(parameters != arguments);
 		for (size_t k = 0; k < counts[i]; k++)
 			assert_ptr_equal(parameters[k], &values[k]);
@@ -106,8 +106,8 @@ static void test_buffer(void **state) {
 		const unsigned char *got;
 
 		form = (struct launch_form){ 1, (uint16_t)size, (uint16_t)offset, 1 };
-		assert_ptr_equal(
-			launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra), TWIN);
+		assert_ptr_equal(launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra),
+				 TWIN);
 		assert_null(parameters);
 		assert_ptr_equal(extra[0], (void *)1);
 		assert_ptr_equal(extra[2], (void *)2);
@@ -142,8 +142,8 @@ static void test_wrong(void **state) {
 		struct launch_frame frame = {};
 
 		form = (struct launch_form){ 1, calls[i].size, 16, 1 };
-		assert_ptr_equal(
-			launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra), OWN);
+		assert_ptr_equal(launch_block_begin(&frame, TWIN, OWN, STREAM, &parameters, &extra),
+				 OWN);
 		assert_false(frame.used);
 		assert_ptr_equal(parameters, calls[i].parameters);
 		assert_ptr_equal(extra, calls[i].extra);

@@ -335,6 +335,10 @@ print(loss.item(), w.grad.double().sum().item(), f(x).double().sum().item(), x.f
         """Modules that were loaded before an attachment of the PTX engine get twins."""
         self.script("twin", TOP / "tests/e2e/test-twin.py", self.build)
 
+    def test_launch(self):
+        """Launches have names: 1,000 each in two streams at once, and every way to give arguments."""
+        self.script("launch", TOP / "tests/e2e/test-launch.py", self.build)
+
     def test_graphs(self):
         """CUDA graphs from before attach, from while attached and from after."""
         self.script("graphs", TOP / "tests/e2e/test-graphs.py", self.build)
